@@ -1,0 +1,14 @@
+# libaccelckpt: sharded checkpoints; knows nothing of runtime/ but common/.
+noinst_LTLIBRARIES += libaccelckpt_core.la
+include_HEADERS += checkpoint/accel_ckpt.h
+libaccelckpt_core_la_SOURCES = checkpoint/accel_ckpt.h
+libaccelckpt_core_la_CFLAGS = $(AM_CFLAGS) $(HDF5_CFLAGS) $(XXHASH_CFLAGS)
+
+lib_LTLIBRARIES += libaccelckpt.la
+libaccelckpt_la_SOURCES =
+EXTRA_libaccelckpt_la_DEPENDENCIES = checkpoint/libaccelckpt.map
+libaccelckpt_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
+	-Wl,--version-script=$(top_srcdir)/checkpoint/libaccelckpt.map
+libaccelckpt_core_libs = $(HDF5_LIBS) $(XXHASH_LIBS) -lpthread
+libaccelckpt_la_LIBADD = libaccelckpt_core.la libacommon.la $(libaccelckpt_core_libs)
+EXTRA_DIST += checkpoint/libaccelckpt.map

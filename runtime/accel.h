@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * accel.h: the one public header of libaccel, in the order a program calls it.
+ *
+ *   accel_open -> build modules -> accel_prepare -> { accel_next, accel_call,
+ *   accel_backward, accel_step } while accel_more -> accel_close
+ *
+ * What is sharded, in which precision, how often a checkpoint is written and what
+ * happens on preemption is said by the config file (srun --accel-config=FILE), not here.
+ *
+ * Rules that hold for every function unless its comment says otherwise:
+ *  - Functions return accel_status_t and fill the caller-owned `err` (may be NULL).
+ *    Outputs are set only on success.
+ *  - Functions that return a tensor return NULL on failure; the handle keeps the first
+ *    error, every later op on a NULL tensor returns NULL, and accel_backward reports it.
+ *    A forward function therefore needs no checks of its own.
+ *  - The library never prints on its own account (see accel_log_f), exits or aborts.
+ *  - One thread owns a handle. Only accel_should_stop may be called from elsewhere.
+ *  - "Collective" means: every rank must call it, in the same order.
+ */
+#ifndef ACCEL_H
+#define ACCEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- status and errors ------------------------------------------------------------ */
+
+/* Values are fixed for ever. accel_exit_code() maps each to one process exit code. */
+typedef enum accel_status {
+    ACCEL_OK = 0,
+    ACCEL_EUSAGE = 1,       /* wrong command line or argument           exit 64 */
+    ACCEL_ECONFIG = 2,      /* bad config file or value                 exit 65 */
+    ACCEL_ENOENT = 3,       /* an input file is missing                 exit 66 */
+    ACCEL_EUNAVAIL = 4,     /* no PMIx server, peer, GPU ...            exit 69 */
+    ACCEL_EBUG = 5,         /* a defect of ours                         exit 70 */
+    ACCEL_EOS = 6,          /* the operating system refused             exit 71 */
+    ACCEL_ECREATE = 7,      /* cannot create an output                  exit 73 */
+    ACCEL_EIO = 8,          /* read or write failed, disk full          exit 74 */
+    ACCEL_EPEER = 9,        /* a peer died or missed a deadline         exit 76 */
+    ACCEL_EPERM = 10,       /* permission or trust                      exit 77 */
+    ACCEL_EPOLICY = 11,     /* the site forbids it                      exit 78 */
+    ACCEL_ERESUME = 12,     /* state is saved, run me again             exit 85 */
+    ACCEL_EINVAL = 13,      /* bad argument to a function               exit 64 */
+    ACCEL_ENOMEM = 14,      /* out of memory                            exit 71 */
+    ACCEL_EUNSUPPORTED = 15,/* known, but not supported yet             exit 65 */
+    ACCEL_ECORRUPT = 16,    /* stored data is damaged                   exit 74 */
+    ACCEL_EMISMATCH = 17,   /* world size, shape or run do not fit      exit 65 */
+} accel_status_t;
+
+/* Caller-owned. All strings are NUL-terminated; empty when there is nothing to say. */
+typedef struct accel_error {
+    accel_status_t code;
+    char where[256];        /* file:line:col, file + tensor, or module path and op */
+    char text[768];         /* what happened, one sentence */
+    char hint[384];         /* how to cure it */
+} accel_error_t;
+
+/* Exit code (sysexits, 85 for ACCEL_ERESUME) of a status. */
+int accel_exit_code(accel_status_t status);
+/* Name of a status, "ACCEL_ECONFIG"; never NULL, static. */
+const char *accel_status_name(accel_status_t status);
+/* "MAJOR.MINOR.PATCH" of the library in use; static. */
+const char *accel_version(void);
+
+/* ---- opening ---------------------------------------------------------------------- */
+
+typedef struct accel accel_t;               /* the run: one per process */
+typedef struct accel_tensor accel_tensor_t; /* contiguous; owned by the handle's arena */
+typedef struct accel_module accel_module_t; /* a named node of the model tree */
+
+typedef enum accel_dtype {
+    ACCEL_F32 = 0,
+    ACCEL_BF16 = 1,
+    ACCEL_I32 = 2,
+    ACCEL_U16 = 3,
+    ACCEL_U8 = 4,
+    ACCEL_F64 = 5,
+    ACCEL_I64 = 6,
+} accel_dtype_t;
+
+typedef enum accel_log_level {
+    ACCEL_LOG_ERROR = 0,
+    ACCEL_LOG_WARN = 1,
+    ACCEL_LOG_INFO = 2,
+    ACCEL_LOG_DEBUG = 3,
+} accel_log_level_t;
+
+/* Receives one line without newline. Called on the thread that called the library. */
+typedef void (*accel_log_f)(void *user, accel_log_level_t level, const char *line);
+
+typedef struct accel_options {
+    const char *config_file; /* NULL: $ACCEL_CONFIG, or the config srun resolved */
+    const char *run_name;    /* identifies the run in checkpoints; NULL: "run" */
+    accel_log_f log;         /* NULL: silent */
+    void *log_user;
+    int threads;             /* compute threads of this rank; 0: the task's cores */
+} accel_options_t;
+
+/* Starts the run: finds the other ranks (PMIx under srun or mpirun, else one process),
+ * binds to this task's cores, connects the collectives and installs the preemption
+ * signal handlers (only for signals whose disposition is the default).
+ * Collective. `options` may be NULL. Errors: ACCEL_ECONFIG, ACCEL_EUNAVAIL, ACCEL_EPEER,
+ * ACCEL_EMISMATCH (config and step disagree about the number of processes). */
+accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
+                          accel_error_t *err);
+
+int accel_rank(const accel_t *run);       /* 0 .. world-1 */
+int accel_world_size(const accel_t *run);
+int accel_local_rank(const accel_t *run);
+int accel_is_main(const accel_t *run);    /* rank 0 */
+/* 1 after SIGTERM, SIGUSR1 or the time-limit warning. Any thread. */
+int accel_should_stop(const accel_t *run);
+
+/* ---- model: a tree of modules, forward only ---------------------------------------- */
+
+/* Called by accel_call. Returns the output, or NULL (an error is already recorded). */
+typedef accel_tensor_t *(*accel_forward_f)(accel_module_t *m, accel_tensor_t *const *in,
+                                           int n);
+
+typedef struct accel_class {
+    const char *name;        /* class name, matched by TRANSFORMER_BASED_WRAP */
+    accel_forward_f forward;
+    size_t state_bytes;      /* zeroed user data per module, freed with the tree */
+} accel_class_t;
+
+typedef enum accel_init_kind {
+    ACCEL_INIT_ZEROS = 0,
+    ACCEL_INIT_ONES = 1,
+    ACCEL_INIT_NORMAL = 2,   /* mean 0, standard deviation `scale` */
+    ACCEL_INIT_UNIFORM = 3,  /* [-scale, scale) */
+} accel_init_kind_t;
+
+typedef struct accel_init {
+    accel_init_kind_t kind;
+    float scale;
+} accel_init_t;
+
+/* Adds a module under `parent` (NULL: the root of a new tree). Names are joined with
+ * dots: "h.3.attn". The run owns it. NULL on failure. */
+accel_module_t *accel_module_new(accel_t *run, const accel_class_t *cls,
+                                 accel_module_t *parent, const char *name);
+void *accel_module_state(accel_module_t *m);
+accel_t *accel_module_run(accel_module_t *m);
+/* Declares a parameter of shape dims[ndim]; it has no data before accel_prepare. The
+ * values depend on (seed, full name, element index) only, never on the world size. */
+accel_tensor_t *accel_param(accel_module_t *m, const char *name, int ndim,
+                            const int64_t *dims, accel_init_t init);
+/* Runs the module's forward on `in[n]`. Collective after accel_prepare: ranks must call
+ * the same modules in the same order. */
+accel_tensor_t *accel_call(accel_module_t *m, accel_tensor_t *const *in, int n);
+
+/* ---- ops: coarse and fused; each records its own backward ---------------------------
+ * Activations have the compute dtype of the run (float32 or bfloat16); arithmetic inside
+ * an op is float32. [..., C] means any leading shape. */
+
+typedef enum accel_activation { ACCEL_ACT_NONE = 0, ACCEL_ACT_GELU = 1 } accel_activation_t;
+
+/* ids int32 [B, T], table [V, C], positions [P, C] with P >= T or NULL -> [B, T, C]. */
+accel_tensor_t *accel_embedding(accel_tensor_t *ids, accel_tensor_t *table,
+                                accel_tensor_t *positions);
+/* x [..., C], gain [C], bias [C] -> [..., C]; (x - mean) / sqrt(var + eps) * gain + bias. */
+accel_tensor_t *accel_layernorm(accel_tensor_t *x, accel_tensor_t *gain,
+                                accel_tensor_t *bias, float eps);
+/* x [..., I], weight [O, I], bias [O] or NULL -> act(x weight^T + bias) [..., O].
+ * GELU is the tanh form. */
+accel_tensor_t *accel_linear(accel_tensor_t *x, accel_tensor_t *weight,
+                             accel_tensor_t *bias, accel_activation_t act);
+/* qkv [B, T, 3C], causal softmax(q k^T / sqrt(C/heads)) v -> [B, T, C]. */
+accel_tensor_t *accel_attention(accel_tensor_t *qkv, int heads);
+/* x + y, same shape. */
+accel_tensor_t *accel_add(accel_tensor_t *x, accel_tensor_t *y);
+/* Fused head and loss: x [..., C], weight [V, C], targets int32 [...] -> mean of
+ * -log softmax(x weight^T)[target] as one float32. Targets < 0 are ignored. */
+accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
+                                    accel_tensor_t *targets);
+/* Number of dimensions and the sizes (valid as long as the tensor). */
+int accel_tensor_shape(const accel_tensor_t *t, const int64_t **dims_out);
+accel_dtype_t accel_tensor_dtype(const accel_tensor_t *t);
+/* Copies the values, widened to float32, into host[elems]; `elems` must be the number of
+ * elements. Parameters: use accel_save. */
+accel_status_t accel_tensor_read(const accel_tensor_t *t, float *host, size_t elems,
+                                 accel_error_t *err);
+
+/* ---- models that come with the library ---------------------------------------------- */
+
+typedef struct accel_gpt2 {
+    int layers, heads, width;    /* width % heads == 0 */
+    int context;                 /* longest sequence */
+    int vocab;
+} accel_gpt2_t;
+
+/* GPT-2 with tied input and output embedding; forward takes {ids, targets} and returns
+ * the loss. Parameter names are those of Hugging Face's GPT-2 ("h.0.attn.c_attn.weight");
+ * linear weights are [out, in]. */
+accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg, accel_error_t *err);
+/* Continues prompt[n] by `count` tokens drawn at `temperature` (0: greedy) into out[count].
+ * Same tokens on every rank. Collective. */
+accel_status_t accel_gpt2_generate(accel_module_t *model, const int32_t *prompt, int n,
+                                   int32_t *out, int count, float temperature,
+                                   uint64_t seed, accel_error_t *err);
+
+/* ---- data --------------------------------------------------------------------------- */
+
+typedef struct accel_dataset accel_dataset_t;
+
+/* Opens PATH (a file, or a directory whose regular files are taken in name order). Files
+ * ending in .bin are GPT-2 token files (256 int32 header words: magic 20240520, version 1,
+ * token count; then uint16 tokens); all others are read as bytes (vocabulary 256).
+ * The last `holdout` fraction (0 .. 0.5) is kept for accel_evaluate.
+ * A sample is `seq` inputs and `seq` targets (the inputs shifted by one).
+ * Errors: ACCEL_ENOENT, ACCEL_EIO, ACCEL_ECORRUPT, ACCEL_EINVAL (less than one sample). */
+accel_status_t accel_dataset_open(accel_dataset_t **out, const char *path, int seq,
+                                  double holdout, accel_error_t *err);
+int64_t accel_dataset_samples(const accel_dataset_t *d); /* training samples per epoch */
+int accel_dataset_vocab(const accel_dataset_t *d);       /* largest token + 1 */
+void accel_dataset_close(accel_dataset_t *d);            /* NULL is fine */
+
+/* ---- the run ------------------------------------------------------------------------- */
+
+typedef struct accel_adamw {
+    float lr, beta1, beta2, eps; /* 0: 3e-4, 0.9, 0.95, 1e-8 */
+    float weight_decay;          /* on parameters with two or more dimensions only */
+} accel_adamw_t;
+
+typedef struct accel_job {
+    accel_module_t *model;       /* forward takes {ids, targets}, returns the mean loss */
+    accel_dataset_t *data;       /* not owned; must outlive the run */
+    accel_adamw_t optimizer;
+    int64_t steps;               /* optimizer steps in the whole run */
+    int64_t warmup;              /* linear warm-up steps, then cosine to lr / 10 */
+    float clip;                  /* global gradient norm; 0: no clipping */
+    int batch;                   /* samples per rank and micro-batch */
+    int accumulate;              /* micro-batches per step; 0: 1 */
+    uint64_t seed;               /* initial values and sample order */
+    const char *out_dir;         /* log and default checkpoint directory; NULL: "out" */
+    int log_every;               /* steps between progress lines; 0: about 20 a run */
+    int64_t eval_every;          /* steps between evaluations; 0: never */
+} accel_job_t;
+
+/* Wraps the model into units, shards and initialises the parameters, prints the plan
+ * (log level info, rank 0) and, when the checkpoint directory holds a complete checkpoint
+ * of the same run, goes on from the newest one. Collective.
+ * Errors: ACCEL_EMISMATCH (checkpoint of another run), ACCEL_ECORRUPT (no checkpoint is
+ * intact), ACCEL_ENOMEM, ACCEL_EINVAL. */
+accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t *err);
+
+/* 1 while there is a micro-batch to do; 0 when the run is finished, failed or was told to
+ * stop and is saved. */
+int accel_more(const accel_t *run);
+int64_t accel_steps_done(const accel_t *run);
+/* The next micro-batch of this rank: batch[0] ids, batch[1] targets, int32 [batch, seq].
+ * Owned by the run, valid until accel_step. */
+accel_status_t accel_next(accel_t *run, accel_tensor_t *batch[2], accel_error_t *err);
+/* Backward of `loss` (NULL: reports the error of the forward), gradients accumulated and,
+ * on the last micro-batch of a step, reduced over the ranks. Collective. */
+accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t *err);
+/* After the last micro-batch of a step: clips, updates the parameters, logs, saves when
+ * due and, when any rank was told to stop, saves and returns ACCEL_ERESUME. Between
+ * micro-batches it does nothing. Collective. */
+accel_status_t accel_step(accel_t *run, accel_error_t *err);
+/* Mean loss over the held-out part (at most `batches` micro-batches per rank, 0: all).
+ * No gradients. Collective. */
+accel_status_t accel_evaluate(accel_t *run, int batches, double *loss_out,
+                              accel_error_t *err);
+/* Writes a checkpoint of the current step now. Collective. */
+accel_status_t accel_save(accel_t *run, accel_error_t *err);
+
+/* Ends the run on this rank and frees everything the handle owns. Returns the first
+ * failure of the run (ACCEL_ERESUME when it was told to stop and is saved), so that
+ *     return accel_exit_code(accel_close(run, &err));
+ * gives every rank the right exit code. NULL is fine. Collective. */
+accel_status_t accel_close(accel_t *run, accel_error_t *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

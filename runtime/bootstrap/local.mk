@@ -1,0 +1,2 @@
+# bootstrap/
+libaccel_core_la_SOURCES += runtime/bootstrap/boot.h

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm/: host collectives behind one table. Backends: self (one rank), shm (all ranks on
+ * one node: symmetric windows in memfd), ucx (UCP tagged, any nodes).
+ * All sums of floats are taken in float32 in rank order: same world size, same bits,
+ * whatever the backend. Every call is collective and blocking, and carries a sequence
+ * number; a wait that exceeds the deadline fails with ACCEL_EPEER naming the operation,
+ * its number and the silent ranks. Waits spin, then yield, then sleep.
+ */
+#ifndef ACCEL_COMM_COMM_H
+#define ACCEL_COMM_COMM_H
+
+#include "bootstrap/boot.h"
+#include "common/common.h"
+
+enum comm_op { COMM_SUM, COMM_MAX, COMM_MIN };
+
+struct comm;
+struct comm_ops; /* the backend table: comm_impl.h */
+
+struct comm_options {
+    const char *backend; /* NULL: self, shm or ucx as fits */
+    int timeout_ms;      /* per operation; 0: 600 000 */
+    size_t window_bytes; /* address space for comm_alloc; 0: a default that
+                                        is only reserved, not touched */
+};
+
+/* Collective. Uses boot_exchange; the caller calls boot_leave afterwards. */
+accel_status_t comm_open(struct comm **out, struct boot *b,
+                         const struct comm_options *o, accel_error_t *err);
+void comm_close(struct comm *c); /* collective when healthy; never blocks > 5 s */
+
+int comm_rank(const struct comm *c);
+int comm_size(const struct comm *c);
+const char *comm_backend(const struct comm *c);
+
+/* Collective. Zeroed memory at the same offset of every rank's window, 4 KiB aligned (huge
+ * pages asked for): buffers from here are read by peers directly (one copy fewer). Never
+ * needed for correctness: the collectives take any memory. Freed by comm_close. */
+accel_status_t comm_alloc(struct comm *c, size_t bytes, void **out, accel_error_t *err);
+
+/* In place: buf[size][elems], this rank's part at index rank is the input. dtype any. */
+accel_status_t comm_all_gather(struct comm *c, void *buf, size_t elems, accel_dtype_t t,
+                               accel_error_t *err);
+/* in[size][elems] (float32 or bfloat16, left unchanged), out[elems] float32:
+ * out = (accumulate ? out : 0) + scale * (in_0 + in_1 + ... in rank order). */
+accel_status_t comm_reduce_scatter(struct comm *c, const void *in, float *out,
+                                   size_t elems, accel_dtype_t t, float scale,
+                                   bool accumulate, accel_error_t *err);
+/* In place, float32, bfloat16 (summed in float32), float64 or int64. All ranks get the
+ * same bits. */
+accel_status_t comm_all_reduce(struct comm *c, void *buf, size_t elems, accel_dtype_t t,
+                               enum comm_op op, accel_error_t *err);
+accel_status_t comm_broadcast(struct comm *c, void *buf, size_t bytes, int root,
+                              accel_error_t *err);
+accel_status_t comm_barrier(struct comm *c, accel_error_t *err);
+/* Variable-size bytes of every rank to `root`. On root: *all (malloc, caller frees)
+ * holds them one after the other in rank order and sizes[size] is filled; elsewhere *all
+ * is NULL and sizes may be NULL. */
+accel_status_t comm_gather(struct comm *c, const void *mine, size_t bytes, int root,
+                           void **all, size_t *sizes, accel_error_t *err);
+
+#endif

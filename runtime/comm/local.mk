@@ -1,0 +1,2 @@
+# comm/
+libaccel_core_la_SOURCES += runtime/comm/comm.h

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Errors, log, strings: what every stage needs and nothing else.
+ * Includes only libc and the types of accel.h. Never prints, exits or aborts.
+ */
+#ifndef ACCEL_COMMON_H
+#define ACCEL_COMMON_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "accel.h"
+
+#define ACCEL_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+/* ---- errors ------------------------------------------------------------------------- */
+
+/* Fills `err` (may be NULL) and returns `code`, so that callers write
+ *     return accel_fail(err, ACCEL_EIO, "check the disk", "%s: %s", path, msg);
+ * `hint` may be NULL. Clears `where`. Keeps errno. */
+accel_status_t accel_fail(accel_error_t *err, accel_status_t code, const char *hint,
+                          const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* As accel_fail, with the place. */
+accel_status_t accel_fail_at(accel_error_t *err, accel_status_t code, const char *where,
+                             const char *hint, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+/* Out of memory while allocating `bytes` for `what`. */
+accel_status_t accel_fail_nomem(accel_error_t *err, const char *what, size_t bytes);
+/* "error: WHERE: TEXT\n  cure: HINT" into buf. */
+void accel_error_format(const accel_error_t *err, char *buf, size_t len);
+
+/* ---- log ---------------------------------------------------------------------------- */
+
+struct accel_log {
+    accel_log_f fn; /* NULL: silent */
+    void *user;
+    accel_log_level_t level; /* lines above it are dropped */
+};
+/* One line, without newline, to the callback. `log` may be NULL. */
+void accel_logf(const struct accel_log *log, accel_log_level_t level, const char *fmt,
+                ...) __attribute__((format(printf, 3, 4)));
+
+/* ---- strings -------------------------------------------------------------------------- */
+
+/* Growing string. After a failed allocation `failed` is set and appends do nothing. */
+struct strbuf {
+    char *s; /* NUL-terminated once anything was appended, else NULL */
+    size_t len, cap;
+    bool failed;
+};
+void strbuf_printf(struct strbuf *b, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+void strbuf_append(struct strbuf *b, const char *s, size_t n);
+void strbuf_free(struct strbuf *b);
+
+/* The nearest of names[n] within edit distance max(2, len/3) (2 for len <= 8), or NULL. */
+const char *suggest_nearest(const char *word, const char *const *names, size_t n);
+
+/* "512 B", "1.5 KiB", "31.2 GiB" into buf; returns buf. */
+const char *format_bytes(double bytes, char *buf, size_t len);
+/* 41234 -> "41.2k"; returns buf. */
+const char *format_count(double n, char *buf, size_t len);
+
+/* Monotonic clock, nanoseconds. */
+int64_t clock_ns(void);
+/* Environment variable as integer; `otherwise` when unset or not a whole number. */
+long env_long(const char *name, long otherwise);
+
+/* Size in bytes of one element; 0 for an unknown dtype. */
+size_t accel_dtype_bytes(accel_dtype_t t);
+/* "float32", "bfloat16" ...; static. */
+const char *accel_dtype_name(accel_dtype_t t);
+
+#endif

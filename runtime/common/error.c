@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Status names, exit codes and the filler of accel_error_t.
+ * The exit codes are sysexits where one fits; 85 means "saved, run me again".
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/common.h"
+
+static const struct {
+    const char *name;
+    int exit_code;
+} status_table[] = {
+    [ACCEL_OK] = { "ACCEL_OK", 0 },
+    [ACCEL_EUSAGE] = { "ACCEL_EUSAGE", 64 },
+    [ACCEL_ECONFIG] = { "ACCEL_ECONFIG", 65 },
+    [ACCEL_ENOENT] = { "ACCEL_ENOENT", 66 },
+    [ACCEL_EUNAVAIL] = { "ACCEL_EUNAVAIL", 69 },
+    [ACCEL_EBUG] = { "ACCEL_EBUG", 70 },
+    [ACCEL_EOS] = { "ACCEL_EOS", 71 },
+    [ACCEL_ECREATE] = { "ACCEL_ECREATE", 73 },
+    [ACCEL_EIO] = { "ACCEL_EIO", 74 },
+    [ACCEL_EPEER] = { "ACCEL_EPEER", 76 },
+    [ACCEL_EPERM] = { "ACCEL_EPERM", 77 },
+    [ACCEL_EPOLICY] = { "ACCEL_EPOLICY", 78 },
+    [ACCEL_ERESUME] = { "ACCEL_ERESUME", 85 },
+    [ACCEL_EINVAL] = { "ACCEL_EINVAL", 64 },
+    [ACCEL_ENOMEM] = { "ACCEL_ENOMEM", 71 },
+    [ACCEL_EUNSUPPORTED] = { "ACCEL_EUNSUPPORTED", 65 },
+    [ACCEL_ECORRUPT] = { "ACCEL_ECORRUPT", 74 },
+    [ACCEL_EMISMATCH] = { "ACCEL_EMISMATCH", 65 },
+};
+
+int accel_exit_code(accel_status_t status)
+{
+    if ((size_t)status >= ACCEL_ARRAY_SIZE(status_table))
+        return 70;
+    return status_table[status].exit_code;
+}
+
+const char *accel_status_name(accel_status_t status)
+{
+    if ((size_t)status >= ACCEL_ARRAY_SIZE(status_table))
+        return "ACCEL_UNKNOWN";
+    return status_table[status].name;
+}
+
+const char *accel_version(void)
+{
+    return PACKAGE_VERSION;
+}
+
+static void fill(accel_error_t *err, accel_status_t code, const char *where,
+                 const char *hint, const char *fmt, va_list ap)
+{
+    int saved = errno;
+
+    if (!err)
+        return;
+    err->code = code;
+    snprintf(err->where, sizeof(err->where), "%s", where ? where : "");
+    snprintf(err->hint, sizeof(err->hint), "%s", hint ? hint : "");
+    vsnprintf(err->text, sizeof(err->text), fmt, ap);
+    errno = saved;
+}
+
+accel_status_t accel_fail(accel_error_t *err, accel_status_t code, const char *hint,
+                          const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    fill(err, code, NULL, hint, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+accel_status_t accel_fail_at(accel_error_t *err, accel_status_t code, const char *where,
+                             const char *hint, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    fill(err, code, where, hint, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+accel_status_t accel_fail_nomem(accel_error_t *err, const char *what, size_t bytes)
+{
+    char size[32];
+
+    return accel_fail(err, ACCEL_ENOMEM,
+                      "use more ranks, a smaller model or a smaller batch",
+                      "out of memory: %s needs %s", what,
+                      format_bytes((double)bytes, size, sizeof(size)));
+}
+
+void accel_error_format(const accel_error_t *err, char *buf, size_t len)
+{
+    snprintf(buf, len, "error: %s%s%s%s%s", err->where, err->where[0] ? ": " : "",
+             err->text, err->hint[0] ? "\n  cure: " : "", err->hint);
+}

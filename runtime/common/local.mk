@@ -1,0 +1,8 @@
+# common/
+libacommon_la_SOURCES += \
+	runtime/common/bf16.c \
+	runtime/common/bf16.h \
+	runtime/common/common.h \
+	runtime/common/error.c \
+	runtime/common/suggest.c \
+	runtime/common/util.c

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * config/: an Accelerate YAML file in, a validated struct config out, every value with
+ * its origin; or a list of diagnostics, all of them in one run.
+ * Links libc and libyaml only (the Slurm plugin carries it). Never prints.
+ */
+#ifndef ACCEL_CONFIG_CONFIG_H
+#define ACCEL_CONFIG_CONFIG_H
+
+#include "common/common.h"
+
+enum distributed_type { DIST_NO, DIST_MULTI_CPU, DIST_FSDP };
+enum mixed_precision { PRECISION_NO, PRECISION_BF16 };
+enum sharding_strategy { SHARD_FULL, SHARD_NONE };
+enum wrap_policy { WRAP_NONE, WRAP_TRANSFORMER };
+enum backward_prefetch { PREFETCH_NONE, PREFETCH_PRE, PREFETCH_POST };
+enum preempt_signal { PREEMPT_USR1, PREEMPT_USR2 };
+enum device_choice { DEVICE_AUTO, DEVICE_CPU };
+
+/* Where a value came from. */
+enum config_origin { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_ENV, ORIGIN_FLAG };
+
+struct config {
+    enum distributed_type distributed_type;
+    enum mixed_precision mixed_precision;
+    int64_t num_processes; /* 0: not given */
+    int64_t num_machines;  /* 0: not given */
+    bool use_cpu, debug;
+
+    enum sharding_strategy sharding_strategy;
+    enum wrap_policy auto_wrap_policy;
+    char transformer_cls[256]; /* comma list; empty: the model's own blocks */
+    enum backward_prefetch backward_prefetch;
+    bool sync_module_states, use_orig_params, cpu_ram_efficient_loading;
+
+    char ckpt_dir[1024];       /* empty: <out_dir>/checkpoints */
+    int64_t ckpt_every_steps;  /* 0: off */
+    double ckpt_every_minutes; /* 0: off */
+    int64_t ckpt_keep;         /* complete checkpoints kept, >= 1 */
+
+    bool preempt_enabled;
+    enum preempt_signal preempt_signal;
+    int64_t preempt_lead_seconds; /* --signal lead before the time limit */
+    bool preempt_requeue;         /* batch: ask Slurm to requeue */
+    bool preempt_resubmit;        /* bare srun: ask for a new allocation */
+
+    enum device_choice device;
+    bool has_accel_section;
+    /* origin[i] and line[i] belong to row i of the schema table (config_schema). */
+    unsigned char origin[128];
+    int line[128];
+};
+
+/* One problem. `text` is the complete rustc-style message, several lines, no colour:
+ *   FILE:7:3: error: unknown key 'sharding_stratgy' in 'fsdp_config'
+ *     7 |   sharding_stratgy: FULL_SHARD
+ *       |   ^^^^^^^^^^^^^^^^ did you mean 'fsdp_sharding_strategy'?  */
+struct config_diag {
+    bool is_error; /* else a note */
+    int line, col; /* 1-based; 0: the whole file */
+    char *text;
+};
+struct config_diags {
+    struct config_diag *item;
+    size_t count, errors;
+    char path[1024]; /* as shown in the messages */
+};
+void config_diags_free(struct config_diags *d);
+
+/* Reads and validates `path`. ACCEL_OK: *cfg is filled, diags may hold notes. Else `err`
+ * names the first problem and diags holds all (at most 20). Opens the file with the
+ * caller's rights; never more than 1 MiB, depth 16, 10 000 events. */
+accel_status_t config_load(const char *path, struct config *cfg,
+                           struct config_diags *diags, accel_error_t *err);
+/* The built-in defaults (no file). */
+void config_defaults(struct config *cfg);
+
+/* Canonical text of a validated config: "accel1;key=value;...;xxh3=HEX", printable ASCII
+ * (';', '%' and control characters as %XX), at most 16 KiB. It travels to the tasks in
+ * ACCEL_CONFIG_RESOLVED so that nothing on a node opens the user's file. */
+accel_status_t config_encode(const struct config *cfg, char *buf, size_t len,
+                             accel_error_t *err);
+accel_status_t config_decode(const char *text, struct config *cfg, accel_error_t *err);
+
+/* ---- the schema table: drives parser, validator, defaults, help ------------------------ */
+
+enum config_type { TYPE_BOOL, TYPE_INT, TYPE_NUMBER, TYPE_STRING, TYPE_ENUM };
+struct config_key {
+    const char *section; /* "", "fsdp_config", "accel.checkpoint" ... */
+    const char *name;    /* full key name */
+    enum config_type type;
+    const char *const *values; /* TYPE_ENUM: allowed words, NULL-terminated */
+    const char *default_text;
+    const char *help;  /* one line */
+    size_t offset;     /* in struct config; SIZE_MAX: known, unsupported */
+    const char *fixed; /* unsupported key: the only value that equals what
+                                        we do, or NULL; see schema.c */
+    double min, max;   /* TYPE_INT, TYPE_NUMBER */
+};
+const struct config_key *config_schema(size_t *count_out);
+
+#endif

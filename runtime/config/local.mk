@@ -1,0 +1,2 @@
+# config/
+libaconfig_la_SOURCES += runtime/config/config.h

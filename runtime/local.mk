@@ -1,0 +1,40 @@
+# libaccel: convenience libraries per use, then the shared library.
+#   libacommon.la  errors and strings (everybody)
+#   libaconfig.la  config + plan: libc and libyaml only, so that the plugin can carry it
+#   libaccel_core.la  all the rest; unit tests link it to reach hidden symbols
+noinst_LTLIBRARIES += libacommon.la libaconfig.la libaccel_core.la
+include_HEADERS += runtime/accel.h
+
+libacommon_la_SOURCES =
+libaconfig_la_SOURCES =
+libaconfig_la_CFLAGS = $(AM_CFLAGS) $(YAML_CFLAGS) $(XXHASH_CFLAGS)
+libaccel_core_la_SOURCES =
+libaccel_core_la_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS) $(UCX_CFLAGS) $(HWLOC_CFLAGS) \
+	$(OPENBLAS_CFLAGS) $(XXHASH_CFLAGS) $(JANSSON_CFLAGS)
+
+include runtime/common/local.mk
+include runtime/config/local.mk
+include runtime/plan/local.mk
+include runtime/bootstrap/local.mk
+include runtime/topology/local.mk
+include runtime/comm/local.mk
+include runtime/tensor/local.mk
+include runtime/backend/local.mk
+include runtime/ops/local.mk
+include runtime/nn/local.mk
+include runtime/shard/local.mk
+include runtime/optim/local.mk
+include runtime/data/local.mk
+include runtime/observe/local.mk
+include runtime/train/local.mk
+
+lib_LTLIBRARIES += libaccel.la
+libaccel_la_SOURCES =
+EXTRA_libaccel_la_DEPENDENCIES = runtime/libaccel.map
+libaccel_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
+	-Wl,--version-script=$(top_srcdir)/runtime/libaccel.map
+libaccel_core_libs = $(PMIX_LIBS) $(UCX_LIBS) $(HWLOC_LIBS) $(OPENBLAS_LIBS) \
+	$(XXHASH_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) -lm -ldl -lpthread
+libaccel_la_LIBADD = libaccel_core.la libaconfig.la libacommon.la libaccelckpt.la \
+	$(libaccel_core_libs)
+EXTRA_DIST += runtime/libaccel.map

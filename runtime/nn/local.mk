@@ -1,0 +1,2 @@
+# nn/
+libaccel_core_la_SOURCES += runtime/nn/nn.h

@@ -1,0 +1,2 @@
+# plan/
+libaconfig_la_SOURCES += runtime/plan/plan.h

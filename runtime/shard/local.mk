@@ -1,0 +1,2 @@
+# shard/
+libaccel_core_la_SOURCES += runtime/shard/shard.h

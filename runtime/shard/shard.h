@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shard/: flat units. Each unit's parameters lie in one float32 master buffer, padded to
+ * world * 128 bytes; FULL_SHARD keeps elements [rank*S, (rank+1)*S) of it (and of the two
+ * Adam moments and the gradient) on each rank and gathers the whole, in the compute dtype,
+ * into a ring of two slots when the tape wants it; NO_SHARD keeps everything everywhere.
+ * Gradients: one reduce buffer, float32, handed in when backward moves to another unit;
+ * the wire carries the compute dtype, sums are float32 in rank order.
+ * Names are always the original ones: the segment table maps flat ranges to parameters.
+ */
+#ifndef ACCEL_SHARD_SHARD_H
+#define ACCEL_SHARD_SHARD_H
+
+#include "checkpoint/accel_ckpt.h"
+#include "comm/comm.h"
+#include "config/config.h"
+#include "nn/nn.h"
+
+struct shard;
+
+struct shard_options {
+    enum sharding_strategy strategy;
+    enum backward_prefetch prefetch;
+    accel_dtype_t compute;
+    const struct accel_log *log;
+};
+
+struct shard_memory { /* bytes of this rank */
+    size_t master, moments, gradient_shard, gather_slots, reduce_buffer;
+    size_t largest_unit, second_unit; /* gathered, compute dtype */
+};
+
+/* Collective. Takes the units (not owned, must outlive it), allocates everything. */
+accel_status_t shard_open(struct shard **out, struct comm *c,
+                          const struct shard_options *o, const struct nn_units *units,
+                          accel_error_t *err);
+void shard_close(struct shard *s);
+/* Initial values by counter: Philox(seed, hash(name), element). Any world size, same bits. */
+void shard_init(struct shard *s, uint64_t seed);
+struct residency shard_residency(struct shard *s);
+
+/* Around the backward of one micro-batch. end(): hands in the open gradient; with
+ * `last` the gradient shard holds the mean over world * accumulate micro-batches. */
+accel_status_t shard_backward_begin(struct shard *s, int accumulate,
+                                    accel_error_t *err);
+accel_status_t shard_backward_end(struct shard *s, bool last, accel_error_t *err);
+/* Sum of squares of the gradient elements this rank answers for, so that summing over all
+ * ranks gives the global value under every strategy. */
+double shard_grad_sumsq(const struct shard *s);
+/* One AdamW step (t = 1, 2, ...) with gradients times grad_scale; zeroes the gradient and
+ * drops gathered copies. Weight decay applies to parameters of two or more dimensions. */
+void shard_adamw(struct shard *s, const accel_adamw_t *o, float lr, int64_t t,
+                 float grad_scale);
+
+void shard_memory(const struct shard *s, struct shard_memory *out);
+/* All pieces this rank stores: model/NAME, optim/NAME/exp_avg, optim/NAME/exp_avg_sq, as
+ * boxes pointing into the shards. NO_SHARD: each rank stores its 1/world of the flat range.
+ * With for_load under NO_SHARD: everything. *out is one malloc with the names. */
+accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **out,
+                           size_t *count, accel_error_t *err);
+/* After a load: drops gathered copies. */
+void shard_loaded(struct shard *s);
+
+#endif

@@ -1,0 +1,2 @@
+# tensor/
+libaccel_core_la_SOURCES += runtime/tensor/graph.h

@@ -1,0 +1,2 @@
+# topology/
+libaccel_core_la_SOURCES += runtime/topology/topo.h

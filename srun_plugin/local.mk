@@ -1,0 +1,1 @@
+# srun_plugin/
