@@ -1,4 +1,4 @@
-# Tests: C unit tests (tests/unit), shell tests on a live cluster (tests/t); TAP throughout.
+# Tests: C unit tests (tests/unit), shell tests (tests/t) with one library; TAP throughout.
 noinst_LTLIBRARIES += libtap.la
 libtap_la_SOURCES = tests/tap.c tests/tap.h
 
@@ -8,7 +8,18 @@ tests_unit_test_common_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests) $(shell_tests)
-EXTRA_DIST += $(shell_tests)
+EXTRA_DIST += $(shell_tests) tests/t/tap.sh
 TEST_EXTENSIONS = .t
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 T_LOG_DRIVER = $(LOG_DRIVER)
+AM_TESTS_ENVIRONMENT = \
+	ACCEL_SRC='$(abs_top_srcdir)'; export ACCEL_SRC; \
+	ACCEL_BUILD='$(abs_top_builddir)'; export ACCEL_BUILD;
+
+# What prove runs; scripts/test reads it.
+print-unit-tests:
+	@printf '%s\n' $(unit_tests)
+print-shell-tests:
+	@printf '%s\n' $(shell_tests)
+print-tests: print-unit-tests print-shell-tests
+.PHONY: print-unit-tests print-shell-tests print-tests
