@@ -1,2 +1,16 @@
 # bootstrap/
-libaccel_core_la_SOURCES += runtime/bootstrap/boot.h
+libaccel_core_la_SOURCES += \
+	runtime/bootstrap/boot.c \
+	runtime/bootstrap/boot.h \
+	runtime/bootstrap/boot_impl.h \
+	runtime/bootstrap/boot_pmix.c \
+	runtime/bootstrap/boot_single.c
+
+# N forked ranks for unit tests of every later stage: link $(fork_ldadd)
+noinst_LTLIBRARIES += libforkworld.la
+libforkworld_la_SOURCES = tests/unit/fork_world.c tests/unit/fork_world.h
+fork_ldadd = libforkworld.la $(unit_ldadd)
+
+unit_tests += tests/unit/test_boot
+tests_unit_test_boot_SOURCES = tests/unit/test_boot.c
+tests_unit_test_boot_LDADD = $(fork_ldadd)

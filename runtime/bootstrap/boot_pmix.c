@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A world found through PMIx (srun --mpi=pmix, Open MPI's mpirun).
+ * Every PMIx call runs on a helper thread that the caller waits for until the bootstrap
+ * deadline, because PMIx calls can hang for ever whatever PMIX_TIMEOUT says. Registers no
+ * event handler: an event that reaches the default one makes Slurm cancel the step.
+ */
+#include <errno.h>
+#include <pmix.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bootstrap/boot_impl.h"
+
+#define LEAVE_MS 5000 /* leaving is given this long even when the deadline is near */
+
+struct pmix_world {
+    struct boot_impl base;
+    pmix_proc_t me;
+    bool initialized;
+    bool stuck; /* a call did not come back: PMIx must not be called again */
+    int exchanges;
+};
+
+/* One piece of work on the helper thread. Heap-allocated: whoever comes last, the caller
+ * or the thread, frees it; so a call that never returns leaks it and nothing else. */
+struct call {
+    accel_status_t (*fn)(struct call *call);
+    struct pmix_world *world;
+    struct boot b; /* the thread's own copy; copied back when it ended in time */
+    void *mine;    /* a copy: the thread may outlive the caller's buffer */
+    size_t bytes;
+    struct boot_blobs blobs;
+    const char *doing; /* the PMIx call being made, for the error text */
+    accel_status_t status;
+    accel_error_t err;
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    bool done, abandoned;
+};
+
+static void call_free(struct call *call)
+{
+    pthread_cond_destroy(&call->ended);
+    pthread_mutex_destroy(&call->lock);
+    free(call->mine);
+    free(call);
+}
+
+static void *call_thread(void *arg)
+{
+    struct call *call = arg;
+    bool abandoned;
+
+    call->status = call->fn(call);
+    pthread_mutex_lock(&call->lock);
+    call->done = true;
+    abandoned = call->abandoned;
+    pthread_cond_signal(&call->ended);
+    pthread_mutex_unlock(&call->lock);
+    if (abandoned) {
+        boot_blobs_free(&call->blobs);
+        call_free(call);
+    }
+    return NULL;
+}
+
+static struct call *call_new(accel_status_t (*fn)(struct call *), struct boot *b)
+{
+    struct call *call = calloc(1, sizeof(*call));
+    pthread_condattr_t attr;
+
+    if (!call)
+        return NULL;
+    call->fn = fn;
+    call->b = *b;
+    call->world = (struct pmix_world *)b->impl;
+    call->doing = "PMIx";
+    pthread_mutex_init(&call->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&call->ended, &attr);
+    pthread_condattr_destroy(&attr);
+    return call;
+}
+
+/* Runs call->fn until deadline_ns. On success the caller owns `call` again (call_free);
+ * on failure it is gone. */
+static accel_status_t call_run(struct call *call, int64_t deadline_ns,
+                               accel_error_t *err)
+{
+    struct timespec until = { deadline_ns / 1000000000, deadline_ns % 1000000000 };
+    struct pmix_world *world = call->world;
+    pthread_t thread;
+    const char *doing;
+    accel_status_t s;
+    int rc = pthread_create(&thread, NULL, call_thread, call);
+
+    if (rc != 0) {
+        call_free(call);
+        return accel_fail_at(err, ACCEL_EOS, "bootstrap", "raise ulimit -u",
+                             "cannot start the bootstrap thread: %s", strerror(rc));
+    }
+    pthread_mutex_lock(&call->lock);
+    while (!call->done && rc != ETIMEDOUT)
+        rc = pthread_cond_timedwait(&call->ended, &call->lock, &until);
+    call->abandoned = !call->done;
+    doing = __atomic_load_n(&call->doing, __ATOMIC_RELAXED);
+    s = call->done ? call->status : ACCEL_EPEER;
+    if (s != ACCEL_OK && call->done && err)
+        *err = call->err;
+    pthread_mutex_unlock(&call->lock);
+    if (call->abandoned) {
+        world->stuck = true;
+        pthread_detach(thread);
+        return accel_fail_at(err, ACCEL_EPEER, "bootstrap",
+                             "look for a rank that died or never started (srun -l "
+                             "prefixes output with ranks); raise the start-up timeout "
+                             "if the cluster is only slow",
+                             "%s did not return before the bootstrap deadline", doing);
+    }
+    pthread_join(thread, NULL);
+    if (s != ACCEL_OK)
+        call_free(call);
+    return s;
+}
+
+static void call_doing(struct call *call, const char *what)
+{
+    __atomic_store_n(&call->doing, what, __ATOMIC_RELAXED);
+}
+
+static accel_status_t pmix_says(struct call *call, pmix_status_t rc, const char *what)
+{
+    return accel_fail_at(&call->err, ACCEL_EUNAVAIL, "bootstrap",
+                         "check that the launcher's PMIx works: srun --mpi=list must "
+                         "show pmix",
+                         "%s: %s", what, PMIx_Error_string(rc));
+}
+
+/* ---- opening -------------------------------------------------------------------------- */
+
+/* An unsigned job-level value of `rank`; false when the server does not give it. */
+static bool get_number(const struct call *call, uint32_t rank, const char *key,
+                       int64_t *out)
+{
+    pmix_proc_t proc;
+    pmix_value_t *v = NULL;
+    bool ok = true;
+
+    PMIX_LOAD_PROCID(&proc, call->world->me.nspace, rank);
+    if (PMIx_Get(&proc, key, NULL, 0, &v) != PMIX_SUCCESS || !v)
+        return false;
+    switch (v->type) {
+    case PMIX_UINT16:
+        *out = v->data.uint16;
+        break;
+    case PMIX_UINT32:
+        *out = v->data.uint32;
+        break;
+    case PMIX_INT:
+        *out = v->data.integer;
+        break;
+    case PMIX_INT32:
+        *out = v->data.int32;
+        break;
+    case PMIX_PROC_RANK:
+        *out = v->data.rank;
+        break;
+    default:
+        ok = false;
+    }
+    PMIX_VALUE_RELEASE(v);
+    return ok;
+}
+
+static bool get_string(const struct call *call, uint32_t rank, const char *key,
+                       char *out, size_t len)
+{
+    pmix_proc_t proc;
+    pmix_value_t *v = NULL;
+    bool ok;
+
+    PMIX_LOAD_PROCID(&proc, call->world->me.nspace, rank);
+    if (PMIx_Get(&proc, key, NULL, 0, &v) != PMIX_SUCCESS || !v)
+        return false;
+    ok = v->type == PMIX_STRING && v->data.string;
+    if (ok)
+        snprintf(out, len, "%s", v->data.string);
+    PMIX_VALUE_RELEASE(v);
+    return ok;
+}
+
+/* node_of[r]: the node id when the server gives ids, else the lowest rank that has the
+ * same host name. */
+static accel_status_t find_nodes(struct call *call)
+{
+    struct boot *b = &call->b;
+    char(*host)[64] = NULL;
+    int64_t id;
+    accel_status_t s = ACCEL_OK;
+
+    call_doing(call, "PMIx_Get(node id)");
+    if (get_number(call, 0, PMIX_NODEID, &id)) {
+        for (int r = 0; r < b->size; r++) {
+            if (!get_number(call, (uint32_t)r, PMIX_NODEID, &id))
+                return pmix_says(call, PMIX_ERR_NOT_FOUND, "PMIx_Get(node id)");
+            b->node_of[r] = (int)id;
+        }
+        return ACCEL_OK;
+    }
+    call_doing(call, "PMIx_Get(host name)");
+    host = calloc((size_t)b->size, sizeof(*host));
+    if (!host)
+        return accel_fail_nomem(&call->err, "bootstrap host names",
+                                (size_t)b->size * sizeof(*host));
+    for (int r = 0; r < b->size && s == ACCEL_OK; r++) {
+        int same = 0;
+
+        if (!get_string(call, (uint32_t)r, PMIX_HOSTNAME, host[r], sizeof(host[r])))
+            s = pmix_says(call, PMIX_ERR_NOT_FOUND, "PMIx_Get(host name)");
+        while (strcmp(host[same], host[r]) != 0)
+            same++;
+        b->node_of[r] = same;
+    }
+    free(host);
+    return s;
+}
+
+static void name_job(struct call *call)
+{
+    static const char prefix[] = "slurm.pmix.";
+    const char *name = call->world->me.nspace;
+    size_t len;
+
+    if (strncmp(name, prefix, sizeof(prefix) - 1) == 0)
+        name += sizeof(prefix) - 1;
+    len = strlen(name);
+    if (len >= sizeof(call->b.job)) /* the end is what differs between jobs */
+        name += len - (sizeof(call->b.job) - 1);
+    snprintf(call->b.job, sizeof(call->b.job), "%s", name);
+}
+
+static accel_status_t open_call(struct call *call)
+{
+    struct pmix_world *world = call->world;
+    struct boot *b = &call->b;
+    pmix_status_t rc;
+    accel_status_t s;
+    int64_t size;
+
+    call_doing(call, "PMIx_Init");
+    rc = PMIx_Init(&world->me, NULL, 0);
+    if (rc != PMIX_SUCCESS)
+        return pmix_says(call, rc, "PMIx_Init");
+    world->initialized = true;
+    call_doing(call, "PMIx_Get(job size)");
+    if (!get_number(call, PMIX_RANK_WILDCARD, PMIX_JOB_SIZE, &size) || size < 1 ||
+        size > INT32_MAX || world->me.rank >= (uint64_t)size)
+        return pmix_says(call, PMIX_ERR_NOT_FOUND, "PMIx_Get(job size)");
+    b->rank = (int)world->me.rank;
+    b->size = (int)size;
+    s = boot_alloc_ranks(b, &call->err);
+    if (s == ACCEL_OK)
+        s = find_nodes(call);
+    if (s == ACCEL_OK)
+        s = boot_number_nodes(b, &call->err);
+    if (s != ACCEL_OK) {
+        free(b->node_of);
+        free(b->local_rank_of);
+        return s;
+    }
+    get_string(call, world->me.rank, PMIX_HOSTNAME, b->host, sizeof(b->host));
+    name_job(call);
+    return ACCEL_OK;
+}
+
+/* ---- exchange ------------------------------------------------------------------------- */
+
+static accel_status_t put_mine(struct call *call, const char *key)
+{
+    pmix_value_t v;
+    pmix_status_t rc;
+
+    PMIX_VALUE_CONSTRUCT(&v);
+    v.type = PMIX_BYTE_OBJECT;
+    v.data.bo.bytes = call->mine;
+    v.data.bo.size = call->bytes;
+    call_doing(call, "PMIx_Put");
+    rc = PMIx_Put(PMIX_GLOBAL, key, &v);
+    if (rc == PMIX_SUCCESS)
+        rc = PMIx_Commit();
+    return rc == PMIX_SUCCESS ? ACCEL_OK : pmix_says(call, rc, "PMIx_Put");
+}
+
+/* The fence ends when all ranks have put: the server drops ranks that died, so their
+ * absence shows in the get after it. */
+static accel_status_t fence(struct call *call)
+{
+    bool collect = true;
+    pmix_info_t info;
+    pmix_status_t rc;
+
+    PMIX_INFO_CONSTRUCT(&info);
+    PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
+    call_doing(call, "PMIx_Fence (waiting for the other ranks)");
+    rc = PMIx_Fence(NULL, 0, &info, 1);
+    PMIX_INFO_DESTRUCT(&info);
+    return rc == PMIX_SUCCESS ? ACCEL_OK : pmix_says(call, rc, "PMIx_Fence");
+}
+
+static accel_status_t get_all(struct call *call, const char *key, pmix_value_t **values)
+{
+    size_t total = 0;
+    accel_status_t s;
+    char *p;
+
+    call_doing(call, "PMIx_Get(address of a rank)");
+    for (int r = 0; r < call->b.size; r++) {
+        pmix_proc_t proc;
+        pmix_status_t rc;
+
+        PMIX_LOAD_PROCID(&proc, call->world->me.nspace, (uint32_t)r);
+        rc = PMIx_Get(&proc, key, NULL, 0, &values[r]);
+        if (rc != PMIX_SUCCESS || values[r]->type != PMIX_BYTE_OBJECT ||
+            values[r]->data.bo.size > BOOT_BLOB_MAX)
+            return accel_fail_at(&call->err, ACCEL_EPEER, "bootstrap",
+                                 "see the output of that rank for why it ended",
+                                 "rank %d gave no address: %s", r,
+                                 PMIx_Error_string(rc));
+        total += values[r]->data.bo.size;
+    }
+    s = boot_blobs_alloc(&call->blobs, call->b.size, total, &call->err);
+    if (s != ACCEL_OK)
+        return s;
+    p = call->blobs.data[0];
+    for (int r = 0; r < call->b.size; r++) {
+        size_t n = values[r]->data.bo.size;
+
+        call->blobs.data[r] = p;
+        call->blobs.bytes[r] = n;
+        if (n > 0)
+            memcpy(p, values[r]->data.bo.bytes, n);
+        p += n;
+    }
+    return ACCEL_OK;
+}
+
+static accel_status_t exchange_call(struct call *call)
+{
+    pmix_value_t **values;
+    accel_status_t s;
+    char key[32];
+
+    /* A fresh key for every exchange: clients may cache the values of an old one. */
+    snprintf(key, sizeof(key), "accel.%d", call->world->exchanges++);
+    values = calloc((size_t)call->b.size, sizeof(*values));
+    if (!values)
+        return accel_fail_nomem(&call->err, "bootstrap exchange",
+                                (size_t)call->b.size * sizeof(*values));
+    s = put_mine(call, key);
+    if (s == ACCEL_OK)
+        s = fence(call);
+    if (s == ACCEL_OK)
+        s = get_all(call, key, values);
+    for (int r = 0; r < call->b.size; r++)
+        if (values[r])
+            PMIX_VALUE_RELEASE(values[r]);
+    free(values);
+    return s;
+}
+
+static accel_status_t stuck(accel_error_t *err)
+{
+    return accel_fail_at(err, ACCEL_EPEER, "bootstrap", NULL,
+                         "an earlier PMIx call did not return");
+}
+
+static accel_status_t world_exchange(struct boot *b, const void *mine, size_t bytes,
+                                     struct boot_blobs *all_out, accel_error_t *err)
+{
+    struct pmix_world *world = (struct pmix_world *)b->impl;
+    struct call *call;
+    accel_status_t s;
+
+    if (world->stuck)
+        return stuck(err);
+    if (!world->initialized)
+        return accel_fail(err, ACCEL_EINVAL, NULL, "bootstrap was left already");
+    call = call_new(exchange_call, b);
+    if (!call)
+        return accel_fail_nomem(err, "bootstrap exchange", sizeof(*call));
+    call->mine = malloc(bytes + 1);
+    if (!call->mine) {
+        call_free(call);
+        return accel_fail_nomem(err, "bootstrap exchange", bytes);
+    }
+    if (bytes > 0)
+        memcpy(call->mine, mine, bytes);
+    call->bytes = bytes;
+    s = call_run(call, b->deadline_ns, err);
+    if (s != ACCEL_OK)
+        return s;
+    *all_out = call->blobs;
+    call_free(call);
+    return ACCEL_OK;
+}
+
+/* ---- leaving -------------------------------------------------------------------------- */
+
+static accel_status_t leave_call(struct call *call)
+{
+    pmix_status_t rc;
+
+    call_doing(call, "PMIx_Finalize");
+    rc = PMIx_Finalize(NULL, 0);
+    return rc == PMIX_SUCCESS ? ACCEL_OK : pmix_says(call, rc, "PMIx_Finalize");
+}
+
+static accel_status_t world_leave(struct boot *b, accel_error_t *err)
+{
+    struct pmix_world *world = (struct pmix_world *)b->impl;
+    int64_t grace = clock_ns() + (int64_t)LEAVE_MS * 1000000;
+    struct call *call;
+    accel_status_t s;
+
+    if (world->stuck)
+        return stuck(err);
+    if (!world->initialized)
+        return ACCEL_OK;
+    call = call_new(leave_call, b);
+    if (!call)
+        return accel_fail_nomem(err, "bootstrap", sizeof(*call));
+    world->initialized = false;
+    s = call_run(call, grace > b->deadline_ns ? grace : b->deadline_ns, err);
+    if (s == ACCEL_OK)
+        call_free(call);
+    return s;
+}
+
+static void world_free(struct boot *b)
+{
+    struct pmix_world *world = (struct pmix_world *)b->impl;
+
+    world_leave(b, NULL);
+    if (!world->stuck) /* the helper thread still holds it */
+        free(world);
+}
+
+accel_status_t boot_open_pmix(struct boot *b, accel_error_t *err)
+{
+    struct pmix_world *world = calloc(1, sizeof(*world));
+    struct call *call;
+    accel_status_t s;
+
+    if (!world)
+        return accel_fail_nomem(err, "bootstrap", sizeof(*world));
+    world->base = (struct boot_impl){ world_exchange, world_leave, world_free };
+    b->impl = &world->base;
+    b->method = "pmix";
+    call = call_new(open_call, b);
+    if (!call)
+        return accel_fail_nomem(err, "bootstrap", sizeof(*call));
+    s = call_run(call, b->deadline_ns, err);
+    if (s != ACCEL_OK)
+        return s;
+    *b = call->b;
+    call_free(call);
+    return ACCEL_OK;
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The forked world: blobs go through one shared mapping, two slots per rank used in turn.
+ * A slot is written again two exchanges later, when every rank has been seen past the
+ * exchange between, hence has copied it out.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bootstrap/boot_impl.h"
+#include "tests/unit/fork_world.h"
+
+struct slot {
+    size_t bytes;
+    char data[BOOT_BLOB_MAX];
+};
+
+struct member {
+    _Atomic uint64_t entered; /* exchanges entered so far */
+    struct slot slot[2];
+};
+
+struct fork_impl {
+    struct boot_impl base;
+    struct member *members; /* [size] shared */
+    uint64_t done;
+};
+
+static accel_status_t fork_exchange(struct boot *b, const void *mine, size_t bytes,
+                                    struct boot_blobs *all_out, accel_error_t *err)
+{
+    struct fork_impl *w = (struct fork_impl *)b->impl;
+    struct member *me = &w->members[b->rank];
+    size_t parity = w->done & 1, total = 0;
+    accel_status_t s;
+    char *p;
+
+    me->slot[parity].bytes = bytes;
+    if (bytes > 0)
+        memcpy(me->slot[parity].data, mine, bytes);
+    atomic_store(&me->entered, ++w->done);
+    for (int r = 0; r < b->size; r++) {
+        while (atomic_load(&w->members[r].entered) < w->done) {
+            if (clock_ns() > b->deadline_ns)
+                return accel_fail(err, ACCEL_EPEER, NULL,
+                                  "rank %d did not reach exchange %llu", r,
+                                  (unsigned long long)w->done);
+            sched_yield();
+        }
+        total += w->members[r].slot[parity].bytes;
+    }
+    s = boot_blobs_alloc(all_out, b->size, total, err);
+    if (s != ACCEL_OK)
+        return s;
+    p = all_out->data[0];
+    for (int r = 0; r < b->size; r++) {
+        const struct slot *from = &w->members[r].slot[parity];
+
+        all_out->data[r] = p;
+        all_out->bytes[r] = from->bytes;
+        memcpy(p, from->data, from->bytes);
+        p += from->bytes;
+    }
+    return ACCEL_OK;
+}
+
+static accel_status_t fork_leave(struct boot *b, accel_error_t *err)
+{
+    (void)b;
+    (void)err;
+    return ACCEL_OK;
+}
+
+static void fork_free(struct boot *b)
+{
+    (void)b;
+}
+
+static int child(struct member *members, int rank, int n, int nodes, int timeout_s,
+                 int (*fn)(struct boot *b, void *arg), void *arg)
+{
+    struct fork_impl impl = { .base = { fork_exchange, fork_leave, fork_free },
+                              .members = members };
+    struct boot b = { .rank = rank, .size = n, .method = "fork", .impl = &impl.base };
+    int rc;
+
+    b.deadline_ns = clock_ns() + (int64_t)timeout_s * 1000000000;
+    snprintf(b.job, sizeof(b.job), "fork-%ld", (long)getppid());
+    gethostname(b.host, sizeof(b.host) - 1);
+    if (boot_alloc_ranks(&b, NULL) != ACCEL_OK)
+        return 71;
+    for (int r = 0; r < n; r++)
+        b.node_of[r] = (int)((long)r * nodes / n);
+    if (boot_number_nodes(&b, NULL) != ACCEL_OK)
+        return 71;
+    rc = fn(&b, arg);
+    boot_leave(&b, NULL);
+    boot_free(&b);
+    return rc;
+}
+
+/* Reaps all children; kills the rest at the deadline. */
+static int reap(const pid_t *pid, int n, int timeout_s, int *status)
+{
+    int64_t deadline = clock_ns() + (int64_t)timeout_s * 1000000000;
+    const struct timespec tick = { 0, 2000000 };
+    bool killed = false;
+    int left = 0, first = 0;
+
+    for (int r = 0; r < n; r++) {
+        status[r] = -1;
+        left += pid[r] > 0;
+    }
+    while (left > 0) {
+        for (int r = 0; r < n; r++) {
+            int ws;
+
+            if (status[r] >= 0 || waitpid(pid[r], &ws, WNOHANG) != pid[r])
+                continue;
+            status[r] = WIFEXITED(ws) ? WEXITSTATUS(ws) : 128 + WTERMSIG(ws);
+            left--;
+        }
+        if (left > 0 && !killed && clock_ns() > deadline) {
+            for (int r = 0; r < n; r++)
+                if (status[r] < 0)
+                    kill(pid[r], SIGKILL);
+            killed = true;
+        }
+        if (left > 0)
+            nanosleep(&tick, NULL);
+    }
+    for (int r = 0; r < n && first == 0; r++)
+        first = status[r];
+    return first;
+}
+
+int fork_world_nodes(int n, int nodes, int (*fn)(struct boot *b, void *arg), void *arg,
+                     int timeout_s, int *status)
+{
+    size_t bytes = (size_t)n * sizeof(struct member);
+    struct member *members = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                  MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    pid_t *pid = calloc((size_t)n, sizeof(*pid));
+    int *own = calloc((size_t)n, sizeof(*own));
+    pid_t parent = getpid();
+    int rc = 71, started = 0;
+
+    if (members == MAP_FAILED || !pid || !own)
+        goto out;
+    fflush(stdout);
+    for (; started < n; started++) {
+        pid[started] = fork();
+        if (pid[started] < 0)
+            break;
+        if (pid[started] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            if (getppid() != parent)
+                _exit(1);
+            free(own);
+            free(pid);
+            rc = child(members, started, n, nodes, timeout_s, fn, arg);
+            munmap(members, bytes);
+            exit(rc);
+        }
+    }
+    rc = reap(pid, started, started == n ? timeout_s : 0, status ? status : own);
+    if (started < n)
+        rc = 71;
+out:
+    if (members != MAP_FAILED)
+        munmap(members, bytes);
+    free(pid);
+    free(own);
+    return rc;
+}
+
+int fork_world(int n, int (*fn)(struct boot *b, void *arg), void *arg, int timeout_s)
+{
+    return fork_world_nodes(n, 1, fn, arg, timeout_s, NULL);
+}
