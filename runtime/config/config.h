@@ -91,12 +91,21 @@ struct config_key {
     enum config_type type;
     const char *const *values; /* TYPE_ENUM: allowed words, NULL-terminated */
     const char *default_text;
-    const char *help;  /* one line */
-    size_t offset;     /* in struct config; SIZE_MAX: known, unsupported */
-    const char *fixed; /* unsupported key: the only value that equals what
-                                        we do, or NULL; see schema.c */
-    double min, max;   /* TYPE_INT, TYPE_NUMBER */
+    const char *help;           /* one line */
+    size_t offset;              /* in struct config; SIZE_MAX: known, unsupported */
+    const char *fixed;          /* unsupported key: the values that equal what we
+                                        do, "a" or "a|b", or NULL; see schema.c */
+    double min, max;            /* TYPE_INT, TYPE_NUMBER; TYPE_STRING: max is the
+                                        longest length in bytes */
+    const char *const *refused; /* TYPE_ENUM: words of Accelerate that are not supported
+                                   yet, or NULL */
 };
+/* At most 128 rows; static. */
 const struct config_key *config_schema(size_t *count_out);
+
+/* Canonical text of one honoured key ("true", "2", "FULL_SHARD"; empty: not given), cut
+ * to len - 1 bytes. For tables and the canonical form. */
+void config_value_text(const struct config *cfg, const struct config_key *key,
+                       char *buf, size_t len);
 
 #endif

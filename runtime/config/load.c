@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opens a config file with the caller's rights, reads at most 1 MiB of it, and drives
+ * reader and validator. Only regular files: no fifo can hang it, no device can feed it.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/report.h"
+
+enum { DIR_ENTRIES = 1000, NAME_BYTES = 256 };
+
+void config_defaults(struct config *cfg)
+{
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+
+    memset(cfg, 0, sizeof(*cfg));
+    for (size_t i = 0; i < n; i++)
+        if (k[i].offset != SIZE_MAX && k[i].default_text)
+            value_set(cfg, &k[i], k[i].default_text);
+}
+
+static bool is_yaml_name(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    return dot && (!strcmp(dot, ".yaml") || !strcmp(dot, ".yml"));
+}
+
+/* The YAML file of that directory whose name is nearest; false when there is none. */
+static bool nearest_file(DIR *dir, const char *base, char *out, size_t len)
+{
+    char best[NAME_BYTES] = "";
+    struct dirent *e;
+
+    for (int i = 0; i < DIR_ENTRIES && (e = readdir(dir)); i++) {
+        /* Keep the better of the two: suggest_nearest prefers the smaller distance. */
+        const char *pair[2] = { best, e->d_name };
+        const char *found;
+
+        if (!is_yaml_name(e->d_name))
+            continue;
+        found = suggest_nearest(base, pair + !best[0], best[0] ? 2 : 1);
+        if (found == e->d_name)
+            snprintf(best, sizeof(best), "%s", e->d_name);
+    }
+    if (best[0])
+        printable(out, len, best, strlen(best));
+    return best[0] != '\0';
+}
+
+static void missing_file(struct config_report *r)
+{
+    char dirname[1024], near[NAME_BYTES], hint[NAME_BYTES + 40];
+    const char *slash = strrchr(r->path, '/');
+    const char *base = slash ? slash + 1 : r->path;
+    size_t n = slash == r->path ? 1 : slash ? (size_t)(slash - r->path) : 1;
+    struct place whole = { 0 };
+    DIR *dir;
+
+    if (n >= sizeof(dirname)) {
+        report_add(r, ACCEL_ENOENT, whole, "check the path", "no such file");
+        return;
+    }
+    memcpy(dirname, slash ? r->path : ".", n);
+    dirname[n] = '\0';
+    dir = opendir(dirname);
+    if (!dir) {
+        report_add(r, ACCEL_ENOENT, whole, "check the path",
+                   "no such file, and its directory cannot be read: %s",
+                   strerror(errno));
+        return;
+    }
+    if (nearest_file(dir, base, near, sizeof(near)))
+        snprintf(hint, sizeof(hint), "did you mean '%s', in the same directory?", near);
+    else
+        snprintf(hint, sizeof(hint), "check the path");
+    closedir(dir);
+    report_add(r, ACCEL_ENOENT, whole, hint, "no such file");
+}
+
+static void open_failed(struct config_report *r, int error)
+{
+    struct place whole = { 0 };
+
+    if (error == ENOENT)
+        missing_file(r);
+    else if (error == ENOTDIR || error == ENAMETOOLONG || error == ELOOP)
+        report_add(r, ACCEL_ENOENT, whole, "check the path", "cannot open the file: %s",
+                   strerror(error));
+    else if (error == EACCES || error == EPERM)
+        report_add(r, ACCEL_EPERM, whole,
+                   "make it readable (chmod u+r) and its directories searchable",
+                   "cannot open the file: %s", strerror(error));
+    else
+        report_add(r, ACCEL_EIO, whole, "give the path of a regular file",
+                   "cannot open the file: %s", strerror(error));
+}
+
+/* Regular and not larger than the cap. */
+static bool check_kind(struct config_report *r, int fd)
+{
+    struct place whole = { 0 };
+    struct stat st;
+    const char *kind;
+
+    if (fstat(fd, &st)) {
+        report_add(r, ACCEL_EIO, whole, "try again", "cannot stat the file: %s",
+                   strerror(errno));
+        return false;
+    }
+    if (S_ISREG(st.st_mode)) {
+        if (st.st_size <= CONFIG_MAX_BYTES)
+            return true;
+        report_add(r, ACCEL_ECONFIG, whole, "is this really a config file?",
+                   "the file has %lld bytes; a config may have 1 MiB",
+                   (long long)st.st_size);
+        return false;
+    }
+    kind = S_ISDIR(st.st_mode)    ? "a directory"
+           : S_ISFIFO(st.st_mode) ? "a fifo"
+                                  : "a device";
+    report_add(r, ACCEL_ECONFIG, whole,
+               S_ISDIR(st.st_mode) ? "name the file inside it"
+                                   : "save it to a file first: every task reads it",
+               "is %s, not a file", kind);
+    return false;
+}
+
+/* The whole file into buf; -1 when it fails or outgrows the cap while it is read. */
+static ssize_t read_all(struct config_report *r, int fd, char *buf)
+{
+    size_t used = 0;
+
+    while (used <= CONFIG_MAX_BYTES) {
+        ssize_t n = read(fd, buf + used, CONFIG_MAX_BYTES + 1 - used);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            report_add(r, ACCEL_EIO, (struct place){ 0 }, "check the file system",
+                       "cannot read the file: %s", strerror(errno));
+            return -1;
+        }
+        if (n == 0)
+            return (ssize_t)used;
+        used += (size_t)n;
+    }
+    report_add(r, ACCEL_ECONFIG, (struct place){ 0 }, "is this really a config file?",
+               "the file has more than 1 MiB");
+    return -1;
+}
+
+static void load(struct config *cfg, struct config_report *r, int fd, char *buf)
+{
+    struct yaml_tree tree;
+    ssize_t n;
+
+    if (!check_kind(r, fd))
+        return;
+    n = read_all(r, fd, buf);
+    if (n < 0)
+        return;
+    r->text = buf;
+    r->len = (size_t)n;
+    if (yaml_tree_read(&tree, r))
+        config_validate(cfg, &tree, r);
+    yaml_tree_free(&tree);
+}
+
+accel_status_t config_load(const char *path, struct config *cfg,
+                           struct config_diags *diags, accel_error_t *err)
+{
+    struct config_report r = { .diags = diags, .path = path };
+    struct config loaded;
+    accel_status_t status;
+    char *buf;
+    int fd;
+
+    memset(diags, 0, sizeof(*diags));
+    printable(diags->path, sizeof(diags->path), path, strlen(path));
+    config_defaults(&loaded);
+    buf = malloc(CONFIG_MAX_BYTES + 1);
+    if (!buf)
+        return accel_fail_nomem(err, "reading the config file", CONFIG_MAX_BYTES);
+    /* Non-blocking, so that a fifo without a writer does not hang the open. */
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) {
+        open_failed(&r, errno);
+    } else {
+        load(&loaded, &r, fd, buf);
+        close(fd);
+    }
+    free(buf);
+    status = report_finish(&r, err);
+    if (status == ACCEL_OK)
+        *cfg = loaded;
+    return status;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside config/: the source text with its list of problems, the YAML tree, and the
+ * scalar rules that reader, validator, defaults and canonical text share.
+ */
+#ifndef ACCEL_CONFIG_REPORT_H
+#define ACCEL_CONFIG_REPORT_H
+
+#include "config/config.h"
+
+enum {
+    CONFIG_MAX_BYTES = 1 << 20,
+    CONFIG_MAX_DEPTH = 16,
+    CONFIG_MAX_EVENTS = 10000,
+    CONFIG_MAX_DIAGS = 20,
+    CONFIG_MAX_KEYS = 128,
+};
+
+/* 1-based line and column (in characters), width in characters. line 0: whole file. */
+struct place {
+    int line, col, width;
+};
+
+/* ---- diag.c ---------------------------------------------------------------------------- */
+
+struct config_report {
+    struct config_diags *diags;
+    const char *path; /* as the user wrote it */
+    const char *text; /* the file; NULL before it was read */
+    size_t len;
+    accel_error_t first; /* of the first error in file order */
+    struct place first_at;
+    bool no_memory;
+};
+
+/* Adds one message. `code` ACCEL_OK makes it a note. `hint` may be NULL. */
+void report_add(struct config_report *r, accel_status_t code, struct place at,
+                const char *hint, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+/* True when no more errors are taken: callers stop. */
+bool report_full(const struct config_report *r);
+/* File order; returns the first error (also into err) or ACCEL_OK. */
+accel_status_t report_finish(struct config_report *r, accel_error_t *err);
+
+/* Copies s[n] for a message: control and direction characters become '?', at most `len`
+ * bytes, cut with "..." between characters. Returns buf. */
+const char *printable(char *buf, size_t len, const char *s, size_t n);
+/* One UTF-8 character at s[n]: its length, code point in *cp; 0 when invalid. */
+size_t utf8_next(const char *s, size_t n, uint32_t *cp);
+/* Length of the line break at s[n] as YAML 1.1 counts lines, 0 when there is none. */
+size_t line_break(const char *s, size_t n);
+
+/* ---- yaml_events.c --------------------------------------------------------------------- */
+
+enum node_kind { NODE_SCALAR, NODE_MAP, NODE_LIST };
+
+/* Children are linked by `next`; those of a map alternate key, value. -1: none. */
+struct yaml_node {
+    enum node_kind kind;
+    bool plain; /* scalar without quotes */
+    char *text; /* scalar only, NUL-terminated, without NUL inside */
+    struct place at;
+    int first, next;
+};
+struct yaml_tree {
+    struct yaml_node *node; /* [0] is the root */
+    int count, cap;
+};
+
+/* Parses r->text. Problems go into the report; false when the tree is not complete. */
+bool yaml_tree_read(struct yaml_tree *t, struct config_report *r);
+void yaml_tree_free(struct yaml_tree *t);
+
+/* ---- scalar.c -------------------------------------------------------------------------- */
+
+/* YAML 1.1 words as PyYAML reads them: 1 true, 0 false, -1 neither. */
+int word_bool(const char *s);
+bool word_null(const char *s);
+/* Index of `word` in a NULL-terminated list, or -1. */
+int word_index(const char *const *list, const char *word);
+
+enum value_result { VALUE_OK, VALUE_TYPE, VALUE_RANGE };
+/* Checks canonical text against the row and, when the row is honoured, stores it. */
+enum value_result value_set(struct config *cfg, const struct config_key *key,
+                            const char *text);
+
+/* ---- validate.c ------------------------------------------------------------------------ */
+
+/* Fills *cfg (already at its defaults) from the tree; problems go into the report. */
+void config_validate(struct config *cfg, const struct yaml_tree *t,
+                     struct config_report *r);
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Words, numbers and canonical values: text <-> the field of struct config that a schema
+ * row points at. Independent of the locale of the program that links it.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/report.h"
+
+int word_index(const char *const *list, const char *word)
+{
+    for (int i = 0; list && list[i]; i++)
+        if (!strcmp(list[i], word))
+            return i;
+    return -1;
+}
+
+/* Lower, Capital and UPPER case only, as YAML 1.1 has it: "nO" is a string. */
+static bool is_word(const char *s, const char *lower)
+{
+    size_t n = strlen(lower);
+    bool all_lower = true, all_upper = true, capital = true;
+
+    if (strlen(s) != n)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        char up = (char)toupper((unsigned char)lower[i]);
+
+        all_lower &= s[i] == lower[i];
+        all_upper &= s[i] == up;
+        capital &= s[i] == (i ? lower[i] : up);
+    }
+    return all_lower || all_upper || capital;
+}
+
+int word_bool(const char *s)
+{
+    static const char *const words[2][3] = { { "no", "off", "false" },
+                                             { "yes", "on", "true" } };
+
+    for (int value = 0; value < 2; value++)
+        for (int i = 0; i < 3; i++)
+            if (is_word(s, words[value][i]))
+                return value;
+    return -1;
+}
+
+bool word_null(const char *s)
+{
+    return !*s || !strcmp(s, "~") || is_word(s, "null");
+}
+
+/* Decimal digits with an optional sign. A leading zero is octal in YAML 1.1: refused. */
+static enum value_result parse_int(const char *s, int64_t *out)
+{
+    const char *digits = s + (*s == '-' || *s == '+');
+    long long v;
+
+    if (!*digits || strspn(digits, "0123456789") != strlen(digits) ||
+        (digits[0] == '0' && digits[1]))
+        return VALUE_TYPE;
+    errno = 0;
+    v = strtoll(s, NULL, 10);
+    if (errno)
+        return VALUE_RANGE;
+    *out = v;
+    return VALUE_OK;
+}
+
+static enum value_result parse_number(const char *s, double *out)
+{
+    locale_t c;
+    char *end;
+    double v;
+
+    /* No hexadecimal, infinity or NaN. */
+    if (strspn(s, "0123456789.eE+-") != strlen(s) || !strpbrk(s, "0123456789"))
+        return VALUE_TYPE;
+    c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (!c)
+        return VALUE_TYPE;
+    v = strtod_l(s, &end, c);
+    freelocale(c);
+    if (*end)
+        return VALUE_TYPE;
+    *out = v;
+    return isfinite(v) ? VALUE_OK : VALUE_RANGE;
+}
+
+/* Shortest of %.15g and %.17g that reads back as the same number, with '.' always. */
+static void number_text(double v, char *buf, size_t len)
+{
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    locale_t before = c ? uselocale(c) : (locale_t)0;
+
+    snprintf(buf, len, "%.15g", v);
+    if (strtod(buf, NULL) != v)
+        snprintf(buf, len, "%.17g", v);
+    if (c) {
+        uselocale(before);
+        freelocale(c);
+    }
+}
+
+static enum value_result set_int(struct config *cfg, const struct config_key *key,
+                                 const char *text, bool store)
+{
+    int64_t v;
+    enum value_result res = parse_int(text, &v);
+
+    if (res == VALUE_OK && store && ((double)v < key->min || (double)v > key->max))
+        res = VALUE_RANGE;
+    if (res == VALUE_OK && store)
+        memcpy((char *)cfg + key->offset, &v, sizeof(v));
+    return res;
+}
+
+static enum value_result set_number(struct config *cfg, const struct config_key *key,
+                                    const char *text, bool store)
+{
+    double v;
+    enum value_result res = parse_number(text, &v);
+
+    if (res == VALUE_OK && store && (v < key->min || v > key->max))
+        res = VALUE_RANGE;
+    if (res == VALUE_OK && store)
+        memcpy((char *)cfg + key->offset, &v, sizeof(v));
+    return res;
+}
+
+enum value_result value_set(struct config *cfg, const struct config_key *key,
+                            const char *text)
+{
+    bool store = key->offset != SIZE_MAX;
+    void *field = store ? (char *)cfg + key->offset : NULL;
+    size_t len = strlen(text);
+    int word;
+
+    switch (key->type) {
+    case TYPE_BOOL:
+        word = !strcmp(text, "true") ? 1 : !strcmp(text, "false") ? 0 : -1;
+        if (word >= 0 && store)
+            *(bool *)field = word == 1;
+        return word < 0 ? VALUE_TYPE : VALUE_OK;
+    case TYPE_INT:
+        return set_int(cfg, key, text, store);
+    case TYPE_NUMBER:
+        return set_number(cfg, key, text, store);
+    case TYPE_ENUM:
+        word = word_index(key->values, text);
+        if (word >= 0 && store)
+            memcpy(field, &(unsigned){ (unsigned)word }, sizeof(unsigned));
+        return word < 0 ? VALUE_TYPE : VALUE_OK;
+    case TYPE_STRING:
+        if (store && (double)len > key->max)
+            return VALUE_RANGE;
+        if (store)
+            memcpy(field, text, len + 1);
+        return VALUE_OK;
+    }
+    return VALUE_TYPE;
+}
+
+void config_value_text(const struct config *cfg, const struct config_key *key,
+                       char *buf, size_t len)
+{
+    const char *field;
+    unsigned word;
+    int64_t i;
+    double d;
+
+    if (key->offset == SIZE_MAX) {
+        snprintf(buf, len, "%s", key->default_text ? key->default_text : "");
+        return;
+    }
+    field = (const char *)cfg + key->offset;
+    switch (key->type) {
+    case TYPE_BOOL:
+        snprintf(buf, len, "%s", *(const bool *)field ? "true" : "false");
+        break;
+    case TYPE_INT:
+        memcpy(&i, field, sizeof(i));
+        if (i == 0 && key->min > 0)
+            buf[0] = '\0'; /* not given */
+        else
+            snprintf(buf, len, "%lld", (long long)i);
+        break;
+    case TYPE_NUMBER:
+        memcpy(&d, field, sizeof(d));
+        number_text(d, buf, len);
+        break;
+    case TYPE_ENUM:
+        memcpy(&word, field, sizeof(word));
+        snprintf(buf, len, "%s", key->values[word]);
+        break;
+    case TYPE_STRING:
+        snprintf(buf, len, "%s", field);
+        break;
+    }
+}
+
+_Static_assert(sizeof(enum distributed_type) == sizeof(unsigned),
+               "enum fields are written as unsigned");
