@@ -17,6 +17,8 @@
 extern "C" {
 #endif
 
+#pragma GCC visibility push(default)
+
 #define ACCEL_CKPT_MAX_DIMS 8
 
 /* Collectives of the caller; all ranks call the library's collective functions in the same
@@ -118,6 +120,8 @@ accel_status_t accel_ckpt_read(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, s
 accel_status_t accel_ckpt_verify(const char *dir,
                                  void (*report)(void *user, const char *line), void *user,
                                  accel_error_t *err);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,10 @@
 # libaccelckpt: sharded checkpoints; knows nothing of runtime/ but common/.
 noinst_LTLIBRARIES += libaccelckpt_core.la
 include_HEADERS += checkpoint/accel_ckpt.h
-libaccelckpt_core_la_SOURCES = checkpoint/accel_ckpt.h
+libaccelckpt_core_la_SOURCES = \
+	checkpoint/accel_ckpt.h \
+	checkpoint/boxes.c \
+	checkpoint/ckpt_internal.h
 libaccelckpt_core_la_CFLAGS = $(AM_CFLAGS) $(HDF5_CFLAGS) $(XXHASH_CFLAGS)
 
 lib_LTLIBRARIES += libaccelckpt.la
@@ -12,3 +15,7 @@ libaccelckpt_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
 libaccelckpt_core_libs = $(HDF5_LIBS) $(XXHASH_LIBS) -lpthread
 libaccelckpt_la_LIBADD = libaccelckpt_core.la libacommon.la $(libaccelckpt_core_libs)
 EXTRA_DIST += checkpoint/libaccelckpt.map
+
+unit_tests += tests/unit/test_ckpt_boxes
+tests_unit_test_ckpt_boxes_SOURCES = tests/unit/test_ckpt_boxes.c
+tests_unit_test_ckpt_boxes_LDADD = $(unit_ldadd)
