@@ -1,1 +1,2 @@
 # scripts/
+dist_bin_SCRIPTS = scripts/accel-cluster

@@ -8,7 +8,7 @@ tests_unit_test_common_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests) $(shell_tests)
-EXTRA_DIST += $(shell_tests) tests/t/tap.sh
+EXTRA_DIST += $(shell_tests) tests/t/tap.sh tests/t/lib.sh
 TEST_EXTENSIONS = .t
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 T_LOG_DRIVER = $(LOG_DRIVER)

@@ -1,0 +1,149 @@
+# shellcheck shell=sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Live-cluster tests from POSIX sh: starts a throw-away Slurm, runs steps under a
+# deadline, waits for jobs. A test reads it in place of tap.sh, which it reads itself:
+#     . "$(dirname "$0")/lib.sh"
+# It never leaves a cluster behind, however the test ends, and never asserts a duration.
+
+# shellcheck source=tests/t/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+accel_cluster=$ACCEL_SRC/scripts/accel-cluster
+cluster_dir=
+
+# Programs the tests run come from the build tree; Slurm's daemons live in sbin.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+export PATH
+
+# Skips the whole test when PROGRAMs are missing.
+need_program() { # PROGRAM...
+    for lib_program in "$@"; do
+        command -v "$lib_program" >/dev/null 2>&1 || skip_all "$lib_program is not installed"
+    done
+}
+
+need_slurm() {
+    need_program slurmctld slurmd munged srun
+}
+
+need_root() { # WHAT-FOR
+    [ "$(id -u)" = 0 ] || skip_all "needs root${1:+ ($1)}"
+}
+
+# Network, host name and mount namespaces of one's own: root, and allowed to.
+can_net_mode() {
+    [ "$(id -u)" = 0 ] && command -v ip >/dev/null 2>&1 &&
+        unshare -n -m -u -i true 2>/dev/null
+}
+
+can_mnt_mode() {
+    if [ "$(id -u)" = 0 ]; then
+        unshare -m true 2>/dev/null
+    else
+        unshare -Urm true 2>/dev/null
+    fi
+}
+
+need_net_mode() {
+    need_root "network namespaces"
+    can_net_mode || skip_all "this system allows no network namespaces"
+}
+
+# Starts a cluster with the given accel-cluster options and points SLURM_CONF at it. One
+# cluster at a time; it goes down when the test ends. The plugin is the one just built,
+# unless --plugin is given. Stops the test when the cluster does not come up.
+cluster_up() { # [OPTION]...
+    [ -z "$cluster_dir" ] || bail_out "cluster_up: a cluster is up already"
+    lib_plugin=$ACCEL_BUILD/srun_plugin/.libs/accel_spank.so
+    case " $* " in
+    *' --plugin'*) ;;
+    *) [ ! -f "$lib_plugin" ] || set -- --plugin "$lib_plugin" "$@" ;;
+    esac
+    # Short: Slurm's sockets live below it.
+    cluster_dir=$(mktemp -d /tmp/accel-t.XXXXXX) || bail_out "cannot make a directory"
+    at_exit cluster_down
+    lib_out=$("$accel_cluster" up --dir "$cluster_dir" "$@" 2>&1) || {
+        diag "$lib_out"
+        bail_out "the cluster did not come up"
+    }
+    SLURM_CONF=$cluster_dir/etc/slurm.conf
+    ACCEL_CLUSTER_DIR=$cluster_dir
+    export SLURM_CONF ACCEL_CLUSTER_DIR
+}
+
+# Harmless when none is up. Returns accel-cluster's status.
+cluster_down() {
+    [ -n "$cluster_dir" ] || return 0
+    lib_out=$("$accel_cluster" down --dir "$cluster_dir" 2>&1)
+    lib_rc=$?
+    [ $lib_rc = 0 ] || diag "accel-cluster down exited $lib_rc: $lib_out"
+    cluster_dir=
+    unset SLURM_CONF ACCEL_CLUSTER_DIR
+    return $lib_rc
+}
+
+# srun under a deadline of $SRUN_TIMEOUT seconds (60). Output, both streams, goes to
+# $srun_out; the exit status is srun's, 124 after the deadline. A failure is not yet a
+# failed check (it may be what the test wants), so command and output are only shown.
+run_srun() { # ARG...
+    srun_out=$(timeout -k 5 "${SRUN_TIMEOUT:-60}" srun "$@" 2>&1)
+    srun_rc=$?
+    if [ $srun_rc != 0 ]; then
+        diag "srun $* exited $srun_rc:"
+        diag "$srun_out"
+    fi
+    return $srun_rc
+}
+
+# State word of a job (PENDING, RUNNING, COMPLETED ...), empty when it is unknown.
+job_state() { # JOBID
+    timeout 10 scontrol -o show job "$1" 2>/dev/null |
+        sed -n 's/.* JobState=\([A-Z_]*\).*/\1/p' | head -n 1
+}
+
+# Value of one field of `scontrol show job`, as in: job_field 12 Restarts
+job_field() { # JOBID FIELD
+    timeout 10 scontrol -o show job "$1" 2>/dev/null |
+        tr ' ' '\n' | sed -n "s/^$2=//p" | head -n 1
+}
+
+# Polls CMD until it succeeds. Returns 1 when SECONDS have passed.
+wait_until() { # SECONDS CMD [ARG]...
+    lib_deadline=$(($(date +%s) + $1))
+    shift
+    until "$@"; do
+        [ "$(date +%s)" -lt "$lib_deadline" ] || return 1
+        sleep 0.05
+    done
+}
+
+_job_is() { # JOBID STATE-ERE
+    printf '%s\n' "$(job_state "$1")" | grep -E -q -x -e "$2"
+}
+
+# Waits until the job's state matches STATE (an ERE: 'COMPLETED|FAILED'). When SECONDS
+# have passed: shows the job and returns 1.
+wait_for_job() { # JOBID STATE SECONDS
+    wait_until "$3" _job_is "$1" "$2" && return 0
+    diag "job $1 is $(job_state "$1"), not $2, after $3 s:"
+    diag "$(timeout 10 scontrol show job "$1" 2>&1)"
+    return 1
+}
+
+# Fails when a node is drained, draining, down or does not answer.
+no_node_drained() {
+    lib_out=$(timeout 10 sinfo -h -N -o '%N %T %E' 2>&1 | grep -iE 'drain|down|fail|\*|error')
+    [ -z "$lib_out" ] && return 0
+    diag "$lib_out"
+    return 1
+}
+
+# The last lines of every log of the cluster, for a failed check.
+diag_logs() { # [LINES]
+    for lib_log in "$cluster_dir"/log/*; do
+        [ -s "$lib_log" ] || continue
+        diag "--- ${lib_log##*/}"
+        diag "$(tail -n "${1:-20}" "$lib_log")"
+    done
+}
