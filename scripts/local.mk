@@ -1,2 +1,3 @@
 # scripts/
 dist_bin_SCRIPTS = scripts/accel-cluster
+include scripts/accel/local.mk

@@ -8,7 +8,7 @@
  *   honoured     `offset` points into struct config
  *   fixed        `offset` SIZE_MAX, `fixed` lists the values that equal what we do
  *   unsupported  `offset` SIZE_MAX, `fixed` NULL: any value is refused
- * For the last two `help` tells the user what to do, and is shown as the cure.
+ * For the last two `help` says why, and is shown with the cure.
  */
 #include "config/config.h"
 
@@ -39,7 +39,6 @@
         .section = s, .name = n, .type = TYPE_STRING, FIELD(f), .default_text = "",    \
         .max = sizeof(((struct config *)0)->f) - 1, .help = h                          \
     }
-/* The first word of `same` is the default. */
 #define FIXED(s, n, t, d, same, h)                                                     \
     {                                                                                  \
         .section = s, .name = n, .type = t, .offset = SIZE_MAX, .default_text = d,     \
@@ -55,11 +54,11 @@
         .section = s, .name = n, .type = TYPE_STRING, .offset = SIZE_MAX, .help = h    \
     }
 
-static const char use_launcher[] = "Slurm or `accel launch` does this; remove the key";
-static const char no_tpu[] = "accel runs on Slurm clusters, not on TPU pods; remove it";
-static const char no_sagemaker[] = "SageMaker only; accel runs on LOCAL_MACHINE";
-static const char later[] = "remove it, or set it to the value that works today";
-static const char no_engine[] = "use distributed_type: FSDP with fsdp_config instead";
+static const char use_launcher[] = "Slurm or accel launch does this";
+static const char no_tpu[] = "accel runs on Slurm clusters, not on TPU pods";
+static const char no_sagemaker[] = "it is for SageMaker; accel runs on LOCAL_MACHINE";
+static const char later[] = "other values come in a later release";
+static const char no_engine[] = "use distributed_type: FSDP with fsdp_config";
 
 static const struct config_key table[] = {
     /* Top level, honoured. */
@@ -136,31 +135,32 @@ static const struct config_key table[] = {
 
     /* Top level, accepted at the value that equals what we do. */
     FIXED_ENUM("", "compute_environment", "LOCAL_MACHINE", "LOCAL_MACHINE",
-               "accel runs on Slurm clusters and single machines: LOCAL_MACHINE",
-               "LOCAL_MACHINE", "AMAZON_SAGEMAKER"),
-    FIXED_ENUM("", "downcast_bf16", "no", "no", "TPU only; remove it", "no", "yes"),
+               "accel runs on Slurm clusters and single machines", "LOCAL_MACHINE",
+               "AMAZON_SAGEMAKER"),
+    FIXED_ENUM("", "downcast_bf16", "no", "no", "it is for TPUs", "no", "yes"),
     FIXED("", "enable_cpu_affinity", TYPE_BOOL, "false", "false",
-          "every rank is bound to the cores of its task already; remove it"),
+          "every rank is bound to the cores of its task already"),
     FIXED("", "machine_rank", TYPE_INT, "0", "0",
-          "Slurm numbers the machines and one file serves all; remove it"),
+          "Slurm numbers the machines and one file serves all"),
     FIXED("", "main_training_function", TYPE_STRING, "main", "main", no_tpu),
     FIXED("", "rdzv_backend", TYPE_STRING, "static", "static",
-          "ranks meet through PMIx; remove it"),
+          "ranks meet through PMIx"),
     FIXED("", "same_network", TYPE_BOOL, "true", "true|false",
           "either value: ranks meet through PMIx"),
     FIXED("", "tpu_use_cluster", TYPE_BOOL, "false", "false", no_tpu),
     FIXED("", "tpu_use_sudo", TYPE_BOOL, "false", "false", no_tpu),
     FIXED("", "gpu_ids", TYPE_STRING, "all", "all",
-          "Slurm gives the GPUs (--gpus-per-task); remove it"),
+          "Slurm gives the GPUs (--gpus-per-task)"),
     FIXED("", "fp16", TYPE_BOOL, "false", "false", "old key; use mixed_precision"),
     FIXED("", "dynamo_backend", TYPE_STRING, "NO", "NO|no",
-          "nothing is compiled by TorchDynamo; remove it"),
+          "nothing is compiled by TorchDynamo"),
 
     /* fsdp_config, likewise. */
-    FIXED("fsdp_config", "fsdp_version", TYPE_INT, "1", "1", "use fsdp_version: 1"),
+    FIXED("fsdp_config", "fsdp_version", TYPE_INT, "1", "1",
+          "version 2 comes in a later release"),
     FIXED_ENUM("fsdp_config", "fsdp_state_dict_type", "SHARDED_STATE_DICT",
-               "SHARDED_STATE_DICT", "use SHARDED_STATE_DICT", "SHARDED_STATE_DICT",
-               "FULL_STATE_DICT", "LOCAL_STATE_DICT"),
+               "SHARDED_STATE_DICT", "checkpoints are sharded, always",
+               "SHARDED_STATE_DICT", "FULL_STATE_DICT", "LOCAL_STATE_DICT"),
     FIXED("fsdp_config", "fsdp_forward_prefetch", TYPE_BOOL, "false", "false", later),
     FIXED("fsdp_config", "fsdp_offload_params", TYPE_BOOL, "false", "false", later),
     FIXED("fsdp_config", "fsdp_activation_checkpointing", TYPE_BOOL, "false", "false",
@@ -170,15 +170,14 @@ static const struct config_key table[] = {
     FIXED("fsdp_config", "fsdp_limit_all_gathers", TYPE_BOOL, "true", "true",
           "at most two units are gathered at a time, always"),
     FIXED("fsdp_config", "fsdp_reshard_after_forward", TYPE_BOOL, "true", "true",
-          "use fsdp_sharding_strategy: FULL_SHARD or NO_SHARD"),
+          "FULL_SHARD gathers again before backward"),
     FIXED("fsdp_config", "fsdp_min_num_params", TYPE_INT, "100000000", "0|100000000",
-          "only SIZE_BASED_WRAP uses it; remove it"),
-    REFUSED("fsdp_config", "fsdp_ignored_modules",
-            "every module is sharded; remove it"),
+          "only SIZE_BASED_WRAP uses it"),
+    REFUSED("fsdp_config", "fsdp_ignored_modules", "every module is sharded"),
 
     /* Small maps that say "nothing of this" in a file written by the questionnaire. */
     FIXED("dynamo_config", "dynamo_backend", TYPE_STRING, "NO", "NO|no",
-          "nothing is compiled by TorchDynamo; remove it"),
+          "nothing is compiled by TorchDynamo"),
     FIXED("dynamo_config", "dynamo_mode", TYPE_STRING, "default", "default", later),
     FIXED("dynamo_config", "dynamo_use_fullgraph", TYPE_BOOL, "false", "false", later),
     FIXED("dynamo_config", "dynamo_use_dynamic", TYPE_BOOL, "false", "false", later),
@@ -205,10 +204,10 @@ static const struct config_key table[] = {
     /* Top level, unsupported unless empty. */
     REFUSED("", "main_process_ip", use_launcher),
     REFUSED("", "main_process_port", use_launcher),
-    REFUSED("", "fp8_config", "use mixed_precision: bf16 and remove the map"),
+    REFUSED("", "fp8_config", "use mixed_precision: bf16"),
     REFUSED("", "deepspeed_config", no_engine),
     REFUSED("", "megatron_lm_config", no_engine),
-    REFUSED("", "ipex_config", "remove the map"),
+    REFUSED("", "ipex_config", "nothing here is tuned by IPEX"),
     REFUSED("", "tpu_name", no_tpu),
     REFUSED("", "tpu_zone", no_tpu),
     REFUSED("", "tpu_vm", no_tpu),

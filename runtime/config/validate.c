@@ -194,6 +194,17 @@ static void unsupported(struct validator *v, const struct config_key *k,
                "'%s: %s' is not supported yet", k->name, shown);
 }
 
+/* The same for a key that has one value only. */
+static void other_than_fixed(struct validator *v, const struct config_key *k,
+                             const struct yaml_node *val)
+{
+    char hint[300];
+
+    snprintf(hint, sizeof(hint), "set it to '%.*s' or remove it: %s",
+             (int)strcspn(k->fixed, "|"), k->fixed, k->help);
+    unsupported(v, k, val, hint);
+}
+
 static void wrong_type(struct validator *v, const struct config_key *k,
                        const struct yaml_node *val)
 {
@@ -221,7 +232,7 @@ static void wrong_range(struct validator *v, const struct config_key *k,
         report_add(v->report, ACCEL_ECONFIG, val->at, k->help,
                    "'%s' is longer than %.0f bytes", k->name, k->max);
     else if (k->offset == SIZE_MAX)
-        unsupported(v, k, val, k->help);
+        other_than_fixed(v, k, val);
     else
         report_add(v->report, ACCEL_ECONFIG, val->at, k->help,
                    "'%s' must be between %.0f and %.0f, not %s", k->name, k->min,
@@ -346,7 +357,7 @@ static void take_scalar(struct validator *v, const struct config_key *k,
         break;
     }
     if (k->offset == SIZE_MAX && !is_fixed_value(k->fixed, text)) {
-        unsupported(v, k, val, k->help);
+        other_than_fixed(v, k, val);
         return;
     }
     v->cfg->origin[row] = ORIGIN_FILE;
@@ -359,6 +370,16 @@ static bool is_absent(const struct yaml_node *val)
     if (val->kind != NODE_SCALAR)
         return val->first < 0;
     return val->plain ? word_null(val->text) : !*val->text;
+}
+
+static void refuse_key(struct validator *v, const struct config_key *k,
+                       const struct yaml_node *key)
+{
+    char hint[300];
+
+    snprintf(hint, sizeof(hint), "remove it: %s", k->help);
+    report_add(v->report, ACCEL_EUNSUPPORTED, key->at, hint,
+               "'%s' is not supported yet", k->name);
 }
 
 static void take_value(struct validator *v, size_t row, const struct yaml_node *key,
@@ -377,8 +398,7 @@ static void take_value(struct validator *v, size_t row, const struct yaml_node *
         return;
     v->value_at[row] = val->at;
     if (k->offset == SIZE_MAX && !k->fixed)
-        report_add(v->report, ACCEL_EUNSUPPORTED, key->at, k->help,
-                   "'%s' is not supported yet", k->name);
+        refuse_key(v, k, key);
     else if (val->kind != NODE_SCALAR)
         report_add(v->report, ACCEL_ECONFIG, val->at, k->help,
                    "'%s' must be %s, not a %s", k->name, wanted(k),

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shared by the sub-commands: help with the example first, errors, tables, PATH search.
+ */
+#include <libsmartcols.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "scripts/accel/cli.h"
+
+int cli_fail(const accel_error_t *err)
+{
+    char text[2048];
+
+    accel_error_format(err, text, sizeof(text));
+    fprintf(stderr, "%s\n", text);
+    return accel_exit_code(err->code);
+}
+
+/* ---- arguments -------------------------------------------------------------------------- */
+
+enum { KEY_HELP = '?' };
+
+struct help_parser {
+    const char *example;
+    void *input;
+};
+
+static error_t parse_help(int key, char *arg, struct argp_state *state)
+{
+    struct help_parser *h = state->input;
+
+    (void)arg;
+    if (key == ARGP_KEY_INIT) {
+        state->child_inputs[0] = h->input;
+        return 0;
+    }
+    if (key != KEY_HELP)
+        return ARGP_ERR_UNKNOWN;
+    printf("Example: %s\n\n", h->example);
+    argp_state_help(state, stdout, ARGP_HELP_USAGE | ARGP_HELP_LONG | ARGP_HELP_DOC);
+    exit(0);
+}
+
+void cli_parse(const struct argp *argp, const char *example, int argc, char **argv,
+               void *input)
+{
+    static const struct argp_option options[] = {
+        { "help", KEY_HELP, NULL, 0, "Show this help", -1 }, { 0 }
+    };
+    struct argp_child children[] = { { argp, 0, NULL, 0 }, { 0 } };
+    struct argp outer = { .options = options,
+                          .parser = parse_help,
+                          .args_doc = argp->args_doc,
+                          .doc = argp->doc,
+                          .children = children };
+    struct argp inner = *argp;
+    struct help_parser h = { example, input };
+
+    /* The texts of the outer parser are shown; twice would be once too often. */
+    inner.doc = NULL;
+    inner.args_doc = NULL;
+    children[0].argp = &inner;
+    argp_parse(&outer, argc, argv, ARGP_IN_ORDER | ARGP_NO_HELP, NULL, &h);
+}
+
+/* ---- tables ----------------------------------------------------------------------------- */
+
+struct cli_table {
+    struct libscols_table *table;
+    size_t columns;
+    bool failed;
+};
+
+struct cli_table *cli_table_new(const char *name, const char *const *columns)
+{
+    struct cli_table *t = calloc(1, sizeof(*t));
+
+    if (!t)
+        return NULL;
+    t->table = scols_new_table();
+    if (!t->table) {
+        free(t);
+        return NULL;
+    }
+    t->failed = scols_table_set_name(t->table, name) != 0;
+    for (; columns[t->columns]; t->columns++)
+        if (!scols_table_new_column(t->table, columns[t->columns], 0.1, 0))
+            t->failed = true;
+    return t;
+}
+
+void cli_table_row(struct cli_table *t, const char *const *cells)
+{
+    struct libscols_line *line = scols_table_new_line(t->table, NULL);
+
+    if (!line) {
+        t->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < t->columns; i++)
+        if (scols_line_set_data(line, i, cells[i] ? cells[i] : ""))
+            t->failed = true;
+}
+
+int cli_table_print(struct cli_table *t, bool json)
+{
+    accel_error_t err = { 0 };
+
+    if (json)
+        scols_table_enable_json(t->table, 1);
+    if (t->failed || scols_print_table(t->table))
+        accel_fail_nomem(&err, "the table", 0);
+    scols_unref_table(t->table);
+    free(t);
+    if (!err.code && fflush(stdout))
+        accel_fail(&err, ACCEL_EIO, "check where the output goes",
+                   "cannot write to standard output");
+    return err.code ? cli_fail(&err) : 0;
+}
+
+/* ---- programs ---------------------------------------------------------------------------- */
+
+char *cli_find_program(const char *name)
+{
+    const char *path = getenv("PATH");
+    char *dirs, *rest, *found = NULL;
+
+    if (strchr(name, '/'))
+        return access(name, X_OK) ? NULL : strdup(name);
+    dirs = strdup(path ? path : "/usr/local/bin:/usr/bin:/bin");
+    if (!dirs)
+        return NULL;
+    rest = dirs;
+    for (char *d = strsep(&rest, ":"); d && !found; d = strsep(&rest, ":")) {
+        char *full;
+
+        if (asprintf(&full, "%s/%s", *d ? d : ".", name) < 0)
+            break;
+        if (access(full, X_OK))
+            free(full);
+        else
+            found = full;
+    }
+    free(dirs);
+    return found;
+}

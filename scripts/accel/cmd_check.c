@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `accel check FILE...`: the resolved values of each file with their origin on stdout, or
+ * all of its problems on stderr. `--keys` lists the schema. Needs no Slurm.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/config.h"
+#include "scripts/accel/cli.h"
+
+struct check_args {
+    bool keys, json, quiet;
+    char **files;
+    int count;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct check_args *a = state->input;
+
+    switch (key) {
+    case 'k':
+        a->keys = true;
+        return 0;
+    case 'j':
+        a->json = true;
+        return 0;
+    case 'q':
+        a->quiet = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        a->files[a->count++] = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (!a->count && !a->keys)
+            argp_error(state, "no file given");
+        if (a->count > 1 && a->json)
+            argp_error(state, "--json takes one file");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void full_name(const struct config_key *k, char *buf, size_t len)
+{
+    snprintf(buf, len, "%s%s%s", k->section, k->section[0] ? "." : "", k->name);
+}
+
+/* Which values work today. */
+static void works_text(const struct config_key *k, char *buf, size_t len)
+{
+    static const char *const type_names[] = { [TYPE_BOOL] = "true or false",
+                                              [TYPE_INT] = "whole number",
+                                              [TYPE_NUMBER] = "number",
+                                              [TYPE_STRING] = "text" };
+    size_t used = 0;
+
+    if (k->offset == SIZE_MAX) {
+        snprintf(buf, len, "%s%s", k->fixed ? "only " : "not supported yet",
+                 k->fixed ? k->fixed : "");
+    } else if (k->type != TYPE_ENUM) {
+        snprintf(buf, len, "%s", type_names[k->type]);
+    } else {
+        for (int i = 0; k->values[i] && used < len; i++)
+            used += (size_t)snprintf(buf + used, len - used, "%s%s", i ? " " : "",
+                                     k->values[i]);
+    }
+}
+
+static int list_keys(bool json)
+{
+    static const char *const columns[] = { "KEY", "VALUES", "DEFAULT", "HELP", NULL };
+    struct cli_table *t = cli_table_new("keys", columns);
+    accel_error_t err;
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+
+    if (!t) {
+        accel_fail_nomem(&err, "the table", 0);
+        return cli_fail(&err);
+    }
+    for (size_t i = 0; i < n; i++) {
+        char name[128], works[256];
+
+        full_name(&k[i], name, sizeof(name));
+        works_text(&k[i], works, sizeof(works));
+        cli_table_row(t, (const char *[]){ name, works, k[i].default_text, k[i].help });
+    }
+    return cli_table_print(t, json);
+}
+
+static void origin_text(const struct config *cfg, size_t row, char *buf, size_t len)
+{
+    static const char *const names[] = { [ORIGIN_DEFAULT] = "default",
+                                         [ORIGIN_FILE] = "file",
+                                         [ORIGIN_ENV] = "environment",
+                                         [ORIGIN_FLAG] = "option" };
+
+    if (cfg->origin[row] == ORIGIN_FILE)
+        snprintf(buf, len, "line %d", cfg->line[row]);
+    else
+        snprintf(buf, len, "%s", names[cfg->origin[row]]);
+}
+
+/* Every honoured key; others only where the file gives them. */
+static int print_values(const struct config *cfg, bool json)
+{
+    static const char *const columns[] = { "KEY", "VALUE", "FROM", NULL };
+    struct cli_table *t = cli_table_new("config", columns);
+    accel_error_t err;
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+
+    if (!t) {
+        accel_fail_nomem(&err, "the table", 0);
+        return cli_fail(&err);
+    }
+    for (size_t i = 0; i < n; i++) {
+        char name[128], value[1100], origin[40];
+
+        if (k[i].offset == SIZE_MAX)
+            continue;
+        full_name(&k[i], name, sizeof(name));
+        config_value_text(cfg, &k[i], value, sizeof(value));
+        origin_text(cfg, i, origin, sizeof(origin));
+        cli_table_row(t, (const char *[]){ name, value, origin });
+    }
+    return cli_table_print(t, json);
+}
+
+static int check_file(const char *path, const struct check_args *a)
+{
+    struct config cfg;
+    struct config_diags diags;
+    accel_error_t err;
+    accel_status_t status = config_load(path, &cfg, &diags, &err);
+    int code = accel_exit_code(status);
+
+    for (size_t i = 0; i < diags.count; i++)
+        fprintf(stderr, "%s\n", diags.item[i].text);
+    if (status != ACCEL_OK && !diags.errors) {
+        code = cli_fail(&err);
+    } else if (status != ACCEL_OK) {
+        fprintf(stderr, "%s: %zu error%s\n", diags.path, diags.errors,
+                diags.errors == 1 ? "" : "s");
+    } else {
+        if (!a->json)
+            printf("%s: OK\n", diags.path);
+        if (!a->quiet)
+            code = print_values(&cfg, a->json);
+    }
+    config_diags_free(&diags);
+    return code;
+}
+
+int cmd_check(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        { "keys", 'k', NULL, 0, "List every key, its values, default and meaning", 0 },
+        { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 },
+        { "quiet", 'q', NULL, 0, "Print no table, only OK or the problems", 0 },
+        { 0 }
+    };
+    static const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .args_doc = "FILE...\n--keys",
+        .doc = "Checks Accelerate config files as srun --accel-config does, and shows "
+               "each value with its origin.\vExit code: 0 all good, 65 a problem in a "
+               "file, 66 file missing, 77 not readable."
+    };
+    struct check_args a = { 0 };
+    int code = 0;
+
+    a.files = calloc((size_t)argc, sizeof(*a.files));
+    if (!a.files) {
+        accel_error_t err;
+
+        accel_fail_nomem(&err, "arguments", (size_t)argc * sizeof(*a.files));
+        return cli_fail(&err);
+    }
+    cli_parse(&argp, "accel check fsdp.yaml", argc, argv, &a);
+    if (a.keys)
+        code = list_keys(a.json);
+    for (int i = 0; i < a.count; i++) {
+        int one = check_file(a.files[i], &a);
+
+        code = code ? code : one;
+    }
+    free(a.files);
+    return code;
+}
