@@ -1,1 +1,8 @@
 # optim/
+libaccel_core_la_SOURCES += \
+	runtime/optim/adamw.c \
+	runtime/optim/optim.h \
+	runtime/optim/schedule.c
+unit_tests += tests/unit/test_optim
+tests_unit_test_optim_SOURCES = tests/unit/test_optim.c
+tests_unit_test_optim_LDADD = $(unit_ldadd)

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * AdamW against its formulas in double, the schedule at its corners, clipping, and that
+ * neither threads nor the cut of a range change a bit.
+ */
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/rng.h"
+#include "optim/optim.h"
+#include "tests/tap.h"
+
+#define N 50021 /* several blocks, and a tail */
+
+static float uniform(uint64_t stream, uint64_t i)
+{
+    uint32_t w[4];
+
+    rng_block(7, stream, i, w);
+    return (float)(2 * rng_unit(w[0]) - 1);
+}
+
+struct state {
+    float p[N], m[N], v[N], g[N];
+};
+
+static struct state *fresh(void)
+{
+    struct state *s = calloc(1, sizeof(*s));
+
+    for (int i = 0; s && i < N; i++)
+        s->p[i] = uniform(1, (uint64_t)i);
+    return s;
+}
+
+static void gradients(struct state *s, int t)
+{
+    for (int i = 0; i < N; i++)
+        s->g[i] = uniform(100 + (uint64_t)t, (uint64_t)i) * (i % 7 ? 0.1f : 3.0f);
+}
+
+/* The published algorithm, step by step, in double. */
+static void reference(const accel_adamw_t *o, double lr, int t, double scale,
+                      bool decayed, double *p, double *m, double *v, const float *g)
+{
+    for (int i = 0; i < N; i++) {
+        double gi = g[i] * scale, m_hat, v_hat;
+
+        if (decayed)
+            p[i] -= lr * o->weight_decay * p[i];
+        m[i] = o->beta1 * m[i] + (1 - o->beta1) * gi;
+        v[i] = o->beta2 * v[i] + (1 - o->beta2) * gi * gi;
+        m_hat = m[i] / (1 - pow(o->beta1, t));
+        v_hat = v[i] / (1 - pow(o->beta2, t));
+        p[i] -= lr * m_hat / (sqrt(v_hat) + o->eps);
+    }
+}
+
+static void test_adamw(bool decayed)
+{
+    const accel_adamw_t o = { 0.01f, 0.9f, 0.95f, 1e-8f, 0.1f };
+    struct state *s = fresh();
+    double *p = calloc(3 * N, sizeof(*p)), worst = 0;
+
+    for (int i = 0; i < N; i++)
+        p[i] = s->p[i];
+    for (int t = 1; t <= 20; t++) {
+        double lr = 0.01 / t;
+        struct adamw_step k = adamw_step_of(&o, (float)lr, t, 0.5f);
+
+        gradients(s, t);
+        adamw_update(s->p, s->m, s->v, s->g, N, decayed, &k);
+        reference(&o, (float)lr, t, 0.5, decayed, p, p + N, p + 2 * N, s->g);
+    }
+    for (int i = 0; i < N; i++)
+        worst = fmax(worst, fabs(p[i] - s->p[i]));
+    tap_ok(worst < 1e-6, "20 steps follow the formulas in double (decay %s): %.2g",
+           decayed ? "on" : "off", worst);
+    free(p);
+    free(s);
+}
+
+static void test_first_step(void)
+{
+    const accel_adamw_t o = { .weight_decay = 0.5f };
+    struct adamw_step k = adamw_step_of(&o, 0.1f, 1, 1.0f);
+    float p[2] = { 1, 1 }, m[2] = { 0 }, v[2] = { 0 };
+    const float g[2] = { 1e-3f, -40.0f };
+
+    adamw_update(p, m, v, g, 2, false, &k);
+    tap_is_close(p[0], 0.9, 1e-5,
+                 "the first step has length lr, whatever the gradient");
+    tap_is_close(p[1], 1.1, 1e-5, "and goes against its sign");
+    k = adamw_step_of(&o, 0.1f, 1, 0.0f);
+    p[0] = p[1] = 1;
+    m[0] = m[1] = v[0] = v[1] = 0;
+    adamw_update(p, m, v, g, 2, true, &k);
+    tap_is_close(p[0], 0.95, 1e-6, "zero gradient: decay alone, lr * weight_decay");
+}
+
+static void run_steps(struct state *s, int threads, size_t cut)
+{
+    const accel_adamw_t o = { .weight_decay = 0.1f };
+
+    omp_set_num_threads(threads);
+    for (int t = 1; t <= 3; t++) {
+        struct adamw_step k = adamw_step_of(&o, 1e-2f, t, 1.0f);
+
+        gradients(s, t);
+        adamw_update(s->p, s->m, s->v, s->g, cut, true, &k);
+        adamw_update(s->p + cut, s->m + cut, s->v + cut, s->g + cut, N - cut, true, &k);
+    }
+}
+
+static void test_bits(void)
+{
+    struct state *a = fresh(), *b = fresh();
+    double one, three;
+
+    run_steps(a, 1, 0);
+    run_steps(b, 3, 12345);
+    tap_ok(memcmp(a, b, sizeof(*a)) == 0,
+           "threads and cuts change no bit of the update");
+    omp_set_num_threads(1);
+    one = optim_sumsq(a->g, N);
+    omp_set_num_threads(3);
+    three = optim_sumsq(a->g, N);
+    tap_ok(one == three, "threads change no bit of the sum of squares");
+    free(a);
+    free(b);
+}
+
+static void test_sumsq(void)
+{
+    static float g[40];
+    double want = 0;
+
+    for (int n = 0; n < 40; n++) {
+        for (int i = 0; i < n; i++)
+            g[i] = (float)(i + 1);
+        if (optim_sumsq(g, (size_t)n) != want) {
+            tap_ok(false, "sum of squares of %d elements", n);
+            return;
+        }
+        want += (double)(n + 1) * (n + 1);
+    }
+    tap_ok(true, "sum of squares of 0 to 39 elements");
+    g[0] = 1e30f;
+    tap_is_close(optim_sumsq(g, 1), 1e60, 1e-6, "squares do not overflow float32");
+}
+
+static void test_schedule(void)
+{
+    tap_is_close(optim_lr(1e-3f, 10, 110, 1), 1e-4, 1e-6,
+                 "warm-up starts at peak/warmup");
+    tap_is_close(optim_lr(1e-3f, 10, 110, 10), 1e-3, 1e-6, "and ends at the peak");
+    tap_is_close(optim_lr(1e-3f, 10, 110, 60), 5.5e-4, 1e-5,
+                 "half way down the cosine");
+    tap_is_close(optim_lr(1e-3f, 10, 110, 110), 1e-4, 1e-6, "a tenth at the last step");
+    tap_is_close(optim_lr(1e-3f, 10, 110, 500), 1e-4, 1e-6, "and after it");
+    tap_is_close(optim_lr(1e-3f, 0, 100, 1), 1e-3, 1e-3, "no warm-up: peak at once");
+    tap_ok(optim_lr(1e-3f, 100, 50, 50) == 5e-4f, "warm-up longer than the run");
+    tap_ok(isfinite(optim_lr(1e-3f, 100, 100, 101)), "warm-up as long as the run");
+    tap_ok(optim_lr(1e-3f, 0, 1, 1) > 0, "a run of one step");
+}
+
+static void test_clip(void)
+{
+    accel_error_t err = { 0 };
+    double norm = -1;
+    float f = -1;
+
+    tap_ok(!optim_clip(16, 1, &f, &norm, &err) && norm == 4, "norm is the root");
+    tap_is_close(f, 1 / (4 + 1e-6), 1e-6, "clipped to max / (norm + 1e-6)");
+    tap_ok(!optim_clip(0.25, 1, &f, NULL, &err) && f == 1,
+           "within the limit: untouched");
+    tap_ok(!optim_clip(1e12, 0, &f, NULL, &err) && f == 1, "0: never clipped");
+    f = -1;
+    tap_ok(optim_clip(INFINITY, 1, &f, &norm, &err) == ACCEL_EINVAL && f == -1,
+           "infinite norm is an error, outputs untouched");
+    tap_ok(optim_clip(NAN, 0, &f, &norm, &err) == ACCEL_EINVAL &&
+               strstr(err.text, "not finite") && err.hint[0],
+           "so is NaN, also without clipping, with a cure");
+}
+
+int main(void)
+{
+    accel_adamw_t d = optim_adamw_defaults((accel_adamw_t){ 0 });
+
+    tap_ok(d.lr == 3e-4f && d.beta1 == 0.9f && d.beta2 == 0.95f && d.eps == 1e-8f &&
+               d.weight_decay == 0,
+           "defaults are those of accel.h");
+    test_adamw(false);
+    test_adamw(true);
+    test_first_step();
+    test_bits();
+    test_sumsq();
+    test_schedule();
+    test_clip();
+    return tap_done();
+}
