@@ -1,2 +1,8 @@
 # plan/
-libaconfig_la_SOURCES += runtime/plan/plan.h
+libaconfig_la_SOURCES += \
+	runtime/plan/plan.c \
+	runtime/plan/plan.h \
+	runtime/plan/plan_print.c
+unit_tests += tests/unit/test_plan
+tests_unit_test_plan_SOURCES = tests/unit/test_plan.c
+tests_unit_test_plan_LDADD = $(unit_ldadd)

@@ -23,16 +23,20 @@ struct plan_input {
 struct plan {
     int64_t shard_elems;                               /* per rank, all units */
     int64_t param_bytes, moment_bytes, gradient_bytes; /* per rank */
-    int64_t gather_bytes; /* two largest units, compute dtype */
-    int64_t reduce_bytes; /* one reduce buffer */
+    int64_t gather_bytes; /* two largest units, compute dtype; NO_SHARD with bf16: a
+                             copy of all; 0 where the masters serve as they are */
+    int64_t reduce_bytes; /* one reduce buffer; 0 where every rank stores all */
     int64_t activation_bytes, base_bytes;
     int64_t total_bytes;         /* peak per rank */
-    int64_t wire_bytes_per_step; /* sent per rank */
+    int64_t wire_bytes_per_step; /* sent per rank, units used in transformer order */
     int64_t checkpoint_bytes;    /* whole checkpoint */
 };
 
 /* Elements of a unit after padding: a multiple of world * 32 (128 bytes of float32). */
 int64_t plan_padded_elems(int64_t elems, int world);
+/* The strategy that is in force: NO_SHARD unless distributed_type is FSDP. */
+enum sharding_strategy plan_strategy(const struct config *c);
+/* in->world >= 1, accumulate >= 1, units >= 1; wire and memory as shard/ does it. */
 void plan_compute(const struct plan_input *in, struct plan *out);
 
 /* Appends the table ("key  value" rows, aligned) that a run prints once. `extra` holds
