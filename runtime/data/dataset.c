@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opening a dataset: a path in, checked and opened files with their place in the token
+ * stream out. Reads headers, and enough of token files to know the vocabulary. Never
+ * writes, never follows anything but regular files.
+ */
+#include "data/data_impl.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SCAN_MAX_BYTES ((int64_t)256 << 20)
+#define GPT2_MAGIC     20240520
+#define GPT2_VERSION   1
+
+static bool is_token_file(const char *path)
+{
+    size_t n = strlen(path);
+
+    return n > 4 && strcmp(path + n - 4, ".bin") == 0;
+}
+
+static accel_status_t fail_errno(accel_error_t *err, const char *path, const char *what)
+{
+    int e = errno;
+    accel_status_t code = e == ENOENT || e == ENOTDIR  ? ACCEL_ENOENT
+                          : e == EACCES || e == EPERM  ? ACCEL_EPERM
+                          : e == EMFILE || e == ENFILE ? ACCEL_EOS
+                                                       : ACCEL_EIO;
+    const char *hint = code == ACCEL_ENOENT  ? "check the path of the data"
+                       : code == ACCEL_EPERM ? "give this user read permission"
+                       : e == EMFILE ? "join the files into fewer, or raise ulimit -n"
+                                     : NULL;
+
+    return accel_fail_at(err, code, path, hint, "cannot %s: %s", what, strerror(e));
+}
+
+/* ---- one file --------------------------------------------------------------------------- */
+
+/* Header: 256 little-endian int32 words, magic, version, token count; then uint16. */
+static accel_status_t read_header(struct data_file *f, accel_error_t *err)
+{
+    const char *hint = "files ending in .bin are GPT-2 token files; "
+                       "give text another ending";
+    uint8_t raw[12];
+    uint32_t word[3];
+    accel_status_t st;
+
+    if (f->bytes < DATA_HEADER)
+        return accel_fail_at(err, ACCEL_ECORRUPT, f->path, hint,
+                             "%lld bytes are too few for a token file's header of %d",
+                             (long long)f->bytes, DATA_HEADER);
+    st = data_pread(f, raw, sizeof(raw), 0, err);
+    if (st)
+        return st;
+    for (int i = 0; i < 3; i++)
+        word[i] = raw[4 * i] | (uint32_t)raw[4 * i + 1] << 8 |
+                  (uint32_t)raw[4 * i + 2] << 16 | (uint32_t)raw[4 * i + 3] << 24;
+    if (word[0] != GPT2_MAGIC)
+        return accel_fail_at(err, ACCEL_ECORRUPT, f->path, hint,
+                             "magic number %u, not %d: no token file", word[0],
+                             GPT2_MAGIC);
+    if (word[1] != GPT2_VERSION)
+        return accel_fail_at(
+            err, ACCEL_ECORRUPT, f->path, "write the tokens as uint16, version 1",
+            "token file of version %u, only %d is known", word[1], GPT2_VERSION);
+    if ((f->bytes - DATA_HEADER) != 2 * (int64_t)word[2])
+        return accel_fail_at(err, ACCEL_ECORRUPT, f->path,
+                             "copy or make the file again",
+                             "the header says %u tokens, the file's size %lld", word[2],
+                             (long long)(f->bytes - DATA_HEADER) / 2);
+    f->tokens = word[2];
+    return ACCEL_OK;
+}
+
+/* O_NONBLOCK: a FIFO put in the file's place must not hang the run. */
+static accel_status_t open_file(struct data_file *f, bool token_file,
+                                accel_error_t *err)
+{
+    struct stat sb;
+
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (f->fd < 0)
+        return fail_errno(err, f->path, "open");
+    if (fstat(f->fd, &sb))
+        return fail_errno(err, f->path, "stat");
+    if (!S_ISREG(sb.st_mode))
+        return accel_fail_at(err, ACCEL_EINVAL, f->path,
+                             "give a regular file or a directory of them",
+                             "not a regular file");
+    f->bytes = f->tokens = sb.st_size;
+    return token_file ? read_header(f, err) : ACCEL_OK;
+}
+
+/* ---- the list of files ------------------------------------------------------------------ */
+
+static accel_status_t add_path(accel_dataset_t *d, const char *dir, const char *name,
+                               accel_error_t *err)
+{
+    struct data_file *grown;
+    size_t len = (dir ? strlen(dir) + 1 : 0) + strlen(name) + 1;
+    char *path;
+
+    grown = realloc(d->file, ((size_t)d->files + 1) * sizeof(*grown));
+    if (!grown)
+        return accel_fail_nomem(err, "list of data files", sizeof(*grown));
+    d->file = grown;
+    path = malloc(len);
+    if (!path)
+        return accel_fail_nomem(err, "path of a data file", len);
+    snprintf(path, len, "%s%s%s", dir ? dir : "", dir ? "/" : "", name);
+    grown[d->files] = (struct data_file){ .path = path, .fd = -1 };
+    grown[d->files].base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    d->files++;
+    return ACCEL_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct data_file *x = a, *y = b;
+
+    return strcmp(x->base, y->base);
+}
+
+/* Regular files (also through links) whose names do not start with a dot. */
+static accel_status_t list_dir(accel_dataset_t *d, const char *path, accel_error_t *err)
+{
+    accel_status_t st = ACCEL_OK;
+    struct dirent *e;
+    DIR *dir = opendir(path);
+
+    if (!dir)
+        return fail_errno(err, path, "open the directory");
+    for (;;) {
+        struct stat sb;
+
+        errno = 0;
+        e = readdir(dir);
+        if (!e)
+            break;
+        if (e->d_name[0] == '.')
+            continue;
+        if (fstatat(dirfd(dir), e->d_name, &sb, 0)) {
+            char whole[4096];
+
+            snprintf(whole, sizeof(whole), "%s/%s", path, e->d_name);
+            st = fail_errno(err, whole, "stat");
+            goto out;
+        }
+        if (!S_ISREG(sb.st_mode))
+            continue;
+        st = add_path(d, path, e->d_name, err);
+        if (st)
+            goto out;
+    }
+    if (errno)
+        st = fail_errno(err, path, "read the directory");
+    else if (d->files == 0)
+        st = accel_fail_at(err, ACCEL_EINVAL, path, "put text or .bin files into it",
+                           "the directory holds no regular file");
+    else
+        qsort(d->file, (size_t)d->files, sizeof(*d->file), by_name);
+out:
+    closedir(dir);
+    return st;
+}
+
+static accel_status_t list_files(accel_dataset_t *d, const char *path,
+                                 accel_error_t *err)
+{
+    struct stat sb;
+    accel_status_t st;
+
+    if (stat(path, &sb))
+        return fail_errno(err, path, "open");
+    st = S_ISDIR(sb.st_mode) ? list_dir(d, path, err) : add_path(d, NULL, path, err);
+    if (st)
+        return st;
+    d->token_files = is_token_file(d->file[0].path);
+    for (int i = 1; i < d->files; i++) {
+        if (is_token_file(d->file[i].path) != d->token_files)
+            return accel_fail_at(err, ACCEL_EINVAL, path,
+                                 "keep token files and text in separate directories",
+                                 "'%s' and '%s': .bin token files and text are mixed",
+                                 d->file[0].base, d->file[i].base);
+    }
+    return ACCEL_OK;
+}
+
+/* ---- vocabulary ------------------------------------------------------------------------- */
+
+/* Largest token + 1. Data of more than 256 MiB are not read through at every start: what
+ * is beyond counts as GPT-2's vocabulary, and every token is checked when it is read. */
+static accel_status_t find_vocab(accel_dataset_t *d, accel_error_t *err)
+{
+    enum { CHUNK = 1 << 20 };
+    int64_t budget = SCAN_MAX_BYTES;
+    uint16_t *buf, top = 0;
+    accel_status_t st = ACCEL_OK;
+
+    d->vocab = DATA_VOCAB_TEXT;
+    if (!d->token_files)
+        return ACCEL_OK;
+    buf = malloc(CHUNK);
+    if (!buf)
+        return accel_fail_nomem(err, "read buffer", CHUNK);
+    for (int i = 0; i < d->files; i++) {
+        int64_t at = DATA_HEADER;
+
+        for (; at < d->file[i].bytes && budget > 0; at += CHUNK, budget -= CHUNK) {
+            int64_t left = d->file[i].bytes - at;
+            size_t n = (size_t)(left < CHUNK ? left : CHUNK);
+
+            st = data_pread(&d->file[i], buf, n, at, err);
+            if (st)
+                goto out;
+            for (size_t t = 0; t < n / 2; t++)
+                top = buf[t] > top ? buf[t] : top;
+        }
+        if (at < d->file[i].bytes && top < DATA_VOCAB_GPT2 - 1)
+            top = DATA_VOCAB_GPT2 - 1;
+    }
+    d->vocab = (int)top + 1;
+out:
+    free(buf);
+    return st;
+}
+
+/* ---- public ----------------------------------------------------------------------------- */
+
+static accel_status_t split(accel_dataset_t *d, const char *path, double holdout,
+                            accel_error_t *err)
+{
+    for (int i = 0; i < d->files; i++) {
+        d->file[i].first = d->total;
+        d->total += d->file[i].tokens;
+    }
+    d->train = d->total - (int64_t)floor((double)d->total * holdout);
+    if (d->train < (int64_t)d->seq + 1)
+        return accel_fail_at(err, ACCEL_EINVAL, path,
+                             "give more data, or a smaller sequence length or holdout",
+                             "%lld tokens for training, a sample of %d needs %lld",
+                             (long long)d->train, d->seq, (long long)d->seq + 1);
+    return ACCEL_OK;
+}
+
+accel_status_t accel_dataset_open(accel_dataset_t **out, const char *path, int seq,
+                                  double holdout, accel_error_t *err)
+{
+    accel_dataset_t *d;
+    accel_status_t st;
+
+    if (!path || !*path)
+        return accel_fail(err, ACCEL_EINVAL, "give a file or a directory",
+                          "no path of data given");
+    if (seq < 1)
+        return accel_fail(err, ACCEL_EINVAL, NULL, "sequence length %d, at least 1",
+                          seq);
+    if (!(holdout >= 0 && holdout <= 0.5))
+        return accel_fail(err, ACCEL_EINVAL, "0.1 keeps a tenth for evaluation",
+                          "holdout %g is not between 0 and 0.5", holdout);
+    d = calloc(1, sizeof(*d));
+    if (!d)
+        return accel_fail_nomem(err, "dataset", sizeof(*d));
+    d->seq = seq;
+    st = list_files(d, path, err);
+    for (int i = 0; !st && i < d->files; i++)
+        st = open_file(&d->file[i], d->token_files, err);
+    if (!st)
+        st = split(d, path, holdout, err);
+    if (!st)
+        st = find_vocab(d, err);
+    if (st) {
+        accel_dataset_close(d);
+        return st;
+    }
+    *out = d;
+    return ACCEL_OK;
+}
+
+int64_t accel_dataset_samples(const accel_dataset_t *d)
+{
+    return (d->train - 1) / d->seq;
+}
+
+int accel_dataset_vocab(const accel_dataset_t *d)
+{
+    return d->vocab;
+}
+
+void accel_dataset_close(accel_dataset_t *d)
+{
+    if (!d)
+        return;
+    for (int i = 0; i < d->files; i++) {
+        if (d->file[i].fd >= 0)
+            close(d->file[i].fd);
+        free(d->file[i].path);
+    }
+    free(d->file);
+    free(d);
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reading: sample numbers in, token ids out; and the digest of what is read. Nothing is
+ * kept between calls, so any thread may read. Never trusts a file to be what it was when
+ * it was opened.
+ */
+#include "data/data_impl.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+accel_status_t data_pread(const struct data_file *f, void *buf, size_t bytes,
+                          int64_t offset, accel_error_t *err)
+{
+    size_t got = 0;
+
+    while (got < bytes) {
+        ssize_t n = pread(f->fd, (char *)buf + got, bytes - got,
+                          (off_t)(offset + (int64_t)got));
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return accel_fail_at(err, ACCEL_EIO, f->path, "check the file system",
+                                 "cannot read at byte %" PRId64 ": %s",
+                                 offset + (int64_t)got, strerror(errno));
+        if (n == 0)
+            return accel_fail_at(err, ACCEL_EIO, f->path,
+                                 "do not change data files while a run uses them",
+                                 "the file ends at byte %" PRId64 "; it had %" PRId64
+                                 " when the run started",
+                                 offset + (int64_t)got, f->bytes);
+        got += (size_t)n;
+    }
+    return ACCEL_OK;
+}
+
+/* The file that holds token `at`: the last one that starts at or before it and is not
+ * empty. */
+static int file_of(const accel_dataset_t *d, int64_t at)
+{
+    int lo = 0, hi = d->files - 1;
+
+    while (lo < hi) {
+        int mid = lo + (hi - lo + 1) / 2;
+
+        if (d->file[mid].first <= at)
+            lo = mid;
+        else
+            hi = mid - 1;
+    }
+    return lo;
+}
+
+/* Widens n raw tokens, which lie at the start of out's own memory, from the back. */
+static void widen(const accel_dataset_t *d, int32_t *out, int64_t n)
+{
+    const unsigned char *raw = (const unsigned char *)out;
+
+    for (int64_t i = n - 1; i >= 0; i--)
+        out[i] = d->token_files ? raw[2 * i] | raw[2 * i + 1] << 8 : raw[i];
+}
+
+accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n, int32_t *out,
+                         accel_error_t *err)
+{
+    const int64_t width = d->token_files ? 2 : 1;
+
+    for (int i = file_of(d, at); n > 0; i++) {
+        const struct data_file *f = &d->file[i];
+        int64_t skip = at - f->first;
+        int64_t take = f->tokens - skip < n ? f->tokens - skip : n;
+        accel_status_t st;
+
+        if (take <= 0)
+            continue; /* an empty file between two others */
+        st = data_pread(f, out, (size_t)(take * width),
+                        (d->token_files ? DATA_HEADER : 0) + skip * width, err);
+        if (st)
+            return st;
+        widen(d, out, take);
+        for (int64_t t = 0; t < take; t++) {
+            if (out[t] >= d->vocab)
+                return accel_fail_at(err, ACCEL_ECORRUPT, f->path,
+                                     "make the token file again, or with a tokenizer "
+                                     "of at most 50257 tokens",
+                                     "token %" PRId64 " is %d, the vocabulary %d",
+                                     skip + t, out[t], d->vocab);
+        }
+        at += take;
+        out += take;
+        n -= take;
+    }
+    return ACCEL_OK;
+}
+
+/* The two arrays overlap in all but one token: read once into targets' place, shifted. */
+static accel_status_t sample_at(const accel_dataset_t *d, int64_t at, int32_t *ids,
+                                int32_t *targets, accel_error_t *err)
+{
+    accel_status_t st = data_read(d, at, d->seq, ids, err);
+
+    if (st)
+        return st;
+    memcpy(targets, ids + 1, ((size_t)d->seq - 1) * sizeof(*ids));
+    return data_read(d, at + d->seq, 1, targets + d->seq - 1, err);
+}
+
+static accel_status_t bad_index(int64_t index, int64_t samples, const char *part,
+                                accel_error_t *err)
+{
+    return accel_fail(err, ACCEL_EINVAL, NULL,
+                      "sample %" PRId64 " of %" PRId64 " in the %s part", index,
+                      samples, part);
+}
+
+accel_status_t data_sample(const accel_dataset_t *d, int64_t index, int32_t *ids,
+                           int32_t *targets, accel_error_t *err)
+{
+    if (index < 0 || index >= accel_dataset_samples(d))
+        return bad_index(index, accel_dataset_samples(d), "training", err);
+    return sample_at(d, index * d->seq, ids, targets, err);
+}
+
+int64_t data_holdout_samples(const accel_dataset_t *d)
+{
+    int64_t tokens = d->total - d->train;
+
+    return tokens > 1 ? (tokens - 1) / d->seq : 0;
+}
+
+accel_status_t data_holdout_sample(const accel_dataset_t *d, int64_t index,
+                                   int32_t *ids, int32_t *targets, accel_error_t *err)
+{
+    if (index < 0 || index >= data_holdout_samples(d))
+        return bad_index(index, data_holdout_samples(d), "held-out", err);
+    return sample_at(d, d->train + index * d->seq, ids, targets, err);
+}
+
+int data_seq(const accel_dataset_t *d)
+{
+    return d->seq;
+}
+
+/* ---- digest ----------------------------------------------------------------------------- */
+
+#define PIECES 64
+#define PIECE  4096 /* bytes */
+
+static void hash_i64(XXH3_state_t *h, int64_t v)
+{
+    uint8_t raw[8];
+
+    for (int i = 0; i < 8; i++)
+        raw[i] = (uint8_t)((uint64_t)v >> (8 * i));
+    XXH3_64bits_update(h, raw, sizeof(raw));
+}
+
+/* PIECE bytes, or what the file has, at `part` 64ths of it. */
+static accel_status_t hash_piece(XXH3_state_t *h, const struct data_file *f,
+                                 int64_t offset, accel_error_t *err)
+{
+    unsigned char buf[PIECE];
+    int64_t left = f->bytes - offset;
+    size_t n = (size_t)(left < PIECE ? left : PIECE);
+    accel_status_t st = data_pread(f, buf, n, offset, err);
+
+    if (!st)
+        XXH3_64bits_update(h, buf, n);
+    return st;
+}
+
+accel_status_t data_digest(const accel_dataset_t *d, uint64_t *digest_out,
+                           accel_error_t *err)
+{
+    const int64_t width = d->token_files ? 2 : 1,
+                  start = d->token_files ? DATA_HEADER : 0;
+    XXH3_state_t *h = XXH3_createState();
+    accel_status_t st = ACCEL_OK;
+
+    if (!h)
+        return accel_fail_nomem(err, "hash state", 1024);
+    XXH3_64bits_reset(h);
+    hash_i64(h, d->token_files);
+    hash_i64(h, d->total);
+    for (int i = 0; i < d->files; i++) {
+        XXH3_64bits_update(h, d->file[i].base, strlen(d->file[i].base) + 1);
+        hash_i64(h, d->file[i].bytes);
+    }
+    for (int p = 0; p < PIECES && !st; p++) {
+        /* total * p / PIECES without overflow */
+        int64_t at = d->total / PIECES * p + d->total % PIECES * p / PIECES;
+        const struct data_file *f = &d->file[file_of(d, at)];
+
+        st = hash_piece(h, f, start + (at - f->first) * width, err);
+    }
+    if (!st)
+        *digest_out = XXH3_64bits_digest(h);
+    XXH3_freeState(h);
+    return st;
+}
