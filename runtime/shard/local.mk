@@ -1,2 +1,10 @@
 # shard/
-libaccel_core_la_SOURCES += runtime/shard/shard.h
+libaccel_core_la_SOURCES += \
+	runtime/shard/boxes.c \
+	runtime/shard/order.c \
+	runtime/shard/reduce.c \
+	runtime/shard/ring.c \
+	runtime/shard/shard.c \
+	runtime/shard/shard.h \
+	runtime/shard/shard_impl.h \
+	runtime/shard/update.c

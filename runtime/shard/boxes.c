@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The shards as the checkpoint sees them: every parameter and moment as n-dimensional boxes
+ * of its own tensor, contiguous in the flat memory, so that nothing stored depends on
+ * units, padding or world size.
+ */
+#include "shard/shard_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BOXES_MAX (2 * TENSOR_MAX_DIMS - 1)
+
+/* The three tensors stored per parameter. */
+static const struct {
+    const char *before, *after;
+} stored_as[3] = { { "model/", "" },
+                   { "optim/", "/exp_avg" },
+                   { "optim/", "/exp_avg_sq" } };
+
+/* Flat range of unit u that this rank stores in (or loads from) a checkpoint. */
+static void range_of(const struct shard *s, const struct shard_unit *u, bool for_load,
+                     int64_t *first, int64_t *count)
+{
+    *first = for_load ? u->first : s->rank * u->own;
+    *count = for_load ? u->stored : u->own;
+}
+
+static size_t name_bytes(const accel_tensor_t *p)
+{
+    size_t n = 0;
+
+    for (int k = 0; k < 3; k++)
+        n += strlen(stored_as[k].before) + strlen(p->name) +
+             strlen(stored_as[k].after) + 1;
+    return n;
+}
+
+static int cut(const accel_tensor_t *p, int64_t begin, int64_t end,
+               accel_ckpt_box_t out[BOXES_MAX])
+{
+    return accel_ckpt_boxes_of_range(p->ndim, p->dim, begin, end, out);
+}
+
+static void measure(const struct shard *s, bool for_load, size_t *boxes, size_t *text)
+{
+    accel_ckpt_box_t scratch[BOXES_MAX];
+
+    *boxes = *text = 0;
+    for (int i = 0; i < s->units; i++) {
+        const struct shard_unit *u = &s->unit[i];
+        int64_t first, count, b, e;
+
+        range_of(s, u, for_load, &first, &count);
+        for (int j = 0; j < u->nn->param_count; j++) {
+            const accel_tensor_t *p = u->nn->param[j];
+
+            if (!shard_param_range(p, first, count, &b, &e))
+                continue;
+            *boxes += 3 * (size_t)cut(p, b, e, scratch);
+            *text += name_bytes(p);
+        }
+    }
+}
+
+static size_t box_elems(const accel_ckpt_box_t *box)
+{
+    size_t n = 1;
+
+    for (int d = 0; d < box->ndim; d++)
+        n *= (size_t)box->shape[d];
+    return n;
+}
+
+/* Boxes of elements [b, e) of p, three tensors; data follows the flat memory from `at`. */
+static accel_ckpt_box_t *fill(const struct shard *s, const accel_tensor_t *p, int64_t b,
+                              int64_t e, int64_t at, accel_ckpt_box_t *box, char **text)
+{
+    float *const base[3] = { s->master, s->exp_avg, s->exp_avg_sq };
+    accel_ckpt_box_t part[BOXES_MAX];
+    int parts = cut(p, b, e, part);
+
+    for (int k = 0; k < 3; k++) {
+        float *data = base[k] + at;
+        const char *name = *text;
+
+        *text +=
+            sprintf(*text, "%s%s%s", stored_as[k].before, p->name, stored_as[k].after) +
+            1;
+        for (int i = 0; i < parts; i++, box++) {
+            *box = (accel_ckpt_box_t){
+                .name = name, .dtype = ACCEL_F32, .ndim = p->ndim, .data = data
+            };
+            for (int d = 0; d < p->ndim; d++) {
+                box->global_shape[d] = p->dim[d];
+                box->offset[d] = part[i].offset[d];
+                box->shape[d] = part[i].shape[d];
+            }
+            data += box_elems(box);
+        }
+    }
+    return box;
+}
+
+accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **out,
+                           size_t *count, accel_error_t *err)
+{
+    accel_ckpt_box_t *boxes, *next;
+    size_t n, text_bytes;
+    char *text;
+
+    measure(s, for_load, &n, &text_bytes);
+    boxes = malloc(n * sizeof(*boxes) + text_bytes + 1);
+    if (!boxes)
+        return accel_fail_nomem(err, "list of checkpoint boxes",
+                                n * sizeof(*boxes) + text_bytes);
+    next = boxes;
+    text = (char *)(boxes + n);
+    for (int i = 0; i < s->units; i++) {
+        const struct shard_unit *u = &s->unit[i];
+        int64_t first, elems, b, e;
+
+        range_of(s, u, for_load, &first, &elems);
+        for (int j = 0; j < u->nn->param_count; j++) {
+            const accel_tensor_t *p = u->nn->param[j];
+
+            if (shard_param_range(p, first, elems, &b, &e))
+                next = fill(s, p, b, e, u->at + (p->unit_offset + b - u->first), next,
+                            &text);
+        }
+    }
+    *out = boxes;
+    *count = n;
+    return ACCEL_OK;
+}

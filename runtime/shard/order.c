@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The order of units: what the last backward asked for (to know what to prefetch), and a
+ * hash of all gathers and reductions of a step, compared over the ranks at its end. A rank
+ * whose units came in another order would have exchanged the wrong buffers: that is said,
+ * never trained on. Sizes that differ are comm's to detect at once; equal sizes are ours.
+ */
+#include "shard/shard_impl.h"
+
+#include <stdlib.h>
+
+/* Called for every want of a backward. order[0, order_at) is what this backward did so
+ * far; beyond it, up to order_len, what the previous one did. When the two part, the old
+ * tail is dropped and nothing is foretold until the next backward. */
+accel_status_t shard_order_note(struct shard *s, int unit, accel_error_t *err)
+{
+    if (unit == s->last_unit)
+        return ACCEL_OK;
+    s->last_unit = unit;
+    if (s->order_at < s->order_len && s->order[s->order_at] == unit) {
+        s->order_at++;
+        return ACCEL_OK;
+    }
+    if (s->order_at == s->order_cap) {
+        int cap = s->order_cap ? 2 * s->order_cap : 64;
+        int *grown = realloc(s->order, (size_t)cap * sizeof(*grown));
+
+        if (!grown)
+            return accel_fail_nomem(err, "unit order", (size_t)cap * sizeof(*grown));
+        s->order = grown;
+        s->order_cap = cap;
+    }
+    s->order[s->order_at++] = unit;
+    s->order_len = s->order_at;
+    return ACCEL_OK;
+}
+
+int shard_order_next(const struct shard *s)
+{
+    return s->order_at < s->order_len ? s->order[s->order_at] : -1;
+}
+
+void shard_order_hash(struct shard *s, enum shard_event what, int unit)
+{
+    uint64_t x = s->hash ^ ((uint64_t)what << 32 | (uint32_t)unit);
+
+    /* splitmix64's mixer: every bit of the history reaches every bit of the hash. */
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    s->hash = x ^ x >> 31;
+}
+
+accel_status_t shard_order_check(struct shard *s, accel_error_t *err)
+{
+    /* max(h) and max(~h) = ~min(h): equal on all ranks exactly when they are complements. */
+    int64_t pair[2] = { (int64_t)s->hash, (int64_t)~s->hash };
+    accel_status_t st = comm_all_reduce(s->comm, pair, 2, ACCEL_I64, COMM_MAX, err);
+
+    s->hash = 0;
+    if (st)
+        return st;
+    if (pair[0] != ~pair[1])
+        return accel_fail(err, ACCEL_EMISMATCH,
+                          "call the same modules in the same order on all ranks; "
+                          "a branch on data or rank must not skip a module",
+                          "the ranks gathered the units in different orders");
+    return ACCEL_OK;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Gradients on their way from the full unit to the shard: one float32 reduce buffer, handed
+ * in (reduce-scatter, float32 sums in rank order, added to the gradient shard) when
+ * backward moves on to another unit. Where each rank stores everything, they are added up
+ * in place and all-reduced once, after the last micro-batch.
+ */
+#include "shard/shard_impl.h"
+
+#include <string.h>
+
+#include "common/bf16.h"
+
+static accel_status_t hand_in(struct shard *s, accel_error_t *err)
+{
+    const struct shard_unit *u;
+    int unit = s->open;
+
+    if (unit < 0)
+        return ACCEL_OK;
+    u = &s->unit[unit];
+    s->open = -1;
+    if (s->o.compute == ACCEL_BF16) /* the wire's dtype; halves in place */
+        bf16_narrow((uint16_t *)(void *)s->reduce, s->reduce, (size_t)u->padded);
+    shard_order_hash(s, SHARD_REDUCE, unit);
+    return comm_reduce_scatter(s->comm, s->reduce, s->grad + u->at, (size_t)u->own,
+                               s->o.compute, s->grad_scale, true, err);
+}
+
+accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
+                          accel_error_t *err)
+{
+    accel_status_t st;
+
+    if (!s->reduce) {
+        *grad_out = s->grad + s->unit[unit].at;
+        return ACCEL_OK;
+    }
+    if (s->open != unit) {
+        bool moved_on = s->open >= 0;
+
+        st = hand_in(s, err);
+        if (st)
+            return st;
+        if (moved_on && s->in_backward && s->o.prefetch == PREFETCH_POST) {
+            st = shard_ring_prefetch(s, err);
+            if (st)
+                return st;
+        }
+        memset(s->reduce, 0, (size_t)s->unit[unit].padded * sizeof(float));
+        s->open = unit;
+    }
+    *grad_out = s->reduce;
+    return ACCEL_OK;
+}
+
+accel_status_t shard_backward_begin(struct shard *s, int accumulate, accel_error_t *err)
+{
+    if (accumulate < 1)
+        return accel_fail(err, ACCEL_EINVAL, NULL, "%d micro-batches per step",
+                          accumulate);
+    s->grad_scale = 1.0f / ((float)s->world * (float)accumulate);
+    s->in_backward = true;
+    s->open = s->last_unit = -1;
+    s->order_at = 0;
+    return ACCEL_OK;
+}
+
+static void scale(float *x, int64_t n, float by)
+{
+#pragma omp parallel for simd schedule(static) if (n > 65536)
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= by;
+}
+
+static accel_status_t reduce_all(struct shard *s, accel_error_t *err)
+{
+    accel_status_t st;
+
+    for (int i = 0; i < s->units && s->world > 1; i++) {
+        const struct shard_unit *u = &s->unit[i];
+
+        st = comm_all_reduce(s->comm, s->grad + u->at, (size_t)u->stored, ACCEL_F32,
+                             COMM_SUM, err);
+        if (st)
+            return st;
+    }
+    if (s->grad_scale != 1.0f)
+        scale(s->grad, s->stored_elems, s->grad_scale);
+    return ACCEL_OK;
+}
+
+accel_status_t shard_backward_end(struct shard *s, bool last, accel_error_t *err)
+{
+    accel_status_t st = ACCEL_OK;
+
+    if (s->reduce)
+        st = hand_in(s, err);
+    s->in_backward = false;
+    s->order_len = s->order_at;
+    if (st || !last)
+        return st;
+    return s->reduce ? shard_order_check(s, err) : reduce_all(s, err);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The gather ring: at most two units lie gathered at a time, in the compute dtype. In: a
+ * unit number. Out: its full parameters. Which unit is evicted depends only on the order
+ * of want and done, which is the same on all ranks, so the collectives match.
+ */
+#include "shard/shard_impl.h"
+
+#include <string.h>
+
+#include "common/bf16.h"
+
+static struct shard_slot *slot_of(struct shard *s, int unit)
+{
+    for (int i = 0; i < 2; i++) {
+        if (s->slot[i].unit == unit)
+            return &s->slot[i];
+    }
+    return NULL;
+}
+
+/* An empty slot, else the unpinned one used longest ago, else NULL. */
+static struct shard_slot *victim(struct shard *s)
+{
+    struct shard_slot *a = &s->slot[0], *b = &s->slot[1];
+
+    if (a->unit < 0)
+        return a;
+    if (b->unit < 0 && s->units > 1)
+        return b;
+    if (a->pins || s->units == 1)
+        return b->pins || s->units == 1 ? NULL : b;
+    return b->pins || a->used < b->used ? a : b;
+}
+
+static size_t gathered_bytes(const struct shard *s, int unit)
+{
+    return (size_t)s->unit[unit].padded * accel_dtype_bytes(s->o.compute);
+}
+
+static void *slot_data(const struct shard *s, const struct shard_slot *slot)
+{
+    if (slot == &s->slot[0])
+        return s->ring;
+    return s->ring + s->ring_bytes - gathered_bytes(s, slot->unit);
+}
+
+void shard_narrow(uint16_t *dst, const float *src, int64_t n)
+{
+    enum { BLOCK = 65536 };
+
+#pragma omp parallel for schedule(static) if (n > BLOCK)
+    for (int64_t i = 0; i < n; i += BLOCK)
+        bf16_narrow(dst + i, src + i, (size_t)(n - i < BLOCK ? n - i : BLOCK));
+}
+
+/* Own part first, at its place in the whole; then one in-place all-gather. */
+static accel_status_t gather(struct shard *s, struct shard_slot *slot, int unit,
+                             accel_error_t *err)
+{
+    const struct shard_unit *u = &s->unit[unit];
+    const float *own = s->master + u->at;
+    accel_status_t st;
+    void *data;
+
+    slot->unit = unit;
+    slot->pins = 0;
+    slot->used = ++s->clock;
+    data = slot_data(s, slot);
+    if (s->o.compute == ACCEL_BF16)
+        shard_narrow((uint16_t *)data + u->first, own, u->own);
+    else
+        memcpy((float *)data + u->first, own, (size_t)u->own * sizeof(float));
+    if (s->world == 1)
+        return ACCEL_OK;
+    shard_order_hash(s, SHARD_GATHER, unit);
+    st = comm_all_gather(s->comm, data, (size_t)u->own, s->o.compute, err);
+    if (st)
+        slot->unit = -1;
+    return st;
+}
+
+accel_status_t shard_ring_prefetch(struct shard *s, accel_error_t *err)
+{
+    int next = shard_order_next(s);
+    struct shard_slot *slot;
+
+    if (next < 0 || slot_of(s, next))
+        return ACCEL_OK;
+    slot = victim(s);
+    return slot ? gather(s, slot, next, err) : ACCEL_OK;
+}
+
+accel_status_t shard_ring_want(struct shard *s, int unit, void **data_out,
+                               accel_error_t *err)
+{
+    struct shard_slot *slot = slot_of(s, unit);
+    accel_status_t st;
+
+    if (s->in_backward) {
+        st = shard_order_note(s, unit, err);
+        if (st)
+            return st;
+    }
+    if (!slot) {
+        slot = victim(s);
+        if (!slot)
+            return accel_fail(err, ACCEL_EBUG, "call done() for a unit before the next",
+                              "unit '%s' is wanted while two others are in use",
+                              s->unit[unit].nn->name);
+        st = gather(s, slot, unit, err);
+        if (st)
+            return st;
+    }
+    slot->used = ++s->clock;
+    slot->pins++;
+    if (s->in_backward && s->o.prefetch == PREFETCH_PRE) {
+        st = shard_ring_prefetch(s, err);
+        if (st) {
+            slot->pins--;
+            return st;
+        }
+    }
+    *data_out = slot_data(s, slot);
+    return ACCEL_OK;
+}
+
+void shard_ring_done(struct shard *s, int unit)
+{
+    struct shard_slot *slot = slot_of(s, unit);
+
+    if (slot && slot->pins > 0)
+        slot->pins--;
+}
+
+void shard_ring_drop(struct shard *s)
+{
+    for (int i = 0; i < 2; i++)
+        s->slot[i] = (struct shard_slot){ .unit = -1 };
+}

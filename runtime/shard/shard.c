@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opening and closing of the sharded state: layout of every unit, all memory, and the
+ * residency table through which the tape asks for units. Allocates exactly what
+ * plan_compute foretells; nothing is allocated during a step.
+ */
+#include "shard/shard_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "plan/plan.h"
+
+#define PAGE      4096
+#define HUGE_FROM ((size_t)4 << 20)
+
+/* Zeroed here and now, so that a lack of memory shows at the start and not in a step. */
+static float *alloc_floats(int64_t elems)
+{
+    size_t bytes = ((size_t)elems * sizeof(float) + PAGE - 1) / PAGE * PAGE;
+    void *p = aligned_alloc(PAGE, bytes ? bytes : PAGE);
+
+    if (!p)
+        return NULL;
+    if (bytes >= HUGE_FROM)
+        madvise(p, bytes, MADV_HUGEPAGE); /* advice only: a refusal costs speed */
+    memset(p, 0, bytes);
+    return p;
+}
+
+static accel_status_t lay_out(struct shard *s, const struct nn_units *units,
+                              accel_error_t *err)
+{
+    size_t elem = accel_dtype_bytes(s->o.compute);
+
+    s->unit = calloc((size_t)units->count, sizeof(*s->unit));
+    if (!s->unit)
+        return accel_fail_nomem(err, "unit table",
+                                (size_t)units->count * sizeof(*s->unit));
+    s->units = units->count;
+    for (int i = 0; i < s->units; i++) {
+        struct shard_unit *u = &s->unit[i];
+        size_t bytes;
+
+        u->nn = &units->unit[i];
+        u->padded = plan_padded_elems(u->nn->elems, s->world);
+        if (u->padded < 0 || u->padded > INT64_MAX / 64 - s->stored_elems)
+            return accel_fail(err, ACCEL_EINVAL, "the model is too large",
+                              "unit '%s' has %lld elements", u->nn->name,
+                              (long long)u->nn->elems);
+        u->own = u->padded / s->world;
+        u->first = s->o.strategy == SHARD_FULL ? s->rank * u->own : 0;
+        u->stored = s->o.strategy == SHARD_FULL ? u->own : u->padded;
+        u->at = s->stored_elems;
+        s->stored_elems += u->stored;
+        bytes = (size_t)u->padded * elem;
+        if (bytes > s->memory.largest_unit) {
+            s->memory.second_unit = s->memory.largest_unit;
+            s->memory.largest_unit = bytes;
+        } else if (bytes > s->memory.second_unit) {
+            s->memory.second_unit = bytes;
+        }
+    }
+    return ACCEL_OK;
+}
+
+static void count_memory(struct shard *s)
+{
+    struct shard_memory *m = &s->memory;
+    size_t all = (size_t)s->stored_elems;
+    size_t elem = accel_dtype_bytes(s->o.compute);
+    bool whole = s->o.strategy == SHARD_NONE || s->world == 1;
+
+    s->direct = whole && s->o.compute == ACCEL_F32;
+    s->resident = s->o.strategy == SHARD_NONE && !s->direct;
+    m->master = m->gradient_shard = all * sizeof(float);
+    m->moments = 2 * all * sizeof(float);
+    m->gather_slots = s->direct     ? 0
+                      : s->resident ? all * elem
+                                    : m->largest_unit + m->second_unit;
+    m->reduce_buffer = whole ? 0 : m->largest_unit / elem * sizeof(float);
+}
+
+/* Private memory. All ranks learn whether all have theirs: one that fails alone would
+ * leave the others waiting in the next collective. */
+static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
+{
+    size_t need = s->memory.master + s->memory.moments + s->memory.gradient_shard;
+    int64_t failed, any;
+
+    s->grad_in_window = s->o.strategy == SHARD_NONE && s->world > 1;
+    s->master = alloc_floats(s->stored_elems);
+    s->exp_avg = alloc_floats(s->stored_elems);
+    s->exp_avg_sq = alloc_floats(s->stored_elems);
+    if (!s->grad_in_window)
+        s->grad = alloc_floats(s->stored_elems);
+    if (s->resident)
+        s->copy = malloc((size_t)s->stored_elems * sizeof(*s->copy) + 1);
+    failed = !s->master || !s->exp_avg || !s->exp_avg_sq ||
+             (!s->grad && !s->grad_in_window) || (s->resident && !s->copy);
+    any = failed;
+    if (s->world > 1) {
+        accel_status_t st = comm_all_reduce(s->comm, &any, 1, ACCEL_I64, COMM_MAX, err);
+
+        if (st)
+            return st;
+    }
+    if (failed)
+        return accel_fail_nomem(err, "parameters, moments and gradients of this rank",
+                                need);
+    if (any)
+        return accel_fail(err, ACCEL_ENOMEM,
+                          "use more ranks, FULL_SHARD or a smaller model",
+                          "another rank is out of memory for its shard");
+    return ACCEL_OK;
+}
+
+/* What peers read: from comm_alloc, which saves them one copy. */
+static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
+{
+    accel_status_t st = ACCEL_OK;
+    void *p;
+
+    if (s->grad_in_window) {
+        st = comm_alloc(s->comm, s->memory.gradient_shard, &p, err);
+        if (st)
+            return st;
+        s->grad = p;
+    }
+    if (!s->direct && !s->resident) {
+        st = comm_alloc(s->comm, s->memory.gather_slots, &p, err);
+        if (st)
+            return st;
+        s->ring = p;
+        s->ring_bytes = s->memory.gather_slots;
+    }
+    if (s->memory.reduce_buffer) {
+        st = comm_alloc(s->comm, s->memory.reduce_buffer, &p, err);
+        if (st)
+            return st;
+        s->reduce = p;
+    }
+    return ACCEL_OK;
+}
+
+accel_status_t shard_open(struct shard **out, struct comm *c,
+                          const struct shard_options *o, const struct nn_units *units,
+                          accel_error_t *err)
+{
+    struct shard *s = NULL;
+    accel_status_t st;
+
+    if (o->compute != ACCEL_F32 && o->compute != ACCEL_BF16)
+        return accel_fail(err, ACCEL_EUNSUPPORTED, "use float32 or bfloat16",
+                          "compute type %s", accel_dtype_name(o->compute));
+    if (units->count < 1)
+        return accel_fail(err, ACCEL_EINVAL, "declare parameters with accel_param",
+                          "the model has no parameters");
+    s = calloc(1, sizeof(*s));
+    if (!s)
+        return accel_fail_nomem(err, "shard state", sizeof(*s));
+    s->comm = c;
+    s->o = *o;
+    s->rank = comm_rank(c);
+    s->world = comm_size(c);
+    s->open = s->slot[0].unit = s->slot[1].unit = s->last_unit = -1;
+    s->grad_scale = 1.0f;
+    st = lay_out(s, units, err);
+    if (st)
+        goto fail;
+    count_memory(s);
+    st = alloc_private(s, err);
+    if (st)
+        goto fail;
+    st = alloc_window(s, err);
+    if (st)
+        goto fail;
+    *out = s;
+    return ACCEL_OK;
+fail:
+    shard_close(s);
+    return st;
+}
+
+void shard_close(struct shard *s)
+{
+    if (!s)
+        return;
+    free(s->master);
+    free(s->exp_avg);
+    free(s->exp_avg_sq);
+    if (!s->grad_in_window)
+        free(s->grad);
+    free(s->copy);
+    free(s->order);
+    free(s->unit);
+    free(s);
+}
+
+void shard_memory(const struct shard *s, struct shard_memory *out)
+{
+    *out = s->memory;
+}
+
+bool shard_param_range(const accel_tensor_t *p, int64_t first, int64_t count,
+                       int64_t *begin, int64_t *end)
+{
+    int64_t b = first - p->unit_offset, e = b + count;
+
+    *begin = b < 0 ? 0 : b;
+    *end = e > p->elems ? p->elems : e;
+    return *begin < *end;
+}
+
+/* ---- residency -------------------------------------------------------------------------- */
+
+/* NO_SHARD with bf16: narrows a unit the first time it is wanted after an update. */
+static void *resident_unit(struct shard *s, struct shard_unit *u)
+{
+    if (!u->fresh)
+        shard_narrow(s->copy + u->at, s->master + u->at, u->stored);
+    u->fresh = true;
+    return s->copy + u->at;
+}
+
+static accel_status_t bad_unit(int unit, int units, accel_error_t *err)
+{
+    return accel_fail(err, ACCEL_EBUG, NULL, "unit %d of %d does not exist", unit,
+                      units);
+}
+
+static accel_status_t want(void *user, int unit, void **data_out, accel_error_t *err)
+{
+    struct shard *s = user;
+
+    if (unit < 0 || unit >= s->units)
+        return bad_unit(unit, s->units, err);
+    if (s->direct)
+        *data_out = s->master + s->unit[unit].at;
+    else if (s->resident)
+        *data_out = resident_unit(s, &s->unit[unit]);
+    else
+        return shard_ring_want(s, unit, data_out, err);
+    return ACCEL_OK;
+}
+
+static void done(void *user, int unit)
+{
+    struct shard *s = user;
+
+    if (!s->direct && !s->resident)
+        shard_ring_done(s, unit);
+}
+
+static accel_status_t grad(void *user, int unit, float **grad_out, accel_error_t *err)
+{
+    struct shard *s = user;
+
+    if (unit < 0 || unit >= s->units)
+        return bad_unit(unit, s->units, err);
+    return shard_grad(s, unit, grad_out, err);
+}
+
+struct residency shard_residency(struct shard *s)
+{
+    return (struct residency){ .user = s, .want = want, .done = done, .grad = grad };
+}
+
+void shard_loaded(struct shard *s)
+{
+    shard_ring_drop(s);
+    for (int i = 0; i < s->units; i++)
+        s->unit[i].fresh = false;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of shard/ share: the layout of a unit on this rank, the ring, the state
+ * of one step. Not for other stages.
+ */
+#ifndef ACCEL_SHARD_IMPL_H
+#define ACCEL_SHARD_IMPL_H
+
+#include "optim/optim.h"
+#include "shard/shard.h"
+
+/* One unit. `own` elements from flat index rank * own on are this rank's part: it stores
+ * them (FULL_SHARD) or answers for them among the copies (NO_SHARD). */
+struct shard_unit {
+    const struct nn_unit *nn;
+    int64_t padded; /* elements, a multiple of world * 32 */
+    int64_t own;    /* padded / world */
+    int64_t first;  /* flat index of the first element stored here */
+    int64_t stored; /* elements stored here: own, or padded */
+    int64_t at;     /* where they start in master, exp_avg, exp_avg_sq, grad */
+    bool fresh;     /* resident bf16 copy is that of the masters */
+};
+
+/* A gathered unit. The two slots share one region of (largest + second largest) bytes: the
+ * first grows up from its start, the second down from its end, so that any two different
+ * units fit beside each other without either slot having to be of the largest size. */
+struct shard_slot {
+    int unit; /* -1: empty */
+    int pins; /* want without done */
+    uint64_t used;
+};
+
+struct shard {
+    struct comm *comm;
+    struct shard_options o;
+    int rank, world;
+    struct shard_unit *unit;
+    int units;
+    int64_t stored_elems; /* of all units */
+    struct shard_memory memory;
+    float *master, *exp_avg, *exp_avg_sq, *grad; /* [stored_elems] */
+    bool grad_in_window;                         /* grad belongs to comm_alloc */
+
+    /* Parameters. direct: masters serve as they are; resident: bf16 copy of everything;
+     * else the ring. */
+    bool direct, resident;
+    uint16_t *copy; /* resident: [stored_elems] */
+    char *ring;
+    size_t ring_bytes;
+    struct shard_slot slot[2];
+    uint64_t clock;
+
+    /* Gradients. Without a reduce buffer they are added up in `grad` at once. */
+    float *reduce;
+    int open; /* unit in the reduce buffer, or -1 */
+    float grad_scale;
+
+    /* Order in which the last backward asked for units; see order.c. */
+    bool in_backward;
+    int *order;
+    int order_len, order_cap, order_at, last_unit;
+    uint64_t hash; /* of the collectives since the last step */
+};
+
+/* ring.c */
+accel_status_t shard_ring_want(struct shard *s, int unit, void **data_out,
+                               accel_error_t *err);
+void shard_ring_done(struct shard *s, int unit);
+accel_status_t shard_ring_prefetch(struct shard *s, accel_error_t *err);
+void shard_ring_drop(struct shard *s); /* forgets gathered copies */
+/* As bf16_narrow, shared by the threads; dst must not overlap src. */
+void shard_narrow(uint16_t *dst, const float *src, int64_t n);
+
+/* order.c */
+accel_status_t shard_order_note(struct shard *s, int unit, accel_error_t *err);
+int shard_order_next(const struct shard *s); /* -1: not known */
+enum shard_event { SHARD_GATHER = 1, SHARD_REDUCE = 2 };
+void shard_order_hash(struct shard *s, enum shard_event what, int unit);
+accel_status_t shard_order_check(struct shard *s, accel_error_t *err);
+
+/* reduce.c */
+accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
+                          accel_error_t *err);
+
+/* The part [*begin, *end) of parameter p, in its own elements, that lies in the flat range
+ * [first, first + count) of its unit. False: nothing. */
+bool shard_param_range(const accel_tensor_t *p, int64_t first, int64_t count,
+                       int64_t *begin, int64_t *end);
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What happens to the shards besides communication: initial values, norm of the gradient,
+ * AdamW. Works on the ranges stored here, parameter by parameter; gaps and padding stay
+ * zero. Never communicates.
+ */
+#include "shard/shard_impl.h"
+
+#include <math.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "common/rng.h"
+
+/* Elements [4 * block, 4 * block + 4) of a parameter. Box-Muller in double on two pairs of
+ * Philox words, rounded once. */
+static void draw(accel_init_t init, uint64_t seed, uint64_t name, int64_t block,
+                 float out[4])
+{
+    const double two_pi = 6.283185307179586476925;
+    uint32_t bits[4];
+
+    rng_block(seed, name, (uint64_t)block, bits);
+    for (int i = 0; i < 4; i += 2) {
+        double a = rng_unit(bits[i]), b = rng_unit(bits[i + 1]);
+
+        if (init.kind == ACCEL_INIT_UNIFORM) {
+            /* rounding up to +scale is out of [-scale, scale): step back inside */
+            float top = nextafterf(init.scale, -init.scale);
+
+            out[i] = fminf((float)((2 * a - 1) * init.scale), top);
+            out[i + 1] = fminf((float)((2 * b - 1) * init.scale), top);
+        } else {
+            double r = sqrt(-2.0 * log(a)) * init.scale;
+
+            out[i] = (float)(r * cos(two_pi * b));
+            out[i + 1] = (float)(r * sin(two_pi * b));
+        }
+    }
+}
+
+/* Elements [begin, end) of parameter p into dst. */
+static void init_range(const accel_tensor_t *p, uint64_t seed, int64_t begin,
+                       int64_t end, float *dst)
+{
+    uint64_t name = XXH3_64bits(p->name, strlen(p->name));
+
+    if (p->init.kind == ACCEL_INIT_ZEROS || p->init.kind == ACCEL_INIT_ONES) {
+        for (int64_t i = 0; i < end - begin; i++)
+            dst[i] = p->init.kind == ACCEL_INIT_ONES;
+        return;
+    }
+#pragma omp parallel for schedule(static) if (end - begin > 4096)
+    for (int64_t b = begin / 4; b < (end + 3) / 4; b++) {
+        float four[4];
+
+        draw(p->init, seed, name, b, four);
+        for (int64_t i = 4 * b; i < 4 * b + 4; i++) {
+            if (i >= begin && i < end)
+                dst[i - begin] = four[i - 4 * b];
+        }
+    }
+}
+
+/* The values are a function of (seed, name, element) on every rank: that is what
+ * sync_module_states asks for, without a byte sent. */
+void shard_init(struct shard *s, uint64_t seed)
+{
+    memset(s->master, 0, s->memory.master);
+    memset(s->exp_avg, 0, s->memory.moments / 2);
+    memset(s->exp_avg_sq, 0, s->memory.moments / 2);
+    memset(s->grad, 0, s->memory.gradient_shard);
+    for (int i = 0; i < s->units; i++) {
+        const struct shard_unit *u = &s->unit[i];
+
+        for (int j = 0; j < u->nn->param_count; j++) {
+            const accel_tensor_t *p = u->nn->param[j];
+            int64_t b, e;
+
+            if (shard_param_range(p, u->first, u->stored, &b, &e))
+                init_range(p, seed, b, e,
+                           s->master + u->at + (p->unit_offset + b - u->first));
+        }
+    }
+    shard_loaded(s);
+}
+
+double shard_grad_sumsq(const struct shard *s)
+{
+    double sum = 0;
+
+    for (int i = 0; i < s->units; i++) {
+        const struct shard_unit *u = &s->unit[i];
+        int64_t own_first = s->rank * u->own - u->first;
+
+        sum += optim_sumsq(s->grad + u->at + own_first, (size_t)u->own);
+    }
+    return sum;
+}
+
+void shard_adamw(struct shard *s, const accel_adamw_t *o, float lr, int64_t t,
+                 float grad_scale)
+{
+    const struct adamw_step k = adamw_step_of(o, lr, t, grad_scale);
+
+    for (int i = 0; i < s->units; i++) {
+        const struct shard_unit *u = &s->unit[i];
+
+        for (int j = 0; j < u->nn->param_count; j++) {
+            const accel_tensor_t *p = u->nn->param[j];
+            int64_t b, e, at;
+
+            if (!shard_param_range(p, u->first, u->stored, &b, &e))
+                continue;
+            at = u->at + (p->unit_offset + b - u->first);
+            adamw_update(s->master + at, s->exp_avg + at, s->exp_avg_sq + at,
+                         s->grad + at, (size_t)(e - b), p->ndim >= 2, &k);
+        }
+    }
+    memset(s->grad, 0, s->memory.gradient_shard);
+    shard_loaded(s);
+}
