@@ -10,8 +10,9 @@ libaconfig_la_SOURCES =
 libaconfig_la_CFLAGS = $(AM_CFLAGS) $(YAML_CFLAGS) $(XXHASH_CFLAGS)
 libaccel_core_la_SOURCES =
 # no-math-errno: nobody reads errno after sqrtf, and loops that must set it stay scalar.
-libaccel_core_la_CFLAGS = $(AM_CFLAGS) -fno-math-errno $(PMIX_CFLAGS) $(UCX_CFLAGS) $(HWLOC_CFLAGS) \
-	$(OPENBLAS_CFLAGS) $(XXHASH_CFLAGS) $(JANSSON_CFLAGS)
+libaccel_core_la_CFLAGS = $(AM_CFLAGS) -fno-math-errno $(PMIX_CFLAGS) $(UCX_CFLAGS) \
+	$(HWLOC_CFLAGS) $(OPENBLAS_CFLAGS) $(XXHASH_CFLAGS) $(JANSSON_CFLAGS) \
+	$(RANDOM123_CFLAGS)
 
 include runtime/common/local.mk
 include runtime/config/local.mk
@@ -32,7 +33,7 @@ include runtime/train/local.mk
 lib_LTLIBRARIES += libaccel.la
 libaccel_la_SOURCES =
 EXTRA_libaccel_la_DEPENDENCIES = runtime/libaccel.map
-libaccel_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
+libaccel_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 -no-undefined \
 	-Wl,--version-script=$(top_srcdir)/runtime/libaccel.map
 libaccel_core_libs = $(PMIX_LIBS) $(UCX_LIBS) $(HWLOC_LIBS) $(OPENBLAS_LIBS) \
 	$(XXHASH_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) -lm -ldl -lpthread

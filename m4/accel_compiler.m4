@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# ACCEL_COMPILER: warnings, hardening, --enable-sanitizer=LIST, --enable-werror.
+# Sets ACCEL_CFLAGS and ACCEL_LDFLAGS (Makefile.am puts them before the user's own CFLAGS and
+# LDFLAGS), accel_sanitizer and accel_hardening (for the summary). No -march: the
+# instruction set is chosen at run time.
+
+# _ACCEL_TRY_FLAG(VARIABLE, FLAG): adds FLAG to VARIABLE if the compiler and linker take it
+# without a warning beside the user's flags.
+AC_DEFUN([_ACCEL_TRY_FLAG], [
+    AC_MSG_CHECKING([whether $CC takes $2])
+    accel_save_CFLAGS=$CFLAGS
+    CFLAGS="$CFLAGS -Werror $2"
+    AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <stdio.h>]], [[return puts("") < 0;]])],
+        [$1="$$1 $2"; AC_MSG_RESULT([yes])], [AC_MSG_RESULT([no])])
+    CFLAGS=$accel_save_CFLAGS
+])
+
+AC_DEFUN([ACCEL_COMPILER], [
+    AC_ARG_ENABLE([sanitizer], [AS_HELP_STRING([--enable-sanitizer=LIST],
+        [build with gcc sanitizers: address,undefined or thread])],
+        [], [enable_sanitizer=no])
+    AC_ARG_ENABLE([werror], [AS_HELP_STRING([--enable-werror],
+        [turn warnings into errors (for developers)])], [], [enable_werror=no])
+
+    ACCEL_CFLAGS="-std=gnu11 -Wall -Wextra -ffp-contract=off -fvisibility=hidden"
+    ACCEL_LDFLAGS=
+    accel_hardening=
+    AS_CASE([$enable_sanitizer],
+        [no], [
+            _ACCEL_TRY_FLAG([accel_hardening], [-fstack-protector-strong])
+            _ACCEL_TRY_FLAG([accel_hardening], [-fstack-clash-protection])
+            _ACCEL_TRY_FLAG([accel_hardening], [-D_FORTIFY_SOURCE=2])
+            ACCEL_CFLAGS="$ACCEL_CFLAGS$accel_hardening"
+            _ACCEL_TRY_FLAG([ACCEL_LDFLAGS], [-Wl,-z,relro,-z,now])
+            _ACCEL_TRY_FLAG([ACCEL_LDFLAGS], [-Wl,-z,noexecstack])
+            accel_hardening="$accel_hardening$ACCEL_LDFLAGS"
+            accel_sanitizer="off (--enable-sanitizer=address,undefined or thread)"],
+        [address|undefined|address,undefined|undefined,address|thread], [
+            accel_sanitizer="-fsanitize=$enable_sanitizer"
+            accel_found=
+            _ACCEL_TRY_FLAG([accel_found], [$accel_sanitizer])
+            AS_IF([test -z "$accel_found"], [AC_MSG_ERROR(
+                [$CC cannot link with $accel_sanitizer (Debian: libgcc-12-dev; RHEL: libasan libubsan libtsan)])])
+            ACCEL_CFLAGS="$ACCEL_CFLAGS $accel_sanitizer -fno-sanitize-recover=all"
+            ACCEL_CFLAGS="$ACCEL_CFLAGS -fno-omit-frame-pointer"
+            accel_hardening="off (sanitizer build)"],
+        [AC_MSG_ERROR([--enable-sanitizer=$enable_sanitizer: say address, undefined, address,undefined or thread])])
+    AS_IF([test "x$enable_werror" = xyes], [ACCEL_CFLAGS="$ACCEL_CFLAGS -Werror"])
+    AC_OPENMP
+    AS_IF([test -z "$OPENMP_CFLAGS"],
+        [accel_openmp="off: $CC does not know OpenMP, each rank computes on one core"],
+        [accel_openmp="on ($OPENMP_CFLAGS)"])
+    ACCEL_CFLAGS="$ACCEL_CFLAGS $OPENMP_CFLAGS"
+    AC_SUBST([ACCEL_CFLAGS])
+    AC_SUBST([ACCEL_LDFLAGS])
+])
