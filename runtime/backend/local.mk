@@ -1,1 +1,13 @@
 # backend/
+libaccel_core_la_SOURCES += \
+	runtime/backend/backend.h \
+	runtime/backend/cpu/attention.c \
+	runtime/backend/cpu/cpu.c \
+	runtime/backend/cpu/cpu.h \
+	runtime/backend/cpu/elementwise.c \
+	runtime/backend/cpu/embed.c \
+	runtime/backend/cpu/gemm.c \
+	runtime/backend/cpu/norm.c \
+	runtime/backend/cpu/vmath.h \
+	runtime/backend/cpu/xent.c \
+	runtime/backend/meta/meta.c

@@ -1,2 +1,14 @@
 # nn/
-libaccel_core_la_SOURCES += runtime/nn/nn.h
+libaccel_core_la_SOURCES += \
+	runtime/nn/measure.c \
+	runtime/nn/models/gpt2.c \
+	runtime/nn/models/gpt2.h \
+	runtime/nn/models/gpt2_generate.c \
+	runtime/nn/module.c \
+	runtime/nn/nn.h \
+	runtime/nn/units.c
+
+unit_tests += tests/unit/test_gpt2
+tests_unit_test_gpt2_SOURCES = tests/unit/test_gpt2.c tests/unit/resident.c \
+	tests/unit/resident.h
+tests_unit_test_gpt2_LDADD = $(unit_ldadd)

@@ -43,4 +43,11 @@ accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
                               accel_error_t *err);
 void nn_units_free(struct nn_units *u);
 
+/* Peak bytes of the arena for one micro-batch of int32 {ids, targets} [batch, time]
+ * through `model` (units are built): forward, and with `backward` also the backward. Runs
+ * on the meta backend, touches no data and no unit, leaves the graph as it was. Equal to
+ * arena_peak_bytes after the real thing. */
+accel_status_t nn_measure(accel_module_t *model, int batch, int time, bool backward,
+                          size_t *peak_bytes_out, accel_error_t *err);
+
 #endif

@@ -38,6 +38,8 @@ struct accel_tensor {
     void *data;                /* NULL for parameters */
     struct accel_tensor *grad; /* float32 or compute dtype; during backward only */
     bool needs_grad;
+    int refs; /* holders of `data`: its module's scope, tape entries, a `grad` link */
+    bool scoped; /* the scope still holds it */
     /* parameters only */
     int unit;            /* -1: not a parameter, or not assigned yet */
     int64_t unit_offset; /* elements from the start of the unit */

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The device vtable: every kernel the ops are made of. Pointers are the device's; nobody
+ * outside a backend dereferences them. Arithmetic is float32 whatever the storage
+ * ("type": ACCEL_F32 or ACCEL_BF16), results are rounded once. The bits of a result
+ * depend on the shapes and the CPU kernel of the BLAS, never on the number of threads.
+ */
+#ifndef ACCEL_BACKEND_BACKEND_H
+#define ACCEL_BACKEND_BACKEND_H
+
+#include "common/common.h"
+
+struct backend;
+
+/* c[m,n] = act(op(a) op(b) + bias), row-major; op(a) is [m,k], op(b) is [k,n]. */
+struct gemm {
+    bool trans_a, trans_b; /* stored [k,m], [n,k] */
+    int64_t m, n, k;
+    const void *a, *b;
+    accel_dtype_t a_type, b_type;
+    int64_t lda, ldb; /* elements between stored rows */
+    void *c;
+    accel_dtype_t c_type;
+    int64_t ldc;
+    bool add;         /* c += instead of c = */
+    const void *bias; /* [n] or NULL */
+    accel_dtype_t bias_type;
+    accel_activation_t act;
+    void *pre; /* value before the activation, as c; NULL: not wanted */
+};
+
+struct attention {
+    accel_dtype_t type;
+    int64_t batch, time, heads, head_width; /* qkv [batch,time,3*heads*head_width] */
+};
+
+struct backend {
+    const char *name; /* "cpu", "meta" */
+    const char *isa;  /* vector instructions chosen at run time, and the BLAS kernel */
+    int threads;
+    size_t fixed_bytes; /* working memory beside the arena */
+    void *state;
+    void (*close)(struct backend *be);
+
+    void (*fill)(const struct backend *be, void *dst, accel_dtype_t type, int64_t n,
+                 float value);
+    void (*copy)(const struct backend *be, void *dst, const void *src, size_t bytes);
+    void (*to_host)(const struct backend *be, float *host, const void *src,
+                    accel_dtype_t type, int64_t n);
+    void (*from_host)(const struct backend *be, void *dst, const void *host,
+                      size_t bytes);
+    /* dst = a + b; dst may be a or b. */
+    void (*add)(const struct backend *be, void *dst, const void *a, const void *b,
+                accel_dtype_t type, int64_t n);
+    void (*gemm)(const struct backend *be, const struct gemm *p);
+    /* dst[c] += sum over rows of src[r,c] */
+    void (*column_sum)(const struct backend *be, float *dst, const void *src,
+                       accel_dtype_t type, int64_t rows, int64_t cols);
+    /* dst = dy * gelu'(pre) */
+    void (*gelu_grad)(const struct backend *be, float *dst, const void *dy,
+                      const void *pre, accel_dtype_t type, int64_t n);
+
+    /* out[r,:] = table[ids[r],:] + positions[r % time,:]. Returns the first r whose id is
+     * not in [0, vocab), or -1. */
+    int64_t (*embed)(const struct backend *be, void *out, const int32_t *ids,
+                     const void *table, const void *positions, accel_dtype_t type,
+                     int64_t rows, int64_t time, int64_t vocab, int64_t cols);
+    /* Adds into dtable and dpositions; either may be NULL. */
+    void (*embed_grad)(const struct backend *be, float *dtable, float *dpositions,
+                       const int32_t *ids, const void *dy, accel_dtype_t type,
+                       int64_t rows, int64_t time, int64_t cols);
+
+    /* stats[2*rows]: mean and 1/deviation of each row. */
+    void (*norm)(const struct backend *be, void *y, float *stats, const void *x,
+                 const void *gain, const void *bias, accel_dtype_t type, int64_t rows,
+                 int64_t cols, float eps);
+    void (*norm_grad)(const struct backend *be, void *dx, bool add, const void *dy,
+                      const void *x, const float *stats, const void *gain,
+                      accel_dtype_t type, int64_t rows, int64_t cols);
+    /* Adds into dgain and dbias; either may be NULL. */
+    void (*norm_param_grad)(const struct backend *be, float *dgain, float *dbias,
+                            const void *dy, const void *x, const float *stats,
+                            accel_dtype_t type, int64_t rows, int64_t cols);
+
+    size_t (*attention_scratch)(const struct backend *be, const struct attention *p,
+                                bool backward);
+    /* lse[batch,heads,time]: log-sum-exp of each score row, for the backward. */
+    void (*attention)(const struct backend *be, const struct attention *p, void *out,
+                      float *lse, const void *qkv, void *scratch);
+    void (*attention_grad)(const struct backend *be, const struct attention *p,
+                           void *dqkv, bool add, const void *dout, const void *out,
+                           const float *lse, const void *qkv, void *scratch);
+
+    /* Rows of one chunk: lse[r] and loss[r] (0 where the target is < 0). Returns the
+     * first row whose target is >= vocab, or -1. */
+    int64_t (*xent)(const struct backend *be, float *lse, float *loss,
+                    const float *logits, const int32_t *targets, int64_t rows,
+                    int64_t vocab);
+    /* mean[0] = sum of loss / count; count[0] = targets >= 0. No target: mean 0. */
+    void (*xent_mean)(const struct backend *be, float *mean, float *count,
+                      const float *loss, const int32_t *targets, int64_t rows);
+    /* In place: logits -> d(mean)/d(logits) * dmean[0]. */
+    void (*xent_grad)(const struct backend *be, float *logits, const float *lse,
+                      const float *count, const float *dmean, const int32_t *targets,
+                      int64_t rows, int64_t vocab);
+};
+
+/* Kernels on this process's cores: OpenMP with `threads` threads (0: all OpenMP would
+ * use), every BLAS call single-threaded. */
+accel_status_t backend_cpu_open(struct backend **out, int threads, accel_error_t *err);
+/* Kernels that do nothing, with the scratch sizes of `like`: the same forward and
+ * backward on a counting arena tells the peak. `like` must outlive it. */
+accel_status_t backend_meta_open(struct backend **out, const struct backend *like,
+                                 accel_error_t *err);
+void backend_close(struct backend *be); /* NULL is fine */
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CPU backend: chooses threads and names the vector instructions, fills the vtable.
+ * In: a thread count. Out: a backend. Never changes the process's OpenMP settings.
+ */
+#include <cblas.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/vmath.h"
+
+struct cpu_backend {
+    struct backend be;
+    struct cpu_state state;
+    char isa[64];
+};
+
+static const char *vector_isa(void)
+{
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) &&                           \
+    !defined(__SANITIZE_THREAD__) && !defined(ACCEL_NO_MULTIVERSION)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f"))
+        return "avx512";
+    if (__builtin_cpu_supports("avx2"))
+        return "avx2";
+#endif
+    return "generic";
+}
+
+static void cpu_copy(const struct backend *be, void *dst, const void *src, size_t bytes)
+{
+    (void)be;
+    memcpy(dst, src, bytes);
+}
+
+static void cpu_to_host(const struct backend *be, float *host, const void *src,
+                        accel_dtype_t type, int64_t n)
+{
+    (void)be;
+    if (type == ACCEL_I32) {
+        for (int64_t i = 0; i < n; i++)
+            host[i] = (float)((const int32_t *)src)[i];
+        return;
+    }
+    cpu_load_row(host, src, type, n);
+}
+
+static void cpu_close(struct backend *be)
+{
+    struct cpu_backend *c = (struct cpu_backend *)(void *)be; /* its first member */
+
+    munmap(c->state.panels, be->fixed_bytes);
+    free(c);
+}
+
+static const struct backend kernels = {
+    .name = "cpu",
+    .close = cpu_close,
+    .fill = cpu_fill,
+    .copy = cpu_copy,
+    .to_host = cpu_to_host,
+    .from_host = cpu_copy,
+    .add = cpu_add,
+    .gemm = cpu_gemm,
+    .column_sum = cpu_column_sum,
+    .gelu_grad = cpu_gelu_grad,
+    .embed = cpu_embed,
+    .embed_grad = cpu_embed_grad,
+    .norm = cpu_norm,
+    .norm_grad = cpu_norm_grad,
+    .norm_param_grad = cpu_norm_param_grad,
+    .attention_scratch = cpu_attention_scratch,
+    .attention = cpu_attention,
+    .attention_grad = cpu_attention_grad,
+    .xent = cpu_xent,
+    .xent_mean = cpu_xent_mean,
+    .xent_grad = cpu_xent_grad,
+};
+
+accel_status_t backend_cpu_open(struct backend **out, int threads, accel_error_t *err)
+{
+    struct cpu_backend *c = calloc(1, sizeof(*c));
+    void *panels;
+
+    if (!c)
+        return accel_fail_nomem(err, "the cpu backend", sizeof(*c));
+    c->be = kernels;
+    c->be.threads = threads > 0 ? threads : omp_get_max_threads();
+    c->be.fixed_bytes = (size_t)c->be.threads * gemm_panel_floats() * sizeof(float);
+    panels = mmap(NULL, c->be.fixed_bytes, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (panels == MAP_FAILED) {
+        size_t bytes = c->be.fixed_bytes;
+
+        free(c);
+        return accel_fail_nomem(err, "the matrix panels of the threads", bytes);
+    }
+    madvise(panels, c->be.fixed_bytes, MADV_HUGEPAGE);
+    c->state.panels = panels;
+    c->be.state = &c->state;
+    snprintf(c->isa, sizeof(c->isa), "%s, OpenBLAS %s", vector_isa(),
+             openblas_get_corename());
+    c->be.isa = c->isa;
+    *out = &c->be;
+    return ACCEL_OK;
+}
+
+void backend_close(struct backend *be)
+{
+    if (be)
+        be->close(be);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The kernels of the CPU backend, one file per family; cpu.c puts them in the vtable.
+ * All take the pointers of backend.h as host memory.
+ */
+#ifndef ACCEL_BACKEND_CPU_CPU_H
+#define ACCEL_BACKEND_CPU_CPU_H
+
+#include "backend/backend.h"
+
+/* Rows or columns given to one thread at a time where a kernel cuts its work itself;
+ * constants, so that sums do not depend on the number of threads. */
+#define CPU_ROW_BLOCK    8
+#define CPU_COLUMN_SLAB  64
+#define CPU_ELEM_BLOCK   16384
+#define ATTN_QUERY_BLOCK 64
+
+struct cpu_state {
+    float *panels; /* threads * gemm_panel_floats() */
+};
+
+size_t gemm_panel_floats(void);
+void cpu_gemm(const struct backend *be, const struct gemm *p);
+/* One BLAS call on the calling thread; inside or outside of a parallel region. */
+void cpu_sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
+               const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
+               float *c, int64_t ldc);
+
+/* Widen or round `n` elements; `add`: dst += src. */
+void cpu_load_row(float *dst, const void *src, accel_dtype_t type, int64_t n);
+void cpu_store_row(void *dst, const float *src, accel_dtype_t type, int64_t n,
+                   bool add);
+void cpu_fill(const struct backend *be, void *dst, accel_dtype_t type, int64_t n,
+              float value);
+void cpu_add(const struct backend *be, void *dst, const void *a, const void *b,
+             accel_dtype_t type, int64_t n);
+void cpu_column_sum(const struct backend *be, float *dst, const void *src,
+                    accel_dtype_t type, int64_t rows, int64_t cols);
+void cpu_gelu_grad(const struct backend *be, float *dst, const void *dy,
+                   const void *pre, accel_dtype_t type, int64_t n);
+/* v = c + bias (NULL: none); pre = v (NULL: not wanted); out = act(v) rounded. `out` may
+ * be c itself. */
+void cpu_epilogue_row(void *out, void *pre, accel_dtype_t type, const float *c,
+                      const float *bias, int64_t n, accel_activation_t act, bool add);
+
+int64_t cpu_embed(const struct backend *be, void *out, const int32_t *ids,
+                  const void *table, const void *positions, accel_dtype_t type,
+                  int64_t rows, int64_t time, int64_t vocab, int64_t cols);
+void cpu_embed_grad(const struct backend *be, float *dtable, float *dpositions,
+                    const int32_t *ids, const void *dy, accel_dtype_t type,
+                    int64_t rows, int64_t time, int64_t cols);
+
+void cpu_norm(const struct backend *be, void *y, float *stats, const void *x,
+              const void *gain, const void *bias, accel_dtype_t type, int64_t rows,
+              int64_t cols, float eps);
+void cpu_norm_grad(const struct backend *be, void *dx, bool add, const void *dy,
+                   const void *x, const float *stats, const void *gain,
+                   accel_dtype_t type, int64_t rows, int64_t cols);
+void cpu_norm_param_grad(const struct backend *be, float *dgain, float *dbias,
+                         const void *dy, const void *x, const float *stats,
+                         accel_dtype_t type, int64_t rows, int64_t cols);
+
+size_t cpu_attention_scratch(const struct backend *be, const struct attention *p,
+                             bool backward);
+void cpu_attention(const struct backend *be, const struct attention *p, void *out,
+                   float *lse, const void *qkv, void *scratch);
+void cpu_attention_grad(const struct backend *be, const struct attention *p, void *dqkv,
+                        bool add, const void *dout, const void *out, const float *lse,
+                        const void *qkv, void *scratch);
+
+int64_t cpu_xent(const struct backend *be, float *lse, float *loss, const float *logits,
+                 const int32_t *targets, int64_t rows, int64_t vocab);
+void cpu_xent_mean(const struct backend *be, float *mean, float *count,
+                   const float *loss, const int32_t *targets, int64_t rows);
+void cpu_xent_grad(const struct backend *be, float *logits, const float *lse,
+                   const float *count, const float *dmean, const int32_t *targets,
+                   int64_t rows, int64_t vocab);
+
+#endif

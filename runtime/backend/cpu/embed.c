@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Embedding lookup on the CPU. The gradient walks the rows in order on every thread and
+ * cuts the columns, so that a token that occurs twice is added in one fixed order.
+ */
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/vmath.h"
+
+VM_INLINE void lookup(void *out, const void *token, const void *position, int64_t n,
+                      const int bf)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        vm_store(out, i, vm_load(token, i, bf) + vm_load(position, i, bf), bf);
+}
+
+ACCEL_MULTIVERSION
+static void lookup_any(void *out, const void *token, const void *position, int64_t n,
+                       bool bf)
+{
+    if (bf)
+        lookup(out, token, position, n, 1);
+    else
+        lookup(out, token, position, n, 0);
+}
+
+int64_t cpu_embed(const struct backend *be, void *out, const int32_t *ids,
+                  const void *table, const void *positions, accel_dtype_t type,
+                  int64_t rows, int64_t time, int64_t vocab, int64_t cols)
+{
+    size_t row_bytes = (size_t)cols * accel_dtype_bytes(type);
+
+    for (int64_t r = 0; r < rows; r++)
+        if (ids[r] < 0 || ids[r] >= vocab)
+            return r;
+#pragma omp parallel for num_threads(be->threads) schedule(static, CPU_ROW_BLOCK)
+    for (int64_t r = 0; r < rows; r++) {
+        void *to = vm_to(out, r * cols, type);
+        const void *token = vm_at(table, ids[r] * cols, type);
+
+        if (positions)
+            lookup_any(to, token, vm_at(positions, r % time * cols, type), cols,
+                       type == ACCEL_BF16);
+        else
+            memcpy(to, token, row_bytes);
+    }
+    return -1;
+}
+
+VM_INLINE void scatter(float *dtable, float *dpositions, const int32_t *ids,
+                       const void *dy, int64_t rows, int64_t time, int64_t cols,
+                       int64_t first, int64_t n, const int bf)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t at = r * cols + first;
+
+        if (dtable) {
+            float *to = dtable + ids[r] * cols + first;
+
+#pragma omp simd
+            for (int64_t c = 0; c < n; c++)
+                to[c] += vm_load(dy, at + c, bf);
+        }
+        if (dpositions) {
+            float *to = dpositions + r % time * cols + first;
+
+#pragma omp simd
+            for (int64_t c = 0; c < n; c++)
+                to[c] += vm_load(dy, at + c, bf);
+        }
+    }
+}
+
+ACCEL_MULTIVERSION
+static void scatter_any(float *dtable, float *dpositions, const int32_t *ids,
+                        const void *dy, int64_t rows, int64_t time, int64_t cols,
+                        int64_t first, int64_t n, bool bf)
+{
+    if (bf)
+        scatter(dtable, dpositions, ids, dy, rows, time, cols, first, n, 1);
+    else
+        scatter(dtable, dpositions, ids, dy, rows, time, cols, first, n, 0);
+}
+
+void cpu_embed_grad(const struct backend *be, float *dtable, float *dpositions,
+                    const int32_t *ids, const void *dy, accel_dtype_t type,
+                    int64_t rows, int64_t time, int64_t cols)
+{
+#pragma omp parallel for num_threads(be->threads) schedule(dynamic)
+    for (int64_t c = 0; c < cols; c += CPU_COLUMN_SLAB)
+        scatter_any(dtable, dpositions, ids, dy, rows, time, cols, c,
+                    cols - c < CPU_COLUMN_SLAB ? cols - c : CPU_COLUMN_SLAB,
+                    type == ACCEL_BF16);
+}

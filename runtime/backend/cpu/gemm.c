@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrix products: fixed tiles, one single-threaded BLAS call each, OpenMP over the tiles.
+ * Tiles follow from the shape alone, so the bits do not depend on the number of threads.
+ * bfloat16 operands are widened into per-thread float32 panels, block by block of k; the
+ * epilogue (bias, activation, rounding) runs over the tile while it is in cache.
+ */
+#include <cblas.h>
+#include <omp.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/vmath.h"
+
+enum { TILE_M = 512, TILE_N = 384, BLOCK_K = 1024 };
+
+struct panels {
+    float *a, *b, *c;
+};
+
+size_t gemm_panel_floats(void)
+{
+    return (size_t)TILE_M * BLOCK_K + (size_t)TILE_N * BLOCK_K +
+           (size_t)TILE_M * TILE_N;
+}
+
+void cpu_sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
+               const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
+               float *c, int64_t ldc)
+{
+    cblas_sgemm(CblasRowMajor, trans_a ? CblasTrans : CblasNoTrans,
+                trans_b ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k, alpha, a,
+                (int)lda, b, (int)ldb, beta, c, (int)ldc);
+}
+
+/* The block [row, row+rows) x [col, col+cols) of a stored matrix as float32: in place when
+ * it is float32 already, else widened into `panel`. */
+static const float *view(const void *p, accel_dtype_t type, int64_t ld, int64_t row,
+                         int64_t rows, int64_t col, int64_t cols, float *panel,
+                         int64_t *ld_out)
+{
+    if (type == ACCEL_F32) {
+        *ld_out = ld;
+        return (const float *)p + row * ld + col;
+    }
+    for (int64_t r = 0; r < rows; r++)
+        bf16_widen(panel + r * cols, (const bf16_t *)p + (row + r) * ld + col,
+                   (size_t)cols);
+    *ld_out = cols;
+    return panel;
+}
+
+static void epilogue(const struct gemm *p, int64_t i0, int64_t j0, int64_t m, int64_t n,
+                     const float *c, int64_t ldc)
+{
+    float bias[TILE_N];
+
+    if (p->bias)
+        cpu_load_row(bias, vm_at(p->bias, j0, p->bias_type), p->bias_type, n);
+    for (int64_t r = 0; r < m; r++) {
+        int64_t at = (i0 + r) * p->ldc + j0;
+
+        cpu_epilogue_row(vm_to(p->c, at, p->c_type),
+                         p->pre ? vm_to(p->pre, at, p->c_type) : NULL, p->c_type,
+                         c + r * ldc, p->bias ? bias : NULL, n, p->act, p->add);
+    }
+}
+
+static void tile(const struct gemm *p, const struct panels *panels, int64_t i0,
+                 int64_t j0)
+{
+    int64_t m = p->m - i0 < TILE_M ? p->m - i0 : TILE_M;
+    int64_t n = p->n - j0 < TILE_N ? p->n - j0 : TILE_N;
+    bool widen = p->a_type != ACCEL_F32 || p->b_type != ACCEL_F32;
+    /* A float32 result is made where it belongs, and added to by the BLAS itself. */
+    bool direct = p->c_type == ACCEL_F32;
+    int64_t ldc = direct ? p->ldc : TILE_N, step = widen ? BLOCK_K : p->k;
+    float *c = direct ? (float *)p->c + i0 * p->ldc + j0 : panels->c;
+
+    for (int64_t k0 = 0; k0 < p->k; k0 += step) {
+        int64_t k = p->k - k0 < step ? p->k - k0 : step, lda, ldb;
+        const float *a =
+            p->trans_a ? view(p->a, p->a_type, p->lda, k0, k, i0, m, panels->a, &lda)
+                       : view(p->a, p->a_type, p->lda, i0, m, k0, k, panels->a, &lda);
+        const float *b =
+            p->trans_b ? view(p->b, p->b_type, p->ldb, j0, n, k0, k, panels->b, &ldb)
+                       : view(p->b, p->b_type, p->ldb, k0, k, j0, n, panels->b, &ldb);
+        bool keep = k0 > 0 || (direct && p->add);
+
+        cpu_sgemm(p->trans_a, p->trans_b, m, n, k, 1.0f, a, lda, b, ldb,
+                  keep ? 1.0f : 0.0f, c, ldc);
+    }
+    if (!direct || p->bias || p->act != ACCEL_ACT_NONE)
+        epilogue(p, i0, j0, m, n, c, ldc);
+}
+
+void cpu_gemm(const struct backend *be, const struct gemm *p)
+{
+    int64_t rows = (p->m + TILE_M - 1) / TILE_M, cols = (p->n + TILE_N - 1) / TILE_N;
+    const struct cpu_state *s = be->state;
+
+#pragma omp parallel num_threads(be->threads)
+    {
+        struct panels panels;
+
+        panels.a = s->panels + gemm_panel_floats() * (size_t)omp_get_thread_num();
+        panels.b = panels.a + (size_t)TILE_M * BLOCK_K;
+        panels.c = panels.b + (size_t)TILE_N * BLOCK_K;
+        /* OpenBLAS goes by the OpenMP setting of the calling task; in a team of one it
+         * would start threads of its own. Only this region's setting changes. */
+        omp_set_num_threads(1);
+#pragma omp for schedule(dynamic)
+        for (int64_t t = 0; t < rows * cols; t++)
+            tile(p, &panels, t / cols * TILE_M, t % cols * TILE_N);
+    }
+}

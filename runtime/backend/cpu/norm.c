@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Layer normalisation on the CPU: forward, input gradient (rows over threads) and
+ * parameter gradients (slabs of columns over threads, rows in order).
+ */
+#include <math.h>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/vmath.h"
+
+VM_INLINE void norm_row(void *y, float *mean_out, float *rstd_out, const void *x,
+                        const void *gain, const void *bias, int64_t n, float eps,
+                        const int bf)
+{
+    float mean, var, rstd;
+
+    VM_SUM(mean, n, vm_load(x, i, bf));
+    mean = mean / (float)n;
+    VM_SUM(var, n, (vm_load(x, i, bf) - mean) * (vm_load(x, i, bf) - mean));
+    rstd = 1.0f / sqrtf(var / (float)n + eps);
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        vm_store(y, i,
+                 (vm_load(x, i, bf) - mean) * rstd * vm_load(gain, i, bf) +
+                     vm_load(bias, i, bf),
+                 bf);
+    *mean_out = mean;
+    *rstd_out = rstd;
+}
+
+ACCEL_MULTIVERSION
+static void norm_any(void *y, float *mean, float *rstd, const void *x, const void *gain,
+                     const void *bias, int64_t n, float eps, bool bf)
+{
+    if (bf)
+        norm_row(y, mean, rstd, x, gain, bias, n, eps, 1);
+    else
+        norm_row(y, mean, rstd, x, gain, bias, n, eps, 0);
+}
+
+void cpu_norm(const struct backend *be, void *y, float *stats, const void *x,
+              const void *gain, const void *bias, accel_dtype_t type, int64_t rows,
+              int64_t cols, float eps)
+{
+#pragma omp parallel for num_threads(be->threads) schedule(static, CPU_ROW_BLOCK)
+    for (int64_t r = 0; r < rows; r++)
+        norm_any(vm_to(y, r * cols, type), &stats[r], &stats[rows + r],
+                 vm_at(x, r * cols, type), gain, bias, cols, eps, type == ACCEL_BF16);
+}
+
+/* With h = (x - mean) rstd and d = dy gain: dx = (d - mean(d) - h mean(d h)) rstd. */
+VM_INLINE void grad_row(void *dx, const void *dy, const void *x, const void *gain,
+                        float mean, float rstd, int64_t n, const int add, const int bf)
+{
+    float sum_d, sum_dh;
+
+    VM_SUM(sum_d, n, vm_load(dy, i, bf) * vm_load(gain, i, bf));
+    VM_SUM(sum_dh, n,
+           vm_load(dy, i, bf) * vm_load(gain, i, bf) *
+               ((vm_load(x, i, bf) - mean) * rstd));
+    sum_d = sum_d / (float)n;
+    sum_dh = sum_dh / (float)n;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float h = (vm_load(x, i, bf) - mean) * rstd;
+        float d = vm_load(dy, i, bf) * vm_load(gain, i, bf);
+        float v = (d - sum_d - h * sum_dh) * rstd;
+
+        vm_store(dx, i, add ? vm_load(dx, i, bf) + v : v, bf);
+    }
+}
+
+ACCEL_MULTIVERSION
+static void grad_any(void *dx, const void *dy, const void *x, const void *gain,
+                     float mean, float rstd, int64_t n, bool add, bool bf)
+{
+    if (bf && add)
+        grad_row(dx, dy, x, gain, mean, rstd, n, 1, 1);
+    else if (bf)
+        grad_row(dx, dy, x, gain, mean, rstd, n, 0, 1);
+    else if (add)
+        grad_row(dx, dy, x, gain, mean, rstd, n, 1, 0);
+    else
+        grad_row(dx, dy, x, gain, mean, rstd, n, 0, 0);
+}
+
+void cpu_norm_grad(const struct backend *be, void *dx, bool add, const void *dy,
+                   const void *x, const float *stats, const void *gain,
+                   accel_dtype_t type, int64_t rows, int64_t cols)
+{
+#pragma omp parallel for num_threads(be->threads) schedule(static, CPU_ROW_BLOCK)
+    for (int64_t r = 0; r < rows; r++)
+        grad_any(vm_to(dx, r * cols, type), vm_at(dy, r * cols, type),
+                 vm_at(x, r * cols, type), gain, stats[r], stats[rows + r], cols, add,
+                 type == ACCEL_BF16);
+}
+
+VM_INLINE void param_slab(float *dgain, float *dbias, const void *dy, const void *x,
+                          const float *stats, int64_t rows, int64_t cols, int64_t first,
+                          int64_t n, const int bf)
+{
+    float gain[CPU_COLUMN_SLAB] = { 0 }, bias[CPU_COLUMN_SLAB] = { 0 };
+
+    for (int64_t r0 = 0; r0 < rows; r0 += 64) {
+        float g[CPU_COLUMN_SLAB] = { 0 }, b[CPU_COLUMN_SLAB] = { 0 };
+
+        for (int64_t r = r0; r < rows && r < r0 + 64; r++) {
+            float mean = stats[r], rstd = stats[rows + r];
+
+#pragma omp simd
+            for (int64_t c = 0; c < n; c++) {
+                float d = vm_load(dy, r * cols + first + c, bf);
+                float h = (vm_load(x, r * cols + first + c, bf) - mean) * rstd;
+
+                g[c] += d * h;
+                b[c] += d;
+            }
+        }
+        for (int64_t c = 0; c < n; c++) {
+            gain[c] += g[c];
+            bias[c] += b[c];
+        }
+    }
+    for (int64_t c = 0; c < n; c++) {
+        if (dgain)
+            dgain[first + c] += gain[c];
+        if (dbias)
+            dbias[first + c] += bias[c];
+    }
+}
+
+ACCEL_MULTIVERSION
+static void param_any(float *dgain, float *dbias, const void *dy, const void *x,
+                      const float *stats, int64_t rows, int64_t cols, int64_t first,
+                      int64_t n, bool bf)
+{
+    if (bf)
+        param_slab(dgain, dbias, dy, x, stats, rows, cols, first, n, 1);
+    else
+        param_slab(dgain, dbias, dy, x, stats, rows, cols, first, n, 0);
+}
+
+void cpu_norm_param_grad(const struct backend *be, float *dgain, float *dbias,
+                         const void *dy, const void *x, const float *stats,
+                         accel_dtype_t type, int64_t rows, int64_t cols)
+{
+#pragma omp parallel for num_threads(be->threads) schedule(dynamic)
+    for (int64_t c = 0; c < cols; c += CPU_COLUMN_SLAB)
+        param_any(dgain, dbias, dy, x, stats, rows, cols, c,
+                  cols - c < CPU_COLUMN_SLAB ? cols - c : CPU_COLUMN_SLAB,
+                  type == ACCEL_BF16);
+}

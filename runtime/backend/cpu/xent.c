@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Softmax cross-entropy on the CPU over rows of float32 logits; rows over threads, sums
+ * inside a row over 16 fixed lanes, the mean over rows in order and in double.
+ */
+#include <math.h>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/vmath.h"
+
+VM_INLINE float row_max(const float *x, int64_t n)
+{
+    float max = x[0];
+
+    /* A maximum is the same in any order. */
+#pragma omp simd reduction(max : max)
+    for (int64_t i = 0; i < n; i++)
+        max = x[i] > max ? x[i] : max;
+    return max;
+}
+
+ACCEL_MULTIVERSION
+static void row_max_sum(const float *x, int64_t n, float *max_out, float *sum_out)
+{
+    float max = row_max(x, n), sum;
+
+    VM_SUM(sum, n, vm_exp(x[i] - max));
+    *max_out = max;
+    *sum_out = sum;
+}
+
+int64_t cpu_xent(const struct backend *be, float *lse, float *loss, const float *logits,
+                 const int32_t *targets, int64_t rows, int64_t vocab)
+{
+    for (int64_t r = 0; r < rows; r++)
+        if (targets[r] >= vocab)
+            return r;
+#pragma omp parallel for num_threads(be->threads) schedule(static, CPU_ROW_BLOCK)
+    for (int64_t r = 0; r < rows; r++) {
+        const float *x = logits + r * vocab;
+        float max, sum;
+
+        row_max_sum(x, vocab, &max, &sum);
+        lse[r] = max + logf(sum);
+        loss[r] = targets[r] < 0 ? 0.0f : lse[r] - x[targets[r]];
+    }
+    return -1;
+}
+
+void cpu_xent_mean(const struct backend *be, float *mean, float *count,
+                   const float *loss, const int32_t *targets, int64_t rows)
+{
+    double sum = 0.0;
+    int64_t n = 0;
+
+    (void)be;
+    for (int64_t r = 0; r < rows; r++) {
+        sum += loss[r];
+        n += targets[r] >= 0;
+    }
+    count[0] = (float)n;
+    mean[0] = n ? (float)(sum / (double)n) : 0.0f;
+}
+
+ACCEL_MULTIVERSION
+static void grad_row(float *x, int64_t n, float lse, float scale)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        x[i] = vm_exp(x[i] - lse) * scale;
+}
+
+void cpu_xent_grad(const struct backend *be, float *logits, const float *lse,
+                   const float *count, const float *dmean, const int32_t *targets,
+                   int64_t rows, int64_t vocab)
+{
+    float scale = count[0] > 0.0f ? dmean[0] / count[0] : 0.0f;
+
+#pragma omp parallel for num_threads(be->threads) schedule(static, CPU_ROW_BLOCK)
+    for (int64_t r = 0; r < rows; r++) {
+        float *x = logits + r * vocab;
+
+        if (targets[r] < 0) {
+            memset(x, 0, (size_t)vocab * sizeof(*x));
+            continue;
+        }
+        grad_row(x, vocab, lse[r], scale);
+        x[targets[r]] -= scale;
+    }
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The meta backend: kernels that touch nothing. Running a forward and backward on it with
+ * a counting arena makes the very same allocations in the same order, and so tells the
+ * peak before any memory is spent. Reading a value back gives zeros.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+
+/* An unused argument is the rule here. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+static void meta_close(struct backend *be)
+{
+    free(be);
+}
+
+static void meta_fill(const struct backend *be, void *dst, accel_dtype_t type,
+                      int64_t n, float value)
+{
+}
+
+static void meta_copy(const struct backend *be, void *dst, const void *src,
+                      size_t bytes)
+{
+}
+
+static void meta_to_host(const struct backend *be, float *host, const void *src,
+                         accel_dtype_t type, int64_t n)
+{
+    memset(host, 0, (size_t)n * sizeof(*host));
+}
+
+static void meta_from_host(const struct backend *be, void *dst, const void *host,
+                           size_t bytes)
+{
+}
+
+static void meta_add(const struct backend *be, void *dst, const void *a, const void *b,
+                     accel_dtype_t type, int64_t n)
+{
+}
+
+static void meta_gemm(const struct backend *be, const struct gemm *p)
+{
+}
+
+static void meta_column_sum(const struct backend *be, float *dst, const void *src,
+                            accel_dtype_t type, int64_t rows, int64_t cols)
+{
+}
+
+static void meta_gelu_grad(const struct backend *be, float *dst, const void *dy,
+                           const void *pre, accel_dtype_t type, int64_t n)
+{
+}
+
+static int64_t meta_embed(const struct backend *be, void *out, const int32_t *ids,
+                          const void *table, const void *positions, accel_dtype_t type,
+                          int64_t rows, int64_t time, int64_t vocab, int64_t cols)
+{
+    return -1;
+}
+
+static void meta_embed_grad(const struct backend *be, float *dtable, float *dpositions,
+                            const int32_t *ids, const void *dy, accel_dtype_t type,
+                            int64_t rows, int64_t time, int64_t cols)
+{
+}
+
+static void meta_norm(const struct backend *be, void *y, float *stats, const void *x,
+                      const void *gain, const void *bias, accel_dtype_t type,
+                      int64_t rows, int64_t cols, float eps)
+{
+}
+
+static void meta_norm_grad(const struct backend *be, void *dx, bool add, const void *dy,
+                           const void *x, const float *stats, const void *gain,
+                           accel_dtype_t type, int64_t rows, int64_t cols)
+{
+}
+
+static void meta_norm_param_grad(const struct backend *be, float *dgain, float *dbias,
+                                 const void *dy, const void *x, const float *stats,
+                                 accel_dtype_t type, int64_t rows, int64_t cols)
+{
+}
+
+static size_t meta_attention_scratch(const struct backend *be,
+                                     const struct attention *p, bool backward)
+{
+    const struct backend *like = be->state;
+
+    return like->attention_scratch(like, p, backward);
+}
+
+static void meta_attention(const struct backend *be, const struct attention *p,
+                           void *out, float *lse, const void *qkv, void *scratch)
+{
+}
+
+static void meta_attention_grad(const struct backend *be, const struct attention *p,
+                                void *dqkv, bool add, const void *dout, const void *out,
+                                const float *lse, const void *qkv, void *scratch)
+{
+}
+
+static int64_t meta_xent(const struct backend *be, float *lse, float *loss,
+                         const float *logits, const int32_t *targets, int64_t rows,
+                         int64_t vocab)
+{
+    return -1;
+}
+
+static void meta_xent_mean(const struct backend *be, float *mean, float *count,
+                           const float *loss, const int32_t *targets, int64_t rows)
+{
+}
+
+static void meta_xent_grad(const struct backend *be, float *logits, const float *lse,
+                           const float *count, const float *dmean,
+                           const int32_t *targets, int64_t rows, int64_t vocab)
+{
+}
+
+static const struct backend kernels = {
+    .name = "meta",
+    .isa = "none",
+    .close = meta_close,
+    .fill = meta_fill,
+    .copy = meta_copy,
+    .to_host = meta_to_host,
+    .from_host = meta_from_host,
+    .add = meta_add,
+    .gemm = meta_gemm,
+    .column_sum = meta_column_sum,
+    .gelu_grad = meta_gelu_grad,
+    .embed = meta_embed,
+    .embed_grad = meta_embed_grad,
+    .norm = meta_norm,
+    .norm_grad = meta_norm_grad,
+    .norm_param_grad = meta_norm_param_grad,
+    .attention_scratch = meta_attention_scratch,
+    .attention = meta_attention,
+    .attention_grad = meta_attention_grad,
+    .xent = meta_xent,
+    .xent_mean = meta_xent_mean,
+    .xent_grad = meta_xent_grad,
+};
+
+accel_status_t backend_meta_open(struct backend **out, const struct backend *like,
+                                 accel_error_t *err)
+{
+    struct backend *be = malloc(sizeof(*be));
+
+    if (!be)
+        return accel_fail_nomem(err, "the meta backend", sizeof(*be));
+    *be = kernels;
+    be->threads = like->threads;
+    be->fixed_bytes = like->fixed_bytes;
+    be->state = (void *)(uintptr_t)like;
+    *out = be;
+    return ACCEL_OK;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The module tree: names, parameters, and the call that gives each forward its scope.
+ * In: classes with a forward. Out: tensors. Knows nothing of sharding or data.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/nn.h"
+#include "tensor/tape.h"
+
+static char *join(const char *path, const char *name)
+{
+    size_t len = strlen(path) + strlen(name) + 2;
+    char *s = malloc(len);
+
+    if (s)
+        snprintf(s, len, "%s%s%s", path, *path ? "." : "", name);
+    return s;
+}
+
+static bool name_fits(struct graph *g, const accel_module_t *parent, const char *name)
+{
+    if (!name || !*name || strchr(name, '/'))
+        return graph_fail(g, ACCEL_EINVAL, NULL, "use letters, digits, _ and dots",
+                          "'%s' is no name", name ? name : "NULL");
+    for (accel_module_t *m = parent->child; m; m = m->next)
+        if (!strcmp(m->path + strlen(parent->path) + (*parent->path ? 1 : 0), name))
+            return graph_fail(g, ACCEL_EINVAL, NULL, "give it another name",
+                              "module %s is there already", m->path);
+    for (int i = 0; i < parent->param_count; i++)
+        if (!strcmp(parent->param[i]->name + strlen(parent->path) +
+                        (*parent->path ? 1 : 0),
+                    name))
+            return graph_fail(g, ACCEL_EINVAL, NULL, "give it another name",
+                              "parameter %s is there already", parent->param[i]->name);
+    return true;
+}
+
+static void link_last(accel_module_t *parent, accel_module_t *m)
+{
+    accel_module_t **at = &parent->child;
+
+    while (*at)
+        at = &(*at)->next;
+    *at = m;
+}
+
+accel_module_t *nn_module_new(struct graph *g, const accel_class_t *cls,
+                              accel_module_t *parent, const char *name)
+{
+    accel_module_t *m;
+
+    if (g->error.code)
+        return NULL;
+    if (!cls || !cls->name || !cls->forward)
+        return graph_fail(g, ACCEL_EINVAL, NULL, NULL,
+                          "module '%s' has no class with a name and a forward",
+                          name ? name : "");
+    if (parent && !name_fits(g, parent, name))
+        return NULL;
+    m = calloc(1, sizeof(*m));
+    if (m) {
+        m->path = parent ? join(parent->path, name) : strdup("");
+        m->state = calloc(1, cls->state_bytes ? cls->state_bytes : 1);
+    }
+    if (!m || !m->path || !m->state) {
+        nn_module_free(m);
+        return graph_fail(g, ACCEL_ENOMEM, NULL, NULL, "no memory for a module");
+    }
+    m->g = g;
+    m->cls = cls;
+    m->parent = parent;
+    m->unit = -1;
+    if (parent)
+        link_last(parent, m);
+    return m;
+}
+
+void nn_module_free(accel_module_t *root)
+{
+    if (!root)
+        return;
+    for (accel_module_t *c = root->child, *next; c; c = next) {
+        next = c->next;
+        nn_module_free(c);
+    }
+    for (int i = 0; i < root->param_count; i++) {
+        free((char *)(uintptr_t)root->param[i]->name);
+        free(root->param[i]);
+    }
+    free(root->param);
+    free(root->path);
+    free(root->state);
+    free(root);
+}
+
+void *accel_module_state(accel_module_t *m)
+{
+    return m ? m->state : NULL;
+}
+
+accel_t *accel_module_run(accel_module_t *m)
+{
+    return m ? m->g->run : NULL;
+}
+
+static accel_tensor_t *param_alloc(accel_module_t *m, const char *name)
+{
+    accel_tensor_t **list =
+        reallocarray(m->param, (size_t)m->param_count + 1, sizeof(*list));
+    accel_tensor_t *t;
+
+    if (!list)
+        return NULL;
+    m->param = list;
+    t = calloc(1, sizeof(*t));
+    if (!t)
+        return NULL;
+    t->name = join(m->path, name);
+    if (!t->name) {
+        free(t);
+        return NULL;
+    }
+    list[m->param_count++] = t;
+    return t;
+}
+
+accel_tensor_t *accel_param(accel_module_t *m, const char *name, int ndim,
+                            const int64_t *dims, accel_init_t init)
+{
+    accel_tensor_t *t;
+    int64_t elems = 1;
+
+    if (!m || m->g->error.code)
+        return NULL;
+    if (!name_fits(m->g, m, name))
+        return NULL;
+    if (ndim < 1 || ndim > TENSOR_MAX_DIMS || !dims)
+        return graph_fail(m->g, ACCEL_EINVAL, NULL, "use 1 to 4 dimensions",
+                          "parameter %s of module '%s' has %d dimensions", name,
+                          m->path, ndim);
+    for (int i = 0; i < ndim; i++)
+        if (dims[i] < 1 || dims[i] > INT32_MAX ||
+            __builtin_mul_overflow(elems, dims[i], &elems) || elems > INT64_MAX / 64)
+            return graph_fail(m->g, ACCEL_EINVAL, NULL, "every size must be at least 1",
+                              "parameter %s of module '%s': size %d is %lld", name,
+                              m->path, i, (long long)dims[i]);
+    if ((int)init.kind < ACCEL_INIT_ZEROS || init.kind > ACCEL_INIT_UNIFORM)
+        return graph_fail(m->g, ACCEL_EINVAL, NULL, NULL,
+                          "parameter %s of module '%s': unknown initialiser %d", name,
+                          m->path, (int)init.kind);
+    t = param_alloc(m, name);
+    if (!t)
+        return graph_fail(m->g, ACCEL_ENOMEM, NULL, NULL, "no memory for a parameter");
+    t->g = m->g;
+    t->dtype = ACCEL_F32;
+    t->ndim = ndim;
+    memcpy(t->dim, dims, (size_t)ndim * sizeof(*dims));
+    t->elems = elems;
+    t->needs_grad = true;
+    t->unit = -1;
+    t->init = init;
+    return t;
+}
+
+accel_tensor_t *accel_call(accel_module_t *m, accel_tensor_t *const *in, int n)
+{
+    struct graph *g = m ? m->g : NULL;
+    const char *outer;
+    accel_tensor_t *out;
+    int mark;
+
+    if (!m || g->error.code)
+        return NULL;
+    outer = g->module_path;
+    mark = scope_begin(g);
+    g->module_path = m->path;
+    out = m->cls->forward(m, in, n);
+    if (!out)
+        graph_fail(g, ACCEL_EINVAL, NULL, "return the output of an op",
+                   "the forward of class %s returned NULL", m->cls->name);
+    g->module_path = outer;
+    if (g->error.code)
+        return NULL;
+    scope_end(g, mark, out);
+    return out;
+}

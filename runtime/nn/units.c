@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Cuts the module tree into units by the wrap policy and gives every parameter its unit
+ * and offset. In: a built tree. Out: the list that shard/ works on.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/nn.h"
+
+/* 64 bytes of float32, so that every parameter starts on a cache line. */
+#define ALIGN_ELEMS 16
+
+struct policy {
+    bool wrap;
+    const char *classes; /* comma list; NULL or empty: names ending in "Block" */
+};
+
+static bool in_list(const char *list, const char *name)
+{
+    size_t len = strlen(name);
+
+    while (*list) {
+        size_t n = strcspn(list, ",");
+        const char *word = list;
+
+        list += n + (list[n] == ',');
+        while (n && (*word == ' ' || *word == '\t')) {
+            word++;
+            n--;
+        }
+        while (n && (word[n - 1] == ' ' || word[n - 1] == '\t'))
+            n--;
+        if (n == len && !memcmp(word, name, n))
+            return true;
+    }
+    return false;
+}
+
+static bool starts_unit(const struct policy *p, const accel_module_t *m)
+{
+    size_t len = strlen(m->cls->name);
+
+    if (!p->wrap || !m->parent)
+        return false;
+    if (p->classes && *p->classes)
+        return in_list(p->classes, m->cls->name);
+    return len >= 5 && !strcmp(m->cls->name + len - 5, "Block");
+}
+
+static void count(const struct policy *p, const accel_module_t *m, bool inside,
+                  int *units, int *params)
+{
+    bool starts = !inside && starts_unit(p, m);
+
+    *units += starts;
+    *params += m->param_count;
+    for (const accel_module_t *c = m->child; c; c = c->next)
+        count(p, c, inside || starts, units, params);
+}
+
+/* Pre-order: a unit's number is the order in which its module is met. */
+static void assign(const struct policy *p, accel_module_t *m, int unit,
+                   struct nn_units *u)
+{
+    if (unit == 0 && starts_unit(p, m)) {
+        unit = u->count++;
+        u->unit[unit].name = m->path;
+    }
+    m->unit = unit;
+    for (int i = 0; i < m->param_count; i++) {
+        struct nn_unit *to = &u->unit[unit];
+
+        m->param[i]->unit = unit;
+        m->param[i]->unit_offset = to->elems;
+        to->elems += (m->param[i]->elems + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
+        to->param_count++;
+    }
+    for (accel_module_t *c = m->child; c; c = c->next)
+        assign(p, c, unit, u);
+}
+
+/* Second walk, when the counts are known: the lists share one array. */
+static void collect(accel_module_t *m, struct nn_units *u)
+{
+    for (int i = 0; i < m->param_count; i++) {
+        struct nn_unit *to = &u->unit[m->unit];
+
+        to->param[to->param_count++] = m->param[i];
+    }
+    for (accel_module_t *c = m->child; c; c = c->next)
+        collect(c, u);
+}
+
+static int class_names(const accel_module_t *m, const char **names, int n, int cap)
+{
+    if (n < cap)
+        names[n++] = m->cls->name;
+    for (const accel_module_t *c = m->child; c; c = c->next)
+        n = class_names(c, names, n, cap);
+    return n;
+}
+
+static accel_status_t unknown_class(const accel_module_t *root, const char *word,
+                                    size_t len, accel_error_t *err)
+{
+    const char *names[512], *near;
+    char text[128], hint[256];
+    int n = class_names(root, names, 0, ACCEL_ARRAY_SIZE(names));
+
+    snprintf(text, sizeof(text), "%.*s", (int)(len < 127 ? len : 127), word);
+    near = suggest_nearest(text, names, (size_t)n);
+    if (near)
+        snprintf(hint, sizeof(hint), "did you mean %s?", near);
+    else
+        snprintf(hint, sizeof(hint),
+                 "name a class of the model, or leave the key out for classes ending "
+                 "in Block");
+    return accel_fail(err, ACCEL_ECONFIG, hint,
+                      "fsdp_transformer_layer_cls_to_wrap: the model has no class '%s'",
+                      text);
+}
+
+static bool has_class(const accel_module_t *m, const char *list_word)
+{
+    if (m->parent && in_list(list_word, m->cls->name))
+        return true;
+    for (const accel_module_t *c = m->child; c; c = c->next)
+        if (has_class(c, list_word))
+            return true;
+    return false;
+}
+
+static accel_status_t check_classes(const accel_module_t *root, const char *classes,
+                                    accel_error_t *err)
+{
+    for (const char *at = classes; *at;) {
+        size_t n = strcspn(at, ",");
+        char *word = strndup(at, n);
+        bool found;
+
+        if (!word)
+            return accel_fail_nomem(err, "a class name", n);
+        found = has_class(root, word);
+        free(word);
+        if (!found) {
+            while (n && (*at == ' ' || *at == '\t')) {
+                at++;
+                n--;
+            }
+            return unknown_class(root, at, n, err);
+        }
+        at += n + (at[n] == ',');
+    }
+    return ACCEL_OK;
+}
+
+static accel_status_t allocate(struct nn_units *u, int units, int params,
+                               accel_error_t *err)
+{
+    u->unit = calloc((size_t)units, sizeof(*u->unit));
+    if (u->unit)
+        u->unit[0].param = calloc((size_t)params, sizeof(*u->unit[0].param));
+    if (!u->unit || !u->unit[0].param) {
+        free(u->unit);
+        return accel_fail_nomem(err, "the list of units", (size_t)params * 8);
+    }
+    return ACCEL_OK;
+}
+
+accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
+                              const char *classes, struct nn_units *out,
+                              accel_error_t *err)
+{
+    struct policy p = { transformer_wrap, classes };
+    struct nn_units u = { 0 };
+    int units = 1, params = 0;
+    accel_status_t status = ACCEL_OK;
+
+    if (!root)
+        return accel_fail(err, ACCEL_EINVAL, NULL, "the model is NULL");
+    count(&p, root, false, &units, &params);
+    if (!params)
+        return accel_fail(err, ACCEL_EINVAL, "declare some with accel_param",
+                          "the model has no parameters");
+    if (transformer_wrap && classes && *classes)
+        status = check_classes(root, classes, err);
+    else if (transformer_wrap && units == 1)
+        status = accel_fail(err, ACCEL_ECONFIG,
+                            "name the layer class in "
+                            "fsdp_transformer_layer_cls_to_wrap, or use NO_WRAP",
+                            "TRANSFORMER_BASED_WRAP: the model has no class ending in "
+                            "Block");
+    if (!status)
+        status = allocate(&u, units, params, err);
+    if (status)
+        return status;
+    u.count = 1;
+    u.unit[0].name = root->path;
+    assign(&p, root, 0, &u);
+    for (int i = 0; i < u.count; i++) {
+        if (i)
+            u.unit[i].param = u.unit[i - 1].param + params;
+        params = u.unit[i].param_count;
+        u.unit[i].param_count = 0;
+    }
+    collect(root, &u);
+    *out = u;
+    return ACCEL_OK;
+}
+
+void nn_units_free(struct nn_units *u)
+{
+    if (!u || !u->unit)
+        return;
+    free(u->unit[0].param);
+    free(u->unit);
+    u->unit = NULL;
+    u->count = 0;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Walks the tape backwards from a loss. Gradients and saved activations are freed as soon
+ * as the entry that needed them is done. Parameter gradients go to the residency.
+ */
+#include "ops/ops.h"
+
+static accel_status_t refuse(accel_error_t *err, const char *text)
+{
+    return accel_fail(err, ACCEL_EINVAL,
+                      "pass the loss that the forward of this micro-batch returned",
+                      "backward: %s", text);
+}
+
+static accel_status_t check(const struct graph *g, const accel_tensor_t *loss,
+                            accel_error_t *err)
+{
+    if (g->error.code) {
+        if (err)
+            *err = g->error;
+        return g->error.code;
+    }
+    if (!loss)
+        return refuse(err, "the loss is NULL");
+    if (loss->g != g || !loss->data)
+        return refuse(err, "the loss is not of this micro-batch");
+    if (loss->elems != 1 || loss->dtype != ACCEL_F32)
+        return refuse(err, "the loss must be one float32");
+    if (!loss->needs_grad)
+        return refuse(err, "the loss depends on no parameter, or nothing was recorded");
+    return ACCEL_OK;
+}
+
+accel_status_t graph_backward(struct graph *g, accel_tensor_t *loss, float seed,
+                              accel_error_t *err)
+{
+    const int64_t one = 1;
+    accel_status_t status = check(g, loss, err);
+
+    if (status)
+        return status;
+    loss->grad = graph_tensor(g, ACCEL_F32, 1, &one);
+    if (loss->grad) {
+        loss->grad->scoped = false;
+        g->backend->fill(g->backend, loss->grad->data, ACCEL_F32, 1, seed);
+    }
+    while (!g->error.code && tape_length(g)) {
+        const struct tape_entry *e = tape_at(g, tape_length(g) - 1);
+        accel_tensor_t *out = e->out;
+
+        g->module_path = e->path;
+        if (out->grad && !e->backward(g, e))
+            graph_fail(g, ACCEL_EBUG, e->op, NULL, "backward failed");
+        tensor_release(out->grad);
+        out->grad = NULL;
+        tape_pop(g);
+    }
+    g->module_path = "";
+    if (g->error.code && err)
+        *err = g->error;
+    return g->error.code;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * embedding: rows of a table by token id, plus learned positions.
+ */
+#include "ops/ops.h"
+
+static const char op[] = "embedding";
+
+static bool backward(struct graph *g, const struct tape_entry *e)
+{
+    accel_tensor_t *ids = e->saved[0], *table = e->in[1], *positions = e->in[2];
+    const struct backend *be = g->backend;
+    struct op_units u;
+    float *dtable, *dpositions;
+    int64_t cols = table->dim[1];
+
+    if (!op_want(g, op, &u, e->in + 1, 2))
+        return false;
+    /* One call per parameter: they may live in different units, and asking for one
+     * unit's gradient hands in the other's. */
+    dtable = op_grad(g, op, table);
+    if (dtable)
+        be->embed_grad(be, dtable, NULL, ids->data, e->out->grad->data, g->compute,
+                       ids->elems, ids->dim[1], cols);
+    dpositions = dtable && positions ? op_grad(g, op, positions) : NULL;
+    if (dpositions)
+        be->embed_grad(be, NULL, dpositions, ids->data, e->out->grad->data, g->compute,
+                       ids->elems, ids->dim[1], cols);
+    op_done(g, &u);
+    return dtable && (dpositions || !positions);
+}
+
+static bool shapes_fit(struct graph *g, accel_tensor_t *ids, accel_tensor_t *table,
+                       accel_tensor_t *positions)
+{
+    if (!op_int32(g, op, ids, "ids") || !op_parameter(g, op, table, "table", 2))
+        return false;
+    if (ids->ndim != 2)
+        return op_misfit(g, op, ids, "ids", table, "table", "ids must be [B, T]");
+    if (!positions)
+        return true;
+    if (!op_parameter(g, op, positions, "positions", 2))
+        return false;
+    if (positions->dim[1] != table->dim[1])
+        return op_misfit(g, op, table, "table", positions, "positions",
+                         "both must have the same width");
+    if (positions->dim[0] < ids->dim[1])
+        return op_misfit(g, op, ids, "ids", positions, "positions",
+                         "the sequence is longer than the positions");
+    return true;
+}
+
+accel_tensor_t *accel_embedding(accel_tensor_t *ids, accel_tensor_t *table,
+                                accel_tensor_t *positions)
+{
+    accel_tensor_t *need[] = { ids, table }, *params[] = { table, positions }, *y;
+    struct graph *g = op_graph(op, need, 2);
+    struct op_units u;
+    int64_t bad;
+
+    if (!g || !shapes_fit(g, ids, table, positions))
+        return NULL;
+    y = graph_tensor(g, g->compute, 3,
+                     (int64_t[]){ ids->dim[0], ids->dim[1], table->dim[1] });
+    if (!y || !op_want(g, op, &u, params, 2))
+        return NULL;
+    bad = g->backend->embed(g->backend, y->data, ids->data, op_values(g, &u, table),
+                            op_values(g, &u, positions), g->compute, ids->elems,
+                            ids->dim[1], table->dim[0], table->dim[1]);
+    op_done(g, &u);
+    if (bad >= 0)
+        return graph_fail(g, ACCEL_EINVAL, op, "check the vocabulary size",
+                          "id %lld of the batch is not in [0, %lld)", (long long)bad,
+                          (long long)table->dim[0]);
+    y->needs_grad = g->recording;
+    if (g->recording &&
+        !tape_record(g, &(struct tape_entry){ .op = op,
+                                              .backward = backward,
+                                              .out = y,
+                                              .in = { ids, table, positions },
+                                              .saved = { ids } }))
+        return NULL;
+    return y;
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * linear: act(x weight^T + bias). With an activation the value before it is saved.
+ */
+#include "ops/ops.h"
+
+static const char op[] = "linear";
+
+/* Gradient before the activation: out->grad itself, or scratch in float32. */
+struct delta {
+    const void *data;
+    accel_dtype_t type;
+    void *scratch;
+};
+
+static bool delta_open(struct graph *g, const struct tape_entry *e, struct delta *d)
+{
+    const accel_tensor_t *dy = e->out->grad;
+    const struct backend *be = g->backend;
+
+    d->data = dy->data;
+    d->type = dy->dtype;
+    d->scratch = NULL;
+    if (e->attr_int == ACCEL_ACT_NONE)
+        return true;
+    d->scratch = graph_scratch(g, (size_t)dy->elems * sizeof(float));
+    if (!d->scratch)
+        return false;
+    be->gelu_grad(be, d->scratch, dy->data, e->saved[1]->data, dy->dtype, dy->elems);
+    d->data = d->scratch;
+    d->type = ACCEL_F32;
+    return true;
+}
+
+/* dx = delta weight */
+static bool input_grad(struct graph *g, accel_tensor_t *x, const accel_tensor_t *w,
+                       const void *values, const struct delta *d)
+{
+    int64_t rows = x->elems / w->dim[1];
+    struct gemm p = { .m = rows, .n = w->dim[1], .k = w->dim[0] };
+    accel_tensor_t *dx;
+
+    if (!x->needs_grad)
+        return true;
+    dx = grad_target(g, x, &p.add);
+    if (!dx)
+        return false;
+    p.a = d->data;
+    p.a_type = d->type;
+    p.lda = w->dim[0];
+    p.b = values;
+    p.b_type = g->compute;
+    p.ldb = w->dim[1];
+    p.c = dx->data;
+    p.c_type = g->compute;
+    p.ldc = w->dim[1];
+    g->backend->gemm(g->backend, &p);
+    return true;
+}
+
+/* dweight += delta^T x */
+static bool weight_grad(struct graph *g, const accel_tensor_t *x,
+                        const accel_tensor_t *w, const struct delta *d)
+{
+    struct gemm p = { .trans_a = true,
+                      .m = w->dim[0],
+                      .n = w->dim[1],
+                      .k = x->elems / w->dim[1],
+                      .a = d->data,
+                      .a_type = d->type,
+                      .lda = w->dim[0],
+                      .b = x->data,
+                      .b_type = g->compute,
+                      .ldb = w->dim[1],
+                      .c_type = ACCEL_F32,
+                      .ldc = w->dim[1],
+                      .add = true };
+
+    p.c = op_grad(g, op, w);
+    if (!p.c)
+        return false;
+    g->backend->gemm(g->backend, &p);
+    return true;
+}
+
+static bool bias_grad(struct graph *g, const accel_tensor_t *bias, int64_t rows,
+                      const struct delta *d)
+{
+    float *to = bias ? op_grad(g, op, bias) : NULL;
+
+    if (to)
+        g->backend->column_sum(g->backend, to, d->data, d->type, rows, bias->dim[0]);
+    return to || !bias;
+}
+
+static bool backward(struct graph *g, const struct tape_entry *e)
+{
+    accel_tensor_t *x = e->in[0], *w = e->in[1], *bias = e->in[2];
+    struct op_units u;
+    struct delta d;
+    bool good;
+
+    if (!op_want(g, op, &u, e->in + 1, 2))
+        return false;
+    good = delta_open(g, e, &d);
+    if (good) {
+        good = input_grad(g, x, w, op_values(g, &u, w), &d) &&
+               weight_grad(g, x, w, &d) && bias_grad(g, bias, x->elems / w->dim[1], &d);
+        graph_scratch_free(g, d.scratch);
+    }
+    op_done(g, &u);
+    return good;
+}
+
+static bool shapes_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *w,
+                       accel_tensor_t *bias, accel_activation_t act)
+{
+    if (!op_activation(g, op, x, "x") || !op_parameter(g, op, w, "weight", 2))
+        return false;
+    if (w->dim[1] != x->dim[x->ndim - 1])
+        return op_misfit(g, op, x, "x", w, "weight",
+                         "weight is [out, in] and x is [..., in]");
+    if (bias && !op_parameter(g, op, bias, "bias", 1))
+        return false;
+    if (bias && bias->dim[0] != w->dim[0])
+        return op_misfit(g, op, w, "weight", bias, "bias", "bias must be [out]");
+    if (act != ACCEL_ACT_NONE && act != ACCEL_ACT_GELU)
+        return graph_fail(g, ACCEL_EUNSUPPORTED, op, "use NONE or GELU",
+                          "activation %d is not supported yet", (int)act);
+    return true;
+}
+
+static void forward(struct graph *g, const struct op_units *u, accel_tensor_t *x,
+                    accel_tensor_t *w, accel_tensor_t *bias, accel_activation_t act,
+                    accel_tensor_t *y, accel_tensor_t *pre)
+{
+    struct gemm p = { .trans_b = true,
+                      .m = x->elems / w->dim[1],
+                      .n = w->dim[0],
+                      .k = w->dim[1],
+                      .a = x->data,
+                      .a_type = g->compute,
+                      .lda = w->dim[1],
+                      .b = op_values(g, u, w),
+                      .b_type = g->compute,
+                      .ldb = w->dim[1],
+                      .c = y->data,
+                      .c_type = g->compute,
+                      .ldc = w->dim[0],
+                      .bias = op_values(g, u, bias),
+                      .bias_type = g->compute,
+                      .act = act,
+                      .pre = pre ? pre->data : NULL };
+
+    g->backend->gemm(g->backend, &p);
+}
+
+accel_tensor_t *accel_linear(accel_tensor_t *x, accel_tensor_t *weight,
+                             accel_tensor_t *bias, accel_activation_t act)
+{
+    accel_tensor_t *in[] = { x, weight, bias }, *y, *pre = NULL;
+    struct graph *g = op_graph(op, in, 2);
+    struct op_units u;
+    int64_t dims[TENSOR_MAX_DIMS];
+
+    if (!g || !shapes_fit(g, x, weight, bias, act))
+        return NULL;
+    for (int i = 0; i < x->ndim; i++)
+        dims[i] = x->dim[i];
+    dims[x->ndim - 1] = weight->dim[0];
+    y = graph_tensor(g, g->compute, x->ndim, dims);
+    if (y && g->recording && act != ACCEL_ACT_NONE)
+        pre = graph_tensor(g, g->compute, x->ndim, dims);
+    if (g->error.code || !op_want(g, op, &u, in + 1, 2))
+        return NULL;
+    forward(g, &u, x, weight, bias, act, y, pre);
+    op_done(g, &u);
+    y->needs_grad = g->recording;
+    if (g->recording && !tape_record(g, &(struct tape_entry){ .op = op,
+                                                              .backward = backward,
+                                                              .out = y,
+                                                              .in = { x, weight, bias },
+                                                              .saved = { x, pre },
+                                                              .attr_int = (int)act }))
+        return NULL;
+    return y;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Helpers of the ops (see ops.h): checks, residency calls, gradient bookkeeping.
+ */
+#include <stdio.h>
+
+#include "ops/ops.h"
+
+struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
+{
+    struct graph *g = NULL;
+
+    for (int i = 0; i < n && !g; i++)
+        g = in[i] ? in[i]->g : NULL;
+    if (!g || g->error.code)
+        return NULL;
+    for (int i = 0; i < n; i++) {
+        if (!in[i])
+            return graph_fail(g, ACCEL_EINVAL, op, "check what the caller passes",
+                              "input %d is NULL", i + 1);
+        if (in[i]->g != g)
+            return graph_fail(g, ACCEL_EINVAL, op, NULL,
+                              "input %d belongs to another run", i + 1);
+        if (!in[i]->data && !in[i]->name)
+            return graph_fail(g, ACCEL_EINVAL, op,
+                              "return it from the module that made it, or make it in "
+                              "this forward",
+                              "input %d is used after its module returned or its step "
+                              "was over",
+                              i + 1);
+    }
+    return g;
+}
+
+bool op_activation(struct graph *g, const char *op, const accel_tensor_t *t,
+                   const char *what)
+{
+    if (!t->name && t->dtype == g->compute)
+        return true;
+    return graph_fail(g, ACCEL_EINVAL, op, NULL,
+                      "%s must be an activation of dtype %s, not %s %s", what,
+                      accel_dtype_name(g->compute), t->name ? "parameter" : "dtype",
+                      t->name ? t->name : accel_dtype_name(t->dtype));
+}
+
+bool op_parameter(struct graph *g, const char *op, const accel_tensor_t *t,
+                  const char *what, int ndim)
+{
+    char shape[96];
+
+    if (!t->name)
+        return graph_fail(g, ACCEL_EINVAL, op, "declare it with accel_param",
+                          "%s must be a parameter, not an activation %s", what,
+                          tensor_shape_text(t, shape, sizeof(shape)));
+    if (t->ndim != ndim)
+        return graph_fail(g, ACCEL_EINVAL, op, NULL,
+                          "%s must have %d dimensions, but %s is %s", what, ndim,
+                          t->name, tensor_shape_text(t, shape, sizeof(shape)));
+    if (t->unit < 0)
+        return graph_fail(g, ACCEL_EINVAL, op, "call accel_prepare before the forward",
+                          "parameter %s has no values yet", t->name);
+    return true;
+}
+
+bool op_int32(struct graph *g, const char *op, const accel_tensor_t *t,
+              const char *what)
+{
+    if (!t->name && t->dtype == ACCEL_I32)
+        return true;
+    return graph_fail(g, ACCEL_EINVAL, op, NULL, "%s must be int32, not %s %s", what,
+                      t->name ? "parameter" : "dtype",
+                      t->name ? t->name : accel_dtype_name(t->dtype));
+}
+
+void *op_misfit(struct graph *g, const char *op, const accel_tensor_t *x,
+                const char *x_name, const accel_tensor_t *y, const char *y_name,
+                const char *rule)
+{
+    char xs[96], ys[96];
+
+    return graph_fail(g, ACCEL_EINVAL, op, NULL, "%s %s and %s %s do not fit: %s",
+                      x_name, tensor_shape_text(x, xs, sizeof(xs)), y_name,
+                      tensor_shape_text(y, ys, sizeof(ys)), rule);
+}
+
+/* An error of the residency becomes the graph's, with its own words. */
+static bool residency_failed(struct graph *g, const char *op, const accel_error_t *err,
+                             accel_status_t status)
+{
+    if (!g->error.code && err->code)
+        g->error = *err;
+    graph_fail(g, status, op, NULL, "the parameters cannot be reached");
+    return false;
+}
+
+bool op_want(struct graph *g, const char *op, struct op_units *u,
+             accel_tensor_t *const *t, int n)
+{
+    accel_error_t err = { 0 };
+
+    u->count = 0;
+    for (int i = 0; i < n; i++) {
+        bool have = !t[i];
+        accel_status_t status;
+
+        for (int k = 0; k < u->count; k++)
+            have = have || u->unit[k] == t[i]->unit;
+        if (have)
+            continue;
+        if (u->count == 2) {
+            op_done(g, u);
+            return graph_fail(g, ACCEL_EUNSUPPORTED, op, "wrap fewer modules",
+                              "parameters of three units in one op");
+        }
+        status =
+            g->residency.want(g->residency.user, t[i]->unit, &u->base[u->count], &err);
+        if (status) {
+            op_done(g, u);
+            return residency_failed(g, op, &err, status);
+        }
+        u->unit[u->count++] = t[i]->unit;
+    }
+    return true;
+}
+
+void op_done(struct graph *g, const struct op_units *u)
+{
+    for (int k = u->count - 1; k >= 0; k--)
+        g->residency.done(g->residency.user, u->unit[k]);
+}
+
+const void *op_values(const struct graph *g, const struct op_units *u,
+                      const accel_tensor_t *t)
+{
+    size_t at = t ? (size_t)t->unit_offset * accel_dtype_bytes(g->compute) : 0;
+
+    for (int k = 0; t && k < u->count; k++)
+        if (u->unit[k] == t->unit)
+            return (const char *)u->base[k] + at;
+    return NULL;
+}
+
+float *op_grad(struct graph *g, const char *op, const accel_tensor_t *t)
+{
+    accel_error_t err = { 0 };
+    float *base;
+    accel_status_t status = g->residency.grad(g->residency.user, t->unit, &base, &err);
+
+    if (status) {
+        residency_failed(g, op, &err, status);
+        return NULL;
+    }
+    return base + t->unit_offset;
+}
+
+static accel_tensor_t *grad_new(struct graph *g, const accel_tensor_t *x)
+{
+    accel_tensor_t *t = graph_tensor(g, x->dtype, x->ndim, x->dim);
+
+    if (t)
+        t->scoped = false; /* held by the link from x alone */
+    return t;
+}
+
+accel_tensor_t *grad_target(struct graph *g, accel_tensor_t *x, bool *add)
+{
+    accel_tensor_t *old = x->grad, *t;
+
+    *add = old != NULL;
+    if (old && old->refs == 1)
+        return old;
+    t = grad_new(g, x);
+    if (!t)
+        return NULL;
+    /* Shared with another tensor, which must not see what is added here. */
+    if (old)
+        g->backend->copy(g->backend, t->data, old->data,
+                         (size_t)t->elems * accel_dtype_bytes(t->dtype));
+    tensor_release(old);
+    x->grad = t;
+    return t;
+}
+
+bool grad_share(struct graph *g, accel_tensor_t *x, accel_tensor_t *dy)
+{
+    const struct backend *be = g->backend;
+    accel_tensor_t *t;
+
+    if (!x->needs_grad)
+        return true;
+    if (!x->grad) {
+        tensor_retain(dy);
+        x->grad = dy;
+        return true;
+    }
+    t = x->grad->refs == 1 ? x->grad : grad_new(g, x);
+    if (!t)
+        return false;
+    be->add(be, t->data, x->grad->data, dy->data, t->dtype, t->elems);
+    if (t != x->grad)
+        tensor_release(x->grad);
+    x->grad = t;
+    return true;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the ops share: argument checks with messages, parameters through the residency,
+ * gradients of inputs. An op file holds shape check, forward and backward of one op and
+ * reaches data through the backend only.
+ */
+#ifndef ACCEL_OPS_OPS_H
+#define ACCEL_OPS_OPS_H
+
+#include "backend/backend.h"
+#include "tensor/tape.h"
+
+/* The graph of the first input that is not NULL. An input that is NULL, was freed, or
+ * belongs to another graph is an error (sticky), as is an error before: returns NULL.
+ * Pass only the inputs that must be there. */
+struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n);
+/* An activation of the compute dtype with at least one dimension. */
+bool op_activation(struct graph *g, const char *op, const accel_tensor_t *t,
+                   const char *what);
+/* A prepared parameter of `ndim` dimensions. */
+bool op_parameter(struct graph *g, const char *op, const accel_tensor_t *t,
+                  const char *what, int ndim);
+/* An int32 tensor. */
+bool op_int32(struct graph *g, const char *op, const accel_tensor_t *t,
+              const char *what);
+/* "x [2, 8] and weight [4, 9] do not fit: RULE" */
+void *op_misfit(struct graph *g, const char *op, const accel_tensor_t *x,
+                const char *x_name, const accel_tensor_t *y, const char *y_name,
+                const char *rule);
+
+/* Full parameters of the units that t[n] (NULLs allowed) live in, between want and done. */
+struct op_units {
+    int unit[2];
+    void *base[2];
+    int count;
+};
+bool op_want(struct graph *g, const char *op, struct op_units *u,
+             accel_tensor_t *const *t, int n);
+void op_done(struct graph *g, const struct op_units *u);
+/* Where the parameter's values are; NULL for NULL. */
+const void *op_values(const struct graph *g, const struct op_units *u,
+                      const accel_tensor_t *t);
+/* Where the parameter's gradient is added to; may hand in another unit's. NULL: sticky
+ * error. */
+float *op_grad(struct graph *g, const char *op, const accel_tensor_t *t);
+
+/* The gradient tensor of input x, for a kernel to write (*add false) or add to (true).
+ * NULL: out of memory (sticky). */
+accel_tensor_t *grad_target(struct graph *g, accel_tensor_t *x, bool *add);
+/* Gives `dy` itself to x, which shares it, or adds it to the gradient x has. */
+bool grad_share(struct graph *g, accel_tensor_t *x, accel_tensor_t *dy);
+
+/* Logits float32 [B, V] of the last position of x [B, T, C] with weight [V, C]; for
+ * generation, no backward. */
+accel_tensor_t *op_last_logits(accel_tensor_t *x, accel_tensor_t *weight);
+
+#endif

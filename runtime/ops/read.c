@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a program may ask of a tensor: shape, dtype, values.
+ */
+#include "ops/ops.h"
+
+int accel_tensor_shape(const accel_tensor_t *t, const int64_t **dims_out)
+{
+    if (!t)
+        return 0;
+    if (dims_out)
+        *dims_out = t->dim;
+    return t->ndim;
+}
+
+accel_dtype_t accel_tensor_dtype(const accel_tensor_t *t)
+{
+    return t ? t->dtype : ACCEL_F32;
+}
+
+accel_status_t accel_tensor_read(const accel_tensor_t *t, float *host, size_t elems,
+                                 accel_error_t *err)
+{
+    if (!t || !host)
+        return accel_fail(err, ACCEL_EINVAL, "check the result of the forward",
+                          "cannot read: the %s is NULL", t ? "destination" : "tensor");
+    if (t->name)
+        return accel_fail(err, ACCEL_EINVAL, "save a checkpoint and read it there",
+                          "parameter %s is sharded and cannot be read", t->name);
+    if (!t->data)
+        return accel_fail(err, ACCEL_EINVAL, "read it before its step is over",
+                          "the tensor's memory was given back already");
+    if (elems != (size_t)t->elems)
+        return accel_fail(err, ACCEL_EINVAL, NULL,
+                          "the tensor has %lld elements, not %zu", (long long)t->elems,
+                          elems);
+    t->g->backend->to_host(t->g->backend, host, t->data, t->dtype, t->elems);
+    return ACCEL_OK;
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The arena: blocks of one reserved address range, first fit, neighbours merged on free.
+ * The books (sorted ranges) are kept outside the range, so that counting mode, which has
+ * no memory at all, runs the very same placement. Never gives memory back before close.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tensor/graph.h"
+
+#define ARENA_ALIGN 64
+/* Committed in steps of this many bytes: a multiple of the huge page. */
+#define ARENA_STEP ((size_t)32 << 20)
+#define FAKE_BASE  ((size_t)1 << 32)
+
+struct range {
+    size_t offset, bytes;
+};
+
+struct ranges { /* sorted by offset */
+    struct range *at;
+    size_t count, cap;
+};
+
+struct arena {
+    bool counting;
+    char *base;
+    size_t reserved, committed;
+    struct ranges used, gaps; /* gaps: free ranges below `top` */
+    size_t top;               /* end of the last used block */
+    size_t peak;              /* largest `top` so far: what was ever touched */
+};
+
+static bool ranges_insert(struct ranges *r, size_t index, struct range v)
+{
+    if (r->count == r->cap) {
+        size_t cap = r->cap ? 2 * r->cap : 256;
+        struct range *at = reallocarray(r->at, cap, sizeof(*at));
+
+        if (!at)
+            return false;
+        r->at = at;
+        r->cap = cap;
+    }
+    memmove(r->at + index + 1, r->at + index, (r->count - index) * sizeof(*r->at));
+    r->at[index] = v;
+    r->count++;
+    return true;
+}
+
+static void ranges_remove(struct ranges *r, size_t index)
+{
+    r->count--;
+    memmove(r->at + index, r->at + index + 1, (r->count - index) * sizeof(*r->at));
+}
+
+/* Index of the first range at or after `offset`. */
+static size_t ranges_find(const struct ranges *r, size_t offset)
+{
+    size_t lo = 0, hi = r->count;
+
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+
+        if (r->at[mid].offset < offset)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static accel_status_t reserve(struct arena *a, accel_error_t *err)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    size_t want = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : ARENA_STEP;
+
+    /* Addresses cost nothing; a limit on address space (ulimit -v) may still object. */
+    want = (want + ARENA_STEP - 1) / ARENA_STEP * ARENA_STEP;
+    for (; want >= ARENA_STEP; want = want / 2 / ARENA_STEP * ARENA_STEP) {
+        void *p = mmap(NULL, want, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+        if (p != MAP_FAILED) {
+            a->base = p;
+            a->reserved = want;
+            return ACCEL_OK;
+        }
+    }
+    return accel_fail_nomem(err, "the address range of the activations", ARENA_STEP);
+}
+
+accel_status_t arena_open(struct arena **out, bool counting, accel_error_t *err)
+{
+    struct arena *a = calloc(1, sizeof(*a));
+    accel_status_t status = ACCEL_OK;
+
+    if (!a)
+        return accel_fail_nomem(err, "an arena", sizeof(*a));
+    a->counting = counting;
+    if (counting) {
+        a->base = (char *)(uintptr_t)FAKE_BASE;
+        a->reserved = SIZE_MAX / 4;
+    } else {
+        status = reserve(a, err);
+    }
+    if (status) {
+        free(a);
+        return status;
+    }
+    *out = a;
+    return ACCEL_OK;
+}
+
+static bool commit(struct arena *a, size_t end)
+{
+    size_t upto;
+
+    if (end > a->reserved)
+        return false;
+    if (a->counting || end <= a->committed)
+        return true;
+    upto = (end + ARENA_STEP - 1) / ARENA_STEP * ARENA_STEP;
+    if (mprotect(a->base + a->committed, upto - a->committed, PROT_READ | PROT_WRITE))
+        return false;
+    /* Only a wish: without huge pages the arena works as well, with more TLB misses. */
+    madvise(a->base + a->committed, upto - a->committed, MADV_HUGEPAGE);
+    a->committed = upto;
+    return true;
+}
+
+static bool place(struct arena *a, size_t bytes, size_t *offset_out)
+{
+    for (size_t i = 0; i < a->gaps.count; i++) {
+        struct range *gap = &a->gaps.at[i];
+
+        if (gap->bytes < bytes)
+            continue;
+        *offset_out = gap->offset;
+        gap->offset += bytes;
+        gap->bytes -= bytes;
+        if (!gap->bytes)
+            ranges_remove(&a->gaps, i);
+        return true;
+    }
+    if (bytes > a->reserved - a->top || !commit(a, a->top + bytes))
+        return false;
+    *offset_out = a->top;
+    a->top += bytes;
+    if (a->top > a->peak)
+        a->peak = a->top;
+    return true;
+}
+
+/* Gives [offset, offset + bytes) back: into `top`, a neighbour, or a gap of its own. */
+static void release(struct arena *a, struct range r)
+{
+    size_t i = ranges_find(&a->gaps, r.offset);
+    struct range *before = i > 0 ? &a->gaps.at[i - 1] : NULL;
+
+    if (before && before->offset + before->bytes == r.offset) {
+        r.offset = before->offset;
+        r.bytes += before->bytes;
+        ranges_remove(&a->gaps, --i);
+    }
+    if (i < a->gaps.count && r.offset + r.bytes == a->gaps.at[i].offset) {
+        r.bytes += a->gaps.at[i].bytes;
+        ranges_remove(&a->gaps, i);
+    }
+    if (r.offset + r.bytes == a->top)
+        a->top = r.offset;
+    else
+        ranges_insert(&a->gaps, i, r); /* room was made by arena_alloc */
+}
+
+void *arena_alloc(struct arena *a, size_t bytes)
+{
+    struct range r;
+    struct ranges *gaps = &a->gaps;
+
+    if (bytes > SIZE_MAX / 4)
+        return NULL;
+    r.bytes =
+        bytes ? (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN : ARENA_ALIGN;
+    /* A free can make one gap more than there are used blocks: have the room now, so
+     * that freeing never fails. */
+    if (gaps->cap < a->used.count + 2) {
+        size_t cap = 2 * (a->used.count + 128);
+        struct range *at = reallocarray(gaps->at, cap, sizeof(*at));
+
+        if (!at)
+            return NULL;
+        gaps->at = at;
+        gaps->cap = cap;
+    }
+    if (!place(a, r.bytes, &r.offset))
+        return NULL;
+    if (!ranges_insert(&a->used, ranges_find(&a->used, r.offset), r)) {
+        release(a, r);
+        return NULL;
+    }
+    return (char *)((uintptr_t)a->base + r.offset);
+}
+
+void arena_free(struct arena *a, void *p)
+{
+    size_t offset, i;
+    struct range r;
+
+    if (!p)
+        return;
+    offset = (uintptr_t)p - (uintptr_t)a->base;
+    i = ranges_find(&a->used, offset);
+    if (i == a->used.count || a->used.at[i].offset != offset)
+        return;
+    r = a->used.at[i];
+    ranges_remove(&a->used, i);
+    release(a, r);
+}
+
+void arena_reset(struct arena *a)
+{
+    a->used.count = 0;
+    a->gaps.count = 0;
+    a->top = 0;
+}
+
+size_t arena_peak_bytes(const struct arena *a)
+{
+    return a->peak;
+}
+
+void arena_close(struct arena *a)
+{
+    if (!a)
+        return;
+    if (!a->counting)
+        munmap(a->base, a->reserved);
+    free(a->used.at);
+    free(a->gaps.at);
+    free(a);
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The context of one micro-batch: tensors by pool, their lifetime, the tape, the first
+ * error. In: shapes and dtypes from ops/. Out: tensors with room in the arena.
+ * Never reads or writes tensor data.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/tape.h"
+
+#define POOL_CHUNK 256
+
+struct tape {
+    struct tape_entry *entry;
+    int length, cap;
+    accel_tensor_t **chunk; /* POOL_CHUNK tensors each; addresses stay put */
+    int chunks;
+    int tensors;
+};
+
+struct tape *tape_new(void)
+{
+    return calloc(1, sizeof(struct tape));
+}
+
+void tape_free(struct tape *t)
+{
+    if (!t)
+        return;
+    for (int i = 0; i < t->chunks; i++)
+        free(t->chunk[i]);
+    free(t->chunk);
+    free(t->entry);
+    free(t);
+}
+
+accel_status_t graph_open(struct graph *g, const struct backend *backend,
+                          accel_dtype_t compute, bool counting, accel_error_t *err)
+{
+    accel_status_t status;
+
+    if (compute != ACCEL_F32 && compute != ACCEL_BF16)
+        return accel_fail(err, ACCEL_EUNSUPPORTED, "use float32 or bfloat16",
+                          "compute dtype %s is not supported yet",
+                          accel_dtype_name(compute));
+    memset(g, 0, sizeof(*g));
+    g->compute = compute;
+    g->backend = backend;
+    g->recording = true;
+    g->module_path = "";
+    status = arena_open(&g->arena, counting, err);
+    if (status)
+        return status;
+    g->tape = tape_new();
+    if (!g->tape) {
+        graph_close(g);
+        return accel_fail_nomem(err, "the tape", sizeof(*g->tape));
+    }
+    return ACCEL_OK;
+}
+
+void graph_close(struct graph *g)
+{
+    tape_free(g->tape);
+    arena_close(g->arena);
+    g->tape = NULL;
+    g->arena = NULL;
+}
+
+void graph_reset(struct graph *g)
+{
+    for (int i = 0; i < g->tape->tensors; i++)
+        g->tape->chunk[i / POOL_CHUNK][i % POOL_CHUNK].data = NULL;
+    g->tape->tensors = 0;
+    g->tape->length = 0;
+    arena_reset(g->arena);
+    memset(&g->error, 0, sizeof(g->error));
+    g->module_path = "";
+}
+
+void *graph_fail(struct graph *g, accel_status_t code, const char *op, const char *hint,
+                 const char *fmt, ...)
+{
+    char text[sizeof(g->error.text)], where[sizeof(g->error.where)];
+    const char *path = g->module_path && *g->module_path ? g->module_path : "model";
+    va_list ap;
+
+    if (g->error.code)
+        return NULL;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    snprintf(where, sizeof(where), op ? "%s: %s" : "%s", path, op);
+    accel_fail_at(&g->error, code, where, hint, "%s", text);
+    return NULL;
+}
+
+static accel_tensor_t *pool_take(struct tape *t)
+{
+    accel_tensor_t *one;
+
+    if (t->tensors == t->chunks * POOL_CHUNK) {
+        accel_tensor_t **chunk =
+            reallocarray(t->chunk, (size_t)t->chunks + 1, sizeof(*chunk));
+
+        if (!chunk)
+            return NULL;
+        t->chunk = chunk;
+        chunk[t->chunks] = calloc(POOL_CHUNK, sizeof(**chunk));
+        if (!chunk[t->chunks])
+            return NULL;
+        t->chunks++;
+    }
+    one = &t->chunk[t->tensors / POOL_CHUNK][t->tensors % POOL_CHUNK];
+    t->tensors++;
+    memset(one, 0, sizeof(*one));
+    return one;
+}
+
+accel_tensor_t *graph_tensor(struct graph *g, accel_dtype_t type, int ndim,
+                             const int64_t *dims)
+{
+    size_t elems = 1, bytes;
+    accel_tensor_t *t;
+
+    if (g->error.code)
+        return NULL;
+    if (ndim < 1 || ndim > TENSOR_MAX_DIMS || !accel_dtype_bytes(type))
+        return graph_fail(g, ACCEL_EINVAL, NULL, "use 1 to 4 dimensions",
+                          "a tensor of %d dimensions and dtype %s is not possible",
+                          ndim, accel_dtype_name(type));
+    for (int i = 0; i < ndim; i++)
+        if (dims[i] < 1 || dims[i] > INT32_MAX ||
+            __builtin_mul_overflow(elems, (size_t)dims[i], &elems))
+            return graph_fail(g, ACCEL_EINVAL, NULL, "every size must be at least 1",
+                              "a tensor whose size %d is %lld is not possible", i,
+                              (long long)dims[i]);
+    if (__builtin_mul_overflow(elems, accel_dtype_bytes(type), &bytes) ||
+        elems > INT64_MAX)
+        return graph_fail(g, ACCEL_EINVAL, NULL, NULL, "the tensor is too large");
+    t = pool_take(g->tape);
+    if (t)
+        t->data = arena_alloc(g->arena, bytes);
+    if (!t || !t->data)
+        return graph_fail(g, ACCEL_ENOMEM, NULL,
+                          "use a smaller batch or sequence, or more ranks",
+                          "no memory for a tensor of %zu bytes", bytes);
+    t->g = g;
+    t->dtype = type;
+    t->ndim = ndim;
+    memcpy(t->dim, dims, (size_t)ndim * sizeof(*dims));
+    t->elems = (int64_t)elems;
+    t->unit = -1;
+    t->refs = 1;
+    t->scoped = true;
+    return t;
+}
+
+void *graph_scratch(struct graph *g, size_t bytes)
+{
+    void *p = arena_alloc(g->arena, bytes);
+
+    if (!p)
+        return graph_fail(g, ACCEL_ENOMEM, NULL,
+                          "use a smaller batch or sequence, or more ranks",
+                          "no memory for %zu bytes of scratch", bytes);
+    return p;
+}
+
+void graph_scratch_free(struct graph *g, void *p)
+{
+    arena_free(g->arena, p);
+}
+
+void tensor_retain(accel_tensor_t *t)
+{
+    if (t && t->unit < 0)
+        t->refs++;
+}
+
+void tensor_release(accel_tensor_t *t)
+{
+    if (!t || t->refs < 1 || --t->refs > 0)
+        return;
+    arena_free(t->g->arena, t->data);
+    t->data = NULL;
+}
+
+bool tape_record(struct graph *g, const struct tape_entry *e)
+{
+    struct tape *t = g->tape;
+
+    if (t->length == t->cap) {
+        int cap = t->cap ? 2 * t->cap : 256;
+        struct tape_entry *entry = reallocarray(t->entry, (size_t)cap, sizeof(*entry));
+
+        if (!entry)
+            return graph_fail(g, ACCEL_ENOMEM, e->op, NULL, "no memory for the tape");
+        t->entry = entry;
+        t->cap = cap;
+    }
+    t->entry[t->length] = *e;
+    t->entry[t->length].path = g->module_path;
+    t->length++;
+    for (int i = 0; i < TAPE_MAX_SAVED; i++)
+        tensor_retain(e->saved[i]);
+    return true;
+}
+
+int tape_length(const struct graph *g)
+{
+    return g->tape->length;
+}
+
+struct tape_entry *tape_at(struct graph *g, int index)
+{
+    return &g->tape->entry[index];
+}
+
+void tape_pop(struct graph *g)
+{
+    struct tape_entry *e = &g->tape->entry[--g->tape->length];
+
+    for (int i = 0; i < TAPE_MAX_SAVED; i++)
+        tensor_release(e->saved[i]);
+}
+
+int scope_begin(const struct graph *g)
+{
+    return g->tape->tensors;
+}
+
+void scope_end(struct graph *g, int mark, const accel_tensor_t *out)
+{
+    for (int i = mark; i < g->tape->tensors; i++) {
+        accel_tensor_t *t = &g->tape->chunk[i / POOL_CHUNK][i % POOL_CHUNK];
+
+        if (t == out || !t->scoped)
+            continue;
+        t->scoped = false;
+        tensor_release(t);
+    }
+}
+
+const char *tensor_shape_text(const accel_tensor_t *t, char *buf, size_t len)
+{
+    size_t n = 0;
+
+    if (!t) {
+        snprintf(buf, len, "NULL");
+        return buf;
+    }
+    for (int i = 0; i < t->ndim && n < len; i++)
+        n += (size_t)snprintf(buf + n, len - n, "%s%lld", i ? ", " : "[",
+                              (long long)t->dim[i]);
+    if (n < len)
+        snprintf(buf + n, len - n, "]");
+    return buf;
+}

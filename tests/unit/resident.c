@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See resident.h.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/bf16.h"
+#include "tests/unit/resident.h"
+
+/* splitmix64: enough for test values. */
+static double uniform(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    x ^= x >> 31;
+    return ((double)(x >> 11) + 0.5) / 9007199254740992.0;
+}
+
+static void fill(float *to, const accel_tensor_t *t, uint64_t key)
+{
+    for (int64_t i = 0; i < t->elems; i++) {
+        double u = uniform(key + 2 * (uint64_t)i);
+        double v = uniform(key + 2 * (uint64_t)i + 1);
+
+        switch (t->init.kind) {
+        case ACCEL_INIT_ZEROS:
+            to[i] = 0.0f;
+            break;
+        case ACCEL_INIT_ONES:
+            to[i] = 1.0f;
+            break;
+        case ACCEL_INIT_NORMAL:
+            to[i] =
+                (float)(t->init.scale * sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
+            break;
+        case ACCEL_INIT_UNIFORM:
+            to[i] = (float)(t->init.scale * (2 * u - 1));
+            break;
+        }
+    }
+}
+
+int resident_open(struct resident *r, const struct nn_units *units,
+                  accel_dtype_t compute, unsigned seed)
+{
+    size_t n = (size_t)units->count;
+
+    memset(r, 0, sizeof(*r));
+    r->units = units;
+    r->compute = compute;
+    r->master = calloc(n, sizeof(*r->master));
+    r->grad = calloc(n, sizeof(*r->grad));
+    r->data = calloc(n, sizeof(*r->data));
+    r->open = calloc(n, sizeof(*r->open));
+    if (!r->master || !r->grad || !r->data || !r->open)
+        return -1;
+    for (int u = 0; u < units->count; u++) {
+        const struct nn_unit *unit = &units->unit[u];
+
+        r->master[u] = calloc((size_t)unit->elems, sizeof(float));
+        r->grad[u] = calloc((size_t)unit->elems, sizeof(float));
+        r->data[u] = calloc((size_t)unit->elems, sizeof(float));
+        if (!r->master[u] || !r->grad[u] || !r->data[u])
+            return -1;
+        for (int i = 0; i < unit->param_count; i++)
+            fill(r->master[u] + unit->param[i]->unit_offset, unit->param[i],
+                 ((uint64_t)seed << 40) + ((uint64_t)u << 32) + ((uint64_t)i << 26));
+    }
+    resident_refresh(r);
+    return 0;
+}
+
+void resident_refresh(struct resident *r)
+{
+    for (int u = 0; u < r->units->count; u++) {
+        size_t n = (size_t)r->units->unit[u].elems;
+
+        if (r->compute == ACCEL_BF16)
+            bf16_narrow(r->data[u], r->master[u], n);
+        else
+            memcpy(r->data[u], r->master[u], n * sizeof(float));
+    }
+}
+
+void resident_zero_grad(struct resident *r)
+{
+    for (int u = 0; u < r->units->count; u++)
+        memset(r->grad[u], 0, (size_t)r->units->unit[u].elems * sizeof(float));
+}
+
+static accel_status_t want(void *user, int unit, void **data_out, accel_error_t *err)
+{
+    struct resident *r = user;
+    int open = 0;
+
+    if (unit < 0 || unit >= r->units->count)
+        return accel_fail(err, ACCEL_EBUG, NULL, "no unit %d", unit);
+    r->open[unit]++;
+    for (int u = 0; u < r->units->count; u++)
+        open += r->open[u] > 0;
+    r->faults += open > 2;
+    *data_out = r->data[unit];
+    return ACCEL_OK;
+}
+
+static void done(void *user, int unit)
+{
+    struct resident *r = user;
+
+    r->faults += --r->open[unit] < 0;
+}
+
+static accel_status_t grad(void *user, int unit, float **grad_out, accel_error_t *err)
+{
+    struct resident *r = user;
+
+    (void)err;
+    r->faults += r->open[unit] < 1;
+    *grad_out = r->grad[unit];
+    return ACCEL_OK;
+}
+
+struct residency resident_residency(struct resident *r)
+{
+    return (struct residency){ r, want, done, grad };
+}
+
+void resident_close(struct resident *r)
+{
+    for (int u = 0; r->units && u < r->units->count; u++) {
+        free(r->master ? r->master[u] : NULL);
+        free(r->grad ? r->grad[u] : NULL);
+        free(r->data ? r->data[u] : NULL);
+    }
+    free(r->master);
+    free(r->grad);
+    free(r->data);
+    free(r->open);
+    memset(r, 0, sizeof(*r));
+}

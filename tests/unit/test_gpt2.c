@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gpt2 end to end on the CPU backend: loss of a fresh model, learning a fixed batch, same
+ * bits for any thread count, measured peak, generation.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "nn/models/gpt2.h"
+#include "tests/tap.h"
+#include "tests/unit/resident.h"
+
+struct rig {
+    struct backend *be;
+    struct graph g;
+    accel_module_t *model;
+    struct nn_units units;
+    struct resident r;
+    int batch, time, vocab;
+};
+
+static bool rig_open(struct rig *k, const accel_gpt2_t *cfg, accel_dtype_t compute,
+                     int threads, int batch, int time)
+{
+    accel_error_t err = { 0 };
+
+    memset(k, 0, sizeof(*k));
+    k->batch = batch;
+    k->time = time;
+    k->vocab = cfg->vocab;
+    if (backend_cpu_open(&k->be, threads, &err) ||
+        graph_open(&k->g, k->be, compute, false, &err))
+        return false;
+    k->model = gpt2_new(&k->g, cfg, &err);
+    if (!k->model || nn_units_build(k->model, true, "GPT2Block", &k->units, &err) ||
+        resident_open(&k->r, &k->units, compute, 1))
+        return false;
+    k->g.residency = resident_residency(&k->r);
+    return true;
+}
+
+static void rig_close(struct rig *k)
+{
+    resident_close(&k->r);
+    nn_units_free(&k->units);
+    nn_module_free(k->model);
+    graph_close(&k->g);
+    backend_close(k->be);
+}
+
+/* Forward and, when recording, backward of a fixed batch; NAN on error. */
+static float step(struct rig *k)
+{
+    accel_error_t err = { 0 };
+    int64_t dims[2] = { k->batch, k->time };
+    accel_tensor_t *in[2], *loss;
+    float value = NAN;
+
+    graph_reset(&k->g);
+    in[0] = graph_tensor(&k->g, ACCEL_I32, 2, dims);
+    in[1] = graph_tensor(&k->g, ACCEL_I32, 2, dims);
+    for (int i = 0; i < k->batch * k->time; i++) {
+        ((int32_t *)in[0]->data)[i] = (i * 7 + 3) % k->vocab;
+        ((int32_t *)in[1]->data)[i] = i % 11 == 10 ? -1 : ((i + 1) * 7 + 3) % k->vocab;
+    }
+    loss = accel_call(k->model, in, 2);
+    if (!loss || accel_tensor_read(loss, &value, 1, &err) ||
+        (k->g.recording && graph_backward(&k->g, loss, 1.0f, &err))) {
+        tap_diag("%s: %s", k->g.error.where, k->g.error.text);
+        return NAN;
+    }
+    return value;
+}
+
+static void sgd(struct rig *k, float lr)
+{
+    for (int u = 0; u < k->units.count; u++)
+        for (int64_t i = 0; i < k->units.unit[u].elems; i++)
+            k->r.master[u][i] -= lr * k->r.grad[u][i];
+    resident_zero_grad(&k->r);
+    resident_refresh(&k->r);
+}
+
+static const accel_gpt2_t small = { 2, 3, 48, 96, 97 };
+
+static void test_learns(accel_dtype_t compute)
+{
+    const char *name = accel_dtype_name(compute);
+    struct rig k;
+    float first = NAN, last = NAN;
+
+    if (!tap_ok(rig_open(&k, &small, compute, 2, 3, 71), "%s: open", name)) {
+        rig_close(&k);
+        return;
+    }
+    for (int i = 0; i < 60; i++) {
+        last = step(&k);
+        if (i == 0)
+            first = last;
+        sgd(&k, 0.5f);
+    }
+    tap_is_close(first, log(small.vocab), 0.02, "%s: fresh model knows nothing", name);
+    tap_ok(last < 0.5f * first, "%s: learns a fixed batch: %g -> %g", name,
+           (double)first, (double)last);
+    tap_is_int(k.r.faults, 0, "%s: residency protocol", name);
+    rig_close(&k);
+}
+
+static void test_threads(accel_dtype_t compute)
+{
+    const char *name = accel_dtype_name(compute);
+    const accel_gpt2_t cfg = { 2, 4, 196, 150, 1009 };
+    struct rig k[3];
+    float loss[3];
+    bool same = true;
+
+    for (int i = 0; i < 3; i++) {
+        if (!rig_open(&k[i], &cfg, compute, 1 << i, 4, 131))
+            tap_ok(false, "%s: open", name);
+        loss[i] = step(&k[i]);
+    }
+    tap_ok(!isnan(loss[0]) && !memcmp(&loss[0], &loss[1], 4) &&
+               !memcmp(&loss[0], &loss[2], 4),
+           "%s: same loss bits with 1, 2 and 4 threads", name);
+    for (int i = 1; i < 3; i++)
+        for (int u = 0; u < k[0].units.count; u++)
+            same = same && !memcmp(k[0].r.grad[u], k[i].r.grad[u],
+                                   (size_t)k[0].units.unit[u].elems * 4);
+    tap_ok(same, "%s: same gradient bits with 1, 2 and 4 threads", name);
+    for (int i = 0; i < 3; i++)
+        rig_close(&k[i]);
+}
+
+static void test_measure(accel_dtype_t compute)
+{
+    const char *name = accel_dtype_name(compute);
+    size_t train = 0, eval = 0;
+    struct rig k;
+
+    if (!rig_open(&k, &small, compute, 2, 3, 71))
+        tap_ok(false, "%s: open", name);
+    tap_is_int(nn_measure(k.model, 3, 71, true, &train, NULL), 0, "%s: measure", name);
+    tap_is_int(nn_measure(k.model, 3, 71, false, &eval, NULL), 0, "%s: evaluation",
+               name);
+    k.g.recording = false;
+    step(&k);
+    tap_is_int((long long)arena_peak_bytes(k.g.arena), (long long)eval,
+               "%s: evaluation peak is the planned one", name);
+    k.g.recording = true;
+    step(&k);
+    tap_is_int((long long)arena_peak_bytes(k.g.arena), (long long)train,
+               "%s: training peak is the planned one", name);
+    step(&k);
+    tap_is_int((long long)arena_peak_bytes(k.g.arena), (long long)train,
+               "%s: the second step needs no more", name);
+    tap_ok(eval < train, "%s: evaluation needs less: %zu < %zu", name, eval, train);
+    rig_close(&k);
+}
+
+static void test_generate(void)
+{
+    const int32_t prompt[3] = { 1, 2, 3 };
+    int32_t a[120], b[120], c[120];
+    accel_error_t err = { 0 };
+    struct rig k;
+    bool inside = true;
+
+    if (!rig_open(&k, &small, ACCEL_F32, 2, 1, 8))
+        tap_ok(false, "open");
+    tap_is_int(gpt2_generate(k.model, prompt, 3, a, 120, 1.0f, 7, &err), 0,
+               "generates past the context");
+    gpt2_generate(k.model, prompt, 3, b, 120, 1.0f, 7, &err);
+    gpt2_generate(k.model, prompt, 3, c, 120, 1.0f, 8, &err);
+    tap_ok(!memcmp(a, b, sizeof(a)), "same seed, same tokens");
+    tap_ok(memcmp(a, c, sizeof(a)) != 0, "other seed, other tokens");
+    for (int i = 0; i < 120; i++)
+        inside = inside && a[i] >= 0 && a[i] < small.vocab;
+    tap_ok(inside, "all tokens are in the vocabulary");
+    gpt2_generate(k.model, prompt, 3, a, 9, 0.0f, 7, &err);
+    gpt2_generate(k.model, prompt, 3, b, 9, 0.0f, 8, &err);
+    tap_ok(!memcmp(a, b, 9 * sizeof(*a)), "greedy does not depend on the seed");
+    tap_ok(k.g.recording, "recording is as it was");
+    tap_is_int(gpt2_generate(k.model, prompt, 0, a, 9, 0.0f, 7, &err), ACCEL_EINVAL,
+               "an empty prompt is refused");
+    tap_is_int(gpt2_generate(k.model, (int32_t[]){ 97 }, 1, a, 9, 0.0f, 7, &err),
+               ACCEL_EINVAL, "a token outside the vocabulary is refused");
+    tap_is_int(gpt2_generate(k.model->child, prompt, 3, a, 9, 0.0f, 7, &err),
+               ACCEL_EINVAL, "another module is refused");
+    rig_close(&k);
+}
+
+int main(void)
+{
+    test_learns(ACCEL_F32);
+    test_learns(ACCEL_BF16);
+    test_threads(ACCEL_F32);
+    test_threads(ACCEL_BF16);
+    test_measure(ACCEL_F32);
+    test_measure(ACCEL_BF16);
+    test_generate();
+    return tap_done();
+}
