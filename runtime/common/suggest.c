@@ -50,6 +50,8 @@ const char *suggest_nearest(const char *word, const char *const *names, size_t n
     int best = len <= 8 ? 2 : len / 3 > 2 ? len / 3 : 2;
     const char *found = NULL;
 
+    if (len > LONGEST)
+        return NULL;
     if (len <= 3)
         best = 1;
     for (size_t i = 0; i < n; i++) {

@@ -127,10 +127,10 @@ static void unknown_key(struct validator *v, int section, const struct yaml_node
             if (i == section || find_key(v, i, key->text) < 0)
                 continue;
             if (i)
-                snprintf(hint, sizeof(hint), "it belongs into the map '%s'",
+                snprintf(hint, sizeof(hint), "it belongs in the map '%s'",
                          sections[i].path);
             else
-                snprintf(hint, sizeof(hint), "it belongs to the top level");
+                snprintf(hint, sizeof(hint), "it belongs at the top level");
             break;
         }
     }
@@ -217,24 +217,25 @@ static void wrong_type(struct validator *v, const struct config_key *k,
         snprintf(hint, sizeof(hint),
                  "write it in decimal, without leading zeros or 0x");
     else
-        snprintf(hint, sizeof(hint), "%s", k->help);
-    report_add(v->report, ACCEL_ECONFIG, val->at, hint, "'%s' must be %s, not '%s'",
-               k->name, wanted(k), shown);
+        snprintf(hint, sizeof(hint), "write %s: %s", wanted(k), k->help);
+    report_add(v->report, ACCEL_ECONFIG, val->at, hint, "'%s' must be %s, not %s'%s'",
+               k->name, wanted(k), val->plain ? "" : "the text ", shown);
 }
 
 static void wrong_range(struct validator *v, const struct config_key *k,
                         const struct yaml_node *val)
 {
-    char shown[60];
+    char shown[60], hint[300];
 
     printable(shown, sizeof(shown), val->text, strlen(val->text));
+    snprintf(hint, sizeof(hint), "choose a value in this range: %s", k->help);
     if (k->type == TYPE_STRING)
-        report_add(v->report, ACCEL_ECONFIG, val->at, k->help,
+        report_add(v->report, ACCEL_ECONFIG, val->at, "write it shorter",
                    "'%s' is longer than %.0f bytes", k->name, k->max);
     else if (k->offset == SIZE_MAX)
         other_than_fixed(v, k, val);
     else
-        report_add(v->report, ACCEL_ECONFIG, val->at, k->help,
+        report_add(v->report, ACCEL_ECONFIG, val->at, hint,
                    "'%s' must be between %.0f and %.0f, not %s", k->name, k->min,
                    k->max, shown);
 }
@@ -295,6 +296,9 @@ static const char *canonical(struct validator *v, const struct config_key *k,
         word = "no";
     if (!word)
         return text;
+    /* Accelerate itself writes `downcast_bf16: false`: nothing to remark. */
+    if (k->fixed && !strcmp(text, "false"))
+        return word;
     report_add(v->report, ACCEL_OK, val->at, "put it in quotes to say the word",
                "without quotes YAML reads this as false; taken as '%s'", word);
     return word;
@@ -400,7 +404,7 @@ static void take_value(struct validator *v, size_t row, const struct yaml_node *
     if (k->offset == SIZE_MAX && !k->fixed)
         refuse_key(v, k, key);
     else if (val->kind != NODE_SCALAR)
-        report_add(v->report, ACCEL_ECONFIG, val->at, k->help,
+        report_add(v->report, ACCEL_ECONFIG, val->at, "write one value after the colon",
                    "'%s' must be %s, not a %s", k->name, wanted(k),
                    val->kind == NODE_MAP ? "map" : "list");
     else

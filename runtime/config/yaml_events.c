@@ -84,8 +84,10 @@ static void syntax_error(struct config_report *r, const yaml_parser_t *p)
         hint = "write 'key: value', with a space after the colon";
     else if (strstr(problem, "did not find expected"))
         hint = "close brackets and quotes, and indent the keys of a map alike";
-    else if (strstr(problem, "unexpected end of stream"))
-        hint = "close the quote that was opened before";
+    else if (strstr(problem, "unexpected end of stream")) {
+        hint = "close this quote";
+        at = mark_place(p->context_mark, p->context_mark);
+    }
     report_add(r, ACCEL_ECONFIG, at, hint, "not valid YAML: %s%s%s", problem,
                p->context ? " " : "", p->context ? p->context : "");
 }

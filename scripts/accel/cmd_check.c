@@ -144,8 +144,9 @@ static int check_file(const char *path, const struct check_args *a)
     if (status != ACCEL_OK && !diags.errors) {
         code = cli_fail(&err);
     } else if (status != ACCEL_OK) {
-        fprintf(stderr, "%s: %zu error%s\n", diags.path, diags.errors,
-                diags.errors == 1 ? "" : "s");
+        fprintf(stderr, "%s: %zu error%s%s\n", diags.path, diags.errors,
+                diags.errors == 1 ? "" : "s",
+                diags.count >= 20 ? " shown, there may be more" : "");
     } else {
         if (!a->json)
             printf("%s: OK\n", diags.path);

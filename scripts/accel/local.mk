@@ -10,3 +10,7 @@ accel_SOURCES = \
 accel_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(SMARTCOLS_CFLAGS)
 accel_LDADD = libaccelckpt_core.la libaconfig.la libacommon.la $(SMARTCOLS_LIBS) \
 	$(JANSSON_LIBS) $(YAML_LIBS) $(libaccelckpt_core_libs) -ldl
+
+shell_tests += tests/t/1000-config-messages.t tests/t/1010-config-cli.t \
+	tests/t/1020-config-fuzz.t
+EXTRA_DIST += tests/t/bad-configs.sh tests/data/config
