@@ -7,7 +7,6 @@ libaccelckpt_core_la_SOURCES = \
 	checkpoint/ckpt_internal.h
 libaccelckpt_core_la_CFLAGS = $(AM_CFLAGS) $(HDF5_CFLAGS) $(XXHASH_CFLAGS)
 
-lib_LTLIBRARIES += libaccelckpt.la
 libaccelckpt_la_SOURCES =
 EXTRA_libaccelckpt_la_DEPENDENCIES = checkpoint/libaccelckpt.map
 libaccelckpt_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 -no-undefined \
