@@ -1,2 +1,19 @@
 # comm/
-libaccel_core_la_SOURCES += runtime/comm/comm.h
+libaccel_core_la_SOURCES += \
+	runtime/comm/comm.c \
+	runtime/comm/comm.h \
+	runtime/comm/comm_error.c \
+	runtime/comm/comm_impl.h \
+	runtime/comm/comm_self.c \
+	runtime/comm/comm_shm.c \
+	runtime/comm/comm_ucx.c \
+	runtime/comm/reduce.c \
+	runtime/comm/reduce.h \
+	runtime/comm/shm.h \
+	runtime/comm/shm_wait.c \
+	runtime/comm/shm_window.c
+
+unit_tests += tests/unit/test_comm
+tests_unit_test_comm_SOURCES = tests/unit/test_comm.c tests/unit/comm_ref.c \
+	tests/unit/comm_ref.h
+tests_unit_test_comm_LDADD = $(fork_ldadd)

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The communicator: chooses the backend, checks arguments, counts calls, keeps the first
+ * failure. In: the caller's buffers. Out: whatever the backend's table does with them.
+ * Never touches data itself.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "comm/comm_impl.h"
+
+#define DEFAULT_TIMEOUT_MS 600000
+
+/* ---- opening and closing ---------------------------------------------------------------- */
+
+static accel_status_t open_shm_or_ucx(struct comm *c, struct boot *b, bool must_share,
+                                      size_t window_bytes, accel_error_t *err)
+{
+    char why[128] = "";
+    bool fits = false;
+    accel_status_t s = comm_shm_open(c, b, window_bytes, &fits, why, err);
+
+    if (s != ACCEL_OK || fits)
+        return s;
+    if (must_share)
+        return accel_fail(err, ACCEL_EUNAVAIL, "use the backend ucx",
+                          "the ranks cannot share memory: %s", why);
+    return comm_ucx_open(c, b, err);
+}
+
+static accel_status_t open_backend(struct comm *c, struct boot *b, const char *name,
+                                   size_t window_bytes, accel_error_t *err)
+{
+    if (!name)
+        name = b->size == 1 ? "self" : b->nodes == 1 ? "" : "ucx";
+    if (strcmp(name, "self") == 0) {
+        if (b->size != 1)
+            return accel_fail(err, ACCEL_EINVAL, "use shm or ucx",
+                              "comm backend self is for one rank, not %d", b->size);
+        return comm_self_open(c, err);
+    }
+    if (strcmp(name, "ucx") == 0)
+        return comm_ucx_open(c, b, err);
+    if (name[0] && strcmp(name, "shm") != 0)
+        return accel_fail(err, ACCEL_EINVAL, "use self, shm or ucx",
+                          "unknown comm backend '%s'", name);
+    if (b->nodes != 1)
+        return accel_fail(err, ACCEL_EINVAL, "use ucx",
+                          "comm backend shm is for one node, not %d", b->nodes);
+    return open_shm_or_ucx(c, b, name[0] != '\0', window_bytes, err);
+}
+
+accel_status_t comm_open(struct comm **out, struct boot *b,
+                         const struct comm_options *o, accel_error_t *err)
+{
+    struct comm *c = calloc(1, sizeof(*c));
+    int timeout_ms = o && o->timeout_ms > 0 ? o->timeout_ms : DEFAULT_TIMEOUT_MS;
+    accel_status_t s;
+
+    if (!c)
+        return accel_fail_nomem(err, "communicator", sizeof(*c));
+    c->rank = b->rank;
+    c->size = b->size;
+    c->timeout_ns = (int64_t)timeout_ms * 1000000;
+    c->src = calloc((size_t)c->size, sizeof(*c->src));
+    if (c->src)
+        s = open_backend(c, b, o ? o->backend : NULL, o ? o->window_bytes : 0, err);
+    else
+        s = accel_fail_nomem(err, "communicator", (size_t)c->size * sizeof(*c->src));
+    if (s != ACCEL_OK) {
+        comm_close(c);
+        return s;
+    }
+    *out = c;
+    return ACCEL_OK;
+}
+
+void comm_close(struct comm *c)
+{
+    if (!c)
+        return;
+    if (c->ops)
+        c->ops->close(c);
+    free(c->src);
+    free(c);
+}
+
+int comm_rank(const struct comm *c)
+{
+    return c->rank;
+}
+
+int comm_size(const struct comm *c)
+{
+    return c->size;
+}
+
+const char *comm_backend(const struct comm *c)
+{
+    return c->ops->name;
+}
+
+accel_status_t comm_private_alloc(size_t bytes, void **out, accel_error_t *err)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (p == MAP_FAILED)
+        return accel_fail_nomem(err, "communication buffer", bytes);
+    madvise(p, bytes, MADV_HUGEPAGE); /* only a wish */
+    *out = p;
+    return ACCEL_OK;
+}
+
+/* ---- calls ---------------------------------------------------------------------------- */
+
+static accel_status_t begin(struct comm *c, struct comm_args args, accel_error_t *err)
+{
+    if (c->failed) {
+        if (err)
+            *err = c->failure;
+        return c->failure.code;
+    }
+    c->args = args;
+    c->seq++;
+    c->deadline_ns = 0;
+    return ACCEL_OK;
+}
+
+/* Keeps the first failure and tells the peers, so that they need not wait it out. */
+static accel_status_t end(struct comm *c, accel_status_t s, const accel_error_t *own,
+                          accel_error_t *err)
+{
+    if (s == ACCEL_OK)
+        return ACCEL_OK;
+    c->failed = true;
+    c->failure = *own;
+    c->failure.code = s;
+    c->ops->fail(c);
+    if (err)
+        *err = c->failure;
+    return s;
+}
+
+/* elems of type t, `copies` times over, must be countable in bytes. */
+static accel_status_t check_size(size_t elems, accel_dtype_t t, size_t copies,
+                                 accel_error_t *err)
+{
+    size_t size = accel_dtype_bytes(t), bytes;
+
+    if (size == 0)
+        return accel_fail(err, ACCEL_EINVAL, NULL, "unknown dtype %d", (int)t);
+    if (__builtin_mul_overflow(elems, size, &bytes) ||
+        __builtin_mul_overflow(bytes, copies, &bytes) || bytes > SIZE_MAX / 2)
+        return accel_fail(err, ACCEL_EINVAL, NULL,
+                          "%zu elements of %s for %zu ranks are too many", elems,
+                          accel_dtype_name(t), copies);
+    return ACCEL_OK;
+}
+
+static accel_status_t check_root(const struct comm *c, int root, accel_error_t *err)
+{
+    if (root < 0 || root >= c->size)
+        return accel_fail(err, ACCEL_EINVAL, NULL, "root %d is not one of %d ranks",
+                          root, c->size);
+    return ACCEL_OK;
+}
+
+accel_status_t comm_alloc(struct comm *c, size_t bytes, void **out, accel_error_t *err)
+{
+    struct comm_args a = { .call = COMM_CALL_ALLOC, .dtype = ACCEL_U8, .elems = bytes };
+    accel_error_t own = { 0 };
+    accel_status_t s;
+
+    s = check_size(bytes, ACCEL_U8, 2, err);
+    if (s == ACCEL_OK)
+        s = begin(c, a, err);
+    if (s != ACCEL_OK)
+        return s;
+    return end(c, c->ops->alloc(c, bytes ? bytes : 1, out, &own), &own, err);
+}
+
+accel_status_t comm_all_gather(struct comm *c, void *buf, size_t elems, accel_dtype_t t,
+                               accel_error_t *err)
+{
+    struct comm_args a = { .call = COMM_CALL_ALL_GATHER, .dtype = t, .elems = elems };
+    accel_error_t own = { 0 };
+    accel_status_t s = check_size(elems, t, (size_t)c->size, err);
+
+    if (s == ACCEL_OK)
+        s = begin(c, a, err);
+    if (s != ACCEL_OK)
+        return s;
+    return end(c, c->ops->all_gather(c, buf, &own), &own, err);
+}
+
+accel_status_t comm_reduce_scatter(struct comm *c, const void *in, float *out,
+                                   size_t elems, accel_dtype_t t, float scale,
+                                   bool accumulate, accel_error_t *err)
+{
+    struct comm_args a = { .call = COMM_CALL_REDUCE_SCATTER,
+                           .dtype = t,
+                           .elems = elems };
+    accel_error_t own = { 0 };
+    accel_status_t s = check_size(elems, t, (size_t)c->size, err);
+
+    if (s == ACCEL_OK && t != ACCEL_F32 && t != ACCEL_BF16)
+        s = accel_fail(err, ACCEL_EINVAL, "use float32 or bfloat16",
+                       "reduce_scatter of %s", accel_dtype_name(t));
+    if (s == ACCEL_OK)
+        s = begin(c, a, err);
+    if (s != ACCEL_OK)
+        return s;
+    s = c->ops->reduce_scatter(c, in, out, scale, accumulate, &own);
+    return end(c, s, &own, err);
+}
+
+accel_status_t comm_all_reduce(struct comm *c, void *buf, size_t elems, accel_dtype_t t,
+                               enum comm_op op, accel_error_t *err)
+{
+    struct comm_args a = {
+        .call = COMM_CALL_ALL_REDUCE, .dtype = t, .op = op, .elems = elems
+    };
+    accel_error_t own = { 0 };
+    accel_status_t s = check_size(elems, t, (size_t)c->size, err);
+
+    if (s == ACCEL_OK &&
+        ((t != ACCEL_F32 && t != ACCEL_BF16 && t != ACCEL_F64 && t != ACCEL_I64) ||
+         (unsigned)op > COMM_MIN))
+        s = accel_fail(err, ACCEL_EINVAL, "use float32, bfloat16, float64 or int64",
+                       "all_reduce of %s, operation %d", accel_dtype_name(t), (int)op);
+    if (s == ACCEL_OK)
+        s = begin(c, a, err);
+    if (s != ACCEL_OK)
+        return s;
+    return end(c, c->ops->all_reduce(c, buf, &own), &own, err);
+}
+
+accel_status_t comm_broadcast(struct comm *c, void *buf, size_t bytes, int root,
+                              accel_error_t *err)
+{
+    struct comm_args a = {
+        .call = COMM_CALL_BROADCAST, .dtype = ACCEL_U8, .elems = bytes, .root = root
+    };
+    accel_error_t own = { 0 };
+    accel_status_t s = check_root(c, root, err);
+
+    if (s == ACCEL_OK)
+        s = begin(c, a, err);
+    if (s != ACCEL_OK)
+        return s;
+    return end(c, c->ops->broadcast(c, buf, &own), &own, err);
+}
+
+accel_status_t comm_barrier(struct comm *c, accel_error_t *err)
+{
+    struct comm_args a = { .call = COMM_CALL_BARRIER, .dtype = ACCEL_U8 };
+    accel_error_t own = { 0 };
+    accel_status_t s = begin(c, a, err);
+
+    if (s != ACCEL_OK)
+        return s;
+    return end(c, c->ops->barrier(c, &own), &own, err);
+}
+
+accel_status_t comm_gather(struct comm *c, const void *mine, size_t bytes, int root,
+                           void **all, size_t *sizes, accel_error_t *err)
+{
+    struct comm_args a = {
+        .call = COMM_CALL_GATHER, .dtype = ACCEL_U8, .elems = bytes, .root = root
+    };
+    accel_error_t own = { 0 };
+    accel_status_t s = check_root(c, root, err);
+
+    if (s == ACCEL_OK && c->rank == root && (!all || !sizes))
+        s = accel_fail(err, ACCEL_EINVAL, NULL, "gather: the root needs all and sizes");
+    if (s == ACCEL_OK)
+        s = begin(c, a, err);
+    if (s != ACCEL_OK)
+        return s;
+    if (all)
+        *all = NULL;
+    return end(c, c->ops->gather(c, mine, all, sizes, &own), &own, err);
+}

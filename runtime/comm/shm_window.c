@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Windows: each rank makes one memfd and maps its peers' through /proc/PID/fd/N.
+ * In: the bootstrap exchange. Out: every rank's window mapped, or the same refusal on all
+ * ranks. Leaves no name behind in any file system.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "comm/shm.h"
+
+#define HUGE_PAGE ((size_t)2 * 1024 * 1024)
+
+/* What a rank tells about its window; ok == 0: it could not make one, `why` says so. */
+struct ticket {
+    uint64_t window_bytes, dev, ino, nonce;
+    int32_t pid, fd, ok;
+    char why[100];
+};
+
+/* Symmetric allocations cannot exceed a rank's share of the memory; twice that is
+ * reserved, and never more than an eighth of an address space limit per window. */
+static size_t default_window(int ranks)
+{
+    size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    size_t window = memory / (size_t)ranks * 2;
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+        window > limit.rlim_cur / 2 / (size_t)ranks)
+        window = limit.rlim_cur / 2 / (size_t)ranks;
+    return window;
+}
+
+static void *map_window(int fd, size_t bytes)
+{
+    void *p =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+
+    if (p == MAP_FAILED)
+        return NULL;
+    madvise((char *)p + SHM_HEAP_OFFSET, bytes - SHM_HEAP_OFFSET, MADV_HUGEPAGE);
+    return p;
+}
+
+static void create(struct comm *c, struct shm *m, size_t window_bytes,
+                   struct ticket *ticket)
+{
+    struct shm_ctl *ctl = NULL;
+    struct stat st;
+    const char *step = "memfd_create";
+
+    ticket->pid = getpid();
+    ticket->window_bytes = window_bytes;
+    m->fd = memfd_create("accel-window", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (m->fd < 0)
+        goto fail;
+    step = "ftruncate of the window";
+    if (ftruncate(m->fd, (off_t)window_bytes) != 0 || fstat(m->fd, &st) != 0)
+        goto fail;
+    /* Nobody can cut the file under a peer's feet. */
+    fcntl(m->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+    step = "mmap of the window";
+    ctl = map_window(m->fd, window_bytes);
+    if (!ctl || getrandom(&ctl->nonce, sizeof(ctl->nonce), 0) < 0)
+        goto fail;
+    m->ctl[c->rank] = ctl;
+    ticket->fd = m->fd;
+    ticket->dev = st.st_dev;
+    ticket->ino = st.st_ino;
+    ticket->nonce = ctl->nonce;
+    ticket->ok = 1;
+    return;
+fail:
+    snprintf(ticket->why, sizeof(ticket->why), "%s: %s", step, strerror(errno));
+    if (ctl)
+        munmap(ctl, window_bytes);
+}
+
+/* Maps one peer's window; the pid may mean another process here, so the file must be the
+ * one that was announced. */
+static bool attach(struct shm *m, int rank, const struct ticket *peer, char why[128])
+{
+    char path[64];
+    struct shm_ctl *ctl;
+    struct stat st;
+    bool same;
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)peer->pid, (int)peer->fd);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) {
+        snprintf(why, 128, "window of rank %d: %s", rank, strerror(errno));
+        return false;
+    }
+    same = fstat(fd, &st) == 0 && st.st_dev == peer->dev && st.st_ino == peer->ino;
+    ctl = same ? map_window(fd, m->window_bytes) : NULL;
+    if (!same)
+        snprintf(why, 128, "rank %d is in another pid namespace", rank);
+    else if (!ctl)
+        snprintf(why, 128, "mmap of rank %d's window: %s", rank, strerror(errno));
+    close(fd);
+    if (ctl && ctl->nonce != peer->nonce) {
+        snprintf(why, 128, "window of rank %d is not the one announced", rank);
+        munmap(ctl, m->window_bytes);
+        ctl = NULL;
+    }
+    if (!ctl)
+        return false;
+    m->ctl[rank] = ctl;
+    m->pid[rank] = peer->pid;
+#ifdef SYS_pidfd_open
+    m->pidfd[rank] = (int)syscall(SYS_pidfd_open, peer->pid, 0);
+    if (m->pidfd[rank] >= 0)
+        fcntl(m->pidfd[rank], F_SETFD, FD_CLOEXEC);
+#endif
+    return true;
+}
+
+/* First exchange: everybody's ticket. The window is the smallest that was asked for. */
+static bool attach_all(struct comm *c, struct shm *m, const struct boot_blobs *tickets,
+                       char why[128])
+{
+    uint64_t smallest = UINT64_MAX;
+
+    for (int r = 0; r < c->size; r++) {
+        const struct ticket *t = tickets->data[r];
+
+        if (tickets->bytes[r] != sizeof(*t)) {
+            snprintf(why, 128, "rank %d runs another version of accel", r);
+            return false;
+        }
+        if (!t->ok) {
+            snprintf(why, 128, "rank %d: %s", r, t->why);
+            return false;
+        }
+        if (t->window_bytes < smallest)
+            smallest = t->window_bytes;
+    }
+    /* Pages of the own window beyond the smallest one are just never used. */
+    if (smallest < m->window_bytes)
+        munmap(shm_base(m, c->rank) + smallest, m->window_bytes - smallest);
+    m->window_bytes = smallest;
+    for (int i = 1; i < c->size; i++) {
+        int r = (c->rank + i) % c->size;
+        struct ticket t;
+
+        memcpy(&t, tickets->data[r], sizeof(t));
+        if (!attach(m, r, &t, why))
+            return false;
+    }
+    return true;
+}
+
+/* Second exchange: all ranks attached, or none stays. An empty blob means yes. */
+static accel_status_t agree(struct boot *b, bool attached, char why[128],
+                            bool *fits_out, accel_error_t *err)
+{
+    struct boot_blobs votes;
+    accel_status_t s;
+
+    s = boot_exchange(b, why, attached ? 0 : strlen(why) + 1, &votes, err);
+    if (s != ACCEL_OK)
+        return s;
+    *fits_out = true;
+    for (int r = 0; r < votes.count && *fits_out; r++) {
+        if (votes.bytes[r] == 0)
+            continue;
+        *fits_out = false;
+        snprintf(why, 128, "%.*s", (int)votes.bytes[r], (const char *)votes.data[r]);
+    }
+    boot_blobs_free(&votes);
+    return ACCEL_OK;
+}
+
+accel_status_t shm_connect(struct comm *c, struct shm *m, struct boot *b,
+                           size_t window_bytes, bool *fits_out, char why[128],
+                           accel_error_t *err)
+{
+    struct ticket own = { 0 };
+    struct boot_blobs tickets;
+    accel_status_t s;
+    bool attached;
+
+    if (window_bytes == 0)
+        window_bytes = default_window(c->size);
+    window_bytes = SHM_HEAP_OFFSET + (window_bytes + HUGE_PAGE) / HUGE_PAGE * HUGE_PAGE;
+    m->window_bytes = window_bytes;
+    create(c, m, window_bytes, &own);
+    s = boot_exchange(b, &own, sizeof(own), &tickets, err);
+    if (s != ACCEL_OK)
+        return s;
+    attached = attach_all(c, m, &tickets, why);
+    boot_blobs_free(&tickets);
+    s = agree(b, attached, why, fits_out, err);
+    if (m->fd >= 0)
+        close(m->fd);
+    m->fd = -1;
+    return s;
+}
+
+void shm_disconnect(struct comm *c, struct shm *m)
+{
+    for (int r = 0; r < c->size; r++) {
+        if (m->ctl && m->ctl[r])
+            munmap(m->ctl[r], m->window_bytes);
+        if (m->pidfd && m->pidfd[r] >= 0)
+            close(m->pidfd[r]);
+    }
+    if (m->fd >= 0)
+        close(m->fd);
+    free(m->ctl);
+    free(m->pidfd);
+    free(m->pid);
+    free(m);
+}
