@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Speed of what every step does to the shards: AdamW, gradient norm, narrowing to bf16;
+ * and of drawing a sample. Beside each the bytes it moves, against memcpy in the same run.
+ * Prints a table; best of several passes. No pass or fail.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/bf16.h"
+#include "data/data.h"
+#include "optim/optim.h"
+
+#define N      ((size_t)16 << 20) /* elements: 64 MiB an array, beyond every cache */
+#define PASSES 7
+
+static float *p, *m, *v, *g;
+
+static void do_copy(void)
+{
+    memcpy(p, g, N * sizeof(float));
+}
+
+static void do_adamw(void)
+{
+    const accel_adamw_t o = { .weight_decay = 0.1f };
+    struct adamw_step k = adamw_step_of(&o, 1e-4f, 3, 1.0f);
+
+    adamw_update(p, m, v, g, N, true, &k);
+}
+
+static void do_sumsq(void)
+{
+    volatile double sum = optim_sumsq(g, N);
+
+    (void)sum;
+}
+
+static void do_narrow(void)
+{
+    bf16_narrow((bf16_t *)(void *)m, g, N);
+}
+
+static void do_order(void)
+{
+    volatile int64_t x = 0;
+
+    for (int64_t c = 0; c < 100000; c++)
+        x = x + data_global_index(1, 12345677, c);
+}
+
+static double best_ms(void (*fn)(void))
+{
+    double best = 1e9;
+
+    fn();
+    for (int i = 0; i < PASSES; i++) {
+        int64_t from = clock_ns();
+        double ms;
+
+        fn();
+        ms = (double)(clock_ns() - from) * 1e-6;
+        best = ms < best ? ms : best;
+    }
+    return best;
+}
+
+int main(void)
+{
+    static const struct {
+        const char *name;
+        void (*fn)(void);
+        int bytes; /* read and written per element */
+    } row[] = { { "memcpy, one thread", do_copy, 8 },
+                { "AdamW", do_adamw, 28 },
+                { "sum of squares", do_sumsq, 4 },
+                { "narrow to bf16, one thread", do_narrow, 6 } };
+
+    p = calloc(N, sizeof(float));
+    m = calloc(N, sizeof(float));
+    v = calloc(N, sizeof(float));
+    g = malloc(N * sizeof(float));
+    if (!p || !m || !v || !g)
+        return 1;
+    for (size_t i = 0; i < N; i++)
+        g[i] = (float)(i % 1000) * 1e-4f - 0.05f;
+    printf("%-28s %10s %8s\n", "16 Mi elements", "ms", "GB/s");
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(row); i++) {
+        double ms = best_ms(row[i].fn);
+
+        printf("%-28s %10.2f %8.1f\n", row[i].name, ms,
+               (double)N * row[i].bytes / ms * 1e-6);
+    }
+    printf("%-28s %10.0f ns each\n", "place in the sample order",
+           best_ms(do_order) * 1e6 / 100000);
+    free(p);
+    free(m);
+    free(v);
+    free(g);
+    return 0;
+}
