@@ -8,3 +8,6 @@ libaccel_core_la_SOURCES += \
 	runtime/shard/shard.h \
 	runtime/shard/shard_impl.h \
 	runtime/shard/update.c
+unit_tests += tests/unit/test_shard
+tests_unit_test_shard_SOURCES = tests/unit/test_shard.c
+tests_unit_test_shard_LDADD = $(fork_ldadd)
