@@ -124,7 +124,8 @@ static void unknown_key(struct validator *v, int section, const struct yaml_node
     } else {
         snprintf(hint, sizeof(hint), "remove it; `accel check --keys` lists all keys");
         for (int i = 0; i < SECTIONS; i++) {
-            if (i == section || find_key(v, i, key->text) < 0)
+            if (i == section ||
+                (find_key(v, i, key->text) < 0 && find_section(i, key->text) < 0))
                 continue;
             if (i)
                 snprintf(hint, sizeof(hint), "it belongs in the map '%s'",

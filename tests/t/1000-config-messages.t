@@ -24,13 +24,14 @@ check() { # NAME [PREFIX COMMAND]
     )
 }
 
-[ -z "$as_reader" ] || $as_reader true 2>/dev/null || as_reader=no
+[ -z "$as_reader" ] || $as_reader "$ACCEL_BUILD/accel" --version >/dev/null 2>&1 ||
+    as_reader=no
 
 count=0
 for name in $(bad_config_names); do
     count=$((count + 1))
     if [ "$name" = 90-unreadable ] && [ "$as_reader" = no ]; then
-        skip 3 "cannot become another user"
+        skip 3 "cannot become another user who may run the build"
         continue
     fi
     if [ "$name" = 90-unreadable ]; then

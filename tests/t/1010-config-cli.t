@@ -20,7 +20,9 @@ run() { # CMD...: sets code, out, err
 
 # ---- help and usage ----
 run "$accel"
-is "$code/$(wc -l <out | tr -d ' ')/$err" "0/10/" "accel alone prints ten lines"
+is "$code/$err" "0/" "accel alone exits 0"
+[ "$(wc -l <out)" -le 12 ]
+ok $? "with at most twelve lines"
 run "$accel" --version
 is "$code/$out/$err" "0/accel $(sed -n 's/^AC_INIT(\[accel\], \[\([^]]*\)\].*/\1/p' \
     "$ACCEL_SRC/configure.ac")/" "--version"
