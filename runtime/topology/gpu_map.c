@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which of the visible GPUs belong to this rank. In: the environment's words, as
+ * arguments. Out: a range of device indices as CUDA counts them. Never looks at ids:
+ * Slurm renumbers them with cgroups, so only their number can be relied on.
+ */
+#include <string.h>
+
+#include "topology/topo.h"
+
+/* Entries up to the first that CUDA would not accept: an empty one or a negative. */
+static int count_visible(const char *visible)
+{
+    int n = 0;
+
+    while (*visible) {
+        const char *end = strchrnul(visible, ',');
+
+        visible += strspn(visible, " ");
+        if (visible >= end || *visible == '-' ||
+            strncmp(visible, "NoDevFiles", 10) == 0)
+            break;
+        n++;
+        visible = *end ? end + 1 : end;
+    }
+    return n;
+}
+
+accel_status_t topo_gpu_map(const char *visible, int on_node, int local_rank,
+                            int local_size, int *first_out, int *count_out,
+                            accel_error_t *err)
+{
+    int devices = visible ? count_visible(visible) : on_node;
+
+    if (local_size < 1 || local_rank < 0 || local_rank >= local_size || on_node < 0)
+        return accel_fail(err, ACCEL_EINVAL, NULL, "local rank %d of %d, %d GPUs",
+                          local_rank, local_size, on_node);
+    if (devices == 0 && on_node > 0)
+        return accel_fail(err, ACCEL_EUNAVAIL,
+                          "remove --gpu-bind=none, or check gres.conf on the node",
+                          "the step was given %d GPU%s on this node, but "
+                          "CUDA_VISIBLE_DEVICES is empty",
+                          on_node, on_node == 1 ? "" : "s");
+    if (devices > 1 && devices % local_size != 0)
+        return accel_fail(err, ACCEL_EMISMATCH,
+                          "ask for as many GPUs per node as ranks per node, or a "
+                          "multiple of it (--gpus-per-node, --ntasks-per-node)",
+                          "%d GPUs cannot be shared out evenly among %d ranks of this "
+                          "node",
+                          devices, local_size);
+    if (devices <= 1) {
+        *first_out = 0;
+        *count_out = devices;
+        return ACCEL_OK;
+    }
+    *count_out = devices / local_size;
+    *first_out = local_rank * *count_out;
+    return ACCEL_OK;
+}
