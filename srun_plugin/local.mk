@@ -1,1 +1,35 @@
-# srun_plugin/
+# srun_plugin/: accel_spank.so for Slurm, and the config parser it loads in srun, sbatch
+# and salloc. Both are modules in $(pkglibdir), next to each other.
+if HAVE_SLURM
+pkglib_LTLIBRARIES = srun_plugin/accel_spank.la srun_plugin/accel_spank_config.la
+
+srun_plugin_accel_spank_la_SOURCES = \
+	srun_plugin/cmdline.c \
+	srun_plugin/config_api.h \
+	srun_plugin/defaults.c \
+	srun_plugin/dispatch.c \
+	srun_plugin/local.c \
+	srun_plugin/opts.c \
+	srun_plugin/plugin.h \
+	srun_plugin/remote.c \
+	srun_plugin/resubmit.c
+srun_plugin_accel_spank_la_CFLAGS = -std=gnu11 -Wall -Wextra -fvisibility=hidden \
+	$(XXHASH_CFLAGS) $(SLURM_CFLAGS)
+srun_plugin_accel_spank_la_LIBADD = libacommon.la
+# Slurm's symbols come from the program that loads the plugin.
+srun_plugin_accel_spank_la_LDFLAGS = -module -avoid-version -shared -Wl,-z,now \
+	-Wl,-z,relro -Wl,--as-needed \
+	-Wl,--version-script=$(top_srcdir)/srun_plugin/accel_spank.map
+EXTRA_srun_plugin_accel_spank_la_DEPENDENCIES = srun_plugin/accel_spank.map
+
+srun_plugin_accel_spank_config_la_SOURCES = srun_plugin/config_api.c srun_plugin/config_api.h
+srun_plugin_accel_spank_config_la_CFLAGS = -std=gnu11 -Wall -Wextra -fvisibility=hidden
+srun_plugin_accel_spank_config_la_LIBADD = libaconfig.la libacommon.la $(YAML_LIBS)
+srun_plugin_accel_spank_config_la_LDFLAGS = -module -avoid-version -shared -Wl,-z,now \
+	-Wl,-z,relro -Wl,--as-needed -Wl,--no-undefined \
+	-Wl,--version-script=$(top_srcdir)/srun_plugin/accel_spank_config.map
+EXTRA_srun_plugin_accel_spank_config_la_DEPENDENCIES = \
+	srun_plugin/accel_spank_config.map
+endif
+
+EXTRA_DIST += srun_plugin/accel_spank.map srun_plugin/accel_spank_config.map

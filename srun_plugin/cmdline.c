@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the user typed: this process's own command line, and the #SBATCH lines of the
+ * script on it. slurm_spank_init runs before Slurm parses either, and the launch defaults
+ * must be set by then. Reads with the caller's rights; never changes anything.
+ *
+ * Slurm does not tell which of its options take a separate value ("-n 4"); the tables
+ * below know those of 21.08 to 24.05. A wrong guess costs a default, never a job: the
+ * option callback sees the truth.
+ */
+#include <ctype.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "srun_plugin/plugin.h"
+
+#define CMDLINE_MAX (4u << 20)
+#define SCRIPT_MAX  (256u << 10)
+
+/* Short options of srun, sbatch and salloc that take a value; -W only for srun. */
+static const char short_with_value[] = "AaBbCcDdeFGgiJLMmNnopqrSTtwx";
+/* Long options that never take a separate word. */
+static const char *const long_flags[] = {
+    "async",
+    "bcast",
+    "contiguous",
+    "debugger-test",
+    "disable-status",
+    "exact",
+    "exclusive",
+    "get-user-env",
+    "help",
+    "hold",
+    "ignore-pbs",
+    "immediate",
+    "interactive",
+    "kill-command",
+    "kill-on-bad-exit",
+    "kill-on-invalid-dep",
+    "label",
+    "msg-timeout",
+    "multi-prog",
+    "nice",
+    "no-allocate",
+    "no-bell",
+    "no-kill",
+    "no-requeue",
+    "no-shell",
+    "overcommit",
+    "overlap",
+    "oversubscribe",
+    "parsable",
+    "preserve-env",
+    "propagate",
+    "pty",
+    "quiet",
+    "quit-on-interrupt",
+    "reboot",
+    "requeue",
+    "send-libs",
+    "spread-job",
+    "test-only",
+    "unbuffered",
+    "usage",
+    "use-min-nodes",
+    "verbose",
+    "version",
+    "whole",
+    "x11",
+    "bell",
+    NULL,
+};
+
+/* Reads at most `max` bytes of `path`; NUL-terminated; NULL on failure. */
+static char *read_bytes(const char *path, size_t max, size_t *len_out)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    size_t cap = 4096, len = 0;
+    char *buf = NULL;
+
+    if (fd < 0)
+        return NULL;
+    for (;;) {
+        char *more = realloc(buf, cap + 1);
+        if (!more)
+            break;
+        buf = more;
+        ssize_t n = read(fd, buf + len, cap - len);
+        if (n <= 0) {
+            close(fd);
+            buf[len] = '\0';
+            *len_out = len;
+            return buf;
+        }
+        len += (size_t)n;
+        if (len == cap && cap >= max)
+            break;
+        if (len == cap)
+            cap *= 2;
+    }
+    free(buf);
+    close(fd);
+    return NULL;
+}
+
+char **cmdline_read(void)
+{
+    size_t len = 0, words = 0;
+    char *raw = read_bytes("/proc/self/cmdline", CMDLINE_MAX, &len), *text;
+    char **argv = NULL;
+
+    if (!raw)
+        return NULL;
+    for (size_t i = 0; i < len; i++)
+        words += raw[i] == '\0';
+    argv = malloc((words + 2) * sizeof(*argv) + len + 1);
+    if (!argv)
+        goto out;
+    text = (char *)(argv + words + 2);
+    memcpy(text, raw, len + 1);
+    words = 0;
+    for (size_t i = 0; i < len; i += strlen(text + i) + 1)
+        argv[words++] = text + i;
+    argv[words] = NULL;
+out:
+    free(raw);
+    return argv;
+}
+
+/* Does "--WORD" or "--WORD=..." name the long option `name`, abbreviated or not? */
+static bool names_option(const char *word, const char *name, size_t min_prefix)
+{
+    if (word[0] != '-' || word[1] != '-')
+        return false;
+    size_t n = strcspn(word + 2, "=");
+    return n >= min_prefix && n <= strlen(name) && strncmp(word + 2, name, n) == 0;
+}
+
+static bool is_long_flag(const char *word)
+{
+    for (size_t i = 0; long_flags[i]; i++)
+        if (names_option(word, long_flags[i], 3))
+            return true;
+    return false;
+}
+
+/* Is the word after `word` its value? */
+static bool takes_next(const char *word)
+{
+    if (word[1] == '-')
+        return word[2] && !strchr(word, '=') && !is_long_flag(word);
+    /* "-n4" carries its value, "-ln 4" ends in an option that wants one. */
+    for (const char *c = word + 1; *c; c++)
+        if (strchr(short_with_value, *c) ||
+            (*c == 'W' && spank_context() == S_CTX_LOCAL))
+            return c[1] == '\0';
+    return false;
+}
+
+size_t cmdline_command(char **argv)
+{
+    size_t i = argv[0] ? 1 : 0;
+
+    while (argv[i] && argv[i][0] == '-' && argv[i][1]) {
+        if (strcmp(argv[i], "--") == 0)
+            return argv[i + 1] ? i + 1 : i;
+        i += takes_next(argv[i]) && argv[i + 1] ? 2 : 1;
+    }
+    return i;
+}
+
+const char *cmdline_option(char **argv, const char *name, size_t min_prefix)
+{
+    size_t end = cmdline_command(argv);
+    const char *value = NULL;
+
+    for (size_t i = 1; i < end; i++) {
+        if (names_option(argv[i], name, min_prefix)) {
+            const char *eq = strchr(argv[i], '=');
+            bool next = !eq && takes_next(argv[i]) && argv[i + 1];
+            value = eq ? eq + 1 : next ? argv[i + 1] : "";
+        }
+        if (takes_next(argv[i]))
+            i++;
+    }
+    return value;
+}
+
+/* Has the #SBATCH line `line` (up to `end`) the long option `name` among its words? */
+static bool directive_has(const char *line, const char *end, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *p = line; p + 2 + n <= end; p++) {
+        if (*p == '#') /* a comment ends the options */
+            return false;
+        if (p[0] == '-' && p[1] == '-' && isspace((unsigned char)p[-1]) &&
+            strncmp(p + 2, name, n) == 0 &&
+            (p + 2 + n == end || p[2 + n] == '=' || isspace((unsigned char)p[2 + n])))
+            return true;
+    }
+    return false;
+}
+
+/* sbatch reads #SBATCH lines up to the first line that is neither comment nor blank. */
+static bool text_has(const char *text, const char *name)
+{
+    const char *next;
+
+    for (const char *line = text; *line; line = next) {
+        const char *end = line + strcspn(line, "\n");
+        const char *first = line + strspn(line, " \t\r");
+        next = *end ? end + 1 : end;
+        if (first < end && *first != '#')
+            return false;
+        if (strncmp(line, "#SBATCH", 7) == 0 && isspace((unsigned char)line[7]) &&
+            directive_has(line + 8, end, name))
+            return true;
+    }
+    return false;
+}
+
+bool cmdline_script_has(char **argv, const char *name)
+{
+    size_t len = 0, command = cmdline_command(argv);
+    struct stat st;
+    bool has = false;
+
+    if (!argv[command] || stat(argv[command], &st) != 0 || !S_ISREG(st.st_mode) ||
+        st.st_size > (off_t)SCRIPT_MAX)
+        return false;
+    char *text = read_bytes(argv[command], SCRIPT_MAX, &len);
+    if (text && strncmp(text, "#!", 2) == 0)
+        has = text_has(text, name);
+    free(text);
+    return has;
+}

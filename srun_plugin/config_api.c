@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * accel_spank_config.so: config/ behind one exported table. Loaded by accel_spank.so in
+ * the user's own process only. Never prints.
+ */
+#include "srun_plugin/config_api.h"
+
+__attribute__((
+    visibility("default"))) extern const struct config_api accel_spank_config_api;
+
+const struct config_api accel_spank_config_api = {
+    .version = PACKAGE_VERSION,
+    .config_bytes = sizeof(struct config),
+    .load = config_load,
+    .diags_free = config_diags_free,
+    .encode = config_encode,
+    .schema = config_schema,
+};

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The seam between accel_spank.so and accel_spank_config.so. The second carries the YAML
+ * parser and is loaded by srun, sbatch and salloc when the option is used, never by root's
+ * daemons.
+ */
+#ifndef ACCEL_SRUN_PLUGIN_CONFIG_API_H
+#define ACCEL_SRUN_PLUGIN_CONFIG_API_H
+
+#include "config/config.h"
+
+#define CONFIG_API_FILE   "accel_spank_config.so"
+#define CONFIG_API_SYMBOL "accel_spank_config_api"
+
+struct config_api {
+    const char *version; /* PACKAGE_VERSION: both files come from one build */
+    size_t config_bytes; /* sizeof(struct config) */
+    accel_status_t (*load)(const char *path, struct config *cfg,
+                           struct config_diags *diags, accel_error_t *err);
+    void (*diags_free)(struct config_diags *d);
+    accel_status_t (*encode)(const struct config *cfg, char *buf, size_t len,
+                             accel_error_t *err);
+    const struct config_key *(*schema)(size_t *count_out);
+};
+
+#endif

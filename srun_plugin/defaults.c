@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Launch options that follow from the config, as environment inputs of srun, sbatch and
+ * salloc: MPI type, number of tasks, kill on bad exit, requeue, open mode, warning signal.
+ * Only where the user gave none: an exported value stays, a script's #SBATCH line stays,
+ * and the command line wins over the environment in Slurm itself.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "srun_plugin/plugin.h"
+
+static char **user_env;           /* one malloc: pointers, then text */
+static const char *given_back[8]; /* names to take out again after the options */
+static size_t given_back_count;
+
+void defaults_snapshot(void)
+{
+    size_t count = 0, bytes = 0;
+
+    if (user_env)
+        return;
+    for (char **e = environ; e && *e; e++, count++)
+        bytes += strlen(*e) + 1;
+    user_env = malloc((count + 1) * sizeof(*user_env) + bytes);
+    if (!user_env)
+        return;
+    char *text = (char *)(user_env + count + 1);
+    for (size_t i = 0; i < count; i++) {
+        user_env[i] = text;
+        text = stpcpy(text, environ[i]) + 1;
+    }
+    user_env[count] = NULL;
+}
+
+char **defaults_user_environ(void)
+{
+    return user_env;
+}
+
+const char *defaults_user_env(const char *name)
+{
+    size_t n = strlen(name);
+
+    for (char **e = user_env; e && *e; e++)
+        if (strncmp(*e, name, n) == 0 && (*e)[n] == '=')
+            return *e + n + 1;
+    return NULL;
+}
+
+static void set_default(const char *name, const char *value)
+{
+    setenv(name, value, 0); /* out of memory: the default is missed, nothing breaks */
+}
+
+/* As set_default, for inputs that the job's own environment should not inherit. */
+static void lend_default(const char *name, const char *value)
+{
+    if (getenv(name) || given_back_count == ACCEL_ARRAY_SIZE(given_back))
+        return;
+    if (setenv(name, value, 1) == 0)
+        given_back[given_back_count++] = name;
+}
+
+void defaults_withdraw(void)
+{
+    while (given_back_count > 0)
+        unsetenv(given_back[--given_back_count]);
+}
+
+static void warning_signal(const struct config *cfg, char *buf, size_t len)
+{
+    snprintf(buf, len, "%s@%lld", cfg->preempt_signal == PREEMPT_USR2 ? "USR2" : "USR1",
+             (long long)cfg->preempt_lead_seconds);
+}
+
+static bool typed(char **argv, const char *name, size_t min_prefix)
+{
+    return argv && cmdline_option(argv, name, min_prefix);
+}
+
+static void default_tasks(const struct config *cfg, char **argv)
+{
+    int64_t tasks = cfg->num_processes, nodes = cfg->num_machines;
+    char number[24];
+
+    if (tasks <= 0)
+        return;
+    if (!getenv("SLURM_NTASKS") && !getenv("SLURM_NPROCS")) {
+        snprintf(number, sizeof(number), "%lld", (long long)tasks);
+        set_default("SLURM_NTASKS", number);
+    }
+    /* Slurm refuses a number per node next to one per GPU. */
+    if (nodes <= 0 || tasks % nodes || getenv("SLURM_NTASKS_PER_GPU") ||
+        getenv("SLURM_NTASKS_PER_TRES") || typed(argv, "ntasks-per-gpu", 12) ||
+        typed(argv, "ntasks-per-tres", 12))
+        return;
+    snprintf(number, sizeof(number), "%lld", (long long)(tasks / nodes));
+    set_default("SLURM_NTASKS_PER_NODE", number);
+}
+
+void defaults_for_srun(const struct config *cfg, char **argv)
+{
+    char signal[32];
+
+    set_default("SLURM_MPI_TYPE", "pmix");
+    default_tasks(cfg, argv);
+    lend_default("SLURM_KILL_BAD_EXIT", "1");
+    /* Inside an allocation the warning belongs to the job, which has its own. */
+    if (cfg->preempt_enabled && !defaults_user_env("SLURM_JOB_ID")) {
+        warning_signal(cfg, signal, sizeof(signal));
+        lend_default("SLURM_SIGNAL", signal);
+    }
+}
+
+void defaults_for_allocator(const struct config *cfg, char **argv)
+{
+    char signal[32];
+
+    if (!argv)
+        return;
+    if (!cmdline_script_has(argv, "open-mode"))
+        lend_default("SBATCH_OPEN_MODE", "append");
+    if (!cfg->preempt_enabled)
+        return;
+    if (cfg->preempt_requeue && !getenv("SBATCH_NO_REQUEUE") &&
+        !cmdline_script_has(argv, "no-requeue"))
+        lend_default("SBATCH_REQUEUE", "1");
+    warning_signal(cfg, signal, sizeof(signal));
+    if (!cmdline_script_has(argv, "signal"))
+        lend_default("SBATCH_SIGNAL", signal);
+    lend_default("SALLOC_SIGNAL", signal);
+}
+
+void defaults_free(void)
+{
+    free(user_env);
+    user_env = NULL;
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The option --accel-config=FILE. In srun, sbatch and salloc: the file is read and
+ * validated with the user's rights, once per path; a bad one is refused in the option
+ * callback (exit 255, nothing queued). In slurmstepd: only whether the option came.
+ * Loads the parser when the option is used and at no other time.
+ */
+#include <dlfcn.h>
+#include <limits.h>
+#include <slurm/slurm.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "srun_plugin/config_api.h"
+#include "srun_plugin/plugin.h"
+
+#define MIN_PREFIX 4      /* "--acce": shorter ones are ambiguous to getopt */
+#define OPTION_OFF "none" /* switches an inherited option off for one step */
+
+static struct config config;
+static char config_path[PATH_MAX];
+static bool config_ready;  /* config belongs to config_path */
+static bool option_in_use; /* the callback accepted it, and it was not "none" */
+static bool remote_active;
+static char **words; /* our command line, while the option may be on it */
+static const struct config_api *api;
+static void *api_handle;
+
+/* Names under which an outer sbatch, salloc or srun hands its option down. */
+static const char *inherited_value(void)
+{
+    const char *v = getenv("_SLURM_SPANK_OPTION_accel_accel_config");
+
+    return v ? v : getenv("SLURM_SPANK__SLURM_SPANK_OPTION_accel_accel_config");
+}
+
+/* Opens the parser that was installed next to this file. */
+static bool load_api(void)
+{
+    Dl_info self;
+    char path[PATH_MAX];
+
+    if (api)
+        return true;
+    if (!dladdr((void *)inherited_value, &self) || !self.dli_fname) {
+        slurm_error("accel: cannot find where the plugin was loaded from");
+        return false;
+    }
+    const char *slash = strrchr(self.dli_fname, '/');
+    int dir = slash ? (int)(slash - self.dli_fname + 1) : 0;
+    if (snprintf(path, sizeof(path), "%.*s%s", dir, self.dli_fname, CONFIG_API_FILE) >=
+        (int)sizeof(path))
+        return false;
+    api_handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    const struct config_api *found =
+        api_handle ? dlsym(api_handle, CONFIG_API_SYMBOL) : NULL;
+    if (!found) {
+        slurm_error("accel: %s: it must be installed next to accel_spank.so",
+                    dlerror());
+        return false;
+    }
+    if (found->config_bytes != sizeof(struct config) ||
+        strcmp(found->version, PACKAGE_VERSION) != 0) {
+        slurm_error("accel: %s is version %s, accel_spank.so is %s: install both "
+                    "from one build",
+                    path, found->version, PACKAGE_VERSION);
+        return false;
+    }
+    api = found;
+    return true;
+}
+
+static void say_lines(const char *text)
+{
+    while (*text) {
+        int n = (int)strcspn(text, "\n");
+        if (n > 0)
+            slurm_error("%.*s", n, text);
+        text += n + (text[n] == '\n');
+    }
+}
+
+static void say_problems(const struct config_diags *diags, const accel_error_t *err)
+{
+    size_t said = 0;
+
+    for (size_t i = 0; i < diags->count; i++) {
+        if (!diags->item[i].is_error || !diags->item[i].text)
+            continue;
+        say_lines(diags->item[i].text);
+        said++;
+    }
+    if (said)
+        return;
+    slurm_error("%s%s%s", err->where, err->where[0] ? ": " : "", err->text);
+    if (err->hint[0])
+        slurm_error("  cure: %s", err->hint);
+}
+
+/* Absolute path of `name`; one that an outer sbatch handed down is relative to the
+ * directory of the submission, also when the job runs elsewhere (--chdir). */
+static bool resolve_path(const char *name, bool inherited, char *out, size_t len)
+{
+    const char *base = inherited ? getenv("SLURM_SUBMIT_DIR") : NULL;
+    char cwd[PATH_MAX];
+    int n;
+
+    if (name[0] == '/')
+        n = snprintf(out, len, "%s", name);
+    else if (base || (base = getcwd(cwd, sizeof(cwd))))
+        n = snprintf(out, len, "%s/%s", base, name);
+    else
+        return false;
+    return n >= 0 && (size_t)n < len;
+}
+
+/* Reads `name`, whose absolute path is `path`, unless it is the one we have. A file the
+ * user typed is named in messages as it was typed. */
+static bool load_config(const char *name, const char *path, bool quiet)
+{
+    struct config_diags diags = { 0 };
+    accel_error_t err = { 0 };
+
+    if (config_ready && strcmp(path, config_path) == 0)
+        return true;
+    config_ready = false;
+    if (!load_api())
+        return false;
+    if (api->load(name, &config, &diags, &err) == ACCEL_OK) {
+        snprintf(config_path, sizeof(config_path), "%s", path);
+        config_ready = true;
+    } else if (!quiet) {
+        say_problems(&diags, &err);
+    }
+    api->diags_free(&diags);
+    return config_ready;
+}
+
+/* The canonical config for the tasks: nothing on a node opens the user's file. */
+static bool export_resolved(void)
+{
+    char text[RESOLVED_MAX + 1];
+    accel_error_t err = { 0 };
+
+    if (api->encode(&config, text, sizeof(text), &err) != ACCEL_OK) {
+        slurm_error("accel: %s: %s", config_path, err.text);
+        return false;
+    }
+    return setenv(ENV_RESOLVED, text, 1) == 0;
+}
+
+static void apply_defaults(void)
+{
+    if (spank_context() == S_CTX_LOCAL)
+        defaults_for_srun(&config, words);
+    else
+        defaults_for_allocator(&config, words);
+}
+
+/* salloc's own shell (srun --interactive) is no program to launch. */
+static bool is_interactive(void)
+{
+    return words && cmdline_option(words, "interactive", 4);
+}
+
+/* Slurm calls this for the command line, for #SBATCH lines and for an inherited value;
+ * in slurmstepd twice for one step. */
+static int option_callback(int val, const char *arg, int remote)
+{
+    char path[PATH_MAX];
+    (void)val;
+    if (remote) {
+        remote_active = arg && strcmp(arg, OPTION_OFF) != 0;
+        return 0;
+    }
+    if (!words)
+        words = cmdline_read();
+    const char *own = words ? cmdline_option(words, OPTION_NAME, MIN_PREFIX) : NULL;
+    const char *inherited = inherited_value();
+    if (own && inherited && strcmp(arg, own) != 0 && strcmp(arg, inherited) == 0)
+        return 0; /* the step's own option wins, whatever the outer file is */
+    bool inherits = !own && inherited;
+    option_in_use = arg && strcmp(arg, OPTION_OFF) != 0 && !is_interactive();
+    if (!option_in_use)
+        return 0;
+    defaults_snapshot();
+    if (!resolve_path(arg, inherits, path, sizeof(path))) {
+        slurm_error("accel: %s: the path is too long", arg);
+        return -1;
+    }
+    if (!load_config(inherits ? path : arg, path, false))
+        return -1;
+    apply_defaults(); /* in time for #SBATCH: sbatch reads its environment after it */
+    setenv("ACCEL_CONFIG", config_path, 1);
+    if (spank_context() == S_CTX_LOCAL && !export_resolved())
+        return -1;
+    return 0;
+}
+
+static struct spank_option option = {
+    .name = OPTION_NAME,
+    .arginfo = "FILE",
+    .usage = "[accel] launch the program as FILE (Accelerate YAML) says; 'none' "
+             "switches an inherited file off",
+    .has_arg = 1,
+    .val = 0,
+    .cb = option_callback,
+};
+
+int opts_init(spank_t sp)
+{
+    char path[PATH_MAX];
+
+    if (spank_option_register(sp, &option) != ESPANK_SUCCESS)
+        slurm_error("accel: cannot register --%s", OPTION_NAME);
+    if (spank_context() == S_CTX_REMOTE)
+        return 0;
+    words = cmdline_read();
+    const char *own = words ? cmdline_option(words, OPTION_NAME, MIN_PREFIX) : NULL;
+    const char *name = own ? own : inherited_value();
+    if (!name || !*name || strcmp(name, OPTION_OFF) == 0 || is_interactive()) {
+        free(words);
+        words = NULL;
+        return 0;
+    }
+    defaults_snapshot();
+    if (resolve_path(name, !own, path, sizeof(path)) && load_config(path, path, true))
+        apply_defaults();
+    return 0;
+}
+
+const struct config *opts_config(void)
+{
+    return option_in_use && config_ready ? &config : NULL;
+}
+
+const char *opts_path(void)
+{
+    return config_path;
+}
+
+int opts_line_of(const char *name)
+{
+    size_t count = 0;
+    const struct config_key *keys = api ? api->schema(&count) : NULL;
+
+    for (size_t i = 0; i < count && i < ACCEL_ARRAY_SIZE(config.line); i++)
+        if (keys[i].section[0] == '\0' && strcmp(keys[i].name, name) == 0)
+            return config.line[i];
+    return 0;
+}
+
+bool opts_remote_active(void)
+{
+    return remote_active;
+}
+
+void opts_free(void)
+{
+    free(words);
+    words = NULL;
+    if (api_handle)
+        dlclose(api_handle);
+    api_handle = NULL;
+    api = NULL;
+}

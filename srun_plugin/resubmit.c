@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The end of srun: a step that was preempted, or that ended with 85 ("state is saved, run
+ * me again"), comes back. In a batch job the job is requeued, unless rank 0 did it; a bare
+ * srun runs its own command again in a new allocation; inside salloc the command is
+ * printed. Works from on_exit, where srun's exit code is known and the allocation is over.
+ */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <slurm/slurm.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "srun_plugin/plugin.h"
+
+#define MAX_RESTARTS  100 /* ACCEL_MAX_RESTARTS */
+#define SHORT_SECONDS 10  /* a run shorter than this made no progress ... */
+#define MAX_SHORT     5   /* ... and so many in a row are the last */
+#define ENV_COUNT     "ACCEL_RESTART_COUNT"
+#define ENV_SHORT     "ACCEL_RESTART_SHORT" /* own: short runs in a row */
+
+static uint32_t armed_job, armed_step;
+
+struct outcome {
+    int exit_code;
+    bool known; /* the controller answered; else all below is zero */
+    bool batch, may_requeue, running, preempted, cancelled;
+    long restarts;
+    long seconds;
+};
+
+static long user_long(const char *name, long otherwise)
+{
+    const char *v = defaults_user_env(name);
+    char *end;
+    long n = v ? strtol(v, &end, 10) : otherwise;
+
+    return v && (end == v || *end || n < 0) ? otherwise : n;
+}
+
+long resubmit_count(void)
+{
+    long requeued = user_long("SLURM_RESTART_COUNT", 0);
+
+    return requeued > 0 || defaults_user_env("SLURM_JOB_ID") ? requeued
+                                                             : user_long(ENV_COUNT, 0);
+}
+
+void resubmit_arm(uint32_t job_id, uint32_t step_id)
+{
+    armed_job = job_id;
+    armed_step = step_id;
+}
+
+static void read_job(struct outcome *o)
+{
+    job_info_msg_t *msg = NULL;
+    uint32_t base;
+
+    if (slurm_load_job(&msg, armed_job, SHOW_ALL) != SLURM_SUCCESS || !msg)
+        return;
+    for (uint32_t i = 0; i < msg->record_count; i++) {
+        const slurm_job_info_t *j = &msg->job_array[i];
+        if (j->job_id != armed_job)
+            continue;
+        base = j->job_state & JOB_STATE_BASE;
+        o->known = true;
+        o->batch = j->batch_flag;
+        o->may_requeue = j->requeue;
+        o->restarts = j->restart_cnt;
+        o->running = j->job_state == JOB_RUNNING;
+        o->preempted = j->preempt_time > 0 || base == JOB_PREEMPTED;
+        o->cancelled = base == JOB_CANCELLED && !o->preempted;
+        o->seconds =
+            j->end_time > j->start_time ? (long)(j->end_time - j->start_time) : 0;
+    }
+    slurm_free_job_info_msg(msg);
+}
+
+static const char *why(const struct outcome *o, char *buf, size_t len)
+{
+    if (o->exit_code == EXIT_RESUME)
+        snprintf(buf, len, "%s with its state saved (exit 85)",
+                 o->preempted ? "was preempted" : "stopped");
+    else
+        snprintf(buf, len,
+                 "was preempted (exit %d; the last complete checkpoint counts)",
+                 o->exit_code);
+    return buf;
+}
+
+static void requeue_batch(const struct outcome *o, const struct config *cfg)
+{
+    char reason[128];
+
+    why(o, reason, sizeof(reason));
+    /* Rank 0, Slurm itself or another step asked already. */
+    if (!o->running || o->restarts != resubmit_count())
+        return;
+    if (!cfg->preempt_requeue)
+        slurm_info("accel: job %u %s; not requeued: accel.preemption.requeue is false",
+                   armed_job, reason);
+    else if (!o->may_requeue)
+        slurm_info("accel: job %u %s; not requeued: it was submitted with --no-requeue",
+                   armed_job, reason);
+    else if (o->restarts >= user_long("ACCEL_MAX_RESTARTS", MAX_RESTARTS))
+        slurm_info("accel: job %u %s; not requeued: %ld restarts are the limit "
+                   "(ACCEL_MAX_RESTARTS)",
+                   armed_job, reason, o->restarts);
+    else if (slurm_requeue(armed_job, 0) != SLURM_SUCCESS)
+        slurm_error("accel: job %u %s; requeue refused: %s; to go on: scontrol requeue "
+                    "%u, or submit it again",
+                    armed_job, reason, slurm_strerror(slurm_get_errno()), armed_job);
+    else
+        slurm_info("accel: job %u %s; requeued as restart %ld", armed_job, reason,
+                   o->restarts + 1);
+}
+
+static void say_command(const char *what, char **argv)
+{
+    struct strbuf line = { 0 };
+
+    for (size_t i = 0; argv && argv[i]; i++)
+        strbuf_printf(&line, " %s", argv[i]);
+    slurm_info("%s; to go on run again:%s", what, line.s ? line.s : "");
+    strbuf_free(&line);
+}
+
+/* Slurm's own descriptors must not stay open in the new srun. */
+static void close_on_exec(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    struct dirent *e;
+
+    while (d && (e = readdir(d))) {
+        int fd = (int)strtol(e->d_name, NULL, 10);
+        if (fd > STDERR_FILENO)
+            fcntl(fd, F_SETFD, FD_CLOEXEC);
+    }
+    if (d)
+        closedir(d);
+}
+
+/* srun blocks and handles signals; the next one must start as from a shell. */
+static void reset_signals(void)
+{
+    struct sigaction dfl = { .sa_handler = SIG_DFL };
+    sigset_t none;
+
+    for (int s = 1; s < NSIG; s++) {
+        struct sigaction now;
+        if (sigaction(s, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaction(s, &dfl, NULL);
+    }
+    sigaction(SIGPIPE, &dfl, NULL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* The user's own environment plus the two counters. */
+static char **next_environ(char *count, char *shorts)
+{
+    char **env = defaults_user_environ(), **next;
+    size_t n = 0, k = 0;
+
+    while (env && env[n])
+        n++;
+    next = malloc((n + 3) * sizeof(*next));
+    if (!next)
+        return NULL;
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(env[i], ENV_COUNT "=", sizeof(ENV_COUNT)) != 0 &&
+            strncmp(env[i], ENV_SHORT "=", sizeof(ENV_SHORT)) != 0)
+            next[k++] = env[i];
+    next[k++] = count;
+    next[k++] = shorts;
+    next[k] = NULL;
+    return next;
+}
+
+static void run_again(char **argv, long restarts, long shorts)
+{
+    char count[48], shorts_text[48];
+
+    snprintf(count, sizeof(count), ENV_COUNT "=%ld", restarts);
+    snprintf(shorts_text, sizeof(shorts_text), ENV_SHORT "=%ld", shorts);
+    char **env = next_environ(count, shorts_text);
+    if (!env)
+        return;
+    /* "srun < file": the next run reads it from its start, as the first one did. */
+    lseek(STDIN_FILENO, 0, SEEK_SET);
+    close_on_exec();
+    reset_signals();
+    execve("/proc/self/exe", argv, env);
+    slurm_error("accel: cannot run srun again: %m");
+    free(env);
+}
+
+static void resubmit_bare(const struct outcome *o, const struct config *cfg)
+{
+    char **argv = cmdline_read();
+    char reason[128], what[320];
+    long restarts = resubmit_count(), shorts;
+
+    shorts = o->seconds < SHORT_SECONDS ? user_long(ENV_SHORT, 0) + 1 : 0;
+    why(o, reason, sizeof(reason));
+    const char *not_again =
+        defaults_user_env("SLURM_JOB_ID")        ? "the allocation is not ours"
+        : !cfg->preempt_resubmit                 ? "accel.preemption.resubmit is false"
+        : argv && cmdline_option(argv, "pty", 3) ? "it has a terminal (--pty)"
+        : shorts > MAX_SHORT                     ? "five runs in a row were too short"
+        : restarts >= user_long("ACCEL_MAX_RESTARTS", MAX_RESTARTS)
+            ? "the limit of restarts is reached (ACCEL_MAX_RESTARTS)"
+            : NULL;
+    if (not_again || !argv) {
+        snprintf(what, sizeof(what), "accel: job %u %s; not started again: %s",
+                 armed_job, reason, not_again ? not_again : "out of memory");
+        say_command(what, argv);
+    } else {
+        slurm_info("accel: job %u %s; asking for a new allocation (restart %ld)",
+                   armed_job, reason, restarts + 1);
+        run_again(argv, restarts + 1, shorts);
+    }
+    free(argv);
+}
+
+/* Runs inside exit(): `status` is srun's exit code. */
+static void at_end(int status, void *unused)
+{
+    const struct config *cfg = opts_config();
+    struct outcome o = { .exit_code = status & 0xff };
+
+    (void)unused;
+    if (cfg && cfg->preempt_enabled && o.exit_code != 0) {
+        read_job(&o);
+        if (!o.cancelled && (o.exit_code == EXIT_RESUME || o.preempted)) {
+            if (o.batch)
+                requeue_batch(&o, cfg);
+            else
+                resubmit_bare(&o, cfg);
+        }
+    }
+    opts_free();
+    defaults_free();
+}
+
+void resubmit_watch(void)
+{
+    Dl_info self;
+
+    if (armed_job == 0) {
+        opts_free();
+        defaults_free();
+        return;
+    }
+    /* Slurm may close the plugin before exit() calls us: keep it mapped. */
+    if (!dladdr((void *)at_end, &self) || !self.dli_fname ||
+        !dlopen(self.dli_fname, RTLD_NOW | RTLD_NODELETE)) {
+        slurm_error("accel: cannot watch the end of the step: %s", dlerror());
+        return;
+    }
+    on_exit(at_end, NULL);
+}
