@@ -1,1 +1,9 @@
 # train/
+# Requeue of a batch job, and a trainer reduced to its contract with Slurm to test it.
+libaccel_core_la_SOURCES += runtime/train/requeue.c runtime/train/requeue.h
+unit_tests += tests/unit/test_requeue
+tests_unit_test_requeue_SOURCES = tests/unit/test_requeue.c
+tests_unit_test_requeue_LDADD = $(unit_ldadd)
+check_PROGRAMS += tests/helpers/stepper
+tests_helpers_stepper_SOURCES = tests/helpers/stepper.c runtime/train/requeue.c
+tests_helpers_stepper_LDADD = libacommon.la -lm
