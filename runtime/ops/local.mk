@@ -10,3 +10,8 @@ libaccel_core_la_SOURCES += \
 	runtime/ops/ops.c \
 	runtime/ops/ops.h \
 	runtime/ops/read.c
+
+unit_tests += tests/unit/test_ops
+tests_unit_test_ops_SOURCES = tests/unit/test_ops.c tests/unit/reference.c \
+	tests/unit/reference.h tests/unit/resident.c tests/unit/resident.h
+tests_unit_test_ops_LDADD = $(unit_ldadd)
