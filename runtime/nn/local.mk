@@ -18,3 +18,8 @@ tests_bench_bench_step_SOURCES = tests/bench/bench_step.c tests/unit/resident.c 
 	tests/unit/resident.h
 tests_bench_bench_step_CFLAGS = $(AM_CFLAGS) $(OPENBLAS_CFLAGS)
 tests_bench_bench_step_LDADD = $(unit_ldadd)
+
+unit_tests += tests/unit/test_nn
+tests_unit_test_nn_SOURCES = tests/unit/test_nn.c tests/unit/resident.c \
+	tests/unit/resident.h
+tests_unit_test_nn_LDADD = $(unit_ldadd)

@@ -207,7 +207,7 @@ accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
                                               .backward = backward,
                                               .out = mean,
                                               .in = { x, weight, targets },
-                                              .saved = { x, stats, logits } }))
+                                              .saved = { x, stats, logits, targets } }))
         return NULL;
     return mean;
 }

@@ -12,7 +12,7 @@
 #include "tensor/graph.h"
 
 #define TAPE_MAX_IN    3
-#define TAPE_MAX_SAVED 3
+#define TAPE_MAX_SAVED 4
 
 struct tape_entry {
     const char *op;

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The module tree: names, units by the wrap policy, misuse of modules and ops (an error
+ * that names op, module and shapes, never a crash), lifetime of tensors.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "nn/models/gpt2.h"
+#include "tensor/tape.h"
+#include "tests/tap.h"
+#include "tests/unit/resident.h"
+
+enum misuse {
+    FITS,
+    LINEAR_WIDTH,
+    LINEAR_BIAS,
+    LINEAR_ACT,
+    LINEAR_WEIGHT_NDIM,
+    LINEAR_WEIGHT_ACTIVATION,
+    LINEAR_DTYPE,
+    LINEAR_NULL,
+    LINEAR_UNPREPARED,
+    NORM_WIDTH,
+    NORM_EPS,
+    EMBED_FLOAT_IDS,
+    EMBED_LONG,
+    EMBED_RANGE,
+    ATTENTION_HEADS,
+    ATTENTION_ZERO_HEADS,
+    ADD_SHAPES,
+    ADD_PARAMETER,
+    XENT_ROWS,
+    XENT_RANGE,
+    STALE,
+    RETURNS_NULL,
+};
+
+static const struct misuse_case {
+    enum misuse what;
+    const char *where, *text; /* parts of the message; NULL: no error */
+} misuses[] = {
+    { FITS, NULL, NULL },
+    { LINEAR_WIDTH, "user: linear", "x [2, 3, 5] and weight [6, 4] do not fit" },
+    { LINEAR_BIAS, "user: linear", "weight [6, 4] and bias [4] do not fit" },
+    { LINEAR_ACT, "user: linear", "activation 9 is not supported" },
+    { LINEAR_WEIGHT_NDIM, "user: linear", "2 dimensions, but user.gain is [4]" },
+    { LINEAR_WEIGHT_ACTIVATION, "user: linear", "must be a parameter" },
+    { LINEAR_DTYPE, "user: linear", "dtype float32, not dtype int32" },
+    { LINEAR_NULL, "user: linear", "input 1 is NULL" },
+    { LINEAR_UNPREPARED, "user: linear", "parameter user.late has no values yet" },
+    { NORM_WIDTH, "user: layernorm", "x [2, 3, 5] and gain [4] do not fit" },
+    { NORM_EPS, "user: layernorm", "eps -1 is negative" },
+    { EMBED_FLOAT_IDS, "user: embedding", "ids must be int32" },
+    { EMBED_LONG, "user: embedding", "longer than the positions" },
+    { EMBED_RANGE, "user: embedding", "id 1 of the batch is not in [0, 6)" },
+    { ATTENTION_HEADS, "user: attention", "qkv [2, 3, 12] does not fit 3 heads" },
+    { ATTENTION_ZERO_HEADS, "user: attention", "does not fit 0 heads" },
+    { ADD_SHAPES, "user: add", "x [2, 3, 4] and y [2, 3, 5] do not fit" },
+    { ADD_PARAMETER, "user: add", "user.gain" },
+    { XENT_ROWS, "user: cross_entropy", "x [2, 3, 4] and targets [2, 2] do not fit" },
+    { XENT_RANGE, "user: cross_entropy", "target 0 of the batch is not below 6" },
+    { STALE, "user: add", "used after its module returned" },
+    { RETURNS_NULL, "user", "class User returned NULL" },
+};
+
+struct user {
+    enum misuse what;
+    accel_tensor_t *weight, *gain, *late, *stale;
+    accel_module_t *inner;
+};
+
+static accel_tensor_t *make(struct graph *g, accel_dtype_t t, int64_t a, int64_t b,
+                            int64_t c)
+{
+    accel_tensor_t *x = graph_tensor(g, t, c ? 3 : 2, (int64_t[]){ a, b, c });
+
+    if (x)
+        memset(x->data, 0, (size_t)x->elems * accel_dtype_bytes(t));
+    return x;
+}
+
+/* Keeps a tensor that it does not return. */
+static accel_tensor_t *inner_forward(accel_module_t *m, accel_tensor_t *const *in,
+                                     int n)
+{
+    struct user *u = accel_module_state(m->parent);
+
+    (void)n;
+    u->stale = accel_add(in[0], in[0]);
+    return accel_add(u->stale, in[0]);
+}
+
+static accel_tensor_t *embed_misuse(struct graph *g, struct user *u,
+                                    accel_tensor_t *const *in)
+{
+    accel_tensor_t *ids = make(g, ACCEL_I32, 1, 2, 0);
+
+    if (u->what == EMBED_FLOAT_IDS)
+        return accel_embedding(in[0], u->weight, NULL);
+    if (u->what == EMBED_LONG)
+        return accel_embedding(make(g, ACCEL_I32, 1, 7, 0), u->weight, u->weight);
+    ((int32_t *)ids->data)[1] = 6;
+    return accel_embedding(ids, u->weight, NULL);
+}
+
+static accel_tensor_t *linear_misuse(struct graph *g, struct user *u, accel_tensor_t *x,
+                                     accel_tensor_t *wide)
+{
+    switch (u->what) {
+    case LINEAR_WIDTH:
+        return accel_linear(wide, u->weight, NULL, ACCEL_ACT_NONE);
+    case LINEAR_BIAS:
+        return accel_linear(x, u->weight, u->gain, ACCEL_ACT_NONE);
+    case LINEAR_ACT:
+        return accel_linear(x, u->weight, NULL, (accel_activation_t)9);
+    case LINEAR_WEIGHT_NDIM:
+        return accel_linear(x, u->gain, NULL, ACCEL_ACT_NONE);
+    case LINEAR_WEIGHT_ACTIVATION:
+        return accel_linear(x, wide, NULL, ACCEL_ACT_NONE);
+    case LINEAR_DTYPE:
+        return accel_linear(make(g, ACCEL_I32, 2, 4, 0), u->weight, NULL,
+                            ACCEL_ACT_NONE);
+    case LINEAR_NULL:
+        return accel_linear(NULL, u->weight, NULL, ACCEL_ACT_NONE);
+    default:
+        return accel_linear(x, u->late, NULL, ACCEL_ACT_NONE);
+    }
+}
+
+static accel_tensor_t *user_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
+{
+    struct user *u = accel_module_state(m);
+    accel_tensor_t *x = n == 1 ? in[0] : NULL, *wide = make(m->g, ACCEL_F32, 2, 3, 5);
+    accel_tensor_t *targets = make(m->g, ACCEL_I32, 2, 3, 0);
+
+    if (u->what >= LINEAR_WIDTH && u->what <= LINEAR_UNPREPARED)
+        return linear_misuse(m->g, u, x, wide);
+    switch (u->what) {
+    case NORM_WIDTH:
+        return accel_layernorm(wide, u->gain, u->gain, 0.0f);
+    case NORM_EPS:
+        return accel_layernorm(x, u->gain, u->gain, -1.0f);
+    case EMBED_FLOAT_IDS:
+    case EMBED_LONG:
+    case EMBED_RANGE:
+        return embed_misuse(m->g, u, in);
+    case ATTENTION_HEADS:
+        return accel_attention(make(m->g, ACCEL_F32, 2, 3, 12), 3);
+    case ATTENTION_ZERO_HEADS:
+        return accel_attention(x, 0);
+    case ADD_SHAPES:
+        return accel_add(x, wide);
+    case ADD_PARAMETER:
+        return accel_add(x, u->gain);
+    case XENT_ROWS:
+        return accel_cross_entropy(x, u->weight, make(m->g, ACCEL_I32, 2, 2, 0));
+    case XENT_RANGE:
+        ((int32_t *)targets->data)[0] = 6;
+        return accel_cross_entropy(x, u->weight, targets);
+    case STALE:
+        x = accel_call(u->inner, &x, 1);
+        return accel_add(x, u->stale);
+    case RETURNS_NULL:
+        return NULL;
+    default:
+        x = accel_layernorm(x, u->gain, u->gain, 1e-5f);
+        return accel_cross_entropy(x, u->weight, targets);
+    }
+}
+
+static accel_tensor_t *pass(accel_module_t *m, accel_tensor_t *const *in, int n)
+{
+    (void)m;
+    return n ? in[0] : NULL;
+}
+
+static const accel_class_t root_class = { "Root", pass, 0 };
+static const accel_class_t user_class = { "User", user_forward, sizeof(struct user) };
+static const accel_class_t inner_class = { "Inner", inner_forward, 0 };
+
+struct rig {
+    struct backend *be;
+    struct graph g;
+    accel_module_t *root, *user;
+    struct nn_units units;
+    struct resident r;
+};
+
+static bool rig_open(struct rig *k)
+{
+    const int64_t four = 4;
+    struct user *u;
+
+    memset(k, 0, sizeof(*k));
+    if (backend_cpu_open(&k->be, 1, NULL) ||
+        graph_open(&k->g, k->be, ACCEL_F32, false, NULL))
+        return false;
+    k->root = nn_module_new(&k->g, &root_class, NULL, "model");
+    k->user = nn_module_new(&k->g, &user_class, k->root, "user");
+    u = accel_module_state(k->user);
+    u->inner = nn_module_new(&k->g, &inner_class, k->user, "inner");
+    u->weight = accel_param(k->user, "weight", 2, (int64_t[]){ 6, 4 },
+                            (accel_init_t){ ACCEL_INIT_NORMAL, 1 });
+    u->gain = accel_param(k->user, "gain", 1, &four, (accel_init_t){ 0 });
+    if (nn_units_build(k->root, false, NULL, &k->units, NULL) ||
+        resident_open(&k->r, &k->units, ACCEL_F32, 1))
+        return false;
+    u->late = accel_param(k->user, "late", 2, (int64_t[]){ 6, 4 }, (accel_init_t){ 0 });
+    k->g.residency = resident_residency(&k->r);
+    return true;
+}
+
+static void rig_close(struct rig *k)
+{
+    resident_close(&k->r);
+    nn_units_free(&k->units);
+    nn_module_free(k->root);
+    graph_close(&k->g);
+    backend_close(k->be);
+}
+
+static void test_misuse(struct rig *k)
+{
+    struct user *u = accel_module_state(k->user);
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(misuses); i++) {
+        const struct misuse_case *c = &misuses[i];
+        accel_error_t err = { 0 };
+        accel_tensor_t *x, *y;
+
+        graph_reset(&k->g);
+        u->what = c->what;
+        x = make(&k->g, ACCEL_F32, 2, 3, 4);
+        y = accel_call(k->user, &x, 1);
+        if (!c->where) {
+            tap_ok(y && !graph_backward(&k->g, y, 1.0f, &err), "right use: %s",
+                   k->g.error.text);
+            continue;
+        }
+        tap_ok(!y && strstr(k->g.error.where, c->where) &&
+                   strstr(k->g.error.text, c->text),
+               "%s: %s", k->g.error.where, k->g.error.text);
+        tap_ok(!accel_add(x, x) && strstr(k->g.error.text, c->text),
+               "the first error stays and later ops return NULL");
+        tap_ok(graph_backward(&k->g, y, 1.0f, &err) == k->g.error.code &&
+                   strstr(err.text, c->text),
+               "backward reports it");
+    }
+    graph_reset(&k->g);
+    tap_is_int(k->r.faults, 0, "residency protocol");
+}
+
+static void test_loss(struct rig *k)
+{
+    accel_tensor_t *x = make(&k->g, ACCEL_F32, 2, 3, 4);
+    accel_tensor_t *one = make(&k->g, ACCEL_F32, 1, 1, 0);
+    float f;
+
+    tap_is_int(graph_backward(&k->g, NULL, 1, NULL), ACCEL_EINVAL, "loss NULL");
+    tap_is_int(graph_backward(&k->g, x, 1, NULL), ACCEL_EINVAL, "loss not a scalar");
+    tap_is_int(graph_backward(&k->g, one, 1, NULL), ACCEL_EINVAL, "loss of nothing");
+    tap_is_int(accel_tensor_read(x, &f, 1, NULL), ACCEL_EINVAL, "read: wrong size");
+    tap_is_int(accel_tensor_read(NULL, &f, 1, NULL), ACCEL_EINVAL, "read: NULL");
+    tap_is_int(accel_tensor_read(k->user->param[0], &f, 1, NULL), ACCEL_EINVAL,
+               "read: parameter");
+    tap_ok(!accel_call(NULL, &x, 1) && !accel_add(NULL, NULL) &&
+               !accel_attention(NULL, 1),
+           "NULL everywhere gives NULL");
+    tap_ok(!make(&k->g, ACCEL_F32, 0, 3, 0) && strstr(k->g.error.text, "size 0 is 0"),
+           "zero rows are refused");
+    graph_reset(&k->g);
+}
+
+static void test_names(struct rig *k)
+{
+    accel_tensor_t *late = k->user->param[2];
+    const int64_t zero = 0;
+
+    tap_is_str(k->root->path, "", "the root has no name");
+    tap_is_str(late->name, "user.late", "full name of a parameter");
+    tap_ok(!accel_param(k->user, "gain", 1, &zero, (accel_init_t){ 0 }) &&
+               strstr(k->g.error.text, "user.gain is there already"),
+           "a second parameter of the name");
+    graph_reset(&k->g);
+    tap_ok(!nn_module_new(&k->g, &user_class, k->root, "user"),
+           "a second module of the name");
+    graph_reset(&k->g);
+    tap_ok(!accel_param(k->user, "none", 1, &zero, (accel_init_t){ 0 }) &&
+               strstr(k->g.error.text, "size 0 is 0"),
+           "an empty parameter");
+    graph_reset(&k->g);
+    tap_ok(!nn_module_new(&k->g, &user_class, k->root, ""), "a module without name");
+    graph_reset(&k->g);
+}
+
+static void wrap(accel_module_t *m, const char *classes, int want, const char *message)
+{
+    struct nn_units units = { 0 };
+    accel_error_t err = { 0 };
+    accel_status_t status = nn_units_build(m, true, classes, &units, &err);
+
+    if (message)
+        tap_ok(status == ACCEL_ECONFIG && strstr(err.text, message) != NULL,
+               "'%s': %s; %s", classes, err.text, err.hint);
+    else
+        tap_is_int(units.count, want, "'%s': %d units", classes, want);
+    nn_units_free(&units);
+}
+
+static void test_units(struct rig *k)
+{
+    const accel_gpt2_t cfg = { 3, 2, 6, 5, 7 };
+    accel_module_t *m = gpt2_new(&k->g, &cfg, NULL);
+    struct nn_units units;
+    accel_error_t err = { 0 };
+    bool order = true;
+
+    wrap(m, "", 4, NULL);
+    wrap(m, "GPT2Block", 4, NULL);
+    wrap(m, " GPT2Block , GPT2MLP", 4, NULL);
+    wrap(m, "GPT2MLP,GPT2Attention", 7, NULL);
+    wrap(m, "GPT2Blok", 0, "no class 'GPT2Blok'");
+    wrap(m, "GPT2Block,Llama", 0, "no class 'Llama'");
+    wrap(k->root, "", 0, "no class ending in Block");
+    tap_is_int(nn_units_build(m, true, "GPT2Blok", &units, &err), ACCEL_ECONFIG,
+               "typo");
+    tap_is_str(err.hint, "did you mean GPT2Block?", "the nearest class is named");
+    tap_is_int(nn_units_build(m, true, "", &units, &err), 0, "build");
+    tap_is_str(units.unit[0].name, "", "unit 0 is the rest");
+    tap_is_str(units.unit[2].name, "h.1", "units are named by their module");
+    tap_is_int(units.unit[0].param_count, 4, "wte, wpe and the last norm");
+    tap_is_int(units.unit[3].param_count, 12, "a block's parameters");
+    tap_is_str(units.unit[1].param[2]->name, "h.0.attn.c_attn.weight",
+               "declared order");
+    tap_is_int(units.unit[1].param[2]->unit_offset, 32, "offsets on cache lines");
+    for (int u = 0; u < units.count; u++)
+        for (int i = 0; i < units.unit[u].param_count; i++)
+            order = order && units.unit[u].param[i]->unit == u &&
+                    units.unit[u].param[i]->unit_offset % 16 == 0 &&
+                    (!i || units.unit[u].param[i]->unit_offset >=
+                               units.unit[u].param[i - 1]->unit_offset +
+                                   units.unit[u].param[i - 1]->elems);
+    tap_ok(order, "parameters do not overlap and know their unit");
+    nn_units_free(&units);
+    nn_module_free(m);
+    tap_ok(!gpt2_new(&k->g, &(accel_gpt2_t){ 1, 4, 6, 5, 7 }, &err) &&
+               strstr(err.text, "width 6 cannot be cut into 4 heads"),
+           "heads that do not divide the width");
+    tap_ok(!gpt2_new(&k->g, &(accel_gpt2_t){ 0, 4, 8, 5, 7 }, &err), "no layers");
+}
+
+int main(void)
+{
+    struct rig k;
+
+    if (!tap_ok(rig_open(&k), "open: %s", k.g.error.text))
+        return tap_done();
+    test_misuse(&k);
+    test_loss(&k);
+    test_names(&k);
+    test_units(&k);
+    rig_close(&k);
+    return tap_done();
+}
