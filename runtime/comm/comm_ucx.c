@@ -1,9 +1,354 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "comm/comm_impl.h"
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Collectives over UCP tagged messages, for ranks on any nodes. Direct algorithms: every
+ * rank talks to every other, so a silent rank is known by its own silence. Sums use the
+ * kernels of reduce.c in rank order, as shared memory does.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "comm/reduce.h"
+#include "comm/ucx.h"
+
+#define SMALL_BYTES ((size_t)16 * 1024)       /* all_reduce: all to all up to here */
+#define CHUNK_BYTES ((size_t)4 * 1024 * 1024) /* received and not yet summed, in all */
+
+static size_t dtype_bytes(const struct comm *c)
+{
+    return accel_dtype_bytes(c->args.dtype);
+}
+
+/* ---- all_gather, broadcast, barrier ------------------------------------------------------ */
+
+/* Slices of buf, cut at begin(r) .. begin(r + 1): own to all, theirs from all. */
+static accel_status_t swap_slices(struct comm *c, char *buf, const size_t *begin,
+                                  int step, accel_error_t *err)
+{
+    char *own = buf + begin[c->rank];
+    size_t own_bytes = begin[c->rank + 1] - begin[c->rank];
+
+    for (int i = 1; i < c->size; i++) {
+        int to = (c->rank + i) % c->size, from = (c->rank - i + c->size) % c->size;
+
+        ucx_recv(c, from, step, buf + begin[from], begin[from + 1] - begin[from]);
+        ucx_send(c, to, step, own, own_bytes);
+    }
+    return ucx_wait(c, err);
+}
+
+static accel_status_t ucx_all_gather(struct comm *c, void *buf, accel_error_t *err)
+{
+    struct ucx *u = c->impl;
+
+    for (int r = 0; r <= c->size; r++)
+        u->begin[r] = (size_t)r * c->args.elems * dtype_bytes(c);
+    return swap_slices(c, buf, u->begin, 0, err);
+}
+
+static accel_status_t ucx_broadcast(struct comm *c, void *buf, accel_error_t *err)
+{
+    if (c->rank != c->args.root) {
+        ucx_recv(c, c->args.root, 0, buf, c->args.elems);
+        return ucx_wait(c, err);
+    }
+    for (int i = 1; i < c->size; i++)
+        ucx_send(c, (c->rank + i) % c->size, 0, buf, c->args.elems);
+    return ucx_wait(c, err);
+}
+
+static accel_status_t ucx_barrier(struct comm *c, accel_error_t *err)
+{
+    struct ucx *u = c->impl;
+
+    memset(u->begin, 0, ((size_t)c->size + 1) * sizeof(*u->begin));
+    return swap_slices(c, NULL, u->begin, 0, err);
+}
+
+/* ---- reductions ---------------------------------------------------------------------------- */
+
+/* What arrives for one part of a reduction: the same `n` elements from every rank. */
+static accel_status_t room_for(struct comm *c, size_t bytes, accel_error_t *err)
+{
+    struct ucx *u = c->impl;
+    char *p;
+
+    if (bytes <= u->room_bytes)
+        return ACCEL_OK;
+    p = malloc(bytes);
+    if (!p)
+        return accel_fail_nomem(err, "communication buffer", bytes);
+    free(u->room);
+    u->room = p;
+    u->room_bytes = bytes;
+    return ACCEL_OK;
+}
+
+/* A rank's input of a reduction, cut into one part per rank. */
+struct parts {
+    const char *in;
+    const size_t *begin; /* [size + 1] in elements: part of rank r */
+    size_t es, chunk;    /* elements of a part handled at once */
+};
+
+static size_t chunk_of(const struct parts *p, int rank, size_t pos)
+{
+    size_t n = p->begin[rank + 1] - p->begin[rank];
+
+    n = n > pos ? n - pos : 0;
+    return n < p->chunk ? n : p->chunk;
+}
+
+/* Chunk number k of every part on its way; the own part's arrives in half k & 1. */
+static void start_chunk(struct comm *c, const struct parts *p, size_t k)
+{
+    struct ucx *u = c->impl;
+    size_t pos = k * p->chunk, n = chunk_of(p, c->rank, pos);
+    char *half = u->room + (k & 1) * (size_t)c->size * p->chunk * p->es;
+
+    for (int i = 1; i < c->size; i++) {
+        int to = (c->rank + i) % c->size, from = (c->rank - i + c->size) % c->size;
+        size_t m = chunk_of(p, to, pos);
+
+        if (n > 0 || k == 0)
+            ucx_recv(c, from, (int)k, half + (size_t)from * p->chunk * p->es,
+                     n * p->es);
+        if (m > 0 || k == 0)
+            ucx_send(c, to, (int)k, p->in + (p->begin[to] + pos) * p->es, m * p->es);
+    }
+}
+
+/* c->src[] = the ranks' elements of the own part's chunk k. */
+static void point_at_chunk(struct comm *c, const struct parts *p, size_t k)
+{
+    struct ucx *u = c->impl;
+    const char *half = u->room + (k & 1) * (size_t)c->size * p->chunk * p->es;
+
+    for (int r = 0; r < c->size; r++)
+        c->src[r] = half + (size_t)r * p->chunk * p->es;
+    c->src[c->rank] = p->in + (p->begin[c->rank] + k * p->chunk) * p->es;
+}
+
+/* What is done with the chunk of the own part once it is there from all ranks. */
+struct sink {
+    void (*fn)(struct comm *c, const struct sink *sink, size_t pos, size_t n);
+    char *out;
+    float scale;
+    bool accumulate;
+};
+
+static void sink_scaled(struct comm *c, const struct sink *k, size_t pos, size_t n)
+{
+    reduce_scaled_sum((float *)(void *)k->out + pos, c->src, c->size, n, c->args.dtype,
+                      k->scale, k->accumulate);
+}
+
+static void sink_op(struct comm *c, const struct sink *k, size_t pos, size_t n)
+{
+    reduce_op(k->out + pos * dtype_bytes(c), c->src, c->size, n, c->args.dtype,
+              c->args.op);
+}
+
+/* Every rank gets its part from all others chunk by chunk; one chunk is on its way while
+ * the one before is summed. */
+static accel_status_t reduce_parts(struct comm *c, struct parts *p,
+                                   const struct sink *sink, accel_error_t *err)
+{
+    size_t longest = 0, chunks, row = (size_t)c->size * p->es;
+    accel_status_t s;
+
+    for (int r = 0; r < c->size; r++)
+        if (p->begin[r + 1] - p->begin[r] > longest)
+            longest = p->begin[r + 1] - p->begin[r];
+    p->chunk = CHUNK_BYTES / 2 / row + 1;
+    /* The chunk's number must fit into the tag. */
+    if (longest / p->chunk >= UCX_STEPS - 1)
+        p->chunk = longest / (UCX_STEPS - 1) + 1;
+    if (p->chunk > longest)
+        p->chunk = longest ? longest : 1;
+    chunks = longest ? (longest + p->chunk - 1) / p->chunk : 1;
+    s = room_for(c, 2 * row * p->chunk, err);
+    if (s != ACCEL_OK)
+        return s;
+    start_chunk(c, p, 0);
+    for (size_t k = 0; k < chunks; k++) {
+        s = ucx_wait(c, err);
+        if (s != ACCEL_OK)
+            return s;
+        if (k + 1 < chunks)
+            start_chunk(c, p, k + 1);
+        point_at_chunk(c, p, k);
+        sink->fn(c, sink, k * p->chunk, chunk_of(p, c->rank, k * p->chunk));
+    }
+    return ACCEL_OK;
+}
+
+static accel_status_t ucx_reduce_scatter(struct comm *c, const void *in, float *out,
+                                         float scale, bool accumulate,
+                                         accel_error_t *err)
+{
+    struct ucx *u = c->impl;
+    struct parts p = { .in = in, .begin = u->begin, .es = dtype_bytes(c) };
+    struct sink sink = { sink_scaled, (char *)out, scale, accumulate };
+
+    for (int r = 0; r <= c->size; r++)
+        u->begin[r] = (size_t)r * c->args.elems;
+    return reduce_parts(c, &p, &sink, err);
+}
+
+/* Small: everybody gets everything and reduces all of it. */
+static accel_status_t all_reduce_small(struct comm *c, void *buf, size_t bytes,
+                                       accel_error_t *err)
+{
+    struct ucx *u = c->impl;
+    accel_status_t s = room_for(c, bytes * (size_t)c->size, err);
+
+    if (s != ACCEL_OK)
+        return s;
+    for (int i = 1; i < c->size; i++) {
+        int to = (c->rank + i) % c->size, from = (c->rank - i + c->size) % c->size;
+
+        ucx_recv(c, from, 0, u->room + (size_t)from * bytes, bytes);
+        ucx_send(c, to, 0, buf, bytes);
+    }
+    s = ucx_wait(c, err);
+    if (s != ACCEL_OK)
+        return s;
+    for (int r = 0; r < c->size; r++)
+        c->src[r] = r == c->rank ? buf : (void *)(u->room + (size_t)r * bytes);
+    reduce_op(buf, c->src, c->size, c->args.elems, c->args.dtype, c->args.op);
+    return ACCEL_OK;
+}
+
+static accel_status_t ucx_all_reduce(struct comm *c, void *buf, accel_error_t *err)
+{
+    struct ucx *u = c->impl;
+    size_t es = dtype_bytes(c);
+    struct parts p = { .in = buf, .begin = u->begin, .es = es };
+    struct sink sink = { .fn = sink_op };
+    accel_status_t s;
+
+    if (c->args.elems * es <= SMALL_BYTES)
+        return all_reduce_small(c, buf, c->args.elems * es, err);
+    for (int r = 0; r <= c->size; r++)
+        u->begin[r] = reduce_slice_begin(c->args.elems, c->size, r);
+    /* In place: the own slice is not sent to anybody before it is reduced. */
+    sink.out = (char *)buf + u->begin[c->rank] * es;
+    s = reduce_parts(c, &p, &sink, err);
+    if (s != ACCEL_OK)
+        return s;
+    for (int r = 0; r <= c->size; r++)
+        u->begin[r] *= es;
+    return swap_slices(c, buf, u->begin, UCX_STEPS - 1, err);
+}
+
+/* ---- gather --------------------------------------------------------------------------------- */
+
+static accel_status_t gather_at_root(struct comm *c, const void *mine, void **all,
+                                     size_t *sizes, accel_error_t *err)
+{
+    size_t own = c->args.elems, total = 0, at = 0;
+    uint64_t *said = calloc((size_t)c->size, sizeof(*said));
+    char *result = NULL;
+    accel_status_t s;
+
+    if (!said)
+        return accel_fail_nomem(err, "gather", (size_t)c->size * sizeof(*said));
+    for (int r = 0; r < c->size; r++)
+        if (r != c->rank)
+            ucx_recv(c, r, 0, &said[r], sizeof(said[r]));
+    s = ucx_wait(c, err);
+    said[c->rank] = own;
+    for (int r = 0; r < c->size; r++)
+        total += said[r];
+    if (s == ACCEL_OK && !(result = malloc(total + 1)))
+        s = accel_fail_nomem(err, "gather", total);
+    for (int r = 0; s == ACCEL_OK && r < c->size; r++) {
+        if (r == c->rank && own > 0)
+            memcpy(result + at, mine, own);
+        else if (r != c->rank && said[r] > 0)
+            ucx_recv(c, r, 1, result + at, said[r]);
+        at += said[r];
+    }
+    if (s == ACCEL_OK)
+        s = ucx_wait(c, err);
+    for (int r = 0; s == ACCEL_OK && r < c->size; r++)
+        sizes[r] = said[r];
+    if (s == ACCEL_OK)
+        *all = result;
+    else
+        free(result);
+    free(said);
+    return s;
+}
+
+static accel_status_t ucx_gather(struct comm *c, const void *mine, void **all,
+                                 size_t *sizes, accel_error_t *err)
+{
+    uint64_t own = c->args.elems;
+
+    if (c->rank == c->args.root)
+        return gather_at_root(c, mine, all, sizes, err);
+    ucx_send(c, c->args.root, 0, &own, sizeof(own));
+    if (own > 0)
+        ucx_send(c, c->args.root, 1, mine, own);
+    return ucx_wait(c, err);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static accel_status_t ucx_alloc(struct comm *c, size_t bytes, void **out,
+                                accel_error_t *err)
+{
+    struct ucx *u = c->impl;
+    struct ucx_block *block = calloc(1, sizeof(*block));
+    accel_status_t s;
+
+    if (!block)
+        return accel_fail_nomem(err, "communication buffer", sizeof(*block));
+    s = comm_private_alloc(bytes, &block->mem, err);
+    if (s != ACCEL_OK) {
+        free(block);
+        return s;
+    }
+    block->bytes = bytes;
+    block->next = u->blocks;
+    u->blocks = block;
+    *out = block->mem;
+    return ACCEL_OK;
+}
+
+static const struct comm_ops ucx_ops = {
+    .name = "ucx",
+    .alloc = ucx_alloc,
+    .all_gather = ucx_all_gather,
+    .reduce_scatter = ucx_reduce_scatter,
+    .all_reduce = ucx_all_reduce,
+    .broadcast = ucx_broadcast,
+    .barrier = ucx_barrier,
+    .gather = ucx_gather,
+    .fail = ucx_fail,
+    .close = ucx_close,
+};
+
 accel_status_t comm_ucx_open(struct comm *c, struct boot *b, accel_error_t *err)
 {
-    (void)c;
-    return accel_fail(err, ACCEL_EUNSUPPORTED, NULL,
-                      "%d nodes: collectives between nodes are not supported yet",
-                      b->nodes);
+    struct ucx *u = calloc(1, sizeof(*u));
+    size_t n = (size_t)c->size;
+    accel_status_t s;
+
+    if (!u)
+        return accel_fail_nomem(err, "communicator", sizeof(*u));
+    c->impl = u;
+    c->ops = &ucx_ops;
+    u->ep = calloc(n, sizeof(*u->ep));
+    u->lost = calloc(n, sizeof(*u->lost));
+    u->begin = calloc(n + 1, sizeof(*u->begin));
+    if (u->ep && u->lost && u->begin)
+        s = ucx_connect(c, b, err);
+    else
+        s = accel_fail_nomem(err, "communicator", n * sizeof(*u->ep));
+    /* Nobody to say goodbye to yet: closing must not wait for peers. */
+    c->failed = s != ACCEL_OK;
+    return s;
 }

@@ -11,7 +11,9 @@ libaccel_core_la_SOURCES += \
 	runtime/comm/reduce.h \
 	runtime/comm/shm.h \
 	runtime/comm/shm_wait.c \
-	runtime/comm/shm_window.c
+	runtime/comm/shm_window.c \
+	runtime/comm/ucx.h \
+	runtime/comm/ucx_wire.c
 
 unit_tests += tests/unit/test_comm
 tests_unit_test_comm_SOURCES = tests/unit/test_comm.c tests/unit/comm_ref.c \

@@ -77,6 +77,7 @@ static int run_reference(struct boot *b, void *arg)
 static void test_results(struct job *job)
 {
     static const int ranks[] = { 1, 2, 3, 4, 5, 8 };
+    uint64_t shm_hash;
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(ranks); i++) {
         int n = ranks[i];
@@ -85,6 +86,11 @@ static void test_results(struct job *job)
         job->backend = "shm";
         atomic_store(job->hash, 0);
         tap_is_int(fork_world(n, run_reference, job, 120), 0, "shm, %d ranks", n);
+        shm_hash = atomic_load(job->hash);
+        job->backend = "ucx";
+        atomic_store(job->hash, 0);
+        tap_is_int(fork_world(n, run_reference, job, 120), 0, "ucx, %d ranks", n);
+        tap_ok(shm_hash == atomic_load(job->hash), "the same bits from shm and ucx");
     }
 }
 

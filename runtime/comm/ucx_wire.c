@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Messages of the UCX backend: connect, post, wait, close.
+ * In: buffers and tags. Out: delivered, or which rank is to blame. Waits poll the worker,
+ * then yield, then sleep in short steps; never past the deadline of the call. Sets no UCX
+ * variable of the environment.
+ */
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "comm/ucx.h"
+
+#define IDLE_SPINS  200
+#define IDLE_YIELDS 400
+#define SLEEP_MIN   10000  /* ns */
+#define SLEEP_MAX   500000 /* ns */
+#define CLOSE_NS    INT64_C(4000000000)
+
+/* ---- tags ---------------------------------------------------------------------------- */
+
+#define TAG_WHAT_SHIFT 12
+#define TAG_RANK_SHIFT 24
+#define TAG_SEQ_SHIFT  40
+#define TAG_WHAT_MASK  ((ucp_tag_t)0xfff << TAG_WHAT_SHIFT)
+
+/* call, dtype and operation in 12 bits */
+static ucp_tag_t what_of(const struct comm_args *a)
+{
+    return (ucp_tag_t)a->call | (ucp_tag_t)a->dtype << 4 | (ucp_tag_t)a->op << 8;
+}
+
+static ucp_tag_t tag_of(const struct comm *c, int sender, int step)
+{
+    return (c->seq & 0xffffff) << TAG_SEQ_SHIFT | (ucp_tag_t)sender << TAG_RANK_SHIFT |
+           what_of(&c->args) << TAG_WHAT_SHIFT | (ucp_tag_t)step;
+}
+
+/* ---- posting ----------------------------------------------------------------------------- */
+
+static struct ucx_op *new_op(struct ucx *u)
+{
+    if (u->op_count == u->op_capacity) {
+        int capacity = u->op_capacity ? 2 * u->op_capacity : 64;
+        struct ucx_op *ops = realloc(u->ops, (size_t)capacity * sizeof(*ops));
+
+        if (!ops) {
+            accel_fail_nomem(&u->post_error, "messages under way",
+                             (size_t)capacity * sizeof(*ops));
+            u->post_failed = true;
+            return NULL;
+        }
+        u->ops = ops;
+        u->op_capacity = capacity;
+    }
+    memset(&u->ops[u->op_count], 0, sizeof(*u->ops));
+    return &u->ops[u->op_count++];
+}
+
+static void take_request(struct ucx_op *op, ucs_status_ptr_t request)
+{
+    if (UCS_PTR_IS_PTR(request)) {
+        op->request = request;
+    } else {
+        op->finished = true;
+        op->status = UCS_PTR_STATUS(request);
+    }
+}
+
+void ucx_send(struct comm *c, int peer, int step, const void *buf, size_t bytes)
+{
+    struct ucx *u = c->impl;
+    const ucp_request_param_t param = { 0 };
+    struct ucx_op *op = new_op(u);
+
+    if (!op)
+        return;
+    op->peer = peer;
+    op->bytes = bytes;
+    take_request(op, ucp_tag_send_nbx(u->ep[peer], bytes ? buf : "", bytes,
+                                      tag_of(c, c->rank, step), &param));
+}
+
+void ucx_recv(struct comm *c, int peer, int step, void *buf, size_t bytes)
+{
+    static char nothing;
+    struct ucx *u = c->impl;
+    /* Always a request: UCX 1.13 does not say who sent what had arrived before. */
+    const ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL };
+    struct ucx_op *op = new_op(u);
+
+    if (!op)
+        return;
+    op->peer = peer;
+    op->bytes = bytes;
+    op->is_recv = true;
+    take_request(op, ucp_tag_recv_nbx(u->worker, bytes ? buf : &nothing, bytes,
+                                      tag_of(c, peer, step), ~TAG_WHAT_MASK, &param));
+}
+
+/* ---- waiting ------------------------------------------------------------------------------- */
+
+static bool poll_op(struct ucx_op *op)
+{
+    ucp_tag_recv_info_t info = { 0 };
+
+    if (op->finished)
+        return true;
+    if (op->is_recv)
+        op->status = ucp_tag_recv_request_test(op->request, &info);
+    else
+        op->status = ucp_request_check_status(op->request);
+    if (op->status == UCS_INPROGRESS)
+        return false;
+    op->finished = true;
+    op->sender_tag = info.sender_tag;
+    op->received = info.length;
+    ucp_request_free(op->request);
+    op->request = NULL;
+    return true;
+}
+
+static accel_status_t judge(struct comm *c, const struct ucx_op *op, accel_error_t *err)
+{
+    ucp_tag_t what = (op->sender_tag & TAG_WHAT_MASK) >> TAG_WHAT_SHIFT;
+    struct comm_args theirs = { .call = what & 0xf,
+                                .dtype = what >> 4 & 0xf,
+                                .op = what >> 8 & 0xf,
+                                .elems = c->args.elems,
+                                .root = c->args.root };
+    char text[128];
+
+    if (op->status != UCS_OK && op->status != UCS_ERR_MESSAGE_TRUNCATED) {
+        snprintf(text, sizeof(text), "cannot be reached: %s",
+                 ucs_status_string(op->status));
+        return comm_fail_peer(c, op->peer, text, err);
+    }
+    if (!op->is_recv)
+        return ACCEL_OK;
+    if (what != what_of(&c->args)) {
+        theirs.elems =
+            op->received /
+            (accel_dtype_bytes(theirs.dtype) ? accel_dtype_bytes(theirs.dtype) : 1);
+        return comm_fail_differs(c, op->peer, &theirs, err);
+    }
+    if (op->status == UCS_OK && op->received == op->bytes)
+        return ACCEL_OK;
+    return accel_fail(err, ACCEL_EMISMATCH,
+                      "every rank must make the same calls with the same sizes",
+                      "collective #%" PRIu64 ": rank %d sent %zu bytes where rank %d "
+                      "expects %zu",
+                      c->seq, op->peer, op->received, c->rank, op->bytes);
+}
+
+/* One pass over the unfinished messages. */
+static accel_status_t poll_all(struct comm *c, int *first_open, accel_error_t *err)
+{
+    struct ucx *u = c->impl;
+
+    for (int i = *first_open; i < u->op_count; i++) {
+        struct ucx_op *op = &u->ops[i];
+        bool was = op->finished && !op->request && i > *first_open;
+
+        if (!poll_op(op))
+            continue;
+        if (!was) {
+            accel_status_t s = judge(c, op, err);
+
+            if (s != ACCEL_OK)
+                return s;
+        }
+        if (i == *first_open)
+            (*first_open)++;
+    }
+    return ACCEL_OK;
+}
+
+static accel_status_t check_lost(struct comm *c, int first_open, accel_error_t *err)
+{
+    struct ucx *u = c->impl;
+
+    for (int i = first_open; i < u->op_count; i++)
+        if (!u->ops[i].finished && u->lost[u->ops[i].peer])
+            return comm_fail_peer(c, u->ops[i].peer, "died or closed its connection",
+                                  err);
+    return ACCEL_OK;
+}
+
+static accel_status_t fail_late(struct comm *c, accel_error_t *err)
+{
+    struct ucx *u = c->impl;
+    bool silent[c->size];
+
+    memset(silent, 0, sizeof(silent));
+    for (int i = 0; i < u->op_count; i++)
+        if (!u->ops[i].finished)
+            silent[u->ops[i].peer] = true;
+    return comm_fail_silent(c, silent, err);
+}
+
+/* Nothing moved `idle` times in a row. */
+static void back_off(int idle)
+{
+    struct timespec nap = { 0, SLEEP_MIN };
+
+    if (idle <= IDLE_SPINS)
+        return;
+    if (idle <= IDLE_SPINS + IDLE_YIELDS) {
+        sched_yield();
+        return;
+    }
+    idle -= IDLE_SPINS + IDLE_YIELDS;
+    nap.tv_nsec = idle > SLEEP_MAX / SLEEP_MIN ? SLEEP_MAX : (long)idle * SLEEP_MIN;
+    nanosleep(&nap, NULL);
+}
+
+static accel_status_t wait_all(struct comm *c, accel_error_t *err)
+{
+    struct ucx *u = c->impl;
+    int first_open = 0, idle = 0;
+
+    for (;;) {
+        accel_status_t s = poll_all(c, &first_open, err);
+
+        if (s != ACCEL_OK || first_open == u->op_count)
+            return s;
+        if (ucp_worker_progress(u->worker) != 0) {
+            idle = 0;
+            continue;
+        }
+        back_off(++idle);
+        if (idle > IDLE_SPINS + IDLE_YIELDS) {
+            s = check_lost(c, first_open, err);
+            if (s != ACCEL_OK)
+                return s;
+        }
+        if (idle % 64 == 0 && comm_expired(c))
+            return fail_late(c, err);
+    }
+}
+
+/* After a failure nothing may touch the caller's buffers any more: receives are cancelled,
+ * sends end when their endpoint is closed by force. */
+static void give_up_messages(struct ucx *u, int size)
+{
+    int64_t until = clock_ns() + CLOSE_NS / 4;
+    const ucp_request_param_t force = { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                                        .flags = UCP_EP_CLOSE_FLAG_FORCE };
+    bool open = true;
+
+    for (int i = 0; i < u->op_count; i++)
+        if (u->ops[i].request && u->ops[i].is_recv)
+            ucp_request_cancel(u->worker, u->ops[i].request);
+    for (int r = 0; r < size; r++) {
+        ucs_status_ptr_t request = NULL;
+
+        if (u->ep[r])
+            request = ucp_ep_close_nbx(u->ep[r], &force);
+        if (UCS_PTR_IS_PTR(request))
+            ucp_request_free(request);
+        u->ep[r] = NULL;
+    }
+    while (open && clock_ns() < until) {
+        open = false;
+        ucp_worker_progress(u->worker);
+        for (int i = 0; i < u->op_count; i++)
+            open |= !poll_op(&u->ops[i]);
+    }
+    u->op_count = 0;
+}
+
+accel_status_t ucx_wait(struct comm *c, accel_error_t *err)
+{
+    struct ucx *u = c->impl;
+    accel_status_t s;
+
+    if (u->post_failed) {
+        if (err)
+            *err = u->post_error;
+        s = u->post_error.code;
+    } else {
+        s = wait_all(c, err);
+    }
+    if (s != ACCEL_OK)
+        give_up_messages(u, c->size);
+    u->op_count = 0;
+    return s;
+}
+
+void ucx_fail(struct comm *c)
+{
+    give_up_messages(c->impl, c->size);
+}
+
+/* ---- connecting ------------------------------------------------------------------------------ */
+
+static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+    (void)ep;
+    (void)status;
+    *(bool *)arg = true;
+}
+
+static accel_status_t ucx_says(ucs_status_t status, const char *what,
+                               accel_error_t *err)
+{
+    return accel_fail(err, ACCEL_EUNAVAIL,
+                      "ucx_info -d lists the transports UCX can use; check UCX_TLS and "
+                      "UCX_NET_DEVICES if they are set",
+                      "UCX: %s: %s", what, ucs_status_string(status));
+}
+
+static accel_status_t make_worker(struct comm *c, accel_error_t *err)
+{
+    struct ucx *u = c->impl;
+    const ucp_params_t params = { .field_mask = UCP_PARAM_FIELD_FEATURES |
+                                                UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
+                                  .features = UCP_FEATURE_TAG,
+                                  .estimated_num_eps = (size_t)c->size };
+    const ucp_worker_params_t worker = { .field_mask =
+                                             UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                                         .thread_mode = UCS_THREAD_MODE_SINGLE };
+    ucp_config_t *config;
+    ucs_status_t st = ucp_config_read(NULL, NULL, &config);
+
+    if (st != UCS_OK)
+        return ucx_says(st, "configuration", err);
+    st = ucp_init(&params, config, &u->context);
+    ucp_config_release(config);
+    if (st != UCS_OK) {
+        u->context = NULL;
+        return ucx_says(st, "initialization", err);
+    }
+    st = ucp_worker_create(u->context, &worker, &u->worker);
+    if (st != UCS_OK) {
+        u->worker = NULL;
+        return ucx_says(st, "worker", err);
+    }
+    return ACCEL_OK;
+}
+
+static accel_status_t make_endpoints(struct comm *c, const struct boot_blobs *addresses,
+                                     accel_error_t *err)
+{
+    struct ucx *u = c->impl;
+
+    for (int r = 0; r < c->size; r++) {
+        const ucp_ep_params_t params = {
+            .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                          UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                          UCP_EP_PARAM_FIELD_ERR_HANDLER,
+            .address = addresses->data[r],
+            .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+            .err_handler = { .cb = on_error, .arg = &u->lost[r] },
+        };
+        char what[64];
+        ucs_status_t st;
+
+        if (r == c->rank)
+            continue;
+        snprintf(what, sizeof(what), "endpoint to rank %d", r);
+        if (addresses->bytes[r] == 0)
+            return accel_fail(err, ACCEL_EUNAVAIL, "see the output of that rank",
+                              "rank %d could not start UCX", r);
+        st = ucp_ep_create(u->worker, &params, &u->ep[r]);
+        if (st != UCS_OK) {
+            u->ep[r] = NULL;
+            return ucx_says(st, what, err);
+        }
+    }
+    return ACCEL_OK;
+}
+
+/* A first barrier: whoever cannot be reached shows now, while bootstrap's deadline runs. */
+static accel_status_t first_contact(struct comm *c, struct boot *b, accel_error_t *err)
+{
+    int64_t timeout_ns = c->timeout_ns;
+    accel_status_t s;
+
+    c->args = (struct comm_args){ .call = COMM_CALL_BARRIER, .dtype = ACCEL_U8 };
+    c->timeout_ns = b->deadline_ns - clock_ns();
+    c->deadline_ns = b->deadline_ns;
+    s = c->ops->barrier(c, err);
+    c->timeout_ns = timeout_ns;
+    return s;
+}
+
+/* A rank that has no worker still takes part in the exchange, with an empty address. */
+accel_status_t ucx_connect(struct comm *c, struct boot *b, accel_error_t *err)
+{
+    struct ucx *u = c->impl;
+    accel_status_t s = make_worker(c, err), exchanged;
+    ucp_address_t *address = NULL;
+    struct boot_blobs all;
+    size_t bytes = 0;
+
+    if (s == ACCEL_OK) {
+        ucs_status_t st = ucp_worker_get_address(u->worker, &address, &bytes);
+
+        if (st != UCS_OK) {
+            address = NULL;
+            bytes = 0;
+            s = ucx_says(st, "worker address", err);
+        }
+    }
+    exchanged = boot_exchange(b, address, bytes, &all, s == ACCEL_OK ? err : NULL);
+    if (address)
+        ucp_worker_release_address(u->worker, address);
+    if (s == ACCEL_OK)
+        s = exchanged;
+    if (s == ACCEL_OK && c->size > UCX_RANKS)
+        s = accel_fail(err, ACCEL_EUNSUPPORTED, NULL, "%d ranks: at most %d", c->size,
+                       UCX_RANKS);
+    if (s == ACCEL_OK)
+        s = make_endpoints(c, &all, err);
+    if (exchanged == ACCEL_OK)
+        boot_blobs_free(&all);
+    return s == ACCEL_OK ? first_contact(c, b, err) : s;
+}
+
+/* ---- closing --------------------------------------------------------------------------------- */
+
+/* Closes all endpoints with their last messages flushed, until the deadline. */
+static void flush_and_close(struct comm *c, int64_t until)
+{
+    const ucp_request_param_t flush = { 0 };
+    struct ucx *u = c->impl;
+    int idle = 0;
+
+    for (int r = 0; r < c->size; r++) {
+        struct ucx_op *op;
+
+        if (!u->ep[r] || !(op = new_op(u)))
+            continue;
+        op->peer = r;
+        take_request(op, ucp_ep_close_nbx(u->ep[r], &flush));
+        u->ep[r] = NULL;
+    }
+    for (bool open = true; open && clock_ns() < until;) {
+        open = false;
+        for (int i = 0; i < u->op_count; i++)
+            open |= !poll_op(&u->ops[i]);
+        if (ucp_worker_progress(u->worker) != 0)
+            idle = 0;
+        else if (open)
+            back_off(++idle);
+    }
+}
+
+void ucx_close(struct comm *c)
+{
+    struct ucx *u = c->impl;
+    int64_t until = clock_ns() + CLOSE_NS;
+
+    if (u->worker && !c->failed) {
+        /* Together: a peer may still be receiving what this rank sent last. */
+        c->args = (struct comm_args){ .call = COMM_CALL_BARRIER, .dtype = ACCEL_U8 };
+        c->seq++;
+        c->deadline_ns = until;
+        if (c->ops->barrier(c, NULL) == ACCEL_OK)
+            flush_and_close(c, until);
+    }
+    if (u->worker) {
+        if (u->ep)
+            give_up_messages(u, c->size);
+        ucp_worker_destroy(u->worker);
+    }
+    if (u->context)
+        ucp_cleanup(u->context);
+    while (u->blocks) {
+        struct ucx_block *block = u->blocks;
+
+        u->blocks = block->next;
+        munmap(block->mem, block->bytes);
+        free(block);
+    }
+    free(u->ops);
+    free(u->room);
+    free(u->begin);
+    free(u->lost);
+    free(u->ep);
+    free(u);
+    c->impl = NULL;
+}
