@@ -8,6 +8,16 @@ libaccel_core_la_SOURCES += \
 	runtime/shard/shard.h \
 	runtime/shard/shard_impl.h \
 	runtime/shard/update.c
-unit_tests += tests/unit/test_shard
+
+# Tests: a synthetic model on forked ranks; --wrap counts the bytes they send.
+shard_wrap = -Wl,--wrap=comm_all_gather -Wl,--wrap=comm_reduce_scatter \
+	-Wl,--wrap=comm_all_reduce
+noinst_LTLIBRARIES += libshardworld.la
+libshardworld_la_SOURCES = tests/unit/shard_world.c tests/unit/shard_world.h
+unit_tests += tests/unit/test_shard tests/unit/test_shard_limits
 tests_unit_test_shard_SOURCES = tests/unit/test_shard.c
-tests_unit_test_shard_LDADD = $(fork_ldadd)
+tests_unit_test_shard_LDADD = libshardworld.la $(fork_ldadd)
+tests_unit_test_shard_LDFLAGS = $(shard_wrap)
+tests_unit_test_shard_limits_SOURCES = tests/unit/test_shard_limits.c
+tests_unit_test_shard_limits_LDADD = libshardworld.la $(fork_ldadd)
+tests_unit_test_shard_limits_LDFLAGS = $(shard_wrap)

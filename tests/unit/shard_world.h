@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A small synthetic model and a world of forked ranks that shard, train and export it; for
+ * the tests of shard/. In: a job. Out: a result in memory shared with the parent.
+ */
+#ifndef ACCEL_TESTS_SHARD_WORLD_H
+#define ACCEL_TESTS_SHARD_WORLD_H
+
+#include <stdio.h>
+
+#include "shard/shard.h"
+#include "tests/unit/fork_world.h"
+
+#define UNITS   5
+#define PER     4     /* parameters per unit, at most */
+#define TOTAL   16384 /* room for all elements of the model, unit after unit */
+#define SAMPLES 12    /* micro-batches per step over all ranks */
+
+struct model {
+    accel_tensor_t tensor[UNITS][PER], *list[UNITS][PER];
+    struct nn_unit unit[UNITS];
+    struct nn_units units;
+    char name[UNITS][PER][32];
+    int64_t base[UNITS]; /* where a unit starts in arrays of TOTAL */
+};
+
+struct result {
+    float full[3][TOTAL]; /* parameters, first and second moments, without padding */
+    int hits[3][TOTAL];
+    double sumsq[4];
+    int64_t wire[4]; /* bytes sent in all steps */
+};
+
+struct job {
+    int world, steps;
+    enum sharding_strategy strategy;
+    enum backward_prefetch prefetch;
+    accel_dtype_t compute;
+    const struct result *load; /* start from these instead of initial values */
+    struct result *out;        /* shared with the parent */
+};
+
+#define CHECK(call)                                                                    \
+    do {                                                                               \
+        accel_error_t err_ = { 0 }, *err = &err_;                                      \
+        if (call) {                                                                    \
+            fprintf(stderr, "# rank %d, line %d: %s\n", b->rank, __LINE__, err_.text); \
+            return 1;                                                                  \
+        }                                                                              \
+    } while (0)
+
+void model_build(struct model *m);
+/* Uses a unit as a layer would: reads its parameters and, in backward (sample >= 0), adds a
+ * gradient that depends on them. Nonzero on failure, already said on stderr. */
+int use_unit(struct boot *b, const struct model *m, struct residency *r, int u,
+             accel_dtype_t compute, int step, int sample);
+/* Runs the job in job.world forked ranks. The result is a mapping of its own; free it with
+ * munmap. A rank that fails is a failed test. */
+struct result *run(struct job job);
+const char *name_of(enum sharding_strategy s);
+
+#endif

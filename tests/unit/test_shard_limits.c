@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What sharding costs and refuses: memory and wire bytes are the plan's to the byte; units
+ * in another order, too many units at once and too large models are errors that say so.
+ */
+#include <string.h>
+#include <sys/mman.h>
+
+#include "plan/plan.h"
+#include "tests/tap.h"
+#include "tests/unit/shard_world.h"
+
+struct sizes {
+    int64_t elems[7];
+    int units;
+    bool differs;
+};
+
+static int memory_main(struct boot *b, void *arg)
+{
+    struct sizes *z = arg;
+    struct nn_unit unit[7] = { { 0 } };
+    struct nn_units units = { unit, z->units };
+    struct comm *c;
+
+    for (int u = 0; u < z->units; u++)
+        unit[u] = (struct nn_unit){ .name = "u", .elems = z->elems[u] };
+    CHECK(comm_open(&c, b, NULL, err));
+    for (int k = 0; k < 4; k++) {
+        struct shard_options o = { .strategy = k & 1 ? SHARD_FULL : SHARD_NONE,
+                                   .compute = k & 2 ? ACCEL_BF16 : ACCEL_F32 };
+        struct config config = { .distributed_type = DIST_FSDP,
+                                 .sharding_strategy = o.strategy,
+                                 .mixed_precision =
+                                     k & 2 ? PRECISION_BF16 : PRECISION_NO };
+        struct plan_input in = { .config = &config,
+                                 .world = b->size,
+                                 .nodes = 1,
+                                 .accumulate = 1,
+                                 .unit_elems = z->elems,
+                                 .units = z->units };
+        struct shard_memory m;
+        struct shard *s;
+        struct plan p;
+
+        CHECK(shard_open(&s, c, &o, &units, err));
+        shard_memory(s, &m);
+        plan_compute(&in, &p);
+        if ((int64_t)m.master != p.param_bytes ||
+            (int64_t)m.moments != p.moment_bytes ||
+            (int64_t)m.gradient_shard != p.gradient_bytes ||
+            (int64_t)m.gather_slots != p.gather_bytes ||
+            (int64_t)m.reduce_buffer != p.reduce_bytes)
+            return 5;
+        shard_close(s);
+    }
+    comm_close(c);
+    return 0;
+}
+
+static void test_memory(void)
+{
+    static struct sizes z[] = {
+        { { 1 }, 1, false },
+        { { 1000, 16 }, 2, false },
+        { { 16, 1000, 1000 }, 3, false },
+        { { 4096, 512, 512, 512, 8192, 96, 32 }, 7, false },
+        { { 640, 656, 672, 688 }, 4, false },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(z); i++) {
+        for (int w = 1; w <= 4; w++)
+            tap_is_int(fork_world(w, memory_main, &z[i], 60), 0,
+                       "memory is the plan's: %d units, world %d, 4 modes", z[i].units,
+                       w);
+    }
+}
+
+static void test_wire(const struct model *m)
+{
+    int64_t elems[UNITS];
+
+    for (int u = 0; u < UNITS; u++)
+        elems[u] = m->unit[u].elems;
+    for (int k = 0; k < 8; k++) {
+        struct job job = { .world = k & 4 ? 3 : 2,
+                           .steps = 2,
+                           .strategy = k & 1 ? SHARD_FULL : SHARD_NONE,
+                           .compute = k & 2 ? ACCEL_BF16 : ACCEL_F32,
+                           .prefetch = k & 4 ? PREFETCH_PRE : PREFETCH_NONE };
+        struct config config = { .distributed_type = DIST_FSDP,
+                                 .sharding_strategy = job.strategy,
+                                 .mixed_precision =
+                                     k & 2 ? PRECISION_BF16 : PRECISION_NO };
+        struct plan_input in = { .config = &config,
+                                 .world = job.world,
+                                 .nodes = 1,
+                                 .accumulate = SAMPLES / job.world,
+                                 .unit_elems = elems,
+                                 .units = UNITS };
+        struct result *r = run(job);
+        struct plan p;
+
+        plan_compute(&in, &p);
+        tap_is_int(r->wire[0], 2 * p.wire_bytes_per_step,
+                   "bytes on the wire are the plan's: world %d, %s, %s", job.world,
+                   name_of(job.strategy), accel_dtype_name(job.compute));
+        munmap(r, sizeof(*r));
+    }
+}
+
+/* Rank 1 takes two blocks of the same size in the other order. */
+static int disorder_main(struct boot *b, void *arg)
+{
+    struct shard_options o = { .strategy = SHARD_FULL, .prefetch = PREFETCH_PRE };
+    accel_error_t e = { 0 };
+    struct residency r;
+    struct model m;
+    struct shard *s;
+    struct comm *c;
+    int first = b->rank == 1 && arg ? 2 : 1, rc = 0;
+
+    model_build(&m);
+    CHECK(comm_open(&c, b, NULL, err));
+    CHECK(shard_open(&s, c, &o, &m.units, err));
+    shard_init(s, 1);
+    r = shard_residency(s);
+    CHECK(shard_backward_begin(s, 1, err));
+    if (use_unit(b, &m, &r, first, ACCEL_F32, 1, b->rank) ||
+        use_unit(b, &m, &r, 3 - first, ACCEL_F32, 1, b->rank))
+        return 1;
+    if (shard_backward_end(s, true, &e) != (arg ? ACCEL_EMISMATCH : ACCEL_OK))
+        rc = 6;
+    if (arg && (!strstr(e.text, "order") || !e.hint[0]))
+        rc = 7;
+    shard_close(s);
+    comm_close(c);
+    return rc;
+}
+
+static int misuse_main(struct boot *b, void *arg)
+{
+    struct shard_options o = { .strategy = SHARD_FULL, .compute = ACCEL_BF16 };
+    struct nn_unit large = { .name = "large", .elems = INT64_MAX / 16 };
+    struct nn_units none = { NULL, 0 }, huge = { &large, 1 };
+    accel_error_t e = { 0 };
+    struct residency r;
+    struct model m;
+    struct shard *s = NULL;
+    struct comm *c;
+    void *data[3];
+
+    (void)arg;
+    model_build(&m);
+    CHECK(comm_open(&c, b, NULL, err));
+    if (shard_open(&s, c, &o, &none, &e) != ACCEL_EINVAL || s)
+        return 2;
+    if (shard_open(&s, c, &o, &huge, &e) != ACCEL_EINVAL || !strstr(e.text, "large"))
+        return 3;
+    CHECK(shard_open(&s, c, &o, &m.units, err));
+    shard_init(s, 1);
+    r = shard_residency(s);
+    CHECK(r.want(r.user, 0, &data[0], err));
+    CHECK(r.want(r.user, 0, &data[1], err));
+    if (data[0] != data[1])
+        return 4;
+    CHECK(r.want(r.user, 3, &data[1], err));
+    if (r.want(r.user, 2, &data[2], &e) != ACCEL_EBUG)
+        return 5;
+    r.done(r.user, 0);
+    if (r.want(r.user, 2, &data[2], &e) != ACCEL_EBUG)
+        return 6;
+    r.done(r.user, 0);
+    CHECK(r.want(r.user, 2, &data[2], err));
+    if (r.want(r.user, UNITS, &data[2], &e) != ACCEL_EBUG ||
+        r.want(r.user, -1, &data[2], &e) != ACCEL_EBUG)
+        return 7;
+    if (shard_backward_begin(s, 0, &e) != ACCEL_EINVAL)
+        return 8;
+    shard_close(s);
+    shard_close(NULL);
+    comm_close(c);
+    return 0;
+}
+
+#ifndef __SANITIZE_ADDRESS__
+static int no_memory_main(struct boot *b, void *arg)
+{
+    struct shard_options o = { .strategy = SHARD_FULL };
+    struct nn_unit large = { .name = "large", .elems = (int64_t)1 << 46 };
+    struct nn_units huge = { &large, 1 };
+    accel_error_t e = { 0 };
+    struct shard *s = NULL;
+    struct comm *c;
+
+    (void)arg;
+    CHECK(comm_open(&c, b, NULL, err));
+    if (shard_open(&s, c, &o, &huge, &e) != ACCEL_ENOMEM || s ||
+        !strstr(e.text, "moments"))
+        return 2;
+    comm_close(c);
+    return 0;
+}
+#endif
+int main(void)
+{
+    static struct model m;
+
+    model_build(&m);
+    test_memory();
+    test_wire(&m);
+    tap_is_int(fork_world(2, disorder_main, NULL, 60), 0, "the same order passes");
+    tap_is_int(fork_world(2, disorder_main, &m, 60), 0,
+               "another order of equal units is an error on all ranks");
+    tap_is_int(fork_world(1, misuse_main, NULL, 60), 0, "misuse is refused");
+#ifdef __SANITIZE_ADDRESS__
+    tap_skip(1, "the sanitizer's allocator aborts where malloc fails");
+#else
+    tap_is_int(fork_world(2, no_memory_main, NULL, 60), 0,
+               "out of memory names what was to be allocated");
+#endif
+    return tap_done();
+}
