@@ -23,3 +23,8 @@ unit_tests += tests/unit/test_nn
 tests_unit_test_nn_SOURCES = tests/unit/test_nn.c tests/unit/resident.c \
 	tests/unit/resident.h
 tests_unit_test_nn_LDADD = $(unit_ldadd)
+
+unit_tests += tests/unit/test_gpt2_grad
+tests_unit_test_gpt2_grad_SOURCES = tests/unit/test_gpt2_grad.c tests/unit/reference.c \
+	tests/unit/reference.h tests/unit/resident.c tests/unit/resident.h
+tests_unit_test_gpt2_grad_LDADD = $(unit_ldadd)

@@ -108,6 +108,20 @@ static void test_learns(accel_dtype_t compute)
     rig_close(&k);
 }
 
+/* FNV-1a over the bits of all gradients: to compare builds and machines by eye. */
+static unsigned long long fingerprint(const struct rig *k)
+{
+    unsigned long long h = 14695981039346656037u;
+
+    for (int u = 0; u < k->units.count; u++) {
+        const unsigned char *p = (const unsigned char *)k->r.grad[u];
+
+        for (int64_t i = 0; i < k->units.unit[u].elems * 4; i++)
+            h = (h ^ p[i]) * 1099511628211u;
+    }
+    return h;
+}
+
 static void test_threads(accel_dtype_t compute)
 {
     const char *name = accel_dtype_name(compute);
@@ -129,6 +143,8 @@ static void test_threads(accel_dtype_t compute)
             same = same && !memcmp(k[0].r.grad[u], k[i].r.grad[u],
                                    (size_t)k[0].units.unit[u].elems * 4);
     tap_ok(same, "%s: same gradient bits with 1, 2 and 4 threads", name);
+    tap_diag("%s: loss %a, gradients %016llx (%s)", name, (double)loss[0],
+             fingerprint(&k[0]), k[0].be->isa);
     for (int i = 0; i < 3; i++)
         rig_close(&k[i]);
 }
