@@ -139,6 +139,28 @@ no_node_drained() {
     return 1
 }
 
+# Files /proc/PID/FILE with TEXT in them, zombies' apart. TEXT goes through a pipe, or grep
+# would find itself.
+holders_of() { # TEXT FILE
+    printf '%s\n' "$1" | grep -lzF -f - /proc/[0-9]*/"$2" 2>/dev/null
+}
+
+# Nothing of the cluster at DIR is left, nor a process with MARK on its command line. Looks
+# only at what carries these, because other clusters come and go at the same time.
+cluster_gone() { # DIR [MARK]
+    lib_left=$(
+        holders_of "$1/" cmdline
+        holders_of "$1/" environ
+        holders_of " $1/" mountinfo
+        [ -z "${2:-}" ] || holders_of "$2" cmdline
+        grep -lxF "$1" /sys/class/net/*/ifalias 2>/dev/null
+        ls -d "$1" /sys/fs/cgroup/*/slurm_n* /sys/fs/cgroup/slurm_n* 2>/dev/null
+    )
+    [ -z "$lib_left" ] && return 0
+    diag "left: $lib_left"
+    return 1
+}
+
 # The last lines of every log of the cluster, for a failed check.
 diag_logs() { # [LINES]
     for lib_log in "$cluster_dir"/log/*; do
