@@ -58,12 +58,20 @@ void cli_parse(const struct argp *argp, const char *example, int argc, char **ar
                           .children = children };
     struct argp inner = *argp;
     struct help_parser h = { example, input };
+    accel_error_t err;
+    error_t error;
 
     /* The texts of the outer parser are shown; twice would be once too often. */
     inner.doc = NULL;
     inner.args_doc = NULL;
     children[0].argp = &inner;
-    argp_parse(&outer, argc, argv, ARGP_IN_ORDER | ARGP_NO_HELP, NULL, &h);
+    /* Wrong usage does not come back; what comes back is the system's (out of memory). */
+    error = argp_parse(&outer, argc, argv, ARGP_IN_ORDER | ARGP_NO_HELP, NULL, &h);
+    if (error) {
+        accel_fail(&err, ACCEL_EOS, "free some memory and try again",
+                   "cannot read the command line: %s", strerror(error));
+        exit(cli_fail(&err));
+    }
 }
 
 /* ---- tables ----------------------------------------------------------------------------- */

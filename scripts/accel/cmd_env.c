@@ -5,6 +5,8 @@
  * is what a program would get, and nothing heavy is linked for it.
  */
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <gnu/libc-version.h>
 #include <jansson.h>
 #include <sched.h>
@@ -13,6 +15,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "scripts/accel/cli.h"
@@ -33,65 +36,91 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 /* ---- libraries ---------------------------------------------------------------------------- */
 
-/* Opens the first of the sonames that is there; the handle stays open. */
-static void *open_first(const char *const *names)
-{
-    void *lib = NULL;
-
-    for (int i = 0; names[i] && !lib; i++)
-        lib = dlopen(names[i], RTLD_LAZY | RTLD_LOCAL);
-    return lib;
-}
-
-/* "const char *f(void)" of a library, or NULL. */
-static const char *ask_text(const char *const *names, const char *symbol)
-{
-    void *lib = open_first(names);
-    const char *(*f)(void) = NULL;
-
-    if (lib)
-        *(void **)&f = dlsym(lib, symbol);
-    return f ? f() : NULL;
-}
-
 static void add(json_t *o, const char *key, const char *value)
 {
     json_object_set_new(o, key, value ? json_string(value) : json_null());
 }
 
-static void add_hdf5(json_t *o)
-{
-    void *lib = open_first((const char *[]){ "libhdf5_serial.so.103", "libhdf5.so.103",
-                                             "libhdf5.so.200", "libhdf5.so.310",
-                                             "libhdf5.so", NULL });
-    int (*f)(unsigned *, unsigned *, unsigned *) = NULL;
-    unsigned v[3];
-    char text[40];
+/* A library and the function that tells its version, in one of three shapes. */
+static const struct library {
+    const char *key;
+    const char *sonames[6];
+    const char *symbol;
+    enum { RETURNS_TEXT, RETURNS_NUMBER, FILLS_THREE } shape;
+} libraries[] = {
+    { "pmix", { "libpmix.so.2", "libpmix.so" }, "PMIx_Get_version", RETURNS_TEXT },
+    { "ucx", { "libucp.so.0" }, "ucp_get_version_string", RETURNS_TEXT },
+    { "hdf5",
+      { "libhdf5_serial.so.103", "libhdf5.so.103", "libhdf5.so.200", "libhdf5.so.310",
+        "libhdf5.so" },
+      "H5get_libversion",
+      FILLS_THREE },
+    { "openblas", { "libopenblas.so.0" }, "openblas_get_config", RETURNS_TEXT },
+    { "hwloc", { "libhwloc.so.15" }, "hwloc_get_api_version", RETURNS_NUMBER },
+    { "libyaml", { "libyaml-0.so.2" }, "yaml_get_version_string", RETURNS_TEXT },
+};
 
-    if (lib)
-        *(void **)&f = dlsym(lib, "H5get_libversion");
-    if (f && f(&v[0], &v[1], &v[2]) >= 0) {
-        snprintf(text, sizeof(text), "%u.%u.%u", v[0], v[1], v[2]);
-        add(o, "hdf5", text);
-    } else {
-        add(o, "hdf5", NULL);
+/* In a child of its own: writes the version to `fd`, or nothing. */
+static void tell_version(const struct library *l, int fd)
+{
+    void *lib = NULL, *symbol;
+    unsigned v[3] = { 0 };
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+    /* What a library has to say while it loads is no part of the report. */
+    if (null >= 0) {
+        dup2(null, STDOUT_FILENO);
+        dup2(null, STDERR_FILENO);
+    }
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(l->sonames) && l->sonames[i] && !lib; i++)
+        lib = dlopen(l->sonames[i], RTLD_LAZY | RTLD_LOCAL);
+    symbol = lib ? dlsym(lib, l->symbol) : NULL;
+    if (!symbol)
+        return;
+    if (l->shape == RETURNS_TEXT) {
+        dprintf(fd, "%s", ((const char *(*)(void))symbol)());
+    } else if (l->shape == RETURNS_NUMBER) {
+        v[0] = ((unsigned (*)(void))symbol)();
+        dprintf(fd, "%u.%u", v[0] >> 16, v[0] >> 8 & 0xff);
+    } else if (((int (*)(unsigned *, unsigned *, unsigned *))symbol)(&v[0], &v[1],
+                                                                     &v[2]) >= 0) {
+        dprintf(fd, "%u.%u.%u", v[0], v[1], v[2]);
     }
 }
 
-static void add_hwloc(json_t *o)
+/* A broken library must not take the report with it: each is asked in a child. */
+static void add_library(json_t *o, const struct library *l)
 {
-    void *lib = open_first((const char *[]){ "libhwloc.so.15", "libhwloc.so", NULL });
-    unsigned (*f)(void) = NULL;
-    char text[40];
+    char text[512] = "";
+    int fds[2], status = 0;
+    size_t used = 0;
+    ssize_t n;
+    pid_t child;
 
-    if (lib)
-        *(void **)&f = dlsym(lib, "hwloc_get_api_version");
-    if (f) {
-        snprintf(text, sizeof(text), "%u.%u", f() >> 16, f() >> 8 & 0xff);
-        add(o, "hwloc", text);
-    } else {
-        add(o, "hwloc", NULL);
+    if (pipe2(fds, O_CLOEXEC)) {
+        add(o, l->key, NULL);
+        return;
     }
+    child = fork();
+    if (child == 0) {
+        tell_version(l, fds[1]);
+        _exit(0);
+    }
+    close(fds[1]);
+    while (child > 0 && used < sizeof(text) - 1 &&
+           (n = read(fds[0], text + used, sizeof(text) - 1 - used)) != 0) {
+        if (n < 0 && errno != EINTR)
+            break;
+        used += n > 0 ? (size_t)n : 0;
+    }
+    text[used] = '\0';
+    close(fds[0]);
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (child > 0 && (WIFSIGNALED(status) || WEXITSTATUS(status)))
+        snprintf(text, sizeof(text), "broken: it ends a program that loads it");
+    add(o, l->key, text[0] ? text : NULL);
 }
 
 /* First line of a command's output that holds `needle`, without its newline. */
@@ -131,18 +160,8 @@ static void add_versions(json_t *o)
         o, "plugin_loaded",
         json_boolean(srun && command_line("srun --help 2>/dev/null", "--accel-config",
                                           plugin, sizeof(plugin))));
-    add(o, "pmix",
-        ask_text((const char *[]){ "libpmix.so.2", "libpmix.so", NULL },
-                 "PMIx_Get_version"));
-    add(o, "ucx",
-        ask_text((const char *[]){ "libucp.so.0", NULL }, "ucp_get_version_string"));
-    add_hdf5(o);
-    add(o, "openblas",
-        ask_text((const char *[]){ "libopenblas.so.0", NULL }, "openblas_get_config"));
-    add_hwloc(o);
-    add(o, "libyaml",
-        ask_text((const char *[]){ "libyaml-0.so.2", NULL },
-                 "yaml_get_version_string"));
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(libraries); i++)
+        add_library(o, &libraries[i]);
     if (uname(&u) == 0) {
         add(o, "kernel", u.release);
         add(o, "machine", u.machine);
