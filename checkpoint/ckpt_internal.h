@@ -51,4 +51,181 @@ void ckpt_runs_start(struct ckpt_runs *r, int ndim, size_t elem_bytes,
                      const int64_t *part_off, const int64_t *part_shape);
 void ckpt_runs_next(struct ckpt_runs *r);
 
+/* ---- manifest.c: the manifest in memory ---------------------------------------------- */
+
+struct ckpt_hash {
+    uint64_t hi, lo;
+};
+
+struct ckpt_file {
+    char name[40]; /* ckpt_shard_name(); empty: not yet known */
+    int64_t bytes;
+    struct ckpt_hash meta; /* of all bytes outside boxes, in file order */
+};
+
+struct ckpt_tensor {
+    char *name;
+    accel_dtype_t dtype;
+    bool blob; /* u8[bytes], kept apart from tensors */
+    int ndim;
+    int64_t shape[ACCEL_CKPT_MAX_DIMS];
+    size_t box, boxes; /* its range of manifest.box, sorted by offset */
+};
+
+struct ckpt_mbox {
+    size_t tensor;
+    int file;
+    int64_t offset[ACCEL_CKPT_MAX_DIMS], shape[ACCEL_CKPT_MAX_DIMS];
+    int64_t at, bytes;    /* where in the file */
+    size_t piece, pieces; /* its range of manifest.piece */
+    const void *data;     /* save only */
+};
+
+struct ckpt_manifest {
+    int64_t step;
+    int world;
+    char version[32], owner[64], sharding[64], run_id[CKPT_RUN_ID_MAX + 1];
+    struct ckpt_file *file; /* [world] */
+    struct ckpt_tensor *tensor;
+    struct ckpt_mbox *box;
+    struct ckpt_hash *piece;
+    size_t tensors, boxes, pieces;
+    size_t tensor_cap, box_cap, piece_cap;
+};
+
+void ckpt_manifest_free(struct ckpt_manifest *m);
+/* "rank_00001-of-00004.h5" */
+void ckpt_shard_name(char out[40], int rank, int world);
+/* NULL, or why `name` may not name a tensor. */
+const char *ckpt_name_problem(const char *name);
+/* Header word: printable, no blanks, shorter than `cap`. */
+bool ckpt_word_ok(const char *s, size_t cap);
+accel_status_t ckpt_manifest_add_tensor(struct ckpt_manifest *m,
+                                        const struct ckpt_tensor *t,
+                                        accel_error_t *err);
+/* Adds a box with its (still empty) pieces to tensor b->tensor. b->bytes must be set. */
+accel_status_t ckpt_manifest_add_box(struct ckpt_manifest *m, const struct ckpt_mbox *b,
+                                     accel_error_t *err);
+/* Sorts tensors and boxes, joins tensors of one name. ACCEL_EMISMATCH when two boxes
+ * disagree about dtype or shape of their tensor. */
+accel_status_t ckpt_manifest_sort(struct ckpt_manifest *m, accel_error_t *err);
+/* Moves the boxes of rank's fragment into m; the caller sorts when all are in. */
+accel_status_t ckpt_manifest_merge(struct ckpt_manifest *m,
+                                   const struct ckpt_manifest *part, int rank,
+                                   accel_error_t *err);
+/* Canonical text with self hash. only_file >= 0: a fragment with that file alone. */
+accel_status_t ckpt_manifest_format(const struct ckpt_manifest *m, int only_file,
+                                    struct strbuf *out, accel_error_t *err);
+const struct ckpt_tensor *ckpt_manifest_find(const struct ckpt_manifest *m, bool blob,
+                                             const char *name);
+
+/* ---- manifest_check.c ---------------------------------------------------------------- */
+
+/* Boxes inside their tensor, tiling it exactly; bytes = volume * element; ranges inside
+ * their file and disjoint there. `code`: what a violation is called. */
+accel_status_t ckpt_manifest_check(const struct ckpt_manifest *m, accel_status_t code,
+                                   accel_error_t *err);
+/* Indices of all boxes ordered by (file, at); *out is one malloc. */
+accel_status_t ckpt_boxes_by_place(const struct ckpt_manifest *m, size_t **out,
+                                   accel_error_t *err);
+
+/* ---- manifest_parse.c ------------------------------------------------------------------ */
+
+/* fragment: one file, no tiling. `where` names the text in errors. ACCEL_ECORRUPT. */
+accel_status_t ckpt_manifest_parse(struct ckpt_manifest *m, const char *text,
+                                   size_t len, bool fragment, const char *where,
+                                   accel_error_t *err);
+
+/* ---- hash.c ------------------------------------------------------------------------------ */
+
+uint64_t ckpt_box_seed(const struct ckpt_manifest *m, const struct ckpt_mbox *b);
+struct ckpt_hash ckpt_piece_hash(uint64_t seed, size_t index, const void *data,
+                                 size_t bytes);
+int64_t ckpt_piece_bytes(const struct ckpt_mbox *b, size_t index);
+bool ckpt_hash_equal(struct ckpt_hash a, struct ckpt_hash b);
+/* Hash of the bytes of file f outside boxes. order[count]: its boxes by place. */
+accel_status_t ckpt_meta_hash(const struct ckpt_manifest *m, int f, int fd,
+                              const size_t *order, size_t count, struct ckpt_hash *out,
+                              accel_error_t *err);
+
+/* ---- layout.c: the only file that calls libhdf5 ------------------------------------------ */
+
+/* Creates m's file `rank` in dirfd with one contiguous dataset per box, and sets box.at
+ * and file.bytes. The data are not written. */
+accel_status_t ckpt_layout(int dirfd, struct ckpt_manifest *m, int rank,
+                           accel_error_t *err);
+
+/* ---- write.c -------------------------------------------------------------------------------- */
+
+/* Writes the data of all boxes into the laid out file, hashes them, fsyncs. */
+accel_status_t ckpt_write_shard(int dirfd, struct ckpt_manifest *m, int rank,
+                                int *direct_out, accel_error_t *err);
+/* pwrite until done; retries EINTR and short writes. 0 or -1 with errno. */
+int ckpt_pwrite_all(int fd, const void *data, size_t bytes, int64_t at);
+/* pread until done or end of file; the count read or -1 with errno. */
+ssize_t ckpt_pread_all(int fd, void *data, size_t bytes, int64_t at);
+
+/* ---- dirs.c ----------------------------------------------------------------------------------- */
+
+int ckpt_open_dir(int at, const char *name);
+accel_status_t ckpt_make_root(const char *root, accel_error_t *err);
+accel_status_t ckpt_fsync(int fd, const char *what, accel_error_t *err);
+/* Removes directory `name` and the plain files in it, MANIFEST first. 0 or -1. */
+int ckpt_remove_dir(int rootfd, const char *name);
+/* Renames `name` to a free .trash-name... and removes that. 0 or -1. */
+int ckpt_trash(int rootfd, const char *name);
+/* "step_00001200" */
+void ckpt_step_name(char out[64], int64_t step);
+/* The step of a directory name; -1: not one. */
+int64_t ckpt_step_of_name(const char *name);
+/* Names in rootfd that begin with `prefix`; *out is one malloc of fixed-size entries. */
+accel_status_t ckpt_list_names(int rootfd, const char *prefix,
+                               char (**out)[CKPT_DIR_MAX], size_t *count,
+                               accel_error_t *err);
+
+/* ---- commit.c, retain.c (rank 0 only) ------------------------------------------------------------ */
+
+struct ckpt_commit {
+    int rootfd, tmpfd; /* -1: not open */
+    char tmp[CKPT_DIR_MAX], final[64];
+};
+/* Step 1: root, stale directories of dead owners, room for `bytes`, .tmp-step_N.OWNER. */
+accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_t step,
+                                 const char *owner, int64_t bytes, accel_error_t *err);
+/* Every rank but 0: opens what rank 0 made. */
+accel_status_t ckpt_commit_join(struct ckpt_commit *c, const char *root, int64_t step,
+                                const char *owner, accel_error_t *err);
+/* Steps 4 and 5. On error nothing visible has changed. */
+accel_status_t ckpt_commit_publish(struct ckpt_commit *c, const struct strbuf *manifest,
+                                   accel_error_t *err);
+/* Removes the directory in progress (rank 0). */
+void ckpt_commit_abandon(struct ckpt_commit *c);
+void ckpt_commit_close(struct ckpt_commit *c);
+/* Deletes all but the `keep` newest complete ones; `just_saved` always stays. */
+void ckpt_retain(int rootfd, const char *just_saved, int keep);
+
+/* ---- list.c ------------------------------------------------------------------------------------------ */
+
+struct accel_ckpt {
+    int dirfd;
+    char *dir;
+    struct ckpt_manifest m;
+    int *fd;             /* [world], buffered, read only */
+    size_t *by_place;    /* boxes by (file, at) */
+    size_t *file_first;  /* [world+1]: range of by_place of each file */
+    unsigned char *blob; /* all blobs, one after the other */
+    size_t *blob_at;     /* [tensors] */
+};
+/* Opens and parses; files opened and their sizes checked; blobs not read. */
+accel_status_t ckpt_open_at(accel_ckpt_t **out, int at, const char *name,
+                            const char *shown, accel_error_t *err);
+
+/* ---- read.c -------------------------------------------------------------------------------------------- */
+
+/* Reads boxes of either kind. keep_going with report: every finding is reported. */
+accel_status_t ckpt_read_boxes(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, size_t n,
+                               bool blobs, accel_error_t *err);
+accel_status_t ckpt_fail_damaged(const accel_ckpt_t *c, const struct ckpt_mbox *b,
+                                 accel_error_t *err);
+
 #endif

@@ -4,7 +4,20 @@ include_HEADERS += checkpoint/accel_ckpt.h
 libaccelckpt_core_la_SOURCES = \
 	checkpoint/accel_ckpt.h \
 	checkpoint/boxes.c \
-	checkpoint/ckpt_internal.h
+	checkpoint/ckpt_internal.h \
+	checkpoint/commit.c \
+	checkpoint/dirs.c \
+	checkpoint/hash.c \
+	checkpoint/layout.c \
+	checkpoint/list.c \
+	checkpoint/manifest.c \
+	checkpoint/manifest_check.c \
+	checkpoint/manifest_parse.c \
+	checkpoint/read.c \
+	checkpoint/retain.c \
+	checkpoint/save.c \
+	checkpoint/verify.c \
+	checkpoint/write.c
 libaccelckpt_core_la_CFLAGS = $(AM_CFLAGS) $(HDF5_CFLAGS) $(XXHASH_CFLAGS)
 
 libaccelckpt_la_SOURCES =
@@ -18,3 +31,8 @@ EXTRA_DIST += checkpoint/libaccelckpt.map
 unit_tests += tests/unit/test_ckpt_boxes
 tests_unit_test_ckpt_boxes_SOURCES = tests/unit/test_ckpt_boxes.c
 tests_unit_test_ckpt_boxes_LDADD = $(unit_ldadd)
+
+unit_tests += tests/unit/test_ckpt_save
+tests_unit_test_ckpt_save_SOURCES = tests/unit/test_ckpt_save.c \
+	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+tests_unit_test_ckpt_save_LDADD = $(unit_ldadd)

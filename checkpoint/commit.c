@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Commit on rank 0: private directory, MANIFEST last, one rename, fsync of everything the
+ * rename relies on. A reader sees a complete checkpoint or none.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "ckpt_internal.h"
+
+#define TMP_PREFIX ".tmp-step_"
+
+static void names(struct ckpt_commit *c, int64_t step, const char *owner)
+{
+    ckpt_step_name(c->final, step);
+    snprintf(c->tmp, sizeof(c->tmp), ".tmp-%s.%s", c->final, owner);
+}
+
+/* "JOBID" of "JOBID.RESTART" is the same: an earlier life of this job, certainly over. */
+static bool same_job(const char *tmp_name, const char *owner)
+{
+    const char *theirs = strchr(tmp_name + strlen(TMP_PREFIX), '.');
+    const char *dot = strrchr(owner, '.');
+    size_t job = dot ? (size_t)(dot - owner) : strlen(owner);
+
+    return theirs && strncmp(theirs + 1, owner, job) == 0 &&
+           (theirs[1 + job] == '.' || theirs[1 + job] == '\0');
+}
+
+/* A live writer holds a lock on its directory. Where locks do not work on directories
+ * (NFS), another job's directory is left alone. */
+static bool writer_is_dead(int rootfd, const char *tmp_name)
+{
+    int fd = ckpt_open_dir(rootfd, tmp_name);
+    bool dead = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return dead;
+}
+
+/* Directories in progress of dead owners and half-deleted ones. Best effort: what cannot
+ * be removed now is met again by the next save. */
+static void clean_stale(int rootfd, const char *owner)
+{
+    char(*list)[CKPT_DIR_MAX] = NULL;
+    size_t n = 0;
+
+    if (ckpt_list_names(rootfd, TMP_PREFIX, &list, &n, NULL) == ACCEL_OK) {
+        for (size_t i = 0; i < n; i++)
+            if (same_job(list[i], owner) || writer_is_dead(rootfd, list[i]))
+                ckpt_remove_dir(rootfd, list[i]);
+        free(list);
+    }
+    if (ckpt_list_names(rootfd, ".trash-", &list, &n, NULL) == ACCEL_OK) {
+        for (size_t i = 0; i < n; i++)
+            ckpt_remove_dir(rootfd, list[i]);
+        free(list);
+    }
+}
+
+static accel_status_t check_room(const struct ckpt_commit *c, const char *root,
+                                 int64_t bytes, accel_error_t *err)
+{
+    char want[32], have[32];
+    struct statvfs v;
+    double avail;
+
+    if (fstatvfs(c->rootfd, &v))
+        return ACCEL_OK; /* not every file system says; the writes will */
+    avail = (double)v.f_bavail * (double)v.f_frsize;
+    if (avail >= (double)bytes)
+        return ACCEL_OK;
+    return accel_fail_at(err, ACCEL_EIO, root,
+                         "free space, or lower accel.checkpoint.keep",
+                         "the checkpoint needs %s, %s are free",
+                         format_bytes((double)bytes, want, sizeof(want)),
+                         format_bytes(avail, have, sizeof(have)));
+}
+
+accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_t step,
+                                 const char *owner, int64_t bytes, accel_error_t *err)
+{
+    accel_status_t s = ckpt_make_root(root, err);
+
+    if (s)
+        return s;
+    names(c, step, owner);
+    c->rootfd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (c->rootfd < 0)
+        return accel_fail_at(err, ACCEL_ECREATE, root, "check accel.checkpoint.dir",
+                             "cannot open the checkpoint directory: %m");
+    clean_stale(c->rootfd, owner);
+    s = check_room(c, root, bytes, err);
+    if (s)
+        return s;
+    if (mkdirat(c->rootfd, c->tmp, 0777))
+        return accel_fail_at(err, ACCEL_ECREATE, c->tmp,
+                             errno == EEXIST ? "remove it if no job is writing it"
+                                             : NULL,
+                             "cannot create the directory in progress: %m");
+    c->tmpfd = ckpt_open_dir(c->rootfd, c->tmp);
+    if (c->tmpfd < 0)
+        return accel_fail_at(err, ACCEL_EIO, c->tmp, NULL, "cannot open: %m");
+    flock(c->tmpfd, LOCK_EX | LOCK_NB); /* says "alive"; failure costs only that */
+    return ckpt_fsync(c->rootfd, root, err);
+}
+
+accel_status_t ckpt_commit_join(struct ckpt_commit *c, const char *root, int64_t step,
+                                const char *owner, accel_error_t *err)
+{
+    names(c, step, owner);
+    c->rootfd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (c->rootfd >= 0)
+        c->tmpfd = ckpt_open_dir(c->rootfd, c->tmp);
+    if (c->tmpfd < 0)
+        return accel_fail_at(err, ACCEL_EIO, root,
+                             "the directory must be on storage that all nodes share",
+                             "cannot open %s that rank 0 made: %m", c->tmp);
+    return ACCEL_OK;
+}
+
+static accel_status_t write_manifest(const struct ckpt_commit *c,
+                                     const struct strbuf *text, accel_error_t *err)
+{
+    int fd = openat(c->tmpfd, "MANIFEST.part",
+                    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    accel_status_t s = ACCEL_OK;
+
+    if (fd < 0)
+        return accel_fail_at(err, ACCEL_EIO, "MANIFEST", NULL, "cannot create: %m");
+    if (ckpt_pwrite_all(fd, text->s, text->len, 0))
+        s = accel_fail_at(err, ACCEL_EIO, "MANIFEST", "free space", "write: %m");
+    if (!s)
+        s = ckpt_fsync(fd, "MANIFEST", err);
+    if (close(fd) && !s)
+        s = accel_fail_at(err, ACCEL_EIO, "MANIFEST", "check the disk", "close: %m");
+    if (!s && renameat(c->tmpfd, "MANIFEST.part", c->tmpfd, "MANIFEST"))
+        s = accel_fail_at(err, ACCEL_EIO, "MANIFEST", NULL, "rename: %m");
+    return s ? s : ckpt_fsync(c->tmpfd, c->tmp, err);
+}
+
+/* Advisory: points at the newest for humans; nobody reads it to decide. */
+static void point_latest(const struct ckpt_commit *c)
+{
+    unlinkat(c->rootfd, ".latest.part", 0);
+    if (symlinkat(c->final, c->rootfd, ".latest.part") == 0 &&
+        renameat(c->rootfd, ".latest.part", c->rootfd, "latest") == 0)
+        fsync(c->rootfd);
+    else
+        unlinkat(c->rootfd, ".latest.part", 0);
+}
+
+/* Puts the finished directory in place. The same step saved before (a resume from an older
+ * one) is exchanged atomically, so that at every moment one of the two is there.
+ * *exchanged: the old one now has the tmp name. */
+static int put_in_place(const struct ckpt_commit *c, bool *exchanged)
+{
+    *exchanged = false;
+    if (renameat2(c->rootfd, c->tmp, c->rootfd, c->final, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno == EEXIST) {
+        *exchanged = true;
+        if (renameat2(c->rootfd, c->tmp, c->rootfd, c->final, RENAME_EXCHANGE) == 0)
+            return 0;
+        *exchanged = false;
+    }
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    /* A file system without the flags. */
+    if (faccessat(c->rootfd, c->final, F_OK, AT_SYMLINK_NOFOLLOW) == 0 &&
+        ckpt_trash(c->rootfd, c->final))
+        return -1;
+    return renameat(c->rootfd, c->tmp, c->rootfd, c->final);
+}
+
+accel_status_t ckpt_commit_publish(struct ckpt_commit *c, const struct strbuf *manifest,
+                                   accel_error_t *err)
+{
+    accel_status_t s = write_manifest(c, manifest, err);
+    bool exchanged;
+
+    if (s)
+        return s;
+    if (put_in_place(c, &exchanged))
+        return accel_fail_at(err, ACCEL_EIO, c->final, "check the checkpoint directory",
+                             "cannot rename %s: %m", c->tmp);
+    s = ckpt_fsync(c->rootfd, c->final, err);
+    if (s) {
+        /* Not known to be durable: take it back, so that error means "not there". */
+        renameat2(c->rootfd, c->final, c->rootfd, c->tmp,
+                  exchanged ? RENAME_EXCHANGE : RENAME_NOREPLACE);
+        return s;
+    }
+    if (exchanged)
+        ckpt_trash(c->rootfd, c->tmp);
+    c->tmp[0] = '\0'; /* nothing in progress any more */
+    point_latest(c);
+    return ACCEL_OK;
+}
+
+void ckpt_commit_abandon(struct ckpt_commit *c)
+{
+    if (c->rootfd >= 0 && c->tmpfd >= 0 && c->tmp[0])
+        ckpt_remove_dir(c->rootfd, c->tmp);
+}
+
+void ckpt_commit_close(struct ckpt_commit *c)
+{
+    if (c->tmpfd >= 0)
+        close(c->tmpfd);
+    if (c->rootfd >= 0)
+        close(c->rootfd);
+    c->tmpfd = c->rootfd = -1;
+}

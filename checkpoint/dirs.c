@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Directories: create the root, fsync, list, rename to trash, remove.
+ * Everything below the root is reached by openat with O_NOFOLLOW; links are never followed.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ckpt_internal.h"
+
+int ckpt_open_dir(int at, const char *name)
+{
+    return openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+accel_status_t ckpt_make_root(const char *root, accel_error_t *err)
+{
+    char *path = strdup(root);
+    accel_status_t s = ACCEL_OK;
+
+    if (!path)
+        return accel_fail_nomem(err, "a path", strlen(root) + 1);
+    for (char *p = path + 1; !s; p++) {
+        char c = *p;
+
+        if (c != '/' && c != '\0')
+            continue;
+        *p = '\0';
+        if (mkdir(path, 0777) && errno != EEXIST)
+            s = accel_fail_at(err, ACCEL_ECREATE, path,
+                              "check accel.checkpoint.dir and the rights above it",
+                              "cannot create the checkpoint directory: %m");
+        *p = c;
+        if (c == '\0')
+            break;
+    }
+    free(path);
+    return s;
+}
+
+accel_status_t ckpt_fsync(int fd, const char *what, accel_error_t *err)
+{
+    int r;
+
+    /* EINTR alone is worth another try: after any other error the kernel may have
+     * dropped the data, and a second fsync would lie. */
+    do
+        r = fsync(fd);
+    while (r && errno == EINTR);
+    if (r)
+        return accel_fail_at(err, ACCEL_EIO, what, "check the disk and the quota",
+                             "fsync: %m");
+    return ACCEL_OK;
+}
+
+/* An entry that is a file of ours, or a leftover of one. */
+static int remove_entry(int fd, const char *name)
+{
+    return unlinkat(fd, name, 0) && errno != ENOENT ? -1 : 0;
+}
+
+int ckpt_remove_dir(int rootfd, const char *name)
+{
+    int fd = ckpt_open_dir(rootfd, name), r = 0;
+    struct dirent *e;
+    DIR *d;
+
+    if (fd < 0)
+        return errno == ENOENT ? 0 : -1;
+    /* First, so that a half-deleted checkpoint never looks complete. */
+    r |= remove_entry(fd, "MANIFEST");
+    d = fdopendir(fd);
+    if (!d) {
+        close(fd);
+        return -1;
+    }
+    while ((e = readdir(d)) != NULL)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            r |= remove_entry(fd, e->d_name);
+    closedir(d);
+    if (unlinkat(rootfd, name, AT_REMOVEDIR) && errno != ENOENT)
+        r = -1;
+    return r;
+}
+
+int ckpt_trash(int rootfd, const char *name)
+{
+    char trash[CKPT_DIR_MAX + 32];
+
+    for (int i = 0; i < 1000; i++) {
+        snprintf(trash, sizeof(trash), ".trash-%s.%d", name + (name[0] == '.'), i);
+        /* Onto an existing, non-empty directory rename fails: take the next number. */
+        if (renameat(rootfd, name, rootfd, trash) == 0)
+            return ckpt_remove_dir(rootfd, trash);
+        if (errno != ENOTEMPTY && errno != EEXIST)
+            break;
+    }
+    return -1;
+}
+
+void ckpt_step_name(char out[64], int64_t step)
+{
+    snprintf(out, 64, "step_%08" PRId64, step);
+}
+
+int64_t ckpt_step_of_name(const char *name)
+{
+    char canonical[64];
+    int64_t step = 0;
+    const char *p = name;
+
+    if (strncmp(p, "step_", 5) != 0)
+        return -1;
+    for (p += 5; *p; p++) {
+        if (*p < '0' || *p > '9' || step > CKPT_STEP_MAX / 10)
+            return -1;
+        step = step * 10 + (*p - '0');
+    }
+    ckpt_step_name(canonical, step);
+    return strcmp(canonical, name) == 0 ? step : -1;
+}
+
+accel_status_t ckpt_list_names(int rootfd, const char *prefix,
+                               char (**out)[CKPT_DIR_MAX], size_t *count,
+                               accel_error_t *err)
+{
+    /* A second descriptor, because the position of a directory stream is shared. */
+    int fd = openat(rootfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    char(*names)[CKPT_DIR_MAX] = NULL;
+    accel_status_t s = ACCEL_OK;
+    size_t n = 0;
+
+    if (!d) {
+        if (fd >= 0)
+            close(fd);
+        return accel_fail(err, ACCEL_EIO, NULL, "cannot list the directory: %m");
+    }
+    for (struct dirent *e = readdir(d); e && !s; e = readdir(d)) {
+        char(*grown)[CKPT_DIR_MAX];
+
+        if (strncmp(e->d_name, prefix, strlen(prefix)) != 0 ||
+            strlen(e->d_name) >= CKPT_DIR_MAX)
+            continue;
+        grown = realloc(names, (n + 1) * sizeof(*names));
+        if (!grown) {
+            s = accel_fail_nomem(err, "a directory list", (n + 1) * sizeof(*names));
+            break;
+        }
+        names = grown;
+        strcpy(names[n++], e->d_name);
+    }
+    closedir(d);
+    if (s) {
+        free(names);
+        return s;
+    }
+    *out = names;
+    *count = n;
+    return ACCEL_OK;
+}

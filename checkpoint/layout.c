@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Lays out a rank's shard file through libhdf5 and reports where each dataset's bytes go.
+ * The only file that calls libhdf5; never reads an existing HDF5 file, writes no data.
+ */
+#include <fcntl.h>
+#include <hdf5.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ckpt_internal.h"
+
+struct layout {
+    hid_t file, fapl, dcpl, lcpl, bf16;
+    const struct ckpt_file *shard;
+    accel_error_t *err;
+};
+
+static herr_t innermost(unsigned n, const H5E_error2_t *e, void *user)
+{
+    (void)n;
+    snprintf(user, 256, "%s: %s", e->func_name ? e->func_name : "?",
+             e->desc ? e->desc : "?");
+    return 1; /* the first is the deepest: stop */
+}
+
+/* The deepest entry of libhdf5's error stack, as our error. */
+static accel_status_t failed(struct layout *l, const char *what, const char *name)
+{
+    char cause[256] = "no details";
+
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, innermost, cause);
+    H5Eclear2(H5E_DEFAULT);
+    return accel_fail_at(
+        l->err, ACCEL_EIO, l->shard->name,
+        "check the space, quota and rights of the checkpoint directory",
+        "cannot lay out %s (%s): HDF5 %s", name, what, cause);
+}
+
+static hid_t bf16_type(void)
+{
+    hid_t t = H5Tcopy(H5T_IEEE_F32LE);
+
+    if (t < 0 || H5Tset_fields(t, 15, 7, 8, 0, 7) < 0 || H5Tset_size(t, 2) < 0 ||
+        H5Tset_ebias(t, 127) < 0) {
+        H5Tclose(t);
+        return -1;
+    }
+    return t;
+}
+
+static hid_t file_type(const struct layout *l, accel_dtype_t t)
+{
+    switch (t) {
+    case ACCEL_F32:
+        return H5T_IEEE_F32LE;
+    case ACCEL_BF16:
+        return l->bf16;
+    case ACCEL_I32:
+        return H5T_STD_I32LE;
+    case ACCEL_U16:
+        return H5T_STD_U16LE;
+    case ACCEL_U8:
+        return H5T_STD_U8LE;
+    case ACCEL_F64:
+        return H5T_IEEE_F64LE;
+    case ACCEL_I64:
+        return H5T_STD_I64LE;
+    }
+    return -1;
+}
+
+/* Only fixed-size attributes: variable-length ones live in a heap that damages badly. */
+static herr_t put_attr(hid_t on, const char *name, hid_t type, int count,
+                       const void *data)
+{
+    hsize_t n = (hsize_t)count;
+    hid_t space = count ? H5Screate_simple(1, &n, NULL) : H5Screate(H5S_SCALAR);
+    hid_t attr = H5Acreate2(on, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    herr_t r = attr < 0 ? -1 : H5Awrite(attr, type, data);
+
+    if (attr >= 0 && H5Aclose(attr) < 0)
+        r = -1;
+    H5Sclose(space);
+    return r;
+}
+
+static herr_t put_string(hid_t on, const char *name, const char *text, size_t size)
+{
+    char fixed[CKPT_RUN_ID_MAX + 1] = { 0 };
+    hid_t type = H5Tcopy(H5T_C_S1);
+    herr_t r = -1;
+
+    snprintf(fixed, sizeof(fixed), "%s", text);
+    if (H5Tset_size(type, size) >= 0)
+        r = put_attr(on, name, type, 0, fixed);
+    H5Tclose(type);
+    return r;
+}
+
+static herr_t file_attributes(const struct layout *l, const struct ckpt_manifest *m,
+                              int rank)
+{
+    int64_t format = CKPT_FORMAT, world = m->world, r = rank;
+
+    if (put_attr(l->file, "accel_format_version", H5T_NATIVE_INT64, 0, &format) < 0 ||
+        put_attr(l->file, "step", H5T_NATIVE_INT64, 0, &m->step) < 0 ||
+        put_attr(l->file, "world_size", H5T_NATIVE_INT64, 0, &world) < 0 ||
+        put_attr(l->file, "rank", H5T_NATIVE_INT64, 0, &r) < 0 ||
+        put_string(l->file, "accel_version", m->version, sizeof(m->version)) < 0 ||
+        put_string(l->file, "owner", m->owner, sizeof(m->owner)) < 0 ||
+        put_string(l->file, "sharding", m->sharding, sizeof(m->sharding)) < 0)
+        return -1;
+    return 0;
+}
+
+/* model/x, then model/x@1, model/x@2 for further boxes of the tensor in this file. */
+static accel_status_t put_box(struct layout *l, const struct ckpt_tensor *t,
+                              struct ckpt_mbox *b, size_t index)
+{
+    char name[CKPT_NAME_MAX + 40];
+    hsize_t dims[ACCEL_CKPT_MAX_DIMS];
+    hid_t space, set;
+    haddr_t at;
+    herr_t r = 0;
+
+    snprintf(name, sizeof(name), index ? "%s%s@%zu" : "%s%s", t->blob ? "state/" : "",
+             t->name, index);
+    for (int d = 0; d < t->ndim; d++)
+        dims[d] = (hsize_t)b->shape[d];
+    space = t->ndim ? H5Screate_simple(t->ndim, dims, NULL) : H5Screate(H5S_SCALAR);
+    set = H5Dcreate2(l->file, name, file_type(l, t->dtype), space, l->lcpl, l->dcpl,
+                     H5P_DEFAULT);
+    H5Sclose(space);
+    if (set < 0)
+        return failed(l, "create", name);
+    at = H5Dget_offset(set);
+    if (at != HADDR_UNDEF)
+        b->at = (int64_t)at;
+    else
+        r = -1;
+    if (r < 0 || put_string(set, "accel_dtype", accel_dtype_name(t->dtype), 16) < 0 ||
+        (t->ndim &&
+         (put_attr(set, "global_shape", H5T_NATIVE_INT64, t->ndim, t->shape) < 0 ||
+          put_attr(set, "offset", H5T_NATIVE_INT64, t->ndim, b->offset) < 0)))
+        r = -1;
+    if (r < 0) {
+        accel_status_t s = failed(l, "attributes", name);
+
+        H5Dclose(set);
+        return s;
+    }
+    if (H5Dclose(set) < 0)
+        return failed(l, "close", name);
+    return ACCEL_OK;
+}
+
+static accel_status_t set_up(struct layout *l, const struct ckpt_manifest *m)
+{
+    size_t small = 0;
+
+    for (size_t i = 0; i < m->boxes; i++)
+        if (m->box[i].bytes < CKPT_ALIGN_FROM)
+            small += (size_t)m->box[i].bytes;
+    l->fapl = H5Pcreate(H5P_FILE_ACCESS);
+    l->dcpl = H5Pcreate(H5P_DATASET_CREATE);
+    l->lcpl = H5Pcreate(H5P_LINK_CREATE);
+    l->bf16 = bf16_type();
+    if (l->fapl < 0 || l->dcpl < 0 || l->lcpl < 0 || l->bf16 < 0 ||
+        H5Pset_libver_bounds(l->fapl, H5F_LIBVER_V110, H5F_LIBVER_V110) < 0 ||
+        H5Pset_alignment(l->fapl, CKPT_ALIGN_FROM, CKPT_PAGE) < 0 ||
+        /* one block for all small datasets (one write), one for their headers */
+        H5Pset_small_data_block_size(l->fapl, small > 2048 ? small : 2048) < 0 ||
+        H5Pset_meta_block_size(l->fapl, 512 * (m->boxes + 8)) < 0 ||
+        H5Pset_fclose_degree(l->fapl, H5F_CLOSE_STRONG) < 0 ||
+        H5Pset_layout(l->dcpl, H5D_CONTIGUOUS) < 0 ||
+        H5Pset_alloc_time(l->dcpl, H5D_ALLOC_TIME_EARLY) < 0 ||
+        H5Pset_fill_time(l->dcpl, H5D_FILL_TIME_NEVER) < 0 ||
+        H5Pset_obj_track_times(l->dcpl, 0) < 0 ||
+        H5Pset_create_intermediate_group(l->lcpl, 1) < 0)
+        return failed(l, "properties", l->shard->name);
+#if H5_VERSION_GE(1, 10, 7)
+    /* The directory is private until the commit; flock fails on some parallel disks. */
+    if (H5Pset_file_locking(l->fapl, 0, 1) < 0)
+        return failed(l, "locking", l->shard->name);
+#endif
+    return ACCEL_OK;
+}
+
+static accel_status_t fill_file(struct layout *l, int dirfd, struct ckpt_manifest *m,
+                                int rank)
+{
+    accel_status_t s = ACCEL_OK;
+    char path[96];
+
+    /* Through the open directory, so that nobody can swap a parent; EXCL does not follow
+     * a link in the last part. */
+    snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", dirfd, l->shard->name);
+    l->file = H5Fcreate(path, H5F_ACC_EXCL, H5P_DEFAULT, l->fapl);
+    if (l->file < 0)
+        return failed(l, "create", l->shard->name);
+    if (file_attributes(l, m, rank) < 0)
+        s = failed(l, "attributes", l->shard->name);
+    for (size_t i = 0; !s && i < m->tensors; i++)
+        for (size_t k = 0; !s && k < m->tensor[i].boxes; k++)
+            s = put_box(l, &m->tensor[i], &m->box[m->tensor[i].box + k], k);
+    if (H5Fclose(l->file) < 0 && !s)
+        s = failed(l, "close", l->shard->name);
+    return s;
+}
+
+accel_status_t ckpt_layout(int dirfd, struct ckpt_manifest *m, int rank,
+                           accel_error_t *err)
+{
+    struct layout l = { -1, -1, -1, -1, -1, &m->file[rank], err };
+    H5E_auto2_t old_fn = NULL;
+    void *old_data = NULL;
+    accel_status_t s;
+    struct stat st;
+
+    H5dont_atexit(); /* fails, harmlessly, when HDF5 is already in use */
+    if (H5open() < 0)
+        return failed(&l, "start", "the library");
+    H5Eget_auto2(H5E_DEFAULT, &old_fn, &old_data);
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    s = set_up(&l, m);
+    if (!s)
+        s = fill_file(&l, dirfd, m, rank);
+    H5Pclose(l.fapl);
+    H5Pclose(l.dcpl);
+    H5Pclose(l.lcpl);
+    H5Tclose(l.bf16);
+    H5Eclear2(H5E_DEFAULT);
+    H5Eset_auto2(H5E_DEFAULT, old_fn, old_data);
+    if (s)
+        return s;
+    if (fstatat(dirfd, l.shard->name, &st, AT_SYMLINK_NOFOLLOW))
+        return accel_fail_at(err, ACCEL_EIO, l.shard->name, NULL, "cannot stat: %m");
+    m->file[rank].bytes = st.st_size;
+    return ACCEL_OK;
+}

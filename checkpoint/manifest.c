@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The manifest in memory: build, merge the ranks' fragments, sort, print as text.
+ * Parsing is manifest_parse.c, the geometric checks are manifest_check.c.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "ckpt_internal.h"
+
+void ckpt_manifest_free(struct ckpt_manifest *m)
+{
+    if (!m)
+        return;
+    for (size_t i = 0; i < m->tensors; i++)
+        free(m->tensor[i].name);
+    free(m->file);
+    free(m->tensor);
+    free(m->box);
+    free(m->piece);
+    *m = (struct ckpt_manifest){ 0 };
+}
+
+void ckpt_shard_name(char out[40], int rank, int world)
+{
+    snprintf(out, 40, "rank_%05d-of-%05d.h5", rank, world);
+}
+
+const char *ckpt_name_problem(const char *name)
+{
+    size_t len = name ? strlen(name) : 0;
+    const char *part = name;
+
+    if (len == 0 || len > CKPT_NAME_MAX)
+        return "it is empty or longer than 511 bytes";
+    for (size_t i = 0; i <= len; i++) {
+        if (name[i] != '/' && name[i] != '\0') {
+            if (name[i] < 0x21 || name[i] > 0x7e || name[i] == '@')
+                return "it holds a blank, '@' or a byte outside printable ASCII";
+            continue;
+        }
+        if (part == name + i || (part + 1 == name + i && part[0] == '.') ||
+            (part + 2 == name + i && part[0] == '.' && part[1] == '.'))
+            return "a part between slashes is empty, '.' or '..'";
+        part = name + i + 1;
+    }
+    return NULL;
+}
+
+bool ckpt_word_ok(const char *s, size_t cap)
+{
+    size_t len = s ? strlen(s) : 0;
+
+    if (len == 0 || len >= cap || s[0] == '.')
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if (s[i] < 0x21 || s[i] > 0x7e || s[i] == '/')
+            return false;
+    return true;
+}
+
+/* Room for `more` further entries in a growing array. */
+static accel_status_t reserve(void **array, size_t *cap, size_t used, size_t more,
+                              size_t entry, accel_error_t *err)
+{
+    size_t want, bytes;
+    void *grown;
+
+    if (__builtin_add_overflow(used, more, &want))
+        return accel_fail_nomem(err, "the manifest", SIZE_MAX);
+    if (want <= *cap)
+        return ACCEL_OK;
+    want = want < 64 ? 64 : want + want / 2;
+    if (__builtin_mul_overflow(want, entry, &bytes))
+        return accel_fail_nomem(err, "the manifest", SIZE_MAX);
+    grown = realloc(*array, bytes);
+    if (!grown)
+        return accel_fail_nomem(err, "the manifest", bytes);
+    *array = grown;
+    *cap = want;
+    return ACCEL_OK;
+}
+
+accel_status_t ckpt_manifest_add_tensor(struct ckpt_manifest *m,
+                                        const struct ckpt_tensor *t, accel_error_t *err)
+{
+    accel_status_t s = reserve((void **)&m->tensor, &m->tensor_cap, m->tensors, 1,
+                               sizeof(*m->tensor), err);
+    char *name;
+
+    if (s)
+        return s;
+    name = strdup(t->name);
+    if (!name)
+        return accel_fail_nomem(err, "a tensor name", strlen(t->name) + 1);
+    m->tensor[m->tensors] = *t;
+    m->tensor[m->tensors].name = name;
+    m->tensor[m->tensors].box = m->tensor[m->tensors].boxes = 0;
+    m->tensors++;
+    return ACCEL_OK;
+}
+
+accel_status_t ckpt_manifest_add_box(struct ckpt_manifest *m, const struct ckpt_mbox *b,
+                                     accel_error_t *err)
+{
+    size_t pieces =
+        (size_t)(b->bytes / CKPT_PIECE_BYTES + (b->bytes % CKPT_PIECE_BYTES != 0));
+    accel_status_t s =
+        reserve((void **)&m->box, &m->box_cap, m->boxes, 1, sizeof(*m->box), err);
+
+    if (!s)
+        s = reserve((void **)&m->piece, &m->piece_cap, m->pieces, pieces,
+                    sizeof(*m->piece), err);
+    if (s)
+        return s;
+    m->box[m->boxes] = *b;
+    m->box[m->boxes].piece = m->pieces;
+    m->box[m->boxes].pieces = pieces;
+    if (pieces)
+        memset(m->piece + m->pieces, 0, pieces * sizeof(*m->piece));
+    m->boxes++;
+    m->pieces += pieces;
+    return ACCEL_OK;
+}
+
+/* ---- sorting -------------------------------------------------------------------------- */
+
+static int compare_key(bool a_blob, const char *a, bool b_blob, const char *b)
+{
+    return a_blob != b_blob ? (int)a_blob - (int)b_blob : strcmp(a, b);
+}
+
+static int compare_tensors(const void *pa, const void *pb)
+{
+    const struct ckpt_tensor *a = pa, *b = pb;
+    int c = compare_key(a->blob, a->name, b->blob, b->name);
+
+    /* The old index (kept in .box while sorting) makes the order total. */
+    return c ? c : (a->box > b->box) - (a->box < b->box);
+}
+
+static int compare_boxes(const void *pa, const void *pb)
+{
+    const struct ckpt_mbox *a = pa, *b = pb;
+
+    if (a->tensor != b->tensor)
+        return a->tensor < b->tensor ? -1 : 1;
+    for (int d = 0; d < ACCEL_CKPT_MAX_DIMS; d++)
+        if (a->offset[d] != b->offset[d])
+            return a->offset[d] < b->offset[d] ? -1 : 1;
+    return (a->file > b->file) - (a->file < b->file);
+}
+
+static bool same_tensor(const struct ckpt_tensor *a, const struct ckpt_tensor *b)
+{
+    return a->dtype == b->dtype && a->ndim == b->ndim &&
+           memcmp(a->shape, b->shape, sizeof(a->shape)) == 0;
+}
+
+/* Joins neighbours of one name; map[old index] = new index. */
+static accel_status_t join_tensors(struct ckpt_manifest *m, size_t *map,
+                                   accel_error_t *err)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < m->tensors; i++) {
+        struct ckpt_tensor *t = &m->tensor[i], *last = &m->tensor[kept ? kept - 1 : 0];
+
+        if (kept && compare_key(t->blob, t->name, last->blob, last->name) == 0) {
+            if (!same_tensor(t, last))
+                return accel_fail_at(
+                    err, ACCEL_EMISMATCH, t->name,
+                    "all ranks must describe a tensor alike",
+                    "two boxes disagree about its dtype or global shape");
+            map[t->box] = kept - 1;
+            free(t->name);
+            t->name = NULL;
+            continue;
+        }
+        map[t->box] = kept;
+        if (i != kept) {
+            m->tensor[kept] = *t;
+            t->name = NULL;
+        }
+        kept++;
+    }
+    m->tensors = kept;
+    return ACCEL_OK;
+}
+
+accel_status_t ckpt_manifest_sort(struct ckpt_manifest *m, accel_error_t *err)
+{
+    size_t *map = calloc(m->tensors + 1, sizeof(*map));
+    accel_status_t s;
+
+    if (!map)
+        return accel_fail_nomem(err, "the manifest", (m->tensors + 1) * sizeof(*map));
+    for (size_t i = 0; i < m->tensors; i++)
+        m->tensor[i].box = i;
+    if (m->tensors)
+        qsort(m->tensor, m->tensors, sizeof(*m->tensor), compare_tensors);
+    s = join_tensors(m, map, err);
+    if (s)
+        goto out;
+    for (size_t i = 0; i < m->boxes; i++)
+        m->box[i].tensor = map[m->box[i].tensor];
+    if (m->boxes)
+        qsort(m->box, m->boxes, sizeof(*m->box), compare_boxes);
+    for (size_t i = 0; i < m->tensors; i++)
+        m->tensor[i].box = m->tensor[i].boxes = 0;
+    for (size_t i = m->boxes; i-- > 0;) {
+        m->tensor[m->box[i].tensor].box = i;
+        m->tensor[m->box[i].tensor].boxes++;
+    }
+out:
+    free(map);
+    return s;
+}
+
+accel_status_t ckpt_manifest_merge(struct ckpt_manifest *m,
+                                   const struct ckpt_manifest *part, int rank,
+                                   accel_error_t *err)
+{
+    size_t first = m->tensors;
+    accel_status_t s;
+
+    for (size_t i = 0; i < part->tensors; i++) {
+        s = ckpt_manifest_add_tensor(m, &part->tensor[i], err);
+        if (s)
+            return s;
+    }
+    for (size_t i = 0; i < part->boxes; i++) {
+        struct ckpt_mbox b = part->box[i];
+
+        b.tensor += first;
+        b.file = rank;
+        s = ckpt_manifest_add_box(m, &b, err);
+        if (s)
+            return s;
+        memcpy(m->piece + m->box[m->boxes - 1].piece, part->piece + b.piece,
+               b.pieces * sizeof(*m->piece));
+    }
+    m->file[rank] = part->file[rank];
+    return ACCEL_OK;
+}
+
+/* ---- text ------------------------------------------------------------------------------ */
+
+static void put_dims(struct strbuf *b, int ndim, const int64_t *dims)
+{
+    if (ndim == 0)
+        strbuf_append(b, " -", 2);
+    for (int d = 0; d < ndim; d++)
+        strbuf_printf(b, "%c%" PRId64, d ? 'x' : ' ', dims[d]);
+}
+
+static void put_tensor(struct strbuf *b, const struct ckpt_manifest *m,
+                       const struct ckpt_tensor *t, int only_file)
+{
+    if (t->blob)
+        strbuf_printf(b, "S %s %" PRId64 "\n", t->name, t->shape[0]);
+    else {
+        strbuf_printf(b, "T %s %s", t->name, accel_dtype_name(t->dtype));
+        put_dims(b, t->ndim, t->shape);
+        strbuf_append(b, "\n", 1);
+    }
+    for (size_t i = t->box; i < t->box + t->boxes; i++) {
+        const struct ckpt_mbox *x = &m->box[i];
+
+        strbuf_append(b, "B", 1);
+        put_dims(b, t->ndim, x->offset);
+        put_dims(b, t->ndim, x->shape);
+        strbuf_printf(b, " %d %" PRId64 " %" PRId64 "\n", only_file >= 0 ? 0 : x->file,
+                      x->at, x->bytes);
+        for (size_t k = x->piece; k < x->piece + x->pieces; k++)
+            strbuf_printf(b, "C %016" PRIx64 "%016" PRIx64 "\n", m->piece[k].hi,
+                          m->piece[k].lo);
+    }
+}
+
+accel_status_t ckpt_manifest_format(const struct ckpt_manifest *m, int only_file,
+                                    struct strbuf *out, accel_error_t *err)
+{
+    XXH128_hash_t self;
+
+    strbuf_printf(out, "accel-checkpoint %d\nlibrary %s\nstep %" PRId64 "\nworld %d\n",
+                  CKPT_FORMAT, m->version, m->step, m->world);
+    strbuf_printf(out, "owner %s\nsharding %s\nrun-id %s\npiece %d\n", m->owner,
+                  m->sharding, m->run_id, CKPT_PIECE_BYTES);
+    for (int f = 0; f < m->world; f++) {
+        if (only_file >= 0 && f != only_file)
+            continue;
+        strbuf_printf(out, "F %s %" PRId64 " %016" PRIx64 "%016" PRIx64 "\n",
+                      m->file[f].name, m->file[f].bytes, m->file[f].meta.hi,
+                      m->file[f].meta.lo);
+    }
+    for (size_t i = 0; i < m->tensors; i++)
+        put_tensor(out, m, &m->tensor[i], only_file);
+    if (out->failed)
+        return accel_fail_nomem(err, "the manifest text", out->len);
+    self = XXH3_128bits(out->s, out->len);
+    strbuf_printf(out, "X %016" PRIx64 "%016" PRIx64 "\n", self.high64, self.low64);
+    if (out->failed || out->len > CKPT_MANIFEST_MAX)
+        return accel_fail(err, ACCEL_ENOMEM, "use fewer, larger tensors",
+                          "the manifest would have %zu bytes; the limit is %d",
+                          out->len, CKPT_MANIFEST_MAX);
+    return ACCEL_OK;
+}
+
+const struct ckpt_tensor *ckpt_manifest_find(const struct ckpt_manifest *m, bool blob,
+                                             const char *name)
+{
+    size_t lo = 0, hi = m->tensors;
+
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        int c = compare_key(m->tensor[mid].blob, m->tensor[mid].name, blob, name);
+
+        if (c == 0)
+            return &m->tensor[mid];
+        if (c < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return NULL;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Geometry of a manifest: do the boxes tile every tensor exactly, do their byte ranges
+ * lie inside their file without overlap. Used before publishing and after parsing.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ckpt_internal.h"
+
+/* Pairs of boxes compared per manifest; far above any real one (10^5 boxes of a tensor cut
+ * along one dimension need 10^5), so that a hostile one cannot stall the reader. */
+#define PAIRS_MAX INT64_C(200000000)
+
+struct sweep {
+    int64_t begin, end;
+    const struct ckpt_mbox *box;
+};
+
+static int compare_sweep(const void *pa, const void *pb)
+{
+    const struct sweep *a = pa, *b = pb;
+
+    return (a->begin > b->begin) - (a->begin < b->begin);
+}
+
+/* The dimension that most boxes do not span: the one the tensor was cut along. */
+static int cut_dimension(const struct ckpt_manifest *m, const struct ckpt_tensor *t)
+{
+    size_t best_count = 0;
+    int best = 0;
+
+    for (int d = 0; d < t->ndim; d++) {
+        size_t count = 0;
+
+        for (size_t i = t->box; i < t->box + t->boxes; i++)
+            count += m->box[i].shape[d] != t->shape[d];
+        if (count > best_count) {
+            best_count = count;
+            best = d;
+        }
+    }
+    return best;
+}
+
+static accel_status_t check_overlap(const struct ckpt_manifest *m,
+                                    const struct ckpt_tensor *t, int64_t *pairs,
+                                    accel_status_t code, accel_error_t *err)
+{
+    int64_t off[ACCEL_CKPT_MAX_DIMS], shape[ACCEL_CKPT_MAX_DIMS];
+    int d = cut_dimension(m, t);
+    struct sweep *s;
+
+    if (t->boxes < 2)
+        return ACCEL_OK;
+    if (t->ndim == 0)
+        return accel_fail_at(err, code, t->name, "store a scalar once",
+                             "a scalar has %zu boxes", t->boxes);
+    s = calloc(t->boxes, sizeof(*s));
+    if (!s)
+        return accel_fail_nomem(err, "the tiling check", t->boxes * sizeof(*s));
+    for (size_t i = 0; i < t->boxes; i++) {
+        const struct ckpt_mbox *b = &m->box[t->box + i];
+
+        s[i] = (struct sweep){ b->offset[d], b->offset[d] + b->shape[d], b };
+    }
+    qsort(s, t->boxes, sizeof(*s), compare_sweep);
+    for (size_t i = 0; i < t->boxes; i++) {
+        for (size_t j = i + 1; j < t->boxes && s[j].begin < s[i].end; j++) {
+            const struct ckpt_mbox *a = s[i].box, *b = s[j].box;
+            bool hit = ckpt_box_intersect(t->ndim, a->offset, a->shape, b->offset,
+                                          b->shape, off, shape);
+
+            if (!hit && ++*pairs <= PAIRS_MAX)
+                continue;
+            free(s);
+            return accel_fail_at(err, code, t->name,
+                                 "every element must be stored exactly once",
+                                 hit ? "boxes of files %d and %d overlap"
+                                     : "too many boxes to check (files %d, %d)",
+                                 a->file, b->file);
+        }
+    }
+    free(s);
+    return ACCEL_OK;
+}
+
+static accel_status_t check_tensor(const struct ckpt_manifest *m,
+                                   const struct ckpt_tensor *t, int64_t *pairs,
+                                   accel_status_t code, accel_error_t *err)
+{
+    int64_t volume = ckpt_volume(t->ndim, t->shape), covered = 0, total;
+    int64_t elem = (int64_t)accel_dtype_bytes(t->dtype);
+
+    if (volume < 0 || __builtin_mul_overflow(volume, elem, &total))
+        return accel_fail_at(err, code, t->name, NULL, "its size overflows");
+    for (size_t i = t->box; i < t->box + t->boxes; i++) {
+        const struct ckpt_mbox *b = &m->box[i];
+        int64_t v = ckpt_volume(t->ndim, b->shape);
+
+        if (v <= 0 || !ckpt_box_inside(t->ndim, b->offset, b->shape, t->shape))
+            return accel_fail_at(err, code, t->name, NULL,
+                                 "a box of %s lies outside the tensor",
+                                 m->file[b->file].name);
+        if (b->bytes != v * elem)
+            return accel_fail_at(err, code, t->name, NULL,
+                                 "a box of %s has the wrong number of bytes",
+                                 m->file[b->file].name);
+        if (__builtin_add_overflow(covered, v, &covered))
+            covered = -1;
+        if (covered < 0 || covered > volume)
+            break;
+    }
+    if (covered != volume)
+        return accel_fail_at(
+            err, code, t->name, "boxes of all ranks must tile the tensor exactly",
+            "its boxes hold %" PRId64 " of %" PRId64 " elements%s", covered, volume,
+            covered < volume ? ": some are missing" : ": some are twice");
+    return check_overlap(m, t, pairs, code, err);
+}
+
+static int compare_place(const void *pa, const void *pb, void *arg)
+{
+    const struct ckpt_manifest *m = arg;
+    const struct ckpt_mbox *a = &m->box[*(const size_t *)pa];
+    const struct ckpt_mbox *b = &m->box[*(const size_t *)pb];
+
+    if (a->file != b->file)
+        return a->file < b->file ? -1 : 1;
+    return (a->at > b->at) - (a->at < b->at);
+}
+
+accel_status_t ckpt_boxes_by_place(const struct ckpt_manifest *m, size_t **out,
+                                   accel_error_t *err)
+{
+    size_t *order = calloc(m->boxes + 1, sizeof(*order));
+
+    if (!order)
+        return accel_fail_nomem(err, "the box order", (m->boxes + 1) * sizeof(*order));
+    for (size_t i = 0; i < m->boxes; i++)
+        order[i] = i;
+    if (m->boxes)
+        qsort_r(order, m->boxes, sizeof(*order), compare_place, (void *)m);
+    *out = order;
+    return ACCEL_OK;
+}
+
+accel_status_t ckpt_manifest_check(const struct ckpt_manifest *m, accel_status_t code,
+                                   accel_error_t *err)
+{
+    accel_status_t s;
+    int64_t pairs = 0;
+    size_t *order;
+
+    for (size_t i = 0; i < m->tensors; i++) {
+        s = check_tensor(m, &m->tensor[i], &pairs, code, err);
+        if (s)
+            return s;
+    }
+    s = ckpt_boxes_by_place(m, &order, err);
+    if (s)
+        return s;
+    for (size_t i = 0; i < m->boxes && !s; i++) {
+        const struct ckpt_mbox *b = &m->box[order[i]],
+                               *last = i ? &m->box[order[i - 1]] : b;
+        const struct ckpt_file *f = &m->file[b->file];
+
+        if (b->at < 0 || b->bytes > f->bytes || b->at > f->bytes - b->bytes)
+            s = accel_fail_at(err, code, f->name, NULL,
+                              "tensor %s reaches beyond the end of the file",
+                              m->tensor[b->tensor].name);
+        else if (i && last->file == b->file && last->at + last->bytes > b->at)
+            s = accel_fail_at(err, code, f->name, NULL,
+                              "tensors %s and %s share bytes of the file",
+                              m->tensor[last->tensor].name, m->tensor[b->tensor].name);
+    }
+    free(order);
+    return s;
+}

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Loading: wanted boxes x stored boxes -> pieces -> spans of the files, read ahead by one
+ * thread (O_DIRECT when the page cache has not got them), hashed and scattered by the
+ * caller's. Every piece touched is hashed whole, once. Never calls libhdf5.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ckpt_internal.h"
+
+#define SLOTS     3
+#define GAP_BYTES (64 << 10) /* read through gaps up to this between pieces */
+
+/* One wanted box x one stored box: where the copying stands. Pieces of a stored box come
+ * in ascending order, so one position suffices. */
+struct copy {
+    struct ckpt_runs runs;
+    int64_t used; /* bytes of the current run already copied */
+    char *dst;
+};
+
+struct use {
+    size_t box, piece, copy;
+    int file;
+    int64_t at, bytes; /* of the piece, in the file */
+};
+
+struct span {
+    int file;
+    int64_t at, bytes;
+    size_t first, count; /* uses */
+};
+
+struct read_slot {
+    char *memory; /* CKPT_IO_BYTES + 2 pages, page aligned */
+    const char *data;
+    int error; /* errno; ENODATA: the file is shorter than it was */
+};
+
+struct reader {
+    accel_ckpt_t *c;
+    struct copy *copy;
+    struct use *use;
+    struct span *span;
+    size_t copies, uses, spans, copy_cap, use_cap;
+    struct read_slot slot[SLOTS];
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    size_t filled, taken;
+    bool stop;
+    /* of the file being read, by the reading thread */
+    int file, direct;
+    void *map;
+    size_t map_bytes;
+};
+
+accel_status_t ckpt_fail_damaged(const accel_ckpt_t *c, const struct ckpt_mbox *b,
+                                 accel_error_t *err)
+{
+    const struct ckpt_tensor *t = &c->m.tensor[b->tensor];
+    char where[256];
+
+    snprintf(where, sizeof(where), "%.180s/%s", c->dir, c->m.file[b->file].name);
+    return accel_fail_at(err, ACCEL_ECORRUPT, where,
+                         "resume from an older checkpoint, and check the storage",
+                         "%s %s: the stored bytes do not match their hash",
+                         t->blob ? "blob" : "tensor", t->name);
+}
+
+/* ---- plan -------------------------------------------------------------------------------- */
+
+static accel_status_t grow(void **array, size_t *cap, size_t used, size_t entry,
+                           accel_error_t *err)
+{
+    size_t want = *cap ? *cap * 2 : 64;
+    void *grown;
+
+    if (used < *cap)
+        return ACCEL_OK;
+    grown = realloc(*array, want * entry);
+    if (!grown)
+        return accel_fail_nomem(err, "the read plan", want * entry);
+    *array = grown;
+    *cap = want;
+    return ACCEL_OK;
+}
+
+/* Byte behind the last element of `part` in the memory of box b. */
+static int64_t last_byte(const struct ckpt_tensor *t, const struct ckpt_mbox *b,
+                         const int64_t *off, const int64_t *shape)
+{
+    int64_t at = 0;
+
+    for (int d = 0; d < t->ndim; d++)
+        at = at * b->shape[d] + off[d] + shape[d] - 1 - b->offset[d];
+    return (at + 1) * (int64_t)accel_dtype_bytes(t->dtype);
+}
+
+static accel_status_t plan_pair(struct reader *r, const struct ckpt_tensor *t,
+                                size_t index, const accel_ckpt_box_t *want,
+                                accel_error_t *err)
+{
+    const struct ckpt_mbox *b = &r->c->m.box[index];
+    int64_t off[ACCEL_CKPT_MAX_DIMS], shape[ACCEL_CKPT_MAX_DIMS], end;
+    accel_status_t s;
+    struct copy *copy;
+
+    if (!ckpt_box_intersect(t->ndim, b->offset, b->shape, want->offset, want->shape,
+                            off, shape))
+        return ACCEL_OK;
+    s = grow((void **)&r->copy, &r->copy_cap, r->copies, sizeof(*r->copy), err);
+    if (s)
+        return s;
+    copy = &r->copy[r->copies++];
+    *copy = (struct copy){ .dst = want->data };
+    ckpt_runs_start(&copy->runs, t->ndim, accel_dtype_bytes(t->dtype), b->offset,
+                    b->shape, want->offset, want->shape, off, shape);
+    end = last_byte(t, b, off, shape);
+    for (int64_t at = copy->runs.src / CKPT_PIECE_BYTES * CKPT_PIECE_BYTES; at < end;
+         at += CKPT_PIECE_BYTES) {
+        size_t k = (size_t)(at / CKPT_PIECE_BYTES);
+
+        s = grow((void **)&r->use, &r->use_cap, r->uses, sizeof(*r->use), err);
+        if (s)
+            return s;
+        r->use[r->uses++] = (struct use){ index,   k,          r->copies - 1,
+                                          b->file, b->at + at, ckpt_piece_bytes(b, k) };
+    }
+    return ACCEL_OK;
+}
+
+static accel_status_t plan_box(struct reader *r, const accel_ckpt_box_t *want,
+                               bool blob, accel_error_t *err)
+{
+    const struct ckpt_tensor *t = ckpt_manifest_find(&r->c->m, blob, want->name);
+    accel_status_t s = ACCEL_OK;
+
+    if (!t)
+        return accel_fail_at(err, ACCEL_EMISMATCH, want->name,
+                             "resume with the model that wrote the checkpoint",
+                             "%.200s has no such tensor", r->c->dir);
+    if (t->dtype != want->dtype || t->ndim != want->ndim ||
+        memcmp(t->shape, want->global_shape, (size_t)t->ndim * sizeof(int64_t)) != 0)
+        return accel_fail_at(err, ACCEL_EMISMATCH, want->name,
+                             "resume with the model that wrote the checkpoint",
+                             "%.200s has it with another shape or dtype (%s, %d "
+                             "dimensions)",
+                             r->c->dir, accel_dtype_name(t->dtype), t->ndim);
+    if (!ckpt_box_inside(t->ndim, want->offset, want->shape, t->shape))
+        return accel_fail_at(err, ACCEL_EINVAL, want->name, NULL,
+                             "the box asked for lies outside the tensor");
+    for (size_t i = t->box; i < t->box + t->boxes && !s; i++)
+        s = plan_pair(r, t, i, want, err);
+    return s;
+}
+
+static int compare_uses(const void *pa, const void *pb)
+{
+    const struct use *a = pa, *b = pb;
+
+    if (a->file != b->file)
+        return a->file < b->file ? -1 : 1;
+    if (a->at != b->at)
+        return a->at < b->at ? -1 : 1;
+    return (a->copy > b->copy) - (a->copy < b->copy);
+}
+
+static accel_status_t plan_spans(struct reader *r, accel_error_t *err)
+{
+    struct span *last = NULL;
+
+    if (r->uses)
+        qsort(r->use, r->uses, sizeof(*r->use), compare_uses);
+    r->span = calloc(r->uses + 1, sizeof(*r->span));
+    if (!r->span)
+        return accel_fail_nomem(err, "the read plan", r->uses * sizeof(*r->span));
+    for (size_t i = 0; i < r->uses; i++) {
+        const struct use *u = &r->use[i];
+        int64_t end = u->at + u->bytes;
+
+        if (!last || last->file != u->file ||
+            u->at > last->at + last->bytes + GAP_BYTES ||
+            end - last->at > CKPT_IO_BYTES) {
+            last = &r->span[r->spans++];
+            *last = (struct span){ u->file, u->at, 0, i, 0 };
+        }
+        last->bytes = end - last->at;
+        last->count++;
+    }
+    return ACCEL_OK;
+}
+
+/* ---- reading thread ------------------------------------------------------------------------ */
+
+static void leave_file(struct reader *r)
+{
+    if (r->direct >= 0)
+        close(r->direct);
+    if (r->map)
+        munmap(r->map, r->map_bytes);
+    r->direct = -1;
+    r->map = NULL;
+}
+
+/* The mapping is never touched: it is there to ask the page cache about. */
+static void enter_file(struct reader *r, int file)
+{
+    const struct ckpt_file *f = &r->c->m.file[file];
+    void *map = mmap(NULL, (size_t)f->bytes, PROT_READ, MAP_SHARED, r->c->fd[file], 0);
+
+    leave_file(r);
+    r->file = file;
+    r->direct =
+        openat(r->c->dirfd, f->name, O_RDONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
+    r->map = map == MAP_FAILED ? NULL : map;
+    r->map_bytes = (size_t)f->bytes;
+}
+
+static bool is_cached(const struct reader *r, int64_t begin, int64_t end)
+{
+    unsigned char present[CKPT_IO_BYTES / CKPT_PAGE + 2];
+    size_t pages = (size_t)(end - begin) / CKPT_PAGE;
+
+    if (!r->map || mincore((char *)r->map + begin, (size_t)(end - begin), present))
+        return true; /* cannot tell: the page cache is always right */
+    for (size_t i = 0; i < pages; i++)
+        if (!(present[i] & 1))
+            return false;
+    return true;
+}
+
+static void read_span(struct reader *r, const struct span *s, struct read_slot *slot)
+{
+    int64_t begin = s->at / CKPT_PAGE * CKPT_PAGE;
+    int64_t end = (s->at + s->bytes + CKPT_PAGE - 1) / CKPT_PAGE * CKPT_PAGE;
+    ssize_t got = -1;
+
+    if (r->file != s->file)
+        enter_file(r, s->file);
+    slot->data = slot->memory + (s->at - begin);
+    slot->error = 0;
+    if (r->direct >= 0 && !is_cached(r, begin, end)) {
+        do
+            got = pread(r->direct, slot->memory, (size_t)(end - begin), begin);
+        while (got < 0 && errno == EINTR);
+        if (got >= s->at + s->bytes - begin)
+            return;
+    }
+    /* Cached, refused or short: the page cache has the last word. */
+    got =
+        ckpt_pread_all(r->c->fd[s->file], (char *)slot->data, (size_t)s->bytes, s->at);
+    if (got < s->bytes)
+        slot->error = got < 0 ? errno : ENODATA;
+}
+
+static void *read_ahead(void *arg)
+{
+    struct reader *r = arg;
+
+    for (size_t i = 0; i < r->spans; i++) {
+        pthread_mutex_lock(&r->lock);
+        while (r->filled - r->taken == SLOTS && !r->stop)
+            pthread_cond_wait(&r->moved, &r->lock);
+        if (r->stop)
+            i = r->spans;
+        pthread_mutex_unlock(&r->lock);
+        if (i == r->spans)
+            break;
+        read_span(r, &r->span[i], &r->slot[i % SLOTS]);
+        pthread_mutex_lock(&r->lock);
+        r->filled++;
+        pthread_cond_signal(&r->moved);
+        pthread_mutex_unlock(&r->lock);
+    }
+    leave_file(r);
+    return NULL;
+}
+
+/* ---- caller's thread ------------------------------------------------------------------------- */
+
+/* Copies what of piece bytes [begin, begin+n) of the stored box is wanted. */
+static void scatter(struct copy *c, int64_t begin, int64_t n, const char *data)
+{
+    while (!c->runs.done) {
+        int64_t src = c->runs.src + c->used, bytes = c->runs.run_bytes - c->used;
+
+        if (src >= begin + n)
+            return;
+        if (bytes > begin + n - src)
+            bytes = begin + n - src;
+        memcpy(c->dst + c->runs.dst + c->used, data + (src - begin), (size_t)bytes);
+        c->used += bytes;
+        if (c->used == c->runs.run_bytes) {
+            c->used = 0;
+            ckpt_runs_next(&c->runs);
+        }
+    }
+}
+
+static accel_status_t take_span(struct reader *r, const struct span *s,
+                                const struct read_slot *slot, accel_error_t *err)
+{
+    const struct ckpt_manifest *m = &r->c->m;
+
+    if (slot->error)
+        return accel_fail_at(
+            err, slot->error == ENODATA ? ACCEL_ECORRUPT : ACCEL_EIO,
+            m->file[s->file].name,
+            "resume from an older checkpoint, and check the storage",
+            "tensor %s: read: %s", m->tensor[m->box[r->use[s->first].box].tensor].name,
+            slot->error == ENODATA ? "the file was cut short" : strerror(slot->error));
+    for (size_t i = s->first; i < s->first + s->count; i++) {
+        const struct use *u = &r->use[i];
+        const struct ckpt_mbox *b = &m->box[u->box];
+        const char *data = slot->data + (u->at - s->at);
+
+        /* Uses of one piece are neighbours: hash it for the first. */
+        if (i == s->first || u->at != r->use[i - 1].at) {
+            struct ckpt_hash h =
+                ckpt_piece_hash(ckpt_box_seed(m, b), u->piece, data, (size_t)u->bytes);
+
+            if (!ckpt_hash_equal(h, m->piece[b->piece + u->piece]))
+                return ckpt_fail_damaged(r->c, b, err);
+        }
+        scatter(&r->copy[u->copy], (int64_t)u->piece * CKPT_PIECE_BYTES, u->bytes,
+                data);
+    }
+    return ACCEL_OK;
+}
+
+static accel_status_t take_all(struct reader *r, accel_error_t *err)
+{
+    accel_status_t s = ACCEL_OK;
+
+    for (size_t i = 0; i < r->spans && !s; i++) {
+        pthread_mutex_lock(&r->lock);
+        while (r->filled == i)
+            pthread_cond_wait(&r->moved, &r->lock);
+        pthread_mutex_unlock(&r->lock);
+        s = take_span(r, &r->span[i], &r->slot[i % SLOTS], err);
+        pthread_mutex_lock(&r->lock);
+        r->taken++;
+        r->stop = s != ACCEL_OK;
+        pthread_cond_signal(&r->moved);
+        pthread_mutex_unlock(&r->lock);
+    }
+    return s;
+}
+
+static accel_status_t run(struct reader *r, accel_error_t *err)
+{
+    accel_status_t s;
+    pthread_t thread;
+    int e;
+
+    for (int i = 0; i < SLOTS; i++)
+        if (posix_memalign((void **)&r->slot[i].memory, CKPT_PAGE,
+                           CKPT_IO_BYTES + 2 * CKPT_PAGE))
+            return accel_fail_nomem(err, "read buffers", CKPT_IO_BYTES);
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->moved, NULL);
+    e = pthread_create(&thread, NULL, read_ahead, r);
+    if (e) {
+        s = accel_fail(err, ACCEL_EOS, "raise the process limit",
+                       "cannot start the reading thread: %s", strerror(e));
+    } else {
+        s = take_all(r, err);
+        pthread_join(thread, NULL);
+    }
+    pthread_cond_destroy(&r->moved);
+    pthread_mutex_destroy(&r->lock);
+    return s;
+}
+
+accel_status_t ckpt_read_boxes(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, size_t n,
+                               bool blobs, accel_error_t *err)
+{
+    struct reader r = { .c = c, .file = -1, .direct = -1 };
+    accel_status_t s = ACCEL_OK;
+
+    for (size_t i = 0; i < n && !s; i++)
+        s = plan_box(&r, &boxes[i], blobs, err);
+    if (!s)
+        s = plan_spans(&r, err);
+    if (!s && r.spans)
+        s = run(&r, err);
+    for (int i = 0; i < SLOTS; i++)
+        free(r.slot[i].memory);
+    free(r.copy);
+    free(r.use);
+    free(r.span);
+    return s;
+}
+
+accel_status_t accel_ckpt_read(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, size_t n,
+                               accel_error_t *err)
+{
+    return ckpt_read_boxes(c, boxes, n, false, err);
+}

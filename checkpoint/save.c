@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * accel_ckpt_save: the six steps of a save over all ranks. After every step the ranks
+ * agree; one rank's failure makes all of them abandon, with the same error everywhere.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ckpt_internal.h"
+
+static const accel_ckpt_coll_t alone = { .rank = 0, .size = 1 };
+
+/* The error of the lowest failing rank becomes everybody's. */
+static accel_status_t agree(const accel_ckpt_coll_t *c, accel_status_t mine,
+                            accel_error_t *err)
+{
+    int64_t vote = mine ? c->size - c->rank : 0;
+    accel_error_t shared = { 0 };
+    accel_status_t s;
+    int rank;
+
+    if (c->size == 1)
+        return mine;
+    s = c->max_i64(c->user, &vote, err);
+    if (s || vote == 0)
+        return s;
+    rank = c->size - (int)vote;
+    if (rank == c->rank) {
+        shared = *err;
+        shared.code = mine;
+    }
+    s = c->broadcast(c->user, &shared, sizeof(shared), rank, err);
+    if (s)
+        return s;
+    return accel_fail_at(err, shared.code, shared.where, shared.hint, "rank %d: %.700s",
+                         rank, shared.text);
+}
+
+static accel_status_t check_args(const accel_ckpt_save_t *s, const accel_ckpt_coll_t *c,
+                                 accel_error_t *err)
+{
+    size_t run = s->run_id ? strlen(s->run_id) : SIZE_MAX;
+
+    if (!s->root || !s->root[0] || s->step < 0 || s->step > CKPT_STEP_MAX ||
+        s->keep < 1 || c->size < 1 || c->size > CKPT_WORLD_MAX ||
+        (s->box_count && !s->boxes) || (s->blob_count && !s->blobs))
+        return accel_fail(err, ACCEL_EINVAL, "see accel_ckpt.h",
+                          "accel_ckpt_save: root, step, keep or world out of range");
+    if (!ckpt_word_ok(s->owner, 64) || !ckpt_word_ok(s->sharding, 64) ||
+        run > CKPT_RUN_ID_MAX || run == 0)
+        return accel_fail(err, ACCEL_EINVAL, "use printable words without blanks",
+                          "accel_ckpt_save: bad owner, sharding or run id");
+    for (size_t i = 0; i < run; i++)
+        if (s->run_id[i] < 0x20 || s->run_id[i] > 0x7e)
+            return accel_fail(err, ACCEL_EINVAL, "use printable ASCII",
+                              "accel_ckpt_save: the run id holds byte 0x%02x",
+                              (unsigned char)s->run_id[i]);
+    return ACCEL_OK;
+}
+
+static accel_status_t add_box(struct ckpt_manifest *m, const accel_ckpt_box_t *x,
+                              bool blob, int rank, accel_error_t *err)
+{
+    struct ckpt_tensor t = {
+        .name = (char *)x->name, .dtype = x->dtype, .blob = blob, .ndim = x->ndim
+    };
+    struct ckpt_mbox b = { .tensor = m->tensors, .file = rank, .data = x->data };
+    const char *problem = ckpt_name_problem(x->name);
+    int64_t elem = (int64_t)accel_dtype_bytes(x->dtype), volume;
+    accel_status_t s;
+
+    if (problem)
+        return accel_fail_at(err, ACCEL_EINVAL, x->name, "rename the module",
+                             "bad name: %s", problem);
+    if (elem == 0 || x->ndim < 0 || x->ndim > ACCEL_CKPT_MAX_DIMS ||
+        !ckpt_box_inside(x->ndim, x->offset, x->shape, x->global_shape) ||
+        (volume = ckpt_volume(x->ndim, x->shape)) < 0 ||
+        __builtin_mul_overflow(volume, elem, &b.bytes) || (volume && !x->data))
+        return accel_fail_at(err, ACCEL_EINVAL, x->name, NULL,
+                             "its dtype, shape, offset or data make no sense");
+    memcpy(t.shape, x->global_shape, (size_t)x->ndim * sizeof(int64_t));
+    memcpy(b.offset, x->offset, (size_t)x->ndim * sizeof(int64_t));
+    memcpy(b.shape, x->shape, (size_t)x->ndim * sizeof(int64_t));
+    s = ckpt_manifest_add_tensor(m, &t, err);
+    /* An empty box adds nothing, but its tensor exists. */
+    return s || volume == 0 ? s : ckpt_manifest_add_box(m, &b, err);
+}
+
+static accel_status_t start_manifest(struct ckpt_manifest *m,
+                                     const accel_ckpt_save_t *s,
+                                     const accel_ckpt_coll_t *c, accel_error_t *err)
+{
+    m->step = s->step;
+    m->world = c->size;
+    snprintf(m->version, sizeof(m->version), "%s", PACKAGE_VERSION);
+    snprintf(m->owner, sizeof(m->owner), "%s", s->owner);
+    snprintf(m->sharding, sizeof(m->sharding), "%s", s->sharding);
+    snprintf(m->run_id, sizeof(m->run_id), "%s", s->run_id);
+    m->file = calloc((size_t)m->world, sizeof(*m->file));
+    if (!m->file)
+        return accel_fail_nomem(err, "the file list",
+                                (size_t)m->world * sizeof(*m->file));
+    return ACCEL_OK;
+}
+
+/* This rank's part of the manifest: its boxes and, on rank 0, the blobs. */
+static accel_status_t describe(struct ckpt_manifest *m, const accel_ckpt_save_t *s,
+                               const accel_ckpt_coll_t *c, accel_error_t *err)
+{
+    accel_status_t st = check_args(s, c, err);
+
+    if (!st)
+        st = start_manifest(m, s, c, err);
+    if (st)
+        return st;
+    ckpt_shard_name(m->file[c->rank].name, c->rank, c->size);
+    for (size_t i = 0; i < s->box_count && !st; i++)
+        st = add_box(m, &s->boxes[i], false, c->rank, err);
+    for (size_t i = 0; c->rank == 0 && i < s->blob_count && !st; i++) {
+        const accel_ckpt_blob_t *b = &s->blobs[i];
+        accel_ckpt_box_t x = {
+            .name = b->name, .dtype = ACCEL_U8, .ndim = 1, .data = (void *)b->data
+        };
+
+        x.global_shape[0] = x.shape[0] = (int64_t)b->bytes;
+        st = add_box(m, &x, true, 0, err);
+    }
+    return st ? st : ckpt_manifest_sort(m, err);
+}
+
+static int64_t data_bytes(const struct ckpt_manifest *m)
+{
+    int64_t sum = 0;
+
+    for (size_t i = 0; i < m->boxes; i++)
+        sum += m->box[i].bytes;
+    return sum;
+}
+
+/* Bytes of all ranks, on rank 0; with the overhead of a page per dataset. */
+static accel_status_t total_bytes(const accel_ckpt_coll_t *c,
+                                  const struct ckpt_manifest *m, int64_t *total,
+                                  accel_error_t *err)
+{
+    int64_t mine = data_bytes(m) + (int64_t)(m->boxes + 16) * CKPT_PAGE;
+    size_t *sizes;
+    accel_status_t s;
+    void *all = NULL;
+
+    *total = mine;
+    if (c->size == 1)
+        return ACCEL_OK;
+    sizes = calloc((size_t)c->size, sizeof(*sizes));
+    if (!sizes)
+        return accel_fail_nomem(err, "sizes", (size_t)c->size * sizeof(*sizes));
+    s = c->gather(c->user, &mine, sizeof(mine), 0, &all, sizes, err);
+    for (int r = 1; !s && c->rank == 0 && r < c->size; r++)
+        *total += ((int64_t *)all)[r];
+    if (c->rank == 0)
+        free(all);
+    free(sizes);
+    return s;
+}
+
+/* Rank 0: joins the fragments, checks that they tile, prints the MANIFEST. */
+static accel_status_t join_fragments(const struct ckpt_manifest *mine, const char *all,
+                                     const size_t *sizes, struct strbuf *text,
+                                     accel_error_t *err)
+{
+    struct ckpt_manifest m = { .step = mine->step, .world = mine->world };
+    accel_status_t s = ACCEL_OK;
+
+    memcpy(m.version, mine->version, sizeof(m.version));
+    memcpy(m.owner, mine->owner, sizeof(m.owner));
+    memcpy(m.sharding, mine->sharding, sizeof(m.sharding));
+    memcpy(m.run_id, mine->run_id, sizeof(m.run_id));
+    m.file = calloc((size_t)m.world, sizeof(*m.file));
+    if (!m.file)
+        return accel_fail_nomem(err, "the file list",
+                                (size_t)m.world * sizeof(*m.file));
+    for (int r = 0; r < m.world && !s; all += sizes[r], r++) {
+        struct ckpt_manifest part = { 0 };
+        char where[48];
+
+        snprintf(where, sizeof(where), "records of rank %d", r);
+        s = ckpt_manifest_parse(&part, all, sizes[r], true, where, err);
+        if (!s && (part.step != m.step || part.world != m.world ||
+                   strcmp(part.run_id, m.run_id) != 0 || !part.file[r].name[0]))
+            s = accel_fail(err, ACCEL_EMISMATCH, "all ranks must save the same step",
+                           "rank %d saved step %" PRId64 " of run '%s'", r, part.step,
+                           part.run_id);
+        if (!s)
+            s = ckpt_manifest_merge(&m, &part, r, err);
+        ckpt_manifest_free(&part);
+    }
+    if (!s)
+        s = ckpt_manifest_sort(&m, err);
+    if (!s)
+        s = ckpt_manifest_check(&m, ACCEL_EMISMATCH, err);
+    if (!s)
+        s = ckpt_manifest_format(&m, -1, text, err);
+    ckpt_manifest_free(&m);
+    return s;
+}
+
+/* Step 3: the ranks' records to rank 0, over the caller's collectives. */
+static accel_status_t gather_fragments(const accel_ckpt_coll_t *c,
+                                       const struct strbuf *mine, void **all,
+                                       size_t *sizes, accel_error_t *err)
+{
+    if (c->size > 1)
+        return c->gather(c->user, mine->s, mine->len, 0, all, sizes, err);
+    *all = malloc(mine->len);
+    if (!*all)
+        return accel_fail_nomem(err, "the manifest", mine->len);
+    memcpy(*all, mine->s, mine->len);
+    sizes[0] = mine->len;
+    return ACCEL_OK;
+}
+
+/* Steps 3 to 5. */
+static accel_status_t publish(struct ckpt_commit *commit, const struct ckpt_manifest *m,
+                              const accel_ckpt_coll_t *c, accel_error_t *err)
+{
+    struct strbuf mine = { 0 }, text = { 0 };
+    size_t *sizes = calloc((size_t)c->size, sizeof(*sizes));
+    accel_status_t s = sizes ? ckpt_manifest_format(m, c->rank, &mine, err)
+                             : accel_fail_nomem(err, "sizes", sizeof(*sizes));
+    void *all = NULL;
+
+    s = agree(c, s, err);
+    if (!s)
+        s = gather_fragments(c, &mine, &all, sizes, err);
+    if (!s && c->rank == 0) {
+        s = join_fragments(m, all, sizes, &text, err);
+        if (!s)
+            s = ckpt_commit_publish(commit, &text, err);
+    }
+    if (c->rank == 0)
+        free(all);
+    s = agree(c, s, err);
+    strbuf_free(&mine);
+    strbuf_free(&text);
+    free(sizes);
+    return s;
+}
+
+/* Step 2: layout and data of this rank. */
+static accel_status_t write_rank(struct ckpt_commit *commit, struct ckpt_manifest *m,
+                                 const accel_ckpt_save_t *s, const accel_ckpt_coll_t *c,
+                                 int *direct, accel_error_t *err)
+{
+    accel_status_t st = ACCEL_OK;
+
+    if (c->rank != 0)
+        st = ckpt_commit_join(commit, s->root, s->step, s->owner, err);
+    if (!st)
+        st = ckpt_layout(commit->tmpfd, m, c->rank, err);
+    if (!st)
+        st = ckpt_write_shard(commit->tmpfd, m, c->rank, direct, err);
+    return agree(c, st, err);
+}
+
+accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
+                               const accel_ckpt_coll_t *coll, accel_ckpt_stats_t *stats,
+                               accel_error_t *err)
+{
+    const accel_ckpt_coll_t *c = coll ? coll : &alone;
+    struct ckpt_commit commit = { .rootfd = -1, .tmpfd = -1 };
+    struct ckpt_manifest m = { 0 };
+    int64_t begun = clock_ns(), total = 0;
+    accel_error_t own = { 0 }, *e = err ? err : &own; /* agree() passes it on */
+    int direct = 0;
+    accel_status_t st = agree(c, describe(&m, s, c, e), e);
+
+    if (!st) {
+        st = total_bytes(c, &m, &total, e);
+        if (!st && c->rank == 0)
+            st = ckpt_commit_begin(&commit, s->root, s->step, s->owner, total, e);
+        st = agree(c, st, e);
+    }
+    if (!st)
+        st = write_rank(&commit, &m, s, c, &direct, e);
+    if (!st)
+        st = publish(&commit, &m, c, e);
+    if (c->rank == 0 && st)
+        ckpt_commit_abandon(&commit);
+    if (c->rank == 0 && !st)
+        ckpt_retain(commit.rootfd, commit.final, s->keep);
+    ckpt_commit_close(&commit);
+    if (!st && stats)
+        *stats = (accel_ckpt_stats_t){ data_bytes(&m),
+                                       (double)(clock_ns() - begun) * 1e-9, direct };
+    ckpt_manifest_free(&m);
+    return st;
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The data of a shard file: two threads over a ring of staging buffers. The caller's thread
+ * copies and hashes, one writer does O_DIRECT pwrite; tails and file systems without
+ * O_DIRECT go through the page cache. Ends with fsync. Never calls libhdf5.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ckpt_internal.h"
+
+#define SLOTS 4
+
+struct slot {
+    char *stage;      /* CKPT_IO_BYTES, page aligned */
+    const char *data; /* stage, or the caller's memory when that is aligned */
+    int64_t at;
+    size_t bytes;
+};
+
+struct ring {
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    struct slot slot[SLOTS];
+    size_t put, got; /* counters; slot = counter % SLOTS */
+    bool closed;
+    int error;      /* errno of the first failed write */
+    int fd, direct; /* direct: -1 when refused */
+};
+
+int ckpt_pwrite_all(int fd, const void *data, size_t bytes, int64_t at)
+{
+    const char *p = data;
+
+    while (bytes > 0) {
+        ssize_t n = pwrite(fd, p, bytes, at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            if (n == 0)
+                errno = EIO;
+            return -1;
+        }
+        p += n;
+        at += n;
+        bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+ssize_t ckpt_pread_all(int fd, void *data, size_t bytes, int64_t at)
+{
+    size_t done = 0;
+
+    while (done < bytes) {
+        ssize_t n = pread(fd, (char *)data + done, bytes - done, at + (int64_t)done);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        if (n == 0)
+            break;
+        done += (size_t)n;
+    }
+    return (ssize_t)done;
+}
+
+/* Whole pages through O_DIRECT. Returns the bytes written (a multiple of a page); a rest,
+ * after a refusal or an odd short write, is for the page cache. -1: error. */
+static ssize_t write_direct(struct ring *r, const struct slot *s)
+{
+    size_t whole = s->bytes / CKPT_PAGE * CKPT_PAGE, done = 0;
+
+    if (r->direct < 0 || s->at % CKPT_PAGE != 0)
+        return 0;
+    while (done < whole) {
+        ssize_t n =
+            pwrite(r->direct, s->data + done, whole - done, s->at + (int64_t)done);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno != EINVAL)
+            return -1;
+        if (n < CKPT_PAGE) { /* refused, or not even a page: no more O_DIRECT */
+            close(r->direct);
+            r->direct = -1;
+            break;
+        }
+        done += (size_t)n / CKPT_PAGE * CKPT_PAGE;
+    }
+    return (ssize_t)done;
+}
+
+static int write_slot(struct ring *r, const struct slot *s)
+{
+    ssize_t done = write_direct(r, s);
+
+    if (done < 0)
+        return -1;
+    return ckpt_pwrite_all(r->fd, s->data + done, s->bytes - (size_t)done,
+                           s->at + done);
+}
+
+static void *writer(void *arg)
+{
+    struct ring *r = arg;
+
+    pthread_mutex_lock(&r->lock);
+    for (;;) {
+        int error = 0;
+
+        while (r->got == r->put && !r->closed)
+            pthread_cond_wait(&r->moved, &r->lock);
+        if (r->got == r->put)
+            break;
+        pthread_mutex_unlock(&r->lock);
+        /* The producer does not touch a slot between put and got. */
+        if (r->error == 0 && write_slot(r, &r->slot[r->got % SLOTS]))
+            error = errno;
+        pthread_mutex_lock(&r->lock);
+        if (error)
+            r->error = error;
+        r->got++;
+        pthread_cond_signal(&r->moved);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
+
+/* Waits for a free slot; NULL after a write error. */
+static struct slot *free_slot(struct ring *r)
+{
+    int error;
+
+    pthread_mutex_lock(&r->lock);
+    while (r->put - r->got == SLOTS)
+        pthread_cond_wait(&r->moved, &r->lock);
+    error = r->error;
+    pthread_mutex_unlock(&r->lock);
+    return error ? NULL : &r->slot[r->put % SLOTS];
+}
+
+static void hand_over(struct ring *r)
+{
+    pthread_mutex_lock(&r->lock);
+    r->put++;
+    pthread_cond_signal(&r->moved);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* Hashes bytes [from, from+n) of a box; `from` is a multiple of a piece. */
+static void hash_part(struct ckpt_manifest *m, const struct ckpt_mbox *b, uint64_t seed,
+                      int64_t from, const char *data, size_t n)
+{
+    size_t k = (size_t)(from / CKPT_PIECE_BYTES);
+
+    for (size_t done = 0; done < n; k++) {
+        size_t bytes = (size_t)ckpt_piece_bytes(b, k);
+
+        m->piece[b->piece + k] = ckpt_piece_hash(seed, k, data + done, bytes);
+        done += bytes;
+    }
+}
+
+/* Copies and hashes all boxes in file order; neighbours in the file share a slot, so that
+ * many small tensors are one write. */
+static void produce(struct ckpt_manifest *m, struct ring *r, const size_t *order)
+{
+    struct slot *s = NULL;
+
+    for (size_t i = 0; i < m->boxes; i++) {
+        const struct ckpt_mbox *b = &m->box[order[i]];
+        uint64_t seed = ckpt_box_seed(m, b);
+
+        for (int64_t from = 0; from < b->bytes;) {
+            const char *src = (const char *)b->data + from;
+            int64_t at = b->at + from, rest = b->bytes - from;
+            size_t n = rest < CKPT_IO_BYTES ? (size_t)rest : CKPT_IO_BYTES;
+            bool in_place = (uintptr_t)src % CKPT_PAGE == 0 && at % CKPT_PAGE == 0 &&
+                            n == CKPT_IO_BYTES;
+
+            if (s && (in_place || at != s->at + (int64_t)s->bytes ||
+                      s->bytes + n > CKPT_IO_BYTES)) {
+                hand_over(r);
+                s = NULL;
+            }
+            if (!s) {
+                s = free_slot(r);
+                if (!s)
+                    return;
+                *s = (struct slot){ s->stage, in_place ? src : s->stage, at, 0 };
+            }
+            if (!in_place)
+                memcpy(s->stage + s->bytes, src, n);
+            hash_part(m, b, seed, from, s->data + s->bytes, n);
+            s->bytes += n;
+            from += (int64_t)n;
+            if (in_place || s->bytes == CKPT_IO_BYTES) {
+                hand_over(r);
+                s = NULL;
+            }
+        }
+    }
+    if (s)
+        hand_over(r);
+}
+
+static accel_status_t open_files(struct ring *r, int dirfd, const struct ckpt_file *f,
+                                 accel_error_t *err)
+{
+    r->fd = openat(dirfd, f->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (r->fd < 0)
+        return accel_fail_at(err, ACCEL_EIO, f->name, NULL, "cannot open: %m");
+    r->direct = openat(dirfd, f->name, O_WRONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
+    /* Allocating all blocks at once finds a full disk early and keeps extents long. */
+    while (fallocate(r->fd, 0, 0, f->bytes)) {
+        if (errno == EINTR)
+            continue;
+        if (errno == ENOSPC || errno == EDQUOT || errno == EIO)
+            return accel_fail_at(err, ACCEL_EIO, f->name,
+                                 "free space, or lower accel.checkpoint.keep",
+                                 "cannot reserve %lld bytes: %m", (long long)f->bytes);
+        break; /* a file system without it */
+    }
+    for (int i = 0; i < SLOTS; i++)
+        if (posix_memalign((void **)&r->slot[i].stage, CKPT_PAGE, CKPT_IO_BYTES))
+            return accel_fail_nomem(err, "checkpoint staging", CKPT_IO_BYTES);
+    return ACCEL_OK;
+}
+
+/* Runs both threads to the end; returns the errno of a failed write or 0. */
+static int run_ring(struct ckpt_manifest *m, struct ring *r, const size_t *order)
+{
+    pthread_t thread;
+    int e;
+
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->moved, NULL);
+    e = pthread_create(&thread, NULL, writer, r);
+    if (e == 0) {
+        produce(m, r, order);
+        pthread_mutex_lock(&r->lock);
+        r->closed = true;
+        pthread_cond_signal(&r->moved);
+        pthread_mutex_unlock(&r->lock);
+        pthread_join(thread, NULL);
+        e = r->error;
+    }
+    pthread_cond_destroy(&r->moved);
+    pthread_mutex_destroy(&r->lock);
+    return e;
+}
+
+accel_status_t ckpt_write_shard(int dirfd, struct ckpt_manifest *m, int rank,
+                                int *direct_out, accel_error_t *err)
+{
+    struct ring r = { .fd = -1, .direct = -1 };
+    const struct ckpt_file *f = &m->file[rank];
+    size_t *order = NULL;
+    accel_status_t s = ckpt_boxes_by_place(m, &order, err);
+    int e;
+
+    if (!s)
+        s = open_files(&r, dirfd, f, err);
+    if (!s)
+        s = ckpt_meta_hash(m, rank, r.fd, order, m->boxes, &m->file[rank].meta, err);
+    if (s)
+        goto out;
+    e = run_ring(m, &r, order);
+    if (e)
+        s = accel_fail_at(err, ACCEL_EIO, f->name,
+                          e == ENOSPC ? "free space, or lower accel.checkpoint.keep"
+                                      : "check the disk",
+                          "write: %s", strerror(e));
+    if (!s)
+        s = ckpt_fsync(r.fd, f->name, err);
+    *direct_out = r.direct >= 0;
+out:
+    if (r.direct >= 0 && close(r.direct) && !s)
+        s = accel_fail_at(err, ACCEL_EIO, f->name, "check the disk", "close: %m");
+    if (r.fd >= 0 && close(r.fd) && !s)
+        s = accel_fail_at(err, ACCEL_EIO, f->name, "check the disk", "close: %m");
+    for (int i = 0; i < SLOTS; i++)
+        free(r.slot[i].stage);
+    free(order);
+    return s;
+}

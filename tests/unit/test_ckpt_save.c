@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Save and load through the real format with forked ranks: every n -> m up to 4 bit-equal,
+ * retention, the same step twice, agreement on errors, 1000 flipped bits.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/tap.h"
+#include "tests/unit/ckpt_world.h"
+
+static char root[256];
+
+static int save_with(int ranks, int64_t step, int keep)
+{
+    struct world w;
+    accel_error_t err = { 0 };
+    accel_status_t s;
+
+    world_start(&w, ranks);
+    s = world_save(&w, root, step, keep, &err);
+    if (s && w.rank == 0)
+        tap_diag("save: %s: %s (%s)", err.where, err.text, err.hint);
+    return world_end(&w, s != ACCEL_OK);
+}
+
+static void test_reshard(void)
+{
+    for (int n = 1; n <= 4; n++) {
+        tap_is_int(save_with(n, n, 9), 0, "%d ranks save", n);
+        for (int m = 1; m <= 4; m++) {
+            int bad = 0;
+
+            for (int r = 0; r < m; r++) {
+                accel_error_t err = { 0 };
+
+                if (world_load_newest(root, r, m, &err) != n) {
+                    tap_diag("%s: %s", err.where, err.text);
+                    bad++;
+                }
+            }
+            tap_is_int(bad, 0, "%d -> %d ranks: bit-equal", n, m);
+        }
+    }
+}
+
+static int names_in(const char *what)
+{
+    char cmd[400];
+    FILE *p;
+    int n = 0;
+
+    snprintf(cmd, sizeof(cmd), "ls -A '%s' | grep -c '%s'", root, what);
+    p = popen(cmd, "r");
+    if (!p || fscanf(p, "%d", &n) != 1)
+        n = -1;
+    if (p)
+        pclose(p);
+    return n;
+}
+
+static void test_retention(void)
+{
+    accel_error_t err = { 0 };
+    char link[300], to[100] = { 0 };
+
+    for (int64_t step = 10; step <= 14; step++)
+        save_with(2, step, 2);
+    tap_is_int(names_in("^step_"), 2, "keep=2 leaves two");
+    tap_is_int(names_in("^\\."), 0, "no temporary or trash directory is left");
+    tap_is_int(world_load_newest(root, 0, 1, &err), 14, "the newest is there");
+    snprintf(link, sizeof(link), "%s/latest", root);
+    tap_ok(readlink(link, to, sizeof(to) - 1) > 0 && strcmp(to, "step_00000014") == 0,
+           "latest points at it");
+    tap_is_int(save_with(3, 14, 2), 0, "the same step again, by other ranks");
+    tap_is_int(world_load_newest(root, 0, 1, &err), 14, "it replaces the first");
+    tap_is_int(names_in("^\\."), 0, "the first one is gone");
+    tap_is_int(save_with(1, 12, 1), 0, "an older step, keep=1");
+    tap_is_int(world_load_newest(root, 0, 1, &err), 12, "the just saved one stays");
+}
+
+static void test_errors(void)
+{
+    accel_error_t err = { 0 };
+    struct world w;
+    struct state state;
+    accel_status_t s;
+
+    world_start(&w, 3);
+    state_make(&state, w.rank, w.size, 1);
+    {
+        accel_ckpt_save_t a = { .root = root,
+                                .step = 99,
+                                .owner = "17.0",
+                                .run_id = "r",
+                                .sharding = "X",
+                                .boxes = state.box,
+                                .box_count = state.boxes - (w.rank == 0),
+                                .keep = 1 };
+
+        s = accel_ckpt_save(&a, &w.coll, NULL, &err);
+    }
+    state_free(&state);
+    if (w.rank == 0)
+        tap_diag("%s: %s", err.where, err.text);
+    tap_is_int(world_end(&w, s != ACCEL_EMISMATCH ||
+                                 strcmp(err.where, "optim/wte.weight/step") != 0),
+               0, "a missing box: all ranks get the same error with the tensor's name");
+    tap_is_int(world_load_newest(root, 0, 1, &err), 12, "and nothing visible changed");
+    tap_is_int(names_in("^\\."), 0, "and nothing is left behind");
+
+    world_start(&w, 2);
+    s = world_save(&w, root, w.rank == 1 ? -5 : 99, 1, &err);
+    tap_is_int(world_end(&w, s != ACCEL_EINVAL || !strstr(err.text, "rank 1")), 0,
+               "one rank's bad argument is every rank's error");
+    tap_is_int(accel_ckpt_open(&(accel_ckpt_t *){ NULL }, "no/such/dir", &err),
+               ACCEL_ENOENT, "opening what is not there");
+}
+
+struct found {
+    int lines;
+    char text[1200];
+};
+
+static void note(void *user, const char *line)
+{
+    struct found *f = user;
+
+    f->lines++;
+    snprintf(f->text, sizeof(f->text), "%s", line);
+}
+
+/* Flips a bit of `path`; again to undo. */
+static void flip(const char *path, long at, int bit)
+{
+    unsigned char c = 0;
+    int fd = open(path, O_RDWR);
+
+    if (fd < 0 || pread(fd, &c, 1, at) != 1)
+        abort();
+    c ^= (unsigned char)(1 << bit);
+    if (pwrite(fd, &c, 1, at) != 1)
+        abort();
+    close(fd);
+}
+
+/* Every flip is reported by verify with the file's name; whatever a load gives despite the
+ * flip is right. */
+static void test_flips(void)
+{
+    static const char *const files[] = { "rank_00000-of-00002.h5",
+                                         "rank_00001-of-00002.h5", "MANIFEST" };
+    int silent = 0, unnamed = 0, wrong = 0, refused = 0, flips = 1000;
+    char dir[300], path[400];
+
+    save_with(2, 50, 1);
+    snprintf(dir, sizeof(dir), "%s/step_00000050", root);
+    srand(7);
+    for (int i = 0; i < flips; i++) {
+        struct found f = { 0 };
+        accel_error_t err = { 0 };
+        accel_ckpt_t *c = NULL;
+        struct stat st;
+        long at;
+        int bit = rand() % 8;
+
+        snprintf(path, sizeof(path), "%s/%s", dir, files[i % 3]);
+        if (stat(path, &st))
+            abort();
+        /* every third one in the HDF5 structures at the front */
+        at = rand() % (i % 9 == 0 ? 4096 : st.st_size);
+        flip(path, at, bit);
+        silent += accel_ckpt_verify(dir, note, &f, NULL) == ACCEL_OK || f.lines == 0;
+        unnamed += strstr(f.text, files[i % 3]) == NULL;
+        if (i % 20 == 0) {
+            struct state state;
+
+            state_make_empty(&state, 0, 1);
+            if (accel_ckpt_open(&c, dir, &err) == ACCEL_OK &&
+                accel_ckpt_read(c, state.box, state.boxes, &err) == ACCEL_OK)
+                wrong += state_wrong(&state, 50) != 0;
+            else
+                refused++;
+            accel_ckpt_close(c);
+            state_free(&state);
+        }
+        flip(path, at, bit);
+    }
+    tap_is_int(silent, 0, "%d flipped bits: every one found by verify", flips);
+    tap_is_int(unnamed, 0, "the file is named");
+    tap_is_int(wrong, 0, "no load gave wrong data");
+    tap_ok(refused > 25, "damaged data are refused by the load (%d of 50)", refused);
+    tap_is_int(accel_ckpt_verify(dir, NULL, NULL, NULL), ACCEL_OK,
+               "flipped back: whole");
+}
+
+int main(void)
+{
+    world_tmpdir(root, "ckpt-save");
+    test_reshard();
+    test_retention();
+    test_errors();
+    test_flips();
+    world_rmtree(root);
+    return tap_done();
+}
