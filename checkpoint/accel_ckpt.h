@@ -43,7 +43,7 @@ typedef struct accel_ckpt_box {
     int64_t global_shape[ACCEL_CKPT_MAX_DIMS];
     int64_t offset[ACCEL_CKPT_MAX_DIMS];
     int64_t shape[ACCEL_CKPT_MAX_DIMS];
-    void *data;              /* save: read from; load: written to */
+    void *data; /* save: read from; load: written to */
 } accel_ckpt_box_t;
 
 /* Opaque bytes with a name, rank 0's are stored ("trainer", "rng", "data"). */
@@ -55,44 +55,45 @@ typedef struct accel_ckpt_blob {
 
 /* Cuts elements [begin, end) of a row-major tensor into at most 2*ndim-1 boxes, in
  * memory order; out[2*ndim-1] gets offset and shape only. Returns the number of boxes. */
-int accel_ckpt_boxes_of_range(int ndim, const int64_t *shape, int64_t begin, int64_t end,
-                              accel_ckpt_box_t *out);
+int accel_ckpt_boxes_of_range(int ndim, const int64_t *shape, int64_t begin,
+                              int64_t end, accel_ckpt_box_t *out);
 
 typedef struct accel_ckpt_save {
-    const char *root;        /* created when missing */
+    const char *root; /* created when missing */
     int64_t step;
-    const char *owner;       /* "JOBID.RESTART": names the directory in progress */
-    const char *run_id;      /* identity of the run, printable, <= 1024 bytes */
-    const char *sharding;    /* "FULL_SHARD" ... for the header */
+    const char *owner;    /* "JOBID.RESTART": names the directory in progress */
+    const char *run_id;   /* identity of the run, printable, <= 1024 bytes */
+    const char *sharding; /* "FULL_SHARD" ... for the header */
     const accel_ckpt_box_t *boxes; /* this rank's pieces; boxes of all ranks must tile
                                       every tensor exactly */
     size_t box_count;
     const accel_ckpt_blob_t *blobs; /* rank 0's */
     size_t blob_count;
-    int keep;                /* complete checkpoints kept (>= 1) */
+    int keep; /* complete checkpoints kept (>= 1) */
 } accel_ckpt_save_t;
 
 typedef struct accel_ckpt_stats {
-    int64_t bytes;           /* written by this rank */
-    double seconds;          /* whole save, commit included */
-    int direct_io;           /* 1: O_DIRECT, 0: buffered fallback */
+    int64_t bytes;  /* written by this rank */
+    double seconds; /* whole save, commit included */
+    int direct_io;  /* 1: O_DIRECT, 0: buffered fallback */
 } accel_ckpt_stats_t;
 
 /* Collective. Returns after the commit is durable, or an error on every rank with nothing
  * visible changed. `stats` may be NULL. */
-accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s, const accel_ckpt_coll_t *coll,
-                               accel_ckpt_stats_t *stats, accel_error_t *err);
+accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
+                               const accel_ckpt_coll_t *coll, accel_ckpt_stats_t *stats,
+                               accel_error_t *err);
 
 /* A complete checkpoint: its manifest, parsed and self-checked. */
 typedef struct accel_ckpt accel_ckpt_t;
 
 typedef struct accel_ckpt_info {
-    char name[64];           /* "step_00001200" */
+    char name[64]; /* "step_00001200" */
     int64_t step;
     int world_size;
-    int complete;            /* manifest parses, its hash holds, files have their size */
+    int complete; /* manifest parses, its hash holds, files have their size */
     int64_t bytes;
-    char problem[256];       /* why not complete */
+    char problem[256]; /* why not complete */
 } accel_ckpt_info_t;
 
 /* All step directories below root, newest first; *out is one malloc. A missing root is an
@@ -110,7 +111,8 @@ const void *accel_ckpt_blob(const accel_ckpt_t *c, const char *name, size_t *byt
 /* Names and shapes of all tensors, sorted by name. */
 size_t accel_ckpt_tensor_count(const accel_ckpt_t *c);
 accel_status_t accel_ckpt_tensor(const accel_ckpt_t *c, size_t i, const char **name,
-                                 accel_dtype_t *dtype, int *ndim, const int64_t **shape);
+                                 accel_dtype_t *dtype, int *ndim,
+                                 const int64_t **shape);
 /* Fills boxes[n].data from the stored boxes, whatever the world size was. Hashes of every
  * chunk touched are checked; a mismatch is ACCEL_ECORRUPT naming file and tensor. */
 accel_status_t accel_ckpt_read(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, size_t n,
@@ -118,8 +120,8 @@ accel_status_t accel_ckpt_read(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, s
 /* Reads everything and checks every hash. report(user, line) is called per finding; NULL is
  * fine. ACCEL_OK or ACCEL_ECORRUPT. */
 accel_status_t accel_ckpt_verify(const char *dir,
-                                 void (*report)(void *user, const char *line), void *user,
-                                 accel_error_t *err);
+                                 void (*report)(void *user, const char *line),
+                                 void *user, accel_error_t *err);
 
 #pragma GCC visibility pop
 

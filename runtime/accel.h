@@ -28,36 +28,39 @@
 extern "C" {
 #endif
 
+/* The library hides every symbol but those declared here. */
+#pragma GCC visibility push(default)
+
 /* ---- status and errors ------------------------------------------------------------ */
 
 /* Values are fixed for ever. accel_exit_code() maps each to one process exit code. */
 typedef enum accel_status {
     ACCEL_OK = 0,
-    ACCEL_EUSAGE = 1,       /* wrong command line or argument           exit 64 */
-    ACCEL_ECONFIG = 2,      /* bad config file or value                 exit 65 */
-    ACCEL_ENOENT = 3,       /* an input file is missing                 exit 66 */
-    ACCEL_EUNAVAIL = 4,     /* no PMIx server, peer, GPU ...            exit 69 */
-    ACCEL_EBUG = 5,         /* a defect of ours                         exit 70 */
-    ACCEL_EOS = 6,          /* the operating system refused             exit 71 */
-    ACCEL_ECREATE = 7,      /* cannot create an output                  exit 73 */
-    ACCEL_EIO = 8,          /* read or write failed, disk full          exit 74 */
-    ACCEL_EPEER = 9,        /* a peer died or missed a deadline         exit 76 */
-    ACCEL_EPERM = 10,       /* permission or trust                      exit 77 */
-    ACCEL_EPOLICY = 11,     /* the site forbids it                      exit 78 */
-    ACCEL_ERESUME = 12,     /* state is saved, run me again             exit 85 */
-    ACCEL_EINVAL = 13,      /* bad argument to a function               exit 64 */
-    ACCEL_ENOMEM = 14,      /* out of memory                            exit 71 */
-    ACCEL_EUNSUPPORTED = 15,/* known, but not supported yet             exit 65 */
-    ACCEL_ECORRUPT = 16,    /* stored data is damaged                   exit 74 */
-    ACCEL_EMISMATCH = 17,   /* world size, shape or run do not fit      exit 65 */
+    ACCEL_EUSAGE = 1,        /* wrong command line or argument           exit 64 */
+    ACCEL_ECONFIG = 2,       /* bad config file or value                 exit 65 */
+    ACCEL_ENOENT = 3,        /* an input file is missing                 exit 66 */
+    ACCEL_EUNAVAIL = 4,      /* no PMIx server, peer, GPU ...            exit 69 */
+    ACCEL_EBUG = 5,          /* a defect of ours                         exit 70 */
+    ACCEL_EOS = 6,           /* the operating system refused             exit 71 */
+    ACCEL_ECREATE = 7,       /* cannot create an output                  exit 73 */
+    ACCEL_EIO = 8,           /* read or write failed, disk full          exit 74 */
+    ACCEL_EPEER = 9,         /* a peer died or missed a deadline         exit 76 */
+    ACCEL_EPERM = 10,        /* permission or trust                      exit 77 */
+    ACCEL_EPOLICY = 11,      /* the site forbids it                      exit 78 */
+    ACCEL_ERESUME = 12,      /* state is saved, run me again             exit 85 */
+    ACCEL_EINVAL = 13,       /* bad argument to a function               exit 64 */
+    ACCEL_ENOMEM = 14,       /* out of memory                            exit 71 */
+    ACCEL_EUNSUPPORTED = 15, /* known, but not supported yet             exit 65 */
+    ACCEL_ECORRUPT = 16,     /* stored data is damaged                   exit 74 */
+    ACCEL_EMISMATCH = 17,    /* world size, shape or run do not fit      exit 65 */
 } accel_status_t;
 
 /* Caller-owned. All strings are NUL-terminated; empty when there is nothing to say. */
 typedef struct accel_error {
     accel_status_t code;
-    char where[256];        /* file:line:col, file + tensor, or module path and op */
-    char text[768];         /* what happened, one sentence */
-    char hint[384];         /* how to cure it */
+    char where[256]; /* file:line:col, file + tensor, or module path and op */
+    char text[768];  /* what happened, one sentence */
+    char hint[384];  /* how to cure it */
 } accel_error_t;
 
 /* Exit code (sysexits, 85 for ACCEL_ERESUME) of a status. */
@@ -69,8 +72,9 @@ const char *accel_version(void);
 
 /* ---- opening ---------------------------------------------------------------------- */
 
-typedef struct accel accel_t;               /* the run: one per process */
-typedef struct accel_tensor accel_tensor_t; /* contiguous; owned by the handle's arena */
+typedef struct accel accel_t; /* the run: one per process */
+typedef struct accel_tensor
+    accel_tensor_t; /* contiguous; owned by the handle's arena */
 typedef struct accel_module accel_module_t; /* a named node of the model tree */
 
 typedef enum accel_dtype {
@@ -98,7 +102,7 @@ typedef struct accel_options {
     const char *run_name;    /* identifies the run in checkpoints; NULL: "run" */
     accel_log_f log;         /* NULL: silent */
     void *log_user;
-    int threads;             /* compute threads of this rank; 0: the task's cores */
+    int threads; /* compute threads of this rank; 0: the task's cores */
 } accel_options_t;
 
 /* Starts the run: finds the other ranks (PMIx under srun or mpirun, else one process),
@@ -109,10 +113,10 @@ typedef struct accel_options {
 accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
                           accel_error_t *err);
 
-int accel_rank(const accel_t *run);       /* 0 .. world-1 */
+int accel_rank(const accel_t *run); /* 0 .. world-1 */
 int accel_world_size(const accel_t *run);
 int accel_local_rank(const accel_t *run);
-int accel_is_main(const accel_t *run);    /* rank 0 */
+int accel_is_main(const accel_t *run); /* rank 0 */
 /* 1 after SIGTERM, SIGUSR1 or the time-limit warning. Any thread. */
 int accel_should_stop(const accel_t *run);
 
@@ -123,16 +127,16 @@ typedef accel_tensor_t *(*accel_forward_f)(accel_module_t *m, accel_tensor_t *co
                                            int n);
 
 typedef struct accel_class {
-    const char *name;        /* class name, matched by TRANSFORMER_BASED_WRAP */
+    const char *name; /* class name, matched by TRANSFORMER_BASED_WRAP */
     accel_forward_f forward;
-    size_t state_bytes;      /* zeroed user data per module, freed with the tree */
+    size_t state_bytes; /* zeroed user data per module, freed with the tree */
 } accel_class_t;
 
 typedef enum accel_init_kind {
     ACCEL_INIT_ZEROS = 0,
     ACCEL_INIT_ONES = 1,
-    ACCEL_INIT_NORMAL = 2,   /* mean 0, standard deviation `scale` */
-    ACCEL_INIT_UNIFORM = 3,  /* [-scale, scale) */
+    ACCEL_INIT_NORMAL = 2,  /* mean 0, standard deviation `scale` */
+    ACCEL_INIT_UNIFORM = 3, /* [-scale, scale) */
 } accel_init_kind_t;
 
 typedef struct accel_init {
@@ -158,7 +162,10 @@ accel_tensor_t *accel_call(accel_module_t *m, accel_tensor_t *const *in, int n);
  * Activations have the compute dtype of the run (float32 or bfloat16); arithmetic inside
  * an op is float32. [..., C] means any leading shape. */
 
-typedef enum accel_activation { ACCEL_ACT_NONE = 0, ACCEL_ACT_GELU = 1 } accel_activation_t;
+typedef enum accel_activation {
+    ACCEL_ACT_NONE = 0,
+    ACCEL_ACT_GELU = 1
+} accel_activation_t;
 
 /* ids int32 [B, T], table [V, C], positions [P, C] with P >= T or NULL -> [B, T, C]. */
 accel_tensor_t *accel_embedding(accel_tensor_t *ids, accel_tensor_t *table,
@@ -189,15 +196,16 @@ accel_status_t accel_tensor_read(const accel_tensor_t *t, float *host, size_t el
 /* ---- models that come with the library ---------------------------------------------- */
 
 typedef struct accel_gpt2 {
-    int layers, heads, width;    /* width % heads == 0 */
-    int context;                 /* longest sequence */
+    int layers, heads, width; /* width % heads == 0 */
+    int context;              /* longest sequence */
     int vocab;
 } accel_gpt2_t;
 
 /* GPT-2 with tied input and output embedding; forward takes {ids, targets} and returns
  * the loss. Parameter names are those of Hugging Face's GPT-2 ("h.0.attn.c_attn.weight");
  * linear weights are [out, in]. */
-accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg, accel_error_t *err);
+accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg,
+                               accel_error_t *err);
 /* Continues prompt[n] by `count` tokens drawn at `temperature` (0: greedy) into out[count].
  * Same tokens on every rank. Collective. */
 accel_status_t accel_gpt2_generate(accel_module_t *model, const int32_t *prompt, int n,
@@ -216,9 +224,10 @@ typedef struct accel_dataset accel_dataset_t;
  * Errors: ACCEL_ENOENT, ACCEL_EIO, ACCEL_ECORRUPT, ACCEL_EINVAL (less than one sample). */
 accel_status_t accel_dataset_open(accel_dataset_t **out, const char *path, int seq,
                                   double holdout, accel_error_t *err);
-int64_t accel_dataset_samples(const accel_dataset_t *d); /* training samples per epoch */
-int accel_dataset_vocab(const accel_dataset_t *d);       /* largest token + 1 */
-void accel_dataset_close(accel_dataset_t *d);            /* NULL is fine */
+int64_t accel_dataset_samples(
+    const accel_dataset_t *d);                     /* training samples per epoch */
+int accel_dataset_vocab(const accel_dataset_t *d); /* largest token + 1 */
+void accel_dataset_close(accel_dataset_t *d);      /* NULL is fine */
 
 /* ---- the run ------------------------------------------------------------------------- */
 
@@ -228,18 +237,18 @@ typedef struct accel_adamw {
 } accel_adamw_t;
 
 typedef struct accel_job {
-    accel_module_t *model;       /* forward takes {ids, targets}, returns the mean loss */
-    accel_dataset_t *data;       /* not owned; must outlive the run */
+    accel_module_t *model; /* forward takes {ids, targets}, returns the mean loss */
+    accel_dataset_t *data; /* not owned; must outlive the run */
     accel_adamw_t optimizer;
-    int64_t steps;               /* optimizer steps in the whole run */
-    int64_t warmup;              /* linear warm-up steps, then cosine to lr / 10 */
-    float clip;                  /* global gradient norm; 0: no clipping */
-    int batch;                   /* samples per rank and micro-batch */
-    int accumulate;              /* micro-batches per step; 0: 1 */
-    uint64_t seed;               /* initial values and sample order */
-    const char *out_dir;         /* log and default checkpoint directory; NULL: "out" */
-    int log_every;               /* steps between progress lines; 0: about 20 a run */
-    int64_t eval_every;          /* steps between evaluations; 0: never */
+    int64_t steps;       /* optimizer steps in the whole run */
+    int64_t warmup;      /* linear warm-up steps, then cosine to lr / 10 */
+    float clip;          /* global gradient norm; 0: no clipping */
+    int batch;           /* samples per rank and micro-batch */
+    int accumulate;      /* micro-batches per step; 0: 1 */
+    uint64_t seed;       /* initial values and sample order */
+    const char *out_dir; /* log and default checkpoint directory; NULL: "out" */
+    int log_every;       /* steps between progress lines; 0: about 20 a run */
+    int64_t eval_every;  /* steps between evaluations; 0: never */
 } accel_job_t;
 
 /* Wraps the model into units, shards and initialises the parameters, prints the plan
@@ -275,6 +284,8 @@ accel_status_t accel_save(accel_t *run, accel_error_t *err);
  *     return accel_exit_code(accel_close(run, &err));
  * gives every rank the right exit code. NULL is fine. Collective. */
 accel_status_t accel_close(accel_t *run, accel_error_t *err);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,33 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Shell scripts are clean by shellcheck, and the set-up scripts answer --help and wrong options.
+. "$(dirname "$0")/tap.sh"
+
+cd "$ACCEL_SRC" || bail_out "no $ACCEL_SRC"
+list=$(find autogen.sh scripts srun_plugin modulefiles tests examples -type f \
+    -exec grep -l -E -m1 '^#!/bin/(ba)?sh|^# shellcheck shell=sh' {} +)
+# Not judged: what is read in by a computed name (tap.sh), and the variables from there.
+if command -v shellcheck >/dev/null; then
+    for script in $list; do
+        passes "shellcheck $script" shellcheck -e SC1090,SC1091,SC2154 "$script"
+    done
+else
+    skip 1 "no shellcheck"
+fi
+for script in install-deps test quickstart; do
+    got=$("scripts/$script" --help 2>&1)
+    is "$?" 0 "$script --help exits 0"
+    like "$got" '^Example:' "$script --help begins with an example"
+    got=$("scripts/$script" --no-such-option 2>&1)
+    is "$?" 64 "$script refuses an unknown option"
+    contains "$got" "--no-such-option" "$script names it"
+done
+tap_tmpdir
+for tool in sh env id date tail mktemp rm cat; do
+    ln -s "$(command -v $tool)" "$tap_tmp/$tool"
+done
+got=$(PATH=$tap_tmp scripts/install-deps 2>&1)
+is "$?" 69 "install-deps without apt exits 69"
+like "$got" 'dnf install .*hdf5-devel' "and prints the dnf line"
+done_testing

@@ -1,0 +1,58 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# The arrows of the design: a stage includes only headers of its own folder and of stages
+# above it; config/ and plan/ need libc, libyaml and xxHash only; checkpoint/ knows common/
+# and accel.h only; examples see the public header only.
+. "$(dirname "$0")/tap.sh"
+
+cd "$ACCEL_SRC" || bail_out "no $ACCEL_SRC"
+stages="common config plan bootstrap topology comm tensor backend ops nn optim shard
+precision data bigmodel train observe"
+
+# FOLDER PATTERN ALLOWED-ERE: prints `file: include` of what is not allowed.
+wrong_includes() {
+    find "$1" -name '*.[ch]' -exec grep -H -E "$2" {} + |
+        sed -E 's/^([^:]*):[[:space:]]*#[[:space:]]*include[[:space:]]*/\1: /' |
+        grep -v -E ": $3" || :
+}
+quoted='^[[:space:]]*#[[:space:]]*include[[:space:]]*"'
+angled='^[[:space:]]*#[[:space:]]*include[[:space:]]*<'
+
+above=
+known=0
+for stage in $stages; do
+    above="$above${above:+|}$stage"
+    [ -d "runtime/$stage" ] || continue
+    known=$((known + 1))
+    plain="accel\\.h"
+    case $stage in
+    shard | train) plain="$plain|(checkpoint/)?accel_ckpt\\.h" ;; # boxes; save and load
+    esac
+    for header in "runtime/$stage"/*.h; do
+        [ ! -f "$header" ] || plain="$plain|${header##*/}"
+    done
+    is "$(wrong_includes "runtime/$stage" "$quoted" "\"(($above)/([a-z0-9_]+/)*[^/]+\\.h|$plain)\"")" "" \
+        "$stage includes its own headers and those of stages above"
+done
+is "$(find runtime -mindepth 1 -maxdepth 1 -type d | wc -l)" "$known" "no folder is without a stage"
+
+for stage in config plan; do
+    is "$(wrong_includes "runtime/$stage" "$angled" \
+        '<((sys/[a-z]+|[a-z0-9_]+)\.h)>' | grep -v -E '<(mpi|pmix|hdf5|hwloc|cblas|omp|jansson|libsmartcols)')" \
+        "" "$stage: no foreign header path"
+    is "$(find "runtime/$stage" -name '*.[ch]' -exec grep -H -E \
+        '<(mpi|pmix|hdf5|hwloc|cblas|omp|jansson|libsmartcols|ucp/|slurm/|cuda)' {} +)" "" \
+        "$stage needs libc, libyaml and xxHash only"
+done
+is "$(wrong_includes checkpoint "$quoted" '"(common/[^/]+\.h|accel\.h|[a-z0-9_]+\.h)"')" "" \
+    "checkpoint includes common, accel.h and its own headers"
+is "$(find checkpoint -name '*.[ch]' -exec grep -h -o -E '^#include "[a-z0-9_]+\.h"' {} + | sort -u |
+    sed 's/.*"\(.*\)"/\1/' | while read -r header; do
+    [ -f "checkpoint/$header" ] || [ "$header" = accel.h ] || echo "$header"
+done)" "" "and those exist there"
+is "$(find examples -name '*.c' -exec grep -H -E "$quoted" {} + | grep -v '"accel\.h"')" "" \
+    "examples include no header but accel.h"
+is "$(find srun_plugin -name '*.[ch]' -exec grep -H -E '<(mpi|pmix|hdf5|hwloc|ucp/|cuda)' {} +)" "" \
+    "the plugin includes no MPI, PMIx, HDF5, hwloc, UCX or CUDA header"
+done_testing

@@ -1,0 +1,60 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# The style law where a machine can judge it: licence line, first comment, layout, length of
+# files and functions, no path of one machine.
+. "$(dirname "$0")/tap.sh"
+
+cd "$ACCEL_SRC" || bail_out "no $ACCEL_SRC"
+tap_tmpdir
+set -- runtime checkpoint srun_plugin scripts examples tests
+find "$@" -name '*.[ch]' | sort >"$tap_tmp/c"
+{
+    find "$@" m4 modulefiles -name '*.sh' -o -name '*.t' -o -name 'accel_*.m4' \
+        -o -name '*.in' ! -name '*.pc.in'
+    find scripts -maxdepth 1 -type f ! -name '*.mk'
+    cat "$tap_tmp/c"
+} | sort -u | grep -v -E '/data/|golden' >"$tap_tmp/sources"
+
+is "$(while IFS= read -r file; do
+    sed 3q "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$file"
+done <"$tap_tmp/sources")" "" "every source file has its SPDX line"
+# After the SPDX line: at least one line of words.
+is "$(while IFS= read -r file; do
+    awk 'FNR > 8 { exit } seen && /[a-z].* [a-z]/ { found = 1 } /SPDX/ { seen = 1 }
+        END { exit !found }' "$file" || echo "$file"
+done <"$tap_tmp/sources")" "" "every source file says in its first comment what it is for"
+
+is "$(while IFS= read -r file; do
+    lines=$(wc -l <"$file")
+    [ "$lines" -le 800 ] || echo "$file: $lines"
+done <"$tap_tmp/c")" "" "no C file is longer than 800 lines"
+
+# A function's body begins and ends in the first column (Linux braces).
+while IFS= read -r file; do
+    awk '/^[a-z].*\(/ { name = $0 } /^{$/ { start = FNR }
+        /^}$/ && start { print FNR - start + 1, FILENAME ":" start, name; start = 0 }' "$file"
+done <"$tap_tmp/c" | sort -rn >"$tap_tmp/functions"
+is "$(awk '$1 > 80' "$tap_tmp/functions")" "" "no function is longer than 80 lines"
+all=$(wc -l <"$tap_tmp/functions")
+long=$(awk '$1 > 45' "$tap_tmp/functions" | wc -l)
+[ $((long * 10)) -le "$all" ]
+ok $? "9 of 10 functions have at most 45 lines ($long of $all are longer)" ||
+    diag "$(awk '$1 > 45' "$tap_tmp/functions")"
+
+format=
+for tool in clang-format-14 clang-format; do
+    [ -n "$format" ] || { "$tool" --version 2>/dev/null | grep -q 'version 14\.' && format=$tool; }
+done
+if [ -n "$format" ]; then
+    is "$(while IFS= read -r file; do
+        "$format" --dry-run -Werror "$file" >/dev/null 2>&1 || echo "$file"
+    done <"$tap_tmp/c")" "" "clang-format would change nothing"
+else
+    skip 1 "no clang-format 14 (its versions disagree)"
+fi
+
+is "$({ cat "$tap_tmp/sources" && find . -maxdepth 1 -name '*.md' -o -maxdepth 1 -name '*.a[cm]'; } |
+    xargs grep -H -n -E '/(home|root|Users|workspace|wor[k])/[A-Za-z0-9]|/tm[p]/[a-z]+/[a-z]' |
+    grep -v -E '/home/(u|user|ada|alice|me)/')" "" "no path of one machine"
+done_testing
