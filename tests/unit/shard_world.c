@@ -92,11 +92,21 @@ accel_status_t __wrap_comm_all_reduce(struct comm *c, void *buf, size_t elems,
                                       accel_error_t *err);
 
 static int64_t wire; /* sent by this rank */
+static char trace[256];
+
+static void note(char event)
+{
+    size_t n = strlen(trace);
+
+    if (n + 1 < sizeof(trace))
+        trace[n] = event;
+}
 
 accel_status_t __wrap_comm_all_gather(struct comm *c, void *buf, size_t elems,
                                       accel_dtype_t t, accel_error_t *err)
 {
     wire += (int64_t)(elems * accel_dtype_bytes(t)) * (comm_size(c) - 1);
+    note('g');
     return __real_comm_all_gather(c, buf, elems, t, err);
 }
 
@@ -105,6 +115,7 @@ accel_status_t __wrap_comm_reduce_scatter(struct comm *c, const void *in, float 
                                           bool accumulate, accel_error_t *err)
 {
     wire += (int64_t)(elems * accel_dtype_bytes(t)) * (comm_size(c) - 1);
+    note('r');
     return __real_comm_reduce_scatter(c, in, out, elems, t, scale, accumulate, err);
 }
 
@@ -146,6 +157,8 @@ int use_unit(struct boot *b, const struct model *m, struct residency *r, int u,
         }
     }
     r->done(r->user, u);
+    if (sample >= 0)
+        note('d');
     return 0;
 }
 
@@ -160,12 +173,15 @@ static int micro_batch(struct boot *b, const struct model *m, struct shard *s,
         if (use_unit(b, m, &r, u % UNITS, job->compute, step, -1))
             return 1;
     }
+    memset(trace, 0, sizeof(trace));
     CHECK(shard_backward_begin(s, accumulate, err));
     for (int u = UNITS; u >= 0; u--) {
         if (use_unit(b, m, &r, u % UNITS, job->compute, step, sample))
             return 1;
     }
     CHECK(shard_backward_end(s, a == accumulate - 1, err));
+    if (b->rank == 0)
+        memcpy(job->out->trace, trace, sizeof(trace));
     return 0;
 }
 
@@ -283,7 +299,7 @@ static int train(struct boot *b, const struct model *m, struct shard *s,
                 return rc;
         }
         job->out->sumsq[b->rank] = shard_grad_sumsq(s);
-        shard_adamw(s, &o, 0.01f, t, 0.5f);
+        shard_adamw(s, &o, 0.01f, t, job->decay_only ? 0 : 0.5f);
     }
     return 0;
 }

@@ -29,6 +29,8 @@ struct result {
     int hits[3][TOTAL];
     double sumsq[4];
     int64_t wire[4]; /* bytes sent in all steps */
+    /* Rank 0's last micro-batch: g gather, r reduce, d done with a unit in backward. */
+    char trace[256];
 };
 
 struct job {
@@ -36,6 +38,7 @@ struct job {
     enum sharding_strategy strategy;
     enum backward_prefetch prefetch;
     accel_dtype_t compute;
+    bool decay_only;           /* gradients count as zero */
     const struct result *load; /* start from these instead of initial values */
     struct result *out;        /* shared with the parent */
 };

@@ -142,10 +142,42 @@ static void test_prefetch(void)
         tap_ok(same_bits(none, pre) && same_bits(none, post),
                "BACKWARD_PRE, BACKWARD_POST and none give the same bits (%s)",
                accel_dtype_name(t));
+        /* Backward of root, h.3 .. h.0, root; root and h.3 lie in the ring at its start. */
+        tap_is_str(none->trace, "drdgrdgrdgrdgrdr", "none: gathered when wanted");
+        tap_is_str(pre->trace, "dgrdgrdgrdgrdrdr",
+                   "PRE: the next unit comes before this one's gradients");
+        tap_is_str(post->trace, "drgdrgdrgdrgdrdr",
+                   "POST: after the last one's are handed in");
         munmap(none, sizeof(*none));
         munmap(pre, sizeof(*pre));
         munmap(post, sizeof(*post));
     }
+}
+
+/* Weights of two and more dimensions decay; gains, biases and all moments stay. */
+static void test_decay(const struct result *drawn, const struct model *m)
+{
+    struct job job = {
+        .world = 3, .steps = 1, .strategy = SHARD_FULL, .decay_only = true
+    };
+    struct result *r = run(job);
+    int wrong = 0;
+
+    for (int u = 0; u < UNITS; u++) {
+        for (int j = 0; j < m->unit[u].param_count; j++) {
+            const accel_tensor_t *p = m->unit[u].param[j];
+            float factor = p->ndim >= 2 ? (float)(1 - 0.01f * 0.1f) : 1.0f;
+
+            for (int64_t i = 0; i < p->elems; i++) {
+                int64_t at = m->base[u] + p->unit_offset + i;
+
+                wrong += fabsf(r->full[0][at] - drawn->full[0][at] * factor) > 1e-7f;
+                wrong += r->full[1][at] != 0 || r->full[2][at] != 0;
+            }
+        }
+    }
+    tap_is_int(wrong, 0, "only weights of two or more dimensions decay");
+    munmap(r, sizeof(*r));
 }
 
 static void test_reload(void)
@@ -181,6 +213,7 @@ int main(void)
     test_training(one, &m);
     test_bf16(one, &m);
     test_prefetch();
+    test_decay(drawn, &m);
     test_reload();
     return tap_done();
 }
