@@ -142,6 +142,7 @@ no_node_drained() {
 # Files /proc/PID/FILE with TEXT in them, zombies' apart. TEXT goes through a pipe, or grep
 # would find itself.
 holders_of() { # TEXT FILE
+    # shellcheck disable=SC2062 # names of files, not a pattern
     printf '%s\n' "$1" | grep -lzF -f - /proc/[0-9]*/"$2" 2>/dev/null
 }
 
