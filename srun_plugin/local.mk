@@ -30,6 +30,18 @@ srun_plugin_accel_spank_config_la_LDFLAGS = -module -avoid-version -shared -Wl,-
 	-Wl,--version-script=$(top_srcdir)/srun_plugin/accel_spank_config.map
 EXTRA_srun_plugin_accel_spank_config_la_DEPENDENCIES = \
 	srun_plugin/accel_spank_config.map
+
+# The line for the site's plugstack.conf, with the path of this installation.
+plugstackdir = $(sysconfdir)/plugstack.conf.d
+plugstack_DATA = srun_plugin/accel.conf
+CLEANFILES += srun_plugin/accel.conf
+srun_plugin/accel.conf: Makefile
+	$(AM_V_GEN)$(MKDIR_P) srun_plugin && \
+	    echo 'required $(pkglibdir)/accel_spank.so' >$@
 endif
 
 EXTRA_DIST += srun_plugin/accel_spank.map srun_plugin/accel_spank_config.map
+shell_tests += tests/t/6000-slurm-config-refused.t tests/t/6010-slurm-step-env.t \
+	tests/t/6020-slurm-step-size.t tests/t/6030-slurm-preemption.t \
+	tests/t/6040-slurm-valgrind.t
+EXTRA_DIST += tests/data/valgrind-slurm.supp tests/bench/plugin_overhead.sh doc/admin-plugin.md
