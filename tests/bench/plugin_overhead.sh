@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What the plugin costs a srun that does not use it: median wall time of `srun true` with
-# and without the plugin, in turns on one throw-away cluster.
+# and without the plugin, in turns, as steps of one allocation (no queueing) on a
+# throw-away cluster.
 # Usage: tests/bench/plugin_overhead.sh [ROUNDS]   (100)
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
@@ -18,12 +19,16 @@ trap 'exit 130' INT TERM
 SLURM_CONF=$dir/etc/slurm.conf
 export SLURM_CONF
 cp "$dir/etc/plugstack.conf" "$times/plugstack"
+SLURM_JOB_ID=$(salloc -Q -n1 --no-shell 2>&1 | sed -n 's/.* allocation \([0-9]*\).*/\1/p')
+[ -n "$SLURM_JOB_ID" ] || SLURM_JOB_ID=$(squeue -h -o %A)
+export SLURM_JOB_ID
+srun true || exit 1 # the first step warms the caches
 
 # Milliseconds of one `srun true`, appended to FILE. srun and slurmstepd read
 # plugstack.conf at every launch, so that changing it is enough.
 once() { # FILE
     start=$(date +%s%N)
-    srun true || exit 1
+    srun -n1 true || exit 1
     end=$(date +%s%N)
     echo $(((end - start) / 1000)) >>"$1"
 }
