@@ -19,3 +19,9 @@ unit_tests += tests/unit/test_comm
 tests_unit_test_comm_SOURCES = tests/unit/test_comm.c tests/unit/comm_ref.c \
 	tests/unit/comm_ref.h
 tests_unit_test_comm_LDADD = $(fork_ldadd)
+
+# One rank of the live tests under srun and mpirun (tests/t/3000-comm-slurm.t)
+check_PROGRAMS += tests/unit/comm_check
+tests_unit_comm_check_SOURCES = tests/unit/comm_check.c tests/unit/comm_ref.c \
+	tests/unit/comm_ref.h
+tests_unit_comm_check_LDADD = $(unit_ldadd)
