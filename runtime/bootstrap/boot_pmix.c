@@ -141,143 +141,6 @@ static accel_status_t pmix_says(struct call *call, pmix_status_t rc, const char 
                          "%s: %s", what, PMIx_Error_string(rc));
 }
 
-/* ---- opening -------------------------------------------------------------------------- */
-
-/* An unsigned job-level value of `rank`; false when the server does not give it. */
-static bool get_number(const struct call *call, uint32_t rank, const char *key,
-                       int64_t *out)
-{
-    pmix_proc_t proc;
-    pmix_value_t *v = NULL;
-    bool ok = true;
-
-    PMIX_LOAD_PROCID(&proc, call->world->me.nspace, rank);
-    if (PMIx_Get(&proc, key, NULL, 0, &v) != PMIX_SUCCESS || !v)
-        return false;
-    switch (v->type) {
-    case PMIX_UINT16:
-        *out = v->data.uint16;
-        break;
-    case PMIX_UINT32:
-        *out = v->data.uint32;
-        break;
-    case PMIX_INT:
-        *out = v->data.integer;
-        break;
-    case PMIX_INT32:
-        *out = v->data.int32;
-        break;
-    case PMIX_PROC_RANK:
-        *out = v->data.rank;
-        break;
-    default:
-        ok = false;
-    }
-    PMIX_VALUE_RELEASE(v);
-    return ok;
-}
-
-static bool get_string(const struct call *call, uint32_t rank, const char *key,
-                       char *out, size_t len)
-{
-    pmix_proc_t proc;
-    pmix_value_t *v = NULL;
-    bool ok;
-
-    PMIX_LOAD_PROCID(&proc, call->world->me.nspace, rank);
-    if (PMIx_Get(&proc, key, NULL, 0, &v) != PMIX_SUCCESS || !v)
-        return false;
-    ok = v->type == PMIX_STRING && v->data.string;
-    if (ok)
-        snprintf(out, len, "%s", v->data.string);
-    PMIX_VALUE_RELEASE(v);
-    return ok;
-}
-
-/* node_of[r]: the node id when the server gives ids, else the lowest rank that has the
- * same host name. */
-static accel_status_t find_nodes(struct call *call)
-{
-    struct boot *b = &call->b;
-    char(*host)[64] = NULL;
-    int64_t id;
-    accel_status_t s = ACCEL_OK;
-
-    call_doing(call, "PMIx_Get(node id)");
-    if (get_number(call, 0, PMIX_NODEID, &id)) {
-        for (int r = 0; r < b->size; r++) {
-            if (!get_number(call, (uint32_t)r, PMIX_NODEID, &id))
-                return pmix_says(call, PMIX_ERR_NOT_FOUND, "PMIx_Get(node id)");
-            b->node_of[r] = (int)id;
-        }
-        return ACCEL_OK;
-    }
-    call_doing(call, "PMIx_Get(host name)");
-    host = calloc((size_t)b->size, sizeof(*host));
-    if (!host)
-        return accel_fail_nomem(&call->err, "bootstrap host names",
-                                (size_t)b->size * sizeof(*host));
-    for (int r = 0; r < b->size && s == ACCEL_OK; r++) {
-        int same = 0;
-
-        if (!get_string(call, (uint32_t)r, PMIX_HOSTNAME, host[r], sizeof(host[r])))
-            s = pmix_says(call, PMIX_ERR_NOT_FOUND, "PMIx_Get(host name)");
-        while (strcmp(host[same], host[r]) != 0)
-            same++;
-        b->node_of[r] = same;
-    }
-    free(host);
-    return s;
-}
-
-static void name_job(struct call *call)
-{
-    static const char prefix[] = "slurm.pmix.";
-    const char *name = call->world->me.nspace;
-    size_t len;
-
-    if (strncmp(name, prefix, sizeof(prefix) - 1) == 0)
-        name += sizeof(prefix) - 1;
-    len = strlen(name);
-    if (len >= sizeof(call->b.job)) /* the end is what differs between jobs */
-        name += len - (sizeof(call->b.job) - 1);
-    snprintf(call->b.job, sizeof(call->b.job), "%s", name);
-}
-
-static accel_status_t open_call(struct call *call)
-{
-    struct pmix_world *world = call->world;
-    struct boot *b = &call->b;
-    pmix_status_t rc;
-    accel_status_t s;
-    int64_t size;
-
-    call_doing(call, "PMIx_Init");
-    rc = PMIx_Init(&world->me, NULL, 0);
-    if (rc != PMIX_SUCCESS)
-        return pmix_says(call, rc, "PMIx_Init");
-    world->initialized = true;
-    call_doing(call, "PMIx_Get(job size)");
-    if (!get_number(call, PMIX_RANK_WILDCARD, PMIX_JOB_SIZE, &size) || size < 1 ||
-        size > INT32_MAX || world->me.rank >= (uint64_t)size)
-        return pmix_says(call, PMIX_ERR_NOT_FOUND, "PMIx_Get(job size)");
-    b->rank = (int)world->me.rank;
-    b->size = (int)size;
-    s = boot_alloc_ranks(b, &call->err);
-    if (s == ACCEL_OK)
-        s = find_nodes(call);
-    if (s == ACCEL_OK)
-        s = boot_number_nodes(b, &call->err);
-    if (s != ACCEL_OK) {
-        free(b->node_of);
-        free(b->local_rank_of);
-        return s;
-    }
-    get_string(call, world->me.rank, PMIX_HOSTNAME, b->host, sizeof(b->host));
-    name_job(call);
-    return ACCEL_OK;
-}
-
 /* ---- exchange ------------------------------------------------------------------------- */
 
 static accel_status_t put_mine(struct call *call, const char *key)
@@ -371,6 +234,143 @@ static accel_status_t exchange_call(struct call *call)
             PMIX_VALUE_RELEASE(values[r]);
     free(values);
     return s;
+}
+
+/* ---- opening -------------------------------------------------------------------------- */
+
+/* An unsigned job-level value of `rank`; false when the server does not give it. */
+static bool get_number(const struct call *call, uint32_t rank, const char *key,
+                       int64_t *out)
+{
+    pmix_proc_t proc;
+    pmix_value_t *v = NULL;
+    bool ok = true;
+
+    PMIX_LOAD_PROCID(&proc, call->world->me.nspace, rank);
+    if (PMIx_Get(&proc, key, NULL, 0, &v) != PMIX_SUCCESS || !v)
+        return false;
+    switch (v->type) {
+    case PMIX_UINT16:
+        *out = v->data.uint16;
+        break;
+    case PMIX_UINT32:
+        *out = v->data.uint32;
+        break;
+    case PMIX_INT:
+        *out = v->data.integer;
+        break;
+    case PMIX_INT32:
+        *out = v->data.int32;
+        break;
+    case PMIX_PROC_RANK:
+        *out = v->data.rank;
+        break;
+    default:
+        ok = false;
+    }
+    PMIX_VALUE_RELEASE(v);
+    return ok;
+}
+
+static bool get_string(const struct call *call, uint32_t rank, const char *key,
+                       char *out, size_t len)
+{
+    pmix_proc_t proc;
+    pmix_value_t *v = NULL;
+    bool ok;
+
+    PMIX_LOAD_PROCID(&proc, call->world->me.nspace, rank);
+    if (PMIx_Get(&proc, key, NULL, 0, &v) != PMIX_SUCCESS || !v)
+        return false;
+    ok = v->type == PMIX_STRING && v->data.string;
+    if (ok)
+        snprintf(out, len, "%s", v->data.string);
+    PMIX_VALUE_RELEASE(v);
+    return ok;
+}
+
+/* All ranks on this node: nothing to ask. Otherwise every rank tells the others where it
+ * is, because servers give these keys for their own node's ranks only; node_of[r] is the
+ * lowest rank that said the same. */
+static accel_status_t find_nodes(struct call *call)
+{
+    struct boot *b = &call->b;
+    uint32_t me = call->world->me.rank;
+    int64_t id = -1, local = 0;
+    char place[96];
+    accel_status_t s;
+
+    call_doing(call, "PMIx_Get(node of this rank)");
+    if (get_number(call, PMIX_RANK_WILDCARD, PMIX_LOCAL_SIZE, &local) &&
+        local == b->size)
+        return ACCEL_OK;
+    get_number(call, me, PMIX_NODEID, &id);
+    get_string(call, me, PMIX_HOSTNAME, b->host, sizeof(b->host));
+    snprintf(place, sizeof(place), "%lld %s", (long long)id, b->host);
+    call->mine = strdup(place);
+    call->bytes = strlen(place) + 1;
+    if (!call->mine)
+        return accel_fail_nomem(&call->err, "bootstrap", call->bytes);
+    s = exchange_call(call);
+    for (int r = 0; s == ACCEL_OK && r < b->size; r++) {
+        int same = 0;
+
+        while (same < r && (call->blobs.bytes[same] != call->blobs.bytes[r] ||
+                            memcmp(call->blobs.data[same], call->blobs.data[r],
+                                   call->blobs.bytes[r]) != 0))
+            same++;
+        b->node_of[r] = same;
+    }
+    boot_blobs_free(&call->blobs);
+    return s;
+}
+
+static void name_job(struct call *call)
+{
+    static const char prefix[] = "slurm.pmix.";
+    const char *name = call->world->me.nspace;
+    size_t len;
+
+    if (strncmp(name, prefix, sizeof(prefix) - 1) == 0)
+        name += sizeof(prefix) - 1;
+    len = strlen(name);
+    if (len >= sizeof(call->b.job)) /* the end is what differs between jobs */
+        name += len - (sizeof(call->b.job) - 1);
+    snprintf(call->b.job, sizeof(call->b.job), "%s", name);
+}
+
+static accel_status_t open_call(struct call *call)
+{
+    struct pmix_world *world = call->world;
+    struct boot *b = &call->b;
+    pmix_status_t rc;
+    accel_status_t s;
+    int64_t size;
+
+    call_doing(call, "PMIx_Init");
+    rc = PMIx_Init(&world->me, NULL, 0);
+    if (rc != PMIX_SUCCESS)
+        return pmix_says(call, rc, "PMIx_Init");
+    world->initialized = true;
+    call_doing(call, "PMIx_Get(job size)");
+    if (!get_number(call, PMIX_RANK_WILDCARD, PMIX_JOB_SIZE, &size) || size < 1 ||
+        size > INT32_MAX || world->me.rank >= (uint64_t)size)
+        return pmix_says(call, PMIX_ERR_NOT_FOUND, "PMIx_Get(job size)");
+    b->rank = (int)world->me.rank;
+    b->size = (int)size;
+    s = boot_alloc_ranks(b, &call->err);
+    if (s == ACCEL_OK)
+        s = find_nodes(call);
+    if (s == ACCEL_OK)
+        s = boot_number_nodes(b, &call->err);
+    if (s != ACCEL_OK) {
+        free(b->node_of);
+        free(b->local_rank_of);
+        return s;
+    }
+    get_string(call, world->me.rank, PMIX_HOSTNAME, b->host, sizeof(b->host));
+    name_job(call);
+    return ACCEL_OK;
 }
 
 static accel_status_t stuck(accel_error_t *err)

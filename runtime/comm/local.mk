@@ -25,3 +25,10 @@ check_PROGRAMS += tests/unit/comm_check
 tests_unit_comm_check_SOURCES = tests/unit/comm_check.c tests/unit/comm_ref.c \
 	tests/unit/comm_ref.h
 tests_unit_comm_check_LDADD = $(unit_ldadd)
+
+check_PROGRAMS += tests/bench/bench_comm tests/bench/bench_boot
+tests_bench_bench_comm_SOURCES = tests/bench/bench_comm.c
+tests_bench_bench_comm_LDADD = $(unit_ldadd)
+tests_bench_bench_boot_SOURCES = tests/bench/bench_boot.c
+tests_bench_bench_boot_LDADD = $(unit_ldadd)
+EXTRA_DIST += tests/bench/bench_mpi.c tests/bench/comm_vs_mpi.sh
