@@ -22,7 +22,7 @@ struct gemm {
     void *c;
     accel_dtype_t c_type;
     int64_t ldc;
-    bool add;         /* c += instead of c = */
+    bool add;         /* c += instead of c =; not together with bias or act */
     const void *bias; /* [n] or NULL */
     accel_dtype_t bias_type;
     accel_activation_t act;

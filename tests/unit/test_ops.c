@@ -5,6 +5,7 @@
  * and in two.
  */
 #include <math.h>
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -409,10 +410,32 @@ static void run_case(const struct op_case *c, struct backend *be, accel_dtype_t 
     graph_close(&g);
 }
 
+/* A product must not start BLAS threads, nor leave the program's OpenMP changed. */
+static void test_settings(int threads)
+{
+    const int before = omp_get_max_threads();
+    float a[4] = { 1, 2, 3, 4 }, c[4] = { 0 };
+    struct gemm p = { .m = 2, .n = 2, .k = 2, .a = a, .b = a, .c = c };
+    struct backend *be = NULL;
+
+    omp_set_num_threads(3);
+    p.lda = p.ldb = p.ldc = 2;
+    if (backend_cpu_open(&be, threads, NULL))
+        tap_ok(false, "open");
+    be->gemm(be, &p);
+    tap_ok(c[0] == 7 && c[1] == 10 && c[2] == 15 && c[3] == 22, "2 x 2 product");
+    tap_is_int(omp_get_max_threads(), 3, "%d threads: OpenMP as it was", threads);
+    backend_close(be);
+    omp_set_num_threads(before);
+}
+
 int main(void)
 {
     struct backend *be = NULL;
     accel_error_t err = { 0 };
+
+    test_settings(1);
+    test_settings(2);
 
     if (!tap_ok(!backend_cpu_open(&be, 2, &err), "open %s", err.text))
         return tap_done();
