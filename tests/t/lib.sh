@@ -139,11 +139,11 @@ no_node_drained() {
     return 1
 }
 
-# Files /proc/PID/FILE with TEXT in them, zombies' apart. TEXT goes through a pipe, or grep
-# would find itself.
+# Files /proc/PID/FILE with TEXT in them. TEXT goes through a pipe, or grep
+# would find itself, and by its environment too.
 holders_of() { # TEXT FILE
-    # shellcheck disable=SC2062 # names of files, not a pattern
-    printf '%s\n' "$1" | grep -lzF -f - /proc/[0-9]*/"$2" 2>/dev/null
+    printf '%s\n' "$1" | env -u SLURM_CONF -u ACCEL_CLUSTER_DIR \
+        grep -lzF -f - /proc/[0-9]*/"$2" 2>/dev/null
 }
 
 # Nothing of the cluster at DIR is left, nor a process with MARK on its command line. Looks
