@@ -24,32 +24,53 @@ SLURM_JOB_ID=$(salloc -Q -n1 --no-shell 2>&1 | sed -n 's/.* allocation \([0-9]*\
 export SLURM_JOB_ID
 srun true || exit 1 # the first step warms the caches
 
-# Milliseconds of one `srun true`, appended to FILE. srun and slurmstepd read
-# plugstack.conf at every launch, so that changing it is enough.
-once() { # FILE
+# Microseconds of one command, appended to FILE. srun and slurmstepd read plugstack.conf at
+# every launch, so that changing it is enough.
+once() { # FILE CMD...
+    file=$1
+    shift
     start=$(date +%s%N)
-    srun -n1 true || exit 1
+    "$@" >/dev/null || exit 1
     end=$(date +%s%N)
-    echo $(((end - start) / 1000)) >>"$1"
+    echo $(((end - start) / 1000)) >>"$file"
 }
 
-i=0
-while [ "$i" -lt "$rounds" ]; do
+with() { # CMD...
     cp "$times/plugstack" "$dir/etc/plugstack.conf"
-    once "$times/with"
+    once "$times/with" "$@"
+}
+
+without() { # CMD...
     : >"$dir/etc/plugstack.conf"
-    once "$times/without"
-    i=$((i + 1))
-done
-for what in without with; do
-    sort -n "$times/$what" | awk -v what="$what" '
-        { t[NR] = $1 / 1000 }
-        END {
-            m = NR % 2 ? t[(NR + 1) / 2] : (t[NR / 2] + t[NR / 2 + 1]) / 2
-            printf "%-8s %d runs: median %.1f ms, p10 %.1f, p90 %.1f\n", what, NR, m,
-                t[int(NR * 0.1) + 1], t[int(NR * 0.9)]
-            print m >"/dev/stderr"
-        }' 2>>"$times/medians"
-done
-awk 'NR == 1 { a = $1 } NR == 2 { printf "added by the plugin: %.1f ms (limit 5.0)\n", $1 - a }' \
-    "$times/medians"
+    once "$times/without" "$@"
+}
+
+# The two change places every round, so that neither always runs first.
+compare() { # NAME CMD...
+    name=$1
+    shift
+    rm -f "$times/with" "$times/without"
+    i=0
+    while [ "$i" -lt "$rounds" ]; do
+        if [ $((i % 2)) = 0 ]; then
+            with "$@" && without "$@"
+        else
+            without "$@" && with "$@"
+        fi
+        i=$((i + 1))
+    done
+    for what in without with; do
+        sort -n "$times/$what" | awk '
+            { t[NR] = $1 / 1000 }
+            END { print NR % 2 ? t[(NR + 1) / 2] : (t[NR / 2] + t[NR / 2 + 1]) / 2,
+                  t[int(NR * 0.1) + 1], t[int(NR * 0.9)] }'
+    done | awk -v name="$name" -v rounds="$rounds" '
+        NR == 1 { a = $1; la = $2; ha = $3 }
+        END { printf "%-22s %6d %9.1f %9.1f %9.1f   p10..p90 %.1f..%.1f, %.1f..%.1f\n",
+              name, rounds, a, $1, $1 - a, la, ha, $2, $3 }'
+}
+
+printf '%-22s %6s %9s %9s %9s\n' "median ms" rounds without with added
+compare "step (srun true)" srun --overlap -n1 true
+compare "client (srun --usage)" srun --usage
+echo "limit: 5.0 ms added to a step"
