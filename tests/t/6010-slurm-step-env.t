@@ -3,6 +3,8 @@
 #
 # What a task sees: ranks, rendezvous and restart count under --accel-config, in srun, in
 # a batch job and after #SBATCH; the user's own values; and nothing at all without it.
+# What the tasks expand stands in single quotes.
+# shellcheck disable=SC2016
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -30,7 +32,7 @@ four_lines='0/4 0/2 0/2 restart 0 torch 0/4 0/2
 3/4 1/2 1/2 restart 0 torch 3/4 1/2'
 
 run_srun --accel-config=four.yaml ./show.sh
-is $srun_rc 0 "srun with the option runs"
+is "$srun_rc" 0 "srun with the option runs"
 is "$(printf '%s\n' "$srun_out" | sort)" "$four_lines" \
     "4 tasks on 2 nodes without -n or -N, each with its ranks, nothing else printed"
 
@@ -43,7 +45,7 @@ unlike "$srun_out" ' 29500 ' "not the crowded default port"
 run_srun -N2 -n2 --accel-config=any.yaml sh -c '[ $RANK != 0 ] || timeout 5 python3 -c "
 import os, socket
 socket.socket().bind((\"\", int(os.environ[\"MASTER_PORT\"])))"'
-is $srun_rc 0 "rank 0 can bind the port"
+is "$srun_rc" 0 "rank 0 can bind the port"
 
 srun_out=$(RANK=7 MASTER_PORT=1234 WORLD_SIZE=2 timeout 60 srun -N1 -n2 \
     --accel-config=any.yaml sh -c 'echo $RANK $MASTER_PORT $LOCAL_RANK' 2>err | sort)
@@ -112,14 +114,14 @@ TAMPER
     echo "required $tap_tmp/jobs/tamper.so" >>"$cluster_dir/etc/plugstack.conf"
     run_srun -n1 --accel-config=any.yaml echo ran
     cp plugstack.keep "$cluster_dir/etc/plugstack.conf"
-    is $srun_rc 1 "a damaged config fails the step with 1"
+    is "$srun_rc" 1 "a damaged config fails the step with 1"
     like "$srun_out" 'ACCEL_CONFIG_RESOLVED is damaged' "the message says what is damaged"
     unlike "$srun_out" '^ran' "the program did not run"
 else
     skip 4 "no C compiler"
 fi
 run_srun --export=NONE -n1 --accel-config=any.yaml echo ran
-is $srun_rc 1 "--export=NONE fails the step with 1"
+is "$srun_rc" 1 "--export=NONE fails the step with 1"
 like "$srun_out" 'cure: .*--export=ALL' "and names the cure"
 no_node_drained
 ok $? "no node is drained"

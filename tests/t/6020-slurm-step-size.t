@@ -3,6 +3,8 @@
 #
 # A step whose size is not the config's is refused before its tasks start, with both
 # numbers and what to change; the allocation is given back.
+# What the tasks expand stands in single quotes.
+# shellcheck disable=SC2016
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -19,7 +21,7 @@ refused() { # DESCRIPTION ARG...
     refused_what=$1
     shift
     run_srun "$@" sh -c 'echo ran'
-    is $srun_rc 1 "$refused_what: exit 1"
+    is "$srun_rc" 1 "$refused_what: exit 1"
     unlike "$srun_out" '^ran' "$refused_what: no task ran"
 }
 
@@ -37,7 +39,7 @@ srun_out=$(timeout 60 salloc -Q -n2 srun --accel-config=four.yaml sh -c 'echo ra
 is $? 1 "inside salloc -n2: refused"
 like "$srun_out" 'num_processes is 4, but this step has 2 tasks$' "inside salloc: both numbers"
 srun_out=$(timeout 60 salloc -Q -n4 --accel-config=four.yaml srun sh -c 'echo $RANK' 2>&1 | sort)
-is "$(echo $srun_out)" "0 1 2 3" "salloc hands the option to its steps"
+is "$(printf "%s\n" "$srun_out" | paste -sd " ")" "0 1 2 3" "salloc hands the option to its steps"
 nothing_left() {
     [ -z "$(squeue -h)" ]
 }
