@@ -20,6 +20,7 @@ tests_unit_test_comm_SOURCES = tests/unit/test_comm.c tests/unit/comm_ref.c \
 	tests/unit/comm_ref.h
 tests_unit_test_comm_LDADD = $(fork_ldadd)
 
+shell_tests += tests/t/3000-comm-slurm.t
 # One rank of the live tests under srun and mpirun (tests/t/3000-comm-slurm.t)
 check_PROGRAMS += tests/unit/comm_check
 tests_unit_comm_check_SOURCES = tests/unit/comm_check.c tests/unit/comm_ref.c \

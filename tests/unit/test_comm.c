@@ -94,6 +94,159 @@ static void test_results(struct job *job)
     }
 }
 
+/* ---- failures ----------------------------------------------------------------------------- */
+
+static void keep_text(const struct job *job, int rank, const accel_error_t *err)
+{
+    snprintf(job->text[rank], sizeof(job->text[rank]), "%s", err->text);
+}
+
+/* A failed communicator gives the same error again, at once, and closes. */
+static int stays_failed(struct comm *c, const accel_error_t *first)
+{
+    accel_error_t again = { 0 };
+    int64_t start = clock_ns();
+
+    if (comm_barrier(c, &again) != first->code || strcmp(again.text, first->text) != 0)
+        return 5;
+    comm_close(c);
+    return clock_ns() - start < 6000000000 ? 0 : 6;
+}
+
+/* The last rank stays away from the second call until the others have given up. */
+static int silent_rank(struct boot *b, void *arg)
+{
+    struct job *job = arg;
+    accel_error_t err = { 0 };
+    float x[8] = { 0 };
+    struct comm *c;
+
+    if (open_comm(&c, b, job) != 0 || comm_barrier(c, &err) != ACCEL_OK)
+        return 2;
+    if (b->rank == b->size - 1) {
+        while (atomic_load(job->hash) != (uint64_t)b->size - 1)
+            sched_yield();
+        comm_close(c);
+        return 0;
+    }
+    if (comm_all_gather(c, x, 1, ACCEL_F32, &err) != ACCEL_EPEER)
+        return 3;
+    keep_text(job, b->rank, &err);
+    atomic_fetch_add(job->hash, 1);
+    return stays_failed(c, &err);
+}
+
+static int dead_rank(struct boot *b, void *arg)
+{
+    struct job *job = arg;
+    accel_error_t err = { 0 };
+    struct comm *c;
+
+    if (open_comm(&c, b, job) != 0 || comm_barrier(c, &err) != ACCEL_OK)
+        return 2;
+    if (b->rank == 1)
+        raise(SIGKILL);
+    if (comm_barrier(c, &err) != ACCEL_EPEER)
+        return 3;
+    keep_text(job, b->rank, &err);
+    return stays_failed(c, &err);
+}
+
+static int differing_calls(struct boot *b, void *arg)
+{
+    struct job *job = arg;
+    accel_error_t err = { 0 };
+    float in[160] = { 0 }, out[80] = { 0 };
+    accel_status_t s;
+    struct comm *c;
+
+    if (open_comm(&c, b, job) != 0)
+        return 2;
+    if (b->rank == 1)
+        s = comm_reduce_scatter(c, in, out, 40, ACCEL_F32, 1, false, &err);
+    else
+        s = comm_all_gather(c, in, 32, ACCEL_F32, &err);
+    keep_text(job, b->rank, &err);
+    if (s != ACCEL_EMISMATCH)
+        return 3;
+    return stays_failed(c, &err);
+}
+
+static int differing_sizes(struct boot *b, void *arg)
+{
+    struct job *job = arg;
+    accel_error_t err = { 0 };
+    float in[160] = { 0 };
+    struct comm *c;
+
+    if (open_comm(&c, b, job) != 0)
+        return 2;
+    if (comm_all_reduce(c, in, b->rank ? 41 : 40, ACCEL_F32, COMM_SUM, &err) !=
+        ACCEL_EMISMATCH)
+        return 3;
+    keep_text(job, b->rank, &err);
+    return stays_failed(c, &err);
+}
+
+static int bad_arguments(struct boot *b, void *arg)
+{
+    struct comm *c;
+    accel_error_t err = { 0 };
+    int bad = 0, x = 0;
+
+    if (open_comm(&c, b, arg) != 0)
+        return 2;
+    bad += comm_all_reduce(c, &x, 1, ACCEL_I32, COMM_SUM, &err) != ACCEL_EINVAL;
+    bad +=
+        comm_reduce_scatter(c, &x, NULL, 1, ACCEL_F64, 1, false, &err) != ACCEL_EINVAL;
+    bad += comm_broadcast(c, &x, 4, b->size, &err) != ACCEL_EINVAL;
+    bad += comm_broadcast(c, &x, 4, -1, &err) != ACCEL_EINVAL;
+    bad += comm_all_gather(c, &x, SIZE_MAX / 4, ACCEL_F32, &err) != ACCEL_EINVAL;
+    bad += comm_barrier(c, &err) != ACCEL_OK; /* refused arguments do not fail it */
+    comm_close(c);
+    return bad;
+}
+
+static void test_failures(struct job *job, const char *backend)
+{
+    int status[3];
+
+    job->backend = backend;
+    job->timeout_ms = 700;
+    atomic_store(job->hash, 0);
+    tap_is_int(fork_world(3, silent_rank, job, 60), 0, "%s: a silent rank", backend);
+    tap_is_str(job->text[0], "all_gather #2: rank 2 did not arrive within 0.7 s",
+               "  is named, with the call");
+    job->timeout_ms = 60000;
+    fork_world_nodes(3, 1, dead_rank, job, 90, status);
+    tap_ok(status[0] == 0 && status[1] == 137 && status[2] == 0,
+           "%s: a dead rank ends the others' wait (%d %d %d)", backend, status[0],
+           status[1], status[2]);
+    tap_ok(strncmp(job->text[2], "barrier #2: rank 1 ", 19) == 0, "  %s", job->text[2]);
+    tap_is_int(fork_world(2, differing_calls, job, 60), 0, "%s: differing calls",
+               backend);
+    tap_ok(strstr(job->text[0], "rank 1 called reduce_scatter") &&
+               strstr(job->text[0], "rank 0 all_gather of 32 float32"),
+           "  %s", job->text[0]);
+    tap_is_int(fork_world(2, differing_sizes, job, 60), 0, "%s: differing sizes",
+               backend);
+    tap_diag("  %s", job->text[1]);
+    tap_is_int(fork_world(2, bad_arguments, job, 60), 0, "%s: bad arguments", backend);
+}
+
+static int shm_entries(void)
+{
+    DIR *d = opendir("/dev/shm");
+    struct dirent *e;
+    int n = 0;
+
+    while (d && (e = readdir(d)))
+        n += strstr(e->d_name, "accel") != NULL;
+    if (d)
+        closedir(d);
+    return n;
+}
+
 int main(void)
 {
     size_t bytes = 4096 + 64 * 1024;
@@ -106,6 +259,9 @@ int main(void)
     job.hash = (_Atomic uint64_t *)(void *)shared;
     job.text = (char(*)[1024])(void *)(shared + 4096);
     test_results(&job);
+    test_failures(&job, "shm");
+    test_failures(&job, "ucx");
+    tap_is_int(shm_entries(), 0, "nothing of ours is left in /dev/shm");
     munmap(shared, bytes);
     return tap_done();
 }
