@@ -24,7 +24,7 @@ exit 0
 JOB
 
 has_steps() { # FILE
-    [ "$(grep -c . "$1" 2>/dev/null)" -ge 3 ]
+    [ -s "$1" ] && [ "$(wc -l <"$1")" -ge 3 ]
 }
 
 start_running() { # FILE
