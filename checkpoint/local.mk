@@ -36,3 +36,9 @@ unit_tests += tests/unit/test_ckpt_save
 tests_unit_test_ckpt_save_SOURCES = tests/unit/test_ckpt_save.c \
 	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
 tests_unit_test_ckpt_save_LDADD = $(unit_ldadd)
+
+noinst_PROGRAMS += tests/bench/bench_ckpt
+tests_bench_bench_ckpt_SOURCES = tests/bench/bench_ckpt.c \
+	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+tests_bench_bench_ckpt_LDADD = libaccelckpt_core.la libacommon.la \
+	$(libaccelckpt_core_libs)

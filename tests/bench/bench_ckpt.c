@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checkpoint speed: bench_ckpt [DIR] [REPEATS]. One rank, a state like a small GPT in
+ * float32 (146 tensors, 1 GB), interleaved with raw O_DIRECT pwrite + fsync of the same
+ * bytes; loads cold and warm; 2000 tiny tensors. DIR must be on a disk.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/unit/ckpt_world.h"
+
+#define REPEATS_MAX 20
+#define IO_BYTES    (4 << 20)
+
+static double now(void)
+{
+    return (double)clock_ns() * 1e-9;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof(*v), by_value);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+static void die(const accel_error_t *err)
+{
+    char text[2048];
+
+    accel_error_format(err, text, sizeof(text));
+    fprintf(stderr, "bench_ckpt: %s\n", text);
+    exit(1);
+}
+
+struct set {
+    accel_ckpt_box_t *box;
+    char (*name)[64];
+    size_t n;
+    char *memory;
+    int64_t bytes;
+};
+
+/* Data start 64 bytes off a page, as a tensor inside a flat shard does. */
+static void allocate(struct set *s)
+{
+    int64_t at = 64;
+    uint64_t x = 88172645463325252u;
+
+    s->memory = aligned_alloc(4096, (size_t)(s->bytes + 8192) / 4096 * 4096);
+    if (!s->memory)
+        exit(1);
+    for (int64_t i = 0; i < s->bytes / 8; i++) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        memcpy(s->memory + 64 + 8 * i, &x, 8);
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        s->box[i].data = s->memory + at;
+        at += s->box[i].shape[0] * s->box[i].shape[1] * 4;
+    }
+}
+
+static void add(struct set *s, const char *name, int64_t rows, int64_t cols)
+{
+    accel_ckpt_box_t *b = &s->box[s->n];
+
+    snprintf(s->name[s->n], sizeof(s->name[0]), "%s", name);
+    b->name = s->name[s->n++];
+    b->dtype = ACCEL_F32;
+    b->ndim = 2;
+    b->global_shape[0] = b->shape[0] = rows;
+    b->global_shape[1] = b->shape[1] = cols;
+    s->bytes += rows * cols * 4;
+}
+
+static struct set make_set(int tiny)
+{
+    struct set s = { calloc(2048, sizeof(*s.box)), calloc(2048, 64), 0, NULL, 0 };
+    char name[64];
+
+    if (!s.box || !s.name)
+        exit(1);
+    for (int i = 0; i < tiny; i++) {
+        snprintf(name, sizeof(name), "model/t%d.weight", i);
+        add(&s, name, 16, 16);
+    }
+    if (!tiny)
+        add(&s, "model/wte.weight", 32000, 1024);
+    for (int i = 0; !tiny && i < 112; i++) {
+        snprintf(name, sizeof(name), "model/h.%d.w%d", i / 7, i % 7);
+        add(&s, name, i % 7 < 4 ? 1024 : 2816, i % 7 < 4 ? 1024 : 1024);
+    }
+    for (int i = 0; !tiny && i < 33; i++) {
+        snprintf(name, sizeof(name), "model/norm.%d", i);
+        add(&s, name, 1, 1024);
+    }
+    allocate(&s);
+    return s;
+}
+
+static double save_once(const char *root, int64_t step, const struct set *set,
+                        int *direct)
+{
+    accel_ckpt_save_t s = { .root = root,
+                            .step = step,
+                            .owner = "bench.0",
+                            .run_id = "bench",
+                            .sharding = "NO_SHARD",
+                            .boxes = set->box,
+                            .box_count = set->n,
+                            .keep = 1 };
+    accel_ckpt_stats_t stats;
+    accel_error_t err = { 0 };
+
+    if (accel_ckpt_save(&s, NULL, &stats, &err))
+        die(&err);
+    *direct = stats.direct_io;
+    return stats.seconds;
+}
+
+static double raw_once(const char *root, const struct set *set)
+{
+    char path[400];
+    double begun = now(), took;
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/raw", root);
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_DIRECT, 0666);
+    if (fd < 0)
+        return -1;
+    for (int64_t at = 0; at + IO_BYTES <= set->bytes; at += IO_BYTES)
+        if (pwrite(fd, set->memory + at, IO_BYTES, at) != IO_BYTES) {
+            perror("raw pwrite");
+            exit(1);
+        }
+    if (fsync(fd))
+        exit(1);
+    close(fd);
+    took = now() - begun;
+    unlink(path);
+    return took;
+}
+
+static double load_once(const char *root, int64_t step, const struct set *set,
+                        bool cold)
+{
+    accel_ckpt_t *c = NULL;
+    accel_error_t err = { 0 };
+    char dir[400], file[440];
+    double begun;
+    int fd;
+
+    snprintf(dir, sizeof(dir), "%s/step_%08lld", root, (long long)step);
+    snprintf(file, sizeof(file), "%s/rank_00000-of-00001.h5", dir);
+    fd = open(file, O_RDONLY);
+    posix_fadvise(fd, 0, 0, cold ? POSIX_FADV_DONTNEED : POSIX_FADV_WILLNEED);
+    if (!cold) { /* every page in the cache */
+        static char buf[1 << 20];
+
+        while (read(fd, buf, sizeof(buf)) > 0)
+            ;
+    }
+    close(fd);
+    begun = now();
+    if (accel_ckpt_open(&c, dir, &err) || accel_ckpt_read(c, set->box, set->n, &err))
+        die(&err);
+    accel_ckpt_close(c);
+    return now() - begun;
+}
+
+int main(int argc, char **argv)
+{
+    int repeats = argc > 2 ? atoi(argv[2]) : 5, direct = 0;
+    double save[REPEATS_MAX], raw[REPEATS_MAX], ratio[REPEATS_MAX], cold[REPEATS_MAX],
+        warm[REPEATS_MAX], gb;
+    struct set big = make_set(0), tiny = make_set(2000);
+    char root[256];
+
+    if (repeats < 1 || repeats > REPEATS_MAX)
+        repeats = 5;
+    if (argc > 1)
+        setenv("TMPDIR", argv[1], 1);
+    world_tmpdir(root, "bench-ckpt");
+    gb = (double)big.bytes * 1e-9;
+    printf("%-34s %8s %8s %8s\n", "", "save s", "raw s", "raw/save");
+    for (int i = 0; i < repeats; i++) {
+        raw[i] = raw_once(root, &big);
+        save[i] = save_once(root, i, &big, &direct);
+        ratio[i] = raw[i] / save[i];
+        printf("%.2f GB, %zu tensors, repeat %-6d %8.3f %8.3f %8.2f\n", gb, big.n, i,
+               save[i], raw[i], ratio[i]);
+    }
+    for (int i = 0; i < repeats; i++) {
+        cold[i] = load_once(root, repeats - 1, &big, true);
+        warm[i] = load_once(root, repeats - 1, &big, false);
+    }
+    printf("median of %d%-23s %8.3f %8.3f %8.2f\n", repeats,
+           direct ? " (O_DIRECT)" : "", median(save, repeats), median(raw, repeats),
+           median(ratio, repeats));
+    printf("verified load, cold / warm         %8.3f %8.3f s  (%.2f / %.2f GB/s)\n",
+           median(cold, repeats), median(warm, repeats), gb / median(cold, repeats),
+           gb / median(warm, repeats));
+    for (int i = 0; i < repeats; i++) {
+        save[i] = save_once(root, 100 + i, &tiny, &direct);
+        warm[i] = load_once(root, 100 + i, &tiny, false);
+        cold[i] = load_once(root, 100 + i, &tiny, true);
+    }
+    printf("2000 tiny tensors: save %.1f ms, load warm %.1f ms, cold %.1f ms\n",
+           1e3 * median(save, repeats), 1e3 * median(warm, repeats),
+           1e3 * median(cold, repeats));
+    world_rmtree(root);
+    return 0;
+}
