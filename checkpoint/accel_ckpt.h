@@ -74,7 +74,8 @@ typedef struct accel_ckpt_save {
 
 typedef struct accel_ckpt_stats {
     int64_t bytes;  /* written by this rank */
-    double seconds; /* whole save, commit included */
+    double seconds; /* until the commit was durable; deleting older
+                                checkpoints comes after it */
     int direct_io;  /* 1: O_DIRECT, 0: buffered fallback */
 } accel_ckpt_stats_t;
 

@@ -42,3 +42,32 @@ tests_bench_bench_ckpt_SOURCES = tests/bench/bench_ckpt.c \
 	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
 tests_bench_bench_ckpt_LDADD = libaccelckpt_core.la libacommon.la \
 	$(libaccelckpt_core_libs)
+
+check_PROGRAMS += tests/faults/ckpt_kill
+tests_faults_ckpt_kill_SOURCES = tests/faults/ckpt_kill.c \
+	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+tests_faults_ckpt_kill_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
+	$(libaccelckpt_core_libs) -lm
+TESTS += tests/faults/ckpt_kill
+
+# The long forms: 100 (also what the suite's 20 are a part of) and 2000 kills.
+check-kill: tests/faults/ckpt_kill
+	./tests/faults/ckpt_kill 100
+	./tests/faults/ckpt_kill 2000
+.PHONY: check-kill
+
+shell_tests += tests/t/5000-ckpt-h5py.t
+EXTRA_DIST += doc/checkpoint-format.md
+
+check_PROGRAMS += tests/faults/ckpt_once
+tests_faults_ckpt_once_SOURCES = tests/faults/ckpt_once.c \
+	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+tests_faults_ckpt_once_LDADD = libaccelckpt_core.la libacommon.la \
+	$(libaccelckpt_core_libs)
+# -rpath makes libtool build a shared object that is never installed
+check_LTLIBRARIES = tests/faults/failcall.la
+tests_faults_failcall_la_SOURCES = tests/faults/failcall.c
+tests_faults_failcall_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
+tests_faults_failcall_la_LDFLAGS = -module -avoid-version -rpath /nowhere
+tests_faults_failcall_la_LIBADD = -ldl
+shell_tests += tests/t/5010-ckpt-faults.t

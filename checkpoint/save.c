@@ -287,12 +287,12 @@ accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
         st = publish(&commit, &m, c, e);
     if (c->rank == 0 && st)
         ckpt_commit_abandon(&commit);
-    if (c->rank == 0 && !st)
-        ckpt_retain(commit.rootfd, commit.final, s->keep);
-    ckpt_commit_close(&commit);
     if (!st && stats)
         *stats = (accel_ckpt_stats_t){ data_bytes(&m),
                                        (double)(clock_ns() - begun) * 1e-9, direct };
+    if (c->rank == 0 && !st)
+        ckpt_retain(commit.rootfd, commit.final, s->keep);
+    ckpt_commit_close(&commit);
     ckpt_manifest_free(&m);
     return st;
 }

@@ -4,6 +4,7 @@ accel_SOURCES = \
 	scripts/accel/cli.c \
 	scripts/accel/cli.h \
 	scripts/accel/cmd_check.c \
+	scripts/accel/cmd_ckpt.c \
 	scripts/accel/cmd_env.c \
 	scripts/accel/cmd_launch.c \
 	scripts/accel/main.c

@@ -15,6 +15,7 @@ static const struct command {
 } commands[] = {
     { "check", cmd_check, "check a config file and show what it means" },
     { "env", cmd_env, "versions, hardware and variables, for bug reports" },
+    { "ckpt", cmd_ckpt, "list and verify checkpoints" },
     { "launch", cmd_launch, "start a program without Slurm" },
 };
 
