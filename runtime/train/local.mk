@@ -1,4 +1,15 @@
-# train/
+# train/: the run
+libaccel_core_la_SOURCES += \
+	runtime/train/evaluate.c \
+	runtime/train/model.c \
+	runtime/train/open.c \
+	runtime/train/prepare.c \
+	runtime/train/run.h \
+	runtime/train/save.c \
+	runtime/train/signals.c \
+	runtime/train/state.c \
+	runtime/train/step.c
+
 # Requeue of a batch job, and a trainer reduced to its contract with Slurm to test it.
 libaccel_core_la_SOURCES += runtime/train/requeue.c runtime/train/requeue.h
 unit_tests += tests/unit/test_requeue

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train: the reference trainer. A GPT-2 shaped model on plain text or token files,
+ *     srun --accel-config=fsdp.yaml ./train --data FILE.txt
+ * sharded, mixed-precision and preemption-safe as the config file says; this program only
+ * names the model, the data and the schedule.
+ */
+#include <argp.h>
+#include <stdbool.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <accel.h>
+
+struct settings {
+    const char *data, *out;
+    accel_gpt2_t gpt2;
+    accel_job_t job;
+    int seq, sample;
+};
+
+const char *argp_program_version = "train (accel) 0.1.0";
+static const char doc[] =
+    "Example:\n"
+    "  srun --accel-config=fsdp.yaml ./train --data book.txt\n"
+    "  accel launch --config fsdp.yaml -n 2 ./train --data book.txt --steps 500\n\n"
+    "Trains a GPT-2 shaped model. How it is distributed, sharded and saved is said by "
+    "the config file. Options (and their defaults):";
+
+enum {
+    O_DATA = 256,
+    O_MODEL,
+    O_LAYERS,
+    O_HEADS,
+    O_WIDTH,
+    O_SEQ,
+    O_VOCAB,
+    O_BATCH,
+    O_STEPS,
+    O_LR,
+    O_WARMUP,
+    O_CLIP,
+    O_ACCUMULATE,
+    O_SEED,
+    O_OUT,
+    O_EVAL,
+    O_SAMPLE,
+    O_LOG,
+    O_DECAY
+};
+
+static const struct argp_option options[] = {
+    { 0, 0, 0, 0, "Data and output:", 1 },
+    { "data", O_DATA, "FILE|DIR", 0,
+      "plain text, read as bytes, or GPT-2 token files, .bin (sample.txt)", 0 },
+    { "out", O_OUT, "DIR", 0, "log and checkpoints (out)", 0 },
+    { "sample", O_SAMPLE, "N", 0, "tokens of text to print at the end (200)", 0 },
+    { "log-every", O_LOG, "N", 0, "steps between progress lines (about 20 a run)", 0 },
+    { 0, 0, 0, 0, "Model:", 2 },
+    { "model", O_MODEL, "NAME", 0, "gpt2 (gpt2)", 0 },
+    { "layers", O_LAYERS, "N", 0, "transformer blocks (4)", 0 },
+    { "heads", O_HEADS, "N", 0, "attention heads (4)", 0 },
+    { "width", O_WIDTH, "N", 0, "embedding width, a multiple of heads (128)", 0 },
+    { "seq", O_SEQ, "N", 0, "tokens per sample (128)", 0 },
+    { "vocab", O_VOCAB, "N", 0, "vocabulary, at least that of the data (the data's)",
+      0 },
+    { 0, 0, 0, 0, "Training:", 3 },
+    { "batch", O_BATCH, "N", 0, "samples per rank and micro-batch (8)", 0 },
+    { "steps", O_STEPS, "N", 0, "optimizer steps (200)", 0 },
+    { "lr", O_LR, "X", 0, "peak learning rate (1e-3)", 0 },
+    { "warmup", O_WARMUP, "N", 0, "warm-up steps, then cosine to lr/10 (steps/20)", 0 },
+    { "clip", O_CLIP, "X", 0, "global gradient norm, 0: off (1.0)", 0 },
+    { "weight-decay", O_DECAY, "X", 0, "decoupled weight decay (0.1)", 0 },
+    { "accumulate", O_ACCUMULATE, "N", 0, "micro-batches per step (1)", 0 },
+    { "seed", O_SEED, "N", 0, "initial values and sample order (1)", 0 },
+    { "eval-every", O_EVAL, "N", 0,
+      "steps between evaluations on the last tenth of the data, 0: never (0)", 0 },
+    { 0, 0, 0, 0, 0, 0 },
+};
+
+static long whole(struct argp_state *state, const char *arg, long min, long max)
+{
+    char *end;
+    long v;
+
+    errno = 0;
+    v = strtol(arg, &end, 10);
+    if (errno || *end || end == arg || v < min || v > max)
+        argp_error(state, "'%s' is not a whole number between %ld and %ld", arg, min,
+                   max);
+    return v;
+}
+
+static float real(struct argp_state *state, const char *arg, double min, double max)
+{
+    char *end;
+    double v = strtod(arg, &end);
+
+    if (*end || end == arg || !(v >= min && v <= max))
+        argp_error(state, "'%s' is not a number between %g and %g", arg, min, max);
+    return (float)v;
+}
+
+static error_t parse_model(int key, char *arg, struct argp_state *state)
+{
+    struct settings *s = state->input;
+
+    switch (key) {
+    case O_MODEL:
+        if (strcmp(arg, "gpt2") != 0)
+            argp_error(state, "unknown model '%s'; this version has: gpt2", arg);
+        return 0;
+    case O_LAYERS:
+        s->gpt2.layers = (int)whole(state, arg, 1, 1000);
+        return 0;
+    case O_HEADS:
+        s->gpt2.heads = (int)whole(state, arg, 1, 1024);
+        return 0;
+    case O_WIDTH:
+        s->gpt2.width = (int)whole(state, arg, 1, 65536);
+        return 0;
+    case O_SEQ:
+        s->seq = (int)whole(state, arg, 1, 1 << 20);
+        return 0;
+    case O_VOCAB:
+        s->gpt2.vocab = (int)whole(state, arg, 2, 1 << 20);
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "unexpected argument '%s' (data goes after --data)", arg);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static error_t parse_training(int key, char *arg, struct argp_state *state)
+{
+    struct settings *s = state->input;
+    accel_job_t *j = &s->job;
+
+    switch (key) {
+    case O_BATCH:
+        j->batch = (int)whole(state, arg, 1, 1 << 20);
+        return 0;
+    case O_STEPS:
+        j->steps = whole(state, arg, 1, 1L << 40);
+        return 0;
+    case O_LR:
+        j->optimizer.lr = real(state, arg, 1e-12, 1e3);
+        return 0;
+    case O_WARMUP:
+        j->warmup = whole(state, arg, 0, 1L << 40);
+        return 0;
+    case O_CLIP:
+        j->clip = real(state, arg, 0, 1e30);
+        return 0;
+    case O_DECAY:
+        j->optimizer.weight_decay = real(state, arg, 0, 1e3);
+        return 0;
+    case O_ACCUMULATE:
+        j->accumulate = (int)whole(state, arg, 1, 1 << 20);
+        return 0;
+    case O_SEED:
+        j->seed = (uint64_t)whole(state, arg, 0, 1L << 62);
+        return 0;
+    case O_EVAL:
+        j->eval_every = whole(state, arg, 0, 1L << 40);
+        return 0;
+    default:
+        return parse_model(key, arg, state);
+    }
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct settings *s = state->input;
+
+    switch (key) {
+    case O_DATA:
+        s->data = arg;
+        return 0;
+    case O_OUT:
+        s->out = arg;
+        return 0;
+    case O_SAMPLE:
+        s->sample = (int)whole(state, arg, 0, 1 << 20);
+        return 0;
+    case O_LOG:
+        s->job.log_every = (int)whole(state, arg, 1, 1 << 30);
+        return 0;
+    default:
+        return parse_training(key, arg, state);
+    }
+}
+
+static void print_log(void *user, accel_log_level_t level, const char *line)
+{
+    static const char *const prefix[] = { "accel: error: ", "accel: warning: ", "",
+                                          "" };
+
+    (void)user;
+    fprintf(stderr, "%s%s\n", prefix[level], line);
+}
+
+/* "Saved, run me again" is said once; a failure by every rank that has one. */
+static int fail(const accel_t *run, const accel_error_t *err)
+{
+    if (err->code != ACCEL_ERESUME || accel_is_main(run))
+        fprintf(stderr, "accel: %s%s%s%s\n",
+                err->code == ACCEL_ERESUME ? "" : "error: ", err->where,
+                err->where[0] ? ": " : "", err->text);
+    if (err->hint[0] && (!run || accel_is_main(run)))
+        fprintf(stderr, "accel:   %s%s\n",
+                err->code == ACCEL_ERESUME ? "" : "cure: ", err->hint);
+    return accel_exit_code(err->code);
+}
+
+/* Prints what the model writes after a newline (text), or token numbers (token files). */
+static accel_status_t print_sample(accel_t *run, const struct settings *s,
+                                   accel_error_t *err)
+{
+    bool text = s->gpt2.vocab == 256;
+    const int32_t prompt = text ? '\n' : 0;
+    int32_t *out = calloc((size_t)s->sample, sizeof(*out));
+    accel_status_t st;
+
+    if (!out) {
+        err->code = ACCEL_ENOMEM;
+        snprintf(err->text, sizeof(err->text), "no memory for the sample");
+        return ACCEL_ENOMEM;
+    }
+    st = accel_gpt2_generate(s->job.model, &prompt, 1, out, s->sample, 0.8f,
+                             s->job.seed, err);
+    if (st == ACCEL_OK && accel_is_main(run)) {
+        printf("--- sample ---\n");
+        for (int i = 0; i < s->sample; i++) {
+            if (!text)
+                printf("%d ", out[i]);
+            else
+                putchar(out[i] == '\n' || (out[i] >= 32 && out[i] < 127) ? out[i]
+                                                                         : '?');
+        }
+        printf("\n--------------\n");
+    }
+    free(out);
+    return st;
+}
+
+static accel_status_t train(accel_t *run, struct settings *s, accel_error_t *err)
+{
+    accel_job_t *j = &s->job;
+    accel_status_t st;
+
+    j->model = accel_gpt2_new(run, &s->gpt2, err);
+    if (!j->model)
+        return err->code;
+    st = accel_prepare(run, j, err);
+    if (st != ACCEL_OK || !accel_more(run))
+        return st;
+    while (accel_more(run)) {
+        accel_tensor_t *batch[2];
+
+        if ((st = accel_next(run, batch, err)) != ACCEL_OK ||
+            (st = accel_backward(run, accel_call(j->model, batch, 2), err)) !=
+                ACCEL_OK ||
+            (st = accel_step(run, err)) != ACCEL_OK)
+            return st;
+    }
+    return s->sample > 0 ? print_sample(run, s, err) : ACCEL_OK;
+}
+
+/* Opens the data and completes what follows from it. */
+static accel_status_t open_data(struct settings *s, accel_error_t *err)
+{
+    double holdout = s->job.eval_every > 0 ? 0.1 : 0;
+    accel_status_t st = accel_dataset_open(&s->job.data, s->data, s->seq, holdout, err);
+    int vocab;
+
+    if (st != ACCEL_OK)
+        return st;
+    vocab = accel_dataset_vocab(s->job.data);
+    if (s->gpt2.vocab == 0)
+        s->gpt2.vocab = vocab;
+    if (s->gpt2.vocab < vocab) {
+        err->code = ACCEL_EINVAL;
+        snprintf(err->text, sizeof(err->text), "--vocab %d, but the data has %d",
+                 s->gpt2.vocab, vocab);
+        snprintf(err->hint, sizeof(err->hint), "leave --vocab out");
+        return ACCEL_EINVAL;
+    }
+    if (s->job.warmup < 0)
+        s->job.warmup = s->job.steps / 20;
+    s->gpt2.context = s->seq;
+    s->job.out_dir = s->out;
+    return ACCEL_OK;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct argp argp = { options, parse_option, 0, doc, 0, 0, 0 };
+    struct settings s = {
+        .data = "sample.txt",
+        .out = "out",
+        .seq = 128,
+        .sample = 200,
+        .gpt2 = { .layers = 4, .heads = 4, .width = 128 },
+        .job = { .steps = 200,
+                 .batch = 8,
+                 .accumulate = 1,
+                 .clip = 1.0f,
+                 .seed = 1,
+                 .warmup = -1,
+                 .optimizer = { .lr = 1e-3f, .weight_decay = 0.1f } },
+    };
+    accel_options_t open_options = { .run_name = "train", .log = print_log };
+    accel_error_t err = { 0 };
+    accel_t *run = NULL;
+    int code = 0;
+
+    argp_err_exit_status = 64;
+    argp_parse(&argp, argc, argv, 0, NULL, &s);
+    if (accel_open(&run, &open_options, &err) != ACCEL_OK)
+        return fail(NULL, &err);
+    if (open_data(&s, &err) != ACCEL_OK || train(run, &s, &err) != ACCEL_OK)
+        code = fail(run, &err);
+    accel_close(run, NULL);
+    accel_dataset_close(s.job.data);
+    return code;
+}

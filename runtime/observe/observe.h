@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * observe/: one progress line per N steps, one JSONL record per step, and the memory of
+ * this process. Written by rank 0; the other ranks only measure memory.
+ */
+#ifndef ACCEL_OBSERVE_OBSERVE_H
+#define ACCEL_OBSERVE_OBSERVE_H
+
+#include "common/common.h"
+
+struct observe {
+    int fd; /* JSONL file; -1: not open */
+    char path[2048];
+    int64_t total_steps;
+    int every;          /* steps between progress lines */
+    int64_t peak_bytes; /* largest memory sample of this process */
+    const struct accel_log *log;
+};
+
+struct observe_step {
+    int64_t step; /* 1-based number of the finished step */
+    double loss, lr, grad_norm;
+    double step_ms;
+    int64_t tokens;   /* of all ranks in this step */
+    double eval_loss; /* NaN: not evaluated */
+};
+
+/* Opens (appends to) `path` for rank 0, or just initialises (path NULL). Records of steps
+ * after `steps_done` and a torn last line are removed first, so that after a resume the
+ * file holds each step once; the old file stays whole until the new one is in place. */
+accel_status_t observe_open(struct observe *o, const char *path, int64_t steps_done,
+                            accel_error_t *err);
+/* Writes the record; prints the line when due. */
+accel_status_t observe_step(struct observe *o, const struct observe_step *s,
+                            accel_error_t *err);
+/* The records so far are on disk when this returns (called before a checkpoint commits). */
+accel_status_t observe_sync(struct observe *o, accel_error_t *err);
+void observe_close(struct observe *o);
+
+/* Proportional set size of this process in bytes (pages shared with other ranks count in
+ * parts); 0 when the kernel does not tell. */
+int64_t observe_memory(void);
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The calls of accel.h that build and run models on a run: thin, they hand on to nn/.
+ */
+#include "nn/models/gpt2.h"
+#include "train/run.h"
+
+struct graph *accel_run_graph(accel_t *run)
+{
+    return &run->graph;
+}
+
+/* Remembers the root of a new tree so that accel_close frees it. */
+static accel_module_t *adopt(accel_t *run, accel_module_t *m)
+{
+    if (!m)
+        return NULL;
+    if (run->trees == RUN_MAX_TREES) {
+        nn_module_free(m);
+        accel_fail(&run->graph.error, ACCEL_EINVAL, "reuse a tree",
+                   "a run holds at most %d module trees", RUN_MAX_TREES);
+        return NULL;
+    }
+    run->tree[run->trees++] = m;
+    return m;
+}
+
+accel_module_t *accel_module_new(accel_t *run, const accel_class_t *cls,
+                                 accel_module_t *parent, const char *name)
+{
+    accel_module_t *m = nn_module_new(&run->graph, cls, parent, name);
+
+    return parent ? m : adopt(run, m);
+}
+
+accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg,
+                               accel_error_t *err)
+{
+    accel_module_t *m = gpt2_new(&run->graph, cfg, err);
+
+    if (!m)
+        return NULL;
+    if (adopt(run, m))
+        return m;
+    if (err)
+        *err = run->graph.error;
+    return NULL;
+}
+
+accel_status_t accel_gpt2_generate(accel_module_t *model, const int32_t *prompt, int n,
+                                   int32_t *out, int count, float temperature,
+                                   uint64_t seed, accel_error_t *err)
+{
+    return gpt2_generate(model, prompt, n, out, count, temperature, seed, err);
+}

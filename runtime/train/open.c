@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * accel_open and accel_close: config, bootstrap, topology, backend and collectives come up
+ * in this order and go down in the reverse one.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "train/run.h"
+
+#define BOOT_TIMEOUT_MS 120000
+#define COMM_TIMEOUT_MS 600000
+
+accel_status_t run_report(accel_t *run, accel_status_t status, const accel_error_t *e,
+                          accel_error_t *err)
+{
+    if (status == ACCEL_OK)
+        return ACCEL_OK;
+    if (run->status == ACCEL_OK) {
+        run->status = status;
+        run->failure = *e;
+        run->failure.code = status;
+    }
+    if (err)
+        *err = *e;
+    return status;
+}
+
+accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err)
+{
+    if (run->status != ACCEL_OK) {
+        if (err)
+            *err = run->failure;
+        return run->status;
+    }
+    if (run->prepared)
+        return ACCEL_OK;
+    return accel_fail(err, ACCEL_EINVAL, "call accel_prepare first",
+                      "%s before accel_prepare", call);
+}
+
+/* File option > config resolved by srun > $ACCEL_CONFIG > built-in defaults. */
+static accel_status_t load_config(accel_t *run, const accel_options_t *o,
+                                  accel_error_t *err)
+{
+    const char *resolved = getenv("ACCEL_CONFIG_RESOLVED");
+    const char *path = o && o->config_file ? o->config_file : NULL;
+    struct config_diags diags = { 0 };
+    accel_status_t st;
+
+    if (!path && resolved && *resolved) {
+        run->config_source = "srun";
+        return config_decode(resolved, &run->config, err);
+    }
+    if (!path)
+        path = getenv("ACCEL_CONFIG");
+    if (!path || !*path) {
+        run->config_source = "built-in";
+        config_defaults(&run->config);
+        return ACCEL_OK;
+    }
+    run->config_source = "file";
+    snprintf(run->config_path, sizeof(run->config_path), "%s", path);
+    st = config_load(path, &run->config, &diags, err);
+    for (size_t i = 0; i < diags.count; i++)
+        accel_logf(&run->log, diags.item[i].is_error ? ACCEL_LOG_ERROR : ACCEL_LOG_WARN,
+                   "%s", diags.item[i].text);
+    config_diags_free(&diags);
+    return st;
+}
+
+/* What the config says against what was started. */
+static accel_status_t check_size(const accel_t *run, accel_error_t *err)
+{
+    int64_t want = run->config.num_processes;
+
+    if (run->boot.size > 1 && strcmp(run->config_source, "built-in") == 0)
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "no config given: %d processes train as MULTI_CPU with the defaults "
+                   "(srun --accel-config=FILE says otherwise)",
+                   run->boot.size);
+    if (want > 0 && want != run->boot.size)
+        return accel_fail(err, ACCEL_EMISMATCH,
+                          "change num_processes in the config or the number of tasks "
+                          "(srun -n, mpirun -n)",
+                          "the config says num_processes: %lld but %d %s started",
+                          (long long)want, run->boot.size,
+                          run->boot.size == 1 ? "process was" : "processes were");
+    if (run->config.distributed_type == DIST_NO && run->boot.size > 1)
+        return accel_fail(err, ACCEL_EMISMATCH,
+                          "use distributed_type: FSDP or MULTI_CPU, or one task",
+                          "distributed_type is NO but %d processes were started",
+                          run->boot.size);
+    return ACCEL_OK;
+}
+
+/* A GPU that was given to the step is used or refused, never ignored. */
+static accel_status_t check_device(const accel_t *run, accel_error_t *err)
+{
+    long on_node = env_long("SLURM_GPUS_ON_NODE", 0);
+    int first = 0, count = 0;
+    accel_status_t st;
+
+    if (run->config.use_cpu || run->config.device == DEVICE_CPU)
+        return ACCEL_OK;
+    st = topo_gpu_map(getenv("CUDA_VISIBLE_DEVICES"), (int)on_node,
+                      run->boot.local_rank, run->boot.local_size, &first, &count, err);
+    if (st != ACCEL_OK || count == 0)
+        return st;
+    return accel_fail(
+        err, ACCEL_EUNAVAIL, "ask for no GPU, or say use_cpu: true in the config",
+        "this task was given %d GPU%s but this version computes on the CPU "
+        "only (GPUs are not supported yet)",
+        count, count == 1 ? "" : "s");
+}
+
+static int choose_threads(const accel_t *run, const accel_options_t *o)
+{
+    long asked = o && o->threads > 0 ? o->threads : env_long("OMP_NUM_THREADS", 0);
+
+    if (asked < 1)
+        asked = run->topo.cores;
+    return asked < 1 ? 1 : asked > 1024 ? 1024 : (int)asked;
+}
+
+static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
+                                  accel_error_t *err)
+{
+    struct comm_options comm = { .timeout_ms = COMM_TIMEOUT_MS };
+    accel_status_t st;
+
+    comm.timeout_ms = (int)env_long("ACCEL_COMM_TIMEOUT_MS", COMM_TIMEOUT_MS);
+    st = boot_open(&run->boot, (int)env_long("ACCEL_BOOT_TIMEOUT_MS", BOOT_TIMEOUT_MS),
+                   err);
+    if (st != ACCEL_OK)
+        return st;
+    if (run->boot.rank != 0 && run->log.level > ACCEL_LOG_WARN)
+        run->log.level = ACCEL_LOG_WARN;
+    st = load_config(run, o, err);
+    if (st == ACCEL_OK)
+        st = check_size(run, err);
+    if (st == ACCEL_OK)
+        st = check_device(run, err);
+    if (st == ACCEL_OK)
+        st = topo_discover(&run->topo, run->boot.local_rank, run->boot.local_size, err);
+    if (st == ACCEL_OK)
+        st = comm_open(&run->comm, &run->boot, &comm, err);
+    if (st == ACCEL_OK)
+        st = boot_leave(&run->boot, err);
+    if (st != ACCEL_OK)
+        return st;
+    run->threads = choose_threads(run, o);
+    st = backend_cpu_open(&run->backend, run->threads, err);
+    if (st != ACCEL_OK)
+        return st;
+    st = graph_open(&run->graph, run->backend,
+                    run->config.mixed_precision == PRECISION_BF16 ? ACCEL_BF16
+                                                                  : ACCEL_F32,
+                    false, err);
+    run->graph_open = st == ACCEL_OK;
+    return st;
+}
+
+static void free_run(accel_t *run)
+{
+    shard_close(run->shard);
+    nn_units_free(&run->units);
+    if (run->graph_open) {
+        graph_close(&run->graph);
+        for (int i = 0; i < run->trees; i++)
+            nn_module_free(run->tree[i]);
+    }
+    backend_close(run->backend);
+    comm_close(run->comm);
+    boot_free(&run->boot);
+    observe_close(&run->observe);
+    free(run->host_batch);
+    free(run);
+}
+
+accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
+                          accel_error_t *err)
+{
+    accel_t *run = calloc(1, sizeof(*run));
+    accel_status_t st;
+
+    if (!run)
+        return accel_fail_nomem(err, "the run", sizeof(*run));
+    run->observe.fd = -1;
+    run->saved_step = -1;
+    run->log.level = ACCEL_LOG_INFO;
+    if (options) {
+        run->log.fn = options->log;
+        run->log.user = options->log_user;
+    }
+    snprintf(run->run_name, sizeof(run->run_name), "%s",
+             options && options->run_name ? options->run_name : "run");
+    st = open_stages(run, options, err);
+    if (st != ACCEL_OK) {
+        free_run(run);
+        return st;
+    }
+    run->graph.run = run;
+    run->graph.log = &run->log;
+    run->base_bytes = observe_memory();
+    signals_install(&run->config);
+    *run_out = run;
+    return ACCEL_OK;
+}
+
+accel_status_t accel_close(accel_t *run, accel_error_t *err)
+{
+    accel_status_t status;
+
+    if (!run)
+        return ACCEL_OK;
+    status = run->status;
+    if (status != ACCEL_OK && err)
+        *err = run->failure;
+    signals_restore();
+    free_run(run);
+    return status;
+}
+
+int accel_rank(const accel_t *run)
+{
+    return run->boot.rank;
+}
+
+int accel_world_size(const accel_t *run)
+{
+    return run->boot.size;
+}
+
+int accel_local_rank(const accel_t *run)
+{
+    return run->boot.local_rank;
+}
+
+int accel_is_main(const accel_t *run)
+{
+    return run->boot.rank == 0;
+}

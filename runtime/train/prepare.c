@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * accel_prepare: checks the job, cuts the model into units, plans memory, shards and
+ * initialises, prints the plan once, and goes on from a checkpoint when there is one.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "backend/backend.h"
+#include "optim/optim.h"
+#include "train/run.h"
+
+static accel_status_t bad_job(accel_error_t *err, const char *what)
+{
+    return accel_fail(err, ACCEL_EINVAL, "see struct accel_job in accel.h", "%s", what);
+}
+
+static accel_status_t check_job(const accel_job_t *j, accel_error_t *err)
+{
+    if (!j->model || !j->data)
+        return bad_job(err, "the job needs a model and data");
+    if (j->steps < 1)
+        return bad_job(err, "steps must be at least 1");
+    if (j->batch < 1 || j->batch > 1 << 20)
+        return bad_job(err, "batch must be between 1 and 1048576");
+    if (j->accumulate < 0 || j->accumulate > 1 << 20)
+        return bad_job(err, "accumulate must be between 1 and 1048576");
+    if (j->warmup < 0 || j->eval_every < 0 || j->log_every < 0)
+        return bad_job(err, "warmup, eval_every and log_every must not be negative");
+    if (!(j->optimizer.lr >= 0) || !(j->clip >= 0) || !(j->optimizer.weight_decay >= 0))
+        return bad_job(err, "lr, clip and weight_decay must not be negative");
+    if (j->eval_every > 0 && data_holdout_samples(j->data) < 1)
+        return bad_job(err,
+                       "eval_every needs a dataset with a held-out part of at least "
+                       "one sample");
+    return ACCEL_OK;
+}
+
+static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error_t *err)
+{
+    accel_status_t st = check_job(job, err);
+    accel_job_t *j = &run->job;
+    const char *out = job->out_dir ? job->out_dir : "out";
+    size_t bytes;
+
+    if (st != ACCEL_OK)
+        return st;
+    if (strlen(out) >= sizeof(run->out_dir))
+        return bad_job(err, "out_dir is too long");
+    *j = *job;
+    strcpy(run->out_dir, out);
+    j->out_dir = run->out_dir;
+    bytes = 2 * (size_t)j->batch * (size_t)data_seq(j->data) * sizeof(int32_t);
+    run->host_batch = calloc(1, bytes);
+    if (!run->host_batch)
+        return accel_fail_nomem(err, "a micro-batch", bytes);
+    if (j->accumulate == 0)
+        j->accumulate = 1;
+    if (j->log_every == 0)
+        j->log_every = j->steps / 20 > 0 ? (int)(j->steps / 20) : 1;
+    j->optimizer = optim_adamw_defaults(j->optimizer);
+    if (run->config.ckpt_dir[0])
+        snprintf(run->ckpt_dir, sizeof(run->ckpt_dir), "%s", run->config.ckpt_dir);
+    else
+        snprintf(run->ckpt_dir, sizeof(run->ckpt_dir), "%s/checkpoints", run->out_dir);
+    return ACCEL_OK;
+}
+
+/* mkdir -p by rank 0; the outcome is known to all. */
+static accel_status_t make_out_dir(accel_t *run, accel_error_t *err)
+{
+    char path[sizeof(run->out_dir)];
+    int64_t failed = 0;
+    accel_status_t st;
+
+    if (run->boot.rank == 0) {
+        strcpy(path, run->out_dir);
+        for (char *p = path + 1; !failed; p++) {
+            char c = *p;
+
+            if (c != '/' && c != '\0')
+                continue;
+            *p = '\0';
+            if (mkdir(path, 0777) != 0 && errno != EEXIST)
+                failed = errno;
+            *p = c;
+            if (c == '\0')
+                break;
+        }
+    }
+    st = comm_broadcast(run->comm, &failed, sizeof(failed), 0, err);
+    if (st != ACCEL_OK || !failed)
+        return st;
+    return accel_fail_at(err, ACCEL_ECREATE, run->out_dir, "choose a writable --out",
+                         "cannot create the output directory: %s",
+                         strerror((int)failed));
+}
+
+static int64_t count_params(const struct nn_units *units)
+{
+    int64_t n = 0;
+
+    for (int u = 0; u < units->count; u++)
+        for (int i = 0; i < units->unit[u].param_count; i++)
+            n += units->unit[u].param[i]->elems;
+    return n;
+}
+
+static void print_plan(accel_t *run, const struct plan_input *in)
+{
+    const accel_job_t *j = &run->job;
+    struct strbuf text = { 0 };
+    char batch[128], cpu[256], data[128], steps[64];
+    char *save = NULL;
+
+    snprintf(batch, sizeof(batch), "%d per rank x %d ranks x %d micro-batches = %lld",
+             j->batch, run->boot.size, j->accumulate,
+             (long long)j->batch * run->boot.size * j->accumulate);
+    snprintf(cpu, sizeof(cpu), "%s, %d thread%s per rank, %s", run->backend->name,
+             run->threads, run->threads == 1 ? "" : "s", run->backend->isa);
+    snprintf(data, sizeof(data), "%lld samples of %d tokens",
+             (long long)accel_dataset_samples(j->data), data_seq(j->data));
+    snprintf(steps, sizeof(steps), "%lld (warm-up %lld)", (long long)j->steps,
+             (long long)j->warmup);
+
+    const char *extra[] = {
+        "run",         run->run_name,
+        "config",      run->config_path[0] ? run->config_path : run->config_source,
+        "bootstrap",   run->boot.method,
+        "collectives", comm_backend(run->comm),
+        "compute",     cpu,
+        "batch",       batch,
+        "data",        data,
+        "steps",       steps,
+        "output",      run->out_dir,
+        "checkpoints", run->ckpt_dir,
+        NULL
+    };
+
+    plan_print(in, &run->plan, extra, &text);
+    if (text.failed || !text.s)
+        return;
+    for (char *line = strtok_r(text.s, "\n", &save); line;
+         line = strtok_r(NULL, "\n", &save))
+        accel_logf(&run->log, ACCEL_LOG_INFO, "%s", line);
+    strbuf_free(&text);
+}
+
+static accel_status_t make_plan(accel_t *run, accel_error_t *err)
+{
+    int64_t *elems = calloc((size_t)run->units.count, sizeof(*elems));
+    struct plan_input in = { .config = &run->config,
+                             .world = run->boot.size,
+                             .nodes = run->boot.nodes,
+                             .local_size = run->boot.local_size,
+                             .accumulate = run->job.accumulate,
+                             .params = count_params(&run->units),
+                             .units = run->units.count,
+                             .base_bytes = run->base_bytes };
+    size_t activations = 0;
+    accel_status_t st;
+
+    if (!elems)
+        return accel_fail_nomem(err, "the plan",
+                                (size_t)run->units.count * sizeof(*elems));
+    for (int u = 0; u < run->units.count; u++)
+        elems[u] = run->units.unit[u].elems;
+    in.unit_elems = elems;
+    st = nn_measure(run->job.model, run->job.batch, data_seq(run->job.data), true,
+                    &activations, err);
+    in.activation_bytes = (int64_t)activations;
+    if (st == ACCEL_OK) {
+        plan_compute(&in, &run->plan);
+        print_plan(run, &in);
+    }
+    free(elems);
+    return st;
+}
+
+static accel_status_t shard_model(accel_t *run, accel_error_t *err)
+{
+    struct shard_options o = { .strategy = plan_strategy(&run->config),
+                               .prefetch = run->config.backward_prefetch,
+                               .compute = run->graph.compute,
+                               .log = &run->log };
+    accel_status_t st;
+
+    st = shard_open(&run->shard, run->comm, &o, &run->units, err);
+    if (st != ACCEL_OK)
+        return st;
+    run->graph.residency = shard_residency(run->shard);
+    return ACCEL_OK;
+}
+
+static accel_status_t open_log(accel_t *run, accel_error_t *err)
+{
+    char path[sizeof(run->out_dir) + 16];
+
+    run->observe.total_steps = run->job.steps;
+    run->observe.every = run->job.log_every;
+    run->observe.log = &run->log;
+    snprintf(path, sizeof(path), "%s/log.jsonl", run->out_dir);
+    return observe_open(&run->observe, run->boot.rank == 0 ? path : NULL, run->step,
+                        err);
+}
+
+static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_t *err)
+{
+    bool wrap = run->config.distributed_type == DIST_FSDP &&
+                run->config.auto_wrap_policy == WRAP_TRANSFORMER;
+    accel_status_t st = take_job(run, job, err);
+
+    if (st == ACCEL_OK && run->graph.error.code != ACCEL_OK) {
+        if (err)
+            *err = run->graph.error; /* the model was built wrongly */
+        return run->graph.error.code;
+    }
+    if (st == ACCEL_OK)
+        st = nn_units_build(run->job.model, wrap, run->config.transformer_cls,
+                            &run->units, err);
+    if (st == ACCEL_OK)
+        st = make_plan(run, err);
+    if (st == ACCEL_OK)
+        st = shard_model(run, err);
+    if (st == ACCEL_OK)
+        st = state_identity(run, err);
+    if (st == ACCEL_OK)
+        st = make_out_dir(run, err);
+    if (st == ACCEL_OK)
+        st = save_resume(run, err);
+    if (st == ACCEL_OK && run->saved_step < 0)
+        shard_init(run->shard, run->job.seed); /* nothing to go on from */
+    if (st == ACCEL_OK)
+        st = open_log(run, err);
+    return st;
+}
+
+accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t *err)
+{
+    accel_error_t e = { 0 };
+    accel_status_t st;
+
+    if (run->prepared)
+        st = accel_fail(&e, ACCEL_EINVAL, "open one run per model",
+                        "accel_prepare was called twice");
+    else
+        st = prepare(run, job, &e);
+    if (st != ACCEL_OK)
+        return run_report(run, st, &e, err);
+    run->prepared = true;
+    run->last_save_ns = run->step_start_ns = clock_ns();
+    if (run->step >= run->job.steps)
+        accel_logf(&run->log, ACCEL_LOG_INFO,
+                   "the run is finished: all %lld steps are done; nothing to do",
+                   (long long)run->job.steps);
+    return ACCEL_OK;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train/: the run, the object that ties the stages together. This header is the inside of
+ * accel_t, shared by the files of this stage only.
+ */
+#ifndef ACCEL_TRAIN_RUN_H
+#define ACCEL_TRAIN_RUN_H
+
+#include "bootstrap/boot.h"
+#include "comm/comm.h"
+#include "common/common.h"
+#include "config/config.h"
+#include "data/data.h"
+#include "nn/nn.h"
+#include "observe/observe.h"
+#include "plan/plan.h"
+#include "shard/shard.h"
+#include "tensor/graph.h"
+#include "topology/topo.h"
+
+struct backend;
+
+#define RUN_MAX_TREES 16
+
+struct accel {
+    struct config config;
+    const char *config_source; /* file, "srun" or "built-in" */
+    char config_path[1024];
+    struct accel_log log; /* level set by rank */
+    struct boot boot;
+    struct topo topo;
+    int threads;
+    struct comm *comm;
+    struct backend *backend;
+    struct graph graph;
+    bool graph_open;
+    char run_name[128];
+
+    accel_module_t *tree[RUN_MAX_TREES];
+    int trees;
+
+    /* set by accel_prepare */
+    bool prepared;
+    accel_job_t job; /* strings point to the members below */
+    char out_dir[1024];
+    char ckpt_dir[2048];
+    char run_id[512]; /* identity: what must agree to resume */
+    struct nn_units units;
+    struct shard *shard;
+    struct plan plan;
+    struct observe observe;
+    int32_t *host_batch; /* [2][batch * seq], on its way to the backend */
+    int64_t base_bytes;  /* memory of the process before the model */
+
+    /* progress; everything below is part of a checkpoint or follows from it */
+    int64_t step;    /* optimizer steps done */
+    int64_t cursor;  /* training samples consumed by all ranks */
+    int micro;       /* micro-batches done in the current step */
+    double loss_sum; /* of the micro-batches of this step, this rank */
+
+    int64_t saved_step; /* newest checkpoint of this run; -1: none */
+    int64_t last_save_ns, step_start_ns;
+    accel_status_t status; /* first failure; ACCEL_OK while running */
+    accel_error_t failure;
+};
+
+/* Keeps the first failure in the run, copies it to `err` (may be NULL), returns status. */
+accel_status_t run_report(accel_t *run, accel_status_t status, const accel_error_t *e,
+                          accel_error_t *err);
+/* Tasks that may be called only between accel_prepare and the first failure. */
+accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err);
+
+/* ---- signals.c: the preemption flag ------------------------------------------------- */
+/* Installs handlers for SIGTERM and the config's signal where the disposition is the
+ * default. */
+void signals_install(const struct config *cfg);
+void signals_restore(void);
+/* Number of the signal that asked to stop, 0 if none. Async-signal-safe, any thread. */
+int signals_pending(void);
+
+/* ---- state.c: identity of a run and the trainer blob -------------------------------- */
+accel_status_t state_identity(accel_t *run, accel_error_t *err);
+/* Text of the trainer state; *out is one malloc. */
+accel_status_t state_encode(const accel_t *run, char **out, size_t *bytes,
+                            accel_error_t *err);
+/* Restores step and cursor; warns about settings that differ. */
+accel_status_t state_decode(accel_t *run, const char *text, size_t bytes,
+                            accel_error_t *err);
+
+/* ---- save.c: checkpoints through libaccelckpt ---------------------------------------- */
+accel_status_t save_checkpoint(accel_t *run, accel_error_t *err);
+/* Goes on from the newest intact checkpoint of this run; ACCEL_OK with step 0 when there
+ * is none. */
+accel_status_t save_resume(accel_t *run, accel_error_t *err);
+
+/* ---- step.c -------------------------------------------------------------------------- */
+/* Two int32 [batch, seq] tensors filled from run->host_batch; sticky graph error on failure. */
+accel_status_t run_batch_tensors(accel_t *run, accel_tensor_t *batch[2],
+                                 accel_error_t *err);
+
+#endif

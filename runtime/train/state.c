@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a checkpoint holds besides tensors, as text: identity of the run (must agree to
+ * resume), progress (step, sample cursor, random streams), and the settings that may
+ * change between starts (listed when they do). No world size in it: the cursor is global
+ * and every random number is a function of (seed, name or sample, index).
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "train/run.h"
+
+#define STATE_VERSION 1
+
+static uint64_t model_digest(const struct nn_units *units, int64_t *params_out)
+{
+    XXH64_hash_t h = 0;
+    int64_t params = 0;
+
+    /* Order of units follows the wrap policy, so the digest must not: add, don't chain. */
+    for (int u = 0; u < units->count; u++) {
+        for (int i = 0; i < units->unit[u].param_count; i++) {
+            const accel_tensor_t *p = units->unit[u].param[i];
+            uint64_t shape = XXH3_64bits(p->dim, sizeof(p->dim[0]) * (size_t)p->ndim);
+
+            h += XXH3_64bits_withSeed(p->name, strlen(p->name), shape);
+            params += p->elems;
+        }
+    }
+    *params_out = params;
+    return h;
+}
+
+accel_status_t state_identity(accel_t *run, accel_error_t *err)
+{
+    uint64_t data = 0;
+    int64_t params;
+    uint64_t model = model_digest(&run->units, &params);
+    accel_status_t st = data_digest(run->job.data, &data, err);
+
+    if (st != ACCEL_OK)
+        return st;
+    snprintf(run->run_id, sizeof(run->run_id),
+             "run=%s model=%016" PRIx64 " params=%" PRId64 " data=%016" PRIx64
+             " seed=%" PRIu64,
+             run->run_name, model, params, data, run->job.seed);
+    return ACCEL_OK;
+}
+
+/* Settings that a restart may change; listed when they differ. */
+static void settings(const accel_t *run, struct strbuf *b)
+{
+    const accel_job_t *j = &run->job;
+
+    strbuf_printf(b,
+                  "steps=%lld\nwarmup=%lld\nlr=%.9g\nbeta1=%.9g\nbeta2=%.9g\n"
+                  "eps=%.9g\nweight_decay=%.9g\nclip=%.9g\nbatch=%d\naccumulate=%d\n"
+                  "world_size=%d\nmixed_precision=%s\n",
+                  (long long)j->steps, (long long)j->warmup, j->optimizer.lr,
+                  j->optimizer.beta1, j->optimizer.beta2, j->optimizer.eps,
+                  j->optimizer.weight_decay, j->clip, j->batch, j->accumulate,
+                  run->boot.size,
+                  run->config.mixed_precision == PRECISION_BF16 ? "bf16" : "no");
+}
+
+accel_status_t state_encode(const accel_t *run, char **out, size_t *bytes,
+                            accel_error_t *err)
+{
+    struct strbuf b = { 0 };
+
+    strbuf_printf(&b,
+                  "accel_trainer=%d\nstep=%lld\ncursor=%lld\naccumulation_index=%d\n"
+                  "rng=philox4x32-10\nrng_seed=%" PRIu64 "\nrng_step=%lld\n",
+                  STATE_VERSION, (long long)run->step, (long long)run->cursor,
+                  run->micro, run->job.seed, (long long)run->step);
+    settings(run, &b);
+    if (b.failed) {
+        strbuf_free(&b);
+        return accel_fail_nomem(err, "the trainer state", 4096);
+    }
+    *out = b.s;
+    *bytes = b.len;
+    return ACCEL_OK;
+}
+
+/* Value of `key` in lines "key=value"; copied to buf. */
+static bool lookup(const char *text, const char *key, char *buf, size_t len)
+{
+    size_t klen = strlen(key);
+
+    for (const char *line = text; line && *line;) {
+        const char *end = strchr(line, '\n');
+        size_t n = end ? (size_t)(end - line) : strlen(line);
+
+        if (n > klen && strncmp(line, key, klen) == 0 && line[klen] == '=') {
+            snprintf(buf, len, "%.*s", (int)(n - klen - 1), line + klen + 1);
+            return true;
+        }
+        line = end ? end + 1 : NULL;
+    }
+    return false;
+}
+
+static bool lookup_i64(const char *text, const char *key, int64_t *out)
+{
+    char value[64], *end;
+    long long v;
+
+    if (!lookup(text, key, value, sizeof(value)))
+        return false;
+    v = strtoll(value, &end, 10);
+    if (*end || end == value || v < 0)
+        return false;
+    *out = v;
+    return true;
+}
+
+/* One warning per setting that is not what it was when the checkpoint was written. */
+static void list_differences(accel_t *run, const char *text)
+{
+    struct strbuf now = { 0 };
+    char *save = NULL;
+
+    settings(run, &now);
+    if (now.failed || !now.s)
+        return;
+    for (char *line = strtok_r(now.s, "\n", &save); line;
+         line = strtok_r(NULL, "\n", &save)) {
+        char *eq = strchr(line, '=');
+        char was[64];
+
+        *eq = '\0';
+        if (lookup(text, line, was, sizeof(was)) && strcmp(was, eq + 1) != 0 &&
+            run->boot.rank == 0)
+            accel_logf(&run->log, ACCEL_LOG_WARN,
+                       "resuming with %s = %s (the checkpoint had %s)", line, eq + 1,
+                       was);
+    }
+    strbuf_free(&now);
+}
+
+accel_status_t state_decode(accel_t *run, const char *blob, size_t bytes,
+                            accel_error_t *err)
+{
+    char *text = strndup(blob, bytes);
+    int64_t version, step, cursor;
+    accel_status_t st = ACCEL_OK;
+
+    if (!text)
+        return accel_fail_nomem(err, "the trainer state", bytes);
+    if (!lookup_i64(text, "accel_trainer", &version) ||
+        !lookup_i64(text, "step", &step) || !lookup_i64(text, "cursor", &cursor)) {
+        st = accel_fail(err, ACCEL_ECORRUPT, "use another checkpoint",
+                        "the trainer state has no step or cursor");
+    } else if (version != STATE_VERSION) {
+        st = accel_fail(err, ACCEL_EUNSUPPORTED, "use the accel version that wrote it",
+                        "trainer state version %lld, this version reads %d",
+                        (long long)version, STATE_VERSION);
+    } else {
+        list_differences(run, text);
+        run->step = step;
+        run->cursor = cursor;
+    }
+    free(text);
+    return st;
+}

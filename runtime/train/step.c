@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loop: next micro-batch, backward, optimizer step. What the ranks must agree on in a
+ * step (loss, gradient norm, stop, save) travels in one reduction, so that all of them
+ * stop, save and go on at the same step.
+ */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "optim/optim.h"
+#include "train/requeue.h"
+#include "train/run.h"
+
+int accel_more(const accel_t *run)
+{
+    return run->prepared && run->status == ACCEL_OK && run->step < run->job.steps;
+}
+
+int64_t accel_steps_done(const accel_t *run)
+{
+    return run->step;
+}
+
+/* Sample `i` of this rank's micro-batch: all ranks together take the next world * batch
+ * samples of the global order, in rank order. */
+static accel_status_t fill_batch(accel_t *run, int32_t *ids, int32_t *targets,
+                                 accel_error_t *err)
+{
+    const accel_job_t *j = &run->job;
+    int64_t seq = data_seq(j->data);
+    int64_t first = run->cursor +
+                    ((int64_t)run->micro * run->boot.size + run->boot.rank) * j->batch;
+
+    for (int i = 0; i < j->batch; i++) {
+        int64_t sample =
+            data_global_index(j->seed, accel_dataset_samples(j->data), first + i);
+        accel_status_t st =
+            data_sample(j->data, sample, ids + i * seq, targets + i * seq, err);
+
+        if (st != ACCEL_OK)
+            return st;
+    }
+    return ACCEL_OK;
+}
+
+accel_status_t run_batch_tensors(accel_t *run, accel_tensor_t *batch[2],
+                                 accel_error_t *err)
+{
+    const int64_t dims[2] = { run->job.batch, data_seq(run->job.data) };
+    size_t elems = (size_t)(dims[0] * dims[1]);
+
+    for (int i = 0; i < 2; i++) {
+        batch[i] = graph_tensor(&run->graph, ACCEL_I32, 2, dims);
+        if (!batch[i]) {
+            *err = run->graph.error;
+            return err->code;
+        }
+        run->backend->from_host(run->backend, batch[i]->data,
+                                run->host_batch + i * elems, elems * sizeof(int32_t));
+    }
+    return ACCEL_OK;
+}
+
+accel_status_t accel_next(accel_t *run, accel_tensor_t *batch[2], accel_error_t *err)
+{
+    accel_error_t e = { 0 };
+    accel_status_t st = run_ready(run, "accel_next", err);
+    accel_tensor_t *next[2];
+
+    if (st != ACCEL_OK)
+        return st;
+    graph_reset(&run->graph);
+    run->graph.recording = true;
+    st = fill_batch(run, run->host_batch,
+                    run->host_batch + run->job.batch * data_seq(run->job.data), &e);
+    if (st == ACCEL_OK)
+        st = run_batch_tensors(run, next, &e);
+    if (st != ACCEL_OK)
+        return run_report(run, st, &e, err);
+    batch[0] = next[0];
+    batch[1] = next[1];
+    return ACCEL_OK;
+}
+
+static accel_status_t backward(accel_t *run, accel_tensor_t *loss, accel_error_t *err)
+{
+    bool last = run->micro + 1 == run->job.accumulate;
+    float value;
+    accel_status_t st;
+
+    if (!loss) {
+        if (run->graph.error.code != ACCEL_OK) {
+            *err = run->graph.error;
+            return err->code;
+        }
+        return accel_fail(err, ACCEL_EINVAL, "pass what accel_call returned",
+                          "accel_backward was given no loss");
+    }
+    st = accel_tensor_read(loss, &value, 1, err);
+    if (st == ACCEL_OK)
+        st = shard_backward_begin(run->shard, run->job.accumulate, err);
+    if (st == ACCEL_OK)
+        st = graph_backward(&run->graph, loss, 1.0f, err);
+    if (st == ACCEL_OK)
+        st = shard_backward_end(run->shard, last, err);
+    if (st == ACCEL_OK) {
+        run->loss_sum += value;
+        run->micro++;
+    }
+    return st;
+}
+
+accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t *err)
+{
+    accel_error_t e = { 0 };
+    accel_status_t st = run_ready(run, "accel_backward", err);
+
+    if (st != ACCEL_OK)
+        return st;
+    return run_report(run, backward(run, loss, &e), &e, err);
+}
+
+/* The values of a step that all ranks share. */
+struct agreed {
+    double loss, grad_sumsq;
+    int stop; /* signal that asked some rank to stop; 0: none */
+    bool save;
+};
+
+static accel_status_t agree(accel_t *run, struct agreed *out, accel_error_t *err)
+{
+    const struct config *c = &run->config;
+    double minutes = (double)(clock_ns() - run->last_save_ns) / 60e9;
+    bool due = c->ckpt_every_minutes > 0 && minutes >= c->ckpt_every_minutes;
+    int sig = signals_pending();
+    double v[5] = { run->loss_sum / run->job.accumulate / run->boot.size,
+                    shard_grad_sumsq(run->shard), sig == SIGTERM,
+                    sig != 0 && sig != SIGTERM, due };
+    accel_status_t st = comm_all_reduce(run->comm, v, 5, ACCEL_F64, COMM_SUM, err);
+
+    if (st != ACCEL_OK)
+        return st;
+    out->loss = v[0];
+    out->grad_sumsq = v[1];
+    out->stop = v[2] > 0;
+    out->save =
+        v[3] > 0 ||
+        (c->ckpt_every_steps > 0 && (run->step + 1) % c->ckpt_every_steps == 0) ||
+        run->step + 1 == run->job.steps;
+    return ACCEL_OK;
+}
+
+/* What the optimizer did with the agreed values. */
+struct applied {
+    double lr, norm;
+};
+
+static accel_status_t update(accel_t *run, const struct agreed *a, struct applied *out,
+                             accel_error_t *err)
+{
+    const accel_job_t *j = &run->job;
+    accel_error_t why = { 0 };
+    float factor;
+
+    if (!isfinite(a->loss) ||
+        optim_clip(a->grad_sumsq, j->clip, &factor, &out->norm, &why) != ACCEL_OK)
+        return accel_fail(err, ACCEL_EINVAL,
+                          "lower --lr or set --clip; the last checkpoint is intact",
+                          "step %lld: loss %g, sum of squared gradients %g: not finite",
+                          (long long)run->step + 1, a->loss, a->grad_sumsq);
+    out->lr = optim_lr(j->optimizer.lr, j->warmup, j->steps, run->step + 1);
+    shard_adamw(run->shard, &j->optimizer, (float)out->lr, run->step + 1, factor);
+    run->step++;
+    run->cursor += (int64_t)j->batch * run->boot.size * j->accumulate;
+    run->micro = 0;
+    run->loss_sum = 0;
+    return ACCEL_OK;
+}
+
+static accel_status_t record(accel_t *run, double loss, const struct applied *did,
+                             double eval_loss, accel_error_t *err)
+{
+    const accel_job_t *j = &run->job;
+    int64_t now = clock_ns();
+    struct observe_step s = {
+        .step = run->step,
+        .loss = loss,
+        .lr = did->lr,
+        .grad_norm = did->norm,
+        .step_ms = (double)(now - run->step_start_ns) / 1e6,
+        .tokens =
+            (int64_t)j->batch * run->boot.size * j->accumulate * data_seq(j->data),
+        .eval_loss = eval_loss,
+    };
+
+    return observe_step(&run->observe, &s, err);
+}
+
+/* Saved and told to stop: asks Slurm to run the job again and says what comes next. */
+static accel_status_t stop(accel_t *run, int sig, accel_error_t *err)
+{
+    struct requeue_request request = { .state_dir = run->ckpt_dir,
+                                       .signal = sig,
+                                       .lead_seconds =
+                                           run->config.preempt_lead_seconds };
+    enum requeue_result result = REQUEUE_NO_JOB;
+    accel_error_t why = { 0 };
+    char next[256] = "run the same command again to go on";
+
+    if (run->boot.rank == 0 && run->config.preempt_requeue &&
+        requeue_job(&request, &run->log, &result, &why) == ACCEL_OK &&
+        result != REQUEUE_NO_JOB)
+        snprintf(next, sizeof(next), "%s", requeue_result_text(result));
+    return accel_fail(err, ACCEL_ERESUME, next,
+                      "told to stop; the state of step %lld is saved in %s",
+                      (long long)run->step, run->ckpt_dir);
+}
+
+static accel_status_t step(accel_t *run, accel_error_t *err)
+{
+    double eval_loss = NAN;
+    struct applied did = { 0 };
+    struct agreed a;
+    bool finished;
+    accel_status_t st = agree(run, &a, err);
+
+    if (st == ACCEL_OK)
+        st = update(run, &a, &did, err);
+    graph_reset(&run->graph);
+    finished = run->step >= run->job.steps;
+    if (st == ACCEL_OK && !a.stop && run->job.eval_every > 0 &&
+        (finished || run->step % run->job.eval_every == 0))
+        st = accel_evaluate(run, 0, &eval_loss, err);
+    if (st == ACCEL_OK)
+        st = record(run, a.loss, &did, eval_loss, err);
+    if (st == ACCEL_OK && (a.save || a.stop))
+        st = save_checkpoint(run, err);
+    run->step_start_ns = clock_ns();
+    if (st == ACCEL_OK && a.stop && !finished)
+        st = stop(run, a.stop, err);
+    return st;
+}
+
+accel_status_t accel_step(accel_t *run, accel_error_t *err)
+{
+    accel_error_t e = { 0 };
+    accel_status_t st = run_ready(run, "accel_step", err);
+
+    if (st != ACCEL_OK || run->micro < run->job.accumulate)
+        return st;
+    return run_report(run, step(run, &e), &e, err);
+}
+
+accel_status_t accel_save(accel_t *run, accel_error_t *err)
+{
+    accel_error_t e = { 0 };
+    accel_status_t st = run_ready(run, "accel_save", err);
+
+    if (st != ACCEL_OK)
+        return st;
+    if (run->micro != 0)
+        return accel_fail(err, ACCEL_EINVAL, "call it after accel_step",
+                          "accel_save in the middle of a gradient accumulation");
+    return run_report(run, save_checkpoint(run, &e), &e, err);
+}

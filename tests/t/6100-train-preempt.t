@@ -1,0 +1,100 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# The promise of the project: a run that is preempted in the middle, as sbatch and as bare
+# srun, with GraceTime and without, comes back by itself, ends 0, and its log holds every
+# step once with the bits of the uninterrupted run. So does a run after kill -9 of one rank
+# and a rerun by hand.
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/train.sh"
+need_slurm
+SRUN_TIMEOUT=120
+
+STEPS=400
+tap_tmpdir
+train_text "$tap_tmp/text.txt"
+train_config "$tap_tmp/fsdp.yaml" FULL_SHARD bf16 2 1 "checkpoint: {every_steps: 100}"
+train_args() { # OUT
+    echo "$TRAIN --layers 2 --heads 4 --width 64 --seq 64 --batch 8 --steps $STEPS" \
+        "--sample 0 --data $tap_tmp/text.txt --out $tap_tmp/$1"
+}
+
+# Occupies the whole node in the high partition for a moment.
+preempt() {
+    sbatch -Q -p high --exclusive -o /dev/null --wrap true
+}
+
+check_log() { # NAME
+    each_step_once "$tap_tmp/$1/log.jsonl" $STEPS
+    ok $? "$1: the log holds every step once"
+    same_bits "$tap_tmp/reference/log.jsonl" "$tap_tmp/$1/log.jsonl"
+    ok $? "$1: losses equal the uninterrupted run bit for bit"
+}
+
+# by_sbatch NAME: submits, preempts in the middle, waits for the end
+by_sbatch() {
+    printf '#!/bin/sh\n#SBATCH --accel-config=%s\n#SBATCH -o %s -N1\nsrun %s\n' \
+        "$tap_tmp/fsdp.yaml" "$tap_tmp/$1.out" "$(train_args "$1")" >"$tap_tmp/$1.sh"
+    job=$(sbatch --parsable "$tap_tmp/$1.sh")
+    ok $? "$1: submitted"
+    wait_for_step "$tap_tmp/$1/log.jsonl" 40 60
+    ok $? "$1: runs"
+    preempt
+    wait_for_job "$job" COMPLETED 120
+    ok $? "$1: came back and completed"
+    like "$(scontrol show job "$job")" "Restarts=1 " "$1: exactly one restart"
+    like "$(cat "$tap_tmp/$1.out")" "resumed from" "$1: resumed from a checkpoint"
+    check_log "$1"
+}
+
+# by_srun NAME
+by_srun() {
+    # shellcheck disable=SC2046
+    timeout 180 srun -N1 --accel-config="$tap_tmp/fsdp.yaml" $(train_args "$1") \
+        >"$tap_tmp/$1.out" 2>&1 </dev/null &
+    srun_pid=$!
+    wait_for_step "$tap_tmp/$1/log.jsonl" 40 60
+    ok $? "$1: runs"
+    preempt
+    wait $srun_pid
+    is $? 0 "$1: srun ends 0 after it was preempted"
+    like "$(cat "$tap_tmp/$1.out")" "resumed from" "$1: resumed from a checkpoint"
+    check_log "$1"
+}
+
+# Kills one rank; srun fails; the same command again finishes the run.
+by_kill() {
+    # shellcheck disable=SC2046
+    timeout 180 srun -N1 --accel-config="$tap_tmp/fsdp.yaml" $(train_args killed) \
+        >"$tap_tmp/killed.out" 2>&1 </dev/null &
+    srun_pid=$!
+    wait_for_step "$tap_tmp/killed/log.jsonl" 150 60
+    ok $? "killed: runs"
+    for p in /proc/[0-9]*; do
+        tr '\0' '\n' <"$p/cmdline" 2>/dev/null | grep -q "^$tap_tmp/killed\$" || continue
+        tr '\0' '\n' <"$p/environ" 2>/dev/null | grep -q '^SLURM_PROCID=1$' || continue
+        kill -9 "${p#/proc/}"
+    done
+    wait $srun_pid
+    isnt $? 0 "killed: srun reports the death of rank 1"
+    # shellcheck disable=SC2046
+    run_srun -N1 --accel-config="$tap_tmp/fsdp.yaml" $(train_args killed)
+    ok $? "killed: the same command again ends 0"
+    like "$srun_out" "resumed from" "killed: resumed from a checkpoint"
+    check_log killed
+}
+
+cluster_up --nodes 1 --grace 20
+# shellcheck disable=SC2046
+run_srun -N1 --accel-config="$tap_tmp/fsdp.yaml" $(train_args reference)
+ok $? "uninterrupted reference run"
+by_sbatch batch-grace
+by_srun srun-grace
+by_kill
+no_node_drained
+ok $? "no node is drained"
+cluster_down
+cluster_up --nodes 1 --grace 0
+by_sbatch batch-nograce
+by_srun srun-nograce
+done_testing
