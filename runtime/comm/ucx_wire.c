@@ -21,6 +21,8 @@
 #define SLEEP_MAX   500000 /* ns */
 #define CLOSE_NS    INT64_C(4000000000)
 
+#define OPEN_ATTEMPTS 8 /* pauses of 5, 10, ... 320 ms between them */
+
 /* ---- tags ---------------------------------------------------------------------------- */
 
 #define TAG_WHAT_SHIFT 12
@@ -314,33 +316,59 @@ static accel_status_t ucx_says(ucs_status_t status, const char *what,
                       "UCX: %s: %s", what, ucs_status_string(status));
 }
 
-static accel_status_t make_worker(struct comm *c, accel_error_t *err)
+/* One attempt; *what names the step that failed. */
+static ucs_status_t try_worker(struct ucx *u, int ranks, const char **what)
 {
-    struct ucx *u = c->impl;
     const ucp_params_t params = { .field_mask = UCP_PARAM_FIELD_FEATURES |
                                                 UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
                                   .features = UCP_FEATURE_TAG,
-                                  .estimated_num_eps = (size_t)c->size };
+                                  .estimated_num_eps = (size_t)ranks };
     const ucp_worker_params_t worker = { .field_mask =
                                              UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                          .thread_mode = UCS_THREAD_MODE_SINGLE };
     ucp_config_t *config;
     ucs_status_t st = ucp_config_read(NULL, NULL, &config);
 
+    *what = "configuration";
     if (st != UCS_OK)
-        return ucx_says(st, "configuration", err);
+        return st;
+    *what = "initialization";
     st = ucp_init(&params, config, &u->context);
     ucp_config_release(config);
     if (st != UCS_OK) {
         u->context = NULL;
-        return ucx_says(st, "initialization", err);
+        return st;
     }
+    *what = "worker";
     st = ucp_worker_create(u->context, &worker, &u->worker);
     if (st != UCS_OK) {
         u->worker = NULL;
-        return ucx_says(st, "worker", err);
+        ucp_cleanup(u->context);
+        u->context = NULL;
     }
-    return ACCEL_OK;
+    return st;
+}
+
+/* UCX lists the network interfaces first and opens them later: one that was unplugged in
+ * between fails all of it, and a fresh context does not see it any more. */
+static accel_status_t make_worker(struct comm *c, int64_t deadline_ns,
+                                  accel_error_t *err)
+{
+    struct timespec pause = { 0, 5000000 };
+    const char *what = NULL;
+    ucs_status_t st = UCS_OK;
+
+    for (int i = 0; i < OPEN_ATTEMPTS; i++) {
+        st = try_worker(c->impl, c->size, &what);
+        if (st != UCS_ERR_NO_DEVICE && st != UCS_ERR_IO_ERROR &&
+            st != UCS_ERR_UNREACHABLE)
+            break;
+        if (clock_ns() > deadline_ns || i == OPEN_ATTEMPTS - 1)
+            break;
+        nanosleep(&pause, NULL);
+        pause.tv_nsec *= 2;
+    }
+    return st == UCS_OK ? ACCEL_OK : ucx_says(st, what, err);
 }
 
 static accel_status_t make_endpoints(struct comm *c, const struct boot_blobs *addresses,
@@ -393,7 +421,7 @@ static accel_status_t first_contact(struct comm *c, struct boot *b, accel_error_
 accel_status_t ucx_connect(struct comm *c, struct boot *b, accel_error_t *err)
 {
     struct ucx *u = c->impl;
-    accel_status_t s = make_worker(c, err), exchanged;
+    accel_status_t s = make_worker(c, b->deadline_ns, err), exchanged;
     ucp_address_t *address = NULL;
     struct boot_blobs all;
     size_t bytes = 0;
