@@ -22,7 +22,7 @@ go() {
 
 cluster_up --nodes 1
 go whole 4 40
-ok $? "4 ranks, 40 steps"
+ok $? "4 ranks, 40 steps" || bail_out "the trainer does not run"
 for ranks in 1 2 3; do
     cp -R "$tap_tmp/whole" "$tap_tmp/from-$ranks"
     rm -rf "$tap_tmp/from-$ranks"/checkpoints/step_*3? "$tap_tmp/from-$ranks"/checkpoints/step_*4? \

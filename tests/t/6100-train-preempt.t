@@ -87,7 +87,7 @@ by_kill() {
 cluster_up --nodes 1 --grace 20
 # shellcheck disable=SC2046
 run_srun -N1 --accel-config="$tap_tmp/fsdp.yaml" $(train_args reference)
-ok $? "uninterrupted reference run"
+ok $? "uninterrupted reference run" || bail_out "the trainer does not run"
 by_sbatch batch-grace
 by_srun srun-grace
 by_kill
