@@ -13,29 +13,47 @@
 
 #define DEFAULT_TIMEOUT_MS 60000
 
+static const struct {
+    const char *name, *hint;
+} task_counts[] = {
+    { "SLURM_STEP_NUM_TASKS",
+      "start with srun --mpi=pmix, or srun --accel-config=FILE, "
+      "which asks for it" },
+    { "OMPI_COMM_WORLD_SIZE", "use an mpirun whose Open MPI was built with PMIx" },
+    { "PMI_SIZE", "PMI-1 and PMI-2 are not supported: start with srun --mpi=pmix or "
+                  "Open MPI's mpirun" },
+};
+
 static accel_status_t refuse_lost_tasks(accel_error_t *err)
 {
-    static const struct {
-        const char *name, *hint;
-    } says[] = {
-        { "SLURM_STEP_NUM_TASKS", "start with srun --mpi=pmix, or srun --accel-config="
-                                  "FILE, which asks for it" },
-        { "OMPI_COMM_WORLD_SIZE", "use an mpirun whose Open MPI was built with PMIx" },
-        { "PMI_SIZE",
-          "PMI-1 and PMI-2 are not supported: start with srun --mpi=pmix or "
-          "Open MPI's mpirun" },
-    };
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(task_counts); i++) {
+        long tasks = env_long(task_counts[i].name, 1);
+        const char *hint = task_counts[i].hint;
 
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(says); i++) {
-        long tasks = env_long(says[i].name, 1);
-
+#ifndef HAVE_PMIX
+        hint = "this accel was built without PMIx: install libpmix-dev (Debian) or "
+               "pmix-devel (RHEL), build it again, start with srun --mpi=pmix";
+#endif
         if (tasks > 1)
-            return accel_fail_at(err, ACCEL_EUNAVAIL, "bootstrap", says[i].hint,
+            return accel_fail_at(err, ACCEL_EUNAVAIL, "bootstrap", hint,
                                  "%s says there are %ld tasks, but this process was "
                                  "given no PMIx server to find the others",
-                                 says[i].name, tasks);
+                                 task_counts[i].name, tasks);
     }
     return ACCEL_OK;
+}
+
+/* A build without PMIx may still be the only task of a launcher that offers PMIx. */
+static bool needs_pmix(void)
+{
+    if (!getenv("PMIX_NAMESPACE") || !getenv("PMIX_RANK"))
+        return false;
+#ifndef HAVE_PMIX
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(task_counts); i++)
+        if (env_long(task_counts[i].name, 0) == 1)
+            return false;
+#endif
+    return true;
 }
 
 accel_status_t boot_open(struct boot *b, int timeout_ms, accel_error_t *err)
@@ -48,7 +66,7 @@ accel_status_t boot_open(struct boot *b, int timeout_ms, accel_error_t *err)
     b->deadline_ns = clock_ns() + (int64_t)timeout_ms * 1000000;
     if (gethostname(b->host, sizeof(b->host) - 1) != 0)
         strcpy(b->host, "localhost");
-    if (getenv("PMIX_NAMESPACE") && getenv("PMIX_RANK")) {
+    if (needs_pmix()) {
         s = boot_open_pmix(b, err);
     } else {
         s = refuse_lost_tasks(err);

@@ -3,8 +3,12 @@ libaccel_core_la_SOURCES += \
 	runtime/bootstrap/boot.c \
 	runtime/bootstrap/boot.h \
 	runtime/bootstrap/boot_impl.h \
-	runtime/bootstrap/boot_pmix.c \
 	runtime/bootstrap/boot_single.c
+if HAVE_PMIX
+libaccel_core_la_SOURCES += runtime/bootstrap/boot_pmix.c
+else
+libaccel_core_la_SOURCES += runtime/bootstrap/no_pmix.c
+endif
 
 # N forked ranks for unit tests of every later stage: link $(fork_ldadd)
 noinst_LTLIBRARIES += libforkworld.la

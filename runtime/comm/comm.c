@@ -23,10 +23,15 @@ static accel_status_t open_shm_or_ucx(struct comm *c, struct boot *b, bool must_
 
     if (s != ACCEL_OK || fits)
         return s;
-    if (must_share)
-        return accel_fail(err, ACCEL_EUNAVAIL, "use the backend ucx",
-                          "the ranks cannot share memory: %s", why);
-    return comm_ucx_open(c, b, err);
+#ifdef HAVE_UCX
+    if (!must_share)
+        return comm_ucx_open(c, b, err);
+#endif
+    return accel_fail(err, ACCEL_EUNAVAIL,
+                      must_share ? "use the backend ucx"
+                                 : "cure that, or build accel with UCX: install "
+                                   "libucx-dev (Debian) or ucx-devel (RHEL) first",
+                      "the ranks cannot share memory: %s", why);
 }
 
 static accel_status_t open_backend(struct comm *c, struct boot *b, const char *name,

@@ -6,14 +6,19 @@ libaccel_core_la_SOURCES += \
 	runtime/comm/comm_impl.h \
 	runtime/comm/comm_self.c \
 	runtime/comm/comm_shm.c \
-	runtime/comm/comm_ucx.c \
 	runtime/comm/reduce.c \
 	runtime/comm/reduce.h \
 	runtime/comm/shm.h \
 	runtime/comm/shm_wait.c \
-	runtime/comm/shm_window.c \
+	runtime/comm/shm_window.c
+if HAVE_UCX
+libaccel_core_la_SOURCES += \
+	runtime/comm/comm_ucx.c \
 	runtime/comm/ucx.h \
 	runtime/comm/ucx_wire.c
+else
+libaccel_core_la_SOURCES += runtime/comm/no_ucx.c
+endif
 
 unit_tests += tests/unit/test_comm
 tests_unit_test_comm_SOURCES = tests/unit/test_comm.c tests/unit/comm_ref.c \

@@ -27,8 +27,17 @@ struct ticket {
     char why[100];
 };
 
+/* Passing this limit would raise a deadly signal. */
+static bool file_may_have(uint64_t bytes)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+           bytes <= limit.rlim_cur;
+}
+
 /* Symmetric allocations cannot exceed a rank's share of the memory; twice that is
- * reserved, and never more than an eighth of an address space limit per window. */
+ * reserved, and never more than half of an address space limit for all windows. */
 static size_t default_window(int ranks)
 {
     size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
@@ -63,6 +72,10 @@ static void create(struct comm *c, struct shm *m, size_t window_bytes,
     ticket->window_bytes = window_bytes;
     m->fd = memfd_create("accel-window", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (m->fd < 0)
+        goto fail;
+    step = "ftruncate of the window (ulimit -f)";
+    errno = EFBIG;
+    if (!file_may_have(window_bytes))
         goto fail;
     step = "ftruncate of the window";
     if (ftruncate(m->fd, (off_t)window_bytes) != 0 || fstat(m->fd, &st) != 0)

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "comm/comm.h"
@@ -22,6 +23,7 @@ struct job {
     const char *backend;
     size_t max_elems;
     int timeout_ms;
+    const char *hint;       /* what the cure must mention */
     _Atomic uint64_t *hash; /* shared: sum over the ranks */
     char (*text)[1024];     /* shared: [rank] error text */
 };
@@ -36,6 +38,12 @@ static int open_comm(struct comm **c, struct boot *b, const struct job *job)
     fprintf(stderr, "# rank %d: %s\n", b->rank, err.text);
     return 1;
 }
+
+#ifdef HAVE_UCX
+static const bool have_ucx = true;
+#else
+static const bool have_ucx = false;
+#endif
 
 /* ---- results ------------------------------------------------------------------------------ */
 
@@ -87,6 +95,8 @@ static void test_results(struct job *job)
         atomic_store(job->hash, 0);
         tap_is_int(fork_world(n, run_reference, job, 120), 0, "shm, %d ranks", n);
         shm_hash = atomic_load(job->hash);
+        if (!have_ucx)
+            continue;
         job->backend = "ucx";
         atomic_store(job->hash, 0);
         tap_is_int(fork_world(n, run_reference, job, 120), 0, "ucx, %d ranks", n);
@@ -234,6 +244,65 @@ static void test_failures(struct job *job, const char *backend)
     tap_is_int(fork_world(2, bad_arguments, job, 60), 0, "%s: bad arguments", backend);
 }
 
+/* ---- choice of the backend ------------------------------------------------------------- */
+
+static int open_fails(struct boot *b, void *arg)
+{
+    struct job *job = arg;
+    struct comm_options o = { .backend = job->backend };
+    accel_error_t err = { 0 };
+    struct comm *c;
+
+    if (comm_open(&c, b, &o, &err) != ACCEL_EUNAVAIL)
+        return 1;
+    keep_text(job, b->rank, &err);
+    return strstr(err.hint, job->hint) ? 0 : 2;
+}
+
+/* Rank 1 may not make files as large as its window. */
+static int unshared_ranks(struct boot *b, void *arg)
+{
+    struct job *job = arg;
+    const struct rlimit small = { 64u << 20, RLIM_INFINITY };
+    struct comm_options o = { .backend = job->backend, .window_bytes = 256u << 20 };
+    accel_error_t err = { 0 };
+    uint64_t hash = 1;
+    struct comm *c;
+    int rc;
+
+    if (b->rank == 1 && setrlimit(RLIMIT_FSIZE, &small) != 0)
+        return 3;
+    if (comm_open(&c, b, &o, &err) != ACCEL_OK) {
+        keep_text(job, b->rank, &err);
+        return err.code == ACCEL_EUNAVAIL && strstr(err.hint, job->hint) ? 1 : 2;
+    }
+    rc = strcmp(comm_backend(c), "ucx") == 0 ? comm_ref_check(c, 1000, &hash) : 4;
+    comm_close(c);
+    return rc;
+}
+
+static void test_choice(struct job *job)
+{
+    static const char refusal[] = "the ranks cannot share memory: rank 1: ftruncate";
+
+    job->backend = "shm";
+    job->hint = "use the backend ucx";
+    tap_is_int(fork_world(3, unshared_ranks, job, 60), 1,
+               "shm is refused on all ranks when one cannot share");
+    tap_ok(strncmp(job->text[2], refusal, strlen(refusal)) == 0, "  %s", job->text[2]);
+    job->backend = NULL;
+    job->hint = "libucx-dev";
+    tap_is_int(fork_world(3, unshared_ranks, job, 60), have_ucx ? 0 : 1,
+               "a free choice then means ucx");
+    if (have_ucx)
+        return;
+    tap_is_int(fork_world_nodes(2, 2, open_fails, job, 60, NULL), 0,
+               "without UCX two nodes are refused, with the package to install");
+    tap_is_str(job->text[1],
+               "2 ranks on 2 nodes need UCX, and this accel was built without it",
+               "  said plainly");
+}
+
 static int shm_entries(void)
 {
     DIR *d = opendir("/dev/shm");
@@ -260,7 +329,9 @@ int main(void)
     job.text = (char(*)[1024])(void *)(shared + 4096);
     test_results(&job);
     test_failures(&job, "shm");
-    test_failures(&job, "ucx");
+    if (have_ucx)
+        test_failures(&job, "ucx");
+    test_choice(&job);
     tap_is_int(shm_entries(), 0, "nothing of ours is left in /dev/shm");
     munmap(shared, bytes);
     return tap_done();

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What stands in for the UCX backend in a build without UCX: a refusal that says what to
+ * install. Ranks of one node still have shared memory.
+ */
+#include "comm/comm_impl.h"
+
+accel_status_t comm_ucx_open(struct comm *c, struct boot *b, accel_error_t *err)
+{
+    (void)c;
+    return accel_fail(err, ACCEL_EUNAVAIL,
+                      "install libucx-dev (Debian) or ucx-devel (RHEL) and build accel "
+                      "again; ranks that share one node and its memory need no UCX",
+                      "%d ranks on %d node%s need UCX, and this accel was built "
+                      "without it",
+                      b->size, b->nodes, b->nodes == 1 ? "" : "s");
+}
