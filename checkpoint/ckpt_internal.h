@@ -18,6 +18,7 @@
 #define CKPT_PAGE         4096       /* O_DIRECT: memory, offset and length */
 #define CKPT_ALIGN_FROM   (64 << 10) /* datasets this large start on a page */
 #define CKPT_MANIFEST_MAX (256 << 20)
+#define CKPT_BLOBS_MAX    (1 << 30) /* all blobs together: open reads them */
 #define CKPT_NAME_MAX     511
 #define CKPT_RUN_ID_MAX   1024
 #define CKPT_WORLD_MAX    99999

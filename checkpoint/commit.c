@@ -93,7 +93,7 @@ accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_
     if (s)
         return s;
     names(c, step, owner);
-    c->rootfd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    c->rootfd = TEMP_FAILURE_RETRY(open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (c->rootfd < 0)
         return accel_fail_at(err, ACCEL_ECREATE, root, "check accel.checkpoint.dir",
                              "cannot open the checkpoint directory: %m");
@@ -101,7 +101,7 @@ accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_
     s = check_room(c, root, bytes, err);
     if (s)
         return s;
-    if (mkdirat(c->rootfd, c->tmp, 0777))
+    if (TEMP_FAILURE_RETRY(mkdirat(c->rootfd, c->tmp, 0777)))
         return accel_fail_at(err, ACCEL_ECREATE, c->tmp,
                              errno == EEXIST ? "remove it if no job is writing it"
                                              : NULL,
@@ -117,7 +117,7 @@ accel_status_t ckpt_commit_join(struct ckpt_commit *c, const char *root, int64_t
                                 const char *owner, accel_error_t *err)
 {
     names(c, step, owner);
-    c->rootfd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    c->rootfd = TEMP_FAILURE_RETRY(open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (c->rootfd >= 0)
         c->tmpfd = ckpt_open_dir(c->rootfd, c->tmp);
     if (c->tmpfd < 0)
@@ -130,8 +130,9 @@ accel_status_t ckpt_commit_join(struct ckpt_commit *c, const char *root, int64_t
 static accel_status_t write_manifest(const struct ckpt_commit *c,
                                      const struct strbuf *text, accel_error_t *err)
 {
-    int fd = openat(c->tmpfd, "MANIFEST.part",
-                    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    int fd = TEMP_FAILURE_RETRY(
+        openat(c->tmpfd, "MANIFEST.part",
+               O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
     accel_status_t s = ACCEL_OK;
 
     if (fd < 0)
@@ -142,7 +143,8 @@ static accel_status_t write_manifest(const struct ckpt_commit *c,
         s = ckpt_fsync(fd, "MANIFEST", err);
     if (close(fd) && !s)
         s = accel_fail_at(err, ACCEL_EIO, "MANIFEST", "check the disk", "close: %m");
-    if (!s && renameat(c->tmpfd, "MANIFEST.part", c->tmpfd, "MANIFEST"))
+    if (!s &&
+        TEMP_FAILURE_RETRY(renameat(c->tmpfd, "MANIFEST.part", c->tmpfd, "MANIFEST")))
         s = accel_fail_at(err, ACCEL_EIO, "MANIFEST", NULL, "rename: %m");
     return s ? s : ckpt_fsync(c->tmpfd, c->tmp, err);
 }
@@ -152,10 +154,17 @@ static void point_latest(const struct ckpt_commit *c)
 {
     unlinkat(c->rootfd, ".latest.part", 0);
     if (symlinkat(c->final, c->rootfd, ".latest.part") == 0 &&
-        renameat(c->rootfd, ".latest.part", c->rootfd, "latest") == 0)
-        fsync(c->rootfd);
+        TEMP_FAILURE_RETRY(renameat(c->rootfd, ".latest.part", c->rootfd, "latest")) ==
+            0)
+        TEMP_FAILURE_RETRY(fsync(c->rootfd));
     else
         unlinkat(c->rootfd, ".latest.part", 0);
+}
+
+static int move(const struct ckpt_commit *c, const char *from, const char *to,
+                unsigned flags)
+{
+    return TEMP_FAILURE_RETRY(renameat2(c->rootfd, from, c->rootfd, to, flags));
 }
 
 /* Puts the finished directory in place. The same step saved before (a resume from an older
@@ -164,11 +173,11 @@ static void point_latest(const struct ckpt_commit *c)
 static int put_in_place(const struct ckpt_commit *c, bool *exchanged)
 {
     *exchanged = false;
-    if (renameat2(c->rootfd, c->tmp, c->rootfd, c->final, RENAME_NOREPLACE) == 0)
+    if (move(c, c->tmp, c->final, RENAME_NOREPLACE) == 0)
         return 0;
     if (errno == EEXIST) {
         *exchanged = true;
-        if (renameat2(c->rootfd, c->tmp, c->rootfd, c->final, RENAME_EXCHANGE) == 0)
+        if (move(c, c->tmp, c->final, RENAME_EXCHANGE) == 0)
             return 0;
         *exchanged = false;
     }
@@ -178,7 +187,7 @@ static int put_in_place(const struct ckpt_commit *c, bool *exchanged)
     if (faccessat(c->rootfd, c->final, F_OK, AT_SYMLINK_NOFOLLOW) == 0 &&
         ckpt_trash(c->rootfd, c->final))
         return -1;
-    return renameat(c->rootfd, c->tmp, c->rootfd, c->final);
+    return move(c, c->tmp, c->final, 0);
 }
 
 accel_status_t ckpt_commit_publish(struct ckpt_commit *c, const struct strbuf *manifest,
@@ -195,8 +204,7 @@ accel_status_t ckpt_commit_publish(struct ckpt_commit *c, const struct strbuf *m
     s = ckpt_fsync(c->rootfd, c->final, err);
     if (s) {
         /* Not known to be durable: take it back, so that error means "not there". */
-        renameat2(c->rootfd, c->final, c->rootfd, c->tmp,
-                  exchanged ? RENAME_EXCHANGE : RENAME_NOREPLACE);
+        move(c, c->final, c->tmp, exchanged ? RENAME_EXCHANGE : RENAME_NOREPLACE);
         return s;
     }
     if (exchanged)

@@ -17,7 +17,8 @@
 
 int ckpt_open_dir(int at, const char *name)
 {
-    return openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return TEMP_FAILURE_RETRY(
+        openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
 accel_status_t ckpt_make_root(const char *root, accel_error_t *err)
@@ -33,7 +34,7 @@ accel_status_t ckpt_make_root(const char *root, accel_error_t *err)
         if (c != '/' && c != '\0')
             continue;
         *p = '\0';
-        if (mkdir(path, 0777) && errno != EEXIST)
+        if (TEMP_FAILURE_RETRY(mkdir(path, 0777)) && errno != EEXIST)
             s = accel_fail_at(err, ACCEL_ECREATE, path,
                               "check accel.checkpoint.dir and the rights above it",
                               "cannot create the checkpoint directory: %m");
@@ -47,14 +48,9 @@ accel_status_t ckpt_make_root(const char *root, accel_error_t *err)
 
 accel_status_t ckpt_fsync(int fd, const char *what, accel_error_t *err)
 {
-    int r;
-
     /* EINTR alone is worth another try: after any other error the kernel may have
      * dropped the data, and a second fsync would lie. */
-    do
-        r = fsync(fd);
-    while (r && errno == EINTR);
-    if (r)
+    if (TEMP_FAILURE_RETRY(fsync(fd)))
         return accel_fail_at(err, ACCEL_EIO, what, "check the disk and the quota",
                              "fsync: %m");
     return ACCEL_OK;
@@ -63,7 +59,7 @@ accel_status_t ckpt_fsync(int fd, const char *what, accel_error_t *err)
 /* An entry that is a file of ours, or a leftover of one. */
 static int remove_entry(int fd, const char *name)
 {
-    return unlinkat(fd, name, 0) && errno != ENOENT ? -1 : 0;
+    return TEMP_FAILURE_RETRY(unlinkat(fd, name, 0)) && errno != ENOENT ? -1 : 0;
 }
 
 int ckpt_remove_dir(int rootfd, const char *name)
@@ -85,7 +81,7 @@ int ckpt_remove_dir(int rootfd, const char *name)
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
             r |= remove_entry(fd, e->d_name);
     closedir(d);
-    if (unlinkat(rootfd, name, AT_REMOVEDIR) && errno != ENOENT)
+    if (TEMP_FAILURE_RETRY(unlinkat(rootfd, name, AT_REMOVEDIR)) && errno != ENOENT)
         r = -1;
     return r;
 }
@@ -97,7 +93,7 @@ int ckpt_trash(int rootfd, const char *name)
     for (int i = 0; i < 1000; i++) {
         snprintf(trash, sizeof(trash), ".trash-%s.%d", name + (name[0] == '.'), i);
         /* Onto an existing, non-empty directory rename fails: take the next number. */
-        if (renameat(rootfd, name, rootfd, trash) == 0)
+        if (TEMP_FAILURE_RETRY(renameat(rootfd, name, rootfd, trash)) == 0)
             return ckpt_remove_dir(rootfd, trash);
         if (errno != ENOTEMPTY && errno != EEXIST)
             break;
@@ -132,7 +128,7 @@ accel_status_t ckpt_list_names(int rootfd, const char *prefix,
                                accel_error_t *err)
 {
     /* A second descriptor, because the position of a directory stream is shared. */
-    int fd = openat(rootfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = ckpt_open_dir(rootfd, ".");
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     char(*names)[CKPT_DIR_MAX] = NULL;
     accel_status_t s = ACCEL_OK;

@@ -14,10 +14,28 @@
 
 #include "ckpt_internal.h"
 
+/* O_NONBLOCK: a pipe put in a file's place must not hold up the resume. */
+static int open_plain(int dirfd, const char *name)
+{
+    return TEMP_FAILURE_RETRY(
+        openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+}
+
+/* A missing file or a link is damage to the checkpoint; the rest is the system's. */
+static accel_status_t open_failure(int error)
+{
+    return error == ENOENT || error == ELOOP ? ACCEL_ECORRUPT : ACCEL_EIO;
+}
+
+static const char *why_not(int error)
+{
+    return error == ELOOP ? "it is a symbolic link" : strerror(error);
+}
+
 static accel_status_t read_manifest(accel_ckpt_t *c, const char *shown,
                                     accel_error_t *err)
 {
-    int fd = openat(c->dirfd, "MANIFEST", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = open_plain(c->dirfd, "MANIFEST");
     accel_status_t s = ACCEL_OK;
     char where[300];
     char *text = NULL;
@@ -25,12 +43,12 @@ static accel_status_t read_manifest(accel_ckpt_t *c, const char *shown,
 
     snprintf(where, sizeof(where), "%.280s/MANIFEST", shown);
     if (fd < 0)
-        return accel_fail_at(err, errno == ENOENT ? ACCEL_ECORRUPT : ACCEL_EIO, where,
-                             "use another checkpoint", "cannot open: %m%s",
+        return accel_fail_at(err, open_failure(errno), where, "use another checkpoint",
+                             "cannot open: %s%s", why_not(errno),
                              errno == ENOENT ? " (the save never finished)" : "");
     if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size > CKPT_MANIFEST_MAX) {
         s = accel_fail_at(err, ACCEL_ECORRUPT, where, "use another checkpoint",
-                          "not a file of at most %d bytes", CKPT_MANIFEST_MAX);
+                          "not a plain file of at most %d bytes", CKPT_MANIFEST_MAX);
         goto out;
     }
     text = malloc((size_t)st.st_size + 1);
@@ -56,11 +74,18 @@ static accel_status_t open_shards(accel_ckpt_t *c, accel_error_t *err)
         struct stat st;
 
         snprintf(where, sizeof(where), "%.200s/%s", c->dir, file->name);
-        c->fd[f] = openat(c->dirfd, file->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        c->fd[f] = open_plain(c->dirfd, file->name);
         if (c->fd[f] < 0)
-            return accel_fail_at(err, errno == ENOENT ? ACCEL_ECORRUPT : ACCEL_EIO,
-                                 where, "use another checkpoint", "cannot open: %m");
-        if (fstat(c->fd[f], &st) || !S_ISREG(st.st_mode) || st.st_size != file->bytes)
+            return accel_fail_at(err, open_failure(errno), where,
+                                 "use another checkpoint", "cannot open: %s",
+                                 why_not(errno));
+        if (fstat(c->fd[f], &st))
+            return accel_fail_at(err, ACCEL_EIO, where, "check the disk",
+                                 "cannot stat: %m");
+        if (!S_ISREG(st.st_mode))
+            return accel_fail_at(err, ACCEL_ECORRUPT, where, "use another checkpoint",
+                                 "not a plain file");
+        if (st.st_size != file->bytes)
             return accel_fail_at(err, ACCEL_ECORRUPT, where, "use another checkpoint",
                                  "it has %lld bytes, the manifest says %" PRId64,
                                  (long long)st.st_size, file->bytes);
@@ -97,8 +122,9 @@ accel_status_t ckpt_open_at(accel_ckpt_t **out, int at, const char *name,
     if (!c)
         return accel_fail_nomem(err, "a checkpoint", sizeof(*c));
     c->dir = strdup(shown);
-    c->dirfd = at == AT_FDCWD ? open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-                              : ckpt_open_dir(at, name);
+    c->dirfd = at == AT_FDCWD
+                   ? TEMP_FAILURE_RETRY(open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC))
+                   : ckpt_open_dir(at, name);
     if (c->dirfd < 0)
         s = accel_fail_at(err, errno == ENOENT ? ACCEL_ENOENT : ACCEL_EIO, shown,
                           "give the directory of one checkpoint", "cannot open: %m");
@@ -264,7 +290,7 @@ static int newest_first(const void *pa, const void *pb)
 accel_status_t accel_ckpt_list(const char *root, accel_ckpt_info_t **out, size_t *count,
                                accel_error_t *err)
 {
-    int rootfd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rootfd = TEMP_FAILURE_RETRY(open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     char(*names)[CKPT_DIR_MAX] = NULL;
     accel_ckpt_info_t *list;
     size_t n = 0, used = 0;

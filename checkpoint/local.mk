@@ -37,6 +37,14 @@ tests_unit_test_ckpt_save_SOURCES = tests/unit/test_ckpt_save.c \
 	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
 tests_unit_test_ckpt_save_LDADD = $(unit_ldadd)
 
+unit_tests += tests/unit/test_ckpt_manifest
+tests_unit_test_ckpt_manifest_SOURCES = tests/unit/test_ckpt_manifest.c \
+	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+tests_unit_test_ckpt_manifest_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
+	$(libaccelckpt_core_libs) -lm
+tests_unit_test_ckpt_manifest_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc \
+	-Wl,--wrap=calloc -Wl,--wrap=realloc
+
 noinst_PROGRAMS += tests/bench/bench_ckpt
 tests_bench_bench_ckpt_SOURCES = tests/bench/bench_ckpt.c \
 	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
@@ -71,3 +79,17 @@ tests_faults_failcall_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
 tests_faults_failcall_la_LDFLAGS = -module -avoid-version -rpath /nowhere
 tests_faults_failcall_la_LIBADD = -ldl
 shell_tests += tests/t/5010-ckpt-faults.t
+
+# Fuzzing the manifest: `make fuzz-manifest FUZZ_RUNS=N FUZZ_SEED=S`.
+check_PROGRAMS += tests/fuzz/fuzz_manifest
+tests_fuzz_fuzz_manifest_SOURCES = tests/fuzz/fuzz_manifest.c tests/fuzz/replay.c
+tests_fuzz_fuzz_manifest_CFLAGS = $(AM_CFLAGS) $(XXHASH_CFLAGS)
+tests_fuzz_fuzz_manifest_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
+	$(libaccelckpt_core_libs) -lm
+fuzz-manifest: tests/fuzz/fuzz_manifest
+	ACCEL_SRC='$(abs_top_srcdir)' ACCEL_BUILD='$(abs_top_builddir)' \
+		FUZZ_RUNS=$(FUZZ_RUNS) FUZZ_SEED=$(FUZZ_SEED) \
+		$(SHELL) $(top_srcdir)/tests/t/5020-ckpt-fuzz.t
+.PHONY: fuzz-manifest
+shell_tests += tests/t/5020-ckpt-fuzz.t
+EXTRA_DIST += tests/data/manifest

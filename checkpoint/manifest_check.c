@@ -25,19 +25,21 @@ static int compare_sweep(const void *pa, const void *pb)
     return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
-/* The dimension that most boxes do not span: the one the tensor was cut along. */
+/* The dimension along which the boxes meet least often: the sum of their extents relative
+ * to the tensor's is how many of them a cut across it goes through. */
 static int cut_dimension(const struct ckpt_manifest *m, const struct ckpt_tensor *t)
 {
-    size_t best_count = 0;
+    double best_depth = 0;
     int best = 0;
 
     for (int d = 0; d < t->ndim; d++) {
-        size_t count = 0;
+        double depth = 0;
 
         for (size_t i = t->box; i < t->box + t->boxes; i++)
-            count += m->box[i].shape[d] != t->shape[d];
-        if (count > best_count) {
-            best_count = count;
+            depth += (double)m->box[i].shape[d];
+        depth /= (double)t->shape[d];
+        if (d == 0 || depth < best_depth) {
+            best_depth = depth;
             best = d;
         }
     }
@@ -49,14 +51,15 @@ static accel_status_t check_overlap(const struct ckpt_manifest *m,
                                     accel_status_t code, accel_error_t *err)
 {
     int64_t off[ACCEL_CKPT_MAX_DIMS], shape[ACCEL_CKPT_MAX_DIMS];
-    int d = cut_dimension(m, t);
     struct sweep *s;
+    int d;
 
     if (t->boxes < 2)
         return ACCEL_OK;
     if (t->ndim == 0)
         return accel_fail_at(err, code, t->name, "store a scalar once",
                              "a scalar has %zu boxes", t->boxes);
+    d = cut_dimension(m, t);
     s = calloc(t->boxes, sizeof(*s));
     if (!s)
         return accel_fail_nomem(err, "the tiling check", t->boxes * sizeof(*s));
@@ -150,13 +153,18 @@ accel_status_t ckpt_manifest_check(const struct ckpt_manifest *m, accel_status_t
                                    accel_error_t *err)
 {
     accel_status_t s;
-    int64_t pairs = 0;
+    int64_t pairs = 0, blobs = CKPT_BLOBS_MAX; /* what is left of the allowance */
     size_t *order;
 
     for (size_t i = 0; i < m->tensors; i++) {
-        s = check_tensor(m, &m->tensor[i], &pairs, code, err);
+        const struct ckpt_tensor *t = &m->tensor[i];
+
+        s = check_tensor(m, t, &pairs, code, err);
         if (s)
             return s;
+        if (t->blob && (blobs -= t->shape[0]) < 0)
+            return accel_fail_at(err, code, t->name, "store large data as tensors",
+                                 "the blobs have more than %d bytes", CKPT_BLOBS_MAX);
     }
     s = ckpt_boxes_by_place(m, &order, err);
     if (s)

@@ -217,7 +217,7 @@ static accel_status_t parse_files(struct parser *p, struct ckpt_manifest *m,
             char want[40];
 
             ckpt_shard_name(want, rank, m->world);
-            if (strcmp(want, f.name) == 0)
+            if (strlen(want) == len && memcmp(want, w, len) == 0)
                 break;
             if (!fragment)
                 return bad(p, "file name out of order or not rank_R-of-N.h5");

@@ -217,8 +217,8 @@ static void enter_file(struct reader *r, int file)
 
     leave_file(r);
     r->file = file;
-    r->direct =
-        openat(r->c->dirfd, f->name, O_RDONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
+    r->direct = TEMP_FAILURE_RETRY(
+        openat(r->c->dirfd, f->name, O_RDONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC));
     r->map = map == MAP_FAILED ? NULL : map;
     r->map_bytes = (size_t)f->bytes;
 }

@@ -214,10 +214,11 @@ static void produce(struct ckpt_manifest *m, struct ring *r, const size_t *order
 static accel_status_t open_files(struct ring *r, int dirfd, const struct ckpt_file *f,
                                  accel_error_t *err)
 {
-    r->fd = openat(dirfd, f->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    r->fd = TEMP_FAILURE_RETRY(openat(dirfd, f->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC));
     if (r->fd < 0)
         return accel_fail_at(err, ACCEL_EIO, f->name, NULL, "cannot open: %m");
-    r->direct = openat(dirfd, f->name, O_WRONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
+    r->direct = TEMP_FAILURE_RETRY(
+        openat(dirfd, f->name, O_WRONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC));
     /* Allocating all blocks at once finds a full disk early and keeps extents long. */
     while (fallocate(r->fd, 0, 0, f->bytes)) {
         if (errno == EINTR)

@@ -13,6 +13,9 @@
 #include "tests/tap.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+/* A target may bring mutations that know its grammar, as it does for libFuzzer. */
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed)
+    __attribute__((weak));
 
 enum { LONGEST = 4096, LARGEST_FILE = 2 << 20 };
 
@@ -105,8 +108,12 @@ static void run_mutations(const struct input *in, int count, long runs)
         size_t size = base->size < LONGEST ? base->size : LONGEST;
 
         memcpy(buf, base->data, size);
-        for (uint64_t changes = 1 + next() % 6; changes > 0; changes--)
-            mutate(buf, &size, &in[next() % (uint64_t)count]);
+        for (uint64_t changes = 1 + next() % 6; changes > 0; changes--) {
+            if (LLVMFuzzerCustomMutator && next() % 4)
+                size = LLVMFuzzerCustomMutator(buf, size, LONGEST, (unsigned)next());
+            else
+                mutate(buf, &size, &in[next() % (uint64_t)count]);
+        }
         LLVMFuzzerTestOneInput(buf, size);
     }
     tap_ok(buf != NULL, "%ld mutations", runs);

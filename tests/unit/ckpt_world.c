@@ -170,18 +170,15 @@ static unsigned char known_byte(size_t tensor, int64_t byte, int64_t step)
     return (unsigned char)(x ^ x >> 23 ^ x >> 47);
 }
 
-/* The byte position in the whole tensor of byte i of a box. */
-static int64_t global_byte(const accel_ckpt_box_t *b, int64_t i)
+/* Where a box begins in the bytes of the whole tensor. Boxes of a flat range are whole
+ * there: their byte i is this plus i. */
+static int64_t first_byte(const accel_ckpt_box_t *b)
 {
-    int64_t elem = (int64_t)accel_dtype_bytes(b->dtype);
-    int64_t rest = i / elem, at = 0, stride = 1;
+    int64_t at = 0;
 
-    for (int d = b->ndim - 1; d >= 0; d--) {
-        at += (b->offset[d] + rest % b->shape[d]) * stride;
-        rest /= b->shape[d];
-        stride *= b->global_shape[d];
-    }
-    return at * elem + i % elem;
+    for (int d = 0; d < b->ndim; d++)
+        at = at * b->global_shape[d] + b->offset[d];
+    return at * (int64_t)accel_dtype_bytes(b->dtype);
 }
 
 static int64_t box_bytes(const accel_ckpt_box_t *b)
@@ -238,21 +235,28 @@ void state_make_empty(struct state *s, int rank, int size)
 void state_make(struct state *s, int rank, int size, int64_t step)
 {
     state_make_empty(s, rank, size);
-    for (size_t i = 0; i < s->boxes; i++)
-        for (int64_t k = 0; k < box_bytes(&s->box[i]); k++)
-            ((unsigned char *)s->box[i].data)[k] =
-                known_byte(tensor_of(&s->box[i]), global_byte(&s->box[i], k), step);
+    for (size_t i = 0; i < s->boxes; i++) {
+        unsigned char *data = s->box[i].data;
+        int64_t bytes = box_bytes(&s->box[i]), first = first_byte(&s->box[i]);
+        size_t tensor = tensor_of(&s->box[i]);
+
+        for (int64_t k = 0; k < bytes; k++)
+            data[k] = known_byte(tensor, first + k, step);
+    }
 }
 
 long state_wrong(const struct state *s, int64_t step)
 {
     long wrong = 0;
 
-    for (size_t i = 0; i < s->boxes; i++)
-        for (int64_t k = 0; k < box_bytes(&s->box[i]); k++)
-            wrong +=
-                ((unsigned char *)s->box[i].data)[k] !=
-                known_byte(tensor_of(&s->box[i]), global_byte(&s->box[i], k), step);
+    for (size_t i = 0; i < s->boxes; i++) {
+        const unsigned char *data = s->box[i].data;
+        int64_t bytes = box_bytes(&s->box[i]), first = first_byte(&s->box[i]);
+        size_t tensor = tensor_of(&s->box[i]);
+
+        for (int64_t k = 0; k < bytes; k++)
+            wrong += data[k] != known_byte(tensor, first + k, step);
+    }
     return wrong;
 }
 
