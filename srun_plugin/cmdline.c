@@ -1,25 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the user typed: this process's own command line, and the #SBATCH lines of the
- * script on it. slurm_spank_init runs before Slurm parses either, and the launch defaults
- * must be set by then. Reads with the caller's rights; never changes anything.
+ * What the user typed: this process's own command line. slurm_spank_init runs before Slurm
+ * parses it, and the launch defaults must be set by then. Also starts this program again
+ * with another one. Reads with the caller's rights; never changes anything.
  *
  * Slurm does not tell which of its options take a separate value ("-n 4"); the tables
  * below know those of 21.08 to 24.05. A wrong guess costs a default, never a job: the
  * option callback sees the truth.
  */
-#include <ctype.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "srun_plugin/plugin.h"
 
 #define CMDLINE_MAX (4u << 20)
-#define SCRIPT_MAX  (256u << 10)
 
 /* Short options of srun, sbatch and salloc that take a value; -W only for srun. */
 static const char short_with_value[] = "AaBbCcDdeFGgiJLMmNnopqrSTtwx";
@@ -75,8 +73,7 @@ static const char *const long_flags[] = {
     NULL,
 };
 
-/* Reads at most `max` bytes of `path`; NUL-terminated; NULL on failure. */
-static char *read_bytes(const char *path, size_t max, size_t *len_out)
+char *cmdline_read_file(const char *path, size_t max, size_t *len_out)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     size_t cap = 4096, len = 0;
@@ -110,7 +107,7 @@ static char *read_bytes(const char *path, size_t max, size_t *len_out)
 char **cmdline_read(void)
 {
     size_t len = 0, words = 0;
-    char *raw = read_bytes("/proc/self/cmdline", CMDLINE_MAX, &len), *text;
+    char *raw = cmdline_read_file("/proc/self/cmdline", CMDLINE_MAX, &len), *text;
     char **argv = NULL;
 
     if (!raw)
@@ -190,52 +187,46 @@ const char *cmdline_option(char **argv, const char *name, size_t min_prefix)
     return value;
 }
 
-/* Has the #SBATCH line `line` (up to `end`) the long option `name` among its words? */
-static bool directive_has(const char *line, const char *end, const char *name)
+bool cmdline_letter(char **argv, char letter)
 {
-    size_t n = strlen(name);
+    size_t end = cmdline_command(argv);
 
-    for (const char *p = line; p + 2 + n <= end; p++) {
-        if (*p == '#') /* a comment ends the options */
-            return false;
-        if (p[0] == '-' && p[1] == '-' && isspace((unsigned char)p[-1]) &&
-            strncmp(p + 2, name, n) == 0 &&
-            (p + 2 + n == end || p[2 + n] == '=' || isspace((unsigned char)p[2 + n])))
-            return true;
+    for (size_t i = 1; i < end; i++) {
+        const char *c = argv[i] + 1;
+        /* "-Qn4": letters up to the first one that takes the rest as its value. */
+        for (; argv[i][0] == '-' && argv[i][1] != '-' && *c; c++) {
+            if (*c == letter)
+                return true;
+            if (strchr(short_with_value, *c))
+                break;
+        }
+        if (takes_next(argv[i]))
+            i++;
     }
     return false;
 }
 
-/* sbatch reads #SBATCH lines up to the first line that is neither comment nor blank. */
-static bool text_has(const char *text, const char *name)
+void cmdline_exec(char **argv, char **env)
 {
-    const char *next;
+    char path[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
 
-    for (const char *line = text; *line; line = next) {
-        const char *end = line + strcspn(line, "\n");
-        const char *first = line + strspn(line, " \t\r");
-        next = *end ? end + 1 : end;
-        if (first < end && *first != '#')
-            return false;
-        if (strncmp(line, "#SBATCH", 7) == 0 && isspace((unsigned char)line[7]) &&
-            directive_has(line + 8, end, name))
-            return true;
+    /* By its real name, or ps would call it "exe". */
+    if (n > 0) {
+        path[n] = '\0';
+        execve(path, argv, env);
     }
-    return false;
+    execve("/proc/self/exe", argv, env);
 }
 
-bool cmdline_script_has(char **argv, const char *name)
+bool cmdline_is_sbatch(void)
 {
-    size_t len = 0, command = cmdline_command(argv);
-    struct stat st;
-    bool has = false;
+    char path[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
 
-    if (!argv[command] || stat(argv[command], &st) != 0 || !S_ISREG(st.st_mode) ||
-        st.st_size > (off_t)SCRIPT_MAX)
+    if (n <= 0)
         return false;
-    char *text = read_bytes(argv[command], SCRIPT_MAX, &len);
-    if (text && strncmp(text, "#!", 2) == 0)
-        has = text_has(text, name);
-    free(text);
-    return has;
+    path[n] = '\0';
+    const char *slash = strrchr(path, '/');
+    return strcmp(slash ? slash + 1 : path, "sbatch") == 0;
 }

@@ -115,21 +115,19 @@ void defaults_for_srun(const struct config *cfg, char **argv)
     }
 }
 
-void defaults_for_allocator(const struct config *cfg, char **argv)
+void defaults_for_allocator(const struct config *cfg, char **script)
 {
     char signal[32];
 
-    if (!argv)
-        return;
-    if (!cmdline_script_has(argv, "open-mode"))
+    if (!typed(script, "open-mode", 4))
         lend_default("SBATCH_OPEN_MODE", "append");
     if (!cfg->preempt_enabled)
         return;
     if (cfg->preempt_requeue && !getenv("SBATCH_NO_REQUEUE") &&
-        !cmdline_script_has(argv, "no-requeue"))
+        !typed(script, "no-requeue", 6))
         lend_default("SBATCH_REQUEUE", "1");
     warning_signal(cfg, signal, sizeof(signal));
-    if (!cmdline_script_has(argv, "signal"))
+    if (!typed(script, "signal", 3))
         lend_default("SBATCH_SIGNAL", signal);
     lend_default("SALLOC_SIGNAL", signal);
 }

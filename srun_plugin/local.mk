@@ -12,7 +12,9 @@ srun_plugin_accel_spank_la_SOURCES = \
 	srun_plugin/opts.c \
 	srun_plugin/plugin.h \
 	srun_plugin/remote.c \
-	srun_plugin/resubmit.c
+	srun_plugin/resubmit.c \
+	srun_plugin/script.c \
+	srun_plugin/size.c
 srun_plugin_accel_spank_la_CFLAGS = -std=gnu11 -Wall -Wextra -fvisibility=hidden \
 	$(XXHASH_CFLAGS) $(SLURM_CFLAGS)
 srun_plugin_accel_spank_la_LIBADD = libacommon.la
@@ -42,6 +44,7 @@ endif
 
 EXTRA_DIST += srun_plugin/accel_spank.map srun_plugin/accel_spank_config.map
 shell_tests += tests/t/6000-slurm-config-refused.t tests/t/6010-slurm-step-env.t \
-	tests/t/6020-slurm-step-size.t tests/t/6030-slurm-preemption.t \
+	tests/t/6020-slurm-step-size.t tests/t/6025-slurm-sbatch-size.t \
+	tests/t/6030-slurm-preemption.t \
 	tests/t/6040-slurm-valgrind.t
 EXTRA_DIST += tests/data/valgrind-slurm.supp tests/bench/plugin_overhead.sh doc/admin-plugin.md

@@ -24,7 +24,8 @@ static char config_path[PATH_MAX];
 static bool config_ready;  /* config belongs to config_path */
 static bool option_in_use; /* the callback accepted it, and it was not "none" */
 static bool remote_active;
-static char **words; /* our command line, while the option may be on it */
+static char **words;  /* our command line, while the option may be on it */
+static char **script; /* sbatch: the words of its script's #SBATCH lines, or NULL */
 static const struct config_api *api;
 static void *api_handle;
 
@@ -156,13 +157,21 @@ static void apply_defaults(void)
     if (spank_context() == S_CTX_LOCAL)
         defaults_for_srun(&config, words);
     else
-        defaults_for_allocator(&config, words);
+        defaults_for_allocator(&config, script);
 }
 
 /* salloc's own shell (srun --interactive) is no program to launch. */
 static bool is_interactive(void)
 {
     return words && cmdline_option(words, "interactive", 4);
+}
+
+/* What the user gave this very client, on its command line or in its script. */
+static const char *own_value(void)
+{
+    const char *own = words ? cmdline_option(words, OPTION_NAME, MIN_PREFIX) : NULL;
+
+    return own || !script ? own : cmdline_option(script, OPTION_NAME, MIN_PREFIX);
 }
 
 /* Slurm calls this for the command line, for #SBATCH lines and for an inherited value;
@@ -177,7 +186,7 @@ static int option_callback(int val, const char *arg, int remote)
     }
     if (!words)
         words = cmdline_read();
-    const char *own = words ? cmdline_option(words, OPTION_NAME, MIN_PREFIX) : NULL;
+    const char *own = own_value();
     const char *inherited = inherited_value();
     if (own && inherited && strcmp(arg, own) != 0 && strcmp(arg, inherited) == 0)
         return 0; /* the step's own option wins, whatever the outer file is */
@@ -209,8 +218,16 @@ static struct spank_option option = {
     .cb = option_callback,
 };
 
+static void forget_words(void)
+{
+    free(words);
+    free(script);
+    words = script = NULL;
+}
+
 int opts_init(spank_t sp)
 {
+    bool allocates = spank_context() == S_CTX_ALLOCATOR;
     char path[PATH_MAX];
 
     if (spank_option_register(sp, &option) != ESPANK_SUCCESS)
@@ -218,17 +235,28 @@ int opts_init(spank_t sp)
     if (spank_context() == S_CTX_REMOTE)
         return 0;
     words = cmdline_read();
-    const char *own = words ? cmdline_option(words, OPTION_NAME, MIN_PREFIX) : NULL;
+    if (words && allocates && cmdline_is_sbatch())
+        script = script_read(words);
+    const char *own = own_value();
     const char *name = own ? own : inherited_value();
     if (!name || !*name || strcmp(name, OPTION_OFF) == 0 || is_interactive()) {
-        free(words);
-        words = NULL;
+        forget_words();
         return 0;
     }
     defaults_snapshot();
-    if (resolve_path(name, !own, path, sizeof(path)) && load_config(path, path, true))
+    if (resolve_path(name, !own, path, sizeof(path)) && load_config(path, path, true)) {
+        if (own && allocates)
+            size_ask_again(&config, words, script);
         apply_defaults();
+    }
+    size_forget_guard();
     return 0;
+}
+
+void opts_hint(void)
+{
+    if (opts_config())
+        size_hint(&config, words);
 }
 
 const struct config *opts_config(void)
@@ -259,8 +287,7 @@ bool opts_remote_active(void)
 
 void opts_free(void)
 {
-    free(words);
-    words = NULL;
+    forget_words();
     if (api_handle)
         dlclose(api_handle);
     api_handle = NULL;

@@ -27,6 +27,8 @@ int opts_init(spank_t sp);
 /* srun, sbatch, salloc: the validated config; NULL when the option is not in use. */
 const struct config *opts_config(void);
 const char *opts_path(void); /* absolute path of the file */
+/* srun: says in one line why an allocation will be too small. */
+void opts_hint(void);
 /* File line that sets `name` at the top level; 0: not in the file. */
 int opts_line_of(const char *name);
 /* slurmstepd: the option came with the step and is not "none". */
@@ -42,8 +44,29 @@ char **cmdline_read(void);
 const char *cmdline_option(char **argv, const char *name, size_t min_prefix);
 /* Index of the command or script, or the length of argv. */
 size_t cmdline_command(char **argv);
-/* Does the batch script among argv carry "#SBATCH --NAME" (or -SHORT_FORM)? */
-bool cmdline_script_has(char **argv, const char *name);
+/* Is -LETTER among the client's own options, also as in "-QnN4"? */
+bool cmdline_letter(char **argv, char letter);
+/* At most `max` bytes of `path`, NUL-terminated, one malloc; NULL on failure. */
+char *cmdline_read_file(const char *path, size_t max, size_t *len_out);
+/* Runs this program again with these words; returns only on failure. */
+void cmdline_exec(char **argv, char **env);
+bool cmdline_is_sbatch(void);
+
+/* ---- script.c: what the batch script says ---------------------------------------------- */
+
+/* Words of the #SBATCH lines of the script among argv, behind its name, NULL-terminated;
+ * one malloc, to be scanned with cmdline_*. NULL when argv names no script to look into. */
+char **script_read(char **argv);
+
+/* ---- size.c: the size of an allocation ------------------------------------------------- */
+
+/* sbatch, salloc, at init: where the user gave no number of tasks, starts the program again
+ * with the config's as options. Returns when there is nothing to add, when this is that
+ * second start already, or when it fails. `script` may be NULL. */
+void size_ask_again(const struct config *cfg, char **argv, char **script);
+void size_forget_guard(void);
+/* srun: says what to give when the allocation is too small for the config's tasks. */
+void size_hint(const struct config *cfg, char **argv);
 
 /* ---- defaults.c: launch options from the config ---------------------------------------- */
 
@@ -55,7 +78,7 @@ char **defaults_user_environ(void);
 /* Sets the environment inputs of srun, or of sbatch and salloc, where neither the
  * environment nor (for sbatch) the script has a value. The command line wins anyway. */
 void defaults_for_srun(const struct config *cfg, char **argv);
-void defaults_for_allocator(const struct config *cfg, char **argv);
+void defaults_for_allocator(const struct config *cfg, char **script);
 /* Takes back those that would only confuse the job's own environment. */
 void defaults_withdraw(void);
 void defaults_free(void);

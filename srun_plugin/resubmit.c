@@ -195,7 +195,7 @@ static void run_again(char **argv, long restarts, long shorts)
     lseek(STDIN_FILENO, 0, SEEK_SET);
     close_on_exec();
     reset_signals();
-    execve("/proc/self/exe", argv, env);
+    cmdline_exec(argv, env);
     slurm_error("accel: cannot run srun again: %m");
     free(env);
 }
@@ -212,7 +212,7 @@ static void resubmit_bare(const struct outcome *o, const struct config *cfg)
         defaults_user_env("SLURM_JOB_ID")        ? "the allocation is not ours"
         : !cfg->preempt_resubmit                 ? "accel.preemption.resubmit is false"
         : argv && cmdline_option(argv, "pty", 3) ? "it has a terminal (--pty)"
-        : shorts > MAX_SHORT                     ? "five runs in a row were too short"
+        : shorts > MAX_SHORT ? "too many runs in a row were shorter than 10 s"
         : restarts >= user_long("ACCEL_MAX_RESTARTS", MAX_RESTARTS)
             ? "the limit of restarts is reached (ACCEL_MAX_RESTARTS)"
             : NULL;

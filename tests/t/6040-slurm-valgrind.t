@@ -29,18 +29,20 @@ ours() { # LOG...
         BEGIN { RS = "" } $0 ~ frames && /(at|by) 0x/ { print; print "" }'
 }
 
+clean_again=no # "yes" follows a client that starts itself again
 clean() { # WANTED-EXIT NAME CLIENT ARG...
     clean_want=$1 clean_name=$2
     shift 2
     client=$(command -v "$1")
     shift
+    # One open log, because a client that starts itself again keeps its process id.
     timeout 120 valgrind --leak-check=full --show-leak-kinds=definite,indirect,possible \
-        --keep-debuginfo=yes \
-        --suppressions="$ACCEL_SRC/tests/data/valgrind-slurm.supp" --log-file="$clean_name.%p.vg" \
-        "$client" "$@" >"$clean_name.out" 2>&1 </dev/null
+        --keep-debuginfo=yes --trace-children=$clean_again --log-fd=9 \
+        --suppressions="$ACCEL_SRC/tests/data/valgrind-slurm.supp" \
+        "$client" "$@" 9>"$clean_name.vg" >"$clean_name.out" 2>&1 </dev/null
     is $? "$clean_want" "$clean_name: exit $clean_want" || diag "$(cat "$clean_name.out")"
-    like "$(cat "$clean_name".*.vg)" 'ERROR SUMMARY' "$clean_name: valgrind reached the end"
-    is "$(ours "$clean_name".*.vg)" "" "$clean_name: no finding in our code"
+    like "$(cat "$clean_name.vg")" 'ERROR SUMMARY' "$clean_name: valgrind reached the end"
+    is "$(ours "$clean_name.vg")" "" "$clean_name: no finding in our code"
 }
 
 # First that a finding of ours would be seen at all.
@@ -61,7 +63,13 @@ clean 1 srun-size srun -n1 --accel-config=two.yaml hostname
 ACCEL_MAX_RESTARTS=0
 export ACCEL_MAX_RESTARTS
 clean 85 srun-85 srun --accel-config=two.yaml sh -c 'exit 85'
-clean 0 sbatch sbatch --hold -o /dev/null --accel-config=two.yaml --wrap true
+clean 0 sbatch sbatch -n2 --hold -o /dev/null --accel-config=two.yaml --wrap true
+printf '#!/bin/sh\n#SBATCH --accel-config="two.yaml" -o /dev/null # a file\ntrue\n' >job.sh
+clean_again=yes
+clean 0 sbatch-again sbatch --hold job.sh
+is "$(grep -c 'Memcheck, a memory error detector' sbatch-again.vg)" 2 "sbatch starts itself once more"
+clean 0 salloc-again salloc --accel-config=two.yaml --no-shell
+clean_again=no
 clean 255 sbatch-refuses sbatch --accel-config=bad.yaml --wrap true
 clean 0 salloc salloc --accel-config=two.yaml -n2 true
 done_testing

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The size of an allocation from the config. sbatch and salloc have no environment input
+ * for --ntasks, and their one call before the options are parsed cannot set an option: so
+ * the client starts itself again, before anything is submitted, with the options a user
+ * would have typed. In: command line, script, config. Never overrides a size the user gave.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "srun_plugin/plugin.h"
+
+#define ENV_GUARD "ACCEL_SIZED" /* never survives into the job */
+#define MAX_ADDED 3
+
+static bool gives(char **argv, char letter, const char *name, size_t min_prefix)
+{
+    return argv && (cmdline_option(argv, name, min_prefix) ||
+                    (letter && cmdline_letter(argv, letter)));
+}
+
+static bool gives_tasks(char **argv)
+{
+    return gives(argv, 'n', "ntasks", 6) || gives(argv, 0, "ntasks-per-node", 12) ||
+           gives(argv, 0, "ntasks-per-gpu", 12) ||
+           gives(argv, 0, "ntasks-per-tres", 12);
+}
+
+/* One component of several has no size that follows from the file. */
+static bool is_het(char **argv)
+{
+    for (size_t i = argv ? cmdline_command(argv) : 0; argv && argv[i]; i++)
+        if (!strcmp(argv[i], ":") || !strcmp(argv[i], "hetjob") ||
+            !strcmp(argv[i], "packjob"))
+            return true;
+    return false;
+}
+
+/* The options to add, as text in `text`; their number. */
+static size_t missing(const struct config *cfg, char **argv, char **script,
+                      char text[MAX_ADDED][40])
+{
+    long long tasks = cfg->num_processes, nodes = cfg->num_machines;
+    size_t n = 0;
+
+    if (tasks <= 0 || gives_tasks(argv) || gives_tasks(script) || is_het(script) ||
+        (argv[cmdline_command(argv)] && strcmp(argv[cmdline_command(argv)], ":") == 0))
+        return 0;
+    snprintf(text[n++], sizeof(*text), "--ntasks=%lld", tasks);
+    if (nodes <= 0 || tasks % nodes || gives(argv, 'N', "nodes", 5) ||
+        gives(script, 'N', "nodes", 5))
+        return n;
+    snprintf(text[n++], sizeof(*text), "--ntasks-per-node=%lld", tasks / nodes);
+    snprintf(text[n++], sizeof(*text), "--nodes=%lld", nodes);
+    return n;
+}
+
+void size_ask_again(const struct config *cfg, char **argv, char **script)
+{
+    char text[MAX_ADDED][40], **next;
+    size_t added, words = 0;
+
+    if (getenv(ENV_GUARD) || !argv[0])
+        return;
+    added = missing(cfg, argv, script, text);
+    if (added == 0)
+        return;
+    while (argv[words])
+        words++;
+    next = malloc((words + added + 1) * sizeof(*next));
+    if (!next)
+        return;
+    next[0] = argv[0];
+    for (size_t i = 0; i < added; i++)
+        next[1 + i] = text[i];
+    memcpy(next + 1 + added, argv + 1, words * sizeof(*next));
+    if (setenv(ENV_GUARD, "1", 1) == 0) {
+        cmdline_exec(next, environ);
+        slurm_error("accel: cannot start %s again with %s: %m; give it on the command "
+                    "line",
+                    argv[0], text[0]);
+        unsetenv(ENV_GUARD);
+    }
+    free(next);
+}
+
+void size_forget_guard(void)
+{
+    unsetenv(ENV_GUARD);
+}
+
+/* CPUs of the allocation this srun runs in, from "2(x3),1"; 0: not known. */
+static long long allocated_cpus(void)
+{
+    const char *p = defaults_user_env("SLURM_JOB_CPUS_PER_NODE");
+    long long sum = 0;
+
+    while (p && *p) {
+        char *end;
+        long cpus = strtol(p, &end, 10), times = 1;
+        if (end == p)
+            return 0;
+        if (strncmp(end, "(x", 2) == 0) {
+            times = strtol(end + 2, &end, 10);
+            end += *end == ')';
+        }
+        sum += (long long)cpus * times;
+        p = end + (*end == ',');
+        if (*end && *end != ',')
+            return 0;
+    }
+    return sum;
+}
+
+void size_hint(const struct config *cfg, char **argv)
+{
+    long long cpus = allocated_cpus(), tasks = cfg->num_processes;
+
+    if (cpus == 0 || cpus >= tasks || !argv || gives_tasks(argv) ||
+        gives(argv, 'O', "overcommit", 4) || defaults_user_env("SLURM_NTASKS") ||
+        defaults_user_env("SLURM_NPROCS") || defaults_user_env("SLURM_OVERCOMMIT"))
+        return;
+    slurm_error(
+        "accel: this allocation has %lld CPU%s, the config asks for %lld tasks: "
+        "give sbatch or salloc --ntasks=%lld",
+        cpus, cpus == 1 ? "" : "s", tasks, tasks);
+}
