@@ -186,12 +186,6 @@ accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
                           "the model has no parameters");
     if (transformer_wrap && classes && *classes)
         status = check_classes(root, classes, err);
-    else if (transformer_wrap && units == 1)
-        status = accel_fail(err, ACCEL_ECONFIG,
-                            "name the layer class in "
-                            "fsdp_transformer_layer_cls_to_wrap, or use NO_WRAP",
-                            "TRANSFORMER_BASED_WRAP: the model has no class ending in "
-                            "Block");
     if (!status)
         status = allocate(&u, units, params, err);
     if (status)
