@@ -25,8 +25,9 @@ void nn_module_free(accel_module_t *root); /* the whole tree; NULL is fine */
 
 /* Units: with TRANSFORMER_BASED_WRAP every module whose class is in `classes` (comma list,
  * empty: the model's own choice, classes named "...Block") becomes a unit with all its
- * descendants; the rest of the tree (all of it, when no class fits) is unit 0. Without wrapping all is unit 0. Sets unit
- * and unit_offset of every parameter (offsets aligned to 64 bytes of float32).
+ * descendants; the rest of the tree (all of it, when no class fits) is unit 0. Without
+ * wrapping all is unit 0. Sets unit and unit_offset of every parameter (offsets aligned to
+ * 64 bytes of float32).
  * Error: ACCEL_ECONFIG naming a class that does not occur, with the nearest one. */
 struct nn_unit {
     const char *name;       /* path of its module; "" for the root unit */

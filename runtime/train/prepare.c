@@ -221,6 +221,11 @@ static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_
     if (st == ACCEL_OK)
         st = nn_units_build(run->job.model, wrap, run->config.transformer_cls,
                             &run->units, err);
+    if (st == ACCEL_OK && wrap && run->units.count == 1)
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "TRANSFORMER_BASED_WRAP: the model has no class ending in Block, so "
+                   "all of it is one unit (fsdp_transformer_layer_cls_to_wrap names "
+                   "others)");
     if (st == ACCEL_OK)
         st = make_plan(run, err);
     if (st == ACCEL_OK)
