@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collectives in shared memory. Data inside the windows of all ranks is read where it is;
- * other data goes through the staging slots, chunk by chunk. Small data always goes
- * through a slot, published together with the arrival: one phase per call.
+ * Collectives in shared memory. Small data goes through a slot, published together with
+ * the arrival: one phase per call. Larger data is read where it is: in the windows, or in
+ * private memory if the system allows it, else it goes through the slots chunk by chunk.
  * The choice depends on what all ranks know, so it is the same everywhere.
  */
 #include <stdlib.h>
@@ -11,51 +11,54 @@
 #include "comm/reduce.h"
 #include "comm/shm.h"
 
-#define SMALL_BYTES ((size_t)16 * 1024) /* up to here one phase beats one copy less */
-
-/* ---- places -------------------------------------------------------------------------- */
-
-static uint64_t offset_of(const struct comm *c, const void *p, size_t bytes)
-{
-    const struct shm *m = c->impl;
-    uintptr_t base = (uintptr_t)shm_base(m, c->rank), at = (uintptr_t)p;
-
-    if (at < base + SHM_HEAP_OFFSET || at + bytes > base + m->heap_used)
-        return SHM_NO_OFFSET;
-    return at - base;
-}
-
-/* Slot of `rank` for the chunk being staged; shm_staged ends the chunk. */
-static char *slot_of(const struct comm *c, int rank)
-{
-    const struct shm *m = c->impl;
-
-    return shm_base(m, rank) + SHM_SLOT_OFFSET + (m->staged & 1) * SHM_SLOT_BYTES;
-}
-
-static void next_slot(struct comm *c)
-{
-    ((struct shm *)c->impl)->staged++;
-}
-
-static bool all_in_windows(const struct comm *c)
-{
-    for (int r = 0; r < c->size; r++)
-        if (shm_call_of(c, r)->offset == SHM_NO_OFFSET)
-            return false;
-    return true;
-}
-
-/* The peer's data where it lies; only after all_in_windows. */
-static char *data_of(const struct comm *c, int rank)
-{
-    return shm_base(c->impl, rank) + shm_call_of(c, rank)->offset;
-}
+/* Up to here one phase through a slot beats reading the data where it is. Of one rank. */
+#define SMALL_GATHER  ((size_t)4 * 1024)
+#define SMALL_SCATTER ((size_t)8 * 1024)
+#define SMALL_REDUCE  ((size_t)16 * 1024)
+#define BLOCK_BYTES   ((size_t)4 * 1024 * 1024) /* all_reduce: stays in the last cache */
 
 static void copy(void *dst, const void *src, size_t bytes)
 {
     if (bytes > 0)
         memcpy(dst, src, bytes);
+}
+
+/* All data is in slots or windows after the arrival. */
+static bool is_quick(const struct comm *c, size_t bytes, size_t small)
+{
+    const struct shm *m = c->impl;
+
+    return bytes <= (m->can_pull ? small : SHM_SLOT_BYTES);
+}
+
+/* Where the `extent` bytes at p are; in the slot means: staged by the caller, before the
+ * arrival if is_quick. */
+static uint64_t choose_place(const struct comm *c, const void *p, size_t extent,
+                             size_t bytes, size_t small)
+{
+    uint64_t place = bytes > small ? shm_place_of(c, p, extent) : SHM_IN_SLOT;
+
+    return is_quick(c, bytes, small) && !(place & SHM_IN_WINDOW) ? SHM_IN_SLOT : place;
+}
+
+static bool stages_first(const struct comm *c, uint64_t place, size_t bytes,
+                         size_t small)
+{
+    return place == SHM_IN_SLOT && is_quick(c, bytes, small);
+}
+
+static bool is_reachable(const struct comm *c)
+{
+    const struct shm *m = c->impl;
+
+    return m->can_pull || shm_all_in_windows(c);
+}
+
+/* Whoever's window was read may write it again when all have finished. */
+static accel_status_t release(struct comm *c, accel_error_t *err)
+{
+    shm_next_slot(c);
+    return shm_any_in_window(c) ? shm_next(c, err) : ACCEL_OK;
 }
 
 /* ---- all_gather ----------------------------------------------------------------------- */
@@ -64,45 +67,55 @@ static void gather_chunk(struct comm *c, char *buf, size_t slice, size_t pos, si
 {
     for (int i = 1; i < c->size; i++) {
         int r = (c->rank + i) % c->size;
+        const char *from = shm_data_of(c, r);
 
-        copy(buf + (size_t)r * slice + pos, slot_of(c, r), n);
+        copy(buf + (size_t)r * slice + pos,
+             shm_in_window(c, r) ? from + (size_t)r * slice + pos : from, n);
     }
-    next_slot(c);
+}
+
+static accel_status_t gather_staged(struct comm *c, char *buf, size_t slice,
+                                    accel_error_t *err)
+{
+    const char *own = buf + (size_t)c->rank * slice;
+    accel_status_t s = ACCEL_OK;
+
+    for (size_t pos = 0; s == ACCEL_OK && pos < slice; pos += SHM_SLOT_BYTES) {
+        size_t n = slice - pos < SHM_SLOT_BYTES ? slice - pos : SHM_SLOT_BYTES;
+
+        copy(shm_slot_of(c, c->rank), own + pos, n);
+        s = shm_next(c, err);
+        if (s == ACCEL_OK)
+            gather_chunk(c, buf, slice, pos, n);
+        shm_next_slot(c);
+    }
+    return s;
 }
 
 static accel_status_t shm_all_gather(struct comm *c, void *buf, accel_error_t *err)
 {
     size_t slice = c->args.elems * accel_dtype_bytes(c->args.dtype);
-    char *own = (char *)buf + (size_t)c->rank * slice;
+    uint64_t place = choose_place(c, buf, slice * (size_t)c->size, slice, SMALL_GATHER);
     accel_status_t s;
 
-    if (slice <= SMALL_BYTES) {
-        copy(slot_of(c, c->rank), own, slice);
-        s = shm_arrive(c, SHM_NO_OFFSET, err);
-        if (s == ACCEL_OK)
-            gather_chunk(c, buf, slice, 0, slice);
-        return s;
-    }
-    s = shm_arrive(c, offset_of(c, buf, slice * (size_t)c->size), err);
+    if (stages_first(c, place, slice, SMALL_GATHER))
+        copy(shm_slot_of(c, c->rank), (char *)buf + (size_t)c->rank * slice, slice);
+    s = shm_arrive(c, place, err);
     if (s != ACCEL_OK)
         return s;
-    if (all_in_windows(c)) {
-        for (int i = 1; i < c->size; i++) {
-            size_t r = (size_t)((c->rank + i) % c->size);
-
-            copy((char *)buf + r * slice, data_of(c, (int)r) + r * slice, slice);
-        }
-        return shm_next(c, err);
+    if (is_quick(c, slice, SMALL_GATHER)) {
+        gather_chunk(c, buf, slice, 0, slice);
+        return release(c, err);
     }
-    for (size_t pos = 0; s == ACCEL_OK && pos < slice; pos += SHM_SLOT_BYTES) {
-        size_t n = slice - pos < SHM_SLOT_BYTES ? slice - pos : SHM_SLOT_BYTES;
+    if (!is_reachable(c))
+        return gather_staged(c, buf, slice, err);
+    for (int i = 1; s == ACCEL_OK && i < c->size; i++) {
+        int r = (c->rank + i) % c->size;
+        size_t at = (size_t)r * slice;
 
-        copy(slot_of(c, c->rank), own + pos, n);
-        s = shm_next(c, err);
-        if (s == ACCEL_OK)
-            gather_chunk(c, buf, slice, pos, n);
+        s = shm_fetch(c, r, at, slice, (char *)buf + at, err);
     }
-    return s;
+    return s == ACCEL_OK ? shm_next(c, err) : s;
 }
 
 /* ---- reduce_scatter -------------------------------------------------------------------- */
@@ -118,7 +131,7 @@ struct scatter {
 static void stage_parts(struct comm *c, const struct scatter *w, size_t pos, size_t n)
 {
     size_t es = accel_dtype_bytes(c->args.dtype);
-    char *slot = slot_of(c, c->rank);
+    char *slot = shm_slot_of(c, c->rank);
 
     for (size_t j = 0; j < (size_t)c->size; j++)
         if ((int)j != c->rank)
@@ -130,11 +143,52 @@ static void sum_parts(struct comm *c, const struct scatter *w, size_t pos, size_
     size_t es = accel_dtype_bytes(c->args.dtype), me = (size_t)c->rank;
 
     for (int r = 0; r < c->size; r++)
-        c->src[r] = slot_of(c, r) + me * n * es;
+        if (shm_in_window(c, r))
+            c->src[r] = shm_data_of(c, r) + (me * c->args.elems + pos) * es;
+        else
+            c->src[r] = shm_slot_of(c, r) + me * n * es;
     c->src[me] = w->in + (me * c->args.elems + pos) * es;
     reduce_scaled_sum(w->out + pos, c->src, c->size, n, c->args.dtype, w->scale,
                       w->accumulate);
-    next_slot(c);
+}
+
+static accel_status_t scatter_staged(struct comm *c, const struct scatter *w,
+                                     accel_error_t *err)
+{
+    size_t es = accel_dtype_bytes(c->args.dtype), elems = c->args.elems;
+    size_t chunk = SHM_SLOT_BYTES / ((size_t)c->size * es);
+    accel_status_t s = ACCEL_OK;
+
+    if (chunk >= 64)
+        chunk = chunk / 64 * 64;
+    for (size_t pos = 0; s == ACCEL_OK && pos < elems; pos += chunk) {
+        size_t n = elems - pos < chunk ? elems - pos : chunk;
+
+        stage_parts(c, w, pos, n);
+        s = shm_next(c, err);
+        if (s == ACCEL_OK)
+            sum_parts(c, w, pos, n);
+        shm_next_slot(c);
+    }
+    return s;
+}
+
+static accel_status_t scatter_views(struct comm *c, const struct scatter *w,
+                                    accel_error_t *err)
+{
+    size_t es = accel_dtype_bytes(c->args.dtype), elems = c->args.elems;
+    size_t base = (size_t)c->rank * elems * es, chunk = shm_view_bytes(c) / es;
+    accel_status_t s = ACCEL_OK;
+
+    for (size_t pos = 0; s == ACCEL_OK && pos < elems; pos += chunk) {
+        size_t n = elems - pos < chunk ? elems - pos : chunk;
+
+        s = shm_view(c, w->in, base + pos * es, n * es, err);
+        if (s == ACCEL_OK)
+            reduce_scaled_sum(w->out + pos, c->src, c->size, n, c->args.dtype, w->scale,
+                              w->accumulate);
+    }
+    return s == ACCEL_OK ? shm_next(c, err) : s;
 }
 
 static accel_status_t shm_reduce_scatter(struct comm *c, const void *in, float *out,
@@ -142,48 +196,30 @@ static accel_status_t shm_reduce_scatter(struct comm *c, const void *in, float *
                                          accel_error_t *err)
 {
     const struct scatter w = { in, out, scale, accumulate };
-    size_t elems = c->args.elems, es = accel_dtype_bytes(c->args.dtype);
-    size_t ranks = (size_t)c->size, chunk = SHM_SLOT_BYTES / (ranks * es);
+    size_t elems = c->args.elems;
+    size_t bytes = elems * accel_dtype_bytes(c->args.dtype) * (size_t)c->size;
+    uint64_t place = choose_place(c, in, bytes, bytes, SMALL_SCATTER);
     accel_status_t s;
 
-    if (elems * es * ranks <= SMALL_BYTES) {
+    if (stages_first(c, place, bytes, SMALL_SCATTER))
         stage_parts(c, &w, 0, elems);
-        s = shm_arrive(c, SHM_NO_OFFSET, err);
-        if (s == ACCEL_OK)
-            sum_parts(c, &w, 0, elems);
-        return s;
-    }
-    s = shm_arrive(c, offset_of(c, in, elems * es * ranks), err);
+    s = shm_arrive(c, place, err);
     if (s != ACCEL_OK)
         return s;
-    if (all_in_windows(c)) {
-        for (int r = 0; r < c->size; r++)
-            c->src[r] = data_of(c, r) + (size_t)c->rank * elems * es;
-        reduce_scaled_sum(out, c->src, c->size, elems, c->args.dtype, scale,
-                          accumulate);
-        return shm_next(c, err);
+    if (is_quick(c, bytes, SMALL_SCATTER)) {
+        sum_parts(c, &w, 0, elems);
+        return release(c, err);
     }
-    if (chunk >= 64)
-        chunk = chunk / 64 * 64;
-    for (size_t pos = 0; s == ACCEL_OK && pos < elems; pos += chunk) {
-        size_t n = elems - pos < chunk ? elems - pos : chunk;
-
-        stage_parts(c, &w, pos, n);
-        s = shm_next(c, err);
-        if (s == ACCEL_OK)
-            sum_parts(c, &w, pos, n);
-    }
-    return s;
+    return is_reachable(c) ? scatter_views(c, &w, err) : scatter_staged(c, &w, err);
 }
 
 /* ---- all_reduce ------------------------------------------------------------------------- */
 
-/* base_of(rank) holds n elements of every rank: this rank reduces its slice into its own
- * copy (nobody else reads that slice before the next phase), then all slices are copied
- * from their owners into buf. */
-static accel_status_t reduce_slices(struct comm *c,
-                                    char *(*base_of)(const struct comm *, int),
-                                    char *buf, size_t n, accel_error_t *err)
+/* n elements of every rank are in its window or slot: this rank reduces its slice into its
+ * own copy (nobody else reads that slice before the next phase), then all slices are
+ * copied from their owners into buf. */
+static accel_status_t reduce_slices(struct comm *c, char *buf, size_t n,
+                                    accel_error_t *err)
 {
     size_t es = accel_dtype_bytes(c->args.dtype);
     size_t from = reduce_slice_begin(n, c->size, c->rank) * es;
@@ -191,13 +227,13 @@ static accel_status_t reduce_slices(struct comm *c,
     accel_status_t s;
 
     for (int r = 0; r < c->size; r++)
-        c->src[r] = base_of(c, r) + from;
-    reduce_op(base_of(c, c->rank) + from, c->src, c->size, (to - from) / es,
+        c->src[r] = shm_data_of(c, r) + from;
+    reduce_op(shm_data_of(c, c->rank) + from, c->src, c->size, (to - from) / es,
               c->args.dtype, c->args.op);
     s = shm_next(c, err);
     for (int i = 0; s == ACCEL_OK && i < c->size; i++) {
         int r = (c->rank + i) % c->size;
-        const char *src = base_of(c, r);
+        const char *src = shm_data_of(c, r);
 
         from = reduce_slice_begin(n, c->size, r) * es;
         to = reduce_slice_begin(n, c->size, r + 1) * es;
@@ -215,77 +251,133 @@ static accel_status_t all_reduce_staged(struct comm *c, char *buf, accel_error_t
     for (size_t pos = 0; s == ACCEL_OK && pos < bytes; pos += SHM_SLOT_BYTES) {
         size_t n = bytes - pos < SHM_SLOT_BYTES ? bytes - pos : SHM_SLOT_BYTES;
 
-        copy(slot_of(c, c->rank), buf + pos, n);
+        copy(shm_slot_of(c, c->rank), buf + pos, n);
         s = shm_next(c, err);
         if (s == ACCEL_OK)
-            s = reduce_slices(c, slot_of, buf + pos,
-                              n / accel_dtype_bytes(c->args.dtype), err);
-        next_slot(c);
+            s = reduce_slices(c, buf + pos, n / accel_dtype_bytes(c->args.dtype), err);
+        shm_next_slot(c);
     }
     return s;
+}
+
+/* This rank's slice of the block of n elements at pos, reduced in place. */
+static accel_status_t reduce_views(struct comm *c, char *buf, size_t pos, size_t n,
+                                   accel_error_t *err)
+{
+    size_t es = accel_dtype_bytes(c->args.dtype), chunk = shm_view_bytes(c) / es;
+    size_t at = pos + reduce_slice_begin(n, c->size, c->rank);
+    size_t end = pos + reduce_slice_begin(n, c->size, c->rank + 1);
+    accel_status_t s = ACCEL_OK;
+
+    for (; s == ACCEL_OK && at < end; at += chunk) {
+        size_t part = end - at < chunk ? end - at : chunk;
+
+        s = shm_view(c, buf, at * es, part * es, err);
+        if (s == ACCEL_OK)
+            reduce_op(buf + at * es, c->src, c->size, part, c->args.dtype, c->args.op);
+    }
+    return s;
+}
+
+/* Block by block, so that what a peer has just reduced is fetched from the cache. */
+static accel_status_t all_reduce_views(struct comm *c, char *buf, accel_error_t *err)
+{
+    size_t es = accel_dtype_bytes(c->args.dtype), elems = c->args.elems;
+    size_t block = BLOCK_BYTES / es;
+    accel_status_t s = ACCEL_OK;
+
+    for (size_t pos = 0; s == ACCEL_OK && pos < elems; pos += block) {
+        size_t n = elems - pos < block ? elems - pos : block;
+
+        s = reduce_views(c, buf, pos, n, err);
+        if (s == ACCEL_OK)
+            s = shm_next(c, err);
+        for (int i = 1; s == ACCEL_OK && i < c->size; i++) {
+            int r = (c->rank + i) % c->size;
+            size_t at = (pos + reduce_slice_begin(n, c->size, r)) * es;
+            size_t end = (pos + reduce_slice_begin(n, c->size, r + 1)) * es;
+
+            s = shm_fetch(c, r, at, end - at, buf + at, err);
+        }
+    }
+    return s == ACCEL_OK ? shm_next(c, err) : s;
 }
 
 static accel_status_t shm_all_reduce(struct comm *c, void *buf, accel_error_t *err)
 {
     size_t bytes = c->args.elems * accel_dtype_bytes(c->args.dtype);
+    uint64_t place = choose_place(c, buf, bytes, bytes, SMALL_REDUCE);
     accel_status_t s;
 
-    if (bytes <= SMALL_BYTES) {
-        copy(slot_of(c, c->rank), buf, bytes);
-        s = shm_arrive(c, SHM_NO_OFFSET, err);
-        if (s != ACCEL_OK)
-            return s;
-        for (int r = 0; r < c->size; r++)
-            c->src[r] = r == c->rank ? buf : slot_of(c, r);
-        reduce_op(buf, c->src, c->size, c->args.elems, c->args.dtype, c->args.op);
-        next_slot(c);
-        return ACCEL_OK;
-    }
-    s = shm_arrive(c, offset_of(c, buf, bytes), err);
+    if (stages_first(c, place, bytes, SMALL_REDUCE))
+        copy(shm_slot_of(c, c->rank), buf, bytes);
+    s = shm_arrive(c, place, err);
     if (s != ACCEL_OK)
         return s;
-    if (!all_in_windows(c))
-        return all_reduce_staged(c, buf, err);
-    s = reduce_slices(c, data_of, buf, c->args.elems, err);
-    return s == ACCEL_OK ? shm_next(c, err) : s;
+    if (bytes <= SMALL_REDUCE) {
+        for (int r = 0; r < c->size; r++)
+            c->src[r] = r == c->rank ? buf : shm_slot_of(c, r);
+        reduce_op(buf, c->src, c->size, c->args.elems, c->args.dtype, c->args.op);
+        shm_next_slot(c);
+        return ACCEL_OK;
+    }
+    if (is_quick(c, bytes, SMALL_REDUCE)) {
+        s = reduce_slices(c, buf, c->args.elems, err);
+        return s == ACCEL_OK ? release(c, err) : s;
+    }
+    return is_reachable(c) ? all_reduce_views(c, buf, err)
+                           : all_reduce_staged(c, buf, err);
 }
 
 /* ---- broadcast, barrier, gather ------------------------------------------------------------ */
+
+static accel_status_t broadcast_staged(struct comm *c, char *buf, accel_error_t *err)
+{
+    size_t bytes = c->args.elems;
+    int root = c->args.root;
+    accel_status_t s = ACCEL_OK;
+
+    for (size_t pos = 0; s == ACCEL_OK && pos < bytes; pos += SHM_SLOT_BYTES) {
+        size_t n = bytes - pos < SHM_SLOT_BYTES ? bytes - pos : SHM_SLOT_BYTES;
+
+        if (c->rank == root)
+            copy(shm_slot_of(c, root), buf + pos, n);
+        s = shm_next(c, err);
+        if (s == ACCEL_OK && c->rank != root)
+            copy(buf + pos, shm_slot_of(c, root), n);
+        shm_next_slot(c);
+    }
+    return s;
+}
 
 static accel_status_t shm_broadcast(struct comm *c, void *buf, accel_error_t *err)
 {
     size_t bytes = c->args.elems;
     int root = c->args.root;
-    bool is_root = c->rank == root, small = bytes <= SMALL_BYTES;
+    uint64_t place = c->rank == root ? choose_place(c, buf, bytes, bytes, SMALL_GATHER)
+                                     : SHM_IN_SLOT;
     accel_status_t s;
 
-    if (is_root && small)
-        copy(slot_of(c, root), buf, bytes);
-    s = shm_arrive(c, is_root ? offset_of(c, buf, bytes) : SHM_NO_OFFSET, err);
+    if (c->rank == root && stages_first(c, place, bytes, SMALL_GATHER))
+        copy(shm_slot_of(c, root), buf, bytes);
+    s = shm_arrive(c, place, err);
     if (s != ACCEL_OK)
         return s;
-    if (!small && shm_call_of(c, root)->offset != SHM_NO_OFFSET) {
-        if (!is_root)
-            copy(buf, data_of(c, root), bytes);
-        return shm_next(c, err);
+    if (is_quick(c, bytes, SMALL_GATHER)) {
+        if (c->rank != root)
+            copy(buf, shm_data_of(c, root), bytes);
+        return release(c, err);
     }
-    for (size_t pos = 0; s == ACCEL_OK && pos < bytes; pos += SHM_SLOT_BYTES) {
-        size_t n = bytes - pos < SHM_SLOT_BYTES ? bytes - pos : SHM_SLOT_BYTES;
-
-        if (is_root && !small)
-            copy(slot_of(c, root), (char *)buf + pos, n);
-        if (!small)
-            s = shm_next(c, err);
-        if (s == ACCEL_OK && !is_root)
-            copy((char *)buf + pos, slot_of(c, root), n);
-        next_slot(c);
-    }
-    return s;
+    if (shm_call_of(c, root)->place == SHM_IN_SLOT)
+        return broadcast_staged(c, buf, err);
+    if (c->rank != root)
+        s = shm_fetch(c, root, 0, bytes, buf, err);
+    return s == ACCEL_OK ? shm_next(c, err) : s;
 }
 
 static accel_status_t shm_barrier(struct comm *c, accel_error_t *err)
 {
-    return shm_arrive(c, SHM_NO_OFFSET, err);
+    return shm_arrive(c, SHM_IN_SLOT, err);
 }
 
 /* The sizes are in the descriptions of the call. Without memory for the result the root
@@ -298,8 +390,9 @@ static accel_status_t shm_gather(struct comm *c, const void *mine, void **all,
     char *result = NULL;
     accel_status_t s;
 
-    copy(slot_of(c, c->rank), mine, bytes < SHM_SLOT_BYTES ? bytes : SHM_SLOT_BYTES);
-    s = shm_arrive(c, SHM_NO_OFFSET, err);
+    copy(shm_slot_of(c, c->rank), mine,
+         bytes < SHM_SLOT_BYTES ? bytes : SHM_SLOT_BYTES);
+    s = shm_arrive(c, SHM_IN_SLOT, err);
     if (s != ACCEL_OK)
         return s;
     for (int r = 0; r < c->size; r++) {
@@ -316,18 +409,18 @@ static accel_status_t shm_gather(struct comm *c, const void *mine, void **all,
 
         if (pos > 0) {
             if (pos < bytes)
-                copy(slot_of(c, c->rank), (const char *)mine + pos,
+                copy(shm_slot_of(c, c->rank), (const char *)mine + pos,
                      bytes - pos < SHM_SLOT_BYTES ? bytes - pos : SHM_SLOT_BYTES);
             s = shm_next(c, err);
         }
         for (int r = 0; s == ACCEL_OK && result && r < c->size; r++) {
             size_t n = shm_call_of(c, r)->elems, left = n > pos ? n - pos : 0;
 
-            copy(result + before + pos, slot_of(c, r),
+            copy(result + before + pos, shm_slot_of(c, r),
                  left < SHM_SLOT_BYTES ? left : SHM_SLOT_BYTES);
             before += n;
         }
-        next_slot(c);
+        shm_next_slot(c);
     }
     if (s == ACCEL_OK && is_root && !result)
         s = accel_fail_nomem(err, "gather", total);
@@ -350,7 +443,7 @@ static accel_status_t shm_alloc(struct comm *c, size_t bytes, void **out,
     size_t huge = (size_t)2 * 1024 * 1024, align = bytes >= huge ? huge : 4096;
     size_t at = (m->heap_used + align - 1) / align * align;
     char want[32], have[32];
-    accel_status_t s = shm_arrive(c, SHM_NO_OFFSET, err);
+    accel_status_t s = shm_arrive(c, SHM_IN_SLOT, err);
 
     if (s != ACCEL_OK)
         return s;

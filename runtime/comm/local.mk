@@ -9,6 +9,7 @@ libaccel_core_la_SOURCES += \
 	runtime/comm/reduce.c \
 	runtime/comm/reduce.h \
 	runtime/comm/shm.h \
+	runtime/comm/shm_data.c \
 	runtime/comm/shm_wait.c \
 	runtime/comm/shm_window.c
 if HAVE_UCX

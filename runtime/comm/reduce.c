@@ -11,23 +11,49 @@
 
 #define BLOCK 2048 /* elements; 8 KiB of float32 */
 
-ACCEL_MULTIVERSION
-static void add2_f32(float *restrict acc, const float *a, const float *b, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        acc[i] = a[i] + b[i];
-}
+/* Kernels: dst[i] = a[i] op b[i]. dst may be a or b: element i is read before it is
+ * written. `omp simd`: -O2 alone vectorises no loop whose trip count is unknown. */
+#define KERNEL(name, type, expr)                                                       \
+    ACCEL_MULTIVERSION                                                                 \
+    static void name(void *dst, const void *va, const void *vb, size_t n)              \
+    {                                                                                  \
+        type *out = dst;                                                               \
+        const type *pa = va, *pb = vb;                                                 \
+                                                                                       \
+        _Pragma("omp simd") for (size_t i = 0; i < n; i++)                             \
+        {                                                                              \
+            type a = pa[i], b = pb[i];                                                 \
+                                                                                       \
+            out[i] = (expr);                                                           \
+        }                                                                              \
+    }
 
-ACCEL_MULTIVERSION
-static void add_f32(float *restrict acc, const float *restrict b, size_t n)
+/* Comparisons are written so that a NaN on either side is kept, and without branches. */
+KERNEL(sum_f32, float, a + b)
+KERNEL(max_f32, float, (a != a) | (b <= a) ? a : b)
+KERNEL(min_f32, float, (a != a) | (b >= a) ? a : b)
+KERNEL(sum_f64, double, a + b)
+KERNEL(max_f64, double, (a != a) | (b <= a) ? a : b)
+KERNEL(min_f64, double, (a != a) | (b >= a) ? a : b)
+KERNEL(sum_i64, int64_t, (int64_t)((uint64_t)a + (uint64_t)b))
+KERNEL(max_i64, int64_t, b > a ? b : a)
+KERNEL(min_i64, int64_t, b < a ? b : a)
+
+typedef void (*kernel_t)(void *dst, const void *a, const void *b, size_t n);
+
+static kernel_t choose_kernel(accel_dtype_t t, enum comm_op op)
 {
-    for (size_t i = 0; i < n; i++)
-        acc[i] += b[i];
+    static const kernel_t f32[] = { sum_f32, max_f32, min_f32 };
+    static const kernel_t f64[] = { sum_f64, max_f64, min_f64 };
+    static const kernel_t i64[] = { sum_i64, max_i64, min_i64 };
+
+    return t == ACCEL_F64 ? f64[op] : t == ACCEL_I64 ? i64[op] : f32[op];
 }
 
 ACCEL_MULTIVERSION
 static void add_bf16(float *restrict acc, const bf16_t *restrict b, size_t n)
 {
+#pragma omp simd
     for (size_t i = 0; i < n; i++)
         acc[i] += bf16_to_f32(b[i]);
 }
@@ -36,6 +62,7 @@ ACCEL_MULTIVERSION
 static void store_scaled(float *restrict out, const float *restrict acc, size_t n,
                          float scale)
 {
+#pragma omp simd
     for (size_t i = 0; i < n; i++)
         out[i] = scale * acc[i];
 }
@@ -44,27 +71,44 @@ ACCEL_MULTIVERSION
 static void add_scaled(float *restrict out, const float *restrict acc, size_t n,
                        float scale)
 {
+#pragma omp simd
     for (size_t i = 0; i < n; i++)
         out[i] = out[i] + scale * acc[i];
 }
 
-/* acc[n] = sum over the ranks of elements [at, at + n). */
-static void sum_block(float *acc, const void *const *src, int ranks, size_t at,
-                      size_t n, accel_dtype_t t)
+/* One block of sources of `es` bytes per element, folded with k. dst may be a source only
+ * if there are at most two. */
+static void fold_block(void *dst, const void *const *src, int ranks, size_t at,
+                       size_t n, size_t es, kernel_t k)
 {
-    if (t == ACCEL_BF16) {
-        bf16_widen(acc, (const bf16_t *)src[0] + at, n);
-        for (int r = 1; r < ranks; r++)
-            add_bf16(acc, (const bf16_t *)src[r] + at, n);
-        return;
-    }
+    const char *first = (const char *)src[0] + at * es;
+
     if (ranks == 1) {
-        memcpy(acc, (const float *)src[0] + at, n * sizeof(float));
+        if (dst != first)
+            memcpy(dst, first, n * es);
         return;
     }
-    add2_f32(acc, (const float *)src[0] + at, (const float *)src[1] + at, n);
+    k(dst, first, (const char *)src[1] + at * es, n);
     for (int r = 2; r < ranks; r++)
-        add_f32(acc, (const float *)src[r] + at, n);
+        k(dst, dst, (const char *)src[r] + at * es, n);
+}
+
+/* One block of bfloat16 sources, folded in float32. */
+static void fold_bf16(float *acc, const void *const *src, int ranks, size_t at,
+                      size_t n, enum comm_op op)
+{
+    kernel_t k = choose_kernel(ACCEL_F32, op);
+    float wide[BLOCK];
+
+    bf16_widen(acc, (const bf16_t *)src[0] + at, n);
+    for (int r = 1; r < ranks; r++) {
+        if (op == COMM_SUM) {
+            add_bf16(acc, (const bf16_t *)src[r] + at, n);
+            continue;
+        }
+        bf16_widen(wide, (const bf16_t *)src[r] + at, n);
+        k(acc, acc, wide, n);
+    }
 }
 
 void reduce_scaled_sum(float *out, const void *const *src, int n, size_t elems,
@@ -75,7 +119,10 @@ void reduce_scaled_sum(float *out, const void *const *src, int n, size_t elems,
     for (size_t at = 0; at < elems; at += BLOCK) {
         size_t m = elems - at < BLOCK ? elems - at : BLOCK;
 
-        sum_block(acc, src, n, at, m, t);
+        if (t == ACCEL_BF16)
+            fold_bf16(acc, src, n, at, m, COMM_SUM);
+        else
+            fold_block(acc, src, n, at, m, sizeof(float), sum_f32);
         if (accumulate)
             add_scaled(out + at, acc, m, scale);
         else
@@ -83,120 +130,26 @@ void reduce_scaled_sum(float *out, const void *const *src, int n, size_t elems,
     }
 }
 
-/* Comparisons are written so that a NaN on either side is kept. */
-#define MAX_OF(a, b) ((a) != (a) ? (a) : (b) <= (a) ? (a) : (b))
-#define MIN_OF(a, b) ((a) != (a) ? (a) : (b) >= (a) ? (a) : (b))
-
-#define FOLD(name, type, expr)                                                         \
-    ACCEL_MULTIVERSION                                                                 \
-    static void name(type *restrict acc, const type *restrict in, size_t n)            \
-    {                                                                                  \
-        for (size_t i = 0; i < n; i++) {                                               \
-            type a = acc[i], b = in[i];                                                \
-                                                                                       \
-            acc[i] = (expr);                                                           \
-        }                                                                              \
-    }
-
-FOLD(max_f32, float, MAX_OF(a, b))
-FOLD(min_f32, float, MIN_OF(a, b))
-FOLD(sum_f64, double, a + b)
-FOLD(max_f64, double, MAX_OF(a, b))
-FOLD(min_f64, double, MIN_OF(a, b))
-FOLD(sum_i64, int64_t, (int64_t)((uint64_t)a + (uint64_t)b))
-FOLD(max_i64, int64_t, b > a ? b : a)
-FOLD(min_i64, int64_t, b < a ? b : a)
-
-static void fold_f64(double *acc, const double *in, size_t n, enum comm_op op)
-{
-    if (op == COMM_SUM)
-        sum_f64(acc, in, n);
-    else if (op == COMM_MAX)
-        max_f64(acc, in, n);
-    else
-        min_f64(acc, in, n);
-}
-
-static void fold_i64(int64_t *acc, const int64_t *in, size_t n, enum comm_op op)
-{
-    if (op == COMM_SUM)
-        sum_i64(acc, in, n);
-    else if (op == COMM_MAX)
-        max_i64(acc, in, n);
-    else
-        min_i64(acc, in, n);
-}
-
-static void fold_f32(float *acc, const float *in, size_t n, enum comm_op op)
-{
-    if (op == COMM_MAX)
-        max_f32(acc, in, n);
-    else
-        min_f32(acc, in, n);
-}
-
-/* One block of MAX or MIN over float32 or bfloat16 sources. */
-static void extreme_block(float *acc, const void *const *src, int ranks, size_t at,
-                          size_t n, accel_dtype_t t, enum comm_op op)
-{
-    float wide[BLOCK];
-
-    if (t == ACCEL_F32) {
-        memcpy(acc, (const float *)src[0] + at, n * sizeof(float));
-        for (int r = 1; r < ranks; r++)
-            fold_f32(acc, (const float *)src[r] + at, n, op);
-        return;
-    }
-    bf16_widen(acc, (const bf16_t *)src[0] + at, n);
-    for (int r = 1; r < ranks; r++) {
-        bf16_widen(wide, (const bf16_t *)src[r] + at, n);
-        fold_f32(acc, wide, n, op);
-    }
-}
-
-/* float32 and bfloat16: through a float32 block, because out may be a source. */
-static void reduce_float(void *out, const void *const *src, int ranks, size_t elems,
-                         accel_dtype_t t, enum comm_op op)
-{
-    float acc[BLOCK];
-
-    for (size_t at = 0; at < elems; at += BLOCK) {
-        size_t n = elems - at < BLOCK ? elems - at : BLOCK;
-
-        if (op == COMM_SUM)
-            sum_block(acc, src, ranks, at, n, t);
-        else
-            extreme_block(acc, src, ranks, at, n, t, op);
-        if (t == ACCEL_BF16)
-            bf16_narrow((bf16_t *)out + at, acc, n);
-        else
-            memcpy((float *)out + at, acc, n * sizeof(float));
-    }
-}
-
 void reduce_op(void *out, const void *const *src, int n, size_t elems, accel_dtype_t t,
                enum comm_op op)
 {
-    union {
-        double f64[BLOCK / 2];
-        int64_t i64[BLOCK / 2];
-    } acc;
+    size_t es = accel_dtype_bytes(t);
+    kernel_t k = choose_kernel(t, op);
+    double acc[BLOCK]; /* of any type */
 
-    if (t == ACCEL_F32 || t == ACCEL_BF16) {
-        reduce_float(out, src, n, elems, t, op);
-        return;
-    }
-    for (size_t at = 0; at < elems; at += BLOCK / 2) {
-        size_t m = elems - at < BLOCK / 2 ? elems - at : BLOCK / 2;
+    for (size_t at = 0; at < elems; at += BLOCK) {
+        size_t m = elems - at < BLOCK ? elems - at : BLOCK;
+        char *dst = (char *)out + at * es;
 
-        memcpy(&acc, (const char *)src[0] + at * 8, m * 8);
-        for (int r = 1; r < n; r++) {
-            if (t == ACCEL_F64)
-                fold_f64(acc.f64, (const double *)src[r] + at, m, op);
-            else
-                fold_i64(acc.i64, (const int64_t *)src[r] + at, m, op);
+        if (t == ACCEL_BF16) {
+            fold_bf16((float *)(void *)acc, src, n, at, m, op);
+            bf16_narrow((bf16_t *)(void *)dst, (const float *)(const void *)acc, m);
+        } else if (n <= 2) {
+            fold_block(dst, src, n, at, m, es, k);
+        } else {
+            fold_block(acc, src, n, at, m, es, k);
+            memcpy(dst, acc, m * es);
         }
-        memcpy((char *)out + at * 8, &acc, m * 8);
     }
 }
 

@@ -17,15 +17,18 @@
 
 #include "comm/comm_impl.h"
 
-#define SHM_NO_OFFSET UINT64_MAX
+/* Where a rank's data of the running call is: in its slot, in its window (offset and this
+ * bit), else at that address of its own memory. */
+#define SHM_IN_SLOT   UINT64_MAX
+#define SHM_IN_WINDOW (UINT64_C(1) << 63)
 
 enum shm_state { SHM_RUNNING, SHM_CLOSED, SHM_FAILED };
 
 /* What a rank says about its running call. */
 struct shm_call {
     uint64_t elems;
-    uint64_t offset; /* of the data in its own window, or SHM_NO_OFFSET */
-    uint32_t what;   /* comm_args_pack */
+    uint64_t place;
+    uint32_t what; /* comm_args_pack */
     int32_t root;
 };
 
@@ -49,6 +52,7 @@ struct shm {
     uint32_t phase;       /* own counter */
     uint64_t staged;      /* staged chunks so far: the next slot's parity */
     int spins;            /* busy polls before yielding */
+    bool can_pull;        /* all ranks may read all ranks' private memory */
 };
 
 /* One staging slot. Two of them follow the control page; the heap follows them. */
@@ -62,6 +66,27 @@ static inline char *shm_base(const struct shm *m, int rank)
     return (char *)m->ctl[rank];
 }
 
+/* shm_data.c: where data is, and how to get at it. */
+uint64_t shm_place_of(const struct comm *c, const void *p, size_t bytes);
+/* Slot of `rank` for the chunk being staged; shm_next_slot ends the chunk. */
+char *shm_slot_of(const struct comm *c, int rank);
+void shm_next_slot(struct comm *c);
+/* After shm_arrive: is the data of this rank in its window; of any, of all ranks? */
+bool shm_in_window(const struct comm *c, int rank);
+bool shm_any_in_window(const struct comm *c);
+bool shm_all_in_windows(const struct comm *c);
+/* The data of a rank whose data is in its window or its slot, where it lies. */
+char *shm_data_of(const struct comm *c, int rank);
+/* [at, at + bytes) of the data of a rank, wherever it is but in a slot, copied to dst. */
+accel_status_t shm_fetch(struct comm *c, int rank, size_t at, size_t bytes, void *dst,
+                         accel_error_t *err);
+/* c->src[r] = [at + ...) of the data of every rank; `own` is this rank's. Private memory
+ * of the peers is fetched first, so bytes <= shm_view_bytes(c). */
+size_t shm_view_bytes(const struct comm *c);
+accel_status_t shm_view(struct comm *c, const void *own, size_t at, size_t bytes,
+                        accel_error_t *err);
+bool shm_probe_pull(pid_t pid, uint64_t address, uint64_t want);
+
 /* shm_window.c: create, attach, detach. */
 accel_status_t shm_connect(struct comm *c, struct shm *m, struct boot *b,
                            size_t window_bytes, bool *fits_out, char why[128],
@@ -72,8 +97,8 @@ void shm_disconnect(struct comm *c, struct shm *m);
 /* Next phase: publishes what this rank wrote and waits for all peers. */
 accel_status_t shm_next(struct comm *c, accel_error_t *err);
 /* As shm_next for the first phase of a call: describes the call and compares it with the
- * peers'. `offset` is where this rank's data is in its window. */
-accel_status_t shm_arrive(struct comm *c, uint64_t offset, accel_error_t *err);
+ * peers'. `place` is where this rank's data is. */
+accel_status_t shm_arrive(struct comm *c, uint64_t place, accel_error_t *err);
 /* What `rank` said in the running call; valid after shm_arrive. */
 const struct shm_call *shm_call_of(const struct comm *c, int rank);
 /* Leaves running state and wakes whoever waits for this rank. */

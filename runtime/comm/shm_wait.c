@@ -16,10 +16,10 @@
 
 #include "comm/shm.h"
 
-#define YIELDS       64
 #define SLICE_NS     50000000 /* one sleep; health of all peers is looked at after each */
-#define SPINS_QUIET  400      /* about 10 us */
-#define SPINS_SHARED 20       /* more ranks than CPUs: the peer needs this CPU */
+#define YIELD_NS     1000000 /* waking a sleeper takes some 50 us: yield for longer */
+#define SPINS_QUIET  2000    /* about 50 us */
+#define SPINS_SHARED 20      /* more ranks than CPUs: the peer needs this CPU */
 
 static inline void cpu_relax(void)
 {
@@ -117,7 +117,7 @@ static accel_status_t wait_long(struct comm *c, struct shm *m, int peer,
             return ACCEL_OK;
         cpu_relax();
     }
-    for (int i = 0; i < YIELDS; i++) {
+    for (int64_t until = clock_ns() + YIELD_NS; clock_ns() < until;) {
         if (reached(ctl, target))
             return ACCEL_OK;
         sched_yield();
@@ -167,11 +167,11 @@ const struct shm_call *shm_call_of(const struct comm *c, int rank)
     return &m->ctl[rank]->call[c->seq & 1];
 }
 
-accel_status_t shm_arrive(struct comm *c, uint64_t offset, accel_error_t *err)
+accel_status_t shm_arrive(struct comm *c, uint64_t place, accel_error_t *err)
 {
     struct shm *m = c->impl;
     struct shm_call own = { .elems = c->args.elems,
-                            .offset = offset,
+                            .place = place,
                             .what = comm_args_pack(&c->args),
                             .root = c->args.root };
     bool same_elems = c->args.call != COMM_CALL_GATHER;

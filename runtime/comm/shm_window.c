@@ -23,6 +23,7 @@
 /* What a rank tells about its window; ok == 0: it could not make one, `why` says so. */
 struct ticket {
     uint64_t window_bytes, dev, ino, nonce;
+    uint64_t nonce_address; /* in the rank's own address space */
     int32_t pid, fd, ok;
     char why[100];
 };
@@ -91,6 +92,7 @@ static void create(struct comm *c, struct shm *m, size_t window_bytes,
     ticket->dev = st.st_dev;
     ticket->ino = st.st_ino;
     ticket->nonce = ctl->nonce;
+    ticket->nonce_address = (uintptr_t)&ctl->nonce;
     ticket->ok = 1;
     return;
 fail:
@@ -174,25 +176,47 @@ static bool attach_all(struct comm *c, struct shm *m, const struct boot_blobs *t
     return true;
 }
 
-/* Second exchange: all ranks attached, or none stays. An empty blob means yes. */
-static accel_status_t agree(struct boot *b, bool attached, char why[128],
-                            bool *fits_out, accel_error_t *err)
+/* What a rank says after attaching. */
+struct vote {
+    int32_t attached, can_pull;
+    char why[128];
+};
+
+/* Second exchange: all ranks attached, or none stays. */
+static accel_status_t agree(struct boot *b, const struct vote *own,
+                            struct vote *all_out, accel_error_t *err)
 {
     struct boot_blobs votes;
-    accel_status_t s;
+    accel_status_t s = boot_exchange(b, own, sizeof(*own), &votes, err);
 
-    s = boot_exchange(b, why, attached ? 0 : strlen(why) + 1, &votes, err);
     if (s != ACCEL_OK)
         return s;
-    *fits_out = true;
-    for (int r = 0; r < votes.count && *fits_out; r++) {
-        if (votes.bytes[r] == 0)
-            continue;
-        *fits_out = false;
-        snprintf(why, 128, "%.*s", (int)votes.bytes[r], (const char *)votes.data[r]);
+    *all_out = (struct vote){ .attached = 1, .can_pull = 1 };
+    for (int r = 0; r < votes.count && all_out->attached; r++) {
+        struct vote v = { 0 };
+
+        if (votes.bytes[r] == sizeof(v))
+            memcpy(&v, votes.data[r], sizeof(v));
+        all_out->attached = v.attached;
+        all_out->can_pull &= v.can_pull;
+        memcpy(all_out->why, v.why, sizeof(v.why));
     }
     boot_blobs_free(&votes);
     return ACCEL_OK;
+}
+
+/* Whether the system lets this rank read all its peers' memory (ptrace rules). */
+static bool can_pull_all(struct comm *c, const struct shm *m,
+                         const struct boot_blobs *tickets)
+{
+    for (int r = 0; r < c->size; r++) {
+        struct ticket t;
+
+        memcpy(&t, tickets->data[r], sizeof(t));
+        if (r != c->rank && !shm_probe_pull(m->pid[r], t.nonce_address, t.nonce))
+            return false;
+    }
+    return true;
 }
 
 accel_status_t shm_connect(struct comm *c, struct shm *m, struct boot *b,
@@ -201,8 +225,8 @@ accel_status_t shm_connect(struct comm *c, struct shm *m, struct boot *b,
 {
     struct ticket own = { 0 };
     struct boot_blobs tickets;
+    struct vote mine = { 0 }, all;
     accel_status_t s;
-    bool attached;
 
     if (window_bytes == 0)
         window_bytes = default_window(c->size);
@@ -212,9 +236,15 @@ accel_status_t shm_connect(struct comm *c, struct shm *m, struct boot *b,
     s = boot_exchange(b, &own, sizeof(own), &tickets, err);
     if (s != ACCEL_OK)
         return s;
-    attached = attach_all(c, m, &tickets, why);
+    mine.attached = attach_all(c, m, &tickets, mine.why);
+    mine.can_pull = mine.attached && can_pull_all(c, m, &tickets);
     boot_blobs_free(&tickets);
-    s = agree(b, attached, why, fits_out, err);
+    s = agree(b, &mine, &all, err);
+    if (s == ACCEL_OK) {
+        *fits_out = all.attached;
+        m->can_pull = all.can_pull;
+        memcpy(why, all.why, sizeof(all.why));
+    }
     if (m->fd >= 0)
         close(m->fd);
     m->fd = -1;

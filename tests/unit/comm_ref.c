@@ -258,8 +258,8 @@ int comm_ref_check(struct comm *c, size_t max_elems, uint64_t *hash)
         if (room[1].big[i] != 0)
             return complain(c, "alloc (not zero)", ACCEL_U8, bytes, i, true, &err);
     for (size_t k = 0; !bad && k < ACCEL_ARRAY_SIZE(sizes); k++)
-        for (int w = 0; !bad && w < 2 && sizes[k] <= max_elems; w++)
-            bad = check_size(c, &room[w], sizes[k], hash);
+        for (int w = 0; !bad && w < 3 && sizes[k] <= max_elems; w++) /* 2: mixed */
+            bad = check_size(c, &room[w < 2 ? w : comm_rank(c) % 2], sizes[k], hash);
     if (!bad && comm_barrier(c, &err) != ACCEL_OK)
         bad = complain(c, "barrier", ACCEL_U8, 0, 0, false, &err);
     free(room[0].big);

@@ -4,14 +4,20 @@
  * private and in window memory; the same bits from every backend; failures.
  */
 #include <dirent.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "comm/comm.h"
@@ -22,6 +28,7 @@
 struct job {
     const char *backend;
     size_t max_elems;
+    bool no_pull; /* rank 0 may not read its peers' memory */
     int timeout_ms;
     const char *hint;       /* what the cure must mention */
     _Atomic uint64_t *hash; /* shared: sum over the ranks */
@@ -59,10 +66,29 @@ static int count_fds(void)
     return n;
 }
 
+/* What containers do that forbid reading other processes' memory. */
+static int forbid_pull(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = { .len = ACCEL_ARRAY_SIZE(code), .filter = code };
+
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return -1;
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
 static int run_reference(struct boot *b, void *arg)
 {
     const struct job *job = arg;
     int fds = count_fds();
+
+    if (job->no_pull && b->rank == 0 && forbid_pull() != 0)
+        return 77;
 
     for (int round = 0; round < 2; round++) { /* two communicators in sequence */
         uint64_t hash = 0xcbf29ce484222325u;
@@ -82,6 +108,22 @@ static int run_reference(struct boot *b, void *arg)
     return 0;
 }
 
+static void test_no_pull(struct job *job, int n, uint64_t want)
+{
+    int rc;
+
+    job->no_pull = true;
+    atomic_store(job->hash, 0);
+    rc = fork_world(n, run_reference, job, 120);
+    job->no_pull = false;
+    if (rc == 77) {
+        tap_skip(2, "this system allows no seccomp filter");
+        return;
+    }
+    tap_is_int(rc, 0, "shm, %d ranks that may not read each other's memory", n);
+    tap_ok(atomic_load(job->hash) == want, "the same bits");
+}
+
 static void test_results(struct job *job)
 {
     static const int ranks[] = { 1, 2, 3, 4, 5, 8 };
@@ -95,6 +137,8 @@ static void test_results(struct job *job)
         atomic_store(job->hash, 0);
         tap_is_int(fork_world(n, run_reference, job, 120), 0, "shm, %d ranks", n);
         shm_hash = atomic_load(job->hash);
+        if (n == 2 || n == 5)
+            test_no_pull(job, n, shm_hash);
         if (!have_ucx)
             continue;
         job->backend = "ucx";
