@@ -47,11 +47,13 @@ static bool stages_first(const struct comm *c, uint64_t place, size_t bytes,
     return place == SHM_IN_SLOT && is_quick(c, bytes, small);
 }
 
-static bool is_reachable(const struct comm *c)
+/* Else large data goes through the slots, also that of ranks which have it in a window. */
+static bool is_reachable(struct comm *c)
 {
-    const struct shm *m = c->impl;
+    struct shm *m = c->impl;
 
-    return m->can_pull || shm_all_in_windows(c);
+    m->slots_only = !m->can_pull && !shm_all_in_windows(c);
+    return !m->slots_only;
 }
 
 /* Whoever's window was read may write it again when all have finished. */

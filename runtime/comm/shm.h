@@ -52,6 +52,7 @@ struct shm {
     uint32_t phase;       /* own counter */
     uint64_t staged;      /* staged chunks so far: the next slot's parity */
     int spins;            /* busy polls before yielding */
+    bool slots_only;      /* of the running call: the windows are not read */
     bool can_pull;        /* all ranks may read all ranks' private memory */
 };
 

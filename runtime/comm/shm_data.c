@@ -37,7 +37,8 @@ void shm_next_slot(struct comm *c)
 
 bool shm_in_window(const struct comm *c, int rank)
 {
-    uint64_t place = shm_call_of(c, rank)->place;
+    const struct shm *m = c->impl;
+    uint64_t place = m->slots_only ? SHM_IN_SLOT : shm_call_of(c, rank)->place;
 
     return place != SHM_IN_SLOT && (place & SHM_IN_WINDOW);
 }

@@ -177,6 +177,7 @@ accel_status_t shm_arrive(struct comm *c, uint64_t place, accel_error_t *err)
     bool same_elems = c->args.call != COMM_CALL_GATHER;
     accel_status_t s;
 
+    m->slots_only = false;
     m->ctl[c->rank]->call[c->seq & 1] = own;
     s = shm_next(c, err);
     for (int r = 0; s == ACCEL_OK && r < c->size; r++) {
