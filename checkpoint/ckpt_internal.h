@@ -166,6 +166,12 @@ int ckpt_pwrite_all(int fd, const void *data, size_t bytes, int64_t at);
 /* pread until done or end of file; the count read or -1 with errno. */
 ssize_t ckpt_pread_all(int fd, void *data, size_t bytes, int64_t at);
 
+/* ---- stage.c -------------------------------------------------------------------------------- */
+
+/* Zeroed memory aligned to 2 MiB, of its own mapping; NULL: none left. */
+void *ckpt_stage_map(size_t bytes);
+void ckpt_stage_unmap(void *p, size_t bytes); /* accepts NULL */
+
 /* ---- dirs.c ----------------------------------------------------------------------------------- */
 
 int ckpt_open_dir(int at, const char *name);

@@ -16,6 +16,7 @@ libaccelckpt_core_la_SOURCES = \
 	checkpoint/read.c \
 	checkpoint/retain.c \
 	checkpoint/save.c \
+	checkpoint/stage.c \
 	checkpoint/verify.c \
 	checkpoint/write.c
 libaccelckpt_core_la_CFLAGS = $(AM_CFLAGS) $(HDF5_CFLAGS) $(XXHASH_CFLAGS)

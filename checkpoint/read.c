@@ -15,8 +15,10 @@
 
 #include "ckpt_internal.h"
 
-#define SLOTS     3
-#define GAP_BYTES (64 << 10) /* read through gaps up to this between pieces */
+#define SLOTS 3
+/* A span that begins and ends inside a page. */
+#define SLOT_BYTES (CKPT_IO_BYTES + 2 * CKPT_PAGE)
+#define GAP_BYTES  (64 << 10) /* read through gaps up to this between pieces */
 
 /* One wanted box x one stored box: where the copying stands. Pieces of a stored box come
  * in ascending order, so one position suffices. */
@@ -39,7 +41,7 @@ struct span {
 };
 
 struct read_slot {
-    char *memory; /* CKPT_IO_BYTES + 2 pages, page aligned */
+    char *memory; /* SLOT_BYTES, page aligned */
     const char *data;
     int error; /* errno; ENODATA: the file is shorter than it was */
 };
@@ -51,6 +53,7 @@ struct reader {
     struct span *span;
     size_t copies, uses, spans, copy_cap, use_cap;
     struct read_slot slot[SLOTS];
+    char *staging; /* of all slots */
     pthread_mutex_t lock;
     pthread_cond_t moved;
     size_t filled, taken;
@@ -360,10 +363,11 @@ static accel_status_t run(struct reader *r, accel_error_t *err)
     pthread_t thread;
     int e;
 
-    for (int i = 0; i < SLOTS; i++)
-        if (posix_memalign((void **)&r->slot[i].memory, CKPT_PAGE,
-                           CKPT_IO_BYTES + 2 * CKPT_PAGE))
-            return accel_fail_nomem(err, "read buffers", CKPT_IO_BYTES);
+    r->staging = ckpt_stage_map(SLOTS * SLOT_BYTES);
+    if (!r->staging)
+        return accel_fail_nomem(err, "read buffers", SLOTS * SLOT_BYTES);
+    for (size_t i = 0; i < SLOTS; i++)
+        r->slot[i].memory = r->staging + i * SLOT_BYTES;
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->moved, NULL);
     e = pthread_create(&thread, NULL, read_ahead, r);
@@ -391,8 +395,7 @@ accel_status_t ckpt_read_boxes(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, s
         s = plan_spans(&r, err);
     if (!s && r.spans)
         s = run(&r, err);
-    for (int i = 0; i < SLOTS; i++)
-        free(r.slot[i].memory);
+    ckpt_stage_unmap(r.staging, SLOTS * SLOT_BYTES);
     free(r.copy);
     free(r.use);
     free(r.span);

@@ -16,7 +16,7 @@
 #define SLOTS 4
 
 struct slot {
-    char *stage;      /* CKPT_IO_BYTES, page aligned */
+    char *stage;      /* CKPT_IO_BYTES of the ring's staging */
     const char *data; /* stage, or the caller's memory when that is aligned */
     int64_t at;
     size_t bytes;
@@ -30,6 +30,7 @@ struct ring {
     bool closed;
     int error;      /* errno of the first failed write */
     int fd, direct; /* direct: -1 when refused */
+    char *staging;  /* of all slots */
 };
 
 int ckpt_pwrite_all(int fd, const void *data, size_t bytes, int64_t at)
@@ -154,16 +155,21 @@ static void hand_over(struct ring *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Hashes bytes [from, from+n) of a box; `from` is a multiple of a piece. */
-static void hash_part(struct ckpt_manifest *m, const struct ckpt_mbox *b, uint64_t seed,
-                      int64_t from, const char *data, size_t n)
+/* Fills a slot with bytes [from, from+n) of a box and hashes them, piece by piece so that
+ * a piece is still in the cache when it is hashed. `from` is a multiple of a piece. */
+static void fill(struct ckpt_manifest *m, const struct ckpt_mbox *b, uint64_t seed,
+                 int64_t from, size_t n, struct slot *s, bool in_place)
 {
     size_t k = (size_t)(from / CKPT_PIECE_BYTES);
+    const char *src = (const char *)b->data + from;
 
     for (size_t done = 0; done < n; k++) {
         size_t bytes = (size_t)ckpt_piece_bytes(b, k);
 
-        m->piece[b->piece + k] = ckpt_piece_hash(seed, k, data + done, bytes);
+        if (!in_place)
+            memcpy(s->stage + s->bytes, src + done, bytes);
+        m->piece[b->piece + k] = ckpt_piece_hash(seed, k, s->data + s->bytes, bytes);
+        s->bytes += bytes;
         done += bytes;
     }
 }
@@ -196,10 +202,7 @@ static void produce(struct ckpt_manifest *m, struct ring *r, const size_t *order
                     return;
                 *s = (struct slot){ s->stage, in_place ? src : s->stage, at, 0 };
             }
-            if (!in_place)
-                memcpy(s->stage + s->bytes, src, n);
-            hash_part(m, b, seed, from, s->data + s->bytes, n);
-            s->bytes += n;
+            fill(m, b, seed, from, n, s, in_place);
             from += (int64_t)n;
             if (in_place || s->bytes == CKPT_IO_BYTES) {
                 hand_over(r);
@@ -229,9 +232,6 @@ static accel_status_t open_files(struct ring *r, int dirfd, const struct ckpt_fi
                                  "cannot reserve %lld bytes: %m", (long long)f->bytes);
         break; /* a file system without it */
     }
-    for (int i = 0; i < SLOTS; i++)
-        if (posix_memalign((void **)&r->slot[i].stage, CKPT_PAGE, CKPT_IO_BYTES))
-            return accel_fail_nomem(err, "checkpoint staging", CKPT_IO_BYTES);
     return ACCEL_OK;
 }
 
@@ -269,6 +269,13 @@ accel_status_t ckpt_write_shard(int dirfd, struct ckpt_manifest *m, int rank,
 
     if (!s)
         s = open_files(&r, dirfd, f, err);
+    if (!s) {
+        r.staging = ckpt_stage_map(SLOTS * CKPT_IO_BYTES);
+        if (!r.staging)
+            s = accel_fail_nomem(err, "checkpoint staging", SLOTS * CKPT_IO_BYTES);
+        for (size_t i = 0; r.staging && i < SLOTS; i++)
+            r.slot[i].stage = r.staging + i * CKPT_IO_BYTES;
+    }
     if (!s)
         s = ckpt_meta_hash(m, rank, r.fd, order, m->boxes, &m->file[rank].meta, err);
     if (s)
@@ -287,8 +294,7 @@ out:
         s = accel_fail_at(err, ACCEL_EIO, f->name, "check the disk", "close: %m");
     if (r.fd >= 0 && close(r.fd) && !s)
         s = accel_fail_at(err, ACCEL_EIO, f->name, "check the disk", "close: %m");
-    for (int i = 0; i < SLOTS; i++)
-        free(r.slot[i].stage);
+    ckpt_stage_unmap(r.staging, SLOTS * CKPT_IO_BYTES);
     free(order);
     return s;
 }
