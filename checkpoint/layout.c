@@ -13,8 +13,14 @@
 
 #include "ckpt_internal.h"
 
+#define DTYPE_NAME 16 /* bytes of the attribute accel_dtype */
+
+/* What thousands of datasets share is made once: in HDF5 every id costs microseconds. */
 struct layout {
-    hid_t file, fapl, dcpl, lcpl, bf16;
+    hid_t file, fapl, dcpl, lcpl, bf16, dtype_name;
+    hid_t scalar, vector[ACCEL_CKPT_MAX_DIMS + 1]; /* attribute spaces by length */
+    hid_t group;                                   /* -1: not open; of the path below */
+    char group_path[CKPT_NAME_MAX + 8];
     const struct ckpt_file *shard;
     accel_error_t *err;
 };
@@ -74,21 +80,24 @@ static hid_t file_type(const struct layout *l, accel_dtype_t t)
 }
 
 /* Only fixed-size attributes: variable-length ones live in a heap that damages badly. */
-static herr_t put_attr(hid_t on, const char *name, hid_t type, int count,
+static herr_t put_attr(hid_t on, const char *name, hid_t type, hid_t space,
                        const void *data)
 {
-    hsize_t n = (hsize_t)count;
-    hid_t space = count ? H5Screate_simple(1, &n, NULL) : H5Screate(H5S_SCALAR);
     hid_t attr = H5Acreate2(on, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
     herr_t r = attr < 0 ? -1 : H5Awrite(attr, type, data);
 
     if (attr >= 0 && H5Aclose(attr) < 0)
         r = -1;
-    H5Sclose(space);
     return r;
 }
 
-static herr_t put_string(hid_t on, const char *name, const char *text, size_t size)
+static herr_t put_int(const struct layout *l, const char *name, int64_t value)
+{
+    return put_attr(l->file, name, H5T_NATIVE_INT64, l->scalar, &value);
+}
+
+static herr_t put_string(const struct layout *l, const char *name, const char *text,
+                         size_t size)
 {
     char fixed[CKPT_RUN_ID_MAX + 1] = { 0 };
     hid_t type = H5Tcopy(H5T_C_S1);
@@ -96,7 +105,7 @@ static herr_t put_string(hid_t on, const char *name, const char *text, size_t si
 
     snprintf(fixed, sizeof(fixed), "%s", text);
     if (H5Tset_size(type, size) >= 0)
-        r = put_attr(on, name, type, 0, fixed);
+        r = put_attr(l->file, name, type, l->scalar, fixed);
     H5Tclose(type);
     return r;
 }
@@ -104,17 +113,55 @@ static herr_t put_string(hid_t on, const char *name, const char *text, size_t si
 static herr_t file_attributes(const struct layout *l, const struct ckpt_manifest *m,
                               int rank)
 {
-    int64_t format = CKPT_FORMAT, world = m->world, r = rank;
-
-    if (put_attr(l->file, "accel_format_version", H5T_NATIVE_INT64, 0, &format) < 0 ||
-        put_attr(l->file, "step", H5T_NATIVE_INT64, 0, &m->step) < 0 ||
-        put_attr(l->file, "world_size", H5T_NATIVE_INT64, 0, &world) < 0 ||
-        put_attr(l->file, "rank", H5T_NATIVE_INT64, 0, &r) < 0 ||
-        put_string(l->file, "accel_version", m->version, sizeof(m->version)) < 0 ||
-        put_string(l->file, "owner", m->owner, sizeof(m->owner)) < 0 ||
-        put_string(l->file, "sharding", m->sharding, sizeof(m->sharding)) < 0)
+    if (put_int(l, "accel_format_version", CKPT_FORMAT) < 0 ||
+        put_int(l, "step", m->step) < 0 || put_int(l, "world_size", m->world) < 0 ||
+        put_int(l, "rank", rank) < 0 ||
+        put_string(l, "accel_version", m->version, sizeof(m->version)) < 0 ||
+        put_string(l, "owner", m->owner, sizeof(m->owner)) < 0 ||
+        put_string(l, "sharding", m->sharding, sizeof(m->sharding)) < 0)
         return -1;
     return 0;
+}
+
+static herr_t box_attributes(const struct layout *l, hid_t set,
+                             const struct ckpt_tensor *t, const struct ckpt_mbox *b)
+{
+    char dtype[DTYPE_NAME] = { 0 };
+
+    snprintf(dtype, sizeof(dtype), "%s", accel_dtype_name(t->dtype));
+    if (put_attr(set, "accel_dtype", l->dtype_name, l->scalar, dtype) < 0)
+        return -1;
+    if (t->ndim == 0)
+        return 0;
+    if (put_attr(set, "global_shape", H5T_NATIVE_INT64, l->vector[t->ndim], t->shape) <
+            0 ||
+        put_attr(set, "offset", H5T_NATIVE_INT64, l->vector[t->ndim], b->offset) < 0)
+        return -1;
+    return 0;
+}
+
+/* Where to create `name`: the second dataset of a group and those after it start from the
+ * open group. *leaf: the name from there. */
+static hid_t start_of(struct layout *l, const char *name, const char **leaf)
+{
+    const char *slash = strrchr(name, '/');
+    size_t len = slash ? (size_t)(slash - name) : 0;
+
+    *leaf = name;
+    if (len == 0)
+        return l->file;
+    if (strlen(l->group_path) != len || memcmp(l->group_path, name, len) != 0) {
+        if (l->group >= 0)
+            H5Gclose(l->group);
+        l->group = -1;
+        memcpy(l->group_path, name, len);
+        l->group_path[len] = '\0';
+        return l->file; /* which creates the group */
+    }
+    if (l->group < 0)
+        l->group = H5Gopen2(l->file, l->group_path, H5P_DEFAULT);
+    *leaf = slash + 1;
+    return l->group;
 }
 
 /* model/x, then model/x@1, model/x@2 for further boxes of the tensor in this file. */
@@ -122,40 +169,62 @@ static accel_status_t put_box(struct layout *l, const struct ckpt_tensor *t,
                               struct ckpt_mbox *b, size_t index)
 {
     char name[CKPT_NAME_MAX + 40];
+    const char *leaf;
     hsize_t dims[ACCEL_CKPT_MAX_DIMS];
-    hid_t space, set;
+    hid_t space, set, start;
     haddr_t at;
-    herr_t r = 0;
 
     snprintf(name, sizeof(name), index ? "%s%s@%zu" : "%s%s", t->blob ? "state/" : "",
              t->name, index);
     for (int d = 0; d < t->ndim; d++)
         dims[d] = (hsize_t)b->shape[d];
-    space = t->ndim ? H5Screate_simple(t->ndim, dims, NULL) : H5Screate(H5S_SCALAR);
-    set = H5Dcreate2(l->file, name, file_type(l, t->dtype), space, l->lcpl, l->dcpl,
+    start = start_of(l, name, &leaf);
+    space = t->ndim ? H5Screate_simple(t->ndim, dims, NULL) : H5Scopy(l->scalar);
+    set = H5Dcreate2(start, leaf, file_type(l, t->dtype), space, l->lcpl, l->dcpl,
                      H5P_DEFAULT);
     H5Sclose(space);
     if (set < 0)
         return failed(l, "create", name);
     at = H5Dget_offset(set);
-    if (at != HADDR_UNDEF)
-        b->at = (int64_t)at;
-    else
-        r = -1;
-    if (r < 0 || put_string(set, "accel_dtype", accel_dtype_name(t->dtype), 16) < 0 ||
-        (t->ndim &&
-         (put_attr(set, "global_shape", H5T_NATIVE_INT64, t->ndim, t->shape) < 0 ||
-          put_attr(set, "offset", H5T_NATIVE_INT64, t->ndim, b->offset) < 0)))
-        r = -1;
-    if (r < 0) {
+    if (at == HADDR_UNDEF || box_attributes(l, set, t, b) < 0) {
         accel_status_t s = failed(l, "attributes", name);
 
         H5Dclose(set);
         return s;
     }
+    b->at = (int64_t)at;
     if (H5Dclose(set) < 0)
         return failed(l, "close", name);
     return ACCEL_OK;
+}
+
+/* Types and spaces that attributes share. */
+static herr_t set_up_shared(struct layout *l)
+{
+    l->bf16 = bf16_type();
+    l->dtype_name = H5Tcopy(H5T_C_S1);
+    l->scalar = H5Screate(H5S_SCALAR);
+    if (l->bf16 < 0 || l->dtype_name < 0 || l->scalar < 0 ||
+        H5Tset_size(l->dtype_name, DTYPE_NAME) < 0)
+        return -1;
+    for (int d = 1; d <= ACCEL_CKPT_MAX_DIMS; d++) {
+        l->vector[d] = H5Screate_simple(1, &(hsize_t){ (hsize_t)d }, NULL);
+        if (l->vector[d] < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static void tear_down(struct layout *l)
+{
+    H5Pclose(l->fapl);
+    H5Pclose(l->dcpl);
+    H5Pclose(l->lcpl);
+    H5Tclose(l->bf16);
+    H5Tclose(l->dtype_name);
+    H5Sclose(l->scalar);
+    for (int d = 1; d <= ACCEL_CKPT_MAX_DIMS; d++)
+        H5Sclose(l->vector[d]);
 }
 
 static accel_status_t set_up(struct layout *l, const struct ckpt_manifest *m)
@@ -168,8 +237,7 @@ static accel_status_t set_up(struct layout *l, const struct ckpt_manifest *m)
     l->fapl = H5Pcreate(H5P_FILE_ACCESS);
     l->dcpl = H5Pcreate(H5P_DATASET_CREATE);
     l->lcpl = H5Pcreate(H5P_LINK_CREATE);
-    l->bf16 = bf16_type();
-    if (l->fapl < 0 || l->dcpl < 0 || l->lcpl < 0 || l->bf16 < 0 ||
+    if (set_up_shared(l) < 0 || l->fapl < 0 || l->dcpl < 0 || l->lcpl < 0 ||
         H5Pset_libver_bounds(l->fapl, H5F_LIBVER_V110, H5F_LIBVER_V110) < 0 ||
         H5Pset_alignment(l->fapl, CKPT_ALIGN_FROM, CKPT_PAGE) < 0 ||
         /* one block for all small datasets (one write), one for their headers */
@@ -207,6 +275,8 @@ static accel_status_t fill_file(struct layout *l, int dirfd, struct ckpt_manifes
     for (size_t i = 0; !s && i < m->tensors; i++)
         for (size_t k = 0; !s && k < m->tensor[i].boxes; k++)
             s = put_box(l, &m->tensor[i], &m->box[m->tensor[i].box + k], k);
+    if (l->group >= 0)
+        H5Gclose(l->group);
     if (H5Fclose(l->file) < 0 && !s)
         s = failed(l, "close", l->shard->name);
     return s;
@@ -215,7 +285,7 @@ static accel_status_t fill_file(struct layout *l, int dirfd, struct ckpt_manifes
 accel_status_t ckpt_layout(int dirfd, struct ckpt_manifest *m, int rank,
                            accel_error_t *err)
 {
-    struct layout l = { -1, -1, -1, -1, -1, &m->file[rank], err };
+    struct layout l = { .group = -1, .shard = &m->file[rank], .err = err };
     H5E_auto2_t old_fn = NULL;
     void *old_data = NULL;
     accel_status_t s;
@@ -229,10 +299,7 @@ accel_status_t ckpt_layout(int dirfd, struct ckpt_manifest *m, int rank,
     s = set_up(&l, m);
     if (!s)
         s = fill_file(&l, dirfd, m, rank);
-    H5Pclose(l.fapl);
-    H5Pclose(l.dcpl);
-    H5Pclose(l.lcpl);
-    H5Tclose(l.bf16);
+    tear_down(&l);
     H5Eclear2(H5E_DEFAULT);
     H5Eset_auto2(H5E_DEFAULT, old_fn, old_data);
     if (s)
