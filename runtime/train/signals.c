@@ -16,7 +16,9 @@ static struct sigaction previous[2];
 
 static void on_signal(int sig)
 {
-    pending_signal = sig;
+    /* SIGTERM behind a warning must not hide that there was one. */
+    if (sig != SIGTERM || pending_signal == 0)
+        pending_signal = sig;
 }
 
 static void install(int slot, int sig)

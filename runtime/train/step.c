@@ -145,9 +145,12 @@ static accel_status_t agree(accel_t *run, struct agreed *out, accel_error_t *err
         return st;
     out->loss = v[0];
     out->grad_sumsq = v[1];
-    out->stop = v[2] > 0;
+    /* A warning on any rank counts as one; slurmctld may send SIGTERM right behind it. */
+    out->stop = v[3] > 0   ? (c->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1)
+                : v[2] > 0 ? SIGTERM
+                           : 0;
     out->save =
-        v[3] > 0 ||
+        v[4] > 0 ||
         (c->ckpt_every_steps > 0 && (run->step + 1) % c->ckpt_every_steps == 0) ||
         run->step + 1 == run->job.steps;
     return ACCEL_OK;

@@ -19,9 +19,26 @@ train_args() { # OUT
         "--sample 0 --data $tap_tmp/text.txt --out $tap_tmp/$1"
 }
 
-# Occupies the whole node in the high partition for a moment.
-preempt() {
-    sbatch -Q -p high --exclusive -o /dev/null --wrap true
+# Takes the whole node in the high partition for a moment, once the run NAME is at work,
+# and waits until that job had its turn: then the run was really stopped.
+preempt() { # NAME
+    wait_for_step "$tap_tmp/$1/log.jsonl" 40 60
+    ok $? "$1: runs"
+    high=$(timeout 30 sbatch --parsable -p high --exclusive -o /dev/null --wrap true)
+    wait_for_job "$high" COMPLETED 60
+    ok $? "$1: a job of higher priority had the node in between"
+}
+
+# The run stopped in the middle with its state saved, at once, and went on from there.
+check_resume() { # NAME
+    stopped=$(sed -n 's/.*told to stop; the state of step \([0-9]*\) is saved.*/\1/p' "$tap_tmp/$1.out")
+    resumed=$(sed -n 's/^resumed from .*: step \([0-9]*\),.*/\1/p' "$tap_tmp/$1.out")
+    [ "${stopped:-0}" -ge 40 ] && [ "$stopped" -lt $STEPS ]
+    ok $? "$1: stopped in the middle (step ${stopped:-none})"
+    is "$resumed" "$stopped" "$1: went on from that very step"
+    # Told once is enough: it saves at every 100th step, when it stops, and at the end.
+    is "$(grep -c '^checkpoint of step' "$tap_tmp/$1.out")" \
+        "$((STEPS / 100 + (stopped % 100 != 0)))" "$1: stopped at once"
 }
 
 check_log() { # NAME
@@ -37,13 +54,11 @@ by_sbatch() {
         "$tap_tmp/fsdp.yaml" "$tap_tmp/$1.out" "$(train_args "$1")" >"$tap_tmp/$1.sh"
     job=$(sbatch --parsable "$tap_tmp/$1.sh")
     ok $? "$1: submitted"
-    wait_for_step "$tap_tmp/$1/log.jsonl" 40 60
-    ok $? "$1: runs"
-    preempt
+    preempt "$1"
     wait_for_job "$job" COMPLETED 120
     ok $? "$1: came back and completed"
     like "$(scontrol show job "$job")" "Restarts=1 " "$1: exactly one restart"
-    like "$(cat "$tap_tmp/$1.out")" "resumed from" "$1: resumed from a checkpoint"
+    check_resume "$1"
     check_log "$1"
 }
 
@@ -53,12 +68,12 @@ by_srun() {
     timeout 180 srun -N1 --accel-config="$tap_tmp/fsdp.yaml" $(train_args "$1") \
         >"$tap_tmp/$1.out" 2>&1 </dev/null &
     srun_pid=$!
-    wait_for_step "$tap_tmp/$1/log.jsonl" 40 60
-    ok $? "$1: runs"
-    preempt
+    preempt "$1"
     wait $srun_pid
     is $? 0 "$1: srun ends 0 after it was preempted"
-    like "$(cat "$tap_tmp/$1.out")" "resumed from" "$1: resumed from a checkpoint"
+    is "$(grep -c 'was preempted with its state saved (exit 85); asking for a new allocation (restart 1)$' \
+        "$tap_tmp/$1.out")" 1 "$1: srun says so, once"
+    check_resume "$1"
     check_log "$1"
 }
 
@@ -70,8 +85,9 @@ by_kill() {
     srun_pid=$!
     wait_for_step "$tap_tmp/killed/log.jsonl" 150 60
     ok $? "killed: runs"
+    # Processes end while we look.
     for p in /proc/[0-9]*; do
-        tr '\0' '\n' <"$p/cmdline" 2>/dev/null | grep -q "^$tap_tmp/killed\$" || continue
+        tr '\0' '\n' 2>/dev/null <"$p/cmdline" | grep -q "^$tap_tmp/killed\$" || continue
         tr '\0' '\n' <"$p/environ" 2>/dev/null | grep -q '^SLURM_PROCID=1$' || continue
         kill -9 "${p#/proc/}"
     done
