@@ -68,7 +68,7 @@ static accel_status_t measure(struct bench *b, size_t op, int repeats, double *u
         double t;
         int64_t start;
 
-        memset(b->buf, 0, b->elems * 4 < 4096 ? b->elems * 4 : 4096);
+        memset(b->buf, 1, b->elems * 4 < 4096 ? b->elems * 4 : 4096);
         s = comm_barrier(b->c, err);
         start = clock_ns();
         for (int i = 0; s == ACCEL_OK && i < batch; i++)
@@ -162,8 +162,8 @@ int main(int argc, char **argv)
     b.out = window ? q : calloc(1, room);
     if (!b.buf || !b.out)
         return 1;
-    memset(b.buf, 0, room);
-    memset(b.out, 0, room);
+    memset(b.buf, 1, room); /* not 0: every page must be there */
+    memset(b.out, 1, room);
     comm_barrier(b.c, &err);
     speed = comm_rank(b.c) == 0 ? memcpy_speed(&b, room / 2) : 0;
     comm_barrier(b.c, &err);
