@@ -179,6 +179,9 @@ accel_status_t ckpt_make_root(const char *root, accel_error_t *err);
 accel_status_t ckpt_fsync(int fd, const char *what, accel_error_t *err);
 /* Removes directory `name` and the plain files in it, MANIFEST first. 0 or -1. */
 int ckpt_remove_dir(int rootfd, const char *name);
+/* Does a live process hold the lock of directory `name`? `unknown`: the answer where locks
+ * do not work on directories (NFS). */
+bool ckpt_is_locked(int rootfd, const char *name, bool unknown);
 /* Renames `name` to a free .trash-name... and removes that. 0 or -1. */
 int ckpt_trash(int rootfd, const char *name);
 /* "step_00001200" */

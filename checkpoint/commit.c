@@ -34,20 +34,10 @@ static bool same_job(const char *tmp_name, const char *owner)
            (theirs[1 + job] == '.' || theirs[1 + job] == '\0');
 }
 
-/* A live writer holds a lock on its directory. Where locks do not work on directories
- * (NFS), another job's directory is left alone. */
-static bool writer_is_dead(int rootfd, const char *tmp_name)
-{
-    int fd = ckpt_open_dir(rootfd, tmp_name);
-    bool dead = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
-
-    if (fd >= 0)
-        close(fd);
-    return dead;
-}
-
-/* Directories in progress of dead owners and half-deleted ones. Best effort: what cannot
- * be removed now is met again by the next save. */
+/* Directories in progress of dead owners and half-deleted ones. A live writer or deleter
+ * holds a lock; where there are none, another job's directory in progress is left alone and
+ * what is in the trash is deleted by whoever comes. Best effort: what cannot be removed now
+ * is met again by the next save. */
 static void clean_stale(int rootfd, const char *owner)
 {
     char(*list)[CKPT_DIR_MAX] = NULL;
@@ -55,13 +45,14 @@ static void clean_stale(int rootfd, const char *owner)
 
     if (ckpt_list_names(rootfd, TMP_PREFIX, &list, &n, NULL) == ACCEL_OK) {
         for (size_t i = 0; i < n; i++)
-            if (same_job(list[i], owner) || writer_is_dead(rootfd, list[i]))
+            if (same_job(list[i], owner) || !ckpt_is_locked(rootfd, list[i], true))
                 ckpt_remove_dir(rootfd, list[i]);
         free(list);
     }
     if (ckpt_list_names(rootfd, ".trash-", &list, &n, NULL) == ACCEL_OK) {
         for (size_t i = 0; i < n; i++)
-            ckpt_remove_dir(rootfd, list[i]);
+            if (!ckpt_is_locked(rootfd, list[i], false))
+                ckpt_remove_dir(rootfd, list[i]);
         free(list);
     }
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,7 +87,7 @@ int ckpt_remove_dir(int rootfd, const char *name)
     return r;
 }
 
-int ckpt_trash(int rootfd, const char *name)
+static int rename_and_remove(int rootfd, const char *name)
 {
     char trash[CKPT_DIR_MAX + 32];
 
@@ -99,6 +100,34 @@ int ckpt_trash(int rootfd, const char *name)
             break;
     }
     return -1;
+}
+
+bool ckpt_is_locked(int rootfd, const char *name, bool unknown)
+{
+    int fd = ckpt_open_dir(rootfd, name);
+    bool locked = unknown;
+
+    if (fd < 0)
+        return unknown;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        locked = false;
+    else if (errno == EWOULDBLOCK)
+        locked = true;
+    close(fd);
+    return locked;
+}
+
+/* The lock tells other jobs that somebody is at it. */
+int ckpt_trash(int rootfd, const char *name)
+{
+    int fd = ckpt_open_dir(rootfd, name), r;
+
+    if (fd >= 0)
+        flock(fd, LOCK_EX | LOCK_NB); /* failing costs only double work */
+    r = rename_and_remove(rootfd, name);
+    if (fd >= 0)
+        close(fd);
+    return r;
 }
 
 void ckpt_step_name(char out[64], int64_t step)

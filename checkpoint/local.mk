@@ -92,5 +92,5 @@ fuzz-manifest: tests/fuzz/fuzz_manifest
 		FUZZ_RUNS=$(FUZZ_RUNS) FUZZ_SEED=$(FUZZ_SEED) \
 		$(SHELL) $(top_srcdir)/tests/t/5020-ckpt-fuzz.t
 .PHONY: fuzz-manifest
-shell_tests += tests/t/5020-ckpt-fuzz.t
+shell_tests += tests/t/5020-ckpt-fuzz.t tests/t/5030-ckpt-disk.t
 EXTRA_DIST += tests/data/manifest

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -359,6 +360,7 @@ static accel_status_t take_all(struct reader *r, accel_error_t *err)
 
 static accel_status_t run(struct reader *r, accel_error_t *err)
 {
+    sigset_t all, before;
     accel_status_t s;
     pthread_t thread;
     int e;
@@ -370,7 +372,11 @@ static accel_status_t run(struct reader *r, accel_error_t *err)
         r->slot[i].memory = r->staging + i * SLOT_BYTES;
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->moved, NULL);
+    /* The caller's handlers run in the caller's threads. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     e = pthread_create(&thread, NULL, read_ahead, r);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (e) {
         s = accel_fail(err, ACCEL_EOS, "raise the process limit",
                        "cannot start the reading thread: %s", strerror(e));

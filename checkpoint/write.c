@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -226,7 +227,7 @@ static accel_status_t open_files(struct ring *r, int dirfd, const struct ckpt_fi
     while (fallocate(r->fd, 0, 0, f->bytes)) {
         if (errno == EINTR)
             continue;
-        if (errno == ENOSPC || errno == EDQUOT || errno == EIO)
+        if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO)
             return accel_fail_at(err, ACCEL_EIO, f->name,
                                  "free space, or lower accel.checkpoint.keep",
                                  "cannot reserve %lld bytes: %m", (long long)f->bytes);
@@ -238,12 +239,17 @@ static accel_status_t open_files(struct ring *r, int dirfd, const struct ckpt_fi
 /* Runs both threads to the end; returns the errno of a failed write or 0. */
 static int run_ring(struct ckpt_manifest *m, struct ring *r, const size_t *order)
 {
+    sigset_t all, before;
     pthread_t thread;
     int e;
 
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->moved, NULL);
+    /* The caller's handlers run in the caller's threads. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     e = pthread_create(&thread, NULL, writer, r);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (e == 0) {
         produce(m, r, order);
         pthread_mutex_lock(&r->lock);
