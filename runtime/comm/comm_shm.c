@@ -11,11 +11,18 @@
 #include "comm/reduce.h"
 #include "comm/shm.h"
 
-/* Up to here one phase through a slot beats reading the data where it is. Of one rank. */
-#define SMALL_GATHER  ((size_t)4 * 1024)
-#define SMALL_SCATTER ((size_t)8 * 1024)
-#define SMALL_REDUCE  ((size_t)16 * 1024)
-#define BLOCK_BYTES   ((size_t)4 * 1024 * 1024) /* all_reduce: stays in the last cache */
+/* By the bytes of one rank: up to `small` all data goes through a slot; up to `pull`
+ * private data does, and longer is read where it is. */
+struct limits {
+    size_t small, pull;
+};
+
+static const struct limits gather_limits = { 4 * 1024, 16 * 1024 };
+static const struct limits scatter_limits = { 8 * 1024, 32 * 1024 };
+/* Two copies within the caches beat reading private memory twice. */
+static const struct limits reduce_limits = { 16 * 1024, SHM_SLOT_BYTES };
+
+#define BLOCK_BYTES ((size_t)4 * 1024 * 1024) /* all_reduce: stays in the last cache */
 
 static void copy(void *dst, const void *src, size_t bytes)
 {
@@ -24,35 +31,35 @@ static void copy(void *dst, const void *src, size_t bytes)
 }
 
 /* All data is in slots or windows after the arrival. */
-static bool is_quick(const struct comm *c, size_t bytes, size_t small)
+static bool is_quick(const struct comm *c, size_t bytes, const struct limits *limits)
 {
     const struct shm *m = c->impl;
 
-    return bytes <= (m->can_pull ? small : SHM_SLOT_BYTES);
+    return bytes <= (m->can_pull ? limits->pull : SHM_SLOT_BYTES);
 }
 
 /* Where the `extent` bytes at p are; in the slot means: staged by the caller, before the
  * arrival if is_quick. */
 static uint64_t choose_place(const struct comm *c, const void *p, size_t extent,
-                             size_t bytes, size_t small)
+                             size_t bytes, const struct limits *limits)
 {
-    uint64_t place = bytes > small ? shm_place_of(c, p, extent) : SHM_IN_SLOT;
+    uint64_t place = bytes > limits->small ? shm_place_of(c, p, extent) : SHM_IN_SLOT;
 
-    return is_quick(c, bytes, small) && !(place & SHM_IN_WINDOW) ? SHM_IN_SLOT : place;
+    return is_quick(c, bytes, limits) && !(place & SHM_IN_WINDOW) ? SHM_IN_SLOT : place;
 }
 
 static bool stages_first(const struct comm *c, uint64_t place, size_t bytes,
-                         size_t small)
+                         const struct limits *limits)
 {
-    return place == SHM_IN_SLOT && is_quick(c, bytes, small);
+    return place == SHM_IN_SLOT && is_quick(c, bytes, limits);
 }
 
 /* Else large data goes through the slots, also that of ranks which have it in a window. */
-static bool is_reachable(struct comm *c)
+static bool is_reachable(struct comm *c, bool may_pull)
 {
     struct shm *m = c->impl;
 
-    m->slots_only = !m->can_pull && !shm_all_in_windows(c);
+    m->slots_only = !(m->can_pull && may_pull) && !shm_all_in_windows(c);
     return !m->slots_only;
 }
 
@@ -97,19 +104,20 @@ static accel_status_t gather_staged(struct comm *c, char *buf, size_t slice,
 static accel_status_t shm_all_gather(struct comm *c, void *buf, accel_error_t *err)
 {
     size_t slice = c->args.elems * accel_dtype_bytes(c->args.dtype);
-    uint64_t place = choose_place(c, buf, slice * (size_t)c->size, slice, SMALL_GATHER);
+    uint64_t place =
+        choose_place(c, buf, slice * (size_t)c->size, slice, &gather_limits);
     accel_status_t s;
 
-    if (stages_first(c, place, slice, SMALL_GATHER))
+    if (stages_first(c, place, slice, &gather_limits))
         copy(shm_slot_of(c, c->rank), (char *)buf + (size_t)c->rank * slice, slice);
     s = shm_arrive(c, place, err);
     if (s != ACCEL_OK)
         return s;
-    if (is_quick(c, slice, SMALL_GATHER)) {
+    if (is_quick(c, slice, &gather_limits)) {
         gather_chunk(c, buf, slice, 0, slice);
         return release(c, err);
     }
-    if (!is_reachable(c))
+    if (!is_reachable(c, true))
         return gather_staged(c, buf, slice, err);
     for (int i = 1; s == ACCEL_OK && i < c->size; i++) {
         int r = (c->rank + i) % c->size;
@@ -200,89 +208,98 @@ static accel_status_t shm_reduce_scatter(struct comm *c, const void *in, float *
     const struct scatter w = { in, out, scale, accumulate };
     size_t elems = c->args.elems;
     size_t bytes = elems * accel_dtype_bytes(c->args.dtype) * (size_t)c->size;
-    uint64_t place = choose_place(c, in, bytes, bytes, SMALL_SCATTER);
+    uint64_t place = choose_place(c, in, bytes, bytes, &scatter_limits);
     accel_status_t s;
 
-    if (stages_first(c, place, bytes, SMALL_SCATTER))
+    if (stages_first(c, place, bytes, &scatter_limits))
         stage_parts(c, &w, 0, elems);
     s = shm_arrive(c, place, err);
     if (s != ACCEL_OK)
         return s;
-    if (is_quick(c, bytes, SMALL_SCATTER)) {
+    if (is_quick(c, bytes, &scatter_limits)) {
         sum_parts(c, &w, 0, elems);
         return release(c, err);
     }
-    return is_reachable(c) ? scatter_views(c, &w, err) : scatter_staged(c, &w, err);
+    return is_reachable(c, true) ? scatter_views(c, &w, err)
+                                 : scatter_staged(c, &w, err);
 }
 
 /* ---- all_reduce ------------------------------------------------------------------------- */
 
-/* n elements of every rank are in its window or slot: this rank reduces its slice into its
- * own copy (nobody else reads that slice before the next phase), then all slices are
- * copied from their owners into buf. */
-static accel_status_t reduce_slices(struct comm *c, char *buf, size_t n,
-                                    accel_error_t *err)
+/* Rank r's slice of n elements, as bytes from the begin. */
+static void slice_of(const struct comm *c, int r, size_t n, size_t first[2])
 {
     size_t es = accel_dtype_bytes(c->args.dtype);
-    size_t from = reduce_slice_begin(n, c->size, c->rank) * es;
-    size_t to = reduce_slice_begin(n, c->size, c->rank + 1) * es;
+
+    first[0] = reduce_slice_begin(n, c->size, r) * es;
+    first[1] = reduce_slice_begin(n, c->size, r + 1) * es;
+}
+
+/* The block that begins with element pos: there in the window, or alone in the slot. */
+static char *block_of(const struct comm *c, int r, size_t pos)
+{
+    size_t at = shm_in_window(c, r) ? pos * accel_dtype_bytes(c->args.dtype) : 0;
+
+    return shm_data_of(c, r) + at;
+}
+
+/* All but the own slice of the block at buf. */
+static void stage_slices(struct comm *c, const char *buf, size_t n)
+{
+    size_t es = accel_dtype_bytes(c->args.dtype), own[2];
+    char *slot = shm_slot_of(c, c->rank);
+
+    slice_of(c, c->rank, n, own);
+    copy(slot, buf, own[0]);
+    copy(slot + own[1], buf + own[1], n * es - own[1]);
+}
+
+/* n elements of every rank are in its window or slot: this rank reduces its slice into
+ * there (nobody else reads that slice before the next phase), then all slices are copied
+ * from their owners into buf. */
+static accel_status_t reduce_slices(struct comm *c, char *buf, size_t pos, size_t n,
+                                    accel_error_t *err)
+{
+    size_t es = accel_dtype_bytes(c->args.dtype), first[2];
     accel_status_t s;
 
+    slice_of(c, c->rank, n, first);
     for (int r = 0; r < c->size; r++)
-        c->src[r] = shm_data_of(c, r) + from;
-    reduce_op(shm_data_of(c, c->rank) + from, c->src, c->size, (to - from) / es,
-              c->args.dtype, c->args.op);
+        c->src[r] = block_of(c, r, pos) + first[0];
+    c->src[c->rank] = buf + pos * es + first[0];
+    reduce_op(block_of(c, c->rank, pos) + first[0], c->src, c->size,
+              (first[1] - first[0]) / es, c->args.dtype, c->args.op);
     s = shm_next(c, err);
     for (int i = 0; s == ACCEL_OK && i < c->size; i++) {
         int r = (c->rank + i) % c->size;
-        const char *src = shm_data_of(c, r);
+        const char *from = block_of(c, r, pos);
 
-        from = reduce_slice_begin(n, c->size, r) * es;
-        to = reduce_slice_begin(n, c->size, r + 1) * es;
-        if (src != buf)
-            copy(buf + from, src + from, to - from);
+        slice_of(c, r, n, first);
+        if (from != buf + pos * es)
+            copy(buf + pos * es + first[0], from + first[0], first[1] - first[0]);
     }
     return s;
 }
 
 static accel_status_t all_reduce_staged(struct comm *c, char *buf, accel_error_t *err)
 {
-    size_t bytes = c->args.elems * accel_dtype_bytes(c->args.dtype);
+    size_t es = accel_dtype_bytes(c->args.dtype), bytes = c->args.elems * es;
     accel_status_t s = ACCEL_OK;
 
     for (size_t pos = 0; s == ACCEL_OK && pos < bytes; pos += SHM_SLOT_BYTES) {
         size_t n = bytes - pos < SHM_SLOT_BYTES ? bytes - pos : SHM_SLOT_BYTES;
 
-        copy(shm_slot_of(c, c->rank), buf + pos, n);
+        stage_slices(c, buf + pos, n / es);
         s = shm_next(c, err);
         if (s == ACCEL_OK)
-            s = reduce_slices(c, buf + pos, n / accel_dtype_bytes(c->args.dtype), err);
+            s = reduce_slices(c, buf, pos / es, n / es, err);
         shm_next_slot(c);
     }
     return s;
 }
 
-/* This rank's slice of the block of n elements at pos, reduced in place. */
-static accel_status_t reduce_views(struct comm *c, char *buf, size_t pos, size_t n,
-                                   accel_error_t *err)
-{
-    size_t es = accel_dtype_bytes(c->args.dtype), chunk = shm_view_bytes(c) / es;
-    size_t at = pos + reduce_slice_begin(n, c->size, c->rank);
-    size_t end = pos + reduce_slice_begin(n, c->size, c->rank + 1);
-    accel_status_t s = ACCEL_OK;
-
-    for (; s == ACCEL_OK && at < end; at += chunk) {
-        size_t part = end - at < chunk ? end - at : chunk;
-
-        s = shm_view(c, buf, at * es, part * es, err);
-        if (s == ACCEL_OK)
-            reduce_op(buf + at * es, c->src, c->size, part, c->args.dtype, c->args.op);
-    }
-    return s;
-}
-
 /* Block by block, so that what a peer has just reduced is fetched from the cache. */
-static accel_status_t all_reduce_views(struct comm *c, char *buf, accel_error_t *err)
+static accel_status_t all_reduce_windows(struct comm *c, char *buf, accel_error_t *err)
 {
     size_t es = accel_dtype_bytes(c->args.dtype), elems = c->args.elems;
     size_t block = BLOCK_BYTES / es;
@@ -291,16 +308,7 @@ static accel_status_t all_reduce_views(struct comm *c, char *buf, accel_error_t 
     for (size_t pos = 0; s == ACCEL_OK && pos < elems; pos += block) {
         size_t n = elems - pos < block ? elems - pos : block;
 
-        s = reduce_views(c, buf, pos, n, err);
-        if (s == ACCEL_OK)
-            s = shm_next(c, err);
-        for (int i = 1; s == ACCEL_OK && i < c->size; i++) {
-            int r = (c->rank + i) % c->size;
-            size_t at = (pos + reduce_slice_begin(n, c->size, r)) * es;
-            size_t end = (pos + reduce_slice_begin(n, c->size, r + 1)) * es;
-
-            s = shm_fetch(c, r, at, end - at, buf + at, err);
-        }
+        s = reduce_slices(c, buf, pos, n, err);
     }
     return s == ACCEL_OK ? shm_next(c, err) : s;
 }
@@ -308,27 +316,29 @@ static accel_status_t all_reduce_views(struct comm *c, char *buf, accel_error_t 
 static accel_status_t shm_all_reduce(struct comm *c, void *buf, accel_error_t *err)
 {
     size_t bytes = c->args.elems * accel_dtype_bytes(c->args.dtype);
-    uint64_t place = choose_place(c, buf, bytes, bytes, SMALL_REDUCE);
+    uint64_t place = choose_place(c, buf, bytes, bytes, &reduce_limits);
     accel_status_t s;
 
-    if (stages_first(c, place, bytes, SMALL_REDUCE))
+    if (bytes <= reduce_limits.small)
         copy(shm_slot_of(c, c->rank), buf, bytes);
+    else if (stages_first(c, place, bytes, &reduce_limits))
+        stage_slices(c, buf, c->args.elems);
     s = shm_arrive(c, place, err);
     if (s != ACCEL_OK)
         return s;
-    if (bytes <= SMALL_REDUCE) {
+    if (bytes <= reduce_limits.small) {
         for (int r = 0; r < c->size; r++)
             c->src[r] = r == c->rank ? buf : shm_slot_of(c, r);
         reduce_op(buf, c->src, c->size, c->args.elems, c->args.dtype, c->args.op);
         shm_next_slot(c);
         return ACCEL_OK;
     }
-    if (is_quick(c, bytes, SMALL_REDUCE)) {
-        s = reduce_slices(c, buf, c->args.elems, err);
+    if (is_quick(c, bytes, &reduce_limits)) {
+        s = reduce_slices(c, buf, 0, c->args.elems, err);
         return s == ACCEL_OK ? release(c, err) : s;
     }
-    return is_reachable(c) ? all_reduce_views(c, buf, err)
-                           : all_reduce_staged(c, buf, err);
+    return is_reachable(c, false) ? all_reduce_windows(c, buf, err)
+                                  : all_reduce_staged(c, buf, err);
 }
 
 /* ---- broadcast, barrier, gather ------------------------------------------------------------ */
@@ -356,16 +366,17 @@ static accel_status_t shm_broadcast(struct comm *c, void *buf, accel_error_t *er
 {
     size_t bytes = c->args.elems;
     int root = c->args.root;
-    uint64_t place = c->rank == root ? choose_place(c, buf, bytes, bytes, SMALL_GATHER)
-                                     : SHM_IN_SLOT;
+    uint64_t place = c->rank == root
+                         ? choose_place(c, buf, bytes, bytes, &gather_limits)
+                         : SHM_IN_SLOT;
     accel_status_t s;
 
-    if (c->rank == root && stages_first(c, place, bytes, SMALL_GATHER))
+    if (c->rank == root && stages_first(c, place, bytes, &gather_limits))
         copy(shm_slot_of(c, root), buf, bytes);
     s = shm_arrive(c, place, err);
     if (s != ACCEL_OK)
         return s;
-    if (is_quick(c, bytes, SMALL_GATHER)) {
+    if (is_quick(c, bytes, &gather_limits)) {
         if (c->rank != root)
             copy(buf, shm_data_of(c, root), bytes);
         return release(c, err);
