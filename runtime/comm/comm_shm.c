@@ -18,8 +18,8 @@ struct limits {
 };
 
 static const struct limits gather_limits = { 4 * 1024, 16 * 1024 };
-static const struct limits scatter_limits = { 8 * 1024, 32 * 1024 };
-/* Two copies within the caches beat reading private memory twice. */
+/* Sums of private data: two copies within the caches beat fetching it first. */
+static const struct limits scatter_limits = { 8 * 1024, SHM_SLOT_BYTES };
 static const struct limits reduce_limits = { 16 * 1024, SHM_SLOT_BYTES };
 
 #define BLOCK_BYTES ((size_t)4 * 1024 * 1024) /* all_reduce: stays in the last cache */
@@ -183,24 +183,6 @@ static accel_status_t scatter_staged(struct comm *c, const struct scatter *w,
     return s;
 }
 
-static accel_status_t scatter_views(struct comm *c, const struct scatter *w,
-                                    accel_error_t *err)
-{
-    size_t es = accel_dtype_bytes(c->args.dtype), elems = c->args.elems;
-    size_t base = (size_t)c->rank * elems * es, chunk = shm_view_bytes(c) / es;
-    accel_status_t s = ACCEL_OK;
-
-    for (size_t pos = 0; s == ACCEL_OK && pos < elems; pos += chunk) {
-        size_t n = elems - pos < chunk ? elems - pos : chunk;
-
-        s = shm_view(c, w->in, base + pos * es, n * es, err);
-        if (s == ACCEL_OK)
-            reduce_scaled_sum(w->out + pos, c->src, c->size, n, c->args.dtype, w->scale,
-                              w->accumulate);
-    }
-    return s == ACCEL_OK ? shm_next(c, err) : s;
-}
-
 static accel_status_t shm_reduce_scatter(struct comm *c, const void *in, float *out,
                                          float scale, bool accumulate,
                                          accel_error_t *err)
@@ -220,8 +202,10 @@ static accel_status_t shm_reduce_scatter(struct comm *c, const void *in, float *
         sum_parts(c, &w, 0, elems);
         return release(c, err);
     }
-    return is_reachable(c, true) ? scatter_views(c, &w, err)
-                                 : scatter_staged(c, &w, err);
+    if (!is_reachable(c, false))
+        return scatter_staged(c, &w, err);
+    sum_parts(c, &w, 0, elems);
+    return shm_next(c, err);
 }
 
 /* ---- all_reduce ------------------------------------------------------------------------- */

@@ -81,11 +81,7 @@ char *shm_data_of(const struct comm *c, int rank);
 /* [at, at + bytes) of the data of a rank, wherever it is but in a slot, copied to dst. */
 accel_status_t shm_fetch(struct comm *c, int rank, size_t at, size_t bytes, void *dst,
                          accel_error_t *err);
-/* c->src[r] = [at + ...) of the data of every rank; `own` is this rank's. Private memory
- * of the peers is fetched first, so bytes <= shm_view_bytes(c). */
-size_t shm_view_bytes(const struct comm *c);
-accel_status_t shm_view(struct comm *c, const void *own, size_t at, size_t bytes,
-                        accel_error_t *err);
+/* Does the system let this process read that one's memory? */
 bool shm_probe_pull(pid_t pid, uint64_t address, uint64_t want);
 
 /* shm_window.c: create, attach, detach. */

@@ -11,8 +11,6 @@
 
 #include "comm/shm.h"
 
-#define VIEW_BYTES ((size_t)128 * 1024) /* of one peer; must stay in the second cache */
-
 uint64_t shm_place_of(const struct comm *c, const void *p, size_t bytes)
 {
     const struct shm *m = c->impl;
@@ -110,36 +108,4 @@ accel_status_t shm_fetch(struct comm *c, int rank, size_t at, size_t bytes, void
         done += (size_t)n;
     }
     return ACCEL_OK;
-}
-
-size_t shm_view_bytes(const struct comm *c)
-{
-    size_t each;
-
-    if (c->size == 1 || shm_all_in_windows(c))
-        return SIZE_MAX / 2;
-    each = 2 * SHM_SLOT_BYTES / (size_t)(c->size - 1) / 4096 * 4096;
-    return each < VIEW_BYTES ? each : VIEW_BYTES;
-}
-
-/* What is fetched goes to this rank's own slots: no peer reads them in a call in which all
- * ranks have arrived and nothing is staged. */
-accel_status_t shm_view(struct comm *c, const void *own, size_t at, size_t bytes,
-                        accel_error_t *err)
-{
-    char *room = shm_base(c->impl, c->rank) + SHM_SLOT_OFFSET;
-    accel_status_t s = ACCEL_OK;
-
-    for (int r = 0; s == ACCEL_OK && r < c->size; r++) {
-        if (r == c->rank) {
-            c->src[r] = (const char *)own + at;
-        } else if (shm_in_window(c, r)) {
-            c->src[r] = shm_data_of(c, r) + at;
-        } else {
-            s = shm_fetch(c, r, at, bytes, room, err);
-            c->src[r] = room;
-            room += (bytes + 63) / 64 * 64;
-        }
-    }
-    return s;
 }
