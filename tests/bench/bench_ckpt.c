@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint/ckpt_internal.h"
 #include "tests/unit/ckpt_world.h"
 
 #define REPEATS_MAX 20
@@ -129,18 +130,24 @@ static double save_once(const char *root, int64_t step, const struct set *set,
     return stats.seconds;
 }
 
+/* The best this machine does: whole requests from huge pages, as the save makes them. */
 static double raw_once(const char *root, const struct set *set)
 {
-    char path[400];
-    double begun = now(), took;
+    char path[400], *from = ckpt_stage_map(4 * IO_BYTES);
+    double begun, took;
     int fd;
+
+    if (!from)
+        exit(1);
+    memcpy(from, set->memory, 4 * IO_BYTES);
+    begun = now();
 
     snprintf(path, sizeof(path), "%s/raw", root);
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_DIRECT, 0666);
     if (fd < 0)
         return -1;
     for (int64_t at = 0; at + IO_BYTES <= set->bytes; at += IO_BYTES)
-        if (pwrite(fd, set->memory + at, IO_BYTES, at) != IO_BYTES) {
+        if (pwrite(fd, from + at % (4 * IO_BYTES), IO_BYTES, at) != IO_BYTES) {
             perror("raw pwrite");
             exit(1);
         }
@@ -148,6 +155,7 @@ static double raw_once(const char *root, const struct set *set)
         exit(1);
     close(fd);
     took = now() - begun;
+    ckpt_stage_unmap(from, 4 * IO_BYTES);
     unlink(path);
     return took;
 }

@@ -26,6 +26,8 @@ for rank in range(2):
     names = []
     f.visit(names.append)
     for name in names:
+        if name == "model/one": # whole in one file
+            assert "offset" not in f[name].attrs and f[name].shape == (1,)
         if name.split("@")[0] != "model/wide":
             continue
         ds = f[name]
