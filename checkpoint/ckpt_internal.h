@@ -232,9 +232,14 @@ accel_status_t ckpt_open_at(accel_ckpt_t **out, int at, const char *name,
 
 /* ---- read.c -------------------------------------------------------------------------------------------- */
 
-/* Reads boxes of either kind. keep_going with report: every finding is reported. */
+/* Reads boxes of either kind. */
 accel_status_t ckpt_read_boxes(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, size_t n,
                                bool blobs, accel_error_t *err);
+/* Reads all boxes of a file and checks them. `finding` is called once per damaged box and
+ * the rest still read; the result is an error only when the check itself cannot run. */
+typedef void ckpt_finding_fn(void *user, const accel_error_t *e);
+accel_status_t ckpt_verify_file(accel_ckpt_t *c, int file, ckpt_finding_fn *finding,
+                                void *user, accel_error_t *err);
 accel_status_t ckpt_fail_damaged(const accel_ckpt_t *c, const struct ckpt_mbox *b,
                                  accel_error_t *err);
 

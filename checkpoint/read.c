@@ -59,6 +59,10 @@ struct reader {
     pthread_cond_t moved;
     size_t filled, taken;
     bool stop;
+    /* verify: damage is told and passed over, nothing is copied */
+    ckpt_finding_fn *finding;
+    void *user;
+    size_t told; /* the box of the last finding: one each */
     /* of the file being read, by the reading thread */
     int file, direct;
     void *map;
@@ -308,33 +312,56 @@ static void scatter(struct copy *c, int64_t begin, int64_t n, const char *data)
     }
 }
 
+static accel_status_t fail_read(const struct reader *r, const struct ckpt_mbox *b,
+                                int error, accel_error_t *err)
+{
+    const struct ckpt_manifest *m = &r->c->m;
+    bool cut = error == ENODATA;
+
+    return accel_fail_at(
+        err, cut ? ACCEL_ECORRUPT : ACCEL_EIO, m->file[b->file].name,
+        "resume from an older checkpoint, and check the storage", "%s %s: read: %s",
+        m->tensor[b->tensor].blob ? "blob" : "tensor", m->tensor[b->tensor].name,
+        cut ? "the file was cut short" : strerror(error));
+}
+
+/* A piece that was read, or not (slot->error): whole, or an error that names it. */
+static accel_status_t check_piece(const struct reader *r, const struct use *u,
+                                  const struct read_slot *slot, const char *data,
+                                  accel_error_t *err)
+{
+    const struct ckpt_manifest *m = &r->c->m;
+    const struct ckpt_mbox *b = &m->box[u->box];
+    struct ckpt_hash h;
+
+    if (slot->error)
+        return fail_read(r, b, slot->error, err);
+    h = ckpt_piece_hash(ckpt_box_seed(m, b), u->piece, data, (size_t)u->bytes);
+    if (!ckpt_hash_equal(h, m->piece[b->piece + u->piece]))
+        return ckpt_fail_damaged(r->c, b, err);
+    return ACCEL_OK;
+}
+
 static accel_status_t take_span(struct reader *r, const struct span *s,
                                 const struct read_slot *slot, accel_error_t *err)
 {
-    const struct ckpt_manifest *m = &r->c->m;
-
-    if (slot->error)
-        return accel_fail_at(
-            err, slot->error == ENODATA ? ACCEL_ECORRUPT : ACCEL_EIO,
-            m->file[s->file].name,
-            "resume from an older checkpoint, and check the storage",
-            "tensor %s: read: %s", m->tensor[m->box[r->use[s->first].box].tensor].name,
-            slot->error == ENODATA ? "the file was cut short" : strerror(slot->error));
     for (size_t i = s->first; i < s->first + s->count; i++) {
         const struct use *u = &r->use[i];
-        const struct ckpt_mbox *b = &m->box[u->box];
         const char *data = slot->data + (u->at - s->at);
+        accel_status_t st = ACCEL_OK;
 
         /* Uses of one piece are neighbours: hash it for the first. */
-        if (i == s->first || u->at != r->use[i - 1].at) {
-            struct ckpt_hash h =
-                ckpt_piece_hash(ckpt_box_seed(m, b), u->piece, data, (size_t)u->bytes);
-
-            if (!ckpt_hash_equal(h, m->piece[b->piece + u->piece]))
-                return ckpt_fail_damaged(r->c, b, err);
+        if (i == s->first || u->at != r->use[i - 1].at)
+            st = check_piece(r, u, slot, data, err);
+        if (st && !r->finding)
+            return st;
+        if (st && r->told != u->box) {
+            r->finding(r->user, err);
+            r->told = u->box;
         }
-        scatter(&r->copy[u->copy], (int64_t)u->piece * CKPT_PIECE_BYTES, u->bytes,
-                data);
+        if (!r->finding)
+            scatter(&r->copy[u->copy], (int64_t)u->piece * CKPT_PIECE_BYTES, u->bytes,
+                    data);
     }
     return ACCEL_OK;
 }
@@ -403,6 +430,41 @@ accel_status_t ckpt_read_boxes(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, s
         s = run(&r, err);
     ckpt_stage_unmap(r.staging, SLOTS * SLOT_BYTES);
     free(r.copy);
+    free(r.use);
+    free(r.span);
+    return s;
+}
+
+accel_status_t ckpt_verify_file(accel_ckpt_t *c, int file, ckpt_finding_fn *finding,
+                                void *user, accel_error_t *err)
+{
+    struct reader r = { .c = c,
+                        .file = -1,
+                        .direct = -1,
+                        .finding = finding,
+                        .user = user,
+                        .told = SIZE_MAX };
+    accel_status_t s = ACCEL_OK;
+
+    for (size_t i = c->file_first[file]; i < c->file_first[file + 1]; i++) {
+        const struct ckpt_mbox *b = &c->m.box[c->by_place[i]];
+
+        for (size_t k = 0; k < b->pieces && !s; k++) {
+            s = grow((void **)&r.use, &r.use_cap, r.uses, sizeof(*r.use), err);
+            if (!s)
+                r.use[r.uses++] = (struct use){ c->by_place[i],
+                                                k,
+                                                0,
+                                                file,
+                                                b->at + (int64_t)k * CKPT_PIECE_BYTES,
+                                                ckpt_piece_bytes(b, k) };
+        }
+    }
+    if (!s)
+        s = plan_spans(&r, err);
+    if (!s && r.spans)
+        s = run(&r, err);
+    ckpt_stage_unmap(r.staging, SLOTS * SLOT_BYTES);
     free(r.use);
     free(r.span);
     return s;
