@@ -94,9 +94,14 @@ struct cli_table *cli_table_new(const char *name, const char *const *columns)
         return NULL;
     }
     t->failed = scols_table_set_name(t->table, name) != 0;
-    for (; columns[t->columns]; t->columns++)
-        if (!scols_table_new_column(t->table, columns[t->columns], 0.1, 0))
+    for (; columns[t->columns]; t->columns++) {
+        bool number = columns[t->columns][0] == '#';
+        struct libscols_column *c = scols_table_new_column(
+            t->table, columns[t->columns] + number, 0.1, number ? SCOLS_FL_RIGHT : 0);
+
+        if (!c || (number && scols_column_set_json_type(c, SCOLS_JSON_NUMBER)))
             t->failed = true;
+    }
     return t;
 }
 

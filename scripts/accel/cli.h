@@ -27,7 +27,8 @@ void cli_parse(const struct argp *argp, const char *example, int argc, char **ar
 
 /* A table with fixed columns, printed by libsmartcols. */
 struct cli_table;
-/* `name` is the key of the rows in JSON; `columns` is NULL-terminated. NULL: no memory. */
+/* `name` is the key of the rows in JSON; `columns` is NULL-terminated, "#X" holds numbers
+ * (right-aligned, unquoted in JSON). NULL: no memory. */
 struct cli_table *cli_table_new(const char *name, const char *const *columns);
 /* Adds a row of as many texts as there are columns; NULL stands for an empty cell. */
 void cli_table_row(struct cli_table *t, const char *const *cells);

@@ -12,7 +12,8 @@
 #include "scripts/accel/cli.h"
 
 struct ckpt_args {
-    const char *verb, *dir;
+    const char *verb;
+    char *dir;
     bool json;
 };
 
@@ -60,35 +61,54 @@ static int no_memory(void)
     return cli_fail(&err);
 }
 
-static int list(const char *dir, bool json)
+/* Nothing there is worth a word: an empty table looks like a success. */
+static void say_none(const char *dir)
 {
-    static const char *const columns[] = { "NAME",  "STEP",    "RANKS", "SIZE",
+    fprintf(stderr, "no checkpoints in %s\n", dir);
+}
+
+static void list_row(struct cli_table *t, const accel_ckpt_info_t *info, bool json)
+{
+    char step[24], ranks[16] = "", size[32] = "";
+
+    snprintf(step, sizeof(step), "%lld", (long long)info->step);
+    if (info->world_size) {
+        snprintf(ranks, sizeof(ranks), "%d", info->world_size);
+        if (json)
+            snprintf(size, sizeof(size), "%lld", (long long)info->bytes);
+        else
+            format_bytes((double)info->bytes, size, sizeof(size));
+    }
+    cli_table_row(t, (const char *[]){ info->name, step, ranks, size,
+                                       info->complete ? "complete" : "damaged",
+                                       info->problem });
+}
+
+/* only: the one checkpoint to show; NULL: all of them. */
+static int list(const char *root, const char *only, bool json)
+{
+    static const char *const columns[] = { "NAME",  "#STEP",   "#RANKS", "#SIZE",
                                            "STATE", "PROBLEM", NULL };
     accel_ckpt_info_t *info = NULL;
     struct cli_table *t;
     accel_error_t err = { 0 };
-    size_t n = 0;
+    size_t n = 0, shown = 0;
 
-    if (accel_ckpt_list(dir, &info, &n, &err))
+    if (accel_ckpt_list(root, &info, &n, &err))
         return cli_fail(&err);
     t = cli_table_new("checkpoints", columns);
     if (!t) {
         free(info);
         return no_memory();
     }
-    for (size_t i = 0; i < n; i++) {
-        char step[24], ranks[16] = "", size[32] = "";
-
-        snprintf(step, sizeof(step), "%lld", (long long)info[i].step);
-        if (info[i].world_size) {
-            snprintf(ranks, sizeof(ranks), "%d", info[i].world_size);
-            format_bytes((double)info[i].bytes, size, sizeof(size));
+    for (size_t i = 0; i < n; i++)
+        if (!only || strcmp(only, info[i].name) == 0) {
+            list_row(t, &info[i], json);
+            shown++;
         }
-        cli_table_row(t, (const char *[]){ info[i].name, step, ranks, size,
-                                           info[i].complete ? "complete" : "damaged",
-                                           info[i].problem });
-    }
     free(info);
+    if (!shown)
+        say_none(root);
     return cli_table_print(t, json);
 }
 
@@ -124,6 +144,12 @@ static int verify_root(struct cli_table *t, const char *root, int *code)
 
     if (accel_ckpt_list(root, &info, &n, &err))
         return cli_fail(&err);
+    if (n == 0) {
+        free(info);
+        accel_fail_at(&err, ACCEL_ENOENT, root, "give accel.checkpoint.dir",
+                      "there is no checkpoint to verify");
+        return cli_fail(&err);
+    }
     for (size_t i = 0; i < n; i++) {
         char dir[4096];
         int c;
@@ -136,22 +162,49 @@ static int verify_root(struct cli_table *t, const char *root, int *code)
     return 0;
 }
 
-static int verify(const char *dir, bool json)
+static int verify(const char *dir, const char *only, bool json)
 {
     static const char *const columns[] = { "NAME", "STATE", "FINDING", NULL };
     struct cli_table *t = cli_table_new("verified", columns);
-    const char *slash = strrchr(dir, '/');
     int code = 0, failed = 0;
 
     if (!t)
         return no_memory();
-    if (exists(dir, "MANIFEST") || strncmp(slash ? slash + 1 : dir, "step_", 5) == 0)
-        code = verify_one(t, dir, slash && slash[1] ? slash + 1 : dir);
+    if (only)
+        code = verify_one(t, dir, only);
     else
         failed = verify_root(t, dir, &code);
     if (cli_table_print(t, json) && !code)
         code = 74;
     return failed ? failed : code;
+}
+
+/* Whether dir is one checkpoint and not the directory of all: its name, and what is above
+ * it; NULL when it is the directory of all. Cuts the slashes off the end of dir. */
+static const char *one_checkpoint(char *dir, const char **root)
+{
+    char *slash;
+    size_t len = strlen(dir);
+
+    while (len > 1 && dir[len - 1] == '/')
+        dir[--len] = '\0';
+    slash = strrchr(dir, '/');
+    if (!exists(dir, "MANIFEST") && strncmp(slash ? slash + 1 : dir, "step_", 5) != 0)
+        return NULL;
+    *root = slash ? dir : ".";
+    return slash ? slash + 1 : dir;
+}
+
+/* Both verbs, on a writable copy of the path. */
+static int run(const char *verb, char *dir, bool json)
+{
+    const char *root = dir, *only = one_checkpoint(dir, &root);
+
+    if (strcmp(verb, "verify") == 0)
+        return verify(dir, only, json);
+    if (only && only > dir)
+        dir[only - dir - 1] = '\0'; /* list what is above, and show the one */
+    return list(root[0] ? root : "/", only, json);
 }
 
 int cmd_ckpt(int argc, char **argv)
@@ -183,5 +236,5 @@ int cmd_ckpt(int argc, char **argv)
                       "no such directory");
         return cli_fail(&err);
     }
-    return strcmp(a.verb, "ls") == 0 ? list(a.dir, a.json) : verify(a.dir, a.json);
+    return run(a.verb, a.dir, a.json);
 }

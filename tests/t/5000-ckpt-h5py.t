@@ -47,6 +47,16 @@ fi
 out=$("$accel" ckpt ls "$root")
 is $? 0 "accel ckpt ls exits 0"
 like "$out" 'step_00000007 +7 +2 .*complete' "and lists the checkpoint"
+out=$("$accel" ckpt ls --json "$root/step_00000007/")
+like "$out" '"step": 7,' "one checkpoint, as JSON with numbers"
+like "$out" '"size": [0-9]+,' "and its size in bytes"
+mkdir "$tap_tmp/empty"
+like "$("$accel" ckpt ls "$tap_tmp/empty" 2>&1)" '^no checkpoints in ' "an empty directory is said to be empty"
+"$accel" ckpt verify "$tap_tmp/empty" 2>/dev/null
+is $? 66 "and is nothing that verify finds whole"
+"$ACCEL_BUILD/tests/faults/ckpt_once" save "$root" 8 2
+is "$("$accel" ckpt verify "$root" | grep -c whole)" 2 "verify looks at every step"
+rm -r "$root/step_00000008"
 out=$("$accel" ckpt verify "$root")
 is $? 0 "accel ckpt verify exits 0 on a whole one"
 like "$out" 'step_00000007 +whole' "and says so"
