@@ -19,6 +19,9 @@ AC_DEFUN([ACCEL_WITH_SLURM], [
             $((accel_slurm_number >> 8 & 255)) $((accel_slurm_number & 255))`
         AC_MSG_NOTICE([Slurm version $SLURM_VERSION: the plugin fits this release only])
         accel_why_slurm="Slurm $SLURM_VERSION; rebuild for another one"])
+    # srun has no sanitizer runtime, so it could not load the plugin.
+    AS_IF([test "x$enable_sanitizer" != xno],
+        [accel_with_slurm=off accel_why_slurm="sanitizer build"])
     AC_SUBST([SLURM_VERSION])
     AM_CONDITIONAL([HAVE_SLURM], [test $accel_with_slurm = on])
     AS_IF([test $accel_with_slurm = on],

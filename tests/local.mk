@@ -14,18 +14,19 @@ tests/t/0030-build-install.log: $(filter-out tests/t/0030-build-install.log, $(T
 
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests) $(shell_tests)
-EXTRA_DIST += $(shell_tests) tests/t/tap.sh tests/t/lib.sh
+EXTRA_DIST += $(shell_tests) tests/t/tap.sh tests/t/lib.sh tests/t/train.sh \
+	tests/sanitizer.sh tests/data/lsan.supp
 TEST_EXTENSIONS = .t
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 T_LOG_DRIVER = $(LOG_DRIVER)
 AM_TESTS_ENVIRONMENT = \
 	ACCEL_SRC='$(abs_top_srcdir)'; export ACCEL_SRC; \
-	ACCEL_BUILD='$(abs_top_builddir)'; export ACCEL_BUILD;
+	ACCEL_BUILD='$(abs_top_builddir)'; export ACCEL_BUILD; \
+	. '$(abs_top_srcdir)/tests/sanitizer.sh';
 
 # What prove runs; scripts/test reads it.
 print-unit-tests:
 	@printf '%s\n' $(unit_tests)
-print-shell-tests:
-	@printf '%s\n' $(shell_tests)
-print-tests: print-unit-tests print-shell-tests
-.PHONY: print-unit-tests print-shell-tests print-tests
+print-tests:
+	@printf '%s\n' $(TESTS)
+.PHONY: print-unit-tests print-tests

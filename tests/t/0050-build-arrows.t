@@ -8,7 +8,7 @@
 
 cd "$ACCEL_SRC" || bail_out "no $ACCEL_SRC"
 stages="common config plan bootstrap topology comm tensor backend ops nn optim shard
-precision data bigmodel train observe"
+precision data bigmodel observe train"
 
 # FOLDER PATTERN ALLOWED-ERE: prints `file: include` of what is not allowed.
 wrong_includes() {

@@ -28,13 +28,18 @@ done <"$tap_tmp/sources")" "" "every source file says in its first comment what 
 is "$(while IFS= read -r file; do
     lines=$(wc -l <"$file")
     [ "$lines" -le 800 ] || echo "$file: $lines"
-done <"$tap_tmp/c")" "" "no C file is longer than 800 lines"
+done <"$tap_tmp/sources")" "" "no file is longer than 800 lines"
 
 # A function's body begins and ends in the first column (Linux braces).
 while IFS= read -r file; do
     awk '/^[a-z].*\(/ { name = $0 } /^{$/ { start = FNR }
         /^}$/ && start { print FNR - start + 1, FILENAME ":" start, name; start = 0 }' "$file"
-done <"$tap_tmp/c" | sort -rn >"$tap_tmp/functions"
+done <"$tap_tmp/c" >"$tap_tmp/functions"
+# In a script it is  name() {  to  }  (or round brackets), in the first column too.
+grep -v '\.[chm4]*$' "$tap_tmp/sources" | while IFS= read -r file; do
+    awk '/^[a-z_]+\(\) [{(]/ && !/[})]$/ { name = $1; start = FNR }
+        /^[})]/ && start { print FNR - start + 1, FILENAME ":" start, name; start = 0 }' "$file"
+done >>"$tap_tmp/functions"
 is "$(awk '$1 > 80' "$tap_tmp/functions")" "" "no function is longer than 80 lines"
 all=$(wc -l <"$tap_tmp/functions")
 long=$(awk '$1 > 45' "$tap_tmp/functions" | wc -l)

@@ -6,7 +6,7 @@
 # bfloat16: 1e-2). Ranks are started by srun on a throw-away cluster.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/train.sh"
-need_slurm
+need_plugin
 SRUN_TIMEOUT=120
 
 STEPS=50

@@ -5,7 +5,7 @@
 # order, so the losses of the same global batch stay those of the uninterrupted run.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/train.sh"
-need_slurm
+need_plugin
 SRUN_TIMEOUT=120
 
 MODEL="--layers 2 --heads 2 --width 36 --seq 32 --warmup 5 --sample 0"

@@ -9,8 +9,7 @@
 # shellcheck source=tests/t/bad-configs.sh
 . "$(dirname "$0")/bad-configs.sh"
 
-need_slurm
-[ -f "$ACCEL_BUILD/srun_plugin/.libs/accel_spank.so" ] || skip_all "the plugin is not built"
+need_plugin
 cluster_up --nodes 1
 tap_tmpdir
 chmod 755 "$tap_tmp"

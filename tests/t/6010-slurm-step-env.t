@@ -8,7 +8,7 @@
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-need_slurm
+need_plugin
 plugin=$ACCEL_BUILD/srun_plugin/.libs/accel_spank.so
 [ -f "$plugin" ] || skip_all "the plugin is not built"
 can_mnt_mode || skip_all "two nodes with PMIx need mount namespaces"

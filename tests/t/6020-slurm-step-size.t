@@ -8,8 +8,7 @@
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-need_slurm
-[ -f "$ACCEL_BUILD/srun_plugin/.libs/accel_spank.so" ] || skip_all "the plugin is not built"
+need_plugin
 cluster_up --nodes 1
 tap_tmpdir
 cd "$tap_tmp" || bail_out "no directory"

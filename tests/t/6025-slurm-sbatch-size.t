@@ -10,8 +10,7 @@
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-need_slurm
-[ -f "$ACCEL_BUILD/srun_plugin/.libs/accel_spank.so" ] || skip_all "the plugin is not built"
+need_plugin
 can_mnt_mode || skip_all "two nodes need namespaces, which this system does not allow"
 cluster_up --nodes 2 --cpus 4
 tap_tmpdir

@@ -7,9 +7,8 @@
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-need_slurm
+need_plugin
 stepper=$ACCEL_BUILD/tests/helpers/stepper
-[ -f "$ACCEL_BUILD/srun_plugin/.libs/accel_spank.so" ] || skip_all "the plugin is not built"
 [ -x "$stepper" ] || skip_all "tests/helpers/stepper is not built"
 tap_tmpdir
 cd "$tap_tmp" || bail_out "no directory"

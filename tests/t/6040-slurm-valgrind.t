@@ -7,7 +7,7 @@
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-need_slurm
+need_plugin
 need_program valgrind
 plugin=$ACCEL_BUILD/srun_plugin/.libs/accel_spank.so
 [ -f "$plugin" ] || skip_all "the plugin is not built"

@@ -7,7 +7,7 @@
 # and a rerun by hand.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/train.sh"
-need_slurm
+need_plugin
 SRUN_TIMEOUT=120
 
 STEPS=400

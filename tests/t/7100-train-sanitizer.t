@@ -6,18 +6,16 @@
 # in build-asan; ACCEL_ASAN_BUILD names another.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/train.sh"
-need_slurm
+need_plugin
 SRUN_TIMEOUT=300
 
 asan=${ACCEL_ASAN_BUILD:-$ACCEL_SRC/build-asan}
-[ -x "$asan/examples/train" ]
+[ -x "$asan/examples/train" ] || skip_all "no sanitizer build; scripts/test makes one"
 tap_tmpdir
 train_text "$tap_tmp/text.txt"
 train_config "$tap_tmp/fsdp.yaml" FULL_SHARD bf16 2 1 "checkpoint: {every_steps: 10}"
-ASAN_OPTIONS=detect_leaks=1:exitcode=99
-LSAN_OPTIONS=suppressions=$ACCEL_SRC/tests/data/lsan.supp:print_suppressions=0
-UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-export ASAN_OPTIONS LSAN_OPTIONS UBSAN_OPTIONS
+# shellcheck source=tests/sanitizer.sh
+. "$ACCEL_SRC/tests/sanitizer.sh"
 
 go() { # STEPS
     run_srun -N1 --accel-config="$tap_tmp/fsdp.yaml" "$asan/examples/train" --layers 2 \

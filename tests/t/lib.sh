@@ -27,6 +27,12 @@ need_slurm() {
     need_program slurmctld slurmd munged srun
 }
 
+need_plugin() { # Slurm and the plugin just built
+    need_slurm
+    [ -f "$ACCEL_BUILD/srun_plugin/.libs/accel_spank.so" ] ||
+        skip_all "the srun plugin is not built; configure said why"
+}
+
 need_root() { # WHAT-FOR
     [ "$(id -u)" = 0 ] || skip_all "needs root${1:+ ($1)}"
 }

@@ -33,8 +33,13 @@ static accel_status_t write_steps(const char *path, int64_t done, int64_t first,
     accel_status_t st = observe_open(&o, path, done, &err);
 
     for (int64_t i = first; st == ACCEL_OK && i <= last; i++) {
-        struct observe_step s = { .step = i, .loss = 1.0 / 3, .lr = 1e-3, .grad_norm = 2,
-                                  .step_ms = 50, .tokens = 1000, .eval_loss = NAN };
+        struct observe_step s = { .step = i,
+                                  .loss = 1.0 / 3,
+                                  .lr = 1e-3,
+                                  .grad_norm = 2,
+                                  .step_ms = 50,
+                                  .tokens = 1000,
+                                  .eval_loss = NAN };
 
         st = observe_step(&o, &s, &err);
     }
@@ -52,7 +57,8 @@ static int count_in_order(const char *path)
     int n = 0;
 
     while (f && fgets(line, sizeof(line), f)) {
-        snprintf(want, sizeof(want), "{\"step\":%d,\"loss\":0.33333333333333331,", n + 1);
+        snprintf(want, sizeof(want), "{\"step\":%d,\"loss\":0.33333333333333331,",
+                 n + 1);
         if (strncmp(line, want, strlen(want)) != 0)
             break;
         n++;
@@ -81,11 +87,13 @@ int main(void)
     f = fopen(path, "a");
     fprintf(f, "{\"step\":31,\"lo");
     fclose(f);
-    tap_is_int(write_steps(path, 20, 21, 40), ACCEL_OK, "resumed at step 20 after a kill");
+    tap_is_int(write_steps(path, 20, 21, 40), ACCEL_OK,
+               "resumed at step 20 after a kill");
     tap_is_int(count_in_order(path), 40, "each step once, no torn line");
     tap_is_int(write_steps(path, 40, 41, 40), ACCEL_OK, "resumed with nothing to do");
     tap_is_int(count_in_order(path), 40, "nothing lost");
-    tap_is_int(write_steps(path, 0, 1, 5), ACCEL_OK, "started again from the beginning");
+    tap_is_int(write_steps(path, 0, 1, 5), ACCEL_OK,
+               "started again from the beginning");
     tap_is_int(count_in_order(path), 5, "old records are gone");
 
     tap_is_int(observe_open(&o, "/nonexistent-dir/log.jsonl", 0, &err), ACCEL_ECREATE,

@@ -1,0 +1,10 @@
+# shellcheck shell=sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Read in before tests of a sanitizer build run (they need ACCEL_SRC): a finding ends the
+# program with status 99, and leaks of other libraries are told from ours by whole call
+# stacks, because those libraries have no frame pointers.
+ASAN_OPTIONS=exitcode=99:detect_leaks=1:fast_unwind_on_malloc=0
+LSAN_OPTIONS=suppressions=$ACCEL_SRC/tests/data/lsan.supp:print_suppressions=0
+UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+export ASAN_OPTIONS LSAN_OPTIONS UBSAN_OPTIONS
