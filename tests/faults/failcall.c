@@ -2,7 +2,8 @@
  *
  * LD_PRELOAD shim: makes the n-th call that touches a checkpoint fail or end the process.
  *   FAILCALL_AT=n        which intercepted call (1 ...), counted per process
- *   FAILCALL_HOW=KIND    EIO ENOSPC EINTR short kill
+ *   FAILCALL_HOW=KIND    EIO ENOSPC EINTR short kill; at every call: noopen (O_DIRECT is
+ *                        refused when opening), nowrite (when writing)
  *   FAILCALL_SEEN=FILE   created when the call was reached
  */
 #include <dlfcn.h>
@@ -11,6 +12,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
@@ -23,19 +25,37 @@
 
 static atomic_int calls;
 
-/* 0: go on; 1: do it short; -1: fail with errno. */
-static int strike(void)
+static void seen_now(void)
 {
-    const char *at = getenv("FAILCALL_AT"), *how = getenv("FAILCALL_HOW");
-    const char *seen = getenv("FAILCALL_SEEN");
     static int (*real_creat)(const char *, mode_t);
+    const char *seen = getenv("FAILCALL_SEEN");
 
-    if (!at || !how || atomic_fetch_add(&calls, 1) + 1 != atoi(at))
-        return 0;
     if (!real_creat)
         real_creat = (int (*)(const char *, mode_t))dlsym(RTLD_NEXT, "creat");
     if (seen)
         real_creat(seen, 0666);
+}
+
+/* As a file system without O_DIRECT answers, at every call. */
+static bool refuses(const char *kind, int flags)
+{
+    const char *how = getenv("FAILCALL_HOW");
+
+    if (!(flags & O_DIRECT) || !how || strcmp(how, kind) != 0)
+        return false;
+    seen_now();
+    errno = EINVAL;
+    return true;
+}
+
+/* 0: go on; 1: do it short; -1: fail with errno. */
+static int strike(void)
+{
+    const char *at = getenv("FAILCALL_AT"), *how = getenv("FAILCALL_HOW");
+
+    if (!at || !how || atomic_fetch_add(&calls, 1) + 1 != atoi(at))
+        return 0;
+    seen_now();
     if (strcmp(how, "kill") == 0)
         kill(getpid(), SIGKILL);
     if (strcmp(how, "short") == 0)
@@ -50,8 +70,11 @@ static ssize_t write_at(const char *name, int fd, const void *p, size_t n, off_t
 {
     ssize_t (*real)(int, const void *, size_t, off_t) =
         (ssize_t(*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, name);
-    int s = strike();
+    int s;
 
+    if (refuses("nowrite", fcntl(fd, F_GETFL)))
+        return -1;
+    s = strike();
     return s < 0 ? -1 : real(fd, p, s && n > 1 ? n / 2 : n, at);
 }
 
@@ -128,6 +151,8 @@ int openat(int dir, const char *name, int flags, ...)
     if (flags & (O_CREAT | O_TMPFILE))
         mode = va_arg(ap, mode_t);
     va_end(ap);
+    if (refuses("noopen", flags))
+        return -1;
     /* Only files that are written: a failed directory open is met through the others. */
     if ((flags & O_ACCMODE) != O_RDONLY && strike() < 0)
         return -1;

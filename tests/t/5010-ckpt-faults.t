@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Every intercepted call of a save fails or kills the process in turn: the old checkpoint
-# loads, an error leaves nothing behind, a survived fault leaves the new one.
+# loads, an error leaves nothing behind, a survived fault leaves the new one. Then saves and
+# loads where O_DIRECT is refused.
 # FAULT_KINDS widens it; the suite runs a short form.
 # shellcheck source=tests/t/tap.sh
 . "$(dirname "$0")/tap.sh"
@@ -60,5 +61,12 @@ for how in ${FAULT_KINDS:-EIO ENOSPC EINTR short kill}; do
     is "$bad" "" "$how at each of $((n - 1)) calls"
     [ "$n" -gt 10 ]
     ok $? "$how: the shim was met"
+done
+for how in noopen nowrite; do
+    rm -rf "$root" "$tap_tmp/seen"
+    FAILCALL_HOW=$how FAILCALL_SEEN=$tap_tmp/seen LD_PRELOAD=$shim "$once" save "$root" 1 2
+    is $? 0 "$how: a save where O_DIRECT is refused"
+    passes "$how: it was refused" test -e "$tap_tmp/seen"
+    passes "$how: and it loads" env FAILCALL_HOW=$how LD_PRELOAD="$shim" "$once" load "$root" 1 3
 done
 done_testing
