@@ -3,8 +3,12 @@
  * bootstrap/: a single process, refusals, numbering of nodes, and the forked world that
  * other unit tests stand on. PMIx itself is tested under srun and mpirun (tests/t).
  */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "bootstrap/boot_impl.h"
@@ -67,6 +71,40 @@ static void test_lost_tasks(void)
     clear_env();
 }
 
+#ifdef HAVE_PMIX
+/* A server that takes the connection and never says a word: PMIx_Init hangs for ever, the
+ * deadline does not. In a process of its own, because the helper thread stays behind. */
+static int silent_server(struct boot *unused, void *arg)
+{
+    static const char *const uris[] = { "PMIX_SERVER_URI2", "PMIX_SERVER_URI21",
+                                        "PMIX_SERVER_URI3", "PMIX_SERVER_URI4",
+                                        "PMIX_SERVER_URI41" };
+    struct sockaddr_in at = { .sin_family = AF_INET };
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    socklen_t len = sizeof(at);
+    accel_error_t err = { 0 };
+    struct boot b;
+    char uri[64];
+
+    (void)unused;
+    (void)arg;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (bind(listener, (struct sockaddr *)&at, len) != 0 || listen(listener, 8) != 0 ||
+        getsockname(listener, (struct sockaddr *)&at, &len) != 0)
+        return 2;
+    snprintf(uri, sizeof(uri), "silent.0;tcp4://127.0.0.1:%d", ntohs(at.sin_port));
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(uris); i++)
+        setenv(uris[i], uri, 1);
+    setenv("PMIX_NAMESPACE", "silent", 1);
+    setenv("PMIX_RANK", "0", 1);
+    if (boot_open(&b, 1500, &err) != ACCEL_EPEER)
+        return 3;
+    if (!strstr(err.text, "PMIx_Init did not return before the bootstrap deadline"))
+        return 4;
+    _exit(0);
+}
+#endif
+
 /* A namespace that no server answers for must end in an error, in time. */
 static void test_no_server(void)
 {
@@ -80,6 +118,10 @@ static void test_no_server(void)
     tap_ok(strstr(err.text, "PMIx") != NULL, "says so: %s", err.text);
     tap_ok(clock_ns() - start < 60000000000, "and comes back");
     clear_env();
+#ifdef HAVE_PMIX
+    tap_is_int(fork_world(1, silent_server, NULL, 60), 0,
+               "a silent server ends in time");
+#endif
 }
 
 static void test_numbering(void)
