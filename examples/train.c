@@ -6,7 +6,6 @@
  * names the model, the data and the schedule.
  */
 #include <argp.h>
-#include <stdbool.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -205,16 +204,21 @@ static void print_log(void *user, accel_log_level_t level, const char *line)
     fprintf(stderr, "%s%s\n", prefix[level], line);
 }
 
-/* "Saved, run me again" is said once; a failure by every rank that has one. */
+/* One write per failure, so that the lines of several ranks do not mix. An empty text
+ * means that another rank says it. */
 static int fail(const accel_t *run, const accel_error_t *err)
 {
-    if (err->code != ACCEL_ERESUME || accel_is_main(run))
-        fprintf(stderr, "accel: %s%s%s%s\n",
-                err->code == ACCEL_ERESUME ? "" : "error: ", err->where,
-                err->where[0] ? ": " : "", err->text);
-    if (err->hint[0] && (!run || accel_is_main(run)))
-        fprintf(stderr, "accel:   %s%s\n",
-                err->code == ACCEL_ERESUME ? "" : "cure: ", err->hint);
+    bool saved = err->code == ACCEL_ERESUME;
+    char rank[32] = "";
+
+    if (!err->text[0] || (saved && !accel_is_main(run)))
+        return accel_exit_code(err->code);
+    if (run && !accel_is_main(run))
+        snprintf(rank, sizeof(rank), "rank %d: ", accel_rank(run));
+    fprintf(stderr, "accel: %s%s%s%s%s%s%s%s\n", saved ? "" : "error: ", rank,
+            err->where, err->where[0] ? ": " : "", err->text,
+            err->hint[0] ? "\naccel:   " : "", err->hint[0] && !saved ? "cure: " : "",
+            err->hint);
     return accel_exit_code(err->code);
 }
 
@@ -222,7 +226,7 @@ static int fail(const accel_t *run, const accel_error_t *err)
 static accel_status_t print_sample(accel_t *run, const struct settings *s,
                                    accel_error_t *err)
 {
-    bool text = s->gpt2.vocab == 256;
+    bool text = accel_dataset_vocab(s->job.data) == 256;
     const int32_t prompt = text ? '\n' : 0;
     int32_t *out = calloc((size_t)s->sample, sizeof(*out));
     accel_status_t st;
@@ -254,9 +258,8 @@ static accel_status_t train(accel_t *run, struct settings *s, accel_error_t *err
     accel_job_t *j = &s->job;
     accel_status_t st;
 
-    j->model = accel_gpt2_new(run, &s->gpt2, err);
-    if (!j->model)
-        return err->code;
+    /* A model that cannot be is reported by accel_prepare, once for all ranks. */
+    j->model = accel_gpt2_new(run, &s->gpt2, NULL);
     st = accel_prepare(run, j, err);
     if (st != ACCEL_OK || !accel_more(run))
         return st;

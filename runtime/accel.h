@@ -53,9 +53,11 @@ typedef enum accel_status {
     ACCEL_EUNSUPPORTED = 15, /* known, but not supported yet             exit 65 */
     ACCEL_ECORRUPT = 16,     /* stored data is damaged                   exit 74 */
     ACCEL_EMISMATCH = 17,    /* world size, shape or run do not fit      exit 65 */
+    ACCEL_EDIVERGED = 18,    /* loss or gradients are not finite         exit 1  */
 } accel_status_t;
 
-/* Caller-owned. All strings are NUL-terminated; empty when there is nothing to say. */
+/* Caller-owned. All strings are NUL-terminated. When all ranks fail together for a reason
+ * that one of them knows, `text` is empty on the others: they have nothing to add. */
 typedef struct accel_error {
     accel_status_t code;
     char where[256]; /* file:line:col, file + tensor, or module path and op */

@@ -31,6 +31,7 @@ static const struct {
     [ACCEL_EUNSUPPORTED] = { "ACCEL_EUNSUPPORTED", 65 },
     [ACCEL_ECORRUPT] = { "ACCEL_ECORRUPT", 74 },
     [ACCEL_EMISMATCH] = { "ACCEL_EMISMATCH", 65 },
+    [ACCEL_EDIVERGED] = { "ACCEL_EDIVERGED", 1 },
 };
 
 int accel_exit_code(accel_status_t status)

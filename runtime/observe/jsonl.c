@@ -124,9 +124,10 @@ static void print_line(const struct observe *o, const struct observe_step *s,
     char count[32], mem[32];
 
     accel_logf(o->log, ACCEL_LOG_INFO,
-               "step %lld/%lld loss %.4f lr %.1e %.0f ms %s tok/s norm %.2f mem %s",
+               "step %lld/%lld loss %.4f lr %.1e %.*f ms %s tok/s norm %.2f mem %s",
                (long long)s->step, (long long)o->total_steps, s->loss, s->lr,
-               s->step_ms, format_count(rate, count, sizeof(count)), s->grad_norm,
+               s->step_ms < 10 ? 1 : 0, s->step_ms,
+               format_count(rate, count, sizeof(count)), s->grad_norm,
                format_bytes((double)o->peak_bytes, mem, sizeof(mem)));
     if (!isnan(s->eval_loss))
         accel_logf(o->log, ACCEL_LOG_INFO, "step %lld/%lld held-out loss %.4f",

@@ -36,11 +36,12 @@ accel_module_t *accel_module_new(accel_t *run, const accel_class_t *cls,
 accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg,
                                accel_error_t *err)
 {
-    accel_module_t *m = gpt2_new(&run->graph, cfg, err);
+    accel_error_t e = { 0 };
+    accel_module_t *m = gpt2_new(&run->graph, cfg, &e);
 
-    if (!m)
-        return NULL;
-    if (adopt(run, m))
+    if (!m && run->graph.error.code == ACCEL_OK)
+        run->graph.error = e; /* accel_prepare reports it, once for all ranks */
+    if (m && adopt(run, m))
         return m;
     if (err)
         *err = run->graph.error;

@@ -42,6 +42,29 @@ accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err)
                       "%s before accel_prepare", call);
 }
 
+accel_status_t run_agree(accel_t *run, accel_status_t st, accel_error_t *err)
+{
+    /* The status first, then the lowest rank that has it. */
+    int64_t size = run->boot.size,
+            worst = st == ACCEL_OK ? 0 : st * size + (size - 1 - run->boot.rank);
+    int64_t mine = worst;
+    accel_error_t e = { 0 };
+    accel_status_t sent =
+        comm_all_reduce(run->comm, &worst, 1, ACCEL_I64, COMM_MAX, &e);
+
+    if (sent != ACCEL_OK) {
+        if (err && st == ACCEL_OK)
+            *err = e;
+        return st != ACCEL_OK ? st : sent;
+    }
+    if (worst == 0 || worst == mine)
+        return st;
+    st = (accel_status_t)(worst / size);
+    if (err)
+        *err = (accel_error_t){ .code = st };
+    return st;
+}
+
 /* File option > config resolved by srun > $ACCEL_CONFIG > built-in defaults. */
 static accel_status_t load_config(accel_t *run, const accel_options_t *o,
                                   accel_error_t *err)
@@ -77,7 +100,8 @@ static accel_status_t check_size(const accel_t *run, accel_error_t *err)
 {
     int64_t want = run->config.num_processes;
 
-    if (run->boot.size > 1 && strcmp(run->config_source, "built-in") == 0)
+    if (run->boot.rank == 0 && run->boot.size > 1 &&
+        strcmp(run->config_source, "built-in") == 0)
         accel_logf(&run->log, ACCEL_LOG_WARN,
                    "no config given: %d processes train as MULTI_CPU with the defaults "
                    "(srun --accel-config=FILE says otherwise)",
@@ -140,8 +164,11 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
     if (run->boot.rank != 0 && run->log.level > ACCEL_LOG_WARN)
         run->log.level = ACCEL_LOG_WARN;
     st = load_config(run, o, err);
-    if (st == ACCEL_OK)
+    if (st == ACCEL_OK) {
         st = check_size(run, err);
+        if (st != ACCEL_OK && run->boot.rank != 0 && err)
+            err->text[0] = err->hint[0] = '\0'; /* the same on every rank: 0 says it */
+    }
     if (st == ACCEL_OK)
         st = check_device(run, err);
     if (st == ACCEL_OK)

@@ -8,10 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "backend/backend.h"
 #include "optim/optim.h"
 #include "train/run.h"
+
+#define MAX_TOKENS (1 << 28) /* of a micro-batch: sizes below stay far from overflow */
 
 static accel_status_t bad_job(accel_error_t *err, const char *what)
 {
@@ -26,6 +29,11 @@ static accel_status_t check_job(const accel_job_t *j, accel_error_t *err)
         return bad_job(err, "steps must be at least 1");
     if (j->batch < 1 || j->batch > 1 << 20)
         return bad_job(err, "batch must be between 1 and 1048576");
+    if ((int64_t)j->batch * data_seq(j->data) > MAX_TOKENS)
+        return accel_fail(err, ACCEL_EINVAL,
+                          "use a smaller batch and more accumulation",
+                          "a micro-batch of %d samples of %lld tokens is too large",
+                          j->batch, (long long)data_seq(j->data));
     if (j->accumulate < 0 || j->accumulate > 1 << 20)
         return bad_job(err, "accumulate must be between 1 and 1048576");
     if (j->warmup < 0 || j->eval_every < 0 || j->log_every < 0)
@@ -73,6 +81,7 @@ static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error
 static accel_status_t make_out_dir(accel_t *run, accel_error_t *err)
 {
     char path[sizeof(run->out_dir)];
+    struct stat sb;
     int64_t failed = 0;
     accel_status_t st;
 
@@ -90,12 +99,22 @@ static accel_status_t make_out_dir(accel_t *run, accel_error_t *err)
             if (c == '\0')
                 break;
         }
+        if (!failed && stat(path, &sb) != 0)
+            failed = errno;
+        else if (!failed && !S_ISDIR(sb.st_mode))
+            failed = ENOTDIR;
+        else if (!failed && access(path, W_OK | X_OK) != 0)
+            failed = errno;
     }
     st = comm_broadcast(run->comm, &failed, sizeof(failed), 0, err);
     if (st != ACCEL_OK || !failed)
         return st;
-    return accel_fail_at(err, ACCEL_ECREATE, run->out_dir, "choose a writable --out",
-                         "cannot create the output directory: %s",
+    *err = (accel_error_t){ .code = ACCEL_ECREATE };
+    if (run->boot.rank != 0)
+        return ACCEL_ECREATE;
+    return accel_fail_at(err, ACCEL_ECREATE, run->out_dir,
+                         "choose an output directory that can be written",
+                         "cannot create or write the output directory: %s",
                          strerror((int)failed));
 }
 
@@ -149,6 +168,26 @@ static void print_plan(accel_t *run, const struct plan_input *in)
     strbuf_free(&text);
 }
 
+/* The kernel grants memory it does not have and kills a rank much later, perhaps hours
+ * into the run: what cannot fit on the node is refused before it. */
+static accel_status_t check_memory(const accel_t *run, accel_error_t *err)
+{
+    int64_t node = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    int64_t need = run->plan.total_bytes;
+    char a[32], b[32];
+
+    if (node <= 0 || need <= node / run->boot.local_size)
+        return ACCEL_OK;
+    return accel_fail(err, ACCEL_ENOMEM,
+                      "use a smaller batch with more accumulation, a smaller model, or "
+                      "more nodes",
+                      "the plan needs %s in each of %d rank%s, but this node has %s of "
+                      "memory",
+                      format_bytes((double)need, a, sizeof(a)), run->boot.local_size,
+                      run->boot.local_size == 1 ? "" : "s",
+                      format_bytes((double)node, b, sizeof(b)));
+}
+
 static accel_status_t make_plan(accel_t *run, accel_error_t *err)
 {
     int64_t *elems = calloc((size_t)run->units.count, sizeof(*elems));
@@ -175,6 +214,7 @@ static accel_status_t make_plan(accel_t *run, accel_error_t *err)
     if (st == ACCEL_OK) {
         plan_compute(&in, &run->plan);
         print_plan(run, &in);
+        st = check_memory(run, err);
     }
     free(elems);
     return st;
@@ -213,33 +253,35 @@ static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_
                 run->config.auto_wrap_policy == WRAP_TRANSFORMER;
     accel_status_t st = take_job(run, job, err);
 
-    if (st == ACCEL_OK && run->graph.error.code != ACCEL_OK) {
-        if (err)
-            *err = run->graph.error; /* the model was built wrongly */
-        return run->graph.error.code;
+    if (run->graph.error.code != ACCEL_OK) {
+        *err = run->graph.error; /* the model was built wrongly */
+        st = err->code;
     }
     if (st == ACCEL_OK)
         st = nn_units_build(run->job.model, wrap, run->config.transformer_cls,
                             &run->units, err);
-    if (st == ACCEL_OK && wrap && run->units.count == 1)
+    if (st == ACCEL_OK && wrap && run->units.count == 1 && run->boot.rank == 0)
         accel_logf(&run->log, ACCEL_LOG_WARN,
                    "TRANSFORMER_BASED_WRAP: the model has no class ending in Block, so "
                    "all of it is one unit (fsdp_transformer_layer_cls_to_wrap names "
                    "others)");
     if (st == ACCEL_OK)
-        st = make_plan(run, err);
-    if (st == ACCEL_OK)
-        st = shard_model(run, err);
-    if (st == ACCEL_OK)
         st = state_identity(run, err);
+    st = run_agree(run, st, err);
+    if (st == ACCEL_OK)
+        st = state_same_on_all(run, err);
     if (st == ACCEL_OK)
         st = make_out_dir(run, err);
+    if (st == ACCEL_OK)
+        st = run_agree(run, make_plan(run, err), err);
+    if (st == ACCEL_OK)
+        st = shard_model(run, err);
     if (st == ACCEL_OK)
         st = save_resume(run, err);
     if (st == ACCEL_OK && run->saved_step < 0)
         shard_init(run->shard, run->job.seed); /* nothing to go on from */
     if (st == ACCEL_OK)
-        st = open_log(run, err);
+        st = run_agree(run, open_log(run, err), err);
     return st;
 }
 

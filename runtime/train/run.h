@@ -58,9 +58,11 @@ struct accel {
     int micro;       /* micro-batches done in the current step */
     double loss_sum; /* of the micro-batches of this step, this rank */
 
-    int64_t saved_step; /* newest checkpoint of this run; -1: none */
+    int64_t saved_step;   /* newest checkpoint of this run; -1: none */
+    int64_t failed_saves; /* in a row */
     int64_t last_save_ns, step_start_ns;
-    accel_status_t status; /* first failure; ACCEL_OK while running */
+    accel_error_t log_failure; /* of this rank, until the ranks agree on it */
+    accel_status_t status;     /* first failure; ACCEL_OK while running */
     accel_error_t failure;
 };
 
@@ -69,6 +71,9 @@ accel_status_t run_report(accel_t *run, accel_status_t status, const accel_error
                           accel_error_t *err);
 /* Tasks that may be called only between accel_prepare and the first failure. */
 accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err);
+/* One outcome for all ranks: the worst `st` of them. A rank that was fine itself, or that
+ * is not the first with that status, gets it with an empty error. Collective. */
+accel_status_t run_agree(accel_t *run, accel_status_t st, accel_error_t *err);
 
 /* ---- signals.c: the preemption flag ------------------------------------------------- */
 /* Installs handlers for SIGTERM and the config's signal where the disposition is the
@@ -80,6 +85,9 @@ int signals_pending(void);
 
 /* ---- state.c: identity of a run and the trainer blob -------------------------------- */
 accel_status_t state_identity(accel_t *run, accel_error_t *err);
+/* Refuses ranks that were started with different jobs, models or configs, naming what
+ * differs: they would train on different things without a sign of it. Collective. */
+accel_status_t state_same_on_all(accel_t *run, accel_error_t *err);
 /* Text of the trainer state; *out is one malloc. */
 accel_status_t state_encode(const accel_t *run, char **out, size_t *bytes,
                             accel_error_t *err);
@@ -88,7 +96,11 @@ accel_status_t state_decode(accel_t *run, const char *text, size_t bytes,
                             accel_error_t *err);
 
 /* ---- save.c: checkpoints through libaccelckpt ---------------------------------------- */
+/* Collective; every rank gets the same status. The step before stays as it was. */
 accel_status_t save_checkpoint(accel_t *run, accel_error_t *err);
+/* The same in the middle of a run: a save that fails (disk full) is counted and warned of,
+ * and the training goes on with the older checkpoint. */
+accel_status_t save_or_go_on(accel_t *run, accel_error_t *err);
 /* Goes on from the newest intact checkpoint of this run; ACCEL_OK with step 0 when there
  * is none. */
 accel_status_t save_resume(accel_t *run, accel_error_t *err);

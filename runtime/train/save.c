@@ -75,10 +75,15 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
         return ACCEL_OK;
     st = state_encode(run, &state, &blob.bytes, err);
     blob.data = state;
+    if (st == ACCEL_OK && run->log_failure.code != ACCEL_OK) {
+        st = run->log_failure.code; /* a step that is not in the log is not saved */
+        *err = run->log_failure;
+    }
     if (st == ACCEL_OK)
         st = observe_sync(&run->observe, err);
     if (st == ACCEL_OK)
         st = shard_boxes(run->shard, false, &boxes, &count, err);
+    st = run_agree(run, st, err);
     if (st == ACCEL_OK)
         st = owner_name(run, owner, sizeof(owner), err);
     if (st == ACCEL_OK) {
@@ -100,8 +105,13 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
     }
     free(boxes);
     free(state);
-    if (st != ACCEL_OK)
+    if (st != ACCEL_OK) {
+        /* The library names the rank in a text that is the same everywhere. */
+        if (run->boot.rank != 0 && st != ACCEL_EPEER)
+            *err = (accel_error_t){ .code = st };
         return st;
+    }
+    run->failed_saves = 0;
     run->saved_step = run->step;
     run->last_save_ns = clock_ns();
     accel_logf(&run->log, ACCEL_LOG_INFO,
@@ -110,6 +120,55 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
                format_bytes((double)run->plan.checkpoint_bytes, size, sizeof(size)),
                stats.direct_io ? "" : ", buffered");
     return ACCEL_OK;
+}
+
+/* What another try may cure: a full disk, a file system that is away. */
+static bool may_pass(accel_status_t st)
+{
+    return st == ACCEL_EIO || st == ACCEL_ECREATE || st == ACCEL_EOS ||
+           st == ACCEL_EPERM || st == ACCEL_ENOMEM;
+}
+
+accel_status_t save_or_go_on(accel_t *run, accel_error_t *err)
+{
+    accel_error_t why = { 0 };
+    accel_status_t st = save_checkpoint(run, &why);
+    char kept[64] = "there is no older one";
+
+    if (st == ACCEL_OK || !may_pass(st)) {
+        if (st != ACCEL_OK)
+            *err = why;
+        return st;
+    }
+    run->failed_saves++;
+    run->last_save_ns = clock_ns(); /* every_minutes: not again at the very next step */
+    if (run->saved_step >= 0)
+        snprintf(kept, sizeof(kept), "that of step %lld is intact",
+                 (long long)run->saved_step);
+    if (run->boot.rank == 0)
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "the checkpoint of step %lld could not be saved (%lld in a row): "
+                   "%s%s%s; the training goes on, %s",
+                   (long long)run->step, (long long)run->failed_saves, why.where,
+                   why.where[0] ? ": " : "", why.text, kept);
+    return ACCEL_OK;
+}
+
+/* "seed=1, this run has seed=7": the words of two identities that are not the same. */
+static void identity_difference(const char *theirs, const char *ours, char *buf,
+                                size_t len)
+{
+    char a[512], b[512], *save_a = NULL, *save_b = NULL;
+    size_t used = 0;
+
+    snprintf(a, sizeof(a), "%s", theirs);
+    snprintf(b, sizeof(b), "%s", ours);
+    buf[0] = '\0';
+    for (char *wa = strtok_r(a, " ", &save_a), *wb = strtok_r(b, " ", &save_b);
+         wa && wb; wa = strtok_r(NULL, " ", &save_a), wb = strtok_r(NULL, " ", &save_b))
+        if (strcmp(wa, wb) != 0 && used < len)
+            used += (size_t)snprintf(buf + used, len - used, "%sit has %s, this run %s",
+                                     used ? "; " : "", wa, wb);
 }
 
 /* Reads checkpoint `dir` into the shards. Local: errors are this rank's own. */
@@ -124,12 +183,14 @@ static accel_status_t load_one(accel_t *run, const char *dir, accel_error_t *err
     if (st != ACCEL_OK)
         return st;
     if (strcmp(accel_ckpt_run_id(c), run->run_id) != 0) {
-        st = accel_fail_at(
-            err, ACCEL_EMISMATCH, dir,
-            "use another --out or accel.checkpoint.dir, or move the old "
-            "checkpoints away",
-            "the checkpoint is of another run: it says %s, this run is %s",
-            accel_ckpt_run_id(c), run->run_id);
+        char difference[512];
+
+        identity_difference(accel_ckpt_run_id(c), run->run_id, difference,
+                            sizeof(difference));
+        st = accel_fail_at(err, ACCEL_EMISMATCH, dir,
+                           "use another --out or accel.checkpoint.dir, or move the old "
+                           "checkpoints away",
+                           "the checkpoint is of another run: %s", difference);
         goto out;
     }
     state = accel_ckpt_blob(c, "trainer", &bytes);
@@ -149,30 +210,26 @@ out:
     return st;
 }
 
-/* All ranks try `dir`; the outcome is the worst of them, agreed. Every rank that failed
- * says why. */
-static accel_status_t load_together(accel_t *run, const char *dir, int64_t *worst_out,
-                                    accel_error_t *err)
+/* All ranks try `dir`; the outcome is the worst of them, agreed. Every rank that found
+ * damage says which. */
+static accel_status_t load_together(accel_t *run, const char *dir, accel_error_t *err)
 {
     accel_error_t own = { 0 };
-    int64_t worst = load_one(run, dir, &own);
-    accel_status_t st;
+    accel_status_t st = load_one(run, dir, &own);
 
-    if (worst != ACCEL_OK && worst != ACCEL_EMISMATCH)
+    if (st != ACCEL_OK && st != ACCEL_EMISMATCH)
         accel_logf(&run->log, ACCEL_LOG_WARN, "rank %d: %s: %s", run->boot.rank,
                    own.where[0] ? own.where : dir, own.text);
-    /* EMISMATCH is the largest status: it wins over damage found elsewhere. */
-    st = comm_all_reduce(run->comm, &worst, 1, ACCEL_I64, COMM_MAX, err);
+    /* EMISMATCH is the largest status here: it wins over damage found elsewhere. */
+    st = run_agree(run, st, &own);
     if (st != ACCEL_OK)
-        return st;
-    *worst_out = worst;
-    if (worst == ACCEL_EMISMATCH && err)
-        *err = own.code == ACCEL_EMISMATCH
-                   ? own
-                   : (accel_error_t){ .code = ACCEL_EMISMATCH,
-                                      .text = "another rank found a checkpoint of "
-                                              "another run" };
-    return ACCEL_OK;
+        *err = own;
+    return st;
+}
+
+static bool is_damage(accel_status_t st)
+{
+    return st == ACCEL_ECORRUPT || st == ACCEL_EIO || st == ACCEL_ENOENT;
 }
 
 /* Rank 0's view of the directory decides which names are tried, so that all ranks try the
@@ -192,9 +249,8 @@ static accel_status_t agree_on_list(accel_t *run, accel_ckpt_info_t **list,
     }
     st = comm_broadcast(run->comm, head, sizeof(head), 0, err);
     if (st == ACCEL_OK && head[1] != ACCEL_OK) {
-        if (err)
-            *err = own;
-        return (accel_status_t)head[1];
+        *err = own;
+        return err->code = (accel_status_t)head[1];
     }
     *count = head[0];
     if (st != ACCEL_OK || head[0] == 0)
@@ -212,22 +268,18 @@ static accel_status_t try_all(accel_t *run, const accel_ckpt_info_t *list,
 {
     for (int64_t i = 0; i < count; i++) {
         char dir[sizeof(run->ckpt_dir) + sizeof(list[i].name) + 2];
-        int64_t worst = 0;
         accel_status_t st;
 
         if (!list[i].complete) {
-            accel_logf(&run->log, ACCEL_LOG_WARN,
-                       "%s is not complete (%s); passed over", list[i].name,
-                       list[i].problem);
+            if (run->boot.rank == 0)
+                accel_logf(&run->log, ACCEL_LOG_WARN,
+                           "%s is not complete (%s); passed over", list[i].name,
+                           list[i].problem);
             continue;
         }
         snprintf(dir, sizeof(dir), "%s/%s", run->ckpt_dir, list[i].name);
-        st = load_together(run, dir, &worst, err);
-        if (st != ACCEL_OK)
-            return st;
-        if (worst == ACCEL_EMISMATCH)
-            return ACCEL_EMISMATCH;
-        if (worst == ACCEL_OK) {
+        st = load_together(run, dir, err);
+        if (st == ACCEL_OK) {
             run->saved_step = run->step;
             accel_logf(&run->log, ACCEL_LOG_INFO,
                        "resumed from %s: step %lld, %lld samples seen, written by %d "
@@ -236,13 +288,21 @@ static accel_status_t try_all(accel_t *run, const accel_ckpt_info_t *list,
                        list[i].world_size, list[i].world_size == 1 ? "" : "s");
             return ACCEL_OK;
         }
-        accel_logf(&run->log, ACCEL_LOG_WARN,
-                   "%s is damaged; trying the next older one", dir);
+        if (!is_damage(st))
+            return st;
+        if (run->boot.rank == 0)
+            accel_logf(&run->log, ACCEL_LOG_WARN, "%s is damaged%s", dir,
+                       i + 1 < count ? "; trying the next older one" : "");
     }
+    *err = (accel_error_t){ .code = ACCEL_ECORRUPT };
+    if (run->boot.rank != 0)
+        return ACCEL_ECORRUPT;
     return accel_fail_at(err, ACCEL_ECORRUPT, run->ckpt_dir,
                          "see accel ckpt verify DIR; move the directory away to start "
                          "from the beginning",
-                         "none of the %lld checkpoints is intact", (long long)count);
+                         "no intact checkpoint among the %lld there: nothing to go on "
+                         "from, and nothing is overwritten",
+                         (long long)count);
 }
 
 accel_status_t save_resume(accel_t *run, accel_error_t *err)

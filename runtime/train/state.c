@@ -58,14 +58,46 @@ static void settings(const accel_t *run, struct strbuf *b)
     const accel_job_t *j = &run->job;
 
     strbuf_printf(b,
-                  "steps=%lld\nwarmup=%lld\nlr=%.9g\nbeta1=%.9g\nbeta2=%.9g\n"
-                  "eps=%.9g\nweight_decay=%.9g\nclip=%.9g\nbatch=%d\naccumulate=%d\n"
+                  "steps=%lld\nwarmup=%lld\nlr=%.7g\nbeta1=%.7g\nbeta2=%.7g\n"
+                  "eps=%.7g\nweight_decay=%.7g\nclip=%.7g\nbatch=%d\naccumulate=%d\n"
                   "world_size=%d\nmixed_precision=%s\n",
                   (long long)j->steps, (long long)j->warmup, j->optimizer.lr,
                   j->optimizer.beta1, j->optimizer.beta2, j->optimizer.eps,
                   j->optimizer.weight_decay, j->clip, j->batch, j->accumulate,
                   run->boot.size,
                   run->config.mixed_precision == PRECISION_BF16 ? "bf16" : "no");
+}
+
+#define AGREE_BYTES 8192
+
+/* Everything that must be the same on all ranks, as lines "key=value". */
+static accel_status_t common_text(accel_t *run, char out[AGREE_BYTES],
+                                  accel_error_t *err)
+{
+    char encoded[16 * 1024 + 1];
+    char id[sizeof(run->run_id)], *save = NULL;
+    struct strbuf b = { 0 };
+    accel_status_t st = config_encode(&run->config, encoded, sizeof(encoded), err);
+
+    if (st != ACCEL_OK)
+        return st;
+    snprintf(id, sizeof(id), "%s", run->run_id);
+    for (char *w = strtok_r(id, " ", &save); w; w = strtok_r(NULL, " ", &save))
+        strbuf_printf(&b, "%s\n", w);
+    settings(run, &b);
+    strbuf_printf(&b,
+                  "sequence=%d\neval_every=%lld\ncheckpoints=%s\n"
+                  "config=%016" PRIx64 "\n",
+                  (int)data_seq(run->job.data), (long long)run->job.eval_every,
+                  run->ckpt_dir, (uint64_t)XXH3_64bits(encoded, strlen(encoded)));
+    if (b.failed || b.len >= AGREE_BYTES) {
+        strbuf_free(&b);
+        return accel_fail_nomem(err, "the common settings", AGREE_BYTES);
+    }
+    memset(out, 0, AGREE_BYTES);
+    memcpy(out, b.s, b.len);
+    strbuf_free(&b);
+    return ACCEL_OK;
 }
 
 accel_status_t state_encode(const accel_t *run, char **out, size_t *bytes,
@@ -167,5 +199,47 @@ accel_status_t state_decode(accel_t *run, const char *blob, size_t bytes,
         run->cursor = cursor;
     }
     free(text);
+    return st;
+}
+
+/* The first line of `mine` that `root` (rank 0's text) has differently. */
+static accel_status_t first_difference(const accel_t *run, char *mine, const char *root,
+                                       accel_error_t *err)
+{
+    char *save = NULL;
+
+    for (char *line = strtok_r(mine, "\n", &save); line;
+         line = strtok_r(NULL, "\n", &save)) {
+        char *eq = strchr(line, '=');
+        char theirs[2100] = "";
+
+        *eq = '\0';
+        if (!lookup(root, line, theirs, sizeof(theirs)) || strcmp(theirs, eq + 1) != 0)
+            return accel_fail(err, ACCEL_EMISMATCH,
+                              "start every rank with the same command and config",
+                              "the ranks were started with different settings: %s is "
+                              "%.200s on rank %d and %.200s on rank 0",
+                              line, eq + 1, run->boot.rank, theirs);
+    }
+    return ACCEL_OK;
+}
+
+accel_status_t state_same_on_all(accel_t *run, accel_error_t *err)
+{
+    char *mine = calloc(2, AGREE_BYTES), *root = mine ? mine + AGREE_BYTES : NULL;
+    accel_status_t st = mine ? common_text(run, mine, err)
+                             : accel_fail_nomem(err, "settings", 2 * AGREE_BYTES);
+
+    st = run_agree(run, st, err);
+    if (st == ACCEL_OK) {
+        memcpy(root, mine, AGREE_BYTES);
+        st = comm_broadcast(run->comm, root, AGREE_BYTES, 0, err);
+    }
+    if (st == ACCEL_OK) {
+        st =
+            strcmp(mine, root) == 0 ? ACCEL_OK : first_difference(run, mine, root, err);
+        st = run_agree(run, st, err);
+    }
+    free(mine);
     return st;
 }

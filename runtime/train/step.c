@@ -136,13 +136,20 @@ static accel_status_t agree(accel_t *run, struct agreed *out, accel_error_t *err
     double minutes = (double)(clock_ns() - run->last_save_ns) / 60e9;
     bool due = c->ckpt_every_minutes > 0 && minutes >= c->ckpt_every_minutes;
     int sig = signals_pending();
-    double v[5] = { run->loss_sum / run->job.accumulate / run->boot.size,
-                    shard_grad_sumsq(run->shard), sig == SIGTERM,
-                    sig != 0 && sig != SIGTERM, due };
-    accel_status_t st = comm_all_reduce(run->comm, v, 5, ACCEL_F64, COMM_SUM, err);
+    double v[6] = { run->loss_sum / run->job.accumulate / run->boot.size,
+                    shard_grad_sumsq(run->shard),
+                    sig == SIGTERM,
+                    sig != 0 && sig != SIGTERM,
+                    due,
+                    run->log_failure.code != ACCEL_OK };
+    accel_status_t st = comm_all_reduce(run->comm, v, 6, ACCEL_F64, COMM_SUM, err);
 
     if (st != ACCEL_OK)
         return st;
+    if (v[5] > 0) { /* rank 0 cannot write its log and says why */
+        *err = run->log_failure;
+        return err->code = ACCEL_EIO;
+    }
     out->loss = v[0];
     out->grad_sumsq = v[1];
     /* A warning on any rank counts as one; slurmctld may send SIGTERM right behind it. */
@@ -161,6 +168,23 @@ struct applied {
     double lr, norm;
 };
 
+/* All ranks see the same values; one of them says so. */
+static accel_status_t diverged(const accel_t *run, const struct agreed *a,
+                               accel_error_t *err)
+{
+    const char *what = isfinite(a->loss) ? "the norm of the gradients" : "the loss";
+
+    if (run->boot.rank != 0) {
+        *err = (accel_error_t){ .code = ACCEL_EDIVERGED };
+        return ACCEL_EDIVERGED;
+    }
+    return accel_fail(err, ACCEL_EDIVERGED,
+                      "lower the learning rate or clip the gradients; checkpoints and "
+                      "log are intact up to the step before",
+                      "step %lld: %s is not finite any more: the training has diverged",
+                      (long long)run->step + 1, what);
+}
+
 static accel_status_t update(accel_t *run, const struct agreed *a, struct applied *out,
                              accel_error_t *err)
 {
@@ -170,10 +194,7 @@ static accel_status_t update(accel_t *run, const struct agreed *a, struct applie
 
     if (!isfinite(a->loss) ||
         optim_clip(a->grad_sumsq, j->clip, &factor, &out->norm, &why) != ACCEL_OK)
-        return accel_fail(err, ACCEL_EINVAL,
-                          "lower --lr or set --clip; the last checkpoint is intact",
-                          "step %lld: loss %g, sum of squared gradients %g: not finite",
-                          (long long)run->step + 1, a->loss, a->grad_sumsq);
+        return diverged(run, a, err);
     out->lr = optim_lr(j->optimizer.lr, j->warmup, j->steps, run->step + 1);
     shard_adamw(run->shard, &j->optimizer, (float)out->lr, run->step + 1, factor);
     run->step++;
@@ -183,8 +204,8 @@ static accel_status_t update(accel_t *run, const struct agreed *a, struct applie
     return ACCEL_OK;
 }
 
-static accel_status_t record(accel_t *run, double loss, const struct applied *did,
-                             double eval_loss, accel_error_t *err)
+static void record(accel_t *run, double loss, const struct applied *did,
+                   double eval_loss)
 {
     const accel_job_t *j = &run->job;
     int64_t now = clock_ns();
@@ -199,7 +220,8 @@ static accel_status_t record(accel_t *run, double loss, const struct applied *di
         .eval_loss = eval_loss,
     };
 
-    return observe_step(&run->observe, &s, err);
+    /* Only rank 0 writes: the others hear of a failure in the next agreement. */
+    observe_step(&run->observe, &s, &run->log_failure);
 }
 
 /* Saved and told to stop: asks Slurm to run the job again and says what comes next. */
@@ -238,9 +260,11 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
         (finished || run->step % run->job.eval_every == 0))
         st = accel_evaluate(run, 0, &eval_loss, err);
     if (st == ACCEL_OK)
-        st = record(run, a.loss, &did, eval_loss, err);
-    if (st == ACCEL_OK && (a.save || a.stop))
+        record(run, a.loss, &did, eval_loss);
+    if (st == ACCEL_OK && (a.stop || finished))
         st = save_checkpoint(run, err);
+    else if (st == ACCEL_OK && a.save)
+        st = save_or_go_on(run, err);
     run->step_start_ns = clock_ns();
     if (st == ACCEL_OK && a.stop && !finished)
         st = stop(run, a.stop, err);
