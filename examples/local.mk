@@ -9,6 +9,7 @@ examples_minimal_LDADD = libaccel.la
 examples_minimal_LDFLAGS = -no-install
 EXTRA_DIST += examples/sample.txt
 
-shell_tests += tests/t/4100-train-equal.t tests/t/5100-train-reshard.t tests/t/5110-train-minutes.t \
+shell_tests += tests/t/4100-train-equal.t tests/t/4200-train-errors.t \
+	tests/t/5100-train-reshard.t tests/t/5110-train-minutes.t \
 	tests/t/6100-train-preempt.t tests/t/7100-train-sanitizer.t
 EXTRA_DIST += tests/bench/memory.sh doc/architecture.md
