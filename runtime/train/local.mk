@@ -18,3 +18,7 @@ tests_unit_test_requeue_LDADD = $(unit_ldadd)
 check_PROGRAMS += tests/helpers/stepper
 tests_helpers_stepper_SOURCES = tests/helpers/stepper.c runtime/train/requeue.c
 tests_helpers_stepper_LDADD = libacommon.la -lm
+
+unit_tests += tests/unit/test_train_reshard
+tests_unit_test_train_reshard_SOURCES = tests/unit/test_train_reshard.c
+tests_unit_test_train_reshard_LDADD = $(fork_ldadd)

@@ -105,6 +105,16 @@ accel_status_t save_or_go_on(accel_t *run, accel_error_t *err);
  * is none. */
 accel_status_t save_resume(accel_t *run, accel_error_t *err);
 
+/* Place in the global sample order of the first sample that `rank` takes in micro-batch
+ * `micro` of a step that starts at `cursor`: in each micro-batch the ranks take `batch`
+ * samples one after another. With micro = the number of micro-batches and rank 0: where
+ * the next step starts, whatever its number of ranks. */
+static inline int64_t run_first_sample(int64_t cursor, int micro, int world, int rank,
+                                       int batch)
+{
+    return cursor + ((int64_t)micro * world + rank) * batch;
+}
+
 /* ---- step.c -------------------------------------------------------------------------- */
 /* Two int32 [batch, seq] tensors filled from run->host_batch; sticky graph error on failure. */
 accel_status_t run_batch_tensors(accel_t *run, accel_tensor_t *batch[2],

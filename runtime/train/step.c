@@ -31,8 +31,8 @@ static accel_status_t fill_batch(accel_t *run, int32_t *ids, int32_t *targets,
 {
     const accel_job_t *j = &run->job;
     int64_t seq = data_seq(j->data);
-    int64_t first = run->cursor +
-                    ((int64_t)run->micro * run->boot.size + run->boot.rank) * j->batch;
+    int64_t first = run_first_sample(run->cursor, run->micro, run->boot.size,
+                                     run->boot.rank, j->batch);
 
     for (int i = 0; i < j->batch; i++) {
         int64_t sample =
@@ -198,7 +198,8 @@ static accel_status_t update(accel_t *run, const struct agreed *a, struct applie
     out->lr = optim_lr(j->optimizer.lr, j->warmup, j->steps, run->step + 1);
     shard_adamw(run->shard, &j->optimizer, (float)out->lr, run->step + 1, factor);
     run->step++;
-    run->cursor += (int64_t)j->batch * run->boot.size * j->accumulate;
+    run->cursor =
+        run_first_sample(run->cursor, j->accumulate, run->boot.size, 0, j->batch);
     run->micro = 0;
     run->loss_sum = 0;
     return ACCEL_OK;

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A change of the world size: parameters and Adam moments of a gpt2 saved by 4 ranks come
+ * back bit for bit on 1, 2 and 3 ranks, and the sample order goes on with each sample once
+ * per epoch. No trainer runs here; only the pieces it is made of.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/backend.h"
+#include "nn/models/gpt2.h"
+#include "tests/tap.h"
+#include "tests/unit/fork_world.h"
+#include "train/run.h"
+
+struct job {
+    const char *root;
+    bool save;
+    enum sharding_strategy strategy;
+};
+
+struct world {
+    struct boot *b;
+    struct comm *comm;
+    struct backend *be;
+    struct graph g;
+    accel_module_t *model;
+    struct nn_units units;
+    struct shard *shard;
+};
+
+static accel_status_t barrier(void *user, accel_error_t *err)
+{
+    return comm_barrier(user, err);
+}
+
+static accel_status_t gather(void *user, const void *mine, size_t bytes, int root,
+                             void **all, size_t *sizes, accel_error_t *err)
+{
+    return comm_gather(user, mine, bytes, root, all, sizes, err);
+}
+
+static accel_status_t broadcast(void *user, void *buf, size_t bytes, int root,
+                                accel_error_t *err)
+{
+    return comm_broadcast(user, buf, bytes, root, err);
+}
+
+static accel_status_t max_i64(void *user, int64_t *value, accel_error_t *err)
+{
+    return comm_all_reduce(user, value, 1, ACCEL_I64, COMM_MAX, err);
+}
+
+/* Any bit pattern that tells every element of every tensor from the others. */
+static uint32_t want_bits(const char *name, int64_t index)
+{
+    uint64_t h = 1469598103934665603ull;
+
+    for (; *name; name++)
+        h = (h ^ (unsigned char)*name) * 1099511628211ull;
+    h = (h + (uint64_t)index) * 0x9e3779b97f4a7c15ull;
+    return (uint32_t)(h >> 32);
+}
+
+/* Fills (or compares) a box by the place of each element in the whole tensor. Returns the
+ * number of elements that are not as they must be. */
+static int64_t visit(const accel_ckpt_box_t *box, bool fill, int64_t *count)
+{
+    int64_t elems = 1, bad = 0;
+
+    for (int d = 0; d < box->ndim; d++)
+        elems *= box->shape[d];
+    for (int64_t i = 0; i < elems; i++) {
+        int64_t rest = i, global = 0, stride = 1;
+        uint32_t want, *at = (uint32_t *)box->data + i;
+
+        for (int d = box->ndim - 1; d >= 0; d--) {
+            global += (box->offset[d] + rest % box->shape[d]) * stride;
+            rest /= box->shape[d];
+            stride *= box->global_shape[d];
+        }
+        want = want_bits(box->name, global);
+        if (fill)
+            *at = want;
+        bad += *at != want;
+    }
+    *count += elems;
+    return bad;
+}
+
+static accel_status_t open_world(struct world *w, enum sharding_strategy strategy,
+                                 accel_error_t *err)
+{
+    const accel_gpt2_t cfg = {
+        .layers = 3, .heads = 3, .width = 36, .context = 20, .vocab = 61
+    };
+    struct comm_options comm = { .timeout_ms = 60000 };
+    struct shard_options o = { .strategy = strategy, .compute = ACCEL_BF16 };
+    accel_status_t st = comm_open(&w->comm, w->b, &comm, err);
+
+    if (st == ACCEL_OK)
+        st = backend_cpu_open(&w->be, 1, err);
+    if (st == ACCEL_OK)
+        st = graph_open(&w->g, w->be, ACCEL_BF16, false, err);
+    if (st == ACCEL_OK) {
+        w->model = gpt2_new(&w->g, &cfg, err);
+        st = w->model ? nn_units_build(w->model, true, "", &w->units, err) : err->code;
+    }
+    return st == ACCEL_OK ? shard_open(&w->shard, w->comm, &o, &w->units, err) : st;
+}
+
+static void close_world(struct world *w)
+{
+    shard_close(w->shard);
+    nn_units_free(&w->units);
+    nn_module_free(w->model);
+    if (w->be)
+        graph_close(&w->g);
+    backend_close(w->be);
+    comm_close(w->comm);
+}
+
+static accel_status_t transfer(struct world *w, const struct job *j,
+                               accel_ckpt_box_t *box, size_t n, accel_error_t *err)
+{
+    accel_ckpt_coll_t coll = { w->comm, w->b->rank, w->b->size, barrier,
+                               gather,  broadcast,  max_i64 };
+    accel_ckpt_save_t save = { .root = j->root,
+                               .step = 7,
+                               .owner = "test",
+                               .run_id = "reshard",
+                               .sharding = "FULL_SHARD",
+                               .boxes = box,
+                               .box_count = n,
+                               .keep = 1 };
+    accel_ckpt_t *c = NULL;
+    char dir[256];
+    accel_status_t st;
+
+    if (j->save)
+        return accel_ckpt_save(&save, &coll, NULL, err);
+    snprintf(dir, sizeof(dir), "%s/step_00000007", j->root);
+    st = accel_ckpt_open(&c, dir, err);
+    if (st == ACCEL_OK)
+        st = accel_ckpt_read(c, box, n, err);
+    accel_ckpt_close(c);
+    return st;
+}
+
+/* One rank: 4 of them fill and save, others load and compare. */
+static int rank_main(struct boot *b, void *arg)
+{
+    const struct job *j = arg;
+    struct world w = { .b = b };
+    accel_error_t err = { 0 };
+    accel_ckpt_box_t *box = NULL;
+    int64_t bad = 0, elems = 0, whole = 0;
+    size_t n = 0;
+    accel_status_t st = open_world(&w, j->strategy, &err);
+
+    if (st == ACCEL_OK)
+        st = shard_boxes(w.shard, !j->save, &box, &n, &err);
+    for (size_t i = 0; st == ACCEL_OK && j->save && i < n; i++)
+        bad += visit(&box[i], true, &elems);
+    if (st == ACCEL_OK)
+        st = transfer(&w, j, box, n, &err);
+    for (size_t i = 0; st == ACCEL_OK && !j->save && i < n; i++)
+        bad += visit(&box[i], false, &elems);
+    /* Every element of all three tensors of every parameter is somewhere. */
+    for (int u = 0; st == ACCEL_OK && u < w.units.count; u++)
+        for (int p = 0; p < w.units.unit[u].param_count; p++)
+            whole += 3 * w.units.unit[u].param[p]->elems;
+    if (st == ACCEL_OK && j->strategy == SHARD_FULL)
+        st = comm_all_reduce(w.comm, &elems, 1, ACCEL_I64, COMM_SUM, &err);
+    if (st != ACCEL_OK || bad || elems != whole)
+        fprintf(stderr, "# rank %d: %s; %lld wrong; %lld elements of %lld\n", b->rank,
+                err.text, (long long)bad, (long long)elems, (long long)whole);
+    free(box);
+    close_world(&w);
+    return st != ACCEL_OK || bad || elems != whole;
+}
+
+/* The order in which `worlds` take samples from `epochs` epochs of n: each once per epoch.
+ * Returns the samples that are not there exactly `epochs` times. */
+static int uneven(int64_t n, int batch, int accumulate, const int *world,
+                  const int *steps, int phases)
+{
+    int *hits = calloc((size_t)n, sizeof(*hits)), bad = 0;
+    int64_t cursor = 0;
+
+    for (int p = 0; hits && p < phases; p++)
+        for (int s = 0; s < steps[p]; s++) {
+            for (int m = 0; m < accumulate; m++)
+                for (int r = 0; r < world[p]; r++)
+                    for (int i = 0; i < batch; i++)
+                        hits[data_global_index(
+                            3, n,
+                            run_first_sample(cursor, m, world[p], r, batch) + i)]++;
+            cursor = run_first_sample(cursor, accumulate, world[p], 0, batch);
+        }
+    for (int64_t i = 0; hits && i < n; i++)
+        bad += hits[i] != cursor / n;
+    tap_is_int(cursor % n, 0, "whole epochs: %lld samples of %lld", (long long)cursor,
+               (long long)n);
+    free(hits);
+    return hits ? bad : -1;
+}
+
+int main(void)
+{
+    static const int world[] = { 4, 3, 1 }, one[] = { 5, 10, 15 }, two[] = { 5, 9, 7 };
+    char root[] = "/tmp/accel-reshard.XXXXXX", command[64];
+    struct job j = { root, true, SHARD_FULL };
+
+    if (!mkdtemp(root))
+        return 1;
+    tap_is_int(fork_world(4, rank_main, &j, 60), 0, "4 ranks save");
+    j.save = false;
+    for (int n = 1; n <= 4; n++)
+        tap_is_int(fork_world(n, rank_main, &j, 60), 0,
+                   "%d rank(s) load: parameters and moments equal bit for bit", n);
+    j.strategy = SHARD_NONE;
+    tap_is_int(fork_world(2, rank_main, &j, 60), 0,
+               "2 ranks of NO_SHARD load the whole");
+    snprintf(command, sizeof(command), "rm -rf %s", root);
+    tap_ok(system(command) == 0, "removed");
+
+    /* batch 2: 5 * 8 + 10 * 6 + 15 * 2 = 130 */
+    tap_is_int(uneven(130, 2, 1, world, one, 3), 0, "4, 3, 1 ranks: each sample once");
+    /* accumulation of 3, two epochs: 3 * (5 * 8 + 9 * 6 + 7 * 2) = 324 */
+    tap_is_int(uneven(162, 2, 3, world, two, 3), 0, "two epochs: each sample twice");
+    return tap_done();
+}
