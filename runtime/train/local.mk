@@ -1,6 +1,7 @@
 # train/: the run
 libaccel_core_la_SOURCES += \
 	runtime/train/evaluate.c \
+	runtime/train/lease.c \
 	runtime/train/model.c \
 	runtime/train/open.c \
 	runtime/train/prepare.c \
@@ -22,3 +23,7 @@ tests_helpers_stepper_LDADD = libacommon.la -lm
 unit_tests += tests/unit/test_train_reshard
 tests_unit_test_train_reshard_SOURCES = tests/unit/test_train_reshard.c
 tests_unit_test_train_reshard_LDADD = $(fork_ldadd)
+
+# Whole runs of the reference trainer.
+shell_tests += tests/t/5110-train-minutes.t tests/t/5120-train-lease.t \
+	tests/t/6100-train-preempt.t tests/t/6110-train-timelimit.t

@@ -150,6 +150,18 @@ static int choose_threads(const accel_t *run, const accel_options_t *o)
     return asked < 1 ? 1 : asked > 1024 ? 1024 : (int)asked;
 }
 
+/* A warning during the bootstrap must not kill the task: what srun resolved tells the
+ * signals before anything is up. A config that does not decode is reported later. */
+static void early_signals(accel_t *run)
+{
+    const char *resolved = getenv("ACCEL_CONFIG_RESOLVED");
+    accel_error_t ignored = { 0 };
+
+    if (resolved && *resolved &&
+        config_decode(resolved, &run->config, &ignored) == ACCEL_OK)
+        signals_install(&run->config);
+}
+
 static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
                                   accel_error_t *err)
 {
@@ -204,6 +216,7 @@ static void free_run(accel_t *run)
     comm_close(run->comm);
     boot_free(&run->boot);
     observe_close(&run->observe);
+    lease_drop(run);
     free(run->host_batch);
     free(run);
 }
@@ -217,6 +230,7 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
     if (!run)
         return accel_fail_nomem(err, "the run", sizeof(*run));
     run->observe.fd = -1;
+    run->lease_fd = -1;
     run->saved_step = -1;
     run->log.level = ACCEL_LOG_INFO;
     if (options) {
@@ -225,8 +239,10 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
     }
     snprintf(run->run_name, sizeof(run->run_name), "%s",
              options && options->run_name ? options->run_name : "run");
+    early_signals(run);
     st = open_stages(run, options, err);
     if (st != ACCEL_OK) {
+        signals_restore();
         free_run(run);
         return st;
     }

@@ -77,45 +77,62 @@ static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error
     return ACCEL_OK;
 }
 
-/* mkdir -p by rank 0; the outcome is known to all. */
-static accel_status_t make_out_dir(accel_t *run, accel_error_t *err)
+/* mkdir -p, and may we write there? errno or 0. */
+static int make_dirs(const char *dir)
 {
-    char path[sizeof(run->out_dir)];
+    char path[2048]; /* as large as the larger of the two below */
     struct stat sb;
-    int64_t failed = 0;
-    accel_status_t st;
 
-    if (run->boot.rank == 0) {
-        strcpy(path, run->out_dir);
-        for (char *p = path + 1; !failed; p++) {
-            char c = *p;
+    if (snprintf(path, sizeof(path), "%s", dir) >= (int)sizeof(path))
+        return ENAMETOOLONG;
+    for (char *p = path + 1;; p++) {
+        char c = *p;
 
-            if (c != '/' && c != '\0')
-                continue;
-            *p = '\0';
-            if (mkdir(path, 0777) != 0 && errno != EEXIST)
-                failed = errno;
-            *p = c;
-            if (c == '\0')
-                break;
-        }
-        if (!failed && stat(path, &sb) != 0)
-            failed = errno;
-        else if (!failed && !S_ISDIR(sb.st_mode))
-            failed = ENOTDIR;
-        else if (!failed && access(path, W_OK | X_OK) != 0)
-            failed = errno;
+        if (c != '/' && c != '\0')
+            continue;
+        *p = '\0';
+        if (mkdir(path, 0777) != 0 && errno != EEXIST)
+            return errno;
+        *p = c;
+        if (c == '\0')
+            break;
     }
-    st = comm_broadcast(run->comm, &failed, sizeof(failed), 0, err);
-    if (st != ACCEL_OK || !failed)
-        return st;
-    *err = (accel_error_t){ .code = ACCEL_ECREATE };
-    if (run->boot.rank != 0)
-        return ACCEL_ECREATE;
-    return accel_fail_at(err, ACCEL_ECREATE, run->out_dir,
-                         "choose an output directory that can be written",
-                         "cannot create or write the output directory: %s",
-                         strerror((int)failed));
+    if (stat(path, &sb) != 0)
+        return errno;
+    if (!S_ISDIR(sb.st_mode))
+        return ENOTDIR;
+    return access(path, W_OK | X_OK) == 0 ? 0 : errno;
+}
+
+/* Rank 0's. */
+static accel_status_t make_out_dirs(const accel_t *run, accel_error_t *err)
+{
+    int failed = make_dirs(run->out_dir);
+
+    if (failed)
+        return accel_fail_at(err, ACCEL_ECREATE, run->out_dir,
+                             "choose an output directory that can be written",
+                             "cannot create or write the output directory: %s",
+                             strerror(failed));
+    failed = make_dirs(run->ckpt_dir);
+    if (failed)
+        return accel_fail_at(err, ACCEL_ECREATE, run->ckpt_dir,
+                             "check accel.checkpoint.dir and the rights above it",
+                             "cannot create or write the checkpoint directory: %s",
+                             strerror(failed));
+    return ACCEL_OK;
+}
+
+/* Output and checkpoint directory, which is then ours alone. */
+static accel_status_t take_dirs(accel_t *run, accel_error_t *err)
+{
+    accel_status_t st = ACCEL_OK;
+
+    if (run->boot.rank == 0)
+        st = make_out_dirs(run, err);
+    if (st == ACCEL_OK && run->boot.rank == 0)
+        st = lease_take(run, err);
+    return run_agree(run, st, err);
 }
 
 static int64_t count_params(const struct nn_units *units)
@@ -271,7 +288,7 @@ static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_
     if (st == ACCEL_OK)
         st = state_same_on_all(run, err);
     if (st == ACCEL_OK)
-        st = make_out_dir(run, err);
+        st = take_dirs(run, err);
     if (st == ACCEL_OK)
         st = run_agree(run, make_plan(run, err), err);
     if (st == ACCEL_OK)

@@ -44,6 +44,8 @@ struct accel {
     accel_job_t job; /* strings point to the members below */
     char out_dir[1024];
     char ckpt_dir[2048];
+    int lease_fd;     /* rank 0: the lock of ckpt_dir; -1: none */
+    char lease[256];  /* rank 0: what the lock's file says */
     char run_id[512]; /* identity: what must agree to resume */
     struct nn_units units;
     struct shard *shard;
@@ -77,7 +79,7 @@ accel_status_t run_agree(accel_t *run, accel_status_t st, accel_error_t *err);
 
 /* ---- signals.c: the preemption flag ------------------------------------------------- */
 /* Installs handlers for SIGTERM and the config's signal where the disposition is the
- * default. */
+ * default. A second call keeps what the first one installed, and a signal that came. */
 void signals_install(const struct config *cfg);
 void signals_restore(void);
 /* Number of the signal that asked to stop, 0 if none. Async-signal-safe, any thread. */
@@ -114,6 +116,14 @@ static inline int64_t run_first_sample(int64_t cursor, int micro, int world, int
 {
     return cursor + ((int64_t)micro * world + rank) * batch;
 }
+
+/* ---- lease.c: one run at a time per checkpoint directory ----------------------------- */
+/* Rank 0's alone. Locks run->ckpt_dir, which exists; waits some seconds for a run that is
+ * ending. ACCEL_EUNAVAIL names the run that holds it. */
+accel_status_t lease_take(accel_t *run, accel_error_t *err);
+/* ACCEL_EUNAVAIL when a later incarnation of this job took over. */
+accel_status_t lease_keep(const accel_t *run, accel_error_t *err);
+void lease_drop(accel_t *run);
 
 /* ---- step.c -------------------------------------------------------------------------- */
 /* Two int32 [batch, seq] tensors filled from run->host_batch; sticky graph error on failure. */

@@ -83,6 +83,8 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
         st = observe_sync(&run->observe, err);
     if (st == ACCEL_OK)
         st = shard_boxes(run->shard, false, &boxes, &count, err);
+    if (st == ACCEL_OK)
+        st = lease_keep(run, err);
     st = run_agree(run, st, err);
     if (st == ACCEL_OK)
         st = owner_name(run, owner, sizeof(owner), err);

@@ -25,7 +25,8 @@ static void install(int slot, int sig)
 {
     struct sigaction now, ours;
 
-    installed[slot] = 0;
+    if (installed[slot] == sig)
+        return;
     if (sigaction(sig, NULL, &now) != 0 || (now.sa_flags & SA_SIGINFO) ||
         now.sa_handler != SIG_DFL)
         return;
@@ -41,7 +42,8 @@ void signals_install(const struct config *cfg)
 {
     if (!cfg->preempt_enabled)
         return;
-    pending_signal = 0;
+    if (!installed[0] && !installed[1])
+        pending_signal = 0;
     install(0, SIGTERM);
     install(1, cfg->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1);
 }

@@ -81,6 +81,22 @@ PATH=$tap_tmp/bin:$PATH
 sizes "a script found by PATH" 2/1 onpath.sh
 PATH=$old_path
 
+# Every element of an array gets its tasks.
+script array.sh '--accel-config=two.yaml' '-o array.%a' '--array=1-2'
+job=$(timeout 30 sbatch --parsable array.sh)
+wait_for_job "${job}_1" 'COMPLETED|FAILED' 60
+wait_for_job "${job}_2" 'COMPLETED|FAILED' 60
+is "$(cat array.1 array.2 | paste -sd ' ')" "step 2 step 2" "a job array: two tasks in each element"
+
+# Components have no size of the file's, and their steps are refused.
+timeout 60 srun -n1 --accel-config=two.yaml true : -n1 true >het.out 2>&1
+isnt $? 0 "a heterogeneous step is refused"
+like "$(cat het.out)" 'accel: heterogeneous jobs are not supported yet' "and it says so"
+script hetjob.sh '--accel-config=two.yaml -o het2.out -n1' 'hetjob' '-n1'
+job=$(timeout 30 sbatch --parsable hetjob.sh)
+wait_for_job "$job" 'COMPLETED|FAILED' 60
+like "$(cat het2.out)" 'accel: heterogeneous jobs are not supported yet' "so is a step of a heterogeneous batch job"
+
 # Nothing of the second start shows: environment, limits, signals, descriptors.
 show='env | grep -v -e "^SLURM_JOB_ID\|^SLURM_JOBID\|^SLURM_TASK_PID\|^SLURM_JOB_START\|^SLURM_JOB_END\|^SLURMD_\|^_=" | sort; grep "^Sig[BIC]" /proc/self/status; ls /proc/self/fd'
 for how in typed config; do

@@ -106,6 +106,13 @@ wait $pid
 isnt $? 0 "scancel: srun ends"
 unlike "$(cat cancel2.out)" 'new allocation' "scancel: srun does not come back"
 
+# A time limit that the warning precedes by more than its length is told.
+run_srun --time=1 --accel-config=two.yaml true
+is "$(printf '%s\n' "$srun_out" | grep -c 'time limit of 60 s is not longer than accel.preemption.lead_seconds 120')" 1 \
+    "a time limit shorter than the lead is told"
+run_srun --time=3 --accel-config=two.yaml true
+is "$srun_out" "" "a longer one is not"
+
 # In salloc the allocation is the user's: the command is named.
 timeout 120 salloc -Q -n2 srun --accel-config=two.yaml "$stepper" salloc.steps >salloc.out 2>&1 &
 pid=$!

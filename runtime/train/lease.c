@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One run at a time per checkpoint directory. Rank 0 holds a lock on DIR/.lock from
+ * accel_prepare to accel_close; the file says who. In: the directory. Out: the lock, or an
+ * error that names the holder. A dead holder's lock is free at once: the kernel drops it.
+ * Only a later incarnation of the same job pushes a live holder aside, who then saves no
+ * more: Slurm requeues a job while tasks of it still run on a node that it lost.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "train/run.h"
+
+#define LEASE_FILE   ".lock"
+#define LEASE_WAIT_S 5
+
+/* "job 12 (restart 1) on n1, process 77, since 2026-01-01 12:00:00", one line. */
+static void describe_us(char *buf, size_t len)
+{
+    const char *job = getenv("SLURM_JOB_ID");
+    char host[128] = "?", since[32] = "?", who[64] = "a process without a job";
+    time_t now = time(NULL);
+    struct tm tm;
+
+    gethostname(host, sizeof(host) - 1);
+    if (localtime_r(&now, &tm))
+        strftime(since, sizeof(since), "%Y-%m-%d %H:%M:%S", &tm);
+    if (job)
+        snprintf(who, sizeof(who), "job %s (restart %ld)", job,
+                 env_long("SLURM_RESTART_COUNT", 0));
+    snprintf(buf, len, "%s on %s, process %ld, since %s", who, host, (long)getpid(),
+             since);
+}
+
+/* First line of the file, made printable: somebody else wrote it. */
+static void read_holder(int fd, char *buf, size_t len)
+{
+    ssize_t n = pread(fd, buf, len - 1, 0);
+
+    buf[n > 0 ? n : 0] = '\0';
+    buf[strcspn(buf, "\n")] = '\0';
+    for (char *c = buf; *c; c++)
+        if ((unsigned char)*c < ' ' || (unsigned char)*c > '~')
+            *c = '?';
+}
+
+static void write_holder(int fd, const char *text)
+{
+    /* For people, and for an incarnation pushed aside; the lock alone decides. */
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, text, strlen(text), 0) < 0)
+        return;
+}
+
+/* Is `holder` an earlier incarnation of the job `us`? */
+static bool is_earlier(const char *holder, const char *us)
+{
+    long job[2], restart[2];
+
+    return sscanf(holder, "job %ld (restart %ld)", &job[0], &restart[0]) == 2 &&
+           sscanf(us, "job %ld (restart %ld)", &job[1], &restart[1]) == 2 &&
+           job[0] == job[1] && restart[0] < restart[1];
+}
+
+/* The next incarnation may start while the last rank 0 is still on its way out. */
+static int lock_within(int fd, int seconds)
+{
+    int64_t deadline = clock_ns() + seconds * INT64_C(1000000000);
+    struct timespec pause = { .tv_nsec = 50000000 };
+
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return errno;
+        if (clock_ns() >= deadline)
+            return EWOULDBLOCK;
+        nanosleep(&pause, NULL);
+    }
+    return 0;
+}
+
+accel_status_t lease_take(accel_t *run, accel_error_t *err)
+{
+    char path[sizeof(run->ckpt_dir) + sizeof(LEASE_FILE) + 1];
+    char holder[sizeof(run->lease)];
+    int rc;
+
+    snprintf(path, sizeof(path), "%s/%s", run->ckpt_dir, LEASE_FILE);
+    run->lease_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (run->lease_fd < 0)
+        return accel_fail_at(err, ACCEL_ECREATE, path,
+                             "make the directory writable, or choose another --out or "
+                             "accel.checkpoint.dir",
+                             "cannot open the lock of the checkpoints: %s",
+                             strerror(errno));
+    describe_us(run->lease, sizeof(run->lease));
+    rc = lock_within(run->lease_fd, LEASE_WAIT_S);
+    read_holder(run->lease_fd, holder, sizeof(holder));
+    if (rc == EWOULDBLOCK && !is_earlier(holder, run->lease))
+        return accel_fail_at(err, ACCEL_EUNAVAIL, run->ckpt_dir,
+                             "wait for it or cancel it, or give this run another --out "
+                             "(or accel.checkpoint.dir); in a job array: one for each "
+                             "$SLURM_ARRAY_TASK_ID",
+                             "another run is at work here: %s", holder);
+    if (rc == EWOULDBLOCK)
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "%s: an earlier incarnation still runs (%s); it saves no more",
+                   run->ckpt_dir, holder);
+    else if (rc != 0)
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "%s: no locks here (%s): nothing keeps a second run out", path,
+                   strerror(rc));
+    write_holder(run->lease_fd, run->lease);
+    return ACCEL_OK;
+}
+
+accel_status_t lease_keep(const accel_t *run, accel_error_t *err)
+{
+    char holder[sizeof(run->lease)];
+
+    if (run->lease_fd < 0)
+        return ACCEL_OK;
+    read_holder(run->lease_fd, holder, sizeof(holder));
+    if (!is_earlier(run->lease, holder))
+        return ACCEL_OK;
+    return accel_fail_at(err, ACCEL_EUNAVAIL, run->ckpt_dir,
+                         "nothing to do: the other one goes on",
+                         "a later incarnation of this job took over: %s", holder);
+}
+
+void lease_drop(accel_t *run)
+{
+    if (run->lease_fd >= 0)
+        close(run->lease_fd);
+    run->lease_fd = -1;
+}
