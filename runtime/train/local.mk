@@ -25,5 +25,5 @@ tests_unit_test_train_reshard_SOURCES = tests/unit/test_train_reshard.c
 tests_unit_test_train_reshard_LDADD = $(fork_ldadd)
 
 # Whole runs of the reference trainer.
-shell_tests += tests/t/5110-train-minutes.t tests/t/5120-train-lease.t \
-	tests/t/6100-train-preempt.t tests/t/6110-train-timelimit.t
+shell_tests += tests/t/5120-train-lease.t tests/t/6110-train-timelimit.t \
+	tests/t/6120-train-user.t

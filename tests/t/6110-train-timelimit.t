@@ -10,7 +10,7 @@
 # shellcheck source=tests/t/train.sh
 . "$(dirname "$0")/train.sh"
 [ "${ACCEL_LONG_TESTS:-0}" = 1 ] || skip_all "takes minutes: set ACCEL_LONG_TESTS=1"
-need_slurm
+need_plugin
 # shellcheck disable=SC2034
 SRUN_TIMEOUT=200
 tap_tmpdir
