@@ -143,10 +143,11 @@ accel_status_t observe_step(struct observe *o, const struct observe_step *s,
     char loss[40], norm[40], eval[64] = "", value[40], record[512];
 
     if (due) {
-        int64_t now = observe_memory();
+        int64_t peak = 0;
 
-        if (now > o->peak_bytes)
-            o->peak_bytes = now;
+        observe_memory(&peak);
+        if (peak > o->peak_bytes)
+            o->peak_bytes = peak;
         print_line(o, s, rate);
     }
     if (o->fd < 0)

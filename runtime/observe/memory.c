@@ -8,17 +8,35 @@
 
 #include "observe/observe.h"
 
-int64_t observe_memory(void)
+/* Bytes of the line "KEY: N kB" of a /proc file; 0 when it is not there. */
+static int64_t kib_line(const char *path, const char *key)
 {
-    FILE *f = fopen("/proc/self/smaps_rollup", "re");
+    FILE *f = fopen(path, "re");
+    size_t len = strlen(key);
     char line[256];
     long long kib = 0;
 
     if (!f)
         return 0;
     while (fgets(line, sizeof(line), f))
-        if (sscanf(line, "Pss: %lld kB", &kib) == 1)
+        if (strncmp(line, key, len) == 0 && line[len] == ':' &&
+            sscanf(line + len + 1, "%lld", &kib) == 1)
             break;
     fclose(f);
     return (int64_t)kib * 1024;
+}
+
+int64_t observe_memory(int64_t *peak_out)
+{
+    int64_t now = kib_line("/proc/self/smaps_rollup", "Pss");
+
+    if (peak_out) {
+        /* The kernel keeps the peak of the resident size only; what is shared now is taken
+         * to have been shared then. */
+        int64_t shared = kib_line("/proc/self/smaps_rollup", "Rss") - now;
+        int64_t peak = kib_line("/proc/self/status", "VmHWM") - shared;
+
+        *peak_out = peak > now ? peak : now;
+    }
+    return now;
 }

@@ -38,7 +38,8 @@ accel_status_t observe_sync(struct observe *o, accel_error_t *err);
 void observe_close(struct observe *o);
 
 /* Proportional set size of this process in bytes (pages shared with other ranks count in
- * parts); 0 when the kernel does not tell. */
-int64_t observe_memory(void);
+ * parts), and in *peak_out (NULL is fine) its largest value so far; 0 when the kernel does
+ * not tell. */
+int64_t observe_memory(int64_t *peak_out);
 
 #endif

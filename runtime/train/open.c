@@ -150,6 +150,46 @@ static int choose_threads(const accel_t *run, const accel_options_t *o)
     return asked < 1 ? 1 : asked > 1024 ? 1024 : (int)asked;
 }
 
+/* One matrix product that fills every thread's workspace (the BLAS's own buffers, panels of
+ * widened operands), so that what the process needs beside the model is there when it is
+ * measured, and the plan is right from the start. */
+static accel_status_t warm_up(accel_t *run, accel_error_t *err)
+{
+    enum { M = 512, N = 384, K = 1024 };
+    const struct backend *be = run->backend;
+    accel_dtype_t t = run->graph.compute;
+    size_t one = accel_dtype_bytes(t), n = (size_t)N * (size_t)run->threads * 2;
+    struct arena *arena = NULL;
+    struct gemm g = { .m = M,
+                      .n = (int64_t)n,
+                      .k = K,
+                      .trans_b = true,
+                      .lda = K,
+                      .ldb = K,
+                      .ldc = (int64_t)n };
+    void *a, *b, *c;
+    accel_status_t st = arena_open(&arena, false, err);
+
+    if (st != ACCEL_OK)
+        return st;
+    a = arena_alloc(arena, M * K * one);
+    b = arena_alloc(arena, n * K * one);
+    c = arena_alloc(arena, M * n * one);
+    if (a && b && c) {
+        be->fill(be, a, t, M * K, 0.0f);
+        be->fill(be, b, t, (int64_t)n * K, 0.0f);
+        g.a = a;
+        g.b = b;
+        g.c = c;
+        g.a_type = g.b_type = g.c_type = t;
+        be->gemm(be, &g);
+    } else {
+        st = accel_fail_nomem(err, "the workspace", (M * K + n * K + M * n) * one);
+    }
+    arena_close(arena);
+    return st;
+}
+
 /* A warning during the bootstrap must not kill the task: what srun resolved tells the
  * signals before anything is up. A config that does not decode is reported later. */
 static void early_signals(accel_t *run)
@@ -200,7 +240,7 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
                                                                   : ACCEL_F32,
                     false, err);
     run->graph_open = st == ACCEL_OK;
-    return st;
+    return st == ACCEL_OK ? warm_up(run, err) : st;
 }
 
 static void free_run(accel_t *run)
@@ -248,7 +288,7 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
     }
     run->graph.run = run;
     run->graph.log = &run->log;
-    run->base_bytes = observe_memory();
+    run->base_bytes = observe_memory(NULL);
     signals_install(&run->config);
     *run_out = run;
     return ACCEL_OK;

@@ -99,7 +99,7 @@ int main(void)
     tap_is_int(observe_open(&o, "/nonexistent-dir/log.jsonl", 0, &err), ACCEL_ECREATE,
                "a log that cannot be created is an error");
     tap_is_str(err.where, "/nonexistent-dir/log.jsonl", "and names the file");
-    tap_ok(observe_memory() > 100000, "memory of this process is known");
+    tap_ok(observe_memory(NULL) > 100000, "memory of this process is known");
     unlink(path);
     rmdir(dir);
     return tap_done();
