@@ -27,3 +27,7 @@ tests_unit_test_train_reshard_LDADD = $(fork_ldadd)
 # Whole runs of the reference trainer.
 shell_tests += tests/t/5120-train-lease.t tests/t/6110-train-timelimit.t \
 	tests/t/6120-train-user.t
+
+unit_tests += tests/unit/test_train_state
+tests_unit_test_train_state_SOURCES = tests/unit/test_train_state.c
+tests_unit_test_train_state_LDADD = $(unit_ldadd)

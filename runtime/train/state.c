@@ -5,6 +5,7 @@
  * change between starts (listed when they do). No world size in it: the cursor is global
  * and every random number is a function of (seed, name or sample, index).
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,8 +146,9 @@ static bool lookup_i64(const char *text, const char *key, int64_t *out)
 
     if (!lookup(text, key, value, sizeof(value)))
         return false;
+    errno = 0;
     v = strtoll(value, &end, 10);
-    if (*end || end == value || v < 0)
+    if (errno || *end || end == value || v < 0)
         return false;
     *out = v;
     return true;
