@@ -84,6 +84,7 @@ accel:
   checkpoint: {every_steps: 3, keep: 1}
 END
     mkdir small
+    # shellcheck disable=SC2016 # for the inner shell
     full=$(ACCEL_CONFIG=every.yaml timeout 60 unshare -m sh -c '
         mount -t tmpfs -o size=2500k none small || exit 99
         train=$1; shift

@@ -23,6 +23,7 @@ if [ "$(id -u)" = 0 ]; then
     id -un 65534 >/dev/null 2>&1 || skip_all "no name for user id 65534"
     as_user='setpriv --reuid=65534 --regid=65534 --clear-groups'
     chown 65534 "$tap_tmp/user"
+    # shellcheck disable=SC2016 # for the inner shell
     $as_user sh -c '"$1" --help >/dev/null 2>&1 && [ -r "$2" ]' sh "$TRAIN" "$plugin" ||
         skip_all "the build tree is closed to other users"
 fi
