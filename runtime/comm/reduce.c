@@ -30,11 +30,11 @@
 
 /* Comparisons are written so that a NaN on either side is kept, and without branches. */
 KERNEL(sum_f32, float, a + b)
-KERNEL(max_f32, float, (a != a) | (b <= a) ? a : b)
-KERNEL(min_f32, float, (a != a) | (b >= a) ? a : b)
+KERNEL(max_f32, float, ((a != a) | (b <= a)) ? a : b)
+KERNEL(min_f32, float, ((a != a) | (b >= a)) ? a : b)
 KERNEL(sum_f64, double, a + b)
-KERNEL(max_f64, double, (a != a) | (b <= a) ? a : b)
-KERNEL(min_f64, double, (a != a) | (b >= a) ? a : b)
+KERNEL(max_f64, double, ((a != a) | (b <= a)) ? a : b)
+KERNEL(min_f64, double, ((a != a) | (b >= a)) ? a : b)
 KERNEL(sum_i64, int64_t, (int64_t)((uint64_t)a + (uint64_t)b))
 KERNEL(max_i64, int64_t, b > a ? b : a)
 KERNEL(min_i64, int64_t, b < a ? b : a)

@@ -12,8 +12,9 @@
 #include <string.h>
 
 /* Compiles a function once per ISA and picks at load time. Functions so marked must not
- * depend on the order of float additions or on contraction (-ffp-contract=off). */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) &&                           \
+ * depend on the order of float additions or on contraction (-ffp-contract=off). GCC only:
+ * clones of clang 14 called from another file do not link; it builds the plain code. */
+#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&    \
     !defined(__SANITIZE_THREAD__) && !defined(ACCEL_NO_MULTIVERSION)
 #define ACCEL_MULTIVERSION __attribute__((target_clones("default", "avx2", "avx512f")))
 #else

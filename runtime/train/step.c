@@ -240,6 +240,10 @@ static accel_status_t stop(accel_t *run, int sig, accel_error_t *err)
         requeue_job(&request, &run->log, &result, &why) == ACCEL_OK &&
         result != REQUEUE_NO_JOB)
         snprintf(next, sizeof(next), "%s", requeue_result_text(result));
+    /* The others wait here: the first one to exit 85 makes srun end the rest of the step
+     * (kill-on-bad-exit), rank 0 in the middle of its request included. A peer that is
+     * killed meanwhile is what an accepted request does. */
+    comm_barrier(run->comm, NULL);
     return accel_fail(err, ACCEL_ERESUME, next,
                       "told to stop; the state of step %lld is saved in %s",
                       (long long)run->step, run->ckpt_dir);

@@ -65,6 +65,7 @@ static void ask_for_requeue(const char *dir, int signal_number)
 int main(int argc, char **argv)
 {
     const struct timespec step_time = { .tv_nsec = 20 * 1000 * 1000 };
+    const struct timespec asking_time = { .tv_sec = 30 };
     long rank = env_long("ACCEL_RANK", 0), restart = env_long("ACCEL_RESTART_COUNT", 0);
     sigset_t stop;
     int step, first, caught;
@@ -85,6 +86,9 @@ int main(int argc, char **argv)
         if (caught > 0) {
             if (rank == 0 && argc == 4)
                 ask_for_requeue(argv[3], caught);
+            if (rank != 0 && argc == 4) /* as the library: leave after rank 0 has asked,
+                                           or srun's kill-on-bad-exit ends it midway */
+                sigtimedwait(&stop, NULL, &asking_time);
             return 85;
         }
     }

@@ -21,9 +21,14 @@ daemon_pids() { # NAME
     done
 }
 
+# The tasks alone: srun has the mark on its command line too, before any task runs.
 # shellcheck disable=SC2317 # called by wait_until
 task_count() {
-    [ "$(holders_of "$mark" cmdline | wc -l)" -ge "$1" ]
+    tasks=0
+    for holder in $(holders_of "$mark" cmdline); do
+        grep -qx sleep "${holder%/cmdline}/comm" 2>/dev/null && tasks=$((tasks + 1))
+    done
+    [ "$tasks" -ge "$1" ]
 }
 
 kill_and_down() { # MODE DAEMON...
