@@ -286,23 +286,24 @@ static int print_table(json_t *all)
     return cli_table_print(t, false);
 }
 
-int cmd_env(int argc, char **argv)
+static const struct argp_option options[] = {
+    { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 }, { 0 }
+};
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .doc = "Shows versions, hardware, and the variables of accel, Slurm and PMIx. "
+           "Attach it to a bug report."
+};
+
+static int run_env(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 }, { 0 }
-    };
-    static const struct argp argp = {
-        .options = options,
-        .parser = parse,
-        .doc = "Shows versions, hardware, and the variables of accel, Slurm and PMIx. "
-               "Attach it to a bug report."
-    };
     bool json = false;
     accel_error_t err;
     json_t *all;
     int code = 0;
 
-    cli_parse(&argp, "accel env", argc, argv, &json);
+    cli_parse(&cli_env, argc, argv, &json);
     all = json_pack("{s:{},s:{},s:{}}", "versions", "hardware", "variables");
     if (!all) {
         accel_fail_nomem(&err, "the report", 0);
@@ -321,3 +322,12 @@ int cmd_env(int argc, char **argv)
     json_decref(all);
     return code;
 }
+
+const struct cli_command cli_env = {
+    .name = "env",
+    .run = run_env,
+    .summary = "versions, hardware and variables, for bug reports",
+    .example = "accel env",
+    .argp = &argp,
+    .everyday = false,
+};
