@@ -10,15 +10,23 @@ accel_SOURCES = \
 	scripts/accel/cmd_launch.c \
 	scripts/accel/cmd_man.c \
 	scripts/accel/cmd_schema.c \
+	scripts/accel/cmd_topo.c \
 	scripts/accel/commands.c \
 	scripts/accel/json_schema.c \
 	scripts/accel/json_schema.h \
 	scripts/accel/main.c \
+	scripts/accel/report.c \
+	scripts/accel/report.h \
 	scripts/accel/roff.c \
-	scripts/accel/roff.h
-accel_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(SMARTCOLS_CFLAGS)
-accel_LDADD = libaccelckpt_core.la libaconfig.la libacommon.la $(SMARTCOLS_LIBS) \
-	$(JANSSON_LIBS) $(YAML_LIBS) $(libaccelckpt_core_libs) -ldl
+	scripts/accel/roff.h \
+	scripts/accel/step.c \
+	scripts/accel/step.h
+accel_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(SMARTCOLS_CFLAGS) $(HWLOC_CFLAGS)
+# libaccel_core.la: of it the linker takes what needs neither BLAS nor PMIx nor UCX, so that
+# the command starts at once.
+accel_LDADD = libaccel_core.la libaccelckpt_core.la libaconfig.la libacommon.la \
+	$(SMARTCOLS_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(HWLOC_LIBS) \
+	$(libaccelckpt_core_libs) -lm -ldl
 
 # What the binary says about itself: manual pages, completion. The config's JSON Schema is
 # kept in the tree as well, for editors that point at it there.
@@ -37,5 +45,10 @@ scripts/accel/completions/accel: accel$(EXEEXT)
 	./accel$(EXEEXT) completion bash >$@.tmp && mv $@.tmp $@
 
 shell_tests += tests/t/1000-config-messages.t tests/t/1010-config-cli.t \
-	tests/t/1020-config-fuzz.t tests/t/1030-config-schema.t tests/t/1040-config-tables.t
+	tests/t/1020-config-fuzz.t tests/t/1030-config-schema.t tests/t/1040-config-tables.t \
+	tests/t/2000-topo-cli.t
+unit_tests += tests/unit/test_step
+tests_unit_test_step_SOURCES = tests/unit/test_step.c scripts/accel/step.c \
+	scripts/accel/step.h
+tests_unit_test_step_LDADD = libtap.la -lm
 EXTRA_DIST += tests/t/bad-configs.sh tests/data/config
