@@ -9,6 +9,7 @@ accel_SOURCES = \
 	scripts/accel/cmd_env.c \
 	scripts/accel/cmd_launch.c \
 	scripts/accel/cmd_man.c \
+	scripts/accel/cmd_plan.c \
 	scripts/accel/cmd_schema.c \
 	scripts/accel/cmd_topo.c \
 	scripts/accel/commands.c \
@@ -46,7 +47,7 @@ scripts/accel/completions/accel: accel$(EXEEXT)
 
 shell_tests += tests/t/1000-config-messages.t tests/t/1010-config-cli.t \
 	tests/t/1020-config-fuzz.t tests/t/1030-config-schema.t tests/t/1040-config-tables.t \
-	tests/t/2000-topo-cli.t
+	tests/t/2000-topo-cli.t tests/t/1050-config-plan.t
 unit_tests += tests/unit/test_step
 tests_unit_test_step_SOURCES = tests/unit/test_step.c scripts/accel/step.c \
 	scripts/accel/step.h
