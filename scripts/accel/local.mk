@@ -6,6 +6,7 @@ accel_SOURCES = \
 	scripts/accel/cmd_check.c \
 	scripts/accel/cmd_ckpt.c \
 	scripts/accel/cmd_completion.c \
+	scripts/accel/cmd_doctor.c \
 	scripts/accel/cmd_env.c \
 	scripts/accel/cmd_launch.c \
 	scripts/accel/cmd_man.c \
@@ -22,7 +23,9 @@ accel_SOURCES = \
 	scripts/accel/roff.h \
 	scripts/accel/step.c \
 	scripts/accel/step.h
-accel_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(SMARTCOLS_CFLAGS) $(HWLOC_CFLAGS)
+accel_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(SMARTCOLS_CFLAGS) $(HWLOC_CFLAGS) \
+	$(SLURM_CFLAGS)
+accel_CPPFLAGS = $(AM_CPPFLAGS) -DPKGLIBDIR='"$(pkglibdir)"' -DDATADIR='"$(datadir)"'
 # libaccel_core.la: of it the linker takes what needs neither BLAS nor PMIx nor UCX, so that
 # the command starts at once.
 accel_LDADD = libaccel_core.la libaccelckpt_core.la libaconfig.la libacommon.la \
@@ -47,7 +50,7 @@ scripts/accel/completions/accel: accel$(EXEEXT)
 
 shell_tests += tests/t/1000-config-messages.t tests/t/1010-config-cli.t \
 	tests/t/1020-config-fuzz.t tests/t/1030-config-schema.t tests/t/1040-config-tables.t \
-	tests/t/2000-topo-cli.t tests/t/1050-config-plan.t
+	tests/t/2000-topo-cli.t tests/t/1050-config-plan.t tests/t/1060-config-doctor.t
 unit_tests += tests/unit/test_step
 tests_unit_test_step_SOURCES = tests/unit/test_step.c scripts/accel/step.c \
 	scripts/accel/step.h
