@@ -109,6 +109,17 @@ static int numa_of(hwloc_topology_t machine, hwloc_obj_t device)
     return hwloc_bitmap_first(near->nodeset);
 }
 
+/* Only interfaces are asked for: GPU drivers and X servers need not be woken for them. */
+static void leave_drivers_alone(hwloc_topology_t machine)
+{
+    static const char *const components[] = { "cuda", "gl",     "levelzero",
+                                              "nvml", "opencl", "rsmi" };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(components); i++) /* -1: not there */
+        hwloc_topology_set_components(machine, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
+                                      components[i]);
+}
+
 /* "eth0@numa0" for every network and InfiniBand device. */
 static accel_status_t add_nics(json_t *o, accel_error_t *err)
 {
@@ -116,7 +127,9 @@ static accel_status_t add_nics(json_t *o, accel_error_t *err)
     hwloc_obj_t device = NULL;
     json_t *list;
 
-    if (hwloc_topology_init(&machine) != 0 ||
+    if (hwloc_topology_init(&machine) == 0)
+        leave_drivers_alone(machine);
+    if (!machine ||
         hwloc_topology_set_io_types_filter(machine, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) !=
             0 ||
         hwloc_topology_load(machine) != 0) {

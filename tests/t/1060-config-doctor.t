@@ -9,7 +9,9 @@
 tap_tmpdir
 accel=$ACCEL_BUILD/accel
 cd "$tap_tmp" || bail_out "no directory"
-built=$(sed -n 's/^SLURM_VERSION = //p' "$ACCEL_BUILD/Makefile")
+built= # the Slurm that the plugin was built for, if it was built
+grep -q -e '-DHAVE_SLURM' "$ACCEL_BUILD/Makefile" &&
+    built=$(sed -n 's/^SLURM_VERSION = //p' "$ACCEL_BUILD/Makefile")
 
 mkdir bin
 cat >bin/srun <<'END'

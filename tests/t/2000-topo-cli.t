@@ -20,7 +20,9 @@ topo() { # [VAR=VALUE]...: one row "NAME VALUE" per line in $out
     err=$(cat err)
 }
 
-topo
+# A sanitizer build: hwloc's PCI reader keeps memory and is unloaded, so that no suppression
+# can name it. Recorded machines have no PCI to read.
+topo ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"
 is "$code/$err" "0/" "on this machine"
 like "$out" '^cores [1-9]' "it has cores"
 like "$out" '^started_by hand' "started by hand"
