@@ -112,6 +112,10 @@ accel_status_t backend_cpu_open(struct backend **out, int threads, accel_error_t
  * backward on a counting arena tells the peak. `like` must outlive it. */
 accel_status_t backend_meta_open(struct backend **out, const struct backend *like,
                                  accel_error_t *err);
+/* No kernels, only the scratch sizes of the CPU backend with `threads` >= 1 threads: the
+ * `like` of a meta backend where nothing is computed. */
+accel_status_t backend_cpu_sizes_open(struct backend **out, int threads,
+                                      accel_error_t *err);
 void backend_close(struct backend *be); /* NULL is fine */
 
 #endif

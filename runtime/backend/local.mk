@@ -8,6 +8,7 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/embed.c \
 	runtime/backend/cpu/gemm.c \
 	runtime/backend/cpu/norm.c \
+	runtime/backend/cpu/sizes.c \
 	runtime/backend/cpu/vmath.h \
 	runtime/backend/cpu/xent.c \
 	runtime/backend/meta/meta.c

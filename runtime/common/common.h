@@ -30,6 +30,8 @@ accel_status_t accel_fail_at(accel_error_t *err, accel_status_t code, const char
 accel_status_t accel_fail_nomem(accel_error_t *err, const char *what, size_t bytes);
 /* "error: WHERE: TEXT\n  cure: HINT" into buf. */
 void accel_error_format(const accel_error_t *err, char *buf, size_t len);
+/* What a status means to a user, a few words; NULL beyond the last one. Static. */
+const char *status_meaning(accel_status_t status);
 
 /* ---- log ---------------------------------------------------------------------------- */
 

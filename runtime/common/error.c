@@ -12,26 +12,31 @@
 static const struct {
     const char *name;
     int exit_code;
+    const char *meaning;
 } status_table[] = {
-    [ACCEL_OK] = { "ACCEL_OK", 0 },
-    [ACCEL_EUSAGE] = { "ACCEL_EUSAGE", 64 },
-    [ACCEL_ECONFIG] = { "ACCEL_ECONFIG", 65 },
-    [ACCEL_ENOENT] = { "ACCEL_ENOENT", 66 },
-    [ACCEL_EUNAVAIL] = { "ACCEL_EUNAVAIL", 69 },
-    [ACCEL_EBUG] = { "ACCEL_EBUG", 70 },
-    [ACCEL_EOS] = { "ACCEL_EOS", 71 },
-    [ACCEL_ECREATE] = { "ACCEL_ECREATE", 73 },
-    [ACCEL_EIO] = { "ACCEL_EIO", 74 },
-    [ACCEL_EPEER] = { "ACCEL_EPEER", 76 },
-    [ACCEL_EPERM] = { "ACCEL_EPERM", 77 },
-    [ACCEL_EPOLICY] = { "ACCEL_EPOLICY", 78 },
-    [ACCEL_ERESUME] = { "ACCEL_ERESUME", 85 },
-    [ACCEL_EINVAL] = { "ACCEL_EINVAL", 64 },
-    [ACCEL_ENOMEM] = { "ACCEL_ENOMEM", 71 },
-    [ACCEL_EUNSUPPORTED] = { "ACCEL_EUNSUPPORTED", 65 },
-    [ACCEL_ECORRUPT] = { "ACCEL_ECORRUPT", 74 },
-    [ACCEL_EMISMATCH] = { "ACCEL_EMISMATCH", 65 },
-    [ACCEL_EDIVERGED] = { "ACCEL_EDIVERGED", 1 },
+    [ACCEL_OK] = { "ACCEL_OK", 0, "good" },
+    [ACCEL_EUSAGE] = { "ACCEL_EUSAGE", 64, "wrong command line" },
+    [ACCEL_ECONFIG] = { "ACCEL_ECONFIG", 65, "a problem in the config file" },
+    [ACCEL_ENOENT] = { "ACCEL_ENOENT", 66, "an input file is missing" },
+    [ACCEL_EUNAVAIL] = { "ACCEL_EUNAVAIL", 69,
+                         "something needed is not there (PMIx server, peer, GPU, "
+                         "program)" },
+    [ACCEL_EBUG] = { "ACCEL_EBUG", 70, "a defect of accel" },
+    [ACCEL_EOS] = { "ACCEL_EOS", 71, "the operating system refused" },
+    [ACCEL_ECREATE] = { "ACCEL_ECREATE", 73, "cannot create an output" },
+    [ACCEL_EIO] = { "ACCEL_EIO", 74, "read or write failed, or the disk is full" },
+    [ACCEL_EPEER] = { "ACCEL_EPEER", 76, "a peer died or missed a deadline" },
+    [ACCEL_EPERM] = { "ACCEL_EPERM", 77, "no permission, or not to be trusted" },
+    [ACCEL_EPOLICY] = { "ACCEL_EPOLICY", 78, "the site forbids it" },
+    [ACCEL_ERESUME] = { "ACCEL_ERESUME", 85,
+                        "stopped cleanly and saved: run me again" },
+    [ACCEL_EINVAL] = { "ACCEL_EINVAL", 64, "bad argument to a function" },
+    [ACCEL_ENOMEM] = { "ACCEL_ENOMEM", 71, "out of memory" },
+    [ACCEL_EUNSUPPORTED] = { "ACCEL_EUNSUPPORTED", 65, "known, but not supported yet" },
+    [ACCEL_ECORRUPT] = { "ACCEL_ECORRUPT", 74, "stored data is damaged" },
+    [ACCEL_EMISMATCH] = { "ACCEL_EMISMATCH", 65,
+                          "world size, shape or run do not fit" },
+    [ACCEL_EDIVERGED] = { "ACCEL_EDIVERGED", 1, "the training diverged" },
 };
 
 int accel_exit_code(accel_status_t status)
@@ -46,6 +51,13 @@ const char *accel_status_name(accel_status_t status)
     if ((size_t)status >= ACCEL_ARRAY_SIZE(status_table))
         return "ACCEL_UNKNOWN";
     return status_table[status].name;
+}
+
+const char *status_meaning(accel_status_t status)
+{
+    if ((size_t)status >= ACCEL_ARRAY_SIZE(status_table))
+        return NULL;
+    return status_table[status].meaning;
 }
 
 const char *accel_version(void)

@@ -17,7 +17,8 @@ struct plan_input {
     const int64_t *unit_elems; /* [units] with alignment gaps, before padding */
     int units;
     int64_t activation_bytes; /* peak of one micro-batch (meta run) */
-    int64_t base_bytes;       /* process without the model, measured at start */
+    int64_t base_bytes;       /* process without the model, measured at start; 0:
+                            not known */
 };
 
 struct plan {

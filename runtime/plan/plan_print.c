@@ -73,7 +73,9 @@ static void print_memory(const struct plan *p, bool full, struct strbuf *out)
     if (p->reduce_bytes)
         bytes_row(out, "  reduce buffer", p->reduce_bytes, "largest unit");
     bytes_row(out, "  activations", p->activation_bytes, "peak of a micro-batch");
-    bytes_row(out, "  process", p->base_bytes, "code and libraries, before the model");
+    if (p->base_bytes) /* 0: planned without a run to measure */
+        bytes_row(out, "  process", p->base_bytes,
+                  "code and libraries, before the model");
     bytes_row(out, "  peak", p->total_bytes, "");
 }
 

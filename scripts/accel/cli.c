@@ -19,9 +19,18 @@ int cli_fail(const accel_error_t *err)
     return accel_exit_code(err->code);
 }
 
-/* ---- arguments -------------------------------------------------------------------------- */
+int cli_finish(int code)
+{
+    accel_error_t err;
 
-enum { KEY_HELP = '?' };
+    if (!fflush(stdout) && !ferror(stdout))
+        return code;
+    accel_fail(&err, ACCEL_EIO, "check where the output goes",
+               "cannot write to standard output");
+    return code ? code : cli_fail(&err);
+}
+
+/* ---- arguments -------------------------------------------------------------------------- */
 
 struct help_parser {
     const char *example;
@@ -37,18 +46,18 @@ static error_t parse_help(int key, char *arg, struct argp_state *state)
         state->child_inputs[0] = h->input;
         return 0;
     }
-    if (key != KEY_HELP)
+    if (key != CLI_HELP_KEY)
         return ARGP_ERR_UNKNOWN;
     printf("Example: %s\n\n", h->example);
     argp_state_help(state, stdout, ARGP_HELP_USAGE | ARGP_HELP_LONG | ARGP_HELP_DOC);
     exit(0);
 }
 
-void cli_parse(const struct argp *argp, const char *example, int argc, char **argv,
-               void *input)
+void cli_parse(const struct cli_command *command, int argc, char **argv, void *input)
 {
+    const struct argp *argp = command->argp;
     static const struct argp_option options[] = {
-        { "help", KEY_HELP, NULL, 0, "Show this help", -1 }, { 0 }
+        { CLI_HELP_OPTION, CLI_HELP_KEY, NULL, 0, CLI_HELP_TEXT, -1 }, { 0 }
     };
     struct argp_child children[] = { { argp, 0, NULL, 0 }, { 0 } };
     struct argp outer = { .options = options,
@@ -57,7 +66,7 @@ void cli_parse(const struct argp *argp, const char *example, int argc, char **ar
                           .doc = argp->doc,
                           .children = children };
     struct argp inner = *argp;
-    struct help_parser h = { example, input };
+    struct help_parser h = { command->example, input };
     accel_error_t err;
     error_t error;
 

@@ -10,20 +10,43 @@
 
 #include "common/common.h"
 
-/* Each gets its own argv ("accel check", ...) and returns the exit code. */
-int cmd_check(int argc, char **argv);
-int cmd_env(int argc, char **argv);
-int cmd_launch(int argc, char **argv);
-int cmd_ckpt(int argc, char **argv);
+/* A sub-command. Parser, --help, completion and man page are made from this one table. */
+struct cli_command {
+    const char *name;
+    /* Gets its own argv ("accel check", ...) and returns the exit code. */
+    int (*run)(int argc, char **argv);
+    const char *summary; /* half a line, no full stop */
+    const char *example; /* one or more lines, each "accel ..." */
+    /* args_doc: a line per form; lower-case words stand for themselves, FILE, DIR,
+     * PROGRAM and KEY for what completion offers. An option's argument "a|b" lists its
+     * words. */
+    const struct argp *argp;
+    bool everyday; /* shown by `accel` alone, which has room for five */
+};
+
+extern const struct cli_command cli_check, cli_env, cli_ckpt, cli_launch, cli_schema,
+    cli_completion, cli_man, cli_topo, cli_plan, cli_doctor;
+
+/* All sub-commands in the order of the help; the array has *count_out entries. */
+const struct cli_command *const *cli_commands(size_t *count_out);
+enum { CLI_MAX_COMMANDS = 32 };
+/* What exit code `code` means, from the status table, into buf; false: it is not used. */
+bool cli_exit_meaning(int code, char *buf, size_t len);
 
 /* Prints the error to stderr as "error: WHERE: TEXT" and "  cure: HINT"; returns its exit
  * code. */
 int cli_fail(const accel_error_t *err);
 
-/* As argp_parse with ARGP_IN_ORDER. --help prints `example` (one or more lines, each
- * "accel ..."), then argp's help, to stdout and exits 0; wrong usage exits 64. */
-void cli_parse(const struct argp *argp, const char *example, int argc, char **argv,
-               void *input);
+/* As argp_parse with ARGP_IN_ORDER. --help prints the example, then argp's help, to stdout
+ * and exits 0; wrong usage exits 64. */
+void cli_parse(const struct cli_command *command, int argc, char **argv, void *input);
+/* The option that cli_parse adds to every command. */
+#define CLI_HELP_OPTION "help"
+enum { CLI_HELP_KEY = '?' };
+#define CLI_HELP_TEXT "Show this help"
+
+/* Flushes stdout. Returns `code`, or the exit code of a failed write when that is 0. */
+int cli_finish(int code);
 
 /* A table with fixed columns, printed by libsmartcols. */
 struct cli_table;

@@ -157,22 +157,23 @@ static int check_file(const char *path, const struct check_args *a)
     return code;
 }
 
-int cmd_check(int argc, char **argv)
+static const struct argp_option options[] = {
+    { "keys", 'k', NULL, 0, "List every key, its values, default and meaning", 0 },
+    { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 },
+    { "quiet", 'q', NULL, 0, "Print no table, only OK or the problems", 0 },
+    { 0 }
+};
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "FILE...\n--keys",
+    .doc = "Checks Accelerate config files as srun --accel-config does, and shows "
+           "each value with its origin.\vExit code: 0 all good, 65 a problem in a "
+           "file, 66 file missing, 77 not readable."
+};
+
+static int run_check(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        { "keys", 'k', NULL, 0, "List every key, its values, default and meaning", 0 },
-        { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 },
-        { "quiet", 'q', NULL, 0, "Print no table, only OK or the problems", 0 },
-        { 0 }
-    };
-    static const struct argp argp = {
-        .options = options,
-        .parser = parse,
-        .args_doc = "FILE...\n--keys",
-        .doc = "Checks Accelerate config files as srun --accel-config does, and shows "
-               "each value with its origin.\vExit code: 0 all good, 65 a problem in a "
-               "file, 66 file missing, 77 not readable."
-    };
     struct check_args a = { 0 };
     int code = 0;
 
@@ -183,7 +184,7 @@ int cmd_check(int argc, char **argv)
         accel_fail_nomem(&err, "arguments", (size_t)argc * sizeof(*a.files));
         return cli_fail(&err);
     }
-    cli_parse(&argp, "accel check fsdp.yaml", argc, argv, &a);
+    cli_parse(&cli_check, argc, argv, &a);
     if (a.keys)
         code = list_keys(a.json);
     for (int i = 0; i < a.count; i++) {
@@ -194,3 +195,12 @@ int cmd_check(int argc, char **argv)
     free(a.files);
     return code;
 }
+
+const struct cli_command cli_check = {
+    .name = "check",
+    .run = run_check,
+    .summary = "check a config file and show what it means",
+    .example = "accel check fsdp.yaml",
+    .argp = &argp,
+    .everyday = true,
+};

@@ -207,28 +207,28 @@ static int run(const char *verb, char *dir, bool json)
     return list(root[0] ? root : "/", only, json);
 }
 
-int cmd_ckpt(int argc, char **argv)
+static const struct argp_option options[] = {
+    { "json", 'j', NULL, 0, "print JSON", 0 },
+    { 0 },
+};
+static const struct argp argp = {
+    options,
+    parse,
+    "ls DIR\nverify DIR",
+    "List checkpoints, or read every byte of them and check every hash.\v"
+    "DIR is accel.checkpoint.dir or one step_... directory in it. verify exits 74 "
+    "when anything is damaged and names each damaged file and tensor.",
+    NULL,
+    NULL,
+    NULL
+};
+
+static int run_ckpt(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        { "json", 'j', NULL, 0, "print JSON", 0 },
-        { 0 },
-    };
-    static const struct argp argp = {
-        options,
-        parse,
-        "ls DIR\nverify DIR",
-        "List checkpoints, or read every byte of them and check every hash.\v"
-        "DIR is accel.checkpoint.dir or one step_... directory in it. verify exits 74 "
-        "when anything is damaged and names each damaged file and tensor.",
-        NULL,
-        NULL,
-        NULL
-    };
     struct ckpt_args a = { 0 };
     struct stat st;
 
-    cli_parse(&argp, "accel ckpt ls out/checkpoints\naccel ckpt verify out/checkpoints",
-              argc, argv, &a);
+    cli_parse(&cli_ckpt, argc, argv, &a);
     if (stat(a.dir, &st) || !S_ISDIR(st.st_mode)) {
         accel_error_t err = { 0 };
 
@@ -238,3 +238,13 @@ int cmd_ckpt(int argc, char **argv)
     }
     return run(a.verb, a.dir, a.json);
 }
+
+const struct cli_command cli_ckpt = {
+    .name = "ckpt",
+    .run = run_ckpt,
+    .summary = "list and verify checkpoints",
+    .example = "accel ckpt ls out/checkpoints\n"
+               "accel ckpt verify out/checkpoints",
+    .argp = &argp,
+    .everyday = true,
+};

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "scripts/accel/cli.h"
+#include "scripts/accel/report.h"
 
 extern char **environ;
 
@@ -248,76 +249,36 @@ static void add_variables(json_t *o)
     free(list);
 }
 
-static void value_text(const char *key, json_t *v, char *buf, size_t len)
+static const struct argp_option options[] = {
+    { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 }, { 0 }
+};
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .doc = "Shows versions, hardware, and the variables of accel, Slurm and PMIx. "
+           "Attach it to a bug report."
+};
+
+static int run_env(int argc, char **argv)
 {
-    size_t n = strlen(key);
-
-    if (json_is_string(v))
-        snprintf(buf, len, "%s", json_string_value(v));
-    else if (json_is_boolean(v))
-        snprintf(buf, len, "%s", json_is_true(v) ? "yes" : "no");
-    else if (json_is_integer(v) && n > 6 && !strcmp(key + n - 6, "_bytes"))
-        format_bytes((double)json_integer_value(v), buf, len);
-    else if (json_is_integer(v))
-        snprintf(buf, len, "%lld", (long long)json_integer_value(v));
-    else
-        snprintf(buf, len, "not found");
-}
-
-static int print_table(json_t *all)
-{
-    static const char *const columns[] = { "NAME", "VALUE", NULL };
-    struct cli_table *t = cli_table_new("env", columns);
-    const char *group, *key;
-    json_t *values, *v;
-
-    if (!t)
-        return 71;
-    json_object_foreach(all, group, values)
-    {
-        json_object_foreach(values, key, v)
-        {
-            char text[2048];
-
-            value_text(key, v, text, sizeof(text));
-            cli_table_row(t, (const char *[]){ key, text });
-        }
-    }
-    return cli_table_print(t, false);
-}
-
-int cmd_env(int argc, char **argv)
-{
-    static const struct argp_option options[] = {
-        { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 }, { 0 }
-    };
-    static const struct argp argp = {
-        .options = options,
-        .parser = parse,
-        .doc = "Shows versions, hardware, and the variables of accel, Slurm and PMIx. "
-               "Attach it to a bug report."
-    };
     bool json = false;
-    accel_error_t err;
     json_t *all;
-    int code = 0;
 
-    cli_parse(&argp, "accel env", argc, argv, &json);
+    cli_parse(&cli_env, argc, argv, &json);
     all = json_pack("{s:{},s:{},s:{}}", "versions", "hardware", "variables");
-    if (!all) {
-        accel_fail_nomem(&err, "the report", 0);
-        return cli_fail(&err);
+    if (all) {
+        add_versions(json_object_get(all, "versions"));
+        add_hardware(json_object_get(all, "hardware"));
+        add_variables(json_object_get(all, "variables"));
     }
-    add_versions(json_object_get(all, "versions"));
-    add_hardware(json_object_get(all, "hardware"));
-    add_variables(json_object_get(all, "variables"));
-    if (!json) {
-        code = print_table(all);
-    } else if (json_dumpf(all, stdout, JSON_INDENT(2)) || puts("") == EOF) {
-        accel_fail(&err, ACCEL_EIO, "check where the output goes",
-                   "cannot write to standard output");
-        code = cli_fail(&err);
-    }
-    json_decref(all);
-    return code;
+    return report_print(all, json);
 }
+
+const struct cli_command cli_env = {
+    .name = "env",
+    .run = run_env,
+    .summary = "versions, hardware and variables, for bug reports",
+    .example = "accel env",
+    .argp = &argp,
+    .everyday = false,
+};

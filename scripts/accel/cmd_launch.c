@@ -208,32 +208,32 @@ static int launch(const struct launch_args *a, long n)
     return code;
 }
 
-int cmd_launch(int argc, char **argv)
+static const struct argp_option options[] = {
+    { "config", 'c', "FILE", 0, "Accelerate config file (required)", 0 },
+    { "num-processes", 'n', "N", 0,
+      "Processes to start (default: num_processes of the file)", 0 },
+    { "dry-run", 'd', NULL, 0, "Print the command instead of running it", 0 },
+    { 0 }
+};
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "PROGRAM [ARGUMENT...]",
+    .doc = "Starts a program on this machine without Slurm, as srun "
+           "--accel-config=FILE does with it: through mpirun (Open MPI), or directly "
+           "when it is one process.\vThe exit code is the program's; 65 a problem in "
+           "the file, 66 file or program missing, 69 no mpirun."
+};
+
+static int run_launch(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        { "config", 'c', "FILE", 0, "Accelerate config file (required)", 0 },
-        { "num-processes", 'n', "N", 0,
-          "Processes to start (default: num_processes of the file)", 0 },
-        { "dry-run", 'd', NULL, 0, "Print the command instead of running it", 0 },
-        { 0 }
-    };
-    static const struct argp argp = {
-        .options = options,
-        .parser = parse,
-        .args_doc = "PROGRAM [ARGUMENT...]",
-        .doc =
-            "Starts a program on this machine without Slurm, as srun "
-            "--accel-config=FILE does with it: through mpirun (Open MPI), or directly "
-            "when it is one process.\vThe exit code is the program's; 65 a problem in "
-            "the file, 66 file or program missing, 69 no mpirun."
-    };
     struct launch_args a = { 0 };
     struct config cfg;
     accel_error_t err;
     long n = 0;
     int code;
 
-    cli_parse(&argp, "accel launch --config fsdp.yaml -n 2 ./train", argc, argv, &a);
+    cli_parse(&cli_launch, argc, argv, &a);
     code = load(a.config, &cfg);
     if (code)
         return code;
@@ -242,3 +242,12 @@ int cmd_launch(int argc, char **argv)
         return cli_fail(&err);
     return launch(&a, n);
 }
+
+const struct cli_command cli_launch = {
+    .name = "launch",
+    .run = run_launch,
+    .summary = "start a program without Slurm",
+    .example = "accel launch --config fsdp.yaml -n 2 ./train",
+    .argp = &argp,
+    .everyday = true,
+};

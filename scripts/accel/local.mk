@@ -5,13 +5,54 @@ accel_SOURCES = \
 	scripts/accel/cli.h \
 	scripts/accel/cmd_check.c \
 	scripts/accel/cmd_ckpt.c \
+	scripts/accel/cmd_completion.c \
+	scripts/accel/cmd_doctor.c \
 	scripts/accel/cmd_env.c \
 	scripts/accel/cmd_launch.c \
-	scripts/accel/main.c
-accel_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(SMARTCOLS_CFLAGS)
-accel_LDADD = libaccelckpt_core.la libaconfig.la libacommon.la $(SMARTCOLS_LIBS) \
-	$(JANSSON_LIBS) $(YAML_LIBS) $(libaccelckpt_core_libs) -ldl
+	scripts/accel/cmd_man.c \
+	scripts/accel/cmd_plan.c \
+	scripts/accel/cmd_schema.c \
+	scripts/accel/cmd_topo.c \
+	scripts/accel/commands.c \
+	scripts/accel/json_schema.c \
+	scripts/accel/json_schema.h \
+	scripts/accel/main.c \
+	scripts/accel/report.c \
+	scripts/accel/report.h \
+	scripts/accel/roff.c \
+	scripts/accel/roff.h \
+	scripts/accel/step.c \
+	scripts/accel/step.h
+accel_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(SMARTCOLS_CFLAGS) $(HWLOC_CFLAGS) \
+	$(SLURM_CFLAGS)
+accel_CPPFLAGS = $(AM_CPPFLAGS) -DPKGLIBDIR='"$(pkglibdir)"' -DDATADIR='"$(datadir)"'
+# libaccel_core.la: of it the linker takes what needs neither BLAS nor PMIx nor UCX, so that
+# the command starts at once.
+accel_LDADD = libaccel_core.la libaccelckpt_core.la libaconfig.la libacommon.la \
+	$(SMARTCOLS_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(HWLOC_LIBS) \
+	$(libaccelckpt_core_libs) -lm -ldl
+
+# What the binary says about itself: manual pages, completion. The config's JSON Schema is
+# kept in the tree as well, for editors that point at it there.
+nodist_man_MANS = scripts/accel/accel.1 scripts/accel/accel-config.5
+bashcompletiondir = $(datadir)/bash-completion/completions
+nodist_bashcompletion_DATA = scripts/accel/completions/accel
+dist_pkgdata_DATA += schema/accel.schema.json
+CLEANFILES += $(nodist_man_MANS) $(nodist_bashcompletion_DATA)
+
+scripts/accel/accel.1: accel$(EXEEXT)
+	$(AM_V_GEN)$(MKDIR_P) scripts/accel && ./accel$(EXEEXT) man 1 >$@.tmp && mv $@.tmp $@
+scripts/accel/accel-config.5: accel$(EXEEXT)
+	$(AM_V_GEN)$(MKDIR_P) scripts/accel && ./accel$(EXEEXT) man 5 >$@.tmp && mv $@.tmp $@
+scripts/accel/completions/accel: accel$(EXEEXT)
+	$(AM_V_GEN)$(MKDIR_P) scripts/accel/completions && \
+	./accel$(EXEEXT) completion bash >$@.tmp && mv $@.tmp $@
 
 shell_tests += tests/t/1000-config-messages.t tests/t/1010-config-cli.t \
-	tests/t/1020-config-fuzz.t
+	tests/t/1020-config-fuzz.t tests/t/1030-config-schema.t tests/t/1040-config-tables.t \
+	tests/t/2000-topo-cli.t tests/t/1050-config-plan.t tests/t/1060-config-doctor.t
+unit_tests += tests/unit/test_step
+tests_unit_test_step_SOURCES = tests/unit/test_step.c scripts/accel/step.c \
+	scripts/accel/step.h
+tests_unit_test_step_LDADD = libtap.la -lm
 EXTRA_DIST += tests/t/bad-configs.sh tests/data/config

@@ -8,16 +8,16 @@
 
 #include "scripts/accel/cli.h"
 
-static const struct command {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *summary;
-} commands[] = {
-    { "check", cmd_check, "check a config file and show what it means" },
-    { "env", cmd_env, "versions, hardware and variables, for bug reports" },
-    { "ckpt", cmd_ckpt, "list and verify checkpoints" },
-    { "launch", cmd_launch, "start a program without Slurm" },
-};
+static void list_commands(bool everyday_only)
+{
+    size_t n;
+    const struct cli_command *const *commands = cli_commands(&n);
+
+    printf("Commands:\n");
+    for (size_t i = 0; i < n; i++)
+        if (commands[i]->everyday || !everyday_only)
+            printf("  accel %-10s %s\n", commands[i]->name, commands[i]->summary);
+}
 
 /* About twelve lines: what one types, not all there is. */
 static void short_help(void)
@@ -25,32 +25,38 @@ static void short_help(void)
     printf("accel %s: distributed, sharded, preemption-safe training under Slurm\n\n",
            accel_version());
     printf("  srun --accel-config=fsdp.yaml ./train    run a training program\n\n");
-    printf("Commands:\n");
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(commands); i++)
-        printf("  accel %-8s %s\n", commands[i].name, commands[i].summary);
+    list_commands(true);
     printf("\nMore: accel COMMAND --help; accel --help; accel --version\n");
 }
 
 static void long_help(void)
 {
     printf("Example: accel check fsdp.yaml\n\n");
-    short_help();
-    printf(
-        "\nExit codes: 0 good, 64 wrong usage, 65 bad config, 66 file missing,\n"
-        "69 something needed is not there, 70 a defect of accel, 71 operating system,\n"
-        "74 input or output, 76 a peer died, 77 no permission, 85 saved: run me "
-        "again.\n");
+    printf("accel %s: distributed, sharded, preemption-safe training under Slurm\n\n",
+           accel_version());
+    printf("  srun --accel-config=fsdp.yaml ./train    run a training program\n\n");
+    list_commands(false);
+    printf("\nExit codes:\n");
+    for (int code = 0; code < 256; code++) {
+        char meaning[256];
+
+        if (cli_exit_meaning(code, meaning, sizeof(meaning)))
+            printf("  %3d  %s\n", code, meaning);
+    }
+    printf("\nMore: accel COMMAND --help; man accel; man accel-config\n");
 }
 
 static int unknown_command(const char *name)
 {
-    const char *names[ACCEL_ARRAY_SIZE(commands)], *near;
+    size_t n;
+    const struct cli_command *const *commands = cli_commands(&n);
+    const char *names[CLI_MAX_COMMANDS], *near;
     char hint[80] = "see accel --help";
     accel_error_t err;
 
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(commands); i++)
-        names[i] = commands[i].name;
-    near = suggest_nearest(name, names, ACCEL_ARRAY_SIZE(commands));
+    for (size_t i = 0; i < n; i++)
+        names[i] = commands[i]->name;
+    near = suggest_nearest(name, names, n);
     if (near)
         snprintf(hint, sizeof(hint), "did you mean 'accel %s'?", near);
     accel_fail(&err, ACCEL_EUSAGE, hint, "unknown command '%s'", name);
@@ -59,6 +65,8 @@ static int unknown_command(const char *name)
 
 int main(int argc, char **argv)
 {
+    size_t n;
+    const struct cli_command *const *commands = cli_commands(&n);
     char name[64];
 
     if (argc < 2) {
@@ -73,13 +81,13 @@ int main(int argc, char **argv)
         long_help();
         return 0;
     }
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(commands); i++) {
-        if (strcmp(argv[1], commands[i].name))
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(argv[1], commands[i]->name))
             continue;
         /* argp names the program by argv[0] in its messages. */
-        snprintf(name, sizeof(name), "accel %s", commands[i].name);
+        snprintf(name, sizeof(name), "accel %s", commands[i]->name);
         argv[1] = name;
-        return commands[i].run(argc - 1, argv + 1);
+        return commands[i]->run(argc - 1, argv + 1);
     }
     return unknown_command(argv[1]);
 }

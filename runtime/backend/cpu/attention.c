@@ -12,26 +12,6 @@
 
 #define BLOCK ATTN_QUERY_BLOCK
 
-/* Floats of one thread: whole-head matrices [time, head_width] and blocks of 64 rows. */
-static size_t thread_floats(const struct attention *p, bool backward)
-{
-    size_t head = (size_t)p->time * (size_t)p->head_width;
-    size_t scores = BLOCK * (size_t)p->time;
-    size_t block = BLOCK * (size_t)p->head_width;
-
-    /* forward: k, v; q and out of a block; scores
-     * backward: k, v, dk, dv; q, out, dout, dq of a block; probabilities and their
-     * gradient; one row sum per query */
-    return backward ? 4 * head + 4 * block + 2 * scores + BLOCK
-                    : 2 * head + 2 * block + scores;
-}
-
-size_t cpu_attention_scratch(const struct backend *be, const struct attention *p,
-                             bool backward)
-{
-    return (size_t)be->threads * thread_floats(p, backward) * sizeof(float);
-}
-
 /* rows x head_width from a matrix whose rows are `ld` elements apart, widened. */
 static void load_rows(const struct attention *p, float *dst, const void *src,
                       int64_t first, int64_t rows, int64_t ld)
@@ -96,7 +76,7 @@ void cpu_attention(const struct backend *be, const struct attention *p, void *ou
 {
     int64_t blocks = (p->time + BLOCK - 1) / BLOCK;
     int64_t tasks = p->batch * p->heads * blocks;
-    size_t floats = thread_floats(p, false);
+    size_t floats = attention_thread_floats(p, false);
 
 #pragma omp parallel num_threads(be->threads)
     {
@@ -196,7 +176,7 @@ void cpu_attention_grad(const struct backend *be, const struct attention *p, voi
                         bool add, const void *dout, const void *out, const float *lse,
                         const void *qkv, void *scratch)
 {
-    size_t floats = thread_floats(p, true);
+    size_t floats = attention_thread_floats(p, true);
 
 #pragma omp parallel num_threads(be->threads)
     {

@@ -109,9 +109,3 @@ accel_status_t backend_cpu_open(struct backend **out, int threads, accel_error_t
     *out = &c->be;
     return ACCEL_OK;
 }
-
-void backend_close(struct backend *be)
-{
-    if (be)
-        be->close(be);
-}

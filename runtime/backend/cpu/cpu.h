@@ -60,6 +60,8 @@ void cpu_norm_param_grad(const struct backend *be, float *dgain, float *dbias,
                          const void *dy, const void *x, const float *stats,
                          accel_dtype_t type, int64_t rows, int64_t cols);
 
+/* Scratch of one thread, in floats. */
+size_t attention_thread_floats(const struct attention *p, bool backward);
 size_t cpu_attention_scratch(const struct backend *be, const struct attention *p,
                              bool backward);
 void cpu_attention(const struct backend *be, const struct attention *p, void *out,

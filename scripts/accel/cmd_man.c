@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `accel man 1|5`: accel(1) from the table of sub-commands and the status table,
+ * accel-config(5) from the schema table, as man(7) markup on stdout.
+ */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "scripts/accel/cli.h"
+#include "scripts/accel/json_schema.h"
+#include "scripts/accel/roff.h"
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    int *section = state->input;
+
+    switch (key) {
+    case ARGP_KEY_ARG:
+        if (strcmp(arg, "1") != 0 && strcmp(arg, "5") != 0)
+            argp_error(state, "no page in section '%s': 1 or 5", arg);
+        *section = arg[0] - '0';
+        return 0;
+    case ARGP_KEY_END:
+        if (!*section)
+            argp_error(state, "say which section: 1 or 5");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- accel(1) ----------------------------------------------------------------------------- */
+
+static void print_option(const struct argp_option *o)
+{
+    char letter[3] = { '-', (char)o->key, '\0' };
+
+    roff_tag();
+    if (o->key > 0 && o->key < 128 && isgraph(o->key)) {
+        roff_bold(letter);
+        roff_text(", ");
+    }
+    roff_bold("--");
+    roff_bold(o->name);
+    if (o->arg) {
+        roff_text("=");
+        roff_italic(o->arg);
+    }
+    roff_tag_end();
+    roff_text(o->doc ? o->doc : "");
+    roff_tag_end();
+}
+
+/* Each line of args_doc is one form. */
+static void print_forms(const struct cli_command *c)
+{
+    const char *line = c->argp->args_doc ? c->argp->args_doc : "";
+
+    do {
+        size_t n = strcspn(line, "\n");
+        char form[128];
+
+        snprintf(form, sizeof(form), "%.*s", (int)n, line);
+        roff_form();
+        roff_bold("accel ");
+        roff_bold(c->name);
+        if (c->argp->options)
+            roff_text(" [OPTION...]");
+        if (n) {
+            roff_text(" ");
+            roff_italic(form);
+        }
+        roff_tag_end();
+        line += n + (line[n] == '\n');
+    } while (*line);
+}
+
+static void print_command(const struct cli_command *c)
+{
+    static const struct argp_option help = {
+        CLI_HELP_OPTION, CLI_HELP_KEY, NULL, 0, CLI_HELP_TEXT, 0
+    };
+    const char *doc = c->argp->doc ? c->argp->doc : "";
+    const char *after = strchr(doc, '\v');
+    char title[64], before[2048];
+
+    snprintf(title, sizeof(title), "accel %s: %s", c->name, c->summary);
+    snprintf(before, sizeof(before), "%.*s",
+             (int)(after ? after - doc : (ptrdiff_t)strlen(doc)), doc);
+    roff_subsection(title);
+    print_forms(c);
+    roff_paragraph(before);
+    for (const struct argp_option *o = c->argp->options; o && (o->name || o->doc); o++)
+        if (o->name && !(o->flags & OPTION_HIDDEN))
+            print_option(o);
+    print_option(&help);
+    if (after)
+        roff_paragraph(after + 1);
+    roff_paragraph("Example:");
+    roff_example(c->example);
+}
+
+static void print_exit_codes(void)
+{
+    roff_section("EXIT STATUS");
+    for (int code = 0; code < 256; code++) {
+        char number[8], meaning[256];
+
+        if (!cli_exit_meaning(code, meaning, sizeof(meaning)))
+            continue;
+        snprintf(number, sizeof(number), "%d", code);
+        roff_tag();
+        roff_bold(number);
+        roff_tag_end();
+        roff_text(meaning);
+        roff_tag_end();
+    }
+    roff_paragraph("accel launch passes on the exit status of the program. A training "
+                   "program that uses libaccel ends with the same codes.");
+}
+
+static void print_accel(void)
+{
+    size_t n;
+    const struct cli_command *const *commands = cli_commands(&n);
+
+    roff_title("ACCEL", 1, "User Commands");
+    roff_section("NAME");
+    roff_text("accel - check, start and look after distributed training under Slurm\n");
+    roff_section("SYNOPSIS");
+    roff_bold("accel");
+    roff_text(" ");
+    roff_italic("COMMAND");
+    roff_text(" [OPTION...] [ARGUMENT...]\n");
+    roff_paragraph("accel --help\naccel --version");
+    roff_section("DESCRIPTION");
+    roff_text(
+        "A training program becomes distributed, sharded and preemption-safe by\n");
+    roff_example("srun --accel-config=fsdp.yaml ./train");
+    roff_paragraph("This command checks such config files, starts programs where there "
+                   "is no Slurm, and looks after checkpoints. Results go to standard "
+                   "output, problems with their cure to standard error.");
+    roff_section("COMMANDS");
+    for (size_t i = 0; i < n; i++)
+        print_command(commands[i]);
+    print_exit_codes();
+    roff_section("SEE ALSO");
+    roff_bold("accel-config");
+    roff_text("(5), ");
+    roff_bold("srun");
+    roff_text("(1)\n");
+}
+
+/* ---- accel-config(5) ------------------------------------------------------------------------ */
+
+/* "one of a, b", "whole number from 1 to 9" ... of an honoured key. */
+static void values_text(const struct config_key *k, struct strbuf *out)
+{
+    switch (k->type) {
+    case TYPE_BOOL:
+        strbuf_printf(out, "true or false");
+        break;
+    case TYPE_INT:
+        strbuf_printf(out, "A whole number from %.0f to %.0f", k->min, k->max);
+        break;
+    case TYPE_NUMBER:
+        strbuf_printf(out, "A number from %g to %.10g", k->min, k->max);
+        break;
+    case TYPE_STRING:
+        strbuf_printf(out, "Text of at most %.0f bytes", k->max);
+        break;
+    case TYPE_ENUM:
+        strbuf_printf(out, "One of");
+        for (int i = 0; k->values[i]; i++)
+            strbuf_printf(out, "%s %s", i ? "," : "", k->values[i]);
+        break;
+    }
+    if (k->default_text && k->default_text[0])
+        strbuf_printf(out, ". Default: %s", k->default_text);
+    strbuf_printf(out, ".");
+    for (int i = 0; k->refused && k->refused[i]; i++)
+        strbuf_printf(out, "%s %s", i ? "," : " Not supported yet:", k->refused[i]);
+    if (k->refused && k->refused[0])
+        strbuf_printf(out, ".");
+}
+
+static accel_status_t print_key(const struct config_key *k, accel_error_t *err)
+{
+    struct strbuf text = { 0 };
+    accel_status_t status = ACCEL_OK;
+
+    if (k->offset != SIZE_MAX) {
+        strbuf_printf(&text, "%s.\n", k->help);
+        values_text(k, &text);
+    } else if (k->fixed) {
+        strbuf_printf(&text, "Accepted: ");
+        for (const char *p = k->fixed; *p; p++)
+            strbuf_append(&text, *p == '|' ? " or " : p, *p == '|' ? 4 : 1);
+        strbuf_printf(&text, ".\nOther values are not supported yet: %s.", k->help);
+    } else {
+        strbuf_printf(&text, "Not supported yet: %s.", k->help);
+    }
+    roff_tag();
+    roff_bold(k->name);
+    roff_tag_end();
+    if (text.failed)
+        status = accel_fail_nomem(err, "the page", text.cap);
+    else
+        roff_text(text.s);
+    roff_tag_end();
+    strbuf_free(&text);
+    return status;
+}
+
+/* Rows of one map, honoured ones first as in the table. */
+static accel_status_t print_map(const char *section, accel_error_t *err)
+{
+    size_t n, skip = 0;
+    const struct config_key *k = config_schema(&n);
+    char line[160];
+    accel_status_t status = ACCEL_OK;
+
+    roff_subsection(section[0] ? section : "Top level");
+    for (size_t i = 0; i < n && !skip; i++)
+        if (!strcmp(k[i].section, section))
+            skip = config_key_prefix(&k[i]);
+    for (size_t i = 0; i < n && skip; i++)
+        if (!strcmp(k[i].section, section)) {
+            snprintf(line, sizeof(line), "The prefix %.*s may be left out.", (int)skip,
+                     k[i].name);
+            roff_paragraph(line);
+            break;
+        }
+    for (size_t i = 0; i < n && status == ACCEL_OK; i++)
+        if (!strcmp(k[i].section, section))
+            status = print_key(&k[i], err);
+    return status;
+}
+
+static accel_status_t print_config(accel_error_t *err)
+{
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+    accel_status_t status = ACCEL_OK;
+
+    roff_title("ACCEL\\-CONFIG", 5, "File Formats");
+    roff_section("NAME");
+    roff_text("accel-config - config file of accel, in the format of Accelerate\n");
+    roff_section("DESCRIPTION");
+    roff_text(
+        "A YAML file of keys and maps, as accelerate config writes it, with a map "
+        "accel for what accelerate has no key for. A key with no value, or with "
+        "null, is as if it were not there. Unknown keys are errors. Check a file "
+        "with accel check; every problem is named with its place and cure.\n");
+    roff_section("KEYS");
+    for (size_t i = 0; i < n && status == ACCEL_OK; i++) {
+        size_t j = 0;
+
+        while (strcmp(k[j].section, k[i].section) != 0)
+            j++;
+        if (j == i) /* first row of its map */
+            status = print_map(k[i].section, err);
+    }
+    roff_section("EXAMPLE");
+    roff_example("distributed_type: FSDP\n"
+                 "mixed_precision: bf16\n"
+                 "fsdp_config:\n"
+                 "  fsdp_sharding_strategy: FULL_SHARD\n"
+                 "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+                 "accel:\n"
+                 "  checkpoint:\n"
+                 "    every_minutes: 10");
+    roff_section("SEE ALSO");
+    roff_bold("accel");
+    roff_text("(1)\n");
+    return status;
+}
+
+static const struct argp argp = {
+    .parser = parse,
+    .args_doc = "1\n5",
+    .doc = "Prints a manual page, made from the tables that the program itself uses: 1 "
+           "is accel(1), 5 is accel-config(5). To read one: accel man 5 | man -l -"
+};
+
+static int run_man(int argc, char **argv)
+{
+    int section = 0;
+    accel_error_t err;
+
+    cli_parse(&cli_man, argc, argv, &section);
+    if (section == 1)
+        print_accel();
+    else if (print_config(&err))
+        return cli_fail(&err);
+    return cli_finish(0);
+}
+
+const struct cli_command cli_man = {
+    .name = "man",
+    .run = run_man,
+    .summary = "manual pages",
+    .example = "accel man 1 | man -l -",
+    .argp = &argp,
+};

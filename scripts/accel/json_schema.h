@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The config schema table as JSON Schema draft-07, for editors and other checkers.
+ */
+#ifndef ACCEL_JSON_SCHEMA_H
+#define ACCEL_JSON_SCHEMA_H
+
+#include <jansson.h>
+
+#include "config/config.h"
+
+/* The schema of a whole config file. NULL: no memory. The caller owns it (json_decref). */
+json_t *json_schema_file(void);
+/* The schema of one key's value; its "$ref" points into json_schema_file. NULL: no memory.
+ * The caller owns it. */
+json_t *json_schema_key(const struct config_key *key);
+
+/* "fsdp_config.fsdp_version" into buf. */
+void config_key_path(const struct config_key *key, char *buf, size_t len);
+/* How many leading bytes of the key's name may be left out inside its map; 0: none. */
+size_t config_key_prefix(const struct config_key *key);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Manual pages in man(7) markup on stdout: text is escaped, so that no word of a table can
+ * become a request or lose its hyphens.
+ */
+#ifndef ACCEL_ROFF_H
+#define ACCEL_ROFF_H
+
+#include <stdbool.h>
+
+/* .TH with the date of $SOURCE_DATE_EPOCH, or of today. */
+void roff_title(const char *name, int section, const char *manual);
+void roff_section(const char *name);
+void roff_subsection(const char *name);
+/* A paragraph; blank text prints nothing. Line ends begin a new line. */
+void roff_paragraph(const char *text);
+/* Begins a paragraph that words follow. */
+void roff_form(void);
+/* Words inside a line: bold, italic, as they are. No line end is added. */
+void roff_bold(const char *text);
+void roff_italic(const char *text);
+void roff_text(const char *text);
+/* Opens a tagged paragraph: the tag is printed until roff_tag_end, its text after it. */
+void roff_tag(void);
+void roff_tag_end(void);
+/* Lines kept as they are, indented. */
+void roff_example(const char *lines);
+
+#endif

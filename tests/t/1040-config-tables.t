@@ -1,0 +1,130 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Help, completion, manual pages and parser say the same: every command, every option,
+# every config key, every exit code. The pages are clean, the script is good bash.
+# shellcheck source=tests/t/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+tap_tmpdir
+accel=$ACCEL_BUILD/accel
+cd "$tap_tmp" || bail_out "no directory"
+
+"$accel" --help >help
+"$accel" man 1 >accel.1
+"$accel" man 5 >accel-config.5
+"$accel" completion bash >script
+commands=$(sed -n 's/^  accel \([a-z]*\) .*/\1/p' help | sort -u)
+[ "$(echo "$commands" | wc -l)" -ge 7 ]
+ok $? "accel --help lists the commands"
+is "$("$accel" | sed -n 's/^  accel \([a-z]*\) .*/\1/p' | while read -r c; do
+    echo "$commands" | grep -qx "$c" || echo "$c"
+done)" "" "accel alone lists no others"
+
+# Plain text of man(7) markup: no fonts, no escapes.
+plain() {
+    sed -e 's/\\f[BIR]//g' -e 's/\\-/-/g' -e 's/\\&//g' -e 's/\\(aq/'"'"'/g' \
+        -e 's/\\(ti/~/g' -e 's/\\e/\\/g' "$1"
+}
+plain accel.1 >man1
+plain accel-config.5 >man5
+# Section "accel CMD" of accel(1).
+man_of() { # CMD
+    awk -v head=".SS \"accel $1:" '/^\.S[SH]/ { on = index($0, head) == 1 } on' man1
+}
+is "$(sed -n 's/^\.SS "accel \([a-z]*\):.*/\1/p' man1 | sort)" "$commands" \
+    "accel(1) has a section for each command"
+
+# What bash offers for WORDS, the last of them being typed; sorted, one per line.
+offer() { # WORD...
+    bash -c '. ./script
+        COMP_WORDS=("$@")
+        COMP_CWORD=$(($# - 1))
+        _accel
+        printf "%s\n" "${COMPREPLY[@]}"' bash "$@" 2>&1 | sort -u
+}
+has_bash=
+command -v bash >/dev/null 2>&1 && has_bash=yes
+if [ $has_bash ]; then
+    is "$(offer accel '' | grep -v '^-')" "$commands" "completion offers the commands"
+else
+    skip 1 "no bash"
+fi
+
+for command in $commands; do
+    listed=$("$accel" "$command" --help | sed -n -E 's/^ {2,8}(-[a-zA-Z?], )? *(--[a-z][-a-z]*).*/\2/p' |
+        sort -u)
+    is "$(man_of "$command" | grep -A1 '^\.TP' | grep -o -E -e '--[a-z][-a-z]*' | sort -u)" \
+        "$listed" "accel $command: the page has the options of the help"
+    if [ $has_bash ]; then
+        is "$(offer accel "$command" -)" "$listed" "accel $command: so has completion"
+    else
+        skip 1 "no bash"
+    fi
+    is "$(for option in $listed; do
+        "$accel" "$command" "$option" </dev/null 2>&1 >/dev/null |
+            grep -E 'unrecognized|ambiguous'
+    done)" "" "accel $command: the parser takes each of them"
+    for letter in $("$accel" "$command" --help |
+        sed -n -E 's/^ {2,6}-([a-zA-Z?]), --.*/\1/p'); do
+        unlike "$("$accel" "$command" "-$letter" </dev/null 2>&1 >/dev/null)" 'invalid option' \
+            "accel $command: the parser takes -$letter"
+    done
+done
+
+# ---- what completion offers after an option and for operands ----
+if [ $has_bash ]; then
+    : >a.yaml
+    mkdir adir
+    is "$(offer accel check a)" "$(printf 'a.yaml\naccel-config.5\naccel.1\nadir' | sort)" \
+        "check: files"
+    is "$(offer accel launch --config a.y)" "a.yaml" "launch --config: files"
+    is "$(offer accel launch -n '')" "" "launch -n: nothing to offer for a number"
+    is "$(offer accel ckpt '' | grep -v / | tr '\n' ' ')" "adir ls verify " \
+        "ckpt: verbs, directories"
+    is "$(offer accel completion '')" "bash" "completion: bash"
+    is "$(offer accel man '' | tr '\n' ' ')" "1 5 " "man: the sections"
+    is "$(offer accel schema '')" \
+        "$("$accel" check --keys | sed 1d | cut -d' ' -f1 | sort -u)" \
+        "schema: every key of the schema table"
+    is "$(offer accel nothing '')" "" "an unknown command: nothing"
+    passes "the script is good bash" bash -n script
+else
+    skip 9 "no bash"
+fi
+if command -v shellcheck >/dev/null 2>&1; then
+    passes "shellcheck of the completion script" shellcheck -s bash script
+else
+    skip 1 "no shellcheck"
+fi
+
+# ---- config keys and exit codes ----
+is "$(awk '/^\.SH/ { on = /KEYS/ } on && /^\.SS/ { s = $0; sub(/^\.SS "/, "", s)
+        sub(/"$/, "", s); s = s == "Top level" ? "" : s "." }
+    on && tag { print s $0; tag = 0 } on && /^\.TP/ { tag = 1 }' man5 | sort)" \
+    "$("$accel" check --keys | sed 1d | cut -d' ' -f1 | sort)" \
+    "accel-config(5) has every key of the schema table"
+codes=$(awk '/^Exit codes:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }' help)
+is "$(awk '/^\.SH/ { on = /EXIT STATUS/ } on && tag { print; tag = 0 } on && /^\.TP/ { tag = 1 }' \
+    man1)" "$codes" "accel(1) and --help have the same exit codes"
+is "$(echo "$codes" | tr '\n' ' ')" "0 1 64 65 66 69 70 71 73 74 76 77 78 85 " \
+    "which are those of the status table"
+
+# ---- the pages ----
+if command -v mandoc >/dev/null 2>&1; then
+    is "$(mandoc -Tlint accel.1 accel-config.5 2>&1)" "" "mandoc finds nothing"
+else
+    skip 1 "no mandoc"
+fi
+if command -v groff >/dev/null 2>&1; then
+    is "$(groff -man -Tascii -ww -z accel.1 accel-config.5 2>&1)" "" "nor does groff"
+else
+    skip 1 "no groff"
+fi
+is "$(SOURCE_DATE_EPOCH=86400 "$accel" man 5 | sed -n 's/^\.TH [^ ]* [^ ]* \([^ ]*\) .*/\1/p')" \
+    1970-01-02 "the date is that of SOURCE_DATE_EPOCH"
+"$accel" man 3 >out 2>err
+is "$?/$(cat out)" "64/" "a section without a page is a usage error"
+"$accel" completion fish >out 2>err
+is "$?/$(cat out)" "64/" "a shell without a script is a usage error"
+done_testing

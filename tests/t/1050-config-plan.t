@@ -1,0 +1,105 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# accel plan: parameter counts of the known models, the same figures that a run prints for
+# itself, sizes that cannot be refused by name, and no heavy library.
+# shellcheck source=tests/t/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+tap_tmpdir
+accel=$ACCEL_BUILD/accel
+train=$ACCEL_BUILD/examples/train
+cd "$tap_tmp" || bail_out "no directory"
+cp "$ACCEL_SRC"/examples/*.yaml .
+
+run() { # CMD...: sets code, out, err
+    "$@" >out 2>err
+    code=$?
+    out=$(cat out)
+    err=$(cat err)
+}
+
+# ---- models ----
+for model in gpt2:124439808 gpt2-medium:354823168 gpt2-large:774030080 gpt2-xl:1557611200; do
+    run "$accel" plan fsdp.yaml --model "${model%:*}" --batch 1 --seq 64
+    is "$code/$err" "0/" "plan of ${model%:*}"
+    contains "$out" "(${model#*:})" "with its published number of parameters"
+done
+run "$accel" plan fsdp.yaml --nodes 4 --ranks-per-node 8 --batch 1 --seq 64
+is "$code" 0 "32 ranks with a file for two"
+like "$out" '^  ranks +32 on 4 nodes, ' "are planned"
+contains "$err" "num_processes: 2, so srun will refuse 32 ranks" "with a note"
+
+# ---- the same as a run says ----
+rows() { # of a plan: what does not depend on the process and its data
+    grep -E '^ +(parameters|ranks|sharding|precision|adam moments|gradients|gather ring|bf16 copy|reduce buffer|activations|sent per step|checkpoint) ' "$1" |
+        sed -E 's/^.*(  (  )?(parameters|ranks|sharding|precision|adam|gradients|gather|bf16|reduce|activations|sent|checkpoint) )/\1/'
+}
+compare() { # CONFIG RANKS DESCRIPTION
+    run env OMP_NUM_THREADS=1 timeout 120 "$accel" launch --config "$1" "$train" \
+        --data "$ACCEL_SRC/examples/sample.txt" --layers 2 --heads 2 --width 32 --seq 48 \
+        --vocab 300 --batch 3 --accumulate 2 --steps 1 --sample 0 --out "out-$2"
+    is "$code" 0 "$3: a run of one step" || diag "$err"
+    cat out err >said
+    run "$accel" plan "$1" --layers 2 --heads 2 --width 32 --seq 48 --context 48 \
+        --vocab 300 --batch 3 --accumulate 2 --threads 1
+    is "$code/$err" "0/" "$3: the plan"
+    [ "$(rows out | wc -l)" -ge 7 ]
+    ok $? "$3: with its rows"
+    is "$(rows out)" "$(rows said)" "$3: the same as the run prints"
+}
+if [ -x "$train" ]; then
+    compare single.yaml 1 "one rank"
+    if command -v mpirun >/dev/null 2>&1 && grep -q '^#define HAVE_PMIX\|-DHAVE_PMIX' \
+        "$ACCEL_BUILD/Makefile"; then
+        compare fsdp.yaml 2 "two sharded ranks"
+        compare ddp.yaml 22 "two replicas"
+    else
+        skip 8 "no mpirun, or built without PMIx"
+    fi
+else
+    skip 12 "the trainer is not built"
+fi
+
+# ---- refusals ----
+run "$accel" plan single.yaml --ranks-per-node 2
+is "$code/$out" "65/" "distributed_type NO with two ranks"
+contains "$err" "cure: set distributed_type: FSDP" "and its cure"
+run "$accel" plan fsdp.yaml --nodes 3
+is "$code/$out" "65/" "two processes on three nodes"
+contains "$err" "num_processes is 2, which 3 nodes cannot share evenly" "with both numbers"
+run "$accel" plan fsdp.yaml --heads 5
+is "$code/$out" "64/" "a width that is no multiple of the heads"
+contains "$err" "768" "is named"
+run "$accel" plan fsdp.yaml --model gpt3
+is "$code/$out" "64/" "an unknown model"
+contains "$err" "gpt2-xl" "with those that there are"
+run "$accel" plan fsdp.yaml --seq 2000 --context 100
+is "$code/$out" "64/" "a sequence longer than the context"
+run "$accel" plan fsdp.yaml --batch 0
+is "$code/$out" "64/" "an empty batch"
+run "$accel" plan nowhere.yaml
+is "$code/$out" "66/" "a missing file"
+run "$accel" plan
+is "$code/$out" "64/" "no file"
+sed 's/TRANSFORMER_BASED_WRAP/&\n  fsdp_transformer_layer_cls_to_wrap: GPT2Blok/' fsdp.yaml >wrap.yaml
+run "$accel" plan wrap.yaml
+is "$code/$out" "65/" "a class that does not occur"
+contains "$err" "GPT2Block" "with the nearest"
+
+if command -v python3 >/dev/null 2>&1; then
+    "$accel" plan fsdp.yaml --nodes 2 --ranks-per-node 2 --batch 1 --seq 64 --json >out 2>/dev/null
+    is "$(python3 -c 'import json; d = json.load(open("out")); b = d["bytes_per_rank"]
+print(d["ranks"], d["shard_group_size"], d["replica_group_size"],
+      b["peak"] == sum(v for k, v in b.items() if k != "peak"),
+      d["checkpoint_bytes"] == 12 * d["params"])' 2>&1)" "4 4 1 True True" "--json"
+else
+    skip 1 "no python3"
+fi
+if command -v ldd >/dev/null 2>&1; then
+    unlike "$(ldd "$accel")" 'libopenblas|libpmix|libucp' \
+        "accel links no BLAS, PMIx or UCX, so it starts at once"
+else
+    skip 1 "no ldd"
+fi
+done_testing

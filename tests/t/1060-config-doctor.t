@@ -1,0 +1,82 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# accel doctor: each verdict with its cure, exit 69 when something failed; a stand-in for
+# srun answers as a good and as a broken Slurm would.
+# shellcheck source=tests/t/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+tap_tmpdir
+accel=$ACCEL_BUILD/accel
+cd "$tap_tmp" || bail_out "no directory"
+built= # the Slurm that the plugin was built for, if it was built
+grep -q -e '-DHAVE_SLURM' "$ACCEL_BUILD/Makefile" &&
+    built=$(sed -n 's/^SLURM_VERSION = //p' "$ACCEL_BUILD/Makefile")
+
+mkdir bin
+cat >bin/srun <<'END'
+#!/bin/sh
+case $1 in
+--version) [ "$SAY_VERSION" ] && echo "slurm-wlm $SAY_VERSION" ;;
+--help) echo "      $SAY_OPTION=FILE" ;;
+--mpi=list) echo "MPI plugin types are..."; echo "	$SAY_MPI" ;;
+esac
+END
+chmod +x bin/srun
+
+doctor() { # [VAR=VALUE]...
+    env -u MODULEPATH -u LOADEDMODULES PATH="$tap_tmp/bin:$PATH" SAY_VERSION="${built:-1.2.3}" \
+        SAY_OPTION=--accel-config SAY_MPI=pmix "$@" "$accel" doctor >raw 2>err
+    code=$?
+    out=$(sed 's/  */ /g' raw)
+    err=$(cat err)
+}
+
+doctor
+is "$err" "" "nothing on stderr"
+like "$out" '^ok plugin srun knows --accel-config' "a plugin that srun loads"
+like "$out" '^ok srun --mpi pmix' "Slurm's PMIx plugin"
+like "$out" '^(ok|warn) this directory writable' "this directory is written to"
+is "$(ls)" "$(printf 'bin\nerr\nraw')" "and nothing is left in it"
+like "$out" '^warn module .*module use .*/modulefiles' "no module: with the line to type"
+failed=$(echo "$out" | grep -c '^fail')
+[ "$failed" = 0 ] && want=0 || want=69
+is "$code" "$want" "exit code for $failed failures"
+if [ "$built" ]; then
+    like "$out" '^ok slurm .*as the plugin was built for' "the Slurm the plugin was built for"
+    doctor SAY_VERSION=19.05.1
+    is "$code" 69 "another Slurm"
+    like "$out" "^fail slurm slurm-wlm 19.05.1, but the plugin was built for slurm $built " \
+        "both versions are named"
+else
+    skip 3 "built without Slurm"
+fi
+doctor SAY_OPTION=--other
+is "$code" 69 "a plugin that srun does not load"
+like "$out" '^fail plugin .*plugstack.conf' "is cured in plugstack.conf"
+doctor SAY_MPI=none
+like "$out" '^fail srun --mpi .*mpi/pmix' "a Slurm without PMIx"
+doctor SAY_VERSION=
+like "$out" '^fail slurm .*SLURM_CONF' "a Slurm without its config"
+mkdir -p modules/accel
+doctor MODULEPATH="/nowhere:$tap_tmp/modules"
+like "$out" '^ok module accel can be loaded' "a module in MODULEPATH"
+doctor LOADEDMODULES=gcc/12:accel/0.1.0
+like "$out" '^ok module accel is loaded' "a loaded module"
+mkdir sealed && chmod 555 sealed
+if [ "$(id -u)" != 0 ]; then
+    cd sealed && "$accel" doctor >../raw
+    like "$(sed 's/  */ /g' ../raw)" '^warn this directory cannot write' "a read-only directory"
+    cd ..
+else
+    skip 1 "root writes everywhere"
+fi
+if command -v python3 >/dev/null 2>&1; then
+    "$accel" doctor --json >raw 2>/dev/null
+    is "$(python3 -c 'import json; d = json.load(open("raw"))
+print({r["state"] for r in d["checks"]} <= {"ok", "warn", "fail"}, len(d["checks"]) > 4)' 2>&1)" \
+        "True True" "--json"
+else
+    skip 1 "no python3"
+fi
+done_testing
