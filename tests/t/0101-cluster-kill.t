@@ -9,13 +9,14 @@
 need_slurm
 
 # Pids of the cluster's processes of one name, by its directory in their command line or,
-# for slurmstepd which has none, by the log it holds open.
+# for slurmstepd which has none, by the log it holds open (whose path has a prefix when
+# the cluster runs in a chroot and the daemon in a mount namespace of its own).
 daemon_pids() { # NAME
     grep -lx "$1" /proc/[0-9]*/comm 2>/dev/null | while read -r found; do
         found=${found%/comm}
         # shellcheck disable=SC2010 # only link targets matter
         if grep -qzF "$cluster_dir/" "$found/cmdline" 2>/dev/null ||
-            ls -l "$found/fd" 2>/dev/null | grep -qF -- "-> $cluster_dir/"; then
+            ls -l "$found/fd" 2>/dev/null | grep -qF -- "$cluster_dir/log/"; then
             echo "${found#/proc/}"
         fi
     done
