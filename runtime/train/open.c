@@ -4,6 +4,7 @@
  * in this order and go down in the reverse one.
  */
 #include <errno.h>
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -232,6 +233,10 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
     if (st != ACCEL_OK)
         return st;
     run->threads = choose_threads(run, o);
+    /* Every parallel region of this thread, the optimizer's too, keeps to the rank's cores:
+     * one worker more per rank waits actively and takes a core from another rank. */
+    run->threads_before = omp_get_max_threads();
+    omp_set_num_threads(run->threads);
     st = backend_cpu_open(&run->backend, run->threads, err);
     if (st != ACCEL_OK)
         return st;
@@ -245,6 +250,8 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
 
 static void free_run(accel_t *run)
 {
+    if (run->threads_before > 0)
+        omp_set_num_threads(run->threads_before);
     shard_close(run->shard);
     nn_units_free(&run->units);
     if (run->graph_open) {

@@ -30,6 +30,7 @@ struct accel {
     struct boot boot;
     struct topo topo;
     int threads;
+    int threads_before; /* OpenMP's setting when the run was opened; 0: not changed */
     struct comm *comm;
     struct backend *backend;
     struct graph graph;
