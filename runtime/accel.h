@@ -60,6 +60,7 @@ typedef enum accel_status {
  * that one of them knows, `text` is empty on the others: they have nothing to add. */
 typedef struct accel_error {
     accel_status_t code;
+    int message;     /* N of the code A0N, see `accel explain`; 0: none */
     char where[256]; /* file:line:col, file + tensor, or module path and op */
     char text[768];  /* what happened, one sentence */
     char hint[384];  /* how to cure it */

@@ -17,15 +17,33 @@
 
 /* ---- errors ------------------------------------------------------------------------- */
 
-/* Fills `err` (may be NULL) and returns `code`, so that callers write
- *     return accel_fail(err, ACCEL_EIO, "check the disk", "%s: %s", path, msg);
+/* Stable codes of messages.def: A0001 ... The offset keeps them apart from statuses. */
+enum { MESSAGE_BASE = 10000 };
+enum message {
+#define MESSAGE(number, status, title, why, cure) A##number = 1##number,
+#include "common/messages.def"
+#undef MESSAGE
+};
+struct message_page {
+    int number; /* 101 for A0101 */
+    accel_status_t status;
+    const char *title, *why, *cure;
+};
+/* All pages in the order of their numbers; static. */
+const struct message_page *message_pages(size_t *count_out);
+
+/* Fills `err` (may be NULL) and returns the status of `code`, an enum message, so that
+ * callers write
+ *     return accel_fail(err, A0801, "check the disk", "%s: %s", path, msg);
  * `hint` may be NULL. Clears `where`. Keeps errno. */
-accel_status_t accel_fail(accel_error_t *err, accel_status_t code, const char *hint,
+accel_status_t accel_fail(accel_error_t *err, int code, const char *hint,
                           const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /* As accel_fail, with the place. */
-accel_status_t accel_fail_at(accel_error_t *err, accel_status_t code, const char *where,
+accel_status_t accel_fail_at(accel_error_t *err, int code, const char *where,
                              const char *hint, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
+/* "error[A0101]", or "error" for an error without a code, into buf; returns buf. */
+const char *message_tag(int number, char *buf, size_t len);
 /* Out of memory while allocating `bytes` for `what`. */
 accel_status_t accel_fail_nomem(accel_error_t *err, const char *what, size_t bytes);
 /* "error: WHERE: TEXT\n  cure: HINT" into buf. */

@@ -65,54 +65,93 @@ const char *accel_version(void)
     return PACKAGE_VERSION;
 }
 
-static void fill(accel_error_t *err, accel_status_t code, const char *where,
-                 const char *hint, const char *fmt, va_list ap)
+static const struct message_page pages[] = {
+#define MESSAGE(number, status, title, why, cure)                                      \
+    { A##number - MESSAGE_BASE, status, title, why, cure },
+#include "common/messages.def"
+#undef MESSAGE
+};
+
+const struct message_page *message_pages(size_t *count_out)
 {
+    *count_out = ACCEL_ARRAY_SIZE(pages);
+    return pages;
+}
+
+const char *message_tag(int number, char *buf, size_t len)
+{
+    if (number)
+        snprintf(buf, len, "error[A%04d]", number);
+    else
+        snprintf(buf, len, "error");
+    return buf;
+}
+
+static accel_status_t status_of(int code)
+{
+    if (code < MESSAGE_BASE)
+        return (accel_status_t)code;
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(pages); i++)
+        if (pages[i].number == code - MESSAGE_BASE)
+            return pages[i].status;
+    return ACCEL_EBUG;
+}
+
+static accel_status_t fill(accel_error_t *err, int code, const char *where,
+                           const char *hint, const char *fmt, va_list ap)
+{
+    accel_status_t status = status_of(code);
     int saved = errno;
 
     if (!err)
-        return;
-    err->code = code;
+        return status;
+    err->code = status;
+    err->message = code < MESSAGE_BASE ? 0 : code - MESSAGE_BASE;
     snprintf(err->where, sizeof(err->where), "%s", where ? where : "");
     snprintf(err->hint, sizeof(err->hint), "%s", hint ? hint : "");
     vsnprintf(err->text, sizeof(err->text), fmt, ap);
     errno = saved;
+    return status;
 }
 
-accel_status_t accel_fail(accel_error_t *err, accel_status_t code, const char *hint,
+accel_status_t accel_fail(accel_error_t *err, int code, const char *hint,
                           const char *fmt, ...)
 {
+    accel_status_t status;
     va_list ap;
 
     va_start(ap, fmt);
-    fill(err, code, NULL, hint, fmt, ap);
+    status = fill(err, code, NULL, hint, fmt, ap);
     va_end(ap);
-    return code;
+    return status;
 }
 
-accel_status_t accel_fail_at(accel_error_t *err, accel_status_t code, const char *where,
+accel_status_t accel_fail_at(accel_error_t *err, int code, const char *where,
                              const char *hint, const char *fmt, ...)
 {
+    accel_status_t status;
     va_list ap;
 
     va_start(ap, fmt);
-    fill(err, code, where, hint, fmt, ap);
+    status = fill(err, code, where, hint, fmt, ap);
     va_end(ap);
-    return code;
+    return status;
 }
 
 accel_status_t accel_fail_nomem(accel_error_t *err, const char *what, size_t bytes)
 {
     char size[32];
 
-    return accel_fail(err, ACCEL_ENOMEM,
-                      "use more ranks, a smaller model or a smaller batch",
+    return accel_fail(err, A0001, "use more ranks, a smaller model or a smaller batch",
                       "out of memory: %s needs %s", what,
                       format_bytes((double)bytes, size, sizeof(size)));
 }
 
 void accel_error_format(const accel_error_t *err, char *buf, size_t len)
 {
-    snprintf(buf, len, "error: %s%s%s%s%s", err->where, err->where[0] ? ": " : "",
-             err->text, err->hint[0] ? "\n  cure: " : "", err->hint);
+    char tag[16];
+
+    snprintf(buf, len, "%s: %s%s%s%s%s", message_tag(err->message, tag, sizeof(tag)),
+             err->where, err->where[0] ? ": " : "", err->text,
+             err->hint[0] ? "\n  cure: " : "", err->hint);
 }

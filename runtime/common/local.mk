@@ -4,6 +4,7 @@ libacommon_la_SOURCES += \
 	runtime/common/bf16.h \
 	runtime/common/common.h \
 	runtime/common/error.c \
+	runtime/common/messages.def \
 	runtime/common/rng.h \
 	runtime/common/suggest.c \
 	runtime/common/util.c

@@ -17,8 +17,16 @@ enum backward_prefetch { PREFETCH_NONE, PREFETCH_PRE, PREFETCH_POST };
 enum preempt_signal { PREEMPT_USR1, PREEMPT_USR2 };
 enum device_choice { DEVICE_AUTO, DEVICE_CPU };
 
-/* Where a value came from. */
-enum config_origin { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_ENV, ORIGIN_FLAG };
+/* Where a value came from, weakest first: a later source wins over an earlier one. */
+enum config_origin {
+    ORIGIN_DEFAULT, /* built in */
+    ORIGIN_SITE,    /* the site file, SYSCONFDIR/accel/site.yaml */
+    ORIGIN_USER,    /* the user file, XDG_CONFIG_HOME/accel/config.yaml */
+    ORIGIN_FILE,    /* the job file, --accel-config=FILE */
+    ORIGIN_ENV,     /* ACCEL_<KEY> */
+    ORIGIN_FLAG,    /* --<key> of an accel command */
+};
+enum { CONFIG_MAX_KEYS = 320, CONFIG_GIVEN_BYTES = 8192 };
 
 struct config {
     enum distributed_type distributed_type;
@@ -46,9 +54,14 @@ struct config {
 
     enum device_choice device;
     bool has_accel_section;
-    /* origin[i] and line[i] belong to row i of the schema table (config_schema). */
-    unsigned char origin[128];
-    int line[128];
+    /* origin[i], line[i] and given_at[i] belong to row i of the schema table
+     * (config_schema). Rows without a field above keep their canonical text in `given`,
+     * from given_at[i] - 1 on; 0: not given. */
+    unsigned char origin[CONFIG_MAX_KEYS];
+    int line[CONFIG_MAX_KEYS];
+    uint16_t given_at[CONFIG_MAX_KEYS];
+    uint16_t given_used;
+    char given[CONFIG_GIVEN_BYTES];
 };
 
 /* One problem. `text` is the complete rustc-style message, several lines, no colour:
@@ -100,12 +113,20 @@ struct config_key {
     const char *const *refused; /* TYPE_ENUM: words of Accelerate that are not supported
                                    yet, or NULL */
 };
-/* At most 128 rows; static. */
+/* At most CONFIG_MAX_KEYS rows; static. */
 const struct config_key *config_schema(size_t *count_out);
 
-/* Canonical text of one honoured key ("true", "2", "FULL_SHARD"; empty: not given), cut
- * to len - 1 bytes. For tables and the canonical form. */
+/* Row of the key "fsdp_version" or, where a name occurs twice, "accel.checkpoint.dir"
+ * (section and name); -1: no such key. */
+int config_row(const char *name);
+/* Was it given by any source (file, environment, flag), that is, not the default? */
+bool config_is_given(const struct config *cfg, const char *name);
+/* Canonical text of one key: what was given, else its default ("true", "2",
+ * "FULL_SHARD"; empty: none), cut to len - 1 bytes. */
 void config_value_text(const struct config *cfg, const struct config_key *key,
                        char *buf, size_t len);
+/* The same by name; returns buf. A name that is no key gives "". */
+const char *config_get(const struct config *cfg, const char *name, char *buf,
+                       size_t len);
 
 #endif

@@ -141,7 +141,7 @@ static void add_excerpt(struct strbuf *b, const struct config_report *r,
         strbuf_printf(b, " %s", hint);
 }
 
-static void keep_first(struct config_report *r, accel_status_t code, struct place at,
+static void keep_first(struct config_report *r, int code, struct place at,
                        const char *where, const char *hint, const char *text)
 {
     if (r->first.code && (r->first_at.line < at.line ||
@@ -156,12 +156,12 @@ bool report_full(const struct config_report *r)
     return r->no_memory || r->diags->count >= CONFIG_MAX_DIAGS;
 }
 
-void report_add(struct config_report *r, accel_status_t code, struct place at,
-                const char *hint, const char *fmt, ...)
+void report_add(struct config_report *r, int code, struct place at, const char *hint,
+                const char *fmt, ...)
 {
     struct config_diags *d = r->diags;
     struct strbuf b = { 0 };
-    char text[700], path[512], where[600];
+    char text[700], path[512], where[600], tag[16] = "note";
     struct config_diag *grown;
     va_list ap;
 
@@ -175,7 +175,9 @@ void report_add(struct config_report *r, accel_status_t code, struct place at,
         snprintf(where, sizeof(where), "%s:%d:%d", path, at.line, at.col);
     else
         snprintf(where, sizeof(where), "%s", path);
-    strbuf_printf(&b, "%s: %s: %s", where, code ? "error" : "note", text);
+    if (code)
+        message_tag(code < MESSAGE_BASE ? 0 : code - MESSAGE_BASE, tag, sizeof(tag));
+    strbuf_printf(&b, "%s: %s: %s", where, tag, text);
     if (at.line)
         add_excerpt(&b, r, at, hint);
     else if (hint)

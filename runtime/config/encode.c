@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Canonical text: "accel1;key@f12=value;...;xxh3=HEX". It carries every honoured key with
- * its origin (d default, f file, e environment, o option) and line, so that a task knows
+ * Canonical text: "accel1;key@f12=value;...;xxh3=HEX". It carries every key with a field and
+ * every other key that was given, each with its origin (d default, s site, u user, f file,
+ * e environment, o option) and line, so that a task knows
  * the config without opening the user's file. The hash guards against damage, not malice.
  */
 #include <stdio.h>
@@ -18,7 +19,7 @@ enum { MAX_TEXT = 16 << 10, HASH_DIGITS = 16 };
 static const char version[] = "accel1;";
 static const char hash_key[] = ";xxh3=";
 static const char has_accel[] = "accel";
-static const char origin_letter[] = "dfeo";
+static const char origin_letter[] = "dsufeo";
 
 static void key_path(const struct config_key *k, char *buf, size_t len)
 {
@@ -40,7 +41,7 @@ static void append_escaped(struct strbuf *b, const char *s)
 static void append_key(struct strbuf *b, const struct config *cfg,
                        const struct config_key *k, size_t row)
 {
-    char path[128], value[1100];
+    char path[128], value[CONFIG_GIVEN_BYTES];
     unsigned origin = cfg->origin[row];
 
     key_path(k, path, sizeof(path));
@@ -61,7 +62,7 @@ accel_status_t config_encode(const struct config *cfg, char *buf, size_t len,
 
     strbuf_append(&b, version, strlen(version));
     for (size_t i = 0; i < n; i++)
-        if (k[i].offset != SIZE_MAX)
+        if (k[i].offset != SIZE_MAX || cfg->given_at[i])
             append_key(&b, cfg, &k[i], i);
     strbuf_printf(&b, "%s=%d", has_accel, cfg->has_accel_section);
     if (!b.failed)
@@ -150,7 +151,7 @@ static bool take_item(struct config *cfg, char *item)
         char path[128];
 
         key_path(&k[i], path, sizeof(path));
-        if (k[i].offset == SIZE_MAX || strcmp(path, item))
+        if (strcmp(path, item))
             continue;
         if (!*value && k[i].type == TYPE_INT && k[i].min > 0 && !k[i].default_text)
             return take_mark(cfg, mark, i); /* not given */

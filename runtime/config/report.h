@@ -13,7 +13,6 @@ enum {
     CONFIG_MAX_DEPTH = 16,
     CONFIG_MAX_EVENTS = 10000,
     CONFIG_MAX_DIAGS = 20,
-    CONFIG_MAX_KEYS = 128,
 };
 
 /* 1-based line and column (in characters), width in characters. line 0: whole file. */
@@ -33,10 +32,10 @@ struct config_report {
     bool no_memory;
 };
 
-/* Adds one message. `code` ACCEL_OK makes it a note. `hint` may be NULL. */
-void report_add(struct config_report *r, accel_status_t code, struct place at,
-                const char *hint, const char *fmt, ...)
-    __attribute__((format(printf, 5, 6)));
+/* Adds one message. `code` is an enum message; ACCEL_OK makes it a note. `hint` may be
+ * NULL. */
+void report_add(struct config_report *r, int code, struct place at, const char *hint,
+                const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 /* True when no more errors are taken: callers stop. */
 bool report_full(const struct config_report *r);
 /* File order; returns the first error (also into err) or ACCEL_OK. */
@@ -80,7 +79,8 @@ bool word_null(const char *s);
 int word_index(const char *const *list, const char *word);
 
 enum value_result { VALUE_OK, VALUE_TYPE, VALUE_RANGE };
-/* Checks canonical text against the row and, when the row is honoured, stores it. */
+/* Checks canonical text against the row and stores it. VALUE_RANGE also when the texts of
+ * all keys together do not fit struct config. */
 enum value_result value_set(struct config *cfg, const struct config_key *key,
                             const char *text);
 

@@ -134,8 +134,27 @@ static enum value_result set_number(struct config *cfg, const struct config_key 
     return res;
 }
 
-enum value_result value_set(struct config *cfg, const struct config_key *key,
-                            const char *text)
+/* The text of a row without a field. A shorter text takes the place of the older one;
+ * else it goes behind, and the older one's bytes are lost until the config is freed. */
+static enum value_result keep_text(struct config *cfg, const struct config_key *key,
+                                   const char *text)
+{
+    size_t rows, len = strlen(text) + 1, row = (size_t)(key - config_schema(&rows));
+    size_t at = cfg->given_at[row];
+
+    if (!at || strlen(cfg->given + at - 1) + 1 < len) {
+        if (len > sizeof(cfg->given) - cfg->given_used)
+            return VALUE_RANGE;
+        at = cfg->given_used + 1u;
+        cfg->given_used = (uint16_t)(cfg->given_used + len);
+        cfg->given_at[row] = (uint16_t)at;
+    }
+    memcpy(cfg->given + at - 1, text, len);
+    return VALUE_OK;
+}
+
+static enum value_result value_set_field(struct config *cfg,
+                                         const struct config_key *key, const char *text)
 {
     bool store = key->offset != SIZE_MAX;
     void *field = store ? (char *)cfg + key->offset : NULL;
@@ -167,16 +186,48 @@ enum value_result value_set(struct config *cfg, const struct config_key *key,
     return VALUE_TYPE;
 }
 
+enum value_result value_set(struct config *cfg, const struct config_key *key,
+                            const char *text)
+{
+    enum value_result res = value_set_field(cfg, key, text);
+
+    return res == VALUE_OK && key->offset == SIZE_MAX ? keep_text(cfg, key, text) : res;
+}
+
+bool config_is_given(const struct config *cfg, const char *name)
+{
+    int row = config_row(name);
+
+    return row >= 0 && cfg->origin[row] != ORIGIN_DEFAULT;
+}
+
+const char *config_get(const struct config *cfg, const char *name, char *buf,
+                       size_t len)
+{
+    size_t n;
+    int row = config_row(name);
+
+    buf[0] = '\0';
+    if (row >= 0)
+        config_value_text(cfg, &config_schema(&n)[row], buf, len);
+    return buf;
+}
+
 void config_value_text(const struct config *cfg, const struct config_key *key,
                        char *buf, size_t len)
 {
+    size_t rows, at;
     const char *field;
     unsigned word;
     int64_t i;
     double d;
 
     if (key->offset == SIZE_MAX) {
-        snprintf(buf, len, "%s", key->default_text ? key->default_text : "");
+        at = cfg->given_at[key - config_schema(&rows)];
+        if (at)
+            snprintf(buf, len, "%s", cfg->given + at - 1);
+        else
+            snprintf(buf, len, "%s", key->default_text ? key->default_text : "");
         return;
     }
     field = (const char *)cfg + key->offset;

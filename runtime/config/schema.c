@@ -10,6 +10,8 @@
  *   unsupported  `offset` SIZE_MAX, `fixed` NULL: any value is refused
  * For the last two `help` says why, and is shown with the cure.
  */
+#include <string.h>
+
 #include "config/config.h"
 
 #define WORDS(...)                                                                     \
@@ -228,10 +230,26 @@ static const struct config_key table[] = {
     REFUSED("", "additional_args", no_sagemaker),
 };
 
-_Static_assert(ACCEL_ARRAY_SIZE(table) <= 128, "struct config keeps 128 origins");
+_Static_assert(ACCEL_ARRAY_SIZE(table) <= CONFIG_MAX_KEYS,
+               "struct config has a row each");
 
 const struct config_key *config_schema(size_t *count_out)
 {
     *count_out = ACCEL_ARRAY_SIZE(table);
     return table;
+}
+
+int config_row(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(table); i++) {
+        const struct config_key *k = &table[i];
+        size_t n = strlen(k->section);
+
+        if (!strcmp(k->name, dot ? dot + 1 : name) &&
+            (!dot || (n == (size_t)(dot - name) && !strncmp(k->section, name, n))))
+            return (int)i;
+    }
+    return -1;
 }

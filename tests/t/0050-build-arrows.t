@@ -32,7 +32,7 @@ for stage in $stages; do
     for header in "runtime/$stage"/*.h; do
         [ ! -f "$header" ] || plain="$plain|${header##*/}"
     done
-    is "$(wrong_includes "runtime/$stage" "$quoted" "\"(($above)/([a-z0-9_]+/)*[^/]+\\.h|$plain)\"")" "" \
+    is "$(wrong_includes "runtime/$stage" "$quoted" "\"(($above)/([a-z0-9_]+/)*[^/]+\\.(h|def)|$plain)\"")" "" \
         "$stage includes its own headers and those of stages above"
 done
 is "$(find runtime -mindepth 1 -maxdepth 1 -type d | wc -l)" "$known" "no folder is without a stage"

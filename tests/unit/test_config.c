@@ -86,7 +86,7 @@ static const struct {
     { "", "mixed_precision", "False", "no" },
     { "", "mixed_precision", "yes", NULL },
     { "", "mixed_precision", "'false'", NULL },
-    { "", "same_network", "false", "true" },
+    { "", "same_network", "false", "false" },
     { "", "machine_rank", "0", "0" },
     { "", "machine_rank", "1", NULL },
     { "", "machine_rank", "99999999999999999999", NULL },
