@@ -11,7 +11,8 @@ __attribute__((
 const struct config_api accel_spank_config_api = {
     .version = PACKAGE_VERSION,
     .config_bytes = sizeof(struct config),
-    .load = config_load,
+    .sources_default = config_sources_default,
+    .resolve = config_resolve,
     .diags_free = config_diags_free,
     .encode = config_encode,
     .schema = config_schema,

@@ -15,8 +15,9 @@
 struct config_api {
     const char *version; /* PACKAGE_VERSION: both files come from one build */
     size_t config_bytes; /* sizeof(struct config) */
-    accel_status_t (*load)(const char *path, struct config *cfg,
-                           struct config_diags *diags, accel_error_t *err);
+    void (*sources_default)(struct config_sources *src, struct config_paths *paths);
+    accel_status_t (*resolve)(const struct config_sources *src, struct config *cfg,
+                              struct config_diags *diags, accel_error_t *err);
     void (*diags_free)(struct config_diags *d);
     accel_status_t (*encode)(const struct config *cfg, char *buf, size_t len,
                              accel_error_t *err);

@@ -121,6 +121,8 @@ static bool resolve_path(const char *name, bool inherited, char *out, size_t len
  * user typed is named in messages as it was typed. */
 static bool load_config(const char *name, const char *path, bool quiet)
 {
+    struct config_sources sources = { .job_path = name };
+    struct config_paths paths;
     struct config_diags diags = { 0 };
     accel_error_t err = { 0 };
 
@@ -129,7 +131,8 @@ static bool load_config(const char *name, const char *path, bool quiet)
     config_ready = false;
     if (!load_api())
         return false;
-    if (api->load(name, &config, &diags, &err) == ACCEL_OK) {
+    api->sources_default(&sources, &paths);
+    if (api->resolve(&sources, &config, &diags, &err) == ACCEL_OK) {
         snprintf(config_path, sizeof(config_path), "%s", path);
         config_ready = true;
     } else if (!quiet) {
@@ -276,7 +279,7 @@ int opts_line_of(const char *name)
 
     for (size_t i = 0; i < count && i < ACCEL_ARRAY_SIZE(config.line); i++)
         if (keys[i].section[0] == '\0' && strcmp(keys[i].name, name) == 0)
-            return config.line[i];
+            return config.origin[i] == ORIGIN_FILE ? config.line[i] : 0;
     return 0;
 }
 

@@ -70,7 +70,8 @@ struct config {
  *       |   ^^^^^^^^^^^^^^^^ did you mean 'fsdp_sharding_strategy'?  */
 struct config_diag {
     bool is_error; /* else a note */
-    int line, col; /* 1-based; 0: the whole file */
+    enum config_origin source;
+    int line, col; /* 1-based; 0: the whole source */
     char *text;
 };
 struct config_diags {
@@ -80,11 +81,33 @@ struct config_diags {
 };
 void config_diags_free(struct config_diags *d);
 
-/* Reads and validates `path`. ACCEL_OK: *cfg is filled, diags may hold notes. Else `err`
- * names the first problem and diags holds all (at most 20). Opens the file with the
- * caller's rights; never more than 1 MiB, depth 16, 10 000 events. */
-accel_status_t config_load(const char *path, struct config *cfg,
-                           struct config_diags *diags, accel_error_t *err);
+/* What a config is made of, weakest source last. NULL leaves a source out. */
+struct config_setting {
+    const char *name, *value; /* "fsdp_version" or "accel.checkpoint.dir" */
+};
+struct config_sources {
+    const char *job_path, *user_path, *site_path;
+    char *const *env; /* ACCEL_<KEY>=value, as environ */
+    const struct config_setting *flags;
+    size_t flag_count;
+};
+/* Room for the paths of a config_sources. */
+struct config_paths {
+    char user[1024], site[1024];
+};
+/* The usual sources: user file, site file and the environment of this process. Keeps the
+ * other members. */
+void config_sources_default(struct config_sources *src, struct config_paths *paths);
+
+/* Reads, validates and merges the sources: flag > environment > job file > user file > site
+ * file > built-in. ACCEL_OK: *cfg is filled, diags may hold notes. Else `err` names the first
+ * problem and diags holds all (at most 20). Opens files with the caller's rights; never
+ * more than 1 MiB, depth 16, 10 000 events each. User and site file may be missing. */
+accel_status_t config_resolve(const struct config_sources *src, struct config *cfg,
+                              struct config_diags *diags, accel_error_t *err);
+/* Name of the environment variable that sets schema row `row`, "ACCEL_FSDP_VERSION", into
+ * buf; returns buf. Empty for a row that another one stands for (an old top-level key). */
+const char *config_env_name(size_t row, char *buf, size_t len);
 /* The built-in defaults (no file). */
 void config_defaults(struct config *cfg);
 

@@ -89,7 +89,7 @@ const char *printable(char *buf, size_t len, const char *s, size_t n)
 }
 
 /* The given line of the source, without its break. */
-static const char *find_line(const struct config_report *r, int line, size_t *len_out)
+static const char *find_line(const struct config_text *r, int line, size_t *len_out)
 {
     size_t start = 0, at = 0;
 
@@ -112,11 +112,10 @@ static const char *find_line(const struct config_report *r, int line, size_t *le
 }
 
 /* "  7 |   the line" and "    |   ^^^^ hint", the line windowed around the caret. */
-static void add_excerpt(struct strbuf *b, const struct config_report *r,
-                        struct place at, const char *hint)
+static void add_excerpt(struct strbuf *b, struct place at, const char *hint)
 {
     size_t len, pos = 0;
-    const char *s = find_line(r, at.line, &len);
+    const char *s = find_line(at.in, at.line, &len);
     int from = at.col > SHOWN_COLUMNS - 20 ? at.col - 20 : 1;
     int caret = at.col - from, width = at.width, col = 1;
 
@@ -141,13 +140,18 @@ static void add_excerpt(struct strbuf *b, const struct config_report *r,
         strbuf_printf(b, " %s", hint);
 }
 
-static void keep_first(struct config_report *r, int code, struct place at,
+/* Sources from the weakest on, then lines, then columns. */
+static uint64_t order_of(enum config_origin source, int line, int col)
+{
+    return (uint64_t)source << 56 | (uint64_t)line << 28 | (uint64_t)col;
+}
+
+static void keep_first(struct config_report *r, int code, uint64_t order,
                        const char *where, const char *hint, const char *text)
 {
-    if (r->first.code && (r->first_at.line < at.line ||
-                          (r->first_at.line == at.line && r->first_at.col <= at.col)))
+    if (r->first.code && r->first_order <= order)
         return;
-    r->first_at = at;
+    r->first_order = order;
     accel_fail_at(&r->first, code, where, hint, "%s", text);
 }
 
@@ -170,7 +174,9 @@ void report_add(struct config_report *r, int code, struct place at, const char *
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    printable(path, sizeof(path), r->path, strlen(r->path));
+    if (!at.in)
+        at.in = &r->in;
+    printable(path, sizeof(path), at.in->path, strlen(at.in->path));
     if (at.line)
         snprintf(where, sizeof(where), "%s:%d:%d", path, at.line, at.col);
     else
@@ -179,7 +185,7 @@ void report_add(struct config_report *r, int code, struct place at, const char *
         message_tag(code < MESSAGE_BASE ? 0 : code - MESSAGE_BASE, tag, sizeof(tag));
     strbuf_printf(&b, "%s: %s: %s", where, tag, text);
     if (at.line)
-        add_excerpt(&b, r, at, hint);
+        add_excerpt(&b, at, hint);
     else if (hint)
         strbuf_printf(&b, "\n  cure: %s", hint);
     grown = realloc(d->item, (d->count + 1) * sizeof(*grown));
@@ -191,11 +197,17 @@ void report_add(struct config_report *r, int code, struct place at, const char *
         return;
     }
     d->item[d->count++] =
-        (struct config_diag){ code != ACCEL_OK, at.line, at.col, b.s };
+        (struct config_diag){ code != ACCEL_OK, at.in->origin, at.line, at.col, b.s };
     if (code) {
         d->errors++;
-        keep_first(r, code, at, where, hint, text);
+        keep_first(r, code, order_of(at.in->origin, at.line, at.col), where, hint,
+                   text);
     }
+}
+
+static uint64_t diag_order(const struct config_diag *d)
+{
+    return order_of(d->source, d->line, d->col);
 }
 
 accel_status_t report_finish(struct config_report *r, accel_error_t *err)
@@ -209,9 +221,7 @@ accel_status_t report_finish(struct config_report *r, accel_error_t *err)
         struct config_diag x = d->item[i];
         size_t j = i;
 
-        while (j > 0 &&
-               (d->item[j - 1].line > x.line ||
-                (d->item[j - 1].line == x.line && d->item[j - 1].col > x.col))) {
+        while (j > 0 && diag_order(&d->item[j - 1]) > diag_order(&x)) {
             d->item[j] = d->item[j - 1];
             j--;
         }

@@ -3,19 +3,23 @@ libaconfig_la_SOURCES += \
 	runtime/config/config.h \
 	runtime/config/diag.c \
 	runtime/config/encode.c \
-	runtime/config/load.c \
+	runtime/config/file.c \
 	runtime/config/report.h \
 	runtime/config/scalar.c \
 	runtime/config/schema.c \
+	runtime/config/sources.c \
 	runtime/config/validate.c \
 	runtime/config/yaml_events.c
 EXTRA_DIST += examples/fsdp.yaml examples/ddp.yaml examples/single.yaml
 
-unit_tests += tests/unit/test_config tests/unit/test_config_encode
+unit_tests += tests/unit/test_config tests/unit/test_config_encode \
+	tests/unit/test_config_sources
 tests_unit_test_config_SOURCES = tests/unit/test_config.c
 tests_unit_test_config_LDADD = $(unit_ldadd)
 tests_unit_test_config_encode_SOURCES = tests/unit/test_config_encode.c
 tests_unit_test_config_encode_LDADD = $(unit_ldadd)
+tests_unit_test_config_sources_SOURCES = tests/unit/test_config_sources.c
+tests_unit_test_config_sources_LDADD = $(unit_ldadd)
 
 # Fuzzing: `make fuzz-config FUZZ_RUNS=N FUZZ_SEED=S`, best in a sanitizer build.
 check_PROGRAMS += tests/fuzz/fuzz_config

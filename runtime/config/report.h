@@ -15,20 +15,28 @@ enum {
     CONFIG_MAX_DIAGS = 20,
 };
 
-/* 1-based line and column (in characters), width in characters. line 0: whole file. */
+/* One source of values as messages show it. */
+struct config_text {
+    const char *path; /* as the user wrote it, or "environment ACCEL_X", "flag x" */
+    const char *text; /* the file; NULL before it was read, and for a lone value */
+    size_t len;
+    enum config_origin origin;
+};
+
+/* 1-based line and column (in characters), width in characters. line 0: the whole source.
+ * `in` NULL: the source that is being read. */
 struct place {
     int line, col, width;
+    const struct config_text *in;
 };
 
 /* ---- diag.c ---------------------------------------------------------------------------- */
 
 struct config_report {
     struct config_diags *diags;
-    const char *path; /* as the user wrote it */
-    const char *text; /* the file; NULL before it was read */
-    size_t len;
-    accel_error_t first; /* of the first error in file order */
-    struct place first_at;
+    struct config_text in; /* the source that is being read */
+    accel_error_t first;   /* of the first error in the order of sources and lines */
+    uint64_t first_order;
     bool no_memory;
 };
 
@@ -38,7 +46,7 @@ void report_add(struct config_report *r, int code, struct place at, const char *
                 const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 /* True when no more errors are taken: callers stop. */
 bool report_full(const struct config_report *r);
-/* File order; returns the first error (also into err) or ACCEL_OK. */
+/* Order of sources and lines; returns the first error (also into err) or ACCEL_OK. */
 accel_status_t report_finish(struct config_report *r, accel_error_t *err);
 
 /* Copies s[n] for a message: control and direction characters become '?', at most `len`
@@ -84,10 +92,42 @@ enum value_result { VALUE_OK, VALUE_TYPE, VALUE_RANGE };
 enum value_result value_set(struct config *cfg, const struct config_key *key,
                             const char *text);
 
+/* ---- file.c ---------------------------------------------------------------------------- */
+
+/* Reads the file r->in.path, at most CONFIG_MAX_BYTES of it, into r->in.text (the caller
+ * frees it; NULL when there is none). A missing file is a problem unless `optional`. */
+void config_file_read(struct config_report *r, bool optional);
+
 /* ---- validate.c ------------------------------------------------------------------------ */
 
-/* Fills *cfg (already at its defaults) from the tree; problems go into the report. */
-void config_validate(struct config *cfg, const struct yaml_tree *t,
-                     struct config_report *r);
+/* Maps of a config file; the row of each in the table of validate.c. */
+enum { CONFIG_SECTIONS = 8 };
+
+/* What has been taken from the sources so far, weakest source first. */
+struct validator {
+    struct config *cfg;
+    const struct yaml_tree *tree; /* of the file being read */
+    struct config_report *report;
+    const struct config_text
+        *source; /* of the values being taken; outlives all places */
+    const struct config_key *schema;
+    size_t keys;
+    struct place key_at[CONFIG_MAX_KEYS], section_at[CONFIG_SECTIONS]; /* this file's */
+    struct place value_at[CONFIG_MAX_KEYS]; /* of the strongest source that gives one */
+    struct place job_section_at[CONFIG_SECTIONS];
+    struct place
+        lock_at[CONFIG_MAX_KEYS]; /* locked by the site file when `in` is set */
+    bool needs_type; /* a job file was given: some source must say distributed_type */
+    bool misspelt_type; /* distributed_type was told to be a typo already */
+};
+
+/* Takes all keys of a file's tree from `source`; problems go into the report. */
+void validate_tree(struct validator *v, const struct yaml_tree *t,
+                   const struct config_text *source);
+/* Takes one value from the environment or a flag. */
+void validate_value(struct validator *v, size_t row, const char *text,
+                    const struct config_text *source);
+/* Keys against each other, once all sources are in. */
+void validate_across(struct validator *v);
 
 #endif

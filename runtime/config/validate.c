@@ -22,18 +22,10 @@ static const struct section {
     { "accel.checkpoint", "" },
     { "accel.preemption", "" },
 };
-enum { SECTIONS = ACCEL_ARRAY_SIZE(sections), NESTED = 5 };
+enum { SECTIONS = CONFIG_SECTIONS, NESTED = 5 };
 
-struct validator {
-    struct config *cfg;
-    const struct yaml_tree *tree;
-    struct config_report *report;
-    const struct config_key *schema;
-    size_t keys;
-    struct place key_at[CONFIG_MAX_KEYS], value_at[CONFIG_MAX_KEYS];
-    struct place section_at[SECTIONS];
-    bool misspelt_type; /* distributed_type was told to be a typo already */
-};
+_Static_assert(ACCEL_ARRAY_SIZE(sections) == CONFIG_SECTIONS,
+               "struct validator has a place for each");
 
 /* What `section` calls its child map `name`: an index into sections, or -1. */
 static int find_section(int section, const char *name)
@@ -73,17 +65,24 @@ static bool is_given(const struct validator *v, const char *name)
 {
     for (size_t i = 0; i < v->keys; i++)
         if (!strcmp(v->schema[i].name, name))
-            return v->cfg->origin[i] == ORIGIN_FILE;
+            return v->cfg->origin[i] != ORIGIN_DEFAULT;
     return false;
 }
 
-/* Where a key's value stands, or its map, or the whole file. */
+/* `at` for messages that come when other sources are read already. */
+static struct place lasting(const struct validator *v, struct place at)
+{
+    at.in = v->source;
+    return at;
+}
+
+/* Where a key's value stands, or its map in the job file, or that whole file. */
 static struct place place_of(const struct validator *v, const char *name, int section)
 {
     for (size_t i = 0; i < v->keys; i++)
-        if (!strcmp(v->schema[i].name, name) && v->value_at[i].line)
+        if (!strcmp(v->schema[i].name, name) && v->value_at[i].in)
             return v->value_at[i];
-    return v->section_at[section];
+    return v->job_section_at[section];
 }
 
 /* ---- unknown keys ---------------------------------------------------------------------- */
@@ -365,7 +364,7 @@ static void take_scalar(struct validator *v, const struct config_key *k,
         other_than_fixed(v, k, val);
         return;
     }
-    v->cfg->origin[row] = ORIGIN_FILE;
+    v->cfg->origin[row] = (unsigned char)v->source->origin;
     v->cfg->line[row] = val->at.line;
 }
 
@@ -401,7 +400,7 @@ static void take_value(struct validator *v, size_t row, const struct yaml_node *
     v->key_at[row] = key->at;
     if (is_absent(val))
         return;
-    v->value_at[row] = val->at;
+    v->value_at[row] = lasting(v, val->at);
     if (k->offset == SIZE_MAX && !k->fixed)
         refuse_key(v, k, key);
     else if (val->kind != NODE_SCALAR)
@@ -426,6 +425,8 @@ static void take_section(struct validator *v, int section, const struct yaml_nod
         return;
     }
     v->section_at[section] = key->at;
+    if (v->source->origin == ORIGIN_FILE)
+        v->job_section_at[section] = lasting(v, key->at);
     if (is_absent(val))
         return;
     if (val->kind == NODE_MAP)
@@ -498,8 +499,8 @@ static void check_fsdp(struct validator *v)
     const struct config *c = v->cfg;
     enum { FSDP_SECTION = 1 };
 
-    if (c->distributed_type != DIST_FSDP && v->section_at[FSDP_SECTION].line) {
-        report_add(v->report, ACCEL_OK, v->section_at[FSDP_SECTION],
+    if (c->distributed_type != DIST_FSDP && v->job_section_at[FSDP_SECTION].in) {
+        report_add(v->report, ACCEL_OK, v->job_section_at[FSDP_SECTION],
                    "set distributed_type: FSDP to use it",
                    "'fsdp_config' has no effect with distributed_type %s",
                    c->distributed_type == DIST_NO ? "NO" : "MULTI_CPU");
@@ -539,38 +540,56 @@ static void force_cpu(struct validator *v, const char *because, bool force)
     v->cfg->line[device] = v->cfg->line[from];
 }
 
-static void check_across(struct validator *v)
+void validate_across(struct validator *v)
 {
     struct config *c = v->cfg;
 
-    if (!place_of(v, "distributed_type", 0).line && !v->misspelt_type)
+    if (is_given(v, "distributed_type")) {
+        check_fsdp(v);
+        check_sizes(v);
+    } else if (v->needs_type && !v->misspelt_type &&
+               !v->value_at[config_row("distributed_type")].in) {
         report_add(v->report, ACCEL_ECONFIG, (struct place){ 0 },
                    "add the line 'distributed_type: FSDP' (or MULTI_CPU, or 'NO')",
                    "the required key 'distributed_type' is missing");
-    else if (is_given(v, "distributed_type"))
-        check_fsdp(v);
-    if (is_given(v, "distributed_type"))
-        check_sizes(v);
+    }
     force_cpu(v, c->use_cpu ? "use_cpu" : "distributed_type",
-              c->use_cpu || c->distributed_type == DIST_MULTI_CPU);
+              c->use_cpu || (c->distributed_type == DIST_MULTI_CPU &&
+                             is_given(v, "distributed_type")));
 }
 
-void config_validate(struct config *cfg, const struct yaml_tree *t,
-                     struct config_report *r)
+void validate_tree(struct validator *v, const struct yaml_tree *t,
+                   const struct config_text *source)
 {
-    struct validator v = { .cfg = cfg, .tree = t, .report = r };
-
-    v.schema = config_schema(&v.keys);
-    if (t->count && !is_absent(&t->node[0])) {
-        if (t->node[0].kind != NODE_MAP) {
-            report_add(r, ACCEL_ECONFIG, t->node[0].at,
-                       "write 'key: value' lines, as accelerate config does",
-                       "a config file is a map of keys, not %s",
-                       t->node[0].kind == NODE_LIST ? "a list" : "one value");
-            return;
-        }
-        take_map(&v, 0, &t->node[0]);
+    v->tree = t;
+    v->source = source;
+    memset(v->key_at, 0, sizeof(v->key_at));
+    memset(v->section_at, 0, sizeof(v->section_at));
+    if (!t->count || is_absent(&t->node[0]))
+        return;
+    if (t->node[0].kind != NODE_MAP) {
+        report_add(v->report, ACCEL_ECONFIG, t->node[0].at,
+                   "write 'key: value' lines, as accelerate config does",
+                   "a config file is a map of keys, not %s",
+                   t->node[0].kind == NODE_LIST ? "a list" : "one value");
+        v->needs_type = false;
+        return;
     }
-    cfg->has_accel_section = v.section_at[NESTED].line != 0;
-    check_across(&v);
+    take_map(v, 0, &t->node[0]);
+    v->cfg->has_accel_section |= v->section_at[NESTED].line != 0;
+}
+
+void validate_value(struct validator *v, size_t row, const char *text,
+                    const struct config_text *source)
+{
+    struct yaml_node key = { .kind = NODE_SCALAR,
+                             .text = (char *)v->schema[row].name,
+                             .at.in = source };
+    struct yaml_node value = {
+        .kind = NODE_SCALAR, .plain = true, .text = (char *)text, .at.in = source
+    };
+
+    v->source = source;
+    v->key_at[row] = (struct place){ 0 };
+    take_value(v, row, &key, &value);
 }

@@ -12,7 +12,9 @@
 
 static struct place mark_place(yaml_mark_t start, yaml_mark_t end)
 {
-    struct place p = { (int)start.line + 1, (int)start.column + 1, 1 };
+    struct place p = { .line = (int)start.line + 1,
+                       .col = (int)start.column + 1,
+                       .width = 1 };
 
     if (start.line == end.line && end.column > start.column)
         p.width = (int)(end.column - start.column);
@@ -30,18 +32,18 @@ static bool is_yaml_char(uint32_t cp)
 static bool check_bytes(struct config_report *r)
 {
     static const char re_save[] = "save the file as UTF-8 text";
-    struct place at = { 1, 1, 1 };
-    size_t pos = r->len >= 3 && !memcmp(r->text, "\xef\xbb\xbf", 3) ? 3 : 0;
+    struct place at = { .line = 1, .col = 1, .width = 1 };
+    size_t pos = r->in.len >= 3 && !memcmp(r->in.text, "\xef\xbb\xbf", 3) ? 3 : 0;
 
-    if (r->len >= 2 &&
-        (!memcmp(r->text, "\xff\xfe", 2) || !memcmp(r->text, "\xfe\xff", 2))) {
+    if (r->in.len >= 2 &&
+        (!memcmp(r->in.text, "\xff\xfe", 2) || !memcmp(r->in.text, "\xfe\xff", 2))) {
         report_add(r, ACCEL_ECONFIG, (struct place){ 0 }, re_save,
                    "the file is UTF-16 text; only UTF-8 is read");
         return false;
     }
-    while (pos < r->len) {
-        const char *s = r->text + pos;
-        size_t left = r->len - pos, br = line_break(s, left);
+    while (pos < r->in.len) {
+        const char *s = r->in.text + pos;
+        size_t left = r->in.len - pos, br = line_break(s, left);
         uint32_t cp = 0;
         size_t len = br ? br : utf8_next(s, left, &cp);
 
@@ -245,9 +247,9 @@ bool yaml_tree_read(struct yaml_tree *t, struct config_report *r)
     }
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
     /* With the encoding given, libyaml does not skip a byte order mark by itself. */
-    size_t skip = r->len >= 3 && !memcmp(r->text, "\xef\xbb\xbf", 3) ? 3 : 0;
-    yaml_parser_set_input_string(&parser, (const unsigned char *)r->text + skip,
-                                 r->len - skip);
+    size_t skip = r->in.len >= 3 && !memcmp(r->in.text, "\xef\xbb\xbf", 3) ? 3 : 0;
+    yaml_parser_set_input_string(&parser, (const unsigned char *)r->in.text + skip,
+                                 r->in.len - skip);
     while (good && !b.done) {
         yaml_event_t e;
 

@@ -66,12 +66,15 @@ accel_status_t run_agree(accel_t *run, accel_status_t st, accel_error_t *err)
     return st;
 }
 
-/* File option > config resolved by srun > $ACCEL_CONFIG > built-in defaults. */
+/* Job file: the option > config resolved by srun > $ACCEL_CONFIG > none. What srun did not
+ * resolve is merged here with the other sources. */
 static accel_status_t load_config(accel_t *run, const accel_options_t *o,
                                   accel_error_t *err)
 {
     const char *resolved = getenv("ACCEL_CONFIG_RESOLVED");
     const char *path = o && o->config_file ? o->config_file : NULL;
+    struct config_sources sources = { 0 };
+    struct config_paths paths;
     struct config_diags diags = { 0 };
     accel_status_t st;
 
@@ -81,14 +84,15 @@ static accel_status_t load_config(accel_t *run, const accel_options_t *o,
     }
     if (!path)
         path = getenv("ACCEL_CONFIG");
-    if (!path || !*path) {
+    config_sources_default(&sources, &paths);
+    if (path && *path) {
+        run->config_source = "file";
+        snprintf(run->config_path, sizeof(run->config_path), "%s", path);
+        sources.job_path = path;
+    } else {
         run->config_source = "built-in";
-        config_defaults(&run->config);
-        return ACCEL_OK;
     }
-    run->config_source = "file";
-    snprintf(run->config_path, sizeof(run->config_path), "%s", path);
-    st = config_load(path, &run->config, &diags, err);
+    st = config_resolve(&sources, &run->config, &diags, err);
     for (size_t i = 0; i < diags.count; i++)
         accel_logf(&run->log, diags.item[i].is_error ? ACCEL_LOG_ERROR : ACCEL_LOG_WARN,
                    "%s", diags.item[i].text);

@@ -58,11 +58,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 /* Loads the file; problems go to stderr. */
 static int load(const char *path, struct config *cfg)
 {
+    struct config_sources sources = { .job_path = path };
+    struct config_paths paths;
     struct config_diags diags;
     accel_error_t err;
-    accel_status_t status = config_load(path, cfg, &diags, &err);
-    int code = accel_exit_code(status);
+    accel_status_t status;
+    int code;
 
+    config_sources_default(&sources, &paths);
+    status = config_resolve(&sources, cfg, &diags, &err);
+    code = accel_exit_code(status);
     for (size_t i = 0; i < diags.count; i++)
         fprintf(stderr, "%s\n", diags.item[i].text);
     if (status != ACCEL_OK && !diags.errors)

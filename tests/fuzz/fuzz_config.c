@@ -49,7 +49,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (fd < 0 || !text || write(fd, data, size) != (ssize_t)size)
         abort();
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    if (config_load(path, &c, &d, &err) == ACCEL_OK)
+    if (config_resolve(&(struct config_sources){ .job_path = path }, &c, &d, &err) ==
+        ACCEL_OK)
         check_config(&c);
     else
         check_messages(&d, &err);

@@ -8,6 +8,9 @@
 [ -n "${ACCEL_SRC:-}" ] || ACCEL_SRC=$(cd "$(dirname "$0")/../.." && pwd)
 [ -n "${ACCEL_BUILD:-}" ] || ACCEL_BUILD=$ACCEL_SRC
 export ACCEL_SRC ACCEL_BUILD
+# What the developer has set for himself is not what is tested.
+XDG_CONFIG_HOME=/nonexistent
+export XDG_CONFIG_HOME
 
 tap_run=0
 tap_failed=0

@@ -14,6 +14,13 @@
 
 static char path[64];
 
+static accel_status_t load_path(const char *file, struct config *cfg,
+                                struct config_diags *diags, accel_error_t *err)
+{
+    return config_resolve(&(struct config_sources){ .job_path = file }, cfg, diags,
+                          err);
+}
+
 /* Loads `text` from a file of its own. */
 static accel_status_t load(const char *text, struct config *cfg,
                            struct config_diags *diags, accel_error_t *err)
@@ -24,7 +31,7 @@ static accel_status_t load(const char *text, struct config *cfg,
         perror(path);
         exit(1);
     }
-    return config_load(path, cfg, diags, err);
+    return load_path(path, cfg, diags, err);
 }
 
 static void test_defaults(void)
@@ -223,10 +230,10 @@ static void test_messages(void)
     tap_is_int((long long)d.count, 20, "at most 20 messages");
     config_diags_free(&d);
     config_diags_free(NULL);
-    tap_is_int(config_load("/no/such/dir/x.yaml", &c, &d, &err), ACCEL_ENOENT,
+    tap_is_int(load_path("/no/such/dir/x.yaml", &c, &d, &err), ACCEL_ENOENT,
                "a missing directory is ENOENT");
     config_diags_free(&d);
-    tap_is_int(config_load("", &c, &d, &err), ACCEL_ENOENT, "so is an empty path");
+    tap_is_int(load_path("", &c, &d, &err), ACCEL_ENOENT, "so is an empty path");
     config_diags_free(&d);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opens a config file with the caller's rights, reads at most 1 MiB of it, and drives
- * reader and validator. Only regular files: no fifo can hang it, no device can feed it.
+ * Path of a config file in, its bytes out: opened with the caller's rights, at most 1 MiB.
+ * Only regular files: no fifo can hang it, no device can feed it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -15,17 +15,6 @@
 #include "config/report.h"
 
 enum { DIR_ENTRIES = 1000, NAME_BYTES = 256 };
-
-void config_defaults(struct config *cfg)
-{
-    size_t n;
-    const struct config_key *k = config_schema(&n);
-
-    memset(cfg, 0, sizeof(*cfg));
-    for (size_t i = 0; i < n; i++)
-        if (k[i].offset != SIZE_MAX && k[i].default_text)
-            value_set(cfg, &k[i], k[i].default_text);
-}
 
 static bool is_yaml_name(const char *name)
 {
@@ -59,9 +48,9 @@ static bool nearest_file(DIR *dir, const char *base, char *out, size_t len)
 static void missing_file(struct config_report *r)
 {
     char dirname[1024], near[NAME_BYTES], hint[NAME_BYTES + 40];
-    const char *slash = strrchr(r->path, '/');
-    const char *base = slash ? slash + 1 : r->path;
-    size_t n = slash == r->path ? 1 : slash ? (size_t)(slash - r->path) : 1;
+    const char *slash = strrchr(r->in.path, '/');
+    const char *base = slash ? slash + 1 : r->in.path;
+    size_t n = slash == r->in.path ? 1 : slash ? (size_t)(slash - r->in.path) : 1;
     struct place whole = { 0 };
     DIR *dir;
 
@@ -69,7 +58,7 @@ static void missing_file(struct config_report *r)
         report_add(r, ACCEL_ENOENT, whole, "check the path", "no such file");
         return;
     }
-    memcpy(dirname, slash ? r->path : ".", n);
+    memcpy(dirname, slash ? r->in.path : ".", n);
     dirname[n] = '\0';
     dir = opendir(dirname);
     if (!dir) {
@@ -158,49 +147,50 @@ static ssize_t read_all(struct config_report *r, int fd, char *buf)
     return -1;
 }
 
-static void load(struct config *cfg, struct config_report *r, int fd, char *buf)
+/* A home of somebody else (su, sudo) is no reason to stop; an own file is. */
+static void optional_failed(struct config_report *r, int error)
 {
-    struct yaml_tree tree;
-    ssize_t n;
+    char dir[1024];
+    const char *slash = strrchr(r->in.path, '/');
 
-    if (!check_kind(r, fd))
-        return;
-    n = read_all(r, fd, buf);
-    if (n < 0)
-        return;
-    r->text = buf;
-    r->len = (size_t)n;
-    if (yaml_tree_read(&tree, r))
-        config_validate(cfg, &tree, r);
-    yaml_tree_free(&tree);
+    if (error == EACCES && slash && (size_t)(slash - r->in.path) < sizeof(dir)) {
+        memcpy(dir, r->in.path, (size_t)(slash - r->in.path));
+        dir[slash - r->in.path] = '\0';
+        if (access(dir, X_OK) && errno == EACCES) {
+            report_add(r, ACCEL_OK, (struct place){ 0 },
+                       "set HOME or XDG_CONFIG_HOME to a directory of yours",
+                       "not looked for: its directory may not be searched");
+            return;
+        }
+    }
+    open_failed(r, error);
 }
 
-accel_status_t config_load(const char *path, struct config *cfg,
-                           struct config_diags *diags, accel_error_t *err)
+void config_file_read(struct config_report *r, bool optional)
 {
-    struct config_report r = { .diags = diags, .path = path };
-    struct config loaded;
-    accel_status_t status;
+    ssize_t n = -1;
     char *buf;
     int fd;
 
-    memset(diags, 0, sizeof(*diags));
-    printable(diags->path, sizeof(diags->path), path, strlen(path));
-    config_defaults(&loaded);
+    /* Non-blocking, so that a fifo without a writer does not hang the open. */
+    fd = open(r->in.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) {
+        if (!optional)
+            open_failed(r, errno);
+        else if (errno != ENOENT && errno != ENOTDIR)
+            optional_failed(r, errno);
+        return;
+    }
     buf = malloc(CONFIG_MAX_BYTES + 1);
     if (!buf)
-        return accel_fail_nomem(err, "reading the config file", CONFIG_MAX_BYTES);
-    /* Non-blocking, so that a fifo without a writer does not hang the open. */
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) {
-        open_failed(&r, errno);
-    } else {
-        load(&loaded, &r, fd, buf);
-        close(fd);
+        r->no_memory = true;
+    else if (check_kind(r, fd))
+        n = read_all(r, fd, buf);
+    close(fd);
+    if (n < 0) {
+        free(buf);
+        return;
     }
-    free(buf);
-    status = report_finish(&r, err);
-    if (status == ACCEL_OK)
-        *cfg = loaded;
-    return status;
+    r->in.text = buf;
+    r->in.len = (size_t)n;
 }

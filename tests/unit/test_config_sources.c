@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * config/: the sources against each other. Who wins for each pair, where a value says it
+ * comes from, what a message names, and the variables of all keys.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "tests/tap.h"
+
+static char dir[] = "/tmp/accel-sources.XXXXXX";
+static char site[64], user[64], job[64];
+
+static const char *put(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    if (!f || fputs(text, f) == EOF || fclose(f)) {
+        perror(path);
+        exit(1);
+    }
+    return path;
+}
+
+static accel_status_t resolve(const struct config_sources *src, struct config *cfg,
+                              char *text, size_t len)
+{
+    struct config_diags diags;
+    accel_error_t err = { 0 };
+    accel_status_t status = config_resolve(src, cfg, &diags, &err);
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < diags.count && used < len; i++)
+        used += (size_t)snprintf(text + used, len - used, "%s\n", diags.item[i].text);
+    config_diags_free(&diags);
+    return status;
+}
+
+/* Every non-empty choice of the five sources: the strongest of it wins. */
+static void test_precedence(void)
+{
+    static char *const env[] = { "ACCEL_CHECKPOINT_KEEP=4", "HOME=/x", NULL };
+    static const struct config_setting flag = { "accel.checkpoint.keep", "5" };
+    struct config cfg;
+    char text[4000];
+    int row = config_row("accel.checkpoint.keep");
+
+    put(site, "accel: {checkpoint: {keep: 11}}\n");
+    put(user, "# mine\naccel: {checkpoint: {keep: 12}}\n");
+    put(job, "distributed_type: FSDP\naccel:\n  checkpoint:\n    keep: 13\n");
+    for (unsigned set = 1; set < 32; set++) {
+        static const int64_t value[] = { 11, 12, 13, 4, 5 };
+        static const int line[] = { 1, 2, 4, 0, 0 };
+        struct config_sources src = { .site_path = set & 1 ? site : NULL,
+                                      .user_path = set & 2 ? user : NULL,
+                                      .job_path = set & 4 ? job : NULL,
+                                      .env = set & 8 ? env : NULL,
+                                      .flags = &flag,
+                                      .flag_count = set >> 4 };
+        int top = 31 - __builtin_clz(set);
+
+        if (resolve(&src, &cfg, text, sizeof(text)))
+            tap_ok(false, "sources %u: %s", set, text);
+        else
+            tap_ok(cfg.ckpt_keep == value[top] && cfg.line[row] == line[top] &&
+                       cfg.origin[row] == ORIGIN_SITE + top,
+                   "of the sources %u the strongest wins: %lld from %d:%d", set,
+                   (long long)cfg.ckpt_keep, cfg.origin[row], cfg.line[row]);
+    }
+}
+
+/* The variables of the keys: all different, none a variable of our own. */
+static void test_names(void)
+{
+    static const char *const own[] = {
+        "ACCEL_CONFIG",      "ACCEL_CONFIG_RESOLVED",  "ACCEL_RESUME",
+        "ACCEL_RANK",        "ACCEL_LOCAL_RANK",       "ACCEL_WORLD_SIZE",
+        "ACCEL_NODE_RANK",   "ACCEL_LOCAL_WORLD_SIZE", "ACCEL_NUM_NODES",
+        "ACCEL_MASTER_ADDR", "ACCEL_MASTER_PORT",      "ACCEL_RESTART_COUNT",
+        "ACCEL_ROOT",        "ACCEL_RESTART_SHORT",    "ACCEL_MAX_RESTARTS",
+        "ACCEL_SIZED",       "ACCEL_BOOT_TIMEOUT_MS",  "ACCEL_COMM_TIMEOUT_MS",
+    };
+    size_t n, empty = 0;
+    const struct config_key *k = config_schema(&n);
+    char a[96], b[96];
+
+    for (size_t i = 0; i < n; i++) {
+        bool good = true;
+
+        config_env_name(i, a, sizeof(a));
+        if (!a[0]) {
+            empty++;
+            continue;
+        }
+        good &= strspn(a, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == strlen(a);
+        for (size_t j = 0; j < ACCEL_ARRAY_SIZE(own); j++)
+            good &= strcmp(a, own[j]) != 0;
+        for (size_t j = 0; j < i; j++)
+            good &= strcmp(a, config_env_name(j, b, sizeof(b))) != 0;
+        tap_ok(good, "%s.%s: %s is its own", k[i].section, k[i].name, a);
+    }
+    tap_ok(empty <= 5, "only old places have no variable (%zu)", empty);
+    tap_is_str(
+        config_env_name((size_t)config_row("accel.checkpoint.dir"), a, sizeof(a)),
+        "ACCEL_CHECKPOINT_DIR", "ours without 'accel'");
+    tap_is_str(config_env_name((size_t)config_row("fsdp_version"), a, sizeof(a)),
+               "ACCEL_FSDP_VERSION", "Accelerate's by their full name");
+}
+
+/* Each says where the value came from, and the cure. */
+static const struct {
+    const char *job, *env, *flag_name, *flag_value, *want;
+    accel_status_t status;
+} said[] = {
+    { "distributed_type: FSDP\n", "ACCEL_MIXED_PRECISION=bf61", NULL, NULL,
+      "environment ACCEL_MIXED_PRECISION: error: 'mixed_precision' has no value "
+      "'bf61'\n"
+      "  cure: did you mean 'bf16'?\n",
+      ACCEL_ECONFIG },
+    { "distributed_type: FSDP\n", "ACCEL_MIXED_PRECISON=bf16", NULL, NULL,
+      "environment ACCEL_MIXED_PRECISON: note: it is not read: no key has this name\n"
+      "  cure: did you mean ACCEL_MIXED_PRECISION?\n",
+      ACCEL_OK },
+    { "distributed_type: FSDP\n", "ACCEL_SRC=/x", NULL, NULL, "", ACCEL_OK },
+    { "distributed_type: FSDP\n", "ACCEL_RESUMES=auto", NULL, NULL, "", ACCEL_OK },
+    { "distributed_type: FSDP\n", "ACCEL_NUM_PROCESSES=", NULL, NULL, "", ACCEL_OK },
+    { "distributed_type: FSDP\n", NULL, "fsdp_sharding_stratgy", "NO_SHARD",
+      "flag fsdp_sharding_stratgy: error[A0205]: no key has this name\n"
+      "  cure: did you mean 'fsdp_sharding_strategy'?\n",
+      ACCEL_EUSAGE },
+    { "distributed_type: FSDP\n", NULL, "num_processes", "0x10",
+      "flag num_processes: error: 'num_processes' must be a whole number, not '0x10'\n",
+      ACCEL_ECONFIG },
+    { "num_machines: 1\n", NULL, NULL, NULL,
+      "job.yaml: error: the required key 'distributed_type' is missing\n",
+      ACCEL_ECONFIG },
+    { "num_machines: 1\n", "ACCEL_DISTRIBUTED_TYPE=FSDP", NULL, NULL, "", ACCEL_OK },
+    /* Across sources: the place of the key that gives way. */
+    { "distributed_type: FSDP\nnum_machines: 2\n", "ACCEL_NUM_PROCESSES=3", NULL, NULL,
+      "environment ACCEL_NUM_PROCESSES: error: num_processes (3) cannot be divided by "
+      "num_machines (2)\n",
+      ACCEL_ECONFIG },
+    { "distributed_type: FSDP\nnum_machines: 3\n", NULL, "num_processes", "2",
+      "job.yaml:2:15: error: num_machines (3) is larger than num_processes (2)",
+      ACCEL_ECONFIG },
+    { "distributed_type: FSDP\nnum_processes: 3\n", "ACCEL_NUM_MACHINES=2",
+      "num_processes", "4", "", ACCEL_OK },
+};
+
+static void test_messages(void)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(said); i++) {
+        char *env[] = { (char *)said[i].env, NULL };
+        struct config_setting flag = { said[i].flag_name, said[i].flag_value };
+        struct config_sources src = { .job_path = put(job, said[i].job),
+                                      .env = env,
+                                      .flags = &flag,
+                                      .flag_count = said[i].flag_name != NULL };
+        struct config cfg;
+        char text[4000], *from;
+
+        tap_is_int(resolve(&src, &cfg, text, sizeof(text)), said[i].status,
+                   "messages %zu: status", i);
+        from = strstr(text, "job.yaml");
+        from = from && strncmp(text, dir, strlen(dir)) == 0 ? from : text;
+        if (said[i].want[0])
+            tap_ok(!strncmp(from, said[i].want, strlen(said[i].want)), "says %.*s",
+                   (int)strcspn(from, "\n"), from);
+        else
+            tap_is_str(text, "", "and nothing is said");
+    }
+}
+
+/* A file that need not be there, and one that is bad. */
+static void test_optional(void)
+{
+    struct config_sources src = { .user_path = user, .site_path = site };
+    struct config cfg;
+    char text[4000];
+
+    unlink(user);
+    unlink(site);
+    tap_is_int(resolve(&src, &cfg, text, sizeof(text)), ACCEL_OK,
+               "user and site file may be missing");
+    tap_is_int(cfg.distributed_type, DIST_MULTI_CPU, "then all is built-in");
+    put(user, "mixed_precision: bf16\nmixed_precison: no\n");
+    tap_is_int(resolve(&src, &cfg, text, sizeof(text)), ACCEL_ECONFIG,
+               "a bad user file is refused");
+    tap_ok(strstr(text, "user.yaml:2:1: error: unknown key 'mixed_precison'") != NULL,
+           "and named");
+    unlink(user);
+    put(site, "accel: {device: cpu}\n");
+    src.job_path = put(job, "distributed_type: FSDP\n");
+    tap_is_int(resolve(&src, &cfg, text, sizeof(text)), ACCEL_OK, "a site default");
+    tap_is_int(cfg.device, DEVICE_CPU, "counts where the job file is silent");
+}
+
+int main(void)
+{
+    if (!mkdtemp(dir)) {
+        perror(dir);
+        return 1;
+    }
+    snprintf(site, sizeof(site), "%s/site.yaml", dir);
+    snprintf(user, sizeof(user), "%s/user.yaml", dir);
+    snprintf(job, sizeof(job), "%s/job.yaml", dir);
+    test_precedence();
+    test_names();
+    test_messages();
+    test_optional();
+    unlink(site);
+    unlink(user);
+    unlink(job);
+    rmdir(dir);
+    return tap_done();
+}
