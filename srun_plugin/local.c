@@ -87,32 +87,31 @@ static void say_place(const char *key, char *buf, size_t len)
 
 static bool size_fits(const struct config *cfg, const struct step *s)
 {
-    char place[4200];
+    long long want = cfg->num_processes, nodes = cfg->num_machines;
+    char place[4200], cure[400];
 
     if (cfg->num_processes > 0 && s->tasks != cfg->num_processes) {
         say_place("num_processes", place, sizeof(place));
-        slurm_error("accel: %s: num_processes is %lld, but this step has %u task%s",
-                    place, (long long)cfg->num_processes, s->tasks,
-                    s->tasks == 1 ? "" : "s");
-        slurm_error(
-            "  cure: ask for %lld tasks (-n %lld; in a batch job also "
-            "#SBATCH --ntasks=%lld), or write num_processes: %u in the file, or "
-            "leave num_processes out to accept any number",
-            (long long)cfg->num_processes, (long long)cfg->num_processes,
-            (long long)cfg->num_processes, s->tasks);
-        slurm_error("  a step that is no training, inside a job that is: "
-                    "srun --accel-config=none ...");
+        snprintf(cure, sizeof(cure),
+                 "ask for %lld tasks (-n %lld; in a batch job also "
+                 "#SBATCH --ntasks=%lld), or write num_processes: %u in the file, or "
+                 "leave num_processes out to accept any number; a step that is no "
+                 "training, inside a job that is: srun --accel-config=none ...",
+                 want, want, want, s->tasks);
+        plugin_error(A0301, place, cure,
+                     "num_processes is %lld, but this step has %u task%s", want,
+                     s->tasks, s->tasks == 1 ? "" : "s");
         return false;
     }
     if (cfg->num_machines > 0 && s->nodes > 0 && s->nodes != cfg->num_machines) {
         say_place("num_machines", place, sizeof(place));
-        slurm_error("accel: %s: num_machines is %lld, but this step has %u node%s",
-                    place, (long long)cfg->num_machines, s->nodes,
-                    s->nodes == 1 ? "" : "s");
-        slurm_error(
-            "  cure: ask for %lld nodes (-N %lld), or write num_machines: %u in "
-            "the file, or leave num_machines out to accept any number",
-            (long long)cfg->num_machines, (long long)cfg->num_machines, s->nodes);
+        snprintf(cure, sizeof(cure),
+                 "ask for %lld nodes (-N %lld), or write num_machines: %u in the file, "
+                 "or leave num_machines out to accept any number",
+                 nodes, nodes, s->nodes);
+        plugin_error(A0302, place, cure,
+                     "num_machines is %lld, but this step has %u node%s", nodes,
+                     s->nodes, s->nodes == 1 ? "" : "s");
         return false;
     }
     return true;
@@ -215,14 +214,16 @@ int local_user_init(spank_t sp)
     char port[16];
 
     if (!read_step(sp, &s)) {
-        slurm_error("accel: Slurm does not tell the size of this step");
+        plugin_error(A0312, NULL,
+                     "see whether `scontrol ping` answers, and start the step again",
+                     "Slurm does not tell the size of this step");
         return -1;
     }
     if (s.step_id >= FIRST_SPECIAL_ID)
         return 0;
     if (getenv("SLURM_HET_SIZE")) {
-        slurm_error(
-            "accel: heterogeneous jobs are not supported yet: use one component");
+        plugin_error(A0313, "SLURM_HET_SIZE", "use one component",
+                     "heterogeneous jobs are not supported yet");
         return -1;
     }
     if (!size_fits(opts_config(), &s))

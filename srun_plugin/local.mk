@@ -13,6 +13,7 @@ srun_plugin_accel_spank_la_SOURCES = \
 	srun_plugin/plugin.h \
 	srun_plugin/remote.c \
 	srun_plugin/resubmit.c \
+	srun_plugin/say.c \
 	srun_plugin/script.c \
 	srun_plugin/size.c
 srun_plugin_accel_spank_la_CFLAGS = -std=gnu11 -Wall -Wextra -fvisibility=hidden \

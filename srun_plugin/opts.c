@@ -46,7 +46,8 @@ static bool load_api(void)
     if (api)
         return true;
     if (!dladdr((void *)inherited_value, &self) || !self.dli_fname) {
-        slurm_error("accel: cannot find where the plugin was loaded from");
+        plugin_error(A0308, NULL, "ask the administrator to install accel again",
+                     "cannot find where the plugin was loaded from");
         return false;
     }
     const char *slash = strrchr(self.dli_fname, '/');
@@ -58,29 +59,21 @@ static bool load_api(void)
     const struct config_api *found =
         api_handle ? dlsym(api_handle, CONFIG_API_SYMBOL) : NULL;
     if (!found) {
-        slurm_error("accel: %s: it must be installed next to accel_spank.so",
-                    dlerror());
+        plugin_error(A0308, path,
+                     "ask the administrator to install it next to accel_spank.so",
+                     "cannot load the config reader: %s", dlerror());
         return false;
     }
     if (found->config_bytes != sizeof(struct config) ||
         strcmp(found->version, PACKAGE_VERSION) != 0) {
-        slurm_error("accel: %s is version %s, accel_spank.so is %s: install both "
-                    "from one build",
-                    path, found->version, PACKAGE_VERSION);
+        plugin_error(A0308, path,
+                     "ask the administrator to install both from one build",
+                     "it is of version %s, accel_spank.so of %s", found->version,
+                     PACKAGE_VERSION);
         return false;
     }
     api = found;
     return true;
-}
-
-static void say_lines(const char *text)
-{
-    while (*text) {
-        int n = (int)strcspn(text, "\n");
-        if (n > 0)
-            slurm_error("%.*s", n, text);
-        text += n + (text[n] == '\n');
-    }
 }
 
 static void say_problems(const struct config_diags *diags, const accel_error_t *err)
@@ -90,14 +83,11 @@ static void say_problems(const struct config_diags *diags, const accel_error_t *
     for (size_t i = 0; i < diags->count; i++) {
         if (!diags->item[i].is_error || !diags->item[i].text)
             continue;
-        say_lines(diags->item[i].text);
+        plugin_lines("", diags->item[i].text);
         said++;
     }
-    if (said)
-        return;
-    slurm_error("%s%s%s", err->where, err->where[0] ? ": " : "", err->text);
-    if (err->hint[0])
-        slurm_error("  cure: %s", err->hint);
+    if (!said)
+        plugin_report(err);
 }
 
 /* Absolute path of `name`; one that an outer sbatch handed down is relative to the
@@ -149,7 +139,7 @@ static bool export_resolved(void)
     accel_error_t err = { 0 };
 
     if (api->encode(&config, text, sizeof(text), &err) != ACCEL_OK) {
-        slurm_error("accel: %s: %s", config_path, err.text);
+        plugin_report(&err);
         return false;
     }
     return setenv(ENV_RESOLVED, text, 1) == 0;
@@ -199,7 +189,9 @@ static int option_callback(int val, const char *arg, int remote)
         return 0;
     defaults_snapshot();
     if (!resolve_path(arg, inherits, path, sizeof(path))) {
-        slurm_error("accel: %s: the path is too long", arg);
+        plugin_error(A0309, arg,
+                     "cd to a directory that exists, or give a shorter path",
+                     "no absolute path can be made of it");
         return -1;
     }
     if (!load_config(inherits ? path : arg, path, false))
@@ -234,7 +226,9 @@ int opts_init(spank_t sp)
     char path[PATH_MAX];
 
     if (spank_option_register(sp, &option) != ESPANK_SUCCESS)
-        slurm_error("accel: cannot register --%s", OPTION_NAME);
+        plugin_error(A0319, "plugstack.conf",
+                     "ask the administrator whether another plugin has this option",
+                     "cannot register --%s", OPTION_NAME);
     if (spank_context() == S_CTX_REMOTE)
         return 0;
     words = cmdline_read();

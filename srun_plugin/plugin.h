@@ -10,6 +10,7 @@
 #include <slurm/spank.h>
 #include <stdbool.h>
 
+#include "common/common.h"
 #include "config/config.h"
 
 #define OPTION_NAME      "accel-config"
@@ -82,6 +83,17 @@ void defaults_for_allocator(const struct config *cfg, char **script);
 /* Takes back those that would only confuse the job's own environment. */
 void defaults_withdraw(void);
 void defaults_free(void);
+
+/* ---- say.c: errors of the plugin -------------------------------------------------------- */
+
+/* One error: "accel: error[A0301]: WHERE: TEXT", and "  cure: CURE" below it. `where` and
+ * `cure` may be NULL. */
+void plugin_error(enum message code, const char *where, const char *cure,
+                  const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* An error of a stage above, in the same form. */
+void plugin_report(const accel_error_t *err);
+/* The lines of `text` one by one, the first behind `prefix`; empty ones are left out. */
+void plugin_lines(const char *prefix, const char *text);
 
 /* ---- contexts -------------------------------------------------------------------------- */
 

@@ -48,18 +48,21 @@ static bool config_arrived(spank_t sp)
     bool whole = false;
 
     if (!text) {
-        slurm_error("accel: out of memory");
+        plugin_error(A0001, NULL, "give the job more memory (--mem)",
+                     "out of memory: the config needs %d bytes", RESOLVED_MAX + 1);
         return false;
     }
     rc = spank_getenv(sp, ENV_RESOLVED, text, RESOLVED_MAX + 1);
     if (rc == ESPANK_ENV_NOEXIST) {
-        slurm_error("accel: %s did not reach the task", ENV_RESOLVED);
-        slurm_error("  cure: start the step with --export=ALL, or name the variable in "
-                    "--export; check that the plugin of the submit host has the same "
-                    "version");
+        plugin_error(A0310, ENV_RESOLVED,
+                     "start the step with --export=ALL, or name the variable in "
+                     "--export; check that the plugin of the submit host has the same "
+                     "version",
+                     "the config did not reach the task");
     } else if (rc != ESPANK_SUCCESS || !frame_is_whole(text)) {
-        slurm_error("accel: %s is damaged (wrong hash)", ENV_RESOLVED);
-        slurm_error("  cure: do not edit the variable; start the step again");
+        plugin_error(A0311, ENV_RESOLVED,
+                     "do not edit the variable; start the step again",
+                     "the config is damaged (wrong hash)");
     } else {
         whole = true;
     }
@@ -122,10 +125,9 @@ static void look_at_port(const char *text)
     a.sin_port = htons((uint16_t)strtoul(text, NULL, 10));
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (bind(fd, (struct sockaddr *)&a, sizeof(a)) != 0 && errno == EADDRINUSE)
-        slurm_error(
-            "accel: MASTER_PORT %s is in use on this node; a program that needs "
-            "it will fail: export MASTER_PORT with a free one",
-            text);
+        plugin_error(
+            A0315, "MASTER_PORT", "export MASTER_PORT with a free one",
+            "port %s is in use on this node; a program that needs it will fail", text);
     close(fd);
 }
 
@@ -153,7 +155,8 @@ int remote_task_init(spank_t sp)
     if (!config_arrived(sp))
         return -1;
     if (!read_task(sp, &t)) {
-        slurm_error("accel: Slurm does not tell the rank of this task");
+        plugin_error(A0312, NULL, "start the step again",
+                     "Slurm does not tell the rank of this task");
         return -1;
     }
     set_number(sp, "ACCEL_RANK", t.rank, false);

@@ -93,6 +93,15 @@ static const char *why(const struct outcome *o, char *buf, size_t len)
     return buf;
 }
 
+static void say_refused(const char *reason, const char *error)
+{
+    char cure[96];
+
+    snprintf(cure, sizeof(cure), "scontrol requeue %u, or submit it again", armed_job);
+    plugin_error(A0317, NULL, cure, "job %u %s; requeue refused: %s", armed_job, reason,
+                 error);
+}
+
 static void requeue_batch(const struct outcome *o, const struct config *cfg)
 {
     char reason[128];
@@ -112,9 +121,7 @@ static void requeue_batch(const struct outcome *o, const struct config *cfg)
                    "(ACCEL_MAX_RESTARTS)",
                    armed_job, reason, o->restarts);
     else if (slurm_requeue(armed_job, 0) != SLURM_SUCCESS)
-        slurm_error("accel: job %u %s; requeue refused: %s; to go on: scontrol requeue "
-                    "%u, or submit it again",
-                    armed_job, reason, slurm_strerror(slurm_get_errno()), armed_job);
+        say_refused(reason, slurm_strerror(slurm_get_errno()));
     else
         slurm_info("accel: job %u %s; requeued as restart %ld", armed_job, reason,
                    o->restarts + 1);
@@ -196,7 +203,8 @@ static void run_again(char **argv, long restarts, long shorts)
     close_on_exec();
     reset_signals();
     cmdline_exec(argv, env);
-    slurm_error("accel: cannot run srun again: %m");
+    plugin_error(A0316, argv[0], "run the same command again",
+                 "cannot run srun again: %m");
     free(env);
 }
 
@@ -250,7 +258,7 @@ static void at_end(int status, void *unused)
 
 void resubmit_watch(void)
 {
-    Dl_info self;
+    Dl_info self = { 0 };
 
     if (armed_job == 0) {
         opts_free();
@@ -260,7 +268,9 @@ void resubmit_watch(void)
     /* Slurm may close the plugin before exit() calls us: keep it mapped. */
     if (!dladdr((void *)at_end, &self) || !self.dli_fname ||
         !dlopen(self.dli_fname, RTLD_NOW | RTLD_NODELETE)) {
-        slurm_error("accel: cannot watch the end of the step: %s", dlerror());
+        plugin_error(A0318, self.dli_fname,
+                     "after a preemption run the same command again",
+                     "cannot watch the end of the step: %s", dlerror());
         return;
     }
     on_exit(at_end, NULL);

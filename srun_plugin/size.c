@@ -60,7 +60,7 @@ static size_t missing(const struct config *cfg, char **argv, char **script,
 
 void size_ask_again(const struct config *cfg, char **argv, char **script)
 {
-    char text[MAX_ADDED][40], **next;
+    char text[MAX_ADDED][40], cure[80], **next;
     size_t added, words = 0;
 
     if (getenv(ENV_GUARD) || !argv[0])
@@ -79,9 +79,9 @@ void size_ask_again(const struct config *cfg, char **argv, char **script)
     memcpy(next + 1 + added, argv + 1, words * sizeof(*next));
     if (setenv(ENV_GUARD, "1", 1) == 0) {
         cmdline_exec(next, environ);
-        slurm_error("accel: cannot start %s again with %s: %m; give it on the command "
-                    "line",
-                    argv[0], text[0]);
+        snprintf(cure, sizeof(cure), "give %s on the command line", text[0]);
+        plugin_error(A0316, argv[0], cure, "cannot start it again with %s: %m",
+                     text[0]);
         unsetenv(ENV_GUARD);
     }
     free(next);
@@ -118,13 +118,14 @@ static long long allocated_cpus(void)
 void size_hint(const struct config *cfg, char **argv)
 {
     long long cpus = allocated_cpus(), tasks = cfg->num_processes;
+    char cure[80];
 
     if (cpus == 0 || cpus >= tasks || !argv || gives_tasks(argv) ||
         gives(argv, 'O', "overcommit", 4) || defaults_user_env("SLURM_NTASKS") ||
         defaults_user_env("SLURM_NPROCS") || defaults_user_env("SLURM_OVERCOMMIT"))
         return;
-    slurm_error(
-        "accel: this allocation has %lld CPU%s, the config asks for %lld tasks: "
-        "give sbatch or salloc --ntasks=%lld",
-        cpus, cpus == 1 ? "" : "s", tasks, tasks);
+    snprintf(cure, sizeof(cure), "give sbatch or salloc --ntasks=%lld", tasks);
+    plugin_error(A0314, opts_path(), cure,
+                 "this allocation has %lld CPU%s, the config asks for %lld tasks", cpus,
+                 cpus == 1 ? "" : "s", tasks);
 }

@@ -115,7 +115,7 @@ TAMPER
     run_srun -n1 --accel-config=any.yaml echo ran
     cp plugstack.keep "$cluster_dir/etc/plugstack.conf"
     is "$srun_rc" 1 "a damaged config fails the step with 1"
-    like "$srun_out" 'ACCEL_CONFIG_RESOLVED is damaged' "the message says what is damaged"
+    like "$srun_out" 'error\[A0311\]: ACCEL_CONFIG_RESOLVED: .* damaged' "the message says what is damaged"
     unlike "$srun_out" '^ran' "the program did not run"
 else
     skip 4 "no C compiler"

@@ -91,11 +91,11 @@ is "$(cat array.1 array.2 | paste -sd ' ')" "step 2 step 2" "a job array: two ta
 # Components have no size of the file's, and their steps are refused.
 timeout 60 srun -n1 --accel-config=two.yaml true : -n1 true >het.out 2>&1
 isnt $? 0 "a heterogeneous step is refused"
-like "$(cat het.out)" 'accel: heterogeneous jobs are not supported yet' "and it says so"
+like "$(cat het.out)" 'error\[A0313\]: SLURM_HET_SIZE: heterogeneous jobs are not supported yet' "and it says so"
 script hetjob.sh '--accel-config=two.yaml -o het2.out -n1' 'hetjob' '-n1'
 job=$(timeout 30 sbatch --parsable hetjob.sh)
 wait_for_job "$job" 'COMPLETED|FAILED' 60
-like "$(cat het2.out)" 'accel: heterogeneous jobs are not supported yet' "so is a step of a heterogeneous batch job"
+like "$(cat het2.out)" 'error\[A0313\]: SLURM_HET_SIZE: heterogeneous jobs are not supported yet' "so is a step of a heterogeneous batch job"
 
 # Nothing of the second start shows: environment, limits, signals, descriptors.
 show='env | grep -v -e "^SLURM_JOB_ID\|^SLURM_JOBID\|^SLURM_TASK_PID\|^SLURM_JOB_START\|^SLURM_JOB_END\|^SLURMD_\|^_=" | sort; grep "^Sig[BIC]" /proc/self/status; ls /proc/self/fd'
@@ -129,7 +129,7 @@ done
 printf '#!/bin/sh\n#SBATCH --accel-config=two.yaml\nsrun true\n' >stdin.sh
 job=$(timeout 30 sbatch --parsable -o stdin.out <stdin.sh)
 wait_for_job "$job" 'COMPLETED|FAILED' 60
-like "$(cat stdin.out)" 'accel: this allocation has 1 CPU, the config asks for 2 tasks: give sbatch or salloc --ntasks=2$' \
+like "$(cat stdin.out)" 'this allocation has 1 CPU, the config asks for 2 tasks$' \
     "from stdin: the step says what to give"
 job=$(timeout 30 sbatch --parsable -n2 -o stdin2.out <stdin.sh)
 wait_for_job "$job" 'COMPLETED|FAILED' 60
