@@ -102,7 +102,9 @@ struct cli_table *cli_table_new(const char *name, const char *const *columns)
         free(t);
         return NULL;
     }
-    t->failed = scols_table_set_name(t->table, name) != 0;
+    /* A row is a line whatever the terminal: mpirun gives every rank one of 80 columns. */
+    t->failed = scols_table_set_name(t->table, name) ||
+                scols_table_set_termforce(t->table, SCOLS_TERMFORCE_NEVER);
     for (; columns[t->columns]; t->columns++) {
         bool number = columns[t->columns][0] == '#';
         struct libscols_column *c = scols_table_new_column(

@@ -7,7 +7,7 @@
 #include "scripts/accel/cli.h"
 
 static const struct cli_command *const commands[] = {
-    &cli_check, &cli_plan, &cli_launch, &cli_ckpt,       &cli_doctor,
+    &cli_check, &cli_plan, &cli_launch, &cli_test,       &cli_ckpt, &cli_doctor,
     &cli_env,   &cli_topo, &cli_schema, &cli_completion, &cli_man,
 };
 

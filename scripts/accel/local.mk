@@ -12,6 +12,7 @@ accel_SOURCES = \
 	scripts/accel/cmd_man.c \
 	scripts/accel/cmd_plan.c \
 	scripts/accel/cmd_schema.c \
+	scripts/accel/cmd_test.c \
 	scripts/accel/cmd_topo.c \
 	scripts/accel/commands.c \
 	scripts/accel/json_schema.c \
@@ -25,12 +26,40 @@ accel_SOURCES = \
 	scripts/accel/step.h
 accel_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(SMARTCOLS_CFLAGS) $(HWLOC_CFLAGS) \
 	$(SLURM_CFLAGS)
-accel_CPPFLAGS = $(AM_CPPFLAGS) -DPKGLIBDIR='"$(pkglibdir)"' -DDATADIR='"$(datadir)"'
+accel_CPPFLAGS = $(AM_CPPFLAGS) -DPKGLIBDIR='"$(pkglibdir)"' -DDATADIR='"$(datadir)"' \
+	-DPKGLIBEXECDIR='"$(pkglibexecdir)"'
 # libaccel_core.la: of it the linker takes what needs neither BLAS nor PMIx nor UCX, so that
 # the command starts at once.
 accel_LDADD = libaccel_core.la libaccelckpt_core.la libaconfig.la libacommon.la \
 	$(SMARTCOLS_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(HWLOC_LIBS) \
 	$(libaccelckpt_core_libs) -lm -ldl
+
+# One rank of `accel test`; links the whole runtime.
+pkglibexec_PROGRAMS = accel-selftest
+accel_selftest_SOURCES = \
+	scripts/accel/cli.c \
+	scripts/accel/cli.h \
+	scripts/accel/selftest/collectives.c \
+	scripts/accel/selftest/main.c \
+	scripts/accel/selftest/map.c \
+	scripts/accel/selftest/result.c \
+	scripts/accel/selftest/selftest.h \
+	scripts/accel/selftest/storage.c \
+	scripts/accel/selftest/train.c
+accel_selftest_CFLAGS = $(AM_CFLAGS) $(SMARTCOLS_CFLAGS)
+accel_selftest_LDADD = libaccel_core.la libaccelckpt_core.la libaconfig.la \
+	libacommon.la $(SMARTCOLS_LIBS) $(libaccel_core_libs) $(libaccelckpt_core_libs)
+
+unit_tests += tests/unit/test_selftest
+tests_unit_test_selftest_SOURCES = tests/unit/test_selftest.c scripts/accel/cli.c \
+	scripts/accel/selftest/collectives.c scripts/accel/selftest/map.c \
+	scripts/accel/selftest/result.c scripts/accel/selftest/storage.c \
+	scripts/accel/selftest/train.c
+tests_unit_test_selftest_CFLAGS = $(AM_CFLAGS) $(SMARTCOLS_CFLAGS)
+tests_unit_test_selftest_LDADD = $(fork_ldadd) $(SMARTCOLS_LIBS)
+tests_unit_test_selftest_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=comm_all_gather \
+	-Wl,--wrap=comm_reduce_scatter -Wl,--wrap=comm_all_reduce \
+	-Wl,--wrap=comm_broadcast -Wl,--wrap=accel_ckpt_read
 
 # What the binary says about itself: manual pages, completion. The config's JSON Schema is
 # kept in the tree as well, for editors that point at it there.
@@ -50,7 +79,8 @@ scripts/accel/completions/accel: accel$(EXEEXT)
 
 shell_tests += tests/t/1000-config-messages.t tests/t/1010-config-cli.t \
 	tests/t/1020-config-fuzz.t tests/t/1030-config-schema.t tests/t/1040-config-tables.t \
-	tests/t/2000-topo-cli.t tests/t/1050-config-plan.t tests/t/1060-config-doctor.t
+	tests/t/2000-topo-cli.t tests/t/1050-config-plan.t tests/t/1060-config-doctor.t \
+	tests/t/1110-test-local.t tests/t/1111-test-slurm.t
 unit_tests += tests/unit/test_step
 tests_unit_test_step_SOURCES = tests/unit/test_step.c scripts/accel/step.c \
 	scripts/accel/step.h

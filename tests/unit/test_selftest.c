@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The self-test's checks find what they are there for: one changed value of each
+ * collective, a rank that stands elsewhere, a directory that is not shared, a loss that
+ * differs, a checkpoint with another bit. Each time all ranks get the same status, and
+ * rank 0 the code and the rank.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "scripts/accel/selftest/selftest.h"
+#include "tests/tap.h"
+#include "tests/unit/fork_world.h"
+
+/* ---- faults --------------------------------------------------------------------------------- */
+
+static bool spoil;      /* this process, what it calls next */
+static bool spoil_loss; /* one per mille off */
+
+accel_status_t __real_comm_all_gather(struct comm *c, void *buf, size_t elems,
+                                      accel_dtype_t t, accel_error_t *err);
+accel_status_t __wrap_comm_all_gather(struct comm *c, void *buf, size_t elems,
+                                      accel_dtype_t t, accel_error_t *err);
+accel_status_t __real_comm_reduce_scatter(struct comm *c, const void *in, float *out,
+                                          size_t elems, accel_dtype_t t, float scale,
+                                          bool accumulate, accel_error_t *err);
+accel_status_t __wrap_comm_reduce_scatter(struct comm *c, const void *in, float *out,
+                                          size_t elems, accel_dtype_t t, float scale,
+                                          bool accumulate, accel_error_t *err);
+accel_status_t __real_comm_all_reduce(struct comm *c, void *buf, size_t elems,
+                                      accel_dtype_t t, enum comm_op op,
+                                      accel_error_t *err);
+accel_status_t __wrap_comm_all_reduce(struct comm *c, void *buf, size_t elems,
+                                      accel_dtype_t t, enum comm_op op,
+                                      accel_error_t *err);
+accel_status_t __real_comm_broadcast(struct comm *c, void *buf, size_t bytes, int root,
+                                     accel_error_t *err);
+accel_status_t __wrap_comm_broadcast(struct comm *c, void *buf, size_t bytes, int root,
+                                     accel_error_t *err);
+accel_status_t __real_accel_ckpt_read(accel_ckpt_t *c, const accel_ckpt_box_t *boxes,
+                                      size_t n, accel_error_t *err);
+accel_status_t __wrap_accel_ckpt_read(accel_ckpt_t *c, const accel_ckpt_box_t *boxes,
+                                      size_t n, accel_error_t *err);
+
+/* The last bit of the last byte. */
+static void flip(void *buf, size_t bytes)
+{
+    if (spoil && bytes > 1000) /* what the checks say to each other stays whole */
+        ((unsigned char *)buf)[bytes - 1] ^= 1;
+}
+
+accel_status_t __wrap_comm_all_gather(struct comm *c, void *buf, size_t elems,
+                                      accel_dtype_t t, accel_error_t *err)
+{
+    accel_status_t st = __real_comm_all_gather(c, buf, elems, t, err);
+
+    flip(buf, elems * (size_t)comm_size(c) * accel_dtype_bytes(t));
+    return st;
+}
+
+accel_status_t __wrap_comm_reduce_scatter(struct comm *c, const void *in, float *out,
+                                          size_t elems, accel_dtype_t t, float scale,
+                                          bool accumulate, accel_error_t *err)
+{
+    accel_status_t st =
+        __real_comm_reduce_scatter(c, in, out, elems, t, scale, accumulate, err);
+
+    flip(out, elems * sizeof(float));
+    return st;
+}
+
+accel_status_t __wrap_comm_all_reduce(struct comm *c, void *buf, size_t elems,
+                                      accel_dtype_t t, enum comm_op op,
+                                      accel_error_t *err)
+{
+    accel_status_t st = __real_comm_all_reduce(c, buf, elems, t, op, err);
+
+    flip(buf, elems * accel_dtype_bytes(t));
+    if (spoil_loss && t == ACCEL_F64 && op == COMM_SUM && elems == 1)
+        *(double *)buf *= 1.001;
+    return st;
+}
+
+accel_status_t __wrap_comm_broadcast(struct comm *c, void *buf, size_t bytes, int root,
+                                     accel_error_t *err)
+{
+    accel_status_t st = __real_comm_broadcast(c, buf, bytes, root, err);
+
+    flip(buf, bytes);
+    return st;
+}
+
+accel_status_t __wrap_accel_ckpt_read(accel_ckpt_t *c, const accel_ckpt_box_t *boxes,
+                                      size_t n, accel_error_t *err)
+{
+    accel_status_t st = __real_accel_ckpt_read(c, boxes, n, err);
+
+    if (spoil && n > 0)
+        ((unsigned char *)boxes[n - 1].data)[0] ^= 1;
+    return st;
+}
+
+/* ---- checks of several ranks ------------------------------------------------------------------ */
+
+struct fault {
+    const char *name;
+    selftest_f check;
+    bool spoiled;     /* rank 1 gets a wrong value */
+    const char *says; /* rank 1's launcher says it is rank 7 */
+    bool elsewhere;   /* rank 1 does not see the directory */
+    int code;         /* 0: all is well */
+    accel_status_t status;
+};
+
+static const struct fault faults[] = {
+    { "map", check_map, false, NULL, false, 0, ACCEL_OK },
+    { "map, a launcher that disagrees", check_map, false, "OMPI_COMM_WORLD_RANK", false,
+      61, ACCEL_EMISMATCH },
+    { "all_gather", check_all_gather, false, NULL, false, 0, ACCEL_OK },
+    { "all_gather, one bit", check_all_gather, true, NULL, false, 62, ACCEL_EBUG },
+    { "reduce_scatter", check_reduce_scatter, false, NULL, false, 0, ACCEL_OK },
+    { "reduce_scatter, one bit", check_reduce_scatter, true, NULL, false, 62,
+      ACCEL_EBUG },
+    { "all_reduce", check_all_reduce, false, NULL, false, 0, ACCEL_OK },
+    { "all_reduce, one bit", check_all_reduce, true, NULL, false, 62, ACCEL_EBUG },
+    { "broadcast", check_broadcast, false, NULL, false, 0, ACCEL_OK },
+    { "broadcast, one bit", check_broadcast, true, NULL, false, 62, ACCEL_EBUG },
+    { "barrier", check_barrier, false, NULL, false, 0, ACCEL_OK },
+    { "directory", check_dir, false, NULL, false, 0, ACCEL_OK },
+    { "directory, not shared", check_dir, false, NULL, true, 66, ACCEL_ECREATE },
+};
+
+/* Ranks without the rights of root see no directory of rank 0's own. */
+static bool leave_rights(const struct fault *f, const struct boot *b)
+{
+    return !f->elsewhere || b->rank != 1 || (setgid(65534) == 0 && setuid(65534) == 0);
+}
+
+static bool right(const struct selftest *t, const struct fault *f, int rank)
+{
+    const struct check *c = &t->check[0];
+    bool as_said = t->status == f->status && !t->broken &&
+                   (c->verdict == VERDICT_FAIL) == (f->code != 0);
+
+    if (rank == 0 && f->code)
+        as_said = as_said && c->error.message == f->code &&
+                  strncmp(c->error.where, "rank 1 on ", 10) == 0;
+    if (!as_said)
+        fprintf(stderr, "# rank %d: status %d, A%04d, %s: %s\n", rank, t->status,
+                c->error.message, c->error.where, c->error.text);
+    return as_said;
+}
+
+static int rank_main(struct boot *b, void *arg)
+{
+    const struct fault *f = arg;
+    struct comm_options o = { .timeout_ms = 60000 };
+    accel_t *run = calloc(1, sizeof(*run));
+    struct selftest t = { .run = run, .parent = "/tmp" };
+    accel_error_t err = { 0 };
+    bool good;
+
+    if (!run || comm_open(&run->comm, b, &o, &err) != ACCEL_OK)
+        return 2;
+    run->boot = *b;
+    run->boot.method = "pmix";
+    if (f->says && b->rank == 1) {
+        setenv("OMPI_COMM_WORLD_SIZE", "3", 1);
+        setenv(f->says, "7", 1);
+    }
+    spoil = f->spoiled && b->rank == 1;
+    if (!leave_rights(f, b))
+        return 3;
+    selftest_check(&t, f->name, f->check);
+    good = right(&t, f, b->rank);
+    if (b->rank == 0)
+        workdir_remove(t.dir);
+    comm_close(run->comm);
+    free(run);
+    return !good;
+}
+
+/* ---- steps and checkpoint ---------------------------------------------------------------------- */
+
+/* `steps` and `checkpoint`: the codes of the two checks; 0: good. `child`: what goes wrong
+ * in the process for comparison. */
+static void one_process(const char *name, const char *child, int steps, int checkpoint)
+{
+    struct selftest t = { .parent = "/tmp" };
+    accel_error_t err = { 0 };
+
+    if (accel_open(&t.run, NULL, &err) != ACCEL_OK) {
+        tap_ok(false, "%s: %s", name, err.text);
+        return;
+    }
+    setenv("SPOIL", child, 1);
+    selftest_check(&t, "directory", check_dir);
+    selftest_check(&t, "steps", check_steps);
+    spoil = checkpoint != 0;
+    selftest_check(&t, "checkpoint", check_checkpoint);
+    spoil = false;
+    unsetenv("SPOIL");
+    tap_is_int(t.check[1].error.message, steps, "%s: steps %s", name,
+               t.check[1].error.text);
+    tap_is_int(t.check[2].error.message, checkpoint, "%s: checkpoint %s", name,
+               t.check[2].error.text);
+    workdir_remove(t.dir);
+    tap_ok(access(t.dir, F_OK) != 0 && errno == ENOENT, "%s: nothing is left", name);
+    accel_close(t.run, NULL);
+}
+
+static int reference(int world, const char *out)
+{
+    const char *child = getenv("SPOIL");
+
+    if (child && strcmp(child, "fails") == 0)
+        return 3;
+    spoil_loss = child && strcmp(child, "differs") == 0;
+    return selftest_reference(world, out);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 4 && strcmp(argv[1], "--reference") == 0)
+        return reference(atoi(argv[2]), argv[3]);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(faults); i++) {
+        if (faults[i].elsewhere && geteuid() != 0)
+            tap_ok(true, "%s # SKIP needs a second user: root", faults[i].name);
+        else
+            tap_is_int(fork_world(3, rank_main, (void *)&faults[i], 60), 0, "%s",
+                       faults[i].name);
+    }
+    one_process("all is well", "", 0, 0);
+    one_process("no comparison", "fails", 63, 0);
+    one_process("another loss", "differs", 64, 0);
+    one_process("another bit", "", 0, 67);
+    return tap_done();
+}
