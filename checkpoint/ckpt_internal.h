@@ -124,7 +124,7 @@ const struct ckpt_tensor *ckpt_manifest_find(const struct ckpt_manifest *m, bool
 
 /* Boxes inside their tensor, tiling it exactly; bytes = volume * element; ranges inside
  * their file and disjoint there. `code`: what a violation is called. */
-accel_status_t ckpt_manifest_check(const struct ckpt_manifest *m, accel_status_t code,
+accel_status_t ckpt_manifest_check(const struct ckpt_manifest *m, enum message code,
                                    accel_error_t *err);
 /* Indices of all boxes ordered by (file, at); *out is one malloc. */
 accel_status_t ckpt_boxes_by_place(const struct ckpt_manifest *m, size_t **out,

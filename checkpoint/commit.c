@@ -69,8 +69,7 @@ static accel_status_t check_room(const struct ckpt_commit *c, const char *root,
     avail = (double)v.f_bavail * (double)v.f_frsize;
     if (avail >= (double)bytes)
         return ACCEL_OK;
-    return accel_fail_at(err, ACCEL_EIO, root,
-                         "free space, or lower accel.checkpoint.keep",
+    return accel_fail_at(err, A0802, root, "free space, or lower accel.checkpoint.keep",
                          "the checkpoint needs %s, %s are free",
                          format_bytes((double)bytes, want, sizeof(want)),
                          format_bytes(avail, have, sizeof(have)));
@@ -86,20 +85,23 @@ accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_
     names(c, step, owner);
     c->rootfd = TEMP_FAILURE_RETRY(open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (c->rootfd < 0)
-        return accel_fail_at(err, ACCEL_ECREATE, root, "check accel.checkpoint.dir",
+        return accel_fail_at(err, A0803, root, "check accel.checkpoint.dir",
                              "cannot open the checkpoint directory: %m");
     clean_stale(c->rootfd, owner);
     s = check_room(c, root, bytes, err);
     if (s)
         return s;
     if (TEMP_FAILURE_RETRY(mkdirat(c->rootfd, c->tmp, 0777)))
-        return accel_fail_at(err, ACCEL_ECREATE, c->tmp,
-                             errno == EEXIST ? "remove it if no job is writing it"
-                                             : NULL,
+        return accel_fail_at(err, A0804, c->tmp,
+                             errno == EEXIST
+                                 ? "remove it if no job is writing it"
+                                 : "check the rights of the checkpoint directory",
                              "cannot create the directory in progress: %m");
     c->tmpfd = ckpt_open_dir(c->rootfd, c->tmp);
     if (c->tmpfd < 0)
-        return accel_fail_at(err, ACCEL_EIO, c->tmp, NULL, "cannot open: %m");
+        return accel_fail_at(err, A0801, c->tmp,
+                             "check the rights of the checkpoint directory",
+                             "cannot open: %m");
     flock(c->tmpfd, LOCK_EX | LOCK_NB); /* says "alive"; failure costs only that */
     return ckpt_fsync(c->rootfd, root, err);
 }
@@ -112,7 +114,7 @@ accel_status_t ckpt_commit_join(struct ckpt_commit *c, const char *root, int64_t
     if (c->rootfd >= 0)
         c->tmpfd = ckpt_open_dir(c->rootfd, c->tmp);
     if (c->tmpfd < 0)
-        return accel_fail_at(err, ACCEL_EIO, root,
+        return accel_fail_at(err, A0805, root,
                              "the directory must be on storage that all nodes share",
                              "cannot open %s that rank 0 made: %m", c->tmp);
     return ACCEL_OK;
@@ -127,16 +129,17 @@ static accel_status_t write_manifest(const struct ckpt_commit *c,
     accel_status_t s = ACCEL_OK;
 
     if (fd < 0)
-        return accel_fail_at(err, ACCEL_EIO, "MANIFEST", NULL, "cannot create: %m");
+        return accel_fail_at(err, A0801, "MANIFEST", "check the disk and the quota",
+                             "cannot create: %m");
     if (ckpt_pwrite_all(fd, text->s, text->len, 0))
-        s = accel_fail_at(err, ACCEL_EIO, "MANIFEST", "free space", "write: %m");
+        s = accel_fail_at(err, A0801, "MANIFEST", "free space", "write: %m");
     if (!s)
         s = ckpt_fsync(fd, "MANIFEST", err);
     if (close(fd) && !s)
-        s = accel_fail_at(err, ACCEL_EIO, "MANIFEST", "check the disk", "close: %m");
+        s = accel_fail_at(err, A0801, "MANIFEST", "check the disk", "close: %m");
     if (!s &&
         TEMP_FAILURE_RETRY(renameat(c->tmpfd, "MANIFEST.part", c->tmpfd, "MANIFEST")))
-        s = accel_fail_at(err, ACCEL_EIO, "MANIFEST", NULL, "rename: %m");
+        s = accel_fail_at(err, A0801, "MANIFEST", "check the disk", "rename: %m");
     return s ? s : ckpt_fsync(c->tmpfd, c->tmp, err);
 }
 
@@ -190,7 +193,7 @@ accel_status_t ckpt_commit_publish(struct ckpt_commit *c, const struct strbuf *m
     if (s)
         return s;
     if (put_in_place(c, &exchanged))
-        return accel_fail_at(err, ACCEL_EIO, c->final, "check the checkpoint directory",
+        return accel_fail_at(err, A0801, c->final, "check the checkpoint directory",
                              "cannot rename %s: %m", c->tmp);
     s = ckpt_fsync(c->rootfd, c->final, err);
     if (s) {

@@ -36,7 +36,7 @@ accel_status_t ckpt_make_root(const char *root, accel_error_t *err)
             continue;
         *p = '\0';
         if (TEMP_FAILURE_RETRY(mkdir(path, 0777)) && errno != EEXIST)
-            s = accel_fail_at(err, ACCEL_ECREATE, path,
+            s = accel_fail_at(err, A0803, path,
                               "check accel.checkpoint.dir and the rights above it",
                               "cannot create the checkpoint directory: %m");
         *p = c;
@@ -52,7 +52,7 @@ accel_status_t ckpt_fsync(int fd, const char *what, accel_error_t *err)
     /* EINTR alone is worth another try: after any other error the kernel may have
      * dropped the data, and a second fsync would lie. */
     if (TEMP_FAILURE_RETRY(fsync(fd)))
-        return accel_fail_at(err, ACCEL_EIO, what, "check the disk and the quota",
+        return accel_fail_at(err, A0801, what, "check the disk and the quota",
                              "fsync: %m");
     return ACCEL_OK;
 }
@@ -166,7 +166,8 @@ accel_status_t ckpt_list_names(int rootfd, const char *prefix,
     if (!d) {
         if (fd >= 0)
             close(fd);
-        return accel_fail(err, ACCEL_EIO, NULL, "cannot list the directory: %m");
+        return accel_fail(err, A0812, "check accel.checkpoint.dir",
+                          "cannot list the directory: %m");
     }
     for (struct dirent *e = readdir(d); e && !s; e = readdir(d)) {
         char(*grown)[CKPT_DIR_MAX];

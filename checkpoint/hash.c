@@ -89,7 +89,7 @@ accel_status_t ckpt_meta_hash(const struct ckpt_manifest *m, int f, int fd,
         int64_t end = i < count ? m->box[order[i]].at : file->bytes;
 
         if (feed(state, fd, at, end, buf))
-            s = accel_fail_at(err, ACCEL_EIO, file->name, "check the disk", "read: %s",
+            s = accel_fail_at(err, A0810, file->name, "check the disk", "read: %s",
                               strerror(errno));
         at = i < count ? end + m->box[order[i]].bytes : end;
     }

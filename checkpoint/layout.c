@@ -41,7 +41,7 @@ static accel_status_t failed(struct layout *l, const char *what, const char *nam
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, innermost, cause);
     H5Eclear2(H5E_DEFAULT);
     return accel_fail_at(
-        l->err, ACCEL_EIO, l->shard->name,
+        l->err, A0806, l->shard->name,
         "check the space, quota and rights of the checkpoint directory",
         "cannot lay out %s (%s): HDF5 %s", name, what, cause);
 }
@@ -307,7 +307,8 @@ accel_status_t ckpt_layout(int dirfd, struct ckpt_manifest *m, int rank,
     if (s)
         return s;
     if (fstatat(dirfd, l.shard->name, &st, AT_SYMLINK_NOFOLLOW))
-        return accel_fail_at(err, ACCEL_EIO, l.shard->name, NULL, "cannot stat: %m");
+        return accel_fail_at(err, A0801, l.shard->name, "check the disk",
+                             "cannot stat: %m");
     m->file[rank].bytes = st.st_size;
     return ACCEL_OK;
 }

@@ -22,9 +22,9 @@ static int open_plain(int dirfd, const char *name)
 }
 
 /* A missing file or a link is damage to the checkpoint; the rest is the system's. */
-static accel_status_t open_failure(int error)
+static enum message open_failure(int error)
 {
-    return error == ENOENT || error == ELOOP ? ACCEL_ECORRUPT : ACCEL_EIO;
+    return error == ENOENT || error == ELOOP ? A0807 : A0810;
 }
 
 static const char *why_not(int error)
@@ -47,7 +47,7 @@ static accel_status_t read_manifest(accel_ckpt_t *c, const char *shown,
                              "cannot open: %s%s", why_not(errno),
                              errno == ENOENT ? " (the save never finished)" : "");
     if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size > CKPT_MANIFEST_MAX) {
-        s = accel_fail_at(err, ACCEL_ECORRUPT, where, "use another checkpoint",
+        s = accel_fail_at(err, A0808, where, "use another checkpoint",
                           "not a plain file of at most %d bytes", CKPT_MANIFEST_MAX);
         goto out;
     }
@@ -57,7 +57,7 @@ static accel_status_t read_manifest(accel_ckpt_t *c, const char *shown,
         goto out;
     }
     if (ckpt_pread_all(fd, text, (size_t)st.st_size, 0) != st.st_size)
-        s = accel_fail_at(err, ACCEL_EIO, where, "check the disk", "cannot read: %m");
+        s = accel_fail_at(err, A0810, where, "check the disk", "cannot read: %m");
     if (!s)
         s = ckpt_manifest_parse(&c->m, text, (size_t)st.st_size, false, where, err);
 out:
@@ -80,13 +80,13 @@ static accel_status_t open_shards(accel_ckpt_t *c, accel_error_t *err)
                                  "use another checkpoint", "cannot open: %s",
                                  why_not(errno));
         if (fstat(c->fd[f], &st))
-            return accel_fail_at(err, ACCEL_EIO, where, "check the disk",
+            return accel_fail_at(err, A0810, where, "check the disk",
                                  "cannot stat: %m");
         if (!S_ISREG(st.st_mode))
-            return accel_fail_at(err, ACCEL_ECORRUPT, where, "use another checkpoint",
+            return accel_fail_at(err, A0807, where, "use another checkpoint",
                                  "not a plain file");
         if (st.st_size != file->bytes)
-            return accel_fail_at(err, ACCEL_ECORRUPT, where, "use another checkpoint",
+            return accel_fail_at(err, A0807, where, "use another checkpoint",
                                  "it has %lld bytes, the manifest says %" PRId64,
                                  (long long)st.st_size, file->bytes);
     }
@@ -126,7 +126,7 @@ accel_status_t ckpt_open_at(accel_ckpt_t **out, int at, const char *name,
                    ? TEMP_FAILURE_RETRY(open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC))
                    : ckpt_open_dir(at, name);
     if (c->dirfd < 0)
-        s = accel_fail_at(err, errno == ENOENT ? ACCEL_ENOENT : ACCEL_EIO, shown,
+        s = accel_fail_at(err, errno == ENOENT ? A0811 : A0812, shown,
                           "give the directory of one checkpoint", "cannot open: %m");
     else if (!c->dir)
         s = accel_fail_nomem(err, "a path", strlen(shown) + 1);
@@ -302,7 +302,7 @@ accel_status_t accel_ckpt_list(const char *root, accel_ckpt_info_t **out, size_t
         return ACCEL_OK;
     }
     if (rootfd < 0)
-        return accel_fail_at(err, ACCEL_EIO, root, "check accel.checkpoint.dir",
+        return accel_fail_at(err, A0812, root, "check accel.checkpoint.dir",
                              "cannot open: %m");
     s = ckpt_list_names(rootfd, "step_", &names, &n, err);
     if (s)

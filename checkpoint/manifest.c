@@ -174,8 +174,7 @@ static accel_status_t join_tensors(struct ckpt_manifest *m, size_t *map,
         if (kept && compare_key(t->blob, t->name, last->blob, last->name) == 0) {
             if (!same_tensor(t, last))
                 return accel_fail_at(
-                    err, ACCEL_EMISMATCH, t->name,
-                    "all ranks must describe a tensor alike",
+                    err, A0816, t->name, "all ranks must describe a tensor alike",
                     "two boxes disagree about its dtype or global shape");
             map[t->box] = kept - 1;
             free(t->name);
@@ -306,7 +305,7 @@ accel_status_t ckpt_manifest_format(const struct ckpt_manifest *m, int only_file
     self = XXH3_128bits(out->s, out->len);
     strbuf_printf(out, "X %016" PRIx64 "%016" PRIx64 "\n", self.high64, self.low64);
     if (out->failed || out->len > CKPT_MANIFEST_MAX)
-        return accel_fail(err, ACCEL_ENOMEM, "use fewer, larger tensors",
+        return accel_fail(err, A0817, "use fewer, larger tensors",
                           "the manifest would have %zu bytes; the limit is %d",
                           out->len, CKPT_MANIFEST_MAX);
     return ACCEL_OK;

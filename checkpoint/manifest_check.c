@@ -48,7 +48,7 @@ static int cut_dimension(const struct ckpt_manifest *m, const struct ckpt_tensor
 
 static accel_status_t check_overlap(const struct ckpt_manifest *m,
                                     const struct ckpt_tensor *t, int64_t *pairs,
-                                    accel_status_t code, accel_error_t *err)
+                                    enum message code, accel_error_t *err)
 {
     int64_t off[ACCEL_CKPT_MAX_DIMS], shape[ACCEL_CKPT_MAX_DIMS];
     struct sweep *s;
@@ -91,25 +91,26 @@ static accel_status_t check_overlap(const struct ckpt_manifest *m,
 
 static accel_status_t check_tensor(const struct ckpt_manifest *m,
                                    const struct ckpt_tensor *t, int64_t *pairs,
-                                   accel_status_t code, accel_error_t *err)
+                                   enum message code, accel_error_t *err)
 {
     int64_t volume = ckpt_volume(t->ndim, t->shape), covered = 0, total;
     int64_t elem = (int64_t)accel_dtype_bytes(t->dtype);
 
     if (volume < 0 || __builtin_mul_overflow(volume, elem, &total))
-        return accel_fail_at(err, code, t->name, NULL, "its size overflows");
+        return accel_fail_at(err, code, t->name, "sizes must fit into 63 bits of bytes",
+                             "its size overflows");
     for (size_t i = t->box; i < t->box + t->boxes; i++) {
         const struct ckpt_mbox *b = &m->box[i];
         int64_t v = ckpt_volume(t->ndim, b->shape);
 
         if (v <= 0 || !ckpt_box_inside(t->ndim, b->offset, b->shape, t->shape))
-            return accel_fail_at(err, code, t->name, NULL,
-                                 "a box of %s lies outside the tensor",
-                                 m->file[b->file].name);
+            return accel_fail_at(
+                err, code, t->name, "every box must lie inside its tensor",
+                "a box of %s lies outside the tensor", m->file[b->file].name);
         if (b->bytes != v * elem)
-            return accel_fail_at(err, code, t->name, NULL,
-                                 "a box of %s has the wrong number of bytes",
-                                 m->file[b->file].name);
+            return accel_fail_at(
+                err, code, t->name, "a box has its volume times the size of an element",
+                "a box of %s has the wrong number of bytes", m->file[b->file].name);
         if (__builtin_add_overflow(covered, v, &covered))
             covered = -1;
         if (covered < 0 || covered > volume)
@@ -149,7 +150,7 @@ accel_status_t ckpt_boxes_by_place(const struct ckpt_manifest *m, size_t **out,
     return ACCEL_OK;
 }
 
-accel_status_t ckpt_manifest_check(const struct ckpt_manifest *m, accel_status_t code,
+accel_status_t ckpt_manifest_check(const struct ckpt_manifest *m, enum message code,
                                    accel_error_t *err)
 {
     accel_status_t s;
@@ -175,11 +176,13 @@ accel_status_t ckpt_manifest_check(const struct ckpt_manifest *m, accel_status_t
         const struct ckpt_file *f = &m->file[b->file];
 
         if (b->at < 0 || b->bytes > f->bytes || b->at > f->bytes - b->bytes)
-            s = accel_fail_at(err, code, f->name, NULL,
+            s = accel_fail_at(err, code, f->name,
+                              "the file was cut, or the manifest is of another one",
                               "tensor %s reaches beyond the end of the file",
                               m->tensor[b->tensor].name);
         else if (i && last->file == b->file && last->at + last->bytes > b->at)
-            s = accel_fail_at(err, code, f->name, NULL,
+            s = accel_fail_at(err, code, f->name,
+                              "every tensor must have its own bytes",
                               "tensors %s and %s share bytes of the file",
                               m->tensor[last->tensor].name, m->tensor[b->tensor].name);
     }

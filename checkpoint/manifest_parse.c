@@ -25,7 +25,7 @@ struct parser {
 
 static accel_status_t bad(const struct parser *p, const char *what)
 {
-    return accel_fail(p->err, ACCEL_ECORRUPT,
+    return accel_fail(p->err, A0808,
                       "use another checkpoint; this one is damaged or forged",
                       "%s: line %ld: %s", p->where, p->line, what);
 }
@@ -176,7 +176,7 @@ static accel_status_t parse_header(struct parser *p, struct ckpt_manifest *m)
     if (!header_number(p, "accel-checkpoint", INT32_MAX, &version))
         return bad(p, "no accel-checkpoint header");
     if (version != CKPT_FORMAT)
-        return accel_fail(p->err, ACCEL_EUNSUPPORTED, "use the accel that wrote it",
+        return accel_fail(p->err, A0813, "use the accel that wrote it",
                           "%s: format %" PRId64 "; this library reads format %d",
                           p->where, version, CKPT_FORMAT);
     if (!header(p, "library", m->version, sizeof(m->version), false) ||
@@ -403,7 +403,7 @@ accel_status_t ckpt_manifest_parse(struct ckpt_manifest *out, const char *text,
     if (!s)
         s = index_boxes(&p, &m);
     if (!s && !fragment)
-        s = ckpt_manifest_check(&m, ACCEL_ECORRUPT, err);
+        s = ckpt_manifest_check(&m, A0808, err);
     if (s) {
         ckpt_manifest_free(&m);
         return s;

@@ -76,7 +76,7 @@ accel_status_t ckpt_fail_damaged(const accel_ckpt_t *c, const struct ckpt_mbox *
     char where[256];
 
     snprintf(where, sizeof(where), "%.180s/%s", c->dir, c->m.file[b->file].name);
-    return accel_fail_at(err, ACCEL_ECORRUPT, where,
+    return accel_fail_at(err, A0809, where,
                          "resume from an older checkpoint, and check the storage",
                          "%s %s: the stored bytes do not match their hash",
                          t->blob ? "blob" : "tensor", t->name);
@@ -151,18 +151,19 @@ static accel_status_t plan_box(struct reader *r, const accel_ckpt_box_t *want,
     accel_status_t s = ACCEL_OK;
 
     if (!t)
-        return accel_fail_at(err, ACCEL_EMISMATCH, want->name,
+        return accel_fail_at(err, A0814, want->name,
                              "resume with the model that wrote the checkpoint",
                              "%.200s has no such tensor", r->c->dir);
     if (t->dtype != want->dtype || t->ndim != want->ndim ||
         memcmp(t->shape, want->global_shape, (size_t)t->ndim * sizeof(int64_t)) != 0)
-        return accel_fail_at(err, ACCEL_EMISMATCH, want->name,
+        return accel_fail_at(err, A0814, want->name,
                              "resume with the model that wrote the checkpoint",
                              "%.200s has it with another shape or dtype (%s, %d "
                              "dimensions)",
                              r->c->dir, accel_dtype_name(t->dtype), t->ndim);
     if (!ckpt_box_inside(t->ndim, want->offset, want->shape, t->shape))
-        return accel_fail_at(err, ACCEL_EINVAL, want->name, NULL,
+        return accel_fail_at(err, A0815, want->name,
+                             "ask for a box inside the tensor's shape",
                              "the box asked for lies outside the tensor");
     for (size_t i = t->box; i < t->box + t->boxes && !s; i++)
         s = plan_pair(r, t, i, want, err);
@@ -319,7 +320,7 @@ static accel_status_t fail_read(const struct reader *r, const struct ckpt_mbox *
     bool cut = error == ENODATA;
 
     return accel_fail_at(
-        err, cut ? ACCEL_ECORRUPT : ACCEL_EIO, m->file[b->file].name,
+        err, cut ? A0807 : A0810, m->file[b->file].name,
         "resume from an older checkpoint, and check the storage", "%s %s: read: %s",
         m->tensor[b->tensor].blob ? "blob" : "tensor", m->tensor[b->tensor].name,
         cut ? "the file was cut short" : strerror(error));
@@ -405,7 +406,7 @@ static accel_status_t run(struct reader *r, accel_error_t *err)
     e = pthread_create(&thread, NULL, read_ahead, r);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (e) {
-        s = accel_fail(err, ACCEL_EOS, "raise the process limit",
+        s = accel_fail(err, A0002, "raise the process limit",
                        "cannot start the reading thread: %s", strerror(e));
     } else {
         s = take_all(r, err);

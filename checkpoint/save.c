@@ -38,8 +38,7 @@ static accel_status_t agree(const accel_ckpt_coll_t *c, accel_status_t mine,
     s = c->broadcast(c->user, &shared, sizeof(shared), rank, err);
     if (s)
         return s;
-    return accel_fail_at(err, shared.code, shared.where, shared.hint, "rank %d: %.700s",
-                         rank, shared.text);
+    return accel_fail_from(err, &shared, "rank %d: %.700s", rank, shared.text);
 }
 
 static accel_status_t check_args(const accel_ckpt_save_t *s, const accel_ckpt_coll_t *c,
@@ -50,15 +49,15 @@ static accel_status_t check_args(const accel_ckpt_save_t *s, const accel_ckpt_co
     if (!s->root || !s->root[0] || s->step < 0 || s->step > CKPT_STEP_MAX ||
         s->keep < 1 || c->size < 1 || c->size > CKPT_WORLD_MAX ||
         (s->box_count && !s->boxes) || (s->blob_count && !s->blobs))
-        return accel_fail(err, ACCEL_EINVAL, "see accel_ckpt.h",
+        return accel_fail(err, A0815, "see accel_ckpt.h",
                           "accel_ckpt_save: root, step, keep or world out of range");
     if (!ckpt_word_ok(s->owner, 64) || !ckpt_word_ok(s->sharding, 64) ||
         run > CKPT_RUN_ID_MAX || run == 0)
-        return accel_fail(err, ACCEL_EINVAL, "use printable words without blanks",
+        return accel_fail(err, A0815, "use printable words without blanks",
                           "accel_ckpt_save: bad owner, sharding or run id");
     for (size_t i = 0; i < run; i++)
         if (s->run_id[i] < 0x20 || s->run_id[i] > 0x7e)
-            return accel_fail(err, ACCEL_EINVAL, "use printable ASCII",
+            return accel_fail(err, A0815, "use printable ASCII",
                               "accel_ckpt_save: the run id holds byte 0x%02x",
                               (unsigned char)s->run_id[i]);
     return ACCEL_OK;
@@ -76,13 +75,14 @@ static accel_status_t add_box(struct ckpt_manifest *m, const accel_ckpt_box_t *x
     accel_status_t s;
 
     if (problem)
-        return accel_fail_at(err, ACCEL_EINVAL, x->name, "rename the module",
-                             "bad name: %s", problem);
+        return accel_fail_at(err, A0607, x->name, "rename the module", "bad name: %s",
+                             problem);
     if (elem == 0 || x->ndim < 0 || x->ndim > ACCEL_CKPT_MAX_DIMS ||
         !ckpt_box_inside(x->ndim, x->offset, x->shape, x->global_shape) ||
         (volume = ckpt_volume(x->ndim, x->shape)) < 0 ||
         __builtin_mul_overflow(volume, elem, &b.bytes) || (volume && !x->data))
-        return accel_fail_at(err, ACCEL_EINVAL, x->name, NULL,
+        return accel_fail_at(err, A0815, x->name,
+                             "see accel_ckpt_tensor_t in accel_ckpt.h",
                              "its dtype, shape, offset or data make no sense");
     memcpy(t.shape, x->global_shape, (size_t)x->ndim * sizeof(int64_t));
     memcpy(b.offset, x->offset, (size_t)x->ndim * sizeof(int64_t));
@@ -192,7 +192,7 @@ static accel_status_t join_fragments(const struct ckpt_manifest *mine, const cha
         s = ckpt_manifest_parse(&part, all, sizes[r], true, where, err);
         if (!s && (part.step != m.step || part.world != m.world ||
                    strcmp(part.run_id, m.run_id) != 0 || !part.file[r].name[0]))
-            s = accel_fail(err, ACCEL_EMISMATCH, "all ranks must save the same step",
+            s = accel_fail(err, A0816, "all ranks must save the same step",
                            "rank %d saved step %" PRId64 " of run '%s'", r, part.step,
                            part.run_id);
         if (!s)
@@ -202,7 +202,7 @@ static accel_status_t join_fragments(const struct ckpt_manifest *mine, const cha
     if (!s)
         s = ckpt_manifest_sort(&m, err);
     if (!s)
-        s = ckpt_manifest_check(&m, ACCEL_EMISMATCH, err);
+        s = ckpt_manifest_check(&m, A0816, err);
     if (!s)
         s = ckpt_manifest_format(&m, -1, text, err);
     ckpt_manifest_free(&m);

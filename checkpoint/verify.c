@@ -43,7 +43,7 @@ static void check_file(accel_ckpt_t *c, int file, struct findings *f)
         char where[256];
 
         snprintf(where, sizeof(where), "%.180s/%s", c->dir, c->m.file[file].name);
-        accel_fail_at(&e, ACCEL_ECORRUPT, where,
+        accel_fail_at(&e, A0809, where,
                       "the data may be whole, HDF5 tools will not read them",
                       "the HDF5 structures around the tensors do not match their hash");
         finding(f, &e);

@@ -220,7 +220,10 @@ static accel_status_t open_files(struct ring *r, int dirfd, const struct ckpt_fi
 {
     r->fd = TEMP_FAILURE_RETRY(openat(dirfd, f->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC));
     if (r->fd < 0)
-        return accel_fail_at(err, ACCEL_EIO, f->name, NULL, "cannot open: %m");
+        return accel_fail_at(
+            err, A0801, f->name,
+            "check the disk and the rights of the checkpoint directory",
+            "cannot open: %m");
     r->direct = TEMP_FAILURE_RETRY(
         openat(dirfd, f->name, O_WRONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC));
     /* Allocating all blocks at once finds a full disk early and keeps extents long. */
@@ -228,8 +231,9 @@ static accel_status_t open_files(struct ring *r, int dirfd, const struct ckpt_fi
         if (errno == EINTR)
             continue;
         if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO)
-            return accel_fail_at(err, ACCEL_EIO, f->name,
-                                 "free space, or lower accel.checkpoint.keep",
+            return accel_fail_at(err,
+                                 errno == ENOSPC || errno == EDQUOT ? A0802 : A0801,
+                                 f->name, "free space, or lower accel.checkpoint.keep",
                                  "cannot reserve %lld bytes: %m", (long long)f->bytes);
         break; /* a file system without it */
     }
@@ -288,7 +292,7 @@ accel_status_t ckpt_write_shard(int dirfd, struct ckpt_manifest *m, int rank,
         goto out;
     e = run_ring(m, &r, order);
     if (e)
-        s = accel_fail_at(err, ACCEL_EIO, f->name,
+        s = accel_fail_at(err, e == ENOSPC ? A0802 : A0801, f->name,
                           e == ENOSPC ? "free space, or lower accel.checkpoint.keep"
                                       : "check the disk",
                           "write: %s", strerror(e));
@@ -297,9 +301,9 @@ accel_status_t ckpt_write_shard(int dirfd, struct ckpt_manifest *m, int rank,
     *direct_out = r.direct >= 0;
 out:
     if (r.direct >= 0 && close(r.direct) && !s)
-        s = accel_fail_at(err, ACCEL_EIO, f->name, "check the disk", "close: %m");
+        s = accel_fail_at(err, A0801, f->name, "check the disk", "close: %m");
     if (r.fd >= 0 && close(r.fd) && !s)
-        s = accel_fail_at(err, ACCEL_EIO, f->name, "check the disk", "close: %m");
+        s = accel_fail_at(err, A0801, f->name, "check the disk", "close: %m");
     ckpt_stage_unmap(r.staging, SLOTS * CKPT_IO_BYTES);
     free(order);
     return s;

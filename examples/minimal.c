@@ -40,7 +40,8 @@ int main(int argc, char **argv)
     job.optimizer.lr = 3e-3f;
     if (accel_dataset_open(&job.data, argc > 1 ? argv[1] : "sample.txt", 64, 0, &err) ||
         accel_open(&run, &options, &err))
-        return fprintf(stderr, "%s: %s\n", err.text, err.hint),
+        return fprintf(stderr, "error[A%04d]: %s: %s\n", err.message, err.text,
+                       err.hint),
                accel_exit_code(err.code);
     job.model = accel_module_new(run, &net, NULL, "");
     emb = accel_param(job.model, "embedding", 2, ve, normal);
@@ -55,7 +56,7 @@ int main(int argc, char **argv)
             accel_step(run, &err))
             break;
     if (accel_close(run, &err) != ACCEL_OK)
-        fprintf(stderr, "%s: %s\n", err.text, err.hint);
+        fprintf(stderr, "error[A%04d]: %s: %s\n", err.message, err.text, err.hint);
     accel_dataset_close(job.data);
     return accel_exit_code(err.code);
 }

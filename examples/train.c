@@ -209,16 +209,17 @@ static void print_log(void *user, accel_log_level_t level, const char *line)
 static int fail(const accel_t *run, const accel_error_t *err)
 {
     bool saved = err->code == ACCEL_ERESUME;
-    char rank[32] = "";
+    char rank[32] = "", text[1536];
 
     if (!err->text[0] || (saved && !accel_is_main(run)))
         return accel_exit_code(err->code);
     if (run && !accel_is_main(run))
         snprintf(rank, sizeof(rank), "rank %d: ", accel_rank(run));
-    fprintf(stderr, "accel: %s%s%s%s%s%s%s%s\n", saved ? "" : "error: ", rank,
-            err->where, err->where[0] ? ": " : "", err->text,
-            err->hint[0] ? "\naccel:   " : "", err->hint[0] && !saved ? "cure: " : "",
-            err->hint);
+    accel_error_format(err, text, sizeof(text));
+    if (saved) /* no error: what happened, what happens next */
+        fprintf(stderr, "accel: %s\naccel:   %s\n", err->text, err->hint);
+    else
+        fprintf(stderr, "accel: %s%s\n", rank, text);
     return accel_exit_code(err->code);
 }
 
@@ -232,7 +233,7 @@ static accel_status_t print_sample(accel_t *run, const struct settings *s,
     accel_status_t st;
 
     if (!out) {
-        err->code = ACCEL_ENOMEM;
+        *err = (accel_error_t){ .code = ACCEL_ENOMEM, .message = 1 };
         snprintf(err->text, sizeof(err->text), "no memory for the sample");
         return ACCEL_ENOMEM;
     }
@@ -288,7 +289,7 @@ static accel_status_t open_data(struct settings *s, accel_error_t *err)
     if (s->gpt2.vocab == 0)
         s->gpt2.vocab = vocab;
     if (s->gpt2.vocab < vocab) {
-        err->code = ACCEL_EINVAL;
+        *err = (accel_error_t){ .code = ACCEL_EINVAL, .message = 615 };
         snprintf(err->text, sizeof(err->text), "--vocab %d, but the data has %d",
                  s->gpt2.vocab, vocab);
         snprintf(err->hint, sizeof(err->hint), "leave --vocab out");

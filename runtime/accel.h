@@ -70,6 +70,9 @@ typedef struct accel_error {
 int accel_exit_code(accel_status_t status);
 /* Name of a status, "ACCEL_ECONFIG"; never NULL, static. */
 const char *accel_status_name(accel_status_t status);
+/* "error[A0301]: WHERE: TEXT" and, in a second line, "  cure: HINT" into buf of `len`
+ * bytes; what is empty is left out. 1536 bytes hold every error. */
+void accel_error_format(const accel_error_t *err, char *buf, size_t len);
 /* "MAJOR.MINOR.PATCH" of the library in use; static. */
 const char *accel_version(void);
 

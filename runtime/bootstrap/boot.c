@@ -35,7 +35,7 @@ static accel_status_t refuse_lost_tasks(accel_error_t *err)
                "pmix-devel (RHEL), build it again, start with srun --mpi=pmix";
 #endif
         if (tasks > 1)
-            return accel_fail_at(err, ACCEL_EUNAVAIL, "bootstrap", hint,
+            return accel_fail_at(err, A0401, "bootstrap", hint,
                                  "%s says there are %ld tasks, but this process was "
                                  "given no PMIx server to find the others",
                                  task_counts[i].name, tasks);
@@ -82,9 +82,9 @@ accel_status_t boot_exchange(struct boot *b, const void *mine, size_t bytes,
                              struct boot_blobs *all_out, accel_error_t *err)
 {
     if (!b->impl)
-        return accel_fail(err, ACCEL_EINVAL, NULL, "bootstrap is not open");
+        return accel_fail(err, A0406, "open it first", "bootstrap is not open");
     if (bytes > BOOT_BLOB_MAX)
-        return accel_fail(err, ACCEL_EINVAL, NULL,
+        return accel_fail(err, A0406, "exchange less: an address, not data",
                           "bootstrap exchange of %zu bytes: at most %d are allowed",
                           bytes, BOOT_BLOB_MAX);
     return b->impl->exchange(b, mine, bytes, all_out, err);

@@ -101,7 +101,7 @@ static accel_status_t call_run(struct call *call, int64_t deadline_ns,
 
     if (rc != 0) {
         call_free(call);
-        return accel_fail_at(err, ACCEL_EOS, "bootstrap", "raise ulimit -u",
+        return accel_fail_at(err, A0002, "bootstrap", "raise ulimit -u",
                              "cannot start the bootstrap thread: %s", strerror(rc));
     }
     pthread_mutex_lock(&call->lock);
@@ -116,7 +116,7 @@ static accel_status_t call_run(struct call *call, int64_t deadline_ns,
     if (call->abandoned) {
         world->stuck = true;
         pthread_detach(thread);
-        return accel_fail_at(err, ACCEL_EPEER, "bootstrap",
+        return accel_fail_at(err, A0404, "bootstrap",
                              "look for a rank that died or never started (srun -l "
                              "prefixes output with ranks); raise the start-up timeout "
                              "if the cluster is only slow",
@@ -135,7 +135,7 @@ static void call_doing(struct call *call, const char *what)
 
 static accel_status_t pmix_says(struct call *call, pmix_status_t rc, const char *what)
 {
-    return accel_fail_at(&call->err, ACCEL_EUNAVAIL, "bootstrap",
+    return accel_fail_at(&call->err, A0403, "bootstrap",
                          "check that the launcher's PMIx works: srun --mpi=list must "
                          "show pmix",
                          "%s: %s", what, PMIx_Error_string(rc));
@@ -190,7 +190,7 @@ static accel_status_t get_all(struct call *call, const char *key, pmix_value_t *
         rc = PMIx_Get(&proc, key, NULL, 0, &values[r]);
         if (rc != PMIX_SUCCESS || values[r]->type != PMIX_BYTE_OBJECT ||
             values[r]->data.bo.size > BOOT_BLOB_MAX)
-            return accel_fail_at(&call->err, ACCEL_EPEER, "bootstrap",
+            return accel_fail_at(&call->err, A0405, "bootstrap",
                                  "see the output of that rank for why it ended",
                                  "rank %d gave no address: %s", r,
                                  PMIx_Error_string(rc));
@@ -375,7 +375,8 @@ static accel_status_t open_call(struct call *call)
 
 static accel_status_t stuck(accel_error_t *err)
 {
-    return accel_fail_at(err, ACCEL_EPEER, "bootstrap", NULL,
+    return accel_fail_at(err, A0404, "bootstrap",
+                         "the first message of this rank has the reason",
                          "an earlier PMIx call did not return");
 }
 
@@ -389,7 +390,8 @@ static accel_status_t world_exchange(struct boot *b, const void *mine, size_t by
     if (world->stuck)
         return stuck(err);
     if (!world->initialized)
-        return accel_fail(err, ACCEL_EINVAL, NULL, "bootstrap was left already");
+        return accel_fail(err, A0406, "exchange before leaving it",
+                          "bootstrap was left already");
     call = call_new(exchange_call, b);
     if (!call)
         return accel_fail_nomem(err, "bootstrap exchange", sizeof(*call));

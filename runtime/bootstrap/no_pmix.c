@@ -9,7 +9,7 @@
 accel_status_t boot_open_pmix(struct boot *b, accel_error_t *err)
 {
     (void)b;
-    return accel_fail_at(err, ACCEL_EUNAVAIL, "bootstrap",
+    return accel_fail_at(err, A0402, "bootstrap",
                          "install libpmix-dev (Debian) or pmix-devel (RHEL) and build "
                          "accel again, or start one task only",
                          "the launcher offers PMIx for finding the other tasks, and "

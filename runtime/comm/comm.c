@@ -27,7 +27,7 @@ static accel_status_t open_shm_or_ucx(struct comm *c, struct boot *b, bool must_
     if (!must_share)
         return comm_ucx_open(c, b, err);
 #endif
-    return accel_fail(err, ACCEL_EUNAVAIL,
+    return accel_fail(err, A0508,
                       must_share ? "use the backend ucx"
                                  : "cure that, or build accel with UCX: install "
                                    "libucx-dev (Debian) or ucx-devel (RHEL) first",
@@ -41,17 +41,17 @@ static accel_status_t open_backend(struct comm *c, struct boot *b, const char *n
         name = b->size == 1 ? "self" : b->nodes == 1 ? "" : "ucx";
     if (strcmp(name, "self") == 0) {
         if (b->size != 1)
-            return accel_fail(err, ACCEL_EINVAL, "use shm or ucx",
+            return accel_fail(err, A0507, "use shm or ucx",
                               "comm backend self is for one rank, not %d", b->size);
         return comm_self_open(c, err);
     }
     if (strcmp(name, "ucx") == 0)
         return comm_ucx_open(c, b, err);
     if (name[0] && strcmp(name, "shm") != 0)
-        return accel_fail(err, ACCEL_EINVAL, "use self, shm or ucx",
+        return accel_fail(err, A0507, "use self, shm or ucx",
                           "unknown comm backend '%s'", name);
     if (b->nodes != 1)
-        return accel_fail(err, ACCEL_EINVAL, "use ucx",
+        return accel_fail(err, A0507, "use ucx",
                           "comm backend shm is for one node, not %d", b->nodes);
     return open_shm_or_ucx(c, b, name[0] != '\0', window_bytes, err);
 }
@@ -155,10 +155,11 @@ static accel_status_t check_size(size_t elems, accel_dtype_t t, size_t copies,
     size_t size = accel_dtype_bytes(t), bytes;
 
     if (size == 0)
-        return accel_fail(err, ACCEL_EINVAL, NULL, "unknown dtype %d", (int)t);
+        return accel_fail(err, A0506, "pass one of accel_dtype_t", "unknown dtype %d",
+                          (int)t);
     if (__builtin_mul_overflow(elems, size, &bytes) ||
         __builtin_mul_overflow(bytes, copies, &bytes) || bytes > SIZE_MAX / 2)
-        return accel_fail(err, ACCEL_EINVAL, NULL,
+        return accel_fail(err, A0506, "send it in several calls",
                           "%zu elements of %s for %zu ranks are too many", elems,
                           accel_dtype_name(t), copies);
     return ACCEL_OK;
@@ -167,8 +168,8 @@ static accel_status_t check_size(size_t elems, accel_dtype_t t, size_t copies,
 static accel_status_t check_root(const struct comm *c, int root, accel_error_t *err)
 {
     if (root < 0 || root >= c->size)
-        return accel_fail(err, ACCEL_EINVAL, NULL, "root %d is not one of %d ranks",
-                          root, c->size);
+        return accel_fail(err, A0506, "pass a rank of the run as root",
+                          "root %d is not one of %d ranks", root, c->size);
     return ACCEL_OK;
 }
 
@@ -211,8 +212,8 @@ accel_status_t comm_reduce_scatter(struct comm *c, const void *in, float *out,
     accel_status_t s = check_size(elems, t, (size_t)c->size, err);
 
     if (s == ACCEL_OK && t != ACCEL_F32 && t != ACCEL_BF16)
-        s = accel_fail(err, ACCEL_EINVAL, "use float32 or bfloat16",
-                       "reduce_scatter of %s", accel_dtype_name(t));
+        s = accel_fail(err, A0506, "use float32 or bfloat16", "reduce_scatter of %s",
+                       accel_dtype_name(t));
     if (s == ACCEL_OK)
         s = begin(c, a, err);
     if (s != ACCEL_OK)
@@ -233,7 +234,7 @@ accel_status_t comm_all_reduce(struct comm *c, void *buf, size_t elems, accel_dt
     if (s == ACCEL_OK &&
         ((t != ACCEL_F32 && t != ACCEL_BF16 && t != ACCEL_F64 && t != ACCEL_I64) ||
          (unsigned)op > COMM_MIN))
-        s = accel_fail(err, ACCEL_EINVAL, "use float32, bfloat16, float64 or int64",
+        s = accel_fail(err, A0506, "use float32, bfloat16, float64 or int64",
                        "all_reduce of %s, operation %d", accel_dtype_name(t), (int)op);
     if (s == ACCEL_OK)
         s = begin(c, a, err);
@@ -279,7 +280,8 @@ accel_status_t comm_gather(struct comm *c, const void *mine, size_t bytes, int r
     accel_status_t s = check_root(c, root, err);
 
     if (s == ACCEL_OK && c->rank == root && (!all || !sizes))
-        s = accel_fail(err, ACCEL_EINVAL, NULL, "gather: the root needs all and sizes");
+        s = accel_fail(err, A0506, "pass both on the root",
+                       "gather: the root needs all and sizes");
     if (s == ACCEL_OK)
         s = begin(c, a, err);
     if (s != ACCEL_OK)

@@ -85,7 +85,7 @@ accel_status_t comm_fail_silent(struct comm *c, const bool *silent, accel_error_
     }
     if (count > 32)
         strbuf_printf(&list, " and %d more", count - 32);
-    s = accel_fail(err, ACCEL_EPEER,
+    s = accel_fail(err, A0501,
                    "look at these ranks: still computing, stuck in I/O, or in another "
                    "branch of the program",
                    "%s #%" PRIu64 ": rank%s %s did not arrive within %g s",
@@ -98,7 +98,7 @@ accel_status_t comm_fail_silent(struct comm *c, const bool *silent, accel_error_
 accel_status_t comm_fail_peer(struct comm *c, int peer, const char *what,
                               accel_error_t *err)
 {
-    return accel_fail(err, ACCEL_EPEER, "see the output of that rank for the reason",
+    return accel_fail(err, A0502, "see the output of that rank for the reason",
                       "%s #%" PRIu64 ": rank %d %s", call_names[c->args.call], c->seq,
                       peer, what);
 }
@@ -110,7 +110,7 @@ accel_status_t comm_fail_differs(struct comm *c, int peer,
 
     describe(&c->args, own, sizeof(own));
     describe(theirs, other, sizeof(other));
-    return accel_fail(err, ACCEL_EMISMATCH,
+    return accel_fail(err, A0503,
                       "every rank must make the same calls in the same order",
                       "collective #%" PRIu64 ": rank %d called %s, rank %d %s", c->seq,
                       peer, other, c->rank, own);

@@ -446,7 +446,7 @@ static accel_status_t shm_alloc(struct comm *c, size_t bytes, void **out,
         return s;
     if (at > m->window_bytes || bytes > m->window_bytes - at)
         return accel_fail(
-            err, ACCEL_ENOMEM,
+            err, A0512,
             "use more nodes or a smaller model; or lift the address space "
             "limit (ulimit -v)",
             "shared memory: %s asked for, %s of the window left",

@@ -151,7 +151,7 @@ static accel_status_t judge(struct comm *c, const struct ucx_op *op, accel_error
     }
     if (op->status == UCS_OK && op->received == op->bytes)
         return ACCEL_OK;
-    return accel_fail(err, ACCEL_EMISMATCH,
+    return accel_fail(err, A0505,
                       "every rank must make the same calls with the same sizes",
                       "collective #%" PRIu64 ": rank %d sent %zu bytes where rank %d "
                       "expects %zu",
@@ -310,7 +310,7 @@ static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 static accel_status_t ucx_says(ucs_status_t status, const char *what,
                                accel_error_t *err)
 {
-    return accel_fail(err, ACCEL_EUNAVAIL,
+    return accel_fail(err, A0509,
                       "ucx_info -d lists the transports UCX can use; check UCX_TLS and "
                       "UCX_NET_DEVICES if they are set",
                       "UCX: %s: %s", what, ucs_status_string(status));
@@ -392,7 +392,7 @@ static accel_status_t make_endpoints(struct comm *c, const struct boot_blobs *ad
             continue;
         snprintf(what, sizeof(what), "endpoint to rank %d", r);
         if (addresses->bytes[r] == 0)
-            return accel_fail(err, ACCEL_EUNAVAIL, "see the output of that rank",
+            return accel_fail(err, A0509, "see the output of that rank",
                               "rank %d could not start UCX", r);
         st = ucp_ep_create(u->worker, &params, &u->ep[r]);
         if (st != UCS_OK) {
@@ -441,7 +441,7 @@ accel_status_t ucx_connect(struct comm *c, struct boot *b, accel_error_t *err)
     if (s == ACCEL_OK)
         s = exchanged;
     if (s == ACCEL_OK && c->size > UCX_RANKS)
-        s = accel_fail(err, ACCEL_EUNSUPPORTED, NULL, "%d ranks: at most %d", c->size,
+        s = accel_fail(err, A0511, "start fewer ranks", "%d ranks: at most %d", c->size,
                        UCX_RANKS);
     if (s == ACCEL_OK)
         s = make_endpoints(c, &all, err);

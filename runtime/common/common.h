@@ -42,12 +42,14 @@ accel_status_t accel_fail(accel_error_t *err, int code, const char *hint,
 accel_status_t accel_fail_at(accel_error_t *err, int code, const char *where,
                              const char *hint, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
+/* As accel_fail, with code, status, place and hint of `cause` (not `err` itself). */
+accel_status_t accel_fail_from(accel_error_t *err, const accel_error_t *cause,
+                               const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 /* "error[A0101]", or "error" for an error without a code, into buf; returns buf. */
 const char *message_tag(int number, char *buf, size_t len);
 /* Out of memory while allocating `bytes` for `what`. */
 accel_status_t accel_fail_nomem(accel_error_t *err, const char *what, size_t bytes);
-/* "error: WHERE: TEXT\n  cure: HINT" into buf. */
-void accel_error_format(const accel_error_t *err, char *buf, size_t len);
 /* What a status means to a user, a few words; NULL beyond the last one. Static. */
 const char *status_meaning(accel_status_t status);
 

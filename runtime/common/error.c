@@ -138,6 +138,20 @@ accel_status_t accel_fail_at(accel_error_t *err, int code, const char *where,
     return status;
 }
 
+accel_status_t accel_fail_from(accel_error_t *err, const accel_error_t *cause,
+                               const char *fmt, ...)
+{
+    va_list ap;
+
+    if (!err)
+        return cause->code;
+    *err = *cause;
+    va_start(ap, fmt);
+    vsnprintf(err->text, sizeof(err->text), fmt, ap);
+    va_end(ap);
+    return err->code;
+}
+
 accel_status_t accel_fail_nomem(accel_error_t *err, const char *what, size_t bytes)
 {
     char size[32];

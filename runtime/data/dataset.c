@@ -30,14 +30,14 @@ static bool is_token_file(const char *path)
 static accel_status_t fail_errno(accel_error_t *err, const char *path, const char *what)
 {
     int e = errno;
-    accel_status_t code = e == ENOENT || e == ENOTDIR  ? ACCEL_ENOENT
-                          : e == EACCES || e == EPERM  ? ACCEL_EPERM
-                          : e == EMFILE || e == ENFILE ? ACCEL_EOS
-                                                       : ACCEL_EIO;
-    const char *hint = code == ACCEL_ENOENT  ? "check the path of the data"
-                       : code == ACCEL_EPERM ? "give this user read permission"
-                       : e == EMFILE ? "join the files into fewer, or raise ulimit -n"
-                                     : NULL;
+    enum message code = e == ENOENT || e == ENOTDIR  ? A0701
+                        : e == EACCES || e == EPERM  ? A0702
+                        : e == EMFILE || e == ENFILE ? A0710
+                                                     : A0703;
+    const char *hint = code == A0701   ? "check the path of the data"
+                       : code == A0702 ? "give this user read permission"
+                       : code == A0710 ? "join the files into fewer, or raise ulimit -n"
+                                       : "check the file system";
 
     return accel_fail_at(err, code, path, hint, "cannot %s: %s", what, strerror(e));
 }
@@ -54,7 +54,7 @@ static accel_status_t read_header(struct data_file *f, accel_error_t *err)
     accel_status_t st;
 
     if (f->bytes < DATA_HEADER)
-        return accel_fail_at(err, ACCEL_ECORRUPT, f->path, hint,
+        return accel_fail_at(err, A0705, f->path, hint,
                              "%lld bytes are too few for a token file's header of %d",
                              (long long)f->bytes, DATA_HEADER);
     st = data_pread(f, raw, sizeof(raw), 0, err);
@@ -64,16 +64,15 @@ static accel_status_t read_header(struct data_file *f, accel_error_t *err)
         word[i] = raw[4 * i] | (uint32_t)raw[4 * i + 1] << 8 |
                   (uint32_t)raw[4 * i + 2] << 16 | (uint32_t)raw[4 * i + 3] << 24;
     if (word[0] != GPT2_MAGIC)
-        return accel_fail_at(err, ACCEL_ECORRUPT, f->path, hint,
+        return accel_fail_at(err, A0705, f->path, hint,
                              "magic number %u, not %d: no token file", word[0],
                              GPT2_MAGIC);
     if (word[1] != GPT2_VERSION)
         return accel_fail_at(
-            err, ACCEL_ECORRUPT, f->path, "write the tokens as uint16, version 1",
+            err, A0705, f->path, "write the tokens as uint16, version 1",
             "token file of version %u, only %d is known", word[1], GPT2_VERSION);
     if ((f->bytes - DATA_HEADER) != 2 * (int64_t)word[2])
-        return accel_fail_at(err, ACCEL_ECORRUPT, f->path,
-                             "copy or make the file again",
+        return accel_fail_at(err, A0705, f->path, "copy or make the file again",
                              "the header says %u tokens, the file's size %lld", word[2],
                              (long long)(f->bytes - DATA_HEADER) / 2);
     f->tokens = word[2];
@@ -92,7 +91,7 @@ static accel_status_t open_file(struct data_file *f, bool token_file,
     if (fstat(f->fd, &sb))
         return fail_errno(err, f->path, "stat");
     if (!S_ISREG(sb.st_mode))
-        return accel_fail_at(err, ACCEL_EINVAL, f->path,
+        return accel_fail_at(err, A0706, f->path,
                              "give a regular file or a directory of them",
                              "not a regular file");
     f->bytes = f->tokens = sb.st_size;
@@ -163,7 +162,7 @@ static accel_status_t list_dir(accel_dataset_t *d, const char *path, accel_error
     if (errno)
         st = fail_errno(err, path, "read the directory");
     else if (d->files == 0)
-        st = accel_fail_at(err, ACCEL_EINVAL, path, "put text or .bin files into it",
+        st = accel_fail_at(err, A0706, path, "put text or .bin files into it",
                            "the directory holds no regular file");
     else
         qsort(d->file, (size_t)d->files, sizeof(*d->file), by_name);
@@ -186,7 +185,7 @@ static accel_status_t list_files(accel_dataset_t *d, const char *path,
     d->token_files = is_token_file(d->file[0].path);
     for (int i = 1; i < d->files; i++) {
         if (is_token_file(d->file[i].path) != d->token_files)
-            return accel_fail_at(err, ACCEL_EINVAL, path,
+            return accel_fail_at(err, A0706, path,
                                  "keep token files and text in separate directories",
                                  "'%s' and '%s': .bin token files and text are mixed",
                                  d->file[0].base, d->file[i].base);
@@ -244,7 +243,7 @@ static accel_status_t split(accel_dataset_t *d, const char *path, double holdout
     }
     d->train = d->total - (int64_t)floor((double)d->total * holdout);
     if (d->train < (int64_t)d->seq + 1)
-        return accel_fail_at(err, ACCEL_EINVAL, path,
+        return accel_fail_at(err, A0707, path,
                              "give more data, or a smaller sequence length or holdout",
                              "%lld tokens for training, a sample of %d needs %lld",
                              (long long)d->train, d->seq, (long long)d->seq + 1);
@@ -258,13 +257,13 @@ accel_status_t accel_dataset_open(accel_dataset_t **out, const char *path, int s
     accel_status_t st;
 
     if (!path || !*path)
-        return accel_fail(err, ACCEL_EINVAL, "give a file or a directory",
+        return accel_fail(err, A0708, "give a file or a directory",
                           "no path of data given");
     if (seq < 1)
-        return accel_fail(err, ACCEL_EINVAL, NULL, "sequence length %d, at least 1",
-                          seq);
+        return accel_fail(err, A0708, "give a length of at least 1",
+                          "sequence length %d, at least 1", seq);
     if (!(holdout >= 0 && holdout <= 0.5))
-        return accel_fail(err, ACCEL_EINVAL, "0.1 keeps a tenth for evaluation",
+        return accel_fail(err, A0708, "0.1 keeps a tenth for evaluation",
                           "holdout %g is not between 0 and 0.5", holdout);
     d = calloc(1, sizeof(*d));
     if (!d)

@@ -26,11 +26,11 @@ accel_status_t data_pread(const struct data_file *f, void *buf, size_t bytes,
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return accel_fail_at(err, ACCEL_EIO, f->path, "check the file system",
+            return accel_fail_at(err, A0703, f->path, "check the file system",
                                  "cannot read at byte %" PRId64 ": %s",
                                  offset + (int64_t)got, strerror(errno));
         if (n == 0)
-            return accel_fail_at(err, ACCEL_EIO, f->path,
+            return accel_fail_at(err, A0704, f->path,
                                  "do not change data files while a run uses them",
                                  "the file ends at byte %" PRId64 "; it had %" PRId64
                                  " when the run started",
@@ -86,7 +86,7 @@ accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n, int32_
         widen(d, out, take);
         for (int64_t t = 0; t < take; t++) {
             if (out[t] >= d->vocab)
-                return accel_fail_at(err, ACCEL_ECORRUPT, f->path,
+                return accel_fail_at(err, A0709, f->path,
                                      "make the token file again, or with a tokenizer "
                                      "of at most 50257 tokens",
                                      "token %" PRId64 " is %d, the vocabulary %d",
@@ -114,7 +114,7 @@ static accel_status_t sample_at(const accel_dataset_t *d, int64_t at, int32_t *i
 static accel_status_t bad_index(int64_t index, int64_t samples, const char *part,
                                 accel_error_t *err)
 {
-    return accel_fail(err, ACCEL_EINVAL, NULL,
+    return accel_fail(err, A0708, "number samples from 0 up to the size of the part",
                       "sample %" PRId64 " of %" PRId64 " in the %s part", index,
                       samples, part);
 }

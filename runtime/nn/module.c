@@ -23,17 +23,17 @@ static char *join(const char *path, const char *name)
 static bool name_fits(struct graph *g, const accel_module_t *parent, const char *name)
 {
     if (!name || !*name || strchr(name, '/'))
-        return graph_fail(g, ACCEL_EINVAL, NULL, "use letters, digits, _ and dots",
+        return graph_fail(g, A0607, NULL, "use letters, digits, _ and dots",
                           "'%s' is no name", name ? name : "NULL");
     for (accel_module_t *m = parent->child; m; m = m->next)
         if (!strcmp(m->path + strlen(parent->path) + (*parent->path ? 1 : 0), name))
-            return graph_fail(g, ACCEL_EINVAL, NULL, "give it another name",
+            return graph_fail(g, A0607, NULL, "give it another name",
                               "module %s is there already", m->path);
     for (int i = 0; i < parent->param_count; i++)
         if (!strcmp(parent->param[i]->name + strlen(parent->path) +
                         (*parent->path ? 1 : 0),
                     name))
-            return graph_fail(g, ACCEL_EINVAL, NULL, "give it another name",
+            return graph_fail(g, A0607, NULL, "give it another name",
                               "parameter %s is there already", parent->param[i]->name);
     return true;
 }
@@ -55,7 +55,7 @@ accel_module_t *nn_module_new(struct graph *g, const accel_class_t *cls,
     if (g->error.code)
         return NULL;
     if (!cls || !cls->name || !cls->forward)
-        return graph_fail(g, ACCEL_EINVAL, NULL, NULL,
+        return graph_fail(g, A0609, NULL, "give it a class with a name and a forward",
                           "module '%s' has no class with a name and a forward",
                           name ? name : "");
     if (parent && !name_fits(g, parent, name))
@@ -67,7 +67,8 @@ accel_module_t *nn_module_new(struct graph *g, const accel_class_t *cls,
     }
     if (!m || !m->path || !m->state) {
         nn_module_free(m);
-        return graph_fail(g, ACCEL_ENOMEM, NULL, NULL, "no memory for a module");
+        return graph_fail(g, A0001, NULL, "use more ranks or a smaller model",
+                          "no memory for a module");
     }
     m->g = g;
     m->cls = cls;
@@ -138,22 +139,23 @@ accel_tensor_t *accel_param(accel_module_t *m, const char *name, int ndim,
     if (!name_fits(m->g, m, name))
         return NULL;
     if (ndim < 1 || ndim > TENSOR_MAX_DIMS || !dims)
-        return graph_fail(m->g, ACCEL_EINVAL, NULL, "use 1 to 4 dimensions",
+        return graph_fail(m->g, A0608, NULL, "use 1 to 4 dimensions",
                           "parameter %s of module '%s' has %d dimensions", name,
                           m->path, ndim);
     for (int i = 0; i < ndim; i++)
         if (dims[i] < 1 || dims[i] > INT32_MAX ||
             __builtin_mul_overflow(elems, dims[i], &elems) || elems > INT64_MAX / 64)
-            return graph_fail(m->g, ACCEL_EINVAL, NULL, "every size must be at least 1",
+            return graph_fail(m->g, A0608, NULL, "every size must be at least 1",
                               "parameter %s of module '%s': size %d is %lld", name,
                               m->path, i, (long long)dims[i]);
     if ((int)init.kind < ACCEL_INIT_ZEROS || init.kind > ACCEL_INIT_UNIFORM)
-        return graph_fail(m->g, ACCEL_EINVAL, NULL, NULL,
+        return graph_fail(m->g, A0605, NULL, "use one of accel_init_t",
                           "parameter %s of module '%s': unknown initialiser %d", name,
                           m->path, (int)init.kind);
     t = param_alloc(m, name);
     if (!t)
-        return graph_fail(m->g, ACCEL_ENOMEM, NULL, NULL, "no memory for a parameter");
+        return graph_fail(m->g, A0001, NULL, "use more ranks or a smaller model",
+                          "no memory for a parameter");
     t->g = m->g;
     t->dtype = ACCEL_F32;
     t->ndim = ndim;
@@ -179,7 +181,7 @@ accel_tensor_t *accel_call(accel_module_t *m, accel_tensor_t *const *in, int n)
     g->module_path = m->path;
     out = m->cls->forward(m, in, n);
     if (!out)
-        graph_fail(g, ACCEL_EINVAL, NULL, "return the output of an op",
+        graph_fail(g, A0609, NULL, "return the output of an op",
                    "the forward of class %s returned NULL", m->cls->name);
     g->module_path = outer;
     if (g->error.code)

@@ -117,7 +117,7 @@ static accel_status_t unknown_class(const accel_module_t *root, const char *word
         snprintf(hint, sizeof(hint),
                  "name a class of the model, or leave the key out for classes ending "
                  "in Block");
-    return accel_fail(err, ACCEL_ECONFIG, hint,
+    return accel_fail(err, A0614, hint,
                       "fsdp_transformer_layer_cls_to_wrap: the model has no class '%s'",
                       text);
 }
@@ -179,10 +179,11 @@ accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
     accel_status_t status = ACCEL_OK;
 
     if (!root)
-        return accel_fail(err, ACCEL_EINVAL, NULL, "the model is NULL");
+        return accel_fail(err, A0609, "pass what accel_module_new returned",
+                          "the model is NULL");
     count(&p, root, false, &units, &params);
     if (!params)
-        return accel_fail(err, ACCEL_EINVAL, "declare some with accel_param",
+        return accel_fail(err, A0609, "declare some with accel_param",
                           "the model has no parameters");
     if (transformer_wrap && classes && *classes)
         status = check_classes(root, classes, err);

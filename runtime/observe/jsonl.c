@@ -16,7 +16,7 @@
 
 static accel_status_t io_error(accel_error_t *err, const char *path, const char *what)
 {
-    return accel_fail_at(err, ACCEL_EIO, path, "check free space and permissions",
+    return accel_fail_at(err, A0711, path, "check free space and permissions",
                          "cannot %s the log: %s", what, strerror(errno));
 }
 
@@ -94,7 +94,7 @@ accel_status_t observe_open(struct observe *o, const char *path, int64_t steps_d
     if (!path)
         return ACCEL_OK;
     if (strlen(path) >= sizeof(o->path))
-        return accel_fail(err, ACCEL_EINVAL, "use a shorter output directory",
+        return accel_fail(err, A0712, "use a shorter output directory",
                           "path of the log is too long");
     accel_status_t st = trim(path, steps_done, err);
 
@@ -103,7 +103,7 @@ accel_status_t observe_open(struct observe *o, const char *path, int64_t steps_d
     strcpy(o->path, path);
     o->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (o->fd < 0)
-        return accel_fail_at(err, ACCEL_ECREATE, path, "choose a writable --out",
+        return accel_fail_at(err, A0712, path, "choose a writable --out",
                              "cannot create the log: %s", strerror(errno));
     return ACCEL_OK;
 }

@@ -23,7 +23,7 @@ accel_tensor_t *accel_add(accel_tensor_t *x, accel_tensor_t *y)
         return NULL;
     if (x->name || y->name || x->dtype != y->dtype ||
         (x->dtype != ACCEL_F32 && x->dtype != ACCEL_BF16))
-        return graph_fail(g, ACCEL_EINVAL, op, NULL,
+        return graph_fail(g, A0603, op, "give both the same dtype",
                           "x (%s) and y (%s) must be activations of the same dtype",
                           x->name ? x->name : accel_dtype_name(x->dtype),
                           y->name ? y->name : accel_dtype_name(y->dtype));

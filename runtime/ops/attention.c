@@ -48,7 +48,7 @@ accel_tensor_t *accel_attention(accel_tensor_t *qkv, int heads)
     if (!g || !op_activation(g, op, qkv, "qkv"))
         return NULL;
     if (qkv->ndim != 3 || heads < 1 || qkv->dim[2] % 3 || qkv->dim[2] / 3 % heads)
-        return graph_fail(g, ACCEL_EINVAL, op,
+        return graph_fail(g, A0602, op,
                           "qkv is [B, T, 3C] and C a multiple of the heads",
                           "qkv %s does not fit %d heads",
                           tensor_shape_text(qkv, shape, sizeof(shape)), heads);

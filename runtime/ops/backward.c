@@ -7,7 +7,7 @@
 
 static accel_status_t refuse(accel_error_t *err, const char *text)
 {
-    return accel_fail(err, ACCEL_EINVAL,
+    return accel_fail(err, A0610,
                       "pass the loss that the forward of this micro-batch returned",
                       "backward: %s", text);
 }
@@ -50,7 +50,9 @@ accel_status_t graph_backward(struct graph *g, accel_tensor_t *loss, float seed,
 
         g->module_path = e->path;
         if (out->grad && !e->backward(g, e))
-            graph_fail(g, ACCEL_EBUG, e->op, NULL, "backward failed");
+            graph_fail(g, A0003, e->op,
+                       "report it with the model and the output of `accel env`",
+                       "backward failed");
         tensor_release(out->grad);
         out->grad = NULL;
         tape_pop(g);

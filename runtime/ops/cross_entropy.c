@@ -198,7 +198,7 @@ accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
     bad = forward(g, &h, mean);
     op_done(g, &u);
     if (bad >= 0)
-        return graph_fail(g, ACCEL_EINVAL, op, "check the vocabulary size",
+        return graph_fail(g, A0615, op, "check the vocabulary size",
                           "target %lld of the batch is not below %lld", (long long)bad,
                           (long long)weight->dim[0]);
     mean->needs_grad = g->recording;

@@ -69,7 +69,7 @@ accel_tensor_t *accel_embedding(accel_tensor_t *ids, accel_tensor_t *table,
                             ids->dim[1], table->dim[0], table->dim[1]);
     op_done(g, &u);
     if (bad >= 0)
-        return graph_fail(g, ACCEL_EINVAL, op, "check the vocabulary size",
+        return graph_fail(g, A0615, op, "check the vocabulary size",
                           "id %lld of the batch is not in [0, %lld)", (long long)bad,
                           (long long)table->dim[0]);
     y->needs_grad = g->recording;

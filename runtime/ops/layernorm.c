@@ -73,7 +73,8 @@ static bool shapes_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *gain,
     if (bias->dim[0] != gain->dim[0])
         return op_misfit(g, op, gain, "gain", bias, "bias", "they must be equal");
     if (!(eps >= 0.0f))
-        return graph_fail(g, ACCEL_EINVAL, op, NULL, "eps %g is negative", (double)eps);
+        return graph_fail(g, A0605, op, "use 0 or more; 1e-5 is usual",
+                          "eps %g is negative", (double)eps);
     return true;
 }
 

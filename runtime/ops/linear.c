@@ -125,7 +125,7 @@ static bool shapes_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *w,
     if (bias && bias->dim[0] != w->dim[0])
         return op_misfit(g, op, w, "weight", bias, "bias", "bias must be [out]");
     if (act != ACCEL_ACT_NONE && act != ACCEL_ACT_GELU)
-        return graph_fail(g, ACCEL_EUNSUPPORTED, op, "use NONE or GELU",
+        return graph_fail(g, A0606, op, "use NONE or GELU",
                           "activation %d is not supported yet", (int)act);
     return true;
 }

@@ -16,13 +16,13 @@ struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
         return NULL;
     for (int i = 0; i < n; i++) {
         if (!in[i])
-            return graph_fail(g, ACCEL_EINVAL, op, "check what the caller passes",
+            return graph_fail(g, A0601, op, "check what the caller passes",
                               "input %d is NULL", i + 1);
         if (in[i]->g != g)
-            return graph_fail(g, ACCEL_EINVAL, op, NULL,
+            return graph_fail(g, A0601, op, "pass tensors of this run's forward",
                               "input %d belongs to another run", i + 1);
         if (!in[i]->data && !in[i]->name)
-            return graph_fail(g, ACCEL_EINVAL, op,
+            return graph_fail(g, A0601, op,
                               "return it from the module that made it, or make it in "
                               "this forward",
                               "input %d is used after its module returned or its step "
@@ -37,7 +37,8 @@ bool op_activation(struct graph *g, const char *op, const accel_tensor_t *t,
 {
     if (!t->name && t->dtype == g->compute)
         return true;
-    return graph_fail(g, ACCEL_EINVAL, op, NULL,
+    return graph_fail(g, A0603, op,
+                      "see the op's text in accel.h for the type it takes",
                       "%s must be an activation of dtype %s, not %s %s", what,
                       accel_dtype_name(g->compute), t->name ? "parameter" : "dtype",
                       t->name ? t->name : accel_dtype_name(t->dtype));
@@ -49,15 +50,15 @@ bool op_parameter(struct graph *g, const char *op, const accel_tensor_t *t,
     char shape[96];
 
     if (!t->name)
-        return graph_fail(g, ACCEL_EINVAL, op, "declare it with accel_param",
+        return graph_fail(g, A0603, op, "declare it with accel_param",
                           "%s must be a parameter, not an activation %s", what,
                           tensor_shape_text(t, shape, sizeof(shape)));
     if (t->ndim != ndim)
-        return graph_fail(g, ACCEL_EINVAL, op, NULL,
+        return graph_fail(g, A0602, op, "declare it with as many sizes (accel_param)",
                           "%s must have %d dimensions, but %s is %s", what, ndim,
                           t->name, tensor_shape_text(t, shape, sizeof(shape)));
     if (t->unit < 0)
-        return graph_fail(g, ACCEL_EINVAL, op, "call accel_prepare before the forward",
+        return graph_fail(g, A0604, op, "call accel_prepare before the forward",
                           "parameter %s has no values yet", t->name);
     return true;
 }
@@ -67,7 +68,8 @@ bool op_int32(struct graph *g, const char *op, const accel_tensor_t *t,
 {
     if (!t->name && t->dtype == ACCEL_I32)
         return true;
-    return graph_fail(g, ACCEL_EINVAL, op, NULL, "%s must be int32, not %s %s", what,
+    return graph_fail(g, A0603, op, "pass the batch's ids as they are",
+                      "%s must be int32, not %s %s", what,
                       t->name ? "parameter" : "dtype",
                       t->name ? t->name : accel_dtype_name(t->dtype));
 }
@@ -78,18 +80,20 @@ void *op_misfit(struct graph *g, const char *op, const accel_tensor_t *x,
 {
     char xs[96], ys[96];
 
-    return graph_fail(g, ACCEL_EINVAL, op, NULL, "%s %s and %s %s do not fit: %s",
-                      x_name, tensor_shape_text(x, xs, sizeof(xs)), y_name,
+    return graph_fail(g, A0602, op, "compare with the op's text in accel.h",
+                      "%s %s and %s %s do not fit: %s", x_name,
+                      tensor_shape_text(x, xs, sizeof(xs)), y_name,
                       tensor_shape_text(y, ys, sizeof(ys)), rule);
 }
 
 /* An error of the residency becomes the graph's, with its own words. */
-static bool residency_failed(struct graph *g, const char *op, const accel_error_t *err,
-                             accel_status_t status)
+static bool residency_failed(struct graph *g, const char *op, accel_status_t status,
+                             const accel_error_t *err)
 {
     if (!g->error.code && err->code)
         g->error = *err;
-    graph_fail(g, status, op, NULL, "the parameters cannot be reached");
+    graph_fail(g, A0003, op, "report it with the output of `accel env`",
+               "the parameters cannot be reached (%s)", accel_status_name(status));
     return false;
 }
 
@@ -109,14 +113,14 @@ bool op_want(struct graph *g, const char *op, struct op_units *u,
             continue;
         if (u->count == 2) {
             op_done(g, u);
-            return graph_fail(g, ACCEL_EUNSUPPORTED, op, "wrap fewer modules",
+            return graph_fail(g, A0606, op, "wrap fewer modules",
                               "parameters of three units in one op");
         }
         status =
             g->residency.want(g->residency.user, t[i]->unit, &u->base[u->count], &err);
         if (status) {
             op_done(g, u);
-            return residency_failed(g, op, &err, status);
+            return residency_failed(g, op, status, &err);
         }
         u->unit[u->count++] = t[i]->unit;
     }
@@ -147,7 +151,7 @@ float *op_grad(struct graph *g, const char *op, const accel_tensor_t *t)
     accel_status_t status = g->residency.grad(g->residency.user, t->unit, &base, &err);
 
     if (status) {
-        residency_failed(g, op, &err, status);
+        residency_failed(g, op, status, &err);
         return NULL;
     }
     return base + t->unit_offset;

@@ -22,18 +22,18 @@ accel_status_t accel_tensor_read(const accel_tensor_t *t, float *host, size_t el
                                  accel_error_t *err)
 {
     if (!t || !host)
-        return accel_fail(err, ACCEL_EINVAL, "check the result of the forward",
+        return accel_fail(err, A0611, "check the result of the forward",
                           "cannot read: the %s is NULL", t ? "destination" : "tensor");
     if (t->name)
-        return accel_fail(err, ACCEL_EINVAL, "save a checkpoint and read it there",
+        return accel_fail(err, A0611, "save a checkpoint and read it there",
                           "parameter %s is sharded and cannot be read", t->name);
     if (!t->data)
-        return accel_fail(err, ACCEL_EINVAL, "read it before its step is over",
+        return accel_fail(err, A0611, "read it before its step is over",
                           "the tensor's memory was given back already");
     if (elems != (size_t)t->elems)
-        return accel_fail(err, ACCEL_EINVAL, NULL,
-                          "the tensor has %lld elements, not %zu", (long long)t->elems,
-                          elems);
+        return accel_fail(
+            err, A0611, "pass the tensor's number of elements, from its shape",
+            "the tensor has %lld elements, not %zu", (long long)t->elems, elems);
     t->g->backend->to_host(t->g->backend, host, t->data, t->dtype, t->elems);
     return ACCEL_OK;
 }

@@ -28,7 +28,7 @@ accel_status_t optim_clip(double sumsq, float clip, float *factor_out, double *n
     double norm;
 
     if (!isfinite(sumsq) || sumsq < 0)
-        return accel_fail(err, ACCEL_EINVAL,
+        return accel_fail(err, A0617,
                           "lower the learning rate or lengthen the warm-up; "
                           "the last checkpoint is from before this step",
                           "the gradient norm is not finite (sum of squares %g)", sumsq);

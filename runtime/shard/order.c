@@ -61,7 +61,7 @@ accel_status_t shard_order_check(struct shard *s, accel_error_t *err)
     if (st)
         return st;
     if (pair[0] != ~pair[1])
-        return accel_fail(err, ACCEL_EMISMATCH,
+        return accel_fail(err, A0504,
                           "call the same modules in the same order on all ranks; "
                           "a branch on data or rank must not skip a module",
                           "the ranks gathered the units in different orders");

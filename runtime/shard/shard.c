@@ -46,7 +46,7 @@ static accel_status_t lay_out(struct shard *s, const struct nn_units *units,
         u->nn = &units->unit[i];
         u->padded = plan_padded_elems(u->nn->elems, s->world);
         if (u->padded < 0 || u->padded > INT64_MAX / 64 - s->stored_elems)
-            return accel_fail(err, ACCEL_EINVAL, "the model is too large",
+            return accel_fail(err, A0618, "the model is too large",
                               "unit '%s' has %lld elements", u->nn->name,
                               (long long)u->nn->elems);
         u->own = u->padded / s->world;
@@ -110,8 +110,7 @@ static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
         return accel_fail_nomem(err, "parameters, moments and gradients of this rank",
                                 need);
     if (any)
-        return accel_fail(err, ACCEL_ENOMEM,
-                          "use more ranks, FULL_SHARD or a smaller model",
+        return accel_fail(err, A0619, "use more ranks, FULL_SHARD or a smaller model",
                           "another rank is out of memory for its shard");
     return ACCEL_OK;
 }
@@ -152,10 +151,10 @@ accel_status_t shard_open(struct shard **out, struct comm *c,
     accel_status_t st;
 
     if (o->compute != ACCEL_F32 && o->compute != ACCEL_BF16)
-        return accel_fail(err, ACCEL_EUNSUPPORTED, "use float32 or bfloat16",
-                          "compute type %s", accel_dtype_name(o->compute));
+        return accel_fail(err, A0606, "use float32 or bfloat16", "compute type %s",
+                          accel_dtype_name(o->compute));
     if (units->count < 1)
-        return accel_fail(err, ACCEL_EINVAL, "declare parameters with accel_param",
+        return accel_fail(err, A0609, "declare parameters with accel_param",
                           "the model has no parameters");
     s = calloc(1, sizeof(*s));
     if (!s)
@@ -226,8 +225,7 @@ static void *resident_unit(struct shard *s, struct shard_unit *u)
 
 static accel_status_t bad_unit(int unit, int units, accel_error_t *err)
 {
-    return accel_fail(err, ACCEL_EBUG, NULL, "unit %d of %d does not exist", unit,
-                      units);
+    return accel_fail(err, A0003, NULL, "unit %d of %d does not exist", unit, units);
 }
 
 static accel_status_t want(void *user, int unit, void **data_out, accel_error_t *err)

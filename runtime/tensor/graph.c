@@ -42,7 +42,7 @@ accel_status_t graph_open(struct graph *g, const struct backend *backend,
     accel_status_t status;
 
     if (compute != ACCEL_F32 && compute != ACCEL_BF16)
-        return accel_fail(err, ACCEL_EUNSUPPORTED, "use float32 or bfloat16",
+        return accel_fail(err, A0606, "use float32 or bfloat16",
                           "compute dtype %s is not supported yet",
                           accel_dtype_name(compute));
     memset(g, 0, sizeof(*g));
@@ -80,7 +80,7 @@ void graph_reset(struct graph *g)
     g->module_path = "";
 }
 
-void *graph_fail(struct graph *g, accel_status_t code, const char *op, const char *hint,
+void *graph_fail(struct graph *g, enum message code, const char *op, const char *hint,
                  const char *fmt, ...)
 {
     char text[sizeof(g->error.text)], where[sizeof(g->error.where)];
@@ -128,23 +128,24 @@ accel_tensor_t *graph_tensor(struct graph *g, accel_dtype_t type, int ndim,
     if (g->error.code)
         return NULL;
     if (ndim < 1 || ndim > TENSOR_MAX_DIMS || !accel_dtype_bytes(type))
-        return graph_fail(g, ACCEL_EINVAL, NULL, "use 1 to 4 dimensions",
+        return graph_fail(g, A0608, NULL, "use 1 to 4 dimensions",
                           "a tensor of %d dimensions and dtype %s is not possible",
                           ndim, accel_dtype_name(type));
     for (int i = 0; i < ndim; i++)
         if (dims[i] < 1 || dims[i] > INT32_MAX ||
             __builtin_mul_overflow(elems, (size_t)dims[i], &elems))
-            return graph_fail(g, ACCEL_EINVAL, NULL, "every size must be at least 1",
+            return graph_fail(g, A0608, NULL, "every size must be at least 1",
                               "a tensor whose size %d is %lld is not possible", i,
                               (long long)dims[i]);
     if (__builtin_mul_overflow(elems, accel_dtype_bytes(type), &bytes) ||
         elems > INT64_MAX)
-        return graph_fail(g, ACCEL_EINVAL, NULL, NULL, "the tensor is too large");
+        return graph_fail(g, A0608, NULL, "use a smaller batch or sequence",
+                          "the tensor is too large");
     t = pool_take(g->tape);
     if (t)
         t->data = arena_alloc(g->arena, bytes);
     if (!t || !t->data)
-        return graph_fail(g, ACCEL_ENOMEM, NULL,
+        return graph_fail(g, A0001, NULL,
                           "use a smaller batch or sequence, or more ranks",
                           "no memory for a tensor of %zu bytes", bytes);
     t->g = g;
@@ -163,7 +164,7 @@ void *graph_scratch(struct graph *g, size_t bytes)
     void *p = arena_alloc(g->arena, bytes);
 
     if (!p)
-        return graph_fail(g, ACCEL_ENOMEM, NULL,
+        return graph_fail(g, A0001, NULL,
                           "use a smaller batch or sequence, or more ranks",
                           "no memory for %zu bytes of scratch", bytes);
     return p;
@@ -197,7 +198,9 @@ bool tape_record(struct graph *g, const struct tape_entry *e)
         struct tape_entry *entry = reallocarray(t->entry, (size_t)cap, sizeof(*entry));
 
         if (!entry)
-            return graph_fail(g, ACCEL_ENOMEM, e->op, NULL, "no memory for the tape");
+            return graph_fail(g, A0001, e->op,
+                              "use a smaller batch or sequence, or more ranks",
+                              "no memory for the tape");
         t->entry = entry;
         t->cap = cap;
     }

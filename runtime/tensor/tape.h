@@ -28,7 +28,7 @@ struct tape_entry {
 
 /* Sets g->error unless one is there already. `op` may be NULL. Always returns NULL, so
  * that ops end with `return graph_fail(...)`. */
-void *graph_fail(struct graph *g, accel_status_t code, const char *op, const char *hint,
+void *graph_fail(struct graph *g, enum message code, const char *op, const char *hint,
                  const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 /* Appends an entry and holds its saved tensors. False: out of memory (sticky). */

@@ -127,8 +127,8 @@ static accel_status_t own_mask(hwloc_topology_t machine, hwloc_cpuset_t mask,
         if (rc < 0)
             break;
     }
-    return accel_fail(err, ACCEL_EOS, NULL, "cannot read the CPU affinity: %s",
-                      strerror(errno));
+    return accel_fail(err, A0410, "see whether `taskset -p $$` works",
+                      "cannot read the CPU affinity: %s", strerror(errno));
 }
 
 accel_status_t topo_discover(struct topo *t, int local_rank, int local_size,
@@ -142,12 +142,12 @@ accel_status_t topo_discover(struct topo *t, int local_rank, int local_size,
     if (!mask)
         return accel_fail_nomem(err, "cpu set", 128);
     if (local_size < 1 || local_rank < 0 || local_rank >= local_size) {
-        s = accel_fail(err, ACCEL_EINVAL, NULL, "local rank %d of %d", local_rank,
-                       local_size);
+        s = accel_fail(err, A0411, "let srun, mpirun or accel launch number the ranks",
+                       "local rank %d of %d", local_rank, local_size);
         goto out;
     }
     if (hwloc_topology_init(&machine) != 0 || hwloc_topology_load(machine) != 0) {
-        s = accel_fail(err, ACCEL_EOS, "check that lstopo works; unset HWLOC_XMLFILE",
+        s = accel_fail(err, A0410, "check that lstopo works; unset HWLOC_XMLFILE",
                        "hwloc cannot read the machine's topology: %s", strerror(errno));
         goto out;
     }

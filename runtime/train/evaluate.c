@@ -80,7 +80,7 @@ static accel_status_t evaluate(accel_t *run, int batches, double *loss_out,
     accel_status_t st = ACCEL_OK;
 
     if (rounds == 0)
-        return accel_fail(err, ACCEL_EINVAL, "open the dataset with a holdout fraction",
+        return accel_fail(err, A0908, "open the dataset with a holdout fraction",
                           "the dataset has no held-out samples");
     if (batches > 0 && batches < rounds)
         rounds = batches;

@@ -92,7 +92,7 @@ accel_status_t lease_take(accel_t *run, accel_error_t *err)
     snprintf(path, sizeof(path), "%s/%s", run->ckpt_dir, LEASE_FILE);
     run->lease_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (run->lease_fd < 0)
-        return accel_fail_at(err, ACCEL_ECREATE, path,
+        return accel_fail_at(err, A0821, path,
                              "make the directory writable, or choose another --out or "
                              "accel.checkpoint.dir",
                              "cannot open the lock of the checkpoints: %s",
@@ -101,7 +101,7 @@ accel_status_t lease_take(accel_t *run, accel_error_t *err)
     rc = lock_within(run->lease_fd, LEASE_WAIT_S);
     read_holder(run->lease_fd, holder, sizeof(holder));
     if (rc == EWOULDBLOCK && !is_earlier(holder, run->lease))
-        return accel_fail_at(err, ACCEL_EUNAVAIL, run->ckpt_dir,
+        return accel_fail_at(err, A0822, run->ckpt_dir,
                              "wait for it or cancel it, or give this run another --out "
                              "(or accel.checkpoint.dir); in a job array: one for each "
                              "$SLURM_ARRAY_TASK_ID",
@@ -127,7 +127,7 @@ accel_status_t lease_keep(const accel_t *run, accel_error_t *err)
     read_holder(run->lease_fd, holder, sizeof(holder));
     if (!is_earlier(run->lease, holder))
         return ACCEL_OK;
-    return accel_fail_at(err, ACCEL_EUNAVAIL, run->ckpt_dir,
+    return accel_fail_at(err, A0823, run->ckpt_dir,
                          "nothing to do: the other one goes on",
                          "a later incarnation of this job took over: %s", holder);
 }

@@ -17,7 +17,7 @@ static accel_module_t *adopt(accel_t *run, accel_module_t *m)
         return NULL;
     if (run->trees == RUN_MAX_TREES) {
         nn_module_free(m);
-        accel_fail(&run->graph.error, ACCEL_EINVAL, "reuse a tree",
+        accel_fail(&run->graph.error, A0609, "reuse a tree",
                    "a run holds at most %d module trees", RUN_MAX_TREES);
         return NULL;
     }

@@ -39,8 +39,8 @@ accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err)
     }
     if (run->prepared)
         return ACCEL_OK;
-    return accel_fail(err, ACCEL_EINVAL, "call accel_prepare first",
-                      "%s before accel_prepare", call);
+    return accel_fail(err, A0901, "call accel_prepare first", "%s before accel_prepare",
+                      call);
 }
 
 accel_status_t run_agree(accel_t *run, accel_status_t st, accel_error_t *err)
@@ -112,17 +112,16 @@ static accel_status_t check_size(const accel_t *run, accel_error_t *err)
                    "(srun --accel-config=FILE says otherwise)",
                    run->boot.size);
     if (want > 0 && want != run->boot.size)
-        return accel_fail(err, ACCEL_EMISMATCH,
-                          "change num_processes in the config or the number of tasks "
-                          "(srun -n, mpirun -n)",
-                          "the config says num_processes: %lld but %d %s started",
-                          (long long)want, run->boot.size,
-                          run->boot.size == 1 ? "process was" : "processes were");
+        return accel_fail_at(
+            err, A0301, "num_processes",
+            "change num_processes in the config or the number of tasks "
+            "(srun -n, mpirun -n)",
+            "the config says %lld, but %d %s started", (long long)want, run->boot.size,
+            run->boot.size == 1 ? "process was" : "processes were");
     if (run->config.distributed_type == DIST_NO && run->boot.size > 1)
-        return accel_fail(err, ACCEL_EMISMATCH,
-                          "use distributed_type: FSDP or MULTI_CPU, or one task",
-                          "distributed_type is NO but %d processes were started",
-                          run->boot.size);
+        return accel_fail_at(err, A0303, "distributed_type",
+                             "use distributed_type: FSDP or MULTI_CPU, or one task",
+                             "it is NO, but %d processes were started", run->boot.size);
     return ACCEL_OK;
 }
 
@@ -140,7 +139,7 @@ static accel_status_t check_device(const accel_t *run, accel_error_t *err)
     if (st != ACCEL_OK || count == 0)
         return st;
     return accel_fail(
-        err, ACCEL_EUNAVAIL, "ask for no GPU, or say use_cpu: true in the config",
+        err, A0414, "ask for no GPU, or say use_cpu: true in the config",
         "this task was given %d GPU%s but this version computes on the CPU "
         "only (GPUs are not supported yet)",
         count, count == 1 ? "" : "s");

@@ -18,7 +18,7 @@
 
 static accel_status_t bad_job(accel_error_t *err, const char *what)
 {
-    return accel_fail(err, ACCEL_EINVAL, "see struct accel_job in accel.h", "%s", what);
+    return accel_fail(err, A0902, "see struct accel_job in accel.h", "%s", what);
 }
 
 static accel_status_t check_job(const accel_job_t *j, accel_error_t *err)
@@ -30,8 +30,7 @@ static accel_status_t check_job(const accel_job_t *j, accel_error_t *err)
     if (j->batch < 1 || j->batch > 1 << 20)
         return bad_job(err, "batch must be between 1 and 1048576");
     if ((int64_t)j->batch * data_seq(j->data) > MAX_TOKENS)
-        return accel_fail(err, ACCEL_EINVAL,
-                          "use a smaller batch and more accumulation",
+        return accel_fail(err, A0902, "use a smaller batch and more accumulation",
                           "a micro-batch of %d samples of %lld tokens is too large",
                           j->batch, (long long)data_seq(j->data));
     if (j->accumulate < 0 || j->accumulate > 1 << 20)
@@ -110,13 +109,12 @@ static accel_status_t make_out_dirs(const accel_t *run, accel_error_t *err)
     int failed = make_dirs(run->out_dir);
 
     if (failed)
-        return accel_fail_at(err, ACCEL_ECREATE, run->out_dir,
-                             "choose an output directory that can be written",
-                             "cannot create or write the output directory: %s",
-                             strerror(failed));
+        return accel_fail_at(
+            err, A0903, run->out_dir, "choose an output directory that can be written",
+            "cannot create or write the output directory: %s", strerror(failed));
     failed = make_dirs(run->ckpt_dir);
     if (failed)
-        return accel_fail_at(err, ACCEL_ECREATE, run->ckpt_dir,
+        return accel_fail_at(err, A0803, run->ckpt_dir,
                              "check accel.checkpoint.dir and the rights above it",
                              "cannot create or write the checkpoint directory: %s",
                              strerror(failed));
@@ -195,7 +193,7 @@ static accel_status_t check_memory(const accel_t *run, accel_error_t *err)
 
     if (node <= 0 || need <= node / run->boot.local_size)
         return ACCEL_OK;
-    return accel_fail(err, ACCEL_ENOMEM,
+    return accel_fail(err, A0904,
                       "use a smaller batch with more accumulation, a smaller model, or "
                       "more nodes",
                       "the plan needs %s in each of %d rank%s, but this node has %s of "
@@ -308,7 +306,7 @@ accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t
     accel_status_t st;
 
     if (run->prepared)
-        st = accel_fail(&e, ACCEL_EINVAL, "open one run per model",
+        st = accel_fail(&e, A0901, "open one run per model",
                         "accel_prepare was called twice");
     else
         st = prepare(run, job, &e);

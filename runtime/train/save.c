@@ -189,7 +189,7 @@ static accel_status_t load_one(accel_t *run, const char *dir, accel_error_t *err
 
         identity_difference(accel_ckpt_run_id(c), run->run_id, difference,
                             sizeof(difference));
-        st = accel_fail_at(err, ACCEL_EMISMATCH, dir,
+        st = accel_fail_at(err, A0818, dir,
                            "use another --out or accel.checkpoint.dir, or move the old "
                            "checkpoints away",
                            "the checkpoint is of another run: %s", difference);
@@ -197,7 +197,7 @@ static accel_status_t load_one(accel_t *run, const char *dir, accel_error_t *err
     }
     state = accel_ckpt_blob(c, "trainer", &bytes);
     if (!state) {
-        st = accel_fail_at(err, ACCEL_ECORRUPT, dir, "use another checkpoint",
+        st = accel_fail_at(err, A0819, dir, "use another checkpoint",
                            "the checkpoint has no trainer state");
         goto out;
     }
@@ -299,7 +299,7 @@ static accel_status_t try_all(accel_t *run, const accel_ckpt_info_t *list,
     *err = (accel_error_t){ .code = ACCEL_ECORRUPT };
     if (run->boot.rank != 0)
         return ACCEL_ECORRUPT;
-    return accel_fail_at(err, ACCEL_ECORRUPT, run->ckpt_dir,
+    return accel_fail_at(err, A0820, run->ckpt_dir,
                          "see accel ckpt verify DIR; move the directory away to start "
                          "from the beginning",
                          "no intact checkpoint among the %lld there: nothing to go on "

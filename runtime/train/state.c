@@ -189,10 +189,10 @@ accel_status_t state_decode(accel_t *run, const char *blob, size_t bytes,
         return accel_fail_nomem(err, "the trainer state", bytes);
     if (!lookup_i64(text, "accel_trainer", &version) ||
         !lookup_i64(text, "step", &step) || !lookup_i64(text, "cursor", &cursor)) {
-        st = accel_fail(err, ACCEL_ECORRUPT, "use another checkpoint",
+        st = accel_fail(err, A0819, "use another checkpoint",
                         "the trainer state has no step or cursor");
     } else if (version != STATE_VERSION) {
-        st = accel_fail(err, ACCEL_EUNSUPPORTED, "use the accel version that wrote it",
+        st = accel_fail(err, A0813, "use the accel version that wrote it",
                         "trainer state version %lld, this version reads %d",
                         (long long)version, STATE_VERSION);
     } else {
@@ -217,7 +217,7 @@ static accel_status_t first_difference(const accel_t *run, char *mine, const cha
 
         *eq = '\0';
         if (!lookup(root, line, theirs, sizeof(theirs)) || strcmp(theirs, eq + 1) != 0)
-            return accel_fail(err, ACCEL_EMISMATCH,
+            return accel_fail(err, A0905,
                               "start every rank with the same command and config",
                               "the ranks were started with different settings: %s is "
                               "%.200s on rank %d and %.200s on rank 0",

@@ -96,7 +96,7 @@ static accel_status_t backward(accel_t *run, accel_tensor_t *loss, accel_error_t
             *err = run->graph.error;
             return err->code;
         }
-        return accel_fail(err, ACCEL_EINVAL, "pass what accel_call returned",
+        return accel_fail(err, A0610, "pass what accel_call returned",
                           "accel_backward was given no loss");
     }
     st = accel_tensor_read(loss, &value, 1, err);
@@ -178,7 +178,7 @@ static accel_status_t diverged(const accel_t *run, const struct agreed *a,
         *err = (accel_error_t){ .code = ACCEL_EDIVERGED };
         return ACCEL_EDIVERGED;
     }
-    return accel_fail(err, ACCEL_EDIVERGED,
+    return accel_fail(err, A0906,
                       "lower the learning rate or clip the gradients; checkpoints and "
                       "log are intact up to the step before",
                       "step %lld: %s is not finite any more: the training has diverged",
@@ -244,7 +244,7 @@ static accel_status_t stop(accel_t *run, int sig, accel_error_t *err)
      * (kill-on-bad-exit), rank 0 in the middle of its request included. A peer that is
      * killed meanwhile is what an accepted request does. */
     comm_barrier(run->comm, NULL);
-    return accel_fail(err, ACCEL_ERESUME, next,
+    return accel_fail(err, A0907, next,
                       "told to stop; the state of step %lld is saved in %s",
                       (long long)run->step, run->ckpt_dir);
 }
@@ -294,7 +294,7 @@ accel_status_t accel_save(accel_t *run, accel_error_t *err)
     if (st != ACCEL_OK)
         return st;
     if (run->micro != 0)
-        return accel_fail(err, ACCEL_EINVAL, "call it after accel_step",
+        return accel_fail(err, A0901, "call it after accel_step",
                           "accel_save in the middle of a gradient accumulation");
     return run_report(run, save_checkpoint(run, &e), &e, err);
 }

@@ -25,7 +25,7 @@ int cli_finish(int code)
 
     if (!fflush(stdout) && !ferror(stdout))
         return code;
-    accel_fail(&err, ACCEL_EIO, "check where the output goes",
+    accel_fail(&err, A0012, "check where the output goes",
                "cannot write to standard output");
     return code ? code : cli_fail(&err);
 }
@@ -77,8 +77,8 @@ void cli_parse(const struct cli_command *command, int argc, char **argv, void *i
     /* Wrong usage does not come back; what comes back is the system's (out of memory). */
     error = argp_parse(&outer, argc, argv, ARGP_IN_ORDER | ARGP_NO_HELP, NULL, &h);
     if (error) {
-        accel_fail(&err, ACCEL_EOS, "free some memory and try again",
-                   "cannot read the command line: %s", strerror(error));
+        accel_fail(&err, A0001, "free some memory and try again",
+                   "out of memory: cannot read the command line (%s)", strerror(error));
         exit(cli_fail(&err));
     }
 }
@@ -140,7 +140,7 @@ int cli_table_print(struct cli_table *t, bool json)
     scols_unref_table(t->table);
     free(t);
     if (!err.code && fflush(stdout))
-        accel_fail(&err, ACCEL_EIO, "check where the output goes",
+        accel_fail(&err, A0012, "check where the output goes",
                    "cannot write to standard output");
     return err.code ? cli_fail(&err) : 0;
 }

@@ -146,7 +146,7 @@ static int verify_root(struct cli_table *t, const char *root, int *code)
         return cli_fail(&err);
     if (n == 0) {
         free(info);
-        accel_fail_at(&err, ACCEL_ENOENT, root, "give accel.checkpoint.dir",
+        accel_fail_at(&err, A0811, root, "give accel.checkpoint.dir",
                       "there is no checkpoint to verify");
         return cli_fail(&err);
     }
@@ -232,7 +232,7 @@ static int run_ckpt(int argc, char **argv)
     if (stat(a.dir, &st) || !S_ISDIR(st.st_mode)) {
         accel_error_t err = { 0 };
 
-        accel_fail_at(&err, ACCEL_ENOENT, a.dir, "give a checkpoint directory",
+        accel_fail_at(&err, A0811, a.dir, "give a checkpoint directory",
                       "no such directory");
         return cli_fail(&err);
     }

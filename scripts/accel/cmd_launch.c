@@ -85,19 +85,18 @@ static accel_status_t count_processes(const struct launch_args *a,
 
     if (cfg->num_machines > 1)
         return accel_fail_at(
-            err, ACCEL_EMISMATCH, a->config,
-            "use srun --accel-config, or set num_machines: 1",
+            err, A0302, a->config, "use srun --accel-config, or set num_machines: 1",
             "num_machines is %lld, but accel launch starts one machine",
             (long long)cfg->num_machines);
     if (cfg->distributed_type == DIST_NO && a->processes > 1)
         return accel_fail_at(
-            err, ACCEL_EMISMATCH, a->config,
+            err, A0303, a->config,
             "leave -n away, or set distributed_type: FSDP or MULTI_CPU",
             "distributed_type NO is one process, but -n is %ld", a->processes);
     if (a->processes && cfg->num_processes && a->processes != cfg->num_processes) {
         snprintf(hint, sizeof(hint), "leave -n away, or set num_processes: %ld",
                  a->processes);
-        return accel_fail_at(err, ACCEL_EMISMATCH, a->config, hint,
+        return accel_fail_at(err, A0301, a->config, hint,
                              "num_processes is %lld, but -n is %ld",
                              (long long)cfg->num_processes, a->processes);
     }
@@ -105,7 +104,7 @@ static accel_status_t count_processes(const struct launch_args *a,
     if (cfg->distributed_type == DIST_NO)
         *n_out = 1;
     if (!*n_out)
-        return accel_fail_at(err, ACCEL_EUSAGE, a->config,
+        return accel_fail_at(err, A0304, a->config,
                              "give -n N, or num_processes in the file",
                              "the number of processes is not given");
     return ACCEL_OK;
@@ -135,11 +134,11 @@ static accel_status_t check_program(const char *name, accel_error_t *err)
         return ACCEL_OK;
     }
     if (strchr(name, '/') && !access(name, F_OK))
-        return accel_fail(err, ACCEL_EPERM, "make it executable: chmod +x",
-                          "cannot run '%s'", name);
+        return accel_fail(err, A0306, "make it executable: chmod +x", "cannot run '%s'",
+                          name);
     if (!strchr(name, '/') && !access(name, X_OK))
         snprintf(hint, sizeof(hint), "did you mean './%s'?", name);
-    return accel_fail(err, ACCEL_ENOENT, hint, "no program '%s'", name);
+    return accel_fail(err, A0305, hint, "no program '%s'", name);
 }
 
 /* mpirun's arguments in front of the command. Binding is left to accel: with more ranks
@@ -178,7 +177,7 @@ static int become(char **argv, bool dry_run)
         return 0;
     }
     execvp(argv[0], argv);
-    accel_fail(&err, errno == ENOENT ? ACCEL_ENOENT : ACCEL_EPERM,
+    accel_fail(&err, errno == ENOENT ? A0305 : A0306,
                "check that it is a program for this machine", "cannot run '%s': %s",
                argv[0], strerror(errno));
     return cli_fail(&err);
@@ -194,7 +193,7 @@ static int launch(const struct launch_args *a, long n)
         return become(a->command, a->dry_run);
     mpirun = cli_find_program("mpirun");
     if (!mpirun) {
-        accel_fail(&err, ACCEL_EUNAVAIL,
+        accel_fail(&err, A0307,
                    "install Open MPI (Debian: openmpi-bin, RHEL: openmpi) or load its "
                    "module; or use srun",
                    "mpirun is not there; %ld processes need its PMIx server", n);

@@ -205,17 +205,17 @@ static accel_status_t choose_ranks(const struct plan_args *a, struct planned *p,
     long long per_node = a->ranks_per_node;
 
     if (!per_node && c->num_processes && c->num_processes % nodes)
-        return accel_fail_at(err, ACCEL_EMISMATCH, a->file, "give --ranks-per-node",
+        return accel_fail_at(err, A0390, a->file, "give --ranks-per-node",
                              "num_processes is %lld, which %lld nodes cannot share "
                              "evenly",
                              (long long)c->num_processes, nodes);
     if (!per_node)
         per_node = c->num_processes ? c->num_processes / nodes : 1;
     if (nodes * per_node > 1 << 20)
-        return accel_fail(err, ACCEL_EUSAGE, "give smaller --nodes or --ranks-per-node",
+        return accel_fail(err, A0015, "give smaller --nodes or --ranks-per-node",
                           "%lld ranks are more than 1048576", nodes * per_node);
     if (c->distributed_type == DIST_NO && nodes * per_node > 1)
-        return accel_fail_at(err, ACCEL_EMISMATCH, a->file,
+        return accel_fail_at(err, A0303, a->file,
                              "set distributed_type: FSDP or MULTI_CPU",
                              "distributed_type NO is one process, but %lld are planned",
                              nodes * per_node);

@@ -38,7 +38,7 @@ static const struct config_key *find(const char *wanted, accel_error_t *err)
     near = suggest_nearest(wanted, names, n);
     if (near)
         snprintf(hint, sizeof(hint), "did you mean '%s'?", near);
-    accel_fail(err, ACCEL_EUSAGE, hint, "no key '%s' in a config file", wanted);
+    accel_fail(err, A0013, hint, "no key '%s' in a config file", wanted);
     return NULL;
 }
 

@@ -47,11 +47,11 @@ static accel_status_t find_place(struct place *p, accel_error_t *err)
     p->local_rank = (int)env_long("SLURM_LOCALID", 0);
     p->local_size = step_tasks_on_node(tasks, p->node);
     if (p->local_size < 1 || p->local_rank < 0 || p->local_rank >= p->local_size)
-        return accel_fail(err, ACCEL_EINVAL,
-                          "run it by srun, or unset SLURM_PROCID outside of a step",
-                          "SLURM_LOCALID %d does not fit "
-                          "SLURM_STEP_TASKS_PER_NODE '%s' on node %d",
-                          p->local_rank, tasks, p->node);
+        return accel_fail_at(err, A0415, "SLURM_LOCALID",
+                             "run it by srun, or unset SLURM_PROCID outside of a step",
+                             "rank %d of the node does not fit "
+                             "SLURM_STEP_TASKS_PER_NODE '%s' on node %d",
+                             p->local_rank, tasks, p->node);
     return ACCEL_OK;
 }
 
@@ -135,7 +135,7 @@ static accel_status_t add_nics(json_t *o, accel_error_t *err)
         hwloc_topology_load(machine) != 0) {
         if (machine)
             hwloc_topology_destroy(machine);
-        return accel_fail(err, ACCEL_EOS, "check that lstopo works",
+        return accel_fail(err, A0410, "check that lstopo works",
                           "hwloc cannot read the machine's devices");
     }
     list = json_array();

@@ -59,7 +59,7 @@ static int unknown_command(const char *name)
     near = suggest_nearest(name, names, n);
     if (near)
         snprintf(hint, sizeof(hint), "did you mean 'accel %s'?", near);
-    accel_fail(&err, ACCEL_EUSAGE, hint, "unknown command '%s'", name);
+    accel_fail(&err, A0011, hint, "unknown command '%s'", name);
     return cli_fail(&err);
 }
 

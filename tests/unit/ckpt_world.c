@@ -20,7 +20,7 @@ static accel_status_t io(int fd, void *buf, size_t bytes, bool out, accel_error_
         ssize_t n = out ? send(fd, p, bytes, MSG_NOSIGNAL) : recv(fd, p, bytes, 0);
 
         if (n <= 0)
-            return accel_fail(err, ACCEL_EPEER, NULL, "a rank is gone");
+            return accel_fail(err, A0502, NULL, "a rank is gone");
         p += n;
         bytes -= (size_t)n;
     }
@@ -78,7 +78,7 @@ static accel_status_t w_gather(void *user, const void *mine, size_t bytes, int r
     size_t used = bytes;
 
     if (root != 0)
-        return accel_fail(err, ACCEL_EUNSUPPORTED, NULL, "gather to rank 0 only");
+        return accel_fail(err, A0816, NULL, "gather to rank 0 only");
     if (w->rank != 0) {
         *all = NULL;
         s = io(w->fd[0], &bytes, sizeof(bytes), true, err);

@@ -52,7 +52,7 @@ static accel_status_t fork_exchange(struct boot *b, const void *mine, size_t byt
     for (int r = 0; r < b->size; r++) {
         while (atomic_load(&w->members[r].entered) < w->done) {
             if (clock_ns() > b->deadline_ns)
-                return accel_fail(err, ACCEL_EPEER, NULL,
+                return accel_fail(err, A0502, NULL,
                                   "rank %d did not reach exchange %llu", r,
                                   (unsigned long long)w->done);
             sched_yield();

@@ -97,7 +97,7 @@ static accel_status_t want(void *user, int unit, void **data_out, accel_error_t 
     int open = 0;
 
     if (unit < 0 || unit >= r->units->count)
-        return accel_fail(err, ACCEL_EBUG, NULL, "no unit %d", unit);
+        return accel_fail(err, A0003, NULL, "no unit %d", unit);
     r->open[unit]++;
     for (int u = 0; u < r->units->count; u++)
         open += r->open[u] > 0;

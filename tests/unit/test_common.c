@@ -28,11 +28,11 @@ static void test_errors(void)
         tap_is_int(accel_exit_code(pinned[i].status), pinned[i].exit_code, "exit of %s",
                    accel_status_name(pinned[i].status));
     tap_is_int(accel_exit_code((accel_status_t)999), 70, "unknown status is a bug");
-    tap_is_int(
-        accel_fail_at(&err, ACCEL_EIO, "f.h5", "free space", "write: %s", "full"),
-        ACCEL_EIO, "accel_fail_at returns its code");
+    tap_is_int(accel_fail_at(&err, A0801, "f.h5", "free space", "write: %s", "full"),
+               ACCEL_EIO, "accel_fail_at returns its code");
     accel_error_format(&err, text, sizeof(text));
-    tap_is_str(text, "error: f.h5: write: full\n  cure: free space", "formatted error");
+    tap_is_str(text, "error[A0801]: f.h5: write: full\n  cure: free space",
+               "formatted error");
 }
 
 static void test_suggest(void)

@@ -92,7 +92,7 @@ static accel_tensor_t *root_forward(accel_module_t *m, accel_tensor_t *const *in
     accel_tensor_t *x;
 
     if (n < 1 || n > 2)
-        return graph_fail(m->g, ACCEL_EINVAL, "gpt2", "pass {ids, targets}",
+        return graph_fail(m->g, A0605, "gpt2", "pass {ids, targets}",
                           "the model takes 1 or 2 inputs, not %d", n);
     x = accel_embedding(in[0], wte->weight, wpe->weight);
     for (accel_module_t *c = r->wpe->next; c != r->norm; c = c->next)
@@ -199,15 +199,16 @@ static void block_new(accel_module_t *root, const accel_gpt2_t *cfg, int index)
 static accel_status_t check(const accel_gpt2_t *cfg, accel_error_t *err)
 {
     if (!cfg)
-        return accel_fail(err, ACCEL_EINVAL, NULL, "gpt2: no sizes given");
+        return accel_fail(err, A0612, "pass a struct accel_gpt2",
+                          "gpt2: no sizes given");
     if (cfg->layers < 1 || cfg->heads < 1 || cfg->width < 1 || cfg->context < 1 ||
         cfg->vocab < 1 || cfg->width > INT32_MAX / 4)
-        return accel_fail(err, ACCEL_EINVAL, "every size must be at least 1",
+        return accel_fail(err, A0612, "every size must be at least 1",
                           "gpt2: layers %d, heads %d, width %d, context %d, vocab %d",
                           cfg->layers, cfg->heads, cfg->width, cfg->context,
                           cfg->vocab);
     if (cfg->width % cfg->heads)
-        return accel_fail(err, ACCEL_EINVAL, "choose a multiple of the heads",
+        return accel_fail(err, A0612, "choose a multiple of the heads",
                           "gpt2: width %d cannot be cut into %d heads", cfg->width,
                           cfg->heads);
     return ACCEL_OK;

@@ -74,17 +74,18 @@ static accel_status_t check(const accel_module_t *model, const int32_t *prompt, 
     const accel_gpt2_t *cfg = gpt2_config(model);
 
     if (!cfg)
-        return accel_fail(err, ACCEL_EINVAL, "pass what accel_gpt2_new returned",
+        return accel_fail(err, A0613, "pass what accel_gpt2_new returned",
                           "generate: the module is no gpt2");
     if (!prompt || n < 1 || count < 0 || (!out && count))
-        return accel_fail(err, ACCEL_EINVAL, "start from at least one token",
+        return accel_fail(err, A0613, "start from at least one token",
                           "generate: prompt of %d tokens, %d to make", n, count);
     if (!(temperature >= 0.0f) || isinf(temperature))
-        return accel_fail(err, ACCEL_EINVAL, "0 is greedy, 1 the model's own spread",
+        return accel_fail(err, A0613, "0 is greedy, 1 the model's own spread",
                           "generate: temperature %g", (double)temperature);
     for (int i = 0; i < n; i++)
         if (prompt[i] < 0 || prompt[i] >= cfg->vocab)
-            return accel_fail(err, ACCEL_EINVAL, NULL,
+            return accel_fail(err, A0613,
+                              "make the prompt with the tokenizer of the model",
                               "generate: prompt token %d is %d, the vocabulary ends at "
                               "%d",
                               i, prompt[i], cfg->vocab - 1);
