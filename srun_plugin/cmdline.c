@@ -23,6 +23,7 @@
 static const char short_with_value[] = "AaBbCcDdeFGgiJLMmNnopqrSTtwx";
 /* Long options that never take a separate word. */
 static const char *const long_flags[] = {
+    OPTION_DRY_RUN,
     "async",
     "bcast",
     "contiguous",
@@ -187,23 +188,25 @@ const char *cmdline_option(char **argv, const char *name, size_t min_prefix)
     return value;
 }
 
-bool cmdline_letter(char **argv, char letter)
+const char *cmdline_letter(char **argv, char letter)
 {
     size_t end = cmdline_command(argv);
+    const char *value = NULL;
 
     for (size_t i = 1; i < end; i++) {
         const char *c = argv[i] + 1;
+        bool next = takes_next(argv[i]) && argv[i + 1];
         /* "-Qn4": letters up to the first one that takes the rest as its value. */
         for (; argv[i][0] == '-' && argv[i][1] != '-' && *c; c++) {
+            bool has_value = strchr(short_with_value, *c);
             if (*c == letter)
-                return true;
-            if (strchr(short_with_value, *c))
+                value = !has_value ? "" : c[1] || !next ? c + 1 : argv[i + 1];
+            if (has_value)
                 break;
         }
-        if (takes_next(argv[i]))
-            i++;
+        i += next;
     }
-    return false;
+    return value;
 }
 
 void cmdline_exec(char **argv, char **env)

@@ -16,4 +16,5 @@ const struct config_api accel_spank_config_api = {
     .diags_free = config_diags_free,
     .encode = config_encode,
     .schema = config_schema,
+    .value_text = config_value_text,
 };

@@ -22,6 +22,8 @@ struct config_api {
     accel_status_t (*encode)(const struct config *cfg, char *buf, size_t len,
                              accel_error_t *err);
     const struct config_key *(*schema)(size_t *count_out);
+    void (*value_text)(const struct config *cfg, const struct config_key *key,
+                       char *buf, size_t len);
 };
 
 #endif

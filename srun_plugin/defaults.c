@@ -15,6 +15,8 @@
 static char **user_env;           /* one malloc: pointers, then text */
 static const char *given_back[8]; /* names to take out again after the options */
 static size_t given_back_count;
+static struct launch_default set_here[12];
+static size_t set_here_count;
 
 void defaults_snapshot(void)
 {
@@ -50,18 +52,29 @@ const char *defaults_user_env(const char *name)
     return NULL;
 }
 
-static void set_default(const char *name, const char *value)
+/* Out of memory: the default is missed, nothing breaks. */
+static bool set_default(const char *name, const char *value)
 {
-    setenv(name, value, 0); /* out of memory: the default is missed, nothing breaks */
+    if (getenv(name) || set_here_count == ACCEL_ARRAY_SIZE(set_here) ||
+        setenv(name, value, 1) != 0)
+        return false;
+    struct launch_default *d = &set_here[set_here_count++];
+    d->name = name;
+    snprintf(d->value, sizeof(d->value), "%s", value);
+    return true;
 }
 
 /* As set_default, for inputs that the job's own environment should not inherit. */
 static void lend_default(const char *name, const char *value)
 {
-    if (getenv(name) || given_back_count == ACCEL_ARRAY_SIZE(given_back))
-        return;
-    if (setenv(name, value, 1) == 0)
+    if (given_back_count < ACCEL_ARRAY_SIZE(given_back) && set_default(name, value))
         given_back[given_back_count++] = name;
+}
+
+const struct launch_default *defaults_set(size_t *count_out)
+{
+    *count_out = set_here_count;
+    return set_here;
 }
 
 void defaults_withdraw(void)

@@ -34,10 +34,10 @@ EXPORT int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
     (void)av;
     switch (spank_context()) {
     case S_CTX_LOCAL:
-        opts_hint();
-        defaults_withdraw();
-        return 0;
     case S_CTX_ALLOCATOR:
+        resume_export();
+        dry_run_maybe();
+        opts_hint();
         defaults_withdraw();
         return 0;
     default:

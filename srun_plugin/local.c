@@ -75,48 +75,6 @@ static bool read_step(spank_t sp, struct step *s)
     return true;
 }
 
-static void say_place(const char *key, char *buf, size_t len)
-{
-    int line = opts_line_of(key);
-
-    if (line > 0)
-        snprintf(buf, len, "%s:%d", opts_path(), line);
-    else
-        snprintf(buf, len, "%s", opts_path());
-}
-
-static bool size_fits(const struct config *cfg, const struct step *s)
-{
-    long long want = cfg->num_processes, nodes = cfg->num_machines;
-    char place[4200], cure[400];
-
-    if (cfg->num_processes > 0 && s->tasks != cfg->num_processes) {
-        say_place("num_processes", place, sizeof(place));
-        snprintf(cure, sizeof(cure),
-                 "ask for %lld tasks (-n %lld; in a batch job also "
-                 "#SBATCH --ntasks=%lld), or write num_processes: %u in the file, or "
-                 "leave num_processes out to accept any number; a step that is no "
-                 "training, inside a job that is: srun --accel-config=none ...",
-                 want, want, want, s->tasks);
-        plugin_error(A0301, place, cure,
-                     "num_processes is %lld, but this step has %u task%s", want,
-                     s->tasks, s->tasks == 1 ? "" : "s");
-        return false;
-    }
-    if (cfg->num_machines > 0 && s->nodes > 0 && s->nodes != cfg->num_machines) {
-        say_place("num_machines", place, sizeof(place));
-        snprintf(cure, sizeof(cure),
-                 "ask for %lld nodes (-N %lld), or write num_machines: %u in the file, "
-                 "or leave num_machines out to accept any number",
-                 nodes, nodes, s->nodes);
-        plugin_error(A0302, place, cure,
-                     "num_machines is %lld, but this step has %u node%s", nodes,
-                     s->nodes, s->nodes == 1 ? "" : "s");
-        return false;
-    }
-    return true;
-}
-
 static bool port_is_free(unsigned port)
 {
     struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
@@ -226,7 +184,7 @@ int local_user_init(spank_t sp)
                      "heterogeneous jobs are not supported yet");
         return -1;
     }
-    if (!size_fits(opts_config(), &s))
+    if (!size_fits(opts_config(), s.tasks, s.nodes))
         return -1;
     check_limit(opts_config(), s.job_id);
     snprintf(port, sizeof(port), "%u", choose_port(&s));

@@ -8,11 +8,13 @@ srun_plugin_accel_spank_la_SOURCES = \
 	srun_plugin/config_api.h \
 	srun_plugin/defaults.c \
 	srun_plugin/dispatch.c \
+	srun_plugin/dry_run.c \
 	srun_plugin/local.c \
 	srun_plugin/opts.c \
 	srun_plugin/plugin.h \
 	srun_plugin/remote.c \
 	srun_plugin/resubmit.c \
+	srun_plugin/resume.c \
 	srun_plugin/say.c \
 	srun_plugin/script.c \
 	srun_plugin/size.c
@@ -47,5 +49,6 @@ EXTRA_DIST += srun_plugin/accel_spank.map srun_plugin/accel_spank_config.map
 shell_tests += tests/t/6000-slurm-config-refused.t tests/t/6010-slurm-step-env.t \
 	tests/t/6020-slurm-step-size.t tests/t/6025-slurm-sbatch-size.t \
 	tests/t/6030-slurm-preemption.t \
-	tests/t/6040-slurm-valgrind.t
+	tests/t/6040-slurm-valgrind.t tests/t/6050-slurm-resume.t \
+	tests/t/6051-slurm-dry-run.t
 EXTRA_DIST += tests/data/valgrind-slurm.supp tests/bench/plugin_overhead.sh doc/admin-plugin.md

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The option --accel-config=FILE. In srun, sbatch and salloc: the file is read and
+ * The options, and --accel-config=FILE itself. In srun, sbatch and salloc: the file is read and
  * validated with the user's rights, once per path; a bad one is refused in the option
  * callback (exit 255, nothing queued). In slurmstepd: only whether the option came.
  * Loads the parser when the option is used and at no other time.
@@ -16,7 +16,7 @@
 #include "srun_plugin/config_api.h"
 #include "srun_plugin/plugin.h"
 
-#define MIN_PREFIX 4      /* "--acce": shorter ones are ambiguous to getopt */
+#define MIN_PREFIX 7      /* "--accel-c": shorter ones are ambiguous to getopt */
 #define OPTION_OFF "none" /* switches an inherited option off for one step */
 
 static struct config config;
@@ -29,12 +29,19 @@ static char **script; /* sbatch: the words of its script's #SBATCH lines, or NUL
 static const struct config_api *api;
 static void *api_handle;
 
-/* Names under which an outer sbatch, salloc or srun hands its option down. */
-static const char *inherited_value(void)
+/* Under these names an outer sbatch, salloc or srun hands its option down. */
+static const char *inherited_value(const char *option)
 {
-    const char *v = getenv("_SLURM_SPANK_OPTION_accel_accel_config");
+    char name[80] = "SLURM_SPANK_";
+    int prefix = (int)strlen(name);
 
-    return v ? v : getenv("SLURM_SPANK__SLURM_SPANK_OPTION_accel_accel_config");
+    snprintf(name + prefix, sizeof(name) - (size_t)prefix,
+             "_SLURM_SPANK_OPTION_accel_%s", option);
+    for (char *c = name + prefix; *c; c++)
+        if (*c == '-')
+            *c = '_';
+    const char *v = getenv(name + prefix);
+    return v ? v : getenv(name);
 }
 
 /* Opens the parser that was installed next to this file. */
@@ -45,7 +52,7 @@ static bool load_api(void)
 
     if (api)
         return true;
-    if (!dladdr((void *)inherited_value, &self) || !self.dli_fname) {
+    if (!dladdr((void *)opts_config, &self) || !self.dli_fname) {
         plugin_error(A0308, NULL, "ask the administrator to install accel again",
                      "cannot find where the plugin was loaded from");
         return false;
@@ -90,11 +97,16 @@ static void say_problems(const struct config_diags *diags, const accel_error_t *
         plugin_report(err);
 }
 
+const char *opts_base(bool inherited)
+{
+    return inherited ? getenv("SLURM_SUBMIT_DIR") : NULL;
+}
+
 /* Absolute path of `name`; one that an outer sbatch handed down is relative to the
  * directory of the submission, also when the job runs elsewhere (--chdir). */
 static bool resolve_path(const char *name, bool inherited, char *out, size_t len)
 {
-    const char *base = inherited ? getenv("SLURM_SUBMIT_DIR") : NULL;
+    const char *base = opts_base(inherited);
     char cwd[PATH_MAX];
     int n;
 
@@ -160,11 +172,32 @@ static bool is_interactive(void)
 }
 
 /* What the user gave this very client, on its command line or in its script. */
-static const char *own_value(void)
+static const char *own_value(const char *option)
 {
-    const char *own = words ? cmdline_option(words, OPTION_NAME, MIN_PREFIX) : NULL;
+    const char *own = words ? cmdline_option(words, option, MIN_PREFIX) : NULL;
 
-    return own || !script ? own : cmdline_option(script, OPTION_NAME, MIN_PREFIX);
+    return own || !script ? own : cmdline_option(script, option, MIN_PREFIX);
+}
+
+bool opts_is_ours(const char *option, const char *arg, bool *inherited)
+{
+    if (!words)
+        words = cmdline_read();
+    const char *own = own_value(option), *outer = inherited_value(option);
+    *inherited = !own && outer;
+    return !(own && outer && strcmp(arg, own) != 0 && strcmp(arg, outer) == 0);
+}
+
+char **opts_words(void)
+{
+    if (!words)
+        words = cmdline_read();
+    return words;
+}
+
+char **opts_script(void)
+{
+    return script;
 }
 
 /* Slurm calls this for the command line, for #SBATCH lines and for an inherited value;
@@ -172,18 +205,14 @@ static const char *own_value(void)
 static int option_callback(int val, const char *arg, int remote)
 {
     char path[PATH_MAX];
+    bool inherits = false;
     (void)val;
     if (remote) {
         remote_active = arg && strcmp(arg, OPTION_OFF) != 0;
         return 0;
     }
-    if (!words)
-        words = cmdline_read();
-    const char *own = own_value();
-    const char *inherited = inherited_value();
-    if (own && inherited && strcmp(arg, own) != 0 && strcmp(arg, inherited) == 0)
-        return 0; /* the step's own option wins, whatever the outer file is */
-    bool inherits = !own && inherited;
+    if (arg && !opts_is_ours(OPTION_CONFIG, arg, &inherits))
+        return 0;
     option_in_use = arg && strcmp(arg, OPTION_OFF) != 0 && !is_interactive();
     if (!option_in_use)
         return 0;
@@ -204,7 +233,7 @@ static int option_callback(int val, const char *arg, int remote)
 }
 
 static struct spank_option option = {
-    .name = OPTION_NAME,
+    .name = OPTION_CONFIG,
     .arginfo = "FILE",
     .usage = "[accel] launch the program as FILE (Accelerate YAML) says; 'none' "
              "switches an inherited file off",
@@ -220,22 +249,29 @@ static void forget_words(void)
     words = script = NULL;
 }
 
+void opts_register(spank_t sp, struct spank_option *o)
+{
+    if (spank_option_register(sp, o) != ESPANK_SUCCESS)
+        plugin_error(A0319, "plugstack.conf",
+                     "ask the administrator whether another plugin has this option",
+                     "cannot register --%s", o->name);
+}
+
 int opts_init(spank_t sp)
 {
     bool allocates = spank_context() == S_CTX_ALLOCATOR;
     char path[PATH_MAX];
 
-    if (spank_option_register(sp, &option) != ESPANK_SUCCESS)
-        plugin_error(A0319, "plugstack.conf",
-                     "ask the administrator whether another plugin has this option",
-                     "cannot register --%s", OPTION_NAME);
+    opts_register(sp, &option);
+    resume_register(sp);
+    dry_run_register(sp);
     if (spank_context() == S_CTX_REMOTE)
         return 0;
     words = cmdline_read();
     if (words && allocates && cmdline_is_sbatch())
         script = script_read(words);
-    const char *own = own_value();
-    const char *name = own ? own : inherited_value();
+    const char *own = own_value(OPTION_CONFIG);
+    const char *name = own ? own : inherited_value(OPTION_CONFIG);
     if (!name || !*name || strcmp(name, OPTION_OFF) == 0 || is_interactive()) {
         forget_words();
         return 0;
@@ -252,7 +288,7 @@ int opts_init(spank_t sp)
 
 void opts_hint(void)
 {
-    if (opts_config())
+    if (opts_config() && spank_context() == S_CTX_LOCAL)
         size_hint(&config, words);
 }
 
@@ -264,6 +300,11 @@ const struct config *opts_config(void)
 const char *opts_path(void)
 {
     return config_path;
+}
+
+const struct config_api *opts_api(void)
+{
+    return api;
 }
 
 int opts_line_of(const char *name)

@@ -13,21 +13,37 @@
 #include "common/common.h"
 #include "config/config.h"
 
-#define OPTION_NAME      "accel-config"
+#define OPTION_CONFIG    "accel-config"
+#define OPTION_RESUME    "accel-resume"
+#define OPTION_DRY_RUN   "accel-dry-run"
 #define ENV_RESOLVED     "ACCEL_CONFIG_RESOLVED"
 #define RESOLVED_MAX     (16 * 1024)
 #define EXIT_RESUME      85          /* accel_exit_code(ACCEL_ERESUME) */
 #define FIRST_SPECIAL_ID 0xfffffff0u /* batch, extern and interactive steps are above */
 
-/* ---- opts.c: the option and the config it names -------------------------------------- */
+struct config_api;
 
-/* Registers --accel-config. In srun, sbatch and salloc it also looks whether the option is
+/* ---- opts.c: the options and the config -------------------------------------------------- */
+
+/* Registers the options. In srun, sbatch and salloc it also looks whether the option is
  * in use, and if so reads the file (quietly) and sets the launch defaults, because the
  * environment is read right after slurm_spank_init. */
 int opts_init(spank_t sp);
 /* srun, sbatch, salloc: the validated config; NULL when the option is not in use. */
 const struct config *opts_config(void);
-const char *opts_path(void); /* absolute path of the file */
+const char *opts_path(void);             /* absolute path of the file */
+const struct config_api *opts_api(void); /* NULL: no parser loaded */
+/* Is `arg`, which Slurm gave the callback of `option`, the value that counts? False for one
+ * handed down by an outer sbatch, salloc or srun when this client has its own. */
+bool opts_is_ours(const char *option, const char *arg, bool *inherited);
+/* What relative paths are relative to: the directory of the submission for a value handed
+ * down, also when the job runs elsewhere (--chdir); NULL: the current directory. */
+const char *opts_base(bool inherited);
+/* Words of the command line, and of the script or NULL; ours. */
+char **opts_words(void);
+char **opts_script(void);
+/* Registers one of ours; says so when it is refused. */
+void opts_register(spank_t sp, struct spank_option *option);
 /* srun: says in one line why an allocation will be too small. */
 void opts_hint(void);
 /* File line that sets `name` at the top level; 0: not in the file. */
@@ -35,6 +51,19 @@ int opts_line_of(const char *name);
 /* slurmstepd: the option came with the step and is not "none". */
 bool opts_remote_active(void);
 void opts_free(void);
+
+/* ---- resume.c: --accel-resume ------------------------------------------------------------ */
+
+void resume_register(spank_t sp);
+/* After all options: the choice travels to the tasks in ACCEL_RESUME. */
+void resume_export(void);
+
+/* ---- dry_run.c: --accel-dry-run ---------------------------------------------------------- */
+
+void dry_run_register(spank_t sp);
+/* After all options, in srun, sbatch and salloc: with the option it prints the plan and ends
+ * this client, before anything is queued. */
+void dry_run_maybe(void);
 
 /* ---- cmdline.c: what the user typed ---------------------------------------------------- */
 
@@ -45,8 +74,9 @@ char **cmdline_read(void);
 const char *cmdline_option(char **argv, const char *name, size_t min_prefix);
 /* Index of the command or script, or the length of argv. */
 size_t cmdline_command(char **argv);
-/* Is -LETTER among the client's own options, also as in "-QnN4"? */
-bool cmdline_letter(char **argv, char letter);
+/* Value of the last -LETTER ("" if it takes none) among the client's own options, also as
+ * in "-Qn4", NULL when absent. */
+const char *cmdline_letter(char **argv, char letter);
 /* At most `max` bytes of `path`, NUL-terminated, one malloc; NULL on failure. */
 char *cmdline_read_file(const char *path, size_t max, size_t *len_out);
 /* Runs this program again with these words; returns only on failure. */
@@ -68,6 +98,11 @@ void size_ask_again(const struct config *cfg, char **argv, char **script);
 void size_forget_guard(void);
 /* srun: says what to give when the allocation is too small for the config's tasks. */
 void size_hint(const struct config *cfg, char **argv);
+/* Is a step of so many tasks and nodes (0: not known) what the config asks for? If not,
+ * says so and how to cure it. */
+bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes);
+/* What the client's own options make of the size; 0: they leave it open. */
+void size_typed(char **argv, char **script, uint32_t *tasks, uint32_t *nodes);
 
 /* ---- defaults.c: launch options from the config ---------------------------------------- */
 
@@ -80,6 +115,12 @@ char **defaults_user_environ(void);
  * environment nor (for sbatch) the script has a value. The command line wins anyway. */
 void defaults_for_srun(const struct config *cfg, char **argv);
 void defaults_for_allocator(const struct config *cfg, char **script);
+/* What the two above have set, in that order; ours. */
+struct launch_default {
+    const char *name; /* of the environment input */
+    char value[32];
+};
+const struct launch_default *defaults_set(size_t *count_out);
 /* Takes back those that would only confuse the job's own environment. */
 void defaults_withdraw(void);
 void defaults_free(void);

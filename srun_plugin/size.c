@@ -92,6 +92,73 @@ void size_forget_guard(void)
     unsetenv(ENV_GUARD);
 }
 
+/* A whole number, or 0: "2-4", "1K" and the like are Slurm's to understand. */
+static uint32_t number_of(char **argv, char letter, const char *name, size_t min_prefix)
+{
+    const char *text = argv ? cmdline_option(argv, name, min_prefix) : NULL;
+    char *end;
+
+    if (!text && argv && letter)
+        text = cmdline_letter(argv, letter);
+    long n = text ? strtol(text, &end, 10) : 0;
+    return text && end > text && !*end && n > 0 && n < INT_MAX ? (uint32_t)n : 0;
+}
+
+void size_typed(char **argv, char **script, uint32_t *tasks, uint32_t *nodes)
+{
+    char **said = gives(argv, 'N', "nodes", 5) ? argv : script;
+    uint32_t per_node;
+
+    *nodes = number_of(said, 'N', "nodes", 5);
+    said = gives_tasks(argv) ? argv : script;
+    *tasks = number_of(said, 'n', "ntasks", 6);
+    per_node = number_of(said, 0, "ntasks-per-node", 12);
+    if (*tasks == 0 && per_node < 1u << 16 && *nodes < 1u << 16)
+        *tasks = per_node * *nodes;
+}
+
+static void say_place(const char *key, char *buf, size_t len)
+{
+    int line = opts_line_of(key);
+
+    if (line > 0)
+        snprintf(buf, len, "%s:%d", opts_path(), line);
+    else
+        snprintf(buf, len, "%s", opts_path());
+}
+
+bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes)
+{
+    long long want = cfg->num_processes, machines = cfg->num_machines;
+    char place[4200], cure[400];
+
+    if (want > 0 && tasks > 0 && tasks != want) {
+        say_place("num_processes", place, sizeof(place));
+        snprintf(cure, sizeof(cure),
+                 "ask for %lld tasks (-n %lld; in a batch job also "
+                 "#SBATCH --ntasks=%lld), or write num_processes: %u in the file, or "
+                 "leave num_processes out to accept any number; a step that is no "
+                 "training, inside a job that is: srun --accel-config=none ...",
+                 want, want, want, tasks);
+        plugin_error(A0301, place, cure,
+                     "num_processes is %lld, but this step has %u task%s", want, tasks,
+                     tasks == 1 ? "" : "s");
+        return false;
+    }
+    if (machines > 0 && nodes > 0 && nodes != machines) {
+        say_place("num_machines", place, sizeof(place));
+        snprintf(cure, sizeof(cure),
+                 "ask for %lld nodes (-N %lld), or write num_machines: %u in the file, "
+                 "or leave num_machines out to accept any number",
+                 machines, machines, nodes);
+        plugin_error(A0302, place, cure,
+                     "num_machines is %lld, but this step has %u node%s", machines,
+                     nodes, nodes == 1 ? "" : "s");
+        return false;
+    }
+    return true;
+}
+
 /* CPUs of the allocation this srun runs in, from "2(x3),1"; 0: not known. */
 static long long allocated_cpus(void)
 {

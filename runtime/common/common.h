@@ -90,6 +90,16 @@ int64_t clock_ns(void);
 /* Environment variable as integer; `otherwise` when unset or not a whole number. */
 long env_long(const char *name, long otherwise);
 
+/* ---- what a run goes on from --------------------------------------------------------- */
+
+#define ENV_RESUME "ACCEL_RESUME" /* auto, none or an absolute path */
+/* `text` is auto, none or a path; the path is made absolute against `base` (NULL: the
+ * current directory). Into out: the text of ACCEL_RESUME. */
+accel_status_t resume_choice(const char *text, const char *base, char *out, size_t len,
+                             accel_error_t *err);
+/* Is there something at the path that `text` was made into? */
+accel_status_t resume_exists(const char *text, const char *choice, accel_error_t *err);
+
 /* Size in bytes of one element; 0 for an unknown dtype. */
 size_t accel_dtype_bytes(accel_dtype_t t);
 /* "float32", "bfloat16" ...; static. */

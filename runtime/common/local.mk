@@ -5,6 +5,7 @@ libacommon_la_SOURCES += \
 	runtime/common/common.h \
 	runtime/common/error.c \
 	runtime/common/messages.def \
+	runtime/common/resume.c \
 	runtime/common/rng.h \
 	runtime/common/suggest.c \
 	runtime/common/util.c

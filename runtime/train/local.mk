@@ -5,6 +5,7 @@ libaccel_core_la_SOURCES += \
 	runtime/train/model.c \
 	runtime/train/open.c \
 	runtime/train/prepare.c \
+	runtime/train/resume.c \
 	runtime/train/run.h \
 	runtime/train/save.c \
 	runtime/train/signals.c \

@@ -292,8 +292,8 @@ static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_
     if (st == ACCEL_OK)
         st = shard_model(run, err);
     if (st == ACCEL_OK)
-        st = save_resume(run, err);
-    if (st == ACCEL_OK && run->saved_step < 0)
+        st = resume_run(run, err);
+    if (st == ACCEL_OK && !run->resumed)
         shard_init(run->shard, run->job.seed); /* nothing to go on from */
     if (st == ACCEL_OK)
         st = run_agree(run, open_log(run, err), err);

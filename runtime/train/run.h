@@ -61,7 +61,8 @@ struct accel {
     int micro;       /* micro-batches done in the current step */
     double loss_sum; /* of the micro-batches of this step, this rank */
 
-    int64_t saved_step;   /* newest checkpoint of this run; -1: none */
+    bool resumed;         /* weights and progress came from a checkpoint */
+    int64_t saved_step;   /* newest checkpoint in ckpt_dir; -1: none */
     int64_t failed_saves; /* in a row */
     int64_t last_save_ns, step_start_ns;
     accel_error_t log_failure; /* of this rank, until the ranks agree on it */
@@ -104,9 +105,11 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err);
 /* The same in the middle of a run: a save that fails (disk full) is counted and warned of,
  * and the training goes on with the older checkpoint. */
 accel_status_t save_or_go_on(accel_t *run, accel_error_t *err);
-/* Goes on from the newest intact checkpoint of this run; ACCEL_OK with step 0 when there
- * is none. */
-accel_status_t save_resume(accel_t *run, accel_error_t *err);
+/* ---- resume.c: what the run goes on from ------------------------------------------------ */
+/* As ACCEL_RESUME says: the newest intact checkpoint of this run, none, or another one;
+ * ACCEL_OK with step 0 and `resumed` false when it starts from the beginning. Never
+ * deletes or overwrites a checkpoint. Collective. */
+accel_status_t resume_run(accel_t *run, accel_error_t *err);
 
 /* Place in the global sample order of the first sample that `rank` takes in micro-batch
  * `micro` of a step that starts at `cursor`: in each micro-batch the ranks take `batch`

@@ -14,8 +14,8 @@
 #include "scripts/accel/cli.h"
 
 struct launch_args {
-    const char *config;
-    long processes; /* 0: not given */
+    const char *config, *resume; /* resume: NULL, not given */
+    long processes;              /* 0: not given */
     bool dry_run;
     char **command; /* NULL-terminated tail of argv */
 };
@@ -35,6 +35,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         if (errno || *end || end == arg || a->processes < 1 || a->processes > 1048576)
             argp_error(state, "-n takes a number of processes from 1 up, not '%s'",
                        arg);
+        return 0;
+    case 'r':
+        a->resume = arg;
         return 0;
     case 'd':
         a->dry_run = true;
@@ -125,6 +128,23 @@ static accel_status_t export_config(const char *path, const struct config *cfg,
     return status;
 }
 
+/* A choice that cannot work is told before anything is started. Always set in the end,
+ * because mpirun warns of a variable that is not. */
+static accel_status_t export_resume(const char *text, accel_error_t *err)
+{
+    char choice[4096];
+    accel_status_t status;
+
+    if (!text)
+        text = getenv(ENV_RESUME) ? getenv(ENV_RESUME) : "auto";
+    status = resume_choice(text, NULL, choice, sizeof(choice), err);
+    if (status == ACCEL_OK)
+        status = resume_exists(text, choice, err);
+    if (status == ACCEL_OK && setenv(ENV_RESUME, choice, 1))
+        status = accel_fail_nomem(err, "the environment", strlen(choice));
+    return status;
+}
+
 static accel_status_t check_program(const char *name, accel_error_t *err)
 {
     char *found = cli_find_program(name), hint[300] = "check the path";
@@ -145,20 +165,24 @@ static accel_status_t check_program(const char *name, accel_error_t *err)
  * than cores (a laptop, a container) Open MPI would refuse. */
 static char **mpirun_command(const char *mpirun, const char *count, char **command)
 {
-    const char *head[] = {
-        mpirun, "-n", count,          "--map-by", ":OVERSUBSCRIBE",       "--bind-to",
-        "none", "-x", "ACCEL_CONFIG", "-x",       "ACCEL_CONFIG_RESOLVED"
-    };
+    const char *head[] = { mpirun,           "-n",        count, "--map-by",
+                           ":OVERSUBSCRIBE", "--bind-to", "none" };
+    const char *const names[] = { "ACCEL_CONFIG", "ACCEL_CONFIG_RESOLVED", ENV_RESUME };
     size_t n = 0, tail = 0;
     char **argv;
 
     while (command[tail])
         tail++;
-    argv = calloc(ACCEL_ARRAY_SIZE(head) + tail + 2, sizeof(*argv));
+    argv = calloc(ACCEL_ARRAY_SIZE(head) + 2 * ACCEL_ARRAY_SIZE(names) + tail + 2,
+                  sizeof(*argv));
     if (!argv)
         return NULL;
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(head); i++)
         argv[n++] = (char *)head[i];
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(names); i++) {
+        argv[n++] = (char *)"-x";
+        argv[n++] = (char *)names[i];
+    }
     if (geteuid() == 0)
         argv[n++] = (char *)"--allow-run-as-root";
     memcpy(argv + n, command, tail * sizeof(*argv));
@@ -216,6 +240,9 @@ static const struct argp_option options[] = {
     { "config", 'c', "FILE", 0, "Accelerate config file (required)", 0 },
     { "num-processes", 'n', "N", 0,
       "Processes to start (default: num_processes of the file)", 0 },
+    { "resume", 'r', "auto|none|PATH", 0,
+      "What to go on from: the newest intact checkpoint (default), nothing, or PATH",
+      0 },
     { "dry-run", 'd', NULL, 0, "Print the command instead of running it", 0 },
     { 0 }
 };
@@ -242,7 +269,7 @@ static int run_launch(int argc, char **argv)
     if (code)
         return code;
     if (count_processes(&a, &cfg, &n, &err) || check_program(a.command[0], &err) ||
-        export_config(a.config, &cfg, &err))
+        export_config(a.config, &cfg, &err) || export_resume(a.resume, &err))
         return cli_fail(&err);
     return launch(&a, n);
 }

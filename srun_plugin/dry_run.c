@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The option --accel-dry-run: what this srun, sbatch or salloc would do, on stdout, and
+ * nothing queued. In: the validated config with the origin of its values, the words of the
+ * user, the launch defaults. Ends the client with 0, or 1 for what would be refused.
+ */
+#include <slurm/slurm.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "srun_plugin/config_api.h"
+#include "srun_plugin/plugin.h"
+
+static bool in_use;
+
+static int dry_run_callback(int val, const char *arg, int remote)
+{
+    (void)val;
+    (void)arg;
+    if (!remote)
+        in_use = true;
+    return 0;
+}
+
+static struct spank_option option = {
+    .name = OPTION_DRY_RUN,
+    .usage =
+        "[accel] print what would be run, with the origin of every value, and queue "
+        "nothing",
+    .has_arg = 0,
+    .val = 0,
+    .cb = dry_run_callback,
+};
+
+void dry_run_register(spank_t sp)
+{
+    opts_register(sp, &option);
+}
+
+/* ---- the size ---------------------------------------------------------------------------- */
+
+static uint32_t user_number(const char *name)
+{
+    const char *text = defaults_user_env(name);
+    long n = text ? strtol(text, NULL, 10) : 0;
+
+    return n > 0 && n < INT32_MAX ? (uint32_t)n : 0;
+}
+
+/* What is typed wins; then, for srun, the allocation it is in; then the config. */
+static void find_size(const struct config *cfg, uint32_t *tasks, uint32_t *nodes)
+{
+    bool step = spank_context() == S_CTX_LOCAL;
+
+    size_typed(opts_words(), opts_script(), tasks, nodes);
+    if (step && !*tasks)
+        *tasks = user_number("SLURM_NTASKS");
+    if (step && !*nodes)
+        *nodes = user_number("SLURM_JOB_NUM_NODES");
+    if (!*tasks)
+        *tasks = (uint32_t)cfg->num_processes;
+    if (!*nodes)
+        *nodes = (uint32_t)cfg->num_machines;
+}
+
+static void print_size(uint32_t tasks, uint32_t nodes)
+{
+    char a[32] = "as many as Slurm gives", b[32] = "as Slurm places them";
+
+    if (tasks)
+        snprintf(a, sizeof(a), "%u", tasks);
+    if (nodes)
+        snprintf(b, sizeof(b), "%u", nodes);
+    printf("  tasks        %s\n  nodes        %s\n", a, b);
+    if (tasks && nodes && tasks % nodes == 0)
+        printf("  per node     %u\n", tasks / nodes);
+}
+
+/* ---- launch options ---------------------------------------------------------------------- */
+
+static const struct {
+    const char *input, *option;
+    char letter;
+    size_t min_prefix;
+} inputs[] = {
+    { "SLURM_MPI_TYPE", "mpi", 0, 3 },
+    { "SLURM_NTASKS", "ntasks", 'n', 6 },
+    { "SLURM_NTASKS_PER_NODE", "ntasks-per-node", 0, 12 },
+    { "SLURM_KILL_BAD_EXIT", "kill-on-bad-exit", 'K', 6 },
+    { "SLURM_SIGNAL", "signal", 0, 3 },
+    { "SBATCH_SIGNAL", "signal", 0, 3 },
+    { "SALLOC_SIGNAL", "signal", 0, 3 },
+    { "SBATCH_OPEN_MODE", "open-mode", 0, 4 },
+    { "SBATCH_REQUEUE", "requeue", 0, 3 },
+};
+
+static bool is_typed(char **argv, size_t i)
+{
+    return argv && (cmdline_option(argv, inputs[i].option, inputs[i].min_prefix) ||
+                    (inputs[i].letter && cmdline_letter(argv, inputs[i].letter)));
+}
+
+/* Does the client that runs look at this input? */
+static bool is_for_us(const char *input)
+{
+    const char *const sbatch_only = "SBATCH_", *const salloc_only = "SALLOC_";
+
+    if (strncmp(input, sbatch_only, strlen(sbatch_only)) == 0)
+        return cmdline_is_sbatch();
+    return strncmp(input, salloc_only, strlen(salloc_only)) != 0 ||
+           !cmdline_is_sbatch();
+}
+
+static void print_options(void)
+{
+    size_t count;
+    const struct launch_default *set = defaults_set(&count);
+
+    printf("  options set ");
+    for (size_t k = 0; k < count; k++)
+        for (size_t i = 0; i < ACCEL_ARRAY_SIZE(inputs); i++) {
+            if (strcmp(set[k].name, inputs[i].input) != 0 || !is_for_us(set[k].name) ||
+                is_typed(opts_words(), i) || is_typed(opts_script(), i))
+                continue;
+            bool flag = strcmp(inputs[i].option, "requeue") == 0;
+            printf(" --%s%s%s", inputs[i].option, flag ? "" : "=",
+                   flag ? "" : set[k].value);
+        }
+    printf("\n");
+}
+
+static void print_command(void)
+{
+    char **argv = opts_words();
+
+    if (!argv)
+        return;
+    argv += cmdline_command(argv);
+    if (!*argv)
+        return;
+    printf("  command     ");
+    for (; *argv; argv++)
+        printf(" %s", *argv);
+    printf("\n");
+}
+
+/* ---- values ------------------------------------------------------------------------------ */
+
+static void origin_text(const struct config *cfg, size_t row, char *buf, size_t len)
+{
+    static const char *const names[] = {
+        [ORIGIN_DEFAULT] = "default", [ORIGIN_SITE] = "site file",
+        [ORIGIN_USER] = "user file",  [ORIGIN_FILE] = "line",
+        [ORIGIN_ENV] = "environment", [ORIGIN_FLAG] = "option",
+    };
+
+    snprintf(buf, len, "%s", names[cfg->origin[row]]);
+    if (cfg->origin[row] == ORIGIN_FILE)
+        snprintf(buf, len, "line %d", cfg->line[row]);
+}
+
+/* What libaccel honours, and all that was given. */
+static void print_values(const struct config *cfg)
+{
+    size_t count;
+    const struct config_key *keys = opts_api()->schema(&count);
+
+    printf("values\n");
+    for (size_t i = 0; i < count; i++) {
+        char name[128], value[1100], origin[32];
+
+        if (keys[i].offset == SIZE_MAX && cfg->origin[i] == ORIGIN_DEFAULT)
+            continue;
+        snprintf(name, sizeof(name), "%s%s%s", keys[i].section,
+                 keys[i].section[0] ? "." : "", keys[i].name);
+        opts_api()->value_text(cfg, &keys[i], value, sizeof(value));
+        origin_text(cfg, i, origin, sizeof(origin));
+        printf("  %-46s %-22s %s\n", name, value[0] ? value : "-", origin);
+    }
+}
+
+static void print_task(uint32_t tasks)
+{
+    const char *resolved = getenv(ENV_RESOLVED);
+    char last[16] = "N-1", world[16] = "N";
+
+    if (tasks) {
+        snprintf(last, sizeof(last), "%u", tasks - 1);
+        snprintf(world, sizeof(world), "%u", tasks);
+    }
+    printf("each task gets\n  ACCEL_CONFIG=%s\n", opts_path());
+    if (resolved)
+        printf("  %s (%zu bytes)\n", ENV_RESOLVED, strlen(resolved));
+    if (getenv(ENV_RESUME))
+        printf("  %s=%s\n", ENV_RESUME, getenv(ENV_RESUME));
+    printf("  ACCEL_RANK, RANK=0..%s  ACCEL_WORLD_SIZE, WORLD_SIZE=%s\n"
+           "  ACCEL_LOCAL_RANK, LOCAL_RANK, ACCEL_LOCAL_WORLD_SIZE, LOCAL_WORLD_SIZE, "
+           "ACCEL_NODE_RANK, ACCEL_NUM_NODES\n"
+           "  MASTER_ADDR (the node of rank 0), MASTER_PORT (one free port per step)\n",
+           last, world);
+}
+
+static void print_resume(void)
+{
+    const char *choice = getenv(ENV_RESUME);
+
+    if (!choice || strcmp(choice, "auto") == 0)
+        printf("  resume       auto: the newest intact checkpoint, if there is one\n");
+    else if (strcmp(choice, "none") == 0)
+        printf(
+            "  resume       none: from the beginning; refused where checkpoints are\n");
+    else
+        printf("  resume       %s\n", choice);
+}
+
+/* A step of another size is refused; in a larger allocation a step of the right one has
+ * room. */
+static bool size_allowed(const struct config *cfg, uint32_t tasks, uint32_t nodes)
+{
+    if (spank_context() == S_CTX_LOCAL)
+        return size_fits(cfg, tasks, nodes);
+    if (cfg->num_processes > 0 && tasks != cfg->num_processes)
+        printf("note: a step of all %u tasks would be refused: num_processes is %lld; "
+               "give "
+               "that step -n %lld\n",
+               tasks, (long long)cfg->num_processes, (long long)cfg->num_processes);
+    return true;
+}
+
+void dry_run_maybe(void)
+{
+    const struct config *cfg = opts_config();
+    uint32_t tasks, nodes;
+    bool fits;
+
+    if (!in_use)
+        return;
+    if (!cfg) {
+        plugin_error(A0344, "--" OPTION_DRY_RUN,
+                     "add --" OPTION_CONFIG "=FILE, or leave --" OPTION_DRY_RUN " out",
+                     "it shows what --%s does, which is not given; nothing is queued",
+                     OPTION_CONFIG);
+        exit(1);
+    }
+    find_size(cfg, &tasks, &nodes);
+    printf("accel: dry run: nothing is queued\n  config       %s\n", opts_path());
+    print_size(tasks, nodes);
+    print_options();
+    print_resume();
+    print_command();
+    print_values(cfg);
+    print_task(tasks);
+    fits = size_allowed(cfg, tasks, nodes);
+    if (fflush(stdout) != 0) {
+        plugin_error(A0345, "stdout", "make room, or send it elsewhere",
+                     "cannot print the plan: %m");
+        exit(accel_exit_code(ACCEL_EIO));
+    }
+    exit(fits ? 0 : 1);
+}
