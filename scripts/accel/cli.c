@@ -53,6 +53,73 @@ static error_t parse_help(int key, char *arg, struct argp_state *state)
     exit(0);
 }
 
+/* argp and getopt write their complaints to stderr and exit: they are caught here and told
+ * in the form of every other error. */
+static struct {
+    const struct cli_command *command;
+    FILE *stderr_before, *stream;
+    char *text;
+    size_t len;
+} caught;
+
+/* "did you mean '--json'? " for an unknown long option of `text`. */
+static void add_near_option(const char *text, char *hint, size_t len)
+{
+    const char *names[64] = { CLI_HELP_OPTION }, *dashes = strstr(text, "'--"), *near;
+    char word[64];
+    size_t n = 1;
+
+    if (!strstr(text, "unrecognized") || !dashes)
+        return;
+    snprintf(word, sizeof(word), "%.*s", (int)strcspn(dashes + 3, "'="), dashes + 3);
+    for (const struct argp_option *o = caught.command->argp->options;
+         o && (o->name || o->doc) && n < ACCEL_ARRAY_SIZE(names); o++)
+        if (o->name)
+            names[n++] = o->name;
+    near = suggest_nearest(word, names, n);
+    if (near)
+        snprintf(hint, len, "did you mean '--%s'? ", near);
+}
+
+static void end_catching(void)
+{
+    char where[64], hint[160] = "";
+    accel_error_t err;
+    char *text;
+
+    if (!caught.stream)
+        return;
+    fclose(caught.stream);
+    caught.stream = NULL;
+    stderr = caught.stderr_before;
+    snprintf(where, sizeof(where), "accel %s", caught.command->name);
+    text = caught.text;
+    if (text && *text) {
+        text[strcspn(text, "\n")] = '\0'; /* the next line says what our hint says */
+        if (!strncmp(text, where, strlen(where)) &&
+            !strncmp(text + strlen(where), ": ", 2))
+            text += strlen(where) + 2;
+        add_near_option(text, hint, sizeof(hint));
+        snprintf(hint + strlen(hint), sizeof(hint) - strlen(hint), "see %s --help",
+                 where);
+        accel_fail_at(&err, A0010, where, hint, "%s", text);
+        cli_fail(&err);
+    }
+    free(caught.text);
+    caught.text = NULL;
+}
+
+static void start_catching(const struct cli_command *command)
+{
+    caught.command = command;
+    caught.stream = open_memstream(&caught.text, &caught.len);
+    if (!caught.stream)
+        return;
+    caught.stderr_before = stderr;
+    stderr = caught.stream;
+    atexit(end_catching);
+}
+
 void cli_parse(const struct cli_command *command, int argc, char **argv, void *input)
 {
     const struct argp *argp = command->argp;
@@ -75,12 +142,30 @@ void cli_parse(const struct cli_command *command, int argc, char **argv, void *i
     inner.args_doc = NULL;
     children[0].argp = &inner;
     /* Wrong usage does not come back; what comes back is the system's (out of memory). */
+    start_catching(command);
     error = argp_parse(&outer, argc, argv, ARGP_IN_ORDER | ARGP_NO_HELP, NULL, &h);
+    end_catching();
     if (error) {
         accel_fail(&err, A0001, "free some memory and try again",
                    "out of memory: cannot read the command line (%s)", strerror(error));
         exit(cli_fail(&err));
     }
+}
+
+const struct argp_option cli_json_options[] = {
+    { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 }, { 0 }
+};
+
+error_t cli_parse_json(int key, char *arg, struct argp_state *state)
+{
+    (void)arg;
+    if (key == 'j')
+        *(bool *)state->input = true;
+    else if (key == ARGP_KEY_ARG)
+        argp_error(state, "takes no arguments");
+    else
+        return ARGP_ERR_UNKNOWN;
+    return 0;
 }
 
 /* ---- tables ----------------------------------------------------------------------------- */
@@ -169,5 +254,25 @@ char *cli_find_program(const char *name)
             found = full;
     }
     free(dirs);
+    return found;
+}
+
+bool cli_output_line(const char *command, const char *needle, char *buf, size_t len)
+{
+    FILE *f = popen(command, "re");
+    char line[512];
+    bool found = false;
+
+    if (!f)
+        return false;
+    /* Read to the end: a program whose reader leaves may complain. */
+    while (fgets(line, sizeof(line), f)) {
+        if (found || !strstr(line, needle))
+            continue;
+        line[strcspn(line, "\n")] = '\0';
+        snprintf(buf, len, "%s", line);
+        found = true;
+    }
+    pclose(f);
     return found;
 }

@@ -25,7 +25,7 @@ struct cli_command {
 };
 
 extern const struct cli_command cli_check, cli_env, cli_ckpt, cli_launch, cli_schema,
-    cli_completion, cli_man, cli_topo, cli_plan, cli_doctor, cli_test;
+    cli_completion, cli_man, cli_topo, cli_plan, cli_doctor, cli_test, cli_explain;
 
 /* All sub-commands in the order of the help; the array has *count_out entries. */
 const struct cli_command *const *cli_commands(size_t *count_out);
@@ -38,12 +38,17 @@ bool cli_exit_meaning(int code, char *buf, size_t len);
 int cli_fail(const accel_error_t *err);
 
 /* As argp_parse with ARGP_IN_ORDER. --help prints the example, then argp's help, to stdout
- * and exits 0; wrong usage exits 64. */
+ * and exits 0; wrong usage exits 64, with what argp or argp_error says as message A0010. */
 void cli_parse(const struct cli_command *command, int argc, char **argv, void *input);
 /* The option that cli_parse adds to every command. */
 #define CLI_HELP_OPTION "help"
 enum { CLI_HELP_KEY = '?' };
 #define CLI_HELP_TEXT "Show this help"
+
+/* Options and parser of a command that takes --json and nothing else; the input is a
+ * bool. */
+extern const struct argp_option cli_json_options[];
+error_t cli_parse_json(int key, char *arg, struct argp_state *state);
 
 /* Flushes stdout. Returns `code`, or the exit code of a failed write when that is 0. */
 int cli_finish(int code);
@@ -60,5 +65,8 @@ int cli_table_print(struct cli_table *t, bool json);
 
 /* Absolute or relative path of `name` as execvp would find it, or NULL; malloc'ed. */
 char *cli_find_program(const char *name);
+/* First line that `command`, run by the shell, prints and that holds `needle`, without its
+ * newline, into buf; false: there is none. */
+bool cli_output_line(const char *command, const char *needle, char *buf, size_t len);
 
 #endif

@@ -44,26 +44,6 @@ __attribute__((format(printf, 5, 6))) static void say(struct doctor *d,
                   (const char *[]){ words[v], what, found, v == GOOD ? NULL : cure });
 }
 
-/* First output line of `command` that holds `needle`; false: none. */
-static bool line_of(const char *command, const char *needle, char *buf, size_t len)
-{
-    FILE *f = popen(command, "re");
-    char line[512];
-    bool found = false;
-
-    if (!f)
-        return false;
-    while (fgets(line, sizeof(line), f)) {
-        if (found || !strstr(line, needle))
-            continue;
-        line[strcspn(line, "\n")] = '\0';
-        snprintf(buf, len, "%s", line);
-        found = true;
-    }
-    pclose(f);
-    return found;
-}
-
 /* ---- Slurm ------------------------------------------------------------------------------- */
 
 static void check_version(struct doctor *d, const char *installed)
@@ -97,20 +77,21 @@ static void check_slurm(struct doctor *d)
         return;
     }
     free(srun);
-    if (!line_of("srun --version 2>/dev/null", "slurm", line, sizeof(line))) {
+    if (!cli_output_line("srun --version 2>/dev/null", "slurm", line, sizeof(line))) {
         say(d, "slurm", FAIL, "check SLURM_CONF and /etc/slurm/slurm.conf",
             "srun is there, but srun --version fails");
         return;
     }
     check_version(d, line);
-    if (line_of("srun --help 2>/dev/null", "--accel-config", line, sizeof(line)))
+    if (cli_output_line("srun --help 2>/dev/null", "--accel-config", line,
+                        sizeof(line)))
         say(d, "plugin", GOOD, NULL, "srun knows --accel-config");
     else
         say(d, "plugin", FAIL,
             "ask the administrator to add 'required " PKGLIBDIR
             "/accel_spank.so' to plugstack.conf",
             "srun does not know --accel-config");
-    if (line_of("srun --mpi=list 2>&1", "pmix", line, sizeof(line)))
+    if (cli_output_line("srun --mpi=list 2>&1", "pmix", line, sizeof(line)))
         say(d, "srun --mpi", GOOD, NULL, "pmix is there");
     else
         say(d, "srun --mpi", FAIL, "install Slurm's PMIx plugin (mpi/pmix)",
@@ -254,24 +235,9 @@ static void check_gpu(struct doctor *d)
 
 /* ---- the command -------------------------------------------------------------------------- */
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-    (void)arg;
-    if (key == 'j')
-        *(bool *)state->input = true;
-    else if (key == ARGP_KEY_ARG)
-        argp_error(state, "takes no arguments");
-    else
-        return ARGP_ERR_UNKNOWN;
-    return 0;
-}
-
-static const struct argp_option options[] = {
-    { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 }, { 0 }
-};
 static const struct argp argp = {
-    .options = options,
-    .parser = parse,
+    .options = cli_json_options,
+    .parser = cli_parse_json,
     .doc = "Checks what a run here needs: Slurm and the plugin's versions, PMIx, the "
            "module, the rights of the installed plugin, /dev/shm, O_DIRECT in this "
            "directory. Each line is ok, warn or fail, with a cure.\vExit code: 0 when "

@@ -23,18 +23,6 @@
 
 extern char **environ;
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-    (void)arg;
-    if (key == 'j')
-        *(bool *)state->input = true;
-    else if (key == ARGP_KEY_ARG)
-        argp_error(state, "takes no arguments");
-    else
-        return ARGP_ERR_UNKNOWN;
-    return 0;
-}
-
 /* ---- libraries ---------------------------------------------------------------------------- */
 
 static void add(json_t *o, const char *key, const char *value)
@@ -124,26 +112,6 @@ static void add_library(json_t *o, const struct library *l)
     add(o, l->key, text[0] ? text : NULL);
 }
 
-/* First line of a command's output that holds `needle`, without its newline. */
-static bool command_line(const char *command, const char *needle, char *buf, size_t len)
-{
-    FILE *f = popen(command, "re");
-    char line[512];
-    bool found = false;
-
-    if (!f)
-        return false;
-    while (fgets(line, sizeof(line), f)) {
-        if (found || !strstr(line, needle))
-            continue;
-        line[strcspn(line, "\n")] = '\0';
-        snprintf(buf, len, "%s", line);
-        found = true;
-    }
-    pclose(f);
-    return found;
-}
-
 static void add_versions(json_t *o)
 {
     char slurm[512], plugin[512];
@@ -152,15 +120,15 @@ static void add_versions(json_t *o)
 
     add(o, "accel", accel_version());
     add(o, "slurm",
-        srun && command_line("srun --version 2>/dev/null", "", slurm, sizeof(slurm))
+        srun && cli_output_line("srun --version 2>/dev/null", "", slurm, sizeof(slurm))
             ? slurm
         : srun ? "installed, but srun --version fails (is slurm.conf there?)"
                : NULL);
     /* srun lists a plugin's options once it has loaded the plugin. */
-    json_object_set_new(
-        o, "plugin_loaded",
-        json_boolean(srun && command_line("srun --help 2>/dev/null", "--accel-config",
-                                          plugin, sizeof(plugin))));
+    json_object_set_new(o, "plugin_loaded",
+                        json_boolean(srun && cli_output_line("srun --help 2>/dev/null",
+                                                             "--accel-config", plugin,
+                                                             sizeof(plugin))));
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(libraries); i++)
         add_library(o, &libraries[i]);
     if (uname(&u) == 0) {
@@ -249,12 +217,9 @@ static void add_variables(json_t *o)
     free(list);
 }
 
-static const struct argp_option options[] = {
-    { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 }, { 0 }
-};
 static const struct argp argp = {
-    .options = options,
-    .parser = parse,
+    .options = cli_json_options,
+    .parser = cli_parse_json,
     .doc = "Shows versions, hardware, and the variables of accel, Slurm and PMIx. "
            "Attach it to a bug report."
 };

@@ -20,18 +20,6 @@ struct place {
     bool under_slurm;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-    (void)arg;
-    if (key == 'j')
-        *(bool *)state->input = true;
-    else if (key == ARGP_KEY_ARG)
-        argp_error(state, "takes no arguments");
-    else
-        return ARGP_ERR_UNKNOWN;
-    return 0;
-}
-
 /* Outside of a step this process counts as the only one of its node. */
 static accel_status_t find_place(struct place *p, accel_error_t *err)
 {
@@ -156,12 +144,9 @@ static accel_status_t add_nics(json_t *o, accel_error_t *err)
     return ACCEL_OK;
 }
 
-static const struct argp_option options[] = {
-    { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 }, { 0 }
-};
 static const struct argp argp = {
-    .options = options,
-    .parser = parse,
+    .options = cli_json_options,
+    .parser = cli_parse_json,
     .doc = "Shows what a rank started here computes with: cores, NUMA node, GPUs "
            "(counted as the task sees them) and the network interfaces of the node. "
            "Under srun each task shows its own part.\vExit code: 0 good, 64 Slurm's "

@@ -1,6 +1,8 @@
 # The CLI: one binary, sub-commands in files of their own.
 bin_PROGRAMS += accel
 accel_SOURCES = \
+	scripts/accel/areas.c \
+	scripts/accel/areas.h \
 	scripts/accel/cli.c \
 	scripts/accel/cli.h \
 	scripts/accel/cmd_check.c \
@@ -8,6 +10,7 @@ accel_SOURCES = \
 	scripts/accel/cmd_completion.c \
 	scripts/accel/cmd_doctor.c \
 	scripts/accel/cmd_env.c \
+	scripts/accel/cmd_explain.c \
 	scripts/accel/cmd_launch.c \
 	scripts/accel/cmd_man.c \
 	scripts/accel/cmd_plan.c \
@@ -37,6 +40,8 @@ accel_LDADD = libaccel_core.la libaccelckpt_core.la libaconfig.la libacommon.la 
 # One rank of `accel test`; links the whole runtime.
 pkglibexec_PROGRAMS = accel-selftest
 accel_selftest_SOURCES = \
+	scripts/accel/areas.c \
+	scripts/accel/areas.h \
 	scripts/accel/cli.c \
 	scripts/accel/cli.h \
 	scripts/accel/selftest/collectives.c \

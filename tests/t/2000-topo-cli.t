@@ -58,7 +58,7 @@ is "$code" 69 "GPUs given but hidden"
 contains "$err" "--gpu-bind=none" "and what hides them"
 task 2
 is "$code" 64 "a task beyond the node's tasks is refused"
-contains "$err" "SLURM_LOCALID 2 does not fit" "saying so"
+contains "$err" "SLURM_LOCALID: rank 2 of the node does not fit" "saying so"
 
 if python3 -c 'import json' 2>/dev/null; then
     HWLOC_XMLFILE=$data/flat-core6.xml "$accel" topo --json >raw 2>/dev/null
