@@ -1,8 +1,12 @@
 # config/
 libaconfig_la_SOURCES += \
+	runtime/config/carrier.c \
 	runtime/config/config.h \
 	runtime/config/diag.c \
 	runtime/config/encode.c \
+	runtime/config/environ.c \
+	runtime/config/environ.h \
+	runtime/config/environ_task.c \
 	runtime/config/file.c \
 	runtime/config/report.h \
 	runtime/config/scalar.c \
@@ -32,3 +36,7 @@ fuzz-config: tests/fuzz/fuzz_config
 		FUZZ_RUNS=$(FUZZ_RUNS) FUZZ_SEED=$(FUZZ_SEED) \
 		$(SHELL) $(top_srcdir)/tests/t/1020-config-fuzz.t
 .PHONY: fuzz-config
+
+unit_tests += tests/unit/test_environ
+tests_unit_test_environ_SOURCES = tests/unit/test_environ.c
+tests_unit_test_environ_LDADD = $(unit_ldadd)

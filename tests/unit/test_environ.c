@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The environment of a task: which variables each type gets, every key of every map in its
+ * variable, the carrier there and back (and damaged), one task's share of it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "config/environ.h"
+#include "tests/tap.h"
+
+enum { MAX_VARS = 200, MAX_SETTINGS = 40 };
+
+struct list {
+    size_t count;
+    char *name[MAX_VARS], *value[MAX_VARS];
+    bool task[MAX_VARS];
+};
+
+static void take(void *user, const char *name, const char *value, bool task)
+{
+    struct list *l = user;
+
+    if (l->count == MAX_VARS)
+        return;
+    l->name[l->count] = strdup(name);
+    l->value[l->count] = strdup(value);
+    l->task[l->count++] = task;
+}
+
+static void list_free(struct list *l)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        free(l->name[i]);
+        free(l->value[i]);
+    }
+    l->count = 0;
+}
+
+static const char *value_of(const struct list *l, const char *name)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (!strcmp(l->name[i], name))
+            return l->value[i];
+    return NULL;
+}
+
+static const struct config_world two_by_two = {
+    .tasks = 4, .nodes = 2, .master_addr = "10.0.0.7", .master_port = 15001
+};
+
+/* "a=b c=d": settings as a file or flags would give them. False: refused. */
+static bool resolve(const char *settings, struct config *cfg)
+{
+    struct config_setting flags[MAX_SETTINGS];
+    struct config_sources src = { .flags = flags };
+    struct config_diags diags;
+    accel_error_t err = { 0 };
+    char *copy = strdup(settings), *rest, *word = strtok_r(copy, " ", &rest);
+    bool good;
+
+    for (; word && src.flag_count < MAX_SETTINGS; word = strtok_r(NULL, " ", &rest)) {
+        char *eq = strchr(word, '=');
+
+        *eq = '\0';
+        flags[src.flag_count++] = (struct config_setting){ word, eq + 1 };
+    }
+    good = config_resolve(&src, cfg, &diags, &err) == ACCEL_OK;
+    if (!good)
+        tap_diag("%s: %s", settings, err.text);
+    config_diags_free(&diags);
+    free(copy);
+    return good;
+}
+
+static bool environment(const char *settings, struct list *l)
+{
+    static struct config cfg;
+    accel_error_t err;
+
+    list_free(l);
+    return resolve(settings, &cfg) &&
+           config_environment(&cfg, &two_by_two, take, l, &err) == ACCEL_OK;
+}
+
+/* Names of the list, in its order. */
+static char *names_of(const struct list *l)
+{
+    struct strbuf b = { 0 };
+
+    for (size_t i = 0; i < l->count; i++)
+        strbuf_printf(&b, "%s%s", i ? " " : "", l->name[i]);
+    return b.s;
+}
+
+#define RANK_NAMES                                                                     \
+    "RANK LOCAL_RANK LOCAL_WORLD_SIZE WORLD_SIZE MASTER_ADDR MASTER_PORT GROUP_RANK "  \
+    "GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME TORCHELASTIC_RESTART_COUNT " \
+    "TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_USE_AGENT_STORE"
+#define DYNAMO_NAMES                                                                   \
+    "ACCELERATE_DYNAMO_BACKEND ACCELERATE_DYNAMO_MODE "                                \
+    "ACCELERATE_DYNAMO_USE_FULLGRAPH "                                                 \
+    "ACCELERATE_DYNAMO_USE_DYNAMIC ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION"
+
+/* Whole lists, name by name. */
+static const struct {
+    const char *settings, *names;
+} lists[] = {
+    { "distributed_type=NO",
+      "ACCELERATE_MIXED_PRECISION ACCELERATE_USE_CPU OMP_NUM_THREADS " DYNAMO_NAMES },
+    { "distributed_type=NO use_cpu=true debug=true",
+      "ACCELERATE_MIXED_PRECISION ACCELERATE_USE_CPU KMP_AFFINITY KMP_BLOCKTIME "
+      "OMP_NUM_THREADS ACCELERATE_DEBUG_MODE " DYNAMO_NAMES },
+    { "distributed_type=MULTI_CPU",
+      RANK_NAMES " ACCELERATE_MIXED_PRECISION ACCELERATE_USE_CPU KMP_AFFINITY "
+                 "KMP_BLOCKTIME OMP_NUM_THREADS " DYNAMO_NAMES },
+    { "distributed_type=FSDP", RANK_NAMES
+      " TORCH_NCCL_ASYNC_ERROR_HANDLING ACCELERATE_MIXED_PRECISION "
+      "OMP_NUM_THREADS " DYNAMO_NAMES
+      " ACCELERATE_USE_FSDP FSDP_VERSION FSDP_SHARDING_STRATEGY "
+      "FSDP_RESHARD_AFTER_FORWARD FSDP_OFFLOAD_PARAMS FSDP_MIN_NUM_PARAMS "
+      "FSDP_FORWARD_PREFETCH FSDP_USE_ORIG_PARAMS FSDP_CPU_RAM_EFFICIENT_LOADING "
+      "FSDP_SYNC_MODULE_STATES FSDP_ACTIVATION_CHECKPOINTING "
+      "FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD" },
+};
+
+static void test_lists(void)
+{
+    struct list l = { 0 };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(lists); i++) {
+        char *names;
+
+        tap_ok(environment(lists[i].settings, &l), "%s", lists[i].settings);
+        names = names_of(&l);
+        tap_is_str(names, lists[i].names, "%s: exactly these", lists[i].settings);
+        free(names);
+    }
+    list_free(&l);
+}
+
+/* A setting, the type it needs, and what its variable then holds; NULL: not there. */
+static const struct {
+    const char *type, *setting, *name, *value;
+} keys[] = {
+    { "MULTI_CPU", "", "WORLD_SIZE", "4" },
+    { "MULTI_CPU", "", "GROUP_WORLD_SIZE", "2" },
+    { "MULTI_CPU", "", "MASTER_ADDR", "10.0.0.7" },
+    { "MULTI_CPU", "", "MASTER_PORT", "15001" },
+    { "MULTI_CPU", "", "ACCELERATE_USE_CPU", "True" },
+    { "MULTI_CPU", "", "OMP_NUM_THREADS", "cores" },
+    { "MULTI_CPU", "", "ACCELERATE_DYNAMO_BACKEND", "NO" },
+    { "NO", "", "ACCELERATE_USE_CPU", "False" },
+    { "NO", "", "OMP_NUM_THREADS", "1" },
+    { "NO", "use_cpu=true", "ACCELERATE_USE_CPU", "True" },
+    { "NO", "use_cpu=true", "OMP_NUM_THREADS", "cores" },
+    { "FSDP", "", "OMP_NUM_THREADS", "1" },
+    { "FSDP", "", "FSDP_STATE_DICT_TYPE", NULL },
+    { "FSDP", "use_cpu=true", "OMP_NUM_THREADS", "cores" },
+    { "FSDP", "use_cpu=true", "ACCELERATE_USE_CPU", NULL },
+    { "FSDP", "mixed_precision=bf16", "ACCELERATE_MIXED_PRECISION", "bf16" },
+    { "FSDP", "fsdp_sharding_strategy=NO_SHARD", "FSDP_SHARDING_STRATEGY", "NO_SHARD" },
+    { "FSDP", "fsdp_use_orig_params=false", "FSDP_USE_ORIG_PARAMS", "false" },
+    { "FSDP", "fsdp_auto_wrap_policy=TRANSFORMER_BASED_WRAP", "FSDP_AUTO_WRAP_POLICY",
+      "TRANSFORMER_BASED_WRAP" },
+    { "FSDP", "fsdp_transformer_layer_cls_to_wrap=A,B", "FSDP_TRANSFORMER_CLS_TO_WRAP",
+      "A,B" },
+    { "FSDP", "fsdp_backward_prefetch=BACKWARD_POST", "FSDP_BACKWARD_PREFETCH",
+      "BACKWARD_POST" },
+    { "FSDP", "fsdp_state_dict_type=SHARDED_STATE_DICT", "FSDP_STATE_DICT_TYPE",
+      "SHARDED_STATE_DICT" },
+};
+
+static void test_keys(void)
+{
+    struct list l = { 0 };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(keys); i++) {
+        char settings[256];
+        const char *got;
+
+        snprintf(settings, sizeof(settings), "distributed_type=%s %s", keys[i].type,
+                 keys[i].setting);
+        if (!environment(settings, &l)) {
+            tap_ok(false, "%s", settings);
+            continue;
+        }
+        got = value_of(&l, keys[i].name);
+        tap_is_str(got ? got : "(none)", keys[i].value ? keys[i].value : "(none)",
+                   "%s: %s", settings, keys[i].name);
+    }
+    list_free(&l);
+}
+
+/* ---- the carrier ------------------------------------------------------------------------ */
+
+static void test_carrier(void)
+{
+    struct list l = { 0 }, back = { 0 };
+    struct strbuf b = { 0 };
+    accel_error_t err;
+    size_t same = 0, caught = 0;
+    bool printable = true;
+
+    environment("distributed_type=FSDP fsdp_transformer_layer_cls_to_wrap=A;%B=\"ä",
+                &l);
+    carrier_start(&b);
+    for (size_t i = 0; i < l.count; i++)
+        carrier_add(&b, l.name[i], l.value[i], l.task[i]);
+    tap_is_int(carrier_seal(&b, &err), ACCEL_OK, "the carrier is made");
+    for (size_t i = 0; i < b.len; i++)
+        printable &= b.s[i] >= 0x20 && b.s[i] <= 0x7e;
+    tap_ok(printable, "it is printable");
+    tap_is_int(carrier_read(b.s, take, &back, &err), ACCEL_OK, "and read back");
+    for (size_t i = 0; i < l.count && i < back.count; i++)
+        same += !strcmp(l.name[i], back.name[i]) &&
+                !strcmp(l.value[i], back.value[i]) && l.task[i] == back.task[i];
+    tap_is_int((long long)same, (long long)l.count, "all variables are the same");
+    tap_is_int((long long)back.count, (long long)l.count, "none is added");
+    list_free(&back);
+    for (size_t i = 0; i < b.len; i++) {
+        b.s[i] ^= 4;
+        caught += carrier_read(b.s, take, &back, &err) == ACCEL_ECORRUPT;
+        b.s[i] ^= 4;
+    }
+    tap_is_int((long long)caught, (long long)b.len, "every damaged byte is noticed");
+    caught = 0;
+    for (size_t len = 0; len < b.len; len++) {
+        char *cut = strndup(b.s, len);
+
+        caught += carrier_read(cut, take, &back, &err) == ACCEL_ECORRUPT;
+        free(cut);
+    }
+    tap_is_int((long long)caught, (long long)b.len, "so is every cut text");
+    tap_is_int((long long)back.count, 0, "and nothing of it is used");
+    list_free(&l);
+    strbuf_free(&b);
+}
+
+/* Text that is whole, but not ours. */
+static accel_status_t read_one(const char *name, const char *value)
+{
+    struct strbuf b = { 0 };
+    struct list l = { 0 };
+    accel_error_t err;
+    accel_status_t status;
+
+    carrier_start(&b);
+    carrier_add(&b, "RANK", "0", false);
+    carrier_add(&b, name, value, false);
+    carrier_seal(&b, &err);
+    status = carrier_read(b.s, take, &l, &err);
+    if (status != ACCEL_OK && l.count)
+        status = ACCEL_EBUG;
+    list_free(&l);
+    strbuf_free(&b);
+    return status;
+}
+
+static void test_foreign(void)
+{
+    static const char *const wrong[] = { "LD_PRELOAD", "LD_LIBRARY_PATH", "PATH",
+                                         "BASH_ENV",   "ACCEL_",          "ACCEL_a",
+                                         "",           "PYTHONSTARTUP",   "FSDP_X Y" };
+    char *longest = calloc(1, 64 << 10);
+    struct strbuf b = { 0 };
+    accel_error_t err = { 0 };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(wrong); i++)
+        tap_is_int(read_one(wrong[i], "x"), ACCEL_ECORRUPT, "'%s' is refused",
+                   wrong[i]);
+    tap_is_int(read_one("FSDP_VERSION", "2\nLD_PRELOAD=x"), ACCEL_ECORRUPT,
+               "so is a line break");
+    tap_is_int(read_one("ROLE_NAME", "ä"), ACCEL_OK, "a letter beyond ASCII is not");
+    memset(longest, 'x', 40 << 10);
+    tap_is_int(read_one("FSDP_IGNORED_MODULES", longest), ACCEL_ECORRUPT,
+               "40 KiB are too long for one value");
+    memset(longest, 'x', (64 << 10) - 1);
+    carrier_start(&b);
+    carrier_add(&b, "FSDP_IGNORED_MODULES", longest, false);
+    tap_is_int(carrier_seal(&b, &err), ACCEL_EINVAL, "64 KiB are too long for all");
+    tap_is_str(err.hint, "shorten the long values of the config", "with a cure");
+    strbuf_free(&b);
+    free(longest);
+}
+
+/* ---- one task --------------------------------------------------------------------------- */
+
+static bool get_env(void *where, const char *name, char *buf, size_t len)
+{
+    const char *v = getenv(name);
+
+    (void)where;
+    if (v)
+        snprintf(buf, len, "%s", v);
+    return v != NULL;
+}
+
+static void set_env(void *where, const char *name, const char *value)
+{
+    (void)where;
+    setenv(name, value, 1);
+}
+
+static void unset_env(void *where, const char *name)
+{
+    (void)where;
+    unsetenv(name);
+}
+
+static const struct environ_ops ops = { get_env, set_env, unset_env, NULL };
+
+static void test_task(void)
+{
+    const struct task_place place = { .rank = 3,
+                                      .index = 2,
+                                      .world = 4,
+                                      .local_rank = 1,
+                                      .local_world = 2,
+                                      .node = 1,
+                                      .nodes = 2,
+                                      .cores = 6 };
+    char cwd[1024], want[1100];
+
+    clearenv();
+    setenv("FSDP_VERSION", "2", 1);
+    setenv("OMP_NUM_THREADS", "5", 1);
+    setenv("ACCEL_CONFIG", "/old", 1);
+    environ_apply(&ops, &place, "RANK", "rank", true);
+    environ_apply(&ops, &place, "GROUP_RANK", "node", true);
+    environ_apply(&ops, &place, "FSDP_VERSION", "1", false);
+    environ_apply(&ops, &place, "OMP_NUM_THREADS", "cores", true);
+    environ_apply(&ops, &place, "ACCEL_CONFIG", "/new", false);
+    environ_apply_place(&ops, &place);
+    tap_is_str(getenv("RANK"), "3", "RANK counts node by node");
+    tap_is_str(getenv("ACCEL_RANK"), "2", "ACCEL_RANK is the launcher's");
+    tap_is_str(getenv("GROUP_RANK"), "1", "GROUP_RANK is the node");
+    tap_is_str(getenv("FSDP_VERSION"), "2", "the user's value stays");
+    tap_is_str(getenv("ACCEL_CONFIG"), "/new", "ours does not");
+    tap_is_str(getenv("OMP_NUM_THREADS"), "5", "the user's threads stay");
+    tap_ok(!getenv("ACCEL_OMP_NUM_THREADS"), "and are not marked as ours");
+    unsetenv("OMP_NUM_THREADS");
+    environ_apply(&ops, &place, "OMP_NUM_THREADS", "cores", true);
+    tap_is_str(getenv("OMP_NUM_THREADS"), "6", "the task's cores otherwise");
+    tap_is_str(getenv("ACCEL_OMP_NUM_THREADS"), "6", "with the mark");
+    tap_ok(getcwd(cwd, sizeof(cwd)) != NULL, "there is a current directory");
+    environ_apply(&ops, &place, "PYTHONPATH", "cwd_last", true);
+    tap_is_str(getenv("PYTHONPATH"), cwd, "PYTHONPATH of nothing");
+    setenv("PYTHONPATH", "/a:/b", 1);
+    environ_apply(&ops, &place, "PYTHONPATH", "cwd_last", true);
+    snprintf(want, sizeof(want), "/a:/b:%s", cwd);
+    tap_is_str(getenv("PYTHONPATH"), want, "the directory is added last");
+}
+
+static void test_rank_of_node(void)
+{
+    static const struct {
+        const char *text;
+        int node, rank;
+    } rows[] = {
+        { "2", 0, 0 },     { "2(x2)", 1, 2 },     { "2(x3),1", 3, 6 },
+        { "3,1", 1, 3 },   { "2,1(x2),4", 3, 4 }, { "2(x1000),7", 1000, 2000 },
+        { "2", 1, 2 },     { "2", 2, -1 },        { "", 1, -1 },
+        { "x", 1, -1 },    { "2(x", 1, -1 },      { "2(x0)", 1, -1 },
+        { "-1,2", 1, -1 }, { "2;3", 1, -1 },      { "99999999999(x9)", 2, -1 },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++)
+        tap_is_int(rank_of_node(rows[i].text, rows[i].node), rows[i].rank,
+                   "'%s', node %d", rows[i].text, rows[i].node);
+}
+
+int main(void)
+{
+    test_lists();
+    test_keys();
+    test_carrier();
+    test_foreign();
+    test_task();
+    test_rank_of_node();
+    return tap_done();
+}
