@@ -5,6 +5,8 @@ libacommon_la_SOURCES += \
 	runtime/common/common.h \
 	runtime/common/error.c \
 	runtime/common/messages.def \
+	runtime/common/path_trust.c \
+	runtime/common/path_trust.h \
 	runtime/common/resume.c \
 	runtime/common/rng.h \
 	runtime/common/suggest.c \

@@ -62,6 +62,7 @@ struct config {
     uint16_t given_at[CONFIG_MAX_KEYS];
     uint16_t given_used;
     char given[CONFIG_GIVEN_BYTES];
+    bool locked[CONFIG_MAX_KEYS]; /* by the site file; not handed on to tasks */
 };
 
 /* One problem. `text` is the complete rustc-style message, several lines, no colour:

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/path_trust.h"
 #include "config/report.h"
 
 enum { DIR_ENTRIES = 1000, NAME_BYTES = 256 };
@@ -166,21 +167,46 @@ static void optional_failed(struct config_report *r, int error)
     open_failed(r, error);
 }
 
-void config_file_read(struct config_report *r, bool optional)
+/* The site file is everybody's: nobody but root or the caller may have put it there. */
+static int open_trusted(struct config_report *r)
+{
+    accel_error_t err;
+    char text[sizeof(err.text)];
+    int fd = -1;
+    accel_status_t status = path_trust_open(r->in.path, &fd, &err);
+
+    if (status == ACCEL_ENOENT)
+        return -1;
+    if (status)
+        report_add(r, err.message ? MESSAGE_BASE + err.message : (int)status,
+                   (struct place){ 0 }, err.hint, "not trusted: %s",
+                   printable(text, sizeof(text), err.text, strlen(err.text)));
+    return fd;
+}
+
+static int open_own(struct config_report *r, bool optional)
+{
+    /* Non-blocking, so that a fifo without a writer does not hang the open. */
+    int fd = open(r->in.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+    if (fd >= 0)
+        return fd;
+    if (!optional)
+        open_failed(r, errno);
+    else if (errno != ENOENT && errno != ENOTDIR)
+        optional_failed(r, errno);
+    return -1;
+}
+
+void config_file_read(struct config_report *r)
 {
     ssize_t n = -1;
     char *buf;
-    int fd;
+    int fd = r->in.origin == ORIGIN_SITE ? open_trusted(r)
+                                         : open_own(r, r->in.origin == ORIGIN_USER);
 
-    /* Non-blocking, so that a fifo without a writer does not hang the open. */
-    fd = open(r->in.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) {
-        if (!optional)
-            open_failed(r, errno);
-        else if (errno != ENOENT && errno != ENOTDIR)
-            optional_failed(r, errno);
+    if (fd < 0)
         return;
-    }
     buf = malloc(CONFIG_MAX_BYTES + 1);
     if (!buf)
         r->no_memory = true;

@@ -8,6 +8,7 @@ libaconfig_la_SOURCES += \
 	runtime/config/environ.h \
 	runtime/config/environ_task.c \
 	runtime/config/file.c \
+	runtime/config/lock.c \
 	runtime/config/report.h \
 	runtime/config/scalar.c \
 	runtime/config/schema.c \

@@ -95,8 +95,9 @@ enum value_result value_set(struct config *cfg, const struct config_key *key,
 /* ---- file.c ---------------------------------------------------------------------------- */
 
 /* Reads the file r->in.path, at most CONFIG_MAX_BYTES of it, into r->in.text (the caller
- * frees it; NULL when there is none). A missing file is a problem unless `optional`. */
-void config_file_read(struct config_report *r, bool optional);
+ * frees it; NULL when there is none). User and site file may be missing; the site file must
+ * be trusted (common/path_trust.h). */
+void config_file_read(struct config_report *r);
 
 /* ---- validate.c ------------------------------------------------------------------------ */
 
@@ -129,5 +130,15 @@ void validate_value(struct validator *v, size_t row, const char *text,
                     const struct config_text *source);
 /* Keys against each other, once all sources are in. */
 void validate_across(struct validator *v);
+
+/* ---- lock.c: accel.lock, the keys that a site fixes ------------------------------------- */
+
+/* Is `name` of the map `accel` the list of locked keys? */
+bool lock_is_list(const char *name);
+/* Takes that list; it may stand in the site file only. */
+void lock_take(struct validator *v, const struct yaml_node *key,
+               const struct yaml_node *list);
+/* True, with a message, when row is locked and canonical `text` would change it. */
+bool lock_refuses(struct validator *v, size_t row, const char *text, struct place at);
 
 #endif

@@ -115,7 +115,7 @@ static void take_file(struct resolve *s, const char *path, enum config_origin or
     if (!path)
         return;
     s->report.in = (struct config_text){ .path = path, .origin = origin };
-    config_file_read(&s->report, origin != ORIGIN_FILE);
+    config_file_read(&s->report);
     *in = s->report.in;
     if (!in->text) {
         s->complete &= s->report.diags->errors == 0;

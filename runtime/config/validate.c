@@ -347,6 +347,8 @@ static void take_scalar(struct validator *v, const struct config_key *k,
                    "'~' and '$' in '%s' are not expanded: not supported yet", k->name);
         return;
     }
+    if (lock_refuses(v, row, text, val->at))
+        return;
     switch (value_set(v->cfg, k, text)) {
     case VALUE_TYPE:
         if (k->type == TYPE_ENUM)
@@ -455,7 +457,9 @@ static void take_map(struct validator *v, int section, const struct yaml_node *m
         }
         child = find_section(section, key->text);
         row = find_key(v, section, key->text);
-        if (child >= 0)
+        if (section == NESTED && lock_is_list(key->text))
+            lock_take(v, key, val);
+        else if (child >= 0)
             take_section(v, child, key, val);
         else if (row >= 0)
             take_value(v, (size_t)row, key, val);
@@ -582,11 +586,13 @@ void validate_tree(struct validator *v, const struct yaml_tree *t,
 void validate_value(struct validator *v, size_t row, const char *text,
                     const struct config_text *source)
 {
+    enum config_type type = v->schema[row].type;
+    bool is_text = type == TYPE_ENUM || type == TYPE_STRING;
     struct yaml_node key = { .kind = NODE_SCALAR,
                              .text = (char *)v->schema[row].name,
                              .at.in = source };
     struct yaml_node value = {
-        .kind = NODE_SCALAR, .plain = true, .text = (char *)text, .at.in = source
+        .kind = NODE_SCALAR, .plain = !is_text, .text = (char *)text, .at.in = source
     };
 
     v->source = source;

@@ -9,9 +9,11 @@
 
 #include "config/config.h"
 #include "scripts/accel/cli.h"
+#include "scripts/accel/settings.h"
 
 struct check_args {
     bool keys, json, quiet;
+    struct cli_settings settings;
     char **files;
     int count;
 };
@@ -40,7 +42,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "--json takes one file");
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cli_settings_parse(key, arg, state, &a->settings);
     }
 }
 
@@ -92,80 +94,23 @@ static int list_keys(bool json)
     return cli_table_print(t, json);
 }
 
-static void origin_text(const struct config *cfg, size_t row, char *buf, size_t len)
-{
-    static const char *const names[] = { [ORIGIN_DEFAULT] = "default",
-                                         [ORIGIN_FILE] = "file",
-                                         [ORIGIN_ENV] = "environment",
-                                         [ORIGIN_FLAG] = "option" };
-
-    if (cfg->origin[row] == ORIGIN_FILE)
-        snprintf(buf, len, "line %d", cfg->line[row]);
-    else
-        snprintf(buf, len, "%s", names[cfg->origin[row]]);
-}
-
-/* Every honoured key; others only where the file gives them. */
-static int print_values(const struct config *cfg, bool json)
-{
-    static const char *const columns[] = { "KEY", "VALUE", "FROM", NULL };
-    struct cli_table *t = cli_table_new("config", columns);
-    accel_error_t err;
-    size_t n;
-    const struct config_key *k = config_schema(&n);
-
-    if (!t) {
-        accel_fail_nomem(&err, "the table", 0);
-        return cli_fail(&err);
-    }
-    for (size_t i = 0; i < n; i++) {
-        char name[128], value[1100], origin[40];
-
-        if (k[i].offset == SIZE_MAX)
-            continue;
-        full_name(&k[i], name, sizeof(name));
-        config_value_text(cfg, &k[i], value, sizeof(value));
-        origin_text(cfg, i, origin, sizeof(origin));
-        cli_table_row(t, (const char *[]){ name, value, origin });
-    }
-    return cli_table_print(t, json);
-}
-
 static int check_file(const char *path, const struct check_args *a)
 {
-    struct config cfg;
-    struct config_sources sources = { .job_path = path };
-    struct config_paths paths;
-    struct config_diags diags;
-    accel_error_t err;
-    accel_status_t status;
-    int code;
+    struct cli_config c;
+    int code = cli_config_load(path, &a->settings, &c);
 
-    config_sources_default(&sources, &paths);
-    status = config_resolve(&sources, &cfg, &diags, &err);
-    code = accel_exit_code(status);
-    for (size_t i = 0; i < diags.count; i++)
-        fprintf(stderr, "%s\n", diags.item[i].text);
-    if (status != ACCEL_OK && !diags.errors) {
-        code = cli_fail(&err);
-    } else if (status != ACCEL_OK) {
-        fprintf(stderr, "%s: %zu error%s%s\n", diags.path, diags.errors,
-                diags.errors == 1 ? "" : "s",
-                diags.count >= 20 ? " shown, there may be more" : "");
-    } else {
-        if (!a->json)
-            printf("%s: OK\n", diags.path);
-        if (!a->quiet)
-            code = print_values(&cfg, a->json);
-    }
-    config_diags_free(&diags);
-    return code;
+    if (code)
+        return code;
+    if (!a->json)
+        printf("%s: OK\n", c.shown);
+    return a->quiet ? 0 : cli_config_print(&c, false, true, a->json);
 }
 
 static const struct argp_option options[] = {
     { "keys", 'k', NULL, 0, "List every key, its values, default and meaning", 0 },
     { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 },
     { "quiet", 'q', NULL, 0, "Print no table, only OK or the problems", 0 },
+    CLI_SETTINGS_OPTIONS,
     { 0 }
 };
 static const struct argp argp = {
@@ -174,7 +119,8 @@ static const struct argp argp = {
     .args_doc = "FILE...\n--keys",
     .doc = "Checks Accelerate config files as srun --accel-config does, and shows "
            "each value with its origin.\vExit code: 0 all good, 65 a problem in a "
-           "file, 66 file missing, 77 not readable."
+           "file, 66 file missing, 77 not readable or not trusted, 78 locked by the "
+           "site."
 };
 
 static int run_check(int argc, char **argv)
@@ -198,6 +144,7 @@ static int run_check(int argc, char **argv)
         code = code ? code : one;
     }
     free(a.files);
+    cli_settings_free(&a.settings);
     return code;
 }
 

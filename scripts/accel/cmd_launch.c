@@ -12,11 +12,13 @@
 
 #include "config/config.h"
 #include "scripts/accel/cli.h"
+#include "scripts/accel/settings.h"
 
 struct launch_args {
     const char *config, *resume; /* resume: NULL, not given */
     long processes;              /* 0: not given */
     bool dry_run;
+    struct cli_settings settings;
     char **command; /* NULL-terminated tail of argv */
 };
 
@@ -54,29 +56,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "no program given");
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cli_settings_parse(key, arg, state, &a->settings);
     }
-}
-
-/* Loads the file; problems go to stderr. */
-static int load(const char *path, struct config *cfg)
-{
-    struct config_sources sources = { .job_path = path };
-    struct config_paths paths;
-    struct config_diags diags;
-    accel_error_t err;
-    accel_status_t status;
-    int code;
-
-    config_sources_default(&sources, &paths);
-    status = config_resolve(&sources, cfg, &diags, &err);
-    code = accel_exit_code(status);
-    for (size_t i = 0; i < diags.count; i++)
-        fprintf(stderr, "%s\n", diags.item[i].text);
-    if (status != ACCEL_OK && !diags.errors)
-        code = cli_fail(&err);
-    config_diags_free(&diags);
-    return code;
 }
 
 /* How many processes to start; the file and -n must agree. */
@@ -244,6 +225,7 @@ static const struct argp_option options[] = {
       "What to go on from: the newest intact checkpoint (default), nothing, or PATH",
       0 },
     { "dry-run", 'd', NULL, 0, "Print the command instead of running it", 0 },
+    CLI_SETTINGS_OPTIONS,
     { 0 }
 };
 static const struct argp argp = {
@@ -259,17 +241,18 @@ static const struct argp argp = {
 static int run_launch(int argc, char **argv)
 {
     struct launch_args a = { 0 };
-    struct config cfg;
+    struct cli_config c;
     accel_error_t err;
     long n = 0;
     int code;
 
     cli_parse(&cli_launch, argc, argv, &a);
-    code = load(a.config, &cfg);
+    code = cli_config_load(a.config, &a.settings, &c);
+    cli_settings_free(&a.settings);
     if (code)
         return code;
-    if (count_processes(&a, &cfg, &n, &err) || check_program(a.command[0], &err) ||
-        export_config(a.config, &cfg, &err) || export_resume(a.resume, &err))
+    if (count_processes(&a, &c.config, &n, &err) || check_program(a.command[0], &err) ||
+        export_config(a.config, &c.config, &err) || export_resume(a.resume, &err))
         return cli_fail(&err);
     return launch(&a, n);
 }

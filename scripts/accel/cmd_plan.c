@@ -16,6 +16,7 @@
 #include "nn/models/gpt2.h"
 #include "plan/plan.h"
 #include "scripts/accel/cli.h"
+#include "scripts/accel/settings.h"
 
 enum {
     O_NODES = 256,
@@ -48,6 +49,7 @@ struct plan_args {
     accel_gpt2_t shape;       /* 0: as the model */
     int nodes, ranks_per_node, seq, batch, accumulate, threads; /* 0: not given */
     bool json;
+    struct cli_settings settings;
 };
 
 static int whole(struct argp_state *state, const char *option, const char *arg,
@@ -74,6 +76,7 @@ static const struct preset *find_preset(const char *name)
 
 static const struct argp_option options[] = {
     { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 },
+    CLI_SETTINGS_OPTIONS,
     { NULL, 0, NULL, 0, "Ranks:", 1 },
     { "nodes", O_NODES, "N", 0, "Nodes (default: num_machines of the file, or 1)", 0 },
     { "ranks-per-node", O_RANKS, "N", 0,
@@ -159,7 +162,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     default:
         to = number_of(a, key, &max);
         if (!to)
-            return ARGP_ERR_UNKNOWN;
+            return cli_settings_parse(key, arg, state, &a->settings);
         *to = whole(state, option_name(key), arg, max);
         return 0;
     }
@@ -168,7 +171,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 /* ---- what is planned --------------------------------------------------------------------- */
 
 struct planned {
-    struct config config;
+    struct cli_config sources;
+    const struct config *config; /* of `sources` */
     struct plan_input in;
     struct plan plan;
     accel_gpt2_t shape;
@@ -176,31 +180,11 @@ struct planned {
     char model[64];
 };
 
-static int load(const char *path, struct config *cfg)
-{
-    struct config_sources sources = { .job_path = path };
-    struct config_paths paths;
-    struct config_diags diags;
-    accel_error_t err;
-    accel_status_t status;
-    int code;
-
-    config_sources_default(&sources, &paths);
-    status = config_resolve(&sources, cfg, &diags, &err);
-    code = accel_exit_code(status);
-    for (size_t i = 0; i < diags.count; i++)
-        fprintf(stderr, "%s\n", diags.item[i].text);
-    if (status != ACCEL_OK && !diags.errors)
-        code = cli_fail(&err);
-    config_diags_free(&diags);
-    return code;
-}
-
 /* Options decide; what they leave open comes from the file. */
 static accel_status_t choose_ranks(const struct plan_args *a, struct planned *p,
                                    accel_error_t *err)
 {
-    const struct config *c = &p->config;
+    const struct config *c = p->config;
     long long nodes = a->nodes ? a->nodes : c->num_machines ? c->num_machines : 1;
     long long per_node = a->ranks_per_node;
 
@@ -272,7 +256,7 @@ static accel_status_t plan_units(struct planned *p, const struct nn_units *units
     }
     p->in.units = units->count;
     p->in.unit_elems = elems;
-    p->in.config = &p->config;
+    p->in.config = p->config;
     plan_compute(&p->in, &p->plan);
     p->in.unit_elems = NULL;
     free(elems);
@@ -281,9 +265,9 @@ static accel_status_t plan_units(struct planned *p, const struct nn_units *units
 
 static accel_status_t compute(struct planned *p, accel_error_t *err)
 {
-    bool bf16 = p->config.mixed_precision == PRECISION_BF16;
-    bool wrap = p->config.distributed_type == DIST_FSDP &&
-                p->config.auto_wrap_policy == WRAP_TRANSFORMER;
+    bool bf16 = p->config->mixed_precision == PRECISION_BF16;
+    bool wrap = p->config->distributed_type == DIST_FSDP &&
+                p->config->auto_wrap_policy == WRAP_TRANSFORMER;
     struct backend *be = NULL;
     struct graph g = { 0 };
     struct nn_units units = { 0 };
@@ -302,7 +286,7 @@ static accel_status_t compute(struct planned *p, accel_error_t *err)
         s = err->code;
         goto out;
     }
-    s = nn_units_build(model, wrap, p->config.transformer_cls, &units, err);
+    s = nn_units_build(model, wrap, p->config->transformer_cls, &units, err);
     if (s == ACCEL_OK)
         s = nn_measure(model, p->batch, p->seq, true, &activations, err);
     p->in.activation_bytes = (int64_t)activations;
@@ -359,7 +343,7 @@ static json_t *bytes_json(const struct plan *p)
 
 static int print_json(const struct planned *p, const char *file)
 {
-    bool full = plan_strategy(&p->config) == SHARD_FULL;
+    bool full = plan_strategy(p->config) == SHARD_FULL;
     const accel_gpt2_t *m = &p->shape;
     accel_error_t err;
     json_t *all =
@@ -410,9 +394,11 @@ static int run_plan(int argc, char **argv)
     int code;
 
     cli_parse(&cli_plan, argc, argv, &a);
-    code = load(a.file, &p.config);
+    code = cli_config_load(a.file, &a.settings, &p.sources);
+    cli_settings_free(&a.settings);
     if (code)
         return code;
+    p.config = &p.sources.config;
     if (choose_ranks(&a, &p, &err))
         return cli_fail(&err);
     choose_shape(&a, &p);

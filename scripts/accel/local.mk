@@ -25,6 +25,8 @@ accel_SOURCES = \
 	scripts/accel/report.h \
 	scripts/accel/roff.c \
 	scripts/accel/roff.h \
+	scripts/accel/settings.c \
+	scripts/accel/settings.h \
 	scripts/accel/step.c \
 	scripts/accel/step.h
 accel_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(SMARTCOLS_CFLAGS) $(HWLOC_CFLAGS) \

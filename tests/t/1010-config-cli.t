@@ -46,7 +46,7 @@ is "$code" 64 "check without a file is a usage error"
 for file in "$good"/*.yaml "$ACCEL_SRC"/examples/*.yaml; do
     run "$accel" check "$file"
     is "$code" 0 "accepted: $(basename "$file")"
-    like "$out" '^distributed_type +[A-Z_]+ +line [0-9]+ *$' "with the origin of its values"
+    like "$out" '^distributed_type +[A-Z_]+ +[^ ]+:[0-9]+ *$' "with the origin of its values"
     [ "$(basename "$file")" = unquoted-no.yaml ] || is "$err" "" "and without a remark"
 done
 run "$accel" check --quiet "$good/unquoted-no.yaml"

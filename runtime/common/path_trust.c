@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Path trust on descriptors: every step opens the next name below an open directory without
+ * following links, and judges what fstat says about that descriptor. A path is never opened
+ * twice. Never prints, never changes a file.
+ */
+#include "common/path_trust.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MAX_LINKS = 40 }; /* as the kernel */
+
+/* Where the walk stands. The first fault is kept: a file that is not there is missing,
+ * whatever its directories are like. */
+struct walk {
+    int dir;             /* the open directory */
+    char at[PATH_MAX];   /* its path, for messages */
+    char rest[PATH_MAX]; /* names still to go */
+    int links;
+    accel_error_t fault;
+};
+
+/* Nobody else may have made or changed it. `what` names its kind in messages. */
+static void judge(struct walk *w, const struct stat *st, const char *what,
+                  const char *path)
+{
+    bool sticky_dir = S_ISDIR(st->st_mode) && (st->st_mode & S_ISVTX);
+    char hint[sizeof(w->fault.hint)];
+
+    if (w->fault.code)
+        return;
+    if (st->st_uid != 0 && st->st_uid != geteuid()) {
+        snprintf(hint, sizeof(hint), "chown root '%s', or remove it", path);
+        accel_fail(&w->fault, A0206, hint,
+                   "%s %s is owned by uid %u, who is neither root nor you", what, path,
+                   (unsigned)st->st_uid);
+    } else if (!S_ISLNK(st->st_mode) && (st->st_mode & 022) && !sticky_dir) {
+        snprintf(hint, sizeof(hint), "chmod go-w '%s'", path);
+        accel_fail(&w->fault, A0206, hint, "%s %s can be written by %s (mode %04o)",
+                   what, path, st->st_mode & 02 ? "everybody" : "its group",
+                   (unsigned)st->st_mode & 07777);
+    }
+}
+
+static accel_status_t os_failed(const char *path, accel_error_t *err)
+{
+    if (errno == ENOENT || errno == ENOTDIR)
+        return accel_fail(err, ACCEL_ENOENT, "check the path", "%s: %s", path,
+                          strerror(errno));
+    if (errno == EACCES || errno == EPERM)
+        return accel_fail(err, A0206,
+                          "make it readable, and its directories searchable",
+                          "cannot open %s: %s", path, strerror(errno));
+    return accel_fail(err, ACCEL_EOS, "check the path", "cannot open %s: %s", path,
+                      strerror(errno));
+}
+
+/* The first name of w->rest into `name`; what follows stays. False: none is left. */
+static bool next_name(struct walk *w, char name[NAME_MAX + 1])
+{
+    const char *s = w->rest + strspn(w->rest, "/");
+    size_t n = strcspn(s, "/");
+
+    if (n == 0 || n > NAME_MAX)
+        return false;
+    memcpy(name, s, n);
+    name[n] = '\0';
+    s += n;
+    s += strspn(s, "/");
+    memmove(w->rest, s, strlen(s) + 1);
+    return true;
+}
+
+/* Makes `dir` the directory of the walk. */
+static void enter(struct walk *w, int dir, const char *path)
+{
+    if (w->dir >= 0)
+        close(w->dir);
+    w->dir = dir;
+    snprintf(w->at, sizeof(w->at), "%s", path);
+}
+
+static accel_status_t start(struct walk *w, accel_error_t *err)
+{
+    struct stat st;
+    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    if (root < 0 || fstat(root, &st)) {
+        if (root >= 0)
+            close(root);
+        return os_failed("/", err);
+    }
+    enter(w, root, "");
+    judge(w, &st, "directory", "/");
+    return ACCEL_OK;
+}
+
+/* The names of the link `fd` go before those that are left. */
+static accel_status_t follow(struct walk *w, int fd, const char *path,
+                             accel_error_t *err)
+{
+    char target[PATH_MAX], joined[PATH_MAX];
+    ssize_t n = readlinkat(fd, "", target, sizeof(target) - 1);
+
+    if (n < 0)
+        return os_failed(path, err);
+    target[n] = '\0';
+    if (++w->links > MAX_LINKS || snprintf(joined, sizeof(joined), "%s/%s", target,
+                                           w->rest) >= (int)sizeof(joined)) {
+        errno = ELOOP;
+        return os_failed(path, err);
+    }
+    memcpy(w->rest, joined, sizeof(joined));
+    return target[0] == '/' ? start(w, err) : ACCEL_OK;
+}
+
+/* One directory, or a link to one, further. */
+static accel_status_t step(struct walk *w, const char *name, accel_error_t *err)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    accel_status_t status = ACCEL_OK;
+    int fd;
+
+    if (snprintf(path, sizeof(path), "%s/%s", w->at, name) >= (int)sizeof(path)) {
+        errno = ENAMETOOLONG;
+        return os_failed(name, err);
+    }
+    fd = openat(w->dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return os_failed(path, err);
+    if (fstat(fd, &st)) {
+        status = os_failed(path, err);
+    } else if (S_ISLNK(st.st_mode)) {
+        judge(w, &st, "link", path);
+        status = follow(w, fd, path, err);
+    } else if (!S_ISDIR(st.st_mode)) {
+        errno = ENOTDIR;
+        status = os_failed(path, err);
+    } else {
+        judge(w, &st, "directory", path);
+        enter(w, fd, path);
+        return ACCEL_OK;
+    }
+    close(fd);
+    return status;
+}
+
+/* The file itself. */
+static accel_status_t finish(struct walk *w, const char *name, int *fd_out,
+                             accel_error_t *err)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    int fd;
+
+    if (snprintf(path, sizeof(path), "%s/%s", w->at, name) >= (int)sizeof(path)) {
+        errno = ENAMETOOLONG;
+        return os_failed(name, err);
+    }
+    fd =
+        openat(w->dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0 && errno == ELOOP)
+        return accel_fail(err, A0206, "put the file itself there",
+                          "%s is a symbolic link", path);
+    if (fd < 0)
+        return os_failed(path, err);
+    if (fstat(fd, &st)) {
+        accel_status_t status = os_failed(path, err);
+
+        close(fd);
+        return status;
+    }
+    if (!S_ISREG(st.st_mode) && !w->fault.code)
+        accel_fail(&w->fault, A0206, "put a regular file there", "%s is %s, not a file",
+                   path, S_ISDIR(st.st_mode) ? "a directory" : "a fifo or device");
+    judge(w, &st, "file", path);
+    if (w->fault.code) {
+        close(fd);
+        if (err)
+            *err = w->fault;
+        return w->fault.code;
+    }
+    *fd_out = fd;
+    return ACCEL_OK;
+}
+
+accel_status_t path_trust_open(const char *path, int *fd_out, accel_error_t *err)
+{
+    struct walk w = { .dir = -1 };
+    char name[NAME_MAX + 1] = "", cwd[PATH_MAX] = "";
+    accel_status_t status;
+
+    if (path[0] != '/' && !getcwd(cwd, sizeof(cwd)))
+        return os_failed(path, err);
+    if (snprintf(w.rest, sizeof(w.rest), "%s/%s", cwd, path) >= (int)sizeof(w.rest)) {
+        errno = ENAMETOOLONG;
+        return os_failed(path, err);
+    }
+    status = start(&w, err);
+    while (status == ACCEL_OK) {
+        if (!next_name(&w, name)) {
+            errno = ENOENT;
+            status = os_failed(path, err);
+        } else if (!w.rest[0]) {
+            status = finish(&w, name, fd_out, err);
+            break;
+        } else {
+            status = step(&w, name, err);
+        }
+    }
+    if (w.dir >= 0)
+        close(w.dir);
+    return status;
+}
