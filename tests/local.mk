@@ -14,6 +14,15 @@ tests/t/0030-build-install.log: $(filter-out tests/t/0030-build-install.log, $(T
 
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests) $(shell_tests)
+shell_tests += tests/t/1100-messages-golden.t
+EXTRA_DIST += tests/t/message-sites.awk tests/t/messages-golden.sh tests/data/messages
+
+# After a change of messages: writes the golden files anew, for review.
+update-golden: accel$(EXEEXT)
+	$(srcdir)/tests/t/messages-golden.sh $(abs_top_srcdir) $(abs_top_builddir)/accel$(EXEEXT) \
+	    $(abs_top_srcdir)/tests/data/messages
+.PHONY: update-golden
+
 EXTRA_DIST += $(shell_tests) tests/t/tap.sh tests/t/lib.sh tests/t/train.sh \
 	tests/sanitizer.sh tests/data/lsan.supp
 TEST_EXTENSIONS = .t

@@ -225,7 +225,8 @@ static void *resident_unit(struct shard *s, struct shard_unit *u)
 
 static accel_status_t bad_unit(int unit, int units, accel_error_t *err)
 {
-    return accel_fail(err, A0003, NULL, "unit %d of %d does not exist", unit, units);
+    return accel_fail(err, A0003, "report it with the output of `accel env`",
+                      "unit %d of %d does not exist", unit, units);
 }
 
 static accel_status_t want(void *user, int unit, void **data_out, accel_error_t *err)

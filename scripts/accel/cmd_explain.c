@@ -100,7 +100,7 @@ static void print_page(const struct message_page *p)
     const struct message_area *area = message_area_of(p->number);
 
     printf("A%04d: %s\n", p->number, p->title);
-    printf("%s, exit code %d: %s\n", accel_status_name(p->status),
+    printf("%s, exit code %d:\n%s\n", accel_status_name(p->status),
            accel_exit_code(p->status), status_meaning(p->status));
     print_filled("Why", p->why);
     print_filled("Cure", p->cure);
