@@ -13,6 +13,7 @@ const struct config_api accel_spank_config_api = {
     .config_bytes = sizeof(struct config),
     .sources_default = config_sources_default,
     .resolve = config_resolve,
+    .place = config_place,
     .diags_free = config_diags_free,
     .encode = config_encode,
     .schema = config_schema,

@@ -18,6 +18,8 @@ struct config_api {
     void (*sources_default)(struct config_sources *src, struct config_paths *paths);
     accel_status_t (*resolve)(const struct config_sources *src, struct config *cfg,
                               struct config_diags *diags, accel_error_t *err);
+    const char *(*place)(const struct config *cfg, const struct config_sources *src,
+                         size_t row, char *buf, size_t len);
     void (*diags_free)(struct config_diags *d);
     accel_status_t (*encode)(const struct config *cfg, char *buf, size_t len,
                              accel_error_t *err);

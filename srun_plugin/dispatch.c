@@ -15,12 +15,12 @@ SPANK_PLUGIN(accel, 1)
 
 EXPORT int slurm_spank_init(spank_t sp, int ac, char **av)
 {
-    (void)ac;
-    (void)av;
     switch (spank_context()) {
     case S_CTX_LOCAL:
     case S_CTX_ALLOCATOR:
-    case S_CTX_REMOTE:
+        arguments_take(ac, av);
+        return opts_init(sp);
+    case S_CTX_REMOTE: /* reads no file, so that no argument matters */
         return opts_init(sp);
     default: /* slurmd, prolog and epilog: nothing of ours runs there */
         return 0;

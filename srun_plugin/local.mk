@@ -4,6 +4,7 @@ if HAVE_SLURM
 pkglib_LTLIBRARIES = srun_plugin/accel_spank.la srun_plugin/accel_spank_config.la
 
 srun_plugin_accel_spank_la_SOURCES = \
+	srun_plugin/arguments.c \
 	srun_plugin/cmdline.c \
 	srun_plugin/config_api.h \
 	srun_plugin/defaults.c \

@@ -21,7 +21,9 @@
 
 static struct config config;
 static char config_path[PATH_MAX];
-static bool config_ready;  /* config belongs to config_path */
+static struct config_sources sources; /* of config; job_path does not stay */
+static struct config_paths paths;     /* user and site path of `sources` */
+static bool config_ready;             /* config belongs to config_path */
 static bool option_in_use; /* the callback accepted it, and it was not "none" */
 static bool remote_active;
 static char **words;  /* our command line, while the option may be on it */
@@ -123,8 +125,6 @@ static bool resolve_path(const char *name, bool inherited, char *out, size_t len
  * user typed is named in messages as it was typed. */
 static bool load_config(const char *name, const char *path, bool quiet)
 {
-    struct config_sources sources = { .job_path = name };
-    struct config_paths paths;
     struct config_diags diags = { 0 };
     accel_error_t err = { 0 };
 
@@ -134,6 +134,9 @@ static bool load_config(const char *name, const char *path, bool quiet)
     if (!load_api())
         return false;
     api->sources_default(&sources, &paths);
+    sources.job_path = name;
+    if (arguments_site())
+        sources.site_path = arguments_site();
     if (api->resolve(&sources, &config, &diags, &err) == ACCEL_OK) {
         snprintf(config_path, sizeof(config_path), "%s", path);
         config_ready = true;
@@ -307,15 +310,19 @@ const struct config_api *opts_api(void)
     return api;
 }
 
-int opts_line_of(const char *name)
+const char *opts_place(const char *name, char *buf, size_t len)
 {
-    size_t count = 0;
+    struct config_sources named = sources;
+    size_t count = 0, row = 0;
     const struct config_key *keys = api ? api->schema(&count) : NULL;
 
-    for (size_t i = 0; i < count && i < ACCEL_ARRAY_SIZE(config.line); i++)
-        if (keys[i].section[0] == '\0' && strcmp(keys[i].name, name) == 0)
-            return config.origin[i] == ORIGIN_FILE ? config.line[i] : 0;
-    return 0;
+    named.job_path = config_path;
+    while (row < count && (keys[row].section[0] || strcmp(keys[row].name, name) != 0))
+        row++;
+    if (row < count && config.origin[row] != ORIGIN_DEFAULT)
+        return api->place(&config, &named, row, buf, len);
+    snprintf(buf, len, "%s", config_path);
+    return buf;
 }
 
 bool opts_remote_active(void)

@@ -46,8 +46,8 @@ char **opts_script(void);
 void opts_register(spank_t sp, struct spank_option *option);
 /* srun: says in one line why an allocation will be too small. */
 void opts_hint(void);
-/* File line that sets `name` at the top level; 0: not in the file. */
-int opts_line_of(const char *name);
+/* The place that sets the top-level key `name`, else the job file. Returns buf. */
+const char *opts_place(const char *name, char *buf, size_t len);
 /* slurmstepd: the option came with the step and is not "none". */
 bool opts_remote_active(void);
 void opts_free(void);
@@ -64,6 +64,12 @@ void dry_run_register(spank_t sp);
 /* After all options, in srun, sbatch and salloc: with the option it prints the plan and ends
  * this client, before anything is queued. */
 void dry_run_maybe(void);
+
+/* ---- arguments.c: what stands behind the plugin in plugstack.conf ---------------------- */
+
+/* Takes the words of the line, such as site=/etc/accel/site.yaml; says which are unknown. */
+void arguments_take(int ac, char **av);
+const char *arguments_site(void); /* NULL: the path that was compiled in */
 
 /* ---- cmdline.c: what the user typed ---------------------------------------------------- */
 

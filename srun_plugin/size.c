@@ -117,23 +117,13 @@ void size_typed(char **argv, char **script, uint32_t *tasks, uint32_t *nodes)
         *tasks = per_node * *nodes;
 }
 
-static void say_place(const char *key, char *buf, size_t len)
-{
-    int line = opts_line_of(key);
-
-    if (line > 0)
-        snprintf(buf, len, "%s:%d", opts_path(), line);
-    else
-        snprintf(buf, len, "%s", opts_path());
-}
-
 bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes)
 {
     long long want = cfg->num_processes, machines = cfg->num_machines;
     char place[4200], cure[400];
 
     if (want > 0 && tasks > 0 && tasks != want) {
-        say_place("num_processes", place, sizeof(place));
+        opts_place("num_processes", place, sizeof(place));
         snprintf(cure, sizeof(cure),
                  "ask for %lld tasks (-n %lld; in a batch job also "
                  "#SBATCH --ntasks=%lld), or write num_processes: %u in the file, or "
@@ -146,7 +136,7 @@ bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes)
         return false;
     }
     if (machines > 0 && nodes > 0 && nodes != machines) {
-        say_place("num_machines", place, sizeof(place));
+        opts_place("num_machines", place, sizeof(place));
         snprintf(cure, sizeof(cure),
                  "ask for %lld nodes (-N %lld), or write num_machines: %u in the file, "
                  "or leave num_machines out to accept any number",

@@ -106,6 +106,10 @@ void config_sources_default(struct config_sources *src, struct config_paths *pat
  * more than 1 MiB, depth 16, 10 000 events each. User and site file may be missing. */
 accel_status_t config_resolve(const struct config_sources *src, struct config *cfg,
                               struct config_diags *diags, accel_error_t *err);
+/* Where the value of schema row `row` came from: "FILE:7", "environment ACCEL_X", "flag",
+ * "built-in". `src` is what cfg was resolved from. Returns buf. */
+const char *config_place(const struct config *cfg, const struct config_sources *src,
+                         size_t row, char *buf, size_t len);
 /* Name of the environment variable that sets schema row `row`, "ACCEL_FSDP_VERSION", into
  * buf; returns buf. Empty for a row that another one stands for (an old top-level key). */
 const char *config_env_name(size_t row, char *buf, size_t len);

@@ -86,6 +86,33 @@ const char *config_env_name(size_t row, char *buf, size_t len)
     return buf;
 }
 
+const char *config_place(const struct config *cfg, const struct config_sources *src,
+                         size_t row, char *buf, size_t len)
+{
+    const char *path = cfg->origin[row] == ORIGIN_SITE   ? src->site_path
+                       : cfg->origin[row] == ORIGIN_USER ? src->user_path
+                                                         : src->job_path;
+    char name[NAME_BYTES];
+
+    switch (cfg->origin[row]) {
+    case ORIGIN_SITE:
+    case ORIGIN_USER:
+    case ORIGIN_FILE:
+        snprintf(buf, len, "%s:%d", path ? path : "", cfg->line[row]);
+        break;
+    case ORIGIN_ENV:
+        snprintf(buf, len, "environment %s", config_env_name(row, name, sizeof(name)));
+        break;
+    case ORIGIN_FLAG:
+        snprintf(buf, len, "flag");
+        break;
+    default:
+        snprintf(buf, len, "built-in");
+        break;
+    }
+    return buf;
+}
+
 void config_sources_default(struct config_sources *src, struct config_paths *paths)
 {
     const char *home = getenv("XDG_CONFIG_HOME"), *sub = "";

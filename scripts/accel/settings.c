@@ -81,36 +81,6 @@ int cli_config_load(const char *job, const struct cli_settings *s,
     return code;
 }
 
-const char *cli_origin(const struct cli_config *c, size_t row, char *buf, size_t len)
-{
-    const struct config *cfg = &c->config;
-    const char *locked = cfg->locked[row] ? " (locked)" : "";
-    char name[128];
-
-    switch (cfg->origin[row]) {
-    case ORIGIN_SITE:
-    case ORIGIN_USER:
-    case ORIGIN_FILE:
-        snprintf(buf, len, "%s:%d%s",
-                 cfg->origin[row] == ORIGIN_SITE   ? c->sources.site_path
-                 : cfg->origin[row] == ORIGIN_USER ? c->sources.user_path
-                                                   : c->sources.job_path,
-                 cfg->line[row], locked);
-        break;
-    case ORIGIN_ENV:
-        snprintf(buf, len, "environment %s%s", config_env_name(row, name, sizeof(name)),
-                 locked);
-        break;
-    case ORIGIN_FLAG:
-        snprintf(buf, len, "--set%s", locked);
-        break;
-    default:
-        snprintf(buf, len, "built-in%s", locked);
-        break;
-    }
-    return buf;
-}
-
 static bool is_shown(const struct config *cfg, const struct config_key *key, size_t row)
 {
     return key->offset != SIZE_MAX || cfg->origin[row] != ORIGIN_DEFAULT;
@@ -136,7 +106,9 @@ int cli_config_print(const struct cli_config *c, bool all, bool origin, bool jso
         snprintf(name, sizeof(name), "%s%s%s", k[i].section, k[i].section[0] ? "." : "",
                  k[i].name);
         config_value_text(&c->config, &k[i], value, sizeof(value));
-        cli_origin(c, i, from, sizeof(from));
+        config_place(&c->config, &c->sources, i, from, sizeof(from));
+        if (c->config.locked[i])
+            strncat(from, " (locked)", sizeof(from) - strlen(from) - 1);
         cli_table_row(t, (const char *[]){ name, value, from });
     }
     return cli_table_print(t, json);

@@ -50,8 +50,5 @@ int cli_config_load(const char *job, const struct cli_settings *s,
 /* The values as a table on stdout, with origins when asked; `all` shows every key, else those
  * that count today or are given. Returns the exit code. */
 int cli_config_print(const struct cli_config *c, bool all, bool origin, bool json);
-/* Where the value of schema row `row` came from: "FILE:7", "environment ACCEL_X", "--set",
- * "built-in"; " (locked)" behind it when the site locks the key. Returns buf. */
-const char *cli_origin(const struct cli_config *c, size_t row, char *buf, size_t len);
 
 #endif
