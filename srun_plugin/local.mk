@@ -30,7 +30,7 @@ EXTRA_srun_plugin_accel_spank_la_DEPENDENCIES = srun_plugin/accel_spank.map
 
 srun_plugin_accel_spank_config_la_SOURCES = srun_plugin/config_api.c srun_plugin/config_api.h
 srun_plugin_accel_spank_config_la_CFLAGS = -std=gnu11 -Wall -Wextra -fvisibility=hidden
-srun_plugin_accel_spank_config_la_LIBADD = libaconfig.la libacommon.la $(YAML_LIBS)
+srun_plugin_accel_spank_config_la_LIBADD = libaconfig.la libacommon.la $(YAML_LIBS) -lm
 srun_plugin_accel_spank_config_la_LDFLAGS = -module -avoid-version -shared -Wl,-z,now \
 	-Wl,-z,relro -Wl,--as-needed -Wl,--no-undefined \
 	-Wl,--version-script=$(top_srcdir)/srun_plugin/accel_spank_config.map

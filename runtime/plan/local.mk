@@ -1,5 +1,7 @@
 # plan/
 libaconfig_la_SOURCES += \
+	runtime/plan/interval.c \
+	runtime/plan/layout.c \
 	runtime/plan/plan.c \
 	runtime/plan/plan.h \
 	runtime/plan/plan_print.c

@@ -8,11 +8,11 @@
 
 #define PAD 32 /* elements: 128 bytes of float32 per rank */
 
-int64_t plan_padded_elems(int64_t elems, int world)
+int64_t plan_padded_elems(int64_t elems, int ranks)
 {
-    int64_t step = (int64_t)PAD * world;
+    int64_t step = (int64_t)PAD * ranks;
 
-    if (elems < 0 || world < 1 || elems > INT64_MAX - step)
+    if (elems < 0 || ranks < 1 || elems > INT64_MAX - step)
         return -1;
     return (elems + step - 1) / step * step;
 }
@@ -20,6 +20,14 @@ int64_t plan_padded_elems(int64_t elems, int world)
 enum sharding_strategy plan_strategy(const struct config *c)
 {
     return c->distributed_type == DIST_FSDP ? c->sharding_strategy : SHARD_NONE;
+}
+
+/* Units are padded for those that share them. */
+static int pad_ranks(const struct plan_input *in)
+{
+    const struct plan_layout *l = &in->layout;
+
+    return l->cut_optimizer ? l->shard * l->cp : in->world / l->tp;
 }
 
 /* The gather ring of shard/, played with sizes only. */
@@ -35,7 +43,7 @@ static void ring_want(struct ring *r, const struct plan_input *in, int unit)
     if (slot < 0) {
         slot = in->units == 1 || r->unit[0] < 0 ? 0 : r->unit[1] < 0 ? 1 : !r->newest;
         r->unit[slot] = unit;
-        r->gathered += plan_padded_elems(in->unit_elems[unit], in->world);
+        r->gathered += plan_padded_elems(in->unit_elems[unit], pad_ranks(in));
     }
     r->newest = slot;
 }
@@ -54,59 +62,167 @@ static void step_traffic(const struct plan_input *in, int64_t *gathered,
         ring_want(&r, in, 0);
         for (int u = in->units - 1; u >= 0; u--) {
             ring_want(&r, in, u);
-            *reduced += plan_padded_elems(in->unit_elems[u], in->world);
+            *reduced += plan_padded_elems(in->unit_elems[u], pad_ranks(in));
         }
         if (in->units > 1)
-            *reduced += plan_padded_elems(in->unit_elems[0], in->world);
+            *reduced += plan_padded_elems(in->unit_elems[0], pad_ranks(in));
     }
     *gathered = r.gathered;
 }
 
-/* Every rank sends each of its world - 1 peers 1/world of the elements. */
-static int64_t sent(const struct plan_input *in, int64_t elems, int64_t elem_bytes)
+/* ---- what travels ----------------------------------------------------------------------- */
+
+/* Ranks of a node are numbered one after the other; the first rank stands for all. */
+static int on_node(const struct plan_input *in, int size, int stride)
 {
-    return elems / in->world * (in->world - 1) * elem_bytes;
+    int n = stride > 0 ? (in->local_size + stride - 1) / stride : size;
+
+    return n < size ? n : size;
+}
+
+/* Every rank sends each of its peers 1/size of the elements; `near` of the group are on
+ * its node, itself too. */
+static void send_parts(struct plan_wire *w, int64_t elems, int64_t elem_bytes, int size,
+                       int near)
+{
+    int64_t part = elems / size * elem_bytes;
+
+    w->node += part * (near - 1);
+    w->network += part * (size - near);
+}
+
+/* The ranks that hold one part of the state each, and those that hold copies of a part. */
+static int cut_size(const struct plan_layout *l)
+{
+    return l->cut_optimizer ? l->shard * l->cp : 1;
+}
+
+static int copies(const struct plan_input *in)
+{
+    return in->world / in->layout.tp / cut_size(&in->layout);
+}
+
+/* Copies on the node of the first rank: sp lies inside the cut group, replicas outside. */
+static int copies_on_node(const struct plan_input *in)
+{
+    const struct plan_layout *l = &in->layout;
+    struct plan_group far = plan_group_of(l, AXIS_REPLICATE);
+    struct plan_group sp = plan_group_of(l, AXIS_SP);
+
+    if (!l->cut_optimizer)
+        return on_node(in, copies(in), l->tp);
+    if (sp.size > 1 && far.stride >= in->local_size)
+        return on_node(in, sp.size, sp.stride);
+    return on_node(in, far.size, far.stride) * on_node(in, sp.size, sp.stride);
+}
+
+/* Between the blocks of a transformer: sums over tp, keys and values around the ring of
+ * cp, four exchanges over sp, in forward and backward. */
+static void send_activations(const struct plan_input *in, int64_t elem,
+                             struct plan_wire *w)
+{
+    const struct plan_layout *l = &in->layout;
+    struct plan_group cp = plan_group_of(l, AXIS_CP), sp = plan_group_of(l, AXIS_SP);
+    int64_t times = in->layers * in->accumulate, ring;
+
+    send_parts(w, in->hidden_elems * times * 4 * 2, elem, l->tp, on_node(in, l->tp, 1));
+    send_parts(w, in->hidden_elems * times * 8, elem, sp.size,
+               on_node(in, sp.size, sp.stride));
+    ring = in->hidden_elems * times * 2 * 3 * (cp.size - 1) * elem;
+    if ((int64_t)cp.size * cp.stride <= in->local_size)
+        w->node += ring;
+    else
+        w->network += ring;
+}
+
+static void wire(const struct plan_input *in, int64_t all, int64_t elem,
+                 struct plan_wire *w)
+{
+    const struct plan_layout *l = &in->layout;
+    int cut = cut_size(l), near = on_node(in, cut, l->sp * l->tp);
+    int64_t gathered, reduced;
+
+    step_traffic(in, &gathered, &reduced);
+    if (l->keep_gathered)
+        gathered = l->whole_all_step ? all : all * in->accumulate;
+    if (!l->cut_gradients)
+        reduced = all;
+    if (l->cut_optimizer) {
+        send_parts(w, gathered, elem, cut, near);
+        send_parts(w, reduced, elem, cut, near);
+    }
+    /* One float32 all-reduce of what each copy holds. */
+    send_parts(w, all / cut * 2, 4, copies(in), copies_on_node(in));
+    send_activations(in, elem, w);
+    if (l->offload_params)
+        w->host = gathered / cut * elem + reduced / cut * 4;
+    else if (l->offload_optimizer)
+        w->host = all / cut * (elem + 4);
+}
+
+/* ---- what is held -------------------------------------------------------------------------- */
+
+struct sizes {
+    int64_t all, largest, second; /* elements, padded */
+};
+
+static struct sizes add_up(const struct plan_input *in)
+{
+    struct sizes s = { 0 };
+
+    for (int u = 0; u < in->units; u++) {
+        int64_t n = plan_padded_elems(in->unit_elems[u], pad_ranks(in));
+
+        s.all += n;
+        if (n > s.largest) {
+            s.second = s.largest;
+            s.largest = n;
+        } else if (n > s.second) {
+            s.second = n;
+        }
+    }
+    return s;
+}
+
+/* What is gathered. The masters themselves serve where they are whole, in the compute
+ * dtype and on the device. */
+static int64_t gathered_bytes(const struct plan_layout *l, const struct sizes *s,
+                              bool bf16)
+{
+    bool offload = l->offload_params || l->offload_optimizer;
+    bool ring = l->cut_params && !l->keep_gathered;
+    int64_t elem = bf16 ? 2 : 4, bytes;
+
+    if (cut_size(l) == 1 && !bf16 && !offload)
+        return 0;
+    bytes = (ring ? s->largest + s->second : s->all) * elem;
+    if (ring && l->offload_optimizer && !l->offload_params)
+        bytes += s->all / cut_size(l) * elem; /* the part to gather from */
+    return bytes;
 }
 
 void plan_compute(const struct plan_input *in, struct plan *p)
 {
-    bool full = plan_strategy(in->config) == SHARD_FULL;
+    const struct plan_layout *l = &in->layout;
     bool bf16 = in->config->mixed_precision == PRECISION_BF16;
-    int64_t elem = bf16 ? 2 : 4, all = 0, largest = 0, second = 0;
+    struct sizes s = add_up(in);
+    int64_t state;
 
     *p = (struct plan){ .activation_bytes = in->activation_bytes,
                         .base_bytes = in->base_bytes };
-    for (int u = 0; u < in->units; u++) {
-        int64_t n = plan_padded_elems(in->unit_elems[u], in->world);
-
-        all += n;
-        if (n > largest) {
-            second = largest;
-            largest = n;
-        } else if (n > second) {
-            second = n;
-        }
-    }
-    p->shard_elems = full ? all / in->world : all;
-    p->param_bytes = p->gradient_bytes = p->shard_elems * 4;
+    p->shard_elems = s.all / cut_size(l);
+    p->param_bytes = p->shard_elems * 4;
     p->moment_bytes = p->shard_elems * 8;
-    /* The masters themselves serve where they are whole and of the compute dtype. */
-    if (full && (in->world > 1 || bf16))
-        p->gather_bytes = (largest + second) * elem;
-    else if (!full && bf16)
-        p->gather_bytes = all * elem;
-    if (full && in->world > 1)
-        p->reduce_bytes = largest * 4;
-    p->total_bytes = p->param_bytes + p->moment_bytes + p->gradient_bytes +
-                     p->gather_bytes + p->reduce_bytes + p->activation_bytes +
-                     p->base_bytes;
-    if (full) {
-        int64_t gathered, reduced;
-
-        step_traffic(in, &gathered, &reduced);
-        p->wire_bytes_per_step = sent(in, gathered, elem) + sent(in, reduced, elem);
-    } else {
-        p->wire_bytes_per_step = 2 * sent(in, all, 4); /* one float32 all-reduce */
-    }
+    p->gradient_bytes = (l->cut_gradients ? p->shard_elems : s.all) * 4;
+    p->gather_bytes = gathered_bytes(l, &s, bf16);
+    if (l->cut_gradients && cut_size(l) > 1)
+        p->reduce_bytes = s.largest * 4;
+    state = p->param_bytes + p->moment_bytes + p->gradient_bytes;
+    if (l->offload_params || l->offload_optimizer)
+        p->host_bytes = state;
+    p->total_bytes = state - p->host_bytes + p->gather_bytes + p->reduce_bytes +
+                     p->activation_bytes + p->base_bytes;
+    wire(in, s.all, bf16 ? 2 : 4, &p->wire);
+    p->wire_bytes_per_step = p->wire.node + p->wire.network;
     p->checkpoint_bytes = in->params * 12; /* parameter and two moments, float32 */
 }

@@ -43,9 +43,31 @@ static const char *plural(int n)
     return n == 1 ? "" : "s";
 }
 
-static void print_shape(const struct plan_input *in, const struct plan *p, bool full,
-                        bool bf16, struct strbuf *out)
+/* "dp_replicate 2 x dp_shard 8", the axes that divide ranks; a plain group needs no row. */
+static void print_mesh(const struct plan_layout *l, struct strbuf *out)
 {
+    char text[160] = "";
+    size_t used = 0;
+    int axes = 0;
+
+    for (int a = 0; a < AXIS_COUNT; a++) {
+        struct plan_group g = plan_group_of(l, (enum plan_axis)a);
+
+        if (g.size == 1 || used >= sizeof(text))
+            continue;
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s %d",
+                                 axes++ ? " x " : "", plan_axis_name((enum plan_axis)a),
+                                 g.size);
+    }
+    if (axes > 1)
+        row(out, "groups", text);
+}
+
+static void print_shape(const struct plan_input *in, const struct plan *p,
+                        struct strbuf *out)
+{
+    const struct plan_layout *l = &in->layout;
+    bool bf16 = in->config->mixed_precision == PRECISION_BF16;
     char human[32];
 
     format_count((double)in->params, human, sizeof(human));
@@ -53,30 +75,53 @@ static void print_shape(const struct plan_input *in, const struct plan *p, bool 
          in->units, plural(in->units));
     rowf(out, "ranks", "%d on %d node%s, %d micro-batch%s per step", in->world,
          in->nodes, plural(in->nodes), in->accumulate, in->accumulate == 1 ? "" : "es");
-    rowf(out, "sharding", "%s, %" PRId64 " elements per rank",
-         full ? "FULL_SHARD" : "NO_SHARD", p->shard_elems);
+    rowf(out, "sharding", "%s, %" PRId64 " elements per rank%s", l->name,
+         p->shard_elems, l->runs ? "" : " (planned only: not supported yet)");
+    print_mesh(l, out);
     row(out, "precision",
-        bf16 ? (full ? "bf16 compute and wire, float32 masters and sums"
-                     : "bf16 compute, float32 masters, wire and sums")
+        bf16 ? (l->cut_optimizer ? "bf16 compute and wire, float32 masters and sums"
+                                 : "bf16 compute, float32 masters, wire and sums")
              : "float32");
 }
 
-static void print_memory(const struct plan *p, bool full, struct strbuf *out)
+static void print_memory(const struct plan_layout *l, const struct plan *p,
+                         struct strbuf *out)
 {
+    const char *state = l->cut_optimizer ? "shard" : "whole";
+    bool ring = l->cut_params && !l->keep_gathered;
+    bool copy = !l->cut_optimizer;
+
     row(out, "memory per rank", "");
-    bytes_row(out, "  parameters", p->param_bytes, full ? "shard" : "whole");
-    bytes_row(out, "  adam moments", p->moment_bytes, full ? "shard" : "whole");
-    bytes_row(out, "  gradients", p->gradient_bytes, full ? "shard" : "whole");
+    bytes_row(out, "  parameters", p->param_bytes, state);
+    bytes_row(out, "  adam moments", p->moment_bytes, state);
+    bytes_row(out, "  gradients", p->gradient_bytes,
+              l->cut_gradients ? "shard" : "whole");
     if (p->gather_bytes)
-        bytes_row(out, full ? "  gather ring" : "  bf16 copy", p->gather_bytes,
-                  full ? "two largest units" : "all units");
+        bytes_row(out, copy ? "  bf16 copy" : "  gather ring", p->gather_bytes,
+                  ring ? "two largest units" : "all units");
     if (p->reduce_bytes)
         bytes_row(out, "  reduce buffer", p->reduce_bytes, "largest unit");
     bytes_row(out, "  activations", p->activation_bytes, "peak of a micro-batch");
     if (p->base_bytes) /* 0: planned without a run to measure */
         bytes_row(out, "  process", p->base_bytes,
                   "code and libraries, before the model");
-    bytes_row(out, "  peak", p->total_bytes, "");
+    bytes_row(out, "  peak", p->total_bytes, p->host_bytes ? "without the next" : "");
+    if (p->host_bytes)
+        bytes_row(out, "  host memory", p->host_bytes,
+                  "parameters, moments, gradients");
+}
+
+static void print_wire(const struct plan_input *in, const struct plan *p,
+                       struct strbuf *out)
+{
+    if (in->world > 1)
+        bytes_row(out, "sent per step", p->wire_bytes_per_step, "per rank");
+    if (p->wire.network) {
+        bytes_row(out, "  in the node", p->wire.node, "");
+        bytes_row(out, "  over the network", p->wire.network, "");
+    }
+    if (p->wire.host)
+        bytes_row(out, "to and from host", p->wire.host, "per rank and step");
 }
 
 /* "key  value  note" rows leave blanks at the end where there is no note. */
@@ -100,15 +145,13 @@ static void trim_line_ends(struct strbuf *out, size_t from)
 void plan_print(const struct plan_input *in, const struct plan *p,
                 const char *const *extra, struct strbuf *out)
 {
-    bool full = plan_strategy(in->config) == SHARD_FULL;
     size_t from = out->len;
 
     for (; extra && extra[0] && extra[1]; extra += 2)
         row(out, extra[0], extra[1]);
-    print_shape(in, p, full, in->config->mixed_precision == PRECISION_BF16, out);
-    print_memory(p, full, out);
-    if (in->world > 1)
-        bytes_row(out, "sent per step", p->wire_bytes_per_step, "per rank");
+    print_shape(in, p, out);
+    print_memory(&in->layout, p, out);
+    print_wire(in, p, out);
     bytes_row(out, "checkpoint", p->checkpoint_bytes, "all ranks together");
     trim_line_ends(out, from);
 }

@@ -223,8 +223,11 @@ static accel_status_t make_plan(accel_t *run, accel_error_t *err)
     for (int u = 0; u < run->units.count; u++)
         elems[u] = run->units.unit[u].elems;
     in.unit_elems = elems;
-    st = nn_measure(run->job.model, run->job.batch, data_seq(run->job.data), true,
-                    &activations, err);
+    st = plan_layout_of(&run->config, run->boot.size, run->boot.local_size, &in.layout,
+                        err);
+    if (st == ACCEL_OK)
+        st = nn_measure(run->job.model, run->job.batch, data_seq(run->job.data), true,
+                        &activations, err);
     in.activation_bytes = (int64_t)activations;
     if (st == ACCEL_OK) {
         plan_compute(&in, &run->plan);

@@ -21,6 +21,9 @@ accel_SOURCES = \
 	scripts/accel/json_schema.c \
 	scripts/accel/json_schema.h \
 	scripts/accel/main.c \
+	scripts/accel/plan_cmd.h \
+	scripts/accel/plan_model.c \
+	scripts/accel/plan_show.c \
 	scripts/accel/report.c \
 	scripts/accel/report.h \
 	scripts/accel/roff.c \

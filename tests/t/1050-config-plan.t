@@ -20,12 +20,12 @@ run() { # CMD...: sets code, out, err
 }
 
 # ---- models ----
-for model in gpt2:124439808 gpt2-medium:354823168 gpt2-large:774030080 gpt2-xl:1557611200; do
+for model in gpt2-124M:124439808 gpt2-355M:354823168 gpt2-774M:774030080 gpt2-1558M:1557611200; do
     run "$accel" plan fsdp.yaml --model "${model%:*}" --batch 1 --seq 64
     is "$code/$err" "0/" "plan of ${model%:*}"
     contains "$out" "(${model#*:})" "with its published number of parameters"
 done
-run "$accel" plan fsdp.yaml --nodes 4 --ranks-per-node 8 --batch 1 --seq 64
+run "$accel" plan fsdp.yaml --nodes 4 --gpus 8 --batch 1 --seq 64
 is "$code" 0 "32 ranks with a file for two"
 like "$out" '^  ranks +32 on 4 nodes, ' "are planned"
 contains "$err" "num_processes: 2, so srun will refuse 32 ranks" "with a note"
@@ -61,19 +61,45 @@ else
     skip 12 "the trainer is not built"
 fi
 
+# ---- ranks, strategies, checkpoints ----
+run "$accel" plan single.yaml --set distributed_type=FSDP --nodes 2 --ranks 8 --batch 1 --seq 64 \
+    --compare
+is "$code" 0 "all strategies on 8 ranks of 2 nodes"
+is "$(awk 'NR > 1 { print $1 }' out | tr '\n' ' ')" \
+    "FULL_SHARD NO_SHARD SHARD_GRAD_OP HYBRID_SHARD HYBRID_SHARD_ZERO2 ZeRO-1 ZeRO-2 " \
+    "the config's own comes first"
+is "$(grep -c 'not yet$' out)" 5 "five of them are marked as not supported yet"
+run "$accel" plan single.yaml --set distributed_type=FSDP --ranks 8 --gpus 4 --batch 1 --seq 64
+like "$out" '^  ranks +8 on 2 nodes' "--ranks and --gpus give the nodes"
+like "$out" '^    over the network ' "what goes over the network is told apart"
+# 124439808 * 12 bytes at 2 GB/s; sqrt(2 * 0.7466 * 43200) = 254 s
+run "$accel" plan single.yaml --batch 1 --seq 64 --storage 2 --mtbf 12
+like "$out" '^  time of a save +0\.747 s ' "the time of a save"
+like "$out" '^  save every +4\.23 min .*accel.checkpoint.every_minutes: 4\.23$' \
+    "and how often to save"
+run "$accel" plan single.yaml --mtbf 12
+is "$code/$out" "64/" "--mtbf without --storage"
+contains "$err" "--storage GBPS" "names what is missing"
+run "$accel" plan fsdp.yaml --nodes 2 --gpus 3 --ranks 4
+is "$code/$out" "65/" "ranks, nodes and GPUs that do not multiply"
+run "$accel" plan fsdp.yaml --set fsdp_config
+is "$code/$out" "64/" "--set without a value"
+run "$accel" plan fsdp.yaml --set nonsense=1
+is "$code/$out" "64/" "--set of an unknown key"
+
 # ---- refusals ----
-run "$accel" plan single.yaml --ranks-per-node 2
+run "$accel" plan single.yaml --ranks 2
 is "$code/$out" "65/" "distributed_type NO with two ranks"
 contains "$err" "cure: set distributed_type: FSDP" "and its cure"
 run "$accel" plan fsdp.yaml --nodes 3
 is "$code/$out" "65/" "two processes on three nodes"
-contains "$err" "num_processes is 2, which 3 nodes cannot share evenly" "with both numbers"
+contains "$err" "2 ranks cannot be shared evenly by 3 nodes" "with both numbers"
 run "$accel" plan fsdp.yaml --heads 5
 is "$code/$out" "64/" "a width that is no multiple of the heads"
 contains "$err" "768" "is named"
 run "$accel" plan fsdp.yaml --model gpt3
 is "$code/$out" "64/" "an unknown model"
-contains "$err" "gpt2-xl" "with those that there are"
+contains "$err" "gpt2-1558M" "with those that there are"
 run "$accel" plan fsdp.yaml --seq 2000 --context 100
 is "$code/$out" "64/" "a sequence longer than the context"
 run "$accel" plan fsdp.yaml --batch 0
@@ -88,11 +114,12 @@ is "$code/$out" "65/" "a class that does not occur"
 contains "$err" "GPT2Block" "with the nearest"
 
 if command -v python3 >/dev/null 2>&1; then
-    "$accel" plan fsdp.yaml --nodes 2 --ranks-per-node 2 --batch 1 --seq 64 --json >out 2>/dev/null
+    "$accel" plan fsdp.yaml --nodes 2 --gpus 2 --batch 1 --seq 64 --json >out 2>/dev/null
     is "$(python3 -c 'import json; d = json.load(open("out")); b = d["bytes_per_rank"]
 print(d["ranks"], d["shard_group_size"], d["replica_group_size"],
-      b["peak"] == sum(v for k, v in b.items() if k != "peak"),
-      d["checkpoint_bytes"] == 12 * d["params"])' 2>&1)" "4 4 1 True True" "--json"
+      d["supported"], d["groups"]["dp_shard"], d["sent_by_link"]["network"] * 2 ==
+      d["sent_by_link"]["node"] * 4, b["peak"] == sum(v for k, v in b.items() if k != "peak") - 2 * b["in_host_memory"],
+      d["checkpoint_bytes"] == 12 * d["params"])' 2>&1)" "4 4 1 True {'size': 4, 'stride': 1} True True True" "--json"
 else
     skip 1 "no python3"
 fi

@@ -28,16 +28,19 @@ static const int64_t units[] = { 1000, 300, 300 };
 
 static struct plan_input input(const struct config *c, int world, int accumulate)
 {
-    return (struct plan_input){ .config = c,
-                                .world = world,
-                                .nodes = 1,
-                                .local_size = world,
-                                .accumulate = accumulate,
-                                .params = 1590,
-                                .unit_elems = units,
-                                .units = 3,
-                                .activation_bytes = 5000,
-                                .base_bytes = 7000 };
+    struct plan_input in = { .config = c,
+                             .world = world,
+                             .nodes = 1,
+                             .local_size = world,
+                             .accumulate = accumulate,
+                             .params = 1590,
+                             .unit_elems = units,
+                             .units = 3,
+                             .activation_bytes = 5000,
+                             .base_bytes = 7000 };
+
+    plan_layout_of(c, world, world, &in.layout, NULL);
+    return in;
 }
 
 static void test_full(void)
@@ -89,14 +92,145 @@ static void test_whole(void)
     tap_is_int(p.gather_bytes, 1664 * 2, "in bf16: a copy of all units");
     c = (struct config){ .distributed_type = DIST_MULTI_CPU,
                          .sharding_strategy = SHARD_FULL };
+    in = input(&c, 2, 4);
     plan_compute(&in, &p);
     tap_is_int(p.shard_elems, 1664, "MULTI_CPU is NO_SHARD");
     c = (struct config){ .distributed_type = DIST_FSDP,
                          .sharding_strategy = SHARD_FULL };
-    in.world = 1;
+    in = input(&c, 1, 4);
     plan_compute(&in, &p);
     tap_ok(p.gather_bytes == 0 && p.reduce_bytes == 0 && p.wire_bytes_per_step == 0,
            "FULL_SHARD on one rank in float32 needs no buffers and no wire");
+}
+
+/* ---- every strategy, by hand ------------------------------------------------------------ */
+
+/* 8 ranks on 2 nodes, bf16, two micro-batches, units of 1000, 300, 300 elements. Padded to
+ * 8 * 32: 1024 + 512 + 512 = 2048; to 4 * 32: 1024 + 384 + 384 = 1792. Gathers of
+ * FULL_SHARD: 5 roots, 5 blocks (above); it reduces root and blocks twice a micro-batch,
+ * that is 4 roots and 4 blocks. */
+struct byte_counts {
+    const char *name;
+    int64_t param, moment, gradient, gather, reduce;
+    int64_t node, network;
+};
+
+static void test_strategies(void)
+{
+    static const struct byte_counts want[] = {
+        /* whole: 2048 elements; all-reduce: 2 * 2048 / 8 * 4 bytes to each peer */
+        { "NO_SHARD", 2048 * 4, 2048 * 8, 2048 * 4, 2048 * 2, 0, 3 * 2048, 4 * 2048 },
+        /* 256 elements; (5*1024 + 5*512 + 4*1024 + 4*512) / 8 * 2 to each peer */
+        { "FULL_SHARD", 1024, 2048, 1024, (1024 + 512) * 2, 4096, 3 * 3456, 4 * 3456 },
+        /* gathered once a micro-batch: (2*2048 + 4*1536) / 8 * 2 */
+        { "SHARD_GRAD_OP", 1024, 2048, 1024, 2048 * 2, 4096, 3 * 2560, 4 * 2560 },
+        /* groups of 4 inside a node: 448 elements; (5+4)*(1024+384) / 4 * 2 to 3 peers;
+         * all-reduce of 448 float32 with one other: 2 * 448 / 2 * 4 */
+        { "HYBRID_SHARD", 448 * 4, 448 * 8, 448 * 4, (1024 + 384) * 2, 4096, 3 * 6336,
+          1792 },
+        { "HYBRID_SHARD_ZERO2", 448 * 4, 448 * 8, 448 * 4, 1792 * 2, 4096,
+          3 * ((2 * 1792 + 4 * 1408) / 4 * 2), 1792 },
+        /* gathered once and reduced once a step: 2 * 2048 / 8 * 2 */
+        { "ZeRO-1", 1024, 2048, 2048 * 4, 2048 * 2, 0, 3 * 1024, 4 * 1024 },
+        /* gathered once: (2048 + 4*1536) / 8 * 2 */
+        { "ZeRO-2", 1024, 2048, 1024, 2048 * 2, 4096, 3 * 2048, 4 * 2048 },
+    };
+    struct config c = { .mixed_precision = PRECISION_BF16 };
+    struct plan_input in = input(&c, 8, 2);
+    struct plan p;
+    int n = 0;
+
+    in.nodes = 2;
+    in.local_size = 4;
+    for (; plan_layout_at(n, 8, 4, &in.layout); n++) {
+        const struct byte_counts *w = &want[n];
+
+        plan_compute(&in, &p);
+        tap_is_str(in.layout.name, w->name, "strategy %d", n);
+        tap_is_int(p.param_bytes, w->param, "  parameters");
+        tap_is_int(p.moment_bytes, w->moment, "  moments");
+        tap_is_int(p.gradient_bytes, w->gradient, "  gradients");
+        tap_is_int(p.gather_bytes, w->gather, "  gathered");
+        tap_is_int(p.reduce_bytes, w->reduce, "  reduce buffer");
+        tap_is_int(p.total_bytes,
+                   w->param + w->moment + w->gradient + w->gather + w->reduce + 12000,
+                   "  all together");
+        tap_is_int(p.wire.node, w->node, "  sent in the node");
+        tap_is_int(p.wire.network, w->network, "  sent over the network");
+        tap_is_int(in.layout.runs, n < 2, "  supported or not");
+    }
+    tap_is_int(n, (int)ACCEL_ARRAY_SIZE(want), "all of them");
+    for (n = 0; plan_layout_at(n, 4, 4, &in.layout); n++)
+        tap_ok(!strstr(in.layout.name, "HYBRID"), "one node: %s", in.layout.name);
+}
+
+static void test_offload(void)
+{
+    struct config c = { .distributed_type = DIST_FSDP,
+                        .sharding_strategy = SHARD_FULL };
+    struct plan_input in = input(&c, 2, 1);
+    struct plan p;
+
+    in.layout.offload_params = true;
+    plan_compute(&in, &p);
+    tap_is_int(p.host_bytes, 832 * 16, "parameters, moments and gradients leave");
+    tap_is_int(p.total_bytes, (1024 + 320) * 4 + 4096 + 12000, "what stays");
+    tap_is_int(p.wire.host, (4032 / 2 + 2688 / 2) * 4,
+               "each gather reads, each reduction writes");
+    in.layout.offload_params = false;
+    in.layout.offload_optimizer = true;
+    plan_compute(&in, &p);
+    tap_is_int(p.gather_bytes, (1024 + 320 + 832) * 4,
+               "a part to gather from stays on the device");
+    tap_is_int(p.wire.host, 832 * 8, "gradients down, parameters up");
+}
+
+static void test_mesh(void)
+{
+    /* 16 ranks, 8 to a node: dp_replicate 2, dp_shard 2, cp 2, sp 1, tp 2 */
+    struct plan_layout l = { "FULL_SHARD", 2,    2,     2,     1,     2,     true,
+                             true,         true, false, false, false, false, false };
+    struct config c = { .distributed_type = DIST_FSDP };
+    struct plan_input in = input(&c, 16, 1);
+    struct plan_group g[AXIS_COUNT];
+    struct plan p;
+
+    for (int a = 0; a < AXIS_COUNT; a++)
+        g[a] = plan_group_of(&l, (enum plan_axis)a);
+    tap_ok(g[0].stride == 8 && g[1].stride == 4 && g[2].stride == 2 &&
+               g[3].stride == 2 && g[4].stride == 1,
+           "strides of the axes");
+    in.layout = l;
+    in.nodes = 2;
+    in.local_size = 8;
+    in.layers = 3;
+    in.hidden_elems = 100;
+    plan_compute(&in, &p);
+    /* cut over 4: 1024 + 384 + 384 = 1792, 448 each */
+    tap_is_int(p.shard_elems, 448, "cut over dp_shard x cp");
+    /* copies: 448 / 2 * 2 float32 to the one on the other node */
+    tap_is_int(p.wire.network, 448 * 4, "copies over the network");
+    /* 3 roots and 3 blocks gathered, 2 and 2 reduced, a quarter to each of 3;
+     * tp: 3 layers, 4 all-reduces of 100, half of it twice; cp: 3 * 2 * 3 * 100 */
+    tap_is_int(p.wire.node,
+               3 * (5 * 1408 / 4 * 4) + 3 * 4 * 2 * 50 * 4 + 3 * 2 * 3 * 100 * 4,
+               "state, tp and cp in the node");
+}
+
+static void test_interval(void)
+{
+    /* 10 min saves, 24 h between failures: sqrt(2 * 600 * 86400) */
+    tap_is_close(plan_interval_young(600, 86400), 10182.3376, 1e-8, "Young");
+    tap_is_close(plan_interval_daly(600, 86400),
+                 10182.3376 * (1 + 0.0589255651 / 3 + 0.00347222222 / 9) - 600, 1e-8,
+                 "Daly");
+    tap_is_close(plan_interval_daly(600, 200), 200, 1e-12,
+                 "a save longer than two failures");
+    tap_is_close(plan_interval_loss(10182.3376, 600, 86400), 2 * 0.0589255651, 1e-8,
+                 "the loss there: twice the same part");
+    tap_ok(plan_interval_loss(9000, 600, 86400) > 2 * 0.0589255651 &&
+               plan_interval_loss(11000, 600, 86400) > 2 * 0.0589255651,
+           "and more on both sides");
 }
 
 static void test_print(void)
@@ -142,6 +276,10 @@ int main(void)
     test_padding();
     test_full();
     test_whole();
+    test_strategies();
+    test_offload();
+    test_mesh();
+    test_interval();
     test_print();
     return tap_done();
 }

@@ -36,6 +36,7 @@ static int memory_main(struct boot *b, void *arg)
         struct plan_input in = { .config = &config,
                                  .world = b->size,
                                  .nodes = 1,
+                                 .local_size = b->size,
                                  .accumulate = 1,
                                  .unit_elems = z->elems,
                                  .units = z->units };
@@ -45,6 +46,7 @@ static int memory_main(struct boot *b, void *arg)
 
         CHECK(shard_open(&s, c, &o, &units, err));
         shard_memory(s, &m);
+        CHECK(plan_layout_of(&config, b->size, b->size, &in.layout, err));
         plan_compute(&in, &p);
         if ((int64_t)m.master != p.param_bytes ||
             (int64_t)m.moments != p.moment_bytes ||
@@ -95,12 +97,14 @@ static void test_wire(const struct model *m)
         struct plan_input in = { .config = &config,
                                  .world = job.world,
                                  .nodes = 1,
+                                 .local_size = job.world,
                                  .accumulate = SAMPLES / job.world,
                                  .unit_elems = elems,
                                  .units = UNITS };
         struct result *r = run(job);
         struct plan p;
 
+        plan_layout_of(&config, job.world, job.world, &in.layout, NULL);
         plan_compute(&in, &p);
         tap_is_int(r->wire[0], 2 * p.wire_bytes_per_step,
                    "bytes on the wire are the plan's: world %d, %s, %s", job.world,

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which ranks hold which part of the state: the mesh and the strategy that the config asks
+ * for, of whatever engine. In: config and world. Out: a layout. Knows keys by name, so that
+ * those the runtime cannot honour yet can be planned.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/plan.h"
+
+/* Strategies by the names that users know. */
+static const struct scheme {
+    const char *name;
+    bool params, gradients, optimizer, keep, whole_all_step, hybrid;
+} schemes[] = {
+    { "NO_SHARD", false, false, false, false, true, false },
+    { "FULL_SHARD", true, true, true, false, false, false },
+    { "SHARD_GRAD_OP", true, true, true, true, false, false },
+    { "HYBRID_SHARD", true, true, true, false, false, true },
+    { "HYBRID_SHARD_ZERO2", true, true, true, true, false, true },
+    { "ZeRO-1", false, false, true, true, true, false },
+    { "ZeRO-2", false, true, true, true, true, false },
+};
+
+static const struct scheme *find(const char *name)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(schemes); i++)
+        if (strcmp(schemes[i].name, name) == 0)
+            return &schemes[i];
+    return NULL;
+}
+
+static void apply(struct plan_layout *l, const struct scheme *s)
+{
+    l->name = s->name;
+    l->cut_params = s->params;
+    l->cut_gradients = s->gradients;
+    l->cut_optimizer = s->optimizer;
+    l->keep_gathered = s->keep;
+    l->whole_all_step = s->whole_all_step;
+}
+
+/* All ranks in one group, or one group per node with copies across the nodes. */
+static void spread(struct plan_layout *l, const struct scheme *s, int world,
+                   int local_size)
+{
+    int group = s->hybrid ? local_size : world;
+
+    l->cp = l->sp = l->tp = 1;
+    l->shard = s->optimizer ? group : 1;
+    l->replicate = world / l->shard;
+}
+
+bool plan_layout_at(int i, int world, int local_size, struct plan_layout *out)
+{
+    for (size_t k = 0; k < ACCEL_ARRAY_SIZE(schemes); k++) {
+        const struct scheme *s = &schemes[k];
+
+        if (s->hybrid && (local_size == world || local_size < 2 || world % local_size))
+            continue;
+        if (i-- > 0)
+            continue;
+        *out = (struct plan_layout){ 0 };
+        apply(out, s);
+        spread(out, s, world, local_size);
+        out->runs = k < 2;
+        return true;
+    }
+    return false;
+}
+
+static bool is(const struct config *c, const char *key, const char *word)
+{
+    char text[64];
+
+    return strcmp(config_get(c, key, text, sizeof(text)), word) == 0;
+}
+
+static int number(const struct config *c, const char *key)
+{
+    char text[32];
+    int n = atoi(config_get(c, key, text, sizeof(text)));
+
+    return n > 0 ? n : 1;
+}
+
+/* The strategy's own name; FSDP2 says it by two words of another key. */
+static const struct scheme *fsdp_scheme(const struct config *c)
+{
+    static const char *const by_number[] = { "FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD",
+                                             "HYBRID_SHARD", "HYBRID_SHARD_ZERO2" };
+    char text[64];
+    const char *word = config_get(c, "fsdp_sharding_strategy", text, sizeof(text));
+
+    if (is(c, "fsdp_version", "2"))
+        word = is(c, "fsdp_reshard_after_forward", "false") ? "SHARD_GRAD_OP"
+                                                            : "FULL_SHARD";
+    else if (word[0] >= '1' && word[0] <= '5' && !word[1])
+        word = by_number[word[0] - '1'];
+    return find(word) ? find(word) : find("FULL_SHARD");
+}
+
+static const struct scheme *deepspeed_scheme(const struct config *c,
+                                             struct plan_layout *l)
+{
+    static const char *const stages[] = { "NO_SHARD", "ZeRO-1", "ZeRO-2",
+                                          "FULL_SHARD" };
+    char text[32];
+    int stage = atoi(config_get(c, "zero_stage", text, sizeof(text)));
+
+    l->offload_optimizer = !is(c, "offload_optimizer_device", "none") &&
+                           !is(c, "offload_optimizer_device", "");
+    l->offload_params = stage == 3 && !is(c, "offload_param_device", "none") &&
+                        !is(c, "offload_param_device", "");
+    return find(stages[stage >= 0 && stage <= 3 ? stage : 2]);
+}
+
+/* Axes that divide the ranks beside data parallelism. */
+static void mesh_of(const struct config *c, struct plan_layout *l)
+{
+    bool megatron = is(c, "distributed_type", "MEGATRON_LM");
+
+    l->tp =
+        number(c, megatron ? "megatron_lm_tp_degree" : "parallelism_config_tp_size");
+    l->cp = number(c, megatron ? "megatron_lm_context_parallel_size"
+                               : "parallelism_config_cp_size");
+    l->sp = megatron ? 1 : number(c, "parallelism_config_sp_size");
+}
+
+static accel_status_t mismatch(const struct plan_layout *l, int world,
+                               accel_error_t *err)
+{
+    return accel_fail(
+        err, A0070, "change the sizes of parallelism_config, or the number of ranks",
+        "dp_replicate %d x dp_shard %d x cp %d x sp %d x tp %d is not %d, "
+        "the number of ranks",
+        l->replicate, l->shard, l->cp, l->sp, l->tp, world);
+}
+
+/* Whatever the mesh leaves over is data parallel. */
+static accel_status_t fit_mesh(const struct config *c, const struct scheme *s,
+                               int world, int local_size, struct plan_layout *l,
+                               accel_error_t *err)
+{
+    int others = l->cp * l->sp * l->tp;
+    int replicate = number(c, "parallelism_config_dp_replicate_size");
+    int shard = number(c, "parallelism_config_dp_shard_size");
+
+    if (s->hybrid && world % local_size)
+        return accel_fail(err, A0070, "give every node the same number of ranks",
+                          "%s needs whole nodes: %d ranks are not so many nodes of %d",
+                          s->name, world, local_size);
+    l->replicate = replicate;
+    l->shard = shard;
+    if (replicate * shard * others == world)
+        return ACCEL_OK;
+    if (replicate * shard > 1 || world % others)
+        return mismatch(l, world, err);
+    spread(l, s, world / others, s->hybrid ? local_size : world / others);
+    mesh_of(c, l);
+    return ACCEL_OK;
+}
+
+accel_status_t plan_layout_of(const struct config *c, int world, int local_size,
+                              struct plan_layout *out, accel_error_t *err)
+{
+    struct plan_layout l = { 0 };
+    const struct scheme *s = find("NO_SHARD");
+    bool fsdp = is(c, "distributed_type", "FSDP");
+    accel_status_t st;
+
+    if (fsdp) {
+        s = fsdp_scheme(c);
+        l.offload_params = is(c, "fsdp_offload_params", "true");
+    } else if (is(c, "distributed_type", "DEEPSPEED")) {
+        s = deepspeed_scheme(c, &l);
+    } else if (is(c, "distributed_type", "MEGATRON_LM")) {
+        if (number(c, "megatron_lm_pp_degree") > 1)
+            return accel_fail(err, A0071,
+                              "set megatron_lm_pp_degree: 1 to plan the rest",
+                              "pipeline stages are not planned");
+        if (is(c, "megatron_lm_use_distributed_optimizer", "true"))
+            s = find("ZeRO-1");
+    }
+    apply(&l, s);
+    mesh_of(c, &l);
+    st = fit_mesh(c, s, world, local_size, &l, err);
+    if (st != ACCEL_OK)
+        return st;
+    l.runs = l.tp * l.cp * l.sp == 1 && !l.offload_params && !l.offload_optimizer &&
+             (fsdp || is(c, "distributed_type", "NO") ||
+              is(c, "distributed_type", "MULTI_CPU")) &&
+             !is(c, "fsdp_version", "2") &&
+             (strcmp(l.name, "NO_SHARD") == 0 ||
+              (strcmp(l.name, "FULL_SHARD") == 0 && l.replicate == 1));
+    *out = l;
+    return ACCEL_OK;
+}
+
+struct plan_group plan_group_of(const struct plan_layout *l, enum plan_axis axis)
+{
+    const int size[AXIS_COUNT] = { l->replicate, l->shard, l->cp, l->sp, l->tp };
+    struct plan_group g = { size[axis], 1 };
+
+    for (int a = AXIS_COUNT - 1; a > (int)axis; a--)
+        g.stride *= size[a];
+    return g;
+}
+
+const char *plan_axis_name(enum plan_axis axis)
+{
+    static const char *const names[AXIS_COUNT] = { "dp_replicate", "dp_shard", "cp",
+                                                   "sp", "tp" };
+
+    return names[axis];
+}

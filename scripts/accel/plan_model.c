@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `accel plan`, the sizes: how many ranks, which shape, which layout; the model is built on
+ * the meta backend, cut into units and measured. In: command line and config. Out: what
+ * plan_compute needs. Starts nothing.
+ */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "nn/models/gpt2.h"
+#include "scripts/accel/cli.h"
+#include "scripts/accel/plan_cmd.h"
+
+static const struct preset {
+    const char *name;
+    accel_gpt2_t shape;
+} presets[] = {
+    { "gpt2-124M", { 12, 12, 768, 1024, 50257 } },
+    { "gpt2-355M", { 24, 16, 1024, 1024, 50257 } },
+    { "gpt2-774M", { 36, 20, 1280, 1024, 50257 } },
+    { "gpt2-1558M", { 48, 25, 1600, 1024, 50257 } },
+};
+
+static const struct preset *find_preset(const char *name)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(presets); i++)
+        if (!strcmp(presets[i].name, name))
+            return &presets[i];
+    return NULL;
+}
+
+bool plan_model_known(const char *name)
+{
+    return find_preset(name) != NULL;
+}
+
+/* Options decide; what they leave open comes from the file. */
+static accel_status_t choose_ranks(const struct plan_args *a, struct planned *p,
+                                   accel_error_t *err)
+{
+    const struct config *c = p->config;
+    long long nodes = a->nodes ? a->nodes : c->num_machines ? c->num_machines : 1;
+    long long ranks = a->ranks  ? a->ranks
+                      : a->gpus ? nodes * a->gpus
+                                : c->num_processes;
+
+    if (!a->nodes && a->ranks && a->gpus) /* as many nodes as they need */
+        nodes = (a->ranks + a->gpus - 1) / a->gpus;
+    ranks = ranks ? ranks : nodes;
+    if (ranks % nodes || (a->gpus && ranks != nodes * a->gpus))
+        return accel_fail_at(
+            err, A0070, a->file, "give --nodes, --gpus and --ranks that multiply",
+            "%lld ranks cannot be shared evenly by %lld node%s%s", ranks, nodes,
+            nodes == 1 ? "" : "s", a->gpus ? " with so many GPUs" : "");
+    if (ranks > 1 << 20)
+        return accel_fail(err, A0015, "give smaller --nodes or --gpus",
+                          "%lld ranks are more than 1048576", ranks);
+    if (c->distributed_type == DIST_NO && ranks > 1)
+        return accel_fail_at(
+            err, A0070, a->file, "set distributed_type: FSDP or MULTI_CPU",
+            "distributed_type NO is one process, but %lld are planned", ranks);
+    if (c->num_processes && c->num_processes != ranks)
+        fprintf(
+            stderr,
+            "note: %s says num_processes: %lld, so srun will refuse %lld ranks until "
+            "that key is changed or removed\n",
+            a->file, (long long)c->num_processes, ranks);
+    p->in.nodes = (int)nodes;
+    p->in.local_size = (int)(ranks / nodes);
+    p->in.world = (int)ranks;
+    return ACCEL_OK;
+}
+
+static int either(int given, int otherwise)
+{
+    return given ? given : otherwise;
+}
+
+static void choose_shape(const struct plan_args *a, struct planned *p)
+{
+    const struct preset *m = find_preset(a->model ? a->model : presets[0].name);
+    cpu_set_t set;
+    int cores = sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
+
+    p->shape = (accel_gpt2_t){ .layers = either(a->shape.layers, m->shape.layers),
+                               .heads = either(a->shape.heads, m->shape.heads),
+                               .width = either(a->shape.width, m->shape.width),
+                               .vocab = either(a->shape.vocab, m->shape.vocab) };
+    p->shape.context =
+        either(a->shape.context, a->seq > m->shape.context ? a->seq : m->shape.context);
+    p->seq = either(a->seq, p->shape.context);
+    p->batch = either(a->batch, 8);
+    p->in.accumulate = either(a->accumulate, 1);
+    p->threads = either(a->threads, cores / p->in.local_size);
+    p->threads = p->threads < 1 ? 1 : p->threads;
+    snprintf(p->model, sizeof(p->model), "%s%s", m->name,
+             memcmp(&p->shape, &m->shape, sizeof(p->shape)) ? ", changed" : "");
+}
+
+/* What one tensor-parallel rank holds of a unit: its part of every matrix, all of the
+ * vectors. */
+static int64_t part_of(const struct nn_unit *u, int tp)
+{
+    int64_t elems = u->elems;
+
+    for (int i = 0; i < u->param_count; i++) {
+        int64_t n = u->param[i]->elems;
+
+        if (u->param[i]->ndim >= 2)
+            elems -= n - (n + tp - 1) / tp;
+    }
+    return elems;
+}
+
+static accel_status_t take_units(struct planned *p, const struct nn_units *units,
+                                 accel_error_t *err)
+{
+    int64_t *elems = calloc((size_t)units->count, sizeof(*elems));
+
+    if (!elems)
+        return accel_fail_nomem(err, "the plan", (size_t)units->count * sizeof(*elems));
+    for (int u = 0; u < units->count; u++) {
+        elems[u] = part_of(&units->unit[u], p->in.layout.tp);
+        for (int i = 0; i < units->unit[u].param_count; i++)
+            p->in.params += units->unit[u].param[i]->elems;
+    }
+    p->in.units = units->count;
+    p->in.unit_elems = elems;
+    return ACCEL_OK;
+}
+
+/* FSDP says how; other engines that shard do it block by block. */
+static bool wraps(const struct planned *p)
+{
+    if (p->config->distributed_type == DIST_FSDP)
+        return p->config->auto_wrap_policy == WRAP_TRANSFORMER;
+    return p->in.layout.cut_optimizer;
+}
+
+static accel_status_t measure(struct planned *p, accel_error_t *err)
+{
+    bool bf16 = p->config->mixed_precision == PRECISION_BF16;
+    const struct plan_layout *l = &p->in.layout;
+    int pieces = l->cp * l->sp, seq = (p->seq + pieces - 1) / pieces;
+    struct backend *be = NULL;
+    struct graph g = { 0 };
+    struct nn_units units = { 0 };
+    accel_module_t *model = NULL;
+    size_t activations = 0;
+    accel_status_t s;
+
+    s = backend_cpu_sizes_open(&be, p->threads, err);
+    if (s != ACCEL_OK)
+        return s;
+    s = graph_open(&g, be, bf16 ? ACCEL_BF16 : ACCEL_F32, true, err);
+    if (s != ACCEL_OK)
+        goto close_backend;
+    model = gpt2_new(&g, &p->shape, err);
+    if (!model) {
+        s = err->code;
+        goto out;
+    }
+    s = nn_units_build(model, wraps(p), p->config->transformer_cls, &units, err);
+    if (s == ACCEL_OK)
+        s = nn_measure(model, p->batch, seq, true, &activations, err);
+    p->in.activation_bytes = (int64_t)activations;
+    p->in.layers = p->shape.layers;
+    p->in.hidden_elems = (int64_t)p->batch * seq * p->shape.width;
+    if (s == ACCEL_OK)
+        s = take_units(p, &units, err);
+out:
+    nn_units_free(&units);
+    nn_module_free(model);
+    graph_close(&g);
+close_backend:
+    backend_close(be);
+    return s;
+}
+
+accel_status_t plan_prepare(const struct plan_args *a, struct planned *p,
+                            accel_error_t *err)
+{
+    accel_status_t st = choose_ranks(a, p, err);
+
+    p->in.config = p->config;
+    if (st == ACCEL_OK)
+        st = plan_layout_of(p->config, p->in.world, p->in.local_size, &p->in.layout,
+                            err);
+    if (st != ACCEL_OK)
+        return st;
+    choose_shape(a, p);
+    return measure(p, err);
+}
