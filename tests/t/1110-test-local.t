@@ -110,7 +110,7 @@ if command -v mpirun >/dev/null 2>&1 && grep -q '^#define HAVE_PMIX\|-DHAVE_PMIX
     nothing_left
     run mpirun --oversubscribe -n 3 "$accel" test --config fsdp.yaml
     is "$code" 65 "3 ranks with a config for 2"
-    contains "$err" "num_processes: 2 but 3 processes were started" "  are refused"
+    contains "$err" "the config says 2, but 3 processes were started" "  are refused"
 else
     skip 9 "no mpirun, or built without PMIx"
 fi
