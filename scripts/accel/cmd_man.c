@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel man 1|5`: accel(1) from the table of sub-commands and the status table,
- * accel-config(5) from the schema table, as man(7) markup on stdout.
+ * `accel man 1|3|5|7`: the manual pages, as man(7) markup on stdout; accel-config(5), from
+ * the schema table, is made here, the others in man_*.c.
  */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "scripts/accel/cli.h"
 #include "scripts/accel/json_schema.h"
+#include "scripts/accel/man_pages.h"
 #include "scripts/accel/roff.h"
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -18,139 +18,17 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
     switch (key) {
     case ARGP_KEY_ARG:
-        if (strcmp(arg, "1") != 0 && strcmp(arg, "5") != 0)
-            argp_error(state, "no page in section '%s': 1 or 5", arg);
+        if (strlen(arg) != 1 || !strchr("1357", arg[0]))
+            argp_error(state, "no page in section '%s': 1, 3, 5 or 7", arg);
         *section = arg[0] - '0';
         return 0;
     case ARGP_KEY_END:
         if (!*section)
-            argp_error(state, "say which section: 1 or 5");
+            argp_error(state, "say which section: 1, 3, 5 or 7");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
-}
-
-/* ---- accel(1) ----------------------------------------------------------------------------- */
-
-static void print_option(const struct argp_option *o)
-{
-    char letter[3] = { '-', (char)o->key, '\0' };
-
-    roff_tag();
-    if (o->key > 0 && o->key < 128 && isgraph(o->key)) {
-        roff_bold(letter);
-        roff_text(", ");
-    }
-    roff_bold("--");
-    roff_bold(o->name);
-    if (o->arg) {
-        roff_text("=");
-        roff_italic(o->arg);
-    }
-    roff_tag_end();
-    roff_text(o->doc ? o->doc : "");
-    roff_tag_end();
-}
-
-/* Each line of args_doc is one form. */
-static void print_forms(const struct cli_command *c)
-{
-    const char *line = c->argp->args_doc ? c->argp->args_doc : "";
-
-    do {
-        size_t n = strcspn(line, "\n");
-        char form[128];
-
-        snprintf(form, sizeof(form), "%.*s", (int)n, line);
-        roff_form();
-        roff_bold("accel ");
-        roff_bold(c->name);
-        if (c->argp->options)
-            roff_text(" [OPTION...]");
-        if (n) {
-            roff_text(" ");
-            roff_italic(form);
-        }
-        roff_tag_end();
-        line += n + (line[n] == '\n');
-    } while (*line);
-}
-
-static void print_command(const struct cli_command *c)
-{
-    static const struct argp_option help = {
-        CLI_HELP_OPTION, CLI_HELP_KEY, NULL, 0, CLI_HELP_TEXT, 0
-    };
-    const char *doc = c->argp->doc ? c->argp->doc : "";
-    const char *after = strchr(doc, '\v');
-    char title[64], before[2048];
-
-    snprintf(title, sizeof(title), "accel %s: %s", c->name, c->summary);
-    snprintf(before, sizeof(before), "%.*s",
-             (int)(after ? after - doc : (ptrdiff_t)strlen(doc)), doc);
-    roff_subsection(title);
-    print_forms(c);
-    roff_paragraph(before);
-    for (const struct argp_option *o = c->argp->options; o && (o->name || o->doc); o++)
-        if (o->name && !(o->flags & OPTION_HIDDEN))
-            print_option(o);
-    print_option(&help);
-    if (after)
-        roff_paragraph(after + 1);
-    roff_paragraph("Example:");
-    roff_example(c->example);
-}
-
-static void print_exit_codes(void)
-{
-    roff_section("EXIT STATUS");
-    for (int code = 0; code < 256; code++) {
-        char number[8], meaning[256];
-
-        if (!cli_exit_meaning(code, meaning, sizeof(meaning)))
-            continue;
-        snprintf(number, sizeof(number), "%d", code);
-        roff_tag();
-        roff_bold(number);
-        roff_tag_end();
-        roff_text(meaning);
-        roff_tag_end();
-    }
-    roff_paragraph("accel launch passes on the exit status of the program. A training "
-                   "program that uses libaccel ends with the same codes.");
-}
-
-static void print_accel(void)
-{
-    size_t n;
-    const struct cli_command *const *commands = cli_commands(&n);
-
-    roff_title("ACCEL", 1, "User Commands");
-    roff_section("NAME");
-    roff_text("accel - check, start and look after distributed training under Slurm\n");
-    roff_section("SYNOPSIS");
-    roff_bold("accel");
-    roff_text(" ");
-    roff_italic("COMMAND");
-    roff_text(" [OPTION...] [ARGUMENT...]\n");
-    roff_paragraph("accel --help\naccel --version");
-    roff_section("DESCRIPTION");
-    roff_text(
-        "A training program becomes distributed, sharded and preemption-safe by\n");
-    roff_example("srun --accel-config=fsdp.yaml ./train");
-    roff_paragraph("This command checks such config files, starts programs where there "
-                   "is no Slurm, and looks after checkpoints. Results go to standard "
-                   "output, problems with their cure to standard error.");
-    roff_section("COMMANDS");
-    for (size_t i = 0; i < n; i++)
-        print_command(commands[i]);
-    print_exit_codes();
-    roff_section("SEE ALSO");
-    roff_bold("accel-config");
-    roff_text("(5), ");
-    roff_bold("srun");
-    roff_text("(1)\n");
 }
 
 /* ---- accel-config(5) ------------------------------------------------------------------------ */
@@ -274,15 +152,19 @@ static accel_status_t print_config(accel_error_t *err)
                  "    every_minutes: 10");
     roff_section("SEE ALSO");
     roff_bold("accel");
-    roff_text("(1)\n");
+    roff_text("(1), ");
+    roff_bold("accel");
+    roff_text("(7)\n");
     return status;
 }
 
 static const struct argp argp = {
     .parser = parse,
-    .args_doc = "1\n5",
-    .doc = "Prints a manual page, made from the tables that the program itself uses: 1 "
-           "is accel(1), 5 is accel-config(5). To read one: accel man 5 | man -l -"
+    .args_doc = "1\n3\n5\n7",
+    .doc =
+        "Prints a manual page, made from the tables that the program itself uses: 1 "
+        "is accel(1), 3 libaccel(3), 5 accel-config(5), 7 accel(7). To read one: accel "
+        "man 7 | man -l -"
 };
 
 static int run_man(int argc, char **argv)
@@ -292,7 +174,11 @@ static int run_man(int argc, char **argv)
 
     cli_parse(&cli_man, argc, argv, &section);
     if (section == 1)
-        print_accel();
+        man_accel();
+    else if (section == 3)
+        man_libaccel();
+    else if (section == 7)
+        man_overview();
     else if (print_config(&err))
         return cli_fail(&err);
     return cli_finish(0);

@@ -21,6 +21,10 @@ accel_SOURCES = \
 	scripts/accel/json_schema.c \
 	scripts/accel/json_schema.h \
 	scripts/accel/main.c \
+	scripts/accel/man_accel.c \
+	scripts/accel/man_libaccel.c \
+	scripts/accel/man_overview.c \
+	scripts/accel/man_pages.h \
 	scripts/accel/plan_cmd.h \
 	scripts/accel/plan_model.c \
 	scripts/accel/plan_show.c \
@@ -32,6 +36,14 @@ accel_SOURCES = \
 	scripts/accel/settings.h \
 	scripts/accel/step.c \
 	scripts/accel/step.h
+# The public header as a table, for libaccel(3).
+nodist_accel_SOURCES = scripts/accel/api_table.c
+CLEANFILES += scripts/accel/api_table.c
+EXTRA_DIST += scripts/accel/header.awk
+scripts/accel/api_table.c: runtime/accel.h scripts/accel/header.awk
+	$(AM_V_GEN)$(MKDIR_P) scripts/accel && \
+	$(AWK) -f $(srcdir)/scripts/accel/header.awk $(srcdir)/runtime/accel.h >$@.tmp && \
+	mv $@.tmp $@
 accel_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(SMARTCOLS_CFLAGS) $(HWLOC_CFLAGS) \
 	$(SLURM_CFLAGS)
 accel_CPPFLAGS = $(AM_CPPFLAGS) -DPKGLIBDIR='"$(pkglibdir)"' -DDATADIR='"$(datadir)"' \
@@ -45,8 +57,6 @@ accel_LDADD = libaccel_core.la libaccelckpt_core.la libaconfig.la libacommon.la 
 # One rank of `accel test`; links the whole runtime.
 pkglibexec_PROGRAMS = accel-selftest
 accel_selftest_SOURCES = \
-	scripts/accel/areas.c \
-	scripts/accel/areas.h \
 	scripts/accel/cli.c \
 	scripts/accel/cli.h \
 	scripts/accel/selftest/collectives.c \
@@ -73,16 +83,16 @@ tests_unit_test_selftest_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=comm_all_gather \
 
 # What the binary says about itself: manual pages, completion. The config's JSON Schema is
 # kept in the tree as well, for editors that point at it there.
-nodist_man_MANS = scripts/accel/accel.1 scripts/accel/accel-config.5
+nodist_man_MANS = scripts/accel/accel.1 scripts/accel/libaccel.3 \
+	scripts/accel/accel-config.5 scripts/accel/accel.7
 bashcompletiondir = $(datadir)/bash-completion/completions
 nodist_bashcompletion_DATA = scripts/accel/completions/accel
 dist_pkgdata_DATA += schema/accel.schema.json
 CLEANFILES += $(nodist_man_MANS) $(nodist_bashcompletion_DATA)
 
-scripts/accel/accel.1: accel$(EXEEXT)
-	$(AM_V_GEN)$(MKDIR_P) scripts/accel && ./accel$(EXEEXT) man 1 >$@.tmp && mv $@.tmp $@
-scripts/accel/accel-config.5: accel$(EXEEXT)
-	$(AM_V_GEN)$(MKDIR_P) scripts/accel && ./accel$(EXEEXT) man 5 >$@.tmp && mv $@.tmp $@
+$(nodist_man_MANS): accel$(EXEEXT)
+	$(AM_V_GEN)$(MKDIR_P) scripts/accel && \
+	./accel$(EXEEXT) man $$(echo $@ | sed 's/.*\.//') >$@.tmp && mv $@.tmp $@
 scripts/accel/completions/accel: accel$(EXEEXT)
 	$(AM_V_GEN)$(MKDIR_P) scripts/accel/completions && \
 	./accel$(EXEEXT) completion bash >$@.tmp && mv $@.tmp $@

@@ -11,7 +11,7 @@
 #include "scripts/accel/cli.h"
 #include "scripts/accel/roff.h"
 
-enum { FILL_COLUMN = 60 };
+enum { FILL_COLUMN = 66 };
 
 static bool line_start = true, after_heading, filling = true;
 static int column;
@@ -25,10 +25,12 @@ static void request(const char *text)
     column = 0;
 }
 
-static void put_escaped(char c)
+static void put_escaped(const char *text)
 {
+    char c = *text;
+
     after_heading = false;
-    if (c == ' ' && filling && column > FILL_COLUMN)
+    if (c == ' ' && filling && column + (int)strcspn(text + 1, " \n") > FILL_COLUMN)
         c = '\n'; /* the reader of the page fills lines anew */
     column = c == '\n' ? 0 : column + 1;
     /* A line end at the beginning of a line would be an empty line. */
@@ -60,7 +62,7 @@ static void put_escaped(char c)
 void roff_text(const char *text)
 {
     for (; *text; text++)
-        put_escaped(*text);
+        put_escaped(text);
 }
 
 static void in_font(char font, const char *text)
@@ -127,11 +129,11 @@ void roff_paragraph(const char *text)
     if (!after_heading)
         request(".PP");
     for (; *text; text++) {
-        put_escaped(*text);
+        put_escaped(text);
         if (*text == '\n' && text[1])
             request(".br");
     }
-    put_escaped('\n');
+    put_escaped("\n");
 }
 
 void roff_form(void)
@@ -143,25 +145,41 @@ void roff_form(void)
 void roff_tag(void)
 {
     request(".TP");
+    filling = false; /* the tag is one line, however long */
 }
 
 void roff_tag_end(void)
 {
     if (!line_start)
         putchar('\n');
-    line_start = true;
+    line_start = filling = true;
     column = 0;
+}
+
+void roff_bullet(void)
+{
+    request(".IP \\(bu 2");
+}
+
+static void kept_lines(const char *begin, const char *lines, const char *end)
+{
+    roff_form();
+    request(".nf");
+    request(begin);
+    filling = false;
+    roff_text(lines);
+    put_escaped("\n");
+    filling = true;
+    request(end);
+    request(".fi");
 }
 
 void roff_example(const char *lines)
 {
-    roff_form();
-    request(".nf");
-    request(".RS 4");
-    filling = false;
-    roff_text(lines);
-    put_escaped('\n');
-    filling = true;
-    request(".RE");
-    request(".fi");
+    kept_lines(".RS 4", lines, ".RE");
+}
+
+void roff_code(const char *lines)
+{
+    kept_lines(".ft B", lines, ".ft R");
 }

@@ -23,7 +23,11 @@ void roff_text(const char *text);
 /* Opens a tagged paragraph: the tag is printed until roff_tag_end, its text after it. */
 void roff_tag(void);
 void roff_tag_end(void);
+/* Begins an item of a list with a dot in front. */
+void roff_bullet(void);
 /* Lines kept as they are, indented. */
 void roff_example(const char *lines);
+/* The same in bold, not indented: declarations. */
+void roff_code(const char *lines);
 
 #endif

@@ -12,7 +12,9 @@ cd "$tap_tmp" || bail_out "no directory"
 
 "$accel" --help >help
 "$accel" man 1 >accel.1
+"$accel" man 3 >libaccel.3
 "$accel" man 5 >accel-config.5
+"$accel" man 7 >accel.7
 "$accel" completion bash >script
 commands=$(sed -n 's/^  accel \([a-z]*\) .*/\1/p' help | sort -u)
 [ "$(echo "$commands" | wc -l)" -ge 7 ]
@@ -28,6 +30,8 @@ plain() {
 }
 plain accel.1 >man1
 plain accel-config.5 >man5
+plain libaccel.3 >man3
+plain accel.7 >man7
 # Section "accel CMD" of accel(1).
 man_of() { # CMD
     awk -v head=".SS \"accel $1:" '/^\.S[SH]/ { on = index($0, head) == 1 } on' man1
@@ -76,14 +80,14 @@ done
 if [ $has_bash ]; then
     : >a.yaml
     mkdir adir
-    is "$(offer accel check a)" "$(printf 'a.yaml\naccel-config.5\naccel.1\nadir' | sort)" \
+    is "$(offer accel check a)" "$(printf 'a.yaml\naccel-config.5\naccel.1\naccel.7\nadir' | sort)" \
         "check: files"
     is "$(offer accel launch --config a.y)" "a.yaml" "launch --config: files"
     is "$(offer accel launch -n '')" "" "launch -n: nothing to offer for a number"
     is "$(offer accel ckpt '' | grep -v / | tr '\n' ' ')" "adir ls verify " \
         "ckpt: verbs, directories"
     is "$(offer accel completion '')" "bash" "completion: bash"
-    is "$(offer accel man '' | tr '\n' ' ')" "1 5 " "man: the sections"
+    is "$(offer accel man '' | tr '\n' ' ')" "1 3 5 7 " "man: the sections"
     is "$(offer accel schema '')" \
         "$("$accel" check --keys | sed 1d | cut -d' ' -f1 | sort -u)" \
         "schema: every key of the schema table"
@@ -110,20 +114,43 @@ is "$(awk '/^\.SH/ { on = /EXIT STATUS/ } on && tag { print; tag = 0 } on && /^\
 is "$(echo "$codes" | tr '\n' ' ')" "0 1 64 65 66 69 70 71 73 74 76 77 78 85 " \
     "which are those of the status table"
 
+
+# ---- the library, variables and options of the plugin ----
+is "$(grep -o -E '\baccel_[a-z0-9_]+\(' man3 | sort -u)" \
+    "$(grep -o -E '\baccel_[a-z0-9_]+\(' "$ACCEL_SRC/runtime/accel.h" | sort -u)" \
+    "libaccel(3) has every function of accel.h"
+is "$(grep -o -E '\bACCEL_[A-Z0-9]+ = [0-9]+' man3)" \
+    "$(grep -o -E '\bACCEL_[A-Z0-9]+ = [0-9]+' "$ACCEL_SRC/runtime/accel.h")" "and every status"
+# A variable is a literal of its name; those of keys are of accel-config(5).
+(cd "$ACCEL_SRC" && find runtime srun_plugin scripts -name '*.[ch]' -exec \
+    grep -h -o -E '"ACCEL_[A-Z_]*[A-Z]"' {} +) | tr -d '"' | sort -u |
+    grep -v -E '^ACCEL_(OK|UNKNOWN|E[A-Z]+)$' >variables
+keys=$("$accel" check --keys | sed -e 1d -e 's/ .*//' -e 's/.*\.//' | tr '[:lower:]' '[:upper:]')
+is "$(while read -r name; do
+    grep -q "\b$name\b" man7 || echo "$keys" | grep -qx "${name#ACCEL_}" || echo "$name"
+done <variables)" "" "accel(7) has every variable"
+is "$(grep -h -o '"accel-[a-z-]*"' "$ACCEL_SRC"/srun_plugin/*.[ch] | tr -d '"' | sort -u |
+    while read -r option; do grep -q -e "--$option\b" man7 || echo "$option"; done)" "" \
+    "accel(7) has every option of the plugin"
+is "$("$accel" check --keys | sed -e 1d -e 's/ .*//' -e 's/.*\.//' | while read -r key; do
+    grep -q "\"$key\"" "$ACCEL_SRC/schema/accel.schema.json" || echo "$key"
+done)" "" "the JSON Schema has every key"
+
 # ---- the pages ----
 if command -v mandoc >/dev/null 2>&1; then
-    is "$(mandoc -Tlint accel.1 accel-config.5 2>&1)" "" "mandoc finds nothing"
+    is "$(mandoc -Tlint accel.1 libaccel.3 accel-config.5 accel.7 2>&1)" "" "mandoc finds nothing"
 else
     skip 1 "no mandoc"
 fi
 if command -v groff >/dev/null 2>&1; then
-    is "$(groff -man -Tascii -ww -z accel.1 accel-config.5 2>&1)" "" "nor does groff"
+    is "$(groff -man -Tascii -ww -z accel.1 libaccel.3 accel-config.5 accel.7 2>&1)" "" \
+        "nor does groff"
 else
     skip 1 "no groff"
 fi
 is "$(SOURCE_DATE_EPOCH=86400 "$accel" man 5 | sed -n 's/^\.TH [^ ]* [^ ]* \([^ ]*\) .*/\1/p')" \
     1970-01-02 "the date is that of SOURCE_DATE_EPOCH"
-"$accel" man 3 >out 2>err
+"$accel" man 2 >out 2>err
 is "$?/$(cat out)" "64/" "a section without a page is a usage error"
 "$accel" completion fish >out 2>err
 is "$?/$(cat out)" "64/" "a shell without a script is a usage error"
