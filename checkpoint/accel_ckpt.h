@@ -70,6 +70,10 @@ typedef struct accel_ckpt_save {
     const accel_ckpt_blob_t *blobs; /* rank 0's */
     size_t blob_count;
     int keep; /* complete checkpoints kept (>= 1) */
+    /* Asked on rank 0 when all is written, right before the commit; an error ends the save
+     * with nothing visible changed. NULL: yes. */
+    accel_status_t (*may_commit)(void *user, accel_error_t *err);
+    void *may_commit_user;
 } accel_ckpt_save_t;
 
 typedef struct accel_ckpt_stats {
@@ -84,6 +88,11 @@ typedef struct accel_ckpt_stats {
 accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
                                const accel_ckpt_coll_t *coll, accel_ckpt_stats_t *stats,
                                accel_error_t *err);
+
+/* Every save in progress below `root` fails at its commit, wherever its ranks run: for
+ * whoever has just become the only writer there. A missing root is fine. Not collective.
+ * ACCEL_EIO when one cannot be stopped. */
+accel_status_t accel_ckpt_fence(const char *root, accel_error_t *err);
 
 /* A complete checkpoint: its manifest, parsed and self-checked. */
 typedef struct accel_ckpt accel_ckpt_t;

@@ -57,6 +57,31 @@ static void clean_stale(int rootfd, const char *owner)
     }
 }
 
+/* One rename decides: either the other's commit came first, and its checkpoint is complete,
+ * or ours, and it finds nothing to rename. */
+accel_status_t accel_ckpt_fence(const char *root, accel_error_t *err)
+{
+    int rootfd = TEMP_FAILURE_RETRY(open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    char(*list)[CKPT_DIR_MAX] = NULL;
+    accel_status_t s;
+    size_t n = 0;
+
+    if (rootfd < 0)
+        return errno == ENOENT
+                   ? ACCEL_OK
+                   : accel_fail_at(err, A0803, root, "check accel.checkpoint.dir",
+                                   "cannot open the checkpoint directory: %m");
+    s = ckpt_list_names(rootfd, TMP_PREFIX, &list, &n, err);
+    for (size_t i = 0; s == ACCEL_OK && i < n; i++)
+        if (ckpt_trash(rootfd, list[i]) != 0 &&
+            faccessat(rootfd, list[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+            s = accel_fail_at(err, A0925, list[i], "remove it by hand",
+                              "cannot stop a save in progress: %m");
+    free(list);
+    close(rootfd);
+    return s;
+}
+
 static accel_status_t check_room(const struct ckpt_commit *c, const char *root,
                                  int64_t bytes, accel_error_t *err)
 {

@@ -225,8 +225,9 @@ static accel_status_t gather_fragments(const accel_ckpt_coll_t *c,
 }
 
 /* Steps 3 to 5. */
-static accel_status_t publish(struct ckpt_commit *commit, const struct ckpt_manifest *m,
-                              const accel_ckpt_coll_t *c, accel_error_t *err)
+static accel_status_t publish(struct ckpt_commit *commit, const accel_ckpt_save_t *save,
+                              const struct ckpt_manifest *m, const accel_ckpt_coll_t *c,
+                              accel_error_t *err)
 {
     struct strbuf mine = { 0 }, text = { 0 };
     size_t *sizes = calloc((size_t)c->size, sizeof(*sizes));
@@ -239,6 +240,8 @@ static accel_status_t publish(struct ckpt_commit *commit, const struct ckpt_mani
         s = gather_fragments(c, &mine, &all, sizes, err);
     if (!s && c->rank == 0) {
         s = join_fragments(m, all, sizes, &text, err);
+        if (!s && save->may_commit)
+            s = save->may_commit(save->may_commit_user, err);
         if (!s)
             s = ckpt_commit_publish(commit, &text, err);
     }
@@ -315,7 +318,7 @@ accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
     if (!st)
         st = write_rank(&commit, &m, s, c, &direct, e);
     if (!st)
-        st = publish(&commit, &m, c, e);
+        st = publish(&commit, s, &m, c, e);
     release_signal(&before);
     if (c->rank == 0 && st)
         ckpt_commit_abandon(&commit);

@@ -208,7 +208,7 @@ static void print_log(void *user, accel_log_level_t level, const char *line)
  * means that another rank says it. */
 static int fail(const accel_t *run, const accel_error_t *err)
 {
-    bool saved = err->code == ACCEL_ERESUME;
+    bool saved = err->code == ACCEL_ERESUME || err->code == ACCEL_ESTOPPED;
     char rank[32] = "", text[1536];
 
     if (!err->text[0] || (saved && !accel_is_main(run)))

@@ -54,6 +54,7 @@ typedef enum accel_status {
     ACCEL_ECORRUPT = 16,     /* stored data is damaged                   exit 74 */
     ACCEL_EMISMATCH = 17,    /* world size, shape or run do not fit      exit 65 */
     ACCEL_EDIVERGED = 18,    /* loss or gradients are not finite         exit 1  */
+    ACCEL_ESTOPPED = 19,     /* state is saved, not run again by itself  exit 75 */
 } accel_status_t;
 
 /* Caller-owned. All strings are NUL-terminated. When all ranks fail together for a reason

@@ -194,6 +194,18 @@ node_lines() {
     done
 }
 
+# Standard input without the lines whose key --set names, and the --set lines in front: a
+# "PartitionName=DEFAULT ..." among them works on the partitions below.
+with_settings() {
+    printf '%s' "$settings"
+    settings=$settings awk '
+        BEGIN { n = split(ENVIRON["settings"], line, "\n")
+                for (i = 1; i <= n; i++) { sub(/=.*/, "", line[i]); given[tolower(line[i])] }
+                delete given[""]; delete given["partitionname"]; delete given["nodename"] }
+        { key = $0; sub(/=.*/, "", key) }
+        !(tolower(key) in given)'
+}
+
 slurm_conf() {
     cat <<CONF
 ClusterName=accel
@@ -231,7 +243,7 @@ MessageTimeout=15
 ${gres:+GresTypes=gpu}
 $(version_keys)
 $(node_lines)
-PartitionName=low Nodes=ALL Default=YES PriorityTier=1 MaxTime=INFINITE State=UP PreemptMode=REQUEUE GraceTime=$grace
+PartitionName=low Nodes=ALL Default=YES PriorityTier=1 MaxTime=INFINITE State=UP GraceTime=$grace
 PartitionName=high Nodes=ALL Default=NO PriorityTier=10 MaxTime=INFINITE State=UP PreemptMode=OFF
 CONF
 }
@@ -266,7 +278,7 @@ write_configuration() {
     gres=
     [ "$gpus" = 0 ] || gres=gpu:$gpus
     [ "$gpus" = 0 ] || gpu_files >"$dir/etc/gres.conf"
-    slurm_conf >"$conf"
+    slurm_conf | with_settings >"$conf"
     # Nothing here uses cgroups, but slurmd loads the plugin, and only this choice asks
     # nothing of the system: there may be no cgroups, or only a hierarchy of systemd's.
     cgroup_plugin=cgroup/v1

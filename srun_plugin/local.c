@@ -135,35 +135,13 @@ static void export_step(const struct step *s, const char *port)
 
     snprintf(number, sizeof(number), "%ld", resubmit_count());
     setenv("ACCEL_RESTART_COUNT", number, 1);
+    snprintf(number, sizeof(number), "%ld", resubmit_first_job());
+    setenv("ACCEL_FIRST_JOB_ID", number, 1);
     setenv("ACCEL_MASTER_PORT", port, 1);
     if (s->address[0])
         setenv("ACCEL_MASTER_ADDR", s->address, 1);
     else
         unsetenv("ACCEL_MASTER_ADDR");
-}
-
-/* A limit that the warning precedes by more than its length: the run would stop, saved,
- * after every first step. */
-static void check_limit(const struct config *cfg, uint32_t job_id)
-{
-    job_info_msg_t *msg = NULL;
-
-    if (!cfg->preempt_enabled ||
-        slurm_load_job(&msg, job_id, SHOW_ALL) != SLURM_SUCCESS || !msg)
-        return;
-    for (uint32_t i = 0; i < msg->record_count; i++) {
-        const slurm_job_info_t *j = &msg->job_array[i];
-        long long limit = (long long)j->time_limit * 60;
-        if (j->job_id != job_id || j->time_limit >= NO_VAL ||
-            limit > cfg->preempt_lead_seconds)
-            continue;
-        slurm_info(
-            "accel: the time limit of %lld s is not longer than "
-            "accel.preemption.lead_seconds %lld: the run will be told to stop as "
-            "soon as it starts; use a longer --time or fewer lead_seconds",
-            limit, (long long)cfg->preempt_lead_seconds);
-    }
-    slurm_free_job_info_msg(msg);
 }
 
 int local_user_init(spank_t sp)
@@ -186,10 +164,10 @@ int local_user_init(spank_t sp)
     }
     if (!size_fits(opts_config(), s.tasks, s.nodes))
         return -1;
-    check_limit(opts_config(), s.job_id);
+    resubmit_arm(s.job_id);
+    notice_export(opts_config(), s.job_id);
     snprintf(port, sizeof(port), "%u", choose_port(&s));
     say_kept(&s, port);
     export_step(&s, port);
-    resubmit_arm(s.job_id, s.step_id);
     return 0;
 }

@@ -11,6 +11,7 @@ srun_plugin_accel_spank_la_SOURCES = \
 	srun_plugin/dispatch.c \
 	srun_plugin/dry_run.c \
 	srun_plugin/local.c \
+	srun_plugin/notice.c \
 	srun_plugin/opts.c \
 	srun_plugin/plugin.h \
 	srun_plugin/remote.c \

@@ -19,6 +19,7 @@
 #define ENV_RESOLVED     "ACCEL_CONFIG_RESOLVED"
 #define RESOLVED_MAX     (16 * 1024)
 #define EXIT_RESUME      85          /* accel_exit_code(ACCEL_ERESUME) */
+#define EXIT_STOPPED     75          /* accel_exit_code(ACCEL_ESTOPPED) */
 #define FIRST_SPECIAL_ID 0xfffffff0u /* batch, extern and interactive steps are above */
 
 struct config_api;
@@ -147,9 +148,15 @@ void plugin_lines(const char *prefix, const char *text);
 int local_user_init(spank_t sp);
 int remote_task_init(spank_t sp);
 /* Watches the end of this srun: requeue of a batch job, resubmission of a bare srun. */
-void resubmit_arm(uint32_t job_id, uint32_t step_id);
+void resubmit_arm(uint32_t job_id);
 void resubmit_watch(void);
 /* How often this job was started again, by requeue or by resubmission. */
 long resubmit_count(void);
+/* The first of the jobs that this srun asked for in a row; a batch job's own id. */
+long resubmit_first_job(void);
+/* notice.c: tells the tasks, in ACCEL_PREEMPTION_NOTICE, how much time the partition gives
+ * between the notice of a preemption and the kill; says so when the time limit is too short
+ * for its warning. Asks the controller thrice. */
+void notice_export(const struct config *cfg, uint32_t job_id);
 
 #endif

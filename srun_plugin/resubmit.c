@@ -13,24 +13,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "srun_plugin/plugin.h"
 
-#define MAX_RESTARTS  100 /* ACCEL_MAX_RESTARTS */
-#define SHORT_SECONDS 10  /* a run shorter than this made no progress ... */
-#define MAX_SHORT     5   /* ... and so many in a row are the last */
+#define SHORT_SECONDS 10 /* a run shorter than this made no progress ... */
+#define MAX_SHORT     5  /* ... and so many in a row are the last */
 #define ENV_COUNT     "ACCEL_RESTART_COUNT"
+#define ENV_FIRST     "ACCEL_FIRST_JOB_ID"  /* of the jobs srun asked for in a row */
 #define ENV_SHORT     "ACCEL_RESTART_SHORT" /* own: short runs in a row */
 
-static uint32_t armed_job, armed_step;
+static uint32_t armed_job;
+static time_t armed_at;
 
 struct outcome {
     int exit_code;
-    bool known; /* the controller answered; else all below is zero */
-    bool batch, may_requeue, running, preempted, cancelled;
+    bool batch, may_requeue;
+    bool present; /* of this life still: running, or ended and not requeued */
+    bool preempted, node_failed;
+    bool cancelled; /* scancel, or Ctrl-C: srun tells Slurm so; whatever came before */
+    bool early;     /* ended by the warning signal before the program could handle it */
     long restarts;
-    long seconds;
+    long seconds; /* that the step took */
 };
 
 static long user_long(const char *name, long otherwise)
@@ -50,10 +55,16 @@ long resubmit_count(void)
                                                              : user_long(ENV_COUNT, 0);
 }
 
-void resubmit_arm(uint32_t job_id, uint32_t step_id)
+long resubmit_first_job(void)
+{
+    return defaults_user_env("SLURM_JOB_ID") ? (long)armed_job
+                                             : user_long(ENV_FIRST, armed_job);
+}
+
+void resubmit_arm(uint32_t job_id)
 {
     armed_job = job_id;
-    armed_step = step_id;
+    armed_at = time(NULL);
 }
 
 static void read_job(struct outcome *o)
@@ -68,27 +79,28 @@ static void read_job(struct outcome *o)
         if (j->job_id != armed_job)
             continue;
         base = j->job_state & JOB_STATE_BASE;
-        o->known = true;
         o->batch = j->batch_flag;
         o->may_requeue = j->requeue;
         o->restarts = j->restart_cnt;
-        o->running = j->job_state == JOB_RUNNING;
+        o->present = base != JOB_PENDING && o->restarts == resubmit_count();
         o->preempted = j->preempt_time > 0 || base == JOB_PREEMPTED;
-        o->cancelled = base == JOB_CANCELLED && !o->preempted;
-        o->seconds =
-            j->end_time > j->start_time ? (long)(j->end_time - j->start_time) : 0;
+        o->node_failed = base == JOB_NODE_FAIL;
+        o->cancelled = base == JOB_CANCELLED;
     }
     slurm_free_job_info_msg(msg);
 }
 
 static const char *why(const struct outcome *o, char *buf, size_t len)
 {
+    const char *what = o->preempted     ? "was preempted"
+                       : o->node_failed ? "lost a node"
+                       : o->early       ? "was told to stop as it started"
+                                        : "stopped";
+
     if (o->exit_code == EXIT_RESUME)
-        snprintf(buf, len, "%s with its state saved (exit 85)",
-                 o->preempted ? "was preempted" : "stopped");
+        snprintf(buf, len, "%s with its state saved (exit 85)", what);
     else
-        snprintf(buf, len,
-                 "was preempted (exit %d; the last complete checkpoint counts)",
+        snprintf(buf, len, "%s (exit %d; the last complete checkpoint counts)", what,
                  o->exit_code);
     return buf;
 }
@@ -108,7 +120,7 @@ static void requeue_batch(const struct outcome *o, const struct config *cfg)
 
     why(o, reason, sizeof(reason));
     /* Rank 0, Slurm itself or another step asked already. */
-    if (!o->running || o->restarts != resubmit_count())
+    if (!o->present)
         return;
     if (!cfg->preempt_requeue)
         slurm_info("accel: job %u %s; not requeued: accel.preemption.requeue is false",
@@ -116,15 +128,16 @@ static void requeue_batch(const struct outcome *o, const struct config *cfg)
     else if (!o->may_requeue)
         slurm_info("accel: job %u %s; not requeued: it was submitted with --no-requeue",
                    armed_job, reason);
-    else if (o->restarts >= user_long("ACCEL_MAX_RESTARTS", MAX_RESTARTS))
+    else if (o->restarts >= cfg->preempt_max_restarts)
         slurm_info("accel: job %u %s; not requeued: %ld restarts are the limit "
-                   "(ACCEL_MAX_RESTARTS)",
+                   "(accel.preemption.max_restarts)",
                    armed_job, reason, o->restarts);
     else if (slurm_requeue(armed_job, 0) != SLURM_SUCCESS)
         say_refused(reason, slurm_strerror(slurm_get_errno()));
     else
-        slurm_info("accel: job %u %s; requeued as restart %ld", armed_job, reason,
-                   o->restarts + 1);
+        slurm_info("accel: job %u %s; requeued as restart %ld of at most %lld",
+                   armed_job, reason, o->restarts + 1,
+                   (long long)cfg->preempt_max_restarts);
 }
 
 static void say_command(const char *what, char **argv)
@@ -168,34 +181,40 @@ static void reset_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* The user's own environment plus the two counters. */
-static char **next_environ(char *count, char *shorts)
+#define OWN_COUNT 3
+
+/* The user's own environment, with `own` ("NAME=VALUE") in place of what he had. */
+static char **next_environ(char own[OWN_COUNT][48])
 {
     char **env = defaults_user_environ(), **next;
     size_t n = 0, k = 0;
 
     while (env && env[n])
         n++;
-    next = malloc((n + 3) * sizeof(*next));
+    next = malloc((n + OWN_COUNT + 1) * sizeof(*next));
     if (!next)
         return NULL;
-    for (size_t i = 0; i < n; i++)
-        if (strncmp(env[i], ENV_COUNT "=", sizeof(ENV_COUNT)) != 0 &&
-            strncmp(env[i], ENV_SHORT "=", sizeof(ENV_SHORT)) != 0)
+    for (size_t i = 0; i < n; i++) {
+        bool ours = false;
+        for (size_t o = 0; o < OWN_COUNT; o++)
+            ours |= strncmp(env[i], own[o], strcspn(own[o], "=") + 1) == 0;
+        if (!ours)
             next[k++] = env[i];
-    next[k++] = count;
-    next[k++] = shorts;
+    }
+    for (size_t o = 0; o < OWN_COUNT; o++)
+        next[k++] = own[o];
     next[k] = NULL;
     return next;
 }
 
 static void run_again(char **argv, long restarts, long shorts)
 {
-    char count[48], shorts_text[48];
+    char own[OWN_COUNT][48];
 
-    snprintf(count, sizeof(count), ENV_COUNT "=%ld", restarts);
-    snprintf(shorts_text, sizeof(shorts_text), ENV_SHORT "=%ld", shorts);
-    char **env = next_environ(count, shorts_text);
+    snprintf(own[0], sizeof(own[0]), ENV_COUNT "=%ld", restarts);
+    snprintf(own[1], sizeof(own[1]), ENV_SHORT "=%ld", shorts);
+    snprintf(own[2], sizeof(own[2]), ENV_FIRST "=%ld", resubmit_first_job());
+    char **env = next_environ(own);
     if (!env)
         return;
     /* "srun < file": the next run reads it from its start, as the first one did. */
@@ -221,16 +240,18 @@ static void resubmit_bare(const struct outcome *o, const struct config *cfg)
         : !cfg->preempt_resubmit                 ? "accel.preemption.resubmit is false"
         : argv && cmdline_option(argv, "pty", 3) ? "it has a terminal (--pty)"
         : shorts > MAX_SHORT ? "too many runs in a row were shorter than 10 s"
-        : restarts >= user_long("ACCEL_MAX_RESTARTS", MAX_RESTARTS)
-            ? "the limit of restarts is reached (ACCEL_MAX_RESTARTS)"
+        : restarts >= cfg->preempt_max_restarts
+            ? "the limit of restarts is reached (accel.preemption.max_restarts)"
             : NULL;
     if (not_again || !argv) {
         snprintf(what, sizeof(what), "accel: job %u %s; not started again: %s",
                  armed_job, reason, not_again ? not_again : "out of memory");
         say_command(what, argv);
     } else {
-        slurm_info("accel: job %u %s; asking for a new allocation (restart %ld)",
-                   armed_job, reason, restarts + 1);
+        slurm_info("accel: job %u %s; asking for a new allocation (restart %ld of at "
+                   "most %lld)",
+                   armed_job, reason, restarts + 1,
+                   (long long)cfg->preempt_max_restarts);
         run_again(argv, restarts + 1, shorts);
     }
     free(argv);
@@ -243,9 +264,15 @@ static void at_end(int status, void *unused)
     struct outcome o = { .exit_code = status & 0xff };
 
     (void)unused;
-    if (cfg && cfg->preempt_enabled && o.exit_code != 0) {
+    if (cfg && cfg->preempt_enabled && o.exit_code != 0 &&
+        o.exit_code != EXIT_STOPPED) {
+        int warning = cfg->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1;
+
+        o.seconds = (long)(time(NULL) - armed_at);
+        o.early = o.exit_code == 128 + warning && o.seconds < SHORT_SECONDS;
         read_job(&o);
-        if (!o.cancelled && (o.exit_code == EXIT_RESUME || o.preempted)) {
+        if (!o.cancelled &&
+            (o.exit_code == EXIT_RESUME || o.preempted || o.node_failed || o.early)) {
             if (o.batch)
                 requeue_batch(&o, cfg);
             else

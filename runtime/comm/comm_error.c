@@ -8,6 +8,8 @@
 
 #include "comm/comm_impl.h"
 
+#define STOPPED_NS 2000000000
+
 static const char *const call_names[COMM_CALL_COUNT] = {
     [0] = "nothing",
     [COMM_CALL_ALLOC] = "alloc",
@@ -62,11 +64,22 @@ static void describe(const struct comm_args *a, char *buf, size_t len)
 
 bool comm_expired(struct comm *c)
 {
-    int64_t now = clock_ns();
+    int64_t now = clock_ns(), gap = now - c->asked_ns;
 
     if (c->deadline_ns == 0)
         c->deadline_ns = now + c->timeout_ns;
+    else if (gap > STOPPED_NS)
+        /* A waiting rank asks many times a second: it was stopped itself meanwhile (the
+         * job was suspended), and so were its peers. */
+        c->deadline_ns += gap;
+    c->asked_ns = now;
     return now >= c->deadline_ns;
+}
+
+void comm_set_deadline(struct comm *c, int64_t deadline_ns)
+{
+    c->deadline_ns = deadline_ns;
+    c->asked_ns = clock_ns();
 }
 
 accel_status_t comm_fail_silent(struct comm *c, const bool *silent, accel_error_t *err)

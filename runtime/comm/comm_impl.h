@@ -55,6 +55,7 @@ struct comm {
     int rank, size;
     int64_t timeout_ns;
     int64_t deadline_ns;   /* of the running call; 0 until a wait becomes long */
+    int64_t asked_ns;      /* when comm_expired was asked last */
     uint64_t seq;          /* calls begun; the first one is number 1 */
     struct comm_args args; /* of the running call */
     bool failed;
@@ -70,8 +71,11 @@ accel_status_t comm_shm_open(struct comm *c, struct boot *b, size_t window_bytes
                              bool *fits_out, char why[128], accel_error_t *err);
 accel_status_t comm_ucx_open(struct comm *c, struct boot *b, accel_error_t *err);
 
-/* True once the running call has used up its time. Called from long waits only. */
+/* True once the running call has used up its time. Called from long waits only. Time in
+ * which this process was stopped (a suspended job) does not count. */
 bool comm_expired(struct comm *c);
+/* The running call ends at `deadline_ns` whatever its own time. */
+void comm_set_deadline(struct comm *c, int64_t deadline_ns);
 /* "all_gather #7: ranks 1, 3 did not arrive within 600 s"; silent[size]. */
 accel_status_t comm_fail_silent(struct comm *c, const bool *silent, accel_error_t *err);
 /* "... rank 2 died" / "... rank 2 gave up: ..." */

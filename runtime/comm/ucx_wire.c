@@ -411,7 +411,7 @@ static accel_status_t first_contact(struct comm *c, struct boot *b, accel_error_
 
     c->args = (struct comm_args){ .call = COMM_CALL_BARRIER, .dtype = ACCEL_U8 };
     c->timeout_ns = b->deadline_ns - clock_ns();
-    c->deadline_ns = b->deadline_ns;
+    comm_set_deadline(c, b->deadline_ns);
     s = c->ops->barrier(c, err);
     c->timeout_ns = timeout_ns;
     return s;
@@ -488,7 +488,7 @@ void ucx_close(struct comm *c)
         /* Together: a peer may still be receiving what this rank sent last. */
         c->args = (struct comm_args){ .call = COMM_CALL_BARRIER, .dtype = ACCEL_U8 };
         c->seq++;
-        c->deadline_ns = until;
+        comm_set_deadline(c, until);
         if (c->ops->barrier(c, NULL) == ACCEL_OK)
             flush_and_close(c, until);
     }

@@ -37,6 +37,8 @@ static const struct {
     [ACCEL_EMISMATCH] = { "ACCEL_EMISMATCH", 65,
                           "world size, shape or run do not fit" },
     [ACCEL_EDIVERGED] = { "ACCEL_EDIVERGED", 1, "the training diverged" },
+    [ACCEL_ESTOPPED] = { "ACCEL_ESTOPPED", 75,
+                         "stopped cleanly and saved, and not run again by itself" },
 };
 
 int accel_exit_code(accel_status_t status)

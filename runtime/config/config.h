@@ -51,6 +51,7 @@ struct config {
     int64_t preempt_lead_seconds; /* --signal lead before the time limit */
     bool preempt_requeue;         /* batch: ask Slurm to requeue */
     bool preempt_resubmit;        /* bare srun: ask for a new allocation */
+    int64_t preempt_max_restarts; /* of one job, whoever asks for them */
 
     enum device_choice device;
     bool has_accel_section;

@@ -134,6 +134,8 @@ static const struct config_key table[] = {
                 "batch jobs: ask Slurm to requeue"),
     HONOUR_BOOL("accel.preemption", "resubmit", preempt_resubmit, "true",
                 "bare srun: ask for a new allocation and go on"),
+    HONOUR_INT("accel.preemption", "max_restarts", preempt_max_restarts, 0, 1e6, "100",
+               "restarts of one job before it ends, saved, with exit code 75"),
 
     /* Top level, accepted at the value that equals what we do. */
     FIXED_ENUM("", "compute_environment", "LOCAL_MACHINE", "LOCAL_MACHINE",

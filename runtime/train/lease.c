@@ -3,8 +3,9 @@
  * One run at a time per checkpoint directory. Rank 0 holds a lock on DIR/.lock from
  * accel_prepare to accel_close; the file says who. In: the directory. Out: the lock, or an
  * error that names the holder. A dead holder's lock is free at once: the kernel drops it.
- * Only a later incarnation of the same job pushes a live holder aside, who then saves no
- * more: Slurm requeues a job while tasks of it still run on a node that it lost.
+ * Only a later life of the same job pushes a live holder aside: Slurm requeues a job while
+ * tasks of it still run on a node that it lost. Locks need not reach over nodes: what the
+ * file says decides at every commit, and a save under way loses its directory.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,20 +21,22 @@
 #define LEASE_FILE   ".lock"
 #define LEASE_WAIT_S 5
 
-/* "job 12 (restart 1) on n1, process 77, since 2026-01-01 12:00:00", one line. */
-static void describe_us(char *buf, size_t len)
+/* "job 12 (restart 1) on n1, process 77, since 2026-01-01 12:00:00", one line; with
+ * "(restart 1 of job 11)" when srun asked for a new allocation. */
+static void describe_us(const struct incarnation *us, char *buf, size_t len)
 {
-    const char *job = getenv("SLURM_JOB_ID");
-    char host[128] = "?", since[32] = "?", who[64] = "a process without a job";
+    char host[128] = "?", since[32] = "?", who[96] = "a process without a job";
     time_t now = time(NULL);
     struct tm tm;
 
     gethostname(host, sizeof(host) - 1);
     if (localtime_r(&now, &tm))
         strftime(since, sizeof(since), "%Y-%m-%d %H:%M:%S", &tm);
-    if (job)
-        snprintf(who, sizeof(who), "job %s (restart %ld)", job,
-                 env_long("SLURM_RESTART_COUNT", 0));
+    if (us->job > 0 && us->first_job != us->job)
+        snprintf(who, sizeof(who), "job %ld (restart %ld of job %ld)", us->job,
+                 us->restart, us->first_job);
+    else if (us->job > 0)
+        snprintf(who, sizeof(who), "job %ld (restart %ld)", us->job, us->restart);
     snprintf(buf, len, "%s on %s, process %ld, since %s", who, host, (long)getpid(),
              since);
 }
@@ -50,21 +53,27 @@ static void read_holder(int fd, char *buf, size_t len)
             *c = '?';
 }
 
-static void write_holder(int fd, const char *text)
+/* From here on whoever held the lock before finds that he lost it, on every node. */
+static int write_holder(int fd, const char *text)
 {
-    /* For people, and for an incarnation pushed aside; the lock alone decides. */
-    if (ftruncate(fd, 0) != 0 || pwrite(fd, text, strlen(text), 0) < 0)
-        return;
+    size_t len = strlen(text);
+
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, text, len, 0) != (ssize_t)len)
+        return errno;
+    return fsync(fd) == 0 || errno == EINVAL ? 0 : errno;
 }
 
-/* Is `holder` an earlier incarnation of the job `us`? */
-static bool is_earlier(const char *holder, const char *us)
+/* Is `holder` an earlier life of the job that `us` is one of? */
+static bool is_earlier(const char *holder, const struct incarnation *us)
 {
-    long job[2], restart[2];
+    struct incarnation h = { 0 };
+    int n = sscanf(holder, "job %ld (restart %ld of job %ld)", &h.job, &h.restart,
+                   &h.first_job);
 
-    return sscanf(holder, "job %ld (restart %ld)", &job[0], &restart[0]) == 2 &&
-           sscanf(us, "job %ld (restart %ld)", &job[1], &restart[1]) == 2 &&
-           job[0] == job[1] && restart[0] < restart[1];
+    if (n == 2)
+        h.first_job = h.job;
+    return n >= 2 && us->job > 0 && h.first_job == us->first_job &&
+           h.restart < us->restart;
 }
 
 /* The next incarnation may start while the last rank 0 is still on its way out. */
@@ -83,13 +92,18 @@ static int lock_within(int fd, int seconds)
     return 0;
 }
 
+static void lease_path(const accel_t *run, char *buf, size_t len)
+{
+    snprintf(buf, len, "%s/%s", run->ckpt_dir, LEASE_FILE);
+}
+
 accel_status_t lease_take(accel_t *run, accel_error_t *err)
 {
     char path[sizeof(run->ckpt_dir) + sizeof(LEASE_FILE) + 1];
     char holder[sizeof(run->lease)];
     int rc;
 
-    snprintf(path, sizeof(path), "%s/%s", run->ckpt_dir, LEASE_FILE);
+    lease_path(run, path, sizeof(path));
     run->lease_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (run->lease_fd < 0)
         return accel_fail_at(err, A0821, path,
@@ -97,10 +111,10 @@ accel_status_t lease_take(accel_t *run, accel_error_t *err)
                              "accel.checkpoint.dir",
                              "cannot open the lock of the checkpoints: %s",
                              strerror(errno));
-    describe_us(run->lease, sizeof(run->lease));
+    describe_us(&run->incarnation, run->lease, sizeof(run->lease));
     rc = lock_within(run->lease_fd, LEASE_WAIT_S);
     read_holder(run->lease_fd, holder, sizeof(holder));
-    if (rc == EWOULDBLOCK && !is_earlier(holder, run->lease))
+    if (rc == EWOULDBLOCK && !is_earlier(holder, &run->incarnation))
         return accel_fail_at(err, A0822, run->ckpt_dir,
                              "wait for it or cancel it, or give this run another --out "
                              "(or accel.checkpoint.dir); in a job array: one for each "
@@ -114,22 +128,40 @@ accel_status_t lease_take(accel_t *run, accel_error_t *err)
         accel_logf(&run->log, ACCEL_LOG_WARN,
                    "%s: no locks here (%s): nothing keeps a second run out", path,
                    strerror(rc));
-    write_holder(run->lease_fd, run->lease);
-    return ACCEL_OK;
+    rc = write_holder(run->lease_fd, run->lease);
+    if (rc != 0)
+        return accel_fail_at(err, A0920, path, "free space, or check the file system",
+                             "cannot write the lock of the checkpoints: %s",
+                             strerror(rc));
+    /* Whoever is in the middle of a save and looked at the lock before. */
+    return accel_ckpt_fence(run->ckpt_dir, err);
 }
 
 accel_status_t lease_keep(const accel_t *run, accel_error_t *err)
 {
+    char path[sizeof(run->ckpt_dir) + sizeof(LEASE_FILE) + 1];
     char holder[sizeof(run->lease)];
+    int fd;
 
     if (run->lease_fd < 0)
         return ACCEL_OK;
-    read_holder(run->lease_fd, holder, sizeof(holder));
-    if (!is_earlier(run->lease, holder))
+    /* Opened anew: on a network file system that is what asks the server. */
+    lease_path(run, path, sizeof(path));
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno == ENOENT)
+        return ACCEL_OK; /* removed by hand: nobody took it */
+    if (fd < 0)
+        return accel_fail_at(err, A0924, path, "check the file system",
+                             "cannot read the lock of the checkpoints: %s",
+                             strerror(errno));
+    read_holder(fd, holder, sizeof(holder));
+    close(fd);
+    if (strcmp(holder, run->lease) == 0)
         return ACCEL_OK;
-    return accel_fail_at(err, A0823, run->ckpt_dir,
-                         "nothing to do: the other one goes on",
-                         "a later incarnation of this job took over: %s", holder);
+    return accel_fail_at(
+        err, A0823, run->ckpt_dir,
+        "nothing to do: the other one goes on; cancel it to go on here",
+        "a later incarnation of this job took over: %s", holder);
 }
 
 void lease_drop(accel_t *run)

@@ -1,8 +1,10 @@
 # train/: the run
 libaccel_core_la_SOURCES += \
 	runtime/train/evaluate.c \
+	runtime/train/history.c \
 	runtime/train/lease.c \
 	runtime/train/model.c \
+	runtime/train/notice.c \
 	runtime/train/open.c \
 	runtime/train/prepare.c \
 	runtime/train/resume.c \
@@ -10,7 +12,8 @@ libaccel_core_la_SOURCES += \
 	runtime/train/save.c \
 	runtime/train/signals.c \
 	runtime/train/state.c \
-	runtime/train/step.c
+	runtime/train/step.c \
+	runtime/train/stop.c
 
 # Requeue of a batch job, and a trainer reduced to its contract with Slurm to test it.
 libaccel_core_la_SOURCES += runtime/train/requeue.c runtime/train/requeue.h

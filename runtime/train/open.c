@@ -289,6 +289,8 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
     }
     snprintf(run->run_name, sizeof(run->run_name), "%s",
              options && options->run_name ? options->run_name : "run");
+    run->incarnation = incarnation_read();
+    notice_read(run);
     early_signals(run);
     st = open_stages(run, options, err);
     if (st != ACCEL_OK) {

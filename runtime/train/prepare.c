@@ -130,6 +130,8 @@ static accel_status_t take_dirs(accel_t *run, accel_error_t *err)
         st = make_out_dirs(run, err);
     if (st == ACCEL_OK && run->boot.rank == 0)
         st = lease_take(run, err);
+    if (st == ACCEL_OK)
+        st = history_start(run, err);
     return run_agree(run, st, err);
 }
 
@@ -295,11 +297,15 @@ static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_
     if (st == ACCEL_OK)
         st = shard_model(run, err);
     if (st == ACCEL_OK)
+        history_say(run);
+    if (st == ACCEL_OK)
         st = resume_run(run, err);
     if (st == ACCEL_OK && !run->resumed)
         shard_init(run->shard, run->job.seed); /* nothing to go on from */
     if (st == ACCEL_OK)
         st = run_agree(run, open_log(run, err), err);
+    if (st == ACCEL_OK)
+        history_add(run, "start step=%lld", (long long)run->step);
     return st;
 }
 
@@ -315,6 +321,7 @@ accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t
         st = prepare(run, job, &e);
     if (st != ACCEL_OK)
         return run_report(run, st, &e, err);
+    notice_check(run, run->history.save_seconds);
     run->prepared = true;
     run->last_save_ns = run->step_start_ns = clock_ns();
     if (run->step >= run->job.steps)

@@ -39,9 +39,35 @@ const char *requeue_result_text(enum requeue_result result)
     case REQUEUE_FORBIDDEN:
         return "not requeued: the job was submitted with --no-requeue; submit it again";
     case REQUEUE_NOT_MEANT:
-        return "not requeued: the job was cancelled; submit it again to go on";
+        return "not run again: it was cancelled; submit it again to go on";
+    case REQUEUE_LIMIT:
+        return "not run again: accel.preemption.max_restarts is reached; submit it "
+               "again "
+               "to go on";
     case REQUEUE_LEFT:
         return "could not ask Slurm for a requeue; left to srun";
+    case REQUEUE_SWITCHED_OFF:
+        return "not requeued: accel.preemption.requeue is false; submit it again to go "
+               "on";
+    }
+    return "?";
+}
+
+const char *stop_reason_text(enum stop_reason reason)
+{
+    switch (reason) {
+    case STOP_SIGNAL:
+        return "signalled";
+    case STOP_PREEMPTED:
+        return "preempted";
+    case STOP_TIME_LIMIT:
+        return "near the time limit";
+    case STOP_WARNED:
+        return "warned";
+    case STOP_REQUEUED:
+        return "requeued";
+    case STOP_CANCELLED:
+        return "cancelled";
     }
     return "?";
 }
@@ -156,6 +182,26 @@ static int64_t parse_time(const char *text)
     return end && *end == '\0' ? (int64_t)mktime(&tm) : 0;
 }
 
+/* "[DAYS-]HH:MM:SS"; 0 for words such as UNLIMITED. */
+static int64_t parse_span(const char *text)
+{
+    int days = 0, h, m, s;
+    const char *dash = strchr(text, '-');
+
+    if (dash && sscanf(text, "%d-", &days) != 1)
+        return 0;
+    if (sscanf(dash ? dash + 1 : text, "%d:%d:%d", &h, &m, &s) != 3)
+        return 0;
+    return ((days * INT64_C(24) + h) * 60 + m) * 60 + s;
+}
+
+static int64_t time_field(const char *line, const char *name)
+{
+    char v[64];
+
+    return field(line, name, v, sizeof(v)) ? parse_time(v) : 0;
+}
+
 bool requeue_parse_job(const char *line, struct requeue_job_facts *facts_out)
 {
     struct requeue_job_facts f = { 0 };
@@ -170,32 +216,67 @@ bool requeue_parse_job(const char *line, struct requeue_job_facts *facts_out)
         return false;
     f.batch = !strcmp(v, "1") || !strcmp(v, "2");
     f.may_requeue = field(line, "Requeue", v, sizeof(v)) && !strcmp(v, "1");
-    if (field(line, "PreemptTime", v, sizeof(v)) && parse_time(v) > 0)
-        f.preempted = true;
-    if (field(line, "EndTime", v, sizeof(v)))
-        f.end_time = parse_time(v);
+    if (field(line, "Restarts", v, sizeof(v)))
+        f.restarts = strtoll(v, NULL, 10);
+    if (field(line, "TimeLimit", v, sizeof(v)))
+        f.limit_seconds = parse_span(v);
+    f.preempt_time = time_field(line, "PreemptTime");
+    f.start_time = time_field(line, "StartTime");
+    f.end_time = time_field(line, "EndTime");
     *facts_out = f;
     return true;
 }
 
-enum requeue_result requeue_decide(const struct requeue_job_facts *facts,
-                                   const struct requeue_request *request, int64_t now)
+/* The job is being killed, which Slurm calls COMPLETING whatever the reason was. */
+static enum stop_reason reason_of_kill(const struct requeue_job_facts *f,
+                                       const struct requeue_request *request)
 {
-    bool near_limit = facts->end_time > 0 &&
-                      facts->end_time - now <= request->lead_seconds + LIMIT_SLACK_S;
+    if (f->cancelled)
+        return STOP_CANCELLED;
+    if (f->preempted)
+        return STOP_PREEMPTED;
+    /* A job that ends before its grace time is over was cancelled in it. */
+    if (f->preempt_time > 0)
+        return request->grace_seconds > 0 &&
+                       f->end_time < f->preempt_time + request->grace_seconds
+                   ? STOP_CANCELLED
+                   : STOP_PREEMPTED;
+    if (f->limit_seconds > 0 && f->end_time - f->start_time >= f->limit_seconds)
+        return STOP_TIME_LIMIT;
+    return STOP_CANCELLED;
+}
 
+enum stop_reason requeue_reason(const struct requeue_job_facts *facts,
+                                const struct requeue_request *request, int64_t now)
+{
+    if (facts->batch && facts->restarts > request->restart)
+        return facts->preempt_time > 0 ? STOP_PREEMPTED : STOP_REQUEUED;
+    if (!facts->running)
+        return reason_of_kill(facts, request);
+    if (facts->preempt_time > 0)
+        return STOP_PREEMPTED;
+    if (facts->end_time > 0 &&
+        facts->end_time - now <= request->lead_seconds + LIMIT_SLACK_S)
+        return STOP_TIME_LIMIT;
+    /* A warning signal was asked for; a bare SIGTERM needs a reason to come back. */
+    return request->signal == SIGTERM ? STOP_CANCELLED : STOP_WARNED;
+}
+
+enum requeue_result requeue_decide(const struct requeue_job_facts *facts,
+                                   const struct requeue_request *request,
+                                   enum stop_reason reason)
+{
+    if (facts->batch && facts->restarts > request->restart)
+        return REQUEUE_BY_OTHER;
+    if (reason == STOP_CANCELLED)
+        return REQUEUE_NOT_MEANT;
+    if (facts->batch && request->switched_off)
+        return REQUEUE_SWITCHED_OFF;
+    if (request->restarts >= request->max_restarts)
+        return REQUEUE_LIMIT;
     if (!facts->batch)
         return REQUEUE_NOT_BATCH;
-    if (facts->cancelled && !facts->preempted)
-        return REQUEUE_NOT_MEANT;
-    if (!facts->may_requeue)
-        return REQUEUE_FORBIDDEN;
-    if (!facts->running)
-        return REQUEUE_BY_OTHER;
-    /* A warning signal was asked for; a bare SIGTERM needs a reason to come back. */
-    if (request->signal == SIGTERM && !facts->preempted && !near_limit)
-        return REQUEUE_NOT_MEANT;
-    return REQUEUE_DONE;
+    return facts->may_requeue ? REQUEUE_DONE : REQUEUE_FORBIDDEN;
 }
 
 /* ---- once ------------------------------------------------------------------------------ */
@@ -220,23 +301,6 @@ static int make_marker(const char *path)
     return 1;
 }
 
-static enum requeue_result ask_once(const char *job, const char *marker,
-                                    const struct accel_log *log, char *answer)
-{
-    char *const argv[] = { "scontrol", "requeue", (char *)job, NULL };
-    int mine = marker ? make_marker(marker) : -1;
-
-    if (mine == 0)
-        return REQUEUE_BY_OTHER;
-    if (run_scontrol(argv, answer, ANSWER_MAX) == 0)
-        return REQUEUE_DONE;
-    answer[strcspn(answer, "\n")] = '\0';
-    accel_logf(log, ACCEL_LOG_WARN, "requeue of job %s: %s", job, answer);
-    if (mine == 1)
-        unlink(marker); /* nobody asked after all: the srun plugin may */
-    return REQUEUE_LEFT;
-}
-
 static const char *job_id(void)
 {
     const char *job = getenv("SLURM_JOB_ID");
@@ -244,39 +308,61 @@ static const char *job_id(void)
     return job && *job && strspn(job, "0123456789") == strlen(job) ? job : NULL;
 }
 
-accel_status_t requeue_job(const struct requeue_request *request,
-                           const struct accel_log *log, enum requeue_result *result_out,
-                           accel_error_t *err)
+accel_status_t requeue_look(const struct requeue_request *request,
+                            const struct accel_log *log,
+                            enum requeue_result *result_out,
+                            enum stop_reason *reason_out, accel_error_t *err)
 {
     const char *job = job_id();
     char *const show[] = { "scontrol", "--oneliner", "show", "job", (char *)job, NULL };
     struct requeue_job_facts facts;
-    struct strbuf marker = { 0 };
-    enum requeue_result result = REQUEUE_LEFT;
 
-    if (!job) {
-        *result_out = REQUEUE_NO_JOB;
+    *reason_out = STOP_SIGNAL;
+    *result_out = job ? REQUEUE_LEFT : REQUEUE_NO_JOB;
+    if (!job)
         return ACCEL_OK;
-    }
     char *answer = malloc(ANSWER_MAX);
     if (!answer)
         return accel_fail_nomem(err, "the answer of scontrol", ANSWER_MAX);
-    if (run_scontrol(show, answer, ANSWER_MAX) != 0 ||
-        !requeue_parse_job(answer, &facts)) {
+    if (run_scontrol(show, answer, ANSWER_MAX) == 0 &&
+        requeue_parse_job(answer, &facts)) {
+        *reason_out = requeue_reason(&facts, request, (int64_t)time(NULL));
+        *result_out = requeue_decide(&facts, request, *reason_out);
+    } else {
         answer[strcspn(answer, "\n")] = '\0';
         accel_logf(log, ACCEL_LOG_WARN, "state of job %s: %s", job, answer);
-        goto out;
     }
-    result = requeue_decide(&facts, request, (int64_t)time(NULL));
-    if (result != REQUEUE_DONE)
-        goto out;
-    if (request->state_dir)
-        strbuf_printf(&marker, "%s/requeue.%s.%ld", request->state_dir, job,
-                      env_long("SLURM_RESTART_COUNT", 0));
-    result = ask_once(job, marker.failed ? NULL : marker.s, log, answer);
-out:
-    *result_out = result;
-    strbuf_free(&marker);
     free(answer);
     return ACCEL_OK;
+}
+
+enum requeue_result requeue_ask(const struct requeue_request *request,
+                                const struct accel_log *log)
+{
+    const char *job = job_id();
+    char *const argv[] = { "scontrol", "requeue", (char *)job, NULL };
+    struct strbuf marker = { 0 };
+    enum requeue_result result = REQUEUE_LEFT;
+    char answer[512];
+    int mine = -1;
+
+    if (!job)
+        return REQUEUE_NO_JOB;
+    if (request->state_dir)
+        strbuf_printf(&marker, "%s/requeue.%s.%lld", request->state_dir, job,
+                      (long long)request->restart);
+    if (marker.s && !marker.failed)
+        mine = make_marker(marker.s);
+    if (mine == 0) {
+        result = REQUEUE_BY_OTHER;
+    } else if (run_scontrol(argv, answer, sizeof(answer)) == 0) {
+        result = REQUEUE_DONE;
+    } else {
+        answer[strcspn(answer, "\n")] = '\0';
+        accel_logf(log, ACCEL_LOG_WARN, "requeue of job %s: %s", job, answer);
+        if (mine == 1)
+            unlink(marker.s); /* nobody asked after all: the srun plugin may */
+    }
+    strbuf_free(&marker);
+    return result;
 }

@@ -22,6 +22,28 @@ struct backend;
 
 #define RUN_MAX_TREES 16
 
+/* Which life of a job this is: the same job after a requeue, a later job after srun asked
+ * for a new allocation. */
+struct incarnation {
+    long job, first_job, restart; /* 0, 0, 0: not in a Slurm job */
+};
+
+/* history.c: what the checkpoint directory says of the lives before. Rank 0's. */
+struct history {
+    int64_t restarts;    /* of this job so far */
+    double save_seconds; /* of the last checkpoint; 0: not known */
+    int64_t saves;       /* in this life */
+    char reason[32];     /* why the last life stopped; empty: it did not say */
+    bool broken;         /* cannot be written, warned of */
+};
+
+/* notice.c: the time between a preemption's notice and the kill. Rank 0's. */
+struct notice {
+    bool known, checked;
+    char partition[64], mode[16];
+    long long grace, kill_wait; /* seconds; grace < 0: not known */
+};
+
 struct accel {
     struct config config;
     const char *config_source; /* file, "srun" or "built-in" */
@@ -45,6 +67,9 @@ struct accel {
     accel_job_t job; /* strings point to the members below */
     char out_dir[1024];
     char ckpt_dir[2048];
+    struct incarnation incarnation;
+    struct history history;
+    struct notice notice;
     int lease_fd;     /* rank 0: the lock of ckpt_dir; -1: none */
     char lease[256];  /* rank 0: what the lock's file says */
     char run_id[512]; /* identity: what must agree to resume */
@@ -121,13 +146,34 @@ static inline int64_t run_first_sample(int64_t cursor, int micro, int world, int
     return cursor + ((int64_t)micro * world + rank) * batch;
 }
 
+/* ---- history.c: the lives of a job, kept beside its checkpoints ----------------------- */
+struct incarnation incarnation_read(void);
+/* Reads what is there. ACCEL_ESTOPPED when this restart is one too many. */
+accel_status_t history_start(accel_t *run, accel_error_t *err);
+/* One line; a file that cannot be written is warned of once. */
+void history_add(accel_t *run, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Says which restart this is and why, if it is one. */
+void history_say(const accel_t *run);
+
+/* ---- notice.c ------------------------------------------------------------------------- */
+void notice_read(accel_t *run);
+/* Warns, once, when a checkpoint of `seconds` does not fit into the site's times. */
+void notice_check(accel_t *run, double seconds);
+
 /* ---- lease.c: one run at a time per checkpoint directory ----------------------------- */
 /* Rank 0's alone. Locks run->ckpt_dir, which exists; waits some seconds for a run that is
  * ending. ACCEL_EUNAVAIL names the run that holds it. */
 accel_status_t lease_take(accel_t *run, accel_error_t *err);
-/* ACCEL_EUNAVAIL when a later incarnation of this job took over. */
+/* ACCEL_EUNAVAIL when somebody else took over. */
 accel_status_t lease_keep(const accel_t *run, accel_error_t *err);
 void lease_drop(accel_t *run);
+
+/* ---- stop.c -------------------------------------------------------------------------- */
+/* The state is saved and signal `sig` said to stop. ACCEL_ERESUME, or ACCEL_ESTOPPED when
+ * the run is not to come back by itself; `err` says why and what comes next. Collective. */
+accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err);
+const char *stop_signal_name(int sig);
 
 /* ---- step.c -------------------------------------------------------------------------- */
 /* Two int32 [batch, seq] tensors filled from run->host_batch; sticky graph error on failure. */

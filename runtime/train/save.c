@@ -50,13 +50,36 @@ static accel_ckpt_coll_t collectives(const accel_t *run)
 static accel_status_t owner_name(accel_t *run, char *buf, size_t len,
                                  accel_error_t *err)
 {
-    const char *job = getenv("SLURM_JOB_ID");
-
-    if (job)
-        snprintf(buf, len, "%s.%ld", job, env_long("SLURM_RESTART_COUNT", 0));
+    if (run->incarnation.job > 0)
+        snprintf(buf, len, "%ld.%ld", run->incarnation.job, run->incarnation.restart);
     else
         snprintf(buf, len, "local.%d", (int)getpid());
     return comm_broadcast(run->comm, buf, len, 0, err);
+}
+
+static accel_status_t may_commit(void *user, accel_error_t *err)
+{
+    return lease_keep(user, err);
+}
+
+/* What is known once a checkpoint is durable. */
+static void note_saved(accel_t *run, const accel_ckpt_stats_t *stats)
+{
+    char size[32];
+
+    run->failed_saves = 0;
+    run->saved_step = run->step;
+    run->last_save_ns = clock_ns();
+    accel_logf(&run->log, ACCEL_LOG_INFO,
+               "checkpoint of step %lld saved in %.2f s (%s%s)", (long long)run->step,
+               stats->seconds,
+               format_bytes((double)run->plan.checkpoint_bytes, size, sizeof(size)),
+               stats->direct_io ? "" : ", buffered");
+    if (run->history.saves++ == 0)
+        history_add(run, "save step=%lld seconds=%.3f", (long long)run->step,
+                    stats->seconds);
+    run->history.save_seconds = stats->seconds;
+    notice_check(run, stats->seconds);
 }
 
 accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
@@ -65,7 +88,7 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
     accel_ckpt_stats_t stats = { 0 };
     accel_ckpt_box_t *boxes = NULL;
     accel_ckpt_blob_t blob = { .name = "trainer" };
-    char owner[64] = "", size[32];
+    char owner[64] = "";
     char *state = NULL;
     size_t count = 0;
     accel_status_t st;
@@ -100,6 +123,8 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
             .blobs = &blob,
             .blob_count = 1,
             .keep = (int)run->config.ckpt_keep,
+            .may_commit = may_commit,
+            .may_commit_user = run,
         };
 
         st = accel_ckpt_save(&s, &coll, &stats, err);
@@ -112,14 +137,7 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
             *err = (accel_error_t){ .code = st };
         return st;
     }
-    run->failed_saves = 0;
-    run->saved_step = run->step;
-    run->last_save_ns = clock_ns();
-    accel_logf(&run->log, ACCEL_LOG_INFO,
-               "checkpoint of step %lld saved in %.2f s (%s%s)", (long long)run->step,
-               stats.seconds,
-               format_bytes((double)run->plan.checkpoint_bytes, size, sizeof(size)),
-               stats.direct_io ? "" : ", buffered");
+    note_saved(run, &stats);
     return ACCEL_OK;
 }
 

@@ -11,7 +11,6 @@
 
 #include "backend/backend.h"
 #include "optim/optim.h"
-#include "train/requeue.h"
 #include "train/run.h"
 
 int accel_more(const accel_t *run)
@@ -225,30 +224,6 @@ static void record(accel_t *run, double loss, const struct applied *did,
     observe_step(&run->observe, &s, &run->log_failure);
 }
 
-/* Saved and told to stop: asks Slurm to run the job again and says what comes next. */
-static accel_status_t stop(accel_t *run, int sig, accel_error_t *err)
-{
-    struct requeue_request request = { .state_dir = run->ckpt_dir,
-                                       .signal = sig,
-                                       .lead_seconds =
-                                           run->config.preempt_lead_seconds };
-    enum requeue_result result = REQUEUE_NO_JOB;
-    accel_error_t why = { 0 };
-    char next[256] = "run the same command again to go on";
-
-    if (run->boot.rank == 0 && run->config.preempt_requeue &&
-        requeue_job(&request, &run->log, &result, &why) == ACCEL_OK &&
-        result != REQUEUE_NO_JOB)
-        snprintf(next, sizeof(next), "%s", requeue_result_text(result));
-    /* The others wait here: the first one to exit 85 makes srun end the rest of the step
-     * (kill-on-bad-exit), rank 0 in the middle of its request included. A peer that is
-     * killed meanwhile is what an accepted request does. */
-    comm_barrier(run->comm, NULL);
-    return accel_fail(err, A0907, next,
-                      "told to stop; the state of step %lld is saved in %s",
-                      (long long)run->step, run->ckpt_dir);
-}
-
 static accel_status_t step(accel_t *run, accel_error_t *err)
 {
     double eval_loss = NAN;
@@ -266,13 +241,16 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
         st = accel_evaluate(run, 0, &eval_loss, err);
     if (st == ACCEL_OK)
         record(run, a.loss, &did, eval_loss);
+    if (st == ACCEL_OK && a.stop && !finished)
+        accel_logf(&run->log, ACCEL_LOG_INFO, "told to stop by %s: saving step %lld",
+                   stop_signal_name(a.stop), (long long)run->step);
     if (st == ACCEL_OK && (a.stop || finished))
         st = save_checkpoint(run, err);
     else if (st == ACCEL_OK && a.save)
         st = save_or_go_on(run, err);
     run->step_start_ns = clock_ns();
     if (st == ACCEL_OK && a.stop && !finished)
-        st = stop(run, a.stop, err);
+        st = run_stop(run, a.stop, err);
     return st;
 }
 

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stepper FILE [requeue DIR]: a trainer reduced to its contract with Slurm. Rank 0 appends
- * one line "STEP RESTART" per step to FILE and continues there after a restart. SIGTERM,
- * SIGUSR1 or SIGUSR2: stops after the step and exits 85; with `requeue` rank 0 first asks
- * for the requeue as the library does. Ends 0 five steps after a restart; 3 if none comes.
+ * stepper FILE [requeue=DIR] [exit=N] [ignore]: a program that trains on nothing, reduced to
+ * its contract with Slurm. Rank 0 appends one line "STEP RESTART" per step to FILE and
+ * continues there after a restart; every rank appends "RANK RESTART SIGNAL" to
+ * FILE.signals. SIGTERM, SIGUSR1 or SIGUSR2: stops after the step and exits 85, or N, or
+ * goes on; with `requeue` rank 0 first asks for the requeue as the library does. Ends 0
+ * five steps after a restart; 3 if none comes.
  */
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,50 +50,108 @@ static void say(void *user, accel_log_level_t level, const char *line)
     fprintf(stderr, "stepper: %s\n", line);
 }
 
+static void write_signal(const char *path, long rank, long restart, int sig)
+{
+    char name[4096];
+    FILE *f;
+
+    snprintf(name, sizeof(name), "%s.signals", path);
+    f = fopen(name, "a");
+    if (!f)
+        return;
+    fprintf(f, "%ld %ld %s\n", rank, restart, sigabbrev_np(sig));
+    fclose(f);
+}
+
 static void ask_for_requeue(const char *dir, int signal_number)
 {
     struct accel_log log = { .fn = say, .level = ACCEL_LOG_INFO };
     struct requeue_request request = { .state_dir = dir,
                                        .signal = signal_number,
-                                       .lead_seconds = 120 };
+                                       .lead_seconds = 120,
+                                       .grace_seconds = -1,
+                                       .restart = env_long("SLURM_RESTART_COUNT", 0),
+                                       .max_restarts = 100 };
     enum requeue_result result;
+    enum stop_reason reason;
     accel_error_t err = { 0 };
 
-    if (requeue_job(&request, &log, &result, &err) != ACCEL_OK)
+    if (requeue_look(&request, &log, &result, &reason, &err) != ACCEL_OK)
         fprintf(stderr, "stepper: %s\n", err.text);
-    else
-        fprintf(stderr, "stepper: requeue: %s\n", requeue_result_text(result));
+    if (result == REQUEUE_DONE)
+        result = requeue_ask(&request, &log);
+    fprintf(stderr, "stepper: requeue: %s\n", requeue_result_text(result));
+}
+
+struct settings {
+    const char *file, *requeue_dir;
+    int exit_code;
+    bool ignore;
+    long rank, restart;
+};
+
+static bool parse(struct settings *s, int argc, char **argv)
+{
+    if (argc < 2)
+        return false;
+    s->file = argv[1];
+    for (int i = 2; i < argc; i++) {
+        if (!strncmp(argv[i], "requeue=", 8))
+            s->requeue_dir = argv[i] + 8;
+        else if (!strncmp(argv[i], "exit=", 5))
+            s->exit_code = atoi(argv[i] + 5);
+        else if (!strcmp(argv[i], "ignore"))
+            s->ignore = true;
+        else
+            return false;
+    }
+    return true;
+}
+
+/* What to do about `sig`; true: it ends the run. */
+static bool ends(const struct settings *s, int sig)
+{
+    const struct timespec asking_time = { .tv_sec = 30 };
+    sigset_t stop;
+
+    write_signal(s->file, s->rank, s->restart, sig);
+    if (sig == SIGCONT || s->ignore)
+        return false;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTERM);
+    if (s->requeue_dir && s->rank == 0)
+        ask_for_requeue(s->requeue_dir, sig);
+    else if (s->requeue_dir) /* as the library: leave after rank 0 has asked, or srun's
+                                kill-on-bad-exit ends it midway */
+        sigtimedwait(&stop, NULL, &asking_time);
+    return true;
 }
 
 int main(int argc, char **argv)
 {
     const struct timespec step_time = { .tv_nsec = 20 * 1000 * 1000 };
-    const struct timespec asking_time = { .tv_sec = 30 };
-    long rank = env_long("ACCEL_RANK", 0), restart = env_long("ACCEL_RESTART_COUNT", 0);
-    sigset_t stop;
+    struct settings s = { .exit_code = 85 };
+    sigset_t seen;
     int step, first, caught;
 
-    if (argc != 2 && argc != 4)
+    if (!parse(&s, argc, argv))
         return 64;
-    sigemptyset(&stop);
-    sigaddset(&stop, SIGTERM);
-    sigaddset(&stop, SIGUSR1);
-    sigaddset(&stop, SIGUSR2);
-    sigprocmask(SIG_BLOCK, &stop, NULL);
-    first = step = last_step(argv[1]);
-    while (step - first < (restart > 0 ? STEPS_AFTER_RESTART : STEPS_AT_MOST)) {
+    s.rank = env_long("ACCEL_RANK", 0);
+    s.restart = env_long("ACCEL_RESTART_COUNT", 0);
+    sigemptyset(&seen);
+    sigaddset(&seen, SIGTERM);
+    sigaddset(&seen, SIGUSR1);
+    sigaddset(&seen, SIGUSR2);
+    sigaddset(&seen, SIGCONT);
+    sigprocmask(SIG_BLOCK, &seen, NULL);
+    first = step = last_step(s.file);
+    while (step - first < (s.restart > 0 ? STEPS_AFTER_RESTART : STEPS_AT_MOST)) {
         step++;
-        caught = sigtimedwait(&stop, NULL, &step_time);
-        if (rank == 0 && write_step(argv[1], step, restart) != 0)
+        caught = sigtimedwait(&seen, NULL, &step_time);
+        if (s.rank == 0 && write_step(s.file, step, s.restart) != 0)
             return 74;
-        if (caught > 0) {
-            if (rank == 0 && argc == 4)
-                ask_for_requeue(argv[3], caught);
-            if (rank != 0 && argc == 4) /* as the library: leave after rank 0 has asked,
-                                           or srun's kill-on-bad-exit ends it midway */
-                sigtimedwait(&stop, NULL, &asking_time);
-            return 85;
-        }
+        if (caught > 0 && ends(&s, caught))
+            return s.exit_code;
     }
-    return restart > 0 ? 0 : 3;
+    return s.restart > 0 ? 0 : 3;
 }

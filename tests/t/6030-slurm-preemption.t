@@ -70,11 +70,11 @@ srun_returns() { # NAME LINE-ERE
 
 cluster_up --nodes 1 --cpus 2 --mode plain --grace 30
 mkdir state
-batch_returns plugin 'accel: job [0-9]+ was preempted with its state saved \(exit 85\); requeued as restart 1$'
-batch_returns rank0 'DUE TO JOB REQUEUE' requeue "$tap_tmp/state"
+batch_returns plugin 'accel: job [0-9]+ was preempted with its state saved \(exit 85\); requeued as restart 1 of at most 100$'
+batch_returns rank0 'DUE TO JOB REQUEUE' "requeue=$tap_tmp/state"
 is "$(ls state)" "requeue.$job.0" "rank0: one marker, of the first run"
 unlike "$(cat rank0.out)" 'accel: job .* requeued' "rank0: the plugin did not ask again"
-srun_returns srun 'accel: job [0-9]+ was preempted with its state saved \(exit 85\); asking for a new allocation \(restart 1\)$'
+srun_returns srun 'accel: job [0-9]+ was preempted with its state saved \(exit 85\); asking for a new allocation \(restart 1 of at most 100\)$'
 
 # Told not to.
 timeout 120 srun --accel-config=stay.yaml "$stepper" stay.steps >stay.out 2>&1 &
@@ -93,7 +93,7 @@ is "$(job_field "$job" Restarts)" 0 "--no-requeue: stays away"
 like "$(cat no.out)" 'not requeued: it was submitted with --no-requeue' "--no-requeue: says so"
 
 # Cancelled is cancelled.
-job=$(timeout 30 sbatch --parsable -o cancel.out job.sh "$stepper" cancel.steps requeue "$tap_tmp/state")
+job=$(timeout 30 sbatch --parsable -o cancel.out job.sh "$stepper" cancel.steps "requeue=$tap_tmp/state")
 start_running cancel.steps
 scancel "$job"
 wait_for_job "$job" CANCELLED 60
@@ -127,5 +127,5 @@ cluster_down
 
 cluster_up --nodes 1 --cpus 2 --mode plain --grace 0
 batch_returns grace0 '.'
-srun_returns srun0 'accel: job [0-9]+ was preempted with its state saved \(exit 85\); asking for a new allocation \(restart 1\)$'
+srun_returns srun0 'accel: job [0-9]+ was preempted with its state saved \(exit 85\); asking for a new allocation \(restart 1 of at most 100\)$'
 done_testing

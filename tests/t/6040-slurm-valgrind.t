@@ -60,9 +60,8 @@ is "$(ours sample.vg | grep -c 'lost')" 0 "one of Slurm's is not"
 clean 0 srun srun --accel-config=two.yaml hostname
 clean 255 srun-refuses srun --accel-config=bad.yaml hostname
 clean 1 srun-size srun -n1 --accel-config=two.yaml hostname
-ACCEL_MAX_RESTARTS=0
-export ACCEL_MAX_RESTARTS
-clean 85 srun-85 srun --accel-config=two.yaml sh -c 'exit 85'
+printf 'distributed_type: MULTI_CPU\nnum_processes: 2\naccel:\n  preemption:\n    max_restarts: 0\n' >once.yaml
+clean 85 srun-85 srun --accel-config=once.yaml sh -c 'exit 85'
 clean 0 sbatch sbatch -n2 --hold -o /dev/null --accel-config=two.yaml --wrap true
 printf '#!/bin/sh\n#SBATCH --accel-config="two.yaml" -o /dev/null # a file\ntrue\n' >job.sh
 clean_again=yes

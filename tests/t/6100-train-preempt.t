@@ -71,7 +71,7 @@ by_srun() {
     preempt "$1"
     wait $srun_pid
     is $? 0 "$1: srun ends 0 after it was preempted"
-    is "$(grep -c 'was preempted with its state saved (exit 85); asking for a new allocation (restart 1)$' \
+    is "$(grep -c 'was preempted with its state saved (exit 85); asking for a new allocation (restart 1 of at most 100)$' \
         "$tap_tmp/$1.out")" 1 "$1: srun says so, once"
     check_resume "$1"
     check_log "$1"

@@ -56,7 +56,7 @@ check batch
 run_srun -N1 --time=1 --accel-config="$tap_tmp/fsdp.yaml" $(train_args bare "$STEPS")
 is $? 0 "bare: srun ends 0"
 printf '%s\n' "$srun_out" >"$tap_tmp/bare.out"
-like "$srun_out" 'stopped with its state saved \(exit 85\); asking for a new allocation \(restart 1\)' "bare: srun asked again"
+like "$srun_out" 'stopped with its state saved \(exit 85\); asking for a new allocation \(restart 1 of at most 100\)' "bare: srun asked again"
 check bare
 no_node_drained
 ok $? "no node is drained"

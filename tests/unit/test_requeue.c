@@ -32,13 +32,15 @@ static void test_parser(void)
                      .tm_isdst = -1 };
 
     tap_ok(requeue_parse_job(real_line, &f), "a line of scontrol is understood");
-    tap_ok(f.batch && f.may_requeue && f.running && f.preempted && !f.cancelled,
+    tap_ok(f.batch && f.may_requeue && f.running && f.preempt_time && !f.cancelled &&
+               f.restarts == 1,
            "batch, requeue, running, preempted");
     tap_ok(f.end_time == (int64_t)mktime(&tm), "end time, local");
     tap_ok(requeue_parse_job("JobId=3 JobState=CANCELLED Requeue=0 BatchFlag=0 "
                              "EndTime=Unknown PreemptTime=None",
                              &f) &&
-               f.cancelled && !f.preempted && !f.batch && !f.may_requeue && !f.end_time,
+               f.cancelled && !f.preempt_time && !f.batch && !f.may_requeue &&
+               !f.end_time,
            "cancelled, unknown times");
     tap_ok(!requeue_parse_job("slurm_load_jobs error: Invalid job id specified", &f),
            "an error message is no job");
@@ -47,58 +49,161 @@ static void test_parser(void)
     tap_ok(!requeue_parse_job("", &f), "nothing is no job");
 }
 
+#define LIMIT 5 /* restarts allowed below */
+
 static void test_decision(void)
 {
     static const struct {
         const char *what;
         struct requeue_job_facts f;
         int signal;
+        enum stop_reason reason;
         enum requeue_result want;
     } cases[] = {
-        { "preempted by SIGTERM", { 1, 1, 1, 0, 1, 0 }, SIGTERM, REQUEUE_DONE },
-        { "warning signal", { 1, 1, 1, 0, 0, 0 }, SIGUSR1, REQUEUE_DONE },
-        { "SIGTERM alone", { 1, 1, 1, 0, 0, 0 }, SIGTERM, REQUEUE_NOT_MEANT },
-        { "SIGTERM long before the limit",
-          { 1, 1, 1, 0, 0, NOW + 9999 },
+        { "preempted, in its grace time",
+          { .batch = 1, .may_requeue = 1, .running = 1, .preempt_time = NOW },
           SIGTERM,
+          STOP_PREEMPTED,
+          REQUEUE_DONE },
+        { "the warning signal",
+          { .batch = 1, .may_requeue = 1, .running = 1 },
+          SIGUSR1,
+          STOP_WARNED,
+          REQUEUE_DONE },
+        { "SIGTERM alone",
+          { .batch = 1, .may_requeue = 1, .running = 1 },
+          SIGTERM,
+          STOP_CANCELLED,
+          REQUEUE_NOT_MEANT },
+        { "SIGTERM long before the limit",
+          { .batch = 1, .may_requeue = 1, .running = 1, .end_time = NOW + 9999 },
+          SIGTERM,
+          STOP_CANCELLED,
           REQUEUE_NOT_MEANT },
         { "SIGTERM near the limit",
-          { 1, 1, 1, 0, 0, NOW + 170 },
+          { .batch = 1, .may_requeue = 1, .running = 1, .end_time = NOW + 170 },
           SIGTERM,
+          STOP_TIME_LIMIT,
           REQUEUE_DONE },
-        { "scancel", { 1, 1, 0, 1, 0, NOW }, SIGTERM, REQUEUE_NOT_MEANT },
-        { "--no-requeue", { 1, 0, 1, 0, 1, 0 }, SIGTERM, REQUEUE_FORBIDDEN },
-        { "bare srun", { 0, 1, 1, 0, 1, 0 }, SIGTERM, REQUEUE_NOT_BATCH },
-        { "requeued already", { 1, 1, 0, 0, 1, 0 }, SIGTERM, REQUEUE_BY_OTHER },
+        { "scancel",
+          { .batch = 1, .may_requeue = 1, .cancelled = 1, .end_time = NOW },
+          SIGTERM,
+          STOP_CANCELLED,
+          REQUEUE_NOT_MEANT },
+        { "scancel, seen while the job is being killed",
+          { .batch = 1, .may_requeue = 1, .end_time = NOW, .start_time = NOW - 9 },
+          SIGTERM,
+          STOP_CANCELLED,
+          REQUEUE_NOT_MEANT },
+        { "scancel in the grace time",
+          { .batch = 1, .may_requeue = 1, .end_time = NOW, .preempt_time = NOW - 9 },
+          SIGTERM,
+          STOP_CANCELLED,
+          REQUEUE_NOT_MEANT },
+        { "killed at the end of the grace time by PreemptMode=CANCEL",
+          { .batch = 1, .may_requeue = 1, .end_time = NOW, .preempt_time = NOW - 31 },
+          SIGTERM,
+          STOP_PREEMPTED,
+          REQUEUE_DONE },
+        { "killed at its time limit",
+          { .batch = 1,
+            .may_requeue = 1,
+            .end_time = NOW,
+            .start_time = NOW - 61,
+            .limit_seconds = 60 },
+          SIGTERM,
+          STOP_TIME_LIMIT,
+          REQUEUE_DONE },
+        { "--no-requeue",
+          { .batch = 1, .running = 1, .preempt_time = NOW },
+          SIGTERM,
+          STOP_PREEMPTED,
+          REQUEUE_FORBIDDEN },
+        { "bare srun",
+          { .may_requeue = 1, .running = 1, .preempt_time = NOW },
+          SIGTERM,
+          STOP_PREEMPTED,
+          REQUEUE_NOT_BATCH },
+        { "bare srun, cancelled",
+          { .may_requeue = 1, .running = 1 },
+          SIGTERM,
+          STOP_CANCELLED,
+          REQUEUE_NOT_MEANT },
+        { "preempted and requeued by Slurm",
+          { .batch = 1, .may_requeue = 1, .restarts = 3, .preempt_time = NOW },
+          SIGTERM,
+          STOP_PREEMPTED,
+          REQUEUE_BY_OTHER },
+        { "requeued by hand",
+          { .batch = 1, .may_requeue = 1, .restarts = 3 },
+          SIGTERM,
+          STOP_REQUEUED,
+          REQUEUE_BY_OTHER },
     };
+    struct requeue_request r = { .lead_seconds = 120,
+                                 .grace_seconds = 30,
+                                 .restart = 2,
+                                 .restarts = 2,
+                                 .max_restarts = LIMIT };
+
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
-        struct requeue_request r = { .signal = cases[i].signal, .lead_seconds = 120 };
-        tap_is_int(requeue_decide(&cases[i].f, &r, NOW), cases[i].want, "%s",
+        struct requeue_job_facts f = cases[i].f;
+        enum stop_reason reason;
+
+        r.signal = cases[i].signal;
+        f.restarts = f.restarts ? f.restarts : r.restart;
+        reason = requeue_reason(&f, &r, NOW);
+        tap_is_int(reason, cases[i].reason, "%s: why", cases[i].what);
+        tap_is_int(requeue_decide(&f, &r, reason), cases[i].want, "%s: what to do",
                    cases[i].what);
     }
 }
 
+static void test_switches(void)
+{
+    struct requeue_job_facts f = { .batch = 1, .may_requeue = 1, .running = 1 };
+    struct requeue_request r = { .restarts = LIMIT, .max_restarts = LIMIT };
+
+    tap_is_int(requeue_decide(&f, &r, STOP_PREEMPTED), REQUEUE_LIMIT,
+               "as many restarts as allowed");
+    r.restarts = LIMIT - 1;
+    tap_is_int(requeue_decide(&f, &r, STOP_PREEMPTED), REQUEUE_DONE, "one less");
+    r.switched_off = true;
+    tap_is_int(requeue_decide(&f, &r, STOP_PREEMPTED), REQUEUE_SWITCHED_OFF,
+               "accel.preemption.requeue: false");
+    f.batch = false;
+    tap_is_int(requeue_decide(&f, &r, STOP_PREEMPTED), REQUEUE_NOT_BATCH,
+               "which is about batch jobs only");
+}
+
 static void test_without_slurm(void)
 {
-    struct requeue_request r = { .signal = SIGUSR1, .lead_seconds = 120 };
+    struct requeue_request r = { .signal = SIGUSR1, .max_restarts = LIMIT };
     enum requeue_result result = REQUEUE_DONE;
+    enum stop_reason reason = STOP_PREEMPTED;
 
     unsetenv("SLURM_JOB_ID");
-    tap_ok(requeue_job(&r, NULL, &result, NULL) == ACCEL_OK && result == REQUEUE_NO_JOB,
+    tap_ok(requeue_look(&r, NULL, &result, &reason, NULL) == ACCEL_OK &&
+               result == REQUEUE_NO_JOB && reason == STOP_SIGNAL,
            "no job");
+    tap_ok(requeue_ask(&r, NULL) == REQUEUE_NO_JOB, "nothing to ask for");
     setenv("SLURM_JOB_ID", "1;reboot", 1);
-    tap_ok(requeue_job(&r, NULL, &result, NULL) == ACCEL_OK && result == REQUEUE_NO_JOB,
+    tap_ok(requeue_look(&r, NULL, &result, &reason, NULL) == ACCEL_OK &&
+               result == REQUEUE_NO_JOB,
            "a job id that is no number");
     setenv("SLURM_JOB_ID", "1", 1);
     setenv("PATH", "/nonexistent", 1);
-    tap_ok(requeue_job(&r, NULL, &result, NULL) == ACCEL_OK && result == REQUEUE_LEFT,
+    tap_ok(requeue_look(&r, NULL, &result, &reason, NULL) == ACCEL_OK &&
+               result == REQUEUE_LEFT,
            "no scontrol: left to the plugin");
+    tap_ok(requeue_ask(&r, NULL) == REQUEUE_LEFT, "and cannot be asked");
 }
 
 int main(void)
 {
     test_parser();
     test_decision();
+    test_switches();
     test_without_slurm();
     return tap_done();
 }
