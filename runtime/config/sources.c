@@ -17,11 +17,25 @@ enum { PREFIX = sizeof(env_prefix) - 1 };
 
 /* Variables of accel that are no keys: a name near one of them is no misspelt key. */
 static const char *const own_names[] = {
-    "BOOT_TIMEOUT_MS", "COMM_TIMEOUT_MS",  "CONFIG",      "CONFIG_RESOLVED",
-    "LOCAL_RANK",      "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-    "MAX_RESTARTS",    "NODE_RANK",        "NUM_NODES",   "RANK",
-    "RESTART_COUNT",   "RESTART_SHORT",    "RESUME",      "ROOT",
-    "SIZED",           "WORLD_SIZE",
+    "BOOT_TIMEOUT_MS",
+    "COMM_TIMEOUT_MS",
+    "CONFIG",
+    "CONFIG_RESOLVED",
+    "FIRST_JOB_ID",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "NODE_RANK",
+    "NUM_NODES",
+    "PREEMPTION_NOTICE",
+    "RANK",
+    "RESTART_COUNT",
+    "RESTART_SHORT",
+    "RESUME",
+    "ROOT",
+    "SIZED",
+    "WORLD_SIZE",
 };
 
 /* Texts that places point at live as long as the resolving. */

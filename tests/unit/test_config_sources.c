@@ -78,12 +78,25 @@ static void test_precedence(void)
 static void test_names(void)
 {
     static const char *const own[] = {
-        "ACCEL_CONFIG",      "ACCEL_CONFIG_RESOLVED",  "ACCEL_RESUME",
-        "ACCEL_RANK",        "ACCEL_LOCAL_RANK",       "ACCEL_WORLD_SIZE",
-        "ACCEL_NODE_RANK",   "ACCEL_LOCAL_WORLD_SIZE", "ACCEL_NUM_NODES",
-        "ACCEL_MASTER_ADDR", "ACCEL_MASTER_PORT",      "ACCEL_RESTART_COUNT",
-        "ACCEL_ROOT",        "ACCEL_RESTART_SHORT",    "ACCEL_MAX_RESTARTS",
-        "ACCEL_SIZED",       "ACCEL_BOOT_TIMEOUT_MS",  "ACCEL_COMM_TIMEOUT_MS",
+        "ACCEL_CONFIG",
+        "ACCEL_CONFIG_RESOLVED",
+        "ACCEL_RESUME",
+        "ACCEL_RANK",
+        "ACCEL_LOCAL_RANK",
+        "ACCEL_WORLD_SIZE",
+        "ACCEL_NODE_RANK",
+        "ACCEL_LOCAL_WORLD_SIZE",
+        "ACCEL_NUM_NODES",
+        "ACCEL_MASTER_ADDR",
+        "ACCEL_MASTER_PORT",
+        "ACCEL_RESTART_COUNT",
+        "ACCEL_ROOT",
+        "ACCEL_RESTART_SHORT",
+        "ACCEL_FIRST_JOB_ID",
+        "ACCEL_SIZED",
+        "ACCEL_BOOT_TIMEOUT_MS",
+        "ACCEL_COMM_TIMEOUT_MS",
+        "ACCEL_PREEMPTION_NOTICE",
     };
     size_t n, empty = 0;
     const struct config_key *k = config_schema(&n);

@@ -51,111 +51,111 @@ static void test_parser(void)
 
 #define LIMIT 5 /* restarts allowed below */
 
+static const struct {
+    const char *what;
+    struct requeue_job_facts f;
+    int signal;
+    enum stop_reason reason;
+    enum requeue_result want;
+} decisions[] = {
+    { "preempted, in its grace time",
+      { .batch = 1, .may_requeue = 1, .running = 1, .preempt_time = NOW },
+      SIGTERM,
+      STOP_PREEMPTED,
+      REQUEUE_DONE },
+    { "the warning signal",
+      { .batch = 1, .may_requeue = 1, .running = 1 },
+      SIGUSR1,
+      STOP_WARNED,
+      REQUEUE_DONE },
+    { "SIGTERM alone",
+      { .batch = 1, .may_requeue = 1, .running = 1 },
+      SIGTERM,
+      STOP_CANCELLED,
+      REQUEUE_NOT_MEANT },
+    { "SIGTERM long before the limit",
+      { .batch = 1, .may_requeue = 1, .running = 1, .end_time = NOW + 9999 },
+      SIGTERM,
+      STOP_CANCELLED,
+      REQUEUE_NOT_MEANT },
+    { "SIGTERM near the limit",
+      { .batch = 1, .may_requeue = 1, .running = 1, .end_time = NOW + 170 },
+      SIGTERM,
+      STOP_TIME_LIMIT,
+      REQUEUE_DONE },
+    { "scancel",
+      { .batch = 1, .may_requeue = 1, .cancelled = 1, .end_time = NOW },
+      SIGTERM,
+      STOP_CANCELLED,
+      REQUEUE_NOT_MEANT },
+    { "scancel, seen while the job is being killed",
+      { .batch = 1, .may_requeue = 1, .end_time = NOW, .start_time = NOW - 9 },
+      SIGTERM,
+      STOP_CANCELLED,
+      REQUEUE_NOT_MEANT },
+    { "scancel in the grace time",
+      { .batch = 1, .may_requeue = 1, .end_time = NOW, .preempt_time = NOW - 9 },
+      SIGTERM,
+      STOP_CANCELLED,
+      REQUEUE_NOT_MEANT },
+    { "killed at the end of the grace time by PreemptMode=CANCEL",
+      { .batch = 1, .may_requeue = 1, .end_time = NOW, .preempt_time = NOW - 31 },
+      SIGTERM,
+      STOP_PREEMPTED,
+      REQUEUE_DONE },
+    { "killed at its time limit",
+      { .batch = 1,
+        .may_requeue = 1,
+        .end_time = NOW,
+        .start_time = NOW - 61,
+        .limit_seconds = 60 },
+      SIGTERM,
+      STOP_TIME_LIMIT,
+      REQUEUE_DONE },
+    { "--no-requeue",
+      { .batch = 1, .running = 1, .preempt_time = NOW },
+      SIGTERM,
+      STOP_PREEMPTED,
+      REQUEUE_FORBIDDEN },
+    { "bare srun",
+      { .may_requeue = 1, .running = 1, .preempt_time = NOW },
+      SIGTERM,
+      STOP_PREEMPTED,
+      REQUEUE_NOT_BATCH },
+    { "bare srun, cancelled",
+      { .may_requeue = 1, .running = 1 },
+      SIGTERM,
+      STOP_CANCELLED,
+      REQUEUE_NOT_MEANT },
+    { "preempted and requeued by Slurm",
+      { .batch = 1, .may_requeue = 1, .restarts = 3, .preempt_time = NOW },
+      SIGTERM,
+      STOP_PREEMPTED,
+      REQUEUE_BY_OTHER },
+    { "requeued by hand",
+      { .batch = 1, .may_requeue = 1, .restarts = 3 },
+      SIGTERM,
+      STOP_REQUEUED,
+      REQUEUE_BY_OTHER },
+};
 static void test_decision(void)
 {
-    static const struct {
-        const char *what;
-        struct requeue_job_facts f;
-        int signal;
-        enum stop_reason reason;
-        enum requeue_result want;
-    } cases[] = {
-        { "preempted, in its grace time",
-          { .batch = 1, .may_requeue = 1, .running = 1, .preempt_time = NOW },
-          SIGTERM,
-          STOP_PREEMPTED,
-          REQUEUE_DONE },
-        { "the warning signal",
-          { .batch = 1, .may_requeue = 1, .running = 1 },
-          SIGUSR1,
-          STOP_WARNED,
-          REQUEUE_DONE },
-        { "SIGTERM alone",
-          { .batch = 1, .may_requeue = 1, .running = 1 },
-          SIGTERM,
-          STOP_CANCELLED,
-          REQUEUE_NOT_MEANT },
-        { "SIGTERM long before the limit",
-          { .batch = 1, .may_requeue = 1, .running = 1, .end_time = NOW + 9999 },
-          SIGTERM,
-          STOP_CANCELLED,
-          REQUEUE_NOT_MEANT },
-        { "SIGTERM near the limit",
-          { .batch = 1, .may_requeue = 1, .running = 1, .end_time = NOW + 170 },
-          SIGTERM,
-          STOP_TIME_LIMIT,
-          REQUEUE_DONE },
-        { "scancel",
-          { .batch = 1, .may_requeue = 1, .cancelled = 1, .end_time = NOW },
-          SIGTERM,
-          STOP_CANCELLED,
-          REQUEUE_NOT_MEANT },
-        { "scancel, seen while the job is being killed",
-          { .batch = 1, .may_requeue = 1, .end_time = NOW, .start_time = NOW - 9 },
-          SIGTERM,
-          STOP_CANCELLED,
-          REQUEUE_NOT_MEANT },
-        { "scancel in the grace time",
-          { .batch = 1, .may_requeue = 1, .end_time = NOW, .preempt_time = NOW - 9 },
-          SIGTERM,
-          STOP_CANCELLED,
-          REQUEUE_NOT_MEANT },
-        { "killed at the end of the grace time by PreemptMode=CANCEL",
-          { .batch = 1, .may_requeue = 1, .end_time = NOW, .preempt_time = NOW - 31 },
-          SIGTERM,
-          STOP_PREEMPTED,
-          REQUEUE_DONE },
-        { "killed at its time limit",
-          { .batch = 1,
-            .may_requeue = 1,
-            .end_time = NOW,
-            .start_time = NOW - 61,
-            .limit_seconds = 60 },
-          SIGTERM,
-          STOP_TIME_LIMIT,
-          REQUEUE_DONE },
-        { "--no-requeue",
-          { .batch = 1, .running = 1, .preempt_time = NOW },
-          SIGTERM,
-          STOP_PREEMPTED,
-          REQUEUE_FORBIDDEN },
-        { "bare srun",
-          { .may_requeue = 1, .running = 1, .preempt_time = NOW },
-          SIGTERM,
-          STOP_PREEMPTED,
-          REQUEUE_NOT_BATCH },
-        { "bare srun, cancelled",
-          { .may_requeue = 1, .running = 1 },
-          SIGTERM,
-          STOP_CANCELLED,
-          REQUEUE_NOT_MEANT },
-        { "preempted and requeued by Slurm",
-          { .batch = 1, .may_requeue = 1, .restarts = 3, .preempt_time = NOW },
-          SIGTERM,
-          STOP_PREEMPTED,
-          REQUEUE_BY_OTHER },
-        { "requeued by hand",
-          { .batch = 1, .may_requeue = 1, .restarts = 3 },
-          SIGTERM,
-          STOP_REQUEUED,
-          REQUEUE_BY_OTHER },
-    };
     struct requeue_request r = { .lead_seconds = 120,
                                  .grace_seconds = 30,
                                  .restart = 2,
                                  .restarts = 2,
                                  .max_restarts = LIMIT };
 
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
-        struct requeue_job_facts f = cases[i].f;
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(decisions); i++) {
+        struct requeue_job_facts f = decisions[i].f;
         enum stop_reason reason;
 
-        r.signal = cases[i].signal;
+        r.signal = decisions[i].signal;
         f.restarts = f.restarts ? f.restarts : r.restart;
         reason = requeue_reason(&f, &r, NOW);
-        tap_is_int(reason, cases[i].reason, "%s: why", cases[i].what);
-        tap_is_int(requeue_decide(&f, &r, reason), cases[i].want, "%s: what to do",
-                   cases[i].what);
+        tap_is_int(reason, decisions[i].reason, "%s: why", decisions[i].what);
+        tap_is_int(requeue_decide(&f, &r, reason), decisions[i].want, "%s: what to do",
+                   decisions[i].what);
     }
 }
 
