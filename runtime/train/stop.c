@@ -62,21 +62,22 @@ static void next_text(const accel_t *run, const struct ending *e, char *buf, siz
 accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err)
 {
     struct ending e = { STOP_SIGNAL, REQUEUE_NO_JOB };
-    char next[256];
-    int code = A0907;
+    int64_t final = 0;
+    char next[256], what[128];
 
     if (run->boot.rank == 0) {
         e = find_ending(run, sig);
-        if (e.result == REQUEUE_NOT_MEANT || e.result == REQUEUE_LIMIT)
-            code = A0923;
+        final = e.result == REQUEUE_NOT_MEANT || e.result == REQUEUE_LIMIT;
     }
     /* The others wait here: the first one to exit makes srun end the rest of the step
      * (kill-on-bad-exit), rank 0 in the middle of its request included. A peer that is
      * killed meanwhile is what an accepted request does. */
-    if (comm_broadcast(run->comm, &code, sizeof(code), 0, NULL) == ACCEL_OK)
+    if (comm_broadcast(run->comm, &final, sizeof(final), 0, NULL) == ACCEL_OK)
         comm_barrier(run->comm, NULL);
     next_text(run, &e, next, sizeof(next));
-    return accel_fail(err, code, next,
-                      "%s, told to stop; the state of step %lld is saved in %s",
-                      stop_reason_text(e.reason), (long long)run->step, run->ckpt_dir);
+    snprintf(what, sizeof(what), "%s, told to stop; the state of step %lld is saved",
+             stop_reason_text(e.reason), (long long)run->step);
+    if (final)
+        return accel_fail(err, A0923, next, "%s in %s", what, run->ckpt_dir);
+    return accel_fail(err, A0907, next, "%s in %s", what, run->ckpt_dir);
 }
