@@ -51,13 +51,13 @@ static void judge(struct walk *w, const struct stat *st, const char *what,
 static accel_status_t os_failed(const char *path, accel_error_t *err)
 {
     if (errno == ENOENT || errno == ENOTDIR)
-        return accel_fail(err, ACCEL_ENOENT, "check the path", "%s: %s", path,
+        return accel_fail(err, A0240, "check the path", "%s: %s", path,
                           strerror(errno));
     if (errno == EACCES || errno == EPERM)
         return accel_fail(err, A0206,
                           "make it readable, and its directories searchable",
                           "cannot open %s: %s", path, strerror(errno));
-    return accel_fail(err, ACCEL_EOS, "check the path", "cannot open %s: %s", path,
+    return accel_fail(err, A0241, "check the path", "cannot open %s: %s", path,
                       strerror(errno));
 }
 
