@@ -16,6 +16,7 @@ const struct config_api accel_spank_config_api = {
     .place = config_place,
     .diags_free = config_diags_free,
     .encode = config_encode,
+    .environment = config_environment,
     .schema = config_schema,
     .value_text = config_value_text,
 };

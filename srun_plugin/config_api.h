@@ -7,7 +7,7 @@
 #ifndef ACCEL_SRUN_PLUGIN_CONFIG_API_H
 #define ACCEL_SRUN_PLUGIN_CONFIG_API_H
 
-#include "config/config.h"
+#include "config/environ.h"
 
 #define CONFIG_API_FILE   "accel_spank_config.so"
 #define CONFIG_API_SYMBOL "accel_spank_config_api"
@@ -23,6 +23,9 @@ struct config_api {
     void (*diags_free)(struct config_diags *d);
     accel_status_t (*encode)(const struct config *cfg, char *buf, size_t len,
                              accel_error_t *err);
+    accel_status_t (*environment)(const struct config *cfg,
+                                  const struct config_world *w, config_env_f emit,
+                                  void *user, accel_error_t *err);
     const struct config_key *(*schema)(size_t *count_out);
     void (*value_text)(const struct config *cfg, const struct config_key *key,
                        char *buf, size_t len);

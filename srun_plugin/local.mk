@@ -19,7 +19,11 @@ srun_plugin_accel_spank_la_SOURCES = \
 	srun_plugin/resume.c \
 	srun_plugin/say.c \
 	srun_plugin/script.c \
-	srun_plugin/size.c
+	srun_plugin/size.c \
+	srun_plugin/taskenv.c \
+	runtime/config/carrier.c \
+	runtime/config/environ_cores.c \
+	runtime/config/environ_task.c
 srun_plugin_accel_spank_la_CFLAGS = -std=gnu11 -Wall -Wextra -fvisibility=hidden \
 	$(XXHASH_CFLAGS) $(SLURM_CFLAGS)
 srun_plugin_accel_spank_la_LIBADD = libacommon.la

@@ -147,19 +147,6 @@ static bool load_config(const char *name, const char *path, bool quiet)
     return config_ready;
 }
 
-/* The canonical config for the tasks: nothing on a node opens the user's file. */
-static bool export_resolved(void)
-{
-    char text[RESOLVED_MAX + 1];
-    accel_error_t err = { 0 };
-
-    if (api->encode(&config, text, sizeof(text), &err) != ACCEL_OK) {
-        plugin_report(&err);
-        return false;
-    }
-    return setenv(ENV_RESOLVED, text, 1) == 0;
-}
-
 static void apply_defaults(void)
 {
     if (spank_context() == S_CTX_LOCAL)
@@ -230,8 +217,6 @@ static int option_callback(int val, const char *arg, int remote)
         return -1;
     apply_defaults(); /* in time for #SBATCH: sbatch reads its environment after it */
     setenv("ACCEL_CONFIG", config_path, 1);
-    if (spank_context() == S_CTX_LOCAL && !export_resolved())
-        return -1;
     return 0;
 }
 
@@ -323,6 +308,17 @@ const char *opts_place(const char *name, char *buf, size_t len)
         return api->place(&config, &named, row, buf, len);
     snprintf(buf, len, "%s", config_path);
     return buf;
+}
+
+void opts_value(const struct config *cfg, const char *name, char *buf, size_t len)
+{
+    size_t count = 0;
+    const struct config_key *keys = api ? api->schema(&count) : NULL;
+
+    buf[0] = '\0';
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(keys[i].name, name) == 0)
+            api->value_text(cfg, &keys[i], buf, len);
 }
 
 bool opts_remote_active(void)

@@ -11,16 +11,19 @@
 #include <stdbool.h>
 
 #include "common/common.h"
-#include "config/config.h"
+#include "config/environ.h"
 
-#define OPTION_CONFIG    "accel-config"
-#define OPTION_RESUME    "accel-resume"
-#define OPTION_DRY_RUN   "accel-dry-run"
-#define ENV_RESOLVED     "ACCEL_CONFIG_RESOLVED"
-#define RESOLVED_MAX     (16 * 1024)
-#define EXIT_RESUME      85          /* accel_exit_code(ACCEL_ERESUME) */
-#define EXIT_STOPPED     75          /* accel_exit_code(ACCEL_ESTOPPED) */
-#define FIRST_SPECIAL_ID 0xfffffff0u /* batch, extern and interactive steps are above */
+#define OPTION_CONFIG  "accel-config"
+#define OPTION_RESUME  "accel-resume"
+#define OPTION_DRY_RUN "accel-dry-run"
+#define ENV_RESOLVED   "ACCEL_CONFIG_RESOLVED"
+#define ENV_CARRIER    "SLURM_ACCEL_ENVIRONMENT" /* srun to the tasks, see taskenv.c */
+/* In the carrier only: tasks of each node, "2(x3),1". */
+#define ENV_TASKS_PER_NODE "ACCEL_TASKS_PER_NODE"
+#define RESOLVED_MAX       (16 * 1024)
+#define EXIT_RESUME        85          /* accel_exit_code(ACCEL_ERESUME) */
+#define EXIT_STOPPED       75          /* accel_exit_code(ACCEL_ESTOPPED) */
+#define FIRST_SPECIAL_ID   0xfffffff0u /* batch, extern and interactive steps are above */
 
 struct config_api;
 
@@ -49,6 +52,8 @@ void opts_register(spank_t sp, struct spank_option *option);
 void opts_hint(void);
 /* The place that sets the top-level key `name`, else the job file. Returns buf. */
 const char *opts_place(const char *name, char *buf, size_t len);
+/* Text of a key whose name occurs once. */
+void opts_value(const struct config *cfg, const char *name, char *buf, size_t len);
 /* slurmstepd: the option came with the step and is not "none". */
 bool opts_remote_active(void);
 void opts_free(void);
@@ -142,6 +147,13 @@ void plugin_error(enum message code, const char *where, const char *cure,
 void plugin_report(const accel_error_t *err);
 /* The lines of `text` one by one, the first behind `prefix`; empty ones are left out. */
 void plugin_lines(const char *prefix, const char *text);
+
+/* ---- taskenv.c: srun's part of the tasks' environment ----------------------------------- */
+
+/* Puts config and variables into the carrier; says what the user's own environment keeps.
+ * False, with the reason said: the step cannot start. */
+bool taskenv_export(const struct config *cfg, const struct config_world *world,
+                    const char *tasks_per_node);
 
 /* ---- contexts -------------------------------------------------------------------------- */
 

@@ -1,175 +1,175 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slurmstepd, in the task and as the user: checks that the config srun resolved arrived
- * whole, then sets ACCEL_* and the torch contract of this task. What the user exported
- * stays. Opens none of the user's files, parses no YAML, does nothing as root.
+ * slurmstepd, in the task and as the user: takes the carrier that srun made apart, and sets
+ * the variables of this task. What the user exported stays. Opens none of the user's files,
+ * parses no YAML, does nothing as root.
  */
-#include <errno.h>
-#include <netinet/in.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "common/port.h"
 #include "srun_plugin/plugin.h"
 
-static const char text_start[] = "accel1;";
-static const char hash_key[] = ";xxh3=";
-#define HASH_DIGITS 16
-
 struct task {
-    uint32_t rank, world, local_rank, local_world, node, nodes;
+    spank_t sp;
+    struct task_place place;
+    struct environ_ops ops;
+    char port[16]; /* of our rendezvous; empty: none */
+    bool placed;
 };
 
-/* The frame of config_encode: start, hash of all before ";xxh3=". */
-static bool frame_is_whole(const char *text)
-{
-    size_t len = strlen(text), tail = strlen(hash_key) + HASH_DIGITS;
-    char hash[HASH_DIGITS + 1];
+/* ---- the task's environment, as environ_apply wants it ----------------------------------- */
 
-    if (strncmp(text, text_start, strlen(text_start)) != 0 ||
-        len < strlen(text_start) + tail ||
-        strncmp(text + len - tail, hash_key, strlen(hash_key)) != 0)
-        return false;
-    snprintf(hash, sizeof(hash), "%016llx",
-             (unsigned long long)XXH3_64bits(text, len - tail));
-    return strcmp(text + len - HASH_DIGITS, hash) == 0;
+static bool get_variable(void *where, const char *name, char *buf, size_t len)
+{
+    struct task *t = where;
+    spank_err_t rc = spank_getenv(t->sp, name, buf, (int)len);
+
+    return rc == ESPANK_SUCCESS || rc == ESPANK_NOSPACE;
 }
 
-static bool config_arrived(spank_t sp)
+static void set_variable(void *where, const char *name, const char *value)
 {
-    char *text = malloc(RESOLVED_MAX + 1);
-    spank_err_t rc = ESPANK_NOSPACE;
-    bool whole = false;
+    struct task *t = where;
+
+    spank_setenv(t->sp, name, value, 1);
+}
+
+static void unset_variable(void *where, const char *name)
+{
+    struct task *t = where;
+
+    spank_unsetenv(t->sp, name);
+}
+
+/* ---- what srun sent ---------------------------------------------------------------------- */
+
+/* One malloc, with the reason said when there is none. */
+static char *take_carrier(spank_t sp)
+{
+    char *text = malloc(CARRIER_MAX + 1);
+    spank_err_t rc;
 
     if (!text) {
         plugin_error(A0001, NULL, "give the job more memory (--mem)",
-                     "out of memory: the config needs %d bytes", RESOLVED_MAX + 1);
-        return false;
+                     "out of memory: the environment needs %d bytes", CARRIER_MAX + 1);
+        return NULL;
     }
-    rc = spank_getenv(sp, ENV_RESOLVED, text, RESOLVED_MAX + 1);
-    if (rc == ESPANK_ENV_NOEXIST) {
-        plugin_error(A0310, ENV_RESOLVED,
-                     "start the step with --export=ALL, or name the variable in "
-                     "--export; check that the plugin of the submit host has the same "
-                     "version",
+    rc = spank_getenv(sp, ENV_CARRIER, text, CARRIER_MAX + 1);
+    if (rc == ESPANK_SUCCESS)
+        return text;
+    if (rc == ESPANK_ENV_NOEXIST)
+        plugin_error(A0310, ENV_CARRIER,
+                     "check that the plugin of the submit host has the same version "
+                     "(accel doctor)",
                      "the config did not reach the task");
-    } else if (rc != ESPANK_SUCCESS || !frame_is_whole(text)) {
-        plugin_error(A0311, ENV_RESOLVED,
+    else
+        plugin_error(A0311, ENV_CARRIER,
                      "do not edit the variable; start the step again",
-                     "the config is damaged (wrong hash)");
-    } else {
-        whole = true;
-    }
+                     "the config is damaged (too long)");
     free(text);
-    return whole;
+    return NULL;
 }
 
-static bool read_task(spank_t sp, struct task *t)
+static bool read_place(spank_t sp, struct task_place *p)
 {
+    uint32_t index, world, local_world, node, nodes;
     int local_id = 0;
-    bool ok =
-        spank_get_item(sp, S_TASK_GLOBAL_ID, &t->rank) == ESPANK_SUCCESS &&
-        spank_get_item(sp, S_TASK_ID, &local_id) == ESPANK_SUCCESS &&
-        spank_get_item(sp, S_JOB_TOTAL_TASK_COUNT, &t->world) == ESPANK_SUCCESS &&
-        spank_get_item(sp, S_JOB_LOCAL_TASK_COUNT, &t->local_world) == ESPANK_SUCCESS &&
-        spank_get_item(sp, S_JOB_NODEID, &t->node) == ESPANK_SUCCESS &&
-        spank_get_item(sp, S_JOB_NNODES, &t->nodes) == ESPANK_SUCCESS;
 
-    t->local_rank = (uint32_t)local_id;
-    return ok;
+    if (spank_get_item(sp, S_TASK_GLOBAL_ID, &index) != ESPANK_SUCCESS ||
+        spank_get_item(sp, S_TASK_ID, &local_id) != ESPANK_SUCCESS ||
+        spank_get_item(sp, S_JOB_TOTAL_TASK_COUNT, &world) != ESPANK_SUCCESS ||
+        spank_get_item(sp, S_JOB_LOCAL_TASK_COUNT, &local_world) != ESPANK_SUCCESS ||
+        spank_get_item(sp, S_JOB_NODEID, &node) != ESPANK_SUCCESS ||
+        spank_get_item(sp, S_JOB_NNODES, &nodes) != ESPANK_SUCCESS)
+        return false;
+    *p = (struct task_place){ .index = index,
+                              .world = world,
+                              .local_rank = local_id,
+                              .local_world = local_world,
+                              .node = node,
+                              .nodes = nodes };
+    return true;
 }
 
-/* `keep`: a value of the user's stays. */
-static void set_number(spank_t sp, const char *name, uint32_t value, bool keep)
+static long slurm_long(struct task *t, const char *name)
 {
-    char text[16];
+    char text[24] = "";
 
-    snprintf(text, sizeof(text), "%u", value);
-    spank_setenv(sp, name, text, !keep);
+    return get_variable(t, name, text, sizeof(text)) ? strtol(text, NULL, 10) : 0;
 }
 
-static void set_address(spank_t sp)
+/* A config_env_f. The first item tells the rank. */
+static void apply(void *user, const char *name, const char *value, bool task)
 {
-    char text[1024];
+    struct task *t = user;
+    int64_t first;
 
-    if (spank_getenv(sp, "ACCEL_MASTER_ADDR", text, sizeof(text)) == ESPANK_SUCCESS) {
-        spank_setenv(sp, "MASTER_ADDR", text, 0);
+    if (strcmp(name, ENV_TASKS_PER_NODE) == 0) {
+        first = rank_of_node(value, t->place.node);
+        t->place.rank = first + t->place.local_rank;
+        t->placed = first >= 0;
         return;
     }
-    /* srun could not ask the controller: the name of the first node has to do. */
-    if (spank_getenv(sp, "SLURM_STEP_NODELIST", text, sizeof(text)) != ESPANK_SUCCESS)
-        return;
-    hostlist_t hosts = slurm_hostlist_create(text);
-    char *first = hosts ? slurm_hostlist_shift(hosts) : NULL;
-    if (first)
-        spank_setenv(sp, "MASTER_ADDR", first, 0);
-    free(first);
-    slurm_hostlist_destroy(hosts);
+    if (task && strcmp(value, "cores") == 0)
+        t->place.cores =
+            environ_cores(t->place.local_world, slurm_long(t, "SLURM_CPUS_PER_TASK"),
+                          slurm_long(t, "SLURM_CPUS_ON_NODE"));
+    if (!task && strcmp(name, "MASTER_PORT") == 0)
+        snprintf(t->port, sizeof(t->port), "%s", value);
+    environ_apply(&t->ops, &t->place, name, value, task);
 }
 
-/* On the node of rank 0: says so when the agreed port was taken meanwhile. No reason to
- * stop, since a program may never open it. */
-static void look_at_port(const char *text)
+/* Rank 0 keeps the name of the port for as long as its program lives. A port of the user's
+ * own is the user's affair. */
+static bool hold_port(struct task *t)
 {
-    struct sockaddr_in a = { .sin_family = AF_INET };
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    char text[sizeof(t->port)];
 
-    if (fd < 0)
-        return;
-    a.sin_port = htons((uint16_t)strtoul(text, NULL, 10));
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(fd, (struct sockaddr *)&a, sizeof(a)) != 0 && errno == EADDRINUSE)
-        plugin_error(
-            A0315, "MASTER_PORT", "export MASTER_PORT with a free one",
-            "port %s is in use on this node; a program that needs it will fail", text);
-    close(fd);
-}
-
-static void set_port(spank_t sp, const struct task *t)
-{
-    char text[32], user[32];
-
-    if (spank_getenv(sp, "ACCEL_MASTER_PORT", text, sizeof(text)) != ESPANK_SUCCESS)
-        return;
-    if (t->rank == 0 &&
-        spank_getenv(sp, "MASTER_PORT", user, sizeof(user)) == ESPANK_ENV_NOEXIST)
-        look_at_port(text);
-    spank_setenv(sp, "MASTER_PORT", text, 0);
+    if (t->place.rank != 0 || !t->port[0] ||
+        !get_variable(t, "MASTER_PORT", text, sizeof(text)) ||
+        strcmp(text, t->port) != 0 || port_hold((unsigned)strtoul(text, NULL, 10)))
+        return true;
+    plugin_error(A0315, "MASTER_PORT", "start the step again: it gets another port",
+                 "port %s is the rendezvous of another run on this node", text);
+    return false;
 }
 
 int remote_task_init(spank_t sp)
 {
-    struct task t = { 0 };
+    struct task t = { .sp = sp,
+                      .ops = { get_variable, set_variable, unset_variable, NULL } };
     uint32_t step_id = 0;
+    accel_error_t err = { 0 };
+    accel_status_t status;
+    char *text;
 
     /* The batch script, the extern step and salloc's shell are no tasks of a run. */
     if (spank_get_item(sp, S_JOB_STEPID, &step_id) != ESPANK_SUCCESS ||
         step_id >= FIRST_SPECIAL_ID)
         return 0;
-    if (!config_arrived(sp))
+    text = take_carrier(sp);
+    if (!text)
         return -1;
-    if (!read_task(sp, &t)) {
+    spank_unsetenv(sp, ENV_CARRIER);
+    t.ops.where = &t;
+    if (!read_place(sp, &t.place)) {
         plugin_error(A0312, NULL, "start the step again",
                      "Slurm does not tell the rank of this task");
+        free(text);
         return -1;
     }
-    set_number(sp, "ACCEL_RANK", t.rank, false);
-    set_number(sp, "ACCEL_WORLD_SIZE", t.world, false);
-    set_number(sp, "ACCEL_LOCAL_RANK", t.local_rank, false);
-    set_number(sp, "ACCEL_LOCAL_WORLD_SIZE", t.local_world, false);
-    set_number(sp, "ACCEL_NODE_RANK", t.node, false);
-    set_number(sp, "ACCEL_NUM_NODES", t.nodes, false);
-    set_number(sp, "RANK", t.rank, true);
-    set_number(sp, "WORLD_SIZE", t.world, true);
-    set_number(sp, "LOCAL_RANK", t.local_rank, true);
-    set_number(sp, "LOCAL_WORLD_SIZE", t.local_world, true);
-    set_address(sp);
-    set_port(sp, &t);
-    return 0;
+    status = carrier_read(text, apply, &t, &err);
+    free(text);
+    if (status == ACCEL_OK && !t.placed)
+        status = accel_fail(&err, A0312, "start the step again",
+                            "Slurm's two ways of counting the tasks disagree");
+    if (status != ACCEL_OK) {
+        plugin_report(&err);
+        return -1;
+    }
+    environ_apply_place(&t.ops, &t.place);
+    return hold_port(&t) ? 0 : -1;
 }

@@ -146,6 +146,16 @@ bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes)
                      nodes, nodes == 1 ? "" : "s");
         return false;
     }
+    if (cfg->distributed_type == DIST_NO && tasks > 1) {
+        say_place("distributed_type", place, sizeof(place));
+        plugin_error(A0303, place,
+                     "start one task (-n1), or write distributed_type: MULTI_CPU, "
+                     "MULTI_GPU or FSDP; a step that is no training: srun "
+                     "--accel-config=none ...",
+                     "distributed_type NO is one process, but this step has %u tasks",
+                     tasks);
+        return false;
+    }
     return true;
 }
 

@@ -7,6 +7,8 @@ libacommon_la_SOURCES += \
 	runtime/common/messages.def \
 	runtime/common/path_trust.c \
 	runtime/common/path_trust.h \
+	runtime/common/port.c \
+	runtime/common/port.h \
 	runtime/common/resume.c \
 	runtime/common/rng.h \
 	runtime/common/suggest.c \

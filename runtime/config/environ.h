@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The environment of a task: what `accelerate launch` would give its children, from the
- * config and the step. In three parts, because srun knows the config and a task knows its
+ * config and the step. In parts, because srun knows the config and a task knows its
  * place: environ.c makes the list, carrier.c puts it into one variable, environ_task.c
- * fills in what belongs to one task. The last two parse no YAML and know no schema, so that
- * slurmstepd can carry them.
+ * and environ_cores.c fill in what belongs to one task. All but the first parse no YAML and
+ * know no schema, so that slurmstepd can carry them.
  */
 #ifndef ACCEL_CONFIG_ENVIRON_H
 #define ACCEL_CONFIG_ENVIRON_H
@@ -79,5 +79,11 @@ void environ_apply_place(const struct environ_ops *ops, const struct task_place 
 /* First rank of node `node`, from the number of tasks of each node as Slurm writes it,
  * "2(x3),1"; -1: the text is not of that form, or has fewer nodes in front. */
 int64_t rank_of_node(const char *tasks_per_node, int64_t node);
+
+/* ---- environ_cores.c ------------------------------------------------------------------- */
+
+/* Physical cores for this process, one of `local_tasks` on this node, >= 1. From Slurm: the
+ * CPUs of each task, or those of all tasks of the step on this node; 0: not known. */
+int64_t environ_cores(int64_t local_tasks, long cpus_per_task, long cpus_on_node);
 
 #endif

@@ -6,6 +6,7 @@ libaconfig_la_SOURCES += \
 	runtime/config/encode.c \
 	runtime/config/environ.c \
 	runtime/config/environ.h \
+	runtime/config/environ_cores.c \
 	runtime/config/environ_task.c \
 	runtime/config/file.c \
 	runtime/config/lock.c \

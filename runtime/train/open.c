@@ -145,9 +145,20 @@ static accel_status_t check_device(const accel_t *run, accel_error_t *err)
         count, count == 1 ? "" : "s");
 }
 
+/* OMP_NUM_THREADS counts when it is the user's. The launcher sets it as Accelerate does, to
+ * 1 as a rule, which is meant for Python's workers; it leaves a mark with the same value. */
+static long user_threads(void)
+{
+    const char *threads = getenv("OMP_NUM_THREADS");
+    const char *mark = getenv("ACCEL_OMP_NUM_THREADS");
+
+    return threads && mark && !strcmp(threads, mark) ? 0
+                                                     : env_long("OMP_NUM_THREADS", 0);
+}
+
 static int choose_threads(const accel_t *run, const accel_options_t *o)
 {
-    long asked = o && o->threads > 0 ? o->threads : env_long("OMP_NUM_THREADS", 0);
+    long asked = o && o->threads > 0 ? o->threads : user_threads();
 
     if (asked < 1)
         asked = run->topo.cores;

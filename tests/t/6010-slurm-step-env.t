@@ -53,6 +53,12 @@ is "$srun_out" "7 1234 0
 7 1234 1" "the user's own values stay"
 is "$(grep -v '^srun: job' err)" "srun: accel: kept from your environment: RANK=7 MASTER_PORT=1234 (unset to let accel set them)" \
     "and one line says so; WORLD_SIZE agrees and needs none"
+srun_out=$(ACCELERATE_MIXED_PRECISION=fp16 OMP_NUM_THREADS=3 ACCELERATE_USE_CPU=true timeout 60 srun \
+    -n1 --accel-config=any.yaml sh -c 'echo $ACCELERATE_MIXED_PRECISION $OMP_NUM_THREADS \
+    $ACCELERATE_USE_CPU ${ACCEL_OMP_NUM_THREADS-none}' 2>err)
+is "$srun_out" "fp16 3 true none" "so do values against the config"
+is "$(grep -v '^srun: job' err)" "srun: accel: kept from your environment: ACCELERATE_MIXED_PRECISION=fp16 (the config says no) (unset to let accel set them)" \
+    "one line names those that contradict it; the same truth and threads do not"
 
 run_srun --mpi=none --accel-config=any.yaml -n1 sh -c 'echo pmix=${PMIX_RANK-none}'
 is "$srun_out" pmix=none "--mpi on the command line wins"
@@ -105,8 +111,8 @@ SPANK_PLUGIN(tamper, 1)
 int slurm_spank_local_user_init(spank_t sp, int ac, char **av)
 {
     return sp && av && ac < 0 ? -1
-                              : setenv("ACCEL_CONFIG_RESOLVED",
-                                       "accel1;num_processes@f1=1;xxh3=0123456789abcdef", 1);
+                              : setenv("SLURM_ACCEL_ENVIRONMENT",
+                                       "accelenv1;RANK=1;xxh3=0123456789abcdef", 1);
 }
 TAMPER
     passes "another plugin that changes the variable" cc -shared -fPIC -o tamper.so tamper.c
@@ -115,14 +121,42 @@ TAMPER
     run_srun -n1 --accel-config=any.yaml echo ran
     cp plugstack.keep "$cluster_dir/etc/plugstack.conf"
     is "$srun_rc" 1 "a damaged config fails the step with 1"
-    like "$srun_out" 'error\[A0311\]: ACCEL_CONFIG_RESOLVED: .* damaged' "the message says what is damaged"
+    like "$srun_out" 'error\[A0311\]: .*environment .* damaged' "the message says what is damaged"
     unlike "$srun_out" '^ran' "the program did not run"
 else
     skip 4 "no C compiler"
 fi
-run_srun --export=NONE -n1 --accel-config=any.yaml echo ran
-is "$srun_rc" 1 "--export=NONE fails the step with 1"
-like "$srun_out" 'cure: .*--export=ALL' "and names the cure"
+
+# The config reaches the tasks whatever is exported, and nothing else does.
+report='echo "$RANK/$WORLD_SIZE $ACCEL_RANK $ACCELERATE_MIXED_PRECISION ${MINE-none} ${OTHER-none}"
+case $ACCEL_CONFIG_RESOLVED in accel1*) echo resolved ;; esac
+[ -z "${SLURM_ACCEL_ENVIRONMENT-}" ] || echo "the carrier is left"'
+MINE=1 OTHER=2
+export MINE OTHER
+for form in 'NONE 0/1 0 no none none' 'MINE 0/1 0 no 1 none' 'MINE=3,OTHER 0/1 0 no 3 2' \
+    'ALL 0/1 0 no 1 2' 'ACCELERATE_MIXED_PRECISION=fp16,MINE 0/1 0 fp16 1 none'; do
+    run_srun -Q --export="${form%% *}" -n1 --accel-config=any.yaml /bin/sh -c "$report"
+    is "$(printf '%s\n' "$srun_out" | grep -v '^srun: accel: kept')" "${form#* }
+resolved" "--export=${form%% *}"
+done
+run_srun --export=ACCELERATE_MIXED_PRECISION=fp16 -n1 --accel-config=any.yaml /bin/true
+like "$srun_out" 'kept from your environment: ACCELERATE_MIXED_PRECISION=fp16 \(the config says no\)' \
+    "a value of --export that contradicts the config is named"
+RANK=5 SLURM_EXPORT_ENV=NONE run_srun -Q -n1 --accel-config=any.yaml /bin/sh -c "$report"
+is "$srun_out" "0/1 0 no none none
+resolved" "what is not exported is not kept, and nothing says so"
+cat >none.sh <<JOB
+#!/bin/sh
+#SBATCH --export=NONE --accel-config=any.yaml -n2
+srun -l /bin/sh -c '$report'
+JOB
+job=$(timeout 30 sbatch --parsable -o "$tap_tmp/none.out" none.sh)
+wait_for_job "$job" 'COMPLETED|FAILED' 60
+is "$(sort "$tap_tmp/none.out")" "0: 0/2 0 no none none
+0: resolved
+1: 1/2 1 no none none
+1: resolved" "#SBATCH --export=NONE: all of it arrives"
+unset MINE OTHER
 no_node_drained
 ok $? "no node is drained"
 

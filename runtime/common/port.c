@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ports for a rendezvous: claims by abstract socket, a look at who listens. Nothing is left
+ * on any file system, and no claim outlives its holder.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/port.h"
+
+enum { TRIES = 2048, PROBE_MS = 200 };
+
+/* Near the golden ratio of PORT_COUNT: the first d multiples keep PORT_COUNT / 3d apart. */
+static const unsigned stride = 8918;
+
+struct target {
+    struct sockaddr_storage addr;
+    socklen_t len;
+    char text[128]; /* numeric */
+    bool known, local;
+    bool silent; /* it does not answer: no further probes */
+};
+
+unsigned port_first_choice(uint32_t job, uint32_t step)
+{
+    return (unsigned)(((uint64_t)job * stride + step) % PORT_COUNT);
+}
+
+/* A socket that holds the name; -1 when somebody else does. */
+static int claim_name(const char *name, int flags)
+{
+    struct sockaddr_un a = { .sun_family = AF_UNIX };
+    size_t n = strlen(name);
+    int fd;
+
+    if (n > sizeof(a.sun_path) - 1)
+        n = sizeof(a.sun_path) - 1;
+    memcpy(a.sun_path + 1, name, n);
+    fd = socket(AF_UNIX, SOCK_DGRAM | flags, 0);
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&a,
+                        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n))) {
+        int error = errno;
+
+        close(fd);
+        errno = error;
+        return -1;
+    }
+    return fd;
+}
+
+static void task_name(unsigned port, char *buf, size_t len)
+{
+    snprintf(buf, len, "accel-rank0-%u", port);
+}
+
+static void set_port(struct sockaddr_storage *a, unsigned port)
+{
+    if (a->ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)a)->sin6_port = htons((uint16_t)port);
+    else
+        ((struct sockaddr_in *)a)->sin_port = htons((uint16_t)port);
+}
+
+static void find_target(const char *host, struct target *t)
+{
+    struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list = NULL;
+    int fd;
+
+    memset(t, 0, sizeof(*t));
+    snprintf(t->text, sizeof(t->text), "%s", host);
+    if (getaddrinfo(host, NULL, &hints, &list) || !list)
+        return;
+    memcpy(&t->addr, list->ai_addr, list->ai_addrlen);
+    t->len = list->ai_addrlen;
+    t->known = true;
+    getnameinfo(list->ai_addr, list->ai_addrlen, t->text, sizeof(t->text), NULL, 0,
+                NI_NUMERICHOST);
+    /* An address that can be bound is this host's. */
+    fd = socket(t->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0) {
+        t->local = bind(fd, (struct sockaddr *)&t->addr, t->len) == 0;
+        close(fd);
+    }
+    freeaddrinfo(list);
+}
+
+/* Both families at once where there are both, as a server would. */
+static bool can_bind(unsigned port)
+{
+    struct sockaddr_in6 a6 = { .sin6_family = AF_INET6,
+                               .sin6_port = htons((uint16_t)port) };
+    struct sockaddr_in a4 = { .sin_family = AF_INET,
+                              .sin_port = htons((uint16_t)port) };
+    int on = 1, off = 0, fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool six = fd >= 0, good;
+
+    if (!six)
+        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return true;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (six)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    good = bind(fd, six ? (struct sockaddr *)&a6 : (struct sockaddr *)&a4,
+                six ? sizeof(a6) : sizeof(a4)) == 0;
+    close(fd);
+    return good;
+}
+
+/* Nobody listens there, or it cannot be seen from here. */
+static bool is_quiet(struct target *t, unsigned port)
+{
+    struct pollfd p = { .events = POLLOUT };
+    int error = 0;
+    socklen_t len = sizeof(error);
+
+    if (!t->known || t->silent)
+        return true;
+    p.fd = socket(t->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (p.fd < 0)
+        return true;
+    set_port(&t->addr, port);
+    if (connect(p.fd, (struct sockaddr *)&t->addr, t->len) && errno != EINPROGRESS)
+        error = errno;
+    else if (poll(&p, 1, PROBE_MS) != 1)
+        error = ETIMEDOUT;
+    else
+        getsockopt(p.fd, SOL_SOCKET, SO_ERROR, &error, &len);
+    close(p.fd);
+    t->silent = error == ETIMEDOUT;
+    return error != 0;
+}
+
+static bool is_free(struct target *t, unsigned port)
+{
+    char name[64];
+    int fd;
+
+    if (!t->local)
+        return is_quiet(t, port);
+    task_name(port, name, sizeof(name));
+    fd = claim_name(name, SOCK_CLOEXEC);
+    if (fd < 0)
+        return false;
+    close(fd);
+    return can_bind(port);
+}
+
+accel_status_t port_claim(const char *host, uint32_t job, uint32_t step,
+                          unsigned *port_out, int *claim_out, accel_error_t *err)
+{
+    unsigned at = port_first_choice(job, step);
+    struct target t;
+    char name[108];
+
+    find_target(host, &t);
+    for (unsigned i = 0; i < TRIES; i++) {
+        unsigned port = PORT_FIRST + (at + i * stride) % PORT_COUNT;
+        int fd;
+
+        snprintf(name, sizeof(name), "accel-launch-%.80s-%u", t.text, port);
+        fd = claim_name(name, SOCK_CLOEXEC);
+        if (fd < 0 && errno != EADDRINUSE)
+            return accel_fail(err, A0321, "see `ulimit -n`",
+                              "cannot claim a port on %s: %s", host, strerror(errno));
+        if (fd >= 0 && is_free(&t, port)) {
+            *port_out = port;
+            *claim_out = fd;
+            return ACCEL_OK;
+        }
+        port_release(fd);
+    }
+    return accel_fail(err, A0321, "export MASTER_PORT=N with a free one",
+                      "%d ports on %s were tried, and all are in use", TRIES, host);
+}
+
+bool port_hold(unsigned port)
+{
+    char name[64];
+
+    task_name(port, name, sizeof(name));
+    return claim_name(name, 0) >= 0 || errno != EADDRINUSE;
+}
+
+void port_release(int claim)
+{
+    if (claim >= 0)
+        close(claim);
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * srun: the environment that the tasks of this step will get. In: the validated config and
+ * the step. Out: one variable, whose name starts with SLURM_ so that it also travels with
+ * --export=NONE and lists; and one line about what the user exported otherwise. remote.c
+ * takes the variable apart in each task.
+ */
+#include <slurm/slurm.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "srun_plugin/config_api.h"
+#include "srun_plugin/plugin.h"
+
+enum { SHOWN = 64 }; /* of a value in a message */
+
+struct building {
+    struct strbuf carrier;
+    struct strbuf kept; /* " NAME=value ..." */
+};
+
+/* ---- what reaches the tasks -------------------------------------------------------------- */
+
+/* The value that `name` has in the list of --export: "A,B=1,ALL". NULL: not in it. */
+static const char *listed(const char *list, const char *name, char *buf, size_t len)
+{
+    size_t n = strlen(name);
+    const char *found = NULL;
+
+    for (const char *p = list; *p; p += strcspn(p, ","), p += *p == ',') {
+        if (strncasecmp(p, "ALL", 3) == 0 && (p[3] == ',' || !p[3]))
+            found = defaults_user_env(name);
+        if (strncmp(p, name, n) != 0)
+            continue;
+        if (p[n] == '=') {
+            snprintf(buf, len, "%.*s", (int)strcspn(p + n + 1, ","), p + n + 1);
+            return buf;
+        }
+        if (p[n] == ',' || !p[n])
+            found = defaults_user_env(name);
+    }
+    return found;
+}
+
+/* What the tasks get of the user's own, as far as srun exports it. */
+static const char *user_value(const char *name, char *buf, size_t len)
+{
+    char **words = opts_words();
+    const char *list = words ? cmdline_option(words, "export", 3) : NULL;
+
+    if (!list)
+        list = defaults_user_env("SLURM_EXPORT_ENV");
+    if (!list || !*list)
+        return defaults_user_env(name);
+    return listed(list, name, buf, len);
+}
+
+/* ---- the line about what was kept -------------------------------------------------------- */
+
+/* Is the value one that the config decides, not the step? */
+static bool from_config(const char *name)
+{
+    static const char *const prefixes[] = { "ACCELERATE_", "FSDP_", "MEGATRON_LM_",
+                                            "PARALLELISM_CONFIG_" };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(prefixes); i++)
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
+}
+
+/* Control characters would end or colour the line. */
+static void append_shown(struct strbuf *b, const char *value)
+{
+    size_t n = strlen(value);
+
+    for (size_t i = 0; i < n && i < SHOWN; i++) {
+        char c = (unsigned char)value[i] < 0x20 || value[i] == 0x7f ? '?' : value[i];
+        strbuf_append(b, &c, 1);
+    }
+    if (n > SHOWN)
+        strbuf_printf(b, "...");
+}
+
+/* Variables of the user's that are meant to be theirs, whatever we would set. */
+static bool is_theirs(const char *name)
+{
+    return strcmp(name, "OMP_NUM_THREADS") == 0 || strcmp(name, "PYTHONPATH") == 0 ||
+           strncmp(name, "KMP_", 4) == 0;
+}
+
+static void note_kept(struct strbuf *b, const char *name, const char *value, bool task)
+{
+    char buf[1024];
+    const char *user = user_value(name, buf, sizeof(buf));
+
+    if (!user || is_theirs(name) || (!task && strcasecmp(user, value) == 0))
+        return;
+    strbuf_printf(b, " %s=", name);
+    append_shown(b, user);
+    if (task || !from_config(name))
+        return;
+    strbuf_printf(b, " (the config says ");
+    append_shown(b, value);
+    strbuf_append(b, ")", 1);
+}
+
+/* ---- the list ---------------------------------------------------------------------------- */
+
+/* A config_env_f. */
+static void take(void *user, const char *name, const char *value, bool task)
+{
+    struct building *b = user;
+
+    carrier_add(&b->carrier, name, value, task);
+    note_kept(&b->kept, name, value, task);
+}
+
+static void add_own(struct strbuf *carrier, const char *name, const char *value)
+{
+    if (value)
+        carrier_add(carrier, name, value, false);
+}
+
+static void add_number(struct strbuf *carrier, const char *name, long n)
+{
+    char text[24];
+
+    snprintf(text, sizeof(text), "%ld", n);
+    carrier_add(carrier, name, text, false);
+}
+
+static accel_status_t build(struct building *b, const struct config *cfg,
+                            const struct config_world *world,
+                            const char *tasks_per_node, accel_error_t *err)
+{
+    const struct config_api *api = opts_api();
+    char *resolved = malloc(RESOLVED_MAX + 1);
+    accel_status_t status = ACCEL_OK;
+
+    if (!resolved)
+        return accel_fail_nomem(err, "the resolved config", RESOLVED_MAX + 1);
+    status = api->encode(cfg, resolved, RESOLVED_MAX + 1, err);
+    if (status != ACCEL_OK)
+        goto out;
+    carrier_start(&b->carrier);
+    add_own(&b->carrier, ENV_TASKS_PER_NODE, tasks_per_node);
+    add_own(&b->carrier, "ACCEL_CONFIG", opts_path());
+    add_own(&b->carrier, ENV_RESOLVED, resolved);
+    add_number(&b->carrier, "ACCEL_RESTART_COUNT", resubmit_count());
+    add_number(&b->carrier, "ACCEL_FIRST_JOB_ID", resubmit_first_job());
+    add_own(&b->carrier, ENV_NOTICE, getenv(ENV_NOTICE));
+    add_own(&b->carrier, ENV_RESUME, getenv(ENV_RESUME));
+    status = api->environment(cfg, world, take, b, err);
+    if (status == ACCEL_OK)
+        status = carrier_seal(&b->carrier, err);
+out:
+    free(resolved);
+    return status;
+}
+
+bool taskenv_export(const struct config *cfg, const struct config_world *world,
+                    const char *tasks_per_node)
+{
+    struct building b = { 0 };
+    accel_error_t err = { 0 };
+    accel_status_t status = build(&b, cfg, world, tasks_per_node, &err);
+
+    if (status == ACCEL_OK && setenv(ENV_CARRIER, b.carrier.s, 1) != 0)
+        status = accel_fail_nomem(&err, "the tasks' environment", b.carrier.len);
+    if (status != ACCEL_OK)
+        plugin_report(&err);
+    else if (b.kept.s)
+        slurm_info("accel: kept from your environment:%s (unset to let accel set them)",
+                   b.kept.s);
+    strbuf_free(&b.carrier);
+    strbuf_free(&b.kept);
+    return status == ACCEL_OK;
+}
