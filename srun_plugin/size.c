@@ -147,7 +147,7 @@ bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes)
         return false;
     }
     if (cfg->distributed_type == DIST_NO && tasks > 1) {
-        say_place("distributed_type", place, sizeof(place));
+        opts_place("distributed_type", place, sizeof(place));
         plugin_error(A0303, place,
                      "start one task (-n1), or write distributed_type: MULTI_CPU, "
                      "MULTI_GPU or FSDP; a step that is no training: srun "

@@ -161,12 +161,12 @@ no_node_drained
 ok $? "no node is drained"
 
 # Not used: the environment is what it is without the plugin.
-timeout 60 srun -n1 env 2>err | grep -vE '^(SLURM_(JOB|STEP|SRUN|TASK|LAUNCH|PRIO|GTIDS|TOPOLOGY)|_=|SLURM_JOBID|SLURMD)' | sort >with
+timeout 60 srun -w n1 -n1 env 2>err | grep -vE '^(SLURM_(JOB|STEP|SRUN|TASK|LAUNCH|PRIO|GTIDS|TOPOLOGY)|_=|SLURM_JOBID|SLURMD)' | sort >with
 is "$(grep -v '^srun: job' err)" "" "not used: nothing is printed"
 grep -v '^ACCEL_\(SRC\|BUILD\|ASAN_BUILD\|CLUSTER_DIR\)=' with | grep -iE '^[^=]*(accel|spank|rank=|master_)'
 isnt $? 0 "not used: no variable is set"
 mv "$cluster_dir/etc/plugstack.conf" "$cluster_dir/etc/plugstack.off" && : >"$cluster_dir/etc/plugstack.conf"
-timeout 60 srun -n1 env | grep -vE '^(SLURM_(JOB|STEP|SRUN|TASK|LAUNCH|PRIO|GTIDS|TOPOLOGY)|_=|SLURM_JOBID|SLURMD)' | sort >without
+timeout 60 srun -w n1 -n1 env | grep -vE '^(SLURM_(JOB|STEP|SRUN|TASK|LAUNCH|PRIO|GTIDS|TOPOLOGY)|_=|SLURM_JOBID|SLURMD)' | sort >without
 mv "$cluster_dir/etc/plugstack.off" "$cluster_dir/etc/plugstack.conf"
 is "$(cat with)" "$(cat without)" "not used: the same environment as without the plugin"
 done_testing
