@@ -11,8 +11,6 @@
 
 #include "srun_plugin/plugin.h"
 
-#define ENV_NOTICE "ACCEL_PREEMPTION_NOTICE"
-
 /* A limit that the warning precedes by more than its length: the run would stop, saved,
  * after every first step. */
 static void check_limit(const struct config *cfg, const slurm_job_info_t *job)

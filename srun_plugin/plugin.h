@@ -21,6 +21,7 @@
 /* In the carrier only: tasks of each node, "2(x3),1". */
 #define ENV_TASKS_PER_NODE "ACCEL_TASKS_PER_NODE"
 #define RESOLVED_MAX       (16 * 1024)
+#define ENV_NOTICE         "ACCEL_PREEMPTION_NOTICE"
 #define EXIT_RESUME        85          /* accel_exit_code(ACCEL_ERESUME) */
 #define EXIT_STOPPED       75          /* accel_exit_code(ACCEL_ESTOPPED) */
 #define FIRST_SPECIAL_ID   0xfffffff0u /* batch, extern and interactive steps are above */
