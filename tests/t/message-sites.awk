@@ -99,6 +99,7 @@ function one_file(path, text,    name, n, code, hint, all) {
         hint = hint_of[name] ? arg[hint_of[name]] : "(in " name ")"
         if (codes(code) != "")
             code = codes(code)
+        gsub(/ /, "", code)
         printf "%s %s: %s / %s\n", code, path, arg[text_of[name]], hint
     }
 }
