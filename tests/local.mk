@@ -14,13 +14,15 @@ tests/t/0030-build-install.log: $(filter-out tests/t/0030-build-install.log, $(T
 
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests) $(shell_tests)
-shell_tests += tests/t/1100-messages-golden.t
+shell_tests += tests/t/1100-messages-golden.t tests/t/1105-messages-shown.t
 EXTRA_DIST += tests/t/message-sites.awk tests/t/messages-golden.sh tests/data/messages
 
 # After a change of messages: writes the golden files anew, for review.
-update-golden: accel$(EXEEXT)
+update-golden: accel$(EXEEXT) examples/train$(EXEEXT)
 	$(srcdir)/tests/t/messages-golden.sh $(abs_top_srcdir) $(abs_top_builddir)/accel$(EXEEXT) \
 	    $(abs_top_srcdir)/tests/data/messages
+	-env ACCEL_SRC=$(abs_top_srcdir) ACCEL_BUILD=$(abs_top_builddir) UPDATE_GOLDEN=1 \
+	    $(srcdir)/tests/t/1105-messages-shown.t >/dev/null
 .PHONY: update-golden
 
 EXTRA_DIST += $(shell_tests) tests/t/tap.sh tests/t/lib.sh tests/t/train.sh \
