@@ -9,10 +9,31 @@
 
 #include "common/common.h"
 
-enum distributed_type { DIST_NO, DIST_MULTI_CPU, DIST_FSDP };
-enum mixed_precision { PRECISION_NO, PRECISION_BF16 };
-enum sharding_strategy { SHARD_FULL, SHARD_NONE };
-enum wrap_policy { WRAP_NONE, WRAP_TRANSFORMER };
+/* In the order of the schema table's words. */
+enum distributed_type {
+    DIST_NO,
+    DIST_MULTI_CPU,
+    DIST_FSDP,
+    DIST_DEEPSPEED,
+    DIST_MULTI_GPU,
+    DIST_MULTI_NPU,
+    DIST_MULTI_MLU,
+    DIST_MULTI_SDAA,
+    DIST_MULTI_MUSA,
+    DIST_MULTI_XPU,
+    DIST_MULTI_HPU,
+    DIST_MULTI_NEURON,
+    DIST_MEGATRON_LM,
+};
+enum mixed_precision { PRECISION_NO, PRECISION_BF16, PRECISION_FP16, PRECISION_FP8 };
+enum sharding_strategy {
+    SHARD_FULL,
+    SHARD_NONE,
+    SHARD_GRAD_OP,
+    SHARD_HYBRID,
+    SHARD_HYBRID_ZERO2,
+};
+enum wrap_policy { WRAP_NONE, WRAP_TRANSFORMER, WRAP_SIZE };
 enum backward_prefetch { PREFETCH_NONE, PREFETCH_PRE, PREFETCH_POST };
 enum preempt_signal { PREEMPT_USR1, PREEMPT_USR2 };
 enum device_choice { DEVICE_AUTO, DEVICE_CPU };
@@ -124,23 +145,85 @@ accel_status_t config_encode(const struct config *cfg, char *buf, size_t len,
                              accel_error_t *err);
 accel_status_t config_decode(const char *text, struct config *cfg, accel_error_t *err);
 
+/* ---- what a config means ---------------------------------------------------------------- */
+
+/* ACCEL_OK when libaccel's own runtime does what the config says; else "not supported yet"
+ * with the key, its place and the cure. A Python program is not concerned. */
+accel_status_t config_supported(const struct config *cfg, accel_error_t *err);
+/* Place of a key for such messages: "line 7", "environment ACCEL_X", "default". */
+const char *config_where(const struct config *cfg, const char *name, char *buf,
+                         size_t len);
+/* How the parameters are kept: fsdp_config in either version, or deepspeed_config, or
+ * copies. */
+enum sharding_strategy config_strategy(const struct config *cfg);
+/* How the model is cut into units that are gathered at a time. */
+enum wrap_policy config_wrap_policy(const struct config *cfg);
+/* Micro-batches per step and the largest norm of the gradients as the config says; 0: it
+ * does not say. */
+int64_t config_accumulation(const struct config *cfg);
+double config_clipping(const struct config *cfg);
+
+/* Sizes of parallelism_config, in the order of the mesh. */
+enum mesh_dim {
+    DIM_DP_REPLICATE,
+    DIM_DP_SHARD,
+    DIM_CP,
+    DIM_SP,
+    DIM_TP,
+    MESH_DIMS,
+};
+struct config_mesh {
+    int64_t size[MESH_DIMS];
+    int64_t total;         /* of all sizes */
+    int64_t data_parallel; /* dp_replicate x dp_shard: how many groups get other data */
+    int64_t others;        /* cp x sp x tp: the ranks of one such group */
+};
+/* With all sizes 1, dp_replicate is `world` (0: not known). */
+void config_mesh(const struct config *cfg, int64_t world, struct config_mesh *mesh);
+/* "dp_replicate"; static. */
+const char *mesh_dim_name(enum mesh_dim dim);
+/* The sizes of parallelism_config and megatron_lm_config against the number of processes
+ * that were really started. */
+accel_status_t config_check_world(const struct config *cfg, int64_t world,
+                                  accel_error_t *err);
+
 /* ---- the schema table: drives parser, validator, defaults, help ------------------------ */
 
-enum config_type { TYPE_BOOL, TYPE_INT, TYPE_NUMBER, TYPE_STRING, TYPE_ENUM };
+enum config_type {
+    TYPE_BOOL,
+    TYPE_INT,
+    TYPE_NUMBER,
+    TYPE_STRING,
+    TYPE_ENUM,
+    TYPE_BOOLS, /* three truth values, "true,false,false" */
+};
+/* What is done with a key. */
+enum config_use {
+    USE_HONOURED,  /* accel's own runtime acts on it */
+    USE_HANDED_ON, /* checked, and handed to the program in its environment */
+    USE_REPLACED,  /* Slurm or accel decides it: taken, with a note that says so */
+    USE_REFUSED,   /* not on a Slurm cluster */
+};
 struct config_key {
     const char *section; /* "", "fsdp_config", "accel.checkpoint" ... */
     const char *name;    /* full key name */
     enum config_type type;
-    const char *const *values; /* TYPE_ENUM: allowed words, NULL-terminated */
+    enum config_use use;
+    const char *const
+        *values; /* TYPE_ENUM: allowed words, NULL-terminated; other types:
+                                  words allowed besides, or NULL */
     const char *default_text;
-    const char *help;           /* one line */
-    size_t offset;              /* in struct config; SIZE_MAX: known, unsupported */
-    const char *fixed;          /* unsupported key: the values that equal what we
-                                        do, "a" or "a|b", or NULL; see schema.c */
-    double min, max;            /* TYPE_INT, TYPE_NUMBER; TYPE_STRING: max is the
-                                        longest length in bytes */
-    const char *const *refused; /* TYPE_ENUM: words of Accelerate that are not supported
-                                   yet, or NULL */
+    const char *help; /* one line */
+    size_t offset;    /* in struct config; SIZE_MAX: its text is kept in `given` */
+    const char
+        *ours;       /* the values, "a|b" or "*" for all, that accel's own runtime does;
+                         NULL: all of an honoured key, none of another one. A replaced
+                         key needs no note at them, a refused one has only them. */
+    double min, max; /* TYPE_INT, TYPE_NUMBER; TYPE_STRING: max is the longest length in
+                         bytes */
+    const char *const *refused; /* words of Accelerate that are refused, or NULL */
+    const char *other_name;     /* what else Accelerate calls it, or NULL */
+    const char *moved_to; /* an old key: the path of the row that took its place */
 };
 /* At most CONFIG_MAX_KEYS rows; static. */
 const struct config_key *config_schema(size_t *count_out);
@@ -157,5 +240,8 @@ void config_value_text(const struct config *cfg, const struct config_key *key,
 /* The same by name; returns buf. A name that is no key gives "". */
 const char *config_get(const struct config *cfg, const char *name, char *buf,
                        size_t len);
+/* The same of a number; 0 when it is not given, or a word such as "auto". */
+int64_t config_get_int(const struct config *cfg, const char *name);
+double config_get_number(const struct config *cfg, const char *name);
 
 #endif

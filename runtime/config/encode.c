@@ -71,7 +71,7 @@ accel_status_t config_encode(const struct config *cfg, char *buf, size_t len,
     if (b.failed)
         status = accel_fail_nomem(err, "the resolved config", MAX_TEXT);
     else if (b.len >= len || b.len >= MAX_TEXT)
-        status = accel_fail(err, ACCEL_EINVAL, "give a buffer of 16 KiB",
+        status = accel_fail(err, A0125, "write the values shorter",
                             "the resolved config has %zu bytes", b.len);
     else
         memcpy(buf, b.s, b.len + 1);
@@ -81,7 +81,7 @@ accel_status_t config_encode(const struct config *cfg, char *buf, size_t len,
 
 static accel_status_t damaged(accel_error_t *err, const char *what)
 {
-    return accel_fail_at(err, ACCEL_ECORRUPT, "ACCEL_CONFIG_RESOLVED",
+    return accel_fail_at(err, A0311, "ACCEL_CONFIG_RESOLVED",
                          "do not edit the variable; start the job again",
                          "the resolved config is damaged: %s", what);
 }
@@ -169,7 +169,7 @@ static accel_status_t check_frame(const char *text, size_t *body_out,
 
     if (strncmp(text, version, strlen(version)))
         return accel_fail_at(
-            err, ACCEL_EMISMATCH, "ACCEL_CONFIG_RESOLVED",
+            err, A0127, "ACCEL_CONFIG_RESOLVED",
             "load the accel module whose version fits the site's plugin",
             "the resolved config is not of a version this library knows");
     if (len >= MAX_TEXT || len < strlen(version) + strlen(hash_key) + HASH_DIGITS)

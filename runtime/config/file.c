@@ -56,14 +56,14 @@ static void missing_file(struct config_report *r)
     DIR *dir;
 
     if (n >= sizeof(dirname)) {
-        report_add(r, ACCEL_ENOENT, whole, "check the path", "no such file");
+        report_add(r, A0113, whole, "check the path", "no such file");
         return;
     }
     memcpy(dirname, slash ? r->in.path : ".", n);
     dirname[n] = '\0';
     dir = opendir(dirname);
     if (!dir) {
-        report_add(r, ACCEL_ENOENT, whole, "check the path",
+        report_add(r, A0113, whole, "check the path",
                    "no such file, and its directory cannot be read: %s",
                    strerror(errno));
         return;
@@ -73,7 +73,7 @@ static void missing_file(struct config_report *r)
     else
         snprintf(hint, sizeof(hint), "check the path");
     closedir(dir);
-    report_add(r, ACCEL_ENOENT, whole, hint, "no such file");
+    report_add(r, A0113, whole, hint, "no such file");
 }
 
 static void open_failed(struct config_report *r, int error)
@@ -83,14 +83,14 @@ static void open_failed(struct config_report *r, int error)
     if (error == ENOENT)
         missing_file(r);
     else if (error == ENOTDIR || error == ENAMETOOLONG || error == ELOOP)
-        report_add(r, ACCEL_ENOENT, whole, "check the path", "cannot open the file: %s",
+        report_add(r, A0113, whole, "check the path", "cannot open the file: %s",
                    strerror(error));
     else if (error == EACCES || error == EPERM)
-        report_add(r, ACCEL_EPERM, whole,
+        report_add(r, A0114, whole,
                    "make it readable (chmod u+r) and its directories searchable",
                    "cannot open the file: %s", strerror(error));
     else
-        report_add(r, ACCEL_EIO, whole, "give the path of a regular file",
+        report_add(r, A0116, whole, "give the path of a regular file",
                    "cannot open the file: %s", strerror(error));
 }
 
@@ -102,14 +102,14 @@ static bool check_kind(struct config_report *r, int fd)
     const char *kind;
 
     if (fstat(fd, &st)) {
-        report_add(r, ACCEL_EIO, whole, "try again", "cannot stat the file: %s",
+        report_add(r, A0115, whole, "try again", "cannot stat the file: %s",
                    strerror(errno));
         return false;
     }
     if (S_ISREG(st.st_mode)) {
         if (st.st_size <= CONFIG_MAX_BYTES)
             return true;
-        report_add(r, ACCEL_ECONFIG, whole, "is this really a config file?",
+        report_add(r, A0111, whole, "is this really a config file?",
                    "the file has %lld bytes; a config may have 1 MiB",
                    (long long)st.st_size);
         return false;
@@ -117,7 +117,7 @@ static bool check_kind(struct config_report *r, int fd)
     kind = S_ISDIR(st.st_mode)    ? "a directory"
            : S_ISFIFO(st.st_mode) ? "a fifo"
                                   : "a device";
-    report_add(r, ACCEL_ECONFIG, whole,
+    report_add(r, A0116, whole,
                S_ISDIR(st.st_mode) ? "name the file inside it"
                                    : "save it to a file first: every task reads it",
                "is %s, not a file", kind);
@@ -135,7 +135,7 @@ static ssize_t read_all(struct config_report *r, int fd, char *buf)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
-            report_add(r, ACCEL_EIO, (struct place){ 0 }, "check the file system",
+            report_add(r, A0115, (struct place){ 0 }, "check the file system",
                        "cannot read the file: %s", strerror(errno));
             return -1;
         }
@@ -143,7 +143,7 @@ static ssize_t read_all(struct config_report *r, int fd, char *buf)
             return (ssize_t)used;
         used += (size_t)n;
     }
-    report_add(r, ACCEL_ECONFIG, (struct place){ 0 }, "is this really a config file?",
+    report_add(r, A0111, (struct place){ 0 }, "is this really a config file?",
                "the file has more than 1 MiB");
     return -1;
 }

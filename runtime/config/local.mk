@@ -1,7 +1,12 @@
 # config/
 libaconfig_la_SOURCES += \
 	runtime/config/carrier.c \
+	runtime/config/check.c \
+	runtime/config/check_engines.c \
+	runtime/config/check_fsdp.c \
 	runtime/config/config.h \
+	runtime/config/deepspeed.c \
+	runtime/config/deepspeed.h \
 	runtime/config/diag.c \
 	runtime/config/encode.c \
 	runtime/config/environ.c \
@@ -10,11 +15,20 @@ libaconfig_la_SOURCES += \
 	runtime/config/environ_task.c \
 	runtime/config/file.c \
 	runtime/config/lock.c \
+	runtime/config/keys_accel.def \
+	runtime/config/keys_engines.def \
+	runtime/config/keys_fsdp.def \
+	runtime/config/keys_small.def \
+	runtime/config/keys_top.def \
+	runtime/config/mesh.c \
 	runtime/config/report.h \
 	runtime/config/scalar.c \
 	runtime/config/schema.c \
 	runtime/config/sources.c \
+	runtime/config/support.c \
 	runtime/config/validate.c \
+	runtime/config/validate.h \
+	runtime/config/value.c \
 	runtime/config/yaml_events.c
 EXTRA_DIST += examples/fsdp.yaml examples/ddp.yaml examples/single.yaml
 

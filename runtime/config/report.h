@@ -35,6 +35,7 @@ struct place {
 struct config_report {
     struct config_diags *diags;
     struct config_text in; /* the source that is being read */
+    bool json;             /* it is a DeepSpeed file */
     accel_error_t first;   /* of the first error in the order of sources and lines */
     uint64_t first_order;
     bool no_memory;
@@ -92,6 +93,11 @@ enum value_result { VALUE_OK, VALUE_TYPE, VALUE_RANGE };
 enum value_result value_set(struct config *cfg, const struct config_key *key,
                             const char *text);
 
+/* The check alone; for a row without a field, which need not be one of the table. */
+enum value_result value_check(const struct config_key *key, const char *text);
+/* "a|b" holds `text`; "*" holds all, NULL nothing. */
+bool value_among(const char *list, const char *text);
+
 /* ---- file.c ---------------------------------------------------------------------------- */
 
 /* Reads the file r->in.path, at most CONFIG_MAX_BYTES of it, into r->in.text (the caller
@@ -102,7 +108,20 @@ void config_file_read(struct config_report *r);
 /* ---- validate.c ------------------------------------------------------------------------ */
 
 /* Maps of a config file; the row of each in the table of validate.c. */
-enum { CONFIG_SECTIONS = 8 };
+enum config_section {
+    TOP_LEVEL,
+    FSDP_CONFIG,
+    DYNAMO_CONFIG,
+    MPIRUN_CONFIG,
+    FP8_CONFIG,
+    PARALLELISM_CONFIG,
+    DEEPSPEED_CONFIG,
+    MEGATRON_LM_CONFIG,
+    ACCEL_MAP,
+    ACCEL_CHECKPOINT,
+    ACCEL_PREEMPTION,
+    CONFIG_SECTIONS,
+};
 
 /* What has been taken from the sources so far, weakest source first. */
 struct validator {

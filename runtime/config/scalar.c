@@ -114,7 +114,7 @@ static enum value_result set_int(struct config *cfg, const struct config_key *ke
     int64_t v;
     enum value_result res = parse_int(text, &v);
 
-    if (res == VALUE_OK && store && ((double)v < key->min || (double)v > key->max))
+    if (res == VALUE_OK && ((double)v < key->min || (double)v > key->max))
         res = VALUE_RANGE;
     if (res == VALUE_OK && store)
         memcpy((char *)cfg + key->offset, &v, sizeof(v));
@@ -127,7 +127,7 @@ static enum value_result set_number(struct config *cfg, const struct config_key 
     double v;
     enum value_result res = parse_number(text, &v);
 
-    if (res == VALUE_OK && store && (v < key->min || v > key->max))
+    if (res == VALUE_OK && (v < key->min || v > key->max))
         res = VALUE_RANGE;
     if (res == VALUE_OK && store)
         memcpy((char *)cfg + key->offset, &v, sizeof(v));
@@ -153,6 +153,23 @@ static enum value_result keep_text(struct config *cfg, const struct config_key *
     return VALUE_OK;
 }
 
+/* "true,false,false" */
+static bool is_bools(const char *s)
+{
+    int count = 0;
+
+    for (;;) {
+        size_t n = strcspn(s, ",");
+
+        if (!(n == 4 && !strncmp(s, "true", n)) && !(n == 5 && !strncmp(s, "false", n)))
+            return false;
+        count++;
+        if (!s[n])
+            return count == 3;
+        s += n + 1;
+    }
+}
+
 static enum value_result value_set_field(struct config *cfg,
                                          const struct config_key *key, const char *text)
 {
@@ -161,6 +178,8 @@ static enum value_result value_set_field(struct config *cfg,
     size_t len = strlen(text);
     int word;
 
+    if (!store && key->type != TYPE_ENUM && word_index(key->values, text) >= 0)
+        return VALUE_OK;
     switch (key->type) {
     case TYPE_BOOL:
         word = !strcmp(text, "true") ? 1 : !strcmp(text, "false") ? 0 : -1;
@@ -176,8 +195,10 @@ static enum value_result value_set_field(struct config *cfg,
         if (word >= 0 && store)
             memcpy(field, &(unsigned){ (unsigned)word }, sizeof(unsigned));
         return word < 0 ? VALUE_TYPE : VALUE_OK;
+    case TYPE_BOOLS:
+        return is_bools(text) ? VALUE_OK : VALUE_TYPE;
     case TYPE_STRING:
-        if (store && (double)len > key->max)
+        if ((double)len > key->max)
             return VALUE_RANGE;
         if (store)
             memcpy(field, text, len + 1);
@@ -194,11 +215,50 @@ enum value_result value_set(struct config *cfg, const struct config_key *key,
     return res == VALUE_OK && key->offset == SIZE_MAX ? keep_text(cfg, key, text) : res;
 }
 
+enum value_result value_check(const struct config_key *key, const char *text)
+{
+    return value_set_field(NULL, key, text);
+}
+
 bool config_is_given(const struct config *cfg, const char *name)
 {
     int row = config_row(name);
 
     return row >= 0 && cfg->origin[row] != ORIGIN_DEFAULT;
+}
+
+bool value_among(const char *list, const char *text)
+{
+    size_t n = strlen(text);
+
+    if (list && !strcmp(list, "*"))
+        return true;
+    while (list) {
+        const char *bar = strchr(list, '|');
+        size_t len = bar ? (size_t)(bar - list) : strlen(list);
+
+        if (len == n && !strncmp(list, text, n))
+            return true;
+        list = bar ? bar + 1 : NULL;
+    }
+    return false;
+}
+
+int64_t config_get_int(const struct config *cfg, const char *name)
+{
+    char text[32];
+    int64_t v;
+
+    return parse_int(config_get(cfg, name, text, sizeof(text)), &v) == VALUE_OK ? v : 0;
+}
+
+double config_get_number(const struct config *cfg, const char *name)
+{
+    char text[64];
+    double v;
+
+    return parse_number(config_get(cfg, name, text, sizeof(text)), &v) == VALUE_OK ? v
+                                                                                   : 0;
 }
 
 const char *config_get(const struct config *cfg, const char *name, char *buf,
@@ -252,6 +312,8 @@ void config_value_text(const struct config *cfg, const struct config_key *key,
         break;
     case TYPE_STRING:
         snprintf(buf, len, "%s", field);
+        break;
+    case TYPE_BOOLS: /* has no field */
         break;
     }
 }

@@ -37,7 +37,7 @@ static bool check_bytes(struct config_report *r)
 
     if (r->in.len >= 2 &&
         (!memcmp(r->in.text, "\xff\xfe", 2) || !memcmp(r->in.text, "\xfe\xff", 2))) {
-        report_add(r, ACCEL_ECONFIG, (struct place){ 0 }, re_save,
+        report_add(r, A0112, (struct place){ 0 }, re_save,
                    "the file is UTF-16 text; only UTF-8 is read");
         return false;
     }
@@ -54,11 +54,11 @@ static bool check_bytes(struct config_report *r)
             at.col++;
         } else {
             if (len)
-                report_add(r, ACCEL_ECONFIG, at, "remove it",
+                report_add(r, A0112, at, "remove it",
                            cp ? "control character 0x%02x" : "NUL byte (0x%02x)", cp);
             else
-                report_add(r, ACCEL_ECONFIG, at, re_save,
-                           "byte 0x%02x is not UTF-8 text", (unsigned char)*s);
+                report_add(r, A0112, at, re_save, "byte 0x%02x is not UTF-8 text",
+                           (unsigned char)*s);
             return false;
         }
         pos += len;
@@ -90,8 +90,9 @@ static void syntax_error(struct config_report *r, const yaml_parser_t *p)
         hint = "close this quote";
         at = mark_place(p->context_mark, p->context_mark);
     }
-    report_add(r, ACCEL_ECONFIG, at, hint, "not valid YAML: %s%s%s", problem,
-               p->context ? " " : "", p->context ? p->context : "");
+    report_add(r, r->json ? A0151 : A0109, at, hint, "not valid %s: %s%s%s",
+               r->json ? "JSON" : "YAML", problem, p->context ? " " : "",
+               p->context ? p->context : "");
 }
 
 static int add_node(struct yaml_tree *t, struct config_report *r, enum node_kind kind,
@@ -120,8 +121,7 @@ static bool copy_scalar(struct yaml_node *n, const yaml_event_t *e,
     size_t len = e->data.scalar.length;
 
     if (memchr(s, '\0', len)) {
-        report_add(r, ACCEL_ECONFIG, n->at, "remove the \\0",
-                   "a value may not contain NUL");
+        report_add(r, A0112, n->at, "remove the \\0", "a value may not contain NUL");
         len = 0;
     }
     n->plain = e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
@@ -148,10 +148,10 @@ static void check_decoration(struct config_report *r, const yaml_event_t *e)
         tag = e->data.sequence_start.tag;
     }
     if (anchor)
-        report_add(r, ACCEL_ECONFIG, at, "remove the anchor and write the value out",
+        report_add(r, A0110, at, "remove the anchor and write the value out",
                    "anchors (&name) are not allowed in a config file");
     if (tag)
-        report_add(r, ACCEL_ECONFIG, at, "remove the tag",
+        report_add(r, A0110, at, "remove the tag",
                    "tags (!name) are not allowed in a config file");
 }
 
@@ -185,7 +185,7 @@ static bool take_node(struct builder *b, const yaml_event_t *e, enum node_kind k
     if (kind == NODE_SCALAR)
         return copy_scalar(&t->node[n], e, b->report);
     if (b->depth == CONFIG_MAX_DEPTH) {
-        report_add(b->report, ACCEL_ECONFIG, at, "a config needs no more than 3",
+        report_add(b->report, A0111, at, "a config needs no more than 3",
                    "maps and lists nest deeper than %d levels", CONFIG_MAX_DEPTH);
         return false;
     }
@@ -199,7 +199,7 @@ static bool take_event(struct builder *b, const yaml_event_t *e)
     struct place at = mark_place(e->start_mark, e->end_mark);
 
     if (++b->events > CONFIG_MAX_EVENTS) {
-        report_add(b->report, ACCEL_ECONFIG, at, "is this really a config file?",
+        report_add(b->report, A0111, at, "is this really a config file?",
                    "more than %d YAML events", CONFIG_MAX_EVENTS);
         return false;
     }
@@ -207,7 +207,7 @@ static bool take_event(struct builder *b, const yaml_event_t *e)
     case YAML_DOCUMENT_START_EVENT:
         if (b->documents++ == 0)
             return true;
-        report_add(b->report, ACCEL_ECONFIG, at, "keep one document per file",
+        report_add(b->report, A0110, at, "keep one document per file",
                    "a second YAML document begins here");
         return false;
     case YAML_SCALAR_EVENT:
@@ -221,7 +221,7 @@ static bool take_event(struct builder *b, const yaml_event_t *e)
         b->depth--;
         return true;
     case YAML_ALIAS_EVENT:
-        report_add(b->report, ACCEL_ECONFIG, at, "write the value out",
+        report_add(b->report, A0110, at, "write the value out",
                    "aliases (*name) are not allowed in a config file");
         return false;
     case YAML_STREAM_END_EVENT:

@@ -189,12 +189,7 @@ accel_status_t plan_layout_of(const struct config *c, int world, int local_size,
     st = fit_mesh(c, s, world, local_size, &l, err);
     if (st != ACCEL_OK)
         return st;
-    l.runs = l.tp * l.cp * l.sp == 1 && !l.offload_params && !l.offload_optimizer &&
-             (fsdp || is(c, "distributed_type", "NO") ||
-              is(c, "distributed_type", "MULTI_CPU")) &&
-             !is(c, "fsdp_version", "2") &&
-             (strcmp(l.name, "NO_SHARD") == 0 ||
-              (strcmp(l.name, "FULL_SHARD") == 0 && l.replicate == 1));
+    l.runs = config_supported(c, NULL) == ACCEL_OK;
     *out = l;
     return ACCEL_OK;
 }

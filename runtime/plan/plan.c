@@ -19,7 +19,7 @@ int64_t plan_padded_elems(int64_t elems, int ranks)
 
 enum sharding_strategy plan_strategy(const struct config *c)
 {
-    return c->distributed_type == DIST_FSDP ? c->sharding_strategy : SHARD_NONE;
+    return config_strategy(c);
 }
 
 /* Units are padded for those that share them. */

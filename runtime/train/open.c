@@ -122,7 +122,7 @@ static accel_status_t check_size(const accel_t *run, accel_error_t *err)
         return accel_fail_at(err, A0303, "distributed_type",
                              "use distributed_type: FSDP or MULTI_CPU, or one task",
                              "it is NO, but %d processes were started", run->boot.size);
-    return ACCEL_OK;
+    return config_check_world(&run->config, run->boot.size, err);
 }
 
 /* A GPU that was given to the step is used or refused, never ignored. */
@@ -232,7 +232,9 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
         run->log.level = ACCEL_LOG_WARN;
     st = load_config(run, o, err);
     if (st == ACCEL_OK) {
-        st = check_size(run, err);
+        st = config_supported(&run->config, err);
+        if (st == ACCEL_OK)
+            st = check_size(run, err);
         if (st != ACCEL_OK && run->boot.rank != 0 && err)
             err->text[0] = err->hint[0] = '\0'; /* the same on every rank: 0 says it */
     }

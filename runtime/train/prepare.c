@@ -64,6 +64,10 @@ static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error
     run->host_batch = calloc(1, bytes);
     if (!run->host_batch)
         return accel_fail_nomem(err, "a micro-batch", bytes);
+    if (config_accumulation(&run->config) > 0)
+        j->accumulate = (int)config_accumulation(&run->config);
+    if (config_clipping(&run->config) > 0)
+        j->clip = (float)config_clipping(&run->config);
     if (j->accumulate == 0)
         j->accumulate = 1;
     if (j->log_every == 0)
@@ -269,8 +273,7 @@ static accel_status_t open_log(accel_t *run, accel_error_t *err)
 
 static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_t *err)
 {
-    bool wrap = run->config.distributed_type == DIST_FSDP &&
-                run->config.auto_wrap_policy == WRAP_TRANSFORMER;
+    bool wrap = config_wrap_policy(&run->config) == WRAP_TRANSFORMER;
     accel_status_t st = take_job(run, job, err);
 
     if (run->graph.error.code != ACCEL_OK) {

@@ -117,7 +117,7 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
             .owner = owner,
             .run_id = run->run_id,
             .sharding =
-                run->config.sharding_strategy == SHARD_FULL ? "FULL_SHARD" : "NO_SHARD",
+                config_strategy(&run->config) == SHARD_FULL ? "FULL_SHARD" : "NO_SHARD",
             .boxes = boxes,
             .box_count = count,
             .blobs = &blob,

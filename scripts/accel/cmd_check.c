@@ -51,25 +51,25 @@ static void full_name(const struct config_key *k, char *buf, size_t len)
     snprintf(buf, len, "%s%s%s", k->section, k->section[0] ? "." : "", k->name);
 }
 
-/* Which values work today. */
-static void works_text(const struct config_key *k, char *buf, size_t len)
+/* Which values a file may have. */
+static void values_text(const struct config_key *k, char *buf, size_t len)
 {
-    static const char *const type_names[] = { [TYPE_BOOL] = "true or false",
-                                              [TYPE_INT] = "whole number",
-                                              [TYPE_NUMBER] = "number",
-                                              [TYPE_STRING] = "text" };
-    size_t used = 0;
+    static const char *const type_names[] = {
+        [TYPE_BOOL] = "true false", [TYPE_INT] = "whole number",
+        [TYPE_NUMBER] = "number",   [TYPE_STRING] = "text",
+        [TYPE_ENUM] = "",           [TYPE_BOOLS] = "three true or false"
+    };
+    size_t used;
 
-    if (k->offset == SIZE_MAX) {
-        snprintf(buf, len, "%s%s", k->fixed ? "only " : "not supported yet",
-                 k->fixed ? k->fixed : "");
-    } else if (k->type != TYPE_ENUM) {
-        snprintf(buf, len, "%s", type_names[k->type]);
-    } else {
-        for (int i = 0; k->values[i] && used < len; i++)
-            used += (size_t)snprintf(buf + used, len - used, "%s%s", i ? " " : "",
-                                     k->values[i]);
+    if (k->use == USE_REFUSED) {
+        snprintf(buf, len, "%s%s", k->ours ? "only " : "refused",
+                 k->ours ? k->ours : "");
+        return;
     }
+    used = (size_t)snprintf(buf, len, "%s", type_names[k->type]);
+    for (int i = 0; k->values && k->values[i] && used < len; i++)
+        used += (size_t)snprintf(buf + used, len - used, "%s%s", used ? " " : "",
+                                 k->values[i]);
 }
 
 static int list_keys(bool json)
@@ -85,11 +85,12 @@ static int list_keys(bool json)
         return cli_fail(&err);
     }
     for (size_t i = 0; i < n; i++) {
-        char name[128], works[256];
+        char name[128], values[256];
 
         full_name(&k[i], name, sizeof(name));
-        works_text(&k[i], works, sizeof(works));
-        cli_table_row(t, (const char *[]){ name, works, k[i].default_text, k[i].help });
+        values_text(&k[i], values, sizeof(values));
+        cli_table_row(t,
+                      (const char *[]){ name, values, k[i].default_text, k[i].help });
     }
     return cli_table_print(t, json);
 }

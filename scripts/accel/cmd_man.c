@@ -49,17 +49,24 @@ static void values_text(const struct config_key *k, struct strbuf *out)
     case TYPE_STRING:
         strbuf_printf(out, "Text of at most %.0f bytes", k->max);
         break;
+    case TYPE_BOOLS:
+        strbuf_printf(out, "Three of true and false");
+        break;
     case TYPE_ENUM:
         strbuf_printf(out, "One of");
-        for (int i = 0; k->values[i]; i++)
-            strbuf_printf(out, "%s %s", i ? "," : "", k->values[i]);
         break;
     }
+    for (int i = 0; k->values && k->values[i]; i++)
+        strbuf_printf(out, "%s %s",
+                      i                      ? ","
+                      : k->type == TYPE_ENUM ? ""
+                                             : ", or",
+                      k->values[i]);
     if (k->default_text && k->default_text[0])
         strbuf_printf(out, ". Default: %s", k->default_text);
     strbuf_printf(out, ".");
     for (int i = 0; k->refused && k->refused[i]; i++)
-        strbuf_printf(out, "%s %s", i ? "," : " Not supported yet:", k->refused[i]);
+        strbuf_printf(out, "%s %s", i ? "," : " Refused:", k->refused[i]);
     if (k->refused && k->refused[0])
         strbuf_printf(out, ".");
 }
@@ -69,16 +76,15 @@ static accel_status_t print_key(const struct config_key *k, accel_error_t *err)
     struct strbuf text = { 0 };
     accel_status_t status = ACCEL_OK;
 
-    if (k->offset != SIZE_MAX) {
-        strbuf_printf(&text, "%s.\n", k->help);
+    if (k->use != USE_REFUSED) {
+        strbuf_printf(&text, "%s%s.\n",
+                      k->use == USE_REPLACED ? "Replaced, with a note: " : "", k->help);
         values_text(k, &text);
-    } else if (k->fixed) {
-        strbuf_printf(&text, "Accepted: ");
-        for (const char *p = k->fixed; *p; p++)
-            strbuf_append(&text, *p == '|' ? " or " : p, *p == '|' ? 4 : 1);
-        strbuf_printf(&text, ".\nOther values are not supported yet: %s.", k->help);
+    } else if (k->ours) {
+        strbuf_printf(&text, "Accepted: %s.\nOther values are refused: %s.", k->ours,
+                      k->help);
     } else {
-        strbuf_printf(&text, "Not supported yet: %s.", k->help);
+        strbuf_printf(&text, "Refused: %s.", k->help);
     }
     roff_tag();
     roff_bold(k->name);

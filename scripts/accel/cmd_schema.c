@@ -23,13 +23,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 /* The row of "section.key", or NULL and `err`. */
 static const struct config_key *find(const char *wanted, accel_error_t *err)
 {
-    static char paths[128][128];
-    const char *names[128], *near;
+    static char paths[CONFIG_MAX_KEYS][128];
+    const char *names[CONFIG_MAX_KEYS], *near;
     char hint[200] = "accel check --keys lists all keys";
     size_t n;
     const struct config_key *k = config_schema(&n);
 
-    for (size_t i = 0; i < n && i < ACCEL_ARRAY_SIZE(paths); i++) {
+    for (size_t i = 0; i < n; i++) {
         config_key_path(&k[i], paths[i], sizeof(paths[i]));
         names[i] = paths[i];
         if (!strcmp(paths[i], wanted))

@@ -4,6 +4,7 @@
  * an unquoted NO is false there, and a key with null, "", [] or {} counts as not given.
  * Rules between keys stay with `accel check`. Prints nothing.
  */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +78,11 @@ static void append_numbers(struct builder *b, json_t *list, const struct config_
     static const struct {
         const char *word, *text;
         int number;
-    } numbers[] = { { "FULL_SHARD", "1", 1 }, { "NO_SHARD", "3", 3 } };
+    } numbers[] = { { "FULL_SHARD", "1", 1 },
+                    { "SHARD_GRAD_OP", "2", 2 },
+                    { "NO_SHARD", "3", 3 },
+                    { "HYBRID_SHARD", "4", 4 },
+                    { "HYBRID_SHARD_ZERO2", "5", 5 } };
 
     if (k->offset != offsetof(struct config, sharding_strategy))
         return;
@@ -87,101 +92,140 @@ static void append_numbers(struct builder *b, json_t *list, const struct config_
                 append(b, list, json_integer(numbers[j].number));
                 append(b, list, json_string(numbers[j].text));
             }
+    append(b, list, json_string("_HYBRID_SHARD_ZERO2"));
 }
 
-/* {"enum": [...]} of the words of an honoured key, or of the values that a fixed key may
- * have. */
+/* TorchDynamo's compilers may be written in either case. */
+static void append_lower(struct builder *b, json_t *list, const struct config_key *k)
+{
+    char word[64];
+
+    for (int i = 0; !strcmp(k->name, "dynamo_backend") && k->values[i]; i++) {
+        snprintf(word, sizeof(word), "%s", k->values[i]);
+        for (char *p = word; *p; p++)
+            *p = (char)tolower((unsigned char)*p);
+        append(b, list, json_string(word));
+    }
+}
+
+/* {"enum": [...]} of the words of a key, or of the values that a refused key may have. */
 static json_t *one_of_words(struct builder *b, const struct config_key *k)
 {
     json_t *list = json_array();
     bool no = false;
 
-    if (k->offset != SIZE_MAX) {
-        for (int i = 0; k->values[i]; i++) {
-            append(b, list, json_string(k->values[i]));
-            no |= is_no(k->values[i]);
-        }
-        append_numbers(b, list, k);
-    } else {
-        for (const char *p = k->fixed; p;
-             p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL) {
-            size_t n = strcspn(p, "|");
-
-            append(b, list, typed(k, p, n));
-            no |= n == 2 && (!strncmp(p, "NO", n) || !strncmp(p, "no", n));
-        }
+    for (int i = 0; k->use != USE_REFUSED && k->values[i]; i++) {
+        append(b, list, json_string(k->values[i]));
+        no |= is_no(k->values[i]);
     }
+    for (const char *p = k->use == USE_REFUSED ? k->ours : NULL; p;
+         p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL) {
+        size_t n = strcspn(p, "|");
+
+        append(b, list, typed(k, p, n));
+        no |= n == 2 && (!strncmp(p, "NO", n) || !strncmp(p, "no", n));
+    }
+    append_numbers(b, list, k);
+    append_lower(b, list, k);
     if (no && k->type != TYPE_BOOL)
         append(b, list, json_false());
     return json_pack("{s:o}", "enum", list);
 }
 
+/* Three truth values: a list, or Python's way to print them. */
+static void append_bools(struct builder *b, json_t *any)
+{
+    append(b, any,
+           json_pack("{s:s,s:{s:s},s:i,s:i}", "type", "array", "items", "type",
+                     "boolean", "minItems", 3, "maxItems", 3));
+    append(b, any,
+           json_pack("{s:s,s:s}", "type", "string", "pattern",
+                     "^\\(?([Tt]rue|[Ff]alse)(, *([Tt]rue|[Ff]alse)){2}\\)?$"));
+}
+
+static void append_text(struct builder *b, json_t *any, const struct config_key *k)
+{
+    /* ~ and $ are not expanded in a path, so they are refused there. */
+    append(b, any,
+           json_pack("{s:s,s:I,s:s}", "type", "string", "maxLength", (json_int_t)k->max,
+                     "pattern",
+                     k->offset == offsetof(struct config, ckpt_dir)
+                         ? "^(?!~)[^$\\u0000-\\u001f\\u007f]*$"
+                         : "^[^\\u0000-\\u001f\\u007f]*$"));
+    /* An unquoted text that looks like something else. */
+    append(b, any, json_pack("{s:[s,s]}", "type", "number", "boolean"));
+}
+
 /* What the key may hold, each way one entry of anyOf. */
 static void append_values(struct builder *b, json_t *any, const struct config_key *k)
 {
-    json_t *text;
-
-    if (k->offset == SIZE_MAX && !k->fixed)
-        return;
-    if (k->offset == SIZE_MAX || k->type == TYPE_ENUM) {
+    if (k->use == USE_REFUSED ? k->ours != NULL : k->values != NULL)
         append(b, any, one_of_words(b, k));
+    if (k->use == USE_REFUSED)
         return;
-    }
     switch (k->type) {
     case TYPE_BOOL:
         append(b, any, json_pack("{s:s}", "type", "boolean"));
-        return;
+        break;
     case TYPE_INT:
         append(b, any,
                json_pack("{s:s,s:I,s:I}", "type", "integer", "minimum",
                          (json_int_t)k->min, "maximum", (json_int_t)k->max));
         if (k->offset == offsetof(struct config, num_processes))
             append(b, any, json_pack("{s:i}", "const", -1)); /* "not given" */
-        return;
+        break;
     case TYPE_NUMBER:
         append(b, any,
                json_pack("{s:s,s:f,s:f}", "type", "number", "minimum", k->min,
                          "maximum", k->max));
-        return;
-    default:
-        /* ~ and $ are not expanded in a path, so they are refused there. */
-        text = json_pack("{s:s,s:I,s:s}", "type", "string", "maxLength",
-                         (json_int_t)k->max, "pattern",
-                         k->offset == offsetof(struct config, ckpt_dir)
-                             ? "^(?!~)[^$\\u0000-\\u001f\\u007f]*$"
-                             : "^[^\\u0000-\\u001f\\u007f]*$");
-        append(b, any, text);
-        /* An unquoted text that looks like something else. */
-        append(b, any, json_pack("{s:[s,s]}", "type", "number", "boolean"));
+        break;
+    case TYPE_BOOLS:
+        append_bools(b, any);
+        break;
+    case TYPE_STRING:
+        append_text(b, any, k);
+        break;
+    case TYPE_ENUM:
+        break;
     }
 }
 
-/* The one line of help, and what is known but refused. */
+/* The one line of help, and what is done with the key. */
 static json_t *description(const struct config_key *k)
 {
+    static const char *const uses[] = { [USE_HONOURED] = "",
+                                        [USE_HANDED_ON] = "",
+                                        [USE_REPLACED] = "Replaced: ",
+                                        [USE_REFUSED] = "Refused: " };
     struct strbuf text = { 0 };
     json_t *json;
 
-    if (k->offset == SIZE_MAX)
-        strbuf_printf(&text, k->fixed ? "Only %s: %s" : "Not supported yet%s: %s",
-                      k->fixed ? k->fixed : "", k->help);
-    else
-        strbuf_printf(&text, "%s", k->help);
+    strbuf_printf(&text, "%s%s", uses[k->use], k->help);
     for (int i = 0; k->refused && k->refused[i]; i++)
-        strbuf_printf(&text, "%s%s", i ? ", " : ". Not supported yet: ", k->refused[i]);
+        strbuf_printf(&text, "%s%s", i ? ", " : ". Refused: ", k->refused[i]);
     json = text.failed ? NULL : json_string(text.s);
     strbuf_free(&text);
     return json;
 }
 
+/* The default as a value of the key's type, or NULL. */
+static json_t *default_value(const struct config_key *k)
+{
+    if (!k->default_text || !k->default_text[0])
+        return NULL;
+    if (k->type == TYPE_BOOLS)
+        return json_pack("[b,b,b]", 0, 0, 0);
+    return typed(k, k->default_text, strlen(k->default_text));
+}
+
 static json_t *key_schema(struct builder *b, const struct config_key *k)
 {
     json_t *any = json_array();
-    json_t *schema = json_object();
+    json_t *schema = json_object(), *otherwise = default_value(k);
 
     put(b, schema, "description", description(k));
-    if (k->default_text && k->default_text[0])
-        put(b, schema, "default", typed(k, k->default_text, strlen(k->default_text)));
+    if (otherwise)
+        put(b, schema, "default", otherwise);
     append_values(b, any, k);
     if (k->offset != offsetof(struct config, distributed_type))
         append(b, any, json_pack("{s:s}", "$ref", NOT_GIVEN));
@@ -234,18 +278,30 @@ static json_t *section_properties(struct builder *b, json_t *root, const char *s
     return properties;
 }
 
-/* Inside its map a key may be written without the map's prefix. */
-static void add_short_name(struct builder *b, json_t *properties,
-                           const struct config_key *k)
+/* `name` stands for the key as well. */
+static void add_name(struct builder *b, json_t *properties, const struct config_key *k,
+                     const char *name)
 {
-    size_t skip = config_key_prefix(k);
     char ref[256];
 
-    if (!skip)
-        return;
     snprintf(ref, sizeof(ref), "#/properties/%s/anyOf/0/properties/%s", k->section,
              k->name);
-    put(b, properties, k->name + skip, json_pack("{s:s}", "$ref", ref));
+    put(b, properties, name, json_pack("{s:s}", "$ref", ref));
+}
+
+/* Inside its map a key may be written without the map's prefix. */
+static void add_other_names(struct builder *b, json_t *properties,
+                            const struct config_key *k)
+{
+    size_t skip = config_key_prefix(k);
+
+    if (skip)
+        add_name(b, properties, k, k->name + skip);
+    if (!k->other_name)
+        return;
+    add_name(b, properties, k, k->other_name);
+    if (skip)
+        add_name(b, properties, k, k->other_name + skip);
 }
 
 json_t *json_schema_file(void)
@@ -266,7 +322,7 @@ json_t *json_schema_file(void)
         json_t *properties = section_properties(&b, root, k[i].section);
 
         put(&b, properties, k[i].name, key_schema(&b, &k[i]));
-        add_short_name(&b, properties, &k[i]);
+        add_other_names(&b, properties, &k[i]);
     }
     if (!b.failed)
         return root;

@@ -8,8 +8,9 @@
 # Fills directory DIR with the corpus; messages are exact for names without directory, so
 # run the front end inside DIR.
 make_bad_configs() { # DIR
-    cp "$ACCEL_SRC"/tests/data/config/bad/*.yaml "$1" || return 1
-    chmod u+w "$1"/*.yaml
+    cp "$ACCEL_SRC"/tests/data/config/bad/*.yaml "$ACCEL_SRC"/tests/data/config/bad/*.json \
+        "$1" || return 1
+    chmod u+w "$1"/*.yaml "$1"/*.json
     head -c 1048576 /dev/zero | tr '\0' '[' >"$1/80-brackets-1MiB.yaml"
     { printf 'distributed_type: '; head -c 1000000 /dev/zero | tr '\0' 'x'; echo; } \
         >"$1/81-scalar-1MB.yaml"
@@ -37,7 +38,7 @@ bad_config_names() {
 # What is expected of `accel check` and of a front end without exit codes of its own.
 bad_config_code() { # NAME
     case $1 in
-    87-* | 89-*) echo 66 ;;
+    69-* | 87-* | 89-*) echo 66 ;;
     90-*) echo 77 ;;
     *) echo 65 ;;
     esac

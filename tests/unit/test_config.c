@@ -95,29 +95,35 @@ static const struct {
     { "", "mixed_precision", "'false'", NULL },
     { "", "same_network", "false", "false" },
     { "", "machine_rank", "0", "0" },
-    { "", "machine_rank", "1", NULL },
+    { "", "machine_rank", "1", "1" },
     { "", "machine_rank", "99999999999999999999", NULL },
     { "", "downcast_bf16", "'no'", "no" },
     { "", "downcast_bf16", "false", "no" },
     { "", "downcast_bf16", "'yes'", NULL },
     { "", "fp16", "false", "false" },
-    { "", "fp16", "true", NULL },
+    { "", "fp16", "true", "true" },
     { "", "gpu_ids", "all", "all" },
-    { "", "gpu_ids", "0", NULL },
+    { "", "gpu_ids", "0,1", "0,1" },
     { "", "main_process_ip", "null", "" },
-    { "", "main_process_ip", "127.0.0.1", NULL },
+    { "", "main_process_ip", "127.0.0.1", "127.0.0.1" },
+    { "", "main_process_port", "29500", "29500" },
+    { "", "main_process_port", "65536", NULL },
     { "", "tpu_env", "[]", "" },
     { "", "tpu_env", "[A=1]", NULL },
     { "fsdp_config", "fsdp_sharding_strategy", "1", "FULL_SHARD" },
     { "fsdp_config", "fsdp_sharding_strategy", "'3'", "NO_SHARD" },
-    { "fsdp_config", "fsdp_sharding_strategy", "2", NULL },
+    { "fsdp_config", "fsdp_sharding_strategy", "2", "SHARD_GRAD_OP" },
+    { "fsdp_config", "fsdp_sharding_strategy", "_HYBRID_SHARD_ZERO2",
+      "HYBRID_SHARD_ZERO2" },
     { "fsdp_config", "fsdp_sharding_strategy", "6", NULL },
     { "fsdp_config", "fsdp_transformer_layer_cls_to_wrap", "''", "" },
     { "fsdp_config", "fsdp_transformer_layer_cls_to_wrap", "A,B", "A,B" },
     { "fsdp_config", "fsdp_min_num_params", "100000000", "100000000" },
-    { "fsdp_config", "fsdp_min_num_params", "5", NULL },
+    { "fsdp_config", "fsdp_min_num_params", "5", "5" },
+    { "fsdp_config", "fsdp_min_num_params", "-1", NULL },
     { "fsdp_config", "fsdp_version", "1", "1" },
-    { "fsdp_config", "fsdp_version", "2", NULL },
+    { "fsdp_config", "fsdp_version", "2", "2" },
+    { "fsdp_config", "fsdp_version", "3", NULL },
     { "accel.checkpoint", "every_minutes", "0.25", "0.25" },
     { "accel.checkpoint", "every_minutes", ".5", "0.5" },
     { "accel.checkpoint", "every_minutes", "1e2", "100" },
@@ -251,7 +257,7 @@ static void test_schema(void)
             unique &=
                 strcmp(k[i].name, k[j].name) || strcmp(k[i].section, k[j].section);
     }
-    tap_ok(n <= 128, "%zu rows fit struct config", n);
+    tap_ok(n <= CONFIG_MAX_KEYS, "%zu rows fit struct config", n);
     tap_ok(helped, "every key has a help line");
     tap_ok(unique, "no key is listed twice");
     tap_ok(fits, "every offset is inside struct config");

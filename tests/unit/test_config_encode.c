@@ -134,7 +134,7 @@ static void test_room(void)
     memset(c.transformer_cls, '%', sizeof(c.transformer_cls) - 1);
     tap_is_int(config_encode(&c, text, sizeof(text), &err), ACCEL_OK,
                "the longest config fits 16 KiB");
-    tap_is_int(config_encode(&c, text, 100, &err), ACCEL_EINVAL,
+    tap_is_int(config_encode(&c, text, 100, &err), ACCEL_ECONFIG,
                "a small buffer does not");
 }
 

@@ -131,7 +131,7 @@ static const struct {
     accel_status_t status;
 } said[] = {
     { "distributed_type: FSDP\n", "ACCEL_MIXED_PRECISION=bf61", NULL, NULL,
-      "environment ACCEL_MIXED_PRECISION: error: 'mixed_precision' has no value "
+      "environment ACCEL_MIXED_PRECISION: error[A0104]: 'mixed_precision' has no value "
       "'bf61'\n"
       "  cure: did you mean 'bf16'?\n",
       ACCEL_ECONFIG },
@@ -147,19 +147,21 @@ static const struct {
       "  cure: did you mean 'fsdp_sharding_strategy'?\n",
       ACCEL_EUSAGE },
     { "distributed_type: FSDP\n", NULL, "num_processes", "0x10",
-      "flag num_processes: error: 'num_processes' must be a whole number, not '0x10'\n",
+      "flag num_processes: error[A0102]: 'num_processes' must be a whole number, not "
+      "'0x10'\n",
       ACCEL_ECONFIG },
     { "num_machines: 1\n", NULL, NULL, NULL,
-      "job.yaml: error: the required key 'distributed_type' is missing\n",
+      "job.yaml: error[A0108]: the required key 'distributed_type' is missing\n",
       ACCEL_ECONFIG },
     { "num_machines: 1\n", "ACCEL_DISTRIBUTED_TYPE=FSDP", NULL, NULL, "", ACCEL_OK },
     /* Across sources: the place of the key that gives way. */
     { "distributed_type: FSDP\nnum_machines: 2\n", "ACCEL_NUM_PROCESSES=3", NULL, NULL,
-      "environment ACCEL_NUM_PROCESSES: error: num_processes (3) cannot be divided by "
+      "environment ACCEL_NUM_PROCESSES: error[A0117]: num_processes (3) cannot be "
+      "divided by "
       "num_machines (2)\n",
       ACCEL_ECONFIG },
     { "distributed_type: FSDP\nnum_machines: 3\n", NULL, "num_processes", "2",
-      "job.yaml:2:15: error: num_machines (3) is larger than num_processes (2)",
+      "job.yaml:2:15: error[A0117]: num_machines (3) is larger than num_processes (2)",
       ACCEL_ECONFIG },
     { "distributed_type: FSDP\nnum_processes: 3\n", "ACCEL_NUM_MACHINES=2",
       "num_processes", "4", "", ACCEL_OK },
@@ -204,7 +206,8 @@ static void test_optional(void)
     put(user, "mixed_precision: bf16\nmixed_precison: no\n");
     tap_is_int(resolve(&src, &cfg, text, sizeof(text)), ACCEL_ECONFIG,
                "a bad user file is refused");
-    tap_ok(strstr(text, "user.yaml:2:1: error: unknown key 'mixed_precison'") != NULL,
+    tap_ok(strstr(text, "user.yaml:2:1: error[A0101]: unknown key 'mixed_precison'") !=
+               NULL,
            "and named");
     unlink(user);
     put(site, "accel: {device: cpu}\n");

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What libaccel's own runtime makes of a config, and what it does not do yet. A Python
+ * program is not concerned: it gets everything in its environment.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/config.h"
+#include "config/report.h"
+
+static bool is_version2(const struct config *cfg)
+{
+    return config_get_int(cfg, "fsdp_version") == 2;
+}
+
+enum sharding_strategy config_strategy(const struct config *cfg)
+{
+    char text[32];
+
+    if (cfg->distributed_type == DIST_FSDP && is_version2(cfg))
+        return strcmp(config_get(cfg, "fsdp_reshard_after_forward", text, sizeof(text)),
+                      "false")
+                   ? SHARD_FULL
+                   : SHARD_GRAD_OP;
+    if (cfg->distributed_type == DIST_FSDP)
+        return cfg->sharding_strategy;
+    if (cfg->distributed_type != DIST_DEEPSPEED)
+        return SHARD_NONE;
+    switch (config_get_int(cfg, "zero_stage")) {
+    case 0:
+        return SHARD_NONE;
+    case 3:
+        return SHARD_FULL;
+    default:
+        return SHARD_GRAD_OP;
+    }
+}
+
+enum wrap_policy config_wrap_policy(const struct config *cfg)
+{
+    if (cfg->distributed_type == DIST_FSDP)
+        return cfg->auto_wrap_policy;
+    /* DeepSpeed gathers module by module; the model's own blocks come nearest. */
+    return cfg->distributed_type == DIST_DEEPSPEED ? WRAP_TRANSFORMER : WRAP_NONE;
+}
+
+int64_t config_accumulation(const struct config *cfg)
+{
+    return cfg->distributed_type == DIST_DEEPSPEED
+               ? config_get_int(cfg, "gradient_accumulation_steps")
+               : 0;
+}
+
+double config_clipping(const struct config *cfg)
+{
+    return cfg->distributed_type == DIST_DEEPSPEED
+               ? config_get_number(cfg, "gradient_clipping")
+               : 0;
+}
+
+const char *config_where(const struct config *cfg, const char *name, char *buf,
+                         size_t len)
+{
+    static const char *const files[] = { [ORIGIN_SITE] = "site file",
+                                         [ORIGIN_USER] = "user file",
+                                         [ORIGIN_FILE] = "config file" };
+    int row = config_row(name);
+    char variable[96];
+
+    buf[0] = '\0';
+    if (row < 0)
+        return buf;
+    switch (cfg->origin[row]) {
+    case ORIGIN_SITE:
+    case ORIGIN_USER:
+    case ORIGIN_FILE:
+        snprintf(buf, len, "%s, line %d", files[cfg->origin[row]], cfg->line[row]);
+        break;
+    case ORIGIN_ENV:
+        snprintf(buf, len, "environment %s",
+                 config_env_name((size_t)row, variable, sizeof(variable)));
+        break;
+    case ORIGIN_FLAG:
+        snprintf(buf, len, "flag %s", name);
+        break;
+    default:
+        snprintf(buf, len, "default of %s", name);
+    }
+    return buf;
+}
+
+/* Is the map of this row in use? */
+static bool is_in_use(const struct config *cfg, const struct config_key *k)
+{
+    static const struct {
+        const char *section;
+        enum distributed_type type;
+    } only[] = { { "fsdp_config", DIST_FSDP },
+                 { "parallelism_config", DIST_FSDP },
+                 { "deepspeed_config", DIST_DEEPSPEED },
+                 { "megatron_lm_config", DIST_MEGATRON_LM } };
+
+    /* Each version of FSDP has its own key for the strategy. */
+    if (!strcmp(k->name, is_version2(cfg) ? "fsdp_sharding_strategy"
+                                          : "fsdp_reshard_after_forward"))
+        return false;
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(only); i++)
+        if (!strcmp(k->section, only[i].section))
+            return cfg->distributed_type == only[i].type;
+    return strcmp(k->section, "fp8_config") != 0 ||
+           cfg->mixed_precision == PRECISION_FP8;
+}
+
+static bool is_done(const struct config *cfg, const struct config_key *k)
+{
+    char text[1100];
+
+    if (k->use == USE_REPLACED || k->use == USE_REFUSED ||
+        (k->use == USE_HONOURED && !k->ours) || !is_in_use(cfg, k))
+        return true;
+    config_value_text(cfg, k, text, sizeof(text));
+    return !text[0] || value_among(k->ours, text);
+}
+
+/* The cure: the values that are done, in the words of the row. */
+static void cure_text(const struct config_key *k, char *buf, size_t len)
+{
+    size_t used = 0;
+
+    if (k->offset == offsetof(struct config, distributed_type))
+        snprintf(buf, len,
+                 "use MULTI_CPU (copies) or FSDP (sharded) on the CPU; GPUs are not "
+                 "supported yet");
+    else if (!k->ours)
+        snprintf(buf, len, "remove it, or run a Python program, which gets it");
+    else
+        used = (size_t)snprintf(buf, len, "libaccel does %s", k->ours);
+    for (size_t i = 0; i < used && i < len; i++)
+        if (buf[i] == '|')
+            buf[i] = '/';
+}
+
+accel_status_t config_supported(const struct config *cfg, accel_error_t *err)
+{
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+    char where[128], text[60], cure[200];
+
+    for (size_t i = 0; i < n; i++) {
+        if (is_done(cfg, &k[i]))
+            continue;
+        config_where(cfg, k[i].name, where, sizeof(where));
+        cure_text(&k[i], cure, sizeof(cure));
+        return accel_fail_at(err, A0170, where, cure, "'%s: %s' is not supported yet",
+                             k[i].name, config_get(cfg, k[i].name, text, sizeof(text)));
+    }
+    return ACCEL_OK;
+}
