@@ -81,16 +81,4 @@ tests_faults_failcall_la_LDFLAGS = -module -avoid-version -rpath /nowhere
 tests_faults_failcall_la_LIBADD = -ldl
 shell_tests += tests/t/5010-ckpt-faults.t
 
-# Fuzzing the manifest: `make fuzz-manifest FUZZ_RUNS=N FUZZ_SEED=S`.
-check_PROGRAMS += tests/fuzz/fuzz_manifest
-tests_fuzz_fuzz_manifest_SOURCES = tests/fuzz/fuzz_manifest.c tests/fuzz/replay.c
-tests_fuzz_fuzz_manifest_CFLAGS = $(AM_CFLAGS) $(XXHASH_CFLAGS)
-tests_fuzz_fuzz_manifest_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
-	$(libaccelckpt_core_libs) -lm
-fuzz-manifest: tests/fuzz/fuzz_manifest
-	ACCEL_SRC='$(abs_top_srcdir)' ACCEL_BUILD='$(abs_top_builddir)' \
-		FUZZ_RUNS=$(FUZZ_RUNS) FUZZ_SEED=$(FUZZ_SEED) \
-		$(SHELL) $(top_srcdir)/tests/t/5020-ckpt-fuzz.t
-.PHONY: fuzz-manifest
-shell_tests += tests/t/5020-ckpt-fuzz.t tests/t/5030-ckpt-disk.t
-EXTRA_DIST += tests/data/manifest
+shell_tests += tests/t/5030-ckpt-disk.t

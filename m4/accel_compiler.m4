@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# ACCEL_COMPILER: warnings, hardening, --enable-sanitizer=LIST, --enable-werror.
+# ACCEL_COMPILER: warnings, hardening, --enable-sanitizer=LIST, --enable-fuzz,
+# --enable-werror.
 # Sets ACCEL_CFLAGS and ACCEL_LDFLAGS (Makefile.am puts them before the user's own CFLAGS and
 # LDFLAGS), accel_sanitizer and accel_hardening (for the summary). No -march: the
 # instruction set is chosen at run time.
@@ -46,6 +47,17 @@ AC_DEFUN([ACCEL_COMPILER], [
             ACCEL_CFLAGS="$ACCEL_CFLAGS -fno-omit-frame-pointer"
             accel_hardening="off (sanitizer build)"],
         [AC_MSG_ERROR([--enable-sanitizer=$enable_sanitizer: say address, undefined, address,undefined or thread])])
+    AC_ARG_ENABLE([fuzz], [AS_HELP_STRING([--enable-fuzz],
+        [drive the fuzz targets by libFuzzer (needs CC=clang; `make fuzz`)])],
+        [], [enable_fuzz=no])
+    AS_IF([test "x$enable_fuzz" = xyes], [
+        accel_found=
+        _ACCEL_TRY_FLAG([accel_found], [-fsanitize=fuzzer-no-link])
+        AS_IF([test -z "$accel_found"], [AC_MSG_ERROR(
+            [$CC knows no libFuzzer: configure with CC=clang (Debian: clang libclang-rt-14-dev; RHEL: clang compiler-rt)])])
+        ACCEL_CFLAGS="$ACCEL_CFLAGS -fsanitize=fuzzer-no-link"
+    ])
+    AM_CONDITIONAL([LIBFUZZER], [test "x$enable_fuzz" = xyes])
     AS_IF([test "x$enable_werror" = xyes], [ACCEL_CFLAGS="$ACCEL_CFLAGS -Werror"])
     AC_OPENMP
     AS_IF([test -z "$OPENMP_CFLAGS"],

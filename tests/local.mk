@@ -12,6 +12,8 @@ shell_tests += tests/t/0010-build-dist.t tests/t/0020-build-module.t \
 # Installing links libaccel once more and moves it for a moment: after all other tests.
 tests/t/0030-build-install.log: $(filter-out tests/t/0030-build-install.log, $(TEST_LOGS))
 
+include tests/fuzz/local.mk
+
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests) $(shell_tests)
 shell_tests += tests/t/1100-messages-golden.t tests/t/1105-messages-shown.t

@@ -41,18 +41,6 @@ tests_unit_test_config_encode_LDADD = $(unit_ldadd)
 tests_unit_test_config_sources_SOURCES = tests/unit/test_config_sources.c
 tests_unit_test_config_sources_LDADD = $(unit_ldadd)
 
-# Fuzzing: `make fuzz-config FUZZ_RUNS=N FUZZ_SEED=S`, best in a sanitizer build.
-check_PROGRAMS += tests/fuzz/fuzz_config
-tests_fuzz_fuzz_config_SOURCES = tests/fuzz/fuzz_config.c tests/fuzz/replay.c
-tests_fuzz_fuzz_config_LDADD = libtap.la libaconfig.la libacommon.la $(YAML_LIBS) -lm
-FUZZ_RUNS = 100000
-FUZZ_SEED = 1
-fuzz-config: tests/fuzz/fuzz_config
-	ACCEL_SRC='$(abs_top_srcdir)' ACCEL_BUILD='$(abs_top_builddir)' \
-		FUZZ_RUNS=$(FUZZ_RUNS) FUZZ_SEED=$(FUZZ_SEED) \
-		$(SHELL) $(top_srcdir)/tests/t/1020-config-fuzz.t
-.PHONY: fuzz-config
-
 unit_tests += tests/unit/test_environ
 tests_unit_test_environ_SOURCES = tests/unit/test_environ.c
 tests_unit_test_environ_LDADD = $(unit_ldadd)

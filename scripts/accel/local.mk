@@ -98,7 +98,7 @@ scripts/accel/completions/accel: accel$(EXEEXT)
 	./accel$(EXEEXT) completion bash >$@.tmp && mv $@.tmp $@
 
 shell_tests += tests/t/1000-config-messages.t tests/t/1010-config-cli.t \
-	tests/t/1020-config-fuzz.t tests/t/1030-config-schema.t tests/t/1040-config-tables.t \
+	tests/t/1030-config-schema.t tests/t/1040-config-tables.t \
 	tests/t/2000-topo-cli.t tests/t/1050-config-plan.t tests/t/1060-config-doctor.t \
 	tests/t/1110-test-local.t tests/t/1111-test-slurm.t
 unit_tests += tests/unit/test_step

@@ -1,8 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# A short run of the config fuzz target: the whole corpus and some thousand mutations.
-# `make fuzz-config FUZZ_RUNS=N` runs it longer.
-data=${ACCEL_SRC:-$(dirname "$0")/../..}/tests/data/config
-exec "${ACCEL_BUILD:-$(dirname "$0")/../..}/tests/fuzz/fuzz_config" -n "${FUZZ_RUNS:-5000}" \
-    -s "${FUZZ_SEED:-1}" "$data"/good/*.yaml "$data"/bad/*.yaml
+# A short run of a fuzz target: bytes as a config file and as canonical text.
+# `make fuzz FUZZ_RUNS=N` runs them all longer.
+exec "${ACCEL_SRC:-$(dirname "$0")/../..}/tests/fuzz/fuzz.sh" config

@@ -1,0 +1,48 @@
+# Fuzz targets. `make check` runs each over its corpus and FUZZ_RUNS mutations; configured with
+# --enable-fuzz CC=clang, libFuzzer drives them. `make fuzz FUZZ_RUNS=1000000` runs them all
+# for long, best with --enable-sanitizer=address,undefined as well.
+fuzz_targets = tests/fuzz/fuzz_config tests/fuzz/fuzz_sources tests/fuzz/fuzz_environ \
+	tests/fuzz/fuzz_manifest
+if LIBFUZZER
+fuzz_driver =
+fuzz_ldflags = $(AM_LDFLAGS) -fsanitize=fuzzer
+else
+fuzz_driver = tests/fuzz/replay.c
+fuzz_ldflags = $(AM_LDFLAGS)
+endif
+check_PROGRAMS += $(fuzz_targets)
+fuzz_config_libs = libtap.la libaconfig.la libacommon.la $(YAML_LIBS) -lm
+
+tests_fuzz_fuzz_config_SOURCES = tests/fuzz/fuzz_config.c tests/fuzz/fuzz_check.h \
+	$(fuzz_driver)
+tests_fuzz_fuzz_config_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_config_LDADD = $(fuzz_config_libs)
+tests_fuzz_fuzz_sources_SOURCES = tests/fuzz/fuzz_sources.c tests/fuzz/fuzz_check.h \
+	$(fuzz_driver)
+tests_fuzz_fuzz_sources_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_sources_LDADD = $(fuzz_config_libs)
+tests_fuzz_fuzz_environ_SOURCES = tests/fuzz/fuzz_environ.c tests/fuzz/fuzz_check.h \
+	$(fuzz_driver)
+tests_fuzz_fuzz_environ_CFLAGS = $(AM_CFLAGS) $(XXHASH_CFLAGS)
+tests_fuzz_fuzz_environ_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_environ_LDADD = $(fuzz_config_libs)
+tests_fuzz_fuzz_manifest_SOURCES = tests/fuzz/fuzz_manifest.c $(fuzz_driver)
+tests_fuzz_fuzz_manifest_CFLAGS = $(AM_CFLAGS) $(XXHASH_CFLAGS)
+tests_fuzz_fuzz_manifest_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_manifest_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
+	$(libaccelckpt_core_libs) -lm
+
+shell_tests += tests/t/1020-config-fuzz.t tests/t/1021-sources-fuzz.t \
+	tests/t/1022-environ-fuzz.t tests/t/5020-ckpt-fuzz.t
+EXTRA_DIST += tests/fuzz/fuzz.sh tests/fuzz/replay.c tests/data/fuzz tests/data/manifest
+
+FUZZ_RUNS = 1000000
+FUZZ_SEED = 1
+fuzz: $(fuzz_targets)
+	@for target in $(fuzz_targets); do \
+		echo "$$target: $(FUZZ_RUNS) runs"; \
+		ACCEL_SRC='$(abs_top_srcdir)' ACCEL_BUILD='$(abs_top_builddir)' \
+		FUZZ_RUNS='$(FUZZ_RUNS)' FUZZ_SEED='$(FUZZ_SEED)' \
+		$(SHELL) '$(srcdir)/tests/fuzz/fuzz.sh' "$${target##*/fuzz_}" || exit 1; \
+	done
+.PHONY: fuzz
