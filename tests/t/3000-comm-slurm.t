@@ -7,6 +7,10 @@ need_slurm
 
 check=$ACCEL_BUILD/tests/unit/comm_check
 [ -x "$check" ] || skip_all "tests/unit/comm_check is not built"
+built_with() { # LIBRARY
+    grep -q -e "-DHAVE_$1" "$ACCEL_BUILD/Makefile"
+}
+built_with PMIX || skip_all "built without PMIx"
 tap_tmpdir
 
 # Facts line of rank 0 in $out; the last lines of stderr as diagnostics.
@@ -29,9 +33,13 @@ step srun -n4 --overcommit --mpi=pmix "$check" --elems 4099
 is "$status" 0 "4 ranks on one node"
 says "method=pmix size=4 nodes=1 local=4 backend=shm" "  through PMIx and shared memory"
 shm_hash=${out##*hash=}
-step srun -n4 --overcommit --mpi=pmix "$check" --elems 4099 --backend ucx
-is "$status" 0 "4 ranks on one node over UCX"
-says "hash=$shm_hash" "  the same bits"
+if built_with UCX; then
+    step srun -n4 --overcommit --mpi=pmix "$check" --elems 4099 --backend ucx
+    is "$status" 0 "4 ranks on one node over UCX"
+    says "hash=$shm_hash" "  the same bits"
+else
+    skip 2 "built without UCX"
+fi
 timeout 60 srun -n2 --overcommit --mpi=none "$check" >"$tap_tmp/out" 2>"$tap_tmp/err"
 is $? 69 "several tasks without PMIx are refused"
 out=$(cat "$tap_tmp/err")
@@ -47,6 +55,10 @@ cluster_down
 for mode in mnt net; do
     if ! "can_${mode}_mode"; then
         skip 2 "this system allows no $mode mode"
+        continue
+    fi
+    if ! built_with UCX; then
+        skip 2 "built without UCX"
         continue
     fi
     cluster_up --nodes 2 --mode "$mode"
