@@ -152,20 +152,23 @@ void cli_parse(const struct cli_command *command, int argc, char **argv, void *i
     }
 }
 
-const struct argp_option cli_json_options[] = {
-    { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 }, { 0 }
-};
+const struct argp_option cli_json_options[] = { CLI_JSON_OPTION, { 0 } };
 
-error_t cli_parse_json(int key, char *arg, struct argp_state *state)
+error_t cli_parse_json_into(int key, struct argp_state *state, bool *json_out)
 {
-    (void)arg;
     if (key == 'j')
-        *(bool *)state->input = true;
+        *json_out = true;
     else if (key == ARGP_KEY_ARG)
         argp_error(state, "takes no arguments");
     else
         return ARGP_ERR_UNKNOWN;
     return 0;
+}
+
+error_t cli_parse_json(int key, char *arg, struct argp_state *state)
+{
+    (void)arg;
+    return cli_parse_json_into(key, state, state->input);
 }
 
 /* ---- tables ----------------------------------------------------------------------------- */

@@ -49,6 +49,12 @@ enum { CLI_HELP_KEY = '?' };
  * bool. */
 extern const struct argp_option cli_json_options[];
 error_t cli_parse_json(int key, char *arg, struct argp_state *state);
+/* The same for a parser that has options of its own and hands on the rest. */
+#define CLI_JSON_OPTION                                                                \
+    {                                                                                  \
+        "json", 'j', NULL, 0, "Print JSON instead of a table", 0                       \
+    }
+error_t cli_parse_json_into(int key, struct argp_state *state, bool *json_out);
 
 /* Flushes stdout. Returns `code`, or the exit code of a failed write when that is 0. */
 int cli_finish(int code);

@@ -2,35 +2,21 @@
  *
  * `accel doctor`: looks at what a run on this machine needs and says for each whether it
  * is there, with a cure where it is not. Changes nothing but a nameless file in the
- * current directory.
+ * directory of checkpoints.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
-#ifdef HAVE_SLURM
-#include <slurm/slurm_version.h>
-#endif
 
 #include "scripts/accel/cli.h"
+#include "scripts/accel/doctor.h"
 
-enum verdict { GOOD, WARN, FAIL };
-
-struct doctor {
-    struct cli_table *table;
-    int fails;
-};
-
-__attribute__((format(printf, 5, 6))) static void say(struct doctor *d,
-                                                      const char *what, enum verdict v,
-                                                      const char *cure, const char *fmt,
-                                                      ...)
+void doctor_say(struct doctor *d, const char *what, enum verdict v, const char *cure,
+                const char *fmt, ...)
 {
     static const char *const words[] = { "ok", "warn", "fail" };
     char found[512];
@@ -44,116 +30,7 @@ __attribute__((format(printf, 5, 6))) static void say(struct doctor *d,
                   (const char *[]){ words[v], what, found, v == GOOD ? NULL : cure });
 }
 
-/* ---- Slurm ------------------------------------------------------------------------------- */
-
-static void check_version(struct doctor *d, const char *installed)
-{
-#ifdef HAVE_SLURM
-    char built[32];
-
-    snprintf(built, sizeof(built), "slurm %d.%02d.%d",
-             SLURM_VERSION_MAJOR(SLURM_VERSION_NUMBER),
-             SLURM_VERSION_MINOR(SLURM_VERSION_NUMBER),
-             SLURM_VERSION_MICRO(SLURM_VERSION_NUMBER));
-    /* "slurm-wlm 22.05.8": Slurm loads plugins of its own release only. */
-    if (strstr(installed, built + strlen("slurm ")))
-        say(d, "slurm", GOOD, NULL, "%s, as the plugin was built for", installed);
-    else
-        say(d, "slurm", FAIL, "build accel again with the headers of this Slurm",
-            "%s, but the plugin was built for %s", installed, built);
-#else
-    say(d, "slurm", WARN, "configure accel where slurm/spank.h is, for the plugin",
-        "%s, but accel was built without its plugin", installed);
-#endif
-}
-
-static void check_slurm(struct doctor *d)
-{
-    char *srun = cli_find_program("srun"), line[512];
-
-    if (!srun) {
-        say(d, "slurm", WARN, "load the site's Slurm module; accel launch needs none",
-            "no srun in PATH");
-        return;
-    }
-    free(srun);
-    if (!cli_output_line("srun --version 2>/dev/null", "slurm", line, sizeof(line))) {
-        say(d, "slurm", FAIL, "check SLURM_CONF and /etc/slurm/slurm.conf",
-            "srun is there, but srun --version fails");
-        return;
-    }
-    check_version(d, line);
-    if (cli_output_line("srun --help 2>/dev/null", "--accel-config", line,
-                        sizeof(line)))
-        say(d, "plugin", GOOD, NULL, "srun knows --accel-config");
-    else
-        say(d, "plugin", FAIL,
-            "ask the administrator to add 'required " PKGLIBDIR
-            "/accel_spank.so' to plugstack.conf",
-            "srun does not know --accel-config");
-    if (cli_output_line("srun --mpi=list 2>&1", "pmix", line, sizeof(line)))
-        say(d, "srun --mpi", GOOD, NULL, "pmix is there");
-    else
-        say(d, "srun --mpi", FAIL, "install Slurm's PMIx plugin (mpi/pmix)",
-            "srun --mpi=list has no pmix");
-}
-
-static void check_pmix(struct doctor *d)
-{
-#ifdef HAVE_PMIX
-    static const char *const names[] = { "libpmix.so.2", "libpmix.so" };
-    const char *(*version)(void) = NULL;
-    void *lib = NULL;
-
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(names) && !lib; i++)
-        lib = dlopen(names[i], RTLD_LAZY | RTLD_LOCAL);
-    if (lib)
-        version = (const char *(*)(void))dlsym(lib, "PMIx_Get_version");
-    if (version)
-        say(d, "pmix", GOOD, NULL, "%.*s", (int)strcspn(version(), "(,"), version());
-    else
-        say(d, "pmix", FAIL, "install PMIx (Debian: libpmix2, RHEL: pmix)",
-            "libpmix does not load");
-#else
-    say(d, "pmix", FAIL, "install libpmix-dev or pmix-devel and build accel again",
-        "accel was built without PMIx: runs have one rank");
-#endif
-}
-
 /* ---- files ------------------------------------------------------------------------------- */
-
-/* The plugin runs with root's rights on every node: nobody else may be able to change it
- * or a folder above it. */
-static void check_plugin_file(struct doctor *d)
-{
-    char path[PATH_MAX] = PKGLIBDIR "/accel_spank.so";
-    struct stat st;
-
-    if (stat(path, &st)) {
-        say(d, "plugin file", WARN, "make install, as the administrator", "%s: %s",
-            path, strerror(errno));
-        return;
-    }
-    for (char *end = path; end;) {
-        const char *shown = path[0] ? path : "/";
-
-        /* Others may write to a sticky folder, but not replace what is root's in it. */
-        if (stat(shown, &st) == 0 && (st.st_mode & 022) && !(st.st_mode & S_ISVTX)) {
-            say(d, "plugin file", FAIL, "chmod go-w it", "%s can be changed by others",
-                shown);
-            return;
-        }
-        if (st.st_uid != 0) {
-            say(d, "plugin file", WARN, "install it as root before slurmd loads it",
-                "%s belongs to user %u", shown, (unsigned)st.st_uid);
-            return;
-        }
-        end = strrchr(path, '/');
-        if (end)
-            *end = '\0';
-    }
-    say(d, "plugin file", GOOD, NULL, PKGLIBDIR "/accel_spank.so, root's alone");
-}
 
 static void check_module(struct doctor *d)
 {
@@ -171,13 +48,13 @@ static void check_module(struct doctor *d)
     }
     free(dirs);
     if (loaded && strstr(loaded, "accel/"))
-        say(d, "module", GOOD, NULL, "accel is loaded");
+        doctor_say(d, "module", GOOD, NULL, "accel is loaded");
     else if (seen)
-        say(d, "module", GOOD, NULL, "accel can be loaded");
+        doctor_say(d, "module", GOOD, NULL, "accel can be loaded");
     else
-        say(d, "module", WARN,
-            "module use " DATADIR "/modulefiles, or keep accel in PATH",
-            "no module accel in MODULEPATH");
+        doctor_say(d, "module", WARN,
+                   "module use " DATADIR "/modulefiles, or keep accel in PATH",
+                   "no module accel in MODULEPATH");
 }
 
 static void check_shm(struct doctor *d)
@@ -186,62 +63,88 @@ static void check_shm(struct doctor *d)
     char size[32];
 
     if (statvfs("/dev/shm", &v) || access("/dev/shm", W_OK)) {
-        say(d, "/dev/shm", FAIL, "mount a tmpfs there that users may write to", "%s",
-            strerror(errno));
+        doctor_say(d, "/dev/shm", FAIL, "mount a tmpfs there that users may write to",
+                   "%s", strerror(errno));
         return;
     }
     format_bytes((double)v.f_bavail * (double)v.f_frsize, size, sizeof(size));
     if ((double)v.f_bavail * (double)v.f_frsize < 256.0 * (1 << 20))
-        say(d, "/dev/shm", WARN, "remove what is left there, or mount it larger",
-            "%s free; ranks of one node talk through it", size);
+        doctor_say(d, "/dev/shm", WARN, "remove what is left there, or mount it larger",
+                   "%s free; ranks of one node talk through it", size);
     else
-        say(d, "/dev/shm", GOOD, NULL, "%s free", size);
+        doctor_say(d, "/dev/shm", GOOD, NULL, "%s free", size);
 }
 
 /* Checkpoints are written past the page cache where the file system can. */
-static void check_direct_io(struct doctor *d)
+static void check_direct_io(struct doctor *d, const char *dir)
 {
-    int fd = open(".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
-    int flags;
+    static const char what[] = "checkpoints";
+    struct statvfs v;
+    char size[32] = "?";
+    int fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
 
+    if (statvfs(dir, &v) == 0)
+        format_bytes((double)v.f_bavail * (double)v.f_frsize, size, sizeof(size));
     if (fd < 0 && errno != EOPNOTSUPP && errno != EISDIR) {
-        say(d, "this directory", WARN, "run from where checkpoints may be written",
-            "cannot write: %s", strerror(errno));
+        doctor_say(d, what, WARN, "name the directory of checkpoints: --dir DIR",
+                   "cannot write to %s: %s", dir, strerror(errno));
         return;
     }
     if (fd < 0) {
-        say(d, "this directory", WARN, "use a local or parallel file system",
-            "no O_TMPFILE here, so O_DIRECT was not tried");
+        doctor_say(d, what, WARN, "use a local or parallel file system",
+                   "%s: no O_TMPFILE here, so O_DIRECT was not tried; %s free", dir,
+                   size);
         return;
     }
-    flags = fcntl(fd, F_GETFL);
-    if (flags >= 0 && fcntl(fd, F_SETFL, flags | O_DIRECT) == 0)
-        say(d, "this directory", GOOD, NULL, "writable, with O_DIRECT");
+    if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_DIRECT) == 0)
+        doctor_say(d, what, GOOD, NULL, "%s: writable, with O_DIRECT; %s free", dir,
+                   size);
     else
-        say(d, "this directory", WARN,
-            "checkpoints work; another file system is faster",
-            "writable, without O_DIRECT");
+        doctor_say(d, what, WARN, "checkpoints work; another file system is faster",
+                   "%s: writable, without O_DIRECT; %s free", dir, size);
     close(fd);
 }
 
 static void check_gpu(struct doctor *d)
 {
     if (access("/dev/nvidiactl", F_OK) == 0)
-        say(d, "gpu", WARN, "say use_cpu: true in the config",
-            "there are GPUs, but this version computes on the CPU only");
+        doctor_say(d, "gpu", WARN, "say use_cpu: true in the config",
+                   "there are GPUs, but this version computes on the CPU only");
     else
-        say(d, "gpu", GOOD, NULL, "none; this version computes on the CPU");
+        doctor_say(d, "gpu", GOOD, NULL, "none; this version computes on the CPU");
 }
 
 /* ---- the command -------------------------------------------------------------------------- */
 
+struct args {
+    const char *dir;
+    bool json;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct args *a = state->input;
+
+    if (key != 'd')
+        return cli_parse_json_into(key, state, &a->json);
+    a->dir = arg;
+    return 0;
+}
+
+static const struct argp_option options[] = {
+    { "dir", 'd', "DIR", 0, "Where checkpoints will be written (default: here)", 0 },
+    CLI_JSON_OPTION,
+    { 0 }
+};
 static const struct argp argp = {
-    .options = cli_json_options,
-    .parser = cli_parse_json,
-    .doc = "Checks what a run here needs: Slurm and the plugin's versions, PMIx, the "
-           "module, the rights of the installed plugin, /dev/shm, O_DIRECT in this "
-           "directory. Each line is ok, warn or fail, with a cure.\vExit code: 0 when "
-           "nothing failed, else 69."
+    .options = options,
+    .parser = parse,
+    .doc =
+        "Checks what a run here needs: Slurm and the plugin's versions, its line in "
+        "plugstack.conf, who may change its files, PMIx, the module, /dev/shm, the "
+        "directory of checkpoints and O_DIRECT in it, GPUs. Each line is ok, warn or "
+        "fail, with a cure; accel env shows the versions of everything else.\vExit "
+        "code: 0 when nothing failed, else 69."
 };
 
 static int run_doctor(int argc, char **argv)
@@ -249,23 +152,21 @@ static int run_doctor(int argc, char **argv)
     static const char *const columns[] = { "STATE", "WHAT", "FOUND", "CURE", NULL };
     struct doctor d = { 0 };
     accel_error_t err;
-    bool json = false;
+    struct args a = { .dir = "." };
     int code;
 
-    cli_parse(&cli_doctor, argc, argv, &json);
+    cli_parse(&cli_doctor, argc, argv, &a);
     d.table = cli_table_new("checks", columns);
     if (!d.table) {
         accel_fail_nomem(&err, "the table", 0);
         return cli_fail(&err);
     }
-    check_slurm(&d);
-    check_pmix(&d);
-    check_plugin_file(&d);
+    doctor_slurm(&d);
     check_module(&d);
     check_shm(&d);
-    check_direct_io(&d);
+    check_direct_io(&d, a.dir);
     check_gpu(&d);
-    code = cli_table_print(d.table, json);
+    code = cli_table_print(d.table, a.json);
     if (!code && d.fails)
         code = accel_exit_code(ACCEL_EUNAVAIL);
     return code;

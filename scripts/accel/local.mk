@@ -18,6 +18,8 @@ accel_SOURCES = \
 	scripts/accel/cmd_test.c \
 	scripts/accel/cmd_topo.c \
 	scripts/accel/commands.c \
+	scripts/accel/doctor.h \
+	scripts/accel/doctor_slurm.c \
 	scripts/accel/json_schema.c \
 	scripts/accel/json_schema.h \
 	scripts/accel/main.c \
@@ -45,7 +47,7 @@ scripts/accel/api_table.c: runtime/accel.h scripts/accel/header.awk
 	$(AWK) -f $(srcdir)/scripts/accel/header.awk $(srcdir)/runtime/accel.h >$@.tmp && \
 	mv $@.tmp $@
 accel_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(SMARTCOLS_CFLAGS) $(HWLOC_CFLAGS) \
-	$(SLURM_CFLAGS)
+	$(SLURM_CFLAGS) $(PMIX_CFLAGS)
 accel_CPPFLAGS = $(AM_CPPFLAGS) -DPKGLIBDIR='"$(pkglibdir)"' -DDATADIR='"$(datadir)"' \
 	-DPKGLIBEXECDIR='"$(pkglibexecdir)"'
 # libaccel_core.la: of it the linker takes what needs neither BLAS nor PMIx nor UCX, so that

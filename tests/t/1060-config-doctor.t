@@ -22,11 +22,14 @@ case $1 in
 --mpi=list) echo "MPI plugin types are..."; echo "	$SAY_MPI" ;;
 esac
 END
-chmod +x bin/srun
+# shellcheck disable=SC2016 # for the inner shell
+printf '#!/bin/sh\necho "PlugStackConfig = $SAY_STACK"\n' >bin/scontrol
+chmod +x bin/srun bin/scontrol
+: >stack.conf
 
 doctor() { # [VAR=VALUE]...
     env -u MODULEPATH -u LOADEDMODULES PATH="$tap_tmp/bin:$PATH" SAY_VERSION="${built:-1.2.3}" \
-        SAY_OPTION=--accel-config SAY_MPI=pmix "$@" "$accel" doctor >raw 2>err
+        SAY_OPTION=--accel-config SAY_MPI=pmix SAY_STACK="$tap_tmp/stack.conf" "$@" "$accel" doctor >raw 2>err
     code=$?
     out=$(sed 's/  */ /g' raw)
     err=$(cat err)
@@ -36,8 +39,8 @@ doctor
 is "$err" "" "nothing on stderr"
 like "$out" '^ok plugin srun knows --accel-config' "a plugin that srun loads"
 like "$out" '^ok srun --mpi pmix' "Slurm's PMIx plugin"
-like "$out" '^(ok|warn) this directory writable' "this directory is written to"
-is "$(ls)" "$(printf 'bin\nerr\nraw')" "and nothing is left in it"
+like "$out" '^(ok|warn) checkpoints \.: writable' "this directory is written to"
+is "$(ls)" "$(printf 'bin\nerr\nraw\nstack.conf')" "and nothing is left in it"
 like "$out" '^warn module .*module use .*/modulefiles' "no module: with the line to type"
 failed=$(echo "$out" | grep -c '^fail')
 [ "$failed" = 0 ] && want=0 || want=69
@@ -53,7 +56,43 @@ else
 fi
 doctor SAY_OPTION=--other
 is "$code" 69 "a plugin that srun does not load"
-like "$out" '^fail plugin .*plugstack.conf' "is cured in plugstack.conf"
+like "$out" '^fail plugin srun does not know' "is told"
+like "$out" '^fail plugstack .*/stack.conf has no line .*required .*/accel_spank.so. to plugstack.conf' \
+    "and cured in plugstack.conf"
+
+# ---- the line in plugstack.conf and what it loads ----
+mkdir lib stack.d
+for file in accel_spank.so accel_spank_config.so; do
+    cp "$ACCEL_BUILD/srun_plugin/.libs/$file" lib 2>/dev/null || : >"lib/$file"
+done
+chmod 755 . lib
+chmod 644 lib/*.so
+echo "include $tap_tmp/stack.d/*.conf" >stack.conf
+printf '# accel\nrequired %s\n' "$tap_tmp/lib/accel_spank.so" >stack.d/accel.conf
+doctor
+like "$out" "^warn plugstack .*/stack.d/accel.conf:2 loads .*/lib/accel_spank.so, this command is of" \
+    "a plugin of another installation, in an included file"
+if [ "$built" ] && [ "$(id -u)" = 0 ]; then
+    like "$out" '^ok plugin file .*/lib/accel_spank.so, version .*, root.s alone' "its files are good"
+else
+    skip 1 "no plugin, or not root"
+fi
+sed -i s/required/optional/ stack.d/accel.conf
+doctor
+like "$out" '^warn plugstack .*optional .*required' "an optional line"
+cp stack.d/accel.conf stack.d/more.conf
+doctor
+like "$out" '^warn plugstack .* 2 times' "two lines"
+rm stack.d/more.conf
+chmod 666 lib/accel_spank.so
+doctor
+like "$out" '^fail plugin file .*accel_spank.so .*chmod' "a plugin that everybody can write to"
+chmod 644 lib/accel_spank.so
+rm lib/accel_spank_config.so
+doctor
+like "$out" '^(fail|warn) plugin file .*' "a plugin without its second file"
+rm -r stack.d lib
+: >stack.conf
 doctor SAY_MPI=none
 like "$out" '^fail srun --mpi .*mpi/pmix' "a Slurm without PMIx"
 doctor SAY_VERSION=
@@ -65,9 +104,8 @@ doctor LOADEDMODULES=gcc/12:accel/0.1.0
 like "$out" '^ok module accel is loaded' "a loaded module"
 mkdir sealed && chmod 555 sealed
 if [ "$(id -u)" != 0 ]; then
-    cd sealed && "$accel" doctor >../raw
-    like "$(sed 's/  */ /g' ../raw)" '^warn this directory cannot write' "a read-only directory"
-    cd ..
+    "$accel" doctor --dir sealed >raw
+    like "$(sed 's/  */ /g' raw)" '^warn checkpoints cannot write to sealed' "a read-only directory"
 else
     skip 1 "root writes everywhere"
 fi
