@@ -19,7 +19,7 @@ sources | environ) set -- "$data/fuzz/$1"/* ;;
     exit 64
     ;;
 esac
-if ! grep -q '^LIBFUZZER_TRUE = *$' "${ACCEL_BUILD:-$ACCEL_SRC}/Makefile" 2>/dev/null; then
+if ! grep -q '^ACCEL_CFLAGS = .*-fsanitize=fuzzer-no-link' "${ACCEL_BUILD:-$ACCEL_SRC}/Makefile" 2>/dev/null; then
     exec "$target" -n "$runs" -s "$seed" "$@"
 fi
 corpus=$(mktemp -d "${TMPDIR:-/tmp}/accel-fuzz.XXXXXX") || exit 73
