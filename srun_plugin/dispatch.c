@@ -37,7 +37,7 @@ EXPORT int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
     case S_CTX_ALLOCATOR:
         resume_export();
         dry_run_maybe();
-        opts_hint();
+        opts_check_size();
         defaults_withdraw();
         return 0;
     default:

@@ -54,8 +54,6 @@ static void find_size(const struct config *cfg, uint32_t *tasks, uint32_t *nodes
     bool step = spank_context() == S_CTX_LOCAL;
 
     size_typed(opts_words(), opts_script(), tasks, nodes);
-    if (step && !*tasks)
-        *tasks = user_number("SLURM_NTASKS");
     if (step && !*nodes)
         *nodes = user_number("SLURM_JOB_NUM_NODES");
     if (!*tasks)

@@ -135,20 +135,34 @@ static bool start_environment(const struct config *cfg, const struct step *s)
     return taskenv_export(cfg, &world, s->tasks_per_node.s);
 }
 
+/* May this step run? Says why not. */
+static bool is_allowed(const struct config *cfg, const struct step *s)
+{
+    if (getenv("SLURM_HET_SIZE")) {
+        size_refuse_het();
+        return false;
+    }
+    return size_fits(cfg, s->tasks, s->nodes) && layout_fits(cfg, s);
+}
+
+/* In somebody's allocation a step that srun made and does not launch keeps its CPUs to the
+ * end of the job, and nothing can end it: so there its tasks refuse. */
+static int refuse(void)
+{
+    if (!defaults_user_env("SLURM_JOB_ID"))
+        return -1;
+    return setenv(ENV_CARRIER, CARRIER_REFUSED, 1) == 0 ? 0 : -1;
+}
+
 static int prepare(const struct config *cfg, const struct step *s)
 {
     if (s->step_id >= FIRST_SPECIAL_ID)
         return 0;
-    if (getenv("SLURM_HET_SIZE")) {
-        plugin_error(A0313, "SLURM_HET_SIZE", "use one component",
-                     "heterogeneous jobs are not supported yet");
-        return -1;
-    }
-    if (!size_fits(cfg, s->tasks, s->nodes) || !layout_fits(cfg, s))
-        return -1;
+    if (!is_allowed(cfg, s))
+        return refuse();
     resubmit_arm(s->job_id);
     notice_export(cfg, s->job_id);
-    return start_environment(cfg, s) ? 0 : -1;
+    return start_environment(cfg, s) ? 0 : refuse();
 }
 
 int local_user_init(spank_t sp)

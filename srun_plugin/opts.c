@@ -147,6 +147,40 @@ static bool load_config(const char *name, const char *path, bool quiet)
     return config_ready;
 }
 
+/* The job and its next start read the file again: what is another one by then counts, and
+ * is told. */
+static void compare_digest(const char *digest)
+{
+    const char *before = defaults_user_env(ENV_DIGEST);
+
+    if (before && strcmp(before, digest) != 0 && spank_context() == S_CTX_LOCAL)
+        slurm_info(
+            "accel: %s is not what it was when the job was submitted: this start "
+            "goes by what it says now",
+            config_path);
+}
+
+static bool note_digest(bool inherits)
+{
+    char *text = malloc(RESOLVED_MAX + 1);
+    accel_error_t err = { 0 };
+
+    if (!text || api->encode(&config, text, RESOLVED_MAX + 1, &err) != ACCEL_OK) {
+        if (!text)
+            accel_fail_nomem(&err, "the resolved config", RESOLVED_MAX + 1);
+        plugin_report(&err);
+        free(text);
+        return false;
+    }
+    const char *digest = text + strlen(text) - DIGEST_DIGITS;
+    if (inherits || resubmit_count() > 0)
+        compare_digest(digest);
+    else
+        setenv(ENV_DIGEST, digest, 1);
+    free(text);
+    return true;
+}
+
 static void apply_defaults(void)
 {
     if (spank_context() == S_CTX_LOCAL)
@@ -190,6 +224,31 @@ char **opts_script(void)
     return script;
 }
 
+/* A step with a size of its own inside a job whose config has another ("srun -n1 cp ...")
+ * is no training of that config. */
+static bool is_other_step(void)
+{
+    uint32_t tasks, nodes;
+
+    if (!words || spank_context() != S_CTX_LOCAL)
+        return false;
+    if (!size_is_typed(words))
+        return false;
+    size_typed(words, NULL, &tasks, &nodes);
+    return (tasks && config.num_processes > 0 && tasks != config.num_processes) ||
+           (nodes && config.num_machines > 0 && nodes != config.num_machines);
+}
+
+/* slurmstepd gets the option all the same: the variable tells it. */
+static void leave_alone(void)
+{
+    option_in_use = false;
+    setenv(ENV_CARRIER, CARRIER_OFF, 1);
+    slurm_info("accel: this step has not the size of %s, which it inherits: it runs "
+               "without accel (srun --" OPTION_CONFIG "=FILE insists, =none says so)",
+               config_path);
+}
+
 /* Slurm calls this for the command line, for #SBATCH lines and for an inherited value;
  * in slurmstepd twice for one step. */
 static int option_callback(int val, const char *arg, int remote)
@@ -215,9 +274,13 @@ static int option_callback(int val, const char *arg, int remote)
     }
     if (!load_config(inherits ? path : arg, path, false))
         return -1;
+    if (inherits && is_other_step()) {
+        leave_alone();
+        return 0;
+    }
     apply_defaults(); /* in time for #SBATCH: sbatch reads its environment after it */
     setenv("ACCEL_CONFIG", config_path, 1);
-    return 0;
+    return note_digest(inherits) ? 0 : -1;
 }
 
 static struct spank_option option = {
@@ -268,16 +331,19 @@ int opts_init(spank_t sp)
     if (resolve_path(name, !own, path, sizeof(path)) && load_config(path, path, true)) {
         if (own && allocates)
             size_ask_again(&config, words, script);
-        apply_defaults();
+        if (own || !is_other_step())
+            apply_defaults();
     }
     size_forget_guard();
     return 0;
 }
 
-void opts_hint(void)
+void opts_check_size(void)
 {
-    if (opts_config() && spank_context() == S_CTX_LOCAL)
-        size_hint(&config, words);
+    if (!opts_config() || spank_context() != S_CTX_LOCAL)
+        return;
+    size_refuse_early(&config, words);
+    size_hint(&config, words);
 }
 
 const struct config *opts_config(void)

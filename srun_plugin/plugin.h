@@ -13,11 +13,15 @@
 #include "common/common.h"
 #include "config/environ.h"
 
-#define OPTION_CONFIG  "accel-config"
-#define OPTION_RESUME  "accel-resume"
-#define OPTION_DRY_RUN "accel-dry-run"
-#define ENV_RESOLVED   "ACCEL_CONFIG_RESOLVED"
-#define ENV_CARRIER    "SLURM_ACCEL_ENVIRONMENT" /* srun to the tasks, see taskenv.c */
+#define OPTION_CONFIG   "accel-config"
+#define OPTION_RESUME   "accel-resume"
+#define OPTION_DRY_RUN  "accel-dry-run"
+#define ENV_RESOLVED    "ACCEL_CONFIG_RESOLVED"
+#define ENV_CARRIER     "SLURM_ACCEL_ENVIRONMENT" /* srun to the tasks, see taskenv.c */
+#define CARRIER_OFF     "none" /* in its place: the step runs without accel after all */
+#define CARRIER_REFUSED "refused"             /* in its place: the tasks end 1 */
+#define ENV_DIGEST      "ACCEL_CONFIG_DIGEST" /* hash of the config at submission */
+#define DIGEST_DIGITS   16
 /* In the carrier only: tasks of each node, "2(x3),1". */
 #define ENV_TASKS_PER_NODE "ACCEL_TASKS_PER_NODE"
 #define RESOLVED_MAX       (16 * 1024)
@@ -49,8 +53,9 @@ char **opts_words(void);
 char **opts_script(void);
 /* Registers one of ours; says so when it is refused. */
 void opts_register(spank_t sp, struct spank_option *option);
-/* srun: says in one line why an allocation will be too small. */
-void opts_hint(void);
+/* srun, after all options: refuses a size that is known to be wrong, and says in one line
+ * why an allocation will be too small. */
+void opts_check_size(void);
 /* The place that sets the top-level key `name`, else the job file. Returns buf. */
 const char *opts_place(const char *name, char *buf, size_t len);
 /* Text of a key whose name occurs once. */
@@ -114,8 +119,15 @@ void size_hint(const struct config *cfg, char **argv);
 /* Is a step of so many tasks and nodes (0: not known) what the config asks for? If not,
  * says so and how to cure it. */
 bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes);
-/* What the client's own options make of the size; 0: they leave it open. */
+/* Did the user give this very client a number of tasks or nodes? */
+bool size_is_typed(char **argv);
+/* What the client's own options, and for srun the allocation it is in, make of the size;
+ * 0: they leave it open. */
 void size_typed(char **argv, char **script, uint32_t *tasks, uint32_t *nodes);
+/* srun, after all options: a size that is known and wrong ends it, 1, with nothing queued.
+ * In an allocation that also spares the job a step that would never end. */
+void size_refuse_early(const struct config *cfg, char **argv);
+void size_refuse_het(void); /* says why a part of a heterogeneous job is refused */
 
 /* ---- defaults.c: launch options from the config ---------------------------------------- */
 

@@ -154,6 +154,12 @@ int remote_task_init(spank_t sp)
     if (!text)
         return -1;
     spank_unsetenv(sp, ENV_CARRIER);
+    /* A verdict of srun's in place of a list; it has said why. */
+    if (strcmp(text, CARRIER_OFF) == 0 || strcmp(text, CARRIER_REFUSED) == 0) {
+        int verdict = strcmp(text, CARRIER_OFF) == 0 ? 0 : -1;
+        free(text);
+        return verdict;
+    }
     t.ops.where = &t;
     if (!read_place(sp, &t.place)) {
         plugin_error(A0312, NULL, "start the step again",

@@ -30,11 +30,10 @@ static bool gives_tasks(char **argv)
 }
 
 /* One component of several has no size that follows from the file. */
-static bool is_het(char **argv)
+static bool has_word(char **argv, const char *word)
 {
     for (size_t i = argv ? cmdline_command(argv) : 0; argv && argv[i]; i++)
-        if (!strcmp(argv[i], ":") || !strcmp(argv[i], "hetjob") ||
-            !strcmp(argv[i], "packjob"))
+        if (strcmp(argv[i], word) == 0)
             return true;
     return false;
 }
@@ -46,7 +45,8 @@ static size_t missing(const struct config *cfg, char **argv, char **script,
     long long tasks = cfg->num_processes, nodes = cfg->num_machines;
     size_t n = 0;
 
-    if (tasks <= 0 || gives_tasks(argv) || gives_tasks(script) || is_het(script) ||
+    if (tasks <= 0 || gives_tasks(argv) || gives_tasks(script) ||
+        has_word(script, "hetjob") || has_word(script, "packjob") ||
         (argv[cmdline_command(argv)] && strcmp(argv[cmdline_command(argv)], ":") == 0))
         return 0;
     snprintf(text[n++], sizeof(*text), "--ntasks=%lld", tasks);
@@ -104,6 +104,11 @@ static uint32_t number_of(char **argv, char letter, const char *name, size_t min
     return text && end > text && !*end && n > 0 && n < INT_MAX ? (uint32_t)n : 0;
 }
 
+bool size_is_typed(char **argv)
+{
+    return gives(argv, 'N', "nodes", 5) || gives(argv, 'n', "ntasks", 6);
+}
+
 void size_typed(char **argv, char **script, uint32_t *tasks, uint32_t *nodes)
 {
     char **said = gives(argv, 'N', "nodes", 5) ? argv : script;
@@ -113,8 +118,13 @@ void size_typed(char **argv, char **script, uint32_t *tasks, uint32_t *nodes)
     said = gives_tasks(argv) ? argv : script;
     *tasks = number_of(said, 'n', "ntasks", 6);
     per_node = number_of(said, 0, "ntasks-per-node", 12);
-    if (*tasks == 0 && per_node < 1u << 16 && *nodes < 1u << 16)
+    /* srun has the number of tasks from the config then, and this is a limit. */
+    if (*tasks == 0 && spank_context() == S_CTX_ALLOCATOR && per_node < 1u << 16 &&
+        *nodes < 1u << 16)
         *tasks = per_node * *nodes;
+    const char *outer = defaults_user_env("SLURM_NTASKS");
+    if (*tasks == 0 && spank_context() == S_CTX_LOCAL && outer)
+        *tasks = (uint32_t)strtoul(outer, NULL, 10);
 }
 
 bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes)
@@ -157,6 +167,24 @@ bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes)
         return false;
     }
     return true;
+}
+
+void size_refuse_early(const struct config *cfg, char **argv)
+{
+    uint32_t tasks, nodes;
+
+    size_typed(argv, NULL, &tasks, &nodes);
+    if (has_word(argv, ":") || defaults_user_env("SLURM_HET_SIZE"))
+        size_refuse_het();
+    else if (size_fits(cfg, tasks, nodes))
+        return;
+    exit(1);
+}
+
+void size_refuse_het(void)
+{
+    plugin_error(A0313, "SLURM_HET_SIZE", "use one component",
+                 "heterogeneous jobs are not supported yet");
 }
 
 /* CPUs of the allocation this srun runs in, from "2(x3),1"; 0: not known. */

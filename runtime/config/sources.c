@@ -20,6 +20,7 @@ static const char *const own_names[] = {
     "BOOT_TIMEOUT_MS",
     "COMM_TIMEOUT_MS",
     "CONFIG",
+    "CONFIG_DIGEST",
     "CONFIG_RESOLVED",
     "FIRST_JOB_ID",
     "LOCAL_RANK",
