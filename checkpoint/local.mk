@@ -74,7 +74,7 @@ tests_faults_ckpt_once_SOURCES = tests/faults/ckpt_once.c \
 tests_faults_ckpt_once_LDADD = libaccelckpt_core.la libacommon.la \
 	$(libaccelckpt_core_libs)
 # -rpath makes libtool build a shared object that is never installed
-check_LTLIBRARIES = tests/faults/failcall.la
+check_LTLIBRARIES += tests/faults/failcall.la
 tests_faults_failcall_la_SOURCES = tests/faults/failcall.c
 tests_faults_failcall_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
 tests_faults_failcall_la_LDFLAGS = -module -avoid-version -rpath /nowhere

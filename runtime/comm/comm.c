@@ -68,6 +68,7 @@ accel_status_t comm_open(struct comm **out, struct boot *b,
     c->rank = b->rank;
     c->size = b->size;
     c->timeout_ns = (int64_t)timeout_ms * 1000000;
+    c->net_devices = o ? o->net_devices : NULL;
     c->src = calloc((size_t)c->size, sizeof(*c->src));
     if (c->src)
         s = open_backend(c, b, o ? o->backend : NULL, o ? o->window_bytes : 0, err);
@@ -77,6 +78,7 @@ accel_status_t comm_open(struct comm **out, struct boot *b,
         comm_close(c);
         return s;
     }
+    c->net_devices = NULL;
     *out = c;
     return ACCEL_OK;
 }

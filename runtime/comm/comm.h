@@ -19,10 +19,12 @@ struct comm;
 struct comm_ops; /* the backend table: comm_impl.h */
 
 struct comm_options {
-    const char *backend; /* NULL: self, shm or ucx as fits */
-    int timeout_ms;      /* per operation; 0: 600 000 */
-    size_t window_bytes; /* address space for comm_alloc; 0: a default that
+    const char *backend;     /* NULL: self, shm or ucx as fits */
+    int timeout_ms;          /* per operation; 0: 600 000 */
+    size_t window_bytes;     /* address space for comm_alloc; 0: a default that
                                         is only reserved, not touched */
+    const char *net_devices; /* ucx: the interfaces it may use, comma separated, as its
+                                own UCX_NET_DEVICES; NULL: as that variable says */
 };
 
 /* Collective. Uses boot_exchange; the caller calls boot_leave afterwards. */

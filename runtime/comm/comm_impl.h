@@ -59,8 +59,9 @@ struct comm {
     uint64_t seq;          /* calls begun; the first one is number 1 */
     struct comm_args args; /* of the running call */
     bool failed;
-    accel_error_t failure; /* what every later call returns */
-    const void **src;      /* [size] scratch for reductions */
+    accel_error_t failure;   /* what every later call returns */
+    const void **src;        /* [size] scratch for reductions */
+    const char *net_devices; /* of the options, while the backend is opened */
 };
 
 /* Backends: fill c->ops and c->impl. Collective. */

@@ -317,7 +317,8 @@ static accel_status_t ucx_says(ucs_status_t status, const char *what,
 }
 
 /* One attempt; *what names the step that failed. */
-static ucs_status_t try_worker(struct ucx *u, int ranks, const char **what)
+static ucs_status_t try_worker(struct ucx *u, int ranks, const char *net_devices,
+                               const char **what)
 {
     const ucp_params_t params = { .field_mask = UCP_PARAM_FIELD_FEATURES |
                                                 UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
@@ -333,7 +334,10 @@ static ucs_status_t try_worker(struct ucx *u, int ranks, const char **what)
     if (st != UCS_OK)
         return st;
     *what = "initialization";
-    st = ucp_init(&params, config, &u->context);
+    if (net_devices)
+        st = ucp_config_modify(config, "NET_DEVICES", net_devices);
+    if (st == UCS_OK)
+        st = ucp_init(&params, config, &u->context);
     ucp_config_release(config);
     if (st != UCS_OK) {
         u->context = NULL;
@@ -359,7 +363,7 @@ static accel_status_t make_worker(struct comm *c, int64_t deadline_ns,
     ucs_status_t st = UCS_OK;
 
     for (int i = 0; i < OPEN_ATTEMPTS; i++) {
-        st = try_worker(c->impl, c->size, &what);
+        st = try_worker(c->impl, c->size, c->net_devices, &what);
         if (st != UCS_ERR_NO_DEVICE && st != UCS_ERR_IO_ERROR &&
             st != UCS_ERR_UNREACHABLE)
             break;

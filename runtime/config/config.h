@@ -75,6 +75,8 @@ struct config {
     int64_t preempt_max_restarts; /* of one job, whoever asks for them */
 
     enum device_choice device;
+    bool topo_bind;    /* bind every rank to its cores */
+    char topo_nic[64]; /* interface for the traffic between nodes; empty: the nearest */
     bool has_accel_section;
     /* origin[i], line[i] and given_at[i] belong to row i of the schema table
      * (config_schema). Rows without a field above keep their canonical text in `given`,

@@ -6,6 +6,8 @@ libaccel_core_la_SOURCES += \
 	runtime/train/model.c \
 	runtime/train/notice.c \
 	runtime/train/open.c \
+	runtime/train/place.c \
+	runtime/train/place_print.c \
 	runtime/train/prepare.c \
 	runtime/train/resume.c \
 	runtime/train/run.h \

@@ -125,26 +125,6 @@ static accel_status_t check_size(const accel_t *run, accel_error_t *err)
     return config_check_world(&run->config, run->boot.size, err);
 }
 
-/* A GPU that was given to the step is used or refused, never ignored. */
-static accel_status_t check_device(const accel_t *run, accel_error_t *err)
-{
-    long on_node = env_long("SLURM_GPUS_ON_NODE", 0);
-    int first = 0, count = 0;
-    accel_status_t st;
-
-    if (run->config.use_cpu || run->config.device == DEVICE_CPU)
-        return ACCEL_OK;
-    st = topo_gpu_map(getenv("CUDA_VISIBLE_DEVICES"), (int)on_node,
-                      run->boot.local_rank, run->boot.local_size, &first, &count, err);
-    if (st != ACCEL_OK || count == 0)
-        return st;
-    return accel_fail(
-        err, A0414, "ask for no GPU, or say use_cpu: true in the config",
-        "this task was given %d GPU%s but this version computes on the CPU "
-        "only (GPUs are not supported yet)",
-        count, count == 1 ? "" : "s");
-}
-
 /* OMP_NUM_THREADS counts when it is the user's. The launcher sets it as Accelerate does, to
  * 1 as a rule, which is meant for Python's workers; it leaves a mark with the same value. */
 static long user_threads(void)
@@ -239,13 +219,15 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
             err->text[0] = err->hint[0] = '\0'; /* the same on every rank: 0 says it */
     }
     if (st == ACCEL_OK)
-        st = check_device(run, err);
-    if (st == ACCEL_OK)
-        st = topo_discover(&run->topo, run->boot.local_rank, run->boot.local_size, err);
-    if (st == ACCEL_OK)
+        st = place_open(run, err);
+    if (st == ACCEL_OK) {
+        comm.net_devices = place_net_devices(run);
         st = comm_open(&run->comm, &run->boot, &comm, err);
+    }
     if (st == ACCEL_OK)
         st = boot_leave(&run->boot, err);
+    if (st == ACCEL_OK)
+        st = place_print(run, err);
     if (st != ACCEL_OK)
         return st;
     run->threads = choose_threads(run, o);
@@ -280,6 +262,7 @@ static void free_run(accel_t *run)
     boot_free(&run->boot);
     observe_close(&run->observe);
     lease_drop(run);
+    place_undo(run);
     free(run->host_batch);
     free(run);
 }

@@ -50,7 +50,10 @@ struct accel {
     char config_path[1024];
     struct accel_log log; /* level set by rank */
     struct boot boot;
-    struct topo topo;
+    struct topo_place topo;
+    char mask_before[TOPO_MASK]; /* what the threads had before they were bound; empty:
+                                    they were not */
+    const char *unbound;         /* why not; NULL */
     int threads;
     int threads_before; /* OpenMP's setting when the run was opened; 0: not changed */
     struct comm *comm;
@@ -103,6 +106,16 @@ accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err);
 /* One outcome for all ranks: the worst `st` of them. A rank that was fine itself, or that
  * is not the first with that status, gets it with an empty error. Collective. */
 accel_status_t run_agree(accel_t *run, accel_status_t st, accel_error_t *err);
+
+/* ---- place.c: GPU, cores and interface of every rank ---------------------------------- */
+/* Collective, before anything large is allocated: fills run->topo and binds the process.
+ * All ranks fail together; one of them says why. */
+accel_status_t place_open(accel_t *run, accel_error_t *err);
+void place_undo(accel_t *run);
+/* Interfaces to offer to UCX, NULL: all, or what the user told it. */
+const char *place_net_devices(const accel_t *run);
+/* Collective: rank 0 logs the map. */
+accel_status_t place_print(accel_t *run, accel_error_t *err);
 
 /* ---- signals.c: the preemption flag ------------------------------------------------- */
 /* Installs handlers for SIGTERM and the config's signal where the disposition is the

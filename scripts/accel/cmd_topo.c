@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel topo`: what this task gets of the machine: cores, NUMA node, GPUs by the rule of
- * the runtime, network interfaces; under srun for this task's place in the step. Binds
- * nothing.
+ * `accel topo`: what this task gets of the machine, or, with --local-ranks, the map of all
+ * ranks of a node, here or on a recorded machine: GPU, cores, NUMA node, interface, by the
+ * functions that accel_open uses. Binds nothing.
  */
-#include <hwloc.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +13,52 @@
 #include "scripts/accel/cli.h"
 #include "scripts/accel/report.h"
 #include "scripts/accel/step.h"
-#include "topology/topo.h"
+#include "scripts/accel/topo_report.h"
+
+#define MAX_LOCAL_RANKS 1024
+
+struct topo_args {
+    const char *record, *gpus; /* NULL: not given */
+    int local_ranks;           /* 0: not given */
+    bool json;
+};
 
 struct place {
     int rank, size, node, local_rank, local_size;
     bool under_slurm;
 };
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct topo_args *a = state->input;
+    char *end;
+    long n;
+
+    switch (key) {
+    case 'j':
+        a->json = true;
+        return 0;
+    case 'x':
+        a->record = arg;
+        return 0;
+    case 'g':
+        a->gpus = arg;
+        return 0;
+    case 'l':
+        errno = 0;
+        n = strtol(arg, &end, 10);
+        if (errno || *end || end == arg || n < 1 || n > MAX_LOCAL_RANKS)
+            argp_error(state, "--local-ranks takes a number from 1 to %d, not '%s'",
+                       MAX_LOCAL_RANKS, arg);
+        a->local_ranks = (int)n;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "takes no arguments");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
 
 /* Outside of a step this process counts as the only one of its node. */
 static accel_status_t find_place(struct place *p, accel_error_t *err)
@@ -58,132 +98,256 @@ static void add_place(json_t *o, const struct place *p)
     json_object_set_new(o, "ranks_on_node", json_integer(p->local_size));
 }
 
-static void add_cores(json_t *o, const struct topo *t)
+/* ---- who gets what ---------------------------------------------------------------------- */
+
+/* What the ranks of the node were given. */
+struct given {
+    const struct topo_machine *machine;
+    const char *visible; /* CUDA_VISIBLE_DEVICES, NULL: unset */
+    int on_node;         /* GPUs that count where it is unset */
+    char mask[TOPO_MASK];
+};
+
+static accel_status_t take_devices(const struct given *g, int local_rank,
+                                   int local_size, int *first_out,
+                                   struct topo_rank *rank, accel_error_t *err)
 {
-    json_object_set_new(o, "cpu", json_string(t->cpu_model));
-    json_object_set_new(o, "cores", json_integer(t->cores));
-    json_object_set_new(o, "hardware_threads", json_integer(t->pus));
-    json_object_set_new(o, "cpuset", json_string(t->cpuset));
+    const struct topo_gpus *gpus = topo_machine_gpus(g->machine);
+    accel_status_t st = topo_gpu_map(g->visible, g->on_node, local_rank, local_size,
+                                     first_out, &rank->devices, err);
+
+    if (rank->devices > TOPO_RANK_GPUS)
+        rank->devices = TOPO_RANK_GPUS;
+    for (int i = 0; st == ACCEL_OK && i < rank->devices; i++)
+        st = topo_visible_device(gpus, g->visible, *first_out + i, &rank->device[i],
+                                 err);
+    return st;
+}
+
+/* The places of `ranks` ranks that were all given the same. */
+static accel_status_t map_all(const struct given *g, int ranks,
+                              struct topo_place *place, accel_error_t *err)
+{
+    struct topo_rank *rank = calloc((size_t)ranks, sizeof(*rank));
+    accel_status_t st = ACCEL_OK;
+    int first;
+
+    if (!rank)
+        return accel_fail_nomem(err, "the map", (size_t)ranks * sizeof(*rank));
+    for (int i = 0; st == ACCEL_OK && i < ranks; i++) {
+        memcpy(rank[i].mask, g->mask, sizeof(g->mask));
+        st = take_devices(g, i, ranks, &first, &rank[i], err);
+    }
+    if (st == ACCEL_OK)
+        st = topo_map(g->machine, rank, ranks, place, err);
+    free(rank);
+    return st;
+}
+
+/* This task's place. The other tasks cannot be asked: they have the same mask if masks of
+ * this size do not all fit into the machine, and else cores of their own. A single GPU is
+ * this task's own, whatever number the others see. */
+static accel_status_t map_own(const struct given *g, const struct place *p,
+                              int *first_out, struct topo_place *own,
+                              accel_error_t *err)
+{
+    bool common = topo_masks_common(g->machine, g->mask, p->local_size);
+    int ranks = common ? p->local_size : 1, at = common ? p->local_rank : 0;
+    struct topo_rank *rank = calloc((size_t)ranks, sizeof(*rank));
+    struct topo_place *place = calloc((size_t)ranks, sizeof(*place));
+    struct topo_rank mine = { 0 };
+    accel_status_t st = ACCEL_OK;
+    int first, last = 0;
+
+    if (!rank || !place)
+        st = accel_fail_nomem(err, "the map", (size_t)ranks * sizeof(*place));
+    if (st == ACCEL_OK)
+        st = take_devices(g, p->local_rank, p->local_size, first_out, &mine, err);
+    if (st == ACCEL_OK)
+        topo_gpu_map(g->visible, g->on_node, p->local_size - 1, p->local_size, &last,
+                     &first, NULL);
+    for (int i = 0; st == ACCEL_OK && i < ranks; i++) {
+        memcpy(rank[i].mask, g->mask, sizeof(g->mask));
+        if (i != at && last > 0) /* one list for all */
+            st = take_devices(g, i, ranks, &first, &rank[i], err);
+    }
+    if (st == ACCEL_OK) {
+        memcpy(mine.mask, g->mask, sizeof(g->mask));
+        rank[at] = mine;
+        st = topo_map(g->machine, rank, ranks, place, err);
+    }
+    if (st == ACCEL_OK)
+        *own = place[at];
+    if (st == ACCEL_OK && ranks > 1 && mine.devices > 0 && last == 0)
+        snprintf(own->why, sizeof(own->why),
+                 "a guess: which GPUs the other tasks have "
+                 "cannot be seen from here");
+    free(rank);
+    free(place);
+    return st;
+}
+
+static accel_status_t look(const struct topo_args *a, struct topo_machine **machine_out,
+                           struct given *g, accel_error_t *err)
+{
+    bool in_step = getenv("SLURM_STEP_ID") != NULL;
+    accel_status_t st = topo_machine_open(machine_out, a->record, true, err);
+
+    *g = (struct given){ .visible = a->gpus };
+    if (st != ACCEL_OK)
+        return st;
+    g->machine = *machine_out;
+    if (!a->gpus && !a->record) {
+        g->visible = getenv("CUDA_VISIBLE_DEVICES");
+        g->on_node = (int)env_long("SLURM_GPUS_ON_NODE", 0);
+    }
+    /* The question is what ranks would get here: of all GPUs, where nobody limits them. */
+    if (!a->gpus && !g->visible && a->local_ranks && !in_step)
+        g->on_node = topo_machine_gpus(*machine_out)->count;
+    st = topo_own_mask(*machine_out, g->mask, err);
+    if (st != ACCEL_OK) {
+        topo_machine_close(*machine_out);
+        *machine_out = NULL;
+    }
+    return st;
+}
+
+/* ---- output ----------------------------------------------------------------------------- */
+
+static json_t *cores_json(const struct topo_machine *m, const struct topo_place *p)
+{
+    json_t *o = json_object();
+
+    json_object_set_new(o, "cpu", json_string(topo_machine_cpu(m)));
+    json_object_set_new(o, "cores", json_integer(p->cores));
+    json_object_set_new(o, "hardware_threads", json_integer(p->pus));
+    json_object_set_new(o, "cpuset", json_string(p->cpuset));
+    json_object_set_new(o, "cores_are", json_string(p->why));
     json_object_set_new(o, "numa_node",
-                        t->numa_node < 0 ? json_null() : json_integer(t->numa_node));
+                        p->numa_node < 0 ? json_null() : json_integer(p->numa_node));
+    return o;
 }
 
-static accel_status_t add_gpus(json_t *o, const struct place *p, accel_error_t *err)
+/* Indices as CUDA counts them in this task: from the first of its part of the list. */
+static json_t *devices_json(const struct topo_machine *m, const struct topo_place *p,
+                            int first)
 {
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    int first = 0, count = 0;
-    json_t *list;
-    accel_status_t s = topo_gpu_map(visible, (int)env_long("SLURM_GPUS_ON_NODE", 0),
-                                    p->local_rank, p->local_size, &first, &count, err);
+    json_t *o = topo_machine_json(m), *indices = json_array(), *ids = json_array();
 
-    if (s != ACCEL_OK)
-        return s;
-    list = json_array();
-    for (int i = 0; i < count; i++)
-        json_array_append_new(list, json_integer(first + i));
-    json_object_set_new(o, "gpu_count", json_integer(count));
-    json_object_set_new(o, "gpu_indices", list);
-    return ACCEL_OK;
-}
+    for (int i = 0; i < p->devices; i++) {
+        const struct topo_device *d = &p->device[i];
 
-/* NUMA node of the part of the machine that a device hangs on, or -1 when it is on none
- * or on several. */
-static int numa_of(hwloc_topology_t machine, hwloc_obj_t device)
-{
-    hwloc_obj_t near = hwloc_get_non_io_ancestor_obj(machine, device);
-
-    if (!near || !near->nodeset || hwloc_bitmap_weight(near->nodeset) != 1)
-        return -1;
-    return hwloc_bitmap_first(near->nodeset);
-}
-
-/* Only interfaces are asked for: GPU drivers and X servers need not be woken for them. */
-static void leave_drivers_alone(hwloc_topology_t machine)
-{
-    static const char *const components[] = { "cuda", "gl",     "levelzero",
-                                              "nvml", "opencl", "rsmi" };
-
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(components); i++) /* -1: not there */
-        hwloc_topology_set_components(machine, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
-                                      components[i]);
-}
-
-/* "eth0@numa0" for every network and InfiniBand device. */
-static accel_status_t add_nics(json_t *o, accel_error_t *err)
-{
-    hwloc_topology_t machine = NULL;
-    hwloc_obj_t device = NULL;
-    json_t *list;
-
-    if (hwloc_topology_init(&machine) == 0)
-        leave_drivers_alone(machine);
-    if (!machine ||
-        hwloc_topology_set_io_types_filter(machine, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) !=
-            0 ||
-        hwloc_topology_load(machine) != 0) {
-        if (machine)
-            hwloc_topology_destroy(machine);
-        return accel_fail(err, A0410, "check that lstopo works",
-                          "hwloc cannot read the machine's devices");
+        json_array_append_new(indices, json_integer(first + i));
+        json_array_append_new(
+            ids,
+            json_string(strncmp(d->id, "MIG-", 4) == 0 || !d->bus_id[0] ? d->id
+                                                                        : d->bus_id));
     }
-    list = json_array();
-    while ((device = hwloc_get_next_osdev(machine, device))) {
-        hwloc_obj_osdev_type_t type = device->attr->osdev.type;
-        char text[128], numa[32] = "";
-        int node = numa_of(machine, device);
-
-        if (type != HWLOC_OBJ_OSDEV_NETWORK && type != HWLOC_OBJ_OSDEV_OPENFABRICS)
-            continue;
-        if (node >= 0)
-            snprintf(numa, sizeof(numa), "@numa%d", node);
-        snprintf(text, sizeof(text), "%s%s", device->name ? device->name : "?", numa);
-        json_array_append_new(list, json_string(text));
-    }
-    hwloc_topology_destroy(machine);
-    json_object_set_new(o, "nics", list);
-    return ACCEL_OK;
+    json_object_del(o, "cpu");
+    json_object_set_new(o, "gpu_count", json_integer(p->devices));
+    json_object_set_new(o, "gpu_indices", indices);
+    json_object_set_new(o, "gpu_ids", ids);
+    json_object_set_new(o, "nic", p->nic[0] ? json_string(p->nic) : json_null());
+    json_object_set_new(o, "nic_path", json_string(topo_path_name(p->path)));
+    return o;
 }
 
+static int show_own(const struct topo_args *a, const struct given *g,
+                    accel_error_t *err)
+{
+    struct topo_place own;
+    struct place place;
+    json_t *all, *task;
+    int first = 0;
+
+    if (find_place(&place, err) || map_own(g, &place, &first, &own, err))
+        return cli_fail(err);
+    task = json_object();
+    add_place(task, &place);
+    all = json_pack(
+        "{s:o,s:o,s:o,s:o}", "task", task, "cpu", cores_json(g->machine, &own),
+        "devices", devices_json(g->machine, &own, first), "gpus",
+        (a->json ? topo_gpus_json : topo_gpus_words)(topo_machine_gpus(g->machine)));
+    return report_print(all, a->json);
+}
+
+static int show_map(const struct topo_args *a, const struct given *g,
+                    accel_error_t *err)
+{
+    int ranks = a->local_ranks ? a->local_ranks : 1, code;
+    struct topo_place *place = calloc((size_t)ranks, sizeof(*place));
+    json_t *all, *map = a->json ? json_array() : NULL;
+    accel_status_t st;
+
+    if (place)
+        st = map_all(g, ranks, place, err);
+    else
+        st = accel_fail_nomem(err, "the map", (size_t)ranks * sizeof(*place));
+    if (st != ACCEL_OK) {
+        free(place);
+        json_decref(map);
+        return cli_fail(err);
+    }
+    for (int r = 0; map && r < ranks; r++)
+        json_array_append_new(map, topo_place_json(r, &place[r]));
+    all = json_pack(
+        "{s:o,s:o,s:o*}", "machine", topo_machine_json(g->machine), "gpus",
+        (a->json ? topo_gpus_json : topo_gpus_words)(topo_machine_gpus(g->machine)),
+        "map", map);
+    code = report_print(all, a->json);
+    if (code == 0 && !a->json) {
+        puts("");
+        code = topo_map_print(place, ranks);
+    }
+    free(place);
+    return code;
+}
+
+static const struct argp_option options[] = {
+    { "local-ranks", 'l', "L", 0, "Show the map of L ranks of one node", 0 },
+    { "gpus", 'g', "LIST", 0,
+      "Visible devices in place of CUDA_VISIBLE_DEVICES: indices, UUIDs, MIG slices",
+      0 },
+    { "xml", 'x', "FILE", 0, "A machine recorded by `lstopo FILE.xml`, not this one",
+      0 },
+    { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 },
+    { 0 }
+};
 static const struct argp argp = {
-    .options = cli_json_options,
-    .parser = cli_parse_json,
-    .doc = "Shows what a rank started here computes with: cores, NUMA node, GPUs "
-           "(counted as the task sees them) and the network interfaces of the node. "
-           "Under srun each task shows its own part.\vExit code: 0 good, 64 Slurm's "
-           "variables do not fit each other, 65 the GPUs cannot be shared out, 69 GPUs "
-           "were given but are hidden."
+    .options = options,
+    .parser = parse,
+    .doc =
+        "Shows what a rank started here computes with: cores, NUMA node, GPUs "
+        "(counted as the task sees them) and the nearest network interface. Under "
+        "srun each task shows its own part; with --local-ranks or --xml the map of "
+        "all ranks of a node. PATH says how far the interface is, as nvidia-smi topo: "
+        "PIX behind one PCIe switch, PXB several, PHB one host bridge, NODE one NUMA "
+        "node, SYS farther.\vExit code: 0 good, 64 Slurm's variables do not fit each "
+        "other, 65 the GPUs cannot be shared out, 66 the recorded machine cannot be "
+        "read, 69 GPUs were given but are hidden, or a visible one does not exist."
 };
 
 static int run_topo(int argc, char **argv)
 {
-    bool json = false;
-    struct place place;
-    struct topo topo;
-    accel_error_t err;
-    json_t *all;
+    struct topo_args a = { 0 };
+    struct topo_machine *machine = NULL;
+    struct given given;
+    accel_error_t err = { 0 };
+    int code;
 
-    cli_parse(&cli_topo, argc, argv, &json);
-    if (find_place(&place, &err) ||
-        topo_discover(&topo, place.local_rank, place.local_size, &err))
+    cli_parse(&cli_topo, argc, argv, &a);
+    if (look(&a, &machine, &given, &err))
         return cli_fail(&err);
-    all = json_pack("{s:{},s:{},s:{}}", "task", "cpu", "devices");
-    if (all) {
-        json_t *devices = json_object_get(all, "devices");
-
-        add_place(json_object_get(all, "task"), &place);
-        add_cores(json_object_get(all, "cpu"), &topo);
-        if (add_gpus(devices, &place, &err) || add_nics(devices, &err)) {
-            json_decref(all);
-            return cli_fail(&err);
-        }
-    }
-    return report_print(all, json);
+    code = a.record || a.local_ranks ? show_map(&a, &given, &err)
+                                     : show_own(&a, &given, &err);
+    topo_machine_close(machine);
+    return code;
 }
 
 const struct cli_command cli_topo = {
     .name = "topo",
     .run = run_topo,
     .summary = "cores, GPUs and network of this task",
-    .example = "srun -n 2 accel topo",
+    .example = "srun -n 2 accel topo\naccel topo --local-ranks 8",
     .argp = &argp,
 };

@@ -37,7 +37,9 @@ accel_SOURCES = \
 	scripts/accel/settings.c \
 	scripts/accel/settings.h \
 	scripts/accel/step.c \
-	scripts/accel/step.h
+	scripts/accel/step.h \
+	scripts/accel/topo_report.c \
+	scripts/accel/topo_report.h
 # The public header as a table, for libaccel(3).
 nodist_accel_SOURCES = scripts/accel/api_table.c
 CLEANFILES += scripts/accel/api_table.c

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Binds the threads of this process to the cores of its rank. In: the mask they have and
+ * the mask they shall have. Threads that were put elsewhere by the program stay there, and
+ * what is started later inherits. Memory follows by first touch, so this comes before the
+ * first large allocation.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <hwloc.h>
+#include <hwloc/glibc-sched.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "topology/topo.h"
+
+enum { MAX_CPUS = 8192 };
+
+/* The text as the kernel takes it; false: no memory, or not a mask. */
+static bool read_mask(const char *text, cpu_set_t *set)
+{
+    hwloc_bitmap_t bits = hwloc_bitmap_alloc();
+    unsigned cpu;
+    bool good = bits && hwloc_bitmap_sscanf(bits, text) == 0;
+
+    CPU_ZERO_S(CPU_ALLOC_SIZE(MAX_CPUS), set);
+    if (good) {
+        hwloc_bitmap_foreach_begin(cpu, bits)
+        {
+            if (cpu < MAX_CPUS)
+                CPU_SET_S(cpu, CPU_ALLOC_SIZE(MAX_CPUS), set);
+        }
+        hwloc_bitmap_foreach_end();
+    }
+    hwloc_bitmap_free(bits);
+    return good;
+}
+
+static void move_threads(const cpu_set_t *from, const cpu_set_t *to, cpu_set_t *has)
+{
+    size_t bytes = CPU_ALLOC_SIZE(MAX_CPUS);
+    DIR *dir = opendir("/proc/self/task");
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir))) {
+        pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+        CPU_ZERO_S(bytes, has);
+        if (tid > 0 && sched_getaffinity(tid, bytes, has) == 0 &&
+            CPU_EQUAL_S(bytes, has, from))
+            sched_setaffinity(tid, bytes, to); /* a thread may have ended meanwhile */
+    }
+    if (dir)
+        closedir(dir);
+}
+
+accel_status_t topo_bind(const char *from, const char *to, accel_error_t *err)
+{
+    size_t bytes = CPU_ALLOC_SIZE(MAX_CPUS);
+    cpu_set_t *old = CPU_ALLOC(MAX_CPUS), *new = CPU_ALLOC(MAX_CPUS);
+    cpu_set_t *has = CPU_ALLOC(MAX_CPUS);
+    accel_status_t st = ACCEL_OK;
+
+    if (!old || !new || !has || !read_mask(from, old) || !read_mask(to, new))
+        st = accel_fail_nomem(err, "cpu sets", 3 * bytes);
+    /* The calling thread first: it tells whether binding is allowed at all. */
+    else if (sched_setaffinity(0, bytes, new) != 0)
+        st = accel_fail(err, A0432,
+                        "say accel.topology.bind: none, or see what forbids "
+                        "sched_setaffinity (a container's seccomp profile?)",
+                        "cannot bind this process to its cores: %s", strerror(errno));
+    else
+        move_threads(old, new, has);
+    CPU_FREE(old);
+    CPU_FREE(new);
+    CPU_FREE(has);
+    return st;
+}

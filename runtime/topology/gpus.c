@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The GPUs of the node. In: NVML, or the PCI devices of a recorded machine. Out: struct
+ * topo_gpus. A GPU that does not answer keeps its place in the list, so that the indices
+ * of the others stay right. Never fails: not to know is one of the answers.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "topology/machine.h"
+#include "topology/nvml.h"
+
+enum { PCI_NVIDIA = 0x10de, PCI_DISPLAY = 0x03, NVLINKS = 18 };
+
+static void print_bus_id(char *out, size_t len, unsigned domain, unsigned bus,
+                         unsigned device)
+{
+    snprintf(out, len, "%04x:%02x:%02x.0", domain, bus & 0xff, device & 0xff);
+}
+
+/* ---- by NVML --------------------------------------------------------------------------- */
+
+static void read_slices(const struct nvml *n, nvml_device_t *device,
+                        struct topo_gpu *gpu)
+{
+    unsigned now = 0, pending, places = 0;
+
+    if (!n->mig_mode || n->mig_mode(device, &now, &pending) != NVML_SUCCESS || !now)
+        return;
+    gpu->mig = true;
+    if (!n->mig_count || !n->mig_device ||
+        n->mig_count(device, &places) != NVML_SUCCESS)
+        return;
+    for (unsigned i = 0; i < places && gpu->slices < TOPO_SLICES; i++) {
+        struct topo_slice *s = &gpu->slice[gpu->slices];
+        nvml_device_t *slice = NULL;
+        unsigned id;
+
+        /* Places without a slice answer "not found". */
+        if (n->mig_device(device, i, &slice) != NVML_SUCCESS ||
+            n->uuid(slice, s->uuid, sizeof(s->uuid)) != NVML_SUCCESS)
+            continue;
+        s->gpu_instance = s->compute_instance = -1;
+        if (n->gpu_instance && n->gpu_instance(slice, &id) == NVML_SUCCESS)
+            s->gpu_instance = (int)id;
+        if (n->compute_instance && n->compute_instance(slice, &id) == NVML_SUCCESS)
+            s->compute_instance = (int)id;
+        gpu->slices++;
+    }
+}
+
+static void read_links(const struct nvml *n, nvml_device_t *device,
+                       struct topo_gpus *all, struct topo_gpu *gpu)
+{
+    for (unsigned link = 0; n->nvlink_state && link < NVLINKS; link++) {
+        struct nvml_pci pci;
+        char bus_id[sizeof(gpu->bus_id)];
+        unsigned active = 0, type = 0;
+
+        if (n->nvlink_state(device, link, &active) != NVML_SUCCESS || !active)
+            continue;
+        gpu->nvlinks++;
+        if (n->nvlink_remote_type &&
+            n->nvlink_remote_type(device, link, &type) == NVML_SUCCESS &&
+            type == NVML_NVLINK_SWITCH) {
+            gpu->nvlinks_switch++;
+            continue;
+        }
+        memset(&pci, 0, sizeof(pci));
+        if (!n->nvlink_remote || n->nvlink_remote(device, link, &pci) != NVML_SUCCESS)
+            continue;
+        print_bus_id(bus_id, sizeof(bus_id), pci.domain, pci.bus, pci.device);
+        for (int peer = 0; peer < all->count; peer++)
+            if (strcmp(all->gpu[peer].bus_id, bus_id) == 0)
+                gpu->nvlink_gpu |= UINT64_C(1) << peer;
+    }
+}
+
+static void read_gpu(const struct nvml *n, nvml_device_t *device, struct topo_gpu *gpu)
+{
+    struct nvml_pci pci;
+    struct nvml_memory memory;
+
+    memset(&pci, 0, sizeof(pci));
+    if (n->pci(device, &pci) != NVML_SUCCESS ||
+        n->uuid(device, gpu->uuid, sizeof(gpu->uuid)) != NVML_SUCCESS)
+        return;
+    print_bus_id(gpu->bus_id, sizeof(gpu->bus_id), pci.domain, pci.bus, pci.device);
+    if (n->name && n->name(device, gpu->name, sizeof(gpu->name)) != NVML_SUCCESS)
+        gpu->name[0] = '\0';
+    if (n->memory && n->memory(device, &memory) == NVML_SUCCESS) {
+        gpu->memory_bytes = (int64_t)memory.total;
+        gpu->memory_used_bytes = (int64_t)memory.used;
+    }
+    read_slices(n, device, gpu);
+}
+
+void topo_gpus_find(struct topo_gpus *out)
+{
+    nvml_device_t *device[TOPO_GPUS] = { NULL };
+    struct nvml nvml;
+    unsigned count = 0;
+    int rc;
+
+    memset(out, 0, sizeof(*out));
+    switch (nvml_open(&nvml, out->why, sizeof(out->why))) {
+    case NVML_BROKEN:
+        out->broken = true;
+        return;
+    case NVML_ABSENT:
+        return;
+    case NVML_READY:
+        break;
+    }
+    if (!nvml.driver_version ||
+        nvml.driver_version(out->driver, sizeof(out->driver)) != NVML_SUCCESS)
+        out->driver[0] = '\0';
+    rc = nvml.device_count(&count);
+    if (rc != NVML_SUCCESS) {
+        out->broken = true;
+        snprintf(out->why, sizeof(out->why), "NVML cannot count the GPUs: %s",
+                 nvml_error(&nvml, rc));
+        nvml_close(&nvml);
+        return;
+    }
+    out->known = true;
+    out->count = count < TOPO_GPUS ? (int)count : TOPO_GPUS;
+    for (int i = 0; i < out->count; i++)
+        if (nvml.device((unsigned)i, &device[i]) == NVML_SUCCESS)
+            read_gpu(&nvml, device[i], &out->gpu[i]);
+    for (int i = 0; i < out->count; i++)
+        if (out->gpu[i].bus_id[0])
+            read_links(&nvml, device[i], out, &out->gpu[i]);
+    nvml_close(&nvml);
+}
+
+/* ---- of a record ----------------------------------------------------------------------- */
+
+/* hwloc notes UUID and model at the OS device of the driver, where it saw one. */
+static void read_notes(hwloc_obj_t pci, struct topo_gpu *gpu)
+{
+    const char *name = pci->name;
+
+    for (hwloc_obj_t os = pci->io_first_child; os; os = os->next_sibling) {
+        const char *uuid = hwloc_obj_get_info_by_name(os, "NVIDIAUUID");
+        const char *model = hwloc_obj_get_info_by_name(os, "GPUModel");
+
+        if (uuid)
+            snprintf(gpu->uuid, sizeof(gpu->uuid), "%s%s",
+                     strncmp(uuid, "GPU-", 4) == 0 ? "" : "GPU-", uuid);
+        if (model)
+            name = model;
+    }
+    snprintf(gpu->name, sizeof(gpu->name), "%s", name ? name : "");
+}
+
+static int by_bus_id(const void *a, const void *b)
+{
+    return strcmp(((const struct topo_gpu *)a)->bus_id,
+                  ((const struct topo_gpu *)b)->bus_id);
+}
+
+void topo_gpus_of_record(struct topo_gpus *out, hwloc_topology_t tree)
+{
+    hwloc_obj_t pci = NULL;
+
+    memset(out, 0, sizeof(*out));
+    out->known = true;
+    while ((pci = hwloc_get_next_pcidev(tree, pci)) && out->count < TOPO_GPUS) {
+        const struct hwloc_pcidev_attr_s *p = &pci->attr->pcidev;
+        struct topo_gpu *gpu = &out->gpu[out->count];
+
+        if (p->vendor_id != PCI_NVIDIA || p->class_id >> 8 != PCI_DISPLAY)
+            continue;
+        print_bus_id(gpu->bus_id, sizeof(gpu->bus_id), p->domain, p->bus, p->dev);
+        read_notes(pci, gpu);
+        out->count++;
+    }
+    qsort(out->gpu, (size_t)out->count, sizeof(out->gpu[0]), by_bus_id);
+}
+
+hwloc_obj_t topo_gpu_object(const struct topo_machine *m, const struct topo_rank *rank)
+{
+    if (rank->devices == 0 || !rank->device[0].bus_id[0])
+        return NULL;
+    return hwloc_get_pcidev_by_busidstring(m->tree, rank->device[0].bus_id);
+}

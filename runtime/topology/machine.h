@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of struct topo_machine and the pure parts of the map, for the files of this
+ * stage and their tests.
+ */
+#ifndef ACCEL_TOPOLOGY_MACHINE_H
+#define ACCEL_TOPOLOGY_MACHINE_H
+
+#include <hwloc.h>
+
+#include "topology/topo.h"
+
+enum { TOPO_NICS = 64 };
+
+struct topo_nic {
+    char name[32];
+    char port[40];   /* as UCX calls it: "eth0", "mlx5_0:1" */
+    bool fabric;     /* InfiniBand or RoCE, else Ethernet */
+    char subnet[24]; /* fabric: first half of its address; ports of one can talk */
+    hwloc_obj_t at;  /* its PCI device, or the interface itself */
+};
+
+struct topo_machine {
+    hwloc_topology_t tree;
+    bool recorded;
+    int nics; /* usable ones: links known to be down are left out */
+    struct topo_nic nic[TOPO_NICS];
+    struct topo_gpus gpus;
+};
+
+/* gpus.c: this machine's, by NVML; those of a record, by PCI class and vendor. */
+void topo_gpus_find(struct topo_gpus *out);
+void topo_gpus_of_record(struct topo_gpus *out, hwloc_topology_t tree);
+
+/* The PCI device of a rank's first GPU; NULL: none, or not in the tree. */
+hwloc_obj_t topo_gpu_object(const struct topo_machine *m, const struct topo_rank *rank);
+
+/* cores.c: place[i].cores, pus, numa_node, shared, cpuset, mask, why. */
+accel_status_t topo_map_cores(const struct topo_machine *m,
+                              const struct topo_rank *rank, int ranks,
+                              struct topo_place *place, accel_error_t *err);
+/* nic.c: fills m->nic; place[i].nic, path, net_devices, after the cores. */
+void topo_nics_find(struct topo_machine *m);
+accel_status_t topo_map_nics(const struct topo_machine *m, const struct topo_rank *rank,
+                             int ranks, struct topo_place *place, accel_error_t *err);
+
+#endif

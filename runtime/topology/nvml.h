@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * NVML, NVIDIA's management library, as a table of function pointers: found at run time,
+ * so that a node without a driver needs nothing. The declarations are our own and hold
+ * only what is used; a function that an old driver lacks is NULL.
+ */
+#ifndef ACCEL_TOPOLOGY_NVML_H
+#define ACCEL_TOPOLOGY_NVML_H
+
+#include <stddef.h>
+
+/* Results of NVML's calls that are told apart here. */
+enum {
+    NVML_SUCCESS = 0,
+    NVML_DRIVER_NOT_LOADED = 9,
+    NVML_LIB_RM_VERSION_MISMATCH = 18, /* library and kernel module differ */
+};
+
+enum { NVML_NVLINK_SWITCH = 2 }; /* of nvlink_remote_type */
+
+/* Both layouts that drivers use begin like this; only the numbers are read. */
+struct nvml_pci {
+    char bus_id_legacy[16];
+    unsigned domain, bus, device, device_id, subsystem_id;
+    char rest[64];
+};
+struct nvml_memory {
+    unsigned long long total, free, used;
+};
+typedef void nvml_device_t; /* opaque, owned by the library */
+
+struct nvml {
+    void *library;
+    int (*init)(void);
+    int (*shutdown)(void);
+    int (*device_count)(unsigned *count_out);
+    int (*device)(unsigned index, nvml_device_t **device_out);
+    int (*uuid)(nvml_device_t *device, char *buf, unsigned len);
+    int (*pci)(nvml_device_t *device, struct nvml_pci *out);
+    /* From here on NULL where the library has none. */
+    const char *(*error_string)(int rc);
+    int (*driver_version)(char *buf, unsigned len);
+    int (*name)(nvml_device_t *device, char *buf, unsigned len);
+    int (*memory)(nvml_device_t *device, struct nvml_memory *out);
+    int (*mig_mode)(nvml_device_t *device, unsigned *now_out, unsigned *pending_out);
+    int (*mig_count)(nvml_device_t *device, unsigned *count_out);
+    int (*mig_device)(nvml_device_t *device, unsigned index, nvml_device_t **out);
+    int (*gpu_instance)(nvml_device_t *slice, unsigned *id_out);
+    int (*compute_instance)(nvml_device_t *slice, unsigned *id_out);
+    int (*nvlink_state)(nvml_device_t *device, unsigned link, unsigned *active_out);
+    int (*nvlink_remote_type)(nvml_device_t *device, unsigned link, unsigned *out);
+    int (*nvlink_remote)(nvml_device_t *device, unsigned link, struct nvml_pci *out);
+};
+
+enum nvml_state {
+    NVML_READY,
+    NVML_ABSENT, /* there is no such library: a node without GPUs, most likely */
+    NVML_BROKEN, /* there is one, and it does not work */
+};
+
+/* Loads libnvidia-ml.so.1 and initialises it. `why` (len bytes) says what is wrong unless
+ * NVML_READY comes back; only then nvml_close must follow. */
+enum nvml_state nvml_open(struct nvml *n, char *why, size_t len);
+void nvml_close(struct nvml *n);
+/* What NVML says to a result; static. */
+const char *nvml_error(const struct nvml *n, int rc);
+
+#endif

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From a word of CUDA_VISIBLE_DEVICES to a device of the node. In: the list as text, the
+ * GPUs. Out: bus id and UUID. Never reads the environment and never asks the driver.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "topology/topo.h"
+
+static const char hint_list[] = "accel topo lists the GPUs of the node; leave "
+                                "CUDA_VISIBLE_DEVICES as Slurm sets it";
+
+/* Word number `at` of the list, without blanks. */
+static void word_at(const char *list, int at, char *out, size_t len)
+{
+    size_t n;
+
+    while (at-- > 0 && *list)
+        list = strchrnul(list, ',') + (*strchrnul(list, ',') == ',');
+    list += strspn(list, " ");
+    n = strcspn(list, ", ");
+    snprintf(out, len, "%.*s", (int)n, list);
+}
+
+static accel_status_t no_such(const struct topo_gpus *gpus, const char *word,
+                              accel_error_t *err)
+{
+    return accel_fail(
+        err, A0422, hint_list,
+        "CUDA_VISIBLE_DEVICES names '%s', but of the %d GPU%s of this node "
+        "that can be opened none is that",
+        word, gpus->count, gpus->count == 1 ? "" : "s");
+}
+
+static void take_slice(const struct topo_gpus *gpus, int index, int slice,
+                       struct topo_device *out)
+{
+    const struct topo_gpu *gpu = &gpus->gpu[index];
+
+    out->index = index;
+    snprintf(out->bus_id, sizeof(out->bus_id), "%s", gpu->bus_id);
+    snprintf(out->id, sizeof(out->id), "%s",
+             slice < 0 ? gpu->uuid : gpu->slice[slice].uuid);
+}
+
+static accel_status_t take_gpu(const struct topo_gpus *gpus, int index,
+                               const char *word, struct topo_device *out,
+                               accel_error_t *err)
+{
+    const struct topo_gpu *gpu = &gpus->gpu[index];
+
+    if (!gpu->bus_id[0])
+        return accel_fail(
+            err, A0427,
+            "look at nvidia-smi and dmesg on the node (Xid); the node wants "
+            "its administrator",
+            "GPU %s of this node does not answer its driver", word);
+    if (gpu->mig && gpu->slices == 0)
+        return accel_fail(
+            err, A0427, "make slices with nvidia-smi mig -cgi, or turn MIG off",
+            "GPU %s (%s) is in MIG mode but has no slice", word, gpu->bus_id);
+    take_slice(gpus, index, gpu->mig ? 0 : -1, out);
+    return ACCEL_OK;
+}
+
+/* "MIG-GPU-UUID/gi/ci", as drivers before 470 name a slice. */
+static bool is_old_name(const struct topo_gpu *gpu, const struct topo_slice *slice,
+                        const char *word)
+{
+    char name[TOPO_ID + 32];
+
+    snprintf(name, sizeof(name), "MIG-%s/%d/%d", gpu->uuid, slice->gpu_instance,
+             slice->compute_instance);
+    return strcmp(name, word) == 0;
+}
+
+/* The only GPU, or slice, that begins so; -1: none, -2: several. */
+static int find_uuid(const struct topo_gpus *gpus, const char *word, int *slice_out)
+{
+    bool slices = strncmp(word, "MIG-", 4) == 0;
+    size_t n = strlen(word);
+    int found = -1;
+
+    for (int i = 0; i < gpus->count; i++) {
+        const struct topo_gpu *gpu = &gpus->gpu[i];
+
+        for (int s = slices ? 0 : -1; s < (slices ? gpu->slices : 0); s++) {
+            bool same = slices ? strncmp(gpu->slice[s].uuid, word, n) == 0 ||
+                                     is_old_name(gpu, &gpu->slice[s], word)
+                               : strncmp(gpu->uuid, word, n) == 0;
+
+            if (same && found >= 0)
+                return -2;
+            if (same) {
+                found = i;
+                *slice_out = s;
+            }
+        }
+    }
+    return found;
+}
+
+accel_status_t topo_visible_device(const struct topo_gpus *gpus, const char *visible,
+                                   int at, struct topo_device *out, accel_error_t *err)
+{
+    char word[TOPO_ID], *end;
+    int slice = -1, index;
+    long number;
+
+    if (visible)
+        word_at(visible, at, word, sizeof(word));
+    else
+        snprintf(word, sizeof(word), "%d", at);
+    memset(out, 0, sizeof(*out));
+    out->index = -1;
+    if (!gpus->known) {
+        snprintf(out->id, sizeof(out->id), "%s", word);
+        return ACCEL_OK;
+    }
+    number = strtol(word, &end, 10);
+    if (*word && *end == '\0') {
+        if (number < 0 || number >= gpus->count)
+            return no_such(gpus, word, err);
+        return take_gpu(gpus, (int)number, word, out, err);
+    }
+    index = find_uuid(gpus, word, &slice);
+    if (index == -2)
+        return accel_fail(
+            err, A0422, "write more of the UUID (nvidia-smi -L shows it)",
+            "CUDA_VISIBLE_DEVICES names '%s', and several devices of this "
+            "node begin so",
+            word);
+    if (index < 0)
+        return no_such(gpus, word, err);
+    if (slice < 0)
+        return take_gpu(gpus, index, word, out, err);
+    take_slice(gpus, index, slice, out);
+    return ACCEL_OK;
+}
