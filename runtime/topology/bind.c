@@ -67,7 +67,7 @@ accel_status_t topo_bind(const char *from, const char *to, accel_error_t *err)
     /* The calling thread first: it tells whether binding is allowed at all. */
     else if (sched_setaffinity(0, bytes, new) != 0)
         st = accel_fail(err, A0432,
-                        "say accel.topology.bind: none, or see what forbids "
+                        "say accel.topology.bind: false, or see what forbids "
                         "sched_setaffinity (a container's seccomp profile?)",
                         "cannot bind this process to its cores: %s", strerror(errno));
     else

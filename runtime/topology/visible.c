@@ -9,9 +9,6 @@
 
 #include "topology/topo.h"
 
-static const char hint_list[] = "accel topo lists the GPUs of the node; leave "
-                                "CUDA_VISIBLE_DEVICES as Slurm sets it";
-
 /* Word number `at` of the list, without blanks. */
 static void word_at(const char *list, int at, char *out, size_t len)
 {
@@ -28,7 +25,8 @@ static accel_status_t no_such(const struct topo_gpus *gpus, const char *word,
                               accel_error_t *err)
 {
     return accel_fail(
-        err, A0422, hint_list,
+        err, A0422,
+        "leave CUDA_VISIBLE_DEVICES as Slurm sets it; accel topo lists the GPUs",
         "CUDA_VISIBLE_DEVICES names '%s', but of the %d GPU%s of this node "
         "that can be opened none is that",
         word, gpus->count, gpus->count == 1 ? "" : "s");
