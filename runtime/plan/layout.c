@@ -148,17 +148,20 @@ static accel_status_t fit_mesh(const struct config *c, const struct scheme *s,
     int replicate = number(c, "parallelism_config_dp_replicate_size");
     int shard = number(c, "parallelism_config_dp_shard_size");
 
-    if (s->hybrid && world % local_size)
-        return accel_fail(err, A0070, "give every node the same number of ranks",
-                          "%s needs whole nodes: %d ranks are not so many nodes of %d",
-                          s->name, world, local_size);
+    if (s->hybrid && (world % local_size || local_size % others))
+        return accel_fail(err, A0070,
+                          "give every node the same number of ranks, a multiple of cp "
+                          "x sp x tp",
+                          "%s needs whole nodes: %d ranks are not so many nodes of %d, "
+                          "each cut into groups of %d",
+                          s->name, world, local_size, others);
     l->replicate = replicate;
     l->shard = shard;
     if (replicate * shard * others == world)
         return ACCEL_OK;
     if (replicate * shard > 1 || world % others)
         return mismatch(l, world, err);
-    spread(l, s, world / others, s->hybrid ? local_size : world / others);
+    spread(l, s, world / others, s->hybrid ? local_size / others : world / others);
     mesh_of(c, l);
     return ACCEL_OK;
 }

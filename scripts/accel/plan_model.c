@@ -132,14 +132,6 @@ static accel_status_t take_units(struct planned *p, const struct nn_units *units
     return ACCEL_OK;
 }
 
-/* FSDP says how; other engines that shard do it block by block. */
-static bool wraps(const struct planned *p)
-{
-    if (p->config->distributed_type == DIST_FSDP)
-        return p->config->auto_wrap_policy == WRAP_TRANSFORMER;
-    return p->in.layout.cut_optimizer;
-}
-
 static accel_status_t measure(struct planned *p, accel_error_t *err)
 {
     bool bf16 = p->config->mixed_precision == PRECISION_BF16;
@@ -163,7 +155,8 @@ static accel_status_t measure(struct planned *p, accel_error_t *err)
         s = err->code;
         goto out;
     }
-    s = nn_units_build(model, wraps(p), p->config->transformer_cls, &units, err);
+    s = nn_units_build(model, config_wrap_policy(p->config) == WRAP_TRANSFORMER,
+                       p->config->transformer_cls, &units, err);
     if (s == ACCEL_OK)
         s = nn_measure(model, p->batch, seq, true, &activations, err);
     p->in.activation_bytes = (int64_t)activations;

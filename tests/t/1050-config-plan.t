@@ -72,6 +72,38 @@ is "$(grep -c 'not yet$' out)" 5 "five of them are marked as not supported yet"
 run "$accel" plan single.yaml --set distributed_type=FSDP --ranks 8 --gpus 4 --batch 1 --seq 64
 like "$out" '^  ranks +8 on 2 nodes' "--ranks and --gpus give the nodes"
 like "$out" '^    over the network ' "what goes over the network is told apart"
+facts() { # CONFIG-TEXT [OPTION]...: sharding and groups of a plan, in one line
+    printf '%b' "$1" >facts.yaml
+    shift
+    run "$accel" plan facts.yaml --batch 1 --seq 64 "$@"
+    out=$(sed -n -e 's/^  sharding *//p' -e 's/^  groups *//p' -e 's/^    host memory.*/host/p' out |
+        sed -e 's/, .*(planned.*/ planned/' -e 's/, .*//' | tr '\n' '/')
+}
+fsdp='distributed_type: FSDP\nfsdp_config:\n'
+facts "$fsdp  fsdp_sharding_strategy: HYBRID_SHARD\n" --nodes 3 --gpus 4
+is "$out" "HYBRID_SHARD planned/dp_replicate 3 x dp_shard 4/" "HYBRID_SHARD groups follow nodes"
+facts "$fsdp  fsdp_sharding_strategy: HYBRID_SHARD\n" --nodes 2 --gpus 1
+is "$out" "HYBRID_SHARD planned/" "with one rank a node they are copies"
+facts "$fsdp  fsdp_version: 2\n  fsdp_reshard_after_forward: false\n" --ranks 4
+is "$out" "SHARD_GRAD_OP planned/" "FSDP2 that keeps the parameters"
+facts "$fsdp  fsdp_offload_params: true\n" --ranks 4
+is "$out" "FULL_SHARD planned/host/" "offloaded parameters"
+deepspeed='distributed_type: DEEPSPEED\ndeepspeed_config:\n'
+for stage in 0:NO_SHARD 1:ZeRO-1 2:ZeRO-2 3:FULL_SHARD; do
+    facts "$deepspeed  zero_stage: ${stage%:*}\n" --ranks 4
+    like "$out" "^${stage#*:}( planned)?/" "DeepSpeed's stage ${stage%:*}"
+done
+facts "$deepspeed  zero_stage: 2\n  offload_optimizer_device: cpu\n" --ranks 4
+like "$out" '^ZeRO-2 planned/host/' "and its offloaded optimizer"
+mesh="$fsdp  fsdp_version: 2\nparallelism_config:\n  parallelism_config_dp_shard_size: 2\n"
+mesh="$mesh  parallelism_config_dp_replicate_size: 2\n  parallelism_config_tp_size: 2\n"
+facts "$mesh" --nodes 2 --gpus 4
+is "$out" "FULL_SHARD planned/dp_replicate 2 x dp_shard 2 x tp 2/" "a mesh of three axes"
+facts "$mesh" --ranks 6
+is "$code/$out" "65/" "that does not fit the ranks"
+contains "$err" "A0070" "is refused with its code"
+facts 'distributed_type: MEGATRON_LM\nmegatron_lm_config:\n  megatron_lm_tp_degree: 2\n' --ranks 8
+is "$out" "NO_SHARD planned/dp_replicate 4 x tp 2/" "Megatron-LM's tensor parallelism"
 # 124439808 * 12 bytes at 2 GB/s; sqrt(2 * 0.7466 * 43200) = 254 s
 run "$accel" plan single.yaml --batch 1 --seq 64 --storage 2 --mtbf 12
 like "$out" '^  time of a save +0\.747 s ' "the time of a save"
