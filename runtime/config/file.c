@@ -178,8 +178,7 @@ static int open_trusted(struct config_report *r)
     if (status == ACCEL_ENOENT)
         return -1;
     if (status)
-        report_add(r, err.message ? MESSAGE_BASE + err.message : (int)status,
-                   (struct place){ 0 }, err.hint, "not trusted: %s",
+        report_add(r, A0206, (struct place){ 0 }, err.hint, "not trusted: %s",
                    printable(text, sizeof(text), err.text, strlen(err.text)));
     return fd;
 }

@@ -8,6 +8,7 @@ accel_SOURCES = \
 	scripts/accel/cmd_check.c \
 	scripts/accel/cmd_ckpt.c \
 	scripts/accel/cmd_completion.c \
+	scripts/accel/cmd_config.c \
 	scripts/accel/cmd_doctor.c \
 	scripts/accel/cmd_env.c \
 	scripts/accel/cmd_explain.c \
@@ -17,7 +18,14 @@ accel_SOURCES = \
 	scripts/accel/cmd_schema.c \
 	scripts/accel/cmd_test.c \
 	scripts/accel/cmd_topo.c \
+	scripts/accel/cmd_to_fsdp2.c \
 	scripts/accel/commands.c \
+	scripts/accel/config_ask.c \
+	scripts/accel/config_make.c \
+	scripts/accel/config_make.h \
+	scripts/accel/config_values.c \
+	scripts/accel/config_values.h \
+	scripts/accel/config_write.c \
 	scripts/accel/doctor.h \
 	scripts/accel/doctor_slurm.c \
 	scripts/accel/json_schema.c \
@@ -104,8 +112,13 @@ scripts/accel/completions/accel: accel$(EXEEXT)
 shell_tests += tests/t/1000-config-messages.t tests/t/1010-config-cli.t \
 	tests/t/1030-config-schema.t tests/t/1040-config-tables.t \
 	tests/t/2000-topo-cli.t tests/t/1050-config-plan.t tests/t/1060-config-doctor.t \
+	tests/t/1080-config-command.t tests/t/1085-config-ask.t tests/t/1090-config-fsdp2.t \
 	tests/t/1110-test-local.t tests/t/1111-test-slurm.t
-unit_tests += tests/unit/test_step
+unit_tests += tests/unit/test_step tests/unit/test_config_values
+tests_unit_test_config_values_SOURCES = tests/unit/test_config_values.c \
+	scripts/accel/config_values.c scripts/accel/config_values.h
+tests_unit_test_config_values_CPPFLAGS = $(AM_CPPFLAGS) -DDATADIR='"$(datadir)"'
+tests_unit_test_config_values_LDADD = $(unit_ldadd)
 tests_unit_test_step_SOURCES = tests/unit/test_step.c scripts/accel/step.c \
 	scripts/accel/step.h
 tests_unit_test_step_LDADD = libtap.la -lm

@@ -64,6 +64,8 @@ int cli_config_load(const char *job, const struct cli_settings *s,
                                         .flag_count = s->count };
     if (!s->alone)
         config_sources_default(sources, &out->paths);
+    if (s->user)
+        sources->user_path = s->user;
     if (s->site)
         sources->site_path = s->site;
     status = config_resolve(sources, &out->config, &diags, &err);

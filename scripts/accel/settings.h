@@ -27,7 +27,8 @@ struct cli_settings {
     struct config_setting *item;
     size_t count;
     const char *site; /* NULL: the installed one */
-    bool alone;       /* the job file only: no environment, user or site file */
+    bool alone;       /* the given files only: no environment, user or site file */
+    const char *user; /* NULL: the usual user file */
 };
 /* Takes --set and --site from an argp parser; ARGP_ERR_UNKNOWN for other keys. */
 error_t cli_settings_parse(int key, char *arg, struct argp_state *state,

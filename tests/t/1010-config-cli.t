@@ -29,7 +29,7 @@ is "$code/$out/$err" "0/accel $(sed -n 's/^AC_INIT(\[accel\], \[\([^]]*\)\].*/\1
 run "$accel" --help
 is "$code/$err" "0/" "accel --help exits 0 and is silent on stderr"
 like "$(head -n 1 out)" '^Example: accel ' "accel --help begins with an example"
-for command in $("$accel" | sed -n 's/^  accel \([a-z]*\) .*/\1/p'); do
+for command in $("$accel" | sed -n 's/^  accel \([a-z0-9-]*\) .*/\1/p'); do
     run "$accel" "$command" --help
     is "$code/$err" "0/" "accel $command --help exits 0 and is silent on stderr"
     like "$(head -n 1 out)" "^Example: accel $command" "accel $command --help: example first"

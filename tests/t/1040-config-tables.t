@@ -16,10 +16,10 @@ cd "$tap_tmp" || bail_out "no directory"
 "$accel" man 5 >accel-config.5
 "$accel" man 7 >accel.7
 "$accel" completion bash >script
-commands=$(sed -n 's/^  accel \([a-z]*\) .*/\1/p' help | sort -u)
+commands=$(sed -n 's/^  accel \([a-z0-9-]*\) .*/\1/p' help | sort -u)
 [ "$(echo "$commands" | wc -l)" -ge 7 ]
 ok $? "accel --help lists the commands"
-is "$("$accel" | sed -n 's/^  accel \([a-z]*\) .*/\1/p' | while read -r c; do
+is "$("$accel" | sed -n 's/^  accel \([a-z0-9-]*\) .*/\1/p' | while read -r c; do
     echo "$commands" | grep -qx "$c" || echo "$c"
 done)" "" "accel alone lists no others"
 
@@ -36,7 +36,7 @@ plain accel.7 >man7
 man_of() { # CMD
     awk -v head=".SS \"accel $1:" '/^\.S[SH]/ { on = index($0, head) == 1 } on' man1
 }
-is "$(sed -n 's/^\.SS "accel \([a-z]*\):.*/\1/p' man1 | sort)" "$commands" \
+is "$(sed -n 's/^\.SS "accel \([a-z0-9-]*\):.*/\1/p' man1 | sort)" "$commands" \
     "accel(1) has a section for each command"
 
 # What bash offers for WORDS, the last of them being typed; sorted, one per line.

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `accel config default` and `accel config update`: a config file from what this machine
+ * offers, and an older file of Accelerate in the form its questionnaire writes today.
+ */
+#include "scripts/accel/config_make.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "scripts/accel/cli.h"
+#include "scripts/accel/config_values.h"
+#include "scripts/accel/settings.h"
+
+/* What every file of Accelerate says; the value where the file did not. */
+static const struct {
+    const char *key, *text;
+} base[] = {
+    { "compute_environment", "LOCAL_MACHINE" },
+    { "debug", "false" },
+    { "downcast_bf16", "no" },
+    { "enable_cpu_affinity", "false" },
+    { "machine_rank", "0" },
+    { "main_training_function", "main" },
+    { "num_machines", "1" },
+    { "rdzv_backend", "static" },
+    { "same_network", "false" },
+    { "tpu_use_cluster", "false" },
+    { "tpu_use_sudo", "false" },
+    { "use_cpu", "false" },
+};
+
+static bool fill_base(struct config_values *v)
+{
+    const char *type = config_values_get(v, "distributed_type");
+    bool good = true;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(base); i++)
+        if (!config_values_get(v, base[i].key))
+            good &= config_values_set(v, base[i].key, base[i].text);
+    /* -1 is Accelerate's "not given"; only one process can be assumed. */
+    if (!config_values_get(v, "num_processes"))
+        good &= config_values_set(v, "num_processes",
+                                  type && !strcmp(type, "NO") ? "1" : "-1");
+    return good;
+}
+
+static int no_memory(void)
+{
+    accel_error_t err;
+
+    accel_fail_nomem(&err, "the config file", 0);
+    return cli_fail(&err);
+}
+
+static int write_values(const struct config_values *v, const char *path, bool replace)
+{
+    struct strbuf text = { 0 };
+    accel_error_t err;
+    accel_status_t status;
+
+    config_values_yaml(v, &text);
+    status = config_file_write(path, &text, replace, &err);
+    strbuf_free(&text);
+    return status ? cli_fail(&err) : 0;
+}
+
+/* ---- default --------------------------------------------------------------------------------- */
+
+/* Devices a CUDA program would see: the list it is given, else the device files. */
+static int count_gpus(void)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    struct dirent *e;
+    DIR *dir;
+    int n = 0;
+
+    if (visible) {
+        while (*visible && *visible != '-') { /* -1 ends the list */
+            size_t len = strcspn(visible, ",");
+
+            n += len > 0;
+            visible += len + (visible[len] == ',');
+        }
+        return n;
+    }
+    dir = opendir("/dev");
+    if (!dir)
+        return 0;
+    while ((e = readdir(dir)))
+        n += !strncmp(e->d_name, "nvidia", 6) && isdigit((unsigned char)e->d_name[6]);
+    closedir(dir);
+    return n;
+}
+
+int config_default(const char *path, const char *precision)
+{
+    struct config_values v = { 0 };
+    int gpus = count_gpus(), code;
+    char count[16];
+
+    snprintf(count, sizeof(count), "%d", gpus ? gpus : 1);
+    if (!config_values_set(&v, "distributed_type", gpus > 1 ? "MULTI_GPU" : "NO") ||
+        !config_values_set(&v, "num_processes", count) ||
+        !config_values_set(&v, "use_cpu", gpus ? "false" : "true") ||
+        !config_values_set(&v, "mixed_precision", precision ? precision : "no") ||
+        !fill_base(&v))
+        code = no_memory();
+    else
+        code = write_values(&v, path, false);
+    if (!code)
+        printf("%s: written for %d GPU%s\n", path, gpus, gpus == 1 ? "" : "s");
+    config_values_free(&v);
+    return cli_finish(code);
+}
+
+/* ---- update ---------------------------------------------------------------------------------- */
+
+/* Keys that have moved: fp16 became a value, dynamo_backend went into its map. */
+static bool move_old_keys(struct config_values *v)
+{
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+    bool good = true;
+
+    for (size_t i = 0; i < n && good; i++) {
+        if (!v->text[i] || k[i].section[0])
+            continue;
+        if (!strcmp(k[i].name, "fp16")) {
+            if (!strcmp(v->text[i], "true") && !config_values_get(v, "mixed_precision"))
+                good = config_values_set(v, "mixed_precision", "fp16");
+        } else if (!strcmp(k[i].name, "dynamo_backend")) {
+            if (!config_values_get(v, "dynamo_config.dynamo_backend"))
+                good = config_values_set(v, "dynamo_config.dynamo_backend", v->text[i]);
+        } else {
+            continue;
+        }
+        free(v->text[i]);
+        v->text[i] = NULL;
+    }
+    return good;
+}
+
+/* Does the file hold exactly this text? */
+static bool is_same(const char *path, const struct strbuf *text)
+{
+    FILE *f = fopen(path, "re");
+    bool same = f != NULL && text->s;
+
+    for (size_t i = 0; same && i <= text->len; i++)
+        same = getc(f) == (i < text->len ? (unsigned char)text->s[i] : EOF);
+    if (f)
+        fclose(f);
+    return same;
+}
+
+static accel_status_t keep_old(const char *path, char *bak, size_t len,
+                               accel_error_t *err)
+{
+    if ((size_t)snprintf(bak, len, "%s.bak", path) < len && link(path, bak) == 0)
+        return ACCEL_OK;
+    return accel_fail_at(err, A0262, bak, "move the .bak file away",
+                         "the old file cannot be kept under this name: %m");
+}
+
+static int update_values(struct config_values *v, const char *path)
+{
+    struct strbuf text = { 0 };
+    char bak[PATH_MAX];
+    accel_error_t err;
+    int code = 0;
+
+    config_values_yaml(v, &text);
+    if (is_same(path, &text))
+        printf("%s: has today's form already\n", path);
+    else if (keep_old(path, bak, sizeof(bak), &err) ||
+             config_file_write(path, &text, true, &err))
+        code = cli_fail(&err);
+    else
+        printf("%s: rewritten; the old file is %s\n", path, bak);
+    strbuf_free(&text);
+    return cli_finish(code);
+}
+
+int config_update(const char *path)
+{
+    struct config_values v = { 0 };
+    struct cli_config c;
+    int code = cli_config_load(path, &(struct cli_settings){ .alone = true }, &c);
+
+    if (code)
+        return code;
+    if (!config_values_take(&v, &c.config, ORIGIN_FILE) || !move_old_keys(&v) ||
+        !fill_base(&v))
+        code = no_memory();
+    else
+        code = update_values(&v, path);
+    config_values_free(&v);
+    return code;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A config file onto the disk: whole or not at all. A temporary file in the same directory,
+ * on disk before it gets its name; signals wait meanwhile, so that none is left behind.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "scripts/accel/config_values.h"
+
+static accel_status_t failed(const char *what, const char *path, accel_error_t *err)
+{
+    return accel_fail_at(
+        err, A0261, path,
+        "check the directory (it must be yours to write) and the space "
+        "left, or name another file",
+        "cannot %s: %s", what, strerror(errno));
+}
+
+static bool write_all(int fd, const char *s, size_t n)
+{
+    while (n > 0) {
+        ssize_t done = write(fd, s, n);
+
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return false;
+        s += done;
+        n -= (size_t)done;
+    }
+    return fsync(fd) == 0;
+}
+
+/* The mode of the file that goes, or what the umask allows. */
+static mode_t mode_for(const char *path)
+{
+    struct stat st;
+    mode_t mask;
+
+    if (stat(path, &st) == 0)
+        return st.st_mode & 0777;
+    mask = umask(0);
+    umask(mask);
+    return 0666 & ~mask;
+}
+
+/* Parent directories, as mkdir -p. */
+static bool make_parents(const char *path)
+{
+    char dir[PATH_MAX];
+
+    if ((size_t)snprintf(dir, sizeof(dir), "%s", path) >= sizeof(dir)) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    for (char *slash = strchr(dir + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(dir, 0777) && errno != EEXIST)
+            return false;
+        *slash = '/';
+    }
+    return true;
+}
+
+/* Gives the finished temporary file its name. */
+static accel_status_t place(const char *temp, const char *path, bool replace,
+                            accel_error_t *err)
+{
+    if (replace)
+        return rename(temp, path) ? failed("rename", path, err) : ACCEL_OK;
+    if (link(temp, path) == 0) {
+        unlink(temp);
+        return ACCEL_OK;
+    }
+    if (errno == EEXIST)
+        return accel_fail_at(err, A0260, path,
+                             "give another name, or move the old file away",
+                             "the file exists and is left as it is");
+    return failed("create", path, err);
+}
+
+static accel_status_t write_beside(const char *path, const struct strbuf *text,
+                                   bool replace, accel_error_t *err)
+{
+    char temp[PATH_MAX], dir[PATH_MAX];
+    accel_status_t status;
+    int fd, dirfd;
+
+    if ((size_t)snprintf(temp, sizeof(temp), "%s.XXXXXX", path) >= sizeof(temp)) {
+        errno = ENAMETOOLONG;
+        return failed("create", path, err);
+    }
+    fd = mkostemp(temp, O_CLOEXEC);
+    if (fd < 0)
+        return failed("create a file beside", path, err);
+    if (fchmod(fd, mode_for(path)) || !write_all(fd, text->s, text->len))
+        status = failed("write", path, err);
+    else
+        status = place(temp, path, replace, err);
+    close(fd);
+    if (status) {
+        unlink(temp);
+        return status;
+    }
+    memcpy(dir, temp, sizeof(dir));
+    dirfd = open(dirname(dir), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dirfd >= 0) {
+        fsync(dirfd);
+        close(dirfd);
+    }
+    return ACCEL_OK;
+}
+
+accel_status_t config_file_write(const char *path, const struct strbuf *text,
+                                 bool replace, accel_error_t *err)
+{
+    sigset_t all, before;
+    accel_status_t status;
+    char *real = NULL;
+
+    if (text->failed)
+        return accel_fail_nomem(err, "the config file", text->len);
+    if (!make_parents(path))
+        return failed("make the directory of", path, err);
+    /* A link stays a link: what it points at is replaced. */
+    if (replace)
+        real = realpath(path, NULL);
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    status = write_beside(real ? real : path, text, replace, err);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    free(real);
+    return status;
+}

@@ -1,0 +1,87 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# accel config on a terminal: answers, Enter, wrong answers that are asked again, and that
+# an end before the last answer (end of input, Ctrl-C) leaves the old file untouched.
+# shellcheck source=tests/t/tap.sh
+. "$(dirname "$0")/tap.sh"
+command -v script >/dev/null 2>&1 || skip_all "script (bsdutils) is not installed"
+
+tap_tmpdir
+accel=$ACCEL_BUILD/accel
+cd "$tap_tmp" || bail_out "no directory"
+
+# Runs accel config on a pseudo-terminal; stdin is what is typed. Output in `out`, exit
+# status in `code`: the last part of a pipe is a process of its own.
+ask() { # ARG...
+    timeout 60 script -qec "'$accel' config $*" /dev/null >out 2>&1
+    echo $? >code
+}
+# Enter for the rest.
+enters() {
+    n=0
+    while [ $((n += 1)) -le 40 ]; do echo; done
+}
+
+# One process, a wrong word first, then a checkpoint directory with a blank in it.
+{
+    printf 'SINGLE\nNO\nyes\nmaybe\nbf16\n/scratch/my run\n15\n-1\n0\n'
+    enters
+} | ask --config-file one.yaml
+is "$(cat code)" 0 "all questions answered"
+contains "$(cat out)" "'distributed_type' has no value 'SINGLE'" "a wrong word is told"
+contains "$(cat out)" "'mixed_precision' has no value 'maybe'" "and another"
+contains "$(cat out)" "'every_steps' must be between 0 and" "and a value out of range"
+is "$(grep -v '^#' one.yaml)" "distributed_type: 'NO'
+mixed_precision: bf16
+use_cpu: true
+accel:
+  checkpoint:
+    dir: '/scratch/my run'
+    every_steps: 0
+    every_minutes: 15
+    keep: 2
+  preemption:
+    enabled: true
+    lead_seconds: 120" "the file says what was answered"
+unlike "$(cat out)" 'num_machines|fsdp' "questions that do not matter are not asked"
+passes "and is good" "$accel" check -q one.yaml
+
+# FSDP: Enter takes the defaults; the question of the class only for that policy.
+{
+    printf '\n\n2\n\n\n\nTRANSFORMER_BASED_WRAP\nGPT2Block\n'
+    enters
+} | ask --config-file two.yaml
+is "$(cat code)" 0 "FSDP with Enter"
+is "$(sed -n '/^distributed_type/p; /num_processes/p; /wrap/p' two.yaml)" "distributed_type: FSDP
+num_processes: 2
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  fsdp_transformer_layer_cls_to_wrap: GPT2Block" "answers and defaults"
+passes "and is good" "$accel" check -q two.yaml
+
+# The old values are what Enter takes.
+before=$(cat two.yaml)
+enters | ask --config-file two.yaml
+is "$(cat code)" 0 "asked again"
+is "$(cat two.yaml)" "$before" "Enter keeps every value of the older file"
+
+# ---- ends that change nothing ----
+printf 'NO\n' | ask --config-file two.yaml
+is "$(cat code)" 64 "the end of the input"
+contains "$(cat out)" "nothing was written" "is told"
+is "$(cat two.yaml)" "$before" "and the file is what it was"
+{
+    printf 'NO\n'
+    printf '\003'
+} | ask --config-file two.yaml
+isnt "$(cat code)" 0 "Ctrl-C ends it"
+is "$(cat two.yaml)" "$before" "and the file is what it was"
+is "$(ls)" "code
+one.yaml
+out
+two.yaml" "nothing else is left behind"
+printf 'distributed_type: FSDP\nbogus: 1\n' >bad.yaml
+enters | ask --config-file bad.yaml
+is "$(cat code)/$(cat bad.yaml)" "65/distributed_type: FSDP
+bogus: 1" "a file with a problem is not asked over"
+done_testing
