@@ -56,7 +56,8 @@ shell_tests += tests/t/6000-slurm-config-refused.t tests/t/6010-slurm-step-env.t
 	tests/t/6020-slurm-step-size.t tests/t/6025-slurm-sbatch-size.t \
 	tests/t/6030-slurm-preemption.t \
 	tests/t/6040-slurm-valgrind.t tests/t/6050-slurm-resume.t \
-	tests/t/6051-slurm-dry-run.t tests/t/6052-slurm-forms.t
+	tests/t/6051-slurm-dry-run.t tests/t/6052-slurm-forms.t \
+	tests/t/6055-slurm-matrix.t
 check_PROGRAMS += tests/helpers/probe
 tests_helpers_probe_SOURCES = tests/helpers/probe.c
 EXTRA_DIST += tests/data/valgrind-slurm.supp tests/bench/plugin_overhead.sh doc/admin-plugin.md
