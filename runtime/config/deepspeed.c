@@ -45,6 +45,24 @@ static const struct yaml_node *child_map(const struct reader *r,
     return n;
 }
 
+/* DeepSpeed refuses a key that is given twice. */
+static void check_twice(const struct reader *r, const struct yaml_node *map)
+{
+    const struct yaml_node *node = r->tree->node;
+
+    for (int i = map->first; i >= 0; i = node[node[i].next].next)
+        for (int j = map->first; j != i; j = node[node[j].next].next)
+            if (!strcmp(node[i].text, node[j].text)) {
+                char name[60];
+
+                report_add(
+                    r->report, A0152, node[i].at, "keep one of the two",
+                    "\"%s\" is given twice",
+                    printable(name, sizeof(name), node[i].text, strlen(node[i].text)));
+                return;
+            }
+}
+
 static const char *const devices[] = { "none", "cpu", "nvme", NULL };
 #define DEVICE                                                                         \
     {                                                                                  \
@@ -130,7 +148,11 @@ static void read_value(const struct reader *r, const struct yaml_node *map,
 static void read_root(const struct reader *r, struct deepspeed_file *out)
 {
     const struct yaml_node *root = &r->tree->node[0];
+    const struct yaml_node *zero = child(r, root, "zero_optimization");
 
+    check_twice(r, root);
+    if (zero && zero->kind == NODE_MAP)
+        check_twice(r, zero);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(values); i++) {
         const struct value *v = &values[i];
         const struct yaml_node *map = root;
@@ -141,7 +163,7 @@ static void read_root(const struct reader *r, struct deepspeed_file *out)
             map = child_map(r, map, v->inner);
         read_value(r, map, v, (char *)out + v->at);
     }
-    if (!child(r, child(r, root, "zero_optimization"), "stage"))
+    if (!child(r, zero, "stage"))
         snprintf(out->zero_stage, sizeof(out->zero_stage), "0");
     if (!strcmp(out->bf16, "true") && !strcmp(out->fp16, "true"))
         report_add(r->report, A0152, child(r, root, "fp16")->at,
@@ -156,6 +178,8 @@ static void parse_text(struct config_report *r, struct deepspeed_file *out)
     struct reader reader = { .tree = &tree, .report = r };
 
     memset(out, 0, sizeof(*out));
+    if (!json_check(r))
+        return;
     if (yaml_tree_read(&tree, r)) {
         if (tree.count && tree.node[0].kind == NODE_MAP)
             read_root(&reader, out);
@@ -171,8 +195,7 @@ static struct config_report open_report(struct config_diags *diags, const char *
                                         enum config_origin origin)
 {
     return (struct config_report){ .diags = diags,
-                                   .in = { .path = path, .origin = origin },
-                                   .json = true };
+                                   .in = { .path = path, .origin = origin } };
 }
 
 accel_status_t config_deepspeed_parse(const char *path, const char *text, size_t len,

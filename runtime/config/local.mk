@@ -15,6 +15,7 @@ libaconfig_la_SOURCES += \
 	runtime/config/environ_task.c \
 	runtime/config/file.c \
 	runtime/config/lock.c \
+	runtime/config/json_syntax.c \
 	runtime/config/keys_accel.def \
 	runtime/config/keys_engines.def \
 	runtime/config/keys_fsdp.def \
@@ -33,7 +34,9 @@ libaconfig_la_SOURCES += \
 EXTRA_DIST += examples/fsdp.yaml examples/ddp.yaml examples/single.yaml
 
 unit_tests += tests/unit/test_config tests/unit/test_config_encode \
-	tests/unit/test_config_sources
+	tests/unit/test_config_maps tests/unit/test_config_sources
+tests_unit_test_config_maps_SOURCES = tests/unit/test_config_maps.c
+tests_unit_test_config_maps_LDADD = $(unit_ldadd)
 tests_unit_test_config_SOURCES = tests/unit/test_config.c
 tests_unit_test_config_LDADD = $(unit_ldadd)
 tests_unit_test_config_encode_SOURCES = tests/unit/test_config_encode.c

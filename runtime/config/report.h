@@ -35,7 +35,6 @@ struct place {
 struct config_report {
     struct config_diags *diags;
     struct config_text in; /* the source that is being read */
-    bool json;             /* it is a DeepSpeed file */
     accel_error_t first;   /* of the first error in the order of sources and lines */
     uint64_t first_order;
     bool no_memory;
@@ -78,6 +77,11 @@ struct yaml_tree {
 /* Parses r->text. Problems go into the report; false when the tree is not complete. */
 bool yaml_tree_read(struct yaml_tree *t, struct config_report *r);
 void yaml_tree_free(struct yaml_tree *t);
+
+/* ---- json_syntax.c --------------------------------------------------------------------- */
+
+/* Is r->in.text strict JSON? If not, says so in the report. */
+bool json_check(struct config_report *r);
 
 /* ---- scalar.c -------------------------------------------------------------------------- */
 

@@ -127,19 +127,24 @@ static bool is_done(const struct config *cfg, const struct config_key *k)
 /* The cure: the values that are done, in the words of the row. */
 static void cure_text(const struct config_key *k, char *buf, size_t len)
 {
-    size_t used = 0;
+    size_t used;
 
-    if (k->offset == offsetof(struct config, distributed_type))
+    if (k->offset == offsetof(struct config, distributed_type)) {
         snprintf(buf, len,
                  "use MULTI_CPU (copies) or FSDP (sharded) on the CPU; GPUs are not "
                  "supported yet");
-    else if (!k->ours)
+        return;
+    }
+    if (!k->ours) {
         snprintf(buf, len, "remove it, or run a Python program, which gets it");
-    else
-        used = (size_t)snprintf(buf, len, "libaccel does %s", k->ours);
-    for (size_t i = 0; i < used && i < len; i++)
-        if (buf[i] == '|')
-            buf[i] = '/';
+        return;
+    }
+    used = (size_t)snprintf(buf, len, "libaccel does '");
+    for (const char *p = k->ours; *p && used < len; p++)
+        used +=
+            (size_t)snprintf(buf + used, len - used, *p == '|' ? "' and '" : "%c", *p);
+    if (used < len)
+        snprintf(buf + used, len - used, "'");
 }
 
 accel_status_t config_supported(const struct config *cfg, accel_error_t *err)

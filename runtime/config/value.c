@@ -316,28 +316,26 @@ static void take_bools(struct validator *v, size_t row, const struct yaml_node *
     take_text(v, row, &shown, text);
 }
 
-/* An old key stands for the row that took its place. */
-static size_t follow(struct validator *v, size_t row, const struct yaml_node *key)
+static void note_moved(struct validator *v, const struct config_key *k,
+                       const struct yaml_node *key)
 {
-    const struct config_key *k = &v->schema[row];
     char hint[128];
 
-    if (!k->moved_to)
-        return row;
     snprintf(hint, sizeof(hint), "write it as %s", k->moved_to);
     report_add(v->report, ACCEL_OK, key->at, hint, "'%s' is an old key; taken",
                k->name);
-    return (size_t)config_row(k->moved_to);
 }
 
 void take_value(struct validator *v, size_t row, const struct yaml_node *key,
                 const struct yaml_node *val)
 {
+    const struct config_key *old = v->schema[row].moved_to ? &v->schema[row] : NULL;
     const struct config_key *k;
     struct place *seen;
     char want[100];
 
-    row = follow(v, row, key);
+    if (old) /* another row took its place */
+        row = (size_t)config_row(old->moved_to);
     k = &v->schema[row];
     seen = &v->key_at[row];
     if (seen->line) {
@@ -348,6 +346,8 @@ void take_value(struct validator *v, size_t row, const struct yaml_node *key,
     *seen = key->at;
     if (is_absent(val))
         return;
+    if (old)
+        note_moved(v, old, key);
     v->value_at[row] = lasting(v, val->at);
     if (k->use == USE_REFUSED && !k->ours)
         refuse_key(v, k, key);

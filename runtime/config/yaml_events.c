@@ -90,9 +90,8 @@ static void syntax_error(struct config_report *r, const yaml_parser_t *p)
         hint = "close this quote";
         at = mark_place(p->context_mark, p->context_mark);
     }
-    report_add(r, r->json ? A0151 : A0109, at, hint, "not valid %s: %s%s%s",
-               r->json ? "JSON" : "YAML", problem, p->context ? " " : "",
-               p->context ? p->context : "");
+    report_add(r, A0109, at, hint, "not valid YAML: %s%s%s", problem,
+               p->context ? " " : "", p->context ? p->context : "");
 }
 
 static int add_node(struct yaml_tree *t, struct config_report *r, enum node_kind kind,

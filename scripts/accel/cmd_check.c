@@ -95,6 +95,19 @@ static int list_keys(bool json)
     return cli_table_print(t, json);
 }
 
+/* A config that only Python can use is right; one line says so. */
+static void note_unsupported(const struct cli_config *c)
+{
+    accel_error_t e;
+
+    if (config_supported(&c->config, &e) != ACCEL_OK)
+        fprintf(
+            stderr,
+            "note: %s: %s: %s by programs linked with libaccel (%s); Python scripts "
+            "get it in their environment\n",
+            c->shown, e.where, e.text, e.hint);
+}
+
 static int check_file(const char *path, const struct check_args *a)
 {
     struct cli_config c;
@@ -102,6 +115,7 @@ static int check_file(const char *path, const struct check_args *a)
 
     if (code)
         return code;
+    note_unsupported(&c);
     if (!a->json)
         printf("%s: OK\n", c.shown);
     return a->quiet ? 0 : cli_config_print(&c, false, true, a->json);

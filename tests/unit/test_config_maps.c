@@ -1,0 +1,590 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * config/: the whole of an Accelerate file. Each word and range of each map, both names of
+ * a key, the rules between keys, the mesh against its own arithmetic, DeepSpeed's JSON, and
+ * what libaccel's runtime says it does. Samples measured with accelerate 1.15.0 are marked.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "config/deepspeed.h"
+#include "tests/tap.h"
+
+static char dir[] = "/tmp/accel-maps.XXXXXX";
+static char job[64], json[64];
+
+static void put(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    if (!f || fputs(text, f) == EOF || fclose(f)) {
+        perror(path);
+        exit(1);
+    }
+}
+
+/* The file's status; its messages in `said`, cut. */
+static char said[2000];
+
+static accel_status_t load(const char *text, struct config *cfg, accel_error_t *err)
+{
+    struct config_sources src = { .job_path = job };
+    struct config_diags d;
+    accel_status_t status;
+    size_t used = 0;
+
+    put(job, text);
+    status = config_resolve(&src, cfg, &d, err);
+    said[0] = '\0';
+    for (size_t i = 0; i < d.count && used < sizeof(said); i++)
+        used +=
+            (size_t)snprintf(said + used, sizeof(said) - used, "%s\n", d.item[i].text);
+    config_diags_free(&d);
+    return status;
+}
+
+/* "A0130", or "" for a config that is accepted. */
+static const char *verdict(const char *text, struct config *cfg)
+{
+    static char code[16];
+    accel_error_t err = { 0 };
+
+    code[0] = '\0';
+    if (load(text, cfg, &err) != ACCEL_OK)
+        snprintf(code, sizeof(code), "A%04d", err.message);
+    return code;
+}
+
+/* A text in one line, for the name of a test. */
+static const char *flat(const char *text)
+{
+    static char line[600];
+
+    snprintf(line, sizeof(line), "%s", text);
+    for (char *p = line; *p; p++)
+        if (*p == '\n' || *p == '\t' || *p == '#')
+            *p = ' ';
+    return line;
+}
+
+/* ---- every row -------------------------------------------------------------------------- */
+
+/* A head with which keys of the map count. */
+static const char *head_of(const char *section)
+{
+    static const char *const heads[][2] = {
+        { "fsdp_config", "distributed_type: FSDP\n" },
+        { "parallelism_config", "distributed_type: MULTI_GPU\n" },
+        { "deepspeed_config", "distributed_type: DEEPSPEED\n" },
+        { "megatron_lm_config", "distributed_type: MEGATRON_LM\n" },
+        { "fp8_config", "distributed_type: MULTI_GPU\nmixed_precision: fp8\n" },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(heads); i++)
+        if (!strcmp(heads[i][0], section))
+            return heads[i][1];
+    return "distributed_type: MULTI_GPU\n";
+}
+
+static bool taken(const struct config_key *k, const char *name, const char *value)
+{
+    char text[600], got[64];
+    struct config cfg;
+
+    snprintf(text, sizeof(text), "%s%s%s%s: %s\n", head_of(k->section), k->section,
+             k->section[0] ? ":\n  " : "", name, value);
+    if (!strcmp(name, "distributed_type"))
+        snprintf(text, sizeof(text), "distributed_type: '%s'\n", value);
+    if (*verdict(text, &cfg)) {
+        tap_diag("%s", said);
+        return false;
+    }
+    config_get(&cfg, k->name, got, sizeof(got));
+    return !strcmp(got, value);
+}
+
+/* Needs another key, which the rules' own tests give it. */
+static bool stands_alone(const struct config_key *k, const char *word)
+{
+    return k->use != USE_REFUSED && strncmp(k->section, "accel", 5) != 0 &&
+           !k->moved_to && (strcmp(word, "no") && strcmp(word, "NO"));
+}
+
+static void test_words(void)
+{
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+    int words = 0, wrong = 0;
+
+    for (size_t i = 0; i < n; i++)
+        for (int w = 0; k[i].values && k[i].values[w]; w++) {
+            if (!stands_alone(&k[i], k[i].values[w]))
+                continue;
+            words++;
+            wrong += !taken(&k[i], k[i].name, k[i].values[w]);
+        }
+    tap_ok(words > 70, "%d words", words);
+    tap_is_int(wrong, 0, "all of them are taken, and kept as written");
+}
+
+static void test_names(void)
+{
+    static const char *const prefixes[][2] = {
+        { "fsdp_config", "fsdp_" },
+        { "dynamo_config", "dynamo_" },
+        { "fp8_config", "fp8_" },
+        { "parallelism_config", "parallelism_config_" },
+        { "megatron_lm_config", "megatron_lm_" },
+    };
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+    int names = 0, wrong = 0;
+
+    for (size_t p = 0; p < ACCEL_ARRAY_SIZE(prefixes); p++)
+        for (size_t i = 0; i < n; i++) {
+            size_t skip = strlen(prefixes[p][1]);
+            const char *value = k[i].type == TYPE_BOOL     ? "false"
+                                : k[i].type == TYPE_INT    ? "1"
+                                : k[i].type == TYPE_NUMBER ? "0.5"
+                                : k[i].type == TYPE_STRING ? "text"
+                                                           : NULL;
+
+            if (strcmp(k[i].section, prefixes[p][0]) != 0 || !value)
+                continue;
+            if (!strcmp(k[i].name, "fsdp_sync_module_states"))
+                value = "true"; /* false needs another key */
+            names++;
+            wrong += !taken(&k[i], k[i].name, value);
+            wrong += !taken(&k[i], k[i].name + skip, value);
+            if (k[i].other_name) {
+                wrong += !taken(&k[i], k[i].other_name, value);
+                wrong += !taken(&k[i], k[i].other_name + skip, value);
+            }
+        }
+    tap_ok(names > 50, "%d keys", names);
+    tap_is_int(wrong, 0,
+               "each is taken with and without its prefix and by other names");
+}
+
+/* ---- samples of accelerate: files accepted and refused ----------------------------------- */
+
+static const struct {
+    const char *text, *code, *key, *value;
+} files[] = {
+    { "distributed_type: 'NO'\n", "", "rdzv_backend", "static" },
+    { "distributed_type: 'NO'\n", "", "same_network", "false" },
+    { "distributed_type: 'NO'\n", "", "main_training_function", "main" },
+    { "distributed_type: 'NO'\n", "", "machine_rank", "0" },
+    { "distributed_type: 'NO'\n", "", "compute_environment", "LOCAL_MACHINE" },
+    { "distributed_type: 'NO'\n", "", "enable_cpu_affinity", "false" },
+    { "distributed_type: FSDP\nbogus: 1\n", "A0101", NULL, NULL },
+    { "distributed_type: 'NO'\ndynamo_backend: INDUCTOR\n", "", "dynamo_backend",
+      "INDUCTOR" },
+    /* accelerate takes this and ignores it: the first of two deliberate differences. */
+    { "distributed_type: FSDP\nfsdp_config:\n  fsdp_bogus: 1\n", "A0101", NULL, NULL },
+    /* The second: -1 means as many processes as are started. */
+    { "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\n", "", "num_processes",
+      "" },
+    { "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\n", "", "fsdp_version",
+      "2" },
+    /* Rules that the samples leave out. */
+    { "distributed_type: MULTI_GPU\nfp16: true\n", "", "mixed_precision", "fp16" },
+    { "distributed_type: MULTI_GPU\nfp16: true\nmixed_precision: bf16\n", "",
+      "mixed_precision", "bf16" },
+    { "distributed_type: MULTI_GPU\ndynamo_config: {backend: inductor}\n", "",
+      "dynamo_backend", "INDUCTOR" },
+    { "distributed_type: MULTI_GPU\ndynamo_config: {backend: no}\n", "",
+      "dynamo_backend", "NO" },
+    { "distributed_type: TPU\n", "A0105", NULL, NULL },
+    { "distributed_type: MULTI_GPU\nmixed_precision: fp8\nfp8_config:\n"
+      "  override_linear_precision: [true, false, yes]\n",
+      "", "fp8_override_linear_precision", "true,false,true" },
+    { "distributed_type: MULTI_GPU\nmixed_precision: fp8\nfp8_config:\n"
+      "  override_linear_precision: (True, False, False)\n",
+      "", "fp8_override_linear_precision", "true,false,false" },
+    { "distributed_type: MULTI_GPU\nmixed_precision: fp8\nfp8_config:\n"
+      "  override_linear_precision: (True, False)\n",
+      "A0102", NULL, NULL },
+};
+
+static void test_files(void)
+{
+    struct config cfg;
+    char got[64];
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(files); i++) {
+        tap_is_str(verdict(files[i].text, &cfg), files[i].code, "file %zu", i);
+        if (files[i].key)
+            tap_is_str(config_get(&cfg, files[i].key, got, sizeof(got)), files[i].value,
+                       "file %zu: %s", i, files[i].key);
+    }
+}
+
+/* ---- fsdp_config ------------------------------------------------------------------------- */
+
+static const struct {
+    const char *keys, *code;
+    bool noted;
+    int strategy;
+} fsdp[] = {
+    { "", "", false, SHARD_FULL },
+    { "fsdp_sharding_strategy: SHARD_GRAD_OP", "", false, SHARD_GRAD_OP },
+    { "fsdp_sharding_strategy: 4", "", false, SHARD_HYBRID },
+    { "fsdp_sharding_strategy: '5'", "", false, SHARD_HYBRID_ZERO2 },
+    { "fsdp_sharding_strategy: _HYBRID_SHARD_ZERO2", "", false, SHARD_HYBRID_ZERO2 },
+    { "fsdp_state_dict_type: LOCAL_STATE_DICT", "", false, SHARD_FULL },
+    { "fsdp_state_dict_type: LOCAL_STATE_DICT, fsdp_version: 2", "A0123", false, 0 },
+    { "fsdp_version: 2, fsdp_reshard_after_forward: false", "", false, SHARD_GRAD_OP },
+    { "fsdp_version: 2, fsdp_reshard_after_forward: true", "", false, SHARD_FULL },
+    { "fsdp_version: 2, fsdp_reshard_after_forward: NO_SHARD", "A0121", false, 0 },
+    { "fsdp_reshard_after_forward: false", "", true, SHARD_FULL },
+    { "fsdp_version: 2, fsdp_forward_prefetch: true", "A0122", false, 0 },
+    { "fsdp_version: 2, fsdp_backward_prefetch: BACKWARD_PRE", "", true, SHARD_FULL },
+    { "fsdp_version: 2, fsdp_sharding_strategy: NO_SHARD", "", true, SHARD_FULL },
+    { "fsdp_version: 2, fsdp_sync_module_states: false", "", true, SHARD_FULL },
+    { "fsdp_version: 2, fsdp_use_orig_params: false", "", true, SHARD_FULL },
+    { "fsdp_sync_module_states: false", "A0120", false, 0 },
+    { "fsdp_sync_module_states: false, fsdp_cpu_ram_efficient_loading: false", "",
+      false, SHARD_FULL },
+    { "fsdp_activation_checkpointing_offload: true", "A0124", false, 0 },
+    { "fsdp_version: 2, fsdp_activation_checkpointing_offload: true", "A0124", false,
+      0 },
+    { "fsdp_version: 2, fsdp_activation_checkpointing_offload: true, "
+      "fsdp_activation_checkpointing: true",
+      "", false, SHARD_FULL },
+};
+
+static void test_fsdp(void)
+{
+    struct config cfg;
+    char text[400];
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(fsdp); i++) {
+        snprintf(text, sizeof(text), "distributed_type: FSDP\nfsdp_config: {%s}\n",
+                 fsdp[i].keys);
+        tap_is_str(verdict(text, &cfg), fsdp[i].code, "fsdp {%s}", fsdp[i].keys);
+        if (fsdp[i].code[0])
+            continue;
+        tap_is_int(config_strategy(&cfg), fsdp[i].strategy, "its strategy");
+        tap_is_int(strstr(said, "note:") != NULL, fsdp[i].noted, "a note or none");
+    }
+}
+
+/* ---- parallelism_config ------------------------------------------------------------------ */
+
+static const char *const axes[] = { "dp_replicate", "dp_shard", "cp", "sp", "tp" };
+
+static const char *mesh_file(const int size[5], int world)
+{
+    static char text[600];
+    int used = snprintf(text, sizeof(text),
+                        "distributed_type: FSDP\nfsdp_config: {version: 2}\n"
+                        "parallelism_config:\n");
+
+    for (int i = 0; i < 5; i++)
+        used += snprintf(text + used, sizeof(text) - (size_t)used, "  %s_size: %d\n",
+                         axes[i], size[i]);
+    if (world)
+        snprintf(text + used, sizeof(text) - (size_t)used, "num_processes: %d\n",
+                 world);
+    return text;
+}
+
+/* Measured: sizes, total, data parallel size, others, or an error. */
+static void test_mesh_samples(void)
+{
+    static const struct {
+        int size[5];
+        int64_t total, data, others;
+    } samples[] = { { { 1, 1, 1, 1, 1 }, 1, 1, 1 },
+                    { { 2, 4, 1, 1, 1 }, 8, 8, 1 },
+                    { { 1, 2, 2, 1, 1 }, 4, 2, 2 },
+                    { { 2, 1, 1, 1, 2 }, 0, 0, 0 },
+                    { { 1, 1, 8, 1, 1 }, 8, 1, 8 } };
+    struct config cfg;
+    struct config_mesh mesh;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(samples); i++) {
+        const char *code = verdict(mesh_file(samples[i].size, 0), &cfg);
+
+        if (!samples[i].total) {
+            tap_is_str(code, "A0132", "sample %zu is refused", i);
+            continue;
+        }
+        config_mesh(&cfg, 0, &mesh);
+        tap_ok(!*code && mesh.total == samples[i].total &&
+                   mesh.data_parallel == samples[i].data &&
+                   mesh.others == samples[i].others,
+               "sample %zu: %lld = %lld x %lld", i, (long long)mesh.total,
+               (long long)mesh.data_parallel, (long long)mesh.others);
+    }
+    for (int i = 0; i < MESH_DIMS; i++)
+        tap_is_str(mesh_dim_name((enum mesh_dim)i), axes[i], "axis %d", i);
+}
+
+/* All sizes of 1 to 3 against worlds of 1 to 8, by the rule. */
+static void test_mesh_rule(void)
+{
+    struct config cfg;
+    int wrong = 0, tried = 0;
+
+    for (int n = 0; n < 243; n++)
+        for (int world = 0; world <= 8; world += 2) {
+            int s[5], total = 1;
+            const char *want = "", *got;
+
+            for (int i = 0, rest = n; i < 5; i++, rest /= 3) {
+                s[i] = rest % 3 + 1;
+                total *= s[i];
+            }
+            if (s[2] > 1 && s[3] > 1)
+                want = "A0131";
+            else if (s[0] > 1 && s[1] == 1 && (s[2] > 1 || s[4] > 1))
+                want = "A0132";
+            else if (world && total > 1 && total != world)
+                want = "A0130";
+            got = verdict(mesh_file(s, world), &cfg);
+            tried++;
+            /* Of several errors the first in the file is told. */
+            if (strcmp(got, want) && !(*want && strstr(said, want)))
+                wrong++;
+        }
+    tap_is_int(wrong, 0, "%d meshes are judged by the rule", tried);
+}
+
+static void test_world(void)
+{
+    static const int two_by_two[5] = { 1, 2, 1, 1, 2 }, ones[5] = { 1, 1, 1, 1, 1 };
+    struct config cfg;
+    struct config_mesh mesh;
+    accel_error_t err = { 0 };
+
+    verdict(mesh_file(two_by_two, 0), &cfg);
+    tap_is_int(config_check_world(&cfg, 4, &err), ACCEL_OK, "4 processes fill 2 x 2");
+    tap_is_int(config_check_world(&cfg, 6, &err), ACCEL_EMISMATCH, "6 do not");
+    tap_is_str(err.where, "config file, line 8", "the message names the place");
+    tap_ok(strstr(err.text, "dp_shard 2 x tp 2 = 4") != NULL, "and the sizes: %s",
+           err.text);
+    verdict(mesh_file(ones, 0), &cfg);
+    config_mesh(&cfg, 6, &mesh);
+    tap_ok(mesh.size[DIM_DP_REPLICATE] == 6 && mesh.total == 6 &&
+               config_check_world(&cfg, 6, &err) == ACCEL_OK,
+           "with all sizes 1 dp_replicate is the world");
+    tap_is_str(verdict("distributed_type: MEGATRON_LM\nmegatron_lm_config:\n"
+                       "  tp_degree: 2\n  pp_degree: 2\n  context_parallel_size: 2\n",
+                       &cfg),
+               "", "Megatron, 2 x 2 x 2");
+    tap_is_int(config_check_world(&cfg, 16, &err), ACCEL_OK, "divides 16");
+    tap_is_int(config_check_world(&cfg, 12, &err), ACCEL_EMISMATCH, "but not 12");
+    tap_is_str(
+        verdict("distributed_type: DEEPSPEED\nparallelism_config: {sp_size: 2}\n",
+                &cfg),
+        "", "DeepSpeed splits sequences by itself");
+    tap_is_str(
+        verdict("distributed_type: DEEPSPEED\nparallelism_config: {tp_size: 2}\n",
+                &cfg),
+        "A0133", "but not matrices");
+}
+
+/* ---- deepspeed_config -------------------------------------------------------------------- */
+
+static const struct {
+    const char *text, *want; /* NULL: refused */
+} documents[] = {
+    { "{}", "0||||||" },
+    { "{\"zero_optimization\": {}}", "0||||||" },
+    { "{\"zero_optimization\": {\"stage\": 3}}", "3||||||" },
+    { "{\"zero_optimization\": {\"stage\": \"auto\"}}", "||||||" },
+    { "{\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": "
+      "{\"device\": \"cpu\"}, \"offload_param\": {\"device\": \"nvme\"}}}",
+      "3|cpu|nvme||||" },
+    { "{\"gradient_accumulation_steps\": 4, \"gradient_clipping\": 1.0,\n"
+      "\t\"bf16\": {\"enabled\": \"auto\"}, \"fp16\":{\"enabled\":true}}",
+      "0|||4|1.0||true" },
+    { "{\"bf16\":{\"enabled\":true},\"x\":[1,{\"y\":null}],\"z\":\"\\u00e9\\n\"}",
+      "0|||||true|" },
+    { "{\"zero_optimization\": {\"stage\": 4}}", NULL },
+    { "{\"zero_optimization\": {\"stage\": \"3\"}}", NULL },
+    { "{\"zero_optimization\": [3]}", NULL },
+    { "{\"gradient_clipping\": true}", NULL },
+    { "{\"gradient_accumulation_steps\": 0}", NULL },
+    { "{\"bf16\": {\"enabled\": 1}}", NULL },
+    { "{\"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": true}}", NULL },
+    { "[]", NULL },
+    { "", NULL },
+    { "{\"a\": 1", NULL },
+    { "{\"a\": 1}}", NULL },
+    { "{\"a\": &x 1, \"b\": *x}", NULL },
+    { "{'a': 1}", NULL },
+    { "{a: 1}", NULL },
+    { "{\"a\": 1,}", NULL },
+    { "{\"a\": yes}", NULL },
+    { "{\"a\": 1} # x", NULL },
+    { "zero_optimization:\n  stage: 3\n", NULL },
+    { "{\"a\": 1, \"a\": 2}", NULL },
+    { "{\"a\": 01}", NULL },
+    { "{\"a\": \"\\x41\"}", NULL },
+    { "{\"a\": \"b\nc\"}", NULL },
+};
+
+static void test_documents(void)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(documents); i++) {
+        const char *text = documents[i].text, *want = documents[i].want;
+        struct deepspeed_file f;
+        struct config_diags d;
+        accel_error_t err = { 0 };
+        char got[200];
+        accel_status_t status =
+            config_deepspeed_parse("ds.json", text, strlen(text), &f, &d, &err);
+
+        snprintf(got, sizeof(got), "%s|%s|%s|%s|%s|%s|%s", f.zero_stage,
+                 f.offload_optimizer_device, f.offload_param_device,
+                 f.gradient_accumulation_steps, f.gradient_clipping, f.bf16, f.fp16);
+        if (want)
+            tap_is_str(status ? err.text : got, want, "JSON %s", flat(text));
+        else
+            tap_ok(status == ACCEL_ECONFIG && err.hint[0] &&
+                       !strncmp(err.where, "ds.json", 7),
+                   "refused: %s: %s: %s", flat(text), err.where, err.text);
+        config_diags_free(&d);
+    }
+}
+
+static void test_deepspeed(void)
+{
+    static const char file[] = "distributed_type: DEEPSPEED\n"
+                               "deepspeed_config: {deepspeed_config_file: ds.json}\n";
+    static const char two[] = "distributed_type: DEEPSPEED\nmixed_precision: bf16\n"
+                              "deepspeed_config: {deepspeed_config_file: ds.json}\n";
+    struct config cfg, back;
+    char path[1100], text[16 << 10];
+
+    put(json, "{\"zero_optimization\": {\"stage\": 3}, \"bf16\": {\"enabled\": true},"
+              "\"gradient_accumulation_steps\": 4, \"gradient_clipping\": 0.5}");
+    tap_is_str(verdict(file, &cfg), "", "a DeepSpeed file beside the config file");
+    tap_is_int(config_strategy(&cfg), SHARD_FULL, "stage 3 is FULL_SHARD");
+    tap_is_int(config_accumulation(&cfg), 4, "its accumulation");
+    tap_ok(config_clipping(&cfg) == 0.5, "its clipping");
+    tap_is_int(cfg.mixed_precision, PRECISION_BF16, "its precision");
+    tap_ok(!config_is_given(&cfg, "zero_stage"), "but no key of the config is given");
+    tap_is_str(config_get(&cfg, "deepspeed_config_file", path, sizeof(path)), json,
+               "the path is absolute for the tasks");
+    tap_is_int(config_encode(&cfg, text, sizeof(text), NULL), ACCEL_OK, "encoded");
+    tap_ok(config_decode(text, &back, NULL) == ACCEL_OK &&
+               config_strategy(&back) == SHARD_FULL && config_accumulation(&back) == 4,
+           "a task knows the same without the file");
+    tap_is_str(verdict(two, &cfg), "", "the same precision in both is fine");
+    put(json, "{\"fp16\": {\"enabled\": true}}");
+    tap_is_str(verdict(two, &cfg), "A0153", "two precisions are not");
+    put(json, "{\"fp16\": {\"enabled\": \"auto\"}, \"bf16\": {\"enabled\": \"auto\"}}");
+    tap_is_str(verdict(two, &cfg), "", "auto is the config's");
+    tap_is_int(cfg.mixed_precision, PRECISION_BF16, "which is bf16");
+    tap_is_int(config_strategy(&cfg), SHARD_NONE, "no zero_optimization is stage 0");
+    unlink(json);
+    tap_is_str(verdict(file, &cfg), "A0113", "no such file");
+    tap_is_str(verdict("distributed_type: DEEPSPEED\n", &cfg), "", "no map");
+    tap_is_int(config_strategy(&cfg), SHARD_GRAD_OP, "is stage 2");
+    tap_is_int(config_wrap_policy(&cfg), WRAP_TRANSFORMER, "block by block");
+    tap_is_str(verdict("distributed_type: DEEPSPEED\ndeepspeed_config:\n"
+                       "  zero_stage: 1\n  offload_param_device: cpu\n",
+                       &cfg),
+               "", "a device that the stage has no use for");
+    tap_ok(strstr(said, "'offload_param_device' has no effect below zero_stage 3") !=
+               NULL,
+           "is noted");
+}
+
+/* ---- what libaccel does ------------------------------------------------------------------ */
+
+static const struct {
+    const char *text, *refused; /* key, or NULL */
+} supported[] = {
+    { "distributed_type: 'NO'\n", NULL },
+    { "distributed_type: MULTI_CPU\nmixed_precision: bf16\n", NULL },
+    { "distributed_type: FSDP\n", NULL },
+    { "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\n", NULL },
+    { "distributed_type: FSDP\nfsdp_config: {sharding_strategy: NO_SHARD}\n", NULL },
+    { "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3, "
+      "gradient_clipping: 1.0, gradient_accumulation_steps: 2}\n",
+      NULL },
+    { "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 0}\n", NULL },
+    { "distributed_type: MULTI_CPU\nfsdp_config: {fsdp_offload_params: true}\n", NULL },
+    { "distributed_type: MULTI_CPU\nmain_process_port: 1\ngpu_ids: 0,1\n", NULL },
+    { "distributed_type: MULTI_GPU\n", "distributed_type: MULTI_GPU" },
+    { "distributed_type: MEGATRON_LM\n", "distributed_type: MEGATRON_LM" },
+    { "distributed_type: FSDP\nmixed_precision: fp16\n", "mixed_precision: fp16" },
+    { "distributed_type: FSDP\nmixed_precision: fp8\n", "mixed_precision: fp8" },
+    { "distributed_type: FSDP\nfsdp_config: {sharding_strategy: HYBRID_SHARD}\n",
+      "fsdp_sharding_strategy: HYBRID_SHARD" },
+    { "distributed_type: FSDP\nfsdp_config: {version: 2, "
+      "reshard_after_forward: false}\n",
+      "fsdp_reshard_after_forward: false" },
+    { "distributed_type: FSDP\nfsdp_config: {auto_wrap_policy: SIZE_BASED_WRAP}\n",
+      "fsdp_auto_wrap_policy: SIZE_BASED_WRAP" },
+    { "distributed_type: FSDP\nfsdp_config: {offload_params: true}\n",
+      "fsdp_offload_params: true" },
+    { "distributed_type: FSDP\nfsdp_config: {ignored_modules: lm_head}\n",
+      "fsdp_ignored_modules: lm_head" },
+    { "distributed_type: FSDP\nfsdp_config: {state_dict_type: FULL_STATE_DICT}\n",
+      "fsdp_state_dict_type: FULL_STATE_DICT" },
+    { "distributed_type: FSDP\nfsdp_config: {version: 2}\n"
+      "parallelism_config: {tp_size: 2}\n",
+      "parallelism_config_tp_size: 2" },
+    { "distributed_type: MULTI_CPU\ndynamo_config: {backend: INDUCTOR}\n",
+      "dynamo_backend: INDUCTOR" },
+    { "distributed_type: DEEPSPEED\n", "zero_stage: 2" },
+    { "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3, "
+      "offload_optimizer_device: cpu}\n",
+      "offload_optimizer_device: cpu" },
+};
+
+static void test_supported(void)
+{
+    struct config cfg;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(supported); i++) {
+        const char *key = supported[i].refused;
+        accel_error_t err = { 0 };
+        accel_status_t status;
+        char want[100];
+
+        tap_is_str(verdict(supported[i].text, &cfg), "", "accepted: %s",
+                   flat(supported[i].text));
+        status = config_supported(&cfg, &err);
+        snprintf(want, sizeof(want), "'%s' is not supported yet", key ? key : "");
+        if (key)
+            tap_ok(status == ACCEL_EUNSUPPORTED && err.message == 170 &&
+                       !strcmp(err.text, want) && err.where[0] && err.hint[0],
+                   "%s: %s (%s)", err.where, err.text, err.hint);
+        else
+            tap_is_str(status ? err.text : "", "", "libaccel runs it");
+    }
+}
+
+int main(void)
+{
+    if (!mkdtemp(dir)) {
+        perror(dir);
+        return 1;
+    }
+    snprintf(job, sizeof(job), "%s/job.yaml", dir);
+    snprintf(json, sizeof(json), "%s/ds.json", dir);
+    test_words();
+    test_names();
+    test_files();
+    test_fsdp();
+    test_mesh_samples();
+    test_mesh_rule();
+    test_world();
+    test_documents();
+    test_deepspeed();
+    test_supported();
+    unlink(job);
+    unlink(json);
+    rmdir(dir);
+    return tap_done();
+}
