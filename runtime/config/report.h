@@ -124,6 +124,7 @@ enum config_section {
     ACCEL_MAP,
     ACCEL_CHECKPOINT,
     ACCEL_PREEMPTION,
+    ACCEL_TOPOLOGY,
     CONFIG_SECTIONS,
 };
 

@@ -1,0 +1,148 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# What a run does with its places: a GPU that was given is used or refused, never left idle
+# in silence; ranks that were given the same one, or one that is not there, end together
+# with one message; threads are bound before the training starts, within the task's mask.
+# shellcheck source=tests/t/lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/t/train.sh
+. "$(dirname "$0")/train.sh"
+
+tap_tmpdir
+fake=$ACCEL_BUILD/tests/helpers/.libs/fake_nvml.so
+[ -f "$fake" ] || skip_all "fake_nvml.so is not built"
+cd "$tap_tmp" || bail_out "no directory"
+unset ACCEL_CONFIG ACCEL_CONFIG_RESOLVED CUDA_VISIBLE_DEVICES SLURM_GPUS_ON_NODE \
+    HWLOC_XMLFILE OMP_PROC_BIND GOMP_CPU_AFFINITY UCX_NET_DEVICES
+FAKE_NVML=$ACCEL_SRC/tests/data/topo/pcie4.nvml
+export FAKE_NVML
+mkdir driver none
+ln -s "$fake" driver/libnvidia-ml.so.1
+train_text text
+train_config cpu.yaml FULL_SHARD no 2 1
+sed '/use_cpu/d' cpu.yaml >gpu.yaml
+printf 'distributed_type: "NO"\n' >one.yaml
+set -- --data text --steps 2 --layers 1 --width 32 --heads 2 --seq 32 --sample 0
+
+alone() { # [VAR=VALUE]...: a single run; output in $out, status in $code
+    out=$(env ACCEL_CONFIG=one.yaml "$@" timeout 60 "$TRAIN" --data text --steps 2 --layers 1 \
+        --width 32 --heads 2 --seq 32 --sample 0 --out "alone" 2>&1)
+    code=$?
+}
+with_driver="LD_LIBRARY_PATH=$tap_tmp/driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+
+alone
+is "$code" 0 "no GPU was given: the CPU is used"
+like "$out" 'rank 0 .*: CPU, .*cores ' "and the map says so"
+alone CUDA_VISIBLE_DEVICES= SLURM_GPUS_ON_NODE=2
+is "$code" 69 "GPUs given but hidden"
+contains "$out" "A0412" "are refused"
+alone CUDA_VISIBLE_DEVICES=1 "$with_driver"
+is "$code" 69 "a GPU was given and this build cannot use it"
+contains "$out" "rank 0 was given 1 GPU (0000:21:00.0)" "it is named by its bus id"
+contains "$out" "use_cpu: true" "with the cure"
+alone CUDA_VISIBLE_DEVICES=4 "$with_driver"
+is "$code" 69 "a GPU that is not there"
+contains "$out" "names '4', but of the 4 GPUs" "is refused"
+printf 'init 18\n' >mismatch
+alone CUDA_VISIBLE_DEVICES=0 FAKE_NVML="$tap_tmp/mismatch" "$with_driver"
+is "$code" 69 "a driver that does not work"
+contains "$out" "Driver/library version mismatch" "its own words are shown"
+if ldconfig -p 2>/dev/null | grep -q libnvidia-ml; then
+    skip 2 "this machine has a driver"
+else
+    alone CUDA_VISIBLE_DEVICES=0
+    is "$code" 69 "a GPU without a driver is no reason to take the CPU"
+    contains "$out" "A0423" "and it says that there is none"
+fi
+printf 'use_cpu: true\n' >>one.yaml
+alone CUDA_VISIBLE_DEVICES=1 "$with_driver"
+is "$code" 0 "use_cpu: true leaves the GPU alone"
+printf 'accel:\n  topology:\n    nic: nosuch0\n' >>one.yaml
+alone
+is "$code" 65 "an interface that is not there"
+contains "$out" "has no interface 'nosuch0' that is up; it has:" "is refused, with those there are"
+
+# ---- several ranks -------------------------------------------------------------------------
+
+if ! command -v slurmctld >/dev/null || ! command -v munged >/dev/null; then
+    skip 1 "no Slurm"
+    done_testing
+fi
+cluster_up --plugin none
+if ! srun --mpi=list 2>&1 | grep -q pmix; then
+    skip 1 "Slurm has no PMIx here"
+    done_testing
+fi
+# rank_env SCRIPT: what each task sets before it becomes the trainer
+rank_env() {
+    printf '#!/bin/sh\n%s\nexec "$@"\n' "$1" >task.sh
+    chmod +x task.sh
+}
+step() { # CONFIG ARGS... (for srun, then the trainer's)
+    step_config=$1
+    shift
+    ACCEL_CONFIG=$tap_tmp/$step_config run_srun -n2 --exclusive --mpi=pmix -K0 --label "$@"
+}
+once() { # TEXT DESCRIPTION
+    is "$(printf '%s\n' "$srun_out" | grep -c -F "$1")" 1 "$2"
+}
+
+rank_env "CUDA_VISIBLE_DEVICES=3; export CUDA_VISIBLE_DEVICES"
+step gpu.yaml env "$with_driver" ./task.sh "$TRAIN" "$@" --out same
+is "$srun_rc" 65 "two ranks with one GPU are refused"
+once "A0425" "by both, in one message"
+# shellcheck disable=SC2016 # for the task's shell
+rank_env 'CUDA_VISIBLE_DEVICES=$((SLURM_LOCALID * 9)); export CUDA_VISIBLE_DEVICES'
+step gpu.yaml env "$with_driver" ./task.sh "$TRAIN" "$@" --out missing
+is "$srun_rc" 69 "what only one rank lacks"
+once "A0422" "ends both, and that one says why"
+rank_env 'CUDA_VISIBLE_DEVICES=0,3; export CUDA_VISIBLE_DEVICES'
+step gpu.yaml env "$with_driver" ./task.sh "$TRAIN" "$@" --out both
+is "$srun_rc" 69 "two ranks with a GPU each"
+once "A0414" "are told once that GPUs come later"
+contains "$srun_out" "rank 0 was given 1 GPU (0000:01:00.0)" "the first of them speaks"
+
+step cpu.yaml "$TRAIN" "$@" --out cpu
+is "$srun_rc" 0 "two ranks on the CPU"
+is "$(printf '%s\n' "$srun_out" | grep -c '^0:   rank [01] ')" 2 "rank 0 logs a line for each"
+if [ "$(nproc)" -ge 2 ]; then
+    is "$(printf '%s\n' "$srun_out" | sed -n 's/.*cores \([0-9,-]*\) .*/\1/p' | sort -u | wc -l)" 2 \
+        "with cores of its own"
+    unlike "$srun_out" 'threads not bound' "and bound to them"
+else
+    skip 2 "one CPU"
+fi
+printf 'accel:\n  topology:\n    bind: false\n' >>cpu.yaml
+step cpu.yaml "$TRAIN" "$@" --out unbound
+is "$srun_rc" 0 "accel.topology.bind: false"
+contains "$srun_out" "threads not bound: accel.topology.bind is false" "is honoured"
+sed -i '/^accel:/,$d' cpu.yaml
+
+# The affinity of a running rank, seen from outside.
+# shellcheck disable=SC2317 # called by wait_until
+bound_ranks() { # N: are N ranks held to a part of the machine?
+    count=0
+    for file in $(holders_of "$tap_tmp/live" cmdline); do
+        grep -q '^Name:[[:space:]]*train$' "${file%/*}/status" 2>/dev/null || continue
+        now=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "${file%/*}/status")
+        [ -z "$now" ] || [ "$now" = "$whole" ] || count=$((count + 1))
+    done
+    [ "$count" -ge "$1" ]
+}
+if [ "$(nproc)" -ge 2 ]; then
+    whole=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)
+    ACCEL_CONFIG=$tap_tmp/cpu.yaml timeout 120 srun -n2 --exclusive --mpi=pmix "$TRAIN" "$@" \
+        --steps 1000000 --out "$tap_tmp/live" >live.out 2>&1 &
+    live=$!
+    at_exit "kill $live 2>/dev/null"
+    passes "every rank of a running step is bound to a part of the machine" \
+        wait_until 60 bound_ranks 2
+    kill -TERM "$live"
+    wait "$live" 2>/dev/null
+else
+    skip 1 "one CPU"
+fi
+cluster_down
+done_testing
