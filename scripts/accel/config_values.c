@@ -145,6 +145,8 @@ static void append_key(struct strbuf *out, const struct config_key *k, const cha
     /* Accelerate's own files have the boolean here. */
     if (!strcmp(k->name, "downcast_bf16") && !strcmp(text, "no"))
         strbuf_printf(out, "false");
+    else if (!strcmp(k->name, "fp8_override_linear_precision"))
+        strbuf_printf(out, "[%s]", text); /* Accelerate takes the items one by one */
     else if (is_text)
         append_text(out, text);
     else

@@ -135,7 +135,7 @@ else
     run "$accel" config default --config-file /proc/x.yaml
     is "$code" 73 "a directory one may not write"
 fi
-is "$(ls)" "$(ls | grep -v '\.yaml\.')" "no temporary file is left"
+is "$(find . -name '*.yaml.??????')" "" "no temporary file is left"
 like "$(stat -c %a new.yaml)" '^644$' "the mode is what the umask allows"
 
 # ---- update ----

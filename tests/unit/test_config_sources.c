@@ -216,6 +216,47 @@ static void test_optional(void)
     tap_is_int(cfg.device, DEVICE_CPU, "counts where the job file is silent");
 }
 
+/* As many keys as can be given together: the text for the tasks has room for all. */
+static void test_everything(void)
+{
+    static const char *const tries[] = {
+        "true",  "2",    "1",      "cpu", "/scratch/some/where",
+        "false", "0.5",  "HYBRID", "O2",  "torch",
+        "name",  "FSDP",
+    };
+    static struct config_setting flags[CONFIG_MAX_KEYS];
+    static char names[CONFIG_MAX_KEYS][96], text[16 << 10], said[4000];
+    size_t n, count = 0;
+    const struct config_key *k = config_schema(&n);
+    struct config cfg, back;
+
+    for (size_t i = 0; i < n; i++) {
+        snprintf(names[i], sizeof(names[i]), "%s%s%s", k[i].section,
+                 k[i].section[0] ? "." : "", k[i].name);
+        for (size_t j = 0; j < ACCEL_ARRAY_SIZE(tries) + 1; j++) {
+            struct config_sources src = { .flags = flags, .flag_count = count + 1 };
+
+            if (j == ACCEL_ARRAY_SIZE(tries) && k[i].type != TYPE_ENUM)
+                break;
+            flags[count] = (struct config_setting){
+                names[i], j < ACCEL_ARRAY_SIZE(tries) ? tries[j] : k[i].values[0]
+            };
+            if (resolve(&src, &cfg, said, sizeof(said)) == ACCEL_OK) {
+                count++;
+                break;
+            }
+        }
+    }
+    tap_ok(count * 2 > n, "%zu of %zu keys given together", count, n);
+    resolve(&(struct config_sources){ .flags = flags, .flag_count = count }, &cfg, said,
+            sizeof(said));
+    tap_is_int(config_encode(&cfg, text, sizeof(text), NULL), ACCEL_OK,
+               "they fit into 16 KiB");
+    tap_is_int(config_decode(text, &back, NULL), ACCEL_OK, "and come back");
+    tap_ok(strlen(text) < 12 << 10, "with room for long paths (%zu bytes)",
+           strlen(text));
+}
+
 int main(void)
 {
     if (!mkdtemp(dir)) {
@@ -229,6 +270,7 @@ int main(void)
     test_names();
     test_messages();
     test_optional();
+    test_everything();
     unlink(site);
     unlink(user);
     unlink(job);
