@@ -52,7 +52,7 @@ static accel_status_t choose_ranks(const struct plan_args *a, struct planned *p,
     ranks = ranks ? ranks : nodes;
     if (ranks % nodes || (a->gpus && ranks != nodes * a->gpus))
         return accel_fail_at(
-            err, A0070, a->file, "give --nodes, --gpus and --ranks that multiply",
+            err, A0390, a->file, "give --nodes, --gpus and --ranks that multiply",
             "%lld ranks cannot be shared evenly by %lld node%s%s", ranks, nodes,
             nodes == 1 ? "" : "s", a->gpus ? " with so many GPUs" : "");
     if (ranks > 1 << 20)
@@ -60,7 +60,7 @@ static accel_status_t choose_ranks(const struct plan_args *a, struct planned *p,
                           "%lld ranks are more than 1048576", ranks);
     if (c->distributed_type == DIST_NO && ranks > 1)
         return accel_fail_at(
-            err, A0070, a->file, "set distributed_type: FSDP or MULTI_CPU",
+            err, A0303, a->file, "set distributed_type: FSDP or MULTI_CPU",
             "distributed_type NO is one process, but %lld are planned", ranks);
     if (c->num_processes && c->num_processes != ranks)
         fprintf(

@@ -3,7 +3,8 @@
  * Times the collectives; one rank per process, started by srun or mpirun. Bytes are those
  * of the whole buffer (all_gather output, reduce_scatter input). Prints the minimum and the
  * median over the repeats of the slowest rank's time, and memcpy's speed in the same run.
- *   bench_comm [--backend NAME] [--memory window|private] [--bytes N] [--repeats N]
+ *   bench_comm [--backend NAME] [--memory window|private] [--bytes N | --max N]
+ *              [--repeats N]
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,7 +100,7 @@ static double memcpy_speed(struct bench *b, size_t bytes)
     return best;
 }
 
-static int report(struct bench *b, size_t only, int repeats)
+static int report(struct bench *b, size_t only, size_t max, int repeats)
 {
     double *us = calloc((size_t)repeats, sizeof(*us));
     accel_error_t err = { 0 };
@@ -107,7 +108,7 @@ static int report(struct bench *b, size_t only, int repeats)
 
     if (!us)
         return 1;
-    for (size_t bytes = 1024; s == ACCEL_OK && bytes <= 64u << 20; bytes *= 4) {
+    for (size_t bytes = 1024; s == ACCEL_OK && bytes <= max; bytes *= 4) {
         if (only && bytes != only && bytes * 4 > only && bytes < only)
             bytes = only;
         if (only && bytes != only)
@@ -141,6 +142,7 @@ int main(int argc, char **argv)
     struct comm_options o = { .backend = argument(argc, argv, "--backend", NULL) };
     bool window = strcmp(argument(argc, argv, "--memory", "window"), "window") == 0;
     size_t only = strtoul(argument(argc, argv, "--bytes", "0"), NULL, 10);
+    size_t max = strtoul(argument(argc, argv, "--max", "67108864"), NULL, 10);
     int repeats = atoi(argument(argc, argv, "--repeats", "21"));
     const size_t room = (size_t)64 << 20;
     accel_error_t err = { 0 };
@@ -171,7 +173,7 @@ int main(int argc, char **argv)
         printf("# %d ranks, %s, %s memory, memcpy %.1f GB/s (read + write, one rank)\n"
                "# op                bytes     min us  median us     GB/s\n",
                comm_size(b.c), comm_backend(b.c), window ? "window" : "private", speed);
-    rc = report(&b, only, repeats);
+    rc = report(&b, only, max < room ? max : room, repeats);
     comm_close(b.c);
     boot_free(&boot);
     if (!window) {

@@ -2,6 +2,7 @@
  *
  * The same table as bench_comm for an MPI library; compiled by comm_vs_mpi.sh with mpicc,
  * no part of the normal build.
+ *   bench_mpi [REPEATS [MAX_BYTES]]
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -39,6 +40,7 @@ int main(int argc, char **argv)
     static const char *const names[] = { "all_gather", "reduce_scatter", "all_reduce",
                                          "all_reduce_max" };
     const size_t room = (size_t)64 << 20;
+    size_t max = argc > 2 ? strtoul(argv[2], NULL, 10) : room;
     int repeats = argc > 1 ? atoi(argv[1]) : 21, rank;
     double *us = calloc((size_t)repeats, sizeof(*us));
 
@@ -55,7 +57,7 @@ int main(int argc, char **argv)
         printf("# %d ranks, MPI\n# op                bytes     min us  median us     "
                "GB/s\n",
                ranks);
-    for (size_t bytes = 1024; bytes <= room; bytes *= 4)
+    for (size_t bytes = 1024; bytes <= max && bytes <= room; bytes *= 4)
         for (int op = 0; op < 4; op++) {
             int batch = bytes <= 65536 ? 50 : bytes <= 1 << 20 ? 10 : 1;
 

@@ -3,9 +3,12 @@
 #
 # Our collectives and Open MPI's in turn, ROUNDS times, on the same machine; prints the
 # best and the middle median of both and their ratio.
-#   comm_vs_mpi.sh [RANKS [ROUNDS]]      from the build directory
+#   comm_vs_mpi.sh [RANKS [ROUNDS [MAX_BYTES [REPEATS]]]]      from the build directory
+# With more ranks than CPUs Open MPI is told to yield, and a cap on the bytes keeps it short.
 set -eu
-ranks=${1:-2} rounds=${2:-3}
+ranks=${1:-2} rounds=${2:-3} max=${3:-67108864} repeats=${4:-11}
+yield=0
+[ "$ranks" -le "$(nproc)" ] || yield=1
 here=$(cd "$(dirname "$0")" && pwd)
 bench=${BENCH_COMM:-./tests/bench/bench_comm}
 command -v mpicc >/dev/null || { echo "no mpicc: nothing to compare with" >&2; exit 77; }
@@ -16,14 +19,14 @@ mpicc -O2 -o "$tmp/bench_mpi" "$here/bench_mpi.c"
 
 start() { # PROGRAM ARGS...
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
-        OMPI_MCA_mpi_yield_when_idle=0 mpirun --oversubscribe -n "$ranks" "$@"
+        OMPI_MCA_mpi_yield_when_idle=$yield mpirun --oversubscribe -n "$ranks" "$@"
 }
 
 round=0
 while [ "$round" -lt "$rounds" ]; do
-    start "$tmp/bench_mpi" 11 >>"$tmp/mpi"
-    start "$bench" --repeats 11 --memory window >>"$tmp/window"
-    start "$bench" --repeats 11 --memory private >>"$tmp/private"
+    start "$tmp/bench_mpi" "$repeats" "$max" >>"$tmp/mpi"
+    start "$bench" --repeats "$repeats" --max "$max" --memory window >>"$tmp/window"
+    start "$bench" --repeats "$repeats" --max "$max" --memory private >>"$tmp/private"
     round=$((round + 1))
 done
 grep memcpy "$tmp/window"

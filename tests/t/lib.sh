@@ -73,6 +73,12 @@ cluster_up() { # [OPTION]...
         diag "$lib_out"
         bail_out "the cluster did not come up"
     }
+    # All nodes on this host: UCX must not choose an interface of another test's cluster,
+    # which goes away in the middle of the run and leaves its connections hanging.
+    case $lib_out in
+    *'mode net'*) unset UCX_NET_DEVICES ;;
+    *) UCX_NET_DEVICES=lo && export UCX_NET_DEVICES ;;
+    esac
     SLURM_CONF=$cluster_dir/etc/slurm.conf
     ACCEL_CLUSTER_DIR=$cluster_dir
     export SLURM_CONF ACCEL_CLUSTER_DIR
