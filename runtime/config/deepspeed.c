@@ -301,12 +301,15 @@ static void file_path(const struct config_text *in, const char *name, char *buf,
 /* The tasks and their programs have other directories: they get the absolute path. */
 static void keep_absolute(struct validator *v, const char *path)
 {
+    const struct config_key *k = &v->schema[config_row("deepspeed_config_file")];
     char *absolute = realpath(path, NULL);
 
-    if (absolute)
-        value_set(v->cfg, &v->schema[config_row("deepspeed_config_file")], absolute);
-    else
+    if (!absolute)
         v->report->no_memory = true; /* it was opened a moment ago */
+    else if (value_set(v->cfg, k, absolute) != VALUE_OK)
+        report_add(v->report, A0103, place_of(v, k->name, DEEPSPEED_CONFIG),
+                   "move the file to a shorter path", "'%s' is longer than %.0f bytes",
+                   k->name, k->max);
     free(absolute);
 }
 

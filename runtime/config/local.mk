@@ -31,7 +31,8 @@ libaconfig_la_SOURCES += \
 	runtime/config/validate.h \
 	runtime/config/value.c \
 	runtime/config/yaml_events.c
-EXTRA_DIST += examples/fsdp.yaml examples/ddp.yaml examples/single.yaml
+EXTRA_DIST += examples/fsdp.yaml examples/ddp.yaml examples/deepspeed.yaml examples/single.yaml
+shell_tests += tests/t/1070-config-engines.t
 
 unit_tests += tests/unit/test_config tests/unit/test_config_encode \
 	tests/unit/test_config_maps tests/unit/test_config_sources

@@ -1,0 +1,87 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# What libaccel's runtime makes of other engines' keys: DeepSpeed's stage 3, accumulation and
+# clipping, from its own JSON file, train bit for bit as FSDP does, and so does FSDP in
+# version 2; what it does not do yet is refused with place and cure.
+# shellcheck source=tests/t/tap.sh
+. "$(dirname "$0")/tap.sh"
+# shellcheck source=tests/t/train.sh
+. "$ACCEL_SRC/tests/t/train.sh"
+
+tap_tmpdir
+cd "$tap_tmp" || bail_out "no directory"
+train_text text.txt
+unset ACCEL_CONFIG ACCEL_CONFIG_RESOLVED
+# One thread per rank: the suite's other tests use the cores as well.
+export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+train() { # CONFIG [OPTION...]: exit code; log in out-CONFIG, output in out
+    cfg=$1
+    shift
+    timeout 60 "$ACCEL_BUILD/accel" launch -n "$ranks" --config "$cfg.yaml" "$TRAIN" \
+        --data text.txt --layers 1 --heads 2 --width 16 --seq 16 --batch 2 --steps 6 \
+        --sample 0 --out "out-$cfg" "$@" >out 2>&1
+}
+ranks=1
+if command -v mpirun >/dev/null 2>&1; then
+    ranks=2
+else
+    tap_diag "no mpirun: with one process"
+fi
+
+mkdir ds
+cat >fsdp.yaml <<'END'
+distributed_type: FSDP
+use_cpu: true
+fsdp_config: {fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP}
+END
+cat >fsdp2.yaml <<'END'
+distributed_type: FSDP
+use_cpu: true
+fsdp_config: {fsdp_version: 2, fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP}
+END
+cat >deepspeed.yaml <<'END'
+distributed_type: DEEPSPEED
+use_cpu: true
+deepspeed_config: {deepspeed_config_file: ds/zero3.json}
+END
+cat >ds/zero3.json <<'END'
+{"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"},
+ "gradient_accumulation_steps": 2, "gradient_clipping": 0.01}
+END
+train fsdp --accumulate 2 --clip 0.01
+is "$?" 0 "FSDP trains" || tap_diag "$(cat out)"
+train fsdp2 --accumulate 2 --clip 0.01
+is "$?" 0 "FSDP in version 2 trains" || tap_diag "$(cat out)"
+train deepspeed
+is "$?" 0 "DEEPSPEED with its JSON file trains" || tap_diag "$(cat out)"
+is "$(losses out-fsdp/log.jsonl | wc -l)" 6 "six steps"
+is "$(losses out-fsdp2/log.jsonl)" "$(losses out-fsdp/log.jsonl)" \
+    "version 2 gives the bits of version 1"
+is "$(losses out-deepspeed/log.jsonl)" "$(losses out-fsdp/log.jsonl)" \
+    "stage 3, accumulation and clipping of the file give them as well"
+
+ranks=1
+refused() { # CONFIG CODE TEXT
+    train "$1"
+    is "$?" 65 "$1: exit code"
+    like "$(cat out)" "error\[$2\]: .*$3" "$1: code, place and key"
+    like "$(cat out)" '  cure: [^ ]' "$1: a cure"
+    [ ! -e "out-$1" ]
+    ok $? "$1: nothing was begun"
+}
+printf 'distributed_type: MULTI_GPU\n' >gpu.yaml
+refused gpu A0170 "config file, line 1: 'distributed_type: MULTI_GPU' is not supported yet"
+printf 'distributed_type: FSDP\nmixed_precision: fp16\n' >fp16.yaml
+refused fp16 A0170 "line 2: 'mixed_precision: fp16' is not supported yet"
+printf 'distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 1\n' >zero1.yaml
+refused zero1 A0170 "line 3: 'zero_stage: 1' is not supported yet"
+cat >mesh.yaml <<'END'
+distributed_type: FSDP
+fsdp_config: {fsdp_version: 2}
+parallelism_config:
+  parallelism_config_dp_shard_size: 3
+END
+refused mesh A0130 'line 4: the sizes of parallelism_config do not fill 1 processes: dp_shard 3'
+done_testing
