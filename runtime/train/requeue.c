@@ -235,9 +235,10 @@ static enum stop_reason reason_of_kill(const struct requeue_job_facts *f,
         return STOP_CANCELLED;
     if (f->preempted)
         return STOP_PREEMPTED;
-    /* A job that ends before its grace time is over was cancelled in it. */
+    /* A batch job that ends before its grace time is over was cancelled in it. Of others
+     * srun knows more than the state's name. */
     if (f->preempt_time > 0)
-        return request->grace_seconds > 0 &&
+        return f->batch && request->grace_seconds > 0 &&
                        f->end_time < f->preempt_time + request->grace_seconds
                    ? STOP_CANCELLED
                    : STOP_PREEMPTED;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stepper FILE [requeue=DIR] [exit=N] [ignore]: a program that trains on nothing, reduced to
- * its contract with Slurm. Rank 0 appends one line "STEP RESTART" per step to FILE and
- * continues there after a restart; every rank appends "RANK RESTART SIGNAL" to
- * FILE.signals. SIGTERM, SIGUSR1 or SIGUSR2: stops after the step and exits 85, or N, or
- * goes on; with `requeue` rank 0 first asks for the requeue as the library does. Ends 0
- * five steps after a restart; 3 if none comes.
+ * stepper FILE [requeue=DIR] [exit=N] [save=MS] [ignore]: a program that trains on nothing,
+ * reduced to its contract with Slurm. Rank 0 appends one line "STEP RESTART" per step to
+ * FILE and continues there after a restart; every rank appends "RANK RESTART SIGNAL" to
+ * FILE.signals. SIGTERM, SIGUSR1 or SIGUSR2: stops after the step, saves for MS and exits
+ * 85, or N, or goes on; with `requeue` rank 0 first asks for the requeue as the library
+ * does, which may end in 75. Ends 0 five steps after a restart; 3 if none comes.
  */
 #include <errno.h>
 #include <signal.h>
@@ -63,8 +63,10 @@ static void write_signal(const char *path, long rank, long restart, int sig)
     fclose(f);
 }
 
-static void ask_for_requeue(const char *dir, int signal_number)
+/* Returns the exit code. */
+static int ask_for_requeue(const char *dir, int signal_number)
 {
+    const char *notice = getenv("ACCEL_PREEMPTION_NOTICE");
     struct accel_log log = { .fn = say, .level = ACCEL_LOG_INFO };
     struct requeue_request request = { .state_dir = dir,
                                        .signal = signal_number,
@@ -72,20 +74,25 @@ static void ask_for_requeue(const char *dir, int signal_number)
                                        .grace_seconds = -1,
                                        .restart = env_long("SLURM_RESTART_COUNT", 0),
                                        .max_restarts = 100 };
-    enum requeue_result result;
-    enum stop_reason reason;
+    enum requeue_result result = REQUEUE_LEFT;
+    enum stop_reason reason = STOP_SIGNAL;
+    long long grace;
     accel_error_t err = { 0 };
 
+    if (notice && sscanf(notice, "%*s %*s %lld", &grace) == 1)
+        request.grace_seconds = grace;
     if (requeue_look(&request, &log, &result, &reason, &err) != ACCEL_OK)
         fprintf(stderr, "stepper: %s\n", err.text);
     if (result == REQUEUE_DONE)
         result = requeue_ask(&request, &log);
-    fprintf(stderr, "stepper: requeue: %s\n", requeue_result_text(result));
+    fprintf(stderr, "stepper: %s; %s\n", stop_reason_text(reason),
+            requeue_result_text(result));
+    return result == REQUEUE_NOT_MEANT || result == REQUEUE_LIMIT ? 75 : 85;
 }
 
 struct settings {
     const char *file, *requeue_dir;
-    int exit_code;
+    int exit_code, save_ms;
     bool ignore;
     long rank, restart;
 };
@@ -100,6 +107,8 @@ static bool parse(struct settings *s, int argc, char **argv)
             s->requeue_dir = argv[i] + 8;
         else if (!strncmp(argv[i], "exit=", 5))
             s->exit_code = atoi(argv[i] + 5);
+        else if (!strncmp(argv[i], "save=", 5))
+            s->save_ms = atoi(argv[i] + 5);
         else if (!strcmp(argv[i], "ignore"))
             s->ignore = true;
         else
@@ -109,9 +118,10 @@ static bool parse(struct settings *s, int argc, char **argv)
 }
 
 /* What to do about `sig`; true: it ends the run. */
-static bool ends(const struct settings *s, int sig)
+static bool ends(struct settings *s, int sig)
 {
     const struct timespec asking_time = { .tv_sec = 30 };
+    const struct timespec save = { s->save_ms / 1000, s->save_ms % 1000 * 1000000L };
     sigset_t stop;
 
     write_signal(s->file, s->rank, s->restart, sig);
@@ -119,8 +129,9 @@ static bool ends(const struct settings *s, int sig)
         return false;
     sigemptyset(&stop);
     sigaddset(&stop, SIGTERM);
+    nanosleep(&save, NULL);
     if (s->requeue_dir && s->rank == 0)
-        ask_for_requeue(s->requeue_dir, sig);
+        s->exit_code = ask_for_requeue(s->requeue_dir, sig);
     else if (s->requeue_dir) /* as the library: leave after rank 0 has asked, or srun's
                                 kill-on-bad-exit ends it midway */
         sigtimedwait(&stop, NULL, &asking_time);

@@ -1,0 +1,179 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# A training that is stopped again and again, at random moments and in every way there is,
+# as batch job and as bare srun at the same time: each time it resumes, its log holds every
+# step once, and its losses are those of the uninterrupted run bit for bit.
+#     6160-preempt-random.t [COUNT [SEED]]        5 stops of each; make check-preempt: 200
+# shellcheck source=tests/t/lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/t/train.sh
+. "$(dirname "$0")/train.sh"
+need_plugin
+[ -x "$TRAIN" ] || skip_all "examples/train is not built"
+count=${1:-5}
+seed=${2:-$$}
+batch_count=$((count / 2)) bare_count=$((count - count / 2))
+STEPS=600
+tap_tmpdir
+cd "$tap_tmp" || bail_out "no directory"
+train_text text.txt
+train_config two.yaml FULL_SHARD bf16 2 1 "checkpoint: {every_steps: 25}" \
+    "preemption: {max_restarts: 100000}"
+ARGS="--layers 2 --heads 4 --width 64 --seq 64 --batch 8 --steps $STEPS --sample 0"
+diag "$batch_count stops of a batch job, $bare_count of a bare srun; seed $seed"
+
+# random FILE MAX: 0..MAX-1; the state of each chain is a file, so that its choices do not
+# hang on how fast the other one is.
+random() {
+    awk -v max="$2" '{ s = ($1 * 16807) % 2147483647; print s >FILENAME
+                       print int(s / 2147483647 * max) }' "$1"
+}
+
+starts() { # OUT: lives that got as far as the first step
+    grep -c ' start ' "$1/checkpoints/history" 2>/dev/null || true
+}
+
+# The job of this name that holds a node now; empty when there is none.
+running_job() { # NAME
+    timeout 10 squeue -h -n "$1" -t R -o %A 2>/dev/null | head -n 1
+}
+
+kill_a_rank() { # JOB RANK
+    grep -lzx "SLURM_JOB_ID=$1" /proc/[0-9]*/environ 2>/dev/null |
+        while IFS=/ read -r _ _ p _; do
+            [ "$(cat "/proc/$p/comm" 2>/dev/null)" = train ] || continue
+            tr '\0' '\n' 2>/dev/null <"/proc/$p/environ" | grep -qx "SLURM_PROCID=$2" &&
+                kill -9 "$p"
+        done
+}
+
+# A life to stop: the one that runs as NAME and is not $last_life. Sets $job and $life, the
+# job and for a batch job its restart; fails when the training is over. (Slurm counts a
+# restart of a bare srun's job, too, when it preempts it, but it never comes back.)
+next_life() { # NAME
+    while :; do
+        [ ! -f "$1.over" ] || return 1
+        job=$(running_job "$1")
+        life=$job.
+        case $1 in batch*) life=$job.$(job_field "${job:-0}" Restarts) ;; esac
+        [ -n "$job" ] && [ "$life" != "$last_life" ] && break
+        sleep 0.3
+    done
+    last_life=$life
+}
+
+_passed() { # NAME STEP
+    [ -f "$1.over" ] || [ "$(last_step "$1/log.jsonl")" -ge "$2" ]
+}
+
+# One stop in five comes while the ranks are starting.
+random_moment() { # NAME
+    [ "$(random "$1.random" 5)" != 0 ] || return 0
+    moment=$(($(last_step "$1/log.jsonl") + 1 + $(random "$1.random" 40)))
+    wait_until 120 _passed "$1" $moment
+}
+
+take_the_node() { # NODE
+    timeout 120 srun -p high -w "$1" -n1 --exclusive --accel-config=none true >/dev/null 2>&1
+}
+
+# Stops $job, which runs on NODE as NAME, in a random way.
+stop_somehow() { # NAME NODE
+    way=$(random "$1.random" 6)
+    case $way in
+    0) timeout 10 scontrol update PartitionName="low$2" GraceTime=20 && take_the_node "$2" ;;
+    1) timeout 10 scontrol update PartitionName="low$2" GraceTime=0 && take_the_node "$2" ;;
+    2) timeout 10 scancel -s USR1 "$job" ;;
+    3) timeout 10 scancel -s TERM "$job" ;;
+    4) kill_a_rank "$job" "$(random "$1.random" 2)" ;;
+    5)
+        case $1 in
+        batch*) timeout 10 scontrol requeue "$job" ;;
+        *) timeout 10 scancel "$job" ;;
+        esac
+        ;;
+    esac
+    echo "$way $life $(date +%T)" >>"$1.stops"
+}
+
+# Whatever ends the batch job other than with 0 and is no reason for it to come back by
+# itself is cured as a user would: requeued by hand.
+watch_batch() { # NAME JOB
+    while :; do
+        case $(job_state "$2") in
+        COMPLETED) break ;;
+        FAILED | CANCELLED) timeout 10 scontrol requeue "$2" ;;
+        esac
+        sleep 0.3
+    done
+    : >"$1.over"
+}
+
+start_batch() { # NAME NODE
+    printf '#!/bin/sh\nsrun --accel-config=two.yaml %s %s --data text.txt --out %s\n' \
+        "$TRAIN" "$ARGS" "$1" >"$1.sh"
+    batch=$(timeout 30 sbatch --parsable --accel-config=two.yaml -p "low$2" -w "$2" -J "$1" -N1 \
+        -o "$1.out" "$1.sh")
+    watch_batch "$1" "$batch" &
+}
+
+# The same command again until it ends 0.
+start_bare() { # NAME NODE
+    # shellcheck disable=SC2086
+    (
+        until timeout 600 srun -p "low$2" -w "$2" -J "$1" -N1 --accel-config=two.yaml "$TRAIN" \
+            $ARGS --data text.txt --out "$1" >>"$1.out" 2>&1 </dev/null; do :; done
+        : >"$1.over"
+    ) &
+}
+
+# Trainings of $STEPS steps, one after another, until COUNT stops are done.
+chain() { # batch|bare NODE COUNT
+    round=0 done=0
+    while [ "$done" -lt "$3" ]; do
+        round=$((round + 1)) name=$1-$round last_life=
+        : >"$name.stops"
+        echo "$((seed + round + $3))" >"$name.random"
+        "start_$1" "$name" "$2"
+        while [ "$done" -lt "$3" ] && next_life "$name"; do
+            random_moment "$name"
+            [ ! -f "$name.over" ] || break
+            stop_somehow "$name" "$2"
+            done=$((done + 1))
+        done
+        wait_until 300 test -f "$name.over"
+        wait
+    done
+}
+
+cluster_up --nodes 2 --cpus 2 --kill-wait 3
+for node in n1 n2; do
+    timeout 10 scontrol create PartitionName=low$node Nodes=$node PriorityTier=1 GraceTime=20 \
+        PreemptMode=REQUEUE >/dev/null
+done
+# shellcheck disable=SC2086
+timeout 300 srun -N1 --accel-config=two.yaml "$TRAIN" $ARGS --data text.txt --out reference \
+    >reference.out 2>&1 </dev/null
+ok $? "uninterrupted reference run" || bail_out "the trainer does not run: $(cat reference.out)"
+chain batch n1 $batch_count &
+first=$!
+chain bare n2 $bare_count &
+second=$!
+at_exit 'kill $first $second 2>/dev/null'
+wait $first $second
+
+for stops in *.stops; do
+    name=${stops%.stops}
+    [ -f "$name.over" ]
+    ok $? "$name: ended 0 after $(wc -l <"$stops") stops ($(cut -d' ' -f1 "$stops" | tr -d '\n'))" ||
+        diag "$(tail -n 40 "$name.out")"
+    each_step_once "$name/log.jsonl" $STEPS
+    ok $? "$name: the log holds every step once ($(starts "$name") starts)"
+    same_bits reference/log.jsonl "$name/log.jsonl"
+    ok $? "$name: losses equal the uninterrupted run bit for bit"
+done
+is "$(cat ./*.stops | wc -l)" "$count" "$count stops"
+no_node_drained
+ok $? "no node is drained"
+done_testing
