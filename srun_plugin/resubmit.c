@@ -32,6 +32,7 @@ struct outcome {
     bool batch, may_requeue;
     bool present; /* of this life still: running, or ended and not requeued */
     bool preempted, node_failed;
+    bool killed;    /* by either: srun may end with 0 then */
     bool cancelled; /* scancel, or Ctrl-C: srun tells Slurm so; whatever came before */
     bool early;     /* ended by the warning signal before the program could handle it */
     long restarts;
@@ -85,6 +86,7 @@ static void read_job(struct outcome *o)
         o->present = base != JOB_PENDING && o->restarts == resubmit_count();
         o->preempted = j->preempt_time > 0 || base == JOB_PREEMPTED;
         o->node_failed = base == JOB_NODE_FAIL;
+        o->killed = base == JOB_PREEMPTED || base == JOB_NODE_FAIL;
         o->cancelled = base == JOB_CANCELLED;
     }
     slurm_free_job_info_msg(msg);
@@ -257,6 +259,15 @@ static void resubmit_bare(const struct outcome *o, const struct config *cfg)
     free(argv);
 }
 
+static bool comes_back(const struct outcome *o)
+{
+    if (o->cancelled || o->exit_code == EXIT_STOPPED)
+        return false;
+    if (o->exit_code == 0)
+        return o->killed;
+    return o->exit_code == EXIT_RESUME || o->preempted || o->node_failed || o->early;
+}
+
 /* Runs inside exit(): `status` is srun's exit code. */
 static void at_end(int status, void *unused)
 {
@@ -264,20 +275,16 @@ static void at_end(int status, void *unused)
     struct outcome o = { .exit_code = status & 0xff };
 
     (void)unused;
-    if (cfg && cfg->preempt_enabled && o.exit_code != 0 &&
-        o.exit_code != EXIT_STOPPED) {
+    if (cfg && cfg->preempt_enabled) {
         int warning = cfg->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1;
 
         o.seconds = (long)(time(NULL) - armed_at);
         o.early = o.exit_code == 128 + warning && o.seconds < SHORT_SECONDS;
         read_job(&o);
-        if (!o.cancelled &&
-            (o.exit_code == EXIT_RESUME || o.preempted || o.node_failed || o.early)) {
-            if (o.batch)
-                requeue_batch(&o, cfg);
-            else
-                resubmit_bare(&o, cfg);
-        }
+        if (comes_back(&o) && o.batch)
+            requeue_batch(&o, cfg);
+        else if (comes_back(&o))
+            resubmit_bare(&o, cfg);
     }
     opts_free();
     defaults_free();

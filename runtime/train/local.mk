@@ -34,6 +34,17 @@ tests_unit_test_train_reshard_LDADD = $(fork_ldadd)
 shell_tests += tests/t/5120-train-lease.t tests/t/6110-train-timelimit.t \
 	tests/t/6120-train-user.t
 
+# Preemption in all its cases; check-preempt adds what takes long, to be run by hand.
+shell_tests += tests/t/6130-preempt-table.t tests/t/6160-preempt-random.t
+PREEMPTIONS = 200
+check-preempt: check-programs
+	$(AM_TESTS_ENVIRONMENT) ACCEL_LONG_TESTS=1 prove -v --exec '' \
+	    $(top_srcdir)/tests/t/6110-train-timelimit.t \
+	    $(top_srcdir)/tests/t/6130-preempt-table.t
+	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/6160-preempt-random.t $(PREEMPTIONS)
+check-programs: all $(check_PROGRAMS)
+.PHONY: check-preempt check-programs
+
 unit_tests += tests/unit/test_train_state
 tests_unit_test_train_state_SOURCES = tests/unit/test_train_state.c
 tests_unit_test_train_state_LDADD = $(unit_ldadd)

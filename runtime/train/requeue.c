@@ -74,12 +74,13 @@ const char *stop_reason_text(enum stop_reason reason)
 
 /* ---- scontrol ------------------------------------------------------------------------ */
 
-/* The trainer blocks or handles signals; scontrol must not inherit that. */
+/* The trainer blocks or handles signals; scontrol must not inherit that. But what Slurm
+ * sends to end the step reaches it, too, and must not end it midway: it has a deadline. */
 static int spawn_scontrol(char *const argv[], int out_fd, pid_t *pid_out)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
-    sigset_t none, dfl;
+    sigset_t held, dfl;
     int rc = posix_spawn_file_actions_init(&files);
 
     if (rc)
@@ -87,11 +88,15 @@ static int spawn_scontrol(char *const argv[], int out_fd, pid_t *pid_out)
     rc = posix_spawnattr_init(&attr);
     if (rc)
         goto out_files;
-    sigemptyset(&none);
+    sigemptyset(&held);
+    sigaddset(&held, SIGTERM);
+    sigaddset(&held, SIGINT);
+    sigaddset(&held, SIGUSR1);
+    sigaddset(&held, SIGUSR2);
     sigfillset(&dfl);
     sigdelset(&dfl, SIGKILL);
     sigdelset(&dfl, SIGSTOP);
-    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawnattr_setsigmask(&attr, &held);
     posix_spawnattr_setsigdefault(&attr, &dfl);
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     rc = posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY,

@@ -132,9 +132,12 @@ static bool ends(struct settings *s, int sig)
     nanosleep(&save, NULL);
     if (s->requeue_dir && s->rank == 0)
         s->exit_code = ask_for_requeue(s->requeue_dir, sig);
-    else if (s->requeue_dir) /* as the library: leave after rank 0 has asked, or srun's
-                                kill-on-bad-exit ends it midway */
+    if (s->requeue_dir && s->rank != 0) {
+        /* As the library: leave after rank 0 has asked, or srun's kill-on-bad-exit ends it
+         * midway. srun ends with the largest code, so rank 0 decides. */
         sigtimedwait(&stop, NULL, &asking_time);
+        s->exit_code = 75;
+    }
     return true;
 }
 
