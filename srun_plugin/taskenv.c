@@ -14,8 +14,6 @@
 #include "srun_plugin/config_api.h"
 #include "srun_plugin/plugin.h"
 
-enum { SHOWN = 64 }; /* of a value in a message */
-
 struct building {
     struct strbuf carrier;
     struct strbuf kept; /* " NAME=value ..." */
@@ -59,52 +57,11 @@ static const char *user_value(const char *name, char *buf, size_t len)
 
 /* ---- the line about what was kept -------------------------------------------------------- */
 
-/* Is the value one that the config decides, not the step? */
-static bool from_config(const char *name)
-{
-    static const char *const prefixes[] = { "ACCELERATE_", "FSDP_", "MEGATRON_LM_",
-                                            "PARALLELISM_CONFIG_" };
-
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(prefixes); i++)
-        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
-            return true;
-    return false;
-}
-
-/* Control characters would end or colour the line. */
-static void append_shown(struct strbuf *b, const char *value)
-{
-    size_t n = strlen(value);
-
-    for (size_t i = 0; i < n && i < SHOWN; i++) {
-        char c = (unsigned char)value[i] < 0x20 || value[i] == 0x7f ? '?' : value[i];
-        strbuf_append(b, &c, 1);
-    }
-    if (n > SHOWN)
-        strbuf_printf(b, "...");
-}
-
-/* Variables of the user's that are meant to be theirs, whatever we would set. */
-static bool is_theirs(const char *name)
-{
-    return strcmp(name, "OMP_NUM_THREADS") == 0 || strcmp(name, "PYTHONPATH") == 0 ||
-           strncmp(name, "KMP_", 4) == 0;
-}
-
 static void note_kept(struct strbuf *b, const char *name, const char *value, bool task)
 {
     char buf[1024];
-    const char *user = user_value(name, buf, sizeof(buf));
 
-    if (!user || is_theirs(name) || (!task && strcasecmp(user, value) == 0))
-        return;
-    strbuf_printf(b, " %s=", name);
-    append_shown(b, user);
-    if (task || !from_config(name))
-        return;
-    strbuf_printf(b, " (the config says ");
-    append_shown(b, value);
-    strbuf_append(b, ")", 1);
+    environ_note_kept(b, name, value, task, user_value(name, buf, sizeof(buf)));
 }
 
 /* ---- the list ---------------------------------------------------------------------------- */

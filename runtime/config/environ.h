@@ -76,6 +76,11 @@ void environ_apply(const struct environ_ops *ops, const struct task_place *place
 /* ACCEL_RANK and the others of a task's place, which every type gets. */
 void environ_apply_place(const struct environ_ops *ops, const struct task_place *place);
 
+/* Adds " NAME=users (the config says VALUE)" to `b` when the user's value, NULL for none,
+ * stays and contradicts ours. */
+void environ_note_kept(struct strbuf *b, const char *name, const char *value, bool task,
+                       const char *users);
+
 /* First rank of node `node`, from the number of tasks of each node as Slurm writes it,
  * "2(x3),1"; -1: the text is not of that form, or has fewer nodes in front. */
 int64_t rank_of_node(const char *tasks_per_node, int64_t node);

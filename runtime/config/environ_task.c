@@ -7,11 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "config/environ.h"
 
-enum { PATH_BYTES = 64 << 10 };
+enum { PATH_BYTES = 64 << 10, SHOWN = 64 /* bytes of a value in a message */ };
 static const char own_prefix[] = "ACCEL_";
 /* Says to libaccel that the number of threads is ours, not the user's. */
 static const char threads_name[] = "OMP_NUM_THREADS";
@@ -147,6 +148,52 @@ void environ_apply_place(const struct environ_ops *ops, const struct task_place 
     set_number(ops, "ACCEL_LOCAL_WORLD_SIZE", p->local_world);
     set_number(ops, "ACCEL_NODE_RANK", p->node);
     set_number(ops, "ACCEL_NUM_NODES", p->nodes);
+}
+
+/* ---- what was kept ----------------------------------------------------------------------- */
+
+/* Is the value one that the config decides, not the step? */
+static bool from_config(const char *name)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(prefixes); i++)
+        if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
+            return true;
+    return false;
+}
+
+/* Control characters would end or colour the line. */
+static void append_shown(struct strbuf *b, const char *value)
+{
+    size_t n = strlen(value);
+
+    for (size_t i = 0; i < n && i < SHOWN; i++) {
+        bool control = (unsigned char)value[i] < 0x20 || value[i] == 0x7f;
+
+        strbuf_append(b, control ? "?" : value + i, 1);
+    }
+    if (n > SHOWN)
+        strbuf_append(b, "...", 3);
+}
+
+/* Variables that are meant to be the user's, whatever we would set. */
+static bool is_theirs(const char *name)
+{
+    return !strcmp(name, threads_name) || !strcmp(name, "PYTHONPATH") ||
+           !strncmp(name, "KMP_", 4);
+}
+
+void environ_note_kept(struct strbuf *b, const char *name, const char *value, bool task,
+                       const char *users)
+{
+    if (!users || is_theirs(name) || (!task && !strcasecmp(users, value)))
+        return;
+    strbuf_printf(b, " %s=", name);
+    append_shown(b, users);
+    if (task || !from_config(name))
+        return;
+    strbuf_append(b, " (the config says ", 18);
+    append_shown(b, value);
+    strbuf_append(b, ")", 1);
 }
 
 int64_t rank_of_node(const char *text, int64_t node)

@@ -30,6 +30,10 @@ accel_SOURCES = \
 	scripts/accel/doctor_slurm.c \
 	scripts/accel/json_schema.c \
 	scripts/accel/json_schema.h \
+	scripts/accel/launch.h \
+	scripts/accel/launch_env.c \
+	scripts/accel/launch_flags.c \
+	scripts/accel/launch_fork.c \
 	scripts/accel/main.c \
 	scripts/accel/man_accel.c \
 	scripts/accel/man_libaccel.c \
@@ -123,3 +127,8 @@ tests_unit_test_step_SOURCES = tests/unit/test_step.c scripts/accel/step.c \
 	scripts/accel/step.h
 tests_unit_test_step_LDADD = libtap.la -lm
 EXTRA_DIST += tests/t/bad-configs.sh tests/data/config
+unit_tests += tests/unit/test_launch
+tests_unit_test_launch_SOURCES = tests/unit/test_launch.c
+tests_unit_test_launch_LDADD = libtap.la libacommon.la $(JANSSON_LIBS) -lm
+tests_unit_test_launch_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
+EXTRA_DIST += tests/data/environ

@@ -95,10 +95,8 @@ run "$accel" launch --config one.yaml ./show --data 'a b' -n 7
 is "$code/$out" "0/1|0|$here/one.yaml|--data a b -n 7" "one process runs directly"
 run env SHOW_EXIT=85 "$accel" launch --config one.yaml ./show
 is "$code" 85 "its exit code is passed on"
-run "$accel" launch --config two.yaml -n 3 ./show
-is "$code" 65 "-n that contradicts the file is refused"
-is "$err" "error[A0301]: two.yaml: num_processes is 2, but -n is 3
-  cure: leave -n away, or set num_processes: 3" "naming both and what to change"
+run "$accel" launch --config two.yaml -n 3 --dry-run ./show
+is "$(grep -c '^task [0-2]:' out)" 3 "-n wins over the file"
 run "$accel" launch --config one.yaml -n 2 ./show
 is "$code" 65 "distributed_type NO with -n 2 is refused"
 run "$accel" launch --config two.yaml show
