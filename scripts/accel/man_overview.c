@@ -50,13 +50,15 @@ static const struct item variables[] = {
       "How long a rank waits for the others in a collective, in milliseconds." },
     { "ACCEL_RANK, ACCEL_WORLD_SIZE, ACCEL_LOCAL_RANK, ACCEL_LOCAL_WORLD_SIZE, "
       "ACCEL_NODE_RANK, ACCEL_NUM_NODES",
-      "Set for each task: its place. RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, "
-      "MASTER_ADDR and MASTER_PORT are set for torch besides, unless the user exported "
-      "them." },
+      "Set for each task: its place. The variables of torch and of accelerate launch "
+      "(RANK, MASTER_ADDR, ACCELERATE_*, FSDP_* ...) are set besides, unless the user "
+      "exported them." },
     { "ACCEL_RESTART_COUNT",
       "Set for each task: how often this run was started again." },
-    { "ACCEL_CONFIG_RESOLVED, ACCEL_MASTER_ADDR, ACCEL_MASTER_PORT, "
-      "ACCEL_OMP_NUM_THREADS, ACCEL_RESTART_SHORT, ACCEL_SIZED",
+    { "ACCEL_CONFIG_DIGEST, ACCEL_CONFIG_RESOLVED, ACCEL_FIRST_JOB_ID, "
+      "ACCEL_LAUNCH_ENVIRONMENT, ACCEL_LAUNCH_PORT, ACCEL_OMP_NUM_THREADS, "
+      "ACCEL_PREEMPTION_NOTICE, ACCEL_RESTART_SHORT, ACCEL_SIZED, "
+      "ACCEL_TASKS_PER_NODE",
       "What the parts of accel tell each other. Do not set them." },
 };
 
