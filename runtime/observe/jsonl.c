@@ -101,7 +101,7 @@ accel_status_t observe_open(struct observe *o, const char *path, int64_t steps_d
     if (st != ACCEL_OK)
         return st;
     strcpy(o->path, path);
-    o->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    o->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (o->fd < 0)
         return accel_fail_at(err, A0712, path, "choose a writable --out",
                              "cannot create the log: %s", strerror(errno));
