@@ -60,4 +60,4 @@ shell_tests += tests/t/6000-slurm-config-refused.t tests/t/6010-slurm-step-env.t
 	tests/t/6055-slurm-matrix.t
 check_PROGRAMS += tests/helpers/probe
 tests_helpers_probe_SOURCES = tests/helpers/probe.c
-EXTRA_DIST += tests/data/valgrind-slurm.supp tests/bench/plugin_overhead.sh doc/admin-plugin.md
+EXTRA_DIST += tests/data/valgrind-slurm.supp tests/bench/plugin_overhead.sh doc/admin-plugin.md doc/configuration.md
