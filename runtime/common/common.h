@@ -17,9 +17,11 @@
 
 /* ---- errors ------------------------------------------------------------------------- */
 
-/* Stable codes of messages.def: A0001 ... The offset keeps them apart from statuses. */
+/* Stable codes of messages.def: A0001 ... Their values have a 1 in front, which keeps the
+ * compiler from reading them as octal. */
 enum { MESSAGE_BASE = 10000 };
 enum message {
+    MESSAGE_NOTE = 0, /* a note, no error: it has no page */
 #define MESSAGE(number, status, title, why, cure) A##number = 1##number,
 #include "common/messages.def"
 #undef MESSAGE
@@ -32,16 +34,20 @@ struct message_page {
 /* All pages in the order of their numbers; static. */
 const struct message_page *message_pages(size_t *count_out);
 
-/* Fills `err` (may be NULL) and returns the status of `code`, an enum message, so that
- * callers write
+/* Fills `err` (may be NULL) and returns the status of `code`, so that callers write
  *     return accel_fail(err, A0801, "check the disk", "%s: %s", path, msg);
  * `hint` may be NULL. Clears `where`. Keeps errno. */
-accel_status_t accel_fail(accel_error_t *err, int code, const char *hint,
+accel_status_t accel_fail(accel_error_t *err, enum message code, const char *hint,
                           const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /* As accel_fail, with the place. */
-accel_status_t accel_fail_at(accel_error_t *err, int code, const char *where,
+accel_status_t accel_fail_at(accel_error_t *err, enum message code, const char *where,
                              const char *hint, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
+/* The code of an error that somebody else made, to pass it on. */
+static inline enum message message_of(const accel_error_t *err)
+{
+    return (enum message)(MESSAGE_BASE + err->message);
+}
 /* As accel_fail, with code, status, place and hint of `cause` (not `err` itself). */
 accel_status_t accel_fail_from(accel_error_t *err, const accel_error_t *cause,
                                const char *fmt, ...)

@@ -89,17 +89,15 @@ const char *message_tag(int number, char *buf, size_t len)
     return buf;
 }
 
-static accel_status_t status_of(int code)
+static accel_status_t status_of(enum message code)
 {
-    if (code < MESSAGE_BASE)
-        return (accel_status_t)code;
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(pages); i++)
-        if (pages[i].number == code - MESSAGE_BASE)
+        if (pages[i].number == (int)code - MESSAGE_BASE)
             return pages[i].status;
     return ACCEL_EBUG;
 }
 
-static accel_status_t fill(accel_error_t *err, int code, const char *where,
+static accel_status_t fill(accel_error_t *err, enum message code, const char *where,
                            const char *hint, const char *fmt, va_list ap)
 {
     accel_status_t status = status_of(code);
@@ -108,7 +106,7 @@ static accel_status_t fill(accel_error_t *err, int code, const char *where,
     if (!err)
         return status;
     err->code = status;
-    err->message = code < MESSAGE_BASE ? 0 : code - MESSAGE_BASE;
+    err->message = (int)code - MESSAGE_BASE;
     snprintf(err->where, sizeof(err->where), "%s", where ? where : "");
     snprintf(err->hint, sizeof(err->hint), "%s", hint ? hint : "");
     vsnprintf(err->text, sizeof(err->text), fmt, ap);
@@ -116,7 +114,7 @@ static accel_status_t fill(accel_error_t *err, int code, const char *where,
     return status;
 }
 
-accel_status_t accel_fail(accel_error_t *err, int code, const char *hint,
+accel_status_t accel_fail(accel_error_t *err, enum message code, const char *hint,
                           const char *fmt, ...)
 {
     accel_status_t status;
@@ -128,7 +126,7 @@ accel_status_t accel_fail(accel_error_t *err, int code, const char *hint,
     return status;
 }
 
-accel_status_t accel_fail_at(accel_error_t *err, int code, const char *where,
+accel_status_t accel_fail_at(accel_error_t *err, enum message code, const char *where,
                              const char *hint, const char *fmt, ...)
 {
     accel_status_t status;

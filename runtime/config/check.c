@@ -36,7 +36,7 @@ void note_unused_map(struct validator *v, int section, const char *key,
     if (!at.in || !has_given_key(v->cfg, section_name(section)))
         return;
     snprintf(cure, sizeof(cure), "set %s: %s to use it", key, word);
-    report_add(v->report, ACCEL_OK, at, cure, "'%s' has no effect with %s %s",
+    report_add(v->report, MESSAGE_NOTE, at, cure, "'%s' has no effect with %s %s",
                section_name(section), key, config_get(v->cfg, key, now, sizeof(now)));
 }
 

@@ -30,7 +30,7 @@ static void note_other_engine(struct validator *v, const char *name,
     if (!config_is_given(v->cfg, name) || !strcasecmp(engine, backend))
         return;
     snprintf(cure, sizeof(cure), "remove it, or set fp8_backend: %s", engine);
-    report_add(v->report, ACCEL_OK, place_of(v, name, FP8_CONFIG), cure,
+    report_add(v->report, MESSAGE_NOTE, place_of(v, name, FP8_CONFIG), cure,
                "'%s' has no effect with fp8_backend %s", name, backend);
 }
 

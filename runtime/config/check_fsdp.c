@@ -18,7 +18,7 @@ static void note_version(struct validator *v, const char *name, int version,
                          const char *cure)
 {
     if (config_is_given(v->cfg, name))
-        report_add(v->report, ACCEL_OK, place_of(v, name, FSDP_CONFIG), cure,
+        report_add(v->report, MESSAGE_NOTE, place_of(v, name, FSDP_CONFIG), cure,
                    "'%s' has no effect in fsdp_version %d", name, version);
 }
 
@@ -101,7 +101,7 @@ void check_fsdp(struct validator *v)
     else
         check_version1(v);
     if (cfg->transformer_cls[0] && cfg->auto_wrap_policy != WRAP_TRANSFORMER)
-        report_add(v->report, ACCEL_OK,
+        report_add(v->report, MESSAGE_NOTE,
                    place_of(v, "fsdp_transformer_layer_cls_to_wrap", FSDP_CONFIG),
                    "set fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP to use it",
                    "fsdp_transformer_layer_cls_to_wrap has no effect with %s",

@@ -353,7 +353,7 @@ static void note_needs_stage(struct validator *v, const char *name, int stage)
     if (!config_is_given(v->cfg, name) || !strcmp(text, "none") ||
         !strcmp(text, "false") || config_get_int(v->cfg, "zero_stage") >= stage)
         return;
-    report_add(v->report, ACCEL_OK, place_of(v, name, DEEPSPEED_CONFIG),
+    report_add(v->report, MESSAGE_NOTE, place_of(v, name, DEEPSPEED_CONFIG),
                "set zero_stage higher to use it",
                "'%s' has no effect below zero_stage %d", name, stage);
 }

@@ -146,7 +146,7 @@ static uint64_t order_of(enum config_origin source, int line, int col)
     return (uint64_t)source << 56 | (uint64_t)line << 28 | (uint64_t)col;
 }
 
-static void keep_first(struct config_report *r, int code, uint64_t order,
+static void keep_first(struct config_report *r, enum message code, uint64_t order,
                        const char *where, const char *hint, const char *text)
 {
     if (r->first.code && r->first_order <= order)
@@ -160,8 +160,8 @@ bool report_full(const struct config_report *r)
     return r->no_memory || r->diags->count >= CONFIG_MAX_DIAGS;
 }
 
-void report_add(struct config_report *r, int code, struct place at, const char *hint,
-                const char *fmt, ...)
+void report_add(struct config_report *r, enum message code, struct place at,
+                const char *hint, const char *fmt, ...)
 {
     struct config_diags *d = r->diags;
     struct strbuf b = { 0 };
@@ -182,7 +182,7 @@ void report_add(struct config_report *r, int code, struct place at, const char *
     else
         snprintf(where, sizeof(where), "%s", path);
     if (code)
-        message_tag(code < MESSAGE_BASE ? 0 : code - MESSAGE_BASE, tag, sizeof(tag));
+        message_tag((int)code - MESSAGE_BASE, tag, sizeof(tag));
     strbuf_printf(&b, "%s: %s: %s", where, tag, text);
     if (at.line)
         add_excerpt(&b, at, hint);
@@ -196,8 +196,8 @@ void report_add(struct config_report *r, int code, struct place at, const char *
         strbuf_free(&b);
         return;
     }
-    d->item[d->count++] =
-        (struct config_diag){ code != ACCEL_OK, at.in->origin, at.line, at.col, b.s };
+    d->item[d->count++] = (struct config_diag){ code != MESSAGE_NOTE, at.in->origin,
+                                                at.line, at.col, b.s };
     if (code) {
         d->errors++;
         keep_first(r, code, order_of(at.in->origin, at.line, at.col), where, hint,

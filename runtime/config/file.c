@@ -158,7 +158,7 @@ static void optional_failed(struct config_report *r, int error)
         memcpy(dir, r->in.path, (size_t)(slash - r->in.path));
         dir[slash - r->in.path] = '\0';
         if (access(dir, X_OK) && errno == EACCES) {
-            report_add(r, ACCEL_OK, (struct place){ 0 },
+            report_add(r, MESSAGE_NOTE, (struct place){ 0 },
                        "set HOME or XDG_CONFIG_HOME to a directory of yours",
                        "not looked for: its directory may not be searched");
             return;
@@ -178,7 +178,8 @@ static int open_trusted(struct config_report *r)
     if (status == ACCEL_ENOENT)
         return -1;
     if (status)
-        report_add(r, A0206, (struct place){ 0 }, err.hint, "not trusted: %s",
+        report_add(r, message_of(&err), (struct place){ 0 }, err.hint,
+                   "not trusted: %s",
                    printable(text, sizeof(text), err.text, strlen(err.text)));
     return fd;
 }

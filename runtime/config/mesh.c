@@ -73,7 +73,7 @@ static const char *mesh_key(const struct config *cfg)
 }
 
 struct misfit {
-    int code;
+    enum message code;
     const char *key;
     char text[256], cure[128];
 };

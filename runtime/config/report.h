@@ -40,10 +40,11 @@ struct config_report {
     bool no_memory;
 };
 
-/* Adds one message. `code` is an enum message; ACCEL_OK makes it a note. `hint` may be
+/* Adds one message. MESSAGE_NOTE makes it a note. `hint` may be
  * NULL. */
-void report_add(struct config_report *r, int code, struct place at, const char *hint,
-                const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+void report_add(struct config_report *r, enum message code, struct place at,
+                const char *hint, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
 /* True when no more errors are taken: callers stop. */
 bool report_full(const struct config_report *r);
 /* Order of sources and lines; returns the first error (also into err) or ACCEL_OK. */

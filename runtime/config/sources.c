@@ -213,7 +213,7 @@ static void note_misspelt(struct resolve *s, const char *name, size_t len)
         return;
     snprintf(hint, sizeof(hint), "did you mean %s%s?", env_prefix, found);
     enter(s, &here, ORIGIN_ENV, name, len);
-    report_add(&s->report, ACCEL_OK, (struct place){ 0 }, hint,
+    report_add(&s->report, MESSAGE_NOTE, (struct place){ 0 }, hint,
                "it is not read: no key has this name");
 }
 

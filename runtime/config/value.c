@@ -158,7 +158,7 @@ static const char *canonical(struct validator *v, const struct config_key *k,
     /* Accelerate itself writes `downcast_bf16: false`: nothing to remark. */
     if (k->use == USE_REFUSED && !strcmp(text, "false"))
         return word;
-    report_add(v->report, ACCEL_OK, val->at, "put it in quotes to say the word",
+    report_add(v->report, MESSAGE_NOTE, val->at, "put it in quotes to say the word",
                "without quotes YAML reads this as false; taken as '%s'", word);
     return word;
 }
@@ -193,8 +193,8 @@ static void note_replaced(struct validator *v, const struct config_key *k,
     if (k->use != USE_REPLACED || value_among(k->ours, text))
         return;
     printable(shown, sizeof(shown), text, strlen(text));
-    report_add(v->report, ACCEL_OK, val->at, k->help, "'%s: %s' is replaced", k->name,
-               shown);
+    report_add(v->report, MESSAGE_NOTE, val->at, k->help, "'%s: %s' is replaced",
+               k->name, shown);
 }
 
 /* Checks canonical text that stands at `val`, and stores it. */
@@ -322,7 +322,7 @@ static void note_moved(struct validator *v, const struct config_key *k,
     char hint[128];
 
     snprintf(hint, sizeof(hint), "write it as %s", k->moved_to);
-    report_add(v->report, ACCEL_OK, key->at, hint, "'%s' is an old key; taken",
+    report_add(v->report, MESSAGE_NOTE, key->at, hint, "'%s' is an old key; taken",
                k->name);
 }
 

@@ -43,7 +43,6 @@ static const struct item variables[] = {
                       "program that is started "
                       "by hand reads it." },
     { "ACCEL_RESUME", "The choice of --accel-resume: auto, none or an absolute path." },
-    { "ACCEL_MAX_RESTARTS", "How often a job is started again; beyond it, it ends." },
     { "ACCEL_BOOT_TIMEOUT_MS",
       "How long a rank waits for the others at the start, in milliseconds." },
     { "ACCEL_COMM_TIMEOUT_MS",
@@ -58,7 +57,7 @@ static const struct item variables[] = {
     { "ACCEL_CONFIG_DIGEST, ACCEL_CONFIG_RESOLVED, ACCEL_FIRST_JOB_ID, "
       "ACCEL_LAUNCH_ENVIRONMENT, ACCEL_LAUNCH_PORT, ACCEL_OMP_NUM_THREADS, "
       "ACCEL_PREEMPTION_NOTICE, ACCEL_RESTART_SHORT, ACCEL_SIZED, "
-      "ACCEL_TASKS_PER_NODE",
+      "ACCEL_TASKS_PER_NODE, SLURM_ACCEL_ENVIRONMENT",
       "What the parts of accel tell each other. Do not set them." },
 };
 

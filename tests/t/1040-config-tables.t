@@ -129,6 +129,8 @@ keys=$("$accel" check --keys | sed -e 1d -e 's/ .*//' -e 's/.*\.//' | tr '[:lowe
 is "$(while read -r name; do
     grep -q "\b$name\b" man7 || echo "$keys" | grep -qx "${name#ACCEL_}" || echo "$name"
 done <variables)" "" "accel(7) has every variable"
+is "$(sed -n '/^\.SH "ENVIRONMENT"/,/^\.SH "PREEMPTION"/p' man7 | grep -o -E '\bACCEL_[A-Z_]*[A-Z]\b' | sort -u |
+    grep -v -x -e ACCEL_KEY -e ACCEL_ENVIRONMENT -e ACCEL_MIXED_PRECISION -f variables)" "" "and no other"
 is "$(grep -h -o '"accel-[a-z-]*"' "$ACCEL_SRC"/srun_plugin/*.[ch] | tr -d '"' | sort -u |
     while read -r option; do grep -q -e "--$option\b" man7 || echo "$option"; done)" "" \
     "accel(7) has every option of the plugin"

@@ -93,7 +93,7 @@ function one_file(path, text,    name, n, code, hint, all) {
         text = substr(text, RSTART + RLENGTH - 1)
         n = split_call(substr(text, 1, 3000))
         if (n < text_of[name] || arg[1] ~ /^(const )?(struct )?[a-z_]+ \*?[a-z]+$/ ||
-            arg[code_of[name]] ~ /^(int|enum message) code$/)
+            arg[code_of[name]] ~ /^enum message code$/)
             continue # a declaration or definition
         code = code_of[name] ~ /^A/ ? code_of[name] : arg[code_of[name]]
         hint = hint_of[name] ? arg[hint_of[name]] : "(in " name ")"
