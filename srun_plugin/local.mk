@@ -57,7 +57,16 @@ shell_tests += tests/t/6000-slurm-config-refused.t tests/t/6010-slurm-step-env.t
 	tests/t/6030-slurm-preemption.t \
 	tests/t/6040-slurm-valgrind.t tests/t/6050-slurm-resume.t \
 	tests/t/6051-slurm-dry-run.t tests/t/6052-slurm-forms.t \
-	tests/t/6055-slurm-matrix.t
-check_PROGRAMS += tests/helpers/probe
+	tests/t/6055-slurm-matrix.t tests/t/6060-slurm-malformed.t \
+	tests/t/6065-slurm-stepd.t
+if HAVE_SLURM
+check_PROGRAMS += tests/helpers/fake_spank
+tests_helpers_fake_spank_SOURCES = tests/helpers/fake_spank.c
+tests_helpers_fake_spank_CFLAGS = $(AM_CFLAGS) $(SLURM_CFLAGS)
+tests_helpers_fake_spank_LDFLAGS = $(AM_LDFLAGS) -export-dynamic -Wl,--no-as-needed
+tests_helpers_fake_spank_LDADD = libaconfig.la libacommon.la $(YAML_LIBS) -lslurm -ldl
+endif
+check_PROGRAMS += tests/helpers/malformed tests/helpers/probe
+tests_helpers_malformed_SOURCES = tests/helpers/malformed.c
 tests_helpers_probe_SOURCES = tests/helpers/probe.c
 EXTRA_DIST += tests/data/valgrind-slurm.supp tests/bench/plugin_overhead.sh doc/admin-plugin.md doc/configuration.md

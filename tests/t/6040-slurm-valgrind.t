@@ -11,7 +11,7 @@ need_plugin
 need_program valgrind
 plugin=$ACCEL_BUILD/srun_plugin/.libs/accel_spank.so
 [ -f "$plugin" ] || skip_all "the plugin is not built"
-if grep -q -e '-fsanitize' "$ACCEL_BUILD/Makefile" 2>/dev/null; then
+if built_with_sanitizer; then
     skip_all "valgrind does not run sanitized code"
 fi
 cluster_up --nodes 1

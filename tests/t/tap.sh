@@ -119,6 +119,11 @@ fails() { # DESCRIPTION CMD [ARG]...: CMD exits other than 0, not killed by a si
     return 1
 }
 
+# Was the build made with --enable-sanitizer? (The fuzz targets have a line of their own.)
+built_with_sanitizer() {
+    grep -q -e '^ACCEL_CFLAGS = .*-fsanitize=' "$ACCEL_BUILD/Makefile" 2>/dev/null
+}
+
 bail_out() { # REASON: nothing that follows makes sense
     printf 'Bail out! %s\n' "$1"
     exit 1
