@@ -181,6 +181,41 @@ version_keys() { # keys whose spelling depends on the release; unknown ones are 
     fi
 }
 
+# --constrain: jobs may open the devices and use the cores that they were given, no others.
+constrain_keys() {
+    if [ "$constrain" = yes ]; then
+        echo ProctrackType=proctrack/cgroup
+        echo TaskPlugin=task/cgroup,task/affinity
+    else
+        echo ProctrackType=proctrack/linuxproc
+    fi
+}
+
+# Cgroups are found by the node's name, so of all clusters on a machine one may have them.
+check_constrain() {
+    [ "$my_uid" = 0 ] || die "--constrain needs root"
+    [ "$nodes" = 1 ] || [ "$mode" != plain ] || die "--constrain needs one node, or --mode mnt"
+    for kind in devices freezer cpuset; do
+        [ -w /sys/fs/cgroup/$kind/cgroup.procs ] ||
+            die "--constrain needs cgroups of version 1 that can be written ($kind cannot)"
+    done
+    for node in $(seq 1 "$nodes"); do
+        [ ! -d "/sys/fs/cgroup/devices/slurm_n$node" ] ||
+            die "/sys/fs/cgroup/devices/slurm_n$node is there: one cluster with --constrain at a time"
+    done
+}
+
+# What slurmd leaves: empty groups, innermost first.
+remove_cgroups() {
+    grep -qsx constrain=yes "$dir/cluster" || return 0
+    for node in $(seq 1 "$(sed -n 's/^nodes=//p' "$dir/cluster")"); do
+        for group in /sys/fs/cgroup/*/"slurm_n$node"; do
+            [ -d "$group" ] && find "$group" -depth -type d -exec rmdir {} + 2>/dev/null
+        done
+    done
+    return 0
+}
+
 node_lines() {
     for node in $(seq 1 "$nodes"); do
         if [ "$mode" = net ]; then
@@ -229,7 +264,7 @@ SchedulerType=sched/backfill
 SchedulerParameters=sched_interval=2,bf_interval=2,batch_sched_delay=0,sched_min_interval=0
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
-ProctrackType=proctrack/linuxproc
+$(constrain_keys)
 MpiDefault=none
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
@@ -283,11 +318,14 @@ write_configuration() {
     # nothing of the system: there may be no cgroups, or only a hierarchy of systemd's.
     cgroup_plugin=cgroup/v1
     [ "$slurm_version" -lt 2311 ] || cgroup_plugin=disabled
+    [ "$constrain" = no ] || cgroup_plugin=cgroup/v1
     echo "CgroupPlugin=$cgroup_plugin" >"$dir/etc/cgroup.conf"
+    [ "$constrain" = no ] || echo ConstrainDevices=yes >>"$dir/etc/cgroup.conf"
     : >"$dir/etc/plugstack.conf"
     [ -z "$plugin" ] || echo "required $plugin" >"$dir/etc/plugstack.conf"
     for node in $(seq 1 "$nodes"); do node_conf "n$node"; done
     printf '%s\n' "mode=$mode" "nodes=$nodes" "gpus=$gpus" "cpus=$cpus" "grace=$grace" \
+        "constrain=$constrain" \
         "port=$port" "subnet=$subnet" "plugin=$plugin" "prefix=$prefix" \
         "module_tree=$module_tree" >"$dir/cluster"
 }

@@ -269,5 +269,5 @@ remove_files() {
 
 remove_all() {
     end_jobs
-    end_processes && remove_network && remove_files
+    end_processes && remove_network && remove_cgroups && remove_files
 }

@@ -61,6 +61,10 @@ accel_status_t topo_gpu_map(const char *visible, int on_node, int local_rank,
                             int local_size, int *first_out, int *count_out,
                             accel_error_t *err);
 
+/* Refuses a step with GPUs whose list is unset (--gpu-bind=none) unless it can open just as
+ * many as it was given: a program would take GPUs of other jobs. */
+accel_status_t topo_check_unset(const struct topo_gpus *gpus, const char *visible,
+                                int on_node, accel_error_t *err);
 /* What stands at place `at` of the list of visible devices: an index, the UUID of a GPU or
  * of a slice or the beginning of one, "MIG-GPU-UUID/gi/ci"; NULL: GPU number `at`. A GPU
  * that is cut into slices stands for its first one, as CUDA has it.

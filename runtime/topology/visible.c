@@ -137,3 +137,15 @@ accel_status_t topo_visible_device(const struct topo_gpus *gpus, const char *vis
     take_slice(gpus, index, slice, out);
     return ACCEL_OK;
 }
+
+accel_status_t topo_check_unset(const struct topo_gpus *gpus, const char *visible,
+                                int on_node, accel_error_t *err)
+{
+    if (visible || on_node == 0 || (gpus->known && gpus->count == on_node))
+        return ACCEL_OK;
+    return accel_fail_at(err, A0412, "CUDA_VISIBLE_DEVICES",
+                         "remove --gpu-bind=none, or check gres.conf on the node",
+                         "it is not set, and which %d of the node's GPUs are the "
+                         "step's cannot be told",
+                         on_node);
+}

@@ -31,6 +31,7 @@ static accel_status_t take_devices(const struct boot *b, const struct topo_gpus 
             "this task was given %d GPU%s, but the driver cannot be "
             "used: %s",
             own->devices, own->devices == 1 ? "" : "s", gpus->why);
+    st = topo_check_unset(gpus, visible, on_node, err);
     if (own->devices > TOPO_RANK_GPUS)
         own->devices = TOPO_RANK_GPUS;
     for (int i = 0; st == ACCEL_OK && i < own->devices; i++)

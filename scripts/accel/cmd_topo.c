@@ -116,6 +116,8 @@ static accel_status_t take_devices(const struct given *g, int local_rank,
     accel_status_t st = topo_gpu_map(g->visible, g->on_node, local_rank, local_size,
                                      first_out, &rank->devices, err);
 
+    if (st == ACCEL_OK)
+        st = topo_check_unset(gpus, g->visible, g->on_node, err);
     if (rank->devices > TOPO_RANK_GPUS)
         rank->devices = TOPO_RANK_GPUS;
     for (int i = 0; st == ACCEL_OK && i < rank->devices; i++)
