@@ -71,6 +71,31 @@ static void values_text(const struct config_key *k, struct strbuf *out)
         strbuf_printf(out, ".");
 }
 
+/* Who acts on the key, and the variable that sets it. */
+static void use_text(const struct config_key *k, struct strbuf *out)
+{
+    char variable[96];
+    size_t n;
+
+    if (k->use == USE_HONOURED && (!k->ours || !strcmp(k->ours, "*")))
+        strbuf_printf(out, "\nHonoured by libaccel and handed on to the program.");
+    else if (k->use == USE_HONOURED)
+        strbuf_printf(out, "\nHanded on to the program; libaccel does: ");
+    else if (k->use == USE_HANDED_ON && k->ours && strcmp(k->ours, "*") != 0)
+        strbuf_printf(out, "\nHanded on to the program; libaccel accepts: ");
+    else if (k->use == USE_HANDED_ON)
+        strbuf_printf(out, "\nHanded on to the program%s.",
+                      k->ours ? "; libaccel takes any value" : "; libaccel refuses it");
+    if (k->use <= USE_HANDED_ON && k->ours && strcmp(k->ours, "*") != 0) {
+        for (const char *p = k->ours; *p; p++)
+            strbuf_append(out, *p == '|' ? ", " : p, *p == '|' ? 2 : 1);
+        strbuf_printf(out, ".");
+    }
+    config_env_name((size_t)(k - config_schema(&n)), variable, sizeof(variable));
+    if (variable[0])
+        strbuf_printf(out, "\nEnvironment: %s.", variable);
+}
+
 static accel_status_t print_key(const struct config_key *k, accel_error_t *err)
 {
     struct strbuf text = { 0 };
@@ -86,6 +111,8 @@ static accel_status_t print_key(const struct config_key *k, accel_error_t *err)
     } else {
         strbuf_printf(&text, "Refused: %s.", k->help);
     }
+    if (k->use != USE_REFUSED)
+        use_text(k, &text);
     roff_tag();
     roff_bold(k->name);
     roff_tag_end();

@@ -107,7 +107,7 @@ static void print_start(void)
         "the file of the job, the file of the user, the file of the site, the "
         "built-in default. A key that the site locks cannot be set elsewhere. The "
         "origin of each value is shown by\n");
-    roff_example("accel check FILE");
+    roff_example("accel config show --origin FILE");
 }
 
 static void print_preemption(void)

@@ -108,6 +108,13 @@ is "$(awk '/^\.SH/ { on = /KEYS/ } on && /^\.SS/ { s = $0; sub(/^\.SS "/, "", s)
     on && tag { print s $0; tag = 0 } on && /^\.TP/ { tag = 1 }' man5 | sort)" \
     "$("$accel" check --keys | sed 1d | cut -d' ' -f1 | sort)" \
     "accel-config(5) has every key of the schema table"
+is "$(grep -o -E '^Environment: ACCEL_[A-Z0-9_]+' man5 | sort | uniq -d)" "" \
+    "each key has a variable of its own"
+[ "$(grep -c '^Environment: ACCEL_' man5)" -ge 100 ]
+ok $? "and accel-config(5) names it"
+printf 'distributed_type: FSDP\n' >one.yaml
+is "$("$accel" config show one.yaml | sed 1d | cut -d' ' -f1 | sort)" \
+    "$("$accel" check --keys | sed 1d | cut -d' ' -f1 | sort)" "accel config show has every key"
 codes=$(awk '/^Exit codes:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }' help)
 is "$(awk '/^\.SH/ { on = /EXIT STATUS/ } on && tag { print; tag = 0 } on && /^\.TP/ { tag = 1 }' \
     man1)" "$codes" "accel(1) and --help have the same exit codes"

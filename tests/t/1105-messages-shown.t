@@ -53,7 +53,8 @@ train_config two.yaml FULL_SHARD no 2 1
 printf 'distributed_type: "NO"\nuse_cpu: true\n' >one.yaml
 echo 'no program' >plain-file
 shown 66 no-config "$accel" launch --config nowhere.yaml true
-shown 65 tasks "$accel" launch --config two.yaml -n 3 true
+sed 's/^num_machines: 1/num_machines: 2/; s/^mixed_precision: no/mixed_precision: "no"/' two.yaml >far.yaml
+shown 65 nodes "$accel" launch --config far.yaml true
 shown 65 one-process "$accel" launch --config one.yaml -n 2 true
 shown 66 no-program "$accel" launch --config one.yaml nothing-of-this-name
 shown 77 no-rights "$accel" launch --config one.yaml ./plain-file
