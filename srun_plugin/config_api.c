@@ -17,6 +17,7 @@ const struct config_api accel_spank_config_api = {
     .diags_free = config_diags_free,
     .encode = config_encode,
     .environment = config_environment,
+    .check_world = config_check_world,
     .schema = config_schema,
     .value_text = config_value_text,
 };

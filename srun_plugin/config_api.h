@@ -26,6 +26,8 @@ struct config_api {
     accel_status_t (*environment)(const struct config *cfg,
                                   const struct config_world *w, config_env_f emit,
                                   void *user, accel_error_t *err);
+    accel_status_t (*check_world)(const struct config *cfg, int64_t world,
+                                  accel_error_t *err);
     const struct config_key *(*schema)(size_t *count_out);
     void (*value_text)(const struct config *cfg, const struct config_key *key,
                        char *buf, size_t len);

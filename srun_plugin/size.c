@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "srun_plugin/config_api.h"
 #include "srun_plugin/plugin.h"
 
 #define ENV_GUARD "ACCEL_SIZED" /* never survives into the job */
@@ -127,6 +128,18 @@ void size_typed(char **argv, char **script, uint32_t *tasks, uint32_t *nodes)
         *tasks = (uint32_t)strtoul(outer, NULL, 10);
 }
 
+/* The sizes of parallelism_config and megatron_lm_config against this step. */
+static bool mesh_fits(const struct config *cfg, uint32_t tasks)
+{
+    const struct config_api *api = opts_api();
+    accel_error_t err;
+
+    if (!api || tasks == 0 || api->check_world(cfg, tasks, &err) == ACCEL_OK)
+        return true;
+    plugin_report(&err);
+    return false;
+}
+
 bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes)
 {
     long long want = cfg->num_processes, machines = cfg->num_machines;
@@ -166,7 +179,7 @@ bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes)
                      tasks);
         return false;
     }
-    return true;
+    return mesh_fits(cfg, tasks);
 }
 
 void size_refuse_early(const struct config *cfg, char **argv)

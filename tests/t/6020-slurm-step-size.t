@@ -15,6 +15,11 @@ cd "$tap_tmp" || bail_out "no directory"
 printf 'distributed_type: MULTI_CPU\nnum_processes: 4\n' >four.yaml
 printf 'distributed_type: MULTI_CPU\nnum_processes: 2\nnum_machines: 2\n' >two-nodes.yaml
 printf 'distributed_type: MULTI_CPU\n' >any.yaml
+cat >mesh.yaml <<'END'
+distributed_type: FSDP
+fsdp_config: {fsdp_version: 2}
+parallelism_config: {dp_shard_size: 2, tp_size: 2}
+END
 
 refused() { # DESCRIPTION ARG...
     refused_what=$1
@@ -31,6 +36,11 @@ refused "too many" -n6 --overcommit --accel-config=four.yaml
 like "$srun_out" 'num_processes is 4, but this step has 6 tasks$' "too many: both numbers"
 refused "nodes" -n2 -N1 --accel-config=two-nodes.yaml
 like "$srun_out" 'error\[A0302\]: .*two-nodes.yaml:3: num_machines is 2, but this step has 1 node$' "nodes: both numbers"
+refused "mesh" -n3 --accel-config=mesh.yaml
+like "$srun_out" 'error\[A0130\]: .*line 3: .* do not fill 3 processes: dp_shard 2 x tp 2 = 4$' \
+    "mesh: the sizes and their product"
+run_srun -n4 --overcommit --accel-config=mesh.yaml sh -c 'echo ran'
+is "$(printf '%s\n' "$srun_out" | grep -c '^ran$')" 4 "a mesh that fits runs"
 run_srun -n3 --accel-config=any.yaml sh -c 'echo ran'
 is "$(printf '%s\n' "$srun_out" | grep -c '^ran$')" 3 "a config without num_processes takes any number"
 
