@@ -14,6 +14,7 @@
 
 #include "scripts/accel/cli.h"
 #include "scripts/accel/doctor.h"
+#include "topology/nvml.h"
 
 void doctor_say(struct doctor *d, const char *what, enum verdict v, const char *cure,
                 const char *fmt, ...)
@@ -107,11 +108,33 @@ static void check_direct_io(struct doctor *d, const char *dir)
 
 static void check_gpu(struct doctor *d)
 {
-    if (access("/dev/nvidiactl", F_OK) == 0)
-        doctor_say(d, "gpu", WARN, "say use_cpu: true in the config",
-                   "there are GPUs, but this version computes on the CPU only");
-    else
+    char why[256] = "", driver[80] = "?";
+    struct nvml nvml;
+    unsigned count = 0;
+
+    switch (nvml_open(&nvml, why, sizeof(why))) {
+    case NVML_ABSENT:
         doctor_say(d, "gpu", GOOD, NULL, "none; this version computes on the CPU");
+        return;
+    case NVML_BROKEN:
+        doctor_say(d, "gpu", WARN, "run nvidia-smi; have the driver looked at",
+                   "NVML: %s", why);
+        return;
+    case NVML_READY:
+        break;
+    }
+    if (nvml.device_count(&count) != NVML_SUCCESS)
+        count = 0;
+    if (nvml.driver_version)
+        nvml.driver_version(driver, sizeof(driver));
+    nvml_close(&nvml);
+    if (count)
+        doctor_say(d, "gpu", WARN, "say use_cpu: true in the config",
+                   "%u, driver %s; but this version computes on the CPU only", count,
+                   driver);
+    else
+        doctor_say(d, "gpu", GOOD, NULL,
+                   "none, driver %s; this version computes on the CPU", driver);
 }
 
 /* ---- the command -------------------------------------------------------------------------- */

@@ -109,6 +109,15 @@ if [ "$(id -u)" != 0 ]; then
 else
     skip 1 "root writes everywhere"
 fi
+if [ -f "$ACCEL_BUILD/tests/helpers/.libs/fake_nvml.so" ]; then
+    mkdir nvml
+    ln -s "$ACCEL_BUILD/tests/helpers/.libs/fake_nvml.so" nvml/libnvidia-ml.so.1
+    doctor LD_LIBRARY_PATH="$tap_tmp/nvml${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
+        FAKE_NVML="$ACCEL_SRC/tests/data/topo/pcie4.nvml"
+    like "$out" '^warn gpu 4, driver .*use_cpu' "four GPUs, as NVML counts them"
+else
+    skip 1 "fake_nvml.so is not built"
+fi
 if command -v python3 >/dev/null 2>&1; then
     "$accel" doctor --json >raw 2>/dev/null
     is "$(python3 -c 'import json; d = json.load(open("raw"))
