@@ -23,8 +23,13 @@ static const char *const own_names[] = {
     "CONFIG_DIGEST",
     "CONFIG_RESOLVED",
     "FIRST_JOB_ID",
+    "LAUNCH_ENVIRONMENT",
+    "LAUNCH_PORT",
     "LOCAL_RANK",
     "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "MAX_RESTARTS",
     "NODE_RANK",
     "NUM_NODES",
     "OMP_NUM_THREADS",
@@ -35,6 +40,7 @@ static const char *const own_names[] = {
     "RESUME",
     "ROOT",
     "SIZED",
+    "TASKS_PER_NODE",
     "WORLD_SIZE",
 };
 

@@ -81,6 +81,21 @@ run "$accel" config show
 is "$code/$err" "0/" "show without a file"
 like "$out" '^distributed_type +MULTI_CPU *$' "shows what holds without one"
 
+# ---- variables that are no keys: every name the sources mention ----
+keys=$(sed -e 1d -e 's/ .*//' -e 's/.*\.//' keys | tr '[:lower:]' '[:upper:]')
+(cd "$ACCEL_SRC" && find runtime srun_plugin scripts -name '*.[ch]' -exec \
+    grep -h -o -E '"ACCEL_[A-Z_]*[A-Z]"' {} +) | tr -d '"' | sort -u |
+    grep -v -E '^ACCEL_(OK|UNKNOWN|KEY|E[A-Z]+)$' >variables
+[ "$(wc -l <variables)" -ge 15 ]
+ok $? "variables of accel itself ($(wc -l <variables))"
+is "$(while read -r name; do
+    echo "$keys" | grep -qx "${name#ACCEL_}" ||
+        env "$name=x" "$accel" check -q job.yaml 2>&1 | sed -n "s/^environment.*/$name: &/p"
+done <variables)" "" "none of them is a key, or taken for a misspelt one"
+run env ACCEL_CHECKPOINT_KEPE=3 "$accel" check -q job.yaml
+is "$code/$(head -n 2 err)" "0/environment ACCEL_CHECKPOINT_KEPE: note: it is not read: no key has this name
+  cure: did you mean ACCEL_CHECKPOINT_KEEP?" "a misspelt one gets a note"
+
 # ---- locks ----
 run "$accel" check --site site.yaml job.yaml --set accel.preemption.requeue=true
 is "$code" 78 "a locked key set differently is refused"
