@@ -145,4 +145,17 @@ else
     skip 1 "one CPU"
 fi
 cluster_down
+
+# The interface by name, between two hosts; inside them the machine's own names are seen.
+if can_net_mode && "$ACCEL_BUILD/accel" topo | grep -q '^nics .*eth0'; then
+    cluster_up --plugin none --nodes 2 --mode net
+    sed 's/num_machines: 1/num_machines: 2/' cpu.yaml >two.yaml
+    printf 'accel:\n  topology:\n    nic: eth0\n' >>two.yaml
+    ACCEL_CONFIG=$tap_tmp/two.yaml run_srun -N2 -n2 --mpi=pmix "$TRAIN" "$@" --out two
+    is "$srun_rc" 0 "two hosts over the interface that is named"
+    like "$srun_out" 'rank 0 .* nic eth0' "which the map shows"
+    cluster_down
+else
+    skip 2 "no two hosts with an interface eth0"
+fi
 done_testing
