@@ -70,3 +70,5 @@ check_PROGRAMS += tests/helpers/malformed tests/helpers/probe
 tests_helpers_malformed_SOURCES = tests/helpers/malformed.c
 tests_helpers_probe_SOURCES = tests/helpers/probe.c
 EXTRA_DIST += tests/data/valgrind-slurm.supp tests/bench/plugin_overhead.sh doc/admin-plugin.md doc/configuration.md
+shell_tests += tests/t/6200-env-accelerate.t tests/t/6210-env-port.t tests/t/6220-env-python.t
+EXTRA_DIST += doc/python.md examples/hf_train.py examples/torch_train.py
