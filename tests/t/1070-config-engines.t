@@ -62,9 +62,9 @@ is "$(losses out-fsdp2/log.jsonl)" "$(losses out-fsdp/log.jsonl)" \
 is "$(losses out-deepspeed/log.jsonl)" "$(losses out-fsdp/log.jsonl)" \
     "stage 3, accumulation and clipping of the file give them as well"
 
-ranks=1
+# The program by itself: accel launch would find a wrong mesh before it starts anything.
 refused() { # CONFIG CODE TEXT
-    train "$1"
+    ACCEL_CONFIG=$1.yaml timeout 60 "$TRAIN" --data text.txt --out "out-$1" >out 2>&1
     is "$?" 65 "$1: exit code"
     like "$(cat out)" "error\[$2\]: .*$3" "$1: code, place and key"
     like "$(cat out)" '  cure: [^ ]' "$1: a cure"
