@@ -25,7 +25,7 @@ fi
 corpus=$(mktemp -d "${TMPDIR:-/tmp}/accel-fuzz.XXXXXX") || exit 73
 trap 'rm -rf "$corpus"' EXIT
 cp "$@" "$corpus"
-"$target" -runs="$runs" -seed="$seed" -max_len=4096 -timeout=20 -rss_limit_mb=2048 \
+"$target" -runs="$runs" -seed="$seed" -max_len=1024 -timeout=20 -rss_limit_mb=2048 \
     -artifact_prefix="${FUZZ_FINDINGS:-./}" -print_final_stats=1 "$corpus" 2>&1
 rc=$?
 echo "1..1"

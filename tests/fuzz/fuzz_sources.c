@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { FILES = 3, MAX_LINES = 32 };
+enum { FILES = 3, MAX_LINES = 8 };
 
 /* Site, user and job file in a directory of our own: the site file must be trusted. */
 static char dir[64], path[FILES][80];
