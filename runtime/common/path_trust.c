@@ -64,6 +64,7 @@ static accel_status_t os_failed(const char *path, accel_error_t *err)
 /* The first name of w->rest into `name`; what follows stays. False: none is left. */
 static bool next_name(struct walk *w, char name[NAME_MAX + 1])
 {
+    char left[PATH_MAX]; /* a copy, because valgrind takes a memmove for memcpy here */
     const char *s = w->rest + strspn(w->rest, "/");
     size_t n = strcspn(s, "/");
 
@@ -73,7 +74,9 @@ static bool next_name(struct walk *w, char name[NAME_MAX + 1])
     name[n] = '\0';
     s += n;
     s += strspn(s, "/");
-    memmove(w->rest, s, strlen(s) + 1);
+    n = strlen(s) + 1;
+    memcpy(left, s, n);
+    memcpy(w->rest, left, n);
     return true;
 }
 
