@@ -1,10 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the plugin costs a srun that does not use it: median wall time of `srun true` with
-# and without the plugin, in turns, as steps of one allocation (no queueing) on a
-# throw-away cluster.
+# What the plugin costs: median wall time of srun with and without it, in turns, as steps of
+# one allocation (no queueing) on a throw-away cluster: not used, used, and used by a PMIx
+# client at 1, 8 and 64 tasks. And what `accel check` takes.
 # Usage: tests/bench/plugin_overhead.sh [ROUNDS]   (100)
+# Options are lists of words.
+# shellcheck disable=SC2086
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
 build=${ACCEL_BUILD:-$src}
@@ -35,27 +37,26 @@ once() { # FILE CMD...
     echo $(((end - start) / 1000)) >>"$file"
 }
 
-with() { # CMD...
+with() { # OPTION CMD...
     cp "$times/plugstack" "$dir/etc/plugstack.conf"
-    once "$times/with" "$@"
+    once "$times/with" srun $1 $2
 }
 
-without() { # CMD...
+without() { # OPTION CMD...
     : >"$dir/etc/plugstack.conf"
-    once "$times/without" "$@"
+    once "$times/without" srun $1 $2
 }
 
 # The two change places every round, so that neither always runs first.
-compare() { # NAME CMD...
+compare() { # NAME OPTIONS-WITH OPTIONS-WITHOUT ARGS
     name=$1
-    shift
     rm -f "$times/with" "$times/without"
     i=0
     while [ "$i" -lt "$rounds" ]; do
         if [ $((i % 2)) = 0 ]; then
-            with "$@" && without "$@"
+            with "$2" "$4" && without "$3" "$4"
         else
-            without "$@" && with "$@"
+            without "$3" "$4" && with "$2" "$4"
         fi
         i=$((i + 1))
     done
@@ -71,6 +72,27 @@ compare() { # NAME CMD...
 }
 
 printf '%-22s %6s %9s %9s %9s\n' "median ms" rounds without with added
-compare "step (srun true)" srun --overlap -n1 true
-compare "client (srun --usage)" srun --usage
-echo "limit: 5.0 ms added to a step"
+compare "not used" "" "" "--overlap -n1 true"
+compare "client (srun --usage)" "" "" "--usage"
+printf 'distributed_type: MULTI_CPU\nnum_processes: 1\n' >"$times/one.yaml"
+printf 'distributed_type: MULTI_CPU\n' >"$times/any.yaml"
+compare "used" "--mpi=none --accel-config=$times/one.yaml" "--mpi=none" "--overlap -n1 true"
+client=$build/tests/bench/bench_boot
+if [ -x "$client" ]; then
+    rounds=$(((rounds + 4) / 5))
+    for tasks in 1 8 64; do
+        compare "PMIx client, $tasks tasks" "--accel-config=$times/any.yaml" "--mpi=pmix" \
+            "--overlap -O -n$tasks $client"
+    done
+else
+    echo "tests/bench/bench_boot is not built: no PMIx client"
+fi
+: >"$times/with"
+i=0
+while [ "$i" -lt 100 ]; do
+    once "$times/with" "$build/accel" check -q "$times/one.yaml"
+    i=$((i + 1))
+done
+sort -n "$times/with" | awk '{ t[NR] = $1 / 1000 }
+    END { printf "accel check            %6d %29.1f\n", NR, t[int((NR + 1) / 2)] }'
+echo "limits: 5.0 ms added to a step, 1.1 times the PMIx client, 10 ms for accel check"

@@ -50,7 +50,18 @@ STEPS
 }
 
 nothing_runs() {
-    [ -z "$(squeue -h)" ] && ! pgrep -f "slurmstepd.*$cluster_dir" >/dev/null
+    [ -z "$(squeue -h)$(squeue -h -s)" ]
+}
+
+flat() { # NAME PID BEFORE
+    flat_now=$(held "$2")
+    diag "$1: descriptors and kB before $3, after $steps steps $flat_now"
+    [ "${flat_now% *}" -le $((${3% *} + 2)) ]
+    ok $? "$1: no descriptor is kept"
+    # Slurm's own bookkeeping of steps moves by some pages; a leak of ours would be at
+    # least a kilobyte a step.
+    [ "${flat_now#* }" -le $((${3#* } + 1024 + steps)) ]
+    ok $? "$1: no memory is kept"
 }
 
 slurmd=$(daemon slurmd)
@@ -58,22 +69,13 @@ slurmctld=$(daemon slurmctld)
 if [ -n "$slurmd" ] && [ -n "$slurmctld" ]; then
     run_steps 20 # the daemons' own caches fill
     wait_until 30 nothing_runs
-    slurmd_was=$(held "$slurmd") slurmctld_was=$(held "$slurmctld")
+    slurmd_was=$(held "$slurmd")
+    slurmctld_was=$(held "$slurmctld")
     run_steps $steps
     is $? 0 "$steps steps" || diag "$(tail -n 5 steps.out)"
     wait_until 30 nothing_runs
-    for name in slurmd slurmctld; do
-        eval "pid=\$$name was=\$${name}_was"
-        # shellcheck disable=SC2154
-        now=$(held "$pid")
-        diag "$name: descriptors and kB before $was, after $steps steps $now"
-        [ "${now% *}" -le $((${was% *} + 2)) ]
-        ok $? "$name: no descriptor is kept"
-        # Slurm's own bookkeeping of steps moves by some pages; a leak of ours would be at
-        # least a kilobyte a step.
-        [ "${now#* }" -le $((${was#* } + 1024 + steps)) ]
-        ok $? "$name: no memory is kept"
-    done
+    flat slurmd "$slurmd" "$slurmd_was"
+    flat slurmctld "$slurmctld" "$slurmctld_was"
 else
     skip 5 "the cluster keeps no pid files"
 fi
