@@ -17,17 +17,22 @@
 
 #include "scripts/accel/selftest/selftest.h"
 
-enum { SEQ = 32, TEXT_BYTES = 64 << 10 };
+enum { SEQ = 32, TEXT_BYTES = 64 << 10, TEXT_FD = 500 };
 
 extern char **environ;
 
-/* Text without a file: every process makes its own, the same. */
+/* Text without a file: every process makes its own, the same. The name of a file is part
+ * of what ranks must agree on, and here it is the number of the descriptor: one so high that
+ * it is free in every rank. */
 static int open_text(void)
 {
     static char text[TEXT_BYTES];
-    int fd = memfd_create("accel-test-text", MFD_CLOEXEC);
+    int low = memfd_create("accel-test-text", MFD_CLOEXEC);
+    int fd = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, TEXT_FD);
     uint32_t word = 1;
 
+    if (low >= 0)
+        close(low);
     for (size_t i = 0; i < sizeof(text); i++) {
         word = word * 1664525u + 1013904223u;
         text[i] = (char)('a' + (word >> 24) % 26);
