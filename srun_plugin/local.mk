@@ -70,13 +70,10 @@ check_PROGRAMS += tests/helpers/malformed tests/helpers/probe
 tests_helpers_malformed_SOURCES = tests/helpers/malformed.c
 tests_helpers_probe_SOURCES = tests/helpers/probe.c
 EXTRA_DIST += tests/data/valgrind-slurm.supp tests/bench/plugin_overhead.sh doc/admin-plugin.md doc/configuration.md
-<<<<<<< HEAD
 shell_tests += tests/t/6200-env-accelerate.t tests/t/6210-env-port.t tests/t/6220-env-python.t
 EXTRA_DIST += doc/python.md examples/hf_train.py examples/torch_train.py
-=======
 
 # Longer than the suite has time for: all damaged configs through srun, 1000 steps.
 check-launch: all
 	$(MAKE) $(AM_MAKEFLAGS) check ACCEL_LONG=1 TESTS='tests/t/6060-slurm-malformed.t tests/t/6065-slurm-stepd.t'
 .PHONY: check-launch
->>>>>>> 095277f (tests, doc: the plugin's cost in use, 1000 steps, and the rules of the launch forms)
