@@ -37,6 +37,7 @@ shell_tests += tests/t/5120-train-lease.t tests/t/6110-train-timelimit.t \
 # Preemption in all its cases; check-preempt adds what takes long, to be run by hand.
 shell_tests += tests/t/6130-preempt-table.t tests/t/6140-preempt-lives.t \
 	tests/t/6160-preempt-random.t
+EXTRA_DIST += doc/preemption.md
 PREEMPTIONS = 200
 check-preempt: check-programs
 	$(AM_TESTS_ENVIRONMENT) ACCEL_LONG_TESTS=1 prove -v --exec '' \

@@ -216,7 +216,7 @@ row bare-never bare:never grace high 85 0 'USR1 ' \
 row ctrl-c bare grace ctrl-c 130 0 '' 'sending Ctrl-C'
 row ctrl-c-in-grace bare grace grace+ctrl-c 130 0 'USR1 ' 'sending Ctrl-C' save=1500
 finish_rows
-is "$(ls markers | wc -l)" 4 "one marker for each requeue that rank 0 asked for"
+is "$(find markers -name 'requeue.*' | wc -l)" 4 "one marker for each requeue that rank 0 asked for"
 cluster_down
 
 # ---- a site that does none of that ------------------------------------------------------------

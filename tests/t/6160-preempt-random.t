@@ -160,7 +160,7 @@ chain batch n1 $batch_count &
 first=$!
 chain bare n2 $bare_count &
 second=$!
-at_exit 'kill $first $second 2>/dev/null'
+at_exit "kill $first $second 2>/dev/null"
 wait $first $second
 
 for stops in *.stops; do
@@ -169,7 +169,8 @@ for stops in *.stops; do
     ok $? "$name: ended 0 after $(wc -l <"$stops") stops ($(cut -d' ' -f1 "$stops" | tr -d '\n'))" ||
         diag "$(tail -n 40 "$name.out")"
     each_step_once "$name/log.jsonl" $STEPS
-    ok $? "$name: the log holds every step once ($(starts "$name") starts)"
+    ok $? "$name: the log holds every step once ($(starts "$name") starts)" ||
+        diag "up to step $(last_step "$name/log.jsonl"): $(tail -n 40 "$name.out")"
     same_bits reference/log.jsonl "$name/log.jsonl"
     ok $? "$name: losses equal the uninterrupted run bit for bit"
 done
