@@ -214,7 +214,8 @@ bool requeue_parse_job(const char *line, struct requeue_job_facts *facts_out)
 
     if (strncmp(line, "JobId=", 6) != 0 || !field(line, "JobState", v, sizeof(v)))
         return false;
-    f.running = !strcmp(v, "RUNNING");
+    /* While a signal is on its way to the job Slurm says so in place of RUNNING. */
+    f.running = !strcmp(v, "RUNNING") || !strcmp(v, "SIGNALING");
     f.cancelled = !strcmp(v, "CANCELLED");
     f.preempted = !strcmp(v, "PREEMPTED");
     if (!field(line, "BatchFlag", v, sizeof(v)))

@@ -81,7 +81,8 @@ steps_are_whole() { # NAME LIVES
 }
 
 check_row() { # NAME GOT-STATE WANT-STATE GOT-RESTARTS WANT-RESTARTS SIGNALS LINE
-    is "$2" "$3" "$1: ends $3"
+    printf '%s\n' "$2" | grep -E -q -x -e "$3"
+    ok $? "$1: ends $3" || diag "it ended $2"
     is "$4" "$5" "$1: comes back $5 times"
     # Without a grace time the signals come together, in any order.
     if [ "$6" = any ]; then told "$1"; else [ "$(signals "$1")" = "$6" ]; fi
@@ -209,7 +210,8 @@ row bare-cancel-site bare cancel high 0 1 'USR1 ' "$saved$again" "$ask"
 row bare-cancel-0 bare cancel0 high 0 1 any "$saved$again" "$ask"
 row bare-warned bare grace usr1 0 1 'USR1 ' "stopped with its state saved \\(exit 85\\)$again" "$ask"
 row bare-sigterm bare grace term 75 0 'TERM ' 'stepper: cancelled; not run again' "$ask"
-row bare-scancel bare grace cancel 75 0 'TERM ' 'stepper: cancelled; not run again' "$ask"
+# 137: on a loaded machine KillWait is over before rank 0 has its answer.
+row bare-scancel bare grace cancel '75|137' 0 'TERM ' 'stepper: cancelled; not run again|CANCELLED' "$ask"
 row bare-in-grace bare grace grace+cancel 85 0 'USR1 ' 'CANCELLED' "$ask save=1500"
 row bare-never bare:never grace high 85 0 'USR1 ' \
     'not started again: the limit of restarts is reached \(accel.preemption.max_restarts\)'

@@ -36,6 +36,8 @@ static void test_parser(void)
                f.restarts == 1,
            "batch, requeue, running, preempted");
     tap_ok(f.end_time == (int64_t)mktime(&tm), "end time, local");
+    tap_ok(requeue_parse_job("JobId=3 JobState=SIGNALING BatchFlag=1", &f) && f.running,
+           "a job that is being signalled runs");
     tap_ok(requeue_parse_job("JobId=3 JobState=CANCELLED Requeue=0 BatchFlag=0 "
                              "EndTime=Unknown PreemptTime=None",
                              &f) &&
