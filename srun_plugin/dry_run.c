@@ -178,27 +178,6 @@ static void print_values(const struct config *cfg)
     }
 }
 
-static void print_task(uint32_t tasks)
-{
-    const char *resolved = getenv(ENV_RESOLVED);
-    char last[16] = "N-1", world[16] = "N";
-
-    if (tasks) {
-        snprintf(last, sizeof(last), "%u", tasks - 1);
-        snprintf(world, sizeof(world), "%u", tasks);
-    }
-    printf("each task gets\n  ACCEL_CONFIG=%s\n", opts_path());
-    if (resolved)
-        printf("  %s (%zu bytes)\n", ENV_RESOLVED, strlen(resolved));
-    if (getenv(ENV_RESUME))
-        printf("  %s=%s\n", ENV_RESUME, getenv(ENV_RESUME));
-    printf("  ACCEL_RANK, RANK=0..%s  ACCEL_WORLD_SIZE, WORLD_SIZE=%s\n"
-           "  ACCEL_LOCAL_RANK, LOCAL_RANK, ACCEL_LOCAL_WORLD_SIZE, LOCAL_WORLD_SIZE, "
-           "ACCEL_NODE_RANK, ACCEL_NUM_NODES\n"
-           "  MASTER_ADDR (the node of rank 0), MASTER_PORT (one free port per step)\n",
-           last, world);
-}
-
 static void print_resume(void)
 {
     const char *choice = getenv(ENV_RESUME);
@@ -210,6 +189,148 @@ static void print_resume(void)
             "  resume       none: from the beginning; refused where checkpoints are\n");
     else
         printf("  resume       %s\n", choice);
+}
+
+/* ---- the tasks' environment -------------------------------------------------------------- */
+
+enum { RANGES = 8 };
+
+/* Variables whose value differs from task to task: that of the first and of the last one.
+ * -1 stands for what Slurm decides. */
+struct ranges {
+    struct task_place first, last;
+    size_t count;
+    struct {
+        char name[48], value[24];
+    } row[RANGES];
+};
+
+static bool get_exported(void *where, const char *name, char *buf, size_t len)
+{
+    char room[1024];
+    const char *value = taskenv_user_value(name, room, sizeof(room));
+
+    (void)where;
+    if (value)
+        snprintf(buf, len, "%s", value);
+    return value != NULL;
+}
+
+static void unset_nothing(void *where, const char *name)
+{
+    (void)where;
+    (void)name;
+}
+
+static void note_first(void *where, const char *name, const char *value)
+{
+    struct ranges *r = where;
+
+    if (r->count == RANGES)
+        return;
+    snprintf(r->row[r->count].name, sizeof(r->row[0].name), "%s", name);
+    snprintf(r->row[r->count++].value, sizeof(r->row[0].value), "%s", value);
+}
+
+static void print_range(void *where, const char *name, const char *last)
+{
+    struct ranges *r = where;
+    const char *first = "";
+
+    for (size_t i = 0; i < r->count; i++)
+        if (!strcmp(r->row[i].name, name))
+            first = r->row[i].value;
+    if (*first == '-' || *last == '-')
+        printf("  %s: as Slurm places the tasks\n", name);
+    else if (!strcmp(first, last))
+        printf("  %s=%s\n", name, first);
+    else
+        printf("  %s=%s..%s\n", name, first, last);
+}
+
+/* Is this value not known before the step is there? Says then what it will be. */
+static const char *known_later(const char *name, const char *value)
+{
+    static const struct {
+        const char *name, *open, *text;
+    } later[] = {
+        { "MASTER_PORT", "0", "one free port per step" },
+        { "WORLD_SIZE", "-1", "the number of tasks" },
+        { "ROLE_WORLD_SIZE", "-1", "the number of tasks" },
+        { "GROUP_WORLD_SIZE", "-1", "the number of nodes" },
+        { "ACCEL_FIRST_JOB_ID", "0", "the number of the job" },
+        { "MASTER_ADDR", "", "the node of rank 0" },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(later); i++)
+        if (!strcmp(name, later[i].name) && !strcmp(value, later[i].open))
+            return later[i].text;
+    return NULL;
+}
+
+/* A config_env_f. */
+static void print_variable(void *user, const char *name, const char *value, bool task)
+{
+    struct ranges *r = user;
+    const struct environ_ops first = { get_exported, note_first, unset_nothing, r },
+                             last = { get_exported, print_range, unset_nothing, r };
+    const char *later = known_later(name, value);
+    char theirs[1024];
+    bool own = !strncmp(name, "ACCEL_", 6), path = task && !strcmp(value, "cwd_last");
+
+    if (path)
+        printf("  %s: what is there, then the task's directory\n", name);
+    else if (!own && get_exported(NULL, name, theirs, sizeof(theirs)))
+        printf("  %s=%s (yours)\n", name, theirs);
+    else if (task) {
+        r->count = 0;
+        environ_apply(&first, &r->first, name, value, true);
+        environ_apply(&last, &r->last, name, value, true);
+    } else if (!strcmp(name, ENV_RESOLVED))
+        printf("  %s: the values above, %zu bytes\n", name, strlen(value));
+    else if (later)
+        printf("  %s: %s\n", name, later);
+    else
+        printf("  %s=%s\n", name, value);
+}
+
+static int64_t or_open(uint32_t n)
+{
+    return n ? (int64_t)n : -1;
+}
+
+static void find_places(struct ranges *r, uint32_t tasks, uint32_t nodes)
+{
+    int64_t t = or_open(tasks), n = or_open(nodes);
+    int64_t per_node = tasks && nodes && tasks % nodes == 0 ? t / n : -1;
+
+    r->first = (struct task_place){
+        .world = t, .local_world = per_node, .nodes = n, .cores = -1
+    };
+    r->last = r->first;
+    r->last.index = r->last.rank = tasks ? t - 1 : -1;
+    r->last.local_rank = per_node > 0 ? per_node - 1 : -1;
+    r->last.node = nodes ? n - 1 : -1;
+}
+
+static bool print_tasks(const struct config *cfg, uint32_t tasks, uint32_t nodes)
+{
+    struct ranges r = { 0 };
+    const struct environ_ops first = { get_exported, note_first, unset_nothing, &r },
+                             last = { get_exported, print_range, unset_nothing, &r };
+    struct config_world world = { .tasks = or_open(tasks),
+                                  .nodes = or_open(nodes),
+                                  .master_addr = "" };
+    accel_error_t err = { 0 };
+
+    find_places(&r, tasks, nodes);
+    printf("each task gets\n");
+    environ_apply_place(&first, &r.first);
+    environ_apply_place(&last, &r.last);
+    if (taskenv_list(cfg, &world, print_variable, &r, &err) == ACCEL_OK)
+        return true;
+    plugin_report(&err);
+    return false;
 }
 
 /* A step of another size is refused; in a larger allocation a step of the right one has
@@ -248,8 +369,7 @@ void dry_run_maybe(void)
     print_resume();
     print_command();
     print_values(cfg);
-    print_task(tasks);
-    fits = size_allowed(cfg, tasks, nodes);
+    fits = print_tasks(cfg, tasks, nodes) && size_allowed(cfg, tasks, nodes);
     if (fflush(stdout) != 0) {
         plugin_error(A0345, "stdout", "make room, or send it elsewhere",
                      "cannot print the plan: %m");

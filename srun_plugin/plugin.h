@@ -167,6 +167,12 @@ void plugin_lines(const char *prefix, const char *text);
  * False, with the reason said: the step cannot start. */
 bool taskenv_export(const struct config *cfg, const struct config_world *world,
                     const char *tasks_per_node);
+/* Calls `emit` for every variable that goes to the tasks, but for those of their place
+ * (environ_apply_place). */
+accel_status_t taskenv_list(const struct config *cfg, const struct config_world *world,
+                            config_env_f emit, void *user, accel_error_t *err);
+/* What the tasks get of the user's own, as far as srun exports it; NULL: nothing. */
+const char *taskenv_user_value(const char *name, char *buf, size_t len);
 
 /* ---- contexts -------------------------------------------------------------------------- */
 

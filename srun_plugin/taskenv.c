@@ -42,8 +42,7 @@ static const char *listed(const char *list, const char *name, char *buf, size_t 
     return found;
 }
 
-/* What the tasks get of the user's own, as far as srun exports it. */
-static const char *user_value(const char *name, char *buf, size_t len)
+const char *taskenv_user_value(const char *name, char *buf, size_t len)
 {
     char **words = opts_words();
     const char *list = words ? cmdline_option(words, "export", 3) : NULL;
@@ -61,7 +60,7 @@ static void note_kept(struct strbuf *b, const char *name, const char *value, boo
 {
     char buf[1024];
 
-    environ_note_kept(b, name, value, task, user_value(name, buf, sizeof(buf)));
+    environ_note_kept(b, name, value, task, taskenv_user_value(name, buf, sizeof(buf)));
 }
 
 /* ---- the list ---------------------------------------------------------------------------- */
@@ -75,23 +74,24 @@ static void take(void *user, const char *name, const char *value, bool task)
     note_kept(&b->kept, name, value, task);
 }
 
-static void add_own(struct strbuf *carrier, const char *name, const char *value)
-{
-    if (value)
-        carrier_add(carrier, name, value, false);
-}
-
-static void add_number(struct strbuf *carrier, const char *name, long n)
+static void add_number(config_env_f emit, void *user, const char *name, long n)
 {
     char text[24];
 
     snprintf(text, sizeof(text), "%ld", n);
-    carrier_add(carrier, name, text, false);
+    emit(user, name, text, false);
 }
 
-static accel_status_t build(struct building *b, const struct config *cfg,
-                            const struct config_world *world,
-                            const char *tasks_per_node, accel_error_t *err)
+static void add_exported(config_env_f emit, void *user, const char *name)
+{
+    const char *value = getenv(name);
+
+    if (value)
+        emit(user, name, value, false);
+}
+
+accel_status_t taskenv_list(const struct config *cfg, const struct config_world *world,
+                            config_env_f emit, void *user, accel_error_t *err)
 {
     const struct config_api *api = opts_api();
     char *resolved = malloc(RESOLVED_MAX + 1);
@@ -100,20 +100,15 @@ static accel_status_t build(struct building *b, const struct config *cfg,
     if (!resolved)
         return accel_fail_nomem(err, "the resolved config", RESOLVED_MAX + 1);
     status = api->encode(cfg, resolved, RESOLVED_MAX + 1, err);
-    if (status != ACCEL_OK)
-        goto out;
-    carrier_start(&b->carrier);
-    add_own(&b->carrier, ENV_TASKS_PER_NODE, tasks_per_node);
-    add_own(&b->carrier, "ACCEL_CONFIG", opts_path());
-    add_own(&b->carrier, ENV_RESOLVED, resolved);
-    add_number(&b->carrier, "ACCEL_RESTART_COUNT", resubmit_count());
-    add_number(&b->carrier, "ACCEL_FIRST_JOB_ID", resubmit_first_job());
-    add_own(&b->carrier, ENV_NOTICE, getenv(ENV_NOTICE));
-    add_own(&b->carrier, ENV_RESUME, getenv(ENV_RESUME));
-    status = api->environment(cfg, world, take, b, err);
-    if (status == ACCEL_OK)
-        status = carrier_seal(&b->carrier, err);
-out:
+    if (status == ACCEL_OK) {
+        emit(user, "ACCEL_CONFIG", opts_path(), false);
+        emit(user, ENV_RESOLVED, resolved, false);
+        add_number(emit, user, "ACCEL_RESTART_COUNT", resubmit_count());
+        add_number(emit, user, "ACCEL_FIRST_JOB_ID", resubmit_first_job());
+        add_exported(emit, user, ENV_NOTICE);
+        add_exported(emit, user, ENV_RESUME);
+        status = api->environment(cfg, world, emit, user, err);
+    }
     free(resolved);
     return status;
 }
@@ -123,8 +118,13 @@ bool taskenv_export(const struct config *cfg, const struct config_world *world,
 {
     struct building b = { 0 };
     accel_error_t err = { 0 };
-    accel_status_t status = build(&b, cfg, world, tasks_per_node, &err);
+    accel_status_t status;
 
+    carrier_start(&b.carrier);
+    carrier_add(&b.carrier, ENV_TASKS_PER_NODE, tasks_per_node, false);
+    status = taskenv_list(cfg, world, take, &b, &err);
+    if (status == ACCEL_OK)
+        status = carrier_seal(&b.carrier, &err);
     if (status == ACCEL_OK && setenv(ENV_CARRIER, b.carrier.s, 1) != 0)
         status = accel_fail_nomem(&err, "the tasks' environment", b.carrier.len);
     if (status != ACCEL_OK)

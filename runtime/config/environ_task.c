@@ -50,6 +50,12 @@ static const char *const names[] = {
     "ZE_AFFINITY_MASK",
 };
 
+/* A name that nobody but accel sets. */
+static bool is_own(const char *name)
+{
+    return !strncmp(name, own_prefix, strlen(own_prefix));
+}
+
 static bool is_word(const char *s)
 {
     for (; *s; s++)
@@ -129,8 +135,7 @@ void environ_apply(const struct environ_ops *ops, const struct task_place *place
     }
     if (threads)
         ops->unset(ops->where, threads_mark);
-    if (strncmp(name, own_prefix, strlen(own_prefix)) != 0 &&
-        ops->get(ops->where, name, there, sizeof(there)))
+    if (!is_own(name) && ops->get(ops->where, name, there, sizeof(there)))
         return;
     if (task)
         apply_word(ops, place, name, value);
@@ -185,7 +190,8 @@ static bool is_theirs(const char *name)
 void environ_note_kept(struct strbuf *b, const char *name, const char *value, bool task,
                        const char *users)
 {
-    if (!users || is_theirs(name) || (!task && !strcasecmp(users, value)))
+    if (!users || is_own(name) || is_theirs(name) ||
+        (!task && !strcasecmp(users, value)))
         return;
     strbuf_printf(b, " %s=", name);
     append_shown(b, users);

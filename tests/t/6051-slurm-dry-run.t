@@ -35,8 +35,31 @@ for client in 'srun --accel-config=four.yaml --accel-dry-run touch ran' \
         "$tap_tmp/four.yaml 4 2 2" "$client: file, tasks, nodes"
     like "$(cat out)" '^  mixed_precision +bf16 +line 2$' "$client: a value of the file has its line"
     like "$(cat out)" '^  accel.checkpoint.keep +2 +default$' "$client: a default is called one"
-    like "$(cat out)" 'ACCEL_RANK, RANK=0..3 ' "$client: what the tasks get"
+    is "$(sed -n 's/^  \(\(ACCEL_\|GROUP_\|LOCAL_\|\)\(RANK\|WORLD_SIZE\)=\)/\1/p' out | paste -sd ' ')" \
+        "ACCEL_RANK=0..3 ACCEL_WORLD_SIZE=4 RANK=0..3 LOCAL_RANK=0..1 LOCAL_WORLD_SIZE=2 WORLD_SIZE=4 GROUP_RANK=0..1 GROUP_WORLD_SIZE=2" \
+        "$client: the place of the tasks"
+    like "$(cat out)" '^  ACCELERATE_MIXED_PRECISION=bf16$' "$client: what the config sets for them"
 done
+# The list is the one that the tasks get: name by name, and by value where it is known.
+printf 'distributed_type: FSDP\nmixed_precision: bf16\nfsdp_config: {fsdp_version: 2}\n' >open.yaml
+WORLD_SIZE=7 && export WORLD_SIZE
+plan_of 0 srun -n1 -N1 --accel-config=open.yaml --accel-dry-run true
+plan_of_names() { # FILE
+    sed -n '/^each task gets$/,$s/^  \([A-Z0-9_]*\)[=:].*/\1/p' "$1" | sort
+}
+sed -n '/^each task gets$/,$s/^  \([A-Z0-9_]*=.*\)/\1/p' out | sed 's/ (yours)$//' | sort >planned
+plan_of_names out >names
+like "$(cat out)" '^  WORLD_SIZE=7 \(yours\)$' "what the user exported stays, and is shown"
+timeout 60 srun -n1 -N1 -Q --accel-config=open.yaml sh -c 'env | sort' >real 2>err
+next_job=$((next_job + 1)) # that one was a job
+is "$(comm -23 planned real)" "" "every value of the plan is one of the task's"
+is "$(sed -n 's/^\(\(ACCEL\|FSDP\|PARALLELISM\|TORCH\|ROLE\|GROUP\|MASTER\|LOCAL\)[A-Z0-9_]*\|RANK\|WORLD_SIZE\|OMP_NUM_THREADS\|KMP_[A-Z]*\)=.*/\1/p' real |
+    grep -v '^ACCEL_\(CLUSTER\|SRC\|BUILD\|OMP\|CONFIG_DIGEST\|PREEMPTION_NOTICE\)' | comm -13 names -)" "" \
+    "and the task has none that the plan does not name"
+unset WORLD_SIZE
+plan_of 0 srun --accel-config=open.yaml --accel-dry-run true
+like "$(cat out)" '^  ACCEL_RANK: as Slurm places the tasks$' "an open size is said to be open"
+like "$(cat out)" '^  WORLD_SIZE: the number of tasks$' "also in the number of tasks"
 plan_of 0 srun --accel-config=four.yaml --accel-resume=none --accel-dry-run ./train --data x
 like "$(cat out)" '^  options set +--mpi=pmix --ntasks=4 --ntasks-per-node=2 --kill-on-bad-exit=1 --signal=USR1@120$' \
     "srun: the options it would set"
