@@ -4,6 +4,7 @@
  * partition and the cluster's settings, from the controller. Out: a variable for the tasks,
  * which know how long a checkpoint takes; a line about a time limit that is too short.
  */
+#include <dlfcn.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,16 +51,20 @@ static void export_notice(const partition_info_t *part, const slurm_conf_t *conf
 static void read_partition(const char *name)
 {
     partition_info_msg_t *parts = NULL;
-    slurm_conf_t *conf = NULL;
+    slurm_conf_t *asked = NULL;
+    /* The settings that srun itself runs by; asking the controller costs a request. */
+    const slurm_conf_t *conf = dlsym(RTLD_DEFAULT, "slurm_conf");
 
-    if (name && slurm_load_ctl_conf(0, &conf) == SLURM_SUCCESS && conf &&
-        slurm_load_partitions(0, &parts, SHOW_ALL) == SLURM_SUCCESS && parts)
+    if (!conf && slurm_load_ctl_conf(0, &asked) == SLURM_SUCCESS)
+        conf = asked;
+    if (name && conf && slurm_load_partitions(0, &parts, SHOW_ALL) == SLURM_SUCCESS &&
+        parts)
         for (uint32_t i = 0; i < parts->record_count; i++)
             if (parts->partition_array[i].name &&
                 strcmp(parts->partition_array[i].name, name) == 0)
                 export_notice(&parts->partition_array[i], conf);
     slurm_free_partition_info_msg(parts);
-    slurm_free_ctl_conf(conf);
+    slurm_free_ctl_conf(asked);
 }
 
 void notice_export(const struct config *cfg, uint32_t job_id)
@@ -68,7 +73,7 @@ void notice_export(const struct config *cfg, uint32_t job_id)
 
     unsetenv(ENV_NOTICE);
     if (!cfg->preempt_enabled ||
-        slurm_load_job(&msg, job_id, SHOW_ALL) != SLURM_SUCCESS || !msg)
+        slurm_load_job(&msg, job_id, JOB_FLAGS) != SLURM_SUCCESS || !msg)
         return;
     for (uint32_t i = 0; i < msg->record_count; i++) {
         if (msg->job_array[i].job_id != job_id)

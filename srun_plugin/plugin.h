@@ -26,8 +26,9 @@
 #define ENV_TASKS_PER_NODE "ACCEL_TASKS_PER_NODE"
 #define RESOLVED_MAX       (16 * 1024)
 #define ENV_NOTICE         "ACCEL_PREEMPTION_NOTICE"
-#define EXIT_RESUME        85          /* accel_exit_code(ACCEL_ERESUME) */
-#define EXIT_STOPPED       75          /* accel_exit_code(ACCEL_ESTOPPED) */
+#define EXIT_RESUME        85                      /* accel_exit_code(ACCEL_ERESUME) */
+#define EXIT_STOPPED       75                      /* accel_exit_code(ACCEL_ESTOPPED) */
+#define JOB_FLAGS          (SHOW_ALL | SHOW_LOCAL) /* our own cluster: one request less */
 #define FIRST_SPECIAL_ID   0xfffffff0u /* batch, extern and interactive steps are above */
 
 struct config_api;

@@ -73,7 +73,7 @@ static void read_job(struct outcome *o)
     job_info_msg_t *msg = NULL;
     uint32_t base;
 
-    if (slurm_load_job(&msg, armed_job, SHOW_ALL) != SLURM_SUCCESS || !msg)
+    if (slurm_load_job(&msg, armed_job, JOB_FLAGS) != SLURM_SUCCESS || !msg)
         return;
     for (uint32_t i = 0; i < msg->record_count; i++) {
         const slurm_job_info_t *j = &msg->job_array[i];
