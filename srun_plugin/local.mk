@@ -57,7 +57,8 @@ shell_tests += tests/t/6000-slurm-config-refused.t tests/t/6010-slurm-step-env.t
 	tests/t/6030-slurm-preemption.t \
 	tests/t/6040-slurm-valgrind.t tests/t/6050-slurm-resume.t \
 	tests/t/6051-slurm-dry-run.t tests/t/6052-slurm-forms.t \
-	tests/t/6055-slurm-matrix.t tests/t/6060-slurm-malformed.t \
+	tests/t/6055-slurm-matrix.t tests/t/6056-slurm-gpu-ids.t \
+	tests/t/6060-slurm-malformed.t \
 	tests/t/6065-slurm-stepd.t
 if HAVE_SLURM
 check_PROGRAMS += tests/helpers/fake_spank

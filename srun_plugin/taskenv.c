@@ -90,15 +90,38 @@ static void add_exported(config_env_f emit, void *user, const char *name)
         emit(user, name, value, false);
 }
 
+/* Where GPUs are a resource of Slurm's, a step has those that it was given: by gpu_ids it
+ * would take the GPUs of other jobs. Asks the controller only when the key is given; no
+ * answer counts as yes. */
+static bool slurm_chooses_gpus(const struct config *cfg)
+{
+    slurm_conf_t *conf = NULL;
+    char ids[256];
+    bool found = false;
+
+    opts_value(cfg, "gpu_ids", ids, sizeof(ids));
+    if (!ids[0] || !strcmp(ids, "all"))
+        return false;
+    if (slurm_load_ctl_conf(0, &conf) != SLURM_SUCCESS || !conf)
+        return true;
+    for (const char *p = conf->gres_plugins; p && *p && !found;
+         p += strcspn(p, ","), p += *p == ',')
+        found = strcspn(p, ",") == strlen("gpu") && !strncmp(p, "gpu", strlen("gpu"));
+    slurm_free_ctl_conf(conf);
+    return found;
+}
+
 accel_status_t taskenv_list(const struct config *cfg, const struct config_world *world,
                             config_env_f emit, void *user, accel_error_t *err)
 {
     const struct config_api *api = opts_api();
+    struct config_world w = *world;
     char *resolved = malloc(RESOLVED_MAX + 1);
     accel_status_t status = ACCEL_OK;
 
     if (!resolved)
         return accel_fail_nomem(err, "the resolved config", RESOLVED_MAX + 1);
+    w.devices_chosen = slurm_chooses_gpus(cfg);
     status = api->encode(cfg, resolved, RESOLVED_MAX + 1, err);
     if (status == ACCEL_OK) {
         emit(user, "ACCEL_CONFIG", opts_path(), false);
@@ -107,7 +130,7 @@ accel_status_t taskenv_list(const struct config *cfg, const struct config_world 
         add_number(emit, user, "ACCEL_FIRST_JOB_ID", resubmit_first_job());
         add_exported(emit, user, ENV_NOTICE);
         add_exported(emit, user, ENV_RESUME);
-        status = api->environment(cfg, world, emit, user, err);
+        status = api->environment(cfg, &w, emit, user, err);
     }
     free(resolved);
     return status;

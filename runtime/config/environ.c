@@ -45,7 +45,7 @@ enum form {
     ADDR,
     PORT,
     THREADS,
-    DEVICES, /* gpu_ids, unless all */
+    DEVICES, /* gpu_ids, unless all, or chosen by others */
 };
 
 /* `value` of TEXT, PYTHON, BIT and UPPER: Accelerate's launch default where the key is not
@@ -399,7 +399,8 @@ static void emit_devices(const struct writer *w, const struct rule *r)
     const char *name = r->name;
 
     config_get(w->cfg, r->key, w->text, CONFIG_GIVEN_BYTES);
-    if (!config_is_given(w->cfg, r->key) || !w->text[0] || !strcmp(w->text, "all"))
+    if (w->world->devices_chosen || !config_is_given(w->cfg, r->key) || !w->text[0] ||
+        !strcmp(w->text, "all"))
         return;
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(device_names); i++)
         if (is_type(w, device_names[i][0]))

@@ -21,7 +21,8 @@ struct config_world {
     int64_t tasks, nodes;
     const char *master_addr;
     unsigned master_port;
-    int64_t threads; /* OMP_NUM_THREADS that was asked for; 0: by rule */
+    int64_t threads;     /* OMP_NUM_THREADS that was asked for; 0: by rule */
+    bool devices_chosen; /* by the launcher's own system: gpu_ids counts for nothing */
 };
 
 /* ---- environ.c ------------------------------------------------------------------------ */
