@@ -78,6 +78,7 @@ struct config {
     bool topo_bind;    /* bind every rank to its cores */
     char topo_nic[64]; /* interface for the traffic between nodes; empty: the nearest */
     bool has_accel_section;
+    char job_path[200]; /* the job file as messages show it; empty: none */
     /* origin[i], line[i] and given_at[i] belong to row i of the schema table
      * (config_schema). Rows without a field above keep their canonical text in `given`,
      * from given_at[i] - 1 on; 0: not given. */
@@ -152,7 +153,7 @@ accel_status_t config_decode(const char *text, struct config *cfg, accel_error_t
 /* ACCEL_OK when libaccel's own runtime does what the config says; else "not supported yet"
  * with the key, its place and the cure. A Python program is not concerned. */
 accel_status_t config_supported(const struct config *cfg, accel_error_t *err);
-/* Place of a key for such messages: "line 7", "environment ACCEL_X", "default". */
+/* Place of a key for such messages: "FILE:7", "environment ACCEL_X", "default of KEY". */
 const char *config_where(const struct config *cfg, const char *name, char *buf,
                          size_t len);
 /* How the parameters are kept: fsdp_config in either version, or deepspeed_config, or

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Canonical text: "accel1;key@f12=value;...;xxh3=HEX". It carries every key with a field and
- * every other key that was given, each with its origin (d default, s site, u user, f file,
+ * Canonical text: "accel1;key@f12=value;...;file=PATH;accel=1;xxh3=HEX". It carries every key
+ * with a field and every other key that was given, each with its origin (d default, s site, u user, f file,
  * e environment, o option) and line, so that a task knows
  * the config without opening the user's file. The hash guards against damage, not malice.
  */
@@ -19,6 +19,7 @@ enum { MAX_TEXT = 16 << 10, HASH_DIGITS = 16 };
 static const char version[] = "accel1;";
 static const char hash_key[] = ";xxh3=";
 static const char has_accel[] = "accel";
+static const char job_file[] = "file";
 static const char origin_letter[] = "dsufeo";
 
 static void key_path(const struct config_key *k, char *buf, size_t len)
@@ -64,7 +65,9 @@ accel_status_t config_encode(const struct config *cfg, char *buf, size_t len,
     for (size_t i = 0; i < n; i++)
         if (k[i].offset != SIZE_MAX || cfg->given_at[i])
             append_key(&b, cfg, &k[i], i);
-    strbuf_printf(&b, "%s=%d", has_accel, cfg->has_accel_section);
+    strbuf_printf(&b, "%s=", job_file);
+    append_escaped(&b, cfg->job_path);
+    strbuf_printf(&b, ";%s=%d", has_accel, cfg->has_accel_section);
     if (!b.failed)
         strbuf_printf(&b, "%s%016llx", hash_key,
                       (unsigned long long)XXH3_64bits(b.s, b.len));
@@ -129,6 +132,15 @@ static bool take_mark(struct config *cfg, char *mark, size_t row)
     return true;
 }
 
+/* For messages only. */
+static bool take_job_file(struct config *cfg, char *value)
+{
+    if (!unescape(value) || strlen(value) >= sizeof(cfg->job_path))
+        return false;
+    printable(cfg->job_path, sizeof(cfg->job_path), value, strlen(value));
+    return true;
+}
+
 /* One "path@mark=value". */
 static bool take_item(struct config *cfg, char *item)
 {
@@ -143,6 +155,8 @@ static bool take_item(struct config *cfg, char *item)
         cfg->has_accel_section = value[0] == '1';
         return !strcmp(value, "0") || !strcmp(value, "1");
     }
+    if (!strcmp(item, job_file))
+        return take_job_file(cfg, value);
     mark = strchr(item, '@');
     if (!mark || !unescape(value))
         return false;

@@ -155,7 +155,7 @@ accel_status_t config_check_world(const struct config *cfg, int64_t world,
                                   accel_error_t *err)
 {
     struct misfit m;
-    char where[128];
+    char where[256];
 
     if (!mesh_misfit(cfg, world, &m) && !megatron_misfit(cfg, world, &m))
         return ACCEL_OK;

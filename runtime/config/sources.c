@@ -288,6 +288,21 @@ static void take_all(struct resolve *s, const struct config_sources *src)
         validate_across(&s->v);
 }
 
+/* Of a path that is too long the end is kept. */
+static void name_job(struct config *cfg, const char *path)
+{
+    const size_t room = sizeof(cfg->job_path) - 4;
+    size_t n = strlen(path), from = n > room ? n - room : 0;
+
+    while (from && from < n && ((unsigned char)path[from] & 0xc0) == 0x80)
+        from++; /* not within a character */
+    printable(cfg->job_path, sizeof(cfg->job_path), path + from, n - from);
+    if (from) {
+        memmove(cfg->job_path + 3, cfg->job_path, strlen(cfg->job_path) + 1);
+        memcpy(cfg->job_path, "...", 3);
+    }
+}
+
 static bool prepare(struct resolve *s, const struct config_sources *src,
                     struct config_diags *diags)
 {
@@ -296,6 +311,8 @@ static bool prepare(struct resolve *s, const struct config_sources *src,
     memset(diags, 0, sizeof(*diags));
     printable(diags->path, sizeof(diags->path), shown, strlen(shown));
     config_defaults(&s->cfg);
+    if (src->job_path)
+        name_job(&s->cfg, src->job_path);
     s->report.diags = diags;
     s->v.cfg = &s->cfg;
     s->v.report = &s->report;

@@ -63,9 +63,9 @@ double config_clipping(const struct config *cfg)
 const char *config_where(const struct config *cfg, const char *name, char *buf,
                          size_t len)
 {
-    static const char *const files[] = { [ORIGIN_SITE] = "site file",
-                                         [ORIGIN_USER] = "user file",
-                                         [ORIGIN_FILE] = "config file" };
+    static const char *const files[] = {
+        [ORIGIN_SITE] = "site file", [ORIGIN_USER] = "user file"
+    };
     int row = config_row(name);
     char variable[96];
 
@@ -75,8 +75,10 @@ const char *config_where(const struct config *cfg, const char *name, char *buf,
     switch (cfg->origin[row]) {
     case ORIGIN_SITE:
     case ORIGIN_USER:
-    case ORIGIN_FILE:
         snprintf(buf, len, "%s, line %d", files[cfg->origin[row]], cfg->line[row]);
+        break;
+    case ORIGIN_FILE:
+        snprintf(buf, len, "%s:%d", cfg->job_path, cfg->line[row]);
         break;
     case ORIGIN_ENV:
         snprintf(buf, len, "environment %s",
@@ -151,7 +153,7 @@ accel_status_t config_supported(const struct config *cfg, accel_error_t *err)
 {
     size_t n;
     const struct config_key *k = config_schema(&n);
-    char where[128], text[60], cure[200];
+    char where[256], text[60], cure[200];
 
     for (size_t i = 0; i < n; i++) {
         if (is_done(cfg, &k[i]))

@@ -101,11 +101,10 @@ static void note_unsupported(const struct cli_config *c)
     accel_error_t e;
 
     if (config_supported(&c->config, &e) != ACCEL_OK)
-        fprintf(
-            stderr,
-            "note: %s: %s: %s by programs linked with libaccel (%s); Python scripts "
-            "get it in their environment\n",
-            c->shown, e.where, e.text, e.hint);
+        fprintf(stderr,
+                "note: %s: %s by programs linked with libaccel (%s); Python scripts "
+                "get it in their environment\n",
+                e.where, e.text, e.hint);
 }
 
 static int check_file(const char *path, const struct check_args *a)

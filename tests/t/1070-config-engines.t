@@ -72,16 +72,20 @@ refused() { # CONFIG CODE TEXT
     ok $? "$1: nothing was begun"
 }
 printf 'distributed_type: MULTI_GPU\n' >gpu.yaml
-refused gpu A0170 "config file, line 1: 'distributed_type: MULTI_GPU' is not supported yet"
+refused gpu A0170 "gpu.yaml:1: 'distributed_type: MULTI_GPU' is not supported yet"
+timeout 60 "$ACCEL_BUILD/accel" launch --config gpu.yaml -n 1 "$TRAIN" --data text.txt --out out-gpu >out 2>&1
+is "$?" 65 "in a task: exit code"
+like "$(cat out)" "error\[A0170\]: gpu.yaml:1: 'distributed_type: MULTI_GPU' is not" \
+    "in a task, which opens no file: the same place"
 printf 'distributed_type: FSDP\nmixed_precision: fp16\n' >fp16.yaml
-refused fp16 A0170 "line 2: 'mixed_precision: fp16' is not supported yet"
+refused fp16 A0170 "fp16.yaml:2: 'mixed_precision: fp16' is not supported yet"
 printf 'distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 1\n' >zero1.yaml
-refused zero1 A0170 "line 3: 'zero_stage: 1' is not supported yet"
+refused zero1 A0170 "zero1.yaml:3: 'zero_stage: 1' is not supported yet"
 cat >mesh.yaml <<'END'
 distributed_type: FSDP
 fsdp_config: {fsdp_version: 2}
 parallelism_config:
   parallelism_config_dp_shard_size: 3
 END
-refused mesh A0130 'line 4: the sizes of parallelism_config do not fill 1 processes: dp_shard 3'
+refused mesh A0130 'mesh.yaml:4: the sizes of parallelism_config do not fill 1 processes: dp_shard 3'
 done_testing

@@ -59,6 +59,8 @@ static void random_config(struct config *c)
             random_text(field, (size_t)k[i].max);
     }
     c->has_accel_section = next() & 1;
+    snprintf(c->job_path, sizeof(c->job_path), "/job;%%s %c/\u00e9=%d.yaml",
+             'a' + (int)(next() % 26), (int)(next() % 1000));
 }
 
 static void test_round_trip(void)
@@ -73,7 +75,7 @@ static void test_round_trip(void)
         if (config_encode(&a, text, sizeof(text), NULL) ||
             config_decode(text, &b, NULL) ||
             config_encode(&b, again, sizeof(again), NULL) || strcmp(text, again) ||
-            strcmp(a.ckpt_dir, b.ckpt_dir) ||
+            strcmp(a.ckpt_dir, b.ckpt_dir) || strcmp(a.job_path, b.job_path) ||
             a.ckpt_every_minutes != b.ckpt_every_minutes ||
             memcmp(a.origin, b.origin, sizeof(a.origin)) ||
             memcmp(a.line, b.line, sizeof(a.line)))
