@@ -8,6 +8,8 @@
 # shellcheck disable=SC2016
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/t/train.sh
+. "$(dirname "$0")/train.sh"
 
 need_plugin
 can_mnt_mode || skip_all "two nodes with PMIx need mount namespaces"
@@ -132,6 +134,35 @@ if [ -x "$stepper" ]; then
     timeout 10 scancel "$job"
 else
     skip 4 "tests/helpers/stepper is not built"
+fi
+
+# Elements that share a directory of checkpoints: one is refused, the other goes on.
+if [ -x "$TRAIN" ]; then
+    train_text text.txt
+    train_config share.yaml NO_SHARD no 1 1 "checkpoint: {every_steps: 20}"
+    cat >share.sh <<JOB
+#!/bin/sh
+#SBATCH --accel-config=share.yaml --array=1-2
+srun $TRAIN --layers 1 --heads 2 --width 32 --seq 32 --batch 2 --sample 0 --data text.txt \
+    --steps 100000000 --out shared
+JOB
+    job=$(timeout 30 sbatch --parsable -o share.%a share.sh)
+    refused_one() {
+        loser=$(grep -l 'another run is at work here' share.[12] 2>/dev/null)
+        [ -n "$loser" ]
+    }
+    wait_until 60 refused_one
+    ok $? "array with one directory: an element is refused"
+    like "$(cat "$loser")" "another --out .*in a job array: one for each .SLURM_ARRAY_TASK_ID" \
+        "the cure names --out and the element's number"
+    wait_for_job "${job}_${loser#share.}" FAILED 30
+    is "$(job_field "${job}_${loser#share.}" ExitCode)" 69:0 "it ends with 69"
+    steps=$(last_step shared/log.jsonl)
+    passes "the other one goes on" wait_for_step shared/log.jsonl $((steps + 5)) 30
+    timeout 10 scancel "$job"
+    wait_for_job "${job}_$((3 - ${loser#share.}))" 'CANCELLED|COMPLETED|FAILED' 60
+else
+    skip 4 "examples/train is not built"
 fi
 
 # ---- the file between two starts: edited, then gone
