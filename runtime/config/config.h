@@ -116,6 +116,7 @@ struct config_sources {
     char *const *env; /* ACCEL_<KEY>=value, as environ */
     const struct config_setting *flags;
     size_t flag_count;
+    bool without_slurm; /* accel launch: keys that Slurm would replace count */
 };
 /* Room for the paths of a config_sources. */
 struct config_paths {

@@ -143,6 +143,7 @@ struct validator {
     struct place job_section_at[CONFIG_SECTIONS];
     struct place
         lock_at[CONFIG_MAX_KEYS]; /* locked by the site file when `in` is set */
+    bool without_slurm;           /* of the config_sources */
     bool needs_type; /* a job file was given: some source must say distributed_type */
     bool misspelt_type; /* distributed_type was told to be a typo already */
 };

@@ -317,6 +317,7 @@ static bool prepare(struct resolve *s, const struct config_sources *src,
     s->v.cfg = &s->cfg;
     s->v.report = &s->report;
     s->v.schema = config_schema(&s->v.keys);
+    s->v.without_slurm = src->without_slurm;
     s->v.needs_type = src->job_path != NULL;
     for (size_t i = 0; i < s->v.keys; i++)
         config_env_name(i, s->env_name[i], sizeof(s->env_name[i]));

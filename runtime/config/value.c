@@ -184,13 +184,26 @@ static bool has_control(const char *s)
     return false;
 }
 
+/* Top-level keys that Slurm replaces and accel launch honours. */
+static bool counts_alone(const struct config_key *k)
+{
+    static const char *const names[] = { "gpu_ids", "machine_rank", "main_process_ip",
+                                         "main_process_port" };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(names); i++)
+        if (!k->section[0] && !strcmp(k->name, names[i]))
+            return true;
+    return false;
+}
+
 /* What stays is checked but decided elsewhere: say by whom. */
 static void note_replaced(struct validator *v, const struct config_key *k,
                           const char *text, const struct yaml_node *val)
 {
     char shown[60];
 
-    if (k->use != USE_REPLACED || value_among(k->ours, text))
+    if (k->use != USE_REPLACED || value_among(k->ours, text) ||
+        (v->without_slurm && counts_alone(k)))
         return;
     printable(shown, sizeof(shown), text, strlen(text));
     report_add(v->report, MESSAGE_NOTE, val->at, k->help, "'%s: %s' is replaced",

@@ -374,7 +374,7 @@ static int run_task(char **command)
 
 static int run_launch(int argc, char **argv)
 {
-    struct launch_args a = { 0 };
+    struct launch_args a = { .settings = { .without_slurm = true } };
     accel_error_t err;
     int count;
     char **words;

@@ -61,7 +61,8 @@ int cli_config_load(const char *job, const struct cli_settings *s,
 
     *sources = (struct config_sources){ .job_path = job,
                                         .flags = s->item,
-                                        .flag_count = s->count };
+                                        .flag_count = s->count,
+                                        .without_slurm = s->without_slurm };
     if (!s->alone)
         config_sources_default(sources, &out->paths);
     if (s->user)

@@ -26,9 +26,10 @@ enum { CLI_SET_KEY = 0x1000, CLI_SITE_KEY };
 struct cli_settings {
     struct config_setting *item;
     size_t count;
-    const char *site; /* NULL: the installed one */
-    bool alone;       /* the given files only: no environment, user or site file */
-    const char *user; /* NULL: the usual user file */
+    const char *site;   /* NULL: the installed one */
+    bool alone;         /* the given files only: no environment, user or site file */
+    const char *user;   /* NULL: the usual user file */
+    bool without_slurm; /* for a run that Slurm does not start */
 };
 /* Takes --set and --site from an argp parser; ARGP_ERR_UNKNOWN for other keys. */
 error_t cli_settings_parse(int key, char *arg, struct argp_state *state,

@@ -97,6 +97,12 @@ run env SHOW_EXIT=85 "$accel" launch --config one.yaml ./show
 is "$code" 85 "its exit code is passed on"
 run "$accel" launch --config two.yaml -n 3 --dry-run ./show
 is "$(grep -c '^task [0-2]:' out)" 3 "-n wins over the file"
+printf 'distributed_type: MULTI_GPU\nnum_processes: 2\nnum_machines: 2\nmachine_rank: 1\nmain_process_ip: 10.0.0.1\nmain_process_port: 29599\ngpu_ids: 0,1\nrdzv_backend: c10d\n' >meet.yaml
+run env -u CUDA_VISIBLE_DEVICES "$accel" launch --no_python --config meet.yaml --dry-run ./show
+like "$out" '^MASTER_PORT=29599$' "launch: main_process_port counts"
+is "$(grep -o "note: '[a-z_]*" err)" "note: 'rdzv_backend" "and no note says that it is replaced, nor of its like"
+run "$accel" check --quiet meet.yaml
+is "$(grep -c 'is replaced' err)" 5 "for Slurm it is"
 run "$accel" launch --config one.yaml -n 2 ./show
 is "$code" 65 "distributed_type NO with -n 2 is refused"
 run "$accel" launch --config two.yaml show
