@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "ckpt_internal.h"
+#include "common/path_dir.h"
 
 #define TMP_PREFIX ".tmp-step_"
 
@@ -61,11 +62,13 @@ static void clean_stale(int rootfd, const char *owner)
  * or ours, and it finds nothing to rename. */
 accel_status_t accel_ckpt_fence(const char *root, accel_error_t *err)
 {
-    int rootfd = TEMP_FAILURE_RETRY(open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     char(*list)[CKPT_DIR_MAX] = NULL;
-    accel_status_t s;
+    int rootfd;
+    accel_status_t s = path_open_dir(root, &rootfd, err);
     size_t n = 0;
 
+    if (s)
+        return s;
     if (rootfd < 0)
         return errno == ENOENT
                    ? ACCEL_OK
@@ -108,7 +111,9 @@ accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_
     if (s)
         return s;
     names(c, step, owner);
-    c->rootfd = TEMP_FAILURE_RETRY(open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    s = path_open_dir(root, &c->rootfd, err);
+    if (s)
+        return s;
     if (c->rootfd < 0)
         return accel_fail_at(err, A0803, root, "check accel.checkpoint.dir",
                              "cannot open the checkpoint directory: %m");
@@ -134,8 +139,12 @@ accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_
 accel_status_t ckpt_commit_join(struct ckpt_commit *c, const char *root, int64_t step,
                                 const char *owner, accel_error_t *err)
 {
+    accel_status_t s;
+
     names(c, step, owner);
-    c->rootfd = TEMP_FAILURE_RETRY(open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    s = path_open_dir(root, &c->rootfd, err);
+    if (s)
+        return s;
     if (c->rootfd >= 0)
         c->tmpfd = ckpt_open_dir(c->rootfd, c->tmp);
     if (c->tmpfd < 0)

@@ -15,6 +15,8 @@ libacommon_la_SOURCES += \
 	runtime/common/messages/sources.def \
 	runtime/common/messages/system.def \
 	runtime/common/messages/training.def \
+	runtime/common/path_dir.c \
+	runtime/common/path_dir.h \
 	runtime/common/path_trust.c \
 	runtime/common/path_trust.h \
 	runtime/common/port.c \

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
+#include "common/path_dir.h"
 #include "optim/optim.h"
 #include "train/run.h"
 
@@ -107,22 +108,37 @@ static int make_dirs(const char *dir)
     return access(path, W_OK | X_OK) == 0 ? 0 : errno;
 }
 
+/* It is there and writable: is it one that we may write into? */
+static accel_status_t check_link(const char *dir, accel_error_t *err)
+{
+    int fd;
+    accel_status_t st = path_open_dir(dir, &fd, err);
+
+    if (fd >= 0)
+        close(fd);
+    return st;
+}
+
 /* Rank 0's. */
 static accel_status_t make_out_dirs(const accel_t *run, accel_error_t *err)
 {
     int failed = make_dirs(run->out_dir);
+    accel_status_t st;
 
     if (failed)
         return accel_fail_at(
             err, A0903, run->out_dir, "choose an output directory that can be written",
             "cannot create or write the output directory: %s", strerror(failed));
+    st = check_link(run->out_dir, err);
+    if (st != ACCEL_OK)
+        return st;
     failed = make_dirs(run->ckpt_dir);
     if (failed)
         return accel_fail_at(err, A0803, run->ckpt_dir,
                              "check accel.checkpoint.dir and the rights above it",
                              "cannot create or write the checkpoint directory: %s",
                              strerror(failed));
-    return ACCEL_OK;
+    return check_link(run->ckpt_dir, err);
 }
 
 /* Output and checkpoint directory, which is then ours alone. */

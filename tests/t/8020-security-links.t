@@ -14,7 +14,7 @@ cd "$tap_tmp" || bail_out "no directory"
 train_text text.txt
 train() { # OUT
     timeout -k 5 60 "$TRAIN" --layers 1 --heads 1 --width 16 --seq 16 --batch 1 --steps 2 \
-        --sample 0 --data text.txt --out "$1" >"$1.log" 2>&1
+        --sample 0 --data text.txt --out "$1" >"${1%/}.log" 2>&1
 }
 mkdir plain
 train plain
@@ -51,4 +51,31 @@ for name in $names log.jsonl.part; do
     [ $code -eq 0 ] || [ $code -ge 64 ] && [ $code -lt 128 ]
     ok $? "$name: the run goes on, or says why not (exit $code)"
 done
+
+# The directory itself: a link of one's own is a way to scratch, another's is refused.
+mkdir scratch mine
+ln -s scratch way
+train way
+is "$?" 0 "a link of one's own as output directory"
+[ -d scratch/checkpoints ]
+ok $? "the run lies behind it"
+mkdir far
+ln -s "$tap_tmp/far" mine/checkpoints
+train mine
+is "$?/$(find far -mindepth 1 -maxdepth 1 -name 'step_*' | wc -l)" 0/1 "and as checkpoint directory"
+if [ "$(id -u)" = 0 ] && chown -h 12345 way mine/checkpoints 2>/dev/null; then
+    rm -rf scratch far
+    mkdir scratch far
+    for out in way way/ mine; do
+        train "$out"
+        is "$?" 77 "$out: another user's link is refused"
+        contains "$(cat "${out%/}.log")" "error[A0208]: ${out%/}" "and named"
+        is "$(find scratch far -mindepth 1)" "" "nothing is written behind it"
+    done
+    chown -h 0 way
+    train way
+    is "$?" 0 "root's link is good"
+else
+    skip 10 "no second user's link without root"
+fi
 done_testing
