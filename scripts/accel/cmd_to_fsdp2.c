@@ -154,7 +154,10 @@ static const struct argp_option options[] = {
     { "output-file", 'o', "FILE", 0, "The file to write", 0 },
     { "output_file", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0 },
     { "overwrite", O_OVERWRITE, NULL, 0,
-      "Write over the output file, without --output-file over FILE itself", 0 },
+      "Write over the output file, without --output-file over FILE itself; what was "
+      "there "
+      "stays as FILE.bak",
+      0 },
     { "reverse", 'r', NULL, 0, "Convert version 2 to version 1", 0 },
     { 0 }
 };
@@ -174,13 +177,18 @@ static int write_out(const struct convert_args *a, const struct config_values *v
     const char *path = a->output ? a->output : a->input;
     struct strbuf text = { 0 };
     accel_error_t err;
+    accel_status_t status;
+    bool kept = false;
     int code = 0;
 
     config_values_yaml(v, &text);
-    if (config_file_write(path, &text, a->overwrite, &err))
+    status = a->overwrite ? config_file_replace(path, &text, &kept, &err)
+                          : config_file_write(path, &text, false, &err);
+    if (status)
         code = cli_fail(&err);
     else
-        printf("%s: written, fsdp_version %d\n", path, a->reverse ? 1 : 2);
+        printf("%s: written, fsdp_version %d%s%s%s\n", path, a->reverse ? 1 : 2,
+               kept ? "; the old file is " : "", kept ? path : "", kept ? ".bak" : "");
     strbuf_free(&text);
     return cli_finish(code);
 }

@@ -259,15 +259,17 @@ static int finish(struct asking *a, const char *path)
 {
     struct strbuf text = { 0 };
     accel_error_t err;
+    bool kept;
     int code = 0;
 
     config_values_yaml(&a->values, &text);
-    if (config_file_write(path, &text, true, &err))
+    if (config_file_replace(path, &text, &kept, &err))
         code = cli_fail(&err);
     else
-        printf(
-            "\n%s: written\nTry: accel check %s\n     srun --accel-config=%s PROGRAM\n",
-            path, path, path);
+        printf("\n%s: written%s%s%s\n"
+               "Try: accel check %s\n     srun --accel-config=%s PROGRAM\n",
+               path, kept ? "; the old file is " : "", kept ? path : "",
+               kept ? ".bak" : "", path, path);
     strbuf_free(&text);
     return code;
 }
@@ -285,6 +287,9 @@ int config_ask(const char *path)
                    "the questions of accel config need a terminal");
         return cli_fail(&err);
     }
+    if (config_file_replaceable(path,
+                                &err)) /* before anybody has answered for nothing */
+        return cli_fail(&err);
     code = take_old(&a, path);
     if (!code)
         printf("The answers go to %s when all are given.\nEnter takes the value in "

@@ -7,11 +7,9 @@
 
 #include <ctype.h>
 #include <dirent.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "scripts/accel/cli.h"
 #include "scripts/accel/config_values.h"
@@ -146,43 +144,20 @@ static bool move_old_keys(struct config_values *v)
     return good;
 }
 
-/* Does the file hold exactly this text? */
-static bool is_same(const char *path, const struct strbuf *text)
-{
-    FILE *f = fopen(path, "re");
-    bool same = f != NULL && text->s;
-
-    for (size_t i = 0; same && i <= text->len; i++)
-        same = getc(f) == (i < text->len ? (unsigned char)text->s[i] : EOF);
-    if (f)
-        fclose(f);
-    return same;
-}
-
-static accel_status_t keep_old(const char *path, char *bak, size_t len,
-                               accel_error_t *err)
-{
-    if ((size_t)snprintf(bak, len, "%s.bak", path) < len && link(path, bak) == 0)
-        return ACCEL_OK;
-    return accel_fail_at(err, A0262, bak, "move the .bak file away",
-                         "the old file cannot be kept under this name: %m");
-}
-
 static int update_values(struct config_values *v, const char *path)
 {
     struct strbuf text = { 0 };
-    char bak[PATH_MAX];
+    bool kept;
     accel_error_t err;
     int code = 0;
 
     config_values_yaml(v, &text);
-    if (is_same(path, &text))
-        printf("%s: has today's form already\n", path);
-    else if (keep_old(path, bak, sizeof(bak), &err) ||
-             config_file_write(path, &text, true, &err))
+    if (config_file_replace(path, &text, &kept, &err))
         code = cli_fail(&err);
+    else if (kept)
+        printf("%s: rewritten; the old file is %s.bak\n", path, path);
     else
-        printf("%s: rewritten; the old file is %s\n", path, bak);
+        printf("%s: has today's form already\n", path);
     strbuf_free(&text);
     return cli_finish(code);
 }

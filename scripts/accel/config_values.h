@@ -31,4 +31,12 @@ void config_values_yaml(const struct config_values *v, struct strbuf *out);
 accel_status_t config_file_write(const char *path, const struct strbuf *text,
                                  bool replace, accel_error_t *err);
 
+/* Writes `text` to `path`; what was there stays as PATH.bak, unless it is the same text: then
+ * nothing is done. *kept_out: there is a PATH.bak now. A0262: PATH.bak exists, or cannot be
+ * made; else as config_file_write. */
+accel_status_t config_file_replace(const char *path, const struct strbuf *text,
+                                   bool *kept_out, accel_error_t *err);
+/* Would the old file, if there is one, find its name free? A0262: no. */
+accel_status_t config_file_replaceable(const char *path, accel_error_t *err);
+
 #endif

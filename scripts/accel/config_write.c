@@ -141,3 +141,70 @@ accel_status_t config_file_write(const char *path, const struct strbuf *text,
     free(real);
     return status;
 }
+
+/* Does the file hold exactly this text? */
+static bool is_same(const char *path, const struct strbuf *text)
+{
+    FILE *f = fopen(path, "re");
+    bool same = f != NULL && text->s;
+
+    for (size_t i = 0; same && i <= text->len; i++)
+        same = getc(f) == (i < text->len ? (unsigned char)text->s[i] : EOF);
+    if (f)
+        fclose(f);
+    return same;
+}
+
+static accel_status_t not_kept(const char *bak, accel_error_t *err)
+{
+    return accel_fail_at(err, A0262, bak, "move the .bak file away",
+                         "the old file cannot be kept under this name: %m");
+}
+
+static accel_status_t name_bak(const char *path, char bak[PATH_MAX], accel_error_t *err)
+{
+    if ((size_t)snprintf(bak, PATH_MAX, "%s.bak", path) < PATH_MAX)
+        return ACCEL_OK;
+    errno = ENAMETOOLONG;
+    return not_kept(bak, err);
+}
+
+accel_status_t config_file_replaceable(const char *path, accel_error_t *err)
+{
+    struct stat st;
+    char bak[PATH_MAX];
+
+    if (access(path, F_OK))
+        return ACCEL_OK;
+    if (name_bak(path, bak, err))
+        return err->code;
+    if (lstat(bak, &st))
+        return ACCEL_OK;
+    errno = EEXIST;
+    return not_kept(bak, err);
+}
+
+accel_status_t config_file_replace(const char *path, const struct strbuf *text,
+                                   bool *kept_out, accel_error_t *err)
+{
+    char bak[PATH_MAX];
+    accel_status_t status;
+
+    *kept_out = false;
+    if (text->failed || access(path, F_OK))
+        return config_file_write(path, text, true, err);
+    if (is_same(path, text))
+        return ACCEL_OK;
+    status = name_bak(path, bak, err);
+    if (status)
+        return status;
+    /* Of a link the file behind it is what goes. */
+    if (linkat(AT_FDCWD, path, AT_FDCWD, bak, AT_SYMLINK_FOLLOW))
+        return not_kept(bak, err);
+    status = config_file_write(path, text, true, err);
+    if (status)
+        unlink(
+            bak); /* the file itself is whole, and the next try finds the name free */
+    *kept_out = status == ACCEL_OK;
+    return status;
+}

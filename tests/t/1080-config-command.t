@@ -182,6 +182,7 @@ printf 'distributed_type: MULTI_CPU\n' >real.yaml
 run "$accel" config update link.yaml
 is "$code/$(readlink link.yaml)" "0/real.yaml" "a link stays a link"
 contains "$(cat real.yaml)" "num_processes: -1" "what it points at is rewritten"
+is "$(cat link.yaml.bak)" "distributed_type: MULTI_CPU" "and kept as it was"
 
 # What accelerate's own reader takes for these two files, all keys.
 if [ $have_yaml ]; then

@@ -64,6 +64,22 @@ before=$(cat two.yaml)
 enters | ask --config-file two.yaml
 is "$(cat code)" 0 "asked again"
 is "$(cat two.yaml)" "$before" "Enter keeps every value of the older file"
+[ ! -e two.yaml.bak ]
+ok $? "what stays the same needs no backup"
+cp one.yaml three.yaml
+{
+    printf '\nfp16\n'
+    enters
+} | ask --config-file three.yaml
+contains "$(cat out)" "three.yaml: written; the old file is three.yaml.bak" "an older file is kept, which is told"
+passes "whole" cmp one.yaml three.yaml.bak
+before3=$(cat three.yaml)
+enters | ask --config-file three.yaml
+is "$(cat code)" 73 "with an older backup in the way"
+unlike "$(cat out)" "distributed_type \[|Enter takes" "nothing is asked"
+contains "$(cat out)" "error[A0262]: three.yaml.bak" "the backup is named"
+is "$(cat three.yaml)" "$before3" "and nothing is changed"
+rm three.yaml three.yaml.bak
 
 # ---- ends that change nothing ----
 printf 'NO\n' | ask --config-file two.yaml

@@ -93,9 +93,15 @@ is "$code/$(cat FULL_SHARD.2.yaml)" "73/$before" "an existing output is refused 
 run "$accel" to-fsdp2 --config-file NO_SHARD.yaml --output-file FULL_SHARD.2.yaml --overwrite
 is "$code" 0 "--overwrite takes it"
 is "$(sorted FULL_SHARD.2.yaml)" "$(want false)" "and replaces it"
+is "$out" "FULL_SHARD.2.yaml: written, fsdp_version 2; the old file is FULL_SHARD.2.yaml.bak" "which is told"
+is "$(cat FULL_SHARD.2.yaml.bak)" "$before" "what was there is kept"
+run "$accel" to-fsdp2 --config-file FULL_SHARD.yaml --output-file FULL_SHARD.2.yaml --overwrite
+is "$code/$(cat FULL_SHARD.2.yaml.bak)" "73/$before" "and not for another one"
+is "$(sorted FULL_SHARD.2.yaml)" "$(want false)" "which stays then"
 cp FULL_SHARD.yaml self.yaml
 run "$accel" to-fsdp2 --config-file self.yaml --overwrite
 is "$code/$(sorted self.yaml)" "0/$(want true)" "--overwrite alone converts the file itself"
+passes "and keeps it" cmp FULL_SHARD.yaml self.yaml.bak
 run "$accel" to-fsdp2 --config-file FULL_SHARD.yaml
 is "$code" 64 "one of the two outputs is required"
 run "$accel" to-fsdp2 --output-file x.yaml
