@@ -14,6 +14,7 @@
 #include "scripts/accel/cli.h"
 #include "scripts/accel/config_values.h"
 #include "scripts/accel/settings.h"
+#include "topology/topo.h"
 
 /* What every file of Accelerate says; the value where the file did not. */
 static const struct {
@@ -70,13 +71,28 @@ static int write_values(const struct config_values *v, const char *path, bool re
 
 /* ---- default --------------------------------------------------------------------------------- */
 
-/* Devices a CUDA program would see: the list it is given, else the device files. */
+/* GPUs of this machine as NVML lists them; -1: there is no NVML to ask. */
+static int count_nvml(void)
+{
+    struct topo_machine *m;
+    accel_error_t err;
+    int n = -1;
+
+    if (topo_machine_open(&m, NULL, true, &err))
+        return -1;
+    if (topo_machine_gpus(m)->known)
+        n = topo_machine_gpus(m)->count;
+    topo_machine_close(m);
+    return n;
+}
+
+/* Devices a CUDA program would see: the list it is given, else NVML's, else device files. */
 static int count_gpus(void)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     struct dirent *e;
     DIR *dir;
-    int n = 0;
+    int n = 0, listed;
 
     if (visible) {
         while (*visible && *visible != '-') { /* -1 ends the list */
@@ -87,6 +103,9 @@ static int count_gpus(void)
         }
         return n;
     }
+    listed = count_nvml();
+    if (listed >= 0)
+        return listed;
     dir = opendir("/dev");
     if (!dir)
         return 0;

@@ -125,6 +125,11 @@ is "$code" 65 "and so does plan"
 # ---- default ----
 run env CUDA_VISIBLE_DEVICES='' "$accel" config default --config_file new.yaml
 is "$code/$out/$err" "0/new.yaml: written for 0 GPUs/" "default writes a file"
+mkdir driver
+ln -s "$ACCEL_BUILD/tests/helpers/.libs/fake_nvml.so" driver/libnvidia-ml.so.1
+run env -u CUDA_VISIBLE_DEVICES FAKE_NVML="$ACCEL_SRC/tests/data/topo/pcie4.nvml" \
+    LD_LIBRARY_PATH="$tap_tmp/driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$accel" config default --config-file gpus.yaml
+is "$out" "gpus.yaml: written for 4 GPUs" "NVML says how many there are where no list does"
 before=$(cat new.yaml)
 run "$accel" check -q new.yaml
 is "$code/$err" "0/" "that is good"
