@@ -48,12 +48,32 @@ kill_a_rank() { # JOB RANK
         done
 }
 
+is_done() { # NAME
+    [ -f "$1.over" ] || [ -f "$1.stuck" ]
+}
+
+# Gives a training up that wrote nothing for five minutes, and says what Slurm knows of it.
+watch_progress() { # NAME
+    size=-1
+    while ! is_done "$1"; do
+        now=$(cat "$1/log.jsonl" "$1/checkpoints/history" 2>/dev/null | wc -c)
+        if [ "$now" != "$size" ]; then
+            size=$now since=$(date +%s)
+        elif [ $(($(date +%s) - since)) -gt 300 ]; then
+            diag "$1: no progress for 300 s" "$(timeout 10 sinfo -N -l 2>&1)" \
+                "$(timeout 10 squeue 2>&1)" "$(timeout 10 scontrol show job 2>&1)"
+            : >"$1.stuck"
+        fi
+        sleep 0.5
+    done
+}
+
 # A life to stop: the one that runs as NAME and is not $last_life. Sets $job and $life, the
 # job and for a batch job its restart; fails when the training is over. (Slurm counts a
 # restart of a bare srun's job, too, when it preempts it, but it never comes back.)
 next_life() { # NAME
     while :; do
-        [ ! -f "$1.over" ] || return 1
+        ! is_done "$1" || return 1
         job=$(running_job "$1")
         life=$job.
         case $1 in batch*) life=$job.$(job_field "${job:-0}" Restarts) ;; esac
@@ -64,7 +84,7 @@ next_life() { # NAME
 }
 
 _passed() { # NAME STEP
-    [ -f "$1.over" ] || [ "$(last_step "$1/log.jsonl")" -ge "$2" ]
+    is_done "$1" || [ "$(last_step "$1/log.jsonl")" -ge "$2" ]
 }
 
 # One stop in five comes while the ranks are starting.
@@ -100,14 +120,13 @@ stop_somehow() { # NAME NODE
 # Whatever ends the batch job other than with 0 and is no reason for it to come back by
 # itself is cured as a user would: requeued by hand.
 watch_batch() { # NAME JOB
-    while :; do
+    while [ ! -f "$1.stuck" ]; do
         case $(job_state "$2") in
-        COMPLETED) break ;;
+        COMPLETED) : >"$1.over" && return ;;
         FAILED | CANCELLED) timeout 10 scontrol requeue "$2" ;;
         esac
         sleep 0.3
     done
-    : >"$1.over"
 }
 
 start_batch() { # NAME NODE
@@ -123,7 +142,9 @@ start_bare() { # NAME NODE
     # shellcheck disable=SC2086
     (
         until timeout 600 srun -p "low$2" -w "$2" -J "$1" -N1 --accel-config=two.yaml "$TRAIN" \
-            $ARGS --data text.txt --out "$1" >>"$1.out" 2>&1 </dev/null; do :; done
+            $ARGS --data text.txt --out "$1" >>"$1.out" 2>&1 </dev/null; do
+            [ ! -f "$1.stuck" ] || exit
+        done
         : >"$1.over"
     ) &
 }
@@ -136,14 +157,16 @@ chain() { # batch|bare NODE COUNT
         : >"$name.stops"
         echo "$((seed + round + $3))" >"$name.random"
         "start_$1" "$name" "$2"
+        watch_progress "$name" &
         while [ "$done" -lt "$3" ] && next_life "$name"; do
             random_moment "$name"
-            [ ! -f "$name.over" ] || break
+            ! is_done "$name" || break
             stop_somehow "$name" "$2"
             done=$((done + 1))
         done
-        wait_until 300 test -f "$name.over"
+        wait_until 900 is_done "$name"
         wait
+        [ ! -f "$name.stuck" ] || return
     done
 }
 
