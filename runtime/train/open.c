@@ -5,15 +5,19 @@
  */
 #include <errno.h>
 #include <omp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "backend/backend.h"
 #include "train/run.h"
 
 #define BOOT_TIMEOUT_MS 120000
 #define COMM_TIMEOUT_MS 600000
+#define SPEAKER_MS      3000
 
 accel_status_t run_report(accel_t *run, accel_status_t status, const accel_error_t *e,
                           accel_error_t *err)
@@ -197,6 +201,42 @@ static void early_signals(accel_t *run)
         signals_install(&run->config);
 }
 
+/* Waits until that process of this node has ended, at most SPEAKER_MS. */
+static void wait_for_end(pid_t pid)
+{
+    struct pollfd p = { .fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN };
+
+    if (p.fd < 0)
+        return;
+    poll(&p, 1, SPEAKER_MS);
+    close(p.fd);
+}
+
+/* Collective. A failure that all ranks have in common is told once per node, by its first
+ * rank. The others end after it: a launcher ends the job with the first rank that fails,
+ * and the line must be out by then. */
+static void tell_once(accel_t *run, accel_error_t *err)
+{
+    struct boot *b = &run->boot;
+    struct boot_blobs all = { 0 };
+    pid_t self = getpid(), speaker = 0;
+    accel_error_t ignored;
+
+    if (b->local_rank > 0 && err)
+        err->text[0] = err->hint[0] = '\0';
+    if (b->size < 2 ||
+        boot_exchange(b, &self, sizeof(self), &all, &ignored) != ACCEL_OK)
+        return;
+    for (int r = 0; r < b->size; r++)
+        if (b->node_of[r] == b->node_of[b->rank] && b->local_rank_of[r] == 0 &&
+            all.bytes[r] == sizeof(speaker))
+            memcpy(&speaker, all.data[r], sizeof(speaker));
+    boot_blobs_free(&all);
+    boot_leave(b, &ignored);
+    if (b->local_rank > 0 && speaker > 0)
+        wait_for_end(speaker);
+}
+
 static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
                                   accel_error_t *err)
 {
@@ -215,8 +255,8 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
         st = config_supported(&run->config, err);
         if (st == ACCEL_OK)
             st = check_size(run, err);
-        if (st != ACCEL_OK && run->boot.rank != 0 && err)
-            err->text[0] = err->hint[0] = '\0'; /* the same on every rank: 0 says it */
+        if (st != ACCEL_OK)
+            tell_once(run, err);
     }
     if (st == ACCEL_OK)
         st = place_open(run, err);
