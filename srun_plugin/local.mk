@@ -76,5 +76,5 @@ EXTRA_DIST += doc/python.md examples/hf_train.py examples/torch_train.py
 
 # Longer than the suite has time for: all damaged configs through srun, 1000 steps.
 check-launch: all
-	$(MAKE) $(AM_MAKEFLAGS) check ACCEL_LONG=1 TESTS='tests/t/6060-slurm-malformed.t tests/t/6065-slurm-stepd.t'
+	$(MAKE) $(AM_MAKEFLAGS) check ACCEL_LONG_TESTS=1 TESTS='tests/t/6060-slurm-malformed.t tests/t/6065-slurm-stepd.t'
 .PHONY: check-launch

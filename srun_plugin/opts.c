@@ -162,12 +162,20 @@ static void compare_digest(const char *digest)
 
 static bool note_digest(bool inherits)
 {
-    char *text = malloc(RESOLVED_MAX + 1);
+    char *text = malloc(RESOLVED_MAX + 1), name = config.job_path[0];
     accel_error_t err = { 0 };
+    accel_status_t status;
 
-    if (!text || api->encode(&config, text, RESOLVED_MAX + 1, &err) != ACCEL_OK) {
-        if (!text)
-            accel_fail_nomem(&err, "the resolved config", RESOLVED_MAX + 1);
+    if (!text) {
+        accel_fail_nomem(&err, "the resolved config", RESOLVED_MAX + 1);
+        plugin_report(&err);
+        return false;
+    }
+    /* What the file says, not how it is named here: "two.yaml" is "/dir/two.yaml" later. */
+    config.job_path[0] = '\0';
+    status = api->encode(&config, text, RESOLVED_MAX + 1, &err);
+    config.job_path[0] = name;
+    if (status != ACCEL_OK) {
         plugin_report(&err);
         free(text);
         return false;

@@ -37,7 +37,7 @@ like "$srun_out" 'num_processes is 4, but this step has 6 tasks$' "too many: bot
 refused "nodes" -n2 -N1 --accel-config=two-nodes.yaml
 like "$srun_out" 'error\[A0302\]: .*two-nodes.yaml:3: num_machines is 2, but this step has 1 node$' "nodes: both numbers"
 refused "mesh" -n3 --accel-config=mesh.yaml
-like "$srun_out" 'error\[A0130\]: .*line 3: .* do not fill 3 processes: dp_shard 2 x tp 2 = 4$' \
+like "$srun_out" 'error\[A0130\]: .*/mesh\.yaml:3: .* do not fill 3 processes: dp_shard 2 x tp 2 = 4$' \
     "mesh: the sizes and their product"
 run_srun -n4 --overcommit --accel-config=mesh.yaml sh -c 'echo ran'
 is "$(printf '%s\n' "$srun_out" | grep -c '^ran$')" 4 "a mesh that fits runs"

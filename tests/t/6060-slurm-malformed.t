@@ -3,7 +3,7 @@
 #
 # 500 damaged configs, the same at every run (tests/helpers/malformed.c): `accel check` and
 # srun end by themselves, each refusal has a code, a place and a cure, nothing is queued, no
-# node is drained. srun takes 60 of them, or all with ACCEL_LONG=1. Time and memory are
+# node is drained. srun takes 60 of them, or all with ACCEL_LONG_TESTS=1. Time and memory are
 # measured by the kernel and reported; only memory is judged.
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -12,7 +12,7 @@ need_plugin
 malformed=$ACCEL_BUILD/tests/helpers/malformed
 [ -x "$malformed" ] || skip_all "tests/helpers/malformed is not built"
 files=530
-[ -n "${ACCEL_LONG:-}" ] && some=$files || some=60
+[ -n "${ACCEL_LONG_TESTS:-}" ] && some=$files || some=60
 tap_tmpdir
 mkdir "$tap_tmp/work"
 cd "$tap_tmp/work" || bail_out "no directory"

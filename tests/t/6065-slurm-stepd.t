@@ -3,7 +3,7 @@
 #
 # The plugin's side in slurmd and slurmstepd: every callback in every context, with right
 # and damaged input, driven by tests/helpers/fake_spank; plain, and under valgrind without a
-# finding or a lost byte of ours. Then 50 real steps (ACCEL_LONG=1: 1000): the daemons keep
+# finding or a lost byte of ours. Then 50 real steps (ACCEL_LONG_TESTS=1: 1000): the daemons keep
 # neither memory nor descriptors.
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -27,7 +27,7 @@ fi
 cluster_up --nodes 1
 printf 'distributed_type: MULTI_CPU\nnum_processes: 2\n' >two.yaml
 steps=50
-[ -z "${ACCEL_LONG:-}" ] || steps=1000
+[ -z "${ACCEL_LONG_TESTS:-}" ] || steps=1000
 
 daemon() { # NAME: its process id
     sed -n 1p "$cluster_dir"/run/"$1"*.pid 2>/dev/null
