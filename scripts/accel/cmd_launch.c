@@ -376,7 +376,7 @@ static int run_launch(int argc, char **argv)
 {
     struct launch_args a = { .settings = { .without_slurm = true } };
     accel_error_t err;
-    int count;
+    int count, code;
     char **words;
 
     if (argc > 2 && !strcmp(argv[1], as_task))
@@ -385,7 +385,9 @@ static int run_launch(int argc, char **argv)
     if (!words)
         return cli_fail(&err);
     cli_parse(&cli_launch, count, words, &a);
-    return run(&a);
+    code = run(&a);
+    launch_flags_free(words);
+    return code;
 }
 
 const struct cli_command cli_launch = {

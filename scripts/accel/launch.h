@@ -18,9 +18,10 @@ struct launch_flags {
 };
 /* A copy of argv in which every flag of `accelerate launch` in front of the program is an
  * option of `accel launch`, "--fsdp_version 2" being "--set=fsdp_version=2"; other words
- * stay. One malloc. NULL: `err` says why. */
+ * stay. Freed by launch_flags_free. NULL: `err` says why. */
 char **launch_flags_translate(int argc, char **argv, struct launch_flags *flags,
                               int *argc_out, accel_error_t *err);
+void launch_flags_free(char **words);
 
 /* ---- launch_env.c ------------------------------------------------------------------------ */
 

@@ -230,22 +230,33 @@ char **launch_flags_translate(int argc, char **argv, struct launch_flags *flags,
         accel_fail_nomem(err, "the command line", 0);
         return NULL;
     }
-    t.out[t.count++] = argv[0];
+    if (!push(&t, strdup(argv[0])))
+        goto failed;
     while (i < argc && argv[i][0] == '-' && argv[i][1] && strcmp(argv[i], "--") != 0) {
         int took = take_word(&t, argc, argv, i);
 
         if (took == 0)
-            return NULL;
+            goto failed;
         i += took;
     }
     if (flags->module && flags->no_python) {
         accel_fail_at(err, A0010, "--module", "leave one of them away",
                       "--module and --no_python cannot be used together");
-        return NULL;
+        goto failed;
     }
-    while (i < argc)
-        t.out[t.count++] = argv[i++];
-    t.out[t.count] = NULL;
+    for (; i < argc; i++)
+        if (!push(&t, strdup(argv[i])))
+            goto failed;
     *argc_out = t.count;
     return t.out;
+failed:
+    launch_flags_free(t.out);
+    return NULL;
+}
+
+void launch_flags_free(char **words)
+{
+    for (char **w = words; w && *w; w++)
+        free(*w);
+    free(words);
 }
