@@ -17,9 +17,12 @@
 
 static bool set_row(struct config_values *v, int row, const char *text)
 {
-    char *copy = text ? strdup(text) : NULL;
+    char *copy;
 
-    if (row < 0 || (text && !copy))
+    if (row < 0)
+        return false;
+    copy = text ? strdup(text) : NULL;
+    if (text && !copy)
         return false;
     free(v->text[row]);
     v->text[row] = copy;
