@@ -21,7 +21,7 @@ static bool backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *qkv = e->in[0], *dqkv;
     const struct backend *be = g->backend;
-    struct attention p = describe(g, qkv, e->attr_int);
+    struct attention p = describe(g, qkv, (int)e->ints[0]);
     void *scratch;
     bool add;
 
@@ -69,7 +69,7 @@ accel_tensor_t *accel_attention(accel_tensor_t *qkv, int heads)
                                                                .out = y,
                                                                .in = { qkv },
                                                                .saved = { qkv, y, lse },
-                                                               .attr_int = heads }))
+                                                               .ints = { heads } }))
         return NULL;
     return y;
 }

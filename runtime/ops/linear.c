@@ -21,7 +21,7 @@ static bool delta_open(struct graph *g, const struct tape_entry *e, struct delta
     d->data = dy->data;
     d->type = dy->dtype;
     d->scratch = NULL;
-    if (e->attr_int == ACCEL_ACT_NONE)
+    if (e->ints[0] == ACCEL_ACT_NONE)
         return true;
     d->scratch = graph_scratch(g, (size_t)dy->elems * sizeof(float));
     if (!d->scratch)
@@ -181,7 +181,7 @@ accel_tensor_t *accel_linear(accel_tensor_t *x, accel_tensor_t *weight,
                                                               .out = y,
                                                               .in = { x, weight, bias },
                                                               .saved = { x, pre },
-                                                              .attr_int = (int)act }))
+                                                              .ints = { (int)act } }))
         return NULL;
     return y;
 }

@@ -48,7 +48,8 @@ accel_status_t graph_open(struct graph *g, const struct backend *backend,
     memset(g, 0, sizeof(*g));
     g->compute = compute;
     g->backend = backend;
-    g->recording = true;
+    g->recording = g->training = true;
+    g->draws.batch = 1;
     g->module_path = "";
     status = arena_open(&g->arena, counting, err);
     if (status)
@@ -75,6 +76,7 @@ void graph_reset(struct graph *g)
         g->tape->chunk[i / POOL_CHUNK][i % POOL_CHUNK].data = NULL;
     g->tape->tensors = 0;
     g->tape->length = 0;
+    g->draws.calls = 0;
     arena_reset(g->arena);
     memset(&g->error, 0, sizeof(g->error));
     g->module_path = "";
@@ -119,14 +121,11 @@ static accel_tensor_t *pool_take(struct tape *t)
     return one;
 }
 
-accel_tensor_t *graph_tensor(struct graph *g, accel_dtype_t type, int ndim,
-                             const int64_t *dims)
+static bool shape_possible(struct graph *g, accel_dtype_t type, int ndim,
+                           const int64_t *dims, size_t *elems_out)
 {
     size_t elems = 1, bytes;
-    accel_tensor_t *t;
 
-    if (g->error.code)
-        return NULL;
     if (ndim < 1 || ndim > TENSOR_MAX_DIMS || !accel_dtype_bytes(type))
         return graph_fail(g, A0608, NULL, "use 1 to 4 dimensions",
                           "a tensor of %d dimensions and dtype %s is not possible",
@@ -141,13 +140,13 @@ accel_tensor_t *graph_tensor(struct graph *g, accel_dtype_t type, int ndim,
         elems > INT64_MAX)
         return graph_fail(g, A0608, NULL, "use a smaller batch or sequence",
                           "the tensor is too large");
-    t = pool_take(g->tape);
-    if (t)
-        t->data = arena_alloc(g->arena, bytes);
-    if (!t || !t->data)
-        return graph_fail(g, A0001, NULL,
-                          "use a smaller batch or sequence, or more ranks",
-                          "no memory for a tensor of %zu bytes", bytes);
+    *elems_out = elems;
+    return true;
+}
+
+static void describe(struct graph *g, accel_tensor_t *t, accel_dtype_t type, int ndim,
+                     const int64_t *dims, size_t elems)
+{
     t->g = g;
     t->dtype = type;
     t->ndim = ndim;
@@ -156,7 +155,47 @@ accel_tensor_t *graph_tensor(struct graph *g, accel_dtype_t type, int ndim,
     t->unit = -1;
     t->refs = 1;
     t->scoped = true;
+}
+
+accel_tensor_t *graph_tensor(struct graph *g, accel_dtype_t type, int ndim,
+                             const int64_t *dims)
+{
+    size_t elems, bytes;
+    accel_tensor_t *t;
+
+    if (g->error.code || !shape_possible(g, type, ndim, dims, &elems))
+        return NULL;
+    bytes = elems * accel_dtype_bytes(type);
+    t = pool_take(g->tape);
+    if (t)
+        t->data = arena_alloc(g->arena, bytes);
+    if (!t || !t->data)
+        return graph_fail(g, A0001, NULL,
+                          "use a smaller batch or sequence, or more ranks",
+                          "no memory for a tensor of %zu bytes", bytes);
+    describe(g, t, type, ndim, dims, elems);
     return t;
+}
+
+accel_tensor_t *graph_view(struct graph *g, accel_tensor_t *t, int ndim,
+                           const int64_t *dims)
+{
+    accel_tensor_t *v;
+    size_t elems;
+
+    if (g->error.code || !shape_possible(g, t->dtype, ndim, dims, &elems))
+        return NULL;
+    v = pool_take(g->tape);
+    if (!v)
+        return graph_fail(g, A0001, NULL,
+                          "use a smaller batch or sequence, or more ranks",
+                          "no memory for a view");
+    describe(g, v, t->dtype, ndim, dims, elems);
+    v->base = t->base ? t->base : t;
+    tensor_retain(v->base);
+    v->data = t->data;
+    v->needs_grad = t->needs_grad;
+    return v;
 }
 
 void *graph_scratch(struct graph *g, size_t bytes)
@@ -185,7 +224,10 @@ void tensor_release(accel_tensor_t *t)
 {
     if (!t || t->refs < 1 || --t->refs > 0)
         return;
-    arena_free(t->g->arena, t->data);
+    if (t->base)
+        tensor_release(t->base);
+    else
+        arena_free(t->g->arena, t->data);
     t->data = NULL;
 }
 

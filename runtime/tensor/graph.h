@@ -39,7 +39,8 @@ struct accel_tensor {
     struct accel_tensor *grad; /* float32 or compute dtype; during backward only */
     bool needs_grad;
     int refs; /* holders of `data`: its module's scope, tape entries, a `grad` link */
-    bool scoped; /* the scope still holds it */
+    bool scoped;               /* the scope still holds it */
+    struct accel_tensor *base; /* a view: the tensor whose data it shares, and holds */
     /* parameters only */
     int unit;            /* -1: not a parameter, or not assigned yet */
     int64_t unit_offset; /* elements from the start of the unit */
@@ -58,6 +59,16 @@ void arena_reset(struct arena *a);                /* frees all, keeps the memory
 size_t arena_peak_bytes(const struct arena *a);
 void arena_close(struct arena *a);
 
+/* Where random numbers of a forward come from: Philox(seed, call, sample, element). The
+ * sample is counted over the whole run and all ranks, so that a mask does not depend on
+ * who computes it. */
+struct draws {
+    uint64_t seed;
+    int64_t first_sample; /* of this micro-batch, in the global order of the run */
+    int64_t batch;        /* samples of this micro-batch: dim 0 of activations */
+    uint32_t calls;       /* draws so far in this forward */
+};
+
 struct graph {
     accel_t *run;          /* for accel_module_run */
     accel_dtype_t compute; /* ACCEL_F32 or ACCEL_BF16 */
@@ -65,7 +76,9 @@ struct graph {
     struct arena *arena;
     struct residency residency;
     const struct accel_log *log;
-    bool recording;      /* false: evaluation, no tape */
+    bool recording; /* false: evaluation, no tape */
+    bool training;  /* false: no dropout */
+    struct draws draws;
     accel_error_t error; /* first error of this micro-batch */
     struct tape *tape;
     const char *module_path; /* of the module in forward, for messages */
@@ -80,6 +93,10 @@ void graph_reset(struct graph *g);
 /* A tensor with data in the arena (uninitialised). NULL on failure (sticky error). */
 accel_tensor_t *graph_tensor(struct graph *g, accel_dtype_t t, int ndim,
                              const int64_t *dims);
+/* A tensor of other sizes over the data of `t` (an activation), as many elements. Holds the
+ * data; moves nothing, records nothing. NULL on failure (sticky error). */
+accel_tensor_t *graph_view(struct graph *g, accel_tensor_t *t, int ndim,
+                           const int64_t *dims);
 /* Backward of a one-element float32 loss with d(loss) = seed. */
 accel_status_t graph_backward(struct graph *g, accel_tensor_t *loss, float seed,
                               accel_error_t *err);

@@ -11,8 +11,8 @@
 
 #include "tensor/graph.h"
 
-#define TAPE_MAX_IN    3
-#define TAPE_MAX_SAVED 4
+#define TAPE_MAX_IN    8
+#define TAPE_MAX_SAVED 8
 
 struct tape_entry {
     const char *op;
@@ -22,8 +22,8 @@ struct tape_entry {
     accel_tensor_t *out;
     accel_tensor_t *in[TAPE_MAX_IN];       /* meaning is the op's; may be NULL */
     accel_tensor_t *saved[TAPE_MAX_SAVED]; /* data held until backward is done */
-    int attr_int;
-    float attr_float;
+    int64_t ints[6]; /* attributes of the call; meaning is the op's */
+    float reals[4];
 };
 
 /* Sets g->error unless one is there already. `op` may be NULL. Always returns NULL, so

@@ -84,11 +84,11 @@ static accel_status_t evaluate(accel_t *run, int batches, double *loss_out,
                           "the dataset has no held-out samples");
     if (batches > 0 && batches < rounds)
         rounds = batches;
-    run->graph.recording = false;
+    run->graph.recording = run->graph.training = false;
     for (int64_t i = 0; i < rounds && st == ACCEL_OK && sums[2] == 0; i++)
         st = evaluate_batch(
             run, i * per_round + (int64_t)run->boot.rank * run->job.batch, sums, err);
-    run->graph.recording = true;
+    run->graph.recording = run->graph.training = true;
     graph_reset(&run->graph);
     if (st == ACCEL_OK)
         *loss_out = sums[2] == 0 ? sums[0] / sums[1] : NAN;

@@ -72,7 +72,13 @@ accel_status_t accel_next(accel_t *run, accel_tensor_t *batch[2], accel_error_t 
     if (st != ACCEL_OK)
         return st;
     graph_reset(&run->graph);
-    run->graph.recording = true;
+    run->graph.recording = run->graph.training = true;
+    run->graph.draws = (struct draws){
+        .seed = run->job.seed,
+        .first_sample = run_first_sample(run->cursor, run->micro, run->boot.size,
+                                         run->boot.rank, run->job.batch),
+        .batch = run->job.batch,
+    };
     st = fill_batch(run, run->host_batch,
                     run->host_batch + run->job.batch * data_seq(run->job.data), &e);
     if (st == ACCEL_OK)

@@ -101,7 +101,7 @@ accel_status_t gpt2_generate(accel_module_t *model, const int32_t *prompt, int n
     size_t total = (size_t)(n > 0 ? n : 0) + (size_t)(count > 0 ? count : 0);
     int32_t *tokens;
     float *logits;
-    bool recording;
+    bool recording, training;
 
     if (status)
         return status;
@@ -114,7 +114,8 @@ accel_status_t gpt2_generate(accel_module_t *model, const int32_t *prompt, int n
     }
     memcpy(tokens, prompt, (size_t)n * sizeof(*tokens));
     recording = model->g->recording;
-    model->g->recording = false;
+    training = model->g->training;
+    model->g->recording = model->g->training = false;
     for (int i = n; !status && i < n + count; i++) {
         int first = i > cfg->context ? i - cfg->context : 0;
 
@@ -126,6 +127,7 @@ accel_status_t gpt2_generate(accel_module_t *model, const int32_t *prompt, int n
                                            : greedy(logits, cfg->vocab);
     }
     model->g->recording = recording;
+    model->g->training = training;
     graph_reset(model->g);
     if (!status && count)
         memcpy(out, tokens + n, (size_t)count * sizeof(*out));
