@@ -171,7 +171,11 @@ accel_tensor_t *accel_call(accel_module_t *m, accel_tensor_t *const *in, int n);
 
 typedef enum accel_activation {
     ACCEL_ACT_NONE = 0,
-    ACCEL_ACT_GELU = 1
+    ACCEL_ACT_GELU = 1,     /* tanh form */
+    ACCEL_ACT_GELU_ERF = 2, /* x Phi(x) */
+    ACCEL_ACT_SILU = 3,     /* x sigmoid(x) */
+    ACCEL_ACT_RELU = 4,
+    ACCEL_ACT_RELU2 = 5, /* relu(x)^2 */
 } accel_activation_t;
 
 /* ids int32 [B, T], table [V, C], positions [P, C] with P >= T or NULL -> [B, T, C]. */
@@ -202,11 +206,70 @@ accel_status_t accel_tensor_read(const accel_tensor_t *t, float *host, size_t el
 
 /* ---- models that come with the library ---------------------------------------------- */
 
+/* Sizes are required; everything else may be 0, which is the value of the model's authors
+ * (written behind it). What the structs cannot say is not supported, and refused by the
+ * readers of config.json. */
 typedef struct accel_gpt2 {
     int layers, heads, width; /* width % heads == 0 */
     int context;              /* longest sequence */
     int vocab;
+    int hidden;                    /* of the MLP; 0: 4 * width */
+    float resid_dropout;           /* behind each projection into the residual stream */
+    float embd_dropout;            /* behind the embeddings */
+    float attn_dropout;            /* of the attention's probabilities */
+    float norm_eps;                /* 0: 1e-5 */
+    accel_activation_t activation; /* 0: ACCEL_ACT_GELU */
 } accel_gpt2_t;
+
+typedef enum accel_rope_kind {
+    ACCEL_ROPE_PLAIN = 0,
+    ACCEL_ROPE_LINEAR = 1, /* positions divided by `factor` */
+    ACCEL_ROPE_LLAMA3 = 2, /* low frequencies divided by `factor`, a band in between */
+} accel_rope_kind_t;
+
+typedef struct accel_rope {
+    float theta; /* base of the frequencies; 0: 10000 */
+    accel_rope_kind_t kind;
+    float factor;                            /* LINEAR, LLAMA3 */
+    float low_freq_factor, high_freq_factor; /* LLAMA3 */
+    int original_context;                    /* LLAMA3 */
+} accel_rope_t;
+
+typedef struct accel_llama {
+    int layers, heads;
+    int kv_heads; /* heads % kv_heads == 0; 0: heads */
+    int width;
+    int head_width; /* 0: width / heads */
+    int hidden;     /* of the gated MLP */
+    int vocab;
+    int context;    /* longest sequence */
+    float norm_eps; /* 0: 1e-6 */
+    accel_rope_t rope;
+    float attn_dropout;
+    accel_activation_t activation; /* of the gate; 0: ACCEL_ACT_SILU */
+    int tied;                      /* 1: the head is the input embedding */
+    int attention_bias, mlp_bias;  /* 1: with biases */
+} accel_llama_t;
+
+typedef enum accel_bert_head {
+    ACCEL_BERT_NONE = 0,      /* the last hidden states */
+    ACCEL_BERT_MASKED_LM = 1, /* tied to the word embedding */
+    ACCEL_BERT_CLASSIFY = 2,  /* pooler and `labels` classes of the whole sequence */
+} accel_bert_head_t;
+
+typedef struct accel_bert {
+    int layers, heads, width; /* width % heads == 0 */
+    int hidden;               /* of the MLP */
+    int vocab;
+    int context;    /* longest sequence */
+    int types;      /* of segments; 0: 2 */
+    float norm_eps; /* 0: 1e-12 */
+    float hidden_dropout, attn_dropout;
+    float classifier_dropout;
+    accel_activation_t activation; /* 0: ACCEL_ACT_GELU_ERF */
+    accel_bert_head_t head;
+    int labels; /* of ACCEL_BERT_CLASSIFY; 0: 2 */
+} accel_bert_t;
 
 /* GPT-2 with tied input and output embedding; forward takes {ids, targets} and returns
  * the loss. Parameter names are those of Hugging Face's GPT-2 ("h.0.attn.c_attn.weight");

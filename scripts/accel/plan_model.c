@@ -18,10 +18,14 @@ static const struct preset {
     const char *name;
     accel_gpt2_t shape;
 } presets[] = {
-    { "gpt2-124M", { 12, 12, 768, 1024, 50257 } },
-    { "gpt2-355M", { 24, 16, 1024, 1024, 50257 } },
-    { "gpt2-774M", { 36, 20, 1280, 1024, 50257 } },
-    { "gpt2-1558M", { 48, 25, 1600, 1024, 50257 } },
+    { "gpt2-124M",
+      { .layers = 12, .heads = 12, .width = 768, .context = 1024, .vocab = 50257 } },
+    { "gpt2-355M",
+      { .layers = 24, .heads = 16, .width = 1024, .context = 1024, .vocab = 50257 } },
+    { "gpt2-774M",
+      { .layers = 36, .heads = 20, .width = 1280, .context = 1024, .vocab = 50257 } },
+    { "gpt2-1558M",
+      { .layers = 48, .heads = 25, .width = 1600, .context = 1024, .vocab = 50257 } },
 };
 
 static const struct preset *find_preset(const char *name)

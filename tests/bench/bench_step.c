@@ -17,7 +17,9 @@
 #define BATCH 4
 #define TIME  64
 
-static const accel_gpt2_t gpt2_124m = { 12, 12, 768, 1024, 50304 };
+static const accel_gpt2_t gpt2_124m = {
+    .layers = 12, .heads = 12, .width = 768, .context = 1024, .vocab = 50304
+};
 
 static int by_value(const void *a, const void *b)
 {

@@ -83,7 +83,9 @@ static void sgd(struct rig *k, float lr)
     resident_refresh(&k->r);
 }
 
-static const accel_gpt2_t small = { 2, 3, 48, 96, 97 };
+static const accel_gpt2_t small = {
+    .layers = 2, .heads = 3, .width = 48, .context = 96, .vocab = 97
+};
 
 static void test_learns(accel_dtype_t compute)
 {
@@ -125,7 +127,9 @@ static unsigned long long fingerprint(const struct rig *k)
 static void test_threads(accel_dtype_t compute)
 {
     const char *name = accel_dtype_name(compute);
-    const accel_gpt2_t cfg = { 2, 4, 196, 150, 1009 };
+    const accel_gpt2_t cfg = {
+        .layers = 2, .heads = 4, .width = 196, .context = 150, .vocab = 1009
+    };
     struct rig k[3];
     float loss[3];
     bool same = true;

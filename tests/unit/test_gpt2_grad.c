@@ -21,7 +21,9 @@
 #define VOCAB  23
 #define LAYERS 2
 
-static const accel_gpt2_t cfg = { LAYERS, 2, WIDTH, 70, VOCAB };
+static const accel_gpt2_t cfg = {
+    .layers = LAYERS, .heads = 2, .width = WIDTH, .context = 70, .vocab = VOCAB
+};
 static int32_t ids[ROWS], targets[ROWS];
 static double *value[LAYERS + 1]; /* master of each unit, in double */
 static const struct nn_units *units;

@@ -311,7 +311,9 @@ static void wrap(accel_module_t *m, const char *classes, int want, const char *m
 
 static void test_units(struct rig *k)
 {
-    const accel_gpt2_t cfg = { 3, 2, 6, 5, 7 };
+    const accel_gpt2_t cfg = {
+        .layers = 3, .heads = 2, .width = 6, .context = 5, .vocab = 7
+    };
     accel_module_t *m = gpt2_new(&k->g, &cfg, NULL);
     struct nn_units units;
     accel_error_t err = { 0 };
@@ -345,10 +347,19 @@ static void test_units(struct rig *k)
     tap_ok(order, "parameters do not overlap and know their unit");
     nn_units_free(&units);
     nn_module_free(m);
-    tap_ok(!gpt2_new(&k->g, &(accel_gpt2_t){ 1, 4, 6, 5, 7 }, &err) &&
-               strstr(err.text, "width 6 cannot be cut into 4 heads"),
-           "heads that do not divide the width");
-    tap_ok(!gpt2_new(&k->g, &(accel_gpt2_t){ 0, 4, 8, 5, 7 }, &err), "no layers");
+    tap_ok(
+        !gpt2_new(&k->g,
+                  &(accel_gpt2_t){
+                      .layers = 1, .heads = 4, .width = 6, .context = 5, .vocab = 7 },
+                  &err) &&
+            strstr(err.text, "width 6 cannot be cut into 4 heads"),
+        "heads that do not divide the width");
+    tap_ok(
+        !gpt2_new(&k->g,
+                  &(accel_gpt2_t){
+                      .layers = 0, .heads = 4, .width = 8, .context = 5, .vocab = 7 },
+                  &err),
+        "no layers");
 }
 
 int main(void)

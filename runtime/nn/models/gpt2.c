@@ -211,6 +211,12 @@ static accel_status_t check(const accel_gpt2_t *cfg, accel_error_t *err)
         return accel_fail(err, A0612, "choose a multiple of the heads",
                           "gpt2: width %d cannot be cut into %d heads", cfg->width,
                           cfg->heads);
+    if (cfg->resid_dropout != 0 || cfg->embd_dropout != 0 || cfg->attn_dropout != 0 ||
+        (cfg->norm_eps != 0 && cfg->norm_eps != NORM_EPS) ||
+        (cfg->hidden && cfg->hidden != 4 * cfg->width) ||
+        (cfg->activation && cfg->activation != ACCEL_ACT_GELU))
+        return accel_fail(err, A0606, "leave these members 0",
+                          "gpt2: dropout, another epsilon, hidden width or activation");
     return ACCEL_OK;
 }
 
