@@ -34,6 +34,17 @@ struct attention {
     int64_t batch, time, heads, head_width; /* qkv [batch,time,3*heads*head_width] */
 };
 
+/* Constants of one optimizer step, computed once in double (optim/). */
+struct adamw_step {
+    float beta1, beta2;
+    float one_minus_beta1, one_minus_beta2;
+    float rate;       /* lr / (1 - beta1^t) */
+    float root_scale; /* 1 / sqrt(1 - beta2^t) */
+    float eps;
+    float decay;      /* 1 - lr * weight_decay */
+    float grad_scale; /* applied to every gradient first (clipping) */
+};
+
 struct backend {
     const char *name; /* "cpu", "meta" */
     const char *isa;  /* vector instructions chosen at run time, and the BLAS kernel */
@@ -49,6 +60,23 @@ struct backend {
                     accel_dtype_t type, int64_t n);
     void (*from_host)(const struct backend *be, void *dst, const void *host,
                       size_t bytes);
+    /* Memory that outlives a step, zeroed; present at once, so that a lack of it shows here
+     * and not in a step. NULL: none left. free takes what alloc gave; NULL is fine. */
+    void *(*alloc)(const struct backend *be, size_t bytes);
+    void (*free)(const struct backend *be, void *p);
+    void (*zero)(const struct backend *be, void *dst, size_t bytes);
+    /* float32 -> bfloat16; dst may be src itself. */
+    void (*narrow)(const struct backend *be, void *dst, const float *src, int64_t n);
+    /* x *= by */
+    void (*scale)(const struct backend *be, float *x, int64_t n, float by);
+    /* Sum of x[n] squared, in an order that depends on n only. */
+    double (*sumsq)(const struct backend *be, const float *x, int64_t n);
+    /* In place over p[n] and its state, with gradients g[n]; the arrays do not overlap.
+     * p *= decay;  m, v: running means of g and g*g;
+     * p -= rate * m / (sqrt(v) * root_scale + eps) */
+    void (*adamw)(const struct backend *be, float *p, float *m, float *v,
+                  const float *g, int64_t n, const struct adamw_step *k);
+
     /* dst = a + b; dst may be a or b. */
     void (*add)(const struct backend *be, void *dst, const void *a, const void *b,
                 accel_dtype_t type, int64_t n);

@@ -9,6 +9,7 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/gemm.c \
 	runtime/backend/cpu/norm.c \
 	runtime/backend/cpu/sizes.c \
+	runtime/backend/cpu/update.c \
 	runtime/backend/cpu/vmath.h \
 	runtime/backend/cpu/xent.c \
 	runtime/backend/meta/meta.c

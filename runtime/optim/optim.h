@@ -1,24 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * optim/: AdamW on flat float32 ranges, the learning-rate schedule and the clip factor.
- * Pure arithmetic: in go arrays and numbers, out come updated arrays and numbers. Never
- * communicates, never allocates; the same bits for any thread count and any ISA.
+ * optim/: what the optimizer does in a step: its constants, the learning-rate schedule and
+ * the clip factor. Numbers in, numbers out; the arrays are the backend's kernels' business.
+ * Never communicates, never allocates.
  */
 #ifndef ACCEL_OPTIM_OPTIM_H
 #define ACCEL_OPTIM_OPTIM_H
 
-#include "common/common.h"
-
-/* One step's constants, computed once in double from the options. */
-struct adamw_step {
-    float beta1, beta2;
-    float one_minus_beta1, one_minus_beta2;
-    float rate;       /* lr / (1 - beta1^t) */
-    float root_scale; /* 1 / sqrt(1 - beta2^t) */
-    float eps;
-    float decay;      /* 1 - lr * weight_decay: factor on decayed parameters */
-    float grad_scale; /* applied to every gradient first (clipping) */
-};
+#include "backend/backend.h"
 
 /* Replaces the zeros of `o` that mean "default" (accel.h). Idempotent. */
 accel_adamw_t optim_adamw_defaults(accel_adamw_t o);
@@ -26,16 +15,6 @@ accel_adamw_t optim_adamw_defaults(accel_adamw_t o);
 /* Constants of step t = 1, 2, ... at learning rate lr. `o` with or without defaults. */
 struct adamw_step adamw_step_of(const accel_adamw_t *o, float lr, int64_t t,
                                 float grad_scale);
-
-/* Decoupled weight decay, then Adam, in place over p[n], m[n] and v[n] with gradients
- * g[n]:  p *= decay (if `decayed`);  m, v: running means of g and g*g;
- *        p -= rate * m / (sqrt(v) * root_scale + eps).
- * The arrays must not overlap. Threads (OpenMP) share the range. */
-void adamw_update(float *p, float *m, float *v, const float *g, size_t n, bool decayed,
-                  const struct adamw_step *k);
-
-/* Sum of g[n] squared: double, in an order that depends on n only. */
-double optim_sumsq(const float *g, size_t n);
 
 /* Learning rate of step 1 .. steps: linear from peak/warmup up to peak over `warmup`
  * steps, then half a cosine from peak down to peak/10, reached at the last step. */

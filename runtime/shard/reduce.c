@@ -7,10 +7,6 @@
  */
 #include "shard/shard_impl.h"
 
-#include <string.h>
-
-#include "common/bf16.h"
-
 static accel_status_t hand_in(struct shard *s, accel_error_t *err)
 {
     const struct shard_unit *u;
@@ -21,7 +17,7 @@ static accel_status_t hand_in(struct shard *s, accel_error_t *err)
     u = &s->unit[unit];
     s->open = -1;
     if (s->o.compute == ACCEL_BF16) /* the wire's dtype; halves in place */
-        bf16_narrow((uint16_t *)(void *)s->reduce, s->reduce, (size_t)u->padded);
+        s->be->narrow(s->be, s->reduce, s->reduce, u->padded);
     shard_order_hash(s, SHARD_REDUCE, unit);
     return comm_reduce_scatter(s->comm, s->reduce, s->grad + u->at, (size_t)u->own,
                                s->o.compute, s->grad_scale, true, err);
@@ -47,7 +43,7 @@ accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
             if (st)
                 return st;
         }
-        memset(s->reduce, 0, (size_t)s->unit[unit].padded * sizeof(float));
+        s->be->zero(s->be, s->reduce, (size_t)s->unit[unit].padded * sizeof(float));
         s->open = unit;
     }
     *grad_out = s->reduce;
@@ -66,13 +62,6 @@ accel_status_t shard_backward_begin(struct shard *s, int accumulate, accel_error
     return ACCEL_OK;
 }
 
-static void scale(float *x, int64_t n, float by)
-{
-#pragma omp parallel for simd schedule(static) if (n > 65536)
-    for (int64_t i = 0; i < n; i++)
-        x[i] *= by;
-}
-
 static accel_status_t reduce_all(struct shard *s, accel_error_t *err)
 {
     accel_status_t st;
@@ -86,7 +75,7 @@ static accel_status_t reduce_all(struct shard *s, accel_error_t *err)
             return st;
     }
     if (s->grad_scale != 1.0f)
-        scale(s->grad, s->stored_elems, s->grad_scale);
+        s->be->scale(s->be, s->grad, s->stored_elems, s->grad_scale);
     return ACCEL_OK;
 }
 

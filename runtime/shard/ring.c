@@ -6,10 +6,6 @@
  */
 #include "shard/shard_impl.h"
 
-#include <string.h>
-
-#include "common/bf16.h"
-
 static struct shard_slot *slot_of(struct shard *s, int unit)
 {
     for (int i = 0; i < 2; i++) {
@@ -45,15 +41,6 @@ static void *slot_data(const struct shard *s, const struct shard_slot *slot)
     return s->ring + s->ring_bytes - gathered_bytes(s, slot->unit);
 }
 
-void shard_narrow(uint16_t *dst, const float *src, int64_t n)
-{
-    enum { BLOCK = 65536 };
-
-#pragma omp parallel for schedule(static) if (n > BLOCK)
-    for (int64_t i = 0; i < n; i += BLOCK)
-        bf16_narrow(dst + i, src + i, (size_t)(n - i < BLOCK ? n - i : BLOCK));
-}
-
 /* Own part first, at its place in the whole; then one in-place all-gather. */
 static accel_status_t gather(struct shard *s, struct shard_slot *slot, int unit,
                              accel_error_t *err)
@@ -68,9 +55,10 @@ static accel_status_t gather(struct shard *s, struct shard_slot *slot, int unit,
     slot->used = ++s->clock;
     data = slot_data(s, slot);
     if (s->o.compute == ACCEL_BF16)
-        shard_narrow((uint16_t *)data + u->first, own, u->own);
+        s->be->narrow(s->be, (uint16_t *)data + u->first, own, u->own);
     else
-        memcpy((float *)data + u->first, own, (size_t)u->own * sizeof(float));
+        s->be->copy(s->be, (float *)data + u->first, own,
+                    (size_t)u->own * sizeof(float));
     if (s->world == 1)
         return ACCEL_OK;
     shard_order_hash(s, SHARD_GATHER, unit);

@@ -7,27 +7,8 @@
 #include "shard/shard_impl.h"
 
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 
 #include "plan/plan.h"
-
-#define PAGE      4096
-#define HUGE_FROM ((size_t)4 << 20)
-
-/* Zeroed here and now, so that a lack of memory shows at the start and not in a step. */
-static float *alloc_floats(int64_t elems)
-{
-    size_t bytes = ((size_t)elems * sizeof(float) + PAGE - 1) / PAGE * PAGE;
-    void *p = aligned_alloc(PAGE, bytes ? bytes : PAGE);
-
-    if (!p)
-        return NULL;
-    if (bytes >= HUGE_FROM)
-        madvise(p, bytes, MADV_HUGEPAGE); /* advice only: a refusal costs speed */
-    memset(p, 0, bytes);
-    return p;
-}
 
 static accel_status_t lay_out(struct shard *s, const struct nn_units *units,
                               accel_error_t *err)
@@ -90,13 +71,13 @@ static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
     int64_t failed, any;
 
     s->grad_in_window = s->o.strategy == SHARD_NONE && s->world > 1;
-    s->master = alloc_floats(s->stored_elems);
-    s->exp_avg = alloc_floats(s->stored_elems);
-    s->exp_avg_sq = alloc_floats(s->stored_elems);
+    s->master = s->be->alloc(s->be, s->memory.master);
+    s->exp_avg = s->be->alloc(s->be, s->memory.moments / 2);
+    s->exp_avg_sq = s->be->alloc(s->be, s->memory.moments / 2);
     if (!s->grad_in_window)
-        s->grad = alloc_floats(s->stored_elems);
+        s->grad = s->be->alloc(s->be, s->memory.gradient_shard);
     if (s->resident)
-        s->copy = malloc((size_t)s->stored_elems * sizeof(*s->copy) + 1);
+        s->copy = s->be->alloc(s->be, s->memory.gather_slots);
     failed = !s->master || !s->exp_avg || !s->exp_avg_sq ||
              (!s->grad && !s->grad_in_window) || (s->resident && !s->copy);
     any = failed;
@@ -160,6 +141,7 @@ accel_status_t shard_open(struct shard **out, struct comm *c,
     if (!s)
         return accel_fail_nomem(err, "shard state", sizeof(*s));
     s->comm = c;
+    s->be = o->backend;
     s->o = *o;
     s->rank = comm_rank(c);
     s->world = comm_size(c);
@@ -186,12 +168,12 @@ void shard_close(struct shard *s)
 {
     if (!s)
         return;
-    free(s->master);
-    free(s->exp_avg);
-    free(s->exp_avg_sq);
+    s->be->free(s->be, s->master);
+    s->be->free(s->be, s->exp_avg);
+    s->be->free(s->be, s->exp_avg_sq);
     if (!s->grad_in_window)
-        free(s->grad);
-    free(s->copy);
+        s->be->free(s->be, s->grad);
+    s->be->free(s->be, s->copy);
     free(s->order);
     free(s->unit);
     free(s);
@@ -218,7 +200,7 @@ bool shard_param_range(const accel_tensor_t *p, int64_t first, int64_t count,
 static void *resident_unit(struct shard *s, struct shard_unit *u)
 {
     if (!u->fresh)
-        shard_narrow(s->copy + u->at, s->master + u->at, u->stored);
+        s->be->narrow(s->be, s->copy + u->at, s->master + u->at, u->stored);
     u->fresh = true;
     return s->copy + u->at;
 }

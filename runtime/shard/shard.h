@@ -11,6 +11,7 @@
 #ifndef ACCEL_SHARD_SHARD_H
 #define ACCEL_SHARD_SHARD_H
 
+#include "backend/backend.h"
 #include "checkpoint/accel_ckpt.h"
 #include "comm/comm.h"
 #include "config/config.h"
@@ -22,6 +23,8 @@ struct shard_options {
     enum sharding_strategy strategy;
     enum backward_prefetch prefetch;
     accel_dtype_t compute;
+    const struct backend
+        *backend; /* owns the memory of the shards, and their kernels */
     const struct accel_log *log;
 };
 

@@ -32,6 +32,7 @@ struct shard_slot {
 
 struct shard {
     struct comm *comm;
+    const struct backend *be;
     struct shard_options o;
     int rank, world;
     struct shard_unit *unit;
@@ -68,8 +69,6 @@ accel_status_t shard_ring_want(struct shard *s, int unit, void **data_out,
 void shard_ring_done(struct shard *s, int unit);
 accel_status_t shard_ring_prefetch(struct shard *s, accel_error_t *err);
 void shard_ring_drop(struct shard *s); /* forgets gathered copies */
-/* As bf16_narrow, shared by the threads; dst must not overlap src. */
-void shard_narrow(uint16_t *dst, const float *src, int64_t n);
 
 /* order.c */
 accel_status_t shard_order_note(struct shard *s, int unit, accel_error_t *err);

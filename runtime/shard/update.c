@@ -66,10 +66,10 @@ static void init_range(const accel_tensor_t *p, uint64_t seed, int64_t begin,
  * sync_module_states asks for, without a byte sent. */
 void shard_init(struct shard *s, uint64_t seed)
 {
-    memset(s->master, 0, s->memory.master);
-    memset(s->exp_avg, 0, s->memory.moments / 2);
-    memset(s->exp_avg_sq, 0, s->memory.moments / 2);
-    memset(s->grad, 0, s->memory.gradient_shard);
+    s->be->zero(s->be, s->master, s->memory.master);
+    s->be->zero(s->be, s->exp_avg, s->memory.moments / 2);
+    s->be->zero(s->be, s->exp_avg_sq, s->memory.moments / 2);
+    s->be->zero(s->be, s->grad, s->memory.gradient_shard);
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
 
@@ -93,7 +93,7 @@ double shard_grad_sumsq(const struct shard *s)
         const struct shard_unit *u = &s->unit[i];
         int64_t own_first = s->rank * u->own - u->first;
 
-        sum += optim_sumsq(s->grad + u->at + own_first, (size_t)u->own);
+        sum += s->be->sumsq(s->be, s->grad + u->at + own_first, u->own);
     }
     return sum;
 }
@@ -101,7 +101,10 @@ double shard_grad_sumsq(const struct shard *s)
 void shard_adamw(struct shard *s, const accel_adamw_t *o, float lr, int64_t t,
                  float grad_scale)
 {
-    const struct adamw_step k = adamw_step_of(o, lr, t, grad_scale);
+    const struct adamw_step decayed = adamw_step_of(o, lr, t, grad_scale);
+    struct adamw_step plain = decayed;
+
+    plain.decay = 1.0f;
 
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
@@ -113,10 +116,10 @@ void shard_adamw(struct shard *s, const accel_adamw_t *o, float lr, int64_t t,
             if (!shard_param_range(p, u->first, u->stored, &b, &e))
                 continue;
             at = u->at + (p->unit_offset + b - u->first);
-            adamw_update(s->master + at, s->exp_avg + at, s->exp_avg_sq + at,
-                         s->grad + at, (size_t)(e - b), p->ndim >= 2, &k);
+            s->be->adamw(s->be, s->master + at, s->exp_avg + at, s->exp_avg_sq + at,
+                         s->grad + at, e - b, p->ndim >= 2 ? &decayed : &plain);
         }
     }
-    memset(s->grad, 0, s->memory.gradient_shard);
+    s->be->zero(s->be, s->grad, s->memory.gradient_shard);
     shard_loaded(s);
 }

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bf16.h"
 #include "data/data.h"
 #include "optim/optim.h"
 
@@ -16,6 +15,7 @@
 #define PASSES 7
 
 static float *p, *m, *v, *g;
+static struct backend *be;
 
 static void do_copy(void)
 {
@@ -27,19 +27,19 @@ static void do_adamw(void)
     const accel_adamw_t o = { .weight_decay = 0.1f };
     struct adamw_step k = adamw_step_of(&o, 1e-4f, 3, 1.0f);
 
-    adamw_update(p, m, v, g, N, true, &k);
+    be->adamw(be, p, m, v, g, N, &k);
 }
 
 static void do_sumsq(void)
 {
-    volatile double sum = optim_sumsq(g, N);
+    volatile double sum = be->sumsq(be, g, N);
 
     (void)sum;
 }
 
 static void do_narrow(void)
 {
-    bf16_narrow((bf16_t *)(void *)m, g, N);
+    be->narrow(be, m, g, N);
 }
 
 static void do_order(void)
@@ -75,8 +75,10 @@ int main(void)
     } row[] = { { "memcpy, one thread", do_copy, 8 },
                 { "AdamW", do_adamw, 28 },
                 { "sum of squares", do_sumsq, 4 },
-                { "narrow to bf16, one thread", do_narrow, 6 } };
+                { "narrow to bf16", do_narrow, 6 } };
 
+    if (backend_cpu_open(&be, 0, NULL))
+        return 1;
     p = calloc(N, sizeof(float));
     m = calloc(N, sizeof(float));
     v = calloc(N, sizeof(float));
@@ -98,5 +100,6 @@ int main(void)
     free(m);
     free(v);
     free(g);
+    backend_close(be);
     return 0;
 }

@@ -310,6 +310,7 @@ static int rank_main(struct boot *b, void *arg)
     struct shard_options o = { .strategy = job->strategy,
                                .prefetch = job->prefetch,
                                .compute = job->compute };
+    struct backend *be;
     struct model m;
     struct shard *s;
     struct comm *c;
@@ -317,6 +318,8 @@ static int rank_main(struct boot *b, void *arg)
 
     model_build(&m);
     CHECK(comm_open(&c, b, NULL, err));
+    CHECK(backend_cpu_open(&be, 0, err));
+    o.backend = be;
     CHECK(shard_open(&s, c, &o, &m.units, err));
     shard_init(s, 42);
     if (job->load) {
@@ -332,6 +335,7 @@ static int rank_main(struct boot *b, void *arg)
     if (!rc)
         rc = check_gathered(b, &m, s, job, c);
     shard_close(s);
+    backend_close(be);
     comm_close(c);
     return rc;
 }

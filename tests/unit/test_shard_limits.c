@@ -22,13 +22,16 @@ static int memory_main(struct boot *b, void *arg)
     struct nn_unit unit[7] = { { 0 } };
     struct nn_units units = { unit, z->units };
     struct comm *c;
+    struct backend *be;
 
     for (int u = 0; u < z->units; u++)
         unit[u] = (struct nn_unit){ .name = "u", .elems = z->elems[u] };
     CHECK(comm_open(&c, b, NULL, err));
+    CHECK(backend_cpu_open(&be, 1, err));
     for (int k = 0; k < 4; k++) {
         struct shard_options o = { .strategy = k & 1 ? SHARD_FULL : SHARD_NONE,
-                                   .compute = k & 2 ? ACCEL_BF16 : ACCEL_F32 };
+                                   .compute = k & 2 ? ACCEL_BF16 : ACCEL_F32,
+                                   .backend = be };
         struct config config = { .distributed_type = DIST_FSDP,
                                  .sharding_strategy = o.strategy,
                                  .mixed_precision =
@@ -56,6 +59,7 @@ static int memory_main(struct boot *b, void *arg)
             return 5;
         shard_close(s);
     }
+    backend_close(be);
     comm_close(c);
     return 0;
 }
@@ -122,10 +126,13 @@ static int disorder_main(struct boot *b, void *arg)
     struct model m;
     struct shard *s;
     struct comm *c;
+    struct backend *be;
     int first = b->rank == 1 && arg ? 2 : 1, rc = 0;
 
     model_build(&m);
     CHECK(comm_open(&c, b, NULL, err));
+    CHECK(backend_cpu_open(&be, 1, err));
+    o.backend = be;
     CHECK(shard_open(&s, c, &o, &m.units, err));
     shard_init(s, 1);
     r = shard_residency(s);
@@ -138,6 +145,7 @@ static int disorder_main(struct boot *b, void *arg)
     if (arg && (!strstr(e.text, "order") || !e.hint[0]))
         rc = 7;
     shard_close(s);
+    backend_close(be);
     comm_close(c);
     return rc;
 }
@@ -152,11 +160,14 @@ static int misuse_main(struct boot *b, void *arg)
     struct model m;
     struct shard *s = NULL;
     struct comm *c;
+    struct backend *be;
     void *data[3];
 
     (void)arg;
     model_build(&m);
     CHECK(comm_open(&c, b, NULL, err));
+    CHECK(backend_cpu_open(&be, 1, err));
+    o.backend = be;
     if (shard_open(&s, c, &o, &none, &e) != ACCEL_EINVAL || s)
         return 2;
     if (shard_open(&s, c, &o, &huge, &e) != ACCEL_EINVAL || !strstr(e.text, "large"))
@@ -183,6 +194,7 @@ static int misuse_main(struct boot *b, void *arg)
         return 8;
     shard_close(s);
     shard_close(NULL);
+    backend_close(be);
     comm_close(c);
     return 0;
 }
@@ -196,12 +208,16 @@ static int no_memory_main(struct boot *b, void *arg)
     accel_error_t e = { 0 };
     struct shard *s = NULL;
     struct comm *c;
+    struct backend *be;
 
     (void)arg;
     CHECK(comm_open(&c, b, NULL, err));
+    CHECK(backend_cpu_open(&be, 1, err));
+    o.backend = be;
     if (shard_open(&s, c, &o, &huge, &e) != ACCEL_ENOMEM || s ||
         !strstr(e.text, "moments"))
         return 2;
+    backend_close(be);
     comm_close(c);
     return 0;
 }

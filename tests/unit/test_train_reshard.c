@@ -102,6 +102,7 @@ static accel_status_t open_world(struct world *w, enum sharding_strategy strateg
 
     if (st == ACCEL_OK)
         st = backend_cpu_open(&w->be, 1, err);
+    o.backend = w->be;
     if (st == ACCEL_OK)
         st = graph_open(&w->g, w->be, ACCEL_BF16, false, err);
     if (st == ACCEL_OK) {

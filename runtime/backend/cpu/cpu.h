@@ -43,6 +43,15 @@ void cpu_gelu_grad(const struct backend *be, float *dst, const void *dy,
 void cpu_epilogue_row(void *out, void *pre, accel_dtype_t type, const float *c,
                       const float *bias, int64_t n, accel_activation_t act, bool add);
 
+void *cpu_alloc(const struct backend *be, size_t bytes);
+void cpu_free(const struct backend *be, void *p);
+void cpu_zero(const struct backend *be, void *dst, size_t bytes);
+void cpu_narrow(const struct backend *be, void *dst, const float *src, int64_t n);
+void cpu_scale(const struct backend *be, float *x, int64_t n, float by);
+double cpu_sumsq(const struct backend *be, const float *x, int64_t n);
+void cpu_adamw(const struct backend *be, float *p, float *m, float *v, const float *g,
+               int64_t n, const struct adamw_step *k);
+
 int64_t cpu_embed(const struct backend *be, void *out, const int32_t *ids,
                   const void *table, const void *positions, accel_dtype_t type,
                   int64_t rows, int64_t time, int64_t vocab, int64_t cols);

@@ -2,7 +2,8 @@
  *
  * The meta backend: kernels that touch nothing. Running a forward and backward on it with
  * a counting arena makes the very same allocations in the same order, and so tells the
- * peak before any memory is spent. Reading a value back gives zeros.
+ * peak before any memory is spent. Reading a value back gives zeros. It has no memory of its
+ * own and no kernels of the optimizer: there are no shards in a rehearsal.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What happens to the shards between two steps, on flat float32 ranges: their memory, sum
+ * of squares, scaling, narrowing, AdamW. Every element is computed alone and every operation
+ * is correctly rounded, so neither the split over threads nor the vector width can change a
+ * bit. `omp simd`: -O2 alone vectorises no loop whose trip count is unknown.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "backend/cpu/cpu.h"
+#include "common/bf16.h"
+
+#define BLOCK     16384 /* elements one thread takes at a time: 4 arrays = 256 KiB, in L2 */
+#define PAGE      4096
+#define HUGE_FROM ((size_t)4 << 20)
+
+void *cpu_alloc(const struct backend *be, size_t bytes)
+{
+    size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
+    void *p;
+
+    (void)be;
+    if (whole < bytes)
+        return NULL;
+    p = aligned_alloc(PAGE, whole ? whole : PAGE);
+    if (!p)
+        return NULL;
+    if (whole >= HUGE_FROM)
+        madvise(p, whole, MADV_HUGEPAGE); /* advice only: a refusal costs speed */
+    memset(p, 0, whole);
+    return p;
+}
+
+void cpu_free(const struct backend *be, void *p)
+{
+    (void)be;
+    free(p);
+}
+
+void cpu_zero(const struct backend *be, void *dst, size_t bytes)
+{
+    (void)be;
+    memset(dst, 0, bytes);
+}
+
+static int64_t block_length(int64_t n, int64_t at)
+{
+    return n - at < BLOCK ? n - at : BLOCK;
+}
+
+/* In place the halves lie where other threads still have to read. */
+void cpu_narrow(const struct backend *be, void *dst, const float *src, int64_t n)
+{
+    bf16_t *out = dst;
+
+    if (dst == (const void *)src) {
+        bf16_narrow(out, src, (size_t)n);
+        return;
+    }
+#pragma omp parallel for schedule(static) num_threads(be->threads) if (n > BLOCK)
+    for (int64_t i = 0; i < n; i += BLOCK)
+        bf16_narrow(out + i, src + i, (size_t)block_length(n, i));
+}
+
+void cpu_scale(const struct backend *be, float *x, int64_t n, float by)
+{
+#pragma omp parallel for simd schedule(static) num_threads(be->threads) if (n > BLOCK)
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= by;
+}
+
+ACCEL_MULTIVERSION
+static void adamw_block(float *restrict p, float *restrict m, float *restrict v,
+                        const float *restrict g, int64_t n,
+                        const struct adamw_step *restrict step)
+{
+    const struct adamw_step k = *step;
+
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float gi = g[i] * k.grad_scale;
+        float mi = m[i] * k.beta1 + gi * k.one_minus_beta1;
+        float vi = v[i] * k.beta2 + gi * gi * k.one_minus_beta2;
+
+        m[i] = mi;
+        v[i] = vi;
+        p[i] = p[i] * k.decay - k.rate * mi / (sqrtf(vi) * k.root_scale + k.eps);
+    }
+}
+
+void cpu_adamw(const struct backend *be, float *p, float *m, float *v, const float *g,
+               int64_t n, const struct adamw_step *k)
+{
+#pragma omp parallel for schedule(static) num_threads(be->threads) if (n > BLOCK)
+    for (int64_t i = 0; i < n; i += BLOCK)
+        adamw_block(p + i, m + i, v + i, g + i, block_length(n, i), k);
+}
+
+#define LANES 8
+
+/* Eight running sums by index mod 8, added pairwise at the end: written out so that the
+ * order is the same for every vector width. */
+ACCEL_MULTIVERSION
+static double sumsq_block(const float *restrict g, int64_t n)
+{
+    double lane[LANES] = { 0 };
+    int64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES) {
+#pragma omp simd
+        for (int l = 0; l < LANES; l++)
+            lane[l] += (double)g[i + l] * (double)g[i + l];
+    }
+    for (int l = 0; i < n; i++, l++)
+        lane[l] += (double)g[i] * (double)g[i];
+    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
+           ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+}
+
+double cpu_sumsq(const struct backend *be, const float *x, int64_t n)
+{
+    enum { PARTS = 64 }; /* of whole blocks; n decides where they end, not threads */
+    double part[PARTS] = { 0 }, sum = 0;
+    const int64_t blocks = (n + BLOCK - 1) / BLOCK;
+    const int64_t each = (blocks + PARTS - 1) / PARTS;
+
+#pragma omp parallel for schedule(static) num_threads(be->threads) if (blocks > 1)
+    for (int64_t t = 0; t < PARTS; t++)
+        for (int64_t b = t * each; b < (t + 1) * each && b < blocks; b++)
+            part[t] += sumsq_block(x + b * BLOCK, block_length(n, b * BLOCK));
+    for (int t = 0; t < PARTS; t++)
+        sum += part[t];
+    return sum;
+}
