@@ -74,6 +74,10 @@ const char *accel_status_name(accel_status_t status);
 /* "error[A0301]: WHERE: TEXT" and, in a second line, "  cure: HINT" into buf of `len`
  * bytes; what is empty is left out. 1536 bytes hold every error. */
 void accel_error_format(const accel_error_t *err, char *buf, size_t len);
+/* For functions that the library calls (own ops, datasets): fills `err` (may be NULL) with a
+ * sentence and a cure (may be NULL) and returns `status`. */
+accel_status_t accel_error_set(accel_error_t *err, accel_status_t status,
+                               const char *text, const char *hint);
 /* "MAJOR.MINOR.PATCH" of the library in use; static. */
 const char *accel_version(void);
 
@@ -161,6 +165,21 @@ accel_t *accel_module_run(accel_module_t *m);
  * values depend on (seed, full name, element index) only, never on the world size. */
 accel_tensor_t *accel_param(accel_module_t *m, const char *name, int ndim,
                             const int64_t *dims, accel_init_t init);
+/* Gives `param` of another module a second name under `m`, "m.name": tied weights. It stays
+ * one parameter with one gradient; checkpoints hold it once, under its first name. Returns
+ * `param`; NULL on failure. */
+accel_tensor_t *accel_tie(accel_module_t *m, const char *name, accel_tensor_t *param);
+/* The module at `path` ("h.3.attn"; "": `root` itself, when it is the root of the tree) or
+ * the parameter with that full name, first or second. NULL: there is none. */
+accel_module_t *accel_module_find(accel_module_t *root, const char *path);
+accel_tensor_t *accel_param_find(accel_module_t *root, const char *name);
+/* on: backward runs the forward of `m` again instead of keeping what it made (activation
+ * checkpointing): less memory, about a third more time, the same bits. Config key
+ * fsdp_activation_checkpointing turns it on for every unit. Forwards must not have side
+ * effects that a second run would change. */
+void accel_module_recompute(accel_module_t *m, int on);
+/* on: forwards record nothing and drop nothing, as in accel_evaluate, until it is off. */
+void accel_eval(accel_t *run, int on);
 /* Runs the module's forward on `in[n]`. Collective after accel_prepare: ranks must call
  * the same modules in the same order. */
 accel_tensor_t *accel_call(accel_module_t *m, accel_tensor_t *const *in, int n);
@@ -196,6 +215,39 @@ accel_tensor_t *accel_add(accel_tensor_t *x, accel_tensor_t *y);
  * -log softmax(x weight^T)[target] as one float32. Targets < 0 are ignored. */
 accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
                                     accel_tensor_t *targets);
+/* What an own op sees of a tensor: contiguous, in the memory of the run's device (on the
+ * CPU: host memory), valid during the call only. */
+typedef struct accel_array {
+    accel_dtype_t dtype;
+    int ndim;
+    int64_t dims[4];
+    int64_t elems;
+    void *data;
+} accel_array_t;
+
+/* An op of the program's own, as a static table. Functions return ACCEL_OK, or a status and
+ * a text in `err` (accel_error_set), which becomes the step's error at the op's module path.
+ * `in` has the n inputs; parameters come in the compute dtype. */
+typedef struct accel_op {
+    const char *name;
+    /* From dtype and dims of in[n] (data is NULL) to those of *out (elems is computed). */
+    accel_status_t (*shape)(const void *attr, const accel_array_t *in, int n,
+                            accel_array_t *out, accel_error_t *err);
+    /* Writes all of out->data. */
+    accel_status_t (*forward)(const void *attr, const accel_array_t *in, int n,
+                              const accel_array_t *out, accel_error_t *err);
+    /* Adds to din[i].data the derivative of the loss by in[i]; NULL data: not wanted. It
+     * has in[i]'s shape; float32 for parameters, else in[i]'s dtype. `dout` has out's shape
+     * and dtype. NULL function: the op has no derivative, its output needs no gradient. */
+    accel_status_t (*backward)(const void *attr, const accel_array_t *in, int n,
+                               const accel_array_t *out, const accel_array_t *dout,
+                               const accel_array_t *din, accel_error_t *err);
+} accel_op_t;
+
+/* Runs an own op on in[n], n <= 7 (parameters of at most two units among them). `op` and
+ * `attr` must stay until accel_step. */
+accel_tensor_t *accel_apply(const accel_op_t *op, accel_tensor_t *const *in, int n,
+                            const void *attr);
 /* Number of dimensions and the sizes (valid as long as the tensor). */
 int accel_tensor_shape(const accel_tensor_t *t, const int64_t **dims_out);
 accel_dtype_t accel_tensor_dtype(const accel_tensor_t *t);

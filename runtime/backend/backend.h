@@ -49,6 +49,7 @@ struct backend {
     const char *name; /* "cpu", "meta" */
     const char *isa;  /* vector instructions chosen at run time, and the BLAS kernel */
     int threads;
+    bool shapes_only;   /* nothing is computed: memory must not be touched */
     size_t fixed_bytes; /* working memory beside the arena */
     void *state;
     void (*close)(struct backend *be);

@@ -161,6 +161,18 @@ accel_status_t accel_fail_nomem(accel_error_t *err, const char *what, size_t byt
                       format_bytes((double)bytes, size, sizeof(size)));
 }
 
+accel_status_t accel_error_set(accel_error_t *err, accel_status_t status,
+                               const char *text, const char *hint)
+{
+    if (!err)
+        return status;
+    memset(err, 0, sizeof(*err));
+    err->code = status;
+    snprintf(err->text, sizeof(err->text), "%s", text ? text : "");
+    snprintf(err->hint, sizeof(err->hint), "%s", hint ? hint : "");
+    return status;
+}
+
 void accel_error_format(const accel_error_t *err, char *buf, size_t len)
 {
     char tag[16];

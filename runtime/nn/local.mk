@@ -5,7 +5,9 @@ libaccel_core_la_SOURCES += \
 	runtime/nn/models/gpt2.h \
 	runtime/nn/models/gpt2_generate.c \
 	runtime/nn/module.c \
+	runtime/nn/names.c \
 	runtime/nn/nn.h \
+	runtime/nn/recompute.c \
 	runtime/nn/units.c
 
 unit_tests += tests/unit/test_gpt2
@@ -28,3 +30,8 @@ unit_tests += tests/unit/test_gpt2_grad
 tests_unit_test_gpt2_grad_SOURCES = tests/unit/test_gpt2_grad.c tests/unit/reference.c \
 	tests/unit/reference.h tests/unit/resident.c tests/unit/resident.h
 tests_unit_test_gpt2_grad_LDADD = $(unit_ldadd)
+
+unit_tests += tests/unit/test_recompute
+tests_unit_test_recompute_SOURCES = tests/unit/test_recompute.c tests/unit/resident.c \
+	tests/unit/resident.h
+tests_unit_test_recompute_LDADD = $(unit_ldadd)

@@ -10,7 +10,7 @@
 #include "nn/nn.h"
 #include "tensor/tape.h"
 
-static char *join(const char *path, const char *name)
+char *nn_join(const char *path, const char *name)
 {
     size_t len = strlen(path) + strlen(name) + 2;
     char *s = malloc(len);
@@ -20,7 +20,7 @@ static char *join(const char *path, const char *name)
     return s;
 }
 
-static bool name_fits(struct graph *g, const accel_module_t *parent, const char *name)
+bool nn_name_fits(struct graph *g, const accel_module_t *parent, const char *name)
 {
     if (!name || !*name || strchr(name, '/'))
         return graph_fail(g, A0607, NULL, "use letters, digits, _ and dots",
@@ -35,6 +35,12 @@ static bool name_fits(struct graph *g, const accel_module_t *parent, const char 
                     name))
             return graph_fail(g, A0607, NULL, "give it another name",
                               "parameter %s is there already", parent->param[i]->name);
+    for (int i = 0; i < parent->alias_count; i++)
+        if (!strcmp(parent->alias[i].name + strlen(parent->path) +
+                        (*parent->path ? 1 : 0),
+                    name))
+            return graph_fail(g, A0607, NULL, "give it another name",
+                              "parameter %s is there already", parent->alias[i].name);
     return true;
 }
 
@@ -58,11 +64,11 @@ accel_module_t *nn_module_new(struct graph *g, const accel_class_t *cls,
         return graph_fail(g, A0609, NULL, "give it a class with a name and a forward",
                           "module '%s' has no class with a name and a forward",
                           name ? name : "");
-    if (parent && !name_fits(g, parent, name))
+    if (parent && !nn_name_fits(g, parent, name))
         return NULL;
     m = calloc(1, sizeof(*m));
     if (m) {
-        m->path = parent ? join(parent->path, name) : strdup("");
+        m->path = parent ? nn_join(parent->path, name) : strdup("");
         m->state = calloc(1, cls->state_bytes ? cls->state_bytes : 1);
     }
     if (!m || !m->path || !m->state) {
@@ -92,6 +98,9 @@ void nn_module_free(accel_module_t *root)
         free(root->param[i]);
     }
     free(root->param);
+    for (int i = 0; i < root->alias_count; i++)
+        free(root->alias[i].name);
+    free(root->alias);
     free(root->path);
     free(root->state);
     free(root);
@@ -119,7 +128,7 @@ static accel_tensor_t *param_alloc(accel_module_t *m, const char *name)
     t = calloc(1, sizeof(*t));
     if (!t)
         return NULL;
-    t->name = join(m->path, name);
+    t->name = nn_join(m->path, name);
     if (!t->name) {
         free(t);
         return NULL;
@@ -136,7 +145,7 @@ accel_tensor_t *accel_param(accel_module_t *m, const char *name, int ndim,
 
     if (!m || m->g->error.code)
         return NULL;
-    if (!name_fits(m->g, m, name))
+    if (!nn_name_fits(m->g, m, name))
         return NULL;
     if (ndim < 1 || ndim > TENSOR_MAX_DIMS || !dims)
         return graph_fail(m->g, A0608, NULL, "use 1 to 4 dimensions",
@@ -167,17 +176,13 @@ accel_tensor_t *accel_param(accel_module_t *m, const char *name, int ndim,
     return t;
 }
 
-accel_tensor_t *accel_call(accel_module_t *m, accel_tensor_t *const *in, int n)
+accel_tensor_t *nn_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
-    struct graph *g = m ? m->g : NULL;
-    const char *outer;
+    struct graph *g = m->g;
+    const char *outer = g->module_path;
+    int mark = scope_begin(g);
     accel_tensor_t *out;
-    int mark;
 
-    if (!m || g->error.code)
-        return NULL;
-    outer = g->module_path;
-    mark = scope_begin(g);
     g->module_path = m->path;
     out = m->cls->forward(m, in, n);
     if (!out)
@@ -188,4 +193,13 @@ accel_tensor_t *accel_call(accel_module_t *m, accel_tensor_t *const *in, int n)
         return NULL;
     scope_end(g, mark, out);
     return out;
+}
+
+accel_tensor_t *accel_call(accel_module_t *m, accel_tensor_t *const *in, int n)
+{
+    if (!m || m->g->error.code)
+        return NULL;
+    return m->recompute && m->g->recording && !m->g->recomputing
+               ? nn_recompute_call(m, in, n)
+               : nn_forward(m, in, n);
 }

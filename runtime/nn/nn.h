@@ -7,6 +7,11 @@
 
 #include "tensor/graph.h"
 
+struct nn_alias {
+    char *name; /* full name */
+    accel_tensor_t *param;
+};
+
 struct accel_module {
     struct graph *g;
     const accel_class_t *cls;
@@ -16,7 +21,10 @@ struct accel_module {
     void *state;
     accel_tensor_t **param; /* in order of declaration */
     int param_count;
-    int unit; /* unit of its own parameters; -1 before */
+    int unit;               /* unit of its own parameters; -1 before */
+    bool recompute;         /* keeps its inputs only; backward runs its forward again */
+    struct nn_alias *alias; /* parameters of other modules under names of this one */
+    int alias_count;
 };
 
 accel_module_t *nn_module_new(struct graph *g, const accel_class_t *cls,
@@ -43,6 +51,20 @@ accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
                               const char *classes, struct nn_units *out,
                               accel_error_t *err);
 void nn_units_free(struct nn_units *u);
+
+/* "path.name", or "name" below the root: malloc; NULL: out of memory. */
+char *nn_join(const char *path, const char *name);
+/* May `parent` have another child or parameter of that name? False: sticky error. */
+bool nn_name_fits(struct graph *g, const accel_module_t *parent, const char *name);
+
+/* Every module that is the root of a unit other than 0 is computed again in backward
+ * (activation checkpointing). Returns how many there are. */
+int nn_recompute_units(accel_module_t *root);
+/* Runs the forward of `m`, keeping its inputs only, and records that backward has to run
+ * it again. */
+accel_tensor_t *nn_recompute_call(accel_module_t *m, accel_tensor_t *const *in, int n);
+/* The forward in a scope of its own. NULL: sticky error. */
+accel_tensor_t *nn_forward(accel_module_t *m, accel_tensor_t *const *in, int n);
 
 /* Peak bytes of the arena for one micro-batch of int32 {ids, targets} [batch, time]
  * through `model` (units are built): forward, and with `backward` also the backward. Runs

@@ -31,6 +31,24 @@ static accel_status_t check(const struct graph *g, const accel_tensor_t *loss,
     return ACCEL_OK;
 }
 
+bool graph_backward_to(struct graph *g, int base)
+{
+    while (!g->error.code && tape_length(g) > base) {
+        /* a copy: running a module again records entries, which may move the tape */
+        const struct tape_entry e = *tape_at(g, tape_length(g) - 1);
+
+        g->module_path = e.path;
+        if (e.out->grad && !e.backward(g, &e))
+            graph_fail(g, A0003, e.op,
+                       "report it with the model and the output of `accel env`",
+                       "backward failed");
+        tensor_release(e.out->grad);
+        e.out->grad = NULL;
+        tape_pop(g);
+    }
+    return !g->error.code;
+}
+
 accel_status_t graph_backward(struct graph *g, accel_tensor_t *loss, float seed,
                               accel_error_t *err)
 {
@@ -44,19 +62,7 @@ accel_status_t graph_backward(struct graph *g, accel_tensor_t *loss, float seed,
         loss->grad->scoped = false;
         g->backend->fill(g->backend, loss->grad->data, ACCEL_F32, 1, seed);
     }
-    while (!g->error.code && tape_length(g)) {
-        const struct tape_entry *e = tape_at(g, tape_length(g) - 1);
-        accel_tensor_t *out = e->out;
-
-        g->module_path = e->path;
-        if (out->grad && !e->backward(g, e))
-            graph_fail(g, A0003, e->op,
-                       "report it with the model and the output of `accel env`",
-                       "backward failed");
-        tensor_release(out->grad);
-        out->grad = NULL;
-        tape_pop(g);
-    }
+    graph_backward_to(g, 0);
     g->module_path = "";
     if (g->error.code && err)
         *err = g->error;

@@ -1,6 +1,7 @@
 # ops/
 libaccel_core_la_SOURCES += \
 	runtime/ops/add.c \
+	runtime/ops/apply.c \
 	runtime/ops/attention.c \
 	runtime/ops/backward.c \
 	runtime/ops/cross_entropy.c \

@@ -50,6 +50,9 @@ accel_tensor_t *grad_target(struct graph *g, accel_tensor_t *x, bool *add);
 /* Gives `dy` itself to x, which shares it, or adds it to the gradient x has. */
 bool grad_share(struct graph *g, accel_tensor_t *x, accel_tensor_t *dy);
 
+/* Runs the entries after the first `base` backwards and drops them. False: sticky error. */
+bool graph_backward_to(struct graph *g, int base);
+
 /* Logits float32 [B, V] of the last position of x [B, T, C] with weight [V, C]; for
  * generation, no backward. */
 accel_tensor_t *op_last_logits(accel_tensor_t *x, accel_tensor_t *weight);

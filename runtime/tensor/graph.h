@@ -76,8 +76,10 @@ struct graph {
     struct arena *arena;
     struct residency residency;
     const struct accel_log *log;
-    bool recording; /* false: evaluation, no tape */
-    bool training;  /* false: no dropout */
+    bool recording;   /* false: evaluation, no tape */
+    bool training;    /* false: no dropout */
+    bool recomputing; /* a module's forward runs again, in backward */
+    bool evaluating;  /* asked for by accel_eval: neither tape nor dropout */
     struct draws draws;
     accel_error_t error; /* first error of this micro-batch */
     struct tape *tape;

@@ -24,6 +24,7 @@ struct tape_entry {
     accel_tensor_t *saved[TAPE_MAX_SAVED]; /* data held until backward is done */
     int64_t ints[6]; /* attributes of the call; meaning is the op's */
     float reals[4];
+    const void *ref[2]; /* what the op needs besides; not owned */
 };
 
 /* Sets g->error unless one is there already. `op` may be NULL. Always returns NULL, so

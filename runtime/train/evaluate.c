@@ -88,7 +88,7 @@ static accel_status_t evaluate(accel_t *run, int batches, double *loss_out,
     for (int64_t i = 0; i < rounds && st == ACCEL_OK && sums[2] == 0; i++)
         st = evaluate_batch(
             run, i * per_round + (int64_t)run->boot.rank * run->job.batch, sums, err);
-    run->graph.recording = run->graph.training = true;
+    run->graph.recording = run->graph.training = !run->graph.evaluating;
     graph_reset(&run->graph);
     if (st == ACCEL_OK)
         *loss_out = sums[2] == 0 ? sums[0] / sums[1] : NAN;

@@ -33,6 +33,12 @@ accel_module_t *accel_module_new(accel_t *run, const accel_class_t *cls,
     return parent ? m : adopt(run, m);
 }
 
+void accel_eval(accel_t *run, int on)
+{
+    run->graph.evaluating = on != 0;
+    run->graph.recording = run->graph.training = !on;
+}
+
 accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg,
                                accel_error_t *err)
 {

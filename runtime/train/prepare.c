@@ -288,6 +288,23 @@ static accel_status_t open_log(accel_t *run, accel_error_t *err)
                         err);
 }
 
+/* fsdp_activation_checkpointing */
+static void recompute_units(accel_t *run)
+{
+    char text[16];
+
+    if (run->config.distributed_type != DIST_FSDP ||
+        strcmp(config_get(&run->config, "fsdp_activation_checkpointing", text,
+                          sizeof(text)),
+               "true") != 0)
+        return;
+    if (nn_recompute_units(run->job.model) == 0 && run->boot.rank == 0)
+        accel_logf(
+            &run->log, ACCEL_LOG_WARN,
+            "fsdp_activation_checkpointing: the model is one unit, so nothing is "
+            "computed again; fsdp_auto_wrap_policy cuts it into units");
+}
+
 static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_t *err)
 {
     bool wrap = config_wrap_policy(&run->config) == WRAP_TRANSFORMER;
@@ -305,6 +322,8 @@ static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_
                    "TRANSFORMER_BASED_WRAP: the model has no class ending in Block, so "
                    "all of it is one unit (fsdp_transformer_layer_cls_to_wrap names "
                    "others)");
+    if (st == ACCEL_OK)
+        recompute_units(run);
     if (st == ACCEL_OK)
         st = state_identity(run, err);
     st = run_agree(run, st, err);

@@ -72,7 +72,7 @@ accel_status_t accel_next(accel_t *run, accel_tensor_t *batch[2], accel_error_t 
     if (st != ACCEL_OK)
         return st;
     graph_reset(&run->graph);
-    run->graph.recording = run->graph.training = true;
+    run->graph.recording = run->graph.training = !run->graph.evaluating;
     run->graph.draws = (struct draws){
         .seed = run->job.seed,
         .first_sample = run_first_sample(run->cursor, run->micro, run->boot.size,

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ops of the program's own: its shape, forward and backward on the memory of the tensors.
+ * In: a table of three functions. Out: an op like ours, on the tape. Never trusts a shape
+ * or a status without looking.
+ */
+#include <string.h>
+
+#include "ops/ops.h"
+
+static accel_array_t describe(const accel_tensor_t *t, accel_dtype_t type, void *data)
+{
+    accel_array_t a = {
+        .dtype = type, .ndim = t->ndim, .elems = t->elems, .data = data
+    };
+
+    for (int i = 0; i < t->ndim; i++)
+        a.dims[i] = t->dim[i];
+    return a;
+}
+
+/* A failure of the program's function, with its own words. */
+static void *own_failure(struct graph *g, const char *op, accel_status_t status,
+                         const accel_error_t *err)
+{
+    graph_fail(g, A0620, op,
+               err->hint[0] ? err->hint : "see the function of that op in the program",
+               "%s", err->text[0] ? err->text : "the op's function failed");
+    g->error.code = status;
+    return NULL;
+}
+
+static bool is_parameter(const accel_tensor_t *t)
+{
+    return t->unit >= 0;
+}
+
+/* Inputs as the functions see them; parameters are present until op_done(u). */
+static bool open_inputs(struct graph *g, const char *op, accel_tensor_t *const *in,
+                        int n, struct op_units *u, accel_array_t *out)
+{
+    accel_tensor_t *parameter[TAPE_MAX_IN] = { 0 };
+
+    for (int i = 0; i < n; i++) {
+        if (in[i]->name && !in[i]->data && !is_parameter(in[i]))
+            return graph_fail(g, A0604, op, "call accel_prepare before the forward",
+                              "parameter %s has no values yet", in[i]->name);
+        parameter[i] = is_parameter(in[i]) ? in[i] : NULL;
+    }
+    if (!op_want(g, op, u, parameter, n))
+        return false;
+    for (int i = 0; i < n; i++)
+        out[i] = parameter[i] ? describe(in[i], g->compute,
+                                         (void *)(uintptr_t)op_values(g, u, in[i]))
+                              : describe(in[i], in[i]->dtype, in[i]->data);
+    return true;
+}
+
+/* Where the derivative by in[i] is added to; data stays NULL when nobody wants it. */
+static bool open_gradient(struct graph *g, const char *op, accel_tensor_t *in,
+                          accel_array_t *out)
+{
+    const struct backend *be = g->backend;
+    accel_tensor_t *t;
+    bool add;
+
+    *out = describe(in, is_parameter(in) ? ACCEL_F32 : in->dtype, NULL);
+    if (!in->needs_grad)
+        return true;
+    if (is_parameter(in)) {
+        out->data = op_grad(g, op, in);
+        return out->data != NULL;
+    }
+    t = grad_target(g, in, &add);
+    if (!t)
+        return false;
+    if (!add)
+        be->fill(be, t->data, t->dtype, t->elems, 0.0f);
+    out->data = t->data;
+    return true;
+}
+
+static bool backward(struct graph *g, const struct tape_entry *e)
+{
+    const accel_op_t *own = e->ref[0];
+    accel_array_t in[TAPE_MAX_IN], din[TAPE_MAX_IN], out, dout;
+    accel_error_t err = { 0 };
+    accel_status_t status;
+    struct op_units u;
+    int n = (int)e->ints[0];
+
+    if (!open_inputs(g, own->name, e->in, n, &u, in))
+        return false;
+    for (int i = 0; i < n; i++)
+        if (!open_gradient(g, own->name, e->in[i], &din[i])) {
+            op_done(g, &u);
+            return false;
+        }
+    out = describe(e->out, e->out->dtype, e->out->data);
+    dout = describe(e->out->grad, e->out->grad->dtype, e->out->grad->data);
+    status = g->backend->shapes_only
+                 ? ACCEL_OK
+                 : own->backward(e->ref[1], in, n, &out, &dout, din, &err);
+    op_done(g, &u);
+    if (status)
+        own_failure(g, own->name, status, &err);
+    return !status;
+}
+
+/* The output, of the shape that the program says. */
+static accel_tensor_t *output(struct graph *g, const accel_op_t *own, const void *attr,
+                              const accel_array_t *in, int n)
+{
+    accel_array_t shape[TAPE_MAX_IN], out = { .dtype = g->compute };
+    accel_error_t err = { 0 };
+    accel_status_t status;
+
+    for (int i = 0; i < n; i++) {
+        shape[i] = in[i];
+        shape[i].data = NULL;
+    }
+    status = own->shape(attr, shape, n, &out, &err);
+    if (status)
+        return own_failure(g, own->name, status, &err);
+    return graph_tensor(g, out.dtype, out.ndim, out.dims);
+}
+
+static accel_tensor_t *run(struct graph *g, const accel_op_t *own,
+                           accel_tensor_t *const *in, int n, const void *attr)
+{
+    accel_array_t arrays[TAPE_MAX_IN];
+    accel_error_t err = { 0 };
+    accel_status_t status = ACCEL_OK;
+    struct op_units u;
+    accel_tensor_t *y;
+
+    if (!open_inputs(g, own->name, in, n, &u, arrays))
+        return NULL;
+    y = output(g, own, attr, arrays, n);
+    if (y && !g->backend->shapes_only) {
+        accel_array_t out = describe(y, y->dtype, y->data);
+
+        status = own->forward(attr, arrays, n, &out, &err);
+    }
+    op_done(g, &u);
+    return status ? own_failure(g, own->name, status, &err) : y;
+}
+
+static bool record(struct graph *g, const accel_op_t *own, accel_tensor_t *const *in,
+                   int n, const void *attr, accel_tensor_t *y)
+{
+    struct tape_entry e = { .op = own->name,
+                            .backward = backward,
+                            .out = y,
+                            .ints = { n },
+                            .ref = { own, attr } };
+    bool needed = false;
+
+    for (int i = 0; i < n; i++) {
+        e.in[i] = e.saved[i] = in[i];
+        needed = needed || in[i]->needs_grad;
+    }
+    y->needs_grad = g->recording && needed && own->backward;
+    if (!y->needs_grad)
+        return true;
+    e.saved[n] = y; /* the backward may look at the output */
+    return tape_record(g, &e);
+}
+
+accel_tensor_t *accel_apply(const accel_op_t *op, accel_tensor_t *const *in, int n,
+                            const void *attr)
+{
+    const char *name = op && op->name ? op->name : "apply";
+    struct graph *g = in && n > 0 && n < TAPE_MAX_IN ? op_graph(name, in, n) : NULL;
+    accel_tensor_t *y;
+
+    if (!g) {
+        g = in && n > 0 && in[0] ? in[0]->g : NULL;
+        if (g && n >= TAPE_MAX_IN)
+            graph_fail(g, A0605, name, "pass at most 7 tensors",
+                       "an own op was given %d inputs", n);
+        return NULL;
+    }
+    if (!op || !op->name || !op->shape || !op->forward)
+        return graph_fail(g, A0605, name, "fill name, shape and forward of accel_op_t",
+                          "the table of an own op is not complete");
+    y = run(g, op, in, n, attr);
+    return y && record(g, op, in, n, attr, y) ? y : NULL;
+}
