@@ -51,7 +51,7 @@ int main(int argc, char **argv)
     b2 = accel_param(job.model, "down.bias", 1, down, zero);
     accel_prepare(run, &job, &err);
     while (accel_more(run))
-        if (accel_next(run, batch, &err) ||
+        if (accel_next(run, batch, 2, &err) ||
             accel_backward(run, accel_call(job.model, batch, 2), &err) ||
             accel_step(run, &err))
             break;

@@ -267,7 +267,7 @@ static accel_status_t train(accel_t *run, struct settings *s, accel_error_t *err
     while (accel_more(run)) {
         accel_tensor_t *batch[2];
 
-        if ((st = accel_next(run, batch, err)) != ACCEL_OK ||
+        if ((st = accel_next(run, batch, 2, err)) != ACCEL_OK ||
             (st = accel_backward(run, accel_call(j->model, batch, 2), err)) !=
                 ACCEL_OK ||
             (st = accel_step(run, err)) != ACCEL_OK)

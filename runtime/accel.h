@@ -342,14 +342,35 @@ typedef struct accel_dataset accel_dataset_t;
  * ending in .bin are GPT-2 token files (256 int32 header words: magic 20240520, version 1,
  * token count; then uint16 tokens); all others are read as bytes (vocabulary 256).
  * The last `holdout` fraction (0 .. 0.5) is kept for accel_evaluate.
- * A sample is `seq` inputs and `seq` targets (the inputs shifted by one).
+ * A sample is `seq` inputs and `seq` targets (the inputs shifted by one): two int32 fields.
  * Errors: ACCEL_ENOENT, ACCEL_EIO, ACCEL_ECORRUPT, ACCEL_EINVAL (less than one sample). */
 accel_status_t accel_dataset_open(accel_dataset_t **out, const char *path, int seq,
                                   double holdout, accel_error_t *err);
 int64_t accel_dataset_samples(
     const accel_dataset_t *d);                     /* training samples per epoch */
-int accel_dataset_vocab(const accel_dataset_t *d); /* largest token + 1 */
+int accel_dataset_vocab(const accel_dataset_t *d); /* largest token + 1; 0: no tokens */
 void accel_dataset_close(accel_dataset_t *d);      /* NULL is fine */
+
+/* One part of a sample: an image, a label, a row of token ids. */
+typedef struct accel_field {
+    accel_dtype_t dtype;
+    int ndim; /* 0 (one number) .. 3 */
+    int64_t dims[3];
+} accel_field_t;
+
+/* Writes sample `index` into dst[i], one array per field. Called by accel_next and
+ * accel_evaluate on the thread that calls them. The same index must give the same bytes
+ * whenever and on whichever rank it is asked: that makes a resumed run exact. Returns 0, or
+ * anything else where the sample cannot be had, which ends the run. */
+typedef int (*accel_fetch_f)(void *user, int64_t index, void *const *dst);
+
+/* A dataset of `samples` samples of n fields (1 .. 8), drawn by `fetch`. The last `holdout`
+ * fraction (0 .. 0.5) is kept for accel_evaluate. Copies `fields`; `user` must outlive the
+ * dataset. Errors: ACCEL_EINVAL, ACCEL_ENOMEM. */
+accel_status_t accel_dataset_new(accel_dataset_t **out, int64_t samples,
+                                 const accel_field_t *fields, int n,
+                                 accel_fetch_f fetch, void *user, double holdout,
+                                 accel_error_t *err);
 
 /* ---- the run ------------------------------------------------------------------------- */
 
@@ -359,8 +380,11 @@ typedef struct accel_adamw {
 } accel_adamw_t;
 
 typedef struct accel_job {
-    accel_module_t *model; /* forward takes {ids, targets}, returns the mean loss */
-    accel_dataset_t *data; /* not owned; must outlive the run */
+    accel_module_t
+        *model; /* forward takes the fields of the data, returns the loss, the
+                              mean over the samples of its inputs */
+    accel_dataset_t *data; /* not owned, must outlive the run; NULL: the program feeds
+                              itself, see accel_next_samples */
     accel_adamw_t optimizer;
     int64_t steps;       /* optimizer steps in the whole run */
     int64_t warmup;      /* linear warm-up steps, then cosine to lr / 10 */
@@ -384,9 +408,23 @@ accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t
  * stop and is saved. */
 int accel_more(const accel_t *run);
 int64_t accel_steps_done(const accel_t *run);
-/* The next micro-batch of this rank: batch[0] ids, batch[1] targets, int32 [batch, seq].
- * Owned by the run, valid until accel_step. */
-accel_status_t accel_next(accel_t *run, accel_tensor_t *batch[2], accel_error_t *err);
+/* The next micro-batch of this rank: one tensor per field of the job's data, [batch, dims
+ * of the field ...], n of them. float32 and bfloat16 fields arrive as activations of the
+ * run's compute dtype, others as they are. Owned by the run, valid until accel_step or the
+ * next accel_next. */
+accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
+                          accel_error_t *err);
+/* The same for a job without data: begins the micro-batch and says which samples are this
+ * rank's, index[count], count = job.batch (index may be NULL). Numbers count up from 0 over
+ * the whole run and all ranks, without shuffling; after a resume they go on where the
+ * checkpoint was written. The program feeds them with accel_input. */
+accel_status_t accel_next_samples(accel_t *run, int64_t *index, int count,
+                                  accel_error_t *err);
+/* A tensor of this micro-batch with the program's own values, host[elems], row-major, of
+ * `dtype`; copied. float32 and bfloat16 become an activation of the run's compute dtype.
+ * Valid until accel_step or the next accel_next. NULL on failure, also in `err`. */
+accel_tensor_t *accel_input(accel_t *run, accel_dtype_t dtype, int ndim,
+                            const int64_t *dims, const void *host, accel_error_t *err);
 /* Backward of `loss` (NULL: reports the error of the forward), gradients accumulated and,
  * on the last micro-batch of a step, reduced over the ranks. Collective. */
 accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t *err);
@@ -394,8 +432,8 @@ accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t 
  * due and, when any rank was told to stop, saves and returns ACCEL_ERESUME. Between
  * micro-batches it does nothing. Collective. */
 accel_status_t accel_step(accel_t *run, accel_error_t *err);
-/* Mean loss over the held-out part (at most `batches` micro-batches per rank, 0: all).
- * No gradients. Collective. */
+/* Mean loss over the held-out part (at most `batches` micro-batches per rank, 0: all);
+ * the last micro-batch may hold fewer samples than job.batch. No gradients. Collective. */
 accel_status_t accel_evaluate(accel_t *run, int batches, double *loss_out,
                               accel_error_t *err);
 /* Writes a checkpoint of the current step now. Collective. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data/: token files as one stream of samples, and the order in which a run takes them.
+ * data/: samples of any fields, from token files or from the program, and the order in
+ * which a run takes them.
  * Files are read with pread, not mapped: one that shrinks or lies on a failing disk is then
  * an error with its name, where a mapping would kill the process (SIGBUS). Samples of a few
  * KiB from the page cache cost about a microsecond either way.
@@ -11,19 +12,32 @@
 
 #include "common/common.h"
 
-/* Training sample `index` (0 .. accel_dataset_samples - 1) into ids[seq], targets[seq]:
- * tokens [index * seq, index * seq + seq], targets shifted by one. Thread-safe.
- * ACCEL_EIO (file, offset), ACCEL_ECORRUPT (token outside the vocabulary), ACCEL_EINVAL. */
-accel_status_t data_sample(const accel_dataset_t *d, int64_t index, int32_t *ids,
-                           int32_t *targets, accel_error_t *err);
+#define DATA_MAX_FIELDS 8
+
+/* The fields of a sample, *out valid as long as the dataset; returns how many. */
+int data_fields(const accel_dataset_t *d, const accel_field_t **out);
+/* Elements and bytes of one sample's field. */
+int64_t data_field_elems(const accel_field_t *f);
+int64_t data_field_bytes(const accel_field_t *f);
+/* "int32 [128], float32 [3, 32, 32]" into buf; returns buf. */
+const char *data_fields_text(const accel_dataset_t *d, char *buf, size_t len);
+/* Tokens of a sample; 0: the data is no token files. */
+int data_seq(const accel_dataset_t *d);
+
+/* Training sample `index` (0 .. accel_dataset_samples - 1) into dst[fields]. Of token
+ * files: tokens [index * seq, index * seq + seq), targets shifted by one; thread-safe.
+ * ACCEL_EIO (file, offset; a fetch that failed), ACCEL_ECORRUPT (token outside the
+ * vocabulary), ACCEL_EINVAL. */
+accel_status_t data_sample(const accel_dataset_t *d, int64_t index, void *const *dst,
+                           accel_error_t *err);
 /* The held-out part, counted on its own from 0; may hold no sample. */
 int64_t data_holdout_samples(const accel_dataset_t *d);
 accel_status_t data_holdout_sample(const accel_dataset_t *d, int64_t index,
-                                   int32_t *ids, int32_t *targets, accel_error_t *err);
-int data_seq(const accel_dataset_t *d);
+                                   void *const *dst, accel_error_t *err);
 
-/* Identity of the data for the run identity: token kind and count, file names (without
- * directory) and sizes, and 64 evenly spread pieces of content. Not seq or holdout. */
+/* Identity of the data for the run identity. Token files: token kind and count, file names
+ * (without directory) and sizes, and 64 evenly spread pieces of content; not seq or
+ * holdout. Of a program's own: fields, number of samples, and 64 evenly spread samples. */
 accel_status_t data_digest(const accel_dataset_t *d, uint64_t *digest_out,
                            accel_error_t *err);
 

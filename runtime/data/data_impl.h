@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The opened files behind a dataset. Not for other stages.
+ * What is behind a dataset: opened token files, or a callback of the program. Not for other
+ * stages.
  */
 #ifndef ACCEL_DATA_IMPL_H
 #define ACCEL_DATA_IMPL_H
@@ -21,6 +22,12 @@ struct data_file {
 };
 
 struct accel_dataset {
+    accel_field_t field[DATA_MAX_FIELDS];
+    int fields;
+    int64_t samples, held_out; /* for training; the held-out ones follow them */
+    accel_fetch_f fetch;       /* NULL: token files, which are all below */
+    void *user;
+
     struct data_file *file;
     int files;
     bool token_files; /* uint16 tokens after a header; else bytes */
@@ -28,6 +35,11 @@ struct accel_dataset {
     int64_t total, train; /* tokens; the holdout is [train, total) */
 };
 
+/* Training sample `index` of token files, or held-out sample `index` - samples. */
+accel_status_t data_tokens(const accel_dataset_t *d, int64_t index, int32_t *ids,
+                           int32_t *targets, accel_error_t *err);
+accel_status_t data_tokens_digest(const accel_dataset_t *d, uint64_t *digest_out,
+                                  accel_error_t *err);
 /* Tokens [at, at + n) of the whole stream, n <= seq + 1. */
 accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n, int32_t *out,
                          accel_error_t *err);

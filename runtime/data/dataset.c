@@ -247,6 +247,9 @@ static accel_status_t split(accel_dataset_t *d, const char *path, double holdout
                              "give more data, or a smaller sequence length or holdout",
                              "%lld tokens for training, a sample of %d needs %lld",
                              (long long)d->train, d->seq, (long long)d->seq + 1);
+    d->samples = (d->train - 1) / d->seq;
+    if (d->total - d->train > 1)
+        d->held_out = (d->total - d->train - 1) / d->seq;
     return ACCEL_OK;
 }
 
@@ -269,6 +272,9 @@ accel_status_t accel_dataset_open(accel_dataset_t **out, const char *path, int s
     if (!d)
         return accel_fail_nomem(err, "dataset", sizeof(*d));
     d->seq = seq;
+    d->fields = 2;
+    d->field[0] = d->field[1] =
+        (accel_field_t){ .dtype = ACCEL_I32, .ndim = 1, .dims = { seq } };
     st = list_files(d, path, err);
     for (int i = 0; !st && i < d->files; i++)
         st = open_file(&d->file[i], d->token_files, err);
@@ -282,11 +288,6 @@ accel_status_t accel_dataset_open(accel_dataset_t **out, const char *path, int s
     }
     *out = d;
     return ACCEL_OK;
-}
-
-int64_t accel_dataset_samples(const accel_dataset_t *d)
-{
-    return (d->train - 1) / d->seq;
 }
 
 int accel_dataset_vocab(const accel_dataset_t *d)

@@ -111,40 +111,13 @@ static accel_status_t sample_at(const accel_dataset_t *d, int64_t at, int32_t *i
     return data_read(d, at + d->seq, 1, targets + d->seq - 1, err);
 }
 
-static accel_status_t bad_index(int64_t index, int64_t samples, const char *part,
-                                accel_error_t *err)
-{
-    return accel_fail(err, A0708, "number samples from 0 up to the size of the part",
-                      "sample %" PRId64 " of %" PRId64 " in the %s part", index,
-                      samples, part);
-}
-
-accel_status_t data_sample(const accel_dataset_t *d, int64_t index, int32_t *ids,
+accel_status_t data_tokens(const accel_dataset_t *d, int64_t index, int32_t *ids,
                            int32_t *targets, accel_error_t *err)
 {
-    if (index < 0 || index >= accel_dataset_samples(d))
-        return bad_index(index, accel_dataset_samples(d), "training", err);
-    return sample_at(d, index * d->seq, ids, targets, err);
-}
+    int64_t at =
+        index < d->samples ? index * d->seq : d->train + (index - d->samples) * d->seq;
 
-int64_t data_holdout_samples(const accel_dataset_t *d)
-{
-    int64_t tokens = d->total - d->train;
-
-    return tokens > 1 ? (tokens - 1) / d->seq : 0;
-}
-
-accel_status_t data_holdout_sample(const accel_dataset_t *d, int64_t index,
-                                   int32_t *ids, int32_t *targets, accel_error_t *err)
-{
-    if (index < 0 || index >= data_holdout_samples(d))
-        return bad_index(index, data_holdout_samples(d), "held-out", err);
-    return sample_at(d, d->train + index * d->seq, ids, targets, err);
-}
-
-int data_seq(const accel_dataset_t *d)
-{
-    return d->seq;
+    return sample_at(d, at, ids, targets, err);
 }
 
 /* ---- digest ----------------------------------------------------------------------------- */
@@ -175,8 +148,8 @@ static accel_status_t hash_piece(XXH3_state_t *h, const struct data_file *f,
     return st;
 }
 
-accel_status_t data_digest(const accel_dataset_t *d, uint64_t *digest_out,
-                           accel_error_t *err)
+accel_status_t data_tokens_digest(const accel_dataset_t *d, uint64_t *digest_out,
+                                  accel_error_t *err)
 {
     const int64_t width = d->token_files ? 2 : 1,
                   start = d->token_files ? DATA_HEADER : 0;

@@ -7,6 +7,8 @@
 #include "nn/nn.h"
 #include "tensor/tape.h"
 
+#define MEASURE_MAX_IN 8
+
 /* Any address will do that is not NULL: nothing reads it. */
 static accel_status_t fake_want(void *user, int unit, void **data_out,
                                 accel_error_t *err)
@@ -32,22 +34,33 @@ static accel_status_t fake_grad(void *user, int unit, float **grad_out,
     return ACCEL_OK;
 }
 
-static accel_status_t run(accel_module_t *model, int64_t batch, int64_t time,
-                          accel_error_t *err)
+accel_tensor_t *nn_batch_tensor(struct graph *g, int64_t batch, const accel_field_t *f)
+{
+    bool real = f->dtype == ACCEL_F32 || f->dtype == ACCEL_BF16;
+    int64_t dims[TENSOR_MAX_DIMS] = { batch };
+
+    for (int i = 0; i < f->ndim; i++)
+        dims[i + 1] = f->dims[i];
+    return graph_tensor(g, real ? g->compute : f->dtype, f->ndim + 1, dims);
+}
+
+static accel_status_t run(accel_module_t *model, int batch, const accel_field_t *field,
+                          int n, accel_error_t *err)
 {
     struct graph *g = model->g;
-    accel_tensor_t *in[2], *loss;
+    accel_tensor_t *in[MEASURE_MAX_IN], *loss;
 
-    in[0] = graph_tensor(g, ACCEL_I32, 2, (int64_t[]){ batch, time });
-    in[1] = graph_tensor(g, ACCEL_I32, 2, (int64_t[]){ batch, time });
-    loss = accel_call(model, in, 2);
+    for (int i = 0; i < n; i++)
+        in[i] = nn_batch_tensor(g, batch, &field[i]);
+    loss = accel_call(model, in, n);
     if (g->recording || g->error.code)
         return graph_backward(g, loss, 1.0f, err);
     return ACCEL_OK;
 }
 
-accel_status_t nn_measure(accel_module_t *model, int batch, int time, bool backward,
-                          size_t *peak_bytes_out, accel_error_t *err)
+accel_status_t nn_measure(accel_module_t *model, int batch, const accel_field_t *field,
+                          int n, bool backward, size_t *peak_bytes_out,
+                          accel_error_t *err)
 {
     struct graph *g = model->g, saved = *g, meta;
     struct backend *be;
@@ -69,7 +82,7 @@ accel_status_t nn_measure(accel_module_t *model, int batch, int time, bool backw
     g->residency.want = fake_want;
     g->residency.done = fake_done;
     g->residency.grad = fake_grad;
-    status = run(model, batch, time, err);
+    status = run(model, batch, field, n, err);
     if (!status)
         *peak_bytes_out = arena_peak_bytes(g->arena);
     *g = saved;

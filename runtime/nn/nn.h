@@ -66,11 +66,15 @@ accel_tensor_t *nn_recompute_call(accel_module_t *m, accel_tensor_t *const *in, 
 /* The forward in a scope of its own. NULL: sticky error. */
 accel_tensor_t *nn_forward(accel_module_t *m, accel_tensor_t *const *in, int n);
 
-/* Peak bytes of the arena for one micro-batch of int32 {ids, targets} [batch, time]
+/* Peak bytes of the arena for one micro-batch of `batch` samples of n fields (at most 8)
  * through `model` (units are built): forward, and with `backward` also the backward. Runs
  * on the meta backend, touches no data and no unit, leaves the graph as it was. Equal to
  * arena_peak_bytes after the real thing. */
-accel_status_t nn_measure(accel_module_t *model, int batch, int time, bool backward,
-                          size_t *peak_bytes_out, accel_error_t *err);
+accel_status_t nn_measure(accel_module_t *model, int batch, const accel_field_t *field,
+                          int n, bool backward, size_t *peak_bytes_out,
+                          accel_error_t *err);
+/* The batch's tensor of one field, float fields in the compute dtype; uninitialised. NULL
+ * on failure (sticky error). */
+accel_tensor_t *nn_batch_tensor(struct graph *g, int64_t batch, const accel_field_t *f);
 
 #endif

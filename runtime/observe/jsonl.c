@@ -124,11 +124,11 @@ static void print_line(const struct observe *o, const struct observe_step *s,
     char count[32], mem[32];
 
     accel_logf(o->log, ACCEL_LOG_INFO,
-               "step %lld/%lld loss %.4f lr %.1e %.*f ms %s tok/s norm %.2f mem %s",
+               "step %lld/%lld loss %.4f lr %.1e %.*f ms %s %s/s norm %.2f mem %s",
                (long long)s->step, (long long)o->total_steps, s->loss, s->lr,
                s->step_ms < 10 ? 1 : 0, s->step_ms,
-               format_count(rate, count, sizeof(count)), s->grad_norm,
-               format_bytes((double)o->peak_bytes, mem, sizeof(mem)));
+               format_count(rate, count, sizeof(count)), s->tokens ? "tok" : "samples",
+               s->grad_norm, format_bytes((double)o->peak_bytes, mem, sizeof(mem)));
     if (!isnan(s->eval_loss))
         accel_logf(o->log, ACCEL_LOG_INFO, "step %lld/%lld held-out loss %.4f",
                    (long long)s->step, (long long)o->total_steps, s->eval_loss);
@@ -137,7 +137,7 @@ static void print_line(const struct observe *o, const struct observe_step *s,
 accel_status_t observe_step(struct observe *o, const struct observe_step *s,
                             accel_error_t *err)
 {
-    double rate = s->step_ms > 0 ? (double)s->tokens / (s->step_ms * 1e-3) : 0;
+    double rate = s->step_ms > 0 ? (double)s->items / (s->step_ms * 1e-3) : 0;
     bool due = s->step % o->every == 0 || s->step == o->total_steps || s->step <= 3 ||
                !isnan(s->eval_loss);
     char loss[40], norm[40], eval[64] = "", value[40], record[512];
@@ -157,10 +157,10 @@ accel_status_t observe_step(struct observe *o, const struct observe_step *s,
                  number(s->eval_loss, value, sizeof(value)));
     snprintf(record, sizeof(record),
              "{\"step\":%lld,\"loss\":%s,\"lr\":%.9g,\"step_ms\":%.3f,"
-             "\"tokens_per_s\":%.1f,\"grad_norm\":%s,\"mem_peak_bytes\":%lld%s}\n",
+             "\"%s_per_s\":%.1f,\"grad_norm\":%s,\"mem_peak_bytes\":%lld%s}\n",
              (long long)s->step, number(s->loss, loss, sizeof(loss)), s->lr, s->step_ms,
-             rate, number(s->grad_norm, norm, sizeof(norm)), (long long)o->peak_bytes,
-             eval);
+             s->tokens ? "tokens" : "samples", rate,
+             number(s->grad_norm, norm, sizeof(norm)), (long long)o->peak_bytes, eval);
     return write_all(o->fd, record, strlen(record), o->path, err);
 }
 

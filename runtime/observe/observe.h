@@ -21,7 +21,8 @@ struct observe_step {
     int64_t step; /* 1-based number of the finished step */
     double loss, lr, grad_norm;
     double step_ms;
-    int64_t tokens;   /* of all ranks in this step */
+    int64_t items;    /* of all ranks in this step */
+    bool tokens;      /* items are tokens, not samples */
     double eval_loss; /* NaN: not evaluated */
 };
 

@@ -101,7 +101,8 @@ static void print_memory(const struct plan_layout *l, const struct plan *p,
                   ring ? "two largest units" : "all units");
     if (p->reduce_bytes)
         bytes_row(out, "  reduce buffer", p->reduce_bytes, "largest unit");
-    bytes_row(out, "  activations", p->activation_bytes, "peak of a micro-batch");
+    if (p->activation_bytes) /* 0: the program feeds itself, shapes are not known */
+        bytes_row(out, "  activations", p->activation_bytes, "peak of a micro-batch");
     if (p->base_bytes) /* 0: planned without a run to measure */
         bytes_row(out, "  process", p->base_bytes,
                   "code and libraries, before the model");

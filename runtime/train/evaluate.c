@@ -1,60 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Mean loss over the held-out samples, no gradients. Ranks take micro-batches in rank
- * order; places beyond the end are ignored targets, so that every rank makes the same
- * number of collective calls. Stops early when a rank is told to stop.
+ * order; every rank makes the same number of calls, also beyond the end, where its loss does
+ * not count. Stops early when a rank is told to stop.
  */
 #include <math.h>
 
 #include "train/run.h"
 
-/* Fills one micro-batch from held-out sample `first` on; returns the samples in it. */
-static accel_status_t fill_holdout(accel_t *run, int64_t first, int32_t *ids,
-                                   int32_t *targets, int *count_out, accel_error_t *err)
-{
-    const accel_job_t *j = &run->job;
-    int64_t seq = data_seq(j->data), total = data_holdout_samples(j->data);
-
-    *count_out = 0;
-    for (int i = 0; i < j->batch; i++) {
-        int32_t *to_ids = ids + i * seq, *to_targets = targets + i * seq;
-
-        if (first + i < total) {
-            accel_status_t st =
-                data_holdout_sample(j->data, first + i, to_ids, to_targets, err);
-
-            if (st != ACCEL_OK)
-                return st;
-            ++*count_out;
-            continue;
-        }
-        for (int64_t t = 0; t < seq; t++) {
-            to_ids[t] = 0;
-            to_targets[t] = -1;
-        }
-    }
-    return ACCEL_OK;
-}
-
-/* One micro-batch: adds its loss times samples, its samples and the stop flag. */
+/* One micro-batch from held-out sample `first` on: adds its loss times samples, its samples
+ * and the stop flag. */
 static accel_status_t evaluate_batch(accel_t *run, int64_t first, double sums[3],
                                      accel_error_t *err)
 {
-    accel_tensor_t *in[2], *loss;
+    int64_t left = data_holdout_samples(run->job.data) - first;
+    int count = left < run->job.batch ? (int)left : run->job.batch;
+    accel_tensor_t *in[DATA_MAX_FIELDS], *loss;
+    const accel_field_t *f;
     double part[3] = { 0 };
     float value;
-    int count = 0;
     accel_status_t st;
 
     graph_reset(&run->graph);
-    st = fill_holdout(run, first, run->host_batch,
-                      run->host_batch + run->job.batch * data_seq(run->job.data),
-                      &count, err);
+    /* Beyond the end: one sample that counts for nothing, for the collectives' sake. */
+    st = batch_take(run, count > 0 ? first : 0, count > 0 ? count : 1, true, err);
     if (st == ACCEL_OK)
-        st = run_batch_tensors(run, in, err);
+        st = batch_tensors(run, count > 0 ? count : 1, in, err);
     if (st != ACCEL_OK)
         return st;
-    loss = accel_call(run->job.model, in, 2);
+    loss = accel_call(run->job.model, in, data_fields(run->job.data, &f));
     if (!loss) {
         *err = run->graph.error;
         return err->code;
@@ -63,7 +37,7 @@ static accel_status_t evaluate_batch(accel_t *run, int64_t first, double sums[3]
     if (st != ACCEL_OK)
         return st;
     part[0] = count > 0 ? (double)value * count : 0;
-    part[1] = count;
+    part[1] = count > 0 ? count : 0;
     part[2] = signals_pending() ? 1 : 0;
     st = comm_all_reduce(run->comm, part, 3, ACCEL_F64, COMM_SUM, err);
     for (int i = 0; i < 3; i++)
@@ -75,7 +49,8 @@ static accel_status_t evaluate(accel_t *run, int batches, double *loss_out,
                                accel_error_t *err)
 {
     int64_t per_round = (int64_t)run->job.batch * run->boot.size;
-    int64_t rounds = (data_holdout_samples(run->job.data) + per_round - 1) / per_round;
+    int64_t samples = run->job.data ? data_holdout_samples(run->job.data) : 0;
+    int64_t rounds = (samples + per_round - 1) / per_round;
     double sums[3] = { 0 };
     accel_status_t st = ACCEL_OK;
 

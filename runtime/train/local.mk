@@ -1,5 +1,6 @@
 # train/: the run
 libaccel_core_la_SOURCES += \
+	runtime/train/batch.c \
 	runtime/train/evaluate.c \
 	runtime/train/history.c \
 	runtime/train/lease.c \

@@ -15,8 +15,6 @@
 #include "optim/optim.h"
 #include "train/run.h"
 
-#define MAX_TOKENS (1 << 28) /* of a micro-batch: sizes below stay far from overflow */
-
 static accel_status_t bad_job(accel_error_t *err, const char *what)
 {
     return accel_fail(err, A0902, "see struct accel_job in accel.h", "%s", what);
@@ -24,23 +22,19 @@ static accel_status_t bad_job(accel_error_t *err, const char *what)
 
 static accel_status_t check_job(const accel_job_t *j, accel_error_t *err)
 {
-    if (!j->model || !j->data)
-        return bad_job(err, "the job needs a model and data");
+    if (!j->model)
+        return bad_job(err, "the job needs a model");
     if (j->steps < 1)
         return bad_job(err, "steps must be at least 1");
     if (j->batch < 1 || j->batch > 1 << 20)
         return bad_job(err, "batch must be between 1 and 1048576");
-    if ((int64_t)j->batch * data_seq(j->data) > MAX_TOKENS)
-        return accel_fail(err, A0902, "use a smaller batch and more accumulation",
-                          "a micro-batch of %d samples of %lld tokens is too large",
-                          j->batch, (long long)data_seq(j->data));
     if (j->accumulate < 0 || j->accumulate > 1 << 20)
         return bad_job(err, "accumulate must be between 1 and 1048576");
     if (j->warmup < 0 || j->eval_every < 0 || j->log_every < 0)
         return bad_job(err, "warmup, eval_every and log_every must not be negative");
     if (!(j->optimizer.lr >= 0) || !(j->clip >= 0) || !(j->optimizer.weight_decay >= 0))
         return bad_job(err, "lr, clip and weight_decay must not be negative");
-    if (j->eval_every > 0 && data_holdout_samples(j->data) < 1)
+    if (j->eval_every > 0 && (!j->data || data_holdout_samples(j->data) < 1))
         return bad_job(err,
                        "eval_every needs a dataset with a held-out part of at least "
                        "one sample");
@@ -52,7 +46,6 @@ static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error
     accel_status_t st = check_job(job, err);
     accel_job_t *j = &run->job;
     const char *out = job->out_dir ? job->out_dir : "out";
-    size_t bytes;
 
     if (st != ACCEL_OK)
         return st;
@@ -61,10 +54,6 @@ static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error
     *j = *job;
     strcpy(run->out_dir, out);
     j->out_dir = run->out_dir;
-    bytes = 2 * (size_t)j->batch * (size_t)data_seq(j->data) * sizeof(int32_t);
-    run->host_batch = calloc(1, bytes);
-    if (!run->host_batch)
-        return accel_fail_nomem(err, "a micro-batch", bytes);
     if (config_accumulation(&run->config) > 0)
         j->accumulate = (int)config_accumulation(&run->config);
     if (config_clipping(&run->config) > 0)
@@ -78,7 +67,7 @@ static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error
         snprintf(run->ckpt_dir, sizeof(run->ckpt_dir), "%s", run->config.ckpt_dir);
     else
         snprintf(run->ckpt_dir, sizeof(run->ckpt_dir), "%s/checkpoints", run->out_dir);
-    return ACCEL_OK;
+    return batch_open(run, err);
 }
 
 /* mkdir -p, and may we write there? errno or 0. */
@@ -165,11 +154,25 @@ static int64_t count_params(const struct nn_units *units)
     return n;
 }
 
+static void describe_data(const accel_dataset_t *d, char *buf, size_t len)
+{
+    char fields[200];
+
+    if (!d)
+        snprintf(buf, len, "the program's own");
+    else if (data_seq(d) > 0)
+        snprintf(buf, len, "%lld samples of %d tokens",
+                 (long long)accel_dataset_samples(d), data_seq(d));
+    else
+        snprintf(buf, len, "%lld samples of %s", (long long)accel_dataset_samples(d),
+                 data_fields_text(d, fields, sizeof(fields)));
+}
+
 static void print_plan(accel_t *run, const struct plan_input *in)
 {
     const accel_job_t *j = &run->job;
     struct strbuf text = { 0 };
-    char batch[128], cpu[256], data[128], steps[64];
+    char batch[128], cpu[256], data[256], steps[64];
     char *save = NULL;
 
     snprintf(batch, sizeof(batch), "%d per rank x %d ranks x %d micro-batches = %lld",
@@ -177,8 +180,7 @@ static void print_plan(accel_t *run, const struct plan_input *in)
              (long long)j->batch * run->boot.size * j->accumulate);
     snprintf(cpu, sizeof(cpu), "%s, %d thread%s per rank, %s", run->backend->name,
              run->threads, run->threads == 1 ? "" : "s", run->backend->isa);
-    snprintf(data, sizeof(data), "%lld samples of %d tokens",
-             (long long)accel_dataset_samples(j->data), data_seq(j->data));
+    describe_data(j->data, data, sizeof(data));
     snprintf(steps, sizeof(steps), "%lld (warm-up %lld)", (long long)j->steps,
              (long long)j->warmup);
 
@@ -236,6 +238,7 @@ static accel_status_t make_plan(accel_t *run, accel_error_t *err)
                              .params = count_params(&run->units),
                              .units = run->units.count,
                              .base_bytes = run->base_bytes };
+    const accel_field_t *fields;
     size_t activations = 0;
     accel_status_t st;
 
@@ -247,9 +250,12 @@ static accel_status_t make_plan(accel_t *run, accel_error_t *err)
     in.unit_elems = elems;
     st = plan_layout_of(&run->config, run->boot.size, run->boot.local_size, &in.layout,
                         err);
-    if (st == ACCEL_OK)
-        st = nn_measure(run->job.model, run->job.batch, data_seq(run->job.data), true,
-                        &activations, err);
+    if (st == ACCEL_OK && run->job.data) {
+        int n = data_fields(run->job.data, &fields);
+
+        st = nn_measure(run->job.model, run->job.batch, fields, n, true, &activations,
+                        err);
+    }
     in.activation_bytes = (int64_t)activations;
     if (st == ACCEL_OK) {
         plan_compute(&in, &run->plan);

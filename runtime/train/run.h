@@ -80,8 +80,9 @@ struct accel {
     struct shard *shard;
     struct plan plan;
     struct observe observe;
-    int32_t *host_batch; /* [2][batch * seq], on its way to the backend */
-    int64_t base_bytes;  /* memory of the process before the model */
+    char *host_batch;                  /* a micro-batch on its way to the backend */
+    int64_t batch_at[DATA_MAX_FIELDS]; /* where each field begins in it */
+    int64_t base_bytes;                /* memory of the process before the model */
 
     /* progress; everything below is part of a checkpoint or follows from it */
     int64_t step;    /* optimizer steps done */
@@ -188,9 +189,15 @@ void lease_drop(accel_t *run);
 accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err);
 const char *stop_signal_name(int sig);
 
-/* ---- step.c -------------------------------------------------------------------------- */
-/* Two int32 [batch, seq] tensors filled from run->host_batch; sticky graph error on failure. */
-accel_status_t run_batch_tensors(accel_t *run, accel_tensor_t *batch[2],
-                                 accel_error_t *err);
+/* ---- batch.c ------------------------------------------------------------------------- */
+/* Room for a micro-batch on the host. */
+accel_status_t batch_open(accel_t *run, accel_error_t *err);
+/* Samples first .. first + count of the order of the run, or of the held-out part, into
+ * run->host_batch. */
+accel_status_t batch_take(accel_t *run, int64_t first, int count, bool held_out,
+                          accel_error_t *err);
+/* One tensor per field with the first `count` samples of run->host_batch. */
+accel_status_t batch_tensors(accel_t *run, int count, accel_tensor_t **batch,
+                             accel_error_t *err);
 
 #endif

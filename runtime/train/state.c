@@ -42,7 +42,8 @@ accel_status_t state_identity(accel_t *run, accel_error_t *err)
     uint64_t data = 0;
     int64_t params;
     uint64_t model = model_digest(&run->units, &params);
-    accel_status_t st = data_digest(run->job.data, &data, err);
+    accel_status_t st =
+        run->job.data ? data_digest(run->job.data, &data, err) : ACCEL_OK;
 
     if (st != ACCEL_OK)
         return st;
@@ -75,22 +76,24 @@ static void settings(const accel_t *run, struct strbuf *b)
 static accel_status_t common_text(accel_t *run, char out[AGREE_BYTES],
                                   accel_error_t *err)
 {
-    char encoded[16 * 1024 + 1];
+    char encoded[16 * 1024 + 1], fields[512] = "none";
     char id[sizeof(run->run_id)], *save = NULL;
     struct strbuf b = { 0 };
     accel_status_t st = config_encode(&run->config, encoded, sizeof(encoded), err);
 
     if (st != ACCEL_OK)
         return st;
+    if (run->job.data)
+        data_fields_text(run->job.data, fields, sizeof(fields));
     snprintf(id, sizeof(id), "%s", run->run_id);
     for (char *w = strtok_r(id, " ", &save); w; w = strtok_r(NULL, " ", &save))
         strbuf_printf(&b, "%s\n", w);
     settings(run, &b);
     strbuf_printf(&b,
-                  "sequence=%d\neval_every=%lld\ncheckpoints=%s\n"
+                  "fields=%s\neval_every=%lld\ncheckpoints=%s\n"
                   "config=%016" PRIx64 "\n",
-                  (int)data_seq(run->job.data), (long long)run->job.eval_every,
-                  run->ckpt_dir, (uint64_t)XXH3_64bits(encoded, strlen(encoded)));
+                  fields, (long long)run->job.eval_every, run->ckpt_dir,
+                  (uint64_t)XXH3_64bits(encoded, strlen(encoded)));
     if (b.failed || b.len >= AGREE_BYTES) {
         strbuf_free(&b);
         return accel_fail_nomem(err, "the common settings", AGREE_BYTES);

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/backend.h"
 #include "optim/optim.h"
 #include "train/run.h"
 
@@ -21,73 +20,6 @@ int accel_more(const accel_t *run)
 int64_t accel_steps_done(const accel_t *run)
 {
     return run->step;
-}
-
-/* Sample `i` of this rank's micro-batch: all ranks together take the next world * batch
- * samples of the global order, in rank order. */
-static accel_status_t fill_batch(accel_t *run, int32_t *ids, int32_t *targets,
-                                 accel_error_t *err)
-{
-    const accel_job_t *j = &run->job;
-    int64_t seq = data_seq(j->data);
-    int64_t first = run_first_sample(run->cursor, run->micro, run->boot.size,
-                                     run->boot.rank, j->batch);
-
-    for (int i = 0; i < j->batch; i++) {
-        int64_t sample =
-            data_global_index(j->seed, accel_dataset_samples(j->data), first + i);
-        accel_status_t st =
-            data_sample(j->data, sample, ids + i * seq, targets + i * seq, err);
-
-        if (st != ACCEL_OK)
-            return st;
-    }
-    return ACCEL_OK;
-}
-
-accel_status_t run_batch_tensors(accel_t *run, accel_tensor_t *batch[2],
-                                 accel_error_t *err)
-{
-    const int64_t dims[2] = { run->job.batch, data_seq(run->job.data) };
-    size_t elems = (size_t)(dims[0] * dims[1]);
-
-    for (int i = 0; i < 2; i++) {
-        batch[i] = graph_tensor(&run->graph, ACCEL_I32, 2, dims);
-        if (!batch[i]) {
-            *err = run->graph.error;
-            return err->code;
-        }
-        run->backend->from_host(run->backend, batch[i]->data,
-                                run->host_batch + i * elems, elems * sizeof(int32_t));
-    }
-    return ACCEL_OK;
-}
-
-accel_status_t accel_next(accel_t *run, accel_tensor_t *batch[2], accel_error_t *err)
-{
-    accel_error_t e = { 0 };
-    accel_status_t st = run_ready(run, "accel_next", err);
-    accel_tensor_t *next[2];
-
-    if (st != ACCEL_OK)
-        return st;
-    graph_reset(&run->graph);
-    run->graph.recording = run->graph.training = !run->graph.evaluating;
-    run->graph.draws = (struct draws){
-        .seed = run->job.seed,
-        .first_sample = run_first_sample(run->cursor, run->micro, run->boot.size,
-                                         run->boot.rank, run->job.batch),
-        .batch = run->job.batch,
-    };
-    st = fill_batch(run, run->host_batch,
-                    run->host_batch + run->job.batch * data_seq(run->job.data), &e);
-    if (st == ACCEL_OK)
-        st = run_batch_tensors(run, next, &e);
-    if (st != ACCEL_OK)
-        return run_report(run, st, &e, err);
-    batch[0] = next[0];
-    batch[1] = next[1];
-    return ACCEL_OK;
 }
 
 static accel_status_t backward(accel_t *run, accel_tensor_t *loss, accel_error_t *err)
@@ -221,11 +153,14 @@ static void record(accel_t *run, double loss, const struct applied *did,
         .lr = did->lr,
         .grad_norm = did->norm,
         .step_ms = (double)(now - run->step_start_ns) / 1e6,
-        .tokens =
-            (int64_t)j->batch * run->boot.size * j->accumulate * data_seq(j->data),
+        .items = (int64_t)j->batch * run->boot.size * j->accumulate,
         .eval_loss = eval_loss,
     };
 
+    if (j->data && data_seq(j->data) > 0) {
+        s.items *= data_seq(j->data);
+        s.tokens = true;
+    }
     /* Only rank 0 writes: the others hear of a failure in the next agreement. */
     observe_step(&run->observe, &s, &run->log_failure);
 }

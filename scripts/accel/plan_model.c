@@ -145,6 +145,8 @@ static accel_status_t measure(struct planned *p, accel_error_t *err)
     struct graph g = { 0 };
     struct nn_units units = { 0 };
     accel_module_t *model = NULL;
+    const accel_field_t tokens = { ACCEL_I32, 1, { seq } };
+    const accel_field_t ids_and_targets[] = { tokens, tokens };
     size_t activations = 0;
     accel_status_t s;
 
@@ -162,7 +164,7 @@ static accel_status_t measure(struct planned *p, accel_error_t *err)
     s = nn_units_build(model, config_wrap_policy(p->config) == WRAP_TRANSFORMER,
                        p->config->transformer_cls, &units, err);
     if (s == ACCEL_OK)
-        s = nn_measure(model, p->batch, seq, true, &activations, err);
+        s = nn_measure(model, p->batch, ids_and_targets, 2, true, &activations, err);
     p->in.activation_bytes = (int64_t)activations;
     p->in.layers = p->shape.layers;
     p->in.hidden_elems = (int64_t)p->batch * seq * p->shape.width;

@@ -71,24 +71,24 @@ static void test_text(void)
     tap_is_int(accel_dataset_samples(d), 4, "(20 - 1) / 4 samples");
     tap_is_int(accel_dataset_vocab(d), 256, "bytes: vocabulary 256");
     tap_is_int(data_holdout_samples(d), 0, "nothing held out");
-    tap_ok(!data_sample(d, 3, ids, targets, &err) && ids[0] == 'c' && ids[3] == 'f' &&
-               targets[0] == 'd' && targets[3] == 'g',
+    tap_ok(!data_sample(d, 3, (void *[]){ ids, targets }, &err) && ids[0] == 'c' &&
+               ids[3] == 'f' && targets[0] == 'd' && targets[3] == 'g',
            "last sample: targets are the inputs shifted by one");
-    tap_ok(data_sample(d, 4, ids, targets, &err) == ACCEL_EINVAL &&
-               data_sample(d, -1, ids, targets, &err) == ACCEL_EINVAL,
+    tap_ok(data_sample(d, 4, (void *[]){ ids, targets }, &err) == ACCEL_EINVAL &&
+               data_sample(d, -1, (void *[]){ ids, targets }, &err) == ACCEL_EINVAL,
            "no sample before the first or after the last");
     accel_dataset_close(d);
     tap_ok(!accel_dataset_open(&d, at("a.txt"), 4, 0.5, &err) &&
                accel_dataset_samples(d) == 2 && data_holdout_samples(d) == 2,
            "half held out");
-    tap_ok(!data_holdout_sample(d, 1, ids, targets, &err) && ids[0] == 'e' &&
-               targets[3] == 'i',
+    tap_ok(!data_holdout_sample(d, 1, (void *[]){ ids, targets }, &err) &&
+               ids[0] == 'e' && targets[3] == 'i',
            "held-out samples come from the end");
-    tap_ok(data_holdout_sample(d, 2, ids, targets, &err) == ACCEL_EINVAL,
+    tap_ok(data_holdout_sample(d, 2, (void *[]){ ids, targets }, &err) == ACCEL_EINVAL,
            "and no more");
     accel_dataset_close(d);
     tap_ok(!accel_dataset_open(&d, at("a.txt"), 1, 0, &err) &&
-               !data_sample(d, 18, ids, targets, &err) && ids[0] == 'i' &&
+               !data_sample(d, 18, (void *[]){ ids, targets }, &err) && ids[0] == 'i' &&
                targets[0] == 'j',
            "sequence length 1");
     accel_dataset_close(d);
@@ -106,11 +106,11 @@ static void test_tokens(void)
            err.text);
     tap_is_int(accel_dataset_samples(d), 11, "(90 - 1) / 8 samples");
     tap_is_int(accel_dataset_vocab(d), 1100, "vocabulary is the largest token + 1");
-    tap_ok(!data_sample(d, 2, ids, targets, &err) && ids[0] == 1016 &&
+    tap_ok(!data_sample(d, 2, (void *[]){ ids, targets }, &err) && ids[0] == 1016 &&
                targets[7] == 1024,
            "tokens of sample 2");
     put_tokens("t.bin", 20240520, 1, 100, 100, 5000);
-    tap_ok(data_sample(d, 2, ids, targets, &err) == ACCEL_ECORRUPT &&
+    tap_ok(data_sample(d, 2, (void *[]){ ids, targets }, &err) == ACCEL_ECORRUPT &&
                strstr(err.where, "t.bin"),
            "a token beyond the vocabulary is an error naming the file");
     accel_dataset_close(d);
@@ -196,7 +196,8 @@ static void test_directory(void)
     put("d/.hidden", "XXXXXXXX", 8);
     mkdir(at("d/sub"), 0700);
     tap_ok(!accel_dataset_open(&d, at("d"), 9, 0, &err) &&
-               accel_dataset_samples(d) == 1 && !data_sample(d, 0, ids, targets, &err),
+               accel_dataset_samples(d) == 1 &&
+               !data_sample(d, 0, (void *[]){ ids, targets }, &err),
            "directory: regular files that are not hidden (%s)", err.text);
     tap_ok(
         !memcmp(ids, (int32_t[]){ 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i' }, 36) &&
@@ -213,7 +214,8 @@ static void test_directory(void)
     tap_ok(!data_digest(d, &two, &err) && one == two,
            "sequence length and holdout do not");
     tap_ok(truncate(at("d/2"), 1) == 0 &&
-               data_holdout_sample(d, 0, ids, targets, &err) == ACCEL_EIO &&
+               data_holdout_sample(d, 0, (void *[]){ ids, targets }, &err) ==
+                   ACCEL_EIO &&
                strstr(err.where, "d/2"),
            "a file that shrank: %s", err.text);
     accel_dataset_close(d);
@@ -226,8 +228,8 @@ static void test_directory(void)
     put_tokens("b/0.bin", 20240520, 1, 5, 5, 0);
     put_tokens("b/1.bin", 20240520, 1, 4, 4, 5);
     tap_ok(!accel_dataset_open(&d, at("b"), 8, 0, &err) &&
-               !data_sample(d, 0, ids, targets, &err) && ids[4] == 4 && ids[5] == 5 &&
-               targets[7] == 8,
+               !data_sample(d, 0, (void *[]){ ids, targets }, &err) && ids[4] == 4 &&
+               ids[5] == 5 && targets[7] == 8,
            "token files are joined without their headers");
     accel_dataset_close(d);
 }
@@ -284,11 +286,100 @@ static void test_order(void)
            "the order is the one older checkpoints were written with");
 }
 
+/* A field of three floats and one number, both told by the index. */
+static int fetch(void *user, int64_t index, void *const *dst)
+{
+    int64_t *calls = user;
+
+    ++*calls;
+    for (int i = 0; i < 3; i++)
+        ((float *)dst[0])[i] = (float)(10 * index + i);
+    *(int32_t *)dst[1] = (int32_t)index;
+    return index == 77 ? 5 : 0;
+}
+
+static void test_fields(void)
+{
+    const accel_field_t fields[] = { { ACCEL_F32, 2, { 1, 3 } },
+                                     { ACCEL_I32, 0, { 0 } } };
+    const accel_field_t *have;
+    accel_dataset_t *d = NULL, *e = NULL;
+    accel_error_t err = { 0 };
+    float image[3];
+    int32_t label;
+    void *dst[] = { image, &label };
+    uint64_t one = 0, same = 1, other = 1;
+    int64_t calls = 0;
+    char text[64];
+
+    tap_ok(!accel_dataset_new(&d, 100, fields, 2, fetch, &calls, 0.25, &err),
+           "a dataset of a program's own (%s)", err.text);
+    tap_ok(accel_dataset_samples(d) == 75 && data_holdout_samples(d) == 25 &&
+               accel_dataset_vocab(d) == 0 && data_seq(d) == 0,
+           "a quarter is held out; no tokens");
+    tap_ok(data_fields(d, &have) == 2 && data_field_elems(&have[0]) == 3 &&
+               data_field_bytes(&have[1]) == 4,
+           "fields");
+    tap_is_str(data_fields_text(d, text, sizeof(text)), "float32 [1, 3], int32 []",
+               "their text");
+    tap_ok(!data_sample(d, 74, dst, &err) && image[2] == 742 && label == 74,
+           "a sample");
+    tap_ok(data_sample(d, 75, dst, &err) == ACCEL_EINVAL, "and none beyond");
+    tap_ok(!data_holdout_sample(d, 0, dst, &err) && label == 75,
+           "held-out samples follow the others");
+    tap_ok(data_holdout_sample(d, 2, dst, &err) == ACCEL_EIO &&
+               strstr(err.text, "77") && strstr(err.text, "5"),
+           "a fetch that fails is an error with the sample: %s", err.text);
+    calls = 0;
+    accel_dataset_new(&e, 60, fields, 2, fetch, &calls, 0, &err);
+    tap_ok(!data_digest(e, &one, &err) && calls == 60 && !data_digest(e, &same, &err) &&
+               one == same,
+           "digest: the same data, the same number, from at most 64 samples");
+    accel_dataset_close(e);
+    accel_dataset_new(&e, 59, fields, 2, fetch, &calls, 0, &err);
+    tap_ok(!data_digest(e, &other, &err) && other != one, "other data, another");
+    accel_dataset_close(e);
+    accel_dataset_close(d);
+}
+
+static void test_wrong_fields(void)
+{
+    static const struct {
+        const char *what;
+        int64_t samples;
+        double holdout;
+        int n;
+        accel_field_t field;
+    } cases[] = {
+        { "no sample", 0, 0, 1, { ACCEL_F32, 1, { 3 } } },
+        { "a holdout of more than a half", 9, 0.6, 1, { ACCEL_F32, 1, { 3 } } },
+        { "no field", 9, 0, 0, { ACCEL_F32, 1, { 3 } } },
+        { "nine fields", 9, 0, 9, { ACCEL_F32, 1, { 3 } } },
+        { "an unknown dtype", 9, 0, 1, { (accel_dtype_t)99, 1, { 3 } } },
+        { "four dimensions", 9, 0, 1, { ACCEL_F32, 4, { 3, 3, 3 } } },
+        { "a size of 0", 9, 0, 1, { ACCEL_F32, 2, { 3, 0 } } },
+        { "a sample of 4 GiB", 9, 0, 1, { ACCEL_F32, 2, { 32768, 32768 } } },
+        { "sizes beyond 64 bits", 9, 0, 1, { ACCEL_F32, 2, { INT64_MAX, INT64_MAX } } },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
+        accel_dataset_t *d = NULL;
+        accel_error_t err = { 0 };
+
+        tap_ok(accel_dataset_new(&d, cases[i].samples, &cases[i].field, cases[i].n,
+                                 fetch, NULL, cases[i].holdout, &err) == ACCEL_EINVAL &&
+                   !d && err.hint[0],
+               "%s is refused: %s", cases[i].what, err.text);
+    }
+}
+
 int main(void)
 {
     if (!mkdtemp(dir))
         tap_skip_all("no directory for temporary files");
     test_text();
+    test_fields();
+    test_wrong_fields();
     test_tokens();
     test_damage();
     test_arguments();

@@ -155,15 +155,18 @@ static void test_threads(accel_dtype_t compute)
 
 static void test_measure(accel_dtype_t compute)
 {
+    const accel_field_t tokens = { ACCEL_I32, 1, { 71 } },
+                        fields[] = { tokens, tokens };
     const char *name = accel_dtype_name(compute);
     size_t train = 0, eval = 0;
     struct rig k;
 
     if (!rig_open(&k, &small, compute, 2, 3, 71))
         tap_ok(false, "%s: open", name);
-    tap_is_int(nn_measure(k.model, 3, 71, true, &train, NULL), 0, "%s: measure", name);
-    tap_is_int(nn_measure(k.model, 3, 71, false, &eval, NULL), 0, "%s: evaluation",
+    tap_is_int(nn_measure(k.model, 3, fields, 2, true, &train, NULL), 0, "%s: measure",
                name);
+    tap_is_int(nn_measure(k.model, 3, fields, 2, false, &eval, NULL), 0,
+               "%s: evaluation", name);
     k.g.recording = false;
     step(&k);
     tap_is_int((long long)arena_peak_bytes(k.g.arena), (long long)eval,

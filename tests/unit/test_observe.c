@@ -38,7 +38,8 @@ static accel_status_t write_steps(const char *path, int64_t done, int64_t first,
                                   .lr = 1e-3,
                                   .grad_norm = 2,
                                   .step_ms = 50,
-                                  .tokens = 1000,
+                                  .items = 1000,
+                                  .tokens = true,
                                   .eval_loss = NAN };
 
         st = observe_step(&o, &s, &err);

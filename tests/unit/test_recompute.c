@@ -89,6 +89,7 @@ static float *all_gradients(const struct rig *k, int64_t *n_out)
 
 static void test_recompute(accel_dtype_t compute)
 {
+    const accel_field_t tokens = { ACCEL_I32, 1, { TIME } };
     const accel_gpt2_t cfg = {
         .layers = LAYERS, .heads = 2, .width = 24, .context = TIME, .vocab = VOCAB
     };
@@ -117,7 +118,8 @@ static void test_recompute(accel_dtype_t compute)
     tap_ok(peak < arena_peak_bytes(plain.g.arena) * 2 / 3,
            "%s: peak %zu instead of %zu bytes", name, peak,
            arena_peak_bytes(plain.g.arena));
-    nn_measure(again.model, BATCH, TIME, true, &foretold, NULL);
+    nn_measure(again.model, BATCH, (accel_field_t[]){ tokens, tokens }, 2, true,
+               &foretold, NULL);
     tap_is_int((long long)foretold, (long long)peak, "%s: the peak is foretold", name);
     tap_is_int(again.r.faults, 0, "%s: residency protocol", name);
     free(ga);

@@ -42,12 +42,28 @@ static void cpu_to_host(const struct backend *be, float *host, const void *src,
                         accel_dtype_t type, int64_t n)
 {
     (void)be;
-    if (type == ACCEL_I32) {
-        for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++)
+        switch (type) {
+        case ACCEL_I32:
             host[i] = (float)((const int32_t *)src)[i];
-        return;
-    }
-    cpu_load_row(host, src, type, n);
+            break;
+        case ACCEL_I64:
+            host[i] = (float)((const int64_t *)src)[i];
+            break;
+        case ACCEL_U16:
+            host[i] = ((const uint16_t *)src)[i];
+            break;
+        case ACCEL_U8:
+            host[i] = ((const uint8_t *)src)[i];
+            break;
+        case ACCEL_F64:
+            host[i] = (float)((const double *)src)[i];
+            break;
+        case ACCEL_F32:
+        case ACCEL_BF16:
+            cpu_load_row(host, src, type, n);
+            return;
+        }
 }
 
 static void cpu_close(struct backend *be)

@@ -55,7 +55,7 @@ static accel_status_t one_step(accel_t *run, accel_module_t *model, int micro,
         accel_tensor_t *batch[2], *loss = NULL;
         float value = 0;
 
-        st = accel_next(run, batch, err);
+        st = accel_next(run, batch, 2, err);
         if (st == ACCEL_OK)
             loss = accel_call(model, batch, 2);
         if (loss)
