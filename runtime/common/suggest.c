@@ -10,6 +10,26 @@
 
 #define LONGEST 64
 
+struct word {
+    int len;
+    uint64_t letters; /* a bit for each that occurs; some share one */
+    char lower[LONGEST];
+};
+
+/* False when it is shorter or longer than that, or than LONGEST. */
+static bool read_word(struct word *w, const char *s, int shortest, int longest)
+{
+    w->len = (int)strnlen(s, LONGEST + 1);
+    w->letters = 0;
+    if (w->len < shortest || w->len > longest || w->len > LONGEST)
+        return false;
+    for (int i = 0; i < w->len; i++) {
+        w->lower[i] = (char)tolower((unsigned char)s[i]);
+        w->letters |= UINT64_C(1) << (w->lower[i] & 63);
+    }
+    return true;
+}
+
 static int min3(int a, int b, int c)
 {
     int m = a < b ? a : b;
@@ -17,49 +37,62 @@ static int min3(int a, int b, int c)
     return m < c ? m : c;
 }
 
-/* Optimal string alignment distance; words longer than LONGEST never match. */
-static int edit_distance(const char *a, const char *b)
+/* Letters that only one of them has cost an edit each. */
+static bool are_far(const struct word *a, const struct word *b, int limit)
 {
-    int row[3][LONGEST + 1];
-    int la = (int)strlen(a), lb = (int)strlen(b);
+    return __builtin_popcountll(a->letters & ~b->letters) > limit ||
+           __builtin_popcountll(b->letters & ~a->letters) > limit;
+}
 
-    if (la > LONGEST || lb > LONGEST)
-        return LONGEST;
-    for (int j = 0; j <= lb; j++)
+/* Optimal string alignment distance; any number above `limit` when it is larger. */
+static int edit_distance(const struct word *a, const struct word *b, int limit)
+{
+    int row[3][LONGEST + 1], least_before = 0;
+
+    if (are_far(a, b, limit))
+        return limit + 1;
+    for (int j = 0; j <= b->len; j++)
         row[0][j] = j;
-    for (int i = 1; i <= la; i++) {
+    for (int i = 1; i <= a->len; i++) {
         int *cur = row[i % 3], *prev = row[(i + 2) % 3], *prev2 = row[(i + 1) % 3];
+        char ca = a->lower[i - 1];
+        int least = i;
 
         cur[0] = i;
-        for (int j = 1; j <= lb; j++) {
-            int ca = tolower((unsigned char)a[i - 1]);
-            int cb = tolower((unsigned char)b[j - 1]);
+        for (int j = 1; j <= b->len; j++) {
+            char cb = b->lower[j - 1];
 
             cur[j] = min3(prev[j] + 1, cur[j - 1] + 1, prev[j - 1] + (ca != cb));
-            if (i > 1 && j > 1 && ca == tolower((unsigned char)b[j - 2]) &&
-                tolower((unsigned char)a[i - 2]) == cb && prev2[j - 2] + 1 < cur[j])
+            if (i > 1 && j > 1 && ca == b->lower[j - 2] && a->lower[i - 2] == cb &&
+                prev2[j - 2] + 1 < cur[j])
                 cur[j] = prev2[j - 2] + 1;
+            if (cur[j] < least)
+                least = cur[j];
         }
+        /* The rows to come grow from these two, from the older one by a swap. */
+        if (least > limit && least_before >= limit)
+            return limit + 1;
+        least_before = least;
     }
-    return row[la % 3][lb];
+    return row[a->len % 3][b->len];
 }
 
 const char *suggest_nearest(const char *word, const char *const *names, size_t n)
 {
-    int len = (int)strlen(word);
-    int best = len <= 8 ? 2 : len / 3 > 2 ? len / 3 : 2;
+    struct word wanted, name;
     const char *found = NULL;
+    int limit, d;
 
-    if (len > LONGEST)
+    if (!read_word(&wanted, word, 0, LONGEST))
         return NULL;
-    if (len <= 3)
-        best = 1;
-    for (size_t i = 0; i < n; i++) {
-        int d = edit_distance(word, names[i]);
-
-        if (d < best || (d == best && !found)) {
-            best = d;
+    limit = wanted.len <= 3 ? 1 : wanted.len / 3 > 2 ? wanted.len / 3 : 2;
+    for (size_t i = 0; i < n && limit >= 0; i++) {
+        if (!read_word(&name, names[i], wanted.len - limit, wanted.len + limit))
+            continue;
+        d = edit_distance(&wanted, &name, limit);
+        if (d <= limit) {
             found = names[i];
+            limit = d - 1; /* of equally near ones the first */
         }
     }
     return found;

@@ -94,8 +94,8 @@ static void open_failed(struct config_report *r, int error)
                    "cannot open the file: %s", strerror(error));
 }
 
-/* Regular and not larger than the cap. */
-static bool check_kind(struct config_report *r, int fd)
+/* Regular and not larger than the cap; its size now. */
+static bool check_kind(struct config_report *r, int fd, size_t *size_out)
 {
     struct place whole = { 0 };
     struct stat st;
@@ -107,6 +107,7 @@ static bool check_kind(struct config_report *r, int fd)
         return false;
     }
     if (S_ISREG(st.st_mode)) {
+        *size_out = (size_t)st.st_size;
         if (st.st_size <= CONFIG_MAX_BYTES)
             return true;
         report_add(r, A0111, whole, "is this really a config file?",
@@ -124,14 +125,27 @@ static bool check_kind(struct config_report *r, int fd)
     return false;
 }
 
-/* The whole file into buf; -1 when it fails or outgrows the cap while it is read. */
-static ssize_t read_all(struct config_report *r, int fd, char *buf)
+/* The whole file into *buf, also when it has grown since its size was taken; -1 when it
+ * fails or outgrows the cap while it is read. */
+static ssize_t read_all(struct config_report *r, int fd, size_t size, char **buf)
 {
-    size_t used = 0;
+    size_t used = 0, room = 0;
 
     while (used <= CONFIG_MAX_BYTES) {
-        ssize_t n = read(fd, buf + used, CONFIG_MAX_BYTES + 1 - used);
+        ssize_t n;
 
+        if (used == room) {
+            char *grown;
+
+            room = room ? CONFIG_MAX_BYTES + 1 : size + 1;
+            grown = realloc(*buf, room);
+            if (!grown) {
+                r->no_memory = true;
+                return -1;
+            }
+            *buf = grown;
+        }
+        n = read(fd, *buf + used, room - used);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
@@ -201,17 +215,15 @@ static int open_own(struct config_report *r, bool optional)
 void config_file_read(struct config_report *r)
 {
     ssize_t n = -1;
-    char *buf;
+    size_t size;
+    char *buf = NULL;
     int fd = r->in.origin == ORIGIN_SITE ? open_trusted(r)
                                          : open_own(r, r->in.origin == ORIGIN_USER);
 
     if (fd < 0)
         return;
-    buf = malloc(CONFIG_MAX_BYTES + 1);
-    if (!buf)
-        r->no_memory = true;
-    else if (check_kind(r, fd))
-        n = read_all(r, fd, buf);
+    if (check_kind(r, fd, &size))
+        n = read_all(r, fd, size, &buf);
     close(fd);
     if (n < 0) {
         free(buf);

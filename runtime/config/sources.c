@@ -49,9 +49,9 @@ struct resolve {
     struct validator v;
     struct config_report report;
     struct config cfg;
-    struct config_text file[ORIGIN_FILE + 1]; /* by origin */
-    char env_name[CONFIG_MAX_KEYS][NAME_BYTES];
-    bool by_env[CONFIG_MAX_KEYS]; /* taken from the environment */
+    struct config_text file[ORIGIN_FILE + 1];   /* by origin */
+    char env_name[CONFIG_MAX_KEYS][NAME_BYTES]; /* once a variable may be a key's */
+    bool by_env[CONFIG_MAX_KEYS];               /* taken from the environment */
     struct lone {
         struct config_text in;
         char label[NAME_BYTES + 20];
@@ -73,18 +73,6 @@ void config_defaults(struct config *cfg)
 
 /* ---- names ----------------------------------------------------------------------------- */
 
-/* A top-level key that a map has, too: its old place. */
-static bool is_old_place(const struct config_key *keys, size_t n, size_t row)
-{
-    if (keys[row].section[0])
-        return false;
-    for (size_t i = 0; i < n; i++)
-        if (keys[i].section[0] && strncmp(keys[i].section, "accel", 5) != 0 &&
-            !strcmp(keys[i].name, keys[row].name))
-            return true;
-    return false;
-}
-
 const char *config_env_name(size_t row, char *buf, size_t len)
 {
     size_t n;
@@ -95,7 +83,7 @@ const char *config_env_name(size_t row, char *buf, size_t len)
     /* Names of Accelerate are unique; ours are not without their map. */
     section = !strncmp(section, "accel.", 6) ? section + 6 : "";
     buf[0] = '\0';
-    if (is_old_place(k, n, row))
+    if (k[row].moved_to)
         return buf;
     used = snprintf(buf, len, "%s%s%s%s", env_prefix, section, section[0] ? "_" : "",
                     k[row].name);
@@ -223,13 +211,24 @@ static void note_misspelt(struct resolve *s, const char *name, size_t len)
                "it is not read: no key has this name");
 }
 
+static void name_variables(struct resolve *s)
+{
+    for (size_t i = 0; i < s->v.keys; i++)
+        config_env_name(i, s->env_name[i], sizeof(s->env_name[i]));
+}
+
 static void take_environment(struct resolve *s, char *const *env)
 {
+    bool named = false;
+
     for (; env && *env && !report_full(&s->report); env++) {
         size_t len = strcspn(*env, "="), row = 0;
 
         if (strncmp(*env, env_prefix, PREFIX) != 0 || len >= NAME_BYTES || !(*env)[len])
             continue;
+        if (!named)
+            name_variables(s);
+        named = true;
         while (row < s->v.keys &&
                (strncmp(s->env_name[row], *env, len) != 0 || s->env_name[row][len]))
             row++;
@@ -319,8 +318,6 @@ static bool prepare(struct resolve *s, const struct config_sources *src,
     s->v.schema = config_schema(&s->v.keys);
     s->v.without_slurm = src->without_slurm;
     s->v.needs_type = src->job_path != NULL;
-    for (size_t i = 0; i < s->v.keys; i++)
-        config_env_name(i, s->env_name[i], sizeof(s->env_name[i]));
     s->lone = calloc(s->v.keys + src->flag_count, sizeof(*s->lone));
     return s->lone != NULL;
 }

@@ -14,7 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { FILES = 3, MAX_LINES = 8 };
 
-/* Site, user and job file in a directory of our own: the site file must be trusted. */
+/* Site, user and job file in a directory of our own, because the site file must be trusted;
+ * in memory where that can be had, because every run writes them. */
 static char dir[64], path[FILES][80];
 static int file[FILES];
 
@@ -29,9 +30,12 @@ static void make_files(void)
 {
     if (dir[0])
         return;
-    strcpy(dir, "/tmp/accel-fuzz.XXXXXX");
-    if (!mkdtemp(dir))
-        abort();
+    snprintf(dir, sizeof(dir), "/dev/shm/accel-fuzz.XXXXXX");
+    if (!mkdtemp(dir)) {
+        snprintf(dir, sizeof(dir), "/tmp/accel-fuzz.XXXXXX");
+        if (!mkdtemp(dir))
+            abort();
+    }
     for (int i = 0; i < FILES; i++) {
         snprintf(path[i], sizeof(path[i]), "%s/%d.yaml", dir, i);
         file[i] = open(path[i], O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

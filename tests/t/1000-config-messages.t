@@ -47,4 +47,13 @@ for name in $(bad_config_names); do
 done
 [ "$count" -ge 30 ]
 ok $? "at least 30 wrong configs were tried ($count)"
+
+# A file whose size is not known beforehand is read to its end all the same.
+size=$(stat -c %s /proc/sys/kernel/ostype 2>/dev/null)
+if [ "$size" = 0 ] && [ "$(cat /proc/sys/kernel/ostype)" = Linux ]; then
+    "$ACCEL_BUILD/accel" check --quiet /proc/sys/kernel/ostype 2>err
+    like "$(cat err)" '1 \| Linux' "a file of unknown size is read to its end"
+else
+    skip 1 "no /proc/sys/kernel/ostype"
+fi
 done_testing

@@ -38,7 +38,13 @@ static void test_errors(void)
 static void test_suggest(void)
 {
     static const char *const names[] = {
-        "fsdp_sharding_strategy", "num_processes", "num_machines", "debug", "NO", "keep"
+        "fsdp_sharding_strategy",
+        "num_processes",
+        "num_machines",
+        "debug",
+        "NO",
+        "keep",
+        "keen",
     };
     static const struct {
         const char *word, *want;
@@ -49,6 +55,13 @@ static void test_suggest(void)
         { "debgu", "debug" },
         { "zzzzzz", NULL },
         { "N0", "NO" },
+        { "keet", "keep" }, /* both are one edit away: the first */
+        { "keenn", "keen" },
+        { "DBEUG", "debug" },
+        { "fsdp_shrading_stratgy_x", "fsdp_sharding_strategy" },
+        { "xyzfsdp_sharding_stra", "fsdp_sharding_strategy" },
+        { "wxyzfsdp_sharding_stra", NULL },
+        { "fsdp_sharding_strategy_fsdp_sharding_strategy_fsdp_sharding_strat", NULL },
         { "", NULL },
     };
 
