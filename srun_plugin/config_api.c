@@ -19,5 +19,6 @@ const struct config_api accel_spank_config_api = {
     .environment = config_environment,
     .check_world = config_check_world,
     .schema = config_schema,
+    .key_path = config_key_path,
     .value_text = config_value_text,
 };

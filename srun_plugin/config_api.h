@@ -29,6 +29,7 @@ struct config_api {
     accel_status_t (*check_world)(const struct config *cfg, int64_t world,
                                   accel_error_t *err);
     const struct config_key *(*schema)(size_t *count_out);
+    const char *(*key_path)(const struct config_key *key, char *buf, size_t len);
     void (*value_text)(const struct config *cfg, const struct config_key *key,
                        char *buf, size_t len);
 };

@@ -170,8 +170,7 @@ static void print_values(const struct config *cfg)
 
         if (keys[i].offset == SIZE_MAX && cfg->origin[i] == ORIGIN_DEFAULT)
             continue;
-        snprintf(name, sizeof(name), "%s%s%s", keys[i].section,
-                 keys[i].section[0] ? "." : "", keys[i].name);
+        opts_api()->key_path(&keys[i], name, sizeof(name));
         opts_api()->value_text(cfg, &keys[i], value, sizeof(value));
         origin_text(cfg, i, origin, sizeof(origin));
         printf("  %-46s %-22s %s\n", name, value[0] ? value : "-", origin);

@@ -16,24 +16,13 @@ struct place place_of(const struct validator *v, const char *name, int section)
                                            : v->job_section_at[section];
 }
 
-static bool has_given_key(const struct config *cfg, const char *section)
-{
-    size_t n;
-    const struct config_key *k = config_schema(&n);
-
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(k[i].section, section) && cfg->origin[i] != ORIGIN_DEFAULT)
-            return true;
-    return false;
-}
-
 void note_unused_map(struct validator *v, int section, const char *key,
                      const char *word)
 {
     char now[32], cure[64];
     struct place at = v->job_section_at[section];
 
-    if (!at.in || !has_given_key(v->cfg, section_name(section)))
+    if (!at.in || !config_section_given(v->cfg, section_name(section)))
         return;
     snprintf(cure, sizeof(cure), "set %s: %s to use it", key, word);
     report_add(v->report, MESSAGE_NOTE, at, cure, "'%s' has no effect with %s %s",

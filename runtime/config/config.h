@@ -235,8 +235,12 @@ const struct config_key *config_schema(size_t *count_out);
 /* Row of the key "fsdp_version" or, where a name occurs twice, "accel.checkpoint.dir"
  * (section and name); -1: no such key. */
 int config_row(const char *name);
+/* That name of section and name, "accel.checkpoint.dir", into buf; returns buf. */
+const char *config_key_path(const struct config_key *key, char *buf, size_t len);
 /* Was it given by any source (file, environment, flag), that is, not the default? */
 bool config_is_given(const struct config *cfg, const char *name);
+/* The same of any key of the map "fsdp_config". */
+bool config_section_given(const struct config *cfg, const char *section);
 /* Canonical text of one key: what was given, else its default ("true", "2",
  * "FULL_SHARD"; empty: none), cut to len - 1 bytes. */
 void config_value_text(const struct config *cfg, const struct config_key *key,

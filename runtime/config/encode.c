@@ -22,11 +22,6 @@ static const char has_accel[] = "accel";
 static const char job_file[] = "file";
 static const char origin_letter[] = "dsufeo";
 
-static void key_path(const struct config_key *k, char *buf, size_t len)
-{
-    snprintf(buf, len, "%s%s%s", k->section, k->section[0] ? "." : "", k->name);
-}
-
 static void append_escaped(struct strbuf *b, const char *s)
 {
     for (; *s; s++) {
@@ -45,9 +40,8 @@ static void append_key(struct strbuf *b, const struct config *cfg,
     char path[128], value[CONFIG_GIVEN_BYTES];
     unsigned origin = cfg->origin[row];
 
-    key_path(k, path, sizeof(path));
     config_value_text(cfg, k, value, sizeof(value));
-    strbuf_printf(b, "%s@%c%d=", path,
+    strbuf_printf(b, "%s@%c%d=", config_key_path(k, path, sizeof(path)),
                   origin_letter[origin <= ORIGIN_FLAG ? origin : 0], cfg->line[row]);
     append_escaped(b, value);
     strbuf_append(b, ";", 1);
@@ -146,7 +140,8 @@ static bool take_item(struct config *cfg, char *item)
 {
     size_t n;
     const struct config_key *k = config_schema(&n);
-    char *value = strchr(item, '='), *mark;
+    char *value = strchr(item, '='), *mark, path[128];
+    int row;
 
     if (!value)
         return false;
@@ -161,17 +156,14 @@ static bool take_item(struct config *cfg, char *item)
     if (!mark || !unescape(value))
         return false;
     *mark++ = '\0';
-    for (size_t i = 0; i < n; i++) {
-        char path[128];
-
-        key_path(&k[i], path, sizeof(path));
-        if (strcmp(path, item))
-            continue;
-        if (!*value && k[i].type == TYPE_INT && k[i].min > 0 && !k[i].default_text)
-            return take_mark(cfg, mark, i); /* not given */
-        return take_mark(cfg, mark, i) && value_set(cfg, &k[i], value) == VALUE_OK;
-    }
-    return false;
+    row = config_row(item);
+    if (row < 0 || strcmp(config_key_path(&k[row], path, sizeof(path)), item) ||
+        !take_mark(cfg, mark, (size_t)row))
+        return false;
+    k += row;
+    if (!*value && k->type == TYPE_INT && k->min > 0 && !k->default_text)
+        return true; /* not given */
+    return value_set(cfg, k, value) == VALUE_OK;
 }
 
 /* Version, length and hash. */

@@ -235,17 +235,6 @@ struct writer {
     char *text;     /* CONFIG_GIVEN_BYTES */
 };
 
-static bool section_given(const struct config *cfg, const char *section)
-{
-    size_t n;
-    const struct config_key *k = config_schema(&n);
-
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(k[i].section, section) && cfg->origin[i] != ORIGIN_DEFAULT)
-            return true;
-    return false;
-}
-
 /* Truth words of Python's callers, any case. */
 static bool is_true(const char *word, size_t n)
 {
@@ -288,7 +277,7 @@ static unsigned conditions(const struct writer *w)
     if (!strcmp(config_get(w->cfg, "mixed_precision", w->text, CONFIG_GIVEN_BYTES),
                 "fp8"))
         c |= FP8;
-    if (!simple && section_given(w->cfg, mesh_section)) {
+    if (!simple && config_section_given(w->cfg, mesh_section)) {
         c |= MESH;
         c |= key_long(w, "parallelism_config_cp_size") > 1 ? MESH_CP : 0;
         c |= key_long(w, "parallelism_config_sp_size") > 1 ? MESH_SP : 0;

@@ -64,7 +64,8 @@ bool lock_refuses(struct validator *v, size_t row, const char *text, struct plac
 {
     const struct config_key *k = &v->schema[row];
     const struct place *lock = &v->lock_at[row];
-    char now[CONFIG_GIVEN_BYTES], then[CONFIG_GIVEN_BYTES], site[300], shown[2][60];
+    char now[CONFIG_GIVEN_BYTES], then[CONFIG_GIVEN_BYTES], site[300], shown[2][60],
+        path[128];
     struct config changed;
 
     if (!lock->in || v->source->origin == ORIGIN_SITE)
@@ -78,8 +79,8 @@ bool lock_refuses(struct validator *v, size_t row, const char *text, struct plac
         return false;
     report_add(v->report, A0201, at,
                "remove it; the site's administrator knows why it is locked",
-               "'%s%s%s' is locked at '%s' by the site (%s:%d:%d), but this says '%s'",
-               k->section, k->section[0] ? "." : "", k->name,
+               "'%s' is locked at '%s' by the site (%s:%d:%d), but this says '%s'",
+               config_key_path(k, path, sizeof(path)),
                printable(shown[0], sizeof(shown[0]), now, strlen(now)),
                printable(site, sizeof(site), lock->in->path, strlen(lock->in->path)),
                lock->line, lock->col,

@@ -5,6 +5,7 @@
  * canonical text, environment and `accel check` read it; a new key is a new row in one of
  * the keys_*.def and nothing else.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "config/config.h"
@@ -112,15 +113,31 @@ const struct config_key *config_schema(size_t *count_out)
 
 int config_row(const char *name)
 {
-    const char *dot = strrchr(name, '.');
+    const char *dot = strrchr(name, '.'), *last = dot ? dot + 1 : name;
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(table); i++) {
         const struct config_key *k = &table[i];
-        size_t n = strlen(k->section);
+        size_t n;
 
-        if (!k->moved_to && !strcmp(k->name, dot ? dot + 1 : name) &&
-            (!dot || (n == (size_t)(dot - name) && !strncmp(k->section, name, n))))
+        if (k->moved_to || k->name[0] != last[0] || strcmp(k->name, last))
+            continue;
+        n = strlen(k->section);
+        if (!dot || (n == (size_t)(dot - name) && !strncmp(k->section, name, n)))
             return (int)i;
     }
     return -1;
+}
+
+const char *config_key_path(const struct config_key *key, char *buf, size_t len)
+{
+    snprintf(buf, len, "%s%s%s", key->section, key->section[0] ? "." : "", key->name);
+    return buf;
+}
+
+bool config_section_given(const struct config *cfg, const char *section)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(table); i++)
+        if (cfg->origin[i] != ORIGIN_DEFAULT && !strcmp(table[i].section, section))
+            return true;
+    return false;
 }

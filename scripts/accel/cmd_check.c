@@ -46,11 +46,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static void full_name(const struct config_key *k, char *buf, size_t len)
-{
-    snprintf(buf, len, "%s%s%s", k->section, k->section[0] ? "." : "", k->name);
-}
-
 /* Which values a file may have. */
 static void values_text(const struct config_key *k, char *buf, size_t len)
 {
@@ -87,7 +82,7 @@ static int list_keys(bool json)
     for (size_t i = 0; i < n; i++) {
         char name[128], values[256];
 
-        full_name(&k[i], name, sizeof(name));
+        config_key_path(&k[i], name, sizeof(name));
         values_text(&k[i], values, sizeof(values));
         cli_table_row(t,
                       (const char *[]){ name, values, k[i].default_text, k[i].help });

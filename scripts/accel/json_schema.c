@@ -30,11 +30,6 @@ static void append(struct builder *b, json_t *array, json_t *value)
         b->failed = true;
 }
 
-void config_key_path(const struct config_key *key, char *buf, size_t len)
-{
-    snprintf(buf, len, "%s%s%s", key->section, key->section[0] ? "." : "", key->name);
-}
-
 size_t config_key_prefix(const struct config_key *key)
 {
     static const char suffix[] = "config";

@@ -15,8 +15,6 @@ json_t *json_schema_file(void);
  * The caller owns it. */
 json_t *json_schema_key(const struct config_key *key);
 
-/* "fsdp_config.fsdp_version" into buf. */
-void config_key_path(const struct config_key *key, char *buf, size_t len);
 /* How many leading bytes of the key's name may be left out inside its map; 0: none. */
 size_t config_key_prefix(const struct config_key *key);
 

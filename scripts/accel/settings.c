@@ -106,8 +106,7 @@ int cli_config_print(const struct cli_config *c, bool all, bool origin, bool jso
 
         if (!all && !is_shown(&c->config, &k[i], i))
             continue;
-        snprintf(name, sizeof(name), "%s%s%s", k[i].section, k[i].section[0] ? "." : "",
-                 k[i].name);
+        config_key_path(&k[i], name, sizeof(name));
         config_value_text(&c->config, &k[i], value, sizeof(value));
         config_place(&c->config, &c->sources, i, from, sizeof(from));
         if (c->config.locked[i])

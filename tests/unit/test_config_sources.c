@@ -237,8 +237,7 @@ static void test_everything(void)
     struct config cfg, back;
 
     for (size_t i = 0; i < n; i++) {
-        snprintf(names[i], sizeof(names[i]), "%s%s%s", k[i].section,
-                 k[i].section[0] ? "." : "", k[i].name);
+        config_key_path(&k[i], names[i], sizeof(names[i]));
         for (size_t j = 0; j < ACCEL_ARRAY_SIZE(tries) + 1; j++) {
             struct config_sources src = { .flags = flags, .flag_count = count + 1 };
 

@@ -160,8 +160,7 @@ static void test_round_trip(void)
         char key[128];
         size_t words = 0;
 
-        snprintf(key, sizeof(key), "%s%s%s", k[i].section, k[i].section[0] ? "." : "",
-                 k[i].name);
+        config_key_path(&k[i], key, sizeof(key));
         if (config_row(key) != (int)i)
             continue; /* an old place of another key */
         while (k[i].type == TYPE_ENUM && k[i].values[words])
