@@ -93,10 +93,8 @@ void nn_module_free(accel_module_t *root)
         next = c->next;
         nn_module_free(c);
     }
-    for (int i = 0; i < root->param_count; i++) {
-        free((char *)(uintptr_t)root->param[i]->name);
-        free(root->param[i]);
-    }
+    for (int i = 0; i < root->param_count; i++)
+        param_free(root->param[i]);
     free(root->param);
     for (int i = 0; i < root->alias_count; i++)
         free(root->alias[i].name);
@@ -116,63 +114,26 @@ accel_t *accel_module_run(accel_module_t *m)
     return m ? m->g->run : NULL;
 }
 
-static accel_tensor_t *param_alloc(accel_module_t *m, const char *name)
-{
-    accel_tensor_t **list =
-        reallocarray(m->param, (size_t)m->param_count + 1, sizeof(*list));
-    accel_tensor_t *t;
-
-    if (!list)
-        return NULL;
-    m->param = list;
-    t = calloc(1, sizeof(*t));
-    if (!t)
-        return NULL;
-    t->name = nn_join(m->path, name);
-    if (!t->name) {
-        free(t);
-        return NULL;
-    }
-    list[m->param_count++] = t;
-    return t;
-}
-
 accel_tensor_t *accel_param(accel_module_t *m, const char *name, int ndim,
                             const int64_t *dims, accel_init_t init)
 {
-    accel_tensor_t *t;
-    int64_t elems = 1;
+    accel_tensor_t **list, *t;
 
     if (!m || m->g->error.code)
         return NULL;
     if (!nn_name_fits(m->g, m, name))
         return NULL;
-    if (ndim < 1 || ndim > TENSOR_MAX_DIMS || !dims)
-        return graph_fail(m->g, A0608, NULL, "use 1 to 4 dimensions",
-                          "parameter %s of module '%s' has %d dimensions", name,
-                          m->path, ndim);
-    for (int i = 0; i < ndim; i++)
-        if (dims[i] < 1 || dims[i] > INT32_MAX ||
-            __builtin_mul_overflow(elems, dims[i], &elems) || elems > INT64_MAX / 64)
-            return graph_fail(m->g, A0608, NULL, "every size must be at least 1",
-                              "parameter %s of module '%s': size %d is %lld", name,
-                              m->path, i, (long long)dims[i]);
-    if ((int)init.kind < ACCEL_INIT_ZEROS || init.kind > ACCEL_INIT_UNIFORM)
-        return graph_fail(m->g, A0605, NULL, "use one of accel_init_t",
-                          "parameter %s of module '%s': unknown initialiser %d", name,
-                          m->path, (int)init.kind);
-    t = param_alloc(m, name);
-    if (!t)
+    t = param_new(m->g, m->path, nn_join(m->path, name), ndim, dims, init);
+    list = t ? reallocarray(m->param, (size_t)m->param_count + 1, sizeof(*list)) : NULL;
+    if (t && !list) {
+        param_free(t);
         return graph_fail(m->g, A0001, NULL, "use more ranks or a smaller model",
                           "no memory for a parameter");
-    t->g = m->g;
-    t->dtype = ACCEL_F32;
-    t->ndim = ndim;
-    memcpy(t->dim, dims, (size_t)ndim * sizeof(*dims));
-    t->elems = elems;
-    t->needs_grad = true;
-    t->unit = -1;
-    t->init = init;
+    }
+    if (!t)
+        return NULL;
+    m->param = list;
+    list[m->param_count++] = t;
     return t;
 }
 

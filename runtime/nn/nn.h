@@ -5,7 +5,7 @@
 #ifndef ACCEL_NN_NN_H
 #define ACCEL_NN_NN_H
 
-#include "tensor/graph.h"
+#include "tensor/units.h"
 
 struct nn_alias {
     char *name; /* full name */
@@ -34,23 +34,11 @@ void nn_module_free(accel_module_t *root); /* the whole tree; NULL is fine */
 /* Units: with TRANSFORMER_BASED_WRAP every module whose class is in `classes` (comma list,
  * empty: the model's own choice, classes named "...Block") becomes a unit with all its
  * descendants; the rest of the tree (all of it, when no class fits) is unit 0. Without
- * wrapping all is unit 0. Sets unit and unit_offset of every parameter (offsets aligned to
- * 64 bytes of float32).
+ * wrapping all is unit 0. Lays them out.
  * Error: ACCEL_ECONFIG naming a class that does not occur, with the nearest one. */
-struct nn_unit {
-    const char *name;       /* path of its module; "" for the root unit */
-    accel_tensor_t **param; /* in order of declaration */
-    int param_count;
-    int64_t elems; /* with alignment gaps */
-};
-struct nn_units {
-    struct nn_unit *unit;
-    int count;
-};
 accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
-                              const char *classes, struct nn_units *out,
+                              const char *classes, struct units *out,
                               accel_error_t *err);
-void nn_units_free(struct nn_units *u);
 
 /* "path.name", or "name" below the root: malloc; NULL: out of memory. */
 char *nn_join(const char *path, const char *name);

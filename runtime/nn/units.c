@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cuts the module tree into units by the wrap policy and gives every parameter its unit
- * and offset. In: a built tree. Out: the list that shard/ works on.
+ * Cuts the module tree into units by the wrap policy. In: a built tree. Out: the
+ * list that shard/ works on.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "nn/nn.h"
-
-/* 64 bytes of float32, so that every parameter starts on a cache line. */
-#define ALIGN_ELEMS 16
 
 struct policy {
     bool wrap;
@@ -61,31 +58,23 @@ static void count(const struct policy *p, const accel_module_t *m, bool inside,
 }
 
 /* Pre-order: a unit's number is the order in which its module is met. */
-static void assign(const struct policy *p, accel_module_t *m, int unit,
-                   struct nn_units *u)
+static void assign(const struct policy *p, accel_module_t *m, int unit, struct units *u)
 {
     if (unit == 0 && starts_unit(p, m)) {
         unit = u->count++;
         u->unit[unit].name = m->path;
     }
     m->unit = unit;
-    for (int i = 0; i < m->param_count; i++) {
-        struct nn_unit *to = &u->unit[unit];
-
-        m->param[i]->unit = unit;
-        m->param[i]->unit_offset = to->elems;
-        to->elems += (m->param[i]->elems + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
-        to->param_count++;
-    }
+    u->unit[unit].param_count += m->param_count;
     for (accel_module_t *c = m->child; c; c = c->next)
         assign(p, c, unit, u);
 }
 
 /* Second walk, when the counts are known: the lists share one array. */
-static void collect(accel_module_t *m, struct nn_units *u)
+static void collect(accel_module_t *m, struct units *u)
 {
     for (int i = 0; i < m->param_count; i++) {
-        struct nn_unit *to = &u->unit[m->unit];
+        struct unit *to = &u->unit[m->unit];
 
         to->param[to->param_count++] = m->param[i];
     }
@@ -156,7 +145,7 @@ static accel_status_t check_classes(const accel_module_t *root, const char *clas
     return ACCEL_OK;
 }
 
-static accel_status_t allocate(struct nn_units *u, int units, int params,
+static accel_status_t allocate(struct units *u, int units, int params,
                                accel_error_t *err)
 {
     u->unit = calloc((size_t)units, sizeof(*u->unit));
@@ -170,11 +159,11 @@ static accel_status_t allocate(struct nn_units *u, int units, int params,
 }
 
 accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
-                              const char *classes, struct nn_units *out,
+                              const char *classes, struct units *out,
                               accel_error_t *err)
 {
     struct policy p = { transformer_wrap, classes };
-    struct nn_units u = { 0 };
+    struct units u = { 0 };
     int units = 1, params = 0;
     accel_status_t status = ACCEL_OK;
 
@@ -201,16 +190,7 @@ accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
         u.unit[i].param_count = 0;
     }
     collect(root, &u);
+    units_lay_out(&u);
     *out = u;
     return ACCEL_OK;
-}
-
-void nn_units_free(struct nn_units *u)
-{
-    if (!u || !u->unit)
-        return;
-    free(u->unit[0].param);
-    free(u->unit);
-    u->unit = NULL;
-    u->count = 0;
 }

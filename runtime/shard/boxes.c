@@ -53,8 +53,8 @@ static void measure(const struct shard *s, bool for_load, size_t *boxes, size_t 
         int64_t first, count, b, e;
 
         range_of(s, u, for_load, &first, &count);
-        for (int j = 0; j < u->nn->param_count; j++) {
-            const accel_tensor_t *p = u->nn->param[j];
+        for (int j = 0; j < u->def->param_count; j++) {
+            const accel_tensor_t *p = u->def->param[j];
 
             if (!shard_param_range(p, first, count, &b, &e))
                 continue;
@@ -122,8 +122,8 @@ accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **ou
         int64_t first, elems, b, e;
 
         range_of(s, u, for_load, &first, &elems);
-        for (int j = 0; j < u->nn->param_count; j++) {
-            const accel_tensor_t *p = u->nn->param[j];
+        for (int j = 0; j < u->def->param_count; j++) {
+            const accel_tensor_t *p = u->def->param[j];
 
             if (shard_param_range(p, first, elems, &b, &e))
                 next = fill(s, p, b, e, u->at + (p->unit_offset + b - u->first), next,

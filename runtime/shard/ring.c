@@ -95,7 +95,7 @@ accel_status_t shard_ring_want(struct shard *s, int unit, void **data_out,
         if (!slot)
             return accel_fail(err, A0003, "call done() for a unit before the next",
                               "unit '%s' is wanted while two others are in use",
-                              s->unit[unit].nn->name);
+                              s->unit[unit].def->name);
         st = gather(s, slot, unit, err);
         if (st)
             return st;

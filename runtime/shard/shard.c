@@ -10,7 +10,7 @@
 
 #include "plan/plan.h"
 
-static accel_status_t lay_out(struct shard *s, const struct nn_units *units,
+static accel_status_t lay_out(struct shard *s, const struct units *units,
                               accel_error_t *err)
 {
     size_t elem = accel_dtype_bytes(s->o.compute);
@@ -24,12 +24,12 @@ static accel_status_t lay_out(struct shard *s, const struct nn_units *units,
         struct shard_unit *u = &s->unit[i];
         size_t bytes;
 
-        u->nn = &units->unit[i];
-        u->padded = plan_padded_elems(u->nn->elems, s->world);
+        u->def = &units->unit[i];
+        u->padded = plan_padded_elems(u->def->elems, s->world);
         if (u->padded < 0 || u->padded > INT64_MAX / 64 - s->stored_elems)
             return accel_fail(err, A0618, "the model is too large",
-                              "unit '%s' has %lld elements", u->nn->name,
-                              (long long)u->nn->elems);
+                              "unit '%s' has %lld elements", u->def->name,
+                              (long long)u->def->elems);
         u->own = u->padded / s->world;
         u->first = s->o.strategy == SHARD_FULL ? s->rank * u->own : 0;
         u->stored = s->o.strategy == SHARD_FULL ? u->own : u->padded;
@@ -125,7 +125,7 @@ static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
 }
 
 accel_status_t shard_open(struct shard **out, struct comm *c,
-                          const struct shard_options *o, const struct nn_units *units,
+                          const struct shard_options *o, const struct units *units,
                           accel_error_t *err)
 {
     struct shard *s = NULL;

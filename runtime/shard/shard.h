@@ -15,7 +15,7 @@
 #include "checkpoint/accel_ckpt.h"
 #include "comm/comm.h"
 #include "config/config.h"
-#include "nn/nn.h"
+#include "tensor/units.h"
 
 struct shard;
 
@@ -35,7 +35,7 @@ struct shard_memory { /* bytes of this rank */
 
 /* Collective. Takes the units (not owned, must outlive it), allocates everything. */
 accel_status_t shard_open(struct shard **out, struct comm *c,
-                          const struct shard_options *o, const struct nn_units *units,
+                          const struct shard_options *o, const struct units *units,
                           accel_error_t *err);
 void shard_close(struct shard *s);
 /* Initial values by counter: Philox(seed, hash(name), element). Any world size, same bits. */

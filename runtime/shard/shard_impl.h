@@ -12,7 +12,7 @@
 /* One unit. `own` elements from flat index rank * own on are this rank's part: it stores
  * them (FULL_SHARD) or answers for them among the copies (NO_SHARD). */
 struct shard_unit {
-    const struct nn_unit *nn;
+    const struct unit *def;
     int64_t padded; /* elements, a multiple of world * 32 */
     int64_t own;    /* padded / world */
     int64_t first;  /* flat index of the first element stored here */

@@ -73,8 +73,8 @@ void shard_init(struct shard *s, uint64_t seed)
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
 
-        for (int j = 0; j < u->nn->param_count; j++) {
-            const accel_tensor_t *p = u->nn->param[j];
+        for (int j = 0; j < u->def->param_count; j++) {
+            const accel_tensor_t *p = u->def->param[j];
             int64_t b, e;
 
             if (shard_param_range(p, u->first, u->stored, &b, &e))
@@ -109,8 +109,8 @@ void shard_adamw(struct shard *s, const accel_adamw_t *o, float lr, int64_t t,
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
 
-        for (int j = 0; j < u->nn->param_count; j++) {
-            const accel_tensor_t *p = u->nn->param[j];
+        for (int j = 0; j < u->def->param_count; j++) {
+            const accel_tensor_t *p = u->def->param[j];
             int64_t b, e, at;
 
             if (!shard_param_range(p, u->first, u->stored, &b, &e))

@@ -291,7 +291,7 @@ static void free_run(accel_t *run)
     if (run->threads_before > 0)
         omp_set_num_threads(run->threads_before);
     shard_close(run->shard);
-    nn_units_free(&run->units);
+    units_free(&run->units);
     if (run->graph_open) {
         graph_close(&run->graph);
         for (int i = 0; i < run->trees; i++)

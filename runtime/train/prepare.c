@@ -144,7 +144,7 @@ static accel_status_t take_dirs(accel_t *run, accel_error_t *err)
     return run_agree(run, st, err);
 }
 
-static int64_t count_params(const struct nn_units *units)
+static int64_t count_params(const struct units *units)
 {
     int64_t n = 0;
 

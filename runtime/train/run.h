@@ -76,7 +76,7 @@ struct accel {
     int lease_fd;     /* rank 0: the lock of ckpt_dir; -1: none */
     char lease[256];  /* rank 0: what the lock's file says */
     char run_id[512]; /* identity: what must agree to resume */
-    struct nn_units units;
+    struct units units;
     struct shard *shard;
     struct plan plan;
     struct observe observe;

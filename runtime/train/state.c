@@ -18,7 +18,7 @@
 
 #define STATE_VERSION 1
 
-static uint64_t model_digest(const struct nn_units *units, int64_t *params_out)
+static uint64_t model_digest(const struct units *units, int64_t *params_out)
 {
     XXH64_hash_t h = 0;
     int64_t params = 0;

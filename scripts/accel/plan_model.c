@@ -106,7 +106,7 @@ static void choose_shape(const struct plan_args *a, struct planned *p)
 
 /* What one tensor-parallel rank holds of a unit: its part of every matrix, all of the
  * vectors. */
-static int64_t part_of(const struct nn_unit *u, int tp)
+static int64_t part_of(const struct unit *u, int tp)
 {
     int64_t elems = u->elems;
 
@@ -119,7 +119,7 @@ static int64_t part_of(const struct nn_unit *u, int tp)
     return elems;
 }
 
-static accel_status_t take_units(struct planned *p, const struct nn_units *units,
+static accel_status_t take_units(struct planned *p, const struct units *units,
                                  accel_error_t *err)
 {
     int64_t *elems = calloc((size_t)units->count, sizeof(*elems));
@@ -143,7 +143,7 @@ static accel_status_t measure(struct planned *p, accel_error_t *err)
     int pieces = l->cp * l->sp, seq = (p->seq + pieces - 1) / pieces;
     struct backend *be = NULL;
     struct graph g = { 0 };
-    struct nn_units units = { 0 };
+    struct units units = { 0 };
     accel_module_t *model = NULL;
     const accel_field_t tokens = { ACCEL_I32, 1, { seq } };
     const accel_field_t ids_and_targets[] = { tokens, tokens };
@@ -171,7 +171,7 @@ static accel_status_t measure(struct planned *p, accel_error_t *err)
     if (s == ACCEL_OK)
         s = take_units(p, &units, err);
 out:
-    nn_units_free(&units);
+    units_free(&units);
     nn_module_free(model);
     graph_close(&g);
 close_backend:

@@ -61,7 +61,7 @@ static void bench_model(struct backend *be, accel_dtype_t compute, int repeats)
 {
     double *step = calloc((size_t)repeats, sizeof(*step));
     double *forward = calloc((size_t)repeats, sizeof(*forward)), params = 0, s;
-    struct nn_units units;
+    struct units units;
     struct resident r;
     accel_module_t *model;
     struct graph g;
@@ -91,7 +91,7 @@ static void bench_model(struct backend *be, accel_dtype_t compute, int repeats)
            BATCH * TIME * 1e3 / s, 6.0 * params * BATCH * TIME / s / 1e6,
            format_bytes((double)arena_peak_bytes(g.arena), mem, sizeof(mem)));
     resident_close(&r);
-    nn_units_free(&units);
+    units_free(&units);
     nn_module_free(model);
     graph_close(&g);
     free(step);

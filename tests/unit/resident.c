@@ -43,8 +43,8 @@ static void fill(float *to, const accel_tensor_t *t, uint64_t key)
     }
 }
 
-int resident_open(struct resident *r, const struct nn_units *units,
-                  accel_dtype_t compute, unsigned seed)
+int resident_open(struct resident *r, const struct units *units, accel_dtype_t compute,
+                  unsigned seed)
 {
     size_t n = (size_t)units->count;
 
@@ -58,7 +58,7 @@ int resident_open(struct resident *r, const struct nn_units *units,
     if (!r->master || !r->grad || !r->data || !r->open)
         return -1;
     for (int u = 0; u < units->count; u++) {
-        const struct nn_unit *unit = &units->unit[u];
+        const struct unit *unit = &units->unit[u];
 
         r->master[u] = calloc((size_t)unit->elems, sizeof(float));
         r->grad[u] = calloc((size_t)unit->elems, sizeof(float));

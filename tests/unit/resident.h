@@ -9,7 +9,7 @@
 #include "nn/nn.h"
 
 struct resident {
-    const struct nn_units *units; /* not owned */
+    const struct units *units; /* not owned */
     accel_dtype_t compute;
     float **master; /* [units][elems]: change freely, then resident_refresh */
     float **grad;
@@ -20,8 +20,8 @@ struct resident {
 
 /* Allocates (0: fine) and fills master from each parameter's init by a small counter-based
  * generator. */
-int resident_open(struct resident *r, const struct nn_units *units,
-                  accel_dtype_t compute, unsigned seed);
+int resident_open(struct resident *r, const struct units *units, accel_dtype_t compute,
+                  unsigned seed);
 void resident_refresh(struct resident *r); /* master -> data */
 void resident_zero_grad(struct resident *r);
 struct residency resident_residency(struct resident *r);

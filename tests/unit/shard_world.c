@@ -29,7 +29,7 @@ static const struct {
 static void add_param(struct model *m, int u, const char *name, int ndim,
                       const int64_t *dim, accel_init_t init)
 {
-    struct nn_unit *unit = &m->unit[u];
+    struct unit *unit = &m->unit[u];
     int j = unit->param_count++;
     accel_tensor_t *p = &m->tensor[u][j];
 
@@ -58,7 +58,7 @@ void model_build(struct model *m)
     int64_t at = 0;
 
     memset(m, 0, sizeof(*m));
-    m->units = (struct nn_units){ m->unit, UNITS };
+    m->units = (struct units){ m->unit, UNITS };
     for (int u = 0; u < UNITS; u++) {
         m->unit[u].name = u ? "h" : "";
         for (int j = 0; u == 0 && j < 3; j++)

@@ -18,8 +18,8 @@
 
 struct model {
     accel_tensor_t tensor[UNITS][PER], *list[UNITS][PER];
-    struct nn_unit unit[UNITS];
-    struct nn_units units;
+    struct unit unit[UNITS];
+    struct units units;
     char name[UNITS][PER][32];
     int64_t base[UNITS]; /* where a unit starts in arrays of TOTAL */
 };

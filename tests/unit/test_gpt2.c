@@ -16,7 +16,7 @@ struct rig {
     struct backend *be;
     struct graph g;
     accel_module_t *model;
-    struct nn_units units;
+    struct units units;
     struct resident r;
     int batch, time, vocab;
 };
@@ -44,7 +44,7 @@ static bool rig_open(struct rig *k, const accel_gpt2_t *cfg, accel_dtype_t compu
 static void rig_close(struct rig *k)
 {
     resident_close(&k->r);
-    nn_units_free(&k->units);
+    units_free(&k->units);
     nn_module_free(k->model);
     graph_close(&k->g);
     backend_close(k->be);

@@ -26,7 +26,7 @@ static const accel_gpt2_t cfg = {
 };
 static int32_t ids[ROWS], targets[ROWS];
 static double *value[LAYERS + 1]; /* master of each unit, in double */
-static const struct nn_units *units;
+static const struct units *units;
 
 static const double *param(int unit, int index)
 {
@@ -126,7 +126,7 @@ static void check_model(struct graph *g, accel_module_t *model, struct resident 
 static void run(accel_dtype_t compute, double tolerance)
 {
     struct backend *be = NULL;
-    struct nn_units built = { 0 };
+    struct units built = { 0 };
     struct resident r = { 0 };
     accel_module_t *model;
     struct graph g;
@@ -146,7 +146,7 @@ static void run(accel_dtype_t compute, double tolerance)
     for (int u = 0; u < built.count; u++)
         free(value[u]);
     resident_close(&r);
-    nn_units_free(&built);
+    units_free(&built);
     nn_module_free(model);
     graph_close(&g);
     backend_close(be);

@@ -184,7 +184,7 @@ struct rig {
     struct backend *be;
     struct graph g;
     accel_module_t *root, *user;
-    struct nn_units units;
+    struct units units;
     struct resident r;
 };
 
@@ -215,7 +215,7 @@ static bool rig_open(struct rig *k)
 static void rig_close(struct rig *k)
 {
     resident_close(&k->r);
-    nn_units_free(&k->units);
+    units_free(&k->units);
     nn_module_free(k->root);
     graph_close(&k->g);
     backend_close(k->be);
@@ -297,7 +297,7 @@ static void test_names(struct rig *k)
 
 static void wrap(accel_module_t *m, const char *classes, int want, const char *message)
 {
-    struct nn_units units = { 0 };
+    struct units units = { 0 };
     accel_error_t err = { 0 };
     accel_status_t status = nn_units_build(m, true, classes, &units, &err);
 
@@ -306,7 +306,7 @@ static void wrap(accel_module_t *m, const char *classes, int want, const char *m
                "'%s': %s; %s", classes, err.text, err.hint);
     else
         tap_is_int(units.count, want, "'%s': %d units", classes, want);
-    nn_units_free(&units);
+    units_free(&units);
 }
 
 static void test_units(struct rig *k)
@@ -315,7 +315,7 @@ static void test_units(struct rig *k)
         .layers = 3, .heads = 2, .width = 6, .context = 5, .vocab = 7
     };
     accel_module_t *m = gpt2_new(&k->g, &cfg, NULL);
-    struct nn_units units;
+    struct units units;
     accel_error_t err = { 0 };
     bool order = true;
 
@@ -345,7 +345,7 @@ static void test_units(struct rig *k)
                                units.unit[u].param[i - 1]->unit_offset +
                                    units.unit[u].param[i - 1]->elems);
     tap_ok(order, "parameters do not overlap and know their unit");
-    nn_units_free(&units);
+    units_free(&units);
     nn_module_free(m);
     tap_ok(
         !gpt2_new(&k->g,

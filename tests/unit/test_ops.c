@@ -370,7 +370,7 @@ static void run_case(const struct op_case *c, struct backend *be, accel_dtype_t 
     double tolerance = compute == ACCEL_F32 ? 1e-5 : 2e-2;
     struct check k = { .c = c };
     accel_error_t err = { 0 };
-    struct nn_units units;
+    struct units units;
     struct resident r;
     accel_module_t *root;
     accel_tensor_t *y, *loss = NULL;
@@ -405,7 +405,7 @@ static void run_case(const struct op_case *c, struct backend *be, accel_dtype_t 
     free(k.weight);
     free(k.out);
     resident_close(&r);
-    nn_units_free(&units);
+    units_free(&units);
     nn_module_free(root);
     graph_close(&g);
 }

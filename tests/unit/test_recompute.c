@@ -17,7 +17,7 @@ struct rig {
     struct backend *be;
     struct graph g;
     accel_module_t *model;
-    struct nn_units units;
+    struct units units;
     struct resident r;
 };
 
@@ -41,7 +41,7 @@ static bool rig_begin(struct rig *k, accel_dtype_t compute)
 static void rig_close(struct rig *k)
 {
     resident_close(&k->r);
-    nn_units_free(&k->units);
+    units_free(&k->units);
     nn_module_free(k->model);
     graph_close(&k->g);
     backend_close(k->be);

@@ -19,13 +19,13 @@ struct sizes {
 static int memory_main(struct boot *b, void *arg)
 {
     struct sizes *z = arg;
-    struct nn_unit unit[7] = { { 0 } };
-    struct nn_units units = { unit, z->units };
+    struct unit unit[7] = { { 0 } };
+    struct units units = { unit, z->units };
     struct comm *c;
     struct backend *be;
 
     for (int u = 0; u < z->units; u++)
-        unit[u] = (struct nn_unit){ .name = "u", .elems = z->elems[u] };
+        unit[u] = (struct unit){ .name = "u", .elems = z->elems[u] };
     CHECK(comm_open(&c, b, NULL, err));
     CHECK(backend_cpu_open(&be, 1, err));
     for (int k = 0; k < 4; k++) {
@@ -153,8 +153,8 @@ static int disorder_main(struct boot *b, void *arg)
 static int misuse_main(struct boot *b, void *arg)
 {
     struct shard_options o = { .strategy = SHARD_FULL, .compute = ACCEL_BF16 };
-    struct nn_unit large = { .name = "large", .elems = INT64_MAX / 16 };
-    struct nn_units none = { NULL, 0 }, huge = { &large, 1 };
+    struct unit large = { .name = "large", .elems = INT64_MAX / 16 };
+    struct units none = { NULL, 0 }, huge = { &large, 1 };
     accel_error_t e = { 0 };
     struct residency r;
     struct model m;
@@ -203,8 +203,8 @@ static int misuse_main(struct boot *b, void *arg)
 static int no_memory_main(struct boot *b, void *arg)
 {
     struct shard_options o = { .strategy = SHARD_FULL };
-    struct nn_unit large = { .name = "large", .elems = (int64_t)1 << 46 };
-    struct nn_units huge = { &large, 1 };
+    struct unit large = { .name = "large", .elems = (int64_t)1 << 46 };
+    struct units huge = { &large, 1 };
     accel_error_t e = { 0 };
     struct shard *s = NULL;
     struct comm *c;

@@ -27,7 +27,7 @@ struct world {
     struct backend *be;
     struct graph g;
     accel_module_t *model;
-    struct nn_units units;
+    struct units units;
     struct shard *shard;
 };
 
@@ -115,7 +115,7 @@ static accel_status_t open_world(struct world *w, enum sharding_strategy strateg
 static void close_world(struct world *w)
 {
     shard_close(w->shard);
-    nn_units_free(&w->units);
+    units_free(&w->units);
     nn_module_free(w->model);
     if (w->be)
         graph_close(&w->g);

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Parameters and the layout of units. In: declarations. Out: names, shapes, offsets. Knows
+ * nothing of modules, ranks or values.
+ */
+#include "tensor/units.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/tape.h"
+
+/* 64 bytes of float32, so that every parameter starts on a cache line. */
+#define ALIGN_ELEMS 16
+
+accel_tensor_t *param_new(struct graph *g, const char *owner, char *name, int ndim,
+                          const int64_t *dims, accel_init_t init)
+{
+    accel_tensor_t *t = NULL;
+    int64_t elems = 1;
+
+    if (!name) {
+        graph_fail(g, A0001, NULL, "use more ranks or a smaller model",
+                   "no memory for the name of a parameter");
+        return NULL;
+    }
+    if (ndim < 1 || ndim > TENSOR_MAX_DIMS || !dims) {
+        graph_fail(g, A0608, NULL, "use 1 to 4 dimensions",
+                   "parameter %s of '%s' has %d dimensions", name, owner, ndim);
+        goto fail;
+    }
+    for (int i = 0; i < ndim; i++)
+        if (dims[i] < 1 || dims[i] > INT32_MAX ||
+            __builtin_mul_overflow(elems, dims[i], &elems) || elems > INT64_MAX / 64) {
+            graph_fail(g, A0608, NULL, "every size must be at least 1",
+                       "parameter %s of '%s': size %d is %lld", name, owner, i,
+                       (long long)dims[i]);
+            goto fail;
+        }
+    if ((int)init.kind < ACCEL_INIT_ZEROS || init.kind > ACCEL_INIT_UNIFORM) {
+        graph_fail(g, A0605, NULL, "use one of accel_init_t",
+                   "parameter %s of '%s': unknown initialiser %d", name, owner,
+                   (int)init.kind);
+        goto fail;
+    }
+    t = calloc(1, sizeof(*t));
+    if (!t) {
+        graph_fail(g, A0001, NULL, "use more ranks or a smaller model",
+                   "no memory for a parameter");
+        goto fail;
+    }
+    *t = (accel_tensor_t){ .g = g,
+                           .dtype = ACCEL_F32,
+                           .ndim = ndim,
+                           .elems = elems,
+                           .needs_grad = true,
+                           .unit = -1,
+                           .name = name,
+                           .init = init };
+    memcpy(t->dim, dims, (size_t)ndim * sizeof(*dims));
+    return t;
+fail:
+    free(name);
+    return NULL;
+}
+
+void param_free(accel_tensor_t *p)
+{
+    if (p)
+        free((char *)(uintptr_t)p->name);
+    free(p);
+}
+
+static void place(struct unit *u, int number, bool trained)
+{
+    for (int i = 0; i < u->param_count; i++) {
+        accel_tensor_t *p = u->param[i];
+
+        if (p->needs_grad != trained)
+            continue;
+        p->unit = number;
+        p->unit_offset = u->elems;
+        u->elems += (p->elems + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
+    }
+}
+
+void units_lay_out(struct units *u)
+{
+    for (int i = 0; i < u->count; i++) {
+        struct unit *one = &u->unit[i];
+        int64_t trained;
+
+        one->elems = 0;
+        place(one, i, true);
+        trained = one->elems;
+        place(one, i, false);
+        one->frozen = one->elems - trained;
+    }
+}
+
+void units_free(struct units *u)
+{
+    if (!u || !u->unit)
+        return;
+    free(u->unit[0].param);
+    free(u->unit);
+    u->unit = NULL;
+    u->count = 0;
+}
