@@ -3,8 +3,8 @@
 # ACCEL_COMPILER: warnings, hardening, --enable-sanitizer=LIST, --enable-fuzz,
 # --enable-werror.
 # Sets ACCEL_CFLAGS and ACCEL_LDFLAGS (Makefile.am puts them before the user's own CFLAGS and
-# LDFLAGS), accel_sanitizer and accel_hardening (for the summary). No -march: the
-# instruction set is chosen at run time.
+# LDFLAGS), ACCEL_BASE_CFLAGS (the same without OpenMP, for the plugin), accel_sanitizer and
+# accel_hardening (for the summary). No -march: the instruction set is chosen at run time.
 
 # _ACCEL_TRY_FLAG(VARIABLE, FLAG): adds FLAG to VARIABLE if the compiler and linker take it
 # without a warning beside the user's flags.
@@ -59,11 +59,13 @@ AC_DEFUN([ACCEL_COMPILER], [
     ])
     AM_CONDITIONAL([LIBFUZZER], [test "x$enable_fuzz" = xyes])
     AS_IF([test "x$enable_werror" = xyes], [ACCEL_CFLAGS="$ACCEL_CFLAGS -Werror"])
+    ACCEL_BASE_CFLAGS=$ACCEL_CFLAGS
     AC_OPENMP
     AS_IF([test -z "$OPENMP_CFLAGS"],
         [accel_openmp="off: $CC does not know OpenMP, each rank computes on one core"],
         [accel_openmp="on ($OPENMP_CFLAGS)"])
     ACCEL_CFLAGS="$ACCEL_CFLAGS $OPENMP_CFLAGS"
+    AC_SUBST([ACCEL_BASE_CFLAGS])
     AC_SUBST([ACCEL_CFLAGS])
     AC_SUBST([ACCEL_LDFLAGS])
 ])

@@ -19,9 +19,17 @@ AC_DEFUN([ACCEL_WITH_SLURM], [
             $((accel_slurm_number >> 8 & 255)) $((accel_slurm_number & 255))`
         AC_MSG_NOTICE([Slurm version $SLURM_VERSION: the plugin fits this release only])
         accel_why_slurm="Slurm $SLURM_VERSION; rebuild for another one"])
-    # srun has no sanitizer runtime, so it could not load the plugin.
-    AS_IF([test "x$enable_sanitizer" != xno],
-        [accel_with_slurm=off accel_why_slurm="sanitizer build"])
+    # srun has no sanitizer runtime: it loads such a plugin only when the runtime is a shared
+    # library that LD_PRELOAD brings along. gcc's for addresses is, the one for threads is
+    # of no use, and clang puts its own into programs only.
+    AS_CASE([$enable_sanitizer],
+        [no], [],
+        [*thread*], [accel_with_slurm=off accel_why_slurm="thread sanitizer build"],
+        [accel_found=
+        _ACCEL_TRY_FLAG([accel_found],
+            [$accel_sanitizer -shared -fPIC -Wl,--no-undefined])
+        AS_IF([test -z "$accel_found"], [accel_with_slurm=off
+            accel_why_slurm="sanitizer build, and $CC cannot link its runtime into a plugin"])])
     AC_SUBST([SLURM_VERSION])
     AM_CONDITIONAL([HAVE_SLURM], [test $accel_with_slurm = on])
     AS_IF([test $accel_with_slurm = on],

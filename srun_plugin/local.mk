@@ -24,8 +24,7 @@ srun_plugin_accel_spank_la_SOURCES = \
 	runtime/config/carrier.c \
 	runtime/config/environ_cores.c \
 	runtime/config/environ_task.c
-srun_plugin_accel_spank_la_CFLAGS = -std=gnu11 -Wall -Wextra -fvisibility=hidden \
-	$(XXHASH_CFLAGS) $(SLURM_CFLAGS)
+srun_plugin_accel_spank_la_CFLAGS = $(ACCEL_BASE_CFLAGS) $(XXHASH_CFLAGS) $(SLURM_CFLAGS)
 srun_plugin_accel_spank_la_LIBADD = libacommon.la
 # Slurm's symbols come from the program that loads the plugin.
 srun_plugin_accel_spank_la_LDFLAGS = -module -avoid-version -shared -Wl,-z,now \
@@ -34,7 +33,7 @@ srun_plugin_accel_spank_la_LDFLAGS = -module -avoid-version -shared -Wl,-z,now \
 EXTRA_srun_plugin_accel_spank_la_DEPENDENCIES = srun_plugin/accel_spank.map
 
 srun_plugin_accel_spank_config_la_SOURCES = srun_plugin/config_api.c srun_plugin/config_api.h
-srun_plugin_accel_spank_config_la_CFLAGS = -std=gnu11 -Wall -Wextra -fvisibility=hidden
+srun_plugin_accel_spank_config_la_CFLAGS = $(ACCEL_BASE_CFLAGS)
 srun_plugin_accel_spank_config_la_LIBADD = libaconfig.la libacommon.la $(YAML_LIBS) -lm
 srun_plugin_accel_spank_config_la_LDFLAGS = -module -avoid-version -shared -Wl,-z,now \
 	-Wl,-z,relro -Wl,--as-needed -Wl,--no-undefined \

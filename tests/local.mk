@@ -28,7 +28,8 @@ update-golden: accel$(EXEEXT) examples/train$(EXEEXT)
 .PHONY: update-golden
 
 EXTRA_DIST += $(shell_tests) tests/t/tap.sh tests/t/lib.sh tests/t/train.sh \
-	tests/sanitizer.sh tests/data/lsan.supp
+	tests/sanitizer.sh tests/t/sanitized.sh tests/data/lsan.supp
+shell_tests += tests/t/7110-cli-sanitizer.t tests/t/7120-plugin-sanitizer.t
 TEST_EXTENSIONS = .t
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 T_LOG_DRIVER = $(LOG_DRIVER)
@@ -36,6 +37,15 @@ AM_TESTS_ENVIRONMENT = \
 	ACCEL_SRC='$(abs_top_srcdir)'; export ACCEL_SRC; \
 	ACCEL_BUILD='$(abs_top_builddir)'; export ACCEL_BUILD; \
 	. '$(abs_top_srcdir)/tests/sanitizer.sh';
+
+# What the tests of a sanitizer build run, but for the unit tests; scripts/test makes it there.
+sanitizer_programs = accel$(EXEEXT) accel-selftest$(EXEEXT) examples/train$(EXEEXT) \
+	tests/helpers/fake_nvml.la tests/helpers/fake_nvml_old.la
+if HAVE_SLURM
+sanitizer_programs += $(pkglib_LTLIBRARIES) tests/helpers/fake_spank$(EXEEXT)
+endif
+sanitizer-programs: $(sanitizer_programs)
+.PHONY: sanitizer-programs
 
 # What prove runs; scripts/test reads it.
 print-unit-tests:

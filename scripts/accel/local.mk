@@ -70,6 +70,9 @@ accel_LDADD = libaccel_core.la libaccelckpt_core.la libaconfig.la libacommon.la 
 	$(SMARTCOLS_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(HWLOC_LIBS) \
 	$(libaccelckpt_core_libs) -lm -ldl
 
+# HAVE_SLURM decides what it says, and comes from configure.
+scripts/accel/accel-doctor_slurm.$(OBJEXT): Makefile
+
 # One rank of `accel test`; links the whole runtime.
 pkglibexec_PROGRAMS = accel-selftest
 accel_selftest_SOURCES = \
