@@ -1,8 +1,9 @@
 # libaccelckpt: sharded checkpoints; knows nothing of runtime/ but common/.
 noinst_LTLIBRARIES += libaccelckpt_core.la
-include_HEADERS += checkpoint/accel_ckpt.h
+include_HEADERS += checkpoint/accel_ckpt.h checkpoint/accel_safetensors.h
 libaccelckpt_core_la_SOURCES = \
 	checkpoint/accel_ckpt.h \
+	checkpoint/accel_safetensors.h \
 	checkpoint/boxes.c \
 	checkpoint/ckpt_internal.h \
 	checkpoint/commit.c \
@@ -16,6 +17,13 @@ libaccelckpt_core_la_SOURCES = \
 	checkpoint/read.c \
 	checkpoint/retain.c \
 	checkpoint/save.c \
+	checkpoint/st_convert.c \
+	checkpoint/st_header.c \
+	checkpoint/st_index.c \
+	checkpoint/st_internal.h \
+	checkpoint/st_json.c \
+	checkpoint/st_open.c \
+	checkpoint/st_read.c \
 	checkpoint/stage.c \
 	checkpoint/verify.c \
 	checkpoint/write.c
@@ -82,3 +90,8 @@ tests_faults_failcall_la_LIBADD = -ldl
 shell_tests += tests/t/5010-ckpt-faults.t
 
 shell_tests += tests/t/5030-ckpt-disk.t
+
+unit_tests += tests/unit/test_safetensors
+tests_unit_test_safetensors_SOURCES = tests/unit/test_safetensors.c
+tests_unit_test_safetensors_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
+	$(libaccelckpt_core_libs) -lm

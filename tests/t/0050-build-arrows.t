@@ -27,7 +27,7 @@ for stage in $stages; do
     known=$((known + 1))
     plain="accel\\.h"
     case $stage in
-    shard | train) plain="$plain|(checkpoint/)?accel_ckpt\\.h" ;; # boxes; save and load
+    shard | train) plain="$plain|(checkpoint/)?accel_(ckpt|safetensors)\\.h" ;; # boxes; save and load
     esac
     for header in "runtime/$stage"/*.h; do
         [ ! -f "$header" ] || plain="$plain|${header##*/}"

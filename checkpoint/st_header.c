@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The header of a safetensors file. In: its JSON text and the size of the data behind it.
+ * Out: tensors sorted by name, whose ranges are proven to cover the data exactly. Never
+ * opens or reads a file.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "st_internal.h"
+
+static const struct st_dtype dtypes[] = {
+    { "BOOL", 1 },    { "U8", 1 },  { "I8", 1 },  { "F8_E4M3", 1 }, { "F8_E5M2", 1 },
+    { "F8_E8M0", 1 }, { "I16", 2 }, { "U16", 2 }, { "F16", 2 },     { "BF16", 2 },
+    { "I32", 4 },     { "U32", 4 }, { "F32", 4 }, { "I64", 8 },     { "U64", 8 },
+    { "F64", 8 },     { "C64", 8 },
+};
+
+const struct st_dtype *st_dtype_find(const char *name)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(dtypes); i++)
+        if (strcmp(dtypes[i].name, name) == 0)
+            return &dtypes[i];
+    return NULL;
+}
+
+const char *st_shown(const char *name, char *buf, size_t len)
+{
+    size_t n = 0;
+
+    for (; name[n] && n + 1 < len; n++)
+        buf[n] = (unsigned char)name[n] < 0x20 || (unsigned char)name[n] > 0x7e
+                     ? '?'
+                     : name[n];
+    buf[n] = '\0';
+    return buf;
+}
+
+static void *grow(void *list, size_t count, size_t *cap, size_t size)
+{
+    size_t next = *cap ? 2 * *cap : 64;
+    void *p = list;
+
+    if (count == *cap) {
+        p = reallocarray(list, next, size);
+        if (p)
+            *cap = next;
+    }
+    return p;
+}
+
+static bool take_meta(struct st_json *j, struct st_header *h)
+{
+    size_t n = 0;
+    char *key, *value;
+
+    while (st_json_member(j, &n, &key)) {
+        struct st_pair *list = grow(h->meta, h->metas, &h->meta_cap, sizeof(*h->meta));
+
+        if (!list)
+            return st_json_fail(j, st_no_memory);
+        h->meta = list;
+        if (!st_json_string(j, &value))
+            return false;
+        list[h->metas++] = (struct st_pair){ key, value };
+    }
+    return !j->problem;
+}
+
+/* Sizes, their product in elems. */
+static bool take_shape(struct st_json *j, accel_safetensors_tensor_t *t)
+{
+    bool zero = false;
+    int64_t elems = 1;
+
+    if (!st_json_want(j, '['))
+        return false;
+    if (st_json_is(j, ']'))
+        return true;
+    do {
+        int64_t size;
+
+        if (t->ndim == ACCEL_CKPT_MAX_DIMS)
+            return st_json_fail(j, "more than 8 dimensions");
+        if (!st_json_whole(j, &size))
+            return false;
+        t->shape[t->ndim++] = size;
+        zero = zero || size == 0;
+        /* What lies beyond a size of zero must not overflow either. */
+        if (size && __builtin_mul_overflow(elems, size, &elems))
+            return st_json_fail(j, "a shape with too many elements");
+    } while (st_json_is(j, ','));
+    t->elems = zero ? 0 : elems;
+    return st_json_want(j, ']');
+}
+
+static bool take_range(struct st_json *j, int64_t *begin, int64_t *end)
+{
+    return st_json_want(j, '[') && st_json_whole(j, begin) && st_json_want(j, ',') &&
+           st_json_whole(j, end) && st_json_want(j, ']');
+}
+
+enum { HAS_DTYPE = 1, HAS_SHAPE = 2, HAS_RANGE = 4 };
+
+static bool take_field(struct st_json *j, struct st_tensor *t, int64_t *end, int *has)
+{
+    char *key, *text;
+    int which;
+    size_t n = 0;
+
+    while (st_json_member(j, &n, &key)) {
+        which = strcmp(key, "dtype") == 0          ? HAS_DTYPE
+                : strcmp(key, "shape") == 0        ? HAS_SHAPE
+                : strcmp(key, "data_offsets") == 0 ? HAS_RANGE
+                                                   : 0;
+        if (which == 0)
+            return st_json_fail(j, "a key that is not dtype, shape or data_offsets");
+        if (*has & which)
+            return st_json_fail(j, "a key that is there twice");
+        *has |= which;
+        if (which == HAS_SHAPE) {
+            take_shape(j, &t->pub);
+        } else if (which == HAS_RANGE) {
+            take_range(j, &t->begin, end);
+        } else if (st_json_string(j, &text)) {
+            t->dtype = st_dtype_find(text);
+            if (!t->dtype)
+                return st_json_fail(j, "an unknown dtype");
+            t->pub.dtype = t->dtype->name;
+        }
+    }
+    return !j->problem;
+}
+
+static bool take_tensor(struct st_json *j, struct st_header *h, const char *name)
+{
+    struct st_tensor *list = grow(h->tensor, h->count, &h->cap, sizeof(*h->tensor));
+    struct st_tensor *t;
+    int64_t end = 0;
+    int has = 0;
+
+    if (!list)
+        return st_json_fail(j, st_no_memory);
+    h->tensor = list;
+    t = &list[h->count++];
+    *t = (struct st_tensor){ .pub = { .name = name, .elems = 1 } };
+    if (!take_field(j, t, &end, &has))
+        return false;
+    if (has != (HAS_DTYPE | HAS_SHAPE | HAS_RANGE))
+        return st_json_fail(j, "dtype, shape or data_offsets is missing");
+    if (__builtin_mul_overflow(t->pub.elems, t->dtype->bytes, &t->pub.bytes))
+        return st_json_fail(j, "a shape with too many bytes");
+    if (end < t->begin)
+        return st_json_fail(j, "data_offsets end before they begin");
+    if (end - t->begin != t->pub.bytes)
+        return st_json_fail(j, "data_offsets do not have the size of shape and dtype");
+    return true;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    const struct st_tensor *x = a, *y = b;
+
+    return strcmp(x->pub.name, y->pub.name);
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const struct st_tensor *x = a, *y = b;
+    int64_t xe = x->begin + x->pub.bytes, ye = y->begin + y->pub.bytes;
+
+    if (x->begin != y->begin)
+        return x->begin < y->begin ? -1 : 1;
+    return (xe > ye) - (xe < ye);
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    const struct st_pair *x = a, *y = b;
+
+    return strcmp(x->key, y->key);
+}
+
+/* In the order of their places each range begins where the one before it ended. */
+static accel_status_t check_cover(struct st_header *h, int64_t data_bytes,
+                                  const char *where, accel_error_t *err)
+{
+    char shown[ST_SHOWN];
+    int64_t at = 0;
+
+    if (h->count)
+        qsort(h->tensor, h->count, sizeof(*h->tensor), compare_places);
+    for (size_t i = 0; i < h->count; i++) {
+        const struct st_tensor *t = &h->tensor[i];
+
+        if (t->begin != at)
+            return accel_fail_at(
+                err, A0824, where, "get the file again",
+                "tensor %s begins at byte %lld of the data, %s",
+                st_shown(t->pub.name, shown, sizeof(shown)), (long long)t->begin,
+                t->begin < at ? "inside another one" : "behind a hole");
+        at += t->pub.bytes;
+    }
+    if (at != data_bytes)
+        return accel_fail_at(err, A0824, where, "get the file again",
+                             "the tensors have %lld bytes, the file has %lld: it was "
+                             "cut, or something was appended",
+                             (long long)at, (long long)data_bytes);
+    return ACCEL_OK;
+}
+
+static accel_status_t check_twice(struct st_header *h, const char *where,
+                                  accel_error_t *err)
+{
+    char shown[ST_SHOWN];
+
+    if (h->count)
+        qsort(h->tensor, h->count, sizeof(*h->tensor), compare_names);
+    for (size_t i = 1; i < h->count; i++)
+        if (compare_names(&h->tensor[i - 1], &h->tensor[i]) == 0)
+            return accel_fail_at(err, A0824, where, "get the file again",
+                                 "tensor %s is there twice",
+                                 st_shown(h->tensor[i].pub.name, shown, sizeof(shown)));
+    if (h->metas)
+        qsort(h->meta, h->metas, sizeof(*h->meta), compare_keys);
+    for (size_t i = 1; i < h->metas; i++)
+        if (compare_keys(&h->meta[i - 1], &h->meta[i]) == 0)
+            return accel_fail_at(err, A0824, where, "get the file again",
+                                 "key %s of __metadata__ is there twice",
+                                 st_shown(h->meta[i].key, shown, sizeof(shown)));
+    return ACCEL_OK;
+}
+
+accel_status_t st_header_parse(struct st_header *h, char *text, size_t len,
+                               int64_t data_bytes, const char *where,
+                               accel_error_t *err)
+{
+    struct st_json j = { .begin = text, .s = text, .end = text + len };
+    bool begun = false, meta = false;
+    char shown[ST_SHOWN], at[ST_SHOWN + 40] = " of the header", *name = NULL;
+    accel_status_t st;
+    size_t n = 0;
+
+    memset(h, 0, sizeof(*h));
+    if (len == 0 || text[0] != '{')
+        return accel_fail_at(err, A0824, where, "give a file in safetensors format",
+                             "the header does not begin with {");
+    while (st_json_member(&j, &n, &name)) {
+        begun = true;
+        if (strcmp(name, "__metadata__") != 0) {
+            take_tensor(&j, h, name);
+        } else if (meta) {
+            st_json_fail(&j, "a second __metadata__");
+        } else {
+            take_meta(&j, h);
+            meta = true;
+        }
+    }
+    if (!st_json_end(&j)) {
+        if (begun)
+            snprintf(at, sizeof(at), " of the header, at or behind %s",
+                     st_shown(name, shown, sizeof(shown)));
+        st = st_json_error(&j, where, at, err);
+        goto fail;
+    }
+    st = check_cover(h, data_bytes, where, err);
+    if (!st)
+        st = check_twice(h, where, err);
+    if (!st)
+        return ACCEL_OK;
+fail:
+    st_header_free(h);
+    return st;
+}
+
+void st_header_free(struct st_header *h)
+{
+    free(h->tensor);
+    free(h->meta);
+    memset(h, 0, sizeof(*h));
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The index of a sharded model. In: its JSON text. Out: which file each tensor is said to
+ * be in; only names of files beside the index are accepted. Never opens a file.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "st_internal.h"
+
+/* A file of the index's own directory, not hidden. */
+static bool is_plain(const char *name)
+{
+    static const char suffix[] = ".safetensors";
+    size_t n = strlen(name), tail = sizeof(suffix) - 1;
+
+    return n > tail && n <= 255 && name[0] != '.' && !strchr(name, '/') &&
+           strcmp(name + n - tail, suffix) == 0;
+}
+
+static bool take_map(struct st_json *j, struct st_index *x)
+{
+    char *key, *value;
+    size_t n = 0;
+
+    while (st_json_member(j, &n, &key)) {
+        if (x->count == x->cap) {
+            size_t cap = x->cap ? 2 * x->cap : 256;
+            struct st_pair *p = reallocarray(x->entry, cap, sizeof(*p));
+
+            if (!p)
+                return st_json_fail(j, st_no_memory);
+            x->entry = p;
+            x->cap = cap;
+        }
+        if (!st_json_string(j, &value))
+            return false;
+        if (!is_plain(value))
+            return st_json_fail(j, "a shard is not named as a .safetensors file of "
+                                   "this directory");
+        x->entry[x->count++] = (struct st_pair){ key, value };
+    }
+    return !j->problem;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct st_pair *x = a, *y = b;
+
+    return strcmp(x->key, y->key);
+}
+
+static accel_status_t check(struct st_index *x, const char *where, accel_error_t *err)
+{
+    char shown[ST_SHOWN];
+
+    if (x->count == 0)
+        return accel_fail_at(err, A0824, where, "get the index again",
+                             "the index has no weight_map with tensors");
+    qsort(x->entry, x->count, sizeof(*x->entry), compare);
+    for (size_t i = 1; i < x->count; i++)
+        if (compare(&x->entry[i - 1], &x->entry[i]) == 0)
+            return accel_fail_at(err, A0824, where, "get the index again",
+                                 "tensor %s is there twice",
+                                 st_shown(x->entry[i].key, shown, sizeof(shown)));
+    return ACCEL_OK;
+}
+
+accel_status_t st_index_parse(struct st_index *x, char *text, size_t len,
+                              const char *where, accel_error_t *err)
+{
+    struct st_json j = { .begin = text, .s = text, .end = text + len };
+    bool mapped = false;
+    accel_status_t st;
+    size_t n = 0;
+    char *key;
+
+    memset(x, 0, sizeof(*x));
+    while (st_json_member(&j, &n, &key)) {
+        if (strcmp(key, "weight_map") != 0) {
+            st_json_skip(&j);
+        } else if (mapped) {
+            st_json_fail(&j, "a second weight_map");
+        } else {
+            take_map(&j, x);
+            mapped = true;
+        }
+    }
+    if (st_json_end(&j))
+        st = check(x, where, err);
+    else
+        st = st_json_error(&j, where, "", err);
+    if (st)
+        st_index_free(x);
+    return st;
+}
+
+void st_index_free(struct st_index *x)
+{
+    free(x->entry);
+    memset(x, 0, sizeof(*x));
+}

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Strict JSON for headers that may be hostile: what the caller expects is asked for token
+ * by token, so that nothing is built for text that has another form. Strings are decoded
+ * where they stand. Never allocates.
+ */
+#include <string.h>
+
+#include "st_internal.h"
+
+#define DEPTH 32
+
+const char st_no_memory[] = "no memory for it";
+
+bool st_json_fail(struct st_json *j, const char *problem)
+{
+    if (!j->problem)
+        j->problem = problem;
+    return false;
+}
+
+static void skip_blanks(struct st_json *j)
+{
+    while (j->s < j->end &&
+           (*j->s == ' ' || *j->s == '\n' || *j->s == '\r' || *j->s == '\t'))
+        j->s++;
+}
+
+bool st_json_is(struct st_json *j, char c)
+{
+    if (j->problem)
+        return false;
+    skip_blanks(j);
+    if (j->s == j->end || *j->s != c)
+        return false;
+    j->s++;
+    return true;
+}
+
+bool st_json_want(struct st_json *j, char c)
+{
+    if (st_json_is(j, c))
+        return true;
+    switch (c) {
+    case '{':
+        return st_json_fail(j, "an object is expected here");
+    case '[':
+        return st_json_fail(j, "a list is expected here");
+    case ':':
+        return st_json_fail(j, "a colon is expected here");
+    case '"':
+        return st_json_fail(j, "text in double quotes is expected here");
+    default:
+        return st_json_fail(j, "a comma or a closing bracket is expected here");
+    }
+}
+
+/* Length of the well-formed UTF-8 sequence at s, 0 if there is none. */
+static int utf8_length(const unsigned char *s, const unsigned char *end)
+{
+    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+    int n = *s < 0x80 ? 1 : *s >= 0xf5 ? 0 : *s >= 0xf0 ? 4 : *s >= 0xe0 ? 3 : 2;
+    uint32_t code;
+
+    if (n == 1)
+        return 1;
+    if (n == 0 || *s < 0xc2 || end - s < n)
+        return 0;
+    code = *s & (0x7fu >> n);
+    for (int i = 1; i < n; i++) {
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | (s[i] & 0x3f);
+    }
+    if (code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
+        return 0;
+    return n;
+}
+
+static char *put_utf8(char *to, uint32_t code)
+{
+    if (code < 0x80) {
+        *to++ = (char)code;
+    } else if (code < 0x800) {
+        *to++ = (char)(0xc0 | code >> 6);
+        *to++ = (char)(0x80 | (code & 0x3f));
+    } else if (code < 0x10000) {
+        *to++ = (char)(0xe0 | code >> 12);
+        *to++ = (char)(0x80 | (code >> 6 & 0x3f));
+        *to++ = (char)(0x80 | (code & 0x3f));
+    } else {
+        *to++ = (char)(0xf0 | code >> 18);
+        *to++ = (char)(0x80 | (code >> 12 & 0x3f));
+        *to++ = (char)(0x80 | (code >> 6 & 0x3f));
+        *to++ = (char)(0x80 | (code & 0x3f));
+    }
+    return to;
+}
+
+/* The four digits of \uXXXX at s. */
+static bool take_hex(struct st_json *j, uint32_t *out)
+{
+    *out = 0;
+    for (int i = 0; i < 4; i++, j->s++) {
+        char c = j->s < j->end ? *j->s : '\0', lower = (char)(c | 0x20);
+
+        if (c >= '0' && c <= '9')
+            *out = *out << 4 | (uint32_t)(c - '0');
+        else if (lower >= 'a' && lower <= 'f')
+            *out = *out << 4 | (uint32_t)(lower - 'a' + 10);
+        else
+            return st_json_fail(j, "\\u needs four hexadecimal digits");
+    }
+    return true;
+}
+
+/* Behind \u: one code point, of two escapes when the first is half of a pair. */
+static bool take_unicode(struct st_json *j, char **to)
+{
+    uint32_t code, low;
+
+    if (!take_hex(j, &code))
+        return false;
+    if (code == 0)
+        return st_json_fail(j, "a NUL in a text");
+    if (code >= 0xd800 && code < 0xe000) {
+        if (code >= 0xdc00 || j->end - j->s < 2 || j->s[0] != '\\' || j->s[1] != 'u')
+            return st_json_fail(j, "half of a surrogate pair");
+        j->s += 2;
+        if (!take_hex(j, &low))
+            return false;
+        if (low < 0xdc00 || low >= 0xe000)
+            return st_json_fail(j, "half of a surrogate pair");
+        code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+    }
+    *to = put_utf8(*to, code);
+    return true;
+}
+
+static bool take_escape(struct st_json *j, char **to)
+{
+    static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
+    const char *at;
+
+    j->s++;
+    if (j->s == j->end)
+        return st_json_fail(j, "a text is not closed");
+    if (*j->s == 'u') {
+        j->s++;
+        return take_unicode(j, to);
+    }
+    at = *j->s ? strchr(from, *j->s) : NULL;
+    if (!at)
+        return st_json_fail(j, "an unknown escape");
+    *(*to)++ = into[at - from];
+    j->s++;
+    return true;
+}
+
+bool st_json_string(struct st_json *j, char **out)
+{
+    char *to, *start;
+
+    if (!st_json_want(j, '"'))
+        return false;
+    start = to = j->s;
+    while (j->s < j->end && *j->s != '"') {
+        int n;
+
+        if ((unsigned char)*j->s < 0x20)
+            return st_json_fail(j, "a control character in a text");
+        if (*j->s == '\\') {
+            if (!take_escape(j, &to))
+                return false;
+            continue;
+        }
+        n = utf8_length((unsigned char *)j->s, (unsigned char *)j->end);
+        if (n == 0)
+            return st_json_fail(j, "not UTF-8");
+        while (n-- > 0)
+            *to++ = *j->s++;
+    }
+    if (j->s == j->end)
+        return st_json_fail(j, "a text is not closed");
+    j->s++;
+    *to = '\0'; /* at the latest where the closing quote was */
+    *out = start;
+    return true;
+}
+
+bool st_json_whole(struct st_json *j, int64_t *out)
+{
+    int64_t v = 0;
+    char *from;
+
+    if (j->problem)
+        return false;
+    skip_blanks(j);
+    for (from = j->s; j->s < j->end && *j->s >= '0' && *j->s <= '9'; j->s++)
+        if (__builtin_mul_overflow(v, 10, &v) ||
+            __builtin_add_overflow(v, *j->s - '0', &v))
+            return st_json_fail(j, "a number beyond 9223372036854775807");
+    if (j->s == from || (j->s < j->end && memchr(".eE", *j->s, 3)))
+        return st_json_fail(j, "a whole number, 0 or more, is expected here");
+    if (j->s - from > 1 && *from == '0')
+        return st_json_fail(j, "a number with a leading zero");
+    *out = v;
+    return true;
+}
+
+static size_t skip_digits(struct st_json *j)
+{
+    char *from = j->s;
+
+    while (j->s < j->end && *j->s >= '0' && *j->s <= '9')
+        j->s++;
+    return (size_t)(j->s - from);
+}
+
+static bool skip_number(struct st_json *j)
+{
+    char *first;
+    size_t n;
+
+    if (j->s < j->end && *j->s == '-')
+        j->s++;
+    first = j->s;
+    n = skip_digits(j);
+    if (n == 0 || (n > 1 && *first == '0'))
+        return st_json_fail(j, "no value of JSON");
+    if (j->s < j->end && *j->s == '.') {
+        j->s++;
+        if (skip_digits(j) == 0)
+            return st_json_fail(j, "a number ends with its point");
+    }
+    if (j->s < j->end && (*j->s | 0x20) == 'e') {
+        j->s++;
+        if (j->s < j->end && (*j->s == '+' || *j->s == '-'))
+            j->s++;
+        if (skip_digits(j) == 0)
+            return st_json_fail(j, "a number without its exponent");
+    }
+    return true;
+}
+
+static bool skip_word(struct st_json *j)
+{
+    static const char *const words[] = { "true", "false", "null" };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(words); i++) {
+        size_t n = strlen(words[i]);
+
+        if ((size_t)(j->end - j->s) >= n && !memcmp(j->s, words[i], n)) {
+            j->s += n;
+            return true;
+        }
+    }
+    return skip_number(j);
+}
+
+static bool skip(struct st_json *j, int depth)
+{
+    char *text;
+    size_t n = 0;
+
+    if (j->problem)
+        return false;
+    if (depth > DEPTH)
+        return st_json_fail(j, "objects and lists nest too deep");
+    skip_blanks(j);
+    if (j->s < j->end && *j->s == '"')
+        return st_json_string(j, &text);
+    if (j->s < j->end && *j->s == '{') {
+        while (st_json_member(j, &n, &text))
+            skip(j, depth + 1);
+        return !j->problem;
+    }
+    if (!st_json_is(j, '['))
+        return skip_word(j);
+    if (st_json_is(j, ']'))
+        return true;
+    do
+        skip(j, depth + 1);
+    while (st_json_is(j, ','));
+    return st_json_want(j, ']');
+}
+
+bool st_json_skip(struct st_json *j)
+{
+    return skip(j, 0);
+}
+
+bool st_json_end(struct st_json *j)
+{
+    if (j->problem)
+        return false;
+    skip_blanks(j);
+    return j->s == j->end || st_json_fail(j, "something follows the end");
+}
+
+bool st_json_member(struct st_json *j, size_t *n, char **key)
+{
+    if ((*n)++ == 0) {
+        if (!st_json_want(j, '{') || st_json_is(j, '}'))
+            return false;
+    } else {
+        if (st_json_is(j, '}'))
+            return false;
+        if (!st_json_want(j, ','))
+            return false;
+    }
+    return st_json_string(j, key) && st_json_want(j, ':');
+}
+
+accel_status_t st_json_error(const struct st_json *j, const char *where, const char *at,
+                             accel_error_t *err)
+{
+    if (j->problem == st_no_memory)
+        return accel_fail_nomem(err, "the header of a safetensors file",
+                                (size_t)(j->end - j->begin));
+    return accel_fail_at(err, A0824, where, "get the file again", "byte %zu%s: %s",
+                         (size_t)(j->s - j->begin), at, j->problem);
+}

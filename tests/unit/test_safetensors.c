@@ -1,0 +1,566 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reading safetensors: every rule of the header and of the index with a file that breaks
+ * it, every float dtype against arithmetic of its own, every range of a transpose.
+ */
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/st_internal.h"
+#include "tests/tap.h"
+
+static char dir[64];
+
+/* `length`: what the first 8 bytes say; -1: the truth. */
+static const char *file_of(const char *name, const char *header, int64_t length,
+                           const void *data, size_t bytes)
+{
+    static char path[128];
+    uint64_t n = length < 0 ? strlen(header) : (uint64_t)length;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    f = fopen(path, "we");
+    if (!f)
+        abort();
+    for (int i = 0; i < 8; i++)
+        fputc((int)(n >> 8 * i & 0xff), f);
+    fputs(header, f);
+    for (size_t i = 0; i < bytes; i++)
+        fputc(data ? ((const unsigned char *)data)[i] : 0, f);
+    fclose(f);
+    return path;
+}
+
+#define T(name, dtype, shape, range)                                                   \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape                           \
+    ",\"data_offsets\":" range "}"
+
+static const struct bad_header {
+    const char *what, *header;
+    size_t bytes;
+    const char *text;
+} bad_headers[] = {
+    { "no object", " {}", 0, "does not begin with {" },
+    { "a list", "[]", 0, "does not begin with {" },
+    { "nothing", "", 0, "does not begin with {" },
+    { "not closed", "{", 0, "double quotes" },
+    { "no value", "{\"a\"", 0, "colon" },
+    { "a value of another kind", "{\"a\":1}", 0, "an object is expected" },
+    { "a comma too many", "{" T("a", "U8", "[1]", "[0,1]") ",}", 1, "double quotes" },
+    { "no comma", "{" T("a", "U8", "[1]", "[0,1]") T("b", "U8", "[1]", "[1,2]") "}", 2,
+      "a comma or a closing bracket" },
+    { "text behind the end", "{" T("a", "U8", "[1]", "[0,1]") "} x", 1,
+      "follows the end" },
+    { "a NUL behind the end", "{}\\u0000", 0, "follows the end" },
+    { "a comment", "{/**/}", 0, "double quotes" },
+    { "single quotes", "{'a':{}}", 0, "double quotes" },
+    { "an unknown dtype", "{" T("a", "F31", "[1]", "[0,4]") "}", 4, "unknown dtype" },
+    { "a dtype in lower case", "{" T("a", "f32", "[1]", "[0,4]") "}", 4,
+      "unknown dtype" },
+    { "an unknown key", "{\"a\":{\"dtype\":\"U8\",\"shape\":[],\"offsets\":[0,1]}}", 1,
+      "a key that is not" },
+    { "no dtype", "{\"a\":{\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "is missing" },
+    { "no shape", "{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,1]}}", 1,
+      "is missing" },
+    { "no range", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, "is missing" },
+    { "an empty tensor entry", "{\"a\":{}}", 0, "is missing" },
+    { "a field twice",
+      "{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}",
+      1, "twice" },
+    { "a tensor twice",
+      "{" T("a", "U8", "[1]", "[0,1]") "," T("a", "U8", "[1]", "[1,2]") "}", 2,
+      "tensor a is there twice" },
+    { "a tensor twice, once escaped",
+      "{" T("a", "U8", "[1]", "[0,1]") "," T("\\u0061", "U8", "[1]", "[1,2]") "}", 2,
+      "tensor a is there twice" },
+    { "empty tensors of one name",
+      "{" T("a", "U8", "[0]", "[0,0]") "," T("a", "U8", "[0]", "[0,0]") "}", 0,
+      "twice" },
+    { "a negative size", "{" T("a", "U8", "[-1]", "[0,1]") "}", 1, "whole number" },
+    { "a fraction as size", "{" T("a", "U8", "[1.0]", "[0,1]") "}", 1, "whole number" },
+    { "an exponent as size", "{" T("a", "U8", "[1e0]", "[0,1]") "}", 1,
+      "whole number" },
+    { "a leading zero", "{" T("a", "U8", "[01]", "[0,1]") "}", 1, "leading zero" },
+    { "text as size", "{" T("a", "U8", "[\"1\"]", "[0,1]") "}", 1, "whole number" },
+    { "a size beyond int64", "{" T("a", "U8", "[9223372036854775808]", "[0,1]") "}", 1,
+      "beyond" },
+    { "a product beyond int64",
+      "{" T("a", "U8", "[4294967296,4294967296]", "[0,0]") "}", 0,
+      "too many elements" },
+    { "a product that wraps to the size of the range",
+      "{" T("a", "U8", "[4294967297,4294967296]", "[0,4294967296]") "}", 0,
+      "too many elements" },
+    { "bytes beyond int64", "{" T("a", "F64", "[2305843009213693952]", "[0,0]") "}", 0,
+      "too many bytes" },
+    { "overflow hidden behind a zero",
+      "{" T("a", "F32", "[0,4294967296,4294967296]", "[0,0]") "}", 0,
+      "too many elements" },
+    { "nine dimensions", "{" T("a", "U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]") "}", 1,
+      "8 dimensions" },
+    { "a range of another size", "{" T("a", "F32", "[2]", "[0,4]") "}", 4,
+      "do not have the size" },
+    { "a range that ends before it begins", "{" T("a", "U8", "[1]", "[2,1]") "}", 2,
+      "end before they begin" },
+    { "a range of one number", "{" T("a", "U8", "[1]", "[1]") "}", 1, "comma" },
+    { "a range of three numbers", "{" T("a", "U8", "[1]", "[0,1,2]") "}", 2, "comma" },
+    { "a range beyond the file", "{" T("a", "U8", "[8]", "[0,8]") "}", 7,
+      "8 bytes, the file has 7" },
+    { "bytes behind the last tensor", "{" T("a", "U8", "[8]", "[0,8]") "}", 9,
+      "8 bytes, the file has 9" },
+    { "data without a tensor", "{}", 1, "0 bytes, the file has 1" },
+    { "a hole before the first", "{" T("a", "U8", "[1]", "[1,2]") "}", 2,
+      "behind a hole" },
+    { "a hole between",
+      "{" T("a", "U8", "[1]", "[0,1]") "," T("b", "U8", "[1]", "[2,3]") "}", 3,
+      "behind a hole" },
+    { "an overlap",
+      "{" T("a", "U8", "[2]", "[0,2]") "," T("b", "U8", "[2]", "[1,3]") "}", 3,
+      "inside another" },
+    { "the same range twice",
+      "{" T("a", "U8", "[2]", "[0,2]") "," T("b", "U8", "[2]", "[0,2]") "}", 2,
+      "inside another" },
+    { "an empty tensor inside another",
+      "{" T("a", "U8", "[2]", "[0,2]") "," T("b", "U8", "[0]", "[1,1]") "}", 2,
+      "inside another" },
+    { "metadata that is no text", "{\"__metadata__\":{\"a\":1}}", 0, "double quotes" },
+    { "metadata that is a list", "{\"__metadata__\":[]}", 0, "an object is expected" },
+    { "metadata twice", "{\"__metadata__\":{},\"__metadata__\":{}}", 0, "a second" },
+    { "a key of the metadata twice", "{\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}}", 0,
+      "key k" },
+    { "a NUL in a name", "{" T("a\\u0000b", "U8", "[1]", "[0,1]") "}", 1, "NUL" },
+    { "half a surrogate", "{" T("\\ud800", "U8", "[1]", "[0,1]") "}", 1, "surrogate" },
+    { "the other half alone", "{" T("\\udc00", "U8", "[1]", "[0,1]") "}", 1,
+      "surrogate" },
+    { "bytes that are no UTF-8", "{" T("\xff", "U8", "[1]", "[0,1]") "}", 1, "UTF-8" },
+    { "an overlong form", "{" T("\xc0\xaf", "U8", "[1]", "[0,1]") "}", 1, "UTF-8" },
+    { "a line break in a name", "{" T("a\nb", "U8", "[1]", "[0,1]") "}", 1, "control" },
+    { "an unknown escape", "{" T("\\x41", "U8", "[1]", "[0,1]") "}", 1, "escape" },
+};
+
+static void test_bad_headers(void)
+{
+    accel_safetensors_t *s = NULL;
+    accel_error_t err;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(bad_headers); i++) {
+        const struct bad_header *b = &bad_headers[i];
+        const char *path = file_of("bad.safetensors", b->header, -1, NULL, b->bytes);
+
+        memset(&err, 0, sizeof(err));
+        tap_ok(accel_safetensors_open(&s, path, &err) == ACCEL_ECORRUPT &&
+                   err.message == 824 && strstr(err.text, b->text) &&
+                   strcmp(err.where, path) == 0 && !s,
+               "%s: %s", b->what, err.text);
+    }
+}
+
+static void test_bad_lengths(void)
+{
+    static const struct {
+        const char *what, *text;
+        int64_t length;
+    } cases[] = {
+        { "a header longer than the file", "more than the file", 100 },
+        { "a header of one byte more", "more than the file", 3 },
+        { "a header beyond the cap", "100 million", 100000001 },
+        { "a header of 2^63 - 1 bytes", "100 million", INT64_MAX },
+        { "a header that ends too early", "double quotes", 1 },
+        { "a header of no byte", "does not begin", 0 },
+    };
+    accel_safetensors_t *s = NULL;
+    accel_error_t err;
+    char path[128];
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++)
+        tap_ok(accel_safetensors_open(
+                   &s, file_of("bad.safetensors", "{}", cases[i].length, NULL, 0),
+                   &err) == ACCEL_ECORRUPT &&
+                   strstr(err.text, cases[i].text),
+               "%s: %s", cases[i].what, err.text);
+    snprintf(path, sizeof(path), "%s/bad.safetensors", dir);
+    for (int n = 0; n < 8; n++) {
+        if (truncate(path, n))
+            abort();
+        if (accel_safetensors_open(&s, path, &err) != ACCEL_ECORRUPT)
+            break;
+        if (n == 7)
+            tap_ok(true, "files of 0 to 7 bytes: %s", err.text);
+    }
+}
+
+static void test_good_header(void)
+{
+    static const char header[] =
+        "{\"__metadata__\":{\"format\":\"pt\",\"\xc3\xa4\":\"\\u00e4\\ud83d\\ude00\"}"
+        "," T("z", "F32", "[2,3]", "[6,30]") " , \n\t" T(
+            "scalar", "F64", "[]",
+            "[30,38]") "," T("empty", "F32", "[3,0,2]",
+                             "[6,6]") "," T("e2", "F32", "[0]",
+                                            "[38,38]") "," T("a\\/\\\"b", "U8", "[6]",
+                                                             "[0,6]") "," T("one",
+                                                                            "BOOL",
+                                                                            "[1,1,1,1,"
+                                                                            "1,1,1,1]",
+                                                                            "[38,39]") "}    ";
+    const accel_safetensors_tensor_t *t;
+    accel_safetensors_t *s = NULL;
+    accel_error_t err = { 0 };
+    float value[6];
+
+    tap_is_int(accel_safetensors_open(
+                   &s, file_of("good.safetensors", header, -1, NULL, 39), &err),
+               ACCEL_OK, "a header of odd but right forms %s", err.text);
+    if (!s)
+        return;
+    tap_is_int((long long)accel_safetensors_count(s), 6, "six tensors");
+    tap_is_str(accel_safetensors_metadata(s, "format"), "pt", "metadata");
+    tap_is_str(accel_safetensors_metadata(s, "\xc3\xa4"), "\xc3\xa4\xf0\x9f\x98\x80",
+               "escapes of metadata");
+    tap_ok(!accel_safetensors_metadata(s, "no"), "a key that is not there");
+    tap_is_str(accel_safetensors_at(s, 0)->name, "a/\"b", "sorted; escapes of a name");
+    tap_ok(!accel_safetensors_at(s, 6) && !accel_safetensors_find(s, "zz"), "no more");
+    t = accel_safetensors_find(s, "scalar");
+    tap_ok(t && t->ndim == 0 && t->elems == 1 && t->bytes == 8, "a scalar");
+    t = accel_safetensors_find(s, "empty");
+    tap_ok(t && t->ndim == 3 && t->elems == 0 && t->bytes == 0 &&
+               !accel_safetensors_read(s, t, 0, 0, value, &err),
+           "a tensor without elements");
+    t = accel_safetensors_find(s, "z");
+    tap_ok(t && t->elems == 6 && !strcmp(t->file, "good.safetensors") &&
+               !strcmp(t->dtype, "F32"),
+           "a matrix");
+    tap_ok(t && accel_safetensors_read(s, t, 3, 4, value, &err) == ACCEL_EINVAL &&
+               accel_safetensors_read(s, t, -1, 2, value, &err) == ACCEL_EINVAL &&
+               accel_safetensors_read(s, t, 7, INT64_MAX, value, &err) == ACCEL_EINVAL,
+           "ranges beyond it: %s", err.text);
+    tap_ok(accel_safetensors_read(s, accel_safetensors_find(s, "a/\"b"), 0, 1, value,
+                                  &err) == ACCEL_EUNSUPPORTED,
+           "a dtype that is no float: %s", err.text);
+    if (truncate(file_of("good.safetensors", header, -1, NULL, 39), 300))
+        abort();
+    accel_safetensors_close(s);
+}
+
+static void test_cut(void)
+{
+    static const char header[] = "{" T("a", "F32", "[100]", "[0,400]") "}";
+    const char *path = file_of("cut.safetensors", header, -1, NULL, 400);
+    accel_safetensors_t *s = NULL;
+    accel_error_t err = { 0 };
+    float value[100];
+
+    if (accel_safetensors_open(&s, path, &err) || truncate(path, 200))
+        abort();
+    tap_ok(accel_safetensors_read(s, accel_safetensors_at(s, 0), 0, 100, value, &err) ==
+               ACCEL_ECORRUPT,
+           "cut after it was opened: %s: %s", err.where, err.text);
+    accel_safetensors_close(s);
+}
+
+/* ---- values ------------------------------------------------------------------------------ */
+
+static uint32_t bits_of(float f)
+{
+    uint32_t u;
+
+    memcpy(&u, &f, sizeof(u));
+    return u;
+}
+
+/* binary16 by its definition. */
+static double half(unsigned h)
+{
+    int exponent = (int)(h >> 10 & 31);
+    double m = (double)(h & 1023), v;
+
+    v = exponent == 31  ? (m != 0 ? NAN : INFINITY)
+        : exponent == 0 ? ldexp(m, -24)
+                        : ldexp(1024 + m, exponent - 25);
+    return h & 0x8000 ? -v : v;
+}
+
+static void test_f16(void)
+{
+    const struct st_dtype *f16 = st_dtype_find("F16");
+    int bad_wide = 0, bad_back = 0, bad_round = 0;
+    static uint16_t all[65536], back[65536];
+    static float wide[65536];
+
+    for (unsigned i = 0; i < 65536; i++)
+        all[i] = (uint16_t)i;
+    st_to_f32(wide, all, 65536, f16);
+    st_from_f32(back, wide, 65536, f16);
+    for (unsigned i = 0; i < 65536; i++) {
+        double v = half(i);
+
+        bad_wide += isnan(v) ? !isnan(wide[i]) : bits_of(wide[i]) != bits_of((float)v);
+        bad_back += isnan(v) ? !isnan(half(back[i])) : back[i] != i;
+    }
+    tap_is_int(bad_wide, 0, "F16: all 65536 patterns");
+    tap_is_int(bad_back, 0, "and back");
+    /* Between two neighbours: below, at and above the middle. */
+    for (unsigned i = 0; i < 0x7bff; i++) {
+        double middle = (half(i) + half(i + 1)) / 2;
+        float at[3] = { nextafterf((float)middle, 0), (float)middle,
+                        nextafterf((float)middle, INFINITY) };
+        uint16_t got[3];
+
+        st_from_f32(got, at, 3, f16);
+        bad_round += got[0] != i || got[1] != (i & 1 ? i + 1 : i) || got[2] != i + 1;
+    }
+    tap_is_int(bad_round, 0, "rounded to the nearest, ties to even");
+    wide[0] = 65519.99f;
+    wide[1] = 65520;
+    wide[2] = -1e30f;
+    wide[3] = 0x1p-25f;
+    wide[4] = nextafterf(0x1p-25f, 1);
+    st_from_f32(back, wide, 5, f16);
+    tap_ok(back[0] == 0x7bff && back[1] == 0x7c00 && back[2] == 0xfc00 &&
+               back[3] == 0 && back[4] == 1,
+           "the ends: %x %x %x %x %x", back[0], back[1], back[2], back[3], back[4]);
+}
+
+/* One file with the same values in every float dtype, read in pieces of all sizes. */
+static void test_dtypes(void)
+{
+    enum { N = 300001 }; /* more than one buffer */
+    static const char *const names[] = { "F32", "BF16", "F16", "F64" };
+    static float want[N], got[N];
+    static unsigned char raw[N * 8];
+
+    for (int i = 0; i < N; i++)
+        want[i] = (float)((i * 37) % 255 - 127) / 64; /* exact in all of them */
+    for (size_t k = 0; k < ACCEL_ARRAY_SIZE(names); k++) {
+        const struct st_dtype *d = st_dtype_find(names[k]);
+        accel_safetensors_t *s = NULL;
+        accel_error_t err = { 0 };
+        char header[200];
+        int bad = 0;
+
+        snprintf(header, sizeof(header),
+                 "{\"a\":{\"dtype\":\"%s\",\"shape\":[%d],\"data_offsets\":[0,%d]}}",
+                 names[k], N, N * d->bytes);
+        for (int i = 0; i < N && d->bytes == 8; i++)
+            memcpy(raw + 8 * i, &(double){ (double)want[i] }, 8);
+        if (d->bytes < 8)
+            st_from_f32(raw, want, N, d);
+        if (accel_safetensors_open(&s,
+                                   file_of("values.safetensors", header, -1, raw,
+                                           (size_t)N * (size_t)d->bytes),
+                                   &err))
+            tap_diag("%s", err.text);
+        for (int64_t at = 0, n = 1; s && at < N; at += n, n = 3 * n + 1) {
+            n = n < N - at ? n : N - at;
+            bad += accel_safetensors_read(s, accel_safetensors_at(s, 0), at, n,
+                                          got + at, &err) != ACCEL_OK;
+        }
+        tap_ok(s && !bad && !memcmp(want, got, sizeof(want)), "%s: values", names[k]);
+        accel_safetensors_close(s);
+    }
+}
+
+/* Every range [b, e) when the matrix is small, some when not. */
+static int transpose_wrong(int64_t rows, int64_t cols, const char *dtype, int64_t step)
+{
+    const struct st_dtype *d = st_dtype_find(dtype);
+    int64_t n = rows * cols, bad = 0;
+    float *value = malloc((size_t)n * 4), *got = malloc((size_t)(n + 2) * 4);
+    void *raw = malloc((size_t)n * 4);
+    accel_safetensors_t *s = NULL;
+    accel_error_t err = { 0 };
+    char header[200];
+
+    for (int64_t i = 0; i < n; i++)
+        value[i] = d->bytes == 2 ? (float)(i % 251) : (float)i;
+    st_from_f32(raw, value, (size_t)n, d);
+    snprintf(
+        header, sizeof(header),
+        "{\"a\":{\"dtype\":\"%s\",\"shape\":[%lld,%lld],\"data_offsets\":[0,%lld]}}",
+        dtype, (long long)rows, (long long)cols, (long long)(n * d->bytes));
+    if (accel_safetensors_open(
+            &s, file_of("t.safetensors", header, -1, raw, (size_t)(n * d->bytes)),
+            &err))
+        tap_diag("%s", err.text);
+    for (int64_t b = 0; s && b <= n; b += step)
+        for (int64_t e = b; e <= n; e += step) {
+            got[0] = got[e - b + 1] = -7; /* nothing is written beyond the range */
+            bad += accel_safetensors_read_transposed(s, accel_safetensors_at(s, 0), b,
+                                                     e - b, got + 1, &err) != ACCEL_OK;
+            bad += got[0] != -7 || got[e - b + 1] != -7;
+            for (int64_t i = b; i < e; i++)
+                bad += got[1 + i - b] != value[i % rows * cols + i / rows];
+        }
+    accel_safetensors_close(s);
+    free(value);
+    free(got);
+    free(raw);
+    return s ? (int)bad : -1;
+}
+
+static void test_transposed(void)
+{
+    static const struct {
+        int64_t rows, cols, step;
+        const char *dtype;
+    } cases[] = {
+        { 1, 1, 1, "F32" },
+        { 1, 9, 1, "F32" },
+        { 9, 1, 1, "BF16" },
+        { 5, 7, 1, "F32" },
+        { 17, 3, 1, "F16" },
+        { 33, 35, 97, "F32" },
+        { 40, 3000, 23456, "F32" } /* by rows, with gaps */,
+        { 700, 500, 98765, "BF16" },
+        { 3, 40000, 17171, "F32" } /* wider than the buffer takes */,
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++)
+        tap_is_int(transpose_wrong(cases[i].rows, cases[i].cols, cases[i].dtype,
+                                   cases[i].step),
+                   0, "transpose of %lld x %lld %s", (long long)cases[i].rows,
+                   (long long)cases[i].cols, cases[i].dtype);
+}
+
+/* ---- shards ------------------------------------------------------------------------------- */
+
+static const char *index_of(const char *text)
+{
+    static char path[128];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/model.safetensors.index.json", dir);
+    f = fopen(path, "we");
+    if (!f || fputs(text, f) < 0 || fclose(f))
+        abort();
+    return path;
+}
+
+#define MAP(map)                                                                       \
+    "{\"metadata\":{\"total_size\":12,\"x\":[1.5e3,null]},\"weight_map\":{" map "}}"
+#define GOOD_MAP "\"a\":\"s1.safetensors\",\"b\":\"s2.safetensors\""
+
+static const struct bad_index {
+    const char *what, *index, *text;
+    accel_status_t status;
+} bad_indices[] = {
+    { "another directory", MAP("\"a\":\"../s1.safetensors\""), "this directory",
+      ACCEL_ECORRUPT },
+    { "a path", MAP("\"a\":\"sub/s1.safetensors\""), "this directory", ACCEL_ECORRUPT },
+    { "an absolute path", MAP("\"a\":\"/etc/s1.safetensors\""), "this directory",
+      ACCEL_ECORRUPT },
+    { "an escaped path", MAP("\"a\":\"..\\u002fs1.safetensors\""), "this directory",
+      ACCEL_ECORRUPT },
+    { "no name", MAP("\"a\":\"\""), "this directory", ACCEL_ECORRUPT },
+    { "only the suffix", MAP("\"a\":\".safetensors\""), "this directory",
+      ACCEL_ECORRUPT },
+    { "another kind of file", MAP("\"a\":\"s1.bin\""), "this directory",
+      ACCEL_ECORRUPT },
+    { "a number as file", MAP("\"a\":1"), "double quotes", ACCEL_ECORRUPT },
+    { "no map", "{\"metadata\":{}}", "no weight_map", ACCEL_ECORRUPT },
+    { "an empty map", MAP(""), "no weight_map", ACCEL_ECORRUPT },
+    { "two maps", "{\"weight_map\":{},\"weight_map\":{}}", "a second", ACCEL_ECORRUPT },
+    { "no JSON", "weights", "an object", ACCEL_ECORRUPT },
+    { "a tensor twice", MAP("\"a\":\"s1.safetensors\",\"a\":\"s1.safetensors\""),
+      "a is there twice", ACCEL_ECORRUPT },
+    { "a tensor in another shard",
+      MAP("\"a\":\"s2.safetensors\",\"b\":\"s2.safetensors\""),
+      "a is not in s2.safetensors", ACCEL_ECORRUPT },
+    { "a tensor in no shard", MAP(GOOD_MAP ",\"c\":\"s1.safetensors\""),
+      "c is not in s1.safetensors", ACCEL_ECORRUPT },
+    { "missing shards",
+      MAP(GOOD_MAP ",\"c\":\"s3.safetensors\",\"d\":\"s4.safetensors\""),
+      "2 of the 4 shards are missing: s3.safetensors, s4.safetensors", ACCEL_ENOENT },
+    { "a tensor in two shards", MAP(GOOD_MAP ",\"c\":\"s5.safetensors\""),
+      "tensor a is in", ACCEL_ECORRUPT },
+};
+
+static void test_index(void)
+{
+    accel_safetensors_t *s = NULL;
+    accel_error_t err = { 0 };
+    float value = 0;
+
+    tap_ok(accel_safetensors_open(&s, dir, &err) == ACCEL_ENOENT, "no weights: %s",
+           err.text);
+    file_of("s1.safetensors", "{" T("a", "F32", "[]", "[0,4]") "}", -1,
+            &(float){ 1.5f }, 4);
+    file_of("s2.safetensors", "{" T("b", "F32", "[]", "[0,4]") "}", -1,
+            &(float){ 2.5f }, 4);
+    file_of("s5.safetensors",
+            "{" T("a", "F32", "[]", "[0,4]") "," T("c", "F32", "[]", "[4,8]") "}", -1,
+            NULL, 8);
+    index_of(MAP(GOOD_MAP));
+    tap_is_int(accel_safetensors_open(&s, dir, &err), ACCEL_OK, "two shards %s",
+               err.text);
+    tap_ok(s && accel_safetensors_count(s) == 2 &&
+               !strcmp(accel_safetensors_find(s, "b")->file, "s2.safetensors") &&
+               !accel_safetensors_read(s, accel_safetensors_find(s, "b"), 0, 1, &value,
+                                       &err) &&
+               value == 2.5f,
+           "each tensor in its own");
+    accel_safetensors_close(s);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(bad_indices); i++) {
+        const struct bad_index *b = &bad_indices[i];
+
+        s = NULL;
+        tap_ok(accel_safetensors_open(&s, index_of(b->index), &err) == b->status &&
+                   strstr(err.text, b->text) && !s,
+               "%s: %s", b->what, err.text);
+    }
+}
+
+static void test_paths(void)
+{
+    accel_safetensors_t *s = NULL;
+    accel_error_t err = { 0 };
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/none/model.safetensors", dir);
+    tap_is_int(accel_safetensors_open(&s, path, &err), ACCEL_ENOENT, "no such file");
+    tap_is_int(accel_safetensors_open(&s, "", &err), ACCEL_ENOENT, "no name");
+    snprintf(path, sizeof(path), "%s/pipe.safetensors", dir);
+    if (mkfifo(path, 0600))
+        abort();
+    tap_is_int(accel_safetensors_open(&s, path, &err), ACCEL_EIO, "a pipe: %s",
+               err.text);
+    snprintf(path, sizeof(path), "%s/sub", dir);
+    if (mkdir(path, 0700))
+        abort();
+    snprintf(path, sizeof(path), "%s/sub/pytorch_model.bin", dir);
+    close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    snprintf(path, sizeof(path), "%s/sub", dir);
+    tap_ok(accel_safetensors_open(&s, path, &err) == ACCEL_ENOENT &&
+               strstr(err.text, "pytorch_model.bin"),
+           "pickled weights: %s", err.text);
+    file_of("sub/model.safetensors", "{}", -1, NULL, 0);
+    tap_is_int(accel_safetensors_open(&s, path, &err), ACCEL_OK, "a directory");
+    tap_is_int(s ? (int)accel_safetensors_count(s) : -1, 0, "of no tensor");
+    accel_safetensors_close(s);
+}
+
+int main(void)
+{
+    char command[100];
+
+    snprintf(dir, sizeof(dir), "/tmp/accel-st.XXXXXX");
+    if (!mkdtemp(dir))
+        return 1;
+    test_bad_headers();
+    test_bad_lengths();
+    test_good_header();
+    test_cut();
+    test_f16();
+    test_dtypes();
+    test_transposed();
+    test_index();
+    test_paths();
+    snprintf(command, sizeof(command), "rm -rf %s", dir);
+    tap_ok(system(command) == 0, "removed");
+    return tap_done();
+}
