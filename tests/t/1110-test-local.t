@@ -46,6 +46,20 @@ is "$code" 0 "one process" || diag "$err"
 is "$(rows)" "$all_good" "  every check is good"
 nothing_left
 
+# What a killed test left goes a day later; nothing else does.
+mkdir -p tmp/accel-selftest.abcdef/step_1 tmp/accel-selftest.ABCDEF \
+    tmp/accel-selftest.results
+touch tmp/accel-selftest.abcdef/step_1/file
+ln -s "$tap_tmp/bin" tmp/accel-selftest.linked
+touch -h -d '2 days ago' tmp/accel-selftest.abcdef tmp/accel-selftest.results \
+    tmp/accel-selftest.linked
+run "$accel" test
+is "$code" 0 "after tests that were killed"
+is "$(cd tmp && echo *)" \
+    "accel-selftest.ABCDEF accel-selftest.linked accel-selftest.results" \
+    "  removes the directory that one left two days ago, not a young one"
+rm -rf tmp/accel-selftest.*
+
 # The user's own checkpoints are not for tests.
 printf 'distributed_type: FSDP\naccel:\n  checkpoint:\n    dir: %s/mine\n    every_steps: 1\n' \
     "$tap_tmp" >mine.yaml

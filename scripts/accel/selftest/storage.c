@@ -2,34 +2,23 @@
  *
  * The storage part of the self-test: one directory that all ranks see, one checkpoint that
  * is committed, verified and read back bit for bit by every rank. In: the run after its
- * steps. The directory is removed again.
+ * steps. The directory is removed again, by a later test where this one is killed.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "scripts/accel/selftest/selftest.h"
 
-accel_status_t workdir_make(const char *parent, char *dir, size_t len,
-                            accel_error_t *err)
-{
-    char *full = realpath(parent, NULL);
-    int n = full ? snprintf(dir, len, "%s/accel-selftest.XXXXXX", full) : -1;
-
-    free(full);
-    if (n < 0 || (size_t)n >= len || !mkdtemp(dir)) {
-        int failed = n >= 0 && (size_t)n >= len ? ENAMETOOLONG : errno;
-
-        dir[0] = '\0';
-        return accel_fail_at(
-            err, A0065, parent, "give a directory that can be written: --dir DIR",
-            "cannot make a directory for the test: %s", strerror(failed));
-    }
-    return ACCEL_OK;
-}
+static const char prefix[] = "accel-selftest.";
+enum { RANDOM = 6, OLD_SECONDS = 24 * 3600 };
 
 static int remove_one(const char *path, const struct stat *sb, int type,
                       struct FTW *where)
@@ -44,6 +33,50 @@ void workdir_remove(const char *dir)
 {
     if (dir[0])
         nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* Removes what tests that were killed have left of this user's in `parent`. No test takes a
+ * day: by their age such directories are known on every node, whoever made them. */
+static void remove_leftovers(const char *parent)
+{
+    DIR *list = opendir(parent);
+    time_t now = time(NULL);
+    char path[PATH_MAX];
+    struct dirent *e;
+    struct stat st;
+
+    while (list && (e = readdir(list))) {
+        if (strncmp(e->d_name, prefix, sizeof(prefix) - 1) != 0 ||
+            strlen(e->d_name) != sizeof(prefix) - 1 + RANDOM ||
+            snprintf(path, sizeof(path), "%s/%s", parent, e->d_name) >=
+                (int)sizeof(path))
+            continue;
+        if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+            now - st.st_mtime > OLD_SECONDS)
+            workdir_remove(path);
+    }
+    if (list)
+        closedir(list);
+}
+
+accel_status_t workdir_make(const char *parent, char *dir, size_t len,
+                            accel_error_t *err)
+{
+    char *full = realpath(parent, NULL);
+    int n = full ? snprintf(dir, len, "%s/%sXXXXXX", full, prefix) : -1;
+
+    if (full)
+        remove_leftovers(full);
+    free(full);
+    if (n < 0 || (size_t)n >= len || !mkdtemp(dir)) {
+        int failed = n >= 0 && (size_t)n >= len ? ENAMETOOLONG : errno;
+
+        dir[0] = '\0';
+        return accel_fail_at(
+            err, A0065, parent, "give a directory that can be written: --dir DIR",
+            "cannot make a directory for the test: %s", strerror(failed));
+    }
+    return ACCEL_OK;
 }
 
 accel_status_t check_dir(struct selftest *t, struct check *c, accel_error_t *err)
