@@ -146,8 +146,9 @@ typedef struct accel_class {
 typedef enum accel_init_kind {
     ACCEL_INIT_ZEROS = 0,
     ACCEL_INIT_ONES = 1,
-    ACCEL_INIT_NORMAL = 2,  /* mean 0, standard deviation `scale` */
-    ACCEL_INIT_UNIFORM = 3, /* [-scale, scale) */
+    ACCEL_INIT_NORMAL = 2,   /* mean 0, standard deviation `scale` */
+    ACCEL_INIT_UNIFORM = 3,  /* [-scale, scale) */
+    ACCEL_INIT_CONSTANT = 4, /* `scale` */
 } accel_init_kind_t;
 
 typedef struct accel_init {
@@ -165,6 +166,12 @@ accel_t *accel_module_run(accel_module_t *m);
  * values depend on (seed, full name, element index) only, never on the world size. */
 accel_tensor_t *accel_param(accel_module_t *m, const char *name, int ndim,
                             const int64_t *dims, accel_init_t init);
+/* Declares a tensor of dims[ndim] (float32, bfloat16 or int32) that is not trained: whole on
+ * every rank, stored in checkpoints, an input of ops like an activation. It has data from
+ * accel_prepare on: zeros, ones or a constant; accel_tensor_write gives it others. Whoever
+ * writes it sees to it that all ranks write the same. NULL on failure. */
+accel_tensor_t *accel_buffer(accel_module_t *m, const char *name, accel_dtype_t dtype,
+                             int ndim, const int64_t *dims, accel_init_t init);
 /* Gives `param` of another module a second name under `m`, "m.name": tied weights. It stays
  * one parameter with one gradient; checkpoints hold it once, under its first name. Returns
  * `param`; NULL on failure. */
@@ -255,6 +262,12 @@ accel_dtype_t accel_tensor_dtype(const accel_tensor_t *t);
  * elements. Parameters: use accel_save. */
 accel_status_t accel_tensor_read(const accel_tensor_t *t, float *host, size_t elems,
                                  accel_error_t *err);
+
+/* Copies `bytes` bytes, the whole tensor in its own dtype, from host memory into a buffer or
+ * an activation of this step. Errors: ACCEL_EINVAL (a parameter, no memory yet or no more,
+ * another size). */
+accel_status_t accel_tensor_write(accel_tensor_t *t, const void *host, size_t bytes,
+                                  accel_error_t *err);
 
 /* ---- models that come with the library ---------------------------------------------- */
 
@@ -428,6 +441,16 @@ accel_tensor_t *accel_input(accel_t *run, accel_dtype_t dtype, int ndim,
 /* Backward of `loss` (NULL: reports the error of the forward), gradients accumulated and,
  * on the last micro-batch of a step, reduced over the ranks. Collective. */
 accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t *err);
+/* Called by accel_step, before clipping, with each piece of a reduced gradient that this rank
+ * holds: elements [first, first + count) of parameter `name`, float32, in the memory of the
+ * run's device. May change them; where parameters are not sharded, every rank holds all and
+ * must change them alike. */
+typedef void (*accel_gradient_f)(void *user, const char *name, float *gradient,
+                                 int64_t first, int64_t count);
+/* Adds such a function for the parameters whose full name matches the glob pattern `match`
+ * ("h.*.bias"; NULL: all). At most 8, called in the order they were added. */
+accel_status_t accel_on_gradient(accel_t *run, const char *match, accel_gradient_f fn,
+                                 void *user, accel_error_t *err);
 /* After the last micro-batch of a step: clips, updates the parameters, logs, saves when
  * due and, when any rank was told to stop, saves and returns ACCEL_ERESUME. Between
  * micro-batches it does nothing. Collective. */

@@ -1,5 +1,6 @@
 # nn/
 libaccel_core_la_SOURCES += \
+	runtime/nn/buffers.c \
 	runtime/nn/measure.c \
 	runtime/nn/models/gpt2.c \
 	runtime/nn/models/gpt2.h \

@@ -35,6 +35,12 @@ bool nn_name_fits(struct graph *g, const accel_module_t *parent, const char *nam
                     name))
             return graph_fail(g, A0607, NULL, "give it another name",
                               "parameter %s is there already", parent->param[i]->name);
+    for (int i = 0; i < parent->buffer_count; i++)
+        if (!strcmp(parent->buffer[i]->buffer + strlen(parent->path) +
+                        (*parent->path ? 1 : 0),
+                    name))
+            return graph_fail(g, A0607, NULL, "give it another name",
+                              "buffer %s is there already", parent->buffer[i]->buffer);
     for (int i = 0; i < parent->alias_count; i++)
         if (!strcmp(parent->alias[i].name + strlen(parent->path) +
                         (*parent->path ? 1 : 0),
@@ -96,6 +102,7 @@ void nn_module_free(accel_module_t *root)
     for (int i = 0; i < root->param_count; i++)
         param_free(root->param[i]);
     free(root->param);
+    nn_buffers_free(root);
     for (int i = 0; i < root->alias_count; i++)
         free(root->alias[i].name);
     free(root->alias);

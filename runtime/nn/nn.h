@@ -21,8 +21,10 @@ struct accel_module {
     void *state;
     accel_tensor_t **param; /* in order of declaration */
     int param_count;
-    int unit;               /* unit of its own parameters; -1 before */
-    bool recompute;         /* keeps its inputs only; backward runs its forward again */
+    int unit;       /* unit of its own parameters; -1 before */
+    bool recompute; /* keeps its inputs only; backward runs its forward again */
+    accel_tensor_t **buffer; /* not trained; see buffers.c */
+    int buffer_count;
     struct nn_alias *alias; /* parameters of other modules under names of this one */
     int alias_count;
 };
@@ -44,6 +46,14 @@ accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
 char *nn_join(const char *path, const char *name);
 /* May `parent` have another child or parameter of that name? False: sticky error. */
 bool nn_name_fits(struct graph *g, const accel_module_t *parent, const char *name);
+
+/* Memory and first values for every buffer of the tree that has none. */
+accel_status_t nn_buffers_open(accel_module_t *root, accel_error_t *err);
+/* Those of one module. */
+void nn_buffers_free(accel_module_t *m);
+/* Writes all buffers of the tree, in order of declaration, into out (NULL: counts only);
+ * returns how many there are. */
+int64_t nn_buffers_list(accel_module_t *root, accel_tensor_t **out);
 
 /* Every module that is the root of a unit other than 0 is computed again in backward
  * (activation checkpointing). Returns how many there are. */

@@ -21,6 +21,9 @@ struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
         if (in[i]->g != g)
             return graph_fail(g, A0601, op, "pass tensors of this run's forward",
                               "input %d belongs to another run", i + 1);
+        if (!in[i]->data && in[i]->buffer)
+            return graph_fail(g, A0604, op, "call accel_prepare before the forward",
+                              "buffer %s has no values yet", in[i]->buffer);
         if (!in[i]->data && !in[i]->name)
             return graph_fail(g, A0601, op,
                               "return it from the module that made it, or make it in "

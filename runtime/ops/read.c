@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a program may ask of a tensor: shape, dtype, values.
+ * What a program may ask of a tensor and give to one: shape, dtype, values.
  */
 #include "ops/ops.h"
 
@@ -35,5 +35,29 @@ accel_status_t accel_tensor_read(const accel_tensor_t *t, float *host, size_t el
             err, A0611, "pass the tensor's number of elements, from its shape",
             "the tensor has %lld elements, not %zu", (long long)t->elems, elems);
     t->g->backend->to_host(t->g->backend, host, t->data, t->dtype, t->elems);
+    return ACCEL_OK;
+}
+
+accel_status_t accel_tensor_write(accel_tensor_t *t, const void *host, size_t bytes,
+                                  accel_error_t *err)
+{
+    size_t want = t ? (size_t)t->elems * accel_dtype_bytes(t->dtype) : 0;
+
+    if (!t || !host)
+        return accel_fail(err, A0611, "check what the caller passes",
+                          "cannot write: the %s is NULL", t ? "source" : "tensor");
+    if (t->name)
+        return accel_fail(err, A0611, "give initial values to accel_param",
+                          "parameter %s is sharded and cannot be written", t->name);
+    if (!t->data)
+        return accel_fail(
+            err, A0611,
+            "write a buffer after accel_prepare, others before their step ends",
+            "the tensor has no memory%s%s", t->buffer ? " yet: buffer " : " any more",
+            t->buffer ? t->buffer : "");
+    if (bytes != want)
+        return accel_fail(err, A0611, "pass the whole tensor in its own dtype",
+                          "the tensor has %zu bytes, not %zu", want, bytes);
+    t->g->backend->from_host(t->g->backend, t->data, host, bytes);
     return ACCEL_OK;
 }

@@ -45,9 +45,13 @@ static void init_range(const accel_tensor_t *p, uint64_t seed, int64_t begin,
 {
     uint64_t name = XXH3_64bits(p->name, strlen(p->name));
 
-    if (p->init.kind == ACCEL_INIT_ZEROS || p->init.kind == ACCEL_INIT_ONES) {
+    if (p->init.kind != ACCEL_INIT_NORMAL && p->init.kind != ACCEL_INIT_UNIFORM) {
+        float v = p->init.kind == ACCEL_INIT_ZEROS  ? 0.0f
+                  : p->init.kind == ACCEL_INIT_ONES ? 1.0f
+                                                    : p->init.scale;
+
         for (int64_t i = 0; i < end - begin; i++)
-            dst[i] = p->init.kind == ACCEL_INIT_ONES;
+            dst[i] = v;
         return;
     }
 #pragma omp parallel for schedule(static) if (end - begin > 4096)
@@ -83,6 +87,22 @@ void shard_init(struct shard *s, uint64_t seed)
         }
     }
     shard_loaded(s);
+}
+
+void shard_each_gradient(struct shard *s, accel_gradient_f fn, void *user)
+{
+    for (int i = 0; i < s->units; i++) {
+        const struct shard_unit *u = &s->unit[i];
+
+        for (int j = 0; j < u->def->param_count; j++) {
+            const accel_tensor_t *p = u->def->param[j];
+            int64_t b, e;
+
+            if (shard_param_range(p, u->first, u->stored, &b, &e))
+                fn(user, p->name, s->grad + u->at + (p->unit_offset + b - u->first), b,
+                   e - b);
+        }
+    }
 }
 
 double shard_grad_sumsq(const struct shard *s)

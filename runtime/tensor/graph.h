@@ -45,6 +45,7 @@ struct accel_tensor {
     int unit;            /* -1: not a parameter, or not assigned yet */
     int64_t unit_offset; /* elements from the start of the unit */
     const char *name;    /* full name of a parameter, else NULL */
+    const char *buffer;  /* full name of a buffer, else NULL */
     accel_init_t init;
 };
 

@@ -37,7 +37,7 @@ accel_tensor_t *param_new(struct graph *g, const char *owner, char *name, int nd
                        (long long)dims[i]);
             goto fail;
         }
-    if ((int)init.kind < ACCEL_INIT_ZEROS || init.kind > ACCEL_INIT_UNIFORM) {
+    if ((int)init.kind < ACCEL_INIT_ZEROS || init.kind > ACCEL_INIT_CONSTANT) {
         graph_fail(g, A0605, NULL, "use one of accel_init_t",
                    "parameter %s of '%s': unknown initialiser %d", name, owner,
                    (int)init.kind);

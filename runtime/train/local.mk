@@ -1,8 +1,10 @@
 # train/: the run
 libaccel_core_la_SOURCES += \
 	runtime/train/batch.c \
+	runtime/train/boxes.c \
 	runtime/train/evaluate.c \
 	runtime/train/history.c \
+	runtime/train/hooks.c \
 	runtime/train/lease.c \
 	runtime/train/model.c \
 	runtime/train/notice.c \

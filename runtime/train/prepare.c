@@ -338,6 +338,8 @@ static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_
     if (st == ACCEL_OK)
         st = take_dirs(run, err);
     if (st == ACCEL_OK)
+        st = run_agree(run, nn_buffers_open(run->job.model, err), err);
+    if (st == ACCEL_OK)
         st = run_agree(run, make_plan(run, err), err);
     if (st == ACCEL_OK)
         st = shard_model(run, err);

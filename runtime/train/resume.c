@@ -46,10 +46,10 @@ static void identity_difference(const char *theirs, const char *ours, char *buf,
 static accel_status_t load_one(accel_t *run, const char *dir, int *writers,
                                accel_error_t *err)
 {
-    accel_ckpt_box_t *boxes = NULL;
+    struct run_boxes boxes = { 0 };
     accel_ckpt_t *c = NULL;
     const void *state;
-    size_t count = 0, bytes = 0;
+    size_t bytes = 0;
     accel_status_t st = accel_ckpt_open(&c, dir, err);
 
     if (st != ACCEL_OK)
@@ -72,13 +72,13 @@ static accel_status_t load_one(accel_t *run, const char *dir, int *writers,
                            "the checkpoint has no trainer state");
         goto out;
     }
-    st = shard_boxes(run->shard, true, &boxes, &count, err);
+    st = run_boxes(run, true, &boxes, err);
     if (st == ACCEL_OK)
-        st = accel_ckpt_read(c, boxes, count, err);
+        st = accel_ckpt_read(c, boxes.all, boxes.count, err);
     if (st == ACCEL_OK)
         st = state_decode(run, state, bytes, err);
 out:
-    free(boxes);
+    run_boxes_free(&boxes);
     accel_ckpt_close(c);
     return st;
 }

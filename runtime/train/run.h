@@ -21,6 +21,13 @@
 struct backend;
 
 #define RUN_MAX_TREES 16
+#define RUN_MAX_HOOKS 8
+
+struct gradient_hook {
+    char *match; /* NULL: every parameter */
+    accel_gradient_f fn;
+    void *user;
+};
 
 /* Which life of a job this is: the same job after a requeue, a later job after srun asked
  * for a new allocation. */
@@ -64,6 +71,9 @@ struct accel {
 
     accel_module_t *tree[RUN_MAX_TREES];
     int trees;
+
+    struct gradient_hook hook[RUN_MAX_HOOKS];
+    int hooks;
 
     /* set by accel_prepare */
     bool prepared;
@@ -199,5 +209,20 @@ accel_status_t batch_take(accel_t *run, int64_t first, int count, bool held_out,
 /* One tensor per field with the first `count` samples of run->host_batch. */
 accel_status_t batch_tensors(accel_t *run, int count, accel_tensor_t **batch,
                              accel_error_t *err);
+
+/* ---- hooks.c ------------------------------------------------------------------------- */
+void hooks_call(accel_t *run); /* on the gradients of this step */
+void hooks_free(accel_t *run);
+
+/* ---- boxes.c ------------------------------------------------------------------------- */
+struct run_boxes {
+    accel_ckpt_box_t *all, *shards; /* `all` has `count` boxes */
+    size_t count;
+};
+/* What this rank stores in a checkpoint, or with for_load wants of one. Free it in either
+ * case. */
+accel_status_t run_boxes(accel_t *run, bool for_load, struct run_boxes *out,
+                         accel_error_t *err);
+void run_boxes_free(struct run_boxes *b);
 
 #endif

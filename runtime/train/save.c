@@ -86,11 +86,10 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
 {
     accel_ckpt_coll_t coll = collectives(run);
     accel_ckpt_stats_t stats = { 0 };
-    accel_ckpt_box_t *boxes = NULL;
+    struct run_boxes boxes = { 0 };
     accel_ckpt_blob_t blob = { .name = "trainer" };
     char owner[64] = "";
     char *state = NULL;
-    size_t count = 0;
     accel_status_t st;
 
     if (run->saved_step == run->step)
@@ -104,7 +103,7 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
     if (st == ACCEL_OK)
         st = observe_sync(&run->observe, err);
     if (st == ACCEL_OK)
-        st = shard_boxes(run->shard, false, &boxes, &count, err);
+        st = run_boxes(run, false, &boxes, err);
     if (st == ACCEL_OK)
         st = lease_keep(run, err);
     st = run_agree(run, st, err);
@@ -118,8 +117,8 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
             .run_id = run->run_id,
             .sharding =
                 config_strategy(&run->config) == SHARD_FULL ? "FULL_SHARD" : "NO_SHARD",
-            .boxes = boxes,
-            .box_count = count,
+            .boxes = boxes.all,
+            .box_count = boxes.count,
             .blobs = &blob,
             .blob_count = 1,
             .keep = (int)run->config.ckpt_keep,
@@ -129,7 +128,7 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
 
         st = accel_ckpt_save(&s, &coll, &stats, err);
     }
-    free(boxes);
+    run_boxes_free(&boxes);
     free(state);
     if (st != ACCEL_OK) {
         /* The library names the rank in a text that is the same everywhere. */

@@ -171,7 +171,10 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
     struct applied did = { 0 };
     struct agreed a;
     bool finished;
-    accel_status_t st = agree(run, &a, err);
+    accel_status_t st;
+
+    hooks_call(run);
+    st = agree(run, &a, err);
 
     if (st == ACCEL_OK)
         st = update(run, &a, &did, err);

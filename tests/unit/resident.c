@@ -29,6 +29,9 @@ static void fill(float *to, const accel_tensor_t *t, uint64_t key)
         case ACCEL_INIT_ZEROS:
             to[i] = 0.0f;
             break;
+        case ACCEL_INIT_CONSTANT:
+            to[i] = t->init.scale;
+            break;
         case ACCEL_INIT_ONES:
             to[i] = 1.0f;
             break;

@@ -351,11 +351,69 @@ static void test_names(void)
     rig_close(&k);
 }
 
+/* ---- buffers ---------------------------------------------------------------------------- */
+
+/* The output is x + buffer. */
+static accel_tensor_t *shift_forward(accel_module_t *m, accel_tensor_t *const *in,
+                                     int n)
+{
+    (void)n;
+    return accel_add(in[0], m->buffer[0]);
+}
+
+static const accel_class_t shift_class = { "Shift", shift_forward, 0 };
+
+static void test_buffers(void)
+{
+    const int64_t dims[] = { 2, 3 }, none = 0;
+    const accel_init_t half = { ACCEL_INIT_CONSTANT, 0.5f };
+    float values[6] = { 1, 2, 3, 4, 5, 6 }, back[6] = { 0 };
+    accel_tensor_t *b, *x, *y;
+    accel_error_t err = { 0 };
+    struct rig k;
+
+    if (!rig_begin(&k, ACCEL_F32))
+        return;
+    k.model = nn_module_new(&k.g, &shift_class, NULL, "");
+    b = accel_buffer(k.model, "shift", ACCEL_F32, 2, dims, half);
+    tap_ok(!accel_buffer(k.model, "shift", ACCEL_F32, 2, dims, half) &&
+               strstr(k.g.error.text, "buffer shift is there already"),
+           "twice: %s", k.g.error.text);
+    graph_reset(&k.g);
+    tap_ok(!accel_buffer(k.model, "b", ACCEL_F64, 2, dims, half) &&
+               strstr(k.g.error.text, "has dtype"),
+           "%s", k.g.error.text);
+    graph_reset(&k.g);
+    tap_ok(!accel_buffer(k.model, "b", ACCEL_F32, 1, &none, half), "of no elements");
+    graph_reset(&k.g);
+    x = graph_tensor(&k.g, ACCEL_F32, 2, dims);
+    tap_ok(!accel_call(k.model, &x, 1) &&
+               strstr(k.g.error.text, "buffer shift has no values yet"),
+           "used before accel_prepare: %s", k.g.error.text);
+    tap_is_int(accel_tensor_write(b, values, sizeof(values), &err), ACCEL_EINVAL,
+               "written before: %s", err.text);
+    tap_is_int(nn_buffers_open(k.model, &err), ACCEL_OK, "open");
+    for (int i = 0; i < 2; i++) {
+        graph_reset(&k.g);
+        x = graph_tensor(&k.g, ACCEL_F32, 2, dims);
+        accel_tensor_write(x, values, sizeof(values), &err);
+        y = accel_call(k.model, &x, 1);
+        tap_ok(!accel_tensor_read(y, back, 6, &err) && back[5] == (i ? 12.0f : 6.5f),
+               "values of a buffer stay over the steps: %g", (double)back[5]);
+        accel_tensor_write(b, values, sizeof(values), &err);
+    }
+    tap_is_int(accel_tensor_write(b, values, 5, &err), ACCEL_EINVAL, "%s", err.text);
+    tap_is_int(nn_buffers_list(k.model, NULL), 1, "list");
+    graph_reset(&k.g);
+    rig_close(&k);
+}
+
 int main(void)
 {
     test_recompute(ACCEL_F32);
     test_recompute(ACCEL_BF16);
     test_own();
     test_names();
+    test_buffers();
     return tap_done();
 }
