@@ -9,6 +9,13 @@ examples_minimal_LDADD = libaccel.la
 examples_minimal_LDFLAGS = -no-install
 EXTRA_DIST += examples/sample.txt
 
+# A model of parts that the trainer does not use.
+check_PROGRAMS += tests/helpers/parts
+tests_helpers_parts_SOURCES = tests/helpers/parts.c
+tests_helpers_parts_LDADD = libaccel.la
+tests_helpers_parts_LDFLAGS = -no-install
+shell_tests += tests/t/4110-train-parts.t
+
 shell_tests += tests/t/4100-train-equal.t tests/t/4200-train-errors.t \
 	tests/t/5100-train-reshard.t tests/t/5110-train-minutes.t \
 	tests/t/6100-train-preempt.t tests/t/7100-train-sanitizer.t
