@@ -214,8 +214,43 @@ accel_tensor_t *accel_layernorm(accel_tensor_t *x, accel_tensor_t *gain,
  * GELU is the tanh form. */
 accel_tensor_t *accel_linear(accel_tensor_t *x, accel_tensor_t *weight,
                              accel_tensor_t *bias, accel_activation_t act);
-/* qkv [B, T, 3C], causal softmax(q k^T / sqrt(C/heads)) v -> [B, T, C]. */
-accel_tensor_t *accel_attention(accel_tensor_t *qkv, int heads);
+/* Keys and values of past positions, for generation: what was computed for a position is
+ * not computed again. Used with recording off (accel_eval); one cache serves one sequence
+ * per sample of its batch. In the compute dtype, on the run's device. */
+typedef struct accel_kv accel_kv_t;
+
+/* A cache for `layers` attention layers and `capacity` positions. The caller frees it,
+ * before accel_close. NULL and `err` on failure. Not collective. */
+accel_kv_t *accel_kv_new(accel_t *run, int layers, int batch, int capacity,
+                         int kv_heads, int head_width, accel_error_t *err);
+/* Positions that it holds. */
+int accel_kv_length(const accel_kv_t *kv);
+int accel_kv_capacity(const accel_kv_t *kv);
+/* The forward of T new positions is over in every layer: they count from now on. */
+accel_status_t accel_kv_advance(accel_kv_t *kv, int positions, accel_error_t *err);
+/* Forgets all but the first `length` positions. */
+accel_status_t accel_kv_trim(accel_kv_t *kv, int length, accel_error_t *err);
+void accel_kv_free(accel_kv_t *kv); /* NULL is fine */
+
+typedef struct accel_attention {
+    int heads;
+    int kv_heads;            /* heads % kv_heads == 0; 0: heads */
+    int causal;              /* 1: query t sees keys 0 .. S - T + t */
+    accel_tensor_t *lengths; /* int32 [B]: keys from there on are padding; NULL: none */
+    accel_tensor_t *mask;    /* int32 [B, S]: keys at 0 are padding; NULL: none */
+    float scale;             /* of the scores; 0: 1 / sqrt(D) */
+    float dropout;           /* of the probabilities, in training; 0: none */
+    accel_kv_t *cache;       /* NULL: none */
+    int layer;               /* in the cache, from 0 */
+} accel_attention_t;
+
+/* softmax(scale q k^T) v per head: q [B, T, heads * D], k and v [B, S, kv_heads * D] ->
+ * [B, T, heads * D]; or k and v NULL and q the three side by side,
+ * [B, T, (heads + 2 kv_heads) * D]. Query head h reads key head h / (heads / kv_heads).
+ * A query that sees no key gives zeros. With a cache: k and v are of the T new positions,
+ * which are appended, and S counts those in the cache too (so does mask). */
+accel_tensor_t *accel_attention(accel_tensor_t *q, accel_tensor_t *k, accel_tensor_t *v,
+                                const accel_attention_t *o);
 /* x + y, same shape. */
 accel_tensor_t *accel_add(accel_tensor_t *x, accel_tensor_t *y);
 /* Fused head and loss: x [..., C], weight [V, C], targets int32 [...] -> mean of

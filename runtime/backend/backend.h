@@ -29,9 +29,41 @@ struct gemm {
     void *pre; /* value before the activation, as c; NULL: not wanted */
 };
 
+/* Where the values of one position and head are: head_width elements side by side at
+ * data + sample * b + row * t + head * h elements. */
+struct heads {
+    const void *data;
+    int64_t sample, row, head;
+};
+
 struct attention {
-    accel_dtype_t type;
-    int64_t batch, time, heads, head_width; /* qkv [batch,time,3*heads*head_width] */
+    accel_dtype_t type; /* of all but lse */
+    int64_t batch, queries, keys, heads, kv_heads, head_width;
+    struct heads q, k, v; /* [batch, queries, heads], [batch, keys, kv_heads] twice */
+    bool causal;          /* query t sees the keys up to offset + t */
+    int64_t offset;
+    const int32_t *lengths; /* [batch]: keys from there on are padding; NULL: none */
+    const int32_t *mask;    /* [batch, keys]: 0 is padding; NULL: none */
+    float scale;
+    /* Part of the probabilities that is dropped, the rest scaled up. Key j of a query is
+     * dropped when word j % 4 of rng_block(seed, stream, row * ceil(keys / 4) + j / 4) is
+     * below dropout * 2^32; row = ((first_sample + b) * heads + h) * queries + t. */
+    float dropout;
+    uint64_t seed, stream;
+    int64_t first_sample;
+};
+
+/* A gradient to write, or to add to; data NULL: not wanted. */
+struct heads_out {
+    void *data;
+    int64_t sample, row, head;
+    bool add;
+};
+
+struct attention_grads {
+    const void *out, *dout; /* [batch, queries, heads * head_width] */
+    const float *lse;
+    struct heads_out dq, dk, dv;
 };
 
 /* Constants of one optimizer step, computed once in double (optim/). */
@@ -111,14 +143,21 @@ struct backend {
                             const void *dy, const void *x, const float *stats,
                             accel_dtype_t type, int64_t rows, int64_t cols);
 
+    /* Copies the values of [batch, rows, count] heads of `width`; to.add is not used. */
+    void (*copy_heads)(const struct backend *be, struct heads_out to, struct heads from,
+                       accel_dtype_t type, int64_t batch, int64_t rows, int64_t count,
+                       int64_t width);
+    /* Shapes and dropout of `p` count, its pointers need not be there. */
     size_t (*attention_scratch)(const struct backend *be, const struct attention *p,
                                 bool backward);
-    /* lse[batch,heads,time]: log-sum-exp of each score row, for the backward. */
+    /* out [batch, queries, heads * head_width]; zero for a query that sees no key.
+     * lse[batch,heads,queries]: log-sum-exp of each score row, for the backward; infinity
+     * for a query that sees no key. */
     void (*attention)(const struct backend *be, const struct attention *p, void *out,
-                      float *lse, const void *qkv, void *scratch);
+                      float *lse, void *scratch);
+    /* dq, dk and dv may be one tensor: they are done in this order. */
     void (*attention_grad)(const struct backend *be, const struct attention *p,
-                           void *dqkv, bool add, const void *dout, const void *out,
-                           const float *lse, const void *qkv, void *scratch);
+                           const struct attention_grads *grads, void *scratch);
 
     /* Rows of one chunk: lse[r] and loss[r] (0 where the target is < 0). Returns the
      * first row whose target is >= vocab, or -1. */

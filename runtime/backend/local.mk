@@ -2,6 +2,11 @@
 libaccel_core_la_SOURCES += \
 	runtime/backend/backend.h \
 	runtime/backend/cpu/attention.c \
+	runtime/backend/cpu/attention.h \
+	runtime/backend/cpu/attention_block.c \
+	runtime/backend/cpu/attention_decode.c \
+	runtime/backend/cpu/attention_grad.c \
+	runtime/backend/cpu/attention_rows.c \
 	runtime/backend/cpu/cpu.c \
 	runtime/backend/cpu/cpu.h \
 	runtime/backend/cpu/elementwise.c \
@@ -9,6 +14,8 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/gemm.c \
 	runtime/backend/cpu/norm.c \
 	runtime/backend/cpu/sizes.c \
+	runtime/backend/cpu/tile.c \
+	runtime/backend/cpu/tile.h \
 	runtime/backend/cpu/update.c \
 	runtime/backend/cpu/vmath.h \
 	runtime/backend/cpu/xent.c \

@@ -1,75 +1,305 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * attention: causal multi-head attention on one fused qkv. Saves qkv, the output and one
- * log-sum-exp per query; never the scores.
+ * attention: softmax(scale q k^T) v per head, on a fused qkv or on q, k and v, with or
+ * without a cache. Saves its inputs, the output and one log-sum-exp per query; never the
+ * scores, never the dropout's mask.
  */
+#include <math.h>
+
+#include "ops/kv.h"
 #include "ops/ops.h"
 
 static const char op[] = "attention";
 
-static struct attention describe(const struct graph *g, const accel_tensor_t *qkv,
-                                 int heads)
+static const void *at(const struct graph *g, const accel_tensor_t *t, int64_t elems)
 {
-    return (struct attention){ .type = g->compute,
-                               .batch = qkv->dim[0],
-                               .time = qkv->dim[1],
-                               .heads = heads,
-                               .head_width = qkv->dim[2] / 3 / heads };
+    return (const char *)t->data + (size_t)elems * accel_dtype_bytes(g->compute);
+}
+
+/* Heads side by side in the last dimension of t, from column `first` on. */
+static struct heads columns(const struct graph *g, const accel_tensor_t *t,
+                            int64_t first, int64_t width)
+{
+    return (struct heads){ at(g, t, first), t->dim[1] * t->dim[2], t->dim[2], width };
+}
+
+static struct heads_out writable(struct heads h, bool add)
+{
+    return (struct heads_out){ (void *)(uintptr_t)h.data, h.sample, h.row, h.head,
+                               add };
+}
+
+/* Where q, k and v of this call are; lengths, mask and dropout are the caller's. */
+static void place(const struct graph *g, struct attention *p, accel_tensor_t *q,
+                  accel_tensor_t *k, accel_tensor_t *v)
+{
+    int64_t d = p->head_width;
+
+    p->q = columns(g, q, 0, d);
+    p->k = k ? columns(g, k, 0, d) : columns(g, q, p->heads * d, d);
+    p->v = v ? columns(g, v, 0, d) : columns(g, q, (p->heads + p->kv_heads) * d, d);
+}
+
+/* in: q, k, v. saved: q, k, v, out, lse, lengths, mask. ints: heads, kv heads, causal,
+ * stream. reals: scale, dropout. */
+static struct attention recorded(const struct graph *g, const struct tape_entry *e)
+{
+    accel_tensor_t *q = e->in[0], *k = e->in[1], *out = e->out;
+    const accel_tensor_t *lengths = e->saved[5], *mask = e->saved[6];
+    struct attention p = { .type = g->compute,
+                           .batch = q->dim[0],
+                           .queries = q->dim[1],
+                           .keys = k ? k->dim[1] : q->dim[1],
+                           .heads = e->ints[0],
+                           .kv_heads = e->ints[1],
+                           .head_width = out->dim[2] / e->ints[0],
+                           .causal = e->ints[2] != 0,
+                           .offset = (k ? k->dim[1] : q->dim[1]) - q->dim[1],
+                           .lengths = lengths ? lengths->data : NULL,
+                           .mask = mask ? mask->data : NULL,
+                           .scale = e->reals[0],
+                           .dropout = e->reals[1],
+                           .seed = g->draws.seed,
+                           .stream = (uint64_t)e->ints[3],
+                           .first_sample = g->draws.first_sample };
+
+    place(g, &p, q, k, e->in[2]);
+    return p;
+}
+
+/* The gradient of t, laid out as `from`. Data NULL: not wanted, or failed (sticky). */
+static struct heads_out grad_of(struct graph *g, accel_tensor_t *t, struct heads from)
+{
+    bool add;
+    accel_tensor_t *to = t->needs_grad ? grad_target(g, t, &add) : NULL;
+
+    if (!to)
+        return (struct heads_out){ 0 };
+    from.data = to->data;
+    return writable(from, add);
 }
 
 static bool backward(struct graph *g, const struct tape_entry *e)
 {
-    accel_tensor_t *qkv = e->in[0], *dqkv;
+    accel_tensor_t *q = e->in[0], *k = e->in[1], *v = e->in[2];
+    struct attention p = recorded(g, e);
+    struct attention_grads grads = { .out = e->saved[3]->data,
+                                     .dout = e->out->grad->data,
+                                     .lse = e->saved[4]->data };
     const struct backend *be = g->backend;
-    struct attention p = describe(g, qkv, (int)e->ints[0]);
     void *scratch;
-    bool add;
 
-    if (!qkv->needs_grad)
-        return true;
-    dqkv = grad_target(g, qkv, &add);
-    scratch = dqkv ? graph_scratch(g, be->attention_scratch(be, &p, true)) : NULL;
+    grads.dq = grad_of(g, q, p.q);
+    if (k) { /* in this order: they may be one tensor */
+        grads.dk = grad_of(g, k, p.k);
+        grads.dv = grad_of(g, v, p.v);
+    } else {
+        grads.dk = grads.dv = grads.dq;
+        grads.dk.data =
+            (char *)grads.dq.data + ((const char *)p.k.data - (const char *)p.q.data);
+        grads.dv.data =
+            (char *)grads.dq.data + ((const char *)p.v.data - (const char *)p.q.data);
+    }
+    if (g->error.code)
+        return false;
+    scratch = graph_scratch(g, be->attention_scratch(be, &p, true));
     if (!scratch)
         return false;
-    be->attention_grad(be, &p, dqkv->data, add, e->out->grad->data, e->saved[1]->data,
-                       e->saved[2]->data, qkv->data, scratch);
+    be->attention_grad(be, &p, &grads, scratch);
     graph_scratch_free(g, scratch);
     return true;
 }
 
-accel_tensor_t *accel_attention(accel_tensor_t *qkv, int heads)
+static bool bad_shape(struct graph *g, const accel_tensor_t *t, const char *name,
+                      int64_t heads, const char *rule)
 {
-    struct graph *g = op_graph(op, &qkv, 1);
-    accel_tensor_t *y, *lse;
-    struct attention p;
-    void *scratch;
     char shape[96];
 
-    if (!g || !op_activation(g, op, qkv, "qkv"))
-        return NULL;
-    if (qkv->ndim != 3 || heads < 1 || qkv->dim[2] % 3 || qkv->dim[2] / 3 % heads)
+    graph_fail(g, A0602, op, rule, "%s %s does not fit %lld heads", name,
+               tensor_shape_text(t, shape, sizeof(shape)), (long long)heads);
+    return false;
+}
+
+/* Heads, width and lengths from the shapes of q, or of q, k and v. */
+static bool shapes_fit(struct graph *g, accel_tensor_t *q, accel_tensor_t *k,
+                       accel_tensor_t *v, struct attention *p)
+{
+    int64_t all = k ? p->heads : p->heads + 2 * p->kv_heads;
+
+    if (q->ndim != 3 || p->heads < 1 || p->kv_heads < 1 || p->heads % p->kv_heads ||
+        q->dim[2] % all)
+        return bad_shape(g, q, k ? "q" : "qkv", p->heads,
+                         "qkv is [B, T, (heads + 2 kv_heads) D], q is [B, T, heads D], "
+                         "and heads a multiple of kv_heads");
+    p->batch = q->dim[0];
+    p->queries = p->keys = q->dim[1];
+    p->head_width = q->dim[2] / all;
+    if (!k)
+        return true;
+    if (k->ndim != 3 || k->dim[0] != q->dim[0] ||
+        k->dim[2] != p->kv_heads * p->head_width)
+        return op_misfit(g, op, q, "q", k, "k", "k must be [B, S, kv_heads D]");
+    if (v->ndim != 3 || v->dim[0] != k->dim[0] || v->dim[1] != k->dim[1] ||
+        v->dim[2] != k->dim[2])
+        return op_misfit(g, op, k, "k", v, "v", "v must be [B, S, kv_heads D]");
+    p->keys = k->dim[1];
+    return true;
+}
+
+static bool cache_fits(struct graph *g, const accel_attention_t *o, struct attention *p)
+{
+    const accel_kv_t *kv = o->cache;
+
+    if (g->recording) {
+        graph_fail(g, A0605, op, "turn recording off first: accel_eval(run, 1)",
+                   "a cache of keys and values has no backward");
+        return false;
+    }
+    if (kv->g != g || kv->batch != p->batch || kv->kv_heads != p->kv_heads ||
+        kv->head_width != p->head_width || o->layer < 0 || o->layer >= kv->layers) {
+        graph_fail(g, A0602, op, "make the cache with the model's sizes",
+                   "layer %d of batch %lld, %lld kv heads of width %lld and a cache of "
+                   "%d layers, batch %d, %d kv heads of width %d do not fit",
+                   o->layer, (long long)p->batch, (long long)p->kv_heads,
+                   (long long)p->head_width, kv->layers, kv->batch, kv->kv_heads,
+                   kv->head_width);
+        return false;
+    }
+    if (p->keys != p->queries || kv->length + p->keys > kv->capacity) {
+        graph_fail(g, A0605, op, "make a larger cache, or trim it",
+                   "%lld new positions do not fit into a cache of %d, of which %d are "
+                   "used",
+                   (long long)p->keys, kv->capacity, kv->length);
+        return false;
+    }
+    p->offset = kv->length;
+    return true;
+}
+
+static bool padding_fits(struct graph *g, const accel_attention_t *o,
+                         const struct attention *p)
+{
+    accel_tensor_t *in[] = { o->lengths ? o->lengths : o->mask, o->mask };
+    int64_t keys = p->keys + (o->cache ? p->offset : 0);
+    char shape[96];
+
+    if (!in[0])
+        return true;
+    if (op_graph(op, in, o->mask ? 2 : 1) != g)
+        return graph_fail(g, A0601, op, "pass tensors of this run's forward",
+                          "lengths or mask belong to another run");
+    if (o->lengths && (!op_int32(g, op, o->lengths, "lengths") ||
+                       o->lengths->ndim != 1 || o->lengths->dim[0] != p->batch))
+        return graph_fail(
+            g, A0602, op, "lengths is [B]", "lengths %s do not fit a batch of %lld",
+            tensor_shape_text(o->lengths, shape, sizeof(shape)), (long long)p->batch);
+    if (o->mask && (!op_int32(g, op, o->mask, "mask") || o->mask->ndim != 2 ||
+                    o->mask->dim[0] != p->batch || o->mask->dim[1] != keys))
         return graph_fail(g, A0602, op,
-                          "qkv is [B, T, 3C] and C a multiple of the heads",
-                          "qkv %s does not fit %d heads",
-                          tensor_shape_text(qkv, shape, sizeof(shape)), heads);
-    p = describe(g, qkv, heads);
-    y = graph_tensor(g, g->compute, 3, (int64_t[]){ p.batch, p.time, qkv->dim[2] / 3 });
-    lse = graph_tensor(g, ACCEL_F32, 3, (int64_t[]){ p.batch, p.heads, p.time });
+                          "mask is [B, S], with a cache all its positions",
+                          "mask %s does not fit a batch of %lld and %lld keys",
+                          tensor_shape_text(o->mask, shape, sizeof(shape)),
+                          (long long)p->batch, (long long)keys);
+    return true;
+}
+
+/* Everything but where q, k and v are. */
+static bool describe(struct graph *g, accel_tensor_t *q, accel_tensor_t *k,
+                     accel_tensor_t *v, const accel_attention_t *o, struct attention *p)
+{
+    p->type = g->compute;
+    p->heads = o->heads;
+    p->kv_heads = o->kv_heads ? o->kv_heads : o->heads;
+    p->causal = o->causal;
+    if (!shapes_fit(g, q, k, v, p))
+        return false;
+    if (o->cache && !cache_fits(g, o, p))
+        return false;
+    /* The last query sees the last key. */
+    if (!o->cache)
+        p->offset = p->keys - p->queries;
+    if (!padding_fits(g, o, p))
+        return false;
+    if (!(o->dropout >= 0.0f && o->dropout < 1.0f) || !isfinite(o->scale))
+        return graph_fail(g, A0605, op, "0 <= dropout < 1; scale 0 is 1 / sqrt(D)",
+                          "dropout %g, scale %g", (double)o->dropout, (double)o->scale);
+    p->scale = o->scale != 0.0f ? o->scale : 1.0f / sqrtf((float)p->head_width);
+    p->lengths = o->lengths ? o->lengths->data : NULL;
+    p->mask = o->mask ? o->mask->data : NULL;
+    if (g->training && o->dropout > 0.0f) {
+        p->dropout = o->dropout;
+        p->seed = g->draws.seed;
+        p->stream = op_draw_stream(g);
+        p->first_sample = g->draws.first_sample;
+    }
+    return true;
+}
+
+/* Appends the new keys and values to the cache, which takes their place. */
+static void append(struct graph *g, struct attention *p, const accel_attention_t *o)
+{
+    struct heads *part[2] = { &p->k, &p->v };
+
+    for (int i = 0; i < 2; i++) {
+        struct heads all = kv_heads_of(o->cache, o->layer, i), to = all;
+
+        to.data = (const char *)all.data +
+                  (size_t)(o->cache->length * all.row) * accel_dtype_bytes(g->compute);
+        g->backend->copy_heads(g->backend, writable(to, false), *part[i], p->type,
+                               p->batch, p->keys, p->kv_heads, p->head_width);
+        *part[i] = all;
+    }
+    p->keys += o->cache->length;
+}
+
+static bool record(struct graph *g, const struct attention *p, accel_tensor_t *q,
+                   accel_tensor_t *k, accel_tensor_t *v, accel_tensor_t *y,
+                   accel_tensor_t *lse, const accel_attention_t *o)
+{
+    struct tape_entry e = {
+        .op = op,
+        .backward = backward,
+        .out = y,
+        .in = { q, k, v },
+        .saved = { q, k, v, y, lse, o->lengths, o->mask },
+        .ints = { p->heads, p->kv_heads, p->causal, (int64_t)p->stream },
+        .reals = { p->scale, p->dropout },
+    };
+
+    y->needs_grad =
+        g->recording && (q->needs_grad || (k && (k->needs_grad || v->needs_grad)));
+    return !y->needs_grad || tape_record(g, &e);
+}
+
+accel_tensor_t *accel_attention(accel_tensor_t *q, accel_tensor_t *k, accel_tensor_t *v,
+                                const accel_attention_t *o)
+{
+    accel_tensor_t *in[] = { q, k, v }, *y, *lse;
+    struct graph *g = op_graph(op, in, k || v ? 3 : 1);
+    struct attention p = { 0 };
+    void *scratch;
+
+    if (!g || !op_activation(g, op, q, k ? "q" : "qkv") ||
+        (k && (!op_activation(g, op, k, "k") || !op_activation(g, op, v, "v"))))
+        return NULL;
+    if (!o)
+        return graph_fail(g, A0601, op, "pass at least the number of heads",
+                          "the options are NULL");
+    if (!describe(g, q, k, v, o, &p))
+        return NULL;
+    place(g, &p, q, k, v);
+    y = graph_tensor(g, g->compute, 3,
+                     (int64_t[]){ p.batch, p.queries, p.heads * p.head_width });
+    lse = graph_tensor(g, ACCEL_F32, 3, (int64_t[]){ p.batch, p.heads, p.queries });
     scratch =
         y && lse
             ? graph_scratch(g, g->backend->attention_scratch(g->backend, &p, false))
             : NULL;
     if (!scratch)
         return NULL;
-    g->backend->attention(g->backend, &p, y->data, lse->data, qkv->data, scratch);
+    if (o->cache)
+        append(g, &p, o);
+    g->backend->attention(g->backend, &p, y->data, lse->data, scratch);
     graph_scratch_free(g, scratch);
-    y->needs_grad = g->recording && qkv->needs_grad;
-    if (y->needs_grad && !tape_record(g, &(struct tape_entry){ .op = op,
-                                                               .backward = backward,
-                                                               .out = y,
-                                                               .in = { qkv },
-                                                               .saved = { qkv, y, lse },
-                                                               .ints = { heads } }))
-        return NULL;
-    return y;
+    return record(g, &p, q, k, v, y, lse, o) ? y : NULL;
 }

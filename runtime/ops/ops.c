@@ -209,3 +209,13 @@ bool grad_share(struct graph *g, accel_tensor_t *x, accel_tensor_t *dy)
     x->grad = t;
     return true;
 }
+
+/* Far from the streams of initial values and sample order, which have the same key. */
+uint64_t op_draw_stream(struct graph *g)
+{
+    uint64_t z = 0xd6e8feb86659fd93u + ++g->draws.calls * 0x9e3779b97f4a7c15u;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}

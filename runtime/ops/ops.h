@@ -50,6 +50,10 @@ accel_tensor_t *grad_target(struct graph *g, accel_tensor_t *x, bool *add);
 /* Gives `dy` itself to x, which shares it, or adds it to the gradient x has. */
 bool grad_share(struct graph *g, accel_tensor_t *x, accel_tensor_t *dy);
 
+/* The stream of the next random draw of this forward (see struct draws): the key is the
+ * run's seed, the index is the op's own count of elements over all samples of the run. */
+uint64_t op_draw_stream(struct graph *g);
+
 /* Runs the entries after the first `base` backwards and drops them. False: sticky error. */
 bool graph_backward_to(struct graph *g, int base);
 

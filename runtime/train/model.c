@@ -3,6 +3,7 @@
  * The calls of accel.h that build and run models on a run: thin, they hand on to nn/.
  */
 #include "nn/models/gpt2.h"
+#include "ops/kv.h"
 #include "train/run.h"
 
 struct graph *accel_run_graph(accel_t *run)
@@ -37,6 +38,12 @@ void accel_eval(accel_t *run, int on)
 {
     run->graph.evaluating = on != 0;
     run->graph.recording = run->graph.training = !on;
+}
+
+accel_kv_t *accel_kv_new(accel_t *run, int layers, int batch, int capacity,
+                         int kv_heads, int head_width, accel_error_t *err)
+{
+    return kv_new(&run->graph, layers, batch, capacity, kv_heads, head_width, err);
 }
 
 accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg,

@@ -147,9 +147,10 @@ static accel_tensor_t *user_forward(accel_module_t *m, accel_tensor_t *const *in
     case EMBED_RANGE:
         return embed_misuse(m->g, u, in);
     case ATTENTION_HEADS:
-        return accel_attention(make(m->g, ACCEL_F32, 2, 3, 12), 3);
+        return accel_attention(make(m->g, ACCEL_F32, 2, 3, 12), NULL, NULL,
+                               &(accel_attention_t){ .heads = 3 });
     case ATTENTION_ZERO_HEADS:
-        return accel_attention(x, 0);
+        return accel_attention(x, NULL, NULL, &(accel_attention_t){ 0 });
     case ADD_SHAPES:
         return accel_add(x, wide);
     case ADD_PARAMETER:
@@ -266,7 +267,7 @@ static void test_loss(struct rig *k)
     tap_is_int(accel_tensor_read(k->user->param[0], &f, 1, NULL), ACCEL_EINVAL,
                "read: parameter");
     tap_ok(!accel_call(NULL, &x, 1) && !accel_add(NULL, NULL) &&
-               !accel_attention(NULL, 1),
+               !accel_attention(NULL, NULL, NULL, NULL),
            "NULL everywhere gives NULL");
     tap_ok(!make(&k->g, ACCEL_F32, 0, 3, 0) && strstr(k->g.error.text, "size 0 is 0"),
            "zero rows are refused");

@@ -69,15 +69,17 @@ void cpu_norm_param_grad(const struct backend *be, float *dgain, float *dbias,
                          const void *dy, const void *x, const float *stats,
                          accel_dtype_t type, int64_t rows, int64_t cols);
 
+void cpu_copy_heads(const struct backend *be, struct heads_out to, struct heads from,
+                    accel_dtype_t type, int64_t batch, int64_t rows, int64_t count,
+                    int64_t width);
 /* Scratch of one thread, in floats. */
-size_t attention_thread_floats(const struct attention *p, bool backward);
+size_t attention_thread_floats(const struct attention *p, int threads, bool backward);
 size_t cpu_attention_scratch(const struct backend *be, const struct attention *p,
                              bool backward);
 void cpu_attention(const struct backend *be, const struct attention *p, void *out,
-                   float *lse, const void *qkv, void *scratch);
-void cpu_attention_grad(const struct backend *be, const struct attention *p, void *dqkv,
-                        bool add, const void *dout, const void *out, const float *lse,
-                        const void *qkv, void *scratch);
+                   float *lse, void *scratch);
+void cpu_attention_grad(const struct backend *be, const struct attention *p,
+                        const struct attention_grads *grads, void *scratch);
 
 int64_t cpu_xent(const struct backend *be, float *lse, float *loss, const float *logits,
                  const int32_t *targets, int64_t rows, int64_t vocab);

@@ -5,26 +5,36 @@
  */
 #include <stdlib.h>
 
-#include "backend/cpu/cpu.h"
+#include "backend/cpu/attention.h"
 
-/* Whole-head matrices [time, head_width] and blocks of 64 rows. */
-size_t attention_thread_floats(const struct attention *p, bool backward)
+/* One thread per key head does five products for each pair of blocks, two passes over
+ * blocks do seven, but fill any number of threads. */
+bool attn_whole(const struct attention *p, int threads)
 {
-    size_t head = (size_t)p->time * (size_t)p->head_width;
-    size_t scores = ATTN_QUERY_BLOCK * (size_t)p->time;
-    size_t block = ATTN_QUERY_BLOCK * (size_t)p->head_width;
+    int64_t heads = p->batch * p->kv_heads, rounds = (heads + threads - 1) / threads;
 
-    /* forward: k, v; q and out of a block; scores
-     * backward: k, v, dk, dv; q, out, dout, dq of a block; probabilities and their
-     * gradient; one row sum per query */
-    return backward ? 4 * head + 4 * block + 2 * scores + ATTN_QUERY_BLOCK
-                    : 2 * head + 2 * block + scores;
+    return rounds * threads * 5 <= heads * 7;
+}
+
+/* What attn_mem lays out. */
+size_t attention_thread_floats(const struct attention *p, int threads, bool backward)
+{
+    size_t d = (size_t)p->head_width, dp = (size_t)attn_padded(p->head_width);
+    size_t tile = (size_t)ATTN_BLOCK * ATTN_BLOCK;
+    size_t floats = 3 * ATTN_BLOCK + tile * (p->dropout > 0 ? 2 : 1) +
+                    ATTN_BLOCK * (3 * dp + 2 * d);
+
+    if (backward)
+        floats += tile + ATTN_BLOCK * (dp + d) +
+                  2 * dp * (attn_whole(p, threads) ? (size_t)p->keys : ATTN_BLOCK);
+    return (floats + 15) / 16 * 16;
 }
 
 size_t cpu_attention_scratch(const struct backend *be, const struct attention *p,
                              bool backward)
 {
-    return (size_t)be->threads * attention_thread_floats(p, backward) * sizeof(float);
+    return (size_t)be->threads * attention_thread_floats(p, be->threads, backward) *
+           sizeof(float);
 }
 
 static void sizes_close(struct backend *be)

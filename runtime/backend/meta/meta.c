@@ -89,6 +89,12 @@ static void meta_norm_param_grad(const struct backend *be, float *dgain, float *
 {
 }
 
+static void meta_copy_heads(const struct backend *be, struct heads_out to,
+                            struct heads from, accel_dtype_t type, int64_t batch,
+                            int64_t rows, int64_t count, int64_t width)
+{
+}
+
 static size_t meta_attention_scratch(const struct backend *be,
                                      const struct attention *p, bool backward)
 {
@@ -98,13 +104,12 @@ static size_t meta_attention_scratch(const struct backend *be,
 }
 
 static void meta_attention(const struct backend *be, const struct attention *p,
-                           void *out, float *lse, const void *qkv, void *scratch)
+                           void *out, float *lse, void *scratch)
 {
 }
 
 static void meta_attention_grad(const struct backend *be, const struct attention *p,
-                                void *dqkv, bool add, const void *dout, const void *out,
-                                const float *lse, const void *qkv, void *scratch)
+                                const struct attention_grads *grads, void *scratch)
 {
 }
 
@@ -144,6 +149,7 @@ static const struct backend kernels = {
     .norm = meta_norm,
     .norm_grad = meta_norm_grad,
     .norm_param_grad = meta_norm_param_grad,
+    .copy_heads = meta_copy_heads,
     .attention_scratch = meta_attention_scratch,
     .attention = meta_attention,
     .attention_grad = meta_attention_grad,

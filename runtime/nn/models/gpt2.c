@@ -59,7 +59,8 @@ static accel_tensor_t *attention_forward(accel_module_t *m, accel_tensor_t *cons
     struct children *c = accel_module_state(m);
     accel_tensor_t *x = n == 1 ? accel_call(c->part[0], in, 1) : NULL;
 
-    x = accel_attention(x, c->heads);
+    x = accel_attention(x, NULL, NULL,
+                        &(accel_attention_t){ .heads = c->heads, .causal = 1 });
     return accel_call(c->part[1], &x, 1);
 }
 

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The cache of keys and values: size checks, memory, the count of positions. In: shapes of
+ * a model. Out: places for attention to write to. Never touches the values.
+ */
+#include "ops/kv.h"
+
+#include <stdlib.h>
+
+static size_t layer_elems(const accel_kv_t *kv)
+{
+    return 2 * (size_t)kv->batch * (size_t)kv->kv_heads * (size_t)kv->capacity *
+           (size_t)kv->head_width;
+}
+
+accel_kv_t *kv_new(struct graph *g, int layers, int batch, int capacity, int kv_heads,
+                   int head_width, accel_error_t *err)
+{
+    const int size[] = { layers, batch, capacity, kv_heads, head_width };
+    size_t bytes = 2 * accel_dtype_bytes(g->compute);
+    accel_kv_t *kv;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(size); i++)
+        if (size[i] < 1 || __builtin_mul_overflow(bytes, (size_t)size[i], &bytes) ||
+            bytes > (size_t)INT64_MAX) {
+            accel_fail(err, A0605, "every size at least 1, and all that memory holds",
+                       "kv cache: %d layers, batch %d, capacity %d, %d kv heads of "
+                       "width %d",
+                       layers, batch, capacity, kv_heads, head_width);
+            return NULL;
+        }
+    kv = calloc(1, sizeof(*kv));
+    if (kv)
+        *kv = (accel_kv_t){ g, layers, batch, capacity, kv_heads, head_width, 0, NULL };
+    if (kv)
+        kv->data = g->backend->alloc(g->backend, bytes);
+    if (!kv || !kv->data) {
+        free(kv);
+        accel_fail_nomem(err, "the cache of keys and values", bytes);
+        return NULL;
+    }
+    return kv;
+}
+
+struct heads kv_heads_of(const accel_kv_t *kv, int layer, int which)
+{
+    size_t half = layer_elems(kv) / 2, elem = accel_dtype_bytes(kv->g->compute);
+    int64_t head = (int64_t)kv->capacity * kv->head_width;
+
+    return (struct heads){ (char *)kv->data +
+                               ((size_t)layer * 2 + (size_t)which) * half * elem,
+                           kv->kv_heads * head, kv->head_width, head };
+}
+
+int accel_kv_length(const accel_kv_t *kv)
+{
+    return kv ? kv->length : 0;
+}
+
+int accel_kv_capacity(const accel_kv_t *kv)
+{
+    return kv ? kv->capacity : 0;
+}
+
+accel_status_t accel_kv_advance(accel_kv_t *kv, int positions, accel_error_t *err)
+{
+    if (!kv || positions < 0 || positions > kv->capacity - kv->length)
+        return accel_fail(err, A0605, "advance by the positions of the last forward",
+                          "kv cache: %d more positions, %d of %d are used", positions,
+                          accel_kv_length(kv), accel_kv_capacity(kv));
+    kv->length += positions;
+    return ACCEL_OK;
+}
+
+accel_status_t accel_kv_trim(accel_kv_t *kv, int length, accel_error_t *err)
+{
+    if (!kv || length < 0 || length > kv->length)
+        return accel_fail(err, A0605, "trim to at most accel_kv_length",
+                          "kv cache: trim to %d positions of %d", length,
+                          accel_kv_length(kv));
+    kv->length = length;
+    return ACCEL_OK;
+}
+
+void accel_kv_free(accel_kv_t *kv)
+{
+    if (!kv)
+        return;
+    kv->g->backend->free(kv->g->backend, kv->data);
+    free(kv);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See op_rig.h. Plain loops, nothing shared with the code under test but the tape.
+ */
+#include "tests/unit/op_rig.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/bf16.h"
+#include "ops/ops.h"
+#include "tests/tap.h"
+
+static uint64_t state = 1;
+
+void rig_seed(uint64_t seed)
+{
+    state = seed;
+}
+
+double *rig_random(int64_t n, accel_dtype_t type, double size)
+{
+    double *v = malloc((size_t)(n + 1) * sizeof(*v));
+
+    for (int64_t i = 0; v && i < n; i++) {
+        float f;
+
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        f = (float)(((double)(state >> 33) / 2147483648.0 - 0.5) * size);
+        v[i] = type == ACCEL_BF16 ? bf16_to_f32(f32_to_bf16(f)) : f;
+    }
+    return v;
+}
+
+static void write_values(accel_tensor_t *t, const double *from)
+{
+    for (int64_t i = 0; i < t->elems; i++)
+        if (t->dtype == ACCEL_BF16)
+            ((bf16_t *)t->data)[i] = f32_to_bf16((float)from[i]);
+        else
+            ((float *)t->data)[i] = (float)from[i];
+}
+
+accel_tensor_t *rig_tensor(struct graph *g, const double *values, int64_t a, int64_t b,
+                           int64_t c)
+{
+    accel_tensor_t *t = graph_tensor(g, g->compute, 3, (int64_t[]){ a, b, c });
+
+    write_values(t, values);
+    t->needs_grad = true;
+    return t;
+}
+
+static bool weigh(struct graph *g, const struct tape_entry *e)
+{
+    bool add;
+    accel_tensor_t *dy = grad_target(g, e->in[0], &add);
+
+    if (dy)
+        memcpy(dy->data, e->saved[0]->data,
+               (size_t)dy->elems * accel_dtype_bytes(dy->dtype));
+    return dy != NULL;
+}
+
+accel_tensor_t *rig_weigh(struct graph *g, accel_tensor_t *y, const double *weight)
+{
+    accel_tensor_t *w = graph_tensor(g, y->dtype, y->ndim, y->dim);
+    accel_tensor_t *loss = graph_tensor(g, ACCEL_F32, 1, &(int64_t){ 1 });
+
+    write_values(w, weight);
+    loss->needs_grad = true;
+    tape_record(g, &(struct tape_entry){ .op = "weigh",
+                                         .backward = weigh,
+                                         .out = loss,
+                                         .in = { y },
+                                         .saved = { w } });
+    return loss;
+}
+
+double rig_distance(const double *got, const double *want, int64_t n, double floor)
+{
+    double diff = 0, size = floor;
+
+    for (int64_t i = 0; i < n; i++) {
+        diff = fabs(got[i] - want[i]) > diff ? fabs(got[i] - want[i]) : diff;
+        diff = isnan(got[i]) ? INFINITY : diff;
+        size = fabs(want[i]) > size ? fabs(want[i]) : size;
+    }
+    return diff / size;
+}
+
+void rig_check(const accel_tensor_t *y, const double *want, double tolerance,
+               const char *what)
+{
+    float *got = malloc((size_t)y->elems * sizeof(*got));
+    double *wide = malloc((size_t)y->elems * sizeof(*wide)), far;
+
+    accel_tensor_read(y, got, (size_t)y->elems, NULL);
+    for (int64_t i = 0; i < y->elems; i++)
+        wide[i] = got[i];
+    far = rig_distance(wide, want, y->elems, 1e-3);
+    tap_ok(far < tolerance, "%s: values, distance %.1e", what, far);
+    free(got);
+    free(wide);
+}
