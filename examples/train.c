@@ -54,7 +54,8 @@ enum {
 static const struct argp_option options[] = {
     { 0, 0, 0, 0, "Data and output:", 1 },
     { "data", O_DATA, "FILE|DIR", 0,
-      "plain text, read as bytes, or GPT-2 token files, .bin (sample.txt)", 0 },
+      "plain text, read as bytes, or token files of accel tokenize, .bin (sample.txt)",
+      0 },
     { "out", O_OUT, "DIR", 0, "log and checkpoints (out)", 0 },
     { "sample", O_SAMPLE, "N", 0, "tokens of text to print at the end (200)", 0 },
     { "log-every", O_LOG, "N", 0, "steps between progress lines (about 20 a run)", 0 },

@@ -387,8 +387,9 @@ accel_status_t accel_gpt2_generate(accel_module_t *model, const int32_t *prompt,
 typedef struct accel_dataset accel_dataset_t;
 
 /* Opens PATH (a file, or a directory whose regular files are taken in name order). Files
- * ending in .bin are GPT-2 token files (256 int32 header words: magic 20240520, version 1,
- * token count; then uint16 tokens); all others are read as bytes (vocabulary 256).
+ * ending in .bin are token files, as `accel tokenize` writes them (256 int32 header words:
+ * magic 20240520, version 1, token count; then uint16 tokens; or magic 20240801, version 7
+ * and uint32 tokens); all others are read as bytes (vocabulary 256).
  * The last `holdout` fraction (0 .. 0.5) is kept for accel_evaluate.
  * A sample is `seq` inputs and `seq` targets (the inputs shifted by one): two int32 fields.
  * Errors: ACCEL_ENOENT, ACCEL_EIO, ACCEL_ECORRUPT, ACCEL_EINVAL (less than one sample). */
@@ -419,6 +420,50 @@ accel_status_t accel_dataset_new(accel_dataset_t **out, int64_t samples,
                                  const accel_field_t *fields, int n,
                                  accel_fetch_f fetch, void *user, double holdout,
                                  accel_error_t *err);
+
+/* ---- tokenizers ---------------------------------------------------------------------- */
+
+typedef struct accel_tokenizer accel_tokenizer_t;
+
+/* Opens a byte-level BPE tokenizer that cuts words as GPT-2 or Llama-3 does. `path` is
+ * tokenizer.json, or a directory with tokenizer.json or with vocab.json and merges.txt
+ * (GPT-2's; "<|endoftext|>" of that vocabulary is then a special token). The ids are those
+ * of the tokenizers library; what accel does not support is an error, not left out. Any
+ * thread may use the handle at any time. Not collective.
+ * Errors: ACCEL_ENOENT, ACCEL_EPERM, ACCEL_EIO, ACCEL_ECORRUPT (damaged), ACCEL_EUNSUPPORTED
+ * (another model, normalizer or expression; the text names the place in the file). */
+accel_status_t accel_tokenizer_open(accel_tokenizer_t **out, const char *path,
+                                    accel_error_t *err);
+void accel_tokenizer_close(accel_tokenizer_t *t); /* NULL is fine */
+/* Largest id + 1, added tokens included: the vocabulary that a model needs. */
+int accel_tokenizer_vocab(const accel_tokenizer_t *t);
+/* Id of the token with this text ("<|endoftext|>", "the", " the"), or -1. */
+int32_t accel_tokenizer_id(const accel_tokenizer_t *t, const char *token);
+
+/* Flag of accel_tokenize: with the tokens that the file's template puts around a text, such
+ * as Llama-3's <|begin_of_text|>. */
+#define ACCEL_TOKENIZE_FRAME 1u
+
+/* Ids of text[bytes]: the first `cap` into ids (may be NULL when cap is 0), the number of all
+ * into *count_out, so that a first call can ask for the size. Special tokens in the text
+ * become their ids. Any bytes are a text: such as are no UTF-8 are kept, each as a symbol,
+ * and accel_detokenize gives them back.
+ * Errors: ACCEL_EINVAL, ACCEL_ENOMEM. */
+accel_status_t accel_tokenize(const accel_tokenizer_t *t, const void *text,
+                              size_t bytes, unsigned flags, int32_t *ids, size_t cap,
+                              size_t *count_out, accel_error_t *err);
+/* Bytes of ids[count]: the first `cap` into text (may be NULL when cap is 0, gets no NUL),
+ * the number of all into *bytes_out. The bytes of a list are those of its parts one after
+ * the other; a part may end inside a character. accel_detokenize of accel_tokenize is the
+ * text again, but for a space that the tokenizer puts before it and whitespace that an
+ * added token takes (both are in the file).
+ * Errors: ACCEL_EINVAL (an id that is no token). */
+accel_status_t accel_detokenize(const accel_tokenizer_t *t, const int32_t *ids,
+                                size_t count, void *text, size_t cap, size_t *bytes_out,
+                                accel_error_t *err);
+/* How many of text[bytes] can be shown now: all but the beginning of a UTF-8 character at
+ * the end that more bytes may complete. */
+size_t accel_utf8_whole(const void *text, size_t bytes);
 
 /* ---- the run ------------------------------------------------------------------------- */
 

@@ -7,10 +7,9 @@
 #define ACCEL_DATA_IMPL_H
 
 #include "data/data.h"
+#include "data/token_file.h"
 
 #define DATA_VOCAB_TEXT 256
-#define DATA_VOCAB_GPT2 50257 /* what magic 20240520, version 1 says the tokens are */
-#define DATA_HEADER     1024  /* bytes of a token file before the tokens */
 
 struct data_file {
     char *path;
@@ -19,6 +18,8 @@ struct data_file {
     int64_t first; /* its first token in the whole stream */
     int64_t tokens;
     int64_t bytes; /* of the file, header included */
+    int start;     /* bytes before the first token */
+    int width;     /* bytes of a token */
 };
 
 struct accel_dataset {
@@ -30,7 +31,7 @@ struct accel_dataset {
 
     struct data_file *file;
     int files;
-    bool token_files; /* uint16 tokens after a header; else bytes */
+    bool token_files; /* tokens after a header; else bytes */
     int seq, vocab;
     int64_t total, train; /* tokens; the holdout is [train, total) */
 };
@@ -40,6 +41,8 @@ accel_status_t data_tokens(const accel_dataset_t *d, int64_t index, int32_t *ids
                            int32_t *targets, accel_error_t *err);
 accel_status_t data_tokens_digest(const accel_dataset_t *d, uint64_t *digest_out,
                                   accel_error_t *err);
+/* errno of a failed open or read of `path`: "cannot WHAT: ...". */
+accel_status_t data_fail_errno(accel_error_t *err, const char *path, const char *what);
 /* Tokens [at, at + n) of the whole stream, n <= seq + 1. */
 accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n, int32_t *out,
                          accel_error_t *err);

@@ -17,8 +17,6 @@
 #include <unistd.h>
 
 #define SCAN_MAX_BYTES ((int64_t)256 << 20)
-#define GPT2_MAGIC     20240520
-#define GPT2_VERSION   1
 
 static bool is_token_file(const char *path)
 {
@@ -27,7 +25,7 @@ static bool is_token_file(const char *path)
     return n > 4 && strcmp(path + n - 4, ".bin") == 0;
 }
 
-static accel_status_t fail_errno(accel_error_t *err, const char *path, const char *what)
+accel_status_t data_fail_errno(accel_error_t *err, const char *path, const char *what)
 {
     int e = errno;
     enum message code = e == ENOENT || e == ENOTDIR  ? A0701
@@ -44,39 +42,22 @@ static accel_status_t fail_errno(accel_error_t *err, const char *path, const cha
 
 /* ---- one file --------------------------------------------------------------------------- */
 
-/* Header: 256 little-endian int32 words, magic, version, token count; then uint16. */
 static accel_status_t read_header(struct data_file *f, accel_error_t *err)
 {
-    const char *hint = "files ending in .bin are GPT-2 token files; "
-                       "give text another ending";
-    uint8_t raw[12];
-    uint32_t word[3];
+    uint8_t raw[TOKEN_FILE_WORDS];
     accel_status_t st;
 
-    if (f->bytes < DATA_HEADER)
-        return accel_fail_at(err, A0705, f->path, hint,
+    if (f->bytes < TOKEN_FILE_HEADER)
+        return accel_fail_at(err, A0705, f->path,
+                             "files ending in .bin are token files; give text another "
+                             "ending",
                              "%lld bytes are too few for a token file's header of %d",
-                             (long long)f->bytes, DATA_HEADER);
+                             (long long)f->bytes, TOKEN_FILE_HEADER);
     st = data_pread(f, raw, sizeof(raw), 0, err);
     if (st)
         return st;
-    for (int i = 0; i < 3; i++)
-        word[i] = raw[4 * i] | (uint32_t)raw[4 * i + 1] << 8 |
-                  (uint32_t)raw[4 * i + 2] << 16 | (uint32_t)raw[4 * i + 3] << 24;
-    if (word[0] != GPT2_MAGIC)
-        return accel_fail_at(err, A0705, f->path, hint,
-                             "magic number %u, not %d: no token file", word[0],
-                             GPT2_MAGIC);
-    if (word[1] != GPT2_VERSION)
-        return accel_fail_at(
-            err, A0705, f->path, "write the tokens as uint16, version 1",
-            "token file of version %u, only %d is known", word[1], GPT2_VERSION);
-    if ((f->bytes - DATA_HEADER) != 2 * (int64_t)word[2])
-        return accel_fail_at(err, A0705, f->path, "copy or make the file again",
-                             "the header says %u tokens, the file's size %lld", word[2],
-                             (long long)(f->bytes - DATA_HEADER) / 2);
-    f->tokens = word[2];
-    return ACCEL_OK;
+    f->start = TOKEN_FILE_HEADER;
+    return token_file_read_header(raw, f->path, f->bytes, &f->width, &f->tokens, err);
 }
 
 /* O_NONBLOCK: a FIFO put in the file's place must not hang the run. */
@@ -87,14 +68,15 @@ static accel_status_t open_file(struct data_file *f, bool token_file,
 
     f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (f->fd < 0)
-        return fail_errno(err, f->path, "open");
+        return data_fail_errno(err, f->path, "open");
     if (fstat(f->fd, &sb))
-        return fail_errno(err, f->path, "stat");
+        return data_fail_errno(err, f->path, "stat");
     if (!S_ISREG(sb.st_mode))
         return accel_fail_at(err, A0706, f->path,
                              "give a regular file or a directory of them",
                              "not a regular file");
     f->bytes = f->tokens = sb.st_size;
+    f->width = 1;
     return token_file ? read_header(f, err) : ACCEL_OK;
 }
 
@@ -136,7 +118,7 @@ static accel_status_t list_dir(accel_dataset_t *d, const char *path, accel_error
     DIR *dir = opendir(path);
 
     if (!dir)
-        return fail_errno(err, path, "open the directory");
+        return data_fail_errno(err, path, "open the directory");
     for (;;) {
         struct stat sb;
 
@@ -150,7 +132,7 @@ static accel_status_t list_dir(accel_dataset_t *d, const char *path, accel_error
             char whole[4096];
 
             snprintf(whole, sizeof(whole), "%s/%s", path, e->d_name);
-            st = fail_errno(err, whole, "stat");
+            st = data_fail_errno(err, whole, "stat");
             goto out;
         }
         if (!S_ISREG(sb.st_mode))
@@ -160,7 +142,7 @@ static accel_status_t list_dir(accel_dataset_t *d, const char *path, accel_error
             goto out;
     }
     if (errno)
-        st = fail_errno(err, path, "read the directory");
+        st = data_fail_errno(err, path, "read the directory");
     else if (d->files == 0)
         st = accel_fail_at(err, A0706, path, "put text or .bin files into it",
                            "the directory holds no regular file");
@@ -178,7 +160,7 @@ static accel_status_t list_files(accel_dataset_t *d, const char *path,
     accel_status_t st;
 
     if (stat(path, &sb))
-        return fail_errno(err, path, "open");
+        return data_fail_errno(err, path, "open");
     st = S_ISDIR(sb.st_mode) ? list_dir(d, path, err) : add_path(d, NULL, path, err);
     if (st)
         return st;
@@ -195,41 +177,59 @@ static accel_status_t list_files(accel_dataset_t *d, const char *path,
 
 /* ---- vocabulary ------------------------------------------------------------------------- */
 
-/* Largest token + 1. Data of more than 256 MiB are not read through at every start: what
- * is beyond counts as GPT-2's vocabulary, and every token is checked when it is read. */
-static accel_status_t find_vocab(accel_dataset_t *d, accel_error_t *err)
+/* The largest token of one file into *top, reading `budget` bytes at most. */
+static accel_status_t find_top(const struct data_file *f, int64_t *budget,
+                               uint32_t *top, accel_error_t *err)
 {
     enum { CHUNK = 1 << 20 };
-    int64_t budget = SCAN_MAX_BYTES;
-    uint16_t *buf, top = 0;
+    uint32_t usual = (uint32_t)token_file_vocab(f->width) - 1;
+    uint8_t *buf = malloc(CHUNK);
+    int64_t at = f->start;
     accel_status_t st = ACCEL_OK;
+
+    if (!buf)
+        return accel_fail_nomem(err, "read buffer", CHUNK);
+    while (!st && *budget > 0 && at < f->bytes) {
+        int64_t left = f->bytes - at;
+        size_t n = (size_t)(left < CHUNK ? left : CHUNK);
+
+        st = data_pread(f, buf, n, at, err);
+        for (size_t i = 0; !st && i < n; i += (size_t)f->width) {
+            uint32_t token = token_file_get(buf + i, f->width);
+
+            *top = token > *top ? token : *top;
+        }
+        at += CHUNK;
+        *budget -= CHUNK;
+    }
+    if (at < f->bytes && *top < usual)
+        *top = usual;
+    free(buf);
+    return st;
+}
+
+/* Largest token + 1. Data of more than 256 MiB are not read through at every start: what
+ * is beyond counts as the vocabulary that such files are made with, and every token is
+ * checked when it is read. */
+static accel_status_t find_vocab(accel_dataset_t *d, accel_error_t *err)
+{
+    int64_t budget = SCAN_MAX_BYTES;
+    uint32_t top = 0;
 
     d->vocab = DATA_VOCAB_TEXT;
     if (!d->token_files)
         return ACCEL_OK;
-    buf = malloc(CHUNK);
-    if (!buf)
-        return accel_fail_nomem(err, "read buffer", CHUNK);
     for (int i = 0; i < d->files; i++) {
-        int64_t at = DATA_HEADER;
+        accel_status_t st = find_top(&d->file[i], &budget, &top, err);
 
-        for (; at < d->file[i].bytes && budget > 0; at += CHUNK, budget -= CHUNK) {
-            int64_t left = d->file[i].bytes - at;
-            size_t n = (size_t)(left < CHUNK ? left : CHUNK);
-
-            st = data_pread(&d->file[i], buf, n, at, err);
-            if (st)
-                goto out;
-            for (size_t t = 0; t < n / 2; t++)
-                top = buf[t] > top ? buf[t] : top;
-        }
-        if (at < d->file[i].bytes && top < DATA_VOCAB_GPT2 - 1)
-            top = DATA_VOCAB_GPT2 - 1;
+        if (st)
+            return st;
+        if (top >= INT32_MAX)
+            return accel_fail_at(err, A0705, d->file[i].path, "make the file again",
+                                 "token %u is in no vocabulary", top);
     }
     d->vocab = (int)top + 1;
-out:
-    free(buf);
-    return st;
+    return ACCEL_OK;
 }
 
 /* ---- public ----------------------------------------------------------------------------- */

@@ -1,11 +1,33 @@
 # data/
 libaccel_core_la_SOURCES += \
+	runtime/data/added_tokens.c \
+	runtime/data/bpe.c \
+	runtime/data/bpe_long.c \
 	runtime/data/data.h \
 	runtime/data/data_impl.h \
 	runtime/data/dataset.c \
 	runtime/data/fields.c \
 	runtime/data/order.c \
-	runtime/data/sample.c
+	runtime/data/pretokenize.c \
+	runtime/data/sample.c \
+	runtime/data/token_file.c \
+	runtime/data/token_file.h \
+	runtime/data/tokenizer.c \
+	runtime/data/tokenizer.h \
+	runtime/data/tokenizer_files.c \
+	runtime/data/tokenizer_impl.h \
+	runtime/data/tokenizer_json.c \
+	runtime/data/tokenizer_json.h \
+	runtime/data/tokenizer_model.c \
+	runtime/data/unicode.c \
+	runtime/data/unicode.h \
+	runtime/data/unicode_table.h
+EXTRA_DIST += runtime/data/unicode_table.py
 unit_tests += tests/unit/test_data
 tests_unit_test_data_SOURCES = tests/unit/test_data.c
 tests_unit_test_data_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_tokenizer
+tests_unit_test_tokenizer_SOURCES = tests/unit/test_tokenizer.c
+tests_unit_test_tokenizer_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
+tests_unit_test_tokenizer_LDADD = $(unit_ldadd)
+EXTRA_DIST += tests/data/tokenizer doc/tokens.md

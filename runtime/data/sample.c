@@ -58,19 +58,17 @@ static int file_of(const accel_dataset_t *d, int64_t at)
 }
 
 /* Widens n raw tokens, which lie at the start of out's own memory, from the back. */
-static void widen(const accel_dataset_t *d, int32_t *out, int64_t n)
+static void widen(int width, int32_t *out, int64_t n)
 {
-    const unsigned char *raw = (const unsigned char *)out;
+    const uint8_t *raw = (const uint8_t *)out;
 
     for (int64_t i = n - 1; i >= 0; i--)
-        out[i] = d->token_files ? raw[2 * i] | raw[2 * i + 1] << 8 : raw[i];
+        out[i] = (int32_t)token_file_get(raw + width * i, width);
 }
 
 accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n, int32_t *out,
                          accel_error_t *err)
 {
-    const int64_t width = d->token_files ? 2 : 1;
-
     for (int i = file_of(d, at); n > 0; i++) {
         const struct data_file *f = &d->file[i];
         int64_t skip = at - f->first;
@@ -79,18 +77,18 @@ accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n, int32_
 
         if (take <= 0)
             continue; /* an empty file between two others */
-        st = data_pread(f, out, (size_t)(take * width),
-                        (d->token_files ? DATA_HEADER : 0) + skip * width, err);
+        st = data_pread(f, out, (size_t)(take * f->width), f->start + skip * f->width,
+                        err);
         if (st)
             return st;
-        widen(d, out, take);
+        widen(f->width, out, take);
         for (int64_t t = 0; t < take; t++) {
-            if (out[t] >= d->vocab)
+            if (out[t] < 0 || out[t] >= d->vocab)
                 return accel_fail_at(err, A0709, f->path,
                                      "make the token file again, or with a tokenizer "
-                                     "of at most 50257 tokens",
-                                     "token %" PRId64 " is %d, the vocabulary %d",
-                                     skip + t, out[t], d->vocab);
+                                     "of that vocabulary",
+                                     "token %" PRId64 " is %u, the vocabulary %d",
+                                     skip + t, (unsigned)out[t], d->vocab);
         }
         at += take;
         out += take;
@@ -151,8 +149,6 @@ static accel_status_t hash_piece(XXH3_state_t *h, const struct data_file *f,
 accel_status_t data_tokens_digest(const accel_dataset_t *d, uint64_t *digest_out,
                                   accel_error_t *err)
 {
-    const int64_t width = d->token_files ? 2 : 1,
-                  start = d->token_files ? DATA_HEADER : 0;
     XXH3_state_t *h = XXH3_createState();
     accel_status_t st = ACCEL_OK;
 
@@ -170,7 +166,7 @@ accel_status_t data_tokens_digest(const accel_dataset_t *d, uint64_t *digest_out
         int64_t at = d->total / PIECES * p + d->total % PIECES * p / PIECES;
         const struct data_file *f = &d->file[file_of(d, at)];
 
-        st = hash_piece(h, f, start + (at - f->first) * width, err);
+        st = hash_piece(h, f, f->start + (at - f->first) * f->width, err);
     }
     if (!st)
         *digest_out = XXH3_64bits_digest(h);

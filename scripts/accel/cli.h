@@ -26,7 +26,7 @@ struct cli_command {
 
 extern const struct cli_command cli_config, cli_to_fsdp2, cli_check, cli_env, cli_ckpt,
     cli_launch, cli_schema, cli_completion, cli_man, cli_topo, cli_plan, cli_doctor,
-    cli_test, cli_explain;
+    cli_test, cli_explain, cli_tokenize;
 
 /* All sub-commands in the order of the help; the array has *count_out entries. */
 const struct cli_command *const *cli_commands(size_t *count_out);

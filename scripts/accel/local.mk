@@ -17,6 +17,7 @@ accel_SOURCES = \
 	scripts/accel/cmd_plan.c \
 	scripts/accel/cmd_schema.c \
 	scripts/accel/cmd_test.c \
+	scripts/accel/cmd_tokenize.c \
 	scripts/accel/cmd_topo.c \
 	scripts/accel/cmd_to_fsdp2.c \
 	scripts/accel/commands.c \
@@ -50,6 +51,8 @@ accel_SOURCES = \
 	scripts/accel/settings.h \
 	scripts/accel/step.c \
 	scripts/accel/step.h \
+	scripts/accel/token_output.c \
+	scripts/accel/token_output.h \
 	scripts/accel/topo_report.c \
 	scripts/accel/topo_report.h
 # The public header as a table, for libaccel(3).

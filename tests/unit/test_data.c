@@ -30,21 +30,23 @@ static void put(const char *name, const void *bytes, size_t n)
         tap_ok(false, "writing %s", path);
 }
 
-/* A token file of `n` tokens (or `claim` in the header), token i = (first + i) % 60000. */
+/* A token file of `n` tokens (or `claim` in the header), token i = (first + i) % 60000, and
+ * in the form of 4 bytes 70000 more. */
 static void put_tokens(const char *name, uint32_t magic, uint32_t version,
                        uint32_t claim, int n, int first)
 {
-    size_t bytes = 1024 + 2 * (size_t)n;
+    const int width = magic == 20240801 ? 4 : 2;
+    size_t bytes = 1024 + (size_t)width * (size_t)n;
     unsigned char *b = calloc(1, bytes);
     const uint32_t word[3] = { magic, version, claim };
 
     for (int i = 0; i < 12; i++)
         b[i] = (unsigned char)(word[i / 4] >> (8 * (i % 4)));
     for (int i = 0; i < n; i++) {
-        int t = (first + i) % 60000;
+        int t = (first + i) % 60000 + (width == 4 ? 70000 : 0);
 
-        b[1024 + 2 * i] = (unsigned char)t;
-        b[1025 + 2 * i] = (unsigned char)(t >> 8);
+        for (int k = 0; k < width; k++)
+            b[1024 + width * i + k] = (unsigned char)(t >> 8 * k);
     }
     put(name, b, bytes);
     free(b);
@@ -116,6 +118,36 @@ static void test_tokens(void)
     accel_dataset_close(d);
 }
 
+/* Tokens of 4 bytes, alone and after a file of 2. */
+static void test_wide(void)
+{
+    accel_dataset_t *d = NULL;
+    accel_error_t err = { 0 };
+    int32_t ids[8], targets[8];
+    uint64_t one = 0, two = 0;
+
+    put_tokens("w.bin", 20240801, 7, 100, 100, 1000);
+    tap_ok(!accel_dataset_open(&d, at("w.bin"), 8, 0.1, &err),
+           "tokens of 4 bytes open (%s)", err.text);
+    tap_is_int(accel_dataset_samples(d), 11, "(90 - 1) / 8 samples");
+    tap_is_int(accel_dataset_vocab(d), 71100, "vocabulary beyond 65536");
+    tap_ok(!data_sample(d, 2, (void *[]){ ids, targets }, &err) && ids[0] == 71016 &&
+               targets[7] == 71024,
+           "tokens of sample 2");
+    tap_ok(!data_digest(d, &one, &err), "the digest");
+    put_tokens("w.bin", 20240801, 7, 100, 100, 1001);
+    tap_ok(!data_digest(d, &two, &err) && one != two, "is of all bytes");
+    accel_dataset_close(d);
+    mkdir(at("w"), 0700);
+    put_tokens("w/0.bin", 20240520, 1, 5, 5, 0);
+    put_tokens("w/1.bin", 20240801, 7, 4, 4, 5);
+    tap_ok(!accel_dataset_open(&d, at("w"), 8, 0, &err) &&
+               !data_sample(d, 0, (void *[]){ ids, targets }, &err) && ids[4] == 4 &&
+               ids[5] == 70005 && targets[7] == 70008,
+           "both widths in one stream (%s)", err.text);
+    accel_dataset_close(d);
+}
+
 static void test_damage(void)
 {
     static const struct {
@@ -129,6 +161,8 @@ static void test_damage(void)
         { "long.bin", "says 51 tokens", 20240520, 1, 51, 50, ACCEL_ECORRUPT },
         { "short.bin", "size 50", 20240520, 1, 49, 50, ACCEL_ECORRUPT },
         { "huge.bin", "4294967295", 20240520, 1, 0xffffffff, 50, ACCEL_ECORRUPT },
+        { "wide.bin", "version 1", 20240801, 1, 50, 50, ACCEL_ECORRUPT },
+        { "widelong.bin", "says 51 tokens", 20240801, 7, 51, 50, ACCEL_ECORRUPT },
         { "none.bin", "0 tokens for training", 20240520, 1, 0, 0, ACCEL_EINVAL },
         { "few.bin", "8 tokens for training", 20240520, 1, 8, 8, ACCEL_EINVAL },
     };
@@ -381,6 +415,7 @@ int main(void)
     test_fields();
     test_wrong_fields();
     test_tokens();
+    test_wide();
     test_damage();
     test_arguments();
     test_directory();

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tokenizer.json of the tokenizers library in, a tokenizer out. What is there and not
+ * supported is an error that names its place in the file: no part is left out silently.
+ * Never trusts the file.
+ */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/tokenizer_json.h"
+
+const char split_gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "
+                          "?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+const char split_llama3[] =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+    "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+/* ---- small readers ---------------------------------------------------------------------- */
+
+accel_status_t json_unsupported(const struct json_reader *r, const char *at,
+                                const char *hint, const char *what)
+{
+    return accel_fail_at(r->err, A0715, r->path, hint, "%s%s", at, what);
+}
+
+accel_status_t json_damaged(const struct json_reader *r, const char *at,
+                            const char *what)
+{
+    return accel_fail_at(r->err, A0714, r->path, "copy or make the file again", "%s%s",
+                         at, what);
+}
+
+/* Is this member a string of this text? */
+static bool is_text(const json_t *object, const char *key, const char *text)
+{
+    const char *s = json_string_value(json_object_get(object, key));
+
+    return s && !strcmp(s, text);
+}
+
+/* A member that is true or false, `otherwise` when it is not there. */
+static accel_status_t read_flag(const struct json_reader *r, const json_t *object,
+                                const char *at, const char *key, bool otherwise,
+                                bool *out)
+{
+    const json_t *v = json_object_get(object, key);
+    char what[64];
+
+    if (v && !json_is_boolean(v)) {
+        snprintf(what, sizeof(what), ".%s: not true or false", key);
+        return json_damaged(r, at, what);
+    }
+    *out = v ? json_is_true(v) : otherwise;
+    return ACCEL_OK;
+}
+
+/* ---- words ------------------------------------------------------------------------------ */
+
+static accel_status_t read_byte_level(const struct json_reader *r, const json_t *j)
+{
+    const char *at = "pre_tokenizer";
+    bool regex;
+    accel_status_t st = read_flag(r, j, at, "use_regex", true, &regex);
+
+    if (!st)
+        st = read_flag(r, j, at, "add_prefix_space", true, &r->t->prefix_space);
+    if (!st && !regex)
+        st = json_unsupported(r, at, "put a Split before it, as Llama-3 has",
+                              ".use_regex is false, and nothing else cuts words");
+    r->t->split = SPLIT_GPT2;
+    return st;
+}
+
+static accel_status_t read_split(const struct json_reader *r, const json_t *j)
+{
+    const char *at = "pre_tokenizer.pretokenizers[0]";
+    const char *regex =
+        json_string_value(json_object_get(json_object_get(j, "pattern"), "Regex"));
+    bool invert;
+    accel_status_t st = read_flag(r, j, at, "invert", false, &invert);
+
+    if (st)
+        return st;
+    if (!is_text(j, "behavior", "Isolated") || invert)
+        return json_unsupported(r, at,
+                                "use a tokenizer that cuts like GPT-2 or Llama-3",
+                                ": only behavior Isolated, not inverted, is known");
+    if (regex && !strcmp(regex, split_gpt2))
+        r->t->split = SPLIT_GPT2;
+    else if (regex && !strcmp(regex, split_llama3))
+        r->t->split = SPLIT_LLAMA3;
+    else
+        return json_unsupported(r, at,
+                                "use a tokenizer that cuts like GPT-2 or Llama-3",
+                                ".pattern is neither the expression of GPT-2 nor that "
+                                "of Llama-3");
+    return ACCEL_OK;
+}
+
+/* [Split, ByteLevel that only changes bytes to letters] */
+static accel_status_t read_sequence(const struct json_reader *r, const json_t *j)
+{
+    const json_t *list = json_object_get(j, "pretokenizers"),
+                 *split = json_array_get(list, 0), *bytes = json_array_get(list, 1);
+    const char *at = "pre_tokenizer.pretokenizers[1]";
+    bool regex = false, prefix = false;
+    accel_status_t st;
+
+    if (json_array_size(list) != 2 || !is_text(split, "type", "Split") ||
+        !is_text(bytes, "type", "ByteLevel"))
+        return json_unsupported(r, "pre_tokenizer.pretokenizers",
+                                "use a tokenizer that cuts like GPT-2 or Llama-3",
+                                ": only Split followed by ByteLevel is known");
+    st = read_split(r, split);
+    if (!st)
+        st = read_flag(r, bytes, at, "use_regex", true, &regex);
+    if (!st)
+        st = read_flag(r, bytes, at, "add_prefix_space", true, &prefix);
+    if (!st && (regex || prefix))
+        st = json_unsupported(r, at, "use a tokenizer that cuts like GPT-2 or Llama-3",
+                              ": after a Split, use_regex and add_prefix_space must be "
+                              "false");
+    return st;
+}
+
+static accel_status_t read_pre_tokenizer(const struct json_reader *r)
+{
+    const json_t *j = json_object_get(r->root, "pre_tokenizer");
+
+    if (is_text(j, "type", "ByteLevel"))
+        return read_byte_level(r, j);
+    if (is_text(j, "type", "Sequence"))
+        return read_sequence(r, j);
+    return json_unsupported(r, "pre_tokenizer", "use a byte-level BPE tokenizer",
+                            " is neither ByteLevel nor a Sequence with it");
+}
+
+/* ---- parts that must be as expected ----------------------------------------------------- */
+
+static bool is_absent(const json_t *object, const char *key)
+{
+    const json_t *v = json_object_get(object, key);
+
+    return !v || json_is_null(v);
+}
+
+static accel_status_t check_parts(const struct json_reader *r)
+{
+    static const struct {
+        const char *key, *hint, *what;
+    } none[] = {
+        { "normalizer", "set it to null if the text is normalized already",
+          " is not null: accel changes no text" },
+        { "truncation", "set it to null; samples are cut by their length",
+          " is not null: accel cuts no text off" },
+        { "padding", "set it to null; samples are cut by their length",
+          " is not null: accel pads no text" },
+    };
+    const json_t *version = json_object_get(r->root, "version");
+
+    if (version && !is_text(r->root, "version", "1.0"))
+        return json_unsupported(r, "version", "save it with a library that writes 1.0",
+                                " is not 1.0");
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(none); i++)
+        if (!is_absent(r->root, none[i].key))
+            return json_unsupported(r, none[i].key, none[i].hint, none[i].what);
+    if (!is_absent(r->root, "decoder") &&
+        !is_text(json_object_get(r->root, "decoder"), "type", "ByteLevel"))
+        return json_unsupported(r, "decoder", "use a byte-level BPE tokenizer",
+                                ".type is not ByteLevel");
+    return ACCEL_OK;
+}
+
+/* ---- post-processor --------------------------------------------------------------------- */
+
+/* Ids of the special token `name` of a template. */
+static accel_status_t add_special(const struct json_reader *r, const json_t *j,
+                                  const char *name)
+{
+    const json_t *ids = json_object_get(
+        json_object_get(json_object_get(j, "special_tokens"), name), "ids");
+    struct frame *f = &r->t->frame;
+    const size_t n = json_array_size(ids);
+    int32_t *grown;
+
+    if (!n)
+        return json_damaged(r, "post_processor.special_tokens",
+                            ": a token of the template is not there");
+    grown = realloc(f->id, (f->count + n) * sizeof(*grown));
+    if (!grown)
+        return accel_fail_nomem(r->err, "template", n * sizeof(*grown));
+    f->id = grown;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(ids, i);
+        json_int_t id = json_is_integer(v) ? json_integer_value(v) : -1;
+
+        if (id < 0 || id >= r->t->bpe.ids || !r->t->bpe.token[id].used)
+            return json_damaged(r, "post_processor.special_tokens",
+                                ": an id is no token");
+        f->id[f->count++] = (int32_t)id;
+    }
+    return ACCEL_OK;
+}
+
+static accel_status_t read_template(const struct json_reader *r, const json_t *j)
+{
+    const json_t *single = json_object_get(j, "single");
+    const size_t n = json_array_size(single);
+    int texts = 0;
+    accel_status_t st = ACCEL_OK;
+
+    if (r->t->frame.count)
+        return json_unsupported(r, "post_processor", "leave one template",
+                                " has two templates");
+    for (size_t i = 0; i < n && !st; i++) {
+        const json_t *item = json_array_get(single, i);
+        const char *name = json_string_value(
+            json_object_get(json_object_get(item, "SpecialToken"), "id"));
+
+        if (name) {
+            st = add_special(r, j, name);
+        } else if (is_text(json_object_get(item, "Sequence"), "id", "A")) {
+            r->t->frame.before = r->t->frame.count;
+            texts++;
+        } else {
+            return json_damaged(r, "post_processor.single",
+                                ": neither a SpecialToken nor the Sequence A");
+        }
+    }
+    if (!st && texts != 1)
+        st = json_unsupported(r, "post_processor.single",
+                              "use a template with the text once",
+                              " does not hold the text exactly once");
+    return st;
+}
+
+static accel_status_t read_processor(const struct json_reader *r, const json_t *j)
+{
+    if (is_text(j, "type", "ByteLevel"))
+        return ACCEL_OK; /* about offsets, which nobody asks for here */
+    if (is_text(j, "type", "TemplateProcessing"))
+        return read_template(r, j);
+    return json_unsupported(r, "post_processor", "use TemplateProcessing, or null",
+                            ".type is none of ByteLevel, TemplateProcessing and a "
+                            "Sequence of them");
+}
+
+static accel_status_t read_post_processor(const struct json_reader *r)
+{
+    const json_t *j = json_object_get(r->root, "post_processor"), *list;
+    accel_status_t st = ACCEL_OK;
+
+    if (is_absent(r->root, "post_processor"))
+        return ACCEL_OK;
+    if (!is_text(j, "type", "Sequence"))
+        return read_processor(r, j);
+    list = json_object_get(j, "processors");
+    for (size_t i = 0; i < json_array_size(list) && !st; i++)
+        st = read_processor(r, json_array_get(list, i));
+    return st;
+}
+
+/* ---- the file --------------------------------------------------------------------------- */
+
+accel_status_t tokenizer_parse_json(struct accel_tokenizer *t, const char *text,
+                                    size_t n, const char *path, accel_error_t *err)
+{
+    json_error_t why;
+    json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
+    struct json_reader r = { .t = t, .root = root, .path = path, .err = err };
+    char where[300];
+    accel_status_t st;
+
+    if (!root) {
+        snprintf(where, sizeof(where), "%.200s:%d:%d", path, why.line, why.column);
+        return accel_fail_at(err, A0714, where, "copy or make the file again",
+                             "no JSON: %s", why.text);
+    }
+    st =
+        json_is_object(root) ? check_parts(&r) : json_damaged(&r, "", "no JSON object");
+    if (!st)
+        st = read_pre_tokenizer(&r);
+    if (!st)
+        st = json_read_model(&r);
+    if (!st)
+        st = json_read_added(&r);
+    if (!st)
+        st = read_post_processor(&r);
+    json_decref(root);
+    return st;
+}
+
+accel_status_t tokenizer_read_json(struct accel_tokenizer *t, const char *path,
+                                   accel_error_t *err)
+{
+    size_t n;
+    char *text;
+    accel_status_t st = tokenizer_read_file(path, &text, &n, err);
+
+    if (st)
+        return st;
+    st = tokenizer_parse_json(t, text, n, path, err);
+    free(text);
+    return st;
+}

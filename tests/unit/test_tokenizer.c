@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tokenizers: the ids of the tokenizers library, any bytes there and back, text in pieces,
+ * long words, and files that are damaged or of another kind.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "data/tokenizer_impl.h"
+#include "data/tokenizer_json.h"
+#include "tests/tap.h"
+
+static const char *data_dir;
+
+struct bytes {
+    uint8_t *p;
+    size_t n;
+};
+
+static struct bytes read_data(const char *name)
+{
+    char path[4096];
+    struct bytes b = { 0 };
+    accel_error_t err = { 0 };
+    char *text = NULL;
+
+    snprintf(path, sizeof(path), "%s/%s", data_dir, name);
+    tap_ok(!tokenizer_read_file(path, &text, &b.n, &err), "%s is read (%s)", name,
+           err.text);
+    b.p = (uint8_t *)text;
+    return b;
+}
+
+static accel_tokenizer_t *open_data(const char *name)
+{
+    char path[4096];
+    accel_tokenizer_t *t = NULL;
+    accel_error_t err = { 0 };
+
+    snprintf(path, sizeof(path), "%s/%s", data_dir, name);
+    tap_ok(!accel_tokenizer_open(&t, path, &err), "%s opens (%s)", name, err.text);
+    return t;
+}
+
+static uint64_t state = 88172645463325252u;
+
+static uint64_t next(void)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state;
+}
+
+/* Ids of a text by the two calls that accel.h describes; *count_out of them. */
+static int32_t *ids_of(const accel_tokenizer_t *t, const void *text, size_t n,
+                       unsigned flags, size_t *count_out)
+{
+    accel_error_t err;
+    int32_t *ids;
+    size_t again = 0;
+
+    if (accel_tokenize(t, text, n, flags, NULL, 0, count_out, &err))
+        return NULL;
+    ids = malloc((*count_out + 1) * sizeof(*ids));
+    ids[*count_out] = -7;
+    if (accel_tokenize(t, text, n, flags, ids, *count_out, &again, &err) ||
+        again != *count_out || ids[*count_out] != -7)
+        abort();
+    return ids;
+}
+
+/* ---- the library's ids ------------------------------------------------------------------ */
+
+static void check_golden(const accel_tokenizer_t *t, const char *name)
+{
+    struct bytes text = read_data("mixed.txt"), want = read_data(name);
+    size_t n, wrong = 0;
+    int32_t *ids = ids_of(t, text.p, text.n, ACCEL_TOKENIZE_FRAME, &n);
+
+    tap_is_int((long long)n, (long long)want.n / 2, "%s: as many ids", name);
+    for (size_t i = 0; i < n && i < want.n / 2; i++)
+        wrong += ids[i] != (want.p[2 * i] | want.p[2 * i + 1] << 8);
+    tap_is_int((long long)wrong, 0, "%s: the same ids", name);
+    free(ids);
+    free(text.p);
+    free(want.p);
+}
+
+static void test_library(void)
+{
+    accel_tokenizer_t *t = open_data("gpt2.json"), *two = open_data("gpt2");
+    accel_tokenizer_t *llama = open_data("llama3.json");
+    size_t n;
+    int32_t *ids;
+
+    check_golden(t, "gpt2.ids");
+    check_golden(two, "gpt2.ids");
+    check_golden(llama, "llama3.ids");
+    tap_is_int(accel_tokenizer_vocab(t), 700, "vocabulary");
+    tap_is_int(accel_tokenizer_vocab(llama), 704, "vocabulary with added tokens");
+    tap_is_int(accel_tokenizer_id(t, "<|endoftext|>"), 0, "id of a special token");
+    tap_is_int(accel_tokenizer_id(two, "<|endoftext|>"), 0, "also of the two files");
+    tap_is_int(accel_tokenizer_id(llama, "<r>"), 703, "id of an added token");
+    tap_is_int(accel_tokenizer_id(t, " "), 221, "id of a byte");
+    tap_is_int(accel_tokenizer_id(t, "no such token"), -1, "id of what is none");
+    ids = ids_of(llama, "", 0, ACCEL_TOKENIZE_FRAME, &n);
+    tap_ok(n == 1 && ids[0] == accel_tokenizer_id(llama, "<|begin_of_text|>"),
+           "a template around nothing");
+    free(ids);
+    ids = ids_of(llama, NULL, 0, 0, &n);
+    tap_is_int((long long)n, 0, "nothing");
+    free(ids);
+    accel_tokenizer_close(t);
+    accel_tokenizer_close(two);
+    accel_tokenizer_close(llama);
+}
+
+/* ---- any bytes -------------------------------------------------------------------------- */
+
+/* Pieces of text with bytes that are none between them. */
+static void fill_random(uint8_t *p, size_t n, const struct bytes *text)
+{
+    for (size_t i = 0; i < n;) {
+        size_t from = next() % text->n, len = 1 + next() % 12;
+
+        for (; len > 0 && i < n && from < text->n; len--)
+            p[i++] = text->p[from++];
+        if (next() % 3 == 0 && i < n)
+            p[i++] = (uint8_t)next();
+    }
+}
+
+static bool comes_back(const accel_tokenizer_t *t, const uint8_t *p, size_t n)
+{
+    accel_error_t err;
+    size_t count, bytes = 0, part = 0;
+    int32_t *ids = ids_of(t, p, n, 0, &count);
+    uint8_t *back = malloc(n + 1);
+    bool same = ids && !accel_detokenize(t, ids, count, back, n, &bytes, &err) &&
+                bytes == n && !memcmp(back, p, n);
+
+    /* Id by id it is the same. */
+    for (size_t i = 0, at = 0; same && i < count; i++, at += part)
+        same = !accel_detokenize(t, ids + i, 1, back, n, &part, &err) &&
+               !memcmp(back, p + at, part);
+    free(back);
+    free(ids);
+    return same;
+}
+
+static void test_bytes(void)
+{
+    accel_tokenizer_t *t = open_data("gpt2.json");
+    struct bytes text = read_data("mixed.txt");
+    uint8_t buf[600], every[256];
+    int wrong = 0;
+
+    for (int i = 0; i < 256; i++)
+        every[i] = (uint8_t)i;
+    tap_ok(comes_back(t, every, 256), "every byte comes back");
+    for (int i = 0; i < 5000; i++) {
+        size_t n = 1 + next() % sizeof(buf);
+
+        fill_random(buf, n, &text);
+        wrong += !comes_back(t, buf, n);
+    }
+    tap_is_int(wrong, 0, "broken UTF-8 comes back");
+    free(text.p);
+    accel_tokenizer_close(t);
+}
+
+/* ---- words ------------------------------------------------------------------------------ */
+
+static void test_words(void)
+{
+    static const struct {
+        enum split_kind kind;
+        const char *words; /* with | between them */
+    } c[] = {
+        { SPLIT_GPT2, "I|'ve| | got|\r|\n|12| 3" },
+        { SPLIT_GPT2, "it|'|S| '|s| ''|s|  " },
+        { SPLIT_GPT2,
+          "\xc3\xa9t\xc3\xa9|\xc2\xa0|x|\xe2\x80\x83| \xc2\xbd|\xe2\x82\xac" },
+        /* A byte that belongs to no character is a symbol. */
+        { SPLIT_GPT2, "ab|\xff\xfe| cd| \xff|x" },
+        { SPLIT_GPT2, "a|\xc3(" },
+        { SPLIT_LLAMA3, "I|'LL| | go|!\r\n\r\n| |123|4| |5" },
+        { SPLIT_LLAMA3, "x|'\xc5\xbf|y|'re|'RE" },
+        { SPLIT_LLAMA3, " \n\n| | x|\t|\ty|  \r\n|z" },
+        { SPLIT_LLAMA3, "(a|(((|a|.\n\n" },
+        /* A surrogate, an overlong form and what is above U+10FFFF are symbols too. */
+        { SPLIT_LLAMA3, "\xed\xa0\x80|a|\xc0\x80\n|1|\xf4\x90\x80\x80|1|\xf0\x9f\x98" },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(c); i++) {
+        char text[128], got[256];
+        size_t n = 0, out = 0;
+
+        for (const char *s = c[i].words; *s; s++)
+            if (*s != '|')
+                text[n++] = *s;
+        for (size_t at = 0; at < n;) {
+            size_t len =
+                pretokenize(c[i].kind, (uint8_t *)text + at, (uint8_t *)text + n);
+
+            if (at)
+                got[out++] = '|';
+            memcpy(got + out, text + at, len);
+            out += len;
+            at += len;
+        }
+        got[out] = '\0';
+        tap_is_str(got, c[i].words, "words of text %zu", i);
+    }
+}
+
+/* ---- pieces ----------------------------------------------------------------------------- */
+
+/* Text read through a window of `window` bytes, which grows where it must. */
+static bool same_in_pieces(const accel_tokenizer_t *t, const struct bytes *text,
+                           size_t window)
+{
+    size_t want_n, have = 0, at = 0, n;
+    int32_t *want = ids_of(t, text->p, text->n, 0, &want_n);
+    int32_t *ids = malloc(2 * (text->n + 1) * sizeof(*ids));
+    bool continued = false, same = true;
+    accel_error_t err;
+
+    for (size_t size = window; at < text->n;) {
+        bool end = text->n - at <= size;
+        size_t cut = end ? text->n - at : tokenizer_cut(t, text->p + at, size);
+
+        if (!cut) {
+            size *= 2;
+            continue;
+        }
+        /* What follows is out of sight. */
+        same = same && !tokenizer_encode(t, text->p + at, cut, continued, ids + have,
+                                         2 * cut, &n, &err);
+        have += n;
+        at += cut;
+        continued = true;
+        size = window;
+    }
+    same = same && have == want_n && !memcmp(ids, want, have * sizeof(*ids));
+    free(want);
+    free(ids);
+    return same;
+}
+
+/* `text` with the first `from` replaced by `to`, which may be shorter or longer. */
+static struct bytes replaced(const struct bytes *text, const char *from, const char *to)
+{
+    uint8_t *at = memmem(text->p, text->n, from, strlen(from));
+    struct bytes b = { malloc(text->n + strlen(to)), 0 };
+    size_t before = at ? (size_t)(at - text->p) : text->n;
+
+    if (!at) {
+        tap_ok(false, "the file has no '%s'", from);
+        from = to = "";
+    }
+    memcpy(b.p, text->p, before);
+    memcpy(b.p + before, to, strlen(to));
+    memcpy(b.p + before + strlen(to), text->p + before + strlen(from),
+           text->n - before - strlen(from));
+    b.n = text->n - strlen(from) + strlen(to);
+    return b;
+}
+
+static void test_pieces(void)
+{
+    struct bytes text = read_data("mixed.txt"), other;
+    accel_tokenizer_t *t[3] = { open_data("gpt2.json"), open_data("llama3.json") };
+    accel_error_t err = { 0 };
+    uint8_t broken[20000];
+    struct bytes noise = { broken, sizeof(broken) };
+    struct bytes gpt2 = read_data("gpt2.json");
+
+    other =
+        replaced(&gpt2, "\"add_prefix_space\": false", "\"add_prefix_space\": true");
+    tap_ok(!tokenizer_open_memory(&t[2], (char *)other.p, other.n, "space", &err),
+           "with a space before every text (%s)", err.text);
+    fill_random(broken, sizeof(broken), &text);
+    for (size_t i = 0; i < 3 && t[i]; i++) {
+        int wrong = 0;
+
+        for (size_t window = 40; window < 400; window += 23)
+            wrong += !same_in_pieces(t[i], &text, window) +
+                     !same_in_pieces(t[i], &noise, window);
+        tap_is_int(wrong, 0, "tokenizer %zu: text in pieces has the ids of the whole",
+                   i);
+        accel_tokenizer_close(t[i]);
+    }
+    free(other.p);
+    free(gpt2.p);
+    free(text.p);
+}
+
+static void test_prefix(void)
+{
+    struct bytes gpt2 = read_data("gpt2.json"),
+                 json = replaced(&gpt2, "\"add_prefix_space\": false",
+                                 "\"add_prefix_space\": true");
+    accel_tokenizer_t *t = NULL;
+    accel_error_t err;
+    char text[64];
+    static const char *const c[][2] = {
+        { "a", " a" },     { " a", " a" },
+        { "\na", " \na" }, { "a<|endoftext|>b", " a<|endoftext|> b" },
+        { "", "" },
+    };
+
+    if (tokenizer_open_memory(&t, (char *)json.p, json.n, "space", &err))
+        tap_diag("%s", err.text);
+    for (size_t i = 0; t && i < ACCEL_ARRAY_SIZE(c); i++) {
+        size_t n, bytes = 0;
+        int32_t *ids = ids_of(t, c[i][0], strlen(c[i][0]), 0, &n);
+
+        accel_detokenize(t, ids, n, text, sizeof(text) - 1, &bytes, &err);
+        text[bytes] = '\0';
+        tap_is_str(text, c[i][1], "a space before text %zu", i);
+        free(ids);
+    }
+    accel_tokenizer_close(t);
+    free(json.p);
+    free(gpt2.p);
+}
+
+/* ---- merging ---------------------------------------------------------------------------- */
+
+/* The heap of long words merges as the table of short ones does. */
+static void test_long_words(void)
+{
+    accel_tokenizer_t *t = open_data("gpt2.json");
+    struct bytes text = read_data("mixed.txt");
+    int wrong = 0;
+    accel_error_t err;
+
+    for (int i = 0; i < 20000; i++) {
+        int32_t a[48], b[48];
+        struct id_sink x = { a, 48, 0 }, y = { b, 48, 0 };
+        size_t n = 2 + next() % 47, from = next() % (text.n - n);
+
+        wrong += bpe_encode(&t->bpe, text.p + from, n, &x, &err) ||
+                 bpe_encode_long(&t->bpe, text.p + from, n, &y, &err) ||
+                 x.count != y.count || memcmp(a, b, x.count * sizeof(*a));
+    }
+    tap_is_int(wrong, 0, "long words are merged as short ones");
+    free(text.p);
+    text = (struct bytes){ malloc(1 << 20), 1 << 20 };
+    for (size_t i = 0; i < text.n; i++)
+        text.p[i] = "the"[next() % 3];
+    tap_ok(comes_back(t, text.p, text.n), "a word of 1 MiB");
+    free(text.p);
+    accel_tokenizer_close(t);
+}
+
+/* ---- misuse and damage ------------------------------------------------------------------ */
+
+static void test_arguments(void)
+{
+    accel_tokenizer_t *t = open_data("gpt2.json"), *none = NULL;
+    accel_error_t err;
+    size_t n;
+    int32_t bad[] = { 5, 700, -1 };
+
+    tap_ok(accel_tokenizer_open(&none, "", &err) == ACCEL_EINVAL && !none, "no path");
+    tap_ok(accel_tokenizer_open(&none, "/nowhere/tokenizer.json", &err) == ACCEL_ENOENT,
+           "no file: %s", err.text);
+    tap_ok(accel_tokenizer_open(&none, "/dev/null", &err) == ACCEL_ECORRUPT,
+           "no regular file: %s", err.text);
+    tap_ok(accel_tokenize(t, "a", 1, 2, NULL, 0, &n, &err) == ACCEL_EINVAL,
+           "a flag that is none: %s", err.text);
+    tap_ok(accel_tokenize(t, NULL, 1, 0, NULL, 0, &n, &err) == ACCEL_EINVAL, "no text");
+    tap_ok(accel_detokenize(t, bad, 1, NULL, 0, &n, &err) == ACCEL_OK && n == 1,
+           "the size alone");
+    tap_ok(accel_detokenize(t, bad, 2, NULL, 0, &n, &err) == ACCEL_EINVAL &&
+               strstr(err.text, "id 700, number 1"),
+           "an id that is no token: %s", err.text);
+    tap_ok(accel_detokenize(t, bad + 2, 1, NULL, 0, &n, &err) == ACCEL_EINVAL,
+           "a negative one");
+    accel_tokenizer_close(t);
+    accel_tokenizer_close(NULL);
+}
+
+static void test_utf8_whole(void)
+{
+    static const struct {
+        const char *text;
+        size_t whole;
+    } c[] = {
+        { "", 0 },
+        { "ab", 2 },
+        { "a\xc3", 1 },
+        { "a\xc3\xa9", 3 },
+        { "\xe2\x82", 0 },
+        { "\xe2\x82\xac", 3 },
+        { "a\xf0\x9f\x98", 1 },
+        { "\xf0\x9f\x98\x80", 4 },
+        { "a\x80\x80\x80\x80", 5 },
+        { "a\xff", 2 },
+        { "\xc3\xa9\xe2", 2 },
+        { "a\xc3\xa9\xa9", 4 },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(c); i++)
+        tap_is_int((long long)accel_utf8_whole(c[i].text, strlen(c[i].text)),
+                   (long long)c[i].whole, "whole characters of text %zu", i);
+}
+
+static void test_damage(void)
+{
+    static const struct {
+        const char *file, *from, *to, *text;
+        accel_status_t want;
+    } c[] = {
+        { "gpt2.json", "{\n", "", "no JSON", ACCEL_ECORRUPT },
+        { "gpt2.json", "\"1.0\"", "\"2.0\"", "version is not", ACCEL_EUNSUPPORTED },
+        { "gpt2.json", "\"truncation\": null", "\"truncation\": {}", "truncation is",
+          ACCEL_EUNSUPPORTED },
+        { "gpt2.json", "\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}",
+          "normalizer is", ACCEL_EUNSUPPORTED },
+        { "gpt2.json", "\"ByteLevel\"", "\"Whitespace\"", "pre_tokenizer is neither",
+          ACCEL_EUNSUPPORTED },
+        { "gpt2.json", "\"use_regex\": true", "\"use_regex\": false", "use_regex",
+          ACCEL_EUNSUPPORTED },
+        { "gpt2.json", "\"use_regex\": true", "\"use_regex\": 1", "use_regex",
+          ACCEL_ECORRUPT },
+        { "gpt2.json", "\"decoder\": {\n\"type\": \"ByteLevel\"",
+          "\"decoder\": {\n\"type\": \"WordPiece\"", "decoder.type",
+          ACCEL_EUNSUPPORTED },
+        { "gpt2.json", "\"post_processor\": null",
+          "\"post_processor\": {\"type\": \"BertProcessing\"}", "post_processor.type",
+          ACCEL_EUNSUPPORTED },
+        { "gpt2.json", "\"BPE\"", "\"Unigram\"", "model.type is not BPE",
+          ACCEL_EUNSUPPORTED },
+        { "gpt2.json", "\"dropout\": null", "\"dropout\": 0.1", "model.dropout",
+          ACCEL_EUNSUPPORTED },
+        { "gpt2.json", "\"end_of_word_suffix\": null", "\"end_of_word_suffix\": \"_\"",
+          "model.end_of_word_suffix", ACCEL_EUNSUPPORTED },
+        { "gpt2.json", "\"A\": 33,\n", "", "the byte 0x41", ACCEL_EUNSUPPORTED },
+        { "gpt2.json", "\"A\": 33", "\"A\": 34", "id 34 twice", ACCEL_ECORRUPT },
+        { "gpt2.json", "\"A\": 33", "\"A\": -1", "'A' has no id", ACCEL_ECORRUPT },
+        { "gpt2.json", "\"A\": 33", "\"A\": 4194304", "'A' has no id", ACCEL_ECORRUPT },
+        { "gpt2.json", "\"A\": 33", "\"A\": 3e1", "'A' has no id", ACCEL_ECORRUPT },
+        { "gpt2.json", "\"A\": 33", "\"B\": 33", "no JSON: duplicate", ACCEL_ECORRUPT },
+        { "gpt2.json", "\"merges\": [", "\"merges\": [\"A \xc3\xa9\",",
+          "merge 0 ('A' '\xc3\xa9'): both together are not", ACCEL_ECORRUPT },
+        { "gpt2.json", "\"merges\": [", "\"merges\": [\"AA B\",", "the first is not",
+          ACCEL_ECORRUPT },
+        { "gpt2.json", "\"merges\": [", "\"merges\": [\"A B C\",", "model.merges[0]",
+          ACCEL_ECORRUPT },
+        { "gpt2.json", "\"merges\": [", "\"merges\": [[\"A\"],", "model.merges[0]",
+          ACCEL_ECORRUPT },
+        { "gpt2.json", "\"id\": 0", "\"id\": 9", "has id 9, where 0", ACCEL_ECORRUPT },
+        { "gpt2.json", "\"content\": \"<|endoftext|>\"", "\"content\": \"\"",
+          "added_tokens[0] has no", ACCEL_ECORRUPT },
+        { "gpt2.json", "\"lstrip\": false", "\"lstrip\": 0", "a flag", ACCEL_ECORRUPT },
+        { "llama3.json", "\"id\": 703", "\"id\": 99999999999", "where 703",
+          ACCEL_ECORRUPT },
+        { "llama3.json", "<|end_of_text|>", "<|begin_of_text|>",
+          "same content, ids 700 and 701", ACCEL_ECORRUPT },
+        { "llama3.json", "{1,3}", "{1,2}", "pretokenizers[0].pattern",
+          ACCEL_EUNSUPPORTED },
+        { "llama3.json", "\"Isolated\"", "\"Removed\"", "only behavior Isolated",
+          ACCEL_EUNSUPPORTED },
+        { "llama3.json", "\"use_regex\": false", "\"use_regex\": true",
+          "pretokenizers[1]", ACCEL_EUNSUPPORTED },
+        { "llama3.json", "\"SpecialToken\"", "\"Special\"", "post_processor.single",
+          ACCEL_ECORRUPT },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(c); i++) {
+        struct bytes file = read_data(c[i].file), bad;
+        accel_tokenizer_t *t = NULL;
+        accel_error_t err = { 0 };
+        accel_status_t st;
+
+        bad = replaced(&file, c[i].from, c[i].to);
+        st = tokenizer_open_memory(&t, (char *)bad.p, bad.n, "the file", &err);
+        tap_ok(st == c[i].want && !t && strstr(err.text, c[i].text) && err.hint[0] &&
+                   strstr(err.where, "the file"),
+               "damage %zu: %s", i, err.text);
+        free(bad.p);
+        free(file.p);
+    }
+}
+
+int main(void)
+{
+    const char *src = getenv("ACCEL_SRC");
+    static char dir[4096];
+
+    snprintf(dir, sizeof(dir), "%s/tests/data/tokenizer", src ? src : ".");
+    data_dir = dir;
+    if (access(dir, R_OK))
+        tap_skip_all("no tests/data/tokenizer: set ACCEL_SRC");
+    test_library();
+    test_bytes();
+    test_words();
+    test_pieces();
+    test_prefix();
+    test_long_words();
+    test_arguments();
+    test_utf8_whole();
+    test_damage();
+    return tap_done();
+}
