@@ -467,10 +467,34 @@ size_t accel_utf8_whole(const void *text, size_t bytes);
 
 /* ---- the run ------------------------------------------------------------------------- */
 
-typedef struct accel_adamw {
-    float lr, beta1, beta2, eps; /* 0: 3e-4, 0.9, 0.95, 1e-8 */
+typedef enum accel_optimizer_kind {
+    ACCEL_ADAMW = 0, /* decoupled weight decay, bias-corrected moments */
+    ACCEL_SGD = 1,   /* weight decay added to the gradient; momentum, Nesterov's too */
+    ACCEL_LION = 2,  /* sign of the mixed momentum, decoupled weight decay */
+} accel_optimizer_kind_t;
+
+/* What holds for the parameters whose full name matches the glob ("*.bias", "h.[0-3].*",
+ * fnmatch(3)); the first group that matches counts. A group that matches nothing is an
+ * error. */
+typedef struct accel_group {
+    const char *match;
+    float lr_scale;     /* factor on the learning rate; 0: 1 */
+    float weight_decay; /* < 0: the optimizer's; else on all that match */
+    int frozen;         /* not trained: no gradient, no optimizer state; still saved */
+} accel_group_t;
+
+/* Zeros stand for the defaults in the order {ADAMW, SGD, LION}. Arithmetic is float32. */
+typedef struct accel_optimizer {
+    accel_optimizer_kind_t kind;
+    float lr;                    /* 3e-4, 1e-2, 1e-4 */
+    float beta1, beta2;          /* 0.9, 0.95 (ADAMW); 0.9, 0.99 (LION) */
+    float eps;                   /* 1e-8 (ADAMW) */
+    float momentum;              /* SGD; 0: none, and no state for it */
+    int nesterov;                /* SGD with momentum */
     float weight_decay;          /* on parameters with two or more dimensions only */
-} accel_adamw_t;
+    const accel_group_t *groups; /* read by accel_prepare only */
+    int group_count;
+} accel_optimizer_t;
 
 typedef struct accel_job {
     accel_module_t
@@ -478,7 +502,7 @@ typedef struct accel_job {
                               mean over the samples of its inputs */
     accel_dataset_t *data; /* not owned, must outlive the run; NULL: the program feeds
                               itself, see accel_next_samples */
-    accel_adamw_t optimizer;
+    accel_optimizer_t optimizer;
     int64_t steps;       /* optimizer steps in the whole run */
     int64_t warmup;      /* linear warm-up steps, then cosine to lr / 10 */
     float clip;          /* global gradient norm; 0: no clipping */

@@ -53,3 +53,4 @@ print-unit-tests:
 print-tests:
 	@printf '%s\n' $(TESTS)
 .PHONY: print-unit-tests print-tests
+EXTRA_DIST += tests/data/optim

@@ -77,6 +77,21 @@ struct adamw_step {
     float grad_scale; /* applied to every gradient first (clipping) */
 };
 
+struct sgd_step {
+    float lr, momentum;
+    float own,
+        mixed;   /* weights of gradient and momentum: 0, 1; Nesterov: 1, momentum */
+    float decay; /* weight_decay: added to the gradient, times p */
+    float grad_scale;
+};
+
+struct lion_step {
+    float lr, beta1, beta2;
+    float one_minus_beta1, one_minus_beta2;
+    float decay; /* 1 - lr * weight_decay */
+    float grad_scale;
+};
+
 struct backend {
     const char *name; /* "cpu", "meta" */
     const char *isa;  /* vector instructions chosen at run time, and the BLAS kernel */
@@ -104,11 +119,14 @@ struct backend {
     void (*scale)(const struct backend *be, float *x, int64_t n, float by);
     /* Sum of x[n] squared, in an order that depends on n only. */
     double (*sumsq)(const struct backend *be, const float *x, int64_t n);
-    /* In place over p[n] and its state, with gradients g[n]; the arrays do not overlap.
-     * p *= decay;  m, v: running means of g and g*g;
-     * p -= rate * m / (sqrt(v) * root_scale + eps) */
+    /* Optimizer steps (maths.h has the formulas), in place over p[n] and its state, with
+     * gradients g[n]; the arrays do not overlap. SGD's m is NULL without momentum. */
     void (*adamw)(const struct backend *be, float *p, float *m, float *v,
                   const float *g, int64_t n, const struct adamw_step *k);
+    void (*sgd)(const struct backend *be, float *p, float *m, const float *g, int64_t n,
+                const struct sgd_step *k);
+    void (*lion)(const struct backend *be, float *p, float *m, const float *g,
+                 int64_t n, const struct lion_step *k);
 
     /* dst = a + b; dst may be a or b. */
     void (*add)(const struct backend *be, void *dst, const void *a, const void *b,

@@ -19,4 +19,5 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/update.c \
 	runtime/backend/cpu/vmath.h \
 	runtime/backend/cpu/xent.c \
+	runtime/backend/maths.h \
 	runtime/backend/meta/meta.c

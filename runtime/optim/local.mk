@@ -1,6 +1,6 @@
 # optim/
 libaccel_core_la_SOURCES += \
-	runtime/optim/adamw.c \
+	runtime/optim/optim.c \
 	runtime/optim/optim.h \
 	runtime/optim/schedule.c
 unit_tests += tests/unit/test_optim

@@ -10,11 +10,39 @@
 #include "backend/backend.h"
 
 /* Replaces the zeros of `o` that mean "default" (accel.h). Idempotent. */
-accel_adamw_t optim_adamw_defaults(accel_adamw_t o);
+accel_optimizer_t optim_defaults(accel_optimizer_t o);
+/* ACCEL_EINVAL naming the field that is out of range. `o` with or without defaults. */
+accel_status_t optim_check(const accel_optimizer_t *o, accel_error_t *err);
 
-/* Constants of step t = 1, 2, ... at learning rate lr. `o` with or without defaults. */
-struct adamw_step adamw_step_of(const accel_adamw_t *o, float lr, int64_t t,
-                                float grad_scale);
+/* What is kept per trained element, in the order that optim_apply takes it: names as in
+ * checkpoints ("exp_avg"), *count_out of them (0, 1 or 2). Static. */
+#define OPTIM_MAX_STATE 2
+const char *const *optim_state_names(const accel_optimizer_t *o, int *count_out);
+/* "adamw", "sgd", "sgd-momentum", "lion": equal names have equal state. */
+const char *optim_name(const accel_optimizer_t *o);
+
+/* What holds for one parameter, from the groups. */
+struct optim_param {
+    float lr_scale, weight_decay;
+    bool frozen;
+    int group; /* -1: in none */
+};
+struct optim_param optim_param_of(const accel_optimizer_t *o, const char *name,
+                                  int ndim);
+
+/* Constants of step t = 1, 2, ... at learning rate lr, computed once in double. `o` with
+ * defaults; its own lr is not looked at. */
+struct optim_step {
+    accel_optimizer_kind_t kind;
+    struct adamw_step adamw;
+    struct sgd_step sgd;
+    struct lion_step lion;
+};
+struct optim_step optim_step_of(const accel_optimizer_t *o, const struct optim_param *p,
+                                float lr, int64_t t, float grad_scale);
+/* One step over p[n] and its state with gradients g[n]. */
+void optim_apply(const struct backend *be, const struct optim_step *k, float *p,
+                 float *const state[OPTIM_MAX_STATE], const float *g, int64_t n);
 
 /* Learning rate of step 1 .. steps: linear from peak/warmup up to peak over `warmup`
  * steps, then half a cosine from peak down to peak/10, reached at the last step. */

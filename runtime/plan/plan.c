@@ -30,6 +30,23 @@ static int pad_ranks(const struct plan_input *in)
     return l->cut_optimizer ? l->shard * l->cp : in->world / l->tp;
 }
 
+/* Elements of a unit, from its start, that have optimizer state. */
+static int64_t trained_elems(const struct plan_input *in, int unit)
+{
+    int64_t frozen = in->unit_frozen ? in->unit_frozen[unit] : 0;
+
+    return frozen ? in->unit_elems[unit] - frozen
+                  : plan_padded_elems(in->unit_elems[unit], pad_ranks(in));
+}
+
+/* A unit with nothing to train has no gradient. */
+static int64_t reduced_elems(const struct plan_input *in, int unit)
+{
+    return trained_elems(in, unit) > 0
+               ? plan_padded_elems(in->unit_elems[unit], pad_ranks(in))
+               : 0;
+}
+
 /* The gather ring of shard/, played with sizes only. */
 struct ring {
     int unit[2], newest;
@@ -62,10 +79,10 @@ static void step_traffic(const struct plan_input *in, int64_t *gathered,
         ring_want(&r, in, 0);
         for (int u = in->units - 1; u >= 0; u--) {
             ring_want(&r, in, u);
-            *reduced += plan_padded_elems(in->unit_elems[u], pad_ranks(in));
+            *reduced += reduced_elems(in, u);
         }
         if (in->units > 1)
-            *reduced += plan_padded_elems(in->unit_elems[0], pad_ranks(in));
+            *reduced += reduced_elems(in, 0);
     }
     *gathered = r.gathered;
 }
@@ -135,7 +152,7 @@ static void send_activations(const struct plan_input *in, int64_t elem,
         w->network += ring;
 }
 
-static void wire(const struct plan_input *in, int64_t all, int64_t elem,
+static void wire(const struct plan_input *in, int64_t all, int64_t graded, int64_t elem,
                  struct plan_wire *w)
 {
     const struct plan_layout *l = &in->layout;
@@ -146,13 +163,13 @@ static void wire(const struct plan_input *in, int64_t all, int64_t elem,
     if (l->keep_gathered)
         gathered = l->whole_all_step ? all : all * in->accumulate;
     if (!l->cut_gradients)
-        reduced = all;
+        reduced = graded;
     if (l->cut_optimizer) {
         send_parts(w, gathered, elem, cut, near);
         send_parts(w, reduced, elem, cut, near);
     }
     /* One float32 all-reduce of what each copy holds. */
-    send_parts(w, all / cut * 2, 4, copies(in), copies_on_node(in));
+    send_parts(w, graded / cut * 2, 4, copies(in), copies_on_node(in));
     send_activations(in, elem, w);
     if (l->offload_params)
         w->host = gathered / cut * elem + reduced / cut * 4;
@@ -162,8 +179,10 @@ static void wire(const struct plan_input *in, int64_t all, int64_t elem,
 
 /* ---- what is held -------------------------------------------------------------------------- */
 
-struct sizes {
-    int64_t all, largest, second; /* elements, padded */
+struct sizes { /* elements, padded */
+    int64_t all, largest, second;
+    int64_t graded, largest_graded; /* of units with something to train */
+    int64_t state;                  /* with optimizer state, on the first rank */
 };
 
 static struct sizes add_up(const struct plan_input *in)
@@ -172,8 +191,13 @@ static struct sizes add_up(const struct plan_input *in)
 
     for (int u = 0; u < in->units; u++) {
         int64_t n = plan_padded_elems(in->unit_elems[u], pad_ranks(in));
+        int64_t graded = reduced_elems(in, u), part = n / cut_size(&in->layout);
+        int64_t trained = trained_elems(in, u);
 
         s.all += n;
+        s.graded += graded;
+        s.largest_graded = graded > s.largest_graded ? graded : s.largest_graded;
+        s.state += trained < part ? trained : part;
         if (n > s.largest) {
             s.second = s.largest;
             s.largest = n;
@@ -212,17 +236,17 @@ void plan_compute(const struct plan_input *in, struct plan *p)
                         .base_bytes = in->base_bytes };
     p->shard_elems = s.all / cut_size(l);
     p->param_bytes = p->shard_elems * 4;
-    p->moment_bytes = p->shard_elems * 8;
-    p->gradient_bytes = (l->cut_gradients ? p->shard_elems : s.all) * 4;
+    p->moment_bytes = s.state * 4 * in->states;
+    p->gradient_bytes = (l->cut_gradients ? s.graded / cut_size(l) : s.graded) * 4;
     p->gather_bytes = gathered_bytes(l, &s, bf16);
     if (l->cut_gradients && cut_size(l) > 1)
-        p->reduce_bytes = s.largest * 4;
+        p->reduce_bytes = s.largest_graded * 4;
     state = p->param_bytes + p->moment_bytes + p->gradient_bytes;
     if (l->offload_params || l->offload_optimizer)
         p->host_bytes = state;
     p->total_bytes = state - p->host_bytes + p->gather_bytes + p->reduce_bytes +
                      p->activation_bytes + p->base_bytes;
-    wire(in, s.all, bf16 ? 2 : 4, &p->wire);
+    wire(in, s.all, s.graded, bf16 ? 2 : 4, &p->wire);
     p->wire_bytes_per_step = p->wire.node + p->wire.network;
-    p->checkpoint_bytes = in->params * 12; /* parameter and two moments, float32 */
+    p->checkpoint_bytes = in->params * 4 + (in->params - in->frozen) * 4 * in->states;
 }

@@ -56,7 +56,12 @@ struct plan_input {
     int64_t params;            /* without padding */
     const int64_t *unit_elems; /* [units] with alignment gaps, before padding; what one
                                   tp rank holds */
+    const int64_t
+        *unit_frozen; /* of these, not trained (at the unit's end); NULL: none */
     int units;
+    int64_t frozen;               /* of params */
+    int states;                   /* optimizer's numbers per trained element: AdamW 2 */
+    const char *optimizer;        /* their row: "adam moments" */
     int64_t activation_bytes;     /* peak of one micro-batch (meta run) */
     int64_t base_bytes;           /* process without the model, measured at start; 0:
                             not known */

@@ -68,11 +68,13 @@ static void print_shape(const struct plan_input *in, const struct plan *p,
 {
     const struct plan_layout *l = &in->layout;
     bool bf16 = in->config->mixed_precision == PRECISION_BF16;
-    char human[32];
+    char human[32], frozen[48] = "";
 
     format_count((double)in->params, human, sizeof(human));
-    rowf(out, "parameters", "%s (%" PRId64 ") in %d unit%s", human, in->params,
-         in->units, plural(in->units));
+    if (in->frozen)
+        snprintf(frozen, sizeof(frozen), ", %" PRId64 " of them frozen", in->frozen);
+    rowf(out, "parameters", "%s (%" PRId64 ") in %d unit%s%s", human, in->params,
+         in->units, plural(in->units), frozen);
     rowf(out, "ranks", "%d on %d node%s, %d micro-batch%s per step", in->world,
          in->nodes, plural(in->nodes), in->accumulate, in->accumulate == 1 ? "" : "es");
     rowf(out, "sharding", "%s, %" PRId64 " elements per rank%s", l->name,
@@ -84,16 +86,21 @@ static void print_shape(const struct plan_input *in, const struct plan *p,
              : "float32");
 }
 
-static void print_memory(const struct plan_layout *l, const struct plan *p,
+static void print_memory(const struct plan_input *in, const struct plan *p,
                          struct strbuf *out)
 {
+    const struct plan_layout *l = &in->layout;
     const char *state = l->cut_optimizer ? "shard" : "whole";
     bool ring = l->cut_params && !l->keep_gathered;
     bool copy = !l->cut_optimizer;
+    char name[32];
 
     row(out, "memory per rank", "");
     bytes_row(out, "  parameters", p->param_bytes, state);
-    bytes_row(out, "  adam moments", p->moment_bytes, state);
+    if (p->moment_bytes) {
+        snprintf(name, sizeof(name), "  %s", in->optimizer);
+        bytes_row(out, name, p->moment_bytes, state);
+    }
     bytes_row(out, "  gradients", p->gradient_bytes,
               l->cut_gradients ? "shard" : "whole");
     if (p->gather_bytes)
@@ -151,7 +158,7 @@ void plan_print(const struct plan_input *in, const struct plan *p,
     for (; extra && extra[0] && extra[1]; extra += 2)
         row(out, extra[0], extra[1]);
     print_shape(in, p, out);
-    print_memory(&in->layout, p, out);
+    print_memory(in, p, out);
     print_wire(in, p, out);
     bytes_row(out, "checkpoint", p->checkpoint_bytes, "all ranks together");
     trim_line_ends(out, from);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The shards as the checkpoint sees them: every parameter and moment as n-dimensional boxes
- * of its own tensor, contiguous in the flat memory, so that nothing stored depends on
- * units, padding or world size.
+ * The shards as the checkpoint sees them: every parameter and its optimizer state as
+ * n-dimensional boxes of its own tensor, contiguous in the flat memory, so that nothing
+ * stored depends on units, padding or world size.
  */
 #include "shard/shard_impl.h"
 
@@ -12,12 +12,18 @@
 
 #define BOXES_MAX (2 * TENSOR_MAX_DIMS - 1)
 
-/* The three tensors stored per parameter. */
-static const struct {
-    const char *before, *after;
-} stored_as[3] = { { "model/", "" },
-                   { "optim/", "/exp_avg" },
-                   { "optim/", "/exp_avg_sq" } };
+/* Tensor k stored of a parameter: itself, then the optimizer's state. */
+static int name_of(const struct shard *s, const accel_tensor_t *p, int k, char *to,
+                   size_t len)
+{
+    return k == 0 ? snprintf(to, len, "model/%s", p->name)
+                  : snprintf(to, len, "optim/%s/%s", p->name, s->state_name[k - 1]);
+}
+
+static int tensors_of(const struct shard *s, const accel_tensor_t *p)
+{
+    return p->needs_grad ? 1 + s->states : 1;
+}
 
 /* Flat range of unit u that this rank stores in (or loads from) a checkpoint. */
 static void range_of(const struct shard *s, const struct shard_unit *u, bool for_load,
@@ -25,16 +31,6 @@ static void range_of(const struct shard *s, const struct shard_unit *u, bool for
 {
     *first = for_load ? u->first : s->rank * u->own;
     *count = for_load ? u->stored : u->own;
-}
-
-static size_t name_bytes(const accel_tensor_t *p)
-{
-    size_t n = 0;
-
-    for (int k = 0; k < 3; k++)
-        n += strlen(stored_as[k].before) + strlen(p->name) +
-             strlen(stored_as[k].after) + 1;
-    return n;
 }
 
 static int cut(const accel_tensor_t *p, int64_t begin, int64_t end,
@@ -58,8 +54,9 @@ static void measure(const struct shard *s, bool for_load, size_t *boxes, size_t 
 
             if (!shard_param_range(p, first, count, &b, &e))
                 continue;
-            *boxes += 3 * (size_t)cut(p, b, e, scratch);
-            *text += name_bytes(p);
+            *boxes += (size_t)tensors_of(s, p) * (size_t)cut(p, b, e, scratch);
+            for (int k = 0; k < tensors_of(s, p); k++)
+                *text += (size_t)name_of(s, p, k, NULL, 0) + 1;
         }
     }
 }
@@ -73,21 +70,22 @@ static size_t box_elems(const accel_ckpt_box_t *box)
     return n;
 }
 
-/* Boxes of elements [b, e) of p, three tensors; data follows the flat memory from `at`. */
-static accel_ckpt_box_t *fill(const struct shard *s, const accel_tensor_t *p, int64_t b,
-                              int64_t e, int64_t at, accel_ckpt_box_t *box, char **text)
+/* Boxes of elements [b, e) of p of unit u, all its tensors; data follows the flat memory.
+ * Names go to *text, before `end`. */
+static accel_ckpt_box_t *fill(const struct shard *s, const struct shard_unit *u,
+                              const accel_tensor_t *p, int64_t b, int64_t e,
+                              accel_ckpt_box_t *box, char **text, const char *end)
 {
-    float *const base[3] = { s->master, s->exp_avg, s->exp_avg_sq };
+    int64_t at = p->unit_offset + b - u->first;
     accel_ckpt_box_t part[BOXES_MAX];
     int parts = cut(p, b, e, part);
 
-    for (int k = 0; k < 3; k++) {
-        float *data = base[k] + at;
+    for (int k = 0; k < tensors_of(s, p); k++) {
+        float *data =
+            k == 0 ? s->master + u->at + at : s->state[k - 1] + u->state_at + at;
         const char *name = *text;
 
-        *text +=
-            sprintf(*text, "%s%s%s", stored_as[k].before, p->name, stored_as[k].after) +
-            1;
+        *text += name_of(s, p, k, *text, (size_t)(end - *text)) + 1;
         for (int i = 0; i < parts; i++, box++) {
             *box = (accel_ckpt_box_t){
                 .name = name, .dtype = ACCEL_F32, .ndim = p->ndim, .data = data
@@ -108,7 +106,7 @@ accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **ou
 {
     accel_ckpt_box_t *boxes, *next;
     size_t n, text_bytes;
-    char *text;
+    char *text, *end;
 
     measure(s, for_load, &n, &text_bytes);
     boxes = malloc(n * sizeof(*boxes) + text_bytes + 1);
@@ -117,6 +115,7 @@ accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **ou
                                 n * sizeof(*boxes) + text_bytes);
     next = boxes;
     text = (char *)(boxes + n);
+    end = text + text_bytes;
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
         int64_t first, elems, b, e;
@@ -126,8 +125,7 @@ accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **ou
             const accel_tensor_t *p = u->def->param[j];
 
             if (shard_param_range(p, first, elems, &b, &e))
-                next = fill(s, p, b, e, u->at + (p->unit_offset + b - u->first), next,
-                            &text);
+                next = fill(s, u, p, b, e, next, &text, end);
         }
     }
     *out = boxes;

@@ -19,7 +19,7 @@ static accel_status_t hand_in(struct shard *s, accel_error_t *err)
     if (s->o.compute == ACCEL_BF16) /* the wire's dtype; halves in place */
         s->be->narrow(s->be, s->reduce, s->reduce, u->padded);
     shard_order_hash(s, SHARD_REDUCE, unit);
-    return comm_reduce_scatter(s->comm, s->reduce, s->grad + u->at, (size_t)u->own,
+    return comm_reduce_scatter(s->comm, s->reduce, s->grad + u->grad_at, (size_t)u->own,
                                s->o.compute, s->grad_scale, true, err);
 }
 
@@ -29,7 +29,7 @@ accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
     accel_status_t st;
 
     if (!s->reduce) {
-        *grad_out = s->grad + s->unit[unit].at;
+        *grad_out = s->grad + s->unit[unit].grad_at;
         return ACCEL_OK;
     }
     if (s->open != unit) {
@@ -69,13 +69,15 @@ static accel_status_t reduce_all(struct shard *s, accel_error_t *err)
     for (int i = 0; i < s->units && s->world > 1; i++) {
         const struct shard_unit *u = &s->unit[i];
 
-        st = comm_all_reduce(s->comm, s->grad + u->at, (size_t)u->stored, ACCEL_F32,
-                             COMM_SUM, err);
+        if (u->grad_at < 0)
+            continue;
+        st = comm_all_reduce(s->comm, s->grad + u->grad_at, (size_t)u->stored,
+                             ACCEL_F32, COMM_SUM, err);
         if (st)
             return st;
     }
     if (s->grad_scale != 1.0f)
-        s->be->scale(s->be, s->grad, s->stored_elems, s->grad_scale);
+        s->be->scale(s->be, s->grad, s->grad_elems, s->grad_scale);
     return ACCEL_OK;
 }
 

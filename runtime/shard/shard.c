@@ -10,6 +10,30 @@
 
 #include "plan/plan.h"
 
+/* Elements of the unit, from its start, that are trained; padding counts as such where
+ * nothing is frozen. */
+static int64_t trained_elems(const struct shard_unit *u)
+{
+    return u->def->frozen ? u->def->elems - u->def->frozen : u->padded;
+}
+
+static void place_unit(struct shard *s, struct shard_unit *u)
+{
+    int64_t trained;
+
+    u->own = u->padded / s->world;
+    u->first = s->o.strategy == SHARD_FULL ? s->rank * u->own : 0;
+    u->stored = s->o.strategy == SHARD_FULL ? u->own : u->padded;
+    u->at = s->stored_elems;
+    s->stored_elems += u->stored;
+    trained = trained_elems(u) - u->first;
+    u->state = trained < 0 ? 0 : trained < u->stored ? trained : u->stored;
+    u->state_at = s->state_elems;
+    s->state_elems += u->state;
+    u->grad_at = trained_elems(u) > 0 ? s->grad_elems : -1;
+    s->grad_elems += u->grad_at >= 0 ? u->stored : 0;
+}
+
 static accel_status_t lay_out(struct shard *s, const struct units *units,
                               accel_error_t *err)
 {
@@ -30,12 +54,10 @@ static accel_status_t lay_out(struct shard *s, const struct units *units,
             return accel_fail(err, A0618, "the model is too large",
                               "unit '%s' has %lld elements", u->def->name,
                               (long long)u->def->elems);
-        u->own = u->padded / s->world;
-        u->first = s->o.strategy == SHARD_FULL ? s->rank * u->own : 0;
-        u->stored = s->o.strategy == SHARD_FULL ? u->own : u->padded;
-        u->at = s->stored_elems;
-        s->stored_elems += u->stored;
+        place_unit(s, u);
         bytes = (size_t)u->padded * elem;
+        if (u->grad_at >= 0 && bytes > s->memory.largest_trained)
+            s->memory.largest_trained = bytes;
         if (bytes > s->memory.largest_unit) {
             s->memory.second_unit = s->memory.largest_unit;
             s->memory.largest_unit = bytes;
@@ -49,18 +71,18 @@ static accel_status_t lay_out(struct shard *s, const struct units *units,
 static void count_memory(struct shard *s)
 {
     struct shard_memory *m = &s->memory;
-    size_t all = (size_t)s->stored_elems;
     size_t elem = accel_dtype_bytes(s->o.compute);
     bool whole = s->o.strategy == SHARD_NONE || s->world == 1;
 
     s->direct = whole && s->o.compute == ACCEL_F32;
     s->resident = s->o.strategy == SHARD_NONE && !s->direct;
-    m->master = m->gradient_shard = all * sizeof(float);
-    m->moments = 2 * all * sizeof(float);
+    m->master = (size_t)s->stored_elems * sizeof(float);
+    m->gradient_shard = (size_t)s->grad_elems * sizeof(float);
+    m->moments = (size_t)s->states * (size_t)s->state_elems * sizeof(float);
     m->gather_slots = s->direct     ? 0
-                      : s->resident ? all * elem
+                      : s->resident ? (size_t)s->stored_elems * elem
                                     : m->largest_unit + m->second_unit;
-    m->reduce_buffer = whole ? 0 : m->largest_unit / elem * sizeof(float);
+    m->reduce_buffer = whole ? 0 : m->largest_trained / elem * sizeof(float);
 }
 
 /* Private memory. All ranks learn whether all have theirs: one that fails alone would
@@ -72,14 +94,16 @@ static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
 
     s->grad_in_window = s->o.strategy == SHARD_NONE && s->world > 1;
     s->master = s->be->alloc(s->be, s->memory.master);
-    s->exp_avg = s->be->alloc(s->be, s->memory.moments / 2);
-    s->exp_avg_sq = s->be->alloc(s->be, s->memory.moments / 2);
+    failed = !s->master;
+    for (int k = 0; k < s->states; k++) {
+        s->state[k] = s->be->alloc(s->be, (size_t)s->state_elems * sizeof(float));
+        failed = failed || !s->state[k];
+    }
     if (!s->grad_in_window)
         s->grad = s->be->alloc(s->be, s->memory.gradient_shard);
     if (s->resident)
         s->copy = s->be->alloc(s->be, s->memory.gather_slots);
-    failed = !s->master || !s->exp_avg || !s->exp_avg_sq ||
-             (!s->grad && !s->grad_in_window) || (s->resident && !s->copy);
+    failed = failed || (!s->grad && !s->grad_in_window) || (s->resident && !s->copy);
     any = failed;
     if (s->world > 1) {
         accel_status_t st = comm_all_reduce(s->comm, &any, 1, ACCEL_I64, COMM_MAX, err);
@@ -147,6 +171,7 @@ accel_status_t shard_open(struct shard **out, struct comm *c,
     s->world = comm_size(c);
     s->open = s->slot[0].unit = s->slot[1].unit = s->last_unit = -1;
     s->grad_scale = 1.0f;
+    s->state_name = optim_state_names(&o->optimizer, &s->states);
     st = lay_out(s, units, err);
     if (st)
         goto fail;
@@ -169,8 +194,8 @@ void shard_close(struct shard *s)
     if (!s)
         return;
     s->be->free(s->be, s->master);
-    s->be->free(s->be, s->exp_avg);
-    s->be->free(s->be, s->exp_avg_sq);
+    for (int k = 0; k < OPTIM_MAX_STATE; k++)
+        s->be->free(s->be, s->state[k]);
     if (!s->grad_in_window)
         s->be->free(s->be, s->grad);
     s->be->free(s->be, s->copy);
@@ -208,7 +233,7 @@ static void *resident_unit(struct shard *s, struct shard_unit *u)
 static accel_status_t bad_unit(int unit, int units, accel_error_t *err)
 {
     return accel_fail(err, A0003, "report it with the output of `accel env`",
-                      "unit %d of %d does not exist", unit, units);
+                      "unit %d of %d does not exist or is not trained", unit, units);
 }
 
 static accel_status_t want(void *user, int unit, void **data_out, accel_error_t *err)
@@ -238,7 +263,7 @@ static accel_status_t grad(void *user, int unit, float **grad_out, accel_error_t
 {
     struct shard *s = user;
 
-    if (unit < 0 || unit >= s->units)
+    if (unit < 0 || unit >= s->units || s->unit[unit].grad_at < 0)
         return bad_unit(unit, s->units, err);
     return shard_grad(s, unit, grad_out, err);
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * shard/: flat units. Each unit's parameters lie in one float32 master buffer, padded to
- * world * 128 bytes; FULL_SHARD keeps elements [rank*S, (rank+1)*S) of it (and of the two
- * Adam moments and the gradient) on each rank and gathers the whole, in the compute dtype,
+ * world * 128 bytes; FULL_SHARD keeps elements [rank*S, (rank+1)*S) of it (and of the
+ * optimizer's state and the gradient) on each rank and gathers the whole, in the compute dtype,
  * into a ring of two slots when the tape wants it; NO_SHARD keeps everything everywhere.
  * Gradients: one reduce buffer, float32, handed in when backward moves to another unit;
  * the wire carries the compute dtype, sums are float32 in rank order.
+ * What is not trained (frozen, the end of its unit) has no state; a unit of it alone no
+ * gradient either.
  * Names are always the original ones: the segment table maps flat ranges to parameters.
  */
 #ifndef ACCEL_SHARD_SHARD_H
@@ -23,14 +25,16 @@ struct shard_options {
     enum sharding_strategy strategy;
     enum backward_prefetch prefetch;
     accel_dtype_t compute;
-    const struct backend
-        *backend; /* owns the memory of the shards, and their kernels */
+    accel_optimizer_t optimizer;   /* with defaults; its groups are not looked at */
+    const struct backend *backend; /* owns the shards' memory, and has their kernels */
     const struct accel_log *log;
 };
 
 struct shard_memory { /* bytes of this rank */
-    size_t master, moments, gradient_shard, gather_slots, reduce_buffer;
+    size_t master, moments /* of all kinds */, gradient_shard, gather_slots,
+        reduce_buffer;
     size_t largest_unit, second_unit; /* gathered, compute dtype */
+    size_t largest_trained;           /* the same, of those that are not frozen whole */
 };
 
 /* Collective. Takes the units (not owned, must outlive it), allocates everything. */
@@ -52,13 +56,13 @@ void shard_each_gradient(struct shard *s, accel_gradient_f fn, void *user);
 /* Sum of squares of the gradient elements this rank answers for, so that summing over all
  * ranks gives the global value under every strategy. */
 double shard_grad_sumsq(const struct shard *s);
-/* One AdamW step (t = 1, 2, ...) with gradients times grad_scale; zeroes the gradient and
- * drops gathered copies. Weight decay applies to parameters of two or more dimensions. */
-void shard_adamw(struct shard *s, const accel_adamw_t *o, float lr, int64_t t,
-                 float grad_scale);
+/* One step of the optimizer (t = 1, 2, ...) with gradients times grad_scale and, for each
+ * parameter, the lr_scale and weight_decay it carries; zeroes the gradient and drops
+ * gathered copies. */
+void shard_update(struct shard *s, float lr, int64_t t, float grad_scale);
 
 void shard_memory(const struct shard *s, struct shard_memory *out);
-/* All pieces this rank stores: model/NAME, optim/NAME/exp_avg, optim/NAME/exp_avg_sq, as
+/* All pieces this rank stores: model/NAME, and optim/NAME/STATE for what is trained, as
  * boxes pointing into the shards. NO_SHARD: each rank stores its 1/world of the flat range.
  * With for_load under NO_SHARD: everything. *out is one malloc with the names. */
 accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **out,

@@ -13,12 +13,14 @@
  * them (FULL_SHARD) or answers for them among the copies (NO_SHARD). */
 struct shard_unit {
     const struct unit *def;
-    int64_t padded; /* elements, a multiple of world * 32 */
-    int64_t own;    /* padded / world */
-    int64_t first;  /* flat index of the first element stored here */
-    int64_t stored; /* elements stored here: own, or padded */
-    int64_t at;     /* where they start in master, exp_avg, exp_avg_sq, grad */
-    bool fresh;     /* resident bf16 copy is that of the masters */
+    int64_t padded;          /* elements, a multiple of world * 32 */
+    int64_t own;             /* padded / world */
+    int64_t first;           /* flat index of the first element stored here */
+    int64_t stored;          /* elements stored here: own, or padded */
+    int64_t at;              /* where they start in master */
+    int64_t state_at, state; /* the same in each array of state; elements there */
+    int64_t grad_at; /* the same in grad, which has all stored ones; -1: none trained */
+    bool fresh;      /* resident bf16 copy is that of the masters */
 };
 
 /* A gathered unit. The two slots share one region of (largest + second largest) bytes: the
@@ -37,10 +39,14 @@ struct shard {
     int rank, world;
     struct shard_unit *unit;
     int units;
-    int64_t stored_elems; /* of all units */
+    int64_t stored_elems, state_elems, grad_elems; /* of all units */
     struct shard_memory memory;
-    float *master, *exp_avg, *exp_avg_sq, *grad; /* [stored_elems] */
-    bool grad_in_window;                         /* grad belongs to comm_alloc */
+    const char *const *state_name;
+    int states;                    /* arrays of state in use: 0 .. 2 */
+    float *master;                 /* [stored_elems] */
+    float *state[OPTIM_MAX_STATE]; /* [state_elems] each */
+    float *grad;                   /* [grad_elems] */
+    bool grad_in_window;           /* grad belongs to comm_alloc */
 
     /* Parameters. direct: masters serve as they are; resident: bf16 copy of everything;
      * else the ring. */

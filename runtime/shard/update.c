@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What happens to the shards besides communication: initial values, norm of the gradient,
- * AdamW. Works on the ranges stored here, parameter by parameter; gaps and padding stay
+ * the optimizer's step. Works on the ranges stored here, parameter by parameter; gaps and padding stay
  * zero. Never communicates.
  */
 #include "shard/shard_impl.h"
@@ -71,8 +71,8 @@ static void init_range(const accel_tensor_t *p, uint64_t seed, int64_t begin,
 void shard_init(struct shard *s, uint64_t seed)
 {
     s->be->zero(s->be, s->master, s->memory.master);
-    s->be->zero(s->be, s->exp_avg, s->memory.moments / 2);
-    s->be->zero(s->be, s->exp_avg_sq, s->memory.moments / 2);
+    for (int k = 0; k < s->states; k++)
+        s->be->zero(s->be, s->state[k], (size_t)s->state_elems * sizeof(float));
     s->be->zero(s->be, s->grad, s->memory.gradient_shard);
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
@@ -98,9 +98,9 @@ void shard_each_gradient(struct shard *s, accel_gradient_f fn, void *user)
             const accel_tensor_t *p = u->def->param[j];
             int64_t b, e;
 
-            if (shard_param_range(p, u->first, u->stored, &b, &e))
-                fn(user, p->name, s->grad + u->at + (p->unit_offset + b - u->first), b,
-                   e - b);
+            if (p->needs_grad && shard_param_range(p, u->first, u->stored, &b, &e))
+                fn(user, p->name,
+                   s->grad + u->grad_at + (p->unit_offset + b - u->first), b, e - b);
         }
     }
 }
@@ -112,32 +112,43 @@ double shard_grad_sumsq(const struct shard *s)
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
         int64_t own_first = s->rank * u->own - u->first;
+        int64_t n = u->state - own_first < u->own ? u->state - own_first : u->own;
 
-        sum += s->be->sumsq(s->be, s->grad + u->at + own_first, u->own);
+        if (n > 0)
+            sum += s->be->sumsq(s->be, s->grad + u->grad_at + own_first, n);
     }
     return sum;
 }
 
-void shard_adamw(struct shard *s, const accel_adamw_t *o, float lr, int64_t t,
-                 float grad_scale)
+/* Elements [b, e) of parameter p of unit u. */
+static void update_range(struct shard *s, const struct shard_unit *u,
+                         const accel_tensor_t *p, int64_t b, int64_t e,
+                         const struct optim_step *k)
 {
-    const struct adamw_step decayed = adamw_step_of(o, lr, t, grad_scale);
-    struct adamw_step plain = decayed;
+    int64_t at = p->unit_offset + b - u->first;
+    float *state[OPTIM_MAX_STATE] = { NULL };
 
-    plain.decay = 1.0f;
+    for (int i = 0; i < s->states; i++)
+        state[i] = s->state[i] + u->state_at + at;
+    optim_apply(s->be, k, s->master + u->at + at, state, s->grad + u->grad_at + at,
+                e - b);
+}
 
+void shard_update(struct shard *s, float lr, int64_t t, float grad_scale)
+{
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
 
         for (int j = 0; j < u->def->param_count; j++) {
             const accel_tensor_t *p = u->def->param[j];
-            int64_t b, e, at;
+            const struct optim_param own = { p->lr_scale, p->weight_decay, false, -1 };
+            struct optim_step k;
+            int64_t b, e;
 
-            if (!shard_param_range(p, u->first, u->stored, &b, &e))
+            if (!p->needs_grad || !shard_param_range(p, u->first, u->stored, &b, &e))
                 continue;
-            at = u->at + (p->unit_offset + b - u->first);
-            s->be->adamw(s->be, s->master + at, s->exp_avg + at, s->exp_avg_sq + at,
-                         s->grad + at, e - b, p->ndim >= 2 ? &decayed : &plain);
+            k = optim_step_of(&s->o.optimizer, &own, lr, t, grad_scale);
+            update_range(s, u, p, b, e, &k);
         }
     }
     s->be->zero(s->be, s->grad, s->memory.gradient_shard);

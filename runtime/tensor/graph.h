@@ -47,6 +47,7 @@ struct accel_tensor {
     const char *name;    /* full name of a parameter, else NULL */
     const char *buffer;  /* full name of a buffer, else NULL */
     accel_init_t init;
+    float lr_scale, weight_decay; /* of its group; set by accel_prepare */
 };
 
 /* The arena: one address range per run; alloc and free in any order, first fit over a

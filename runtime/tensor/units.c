@@ -55,6 +55,7 @@ accel_tensor_t *param_new(struct graph *g, const char *owner, char *name, int nd
                            .elems = elems,
                            .needs_grad = true,
                            .unit = -1,
+                           .lr_scale = 1,
                            .name = name,
                            .init = init };
     memcpy(t->dim, dims, (size_t)ndim * sizeof(*dims));

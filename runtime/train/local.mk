@@ -3,6 +3,7 @@ libaccel_core_la_SOURCES += \
 	runtime/train/batch.c \
 	runtime/train/boxes.c \
 	runtime/train/evaluate.c \
+	runtime/train/groups.c \
 	runtime/train/history.c \
 	runtime/train/hooks.c \
 	runtime/train/lease.c \

@@ -32,13 +32,13 @@ static accel_status_t check_job(const accel_job_t *j, accel_error_t *err)
         return bad_job(err, "accumulate must be between 1 and 1048576");
     if (j->warmup < 0 || j->eval_every < 0 || j->log_every < 0)
         return bad_job(err, "warmup, eval_every and log_every must not be negative");
-    if (!(j->optimizer.lr >= 0) || !(j->clip >= 0) || !(j->optimizer.weight_decay >= 0))
-        return bad_job(err, "lr, clip and weight_decay must not be negative");
+    if (!(j->clip >= 0))
+        return bad_job(err, "clip must not be negative");
     if (j->eval_every > 0 && (!j->data || data_holdout_samples(j->data) < 1))
         return bad_job(err,
                        "eval_every needs a dataset with a held-out part of at least "
                        "one sample");
-    return ACCEL_OK;
+    return optim_check(&j->optimizer, err);
 }
 
 static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error_t *err)
@@ -62,7 +62,7 @@ static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error
         j->accumulate = 1;
     if (j->log_every == 0)
         j->log_every = j->steps / 20 > 0 ? (int)(j->steps / 20) : 1;
-    j->optimizer = optim_adamw_defaults(j->optimizer);
+    j->optimizer = optim_defaults(j->optimizer);
     if (run->config.ckpt_dir[0])
         snprintf(run->ckpt_dir, sizeof(run->ckpt_dir), "%s", run->config.ckpt_dir);
     else
@@ -144,14 +144,15 @@ static accel_status_t take_dirs(accel_t *run, accel_error_t *err)
     return run_agree(run, st, err);
 }
 
-static int64_t count_params(const struct units *units)
+static void count_params(const struct units *units, struct plan_input *in)
 {
-    int64_t n = 0;
-
     for (int u = 0; u < units->count; u++)
-        for (int i = 0; i < units->unit[u].param_count; i++)
-            n += units->unit[u].param[i]->elems;
-    return n;
+        for (int i = 0; i < units->unit[u].param_count; i++) {
+            const accel_tensor_t *p = units->unit[u].param[i];
+
+            in->params += p->elems;
+            in->frozen += p->needs_grad ? 0 : p->elems;
+        }
 }
 
 static void describe_data(const accel_dataset_t *d, char *buf, size_t len)
@@ -229,14 +230,15 @@ static accel_status_t check_memory(const accel_t *run, accel_error_t *err)
 
 static accel_status_t make_plan(accel_t *run, accel_error_t *err)
 {
-    int64_t *elems = calloc((size_t)run->units.count, sizeof(*elems));
+    static const char *const rows[] = { "adam moments", "momentum", "lion momentum" };
+    int64_t *elems = calloc(2 * (size_t)run->units.count, sizeof(*elems));
     struct plan_input in = { .config = &run->config,
                              .world = run->boot.size,
                              .nodes = run->boot.nodes,
                              .local_size = run->boot.local_size,
                              .accumulate = run->job.accumulate,
-                             .params = count_params(&run->units),
                              .units = run->units.count,
+                             .optimizer = rows[run->job.optimizer.kind],
                              .base_bytes = run->base_bytes };
     const accel_field_t *fields;
     size_t activations = 0;
@@ -245,9 +247,14 @@ static accel_status_t make_plan(accel_t *run, accel_error_t *err)
     if (!elems)
         return accel_fail_nomem(err, "the plan",
                                 (size_t)run->units.count * sizeof(*elems));
-    for (int u = 0; u < run->units.count; u++)
+    for (int u = 0; u < run->units.count; u++) {
         elems[u] = run->units.unit[u].elems;
+        elems[run->units.count + u] = run->units.unit[u].frozen;
+    }
     in.unit_elems = elems;
+    in.unit_frozen = elems + run->units.count;
+    optim_state_names(&run->job.optimizer, &in.states);
+    count_params(&run->units, &in);
     st = plan_layout_of(&run->config, run->boot.size, run->boot.local_size, &in.layout,
                         err);
     if (st == ACCEL_OK && run->job.data) {
@@ -271,6 +278,7 @@ static accel_status_t shard_model(accel_t *run, accel_error_t *err)
     struct shard_options o = { .strategy = plan_strategy(&run->config),
                                .prefetch = run->config.backward_prefetch,
                                .compute = run->graph.compute,
+                               .optimizer = run->job.optimizer,
                                .backend = run->backend,
                                .log = &run->log };
     accel_status_t st;
@@ -330,6 +338,8 @@ static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_
                    "others)");
     if (st == ACCEL_OK)
         recompute_units(run);
+    if (st == ACCEL_OK)
+        st = groups_apply(run, err);
     if (st == ACCEL_OK)
         st = state_identity(run, err);
     st = run_agree(run, st, err);

@@ -72,7 +72,9 @@ static accel_status_t load_one(accel_t *run, const char *dir, int *writers,
                            "the checkpoint has no trainer state");
         goto out;
     }
-    st = run_boxes(run, true, &boxes, err);
+    st = state_check_optimizer(run, dir, state, bytes, err);
+    if (st == ACCEL_OK)
+        st = run_boxes(run, true, &boxes, err);
     if (st == ACCEL_OK)
         st = accel_ckpt_read(c, boxes.all, boxes.count, err);
     if (st == ACCEL_OK)

@@ -144,9 +144,19 @@ accel_status_t state_same_on_all(accel_t *run, accel_error_t *err);
 /* Text of the trainer state; *out is one malloc. */
 accel_status_t state_encode(const accel_t *run, char **out, size_t *bytes,
                             accel_error_t *err);
+/* Is the optimizer state of the checkpoint what this run's optimizer wants? */
+accel_status_t state_check_optimizer(const accel_t *run, const char *dir,
+                                     const char *text, size_t bytes,
+                                     accel_error_t *err);
 /* Restores step and cursor; warns about settings that differ. */
 accel_status_t state_decode(accel_t *run, const char *text, size_t bytes,
                             accel_error_t *err);
+
+/* ---- groups.c ------------------------------------------------------------------------- */
+/* Hands the groups of the job to the parameters of run->units. A0911. */
+accel_status_t groups_apply(accel_t *run, accel_error_t *err);
+/* A number that tells which parameters are trained. */
+uint64_t groups_trained(const accel_t *run);
 
 /* ---- save.c: checkpoints through libaccelckpt ---------------------------------------- */
 /* Collective; every rank gets the same status. The step before stays as it was. */

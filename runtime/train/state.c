@@ -14,6 +14,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "optim/optim.h"
 #include "train/run.h"
 
 #define STATE_VERSION 1
@@ -58,15 +59,21 @@ accel_status_t state_identity(accel_t *run, accel_error_t *err)
 static void settings(const accel_t *run, struct strbuf *b)
 {
     const accel_job_t *j = &run->job;
+    const accel_optimizer_t *o = &j->optimizer;
 
     strbuf_printf(b,
                   "steps=%lld\nwarmup=%lld\nlr=%.7g\nbeta1=%.7g\nbeta2=%.7g\n"
-                  "eps=%.7g\nweight_decay=%.7g\nclip=%.7g\nbatch=%d\naccumulate=%d\n"
-                  "world_size=%d\nmixed_precision=%s\n",
-                  (long long)j->steps, (long long)j->warmup, j->optimizer.lr,
-                  j->optimizer.beta1, j->optimizer.beta2, j->optimizer.eps,
-                  j->optimizer.weight_decay, j->clip, j->batch, j->accumulate,
-                  run->boot.size,
+                  "eps=%.7g\nmomentum=%.7g\nnesterov=%d\nweight_decay=%.7g\n",
+                  (long long)j->steps, (long long)j->warmup, o->lr, o->beta1, o->beta2,
+                  o->eps, o->momentum, o->nesterov != 0, o->weight_decay);
+    for (int i = 0; i < o->group_count; i++)
+        strbuf_printf(b, "group_%d=%.200s lr_scale %.7g weight_decay %.7g frozen %d\n",
+                      i, o->groups[i].match, o->groups[i].lr_scale,
+                      o->groups[i].weight_decay, o->groups[i].frozen != 0);
+    strbuf_printf(b,
+                  "clip=%.7g\nbatch=%d\naccumulate=%d\nworld_size=%d\n"
+                  "mixed_precision=%s\n",
+                  j->clip, j->batch, j->accumulate, run->boot.size,
                   run->config.mixed_precision == PRECISION_BF16 ? "bf16" : "no");
 }
 
@@ -89,6 +96,7 @@ static accel_status_t common_text(accel_t *run, char out[AGREE_BYTES],
     for (char *w = strtok_r(id, " ", &save); w; w = strtok_r(NULL, " ", &save))
         strbuf_printf(&b, "%s\n", w);
     settings(run, &b);
+    strbuf_printf(&b, "optimizer=%s\n", optim_name(&run->job.optimizer));
     strbuf_printf(&b,
                   "fields=%s\neval_every=%lld\ncheckpoints=%s\n"
                   "config=%016" PRIx64 "\n",
@@ -111,9 +119,11 @@ accel_status_t state_encode(const accel_t *run, char **out, size_t *bytes,
 
     strbuf_printf(&b,
                   "accel_trainer=%d\nstep=%lld\ncursor=%lld\naccumulation_index=%d\n"
-                  "rng=philox4x32-10\nrng_seed=%" PRIu64 "\nrng_step=%lld\n",
+                  "rng=philox4x32-10\nrng_seed=%" PRIu64 "\nrng_step=%lld\n"
+                  "optimizer=%s\ntrained=%016" PRIx64 "\n",
                   STATE_VERSION, (long long)run->step, (long long)run->cursor,
-                  run->micro, run->job.seed, (long long)run->step);
+                  run->micro, run->job.seed, (long long)run->step,
+                  optim_name(&run->job.optimizer), groups_trained(run));
     settings(run, &b);
     if (b.failed) {
         strbuf_free(&b);
@@ -179,6 +189,32 @@ static void list_differences(accel_t *run, const char *text)
                        was);
     }
     strbuf_free(&now);
+}
+
+accel_status_t state_check_optimizer(const accel_t *run, const char *dir,
+                                     const char *blob, size_t bytes, accel_error_t *err)
+{
+    const char *ours = optim_name(&run->job.optimizer);
+    char *text = strndup(blob, bytes), kind[64] = "adamw", trained[32], now[32];
+    accel_status_t st = ACCEL_OK;
+
+    if (!text)
+        return accel_fail_nomem(err, "the trainer state", bytes);
+    snprintf(now, sizeof(now), "%016" PRIx64, groups_trained(run));
+    lookup(text, "optimizer", kind, sizeof(kind));
+    if (strcmp(kind, ours) != 0)
+        st = accel_fail_at(
+            err, A0910, dir, "use the optimizer of the checkpoint, or another --out",
+            "the checkpoint has the state of %s, this run uses %s", kind, ours);
+    else if (lookup(text, "trained", trained, sizeof(trained)) &&
+             strcmp(trained, now) != 0)
+        st = accel_fail_at(err, A0910, dir,
+                           "freeze what was frozen when it was written, or use another "
+                           "--out",
+                           "the checkpoint has optimizer state for other parameters "
+                           "than this run trains");
+    free(text);
+    return st;
 }
 
 accel_status_t state_decode(accel_t *run, const char *blob, size_t bytes,

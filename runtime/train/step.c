@@ -133,7 +133,7 @@ static accel_status_t update(accel_t *run, const struct agreed *a, struct applie
         optim_clip(a->grad_sumsq, j->clip, &factor, &out->norm, &why) != ACCEL_OK)
         return diverged(run, a, err);
     out->lr = optim_lr(j->optimizer.lr, j->warmup, j->steps, run->step + 1);
-    shard_adamw(run->shard, &j->optimizer, (float)out->lr, run->step + 1, factor);
+    shard_update(run->shard, (float)out->lr, run->step + 1, factor);
     run->step++;
     run->cursor =
         run_first_sample(run->cursor, j->accumulate, run->boot.size, 0, j->batch);

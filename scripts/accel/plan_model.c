@@ -185,6 +185,8 @@ accel_status_t plan_prepare(const struct plan_args *a, struct planned *p,
     accel_status_t st = choose_ranks(a, p, err);
 
     p->in.config = p->config;
+    p->in.states = 2;
+    p->in.optimizer = "adam moments";
     if (st == ACCEL_OK)
         st = plan_layout_of(p->config, p->in.world, p->in.local_size, &p->in.layout,
                             err);

@@ -24,8 +24,9 @@ static void do_copy(void)
 
 static void do_adamw(void)
 {
-    const accel_adamw_t o = { .weight_decay = 0.1f };
-    struct adamw_step k = adamw_step_of(&o, 1e-4f, 3, 1.0f);
+    const accel_optimizer_t o = optim_defaults((accel_optimizer_t){ 0 });
+    const struct optim_param own = { 1, 0.1f, false, -1 };
+    struct adamw_step k = optim_step_of(&o, &own, 1e-4f, 3, 1.0f).adamw;
 
     be->adamw(be, p, m, v, g, N, &k);
 }

@@ -11,6 +11,7 @@
 
 #include "common/bf16.h"
 #include "common/rng.h"
+#include "optim/optim.h"
 #include "tests/tap.h"
 
 static const struct {
@@ -42,7 +43,10 @@ static void add_param(struct model *m, int u, const char *name, int ndim,
                            .elems = 1,
                            .unit = u,
                            .name = m->name[u][j],
-                           .init = init };
+                           .init = init,
+                           .needs_grad = true,
+                           .lr_scale = 1,
+                           .weight_decay = ndim >= 2 ? 0.1f : 0 };
     for (int d = 0; d < ndim; d++) {
         p->dim[d] = dim[d];
         p->elems *= dim[d];
@@ -288,7 +292,6 @@ static int check_gathered(struct boot *b, const struct model *m, struct shard *s
 static int train(struct boot *b, const struct model *m, struct shard *s,
                  const struct job *job)
 {
-    const accel_adamw_t o = { .weight_decay = 0.1f };
     int accumulate = SAMPLES / job->world;
 
     for (int t = 1; t <= job->steps; t++) {
@@ -299,7 +302,7 @@ static int train(struct boot *b, const struct model *m, struct shard *s,
                 return rc;
         }
         job->out->sumsq[b->rank] = shard_grad_sumsq(s);
-        shard_adamw(s, &o, 0.01f, t, job->decay_only ? 0 : 0.5f);
+        shard_update(s, 0.01f, t, job->decay_only ? 0 : 0.5f);
     }
     return 0;
 }
@@ -309,7 +312,8 @@ static int rank_main(struct boot *b, void *arg)
     struct job *job = arg;
     struct shard_options o = { .strategy = job->strategy,
                                .prefetch = job->prefetch,
-                               .compute = job->compute };
+                               .compute = job->compute,
+                               .optimizer = optim_defaults((accel_optimizer_t){ 0 }) };
     struct backend *be;
     struct model m;
     struct shard *s;

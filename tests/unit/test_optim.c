@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AdamW against its formulas in double, the schedule at its corners, clipping, and that
+ * The optimizers against their formulas in double and against torch, the groups, the schedule at its corners, clipping, and that
  * neither threads nor the cut of a range change a bit.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,16 @@ static float uniform(uint64_t stream, uint64_t i)
 }
 
 static struct backend *be;
+
+/* With the options' defaults, on a matrix or on a vector. */
+static struct adamw_step adamw_step_of(const accel_optimizer_t *o, float lr, int64_t t,
+                                       float grad_scale)
+{
+    accel_optimizer_t whole = optim_defaults(*o);
+    struct optim_param p = optim_param_of(&whole, "w", 2);
+
+    return optim_step_of(&whole, &p, lr, t, grad_scale).adamw;
+}
 
 static void adamw_update(float *p, float *m, float *v, const float *g, size_t n,
                          bool decayed, const struct adamw_step *k)
@@ -53,9 +64,11 @@ static void gradients(struct state *s, int t)
 }
 
 /* The published algorithm, step by step, in double. */
-static void reference(const accel_adamw_t *o, double lr, int t, double scale,
+static void reference(const accel_optimizer_t *given, double lr, int t, double scale,
                       bool decayed, double *p, double *m, double *v, const float *g)
 {
+    const accel_optimizer_t whole = optim_defaults(*given), *o = &whole;
+
     for (int i = 0; i < N; i++) {
         double gi = g[i] * scale, m_hat, v_hat;
 
@@ -71,7 +84,7 @@ static void reference(const accel_adamw_t *o, double lr, int t, double scale,
 
 static void test_adamw(bool decayed)
 {
-    const accel_adamw_t o = { 0.01f, 0.9f, 0.95f, 1e-8f, 0.1f };
+    const accel_optimizer_t o = { .lr = 0.01f, .weight_decay = 0.1f };
     struct state *s = fresh();
     double *p = calloc(3 * N, sizeof(*p)), worst = 0;
 
@@ -95,7 +108,7 @@ static void test_adamw(bool decayed)
 
 static void test_first_step(void)
 {
-    const accel_adamw_t o = { .weight_decay = 0.5f };
+    const accel_optimizer_t o = { .weight_decay = 0.5f };
     struct adamw_step k = adamw_step_of(&o, 0.1f, 1, 1.0f);
     float p[2] = { 1, 1 }, m[2] = { 0 }, v[2] = { 0 };
     const float g[2] = { 1e-3f, -40.0f };
@@ -113,7 +126,7 @@ static void test_first_step(void)
 
 static void run_steps(struct state *s, int threads, size_t cut)
 {
-    const accel_adamw_t o = { .weight_decay = 0.1f };
+    const accel_optimizer_t o = { .weight_decay = 0.1f };
 
     be->threads = threads;
     for (int t = 1; t <= 3; t++) {
@@ -196,9 +209,142 @@ static void test_clip(void)
            "so is NaN, also without clipping, with a cure");
 }
 
+/* ---- against torch (tests/data/optim) ----------------------------------------------------- */
+
+/* The sequence of tests/data/optim/make.py. */
+static float sequence(uint32_t stream, uint32_t i)
+{
+    uint32_t x = stream * 1000003u + i * 7919u + 12345u;
+
+    for (int k = 0; k < 3; k++)
+        x = x * 1664525u + 1013904223u;
+    return (float)((double)(x >> 8) / 8388608.0 - 1.0);
+}
+
+static void test_torch(const char *name, accel_optimizer_t o)
+{
+    enum { FEW = 6 };
+    const char *src = getenv("ACCEL_SRC");
+    float p[FEW], state[2][FEW] = { { 0 } }, g[FEW], want, worst = 0;
+    float *const at[OPTIM_MAX_STATE] = { state[0], state[1] }, *const none[2] = {
+        NULL
+    };
+    char path[512];
+    FILE *f;
+    int count;
+
+    snprintf(path, sizeof(path), "%s/tests/data/optim/%s.txt", src ? src : ".", name);
+    f = fopen(path, "r");
+    o = optim_defaults(o);
+    optim_state_names(&o, &count);
+    for (uint32_t i = 0; i < FEW; i++)
+        p[i] = sequence(1, i);
+    for (uint32_t t = 1; t <= 20; t++) {
+        const struct optim_param own = { 1, o.weight_decay, false, -1 };
+        struct optim_step k = optim_step_of(&o, &own, o.lr, t, 0.5f);
+
+        for (uint32_t i = 0; i < FEW; i++)
+            g[i] = 2 * sequence(100 + t, i); /* halved again, as clipping does */
+        optim_apply(be, &k, p, count ? at : none, g, FEW);
+    }
+    for (int i = 0; f && i < FEW; i++) {
+        if (fscanf(f, "%f", &want) != 1)
+            want = NAN;
+        worst = fmaxf(worst, fabsf(p[i] - want) / fabsf(want));
+        if (isnan(want))
+            worst = NAN;
+    }
+    tap_ok(f && worst < 1e-6f, "%s: 20 steps are torch's to %.2g", name, (double)worst);
+    if (f)
+        fclose(f);
+}
+
+static void test_kinds(void)
+{
+    static const accel_optimizer_t kinds[] = {
+        { .kind = ACCEL_SGD, .lr = 1e-2f },
+        { .kind = ACCEL_SGD, .lr = 1e-2f, .momentum = 0.9f, .weight_decay = 0.1f },
+        { .kind = ACCEL_SGD, .lr = 1e-2f, .momentum = 0.9f, .nesterov = 1 },
+        { .kind = ACCEL_LION, .lr = 1e-2f, .weight_decay = 0.1f },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(kinds); i++) {
+        const accel_optimizer_t o = optim_defaults(kinds[i]);
+        const struct optim_param own = { 0.5f, 0.1f, false, -1 };
+        const struct optim_step k = optim_step_of(&o, &own, 1e-2f, 3, 0.5f);
+        struct state *a = fresh(), *b = fresh(), *start = fresh();
+        float *const sa[2] = { o.kind == ACCEL_SGD && !o.momentum ? NULL : a->m };
+        float *const sb[2] = { sa[0] ? b->m : NULL };
+
+        gradients(a, 1);
+        gradients(b, 1);
+        be->threads = 1;
+        optim_apply(be, &k, a->p, sa, a->g, N);
+        be->threads = 3;
+        optim_apply(be, &k, b->p, sb, b->g, N);
+        tap_ok(memcmp(a, b, sizeof(*a)) == 0 && a->p[N - 1] != start->p[N - 1],
+               "%s: threads change no bit", optim_name(&o));
+        free(start);
+        free(a);
+        free(b);
+    }
+}
+
+static void test_groups(void)
+{
+    static const accel_group_t groups[] = {
+        { .match = "head.*", .lr_scale = 10, .weight_decay = 0 },
+        { .match = "h.[01].*", .weight_decay = -1, .frozen = 1 },
+        { .match = "*.bias", .weight_decay = 0.3f },
+    };
+    accel_optimizer_t o = { .weight_decay = 0.1f, .groups = groups, .group_count = 3 };
+    struct optim_param p = optim_param_of(&o, "head.bias", 1);
+
+    tap_ok(p.lr_scale == 10 && p.weight_decay == 0 && !p.frozen && p.group == 0,
+           "the first group that matches counts");
+    p = optim_param_of(&o, "h.1.weight", 2);
+    tap_ok(p.frozen && p.lr_scale == 1 && p.weight_decay == 0.1f,
+           "frozen; the optimizer's decay");
+    p = optim_param_of(&o, "h.2.bias", 1);
+    tap_ok(p.weight_decay == 0.3f && p.group == 2,
+           "a group's own decay holds for vectors too");
+    p = optim_param_of(&o, "h.2.gain", 1);
+    tap_ok(p.group == -1 && p.weight_decay == 0 && p.lr_scale == 1,
+           "in no group: no decay of vectors");
+}
+
+static void test_refused(void)
+{
+    static const accel_group_t nameless = { .lr_scale = 1 };
+    static const accel_group_t negative = { .match = "*", .lr_scale = -1 };
+    static const struct {
+        const char *what;
+        accel_optimizer_t o;
+    } cases[] = {
+        { "an unknown kind", { .kind = (accel_optimizer_kind_t)3 } },
+        { "a negative rate", { .lr = -1 } },
+        { "a rate that is no number", { .lr = NAN } },
+        { "beta 1", { .beta2 = 1 } },
+        { "momentum of AdamW", { .momentum = 0.9f } },
+        { "momentum of 1", { .kind = ACCEL_SGD, .momentum = 1 } },
+        { "Nesterov without momentum", { .kind = ACCEL_SGD, .nesterov = 1 } },
+        { "infinite decay", { .weight_decay = INFINITY } },
+        { "groups that are not there", { .group_count = 1 } },
+        { "a group without a glob", { .groups = &nameless, .group_count = 1 } },
+        { "a group's negative rate", { .groups = &negative, .group_count = 1 } },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
+        accel_error_t err = { 0 };
+
+        tap_ok(optim_check(&cases[i].o, &err) == ACCEL_EINVAL && err.hint[0],
+               "%s is refused: %s", cases[i].what, err.text);
+    }
+}
+
 int main(void)
 {
-    accel_adamw_t d = optim_adamw_defaults((accel_adamw_t){ 0 });
+    accel_optimizer_t d = optim_defaults((accel_optimizer_t){ 0 });
 
     if (backend_cpu_open(&be, 0, NULL))
         return 1;
@@ -212,6 +358,22 @@ int main(void)
     test_sumsq();
     test_schedule();
     test_clip();
+    test_torch("adamw", (accel_optimizer_t){ .lr = 1e-2f, .weight_decay = 0.1f });
+    test_torch("sgd", (accel_optimizer_t){ .kind = ACCEL_SGD, .lr = 1e-2f });
+    test_torch("sgd-momentum", (accel_optimizer_t){ .kind = ACCEL_SGD,
+                                                    .lr = 1e-2f,
+                                                    .momentum = 0.9f,
+                                                    .weight_decay = 0.1f });
+    test_torch("sgd-nesterov", (accel_optimizer_t){ .kind = ACCEL_SGD,
+                                                    .lr = 1e-2f,
+                                                    .momentum = 0.9f,
+                                                    .nesterov = 1,
+                                                    .weight_decay = 0.1f });
+    test_torch("lion", (accel_optimizer_t){
+                           .kind = ACCEL_LION, .lr = 1e-2f, .weight_decay = 0.1f });
+    test_kinds();
+    test_groups();
+    test_refused();
     backend_close(be);
     return tap_done();
 }

@@ -33,6 +33,8 @@ static struct plan_input input(const struct config *c, int world, int accumulate
                              .nodes = 1,
                              .local_size = world,
                              .accumulate = accumulate,
+                             .states = 2,
+                             .optimizer = "adam moments",
                              .params = 1590,
                              .unit_elems = units,
                              .units = 3,

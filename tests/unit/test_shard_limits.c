@@ -41,6 +41,7 @@ static int memory_main(struct boot *b, void *arg)
                                  .nodes = 1,
                                  .local_size = b->size,
                                  .accumulate = 1,
+                                 .states = 2,
                                  .unit_elems = z->elems,
                                  .units = z->units };
         struct shard_memory m;

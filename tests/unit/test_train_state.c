@@ -32,7 +32,7 @@ static accel_t sample_run(void)
                              .batch = 32,
                              .accumulate = 1,
                              .seed = 9,
-                             .optimizer = { 1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f } };
+                             .optimizer = { .lr = 1e-3f, .weight_decay = 0.1f } };
     return run;
 }
 

@@ -51,6 +51,10 @@ void cpu_scale(const struct backend *be, float *x, int64_t n, float by);
 double cpu_sumsq(const struct backend *be, const float *x, int64_t n);
 void cpu_adamw(const struct backend *be, float *p, float *m, float *v, const float *g,
                int64_t n, const struct adamw_step *k);
+void cpu_sgd(const struct backend *be, float *p, float *m, const float *g, int64_t n,
+             const struct sgd_step *k);
+void cpu_lion(const struct backend *be, float *p, float *m, const float *g, int64_t n,
+              const struct lion_step *k);
 
 int64_t cpu_embed(const struct backend *be, void *out, const int32_t *ids,
                   const void *table, const void *positions, accel_dtype_t type,

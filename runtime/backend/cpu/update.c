@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What happens to the shards between two steps, on flat float32 ranges: their memory, sum
- * of squares, scaling, narrowing, AdamW. Every element is computed alone and every operation
+ * of squares, scaling, narrowing, the optimizers. Every element is computed alone and every operation
  * is correctly rounded, so neither the split over threads nor the vector width can change a
  * bit. `omp simd`: -O2 alone vectorises no loop whose trip count is unknown.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/maths.h"
 #include "common/bf16.h"
 
 #define BLOCK     16384 /* elements one thread takes at a time: 4 arrays = 256 KiB, in L2 */
@@ -80,15 +80,8 @@ static void adamw_block(float *restrict p, float *restrict m, float *restrict v,
     const struct adamw_step k = *step;
 
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        float gi = g[i] * k.grad_scale;
-        float mi = m[i] * k.beta1 + gi * k.one_minus_beta1;
-        float vi = v[i] * k.beta2 + gi * gi * k.one_minus_beta2;
-
-        m[i] = mi;
-        v[i] = vi;
-        p[i] = p[i] * k.decay - k.rate * mi / (sqrtf(vi) * k.root_scale + k.eps);
-    }
+    for (int64_t i = 0; i < n; i++)
+        maths_adamw(&p[i], &m[i], &v[i], g[i], &k);
 }
 
 void cpu_adamw(const struct backend *be, float *p, float *m, float *v, const float *g,
@@ -97,6 +90,60 @@ void cpu_adamw(const struct backend *be, float *p, float *m, float *v, const flo
 #pragma omp parallel for schedule(static) num_threads(be->threads) if (n > BLOCK)
     for (int64_t i = 0; i < n; i += BLOCK)
         adamw_block(p + i, m + i, v + i, g + i, block_length(n, i), k);
+}
+
+ACCEL_MULTIVERSION
+static void sgd_block(float *restrict p, const float *restrict g, int64_t n,
+                      const struct sgd_step *restrict step)
+{
+    const struct sgd_step k = *step;
+
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        maths_sgd(&p[i], g[i], &k);
+}
+
+ACCEL_MULTIVERSION
+static void momentum_block(float *restrict p, float *restrict m,
+                           const float *restrict g, int64_t n,
+                           const struct sgd_step *restrict step)
+{
+    const struct sgd_step k = *step;
+
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        maths_sgd_momentum(&p[i], &m[i], g[i], &k);
+}
+
+void cpu_sgd(const struct backend *be, float *p, float *m, const float *g, int64_t n,
+             const struct sgd_step *k)
+{
+#pragma omp parallel for schedule(static) num_threads(be->threads) if (n > BLOCK)
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        if (m)
+            momentum_block(p + i, m + i, g + i, block_length(n, i), k);
+        else
+            sgd_block(p + i, g + i, block_length(n, i), k);
+    }
+}
+
+ACCEL_MULTIVERSION
+static void lion_block(float *restrict p, float *restrict m, const float *restrict g,
+                       int64_t n, const struct lion_step *restrict step)
+{
+    const struct lion_step k = *step;
+
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        maths_lion(&p[i], &m[i], g[i], &k);
+}
+
+void cpu_lion(const struct backend *be, float *p, float *m, const float *g, int64_t n,
+              const struct lion_step *k)
+{
+#pragma omp parallel for schedule(static) num_threads(be->threads) if (n > BLOCK)
+    for (int64_t i = 0; i < n; i += BLOCK)
+        lion_block(p + i, m + i, g + i, block_length(n, i), k);
 }
 
 #define LANES 8
