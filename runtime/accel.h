@@ -371,6 +371,27 @@ typedef struct accel_bert {
     int labels; /* of ACCEL_BERT_CLASSIFY; 0: 2 */
 } accel_bert_t;
 
+/* Sizes of a published model by its name: "gpt2" (124M) ... "gpt2-xl"; "llama-2-7b",
+ * "llama-3-8b", "llama-3.2-1b" ...; "bert-base-uncased" ... (a masked language model).
+ * Dropout is 0. ACCEL_EINVAL for a name that is not in the table, with the nearest one. */
+accel_status_t accel_gpt2_preset(const char *name, accel_gpt2_t *out,
+                                 accel_error_t *err);
+accel_status_t accel_llama_preset(const char *name, accel_llama_t *out,
+                                  accel_error_t *err);
+accel_status_t accel_bert_preset(const char *name, accel_bert_t *out,
+                                 accel_error_t *err);
+/* The same from the config.json of a Hugging Face model: `path` is that file or its
+ * directory. Keys that do not change the computation are ignored; one that does and is
+ * not supported is refused with its name and value. Not collective.
+ * Errors: ACCEL_ENOENT, ACCEL_ECORRUPT (no JSON, a key missing, a value of a wrong type),
+ * ACCEL_EUNSUPPORTED, ACCEL_EMISMATCH (another model_type). */
+accel_status_t accel_gpt2_read_config(const char *path, accel_gpt2_t *out,
+                                      accel_error_t *err);
+accel_status_t accel_llama_read_config(const char *path, accel_llama_t *out,
+                                       accel_error_t *err);
+accel_status_t accel_bert_read_config(const char *path, accel_bert_t *out,
+                                      accel_error_t *err);
+
 /* GPT-2 with tied input and output embedding; forward takes {ids, targets} and returns
  * the loss. Parameter names are those of Hugging Face's GPT-2 ("h.0.attn.c_attn.weight");
  * linear weights are [out, in]. */

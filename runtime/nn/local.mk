@@ -5,6 +5,11 @@ libaccel_core_la_SOURCES += \
 	runtime/nn/models/gpt2.c \
 	runtime/nn/models/gpt2.h \
 	runtime/nn/models/gpt2_generate.c \
+	runtime/nn/models/hf_config.c \
+	runtime/nn/models/hf_config.h \
+	runtime/nn/models/hf_json.c \
+	runtime/nn/models/hf_presets.c \
+	runtime/nn/models/hf_write.c \
 	runtime/nn/module.c \
 	runtime/nn/names.c \
 	runtime/nn/nn.h \
@@ -36,3 +41,7 @@ unit_tests += tests/unit/test_recompute
 tests_unit_test_recompute_SOURCES = tests/unit/test_recompute.c tests/unit/resident.c \
 	tests/unit/resident.h
 tests_unit_test_recompute_LDADD = $(unit_ldadd)
+
+unit_tests += tests/unit/test_hf_config
+tests_unit_test_hf_config_SOURCES = tests/unit/test_hf_config.c
+tests_unit_test_hf_config_LDADD = $(unit_ldadd)
