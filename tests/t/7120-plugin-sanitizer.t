@@ -31,8 +31,8 @@ fi
 # followed by frame pointers: the other way reads the code that they pass through.
 ASAN_OPTIONS=exitcode=99:detect_leaks=0:fast_unwind_on_malloc=1
 
-# First that a report of the plugin in srun would be seen: it reads 1 MiB into one piece.
-head -c 1048570 /dev/zero | tr '\0' '#' >"$tap_tmp/large.yaml"
+# First that a report of the plugin in srun would be seen: it reads the largest config into one piece.
+head -c 1048576 /dev/zero | tr '\0' '#' >"$tap_tmp/large.yaml"
 echo "required $plugin" >"$tap_tmp/plugstack.conf"
 printf '%s\n' ClusterName=t SlurmctldHost=localhost "PlugStackConfig=$tap_tmp/plugstack.conf" \
     NodeName=localhost 'PartitionName=p Nodes=ALL' >"$tap_tmp/slurm.conf"
@@ -40,7 +40,7 @@ SLURM_CONF=$tap_tmp/slurm.conf LD_PRELOAD=$runtime \
     ASAN_OPTIONS=$ASAN_OPTIONS:max_allocation_size_mb=1:log_path=$tap_tmp/reports/sample \
     timeout 60 srun --accel-config="$tap_tmp/large.yaml" true >/dev/null 2>&1
 is $? 99 "a report in srun has an exit code of its own"
-contains "$(cat "$tap_tmp"/reports/sample.*)" config_file_read "and lies where it is looked for"
+contains "$(cat "$tap_tmp"/reports/sample.*)" runtime/config/file.c "and lies where it is looked for"
 
 LD_PRELOAD=$runtime
 export LD_PRELOAD
