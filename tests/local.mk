@@ -13,6 +13,7 @@ shell_tests += tests/t/0010-build-dist.t tests/t/0020-build-module.t \
 tests/t/0030-build-install.log: $(filter-out tests/t/0030-build-install.log, $(TEST_LOGS))
 
 include tests/fuzz/local.mk
+include tests/bench/local.mk
 
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests) $(shell_tests)

@@ -21,12 +21,6 @@ tests_unit_test_gpt2_SOURCES = tests/unit/test_gpt2.c tests/unit/resident.c \
 	tests/unit/resident.h
 tests_unit_test_gpt2_LDADD = $(unit_ldadd)
 
-noinst_PROGRAMS += tests/bench/bench_step
-tests_bench_bench_step_SOURCES = tests/bench/bench_step.c tests/unit/resident.c \
-	tests/unit/resident.h
-tests_bench_bench_step_CFLAGS = $(AM_CFLAGS) $(OPENBLAS_CFLAGS)
-tests_bench_bench_step_LDADD = $(unit_ldadd)
-
 unit_tests += tests/unit/test_nn
 tests_unit_test_nn_SOURCES = tests/unit/test_nn.c tests/unit/resident.c \
 	tests/unit/resident.h

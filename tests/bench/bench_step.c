@@ -1,24 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Time of the compute core alone: forward and backward of GPT-2 124M at B4 T64 in float32
- * and bfloat16, and every matrix product of it against one plain OpenBLAS call.
- *     bench_step [threads] [repeats]
+ * The training step of GPT-2 124M against torch: every program is a process of its own, and
+ * they take turns, step by step, in one run. Medians, ratios, memory; then where the time
+ * of our own step goes.   bench_step [-t THREADS] [-n STEPS] [-d DTYPE] [BATCHxTIME ...]
+ * torch is asked of $ACCEL_TORCH_PYTHON, or else of python3.
  */
-#include <cblas.h>
-#include <omp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "backend/backend.h"
-#include "nn/models/gpt2.h"
-#include "tests/unit/resident.h"
+#include "tests/bench/step/own.h"
+#include "tests/bench/step/peer.h"
 
-#define BATCH 4
-#define TIME  64
+enum { MAX_PEERS = 4, MAX_STEPS = 1000, WARM_UP = 2 };
 
-static const accel_gpt2_t gpt2_124m = {
-    .layers = 12, .heads = 12, .width = 768, .context = 1024, .vocab = 50304
+struct bench {
+    const char *self, *python; /* python NULL: no torch */
+    int threads, steps;
+    const char *dtype; /* NULL: both */
+};
+
+struct row {
+    struct peer peer;
+    struct step_time *step;
+    struct step_time median, best;
+    bool failed;
 };
 
 static int by_value(const void *a, const void *b)
@@ -28,162 +34,161 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(double *v, int n)
+/* Median and best of one field of the steps. */
+static void summarise(struct row *r, int n, size_t field)
 {
+    double v[MAX_STEPS];
+
+    for (int i = 0; i < n; i++)
+        v[i] = *(const double *)(const void *)((const char *)&r->step[i] + field);
     qsort(v, (size_t)n, sizeof(*v), by_value);
-    return v[n / 2];
+    *(double *)(void *)((char *)&r->median + field) = v[n / 2];
+    *(double *)(void *)((char *)&r->best + field) = v[0];
 }
 
-static int64_t one_step(struct graph *g, accel_module_t *model, int64_t *forward_ns)
+static void start(const struct bench *b, struct row *r, bool own, const char *dtype,
+                  const char *batch, const char *time)
 {
-    int64_t dims[2] = { BATCH, TIME }, start, middle;
-    accel_tensor_t *in[2], *loss;
-    accel_error_t err = { 0 };
+    static const char *const script = STEP_TORCH;
+    char threads[16];
+    char *argv[8] = { 0 };
+    const char *name = own ? (dtype[0] == 'f' ? "accel float32" : "accel bfloat16")
+                           : (dtype[0] == 'f' ? "torch float32" : "torch bfloat16");
+    int n = 0;
 
-    graph_reset(g);
-    for (int k = 0; k < 2; k++) {
-        in[k] = graph_tensor(g, ACCEL_I32, 2, dims);
-        for (int i = 0; in[k] && i < BATCH * TIME; i++)
-            ((int32_t *)in[k]->data)[i] = (i + k) * 7919 % gpt2_124m.vocab;
-    }
-    start = clock_ns();
-    loss = accel_call(model, in, 2);
-    middle = clock_ns();
-    if (graph_backward(g, loss, 1.0f, &err)) {
-        fprintf(stderr, "%s: %s\n", err.where, err.text);
-        exit(1);
-    }
-    *forward_ns = middle - start;
-    return clock_ns() - start;
+    snprintf(threads, sizeof(threads), "%d", b->threads);
+    argv[n++] = (char *)(uintptr_t)(own ? b->self : b->python);
+    argv[n++] = (char *)(uintptr_t)(own ? "--serve" : script);
+    argv[n++] = (char *)(uintptr_t)dtype;
+    argv[n++] = (char *)(uintptr_t)batch;
+    argv[n++] = (char *)(uintptr_t)time;
+    argv[n++] = threads;
+    r->failed = !peer_start(&r->peer, name, argv);
+    r->step = calloc((size_t)b->steps, sizeof(*r->step));
+    if (r->failed)
+        printf("%s did not start\n", name);
+    else
+        printf("%-15s %s\n", name, r->peer.about);
+    fflush(stdout);
 }
 
-static void bench_model(struct backend *be, accel_dtype_t compute, int repeats)
+static void run_steps(const struct bench *b, struct row *row, int rows)
 {
-    double *step = calloc((size_t)repeats, sizeof(*step));
-    double *forward = calloc((size_t)repeats, sizeof(*forward)), params = 0, s;
-    struct units units;
-    struct resident r;
-    accel_module_t *model;
-    struct graph g;
-    int64_t ns;
-    char mem[32];
+    struct step_time unused;
 
-    if (graph_open(&g, be, compute, false, NULL))
-        exit(1);
-    model = gpt2_new(&g, &gpt2_124m, NULL);
-    if (!model || nn_units_build(model, true, "", &units, NULL) ||
-        resident_open(&r, &units, compute, 1))
-        exit(1);
-    g.residency = resident_residency(&r);
-    one_step(&g, model, &ns); /* touches memory, loads caches */
-    for (int i = 0; i < repeats; i++) {
-        step[i] = (double)one_step(&g, model, &ns) / 1e6;
-        forward[i] = (double)ns / 1e6;
-    }
-    for (int u = 0; u < units.count; u++)
-        params += (double)units.unit[u].elems;
-    params -=
-        (double)gpt2_124m.context * gpt2_124m.width; /* looked up, not multiplied */
-    s = median(step, repeats);
-    printf("%-9s forward %7.0f ms  step %7.0f ms (best %.0f)  %6.0f tok/s  %5.1f GF/s  "
-           "activations %s\n",
-           accel_dtype_name(compute), median(forward, repeats), s, step[0],
-           BATCH * TIME * 1e3 / s, 6.0 * params * BATCH * TIME / s / 1e6,
-           format_bytes((double)arena_peak_bytes(g.arena), mem, sizeof(mem)));
-    resident_close(&r);
-    units_free(&units);
-    nn_module_free(model);
-    graph_close(&g);
-    free(step);
-    free(forward);
+    for (int i = -WARM_UP; i < b->steps; i++)
+        for (int k = 0; k < rows; k++)
+            if (!row[k].failed &&
+                !peer_step(&row[k].peer, i < 0 ? &unused : &row[k].step[i]))
+                row[k].failed = true;
 }
 
-static void plain_blas(const struct gemm *p)
+static void print_table(const struct bench *b, struct row *row, int rows, int tokens)
 {
-    cblas_sgemm(CblasRowMajor, p->trans_a ? CblasTrans : CblasNoTrans,
-                p->trans_b ? CblasTrans : CblasNoTrans, (int)p->m, (int)p->n, (int)p->k,
-                1.0f, p->a, (int)p->lda, p->b, (int)p->ldb, p->add ? 1.0f : 0.0f, p->c,
-                (int)p->ldc);
-}
+    printf("%-15s %8s %8s %8s %8s %8s %8s %8s %7s %9s\n", "median, ms", "forward",
+           "backward", "optim", "step", "best", "cpu", "tok/s", "ratio", "peak MiB");
+    for (int k = 0; k < rows; k++) {
+        struct row *r = &row[k], *torch = k + 1 < rows ? &row[k + 1] : NULL;
 
-static double gemm_rate(const struct backend *be, const struct gemm *p, bool plain,
-                        int repeats)
-{
-    double *ms = calloc((size_t)repeats, sizeof(*ms)), rate;
-
-    for (int i = 0; i < repeats; i++) {
-        int64_t start = clock_ns();
-
-        if (plain)
-            plain_blas(p);
+        if (r->failed)
+            continue;
+        printf("%-15s %8.1f %8.1f %8.1f %8.1f %8.1f %8.0f %8.1f ", r->peer.name,
+               r->median.forward, r->median.backward, r->median.optimizer,
+               r->median.total, r->best.total, r->median.cpu,
+               tokens * 1e3 / r->median.total);
+        if (b->python && k % 2 == 0 && torch && !torch->failed)
+            printf("%7.3f", r->median.total / torch->median.total);
         else
-            be->gemm(be, p);
-        ms[i] = (double)(clock_ns() - start);
+            printf("%7s", "");
+        printf(" %9.0f\n", (double)peer_peak_kib(&r->peer) / 1024);
     }
-    rate = 2.0 * (double)(p->m * p->n * p->k) / median(ms, repeats);
-    free(ms);
-    return rate;
 }
 
-/* One product with operands of `type` (plain BLAS always in float32), result float32. */
-static void bench_gemm(const struct backend *be, const char *name, struct gemm p,
-                       int repeats)
+static void bench_case(const struct bench *b, const char *batch, const char *time)
 {
-    size_t a = (size_t)(p.m * p.k), b = (size_t)(p.k * p.n), c = (size_t)(p.m * p.n);
-    float *mem = calloc(a + b + c, sizeof(*mem));
-    double blas, tiles, half;
+    static const size_t field[] = { offsetof(struct step_time, forward),
+                                    offsetof(struct step_time, backward),
+                                    offsetof(struct step_time, optimizer),
+                                    offsetof(struct step_time, total),
+                                    offsetof(struct step_time, cpu) };
+    static const char *const dtype[] = { "float32", "bfloat16" };
+    struct row row[MAX_PEERS];
+    int rows = 0;
 
-    if (!mem)
-        exit(1);
-    for (size_t i = 0; i < a + b; i++)
-        mem[i] = (float)(i % 13) * 0.125f - 0.75f;
-    p.a = mem;
-    p.b = mem + a;
-    p.c = mem + a + b;
-    p.a_type = p.b_type = p.c_type = ACCEL_F32;
-    p.lda = p.trans_a ? p.m : p.k;
-    p.ldb = p.trans_b ? p.k : p.n;
-    p.ldc = p.n;
-    blas = gemm_rate(be, &p, true, repeats);
-    tiles = gemm_rate(be, &p, false, repeats);
-    memset(mem, 0, (a + b) * sizeof(*mem)); /* valid bfloat16 too */
-    p.a_type = p.b_type = ACCEL_BF16;
-    half = gemm_rate(be, &p, false, repeats);
-    printf("%-10s %5d %6d %6d  %7.1f  %7.1f  %5.2f  %7.1f\n", name, (int)p.m, (int)p.n,
-           (int)p.k, blas, tiles, tiles / blas, half);
-    free(mem);
+    memset(row, 0, sizeof(row));
+    printf("== GPT-2 124M, AdamW, batch %s, sequence %s, %d steps each in turn\n",
+           batch, time, b->steps);
+    for (size_t d = 0; d < 2; d++) {
+        if (b->dtype && strcmp(b->dtype, dtype[d]) != 0)
+            continue;
+        start(b, &row[rows++], true, dtype[d], batch, time);
+        if (b->python)
+            start(b, &row[rows++], false, dtype[d], batch, time);
+    }
+    run_steps(b, row, rows);
+    for (int k = 0; k < rows; k++)
+        for (size_t f = 0; f < ACCEL_ARRAY_SIZE(field) && !row[k].failed; f++)
+            summarise(&row[k], b->steps, field[f]);
+    print_table(b, row, rows, atoi(batch) * atoi(time));
+    for (int k = 0; k < rows; k++) {
+        if (!row[k].failed && strncmp(row[k].peer.name, "accel", 5) == 0) {
+            printf("%s, its last step:\n", row[k].peer.name);
+            peer_report(&row[k].peer);
+        }
+        peer_stop(&row[k].peer);
+        free(row[k].step);
+    }
+}
+
+static const char *find_torch(void)
+{
+    const char *python = getenv("ACCEL_TORCH_PYTHON");
+    char command[4096];
+
+    python = python ? python : "python3";
+    snprintf(command, sizeof(command), "'%s' -c 'import torch' 2>/dev/null", python);
+    if (system(command) == 0)
+        return python;
+    printf("no torch in %s (set ACCEL_TORCH_PYTHON): nothing to compare with\n",
+           python);
+    return NULL;
 }
 
 int main(int argc, char **argv)
 {
-    int threads = argc > 1 ? atoi(argv[1]) : 0, repeats = argc > 2 ? atoi(argv[2]) : 7;
-    static const int shape[][2] = {
-        { 2304, 768 }, { 768, 768 }, { 3072, 768 }, { 768, 3072 }, { 50304, 768 }
-    };
-    struct backend *be;
-    int rows = BATCH * TIME;
+    static char self[] = "/proc/self/exe";
+    struct bench b = { .self = self, .threads = 0, .steps = 9 };
+    char *usual[] = { "4x64", "4x256", "1x1024", NULL }, **cases = usual, *time;
+    int c;
 
-    if (threads > 0)
-        omp_set_num_threads(threads);
-    if (repeats < 1 || backend_cpu_open(&be, threads, NULL))
-        return 1;
-    printf("isa %s, %d threads, medians of %d\n", be->isa, be->threads, repeats);
-    printf("GPT-2 124M, batch %d, sequence %d, forward and backward\n", BATCH, TIME);
-    bench_model(be, ACCEL_F32, repeats);
-    bench_model(be, ACCEL_BF16, repeats);
-    printf("product        m      n      k  BLAS GF/s  tiles  ratio  from bf16\n");
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shape); i++) {
-        int o = shape[i][0], in = shape[i][1];
-
-        bench_gemm(be, "forward",
-                   (struct gemm){ .trans_b = true, .m = rows, .n = o, .k = in },
-                   repeats);
-        bench_gemm(be, "dx", (struct gemm){ .m = rows, .n = in, .k = o }, repeats);
-        bench_gemm(
-            be, "dweight",
-            (struct gemm){ .trans_a = true, .m = o, .n = in, .k = rows, .add = true },
-            repeats);
+    if (argc == 6 && strcmp(argv[1], "--serve") == 0)
+        return own_serve(
+            &(struct own_options){ argv[2][0] == 'f' ? ACCEL_F32 : ACCEL_BF16,
+                                   atoi(argv[3]), atoi(argv[4]), atoi(argv[5]) });
+    while ((c = getopt(argc, argv, "t:n:d:")) != -1) {
+        if (c == 't')
+            b.threads = atoi(optarg);
+        else if (c == 'n')
+            b.steps = atoi(optarg);
+        else if (c == 'd')
+            b.dtype = optarg;
+        else
+            return 64;
     }
-    backend_close(be);
+    if (b.steps < 1 || b.steps > MAX_STEPS)
+        return 64;
+    if (optind < argc)
+        cases = argv + optind;
+    b.python = find_torch();
+    for (; *cases; cases++) {
+        char batch[32];
+
+        snprintf(batch, sizeof(batch), "%s", *cases);
+        time = strchr(batch, 'x');
+        if (!time)
+            return 64;
+        *time++ = '\0';
+        bench_case(&b, batch, time);
+    }
     return 0;
 }

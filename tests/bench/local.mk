@@ -1,0 +1,18 @@
+# Benchmarks of the compute core; bench-step prints the whole table of a training step.
+noinst_PROGRAMS += tests/bench/bench_step tests/bench/bench_gemm
+tests_bench_bench_step_SOURCES = tests/bench/bench_step.c \
+	tests/bench/step/floor.c tests/bench/step/floor.h \
+	tests/bench/step/own.c tests/bench/step/own.h \
+	tests/bench/step/peer.c tests/bench/step/peer.h \
+	tests/bench/step/profile.c tests/bench/step/profile.h
+tests_bench_bench_step_CFLAGS = $(AM_CFLAGS) $(OPENBLAS_CFLAGS) \
+	-DSTEP_TORCH='"$(abs_top_srcdir)/tests/bench/step/step_torch.py"'
+tests_bench_bench_step_LDADD = $(unit_ldadd)
+EXTRA_DIST += tests/bench/step/step_torch.py
+tests_bench_bench_gemm_SOURCES = tests/bench/bench_gemm.c
+tests_bench_bench_gemm_CFLAGS = $(AM_CFLAGS) $(OPENBLAS_CFLAGS)
+tests_bench_bench_gemm_LDADD = $(unit_ldadd)
+
+bench-step: tests/bench/bench_step$(EXEEXT)
+	tests/bench/bench_step$(EXEEXT)
+.PHONY: bench-step
