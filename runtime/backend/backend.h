@@ -136,7 +136,7 @@ struct backend {
     void (*column_sum)(const struct backend *be, float *dst, const void *src,
                        accel_dtype_t type, int64_t rows, int64_t cols);
     /* dst = dy * gelu'(pre) */
-    void (*gelu_grad)(const struct backend *be, float *dst, const void *dy,
+    void (*gelu_grad)(const struct backend *be, void *dst, const void *dy,
                       const void *pre, accel_dtype_t type, int64_t n);
 
     /* out[r,:] = table[ids[r],:] + positions[r % time,:]. Returns the first r whose id is
@@ -185,10 +185,11 @@ struct backend {
     /* mean[0] = sum of loss / count; count[0] = targets >= 0. No target: mean 0. */
     void (*xent_mean)(const struct backend *be, float *mean, float *count,
                       const float *loss, const int32_t *targets, int64_t rows);
-    /* In place: logits -> d(mean)/d(logits) * dmean[0]. */
-    void (*xent_grad)(const struct backend *be, float *logits, const float *lse,
-                      const float *count, const float *dmean, const int32_t *targets,
-                      int64_t rows, int64_t vocab);
+    /* In place: logits -> d(mean)/d(logits) * dmean[0], as `type`: each row of it begins
+     * where its row of logits began. */
+    void (*xent_grad)(const struct backend *be, float *logits, accel_dtype_t type,
+                      const float *lse, const float *count, const float *dmean,
+                      const int32_t *targets, int64_t rows, int64_t vocab);
 };
 
 /* Kernels on this process's cores: OpenMP with `threads` threads (0: all OpenMP would

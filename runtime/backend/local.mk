@@ -7,6 +7,7 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/attention_decode.c \
 	runtime/backend/cpu/attention_grad.c \
 	runtime/backend/cpu/attention_rows.c \
+	runtime/backend/cpu/bf16_gemm.c \
 	runtime/backend/cpu/cpu.c \
 	runtime/backend/cpu/cpu.h \
 	runtime/backend/cpu/elementwise.c \

@@ -70,15 +70,17 @@ static void make_logits(struct graph *g, const struct head *h, int64_t first, in
     g->backend->gemm(g->backend, &p);
 }
 
+/* h->logits holds gradients in the compute dtype, each row where its logits were. */
 static void chunk_grads(struct graph *g, const struct head *h, int64_t first, int64_t n,
                         accel_tensor_t *dx, bool add, float *dweight)
 {
+    int64_t ld = h->vocab * 4 / (int64_t)accel_dtype_bytes(g->compute);
     struct gemm p = { .m = n,
                       .n = h->cols,
                       .k = h->vocab,
                       .a = h->logits,
-                      .a_type = ACCEL_F32,
-                      .lda = h->vocab,
+                      .a_type = g->compute,
+                      .lda = ld,
                       .b = h->weight,
                       .b_type = g->compute,
                       .ldb = h->cols,
@@ -90,8 +92,8 @@ static void chunk_grads(struct graph *g, const struct head *h, int64_t first, in
                       .n = h->cols,
                       .k = n,
                       .a = h->logits,
-                      .a_type = ACCEL_F32,
-                      .lda = h->vocab,
+                      .a_type = g->compute,
+                      .lda = ld,
                       .b = rows_at(h->x, first, h->cols),
                       .b_type = g->compute,
                       .ldb = h->cols,
@@ -131,7 +133,7 @@ static bool backward(struct graph *g, const struct tape_entry *e)
 
         if (r != last)
             make_logits(g, &h, r, n);
-        be->xent_grad(be, h.logits, h.lse + r, h.count, e->out->grad->data,
+        be->xent_grad(be, h.logits, g->compute, h.lse + r, h.count, e->out->grad->data,
                       h.targets + r, n, h.vocab);
         chunk_grads(g, &h, r, n, dx, add, dweight);
     }

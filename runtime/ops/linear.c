@@ -6,7 +6,7 @@
 
 static const char op[] = "linear";
 
-/* Gradient before the activation: out->grad itself, or scratch in float32. */
+/* Gradient before the activation, in the compute dtype: out->grad itself, or scratch. */
 struct delta {
     const void *data;
     accel_dtype_t type;
@@ -23,12 +23,11 @@ static bool delta_open(struct graph *g, const struct tape_entry *e, struct delta
     d->scratch = NULL;
     if (e->ints[0] == ACCEL_ACT_NONE)
         return true;
-    d->scratch = graph_scratch(g, (size_t)dy->elems * sizeof(float));
+    d->scratch = graph_scratch(g, (size_t)dy->elems * accel_dtype_bytes(dy->dtype));
     if (!d->scratch)
         return false;
     be->gelu_grad(be, d->scratch, dy->data, e->saved[1]->data, dy->dtype, dy->elems);
     d->data = d->scratch;
-    d->type = ACCEL_F32;
     return true;
 }
 

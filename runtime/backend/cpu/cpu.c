@@ -129,8 +129,10 @@ accel_status_t backend_cpu_open(struct backend **out, int threads, accel_error_t
     madvise(panels, c->be.fixed_bytes, MADV_HUGEPAGE);
     c->state.panels = panels;
     c->be.state = &c->state;
-    snprintf(c->isa, sizeof(c->isa), "%s, OpenBLAS %s", vector_isa(),
-             openblas_get_corename());
+    /* Who pins OpenBLAS's kernel wants the bits of another machine. */
+    c->state.bf16_products = cpu_has_bf16_products() && !getenv("OPENBLAS_CORETYPE");
+    snprintf(c->isa, sizeof(c->isa), "%s%s, OpenBLAS %s", vector_isa(),
+             c->state.bf16_products ? " with bf16" : "", openblas_get_corename());
     c->be.isa = c->isa;
     *out = &c->be;
     return ACCEL_OK;

@@ -16,8 +16,19 @@
 #define ATTN_QUERY_BLOCK 64
 
 struct cpu_state {
-    float *panels; /* threads * gemm_panel_floats() */
+    float *panels;      /* threads * gemm_panel_floats() */
+    bool bf16_products; /* bfloat16 operands meet in their own instruction */
 };
+
+/* The compiler can build the kernel; whether the processor can run it is asked then. */
+#if defined(__x86_64__) && (__GNUC__ >= 10 || __clang_major__ >= 9)
+#define CPU_BF16_PRODUCTS
+#endif
+bool cpu_has_bf16_products(void);
+/* The tile [i0, i0 + m) x [j0, j0 + n) of a product whose operands are bfloat16, into (or
+ * added to) c[m, n], float32. The panels are those of the calling thread. */
+void cpu_bf16_tile(const struct gemm *p, int64_t i0, int64_t j0, int64_t m, int64_t n,
+                   float *c, int64_t ldc, bool add, float *a_panel, float *b_panel);
 
 size_t gemm_panel_floats(void);
 void cpu_gemm(const struct backend *be, const struct gemm *p);
@@ -36,8 +47,8 @@ void cpu_add(const struct backend *be, void *dst, const void *a, const void *b,
              accel_dtype_t type, int64_t n);
 void cpu_column_sum(const struct backend *be, float *dst, const void *src,
                     accel_dtype_t type, int64_t rows, int64_t cols);
-void cpu_gelu_grad(const struct backend *be, float *dst, const void *dy,
-                   const void *pre, accel_dtype_t type, int64_t n);
+void cpu_gelu_grad(const struct backend *be, void *dst, const void *dy, const void *pre,
+                   accel_dtype_t type, int64_t n);
 /* v = c + bias (NULL: none); pre = v (NULL: not wanted); out = act(v) rounded. `out` may
  * be c itself. */
 void cpu_epilogue_row(void *out, void *pre, accel_dtype_t type, const float *c,
@@ -89,8 +100,8 @@ int64_t cpu_xent(const struct backend *be, float *lse, float *loss, const float 
                  const int32_t *targets, int64_t rows, int64_t vocab);
 void cpu_xent_mean(const struct backend *be, float *mean, float *count,
                    const float *loss, const int32_t *targets, int64_t rows);
-void cpu_xent_grad(const struct backend *be, float *logits, const float *lse,
-                   const float *count, const float *dmean, const int32_t *targets,
-                   int64_t rows, int64_t vocab);
+void cpu_xent_grad(const struct backend *be, float *logits, accel_dtype_t type,
+                   const float *lse, const float *count, const float *dmean,
+                   const int32_t *targets, int64_t rows, int64_t vocab);
 
 #endif

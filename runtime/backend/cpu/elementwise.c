@@ -126,16 +126,16 @@ void cpu_column_sum(const struct backend *be, float *dst, const void *src,
                    type == ACCEL_BF16);
 }
 
-VM_INLINE void gelu_grad_block(float *dst, const void *dy, const void *pre, int64_t n,
+VM_INLINE void gelu_grad_block(void *dst, const void *dy, const void *pre, int64_t n,
                                const int bf)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        dst[i] = vm_load(dy, i, bf) * vm_gelu_grad(vm_load(pre, i, bf));
+        vm_store(dst, i, vm_load(dy, i, bf) * vm_gelu_grad(vm_load(pre, i, bf)), bf);
 }
 
 ACCEL_MULTIVERSION
-static void gelu_grad_any(float *dst, const void *dy, const void *pre, int64_t n,
+static void gelu_grad_any(void *dst, const void *dy, const void *pre, int64_t n,
                           bool bf)
 {
     if (bf)
@@ -144,12 +144,12 @@ static void gelu_grad_any(float *dst, const void *dy, const void *pre, int64_t n
         gelu_grad_block(dst, dy, pre, n, 0);
 }
 
-void cpu_gelu_grad(const struct backend *be, float *dst, const void *dy,
-                   const void *pre, accel_dtype_t type, int64_t n)
+void cpu_gelu_grad(const struct backend *be, void *dst, const void *dy, const void *pre,
+                   accel_dtype_t type, int64_t n)
 {
 #pragma omp parallel for num_threads(be->threads)
     for (int64_t i = 0; i < n; i += CPU_ELEM_BLOCK)
-        gelu_grad_any(dst + i, vm_at(dy, i, type), vm_at(pre, i, type),
+        gelu_grad_any(vm_to(dst, i, type), vm_at(dy, i, type), vm_at(pre, i, type),
                       block_length(n, i), type == ACCEL_BF16);
 }
 

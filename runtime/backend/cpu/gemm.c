@@ -2,8 +2,9 @@
  *
  * Matrix products: fixed tiles, one single-threaded BLAS call each, OpenMP over the tiles.
  * Tiles follow from the shape alone, so the bits do not depend on the number of threads.
- * bfloat16 operands are widened into per-thread float32 panels, block by block of k; the
- * epilogue (bias, activation, rounding) runs over the tile while it is in cache.
+ * bfloat16 operands meet in the processor's own instruction where it has one, else they are
+ * widened into per-thread float32 panels, block by block of k; the epilogue (bias,
+ * activation, rounding) runs over the tile while it is in cache.
  */
 #include <cblas.h>
 #include <omp.h>
@@ -12,10 +13,16 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
 
-enum { TILE_M = 512, TILE_N = 384, BLOCK_K = 1024 };
+enum { TILE_M = 512, TILE_N = 768, BLOCK_K = 512, MIN_TILE_N = 192, ENOUGH_TILES = 8 };
 
 struct panels {
     float *a, *b, *c;
+    bool bf16_products;
+};
+
+struct cutting {
+    int64_t m, n; /* of a tile; the last ones are smaller */
+    int64_t columns, tiles;
 };
 
 size_t gemm_panel_floats(void)
@@ -66,16 +73,12 @@ static void epilogue(const struct gemm *p, int64_t i0, int64_t j0, int64_t m, in
     }
 }
 
-static void tile(const struct gemm *p, const struct panels *panels, int64_t i0,
-                 int64_t j0)
+/* The product itself: into c, or added to it. */
+static void multiply(const struct gemm *p, const struct panels *panels, int64_t i0,
+                     int64_t j0, int64_t m, int64_t n, float *c, int64_t ldc, bool add)
 {
-    int64_t m = p->m - i0 < TILE_M ? p->m - i0 : TILE_M;
-    int64_t n = p->n - j0 < TILE_N ? p->n - j0 : TILE_N;
     bool widen = p->a_type != ACCEL_F32 || p->b_type != ACCEL_F32;
-    /* A float32 result is made where it belongs, and added to by the BLAS itself. */
-    bool direct = p->c_type == ACCEL_F32;
-    int64_t ldc = direct ? p->ldc : TILE_N, step = widen ? BLOCK_K : p->k;
-    float *c = direct ? (float *)p->c + i0 * p->ldc + j0 : panels->c;
+    int64_t step = widen ? BLOCK_K : p->k;
 
     for (int64_t k0 = 0; k0 < p->k; k0 += step) {
         int64_t k = p->k - k0 < step ? p->k - k0 : step, lda, ldb;
@@ -85,23 +88,54 @@ static void tile(const struct gemm *p, const struct panels *panels, int64_t i0,
         const float *b =
             p->trans_b ? view(p->b, p->b_type, p->ldb, j0, n, k0, k, panels->b, &ldb)
                        : view(p->b, p->b_type, p->ldb, k0, k, j0, n, panels->b, &ldb);
-        bool keep = k0 > 0 || (direct && p->add);
 
         cpu_sgemm(p->trans_a, p->trans_b, m, n, k, 1.0f, a, lda, b, ldb,
-                  keep ? 1.0f : 0.0f, c, ldc);
+                  add || k0 > 0 ? 1.0f : 0.0f, c, ldc);
     }
+}
+
+static void tile(const struct gemm *p, const struct cutting *cut,
+                 const struct panels *panels, int64_t t)
+{
+    int64_t i0 = t / cut->columns * cut->m, j0 = t % cut->columns * cut->n;
+    int64_t m = p->m - i0 < cut->m ? p->m - i0 : cut->m;
+    int64_t n = p->n - j0 < cut->n ? p->n - j0 : cut->n;
+    /* A float32 result is made where it belongs, and added to there. */
+    bool direct = p->c_type == ACCEL_F32, add = direct && p->add;
+    int64_t ldc = direct ? p->ldc : TILE_N;
+    float *c = direct ? (float *)p->c + i0 * p->ldc + j0 : panels->c;
+
+    if (panels->bf16_products && p->a_type == ACCEL_BF16 && p->b_type == ACCEL_BF16)
+        cpu_bf16_tile(p, i0, j0, m, n, c, ldc, add, panels->a, panels->b);
+    else
+        multiply(p, panels, i0, j0, m, n, c, ldc, add);
     if (!direct || p->bias || p->act != ACCEL_ACT_NONE)
         epilogue(p, i0, j0, m, n, c, ldc);
 }
 
+/* Large tiles pack the operands less often; small products need enough of them for the
+ * cores. Strips of 16 rows keep the last tile about as large as the others. */
+static struct cutting cut_of(const struct gemm *p)
+{
+    int64_t rows = (p->m + TILE_M - 1) / TILE_M;
+    struct cutting cut = { .m = (p->m + rows - 1) / rows, .n = TILE_N };
+
+    cut.m = (cut.m + 15) / 16 * 16;
+    while (cut.n > MIN_TILE_N && rows * ((p->n + cut.n - 1) / cut.n) < ENOUGH_TILES)
+        cut.n /= 2;
+    cut.columns = (p->n + cut.n - 1) / cut.n;
+    cut.tiles = (p->m + cut.m - 1) / cut.m * cut.columns;
+    return cut;
+}
+
 void cpu_gemm(const struct backend *be, const struct gemm *p)
 {
-    int64_t rows = (p->m + TILE_M - 1) / TILE_M, cols = (p->n + TILE_N - 1) / TILE_N;
     const struct cpu_state *s = be->state;
+    struct cutting cut = cut_of(p);
 
 #pragma omp parallel num_threads(be->threads)
     {
-        struct panels panels;
+        struct panels panels = { .bf16_products = s->bf16_products };
 
         panels.a = s->panels + gemm_panel_floats() * (size_t)omp_get_thread_num();
         panels.b = panels.a + (size_t)TILE_M * BLOCK_K;
@@ -110,7 +144,7 @@ void cpu_gemm(const struct backend *be, const struct gemm *p)
          * would start threads of its own. Only this region's setting changes. */
         omp_set_num_threads(1);
 #pragma omp for schedule(dynamic)
-        for (int64_t t = 0; t < rows * cols; t++)
-            tile(p, &panels, t / cols * TILE_M, t % cols * TILE_N);
+        for (int64_t t = 0; t < cut.tiles; t++)
+            tile(p, &cut, &panels, t);
     }
 }

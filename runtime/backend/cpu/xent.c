@@ -70,9 +70,24 @@ static void grad_row(float *x, int64_t n, float lse, float scale)
         x[i] = vm_exp(x[i] - lse) * scale;
 }
 
-void cpu_xent_grad(const struct backend *be, float *logits, const float *lse,
-                   const float *count, const float *dmean, const int32_t *targets,
-                   int64_t rows, int64_t vocab)
+/* Narrows n numbers in place, by way of a block of their own: the halves lie where the
+ * next block has still to be read. */
+static void narrow_row(float *x, int64_t n)
+{
+    bf16_t *out = (bf16_t *)(void *)x;
+    float block[1024];
+
+    for (int64_t i = 0; i < n; i += 1024) {
+        int64_t len = n - i < 1024 ? n - i : 1024;
+
+        memcpy(block, x + i, (size_t)len * sizeof(*block));
+        bf16_narrow(out + i, block, (size_t)len);
+    }
+}
+
+void cpu_xent_grad(const struct backend *be, float *logits, accel_dtype_t type,
+                   const float *lse, const float *count, const float *dmean,
+                   const int32_t *targets, int64_t rows, int64_t vocab)
 {
     float scale = count[0] > 0.0f ? dmean[0] / count[0] : 0.0f;
 
@@ -86,5 +101,7 @@ void cpu_xent_grad(const struct backend *be, float *logits, const float *lse,
         }
         grad_row(x, vocab, lse[r], scale);
         x[targets[r]] -= scale;
+        if (type == ACCEL_BF16)
+            narrow_row(x, vocab);
     }
 }

@@ -53,7 +53,7 @@ static void meta_column_sum(const struct backend *be, float *dst, const void *sr
 {
 }
 
-static void meta_gelu_grad(const struct backend *be, float *dst, const void *dy,
+static void meta_gelu_grad(const struct backend *be, void *dst, const void *dy,
                            const void *pre, accel_dtype_t type, int64_t n)
 {
 }
@@ -125,8 +125,8 @@ static void meta_xent_mean(const struct backend *be, float *mean, float *count,
 {
 }
 
-static void meta_xent_grad(const struct backend *be, float *logits, const float *lse,
-                           const float *count, const float *dmean,
+static void meta_xent_grad(const struct backend *be, float *logits, accel_dtype_t type,
+                           const float *lse, const float *count, const float *dmean,
                            const int32_t *targets, int64_t rows, int64_t vocab)
 {
 }

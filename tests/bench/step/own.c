@@ -26,7 +26,7 @@ struct own {
     struct profile profile;
     struct graph g;
     accel_module_t *model;
-    struct nn_units units;
+    struct units units;
     struct boot boot;
     struct comm *comm;
     struct shard *shard;
@@ -68,7 +68,7 @@ static accel_status_t open_all(struct own *w, accel_error_t *err)
 static void close_all(struct own *w)
 {
     shard_close(w->shard);
-    nn_units_free(&w->units);
+    units_free(&w->units);
     nn_module_free(w->model);
     graph_close(&w->g);
     comm_close(w->comm);
@@ -117,14 +117,18 @@ static double ms(int64_t ns)
 
 static void print_memory(struct own *w)
 {
+    accel_field_t field[2] = {
+        { .dtype = ACCEL_I32, .ndim = 1, .dims = { w->o.time } }
+    };
     struct shard_memory m;
     size_t activations = 0;
     int64_t peak;
     double planned;
     char a[32], b[32], c[32];
 
+    field[1] = field[0];
     shard_memory(w->shard, &m);
-    if (nn_measure(w->model, w->o.batch, w->o.time, true, &activations, NULL))
+    if (nn_measure(w->model, w->o.batch, field, 2, true, &activations, NULL))
         return;
     observe_memory(&peak);
     planned = (double)(m.master + m.moments + m.gradient_shard + m.gather_slots +

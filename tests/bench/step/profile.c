@@ -69,7 +69,7 @@ static void t_column_sum(const struct backend *be, float *dst, const void *src,
     TIMED(PROFILE_REDUCE, INNER->column_sum(INNER, dst, src, type, rows, cols));
 }
 
-static void t_gelu_grad(const struct backend *be, float *dst, const void *dy,
+static void t_gelu_grad(const struct backend *be, void *dst, const void *dy,
                         const void *pre, accel_dtype_t type, int64_t n)
 {
     TIMED(PROFILE_ACTIVATION, INNER->gelu_grad(INNER, dst, dy, pre, type, n));
@@ -119,17 +119,15 @@ static void t_norm_param_grad(const struct backend *be, float *dgain, float *dbi
 }
 
 static void t_attention(const struct backend *be, const struct attention *p, void *out,
-                        float *lse, const void *qkv, void *scratch)
+                        float *lse, void *scratch)
 {
-    TIMED(PROFILE_ATTENTION, INNER->attention(INNER, p, out, lse, qkv, scratch));
+    TIMED(PROFILE_ATTENTION, INNER->attention(INNER, p, out, lse, scratch));
 }
 
 static void t_attention_grad(const struct backend *be, const struct attention *p,
-                             void *dqkv, bool add, const void *dout, const void *out,
-                             const float *lse, const void *qkv, void *scratch)
+                             const struct attention_grads *grads, void *scratch)
 {
-    TIMED(PROFILE_ATTENTION,
-          INNER->attention_grad(INNER, p, dqkv, add, dout, out, lse, qkv, scratch));
+    TIMED(PROFILE_ATTENTION, INNER->attention_grad(INNER, p, grads, scratch));
 }
 
 static int64_t t_xent(const struct backend *be, float *lse, float *loss,
@@ -143,12 +141,12 @@ static int64_t t_xent(const struct backend *be, float *lse, float *loss,
     return bad;
 }
 
-static void t_xent_grad(const struct backend *be, float *logits, const float *lse,
-                        const float *count, const float *dmean, const int32_t *targets,
-                        int64_t rows, int64_t vocab)
+static void t_xent_grad(const struct backend *be, float *logits, accel_dtype_t type,
+                        const float *lse, const float *count, const float *dmean,
+                        const int32_t *targets, int64_t rows, int64_t vocab)
 {
-    TIMED(PROFILE_XENT,
-          INNER->xent_grad(INNER, logits, lse, count, dmean, targets, rows, vocab));
+    TIMED(PROFILE_XENT, INNER->xent_grad(INNER, logits, type, lse, count, dmean,
+                                         targets, rows, vocab));
 }
 
 void profile_open(struct profile *p, const struct backend *inner)
