@@ -11,6 +11,7 @@
 #include "bootstrap/boot.h"
 #include "nn/models/gpt2.h"
 #include "observe/observe.h"
+#include "optim/optim.h"
 #include "shard/shard.h"
 #include "tests/bench/step/floor.h"
 #include "tests/bench/step/own.h"
@@ -43,6 +44,8 @@ static accel_status_t open_all(struct own *w, accel_error_t *err)
     if (st)
         return st;
     options.backend = w->be;
+    options.optimizer =
+        optim_defaults((accel_optimizer_t){ .lr = 1e-4f, .weight_decay = 0.1f });
     profile_open(&w->profile, w->be);
     st = boot_open(&w->boot, 10000, err);
     if (!st)
@@ -79,7 +82,6 @@ static void close_all(struct own *w)
 static accel_status_t one_step(struct own *w, accel_error_t *err)
 {
     int64_t dims[2] = { w->o.batch, w->o.time }, from, middle, end;
-    const accel_adamw_t adamw = { .weight_decay = 0.1f };
     accel_tensor_t *in[2], *loss;
     double sumsq;
     accel_status_t st;
@@ -105,7 +107,7 @@ static accel_status_t one_step(struct own *w, accel_error_t *err)
     w->forward_ns = middle - from;
     w->backward_ns = end - middle;
     sumsq = shard_grad_sumsq(w->shard);
-    shard_adamw(w->shard, &adamw, 1e-4f, ++w->steps, sumsq > 1.0 ? 0.5f : 1.0f);
+    shard_update(w->shard, 1e-4f, ++w->steps, sumsq > 1.0 ? 0.5f : 1.0f);
     w->optimizer_ns = clock_ns() - end;
     return ACCEL_OK;
 }
