@@ -62,6 +62,44 @@ accel_status_t accel_safetensors_read_transposed(accel_safetensors_t *s,
                                                  int64_t begin, int64_t count,
                                                  float *out, accel_error_t *err);
 
+/* ---- writing ------------------------------------------------------------------------- */
+
+typedef struct accel_safetensors_writer accel_safetensors_writer_t;
+
+typedef struct accel_safetensors_entry {
+    const char *name;
+    int ndim;
+    int64_t shape[ACCEL_CKPT_MAX_DIMS];
+} accel_safetensors_entry_t;
+
+/* Begins to write tensors entry[n], all of `dtype` (F32, BF16 or F16), into directory
+ * `dir`, which is created when its parent is there: as model.safetensors, or, when that
+ * would have more than shard_bytes of data (0: no limit), as model-00001-of-0000N and an
+ * index. Nothing is visible before the commit, and weights that are there already are
+ * never replaced. Errors: ACCEL_ECREATE, ACCEL_EPERM, ACCEL_EIO, ACCEL_EINVAL. */
+accel_status_t accel_safetensors_create(accel_safetensors_writer_t **out,
+                                        const char *dir, const char *dtype,
+                                        const accel_safetensors_entry_t *entry,
+                                        size_t n, int64_t shard_bytes,
+                                        accel_error_t *err);
+/* Elements [begin, begin + count) of entry i, row-major, rounded to the file's dtype.
+ * Each element is to be written once. One thread at a time. */
+accel_status_t accel_safetensors_write(accel_safetensors_writer_t *w, size_t i,
+                                       int64_t begin, int64_t count,
+                                       const float *values, accel_error_t *err);
+/* The same of the transpose: entry i is stored [R, C]; the values are whole rows of the
+ * [C, R] matrix, so begin and count are multiples of R. */
+accel_status_t accel_safetensors_write_transposed(accel_safetensors_writer_t *w,
+                                                  size_t i, int64_t begin,
+                                                  int64_t count, const float *values,
+                                                  accel_error_t *err);
+/* Makes everything durable and visible: a text file `name` (such as config.json; NULL:
+ * none), then the shards, the index last. ACCEL_EINVAL when elements are missing. */
+accel_status_t accel_safetensors_commit(accel_safetensors_writer_t *w, const char *name,
+                                        const char *text, accel_error_t *err);
+/* Removes what was not committed. NULL is fine. */
+void accel_safetensors_writer_close(accel_safetensors_writer_t *w);
+
 #pragma GCC visibility pop
 
 #ifdef __cplusplus

@@ -24,6 +24,7 @@ libaccelckpt_core_la_SOURCES = \
 	checkpoint/st_json.c \
 	checkpoint/st_open.c \
 	checkpoint/st_read.c \
+	checkpoint/st_write.c \
 	checkpoint/stage.c \
 	checkpoint/verify.c \
 	checkpoint/write.c

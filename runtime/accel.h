@@ -542,6 +542,24 @@ typedef struct accel_job {
  * intact), ACCEL_ENOMEM, ACCEL_EINVAL. */
 accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t *err);
 
+/* Fills the parameters from weights in Hugging Face's format, in place of their initial
+ * values: `path` is a .safetensors file, an index of shards, or a directory with either.
+ * After accel_prepare and before the first step; a run that goes on from a checkpoint
+ * reads nothing. Each rank reads what it keeps. Tensors are found by the model's names,
+ * with or without the base model's prefix, and turned where they are stored [in, out]. All
+ * parameters must be there, but for the heads of bert; tensors that the model does not use
+ * are listed in a warning. Collective.
+ * Errors: ACCEL_ENOENT, ACCEL_EIO, ACCEL_ECORRUPT (see accel_safetensors.h), ACCEL_EMISMATCH
+ * (parameter missing, another shape, a tied head of its own), ACCEL_EUNSUPPORTED (dtype). */
+accel_status_t accel_load_weights(accel_t *run, const char *path, accel_error_t *err);
+/* Writes the parameters as they are now into directory `dir`, which must hold no weights,
+ * in `dtype` ("float32", "bfloat16" or "float16"), in files of at most shard_bytes (0: one
+ * file), with a config.json for the models of the library. Rank 0 writes; no rank holds
+ * more than a slice of a parameter. A failure leaves the run as it was, unless a peer was
+ * lost. Collective. Errors: ACCEL_ECREATE, ACCEL_EIO, ACCEL_EINVAL, ACCEL_EPEER. */
+accel_status_t accel_save_weights(accel_t *run, const char *dir, const char *dtype,
+                                  int64_t shard_bytes, accel_error_t *err);
+
 /* 1 while there is a micro-batch to do; 0 when the run is finished, failed or was told to
  * stop and is saved. */
 int accel_more(const accel_t *run);

@@ -8,6 +8,8 @@ libaccel_core_la_SOURCES += \
 	runtime/nn/models/hf_config.c \
 	runtime/nn/models/hf_config.h \
 	runtime/nn/models/hf_json.c \
+	runtime/nn/models/hf_names.c \
+	runtime/nn/models/hf_names.h \
 	runtime/nn/models/hf_presets.c \
 	runtime/nn/models/hf_write.c \
 	runtime/nn/module.c \

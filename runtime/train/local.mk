@@ -3,6 +3,7 @@ libaccel_core_la_SOURCES += \
 	runtime/train/batch.c \
 	runtime/train/boxes.c \
 	runtime/train/evaluate.c \
+	runtime/train/export.c \
 	runtime/train/groups.c \
 	runtime/train/history.c \
 	runtime/train/hooks.c \
@@ -19,7 +20,9 @@ libaccel_core_la_SOURCES += \
 	runtime/train/signals.c \
 	runtime/train/state.c \
 	runtime/train/step.c \
-	runtime/train/stop.c
+	runtime/train/stop.c \
+	runtime/train/weights.c \
+	runtime/train/weights.h
 
 # Requeue of a batch job, and a trainer reduced to its contract with Slurm to test it.
 libaccel_core_la_SOURCES += runtime/train/requeue.c runtime/train/requeue.h
@@ -54,3 +57,10 @@ check-programs: all $(check_PROGRAMS)
 unit_tests += tests/unit/test_train_state
 tests_unit_test_train_state_SOURCES = tests/unit/test_train_state.c
 tests_unit_test_train_state_LDADD = $(unit_ldadd)
+
+# Weights in Hugging Face's format, into the shards and out of them.
+unit_tests += tests/unit/test_weights
+tests_unit_test_weights_SOURCES = tests/unit/test_weights.c
+tests_unit_test_weights_CFLAGS = $(AM_CFLAGS) -DDATA='"$(abs_top_srcdir)/tests/data/weights"'
+tests_unit_test_weights_LDADD = $(fork_ldadd)
+EXTRA_DIST += tests/data/weights

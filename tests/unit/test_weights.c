@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Weights that transformers wrote, read by 1 to 4 ranks: every rank's part equals the file,
+ * the logits equal torch's; written by them, the files hold the same bits. What does not
+ * fit is refused with the tensor's name.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backend/backend.h"
+#include "nn/models/gpt2.h"
+#include "tests/tap.h"
+#include "tests/unit/fork_world.h"
+#include "train/weights.h"
+
+struct job {
+    const char *in, *out, *dtype;
+    int64_t shard_bytes;
+    enum sharding_strategy strategy;
+    bool logits;
+    /* refused: in is not loaded, and the reason has this text */
+    const char *problem;
+    int layers, width, vocab; /* 0: as in the file */
+};
+
+static char root[] = "/tmp/accel-weights.XXXXXX";
+static char text[4096]; /* what the run logged */
+
+static void take_line(void *user, accel_log_level_t level, const char *line)
+{
+    size_t n = strlen(text);
+
+    (void)user;
+    if (level == ACCEL_LOG_WARN)
+        snprintf(text + n, sizeof(text) - n, "%s\n", line);
+}
+
+static accel_status_t open_run(accel_t *run, struct boot *b, const struct job *j,
+                               accel_error_t *err)
+{
+    struct comm_options comm = { .timeout_ms = 60000 };
+    struct shard_options o = { .strategy = j->strategy, .compute = ACCEL_F32 };
+    accel_gpt2_t cfg = { 0 };
+    accel_status_t st = accel_gpt2_read_config(j->in, &cfg, err);
+
+    if (st)
+        st = accel_gpt2_read_config(DATA "/gpt2", &cfg, err);
+    cfg.layers = j->layers ? j->layers : cfg.layers;
+    cfg.width = j->width ? j->width : cfg.width;
+    cfg.vocab = j->vocab ? j->vocab : cfg.vocab;
+    run->boot = *b;
+    run->saved_step = -1;
+    run->log = (struct accel_log){ take_line, NULL, ACCEL_LOG_INFO };
+    if (!st)
+        st = comm_open(&run->comm, b, &comm, err);
+    if (!st)
+        st = backend_cpu_open(&run->backend, 1, err);
+    o.backend = run->backend;
+    if (!st)
+        st = graph_open(&run->graph, run->backend, ACCEL_F32, false, err);
+    if (!st) {
+        run->job.model = gpt2_new(&run->graph, &cfg, err);
+        st = run->job.model ? nn_units_build(run->job.model, true, "", &run->units, err)
+                            : err->code;
+    }
+    if (!st)
+        st = shard_open(&run->shard, run->comm, &o, &run->units, err);
+    if (st)
+        return st;
+    run->graph.residency = shard_residency(run->shard);
+    shard_init(run->shard, 1);
+    run->prepared = true;
+    return ACCEL_OK;
+}
+
+static void close_run(accel_t *run)
+{
+    shard_close(run->shard);
+    units_free(&run->units);
+    nn_module_free(run->job.model);
+    if (run->backend)
+        graph_close(&run->graph);
+    backend_close(run->backend);
+    comm_close(run->comm);
+}
+
+/* Elements of this rank that are not those of the file. The file is read whole, and turned
+ * here. */
+static int wrong_parts(accel_t *run, const char *path, accel_error_t *err)
+{
+    static float whole[4096];
+    struct weight_part *part = NULL;
+    accel_safetensors_t *s = NULL;
+    size_t n = 0;
+    int bad = 0;
+
+    if (accel_safetensors_open(&s, path, err) ||
+        weight_parts(run, true, &part, &n, err))
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        const accel_tensor_t *p = part[i].param;
+        const accel_safetensors_tensor_t *t;
+        bool turned = p->ndim == 2 && strstr(p->name, "c_");
+        char name[128];
+
+        snprintf(name, sizeof(name), "transformer.%s", p->name);
+        t = accel_safetensors_find(s, name);
+        t = t ? t : accel_safetensors_find(s, p->name);
+        if (!t || t->elems != p->elems ||
+            accel_safetensors_read(s, t, 0, t->elems, whole, err))
+            return -1;
+        for (int64_t k = 0; k < part[i].count; k++) {
+            int64_t at = part[i].begin + k;
+
+            if (turned) /* ours [o][i], the file's [i][o] */
+                at = at % p->dim[1] * p->dim[0] + at / p->dim[1];
+            bad += memcmp(&whole[at], &part[i].data[k], sizeof(float)) != 0;
+        }
+    }
+    free(part);
+    accel_safetensors_close(s);
+    return bad;
+}
+
+/* Largest difference of the logits behind every prefix to torch's. */
+static double logits_off(accel_t *run, accel_error_t *err)
+{
+    static float want[10 * 41], got[41];
+    const accel_safetensors_tensor_t *t;
+    accel_safetensors_t *s = NULL;
+    double worst = 0;
+
+    if (accel_safetensors_open(&s, DATA "/logits.safetensors", err))
+        return NAN;
+    t = accel_safetensors_find(s, "logits");
+    if (!t || accel_safetensors_read(s, t, 0, 410, want, err))
+        return NAN;
+    accel_safetensors_close(s);
+    for (int n = 1; n <= 10; n++) {
+        accel_tensor_t *ids, *y;
+
+        graph_reset(&run->graph);
+        ids = graph_tensor(&run->graph, ACCEL_I32, 2, (int64_t[]){ 1, n });
+        for (int i = 0; i < n; i++)
+            ((int32_t *)ids->data)[i] = (7 * i + 3) % 41;
+        y = accel_call(run->job.model, &ids, 1);
+        if (!y || accel_tensor_read(y, got, 41, err))
+            return NAN;
+        for (int v = 0; v < 41; v++)
+            worst = fmax(worst, fabs((double)got[v] - (double)want[(n - 1) * 41 + v]));
+    }
+    return worst;
+}
+
+static int rank_main(struct boot *b, void *arg)
+{
+    const struct job *j = arg;
+    accel_t run = { 0 };
+    accel_error_t err = { 0 };
+    accel_status_t st = open_run(&run, b, j, &err);
+    double off = 0;
+    int bad = 0;
+
+    text[0] = '\0';
+    if (!st)
+        st = accel_load_weights(&run, j->in, &err);
+    if (j->problem) {
+        bad = st == ACCEL_OK || run.status != st ||
+              (b->rank == 0 && !strstr(err.text, j->problem));
+        if (b->rank == 0)
+            fprintf(stderr, "# %s: %s\n", err.where, err.text);
+        close_run(&run);
+        return bad;
+    }
+    if (!st)
+        bad = wrong_parts(&run, j->in, &err);
+    if (!st && j->logits)
+        off = logits_off(&run, &err);
+    if (!st && j->out)
+        st = accel_save_weights(&run, j->out, j->dtype, j->shard_bytes, &err);
+    if (st || bad || !(off < 1e-4) || text[0])
+        fprintf(stderr, "# rank %d: %s: %s; %d wrong; logits off by %g; %s\n", b->rank,
+                err.where, err.text, bad, off, text);
+    close_run(&run);
+    return st || bad || !(off < 1e-4) || text[0];
+}
+
+/* Tensors of a that are not in b with the same shape and, read as float32 and rounded to
+ * `dtype`, the same bits. */
+static int different(const char *a, const char *b, const char *dtype, size_t files)
+{
+    static float x[4096], y[4096];
+    accel_safetensors_t *s = NULL, *t = NULL;
+    accel_error_t err = { 0 };
+    int bad = 0;
+    size_t changes = 1;
+
+    if (accel_safetensors_open(&s, a, &err) || accel_safetensors_open(&t, b, &err)) {
+        tap_diag("%s: %s", err.where, err.text);
+        return -1;
+    }
+    for (size_t i = 0; i < accel_safetensors_count(s); i++) {
+        const accel_safetensors_tensor_t *p = accel_safetensors_at(s, i);
+        const accel_safetensors_tensor_t *q = accel_safetensors_find(t, p->name);
+
+        if (!q || p->ndim != q->ndim || strcmp(q->dtype, dtype) ||
+            memcmp(p->shape, q->shape, sizeof(p->shape)) ||
+            accel_safetensors_read(s, p, 0, p->elems, x, &err) ||
+            accel_safetensors_read(t, q, 0, q->elems, y, &err)) {
+            bad++;
+            continue;
+        }
+        for (int64_t k = 0; k < p->elems; k++) /* F16: half of its last bit */
+            bad += strcmp(dtype, "F16")
+                       ? memcmp(&x[k], &y[k], 4) != 0
+                       : fabsf(x[k] - y[k]) > fmaxf(fabsf(x[k]) / 2048, 0x1p-25f);
+    }
+    for (size_t i = 1; i < accel_safetensors_count(t); i++)
+        changes += strcmp(accel_safetensors_at(t, i - 1)->file,
+                          accel_safetensors_at(t, i)->file) != 0;
+    bad += accel_safetensors_count(s) != accel_safetensors_count(t);
+    bad += changes < files || !accel_safetensors_metadata(t, "format");
+    accel_safetensors_close(s);
+    accel_safetensors_close(t);
+    return bad;
+}
+
+static void test_load(void)
+{
+    struct job j = { .in = DATA "/gpt2", .strategy = SHARD_FULL, .logits = true };
+
+    for (int n = 1; n <= 4; n++)
+        tap_is_int(fork_world(n, rank_main, &j, 60), 0,
+                   "%d rank(s): the file's values, torch's logits", n);
+    j.strategy = SHARD_NONE;
+    tap_is_int(fork_world(2, rank_main, &j, 60), 0, "NO_SHARD: the same");
+    j = (struct job){ .in = DATA "/gpt2-shards", .strategy = SHARD_FULL };
+    tap_is_int(fork_world(3, rank_main, &j, 60), 0, "bfloat16 in three shards");
+    j.in = DATA "/gpt2-old";
+    tap_is_int(fork_world(2, rank_main, &j, 60), 0,
+               "names without prefix, masks as buffers, the head a second time");
+}
+
+static void test_save(void)
+{
+    static const struct {
+        const char *what, *in, *dtype, *stored;
+        int ranks;
+        int64_t shard_bytes;
+        size_t files;
+        enum sharding_strategy strategy;
+    } cases[] = {
+        { "whole", "gpt2", "float32", "F32", 1, 0, 1, SHARD_FULL },
+        { "by 3 ranks", "gpt2", "float32", "F32", 3, 0, 1, SHARD_FULL },
+        { "by 2 of NO_SHARD", "gpt2", "float32", "F32", 2, 1 << 20, 1, SHARD_NONE },
+        { "in shards", "gpt2", "float32", "F32", 4, 3000, 3, SHARD_FULL },
+        { "bfloat16", "gpt2-shards", "bfloat16", "BF16", 2, 2000, 3, SHARD_FULL },
+        { "float16", "gpt2", "float16", "F16", 2, 0, 1, SHARD_FULL },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
+        char in[400], out[64];
+        struct job j = { .dtype = cases[i].dtype,
+                         .shard_bytes = cases[i].shard_bytes,
+                         .strategy = cases[i].strategy,
+                         .in = in,
+                         .out = out };
+
+        snprintf(in, sizeof(in), DATA "/%s", cases[i].in);
+        snprintf(out, sizeof(out), "%s/out%zu", root, i);
+        tap_is_int(fork_world(cases[i].ranks, rank_main, &j, 60), 0, "%s: written",
+                   cases[i].what);
+        tap_is_int(different(in, out, cases[i].stored, cases[i].files), 0,
+                   "%s: equal to what transformers wrote", cases[i].what);
+        j.in = out;
+        j.out = NULL;
+        tap_is_int(fork_world(2, rank_main, &j, 60), 0,
+                   "%s: read back, with its config.json", cases[i].what);
+    }
+}
+
+static void test_refused(void)
+{
+    static const struct {
+        const char *problem, *in;
+        int layers, width, vocab;
+    } cases[] = {
+        { "h.2.ln_1.weight is not in the file", DATA "/gpt2", 3, 0, 0 },
+        { "wte.weight has shape [41, 8] in the file, and [50, 8] in the model",
+          DATA "/gpt2", 0, 0, 50 },
+        { "wte.weight has shape [41, 8] in the file, and [41, 16] in the model",
+          DATA "/gpt2", 0, 16, 0 },
+        { "there is no such file", DATA "/nothing", 0, 0, 0 },
+        { "model.safetensors", "/", 0, 0, 0 },
+    };
+    struct stat sb;
+    char path[128];
+    struct job j = { .dtype = "float32", .strategy = SHARD_FULL };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
+        j.in = cases[i].in;
+        j.problem = cases[i].problem;
+        j.layers = cases[i].layers;
+        j.width = cases[i].width;
+        j.vocab = cases[i].vocab;
+        tap_is_int(fork_world(2, rank_main, &j, 60), 0, "refused: %s", j.problem);
+    }
+    snprintf(path, sizeof(path), "%s/out0/.model.safetensors.tmp", root);
+    tap_ok(stat(path, &sb) != 0, "no temporary file is left");
+}
+
+/* ---- the writer's own rules ---------------------------------------------------------------- */
+
+static void test_writer(void)
+{
+    accel_safetensors_entry_t e[] = { { "a\"\\\n\xc3\xa4", 2, { 3, 5 } },
+                                      { "scalar", 0, { 0 } },
+                                      { "empty", 2, { 0, 4 } } };
+    accel_safetensors_writer_t *w = NULL;
+    accel_safetensors_t *s = NULL;
+    accel_error_t err = { 0 };
+    float x[15], y[15];
+    char dir[64], path[128];
+    struct stat sb;
+
+    for (int i = 0; i < 15; i++)
+        x[i] = (float)i;
+    snprintf(dir, sizeof(dir), "%s/own", root);
+    tap_is_int(accel_safetensors_create(&w, dir, "F32", e, 3, 0, &err), ACCEL_OK,
+               "begun %s", err.text);
+    tap_ok(accel_safetensors_commit(w, NULL, NULL, &err) == ACCEL_EINVAL,
+           "no commit before all is written: %s", err.text);
+    tap_ok(accel_safetensors_write(w, 0, 10, 6, x, &err) == ACCEL_EINVAL &&
+               accel_safetensors_write(w, 3, 0, 1, x, &err) == ACCEL_EINVAL &&
+               accel_safetensors_write_transposed(w, 0, 1, 3, x, &err) == ACCEL_EINVAL,
+           "values beyond, no whole rows: %s", err.text);
+    tap_ok(!accel_safetensors_write_transposed(w, 0, 0, 6, x, &err) &&
+               !accel_safetensors_write_transposed(w, 0, 6, 9, x + 6, &err) &&
+               !accel_safetensors_write(w, 1, 0, 1, x + 7, &err),
+           "written %s", err.text);
+    tap_is_int(accel_safetensors_commit(w, "config.json", "{}", &err), ACCEL_OK,
+               "committed %s", err.text);
+    accel_safetensors_writer_close(w);
+    tap_is_int(accel_safetensors_open(&s, dir, &err), ACCEL_OK, "read %s", err.text);
+    if (s) {
+        const accel_safetensors_tensor_t *t = accel_safetensors_find(s, e[0].name);
+
+        tap_ok(t && !accel_safetensors_read_transposed(s, t, 0, 15, y, &err) &&
+                   !memcmp(x, y, sizeof(x)),
+               "a name with all kinds of characters; turned twice is as it was");
+        tap_ok(accel_safetensors_find(s, "empty") &&
+                   !accel_safetensors_read(s, accel_safetensors_find(s, "scalar"), 0, 1,
+                                           y, &err) &&
+                   y[0] == 7,
+               "a scalar, and nothing");
+        accel_safetensors_close(s);
+    }
+    tap_ok(accel_safetensors_create(&w, dir, "F32", e, 3, 0, &err) == ACCEL_ECREATE &&
+               strstr(err.text, "not replaced"),
+           "weights that are there: %s", err.text);
+    snprintf(dir, sizeof(dir), "%s/left", root);
+    tap_is_int(accel_safetensors_create(&w, dir, "BF16", e, 3, 0, &err), ACCEL_OK,
+               "begun again");
+    accel_safetensors_writer_close(w);
+    snprintf(path, sizeof(path), "%s/.model.safetensors.tmp", dir);
+    tap_ok(stat(path, &sb) != 0 && rmdir(dir) == 0, "given up: nothing is left");
+    e[1].name = e[0].name;
+    tap_ok(accel_safetensors_create(&w, dir, "F32", e, 3, 0, &err) == ACCEL_EINVAL &&
+               accel_safetensors_create(&w, dir, "I64", e, 1, 0, &err) ==
+                   ACCEL_EINVAL &&
+               accel_safetensors_create(&w, "/proc/x", "F32", e, 1, 0, &err) ==
+                   ACCEL_ECREATE,
+           "names twice, another dtype, no directory: %s", err.text);
+}
+
+int main(void)
+{
+    char command[64];
+
+    if (!mkdtemp(root))
+        return 1;
+    test_load();
+    test_save();
+    test_refused();
+    test_writer();
+    snprintf(command, sizeof(command), "rm -rf %s", root);
+    tap_ok(system(command) == 0, "removed");
+    return tap_done();
+}
