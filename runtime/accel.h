@@ -207,11 +207,13 @@ typedef enum accel_activation {
 /* ids int32 [B, T], table [V, C], positions [P, C] with P >= T or NULL -> [B, T, C]. */
 accel_tensor_t *accel_embedding(accel_tensor_t *ids, accel_tensor_t *table,
                                 accel_tensor_t *positions);
-/* x [..., C], gain [C], bias [C] -> [..., C]; (x - mean) / sqrt(var + eps) * gain + bias. */
+/* x [..., C], gain [C], bias [C] or NULL -> [..., C];
+ * (x - mean) / sqrt(var + eps) * gain + bias, var over C (not C - 1). */
 accel_tensor_t *accel_layernorm(accel_tensor_t *x, accel_tensor_t *gain,
                                 accel_tensor_t *bias, float eps);
-/* x [..., I], weight [O, I], bias [O] or NULL -> act(x weight^T + bias) [..., O].
- * GELU is the tanh form. */
+/* x [..., C], gain [C] -> [..., C]; x / sqrt(mean of x^2 + eps) * gain. */
+accel_tensor_t *accel_rmsnorm(accel_tensor_t *x, accel_tensor_t *gain, float eps);
+/* x [..., I], weight [O, I], bias [O] or NULL -> act(x weight^T + bias) [..., O]. */
 accel_tensor_t *accel_linear(accel_tensor_t *x, accel_tensor_t *weight,
                              accel_tensor_t *bias, accel_activation_t act);
 /* Keys and values of past positions, for generation: what was computed for a position is
@@ -251,8 +253,29 @@ typedef struct accel_attention {
  * which are appended, and S counts those in the cache too (so does mask). */
 accel_tensor_t *accel_attention(accel_tensor_t *q, accel_tensor_t *k, accel_tensor_t *v,
                                 const accel_attention_t *o);
-/* x + y, same shape. */
+/* act(x). ACCEL_ACT_NONE: x itself. */
+accel_tensor_t *accel_activate(accel_tensor_t *x, accel_activation_t act);
+/* act(gate) * up, same shape and dtype. With ACCEL_ACT_SILU: SwiGLU. */
+accel_tensor_t *accel_gated(accel_tensor_t *gate, accel_tensor_t *up,
+                            accel_activation_t act);
+/* x + y and x * y, same shape and dtype. */
 accel_tensor_t *accel_add(accel_tensor_t *x, accel_tensor_t *y);
+accel_tensor_t *accel_mul(accel_tensor_t *x, accel_tensor_t *y);
+/* In training each element is 0 with probability p in [0, 1), else x / (1 - p); in
+ * evaluation, and with p = 0, it is x itself. The samples must be in the first dimension:
+ * the mask follows from the seed of the run, the number of the sample in the run and how
+ * many random ops the forward had before, so that it is the same for any number of ranks
+ * and threads. */
+accel_tensor_t *accel_dropout(accel_tensor_t *x, float p);
+/* x with other sizes, as many elements, in the same order; one of dims[ndim] may be -1 and
+ * follows from the others. Any dtype. Shares the data of x: nothing is copied. */
+accel_tensor_t *accel_reshape(accel_tensor_t *x, int ndim, const int64_t *dims);
+/* Elements begin .. begin + count - 1 of dimension `dim` (the first is 0). Any dtype. Shares
+ * the data of x when the sizes before `dim` are 1, else copies. */
+accel_tensor_t *accel_slice(accel_tensor_t *x, int dim, int64_t begin, int64_t count);
+/* x with two dimensions swapped. Any dtype. One copy, as tensors are contiguous; none when
+ * the order of the elements does not change. */
+accel_tensor_t *accel_transpose(accel_tensor_t *x, int dim0, int dim1);
 /* Fused head and loss: x [..., C], weight [V, C], targets int32 [...] -> mean of
  * -log softmax(x weight^T)[target] as one float32. Targets < 0 are ignored. */
 accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,

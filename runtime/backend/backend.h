@@ -12,7 +12,8 @@
 
 struct backend;
 
-/* c[m,n] = act(op(a) op(b) + bias), row-major; op(a) is [m,k], op(b) is [k,n]. */
+/* c[m,n] = act(op(a) op(b) + bias), row-major; op(a) is [m,k], op(b) is [k,n]. m, n
+ * and, with add, k may be 0. */
 struct gemm {
     bool trans_a, trans_b; /* stored [k,m], [n,k] */
     int64_t m, n, k;
@@ -35,6 +36,17 @@ struct heads {
     const void *data;
     int64_t sample, row, head;
 };
+
+/* y = (x - mean) / sqrt(var + eps) * gain + bias, or x / sqrt(mean of x^2 + eps) * gain,
+ * for each of the rows. */
+struct norm {
+    accel_dtype_t type;
+    int64_t rows, cols;
+    float eps;
+    bool rms;
+};
+
+struct mask; /* backend/maths.h */
 
 struct attention {
     accel_dtype_t type; /* of all but lse */
@@ -135,9 +147,34 @@ struct backend {
     /* dst[c] += sum over rows of src[r,c] */
     void (*column_sum)(const struct backend *be, float *dst, const void *src,
                        accel_dtype_t type, int64_t rows, int64_t cols);
-    /* dst = dy * gelu'(pre) */
-    void (*gelu_grad)(const struct backend *be, void *dst, const void *dy,
-                      const void *pre, accel_dtype_t type, int64_t n);
+
+    /* y = act(x) */
+    void (*act)(const struct backend *be, void *y, const void *x, accel_dtype_t type,
+                int64_t n, accel_activation_t act);
+    /* dx (+)= dy * act'(pre). For RELU `pre` may be the result as well. */
+    void (*act_grad)(const struct backend *be, void *dx, bool add, const void *dy,
+                     const void *pre, accel_dtype_t type, int64_t n,
+                     accel_activation_t act);
+    /* y = act(gate) * up */
+    void (*gated)(const struct backend *be, void *y, const void *gate, const void *up,
+                  accel_dtype_t type, int64_t n, accel_activation_t act);
+    /* dgate (+)= dy * up * act'(gate), dup (+)= dy * act(gate). Either may be NULL; they
+     * are not the same. */
+    void (*gated_grad)(const struct backend *be, void *dgate, bool add_gate, void *dup,
+                       bool add_up, const void *dy, const void *gate, const void *up,
+                       accel_dtype_t type, int64_t n, accel_activation_t act);
+    /* y (+)= x times the mask: forward and backward */
+    void (*dropout)(const struct backend *be, void *y, bool add, const void *x,
+                    accel_dtype_t type, int64_t n, const struct mask *mask);
+
+    /* Row by row, strides in elements: dst[r,c] (+)= src[r,c]. Any dtype; add: float32
+     * and bfloat16 only. */
+    void (*copy_rows)(const struct backend *be, void *dst, int64_t dst_stride, bool add,
+                      const void *src, int64_t src_stride, accel_dtype_t type,
+                      int64_t rows, int64_t cols);
+    /* src [a][b][c][d][e] = dim[5] -> dst [a][d][c][b][e]; dtypes as copy_rows. */
+    void (*transpose)(const struct backend *be, void *dst, bool add, const void *src,
+                      accel_dtype_t type, const int64_t dim[5]);
 
     /* out[r,:] = table[ids[r],:] + positions[r % time,:]. Returns the first r whose id is
      * not in [0, vocab), or -1. */
@@ -149,17 +186,17 @@ struct backend {
                        const int32_t *ids, const void *dy, accel_dtype_t type,
                        int64_t rows, int64_t time, int64_t cols);
 
-    /* stats[2*rows]: mean and 1/deviation of each row. */
-    void (*norm)(const struct backend *be, void *y, float *stats, const void *x,
-                 const void *gain, const void *bias, accel_dtype_t type, int64_t rows,
-                 int64_t cols, float eps);
-    void (*norm_grad)(const struct backend *be, void *dx, bool add, const void *dy,
-                      const void *x, const float *stats, const void *gain,
-                      accel_dtype_t type, int64_t rows, int64_t cols);
+    /* stats[2*rows]: mean (0 when rms) and 1/deviation of each row. `bias` may be
+     * NULL. */
+    void (*norm)(const struct backend *be, const struct norm *p, void *y, float *stats,
+                 const void *x, const void *gain, const void *bias);
+    void (*norm_grad)(const struct backend *be, const struct norm *p, void *dx,
+                      bool add, const void *dy, const void *x, const float *stats,
+                      const void *gain);
     /* Adds into dgain and dbias; either may be NULL. */
-    void (*norm_param_grad)(const struct backend *be, float *dgain, float *dbias,
-                            const void *dy, const void *x, const float *stats,
-                            accel_dtype_t type, int64_t rows, int64_t cols);
+    void (*norm_param_grad)(const struct backend *be, const struct norm *p,
+                            float *dgain, float *dbias, const void *dy, const void *x,
+                            const float *stats);
 
     /* Copies the values of [batch, rows, count] heads of `width`; to.add is not used. */
     void (*copy_heads)(const struct backend *be, struct heads_out to, struct heads from,

@@ -1,6 +1,7 @@
 # backend/
 libaccel_core_la_SOURCES += \
 	runtime/backend/backend.h \
+	runtime/backend/cpu/activation.c \
 	runtime/backend/cpu/attention.c \
 	runtime/backend/cpu/attention.h \
 	runtime/backend/cpu/attention_block.c \
@@ -13,6 +14,7 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/elementwise.c \
 	runtime/backend/cpu/embed.c \
 	runtime/backend/cpu/gemm.c \
+	runtime/backend/cpu/move.c \
 	runtime/backend/cpu/norm.c \
 	runtime/backend/cpu/sizes.c \
 	runtime/backend/cpu/tile.c \

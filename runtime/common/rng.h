@@ -10,9 +10,16 @@
 
 #include <Random123/philox.h>
 
+/* nvcc builds it for both sides. */
+#ifdef __CUDACC__
+#define RNG_INLINE static inline __host__ __device__
+#else
+#define RNG_INLINE static inline
+#endif
+
 /* out[4]: independent for every different (key, stream, index). */
-static inline void rng_block(uint64_t key, uint64_t stream, uint64_t index,
-                             uint32_t out[4])
+RNG_INLINE void rng_block(uint64_t key, uint64_t stream, uint64_t index,
+                          uint32_t out[4])
 {
     philox4x32_ctr_t c = { { (uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream,
                              (uint32_t)(stream >> 32) } };

@@ -2,8 +2,6 @@
  *
  * add: x + y. Both inputs share the gradient of the sum; nothing is saved.
  */
-#include <string.h>
-
 #include "ops/ops.h"
 
 static const char op[] = "add";
@@ -19,16 +17,8 @@ accel_tensor_t *accel_add(accel_tensor_t *x, accel_tensor_t *y)
     accel_tensor_t *in[] = { x, y }, *sum;
     struct graph *g = op_graph(op, in, 2);
 
-    if (!g)
+    if (!g || !op_alike(g, op, x, "x", y, "y"))
         return NULL;
-    if (x->name || y->name || x->dtype != y->dtype ||
-        (x->dtype != ACCEL_F32 && x->dtype != ACCEL_BF16))
-        return graph_fail(g, A0603, op, "give both the same dtype",
-                          "x (%s) and y (%s) must be activations of the same dtype",
-                          x->name ? x->name : accel_dtype_name(x->dtype),
-                          y->name ? y->name : accel_dtype_name(y->dtype));
-    if (x->ndim != y->ndim || memcmp(x->dim, y->dim, (size_t)x->ndim * sizeof(*x->dim)))
-        return op_misfit(g, op, x, "x", y, "y", "the shapes must be equal");
     sum = graph_tensor(g, x->dtype, x->ndim, x->dim);
     if (!sum)
         return NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * linear: act(x weight^T + bias). With an activation the value before it is saved.
+ * linear: act(x weight^T + bias). With an activation the value before it is saved; with
+ * RELU the result itself, from which the derivative is as plain.
  */
 #include "ops/ops.h"
 
@@ -26,7 +27,8 @@ static bool delta_open(struct graph *g, const struct tape_entry *e, struct delta
     d->scratch = graph_scratch(g, (size_t)dy->elems * accel_dtype_bytes(dy->dtype));
     if (!d->scratch)
         return false;
-    be->gelu_grad(be, d->scratch, dy->data, e->saved[1]->data, dy->dtype, dy->elems);
+    be->act_grad(be, d->scratch, false, dy->data, e->saved[1]->data, dy->dtype,
+                 dy->elems, (accel_activation_t)e->ints[0]);
     d->data = d->scratch;
     return true;
 }
@@ -123,10 +125,7 @@ static bool shapes_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *w,
         return false;
     if (bias && bias->dim[0] != w->dim[0])
         return op_misfit(g, op, w, "weight", bias, "bias", "bias must be [out]");
-    if (act != ACCEL_ACT_NONE && act != ACCEL_ACT_GELU)
-        return graph_fail(g, A0606, op, "use NONE or GELU",
-                          "activation %d is not supported yet", (int)act);
-    return true;
+    return op_act(g, op, act);
 }
 
 static void forward(struct graph *g, const struct op_units *u, accel_tensor_t *x,
@@ -168,19 +167,21 @@ accel_tensor_t *accel_linear(accel_tensor_t *x, accel_tensor_t *weight,
         dims[i] = x->dim[i];
     dims[x->ndim - 1] = weight->dim[0];
     y = graph_tensor(g, g->compute, x->ndim, dims);
-    if (y && g->recording && act != ACCEL_ACT_NONE)
+    if (y && g->recording && act != ACCEL_ACT_NONE && act != ACCEL_ACT_RELU)
         pre = graph_tensor(g, g->compute, x->ndim, dims);
     if (g->error.code || !op_want(g, op, &u, in + 1, 2))
         return NULL;
     forward(g, &u, x, weight, bias, act, y, pre);
     op_done(g, &u);
     y->needs_grad = g->recording;
-    if (g->recording && !tape_record(g, &(struct tape_entry){ .op = op,
-                                                              .backward = backward,
-                                                              .out = y,
-                                                              .in = { x, weight, bias },
-                                                              .saved = { x, pre },
-                                                              .ints = { (int)act } }))
+    if (g->recording &&
+        !tape_record(
+            g, &(struct tape_entry){ .op = op,
+                                     .backward = backward,
+                                     .out = y,
+                                     .in = { x, weight, bias },
+                                     .saved = { x, act == ACCEL_ACT_RELU ? y : pre },
+                                     .ints = { (int)act } }))
         return NULL;
     return y;
 }

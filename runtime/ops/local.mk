@@ -1,18 +1,21 @@
 # ops/
 libaccel_core_la_SOURCES += \
+	runtime/ops/activate.c \
 	runtime/ops/add.c \
 	runtime/ops/apply.c \
 	runtime/ops/attention.c \
 	runtime/ops/backward.c \
 	runtime/ops/cross_entropy.c \
+	runtime/ops/dropout.c \
 	runtime/ops/embedding.c \
 	runtime/ops/kv.c \
 	runtime/ops/kv.h \
-	runtime/ops/layernorm.c \
 	runtime/ops/linear.c \
+	runtime/ops/norm.c \
 	runtime/ops/ops.c \
 	runtime/ops/ops.h \
-	runtime/ops/read.c
+	runtime/ops/read.c \
+	runtime/ops/view.c
 
 unit_tests += tests/unit/test_ops
 tests_unit_test_ops_SOURCES = tests/unit/test_ops.c tests/unit/reference.c \
@@ -23,3 +26,13 @@ unit_tests += tests/unit/test_attention
 tests_unit_test_attention_SOURCES = tests/unit/test_attention.c tests/unit/op_rig.c \
 	tests/unit/op_rig.h
 tests_unit_test_attention_LDADD = $(unit_ldadd)
+
+# The op table, for any test that runs it on a backend.
+optable_sources = tests/unit/optable.c tests/unit/optable.h \
+	tests/unit/optable_elementwise.c tests/unit/optable_linear.c \
+	tests/unit/optable_rows.c tests/unit/optable_views.c tests/unit/resident.c \
+	tests/unit/resident.h
+
+unit_tests += tests/unit/test_optable
+tests_unit_test_optable_SOURCES = tests/unit/test_optable.c $(optable_sources)
+tests_unit_test_optable_LDADD = $(unit_ldadd)

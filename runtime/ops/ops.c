@@ -3,6 +3,7 @@
  * Helpers of the ops (see ops.h): checks, residency calls, gradient bookkeeping.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "ops/ops.h"
 
@@ -75,6 +76,62 @@ bool op_int32(struct graph *g, const char *op, const accel_tensor_t *t,
                       "%s must be int32, not %s %s", what,
                       t->name ? "parameter" : "dtype",
                       t->name ? t->name : accel_dtype_name(t->dtype));
+}
+
+bool op_computed(struct graph *g, const char *op, const accel_tensor_t *t,
+                 const char *what)
+{
+    if (!t->name)
+        return true;
+    return graph_fail(g, A0603, op,
+                      "pass the result of an op, or a tensor of the batch",
+                      "%s must not be a parameter (%s)", what, t->name);
+}
+
+bool op_floats(struct graph *g, const char *op, const accel_tensor_t *t,
+               const char *what)
+{
+    if (!op_computed(g, op, t, what))
+        return false;
+    if (t->dtype == ACCEL_F32 || t->dtype == ACCEL_BF16)
+        return true;
+    return graph_fail(g, A0603, op, "cast it first (accel_cast)",
+                      "%s must be float32 or bfloat16, not %s", what,
+                      accel_dtype_name(t->dtype));
+}
+
+bool op_alike(struct graph *g, const char *op, const accel_tensor_t *x,
+              const char *x_name, const accel_tensor_t *y, const char *y_name)
+{
+    if (!op_floats(g, op, x, x_name) || !op_floats(g, op, y, y_name))
+        return false;
+    if (x->dtype != y->dtype)
+        return graph_fail(g, A0603, op, "cast one of them (accel_cast)",
+                          "%s is %s, %s is %s: they must be alike", x_name,
+                          accel_dtype_name(x->dtype), y_name,
+                          accel_dtype_name(y->dtype));
+    if (x->ndim != y->ndim || memcmp(x->dim, y->dim, (size_t)x->ndim * sizeof(*x->dim)))
+        return op_misfit(g, op, x, x_name, y, y_name, "the shapes must be equal");
+    return true;
+}
+
+bool op_dim(struct graph *g, const char *op, const accel_tensor_t *t, int dim)
+{
+    char shape[96];
+
+    if (dim >= 0 && dim < t->ndim)
+        return true;
+    return graph_fail(g, A0605, op, "the first dimension is 0",
+                      "%s has no dimension %d",
+                      tensor_shape_text(t, shape, sizeof(shape)), dim);
+}
+
+bool op_act(struct graph *g, const char *op, accel_activation_t act)
+{
+    if ((int)act >= ACCEL_ACT_NONE && act <= ACCEL_ACT_RELU2)
+        return true;
+    return graph_fail(g, A0605, op, "use one of accel_activation_t",
+                      "there is no activation %d", (int)act);
 }
 
 void *op_misfit(struct graph *g, const char *op, const accel_tensor_t *x,
@@ -169,12 +226,19 @@ static accel_tensor_t *grad_new(struct graph *g, const accel_tensor_t *x)
     return t;
 }
 
+/* Nobody else reads the gradient `t`: it may be written to. A view is alone when it is the
+ * last holder of its data. */
+static bool alone(const accel_tensor_t *t)
+{
+    return t->refs == 1 && (!t->base || t->base->refs == 1);
+}
+
 accel_tensor_t *grad_target(struct graph *g, accel_tensor_t *x, bool *add)
 {
     accel_tensor_t *old = x->grad, *t;
 
     *add = old != NULL;
-    if (old && old->refs == 1)
+    if (old && alone(old))
         return old;
     t = grad_new(g, x);
     if (!t)
@@ -200,7 +264,7 @@ bool grad_share(struct graph *g, accel_tensor_t *x, accel_tensor_t *dy)
         x->grad = dy;
         return true;
     }
-    t = x->grad->refs == 1 ? x->grad : grad_new(g, x);
+    t = alone(x->grad) ? x->grad : grad_new(g, x);
     if (!t)
         return false;
     be->add(be, t->data, x->grad->data, dy->data, t->dtype, t->elems);

@@ -23,6 +23,18 @@ bool op_parameter(struct graph *g, const char *op, const accel_tensor_t *t,
 /* An int32 tensor. */
 bool op_int32(struct graph *g, const char *op, const accel_tensor_t *t,
               const char *what);
+/* The result of an op or a batch, of any dtype: no parameter. */
+bool op_computed(struct graph *g, const char *op, const accel_tensor_t *t,
+                 const char *what);
+/* Such a tensor of float32 or bfloat16, whatever the compute dtype. */
+bool op_floats(struct graph *g, const char *op, const accel_tensor_t *t,
+               const char *what);
+/* Two such tensors of one dtype and one shape. */
+bool op_alike(struct graph *g, const char *op, const accel_tensor_t *x,
+              const char *x_name, const accel_tensor_t *y, const char *y_name);
+/* A dimension of t. */
+bool op_dim(struct graph *g, const char *op, const accel_tensor_t *t, int dim);
+bool op_act(struct graph *g, const char *op, accel_activation_t act);
 /* "x [2, 8] and weight [4, 9] do not fit: RULE" */
 void *op_misfit(struct graph *g, const char *op, const accel_tensor_t *x,
                 const char *x_name, const accel_tensor_t *y, const char *y_name,
@@ -43,6 +55,10 @@ const void *op_values(const struct graph *g, const struct op_units *u,
 /* Where the parameter's gradient is added to; may hand in another unit's. NULL: sticky
  * error. */
 float *op_grad(struct graph *g, const char *op, const accel_tensor_t *t);
+
+/* The mask of a random op: `call` is g->draws.calls at its forward, before it was counted;
+ * `per_sample` elements belong to one sample of the micro-batch; p is in [0, 1). */
+struct mask op_mask(const struct graph *g, uint32_t call, int64_t per_sample, float p);
 
 /* The gradient tensor of input x, for a kernel to write (*add false) or add to (true).
  * NULL: out of memory (sticky). */

@@ -131,9 +131,9 @@ static bool shape_possible(struct graph *g, accel_dtype_t type, int ndim,
                           "a tensor of %d dimensions and dtype %s is not possible",
                           ndim, accel_dtype_name(type));
     for (int i = 0; i < ndim; i++)
-        if (dims[i] < 1 || dims[i] > INT32_MAX ||
+        if (dims[i] < 0 || dims[i] > INT32_MAX ||
             __builtin_mul_overflow(elems, (size_t)dims[i], &elems))
-            return graph_fail(g, A0608, NULL, "every size must be at least 1",
+            return graph_fail(g, A0608, NULL, "every size must be at least 0",
                               "a tensor whose size %d is %lld is not possible", i,
                               (long long)dims[i]);
     if (__builtin_mul_overflow(elems, accel_dtype_bytes(type), &bytes) ||

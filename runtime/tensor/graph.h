@@ -94,11 +94,12 @@ accel_status_t graph_open(struct graph *g, const struct backend *backend,
 void graph_close(struct graph *g);
 /* Drops all tensors and the tape of the micro-batch; keeps memory. */
 void graph_reset(struct graph *g);
-/* A tensor with data in the arena (uninitialised). NULL on failure (sticky error). */
+/* A tensor with data in the arena (uninitialised); a size of 0 is fine, there is an address
+ * then, too. NULL on failure (sticky error). */
 accel_tensor_t *graph_tensor(struct graph *g, accel_dtype_t t, int ndim,
                              const int64_t *dims);
-/* A tensor of other sizes over the data of `t` (an activation), as many elements. Holds the
- * data; moves nothing, records nothing. NULL on failure (sticky error). */
+/* A tensor of other sizes, no more elements, over the data of `t` (an activation). Holds
+ * the data; moves nothing, records nothing. NULL on failure (sticky error). */
 accel_tensor_t *graph_view(struct graph *g, accel_tensor_t *t, int ndim,
                            const int64_t *dims);
 /* Backward of a one-element float32 loss with d(loss) = seed. */

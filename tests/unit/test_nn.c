@@ -44,7 +44,7 @@ static const struct misuse_case {
     { FITS, NULL, NULL },
     { LINEAR_WIDTH, "user: linear", "x [2, 3, 5] and weight [6, 4] do not fit" },
     { LINEAR_BIAS, "user: linear", "weight [6, 4] and bias [4] do not fit" },
-    { LINEAR_ACT, "user: linear", "activation 9 is not supported" },
+    { LINEAR_ACT, "user: linear", "there is no activation 9" },
     { LINEAR_WEIGHT_NDIM, "user: linear", "2 dimensions, but user.gain is [4]" },
     { LINEAR_WEIGHT_ACTIVATION, "user: linear", "must be a parameter" },
     { LINEAR_DTYPE, "user: linear", "dtype float32, not dtype int32" },
@@ -269,8 +269,8 @@ static void test_loss(struct rig *k)
     tap_ok(!accel_call(NULL, &x, 1) && !accel_add(NULL, NULL) &&
                !accel_attention(NULL, NULL, NULL, NULL),
            "NULL everywhere gives NULL");
-    tap_ok(!make(&k->g, ACCEL_F32, 0, 3, 0) && strstr(k->g.error.text, "size 0 is 0"),
-           "zero rows are refused");
+    tap_ok(!make(&k->g, ACCEL_F32, -1, 3, 0) && strstr(k->g.error.text, "size 0 is -1"),
+           "a negative size is refused");
     graph_reset(&k->g);
 }
 

@@ -64,10 +64,10 @@ static float soften(float *s, int64_t keys, float *max, float *sum)
     for (int64_t j = 0; j < keys; j++)
         next = s[j] > next ? s[j] : next;
     base = next == -INFINITY ? 0.0f : next;
-    factor = *max == -INFINITY ? 0.0f : vm_exp(*max - base);
+    factor = *max == -INFINITY ? 0.0f : maths_exp(*max - base);
 #pragma omp simd
     for (int64_t j = 0; j < keys; j++) {
-        float e = vm_exp(s[j] - base);
+        float e = maths_exp(s[j] - base);
 
         s[j] = s[j] == -INFINITY ? 0.0f : e;
     }

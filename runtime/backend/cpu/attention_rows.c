@@ -80,7 +80,7 @@ void attn_softmax(float *s, int64_t keys, int64_t lanes, float *max, float *sum,
     for (int64_t q = 0; q < lanes; q++) {
         /* No key seen yet: any finite number will do. */
         float base = next[q] == -INFINITY ? 0.0f : next[q];
-        float f = vm_exp(max[q] - base);
+        float f = maths_exp(max[q] - base);
 
         factor[q] = max[q] == -INFINITY ? 0.0f : f;
         sum[q] *= factor[q];
@@ -90,7 +90,7 @@ void attn_softmax(float *s, int64_t keys, int64_t lanes, float *max, float *sum,
     for (int64_t k = 0; k < keys; k++)
 #pragma omp simd
         for (int64_t q = 0; q < lanes; q++) {
-            float v = s[k * LD + q], e = vm_exp(v - next[q]);
+            float v = s[k * LD + q], e = maths_exp(v - next[q]);
 
             e = v == -INFINITY ? 0.0f : e;
             sum[q] += e;
@@ -113,7 +113,7 @@ void attn_probabilities(float *s, int64_t keys, int64_t lanes, const float *lse)
     for (int64_t k = 0; k < keys; k++)
 #pragma omp simd
         for (int64_t q = 0; q < lanes; q++) {
-            float v = s[k * LD + q], e = vm_exp(v - lse[q]);
+            float v = s[k * LD + q], e = maths_exp(v - lse[q]);
 
             s[k * LD + q] = v == -INFINITY ? 0.0f : e;
         }

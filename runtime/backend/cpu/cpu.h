@@ -10,10 +10,22 @@
 
 /* Rows or columns given to one thread at a time where a kernel cuts its work itself;
  * constants, so that sums do not depend on the number of threads. */
-#define CPU_ROW_BLOCK    8
-#define CPU_COLUMN_SLAB  64
-#define CPU_ELEM_BLOCK   16384
+#define CPU_ROW_BLOCK   8
+#define CPU_COLUMN_SLAB 64
+#define CPU_ELEM_BLOCK  16384
+/* Elements that a kernel widens into a buffer on the stack at a time; divides the block. */
+#define CPU_PIECE        1024
 #define ATTN_QUERY_BLOCK 64
+
+static inline int64_t cpu_block(int64_t n, int64_t at)
+{
+    return n - at < CPU_ELEM_BLOCK ? n - at : CPU_ELEM_BLOCK;
+}
+
+static inline int64_t cpu_piece(int64_t n, int64_t at)
+{
+    return n - at < CPU_PIECE ? n - at : CPU_PIECE;
+}
 
 struct cpu_state {
     float *panels;      /* threads * gemm_panel_floats() */
@@ -41,18 +53,43 @@ void cpu_sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, floa
 void cpu_load_row(float *dst, const void *src, accel_dtype_t type, int64_t n);
 void cpu_store_row(void *dst, const float *src, accel_dtype_t type, int64_t n,
                    bool add);
+/* Elements [at, at + n), n <= CPU_PIECE, as float32: in place, or widened into `room`. */
+const float *cpu_get(const void *p, int64_t at, accel_dtype_t type, int64_t n,
+                     float *room);
+/* Where a kernel writes what cpu_put then stores: in place, or `room`. */
+float *cpu_room(void *p, int64_t at, accel_dtype_t type, bool add, float *room);
+void cpu_put(void *p, int64_t at, accel_dtype_t type, bool add, const float *v,
+             int64_t n);
 void cpu_fill(const struct backend *be, void *dst, accel_dtype_t type, int64_t n,
               float value);
 void cpu_add(const struct backend *be, void *dst, const void *a, const void *b,
              accel_dtype_t type, int64_t n);
 void cpu_column_sum(const struct backend *be, float *dst, const void *src,
                     accel_dtype_t type, int64_t rows, int64_t cols);
-void cpu_gelu_grad(const struct backend *be, void *dst, const void *dy, const void *pre,
-                   accel_dtype_t type, int64_t n);
 /* v = c + bias (NULL: none); pre = v (NULL: not wanted); out = act(v) rounded. `out` may
  * be c itself. */
 void cpu_epilogue_row(void *out, void *pre, accel_dtype_t type, const float *c,
                       const float *bias, int64_t n, accel_activation_t act, bool add);
+
+/* y = act(x); y may be x. */
+void cpu_act_piece(float *y, const float *x, int64_t n, accel_activation_t act);
+void cpu_act(const struct backend *be, void *y, const void *x, accel_dtype_t type,
+             int64_t n, accel_activation_t act);
+void cpu_act_grad(const struct backend *be, void *dx, bool add, const void *dy,
+                  const void *pre, accel_dtype_t type, int64_t n,
+                  accel_activation_t act);
+void cpu_gated(const struct backend *be, void *y, const void *gate, const void *up,
+               accel_dtype_t type, int64_t n, accel_activation_t act);
+void cpu_gated_grad(const struct backend *be, void *dgate, bool add_gate, void *dup,
+                    bool add_up, const void *dy, const void *gate, const void *up,
+                    accel_dtype_t type, int64_t n, accel_activation_t act);
+void cpu_dropout(const struct backend *be, void *y, bool add, const void *x,
+                 accel_dtype_t type, int64_t n, const struct mask *mask);
+void cpu_copy_rows(const struct backend *be, void *dst, int64_t dst_stride, bool add,
+                   const void *src, int64_t src_stride, accel_dtype_t type,
+                   int64_t rows, int64_t cols);
+void cpu_transpose(const struct backend *be, void *dst, bool add, const void *src,
+                   accel_dtype_t type, const int64_t dim[5]);
 
 void *cpu_alloc(const struct backend *be, size_t bytes);
 void cpu_free(const struct backend *be, void *p);
@@ -74,15 +111,13 @@ void cpu_embed_grad(const struct backend *be, float *dtable, float *dpositions,
                     const int32_t *ids, const void *dy, accel_dtype_t type,
                     int64_t rows, int64_t time, int64_t cols);
 
-void cpu_norm(const struct backend *be, void *y, float *stats, const void *x,
-              const void *gain, const void *bias, accel_dtype_t type, int64_t rows,
-              int64_t cols, float eps);
-void cpu_norm_grad(const struct backend *be, void *dx, bool add, const void *dy,
-                   const void *x, const float *stats, const void *gain,
-                   accel_dtype_t type, int64_t rows, int64_t cols);
-void cpu_norm_param_grad(const struct backend *be, float *dgain, float *dbias,
-                         const void *dy, const void *x, const float *stats,
-                         accel_dtype_t type, int64_t rows, int64_t cols);
+void cpu_norm(const struct backend *be, const struct norm *p, void *y, float *stats,
+              const void *x, const void *gain, const void *bias);
+void cpu_norm_grad(const struct backend *be, const struct norm *p, void *dx, bool add,
+                   const void *dy, const void *x, const float *stats, const void *gain);
+void cpu_norm_param_grad(const struct backend *be, const struct norm *p, float *dgain,
+                         float *dbias, const void *dy, const void *x,
+                         const float *stats);
 
 void cpu_copy_heads(const struct backend *be, struct heads_out to, struct heads from,
                     accel_dtype_t type, int64_t batch, int64_t rows, int64_t count,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CPU kernels without structure: fill, add, column sums, GELU and its gradient, and the
- * row loads, stores and epilogues the other families use.
+ * CPU kernels without structure: fill, add, column sums, and the row loads, stores and
+ * epilogues the other families use.
  */
 #include <string.h>
 
@@ -62,18 +62,13 @@ static void add_any(void *dst, const void *a, const void *b, int64_t n, bool bf)
         add_block(dst, a, b, n, 0);
 }
 
-static int64_t block_length(int64_t n, int64_t start)
-{
-    return n - start < CPU_ELEM_BLOCK ? n - start : CPU_ELEM_BLOCK;
-}
-
 void cpu_add(const struct backend *be, void *dst, const void *a, const void *b,
              accel_dtype_t type, int64_t n)
 {
 #pragma omp parallel for num_threads(be->threads)
     for (int64_t i = 0; i < n; i += CPU_ELEM_BLOCK)
         add_any(vm_to(dst, i, type), vm_at(a, i, type), vm_at(b, i, type),
-                block_length(n, i), type == ACCEL_BF16);
+                cpu_block(n, i), type == ACCEL_BF16);
 }
 
 void cpu_fill(const struct backend *be, void *dst, accel_dtype_t type, int64_t n,
@@ -126,76 +121,35 @@ void cpu_column_sum(const struct backend *be, float *dst, const void *src,
                    type == ACCEL_BF16);
 }
 
-VM_INLINE void gelu_grad_block(void *dst, const void *dy, const void *pre, int64_t n,
-                               const int bf)
+ACCEL_MULTIVERSION
+static void add_rows(float *restrict v, const float *a, const float *b, int64_t n)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        vm_store(dst, i, vm_load(dy, i, bf) * vm_gelu_grad(vm_load(pre, i, bf)), bf);
-}
-
-ACCEL_MULTIVERSION
-static void gelu_grad_any(void *dst, const void *dy, const void *pre, int64_t n,
-                          bool bf)
-{
-    if (bf)
-        gelu_grad_block(dst, dy, pre, n, 1);
-    else
-        gelu_grad_block(dst, dy, pre, n, 0);
-}
-
-void cpu_gelu_grad(const struct backend *be, void *dst, const void *dy, const void *pre,
-                   accel_dtype_t type, int64_t n)
-{
-#pragma omp parallel for num_threads(be->threads)
-    for (int64_t i = 0; i < n; i += CPU_ELEM_BLOCK)
-        gelu_grad_any(vm_to(dst, i, type), vm_at(dy, i, type), vm_at(pre, i, type),
-                      block_length(n, i), type == ACCEL_BF16);
-}
-
-VM_INLINE void epilogue(void *out, void *pre, const float *c, const float *bias,
-                        int64_t n, const int gelu, const int bf)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        float v = c[i] + bias[i];
-
-        if (gelu) {
-            vm_store(pre, i, v, bf);
-            v = vm_gelu(v);
-        }
-        vm_store(out, i, v, bf);
-    }
-}
-
-ACCEL_MULTIVERSION
-static void epilogue_any(void *out, void *pre, const float *c, const float *bias,
-                         int64_t n, bool gelu, bool bf)
-{
-    if (gelu && bf)
-        epilogue(out, pre, c, bias, n, 1, 1);
-    else if (gelu)
-        epilogue(out, pre, c, bias, n, 1, 0);
-    else if (bf)
-        epilogue(out, pre, c, bias, n, 0, 1);
-    else
-        epilogue(out, pre, c, bias, n, 0, 0);
+        v[i] = a[i] + b[i];
 }
 
 void cpu_epilogue_row(void *out, void *pre, accel_dtype_t type, const float *c,
                       const float *bias, int64_t n, accel_activation_t act, bool add)
 {
-    static const float zeros[64];
-    char unwanted[64 * sizeof(float)];
-    int64_t step = bias && (pre || act == ACCEL_ACT_NONE) ? n : 64;
+    float room[CPU_PIECE];
 
     if (!bias && act == ACCEL_ACT_NONE) {
         if (add || type == ACCEL_BF16)
             cpu_store_row(out, c, type, n, add);
         return;
     }
-    for (int64_t i = 0; i < n; i += step)
-        epilogue_any(vm_to(out, i, type), pre ? vm_to(pre, i, type) : unwanted, c + i,
-                     bias ? bias + i : zeros, n - i < step ? n - i : step,
-                     act == ACCEL_ACT_GELU, type == ACCEL_BF16);
+    for (int64_t i = 0; i < n; i += CPU_PIECE) {
+        int64_t len = cpu_piece(n, i);
+        float *v = type == ACCEL_F32 ? (float *)out + i : room;
+
+        if (bias)
+            add_rows(v, c + i, bias + i, len);
+        else if (v != c + i)
+            memcpy(v, c + i, (size_t)len * sizeof(*v));
+        if (pre)
+            cpu_store_row(vm_to(pre, i, type), v, type, len, false);
+        cpu_act_piece(v, v, len, act);
+        cpu_put(out, i, type, false, v, len);
+    }
 }

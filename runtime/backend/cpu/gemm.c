@@ -131,8 +131,11 @@ static struct cutting cut_of(const struct gemm *p)
 void cpu_gemm(const struct backend *be, const struct gemm *p)
 {
     const struct cpu_state *s = be->state;
-    struct cutting cut = cut_of(p);
+    struct cutting cut;
 
+    if (!p->m || !p->n || !p->k)
+        return;
+    cut = cut_of(p);
 #pragma omp parallel num_threads(be->threads)
     {
         struct panels panels = { .bf16_products = s->bf16_products };

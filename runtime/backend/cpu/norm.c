@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Layer normalisation on the CPU: forward, input gradient (rows over threads) and
+ * Layer and RMS normalisation on the CPU: forward, input gradient (rows over threads) and
  * parameter gradients (slabs of columns over threads, rows in order).
  */
 #include <math.h>
@@ -10,51 +10,63 @@
 
 VM_INLINE void norm_row(void *y, float *mean_out, float *rstd_out, const void *x,
                         const void *gain, const void *bias, int64_t n, float eps,
-                        const int bf)
+                        const int rms, const int with_bias, const int bf)
 {
-    float mean, var, rstd;
+    float mean = 0.0f, var, rstd;
 
-    VM_SUM(mean, n, vm_load(x, i, bf));
-    mean = mean / (float)n;
+    if (!rms) {
+        VM_SUM(mean, n, vm_load(x, i, bf));
+        mean = mean / (float)n;
+    }
     VM_SUM(var, n, (vm_load(x, i, bf) - mean) * (vm_load(x, i, bf) - mean));
     rstd = 1.0f / sqrtf(var / (float)n + eps);
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        vm_store(y, i,
-                 (vm_load(x, i, bf) - mean) * rstd * vm_load(gain, i, bf) +
-                     vm_load(bias, i, bf),
-                 bf);
+    for (int64_t i = 0; i < n; i++) {
+        float v = (vm_load(x, i, bf) - mean) * rstd * vm_load(gain, i, bf);
+
+        vm_store(y, i, with_bias ? v + vm_load(bias, i, bf) : v, bf);
+    }
     *mean_out = mean;
     *rstd_out = rstd;
 }
 
 ACCEL_MULTIVERSION
 static void norm_any(void *y, float *mean, float *rstd, const void *x, const void *gain,
-                     const void *bias, int64_t n, float eps, bool bf)
+                     const void *bias, const struct norm *p)
 {
-    if (bf)
-        norm_row(y, mean, rstd, x, gain, bias, n, eps, 1);
+    if (p->rms && p->type == ACCEL_BF16)
+        norm_row(y, mean, rstd, x, gain, NULL, p->cols, p->eps, 1, 0, 1);
+    else if (p->rms)
+        norm_row(y, mean, rstd, x, gain, NULL, p->cols, p->eps, 1, 0, 0);
+    else if (bias && p->type == ACCEL_BF16)
+        norm_row(y, mean, rstd, x, gain, bias, p->cols, p->eps, 0, 1, 1);
+    else if (bias)
+        norm_row(y, mean, rstd, x, gain, bias, p->cols, p->eps, 0, 1, 0);
+    else if (p->type == ACCEL_BF16)
+        norm_row(y, mean, rstd, x, gain, NULL, p->cols, p->eps, 0, 0, 1);
     else
-        norm_row(y, mean, rstd, x, gain, bias, n, eps, 0);
+        norm_row(y, mean, rstd, x, gain, NULL, p->cols, p->eps, 0, 0, 0);
 }
 
-void cpu_norm(const struct backend *be, void *y, float *stats, const void *x,
-              const void *gain, const void *bias, accel_dtype_t type, int64_t rows,
-              int64_t cols, float eps)
+void cpu_norm(const struct backend *be, const struct norm *p, void *y, float *stats,
+              const void *x, const void *gain, const void *bias)
 {
 #pragma omp parallel for num_threads(be->threads) schedule(static, CPU_ROW_BLOCK)
-    for (int64_t r = 0; r < rows; r++)
-        norm_any(vm_to(y, r * cols, type), &stats[r], &stats[rows + r],
-                 vm_at(x, r * cols, type), gain, bias, cols, eps, type == ACCEL_BF16);
+    for (int64_t r = 0; r < p->rows; r++)
+        norm_any(vm_to(y, r * p->cols, p->type), &stats[r], &stats[p->rows + r],
+                 vm_at(x, r * p->cols, p->type), gain, bias, p);
 }
 
-/* With h = (x - mean) rstd and d = dy gain: dx = (d - mean(d) - h mean(d h)) rstd. */
+/* With h = (x - mean) rstd and d = dy gain: dx = (d - mean(d) - h mean(d h)) rstd. The mean
+ * of d comes from that of x: it is missing when rms. */
 VM_INLINE void grad_row(void *dx, const void *dy, const void *x, const void *gain,
-                        float mean, float rstd, int64_t n, const int add, const int bf)
+                        float mean, float rstd, int64_t n, const int rms, const int add,
+                        const int bf)
 {
-    float sum_d, sum_dh;
+    float sum_d = 0.0f, sum_dh;
 
-    VM_SUM(sum_d, n, vm_load(dy, i, bf) * vm_load(gain, i, bf));
+    if (!rms)
+        VM_SUM(sum_d, n, vm_load(dy, i, bf) * vm_load(gain, i, bf));
     VM_SUM(sum_dh, n,
            vm_load(dy, i, bf) * vm_load(gain, i, bf) *
                ((vm_load(x, i, bf) - mean) * rstd));
@@ -70,29 +82,38 @@ VM_INLINE void grad_row(void *dx, const void *dy, const void *x, const void *gai
     }
 }
 
-ACCEL_MULTIVERSION
-static void grad_any(void *dx, const void *dy, const void *x, const void *gain,
-                     float mean, float rstd, int64_t n, bool add, bool bf)
+VM_INLINE void grad_either(void *dx, const void *dy, const void *x, const void *gain,
+                           float mean, float rstd, int64_t n, bool add, const int rms,
+                           const int bf)
 {
-    if (bf && add)
-        grad_row(dx, dy, x, gain, mean, rstd, n, 1, 1);
-    else if (bf)
-        grad_row(dx, dy, x, gain, mean, rstd, n, 0, 1);
-    else if (add)
-        grad_row(dx, dy, x, gain, mean, rstd, n, 1, 0);
+    if (add)
+        grad_row(dx, dy, x, gain, mean, rstd, n, rms, 1, bf);
     else
-        grad_row(dx, dy, x, gain, mean, rstd, n, 0, 0);
+        grad_row(dx, dy, x, gain, mean, rstd, n, rms, 0, bf);
 }
 
-void cpu_norm_grad(const struct backend *be, void *dx, bool add, const void *dy,
-                   const void *x, const float *stats, const void *gain,
-                   accel_dtype_t type, int64_t rows, int64_t cols)
+ACCEL_MULTIVERSION
+static void grad_any(void *dx, const void *dy, const void *x, const void *gain,
+                     float mean, float rstd, bool add, const struct norm *p)
+{
+    if (p->rms && p->type == ACCEL_BF16)
+        grad_either(dx, dy, x, gain, mean, rstd, p->cols, add, 1, 1);
+    else if (p->rms)
+        grad_either(dx, dy, x, gain, mean, rstd, p->cols, add, 1, 0);
+    else if (p->type == ACCEL_BF16)
+        grad_either(dx, dy, x, gain, mean, rstd, p->cols, add, 0, 1);
+    else
+        grad_either(dx, dy, x, gain, mean, rstd, p->cols, add, 0, 0);
+}
+
+void cpu_norm_grad(const struct backend *be, const struct norm *p, void *dx, bool add,
+                   const void *dy, const void *x, const float *stats, const void *gain)
 {
 #pragma omp parallel for num_threads(be->threads) schedule(static, CPU_ROW_BLOCK)
-    for (int64_t r = 0; r < rows; r++)
-        grad_any(vm_to(dx, r * cols, type), vm_at(dy, r * cols, type),
-                 vm_at(x, r * cols, type), gain, stats[r], stats[rows + r], cols, add,
-                 type == ACCEL_BF16);
+    for (int64_t r = 0; r < p->rows; r++)
+        grad_any(vm_to(dx, r * p->cols, p->type), vm_at(dy, r * p->cols, p->type),
+                 vm_at(x, r * p->cols, p->type), gain, stats[r], stats[p->rows + r],
+                 add, p);
 }
 
 VM_INLINE void param_slab(float *dgain, float *dbias, const void *dy, const void *x,
@@ -140,13 +161,13 @@ static void param_any(float *dgain, float *dbias, const void *dy, const void *x,
         param_slab(dgain, dbias, dy, x, stats, rows, cols, first, n, 0);
 }
 
-void cpu_norm_param_grad(const struct backend *be, float *dgain, float *dbias,
-                         const void *dy, const void *x, const float *stats,
-                         accel_dtype_t type, int64_t rows, int64_t cols)
+void cpu_norm_param_grad(const struct backend *be, const struct norm *p, float *dgain,
+                         float *dbias, const void *dy, const void *x,
+                         const float *stats)
 {
 #pragma omp parallel for num_threads(be->threads) schedule(dynamic)
-    for (int64_t c = 0; c < cols; c += CPU_COLUMN_SLAB)
-        param_any(dgain, dbias, dy, x, stats, rows, cols, c,
-                  cols - c < CPU_COLUMN_SLAB ? cols - c : CPU_COLUMN_SLAB,
-                  type == ACCEL_BF16);
+    for (int64_t c = 0; c < p->cols; c += CPU_COLUMN_SLAB)
+        param_any(dgain, dbias, dy, x, stats, p->rows, p->cols, c,
+                  p->cols - c < CPU_COLUMN_SLAB ? p->cols - c : CPU_COLUMN_SLAB,
+                  p->type == ACCEL_BF16);
 }

@@ -1,68 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Building blocks of the CPU kernels, inlined into functions marked ACCEL_MULTIVERSION:
- * exp by polynomial, sums over 16 explicit lanes, loads and stores of either storage
- * type. The order of every operation is written down here, so that generic, AVX2 and
- * AVX-512 code give the same bits.
+ * sums over 16 explicit lanes, loads and stores of either storage type. The order of every
+ * operation is written down here and in backend/maths.h, so that generic, AVX2 and AVX-512
+ * code give the same bits.
  */
 #ifndef ACCEL_BACKEND_CPU_VMATH_H
 #define ACCEL_BACKEND_CPU_VMATH_H
 
+#include "backend/maths.h"
 #include "common/bf16.h"
 
 #define VM_INLINE static inline __attribute__((always_inline))
 #define VM_LANES  16
 
 typedef float vm_lanes __attribute__((vector_size(4 * VM_LANES)));
-
-/* exp(x) to about 2 ulp on [-87, 88]; clamped outside. x = n ln 2 + r, |r| <= ln2 / 2. */
-VM_INLINE float vm_exp(float x)
-{
-    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
-    float shifted, n, r, p, scale;
-    int32_t bits;
-
-    x = x < -87.0f ? -87.0f : x;
-    x = x > 88.0f ? 88.0f : x;
-    shifted = x * 1.44269504f + magic;
-    n = shifted - magic;
-    r = x - n * 0.693359375f;
-    r = r + n * 2.12194440e-4f;
-    p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
-    memcpy(&bits, &shifted, sizeof(bits));
-    /* The integer sits in the low bits of `shifted`; 2^n is built from it. */
-    bits = (int32_t)((uint32_t)(bits - 0x4b400000 + 127) << 23);
-    memcpy(&scale, &bits, sizeof(scale));
-    return p * scale;
-}
-
-/* Absolute error about 1e-7; enough for GELU, which multiplies by x. */
-VM_INLINE float vm_tanh(float x)
-{
-    return 1.0f - 2.0f / (vm_exp(2.0f * x) + 1.0f);
-}
-
-VM_INLINE float vm_gelu(float x)
-{
-    float u = 0.7978845608f * (x + 0.044715f * x * x * x);
-
-    return 0.5f * x * (1.0f + vm_tanh(u));
-}
-
-VM_INLINE float vm_gelu_grad(float x)
-{
-    float u = 0.7978845608f * (x + 0.044715f * x * x * x);
-    float t = vm_tanh(u);
-    float du = 0.7978845608f * (1.0f + 0.134145f * x * x);
-
-    return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * du;
-}
 
 VM_INLINE float vm_load(const void *p, int64_t i, const int bf)
 {

@@ -24,7 +24,7 @@ static void row_max_sum(const float *x, int64_t n, float *max_out, float *sum_ou
 {
     float max = row_max(x, n), sum;
 
-    VM_SUM(sum, n, vm_exp(x[i] - max));
+    VM_SUM(sum, n, maths_exp(x[i] - max));
     *max_out = max;
     *sum_out = sum;
 }
@@ -67,7 +67,7 @@ static void grad_row(float *x, int64_t n, float lse, float scale)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        x[i] = vm_exp(x[i] - lse) * scale;
+        x[i] = maths_exp(x[i] - lse) * scale;
 }
 
 /* Narrows n numbers in place, by way of a block of their own: the halves lie where the

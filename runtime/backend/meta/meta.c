@@ -53,8 +53,43 @@ static void meta_column_sum(const struct backend *be, float *dst, const void *sr
 {
 }
 
-static void meta_gelu_grad(const struct backend *be, void *dst, const void *dy,
-                           const void *pre, accel_dtype_t type, int64_t n)
+static void meta_act(const struct backend *be, void *y, const void *x,
+                     accel_dtype_t type, int64_t n, accel_activation_t act)
+{
+}
+
+static void meta_act_grad(const struct backend *be, void *dx, bool add, const void *dy,
+                          const void *pre, accel_dtype_t type, int64_t n,
+                          accel_activation_t act)
+{
+}
+
+static void meta_gated(const struct backend *be, void *y, const void *gate,
+                       const void *up, accel_dtype_t type, int64_t n,
+                       accel_activation_t act)
+{
+}
+
+static void meta_gated_grad(const struct backend *be, void *dgate, bool add_gate,
+                            void *dup, bool add_up, const void *dy, const void *gate,
+                            const void *up, accel_dtype_t type, int64_t n,
+                            accel_activation_t act)
+{
+}
+
+static void meta_dropout(const struct backend *be, void *y, bool add, const void *x,
+                         accel_dtype_t type, int64_t n, const struct mask *mask)
+{
+}
+
+static void meta_copy_rows(const struct backend *be, void *dst, int64_t dst_stride,
+                           bool add, const void *src, int64_t src_stride,
+                           accel_dtype_t type, int64_t rows, int64_t cols)
+{
+}
+
+static void meta_transpose(const struct backend *be, void *dst, bool add,
+                           const void *src, accel_dtype_t type, const int64_t dim[5])
 {
 }
 
@@ -71,21 +106,20 @@ static void meta_embed_grad(const struct backend *be, float *dtable, float *dpos
 {
 }
 
-static void meta_norm(const struct backend *be, void *y, float *stats, const void *x,
-                      const void *gain, const void *bias, accel_dtype_t type,
-                      int64_t rows, int64_t cols, float eps)
+static void meta_norm(const struct backend *be, const struct norm *p, void *y,
+                      float *stats, const void *x, const void *gain, const void *bias)
 {
 }
 
-static void meta_norm_grad(const struct backend *be, void *dx, bool add, const void *dy,
-                           const void *x, const float *stats, const void *gain,
-                           accel_dtype_t type, int64_t rows, int64_t cols)
+static void meta_norm_grad(const struct backend *be, const struct norm *p, void *dx,
+                           bool add, const void *dy, const void *x, const float *stats,
+                           const void *gain)
 {
 }
 
-static void meta_norm_param_grad(const struct backend *be, float *dgain, float *dbias,
-                                 const void *dy, const void *x, const float *stats,
-                                 accel_dtype_t type, int64_t rows, int64_t cols)
+static void meta_norm_param_grad(const struct backend *be, const struct norm *p,
+                                 float *dgain, float *dbias, const void *dy,
+                                 const void *x, const float *stats)
 {
 }
 
@@ -143,7 +177,13 @@ static const struct backend kernels = {
     .add = meta_add,
     .gemm = meta_gemm,
     .column_sum = meta_column_sum,
-    .gelu_grad = meta_gelu_grad,
+    .act = meta_act,
+    .act_grad = meta_act_grad,
+    .gated = meta_gated,
+    .gated_grad = meta_gated_grad,
+    .dropout = meta_dropout,
+    .copy_rows = meta_copy_rows,
+    .transpose = meta_transpose,
     .embed = meta_embed,
     .embed_grad = meta_embed_grad,
     .norm = meta_norm,

@@ -69,10 +69,32 @@ static void t_column_sum(const struct backend *be, float *dst, const void *src,
     TIMED(PROFILE_REDUCE, INNER->column_sum(INNER, dst, src, type, rows, cols));
 }
 
-static void t_gelu_grad(const struct backend *be, void *dst, const void *dy,
-                        const void *pre, accel_dtype_t type, int64_t n)
+static void t_act(const struct backend *be, void *y, const void *x, accel_dtype_t type,
+                  int64_t n, accel_activation_t act)
 {
-    TIMED(PROFILE_ACTIVATION, INNER->gelu_grad(INNER, dst, dy, pre, type, n));
+    TIMED(PROFILE_ACTIVATION, INNER->act(INNER, y, x, type, n, act));
+}
+
+static void t_act_grad(const struct backend *be, void *dx, bool add, const void *dy,
+                       const void *pre, accel_dtype_t type, int64_t n,
+                       accel_activation_t act)
+{
+    TIMED(PROFILE_ACTIVATION, INNER->act_grad(INNER, dx, add, dy, pre, type, n, act));
+}
+
+static void t_gated(const struct backend *be, void *y, const void *gate, const void *up,
+                    accel_dtype_t type, int64_t n, accel_activation_t act)
+{
+    TIMED(PROFILE_ACTIVATION, INNER->gated(INNER, y, gate, up, type, n, act));
+}
+
+static void t_gated_grad(const struct backend *be, void *dgate, bool add_gate,
+                         void *dup, bool add_up, const void *dy, const void *gate,
+                         const void *up, accel_dtype_t type, int64_t n,
+                         accel_activation_t act)
+{
+    TIMED(PROFILE_ACTIVATION, INNER->gated_grad(INNER, dgate, add_gate, dup, add_up, dy,
+                                                gate, up, type, n, act));
 }
 
 static int64_t t_embed(const struct backend *be, void *out, const int32_t *ids,
@@ -94,28 +116,24 @@ static void t_embed_grad(const struct backend *be, float *dtable, float *dpositi
                                                rows, time, cols));
 }
 
-static void t_norm(const struct backend *be, void *y, float *stats, const void *x,
-                   const void *gain, const void *bias, accel_dtype_t type, int64_t rows,
-                   int64_t cols, float eps)
+static void t_norm(const struct backend *be, const struct norm *p, void *y,
+                   float *stats, const void *x, const void *gain, const void *bias)
 {
-    TIMED(PROFILE_NORM,
-          INNER->norm(INNER, y, stats, x, gain, bias, type, rows, cols, eps));
+    TIMED(PROFILE_NORM, INNER->norm(INNER, p, y, stats, x, gain, bias));
 }
 
-static void t_norm_grad(const struct backend *be, void *dx, bool add, const void *dy,
-                        const void *x, const float *stats, const void *gain,
-                        accel_dtype_t type, int64_t rows, int64_t cols)
+static void t_norm_grad(const struct backend *be, const struct norm *p, void *dx,
+                        bool add, const void *dy, const void *x, const float *stats,
+                        const void *gain)
 {
-    TIMED(PROFILE_NORM,
-          INNER->norm_grad(INNER, dx, add, dy, x, stats, gain, type, rows, cols));
+    TIMED(PROFILE_NORM, INNER->norm_grad(INNER, p, dx, add, dy, x, stats, gain));
 }
 
-static void t_norm_param_grad(const struct backend *be, float *dgain, float *dbias,
-                              const void *dy, const void *x, const float *stats,
-                              accel_dtype_t type, int64_t rows, int64_t cols)
+static void t_norm_param_grad(const struct backend *be, const struct norm *p,
+                              float *dgain, float *dbias, const void *dy, const void *x,
+                              const float *stats)
 {
-    TIMED(PROFILE_NORM,
-          INNER->norm_param_grad(INNER, dgain, dbias, dy, x, stats, type, rows, cols));
+    TIMED(PROFILE_NORM, INNER->norm_param_grad(INNER, p, dgain, dbias, dy, x, stats));
 }
 
 static void t_attention(const struct backend *be, const struct attention *p, void *out,
@@ -157,7 +175,10 @@ void profile_open(struct profile *p, const struct backend *inner)
     p->be.gemm = t_gemm;
     p->be.add = t_add;
     p->be.column_sum = t_column_sum;
-    p->be.gelu_grad = t_gelu_grad;
+    p->be.act = t_act;
+    p->be.act_grad = t_act_grad;
+    p->be.gated = t_gated;
+    p->be.gated_grad = t_gated_grad;
     p->be.embed = t_embed;
     p->be.embed_grad = t_embed_grad;
     p->be.norm = t_norm;

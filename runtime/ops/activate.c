@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * activate: act(x). gated: act(gate) * up, and mul, which is the same without activation.
+ * They save their inputs; activate with RELU saves its result, from which the derivative
+ * is as plain.
+ */
+#include "ops/ops.h"
+
+static bool activate_backward(struct graph *g, const struct tape_entry *e)
+{
+    accel_tensor_t *x = e->in[0], *dx;
+    const struct backend *be = g->backend;
+    bool add;
+
+    dx = grad_target(g, x, &add);
+    if (dx)
+        be->act_grad(be, dx->data, add, e->out->grad->data, e->saved[0]->data, x->dtype,
+                     x->elems, (accel_activation_t)e->ints[0]);
+    return dx != NULL;
+}
+
+accel_tensor_t *accel_activate(accel_tensor_t *x, accel_activation_t act)
+{
+    static const char op[] = "activate";
+    struct graph *g = op_graph(op, &x, 1);
+    accel_tensor_t *y;
+
+    if (!g || !op_floats(g, op, x, "x") || !op_act(g, op, act))
+        return NULL;
+    if (act == ACCEL_ACT_NONE)
+        return x;
+    y = graph_tensor(g, x->dtype, x->ndim, x->dim);
+    if (!y)
+        return NULL;
+    g->backend->act(g->backend, y->data, x->data, x->dtype, x->elems, act);
+    y->needs_grad = g->recording && x->needs_grad;
+    if (y->needs_grad && !tape_record(g, &(struct tape_entry){
+                                             .op = op,
+                                             .backward = activate_backward,
+                                             .out = y,
+                                             .in = { x },
+                                             .saved = { act == ACCEL_ACT_RELU ? y : x },
+                                             .ints = { (int64_t)act } }))
+        return NULL;
+    return y;
+}
+
+/* d of gate (which 0) or up (1), one at a time: they may be the same tensor. */
+static bool factor_grad(struct graph *g, const struct tape_entry *e, int which)
+{
+    accel_tensor_t *gate = e->in[0], *up = e->in[1], *to;
+    const struct backend *be = g->backend;
+    bool add;
+
+    if (!e->in[which]->needs_grad)
+        return true;
+    to = grad_target(g, e->in[which], &add);
+    if (to)
+        be->gated_grad(be, which ? NULL : to->data, add, which ? to->data : NULL, add,
+                       e->out->grad->data, gate->data, up->data, gate->dtype,
+                       gate->elems, (accel_activation_t)e->ints[0]);
+    return to != NULL;
+}
+
+static bool gated_backward(struct graph *g, const struct tape_entry *e)
+{
+    accel_tensor_t *gate = e->in[0], *up = e->in[1], *dgate, *dup;
+    const struct backend *be = g->backend;
+    bool add_gate, add_up;
+
+    if (gate == up || !gate->needs_grad || !up->needs_grad)
+        return factor_grad(g, e, 0) && factor_grad(g, e, 1);
+    dgate = grad_target(g, gate, &add_gate);
+    dup = dgate ? grad_target(g, up, &add_up) : NULL;
+    if (dup)
+        be->gated_grad(be, dgate->data, add_gate, dup->data, add_up, e->out->grad->data,
+                       gate->data, up->data, gate->dtype, gate->elems,
+                       (accel_activation_t)e->ints[0]);
+    return dup != NULL;
+}
+
+static accel_tensor_t *product(const char *op, accel_tensor_t *gate,
+                               const char *gate_name, accel_tensor_t *up,
+                               const char *up_name, accel_activation_t act)
+{
+    accel_tensor_t *in[] = { gate, up }, *y;
+    struct graph *g = op_graph(op, in, 2);
+
+    if (!g || !op_act(g, op, act) || !op_alike(g, op, gate, gate_name, up, up_name))
+        return NULL;
+    y = graph_tensor(g, gate->dtype, gate->ndim, gate->dim);
+    if (!y)
+        return NULL;
+    g->backend->gated(g->backend, y->data, gate->data, up->data, gate->dtype,
+                      gate->elems, act);
+    y->needs_grad = g->recording && (gate->needs_grad || up->needs_grad);
+    if (y->needs_grad &&
+        !tape_record(g, &(struct tape_entry){ .op = op,
+                                              .backward = gated_backward,
+                                              .out = y,
+                                              .in = { gate, up },
+                                              .saved = { gate, up },
+                                              .ints = { (int64_t)act } }))
+        return NULL;
+    return y;
+}
+
+accel_tensor_t *accel_gated(accel_tensor_t *gate, accel_tensor_t *up,
+                            accel_activation_t act)
+{
+    return product("gated", gate, "gate", up, "up", act);
+}
+
+accel_tensor_t *accel_mul(accel_tensor_t *x, accel_tensor_t *y)
+{
+    return product("mul", x, "x", y, "y", ACCEL_ACT_NONE);
+}

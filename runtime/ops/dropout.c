@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dropout: elements are zeroed by a mask that is drawn by counter. Nothing is saved: the
+ * backward, and a recomputed forward, draw the same mask again.
+ */
+#include "backend/maths.h"
+#include "ops/ops.h"
+
+static const char op[] = "dropout";
+
+struct mask op_mask(const struct graph *g, uint32_t call, int64_t per_sample, float p)
+{
+    return (struct mask){ .seed = g->draws.seed,
+                          .stream = MATHS_MASK_STREAM | call,
+                          .first =
+                              (uint64_t)g->draws.first_sample * (uint64_t)per_sample,
+                          .threshold = (uint32_t)((double)p * 0x1p32),
+                          .scale = (float)(1.0 / (1.0 - (double)p)) };
+}
+
+static bool backward(struct graph *g, const struct tape_entry *e)
+{
+    accel_tensor_t *x = e->in[0], *dx;
+    struct mask mask = op_mask(g, (uint32_t)e->ints[0], e->ints[1], e->reals[0]);
+    const struct backend *be = g->backend;
+    bool add;
+
+    dx = grad_target(g, x, &add);
+    if (dx)
+        be->dropout(be, dx->data, add, e->out->grad->data, x->dtype, x->elems, &mask);
+    return dx != NULL;
+}
+
+static bool fits(struct graph *g, accel_tensor_t *x, float p)
+{
+    char shape[96];
+
+    if (!op_floats(g, op, x, "x"))
+        return false;
+    if (!(p >= 0.0f && p < 1.0f))
+        return graph_fail(g, A0605, op, "use 0 or more and less than 1",
+                          "the probability %g is not in [0, 1)", (double)p);
+    if (x->dim[0] % g->draws.batch)
+        return graph_fail(g, A0602, op,
+                          "keep the samples in the first dimension, so that each has "
+                          "its own mask whatever the number of ranks",
+                          "x %s: the first size is no multiple of the %lld samples",
+                          tensor_shape_text(x, shape, sizeof(shape)),
+                          (long long)g->draws.batch);
+    return true;
+}
+
+accel_tensor_t *accel_dropout(accel_tensor_t *x, float p)
+{
+    struct graph *g = op_graph(op, &x, 1);
+    accel_tensor_t *y;
+    struct mask mask;
+    int64_t call, per_sample;
+
+    if (!g || !fits(g, x, p))
+        return NULL;
+    if (!g->training || p == 0.0f)
+        return x;
+    y = graph_tensor(g, x->dtype, x->ndim, x->dim);
+    if (!y)
+        return NULL;
+    call = g->draws.calls++;
+    per_sample = x->elems / g->draws.batch;
+    mask = op_mask(g, (uint32_t)call, per_sample, p);
+    g->backend->dropout(g->backend, y->data, false, x->data, x->dtype, x->elems, &mask);
+    y->needs_grad = g->recording && x->needs_grad;
+    if (y->needs_grad &&
+        !tape_record(g, &(struct tape_entry){ .op = op,
+                                              .backward = backward,
+                                              .out = y,
+                                              .in = { x },
+                                              .ints = { call, per_sample },
+                                              .reals = { p } }))
+        return NULL;
+    return y;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * layernorm and rmsnorm over the last dimension, with gain and (layernorm) optional bias.
+ * Both save x and two numbers a row.
+ */
+#include "ops/ops.h"
+
+static struct norm describe(const accel_tensor_t *x, const accel_tensor_t *gain,
+                            float eps, bool rms)
+{
+    return (struct norm){ .type = x->dtype,
+                          .rows = x->elems / gain->dim[0],
+                          .cols = gain->dim[0],
+                          .eps = eps,
+                          .rms = rms };
+}
+
+static bool param_grad(struct graph *g, const struct tape_entry *e,
+                       const struct norm *p, int which)
+{
+    const struct backend *be = g->backend;
+    float *to = e->in[which] ? op_grad(g, e->op, e->in[which]) : NULL;
+
+    if (to)
+        be->norm_param_grad(be, p, which == 1 ? to : NULL, which == 2 ? to : NULL,
+                            e->out->grad->data, e->saved[0]->data, e->saved[1]->data);
+    return to || !e->in[which];
+}
+
+static bool param_grads(struct graph *g, const struct tape_entry *e,
+                        const struct norm *p)
+{
+    const struct backend *be = g->backend;
+    accel_tensor_t *gain = e->in[1], *bias = e->in[2];
+    float *dgain;
+
+    if (!bias || gain->unit != bias->unit)
+        return param_grad(g, e, p, 1) && param_grad(g, e, p, 2);
+    dgain = op_grad(g, e->op, gain);
+    if (!dgain)
+        return false;
+    be->norm_param_grad(be, p, dgain, dgain - gain->unit_offset + bias->unit_offset,
+                        e->out->grad->data, e->saved[0]->data, e->saved[1]->data);
+    return true;
+}
+
+static bool backward(struct graph *g, const struct tape_entry *e)
+{
+    accel_tensor_t *x = e->in[0], *gain = e->in[1];
+    struct norm p = describe(x, gain, e->reals[0], e->ints[0] != 0);
+    const struct backend *be = g->backend;
+    struct op_units u;
+    bool add, good = true;
+
+    if (!op_want(g, e->op, &u, e->in + 1, 2))
+        return false;
+    if (x->needs_grad) {
+        accel_tensor_t *dx = grad_target(g, x, &add);
+
+        good = dx != NULL;
+        if (good)
+            be->norm_grad(be, &p, dx->data, add, e->out->grad->data, x->data,
+                          e->saved[1]->data, op_values(g, &u, gain));
+    }
+    good = good && param_grads(g, e, &p);
+    op_done(g, &u);
+    return good;
+}
+
+static bool fits(struct graph *g, const char *op, accel_tensor_t *x,
+                 accel_tensor_t *gain, accel_tensor_t *bias, float eps)
+{
+    if (!op_activation(g, op, x, "x") || !op_parameter(g, op, gain, "gain", 1))
+        return false;
+    if (gain->dim[0] != x->dim[x->ndim - 1])
+        return op_misfit(g, op, x, "x", gain, "gain", "the last size must be equal");
+    if (bias && !op_parameter(g, op, bias, "bias", 1))
+        return false;
+    if (bias && bias->dim[0] != gain->dim[0])
+        return op_misfit(g, op, gain, "gain", bias, "bias", "they must be equal");
+    if (!(eps >= 0.0f))
+        return graph_fail(g, A0605, op, "use 0 or more; 1e-5 is usual",
+                          "eps %g is negative", (double)eps);
+    return true;
+}
+
+static accel_tensor_t *normalise(const char *op, accel_tensor_t *x,
+                                 accel_tensor_t *gain, accel_tensor_t *bias, float eps,
+                                 bool rms)
+{
+    accel_tensor_t *in[] = { x, gain, bias }, *y, *stats;
+    struct graph *g = op_graph(op, in, bias ? 3 : 2);
+    struct op_units u;
+    struct norm p;
+
+    if (!g || !fits(g, op, x, gain, bias, eps))
+        return NULL;
+    p = describe(x, gain, eps, rms);
+    y = graph_tensor(g, x->dtype, x->ndim, x->dim);
+    stats = graph_tensor(g, ACCEL_F32, 2, (int64_t[]){ 2, p.rows });
+    if (!y || !stats || !op_want(g, op, &u, in + 1, 2))
+        return NULL;
+    g->backend->norm(g->backend, &p, y->data, stats->data, x->data,
+                     op_values(g, &u, gain), op_values(g, &u, bias));
+    op_done(g, &u);
+    y->needs_grad = g->recording;
+    if (g->recording && !tape_record(g, &(struct tape_entry){ .op = op,
+                                                              .backward = backward,
+                                                              .out = y,
+                                                              .in = { x, gain, bias },
+                                                              .saved = { x, stats },
+                                                              .ints = { rms },
+                                                              .reals = { eps } }))
+        return NULL;
+    return y;
+}
+
+accel_tensor_t *accel_layernorm(accel_tensor_t *x, accel_tensor_t *gain,
+                                accel_tensor_t *bias, float eps)
+{
+    return normalise("layernorm", x, gain, bias, eps, false);
+}
+
+accel_tensor_t *accel_rmsnorm(accel_tensor_t *x, accel_tensor_t *gain, float eps)
+{
+    return normalise("rmsnorm", x, gain, NULL, eps, true);
+}

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Drives the op table (optable.h): inputs drawn from the case's name alone, one forward and
+ * backward per backend, values against the reference, gradients against its central
+ * differences. Reaches tensors through the backend only.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/bf16.h"
+#include "ops/ops.h"
+#include "tests/tap.h"
+#include "tests/unit/optable.h"
+#include "tests/unit/resident.h"
+
+#define SAMPLED 60 /* elements of a gradient that are compared */
+
+const struct op_rows *const optable[] = { &optable_elementwise, &optable_rows,
+                                          &optable_views, &optable_linear, NULL };
+
+struct op_input op_computed_input(int ndim, int64_t a, int64_t b, int64_t c, int64_t d)
+{
+    return (
+        struct op_input){ .kind = OP_COMPUTED, .ndim = ndim, .dim = { a, b, c, d } };
+}
+
+struct op_input op_parameter_input(int ndim, int64_t a, int64_t b, int64_t c, int64_t d)
+{
+    return (
+        struct op_input){ .kind = OP_PARAMETER, .ndim = ndim, .dim = { a, b, c, d } };
+}
+
+/* One way through a case. */
+struct trial {
+    const struct op_case *c;
+    accel_dtype_t compute;
+    bool apart; /* every parameter in a unit of its own */
+    struct op_input in[OP_INPUTS];
+    int inputs, parameters;
+    double *weight; /* the loss is the sum of weight * result */
+    double *want;   /* the reference's result */
+    char what[160];
+};
+
+struct outcome {
+    int64_t elems;
+    float *out, *again; /* with and without a tape */
+    float *grad[OP_INPUTS];
+    int faults;
+};
+
+/* ---- inputs -------------------------------------------------------------------------- */
+
+static uint64_t drawn;
+
+static double draw(void)
+{
+    drawn = drawn * 6364136223846793005u + 1442695040888963407u;
+    return (double)(drawn >> 33) / 2147483648.0;
+}
+
+static double rounded(double x, accel_dtype_t t)
+{
+    return t == ACCEL_BF16 ? bf16_to_f32(f32_to_bf16((float)x)) : (float)x;
+}
+
+/* The same numbers for every dtype, but for their rounding. */
+static void seed(const struct op_case *c)
+{
+    drawn = 14695981039346656037u;
+    for (const char *s = c->name; *s; s++)
+        drawn = (drawn ^ (uint8_t)*s) * 1099511628211u;
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(c->s); i++)
+        drawn = (drawn ^ (uint64_t)c->s[i]) * 1099511628211u;
+}
+
+static void draw_inputs(struct trial *t)
+{
+    seed(t->c);
+    t->inputs = t->c->with->inputs(t->c, t->in);
+    for (int k = 0; k < t->inputs; k++) {
+        struct op_input *in = &t->in[k];
+        double reach = in->reach > 0 ? in->reach : 1;
+
+        t->parameters += in->kind == OP_PARAMETER;
+        in->elems = 1;
+        for (int i = 0; i < in->ndim; i++)
+            in->elems *= in->dim[i];
+        in->v = calloc((size_t)in->elems + 1, sizeof(*in->v));
+        for (int64_t i = 0; i < in->elems; i++)
+            in->v[i] = in->kind == OP_IDS
+                           ? (double)(in->low +
+                                      (int64_t)(draw() * (double)(in->high - in->low)))
+                           : rounded((2 * draw() - 1) * reach, t->compute);
+    }
+}
+
+static void pack(void *to, const double *from, int64_t n, accel_dtype_t t)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (t == ACCEL_BF16)
+            ((bf16_t *)to)[i] = f32_to_bf16((float)from[i]);
+        else if (t == ACCEL_I32)
+            ((int32_t *)to)[i] = (int32_t)from[i];
+        else
+            ((float *)to)[i] = (float)from[i];
+}
+
+static void upload(struct graph *g, accel_tensor_t *t, const double *from)
+{
+    size_t bytes = (size_t)t->elems * accel_dtype_bytes(t->dtype);
+    void *host = malloc(bytes + 1);
+
+    pack(host, from, t->elems, t->dtype);
+    g->backend->from_host(g->backend, t->data, host, bytes);
+    free(host);
+}
+
+/* ---- forward and backward ------------------------------------------------------------ */
+
+static accel_tensor_t *part_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
+{
+    (void)m;
+    return n ? in[0] : NULL;
+}
+
+static const accel_class_t root_class = { "Root", part_forward, 0 };
+static const accel_class_t part_class = { "PartBlock", part_forward, 0 };
+
+struct rig {
+    struct graph g;
+    accel_module_t *root;
+    struct units units;
+    struct resident r;
+    accel_tensor_t *in[OP_INPUTS];
+};
+
+static bool rig_open(struct rig *k, const struct trial *t, struct backend *be)
+{
+    accel_error_t err = { 0 };
+    char name[8];
+
+    memset(k, 0, sizeof(*k));
+    if (graph_open(&k->g, be, t->compute, false, &err))
+        return tap_ok(false, "%s: %s", t->what, err.text);
+    k->root = nn_module_new(&k->g, &root_class, NULL, "");
+    /* A tree without parameters is no model; ops without any still need a root. */
+    accel_param(k->root, "unused", 1, &(int64_t){ 1 }, (accel_init_t){ 0 });
+    for (int i = 0; i < t->inputs; i++) {
+        const struct op_input *in = &t->in[i];
+
+        snprintf(name, sizeof(name), "p%d", i);
+        if (in->kind == OP_PARAMETER)
+            k->in[i] = accel_param(nn_module_new(&k->g, &part_class, k->root, name),
+                                   "w", in->ndim, in->dim, (accel_init_t){ 0 });
+    }
+    if (nn_units_build(k->root, t->apart, "PartBlock", &k->units, &err) ||
+        resident_open(&k->r, &k->units, t->compute, 1))
+        return tap_ok(false, "%s: %s", t->what, err.text);
+    k->g.residency = resident_residency(&k->r);
+    return true;
+}
+
+static void rig_close(struct rig *k)
+{
+    resident_close(&k->r);
+    units_free(&k->units);
+    nn_module_free(k->root);
+    graph_close(&k->g);
+}
+
+static void place(struct rig *k, const struct trial *t)
+{
+    for (int i = 0; i < t->inputs; i++) {
+        const struct op_input *in = &t->in[i];
+
+        if (in->kind == OP_PARAMETER) {
+            pack(k->r.master[k->in[i]->unit] + k->in[i]->unit_offset, in->v, in->elems,
+                 ACCEL_F32);
+            continue;
+        }
+        k->in[i] = graph_tensor(&k->g, in->kind == OP_IDS ? ACCEL_I32 : t->compute,
+                                in->ndim, in->dim);
+        k->in[i]->needs_grad = in->kind == OP_COMPUTED;
+        upload(&k->g, k->in[i], in->v);
+    }
+    resident_refresh(&k->r);
+}
+
+static accel_tensor_t *forward(struct rig *k, const struct trial *t)
+{
+    k->g.draws.seed = OP_SEED;
+    k->g.draws.first_sample = OP_FIRST_SAMPLE;
+    k->g.draws.calls = 0;
+    return t->c->with->build(t->c, k->in);
+}
+
+/* The tape entry behind loss = sum of weight * y. */
+static bool weigh(struct graph *g, const struct tape_entry *e)
+{
+    bool add;
+    accel_tensor_t *dy = grad_target(g, e->in[0], &add);
+
+    if (dy)
+        g->backend->copy(g->backend, dy->data, e->saved[0]->data,
+                         (size_t)dy->elems * accel_dtype_bytes(dy->dtype));
+    return dy != NULL;
+}
+
+static accel_tensor_t *weighted_loss(struct rig *k, struct trial *t, accel_tensor_t *y)
+{
+    const int64_t one = 1;
+    accel_tensor_t *w = graph_tensor(&k->g, y->dtype, y->ndim, y->dim);
+    accel_tensor_t *loss = graph_tensor(&k->g, ACCEL_F32, 1, &one);
+
+    if (!t->weight) {
+        t->weight = calloc((size_t)y->elems + 1, sizeof(*t->weight));
+        for (int64_t i = 0; i < y->elems; i++)
+            t->weight[i] = rounded(draw() - 0.5, ACCEL_BF16);
+    }
+    upload(&k->g, w, t->weight);
+    loss->needs_grad = true;
+    tape_record(&k->g, &(struct tape_entry){ .op = "weigh",
+                                             .backward = weigh,
+                                             .out = loss,
+                                             .in = { y },
+                                             .saved = { w } });
+    return loss;
+}
+
+static float *download(const accel_tensor_t *t, int64_t elems)
+{
+    float *to = calloc((size_t)elems + 1, sizeof(*to));
+
+    if (t && accel_tensor_read(t, to, (size_t)elems, NULL))
+        to[0] = NAN;
+    return to;
+}
+
+static bool through(struct trial *t, struct rig *k, struct outcome *o)
+{
+    accel_error_t err = { 0 };
+    accel_tensor_t *y, *again;
+
+    place(k, t);
+    y = forward(k, t);
+    if (!y)
+        return tap_ok(false, "%s: forward: %s", t->what, k->g.error.text);
+    o->elems = y->elems;
+    o->out = download(y, y->elems);
+    k->g.recording = false;
+    again = forward(k, t);
+    k->g.recording = true;
+    o->again = download(again, y->elems);
+    if (graph_backward(&k->g, weighted_loss(k, t, y), 1.0f, &err))
+        return tap_ok(false, "%s: backward: %s", t->what, err.text);
+    for (int i = 0; i < t->inputs; i++) {
+        const struct op_input *in = &t->in[i];
+
+        if (in->kind == OP_COMPUTED)
+            o->grad[i] = download(k->in[i]->grad, in->elems);
+        else if (in->kind == OP_PARAMETER) {
+            o->grad[i] = calloc((size_t)in->elems + 1, sizeof(float));
+            memcpy(o->grad[i], k->r.grad[k->in[i]->unit] + k->in[i]->unit_offset,
+                   (size_t)in->elems * sizeof(float));
+        }
+    }
+    o->faults = k->r.faults;
+    return true;
+}
+
+static bool attempt(struct trial *t, struct backend *be, struct outcome *o)
+{
+    struct rig k;
+    bool good = rig_open(&k, t, be) && through(t, &k, o);
+
+    rig_close(&k);
+    return good;
+}
+
+static void outcome_free(struct outcome *o)
+{
+    free(o->out);
+    free(o->again);
+    for (int i = 0; i < OP_INPUTS; i++)
+        free(o->grad[i]);
+}
+
+/* ---- judgement ----------------------------------------------------------------------- */
+
+/* Largest |got - want| in units of what is allowed: `rel` of each value (one rounding of
+ * the storage) and `size` of the largest. */
+static double excess(const double *got, const double *want, int64_t n, double rel,
+                     double size)
+{
+    double largest = 1e-3, worst = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs(want[i]));
+    for (int64_t i = 0; i < n; i++) {
+        double far = fabs(got[i] - want[i]) / (rel * fabs(want[i]) + size * largest);
+
+        worst = isnan(far) ? INFINITY : fmax(worst, far);
+    }
+    return worst;
+}
+
+static double reference(struct trial *t, int64_t elems)
+{
+    double loss = 0;
+
+    t->c->with->reference(t->c, t->in, t->want);
+    for (int64_t i = 0; i < elems; i++)
+        loss += t->weight[i] * t->want[i];
+    return loss;
+}
+
+static void judge_gradient(struct trial *t, const struct outcome *o, int which)
+{
+    struct op_input *in = &t->in[which];
+    int64_t stride = in->elems / SAMPLED + 1, n = 0;
+    double got[SAMPLED + 1], want[SAMPLED + 1], far;
+    bool bf16 = t->compute == ACCEL_BF16;
+
+    for (int64_t i = 0; i < in->elems; i += stride) {
+        double h = 1e-5, keep = in->v[i], up, down;
+
+        in->v[i] = keep + h;
+        up = reference(t, o->elems);
+        in->v[i] = keep - h;
+        down = reference(t, o->elems);
+        in->v[i] = keep;
+        got[n] = o->grad[which][i];
+        want[n++] = (up - down) / (2 * h);
+    }
+    far = excess(got, want, n, bf16 ? 0x1p-8 : 0,
+                 !bf16          ? 1e-5
+                 : t->c->coarse ? 2e-2
+                                : 2e-5);
+    tap_ok(far < 1, "%s: gradient of input %d, %.2g of what is allowed", t->what, which,
+           far);
+}
+
+static void judge(struct trial *t, const struct outcome *o)
+{
+    bool bf16 = t->compute == ACCEL_BF16;
+    double *got = calloc((size_t)o->elems + 1, sizeof(*got)), far;
+
+    t->want = calloc((size_t)o->elems + 1, sizeof(*t->want));
+    for (int64_t i = 0; i < o->elems; i++)
+        got[i] = o->out[i];
+    reference(t, o->elems);
+    far = excess(got, t->want, o->elems, bf16 ? 0x1p-8 : 0, bf16 ? 2e-5 : 1e-5);
+    tap_ok(far < 1, "%s: values, %.2g of what is allowed", t->what, far);
+    tap_ok(!memcmp(o->out, o->again, (size_t)o->elems * sizeof(float)),
+           "%s: the same without a tape", t->what);
+    for (int i = 0; i < t->inputs; i++)
+        if (t->in[i].kind != OP_IDS)
+            judge_gradient(t, o, i);
+    tap_is_int(o->faults, 0, "%s: residency protocol", t->what);
+    free(got);
+    free(t->want);
+}
+
+static void compare(const struct trial *t, const struct outcome *a,
+                    const struct outcome *b, const struct backend *be)
+{
+    bool same = a->elems == b->elems &&
+                !memcmp(a->out, b->out, (size_t)a->elems * sizeof(float));
+
+    for (int i = 0; i < t->inputs; i++)
+        if (t->in[i].kind != OP_IDS)
+            same = same && !memcmp(a->grad[i], b->grad[i],
+                                   (size_t)t->in[i].elems * sizeof(float));
+    tap_ok(same, "%s: same bits on %s with %d threads", t->what, be->name, be->threads);
+}
+
+static void run_case(const struct op_case *c, struct backend *const *be, int n,
+                     accel_dtype_t compute, bool apart)
+{
+    struct trial t = { .c = c, .compute = compute, .apart = apart };
+    struct outcome first = { 0 };
+
+    draw_inputs(&t);
+    snprintf(t.what, sizeof(t.what), "%s %lld,%lld,%lld,%lld,%lld %s%s", c->name,
+             (long long)c->s[0], (long long)c->s[1], (long long)c->s[2],
+             (long long)c->s[3], (long long)c->s[4], accel_dtype_name(compute),
+             apart ? ", units apart" : "");
+    if (apart && t.parameters < 2)
+        goto out;
+    if (!attempt(&t, be[0], &first))
+        goto out;
+    judge(&t, &first);
+    for (int i = 1; i < n; i++) {
+        struct outcome other = { 0 };
+
+        if (attempt(&t, be[i], &other))
+            compare(&t, &first, &other, be[i]);
+        outcome_free(&other);
+    }
+out:
+    outcome_free(&first);
+    for (int i = 0; i < t.inputs; i++)
+        free(t.in[i].v);
+    free(t.weight);
+}
+
+void optable_run(struct backend *const *be, int n)
+{
+    for (int k = 0; optable[k]; k++)
+        for (int i = 0; i < optable[k]->count; i++) {
+            run_case(&optable[k]->at[i], be, n, ACCEL_F32, false);
+            run_case(&optable[k]->at[i], be, n, ACCEL_BF16, false);
+            run_case(&optable[k]->at[i], be, n, ACCEL_F32, true);
+        }
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The op table: every op, what it is given, how it is called, and the same in double. One
+ * driver runs it forward and backward on any backend: what is true of one is then true of
+ * all. A family of ops adds a file with its rows and a line in optable.c.
+ */
+#ifndef ACCEL_TESTS_OPTABLE_H
+#define ACCEL_TESTS_OPTABLE_H
+
+#include "backend/backend.h"
+
+#define OP_INPUTS 4
+
+enum op_input_kind {
+    OP_COMPUTED, /* an activation of the compute dtype */
+    OP_PARAMETER,
+    OP_IDS, /* int32, no gradient */
+};
+
+struct op_input {
+    enum op_input_kind kind;
+    int ndim;
+    int64_t dim[4];
+    double reach;      /* values lie in [-reach, reach); 0: 1 */
+    int64_t low, high; /* of OP_IDS: low .. high - 1 */
+    int64_t elems;     /* filled in by the driver, as is v: the values, ids included */
+    double *v;
+};
+
+struct op_case {
+    const char *name;             /* the op and what is special */
+    const struct op_family *with; /* how it is called */
+    int64_t s[8];                 /* sizes and numbers; their meaning is the family's */
+    double r[2];
+    bool coarse; /* in bfloat16 the gradient goes through a second rounded value */
+};
+
+struct op_family {
+    /* Describes the inputs of the case; returns how many. */
+    int (*inputs)(const struct op_case *c, struct op_input in[OP_INPUTS]);
+    /* Calls the op. */
+    accel_tensor_t *(*build)(const struct op_case *c, accel_tensor_t *const *in);
+    /* y[elems of the result], from in[].v, in double; nothing shared with the op. */
+    void (*reference)(const struct op_case *c, const struct op_input *in, double *y);
+};
+
+struct op_rows {
+    const struct op_case *at;
+    int count;
+};
+
+/* Every family's rows, in turn; ends with NULL. */
+extern const struct op_rows *const optable[];
+
+extern const struct op_rows optable_elementwise, optable_rows, optable_views,
+    optable_linear;
+
+/* Runs the table on be[0] and judges values and gradients by the references; be[1 .. n-1]
+ * must then give the same bits as be[0]. Prints TAP results. */
+void optable_run(struct backend *const *be, int n);
+
+/* Inputs of the commonest kinds. */
+struct op_input op_computed_input(int ndim, int64_t a, int64_t b, int64_t c, int64_t d);
+struct op_input op_parameter_input(int ndim, int64_t a, int64_t b, int64_t c,
+                                   int64_t d);
+/* An activation in double; `kind` is an accel_activation_t. */
+double optable_act(double x, int64_t kind);
+
+/* The random ops draw by these. */
+#define OP_SEED         42
+#define OP_FIRST_SAMPLE 5
+
+#endif
