@@ -190,15 +190,16 @@ accel_status_t bpe_add_raw(struct bpe *b, const char *text, size_t len, int32_t 
                            const char *path, accel_error_t *err)
 {
     struct bpe_token *t = &b->token[id];
+    char shown[SHOWN];
     accel_status_t st;
 
     if (t->used && t->bytes == len && !memcmp(b->text + t->at, text, len))
         return ACCEL_OK;
     if (t->used)
         return accel_fail_at(err, A0715, path, "give the added token a name in ASCII",
-                             "added_tokens: '%.*s' is the name of other bytes in "
+                             "added_tokens: '%s' is the name of other bytes in "
                              "model.vocab (id %d)",
-                             (int)(len < 40 ? len : 40), text, id);
+                             tokenizer_shown(text, len, shown, sizeof(shown)), id);
     st = keep_text(b, len, err);
     if (st)
         return st;
@@ -223,6 +224,7 @@ accel_status_t bpe_add_merge(struct bpe *b, const char *left, size_t left_len,
                              const char *path, accel_error_t *err)
 {
     accel_status_t st = keep_text(b, left_len + right_len, err);
+    char shown[2][SHOWN];
     uint8_t *scratch;
     int32_t x, y, both;
     size_t n;
@@ -240,9 +242,9 @@ accel_status_t bpe_add_merge(struct bpe *b, const char *left, size_t left_len,
     if (x < 0 || y < 0 || both < 0)
         return accel_fail_at(err, A0714, path,
                              "take vocabulary and merges of one tokenizer",
-                             "merge %u ('%.*s' '%.*s'): %s not in the vocabulary", rank,
-                             (int)(left_len < 40 ? left_len : 40), left,
-                             (int)(right_len < 40 ? right_len : 40), right,
+                             "merge %u ('%s' '%s'): %s not in the vocabulary", rank,
+                             tokenizer_shown(left, left_len, shown[0], SHOWN),
+                             tokenizer_shown(right, right_len, shown[1], SHOWN),
                              x < 0   ? "the first is"
                              : y < 0 ? "the second is"
                                      : "both together are");

@@ -30,4 +30,5 @@ unit_tests += tests/unit/test_tokenizer
 tests_unit_test_tokenizer_SOURCES = tests/unit/test_tokenizer.c
 tests_unit_test_tokenizer_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 tests_unit_test_tokenizer_LDADD = $(unit_ldadd)
-EXTRA_DIST += tests/data/tokenizer doc/tokens.md
+shell_tests += tests/t/4300-data-tokenize.t
+EXTRA_DIST += tests/bench/tokenize.py tests/data/tokenizer doc/tokens.md

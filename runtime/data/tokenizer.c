@@ -180,6 +180,19 @@ size_t accel_utf8_whole(const void *text, size_t bytes)
     return bytes;
 }
 
+const char *tokenizer_shown(const char *text, size_t n, char *buf, size_t len)
+{
+    size_t out = n < len ? n : len - 1;
+
+    memcpy(buf, text, out);
+    out = accel_utf8_whole(buf, out);
+    buf[out] = '\0';
+    for (char *p = buf; *p; p++)
+        if ((uint8_t)*p < 0x20 || *p == 0x7f)
+            *p = '?';
+    return buf;
+}
+
 /* ---- opening ---------------------------------------------------------------------------- */
 
 int32_t tokenizer_find(const struct accel_tokenizer *t, const uint8_t *text, size_t n)

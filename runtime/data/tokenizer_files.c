@@ -124,21 +124,17 @@ static accel_status_t read_vocab_file(struct accel_tokenizer *t, const char *pat
                                       size_t merges, accel_error_t *err)
 {
     struct json_reader r = { .t = t, .path = path, .err = err };
-    json_error_t why;
     json_t *vocab;
-    char *text, where[300];
+    char *text;
     size_t n;
     accel_status_t st = tokenizer_read_file(path, &text, &n, err);
 
     if (st)
         return st;
-    vocab = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
+    vocab = json_of_text(text, n, path, err);
     free(text);
-    if (!vocab) {
-        snprintf(where, sizeof(where), "%.200s:%d:%d", path, why.line, why.column);
-        return accel_fail_at(err, A0714, where, "copy or make the file again",
-                             "no JSON: %s", why.text);
-    }
+    if (!vocab)
+        return ACCEL_ECORRUPT;
     st = json_read_vocab(&r, vocab, merges, 0);
     json_decref(vocab);
     return st;

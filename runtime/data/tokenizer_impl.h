@@ -11,6 +11,11 @@
 
 #include "data/tokenizer.h"
 
+/* What stands in a file, for a message: at most len - 1 bytes of it into buf, whole
+ * characters, nothing that steers a terminal; returns buf. */
+const char *tokenizer_shown(const char *text, size_t n, char *buf, size_t len);
+enum { SHOWN = 41 };
+
 /* ---- words (pretokenize.c) -------------------------------------------------------------- */
 
 enum split_kind { SPLIT_GPT2, SPLIT_LLAMA3 };

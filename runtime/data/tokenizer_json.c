@@ -265,20 +265,29 @@ static accel_status_t read_post_processor(const struct json_reader *r)
 
 /* ---- the file --------------------------------------------------------------------------- */
 
-accel_status_t tokenizer_parse_json(struct accel_tokenizer *t, const char *text,
-                                    size_t n, const char *path, accel_error_t *err)
+json_t *json_of_text(const char *text, size_t n, const char *path, accel_error_t *err)
 {
     json_error_t why;
     json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
+    char where[300], shown[JSON_ERROR_TEXT_LENGTH];
+
+    if (root)
+        return root;
+    snprintf(where, sizeof(where), "%.200s:%d:%d", path, why.line, why.column);
+    accel_fail_at(err, A0714, where, "copy or make the file again", "no JSON: %s",
+                  tokenizer_shown(why.text, strlen(why.text), shown, sizeof(shown)));
+    return NULL;
+}
+
+accel_status_t tokenizer_parse_json(struct accel_tokenizer *t, const char *text,
+                                    size_t n, const char *path, accel_error_t *err)
+{
+    json_t *root = json_of_text(text, n, path, err);
     struct json_reader r = { .t = t, .root = root, .path = path, .err = err };
-    char where[300];
     accel_status_t st;
 
-    if (!root) {
-        snprintf(where, sizeof(where), "%.200s:%d:%d", path, why.line, why.column);
-        return accel_fail_at(err, A0714, where, "copy or make the file again",
-                             "no JSON: %s", why.text);
-    }
+    if (!root)
+        return ACCEL_ECORRUPT;
     st =
         json_is_object(root) ? check_parts(&r) : json_damaged(&r, "", "no JSON object");
     if (!st)

@@ -19,6 +19,8 @@ struct json_reader {
 /* The expressions by which GPT-2 and Llama-3 cut words, as their files have them. */
 extern const char split_gpt2[], split_llama3[];
 
+/* The text as JSON, or NULL and ACCEL_ECORRUPT in err. */
+json_t *json_of_text(const char *text, size_t n, const char *path, accel_error_t *err);
 /* Known, but not supported; broken. `at` is a place in the file. */
 accel_status_t json_unsupported(const struct json_reader *r, const char *at,
                                 const char *hint, const char *what);

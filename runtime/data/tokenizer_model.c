@@ -17,6 +17,7 @@ accel_status_t json_read_vocab(const struct json_reader *r, json_t *vocab,
                                size_t merges, int32_t ids)
 {
     const char *name;
+    char shown[SHOWN];
     json_t *v;
     accel_status_t st;
 
@@ -28,8 +29,9 @@ accel_status_t json_read_vocab(const struct json_reader *r, json_t *vocab,
 
         if (id < 0 || id >= BPE_MAX_IDS)
             return accel_fail_at(r->err, A0714, r->path, "copy or make the file again",
-                                 "model.vocab: '%.40s' has no id between 0 and %d",
-                                 name, BPE_MAX_IDS - 1);
+                                 "model.vocab: '%s' has no id between 0 and %d",
+                                 tokenizer_shown(name, strlen(name), shown, SHOWN),
+                                 BPE_MAX_IDS - 1);
         if (id >= ids)
             ids = (int32_t)id + 1;
     }
@@ -155,14 +157,15 @@ static accel_status_t check_id(const struct json_reader *r, size_t i, const char
     const json_t *known = json_object_get(
         json_object_get(json_object_get(r->root, "model"), "vocab"), text);
     json_int_t want = known ? json_integer_value(known) : next;
+    char shown[SHOWN];
 
     if (id == want && id < BPE_MAX_IDS)
         return ACCEL_OK;
-    return accel_fail_at(r->err, A0714, r->path,
-                         "save the tokenizer again with the library it is from",
-                         "added_tokens[%zu] ('%.40s') has id %" JSON_INTEGER_FORMAT
-                         ", where %" JSON_INTEGER_FORMAT " comes next",
-                         i, text, id, want);
+    return accel_fail_at(
+        r->err, A0714, r->path, "save the tokenizer again with the library it is from",
+        "added_tokens[%zu] ('%s') has id %" JSON_INTEGER_FORMAT
+        ", where %" JSON_INTEGER_FORMAT " comes next",
+        i, tokenizer_shown(text, strlen(text), shown, SHOWN), id, want);
 }
 
 static accel_status_t read_flags(const struct json_reader *r, size_t i, const json_t *j,

@@ -13,7 +13,9 @@ seed=${FUZZ_SEED:-1}
 case $1 in
 config) set -- "$data"/config/good/*.yaml "$data"/config/bad/*.yaml ;;
 manifest) set -- "$data"/manifest/*.txt ;;
-sources | environ | deepspeed | safetensors | hf_config) set -- "$data/fuzz/$1"/* ;;
+sources | environ | deepspeed | safetensors | hf_config | tokenizer | tokens)
+    set -- "$data/fuzz/$1"/*
+    ;;
 *)
     echo "fuzz.sh: no target '$1'" >&2
     exit 64

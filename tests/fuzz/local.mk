@@ -3,7 +3,8 @@
 # for long, best with --enable-sanitizer=address,undefined as well.
 fuzz_targets = tests/fuzz/fuzz_config tests/fuzz/fuzz_sources tests/fuzz/fuzz_environ \
 	tests/fuzz/fuzz_deepspeed tests/fuzz/fuzz_manifest tests/fuzz/fuzz_safetensors \
-	tests/fuzz/fuzz_hf_config
+	tests/fuzz/fuzz_hf_config \
+	tests/fuzz/fuzz_tokenizer tests/fuzz/fuzz_tokens
 if LIBFUZZER
 fuzz_driver =
 fuzz_ldflags = $(AM_LDFLAGS) -fsanitize=fuzzer
@@ -43,11 +44,18 @@ tests_fuzz_fuzz_safetensors_LDADD = libtap.la libaccelckpt_core.la libacommon.la
 tests_fuzz_fuzz_hf_config_SOURCES = tests/fuzz/fuzz_hf_config.c $(fuzz_driver)
 tests_fuzz_fuzz_hf_config_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_hf_config_LDADD = $(unit_ldadd)
+tests_fuzz_fuzz_tokenizer_SOURCES = tests/fuzz/fuzz_tokenizer.c $(fuzz_driver)
+tests_fuzz_fuzz_tokenizer_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_tokenizer_LDADD = $(unit_ldadd)
+tests_fuzz_fuzz_tokens_SOURCES = tests/fuzz/fuzz_tokens.c $(fuzz_driver)
+tests_fuzz_fuzz_tokens_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_tokens_LDADD = $(unit_ldadd)
 
 shell_tests += tests/t/1020-config-fuzz.t tests/t/1021-sources-fuzz.t \
 	tests/t/1022-environ-fuzz.t tests/t/1023-deepspeed-fuzz.t \
 	tests/t/5020-ckpt-fuzz.t tests/t/5021-safetensors-fuzz.t \
-	tests/t/5022-hf-config-fuzz.t
+	tests/t/5022-hf-config-fuzz.t \
+	tests/t/4310-tokenizer-fuzz.t tests/t/4320-tokens-fuzz.t
 EXTRA_DIST += tests/fuzz/fuzz.sh tests/fuzz/replay.c tests/data/fuzz tests/data/manifest
 
 FUZZ_RUNS = 1000000

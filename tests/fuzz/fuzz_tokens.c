@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fuzz target: bytes as a token file. What is opened gives all its samples, each token
+ * below the vocabulary, or says which token is not; what is refused has a message.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "data/data.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* The file is in memory; the link to it has the ending of token files. */
+static char dir[] = "/tmp/accel-fuzz-tokens-XXXXXX", path[64];
+static int fd;
+
+static void remove_files(void)
+{
+    unlink(path);
+    rmdir(dir);
+}
+
+static void prepare(void)
+{
+    char target[64];
+
+    fd = memfd_create("tokens", MFD_CLOEXEC);
+    if (fd < 0 || !mkdtemp(dir))
+        abort();
+    snprintf(path, sizeof(path), "%s/t.bin", dir);
+    snprintf(target, sizeof(target), "/proc/%d/fd/%d", (int)getpid(), fd);
+    if (symlink(target, path))
+        abort();
+    atexit(remove_files);
+}
+
+static void check_samples(const accel_dataset_t *d, int seq)
+{
+    int32_t ids[16], targets[16];
+    void *dst[] = { ids, targets };
+    int vocab = accel_dataset_vocab(d);
+    accel_error_t err;
+    uint64_t digest;
+
+    if (vocab < 1 || data_digest(d, &digest, &err))
+        abort();
+    for (int64_t i = 0; i < accel_dataset_samples(d); i++) {
+        if (data_sample(d, i, dst, &err))
+            abort();
+        for (int k = 0; k < seq; k++)
+            if (ids[k] < 0 || ids[k] >= vocab || targets[k] < 0 || targets[k] >= vocab)
+                abort();
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    int seq = size ? 1 + data[size - 1] % 16 : 1;
+    accel_dataset_t *d = NULL;
+    accel_error_t err = { 0 };
+
+    if (!path[0])
+        prepare();
+    if (ftruncate(fd, 0) || pwrite(fd, data, size, 0) != (ssize_t)size)
+        abort();
+    if (!accel_dataset_open(&d, path, seq, (seq % 3) * 0.2, &err))
+        check_samples(d, seq);
+    else if (!err.text[0] || !err.hint[0])
+        abort();
+    accel_dataset_close(d);
+    return 0;
+}
