@@ -15,7 +15,7 @@ static accel_tensor_t *forward(accel_module_t *m, accel_tensor_t *const *in, int
 
     (void)m, (void)n;
     return accel_cross_entropy(accel_add(x, accel_linear(h, w2, b2, ACCEL_ACT_NONE)),
-                               emb, in[1]);
+                               emb, NULL, in[1], NULL);
 }
 
 static void print_line(void *user, accel_log_level_t level, const char *line)

@@ -276,10 +276,21 @@ accel_tensor_t *accel_slice(accel_tensor_t *x, int dim, int64_t begin, int64_t c
 /* x with two dimensions swapped. Any dtype. One copy, as tensors are contiguous; none when
  * the order of the elements does not change. */
 accel_tensor_t *accel_transpose(accel_tensor_t *x, int dim0, int dim1);
-/* Fused head and loss: x [..., C], weight [V, C], targets int32 [...] -> mean of
- * -log softmax(x weight^T)[target] as one float32. Targets < 0 are ignored. */
+typedef struct accel_cross_entropy {
+    const int32_t
+        *ignore_index;     /* one more target that counts for nothing; NULL: none */
+    float label_smoothing; /* s, 0 .. 1: part of the target spread over all V */
+} accel_cross_entropy_t;
+
+/* Fused head and loss: x [..., C], weight [V, C], bias [V] or NULL, targets int32 [...] ->
+ * mean of -log softmax(x weight^T + bias)[target] as one float32; or weight and bias NULL
+ * and x the logits themselves, [..., V]. Targets < 0 are ignored; with none left the mean is
+ * 0. `o` (NULL: defaults) is read during the call. With label smoothing the loss of a row
+ * is (1 - s) times that plus s times the mean of -log softmax over all V. The logits of the
+ * whole batch are never stored. */
 accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
-                                    accel_tensor_t *targets);
+                                    accel_tensor_t *bias, accel_tensor_t *targets,
+                                    const accel_cross_entropy_t *o);
 /* What an own op sees of a tensor: contiguous, in the memory of the run's device (on the
  * CPU: host memory), valid during the call only. */
 typedef struct accel_array {

@@ -104,6 +104,12 @@ struct lion_step {
     float grad_scale;
 };
 
+/* Cross-entropy: which targets count, and how much of one is spread over all classes. */
+struct xent {
+    int32_t ignore; /* does not count; nor does any that is negative */
+    float smoothing;
+};
+
 struct backend {
     const char *name; /* "cpu", "meta" */
     const char *isa;  /* vector instructions chosen at run time, and the BLAS kernel */
@@ -127,6 +133,8 @@ struct backend {
     void (*zero)(const struct backend *be, void *dst, size_t bytes);
     /* float32 -> bfloat16; dst may be src itself. */
     void (*narrow)(const struct backend *be, void *dst, const float *src, int64_t n);
+    /* bfloat16 -> float32; no overlap. */
+    void (*widen)(const struct backend *be, float *dst, const void *src, int64_t n);
     /* x *= by */
     void (*scale)(const struct backend *be, float *x, int64_t n, float by);
     /* Sum of x[n] squared, in an order that depends on n only. */
@@ -214,19 +222,21 @@ struct backend {
     void (*attention_grad)(const struct backend *be, const struct attention *p,
                            const struct attention_grads *grads, void *scratch);
 
-    /* Rows of one chunk: lse[r] and loss[r] (0 where the target is < 0). Returns the
+    /* Rows of one chunk: lse[r] and loss[r] (0 where the target does not count). Returns the
      * first row whose target is >= vocab, or -1. */
-    int64_t (*xent)(const struct backend *be, float *lse, float *loss,
-                    const float *logits, const int32_t *targets, int64_t rows,
-                    int64_t vocab);
-    /* mean[0] = sum of loss / count; count[0] = targets >= 0. No target: mean 0. */
-    void (*xent_mean)(const struct backend *be, float *mean, float *count,
-                      const float *loss, const int32_t *targets, int64_t rows);
+    int64_t (*xent)(const struct backend *be, const struct xent *o, float *lse,
+                    float *loss, const float *logits, const int32_t *targets,
+                    int64_t rows, int64_t vocab);
+    /* mean[0] = sum of loss / count; count[0] = targets that count. None: mean 0. */
+    void (*xent_mean)(const struct backend *be, const struct xent *o, float *mean,
+                      float *count, const float *loss, const int32_t *targets,
+                      int64_t rows);
     /* In place: logits -> d(mean)/d(logits) * dmean[0], as `type`: each row of it begins
      * where its row of logits began. */
-    void (*xent_grad)(const struct backend *be, float *logits, accel_dtype_t type,
-                      const float *lse, const float *count, const float *dmean,
-                      const int32_t *targets, int64_t rows, int64_t vocab);
+    void (*xent_grad)(const struct backend *be, const struct xent *o, float *logits,
+                      accel_dtype_t type, const float *lse, const float *count,
+                      const float *dmean, const int32_t *targets, int64_t rows,
+                      int64_t vocab);
 };
 
 /* Kernels on this process's cores: OpenMP with `threads` threads (0: all OpenMP would

@@ -22,25 +22,27 @@ static int64_t chunk_rows(int64_t rows, int64_t vocab)
 struct head {
     int64_t rows, chunk, vocab, cols;
     const accel_tensor_t *x;
-    const void *weight;
+    const void *weight, *bias; /* weight NULL: x holds the logits */
     float *logits;             /* [chunk][vocab] */
     float *lse, *loss, *count; /* [rows], [rows], [1] */
     const int32_t *targets;
+    struct xent how;
 };
 
-static struct head head_of(const accel_tensor_t *x, const accel_tensor_t *weight,
-                           const accel_tensor_t *targets, const accel_tensor_t *stats,
-                           const accel_tensor_t *logits)
+static struct head head_of(const accel_tensor_t *x, const accel_tensor_t *targets,
+                           const accel_tensor_t *stats, const accel_tensor_t *logits,
+                           struct xent how)
 {
     struct head h = { .rows = targets->elems,
-                      .vocab = weight->dim[0],
-                      .cols = weight->dim[1],
+                      .chunk = logits->dim[0],
+                      .vocab = logits->dim[1],
+                      .cols = x->dim[x->ndim - 1],
                       .x = x,
                       .targets = targets->data,
                       .logits = logits->data,
-                      .lse = stats->data };
+                      .lse = stats->data,
+                      .how = how };
 
-    h.chunk = logits->dim[0];
     h.loss = h.lse + h.rows;
     h.count = h.loss + h.rows;
     return h;
@@ -53,11 +55,13 @@ static const void *rows_at(const accel_tensor_t *t, int64_t row, int64_t cols)
 
 static void make_logits(struct graph *g, const struct head *h, int64_t first, int64_t n)
 {
+    const struct backend *be = g->backend;
+    const void *x = rows_at(h->x, first, h->cols);
     struct gemm p = { .trans_b = true,
                       .m = n,
                       .n = h->vocab,
                       .k = h->cols,
-                      .a = rows_at(h->x, first, h->cols),
+                      .a = x,
                       .a_type = g->compute,
                       .lda = h->cols,
                       .b = h->weight,
@@ -65,98 +69,199 @@ static void make_logits(struct graph *g, const struct head *h, int64_t first, in
                       .ldb = h->cols,
                       .c = h->logits,
                       .c_type = ACCEL_F32,
-                      .ldc = h->vocab };
+                      .ldc = h->vocab,
+                      .bias = h->bias,
+                      .bias_type = g->compute };
 
-    g->backend->gemm(g->backend, &p);
+    if (h->weight)
+        be->gemm(be, &p);
+    else if (g->compute == ACCEL_BF16)
+        be->widen(be, h->logits, x, n * h->vocab);
+    else
+        be->copy(be, h->logits, x, (size_t)(n * h->vocab) * sizeof(float));
 }
 
-/* h->logits holds gradients in the compute dtype, each row where its logits were. */
-static void chunk_grads(struct graph *g, const struct head *h, int64_t first, int64_t n,
-                        accel_tensor_t *dx, bool add, float *dweight)
+/* Where the gradients of a chunk go. */
+struct grads {
+    accel_tensor_t *dx; /* NULL: x needs none */
+    bool add;
+    float *dweight, *dbias;
+    int64_t ld; /* between rows of gradients in the compute dtype, elements */
+};
+
+/* The logits of rows first ... become gradients in the compute dtype; the bias gets its
+ * part while they are float32. */
+static void turn_logits(struct graph *g, const struct head *h, const struct grads *to,
+                        const float *dmean, int64_t first, int64_t n)
 {
-    int64_t ld = h->vocab * 4 / (int64_t)accel_dtype_bytes(g->compute);
+    const struct backend *be = g->backend;
+    bool at_once = to->ld != h->vocab || g->compute == ACCEL_F32;
+
+    be->xent_grad(be, &h->how, h->logits, at_once ? g->compute : ACCEL_F32,
+                  h->lse + first, h->count, dmean, h->targets + first, n, h->vocab);
+    if (to->dbias)
+        be->column_sum(be, to->dbias, h->logits, ACCEL_F32, n, h->vocab);
+    if (!at_once)
+        be->narrow(be, h->logits, h->logits, n * h->vocab);
+}
+
+/* Logits given by the caller: their gradient is that of x. */
+static void plain_grads(struct graph *g, const struct head *h, const struct grads *to,
+                        int64_t first, int64_t n)
+{
+    const struct backend *be = g->backend;
+    void *dx = (void *)(uintptr_t)rows_at(to->dx, first, h->cols);
+
+    if (to->add)
+        be->add(be, dx, dx, h->logits, g->compute, n * h->vocab);
+    else
+        be->copy(be, dx, h->logits,
+                 (size_t)(n * h->vocab) * accel_dtype_bytes(g->compute));
+}
+
+static void head_grads(struct graph *g, const struct head *h, const struct grads *to,
+                       int64_t first, int64_t n)
+{
     struct gemm p = { .m = n,
                       .n = h->cols,
                       .k = h->vocab,
                       .a = h->logits,
                       .a_type = g->compute,
-                      .lda = ld,
+                      .lda = to->ld,
                       .b = h->weight,
                       .b_type = g->compute,
                       .ldb = h->cols,
                       .c_type = g->compute,
                       .ldc = h->cols,
-                      .add = add };
+                      .add = to->add };
     struct gemm q = { .trans_a = true,
                       .m = h->vocab,
                       .n = h->cols,
                       .k = n,
                       .a = h->logits,
                       .a_type = g->compute,
-                      .lda = ld,
+                      .lda = to->ld,
                       .b = rows_at(h->x, first, h->cols),
                       .b_type = g->compute,
                       .ldb = h->cols,
-                      .c = dweight,
+                      .c = to->dweight,
                       .c_type = ACCEL_F32,
                       .ldc = h->cols,
                       .add = true };
 
-    if (dx) {
-        p.c = (void *)(uintptr_t)rows_at(dx, first, h->cols);
+    if (to->dx) {
+        p.c = (void *)(uintptr_t)rows_at(to->dx, first, h->cols);
         g->backend->gemm(g->backend, &p);
     }
-    g->backend->gemm(g->backend, &q);
+    if (to->dweight)
+        g->backend->gemm(g->backend, &q);
+}
+
+static void chunks_backward(struct graph *g, const struct tape_entry *e,
+                            const struct head *h, const struct grads *to)
+{
+    int64_t last = h->rows ? (h->rows - 1) / h->chunk * h->chunk : -1;
+
+    for (int64_t r = last; r >= 0; r -= h->chunk) {
+        int64_t n = h->rows - r < h->chunk ? h->rows - r : h->chunk;
+
+        if (r != last)
+            make_logits(g, h, r, n);
+        turn_logits(g, h, to, e->out->grad->data, r, n);
+        if (h->weight)
+            head_grads(g, h, to, r, n);
+        else if (to->dx)
+            plain_grads(g, h, to, r, n);
+    }
+}
+
+static bool open_grads(struct graph *g, const struct tape_entry *e, struct grads *to,
+                       int64_t vocab)
+{
+    accel_tensor_t *x = e->in[0], *weight = e->in[1], *bias = e->in[3];
+
+    *to = (struct grads){ .ld = vocab };
+    if (weight && !bias) /* narrowed row by row, each in its place */
+        to->ld = vocab * 4 / (int64_t)accel_dtype_bytes(g->compute);
+    if (x->needs_grad) {
+        to->dx = grad_target(g, x, &to->add);
+        if (!to->dx)
+            return false;
+    }
+    if (weight && weight->needs_grad) {
+        to->dweight = op_grad(g, op, weight);
+        if (!to->dweight)
+            return false;
+    }
+    if (bias && bias->needs_grad) {
+        to->dbias = op_grad(g, op, bias);
+        /* of the same unit: asking for it does not hand the weight's in */
+        if (!to->dbias)
+            return false;
+    }
+    return true;
 }
 
 static bool backward(struct graph *g, const struct tape_entry *e)
 {
-    accel_tensor_t *x = e->in[0], *weight = e->in[1], *dx = NULL;
-    const struct backend *be = g->backend;
-    struct head h = head_of(x, weight, e->in[2], e->saved[1], e->saved[2]);
-    int64_t last = (h.rows - 1) / h.chunk * h.chunk;
+    accel_tensor_t *parameter[] = { e->in[1], e->in[3] };
+    struct xent how = { (int32_t)e->ints[0], e->reals[0] };
+    struct head h = head_of(e->in[0], e->in[2], e->saved[1], e->saved[2], how);
     struct op_units u;
-    float *dweight;
-    bool add = false;
+    struct grads to;
+    bool good;
 
-    if (x->needs_grad) {
-        dx = grad_target(g, x, &add);
-        if (!dx)
-            return false;
-    }
-    if (!op_want(g, op, &u, &weight, 1))
+    if (!op_want(g, op, &u, parameter, 2))
         return false;
-    h.weight = op_values(g, &u, weight);
-    dweight = op_grad(g, op, weight);
-    for (int64_t r = last; dweight && r >= 0; r -= h.chunk) {
-        int64_t n = h.rows - r < h.chunk ? h.rows - r : h.chunk;
-
-        if (r != last)
-            make_logits(g, &h, r, n);
-        be->xent_grad(be, h.logits, g->compute, h.lse + r, h.count, e->out->grad->data,
-                      h.targets + r, n, h.vocab);
-        chunk_grads(g, &h, r, n, dx, add, dweight);
-    }
+    h.weight = op_values(g, &u, parameter[0]);
+    h.bias = op_values(g, &u, parameter[1]);
+    good = open_grads(g, e, &to, h.vocab);
+    if (good)
+        chunks_backward(g, e, &h, &to);
     op_done(g, &u);
-    return dweight != NULL;
+    return good;
 }
 
-static bool shapes_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *weight,
-                       accel_tensor_t *targets)
+static bool parameters_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *weight,
+                           accel_tensor_t *bias)
 {
-    if (!op_activation(g, op, x, "x") || !op_parameter(g, op, weight, "weight", 2) ||
-        !op_int32(g, op, targets, "targets"))
+    if (!weight)
+        return !bias || graph_fail(g, A0602, op, "give the weight as well, or none",
+                                   "there is a bias, but no weight");
+    if (!op_parameter(g, op, weight, "weight", 2))
         return false;
     if (weight->dim[1] != x->dim[x->ndim - 1])
         return op_misfit(g, op, x, "x", weight, "weight",
                          "weight is [V, C] and x is [..., C]");
-    if (targets->elems != x->elems / weight->dim[1])
-        return op_misfit(g, op, x, "x", targets, "targets",
-                         "there must be one target per row of x");
+    if (!bias)
+        return true;
+    if (!op_parameter(g, op, bias, "bias", 1))
+        return false;
+    if (bias->dim[0] != weight->dim[0])
+        return op_misfit(g, op, weight, "weight", bias, "bias", "bias must be [V]");
+    if (bias->unit != weight->unit)
+        return graph_fail(g, A0606, op, "declare both in modules of one unit",
+                          "weight %s and bias %s are of two units", weight->name,
+                          bias->name);
     return true;
 }
 
-/* Returns the first row with a target that is no token, or -1. */
+static bool shapes_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *weight,
+                       accel_tensor_t *bias, accel_tensor_t *targets, float smoothing)
+{
+    if (!op_activation(g, op, x, "x") || !op_int32(g, op, targets, "targets") ||
+        !parameters_fit(g, x, weight, bias))
+        return false;
+    if (targets->elems * x->dim[x->ndim - 1] != x->elems)
+        return op_misfit(g, op, x, "x", targets, "targets",
+                         "there must be one target per row of x");
+    if (!(smoothing >= 0.0f && smoothing <= 1.0f))
+        return graph_fail(g, A0605, op, "0.1 is usual",
+                          "label smoothing %g is not in [0, 1]", (double)smoothing);
+    return true;
+}
+
+/* Returns the first row with a target that is no class, or -1. */
 static int64_t forward(struct graph *g, const struct head *h, accel_tensor_t *mean)
 {
     const struct backend *be = g->backend;
@@ -166,52 +271,67 @@ static int64_t forward(struct graph *g, const struct head *h, accel_tensor_t *me
         int64_t n = h->rows - r < h->chunk ? h->rows - r : h->chunk;
 
         make_logits(g, h, r, n);
-        bad = be->xent(be, h->lse + r, h->loss + r, h->logits, h->targets + r, n,
-                       h->vocab);
+        bad = be->xent(be, &h->how, h->lse + r, h->loss + r, h->logits, h->targets + r,
+                       n, h->vocab);
         if (bad >= 0)
             return r + bad;
     }
-    be->xent_mean(be, mean->data, h->count, h->loss, h->targets, h->rows);
+    be->xent_mean(be, &h->how, mean->data, h->count, h->loss, h->targets, h->rows);
     return -1;
 }
 
-accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
-                                    accel_tensor_t *targets)
+static bool record(struct graph *g, accel_tensor_t *const *in, accel_tensor_t *bias,
+                   accel_tensor_t *mean, accel_tensor_t *stats, accel_tensor_t *logits,
+                   struct xent how)
 {
-    accel_tensor_t *in[] = { x, weight, targets }, *mean, *stats, *logits;
-    struct graph *g = op_graph(op, in, 3);
+    struct tape_entry e = { .op = op,
+                            .backward = backward,
+                            .out = mean,
+                            .in = { in[0], in[1], in[2], bias },
+                            .saved = { in[0], stats, logits, in[2] },
+                            .ints = { how.ignore },
+                            .reals = { how.smoothing } };
+
+    mean->needs_grad =
+        g->recording && (in[0]->needs_grad || (in[1] && in[1]->needs_grad) ||
+                         (bias && bias->needs_grad));
+    return !mean->needs_grad || tape_record(g, &e);
+}
+
+accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
+                                    accel_tensor_t *bias, accel_tensor_t *targets,
+                                    const accel_cross_entropy_t *o)
+{
+    accel_tensor_t *in[] = { x, weight, targets }, *needed[] = { x, targets };
+    accel_tensor_t *parameter[] = { weight, bias }, *mean, *stats, *logits;
+    struct graph *g = op_graph(op, needed, 2);
+    struct xent how = { o && o->ignore_index ? *o->ignore_index : -1,
+                        o ? o->label_smoothing : 0.0f };
     const int64_t one = 1;
     struct op_units u;
     struct head h;
-    int64_t bad, rows;
+    int64_t bad, rows, vocab;
 
-    if (!g || !shapes_fit(g, x, weight, targets))
+    if (!g || !shapes_fit(g, x, weight, bias, targets, how.smoothing))
         return NULL;
     rows = targets->elems;
+    vocab = weight ? weight->dim[0] : x->dim[x->ndim - 1];
     mean = graph_tensor(g, ACCEL_F32, 1, &one);
     stats = graph_tensor(g, ACCEL_F32, 1, (int64_t[]){ 2 * rows + 1 });
     logits =
-        graph_tensor(g, ACCEL_F32, 2,
-                     (int64_t[]){ chunk_rows(rows, weight->dim[0]), weight->dim[0] });
-    if (!mean || !stats || !logits || !op_want(g, op, &u, &weight, 1))
+        graph_tensor(g, ACCEL_F32, 2, (int64_t[]){ chunk_rows(rows, vocab), vocab });
+    if (!mean || !stats || !logits || !op_want(g, op, &u, parameter, 2))
         return NULL;
-    h = head_of(x, weight, targets, stats, logits);
+    h = head_of(x, targets, stats, logits, how);
     h.weight = op_values(g, &u, weight);
+    h.bias = op_values(g, &u, bias);
     bad = forward(g, &h, mean);
     op_done(g, &u);
     if (bad >= 0)
-        return graph_fail(g, A0615, op, "check the vocabulary size",
+        return graph_fail(g, A0615, op, "check the number of classes",
                           "target %lld of the batch is not below %lld", (long long)bad,
-                          (long long)weight->dim[0]);
-    mean->needs_grad = g->recording;
-    if (g->recording &&
-        !tape_record(g, &(struct tape_entry){ .op = op,
-                                              .backward = backward,
-                                              .out = mean,
-                                              .in = { x, weight, targets },
-                                              .saved = { x, stats, logits, targets } }))
-        return NULL;
-    return mean;
+                          (long long)vocab);
+    return record(g, in, bias, mean, stats, logits, how) ? mean : NULL;
 }
 
 accel_tensor_t *op_last_logits(accel_tensor_t *x, accel_tensor_t *weight)

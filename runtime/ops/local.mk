@@ -36,3 +36,8 @@ optable_sources = tests/unit/optable.c tests/unit/optable.h \
 unit_tests += tests/unit/test_optable
 tests_unit_test_optable_SOURCES = tests/unit/test_optable.c $(optable_sources)
 tests_unit_test_optable_LDADD = $(unit_ldadd)
+
+unit_tests += tests/unit/test_cross_entropy
+tests_unit_test_cross_entropy_SOURCES = tests/unit/test_cross_entropy.c \
+	tests/unit/op_rig.c tests/unit/op_rig.h tests/unit/resident.c tests/unit/resident.h
+tests_unit_test_cross_entropy_LDADD = $(unit_ldadd)

@@ -82,7 +82,8 @@ static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in,
     (void)n;
     for (int i = 0; i < BLOCKS; i++)
         x = accel_call(net->block[i], &x, 1);
-    return accel_cross_entropy(x, accel_param_find(m, "head.weight"), in[1]);
+    return accel_cross_entropy(x, accel_param_find(m, "head.weight"), NULL, in[1],
+                               NULL);
 }
 
 static const accel_class_t block_class = { "PartBlock", block_forward,

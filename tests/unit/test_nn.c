@@ -156,10 +156,11 @@ static accel_tensor_t *user_forward(accel_module_t *m, accel_tensor_t *const *in
     case ADD_PARAMETER:
         return accel_add(x, u->gain);
     case XENT_ROWS:
-        return accel_cross_entropy(x, u->weight, make(m->g, ACCEL_I32, 2, 2, 0));
+        return accel_cross_entropy(x, u->weight, NULL, make(m->g, ACCEL_I32, 2, 2, 0),
+                                   NULL);
     case XENT_RANGE:
         ((int32_t *)targets->data)[0] = 6;
-        return accel_cross_entropy(x, u->weight, targets);
+        return accel_cross_entropy(x, u->weight, NULL, targets, NULL);
     case STALE:
         x = accel_call(u->inner, &x, 1);
         return accel_add(x, u->stale);
@@ -167,7 +168,7 @@ static accel_tensor_t *user_forward(accel_module_t *m, accel_tensor_t *const *in
         return NULL;
     default:
         x = accel_layernorm(x, u->gain, u->gain, 1e-5f);
-        return accel_cross_entropy(x, u->weight, targets);
+        return accel_cross_entropy(x, u->weight, NULL, targets, NULL);
     }
 }
 

@@ -203,7 +203,7 @@ static accel_tensor_t *own_forward(accel_module_t *m, accel_tensor_t *const *in,
     (void)n;
     x = accel_apply(o->op, (accel_tensor_t *[]){ in[0], o->gain }, 2, &o->attr);
     x = accel_apply(o->op, (accel_tensor_t *[]){ x, o->other }, 2, &o->attr);
-    return accel_cross_entropy(x, o->head, in[1]);
+    return accel_cross_entropy(x, o->head, NULL, in[1], NULL);
 }
 
 static const accel_class_t own_class = { "Own", own_forward, sizeof(struct own) };

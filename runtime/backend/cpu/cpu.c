@@ -85,6 +85,7 @@ static const struct backend kernels = {
     .free = cpu_free,
     .zero = cpu_zero,
     .narrow = cpu_narrow,
+    .widen = cpu_widen,
     .scale = cpu_scale,
     .sumsq = cpu_sumsq,
     .adamw = cpu_adamw,

@@ -94,6 +94,7 @@ void cpu_transpose(const struct backend *be, void *dst, bool add, const void *sr
 void *cpu_alloc(const struct backend *be, size_t bytes);
 void cpu_free(const struct backend *be, void *p);
 void cpu_zero(const struct backend *be, void *dst, size_t bytes);
+void cpu_widen(const struct backend *be, float *dst, const void *src, int64_t n);
 void cpu_narrow(const struct backend *be, void *dst, const float *src, int64_t n);
 void cpu_scale(const struct backend *be, float *x, int64_t n, float by);
 double cpu_sumsq(const struct backend *be, const float *x, int64_t n);
@@ -131,12 +132,15 @@ void cpu_attention(const struct backend *be, const struct attention *p, void *ou
 void cpu_attention_grad(const struct backend *be, const struct attention *p,
                         const struct attention_grads *grads, void *scratch);
 
-int64_t cpu_xent(const struct backend *be, float *lse, float *loss, const float *logits,
-                 const int32_t *targets, int64_t rows, int64_t vocab);
-void cpu_xent_mean(const struct backend *be, float *mean, float *count,
-                   const float *loss, const int32_t *targets, int64_t rows);
-void cpu_xent_grad(const struct backend *be, float *logits, accel_dtype_t type,
-                   const float *lse, const float *count, const float *dmean,
-                   const int32_t *targets, int64_t rows, int64_t vocab);
+int64_t cpu_xent(const struct backend *be, const struct xent *o, float *lse,
+                 float *loss, const float *logits, const int32_t *targets, int64_t rows,
+                 int64_t vocab);
+void cpu_xent_mean(const struct backend *be, const struct xent *o, float *mean,
+                   float *count, const float *loss, const int32_t *targets,
+                   int64_t rows);
+void cpu_xent_grad(const struct backend *be, const struct xent *o, float *logits,
+                   accel_dtype_t type, const float *lse, const float *count,
+                   const float *dmean, const int32_t *targets, int64_t rows,
+                   int64_t vocab);
 
 #endif

@@ -51,6 +51,13 @@ static int64_t block_length(int64_t n, int64_t at)
     return n - at < BLOCK ? n - at : BLOCK;
 }
 
+void cpu_widen(const struct backend *be, float *dst, const void *src, int64_t n)
+{
+#pragma omp parallel for schedule(static) num_threads(be->threads) if (n > BLOCK)
+    for (int64_t i = 0; i < n; i += BLOCK)
+        bf16_widen(dst + i, (const bf16_t *)src + i, (size_t)block_length(n, i));
+}
+
 /* In place the halves lie where other threads still have to read. */
 void cpu_narrow(const struct backend *be, void *dst, const float *src, int64_t n)
 {

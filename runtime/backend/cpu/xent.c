@@ -29,11 +29,26 @@ static void row_max_sum(const float *x, int64_t n, float *max_out, float *sum_ou
     *sum_out = sum;
 }
 
-int64_t cpu_xent(const struct backend *be, float *lse, float *loss, const float *logits,
-                 const int32_t *targets, int64_t rows, int64_t vocab)
+ACCEL_MULTIVERSION
+static float row_mean(const float *x, int64_t n)
+{
+    float sum;
+
+    VM_SUM(sum, n, x[i]);
+    return sum / (float)n;
+}
+
+static bool counts(const struct xent *o, int32_t target)
+{
+    return target >= 0 && target != o->ignore;
+}
+
+int64_t cpu_xent(const struct backend *be, const struct xent *o, float *lse,
+                 float *loss, const float *logits, const int32_t *targets, int64_t rows,
+                 int64_t vocab)
 {
     for (int64_t r = 0; r < rows; r++)
-        if (targets[r] >= vocab)
+        if (targets[r] >= vocab && counts(o, targets[r]))
             return r;
 #pragma omp parallel for num_threads(be->threads) schedule(static, CPU_ROW_BLOCK)
     for (int64_t r = 0; r < rows; r++) {
@@ -42,13 +57,16 @@ int64_t cpu_xent(const struct backend *be, float *lse, float *loss, const float 
 
         row_max_sum(x, vocab, &max, &sum);
         lse[r] = max + logf(sum);
-        loss[r] = targets[r] < 0 ? 0.0f : lse[r] - x[targets[r]];
+        loss[r] = counts(o, targets[r]) ? lse[r] - x[targets[r]] : 0.0f;
+        if (o->smoothing > 0.0f && counts(o, targets[r]))
+            loss[r] += o->smoothing * (x[targets[r]] - row_mean(x, vocab));
     }
     return -1;
 }
 
-void cpu_xent_mean(const struct backend *be, float *mean, float *count,
-                   const float *loss, const int32_t *targets, int64_t rows)
+void cpu_xent_mean(const struct backend *be, const struct xent *o, float *mean,
+                   float *count, const float *loss, const int32_t *targets,
+                   int64_t rows)
 {
     double sum = 0.0;
     int64_t n = 0;
@@ -56,18 +74,18 @@ void cpu_xent_mean(const struct backend *be, float *mean, float *count,
     (void)be;
     for (int64_t r = 0; r < rows; r++) {
         sum += loss[r];
-        n += targets[r] >= 0;
+        n += counts(o, targets[r]);
     }
     count[0] = (float)n;
     mean[0] = n ? (float)(sum / (double)n) : 0.0f;
 }
 
 ACCEL_MULTIVERSION
-static void grad_row(float *x, int64_t n, float lse, float scale)
+static void grad_row(float *x, int64_t n, float lse, float scale, float spread)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        x[i] = maths_exp(x[i] - lse) * scale;
+        x[i] = maths_exp(x[i] - lse) * scale - spread;
 }
 
 /* Narrows n numbers in place, by way of a block of their own: the halves lie where the
@@ -85,22 +103,24 @@ static void narrow_row(float *x, int64_t n)
     }
 }
 
-void cpu_xent_grad(const struct backend *be, float *logits, accel_dtype_t type,
-                   const float *lse, const float *count, const float *dmean,
-                   const int32_t *targets, int64_t rows, int64_t vocab)
+void cpu_xent_grad(const struct backend *be, const struct xent *o, float *logits,
+                   accel_dtype_t type, const float *lse, const float *count,
+                   const float *dmean, const int32_t *targets, int64_t rows,
+                   int64_t vocab)
 {
     float scale = count[0] > 0.0f ? dmean[0] / count[0] : 0.0f;
+    float spread = scale * o->smoothing / (float)vocab;
 
 #pragma omp parallel for num_threads(be->threads) schedule(static, CPU_ROW_BLOCK)
     for (int64_t r = 0; r < rows; r++) {
         float *x = logits + r * vocab;
 
-        if (targets[r] < 0) {
+        if (!counts(o, targets[r])) {
             memset(x, 0, (size_t)vocab * sizeof(*x));
             continue;
         }
-        grad_row(x, vocab, lse[r], scale);
-        x[targets[r]] -= scale;
+        grad_row(x, vocab, lse[r], scale, spread);
+        x[targets[r]] -= scale * (1.0f - o->smoothing);
         if (type == ACCEL_BF16)
             narrow_row(x, vocab);
     }

@@ -147,20 +147,31 @@ static void meta_attention_grad(const struct backend *be, const struct attention
 {
 }
 
-static int64_t meta_xent(const struct backend *be, float *lse, float *loss,
-                         const float *logits, const int32_t *targets, int64_t rows,
-                         int64_t vocab)
+static void meta_widen(const struct backend *be, float *dst, const void *src, int64_t n)
+{
+}
+
+static void meta_narrow(const struct backend *be, void *dst, const float *src,
+                        int64_t n)
+{
+}
+
+static int64_t meta_xent(const struct backend *be, const struct xent *o, float *lse,
+                         float *loss, const float *logits, const int32_t *targets,
+                         int64_t rows, int64_t vocab)
 {
     return -1;
 }
 
-static void meta_xent_mean(const struct backend *be, float *mean, float *count,
-                           const float *loss, const int32_t *targets, int64_t rows)
+static void meta_xent_mean(const struct backend *be, const struct xent *o, float *mean,
+                           float *count, const float *loss, const int32_t *targets,
+                           int64_t rows)
 {
 }
 
-static void meta_xent_grad(const struct backend *be, float *logits, accel_dtype_t type,
-                           const float *lse, const float *count, const float *dmean,
+static void meta_xent_grad(const struct backend *be, const struct xent *o,
+                           float *logits, accel_dtype_t type, const float *lse,
+                           const float *count, const float *dmean,
                            const int32_t *targets, int64_t rows, int64_t vocab)
 {
 }
@@ -193,6 +204,8 @@ static const struct backend kernels = {
     .attention_scratch = meta_attention_scratch,
     .attention = meta_attention,
     .attention_grad = meta_attention_grad,
+    .widen = meta_widen,
+    .narrow = meta_narrow,
     .xent = meta_xent,
     .xent_mean = meta_xent_mean,
     .xent_grad = meta_xent_grad,

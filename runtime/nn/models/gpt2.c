@@ -99,7 +99,7 @@ static accel_tensor_t *root_forward(accel_module_t *m, accel_tensor_t *const *in
     for (accel_module_t *c = r->wpe->next; c != r->norm; c = c->next)
         x = accel_call(c, &x, 1);
     x = accel_call(r->norm, &x, 1);
-    return n == 2 ? accel_cross_entropy(x, wte->weight, in[1])
+    return n == 2 ? accel_cross_entropy(x, wte->weight, NULL, in[1], NULL)
                   : op_last_logits(x, wte->weight);
 }
 

@@ -148,22 +148,23 @@ static void t_attention_grad(const struct backend *be, const struct attention *p
     TIMED(PROFILE_ATTENTION, INNER->attention_grad(INNER, p, grads, scratch));
 }
 
-static int64_t t_xent(const struct backend *be, float *lse, float *loss,
-                      const float *logits, const int32_t *targets, int64_t rows,
-                      int64_t vocab)
+static int64_t t_xent(const struct backend *be, const struct xent *o, float *lse,
+                      float *loss, const float *logits, const int32_t *targets,
+                      int64_t rows, int64_t vocab)
 {
     int64_t bad;
 
     TIMED(PROFILE_XENT,
-          bad = INNER->xent(INNER, lse, loss, logits, targets, rows, vocab));
+          bad = INNER->xent(INNER, o, lse, loss, logits, targets, rows, vocab));
     return bad;
 }
 
-static void t_xent_grad(const struct backend *be, float *logits, accel_dtype_t type,
-                        const float *lse, const float *count, const float *dmean,
-                        const int32_t *targets, int64_t rows, int64_t vocab)
+static void t_xent_grad(const struct backend *be, const struct xent *o, float *logits,
+                        accel_dtype_t type, const float *lse, const float *count,
+                        const float *dmean, const int32_t *targets, int64_t rows,
+                        int64_t vocab)
 {
-    TIMED(PROFILE_XENT, INNER->xent_grad(INNER, logits, type, lse, count, dmean,
+    TIMED(PROFILE_XENT, INNER->xent_grad(INNER, o, logits, type, lse, count, dmean,
                                          targets, rows, vocab));
 }
 

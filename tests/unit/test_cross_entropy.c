@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Cross-entropy with and without a head and a bias, targets that do not count, label
+ * smoothing, several chunks of rows: loss and gradients against formulas in double.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "tests/tap.h"
+#include "tests/unit/op_rig.h"
+#include "tests/unit/resident.h"
+
+static const struct row {
+    int rows, cols, vocab;
+    bool head, bias;
+    int ignore; /* -1: none */
+    float smoothing;
+    accel_dtype_t type;
+} table[] = {
+    { 1, 1, 1, true, false, -1, 0, ACCEL_F32 },
+    { 7, 5, 13, true, true, -1, 0, ACCEL_F32 },
+    { 7, 5, 13, true, true, 3, 0.1f, ACCEL_F32 },
+    { 31, 17, 101, true, false, 0, 0.3f, ACCEL_F32 },
+    { 3, 9, 2, true, true, 1, 0, ACCEL_F32 },
+    { 5, 11, 11, false, false, -1, 0, ACCEL_F32 },
+    { 67, 3, 3, false, false, 2, 0.1f, ACCEL_F32 },
+    { 4, 7, 7, false, false, -1, 1, ACCEL_F32 },
+    { 131, 5, 300007, true, true, 5, 0.1f, ACCEL_F32 }, /* three chunks */
+    { 7, 5, 13, true, true, 3, 0.1f, ACCEL_BF16 },
+    { 29, 19, 37, true, false, -1, 0.1f, ACCEL_BF16 },
+    { 5, 11, 11, false, false, -1, 0, ACCEL_BF16 },
+};
+
+struct net {
+    accel_tensor_t *weight, *bias;
+    const struct row *row;
+};
+
+static accel_tensor_t *forward(accel_module_t *m, accel_tensor_t *const *in, int n)
+{
+    struct net *net = accel_module_state(m);
+    const int32_t ignore = net->row->ignore;
+    const accel_cross_entropy_t o = { .ignore_index = ignore < 0 ? NULL : &ignore,
+                                      .label_smoothing = net->row->smoothing };
+
+    (void)n;
+    return accel_cross_entropy(in[0], net->row->head ? net->weight : NULL,
+                               net->row->bias ? net->bias : NULL, in[1], &o);
+}
+
+static const accel_class_t net_class = { "Head", forward, sizeof(struct net) };
+
+struct want { /* everything in double */
+    double loss, *dx, *dw, *db;
+};
+
+static void reference(const struct row *c, const double *x, const double *w,
+                      const double *b, const int32_t *target, struct want *out)
+{
+    double *z = malloc((size_t)c->vocab * sizeof(*z)), s = (double)c->smoothing;
+    int counted = 0;
+
+    for (int r = 0; r < c->rows; r++)
+        counted += target[r] >= 0 && target[r] != c->ignore;
+    out->loss = 0;
+    for (int r = 0; r < c->rows; r++) {
+        double max = -INFINITY, sum = 0, mean = 0;
+
+        if (target[r] < 0 || target[r] == c->ignore)
+            continue;
+        for (int v = 0; v < c->vocab; v++) {
+            z[v] = c->head ? (c->bias ? b[v] : 0) : x[r * c->cols + v];
+            for (int k = 0; c->head && k < c->cols; k++)
+                z[v] += x[r * c->cols + k] * w[(int64_t)v * c->cols + k];
+            max = fmax(max, z[v]);
+            mean += z[v] / c->vocab;
+        }
+        for (int v = 0; v < c->vocab; v++)
+            sum += exp(z[v] - max);
+        out->loss += (max + log(sum) - (1 - s) * z[target[r]] - s * mean) / counted;
+        for (int v = 0; v < c->vocab; v++) {
+            double dz = exp(z[v] - max) / sum - s / c->vocab;
+
+            dz = (dz - (v == target[r] ? 1 - s : 0)) / counted;
+            if (c->bias)
+                out->db[v] += dz;
+            if (!c->head)
+                out->dx[r * c->cols + v] += dz;
+            for (int k = 0; c->head && k < c->cols; k++) {
+                out->dx[r * c->cols + k] += dz * w[(int64_t)v * c->cols + k];
+                out->dw[(int64_t)v * c->cols + k] += dz * x[r * c->cols + k];
+            }
+        }
+    }
+    free(z);
+}
+
+static void near(const struct row *c, const float *got, const double *want, int64_t n,
+                 const char *what)
+{
+    double *g = malloc((size_t)n * sizeof(*g)), far;
+
+    for (int64_t i = 0; i < n; i++)
+        g[i] = (double)got[i];
+    far = rig_distance(g, want, n, 1e-6);
+    tap_ok(far < (c->type == ACCEL_F32 ? 1e-5 : 2e-2),
+           "%d x %d, %d classes%s%s, ignoring %d, smoothing %g, %s: %s (%.2g)", c->rows,
+           c->cols, c->vocab, c->head ? ", head" : "", c->bias ? " and bias" : "",
+           c->ignore, (double)c->smoothing, accel_dtype_name(c->type), what, far);
+    free(g);
+}
+
+static void compare(struct graph *g, const struct row *c, struct net *net,
+                    const struct resident *r, accel_tensor_t *x, const struct want *w)
+{
+    int64_t n = (int64_t)c->rows * c->cols;
+    float *dx = malloc((size_t)n * sizeof(*dx));
+
+    (void)g;
+    accel_tensor_read(x->grad, dx, (size_t)n, NULL);
+    near(c, dx, w->dx, n, "gradient of x");
+    if (c->head)
+        near(c, r->grad[0] + net->weight->unit_offset, w->dw,
+             (int64_t)c->vocab * c->cols, "gradient of the weight");
+    if (c->bias)
+        near(c, r->grad[0] + net->bias->unit_offset, w->db, c->vocab,
+             "gradient of the bias");
+    free(dx);
+}
+
+static void run(const struct row *c, struct graph *g, accel_module_t *m,
+                struct resident *r)
+{
+    int64_t n = (int64_t)c->rows * c->cols, nw = (int64_t)c->vocab * c->cols;
+    struct net *net = accel_module_state(m);
+    double *x = rig_random(n, c->type, 2), *w = rig_random(nw, c->type, 1);
+    double *b = rig_random(c->vocab, c->type, 1);
+    int32_t *target = malloc((size_t)c->rows * sizeof(*target));
+    accel_tensor_t *in[2], *loss;
+    struct want want = { 0, calloc((size_t)n, 8), calloc((size_t)nw, 8),
+                         calloc((size_t)c->vocab, 8) };
+    float value = NAN;
+
+    for (int64_t i = 0; i < nw; i++)
+        r->master[0][net->weight->unit_offset + i] = (float)w[i];
+    for (int i = 0; i < c->vocab; i++)
+        r->master[0][net->bias->unit_offset + i] = (float)b[i];
+    for (int i = 0; i < c->rows; i++)
+        target[i] = i % 5 == 4 ? -7 : (int32_t)((i * 31L) % c->vocab);
+    resident_refresh(r);
+    resident_zero_grad(r);
+    reference(c, x, w, b, target, &want);
+    in[0] = rig_tensor(g, x, 1, c->rows, c->cols);
+    in[1] = graph_tensor(g, ACCEL_I32, 2, (int64_t[]){ 1, c->rows });
+    memcpy(in[1]->data, target, (size_t)c->rows * sizeof(*target));
+    loss = accel_call(m, in, 2);
+    if (!loss || accel_tensor_read(loss, &value, 1, NULL) ||
+        graph_backward(g, loss, 1.0f, NULL))
+        tap_diag("%s: %s", g->error.where, g->error.text);
+    near(c, &value, &want.loss, 1, "loss");
+    compare(g, c, net, r, in[0], &want);
+    tap_is_int(r->faults, 0, "residency protocol");
+    free(want.dx);
+    free(want.dw);
+    free(want.db);
+    free(target);
+    free(x);
+    free(w);
+    free(b);
+}
+
+static void test_row(const struct row *c)
+{
+    const accel_init_t normal = { ACCEL_INIT_NORMAL, 1 };
+    const int64_t vocab = c->vocab;
+    struct backend *be = NULL;
+    struct units units = { 0 };
+    struct resident r;
+    struct graph g;
+    accel_module_t *m;
+    struct net *net;
+
+    if (backend_cpu_open(&be, 2, NULL) || graph_open(&g, be, c->type, false, NULL))
+        return;
+    m = nn_module_new(&g, &net_class, NULL, "");
+    net = accel_module_state(m);
+    net->row = c;
+    net->weight = accel_param(m, "weight", 2, (int64_t[]){ c->vocab, c->cols }, normal);
+    net->bias = accel_param(m, "bias", 1, &vocab, normal);
+    if (!nn_units_build(m, false, NULL, &units, NULL) &&
+        !resident_open(&r, &units, c->type, 1)) {
+        g.residency = resident_residency(&r);
+        run(c, &g, m, &r);
+        resident_close(&r);
+    }
+    units_free(&units);
+    nn_module_free(m);
+    graph_close(&g);
+    backend_close(be);
+}
+
+int main(void)
+{
+    rig_seed(7);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(table); i++)
+        test_row(&table[i]);
+    return tap_done();
+}
