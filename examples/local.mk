@@ -7,7 +7,18 @@ examples_train_LDFLAGS = -no-install
 examples_minimal_SOURCES = examples/minimal.c
 examples_minimal_LDADD = libaccel.la
 examples_minimal_LDFLAGS = -no-install
-EXTRA_DIST += examples/sample.txt
+noinst_PROGRAMS += examples/byo
+examples_byo_SOURCES = examples/byo.c
+examples_byo_LDADD = libaccel.la -lm
+examples_byo_LDFLAGS = -no-install
+if HAVE_CXX
+noinst_PROGRAMS += examples/byo_cpp
+examples_byo_cpp_SOURCES = examples/byo.cpp
+examples_byo_cpp_CXXFLAGS = -Wall -Wextra -pedantic -std=c++17 $(AM_CXXFLAGS)
+examples_byo_cpp_LDADD = libaccel.la
+examples_byo_cpp_LDFLAGS = -no-install
+endif
+EXTRA_DIST += examples/sample.txt examples/byo.cpp
 
 # A model of parts that the trainer does not use.
 check_PROGRAMS += tests/helpers/parts
@@ -15,6 +26,13 @@ tests_helpers_parts_SOURCES = tests/helpers/parts.c
 tests_helpers_parts_LDADD = libaccel.la
 tests_helpers_parts_LDFLAGS = -no-install
 shell_tests += tests/t/4110-train-parts.t
+
+# The same network by hand and as modules.
+check_PROGRAMS += tests/helpers/byo_modules
+tests_helpers_byo_modules_SOURCES = tests/helpers/byo_modules.c
+tests_helpers_byo_modules_LDADD = libaccel.la -lm
+tests_helpers_byo_modules_LDFLAGS = -no-install
+shell_tests += tests/t/4120-train-byo.t
 
 shell_tests += tests/t/4100-train-equal.t tests/t/4200-train-errors.t \
 	tests/t/5100-train-reshard.t tests/t/5110-train-minutes.t \

@@ -45,6 +45,10 @@ static void init_range(const accel_tensor_t *p, uint64_t seed, int64_t begin,
 {
     uint64_t name = XXH3_64bits(p->name, strlen(p->name));
 
+    if (p->values) {
+        memcpy(dst, p->values + begin, (size_t)(end - begin) * sizeof(*dst));
+        return;
+    }
     if (p->init.kind != ACCEL_INIT_NORMAL && p->init.kind != ACCEL_INIT_UNIFORM) {
         float v = p->init.kind == ACCEL_INIT_ZEROS  ? 0.0f
                   : p->init.kind == ACCEL_INIT_ONES ? 1.0f

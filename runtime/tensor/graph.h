@@ -47,6 +47,8 @@ struct accel_tensor {
     const char *name;    /* full name of a parameter, else NULL */
     const char *buffer;  /* full name of a buffer, else NULL */
     accel_init_t init;
+    const float
+        *values; /* the program's initial values, until accel_prepare; NULL: init */
     float lr_scale, weight_decay; /* of its group; set by accel_prepare */
 };
 

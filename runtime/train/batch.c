@@ -112,6 +112,7 @@ static int64_t begin(accel_t *run)
                                      run->boot.rank, run->job.batch);
 
     graph_reset(&run->graph);
+    run->in_micro = true;
     run->graph.recording = run->graph.training = !run->graph.evaluating;
     run->graph.draws = (struct draws){ .seed = run->job.seed,
                                        .first_sample = first,

@@ -54,6 +54,9 @@ static accel_status_t evaluate(accel_t *run, int batches, double *loss_out,
     double sums[3] = { 0 };
     accel_status_t st = ACCEL_OK;
 
+    if (!run->job.model)
+        return accel_fail(err, A0908, "compute the loss with accel_unit_want",
+                          "accel_evaluate needs a model: the run has units");
     if (rounds == 0)
         return accel_fail(err, A0908, "open the dataset with a holdout fraction",
                           "the dataset has no held-out samples");

@@ -21,6 +21,7 @@ libaccel_core_la_SOURCES += \
 	runtime/train/state.c \
 	runtime/train/step.c \
 	runtime/train/stop.c \
+	runtime/train/units.c \
 	runtime/train/weights.c \
 	runtime/train/weights.h
 
@@ -64,3 +65,7 @@ tests_unit_test_weights_SOURCES = tests/unit/test_weights.c
 tests_unit_test_weights_CFLAGS = $(AM_CFLAGS) -DDATA='"$(abs_top_srcdir)/tests/data/weights"'
 tests_unit_test_weights_LDADD = $(fork_ldadd)
 EXTRA_DIST += tests/data/weights
+
+unit_tests += tests/unit/test_units
+tests_unit_test_units_SOURCES = tests/unit/test_units.c
+tests_unit_test_units_LDADD = $(unit_ldadd)

@@ -292,6 +292,7 @@ static void free_run(accel_t *run)
         omp_set_num_threads(run->threads_before);
     shard_close(run->shard);
     units_free(&run->units);
+    own_units_free(run);
     hooks_free(run);
     if (run->graph_open) {
         graph_close(&run->graph);

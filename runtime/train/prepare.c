@@ -22,8 +22,8 @@ static accel_status_t bad_job(accel_error_t *err, const char *what)
 
 static accel_status_t check_job(const accel_job_t *j, accel_error_t *err)
 {
-    if (!j->model)
-        return bad_job(err, "the job needs a model");
+    if (!j->model && j->eval_every > 0)
+        return bad_job(err, "eval_every needs a model");
     if (j->steps < 1)
         return bad_job(err, "steps must be at least 1");
     if (j->batch < 1 || j->batch > 1 << 20)
@@ -257,7 +257,7 @@ static accel_status_t make_plan(accel_t *run, accel_error_t *err)
     count_params(&run->units, &in);
     st = plan_layout_of(&run->config, run->boot.size, run->boot.local_size, &in.layout,
                         err);
-    if (st == ACCEL_OK && run->job.data) {
+    if (st == ACCEL_OK && run->job.model && run->job.data) {
         int n = data_fields(run->job.data, &fields);
 
         st = nn_measure(run->job.model, run->job.batch, fields, n, true, &activations,
@@ -319,18 +319,18 @@ static void recompute_units(accel_t *run)
             "computed again; fsdp_auto_wrap_policy cuts it into units");
 }
 
-static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_t *err)
+/* Units of the model's tree, or those that the program declared. */
+static accel_status_t take_units(accel_t *run, accel_error_t *err)
 {
     bool wrap = config_wrap_policy(&run->config) == WRAP_TRANSFORMER;
-    accel_status_t st = take_job(run, job, err);
+    accel_status_t st;
 
-    if (run->graph.error.code != ACCEL_OK) {
-        *err = run->graph.error; /* the model was built wrongly */
-        st = err->code;
-    }
-    if (st == ACCEL_OK)
-        st = nn_units_build(run->job.model, wrap, run->config.transformer_cls,
-                            &run->units, err);
+    if (!run->job.model)
+        return own_units_build(run, &run->units, err);
+    if (run->own_units)
+        return bad_job(err, "a job has a model or the run has units, not both");
+    st = nn_units_build(run->job.model, wrap, run->config.transformer_cls, &run->units,
+                        err);
     if (st == ACCEL_OK && wrap && run->units.count == 1 && run->boot.rank == 0)
         accel_logf(&run->log, ACCEL_LOG_WARN,
                    "TRANSFORMER_BASED_WRAP: the model has no class ending in Block, so "
@@ -338,6 +338,27 @@ static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_
                    "others)");
     if (st == ACCEL_OK)
         recompute_units(run);
+    return st;
+}
+
+/* Initial values are in the shards: the program's arrays are not looked at any more. */
+static void forget_values(accel_t *run)
+{
+    for (int u = 0; u < run->units.count; u++)
+        for (int i = 0; i < run->units.unit[u].param_count; i++)
+            run->units.unit[u].param[i]->values = NULL;
+}
+
+static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_t *err)
+{
+    accel_status_t st = take_job(run, job, err);
+
+    if (run->graph.error.code != ACCEL_OK) {
+        *err = run->graph.error; /* the model was built wrongly */
+        st = err->code;
+    }
+    if (st == ACCEL_OK)
+        st = take_units(run, err);
     if (st == ACCEL_OK)
         st = groups_apply(run, err);
     if (st == ACCEL_OK)
@@ -347,7 +368,7 @@ static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_
         st = state_same_on_all(run, err);
     if (st == ACCEL_OK)
         st = take_dirs(run, err);
-    if (st == ACCEL_OK)
+    if (st == ACCEL_OK && run->job.model)
         st = run_agree(run, nn_buffers_open(run->job.model, err), err);
     if (st == ACCEL_OK)
         st = run_agree(run, make_plan(run, err), err);
@@ -359,6 +380,7 @@ static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_
         st = resume_run(run, err);
     if (st == ACCEL_OK && !run->resumed)
         shard_init(run->shard, run->job.seed); /* nothing to go on from */
+    forget_values(run);
     if (st == ACCEL_OK)
         st = run_agree(run, open_log(run, err), err);
     if (st == ACCEL_OK)

@@ -72,6 +72,9 @@ struct accel {
     accel_module_t *tree[RUN_MAX_TREES];
     int trees;
 
+    accel_unit_t **own; /* units that the program declared */
+    int own_units;
+
     struct gradient_hook hook[RUN_MAX_HOOKS];
     int hooks;
 
@@ -95,10 +98,12 @@ struct accel {
     int64_t base_bytes;                /* memory of the process before the model */
 
     /* progress; everything below is part of a checkpoint or follows from it */
-    int64_t step;    /* optimizer steps done */
-    int64_t cursor;  /* training samples consumed by all ranks */
-    int micro;       /* micro-batches done in the current step */
-    double loss_sum; /* of the micro-batches of this step, this rank */
+    int64_t step;     /* optimizer steps done */
+    int64_t cursor;   /* training samples consumed by all ranks */
+    int micro;        /* micro-batches done in the current step */
+    double loss_sum;  /* of the micro-batches of this step, this rank */
+    bool in_micro;    /* a micro-batch is open: its backward has to come */
+    bool in_backward; /* and has begun (units) */
 
     bool resumed;         /* weights and progress came from a checkpoint */
     int64_t saved_step;   /* newest checkpoint in ckpt_dir; -1: none */
@@ -151,6 +156,13 @@ accel_status_t state_check_optimizer(const accel_t *run, const char *dir,
 /* Restores step and cursor; warns about settings that differ. */
 accel_status_t state_decode(accel_t *run, const char *text, size_t bytes,
                             accel_error_t *err);
+
+/* ---- units.c -------------------------------------------------------------------------- */
+/* The units that the program declared, laid out. A0609: there are none. */
+accel_status_t own_units_build(accel_t *run, struct units *out, accel_error_t *err);
+void own_units_free(accel_t *run);
+/* A0912 when one of them is still wanted. */
+accel_status_t own_units_done(const accel_t *run, accel_error_t *err);
 
 /* ---- groups.c ------------------------------------------------------------------------- */
 /* Hands the groups of the job to the parameters of run->units. A0911. */

@@ -46,6 +46,7 @@ static accel_status_t backward(accel_t *run, accel_tensor_t *loss, accel_error_t
     if (st == ACCEL_OK) {
         run->loss_sum += value;
         run->micro++;
+        run->in_micro = false;
     }
     return st;
 }
@@ -203,6 +204,12 @@ accel_status_t accel_step(accel_t *run, accel_error_t *err)
     accel_error_t e = { 0 };
     accel_status_t st = run_ready(run, "accel_step", err);
 
+    if (st == ACCEL_OK && run->in_micro)
+        return accel_fail(err, A0901,
+                          "call accel_backward or accel_units_backward first",
+                          "accel_step before the backward of its micro-batch");
+    if (st == ACCEL_OK)
+        st = own_units_done(run, err);
     if (st != ACCEL_OK || run->micro < run->job.accumulate)
         return st;
     return run_report(run, step(run, &e), &e, err);

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * byo: bring your own compute. A two-layer network whose forward and backward are written
+ * here, by hand; the library shards its parameters, updates, saves and resumes them:
+ *     srun -n 2 --accel-config=fsdp.yaml ./byo [OUT [STEPS]]
+ * It learns sin(3a) * b from pairs (a, b).                                              */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <accel.h>
+
+enum { IN = 2, HIDDEN = 48, BATCH = 16 };
+
+/* Sample `index` is made from its number: the same on every rank and in every life. */
+static int fetch(void *user, int64_t index, void *const *dst)
+{
+    uint32_t h = (uint32_t)index * 2654435761u + 12345u;
+    float *x = dst[0], *y = dst[1];
+
+    (void)user;
+    for (int i = 0; i < IN; i++) {
+        h = (h ^ h >> 15) * 2246822519u + 1u;
+        x[i] = (float)(h >> 8) / 8388608.0f - 1.0f;
+    }
+    *y = sinf(3.0f * x[0]) * x[1];
+    return 0;
+}
+
+/* y = x w^T + b for `rows` rows; w is [out, in]. */
+static void linear(const float *x, const float *w, const float *b, float *y, int rows,
+                   int in, int out)
+{
+    for (int r = 0; r < rows; r++)
+        for (int o = 0; o < out; o++) {
+            double sum = b[o];
+
+            for (int i = 0; i < in; i++)
+                sum += (double)x[r * in + i] * w[o * in + i];
+            y[r * out + o] = (float)sum;
+        }
+}
+
+/* Adds to dw and db, and writes dx (NULL: not wanted). */
+static void linear_backward(const float *x, const float *w, const float *dy, float *dx,
+                            float *dw, float *db, int rows, int in, int out)
+{
+    for (int r = 0; r < rows; r++)
+        for (int o = 0; o < out; o++) {
+            for (int i = 0; i < in; i++)
+                dw[o * in + i] += dy[r * out + o] * x[r * in + i];
+            db[o] += dy[r * out + o];
+        }
+    for (int r = 0; dx && r < rows; r++)
+        for (int i = 0; i < in; i++) {
+            double sum = 0;
+
+            for (int o = 0; o < out; o++)
+                sum += (double)dy[r * out + o] * w[o * in + i];
+            dx[r * in + i] = (float)sum;
+        }
+}
+
+/* Mean of the squared differences, and dy, its derivative. */
+static float squares(const float *y, const float *want, float *dy, int n)
+{
+    double sum = 0;
+
+    for (int i = 0; i < n; i++) {
+        dy[i] = 2.0f * (y[i] - want[i]) / (float)n;
+        sum += (double)(y[i] - want[i]) * (y[i] - want[i]);
+    }
+    return (float)(sum / n);
+}
+
+/* One micro-batch. A failed call leaves `err` filled, and the next one returns it too. */
+static accel_status_t micro_batch(accel_t *run, accel_unit_t *first, accel_unit_t *last,
+                                  accel_error_t *err)
+{
+    float x[BATCH * IN], want[BATCH], h[BATCH * HIDDEN], y[BATCH], dy[BATCH];
+    float dh[BATCH * HIDDEN], *dw, *db;
+    accel_tensor_t *batch[2];
+    float loss;
+
+    if (accel_next(run, batch, 2, err) ||
+        accel_tensor_read(batch[0], x, BATCH * IN, err) ||
+        accel_tensor_read(batch[1], want, BATCH, err))
+        return err->code;
+    if (accel_unit_want(first, err)) /* its parameters are gathered here ... */
+        return err->code;
+    linear(x, accel_unit_values(first, 0), accel_unit_values(first, 1), h, BATCH, IN,
+           HIDDEN);
+    accel_unit_done(first); /* ... and may go again */
+    for (int i = 0; i < BATCH * HIDDEN; i++)
+        h[i] = h[i] > 0 ? h[i] : 0;
+    if (accel_unit_want(last, err))
+        return err->code;
+    linear(h, accel_unit_values(last, 0), accel_unit_values(last, 1), y, BATCH, HIDDEN,
+           1);
+    loss = squares(y, want, dy, BATCH);
+
+    if (accel_unit_grad(last, 0, &dw, err) || accel_unit_grad(last, 1, &db, err))
+        return err->code;
+    linear_backward(h, accel_unit_values(last, 0), dy, dh, dw, db, BATCH, HIDDEN, 1);
+    accel_unit_done(last);
+    for (int i = 0; i < BATCH * HIDDEN; i++)
+        dh[i] = h[i] > 0 ? dh[i] : 0;
+    if (accel_unit_grad(first, 0, &dw, err) || accel_unit_grad(first, 1, &db, err))
+        return err->code;
+    linear_backward(x, NULL, dh, NULL, dw, db, BATCH, IN, HIDDEN);
+    return accel_units_backward(run, loss, err) ? err->code : accel_step(run, err);
+}
+
+static void print_line(void *user, accel_log_level_t level, const char *line)
+{
+    (void)user, (void)level;
+    fprintf(stderr, "%s\n", line);
+}
+
+int main(int argc, char **argv)
+{
+    const accel_field_t fields[] = { { ACCEL_F32, 1, { IN } },
+                                     { ACCEL_F32, 1, { 1 } } };
+    const accel_init_t spread = { ACCEL_INIT_UNIFORM, 0.5f }, zeros = { 0 };
+    const int64_t wide[] = { HIDDEN, IN }, narrow[] = { 1, HIDDEN };
+    accel_job_t job = { .steps = argc > 2 ? atoi(argv[2]) : 200,
+                        .batch = BATCH,
+                        .seed = 1 };
+    accel_unit_t *first = NULL, *last = NULL;
+    accel_error_t err = { 0 };
+    accel_t *run = NULL;
+
+    job.out_dir = argc > 1 ? argv[1] : NULL;
+    job.optimizer.lr = 1e-2f;
+    if (accel_open(&run, &(accel_options_t){ .run_name = "byo", .log = print_line },
+                   &err) ||
+        accel_dataset_new(&job.data, 4096, fields, 2, fetch, NULL, 0, &err) ||
+        !(first = accel_unit_new(run, "first", &err)) ||
+        accel_unit_param(first, "weight", 2, wide, spread, NULL, &err) ||
+        accel_unit_param(first, "bias", 1, wide, zeros, NULL, &err) ||
+        !(last = accel_unit_new(run, "last", &err)) ||
+        accel_unit_param(last, "weight", 2, narrow, spread, NULL, &err) ||
+        accel_unit_param(last, "bias", 1, narrow, zeros, NULL, &err) ||
+        accel_prepare(run, &job, &err))
+        fprintf(stderr, "%s: %s\n", err.text, err.hint);
+    while (!err.code && accel_more(run))
+        if (micro_batch(run, first, last, &err) && err.text[0])
+            fprintf(stderr, "%s: %s\n", err.text, err.hint);
+    accel_close(run, NULL);
+    accel_dataset_close(job.data);
+    return accel_exit_code(err.code);
+}

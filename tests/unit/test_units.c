@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Units of a program's own and programs that feed themselves, on one rank: initial values,
+ * every misuse an error and no crash, groups, the exact sample after a resume, the end of an
+ * evaluation, checkpoints of another optimizer.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/common.h"
+#include "tests/tap.h"
+
+static char dir[64] = "/tmp/accel-units.XXXXXX";
+static char config[96];
+
+static accel_t *open_run(void)
+{
+    accel_options_t o = { .config_file = config, .run_name = "units", .threads = 1 };
+    accel_error_t err = { 0 };
+    accel_t *run = NULL;
+
+    if (accel_open(&run, &o, &err))
+        tap_ok(false, "open: %s", err.text);
+    return run;
+}
+
+static accel_job_t job_of(const char *name, int64_t steps)
+{
+    static char out[128];
+    accel_job_t j = { .steps = steps, .batch = 4, .seed = 3 };
+
+    snprintf(out, sizeof(out), "%s/%s", dir, name);
+    j.out_dir = out;
+    j.optimizer = (accel_optimizer_t){ .kind = ACCEL_SGD, .lr = 0.5f };
+    return j;
+}
+
+static const float start[6] = { 1, 2, 3, 4, 5, 6 };
+static const int64_t six[] = { 2, 3 }, one[] = { 1 };
+static const accel_init_t zeros = { ACCEL_INIT_ZEROS, 0 };
+
+/* Two units: "a" with six given values and a bias of 0.25, "b" with one. */
+static void declare(accel_t *run, accel_unit_t *u[2])
+{
+    accel_error_t err = { 0 };
+
+    u[0] = accel_unit_new(run, "a", &err);
+    u[1] = accel_unit_new(run, "b", &err);
+    if (accel_unit_param(u[0], "weight", 2, six, zeros, start, &err) ||
+        accel_unit_param(u[0], "bias", 1, one,
+                         (accel_init_t){ ACCEL_INIT_CONSTANT, 0.25f }, NULL, &err) ||
+        accel_unit_param(u[1], "weight", 1, one, zeros, NULL, &err))
+        tap_ok(false, "declare: %s", err.text);
+}
+
+/* A step whose gradient is 1 everywhere; returns the first sample's number, or -1. */
+static int64_t step(accel_t *run, accel_unit_t *u[2])
+{
+    accel_error_t err = { 0 };
+    int64_t index[4] = { -1 };
+    float *g;
+
+    if (accel_next_samples(run, index, 4, &err))
+        goto fail;
+    for (int k = 0; k < 2; k++) {
+        if (accel_unit_grad(u[k], 0, &g, &err))
+            goto fail;
+        for (int i = 0; g && i < (k ? 1 : 6); i++)
+            g[i] += 1;
+    }
+    if (accel_units_backward(run, 1.0, &err) || accel_step(run, &err))
+        goto fail;
+    return index[0];
+fail:
+    tap_ok(false, "step: %s", err.text);
+    return -1;
+}
+
+static void test_values(void)
+{
+    accel_job_t j = job_of("values", 2);
+    accel_error_t err = { 0 };
+    accel_unit_t *u[2];
+    accel_t *run = open_run();
+    const float *v;
+
+    declare(run, u);
+    tap_ok(!accel_prepare(run, &j, &err), "units without a model (%s)", err.text);
+    tap_ok(!accel_unit_want(u[0], &err) && (v = accel_unit_values(u[0], 0)) &&
+               !memcmp(v, start, sizeof(start)),
+           "the program's initial values");
+    v = accel_unit_values(u[0], 1);
+    tap_ok(v && v[0] == 0.25f && accel_unit_dtype(u[0]) == ACCEL_F32, "and a constant");
+    accel_unit_done(u[0]);
+    tap_is_int(step(run, u), 0, "a step");
+    accel_unit_want(u[0], &err);
+    v = accel_unit_values(u[0], 0);
+    tap_ok(v && fabsf((6 - v[5]) - (1 - v[0])) < 1e-6f && v[0] < 0.9f,
+           "SGD took the rate from each: %g", v ? (double)v[0] : 0);
+    accel_unit_done(u[0]);
+    tap_is_int(step(run, u), 4, "samples are counted");
+    tap_ok(!accel_more(run), "finished");
+    tap_is_int(accel_close(run, &err), ACCEL_OK, "closed");
+}
+
+static void test_declarations(void)
+{
+    accel_job_t j = job_of("declare", 1);
+    const int64_t bad[] = { 0 };
+    accel_error_t err = { 0 };
+    accel_unit_t *u[2];
+    accel_t *run = open_run();
+
+    tap_ok(accel_prepare(run, &j, &err) == ACCEL_EINVAL && strstr(err.text, "units"),
+           "neither a model nor units: %s", err.text);
+    accel_close(run, NULL);
+    run = open_run();
+    declare(run, u);
+    tap_ok(!accel_unit_new(run, "a", &err) && err.code == ACCEL_EINVAL &&
+               !accel_unit_new(run, "x/y", &err) && !accel_unit_new(run, NULL, &err),
+           "a unit's name is its own: %s", err.text);
+    tap_is_int(accel_unit_param(u[0], "bias", 1, one, zeros, NULL, &err), ACCEL_EINVAL,
+               "and so is a parameter's: %s", err.text);
+    tap_is_int(accel_unit_param(u[0], "", 1, one, zeros, NULL, &err), ACCEL_EINVAL,
+               "no name");
+    tap_is_int(accel_unit_param(u[0], "c", 1, bad, zeros, NULL, &err), ACCEL_EINVAL,
+               "a size of 0: %s", err.text);
+    tap_is_int(accel_unit_param(u[0], "c", 9, six, zeros, NULL, &err), ACCEL_EINVAL,
+               "nine dimensions: %s", err.text);
+    tap_is_int(accel_unit_param(NULL, "c", 1, one, zeros, NULL, &err), ACCEL_EINVAL,
+               "no unit");
+    tap_ok(accel_unit_want(u[0], &err) == ACCEL_EINVAL, "not prepared: %s", err.text);
+    tap_ok(!accel_prepare(run, &j, &err), "all that changed nothing (%s)", err.text);
+    tap_ok(!accel_unit_new(run, "late", &err) &&
+               accel_unit_param(u[0], "late", 1, one, zeros, NULL, &err) ==
+                   ACCEL_EINVAL,
+           "nothing after accel_prepare: %s", err.text);
+    accel_close(run, NULL);
+}
+
+/* Misuse that the program may go on after. */
+static void test_misuse(void)
+{
+    accel_job_t j = job_of("misuse", 9);
+    accel_error_t err = { 0 };
+    accel_tensor_t *t[2];
+    accel_unit_t *u[3];
+    accel_t *run = open_run();
+    int64_t index[4];
+    float *g;
+
+    declare(run, u);
+    u[2] = accel_unit_new(run, "c", &err);
+    accel_unit_param(u[2], "weight", 1, one, zeros, NULL, &err);
+    accel_prepare(run, &j, &err);
+    tap_is_int(accel_unit_grad(u[0], 0, &g, &err), ACCEL_EINVAL,
+               "a gradient without a micro-batch: %s", err.text);
+    tap_is_int(accel_units_backward(run, 0, &err), ACCEL_EINVAL, "nor its end: %s",
+               err.text);
+    tap_is_int(accel_next(run, t, 2, &err), ACCEL_EINVAL, "no data: %s", err.text);
+    tap_is_int(accel_next_samples(run, index, 5, &err), ACCEL_EINVAL,
+               "another number of samples: %s", err.text);
+    tap_is_int(accel_next_samples(run, index, 4, &err), ACCEL_OK, "a micro-batch");
+    tap_ok(index[3] == 3, "of four samples");
+    tap_is_int(accel_step(run, &err), ACCEL_EINVAL, "no step before its backward: %s",
+               err.text);
+    tap_is_int(accel_unit_grad(u[0], 2, &g, &err), ACCEL_EINVAL, "no parameter 2: %s",
+               err.text);
+    tap_is_int(accel_unit_grad(u[0], 0, NULL, &err), ACCEL_EINVAL, "nowhere to: %s",
+               err.text);
+    tap_ok(!accel_unit_want(u[0], &err) && !accel_unit_want(u[1], &err), "two units");
+    tap_is_int(accel_unit_want(u[2], &err), ACCEL_EINVAL, "and no third: %s", err.text);
+    accel_unit_done(u[1]);
+    tap_is_int(accel_unit_want(u[2], &err), ACCEL_OK, "but after a done");
+    accel_unit_done(u[2]);
+    accel_unit_done(u[0]);
+    tap_is_int(accel_units_backward(run, 1, &err), ACCEL_OK, "all is well");
+    tap_is_int(accel_step(run, &err), ACCEL_OK, "with a gradient of zeros");
+    tap_is_int(accel_evaluate(run, 0, &(double){ 0 }, &err), ACCEL_EINVAL,
+               "no model to evaluate: %s", err.text);
+    accel_unit_done(NULL);
+    tap_ok(!accel_unit_values(NULL, 0) && accel_unit_dtype(NULL) == ACCEL_F32,
+           "NULL is no crash");
+    accel_close(run, NULL);
+}
+
+enum wrong { VALUES_UNWANTED, VALUES_BEYOND, DONE_TWICE, NOT_DONE };
+
+/* Misuse that ends the run, with the unit's name. */
+static void test_fatal(enum wrong wrong, const char *what)
+{
+    accel_job_t j = job_of("fatal", 9);
+    accel_error_t err = { 0 };
+    accel_unit_t *u[2];
+    accel_t *run = open_run();
+    accel_status_t st;
+
+    declare(run, u);
+    accel_prepare(run, &j, &err);
+    accel_next_samples(run, NULL, 4, &err);
+    if (wrong != VALUES_UNWANTED)
+        accel_unit_want(u[0], &err);
+    if (wrong == VALUES_UNWANTED || wrong == VALUES_BEYOND)
+        tap_ok(!accel_unit_values(u[0], wrong == VALUES_BEYOND ? 2 : 0), "NULL");
+    if (wrong == VALUES_BEYOND || wrong == DONE_TWICE)
+        accel_unit_done(u[0]);
+    if (wrong == DONE_TWICE)
+        accel_unit_done(u[0]);
+    st = accel_units_backward(run, 1, &err);
+    tap_ok(st == ACCEL_EINVAL && !strcmp(err.where, "a") && err.hint[0], "%s: %s", what,
+           err.text);
+    tap_is_int(accel_close(run, NULL), ACCEL_EINVAL, "and the run ends with it");
+}
+
+static void test_resume(void)
+{
+    static const accel_group_t frozen = { .match = "a.*", .frozen = 1 };
+    static const accel_group_t typo = { .match = "c.*", .lr_scale = 2 };
+    static const accel_group_t all = { .match = "*", .frozen = 1 };
+    accel_job_t j = job_of("resume", 2);
+    accel_error_t err = { 0 };
+    accel_unit_t *u[2];
+    accel_t *run = open_run();
+    const float *v;
+    float *g, last;
+
+    declare(run, u);
+    accel_prepare(run, &j, &err);
+    step(run, u);
+    step(run, u);
+    accel_unit_want(u[0], &err);
+    v = accel_unit_values(u[0], 0);
+    last = v ? v[0] : 0;
+    accel_unit_done(u[0]);
+    accel_close(run, NULL);
+    run = open_run();
+    declare(run, u);
+    j.steps = 4;
+    tap_ok(!accel_prepare(run, &j, &err) && accel_steps_done(run) == 2, "resumed");
+    tap_is_int(step(run, u), 8, "at the exact sample");
+    accel_unit_want(u[0], &err);
+    v = accel_unit_values(u[0], 0);
+    tap_ok(v && v[0] < last - 0.1f, "with the values of step 2, and a third step: %g",
+           v ? (double)v[0] : 0);
+    accel_unit_done(u[0]);
+    step(run, u);
+    accel_close(run, NULL);
+
+    for (int k = 0; k < 5; k++) {
+        static const char *const says[] = { "sgd", "sgd", "other parameters",
+                                            "matches no", "all parameters" };
+        const accel_group_t *group[] = { NULL, NULL, &frozen, &typo, &all };
+
+        j = job_of("resume", 6);
+        if (k == 0)
+            j.optimizer = (accel_optimizer_t){ .lr = 0.1f };
+        if (k == 1)
+            j.optimizer.momentum = 0.5f;
+        j.optimizer.groups = group[k];
+        j.optimizer.group_count = group[k] != NULL;
+        run = open_run();
+        declare(run, u);
+        memset(&err, 0, sizeof(err));
+        tap_ok(accel_prepare(run, &j, &err) ==
+                       (k < 3 ? ACCEL_EMISMATCH : ACCEL_EINVAL) &&
+                   strstr(err.text, says[k]) && err.hint[0],
+               "refused: %s", err.text);
+        accel_close(run, NULL);
+    }
+    j = job_of("frozen", 1);
+    j.optimizer.groups = &frozen;
+    j.optimizer.group_count = 1;
+    run = open_run();
+    declare(run, u);
+    tap_ok(!accel_prepare(run, &j, &err), "a frozen unit");
+    accel_next_samples(run, NULL, 4, &err);
+    g = &(float){ 0 };
+    tap_ok(!accel_unit_grad(u[0], 0, &g, &err) && !g, "has no gradient");
+    tap_ok(!accel_unit_grad(u[1], 0, &g, &err) && g, "the other has");
+    g[0] = 1;
+    tap_ok(!accel_units_backward(run, 1, &err) && !accel_step(run, &err), "a step");
+    accel_unit_want(u[0], &err);
+    accel_unit_want(u[1], &err);
+    tap_ok(!memcmp(accel_unit_values(u[0], 0), start, sizeof(start)) &&
+               *(const float *)accel_unit_values(u[1], 0) < -0.01f,
+           "changes the one and not the other");
+    accel_close(run, NULL);
+}
+
+/* ---- any fields ------------------------------------------------------------------------- */
+
+static int fetch(void *user, int64_t index, void *const *dst)
+{
+    (void)user;
+    *(float *)dst[0] = (float)index;
+    *(uint8_t *)dst[1] = (uint8_t)(index % 200);
+    return 0;
+}
+
+static accel_status_t scalar_shape(const void *attr, const accel_array_t *in, int n,
+                                   accel_array_t *out, accel_error_t *err)
+{
+    (void)attr, (void)n, (void)err;
+    *out = in[0];
+    out->ndim = 1;
+    out->dims[0] = 1;
+    return ACCEL_OK;
+}
+
+/* The mean of the first field plus the parameter. */
+static accel_status_t mean_forward(const void *attr, const accel_array_t *in, int n,
+                                   const accel_array_t *out, accel_error_t *err)
+{
+    double sum = 0;
+
+    (void)attr, (void)n, (void)err;
+    for (int64_t i = 0; i < in[0].elems; i++)
+        sum += ((const float *)in[0].data)[i];
+    *(float *)out->data =
+        (float)(sum / (double)in[0].elems) + *(const float *)in[1].data;
+    return ACCEL_OK;
+}
+
+static accel_status_t mean_backward(const void *attr, const accel_array_t *in, int n,
+                                    const accel_array_t *out, const accel_array_t *dout,
+                                    const accel_array_t *din, accel_error_t *err)
+{
+    (void)attr, (void)in, (void)n, (void)out, (void)err;
+    if (din[1].data)
+        *(float *)din[1].data += *(const float *)dout->data;
+    return ACCEL_OK;
+}
+
+static const accel_op_t mean_op = { .name = "mean_of_field",
+                                    .shape = scalar_shape,
+                                    .forward = mean_forward,
+                                    .backward = mean_backward };
+static accel_tensor_t *offset;
+
+static accel_tensor_t *mean_model(accel_module_t *m, accel_tensor_t *const *in, int n)
+{
+    accel_tensor_t *both[] = { in[0], offset };
+
+    (void)m;
+    return n == 2 ? accel_apply(&mean_op, both, 2, NULL) : NULL;
+}
+
+static void test_fields(void)
+{
+    static const accel_class_t cls = { .name = "Mean", .forward = mean_model };
+    const accel_field_t fields[] = { { ACCEL_F32, 1, { 1 } }, { ACCEL_U8, 0, { 0 } } };
+    accel_job_t j = job_of("fields", 2);
+    accel_error_t err = { 0 };
+    accel_tensor_t *batch[3], *t;
+    accel_t *run = open_run();
+    const int64_t two[] = { 1, 2 };
+    float got[4], label[4];
+    const int64_t *dims;
+    double loss = 0;
+
+    accel_dataset_new(&j.data, 100, fields, 2, fetch, NULL, 0.1, &err);
+    j.model = accel_module_new(run, &cls, NULL, "");
+    offset = accel_param(j.model, "offset", 1, one, zeros);
+    tap_ok(!accel_prepare(run, &j, &err), "a model of any fields (%s)", err.text);
+    accel_evaluate(run, 0, &loss, &err);
+    tap_ok(fabs(loss - 94.5) < 1e-9,
+           "evaluation weighs the last, smaller micro-batch: %g", loss);
+    tap_is_int(accel_next(run, batch, 3, &err), ACCEL_EINVAL, "not three tensors: %s",
+               err.text);
+    tap_is_int(accel_next_samples(run, NULL, 4, &err), ACCEL_EINVAL, "it has data: %s",
+               err.text);
+    tap_ok(!accel_next(run, batch, 2, &err) &&
+               accel_tensor_shape(batch[0], &dims) == 2 && dims[0] == 4 &&
+               accel_tensor_shape(batch[1], &dims) == 1 &&
+               accel_tensor_dtype(batch[1]) == ACCEL_U8,
+           "two tensors");
+    tap_ok(!accel_tensor_read(batch[0], got, 4, &err) &&
+               !accel_tensor_read(batch[1], label, 4, &err) && got[2] == label[2] &&
+               got[0] < 90 && got[0] != got[1],
+           "of the same, shuffled samples: %g %g", (double)got[0], (double)got[1]);
+    t = accel_input(run, ACCEL_F32, 2, two, start, &err);
+    tap_ok(t && !accel_tensor_read(t, got, 2, &err) && got[1] == 2,
+           "a tensor of its own");
+    tap_ok(!accel_input(run, ACCEL_F32, 2, two, NULL, &err) && err.code == ACCEL_EINVAL,
+           "without values: %s", err.text);
+    accel_close(run, NULL);
+    accel_dataset_close(j.data);
+}
+
+int main(void)
+{
+    char command[128];
+    FILE *f;
+
+    unsetenv("ACCEL_CONFIG_RESOLVED");
+    if (!mkdtemp(dir))
+        tap_skip_all("no directory for temporary files");
+    snprintf(config, sizeof(config), "%s/one.yaml", dir);
+    f = fopen(config, "w");
+    if (!f || fputs("distributed_type: 'NO'\nuse_cpu: true\n", f) < 0 || fclose(f))
+        tap_skip_all("no file");
+    test_values();
+    test_declarations();
+    test_misuse();
+    test_fatal(VALUES_UNWANTED, "values of a unit that is not wanted");
+    test_fatal(VALUES_BEYOND, "values that it does not have");
+    test_fatal(DONE_TWICE, "done once too often");
+    test_fatal(NOT_DONE, "forgotten done");
+    test_resume();
+    test_fields();
+    snprintf(command, sizeof(command), "rm -rf %s", dir);
+    tap_ok(system(command) == 0, "removed");
+    return tap_done();
+}
