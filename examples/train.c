@@ -238,8 +238,9 @@ static accel_status_t print_sample(accel_t *run, const struct settings *s,
         snprintf(err->text, sizeof(err->text), "no memory for the sample");
         return ACCEL_ENOMEM;
     }
-    st = accel_gpt2_generate(s->job.model, &prompt, 1, out, s->sample, 0.8f,
-                             s->job.seed, err);
+    st = accel_generate(s->job.model, &prompt, 1, out, s->sample,
+                        &(accel_sampling_t){ .temperature = 0.8f, .seed = s->job.seed },
+                        err);
     if (st == ACCEL_OK && accel_is_main(run)) {
         printf("--- sample ---\n");
         for (int i = 0; i < s->sample; i++) {

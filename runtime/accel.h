@@ -291,6 +291,26 @@ typedef struct accel_cross_entropy {
 accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
                                     accel_tensor_t *bias, accel_tensor_t *targets,
                                     const accel_cross_entropy_t *o);
+typedef enum accel_rope_kind {
+    ACCEL_ROPE_PLAIN = 0,
+    ACCEL_ROPE_LINEAR = 1, /* positions divided by `factor` */
+    ACCEL_ROPE_LLAMA3 = 2, /* low frequencies divided by `factor`, a band in between */
+} accel_rope_kind_t;
+
+typedef struct accel_rope {
+    float theta; /* base of the frequencies; 0: 10000 */
+    accel_rope_kind_t kind;
+    float factor;                            /* LINEAR, LLAMA3 */
+    float low_freq_factor, high_freq_factor; /* LLAMA3 */
+    int original_context;                    /* LLAMA3 */
+} accel_rope_t;
+
+/* Rotary positions: x [B, T, heads * D], D even and at most 512 -> the same shape. Turns each
+ * pair (i, i + D / 2) by the angle of its position, which is the cache's length (NULL: 0)
+ * plus t; frequencies and their scaling are those of Hugging Face's Llama. `rope` NULL:
+ * the plain ones at theta 10000. */
+accel_tensor_t *accel_rope(accel_tensor_t *x, int heads, const accel_rope_t *rope,
+                           const accel_kv_t *cache);
 /* What an own op sees of a tensor: contiguous, in the memory of the run's device (on the
  * CPU: host memory), valid during the call only. */
 typedef struct accel_array {
@@ -355,20 +375,6 @@ typedef struct accel_gpt2 {
     accel_activation_t activation; /* 0: ACCEL_ACT_GELU */
 } accel_gpt2_t;
 
-typedef enum accel_rope_kind {
-    ACCEL_ROPE_PLAIN = 0,
-    ACCEL_ROPE_LINEAR = 1, /* positions divided by `factor` */
-    ACCEL_ROPE_LLAMA3 = 2, /* low frequencies divided by `factor`, a band in between */
-} accel_rope_kind_t;
-
-typedef struct accel_rope {
-    float theta; /* base of the frequencies; 0: 10000 */
-    accel_rope_kind_t kind;
-    float factor;                            /* LINEAR, LLAMA3 */
-    float low_freq_factor, high_freq_factor; /* LLAMA3 */
-    int original_context;                    /* LLAMA3 */
-} accel_rope_t;
-
 typedef struct accel_llama {
     int layers, heads;
     int kv_heads; /* heads % kv_heads == 0; 0: heads */
@@ -431,11 +437,31 @@ accel_status_t accel_bert_read_config(const char *path, accel_bert_t *out,
  * linear weights are [out, in]. */
 accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg,
                                accel_error_t *err);
-/* Continues prompt[n] by `count` tokens drawn at `temperature` (0: greedy) into out[count].
- * Same tokens on every rank. Collective. */
-accel_status_t accel_gpt2_generate(accel_module_t *model, const int32_t *prompt, int n,
-                                   int32_t *out, int count, float temperature,
-                                   uint64_t seed, accel_error_t *err);
+
+/* How generated tokens are drawn. All zero: always the likeliest. */
+typedef struct accel_sampling {
+    float temperature; /* 1: the model's own spread; 0: always the likeliest */
+    int top_k;         /* only among the k likeliest; 0: all */
+    float top_p;       /* then only the likeliest that together reach p; 0 or 1: all */
+    uint64_t seed;     /* the draw at a position depends on both only */
+    const int32_t *stop; /* [stop_count] tokens that end the text, as its last */
+    int stop_count;
+    /* Called after each token; other than 0 ends the text. Every rank calls its own and
+     * must decide alike. NULL: none. */
+    int (*token)(void *user, int32_t token);
+    void *user;
+} accel_sampling_t;
+
+/* Continues prompt[n] by up to `count` tokens into out[count]; after an early end the rest of
+ * out is -1. `model` is one that comes with the library, prepared. Each token costs one
+ * forward of one position, with a cache of keys and values. The model sees at most its
+ * context: of a longer prompt the end, and when the context is full, its newer half is
+ * read once more and the older one forgotten. `sampling` may be NULL (all zero). Between
+ * steps only: the tensors of the micro-batch are gone afterwards. Same tokens on every
+ * rank. Collective. */
+accel_status_t accel_generate(accel_module_t *model, const int32_t *prompt, int n,
+                              int32_t *out, int count, const accel_sampling_t *sampling,
+                              accel_error_t *err);
 
 /* ---- units: bring your own compute ---------------------------------------------------
  * The second way in, for programs with a forward and backward of their own: named parameters

@@ -65,6 +65,16 @@ struct attention {
     int64_t first_sample;
 };
 
+#define ROPE_MAX_PAIRS 256
+
+/* Angle of pair i at position t: (first + t) * frequency[i]. */
+struct rope {
+    accel_dtype_t type;
+    int64_t batch, time, heads, head_width; /* [batch, time, heads * head_width] */
+    int64_t first;
+    float frequency[ROPE_MAX_PAIRS];
+};
+
 /* A gradient to write, or to add to; data NULL: not wanted. */
 struct heads_out {
     void *data;
@@ -206,6 +216,9 @@ struct backend {
                             float *dgain, float *dbias, const void *dy, const void *x,
                             const float *stats);
 
+    /* Turns each pair (i, i + head_width / 2) by its angle, or back. */
+    void (*rope)(const struct backend *be, void *dst, const void *src,
+                 const struct rope *p, bool back, bool add);
     /* Copies the values of [batch, rows, count] heads of `width`; to.add is not used. */
     void (*copy_heads)(const struct backend *be, struct heads_out to, struct heads from,
                        accel_dtype_t type, int64_t batch, int64_t rows, int64_t count,

@@ -14,8 +14,10 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/elementwise.c \
 	runtime/backend/cpu/embed.c \
 	runtime/backend/cpu/gemm.c \
+	runtime/backend/cpu/gemv.c \
 	runtime/backend/cpu/move.c \
 	runtime/backend/cpu/norm.c \
+	runtime/backend/cpu/rope.c \
 	runtime/backend/cpu/sizes.c \
 	runtime/backend/cpu/tile.c \
 	runtime/backend/cpu/tile.h \

@@ -2,9 +2,10 @@
 libaccel_core_la_SOURCES += \
 	runtime/nn/buffers.c \
 	runtime/nn/measure.c \
+	runtime/nn/models/causal.h \
+	runtime/nn/models/generate.c \
 	runtime/nn/models/gpt2.c \
 	runtime/nn/models/gpt2.h \
-	runtime/nn/models/gpt2_generate.c \
 	runtime/nn/models/hf_config.c \
 	runtime/nn/models/hf_config.h \
 	runtime/nn/models/hf_json.c \
@@ -12,6 +13,7 @@ libaccel_core_la_SOURCES += \
 	runtime/nn/models/hf_names.h \
 	runtime/nn/models/hf_presets.c \
 	runtime/nn/models/hf_write.c \
+	runtime/nn/models/sample.c \
 	runtime/nn/module.c \
 	runtime/nn/names.c \
 	runtime/nn/nn.h \
@@ -41,3 +43,8 @@ tests_unit_test_recompute_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_hf_config
 tests_unit_test_hf_config_SOURCES = tests/unit/test_hf_config.c
 tests_unit_test_hf_config_LDADD = $(unit_ldadd)
+
+unit_tests += tests/unit/test_generate
+tests_unit_test_generate_SOURCES = tests/unit/test_generate.c tests/unit/resident.c \
+	tests/unit/resident.h
+tests_unit_test_generate_LDADD = $(unit_ldadd)

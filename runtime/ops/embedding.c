@@ -24,14 +24,14 @@ static bool backward(struct graph *g, const struct tape_entry *e)
                        ids->elems, ids->dim[1], cols);
     dpositions = dtable && positions ? op_grad(g, op, positions) : NULL;
     if (dpositions)
-        be->embed_grad(be, NULL, dpositions, ids->data, e->out->grad->data, g->compute,
-                       ids->elems, ids->dim[1], cols);
+        be->embed_grad(be, NULL, dpositions + e->ints[0] * cols, ids->data,
+                       e->out->grad->data, g->compute, ids->elems, ids->dim[1], cols);
     op_done(g, &u);
     return dtable && (dpositions || !positions);
 }
 
 static bool shapes_fit(struct graph *g, accel_tensor_t *ids, accel_tensor_t *table,
-                       accel_tensor_t *positions)
+                       accel_tensor_t *positions, int64_t first)
 {
     if (!op_int32(g, op, ids, "ids") || !op_parameter(g, op, table, "table", 2))
         return false;
@@ -44,7 +44,7 @@ static bool shapes_fit(struct graph *g, accel_tensor_t *ids, accel_tensor_t *tab
     if (positions->dim[1] != table->dim[1])
         return op_misfit(g, op, table, "table", positions, "positions",
                          "both must have the same width");
-    if (positions->dim[0] < ids->dim[1])
+    if (positions->dim[0] - first < ids->dim[1])
         return op_misfit(g, op, ids, "ids", positions, "positions",
                          "the sequence is longer than the positions");
     return true;
@@ -53,20 +53,30 @@ static bool shapes_fit(struct graph *g, accel_tensor_t *ids, accel_tensor_t *tab
 accel_tensor_t *accel_embedding(accel_tensor_t *ids, accel_tensor_t *table,
                                 accel_tensor_t *positions)
 {
+    return op_embedding(ids, table, positions, 0);
+}
+
+accel_tensor_t *op_embedding(accel_tensor_t *ids, accel_tensor_t *table,
+                             accel_tensor_t *positions, int64_t first)
+{
     accel_tensor_t *need[] = { ids, table }, *params[] = { table, positions }, *y;
     struct graph *g = op_graph(op, need, 2);
     struct op_units u;
+    const char *from;
     int64_t bad;
 
-    if (!g || !shapes_fit(g, ids, table, positions))
+    if (!g || !shapes_fit(g, ids, table, positions, first))
         return NULL;
     y = graph_tensor(g, g->compute, 3,
                      (int64_t[]){ ids->dim[0], ids->dim[1], table->dim[1] });
     if (!y || !op_want(g, op, &u, params, 2))
         return NULL;
+    from = op_values(g, &u, positions);
+    if (from)
+        from += (size_t)(first * table->dim[1]) * accel_dtype_bytes(g->compute);
     bad = g->backend->embed(g->backend, y->data, ids->data, op_values(g, &u, table),
-                            op_values(g, &u, positions), g->compute, ids->elems,
-                            ids->dim[1], table->dim[0], table->dim[1]);
+                            from, g->compute, ids->elems, ids->dim[1], table->dim[0],
+                            table->dim[1]);
     op_done(g, &u);
     if (bad >= 0)
         return graph_fail(g, A0615, op, "check the vocabulary size",
@@ -78,7 +88,8 @@ accel_tensor_t *accel_embedding(accel_tensor_t *ids, accel_tensor_t *table,
                                               .backward = backward,
                                               .out = y,
                                               .in = { ids, table, positions },
-                                              .saved = { ids } }))
+                                              .saved = { ids },
+                                              .ints = { first } }))
         return NULL;
     return y;
 }

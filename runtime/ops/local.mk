@@ -15,6 +15,7 @@ libaccel_core_la_SOURCES += \
 	runtime/ops/ops.c \
 	runtime/ops/ops.h \
 	runtime/ops/read.c \
+	runtime/ops/rope.c \
 	runtime/ops/view.c
 
 unit_tests += tests/unit/test_ops
@@ -41,3 +42,9 @@ unit_tests += tests/unit/test_cross_entropy
 tests_unit_test_cross_entropy_SOURCES = tests/unit/test_cross_entropy.c \
 	tests/unit/op_rig.c tests/unit/op_rig.h tests/unit/resident.c tests/unit/resident.h
 tests_unit_test_cross_entropy_LDADD = $(unit_ldadd)
+
+unit_tests += tests/unit/test_rope
+tests_unit_test_rope_SOURCES = tests/unit/test_rope.c tests/unit/op_rig.c \
+	tests/unit/op_rig.h
+tests_unit_test_rope_LDADD = $(unit_ldadd)
+EXTRA_DIST += tests/data/ops

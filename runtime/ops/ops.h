@@ -73,6 +73,13 @@ uint64_t op_draw_stream(struct graph *g);
 /* Runs the entries after the first `base` backwards and drops them. False: sticky error. */
 bool graph_backward_to(struct graph *g, int base);
 
+/* frequency[head_width / 2] of accel_rope: angle per position. */
+void rope_frequencies(const accel_rope_t *o, int64_t head_width, float *frequency);
+
+/* accel_embedding whose first position is `first`, not 0: generation with a cache. */
+accel_tensor_t *op_embedding(accel_tensor_t *ids, accel_tensor_t *table,
+                             accel_tensor_t *positions, int64_t first);
+
 /* Logits float32 [B, V] of the last position of x [B, T, C] with weight [V, C]; for
  * generation, no backward. */
 accel_tensor_t *op_last_logits(accel_tensor_t *x, accel_tensor_t *weight);

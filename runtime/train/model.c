@@ -60,10 +60,3 @@ accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg,
         *err = run->graph.error;
     return NULL;
 }
-
-accel_status_t accel_gpt2_generate(accel_module_t *model, const int32_t *prompt, int n,
-                                   int32_t *out, int count, float temperature,
-                                   uint64_t seed, accel_error_t *err)
-{
-    return gpt2_generate(model, prompt, n, out, count, temperature, seed, err);
-}

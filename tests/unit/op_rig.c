@@ -104,3 +104,49 @@ void rig_check(const accel_tensor_t *y, const double *want, double tolerance,
     free(got);
     free(wide);
 }
+
+FILE *rig_golden(const char *name)
+{
+    const char *src = getenv("ACCEL_SRC");
+    char path[4096];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/tests/data/ops/%s", src ? src : ".", name);
+    f = fopen(path, "r");
+    if (!f)
+        tap_ok(false, "cannot open %s", path);
+    return f;
+}
+
+int rig_line(FILE *f, const char *word, double *v, int most)
+{
+    char text[4096], *at = text, *end;
+    size_t len = strlen(word);
+    int n = 0;
+
+    if (!fgets(text, sizeof(text), f) || strncmp(text, word, len) != 0)
+        return -1;
+    for (at += len; n < most; n++, at = end) {
+        v[n] = strtod(at, &end);
+        if (end == at)
+            break;
+    }
+    return n;
+}
+
+void rig_check_line(FILE *f, const char *word, const accel_tensor_t *y,
+                    double tolerance, const char *what)
+{
+    float *all = malloc((size_t)y->elems * sizeof(*all));
+    double want[64], got[64], far;
+    int n = rig_line(f, word, want, 64);
+    int64_t step = y->elems / 40 + 1;
+
+    accel_tensor_read(y, all, (size_t)y->elems, NULL);
+    for (int i = 0; i < n && i * step < y->elems; i++)
+        got[i] = all[i * step];
+    far =
+        n == (y->elems + step - 1) / step ? rig_distance(got, want, n, 1e-3) : INFINITY;
+    tap_ok(far < tolerance, "%s: %s as torch has it, distance %.1e", what, word, far);
+    free(all);
+}

@@ -6,6 +6,8 @@
 #ifndef ACCEL_TESTS_OP_RIG_H
 #define ACCEL_TESTS_OP_RIG_H
 
+#include <stdio.h>
+
 #include "tensor/tape.h"
 
 void rig_seed(uint64_t seed);
@@ -21,5 +23,14 @@ double rig_distance(const double *got, const double *want, int64_t n, double flo
 /* A TAP line: are y's values within `tolerance` of want? */
 void rig_check(const accel_tensor_t *y, const double *want, double tolerance,
                const char *what);
+
+/* tests/data/ops/NAME of the source tree; NULL and a failed TAP line when it is not there. */
+FILE *rig_golden(const char *name);
+/* Reads the next line, "WORD number ...", into v[most]; how many numbers, -1: another word
+ * or the end. */
+int rig_line(FILE *f, const char *word, double *v, int most);
+/* A TAP line: is every (elems / 40 + 1)th value of y as the line WORD says? */
+void rig_check_line(FILE *f, const char *word, const accel_tensor_t *y,
+                    double tolerance, const char *what);
 
 #endif

@@ -520,6 +520,53 @@ static void test_misuse(struct backend *be)
     graph_close(&g);
 }
 
+static void test_golden(struct backend *be)
+{
+    FILE *f = rig_golden("attention.golden");
+    double c[8];
+    int cases = 0;
+
+    while (f && rig_line(f, "case", c, 8) == 8) {
+        int64_t b = (int64_t)c[0], t = (int64_t)c[1], s = (int64_t)c[2];
+        int64_t h = (int64_t)c[3], k = (int64_t)c[4], d = (int64_t)c[5];
+        accel_attention_t o = { .heads = (int)h,
+                                .kv_heads = (int)k,
+                                .causal = c[6] != 0 };
+        accel_tensor_t *q, *key, *value, *y;
+        double *from[4];
+        struct graph g;
+        char what[64];
+
+        snprintf(what, sizeof(what), "golden case %d", ++cases);
+        rig_seed(11);
+        graph_open(&g, be, ACCEL_F32, false, NULL);
+        q = rig_tensor(&g, from[0] = rig_random(b * t * h * d, ACCEL_F32, 3), b, t,
+                       h * d);
+        key = rig_tensor(&g, from[1] = rig_random(b * s * k * d, ACCEL_F32, 3), b, s,
+                         k * d);
+        value = rig_tensor(&g, from[2] = rig_random(b * s * k * d, ACCEL_F32, 3), b, s,
+                           k * d);
+        from[3] = rig_random(b * t * h * d, ACCEL_F32, 1);
+        if (c[7] != 0) {
+            o.lengths = graph_tensor(&g, ACCEL_I32, 1, &b);
+            for (int i = 0; i < b; i++)
+                ((int32_t *)o.lengths->data)[i] = (int32_t)s - i;
+        }
+        y = accel_attention(q, key, value, &o);
+        rig_check_line(f, "out", y, 1e-5, what);
+        graph_backward(&g, rig_weigh(&g, y, from[3]), 1.0f, NULL);
+        rig_check_line(f, "dq", q->grad, 1e-5, what);
+        rig_check_line(f, "dk", key->grad, 1e-5, what);
+        rig_check_line(f, "dv", value->grad, 1e-5, what);
+        for (int i = 0; i < 4; i++)
+            free(from[i]);
+        graph_close(&g);
+    }
+    tap_is_int(cases, 7, "all golden cases");
+    if (f)
+        fclose(f);
+}
+
 int main(void)
 {
     struct backend *be = NULL;
@@ -532,6 +579,7 @@ int main(void)
         test_variant(&variants[i], be, ACCEL_F32);
         test_variant(&variants[i], be, ACCEL_BF16);
     }
+    test_golden(be);
     test_threads(ACCEL_F32);
     test_threads(ACCEL_BF16);
     test_dropout(be);

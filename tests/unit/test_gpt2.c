@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * gpt2 end to end on the CPU backend: loss of a fresh model, learning a fixed batch, same
- * bits for any thread count, measured peak, generation.
+ * bits for any thread count, measured peak.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -182,38 +182,6 @@ static void test_measure(accel_dtype_t compute)
     rig_close(&k);
 }
 
-static void test_generate(void)
-{
-    const int32_t prompt[3] = { 1, 2, 3 };
-    int32_t a[120], b[120], c[120];
-    accel_error_t err = { 0 };
-    struct rig k;
-    bool inside = true;
-
-    if (!rig_open(&k, &small, ACCEL_F32, 2, 1, 8))
-        tap_ok(false, "open");
-    tap_is_int(gpt2_generate(k.model, prompt, 3, a, 120, 1.0f, 7, &err), 0,
-               "generates past the context");
-    gpt2_generate(k.model, prompt, 3, b, 120, 1.0f, 7, &err);
-    gpt2_generate(k.model, prompt, 3, c, 120, 1.0f, 8, &err);
-    tap_ok(!memcmp(a, b, sizeof(a)), "same seed, same tokens");
-    tap_ok(memcmp(a, c, sizeof(a)) != 0, "other seed, other tokens");
-    for (int i = 0; i < 120; i++)
-        inside = inside && a[i] >= 0 && a[i] < small.vocab;
-    tap_ok(inside, "all tokens are in the vocabulary");
-    gpt2_generate(k.model, prompt, 3, a, 9, 0.0f, 7, &err);
-    gpt2_generate(k.model, prompt, 3, b, 9, 0.0f, 8, &err);
-    tap_ok(!memcmp(a, b, 9 * sizeof(*a)), "greedy does not depend on the seed");
-    tap_ok(k.g.recording, "recording is as it was");
-    tap_is_int(gpt2_generate(k.model, prompt, 0, a, 9, 0.0f, 7, &err), ACCEL_EINVAL,
-               "an empty prompt is refused");
-    tap_is_int(gpt2_generate(k.model, (int32_t[]){ 97 }, 1, a, 9, 0.0f, 7, &err),
-               ACCEL_EINVAL, "a token outside the vocabulary is refused");
-    tap_is_int(gpt2_generate(k.model->child, prompt, 3, a, 9, 0.0f, 7, &err),
-               ACCEL_EINVAL, "another module is refused");
-    rig_close(&k);
-}
-
 int main(void)
 {
     test_learns(ACCEL_F32);
@@ -222,6 +190,5 @@ int main(void)
     test_threads(ACCEL_BF16);
     test_measure(ACCEL_F32);
     test_measure(ACCEL_BF16);
-    test_generate();
     return tap_done();
 }

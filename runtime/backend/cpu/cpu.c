@@ -106,6 +106,7 @@ static const struct backend kernels = {
     .norm = cpu_norm,
     .norm_grad = cpu_norm_grad,
     .norm_param_grad = cpu_norm_param_grad,
+    .rope = cpu_rope,
     .copy_heads = cpu_copy_heads,
     .attention_scratch = cpu_attention_scratch,
     .attention = cpu_attention,

@@ -44,6 +44,9 @@ void cpu_bf16_tile(const struct gemm *p, int64_t i0, int64_t j0, int64_t m, int6
 
 size_t gemm_panel_floats(void);
 void cpu_gemm(const struct backend *be, const struct gemm *p);
+/* A few rows of a with a transposed b: gemv.c, which cpu_gemm hands them to. */
+bool cpu_gemv_fits(const struct gemm *p);
+void cpu_gemv(const struct backend *be, const struct gemm *p);
 /* One BLAS call on the calling thread; inside or outside of a parallel region. */
 void cpu_sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
                const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
@@ -120,6 +123,8 @@ void cpu_norm_param_grad(const struct backend *be, const struct norm *p, float *
                          float *dbias, const void *dy, const void *x,
                          const float *stats);
 
+void cpu_rope(const struct backend *be, void *dst, const void *src,
+              const struct rope *p, bool back, bool add);
 void cpu_copy_heads(const struct backend *be, struct heads_out to, struct heads from,
                     accel_dtype_t type, int64_t batch, int64_t rows, int64_t count,
                     int64_t width);

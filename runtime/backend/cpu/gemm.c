@@ -135,6 +135,10 @@ void cpu_gemm(const struct backend *be, const struct gemm *p)
 
     if (!p->m || !p->n || !p->k)
         return;
+    if (cpu_gemv_fits(p)) {
+        cpu_gemv(be, p);
+        return;
+    }
     cut = cut_of(p);
 #pragma omp parallel num_threads(be->threads)
     {

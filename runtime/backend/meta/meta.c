@@ -123,6 +123,11 @@ static void meta_norm_param_grad(const struct backend *be, const struct norm *p,
 {
 }
 
+static void meta_rope(const struct backend *be, void *dst, const void *src,
+                      const struct rope *p, bool back, bool add)
+{
+}
+
 static void meta_copy_heads(const struct backend *be, struct heads_out to,
                             struct heads from, accel_dtype_t type, int64_t batch,
                             int64_t rows, int64_t count, int64_t width)
@@ -200,6 +205,7 @@ static const struct backend kernels = {
     .norm = meta_norm,
     .norm_grad = meta_norm_grad,
     .norm_param_grad = meta_norm_param_grad,
+    .rope = meta_rope,
     .copy_heads = meta_copy_heads,
     .attention_scratch = meta_attention_scratch,
     .attention = meta_attention,

@@ -22,12 +22,13 @@ struct table {
 
 struct children { /* of the inner modules, in the order of the forward */
     accel_module_t *part[4];
-    int heads;
+    int heads, layer;
 };
 
 struct root {
     accel_gpt2_t cfg;
     accel_module_t *wte, *wpe, *norm;
+    accel_kv_t *cache; /* during gpt2_logits */
 };
 
 static accel_tensor_t *norm_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
@@ -57,10 +58,13 @@ static accel_tensor_t *attention_forward(accel_module_t *m, accel_tensor_t *cons
                                          int n)
 {
     struct children *c = accel_module_state(m);
+    const struct root *r = accel_module_state(m->parent->parent);
+    accel_attention_t o = {
+        .heads = c->heads, .causal = 1, .cache = r->cache, .layer = c->layer
+    };
     accel_tensor_t *x = n == 1 ? accel_call(c->part[0], in, 1) : NULL;
 
-    x = accel_attention(x, NULL, NULL,
-                        &(accel_attention_t){ .heads = c->heads, .causal = 1 });
+    x = accel_attention(x, NULL, NULL, &o);
     return accel_call(c->part[1], &x, 1);
 }
 
@@ -95,7 +99,7 @@ static accel_tensor_t *root_forward(accel_module_t *m, accel_tensor_t *const *in
     if (n < 1 || n > 2)
         return graph_fail(m->g, A0605, "gpt2", "pass {ids, targets}",
                           "the model takes 1 or 2 inputs, not %d", n);
-    x = accel_embedding(in[0], wte->weight, wpe->weight);
+    x = op_embedding(in[0], wte->weight, wpe->weight, accel_kv_length(r->cache));
     for (accel_module_t *c = r->wpe->next; c != r->norm; c = c->next)
         x = accel_call(c, &x, 1);
     x = accel_call(r->norm, &x, 1);
@@ -186,6 +190,7 @@ static void block_new(accel_module_t *root, const accel_gpt2_t *cfg, int index)
     block->part[1] = sub = pair_new(m, &attention_class, "attn", &attention);
     if (sub) {
         attention->heads = cfg->heads;
+        attention->layer = index;
         attention->part[0] = linear_new(sub, "c_attn", 3 * c, c, 0.02f, ACCEL_ACT_NONE);
         attention->part[1] = linear_new(sub, "c_proj", c, c, residual, ACCEL_ACT_NONE);
     }
@@ -245,6 +250,33 @@ accel_module_t *gpt2_new(struct graph *g, const accel_gpt2_t *cfg, accel_error_t
         return NULL;
     }
     return m;
+}
+
+static accel_tensor_t *gpt2_logits(accel_module_t *m, accel_tensor_t *ids,
+                                   accel_kv_t *cache)
+{
+    struct root *r = accel_module_state(m);
+    accel_tensor_t *y;
+
+    r->cache = cache;
+    y = accel_call(m, &ids, 1);
+    r->cache = NULL;
+    return y;
+}
+
+bool gpt2_causal(const accel_module_t *model, struct causal *out)
+{
+    const struct root *r = model ? model->state : NULL;
+
+    if (!model || model->cls != &root_class)
+        return false;
+    *out = (struct causal){ .vocab = r->cfg.vocab,
+                            .context = r->cfg.context,
+                            .layers = r->cfg.layers,
+                            .kv_heads = r->cfg.heads,
+                            .head_width = r->cfg.width / r->cfg.heads,
+                            .logits = gpt2_logits };
+    return true;
 }
 
 const accel_gpt2_t *gpt2_config(const accel_module_t *model)

@@ -5,16 +5,14 @@
 #ifndef ACCEL_NN_MODELS_GPT2_H
 #define ACCEL_NN_MODELS_GPT2_H
 
-#include "nn/nn.h"
+#include "nn/models/causal.h"
 
 /* Builds the tree; the caller frees it with nn_module_free. Forward takes {ids, targets}
  * int32 [B, T] and returns the mean loss; with {ids} alone, logits float32 [B, vocab] of
  * the last position (no backward). NULL and `err` on failure. */
 accel_module_t *gpt2_new(struct graph *g, const accel_gpt2_t *cfg, accel_error_t *err);
-/* As accel_gpt2_generate. Resets the graph for every token: call it between steps. */
-accel_status_t gpt2_generate(accel_module_t *model, const int32_t *prompt, int n,
-                             int32_t *out, int count, float temperature, uint64_t seed,
-                             accel_error_t *err);
+/* For accel_generate. False: no module of gpt2_new. */
+bool gpt2_causal(const accel_module_t *model, struct causal *out);
 /* The shape of a model made by gpt2_new; NULL for any other module. */
 const accel_gpt2_t *gpt2_config(const accel_module_t *model);
 

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rotary positions on the CPU: sine and cosine of a position once, in double, for all
+ * samples and heads. In: vectors of heads. Out: the same, turned. Keeps no table.
+ */
+#include <math.h>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/vmath.h"
+
+VM_INLINE void turn(void *dst, const void *src, const float *c, const float *s,
+                    int64_t pairs, const int add, const int bf)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < pairs; i++) {
+        float x = vm_load(src, i, bf), y = vm_load(src, i + pairs, bf);
+        float u = x * c[i] - y * s[i], v = y * c[i] + x * s[i];
+
+        vm_store(dst, i, add ? vm_load(dst, i, bf) + u : u, bf);
+        vm_store(dst, i + pairs, add ? vm_load(dst, i + pairs, bf) + v : v, bf);
+    }
+}
+
+ACCEL_MULTIVERSION
+static void turn_any(void *dst, const void *src, const float *c, const float *s,
+                     int64_t pairs, bool add, bool bf)
+{
+    if (bf && add)
+        turn(dst, src, c, s, pairs, 1, 1);
+    else if (bf)
+        turn(dst, src, c, s, pairs, 0, 1);
+    else if (add)
+        turn(dst, src, c, s, pairs, 1, 0);
+    else
+        turn(dst, src, c, s, pairs, 0, 0);
+}
+
+void cpu_rope(const struct backend *be, void *dst, const void *src,
+              const struct rope *p, bool back, bool add)
+{
+    int64_t d = p->head_width, pairs = d / 2;
+
+#pragma omp parallel for num_threads(be->threads) if (p->time > 1)
+    for (int64_t t = 0; t < p->time; t++) {
+        float c[ROPE_MAX_PAIRS], s[ROPE_MAX_PAIRS];
+
+        for (int64_t i = 0; i < pairs; i++) {
+            double angle = (double)(p->first + t) * (double)p->frequency[i];
+
+            c[i] = (float)cos(angle);
+            s[i] = (float)(back ? -sin(angle) : sin(angle));
+        }
+        for (int64_t b = 0; b < p->batch; b++)
+            for (int64_t h = 0; h < p->heads; h++) {
+                int64_t at = ((b * p->time + t) * p->heads + h) * d;
+
+                turn_any(vm_to(dst, at, p->type), vm_at(src, at, p->type), c, s, pairs,
+                         add, p->type == ACCEL_BF16);
+            }
+    }
+}

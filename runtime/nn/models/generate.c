@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Text from a causal model: the prompt in one forward, then one position per token with a
+ * cache of keys and values. Draws by counter, (seed, position), so that every rank takes
+ * the same token. Never touches parameters or gradients.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "common/rng.h"
+#include "nn/models/gpt2.h"
+#include "ops/kv.h"
+
+static bool (*const known[])(const accel_module_t *, struct causal *) = { gpt2_causal };
+
+struct text {
+    accel_module_t *model;
+    struct causal c;
+    accel_sampling_t o;
+    accel_kv_t *cache;
+    int32_t *tokens;   /* prompt and what follows */
+    int32_t *rank;     /* [vocab] */
+    float *logits;     /* [vocab] */
+    int length, first; /* tokens there are; the first that the model sees */
+};
+
+static double uniform(uint64_t seed, int position)
+{
+    uint32_t r[4];
+
+    rng_block(seed, 0, (uint64_t)position, r);
+    return ((double)(r[0] >> 5) * 67108864.0 + (double)(r[1] >> 6)) /
+           9007199254740992.0;
+}
+
+static accel_status_t check_sampling(const accel_sampling_t *o, accel_error_t *err)
+{
+    if (!(o->temperature >= 0.0f) || isinf(o->temperature))
+        return accel_fail(err, A0613, "0 is greedy, 1 the model's own spread",
+                          "generate: temperature %g", (double)o->temperature);
+    if (o->top_k < 0)
+        return accel_fail(err, A0613, "0 takes all tokens", "generate: top_k %d",
+                          o->top_k);
+    if (!(o->top_p >= 0.0f && o->top_p <= 1.0f))
+        return accel_fail(err, A0613, "a part between 0 and 1; 0 and 1 take all tokens",
+                          "generate: top_p %g", (double)o->top_p);
+    if (o->stop_count < 0 || (o->stop_count > 0 && !o->stop))
+        return accel_fail(err, A0613, "stop has stop_count tokens",
+                          "generate: %d stop tokens%s", o->stop_count,
+                          o->stop ? "" : ", but stop is NULL");
+    return ACCEL_OK;
+}
+
+static accel_status_t check(accel_module_t *model, const int32_t *prompt, int n,
+                            const int32_t *out, int count, const accel_sampling_t *o,
+                            struct causal *c, accel_error_t *err)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(known) && !found; i++)
+        found = known[i](model, c);
+    if (!found)
+        return accel_fail(err, A0613,
+                          "pass the root of a causal model that comes with the library",
+                          "generate: the module is no such model");
+    if (!prompt || n < 1 || count < 0 || n > INT32_MAX - count || (!out && count))
+        return accel_fail(err, A0613, "start from at least one token",
+                          "generate: prompt of %d tokens, %d to make", n, count);
+    for (int i = 0; i < n; i++)
+        if (prompt[i] < 0 || prompt[i] >= c->vocab)
+            return accel_fail(err, A0613,
+                              "make the prompt with the tokenizer of the model",
+                              "generate: prompt token %d is %d, the vocabulary ends at "
+                              "%d",
+                              i, prompt[i], c->vocab - 1);
+    return check_sampling(o, err);
+}
+
+static void text_close(struct text *t)
+{
+    accel_kv_free(t->cache);
+    free(t->tokens);
+    free(t->rank);
+    free(t->logits);
+}
+
+static accel_status_t text_open(struct text *t, const int32_t *prompt, int n, int count,
+                                accel_error_t *err)
+{
+    size_t total = (size_t)n + (size_t)count, vocab = (size_t)t->c.vocab;
+    int capacity = total < (size_t)t->c.context ? (int)total : t->c.context;
+
+    t->tokens = malloc(total * sizeof(*t->tokens));
+    t->rank = malloc(vocab * sizeof(*t->rank));
+    t->logits = malloc(vocab * sizeof(*t->logits));
+    if (!t->tokens || !t->rank || !t->logits)
+        return accel_fail_nomem(err, "generated tokens",
+                                (total + vocab) * sizeof(*t->tokens));
+    memcpy(t->tokens, prompt, (size_t)n * sizeof(*prompt));
+    t->length = n;
+    t->first = n > t->c.context ? n - t->c.context : 0;
+    t->cache = kv_new(t->model->g, t->c.layers, 1, capacity, t->c.kv_heads,
+                      t->c.head_width, err);
+    return t->cache ? ACCEL_OK : ACCEL_ENOMEM;
+}
+
+/* Logits of what follows, from the tokens that the cache has not seen. */
+static accel_status_t predict(struct text *t, accel_error_t *err)
+{
+    struct graph *g = t->model->g;
+    accel_tensor_t *ids, *y;
+    accel_status_t status;
+    int from, n;
+
+    if (t->length - t->first > t->c.context) {
+        t->first = t->length - (t->c.context + 1) / 2;
+        accel_kv_trim(t->cache, 0, NULL);
+    }
+    from = t->first + accel_kv_length(t->cache);
+    n = t->length - from;
+    graph_reset(g);
+    ids = graph_tensor(g, ACCEL_I32, 2, (int64_t[]){ 1, n });
+    if (ids)
+        g->backend->from_host(g->backend, ids->data, t->tokens + from,
+                              (size_t)n * sizeof(*t->tokens));
+    y = t->c.logits(t->model, ids, t->cache);
+    if (!y) {
+        if (err)
+            *err = g->error;
+        return g->error.code;
+    }
+    status = accel_kv_advance(t->cache, n, err);
+    return status ? status : accel_tensor_read(y, t->logits, (size_t)t->c.vocab, err);
+}
+
+/* Was that the last one? */
+static bool ends(const accel_sampling_t *o, int32_t token)
+{
+    bool last = false;
+
+    for (int i = 0; i < o->stop_count; i++)
+        last = last || o->stop[i] == token;
+    return (o->token && o->token(o->user, token)) || last;
+}
+
+static accel_status_t extend(struct text *t, int count, accel_error_t *err)
+{
+    const int end = t->length + count;
+
+    while (t->length < end) {
+        accel_status_t status = predict(t, err);
+        int32_t token;
+
+        if (status)
+            return status;
+        token = causal_draw(t->logits, t->c.vocab, &t->o, uniform(t->o.seed, t->length),
+                            t->rank);
+        if (token < 0)
+            return accel_fail(
+                err, A0621, "look at the loss of the training that made the weights",
+                "generate: the logits of position %d are not finite", t->length);
+        t->tokens[t->length++] = token;
+        if (ends(&t->o, token))
+            break;
+    }
+    return ACCEL_OK;
+}
+
+accel_status_t accel_generate(accel_module_t *model, const int32_t *prompt, int n,
+                              int32_t *out, int count, const accel_sampling_t *sampling,
+                              accel_error_t *err)
+{
+    struct text t = { .model = model };
+    accel_status_t status;
+    struct graph *g;
+    bool recording, training;
+
+    if (sampling)
+        t.o = *sampling;
+    status = check(model, prompt, n, out, count, &t.o, &t.c, err);
+    if (status)
+        return status;
+    g = model->g;
+    recording = g->recording;
+    training = g->training;
+    g->recording = g->training = false;
+    status = text_open(&t, prompt, n, count, err);
+    if (!status)
+        status = extend(&t, count, err);
+    g->recording = recording;
+    g->training = training;
+    graph_reset(g);
+    if (!status)
+        for (int i = 0; i < count; i++)
+            out[i] = n + i < t.length ? t.tokens[n + i] : -1;
+    text_close(&t);
+    return status;
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Generation: greedy tokens with the cache equal those of whole forwards, also beyond the
+ * context; draws by temperature, top-k and top-p have exactly the shares they should; ends,
+ * callbacks and misuse.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "nn/models/gpt2.h"
+#include "tests/tap.h"
+#include "tests/unit/resident.h"
+
+struct rig {
+    struct backend *be;
+    struct graph g;
+    accel_module_t *model;
+    struct units units;
+    struct resident r;
+};
+
+static const accel_gpt2_t small = {
+    .layers = 2, .heads = 3, .width = 48, .context = 24, .vocab = 97
+};
+
+static bool rig_open(struct rig *k, const accel_gpt2_t *cfg, accel_dtype_t compute,
+                     int threads)
+{
+    accel_error_t err = { 0 };
+
+    memset(k, 0, sizeof(*k));
+    if (backend_cpu_open(&k->be, threads, &err) ||
+        graph_open(&k->g, k->be, compute, false, &err))
+        return false;
+    k->model = gpt2_new(&k->g, cfg, &err);
+    if (!k->model || nn_units_build(k->model, true, "GPT2Block", &k->units, &err) ||
+        resident_open(&k->r, &k->units, compute, 1))
+        return false;
+    k->g.residency = resident_residency(&k->r);
+    /* Far from the initial values, where all tokens are about alike. */
+    for (int u = 0; u < k->units.count; u++)
+        for (int64_t i = 0; i < k->units.unit[u].elems; i++)
+            k->r.master[u][i] *= 6.0f;
+    resident_refresh(&k->r);
+    return true;
+}
+
+static void rig_close(struct rig *k)
+{
+    resident_close(&k->r);
+    units_free(&k->units);
+    nn_module_free(k->model);
+    graph_close(&k->g);
+    backend_close(k->be);
+}
+
+/* The likeliest token after tokens[n], by one forward without a cache. */
+static int32_t whole_forward(struct rig *k, const int32_t *tokens, int n)
+{
+    accel_tensor_t *ids, *y;
+    float logits[97];
+    int best = 0;
+
+    graph_reset(&k->g);
+    k->g.recording = false;
+    ids = graph_tensor(&k->g, ACCEL_I32, 2, (int64_t[]){ 1, n });
+    memcpy(ids->data, tokens, (size_t)n * sizeof(*tokens));
+    y = accel_call(k->model, &ids, 1);
+    k->g.recording = true;
+    if (!y || accel_tensor_read(y, logits, 97, NULL))
+        return -1;
+    for (int i = 1; i < 97; i++)
+        best = logits[i] > logits[best] ? i : best;
+    return best;
+}
+
+static void test_greedy(accel_dtype_t compute, int threads)
+{
+    enum { PROMPT = 5, COUNT = 60 };
+    int32_t tokens[PROMPT + COUNT] = { 3, 1, 4, 15, 92 }, out[COUNT];
+    int first = 0, same = 0, distinct = 0;
+    accel_error_t err = { 0 };
+    struct rig k;
+
+    if (!tap_ok(rig_open(&k, &small, compute, threads), "open"))
+        return;
+    for (int n = PROMPT; n < PROMPT + COUNT; n++) {
+        if (n - first > small.context) /* the rule of accel_generate */
+            first = n - (small.context + 1) / 2;
+        tokens[n] = whole_forward(&k, tokens + first, n - first);
+    }
+    tap_is_int(accel_generate(k.model, tokens, PROMPT, out, COUNT, NULL, &err), 0,
+               "%s, %d threads: generate %s", accel_dtype_name(compute), threads,
+               err.text);
+    for (int i = 0; i < COUNT; i++) {
+        same += out[i] == tokens[PROMPT + i];
+        distinct += i > 0 && out[i] != out[i - 1];
+    }
+    tap_is_int(same, COUNT, "greedy with the cache as without, past the context twice");
+    tap_ok(distinct > COUNT / 4, "the text is not one token (%d changes)", distinct);
+    tap_is_int(accel_generate(k.model, tokens, PROMPT + COUNT, out, 1, NULL, &err), 0,
+               "a prompt longer than the context");
+    tap_is_int(
+        out[0],
+        whole_forward(&k, tokens + PROMPT + COUNT - small.context, small.context),
+        "of it the end counts");
+    tap_is_int(k.r.faults, 0, "residency protocol");
+    tap_ok(k.g.recording && k.g.training, "recording is as it was");
+    rig_close(&k);
+}
+
+static void test_context_of_one(void)
+{
+    accel_gpt2_t cfg = small;
+    int32_t out[5];
+    accel_error_t err = { 0 };
+    struct rig k;
+
+    cfg.context = 1;
+    if (!tap_ok(rig_open(&k, &cfg, ACCEL_F32, 1), "open"))
+        return;
+    tap_is_int(accel_generate(k.model, (int32_t[]){ 7 }, 1, out, 5, NULL, &err), 0,
+               "a context of one position");
+    tap_is_int(out[1], whole_forward(&k, out, 1), "each token follows from the last");
+    rig_close(&k);
+}
+
+/* How often each token comes out when u goes evenly over [0, 1). */
+static void shares(const float *logits, int vocab, const accel_sampling_t *o,
+                   double *share)
+{
+    enum { DRAWS = 20000 };
+    int32_t rank[16];
+
+    for (int i = 0; i < vocab; i++)
+        share[i] = 0;
+    for (int i = 0; i < DRAWS; i++) {
+        int32_t token = causal_draw(logits, vocab, o, (i + 0.5) / DRAWS, rank);
+
+        if (token >= 0 && token < vocab)
+            share[token] += 1.0 / DRAWS;
+    }
+}
+
+static const struct draw_case {
+    const char *what;
+    float temperature;
+    int top_k;
+    float top_p;
+    double share[6];
+} draws[] = {
+    /* probabilities 0.4 0.05 0.3 0.15 0.1 0 */
+    { "temperature 1", 1, 0, 0, { 0.4, 0.05, 0.3, 0.15, 0.1, 0 } },
+    { "top_p 1 is all", 1, 0, 1, { 0.4, 0.05, 0.3, 0.15, 0.1, 0 } },
+    { "top_k 9 is all", 1, 9, 0, { 0.4, 0.05, 0.3, 0.15, 0.1, 0 } },
+    { "greedy", 0, 0, 0, { 1, 0, 0, 0, 0, 0 } },
+    { "top_k 1", 1, 1, 0, { 1, 0, 0, 0, 0, 0 } },
+    { "top_k 2", 1, 2, 0, { 4. / 7, 0, 3. / 7, 0, 0, 0 } },
+    { "top_k 4", 1, 4, 0, { 8. / 19, 0, 6. / 19, 3. / 19, 2. / 19, 0 } },
+    { "top_p 0.3", 1, 0, 0.3f, { 1, 0, 0, 0, 0, 0 } },
+    { "top_p 0.5", 1, 0, 0.5f, { 4. / 7, 0, 3. / 7, 0, 0, 0 } },
+    { "top_p 0.8", 1, 0, 0.8f, { 8. / 17, 0, 6. / 17, 3. / 17, 0, 0 } },
+    { "top_p 0.9 of top_k 3", 1, 3, 0.9f, { 8. / 17, 0, 6. / 17, 3. / 17, 0, 0 } },
+    { "top_p 0.5 of top_k 3", 1, 3, 0.5f, { 4. / 7, 0, 3. / 7, 0, 0, 0 } },
+    { "temperature 0.5, top_k 2", 0.5f, 2, 0, { 16. / 25, 0, 9. / 25, 0, 0, 0 } },
+};
+
+static void test_draws(void)
+{
+    const float p[6] = { 0.4f, 0.05f, 0.3f, 0.15f, 0.1f, 0 };
+    float logits[6];
+    double share[6];
+    int32_t rank[6];
+
+    for (int i = 0; i < 6; i++)
+        logits[i] = logf(p[i]) + 3.0f; /* the last one: minus infinity */
+    for (size_t c = 0; c < ACCEL_ARRAY_SIZE(draws); c++) {
+        const accel_sampling_t o = { .temperature = draws[c].temperature,
+                                     .top_k = draws[c].top_k,
+                                     .top_p = draws[c].top_p };
+        double far = 0;
+
+        shares(logits, 6, &o, share);
+        for (int i = 0; i < 6; i++)
+            far = fmax(far, fabs(share[i] - draws[c].share[i]));
+        tap_ok(far < 1.1e-4, "%s: shares, off by %.1e", draws[c].what, far);
+    }
+    for (int i = 0; i < 6; i++)
+        logits[i] = 2.0f;
+    shares(logits, 6, &(accel_sampling_t){ .temperature = 1, .top_k = 3 }, share);
+    tap_ok(fabs(share[0] - 1 / 3.) < 1e-3 && fabs(share[2] - 1 / 3.) < 1e-3 &&
+               share[3] == 0,
+           "of equal tokens the first ones are kept");
+    logits[4] = NAN;
+    tap_is_int(causal_draw(logits, 6, &(accel_sampling_t){ 0 }, 0.5, rank), -1,
+               "no token from a logit that is no number");
+    for (int i = 0; i < 6; i++)
+        logits[i] = -INFINITY;
+    tap_is_int(causal_draw(logits, 6, &(accel_sampling_t){ 0 }, 0.5, rank), -1,
+               "nor where nothing is possible");
+}
+
+struct seen {
+    int32_t token[40];
+    int count, end;
+};
+
+static int see(void *user, int32_t token)
+{
+    struct seen *s = user;
+
+    s->token[s->count++] = token;
+    return s->count == s->end;
+}
+
+static void test_ends(void)
+{
+    const int32_t prompt[3] = { 1, 2, 3 };
+    struct seen seen = { .end = 4 };
+    accel_sampling_t o = { .temperature = 1.0f, .seed = 7 };
+    int32_t a[40], b[40];
+    accel_error_t err = { 0 };
+    struct rig k;
+    int at = 0;
+
+    if (!tap_ok(rig_open(&k, &small, ACCEL_F32, 2), "open"))
+        return;
+    tap_is_int(accel_generate(k.model, prompt, 3, a, 40, &o, &err), 0, "generate");
+    accel_generate(k.model, prompt, 3, b, 40, &o, &err);
+    tap_ok(!memcmp(a, b, sizeof(a)), "same seed, same tokens");
+    o.seed = 8;
+    accel_generate(k.model, prompt, 3, b, 40, &o, &err);
+    tap_ok(memcmp(a, b, sizeof(a)) != 0, "other seed, other tokens");
+    o.seed = 7;
+    o.token = see;
+    o.user = &seen;
+    accel_generate(k.model, prompt, 3, b, 40, &o, &err);
+    tap_ok(seen.count == 4 && !memcmp(seen.token, a, 4 * sizeof(*a)) &&
+               !memcmp(b, a, 4 * sizeof(*a)) && b[4] == -1 && b[39] == -1,
+           "the callback sees each token and ends the text");
+    o.token = NULL;
+    o.stop = &a[11];
+    o.stop_count = 1;
+    while (a[at] != a[11])
+        at++;
+    accel_generate(k.model, prompt, 3, b, 40, &o, &err);
+    tap_ok(b[at] == a[11] && b[at + 1] == -1 && b[39] == -1,
+           "a stop token ends the text and is its last");
+    tap_is_int(accel_generate(k.model, prompt, 3, b, 0, &o, &err), 0, "no token");
+    tap_is_int((long long)k.r.faults, 0, "residency protocol");
+    rig_close(&k);
+}
+
+static void refused(struct rig *k, accel_module_t *m, const int32_t *prompt, int n,
+                    accel_sampling_t o, const char *text)
+{
+    accel_error_t err = { 0 };
+    int32_t out[9] = { 55 };
+
+    tap_ok(accel_generate(m, prompt, n, out, 9, &o, &err) == ACCEL_EINVAL &&
+               strstr(err.text, text) && out[0] == 55 && k->g.recording,
+           "refused: %s", err.text);
+}
+
+static void test_misuse(void)
+{
+    const int32_t prompt[2] = { 96, 97 };
+    accel_error_t err = { 0 };
+    int32_t out[2];
+    struct rig k;
+
+    if (!tap_ok(rig_open(&k, &small, ACCEL_F32, 1), "open"))
+        return;
+    refused(&k, k.model, prompt, 0, (accel_sampling_t){ 0 }, "prompt of 0 tokens");
+    refused(&k, k.model, NULL, 1, (accel_sampling_t){ 0 }, "prompt of 1 tokens");
+    refused(&k, k.model, prompt, 2, (accel_sampling_t){ 0 }, "prompt token 1 is 97");
+    refused(&k, k.model->child, prompt, 1, (accel_sampling_t){ 0 }, "no such model");
+    refused(&k, NULL, prompt, 1, (accel_sampling_t){ 0 }, "no such model");
+    refused(&k, k.model, prompt, 1, (accel_sampling_t){ .temperature = -1 },
+            "temperature -1");
+    refused(&k, k.model, prompt, 1, (accel_sampling_t){ .temperature = NAN },
+            "temperature");
+    refused(&k, k.model, prompt, 1, (accel_sampling_t){ .top_k = -1 }, "top_k -1");
+    refused(&k, k.model, prompt, 1, (accel_sampling_t){ .top_p = 1.5f }, "top_p 1.5");
+    refused(&k, k.model, prompt, 1, (accel_sampling_t){ .stop_count = 1 },
+            "stop is NULL");
+    for (int u = 0; u < k.units.count; u++)
+        for (int64_t i = 0; i < k.units.unit[u].elems; i++)
+            k.r.master[u][i] = NAN;
+    resident_refresh(&k.r);
+    tap_is_int(accel_generate(k.model, prompt, 1, out, 2, NULL, &err), ACCEL_EDIVERGED,
+               "weights that are no numbers: %s", err.text);
+    rig_close(&k);
+}
+
+int main(void)
+{
+    test_greedy(ACCEL_F32, 2);
+    test_greedy(ACCEL_F32, 3);
+    test_greedy(ACCEL_BF16, 2);
+    test_context_of_one();
+    test_draws();
+    test_ends();
+    test_misuse();
+    return tap_done();
+}
