@@ -14,7 +14,7 @@
 
 #define BUFFER_BYTES (512 << 10)
 #define GAP_BYTES    4096 /* what lies between two wanted runs is read along */
-#define TILE         16
+#define TILE         32   /* rows turned at a time: two lines of the output */
 
 struct source {
     accel_safetensors_t *s;
@@ -109,10 +109,11 @@ struct turn {
     int64_t rows, cols; /* as stored */
     int64_t begin, end; /* of the transpose */
     float *out;
-    char *raw;   /* a band as stored */
-    float *band; /* the same in float32: [n][width] */
-    int64_t low; /* first column of the band */
-    int64_t width;
+    char *raw;          /* a band as stored */
+    float *band;        /* the same in float32, one row every `step` elements */
+    int64_t low, width; /* columns of the band */
+    int64_t step;
+    bool plain; /* stored as float32: raw and band are one */
 };
 
 /* The first column c with c * rows + r >= at. */
@@ -121,16 +122,64 @@ static int64_t column(const struct turn *w, int64_t r, int64_t at)
     return at <= r ? 0 : (at - r + w->rows - 1) / w->rows;
 }
 
-static void turn_tile(const struct turn *w, int64_t r0, int64_t first, int64_t n,
+/* Rows [first, first + n), columns [c0, c1) of a band that begins with row r0. */
+static void turn_edge(const struct turn *w, int64_t r0, int64_t first, int64_t n,
                       int64_t c0, int64_t c1)
 {
     for (int64_t c = c0; c < c1; c++) {
-        const float *from = w->band + (c - w->low) - r0 * w->width;
+        const float *from = w->band + (c - w->low) - r0 * w->step;
         int64_t at = c * w->rows - w->begin;
 
         for (int64_t r = first; r < first + n; r++)
-            w->out[at + r] = from[r * w->width];
+            w->out[at + r] = from[r * w->step];
     }
+}
+
+typedef float quad __attribute__((vector_size(16)));
+typedef int quad_index __attribute__((vector_size(16)));
+#ifdef __clang__
+#define MIX(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else
+#define MIX(a, b, i, j, k, l) __builtin_shuffle(a, b, (quad_index){ i, j, k, l })
+#endif
+
+/* 4 x 4: rows of `from`, `step` apart, become rows of `to`, `rows` apart. */
+static void turn_quad(const float *from, int64_t step, float *to, int64_t rows)
+{
+    quad a, b, c, d, ab, cd, out[4];
+
+    memcpy(&a, from, sizeof(a));
+    memcpy(&b, from + step, sizeof(b));
+    memcpy(&c, from + 2 * step, sizeof(c));
+    memcpy(&d, from + 3 * step, sizeof(d));
+    ab = MIX(a, b, 0, 4, 1, 5);
+    cd = MIX(c, d, 0, 4, 1, 5);
+    out[0] = MIX(ab, cd, 0, 1, 4, 5);
+    out[1] = MIX(ab, cd, 2, 3, 6, 7);
+    ab = MIX(a, b, 2, 6, 3, 7);
+    cd = MIX(c, d, 2, 6, 3, 7);
+    out[2] = MIX(ab, cd, 0, 1, 4, 5);
+    out[3] = MIX(ab, cd, 2, 3, 6, 7);
+    for (int i = 0; i < 4; i++)
+        memcpy(to + i * rows, &out[i], sizeof(out[i]));
+}
+
+/* The same for any size. Four columns at a time, so that 32 rows of them are whole cache
+ * lines of the output. */
+static void turn_tile(const struct turn *w, int64_t r0, int64_t first, int64_t n,
+                      int64_t c0, int64_t c1)
+{
+    int64_t whole_n = n / 4 * 4, c = c0;
+
+    for (; c + 4 <= c1; c += 4) {
+        const float *from = w->band + (first - r0) * w->step + (c - w->low);
+        float *to = w->out + (c * w->rows + first - w->begin);
+
+        for (int64_t r = 0; r < whole_n; r += 4)
+            turn_quad(from + r * w->step, w->step, to + r, w->rows);
+        turn_edge(w, r0, first + whole_n, n - whole_n, c, c + 4);
+    }
+    turn_edge(w, r0, first, n, c, c1);
 }
 
 /* Rows [r0, r0 + n) of the band; the first and last column have not all rows. */
@@ -139,43 +188,37 @@ static void turn_band(const struct turn *w, int64_t r0, int64_t n)
     int64_t whole = column(w, r0, w->begin); /* from here on every row has it */
     int64_t stop = column(w, r0 + n - 1, w->end);
 
-    for (int64_t r = r0; r < r0 + n; r += TILE) {
-        int64_t m = r0 + n - r < TILE ? r0 + n - r : TILE;
-
-        for (int64_t c = whole; c < stop; c += TILE)
-            turn_tile(w, r0, r, m, c, stop - c < TILE ? stop : c + TILE);
-    }
+    for (int64_t r = r0; whole < stop && r < r0 + n; r += TILE)
+        turn_tile(w, r0, r, r0 + n - r < TILE ? r0 + n - r : TILE, whole, stop);
     for (int64_t r = r0; r < r0 + n; r++) {
         int64_t low = column(w, r, w->begin), high = column(w, r, w->end);
 
         for (int64_t c = low; c < (high < whole ? high : whole); c++)
-            turn_tile(w, r0, r, 1, c, c + 1);
+            turn_edge(w, r0, r, 1, c, c + 1);
         for (int64_t c = low > stop ? low : stop; c < high; c++)
-            turn_tile(w, r0, r, 1, c, c + 1);
+            turn_edge(w, r0, r, 1, c, c + 1);
     }
 }
 
-/* Columns [low, low + width) of rows [r0, r0 + n) into the band: row by row, or, where the
- * gaps are small, whole rows at once. */
+/* Columns [low, low + width) of rows [r0, r0 + n) into the band: whole rows at once where
+ * the gaps are small, else row by row. */
 static accel_status_t fetch_band(const struct source *src, const struct turn *w,
-                                 int64_t r0, int64_t n, accel_error_t *err)
+                                 int64_t r0, int64_t n, bool at_once,
+                                 accel_error_t *err)
 {
-    int64_t size = src->t->dtype->bytes, gap = (w->cols - w->width) * size;
+    int64_t size = src->t->dtype->bytes, stride = at_once ? w->cols : w->width;
     accel_status_t st = ACCEL_OK;
 
-    if (gap <= GAP_BYTES) {
-        int64_t first = r0 * w->cols + w->low;
-
-        st = fetch(src, first, (n - 1) * w->cols + w->width, w->raw, err);
-        for (int64_t r = 0; r < n && !st; r++)
-            st_to_f32(w->band + r * w->width, w->raw + r * w->cols * size,
-                      (size_t)w->width, src->t->dtype);
-        return st;
-    }
+    if (at_once)
+        st = fetch(src, r0 * w->cols + w->low, (n - 1) * w->cols + w->width, w->raw,
+                   err);
     for (int64_t r = 0; r < n && !st; r++) {
-        st = fetch(src, (r0 + r) * w->cols + w->low, w->width, w->raw, err);
-        if (!st)
-            st_to_f32(w->band + r * w->width, w->raw, (size_t)w->width, src->t->dtype);
+        char *row = w->raw + r * stride * size;
+
+        if (!at_once)
+            st = fetch(src, (r0 + r) * w->cols + w->low, w->width, row, err);
+        if (!st && !w->plain)
+            st_to_f32(w->band + r * w->step, row, (size_t)w->width, src->t->dtype);
     }
     return st;
 }
@@ -183,30 +226,34 @@ static accel_status_t fetch_band(const struct source *src, const struct turn *w,
 static accel_status_t turn_all(const struct source *src, struct turn *w,
                                accel_error_t *err)
 {
-    int64_t size = src->t->dtype->bytes, high, stride, band;
+    int64_t size = src->t->dtype->bytes, stride, band;
+    size_t raw_bytes, bytes;
     accel_status_t st = ACCEL_OK;
-    char *memory;
+    bool at_once;
 
     w->low = column(w, w->rows - 1, w->begin);
-    high = column(w, 0, w->end);
-    w->width = high - w->low;
-    stride = (w->cols - w->width) * size <= GAP_BYTES ? w->cols : w->width;
-    band = BUFFER_BYTES / (stride * size);
-    band = band < TILE ? TILE : band > w->rows ? w->rows : band;
-    memory = malloc((size_t)(band * stride * size + band * w->width * 4));
-    if (!memory)
-        return accel_fail_nomem(err, "read buffers",
-                                (size_t)(band * stride * size + band * w->width * 4));
-    w->band = (float *)(void *)memory;
-    w->raw = memory + band * w->width * 4;
+    w->width = column(w, 0, w->end) - w->low;
+    w->plain = strcmp(src->t->dtype->name, "F32") == 0;
+    at_once = (w->cols - w->width) * size <= GAP_BYTES;
+    stride = at_once ? w->cols : w->width;
+    w->step = w->plain ? stride : w->width;
+    band = BUFFER_BYTES / (stride * size) / TILE * TILE;
+    band = band < TILE ? TILE : band;
+    band = band > w->rows ? w->rows : band;
+    raw_bytes = ((size_t)(band * stride * size) + 63) / 64 * 64;
+    bytes = raw_bytes + (w->plain ? 0 : (size_t)(band * w->width) * sizeof(float));
+    w->raw = malloc(bytes);
+    if (!w->raw)
+        return accel_fail_nomem(err, "read buffers", bytes);
+    w->band = (float *)(void *)(w->plain ? w->raw : w->raw + raw_bytes);
     for (int64_t r = 0; r < w->rows && !st; r += band) {
         int64_t n = w->rows - r < band ? w->rows - r : band;
 
-        st = fetch_band(src, w, r, n, err);
+        st = fetch_band(src, w, r, n, at_once, err);
         if (!st)
             turn_band(w, r, n);
     }
-    free(memory);
+    free(w->raw);
     return st;
 }
 
@@ -224,7 +271,7 @@ accel_status_t accel_safetensors_read_transposed(accel_safetensors_t *s,
     if (t->ndim != 2)
         return accel_fail_at(err, A0815, t->file, "transpose matrices only",
                              "a tensor of %d dimensions has no transpose", t->ndim);
-    /* Of a wide matrix some columns at a time, so that 16 rows of them fit the buffer. */
+    /* Of a wide matrix some columns at a time, so that 32 rows of them fit the buffer. */
     most = BUFFER_BYTES / TILE / src.t->dtype->bytes * t->shape[0];
     for (int64_t i = 0; i < count && !st; i += most) {
         int64_t n = count - i < most ? count - i : most;
