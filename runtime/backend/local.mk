@@ -26,3 +26,9 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/xent.c \
 	runtime/backend/maths.h \
 	runtime/backend/meta/meta.c
+
+unit_tests += tests/unit/test_products tests/unit/test_steady
+tests_unit_test_products_SOURCES = tests/unit/test_products.c
+tests_unit_test_products_LDADD = $(unit_ldadd)
+tests_unit_test_steady_SOURCES = tests/unit/test_steady.c
+tests_unit_test_steady_LDADD = $(unit_ldadd)

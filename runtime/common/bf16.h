@@ -32,14 +32,15 @@ static inline float bf16_to_f32(bf16_t h)
     return f;
 }
 
+/* Without a branch: one would keep the loops around it from being vectorised. */
 static inline bf16_t f32_to_bf16(float f)
 {
-    uint32_t u;
+    uint32_t u, nan, rounded;
 
     memcpy(&u, &f, sizeof(u));
-    if ((u & 0x7fffffffu) > 0x7f800000u)
-        return (bf16_t)(u >> 16 | 0x40);
-    return (bf16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+    nan = 0u - (uint32_t)((u & 0x7fffffffu) > 0x7f800000u);
+    rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
+    return (bf16_t)((rounded & ~nan) | ((u >> 16 | 0x40) & nan));
 }
 
 void bf16_widen(float *dst, const bf16_t *src, size_t n);

@@ -214,7 +214,7 @@ static int64_t gathered_bytes(const struct plan_layout *l, const struct sizes *s
                               bool bf16)
 {
     bool offload = l->offload_params || l->offload_optimizer;
-    bool ring = l->cut_params && !l->keep_gathered;
+    bool ring = l->cut_params && !l->keep_gathered && (cut_size(l) > 1 || offload);
     int64_t elem = bf16 ? 2 : 4, bytes;
 
     if (cut_size(l) == 1 && !bf16 && !offload)

@@ -75,7 +75,7 @@ static void count_memory(struct shard *s)
     bool whole = s->o.strategy == SHARD_NONE || s->world == 1;
 
     s->direct = whole && s->o.compute == ACCEL_F32;
-    s->resident = s->o.strategy == SHARD_NONE && !s->direct;
+    s->resident = whole && !s->direct;
     m->master = (size_t)s->stored_elems * sizeof(float);
     m->gradient_shard = (size_t)s->grad_elems * sizeof(float);
     m->moments = (size_t)s->states * (size_t)s->state_elems * sizeof(float);
@@ -221,7 +221,7 @@ bool shard_param_range(const accel_tensor_t *p, int64_t first, int64_t count,
 
 /* ---- residency -------------------------------------------------------------------------- */
 
-/* NO_SHARD with bf16: narrows a unit the first time it is wanted after an update. */
+/* Whole here, with bf16: narrows a unit the first time it is wanted after an update. */
 static void *resident_unit(struct shard *s, struct shard_unit *u)
 {
     if (!u->fresh)

@@ -233,7 +233,7 @@ int main(void)
     tap_is_int(fork_world(2, disorder_main, NULL, 60), 0, "the same order passes");
     tap_is_int(fork_world(2, disorder_main, &m, 60), 0,
                "another order of equal units is an error on all ranks");
-    tap_is_int(fork_world(1, misuse_main, NULL, 60), 0, "misuse is refused");
+    tap_is_int(fork_world(2, misuse_main, NULL, 60), 0, "misuse is refused");
 #ifdef __SANITIZE_ADDRESS__
     tap_skip(1, "the sanitizer's allocator aborts where malloc fails");
 #else

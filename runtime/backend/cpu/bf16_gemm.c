@@ -18,6 +18,9 @@
  * of a whole tile in the second-level cache. */
 enum { STRIP_M = 14, STRIP_N = 32, DEPTH = 512, PAIRS = DEPTH / 2 };
 
+/* A packed strip of rows, with room for what the last store writes behind it. */
+enum { STRIP = STRIP_M * PAIRS + 16 };
+
 bool cpu_has_bf16_products(void)
 {
     __builtin_cpu_init();
@@ -107,13 +110,19 @@ INLINE void pack_columns(uint32_t *to, const bf16_t *from, int64_t ld, int64_t n
     }
 }
 
+/* All strips of a tile. Columns are packed 16 rows at a time over all strips: the next
+ * strip begins on the cache lines where this one ended. */
 TARGET static void pack_a(uint32_t *to, bool columns, const bf16_t *from, int64_t ld,
-                          int64_t n, int64_t k)
+                          int64_t m, int64_t k)
 {
-    if (columns)
-        pack_columns(to, from, ld, n, k, STRIP_M);
-    else
-        pack_rows(to, from, ld, n, k, STRIP_M);
+    for (int64_t k0 = 0; columns && k0 < k; k0 += 16)
+        for (int64_t i = 0; i < m; i += STRIP_M)
+            pack_columns(to + i / STRIP_M * STRIP + k0 / 2 * STRIP_M,
+                         from + k0 * ld + i, ld, m - i < STRIP_M ? m - i : STRIP_M,
+                         k - k0 < 16 ? k - k0 : 16, STRIP_M);
+    for (int64_t i = 0; !columns && i < m; i += STRIP_M)
+        pack_rows(to + i / STRIP_M * STRIP, from + i * ld, ld,
+                  m - i < STRIP_M ? m - i : STRIP_M, k, STRIP_M);
 }
 
 TARGET static void pack_b(uint32_t *to, bool columns, const bf16_t *from, int64_t ld,
@@ -172,10 +181,8 @@ void cpu_bf16_tile(const struct gemm *p, int64_t i0, int64_t j0, int64_t m, int6
     for (int64_t k0 = 0; k0 < p->k; k0 += DEPTH) {
         int64_t k = p->k - k0 < DEPTH ? p->k - k0 : DEPTH;
 
-        for (int64_t i = 0; i < m; i += STRIP_M)
-            pack_a(pa + i / STRIP_M * STRIP_M * PAIRS, p->trans_a,
-                   p->trans_a ? a + k0 * p->lda + i0 + i : a + (i0 + i) * p->lda + k0,
-                   p->lda, m - i < STRIP_M ? m - i : STRIP_M, k);
+        pack_a(pa, p->trans_a, p->trans_a ? a + k0 * p->lda + i0 : a + i0 * p->lda + k0,
+               p->lda, m, k);
         for (int64_t j = 0; j < n; j += STRIP_N) {
             int64_t cols = n - j < STRIP_N ? n - j : STRIP_N;
 
@@ -183,9 +190,8 @@ void cpu_bf16_tile(const struct gemm *p, int64_t i0, int64_t j0, int64_t m, int6
                    p->trans_b ? b + (j0 + j) * p->ldb + k0 : b + k0 * p->ldb + j0 + j,
                    p->ldb, cols, k);
             for (int64_t i = 0; i < m; i += STRIP_M)
-                strips(pa + i / STRIP_M * STRIP_M * PAIRS, pb, (k + 1) / 2,
-                       c + i * ldc + j, ldc, m - i < STRIP_M ? m - i : STRIP_M, cols,
-                       add || k0 > 0);
+                strips(pa + i / STRIP_M * STRIP, pb, (k + 1) / 2, c + i * ldc + j, ldc,
+                       m - i < STRIP_M ? m - i : STRIP_M, cols, add || k0 > 0);
         }
     }
 }

@@ -42,8 +42,11 @@ void cpu_free(const struct backend *be, void *p)
 
 void cpu_zero(const struct backend *be, void *dst, size_t bytes)
 {
-    (void)be;
-    memset(dst, 0, bytes);
+    const size_t part = BLOCK * sizeof(float);
+
+#pragma omp parallel for schedule(static) num_threads(be->threads) if (bytes > part)
+    for (size_t i = 0; i < bytes; i += part)
+        memset((char *)dst + i, 0, bytes - i < part ? bytes - i : part);
 }
 
 static int64_t block_length(int64_t n, int64_t at)
