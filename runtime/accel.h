@@ -185,7 +185,8 @@ accel_tensor_t *accel_param_find(accel_module_t *root, const char *name);
  * fsdp_activation_checkpointing turns it on for every unit. Forwards must not have side
  * effects that a second run would change. */
 void accel_module_recompute(accel_module_t *m, int on);
-/* on: forwards record nothing and drop nothing, as in accel_evaluate, until it is off. */
+/* on: forwards record nothing and drop nothing, as in accel_evaluate, until it is off. Every
+ * call begins anew: tensors made since the last accel_next are over. */
 void accel_eval(accel_t *run, int on);
 /* Runs the module's forward on `in[n]`. Collective after accel_prepare: ranks must call
  * the same modules in the same order. */
@@ -202,6 +203,7 @@ typedef enum accel_activation {
     ACCEL_ACT_SILU = 3,     /* x sigmoid(x) */
     ACCEL_ACT_RELU = 4,
     ACCEL_ACT_RELU2 = 5, /* relu(x)^2 */
+    ACCEL_ACT_TANH = 6,
 } accel_activation_t;
 
 /* ids int32 [B, T], table [V, C], positions [P, C] with P >= T or NULL -> [B, T, C]. */
@@ -437,6 +439,20 @@ accel_status_t accel_bert_read_config(const char *path, accel_bert_t *out,
  * linear weights are [out, in]. */
 accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg,
                                accel_error_t *err);
+/* Llama: forward takes {ids, targets} and returns the loss. Parameter names are those of
+ * Hugging Face's LlamaForCausalLM ("model.layers.0.self_attn.q_proj.weight"). */
+accel_module_t *accel_llama_new(accel_t *run, const accel_llama_t *cfg,
+                                accel_error_t *err);
+/* BERT: forward takes {ids, types, mask, targets}, int32 [B, T] (mask 0: padding; targets
+ * [B, T] with negative ones ignored for ACCEL_BERT_MASKED_LM, labels [B] for
+ * ACCEL_BERT_CLASSIFY) and returns the loss; with the first three, the logits ([B, T, vocab]
+ * or [B, labels]) or for ACCEL_BERT_NONE the last hidden states [B, T, width]. Parameter
+ * names are those of Hugging Face's BertForMaskedLM or BertForSequenceClassification. */
+accel_module_t *accel_bert_new(accel_t *run, const accel_bert_t *cfg,
+                               accel_error_t *err);
+/* The model that `name` means: a published one (accel_gpt2_preset ...), or the config.json in
+ * the directory `name`. Random weights; accel_load_weights reads those beside it. */
+accel_module_t *accel_model_open(accel_t *run, const char *name, accel_error_t *err);
 
 /* How generated tokens are drawn. All zero: always the likeliest. */
 typedef struct accel_sampling {

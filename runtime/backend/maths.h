@@ -150,6 +150,18 @@ ACCEL_MATHS float maths_relu_grad(float x)
     return x > 0.0f ? 1.0f : 0.0f;
 }
 
+/* Near 0 a polynomial, where 1 - 2 / (e^2x + 1) would cancel. */
+ACCEL_MATHS float maths_tanh(float x)
+{
+    float q = x * x, p = 2.1869488536e-2f;
+    float far = 1.0f - 2.0f / (maths_exp(2.0f * maths_clamp(x, 20.0f)) + 1.0f);
+
+    p = p * q - 5.3968253968e-2f;
+    p = p * q + 1.3333333333e-1f;
+    p = p * q - 3.3333333333e-1f;
+    return q < 0.0625f ? x + x * q * p : far;
+}
+
 ACCEL_MATHS float maths_act(float x, accel_activation_t act)
 {
     switch (act) {
@@ -163,6 +175,8 @@ ACCEL_MATHS float maths_act(float x, accel_activation_t act)
         return maths_relu(x);
     case ACCEL_ACT_RELU2:
         return maths_relu(x) * maths_relu(x);
+    case ACCEL_ACT_TANH:
+        return maths_tanh(x);
     case ACCEL_ACT_NONE:
         break;
     }
@@ -183,6 +197,8 @@ ACCEL_MATHS float maths_act_grad(float x, accel_activation_t act)
         return maths_relu_grad(x);
     case ACCEL_ACT_RELU2:
         return 2.0f * maths_relu(x);
+    case ACCEL_ACT_TANH:
+        return 1.0f - maths_tanh(x) * maths_tanh(x);
     case ACCEL_ACT_NONE:
         break;
     }

@@ -4,6 +4,10 @@ libaccel_core_la_SOURCES += \
 	runtime/nn/measure.c \
 	runtime/nn/models/causal.h \
 	runtime/nn/models/generate.c \
+	runtime/nn/models/any.c \
+	runtime/nn/models/any.h \
+	runtime/nn/models/bert.c \
+	runtime/nn/models/bert.h \
 	runtime/nn/models/gpt2.c \
 	runtime/nn/models/gpt2.h \
 	runtime/nn/models/hf_config.c \
@@ -14,6 +18,10 @@ libaccel_core_la_SOURCES += \
 	runtime/nn/models/hf_presets.c \
 	runtime/nn/models/hf_write.c \
 	runtime/nn/models/sample.c \
+	runtime/nn/models/layers.c \
+	runtime/nn/models/layers.h \
+	runtime/nn/models/llama.c \
+	runtime/nn/models/llama.h \
 	runtime/nn/module.c \
 	runtime/nn/names.c \
 	runtime/nn/nn.h \

@@ -34,7 +34,7 @@ accel_module_t *nn_module_new(struct graph *g, const accel_class_t *cls,
 void nn_module_free(accel_module_t *root); /* the whole tree; NULL is fine */
 
 /* Units: with TRANSFORMER_BASED_WRAP every module whose class is in `classes` (comma list,
- * empty: the model's own choice, classes named "...Block") becomes a unit with all its
+ * empty: the model's own choice, classes named "...Block" or "...Layer") becomes a unit with all its
  * descendants; the rest of the tree (all of it, when no class fits) is unit 0. Without
  * wrapping all is unit 0. Lays them out.
  * Error: ACCEL_ECONFIG naming a class that does not occur, with the nearest one. */

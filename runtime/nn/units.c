@@ -11,7 +11,8 @@
 
 struct policy {
     bool wrap;
-    const char *classes; /* comma list; NULL or empty: names ending in "Block" */
+    const char
+        *classes; /* comma list; NULL or empty: names ending in "Block" or "Layer" */
 };
 
 static bool in_list(const char *list, const char *name)
@@ -37,13 +38,18 @@ static bool in_list(const char *list, const char *name)
 
 static bool starts_unit(const struct policy *p, const accel_module_t *m)
 {
+    static const char *const ends[] = { "Block", "Layer" };
     size_t len = strlen(m->cls->name);
 
     if (!p->wrap || !m->parent)
         return false;
     if (p->classes && *p->classes)
         return in_list(p->classes, m->cls->name);
-    return len >= 5 && !strcmp(m->cls->name + len - 5, "Block");
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(ends); i++)
+        if (len >= strlen(ends[i]) &&
+            !strcmp(m->cls->name + len - strlen(ends[i]), ends[i]))
+            return true;
+    return false;
 }
 
 static void count(const struct policy *p, const accel_module_t *m, bool inside,
@@ -105,7 +111,7 @@ static accel_status_t unknown_class(const accel_module_t *root, const char *word
     else
         snprintf(hint, sizeof(hint),
                  "name a class of the model, or leave the key out for classes ending "
-                 "in Block");
+                 "in Block or Layer");
     return accel_fail(err, A0614, hint,
                       "fsdp_transformer_layer_cls_to_wrap: the model has no class '%s'",
                       text);

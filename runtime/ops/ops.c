@@ -128,7 +128,7 @@ bool op_dim(struct graph *g, const char *op, const accel_tensor_t *t, int dim)
 
 bool op_act(struct graph *g, const char *op, accel_activation_t act)
 {
-    if ((int)act >= ACCEL_ACT_NONE && act <= ACCEL_ACT_RELU2)
+    if ((int)act >= ACCEL_ACT_NONE && act <= ACCEL_ACT_TANH)
         return true;
     return graph_fail(g, A0605, op, "use one of accel_activation_t",
                       "there is no activation %d", (int)act);

@@ -2,7 +2,10 @@
  *
  * The calls of accel.h that build and run models on a run: thin, they hand on to nn/.
  */
+#include "nn/models/any.h"
+#include "nn/models/bert.h"
 #include "nn/models/gpt2.h"
+#include "nn/models/llama.h"
 #include "ops/kv.h"
 #include "train/run.h"
 
@@ -38,6 +41,8 @@ void accel_eval(accel_t *run, int on)
 {
     run->graph.evaluating = on != 0;
     run->graph.recording = run->graph.training = !on;
+    if (run->graph_open && run->graph.error.code == ACCEL_OK)
+        graph_reset(&run->graph);
 }
 
 accel_kv_t *accel_kv_new(accel_t *run, int layers, int batch, int capacity,
@@ -46,17 +51,56 @@ accel_kv_t *accel_kv_new(accel_t *run, int layers, int batch, int capacity,
     return kv_new(&run->graph, layers, batch, capacity, kv_heads, head_width, err);
 }
 
-accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg,
-                               accel_error_t *err)
+/* A new model belongs to the run; accel_prepare reports what went wrong, once for all
+ * ranks. */
+static accel_module_t *take(accel_t *run, accel_module_t *m, const accel_error_t *why,
+                            accel_error_t *err)
 {
-    accel_error_t e = { 0 };
-    accel_module_t *m = gpt2_new(&run->graph, cfg, &e);
-
     if (!m && run->graph.error.code == ACCEL_OK)
-        run->graph.error = e; /* accel_prepare reports it, once for all ranks */
+        run->graph.error = *why;
     if (m && adopt(run, m))
         return m;
     if (err)
         *err = run->graph.error;
     return NULL;
+}
+
+accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg,
+                               accel_error_t *err)
+{
+    accel_error_t why = { 0 };
+    accel_module_t *m = gpt2_new(&run->graph, cfg, &why);
+
+    return take(run, m, &why, err);
+}
+
+accel_module_t *accel_llama_new(accel_t *run, const accel_llama_t *cfg,
+                                accel_error_t *err)
+{
+    accel_error_t why = { 0 };
+    accel_module_t *m = llama_new(&run->graph, cfg, &why);
+
+    return take(run, m, &why, err);
+}
+
+accel_module_t *accel_bert_new(accel_t *run, const accel_bert_t *cfg,
+                               accel_error_t *err)
+{
+    accel_error_t why = { 0 };
+    accel_module_t *m = bert_new(&run->graph, cfg, &why);
+
+    return take(run, m, &why, err);
+}
+
+accel_module_t *accel_model_open(accel_t *run, const char *name, accel_error_t *err)
+{
+    accel_error_t why = { 0 };
+    struct model_shape shape;
+    accel_module_t *m = NULL;
+
+    if (!name)
+        accel_fail(&why, A0644, "give a name or a directory", "no model is named");
+    else if (model_shape_open(name, &shape, &why) == ACCEL_OK)
+        m = model_new(&run->graph, &shape, &why);
+    return take(run, m, &why, err);
 }

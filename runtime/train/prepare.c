@@ -333,7 +333,8 @@ static accel_status_t take_units(accel_t *run, accel_error_t *err)
                         err);
     if (st == ACCEL_OK && wrap && run->units.count == 1 && run->boot.rank == 0)
         accel_logf(&run->log, ACCEL_LOG_WARN,
-                   "TRANSFORMER_BASED_WRAP: the model has no class ending in Block, so "
+                   "TRANSFORMER_BASED_WRAP: the model has no class ending in Block or "
+                   "Layer, so "
                    "all of it is one unit (fsdp_transformer_layer_cls_to_wrap names "
                    "others)");
     if (st == ACCEL_OK)

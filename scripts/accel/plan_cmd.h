@@ -6,13 +6,14 @@
 #ifndef ACCEL_PLAN_CMD_H
 #define ACCEL_PLAN_CMD_H
 
+#include "nn/models/any.h"
 #include "plan/plan.h"
 #include "scripts/accel/settings.h"
 
 /* The command line; 0 and NULL: not given. */
 struct plan_args {
-    const char *file, *model; /* model: name of a preset; NULL: the first */
-    accel_gpt2_t shape;       /* 0: as the model */
+    const char *file, *model; /* model: see model_shape_open; NULL: GPT-2 124M */
+    struct model_sizes shape; /* 0: as the model */
     int nodes, gpus, ranks, seq, batch, accumulate, threads;
     double storage, mtbf; /* GB/s of all ranks, hours */
     struct cli_settings settings;
@@ -23,15 +24,13 @@ struct planned {
     struct cli_config sources;
     const struct config *config; /* of `sources` */
     struct plan_input in;        /* unit_elems: owned */
-    accel_gpt2_t shape;
+    struct model_shape shape;
+    struct model_sizes sizes; /* of it */
     int seq, batch, threads;
     char model[64];
     double storage, mtbf; /* bytes/s, seconds; 0: not given */
 };
 
-/* Names of the models, "a|b"; is `name` one of them? */
-#define PLAN_MODELS "gpt2-124M|gpt2-355M|gpt2-774M|gpt2-1558M"
-bool plan_model_known(const char *name);
 /* Ranks, shape, layout, and the model measured. p->config is set. The caller frees
  * p->in.unit_elems. */
 accel_status_t plan_prepare(const struct plan_args *a, struct planned *p,

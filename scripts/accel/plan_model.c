@@ -10,36 +10,10 @@
 #include <string.h>
 
 #include "backend/backend.h"
-#include "nn/models/gpt2.h"
 #include "scripts/accel/cli.h"
 #include "scripts/accel/plan_cmd.h"
 
-static const struct preset {
-    const char *name;
-    accel_gpt2_t shape;
-} presets[] = {
-    { "gpt2-124M",
-      { .layers = 12, .heads = 12, .width = 768, .context = 1024, .vocab = 50257 } },
-    { "gpt2-355M",
-      { .layers = 24, .heads = 16, .width = 1024, .context = 1024, .vocab = 50257 } },
-    { "gpt2-774M",
-      { .layers = 36, .heads = 20, .width = 1280, .context = 1024, .vocab = 50257 } },
-    { "gpt2-1558M",
-      { .layers = 48, .heads = 25, .width = 1600, .context = 1024, .vocab = 50257 } },
-};
-
-static const struct preset *find_preset(const char *name)
-{
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(presets); i++)
-        if (!strcmp(presets[i].name, name))
-            return &presets[i];
-    return NULL;
-}
-
-bool plan_model_known(const char *name)
-{
-    return find_preset(name) != NULL;
-}
+#define LONGEST_DEFAULT 8192 /* tokens of a sample; some contexts are far longer */
 
 /* Options decide; what they leave open comes from the file. */
 static accel_status_t choose_ranks(const struct plan_args *a, struct planned *p,
@@ -83,25 +57,31 @@ static int either(int given, int otherwise)
     return given ? given : otherwise;
 }
 
-static void choose_shape(const struct plan_args *a, struct planned *p)
+static accel_status_t choose_shape(const struct plan_args *a, struct planned *p,
+                                   accel_error_t *err)
 {
-    const struct preset *m = find_preset(a->model ? a->model : presets[0].name);
+    const char *name = a->model ? a->model : "gpt2-124M";
+    struct model_sizes was, given = a->shape;
+    accel_status_t st = model_shape_open(name, &p->shape, err);
     cpu_set_t set;
     int cores = sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
 
-    p->shape = (accel_gpt2_t){ .layers = either(a->shape.layers, m->shape.layers),
-                               .heads = either(a->shape.heads, m->shape.heads),
-                               .width = either(a->shape.width, m->shape.width),
-                               .vocab = either(a->shape.vocab, m->shape.vocab) };
-    p->shape.context =
-        either(a->shape.context, a->seq > m->shape.context ? a->seq : m->shape.context);
-    p->seq = either(a->seq, p->shape.context);
+    if (st != ACCEL_OK)
+        return st;
+    was = model_sizes_of(&p->shape);
+    if (!given.context && a->seq > was.context)
+        given.context = a->seq;
+    model_resize(&p->shape, &given);
+    p->sizes = model_sizes_of(&p->shape);
+    p->seq = either(a->seq, p->sizes.context < LONGEST_DEFAULT ? p->sizes.context
+                                                               : LONGEST_DEFAULT);
     p->batch = either(a->batch, 8);
     p->in.accumulate = either(a->accumulate, 1);
     p->threads = either(a->threads, cores / p->in.local_size);
     p->threads = p->threads < 1 ? 1 : p->threads;
-    snprintf(p->model, sizeof(p->model), "%s%s", m->name,
-             memcmp(&p->shape, &m->shape, sizeof(p->shape)) ? ", changed" : "");
+    snprintf(p->model, sizeof(p->model), "%.50s%s", name,
+             memcmp(&p->sizes, &was, sizeof(was)) ? ", changed" : "");
+    return ACCEL_OK;
 }
 
 /* What one tensor-parallel rank holds of a unit: its part of every matrix, all of the
@@ -145,8 +125,8 @@ static accel_status_t measure(struct planned *p, accel_error_t *err)
     struct graph g = { 0 };
     struct units units = { 0 };
     accel_module_t *model = NULL;
-    const accel_field_t tokens = { ACCEL_I32, 1, { seq } };
-    const accel_field_t ids_and_targets[] = { tokens, tokens };
+    accel_field_t fields[4];
+    int n = model_fields(&p->shape, seq, fields);
     size_t activations = 0;
     accel_status_t s;
 
@@ -156,7 +136,7 @@ static accel_status_t measure(struct planned *p, accel_error_t *err)
     s = graph_open(&g, be, bf16 ? ACCEL_BF16 : ACCEL_F32, true, err);
     if (s != ACCEL_OK)
         goto close_backend;
-    model = gpt2_new(&g, &p->shape, err);
+    model = model_new(&g, &p->shape, err);
     if (!model) {
         s = err->code;
         goto out;
@@ -164,10 +144,10 @@ static accel_status_t measure(struct planned *p, accel_error_t *err)
     s = nn_units_build(model, config_wrap_policy(p->config) == WRAP_TRANSFORMER,
                        p->config->transformer_cls, &units, err);
     if (s == ACCEL_OK)
-        s = nn_measure(model, p->batch, ids_and_targets, 2, true, &activations, err);
+        s = nn_measure(model, p->batch, fields, n, true, &activations, err);
     p->in.activation_bytes = (int64_t)activations;
-    p->in.layers = p->shape.layers;
-    p->in.hidden_elems = (int64_t)p->batch * seq * p->shape.width;
+    p->in.layers = p->sizes.layers;
+    p->in.hidden_elems = (int64_t)p->batch * seq * p->sizes.width;
     if (s == ACCEL_OK)
         s = take_units(p, &units, err);
 out:
@@ -192,6 +172,6 @@ accel_status_t plan_prepare(const struct plan_args *a, struct planned *p,
                             err);
     if (st != ACCEL_OK)
         return st;
-    choose_shape(a, p);
-    return measure(p, err);
+    st = choose_shape(a, p, err);
+    return st == ACCEL_OK ? measure(p, err) : st;
 }

@@ -24,6 +24,8 @@ double optable_act(double x, int64_t kind)
         return x > 0 ? x : 0;
     case ACCEL_ACT_RELU2:
         return x > 0 ? x * x : 0;
+    case ACCEL_ACT_TANH:
+        return tanh(x);
     default:
         return x;
     }
@@ -160,12 +162,14 @@ static const struct op_case cases[] = {
     ACT("silu", ACCEL_ACT_SILU),
     ACT("relu", ACCEL_ACT_RELU),
     ACT("relu2", ACCEL_ACT_RELU2),
+    ACT("tanh", ACCEL_ACT_TANH),
     GATED("none", ACCEL_ACT_NONE),
     GATED("gelu", ACCEL_ACT_GELU),
     GATED("gelu_erf", ACCEL_ACT_GELU_ERF),
     GATED("silu", ACCEL_ACT_SILU),
     GATED("relu", ACCEL_ACT_RELU),
     GATED("relu2", ACCEL_ACT_RELU2),
+    GATED("tanh", ACCEL_ACT_TANH),
     { "mul", &mul_family, { 1, 1 }, { 1 }, false },
     { "mul", &mul_family, { 13, 97 }, { 1 }, false },
     { "mul", &mul_family, { 0, 97 }, { 1 }, false },

@@ -83,6 +83,7 @@ static const struct op_case cases[] = {
     LINEAR("silu", ACCEL_ACT_SILU),
     LINEAR("relu", ACCEL_ACT_RELU),
     LINEAR("relu2", ACCEL_ACT_RELU2),
+    LINEAR("tanh", ACCEL_ACT_TANH),
     { "embedding", &embedding_family, { 1, 1, 1, 1, 1 }, { 0 }, false },
     { "embedding", &embedding_family, { 3, 7, 11, 67, 1 }, { 0 }, false },
     { "embedding", &embedding_family, { 2, 5, 3, 130, 0 }, { 0 }, false },

@@ -27,6 +27,9 @@
     case ACCEL_ACT_RELU2:                                                              \
         LOOP(ACCEL_ACT_RELU2);                                                         \
         break;                                                                         \
+    case ACCEL_ACT_TANH:                                                               \
+        LOOP(ACCEL_ACT_TANH);                                                          \
+        break;                                                                         \
     }
 
 VM_INLINE void act_loop(float *y, const float *x, int64_t n, accel_activation_t act)

@@ -11,9 +11,11 @@
 #include "backend/backend.h"
 #include "common/rng.h"
 #include "nn/models/gpt2.h"
+#include "nn/models/llama.h"
 #include "ops/kv.h"
 
-static bool (*const known[])(const accel_module_t *, struct causal *) = { gpt2_causal };
+static bool (*const known[])(const accel_module_t *,
+                             struct causal *) = { gpt2_causal, llama_causal };
 
 struct text {
     accel_module_t *model;

@@ -3,245 +3,210 @@
  * GPT-2: embedding, blocks of attention and MLP with pre-normalisation, tied head.
  * Parameters are named as in Hugging Face's checkpoints; linear weights are [out, in].
  */
+#include "nn/models/gpt2.h"
+
 #include <math.h>
 #include <stdio.h>
 
-#include "nn/models/gpt2.h"
+#include "nn/models/layers.h"
 #include "ops/ops.h"
 
-#define NORM_EPS 1e-5f
+#define DEVIATION 0.02f /* of initial weights: initializer_range of config.json */
 
-struct pair { /* weight and bias of a leaf */
-    accel_tensor_t *weight, *bias;
-    accel_activation_t act;
+struct gpt2 {
+    accel_gpt2_t cfg; /* defaults filled in */
+    accel_module_t *wte, *wpe, *first, *norm;
+    accel_kv_t *cache; /* of the forward that runs; NULL: none */
 };
 
-struct table {
-    accel_tensor_t *weight;
+struct attention_part {
+    accel_module_t *qkv, *out;
+    const struct gpt2 *root;
+    int layer;
 };
 
-struct children { /* of the inner modules, in the order of the forward */
-    accel_module_t *part[4];
-    int heads, layer;
+struct mlp_part {
+    accel_module_t *up, *down;
+    const accel_gpt2_t *cfg;
 };
 
-struct root {
-    accel_gpt2_t cfg;
-    accel_module_t *wte, *wpe, *norm;
-    accel_kv_t *cache; /* during gpt2_logits */
+struct block_part {
+    accel_module_t *norm, *attention, *norm2, *mlp;
 };
-
-static accel_tensor_t *norm_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
-{
-    struct pair *p = accel_module_state(m);
-
-    return n == 1 ? accel_layernorm(in[0], p->weight, p->bias, NORM_EPS) : NULL;
-}
-
-static accel_tensor_t *linear_forward(accel_module_t *m, accel_tensor_t *const *in,
-                                      int n)
-{
-    struct pair *p = accel_module_state(m);
-
-    return n == 1 ? accel_linear(in[0], p->weight, p->bias, p->act) : NULL;
-}
-
-static accel_tensor_t *table_forward(accel_module_t *m, accel_tensor_t *const *in,
-                                     int n)
-{
-    struct table *t = accel_module_state(m);
-
-    return n == 1 ? accel_embedding(in[0], t->weight, NULL) : NULL;
-}
 
 static accel_tensor_t *attention_forward(accel_module_t *m, accel_tensor_t *const *in,
                                          int n)
 {
-    struct children *c = accel_module_state(m);
-    const struct root *r = accel_module_state(m->parent->parent);
-    accel_attention_t o = {
-        .heads = c->heads, .causal = 1, .cache = r->cache, .layer = c->layer
-    };
-    accel_tensor_t *x = n == 1 ? accel_call(c->part[0], in, 1) : NULL;
+    const struct attention_part *p = accel_module_state(m);
+    const accel_gpt2_t *c = &p->root->cfg;
+    const accel_attention_t o = { .heads = c->heads,
+                                  .causal = 1,
+                                  .dropout = c->attn_dropout,
+                                  .cache = p->root->cache,
+                                  .layer = p->layer };
+    accel_tensor_t *x = n == 1 ? in[0] : NULL;
 
-    x = accel_attention(x, NULL, NULL, &o);
-    return accel_call(c->part[1], &x, 1);
+    x = accel_attention(layer_call(p->qkv, x), NULL, NULL, &o);
+    return accel_dropout(layer_call(p->out, x), c->resid_dropout);
 }
 
 static accel_tensor_t *mlp_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
-    struct children *c = accel_module_state(m);
-    accel_tensor_t *x = n == 1 ? accel_call(c->part[0], in, 1) : NULL;
+    const struct mlp_part *p = accel_module_state(m);
+    accel_tensor_t *x = n == 1 ? in[0] : NULL;
 
-    return accel_call(c->part[1], &x, 1);
+    x = layer_call(p->down, layer_call(p->up, x));
+    return accel_dropout(x, p->cfg->resid_dropout);
 }
 
 static accel_tensor_t *block_forward(accel_module_t *m, accel_tensor_t *const *in,
                                      int n)
 {
-    struct children *c = accel_module_state(m);
-    accel_tensor_t *x = n == 1 ? in[0] : NULL, *y;
+    const struct block_part *p = accel_module_state(m);
+    accel_tensor_t *x = n == 1 ? in[0] : NULL;
 
-    y = accel_call(c->part[0], &x, 1);
-    y = accel_call(c->part[1], &y, 1);
-    x = accel_add(x, y);
-    y = accel_call(c->part[2], &x, 1);
-    y = accel_call(c->part[3], &y, 1);
-    return accel_add(x, y);
+    x = accel_add(x, layer_call(p->attention, layer_call(p->norm, x)));
+    return accel_add(x, layer_call(p->mlp, layer_call(p->norm2, x)));
 }
 
 static accel_tensor_t *root_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
-    struct root *r = accel_module_state(m);
-    struct table *wte = accel_module_state(r->wte), *wpe = accel_module_state(r->wpe);
-    accel_tensor_t *x;
+    const struct gpt2 *r = accel_module_state(m);
+    accel_tensor_t *x, *head = layer_weight(r->wte);
 
     if (n < 1 || n > 2)
         return graph_fail(m->g, A0605, "gpt2", "pass {ids, targets}",
                           "the model takes 1 or 2 inputs, not %d", n);
-    x = op_embedding(in[0], wte->weight, wpe->weight, accel_kv_length(r->cache));
-    for (accel_module_t *c = r->wpe->next; c != r->norm; c = c->next)
-        x = accel_call(c, &x, 1);
-    x = accel_call(r->norm, &x, 1);
-    return n == 2 ? accel_cross_entropy(x, wte->weight, NULL, in[1], NULL)
-                  : op_last_logits(x, wte->weight);
+    x = op_embedding(in[0], head, layer_weight(r->wpe), accel_kv_length(r->cache));
+    x = accel_dropout(x, r->cfg.embd_dropout);
+    for (accel_module_t *c = r->first; c != r->norm; c = c->next)
+        x = layer_call(c, x);
+    x = layer_call(r->norm, x);
+    return n == 2 ? accel_cross_entropy(x, head, NULL, in[1], NULL)
+                  : op_last_logits(x, head);
 }
 
-static const accel_class_t norm_class = { "LayerNorm", norm_forward,
-                                          sizeof(struct pair) };
-static const accel_class_t linear_class = { "Linear", linear_forward,
-                                            sizeof(struct pair) };
-static const accel_class_t table_class = { "Embedding", table_forward,
-                                           sizeof(struct table) };
 static const accel_class_t attention_class = { "GPT2Attention", attention_forward,
-                                               sizeof(struct children) };
+                                               sizeof(struct attention_part) };
 static const accel_class_t mlp_class = { "GPT2MLP", mlp_forward,
-                                         sizeof(struct children) };
+                                         sizeof(struct mlp_part) };
 static const accel_class_t block_class = { "GPT2Block", block_forward,
-                                           sizeof(struct children) };
-static const accel_class_t root_class = { "GPT2", root_forward, sizeof(struct root) };
+                                           sizeof(struct block_part) };
+static const accel_class_t root_class = { "GPT2", root_forward, sizeof(struct gpt2) };
 
-/* The builders give NULL after the first failure, which stays in g->error. */
-static accel_module_t *norm_new(accel_module_t *parent, const char *name, int64_t width)
+/* Each block adds twice to the residual stream: keep its variance at the start. */
+static float residual_deviation(const accel_gpt2_t *c)
 {
-    accel_module_t *m =
-        parent ? nn_module_new(parent->g, &norm_class, parent, name) : NULL;
-    struct pair *p = accel_module_state(m);
+    return DEVIATION / sqrtf(2.0f * (float)c->layers);
+}
+
+static accel_module_t *attention_new(accel_module_t *parent, const struct gpt2 *root,
+                                     int layer)
+{
+    const accel_gpt2_t *c = &root->cfg;
+    accel_module_t *m = layer_new(parent, &attention_class, "attn");
+    struct attention_part *p = accel_module_state(m);
 
     if (!p)
         return NULL;
-    p->weight =
-        accel_param(m, "weight", 1, &width, (accel_init_t){ ACCEL_INIT_ONES, 0 });
-    p->bias = accel_param(m, "bias", 1, &width, (accel_init_t){ ACCEL_INIT_ZEROS, 0 });
+    p->root = root;
+    p->layer = layer;
+    p->qkv = layer_linear(m, "c_attn", 3 * (int64_t)c->width, c->width, LAYER_BIAS,
+                          DEVIATION, ACCEL_ACT_NONE);
+    p->out = layer_linear(m, "c_proj", c->width, c->width, LAYER_BIAS,
+                          residual_deviation(c), ACCEL_ACT_NONE);
     return m;
 }
 
-static accel_module_t *linear_new(accel_module_t *parent, const char *name, int64_t out,
-                                  int64_t in, float deviation, accel_activation_t act)
+static accel_module_t *mlp_new(accel_module_t *parent, const accel_gpt2_t *c)
 {
-    accel_module_t *m =
-        parent ? nn_module_new(parent->g, &linear_class, parent, name) : NULL;
-    struct pair *p = accel_module_state(m);
+    accel_module_t *m = layer_new(parent, &mlp_class, "mlp");
+    struct mlp_part *p = accel_module_state(m);
 
     if (!p)
         return NULL;
-    p->weight = accel_param(m, "weight", 2, (int64_t[]){ out, in },
-                            (accel_init_t){ ACCEL_INIT_NORMAL, deviation });
-    p->bias = accel_param(m, "bias", 1, &out, (accel_init_t){ ACCEL_INIT_ZEROS, 0 });
-    p->act = act;
+    p->cfg = c;
+    p->up = layer_linear(m, "c_fc", c->hidden, c->width, LAYER_BIAS, DEVIATION,
+                         c->activation);
+    p->down = layer_linear(m, "c_proj", c->width, c->hidden, LAYER_BIAS,
+                           residual_deviation(c), ACCEL_ACT_NONE);
     return m;
 }
 
-static accel_module_t *table_new(accel_module_t *parent, const char *name, int64_t rows,
-                                 int64_t width)
+static accel_module_t *block_new(accel_module_t *parent, const struct gpt2 *root,
+                                 int layer)
 {
-    accel_module_t *m = nn_module_new(parent->g, &table_class, parent, name);
-    struct table *t = accel_module_state(m);
-
-    if (t)
-        t->weight = accel_param(m, "weight", 2, (int64_t[]){ rows, width },
-                                (accel_init_t){ ACCEL_INIT_NORMAL, 0.02f });
-    return m;
-}
-
-static accel_module_t *pair_new(accel_module_t *parent, const accel_class_t *cls,
-                                const char *name, struct children **state)
-{
-    accel_module_t *m = parent ? nn_module_new(parent->g, cls, parent, name) : NULL;
-
-    *state = accel_module_state(m);
-    return m;
-}
-
-static void block_new(accel_module_t *root, const accel_gpt2_t *cfg, int index)
-{
-    /* Each block adds twice to the residual stream: keep its variance at the start. */
-    float residual = 0.02f / sqrtf(2.0f * (float)cfg->layers);
-    int64_t c = cfg->width;
-    struct children *block, *attention, *mlp;
-    accel_module_t *m, *sub;
+    const accel_gpt2_t *c = &root->cfg;
+    struct block_part *p;
+    accel_module_t *m;
     char name[32];
 
-    snprintf(name, sizeof(name), "h.%d", index);
-    m = pair_new(root, &block_class, name, &block);
-    if (!m)
-        return;
-    block->part[0] = norm_new(m, "ln_1", c);
-    block->part[1] = sub = pair_new(m, &attention_class, "attn", &attention);
-    if (sub) {
-        attention->heads = cfg->heads;
-        attention->layer = index;
-        attention->part[0] = linear_new(sub, "c_attn", 3 * c, c, 0.02f, ACCEL_ACT_NONE);
-        attention->part[1] = linear_new(sub, "c_proj", c, c, residual, ACCEL_ACT_NONE);
-    }
-    block->part[2] = norm_new(m, "ln_2", c);
-    block->part[3] = sub = pair_new(m, &mlp_class, "mlp", &mlp);
-    if (sub) {
-        mlp->part[0] = linear_new(sub, "c_fc", 4 * c, c, 0.02f, ACCEL_ACT_GELU);
-        mlp->part[1] = linear_new(sub, "c_proj", c, 4 * c, residual, ACCEL_ACT_NONE);
-    }
+    snprintf(name, sizeof(name), "h.%d", layer);
+    m = layer_new(parent, &block_class, name);
+    p = accel_module_state(m);
+    if (!p)
+        return NULL;
+    p->norm = layer_layernorm(m, "ln_1", c->width, c->norm_eps);
+    p->attention = attention_new(m, root, layer);
+    p->norm2 = layer_layernorm(m, "ln_2", c->width, c->norm_eps);
+    p->mlp = mlp_new(m, c);
+    return m;
 }
 
-static accel_status_t check(const accel_gpt2_t *cfg, accel_error_t *err)
+static accel_gpt2_t with_defaults(accel_gpt2_t c)
 {
-    if (!cfg)
-        return accel_fail(err, A0612, "pass a struct accel_gpt2",
-                          "gpt2: no sizes given");
-    if (cfg->layers < 1 || cfg->heads < 1 || cfg->width < 1 || cfg->context < 1 ||
-        cfg->vocab < 1 || cfg->width > INT32_MAX / 4)
+    if (!c.hidden && c.width <= INT32_MAX / 4)
+        c.hidden = 4 * c.width;
+    if (!(c.norm_eps > 0))
+        c.norm_eps = 1e-5f;
+    if (c.activation == ACCEL_ACT_NONE)
+        c.activation = ACCEL_ACT_GELU;
+    return c;
+}
+
+static accel_status_t check(const accel_gpt2_t *c, accel_error_t *err)
+{
+    if (c->layers < 1 || c->heads < 1 || c->width < 1 || c->context < 1 ||
+        c->vocab < 1 || c->width > INT32_MAX / 4 || c->hidden < 1)
         return accel_fail(err, A0612, "every size must be at least 1",
                           "gpt2: layers %d, heads %d, width %d, context %d, vocab %d",
-                          cfg->layers, cfg->heads, cfg->width, cfg->context,
-                          cfg->vocab);
-    if (cfg->width % cfg->heads)
+                          c->layers, c->heads, c->width, c->context, c->vocab);
+    if (c->width % c->heads)
         return accel_fail(err, A0612, "choose a multiple of the heads",
-                          "gpt2: width %d cannot be cut into %d heads", cfg->width,
-                          cfg->heads);
-    if (cfg->resid_dropout != 0 || cfg->embd_dropout != 0 || cfg->attn_dropout != 0 ||
-        (cfg->norm_eps != 0 && cfg->norm_eps != NORM_EPS) ||
-        (cfg->hidden && cfg->hidden != 4 * cfg->width) ||
-        (cfg->activation && cfg->activation != ACCEL_ACT_GELU))
-        return accel_fail(err, A0606, "leave these members 0",
-                          "gpt2: dropout, another epsilon, hidden width or activation");
+                          "gpt2: width %d cannot be cut into %d heads", c->width,
+                          c->heads);
     return ACCEL_OK;
+}
+
+static void build(accel_module_t *m, struct gpt2 *r)
+{
+    const accel_gpt2_t *c = &r->cfg;
+
+    r->wte = layer_embedding(m, "wte", c->vocab, c->width, DEVIATION);
+    r->wpe = layer_embedding(m, "wpe", c->context, c->width, DEVIATION);
+    r->first = block_new(m, r, 0);
+    for (int i = 1; i < c->layers; i++)
+        block_new(m, r, i);
+    r->norm = layer_layernorm(m, "ln_f", c->width, c->norm_eps);
 }
 
 accel_module_t *gpt2_new(struct graph *g, const accel_gpt2_t *cfg, accel_error_t *err)
 {
+    accel_gpt2_t c = cfg ? with_defaults(*cfg) : (accel_gpt2_t){ 0 };
     accel_module_t *m;
-    struct root *r;
+    struct gpt2 *r;
 
-    if (check(cfg, err))
+    if (!cfg) {
+        accel_fail(err, A0612, "pass a struct accel_gpt2", "gpt2: no sizes given");
+        return NULL;
+    }
+    if (check(&c, err))
         return NULL;
     m = nn_module_new(g, &root_class, NULL, "");
     r = accel_module_state(m);
     if (r) {
-        r->cfg = *cfg;
-        r->wte = table_new(m, "wte", cfg->vocab, cfg->width);
-        r->wpe = table_new(m, "wpe", cfg->context, cfg->width);
-        for (int i = 0; i < cfg->layers; i++)
-            block_new(m, cfg, i);
-        r->norm = norm_new(m, "ln_f", cfg->width);
+        r->cfg = c;
+        build(m, r);
     }
     if (g->error.code) {
         if (err)
@@ -252,30 +217,30 @@ accel_module_t *gpt2_new(struct graph *g, const accel_gpt2_t *cfg, accel_error_t
     return m;
 }
 
-static accel_tensor_t *gpt2_logits(accel_module_t *m, accel_tensor_t *ids,
-                                   accel_kv_t *cache)
+static accel_tensor_t *logits(accel_module_t *model, accel_tensor_t *ids,
+                              accel_kv_t *cache)
 {
-    struct root *r = accel_module_state(m);
+    struct gpt2 *r = accel_module_state(model);
     accel_tensor_t *y;
 
     r->cache = cache;
-    y = accel_call(m, &ids, 1);
+    y = accel_call(model, &ids, 1);
     r->cache = NULL;
     return y;
 }
 
 bool gpt2_causal(const accel_module_t *model, struct causal *out)
 {
-    const struct root *r = model ? model->state : NULL;
+    const accel_gpt2_t *c = gpt2_config(model);
 
-    if (!model || model->cls != &root_class)
+    if (!c)
         return false;
-    *out = (struct causal){ .vocab = r->cfg.vocab,
-                            .context = r->cfg.context,
-                            .layers = r->cfg.layers,
-                            .kv_heads = r->cfg.heads,
-                            .head_width = r->cfg.width / r->cfg.heads,
-                            .logits = gpt2_logits };
+    *out = (struct causal){ .vocab = c->vocab,
+                            .context = c->context,
+                            .layers = c->layers,
+                            .kv_heads = c->heads,
+                            .head_width = c->width / c->heads,
+                            .logits = logits };
     return true;
 }
 
@@ -283,5 +248,5 @@ const accel_gpt2_t *gpt2_config(const accel_module_t *model)
 {
     if (!model || model->cls != &root_class)
         return NULL;
-    return &((const struct root *)model->state)->cfg;
+    return &((const struct gpt2 *)model->state)->cfg;
 }

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One model of several kinds (see any.h). In: a name. Out: its sizes, its tree.
+ */
+#include "nn/models/any.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "nn/models/bert.h"
+#include "nn/models/gpt2.h"
+#include "nn/models/llama.h"
+
+/* The file says what it is: whoever is told "another model_type" leaves it to the next. */
+static accel_status_t read_config(const char *path, struct model_shape *out,
+                                  accel_error_t *err)
+{
+    accel_error_t why = { 0 };
+    accel_status_t st = accel_gpt2_read_config(path, &out->gpt2, &why);
+
+    out->kind = MODEL_GPT2;
+    if (st == ACCEL_EMISMATCH) {
+        out->kind = MODEL_LLAMA;
+        st = accel_llama_read_config(path, &out->llama, &why);
+    }
+    if (st == ACCEL_EMISMATCH) {
+        out->kind = MODEL_BERT;
+        st = accel_bert_read_config(path, &out->bert, &why);
+    }
+    if (st == ACCEL_EMISMATCH)
+        return accel_fail_at(err, A0644, path, "use a gpt2, llama or bert model",
+                             "the model_type of config.json is none that accel has");
+    if (st != ACCEL_OK && err)
+        *err = why;
+    return st;
+}
+
+static accel_status_t find_preset(const char *name, struct model_shape *out,
+                                  accel_error_t *err)
+{
+    if (strstr(name, "llama")) {
+        out->kind = MODEL_LLAMA;
+        return accel_llama_preset(name, &out->llama, err);
+    }
+    if (strstr(name, "bert")) {
+        out->kind = MODEL_BERT;
+        return accel_bert_preset(name, &out->bert, err);
+    }
+    if (strstr(name, "gpt")) {
+        out->kind = MODEL_GPT2;
+        return accel_gpt2_preset(name, &out->gpt2, err);
+    }
+    return accel_fail(err, A0644,
+                      "give a name like gpt2, llama-3-8b or bert-base-uncased, or a "
+                      "directory with a config.json",
+                      "there is no model '%.64s'", name);
+}
+
+accel_status_t model_shape_open(const char *name, struct model_shape *out,
+                                accel_error_t *err)
+{
+    struct stat sb;
+
+    memset(out, 0, sizeof(*out));
+    if (strchr(name, '/') || stat(name, &sb) == 0)
+        return read_config(name, out, err);
+    return find_preset(name, out, err);
+}
+
+struct model_sizes model_sizes_of(const struct model_shape *m)
+{
+    const accel_gpt2_t *g = &m->gpt2;
+    const accel_llama_t *l = &m->llama;
+    const accel_bert_t *b = &m->bert;
+
+    if (m->kind == MODEL_GPT2)
+        return (struct model_sizes){ g->layers, g->heads, g->width, g->context,
+                                     g->vocab };
+    if (m->kind == MODEL_LLAMA)
+        return (struct model_sizes){ l->layers, l->heads, l->width, l->context,
+                                     l->vocab };
+    return (struct model_sizes){ b->layers, b->heads, b->width, b->context, b->vocab };
+}
+
+static void change(int *value, int given)
+{
+    if (given)
+        *value = given;
+}
+
+void model_resize(struct model_shape *m, const struct model_sizes *s)
+{
+    accel_gpt2_t *g = &m->gpt2;
+    accel_llama_t *l = &m->llama;
+    accel_bert_t *b = &m->bert;
+    int *const part[][5] = {
+        { &g->layers, &g->heads, &g->width, &g->context, &g->vocab },
+        { &l->layers, &l->heads, &l->width, &l->context, &l->vocab },
+        { &b->layers, &b->heads, &b->width, &b->context, &b->vocab },
+    };
+    const int given[] = { s->layers, s->heads, s->width, s->context, s->vocab };
+
+    for (int i = 0; i < 5; i++)
+        change(part[m->kind][i], given[i]);
+    if (!s->width && !s->heads)
+        return;
+    l->head_width = 0;
+    if (l->kv_heads && l->heads % l->kv_heads)
+        l->kv_heads = l->heads;
+    if (s->width)
+        b->hidden = 4 * s->width;
+}
+
+int model_fields(const struct model_shape *m, int seq, accel_field_t out[4])
+{
+    int n = m->kind == MODEL_BERT ? 4 : 2;
+
+    for (int i = 0; i < n; i++)
+        out[i] = (accel_field_t){ ACCEL_I32, 1, { seq } };
+    if (m->kind == MODEL_BERT && m->bert.head == ACCEL_BERT_CLASSIFY)
+        out[3] = (accel_field_t){ ACCEL_I32, 0, { 0 } };
+    return n;
+}
+
+accel_module_t *model_new(struct graph *g, const struct model_shape *m,
+                          accel_error_t *err)
+{
+    switch (m->kind) {
+    case MODEL_GPT2:
+        return gpt2_new(g, &m->gpt2, err);
+    case MODEL_LLAMA:
+        return llama_new(g, &m->llama, err);
+    default:
+        return bert_new(g, &m->bert, err);
+    }
+}

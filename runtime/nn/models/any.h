@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Any of the models that come with the library, by name or directory, where a program does
+ * not care which.
+ */
+#ifndef ACCEL_NN_MODELS_ANY_H
+#define ACCEL_NN_MODELS_ANY_H
+
+#include "nn/nn.h"
+
+enum model_kind { MODEL_GPT2, MODEL_LLAMA, MODEL_BERT };
+
+struct model_shape {
+    enum model_kind kind;
+    accel_gpt2_t gpt2; /* that of `kind` counts */
+    accel_llama_t llama;
+    accel_bert_t bert;
+};
+
+/* What all kinds have. */
+struct model_sizes {
+    int layers, heads, width, context, vocab;
+};
+
+/* A published model by its name (accel_gpt2_preset ...), or, where `name` holds a '/' or is
+ * a directory or file, the config.json there. */
+accel_status_t model_shape_open(const char *name, struct model_shape *out,
+                                accel_error_t *err);
+struct model_sizes model_sizes_of(const struct model_shape *m);
+/* Changes the sizes that are not 0, and what follows from them. */
+void model_resize(struct model_shape *m, const struct model_sizes *s);
+/* The fields of a training sample of `seq` tokens; returns how many (at most 4). */
+int model_fields(const struct model_shape *m, int seq, accel_field_t out[4]);
+accel_module_t *model_new(struct graph *g, const struct model_shape *m,
+                          accel_error_t *err);
+
+#endif

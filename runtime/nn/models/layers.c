@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Linear, norm and embedding as modules (see layers.h).
+ */
+#include "nn/models/layers.h"
+#include "tensor/tape.h"
+
+struct layer { /* of a leaf */
+    accel_tensor_t *weight, *bias;
+    accel_activation_t act;
+    float eps;
+};
+
+/* A leaf takes one input. */
+static accel_tensor_t *input(accel_module_t *m, accel_tensor_t *const *in, int n)
+{
+    if (n == 1)
+        return in[0];
+    return graph_fail(m->g, A0605, NULL, "call it with one tensor",
+                      "module '%s' was given %d inputs", m->path, n);
+}
+
+static accel_tensor_t *linear_forward(accel_module_t *m, accel_tensor_t *const *in,
+                                      int n)
+{
+    struct layer *l = accel_module_state(m);
+
+    return accel_linear(input(m, in, n), l->weight, l->bias, l->act);
+}
+
+static accel_tensor_t *layernorm_forward(accel_module_t *m, accel_tensor_t *const *in,
+                                         int n)
+{
+    struct layer *l = accel_module_state(m);
+
+    return accel_layernorm(input(m, in, n), l->weight, l->bias, l->eps);
+}
+
+static accel_tensor_t *rmsnorm_forward(accel_module_t *m, accel_tensor_t *const *in,
+                                       int n)
+{
+    struct layer *l = accel_module_state(m);
+
+    return accel_rmsnorm(input(m, in, n), l->weight, l->eps);
+}
+
+static accel_tensor_t *embedding_forward(accel_module_t *m, accel_tensor_t *const *in,
+                                         int n)
+{
+    struct layer *l = accel_module_state(m);
+
+    return accel_embedding(input(m, in, n), l->weight, NULL);
+}
+
+static const accel_class_t linear_class = { "Linear", linear_forward,
+                                            sizeof(struct layer) };
+static const accel_class_t layernorm_class = { "LayerNorm", layernorm_forward,
+                                               sizeof(struct layer) };
+static const accel_class_t rmsnorm_class = { "RMSNorm", rmsnorm_forward,
+                                             sizeof(struct layer) };
+static const accel_class_t embedding_class = { "Embedding", embedding_forward,
+                                               sizeof(struct layer) };
+
+accel_module_t *layer_new(accel_module_t *parent, const accel_class_t *cls,
+                          const char *name)
+{
+    return parent ? nn_module_new(parent->g, cls, parent, name) : NULL;
+}
+
+accel_module_t *layer_linear(accel_module_t *parent, const char *name, int64_t out,
+                             int64_t in, enum layer_bias bias, float deviation,
+                             accel_activation_t act)
+{
+    accel_module_t *m = layer_new(parent, &linear_class, name);
+    struct layer *l = accel_module_state(m);
+
+    if (!l)
+        return NULL;
+    l->weight = accel_param(m, "weight", 2, (int64_t[]){ out, in },
+                            (accel_init_t){ ACCEL_INIT_NORMAL, deviation });
+    if (bias == LAYER_BIAS)
+        l->bias =
+            accel_param(m, "bias", 1, &out, (accel_init_t){ ACCEL_INIT_ZEROS, 0 });
+    l->act = act;
+    return m;
+}
+
+static accel_module_t *norm(accel_module_t *parent, const accel_class_t *cls,
+                            const char *name, int64_t width, float eps, bool bias)
+{
+    accel_module_t *m = layer_new(parent, cls, name);
+    struct layer *l = accel_module_state(m);
+
+    if (!l)
+        return NULL;
+    l->weight =
+        accel_param(m, "weight", 1, &width, (accel_init_t){ ACCEL_INIT_ONES, 0 });
+    if (bias)
+        l->bias =
+            accel_param(m, "bias", 1, &width, (accel_init_t){ ACCEL_INIT_ZEROS, 0 });
+    l->eps = eps;
+    return m;
+}
+
+accel_module_t *layer_layernorm(accel_module_t *parent, const char *name, int64_t width,
+                                float eps)
+{
+    return norm(parent, &layernorm_class, name, width, eps, true);
+}
+
+accel_module_t *layer_rmsnorm(accel_module_t *parent, const char *name, int64_t width,
+                              float eps)
+{
+    return norm(parent, &rmsnorm_class, name, width, eps, false);
+}
+
+accel_module_t *layer_embedding(accel_module_t *parent, const char *name, int64_t rows,
+                                int64_t width, float deviation)
+{
+    accel_module_t *m = layer_new(parent, &embedding_class, name);
+    struct layer *l = accel_module_state(m);
+
+    if (l)
+        l->weight = accel_param(m, "weight", 2, (int64_t[]){ rows, width },
+                                (accel_init_t){ ACCEL_INIT_NORMAL, deviation });
+    return m;
+}
+
+accel_tensor_t *layer_weight(const accel_module_t *m)
+{
+    return m ? ((const struct layer *)m->state)->weight : NULL;
+}
+
+accel_tensor_t *layer_bias(const accel_module_t *m)
+{
+    return m ? ((const struct layer *)m->state)->bias : NULL;
+}
+
+accel_tensor_t *layer_call(accel_module_t *m, accel_tensor_t *x)
+{
+    return accel_call(m, &x, 1);
+}
