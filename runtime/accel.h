@@ -278,6 +278,27 @@ accel_tensor_t *accel_slice(accel_tensor_t *x, int dim, int64_t begin, int64_t c
 /* x with two dimensions swapped. Any dtype. One copy, as tensors are contiguous; none when
  * the order of the elements does not change. */
 accel_tensor_t *accel_transpose(accel_tensor_t *x, int dim0, int dim1);
+/* x as float32 or bfloat16; x of any dtype (its gradient, if it has one, in its own). x
+ * itself when it has that dtype. */
+accel_tensor_t *accel_cast(accel_tensor_t *x, accel_dtype_t dtype);
+/* exp(x) / sum of exp(x) over the last dimension. */
+accel_tensor_t *accel_softmax(accel_tensor_t *x);
+/* Sum and mean over dimension `dim` (the first is 0), which disappears: [2, 3, 4] over 1 ->
+ * [2, 4]; a single dimension becomes [1]. dim -1: over all elements -> one float32. The mean
+ * of nothing is 0. */
+accel_tensor_t *accel_sum(accel_tensor_t *x, int dim);
+accel_tensor_t *accel_mean(accel_tensor_t *x, int dim);
+/* Mean of (x - y)^2 as one float32, same shape; 0 for no elements. */
+accel_tensor_t *accel_mse(accel_tensor_t *x, accel_tensor_t *y);
+/* x [B, C, H, W], weight [O, C, kh, kw], bias [O] or NULL -> act(conv + bias)
+ * [B, O, (H + 2 pad - kh) / stride + 1, (W + 2 pad - kw) / stride + 1], with `pad` zeros on
+ * every side of x; the weight is not mirrored, as in all of deep learning. */
+accel_tensor_t *accel_conv2d(accel_tensor_t *x, accel_tensor_t *weight,
+                             accel_tensor_t *bias, int stride, int pad,
+                             accel_activation_t act);
+/* x [B, C, H, W] -> the largest of each size x size window,
+ * [B, C, (H - size) / stride + 1, (W - size) / stride + 1]. */
+accel_tensor_t *accel_maxpool2d(accel_tensor_t *x, int size, int stride);
 typedef struct accel_cross_entropy {
     const int32_t
         *ignore_index;     /* one more target that counts for nothing; NULL: none */

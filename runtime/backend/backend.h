@@ -48,6 +48,36 @@ struct norm {
 
 struct mask; /* backend/maths.h */
 
+/* x [batch, channels, height, width] and weight [outputs, channels, kernel_h, kernel_w] to
+ * y [batch, outputs, out_h, out_w]: y(r, c) = sum of weight(u, v) x(r * stride - pad + u,
+ * c * stride - pad + v), zeros around x. */
+struct conv {
+    accel_dtype_t type;
+    int64_t batch, channels, height, width;
+    int64_t outputs, kernel_h, kernel_w, out_h, out_w;
+    int64_t stride, pad;
+};
+
+struct conv_forward {
+    void *y, *pre; /* act(pre) and pre = product + bias; NULL: not wanted */
+    const void *x, *weight, *bias; /* bias [outputs] or NULL */
+    accel_activation_t act;
+};
+
+struct conv_backward {
+    const void *dy, *x, *weight;
+    void *dx; /* written, or added to; NULL: not wanted */
+    bool add;
+    float *dweight, *dbias; /* added to; NULL: not wanted */
+};
+
+/* planes of [height, width] to planes of [out_h, out_w], windows of size x size, all of
+ * them inside. */
+struct pool {
+    accel_dtype_t type;
+    int64_t planes, height, width, out_h, out_w, size, stride;
+};
+
 struct attention {
     accel_dtype_t type; /* of all but lse */
     int64_t batch, queries, keys, heads, kv_heads, head_width;
@@ -193,6 +223,43 @@ struct backend {
     /* src [a][b][c][d][e] = dim[5] -> dst [a][d][c][b][e]; dtypes as copy_rows. */
     void (*transpose)(const struct backend *be, void *dst, bool add, const void *src,
                       accel_dtype_t type, const int64_t dim[5]);
+
+    /* dst (+)= src, rounded; src of any dtype, dst float32 or bfloat16 */
+    void (*cast)(const struct backend *be, void *dst, accel_dtype_t dst_type, bool add,
+                 const void *src, accel_dtype_t src_type, int64_t n);
+
+    /* y = softmax of each row; dx (+)= (dy - sum of dy y) y */
+    void (*softmax)(const struct backend *be, void *y, const void *x,
+                    accel_dtype_t type, int64_t rows, int64_t cols);
+    void (*softmax_grad)(const struct backend *be, void *dx, bool add, const void *dy,
+                         const void *y, accel_dtype_t type, int64_t rows, int64_t cols);
+    /* x [a][b][c] = dim[3]: y[a,c] = scale * sum over b; dx[a,b,c] (+)= scale * dy[a,c] */
+    void (*reduce)(const struct backend *be, void *y, accel_dtype_t y_type,
+                   const void *x, accel_dtype_t type, const int64_t dim[3],
+                   float scale);
+    void (*reduce_grad)(const struct backend *be, void *dx, accel_dtype_t type,
+                        bool add, const void *dy, accel_dtype_t dy_type,
+                        const int64_t dim[3], float scale);
+    /* mean[0] = mean of (x - y)^2, 0 when n is 0; dx (+)= dmean[0] 2 / n (x - y) */
+    void (*mse)(const struct backend *be, float *mean, const void *x,
+                accel_dtype_t x_type, const void *y, accel_dtype_t y_type, int64_t n);
+    void (*mse_grad)(const struct backend *be, void *dx, bool add, const void *x,
+                     accel_dtype_t x_type, const void *y, accel_dtype_t y_type,
+                     const float *dmean, int64_t n);
+
+    size_t (*conv_scratch)(const struct backend *be, const struct conv *p,
+                           bool backward);
+    void (*conv)(const struct backend *be, const struct conv *p,
+                 const struct conv_forward *f, void *scratch);
+    void (*conv_grad)(const struct backend *be, const struct conv *p,
+                      const struct conv_backward *b, void *scratch);
+    /* where[i]: element of its plane that y[i] is */
+    void (*maxpool)(const struct backend *be, const struct pool *p, void *y,
+                    int32_t *where, const void *x);
+    size_t (*maxpool_scratch)(const struct backend *be, const struct pool *p);
+    /* dx (+)= dy where the maxima were */
+    void (*maxpool_grad)(const struct backend *be, const struct pool *p, void *dx,
+                         bool add, const void *dy, const int32_t *where, void *scratch);
 
     /* out[r,:] = table[ids[r],:] + positions[r % time,:]. Returns the first r whose id is
      * not in [0, vocab), or -1. */

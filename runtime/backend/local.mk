@@ -9,6 +9,8 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/attention_grad.c \
 	runtime/backend/cpu/attention_rows.c \
 	runtime/backend/cpu/bf16_gemm.c \
+	runtime/backend/cpu/conv.c \
+	runtime/backend/cpu/conv.h \
 	runtime/backend/cpu/cpu.c \
 	runtime/backend/cpu/cpu.h \
 	runtime/backend/cpu/elementwise.c \
@@ -18,6 +20,8 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/move.c \
 	runtime/backend/cpu/norm.c \
 	runtime/backend/cpu/rope.c \
+	runtime/backend/cpu/pool.c \
+	runtime/backend/cpu/reduce.c \
 	runtime/backend/cpu/sizes.c \
 	runtime/backend/cpu/tile.c \
 	runtime/backend/cpu/tile.h \

@@ -5,17 +5,20 @@ libaccel_core_la_SOURCES += \
 	runtime/ops/apply.c \
 	runtime/ops/attention.c \
 	runtime/ops/backward.c \
+	runtime/ops/conv2d.c \
 	runtime/ops/cross_entropy.c \
 	runtime/ops/dropout.c \
 	runtime/ops/embedding.c \
 	runtime/ops/kv.c \
 	runtime/ops/kv.h \
 	runtime/ops/linear.c \
+	runtime/ops/maxpool2d.c \
 	runtime/ops/norm.c \
 	runtime/ops/ops.c \
 	runtime/ops/ops.h \
 	runtime/ops/read.c \
 	runtime/ops/rope.c \
+	runtime/ops/reduce.c \
 	runtime/ops/view.c
 
 unit_tests += tests/unit/test_ops

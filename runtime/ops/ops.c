@@ -100,6 +100,14 @@ bool op_floats(struct graph *g, const char *op, const accel_tensor_t *t,
                       accel_dtype_name(t->dtype));
 }
 
+bool op_same_shape(struct graph *g, const char *op, const accel_tensor_t *x,
+                   const char *x_name, const accel_tensor_t *y, const char *y_name)
+{
+    if (x->ndim != y->ndim || memcmp(x->dim, y->dim, (size_t)x->ndim * sizeof(*x->dim)))
+        return op_misfit(g, op, x, x_name, y, y_name, "the shapes must be equal");
+    return true;
+}
+
 bool op_alike(struct graph *g, const char *op, const accel_tensor_t *x,
               const char *x_name, const accel_tensor_t *y, const char *y_name)
 {
@@ -110,9 +118,7 @@ bool op_alike(struct graph *g, const char *op, const accel_tensor_t *x,
                           "%s is %s, %s is %s: they must be alike", x_name,
                           accel_dtype_name(x->dtype), y_name,
                           accel_dtype_name(y->dtype));
-    if (x->ndim != y->ndim || memcmp(x->dim, y->dim, (size_t)x->ndim * sizeof(*x->dim)))
-        return op_misfit(g, op, x, x_name, y, y_name, "the shapes must be equal");
-    return true;
+    return op_same_shape(g, op, x, x_name, y, y_name);
 }
 
 bool op_dim(struct graph *g, const char *op, const accel_tensor_t *t, int dim)

@@ -29,6 +29,8 @@ bool op_computed(struct graph *g, const char *op, const accel_tensor_t *t,
 /* Such a tensor of float32 or bfloat16, whatever the compute dtype. */
 bool op_floats(struct graph *g, const char *op, const accel_tensor_t *t,
                const char *what);
+bool op_same_shape(struct graph *g, const char *op, const accel_tensor_t *x,
+                   const char *x_name, const accel_tensor_t *y, const char *y_name);
 /* Two such tensors of one dtype and one shape. */
 bool op_alike(struct graph *g, const char *op, const accel_tensor_t *x,
               const char *x_name, const accel_tensor_t *y, const char *y_name);

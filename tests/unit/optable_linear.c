@@ -61,6 +61,89 @@ static void embedding_ref(const struct op_case *c, const struct op_input *in, do
                            (c->s[4] ? in[2].v[r % c->s[1] * n + i] : 0);
 }
 
+/* ---- conv2d: x [s0, s1, s2, s3], weight [s4, s1, s5, s6]; s[7] = stride + 10 pad +
+ * 100 activation; r[0]: with bias ------------------------------------------------------ */
+
+static int conv_inputs(const struct op_case *c, struct op_input in[OP_INPUTS])
+{
+    in[0] = op_computed_input(4, c->s[0], c->s[1], c->s[2], c->s[3]);
+    in[1] = op_parameter_input(4, c->s[4], c->s[1], c->s[5], c->s[6]);
+    in[2] = op_parameter_input(1, c->s[4], 0, 0, 0);
+    return 2 + (int)c->r[0];
+}
+
+static accel_tensor_t *conv(const struct op_case *c, accel_tensor_t *const *in)
+{
+    return accel_conv2d(in[0], in[1], c->r[0] > 0 ? in[2] : NULL, (int)(c->s[7] % 10),
+                        (int)(c->s[7] / 10 % 10), (accel_activation_t)(c->s[7] / 100));
+}
+
+/* The sum under one output of conv2d. */
+static double taps(const struct op_case *c, const struct op_input *in, int64_t b,
+                   int64_t o, int64_t top, int64_t left)
+{
+    const int64_t *s = c->s;
+    double sum = 0;
+
+    for (int64_t k = 0; k < s[1]; k++)
+        for (int64_t u = 0; u < s[5]; u++)
+            for (int64_t v = 0; v < s[6]; v++) {
+                int64_t y = top + u, x = left + v;
+
+                if (y >= 0 && y < s[2] && x >= 0 && x < s[3])
+                    sum += in[0].v[((b * s[1] + k) * s[2] + y) * s[3] + x] *
+                           in[1].v[((o * s[1] + k) * s[5] + u) * s[6] + v];
+            }
+    return sum;
+}
+
+static void conv_ref(const struct op_case *c, const struct op_input *in, double *y)
+{
+    const int64_t *s = c->s;
+    int64_t stride = s[7] % 10, pad = s[7] / 10 % 10;
+    int64_t h = (s[2] + 2 * pad - s[5]) / stride + 1;
+    int64_t w = (s[3] + 2 * pad - s[6]) / stride + 1;
+
+    for (int64_t i = 0; i < s[0] * s[4] * h * w; i++) {
+        int64_t o = i / w / h % s[4];
+        double v = taps(c, in, i / w / h / s[4], o, i / w % h * stride - pad,
+                        i % w * stride - pad);
+
+        y[i] = optable_act(v + (c->r[0] > 0 ? in[2].v[o] : 0), s[7] / 100);
+    }
+}
+
+/* ---- maxpool2d: x [s0, s1, s2, s3], windows of s[4], stride s[5] --------------------- */
+
+static int pool_inputs(const struct op_case *c, struct op_input in[OP_INPUTS])
+{
+    in[0] = op_computed_input(4, c->s[0], c->s[1], c->s[2], c->s[3]);
+    return 1;
+}
+
+static accel_tensor_t *pool(const struct op_case *c, accel_tensor_t *const *in)
+{
+    return accel_maxpool2d(in[0], (int)c->s[4], (int)c->s[5]);
+}
+
+static void pool_ref(const struct op_case *c, const struct op_input *in, double *y)
+{
+    const int64_t *s = c->s;
+    int64_t h = (s[2] - s[4]) / s[5] + 1, w = (s[3] - s[4]) / s[5] + 1;
+
+    for (int64_t i = 0; i < s[0] * s[1] * h * w; i++) {
+        const double *at =
+            in[0].v + i / w / h * s[2] * s[3] + i / w % h * s[5] * s[3] + i % w * s[5];
+
+        y[i] = at[0];
+        for (int64_t k = 0; k < s[4] * s[4]; k++)
+            if (at[k / s[4] * s[3] + k % s[4]] > y[i])
+                y[i] = at[k / s[4] * s[3] + k % s[4]];
+    }
+}
+
+static const struct op_family conv_family = { conv_inputs, conv, conv_ref };
+static const struct op_family pool_family = { pool_inputs, pool, pool_ref };
 static const struct op_family linear_family = { linear_inputs, linear, linear_ref };
 static const struct op_family embedding_family = { embedding_inputs, embedding,
                                                    embedding_ref };
@@ -88,6 +171,19 @@ static const struct op_case cases[] = {
     { "embedding", &embedding_family, { 3, 7, 11, 67, 1 }, { 0 }, false },
     { "embedding", &embedding_family, { 2, 5, 3, 130, 0 }, { 0 }, false },
     { "embedding", &embedding_family, { 0, 5, 3, 7, 1 }, { 0 }, false },
+    { "conv2d", &conv_family, { 1, 1, 1, 1, 1, 1, 1, 1 }, { 1 }, false },
+    { "conv2d", &conv_family, { 2, 3, 7, 11, 5, 3, 3, 11 }, { 1 }, false },
+    { "conv2d", &conv_family, { 3, 2, 13, 9, 4, 5, 2, 22 }, { 0 }, false },
+    { "conv2d", &conv_family, { 2, 1, 5, 5, 2, 5, 5, 1 }, { 1 }, false },
+    { "conv2d in chunks", &conv_family, { 1, 1, 53, 61, 3, 3, 3, 11 }, { 1 }, false },
+    { "conv2d deep", &conv_family, { 2, 67, 5, 7, 3, 3, 3, 11 }, { 1 }, false },
+    { "conv2d gelu", &conv_family, { 2, 3, 5, 6, 2, 3, 3, 112 }, { 1 }, true },
+    { "conv2d relu", &conv_family, { 2, 3, 6, 5, 3, 3, 1, 401 }, { 1 }, true },
+    { "conv2d of none", &conv_family, { 0, 3, 6, 5, 3, 3, 1, 401 }, { 1 }, true },
+    { "maxpool2d", &pool_family, { 1, 1, 1, 1, 1, 1 }, { 0 }, false },
+    { "maxpool2d", &pool_family, { 3, 2, 7, 11, 2, 2 }, { 0 }, false },
+    { "maxpool2d that overlaps", &pool_family, { 2, 3, 9, 7, 3, 2 }, { 0 }, false },
+    { "maxpool2d of none", &pool_family, { 0, 3, 9, 7, 3, 2 }, { 0 }, false },
 };
 
 const struct op_rows optable_linear = { cases, ACCEL_ARRAY_SIZE(cases) };

@@ -93,6 +93,34 @@ void cpu_copy_rows(const struct backend *be, void *dst, int64_t dst_stride, bool
                    int64_t rows, int64_t cols);
 void cpu_transpose(const struct backend *be, void *dst, bool add, const void *src,
                    accel_dtype_t type, const int64_t dim[5]);
+void cpu_cast(const struct backend *be, void *dst, accel_dtype_t dst_type, bool add,
+              const void *src, accel_dtype_t src_type, int64_t n);
+
+void cpu_softmax(const struct backend *be, void *y, const void *x, accel_dtype_t type,
+                 int64_t rows, int64_t cols);
+void cpu_softmax_grad(const struct backend *be, void *dx, bool add, const void *dy,
+                      const void *y, accel_dtype_t type, int64_t rows, int64_t cols);
+void cpu_reduce(const struct backend *be, void *y, accel_dtype_t y_type, const void *x,
+                accel_dtype_t type, const int64_t dim[3], float scale);
+void cpu_reduce_grad(const struct backend *be, void *dx, accel_dtype_t type, bool add,
+                     const void *dy, accel_dtype_t dy_type, const int64_t dim[3],
+                     float scale);
+void cpu_mse(const struct backend *be, float *mean, const void *x, accel_dtype_t x_type,
+             const void *y, accel_dtype_t y_type, int64_t n);
+void cpu_mse_grad(const struct backend *be, void *dx, bool add, const void *x,
+                  accel_dtype_t x_type, const void *y, accel_dtype_t y_type,
+                  const float *dmean, int64_t n);
+
+size_t cpu_conv_scratch(const struct backend *be, const struct conv *p, bool backward);
+void cpu_conv(const struct backend *be, const struct conv *p,
+              const struct conv_forward *f, void *scratch);
+void cpu_conv_grad(const struct backend *be, const struct conv *p,
+                   const struct conv_backward *b, void *scratch);
+void cpu_maxpool(const struct backend *be, const struct pool *p, void *y,
+                 int32_t *where, const void *x);
+size_t cpu_maxpool_scratch(const struct backend *be, const struct pool *p);
+void cpu_maxpool_grad(const struct backend *be, const struct pool *p, void *dx,
+                      bool add, const void *dy, const int32_t *where, void *scratch);
 
 void *cpu_alloc(const struct backend *be, size_t bytes);
 void cpu_free(const struct backend *be, void *p);

@@ -142,3 +142,50 @@ void cpu_transpose(const struct backend *be, void *dst, bool add, const void *sr
                          add);
     }
 }
+
+#define WIDEN(TYPE)                                                                    \
+    do {                                                                               \
+        const TYPE *from = (const TYPE *)src + at;                                     \
+                                                                                       \
+        for (int64_t i = 0; i < n; i++)                                                \
+            room[i] = (float)from[i];                                                  \
+    } while (0)
+
+/* As cpu_get, of any dtype. */
+static const float *get_any(const void *src, int64_t at, accel_dtype_t type, int64_t n,
+                            float *room)
+{
+    switch (type) {
+    case ACCEL_F32:
+    case ACCEL_BF16:
+        return cpu_get(src, at, type, n, room);
+    case ACCEL_I32:
+        WIDEN(int32_t);
+        break;
+    case ACCEL_U16:
+        WIDEN(uint16_t);
+        break;
+    case ACCEL_U8:
+        WIDEN(uint8_t);
+        break;
+    case ACCEL_F64:
+        WIDEN(double);
+        break;
+    case ACCEL_I64:
+        WIDEN(int64_t);
+        break;
+    }
+    return room;
+}
+
+void cpu_cast(const struct backend *be, void *dst, accel_dtype_t dst_type, bool add,
+              const void *src, accel_dtype_t src_type, int64_t n)
+{
+#pragma omp parallel for num_threads(be->threads) if (n > CPU_ELEM_BLOCK)
+    for (int64_t i = 0; i < n; i += CPU_PIECE) {
+        float room[CPU_PIECE];
+        int64_t len = cpu_piece(n, i);
+
+        cpu_put(dst, i, dst_type, add, get_any(src, i, src_type, len, room), len);
+    }
+}

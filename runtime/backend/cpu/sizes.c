@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #include "backend/cpu/attention.h"
+#include "backend/cpu/conv.h"
+#include "backend/cpu/cpu.h"
 
 /* One thread per key head does five products for each pair of blocks, two passes over
  * blocks do seven, but fill any number of threads. */
@@ -37,6 +39,18 @@ size_t cpu_attention_scratch(const struct backend *be, const struct attention *p
            sizeof(float);
 }
 
+size_t cpu_conv_scratch(const struct backend *be, const struct conv *p, bool backward)
+{
+    struct conv_plan c = conv_plan_of(p, backward);
+
+    return (size_t)(c.shared + be->threads * c.per_thread) * sizeof(float);
+}
+
+size_t cpu_maxpool_scratch(const struct backend *be, const struct pool *p)
+{
+    return (size_t)be->threads * (size_t)(p->height * p->width) * sizeof(float);
+}
+
 static void sizes_close(struct backend *be)
 {
     free(be);
@@ -58,6 +72,8 @@ accel_status_t backend_cpu_sizes_open(struct backend **out, int threads,
     be->threads = threads;
     be->close = sizes_close;
     be->attention_scratch = cpu_attention_scratch;
+    be->conv_scratch = cpu_conv_scratch;
+    be->maxpool_scratch = cpu_maxpool_scratch;
     *out = be;
     return ACCEL_OK;
 }

@@ -93,6 +93,82 @@ static void meta_transpose(const struct backend *be, void *dst, bool add,
 {
 }
 
+static void meta_cast(const struct backend *be, void *dst, accel_dtype_t dst_type,
+                      bool add, const void *src, accel_dtype_t src_type, int64_t n)
+{
+}
+
+static void meta_softmax(const struct backend *be, void *y, const void *x,
+                         accel_dtype_t type, int64_t rows, int64_t cols)
+{
+}
+
+static void meta_softmax_grad(const struct backend *be, void *dx, bool add,
+                              const void *dy, const void *y, accel_dtype_t type,
+                              int64_t rows, int64_t cols)
+{
+}
+
+static void meta_reduce(const struct backend *be, void *y, accel_dtype_t y_type,
+                        const void *x, accel_dtype_t type, const int64_t dim[3],
+                        float scale)
+{
+}
+
+static void meta_reduce_grad(const struct backend *be, void *dx, accel_dtype_t type,
+                             bool add, const void *dy, accel_dtype_t dy_type,
+                             const int64_t dim[3], float scale)
+{
+}
+
+static void meta_mse(const struct backend *be, float *mean, const void *x,
+                     accel_dtype_t x_type, const void *y, accel_dtype_t y_type,
+                     int64_t n)
+{
+}
+
+static void meta_mse_grad(const struct backend *be, void *dx, bool add, const void *x,
+                          accel_dtype_t x_type, const void *y, accel_dtype_t y_type,
+                          const float *dmean, int64_t n)
+{
+}
+
+static size_t meta_conv_scratch(const struct backend *be, const struct conv *p,
+                                bool backward)
+{
+    const struct backend *like = be->state;
+
+    return like->conv_scratch(like, p, backward);
+}
+
+static void meta_conv(const struct backend *be, const struct conv *p,
+                      const struct conv_forward *f, void *scratch)
+{
+}
+
+static void meta_conv_grad(const struct backend *be, const struct conv *p,
+                           const struct conv_backward *b, void *scratch)
+{
+}
+
+static void meta_maxpool(const struct backend *be, const struct pool *p, void *y,
+                         int32_t *where, const void *x)
+{
+}
+
+static size_t meta_maxpool_scratch(const struct backend *be, const struct pool *p)
+{
+    const struct backend *like = be->state;
+
+    return like->maxpool_scratch(like, p);
+}
+
+static void meta_maxpool_grad(const struct backend *be, const struct pool *p, void *dx,
+                              bool add, const void *dy, const int32_t *where,
+                              void *scratch)
+{
+}
+
 static int64_t meta_embed(const struct backend *be, void *out, const int32_t *ids,
                           const void *table, const void *positions, accel_dtype_t type,
                           int64_t rows, int64_t time, int64_t vocab, int64_t cols)
@@ -200,6 +276,19 @@ static const struct backend kernels = {
     .dropout = meta_dropout,
     .copy_rows = meta_copy_rows,
     .transpose = meta_transpose,
+    .cast = meta_cast,
+    .softmax = meta_softmax,
+    .softmax_grad = meta_softmax_grad,
+    .reduce = meta_reduce,
+    .reduce_grad = meta_reduce_grad,
+    .mse = meta_mse,
+    .mse_grad = meta_mse_grad,
+    .conv_scratch = meta_conv_scratch,
+    .conv = meta_conv,
+    .conv_grad = meta_conv_grad,
+    .maxpool = meta_maxpool,
+    .maxpool_scratch = meta_maxpool_scratch,
+    .maxpool_grad = meta_maxpool_grad,
     .embed = meta_embed,
     .embed_grad = meta_embed_grad,
     .norm = meta_norm,

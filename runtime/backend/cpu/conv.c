@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Two-dimensional convolution on the CPU: columns of a few hundred places at a time, one
+ * single-threaded product each, bias and activation while the result is in cache. The
+ * matrix of all columns is never made.
+ */
+#include <omp.h>
+#include <string.h>
+
+#include "backend/cpu/conv.h"
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/vmath.h"
+
+/* Where tap (u, v) of the places in output row oy, from column ox, lies in a plane: row
+ * *iy, first column ix + i * stride. */
+struct run {
+    int64_t iy, ix, length;
+};
+
+static struct run run_at(const struct conv *p, int64_t place, int64_t left, int64_t u,
+                         int64_t v)
+{
+    int64_t oy = place / p->out_w, ox = place % p->out_w;
+
+    return (struct run){ .iy = oy * p->stride - p->pad + u,
+                         .ix = ox * p->stride - p->pad + v,
+                         .length = p->out_w - ox < left ? p->out_w - ox : left };
+}
+
+VM_INLINE void take_run(float *to, const void *plane, const struct conv *p,
+                        struct run r, const int bf)
+{
+    bool inside = r.iy >= 0 && r.iy < p->height;
+
+    for (int64_t i = 0; i < r.length; i++) {
+        int64_t ix = r.ix + i * p->stride;
+
+        to[i] = inside && ix >= 0 && ix < p->width
+                    ? vm_load(plane, r.iy * p->width + ix, bf)
+                    : 0.0f;
+    }
+}
+
+/* cols[depth][n] of the places [first, first + n) of an image. */
+static void columns(float *cols, const struct conv *p, const void *image, int64_t first,
+                    int64_t n)
+{
+    int64_t taps = p->kernel_h * p->kernel_w;
+
+    for (int64_t k = 0; k < p->channels * taps; k++) {
+        const void *plane = vm_at(image, k / taps * p->height * p->width, p->type);
+        struct run r;
+
+        for (int64_t j = 0; j < n; j += r.length) {
+            r = run_at(p, first + j, n - j, k % taps / p->kernel_w, k % p->kernel_w);
+            if (p->type == ACCEL_BF16)
+                take_run(cols + k * n + j, plane, p, r, 1);
+            else
+                take_run(cols + k * n + j, plane, p, r, 0);
+        }
+    }
+}
+
+/* The other way: adds columns of `count` channels into their planes. */
+static void scatter(float *planes, const struct conv *p, const float *cols,
+                    int64_t count, int64_t first, int64_t n)
+{
+    int64_t taps = p->kernel_h * p->kernel_w;
+
+    for (int64_t k = 0; k < count * taps; k++) {
+        float *plane = planes + k / taps * p->height * p->width;
+        struct run r;
+
+        for (int64_t j = 0; j < n; j += r.length) {
+            r = run_at(p, first + j, n - j, k % taps / p->kernel_w, k % p->kernel_w);
+            if (r.iy < 0 || r.iy >= p->height)
+                continue;
+            for (int64_t i = 0; i < r.length; i++) {
+                int64_t ix = r.ix + i * p->stride;
+
+                if (ix >= 0 && ix < p->width)
+                    plane[r.iy * p->width + ix] += cols[k * n + j + i];
+            }
+        }
+    }
+}
+
+/* The weights as float32: in place, or widened into the shared scratch. */
+static const float *weights_of(const struct conv *p, const struct conv_plan *c,
+                               const void *weight, float **shared)
+{
+    float *room = *shared;
+
+    if (p->type == ACCEL_F32)
+        return weight;
+    cpu_load_row(room, weight, p->type, c->weights);
+    *shared += c->weights;
+    return room;
+}
+
+/* out = act(sum + bias), pre = sum + bias; one output channel, n places. */
+static void finish_row(void *out, void *pre, accel_dtype_t type, const float *sum,
+                       float bias, int64_t n, accel_activation_t act)
+{
+    for (int64_t i = 0; i < n; i += CPU_PIECE) {
+        float room[CPU_PIECE], *v = cpu_room(out, i, type, false, room);
+        int64_t len = cpu_piece(n, i);
+
+        for (int64_t k = 0; k < len; k++)
+            v[k] = sum[i + k] + bias;
+        if (pre)
+            cpu_store_row(vm_to(pre, i, type), v, type, len, false);
+        cpu_act_piece(v, v, len, act);
+        cpu_put(out, i, type, false, v, len);
+    }
+}
+
+static void forward_chunk(const struct conv *p, const struct conv_plan *c,
+                          const struct conv_forward *f, const float *weight,
+                          float *scratch, int64_t image, int64_t first)
+{
+    int64_t n = c->places - first < c->chunk ? c->places - first : c->chunk;
+    int64_t to = image * p->outputs * c->places + first;
+    bool direct = p->type == ACCEL_F32;
+    float *sum = direct ? (float *)f->y + to : scratch + c->depth * c->chunk;
+    int64_t ld = direct ? c->places : n;
+
+    columns(scratch, p,
+            vm_at(f->x, image * p->channels * p->height * p->width, p->type), first, n);
+    cpu_sgemm(false, false, p->outputs, n, c->depth, 1.0f, weight, c->depth, scratch, n,
+              0.0f, sum, ld);
+    for (int64_t o = 0; o < p->outputs; o++) {
+        int64_t at = to + o * c->places;
+        float bias = 0.0f;
+
+        if (f->bias)
+            cpu_load_row(&bias, vm_at(f->bias, o, p->type), p->type, 1);
+        if (!direct || f->bias || f->act != ACCEL_ACT_NONE)
+            finish_row(vm_to(f->y, at, p->type),
+                       f->pre ? vm_to(f->pre, at, p->type) : NULL, p->type,
+                       sum + o * ld, bias, n, f->act);
+    }
+}
+
+void cpu_conv(const struct backend *be, const struct conv *p,
+              const struct conv_forward *f, void *scratch)
+{
+    struct conv_plan c = conv_plan_of(p, false);
+    float *own = scratch;
+    const float *weight = weights_of(p, &c, f->weight, &own);
+
+#pragma omp parallel num_threads(be->threads)
+    {
+        float *mine = own + omp_get_thread_num() * c.per_thread;
+
+        omp_set_num_threads(1); /* see cpu_gemm */
+#pragma omp for schedule(dynamic)
+        for (int64_t t = 0; t < p->batch * c.chunks; t++)
+            forward_chunk(p, &c, f, weight, mine, t / c.chunks, t % c.chunks * c.chunk);
+    }
+}
+
+/* Places [first, first + n) of dy of one image, [outputs][n]: in place, or widened. */
+static const float *delta(const struct conv *p, const struct conv_plan *c,
+                          const void *dy, int64_t image, int64_t first, int64_t n,
+                          float *room, int64_t *ld_out)
+{
+    int64_t at = image * p->outputs * c->places + first;
+
+    *ld_out = p->type == ACCEL_F32 ? c->places : n;
+    if (p->type == ACCEL_F32)
+        return (const float *)dy + at;
+    for (int64_t o = 0; o < p->outputs; o++)
+        cpu_load_row(room + o * n, vm_at(dy, at + o * c->places, p->type), p->type, n);
+    return room;
+}
+
+/* dx of channels [from, from + count) of one image: no other task touches them. */
+static void input_grad(const struct conv *p, const struct conv_plan *c,
+                       const struct conv_backward *b, const float *weight,
+                       float *scratch, int64_t image, int64_t from)
+{
+    int64_t count = p->channels - from < c->channels ? p->channels - from : c->channels;
+    int64_t plane = p->height * p->width, ld;
+    float *cols = scratch, *planes = cols + c->channels * c->taps * c->step;
+    float *room = planes + c->channels * plane;
+
+    memset(planes, 0, (size_t)(count * plane) * sizeof(*planes));
+    for (int64_t at = 0; at < c->places; at += c->step) {
+        int64_t n = c->places - at < c->step ? c->places - at : c->step;
+        const float *dy = delta(p, c, b->dy, image, at, n, room, &ld);
+
+        cpu_sgemm(true, false, count * c->taps, n, p->outputs, 1.0f,
+                  weight + from * c->taps, c->depth, dy, ld, 0.0f, cols, n);
+        scatter(planes, p, cols, count, at, n);
+    }
+    cpu_store_row(vm_to(b->dx, (image * p->channels + from) * plane, p->type), planes,
+                  p->type, count * plane, b->add);
+}
+
+/* Partial weight gradient of the chunks [first, last), counted over all images. */
+static void weight_grad(const struct conv *p, const struct conv_plan *c,
+                        const struct conv_backward *b, float *sum, float *scratch,
+                        int64_t first, int64_t last)
+{
+    memset(sum, 0, (size_t)c->weights * sizeof(*sum));
+    for (int64_t t = first; t < last; t++) {
+        int64_t image = t / c->chunks, at = t % c->chunks * c->chunk, ld;
+        int64_t n = c->places - at < c->chunk ? c->places - at : c->chunk;
+        const float *dy =
+            delta(p, c, b->dy, image, at, n, scratch + c->depth * c->chunk, &ld);
+
+        columns(scratch, p,
+                vm_at(b->x, image * p->channels * p->height * p->width, p->type), at,
+                n);
+        cpu_sgemm(false, true, p->outputs, c->depth, n, 1.0f, dy, ld, scratch, n, 1.0f,
+                  sum, c->depth);
+    }
+}
+
+/* dweight += the partial sums, in order. */
+ACCEL_MULTIVERSION
+static void add_groups(float *dweight, const float *sums, int64_t weights,
+                       int64_t groups, int64_t first, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = first; i < first + n; i++) {
+        float v = 0.0f;
+
+        for (int64_t k = 0; k < groups; k++)
+            v += sums[k * weights + i];
+        dweight[i] += v;
+    }
+}
+
+static void bias_grad(const struct conv *p, const struct conv_plan *c, const void *dy,
+                      float *dbias, int64_t o)
+{
+    float sum = 0.0f;
+
+    for (int64_t image = 0; image < p->batch; image++) {
+        const void *row = vm_at(dy, (image * p->outputs + o) * c->places, p->type);
+
+        for (int64_t i = 0; i < c->places; i += CPU_PIECE) {
+            float room[CPU_PIECE], part;
+            int64_t len = cpu_piece(c->places, i);
+            const float *d = cpu_get(row, i, p->type, len, room);
+
+            VM_SUM(part, len, d[i]);
+            sum += part;
+        }
+    }
+    dbias[o] += sum;
+}
+
+void cpu_conv_grad(const struct backend *be, const struct conv *p,
+                   const struct conv_backward *b, void *scratch)
+{
+    struct conv_plan c = conv_plan_of(p, true);
+    int64_t parts = (p->channels + c.channels - 1) / c.channels;
+    int64_t inputs = b->dx ? p->batch * parts : 0, tasks = p->batch * c.chunks;
+    int64_t groups = b->dweight ? c.groups : 0;
+    float *sums = scratch, *own;
+    const float *weight = weights_of(p, &c, b->weight, &sums);
+
+    own = sums + c.groups * c.weights;
+#pragma omp parallel num_threads(be->threads)
+    {
+        float *mine = own + omp_get_thread_num() * c.per_thread;
+
+        omp_set_num_threads(1);
+#pragma omp for schedule(dynamic)
+        for (int64_t t = 0; t < inputs; t++)
+            input_grad(p, &c, b, weight, mine, t / parts, t % parts * c.channels);
+#pragma omp for schedule(dynamic)
+        for (int64_t k = 0; k < groups; k++)
+            weight_grad(p, &c, b, sums + k * c.weights, mine, k * tasks / groups,
+                        (k + 1) * tasks / groups);
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < (groups ? c.weights : 0); i += CPU_PIECE)
+            add_groups(b->dweight, sums, c.weights, groups, i, cpu_piece(c.weights, i));
+#pragma omp for schedule(dynamic)
+        for (int64_t o = 0; o < (b->dbias ? p->outputs : 0); o++)
+            bias_grad(p, &c, b->dy, b->dbias, o);
+    }
+}

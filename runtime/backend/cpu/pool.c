@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Maximum over square windows on the CPU, one plane (an image's channel) at a time. The
+ * forward keeps where each maximum was; the backward needs nothing else.
+ */
+#include <omp.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/vmath.h"
+
+/* The first largest element of the window at (top, left); a NaN wins, and stays. */
+VM_INLINE int32_t largest(const void *plane, const struct pool *p, int64_t top,
+                          int64_t left, const int bf)
+{
+    int64_t at = top * p->width + left;
+    float best = vm_load(plane, at, bf);
+
+    for (int64_t u = 0; u < p->size; u++)
+        for (int64_t v = 0; v < p->size; v++) {
+            int64_t i = (top + u) * p->width + left + v;
+            float x = vm_load(plane, i, bf);
+
+            if (x > best || (x != x && best == best)) {
+                best = x;
+                at = i;
+            }
+        }
+    return (int32_t)at;
+}
+
+VM_INLINE void pool_plane(void *y, int32_t *where, const void *x, const struct pool *p,
+                          const int bf)
+{
+    for (int64_t i = 0; i < p->out_h * p->out_w; i++) {
+        where[i] =
+            largest(x, p, i / p->out_w * p->stride, i % p->out_w * p->stride, bf);
+        vm_store(y, i, vm_load(x, where[i], bf), bf);
+    }
+}
+
+void cpu_maxpool(const struct backend *be, const struct pool *p, void *y,
+                 int32_t *where, const void *x)
+{
+    int64_t in = p->height * p->width, out = p->out_h * p->out_w;
+
+#pragma omp parallel for num_threads(be->threads) schedule(static)
+    for (int64_t k = 0; k < p->planes; k++) {
+        void *to = vm_to(y, k * out, p->type);
+        const void *from = vm_at(x, k * in, p->type);
+
+        if (p->type == ACCEL_BF16)
+            pool_plane(to, where + k * out, from, p, 1);
+        else
+            pool_plane(to, where + k * out, from, p, 0);
+    }
+}
+
+void cpu_maxpool_grad(const struct backend *be, const struct pool *p, void *dx,
+                      bool add, const void *dy, const int32_t *where, void *scratch)
+{
+    int64_t in = p->height * p->width, out = p->out_h * p->out_w;
+
+#pragma omp parallel num_threads(be->threads)
+    {
+        float *sum = (float *)scratch + omp_get_thread_num() * in;
+
+#pragma omp for schedule(static)
+        for (int64_t k = 0; k < p->planes; k++) {
+            memset(sum, 0, (size_t)in * sizeof(*sum));
+            for (int64_t i = 0; i < out; i++)
+                sum[where[k * out + i]] +=
+                    vm_load(dy, k * out + i, p->type == ACCEL_BF16);
+            cpu_store_row(vm_to(dx, k * in, p->type), sum, p->type, in, add);
+        }
+    }
+}

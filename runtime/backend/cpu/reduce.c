@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Many numbers into few on the CPU, and back: softmax, sums over a dimension, mean-squared
+ * error. Long sums go over fixed blocks, whose sums are added in order.
+ */
+#include <math.h>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/vmath.h"
+
+/* ---- softmax ------------------------------------------------------------------------- */
+
+VM_INLINE float row_max(const void *x, int64_t n, const int bf)
+{
+    float lane[VM_LANES], max;
+
+    for (int l = 0; l < VM_LANES; l++)
+        lane[l] = -INFINITY;
+    for (int64_t i = 0; i + VM_LANES <= n; i += VM_LANES) {
+#pragma omp simd
+        for (int l = 0; l < VM_LANES; l++) {
+            float v = vm_load(x, i + l, bf);
+
+            lane[l] = v > lane[l] ? v : lane[l];
+        }
+    }
+    for (int64_t i = n / VM_LANES * VM_LANES; i < n; i++) {
+        float v = vm_load(x, i, bf);
+
+        lane[0] = v > lane[0] ? v : lane[0];
+    }
+    max = lane[0];
+    for (int l = 1; l < VM_LANES; l++)
+        max = lane[l] > max ? lane[l] : max;
+    return max;
+}
+
+/* exp(x) for x <= 0; minus infinity gives 0. */
+VM_INLINE float part(float x)
+{
+    float e = maths_exp(x);
+
+    return x < -87.0f ? 0.0f : e;
+}
+
+VM_INLINE void softmax_row(void *y, const void *x, int64_t n, const int bf)
+{
+    float max = row_max(x, n, bf), sum;
+
+    VM_SUM(sum, n, part(vm_load(x, i, bf) - max));
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        vm_store(y, i, part(vm_load(x, i, bf) - max) / sum, bf);
+}
+
+ACCEL_MULTIVERSION
+static void softmax_any(void *y, const void *x, int64_t n, bool bf)
+{
+    if (bf)
+        softmax_row(y, x, n, 1);
+    else
+        softmax_row(y, x, n, 0);
+}
+
+void cpu_softmax(const struct backend *be, void *y, const void *x, accel_dtype_t type,
+                 int64_t rows, int64_t cols)
+{
+#pragma omp parallel for num_threads(be->threads) schedule(static, CPU_ROW_BLOCK)
+    for (int64_t r = 0; r < rows; r++)
+        softmax_any(vm_to(y, r * cols, type), vm_at(x, r * cols, type), cols,
+                    type == ACCEL_BF16);
+}
+
+VM_INLINE void softmax_grad_row(void *dx, const void *dy, const void *y, int64_t n,
+                                const int add, const int bf)
+{
+    float sum;
+
+    VM_SUM(sum, n, vm_load(dy, i, bf) * vm_load(y, i, bf));
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float v = (vm_load(dy, i, bf) - sum) * vm_load(y, i, bf);
+
+        vm_store(dx, i, add ? vm_load(dx, i, bf) + v : v, bf);
+    }
+}
+
+ACCEL_MULTIVERSION
+static void softmax_grad_any(void *dx, const void *dy, const void *y, int64_t n,
+                             bool add, bool bf)
+{
+    if (add && bf)
+        softmax_grad_row(dx, dy, y, n, 1, 1);
+    else if (add)
+        softmax_grad_row(dx, dy, y, n, 1, 0);
+    else if (bf)
+        softmax_grad_row(dx, dy, y, n, 0, 1);
+    else
+        softmax_grad_row(dx, dy, y, n, 0, 0);
+}
+
+void cpu_softmax_grad(const struct backend *be, void *dx, bool add, const void *dy,
+                      const void *y, accel_dtype_t type, int64_t rows, int64_t cols)
+{
+#pragma omp parallel for num_threads(be->threads) schedule(static, CPU_ROW_BLOCK)
+    for (int64_t r = 0; r < rows; r++)
+        softmax_grad_any(vm_to(dx, r * cols, type), vm_at(dy, r * cols, type),
+                         vm_at(y, r * cols, type), cols, add, type == ACCEL_BF16);
+}
+
+/* ---- sums ---------------------------------------------------------------------------- */
+
+VM_INLINE float sum_block(const void *x, int64_t n, const int bf)
+{
+    float sum;
+
+    VM_SUM(sum, n, vm_load(x, i, bf));
+    return sum;
+}
+
+ACCEL_MULTIVERSION
+static float sum_any(const void *x, int64_t n, bool bf)
+{
+    return bf ? sum_block(x, n, 1) : sum_block(x, n, 0);
+}
+
+ACCEL_MULTIVERSION
+static float square_distance(const float *x, const float *y, int64_t n)
+{
+    float sum;
+
+    VM_SUM(sum, n, (x[i] - y[i]) * (x[i] - y[i]));
+    return sum;
+}
+
+enum { BLOCKS = 256 }; /* summed at a time, each of CPU_ELEM_BLOCK elements */
+
+/* Sum of x[n]; the blocks over threads. */
+static float long_sum(const struct backend *be, const void *x, accel_dtype_t type,
+                      int64_t n)
+{
+    float block[BLOCKS], sum = 0.0f;
+
+    for (int64_t at = 0; at < n; at += (int64_t)BLOCKS * CPU_ELEM_BLOCK) {
+        int64_t count = (n - at + CPU_ELEM_BLOCK - 1) / CPU_ELEM_BLOCK;
+
+        count = count < BLOCKS ? count : BLOCKS;
+#pragma omp parallel for num_threads(be->threads) if (count > 1)
+        for (int64_t b = 0; b < count; b++) {
+            int64_t first = at + b * CPU_ELEM_BLOCK;
+
+            block[b] =
+                sum_any(vm_at(x, first, type), cpu_block(n, first), type == ACCEL_BF16);
+        }
+        for (int64_t b = 0; b < count; b++)
+            sum += block[b];
+    }
+    return sum;
+}
+
+/* Columns [first, first + n) of x [rows][cols], 64 rows at a time. */
+VM_INLINE void slab(float *sum, const void *x, int64_t rows, int64_t cols,
+                    int64_t first, int64_t n, const int bf)
+{
+    for (int64_t r0 = 0; r0 < rows; r0 += 64) {
+        float some[CPU_COLUMN_SLAB] = { 0 };
+
+        for (int64_t r = r0; r < rows && r < r0 + 64; r++) {
+#pragma omp simd
+            for (int64_t c = 0; c < n; c++)
+                some[c] += vm_load(x, r * cols + first + c, bf);
+        }
+        for (int64_t c = 0; c < n; c++)
+            sum[c] += some[c];
+    }
+}
+
+ACCEL_MULTIVERSION
+static void slab_any(float *sum, const void *x, int64_t rows, int64_t cols,
+                     int64_t first, int64_t n, bool bf)
+{
+    if (bf)
+        slab(sum, x, rows, cols, first, n, 1);
+    else
+        slab(sum, x, rows, cols, first, n, 0);
+}
+
+static void put_scaled(void *y, int64_t at, accel_dtype_t type, float *v, int64_t n,
+                       float scale)
+{
+    for (int64_t i = 0; i < n; i++)
+        v[i] = v[i] * scale;
+    cpu_store_row(vm_to(y, at, type), v, type, n, false);
+}
+
+void cpu_reduce(const struct backend *be, void *y, accel_dtype_t y_type, const void *x,
+                accel_dtype_t type, const int64_t dim[3], float scale)
+{
+    int64_t rows = dim[1], cols = dim[2];
+    int64_t slabs = (cols + CPU_COLUMN_SLAB - 1) / CPU_COLUMN_SLAB;
+
+    if (cols == 1 && rows > CPU_ELEM_BLOCK) {
+        for (int64_t o = 0; o < dim[0]; o++) {
+            float sum = long_sum(be, vm_at(x, o * rows, type), type, rows);
+
+            put_scaled(y, o, y_type, &sum, 1, scale);
+        }
+        return;
+    }
+#pragma omp parallel for num_threads(be->threads) if (dim[0] * slabs > 1)
+    for (int64_t t = 0; t < dim[0] * slabs; t++) {
+        int64_t o = t / slabs, c = t % slabs * CPU_COLUMN_SLAB;
+        int64_t n = cols - c < CPU_COLUMN_SLAB ? cols - c : CPU_COLUMN_SLAB;
+        const void *from = vm_at(x, o * rows * cols, type);
+        float sum[CPU_COLUMN_SLAB] = { 0 };
+
+        if (cols == 1)
+            sum[0] = sum_any(from, rows, type == ACCEL_BF16);
+        else
+            slab_any(sum, from, rows, cols, c, n, type == ACCEL_BF16);
+        put_scaled(y, o * cols + c, y_type, sum, n, scale);
+    }
+}
+
+/* Piece by piece of one row of dx: constant, or that of dy. */
+static void spread(void *dx, accel_dtype_t type, bool add, const void *dy,
+                   accel_dtype_t dy_type, int64_t n, bool constant, float scale)
+{
+    for (int64_t i = 0; i < n; i += CPU_PIECE) {
+        float room[CPU_PIECE], v[CPU_PIECE];
+        int64_t len = cpu_piece(n, i);
+        const float *d =
+            cpu_get(dy, constant ? 0 : i, dy_type, constant ? 1 : len, room);
+
+        for (int64_t k = 0; k < len; k++)
+            v[k] = d[constant ? 0 : k] * scale;
+        cpu_put(dx, i, type, add, v, len);
+    }
+}
+
+void cpu_reduce_grad(const struct backend *be, void *dx, accel_dtype_t type, bool add,
+                     const void *dy, accel_dtype_t dy_type, const int64_t dim[3],
+                     float scale)
+{
+    bool constant = dim[2] == 1;
+    /* A row of dx has one gradient, or is one of dim[1] rows with the same ones. */
+    int64_t each = constant ? 1 : dim[1], cols = constant ? dim[1] : dim[2];
+
+#pragma omp parallel for num_threads(be->threads) if (dim[0] * each * cols > 4096)
+    for (int64_t r = 0; r < dim[0] * each; r++)
+        spread(vm_to(dx, r * cols, type), type, add,
+               vm_at(dy, r / each * dim[2], dy_type), dy_type, cols, constant, scale);
+}
+
+/* ---- mean-squared error -------------------------------------------------------------- */
+
+static float distance_block(const void *x, accel_dtype_t x_type, const void *y,
+                            accel_dtype_t y_type, int64_t first, int64_t n)
+{
+    float sum = 0.0f;
+
+    for (int64_t i = 0; i < n; i += CPU_PIECE) {
+        float a[CPU_PIECE], b[CPU_PIECE];
+        int64_t len = cpu_piece(n, i);
+
+        sum += square_distance(cpu_get(x, first + i, x_type, len, a),
+                               cpu_get(y, first + i, y_type, len, b), len);
+    }
+    return sum;
+}
+
+void cpu_mse(const struct backend *be, float *mean, const void *x, accel_dtype_t x_type,
+             const void *y, accel_dtype_t y_type, int64_t n)
+{
+    float block[BLOCKS], sum = 0.0f;
+
+    for (int64_t at = 0; at < n; at += (int64_t)BLOCKS * CPU_ELEM_BLOCK) {
+        int64_t count = (n - at + CPU_ELEM_BLOCK - 1) / CPU_ELEM_BLOCK;
+
+        count = count < BLOCKS ? count : BLOCKS;
+#pragma omp parallel for num_threads(be->threads) if (count > 1)
+        for (int64_t b = 0; b < count; b++) {
+            int64_t first = at + b * CPU_ELEM_BLOCK;
+
+            block[b] = distance_block(x, x_type, y, y_type, first, cpu_block(n, first));
+        }
+        for (int64_t b = 0; b < count; b++)
+            sum += block[b];
+    }
+    mean[0] = n ? sum / (float)n : 0.0f;
+}
+
+ACCEL_MULTIVERSION
+static void distance_piece(float *v, const float *x, const float *y, int64_t n,
+                           float scale)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        v[i] = (x[i] - y[i]) * scale;
+}
+
+void cpu_mse_grad(const struct backend *be, void *dx, bool add, const void *x,
+                  accel_dtype_t x_type, const void *y, accel_dtype_t y_type,
+                  const float *dmean, int64_t n)
+{
+    float scale = n ? 2.0f * dmean[0] / (float)n : 0.0f;
+
+#pragma omp parallel for num_threads(be->threads) if (n > CPU_ELEM_BLOCK)
+    for (int64_t i = 0; i < n; i += CPU_PIECE) {
+        float a[CPU_PIECE], b[CPU_PIECE], c[CPU_PIECE];
+        float *v = cpu_room(dx, i, x_type, add, c);
+        int64_t len = cpu_piece(n, i);
+
+        distance_piece(v, cpu_get(x, i, x_type, len, a), cpu_get(y, i, y_type, len, b),
+                       len, scale);
+        cpu_put(dx, i, x_type, add, v, len);
+    }
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * conv2d: act(x * weight + bias) over two dimensions. With an activation the value before
+ * it is saved; with RELU the result itself.
+ */
+#include "ops/ops.h"
+
+static const char op[] = "conv2d";
+
+static struct conv describe(const accel_tensor_t *x, const accel_tensor_t *w,
+                            int64_t stride, int64_t pad)
+{
+    return (struct conv){ .type = x->dtype,
+                          .batch = x->dim[0],
+                          .channels = x->dim[1],
+                          .height = x->dim[2],
+                          .width = x->dim[3],
+                          .outputs = w->dim[0],
+                          .kernel_h = w->dim[2],
+                          .kernel_w = w->dim[3],
+                          .out_h = (x->dim[2] + 2 * pad - w->dim[2]) / stride + 1,
+                          .out_w = (x->dim[3] + 2 * pad - w->dim[3]) / stride + 1,
+                          .stride = stride,
+                          .pad = pad };
+}
+
+/* Gradient before the activation: out->grad itself, or scratch. */
+static const void *delta(struct graph *g, const struct tape_entry *e, void **scratch)
+{
+    const accel_tensor_t *dy = e->out->grad;
+    const struct backend *be = g->backend;
+
+    *scratch = NULL;
+    if (e->ints[2] == ACCEL_ACT_NONE)
+        return dy->data;
+    *scratch = graph_scratch(g, (size_t)dy->elems * accel_dtype_bytes(dy->dtype));
+    if (*scratch)
+        be->act_grad(be, *scratch, false, dy->data, e->saved[1]->data, dy->dtype,
+                     dy->elems, (accel_activation_t)e->ints[2]);
+    return *scratch;
+}
+
+/* Weight and bias may live in units of their own: one gradient at a time is asked for. */
+static bool gradients(struct graph *g, const struct tape_entry *e, const struct conv *p,
+                      struct conv_backward *b, void *scratch)
+{
+    const struct backend *be = g->backend;
+    accel_tensor_t *x = e->in[0], *dx = NULL;
+
+    if (x->needs_grad) {
+        dx = grad_target(g, x, &b->add);
+        if (!dx)
+            return false;
+        b->dx = dx->data;
+    }
+    b->dweight = op_grad(g, op, e->in[1]);
+    if (!b->dweight)
+        return false;
+    be->conv_grad(be, p, b, scratch);
+    b->dx = NULL;
+    b->dweight = NULL;
+    b->dbias = e->in[2] ? op_grad(g, op, e->in[2]) : NULL;
+    if (b->dbias)
+        be->conv_grad(be, p, b, scratch);
+    return b->dbias || !e->in[2];
+}
+
+static bool backward(struct graph *g, const struct tape_entry *e)
+{
+    struct conv p = describe(e->in[0], e->in[1], e->ints[0], e->ints[1]);
+    struct conv_backward b = { .x = e->in[0]->data };
+    void *own, *scratch = NULL;
+    struct op_units u;
+    bool good;
+
+    if (!op_want(g, op, &u, e->in + 1, 2))
+        return false;
+    b.weight = op_values(g, &u, e->in[1]);
+    b.dy = delta(g, e, &own);
+    if (b.dy)
+        scratch = graph_scratch(g, g->backend->conv_scratch(g->backend, &p, true));
+    good = scratch && gradients(g, e, &p, &b, scratch);
+    graph_scratch_free(g, scratch);
+    graph_scratch_free(g, own);
+    op_done(g, &u);
+    return good;
+}
+
+static bool fits(struct graph *g, accel_tensor_t *x, accel_tensor_t *w,
+                 accel_tensor_t *bias, int stride, int pad, accel_activation_t act)
+{
+    if (!op_activation(g, op, x, "x") || !op_parameter(g, op, w, "weight", 4))
+        return false;
+    if (x->ndim != 4 || x->dim[1] != w->dim[1])
+        return op_misfit(g, op, x, "x", w, "weight",
+                         "x is [B, C, H, W] and weight is [O, C, kh, kw]");
+    if (stride < 1 || pad < 0 || pad > INT32_MAX / 4)
+        return graph_fail(g, A0605, op, "stride is 1 or more, pad is 0 or more",
+                          "stride %d and pad %d cannot be used", stride, pad);
+    if (x->dim[2] + 2 * (int64_t)pad < w->dim[2] ||
+        x->dim[3] + 2 * (int64_t)pad < w->dim[3])
+        return op_misfit(g, op, x, "x", w, "weight",
+                         "the kernel is larger than x and its padding");
+    if (bias && !op_parameter(g, op, bias, "bias", 1))
+        return false;
+    if (bias && bias->dim[0] != w->dim[0])
+        return op_misfit(g, op, w, "weight", bias, "bias", "bias must be [O]");
+    return op_act(g, op, act);
+}
+
+/* False: sticky error. */
+static bool forward(struct graph *g, const struct conv *p, struct conv_forward *f,
+                    accel_tensor_t *const *params)
+{
+    void *scratch = graph_scratch(g, g->backend->conv_scratch(g->backend, p, false));
+    struct op_units u;
+
+    if (!scratch || !op_want(g, op, &u, params, 2))
+        return false;
+    f->weight = op_values(g, &u, params[0]);
+    f->bias = op_values(g, &u, params[1]);
+    g->backend->conv(g->backend, p, f, scratch);
+    op_done(g, &u);
+    graph_scratch_free(g, scratch);
+    return true;
+}
+
+accel_tensor_t *accel_conv2d(accel_tensor_t *x, accel_tensor_t *weight,
+                             accel_tensor_t *bias, int stride, int pad,
+                             accel_activation_t act)
+{
+    accel_tensor_t *in[] = { x, weight, bias }, *y, *pre = NULL;
+    struct graph *g = op_graph(op, in, 2);
+    struct conv_forward f;
+    struct conv p;
+    int64_t dims[4];
+
+    if (!g || !fits(g, x, weight, bias, stride, pad, act))
+        return NULL;
+    p = describe(x, weight, stride, pad);
+    dims[0] = p.batch;
+    dims[1] = p.outputs;
+    dims[2] = p.out_h;
+    dims[3] = p.out_w;
+    y = graph_tensor(g, x->dtype, 4, dims);
+    if (y && g->recording && act != ACCEL_ACT_NONE && act != ACCEL_ACT_RELU)
+        pre = graph_tensor(g, x->dtype, 4, dims);
+    if (g->error.code)
+        return NULL;
+    f = (struct conv_forward){
+        .y = y->data, .pre = pre ? pre->data : NULL, .x = x->data, .act = act
+    };
+    if (!forward(g, &p, &f, in + 1))
+        return NULL;
+    y->needs_grad = g->recording;
+    if (g->recording &&
+        !tape_record(
+            g, &(struct tape_entry){ .op = op,
+                                     .backward = backward,
+                                     .out = y,
+                                     .in = { x, weight, bias },
+                                     .saved = { x, act == ACCEL_ACT_RELU ? y : pre },
+                                     .ints = { stride, pad, (int64_t)act } }))
+        return NULL;
+    return y;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * maxpool2d: the largest of each window. Saves where each maximum was, one int32 each.
+ */
+#include "ops/ops.h"
+
+static const char op[] = "maxpool2d";
+
+static struct pool describe(const accel_tensor_t *x, int64_t size, int64_t stride)
+{
+    return (struct pool){ .type = x->dtype,
+                          .planes = x->dim[0] * x->dim[1],
+                          .height = x->dim[2],
+                          .width = x->dim[3],
+                          .out_h = (x->dim[2] - size) / stride + 1,
+                          .out_w = (x->dim[3] - size) / stride + 1,
+                          .size = size,
+                          .stride = stride };
+}
+
+static bool backward(struct graph *g, const struct tape_entry *e)
+{
+    accel_tensor_t *x = e->in[0], *dx;
+    struct pool p = describe(x, e->ints[0], e->ints[1]);
+    const struct backend *be = g->backend;
+    void *scratch;
+    bool add;
+
+    dx = grad_target(g, x, &add);
+    scratch = dx ? graph_scratch(g, be->maxpool_scratch(be, &p)) : NULL;
+    if (!scratch)
+        return false;
+    be->maxpool_grad(be, &p, dx->data, add, e->out->grad->data, e->saved[0]->data,
+                     scratch);
+    graph_scratch_free(g, scratch);
+    return true;
+}
+
+static bool fits(struct graph *g, const accel_tensor_t *x, int size, int stride)
+{
+    char shape[96];
+
+    if (!op_floats(g, op, x, "x"))
+        return false;
+    if (size < 1 || stride < 1)
+        return graph_fail(g, A0605, op, "both are 1 or more",
+                          "size %d and stride %d cannot be used", size, stride);
+    if (x->ndim != 4 || x->dim[2] < size || x->dim[3] < size ||
+        x->dim[2] > INT32_MAX / (x->dim[3] ? x->dim[3] : 1))
+        return graph_fail(g, A0602, op,
+                          "x is [B, C, H, W] and no smaller than a window",
+                          "x %s has no windows of %d x %d",
+                          tensor_shape_text(x, shape, sizeof(shape)), size, size);
+    return true;
+}
+
+accel_tensor_t *accel_maxpool2d(accel_tensor_t *x, int size, int stride)
+{
+    struct graph *g = op_graph(op, &x, 1);
+    accel_tensor_t *y, *where;
+    int64_t dims[4];
+    struct pool p;
+
+    if (!g || !fits(g, x, size, stride))
+        return NULL;
+    p = describe(x, size, stride);
+    dims[0] = x->dim[0];
+    dims[1] = x->dim[1];
+    dims[2] = p.out_h;
+    dims[3] = p.out_w;
+    y = graph_tensor(g, x->dtype, 4, dims);
+    where = graph_tensor(g, ACCEL_I32, 4, dims);
+    if (!y || !where)
+        return NULL;
+    g->backend->maxpool(g->backend, &p, y->data, where->data, x->data);
+    y->needs_grad = g->recording && x->needs_grad;
+    if (y->needs_grad &&
+        !tape_record(g, &(struct tape_entry){ .op = op,
+                                              .backward = backward,
+                                              .out = y,
+                                              .in = { x },
+                                              .saved = { where },
+                                              .ints = { size, stride } }))
+        return NULL;
+    return y;
+}

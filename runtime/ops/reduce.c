@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * softmax, sum, mean, mean-squared error, and cast. softmax saves its result, the error its
+ * inputs, the others nothing.
+ */
+#include "ops/ops.h"
+
+/* ---- softmax ------------------------------------------------------------------------- */
+
+static int64_t last_size(const accel_tensor_t *x)
+{
+    return x->dim[x->ndim - 1];
+}
+
+static int64_t rows_of(const accel_tensor_t *x)
+{
+    return x->elems ? x->elems / last_size(x) : 0;
+}
+
+static bool softmax_backward(struct graph *g, const struct tape_entry *e)
+{
+    accel_tensor_t *x = e->in[0], *y = e->saved[0], *dx;
+    const struct backend *be = g->backend;
+    bool add;
+
+    dx = grad_target(g, x, &add);
+    if (dx)
+        be->softmax_grad(be, dx->data, add, e->out->grad->data, y->data, y->dtype,
+                         rows_of(y), last_size(y));
+    return dx != NULL;
+}
+
+accel_tensor_t *accel_softmax(accel_tensor_t *x)
+{
+    static const char op[] = "softmax";
+    struct graph *g = op_graph(op, &x, 1);
+    accel_tensor_t *y;
+
+    if (!g || !op_floats(g, op, x, "x"))
+        return NULL;
+    y = graph_tensor(g, x->dtype, x->ndim, x->dim);
+    if (!y)
+        return NULL;
+    g->backend->softmax(g->backend, y->data, x->data, x->dtype, rows_of(x),
+                        last_size(x));
+    y->needs_grad = g->recording && x->needs_grad;
+    if (y->needs_grad &&
+        !tape_record(g, &(struct tape_entry){ .op = op,
+                                              .backward = softmax_backward,
+                                              .out = y,
+                                              .in = { x },
+                                              .saved = { y } }))
+        return NULL;
+    return y;
+}
+
+/* ---- sum and mean -------------------------------------------------------------------- */
+
+/* x as [a][b][c], summed over b; dim -1: all of it. */
+static void around(const accel_tensor_t *x, int dim, int64_t to[3])
+{
+    to[0] = to[2] = 1;
+    to[1] = dim < 0 ? x->elems : x->dim[dim];
+    for (int i = 0; i < dim; i++)
+        to[0] *= x->dim[i];
+    for (int i = dim + 1; i < x->ndim && dim >= 0; i++)
+        to[2] *= x->dim[i];
+}
+
+static float scale_of(bool mean, const int64_t dim[3])
+{
+    return !mean ? 1.0f : dim[1] ? 1.0f / (float)dim[1] : 0.0f;
+}
+
+static bool reduce_backward(struct graph *g, const struct tape_entry *e)
+{
+    accel_tensor_t *x = e->in[0], *dy = e->out->grad, *dx;
+    const struct backend *be = g->backend;
+    int64_t dim[3];
+    bool add;
+
+    dx = grad_target(g, x, &add);
+    if (!dx)
+        return false;
+    around(x, (int)e->ints[0], dim);
+    be->reduce_grad(be, dx->data, dx->dtype, add, dy->data, dy->dtype, dim,
+                    scale_of(e->ints[1] != 0, dim));
+    return true;
+}
+
+static accel_tensor_t *reduce(const char *op, accel_tensor_t *x, int dim, bool mean)
+{
+    struct graph *g = op_graph(op, &x, 1);
+    int64_t dims[TENSOR_MAX_DIMS] = { 1 }, cut[3];
+    accel_tensor_t *y;
+    int n = 0;
+
+    if (!g || !op_floats(g, op, x, "x") || (dim != -1 && !op_dim(g, op, x, dim)))
+        return NULL;
+    for (int i = 0; i < x->ndim && dim >= 0; i++)
+        if (i != dim)
+            dims[n++] = x->dim[i];
+    y = graph_tensor(g, dim < 0 ? ACCEL_F32 : x->dtype, n ? n : 1, dims);
+    if (!y)
+        return NULL;
+    around(x, dim, cut);
+    g->backend->reduce(g->backend, y->data, y->dtype, x->data, x->dtype, cut,
+                       scale_of(mean, cut));
+    y->needs_grad = g->recording && x->needs_grad;
+    if (y->needs_grad &&
+        !tape_record(g, &(struct tape_entry){ .op = op,
+                                              .backward = reduce_backward,
+                                              .out = y,
+                                              .in = { x },
+                                              .ints = { dim, mean } }))
+        return NULL;
+    return y;
+}
+
+accel_tensor_t *accel_sum(accel_tensor_t *x, int dim)
+{
+    return reduce("sum", x, dim, false);
+}
+
+accel_tensor_t *accel_mean(accel_tensor_t *x, int dim)
+{
+    return reduce("mean", x, dim, true);
+}
+
+/* ---- mean-squared error -------------------------------------------------------------- */
+
+/* The error is the same the other way round, and so is its derivative. */
+static bool mse_backward(struct graph *g, const struct tape_entry *e)
+{
+    const struct backend *be = g->backend;
+
+    for (int i = 0; i < 2; i++) {
+        accel_tensor_t *x = e->in[i], *y = e->in[1 - i], *dx;
+        bool add;
+
+        if (!x->needs_grad)
+            continue;
+        dx = grad_target(g, x, &add);
+        if (!dx)
+            return false;
+        be->mse_grad(be, dx->data, add, x->data, x->dtype, y->data, y->dtype,
+                     e->out->grad->data, x->elems);
+    }
+    return true;
+}
+
+accel_tensor_t *accel_mse(accel_tensor_t *x, accel_tensor_t *y)
+{
+    static const char op[] = "mse";
+    accel_tensor_t *in[] = { x, y }, *mean;
+    struct graph *g = op_graph(op, in, 2);
+    const int64_t one = 1;
+
+    if (!g || !op_floats(g, op, x, "x") || !op_floats(g, op, y, "y") ||
+        !op_same_shape(g, op, x, "x", y, "y"))
+        return NULL;
+    mean = graph_tensor(g, ACCEL_F32, 1, &one);
+    if (!mean)
+        return NULL;
+    g->backend->mse(g->backend, mean->data, x->data, x->dtype, y->data, y->dtype,
+                    x->elems);
+    mean->needs_grad = g->recording && (x->needs_grad || y->needs_grad);
+    if (mean->needs_grad &&
+        !tape_record(g, &(struct tape_entry){ .op = op,
+                                              .backward = mse_backward,
+                                              .out = mean,
+                                              .in = { x, y },
+                                              .saved = { x, y } }))
+        return NULL;
+    return mean;
+}
+
+/* ---- cast ---------------------------------------------------------------------------- */
+
+static bool cast_backward(struct graph *g, const struct tape_entry *e)
+{
+    accel_tensor_t *x = e->in[0], *dy = e->out->grad, *dx;
+    const struct backend *be = g->backend;
+    bool add;
+
+    dx = grad_target(g, x, &add);
+    if (dx)
+        be->cast(be, dx->data, dx->dtype, add, dy->data, dy->dtype, dy->elems);
+    return dx != NULL;
+}
+
+accel_tensor_t *accel_cast(accel_tensor_t *x, accel_dtype_t dtype)
+{
+    static const char op[] = "cast";
+    struct graph *g = op_graph(op, &x, 1);
+    accel_tensor_t *y;
+
+    if (!g || !op_computed(g, op, x, "x"))
+        return NULL;
+    if (x->dtype == dtype)
+        return x;
+    if (dtype != ACCEL_F32 && dtype != ACCEL_BF16)
+        return graph_fail(g, A0605, op, "cast to float32 or bfloat16",
+                          "x cannot become %s", accel_dtype_name(dtype));
+    y = graph_tensor(g, dtype, x->ndim, x->dim);
+    if (!y)
+        return NULL;
+    g->backend->cast(g->backend, y->data, dtype, false, x->data, x->dtype, x->elems);
+    y->needs_grad = g->recording && x->needs_grad;
+    if (y->needs_grad &&
+        !tape_record(g,
+                     &(struct tape_entry){
+                         .op = op, .backward = cast_backward, .out = y, .in = { x } }))
+        return NULL;
+    return y;
+}
