@@ -84,7 +84,8 @@ static accel_status_t check_model(const struct json_reader *r, const json_t *mod
              : !json_is_array(json_object_get(model, "merges")))
         return json_unsupported(r, "model.type", "use a byte-level BPE tokenizer",
                                 " is not BPE");
-    if (dropout && !json_is_null(dropout) && json_number_value(dropout) != 0)
+    if (dropout && !json_is_null(dropout) &&
+        !(json_is_number(dropout) && json_number_value(dropout) == 0))
         return json_unsupported(r, "model.dropout", "set it to null",
                                 " is set: the ids of a text would be random");
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(affixes); i++) {

@@ -3,6 +3,7 @@
  * Tokenizers: the ids of the tokenizers library, any bytes there and back, text in pieces,
  * long words, and files that are damaged or of another kind.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -359,6 +360,49 @@ static void test_long_words(void)
     accel_tokenizer_close(t);
 }
 
+/* ---- threads ---------------------------------------------------------------------------- */
+
+struct reader {
+    const accel_tokenizer_t *t;
+    const struct bytes *text;
+    int32_t *ids;
+    size_t count;
+};
+
+static void *read_all(void *arg)
+{
+    struct reader *r = arg;
+
+    r->ids = ids_of(r->t, r->text->p, r->text->n, 0, &r->count);
+    return NULL;
+}
+
+/* One handle, four threads, each the first to see some of the words. */
+static void test_threads(void)
+{
+    accel_tokenizer_t *t = open_data("gpt2.json");
+    struct bytes text = read_data("mixed.txt");
+    struct reader r[4];
+    pthread_t thread[4];
+    int wrong = 0;
+
+    for (int i = 0; i < 4; i++) {
+        r[i] = (struct reader){ t, &text, NULL, 0 };
+        if (pthread_create(&thread[i], NULL, read_all, &r[i]))
+            abort();
+    }
+    for (int i = 0; i < 4; i++)
+        pthread_join(thread[i], NULL);
+    for (int i = 1; i < 4; i++)
+        wrong += r[i].count != r[0].count ||
+                 memcmp(r[i].ids, r[0].ids, r[0].count * sizeof(*r[0].ids));
+    tap_is_int(wrong, 0, "threads that share a tokenizer have the same ids");
+    for (int i = 0; i < 4; i++)
+        free(r[i].ids);
+    free(text.p);
+    accel_tokenizer_close(t);
+}
+
 /* ---- misuse and damage ------------------------------------------------------------------ */
 
 static void test_arguments(void)
@@ -505,6 +549,7 @@ int main(void)
     test_pieces();
     test_prefix();
     test_long_words();
+    test_threads();
     test_arguments();
     test_utf8_whole();
     test_damage();
