@@ -145,6 +145,7 @@ static const struct {
     { "{}", "model_type is missing", 640 },
     { "{\"model_type\":1}", "model_type is 1", 640 },
     { "{\"model_type\":\"t5\"}", "model_type is t5, not gpt2", 642 },
+    { "{\"model_type\":\"a\\u0001\xc3\xa4\"}", "model_type is a???, not gpt2", 642 },
     { "{\"model_type\":\"gpt2\"}", "n_layer is missing", 640 },
     { "{" GPT2 ",\"n_inner\":0}", "n_inner is 0, not", 640 },
     { "{" GPT2 ",\"n_inner\":-3}", "n_inner is -3, not", 640 },

@@ -25,6 +25,7 @@ static accel_status_t open_typed(struct hf_json *j, const char *text, size_t len
 {
     accel_status_t st = hf_json_open(j, text, len, where, err);
     const char *found;
+    char shown[40];
 
     if (st)
         return st;
@@ -35,7 +36,8 @@ static accel_status_t open_typed(struct hf_json *j, const char *text, size_t len
     if (!j->status && strcmp(found, type) != 0)
         j->status = accel_fail_at(err, A0642, where,
                                   "use the functions of that model, if there are any",
-                                  "model_type is %.40s, not %s", found, type);
+                                  "model_type is %s, not %s",
+                                  hf_json_shown(found, shown, sizeof(shown)), type);
     hf_json_absent(j, "quantization_config", "use weights that are not quantised");
     return j->status;
 }

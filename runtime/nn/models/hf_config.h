@@ -56,6 +56,8 @@ accel_activation_t hf_json_activation(struct hf_json *j, const char *key,
 const char *hf_activation_name(accel_activation_t act);
 /* The object of `key`, sharing err; false when absent. Not to be closed. */
 bool hf_json_object(struct hf_json *j, const char *key, struct hf_json *out);
+/* A text as it may stand in a message: printable, shorter than len. Returns buf. */
+const char *hf_json_shown(const char *s, char *buf, size_t len);
 /* How many members the object of `key` has; 0 when absent. */
 int hf_json_members(struct hf_json *j, const char *key);
 /* Is `word` in the list of texts of `key`? */

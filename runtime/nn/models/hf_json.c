@@ -12,8 +12,7 @@
 
 #define SIZE_MAX_VALUE (INT32_MAX / 4)
 
-/* Printable and short, for messages. */
-static const char *shown(const char *s, char *buf, size_t len)
+const char *hf_json_shown(const char *s, char *buf, size_t len)
 {
     size_t n = 0;
 
@@ -29,7 +28,7 @@ static const char *value_text(const json_t *v, char *buf, size_t len)
         v ? json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9))
           : NULL;
 
-    shown(text ? text : "nothing", buf, len);
+    hf_json_shown(text ? text : "nothing", buf, len);
     free(text);
     return buf;
 }
@@ -45,7 +44,7 @@ accel_status_t hf_json_open(struct hf_json *j, const char *text, size_t len,
     if (!j->object)
         j->status = accel_fail_at(err, A0640, where, "get the file again",
                                   "not valid JSON, line %d: %s", e.line,
-                                  shown(e.text, buf, sizeof(buf)));
+                                  hf_json_shown(e.text, buf, sizeof(buf)));
     else if (!json_is_object(j->object))
         j->status = accel_fail_at(err, A0640, where, "give the config.json of a model",
                                   "it is no JSON object");
