@@ -32,7 +32,7 @@ check_PROGRAMS += tests/helpers/byo_modules
 tests_helpers_byo_modules_SOURCES = tests/helpers/byo_modules.c
 tests_helpers_byo_modules_LDADD = libaccel.la -lm
 tests_helpers_byo_modules_LDFLAGS = -no-install
-shell_tests += tests/t/4120-train-byo.t
+shell_tests += tests/t/4120-train-byo.t tests/t/4130-train-precision.t
 
 shell_tests += tests/t/4100-train-equal.t tests/t/4200-train-errors.t \
 	tests/t/5100-train-reshard.t tests/t/5110-train-minutes.t \

@@ -26,6 +26,7 @@ enum distributed_type {
     DIST_MEGATRON_LM,
 };
 enum mixed_precision { PRECISION_NO, PRECISION_BF16, PRECISION_FP16, PRECISION_FP8 };
+enum reduce_choice { REDUCE_AUTO, REDUCE_F32, REDUCE_BF16 };
 enum sharding_strategy {
     SHARD_FULL,
     SHARD_NONE,
@@ -74,6 +75,7 @@ struct config {
     bool preempt_resubmit;        /* bare srun: ask for a new allocation */
     int64_t preempt_max_restarts; /* of one job, whoever asks for them */
 
+    enum reduce_choice reduce; /* what gradients travel in */
     enum device_choice device;
     bool topo_bind;    /* bind every rank to its cores */
     char topo_nic[64]; /* interface for the traffic between nodes; empty: the nearest */
@@ -157,6 +159,15 @@ accel_status_t config_supported(const struct config *cfg, accel_error_t *err);
 /* Place of a key for such messages: "FILE:7", "environment ACCEL_X", "default of KEY". */
 const char *config_where(const struct config *cfg, const char *name, char *buf,
                          size_t len);
+/* The one place where dtypes are decided. */
+struct precision {
+    accel_dtype_t compute;    /* activations, and the parameters that ops see */
+    accel_dtype_t parameters; /* the gathered copy and its wire: as compute, since
+                                 narrowing before or after the gather gives equal bits */
+    accel_dtype_t reduce; /* the wire of gradients of sharded state; sums, and copies
+                                 that are whole, are float32 */
+};
+struct precision config_precision(const struct config *cfg);
 /* How the parameters are kept: fsdp_config in either version, or deepspeed_config, or
  * copies. */
 enum sharding_strategy config_strategy(const struct config *cfg);

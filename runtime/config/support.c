@@ -38,6 +38,16 @@ enum sharding_strategy config_strategy(const struct config *cfg)
     }
 }
 
+struct precision config_precision(const struct config *cfg)
+{
+    accel_dtype_t t = cfg->mixed_precision == PRECISION_BF16 ? ACCEL_BF16 : ACCEL_F32;
+    struct precision p = { t, t, t };
+
+    if (cfg->reduce != REDUCE_AUTO)
+        p.reduce = cfg->reduce == REDUCE_BF16 ? ACCEL_BF16 : ACCEL_F32;
+    return p;
+}
+
 enum wrap_policy config_wrap_policy(const struct config *cfg)
 {
     if (cfg->distributed_type == DIST_FSDP)
@@ -149,6 +159,19 @@ static void cure_text(const struct config_key *k, char *buf, size_t len)
         snprintf(buf + used, len - used, "'");
 }
 
+/* Whole copies have no wire of their own to narrow. */
+static accel_status_t check_reduce(const struct config *cfg, accel_error_t *err)
+{
+    char where[256];
+
+    if (cfg->reduce != REDUCE_BF16 || config_strategy(cfg) != SHARD_NONE)
+        return ACCEL_OK;
+    return accel_fail_at(
+        err, A0170, config_where(cfg, "accel.precision.reduce", where, sizeof(where)),
+        "use FULL_SHARD, or leave the key out",
+        "'reduce: bf16' is not supported yet where every rank has a whole copy");
+}
+
 accel_status_t config_supported(const struct config *cfg, accel_error_t *err)
 {
     size_t n;
@@ -163,5 +186,5 @@ accel_status_t config_supported(const struct config *cfg, accel_error_t *err)
         return accel_fail_at(err, A0170, where, cure, "'%s: %s' is not supported yet",
                              k[i].name, config_get(cfg, k[i].name, text, sizeof(text)));
     }
-    return ACCEL_OK;
+    return check_reduce(cfg, err);
 }

@@ -11,23 +11,26 @@ static bool backward(struct graph *g, const struct tape_entry *e)
     accel_tensor_t *ids = e->saved[0], *table = e->in[1], *positions = e->in[2];
     const struct backend *be = g->backend;
     struct op_units u;
-    float *dtable, *dpositions;
+    float *dtable = NULL, *dpositions = NULL;
     int64_t cols = table->dim[1];
+    bool trained = positions && positions->needs_grad;
 
     if (!op_want(g, op, &u, e->in + 1, 2))
         return false;
     /* One call per parameter: they may live in different units, and asking for one
      * unit's gradient hands in the other's. */
-    dtable = op_grad(g, op, table);
+    if (table->needs_grad)
+        dtable = op_grad(g, op, table);
     if (dtable)
         be->embed_grad(be, dtable, NULL, ids->data, e->out->grad->data, g->compute,
                        ids->elems, ids->dim[1], cols);
-    dpositions = dtable && positions ? op_grad(g, op, positions) : NULL;
+    if (trained && !g->error.code)
+        dpositions = op_grad(g, op, positions);
     if (dpositions)
         be->embed_grad(be, NULL, dpositions + e->ints[0] * cols, ids->data,
                        e->out->grad->data, g->compute, ids->elems, ids->dim[1], cols);
     op_done(g, &u);
-    return dtable && (dpositions || !positions);
+    return (dtable || !table->needs_grad) && (dpositions || !trained);
 }
 
 static bool shapes_fit(struct graph *g, accel_tensor_t *ids, accel_tensor_t *table,
@@ -82,8 +85,8 @@ accel_tensor_t *op_embedding(accel_tensor_t *ids, accel_tensor_t *table,
         return graph_fail(g, A0615, op, "check the vocabulary size",
                           "id %lld of the batch is not in [0, %lld)", (long long)bad,
                           (long long)table->dim[0]);
-    y->needs_grad = g->recording;
-    if (g->recording &&
+    y->needs_grad = op_needs_grad(g, params, 2);
+    if (y->needs_grad &&
         !tape_record(g, &(struct tape_entry){ .op = op,
                                               .backward = backward,
                                               .out = y,

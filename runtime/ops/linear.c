@@ -77,6 +77,8 @@ static bool weight_grad(struct graph *g, const accel_tensor_t *x,
                       .ldc = w->dim[1],
                       .add = true };
 
+    if (!w->needs_grad)
+        return true;
     p.c = op_grad(g, op, w);
     if (!p.c)
         return false;
@@ -87,11 +89,14 @@ static bool weight_grad(struct graph *g, const accel_tensor_t *x,
 static bool bias_grad(struct graph *g, const accel_tensor_t *bias, int64_t rows,
                       const struct delta *d)
 {
-    float *to = bias ? op_grad(g, op, bias) : NULL;
+    float *to;
 
+    if (!bias || !bias->needs_grad)
+        return true;
+    to = op_grad(g, op, bias);
     if (to)
         g->backend->column_sum(g->backend, to, d->data, d->type, rows, bias->dim[0]);
-    return to || !bias;
+    return to != NULL;
 }
 
 static bool backward(struct graph *g, const struct tape_entry *e)
@@ -173,8 +178,8 @@ accel_tensor_t *accel_linear(accel_tensor_t *x, accel_tensor_t *weight,
         return NULL;
     forward(g, &u, x, weight, bias, act, y, pre);
     op_done(g, &u);
-    y->needs_grad = g->recording;
-    if (g->recording &&
+    y->needs_grad = op_needs_grad(g, in, 3);
+    if (y->needs_grad &&
         !tape_record(
             g, &(struct tape_entry){ .op = op,
                                      .backward = backward,

@@ -19,12 +19,16 @@ static bool param_grad(struct graph *g, const struct tape_entry *e,
                        const struct norm *p, int which)
 {
     const struct backend *be = g->backend;
-    float *to = e->in[which] ? op_grad(g, e->op, e->in[which]) : NULL;
+    const accel_tensor_t *t = e->in[which];
+    float *to;
 
+    if (!t || !t->needs_grad)
+        return true;
+    to = op_grad(g, e->op, t);
     if (to)
         be->norm_param_grad(be, p, which == 1 ? to : NULL, which == 2 ? to : NULL,
                             e->out->grad->data, e->saved[0]->data, e->saved[1]->data);
-    return to || !e->in[which];
+    return to != NULL;
 }
 
 static bool param_grads(struct graph *g, const struct tape_entry *e,
@@ -34,7 +38,7 @@ static bool param_grads(struct graph *g, const struct tape_entry *e,
     accel_tensor_t *gain = e->in[1], *bias = e->in[2];
     float *dgain;
 
-    if (!bias || gain->unit != bias->unit)
+    if (!bias || gain->unit != bias->unit || !gain->needs_grad || !bias->needs_grad)
         return param_grad(g, e, p, 1) && param_grad(g, e, p, 2);
     dgain = op_grad(g, e->op, gain);
     if (!dgain)
@@ -103,14 +107,14 @@ static accel_tensor_t *normalise(const char *op, accel_tensor_t *x,
     g->backend->norm(g->backend, &p, y->data, stats->data, x->data,
                      op_values(g, &u, gain), op_values(g, &u, bias));
     op_done(g, &u);
-    y->needs_grad = g->recording;
-    if (g->recording && !tape_record(g, &(struct tape_entry){ .op = op,
-                                                              .backward = backward,
-                                                              .out = y,
-                                                              .in = { x, gain, bias },
-                                                              .saved = { x, stats },
-                                                              .ints = { rms },
-                                                              .reals = { eps } }))
+    y->needs_grad = op_needs_grad(g, in, 3);
+    if (y->needs_grad && !tape_record(g, &(struct tape_entry){ .op = op,
+                                                               .backward = backward,
+                                                               .out = y,
+                                                               .in = { x, gain, bias },
+                                                               .saved = { x, stats },
+                                                               .ints = { rms },
+                                                               .reals = { eps } }))
         return NULL;
     return y;
 }

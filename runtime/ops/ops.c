@@ -210,6 +210,14 @@ const void *op_values(const struct graph *g, const struct op_units *u,
     return NULL;
 }
 
+bool op_needs_grad(const struct graph *g, accel_tensor_t *const *t, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (t[i] && t[i]->needs_grad)
+            return g->recording;
+    return false;
+}
+
 float *op_grad(struct graph *g, const char *op, const accel_tensor_t *t)
 {
     accel_error_t err = { 0 };

@@ -54,7 +54,10 @@ void op_done(struct graph *g, const struct op_units *u);
 /* Where the parameter's values are; NULL for NULL. */
 const void *op_values(const struct graph *g, const struct op_units *u,
                       const accel_tensor_t *t);
-/* Where the parameter's gradient is added to; may hand in another unit's. NULL: sticky
+/* Is a backward wanted: something is recorded, and one of t[n] (NULLs allowed) needs its
+ * gradient? */
+bool op_needs_grad(const struct graph *g, accel_tensor_t *const *t, int n);
+/* Where the gradient of a parameter that needs one is added to; may hand in another unit's. NULL: sticky
  * error. */
 float *op_grad(struct graph *g, const char *op, const accel_tensor_t *t);
 

@@ -152,31 +152,6 @@ static void send_activations(const struct plan_input *in, int64_t elem,
         w->network += ring;
 }
 
-static void wire(const struct plan_input *in, int64_t all, int64_t graded, int64_t elem,
-                 struct plan_wire *w)
-{
-    const struct plan_layout *l = &in->layout;
-    int cut = cut_size(l), near = on_node(in, cut, l->sp * l->tp);
-    int64_t gathered, reduced;
-
-    step_traffic(in, &gathered, &reduced);
-    if (l->keep_gathered)
-        gathered = l->whole_all_step ? all : all * in->accumulate;
-    if (!l->cut_gradients)
-        reduced = graded;
-    if (l->cut_optimizer) {
-        send_parts(w, gathered, elem, cut, near);
-        send_parts(w, reduced, elem, cut, near);
-    }
-    /* One float32 all-reduce of what each copy holds. */
-    send_parts(w, graded / cut * 2, 4, copies(in), copies_on_node(in));
-    send_activations(in, elem, w);
-    if (l->offload_params)
-        w->host = gathered / cut * elem + reduced / cut * 4;
-    else if (l->offload_optimizer)
-        w->host = all / cut * (elem + 4);
-}
-
 /* ---- what is held -------------------------------------------------------------------------- */
 
 struct sizes { /* elements, padded */
@@ -208,6 +183,33 @@ static struct sizes add_up(const struct plan_input *in)
     return s;
 }
 
+static void wire(const struct plan_input *in, const struct sizes *s,
+                 const struct precision *precision, struct plan_wire *w)
+{
+    const int64_t elem = precision->parameters == ACCEL_BF16 ? 2 : 4;
+    const int64_t all = s->all, graded = s->graded;
+    const struct plan_layout *l = &in->layout;
+    int cut = cut_size(l), near = on_node(in, cut, l->sp * l->tp);
+    int64_t gathered, reduced;
+
+    step_traffic(in, &gathered, &reduced);
+    if (l->keep_gathered)
+        gathered = l->whole_all_step ? all : all * in->accumulate;
+    if (!l->cut_gradients)
+        reduced = graded;
+    if (l->cut_optimizer) {
+        send_parts(w, gathered, elem, cut, near);
+        send_parts(w, reduced, precision->reduce == ACCEL_BF16 ? 2 : 4, cut, near);
+    }
+    /* One float32 all-reduce of what each copy holds. */
+    send_parts(w, graded / cut * 2, 4, copies(in), copies_on_node(in));
+    send_activations(in, elem, w);
+    if (l->offload_params)
+        w->host = gathered / cut * elem + reduced / cut * 4;
+    else if (l->offload_optimizer)
+        w->host = all / cut * (elem + 4);
+}
+
 /* What is gathered. The masters themselves serve where they are whole, in the compute
  * dtype and on the device. */
 static int64_t gathered_bytes(const struct plan_layout *l, const struct sizes *s,
@@ -228,7 +230,7 @@ static int64_t gathered_bytes(const struct plan_layout *l, const struct sizes *s
 void plan_compute(const struct plan_input *in, struct plan *p)
 {
     const struct plan_layout *l = &in->layout;
-    bool bf16 = in->config->mixed_precision == PRECISION_BF16;
+    const struct precision precision = config_precision(in->config);
     struct sizes s = add_up(in);
     int64_t state;
 
@@ -238,7 +240,7 @@ void plan_compute(const struct plan_input *in, struct plan *p)
     p->param_bytes = p->shard_elems * 4;
     p->moment_bytes = s.state * 4 * in->states;
     p->gradient_bytes = (l->cut_gradients ? s.graded / cut_size(l) : s.graded) * 4;
-    p->gather_bytes = gathered_bytes(l, &s, bf16);
+    p->gather_bytes = gathered_bytes(l, &s, precision.parameters == ACCEL_BF16);
     if (l->cut_gradients && cut_size(l) > 1)
         p->reduce_bytes = s.largest_graded * 4;
     state = p->param_bytes + p->moment_bytes + p->gradient_bytes;
@@ -246,7 +248,7 @@ void plan_compute(const struct plan_input *in, struct plan *p)
         p->host_bytes = state;
     p->total_bytes = state - p->host_bytes + p->gather_bytes + p->reduce_bytes +
                      p->activation_bytes + p->base_bytes;
-    wire(in, s.all, s.graded, bf16 ? 2 : 4, &p->wire);
+    wire(in, &s, &precision, &p->wire);
     p->wire_bytes_per_step = p->wire.node + p->wire.network;
     p->checkpoint_bytes = in->params * 4 + (in->params - in->frozen) * 4 * in->states;
 }

@@ -63,11 +63,23 @@ static void print_mesh(const struct plan_layout *l, struct strbuf *out)
         row(out, "groups", text);
 }
 
+static const char *precision_text(const struct plan_layout *l,
+                                  const struct precision *p)
+{
+    bool narrow = l->cut_optimizer && p->reduce == ACCEL_BF16;
+
+    if (p->compute == ACCEL_F32)
+        return narrow ? "float32, gradients travel in bf16" : "float32";
+    return narrow             ? "bf16 compute and wire, float32 masters and sums"
+           : l->cut_optimizer ? "bf16 compute, float32 masters, gradients and sums"
+                              : "bf16 compute, float32 masters, wire and sums";
+}
+
 static void print_shape(const struct plan_input *in, const struct plan *p,
                         struct strbuf *out)
 {
     const struct plan_layout *l = &in->layout;
-    bool bf16 = in->config->mixed_precision == PRECISION_BF16;
+    const struct precision precision = config_precision(in->config);
     char human[32], frozen[48] = "";
 
     format_count((double)in->params, human, sizeof(human));
@@ -80,10 +92,7 @@ static void print_shape(const struct plan_input *in, const struct plan *p,
     rowf(out, "sharding", "%s, %" PRId64 " elements per rank%s", l->name,
          p->shard_elems, l->runs ? "" : " (planned only: not supported yet)");
     print_mesh(l, out);
-    row(out, "precision",
-        bf16 ? (l->cut_optimizer ? "bf16 compute and wire, float32 masters and sums"
-                                 : "bf16 compute, float32 masters, wire and sums")
-             : "float32");
+    row(out, "precision", precision_text(l, &precision));
 }
 
 static void print_memory(const struct plan_input *in, const struct plan *p,

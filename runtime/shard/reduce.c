@@ -16,11 +16,11 @@ static accel_status_t hand_in(struct shard *s, accel_error_t *err)
         return ACCEL_OK;
     u = &s->unit[unit];
     s->open = -1;
-    if (s->o.compute == ACCEL_BF16) /* the wire's dtype; halves in place */
+    if (s->o.precision.reduce == ACCEL_BF16) /* halves in place */
         s->be->narrow(s->be, s->reduce, s->reduce, u->padded);
     shard_order_hash(s, SHARD_REDUCE, unit);
     return comm_reduce_scatter(s->comm, s->reduce, s->grad + u->grad_at, (size_t)u->own,
-                               s->o.compute, s->grad_scale, true, err);
+                               s->o.precision.reduce, s->grad_scale, true, err);
 }
 
 accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,

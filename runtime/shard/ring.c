@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The gather ring: at most two units lie gathered at a time, in the compute dtype. In: a
+ * The gather ring: at most two units lie gathered at a time, in the dtype
+ * of parameters. In: a
  * unit number. Out: its full parameters. Which unit is evicted depends only on the order
  * of want and done, which is the same on all ranks, so the collectives match.
  */
@@ -31,7 +32,7 @@ static struct shard_slot *victim(struct shard *s)
 
 static size_t gathered_bytes(const struct shard *s, int unit)
 {
-    return (size_t)s->unit[unit].padded * accel_dtype_bytes(s->o.compute);
+    return (size_t)s->unit[unit].padded * accel_dtype_bytes(s->o.precision.parameters);
 }
 
 static void *slot_data(const struct shard *s, const struct shard_slot *slot)
@@ -54,7 +55,7 @@ static accel_status_t gather(struct shard *s, struct shard_slot *slot, int unit,
     slot->pins = 0;
     slot->used = ++s->clock;
     data = slot_data(s, slot);
-    if (s->o.compute == ACCEL_BF16)
+    if (s->o.precision.parameters == ACCEL_BF16)
         s->be->narrow(s->be, (uint16_t *)data + u->first, own, u->own);
     else
         s->be->copy(s->be, (float *)data + u->first, own,
@@ -62,7 +63,7 @@ static accel_status_t gather(struct shard *s, struct shard_slot *slot, int unit,
     if (s->world == 1)
         return ACCEL_OK;
     shard_order_hash(s, SHARD_GATHER, unit);
-    st = comm_all_gather(s->comm, data, (size_t)u->own, s->o.compute, err);
+    st = comm_all_gather(s->comm, data, (size_t)u->own, s->o.precision.parameters, err);
     if (st)
         slot->unit = -1;
     return st;

@@ -37,7 +37,7 @@ static void place_unit(struct shard *s, struct shard_unit *u)
 static accel_status_t lay_out(struct shard *s, const struct units *units,
                               accel_error_t *err)
 {
-    size_t elem = accel_dtype_bytes(s->o.compute);
+    size_t elem = accel_dtype_bytes(s->o.precision.parameters);
 
     s->unit = calloc((size_t)units->count, sizeof(*s->unit));
     if (!s->unit)
@@ -71,10 +71,10 @@ static accel_status_t lay_out(struct shard *s, const struct units *units,
 static void count_memory(struct shard *s)
 {
     struct shard_memory *m = &s->memory;
-    size_t elem = accel_dtype_bytes(s->o.compute);
+    size_t elem = accel_dtype_bytes(s->o.precision.parameters);
     bool whole = s->o.strategy == SHARD_NONE || s->world == 1;
 
-    s->direct = whole && s->o.compute == ACCEL_F32;
+    s->direct = whole && s->o.precision.parameters == ACCEL_F32;
     s->resident = whole && !s->direct;
     m->master = (size_t)s->stored_elems * sizeof(float);
     m->gradient_shard = (size_t)s->grad_elems * sizeof(float);
@@ -148,6 +148,11 @@ static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
     return ACCEL_OK;
 }
 
+static bool is_real(accel_dtype_t t)
+{
+    return t == ACCEL_F32 || t == ACCEL_BF16;
+}
+
 accel_status_t shard_open(struct shard **out, struct comm *c,
                           const struct shard_options *o, const struct units *units,
                           accel_error_t *err)
@@ -155,9 +160,11 @@ accel_status_t shard_open(struct shard **out, struct comm *c,
     struct shard *s = NULL;
     accel_status_t st;
 
-    if (o->compute != ACCEL_F32 && o->compute != ACCEL_BF16)
-        return accel_fail(err, A0606, "use float32 or bfloat16", "compute type %s",
-                          accel_dtype_name(o->compute));
+    if (!is_real(o->precision.parameters) || !is_real(o->precision.reduce))
+        return accel_fail(err, A0606, "use float32 or bfloat16",
+                          "parameters in %s, gradients in %s",
+                          accel_dtype_name(o->precision.parameters),
+                          accel_dtype_name(o->precision.reduce));
     if (units->count < 1)
         return accel_fail(err, A0609, "declare parameters with accel_param",
                           "the model has no parameters");

@@ -2,10 +2,11 @@
  *
  * shard/: flat units. Each unit's parameters lie in one float32 master buffer, padded to
  * world * 128 bytes; FULL_SHARD keeps elements [rank*S, (rank+1)*S) of it (and of the
- * optimizer's state and the gradient) on each rank and gathers the whole, in the compute dtype,
+ * optimizer's state and the gradient) on each rank and gathers the whole, in the dtype of
+ * parameters,
  * into a ring of two slots when the tape wants it; NO_SHARD keeps everything everywhere.
  * Gradients: one reduce buffer, float32, handed in when backward moves to another unit;
- * the wire carries the compute dtype, sums are float32 in rank order.
+ * the wire carries the reduce dtype, sums are float32 in rank order.
  * What is not trained (frozen, the end of its unit) has no state; a unit of it alone no
  * gradient either.
  * Names are always the original ones: the segment table maps flat ranges to parameters.
@@ -24,7 +25,7 @@ struct shard;
 struct shard_options {
     enum sharding_strategy strategy;
     enum backward_prefetch prefetch;
-    accel_dtype_t compute;
+    struct precision precision;
     accel_optimizer_t optimizer;   /* with defaults; its groups are not looked at */
     const struct backend *backend; /* owns the shards' memory, and has their kernels */
     const struct accel_log *log;

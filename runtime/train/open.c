@@ -278,9 +278,7 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
     st = backend_cpu_open(&run->backend, run->threads, err);
     if (st != ACCEL_OK)
         return st;
-    st = graph_open(&run->graph, run->backend,
-                    run->config.mixed_precision == PRECISION_BF16 ? ACCEL_BF16
-                                                                  : ACCEL_F32,
+    st = graph_open(&run->graph, run->backend, config_precision(&run->config).compute,
                     false, err);
     run->graph_open = st == ACCEL_OK;
     return st == ACCEL_OK ? warm_up(run, err) : st;

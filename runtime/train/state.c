@@ -60,6 +60,7 @@ static void settings(const accel_t *run, struct strbuf *b)
 {
     const accel_job_t *j = &run->job;
     const accel_optimizer_t *o = &j->optimizer;
+    const struct precision p = config_precision(&run->config);
 
     strbuf_printf(b,
                   "steps=%lld\nwarmup=%lld\nlr=%.7g\nbeta1=%.7g\nbeta2=%.7g\n"
@@ -72,9 +73,9 @@ static void settings(const accel_t *run, struct strbuf *b)
                       o->groups[i].weight_decay, o->groups[i].frozen != 0);
     strbuf_printf(b,
                   "clip=%.7g\nbatch=%d\naccumulate=%d\nworld_size=%d\n"
-                  "mixed_precision=%s\n",
+                  "mixed_precision=%s\nreduce=%s\n",
                   j->clip, j->batch, j->accumulate, run->boot.size,
-                  run->config.mixed_precision == PRECISION_BF16 ? "bf16" : "no");
+                  p.compute == ACCEL_BF16 ? "bf16" : "no", accel_dtype_name(p.reduce));
 }
 
 #define AGREE_BYTES 8192

@@ -118,7 +118,6 @@ static accel_status_t take_units(struct planned *p, const struct units *units,
 
 static accel_status_t measure(struct planned *p, accel_error_t *err)
 {
-    bool bf16 = p->config->mixed_precision == PRECISION_BF16;
     const struct plan_layout *l = &p->in.layout;
     int pieces = l->cp * l->sp, seq = (p->seq + pieces - 1) / pieces;
     struct backend *be = NULL;
@@ -133,7 +132,7 @@ static accel_status_t measure(struct planned *p, accel_error_t *err)
     s = backend_cpu_sizes_open(&be, p->threads, err);
     if (s != ACCEL_OK)
         return s;
-    s = graph_open(&g, be, bf16 ? ACCEL_BF16 : ACCEL_F32, true, err);
+    s = graph_open(&g, be, config_precision(p->config).compute, true, err);
     if (s != ACCEL_OK)
         goto close_backend;
     model = model_new(&g, &p->shape, err);

@@ -312,7 +312,7 @@ static int rank_main(struct boot *b, void *arg)
     struct job *job = arg;
     struct shard_options o = { .strategy = job->strategy,
                                .prefetch = job->prefetch,
-                               .compute = job->compute,
+                               .precision = { job->compute, job->compute, job->reduce },
                                .optimizer = optim_defaults((accel_optimizer_t){ 0 }) };
     struct backend *be;
     struct model m;

@@ -37,7 +37,7 @@ struct job {
     int world, steps;
     enum sharding_strategy strategy;
     enum backward_prefetch prefetch;
-    accel_dtype_t compute;
+    accel_dtype_t compute, reduce;
     bool decay_only;           /* gradients count as zero */
     const struct result *load; /* start from these instead of initial values */
     struct result *out;        /* shared with the parent */

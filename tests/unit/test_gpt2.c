@@ -3,6 +3,7 @@
  * gpt2 end to end on the CPU backend: loss of a fresh model, learning a fixed batch, same
  * bits for any thread count, measured peak.
  */
+#include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,8 +183,50 @@ static void test_measure(accel_dtype_t compute)
     rig_close(&k);
 }
 
+/* What is frozen gets no gradient, and all else the same bits as before. */
+static void test_frozen(const char *match)
+{
+    struct rig all, some;
+    int touched = 0, other = 0, frozen = 0;
+    float a, b;
+
+    if (!rig_open(&all, &small, ACCEL_F32, 2, 3, 71) ||
+        !rig_open(&some, &small, ACCEL_F32, 2, 3, 71))
+        tap_ok(false, "open");
+    for (int u = 0; u < some.units.count; u++)
+        for (int i = 0; i < some.units.unit[u].param_count; i++)
+            if (!fnmatch(match, some.units.unit[u].param[i]->name, 0))
+                some.units.unit[u].param[i]->needs_grad = false;
+    a = step(&all);
+    b = step(&some);
+    for (int u = 0; u < some.units.count; u++)
+        for (int i = 0; i < some.units.unit[u].param_count; i++) {
+            const accel_tensor_t *p = some.units.unit[u].param[i];
+            const float *x = some.r.grad[u] + p->unit_offset;
+            const float *y = all.r.grad[u] + p->unit_offset;
+
+            frozen += !p->needs_grad;
+            for (int64_t k = 0; k < p->elems; k++)
+                if (p->needs_grad)
+                    other += x[k] != y[k];
+                else
+                    touched += x[k] != 0;
+        }
+    tap_ok(a == b && frozen > 0 && !touched && !other,
+           "%s: %d frozen, %d of their gradients touched, %d others changed", match,
+           frozen, touched, other);
+    rig_close(&all);
+    rig_close(&some);
+}
+
 int main(void)
 {
+    static const char *const globs[] = {
+        "*.bias", "*.weight", "h.0.*", "h.*", "wte.*", "w?e.*", "ln_f.*", "*.mlp.c_fc.*"
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(globs); i++)
+        test_frozen(globs[i]);
     test_learns(ACCEL_F32);
     test_learns(ACCEL_BF16);
     test_threads(ACCEL_F32);

@@ -29,8 +29,9 @@ static int memory_main(struct boot *b, void *arg)
     CHECK(comm_open(&c, b, NULL, err));
     CHECK(backend_cpu_open(&be, 1, err));
     for (int k = 0; k < 4; k++) {
+        const accel_dtype_t t = k & 2 ? ACCEL_BF16 : ACCEL_F32;
         struct shard_options o = { .strategy = k & 1 ? SHARD_FULL : SHARD_NONE,
-                                   .compute = k & 2 ? ACCEL_BF16 : ACCEL_F32,
+                                   .precision = { t, t, t },
                                    .backend = be };
         struct config config = { .distributed_type = DIST_FSDP,
                                  .sharding_strategy = o.strategy,
@@ -89,16 +90,20 @@ static void test_wire(const struct model *m)
 
     for (int u = 0; u < UNITS; u++)
         elems[u] = m->unit[u].elems;
-    for (int k = 0; k < 8; k++) {
+    for (int k = 0; k < 16; k++) {
         struct job job = { .world = k & 4 ? 3 : 2,
                            .steps = 2,
                            .strategy = k & 1 ? SHARD_FULL : SHARD_NONE,
                            .compute = k & 2 ? ACCEL_BF16 : ACCEL_F32,
+                           .reduce = !!(k & 2) == !(k & 8) ? ACCEL_BF16 : ACCEL_F32,
                            .prefetch = k & 4 ? PREFETCH_PRE : PREFETCH_NONE };
         struct config config = { .distributed_type = DIST_FSDP,
                                  .sharding_strategy = job.strategy,
                                  .mixed_precision =
-                                     k & 2 ? PRECISION_BF16 : PRECISION_NO };
+                                     k & 2 ? PRECISION_BF16 : PRECISION_NO,
+                                 .reduce = !(k & 8) ? REDUCE_AUTO
+                                           : k & 2  ? REDUCE_F32
+                                                    : REDUCE_BF16 };
         struct plan_input in = { .config = &config,
                                  .world = job.world,
                                  .nodes = 1,
@@ -112,8 +117,9 @@ static void test_wire(const struct model *m)
         plan_layout_of(&config, job.world, job.world, &in.layout, NULL);
         plan_compute(&in, &p);
         tap_is_int(r->wire[0], 2 * p.wire_bytes_per_step,
-                   "bytes on the wire are the plan's: world %d, %s, %s", job.world,
-                   name_of(job.strategy), accel_dtype_name(job.compute));
+                   "bytes on the wire are the plan's: world %d, %s, %s, gradients %s",
+                   job.world, name_of(job.strategy), accel_dtype_name(job.compute),
+                   accel_dtype_name(job.reduce));
         munmap(r, sizeof(*r));
     }
 }
@@ -153,7 +159,8 @@ static int disorder_main(struct boot *b, void *arg)
 
 static int misuse_main(struct boot *b, void *arg)
 {
-    struct shard_options o = { .strategy = SHARD_FULL, .compute = ACCEL_BF16 };
+    struct shard_options o = { .strategy = SHARD_FULL,
+                               .precision = { ACCEL_BF16, ACCEL_BF16, ACCEL_BF16 } };
     struct unit large = { .name = "large", .elems = INT64_MAX / 16 };
     struct units none = { NULL, 0 }, huge = { &large, 1 };
     accel_error_t e = { 0 };

@@ -97,7 +97,8 @@ static accel_status_t open_world(struct world *w, enum sharding_strategy strateg
         .layers = 3, .heads = 3, .width = 36, .context = 20, .vocab = 61
     };
     struct comm_options comm = { .timeout_ms = 60000 };
-    struct shard_options o = { .strategy = strategy, .compute = ACCEL_BF16 };
+    struct shard_options o = { .strategy = strategy,
+                               .precision = { ACCEL_BF16, ACCEL_BF16, ACCEL_BF16 } };
     accel_status_t st = comm_open(&w->comm, w->b, &comm, err);
 
     if (st == ACCEL_OK)

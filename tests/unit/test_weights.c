@@ -43,7 +43,8 @@ static accel_status_t open_run(accel_t *run, struct boot *b, const struct job *j
                                accel_error_t *err)
 {
     struct comm_options comm = { .timeout_ms = 60000 };
-    struct shard_options o = { .strategy = j->strategy, .compute = ACCEL_F32 };
+    struct shard_options o = { .strategy = j->strategy,
+                               .precision = { ACCEL_F32, ACCEL_F32, ACCEL_F32 } };
     accel_gpt2_t cfg = { 0 };
     accel_status_t st = accel_gpt2_read_config(j->in, &cfg, err);
 

@@ -37,7 +37,9 @@ struct own {
 
 static accel_status_t open_all(struct own *w, accel_error_t *err)
 {
-    struct shard_options options = { .strategy = SHARD_FULL, .compute = w->o.compute };
+    struct shard_options options = { .strategy = SHARD_FULL,
+                                     .precision = { w->o.compute, w->o.compute,
+                                                    w->o.compute } };
     struct comm_options comm = { .backend = "self" };
     accel_status_t st = backend_cpu_open(&w->be, w->o.threads, err);
 

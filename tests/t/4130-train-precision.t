@@ -1,0 +1,59 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# The precision policy: compute and wire of the gradients in float32 or bfloat16, each for
+# itself. Losses within 1e-2 of float32 over 30 steps, the plan's bytes as they must be; what
+# is not supported says so.
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/train.sh"
+need_plugin
+SRUN_TIMEOUT=120
+
+MODEL="--layers 2 --heads 2 --width 32 --seq 32 --steps 30 --warmup 5 --sample 0 --batch 4"
+tap_tmpdir
+train_text "$tap_tmp/text.txt"
+cluster_up --nodes 1
+
+# go NAME PRECISION REDUCE STRATEGY
+go() {
+    train_config "$tap_tmp/$1.yaml" "$4" "$2" 2 1 "precision: {reduce: $3}"
+    # shellcheck disable=SC2086 # MODEL is a list of words
+    run_srun --accel-config="$tap_tmp/$1.yaml" "$TRAIN" $MODEL \
+        --data "$tap_tmp/text.txt" --out "$tap_tmp/$1"
+}
+
+wire() { # CONFIG: planned bytes of a step
+    "$ACCEL_BUILD/accel" plan "$tap_tmp/$1.yaml" --ranks 2 --nodes 1 --json 2>/dev/null |
+        sed -n 's/.*"sent_bytes_per_rank_and_step": *\([0-9]*\).*/\1/p' | head -n1
+}
+
+go wide no auto FULL_SHARD
+ok $? "float32" || bail_out "train does not run"
+go same no float32 FULL_SHARD
+same_bits "$tap_tmp/wide/log.jsonl" "$tap_tmp/same/log.jsonl"
+ok $? "reduce: float32 is what float32 does by itself"
+for case in "half bf16 auto" "wide-sums bf16 float32" "narrow-wire no bf16"; do
+    # shellcheck disable=SC2086 # three words
+    set -- $case
+    go "$1" "$2" "$3" FULL_SHARD
+    ok $? "mixed_precision $2, reduce $3"
+    close_losses "$tap_tmp/wide/log.jsonl" "$tap_tmp/$1/log.jsonl" 30 1e-2 "near float32"
+done
+same_bits "$tap_tmp/half/log.jsonl" "$tap_tmp/wide-sums/log.jsonl"
+isnt $? 0 "the wire of the gradients is not that of the parameters"
+for name in wide half wide-sums narrow-wire; do
+    eval "$(echo "$name" | tr - _)=$(wire "$name")"
+done
+# shellcheck disable=SC2154 # set by eval
+[ "${wide:-0}" -gt 0 ] && [ "$wide" -eq $((2 * half)) ] && [ "$wide_sums" -gt "$half" ] &&
+    [ "$narrow_wire" -gt "$half" ] && [ $((wide_sums + narrow_wire)) -eq $((wide + half)) ]
+ok $? "planned bytes: $wide, $half, $wide_sums, $narrow_wire" || diag "of a step"
+
+go copies no bf16 NO_SHARD
+isnt $? 0 "copies have no narrow wire"
+like "$srun_out" "A0170.*reduce" "and the message says so"
+go fp16 fp16 auto FULL_SHARD
+isnt $? 0 "fp16 is not supported yet"
+like "$srun_out" "A0170.*fp16" "and the message says so"
+cluster_down
+done_testing
