@@ -20,10 +20,28 @@ run() { # CMD...: sets code, out, err
 }
 
 # ---- models ----
-for model in gpt2-124M:124439808 gpt2-355M:354823168 gpt2-774M:774030080 gpt2-1558M:1557611200; do
+for model in gpt2-124M:124439808 gpt2-355M:354823168 gpt2-774M:774030080 gpt2-1558M:1557611200 \
+    llama-2-7b:6738415616 llama-3-8b:8030261248 llama-3.2-1b:1235814400 llama-3-70b:70553706496 \
+    llama-3.1-405b:405853388800 bert-base-uncased:109514298; do
     run "$accel" plan fsdp.yaml --model "${model%:*}" --batch 1 --seq 64
     is "$code/$err" "0/" "plan of ${model%:*}"
     contains "$out" "(${model#*:})" "with its published number of parameters"
+done
+mkdir tiny
+cat >tiny/config.json <<'END'
+{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_act": "silu",
+ "hidden_size": 64, "intermediate_size": 172, "num_attention_heads": 4, "num_hidden_layers": 2,
+ "num_key_value_heads": 2, "vocab_size": 300, "max_position_embeddings": 128,
+ "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": true}
+END
+run "$accel" plan fsdp.yaml --model tiny --batch 1
+is "$code/$err" "0/" "plan of a directory with a config.json"
+# 300 64 + 2 (2 64 + 64 (64 + 32 + 32 + 64) + 3 64 172) + 64
+contains "$out" "(110144)" "with the parameters of its sizes"
+for bad in mistral:64 llama-3-7b:64 ./nowhere:66; do
+    run "$accel" plan fsdp.yaml --model "${bad%:*}"
+    is "$code" "${bad#*:}" "no model ${bad%:*}"
+    like "$err" "^  cure: " "with a cure"
 done
 run "$accel" plan fsdp.yaml --nodes 4 --gpus 8 --batch 1 --seq 64
 is "$code" 0 "32 ranks with a file for two"
@@ -131,7 +149,7 @@ is "$code/$out" "64/" "a width that is no multiple of the heads"
 contains "$err" "768" "is named"
 run "$accel" plan fsdp.yaml --model gpt3
 is "$code/$out" "64/" "an unknown model"
-contains "$err" "gpt2-1558M" "with those that there are"
+contains "$err" "did you mean gpt2" "with the nearest"
 run "$accel" plan fsdp.yaml --seq 2000 --context 100
 is "$code/$out" "64/" "a sequence longer than the context"
 run "$accel" plan fsdp.yaml --batch 0
