@@ -101,6 +101,19 @@ run "$accel" tokenize -t nfc -o gone.bin 1.txt
 is "$code" 65 "a normalizer: exit 65"
 contains "$err" "normalizer is not null" "names it"
 rm nfc
+cp -r "$data/gpt2" two
+echo 'one' >>two/merges.txt
+run "$accel" tokenize -t two -o gone.bin 1.txt
+is "$code" 74 "a broken merges.txt: exit 74"
+like "$err" 'two/merges.txt: line [0-9]* is no pair of tokens' "with the line"
+echo '{' >two/vocab.json
+run "$accel" tokenize -t two -o gone.bin 1.txt
+is "$code" 74 "a broken vocab.json: exit 74"
+contains "$err" "two/vocab.json:2:" "with the line"
+rm two/vocab.json
+run "$accel" tokenize -t two -o gone.bin 1.txt
+is "$code" 66 "a missing vocab.json: exit 66"
+rm -r two
 mkfifo fifo
 "$accel" tokenize -t "$data/gpt2.json" -o killed.bin fifo >stdout 2>stderr &
 pid=$!
