@@ -33,13 +33,21 @@ tests_unit_test_attention_LDADD = $(unit_ldadd)
 
 # The op table, for any test that runs it on a backend.
 optable_sources = tests/unit/optable.c tests/unit/optable.h \
-	tests/unit/optable_elementwise.c tests/unit/optable_linear.c \
+	tests/unit/optable_elementwise.c tests/unit/optable_golden.c \
+	tests/unit/optable_linear.c \
 	tests/unit/optable_rows.c tests/unit/optable_views.c tests/unit/resident.c \
 	tests/unit/resident.h
 
 unit_tests += tests/unit/test_optable
 tests_unit_test_optable_SOURCES = tests/unit/test_optable.c $(optable_sources)
 tests_unit_test_optable_LDADD = $(unit_ldadd)
+EXTRA_DIST += tests/data/ops
+
+# After a change of the op table's inputs: PyTorch's results anew, for review.
+update-ops-golden: tests/unit/test_optable$(EXEEXT)
+	tests/unit/test_optable --dump | python3 $(srcdir)/tests/data/ops/optable.py \
+	    >$(srcdir)/tests/data/ops/optable.golden
+.PHONY: update-ops-golden
 
 unit_tests += tests/unit/test_cross_entropy
 tests_unit_test_cross_entropy_SOURCES = tests/unit/test_cross_entropy.c \

@@ -32,25 +32,6 @@ struct op_input op_parameter_input(int ndim, int64_t a, int64_t b, int64_t c, in
         struct op_input){ .kind = OP_PARAMETER, .ndim = ndim, .dim = { a, b, c, d } };
 }
 
-/* One way through a case. */
-struct trial {
-    const struct op_case *c;
-    accel_dtype_t compute;
-    bool apart; /* every parameter in a unit of its own */
-    struct op_input in[OP_INPUTS];
-    int inputs, parameters;
-    double *weight; /* the loss is the sum of weight * result */
-    double *want;   /* the reference's result */
-    char what[160];
-};
-
-struct outcome {
-    int64_t elems;
-    float *out, *again; /* with and without a tape */
-    float *grad[OP_INPUTS];
-    int faults;
-};
-
 /* ---- inputs -------------------------------------------------------------------------- */
 
 static uint64_t drawn;
@@ -76,7 +57,7 @@ static void seed(const struct op_case *c)
         drawn = (drawn ^ (uint64_t)c->s[i]) * 1099511628211u;
 }
 
-static void draw_inputs(struct trial *t)
+static void draw_inputs(struct op_trial *t)
 {
     seed(t->c);
     t->inputs = t->c->with->inputs(t->c, t->in);
@@ -137,7 +118,7 @@ struct rig {
     accel_tensor_t *in[OP_INPUTS];
 };
 
-static bool rig_open(struct rig *k, const struct trial *t, struct backend *be)
+static bool rig_open(struct rig *k, const struct op_trial *t, struct backend *be)
 {
     accel_error_t err = { 0 };
     char name[8];
@@ -171,7 +152,7 @@ static void rig_close(struct rig *k)
     graph_close(&k->g);
 }
 
-static void place(struct rig *k, const struct trial *t)
+static void place(struct rig *k, const struct op_trial *t)
 {
     for (int i = 0; i < t->inputs; i++) {
         const struct op_input *in = &t->in[i];
@@ -189,7 +170,7 @@ static void place(struct rig *k, const struct trial *t)
     resident_refresh(&k->r);
 }
 
-static accel_tensor_t *forward(struct rig *k, const struct trial *t)
+static accel_tensor_t *forward(struct rig *k, const struct op_trial *t)
 {
     k->g.draws.seed = OP_SEED;
     k->g.draws.first_sample = OP_FIRST_SAMPLE;
@@ -209,7 +190,8 @@ static bool weigh(struct graph *g, const struct tape_entry *e)
     return dy != NULL;
 }
 
-static accel_tensor_t *weighted_loss(struct rig *k, struct trial *t, accel_tensor_t *y)
+static accel_tensor_t *weighted_loss(struct rig *k, struct op_trial *t,
+                                     accel_tensor_t *y)
 {
     const int64_t one = 1;
     accel_tensor_t *w = graph_tensor(&k->g, y->dtype, y->ndim, y->dim);
@@ -239,7 +221,7 @@ static float *download(const accel_tensor_t *t, int64_t elems)
     return to;
 }
 
-static bool through(struct trial *t, struct rig *k, struct outcome *o)
+static bool through(struct op_trial *t, struct rig *k, struct op_outcome *o)
 {
     accel_error_t err = { 0 };
     accel_tensor_t *y, *again;
@@ -271,7 +253,7 @@ static bool through(struct trial *t, struct rig *k, struct outcome *o)
     return true;
 }
 
-static bool attempt(struct trial *t, struct backend *be, struct outcome *o)
+bool op_attempt(struct op_trial *t, struct backend *be, struct op_outcome *o)
 {
     struct rig k;
     bool good = rig_open(&k, t, be) && through(t, &k, o);
@@ -280,7 +262,7 @@ static bool attempt(struct trial *t, struct backend *be, struct outcome *o)
     return good;
 }
 
-static void outcome_free(struct outcome *o)
+void op_outcome_free(struct op_outcome *o)
 {
     free(o->out);
     free(o->again);
@@ -290,10 +272,8 @@ static void outcome_free(struct outcome *o)
 
 /* ---- judgement ----------------------------------------------------------------------- */
 
-/* Largest |got - want| in units of what is allowed: `rel` of each value (one rounding of
- * the storage) and `size` of the largest. */
-static double excess(const double *got, const double *want, int64_t n, double rel,
-                     double size)
+double op_excess(const double *got, const double *want, int64_t n, double rel,
+                 double size)
 {
     double largest = 1e-3, worst = 0;
 
@@ -307,7 +287,7 @@ static double excess(const double *got, const double *want, int64_t n, double re
     return worst;
 }
 
-static double reference(struct trial *t, int64_t elems)
+static double reference(struct op_trial *t, int64_t elems)
 {
     double loss = 0;
 
@@ -317,7 +297,7 @@ static double reference(struct trial *t, int64_t elems)
     return loss;
 }
 
-static void judge_gradient(struct trial *t, const struct outcome *o, int which)
+static void judge_gradient(struct op_trial *t, const struct op_outcome *o, int which)
 {
     struct op_input *in = &t->in[which];
     int64_t stride = in->elems / SAMPLED + 1, n = 0;
@@ -335,15 +315,15 @@ static void judge_gradient(struct trial *t, const struct outcome *o, int which)
         got[n] = o->grad[which][i];
         want[n++] = (up - down) / (2 * h);
     }
-    far = excess(got, want, n, bf16 ? 0x1p-8 : 0,
-                 !bf16          ? 1e-5
-                 : t->c->coarse ? 2e-2
-                                : 2e-5);
+    far = op_excess(got, want, n, bf16 ? 0x1p-8 : 0,
+                    !bf16          ? 1e-5
+                    : t->c->coarse ? 2e-2
+                                   : 2e-5);
     tap_ok(far < 1, "%s: gradient of input %d, %.2g of what is allowed", t->what, which,
            far);
 }
 
-static void judge(struct trial *t, const struct outcome *o)
+static void judge(struct op_trial *t, const struct op_outcome *o)
 {
     bool bf16 = t->compute == ACCEL_BF16;
     double *got = calloc((size_t)o->elems + 1, sizeof(*got)), far;
@@ -352,7 +332,7 @@ static void judge(struct trial *t, const struct outcome *o)
     for (int64_t i = 0; i < o->elems; i++)
         got[i] = o->out[i];
     reference(t, o->elems);
-    far = excess(got, t->want, o->elems, bf16 ? 0x1p-8 : 0, bf16 ? 2e-5 : 1e-5);
+    far = op_excess(got, t->want, o->elems, bf16 ? 0x1p-8 : 0, bf16 ? 2e-5 : 1e-5);
     tap_ok(far < 1, "%s: values, %.2g of what is allowed", t->what, far);
     tap_ok(!memcmp(o->out, o->again, (size_t)o->elems * sizeof(float)),
            "%s: the same without a tape", t->what);
@@ -364,8 +344,8 @@ static void judge(struct trial *t, const struct outcome *o)
     free(t->want);
 }
 
-static void compare(const struct trial *t, const struct outcome *a,
-                    const struct outcome *b, const struct backend *be)
+static void compare(const struct op_trial *t, const struct op_outcome *a,
+                    const struct op_outcome *b, const struct backend *be)
 {
     bool same = a->elems == b->elems &&
                 !memcmp(a->out, b->out, (size_t)a->elems * sizeof(float));
@@ -377,34 +357,45 @@ static void compare(const struct trial *t, const struct outcome *a,
     tap_ok(same, "%s: same bits on %s with %d threads", t->what, be->name, be->threads);
 }
 
+void op_trial_open(struct op_trial *t, const struct op_case *c, accel_dtype_t compute,
+                   bool apart)
+{
+    *t = (struct op_trial){ .c = c, .compute = compute, .apart = apart };
+    draw_inputs(t);
+    snprintf(t->what, sizeof(t->what),
+             "%s %lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld;%g,%g %s%s", c->name,
+             (long long)c->s[0], (long long)c->s[1], (long long)c->s[2],
+             (long long)c->s[3], (long long)c->s[4], (long long)c->s[5],
+             (long long)c->s[6], (long long)c->s[7], c->r[0], c->r[1],
+             accel_dtype_name(compute), apart ? ", units apart" : "");
+}
+
+void op_trial_close(struct op_trial *t)
+{
+    for (int i = 0; i < t->inputs; i++)
+        free(t->in[i].v);
+    free(t->weight);
+}
+
 static void run_case(const struct op_case *c, struct backend *const *be, int n,
                      accel_dtype_t compute, bool apart)
 {
-    struct trial t = { .c = c, .compute = compute, .apart = apart };
-    struct outcome first = { 0 };
+    struct op_outcome first = { 0 };
+    struct op_trial t;
 
-    draw_inputs(&t);
-    snprintf(t.what, sizeof(t.what), "%s %lld,%lld,%lld,%lld,%lld %s%s", c->name,
-             (long long)c->s[0], (long long)c->s[1], (long long)c->s[2],
-             (long long)c->s[3], (long long)c->s[4], accel_dtype_name(compute),
-             apart ? ", units apart" : "");
-    if (apart && t.parameters < 2)
-        goto out;
-    if (!attempt(&t, be[0], &first))
-        goto out;
-    judge(&t, &first);
-    for (int i = 1; i < n; i++) {
-        struct outcome other = { 0 };
+    op_trial_open(&t, c, compute, apart);
+    if ((!apart || t.parameters > 1) && op_attempt(&t, be[0], &first)) {
+        judge(&t, &first);
+        for (int i = 1; i < n; i++) {
+            struct op_outcome other = { 0 };
 
-        if (attempt(&t, be[i], &other))
-            compare(&t, &first, &other, be[i]);
-        outcome_free(&other);
+            if (op_attempt(&t, be[i], &other))
+                compare(&t, &first, &other, be[i]);
+            op_outcome_free(&other);
+        }
     }
-out:
-    outcome_free(&first);
-    for (int i = 0; i < t.inputs; i++)
-        free(t.in[i].v);
-    free(t.weight);
+    op_outcome_free(&first);
+    op_trial_close(&t);
 }
 
 void optable_run(struct backend *const *be, int n)

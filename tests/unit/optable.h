@@ -7,6 +7,8 @@
 #ifndef ACCEL_TESTS_OPTABLE_H
 #define ACCEL_TESTS_OPTABLE_H
 
+#include <stdio.h>
+
 #include "backend/backend.h"
 
 #define OP_INPUTS 4
@@ -58,6 +60,41 @@ extern const struct op_rows optable_elementwise, optable_rows, optable_views,
 /* Runs the table on be[0] and judges values and gradients by the references; be[1 .. n-1]
  * must then give the same bits as be[0]. Prints TAP results. */
 void optable_run(struct backend *const *be, int n);
+
+/* Writes what optable.py needs to compute the table with PyTorch: cases, inputs, weights. */
+void optable_dump(struct backend *be, FILE *to);
+/* Compares the table on `be` with what optable.py wrote. */
+void optable_golden(struct backend *be, FILE *from);
+
+/* One way through a case. */
+struct op_trial {
+    const struct op_case *c;
+    accel_dtype_t compute;
+    bool apart; /* every parameter in a unit of its own */
+    struct op_input in[OP_INPUTS];
+    int inputs, parameters;
+    double *weight; /* the loss is the sum of weight * result */
+    double *want;   /* the reference's result */
+    char what[160];
+};
+
+struct op_outcome {
+    int64_t elems;
+    float *out, *again; /* with and without a tape */
+    float *grad[OP_INPUTS];
+    int faults;
+};
+
+void op_trial_open(struct op_trial *t, const struct op_case *c, accel_dtype_t compute,
+                   bool apart);
+/* Forward and backward; false: a TAP result says why. */
+bool op_attempt(struct op_trial *t, struct backend *be, struct op_outcome *o);
+/* Largest |got - want| in units of what is allowed: `rel` of each value (one rounding of
+ * the storage) and `size` of the largest. */
+double op_excess(const double *got, const double *want, int64_t n, double rel,
+                 double size);
+void op_outcome_free(struct op_outcome *o);
+void op_trial_close(struct op_trial *t);
 
 /* Inputs of the commonest kinds. */
 struct op_input op_computed_input(int ndim, int64_t a, int64_t b, int64_t c, int64_t d);

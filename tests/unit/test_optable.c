@@ -1,12 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The op table on the CPU: one thread against the references, and two threads against one,
- * to the bit.
+ * The op table on the CPU: one thread against the references and against PyTorch's results,
+ * and two threads against one, to the bit. --dump: the table's inputs for optable.py.
  */
+#include <stdlib.h>
+#include <string.h>
+
 #include "tests/tap.h"
 #include "tests/unit/optable.h"
 
-int main(void)
+static void golden(struct backend *be)
+{
+    const char *src = getenv("ACCEL_SRC");
+    char path[4096];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/tests/data/ops/optable.golden", src ? src : ".");
+    f = fopen(path, "r");
+    if (!tap_ok(f != NULL, "%s can be read", path))
+        return;
+    optable_golden(be, f);
+    fclose(f);
+}
+
+int main(int argc, char **argv)
 {
     struct backend *be[2] = { NULL, NULL };
     accel_error_t err = { 0 };
@@ -16,8 +33,15 @@ int main(void)
             tap_ok(false, "%d threads: %s", i + 1, err.text);
             return tap_done();
         }
+    if (argc > 1 && !strcmp(argv[1], "--dump")) {
+        optable_dump(be[0], stdout);
+        backend_close(be[0]);
+        backend_close(be[1]);
+        return 0;
+    }
     tap_diag("isa %s", be[0]->isa);
     optable_run(be, 2);
+    golden(be[0]);
     backend_close(be[0]);
     backend_close(be[1]);
     return tap_done();
