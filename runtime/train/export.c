@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nn/models/bert.h"
 #include "nn/models/gpt2.h"
 #include "nn/models/hf_config.h"
+#include "nn/models/llama.h"
 #include "train/weights.h"
 
 #define SLICE_ELEMS (4 << 20)
@@ -118,9 +120,14 @@ static accel_status_t config_text(const accel_t *run, const char *dtype, char **
                                   accel_error_t *err)
 {
     const accel_gpt2_t *gpt2 = gpt2_config(run->job.model);
+    const accel_llama_t *llama = llama_config(run->job.model);
+    const accel_bert_t *bert = bert_config(run->job.model);
 
     *text = NULL;
-    return gpt2 ? hf_gpt2_format(gpt2, dtype, text, err) : ACCEL_OK;
+    return gpt2    ? hf_gpt2_format(gpt2, dtype, text, err)
+           : llama ? hf_llama_format(llama, dtype, text, err)
+           : bert  ? hf_bert_format(bert, dtype, text, err)
+                   : ACCEL_OK;
 }
 
 static accel_status_t finish(struct export *x, const char *dtype, accel_error_t *err)

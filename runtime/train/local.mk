@@ -64,7 +64,7 @@ unit_tests += tests/unit/test_weights
 tests_unit_test_weights_SOURCES = tests/unit/test_weights.c
 tests_unit_test_weights_CFLAGS = $(AM_CFLAGS) -DDATA='"$(abs_top_srcdir)/tests/data/weights"'
 tests_unit_test_weights_LDADD = $(fork_ldadd)
-EXTRA_DIST += tests/data/weights
+EXTRA_DIST += tests/data/weights doc/weights.md
 
 unit_tests += tests/unit/test_units
 tests_unit_test_units_SOURCES = tests/unit/test_units.c

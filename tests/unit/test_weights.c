@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
-#include "nn/models/gpt2.h"
+#include "nn/models/any.h"
 #include "tests/tap.h"
 #include "tests/unit/fork_world.h"
 #include "train/weights.h"
@@ -21,7 +21,7 @@ struct job {
     const char *in, *out, *dtype;
     int64_t shard_bytes;
     enum sharding_strategy strategy;
-    bool logits;
+    const char *logits; /* torch's, of this name */
     /* refused: in is not loaded, and the reason has this text */
     const char *problem;
     int layers, width, vocab; /* 0: as in the file */
@@ -45,14 +45,14 @@ static accel_status_t open_run(accel_t *run, struct boot *b, const struct job *j
     struct comm_options comm = { .timeout_ms = 60000 };
     struct shard_options o = { .strategy = j->strategy,
                                .precision = { ACCEL_F32, ACCEL_F32, ACCEL_F32 } };
-    accel_gpt2_t cfg = { 0 };
-    accel_status_t st = accel_gpt2_read_config(j->in, &cfg, err);
+    struct model_shape shape;
+    accel_status_t st = model_shape_open(j->in, &shape, err);
 
     if (st)
-        st = accel_gpt2_read_config(DATA "/gpt2", &cfg, err);
-    cfg.layers = j->layers ? j->layers : cfg.layers;
-    cfg.width = j->width ? j->width : cfg.width;
-    cfg.vocab = j->vocab ? j->vocab : cfg.vocab;
+        st = model_shape_open(DATA "/gpt2", &shape, err);
+    model_resize(&shape, &(struct model_sizes){ .layers = j->layers,
+                                                .width = j->width,
+                                                .vocab = j->vocab });
     run->boot = *b;
     run->saved_step = -1;
     run->log = (struct accel_log){ take_line, NULL, ACCEL_LOG_INFO };
@@ -64,7 +64,7 @@ static accel_status_t open_run(accel_t *run, struct boot *b, const struct job *j
     if (!st)
         st = graph_open(&run->graph, run->backend, ACCEL_F32, false, err);
     if (!st) {
-        run->job.model = gpt2_new(&run->graph, &cfg, err);
+        run->job.model = model_new(&run->graph, &shape, err);
         st = run->job.model ? nn_units_build(run->job.model, true, "", &run->units, err)
                             : err->code;
     }
@@ -127,32 +127,65 @@ static int wrong_parts(accel_t *run, const char *path, accel_error_t *err)
     return bad;
 }
 
-/* Largest difference of the logits behind every prefix to torch's. */
-static double logits_off(accel_t *run, accel_error_t *err)
+static accel_tensor_t *ints(accel_t *run, int n, int (*value)(int))
 {
-    static float want[10 * 41], got[41];
+    accel_tensor_t *t = graph_tensor(&run->graph, ACCEL_I32, 2, (int64_t[]){ 1, n });
+
+    for (int i = 0; i < n; i++)
+        ((int32_t *)t->data)[i] = value(i);
+    return t;
+}
+
+static int id(int i)
+{
+    return (7 * i + 3) % 41;
+}
+
+static int type(int i)
+{
+    return i >= 5;
+}
+
+static int mask(int i)
+{
+    return i < 8;
+}
+
+/* Largest difference of the logits to torch's: of a causal model behind every prefix, of
+ * the others at once. */
+static double logits_off(accel_t *run, const char *name, accel_error_t *err)
+{
+    static float want[10 * 41], got[10 * 41];
+    bool whole = strstr(name, "bert") != NULL;
     const accel_safetensors_tensor_t *t;
     accel_safetensors_t *s = NULL;
     double worst = 0;
+    int64_t elems, last;
 
     if (accel_safetensors_open(&s, DATA "/logits.safetensors", err))
         return NAN;
-    t = accel_safetensors_find(s, "logits");
-    if (!t || accel_safetensors_read(s, t, 0, 410, want, err))
+    t = accel_safetensors_find(s, name);
+    if (!t || accel_safetensors_read(s, t, 0, t->elems, want, err))
         return NAN;
+    elems = t->elems;
+    last = t->shape[t->ndim - 1];
     accel_safetensors_close(s);
-    for (int n = 1; n <= 10; n++) {
-        accel_tensor_t *ids, *y;
+    for (int n = whole ? 10 : 1; n <= 10; n++) {
+        const float *at = whole ? want : want + (n - 1) * last;
+        int64_t count = whole ? elems : last;
+        accel_tensor_t *in[3], *y;
 
         graph_reset(&run->graph);
-        ids = graph_tensor(&run->graph, ACCEL_I32, 2, (int64_t[]){ 1, n });
-        for (int i = 0; i < n; i++)
-            ((int32_t *)ids->data)[i] = (7 * i + 3) % 41;
-        y = accel_call(run->job.model, &ids, 1);
-        if (!y || accel_tensor_read(y, got, 41, err))
+        in[0] = ints(run, n, id);
+        in[1] = ints(run, n, type);
+        in[2] = ints(run, n, mask);
+        y = accel_call(run->job.model, in, whole ? 3 : 1);
+        if (!y || accel_tensor_read(y, got, (size_t)count, err)) {
+            *err = y ? *err : run->graph.error;
             return NAN;
-        for (int v = 0; v < 41; v++)
-            worst = fmax(worst, fabs((double)got[v] - (double)want[(n - 1) * 41 + v]));
+        }
+        for (int64_t v = 0; v < count; v++)
+            worst = fmax(worst, fabs((double)got[v] - (double)at[v]));
     }
     return worst;
 }
@@ -180,7 +213,7 @@ static int rank_main(struct boot *b, void *arg)
     if (!st)
         bad = wrong_parts(&run, j->in, &err);
     if (!st && j->logits)
-        off = logits_off(&run, &err);
+        off = logits_off(&run, j->logits, &err);
     if (!st && j->out)
         st = accel_save_weights(&run, j->out, j->dtype, j->shard_bytes, &err);
     if (st || bad || !(off < 1e-4) || text[0])
@@ -232,13 +265,23 @@ static int different(const char *a, const char *b, const char *dtype, size_t fil
 
 static void test_load(void)
 {
-    struct job j = { .in = DATA "/gpt2", .strategy = SHARD_FULL, .logits = true };
+    static const char *const others[] = { "llama", "llama-tied", "bert",
+                                          "bert-labels" };
+    struct job j = { .in = DATA "/gpt2", .strategy = SHARD_FULL, .logits = "gpt2" };
 
     for (int n = 1; n <= 4; n++)
         tap_is_int(fork_world(n, rank_main, &j, 60), 0,
                    "%d rank(s): the file's values, torch's logits", n);
     j.strategy = SHARD_NONE;
     tap_is_int(fork_world(2, rank_main, &j, 60), 0, "NO_SHARD: the same");
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(others); i++) {
+        char in[400];
+
+        snprintf(in, sizeof(in), DATA "/%s", others[i]);
+        j = (struct job){ .in = in, .strategy = SHARD_FULL, .logits = others[i] };
+        tap_is_int(fork_world(2, rank_main, &j, 60), 0,
+                   "%s: the file's values, torch's logits", others[i]);
+    }
     j = (struct job){ .in = DATA "/gpt2-shards", .strategy = SHARD_FULL };
     tap_is_int(fork_world(3, rank_main, &j, 60), 0, "bfloat16 in three shards");
     j.in = DATA "/gpt2-old";
@@ -261,6 +304,10 @@ static void test_save(void)
         { "in shards", "gpt2", "float32", "F32", 4, 3000, 3, SHARD_FULL },
         { "bfloat16", "gpt2-shards", "bfloat16", "BF16", 2, 2000, 3, SHARD_FULL },
         { "float16", "gpt2", "float16", "F16", 2, 0, 1, SHARD_FULL },
+        { "llama", "llama", "float32", "F32", 2, 0, 1, SHARD_FULL },
+        { "tied llama", "llama-tied", "float32", "F32", 3, 0, 1, SHARD_FULL },
+        { "bert", "bert", "float32", "F32", 2, 0, 1, SHARD_FULL },
+        { "bert's labels", "bert-labels", "float32", "F32", 2, 0, 1, SHARD_FULL },
     };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {

@@ -7,12 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "nn/models/bert.h"
+#include "nn/models/gpt2.h"
 #include "nn/models/hf_names.h"
+#include "nn/models/llama.h"
 
 #define MOST 4
 
 struct hf_names {
-    const char *root_class;
     const char *prefix;           /* of the base model */
     const char *heads[MOST];      /* names outside the base model begin with one */
     const char *transposed[MOST]; /* names end with one */
@@ -22,42 +24,36 @@ struct hf_names {
     bool gamma;                   /* LayerNorm.gamma and .beta are names, too */
 };
 
-static const struct hf_names models[] = {
-    {
-        .root_class = "GPT2",
-        .prefix = "transformer.",
-        .heads = { "lm_head." },
-        .transposed = { ".c_attn.weight", ".c_proj.weight", ".c_fc.weight" },
-        .buffers = { ".attn.bias", ".attn.masked_bias" },
-        .tied = { { "lm_head.weight", "wte.weight" } },
-    },
-    {
-        .root_class = "Llama",
-        .prefix = "model.",
-        .heads = { "lm_head." },
-        .buffers = { ".rotary_emb.inv_freq" },
-        .tied = { { "lm_head.weight", "embed_tokens.weight" } },
-    },
-    {
-        .root_class = "Bert",
-        .prefix = "bert.",
-        .heads = { "cls.", "classifier." },
-        .optional = { "cls.", "classifier.", "pooler." },
-        .buffers = { "embeddings.position_ids" },
-        .tied = { { "cls.predictions.decoder.weight",
-                    "embeddings.word_embeddings.weight" },
-                  { "cls.predictions.decoder.bias", "cls.predictions.bias" } },
-        .gamma = true,
-    },
+static const struct hf_names gpt2_names = {
+    .prefix = "transformer.",
+    .heads = { "lm_head." },
+    .transposed = { ".c_attn.weight", ".c_proj.weight", ".c_fc.weight" },
+    .buffers = { ".attn.bias", ".attn.masked_bias" },
+    .tied = { { "lm_head.weight", "wte.weight" } },
+};
+static const struct hf_names llama_names = {
+    .prefix = "model.",
+    .heads = { "lm_head." },
+    .buffers = { ".rotary_emb.inv_freq" },
+    .tied = { { "lm_head.weight", "embed_tokens.weight" } },
+};
+static const struct hf_names bert_names = {
+    .prefix = "bert.",
+    .heads = { "cls.", "classifier." },
+    .optional = { "cls.", "classifier.", "pooler." },
+    .buffers = { "embeddings.position_ids" },
+    .tied = { { "cls.predictions.decoder.weight", "embeddings.word_embeddings.weight" },
+              { "cls.predictions.decoder.bias", "cls.predictions.bias" } },
+    .gamma = true,
 };
 static const struct hf_names plain = { .prefix = "" };
 
 const struct hf_names *hf_names_of(const accel_module_t *root)
 {
-    for (size_t i = 0; root && i < ACCEL_ARRAY_SIZE(models); i++)
-        if (strcmp(root->cls->name, models[i].root_class) == 0)
-            return &models[i];
-    return &plain;
+    return gpt2_config(root)    ? &gpt2_names
+           : llama_config(root) ? &llama_names
+           : bert_config(root)  ? &bert_names
+                                : &plain;
 }
 
 static bool begins(const char *s, const char *head)

@@ -10,7 +10,7 @@
 
 struct hf_names; /* the rules of one model; static */
 
-/* By the class of the root; for any other model (NULL, too) names are taken as they are. */
+/* For a model that is not of the library (NULL, too) names are taken as they are. */
 const struct hf_names *hf_names_of(const accel_module_t *root);
 /* The i-th name under which `param` may be in a file, into buf; false: no more. The first
  * one is written. */
