@@ -8,12 +8,14 @@
 
 static const char op[] = "cross_entropy";
 
-/* Logits of one chunk take at most this, but never fewer than 64 rows. */
+/* Logits of one chunk take at most this, but never fewer than 64 rows. With a backward to
+ * come more are kept, because every chunk but the last is computed again. */
 #define CHUNK_BYTES ((int64_t)64 << 20)
+#define KEPT_BYTES  ((int64_t)256 << 20)
 
-static int64_t chunk_rows(int64_t rows, int64_t vocab)
+static int64_t chunk_rows(int64_t rows, int64_t vocab, bool recording)
 {
-    int64_t fit = CHUNK_BYTES / 4 / vocab / 64 * 64;
+    int64_t fit = (recording ? KEPT_BYTES : CHUNK_BYTES) / 4 / vocab / 64 * 64;
 
     fit = fit < 64 ? 64 : fit > 4096 ? 4096 : fit;
     return fit < rows ? fit : rows;
@@ -318,8 +320,8 @@ accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
     vocab = weight ? weight->dim[0] : x->dim[x->ndim - 1];
     mean = graph_tensor(g, ACCEL_F32, 1, &one);
     stats = graph_tensor(g, ACCEL_F32, 1, (int64_t[]){ 2 * rows + 1 });
-    logits =
-        graph_tensor(g, ACCEL_F32, 2, (int64_t[]){ chunk_rows(rows, vocab), vocab });
+    logits = graph_tensor(g, ACCEL_F32, 2,
+                          (int64_t[]){ chunk_rows(rows, vocab, g->recording), vocab });
     if (!mean || !stats || !logits || !op_want(g, op, &u, parameter, 2))
         return NULL;
     h = head_of(x, targets, stats, logits, how);
