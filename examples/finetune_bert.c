@@ -342,7 +342,7 @@ static accel_status_t train(accel_t *run, struct program *p, accel_error_t *err)
     if (st == ACCEL_OK)
         st = accuracy(run, p, err);
     if (st == ACCEL_OK && p->save)
-        st = accel_save_weights(run, p->save, ACCEL_F32, 0, err);
+        st = accel_save_weights(run, p->save, "float32", 0, err);
     return st;
 }
 

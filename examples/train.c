@@ -11,11 +11,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <accel.h>
 
 struct settings {
     const char *data, *out;
+    const char *model; /* published, or a directory; NULL: gpt2 of the sizes below */
+    const char *save;
+    bool sized; /* one of those was given */
     accel_gpt2_t gpt2;
     accel_job_t job;
     int seq, sample;
@@ -26,11 +30,13 @@ static const char doc[] =
     "Example:\n"
     "  srun --accel-config=fsdp.yaml ./train --data book.txt\n"
     "  accel launch --config fsdp.yaml -n 2 ./train --data book.txt --steps 500\n\n"
-    "Trains a GPT-2 shaped model. How it is distributed, sharded and saved is said by "
+    "Trains a causal language model. How it is distributed, sharded and saved is said "
+    "by "
     "the config file. Options (and their defaults):";
 
 enum {
     O_DATA = 256,
+    O_SAVE,
     O_MODEL,
     O_LAYERS,
     O_HEADS,
@@ -57,10 +63,15 @@ static const struct argp_option options[] = {
       "plain text, read as bytes, or token files of accel tokenize, .bin (sample.txt)",
       0 },
     { "out", O_OUT, "DIR", 0, "log and checkpoints (out)", 0 },
+    { "save", O_SAVE, "DIR", 0, "write the weights there at the end (nowhere)", 0 },
     { "sample", O_SAMPLE, "N", 0, "tokens of text to print at the end (200)", 0 },
     { "log-every", O_LOG, "N", 0, "steps between progress lines (about 20 a run)", 0 },
     { 0, 0, 0, 0, "Model:", 2 },
-    { "model", O_MODEL, "NAME", 0, "gpt2 (gpt2)", 0 },
+    { "model", O_MODEL, "NAME|DIR", 0,
+      "gpt2, llama-3.2-1b ..., or a directory with config.json and weights to start "
+      "from "
+      "(a gpt2 of these sizes:)",
+      0 },
     { "layers", O_LAYERS, "N", 0, "transformer blocks (4)", 0 },
     { "heads", O_HEADS, "N", 0, "attention heads (4)", 0 },
     { "width", O_WIDTH, "N", 0, "embedding width, a multiple of heads (128)", 0 },
@@ -108,10 +119,11 @@ static error_t parse_model(int key, char *arg, struct argp_state *state)
 {
     struct settings *s = state->input;
 
+    s->sized = s->sized || key == O_LAYERS || key == O_HEADS || key == O_WIDTH ||
+               key == O_VOCAB;
     switch (key) {
     case O_MODEL:
-        if (strcmp(arg, "gpt2") != 0)
-            argp_error(state, "unknown model '%s'; this version has: gpt2", arg);
+        s->model = arg;
         return 0;
     case O_LAYERS:
         s->gpt2.layers = (int)whole(state, arg, 1, 1000);
@@ -130,6 +142,11 @@ static error_t parse_model(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         argp_error(state, "unexpected argument '%s' (data goes after --data)", arg);
+        return 0;
+    case ARGP_KEY_END:
+        if (s->model && s->sized)
+            argp_error(state,
+                       "--model has its own layers, heads, width and vocabulary");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -184,6 +201,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case O_OUT:
         s->out = arg;
+        return 0;
+    case O_SAVE:
+        s->save = arg;
         return 0;
     case O_SAMPLE:
         s->sample = (int)whole(state, arg, 0, 1 << 20);
@@ -259,11 +279,15 @@ static accel_status_t print_sample(accel_t *run, const struct settings *s,
 static accel_status_t train(accel_t *run, struct settings *s, accel_error_t *err)
 {
     accel_job_t *j = &s->job;
+    struct stat sb;
     accel_status_t st;
 
     /* A model that cannot be is reported by accel_prepare, once for all ranks. */
-    j->model = accel_gpt2_new(run, &s->gpt2, NULL);
+    j->model = s->model ? accel_model_open(run, s->model, NULL)
+                        : accel_gpt2_new(run, &s->gpt2, NULL);
     st = accel_prepare(run, j, err);
+    if (st == ACCEL_OK && s->model && stat(s->model, &sb) == 0 && S_ISDIR(sb.st_mode))
+        st = accel_load_weights(run, s->model, err);
     if (st != ACCEL_OK || !accel_more(run))
         return st;
     while (accel_more(run)) {
@@ -275,6 +299,9 @@ static accel_status_t train(accel_t *run, struct settings *s, accel_error_t *err
             (st = accel_step(run, err)) != ACCEL_OK)
             return st;
     }
+    if (s->save &&
+        (st = accel_save_weights(run, s->save, "float32", 0, err)) != ACCEL_OK)
+        return st;
     return s->sample > 0 ? print_sample(run, s, err) : ACCEL_OK;
 }
 

@@ -40,7 +40,7 @@ static bool fits(struct graph *g, accel_tensor_t *x, float p)
     if (!(p >= 0.0f && p < 1.0f))
         return graph_fail(g, A0605, op, "use 0 or more and less than 1",
                           "the probability %g is not in [0, 1)", (double)p);
-    if (x->dim[0] % g->draws.batch)
+    if (g->training && p > 0.0f && x->dim[0] % g->draws.batch)
         return graph_fail(g, A0602, op,
                           "keep the samples in the first dimension, so that each has "
                           "its own mask whatever the number of ranks",
