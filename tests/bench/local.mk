@@ -16,3 +16,8 @@ tests_bench_bench_gemm_LDADD = $(unit_ldadd)
 bench-step: tests/bench/bench_step$(EXEEXT)
 	tests/bench/bench_step$(EXEEXT)
 .PHONY: bench-step
+
+noinst_PROGRAMS += tests/bench/bench_attention
+tests_bench_bench_attention_SOURCES = tests/bench/bench_attention.c
+tests_bench_bench_attention_LDADD = $(unit_ldadd)
+EXTRA_DIST += tests/bench/step/attention_torch.py

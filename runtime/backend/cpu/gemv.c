@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Products of a few rows with a large weight, c = act(a b^T + bias): generation, a token at
- * a time. Bound by reading b, so it is read once, in its own type, four rows side by side.
- * Every element is one sum over 16 lanes, whichever thread makes it.
+ * a time. Bound by reading b, so it is read once, in its own type and order. Every
+ * element is one sum over 4 x 16 lanes, whichever thread makes it.
  */
 #include <omp.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
 
-#define ROWS  4  /* of b at a time */
+#define SUMS  4  /* vectors of partial sums per element */
 #define CHUNK 64 /* rows of b between two epilogues */
 
 enum { MAX_M = 8, MAX_FLOATS = 512 * 1024 };
@@ -36,63 +36,49 @@ VM_INLINE void load_lanes(vm_lanes *to, const void *p, int64_t i, const int bf)
     memcpy(to, &bits, sizeof(*to));
 }
 
-/* out[r * CHUNK + j] = a row r . b row j for `m` rows of a and ROWS rows of b. */
-VM_INLINE void dots(float *out, const float *a, int64_t lda, const int m, const void *b,
-                    int64_t ldb, int64_t k, const int bf)
+/* out[r * CHUNK] = a row r . b for `m` rows of a and one of b: four sums side by side, so
+ * that b is read in its order and no addition waits for the one before. */
+VM_INLINE void dots(float *out, const float *a, const int m, const void *b, int64_t k,
+                    const int bf)
 {
-    vm_lanes acc[2][ROWS] = { 0 };
+    vm_lanes acc[2][SUMS] = { 0 };
     int64_t i = 0;
 
-    for (; i + VM_LANES <= k; i += VM_LANES) {
-        vm_lanes x[2];
-
-#pragma GCC unroll 2
-        for (int r = 0; r < m; r++)
-            memcpy(&x[r], a + r * lda + i, sizeof(x[r]));
+    for (; i + SUMS * VM_LANES <= k; i += SUMS * VM_LANES)
 #pragma GCC unroll 4
-        for (int j = 0; j < ROWS; j++) {
-            vm_lanes w;
+        for (int j = 0; j < SUMS; j++) {
+            vm_lanes w, x;
 
-            load_lanes(&w, b, j * ldb + i, bf);
+            load_lanes(&w, b, i + j * VM_LANES, bf);
 #pragma GCC unroll 2
-            for (int r = 0; r < m; r++)
-                acc[r][j] += x[r] * w;
+            for (int r = 0; r < m; r++) {
+                memcpy(&x, a + r * k + i + j * VM_LANES, sizeof(x));
+                acc[r][j] += x * w;
+            }
         }
+    for (int r = 0; r < m; r++) {
+        vm_lanes sum = (acc[r][0] + acc[r][1]) + (acc[r][2] + acc[r][3]);
+        float lane[VM_LANES];
+
+        memcpy(lane, &sum, sizeof(lane));
+        for (int64_t l = i; l < k; l++)
+            lane[l % VM_LANES] += a[r * k + l] * vm_load(b, l, bf);
+        out[r * CHUNK] = vm_total(lane);
     }
-    for (int r = 0; r < m; r++)
-        for (int j = 0; j < ROWS; j++) {
-            float lane[VM_LANES];
-
-            memcpy(lane, &acc[r][j], sizeof(lane));
-            for (int64_t l = 0; i + l < k; l++)
-                lane[l] += a[r * lda + i + l] * vm_load(b, j * ldb + i + l, bf);
-            out[r * CHUNK + j] = vm_total(lane);
-        }
-}
-
-VM_INLINE void one(float *out, const float *a, const void *b, int64_t k, const int bf)
-{
-    VM_SUM(*out, k, a[i] * vm_load(b, i, bf));
 }
 
 VM_INLINE void chunk(float *out, const float *a, int64_t m, const void *b, int64_t ldb,
                      int64_t rows, int64_t k, const int bf)
 {
-    int64_t j = 0;
-
-    for (; j + ROWS <= rows; j += ROWS) {
+    for (int64_t j = 0; j < rows; j++) {
         const void *at = (const char *)b + j * ldb * (bf ? 2 : 4);
         int64_t r = 0;
 
         for (; r + 2 <= m; r += 2)
-            dots(out + r * CHUNK + j, a + r * k, k, 2, at, ldb, k, bf);
+            dots(out + r * CHUNK + j, a + r * k, 2, at, k, bf);
         if (r < m)
-            dots(out + r * CHUNK + j, a + r * k, k, 1, at, ldb, k, bf);
+            dots(out + r * CHUNK + j, a + r * k, 1, at, k, bf);
     }
-    for (; j < rows; j++)
-        for (int64_t r = 0; r < m; r++)
-            one(out + r * CHUNK + j, a + r * k,
-                (const char *)b + j * ldb * (bf ? 2 : 4), k, bf);
 }
 
 ACCEL_MULTIVERSION
