@@ -70,7 +70,7 @@ static bool rig_open(struct rig *r, accel_dtype_t compute)
         .layers = 2, .heads = 2, .width = 48, .context = TIME, .vocab = VOCAB
     };
     struct shard_options o = { .strategy = SHARD_FULL,
-                               .compute = compute,
+                               .precision = { compute, compute, compute },
                                .optimizer = optim_defaults((accel_optimizer_t){ 0 }) };
 
     *r = (struct rig){ 0 };
