@@ -12,6 +12,11 @@ examples_generate_SOURCES = examples/generate.c
 examples_generate_LDADD = libaccel.la
 examples_generate_LDFLAGS = -no-install
 shell_tests += tests/t/4130-generate.t
+noinst_PROGRAMS += examples/finetune_bert
+examples_finetune_bert_SOURCES = examples/finetune_bert.c examples/wordpiece.c \
+	examples/wordpiece.h
+examples_finetune_bert_LDADD = libaccel.la
+examples_finetune_bert_LDFLAGS = -no-install
 noinst_PROGRAMS += examples/byo
 examples_byo_SOURCES = examples/byo.c
 examples_byo_LDADD = libaccel.la -lm
