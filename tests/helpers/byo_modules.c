@@ -2,7 +2,7 @@
  *
  * byo_modules: the network of examples/byo.c as modules. The ops call the very functions of
  * that file, so that both ways into the library must give the same bits; with a third
- * argument the library's own op computes the last layer.
+ * argument the library's own ops compute instead.
  *     byo_modules OUT STEPS [ops]
  */
 #include <stdbool.h>
@@ -111,7 +111,8 @@ static accel_tensor_t *layer_forward(accel_module_t *m, accel_tensor_t *const *i
 
     (void)n;
     if (l->own_ops)
-        return accel_linear(in[0], l->weight, l->bias, ACCEL_ACT_NONE);
+        return accel_linear(in[0], l->weight, l->bias,
+                            l->relu ? ACCEL_ACT_RELU : ACCEL_ACT_NONE);
     return accel_apply(&linear_op, all, 3, &l->relu);
 }
 
@@ -127,7 +128,8 @@ static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in,
     (void)m, (void)n;
     pair[0] = accel_call(layers[1], &x, 1);
     pair[1] = in[1];
-    return accel_apply(&squares_op, pair, 2, NULL);
+    return own_ops ? accel_mse(pair[0], pair[1])
+                   : accel_apply(&squares_op, pair, 2, NULL);
 }
 
 static void layer_new(accel_t *run, accel_module_t *net, int k, const char *name,
@@ -143,7 +145,7 @@ static void layer_new(accel_t *run, accel_module_t *net, int k, const char *name
                             (accel_init_t){ ACCEL_INIT_UNIFORM, 0.5f });
     l->bias = accel_param(layers[k], "bias", 1, &out, (accel_init_t){ 0 });
     l->relu = k == 0;
-    l->own_ops = own_ops && k == 1;
+    l->own_ops = own_ops;
 }
 
 int main(int argc, char **argv)

@@ -44,7 +44,7 @@ same_bits "$tap_tmp/hand/log.jsonl" "$tap_tmp/modules/log.jsonl"
 ok $? "the same losses, bit for bit"
 go ops 2 no "$MODULES" 100 ops
 close_losses "$tap_tmp/hand/log.jsonl" "$tap_tmp/ops/log.jsonl" 100 1e-6 \
-    "the library's own linear layer: within 1e-6"
+    "the library's own ops: within 1e-6"
 is "$(losses "$tap_tmp/hand/log.jsonl" | awk 'NR == 1 { a = $2 } END { print ($2 < a / 4) }')" 1 \
     "the loss falls to less than a quarter"
 
@@ -65,6 +65,23 @@ done
 go one 1 no "$BYO" 20
 awk 'NR <= 20' "$tap_tmp/hand/log.jsonl" >"$tap_tmp/twenty.jsonl"
 isnt "$(worst_difference "$tap_tmp/one/log.jsonl" "$tap_tmp/twenty.jsonl")" none "one rank trains too"
+
+# Told to stop in the middle, and started again.
+printf 'distributed_type: "NO"\nuse_cpu: true\n' >"$tap_tmp/one.yaml"
+ACCEL_CONFIG=$tap_tmp/one.yaml
+export ACCEL_CONFIG
+"$BYO" "$tap_tmp/stopped" 300000 2>"$tap_tmp/stopped.out" &
+pid=$!
+wait_for_step "$tap_tmp/stopped/log.jsonl" 2 60 || diag "no step: $(cat "$tap_tmp/stopped.out")"
+kill -USR1 $pid
+wait $pid
+is $? 85 "a signal stops it, saved"
+"$BYO" "$tap_tmp/stopped" 300000 2>"$tap_tmp/again.out"
+ok $? "it goes on to its end"
+like "$(cat "$tap_tmp/again.out")" "resumed from" "from where it stopped"
+each_step_once "$tap_tmp/stopped/log.jsonl" 300000
+ok $? "with each step once"
+unset ACCEL_CONFIG
 
 if [ -x "$ACCEL_BUILD/examples/byo_cpp" ]; then
     go cpp 2 no "$ACCEL_BUILD/examples/byo_cpp" 100
