@@ -17,6 +17,15 @@ examples_finetune_bert_SOURCES = examples/finetune_bert.c examples/wordpiece.c \
 	examples/wordpiece.h
 examples_finetune_bert_LDADD = libaccel.la
 examples_finetune_bert_LDFLAGS = -no-install
+noinst_PROGRAMS += examples/cnn examples/mlp
+examples_cnn_SOURCES = examples/cnn.c examples/gratings.h
+examples_cnn_LDADD = libaccel.la -lm
+examples_cnn_LDFLAGS = -no-install
+examples_mlp_SOURCES = examples/mlp.c examples/gratings.h
+examples_mlp_LDADD = libaccel.la -lm
+examples_mlp_LDFLAGS = -no-install
+shell_tests += tests/t/4130-train-nets.t
+EXTRA_DIST += tests/data/nets.py tests/data/nets.golden
 noinst_PROGRAMS += examples/byo
 examples_byo_SOURCES = examples/byo.c
 examples_byo_LDADD = libaccel.la -lm

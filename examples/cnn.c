@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cnn: a small convolutional network on accel.h alone, on pictures of gratings.h.
+ *     srun --accel-config=fsdp.yaml ./cnn                                               */
+#include "gratings.h"
+
+static accel_tensor_t *w1, *b1, *w2, *b2, *w3, *b3;
+
+static accel_tensor_t *forward(accel_module_t *m, accel_tensor_t *const *in, int n)
+{
+    accel_tensor_t *x = accel_conv2d(in[0], w1, b1, 1, 2, ACCEL_ACT_RELU);
+
+    (void)m, (void)n;
+    x = accel_conv2d(accel_maxpool2d(x, 2, 2), w2, b2, 1, 1, ACCEL_ACT_RELU);
+    x = accel_maxpool2d(x, 2, 2); /* [B, 16, 4, 4] */
+    x = accel_reshape(x, 2, (int64_t[]){ -1, 256 });
+    return gratings_loss(accel_linear(x, w3, b3, ACCEL_ACT_NONE), in[1]);
+}
+
+int main(void)
+{
+    static const accel_class_t net = { .name = "ConvNet", .forward = forward };
+    const accel_init_t zero = { ACCEL_INIT_ZEROS, 0 };
+    accel_options_t options = { .run_name = "cnn", .log = gratings_line };
+    accel_job_t job = { .steps = 500, .warmup = 20, .batch = 32, .seed = 1 };
+    accel_error_t err = { 0 };
+    accel_t *run = NULL;
+
+    job.optimizer.lr = 5e-3f;
+    if (gratings_new(&job.data, &err) || accel_open(&run, &options, &err))
+        return fprintf(stderr, "error: %s\n", err.text), accel_exit_code(err.code);
+    job.model = accel_module_new(run, &net, NULL, "");
+    w1 = accel_param(job.model, "conv1.weight", 4, (int64_t[]){ 8, 1, 5, 5 },
+                     (accel_init_t){ ACCEL_INIT_UNIFORM, 0.2f });
+    b1 = accel_param(job.model, "conv1.bias", 1, (int64_t[]){ 8 }, zero);
+    w2 = accel_param(job.model, "conv2.weight", 4, (int64_t[]){ 16, 8, 3, 3 },
+                     (accel_init_t){ ACCEL_INIT_UNIFORM, 0.118f });
+    b2 = accel_param(job.model, "conv2.bias", 1, (int64_t[]){ 16 }, zero);
+    w3 = accel_param(job.model, "head.weight", 2, (int64_t[]){ CLASSES, 256 },
+                     (accel_init_t){ ACCEL_INIT_UNIFORM, 0.0625f });
+    b3 = accel_param(job.model, "head.bias", 1, (int64_t[]){ CLASSES }, zero);
+    return gratings_train(run, &job);
+}
