@@ -275,6 +275,80 @@ static void test_loss(struct rig *k)
     graph_reset(&k->g);
 }
 
+/* Ops without parameters, called outside of modules: op and text of the error. */
+static void test_refused(struct rig *k)
+{
+    static const struct {
+        const char *op, *text;
+    } want[] = {
+        { "gated", "gate [2, 3] and up [3, 2] do not fit" },
+        { "mul", "x is float32, y is bfloat16" },
+        { "activate", "there is no activation -1" },
+        { "dropout", "the probability 1 is not in [0, 1)" },
+        { "reshape", "x [2, 3] cannot become [4, -1]" },
+        { "slice", "x [2, 3] has no 2 elements from 2 in dimension 1" },
+        { "transpose", "[2, 3] has no dimension 2" },
+        { "softmax", "x must be float32 or bfloat16, not int32" },
+        { "sum", "[2, 3] has no dimension -2" },
+        { "mse", "x [2, 3] and y [3, 2] do not fit" },
+        { "cast", "x cannot become int32" },
+        { "maxpool2d", "x [2, 3] has no windows of 2 x 2" },
+        { "mean", "x must not be a parameter" },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(want); i++) {
+        accel_tensor_t *x = make(&k->g, ACCEL_F32, 2, 3, 0), *y = NULL;
+        accel_tensor_t *t = make(&k->g, ACCEL_F32, 3, 2, 0);
+        accel_tensor_t *ids = make(&k->g, ACCEL_I32, 2, 3, 0);
+
+        switch (i) {
+        case 0:
+            y = accel_gated(x, t, ACCEL_ACT_SILU);
+            break;
+        case 1:
+            y = accel_mul(x, make(&k->g, ACCEL_BF16, 2, 3, 0));
+            break;
+        case 2:
+            y = accel_activate(x, (accel_activation_t)-1);
+            break;
+        case 3:
+            y = accel_dropout(x, 1.0f);
+            break;
+        case 4:
+            y = accel_reshape(x, 2, (int64_t[]){ 4, -1 });
+            break;
+        case 5:
+            y = accel_slice(x, 1, 2, 2);
+            break;
+        case 6:
+            y = accel_transpose(x, 0, 2);
+            break;
+        case 7:
+            y = accel_softmax(ids);
+            break;
+        case 8:
+            y = accel_sum(x, -2);
+            break;
+        case 9:
+            y = accel_mse(x, t);
+            break;
+        case 10:
+            y = accel_cast(x, ACCEL_I32);
+            break;
+        case 11:
+            y = accel_maxpool2d(x, 2, 2);
+            break;
+        default:
+            y = accel_mean(k->user->param[0], 0);
+            break;
+        }
+        tap_ok(!y && strstr(k->g.error.where, want[i].op) &&
+                   strstr(k->g.error.text, want[i].text),
+               "%s: %s", k->g.error.where, k->g.error.text);
+        graph_reset(&k->g);
+    }
+}
+
 static void test_names(struct rig *k)
 {
     accel_tensor_t *late = k->user->param[2];
@@ -372,6 +446,7 @@ int main(void)
         return tap_done();
     test_misuse(&k);
     test_loss(&k);
+    test_refused(&k);
     test_names(&k);
     test_units(&k);
     rig_close(&k);
