@@ -302,15 +302,16 @@ static accel_status_t accuracy(accel_t *run, struct program *p, accel_error_t *e
     accel_status_t st = logits && row ? ACCEL_OK : ACCEL_ENOMEM;
 
     for (int64_t i = first; st == ACCEL_OK && i < p->pairs; i++) {
-        accel_tensor_t *in[3];
+        accel_tensor_t *in[3], *y;
         int best = 0;
 
         accel_eval(run, 1);
         encode(p, &p->pair[i], row, row + p->seq, row + 2 * p->seq);
         for (int k = 0; k < 3; k++)
             in[k] = accel_input(run, ACCEL_I32, 2, dims, row + k * p->seq, err);
-        st = accel_tensor_read(accel_call(p->job.model, in, 3), logits,
-                               (size_t)p->labels, err);
+        y = accel_call(p->job.model, in, 3);
+        st = y ? accel_tensor_read(y, logits, (size_t)p->labels, err)
+               : accel_backward(run, NULL, err); /* has the forward's error */
         for (int k = 1; k < p->labels; k++)
             best = logits[k] > logits[best] ? k : best;
         good += best == p->pair[i].label;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A program as a user writes it: a gpt2 from a directory of Hugging Face, its logits behind
- * the first SEQ bytes of TEXT, and the model written to another directory. Prints "ids"
- * and "logits", one line each; takes the time with OUT "-", which is not written.
- *     weights IN OUT DTYPE SHARD_BYTES TEXT SEQ WORK
+ * A program as a user writes it: a model from a directory of Hugging Face, its logits, and
+ * the model written to another directory. Prints a line per call, the number of tokens and
+ * the logits: of the last token behind 1, 2 ... LENGTH of them, or all of bert's at once.
+ *     weights IN OUT DTYPE SHARD_BYTES LENGTH WORK
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "accel.h"
+
+#define MOST 1024 /* tokens of two rows */
 
 static int failed(const accel_error_t *err)
 {
@@ -26,59 +27,80 @@ static void say(void *user, accel_log_level_t level, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
-/* The model's view of the first sample. */
-static accel_status_t print_logits(accel_t *run, accel_module_t *model, int seq,
-                                   int vocab, accel_error_t *err)
+/* Two rows of n tokens: ids, and for bert two segments, and three tokens of padding. */
+static accel_tensor_t *forward(accel_t *run, accel_module_t *model, int n, int inputs,
+                               accel_error_t *err)
 {
-    float *ids = calloc((size_t)seq, sizeof(*ids));
-    float *logits = calloc((size_t)vocab, sizeof(*logits));
-    accel_tensor_t *batch[2], *y;
-    accel_status_t st;
+    const int64_t dims[] = { 2, n };
+    int32_t value[3][MOST];
+    accel_tensor_t *in[3];
 
-    if (!ids || !logits)
+    accel_eval(run, 1);
+    for (int b = 0; b < 2; b++)
+        for (int i = 0; i < n; i++) {
+            value[0][b * n + i] = (7 * i + 5 * b + 3) % 41;
+            value[1][b * n + i] = 2 * i >= n;
+            value[2][b * n + i] = b == 0 || i < n - 3;
+        }
+    for (int k = 0; k < inputs; k++)
+        in[k] = accel_input(run, ACCEL_I32, 2, dims, value[k], err);
+    return accel_call(model, in, inputs);
+}
+
+static accel_status_t print_logits(accel_t *run, accel_module_t *model, int n,
+                                   int inputs, accel_error_t *err)
+{
+    accel_tensor_t *y = forward(run, model, n, inputs, err);
+    size_t elems = 1;
+    const int64_t *dim;
+    accel_status_t st;
+    float *logits;
+
+    if (!y)
+        return accel_backward(run, NULL, err); /* has the forward's error */
+    for (int d = accel_tensor_shape(y, &dim) - 1; d >= 0; d--)
+        elems *= (size_t)dim[d];
+    logits = malloc(elems * sizeof(*logits));
+    if (!logits)
         exit(71);
-    st = accel_next(run, batch, 2, err);
-    if (!st)
-        st = accel_tensor_read(batch[0], ids, (size_t)seq, err);
-    y = st ? NULL : accel_call(model, batch, 1);
-    if (!st && y)
-        st = accel_tensor_read(y, logits, (size_t)vocab, err);
-    else if (!st)
-        st = accel_backward(run, NULL, err); /* has the forward's error */
-    for (int i = 0; !st && i < seq; i++)
-        printf("%s%d", i ? " " : "ids ", (int)ids[i]);
-    for (int i = 0; !st && i < vocab; i++)
-        printf("%s%.9g", i ? " " : "\nlogits ", (double)logits[i]);
+    st = accel_tensor_read(y, logits, elems, err);
+    printf("%d", n);
+    for (size_t i = 0; !st && i < elems; i++)
+        printf(" %.9g", (double)logits[i]);
     printf("\n");
-    free(ids);
     free(logits);
+    return st;
+}
+
+static accel_status_t print_all(accel_t *run, accel_module_t *model, int length,
+                                accel_error_t *err)
+{
+    accel_status_t st = ACCEL_OK;
+
+    if (accel_module_find(model, "bert.encoder.layer.0"))
+        return print_logits(run, model, length, 3, err);
+    for (int n = 1; n <= length && !st; n++)
+        st = print_logits(run, model, n, 1, err);
     return st;
 }
 
 int main(int argc, char **argv)
 {
     accel_options_t options = { .run_name = "weights", .log = say };
-    accel_job_t job = { .steps = 1, .batch = 1, .seed = 1 };
+    accel_job_t job = { .steps = 1, .batch = 2, .seed = 1 };
     accel_error_t err = { 0 };
-    accel_gpt2_t cfg;
     accel_t *run = NULL;
-    int seq;
 
-    if (argc != 8)
+    if (argc != 7 || atoi(argv[5]) < 1 || atoi(argv[5]) > MOST / 2)
         return 64;
-    seq = atoi(argv[6]);
-    job.out_dir = argv[7];
-    if (accel_gpt2_read_config(argv[1], &cfg, &err) ||
-        accel_dataset_open(&job.data, argv[5], seq, 0, &err) ||
-        accel_open(&run, &options, &err))
+    job.out_dir = argv[6];
+    if (accel_open(&run, &options, &err))
         return failed(&err);
-    job.model = accel_gpt2_new(run, &cfg, NULL);
+    job.model = accel_model_open(run, argv[1], NULL);
     if (accel_prepare(run, &job, &err) || accel_load_weights(run, argv[1], &err) ||
-        print_logits(run, job.model, seq, cfg.vocab, &err) ||
-        (strcmp(argv[2], "-") != 0 &&
-         accel_save_weights(run, argv[2], argv[3], atoll(argv[4]), &err)))
+        print_all(run, job.model, atoi(argv[5]), &err) ||
+        accel_save_weights(run, argv[2], argv[3], atoll(argv[4]), &err))
         return failed(&err);
     accel_close(run, NULL);
-    accel_dataset_close(job.data);
     return 0;
 }
