@@ -45,7 +45,7 @@ static bool gradients(struct graph *g, const struct tape_entry *e, const struct 
                       struct conv_backward *b, void *scratch)
 {
     const struct backend *be = g->backend;
-    accel_tensor_t *x = e->in[0], *dx = NULL;
+    accel_tensor_t *x = e->in[0], *w = e->in[1], *bias = e->in[2], *dx;
 
     if (x->needs_grad) {
         dx = grad_target(g, x, &b->add);
@@ -53,16 +53,21 @@ static bool gradients(struct graph *g, const struct tape_entry *e, const struct 
             return false;
         b->dx = dx->data;
     }
-    b->dweight = op_grad(g, op, e->in[1]);
-    if (!b->dweight)
-        return false;
-    be->conv_grad(be, p, b, scratch);
+    if (w->needs_grad) {
+        b->dweight = op_grad(g, op, w);
+        if (!b->dweight)
+            return false;
+    }
+    if (b->dx || b->dweight)
+        be->conv_grad(be, p, b, scratch);
+    if (!bias || !bias->needs_grad)
+        return true;
     b->dx = NULL;
     b->dweight = NULL;
-    b->dbias = e->in[2] ? op_grad(g, op, e->in[2]) : NULL;
+    b->dbias = op_grad(g, op, bias);
     if (b->dbias)
         be->conv_grad(be, p, b, scratch);
-    return b->dbias || !e->in[2];
+    return b->dbias != NULL;
 }
 
 static bool backward(struct graph *g, const struct tape_entry *e)
@@ -152,8 +157,8 @@ accel_tensor_t *accel_conv2d(accel_tensor_t *x, accel_tensor_t *weight,
     };
     if (!forward(g, &p, &f, in + 1))
         return NULL;
-    y->needs_grad = g->recording;
-    if (g->recording &&
+    y->needs_grad = op_needs_grad(g, in, 3);
+    if (y->needs_grad &&
         !tape_record(
             g, &(struct tape_entry){ .op = op,
                                      .backward = backward,
