@@ -11,7 +11,7 @@ noinst_PROGRAMS += examples/generate
 examples_generate_SOURCES = examples/generate.c
 examples_generate_LDADD = libaccel.la
 examples_generate_LDFLAGS = -no-install
-shell_tests += tests/t/4130-generate.t
+shell_tests += tests/t/4170-generate.t
 noinst_PROGRAMS += examples/finetune_bert
 examples_finetune_bert_SOURCES = examples/finetune_bert.c examples/wordpiece.c \
 	examples/wordpiece.h
@@ -57,3 +57,5 @@ shell_tests += tests/t/4100-train-equal.t tests/t/4200-train-errors.t \
 	tests/t/5100-train-reshard.t tests/t/5110-train-minutes.t \
 	tests/t/6100-train-preempt.t tests/t/7100-train-sanitizer.t
 EXTRA_DIST += tests/bench/memory.sh doc/architecture.md
+
+shell_tests += tests/t/4150-train-bert.t tests/t/4160-train-torch.t
