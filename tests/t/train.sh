@@ -39,8 +39,9 @@ losses() { # FILE
     sed -n 's/^{"step":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/p' "$1"
 }
 
+# A reader of the whole would run after a log that grows as fast: its end is enough.
 last_step() { # FILE: number of the last complete record, 0 if none
-    losses "$1" 2>/dev/null | awk 'END { print $1 + 0 }'
+    tail -c 65536 "$1" 2>/dev/null | losses - | awk 'END { print $1 + 0 }'
 }
 
 _has_step() { # FILE N
