@@ -211,13 +211,7 @@ accel_module_t *bert_new(struct graph *g, const accel_bert_t *cfg, accel_error_t
         r->cfg = c;
         build(m, r);
     }
-    if (g->error.code) {
-        if (err)
-            *err = g->error;
-        nn_module_free(m);
-        return NULL;
-    }
-    return m;
+    return layer_tree(g, m, err);
 }
 
 const accel_bert_t *bert_config(const accel_module_t *model)

@@ -208,13 +208,7 @@ accel_module_t *gpt2_new(struct graph *g, const accel_gpt2_t *cfg, accel_error_t
         r->cfg = c;
         build(m, r);
     }
-    if (g->error.code) {
-        if (err)
-            *err = g->error;
-        nn_module_free(m);
-        return NULL;
-    }
-    return m;
+    return layer_tree(g, m, err);
 }
 
 static accel_tensor_t *logits(accel_module_t *model, accel_tensor_t *ids,

@@ -126,6 +126,16 @@ accel_module_t *layer_embedding(accel_module_t *parent, const char *name, int64_
     return m;
 }
 
+accel_module_t *layer_tree(const struct graph *g, accel_module_t *m, accel_error_t *err)
+{
+    if (!g->error.code)
+        return m;
+    if (err)
+        *err = g->error;
+    nn_module_free(m);
+    return NULL;
+}
+
 accel_tensor_t *layer_weight(const accel_module_t *m)
 {
     return m ? ((const struct layer *)m->state)->weight : NULL;

@@ -27,6 +27,11 @@ accel_module_t *layer_embedding(accel_module_t *parent, const char *name, int64_
 accel_module_t *layer_new(accel_module_t *parent, const accel_class_t *cls,
                           const char *name);
 
+/* A tree that is built: `m` itself, or after a failure NULL, the tree freed and the graph's
+ * error in `err`. */
+accel_module_t *layer_tree(const struct graph *g, accel_module_t *m,
+                           accel_error_t *err);
+
 /* Parameters of a layer; NULL for NULL, or where it has none. */
 accel_tensor_t *layer_weight(const accel_module_t *m);
 accel_tensor_t *layer_bias(const accel_module_t *m);
