@@ -116,10 +116,10 @@ int slurm_spank_local_user_init(spank_t sp, int ac, char **av)
 }
 TAMPER
     passes "another plugin that changes the variable" cc -shared -fPIC -o tamper.so tamper.c
-    cp "$cluster_dir/etc/plugstack.conf" plugstack.keep
-    echo "required $tap_tmp/jobs/tamper.so" >>"$cluster_dir/etc/plugstack.conf"
+    cp "$cluster_plugstack" plugstack.keep
+    echo "required $tap_tmp/jobs/tamper.so" >>"$cluster_plugstack"
     run_srun -n1 --accel-config=any.yaml echo ran
-    cp plugstack.keep "$cluster_dir/etc/plugstack.conf"
+    cp plugstack.keep "$cluster_plugstack"
     is "$srun_rc" 1 "a damaged config fails the step with 1"
     like "$srun_out" 'error\[A0311\]: .*environment .* damaged' "the message says what is damaged"
     unlike "$srun_out" '^ran' "the program did not run"
@@ -169,8 +169,7 @@ timeout 60 srun -w n1 -n1 env 2>err | grep -vE '^(SLURM_(JOB|STEP|SRUN|TASK|LAUN
 is "$(grep -v '^srun: job' err)" "" "not used: nothing is printed"
 grep -v '^ACCEL_\(SRC\|BUILD\|ASAN_BUILD\|CLUSTER_DIR\)=' with | grep -iE '^[^=]*(accel|spank|rank=|master_)'
 isnt $? 0 "not used: no variable is set"
-mv "$cluster_dir/etc/plugstack.conf" "$cluster_dir/etc/plugstack.off" && : >"$cluster_dir/etc/plugstack.conf"
+for file in "$cluster_dir"/etc/*plugstack*; do : >"$file"; done
 timeout 60 srun -w n1 -n1 env | grep -vE '^(SLURM_(JOB|STEP|SRUN|TASK|LAUNCH|PRIO|GTIDS|TOPOLOGY)|_=|SLURM_JOBID|SLURMD)' | sort >without
-mv "$cluster_dir/etc/plugstack.off" "$cluster_dir/etc/plugstack.conf"
 is "$(cat with)" "$(cat without)" "not used: the same environment as without the plugin"
 done_testing

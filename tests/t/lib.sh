@@ -68,18 +68,32 @@ need_net_mode() {
     can_net_mode || skip_all "this system allows no network namespaces"
 }
 
+# srun, sbatch and salloc load a plugin of their own, and the nodes keep theirs.
+clients_load() { # PLUGIN
+    cluster_plugstack=$cluster_dir/etc/clients.plugstack
+    echo "required $1" >"$cluster_plugstack"
+    sed "s|^PlugStackConfig=.*|PlugStackConfig=$cluster_plugstack|" \
+        "$SLURM_CONF" >"$cluster_dir/etc/clients.conf"
+    SLURM_CONF=$cluster_dir/etc/clients.conf
+}
+
 # Starts a cluster with the given accel-cluster options and points SLURM_CONF at it. One
 # cluster at a time; it goes down when the test ends. The plugin is the one just built,
-# unless --plugin is given. Stops the test when the cluster does not come up.
+# unless --plugin is given; of a sanitizer build only the clients load it, the nodes load
+# $NODE_PLUGIN. $cluster_plugstack is the file that names the clients'. Stops the test when
+# the cluster does not come up.
 cluster_up() { # [OPTION]...
     [ -z "$cluster_dir" ] || bail_out "cluster_up: a cluster is up already"
-    lib_plugin=$ACCEL_BUILD/srun_plugin/.libs/accel_spank.so
+    lib_plugin=$ACCEL_BUILD/srun_plugin/.libs/accel_spank.so lib_clients=
     case " $* " in
     *' --plugin'*) ;;
     *)
-        if plugin_loads; then
-            set -- --plugin "$lib_plugin" "$@"
-        elif built_with_sanitizer; then
+        if ! built_with_sanitizer; then
+            ! plugin_loads || set -- --plugin "$lib_plugin" "$@"
+        elif plugin_loads; then
+            lib_clients=$lib_plugin
+            set -- --plugin "$NODE_PLUGIN" "$@"
+        else
             set -- --plugin none "$@"
         fi
         ;;
@@ -87,7 +101,7 @@ cluster_up() { # [OPTION]...
     # Short: Slurm's sockets live below it.
     cluster_dir=$(mktemp -d /tmp/accel-t.XXXXXX) || bail_out "cannot make a directory"
     at_exit cluster_down
-    lib_out=$("$accel_cluster" up --dir "$cluster_dir" "$@" 2>&1) || {
+    lib_out=$(unset LD_PRELOAD; "$accel_cluster" up --dir "$cluster_dir" "$@" 2>&1) || {
         diag "$lib_out"
         bail_out "the cluster did not come up"
     }
@@ -98,6 +112,8 @@ cluster_up() { # [OPTION]...
     *) UCX_NET_DEVICES=lo && export UCX_NET_DEVICES ;;
     esac
     SLURM_CONF=$cluster_dir/etc/slurm.conf
+    cluster_plugstack=$cluster_dir/etc/plugstack.conf
+    [ -z "$lib_clients" ] || clients_load "$lib_clients"
     ACCEL_CLUSTER_DIR=$cluster_dir
     export SLURM_CONF ACCEL_CLUSTER_DIR
 }

@@ -30,8 +30,9 @@ no_report() { # NAME
 
 # Runs the tests of one lane, one after the other, in the background.
 _sanitized_lane() { # TEST...
+    lane_plugin=$ACCEL_BUILD/srun_plugin/.libs/accel_spank.so
     for lane_test in "$@"; do
-        ACCEL_BUILD=$asan ASAN_OPTIONS=$ASAN_OPTIONS:log_path=$tap_tmp/reports/$lane_test \
+        NODE_PLUGIN=$lane_plugin ACCEL_BUILD=$asan ASAN_OPTIONS=$ASAN_OPTIONS:log_path=$tap_tmp/reports/$lane_test \
             UBSAN_OPTIONS=$UBSAN_OPTIONS:log_path=$tap_tmp/reports/$lane_test \
             "$ACCEL_SRC/tests/t/$lane_test.t" >"$tap_tmp/$lane_test.tap" \
             2>"$tap_tmp/$lane_test.err" </dev/null
