@@ -4,6 +4,10 @@
  * outside a backend dereferences them. Arithmetic is float32 whatever the storage
  * ("type": ACCEL_F32 or ACCEL_BF16), results are rounded once. The bits of a result
  * depend on the shapes and the CPU kernel of the BLAS, never on the number of threads.
+ * A device works behind the calls: kernels and copies are put at the end of the queue in
+ * use and done in that order; queues run beside each other unless a wait orders them. Its
+ * failures are kept and told by check and sync; after one, every call does nothing. The CPU
+ * has done everything when a call returns: there is nothing to order.
  */
 #ifndef ACCEL_BACKEND_BACKEND_H
 #define ACCEL_BACKEND_BACKEND_H
@@ -150,26 +154,108 @@ struct xent {
     float smoothing;
 };
 
+/* Compute: all kernels of the tape and the optimizer. Gather and reduce: parameters and
+ * gradients on their way between the ranks. Copy: to and from the host. */
+enum backend_queue {
+    QUEUE_COMPUTE,
+    QUEUE_GATHER,
+    QUEUE_REDUCE,
+    QUEUE_COPY,
+    QUEUE_COUNT
+};
+
+struct backend_event; /* the device's */
+
+/* What memory is for: out of memory says who holds how much. */
+enum backend_memory {
+    MEMORY_PARAMETERS,
+    MEMORY_MOMENTS,
+    MEMORY_GRADIENTS,
+    MEMORY_GATHERED,
+    MEMORY_REDUCE,
+    MEMORY_ACTIVATIONS,
+    MEMORY_BUFFERS,
+    MEMORY_WORK,
+    MEMORY_KINDS
+};
+
+static inline const char *backend_memory_name(enum backend_memory kind)
+{
+    static const char *const name[MEMORY_KINDS] = {
+        "parameters",    "moments",     "gradients", "gathered parameters",
+        "reduce buffer", "activations", "buffers",   "working memory"
+    };
+
+    return name[kind];
+}
+
+struct span {
+    const float *x;
+    int64_t n;
+};
+
 struct backend {
-    const char *name; /* "cpu", "meta" */
-    const char *isa;  /* vector instructions chosen at run time, and the BLAS kernel */
+    const char *name; /* "cpu", "cuda", "meta" */
+    const char
+        *isa; /* CPU: vector instructions chosen at run time, and the BLAS kernel */
     int threads;
-    bool shapes_only;   /* nothing is computed: memory must not be touched */
-    size_t fixed_bytes; /* working memory beside the arena */
+    bool shapes_only; /* nothing is computed: memory must not be touched */
+    bool device;      /* its memory is not the host's: only to_host, from_host cross */
+    size_t fixed_bytes;  /* working memory beside the arena */
+    size_t memory_bytes; /* of the device, or the node, in all; 0: not known */
     void *state;
     void (*close)(struct backend *be);
+
+    /* From now on kernels and copies go to q; QUEUE_COMPUTE at first. */
+    void (*use)(const struct backend *be, enum backend_queue q);
+    /* Events mark a place in a queue. NULL is one that is never recorded: fine everywhere,
+     * and all that the CPU has. */
+    struct backend_event *(*event_new)(const struct backend *be);
+    void (*event_free)(const struct backend *be, struct backend_event *e);
+    void (*record)(const struct backend *be, struct backend_event *e,
+                   enum backend_queue q);
+    /* What comes later in q starts after what was in the other queue when e was last
+     * recorded; no wait when it never was. The calling thread goes on. */
+    void (*wait)(const struct backend *be, enum backend_queue q,
+                 struct backend_event *e);
+    /* The library's own handle of a queue (cudaStream_t), for collectives; NULL. */
+    void *(*native)(const struct backend *be, enum backend_queue q);
+    /* The first failure that is known so far; cheap, never waits for the device. */
+    accel_status_t (*check)(const struct backend *be, accel_error_t *err);
+    /* Waits for all queues. The first failure, also ids and targets out of range. */
+    accel_status_t (*sync)(const struct backend *be, accel_error_t *err);
+    /* Around forward and backward of one micro-batch: a device may record what is between
+     * and launch it as one graph. */
+    void (*step_begin)(const struct backend *be);
+    void (*step_end)(const struct backend *be);
+
+    /* Memory that outlives a step, zeroed; present at once, so that a lack of it shows here
+     * and not in a step: ACCEL_ENOMEM then says what was asked and what is held. free takes
+     * what alloc gave; NULL is fine. */
+    accel_status_t (*alloc)(const struct backend *be, enum backend_memory kind,
+                            size_t bytes, void **out, accel_error_t *err);
+    void (*free)(const struct backend *be, void *p);
+    /* A range of addresses for activations, memory behind it from its start on as wanted:
+     * [from, to) in multiples of 32 MiB. NULL, false: refused. */
+    void *(*reserve)(const struct backend *be, size_t bytes);
+    bool (*commit)(const struct backend *be, void *base, size_t from, size_t to);
+    void (*release)(const struct backend *be, void *base, size_t reserved,
+                    size_t committed);
+    /* Memory of the host that a device copies from and to at full speed, zeroed. */
+    void *(*host_alloc)(const struct backend *be, size_t bytes);
+    void (*host_free)(const struct backend *be, void *p, size_t bytes);
 
     void (*fill)(const struct backend *be, void *dst, accel_dtype_t type, int64_t n,
                  float value);
     void (*copy)(const struct backend *be, void *dst, const void *src, size_t bytes);
+    /* Values as float32, or bytes as they are; there when the call returns. */
     void (*to_host)(const struct backend *be, float *host, const void *src,
                     accel_dtype_t type, int64_t n);
+    void (*to_host_bytes)(const struct backend *be, void *host, const void *src,
+                          size_t bytes);
+    /* `host` may be changed when the call returns. */
     void (*from_host)(const struct backend *be, void *dst, const void *host,
                       size_t bytes);
-    /* Memory that outlives a step, zeroed; present at once, so that a lack of it shows here
-     * and not in a step. NULL: none left. free takes what alloc gave; NULL is fine. */
-    void *(*alloc)(const struct backend *be, size_t bytes);
-    void (*free)(const struct backend *be, void *p);
     void (*zero)(const struct backend *be, void *dst, size_t bytes);
     /* float32 -> bfloat16; dst may be src itself. */
     void (*narrow)(const struct backend *be, void *dst, const float *src, int64_t n);
@@ -177,16 +263,23 @@ struct backend {
     void (*widen)(const struct backend *be, float *dst, const void *src, int64_t n);
     /* x *= by */
     void (*scale)(const struct backend *be, float *x, int64_t n, float by);
-    /* Sum of x[n] squared, in an order that depends on n only. */
-    double (*sumsq)(const struct backend *be, const float *x, int64_t n);
+    /* Sum of the squares of all elements, in an order that depends on the lengths only;
+     * waits for the device. */
+    double (*sumsq)(const struct backend *be, const struct span *x, int count);
+    /* out = (accumulate ? out : 0) + scale * (parts[0] + parts[1] + ... in this order), sums
+     * in float32; parts [count][n] float32 or bfloat16, no overlap with out. */
+    void (*sum_parts)(const struct backend *be, float *out, bool accumulate,
+                      const void *parts, accel_dtype_t type, int count, int64_t n,
+                      float scale);
     /* Optimizer steps (maths.h has the formulas), in place over p[n] and its state, with
-     * gradients g[n]; the arrays do not overlap. SGD's m is NULL without momentum. */
-    void (*adamw)(const struct backend *be, float *p, float *m, float *v,
-                  const float *g, int64_t n, const struct adamw_step *k);
-    void (*sgd)(const struct backend *be, float *p, float *m, const float *g, int64_t n,
+     * gradients g[n], which are zero afterwards; the arrays do not overlap. SGD's m is NULL
+     * without momentum. */
+    void (*adamw)(const struct backend *be, float *p, float *m, float *v, float *g,
+                  int64_t n, const struct adamw_step *k);
+    void (*sgd)(const struct backend *be, float *p, float *m, float *g, int64_t n,
                 const struct sgd_step *k);
-    void (*lion)(const struct backend *be, float *p, float *m, const float *g,
-                 int64_t n, const struct lion_step *k);
+    void (*lion)(const struct backend *be, float *p, float *m, float *g, int64_t n,
+                 const struct lion_step *k);
 
     /* dst = a + b; dst may be a or b. */
     void (*add)(const struct backend *be, void *dst, const void *a, const void *b,
@@ -262,7 +355,7 @@ struct backend {
                          bool add, const void *dy, const int32_t *where, void *scratch);
 
     /* out[r,:] = table[ids[r],:] + positions[r % time,:]. Returns the first r whose id is
-     * not in [0, vocab), or -1. */
+     * not in [0, vocab), or -1; a device returns -1 and tells it in sync. */
     int64_t (*embed)(const struct backend *be, void *out, const int32_t *ids,
                      const void *table, const void *positions, accel_dtype_t type,
                      int64_t rows, int64_t time, int64_t vocab, int64_t cols);
@@ -303,7 +396,7 @@ struct backend {
                            const struct attention_grads *grads, void *scratch);
 
     /* Rows of one chunk: lse[r] and loss[r] (0 where the target does not count). Returns the
-     * first row whose target is >= vocab, or -1. */
+     * first row whose target is >= vocab, or -1; a device as with embed. */
     int64_t (*xent)(const struct backend *be, const struct xent *o, float *lse,
                     float *loss, const float *logits, const int32_t *targets,
                     int64_t rows, int64_t vocab);
@@ -330,6 +423,8 @@ accel_status_t backend_meta_open(struct backend **out, const struct backend *lik
  * `like` of a meta backend where nothing is computed. */
 accel_status_t backend_cpu_sizes_open(struct backend **out, int threads,
                                       accel_error_t *err);
+/* Queues, events and late errors for a backend that has none of them. */
+void backend_no_queues(struct backend *be);
 void backend_close(struct backend *be); /* NULL is fine */
 
 #endif

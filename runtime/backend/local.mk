@@ -17,6 +17,7 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/embed.c \
 	runtime/backend/cpu/gemm.c \
 	runtime/backend/cpu/gemv.c \
+	runtime/backend/cpu/memory.c \
 	runtime/backend/cpu/move.c \
 	runtime/backend/cpu/norm.c \
 	runtime/backend/cpu/rope.c \
@@ -29,7 +30,8 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/vmath.h \
 	runtime/backend/cpu/xent.c \
 	runtime/backend/maths.h \
-	runtime/backend/meta/meta.c
+	runtime/backend/meta/meta.c \
+	runtime/backend/queues.c
 
 unit_tests += tests/unit/test_products tests/unit/test_steady
 tests_unit_test_products_SOURCES = tests/unit/test_products.c

@@ -92,18 +92,21 @@ static accel_status_t open_one(accel_tensor_t *t, accel_error_t *err)
 {
     const struct backend *be = t->g->backend;
     size_t bytes = (size_t)t->elems * accel_dtype_bytes(t->dtype);
+    accel_status_t st;
     void *host;
 
     if (t->data)
         return ACCEL_OK;
     host = malloc(bytes);
-    t->data = host ? be->alloc(be, bytes) : NULL;
-    if (t->data) {
+    if (!host)
+        return accel_fail_nomem(err, t->buffer, bytes);
+    st = be->alloc(be, MEMORY_BUFFERS, bytes, &t->data, err);
+    if (!st) {
         first_values(t, host);
         be->from_host(be, t->data, host, bytes);
     }
     free(host);
-    return t->data ? ACCEL_OK : accel_fail_nomem(err, t->buffer, bytes);
+    return st;
 }
 
 accel_status_t nn_buffers_open(accel_module_t *root, accel_error_t *err)

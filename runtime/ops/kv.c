@@ -32,11 +32,12 @@ accel_kv_t *kv_new(struct graph *g, int layers, int batch, int capacity, int kv_
     kv = calloc(1, sizeof(*kv));
     if (kv)
         *kv = (accel_kv_t){ g, layers, batch, capacity, kv_heads, head_width, 0, NULL };
-    if (kv)
-        kv->data = g->backend->alloc(g->backend, bytes);
-    if (!kv || !kv->data) {
-        free(kv);
+    if (!kv) {
         accel_fail_nomem(err, "the cache of keys and values", bytes);
+        return NULL;
+    }
+    if (g->backend->alloc(g->backend, MEMORY_WORK, bytes, &kv->data, err)) {
+        free(kv);
         return NULL;
     }
     return kv;

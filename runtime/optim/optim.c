@@ -146,7 +146,7 @@ struct optim_step optim_step_of(const accel_optimizer_t *o, const struct optim_p
 }
 
 void optim_apply(const struct backend *be, const struct optim_step *k, float *p,
-                 float *const state[OPTIM_MAX_STATE], const float *g, int64_t n)
+                 float *const state[OPTIM_MAX_STATE], float *g, int64_t n)
 {
     switch (k->kind) {
     case ACCEL_ADAMW:

@@ -40,9 +40,9 @@ struct optim_step {
 };
 struct optim_step optim_step_of(const accel_optimizer_t *o, const struct optim_param *p,
                                 float lr, int64_t t, float grad_scale);
-/* One step over p[n] and its state with gradients g[n]. */
+/* One step over p[n] and its state with gradients g[n], which are zero afterwards. */
 void optim_apply(const struct backend *be, const struct optim_step *k, float *p,
-                 float *const state[OPTIM_MAX_STATE], const float *g, int64_t n);
+                 float *const state[OPTIM_MAX_STATE], float *g, int64_t n);
 
 /* Learning rate of step 1 .. steps: linear from peak/warmup up to peak over `warmup`
  * steps, then half a cosine from peak down to peak/10, reached at the last step. */

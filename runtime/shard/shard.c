@@ -40,7 +40,8 @@ static accel_status_t lay_out(struct shard *s, const struct units *units,
     size_t elem = accel_dtype_bytes(s->o.precision.parameters);
 
     s->unit = calloc((size_t)units->count, sizeof(*s->unit));
-    if (!s->unit)
+    s->span = calloc((size_t)units->count, sizeof(*s->span));
+    if (!s->unit || !s->span)
         return accel_fail_nomem(err, "unit table",
                                 (size_t)units->count * sizeof(*s->unit));
     s->units = units->count;
@@ -85,31 +86,50 @@ static void count_memory(struct shard *s)
     m->reduce_buffer = whole ? 0 : m->largest_trained / elem * sizeof(float);
 }
 
+static accel_status_t alloc_floats(struct shard *s, enum backend_memory kind,
+                                   size_t bytes, float **out, accel_error_t *err)
+{
+    void *p = NULL;
+    accel_status_t st = s->be->alloc(s->be, kind, bytes, &p, err);
+
+    *out = p;
+    return st;
+}
+
 /* Private memory. All ranks learn whether all have theirs: one that fails alone would
  * leave the others waiting in the next collective. */
 static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
 {
     size_t need = s->memory.master + s->memory.moments + s->memory.gradient_shard;
-    int64_t failed, any;
+    accel_error_t e = { 0 };
+    accel_status_t failed;
+    int64_t any;
 
     s->grad_in_window = s->o.strategy == SHARD_NONE && s->world > 1;
-    s->master = s->be->alloc(s->be, s->memory.master);
-    failed = !s->master;
-    for (int k = 0; k < s->states; k++) {
-        s->state[k] = s->be->alloc(s->be, (size_t)s->state_elems * sizeof(float));
-        failed = failed || !s->state[k];
+    failed = alloc_floats(s, MEMORY_PARAMETERS, s->memory.master, &s->master, &e);
+    for (int k = 0; k < s->states && !failed; k++)
+        failed = alloc_floats(s, MEMORY_MOMENTS, (size_t)s->state_elems * sizeof(float),
+                              &s->state[k], &e);
+    if (!s->grad_in_window && !failed)
+        failed =
+            alloc_floats(s, MEMORY_GRADIENTS, s->memory.gradient_shard, &s->grad, &e);
+    if (s->resident && !failed) {
+        void *p = NULL;
+
+        failed = s->be->alloc(s->be, MEMORY_GATHERED, s->memory.gather_slots, &p, &e);
+        s->copy = p;
     }
-    if (!s->grad_in_window)
-        s->grad = s->be->alloc(s->be, s->memory.gradient_shard);
-    if (s->resident)
-        s->copy = s->be->alloc(s->be, s->memory.gather_slots);
-    failed = failed || (!s->grad && !s->grad_in_window) || (s->resident && !s->copy);
-    any = failed;
+    any = failed != ACCEL_OK;
     if (s->world > 1) {
         accel_status_t st = comm_all_reduce(s->comm, &any, 1, ACCEL_I64, COMM_MAX, err);
 
         if (st)
             return st;
+    }
+    if (failed && s->be->device) { /* it knows what is held, and by what */
+        if (err)
+            *err = e;
+        return failed;
     }
     if (failed)
         return accel_fail_nomem(err, "parameters, moments and gradients of this rank",
@@ -208,6 +228,7 @@ void shard_close(struct shard *s)
     s->be->free(s->be, s->copy);
     free(s->order);
     free(s->unit);
+    free(s->span);
     free(s);
 }
 

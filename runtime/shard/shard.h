@@ -56,7 +56,7 @@ accel_status_t shard_backward_end(struct shard *s, bool last, accel_error_t *err
 void shard_each_gradient(struct shard *s, accel_gradient_f fn, void *user);
 /* Sum of squares of the gradient elements this rank answers for, so that summing over all
  * ranks gives the global value under every strategy. */
-double shard_grad_sumsq(const struct shard *s);
+double shard_grad_sumsq(struct shard *s);
 /* One step of the optimizer (t = 1, 2, ...) with gradients times grad_scale and, for each
  * parameter, the lr_scale and weight_decay it carries; zeroes the gradient and drops
  * gathered copies. */

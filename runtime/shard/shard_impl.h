@@ -61,6 +61,7 @@ struct shard {
     float *reduce;
     int open; /* unit in the reduce buffer, or -1 */
     float grad_scale;
+    struct span *span; /* [units]: room for those of the norm */
 
     /* Order in which the last backward asked for units; see order.c. */
     bool in_backward;

@@ -109,9 +109,9 @@ void shard_each_gradient(struct shard *s, accel_gradient_f fn, void *user)
     }
 }
 
-double shard_grad_sumsq(const struct shard *s)
+double shard_grad_sumsq(struct shard *s)
 {
-    double sum = 0;
+    int spans = 0;
 
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
@@ -119,9 +119,9 @@ double shard_grad_sumsq(const struct shard *s)
         int64_t n = u->state - own_first < u->own ? u->state - own_first : u->own;
 
         if (n > 0)
-            sum += s->be->sumsq(s->be, s->grad + u->grad_at + own_first, n);
+            s->span[spans++] = (struct span){ s->grad + u->grad_at + own_first, n };
     }
-    return sum;
+    return s->be->sumsq(s->be, s->span, spans);
 }
 
 /* Elements [b, e) of parameter p of unit u. */
@@ -138,10 +138,20 @@ static void update_range(struct shard *s, const struct shard_unit *u,
                 e - b);
 }
 
+/* Elements [from, to) of unit u, from the first one stored: what no optimizer zeroed. */
+static void zero_gap(struct shard *s, const struct shard_unit *u, int64_t from,
+                     int64_t to)
+{
+    if (u->grad_at >= 0 && to > from)
+        s->be->zero(s->be, s->grad + u->grad_at + from,
+                    (size_t)(to - from) * sizeof(float));
+}
+
 void shard_update(struct shard *s, float lr, int64_t t, float grad_scale)
 {
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
+        int64_t zeroed = 0;
 
         for (int j = 0; j < u->def->param_count; j++) {
             const accel_tensor_t *p = u->def->param[j];
@@ -153,8 +163,10 @@ void shard_update(struct shard *s, float lr, int64_t t, float grad_scale)
                 continue;
             k = optim_step_of(&s->o.optimizer, &own, lr, t, grad_scale);
             update_range(s, u, p, b, e, &k);
+            zero_gap(s, u, zeroed, p->unit_offset + b - u->first);
+            zeroed = p->unit_offset + e - u->first;
         }
+        zero_gap(s, u, zeroed, u->stored);
     }
-    s->be->zero(s->be, s->grad, s->memory.gradient_shard);
     shard_loaded(s);
 }

@@ -6,13 +6,13 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
+#include "backend/backend.h"
 #include "tensor/graph.h"
 
 #define ARENA_ALIGN 64
-/* Committed in steps of this many bytes: a multiple of the huge page. */
+/* Committed in steps of this many bytes: a multiple of the huge page, and of what devices
+ * map at once. */
 #define ARENA_STEP ((size_t)32 << 20)
 #define FAKE_BASE  ((size_t)1 << 32)
 
@@ -26,7 +26,7 @@ struct ranges { /* sorted by offset */
 };
 
 struct arena {
-    bool counting;
+    const struct backend *be; /* whose memory it is; NULL: only counting */
     char *base;
     size_t reserved, committed;
     struct ranges used, gaps; /* gaps: free ranges below `top` */
@@ -75,17 +75,12 @@ static size_t ranges_find(const struct ranges *r, size_t offset)
 
 static accel_status_t reserve(struct arena *a, accel_error_t *err)
 {
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    size_t want = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : ARENA_STEP;
+    size_t want = a->be->memory_bytes ? a->be->memory_bytes : ARENA_STEP;
 
-    /* Addresses cost nothing; a limit on address space (ulimit -v) may still object. */
     want = (want + ARENA_STEP - 1) / ARENA_STEP * ARENA_STEP;
     for (; want >= ARENA_STEP; want = want / 2 / ARENA_STEP * ARENA_STEP) {
-        void *p = mmap(NULL, want, PROT_NONE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-        if (p != MAP_FAILED) {
-            a->base = p;
+        a->base = a->be->reserve(a->be, want);
+        if (a->base) {
             a->reserved = want;
             return ACCEL_OK;
         }
@@ -93,19 +88,20 @@ static accel_status_t reserve(struct arena *a, accel_error_t *err)
     return accel_fail_nomem(err, "the address range of the activations", ARENA_STEP);
 }
 
-accel_status_t arena_open(struct arena **out, bool counting, accel_error_t *err)
+accel_status_t arena_open(struct arena **out, const struct backend *be,
+                          accel_error_t *err)
 {
     struct arena *a = calloc(1, sizeof(*a));
     accel_status_t status = ACCEL_OK;
 
     if (!a)
         return accel_fail_nomem(err, "an arena", sizeof(*a));
-    a->counting = counting;
-    if (counting) {
+    a->be = be;
+    if (be) {
+        status = reserve(a, err);
+    } else {
         a->base = (char *)(uintptr_t)FAKE_BASE;
         a->reserved = SIZE_MAX / 4;
-    } else {
-        status = reserve(a, err);
     }
     if (status) {
         free(a);
@@ -121,13 +117,11 @@ static bool commit(struct arena *a, size_t end)
 
     if (end > a->reserved)
         return false;
-    if (a->counting || end <= a->committed)
+    if (!a->be || end <= a->committed)
         return true;
     upto = (end + ARENA_STEP - 1) / ARENA_STEP * ARENA_STEP;
-    if (mprotect(a->base + a->committed, upto - a->committed, PROT_READ | PROT_WRITE))
+    if (!a->be->commit(a->be, a->base, a->committed, upto))
         return false;
-    /* Only a wish: without huge pages the arena works as well, with more TLB misses. */
-    madvise(a->base + a->committed, upto - a->committed, MADV_HUGEPAGE);
     a->committed = upto;
     return true;
 }
@@ -237,8 +231,8 @@ void arena_close(struct arena *a)
 {
     if (!a)
         return;
-    if (!a->counting)
-        munmap(a->base, a->reserved);
+    if (a->be)
+        a->be->release(a->be, a->base, a->reserved, a->committed);
     free(a->used.at);
     free(a->gaps.at);
     free(a);

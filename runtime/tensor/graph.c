@@ -51,7 +51,7 @@ accel_status_t graph_open(struct graph *g, const struct backend *backend,
     g->recording = g->training = true;
     g->draws.batch = 1;
     g->module_path = "";
-    status = arena_open(&g->arena, counting, err);
+    status = arena_open(&g->arena, counting ? NULL : backend, err);
     if (status)
         return status;
     g->tape = tape_new();

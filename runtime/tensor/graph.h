@@ -53,10 +53,12 @@ struct accel_tensor {
 };
 
 /* The arena: one address range per run; alloc and free in any order, first fit over a
- * sorted free list, 64-byte aligned. In counting mode it hands out addresses that must not
- * be touched and only keeps the books (used by the meta backend to know the peak). */
+ * sorted free list, 64-byte aligned, in the memory of `be`. NULL, counting mode: it hands
+ * out addresses that must not be touched and only keeps the books (used with the meta
+ * backend to know the peak). */
 struct arena;
-accel_status_t arena_open(struct arena **out, bool counting, accel_error_t *err);
+accel_status_t arena_open(struct arena **out, const struct backend *be,
+                          accel_error_t *err);
 void *arena_alloc(struct arena *a, size_t bytes); /* NULL: out of memory */
 void arena_free(struct arena *a, void *p);        /* NULL is fine */
 void arena_reset(struct arena *a);                /* frees all, keeps the memory */

@@ -167,7 +167,7 @@ static accel_status_t warm_up(accel_t *run, accel_error_t *err)
                       .ldb = K,
                       .ldc = (int64_t)n };
     void *a, *b, *c;
-    accel_status_t st = arena_open(&arena, false, err);
+    accel_status_t st = arena_open(&arena, be, err);
 
     if (st != ACCEL_OK)
         return st;

@@ -33,7 +33,7 @@ static void do_adamw(void)
 
 static void do_sumsq(void)
 {
-    volatile double sum = be->sumsq(be, g, N);
+    volatile double sum = be->sumsq(be, &(struct span){ g, N }, 1);
 
     (void)sum;
 }
@@ -74,7 +74,7 @@ int main(void)
         void (*fn)(void);
         int bytes; /* read and written per element */
     } row[] = { { "memcpy, one thread", do_copy, 8 },
-                { "AdamW", do_adamw, 28 },
+                { "AdamW, zeroing gradients", do_adamw, 32 },
                 { "sum of squares", do_sumsq, 4 },
                 { "narrow to bf16", do_narrow, 6 } };
 

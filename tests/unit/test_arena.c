@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "tensor/graph.h"
 #include "tests/tap.h"
 
@@ -106,9 +107,11 @@ static void test_edges(struct arena *a)
 int main(void)
 {
     struct arena *real = NULL, *count = NULL;
+    struct backend *be = NULL;
     accel_error_t err = { 0 };
 
-    if (!tap_ok(!arena_open(&real, false, &err) && !arena_open(&count, true, &err),
+    if (!tap_ok(!backend_cpu_open(&be, 1, &err) && !arena_open(&real, be, &err) &&
+                    !arena_open(&count, NULL, &err),
                 "open %s", err.text))
         return tap_done();
     test_random(real, count);
@@ -116,5 +119,6 @@ int main(void)
     arena_close(real);
     arena_close(count);
     arena_close(NULL);
+    backend_close(be);
     return tap_done();
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/reduce.h"
 #include "common/rng.h"
 #include "optim/optim.h"
 #include "tests/tap.h"
@@ -34,14 +35,19 @@ static struct adamw_step adamw_step_of(const accel_optimizer_t *o, float lr, int
     return optim_step_of(&whole, &p, lr, t, grad_scale).adamw;
 }
 
-static void adamw_update(float *p, float *m, float *v, const float *g, size_t n,
-                         bool decayed, const struct adamw_step *k)
+static void adamw_update(float *p, float *m, float *v, float *g, size_t n, bool decayed,
+                         const struct adamw_step *k)
 {
     struct adamw_step step = *k;
 
     if (!decayed)
         step.decay = 1.0f;
     be->adamw(be, p, m, v, g, (int64_t)n, &step);
+}
+
+static double sumsq(const float *x, int64_t n)
+{
+    return be->sumsq(be, &(struct span){ x, n }, 1);
 }
 
 struct state {
@@ -95,8 +101,8 @@ static void test_adamw(bool decayed)
         struct adamw_step k = adamw_step_of(&o, (float)lr, t, 0.5f);
 
         gradients(s, t);
-        adamw_update(s->p, s->m, s->v, s->g, N, decayed, &k);
         reference(&o, (float)lr, t, 0.5, decayed, p, p + N, p + 2 * N, s->g);
+        adamw_update(s->p, s->m, s->v, s->g, N, decayed, &k);
     }
     for (int i = 0; i < N; i++)
         worst = fmax(worst, fabs(p[i] - s->p[i]));
@@ -111,13 +117,16 @@ static void test_first_step(void)
     const accel_optimizer_t o = { .weight_decay = 0.5f };
     struct adamw_step k = adamw_step_of(&o, 0.1f, 1, 1.0f);
     float p[2] = { 1, 1 }, m[2] = { 0 }, v[2] = { 0 };
-    const float g[2] = { 1e-3f, -40.0f };
+    float g[2] = { 1e-3f, -40.0f };
 
     adamw_update(p, m, v, g, 2, false, &k);
     tap_is_close(p[0], 0.9, 1e-5,
                  "the first step has length lr, whatever the gradient");
     tap_is_close(p[1], 1.1, 1e-5, "and goes against its sign");
+    tap_ok(g[0] == 0 && g[1] == 0, "the gradient is zero after the step");
     k = adamw_step_of(&o, 0.1f, 1, 0.0f);
+    g[0] = 1e-3f;
+    g[1] = -40.0f;
     p[0] = p[1] = 1;
     m[0] = m[1] = v[0] = v[1] = 0;
     adamw_update(p, m, v, g, 2, true, &k);
@@ -147,10 +156,11 @@ static void test_bits(void)
     run_steps(b, 3, 12345);
     tap_ok(memcmp(a, b, sizeof(*a)) == 0,
            "threads and cuts change no bit of the update");
+    gradients(a, 1);
     be->threads = 1;
-    one = be->sumsq(be, a->g, N);
+    one = sumsq(a->g, N);
     be->threads = 3;
-    three = be->sumsq(be, a->g, N);
+    three = sumsq(a->g, N);
     tap_ok(one == three, "threads change no bit of the sum of squares");
     free(a);
     free(b);
@@ -164,7 +174,9 @@ static void test_sumsq(void)
     for (int n = 0; n < 40; n++) {
         for (int i = 0; i < n; i++)
             g[i] = (float)(i + 1);
-        if (be->sumsq(be, g, n) != want) {
+        const struct span two[] = { { g, n }, { g, n } };
+
+        if (sumsq(g, n) != want || be->sumsq(be, two, 2) != 2 * want) {
             tap_ok(false, "sum of squares of %d elements", n);
             return;
         }
@@ -172,7 +184,31 @@ static void test_sumsq(void)
     }
     tap_ok(true, "sum of squares of 0 to 39 elements");
     g[0] = 1e30f;
-    tap_is_close(be->sumsq(be, g, 1), 1e60, 1e-6, "squares do not overflow float32");
+    tap_is_close(sumsq(g, 1), 1e60, 1e-6, "squares do not overflow float32");
+}
+
+/* What a device adds up after an exchange is what comm adds up on the host. */
+static void test_sum_parts(accel_dtype_t type)
+{
+    enum { PARTS = 3, LONG = 5000 };
+    static float parts[PARTS * LONG], a[LONG], b[LONG];
+    const void *src[PARTS];
+    size_t one = accel_dtype_bytes(type);
+    bool same = true;
+
+    for (uint32_t i = 0; i < PARTS * LONG; i++)
+        parts[i] = uniform(9, i);
+    if (type == ACCEL_BF16)
+        be->narrow(be, parts, parts, PARTS * LONG);
+    for (size_t r = 0; r < PARTS; r++)
+        src[r] = (char *)parts + r * LONG * one;
+    for (int again = 0; again < 2; again++) {
+        be->sum_parts(be, a, again, parts, type, PARTS, LONG, 0.25f);
+        reduce_scaled_sum(b, src, PARTS, LONG, type, 0.25f, again);
+        same = same && memcmp(a, b, sizeof(a)) == 0;
+    }
+    tap_ok(same, "parts in %s are added in their order, to the bit",
+           accel_dtype_name(type));
 }
 
 static void test_schedule(void)
@@ -282,8 +318,9 @@ static void test_kinds(void)
         optim_apply(be, &k, a->p, sa, a->g, N);
         be->threads = 3;
         optim_apply(be, &k, b->p, sb, b->g, N);
-        tap_ok(memcmp(a, b, sizeof(*a)) == 0 && a->p[N - 1] != start->p[N - 1],
-               "%s: threads change no bit", optim_name(&o));
+        tap_ok(memcmp(a, b, sizeof(*a)) == 0 && a->p[N - 1] != start->p[N - 1] &&
+                   sumsq(a->g, N) == 0,
+               "%s: threads change no bit, the gradient is zero after", optim_name(&o));
         free(start);
         free(a);
         free(b);
@@ -356,6 +393,8 @@ int main(void)
     test_first_step();
     test_bits();
     test_sumsq();
+    test_sum_parts(ACCEL_F32);
+    test_sum_parts(ACCEL_BF16);
     test_schedule();
     test_clip();
     test_torch("adamw", (accel_optimizer_t){ .lr = 1e-2f, .weight_decay = 0.1f });

@@ -32,12 +32,6 @@ static const char *vector_isa(void)
     return "generic";
 }
 
-static void cpu_copy(const struct backend *be, void *dst, const void *src, size_t bytes)
-{
-    (void)be;
-    memcpy(dst, src, bytes);
-}
-
 static void cpu_to_host(const struct backend *be, float *host, const void *src,
                         accel_dtype_t type, int64_t n)
 {
@@ -78,16 +72,13 @@ static const struct backend kernels = {
     .name = "cpu",
     .close = cpu_close,
     .fill = cpu_fill,
-    .copy = cpu_copy,
     .to_host = cpu_to_host,
-    .from_host = cpu_copy,
-    .alloc = cpu_alloc,
-    .free = cpu_free,
     .zero = cpu_zero,
     .narrow = cpu_narrow,
     .widen = cpu_widen,
     .scale = cpu_scale,
     .sumsq = cpu_sumsq,
+    .sum_parts = cpu_sum_parts,
     .adamw = cpu_adamw,
     .sgd = cpu_sgd,
     .lion = cpu_lion,
@@ -137,6 +128,7 @@ accel_status_t backend_cpu_open(struct backend **out, int threads, accel_error_t
     if (!c)
         return accel_fail_nomem(err, "the cpu backend", sizeof(*c));
     c->be = kernels;
+    cpu_memory_functions(&c->be);
     c->be.threads = threads > 0 ? threads : omp_get_max_threads();
     c->be.fixed_bytes = (size_t)c->be.threads * gemm_panel_floats() * sizeof(float);
     panels = mmap(NULL, c->be.fixed_bytes, PROT_READ | PROT_WRITE,

@@ -122,18 +122,21 @@ size_t cpu_maxpool_scratch(const struct backend *be, const struct pool *p);
 void cpu_maxpool_grad(const struct backend *be, const struct pool *p, void *dx,
                       bool add, const void *dy, const int32_t *where, void *scratch);
 
-void *cpu_alloc(const struct backend *be, size_t bytes);
-void cpu_free(const struct backend *be, void *p);
+/* memory.c: memory, copies and, as there is one queue, the calling thread, no queues. */
+void cpu_memory_functions(struct backend *be);
 void cpu_zero(const struct backend *be, void *dst, size_t bytes);
 void cpu_widen(const struct backend *be, float *dst, const void *src, int64_t n);
 void cpu_narrow(const struct backend *be, void *dst, const float *src, int64_t n);
 void cpu_scale(const struct backend *be, float *x, int64_t n, float by);
-double cpu_sumsq(const struct backend *be, const float *x, int64_t n);
-void cpu_adamw(const struct backend *be, float *p, float *m, float *v, const float *g,
+double cpu_sumsq(const struct backend *be, const struct span *x, int count);
+void cpu_sum_parts(const struct backend *be, float *out, bool accumulate,
+                   const void *parts, accel_dtype_t type, int count, int64_t n,
+                   float scale);
+void cpu_adamw(const struct backend *be, float *p, float *m, float *v, float *g,
                int64_t n, const struct adamw_step *k);
-void cpu_sgd(const struct backend *be, float *p, float *m, const float *g, int64_t n,
+void cpu_sgd(const struct backend *be, float *p, float *m, float *g, int64_t n,
              const struct sgd_step *k);
-void cpu_lion(const struct backend *be, float *p, float *m, const float *g, int64_t n,
+void cpu_lion(const struct backend *be, float *p, float *m, float *g, int64_t n,
               const struct lion_step *k);
 
 int64_t cpu_embed(const struct backend *be, void *out, const int32_t *ids,

@@ -1,44 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What happens to the shards between two steps, on flat float32 ranges: their memory, sum
- * of squares, scaling, narrowing, the optimizers. Every element is computed alone and every operation
+ * What happens to the shards between two steps, on flat float32 ranges: sum of
+ * squares, sums over ranks, scaling, narrowing, the optimizers. Every element is computed alone and every operation
  * is correctly rounded, so neither the split over threads nor the vector width can change a
  * bit. `omp simd`: -O2 alone vectorises no loop whose trip count is unknown.
  */
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend/maths.h"
 #include "common/bf16.h"
 
-#define BLOCK     16384 /* elements one thread takes at a time: 4 arrays = 256 KiB, in L2 */
-#define PAGE      4096
-#define HUGE_FROM ((size_t)4 << 20)
-
-void *cpu_alloc(const struct backend *be, size_t bytes)
-{
-    size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
-    void *p;
-
-    (void)be;
-    if (whole < bytes)
-        return NULL;
-    p = aligned_alloc(PAGE, whole ? whole : PAGE);
-    if (!p)
-        return NULL;
-    if (whole >= HUGE_FROM)
-        madvise(p, whole, MADV_HUGEPAGE); /* advice only: a refusal costs speed */
-    memset(p, 0, whole);
-    return p;
-}
-
-void cpu_free(const struct backend *be, void *p)
-{
-    (void)be;
-    free(p);
-}
+#define BLOCK 16384 /* elements one thread takes at a time: 4 arrays = 256 KiB, in L2 */
 
 void cpu_zero(const struct backend *be, void *dst, size_t bytes)
 {
@@ -84,17 +57,19 @@ void cpu_scale(const struct backend *be, float *x, int64_t n, float by)
 
 ACCEL_MULTIVERSION
 static void adamw_block(float *restrict p, float *restrict m, float *restrict v,
-                        const float *restrict g, int64_t n,
+                        float *restrict g, int64_t n,
                         const struct adamw_step *restrict step)
 {
     const struct adamw_step k = *step;
 
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         maths_adamw(&p[i], &m[i], &v[i], g[i], &k);
+        g[i] = 0.0f;
+    }
 }
 
-void cpu_adamw(const struct backend *be, float *p, float *m, float *v, const float *g,
+void cpu_adamw(const struct backend *be, float *p, float *m, float *v, float *g,
                int64_t n, const struct adamw_step *k)
 {
 #pragma omp parallel for schedule(static) num_threads(be->threads) if (n > BLOCK)
@@ -103,29 +78,32 @@ void cpu_adamw(const struct backend *be, float *p, float *m, float *v, const flo
 }
 
 ACCEL_MULTIVERSION
-static void sgd_block(float *restrict p, const float *restrict g, int64_t n,
+static void sgd_block(float *restrict p, float *restrict g, int64_t n,
                       const struct sgd_step *restrict step)
 {
     const struct sgd_step k = *step;
 
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         maths_sgd(&p[i], g[i], &k);
+        g[i] = 0.0f;
+    }
 }
 
 ACCEL_MULTIVERSION
-static void momentum_block(float *restrict p, float *restrict m,
-                           const float *restrict g, int64_t n,
-                           const struct sgd_step *restrict step)
+static void momentum_block(float *restrict p, float *restrict m, float *restrict g,
+                           int64_t n, const struct sgd_step *restrict step)
 {
     const struct sgd_step k = *step;
 
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         maths_sgd_momentum(&p[i], &m[i], g[i], &k);
+        g[i] = 0.0f;
+    }
 }
 
-void cpu_sgd(const struct backend *be, float *p, float *m, const float *g, int64_t n,
+void cpu_sgd(const struct backend *be, float *p, float *m, float *g, int64_t n,
              const struct sgd_step *k)
 {
 #pragma omp parallel for schedule(static) num_threads(be->threads) if (n > BLOCK)
@@ -138,17 +116,19 @@ void cpu_sgd(const struct backend *be, float *p, float *m, const float *g, int64
 }
 
 ACCEL_MULTIVERSION
-static void lion_block(float *restrict p, float *restrict m, const float *restrict g,
+static void lion_block(float *restrict p, float *restrict m, float *restrict g,
                        int64_t n, const struct lion_step *restrict step)
 {
     const struct lion_step k = *step;
 
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         maths_lion(&p[i], &m[i], g[i], &k);
+        g[i] = 0.0f;
+    }
 }
 
-void cpu_lion(const struct backend *be, float *p, float *m, const float *g, int64_t n,
+void cpu_lion(const struct backend *be, float *p, float *m, float *g, int64_t n,
               const struct lion_step *k)
 {
 #pragma omp parallel for schedule(static) num_threads(be->threads) if (n > BLOCK)
@@ -177,7 +157,7 @@ static double sumsq_block(const float *restrict g, int64_t n)
            ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
-double cpu_sumsq(const struct backend *be, const float *x, int64_t n)
+static double sumsq_span(const struct backend *be, const float *x, int64_t n)
 {
     enum { PARTS = 64 }; /* of whole blocks; n decides where they end, not threads */
     double part[PARTS] = { 0 }, sum = 0;
@@ -191,4 +171,42 @@ double cpu_sumsq(const struct backend *be, const float *x, int64_t n)
     for (int t = 0; t < PARTS; t++)
         sum += part[t];
     return sum;
+}
+
+double cpu_sumsq(const struct backend *be, const struct span *x, int count)
+{
+    double sum = 0;
+
+    for (int i = 0; i < count; i++)
+        sum += sumsq_span(be, x[i].x, x[i].n);
+    return sum;
+}
+
+/* Elements [at, at + n) of all parts. */
+static void sum_piece(float *out, bool accumulate, const void *parts,
+                      accel_dtype_t type, int count, int64_t whole, int64_t at,
+                      int64_t n, float scale)
+{
+    float sum[CPU_PIECE], room[CPU_PIECE];
+
+    for (int r = 0; r < count; r++) {
+        const float *x = cpu_get(parts, r * whole + at, type, n, room);
+
+        for (int64_t i = 0; i < n; i++)
+            sum[i] = r == 0 ? x[i] : sum[i] + x[i];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        float v = scale * sum[i];
+
+        out[at + i] = accumulate ? out[at + i] + v : v;
+    }
+}
+
+void cpu_sum_parts(const struct backend *be, float *out, bool accumulate,
+                   const void *parts, accel_dtype_t type, int count, int64_t n,
+                   float scale)
+{
+#pragma omp parallel for schedule(static) num_threads(be->threads) if (n > BLOCK)
+    for (int64_t at = 0; at < n; at += CPU_PIECE)
+        sum_piece(out, accumulate, parts, type, count, n, at, cpu_piece(n, at), scale);
 }

@@ -34,6 +34,12 @@ static void meta_to_host(const struct backend *be, float *host, const void *src,
     memset(host, 0, (size_t)n * sizeof(*host));
 }
 
+static void meta_to_host_bytes(const struct backend *be, void *host, const void *src,
+                               size_t bytes)
+{
+    memset(host, 0, bytes);
+}
+
 static void meta_from_host(const struct backend *be, void *dst, const void *host,
                            size_t bytes)
 {
@@ -265,6 +271,7 @@ static const struct backend kernels = {
     .fill = meta_fill,
     .copy = meta_copy,
     .to_host = meta_to_host,
+    .to_host_bytes = meta_to_host_bytes,
     .from_host = meta_from_host,
     .add = meta_add,
     .gemm = meta_gemm,
@@ -314,6 +321,7 @@ accel_status_t backend_meta_open(struct backend **out, const struct backend *lik
     if (!be)
         return accel_fail_nomem(err, "the meta backend", sizeof(*be));
     *be = kernels;
+    backend_no_queues(be);
     be->threads = like->threads;
     be->fixed_bytes = like->fixed_bytes;
     be->state = (void *)(uintptr_t)like;

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory of the CPU backend: the host's. In: bytes. Out: memory, zeroed. Never counts what
+ * it gave.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "backend/cpu/cpu.h"
+
+#define PAGE      4096
+#define HUGE_FROM ((size_t)4 << 20)
+
+static accel_status_t cpu_alloc(const struct backend *be, enum backend_memory kind,
+                                size_t bytes, void **out, accel_error_t *err)
+{
+    size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
+    void *p = NULL;
+
+    (void)be;
+    if (whole >= bytes)
+        p = aligned_alloc(PAGE, whole ? whole : PAGE);
+    if (!p)
+        return accel_fail_nomem(err, backend_memory_name(kind), bytes);
+    if (whole >= HUGE_FROM)
+        madvise(p, whole, MADV_HUGEPAGE); /* advice only: a refusal costs speed */
+    memset(p, 0, whole);
+    *out = p;
+    return ACCEL_OK;
+}
+
+static void cpu_free(const struct backend *be, void *p)
+{
+    (void)be;
+    free(p);
+}
+
+/* Addresses cost nothing; a limit on address space (ulimit -v) may still object. */
+static void *cpu_reserve(const struct backend *be, size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+
+    (void)be;
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static bool cpu_commit(const struct backend *be, void *base, size_t from, size_t to)
+{
+    char *p = (char *)base + from;
+
+    (void)be;
+    if (mprotect(p, to - from, PROT_READ | PROT_WRITE))
+        return false;
+    /* Only a wish: without huge pages the arena works as well, with more TLB misses. */
+    madvise(p, to - from, MADV_HUGEPAGE);
+    return true;
+}
+
+static void cpu_release(const struct backend *be, void *base, size_t reserved,
+                        size_t committed)
+{
+    (void)be;
+    (void)committed;
+    munmap(base, reserved);
+}
+
+static void *cpu_host_alloc(const struct backend *be, size_t bytes)
+{
+    (void)be;
+    return calloc(1, bytes ? bytes : 1);
+}
+
+static void cpu_host_free(const struct backend *be, void *p, size_t bytes)
+{
+    (void)be;
+    (void)bytes;
+    free(p);
+}
+
+static void cpu_copy(const struct backend *be, void *dst, const void *src, size_t bytes)
+{
+    (void)be;
+    memcpy(dst, src, bytes);
+}
+
+void cpu_memory_functions(struct backend *be)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+    be->memory_bytes = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 0;
+    be->alloc = cpu_alloc;
+    be->free = cpu_free;
+    be->reserve = cpu_reserve;
+    be->commit = cpu_commit;
+    be->release = cpu_release;
+    be->host_alloc = cpu_host_alloc;
+    be->host_free = cpu_host_free;
+    be->copy = be->from_host = be->to_host_bytes = cpu_copy;
+    backend_no_queues(be);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The part of the vtable that only a device needs (queues, events, errors that come later)
+ * for backends that have done everything when a call returns.
+ */
+#include "backend/backend.h"
+
+static void no_use(const struct backend *be, enum backend_queue q)
+{
+    (void)be;
+    (void)q;
+}
+
+static struct backend_event *no_event_new(const struct backend *be)
+{
+    (void)be;
+    return NULL;
+}
+
+static void no_event_free(const struct backend *be, struct backend_event *e)
+{
+    (void)be;
+    (void)e;
+}
+
+static void no_record(const struct backend *be, struct backend_event *e,
+                      enum backend_queue q)
+{
+    (void)be;
+    (void)e;
+    (void)q;
+}
+
+static void no_wait(const struct backend *be, enum backend_queue q,
+                    struct backend_event *e)
+{
+    no_record(be, e, q);
+}
+
+static void *no_native(const struct backend *be, enum backend_queue q)
+{
+    no_use(be, q);
+    return NULL;
+}
+
+static accel_status_t no_failure(const struct backend *be, accel_error_t *err)
+{
+    (void)be;
+    (void)err;
+    return ACCEL_OK;
+}
+
+static void no_step(const struct backend *be)
+{
+    (void)be;
+}
+
+void backend_no_queues(struct backend *be)
+{
+    be->use = no_use;
+    be->event_new = no_event_new;
+    be->event_free = no_event_free;
+    be->record = no_record;
+    be->wait = no_wait;
+    be->native = no_native;
+    be->check = be->sync = no_failure;
+    be->step_begin = be->step_end = no_step;
+}
