@@ -19,9 +19,7 @@ AC_DEFUN([ACCEL_SUMMARY], [
             [_ACCEL_ROW_DEP(accel_dep)])
         _ACCEL_ROW([openmp], [], [$accel_openmp])
         _ACCEL_ROW_DEP([mpi], [no comparison in the benchmarks])
-        AS_IF([test $accel_with_cuda = on],
-            [_ACCEL_ROW([cuda], [off], [found ($accel_why_cuda), not used by this version])],
-            [_ACCEL_ROW([cuda], [off], [$accel_why_cuda; not used by this version])])
+        _ACCEL_ROW_DEP([cuda], [no GPUs])
         AS_IF([test $accel_with_nccl = on],
             [_ACCEL_ROW([nccl], [off], [found ($accel_why_nccl), not used by this version])],
             [_ACCEL_ROW([nccl], [off], [$accel_why_nccl; not used by this version])])

@@ -38,3 +38,5 @@ tests_unit_test_products_SOURCES = tests/unit/test_products.c
 tests_unit_test_products_LDADD = $(unit_ldadd)
 tests_unit_test_steady_SOURCES = tests/unit/test_steady.c
 tests_unit_test_steady_LDADD = $(unit_ldadd)
+
+include runtime/backend/cuda/local.mk

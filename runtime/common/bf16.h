@@ -21,9 +21,16 @@
 #define ACCEL_MULTIVERSION
 #endif
 
+/* nvcc builds the scalar rule for both sides. */
+#ifdef __CUDACC__
+#define BF16_INLINE static inline __host__ __device__
+#else
+#define BF16_INLINE static inline
+#endif
+
 typedef uint16_t bf16_t;
 
-static inline float bf16_to_f32(bf16_t h)
+BF16_INLINE float bf16_to_f32(bf16_t h)
 {
     uint32_t u = (uint32_t)h << 16;
     float f;
@@ -33,7 +40,7 @@ static inline float bf16_to_f32(bf16_t h)
 }
 
 /* Without a branch: one would keep the loops around it from being vectorised. */
-static inline bf16_t f32_to_bf16(float f)
+BF16_INLINE bf16_t f32_to_bf16(float f)
 {
     uint32_t u, nan, rounded;
 
@@ -43,8 +50,14 @@ static inline bf16_t f32_to_bf16(float f)
     return (bf16_t)((rounded & ~nan) | ((u >> 16 | 0x40) & nan));
 }
 
+#ifdef __cplusplus
+extern "C" {
+#endif
 void bf16_widen(float *dst, const bf16_t *src, size_t n);
 /* dst may start at the same address as src (element i is read before it is overwritten). */
 void bf16_narrow(bf16_t *dst, const float *src, size_t n);
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -13,6 +13,10 @@
 
 #include "accel.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define ACCEL_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 /* ---- errors ------------------------------------------------------------------------- */
@@ -110,5 +114,9 @@ accel_status_t resume_exists(const char *text, const char *choice, accel_error_t
 size_t accel_dtype_bytes(accel_dtype_t t);
 /* "float32", "bfloat16" ...; static. */
 const char *accel_dtype_name(accel_dtype_t t);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

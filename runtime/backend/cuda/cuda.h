@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CUDA backend as its own files see it: the state of one device, checked calls, launches
+ * and memory. Two compilers build these files: nvcc, and g++ against the stand-in toolkit of
+ * tests/cuda, which runs the kernels on the CPU. Nothing here includes a header of libaccel
+ * but backend.h, maths.h and common/.
+ */
+#ifndef ACCEL_BACKEND_CUDA_CUDA_H
+#define ACCEL_BACKEND_CUDA_CUDA_H
+
+#include <cuda_runtime.h>
+
+#include "backend/backend.h"
+#include "backend/cuda/device.h"
+#include "backend/cuda/entries.h"
+#include "common/common.h"
+
+struct cuda_block;   /* memory.cu: one allocation and its kind */
+struct cuda_range;   /* ranges.cu: one reserved range of addresses */
+struct cuda_staging; /* copies.cu: page-locked buffers that copies go through */
+struct cuda_gemm;  /* gemm.cu: the cuBLASLt handle, its workspace and its algorithms */
+struct cuda_graph; /* graph.cu: the recorded step */
+struct cuda_dnn;   /* attention.cu: cuDNN, when it could be loaded */
+
+/* Rows whose ids are out of range, noted by kernels and read at sync. */
+struct cuda_fault {
+    int embed_row,
+        embed_limit; /* first row, INT32_MAX: none; ids must be below limit */
+    int target_row, target_limit;
+};
+
+struct cuda_state {
+    struct backend be; /* its state points back here */
+    int device;        /* number of the device among the visible ones */
+    int compute;       /* capability: 90 for 9.0 */
+    int sms;
+    size_t shared_bytes; /* dynamic shared memory that one block can have at most */
+    bool pool;           /* the driver has stream-ordered allocation */
+    char name[96], isa[192];
+
+    cudaStream_t stream[QUEUE_COUNT], now; /* now: the one in use */
+
+    /* The first failure; after it every call does nothing. */
+    bool failed;
+    cudaError_t code;
+    char call[96], why[160];
+
+    struct cuda_block *blocks;
+    struct cuda_range *ranges;
+    size_t held[MEMORY_KINDS]; /* bytes by kind */
+    struct cuda_staging *staging;
+    struct cuda_fault *fault; /* device memory */
+
+    /* Set by whoever records the step as a graph, else NULL: ends the recording and runs
+     * what was recorded, before the CPU waits for the device or uses other memory. */
+    void (*end_recording)(struct cuda_state *s);
+
+    struct cuda_blas *blas;
+    struct cuda_graph *graph;
+    struct cuda_dnn *dnn;
+};
+
+static inline struct cuda_state *cuda_state_of(const struct backend *be)
+{
+    return (struct cuda_state *)be->state;
+}
+
+/* ---- checked calls ------------------------------------------------------------------- */
+
+/* Keeps the first failure with the name of the call (`call` up to its parenthesis). False
+ * when this call failed. */
+bool cuda_ok(struct cuda_state *s, cudaError_t code, const char *call);
+/* The same for a library that has codes of its own: `why` is its text. Always false. */
+bool cuda_fails(struct cuda_state *s, const char *call, const char *why);
+
+/* Calls unless something failed before: true when it was called and succeeded. */
+#define CHECK(s, ...) (!(s)->failed && cuda_ok(s, (__VA_ARGS__), #__VA_ARGS__))
+
+/* Puts a kernel at the end of the queue in use, unless something failed before. A kernel's
+ * name with a comma goes in parentheses: LAUNCH((add_kernel<float, 4>), ...). `grid` and
+ * `block` are numbers or dim3; a grid of nothing is not launched. */
+#ifdef __CUDACC__
+#define LAUNCH(kernel, grid, block, shared_bytes, s, ...)                              \
+    do {                                                                               \
+        const dim3 launch_grid(grid);                                                  \
+        auto launch_kernel = kernel;                                                   \
+                                                                                       \
+        if ((s)->failed || !launch_grid.x || !launch_grid.y || !launch_grid.z)         \
+            break;                                                                     \
+        launch_kernel<<<launch_grid, block, shared_bytes, (s)->now>>>(__VA_ARGS__);    \
+        cuda_ok(s, cudaGetLastError(), #kernel);                                       \
+    } while (0)
+#else
+/* emulated_launch belongs to the stand-in: (grid, block, shared bytes, queue, body), where
+ * body is what each thread calls; arguments are copied when the kernel is launched. */
+#define LAUNCH(kernel, grid, block, shared_bytes, s, ...)                              \
+    do {                                                                               \
+        const dim3 launch_grid(grid);                                                  \
+                                                                                       \
+        if ((s)->failed || !launch_grid.x || !launch_grid.y || !launch_grid.z)         \
+            break;                                                                     \
+        cuda_ok(s,                                                                     \
+                emulated_launch(launch_grid, dim3(block), shared_bytes, (s)->now,      \
+                                [=] { (kernel)(__VA_ARGS__); }),                       \
+                #kernel);                                                              \
+    } while (0)
+#endif
+
+/* Before a kernel may be launched with more than 48 KiB of dynamic shared memory. */
+#define ALLOW_SHARED(kernel, bytes, s)                                                 \
+    CHECK(s, cudaFuncSetAttribute((const void *)(kernel),                              \
+                                  cudaFuncAttributeMaxDynamicSharedMemorySize,         \
+                                  (int)(bytes)))
+
+/* ---- memory -------------------------------------------------------------------------- */
+
+/* Scratch of the call that asks for it, from the stream-ordered pool on the queue in use.
+ * NULL after a failure (which is kept) and for 0 bytes. */
+void *cuda_scratch(struct cuda_state *s, size_t bytes);
+void cuda_scratch_free(struct cuda_state *s, void *p); /* NULL is fine */
+
+/* The sentence, code and cure of memory that was not there: what was asked for, what is
+ * held by kind and what is free. */
+accel_status_t cuda_no_memory(struct cuda_state *s, enum backend_memory kind,
+                              size_t bytes, accel_error_t *err);
+
+/* Waits for the queue in use and ends a recording first; false after a failure. */
+bool cuda_finish(struct cuda_state *s);
+/* Copies to the host and waits: small results, such as a sum. */
+bool cuda_fetch(struct cuda_state *s, void *host, const void *src, size_t bytes);
+
+/* Parts of the core, in the order in which open calls them (close: the other way round). */
+bool cuda_memory_open(struct cuda_state *s);
+void cuda_memory_close(struct cuda_state *s);
+bool cuda_staging_open(struct cuda_state *s);
+void cuda_staging_close(struct cuda_state *s);
+void cuda_ranges_close(struct cuda_state *s);
+
+/* ---- entries ------------------------------------------------------------------------- */
+
+/* table.cu: every function of the vtable, and what the parts open and close. */
+void cuda_fill_table(struct backend *be);
+bool cuda_open_parts(struct cuda_state *s);
+void cuda_close_parts(struct cuda_state *s);
+
+#endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What kernels share: elements of either storage type, sums over a warp and a block in a
+ * fixed order, sizes of grids. Device code only; a block has whole warps.
+ */
+#ifndef ACCEL_BACKEND_CUDA_DEVICE_H
+#define ACCEL_BACKEND_CUDA_DEVICE_H
+
+#include <cuda_runtime.h>
+
+#include "backend/maths.h"
+#include "common/bf16.h"
+
+#define WARP      32
+#define WARP_MASK 0xffffffffu
+
+/* Dynamic shared memory of the running block, aligned to 16 bytes. */
+#ifdef __CUDACC__
+#define DYNAMIC_SHARED(type, name)                                                     \
+    extern __shared__ __align__(16) unsigned char dynamic_shared[];                    \
+    type *const name = reinterpret_cast<type *>(dynamic_shared)
+#else
+#define DYNAMIC_SHARED(type, name)                                                     \
+    type *const name = reinterpret_cast<type *>(emulated_shared())
+#endif
+
+/* ---- grids --------------------------------------------------------------------------- */
+
+/* Blocks of a kernel whose threads step over the elements (GRID_STRIDE): depends on n only,
+ * so that sums per block do not depend on the device. 0 for nothing. */
+static inline unsigned elements_grid(int64_t n, int per_block)
+{
+    const int64_t most = 4096, blocks = (n + per_block - 1) / per_block;
+
+    return (unsigned)(blocks < 0 ? 0 : blocks < most ? blocks : most);
+}
+
+/* Blocks of a kernel whose blocks step over the rows (ROW_STRIDE). */
+static inline unsigned rows_grid(int64_t rows)
+{
+    const int64_t most = 1 << 20;
+
+    return (unsigned)(rows < 0 ? 0 : rows < most ? rows : most);
+}
+
+#define GRID_STRIDE(i, n)                                                              \
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n);          \
+         i += (int64_t)gridDim.x * blockDim.x)
+#define ROW_STRIDE(r, rows) for (int64_t r = blockIdx.x; r < (rows); r += gridDim.x)
+#define BLOCK_STRIDE(i, n)  for (int64_t i = threadIdx.x; i < (n); i += blockDim.x)
+
+/* ---- elements ------------------------------------------------------------------------ */
+
+/* Runs the statements with T as the C type of a storage type: float or bf16_t. */
+#define BY_TYPE(type, T, ...)                                                          \
+    do {                                                                               \
+        if ((type) == ACCEL_BF16) {                                                    \
+            using T = bf16_t;                                                          \
+            __VA_ARGS__;                                                               \
+        } else {                                                                       \
+            using T = float;                                                           \
+            __VA_ARGS__;                                                               \
+        }                                                                              \
+    } while (0)
+
+ACCEL_MATHS float load_float(const float *p, int64_t i)
+{
+    return p[i];
+}
+
+ACCEL_MATHS float load_float(const bf16_t *p, int64_t i)
+{
+    return bf16_to_f32(p[i]);
+}
+
+ACCEL_MATHS void store_float(float *p, int64_t i, float v)
+{
+    p[i] = v;
+}
+
+ACCEL_MATHS void store_float(bf16_t *p, int64_t i, float v)
+{
+    p[i] = f32_to_bf16(v);
+}
+
+/* p[i] = v, or p[i] += v; rounded once. */
+template <typename T> ACCEL_MATHS void store_float(T *p, int64_t i, bool add, float v)
+{
+    store_float(p, i, add ? load_float(p, i) + v : v);
+}
+
+/* ---- sums ---------------------------------------------------------------------------- */
+
+/* Pairs at a distance of 16, 8, 4, 2, 1: every lane has the same bits. */
+template <typename T> static __device__ inline T warp_sum(T v)
+{
+    for (int apart = WARP / 2; apart; apart /= 2)
+        v += __shfl_xor_sync(WARP_MASK, v, apart);
+    return v;
+}
+
+static __device__ inline float warp_max(float v)
+{
+    for (int apart = WARP / 2; apart; apart /= 2) {
+        float other = __shfl_xor_sync(WARP_MASK, v, apart);
+
+        v = v > other ? v : other;
+    }
+    return v;
+}
+
+/* The sum over the block, in all its threads: warps first, then their sums. room[WARP] is
+ * shared memory and can be used again at once. All threads must call. */
+template <typename T> static __device__ inline T block_sum(T v, T *room)
+{
+    const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+
+    v = warp_sum(v);
+    if (lane == 0)
+        room[warp] = v;
+    __syncthreads();
+    v = lane < (int)blockDim.x / WARP ? room[lane] : T(0);
+    v = warp_sum(v);
+    __syncthreads();
+    return v;
+}
+
+static __device__ inline float block_max(float v, float *room)
+{
+    const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+
+    v = warp_max(v);
+    if (lane == 0)
+        room[warp] = v;
+    __syncthreads();
+    v = room[lane < (int)blockDim.x / WARP ? lane : 0];
+    v = warp_max(v);
+    __syncthreads();
+    return v;
+}
+
+/* ---- ids out of range ---------------------------------------------------------------- */
+
+/* Notes the lowest row; the calls of one forward have one limit. */
+static __device__ inline void note_bad_row(int *row_out, int *limit_out, int64_t row,
+                                           int64_t limit)
+{
+    *limit_out = (int)(limit < INT32_MAX ? limit : INT32_MAX);
+    atomicMin(row_out, (int)(row < INT32_MAX - 1 ? row : INT32_MAX - 1));
+}
+
+#endif

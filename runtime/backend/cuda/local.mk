@@ -1,0 +1,28 @@
+# backend/cuda/: the CUDA module, accel_cuda.so. nvcc builds it for $(pkglibdir); make check
+# builds the same sources by the C++ compiler against the stand-in toolkit of tests/cuda.
+# A new file is one line here.
+cuda_sources = \
+	runtime/backend/cuda/table.cu
+cuda_headers = \
+	runtime/backend/cuda/cuda.h \
+	runtime/backend/cuda/device.h \
+	runtime/backend/cuda/entries.h
+EXTRA_DIST += $(cuda_sources) $(cuda_headers) runtime/backend/cuda/accel_cuda.map
+# Whatever any of them may include: one change builds all anew.
+cuda_needs = $(cuda_headers) runtime/backend/backend.h runtime/backend/maths.h \
+	runtime/common/bf16.h runtime/common/common.h runtime/common/rng.h runtime/accel.h
+cuda_cppflags = $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(RANDOM123_CFLAGS)
+
+if HAVE_CUDA
+cuda_objects = $(cuda_sources:.cu=.o)
+CLEANFILES += $(cuda_objects) runtime/backend/cuda/accel_cuda.so
+$(cuda_objects): %.o: %.cu $(cuda_needs)
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(NVCC) $(CUDA_NVCCFLAGS) $(NVCCFLAGS) \
+	    $(cuda_cppflags) $(CUDA_CFLAGS) -c -o $@ $<
+runtime/backend/cuda/accel_cuda.so: $(cuda_objects) libacommon.la \
+		runtime/backend/cuda/accel_cuda.map
+	$(AM_V_GEN)$(CXX) -shared -o $@ $(cuda_objects) .libs/libacommon.a \
+	    -Wl,--version-script=$(top_srcdir)/runtime/backend/cuda/accel_cuda.map \
+	    -Wl,--no-undefined -Wl,--as-needed $(ACCEL_LDFLAGS) $(LDFLAGS) \
+	    $(CUDA_MODULE_LIBS) -lm -ldl -lpthread -lrt
+endif
