@@ -91,8 +91,6 @@ bool cuda_fails(struct cuda_state *s, const char *call, const char *why);
         cuda_ok(s, cudaGetLastError(), #kernel);                                       \
     } while (0)
 #else
-/* emulated_launch belongs to the stand-in: (grid, block, shared bytes, queue, body), where
- * body is what each thread calls; arguments are copied when the kernel is launched. */
 #define LAUNCH(kernel, grid, block, shared_bytes, s, ...)                              \
     do {                                                                               \
         const dim3 launch_grid(grid);                                                  \
@@ -100,8 +98,8 @@ bool cuda_fails(struct cuda_state *s, const char *call, const char *why);
         if ((s)->failed || !launch_grid.x || !launch_grid.y || !launch_grid.z)         \
             break;                                                                     \
         cuda_ok(s,                                                                     \
-                emulated_launch(launch_grid, dim3(block), shared_bytes, (s)->now,      \
-                                [=] { (kernel)(__VA_ARGS__); }),                       \
+                fakecuda_launch(#kernel, kernel, launch_grid, dim3(block),             \
+                                shared_bytes, (s)->now, __VA_ARGS__),                  \
                 #kernel);                                                              \
     } while (0)
 #endif

@@ -21,7 +21,7 @@
     type *const name = reinterpret_cast<type *>(dynamic_shared)
 #else
 #define DYNAMIC_SHARED(type, name)                                                     \
-    type *const name = reinterpret_cast<type *>(emulated_shared())
+    type *const name = reinterpret_cast<type *>(fakecuda_shared())
 #endif
 
 /* ---- grids --------------------------------------------------------------------------- */
