@@ -108,6 +108,8 @@ accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **ou
     size_t n, text_bytes;
     char *text, *end;
 
+    if (!for_load)
+        shard_draw(s);
     measure(s, for_load, &n, &text_bytes);
     boxes = malloc(n * sizeof(*boxes) + text_bytes + 1);
     if (!boxes)

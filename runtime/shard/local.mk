@@ -1,6 +1,7 @@
 # shard/
 libaccel_core_la_SOURCES += \
 	runtime/shard/boxes.c \
+	runtime/shard/init.c \
 	runtime/shard/order.c \
 	runtime/shard/reduce.c \
 	runtime/shard/ring.c \

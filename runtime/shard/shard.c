@@ -50,6 +50,9 @@ static accel_status_t lay_out(struct shard *s, const struct units *units,
         size_t bytes;
 
         u->def = &units->unit[i];
+        u->undrawn = calloc((size_t)u->def->param_count + 1, sizeof(*u->undrawn));
+        if (!u->undrawn)
+            return accel_fail_nomem(err, "unit table", (size_t)u->def->param_count);
         u->padded = plan_padded_elems(u->def->elems, s->world);
         if (u->padded < 0 || u->padded > INT64_MAX / 64 - s->stored_elems)
             return accel_fail(err, A0618, "the model is too large",
@@ -196,6 +199,7 @@ accel_status_t shard_open(struct shard **out, struct comm *c,
     s->o = *o;
     s->rank = comm_rank(c);
     s->world = comm_size(c);
+    s->all_drawn = true; /* nothing but what is loaded, until shard_init */
     s->open = s->slot[0].unit = s->slot[1].unit = s->last_unit = -1;
     s->grad_scale = 1.0f;
     s->state_name = optim_state_names(&o->optimizer, &s->states);
@@ -227,6 +231,8 @@ void shard_close(struct shard *s)
         s->be->free(s->be, s->grad);
     s->be->free(s->be, s->copy);
     free(s->order);
+    for (int i = 0; i < s->units; i++)
+        free(s->unit[i].undrawn);
     free(s->unit);
     free(s->span);
     free(s);
@@ -270,6 +276,7 @@ static accel_status_t want(void *user, int unit, void **data_out, accel_error_t 
 
     if (unit < 0 || unit >= s->units)
         return bad_unit(unit, s->units, err);
+    shard_draw(s);
     if (s->direct)
         *data_out = s->master + s->unit[unit].at;
     else if (s->resident)

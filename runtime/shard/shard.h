@@ -43,8 +43,12 @@ accel_status_t shard_open(struct shard **out, struct comm *c,
                           const struct shard_options *o, const struct units *units,
                           accel_error_t *err);
 void shard_close(struct shard *s);
-/* Initial values by counter: Philox(seed, hash(name), element). Any world size, same bits. */
+/* Once: initial values by counter, Philox(seed, hash(name), element). Any world size, same
+ * bits. Arrays of the program are copied at once; what is drawn is drawn when parameters
+ * are first asked for. */
 void shard_init(struct shard *s, uint64_t seed);
+/* All that this rank stores of p has been written through shard_boxes: no initial values. */
+void shard_given(struct shard *s, const accel_tensor_t *p);
 struct residency shard_residency(struct shard *s);
 
 /* Around the backward of one micro-batch. end(): hands in the open gradient; with

@@ -21,6 +21,7 @@ struct shard_unit {
     int64_t state_at, state; /* the same in each array of state; elements there */
     int64_t grad_at; /* the same in grad, which has all stored ones; -1: none trained */
     bool fresh;      /* resident bf16 copy is that of the masters */
+    bool *undrawn;   /* [def->param_count] still without its initial values */
 };
 
 /* A gathered unit. The two slots share one region of (largest + second largest) bytes: the
@@ -40,6 +41,8 @@ struct shard {
     struct shard_unit *unit;
     int units;
     int64_t stored_elems, state_elems, grad_elems; /* of all units */
+    bool all_drawn;                                /* no unit has an undrawn one */
+    uint64_t seed;                                 /* of the initial values */
     struct shard_memory memory;
     const char *const *state_name;
     int states;                    /* arrays of state in use: 0 .. 2 */
@@ -69,6 +72,9 @@ struct shard {
     int order_len, order_cap, order_at, last_unit;
     uint64_t hash; /* of the collectives since the last step */
 };
+
+/* init.c: initial values of the parameters that have none yet. */
+void shard_draw(struct shard *s);
 
 /* ring.c */
 accel_status_t shard_ring_want(struct shard *s, int unit, void **data_out,

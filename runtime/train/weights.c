@@ -379,7 +379,11 @@ static accel_status_t load(accel_t *run, const char *path, accel_error_t *err)
                           "accel_load_weights after %lld steps", (long long)run->step);
     st = run_agree(run, load_own(&l, path, err), err);
     if (!st) {
+        for (size_t i = 0; i < l.parts; i++)
+            if (l.from[i])
+                shard_given(run->shard, l.part[i].param);
         shard_loaded(run->shard);
+        run->step_start_ns = clock_ns(); /* no part of the first step */
         if (run->boot.rank == 0)
             say(&l, path, (double)(clock_ns() - start) / 1e9);
     }

@@ -21,3 +21,5 @@ noinst_PROGRAMS += tests/bench/bench_attention
 tests_bench_bench_attention_SOURCES = tests/bench/bench_attention.c
 tests_bench_bench_attention_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/bench/step/attention_torch.py
+# Start of a trainer against reading its weights.
+EXTRA_DIST += tests/bench/start_time.py

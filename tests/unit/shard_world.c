@@ -325,7 +325,8 @@ static int rank_main(struct boot *b, void *arg)
     CHECK(backend_cpu_open(&be, 0, err));
     o.backend = be;
     CHECK(shard_open(&s, c, &o, &m.units, err));
-    shard_init(s, 42);
+    if (!job->load)
+        shard_init(s, 42);
     if (job->load) {
         rc = copy_boxes(b, &m, s, true, (float(*)[TOTAL])job->load->full, NULL);
         shard_loaded(s);
