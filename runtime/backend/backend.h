@@ -194,6 +194,14 @@ struct span {
     int64_t n;
 };
 
+/* Asked again and again while the calling thread waits for the device, `first` at the begin
+ * of a wait. Not ACCEL_OK: what is waited for will never be there (a peer of the collectives
+ * is gone); the device keeps that failure as its own and does nothing from then on. */
+struct backend_watch {
+    accel_status_t (*poll)(void *user, bool first, accel_error_t *err);
+    void *user;
+};
+
 struct backend {
     const char *name; /* "cpu", "cuda", "meta" */
     const char
@@ -203,11 +211,14 @@ struct backend {
     bool device;      /* its memory is not the host's: only to_host, from_host cross */
     size_t fixed_bytes;  /* working memory beside the arena */
     size_t memory_bytes; /* of the device, or the node, in all; 0: not known */
+    const char *bus_id;  /* of the device: "0000:17:00.0"; NULL: none */
+    const struct backend_watch *watch; /* NULL: none; the caller's */
     void *state;
     void (*close)(struct backend *be);
 
     /* From now on kernels and copies go to q; QUEUE_COMPUTE at first. */
     void (*use)(const struct backend *be, enum backend_queue q);
+    enum backend_queue (*queue)(const struct backend *be); /* the one in use */
     /* Events mark a place in a queue. NULL is one that is never recorded: fine everywhere,
      * and all that the CPU has. */
     struct backend_event *(*event_new)(const struct backend *be);

@@ -11,6 +11,12 @@ static void no_use(const struct backend *be, enum backend_queue q)
     (void)q;
 }
 
+static enum backend_queue no_queue(const struct backend *be)
+{
+    (void)be;
+    return QUEUE_COMPUTE;
+}
+
 static struct backend_event *no_event_new(const struct backend *be)
 {
     (void)be;
@@ -58,6 +64,7 @@ static void no_step(const struct backend *be)
 void backend_no_queues(struct backend *be)
 {
     be->use = no_use;
+    be->queue = no_queue;
     be->event_new = no_event_new;
     be->event_free = no_event_free;
     be->record = no_record;
