@@ -83,6 +83,9 @@ typedef struct accel_ckpt_stats {
     int direct_io;  /* 1: O_DIRECT, 0: buffered fallback */
 } accel_ckpt_stats_t;
 
+/* Whether this build writes checkpoints: ACCEL_EUNAVAIL without HDF5. Not collective. */
+accel_status_t accel_ckpt_can_save(accel_error_t *err);
+
 /* Collective. Returns after the commit is durable, or an error on every rank with nothing
  * visible changed. `stats` may be NULL. */
 accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,

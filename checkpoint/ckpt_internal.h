@@ -149,7 +149,7 @@ accel_status_t ckpt_meta_hash(const struct ckpt_manifest *m, int f, int fd,
                               const size_t *order, size_t count, struct ckpt_hash *out,
                               accel_error_t *err);
 
-/* ---- layout.c: the only file that calls libhdf5 ------------------------------------------ */
+/* ---- layout.c: the only file that calls libhdf5; no_hdf5.c in a build without it ---------- */
 
 /* Creates m's file `rank` in dirfd with one contiguous dataset per box, and sets box.at
  * and file.bytes. The data are not written. */

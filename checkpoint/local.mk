@@ -9,7 +9,6 @@ libaccelckpt_core_la_SOURCES = \
 	checkpoint/commit.c \
 	checkpoint/dirs.c \
 	checkpoint/hash.c \
-	checkpoint/layout.c \
 	checkpoint/list.c \
 	checkpoint/manifest.c \
 	checkpoint/manifest_check.c \
@@ -28,6 +27,11 @@ libaccelckpt_core_la_SOURCES = \
 	checkpoint/stage.c \
 	checkpoint/verify.c \
 	checkpoint/write.c
+if HAVE_HDF5
+libaccelckpt_core_la_SOURCES += checkpoint/layout.c
+else
+libaccelckpt_core_la_SOURCES += checkpoint/no_hdf5.c
+endif
 libaccelckpt_core_la_CFLAGS = $(AM_CFLAGS) $(HDF5_CFLAGS) $(XXHASH_CFLAGS)
 
 libaccelckpt_la_SOURCES =

@@ -7,6 +7,7 @@
 # one is given, or accel_default_NAME is set), then HEADER and FUNCTION in LIBRARY. LIBRARY may be empty (headers only),
 # PKG-CONFIG too. KIND is
 #   required   missing is an error, and so is --without-NAME
+#   wanted     missing is an error unless --without-NAME says to build without it
 #   optional   taken when it is there; missing is an error only when --with-NAME asks for it
 # Sets   accel_with_NAME  on | off | missing
 #        accel_why_NAME   version and place when on, else the reason
@@ -14,7 +15,7 @@
 # A missing one is remembered; ACCEL_MISSING_STOP names all of them at once.
 AC_DEFUN([ACCEL_DEPENDENCY], [
     AC_ARG_WITH([$1], [AS_HELP_STRING([--with-$1@<:@=DIR|no@:>@],
-        [$10 @<:@]m4_if([$3], [required], [required], [if found])[@:>@])],
+        [$10 @<:@]m4_case([$3], [required], [required], [wanted], [required unless left out], [if found])[@:>@])],
         [accel_ask_$1=$withval], [accel_ask_$1=default])
     $2_CFLAGS= $2_LIBS= accel_with_$1=off accel_why_$1="--without-$1"
     AC_MSG_CHECKING([for $1])
@@ -23,7 +24,8 @@ AC_DEFUN([ACCEL_DEPENDENCY], [
         AS_IF([test $accel_with_$1 != on], [
             accel_with_$1=off
             accel_why_$1="not found ($8 / $9)"
-            m4_if([$3], [required], [ACCEL_MISSING([$1], [$8], [$9])],
+            m4_case([$3], [required], [ACCEL_MISSING([$1], [$8], [$9])],
+                [wanted], [ACCEL_MISSING([$1], [$8], [$9])],
                 [AS_IF([test "x$accel_ask_$1" != xdefault],
                        [ACCEL_MISSING([$1], [$8], [$9])])])])],
         [m4_if([$3], [required],

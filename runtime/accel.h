@@ -744,7 +744,8 @@ accel_status_t accel_step(accel_t *run, accel_error_t *err);
  * the last micro-batch may hold fewer samples than job.batch. No gradients. Collective. */
 accel_status_t accel_evaluate(accel_t *run, int batches, double *loss_out,
                               accel_error_t *err);
-/* Writes a checkpoint of the current step now. Collective. */
+/* Writes a checkpoint of the current step now; nothing when the config says
+ * accel.checkpoint.save: false. Collective. */
 accel_status_t accel_save(accel_t *run, accel_error_t *err);
 
 /* Ends the run on this rank and frees everything the handle owns. Returns the first

@@ -84,6 +84,20 @@ static void force_cpu(struct config *cfg)
     take_over(cfg, "accel.device", cfg->use_cpu ? "use_cpu" : "distributed_type");
 }
 
+/* Who writes no checkpoint has nothing to come back to: signals keep their usual effect. */
+static void preempt_only_saved(struct validator *v)
+{
+    if (v->cfg->ckpt_save)
+        return;
+    if (config_is_given(v->cfg, "accel.preemption.enabled") && v->cfg->preempt_enabled)
+        report_add(v->report, A0134, place_of(v, "enabled", ACCEL_PREEMPTION),
+                   "set it to false, or accel.checkpoint.save to true",
+                   "accel.preemption.enabled has nothing to come back to: "
+                   "accel.checkpoint.save is false");
+    v->cfg->preempt_enabled = false;
+    take_over(v->cfg, "accel.preemption.enabled", "accel.checkpoint.save");
+}
+
 /* The old `fp16: true` counts where mixed_precision is not given. */
 static void take_fp16(struct validator *v)
 {
@@ -115,6 +129,7 @@ void validate_across(struct validator *v)
 
     take_fp16(v);
     force_cpu(v->cfg);
+    preempt_only_saved(v);
     if (config_is_given(v->cfg, "distributed_type")) {
         check_sizes(v);
         check_fsdp(v);

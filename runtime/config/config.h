@@ -63,6 +63,7 @@ struct config {
     enum backward_prefetch backward_prefetch;
     bool sync_module_states, use_orig_params, cpu_ram_efficient_loading;
 
+    bool ckpt_save;
     char ckpt_dir[1024];       /* empty: <out_dir>/checkpoints */
     int64_t ckpt_every_steps;  /* 0: off */
     double ckpt_every_minutes; /* 0: off */

@@ -112,8 +112,10 @@ static accel_status_t check_link(const char *dir, accel_error_t *err)
 static accel_status_t make_out_dirs(const accel_t *run, accel_error_t *err)
 {
     int failed = make_dirs(run->out_dir);
-    accel_status_t st;
+    accel_status_t st = run->config.ckpt_save ? accel_ckpt_can_save(err) : ACCEL_OK;
 
+    if (st != ACCEL_OK)
+        return st;
     if (failed)
         return accel_fail_at(
             err, A0903, run->out_dir, "choose an output directory that can be written",
@@ -173,6 +175,8 @@ static void print_plan(accel_t *run, const struct plan_input *in)
 {
     const accel_job_t *j = &run->job;
     struct strbuf text = { 0 };
+    const char *checkpoints =
+        run->config.ckpt_save ? run->ckpt_dir : "none (accel.checkpoint.save is false)";
     char batch[128], cpu[256], data[256], steps[64];
     char *save = NULL;
 
@@ -195,7 +199,7 @@ static void print_plan(accel_t *run, const struct plan_input *in)
         "data",        data,
         "steps",       steps,
         "output",      run->out_dir,
-        "checkpoints", run->ckpt_dir,
+        "checkpoints", checkpoints,
         NULL
     };
 

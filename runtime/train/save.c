@@ -92,7 +92,7 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
     char *state = NULL;
     accel_status_t st;
 
-    if (run->saved_step == run->step)
+    if (!run->config.ckpt_save || run->saved_step == run->step)
         return ACCEL_OK;
     st = state_encode(run, &state, &blob.bytes, err);
     blob.data = state;

@@ -223,6 +223,35 @@ static void test_files(void)
     }
 }
 
+/* ---- checkpoints and preemption ----------------------------------------------------------- */
+
+static void test_preemption(void)
+{
+    static const struct {
+        const char *keys, *code;
+        bool preempts;
+    } row[] = {
+        { "", "", true },
+        { "checkpoint: {save: true}", "", true },
+        { "checkpoint: {save: false}", "", false },
+        { "checkpoint: {save: false}, preemption: {enabled: false}", "", false },
+        { "checkpoint: {save: false}, preemption: {enabled: true}", "A0134", false },
+        { "preemption: {enabled: true}", "", true },
+        { "preemption: {enabled: false}", "", false },
+    };
+    struct config cfg;
+    char text[200];
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(row); i++) {
+        snprintf(text, sizeof(text), "distributed_type: MULTI_CPU\naccel: {%s}\n",
+                 row[i].keys);
+        tap_is_str(verdict(text, &cfg), row[i].code, "accel {%s}", row[i].keys);
+        if (!row[i].code[0])
+            tap_is_int(cfg.preempt_enabled, row[i].preempts,
+                       "comes back only to what is saved");
+    }
+}
+
 /* ---- fsdp_config ------------------------------------------------------------------------- */
 
 static const struct {
@@ -577,6 +606,7 @@ int main(void)
     test_words();
     test_names();
     test_files();
+    test_preemption();
     test_fsdp();
     test_mesh_samples();
     test_mesh_rule();

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What stands in for the layout of shard files in a build without HDF5: a refusal that says
+ * what to do. Checkpoints are still read.
+ */
+#include "ckpt_internal.h"
+
+accel_status_t accel_ckpt_can_save(accel_error_t *err)
+{
+    return accel_fail(
+        err, A0831,
+        "install libhdf5-dev (Debian) or hdf5-devel (RHEL) and build accel "
+        "again, or train without checkpoints (accel.checkpoint.save: false)",
+        "this accel was built without HDF5 and cannot write checkpoints");
+}
+
+accel_status_t ckpt_layout(int dirfd, struct ckpt_manifest *m, int rank,
+                           accel_error_t *err)
+{
+    (void)dirfd;
+    (void)m;
+    (void)rank;
+    return accel_ckpt_can_save(err);
+}
