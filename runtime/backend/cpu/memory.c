@@ -3,6 +3,7 @@
  * Memory of the CPU backend: the host's. In: bytes. Out: memory, zeroed. Never counts what
  * it gave.
  */
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,30 +12,69 @@
 #include "backend/cpu/cpu.h"
 
 #define PAGE      4096
+#define HUGE      ((size_t)2 << 20)
 #define HUGE_FROM ((size_t)4 << 20)
+
+/* In front of what cpu_alloc gave: a mapping of its own, or malloc's memory. */
+struct origin {
+    void *base;
+    size_t mapped; /* 0: malloc */
+};
+
+/* A mapping is zero as it is: one touch for each page, by all threads, and no second pass
+ * over memory that the kernel has just cleared. */
+static char *map_huge(const struct backend *be, size_t whole, struct origin *o)
+{
+    char *p;
+
+    o->mapped = whole + HUGE + PAGE;
+    o->base = mmap(NULL, o->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                   -1, 0);
+    if (o->base == MAP_FAILED)
+        return NULL;
+    p = (char *)o->base + PAGE;
+    p += (HUGE - (uintptr_t)p % HUGE) % HUGE;
+    madvise(p, whole, MADV_HUGEPAGE); /* advice only: a refusal costs speed */
+#pragma omp parallel for schedule(static) num_threads(be->threads)
+    for (size_t i = 0; i < whole; i += PAGE)
+        *(volatile char *)(p + i) = 0;
+    return p;
+}
 
 static accel_status_t cpu_alloc(const struct backend *be, enum backend_memory kind,
                                 size_t bytes, void **out, accel_error_t *err)
 {
     size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
-    void *p = NULL;
+    struct origin o = { 0 };
+    char *p = NULL;
 
-    (void)be;
-    if (whole >= bytes)
-        p = aligned_alloc(PAGE, whole ? whole : PAGE);
+    if (whole >= bytes && whole >= HUGE_FROM && whole < SIZE_MAX / 2) {
+        p = map_huge(be, whole, &o);
+    } else if (whole >= bytes && whole < HUGE_FROM) {
+        o.base = aligned_alloc(PAGE, PAGE + whole);
+        p = o.base ? (char *)o.base + PAGE : NULL;
+        if (p)
+            memset(p, 0, whole);
+    }
     if (!p)
         return accel_fail_nomem(err, backend_memory_name(kind), bytes);
-    if (whole >= HUGE_FROM)
-        madvise(p, whole, MADV_HUGEPAGE); /* advice only: a refusal costs speed */
-    memset(p, 0, whole);
+    memcpy(p - sizeof(o), &o, sizeof(o));
     *out = p;
     return ACCEL_OK;
 }
 
 static void cpu_free(const struct backend *be, void *p)
 {
+    struct origin o;
+
     (void)be;
-    free(p);
+    if (!p)
+        return;
+    memcpy(&o, (char *)p - sizeof(o), sizeof(o));
+    if (o.mapped)
+        munmap(o.base, o.mapped);
+    else
+        free(o.base);
 }
 
 /* Addresses cost nothing; a limit on address space (ulimit -v) may still object. */
