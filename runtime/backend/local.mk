@@ -29,6 +29,7 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/update.c \
 	runtime/backend/cpu/vmath.h \
 	runtime/backend/cpu/xent.c \
+	runtime/backend/cuda_sizes.h \
 	runtime/backend/maths.h \
 	runtime/backend/meta/meta.c \
 	runtime/backend/queues.c

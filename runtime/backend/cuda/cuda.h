@@ -18,7 +18,7 @@
 struct cuda_block;   /* memory.cu: one allocation and its kind */
 struct cuda_range;   /* ranges.cu: one reserved range of addresses */
 struct cuda_staging; /* copies.cu: page-locked buffers that copies go through */
-struct cuda_gemm;  /* gemm.cu: the cuBLASLt handle, its workspace and its algorithms */
+struct cuda_blas;  /* gemm.cu: the cuBLASLt handle, its workspace and its algorithms */
 struct cuda_graph; /* graph.cu: the recorded step */
 struct cuda_dnn;   /* attention.cu: cuDNN, when it could be loaded */
 
@@ -54,6 +54,9 @@ struct cuda_state {
     /* Set by whoever records the step as a graph, else NULL: ends the recording and runs
      * what was recorded, before the CPU waits for the device or uses other memory. */
     void (*end_recording)(struct cuda_state *s);
+    /* Grows where a recording begins and ends. All queues meet there: an event of another
+     * part needs no wait. */
+    uint64_t part;
 
     struct cuda_blas *blas;
     struct cuda_graph *graph;
@@ -133,6 +136,17 @@ void cuda_memory_close(struct cuda_state *s);
 bool cuda_staging_open(struct cuda_state *s);
 void cuda_staging_close(struct cuda_state *s);
 void cuda_ranges_close(struct cuda_state *s);
+
+/* Parts that belong to graph.cu: no step is recorded from now on (somebody else puts work
+ * on the queues), and scratch while a step is recorded. free: false when it is not its. */
+void cuda_graph_never(struct cuda_state *s);
+void *cuda_graph_scratch(struct cuda_state *s, size_t bytes);
+bool cuda_graph_scratch_free(struct cuda_state *s, void *p);
+
+bool cuda_graph_open(struct cuda_state *s);
+void cuda_graph_close(struct cuda_state *s);
+bool cuda_gemm_open(struct cuda_state *s);
+void cuda_gemm_close(struct cuda_state *s);
 
 /* ---- entries ------------------------------------------------------------------------- */
 

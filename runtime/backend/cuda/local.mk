@@ -2,14 +2,25 @@
 # builds the same sources by the C++ compiler against the stand-in toolkit of tests/cuda.
 # A new file is one line here.
 cuda_sources = \
+	runtime/backend/cuda/conv.cu \
+	runtime/backend/cuda/gemm.cu \
+	runtime/backend/cuda/gemm_finish.cu \
+	runtime/backend/cuda/gemm_lt.cu \
+	runtime/backend/cuda/gemm_tune.cu \
+	runtime/backend/cuda/graph.cu \
+	runtime/backend/cuda/maxpool.cu \
 	runtime/backend/cuda/table.cu
 cuda_headers = \
 	runtime/backend/cuda/cuda.h \
 	runtime/backend/cuda/device.h \
-	runtime/backend/cuda/entries.h
+	runtime/backend/cuda/entries.h \
+	runtime/backend/cuda/gemm.h \
+	runtime/backend/cuda/gemm_key.h \
+	runtime/backend/cuda/gemm_lt.h
 EXTRA_DIST += $(cuda_sources) $(cuda_headers) runtime/backend/cuda/accel_cuda.map
 # Whatever any of them may include: one change builds all anew.
 cuda_needs = $(cuda_headers) runtime/backend/backend.h runtime/backend/maths.h \
+	runtime/backend/cuda_sizes.h \
 	runtime/common/bf16.h runtime/common/common.h runtime/common/rng.h runtime/accel.h
 cuda_cppflags = $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(RANDOM123_CFLAGS)
 

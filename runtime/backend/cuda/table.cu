@@ -43,7 +43,8 @@ static void put_core(struct backend *be)
 
 static void put_graph(struct backend *be)
 {
-    (void)be;
+    be->step_begin = cuda_step_begin;
+    be->step_end = cuda_step_end;
 }
 
 static void put_kernels(struct backend *be)
@@ -53,7 +54,13 @@ static void put_kernels(struct backend *be)
 
 static void put_gemm(struct backend *be)
 {
-    (void)be;
+    be->gemm = cuda_gemm;
+    be->conv_scratch = cuda_conv_scratch;
+    be->conv = cuda_conv;
+    be->conv_grad = cuda_conv_grad;
+    be->maxpool = cuda_maxpool;
+    be->maxpool_scratch = cuda_maxpool_scratch;
+    be->maxpool_grad = cuda_maxpool_grad;
 }
 
 static void put_attention(struct backend *be)
@@ -72,10 +79,11 @@ void cuda_fill_table(struct backend *be)
 
 bool cuda_open_parts(struct cuda_state *s)
 {
-    return !s->failed;
+    return !s->failed && cuda_gemm_open(s) && cuda_graph_open(s);
 }
 
 void cuda_close_parts(struct cuda_state *s)
 {
-    (void)s;
+    cuda_graph_close(s);
+    cuda_gemm_close(s);
 }

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrix products on cuBLASLt. Operands of two types meet as float32; what an epilogue does
+ * not do, gemm_finish does. One algorithm per key for the whole run, by default the first
+ * that cuBLASLt proposes: two runs on one kind of device make the same bits.
+ */
+#include "backend/cuda/gemm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { CANDIDATES = 8 };
+
+bool gemm_lt_ok(struct cuda_state *s, cublasStatus_t status, const char *call)
+{
+    return status == CUBLAS_STATUS_SUCCESS ||
+           cuda_fails(s, call, cublasLtGetStatusString(status));
+}
+
+/* That of the queue in use: products of two queues run beside each other. */
+static void *workspace_of(struct cuda_state *s)
+{
+    int q = 0;
+
+    while (q < QUEUE_COUNT - 1 && s->stream[q] != s->now)
+        q++;
+    if (!s->blas->workspace[q] && !s->failed) {
+        accel_error_t err;
+
+        if (s->be.alloc(&s->be, MEMORY_WORK, CUDA_GEMM_WORKSPACE,
+                        &s->blas->workspace[q], &err))
+            cuda_fails(s, "workspace of the matrix products", err.text);
+    }
+    return s->blas->workspace[q];
+}
+
+/* The algorithm of a key: asked for once. */
+static void search(struct cuda_state *s, struct gemm_lt *g, const struct gemm *p,
+                   void *workspace)
+{
+    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+    cublasLtMatmulPreference_t preference = NULL;
+    int count = 0, pick = 0;
+    bool tune = s->blas->tune && !s->end_recording;
+    cublasStatus_t status;
+
+    if (!gemm_lt_ok(s, gemm_lt_preference(&g->key, CUDA_GEMM_WORKSPACE, &preference),
+                    "cublasLtMatmulPreferenceCreate"))
+        return;
+    status = cublasLtMatmulAlgoGetHeuristic(s->blas->lt, g->product, g->first,
+                                            g->second, g->result, g->result, preference,
+                                            tune ? CANDIDATES : 1, found, &count);
+    cublasLtMatmulPreferenceDestroy(preference);
+    g->searched = true;
+    g->found = status == CUBLAS_STATUS_SUCCESS && count > 0 &&
+               found[0].state == CUBLAS_STATUS_SUCCESS;
+    if (!g->found)
+        return;
+    if (tune && count > 1)
+        pick = gemm_fastest(s, g, p, found, count, workspace);
+    g->algo = found[pick].algo;
+}
+
+bool gemm_product(struct cuda_state *s, const struct gemm *p, uint8_t fused)
+{
+    const struct gemm_key key = gemm_key_of(p, fused);
+    const float one = 1.0f, beta = p->add ? 1.0f : 0.0f;
+    void *workspace = workspace_of(s);
+    cublasStatus_t status;
+    struct gemm_lt *g;
+
+    if (s->failed)
+        return false;
+    g = gemm_table_get(&s->blas->table, &key, &status);
+    if (!g)
+        return gemm_lt_ok(s, status, "cublasLtMatmulDescCreate");
+    if (!gemm_lt_ok(s, gemm_lt_vectors(g, p->bias, p->pre),
+                    "cublasLtMatmulDescSetAttribute"))
+        return false;
+    if (!g->searched)
+        search(s, g, p, workspace);
+    if (!g->found || s->failed)
+        return false;
+    status = cublasLtMatmul(s->blas->lt, g->product, &one, p->b, g->first, p->a,
+                            g->second, &beta, p->c, g->result, p->c, g->result,
+                            &g->algo, workspace, CUDA_GEMM_WORKSPACE, s->now);
+    return gemm_lt_ok(s, status, "cublasLtMatmul");
+}
+
+static void no_algorithm(struct cuda_state *s, const struct gemm *p)
+{
+    char why[96];
+
+    snprintf(why, sizeof(why), "no algorithm for a product of [%lld, %lld] and %lld",
+             (long long)p->m, (long long)p->n, (long long)p->k);
+    if (!s->failed)
+        cuda_fails(s, "cublasLtMatmulAlgoGetHeuristic", why);
+}
+
+/* All rows at once, into c: false when an epilogue has no algorithm. */
+static bool direct(struct cuda_state *s, const struct gemm *p, struct gemm_way way)
+{
+    struct gemm part = *p;
+    const bool fused_bias = way.fused & GEMM_BIAS;
+    float *wide = NULL;
+    bool good;
+
+    if (fused_bias && p->bias_type != p->c_type) { /* float32 beside a float32 result */
+        wide = (float *)cuda_scratch(s, (size_t)p->n * sizeof(*wide));
+        s->be.widen(&s->be, wide, p->bias, p->n);
+        part.bias = wide;
+    }
+    good = gemm_product(s, &part, way.fused);
+    cuda_scratch_free(s, wide);
+    if (good && way.after)
+        gemm_finish(s, p, p->c, p->c_type, p->ldc, !fused_bias);
+    return good;
+}
+
+/* Some rows at a time through float32 sums. */
+static bool rounded(struct cuda_state *s, const struct gemm *p)
+{
+    const size_t row_bytes = (size_t)p->n * sizeof(float);
+    int64_t rows = (int64_t)(CUDA_GEMM_WIDE / row_bytes);
+    struct gemm part = *p, end = *p;
+    bool good = true;
+    void *sums;
+
+    rows = rows < 1 ? 1 : rows > p->m ? p->m : rows;
+    sums = cuda_scratch(s, (size_t)rows * row_bytes);
+    part.c = sums;
+    part.c_type = ACCEL_F32;
+    part.ldc = p->n;
+    part.add = false;
+    for (int64_t r = 0; good && r < p->m; r += rows) {
+        const int64_t in = r * (p->trans_a ? 1 : p->lda), out = r * p->ldc;
+
+        part.m = end.m = p->m - r < rows ? p->m - r : rows;
+        part.a = (const char *)p->a + in * (int64_t)accel_dtype_bytes(p->a_type);
+        end.c = (char *)p->c + out * (int64_t)accel_dtype_bytes(p->c_type);
+        if (p->pre)
+            end.pre = (char *)p->pre + out * (int64_t)accel_dtype_bytes(p->c_type);
+        good = gemm_product(s, &part, GEMM_PLAIN);
+        if (good)
+            gemm_finish(s, &end, sums, ACCEL_F32, p->n, true);
+    }
+    cuda_scratch_free(s, sums);
+    return good;
+}
+
+/* Operands of one type, in one of the ways of gemm_key.h. */
+static bool multiply(struct cuda_state *s, const struct gemm *p, struct gemm_way way)
+{
+    return way.wide ? rounded(s, p) : direct(s, p, way);
+}
+
+/* A bfloat16 operand beside a float32 one: its stored rows as float32, side by side. */
+static void *widened(struct cuda_state *s, const void *from, int64_t rows, int64_t cols,
+                     int64_t ld)
+{
+    const int64_t n = rows ? (rows - 1) * ld + cols : 0;
+    float *to = (float *)cuda_scratch(s, (size_t)n * sizeof(*to));
+
+    if (to)
+        s->be.widen(&s->be, to, from, n);
+    return to;
+}
+
+void cuda_gemm(const struct backend *be, const struct gemm *p)
+{
+    struct cuda_state *s = cuda_state_of(be);
+    struct gemm same = *p;
+    struct gemm_way way;
+    void *a = NULL, *b = NULL;
+
+    if (!p->m || !p->n || !p->k || s->failed)
+        return;
+    if (p->a_type == ACCEL_BF16 && p->b_type == ACCEL_F32)
+        same.a = a = widened(s, p->a, p->trans_a ? p->k : p->m,
+                             p->trans_a ? p->m : p->k, p->lda);
+    if (p->b_type == ACCEL_BF16 && p->a_type == ACCEL_F32)
+        same.b = b = widened(s, p->b, p->trans_b ? p->n : p->k,
+                             p->trans_b ? p->k : p->n, p->ldb);
+    if (a || b)
+        same.a_type = same.b_type = ACCEL_F32;
+    way = gemm_way_of(&same);
+    if (!multiply(s, &same, way) && !s->failed &&
+        !multiply(s, &same, gemm_way_plain(&same)))
+        no_algorithm(s, p);
+    cuda_scratch_free(s, b);
+    cuda_scratch_free(s, a);
+}
+
+bool cuda_gemm_open(struct cuda_state *s)
+{
+    const char *tune = getenv("ACCEL_CUDA_TUNE");
+    struct cuda_blas *g = (struct cuda_blas *)calloc(1, sizeof(*g));
+
+    if (!g)
+        return cuda_fails(s, "open", "no memory for the state of the matrix products");
+    s->blas = g;
+    s->be.fixed_bytes += CUDA_GEMM_WORKSPACE;
+    g->tune = tune && !strcmp(tune, "1");
+    return gemm_lt_ok(s, cublasLtCreate(&g->lt), "cublasLtCreate") && workspace_of(s);
+}
+
+void cuda_gemm_close(struct cuda_state *s)
+{
+    if (!s->blas)
+        return;
+    gemm_table_close(&s->blas->table);
+    for (int q = 0; q < QUEUE_COUNT; q++)
+        s->be.free(&s->be, s->blas->workspace[q]);
+    if (s->blas->lt)
+        cublasLtDestroy(s->blas->lt);
+    free(s->blas);
+    s->blas = NULL;
+}

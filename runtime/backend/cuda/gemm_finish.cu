@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The end of a product where cuBLASLt's own epilogue does not do it: bias, value before the
+ * activation, activation, rounding. One pass over the result.
+ */
+#include "backend/cuda/gemm.h"
+
+struct finish {
+    void *out, *pre;
+    const void *sum, *bias;
+    int64_t rows, cols, ld_out, ld_sum;
+    bool narrow_out, narrow_sum, narrow_bias, add;
+    accel_activation_t act;
+};
+
+static __device__ inline float get(const void *p, int64_t i, bool narrow)
+{
+    return narrow ? load_float((const bf16_t *)p, i) : load_float((const float *)p, i);
+}
+
+static __device__ inline void put(void *p, int64_t i, bool narrow, float v)
+{
+    if (narrow)
+        store_float((bf16_t *)p, i, v);
+    else
+        store_float((float *)p, i, v);
+}
+
+/* Blocks along the columns; y steps over the rows. */
+static __global__ void finish_kernel(struct finish f)
+{
+    for (int64_t r = blockIdx.y; r < f.rows; r += gridDim.y)
+        GRID_STRIDE(c, f.cols)
+        {
+            int64_t at = r * f.ld_out + c;
+            float v = get(f.sum, r * f.ld_sum + c, f.narrow_sum);
+
+            if (f.bias)
+                v += get(f.bias, c, f.narrow_bias);
+            if (f.pre)
+                put(f.pre, at, f.narrow_out, v);
+            v = maths_act(v, f.act);
+            if (f.add)
+                v += get(f.out, at, f.narrow_out);
+            put(f.out, at, f.narrow_out, v);
+        }
+}
+
+void gemm_finish(struct cuda_state *s, const struct gemm *p, const void *sum,
+                 accel_dtype_t type, int64_t ld, bool with_bias)
+{
+    struct finish f;
+    int64_t rows = p->m < 65535 ? p->m : 65535;
+
+    f.out = p->c;
+    f.pre = p->pre;
+    f.sum = sum;
+    f.bias = with_bias ? p->bias : NULL;
+    f.rows = p->m;
+    f.cols = p->n;
+    f.ld_out = p->ldc;
+    f.ld_sum = ld;
+    f.narrow_out = p->c_type == ACCEL_BF16;
+    f.narrow_sum = type == ACCEL_BF16;
+    f.narrow_bias = p->bias_type == ACCEL_BF16;
+    f.add = p->add && sum != p->c; /* a product into c has been added */
+    f.act = p->act;
+    LAUNCH(finish_kernel, dim3(elements_grid(p->n, 256), (unsigned)rows), 256, 0, s, f);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What selects the algorithm of a product, and which part of a product cuBLASLt does:
+ * functions of struct gemm alone, for C and C++, without a toolkit.
+ */
+#ifndef ACCEL_BACKEND_CUDA_GEMM_KEY_H
+#define ACCEL_BACKEND_CUDA_GEMM_KEY_H
+
+#include <string.h>
+
+#include "backend/backend.h"
+
+/* Done by cuBLASLt's epilogue: any sum of these, GEMM_PRE with GEMM_GELU only. */
+enum { GEMM_PLAIN = 0, GEMM_BIAS = 1, GEMM_GELU = 2, GEMM_PRE = 4 };
+
+/* 16 bytes: no algorithm asks for more, and which one runs hangs on no address beyond. */
+enum { GEMM_ALIGNED = 4 };
+
+struct gemm_way {
+    uint8_t fused; /* GEMM_*: what the product does itself */
+    bool after;    /* an own kernel does the rest */
+    bool wide;     /* the product goes to float32 scratch, which that kernel rounds */
+};
+
+/* No padding: compared and hashed as bytes. Two products of one key run the same algorithm. */
+struct gemm_key {
+    int64_t m, n, k, lda, ldb, ldc;
+    uint8_t trans_a, trans_b, add, fused;
+    uint8_t narrow_in, narrow_out; /* bfloat16 operands, result */
+    /* Powers of two that the addresses are multiples of: at most GEMM_ALIGNED. */
+    uint8_t align_a, align_b, align_c, align_bias, align_pre;
+    uint8_t none[5];
+};
+
+static inline uint8_t gemm_alignment(const void *p)
+{
+    uintptr_t at = (uintptr_t)p;
+    uint8_t power = 0;
+
+    while (power < GEMM_ALIGNED && !(at >> power & 1))
+        power++;
+    return power;
+}
+
+/* The saved value before a GELU: rows of whole 16 bytes. */
+static inline bool gemm_pre_fits(const struct gemm *p)
+{
+    return p->ldc % 8 == 0 && gemm_alignment(p->pre) == GEMM_ALIGNED;
+}
+
+/* GELU is cuBLASLt's for bfloat16 only, whose rounding hides how it computes tanh. RELU is
+ * never: not a number has to stay one. Rounded values keep their sign, so RELU may follow
+ * the rounding; the other activations may not. */
+static inline struct gemm_way gemm_way_of(const struct gemm *p)
+{
+    bool narrow_in = p->a_type == ACCEL_BF16 && p->b_type == ACCEL_BF16;
+    bool narrow_out = p->c_type == ACCEL_BF16;
+    bool bias_fits = !p->bias || !narrow_out || p->bias_type == p->c_type;
+    bool whole = (narrow_in || !narrow_out) && bias_fits;
+    bool gelu = narrow_out && p->act == ACCEL_ACT_GELU;
+    struct gemm_way way = { GEMM_PLAIN, false, false };
+
+    if (whole && (p->act == ACCEL_ACT_NONE || p->act == ACCEL_ACT_RELU) && !p->pre) {
+        way.fused = p->bias ? GEMM_BIAS : GEMM_PLAIN;
+        way.after = p->act == ACCEL_ACT_RELU;
+    } else if (whole && gelu && (!p->pre || gemm_pre_fits(p))) {
+        way.fused =
+            (uint8_t)(GEMM_GELU | (p->bias ? GEMM_BIAS : 0) | (p->pre ? GEMM_PRE : 0));
+    } else {
+        way.after = true;
+        way.wide = narrow_out;
+    }
+    return way;
+}
+
+/* Where the epilogue of `way` has no algorithm: the plain product, all else by the kernel. */
+static inline struct gemm_way gemm_way_plain(const struct gemm *p)
+{
+    struct gemm_way way = { GEMM_PLAIN, true, p->c_type == ACCEL_BF16 };
+
+    return way;
+}
+
+/* Operands of one type each, as they are when the product is made. */
+static inline struct gemm_key gemm_key_of(const struct gemm *p, uint8_t fused)
+{
+    struct gemm_key key;
+
+    memset(&key, 0, sizeof(key));
+    key.m = p->m;
+    key.n = p->n;
+    key.k = p->k;
+    key.lda = p->lda;
+    key.ldb = p->ldb;
+    key.ldc = p->ldc;
+    key.trans_a = p->trans_a;
+    key.trans_b = p->trans_b;
+    key.add = p->add;
+    key.fused = fused;
+    key.narrow_in = p->a_type == ACCEL_BF16;
+    key.narrow_out = p->c_type == ACCEL_BF16;
+    key.align_a = gemm_alignment(p->a);
+    key.align_b = gemm_alignment(p->b);
+    key.align_c = gemm_alignment(p->c);
+    if (fused & GEMM_BIAS)
+        key.align_bias = gemm_alignment(p->bias);
+    if (fused & GEMM_PRE)
+        key.align_pre = gemm_alignment(p->pre);
+    return key;
+}
+
+static inline bool gemm_key_equal(const struct gemm_key *a, const struct gemm_key *b)
+{
+    return !memcmp(a, b, sizeof(*a));
+}
+
+/* FNV-1a */
+static inline uint64_t gemm_key_hash(const struct gemm_key *key)
+{
+    const unsigned char *byte = (const unsigned char *)key;
+    uint64_t hash = 0xcbf29ce484222325u;
+
+    for (size_t i = 0; i < sizeof(*key); i++)
+        hash = (hash ^ byte[i]) * 0x100000001b3u;
+    return hash;
+}
+
+#endif

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The step as one CUDA graph. Between step_begin and step_end all queues are recorded instead
+ * of run; at the end the recording updates the graph of the step before, which is then
+ * launched. Whatever needs the device earlier ends the recording: what there is is launched,
+ * the rest of the step runs call by call. Both edges of a recording are barriers between the
+ * queues, so events from the other side of one need no wait (cuda_state.part).
+ */
+#include "backend/cuda/cuda.h"
+
+#include <stdlib.h>
+
+/* Steps in a row that did not come to their end, after which no more are recorded. */
+enum { PATIENCE = 3 };
+
+/* Scratch of recorded steps, kept: the addresses of the next recording are the same. */
+struct kept {
+    struct kept *next;
+    void *data;
+    size_t bytes;
+    cudaStream_t queue; /* its order makes using it again safe */
+    bool busy;
+};
+
+struct cuda_graph {
+    bool off;
+    bool
+        warm; /* one step has run call by call: code is loaded, algorithms are chosen */
+    int early; /* recordings in a row that ended before their step */
+    cudaEvent_t edge[QUEUE_COUNT];
+    cudaGraphExec_t exec;
+    struct kept *kept;
+};
+
+/* What comes later in queue `to` starts after all that is in `from`. */
+static bool order(struct cuda_state *s, int from, int to)
+{
+    return CHECK(s, cudaEventRecord(s->graph->edge[from], s->stream[from])) &&
+           CHECK(s, cudaStreamWaitEvent(s->stream[to], s->graph->edge[from], 0));
+}
+
+static void join_queues(struct cuda_state *s)
+{
+    for (int q = 0; q < QUEUE_COUNT; q++)
+        if (q != QUEUE_COMPUTE)
+            order(s, q, QUEUE_COMPUTE);
+}
+
+static void fork_queues(struct cuda_state *s)
+{
+    for (int q = 0; q < QUEUE_COUNT; q++)
+        if (q != QUEUE_COMPUTE)
+            order(s, QUEUE_COMPUTE, q);
+}
+
+/* A graph of the same shape takes over the new arguments; any other is built anew. */
+static void launch(struct cuda_state *s, cudaGraph_t graph)
+{
+    struct cuda_graph *g = s->graph;
+    cudaGraphExecUpdateResultInfo info;
+
+    if (g->exec && cudaGraphExecUpdate(g->exec, graph, &info) != cudaSuccess) {
+        cudaGetLastError(); /* an answer, not a failure */
+        cudaGraphExecDestroy(g->exec);
+        g->exec = NULL;
+    }
+    if (g->exec || CHECK(s, cudaGraphInstantiate(&g->exec, graph, 0)))
+        CHECK(s, cudaGraphLaunch(g->exec, s->stream[QUEUE_COMPUTE]));
+}
+
+/* Also after a failure: the queues are not left recording. */
+static void end_recording(struct cuda_state *s)
+{
+    cudaGraph_t graph = NULL;
+
+    s->end_recording = NULL;
+    join_queues(s);
+    s->part++;
+    cuda_ok(s, cudaStreamEndCapture(s->stream[QUEUE_COMPUTE], &graph),
+            "cudaStreamEndCapture (ACCEL_CUDA_GRAPHS=0 runs steps without graphs)");
+    if (!graph)
+        return;
+    if (!s->failed)
+        launch(s, graph);
+    cudaGraphDestroy(graph);
+    fork_queues(s);
+}
+
+static void end_early(struct cuda_state *s)
+{
+    if (++s->graph->early == PATIENCE)
+        s->graph->off = true;
+    end_recording(s);
+}
+
+void cuda_step_begin(const struct backend *be)
+{
+    struct cuda_state *s = cuda_state_of(be);
+    struct cuda_graph *g = s->graph;
+
+    if (!g || g->off || s->failed || s->end_recording)
+        return;
+    if (!g->warm) {
+        g->warm = true;
+        return;
+    }
+    join_queues(s);
+    if (!CHECK(s, cudaStreamBeginCapture(s->stream[QUEUE_COMPUTE],
+                                         cudaStreamCaptureModeRelaxed)))
+        return;
+    s->part++;
+    s->end_recording = end_early;
+    fork_queues(s);
+}
+
+void cuda_step_end(const struct backend *be)
+{
+    struct cuda_state *s = cuda_state_of(be);
+
+    if (!s->end_recording)
+        return;
+    s->graph->early = 0;
+    end_recording(s);
+}
+
+void cuda_graph_never(struct cuda_state *s)
+{
+    if (s->end_recording)
+        s->end_recording(s);
+    if (s->graph)
+        s->graph->off = true;
+}
+
+void *cuda_graph_scratch(struct cuda_state *s, size_t bytes)
+{
+    struct kept *best = NULL, *k;
+
+    for (k = s->graph->kept; k; k = k->next)
+        if (!k->busy && k->queue == s->now && k->bytes >= bytes &&
+            (!best || k->bytes < best->bytes))
+            best = k;
+    if (!best) {
+        best = (struct kept *)calloc(1, sizeof(*best));
+        if (!best || !CHECK(s, cudaMalloc(&best->data, bytes))) {
+            if (!best)
+                cuda_fails(s, "scratch of a recorded step", "no memory of the host");
+            free(best);
+            return NULL;
+        }
+        best->bytes = bytes;
+        best->queue = s->now;
+        best->next = s->graph->kept;
+        s->graph->kept = best;
+        s->held[MEMORY_WORK] += bytes;
+    }
+    best->busy = true;
+    return best->data;
+}
+
+bool cuda_graph_scratch_free(struct cuda_state *s, void *p)
+{
+    struct kept *k = s->graph ? s->graph->kept : NULL;
+
+    while (k && k->data != p)
+        k = k->next;
+    if (k)
+        k->busy = false;
+    return k != NULL;
+}
+
+bool cuda_graph_open(struct cuda_state *s)
+{
+    const char *wanted = getenv("ACCEL_CUDA_GRAPHS");
+    struct cuda_graph *g = (struct cuda_graph *)calloc(1, sizeof(*g));
+
+    if (!g)
+        return cuda_fails(s, "open", "no memory for the state of the graphs");
+    s->graph = g;
+    g->off = wanted && !strcmp(wanted, "0");
+    for (int q = 0; q < QUEUE_COUNT; q++)
+        if (!CHECK(s, cudaEventCreateWithFlags(&g->edge[q], cudaEventDisableTiming)))
+            return false;
+    return true;
+}
+
+void cuda_graph_close(struct cuda_state *s)
+{
+    struct cuda_graph *g = s->graph;
+
+    if (!g)
+        return;
+    if (s->end_recording)
+        s->end_recording(s);
+    if (g->exec)
+        cudaGraphExecDestroy(g->exec);
+    for (struct kept *k = g->kept, *next; k; k = next) {
+        next = k->next;
+        cudaFree(k->data);
+        free(k);
+    }
+    for (int q = 0; q < QUEUE_COUNT; q++)
+        if (g->edge[q])
+            cudaEventDestroy(g->edge[q]);
+    free(g);
+    s->graph = NULL;
+}
