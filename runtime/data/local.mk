@@ -31,4 +31,4 @@ tests_unit_test_tokenizer_SOURCES = tests/unit/test_tokenizer.c
 tests_unit_test_tokenizer_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 tests_unit_test_tokenizer_LDADD = $(unit_ldadd)
 shell_tests += tests/t/4300-data-tokenize.t
-EXTRA_DIST += tests/bench/tokenize.py tests/data/tokenizer doc/tokens.md
+EXTRA_DIST += tests/bench/tokenizer_speed.py tests/data/tokenizer doc/tokens.md

@@ -21,5 +21,10 @@ noinst_PROGRAMS += tests/bench/bench_attention
 tests_bench_bench_attention_SOURCES = tests/bench/bench_attention.c
 tests_bench_bench_attention_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/bench/step/attention_torch.py
+# One GPU beside torch.compile: make bench-gpu
+EXTRA_DIST += tests/bench/train_gpu.py
+bench-gpu: examples/train$(EXEEXT)
+	python3 $(srcdir)/tests/bench/train_gpu.py $(abs_builddir)/examples/train
+.PHONY: bench-gpu
 # Start of a trainer against reading its weights.
 EXTRA_DIST += tests/bench/start_time.py

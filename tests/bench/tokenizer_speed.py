@@ -3,7 +3,7 @@
 #
 # Speed of accel's tokenizer beside the tokenizers library's, in one process, on one thread,
 # by turns: MB of text per second, medians, for one long text and for pieces of 8 KB.
-#     tokenize.py LIBACCEL.so TOKENIZER.json TEXT [PASSES]
+#     tokenizer_speed.py LIBACCEL.so TOKENIZER.json TEXT [PASSES]
 import ctypes
 import os
 import statistics
