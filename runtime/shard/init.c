@@ -70,14 +70,25 @@ static void init_range(const accel_tensor_t *p, uint64_t seed, int64_t begin,
     }
 }
 
+/* In place, or by way of the host, a piece at a time. */
 static void init_param(struct shard *s, const struct shard_unit *u,
                        const accel_tensor_t *p)
 {
-    int64_t b, e;
+    int64_t b, e, n;
+    float *to;
 
-    if (shard_param_range(p, u->first, u->stored, &b, &e))
-        init_range(p, s->seed, b, e,
-                   s->master + u->at + (p->unit_offset + b - u->first));
+    if (!shard_param_range(p, u->first, u->stored, &b, &e))
+        return;
+    to = s->master + u->at + (p->unit_offset + b - u->first);
+    if (!s->be->device) {
+        init_range(p, s->seed, b, e, to);
+        return;
+    }
+    for (; b < e; b += n, to += n) {
+        n = e - b < SHARD_STAGE_ELEMS ? e - b : SHARD_STAGE_ELEMS;
+        init_range(p, s->seed, b, b + n, s->stage);
+        s->be->from_host(s->be, to, s->stage, (size_t)n * sizeof(*to));
+    }
 }
 
 /* The values are a function of (seed, name, element) on every rank: that is what
@@ -110,7 +121,10 @@ void shard_given(struct shard *s, const accel_tensor_t *p)
 
 void shard_draw(struct shard *s)
 {
-    for (int i = 0; i < s->units && !s->all_drawn; i++) {
+    if (s->all_drawn)
+        return;
+    shard_ring_settle(s);
+    for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
 
         for (int j = 0; j < u->def->param_count; j++) {
@@ -120,4 +134,5 @@ void shard_draw(struct shard *s)
         }
     }
     s->all_drawn = true;
+    shard_loaded(s);
 }

@@ -7,20 +7,47 @@
  */
 #include "shard/shard_impl.h"
 
+/* The reduce queue takes over what compute has left in the gradients. */
+static void begin_reduce(struct shard *s)
+{
+    s->be->record(s->be, s->computed, QUEUE_COMPUTE);
+    s->be->wait(s->be, QUEUE_REDUCE, s->computed);
+    s->be->use(s->be, QUEUE_REDUCE);
+}
+
+static void end_reduce(struct shard *s)
+{
+    s->be->record(s->be, s->reduced, QUEUE_REDUCE);
+    s->be->use(s->be, QUEUE_COMPUTE);
+    s->reducing = true;
+}
+
+/* Compute may change the reduce buffer, or read the gradient, from here on. */
+static void wait_reduced(struct shard *s)
+{
+    if (s->reducing)
+        s->be->wait(s->be, QUEUE_COMPUTE, s->reduced);
+    s->reducing = false;
+}
+
 static accel_status_t hand_in(struct shard *s, accel_error_t *err)
 {
     const struct shard_unit *u;
+    accel_status_t st;
     int unit = s->open;
 
     if (unit < 0)
         return ACCEL_OK;
     u = &s->unit[unit];
     s->open = -1;
+    begin_reduce(s);
     if (s->o.precision.reduce == ACCEL_BF16) /* halves in place */
         s->be->narrow(s->be, s->reduce, s->reduce, u->padded);
     shard_order_hash(s, SHARD_REDUCE, unit);
-    return comm_reduce_scatter(s->comm, s->reduce, s->grad + u->grad_at, (size_t)u->own,
-                               s->o.precision.reduce, s->grad_scale, true, err);
+    st = comm_reduce_scatter(s->data, s->reduce, s->grad + u->grad_at, (size_t)u->own,
+                             s->o.precision.reduce, s->grad_scale, true, err);
+    end_reduce(s);
+    return st;
 }
 
 accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
@@ -43,6 +70,7 @@ accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
             if (st)
                 return st;
         }
+        wait_reduced(s);
         s->be->zero(s->be, s->reduce, (size_t)s->unit[unit].padded * sizeof(float));
         s->open = unit;
     }
@@ -64,21 +92,22 @@ accel_status_t shard_backward_begin(struct shard *s, int accumulate, accel_error
 
 static accel_status_t reduce_all(struct shard *s, accel_error_t *err)
 {
-    accel_status_t st;
+    accel_status_t st = ACCEL_OK;
 
-    for (int i = 0; i < s->units && s->world > 1; i++) {
+    if (s->world > 1)
+        begin_reduce(s);
+    for (int i = 0; i < s->units && s->world > 1 && !st; i++) {
         const struct shard_unit *u = &s->unit[i];
 
-        if (u->grad_at < 0)
-            continue;
-        st = comm_all_reduce(s->comm, s->grad + u->grad_at, (size_t)u->stored,
-                             ACCEL_F32, COMM_SUM, err);
-        if (st)
-            return st;
+        if (u->grad_at >= 0)
+            st = comm_all_reduce(s->data, s->grad + u->grad_at, (size_t)u->stored,
+                                 ACCEL_F32, COMM_SUM, err);
     }
-    if (s->grad_scale != 1.0f)
+    if (!st && s->grad_scale != 1.0f)
         s->be->scale(s->be, s->grad, s->grad_elems, s->grad_scale);
-    return ACCEL_OK;
+    if (s->world > 1)
+        end_reduce(s);
+    return st;
 }
 
 accel_status_t shard_backward_end(struct shard *s, bool last, accel_error_t *err)
@@ -91,5 +120,7 @@ accel_status_t shard_backward_end(struct shard *s, bool last, accel_error_t *err
     s->order_len = s->order_at;
     if (st || !last)
         return st;
-    return s->reduce ? shard_order_check(s, err) : reduce_all(s, err);
+    st = s->reduce ? shard_order_check(s, err) : reduce_all(s, err);
+    wait_reduced(s);
+    return st;
 }

@@ -42,28 +42,62 @@ static void *slot_data(const struct shard *s, const struct shard_slot *slot)
     return s->ring + s->ring_bytes - gathered_bytes(s, slot->unit);
 }
 
+/* The gather queue behind the masters' last change and the slot's last reader. What lay in
+ * the other slot before may reach into this one: its readers were waited for when it was
+ * overwritten, by this same queue. */
+static void begin_gather(struct shard *s, struct shard_slot *slot)
+{
+    bool reader = slot->left > s->changed;
+    uint64_t mark = reader ? slot->left : s->changed;
+
+    if (mark > s->mark_seen) {
+        s->be->wait(s->be, QUEUE_GATHER, reader ? slot->read : s->updated);
+        s->mark_seen = mark;
+    }
+    s->be->use(s->be, QUEUE_GATHER);
+}
+
+static void end_gather(struct shard *s, struct shard_slot *slot)
+{
+    s->be->record(s->be, slot->ready, QUEUE_GATHER);
+    s->be->use(s->be, QUEUE_COMPUTE);
+    slot->gathered = ++s->gathers;
+}
+
+/* The compute queue behind what was gathered into the slot. */
+static void wait_gathered(struct shard *s, const struct shard_slot *slot)
+{
+    if (slot->gathered <= s->gather_seen)
+        return;
+    s->be->wait(s->be, QUEUE_COMPUTE, slot->ready);
+    s->gather_seen = slot->gathered;
+}
+
 /* Own part first, at its place in the whole; then one in-place all-gather. */
 static accel_status_t gather(struct shard *s, struct shard_slot *slot, int unit,
                              accel_error_t *err)
 {
     const struct shard_unit *u = &s->unit[unit];
     const float *own = s->master + u->at;
-    accel_status_t st;
+    accel_status_t st = ACCEL_OK;
     void *data;
 
     slot->unit = unit;
     slot->pins = 0;
     slot->used = ++s->clock;
     data = slot_data(s, slot);
+    begin_gather(s, slot);
     if (s->o.precision.parameters == ACCEL_BF16)
         s->be->narrow(s->be, (uint16_t *)data + u->first, own, u->own);
     else
         s->be->copy(s->be, (float *)data + u->first, own,
                     (size_t)u->own * sizeof(float));
-    if (s->world == 1)
-        return ACCEL_OK;
-    shard_order_hash(s, SHARD_GATHER, unit);
-    st = comm_all_gather(s->comm, data, (size_t)u->own, s->o.precision.parameters, err);
+    if (s->world > 1) {
+        shard_order_hash(s, SHARD_GATHER, unit);
+        st = comm_all_gather(s->data, data, (size_t)u->own, s->o.precision.parameters,
+                             err);
+    }
+    end_gather(s, slot);
     if (st)
         slot->unit = -1;
     return st;
@@ -103,6 +137,7 @@ accel_status_t shard_ring_want(struct shard *s, int unit, void **data_out,
     }
     slot->used = ++s->clock;
     slot->pins++;
+    wait_gathered(s, slot);
     if (s->in_backward && s->o.prefetch == PREFETCH_PRE) {
         st = shard_ring_prefetch(s, err);
         if (st) {
@@ -118,12 +153,29 @@ void shard_ring_done(struct shard *s, int unit)
 {
     struct shard_slot *slot = slot_of(s, unit);
 
-    if (slot && slot->pins > 0)
-        slot->pins--;
+    if (!slot || slot->pins == 0)
+        return;
+    slot->pins--;
+    slot->left = ++s->marks;
+    s->be->record(s->be, slot->read, QUEUE_COMPUTE);
+}
+
+void shard_ring_settle(struct shard *s)
+{
+    for (int i = 0; i < 2; i++)
+        if (s->slot[i].gathered == s->gathers)
+            wait_gathered(s, &s->slot[i]);
 }
 
 void shard_ring_drop(struct shard *s)
 {
-    for (int i = 0; i < 2; i++)
-        s->slot[i] = (struct shard_slot){ .unit = -1 };
+    for (int i = 0; i < 2; i++) {
+        struct shard_slot *slot = &s->slot[i];
+
+        slot->unit = -1;
+        slot->pins = 0;
+        slot->used = 0;
+    }
+    s->be->record(s->be, s->updated, QUEUE_COMPUTE);
+    s->changed = ++s->marks;
 }

@@ -89,6 +89,8 @@ static void count_memory(struct shard *s)
     m->reduce_buffer = whole ? 0 : m->largest_trained / elem * sizeof(float);
 }
 
+#define STAGE_BYTES ((size_t)SHARD_STAGE_ELEMS * sizeof(float))
+
 static accel_status_t alloc_floats(struct shard *s, enum backend_memory kind,
                                    size_t bytes, float **out, accel_error_t *err)
 {
@@ -122,6 +124,11 @@ static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
         failed = s->be->alloc(s->be, MEMORY_GATHERED, s->memory.gather_slots, &p, &e);
         s->copy = p;
     }
+    if (s->be->device && !failed) {
+        s->stage = s->be->host_alloc(s->be, STAGE_BYTES);
+        if (!s->stage)
+            failed = accel_fail_nomem(&e, "page-locked memory", STAGE_BYTES);
+    }
     any = failed != ACCEL_OK;
     if (s->world > 1) {
         accel_status_t st = comm_all_reduce(s->comm, &any, 1, ACCEL_I64, COMM_MAX, err);
@@ -150,25 +157,47 @@ static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
     void *p;
 
     if (s->grad_in_window) {
-        st = comm_alloc(s->comm, s->memory.gradient_shard, &p, err);
+        st = comm_alloc(s->data, s->memory.gradient_shard, &p, err);
         if (st)
             return st;
         s->grad = p;
     }
     if (!s->direct && !s->resident) {
-        st = comm_alloc(s->comm, s->memory.gather_slots, &p, err);
+        st = comm_alloc(s->data, s->memory.gather_slots, &p, err);
         if (st)
             return st;
         s->ring = p;
         s->ring_bytes = s->memory.gather_slots;
     }
     if (s->memory.reduce_buffer) {
-        st = comm_alloc(s->comm, s->memory.reduce_buffer, &p, err);
+        st = comm_alloc(s->data, s->memory.reduce_buffer, &p, err);
         if (st)
             return st;
         s->reduce = p;
     }
     return ACCEL_OK;
+}
+
+static void open_events(struct shard *s)
+{
+    for (int i = 0; i < 2; i++) {
+        s->slot[i].ready = s->be->event_new(s->be);
+        s->slot[i].read = s->be->event_new(s->be);
+    }
+    s->updated = s->be->event_new(s->be);
+    s->computed = s->be->event_new(s->be);
+    s->reduced = s->be->event_new(s->be);
+}
+
+static void close_events(struct shard *s)
+{
+    for (int i = 0; i < 2; i++) {
+        s->be->event_free(s->be, s->slot[i].ready);
+        s->be->event_free(s->be, s->slot[i].read);
+    }
+    s->be->event_free(s->be, s->updated);
+    s->be->event_free(s->be, s->computed);
+    s->be->event_free(s->be, s->reduced);
 }
 
 static bool is_real(accel_dtype_t t)
@@ -195,6 +224,7 @@ accel_status_t shard_open(struct shard **out, struct comm *c,
     if (!s)
         return accel_fail_nomem(err, "shard state", sizeof(*s));
     s->comm = c;
+    s->data = o->data ? o->data : c;
     s->be = o->backend;
     s->o = *o;
     s->rank = comm_rank(c);
@@ -206,6 +236,7 @@ accel_status_t shard_open(struct shard **out, struct comm *c,
     st = lay_out(s, units, err);
     if (st)
         goto fail;
+    open_events(s);
     count_memory(s);
     st = alloc_private(s, err);
     if (st)
@@ -222,14 +253,20 @@ fail:
 
 void shard_close(struct shard *s)
 {
+    accel_error_t ignored;
+
     if (!s)
         return;
+    s->be->sync(s->be, &ignored); /* nothing works on what is freed here */
+    close_events(s);
     s->be->free(s->be, s->master);
     for (int k = 0; k < OPTIM_MAX_STATE; k++)
         s->be->free(s->be, s->state[k]);
     if (!s->grad_in_window)
         s->be->free(s->be, s->grad);
     s->be->free(s->be, s->copy);
+    if (s->stage)
+        s->be->host_free(s->be, s->stage, STAGE_BYTES);
     free(s->order);
     for (int i = 0; i < s->units; i++)
         free(s->unit[i].undrawn);

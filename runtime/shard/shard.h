@@ -28,6 +28,7 @@ struct shard_options {
     struct precision precision;
     accel_optimizer_t optimizer;   /* with defaults; its groups are not looked at */
     const struct backend *backend; /* owns the shards' memory, and has their kernels */
+    struct comm *data; /* collectives on that memory; NULL: the one of the control */
     const struct accel_log *log;
 };
 

@@ -2,6 +2,12 @@
  *
  * What the files of shard/ share: the layout of a unit on this rank, the ring, the state
  * of one step. Not for other stages.
+ *
+ * On a device three queues work beside each other, and nothing but events orders them:
+ *   master changed (compute) -> gather;          slot gathered (gather) -> compute
+ *   slot's last reader (compute) -> gather;      last gather -> master changes (compute)
+ *   gradient computed (compute) -> reduce;       buffer reduced (reduce) -> compute
+ * Each wait is put where the first one who needs it comes, and only there.
  */
 #ifndef ACCEL_SHARD_IMPL_H
 #define ACCEL_SHARD_IMPL_H
@@ -31,10 +37,17 @@ struct shard_slot {
     int unit; /* -1: empty */
     int pins; /* want without done */
     uint64_t used;
+    struct backend_event *ready, *read;
+    uint64_t gathered; /* number of the gather into it */
+    uint64_t left;     /* number of its last reader's mark */
 };
 
+/* What travels between host and device at a time. */
+#define SHARD_STAGE_ELEMS ((int64_t)1 << 20)
+
 struct shard {
-    struct comm *comm;
+    struct comm *comm; /* what the ranks tell each other, on the host */
+    struct comm *data; /* parameters and gradients, in the backend's memory */
     const struct backend *be;
     struct shard_options o;
     int rank, world;
@@ -49,7 +62,8 @@ struct shard {
     float *master;                 /* [stored_elems] */
     float *state[OPTIM_MAX_STATE]; /* [state_elems] each */
     float *grad;                   /* [grad_elems] */
-    bool grad_in_window;           /* grad belongs to comm_alloc */
+    float *stage;        /* [SHARD_STAGE_ELEMS] of the host; NULL: no device */
+    bool grad_in_window; /* grad belongs to comm_alloc */
 
     /* Parameters. direct: masters serve as they are; resident: bf16 copy of everything;
      * else the ring. */
@@ -59,10 +73,19 @@ struct shard {
     size_t ring_bytes;
     struct shard_slot slot[2];
     uint64_t clock;
+    struct backend_event *updated; /* masters have changed */
+    /* A queue keeps its order, so being behind one event is being behind all earlier ones
+     * of that queue: gathers and marks (events of the compute queue) are numbered, and a
+     * wait is left out where a later number was waited for. */
+    uint64_t gathers, gather_seen; /* compute is behind gather number gather_seen */
+    uint64_t marks, mark_seen; /* the gather queue is behind mark number mark_seen */
+    uint64_t changed;          /* number of the mark `updated` */
 
     /* Gradients. Without a reduce buffer they are added up in `grad` at once. */
     float *reduce;
-    int open; /* unit in the reduce buffer, or -1 */
+    int open;                                 /* unit in the reduce buffer, or -1 */
+    struct backend_event *computed, *reduced; /* what `reduce` or `grad` holds */
+    bool reducing;                            /* compute is not behind `reduced` yet */
     float grad_scale;
     struct span *span; /* [units]: room for those of the norm */
 
@@ -82,6 +105,8 @@ accel_status_t shard_ring_want(struct shard *s, int unit, void **data_out,
 void shard_ring_done(struct shard *s, int unit);
 accel_status_t shard_ring_prefetch(struct shard *s, accel_error_t *err);
 void shard_ring_drop(struct shard *s); /* forgets gathered copies */
+/* Before the compute queue changes masters: behind every gather that reads them. */
+void shard_ring_settle(struct shard *s);
 
 /* order.c */
 accel_status_t shard_order_note(struct shard *s, int unit, accel_error_t *err);

@@ -63,6 +63,7 @@ static void zero_gap(struct shard *s, const struct shard_unit *u, int64_t from,
 void shard_update(struct shard *s, float lr, int64_t t, float grad_scale)
 {
     shard_draw(s);
+    shard_ring_settle(s);
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
         int64_t zeroed = 0;

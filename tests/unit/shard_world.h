@@ -52,6 +52,11 @@ struct job {
         }                                                                              \
     } while (0)
 
+/* Set: called for every collective of parameters (g) and gradients (r) with what it reads
+ * and what it changes. */
+extern void (*shard_collective)(char what, const void *in, size_t in_bytes, void *out,
+                                size_t out_bytes);
+
 void model_build(struct model *m);
 /* Uses a unit as a layer would: reads its parameters and, in backward (sample >= 0), adds a
  * gradient that depends on them. Nonzero on failure, already said on stderr. */

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See queue_record.h. Memory is watched in cells of 16 bytes; each keeps the last write and
+ * the last read per queue as places on that queue's own clock, and each queue knows how far
+ * it is behind every other one: what events say, and nothing else.
+ */
+#include "tests/unit/queue_record.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CELL   16
+#define SLOTS  (1 << 17) /* of the table from address to cell */
+#define RANGES 6
+
+enum entry_kind { ENTRY_KERNEL, ENTRY_RECORD, ENTRY_WAIT };
+
+struct backend_event {
+    int number;
+};
+
+/* Cells [first, first + count) of queue_record.cells. */
+struct range {
+    int first, count;
+    bool write;
+};
+
+struct entry {
+    enum entry_kind kind;
+    enum backend_queue queue;
+    const char *name;
+    int event;
+    int ranges;
+    struct range range[RANGES];
+};
+
+struct queue_record {
+    struct backend be, cpu;
+    enum backend_queue now;
+    struct entry *entry;
+    int entries, waits, events;
+    uintptr_t *table; /* [SLOTS] address / CELL, 0: free */
+    int *cell_of;     /* [SLOTS] its number */
+    int cells;
+    int *list; /* cells of all ranges, one range after the other */
+    int listed;
+};
+
+static struct queue_record *the; /* vtable functions get a const backend */
+
+static const char *const queue_name[] = { "compute", "gather", "reduce", "copy" };
+
+/* ---- writing down ------------------------------------------------------------------------ */
+
+static void *grow(void *p, int count, size_t one)
+{
+    if (count & (count - 1)) /* room doubles at powers of two */
+        return p;
+    p = realloc(p, (count ? 2 * (size_t)count : 1) * one);
+    if (!p)
+        abort();
+    return p;
+}
+
+static struct entry *add(enum entry_kind kind, enum backend_queue q, const char *name)
+{
+    struct entry *e;
+
+    the->entry = grow(the->entry, the->entries, sizeof(*the->entry));
+    e = &the->entry[the->entries++];
+    *e = (struct entry){ .kind = kind, .queue = q, .name = name };
+    return e;
+}
+
+static int cell_at(uintptr_t key)
+{
+    size_t i = key * 0x9e3779b97f4a7c15u >> 47;
+
+    while (the->table[i] && the->table[i] != key)
+        i = (i + 1) % SLOTS;
+    if (!the->table[i]) {
+        the->table[i] = key;
+        the->cell_of[i] = the->cells++;
+        if (the->cells > SLOTS / 2)
+            abort();
+    }
+    return the->cell_of[i];
+}
+
+static void touch(struct entry *e, const void *p, size_t bytes, bool write)
+{
+    uintptr_t from = (uintptr_t)p / CELL, to = ((uintptr_t)p + bytes + CELL - 1) / CELL;
+    struct range *r = &e->range[e->ranges++];
+
+    *r = (struct range){ the->listed, 0, write };
+    for (uintptr_t k = from; bytes && k < to; k++) {
+        the->list = grow(the->list, the->listed, sizeof(*the->list));
+        the->list[the->listed++] = cell_at(k);
+        r->count++;
+    }
+}
+
+void queue_record_kernel(struct queue_record *r, const char *name, const void *in,
+                         size_t in_bytes, void *out, size_t out_bytes)
+{
+    struct entry *e = add(ENTRY_KERNEL, r->now, name);
+
+    touch(e, in, in_bytes, false);
+    touch(e, out, out_bytes, true);
+}
+
+/* ---- the vtable -------------------------------------------------------------------------- */
+
+static void use(const struct backend *be, enum backend_queue q)
+{
+    (void)be;
+    the->now = q;
+}
+
+static struct backend_event *event_new(const struct backend *be)
+{
+    struct backend_event *e = malloc(sizeof(*e));
+
+    (void)be;
+    if (!e)
+        abort();
+    e->number = the->events++;
+    return e;
+}
+
+static void event_free(const struct backend *be, struct backend_event *e)
+{
+    (void)be;
+    free(e);
+}
+
+static void record(const struct backend *be, struct backend_event *e,
+                   enum backend_queue q)
+{
+    (void)be;
+    add(ENTRY_RECORD, q, "record")->event = e->number;
+}
+
+static void wait(const struct backend *be, enum backend_queue q,
+                 struct backend_event *e)
+{
+    (void)be;
+    add(ENTRY_WAIT, q, "wait")->event = e->number;
+    the->waits++;
+}
+
+static void copy(const struct backend *be, void *dst, const void *src, size_t bytes)
+{
+    queue_record_kernel(the, "copy", src, bytes, dst, bytes);
+    the->cpu.copy(be, dst, src, bytes);
+}
+
+static void from_host(const struct backend *be, void *dst, const void *host,
+                      size_t bytes)
+{
+    queue_record_kernel(the, "from_host", NULL, 0, dst, bytes);
+    the->cpu.from_host(be, dst, host, bytes);
+}
+
+static void to_host_bytes(const struct backend *be, void *host, const void *src,
+                          size_t bytes)
+{
+    queue_record_kernel(the, "to_host", src, bytes, NULL, 0);
+    the->cpu.to_host_bytes(be, host, src, bytes);
+}
+
+static void zero(const struct backend *be, void *dst, size_t bytes)
+{
+    queue_record_kernel(the, "zero", NULL, 0, dst, bytes);
+    the->cpu.zero(be, dst, bytes);
+}
+
+static void narrow(const struct backend *be, void *dst, const float *src, int64_t n)
+{
+    queue_record_kernel(the, "narrow", src, (size_t)n * 4, dst, (size_t)n * 2);
+    the->cpu.narrow(be, dst, src, n);
+}
+
+static void scale(const struct backend *be, float *x, int64_t n, float by)
+{
+    queue_record_kernel(the, "scale", NULL, 0, x, (size_t)n * 4);
+    the->cpu.scale(be, x, n, by);
+}
+
+static double sumsq(const struct backend *be, const struct span *x, int count)
+{
+    for (int i = 0; i < count; i++)
+        queue_record_kernel(the, "sumsq", x[i].x, (size_t)x[i].n * 4, NULL, 0);
+    return the->cpu.sumsq(be, x, count);
+}
+
+static void adamw(const struct backend *be, float *p, float *m, float *v, float *g,
+                  int64_t n, const struct adamw_step *k)
+{
+    struct entry *e = add(ENTRY_KERNEL, the->now, "adamw");
+    float *const array[] = { p, m, v, g };
+
+    for (int i = 0; i < 4; i++)
+        touch(e, array[i], (size_t)n * 4, true);
+    the->cpu.adamw(be, p, m, v, g, n, k);
+}
+
+struct queue_record *queue_record_open(const struct backend *be,
+                                       const struct backend **recording_out)
+{
+    struct queue_record *r = calloc(1, sizeof(*r));
+
+    if (!r)
+        abort();
+    the = r;
+    r->table = calloc(SLOTS, sizeof(*r->table));
+    r->cell_of = calloc(SLOTS, sizeof(*r->cell_of));
+    if (!r->table || !r->cell_of)
+        abort();
+    r->be = r->cpu = *be;
+    r->be.device = true; /* nobody may look at its memory */
+    r->be.use = use;
+    r->be.event_new = event_new;
+    r->be.event_free = event_free;
+    r->be.record = record;
+    r->be.wait = wait;
+    r->be.copy = copy;
+    r->be.from_host = from_host;
+    r->be.to_host_bytes = to_host_bytes;
+    r->be.zero = zero;
+    r->be.narrow = narrow;
+    r->be.scale = scale;
+    r->be.sumsq = sumsq;
+    r->be.adamw = adamw;
+    *recording_out = &r->be;
+    return r;
+}
+
+void queue_record_close(struct queue_record *r)
+{
+    free(r->entry);
+    free(r->table);
+    free(r->cell_of);
+    free(r->list);
+    free(r);
+}
+
+/* ---- judging ----------------------------------------------------------------------------- */
+
+struct cell {
+    int write_queue;
+    int written;           /* place on that queue's clock; 0: never */
+    int read[QUEUE_COUNT]; /* the same per queue */
+    const char *writer, *reader[QUEUE_COUNT];
+};
+
+struct clocks {
+    int of[QUEUE_COUNT]; /* how far this queue is behind each; itself: its own clock */
+};
+
+/* Names what is not ordered before `e`, or NULL. Then notes e's own access. */
+static const char *access_cell(struct cell *c, const struct clocks *now,
+                               const struct entry *e, bool write)
+{
+    const char *other = NULL;
+
+    if (c->written > now->of[c->write_queue])
+        other = c->writer;
+    for (int q = 0; write && !other && q < QUEUE_COUNT; q++)
+        if (c->read[q] > now->of[q])
+            other = c->reader[q];
+    if (write) {
+        c->write_queue = (int)e->queue;
+        c->written = now->of[e->queue];
+        c->writer = e->name;
+    } else {
+        c->read[e->queue] = now->of[e->queue];
+        c->reader[e->queue] = e->name;
+    }
+    return other;
+}
+
+static bool kernel_ordered(const struct queue_record *r, const struct entry *e,
+                           struct cell *cell, struct clocks *now, char why[160])
+{
+    now->of[e->queue]++;
+    for (int i = 0; i < e->ranges; i++)
+        for (int k = 0; k < e->range[i].count; k++) {
+            const char *other = access_cell(&cell[r->list[e->range[i].first + k]], now,
+                                            e, e->range[i].write);
+
+            if (!other)
+                continue;
+            snprintf(why, 160, "entry %d, %s on %s %s what %s has not finished with",
+                     (int)(e - r->entry), e->name, queue_name[e->queue],
+                     e->range[i].write ? "changes" : "reads", other);
+            return false;
+        }
+    return true;
+}
+
+bool queue_record_ordered(const struct queue_record *r, int skip, char why[160])
+{
+    struct clocks queue[QUEUE_COUNT] = { 0 };
+    struct clocks *event = calloc((size_t)r->events + 1, sizeof(*event));
+    struct cell *cell = calloc((size_t)r->cells + 1, sizeof(*cell));
+    int waits = 0;
+    bool fine = event && cell;
+
+    for (int i = 0; fine && i < r->entries; i++) {
+        const struct entry *e = &r->entry[i];
+        struct clocks *now = &queue[e->queue];
+
+        if (e->kind == ENTRY_KERNEL)
+            fine = kernel_ordered(r, e, cell, now, why);
+        else if (e->kind == ENTRY_RECORD)
+            event[e->event] = *now;
+        else if (waits++ != skip)
+            for (int q = 0; q < QUEUE_COUNT; q++)
+                if (event[e->event].of[q] > now->of[q])
+                    now->of[q] = event[e->event].of[q];
+    }
+    free(event);
+    free(cell);
+    return fine;
+}
+
+int queue_record_waits(const struct queue_record *r)
+{
+    return r->waits;
+}
+
+const char *queue_record_wait_text(const struct queue_record *r, int wait_number)
+{
+    static char text[64];
+
+    for (int i = 0, n = 0; i < r->entries; i++) {
+        const struct entry *e = &r->entry[i];
+
+        if (e->kind != ENTRY_WAIT || n++ != wait_number)
+            continue;
+        snprintf(text, sizeof(text), "entry %d: %s waits for event %d", i,
+                 queue_name[e->queue], e->event);
+        break;
+    }
+    return text;
+}

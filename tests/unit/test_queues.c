@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The shards on a device whose queues run at any speed: whatever the strategy, prefetch,
+ * accumulation and world, events alone put every read behind its write and every write
+ * behind its last reader; and each single wait is needed, so that this test notices one
+ * that is missing.
+ */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/mman.h>
+
+#include "optim/optim.h"
+#include "tests/tap.h"
+#include "tests/unit/queue_record.h"
+#include "tests/unit/shard_world.h"
+
+#define STEPS 3
+
+struct plan_of_world {
+    struct job job;
+    int accumulate;
+    bool nested;        /* the root unit is in use around the blocks */
+    _Atomic int *waits; /* of all ranks; shared with the parent */
+};
+
+static struct queue_record *rec;
+
+static void collective(char what, const void *in, size_t in_bytes, void *out,
+                       size_t out_bytes)
+{
+    queue_record_kernel(rec, what == 'g' ? "all-gather" : "reduction", in, in_bytes,
+                        out, out_bytes);
+}
+
+/* As a layer does: kernels that read the parameters, and kernels that add to the
+ * gradient. */
+static int use(struct boot *b, const struct model *m, struct residency *r, int u,
+               const struct job *job, bool backward)
+{
+    size_t n = (size_t)m->unit[u].elems;
+    float *g = NULL;
+    void *data;
+
+    CHECK(r->want(r->user, u, &data, err));
+    queue_record_kernel(rec, "layer", data, n * accel_dtype_bytes(job->compute), NULL,
+                        0);
+    if (backward) {
+        CHECK(r->grad(r->user, u, &g, err));
+        queue_record_kernel(rec, "layer's gradient", data,
+                            n * accel_dtype_bytes(job->compute), g, n * sizeof(*g));
+    }
+    r->done(r->user, u);
+    return 0;
+}
+
+static int pass(struct boot *b, const struct model *m, struct residency *r,
+                const struct plan_of_world *p, bool backward, int skipped)
+{
+    void *data;
+    int rc = 0;
+
+    if (p->nested)
+        CHECK(r->want(r->user, 0, &data, err));
+    for (int i = 0; i <= UNITS && !rc; i++) {
+        int u = (backward ? UNITS - i : i) % UNITS;
+
+        if (i != skipped && !(p->nested && backward && i == 0))
+            rc = use(b, m, r, u, &p->job, backward);
+    }
+    if (p->nested)
+        r->done(r->user, 0);
+    return rc;
+}
+
+/* Later backwards leave a unit out, in the last step the last one, so that one that was
+ * fetched ahead is never read. */
+static int train(struct boot *b, const struct model *m, struct shard *s,
+                 const struct plan_of_world *p)
+{
+    struct residency r = shard_residency(s);
+
+    for (int t = 1; t <= STEPS; t++) {
+        for (int a = 0; a < p->accumulate; a++) {
+            if (pass(b, m, &r, p, false, -1))
+                return 1;
+            CHECK(shard_backward_begin(s, p->accumulate, err));
+            if (pass(b, m, &r, p, true, t == 1 ? -1 : t == 2 ? UNITS - 1 : UNITS))
+                return 1;
+            CHECK(shard_backward_end(s, a == p->accumulate - 1, err));
+        }
+        shard_grad_sumsq(s);
+        shard_update(s, 0.01f, t, 1.0f);
+    }
+    return pass(b, m, &r, p, false, -1);
+}
+
+/* 0: ordered, and every wait needed. */
+static int judge(struct boot *b)
+{
+    char why[160] = "";
+    int unneeded = 0;
+
+    if (!queue_record_ordered(rec, -1, why)) {
+        fprintf(stderr, "# rank %d: %s\n", b->rank, why);
+        return 2;
+    }
+    for (int w = 0; w < queue_record_waits(rec); w++)
+        if (queue_record_ordered(rec, w, why)) {
+            fprintf(stderr, "# rank %d: not needed: %s\n", b->rank,
+                    queue_record_wait_text(rec, w));
+            unneeded++;
+        }
+    return unneeded ? 3 : 0;
+}
+
+static int rank_main(struct boot *b, void *arg)
+{
+    const struct plan_of_world *p = arg;
+    const struct job *job = &p->job;
+    struct shard_options o = { .strategy = job->strategy,
+                               .prefetch = job->prefetch,
+                               .precision = { job->compute, job->compute, job->reduce },
+                               .optimizer = optim_defaults((accel_optimizer_t){ 0 }) };
+    struct backend *be;
+    struct model m;
+    struct shard *s;
+    struct comm *c;
+    int rc;
+
+    model_build(&m);
+    CHECK(comm_open(&c, b, NULL, err));
+    CHECK(backend_cpu_open(&be, 1, err));
+    rec = queue_record_open(be, &o.backend);
+    shard_collective = collective;
+    CHECK(shard_open(&s, c, &o, &m.units, err));
+    shard_init(s, 42);
+    rc = train(b, &m, s, p);
+    if (!rc)
+        rc = judge(b);
+    *p->waits += queue_record_waits(rec);
+    shard_close(s);
+    queue_record_close(rec);
+    backend_close(be);
+    comm_close(c);
+    return rc;
+}
+
+static void test_world(struct plan_of_world *p)
+{
+    static const char *const prefetch[] = { "none", "PRE", "POST" };
+    const struct job *j = &p->job;
+
+    int rc;
+
+    *p->waits = 0;
+    rc = fork_world(j->world, rank_main, p, 60);
+    tap_is_int(
+        rc, 0,
+        "%s, prefetch %s, %d micro-batches, %d ranks, %s%s: ordered by %d waits, "
+        "all of them needed",
+        name_of(j->strategy), prefetch[j->prefetch], p->accumulate, j->world,
+        accel_dtype_name(j->compute), p->nested ? ", root around all" : "", *p->waits);
+    if (j->world > 1)
+        tap_ok(*p->waits > 0, "and there are some");
+}
+
+int main(void)
+{
+    struct plan_of_world p = { .waits =
+                                   mmap(NULL, sizeof(*p.waits), PROT_READ | PROT_WRITE,
+                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0) };
+
+    if (p.waits == MAP_FAILED)
+        return 1;
+    for (int k = 0; k < 2 * 3 * 2 * 3 * 4; k++) {
+        p.job.strategy = k % 2 ? SHARD_NONE : SHARD_FULL;
+        p.job.prefetch = (enum backward_prefetch)(k / 2 % 3);
+        p.accumulate = 1 + k / 6 % 2;
+        p.job.world = 1 + k / 12 % 3;
+        p.nested = k / 36 % 2;
+        p.job.compute = p.job.reduce = k / 72 ? ACCEL_BF16 : ACCEL_F32;
+        test_world(&p);
+    }
+    munmap(p.waits, sizeof(*p.waits));
+    return tap_done();
+}
