@@ -86,6 +86,10 @@ void cuda_softmax_grad(const struct backend *be, void *dx, bool add, const void 
                        const void *y, accel_dtype_t type, int64_t rows, int64_t cols);
 void cuda_reduce(const struct backend *be, void *y, accel_dtype_t y_type, const void *x,
                  accel_dtype_t type, const int64_t dim[3], float scale);
+/* Its own part: dim[2] is not 1. */
+void cuda_reduce_columns(const struct backend *be, void *y, accel_dtype_t y_type,
+                         const void *x, accel_dtype_t type, const int64_t dim[3],
+                         float scale);
 void cuda_reduce_grad(const struct backend *be, void *dx, accel_dtype_t type, bool add,
                       const void *dy, accel_dtype_t dy_type, const int64_t dim[3],
                       float scale);

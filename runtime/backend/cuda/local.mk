@@ -2,21 +2,36 @@
 # builds the same sources by the C++ compiler against the stand-in toolkit of tests/cuda.
 # A new file is one line here.
 cuda_sources = \
+	runtime/backend/cuda/activation.cu \
+	runtime/backend/cuda/columns.cu \
 	runtime/backend/cuda/conv.cu \
+	runtime/backend/cuda/elementwise.cu \
+	runtime/backend/cuda/embed.cu \
+	runtime/backend/cuda/embed_grad.cu \
 	runtime/backend/cuda/gemm.cu \
 	runtime/backend/cuda/gemm_finish.cu \
 	runtime/backend/cuda/gemm_lt.cu \
 	runtime/backend/cuda/gemm_tune.cu \
 	runtime/backend/cuda/graph.cu \
 	runtime/backend/cuda/maxpool.cu \
-	runtime/backend/cuda/table.cu
+	runtime/backend/cuda/move.cu \
+	runtime/backend/cuda/norm.cu \
+	runtime/backend/cuda/rope.cu \
+	runtime/backend/cuda/softmax.cu \
+	runtime/backend/cuda/sums.cu \
+	runtime/backend/cuda/sumsq.cu \
+	runtime/backend/cuda/table.cu \
+	runtime/backend/cuda/update.cu \
+	runtime/backend/cuda/xent.cu
 cuda_headers = \
 	runtime/backend/cuda/cuda.h \
 	runtime/backend/cuda/device.h \
 	runtime/backend/cuda/entries.h \
 	runtime/backend/cuda/gemm.h \
 	runtime/backend/cuda/gemm_key.h \
-	runtime/backend/cuda/gemm_lt.h
+	runtime/backend/cuda/gemm_lt.h \
+	runtime/backend/cuda/rows.h \
+	runtime/backend/cuda/vector.h
 EXTRA_DIST += $(cuda_sources) $(cuda_headers) runtime/backend/cuda/accel_cuda.map
 # Whatever any of them may include: one change builds all anew.
 cuda_needs = $(cuda_headers) runtime/backend/backend.h runtime/backend/maths.h \

@@ -47,9 +47,47 @@ static void put_graph(struct backend *be)
     be->step_end = cuda_step_end;
 }
 
-static void put_kernels(struct backend *be)
+static void put_elements(struct backend *be)
 {
-    (void)be;
+    be->fill = cuda_fill;
+    be->narrow = cuda_narrow;
+    be->widen = cuda_widen;
+    be->scale = cuda_scale;
+    be->sumsq = cuda_sumsq;
+    be->sum_parts = cuda_sum_parts;
+    be->adamw = cuda_adamw;
+    be->sgd = cuda_sgd;
+    be->lion = cuda_lion;
+    be->add = cuda_add;
+    be->column_sum = cuda_column_sum;
+    be->act = cuda_act;
+    be->act_grad = cuda_act_grad;
+    be->gated = cuda_gated;
+    be->gated_grad = cuda_gated_grad;
+    be->dropout = cuda_dropout;
+    be->copy_rows = cuda_copy_rows;
+    be->transpose = cuda_transpose;
+    be->cast = cuda_cast;
+    be->softmax = cuda_softmax;
+}
+
+static void put_rows(struct backend *be)
+{
+    be->softmax_grad = cuda_softmax_grad;
+    be->reduce = cuda_reduce;
+    be->reduce_grad = cuda_reduce_grad;
+    be->mse = cuda_mse;
+    be->mse_grad = cuda_mse_grad;
+    be->embed = cuda_embed;
+    be->embed_grad = cuda_embed_grad;
+    be->norm = cuda_norm;
+    be->norm_grad = cuda_norm_grad;
+    be->norm_param_grad = cuda_norm_param_grad;
+    be->rope = cuda_rope;
+    be->copy_heads = cuda_copy_heads;
+    be->xent = cuda_xent;
+    be->xent_mean = cuda_xent_mean;
+    be->xent_grad = cuda_xent_grad;
 }
 
 static void put_gemm(struct backend *be)
@@ -72,7 +110,8 @@ void cuda_fill_table(struct backend *be)
 {
     put_core(be);
     put_graph(be);
-    put_kernels(be);
+    put_elements(be);
+    put_rows(be);
     put_gemm(be);
     put_attention(be);
 }

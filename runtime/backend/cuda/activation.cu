@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Activations and gated products on a CUDA device, a kernel per activation: which one it is
+ * must be known where the loop over a pack is unrolled.
+ */
+#include "backend/cuda/vector.h"
+
+/* Runs the statements with A as the activation, a constant. */
+#define BY_ACT(act, A, ...)                                                            \
+    do {                                                                               \
+        switch (act) {                                                                 \
+            ACT_CASE(ACCEL_ACT_NONE, A, __VA_ARGS__);                                  \
+            ACT_CASE(ACCEL_ACT_GELU, A, __VA_ARGS__);                                  \
+            ACT_CASE(ACCEL_ACT_GELU_ERF, A, __VA_ARGS__);                              \
+            ACT_CASE(ACCEL_ACT_SILU, A, __VA_ARGS__);                                  \
+            ACT_CASE(ACCEL_ACT_RELU, A, __VA_ARGS__);                                  \
+            ACT_CASE(ACCEL_ACT_RELU2, A, __VA_ARGS__);                                 \
+            ACT_CASE(ACCEL_ACT_TANH, A, __VA_ARGS__);                                  \
+        }                                                                              \
+    } while (0)
+#define ACT_CASE(value, A, ...)                                                        \
+    case value: {                                                                      \
+        constexpr accel_activation_t A = value;                                        \
+        __VA_ARGS__;                                                                   \
+        break;                                                                         \
+    }
+
+template <typename T, accel_activation_t A> struct act_op {
+    enum { INPUTS = 1 };
+    T *y;
+    const T *x;
+
+    template <int V> __device__ void load(int64_t at, float (*v)[V]) const
+    {
+        ::load<V>(v[0], x + at);
+    }
+    template <int V> __device__ void finish(int64_t at, float (*v)[V]) const
+    {
+        for (int i = 0; i < V; i++)
+            v[0][i] = maths_act(v[0][i], A);
+        store<V>(y + at, v[0]);
+    }
+};
+
+void cuda_act(const struct backend *be, void *y, const void *x, accel_dtype_t type,
+              int64_t n, accel_activation_t act)
+{
+    BY_TYPE(type, T,
+            BY_ACT(act, A,
+                   map<pack_size<T>>(cuda_state_of(be), on_16(y, x), n,
+                                     act_op<T, A>{ (T *)y, (const T *)x })));
+}
+
+template <typename T, accel_activation_t A> struct act_grad_op {
+    enum { INPUTS = 2 };
+    T *dx;
+    const T *dy, *pre;
+    bool add;
+
+    template <int V> __device__ void load(int64_t at, float (*v)[V]) const
+    {
+        ::load<V>(v[0], dy + at);
+        ::load<V>(v[1], pre + at);
+    }
+    template <int V> __device__ void finish(int64_t at, float (*v)[V]) const
+    {
+        for (int i = 0; i < V; i++)
+            v[0][i] = v[0][i] * maths_act_grad(v[1][i], A);
+        store<V>(dx + at, add, v[0]);
+    }
+};
+
+void cuda_act_grad(const struct backend *be, void *dx, bool add, const void *dy,
+                   const void *pre, accel_dtype_t type, int64_t n,
+                   accel_activation_t act)
+{
+    BY_TYPE(type, T,
+            BY_ACT(act, A,
+                   map<pack_size<T>>(cuda_state_of(be), on_16(dx, dy, pre), n,
+                                     act_grad_op<T, A>{ (T *)dx, (const T *)dy,
+                                                        (const T *)pre, add })));
+}
+
+template <typename T, accel_activation_t A> struct gated_op {
+    enum { INPUTS = 2 };
+    T *y;
+    const T *gate, *up;
+
+    template <int V> __device__ void load(int64_t at, float (*v)[V]) const
+    {
+        ::load<V>(v[0], gate + at);
+        ::load<V>(v[1], up + at);
+    }
+    template <int V> __device__ void finish(int64_t at, float (*v)[V]) const
+    {
+        for (int i = 0; i < V; i++)
+            v[0][i] = maths_act(v[0][i], A) * v[1][i];
+        store<V>(y + at, v[0]);
+    }
+};
+
+void cuda_gated(const struct backend *be, void *y, const void *gate, const void *up,
+                accel_dtype_t type, int64_t n, accel_activation_t act)
+{
+    BY_TYPE(type, T,
+            BY_ACT(act, A,
+                   map<pack_size<T>>(
+                       cuda_state_of(be), on_16(y, gate, up), n,
+                       gated_op<T, A>{ (T *)y, (const T *)gate, (const T *)up })));
+}
+
+template <typename T, accel_activation_t A> struct gated_grad_op {
+    enum { INPUTS = 3 };
+    T *dgate, *dup;
+    bool add_gate, add_up;
+    const T *dy, *gate, *up;
+
+    template <int V> __device__ void load(int64_t at, float (*v)[V]) const
+    {
+        ::load<V>(v[0], dy + at);
+        ::load<V>(v[1], gate + at);
+        ::load<V>(v[2], up + at);
+    }
+    template <int V> __device__ void finish(int64_t at, float (*v)[V]) const
+    {
+        for (int i = 0; i < V; i++) {
+            v[2][i] = v[0][i] * v[2][i] * maths_act_grad(v[1][i], A);
+            v[1][i] = maths_act(v[1][i], A) * v[0][i];
+        }
+        if (dgate)
+            store<V>(dgate + at, add_gate, v[2]);
+        if (dup)
+            store<V>(dup + at, add_up, v[1]);
+    }
+};
+
+void cuda_gated_grad(const struct backend *be, void *dgate, bool add_gate, void *dup,
+                     bool add_up, const void *dy, const void *gate, const void *up,
+                     accel_dtype_t type, int64_t n, accel_activation_t act)
+{
+    BY_TYPE(
+        type, T,
+        BY_ACT(act, A,
+               map<pack_size<T>>(cuda_state_of(be), on_16(dgate, dup, dy, gate, up), n,
+                                 gated_grad_op<T, A>{
+                                     (T *)dgate, (T *)dup, add_gate, add_up,
+                                     (const T *)dy, (const T *)gate, (const T *)up })));
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Element by element on a CUDA device: one value everywhere, sums of two, dropout, and one
+ * dtype to another.
+ */
+#include "backend/cuda/vector.h"
+
+/* ---- fill ---------------------------------------------------------------------------- */
+
+template <typename T> struct fill_op {
+    enum { INPUTS = 1 };
+    T *dst;
+    float value;
+
+    template <int V> __device__ void load(int64_t, float (*x)[V]) const
+    {
+        for (int i = 0; i < V; i++)
+            x[0][i] = value;
+    }
+    template <int V> __device__ void finish(int64_t at, float (*x)[V]) const
+    {
+        store<V>(dst + at, x[0]);
+    }
+};
+
+void cuda_fill(const struct backend *be, void *dst, accel_dtype_t type, int64_t n,
+               float value)
+{
+    BY_TYPE(type, T,
+            map<pack_size<T>>(cuda_state_of(be), on_16(dst), n,
+                              fill_op<T>{ (T *)dst, value }));
+}
+
+/* ---- add ----------------------------------------------------------------------------- */
+
+template <typename T> struct add_op {
+    enum { INPUTS = 2 };
+    T *dst;
+    const T *a, *b;
+
+    template <int V> __device__ void load(int64_t at, float (*x)[V]) const
+    {
+        ::load<V>(x[0], a + at);
+        ::load<V>(x[1], b + at);
+    }
+    template <int V> __device__ void finish(int64_t at, float (*x)[V]) const
+    {
+        for (int i = 0; i < V; i++)
+            x[0][i] = x[0][i] + x[1][i];
+        store<V>(dst + at, x[0]);
+    }
+};
+
+void cuda_add(const struct backend *be, void *dst, const void *a, const void *b,
+              accel_dtype_t type, int64_t n)
+{
+    BY_TYPE(type, T,
+            map<pack_size<T>>(cuda_state_of(be), on_16(dst, a, b), n,
+                              add_op<T>{ (T *)dst, (const T *)a, (const T *)b }));
+}
+
+/* ---- dropout ------------------------------------------------------------------------- */
+
+/* The draw begins with a whole block of four: packs are whole blocks too. */
+template <typename T> struct dropout_op {
+    enum { INPUTS = 1 };
+    T *y;
+    const T *x;
+    bool add;
+    struct mask mask;
+
+    template <int V> __device__ void load(int64_t at, float (*v)[V]) const
+    {
+        ::load<V>(v[0], x + at);
+    }
+    template <int V> __device__ void finish(int64_t at, float (*v)[V]) const
+    {
+        const uint64_t number = mask.first + (uint64_t)at;
+        float keep[4];
+
+        for (int i = 0; i < V; i++) {
+            if (i % 4 == 0)
+                maths_mask(&mask, (number + (uint64_t)i) / 4, keep);
+            v[0][i] = v[0][i] * (V == 1 ? kept(keep, number) : keep[i % 4]);
+        }
+        store<V>(y + at, add, v[0]);
+    }
+    /* One of four without an index, which registers have not. */
+    static __device__ float kept(const float keep[4], uint64_t number)
+    {
+        const float even = number & 2 ? keep[2] : keep[0];
+        const float odd = number & 2 ? keep[3] : keep[1];
+
+        return number & 1 ? odd : even;
+    }
+};
+
+/* Any first number and any addresses: one block of four of the draw at a time. */
+template <typename T> struct dropout_block_op {
+    enum { INPUTS = 1 };
+    struct dropout_op<T> op;
+    int64_t n;
+
+    template <int V> __device__ void load(int64_t, float (*)[V]) const
+    {
+    }
+    template <int V> __device__ void finish(int64_t block, float (*)[V]) const
+    {
+        const int64_t begin = 4 * block - (int64_t)(op.mask.first % 4);
+        float keep[4];
+
+        maths_mask(&op.mask, op.mask.first / 4 + (uint64_t)block, keep);
+        for (int k = 0; k < 4; k++)
+            if (begin + k >= 0 && begin + k < n)
+                store_float(op.y, begin + k, op.add,
+                            load_float(op.x, begin + k) * keep[k]);
+    }
+};
+
+template <typename T>
+static void dropout(struct cuda_state *s, int64_t n, const struct dropout_op<T> &op)
+{
+    const int64_t into = (int64_t)(op.mask.first % 4);
+
+    if (into == 0 && on_16(op.y, op.x))
+        map<pack_size<T>>(s, true, n, op);
+    else if (n > 0)
+        map<1>(s, false, (n + into + 3) / 4, dropout_block_op<T>{ op, n });
+}
+
+void cuda_dropout(const struct backend *be, void *y, bool add, const void *x,
+                  accel_dtype_t type, int64_t n, const struct mask *mask)
+{
+    BY_TYPE(type, T,
+            dropout(cuda_state_of(be), n,
+                    dropout_op<T>{ (T *)y, (const T *)x, add, *mask }));
+}
+
+/* ---- one dtype to another ------------------------------------------------------------ */
+
+enum { CAST_PACK = 8 };
+
+template <accel_dtype_t> struct element;
+template <> struct element<ACCEL_F32> {
+    using type = float;
+};
+template <> struct element<ACCEL_BF16> {
+    using type = bf16_t;
+};
+template <> struct element<ACCEL_I32> {
+    using type = int32_t;
+};
+template <> struct element<ACCEL_U16> {
+    using type = uint16_t;
+};
+template <> struct element<ACCEL_U8> {
+    using type = uint8_t;
+};
+template <> struct element<ACCEL_F64> {
+    using type = double;
+};
+template <> struct element<ACCEL_I64> {
+    using type = int64_t;
+};
+
+template <typename D, accel_dtype_t FROM> struct cast_op {
+    enum { INPUTS = 1 };
+    D *dst;
+    const typename element<FROM>::type *src;
+    bool add;
+
+    template <int V> __device__ void load(int64_t at, float (*x)[V]) const
+    {
+        const auto p = pack_at<V>(src + at);
+
+        for (int i = 0; i < V; i++)
+            x[0][i] = FROM == ACCEL_BF16 ? bf16_to_f32((bf16_t)p.v[i]) : (float)p.v[i];
+    }
+    template <int V> __device__ void finish(int64_t at, float (*x)[V]) const
+    {
+        store<V>(dst + at, add, x[0]);
+    }
+};
+
+template <accel_dtype_t FROM>
+static void cast_from(struct cuda_state *s, void *dst, accel_dtype_t dst_type, bool add,
+                      const void *src, int64_t n)
+{
+    using S = typename element<FROM>::type;
+
+    BY_TYPE(dst_type, D,
+            map<CAST_PACK>(s, on_16(dst, src), n,
+                           cast_op<D, FROM>{ (D *)dst, (const S *)src, add }));
+}
+
+void cuda_cast(const struct backend *be, void *dst, accel_dtype_t dst_type, bool add,
+               const void *src, accel_dtype_t src_type, int64_t n)
+{
+    struct cuda_state *s = cuda_state_of(be);
+
+#define FROM(dtype)                                                                    \
+    case dtype:                                                                        \
+        cast_from<dtype>(s, dst, dst_type, add, src, n);                               \
+        break
+    switch (src_type) {
+        FROM(ACCEL_F32);
+        FROM(ACCEL_BF16);
+        FROM(ACCEL_I32);
+        FROM(ACCEL_U16);
+        FROM(ACCEL_U8);
+        FROM(ACCEL_F64);
+        FROM(ACCEL_I64);
+    }
+#undef FROM
+}
+
+void cuda_widen(const struct backend *be, float *dst, const void *src, int64_t n)
+{
+    cast_from<ACCEL_BF16>(cuda_state_of(be), dst, ACCEL_F32, false, src, n);
+}
+
+/* The first elements in place, by one block: the halves of a piece lie over what it was
+ * made from and before what comes next. */
+static __global__ void __launch_bounds__(MAP_BLOCK)
+    narrow_head_kernel(float *x, int64_t n)
+{
+    bf16_t *to = reinterpret_cast<bf16_t *>(x);
+
+    for (int64_t at = 0; at < n; at += MAP_BLOCK) {
+        const int64_t i = at + threadIdx.x;
+        const float v = i < n ? x[i] : 0.0f;
+
+        __syncthreads();
+        if (i < n)
+            to[i] = f32_to_bf16(v);
+    }
+}
+
+/* In place: the results of [at, 2 at) lie where [at / 2, at) was, which is done by then. */
+void cuda_narrow(const struct backend *be, void *dst, const float *src, int64_t n)
+{
+    const int64_t head = 4096;
+    struct cuda_state *s = cuda_state_of(be);
+
+    if (dst != (const void *)src) {
+        cast_from<ACCEL_F32>(s, dst, ACCEL_BF16, false, src, n);
+        return;
+    }
+    LAUNCH(narrow_head_kernel, n > 0, MAP_BLOCK, 0, s, (float *)dst,
+           n < head ? n : head);
+    for (int64_t at = head; at < n; at *= 2)
+        cast_from<ACCEL_F32>(s, (bf16_t *)dst + at, ACCEL_BF16, false, src + at,
+                             n - at < at ? n - at : at);
+}

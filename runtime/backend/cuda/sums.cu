@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Long sums on a CUDA device: over the last dimension, of squared differences, of squares of
+ * shards. A block sums a part of a row, whose place follows from its length alone; the parts
+ * are then added by one warp or block in one order.
+ */
+#include "backend/cuda/vector.h"
+
+enum {
+    SUM_BLOCK = 256,
+    PART = 16384, /* elements of a part at least */
+    MOST_PARTS = 1024
+};
+
+/* ---- rows ---------------------------------------------------------------------------- */
+
+/* OP: value<V>(row, at) is the sum of V values from `at` of the row on; finish(row, total)
+ * writes. `room`: parts [rows][parts], unless there is one part per row. G threads a row. */
+template <int V, int G, typename OP>
+static __global__ void __launch_bounds__(SUM_BLOCK)
+    rows_kernel(OP op, int64_t rows, int64_t n, int64_t parts, float *room)
+{
+    __shared__ float sums[WARP];
+    const int64_t first = ((int64_t)blockIdx.x * G + threadIdx.x % G) * V;
+    const int64_t step = parts * G * V, packed = n / V * V;
+
+    for (int64_t r = (int64_t)blockIdx.y * (SUM_BLOCK / G) + threadIdx.x / G; r < rows;
+         r += (int64_t)gridDim.y * (SUM_BLOCK / G)) {
+        float sum = 0.0f;
+
+#pragma unroll 4
+        for (int64_t at = first; at < packed; at += step)
+            sum += op.template value<V>(r, at);
+        if (V > 1 && packed + first / V < n)
+            sum += op.template value<1>(r, packed + first / V);
+        sum = G == WARP ? warp_sum(sum) : block_sum(sum, sums);
+        if (threadIdx.x % G == 0 && parts == 1)
+            op.finish(r, sum);
+        else if (threadIdx.x % G == 0)
+            room[r * parts + blockIdx.x] = sum;
+    }
+}
+
+template <typename OP>
+static __global__ void __launch_bounds__(SUM_BLOCK)
+    row_parts_kernel(OP op, int64_t rows, int64_t parts, const float *room)
+{
+    __shared__ float sums[WARP];
+
+    ROW_STRIDE(r, rows)
+    {
+        float sum = 0.0f;
+
+        BLOCK_STRIDE(i, parts)
+        sum += room[r * parts + i];
+        sum = block_sum(sum, sums);
+        if (threadIdx.x == 0)
+            op.finish(r, sum);
+    }
+}
+
+template <int V, typename OP>
+static void launch_rows(struct cuda_state *s, int64_t rows, int64_t n, OP op)
+{
+    const int64_t blocks =
+        n <= 1024 ? (rows + SUM_BLOCK / WARP - 1) / (SUM_BLOCK / WARP) : rows;
+    const unsigned grid = (unsigned)(blocks < 65535 ? blocks : 65535);
+    int64_t parts = rows > 0 ? MOST_PARTS / rows : 0;
+    float *room = NULL;
+
+    parts = parts < n / PART ? parts : n / PART;
+    parts = parts > 1 ? parts : 1;
+    if (rows <= 0)
+        return;
+    if (parts > 1)
+        room = (float *)cuda_scratch(s, (size_t)(rows * parts) * sizeof(*room));
+    if (n <= 1024)
+        LAUNCH((rows_kernel<V, WARP, OP>), dim3(1, grid), SUM_BLOCK, 0, s, op, rows, n,
+               parts, room);
+    else
+        LAUNCH((rows_kernel<V, SUM_BLOCK, OP>), dim3((unsigned)parts, grid), SUM_BLOCK,
+               0, s, op, rows, n, parts, room);
+    if (parts > 1)
+        LAUNCH((row_parts_kernel<OP>), rows_grid(rows), SUM_BLOCK, 0, s, op, rows,
+               parts, room);
+    cuda_scratch_free(s, room);
+}
+
+/* aligned: the addresses allow packs of V. */
+template <int V, typename OP>
+static void sum_rows(struct cuda_state *s, bool aligned, int64_t rows, int64_t n, OP op)
+{
+    if (aligned && (rows == 1 || n % V == 0))
+        launch_rows<V>(s, rows, n, op);
+    else
+        launch_rows<1>(s, rows, n, op);
+}
+
+template <typename T, typename Y> struct row_sum_op {
+    Y *y;
+    const T *x;
+    int64_t n;
+    float scale;
+
+    template <int V> __device__ float value(int64_t row, int64_t at) const
+    {
+        float v[V], sum = 0.0f;
+
+        load<V>(v, x + row * n + at);
+        for (int i = 0; i < V; i++)
+            sum += v[i];
+        return sum;
+    }
+    __device__ void finish(int64_t row, float total) const
+    {
+        store_float(y, row, total * scale);
+    }
+};
+
+void cuda_reduce(const struct backend *be, void *y, accel_dtype_t y_type, const void *x,
+                 accel_dtype_t type, const int64_t dim[3], float scale)
+{
+    if (dim[2] != 1) {
+        cuda_reduce_columns(be, y, y_type, x, type, dim, scale);
+        return;
+    }
+    BY_TYPE(type, T,
+            BY_TYPE(y_type, Y,
+                    sum_rows<pack_size<T>>(
+                        cuda_state_of(be), on_16(x), dim[0], dim[1],
+                        row_sum_op<T, Y>{ (Y *)y, (const T *)x, dim[1], scale })));
+}
+
+/* Element [a, b, c] of dx gets that of dy at [a, c]; with cols 1 the c are left out. */
+template <typename T, typename Y> struct spread_op {
+    enum { INPUTS = 1 };
+    T *dx;
+    bool add;
+    const Y *dy;
+    int64_t rows, cols;
+    float scale;
+
+    template <int V> __device__ void load(int64_t at, float (*v)[V]) const
+    {
+        int64_t row, col, within;
+
+        if (cols == 1) {
+            v[0][0] = load_float(dy, divide(at, rows, &within));
+            for (int i = 1; i < V; i++)
+                v[0][i] = v[0][0];
+            return;
+        }
+        row = divide(divide(at, cols, &col), rows, &within);
+        ::load<V>(v[0], dy + row * cols + col);
+    }
+    template <int V> __device__ void finish(int64_t at, float (*v)[V]) const
+    {
+        for (int i = 0; i < V; i++)
+            v[0][i] = v[0][i] * scale;
+        store<V>(dx + at, add, v[0]);
+    }
+};
+
+void cuda_reduce_grad(const struct backend *be, void *dx, accel_dtype_t type, bool add,
+                      const void *dy, accel_dtype_t dy_type, const int64_t dim[3],
+                      float scale)
+{
+    const int64_t length =
+        dim[2] == 1 ? dim[1] : dim[2]; /* that a pack may not leave */
+
+    BY_TYPE(type, T,
+            BY_TYPE(dy_type, Y,
+                    map<pack_size<T>>(cuda_state_of(be),
+                                      on_16(dx, dy) && length % pack_size<T> == 0,
+                                      dim[0] * dim[1] * dim[2],
+                                      spread_op<T, Y>{ (T *)dx, add, (const Y *)dy,
+                                                       dim[1], dim[2], scale })));
+}
+
+/* ---- mean-squared error -------------------------------------------------------------- */
+
+enum { MSE_PACK = 4 };
+
+template <typename X, typename Y> struct mse_op {
+    float *mean;
+    const X *x;
+    const Y *y;
+    int64_t n;
+
+    template <int V> __device__ float value(int64_t, int64_t at) const
+    {
+        float a[V], b[V], sum = 0.0f;
+
+        load<V>(a, x + at);
+        load<V>(b, y + at);
+        for (int i = 0; i < V; i++)
+            sum += (a[i] - b[i]) * (a[i] - b[i]);
+        return sum;
+    }
+    __device__ void finish(int64_t, float total) const
+    {
+        mean[0] = n ? total / (float)n : 0.0f;
+    }
+};
+
+void cuda_mse(const struct backend *be, float *mean, const void *x,
+              accel_dtype_t x_type, const void *y, accel_dtype_t y_type, int64_t n)
+{
+    BY_TYPE(x_type, X,
+            BY_TYPE(y_type, Y,
+                    sum_rows<MSE_PACK>(
+                        cuda_state_of(be), on_16(x, y), 1, n,
+                        mse_op<X, Y>{ mean, (const X *)x, (const Y *)y, n })));
+}
+
+template <typename X, typename Y> struct mse_grad_op {
+    enum { INPUTS = 2 };
+    X *dx;
+    bool add;
+    const X *x;
+    const Y *y;
+    const float *dmean;
+    int64_t n;
+
+    template <int V> __device__ void load(int64_t at, float (*v)[V]) const
+    {
+        ::load<V>(v[0], x + at);
+        ::load<V>(v[1], y + at);
+    }
+    template <int V> __device__ void finish(int64_t at, float (*v)[V]) const
+    {
+        const float scale = 2.0f * dmean[0] / (float)n;
+
+        for (int i = 0; i < V; i++)
+            v[0][i] = (v[0][i] - v[1][i]) * scale;
+        store<V>(dx + at, add, v[0]);
+    }
+};
+
+void cuda_mse_grad(const struct backend *be, void *dx, bool add, const void *x,
+                   accel_dtype_t x_type, const void *y, accel_dtype_t y_type,
+                   const float *dmean, int64_t n)
+{
+    BY_TYPE(x_type, X,
+            BY_TYPE(y_type, Y,
+                    map<MSE_PACK>(cuda_state_of(be), on_16(dx, x, y), n,
+                                  mse_grad_op<X, Y>{ (X *)dx, add, (const X *)x,
+                                                     (const Y *)y, dmean, n })));
+}

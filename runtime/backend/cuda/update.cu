@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What happens to the shards between two steps, on a CUDA device: the optimizers, which
+ * leave the gradients zero, scaling, sums over ranks.
+ */
+#include "backend/cuda/vector.h"
+
+enum { PACK = pack_size<float> };
+
+/* ---- optimizers ---------------------------------------------------------------------- */
+
+struct adamw_op {
+    enum { INPUTS = 4 };
+    float *p, *m, *v, *g;
+    struct adamw_step k;
+
+    template <int V> __device__ void load(int64_t at, float (*x)[V]) const
+    {
+        ::load<V>(x[0], p + at);
+        ::load<V>(x[1], m + at);
+        ::load<V>(x[2], v + at);
+        ::load<V>(x[3], g + at);
+    }
+    template <int V> __device__ void finish(int64_t at, float (*x)[V]) const
+    {
+        for (int i = 0; i < V; i++) {
+            maths_adamw(&x[0][i], &x[1][i], &x[2][i], x[3][i], &k);
+            x[3][i] = 0.0f;
+        }
+        store<V>(p + at, x[0]);
+        store<V>(m + at, x[1]);
+        store<V>(v + at, x[2]);
+        store<V>(g + at, x[3]);
+    }
+};
+
+void cuda_adamw(const struct backend *be, float *p, float *m, float *v, float *g,
+                int64_t n, const struct adamw_step *k)
+{
+    map<PACK>(cuda_state_of(be), on_16(p, m, v, g), n, adamw_op{ p, m, v, g, *k });
+}
+
+/* Parameter, momentum and gradient; the optimizer is what STEP does with them. */
+template <typename STEP> struct momentum_op {
+    enum { INPUTS = 3 };
+    float *p, *m, *g;
+    STEP step;
+
+    template <int V> __device__ void load(int64_t at, float (*x)[V]) const
+    {
+        ::load<V>(x[0], p + at);
+        ::load<V>(x[1], m + at);
+        ::load<V>(x[2], g + at);
+    }
+    template <int V> __device__ void finish(int64_t at, float (*x)[V]) const
+    {
+        for (int i = 0; i < V; i++) {
+            step.apply(&x[0][i], &x[1][i], x[2][i]);
+            x[2][i] = 0.0f;
+        }
+        store<V>(p + at, x[0]);
+        store<V>(m + at, x[1]);
+        store<V>(g + at, x[2]);
+    }
+};
+
+struct sgd_momentum {
+    struct sgd_step k;
+
+    __device__ void apply(float *p, float *m, float g) const
+    {
+        maths_sgd_momentum(p, m, g, &k);
+    }
+};
+
+struct lion {
+    struct lion_step k;
+
+    __device__ void apply(float *p, float *m, float g) const
+    {
+        maths_lion(p, m, g, &k);
+    }
+};
+
+struct sgd_op {
+    enum { INPUTS = 2 };
+    float *p, *g;
+    struct sgd_step k;
+
+    template <int V> __device__ void load(int64_t at, float (*x)[V]) const
+    {
+        ::load<V>(x[0], p + at);
+        ::load<V>(x[1], g + at);
+    }
+    template <int V> __device__ void finish(int64_t at, float (*x)[V]) const
+    {
+        for (int i = 0; i < V; i++) {
+            maths_sgd(&x[0][i], x[1][i], &k);
+            x[1][i] = 0.0f;
+        }
+        store<V>(p + at, x[0]);
+        store<V>(g + at, x[1]);
+    }
+};
+
+void cuda_sgd(const struct backend *be, float *p, float *m, float *g, int64_t n,
+              const struct sgd_step *k)
+{
+    if (m)
+        map<PACK>(cuda_state_of(be), on_16(p, m, g), n,
+                  momentum_op<sgd_momentum>{ p, m, g, { *k } });
+    else
+        map<PACK>(cuda_state_of(be), on_16(p, g), n, sgd_op{ p, g, *k });
+}
+
+void cuda_lion(const struct backend *be, float *p, float *m, float *g, int64_t n,
+               const struct lion_step *k)
+{
+    map<PACK>(cuda_state_of(be), on_16(p, m, g), n,
+              momentum_op<lion>{ p, m, g, { *k } });
+}
+
+/* ---- scale, sums over ranks ---------------------------------------------------------- */
+
+struct scale_op {
+    enum { INPUTS = 1 };
+    float *x, by;
+
+    template <int V> __device__ void load(int64_t at, float (*v)[V]) const
+    {
+        ::load<V>(v[0], x + at);
+    }
+    template <int V> __device__ void finish(int64_t at, float (*v)[V]) const
+    {
+        for (int i = 0; i < V; i++)
+            v[0][i] = v[0][i] * by;
+        store<V>(x + at, v[0]);
+    }
+};
+
+void cuda_scale(const struct backend *be, float *x, int64_t n, float by)
+{
+    map<PACK>(cuda_state_of(be), on_16(x), n, scale_op{ x, by });
+}
+
+template <typename T> struct sum_parts_op {
+    enum { INPUTS = 1 };
+    float *out;
+    bool accumulate;
+    const T *parts;
+    int count;
+    int64_t n;
+    float scale;
+
+    /* The sum begins with the first part, not with 0, and goes on in the order of parts. */
+    template <int V> __device__ void load(int64_t at, float (*sum)[V]) const
+    {
+        ::load<V>(sum[0], parts + at);
+#pragma unroll 4
+        for (int part = 1; part < count; part++) {
+            float x[V];
+
+            ::load<V>(x, parts + part * n + at);
+            for (int i = 0; i < V; i++)
+                sum[0][i] = sum[0][i] + x[i];
+        }
+    }
+    template <int V> __device__ void finish(int64_t at, float (*sum)[V]) const
+    {
+        for (int i = 0; i < V; i++)
+            sum[0][i] = sum[0][i] * scale;
+        store<V>(out + at, accumulate, sum[0]);
+    }
+};
+
+void cuda_sum_parts(const struct backend *be, float *out, bool accumulate,
+                    const void *parts, accel_dtype_t type, int count, int64_t n,
+                    float scale)
+{
+    if (count <= 0 && !accumulate)
+        cuda_zero(be, out, (size_t)n * sizeof(*out));
+    if (count <= 0)
+        return;
+    BY_TYPE(type, T,
+            map<pack_size<T>>(
+                cuda_state_of(be), on_16(out, parts) && n % pack_size<T> == 0, n,
+                sum_parts_op<T>{ out, accumulate, (const T *)parts, count, n, scale }));
+}

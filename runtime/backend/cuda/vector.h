@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Kernels over elements that do not depend on each other: packs of 16 bytes where addresses
+ * allow it, two packs in flight per thread. An element's result is the same either way.
+ */
+#ifndef ACCEL_BACKEND_CUDA_VECTOR_H
+#define ACCEL_BACKEND_CUDA_VECTOR_H
+
+#include "backend/cuda/cuda.h"
+
+#define MAP_BLOCK 256
+
+/* Elements of a type in 16 bytes. */
+template <typename T> constexpr int pack_size = 16 / (int)sizeof(T);
+
+/* V elements, moved in accesses of 16 bytes or, when they are fewer, in one. */
+template <typename T, int V>
+struct alignas(sizeof(T) * V < 16 ? sizeof(T) * V : 16) pack {
+    T v[V];
+};
+
+template <int V, typename T> ACCEL_MATHS pack<T, V> pack_at(const T *from)
+{
+    return *reinterpret_cast<const pack<T, V> *>(from);
+}
+
+template <int V, typename T> ACCEL_MATHS void load(float *to, const T *from)
+{
+    const pack<T, V> p = pack_at<V>(from);
+
+    for (int i = 0; i < V; i++)
+        to[i] = load_float(p.v, i);
+}
+
+template <int V, typename T> ACCEL_MATHS void store(T *to, const float *from)
+{
+    pack<T, V> p;
+
+    for (int i = 0; i < V; i++)
+        store_float(p.v, i, from[i]);
+    *reinterpret_cast<pack<T, V> *>(to) = p;
+}
+
+/* to = from, or to += from; rounded once. */
+template <int V, typename T> ACCEL_MATHS void store(T *to, bool add, const float *from)
+{
+    float was[V], sum[V];
+
+    if (add)
+        load<V>(was, to);
+    for (int i = 0; i < V; i++)
+        sum[i] = add ? was[i] + from[i] : from[i];
+    store<V>(to, sum);
+}
+
+/* All addresses are multiples of 16; NULL is one. */
+template <typename... P> static inline bool on_16(P... p)
+{
+    return ((((uintptr_t)p) % 16 == 0) && ...);
+}
+
+/* i / by, the rest apart; 64-bit divisions only where they are needed. */
+ACCEL_MATHS int64_t divide(int64_t i, int64_t by, int64_t *rest)
+{
+    int64_t q;
+
+    if ((((uint64_t)i | (uint64_t)by) >> 32) == 0)
+        q = (int64_t)((uint32_t)i / (uint32_t)by);
+    else
+        q = i / by;
+    *rest = i - q * by;
+    return q;
+}
+
+/* OP: INPUTS, load<V>(at, x[INPUTS][V]) reads what belongs to elements at .. at + V - 1,
+ * finish<V>(at, x) computes and writes. All reads of a thread come before its writes. */
+template <int V, typename OP>
+static __global__ void __launch_bounds__(MAP_BLOCK) map_kernel(OP op, int64_t n)
+{
+    const int64_t first = (int64_t)blockIdx.x * MAP_BLOCK + threadIdx.x;
+    const int64_t step = (int64_t)gridDim.x * MAP_BLOCK, packs = n / V;
+    int64_t i = first;
+
+    for (; i + step < packs; i += 2 * step) {
+        float x[OP::INPUTS][V], y[OP::INPUTS][V];
+
+        op.template load<V>(i * V, x);
+        op.template load<V>((i + step) * V, y);
+        op.template finish<V>(i * V, x);
+        op.template finish<V>((i + step) * V, y);
+    }
+    if (i < packs) {
+        float x[OP::INPUTS][V];
+
+        op.template load<V>(i * V, x);
+        op.template finish<V>(i * V, x);
+    }
+    if (V > 1 && first < n % V) {
+        float x[OP::INPUTS][1];
+
+        op.template load<1>(packs * V + first, x);
+        op.template finish<1>(packs * V + first, x);
+    }
+}
+
+/* packed: the addresses allow packs of V. */
+template <int V, typename OP>
+static void map(struct cuda_state *s, bool packed, int64_t n, OP op)
+{
+    if (packed)
+        LAUNCH((map_kernel<V, OP>), elements_grid((n + V - 1) / V, 2 * MAP_BLOCK),
+               MAP_BLOCK, 0, s, op, n);
+    else
+        LAUNCH((map_kernel<1, OP>), elements_grid(n, 2 * MAP_BLOCK), MAP_BLOCK, 0, s,
+               op, n);
+}
+
+#endif
