@@ -37,7 +37,7 @@ static __global__ void __launch_bounds__(COLUMN_BLOCK)
     const int lane = (int)threadIdx.x % WARP, strip = (int)threadIdx.x / WARP;
     const int64_t left = (int64_t)blockIdx.x * WIDTH, col = left + lane * V;
     const int64_t begin = (int64_t)blockIdx.y * p.part_rows;
-    const int64_t end = begin + p.part_rows < p.rows ? begin + p.part_rows : p.rows;
+    const int64_t end = least(begin + p.part_rows, p.rows);
 
     for (int64_t outer = blockIdx.z; outer < p.outer; outer += gridDim.z) {
         float sum[OP::SUMS][V] = {};
@@ -98,8 +98,7 @@ static __global__ void __launch_bounds__(COLUMN_BLOCK)
 
 static int64_t limited(int64_t n, int64_t low, int64_t high)
 {
-    n = n < high ? n : high;
-    return n > low ? n : low;
+    return n < low ? low : least(n, high);
 }
 
 template <int V, typename OP>

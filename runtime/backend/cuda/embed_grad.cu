@@ -23,7 +23,7 @@ static __global__ void __launch_bounds__(SORT_TILE)
 
     for (int64_t at = (int64_t)blockIdx.x * SORT_TILE; at < o.rows;
          at += (int64_t)gridDim.x * SORT_TILE) {
-        const int n = (int)(o.rows - at < SORT_TILE ? o.rows - at : SORT_TILE);
+        const int n = (int)least(o.rows - at, SORT_TILE);
         int place = 0;
 
         if (me < n)
@@ -64,7 +64,7 @@ static __global__ void __launch_bounds__(SORT_TILE) place_kernel(struct id_order
 
     for (int64_t other = (int64_t)blockIdx.y * SORT_TILE; other < o.rows;
          other += (int64_t)gridDim.y * SORT_TILE) {
-        const int n = (int)(o.rows - other < SORT_TILE ? o.rows - other : SORT_TILE);
+        const int n = (int)least(o.rows - other, SORT_TILE);
 
         if (me < n)
             tile[me] = o.tile_id[other + me];
@@ -197,9 +197,9 @@ template <typename T>
 static void gather(struct cuda_state *s, struct id_order o, float *dtable,
                    const int32_t *ids, const T *dy, int64_t cols)
 {
-    const int64_t size = pack_size<T>, most = 65535;
+    const int64_t size = pack_size<T>;
     const int64_t tiles = (o.rows + SORT_TILE - 1) / SORT_TILE;
-    const unsigned grid = (unsigned)(tiles < most ? tiles : most);
+    const unsigned grid = (unsigned)least(tiles, 65535);
 
     o.tile_id = (int32_t *)cuda_scratch(s, (size_t)o.rows * 5 * sizeof(int32_t));
     o.tile_row = o.tile_id + o.rows;
@@ -222,7 +222,7 @@ void cuda_embed_grad(const struct backend *be, float *dtable, float *dpositions,
                      const int32_t *ids, const void *dy, accel_dtype_t type,
                      int64_t rows, int64_t time, int64_t cols)
 {
-    const int64_t each = (rows < time ? rows : time) * cols;
+    const int64_t each = least(rows, time) * cols;
     struct cuda_state *s = cuda_state_of(be);
     const struct id_order o = { rows, NULL, NULL, NULL, NULL, NULL };
 

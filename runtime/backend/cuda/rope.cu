@@ -61,7 +61,7 @@ static void rope(struct cuda_state *s, const struct rope *p, T *dst, const T *sr
 {
     const int64_t pairs = p->head_width / 2;
     const int64_t wanted = p->time > 0 ? (ROPE_GRID + p->time - 1) / p->time : 0;
-    const int64_t slices = wanted < p->batch ? wanted : p->batch;
+    const int64_t slices = least(wanted, p->batch);
     const dim3 grid(rows_grid(p->heads * pairs > 0 ? p->time : 0), (unsigned)slices);
 
     if (on_16(dst, src) && pairs % pack_size<T> == 0)

@@ -64,11 +64,11 @@ static void launch_rows(struct cuda_state *s, int64_t rows, int64_t n, OP op)
 {
     const int64_t blocks =
         n <= 1024 ? (rows + SUM_BLOCK / WARP - 1) / (SUM_BLOCK / WARP) : rows;
-    const unsigned grid = (unsigned)(blocks < 65535 ? blocks : 65535);
+    const unsigned grid = (unsigned)least(blocks, 65535);
     int64_t parts = rows > 0 ? MOST_PARTS / rows : 0;
     float *room = NULL;
 
-    parts = parts < n / PART ? parts : n / PART;
+    parts = least(parts, n / PART);
     parts = parts > 1 ? parts : 1;
     if (rows <= 0)
         return;

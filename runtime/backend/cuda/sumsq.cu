@@ -49,7 +49,7 @@ static __global__ void __launch_bounds__(SUMSQ_BLOCK)
             k++;
         at = (p - list.first[k]) * SPAN_PART;
         n = list.span[k].n - at;
-        sum = squares(list.span[k].x + at, n < SPAN_PART ? n : SPAN_PART,
+        sum = squares(list.span[k].x + at, least(n, SPAN_PART),
                       (uintptr_t)list.span[k].x % 16 == 0);
         sum = block_sum(sum, room);
         if (threadIdx.x == 0)
@@ -78,7 +78,7 @@ static int64_t parts_of(const struct span *x)
 /* Takes up to SPANS of them; returns how many. */
 static int take(struct span_list *list, const struct span *x, int count)
 {
-    list->count = count < SPANS ? count : SPANS;
+    list->count = (int)least(count, SPANS);
     list->first[0] = 0;
     for (int k = 0; k < list->count; k++) {
         list->span[k] = x[k];

@@ -59,6 +59,11 @@ template <typename... P> static inline bool on_16(P... p)
     return ((((uintptr_t)p) % 16 == 0) && ...);
 }
 
+ACCEL_MATHS int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* i / by, the rest apart; 64-bit divisions only where they are needed. */
 ACCEL_MATHS int64_t divide(int64_t i, int64_t by, int64_t *rest)
 {
