@@ -12,6 +12,7 @@ shell_tests += tests/t/0010-build-dist.t tests/t/0020-build-module.t \
 # Installing links libaccel once more and moves it for a moment: after all other tests.
 tests/t/0030-build-install.log: $(filter-out tests/t/0030-build-install.log, $(TEST_LOGS))
 
+include tests/cuda/local.mk
 include tests/fuzz/local.mk
 include tests/bench/local.mk
 

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cublasLt's calls: descriptors, what may be multiplied, and the choice of an algorithm. An
+ * algorithm remembers what it was chosen for, and is refused for anything else.
+ */
+#include "fake_blaslt.h"
+
+#include <string.h>
+
+#include "fakecuda.h"
+
+enum { AUX = 128, BIAS = 4, BGRADS = 16 | 256 | 512 };
+static const size_t big_workspace = 1 << 20;
+
+/* ---- what may be multiplied ------------------------------------------------------------- */
+
+static bool is_layout(const cublasLtMatrixLayoutOpaque_t *l)
+{
+    uint64_t least = l->order == CUBLASLT_ORDER_COL ? l->rows : l->cols;
+
+    return (l->type == CUDA_R_32F || l->type == CUDA_R_16BF) && l->rows > 0 &&
+           l->cols > 0 && l->ld >= (int64_t)least && l->batch > 0;
+}
+
+static bool is_epilogue(uint32_t e)
+{
+    static const uint32_t all[] = {
+        CUBLASLT_EPILOGUE_DEFAULT,  CUBLASLT_EPILOGUE_RELU,
+        CUBLASLT_EPILOGUE_BIAS,     CUBLASLT_EPILOGUE_RELU_BIAS,
+        CUBLASLT_EPILOGUE_GELU,     CUBLASLT_EPILOGUE_GELU_BIAS,
+        CUBLASLT_EPILOGUE_RELU_AUX, CUBLASLT_EPILOGUE_RELU_AUX_BIAS,
+        CUBLASLT_EPILOGUE_DRELU,    CUBLASLT_EPILOGUE_DRELU_BGRAD,
+        CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+        CUBLASLT_EPILOGUE_DGELU,    CUBLASLT_EPILOGUE_DGELU_BGRAD,
+        CUBLASLT_EPILOGUE_BGRADA,   CUBLASLT_EPILOGUE_BGRADB,
+    };
+
+    for (uint32_t known : all)
+        if (e == known)
+            return true;
+    return false;
+}
+
+static cublasStatus_t check_epilogue(const struct product *p)
+{
+    const cublasLtMatmulDescOpaque_t *e = &p->desc;
+    bool relu = e->epilogue & (2 | 8);
+
+    if (!is_epilogue(e->epilogue))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (e->epilogue == CUBLASLT_EPILOGUE_DEFAULT)
+        return CUBLAS_STATUS_SUCCESS;
+    if (p->d_layout.order != CUBLASLT_ORDER_COL)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if ((e->epilogue & (BIAS | BGRADS)) && e->bias_type != p->d_layout.type)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!(e->epilogue & AUX))
+        return CUBLAS_STATUS_SUCCESS;
+    if (e->aux_ld < (int64_t)p->d_layout.rows || e->aux_ld % (relu ? 128 : 8))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    return relu || e->aux_type == p->d_layout.type ? CUBLAS_STATUS_SUCCESS
+                                                   : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+static bool is_compute(const cublasLtMatmulDescOpaque_t *e)
+{
+    return e->scale == CUDA_R_32F && e->pointer_mode == CUBLASLT_POINTER_MODE_HOST &&
+           (e->compute == CUBLAS_COMPUTE_32F ||
+            e->compute == CUBLAS_COMPUTE_32F_PEDANTIC ||
+            e->compute == CUBLAS_COMPUTE_32F_FAST_TF32 ||
+            e->compute == CUBLAS_COMPUTE_32F_FAST_16BF);
+}
+
+cublasStatus_t fake_product_check(const struct product *p)
+{
+    const cublasLtMatrixLayoutOpaque_t *a = &p->a_layout, *b = &p->b_layout;
+    const cublasLtMatrixLayoutOpaque_t *c = &p->c_layout, *d = &p->d_layout;
+    bool ta = p->desc.trans_a != CUBLAS_OP_N, tb = p->desc.trans_b != CUBLAS_OP_N;
+
+    if (!is_layout(a) || !is_layout(b) || !is_layout(c) || !is_layout(d))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if ((ta ? a->cols : a->rows) != d->rows || (tb ? b->rows : b->cols) != d->cols ||
+        (ta ? a->rows : a->cols) != (tb ? b->cols : b->rows) || c->rows != d->rows ||
+        c->cols != d->cols || a->batch != d->batch || b->batch != d->batch ||
+        c->batch != d->batch)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (!is_compute(&p->desc) || a->type != b->type || c->type != d->type ||
+        c->order != d->order || (a->type == CUDA_R_32F && d->type != CUDA_R_32F))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    return check_epilogue(p);
+}
+
+/* The types of bias and aux are that of d unless set. */
+static void fill_types(struct product *p)
+{
+    if (p->desc.bias_type < 0)
+        p->desc.bias_type = p->d_layout.type;
+    if (p->desc.aux_type < 0)
+        p->desc.aux_type = p->d_layout.type;
+}
+
+/* ---- algorithms ------------------------------------------------------------------------- */
+
+enum { ALGO_ID, ALGO_KEY, ALGO_WORKSPACE, ALGO_ALIGNMENT };
+
+static uint64_t key_of(const struct product *p)
+{
+    const int32_t parts[] = {
+        p->a_layout.type,          p->b_layout.type,          p->d_layout.type,
+        p->a_layout.order,         p->b_layout.order,         p->d_layout.order,
+        p->desc.compute,           p->desc.trans_a,           p->desc.trans_b,
+        (int32_t)p->desc.epilogue, p->d_layout.batch,         p->desc.bias_type,
+        (int32_t)p->d_layout.rows, (int32_t)p->d_layout.cols,
+    };
+    uint64_t key = 1469598103934665603u;
+
+    for (int32_t part : parts)
+        key = (key ^ (uint32_t)part) * 1099511628211u;
+    return key;
+}
+
+static bool is_aligned(const struct product *p, const cublasLtMatmulAlgo_t *algo)
+{
+    const void *all[] = { p->a, p->b, p->beta != 0 ? p->c : p->d, p->d };
+
+    for (int i = 0; i < 4; i++)
+        if ((uintptr_t)all[i] % algo->data[ALGO_ALIGNMENT + i])
+            return false;
+    return true;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
+    cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+    cublasLtMatmulPreference_t preference, int wanted,
+    cublasLtMatmulHeuristicResult_t *results, int *found)
+{
+    fake_lock hold(fake.lock);
+    struct product p = { *desc, *a, *b, *c, *d, NULL, NULL, NULL, NULL, 1, 0 };
+    cublasStatus_t status;
+
+    fake.counts.heuristics++;
+    *found = 0;
+    if (!handle || wanted < 1)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    fill_types(&p);
+    status = fake_product_check(&p);
+    for (uint64_t id = 0; !status && id < 2 && *found < wanted; id++) {
+        cublasLtMatmulHeuristicResult_t *r = &results[*found];
+
+        if (id == 0 && preference->workspace < big_workspace)
+            continue;
+        memset(r, 0, sizeof(*r));
+        r->workspaceSize = id == 0 ? big_workspace : 0;
+        r->wavesCount = 1;
+        r->algo.data[ALGO_ID] = id + 1;
+        r->algo.data[ALGO_KEY] = key_of(&p);
+        r->algo.data[ALGO_WORKSPACE] = r->workspaceSize;
+        for (int i = 0; i < 4; i++)
+            r->algo.data[ALGO_ALIGNMENT + i] = preference->alignment[i];
+        (*found)++;
+    }
+    return status;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(
+    const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t attr,
+    void *value, size_t bytes, size_t *written)
+{
+    int32_t v = attr == CUBLASLT_ALGO_CONFIG_ID           ? (int32_t)algo->data[ALGO_ID]
+                : attr == CUBLASLT_ALGO_CONFIG_SPLITK_NUM ? 1
+                                                          : 0;
+
+    if (bytes < sizeof(v))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(value, &v, sizeof(v));
+    if (written)
+        *written = sizeof(v);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* ---- the product ------------------------------------------------------------------------ */
+
+static bool lies_on_device(const void *p, const cublasLtMatrixLayoutOpaque_t *l)
+{
+    uint64_t lines = l->order == CUBLASLT_ORDER_COL ? l->cols : l->rows;
+    uint64_t width = l->order == CUBLASLT_ORDER_COL ? l->rows : l->cols;
+    uint64_t elems = (uint64_t)(l->batch - 1) * (uint64_t)l->stride +
+                     (lines - 1) * (uint64_t)l->ld + width;
+
+    return fake_on_device(p, elems * (l->type == CUDA_R_32F ? 4 : 2));
+}
+
+static cublasStatus_t check_pointers(const struct product *p)
+{
+    uint32_t e = p->desc.epilogue;
+    bool fine = lies_on_device(p->a, &p->a_layout) &&
+                lies_on_device(p->b, &p->b_layout) &&
+                lies_on_device(p->d, &p->d_layout);
+
+    if (p->beta != 0)
+        fine = fine && lies_on_device(p->c, &p->c_layout);
+    if (e & (BIAS | BGRADS))
+        fine = fine && fake_on_device(p->desc.bias, 1);
+    if (e & AUX)
+        fine =
+            fine && fake_on_device(p->desc.aux, 1) && (uintptr_t)p->desc.aux % 16 == 0;
+    return fine ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+static cublasStatus_t check_algo(const struct product *p,
+                                 const cublasLtMatmulAlgo_t *algo,
+                                 const void *workspace, size_t workspace_bytes)
+{
+    size_t needed = algo ? algo->data[ALGO_WORKSPACE] : 0;
+
+    if (!algo)
+        return CUBLAS_STATUS_SUCCESS;
+    if (algo->data[ALGO_KEY] != key_of(p) || !is_aligned(p, algo))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    return needed > workspace_bytes || (needed && !fake_on_device(workspace, needed))
+               ? CUBLAS_STATUS_INVALID_VALUE
+               : CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                              const void *alpha, const void *a,
+                              cublasLtMatrixLayout_t a_layout, const void *b,
+                              cublasLtMatrixLayout_t b_layout, const void *beta,
+                              const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t *algo, void *workspace,
+                              size_t workspace_bytes, cudaStream_t stream)
+{
+    fake_lock hold(fake.lock);
+    struct product p = { *desc,
+                         *a_layout,
+                         *b_layout,
+                         *c_layout,
+                         *d_layout,
+                         a,
+                         b,
+                         c,
+                         d,
+                         *(const float *)alpha,
+                         *(const float *)beta };
+    cublasStatus_t status;
+
+    if (!handle)
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (fake_begin())
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    fill_types(&p);
+    status = fake_product_check(&p);
+    if (!status)
+        status = check_pointers(&p);
+    if (!status)
+        status = check_algo(&p, algo, workspace, workspace_bytes);
+    if (status)
+        return status;
+    fake.counts.matmuls++;
+    return fake_put(fake_stream(stream), cudaGraphNodeTypeKernel,
+                    [p] {
+                        if (fake_kernel_begins())
+                            fake_product(&p);
+                        return true;
+                    })
+               ? CUBLAS_STATUS_EXECUTION_FAILED
+               : CUBLAS_STATUS_SUCCESS;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Kernels: a launch is checked as the driver checks it, and put on its stream; there its
+ * blocks run one after the other, every other launch from the last one to the first.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fakecuda.h"
+
+enum { THREADS_MOST = 1024, SHARED_BYTES = 48 << 10, SHARED_MOST_BYTES = 227 << 10 };
+
+/* Dynamic shared memory that a kernel was allowed, where that is more than usual. */
+static std::map<const void *, size_t> allowed;
+
+struct launch {
+    std::string name;
+    dim3 grid, block;
+    size_t shared;
+    std::function<void()> thread;
+};
+
+static std::string run_blocks(const struct launch *l, void *shared)
+{
+    uint64_t blocks = (uint64_t)l->grid.x * l->grid.y * l->grid.z;
+    bool backwards = fake.counts.launches % 2 == 0;
+
+    gridDim = l->grid;
+    for (uint64_t i = 0; i < blocks; i++) {
+        uint64_t at = backwards ? blocks - 1 - i : i;
+        bool mix =
+            fake.order == ORDER_RANDOM ? fake_random() & 1 : (at + backwards) & 1;
+        std::string trouble;
+
+        blockIdx.x = (unsigned)(at % l->grid.x);
+        blockIdx.y = (unsigned)(at / l->grid.x % l->grid.y);
+        blockIdx.z = (unsigned)(at / l->grid.x / l->grid.y);
+        trouble = fake_run_block(l->thread, l->block, l->shared, shared, mix);
+        if (!trouble.empty())
+            return trouble;
+    }
+    return "";
+}
+
+static void run(const struct launch *l)
+{
+    char *shared;
+    std::string trouble;
+
+    if (!fake_kernel_begins())
+        return;
+    shared = (char *)aligned_alloc(16, (l->shared + 31) / 16 * 16);
+    if (!shared) {
+        fake_stick(cudaErrorLaunchOutOfResources);
+        return;
+    }
+    memset(shared + l->shared, 0x5a, 16);
+    trouble = run_blocks(l, shared);
+    for (int i = 0; trouble.empty() && i < 16; i++)
+        if (shared[l->shared + i] != 0x5a)
+            trouble = "wrote behind its dynamic shared memory";
+    free(shared);
+    if (!trouble.empty()) {
+        fake_report("%s, block (%u, %u, %u): %s", l->name.c_str(), blockIdx.x,
+                    blockIdx.y, blockIdx.z, trouble.c_str());
+        fake_stick(cudaErrorLaunchFailure);
+    }
+}
+
+static cudaError_t check(const struct launch *l, const void *kernel)
+{
+    auto at = allowed.find(kernel);
+    size_t most = at == allowed.end() ? (size_t)SHARED_BYTES : at->second;
+    const dim3 &g = l->grid, &b = l->block;
+
+    if (g.x == 0 || g.y == 0 || g.z == 0 || g.x > 2147483647u || g.y > 65535 ||
+        g.z > 65535)
+        return cudaErrorInvalidConfiguration;
+    if (b.x == 0 || b.y == 0 || b.z == 0 || b.x > THREADS_MOST || b.y > THREADS_MOST ||
+        b.z > 64 || (uint64_t)b.x * b.y * b.z > THREADS_MOST)
+        return cudaErrorInvalidConfiguration;
+    return l->shared > most ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+cudaError_t fakecuda_launch_closure(const char *name, const void *kernel, dim3 grid,
+                                    dim3 block, size_t shared, cudaStream_t stream,
+                                    std::function<void()> thread)
+{
+    fake_lock hold(fake.lock);
+    cudaError_t error = fake_begin();
+    struct launch l = { name, grid, block, shared, thread };
+
+    if (!error)
+        error = check(&l, kernel);
+    if (!error)
+        error = fake_put(fake_stream(stream), cudaGraphNodeTypeKernel, [l] {
+            run(&l);
+            return true;
+        });
+    return fake_end(error);
+}
+
+cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attr,
+                                 int value)
+{
+    fake_lock hold(fake.lock);
+    cudaError_t error = fake_begin();
+
+    if (!error && attr == cudaFuncAttributeMaxDynamicSharedMemorySize) {
+        if (value < 0 || value > SHARED_MOST_BYTES)
+            error = cudaErrorInvalidValue;
+        else
+            allowed[kernel] = (size_t)value;
+    }
+    return fake_end(error);
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
+                                                          const void *kernel,
+                                                          int threads, size_t shared)
+{
+    fake_lock hold(fake.lock);
+    cudaError_t error = fake_begin();
+    size_t by_shared = (228u << 10) / (shared + 1024);
+
+    (void)kernel;
+    if (!error && (threads <= 0 || threads > THREADS_MOST))
+        error = cudaErrorInvalidValue;
+    if (!error) {
+        *blocks = 2048 / threads;
+        if (by_shared < (size_t)*blocks)
+            *blocks = (int)by_shared;
+    }
+    return fake_end(error);
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a device of the stand-in toolkit says of itself: as an H100, with the bus ids of
+ * $FAKE_CUDA_BUS, by default those that end a list of 0000:01:00.0, 0000:02:00.0, ...
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fakecuda.h"
+
+enum {
+    SHARED_BYTES = 48 << 10,
+    SHARED_MOST_BYTES = 227 << 10,
+    SHARED_ALL_BYTES = 228 << 10,
+    PROCESSORS = 132
+};
+
+static cudaError_t begin_on(int device)
+{
+    cudaError_t error = fake_begin();
+
+    if (!error && (device < 0 || device >= fake.devices))
+        error = cudaErrorInvalidDevice;
+    return error;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    fake_lock hold(fake.lock);
+    cudaError_t error = fake_begin();
+
+    *count = error ? 0 : fake.devices;
+    return fake_end(error);
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    fake_lock hold(fake.lock);
+    cudaError_t error = begin_on(device);
+
+    if (!error)
+        fake_device = device;
+    return fake_end(error);
+}
+
+cudaError_t cudaInitDevice(int device, unsigned device_flags, unsigned flags)
+{
+    fake_lock hold(fake.lock);
+
+    (void)device_flags;
+    (void)flags;
+    return fake_end(begin_on(device));
+}
+
+cudaError_t cudaSetDeviceFlags(unsigned flags)
+{
+    fake_lock hold(fake.lock);
+
+    (void)flags;
+    return fake_end(fake_begin());
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    fake_lock hold(fake.lock);
+
+    *device = fake_device;
+    return fake_end(fake_begin());
+}
+
+cudaError_t cudaDeviceReset(void)
+{
+    fakecuda_reset();
+    return cudaSuccess;
+}
+
+/* ---- names on the bus ------------------------------------------------------------------- */
+
+struct address {
+    unsigned domain, bus, device;
+};
+
+static struct address address_of(int device)
+{
+    const char *list = getenv("FAKE_CUDA_BUS");
+    struct address a = { 0, (unsigned)device + 1, 0 };
+
+    for (int i = 0; list && i < device; i++) {
+        list = strchr(list, ',');
+        list = list ? list + 1 : NULL;
+    }
+    if (list)
+        sscanf(list, "%x:%x:%x", &a.domain, &a.bus, &a.device);
+    return a;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *text, int len, int device)
+{
+    fake_lock hold(fake.lock);
+    cudaError_t error = begin_on(device);
+
+    if (!error) {
+        struct address a = address_of(device);
+
+        snprintf(text, (size_t)len, "%04X:%02X:%02X.0", a.domain, a.bus, a.device);
+    }
+    return fake_end(error);
+}
+
+cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *text)
+{
+    fake_lock hold(fake.lock);
+    cudaError_t error = fake_begin();
+    struct address want = { 0, 0, 0 };
+
+    if (!error && sscanf(text, "%x:%x:%x", &want.domain, &want.bus, &want.device) != 3)
+        error = cudaErrorInvalidValue;
+    for (int i = 0; !error && i < fake.devices; i++) {
+        struct address a = address_of(i);
+
+        if (a.domain == want.domain && a.bus == want.bus && a.device == want.device) {
+            *device = i;
+            return cudaSuccess;
+        }
+    }
+    return fake_end(error ? error : cudaErrorInvalidDevice);
+}
+
+/* ---- properties ------------------------------------------------------------------------- */
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
+{
+    fake_lock hold(fake.lock);
+    cudaError_t error = begin_on(device);
+    struct address a = address_of(device);
+
+    if (error)
+        return fake_end(error);
+    memset(prop, 0, sizeof(*prop));
+    snprintf(prop->name, sizeof(prop->name), "stand-in GPU");
+    memset(prop->uuid.bytes, device + 1, sizeof(prop->uuid.bytes));
+    prop->totalGlobalMem = fake.memory;
+    prop->sharedMemPerBlock = SHARED_BYTES;
+    prop->sharedMemPerBlockOptin = SHARED_MOST_BYTES;
+    prop->sharedMemPerMultiprocessor = SHARED_ALL_BYTES;
+    prop->warpSize = warpSize;
+    prop->maxThreadsPerBlock = 1024;
+    prop->maxThreadsPerMultiProcessor = 2048;
+    prop->maxThreadsDim[0] = prop->maxThreadsDim[1] = 1024;
+    prop->maxThreadsDim[2] = 64;
+    prop->maxGridSize[0] = 2147483647;
+    prop->maxGridSize[1] = prop->maxGridSize[2] = 65535;
+    prop->major = 9;
+    prop->multiProcessorCount = PROCESSORS;
+    prop->l2CacheSize = 50 << 20;
+    prop->memoryBusWidth = 5120;
+    prop->pciDomainID = (int)a.domain;
+    prop->pciBusID = (int)a.bus;
+    prop->pciDeviceID = (int)a.device;
+    prop->memoryPoolsSupported = prop->unifiedAddressing = 1;
+    return cudaSuccess;
+}
+
+static int attribute(enum cudaDeviceAttr attr, int device)
+{
+    switch (attr) {
+    case cudaDevAttrMaxThreadsPerBlock:
+        return 1024;
+    case cudaDevAttrMaxGridDimX:
+        return 2147483647;
+    case cudaDevAttrMaxGridDimY:
+    case cudaDevAttrMaxGridDimZ:
+        return 65535;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+        return SHARED_BYTES;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        return SHARED_MOST_BYTES;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+        return SHARED_ALL_BYTES;
+    case cudaDevAttrWarpSize:
+        return warpSize;
+    case cudaDevAttrClockRate:
+        return 1980000;
+    case cudaDevAttrMemoryClockRate:
+        return 2619000;
+    case cudaDevAttrGlobalMemoryBusWidth:
+        return 5120;
+    case cudaDevAttrMultiProcessorCount:
+        return PROCESSORS;
+    case cudaDevAttrL2CacheSize:
+        return 50 << 20;
+    case cudaDevAttrMaxThreadsPerMultiProcessor:
+        return 2048;
+    case cudaDevAttrMaxBlocksPerMultiprocessor:
+        return 32;
+    case cudaDevAttrPciBusId:
+        return (int)address_of(device).bus;
+    case cudaDevAttrPciDeviceId:
+        return (int)address_of(device).device;
+    case cudaDevAttrPciDomainId:
+        return (int)address_of(device).domain;
+    case cudaDevAttrComputeCapabilityMajor:
+        return 9;
+    case cudaDevAttrUnifiedAddressing:
+    case cudaDevAttrMemoryPoolsSupported:
+        return 1;
+    case cudaDevAttrComputeCapabilityMinor:
+    case cudaDevAttrComputeMode:
+        return 0;
+    }
+    return 0;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device)
+{
+    fake_lock hold(fake.lock);
+    cudaError_t error = begin_on(device);
+
+    if (!error)
+        *value = attribute(attr, device);
+    return fake_end(error);
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    fake_lock hold(fake.lock);
+
+    *least = 0;
+    *greatest = -5;
+    return fake_end(fake_begin());
+}
+
+/* Versions may be asked without a device. */
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    fake_lock hold(fake.lock);
+
+    fake_begin();
+    *version = fake.driver;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}

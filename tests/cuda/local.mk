@@ -1,0 +1,40 @@
+# tests/cuda/: a stand-in CUDA toolkit. The sources of the CUDA module compile with its headers
+# and the C++ compiler, and run on the CPU; fakecuda_cxxflags are what such sources need. A
+# library of its own: the module and a stand-in libnccl share its streams.
+fakecuda_cppflags = -I$(top_srcdir)/tests/cuda/include
+fakecuda_cxxflags = -std=gnu++17 -Wall -Wextra -Wno-unknown-pragmas -ffp-contract=off \
+	-fvisibility=hidden
+if HAVE_CXX
+check_LTLIBRARIES += tests/cuda/libfakecuda.la
+endif
+tests_cuda_libfakecuda_la_SOURCES = \
+	tests/cuda/fake_blaslt.cc \
+	tests/cuda/fake_blaslt.h \
+	tests/cuda/fake_block.cc \
+	tests/cuda/fake_copy.cc \
+	tests/cuda/fake_descriptors.cc \
+	tests/cuda/fake_device.cc \
+	tests/cuda/fake_event.cc \
+	tests/cuda/fake_fiber.cc \
+	tests/cuda/fake_fiber.h \
+	tests/cuda/fake_graph.cc \
+	tests/cuda/fake_launch.cc \
+	tests/cuda/fake_matmul.cc \
+	tests/cuda/fake_memory.cc \
+	tests/cuda/fake_pool.cc \
+	tests/cuda/fake_properties.cc \
+	tests/cuda/fake_queue.cc \
+	tests/cuda/fake_virtual.cc \
+	tests/cuda/fakecuda.h \
+	tests/cuda/include/cublasLt.h \
+	tests/cuda/include/cuda.h \
+	tests/cuda/include/cuda_runtime.h \
+	tests/cuda/include/cuda_runtime_api.h \
+	tests/cuda/include/fakecuda_device.h \
+	tests/cuda/include/fakecuda_maths.h \
+	tests/cuda/include/fakecuda_types.h \
+	tests/cuda/include/fakecuda_vectors.h
+tests_cuda_libfakecuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
+tests_cuda_libfakecuda_la_CXXFLAGS = $(fakecuda_cxxflags) $(AM_CXXFLAGS)
+tests_cuda_libfakecuda_la_LDFLAGS = -avoid-version -shared -rpath /nowhere
+EXTRA_DIST += tests/cuda/README.md
