@@ -79,4 +79,38 @@ static inline size_t cuda_maxpool_bytes(const struct pool *p)
     return 256;
 }
 
+/* ---- attention ----------------------------------------------------------------------- */
+
+#define ATTN_DECODE_WIDEST 1024
+#define ATTN_DECODE_BLOCKS 512 /* enough for a device of some 130 multiprocessors */
+#define ATTN_DECODE_SPLITS 64
+
+/* Is one query per sample handed to the kernel that splits the keys? */
+static inline bool cuda_attention_decodes(const struct attention *p)
+{
+    return p->queries == 1 && p->dropout == 0.0f && p->head_width <= ATTN_DECODE_WIDEST;
+}
+
+/* Parts that the keys are split into: enough blocks for the device, whatever the number of
+ * keys, which grows from call to call when there is a cache. */
+static inline int64_t cuda_attention_splits(const struct attention *p)
+{
+    int64_t heads = p->batch * p->kv_heads;
+    int64_t splits = heads > 0 ? ATTN_DECODE_BLOCKS / heads : 1;
+
+    return splits < 1 ? 1 : splits > ATTN_DECODE_SPLITS ? ATTN_DECODE_SPLITS : splits;
+}
+
+/* Forward: an output, a maximum and a sum per split. Backward: a delta per query. */
+static inline size_t cuda_attention_bytes(const struct attention *p, bool backward)
+{
+    int64_t rows = p->batch * p->heads * p->queries, floats = 1;
+
+    if (backward)
+        floats += rows;
+    else if (cuda_attention_decodes(p))
+        floats += rows * cuda_attention_splits(p) * (p->head_width + 2);
+    return (size_t)floats * sizeof(float);
+}
+
 #endif

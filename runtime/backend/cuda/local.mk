@@ -3,6 +3,12 @@
 # A new file is one line here.
 cuda_sources = \
 	runtime/backend/cuda/activation.cu \
+	runtime/backend/cuda/attention.cu \
+	runtime/backend/cuda/attention_backward.cu \
+	runtime/backend/cuda/attention_decode.cu \
+	runtime/backend/cuda/attention_forward.cu \
+	runtime/backend/cuda/attention_mma_backward.cu \
+	runtime/backend/cuda/attention_mma_forward.cu \
 	runtime/backend/cuda/columns.cu \
 	runtime/backend/cuda/conv.cu \
 	runtime/backend/cuda/elementwise.cu \
@@ -24,6 +30,9 @@ cuda_sources = \
 	runtime/backend/cuda/update.cu \
 	runtime/backend/cuda/xent.cu
 cuda_headers = \
+	runtime/backend/cuda/attention.h \
+	runtime/backend/cuda/attention_mma.h \
+	runtime/backend/cuda/attention_path.h \
 	runtime/backend/cuda/cuda.h \
 	runtime/backend/cuda/device.h \
 	runtime/backend/cuda/entries.h \

@@ -103,7 +103,9 @@ static void put_gemm(struct backend *be)
 
 static void put_attention(struct backend *be)
 {
-    (void)be;
+    be->attention_scratch = cuda_attention_scratch;
+    be->attention = cuda_attention;
+    be->attention_grad = cuda_attention_grad;
 }
 
 void cuda_fill_table(struct backend *be)

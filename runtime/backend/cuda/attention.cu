@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention of the CUDA backend: chooses between the kernels here and cuDNN's.
+ */
+#include "backend/cuda/attention_mma.h"
+#include "backend/cuda/attention_path.h"
+
+size_t cuda_attention_scratch(const struct backend *be, const struct attention *p,
+                              bool backward)
+{
+    (void)be;
+    return cuda_attention_bytes(p, backward);
+}
+
+static enum attn_path path_of(const struct attention *p,
+                              const struct attention_grads *g)
+{
+    if (!g && cuda_attention_decodes(p))
+        return ATTN_DECODE;
+    return attn_mma_fits(p, g) ? ATTN_MMA : ATTN_PLAIN;
+}
+
+void cuda_attention(const struct backend *be, const struct attention *p, void *out,
+                    float *lse, void *scratch)
+{
+    switch (path_of(p, NULL)) {
+    case ATTN_DECODE:
+        attn_decode(be, p, out, lse, (float *)scratch);
+        break;
+    case ATTN_MMA:
+        attn_mma_forward(be, p, out, lse);
+        break;
+    default:
+        attn_forward(be, p, out, lse);
+    }
+}
+
+void cuda_attention_grad(const struct backend *be, const struct attention *p,
+                         const struct attention_grads *grads, void *scratch)
+{
+    float *delta = (float *)scratch;
+
+    attn_delta(be, p, grads, delta);
+    if (path_of(p, grads) == ATTN_MMA)
+        attn_mma_backward(be, p, grads, delta);
+    else
+        attn_backward(be, p, grads, delta);
+}

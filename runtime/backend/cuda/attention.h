@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of the CUDA attention: tiles of 64 queries x 64 keys, one per thread block at a
+ * time, 4 x 4 elements per thread. Operands pass through shared memory; scores never leave
+ * the chip. Every sum has a fixed order, so that two runs give the same bits.
+ */
+#ifndef ACCEL_BACKEND_CUDA_ATTENTION_H
+#define ACCEL_BACKEND_CUDA_ATTENTION_H
+
+#include "backend/cuda/cuda.h"
+#include "backend/cuda_sizes.h"
+#include "backend/maths.h"
+
+#define ATTN_TILE    64
+#define ATTN_CHUNK   32 /* columns of two operands staged at a time */
+#define ATTN_THREADS 256
+#define ATTN_EACH    4 /* rows, and columns, of a tile that one thread has */
+#define ATTN_LANES   (ATTN_TILE / ATTN_EACH)
+#define ATTN_S_ROW   (ATTN_TILE + 1) /* one more than a power of two: no bank conflicts */
+#define ATTN_QUADS   (ATTN_TILE / 4) /* keys share a block of random words by fours */
+
+/* Thread (x, y) of a block has the rows 4 y + i and the columns x + 16 j, i, j < 4. */
+struct attn_shared {
+    float stage[2 * ATTN_TILE * (ATTN_CHUNK + 1)]; /* or [64][65] */
+    float s[ATTN_TILE * ATTN_S_ROW];
+    uint8_t kept[ATTN_TILE * ATTN_QUADS];
+};
+
+/* The rows of one head from a first position on. */
+template <typename T> struct attn_rows {
+    const T *at;
+    int64_t stride;
+    int count; /* rows there are, at most ATTN_TILE; zero beyond */
+    float scale;
+};
+
+/* One tile: its place, and how much of it there is. */
+struct attn_tile {
+    int64_t b, h, kv_head;
+    int64_t q0, k0;
+    int queries, keys;
+    int64_t limit; /* keys of this sample that are no padding */
+};
+
+ACCEL_MATHS int64_t attn_clamp(int64_t v, int64_t low, int64_t high)
+{
+    return v < low ? low : v > high ? high : v;
+}
+
+static __device__ __forceinline__ struct attn_tile attn_tile_at(
+    const struct attention &p, int64_t b, int64_t h, int64_t q0, int64_t k0)
+{
+    struct attn_tile t;
+
+    t.b = b;
+    t.h = h;
+    t.kv_head = h / (p.heads / p.kv_heads);
+    t.q0 = q0;
+    t.k0 = k0;
+    t.queries = (int)attn_clamp(p.queries - q0, 0, ATTN_TILE);
+    t.keys = (int)attn_clamp(p.keys - k0, 0, ATTN_TILE);
+    t.limit = p.lengths ? attn_clamp(p.lengths[b], 0, p.keys) : p.keys;
+    return t;
+}
+
+/* Keys from 0 that some query of the tile may see. */
+static __device__ __forceinline__ int64_t attn_key_end(const struct attention &p,
+                                                       const struct attn_tile &t)
+{
+    return p.causal ? attn_clamp(p.offset + t.q0 + t.queries, 0, t.limit) : t.limit;
+}
+
+/* Who sees whom within a tile, in small numbers. */
+struct attn_view {
+    int queries, keys;   /* there and no padding */
+    int ahead;           /* query q sees the keys up to q + ahead */
+    const int32_t *mask; /* of the first key */
+    bool all;            /* every query sees every key */
+};
+
+static __device__ __forceinline__ struct attn_view attn_view_of(
+    const struct attention &p, const struct attn_tile &t)
+{
+    struct attn_view v;
+
+    v.queries = t.queries;
+    v.keys = (int)attn_clamp(t.limit - t.k0, 0, ATTN_TILE);
+    v.ahead = p.causal ? (int)attn_clamp(p.offset + t.q0 - t.k0, -ATTN_TILE, ATTN_TILE)
+                       : ATTN_TILE;
+    v.mask = p.mask ? p.mask + t.b * p.keys + t.k0 : NULL;
+    v.all = v.queries == ATTN_TILE && v.keys == ATTN_TILE && v.ahead >= ATTN_TILE - 1 &&
+            !v.mask;
+    return v;
+}
+
+static __device__ __forceinline__ bool attn_sees(const struct attn_view &v, int q,
+                                                 int k)
+{
+    return v.all ||
+           (q < v.queries && k < v.keys && k <= q + v.ahead && !(v.mask && !v.mask[k]));
+}
+
+template <typename T>
+static __device__ __forceinline__ struct attn_rows<T> attn_rows_of(
+    const struct heads &from, int64_t b, int64_t h, int64_t first, int count,
+    float scale) {
+    struct attn_rows<T> r;
+
+    r.at = (const T *)from.data + b * from.sample + h * from.head + first * from.row;
+    r.stride = from.row;
+    r.count = count;
+    r.scale = scale;
+    return r;
+}
+
+/* out and dout: [batch, queries, heads * head_width] */
+template <typename T>
+static __device__ __forceinline__ struct attn_rows<T> attn_out_rows(
+    const struct attention &p, const void *data, const struct attn_tile &t) {
+    int64_t cols = p.heads * p.head_width;
+    struct heads h = { data, p.queries *cols, cols, p.head_width };
+
+    return attn_rows_of<T>(h, t.b, t.h, t.q0, t.queries, 1.0f);
+}
+
+/* dst[64][ld] = the rows' columns [c0, c0 + cols), zero where there is none. */
+template <typename T>
+static __device__ __forceinline__ void attn_stage(float *dst, int ld, int cols,
+                                                  const struct attn_rows<T> &from,
+                                                  int64_t c0, int64_t width)
+{
+    for (int i = (int)threadIdx.x; i < ATTN_TILE * cols; i += ATTN_THREADS) {
+        int r = i / cols, c = i % cols;
+        bool there = r < from.count && c0 + c < width;
+
+        dst[r * ld + c] =
+            there ? load_float(from.at, r * from.stride + c0 + c) * from.scale : 0.0f;
+    }
+}
+
+/* acc = a b^T of two tiles of rows, summed from the first column to the last. */
+template <typename T>
+static __device__ __forceinline__ void attn_dot(float acc[ATTN_EACH][ATTN_EACH],
+                                                struct attn_shared &sh,
+                                                const struct attn_rows<T> &a,
+                                                const struct attn_rows<T> &b,
+                                                int64_t width)
+{
+    const int ld = ATTN_CHUNK + 1, x = (int)threadIdx.x % ATTN_LANES,
+              y = (int)threadIdx.x / ATTN_LANES;
+    float *left = sh.stage, *right = sh.stage + ATTN_TILE * ld;
+
+    for (int i = 0; i < ATTN_EACH; i++)
+        for (int j = 0; j < ATTN_EACH; j++)
+            acc[i][j] = 0.0f;
+    for (int64_t c0 = 0; c0 < width; c0 += ATTN_CHUNK) {
+        __syncthreads();
+        attn_stage(left, ld, ATTN_CHUNK, a, c0, width);
+        attn_stage(right, ld, ATTN_CHUNK, b, c0, width);
+        __syncthreads();
+#pragma unroll 8
+        for (int c = 0; c < ATTN_CHUNK; c++)
+#pragma unroll
+            for (int i = 0; i < ATTN_EACH; i++)
+#pragma unroll
+                for (int j = 0; j < ATTN_EACH; j++)
+                    acc[i][j] = fmaf(left[(ATTN_EACH * y + i) * ld + c],
+                                     right[(x + ATTN_LANES * j) * ld + c], acc[i][j]);
+    }
+}
+
+/* acc[i][4 n + j] += row 4 y + i of sh.s times the rows' column c0 + 64 n + x + 16 j. The
+ * caller has not synchronised after writing sh.s; the block has when it returns. */
+template <typename T, int CHUNKS>
+static __device__ __forceinline__ void attn_gather(
+    float acc[ATTN_EACH][ATTN_EACH * CHUNKS], struct attn_shared &sh,
+    const struct attn_rows<T> &rows, int64_t c0, int64_t width)
+{
+    const int x = (int)threadIdx.x % ATTN_LANES, y = (int)threadIdx.x / ATTN_LANES;
+
+#pragma unroll
+    for (int n = 0; n < CHUNKS; n++) {
+        __syncthreads();
+        attn_stage(sh.stage, ATTN_S_ROW, ATTN_TILE, rows, c0 + n * ATTN_TILE, width);
+        __syncthreads();
+#pragma unroll 8
+        for (int k = 0; k < ATTN_TILE; k++)
+#pragma unroll
+            for (int i = 0; i < ATTN_EACH; i++)
+#pragma unroll
+                for (int j = 0; j < ATTN_EACH; j++)
+                    acc[i][ATTN_EACH * n + j] =
+                        fmaf(sh.s[(ATTN_EACH * y + i) * ATTN_S_ROW + k],
+                             sh.stage[k * ATTN_S_ROW + x + ATTN_LANES * j],
+                             acc[i][ATTN_EACH * n + j]);
+    }
+    __syncthreads();
+}
+
+/* Bit k % 4 of kept[q][k / 4]: dropout leaves key k of query q. The readers synchronise. */
+static __device__ __forceinline__ void attn_stage_kept(const struct attention &p,
+                                                       const struct attn_tile &t,
+                                                       uint8_t *kept)
+{
+    const uint64_t quads = ((uint64_t)p.keys + 3) / 4;
+    const uint64_t row =
+        ((uint64_t)(p.first_sample + t.b) * (uint64_t)p.heads + (uint64_t)t.h) *
+            (uint64_t)p.queries +
+        (uint64_t)t.q0;
+    const uint32_t below = (uint32_t)((double)p.dropout * 4294967296.0);
+
+    BLOCK_STRIDE(i, ATTN_TILE * ATTN_QUADS)
+    {
+        uint64_t q = (uint64_t)i / ATTN_QUADS, quad = (uint64_t)i % ATTN_QUADS;
+        uint32_t word[4];
+
+        rng_block(p.seed, p.stream, (row + q) * quads + (uint64_t)t.k0 / 4 + quad,
+                  word);
+        kept[i] = (uint8_t)((word[0] >= below) | (word[1] >= below) << 1 |
+                            (word[2] >= below) << 2 | (word[3] >= below) << 3);
+    }
+}
+
+/* The factor of one element; scale: 1 / (1 - dropout), or 0 when nothing is dropped. */
+static __device__ __forceinline__ float attn_keep(const uint8_t *kept, float scale,
+                                                  int q, int k)
+{
+    return scale == 0.0f                               ? 1.0f
+           : kept[q * ATTN_QUADS + k / 4] >> k % 4 & 1 ? scale
+                                                       : 0.0f;
+}
+
+static __device__ __forceinline__ float attn_keep_scale(const struct attention &p)
+{
+    return p.dropout > 0.0f ? 1.0f / (1.0f - p.dropout) : 0.0f;
+}
+
+/* sh.s = this thread's elements; the readers synchronise. */
+static __device__ __forceinline__ void attn_share(struct attn_shared &sh,
+                                                  const float e[ATTN_EACH][ATTN_EACH])
+{
+    const int x = (int)threadIdx.x % ATTN_LANES, y = (int)threadIdx.x / ATTN_LANES;
+
+    for (int i = 0; i < ATTN_EACH; i++)
+        for (int j = 0; j < ATTN_EACH; j++)
+            sh.s[(ATTN_EACH * y + i) * ATTN_S_ROW + x + ATTN_LANES * j] = e[i][j];
+}
+
+/* Rows 4 y + i of a finished tile, times `scale`, to the head at `to`. */
+template <typename T, int CHUNKS>
+static __device__ __forceinline__ void attn_store(
+    const struct heads_out &to, int64_t b, int64_t h, int64_t first, int rows,
+    const float acc[ATTN_EACH][ATTN_EACH * CHUNKS], float scale, int64_t c0,
+    int64_t width)
+{
+    const int x = (int)threadIdx.x % ATTN_LANES, y = (int)threadIdx.x / ATTN_LANES;
+    T *at = (T *)to.data + b * to.sample + h * to.head + first * to.row;
+
+#pragma unroll
+    for (int i = 0; i < ATTN_EACH; i++)
+#pragma unroll
+        for (int n = 0; n < ATTN_EACH * CHUNKS; n++) {
+            int row = ATTN_EACH * y + i;
+            int64_t col =
+                c0 + n / ATTN_EACH * ATTN_TILE + x + n % ATTN_EACH * ATTN_LANES;
+
+            if (row < rows && col < width)
+                store_float(at, row * to.row + col, to.add, acc[i][n] * scale);
+        }
+}
+
+/* What a launch of the kernels below needs. Column blocks of 64, 128 or 256, as few as
+ * cover the width: registers hold them all. */
+static inline int attn_chunks(int64_t width)
+{
+    return width <= ATTN_TILE ? 1 : width <= 2 * ATTN_TILE ? 2 : 4;
+}
+
+void attn_forward(const struct backend *be, const struct attention *p, void *out,
+                  float *lse);
+void attn_decode(const struct backend *be, const struct attention *p, void *out,
+                 float *lse, float *scratch);
+/* delta[batch, heads, queries] = sum of dout * out, which both backwards take. */
+void attn_delta(const struct backend *be, const struct attention *p,
+                const struct attention_grads *g, float *delta);
+void attn_backward(const struct backend *be, const struct attention *p,
+                   const struct attention_grads *g, const float *delta);
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention of one query per sample: generation. Bound by reading keys and values, so a
+ * block reads its part of them once for up to eight query heads that share them; the parts
+ * are combined in their order.
+ */
+#include "backend/cuda/attention.h"
+
+#define DECODE_THREADS 128
+#define DECODE_WARPS   (DECODE_THREADS / WARP)
+#define DECODE_HEADS   8  /* query heads of a block */
+#define DECODE_KEYS    64 /* keys at a time */
+
+struct decode_task {
+    int64_t splits, parts; /* of the keys; of the query heads that share a key head */
+    int64_t step;          /* keys of a split */
+    float *out;            /* [batch * heads][splits][head_width], not yet divided */
+    float *max, *sum;      /* [batch * heads][splits] */
+};
+
+struct decode_shared {
+    float s[DECODE_HEADS][DECODE_KEYS];
+    float max[DECODE_HEADS], sum[DECODE_HEADS], factor[DECODE_HEADS];
+};
+
+/* s[g][j] = q[g] . key k0 + j, minus infinity where nobody looks: a key per warp. */
+template <typename T>
+static __device__ __forceinline__ void decode_scores(const struct attention &p,
+                                                     struct decode_shared &sh,
+                                                     const float *q, int heads,
+                                                     int64_t b, int64_t kv_head,
+                                                     int64_t k0, int keys)
+{
+    const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+    const int64_t d = p.head_width;
+    const T *k = (const T *)p.k.data + b * p.k.sample + kv_head * p.k.head;
+
+    for (int j = warp; j < DECODE_KEYS; j += DECODE_WARPS) {
+        const T *row = k + (k0 + j) * p.k.row;
+        bool seen = j < keys && !(p.mask && !p.mask[b * p.keys + k0 + j]);
+        float acc[DECODE_HEADS] = { 0 };
+
+        for (int64_t c = lane; c < d && seen; c += WARP) {
+            float value = load_float(row, c);
+
+#pragma unroll
+            for (int g = 0; g < DECODE_HEADS; g++)
+                acc[g] = fmaf(q[g * d + c], value, acc[g]);
+        }
+#pragma unroll
+        for (int g = 0; g < DECODE_HEADS; g++) {
+            float sum = warp_sum(acc[g]);
+
+            if (lane == 0 && g < heads)
+                sh.s[g][j] = seen ? sum : -INFINITY;
+        }
+    }
+}
+
+/* Scores to exp(score - max), with the running maximum and sum: a warp per head. */
+static __device__ __forceinline__ void decode_soften(struct decode_shared &sh,
+                                                     int heads)
+{
+    const int lane = (int)threadIdx.x % WARP;
+
+    for (int g = (int)threadIdx.x / WARP; g < heads; g += DECODE_WARPS) {
+        float past = sh.max[g], first = sh.s[g][lane], second = sh.s[g][lane + WARP];
+        float next = warp_max(first > second ? first : second), base, sum;
+
+        next = next > past ? next : past;
+        base = next == -INFINITY ? 0.0f : next;
+        first = first == -INFINITY ? 0.0f : maths_exp(first - base);
+        second = second == -INFINITY ? 0.0f : maths_exp(second - base);
+        sum = warp_sum(first + second);
+        __syncwarp();
+        sh.s[g][lane] = first;
+        sh.s[g][lane + WARP] = second;
+        if (lane == 0) {
+            float factor = past == -INFINITY ? 0.0f : maths_exp(past - base);
+
+            sh.factor[g] = factor;
+            sh.sum[g] = sh.sum[g] * factor + sum;
+            sh.max[g] = next;
+        }
+    }
+}
+
+/* acc[g] = acc[g] * factor + sum over keys of s[g][j] v[j], a column per thread. */
+template <typename T>
+static __device__ __forceinline__ void decode_gather(const struct attention &p,
+                                                     const struct decode_shared &sh,
+                                                     float *acc, int64_t b,
+                                                     int64_t kv_head, int64_t k0,
+                                                     int keys)
+{
+    const int64_t d = p.head_width;
+    const T *v =
+        (const T *)p.v.data + b * p.v.sample + kv_head * p.v.head + k0 * p.v.row;
+
+    BLOCK_STRIDE(c, d)
+    {
+        float sum[DECODE_HEADS];
+
+#pragma unroll
+        for (int g = 0; g < DECODE_HEADS; g++)
+            sum[g] = acc[g * d + c] * sh.factor[g];
+        for (int j = 0; j < keys; j++) {
+            float value = load_float(v, j * p.v.row + c);
+
+#pragma unroll
+            for (int g = 0; g < DECODE_HEADS; g++)
+                sum[g] = fmaf(sh.s[g][j], value, sum[g]);
+        }
+#pragma unroll
+        for (int g = 0; g < DECODE_HEADS; g++)
+            acc[g * d + c] = sum[g];
+    }
+}
+
+/* Queries of `heads` heads from h on, scaled, into q; everything else to where it begins. */
+template <typename T>
+static __device__ __forceinline__ void decode_start(const struct attention &p,
+                                                    struct decode_shared &sh, float *q,
+                                                    float *acc, int64_t b, int64_t h,
+                                                    int heads)
+{
+    const int64_t d = p.head_width;
+    const T *from = (const T *)p.q.data + b * p.q.sample + h * p.q.head;
+
+    __syncthreads();
+    BLOCK_STRIDE(i, DECODE_HEADS * d)
+    {
+        int64_t g = i / d;
+
+        q[i] = g < heads ? load_float(from, g * p.q.head + i % d) * p.scale : 0.0f;
+        acc[i] = 0.0f;
+    }
+    BLOCK_STRIDE(i, DECODE_HEADS * DECODE_KEYS)
+    sh.s[i / DECODE_KEYS][i % DECODE_KEYS] = 0.0f;
+    BLOCK_STRIDE(g, DECODE_HEADS)
+    {
+        sh.max[g] = -INFINITY;
+        sh.sum[g] = 0.0f;
+        sh.factor[g] = 0.0f;
+    }
+    __syncthreads();
+}
+
+/* One split of the keys, for the query heads of one part of a group. */
+template <typename T>
+static __global__ void __launch_bounds__(DECODE_THREADS)
+    attention_split(struct attention p, struct decode_task w)
+{
+    __shared__ struct decode_shared sh;
+    DYNAMIC_SHARED(float, q);
+    const int64_t d = p.head_width, group = p.heads / p.kv_heads;
+    float *acc = q + DECODE_HEADS * d;
+
+    ROW_STRIDE(i, p.batch * p.kv_heads * w.parts * w.splits)
+    {
+        int64_t split = i % w.splits, part = i / w.splits % w.parts;
+        int64_t kv_head = i / w.splits / w.parts % p.kv_heads;
+        int64_t b = i / w.splits / w.parts / p.kv_heads;
+        int64_t h = kv_head * group + part * DECODE_HEADS;
+        int heads = (int)attn_clamp(group - part * DECODE_HEADS, 0, DECODE_HEADS);
+        struct attn_tile t = attn_tile_at(p, b, h, 0, 0);
+        int64_t end = attn_clamp((split + 1) * w.step, 0, attn_key_end(p, t));
+
+        decode_start<T>(p, sh, q, acc, b, h, heads);
+        for (int64_t k0 = split * w.step; k0 < end; k0 += DECODE_KEYS) {
+            int keys = (int)attn_clamp(end - k0, 0, DECODE_KEYS);
+
+            decode_scores<T>(p, sh, q, heads, b, kv_head, k0, keys);
+            __syncthreads();
+            decode_soften(sh, heads);
+            __syncthreads();
+            decode_gather<T>(p, sh, acc, b, kv_head, k0, keys);
+            __syncthreads();
+        }
+        BLOCK_STRIDE(c, heads * d)
+        w.out[((b * p.heads + h + c / d) * w.splits + split) * d + c % d] = acc[c];
+        BLOCK_STRIDE(g, heads)
+        {
+            w.max[(b * p.heads + h + g) * w.splits + split] = sh.max[g];
+            w.sum[(b * p.heads + h + g) * w.splits + split] = sh.sum[g];
+        }
+    }
+}
+
+/* Splits of each head, in their order; every thread makes the same factors. */
+template <typename T>
+static __global__ void __launch_bounds__(DECODE_THREADS)
+    attention_combine(struct attention p, struct decode_task w, T *out, float *lse)
+{
+    ROW_STRIDE(r, p.batch * p.heads)
+    {
+        const float *max = w.max + r * w.splits, *sum = w.sum + r * w.splits;
+        float most = -INFINITY, all = 0.0f, inverse;
+
+        for (int64_t s = 0; s < w.splits; s++)
+            most = max[s] > most ? max[s] : most;
+        for (int64_t s = 0; s < w.splits; s++)
+            if (max[s] != -INFINITY)
+                all += sum[s] * maths_exp(max[s] - most);
+        inverse = all == 0.0f ? 0.0f : 1.0f / all;
+        BLOCK_STRIDE(c, p.head_width)
+        {
+            float value = 0.0f;
+
+            for (int64_t s = 0; s < w.splits; s++)
+                if (max[s] != -INFINITY)
+                    value = fmaf(w.out[(r * w.splits + s) * p.head_width + c],
+                                 maths_exp(max[s] - most), value);
+            store_float(out, r * p.head_width + c, value * inverse);
+        }
+        if (threadIdx.x == 0)
+            lse[r] = all > 0.0f ? (float)((double)most + log((double)all)) : INFINITY;
+    }
+}
+
+template <typename T>
+static void decode(struct cuda_state *s, const struct attention *p,
+                   const struct decode_task *w, T *out, float *lse)
+{
+    size_t bytes = (size_t)(2 * DECODE_HEADS * p->head_width) * sizeof(float);
+    struct attention a = *p;
+    struct decode_task task = *w;
+
+    if (bytes > 48 << 10 && !ALLOW_SHARED(attention_split<T>, bytes, s))
+        return;
+    LAUNCH(attention_split<T>, rows_grid(a.batch * a.kv_heads * w->parts * w->splits),
+           DECODE_THREADS, bytes, s, a, task);
+    LAUNCH(attention_combine<T>, rows_grid(a.batch * a.heads), DECODE_THREADS, 0, s, a,
+           task, out, lse);
+}
+
+void attn_decode(const struct backend *be, const struct attention *p, void *out,
+                 float *lse, float *scratch)
+{
+    int64_t rows = p->batch * p->heads, group = p->heads / p->kv_heads;
+    int64_t blocks = (p->keys + DECODE_KEYS - 1) / DECODE_KEYS;
+    struct decode_task w;
+
+    w.splits = attn_clamp(cuda_attention_splits(p), 1, blocks > 0 ? blocks : 1);
+    w.step = (blocks + w.splits - 1) / w.splits * DECODE_KEYS;
+    w.parts = (group + DECODE_HEADS - 1) / DECODE_HEADS;
+    w.out = scratch;
+    w.max = w.out + rows * w.splits * p->head_width;
+    w.sum = w.max + rows * w.splits;
+    BY_TYPE(p->type, T, decode(cuda_state_of(be), p, &w, (T *)out, lse));
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention forward on tensor cores: bfloat16, heads of up to 128 elements. A thread block
+ * has 64 queries, a warp 16 of them, and goes over the key tiles that they see with a
+ * running maximum and sum. Out go the output and one log-sum-exp per query.
+ */
+#include "backend/cuda/attention_mma.h"
+
+#define TILES (ATTN_TILE / 8) /* results side by side in a row of scores */
+
+/* Of the four lanes that share a row. */
+static __device__ __forceinline__ float quad_max(float v)
+{
+    for (int o = 2; o > 0; o /= 2) {
+        float other = __shfl_xor_sync(WARP_MASK, v, o);
+
+        v = other > v ? other : v;
+    }
+    return v;
+}
+
+static __device__ __forceinline__ float quad_sum(float v)
+{
+    for (int o = 2; o > 0; o /= 2)
+        v += __shfl_xor_sync(WARP_MASK, v, o);
+    return v;
+}
+
+/* Row `half` of this lane's two: scores to exp(score - max); returns what the past is
+ * scaled by. */
+static __device__ __forceinline__ float soften(float s[TILES][4], int half, float &max,
+                                               float &sum)
+{
+    float next = max, base, factor, add = 0.0f;
+
+#pragma unroll
+    for (int n = 0; n < TILES; n++)
+        for (int i = 2 * half; i < 2 * half + 2; i++)
+            next = s[n][i] > next ? s[n][i] : next;
+    next = quad_max(next);
+    /* No key seen yet: any finite number will do. */
+    base = next == -INFINITY ? 0.0f : next;
+    factor = max == -INFINITY ? 0.0f : maths_exp(max - base);
+#pragma unroll
+    for (int n = 0; n < TILES; n++)
+        for (int i = 2 * half; i < 2 * half + 2; i++) {
+            s[n][i] = s[n][i] == -INFINITY ? 0.0f : maths_exp(s[n][i] - base);
+            add += s[n][i];
+        }
+    sum = sum * factor + quad_sum(add);
+    max = next;
+    return factor;
+}
+
+/* Scales the scores and hides what is not seen. */
+static __device__ __forceinline__ void hide(const struct attn_view &view, float scale,
+                                            float s[TILES][4])
+{
+#pragma unroll
+    for (int n = 0; n < TILES; n++)
+        for (int i = 0; i < 4; i++) {
+            int q = mma_first() + mma_row() + i / 2 * 8, k = n * 8 + mma_col() + i % 2;
+
+            s[n][i] = attn_sees(view, q, k) ? s[n][i] * scale : -INFINITY;
+        }
+}
+
+static __device__ __forceinline__ void drop(const uint8_t *kept, float scale,
+                                            float s[TILES][4])
+{
+#pragma unroll
+    for (int n = 0; n < TILES; n++)
+        for (int i = 0; i < 4; i++)
+            s[n][i] *= attn_keep(kept, scale, mma_first() + mma_row() + i / 2 * 8,
+                                 n * 8 + mma_col() + i % 2);
+}
+
+template <int WIDTH> struct forward_shared {
+    bf16_t q[ATTN_TILE * (WIDTH + MMA_PAD)], k[ATTN_TILE * (WIDTH + MMA_PAD)],
+        v[ATTN_TILE * (WIDTH + MMA_PAD)];
+    uint8_t kept[ATTN_TILE * ATTN_QUADS];
+};
+
+template <int WIDTH>
+static __device__ __forceinline__ void forward_tile(const struct attention &p,
+                                                    struct forward_shared<WIDTH> &sh,
+                                                    struct attn_tile t, void *out,
+                                                    float *lse)
+{
+    const int64_t d = p.head_width, end = attn_key_end(p, t), cols = p.heads * d;
+    const struct heads_out to = { out, p.queries * cols, cols, d, false };
+    float acc[WIDTH / 8][4], s[TILES][4], inverse[2];
+    float max[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.0f, 0.0f };
+    const float scale = attn_keep_scale(p);
+
+#pragma unroll
+    for (int n = 0; n < WIDTH / 8; n++)
+        for (int i = 0; i < 4; i++)
+            acc[n][i] = 0.0f;
+    __syncthreads();
+    mma_stage<WIDTH>(sh.q, attn_rows_of<bf16_t>(p.q, t.b, t.h, t.q0, t.queries, 1.0f),
+                     d);
+    for (int64_t k0 = 0; k0 < end; k0 += ATTN_TILE) {
+        float factor[2];
+
+        t = attn_tile_at(p, t.b, t.h, t.q0, k0);
+        __syncthreads();
+        mma_stage<WIDTH>(
+            sh.k, attn_rows_of<bf16_t>(p.k, t.b, t.kv_head, k0, t.keys, 1.0f), d);
+        mma_stage<WIDTH>(
+            sh.v, attn_rows_of<bf16_t>(p.v, t.b, t.kv_head, k0, t.keys, 1.0f), d);
+        if (scale != 0.0f)
+            attn_stage_kept(p, t, sh.kept);
+        __syncthreads();
+        mma_scores<WIDTH, TILES>(s, sh.q + mma_first() * (WIDTH + MMA_PAD), sh.k);
+        hide(attn_view_of(p, t), p.scale, s);
+        factor[0] = soften(s, 0, max[0], sum[0]);
+        factor[1] = soften(s, 1, max[1], sum[1]);
+#pragma unroll
+        for (int n = 0; n < WIDTH / 8; n++)
+            for (int i = 0; i < 4; i++)
+                acc[n][i] *= factor[i / 2];
+        if (scale != 0.0f)
+            drop(sh.kept, scale, s);
+        mma_gather<WIDTH, TILES>(acc, s, sh.v);
+    }
+    for (int half = 0; half < 2; half++) {
+        int row = mma_first() + mma_row() + half * 8;
+
+        inverse[half] = sum[half] == 0.0f ? 0.0f : 1.0f / sum[half];
+        if (mma_col() == 0 && row < t.queries)
+            lse[(t.b * p.heads + t.h) * p.queries + t.q0 + row] =
+                sum[half] > 0.0f ? (float)((double)max[half] + log((double)sum[half]))
+                                 : INFINITY;
+    }
+    mma_store<WIDTH>(to, t.b, t.h, t.q0, t.queries, acc, inverse[0], inverse[1], d);
+}
+
+/* Later blocks of a causal attention have more to do: they go first. */
+template <int WIDTH>
+static __global__ void __launch_bounds__(MMA_THREADS)
+    attention_mma_forward(struct attention p, void *out, float *lse)
+{
+    DYNAMIC_SHARED(struct forward_shared<WIDTH>, sh);
+    const int64_t blocks = (p.queries + ATTN_TILE - 1) / ATTN_TILE;
+    const int64_t heads = p.batch * p.heads;
+
+    ROW_STRIDE(i, heads * blocks)
+    {
+        int64_t bh = i % heads, q0 = (blocks - 1 - i / heads) * ATTN_TILE;
+
+        forward_tile<WIDTH>(p, *sh, attn_tile_at(p, bh / p.heads, bh % p.heads, q0, 0),
+                            out, lse);
+    }
+}
+
+template <int WIDTH>
+static void launch(struct cuda_state *s, const struct attention *p, void *out,
+                   float *lse)
+{
+    int64_t tasks = p->batch * p->heads * ((p->queries + ATTN_TILE - 1) / ATTN_TILE);
+    size_t bytes = sizeof(struct forward_shared<WIDTH>);
+    struct attention a = *p;
+
+    if (bytes > 48 << 10 && !ALLOW_SHARED(attention_mma_forward<WIDTH>, bytes, s))
+        return;
+    LAUNCH(attention_mma_forward<WIDTH>, rows_grid(tasks), MMA_THREADS, bytes, s, a,
+           out, lse);
+}
+
+void attn_mma_forward(const struct backend *be, const struct attention *p, void *out,
+                      float *lse)
+{
+    if (p->head_width <= 64)
+        launch<64>(cuda_state_of(be), p, out, lse);
+    else
+        launch<128>(cuda_state_of(be), p, out, lse);
+}
