@@ -9,6 +9,7 @@ libacommon_la_SOURCES =
 libaconfig_la_SOURCES =
 libaconfig_la_CFLAGS = $(AM_CFLAGS) $(YAML_CFLAGS) $(XXHASH_CFLAGS)
 libaccel_core_la_SOURCES =
+libaccel_core_la_CPPFLAGS = $(AM_CPPFLAGS) -DPKGLIBDIR='"$(pkglibdir)"'
 # no-math-errno: nobody reads errno after sqrtf, and loops that must set it stay scalar.
 libaccel_core_la_CFLAGS = $(AM_CFLAGS) -fno-math-errno $(PMIX_CFLAGS) $(UCX_CFLAGS) \
 	$(HWLOC_CFLAGS) $(OPENBLAS_CFLAGS) $(XXHASH_CFLAGS) $(JANSSON_CFLAGS) \

@@ -30,6 +30,9 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/vmath.h \
 	runtime/backend/cpu/xent.c \
 	runtime/backend/cuda_sizes.h \
+	runtime/backend/cuda/module.h \
+	runtime/backend/cuda_load.c \
+	runtime/backend/cuda_load.h \
 	runtime/backend/maths.h \
 	runtime/backend/meta/meta.c \
 	runtime/backend/queues.c

@@ -44,6 +44,8 @@ struct cuda_state {
     bool failed;
     cudaError_t code;
     char call[96], why[160];
+    size_t asked; /* by the last request whose failure is kept, for what */
+    enum backend_memory asked_kind;
 
     struct cuda_block *blocks;
     struct cuda_range *ranges;
@@ -124,6 +126,9 @@ void cuda_scratch_free(struct cuda_state *s, void *p); /* NULL is fine */
  * held by kind and what is free. */
 accel_status_t cuda_no_memory(struct cuda_state *s, enum backend_memory kind,
                               size_t bytes, accel_error_t *err);
+
+/* Is it within memory of host_alloc? */
+bool cuda_is_locked(struct cuda_state *s, const void *p, size_t bytes);
 
 /* Waits for the queue in use and ends a recording first; false after a failure. */
 bool cuda_finish(struct cuda_state *s);

@@ -11,6 +11,7 @@
 /* core.cu, queues.cu, memory.cu, ranges.cu, copies.cu */
 void cuda_close(struct backend *be);
 void cuda_use(const struct backend *be, enum backend_queue q);
+enum backend_queue cuda_queue(const struct backend *be);
 struct backend_event *cuda_event_new(const struct backend *be);
 void cuda_event_free(const struct backend *be, struct backend_event *e);
 void cuda_record(const struct backend *be, struct backend_event *e,

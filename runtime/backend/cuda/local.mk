@@ -11,17 +11,23 @@ cuda_sources = \
 	runtime/backend/cuda/attention_mma_forward.cu \
 	runtime/backend/cuda/columns.cu \
 	runtime/backend/cuda/conv.cu \
+	runtime/backend/cuda/copies.cu \
+	runtime/backend/cuda/core.cu \
 	runtime/backend/cuda/elementwise.cu \
 	runtime/backend/cuda/embed.cu \
 	runtime/backend/cuda/embed_grad.cu \
+	runtime/backend/cuda/failures.cu \
 	runtime/backend/cuda/gemm.cu \
 	runtime/backend/cuda/gemm_finish.cu \
 	runtime/backend/cuda/gemm_lt.cu \
 	runtime/backend/cuda/gemm_tune.cu \
 	runtime/backend/cuda/graph.cu \
 	runtime/backend/cuda/maxpool.cu \
+	runtime/backend/cuda/memory.cu \
 	runtime/backend/cuda/move.cu \
 	runtime/backend/cuda/norm.cu \
+	runtime/backend/cuda/queues.cu \
+	runtime/backend/cuda/ranges.cu \
 	runtime/backend/cuda/rope.cu \
 	runtime/backend/cuda/softmax.cu \
 	runtime/backend/cuda/sums.cu \
@@ -39,6 +45,7 @@ cuda_headers = \
 	runtime/backend/cuda/gemm.h \
 	runtime/backend/cuda/gemm_key.h \
 	runtime/backend/cuda/gemm_lt.h \
+	runtime/backend/cuda/module.h \
 	runtime/backend/cuda/rows.h \
 	runtime/backend/cuda/vector.h
 EXTRA_DIST += $(cuda_sources) $(cuda_headers) runtime/backend/cuda/accel_cuda.map
@@ -46,10 +53,13 @@ EXTRA_DIST += $(cuda_sources) $(cuda_headers) runtime/backend/cuda/accel_cuda.ma
 cuda_needs = $(cuda_headers) runtime/backend/backend.h runtime/backend/maths.h \
 	runtime/backend/cuda_sizes.h \
 	runtime/common/bf16.h runtime/common/common.h runtime/common/rng.h runtime/accel.h
-cuda_cppflags = $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(RANDOM123_CFLAGS)
+# Not $(DEFS): its switches for libc headers clash with those of the toolkit.
+cuda_cppflags = $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(RANDOM123_CFLAGS)
 
 if HAVE_CUDA
 cuda_objects = $(cuda_sources:.cu=.o)
+cudamoduledir = $(pkglibdir)
+cudamodule_SCRIPTS = runtime/backend/cuda/accel_cuda.so
 CLEANFILES += $(cuda_objects) runtime/backend/cuda/accel_cuda.so
 $(cuda_objects): %.o: %.cu $(cuda_needs)
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(NVCC) $(CUDA_NVCCFLAGS) $(NVCCFLAGS) \

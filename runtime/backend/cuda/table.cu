@@ -5,21 +5,11 @@
  */
 #include "backend/cuda/cuda.h"
 
-static enum backend_queue queue_in_use(const struct backend *be)
-{
-    const struct cuda_state *s = cuda_state_of(be);
-    int q = 0;
-
-    while (q < QUEUE_COUNT - 1 && s->stream[q] != s->now)
-        q++;
-    return (enum backend_queue)q;
-}
-
 static void put_core(struct backend *be)
 {
     be->close = cuda_close;
     be->use = cuda_use;
-    be->queue = queue_in_use;
+    be->queue = cuda_queue;
     be->event_new = cuda_event_new;
     be->event_free = cuda_event_free;
     be->record = cuda_record;

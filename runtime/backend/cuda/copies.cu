@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Copies within the device and to and from the host. What the caller may change at once goes
+ * through page-locked buffers: the copy is then the device's business, and the calling thread
+ * waits only when all buffers are still on their way.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/cuda.h"
+
+#define SLOT_BYTES ((size_t)2 << 20)
+#define SLOTS      16
+/* From here on page-locked memory is worth a wait: nothing is copied twice. */
+#define DIRECT_FROM (4 * SLOT_BYTES)
+
+struct slot {
+    char *p;
+    cudaEvent_t done; /* its last copy */
+    uint64_t stamp;   /* of that copy: the lowest is the oldest */
+};
+
+struct cuda_staging {
+    struct slot slot[SLOTS];
+    int made;
+    uint64_t stamp;
+};
+
+bool cuda_staging_open(struct cuda_state *s)
+{
+    s->staging = (struct cuda_staging *)calloc(1, sizeof(*s->staging));
+    return s->staging || cuda_fails(s, "calloc", "out of memory of the host");
+}
+
+void cuda_staging_close(struct cuda_state *s)
+{
+    for (int i = 0; s->staging && i < s->staging->made; i++) {
+        (void)cudaEventDestroy(s->staging->slot[i].done);
+        (void)cudaFreeHost(s->staging->slot[i].p);
+    }
+    free(s->staging);
+    s->staging = NULL;
+}
+
+static struct slot *make_slot(struct cuda_state *s)
+{
+    struct slot *slot = &s->staging->slot[s->staging->made];
+
+    if (!CHECK(s, cudaEventCreateWithFlags(&slot->done, cudaEventDisableTiming)))
+        return NULL;
+    if (!CHECK(s, cudaHostAlloc(&slot->p, SLOT_BYTES, cudaHostAllocPortable))) {
+        (void)cudaEventDestroy(slot->done);
+        return NULL;
+    }
+    s->staging->made++;
+    return slot;
+}
+
+/* The buffer that was used longest ago if its copy is done, else a new one, else that one
+ * when it is done. NULL after a failure. */
+static struct slot *take_slot(struct cuda_state *s)
+{
+    struct cuda_staging *g = s->staging;
+    struct slot *slot = &g->slot[0];
+    cudaError_t code;
+
+    if (s->failed)
+        return NULL;
+    if (g->made == 0)
+        return make_slot(s);
+    for (int i = 1; i < g->made; i++)
+        if (g->slot[i].stamp < slot->stamp)
+            slot = &g->slot[i];
+    code = cudaEventQuery(slot->done);
+    if (code == cudaErrorNotReady) {
+        (void)cudaGetLastError();
+        if (g->made < SLOTS)
+            return make_slot(s);
+        code = cudaEventSynchronize(slot->done);
+    }
+    return cuda_ok(s, code, "cudaEventSynchronize") ? slot : NULL;
+}
+
+void cuda_copy(const struct backend *be, void *dst, const void *src, size_t bytes)
+{
+    struct cuda_state *s = cuda_state_of(be);
+
+    if (bytes)
+        CHECK(s, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, s->now));
+}
+
+void cuda_zero(const struct backend *be, void *dst, size_t bytes)
+{
+    struct cuda_state *s = cuda_state_of(be);
+
+    if (bytes)
+        CHECK(s, cudaMemsetAsync(dst, 0, bytes, s->now));
+}
+
+void cuda_from_host(const struct backend *be, void *dst, const void *host, size_t bytes)
+{
+    struct cuda_state *s = cuda_state_of(be);
+
+    if (s->end_recording)
+        s->end_recording(s);
+    if (bytes >= DIRECT_FROM && cuda_is_locked(s, host, bytes)) {
+        if (CHECK(s, cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice, s->now)))
+            cuda_finish(s);
+        return;
+    }
+    for (size_t at = 0; at < bytes; at += SLOT_BYTES) {
+        const size_t n = bytes - at < SLOT_BYTES ? bytes - at : SLOT_BYTES;
+        struct slot *slot = take_slot(s);
+
+        if (!slot)
+            return;
+        memcpy(slot->p, (const char *)host + at, n);
+        slot->stamp = ++s->staging->stamp;
+        if (!CHECK(s, cudaMemcpyAsync((char *)dst + at, slot->p, n,
+                                      cudaMemcpyHostToDevice, s->now)) ||
+            !CHECK(s, cudaEventRecord(slot->done, s->now)))
+            return;
+    }
+}
+
+/* At most SLOT_BYTES into a buffer of ours, waiting for them. NULL after a failure. */
+static const void *fetch_piece(struct cuda_state *s, const void *src, size_t bytes)
+{
+    struct slot *slot = take_slot(s);
+
+    if (!slot ||
+        !CHECK(s, cudaMemcpyAsync(slot->p, src, bytes, cudaMemcpyDeviceToHost, s->now)))
+        return NULL;
+    return cuda_finish(s) ? slot->p : NULL;
+}
+
+bool cuda_fetch(struct cuda_state *s, void *host, const void *src, size_t bytes)
+{
+    if (s->end_recording)
+        s->end_recording(s);
+    if (cuda_is_locked(s, host, bytes))
+        return !bytes || (CHECK(s, cudaMemcpyAsync(host, src, bytes,
+                                                   cudaMemcpyDeviceToHost, s->now)) &&
+                          cuda_finish(s));
+    for (size_t at = 0; at < bytes; at += SLOT_BYTES) {
+        const size_t n = bytes - at < SLOT_BYTES ? bytes - at : SLOT_BYTES;
+        const void *piece = fetch_piece(s, (const char *)src + at, n);
+
+        if (!piece)
+            return false;
+        memcpy((char *)host + at, piece, n);
+    }
+    return !s->failed;
+}
+
+/* After a failure there are no values; zeros are at least not somebody else's memory. */
+void cuda_to_host_bytes(const struct backend *be, void *host, const void *src,
+                        size_t bytes)
+{
+    if (!cuda_fetch(cuda_state_of(be), host, src, bytes))
+        memset(host, 0, bytes);
+}
+
+static void as_float(float *out, const void *src, accel_dtype_t type, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        switch (type) {
+        case ACCEL_F32:
+            out[i] = ((const float *)src)[i];
+            break;
+        case ACCEL_BF16:
+            out[i] = bf16_to_f32(((const bf16_t *)src)[i]);
+            break;
+        case ACCEL_I32:
+            out[i] = (float)((const int32_t *)src)[i];
+            break;
+        case ACCEL_I64:
+            out[i] = (float)((const int64_t *)src)[i];
+            break;
+        case ACCEL_U16:
+            out[i] = ((const uint16_t *)src)[i];
+            break;
+        case ACCEL_U8:
+            out[i] = ((const uint8_t *)src)[i];
+            break;
+        case ACCEL_F64:
+            out[i] = (float)((const double *)src)[i];
+            break;
+        }
+}
+
+void cuda_to_host(const struct backend *be, float *host, const void *src,
+                  accel_dtype_t type, int64_t n)
+{
+    struct cuda_state *s = cuda_state_of(be);
+    const size_t size = accel_dtype_bytes(type);
+    const int64_t step = (int64_t)(SLOT_BYTES / size);
+
+    if (s->end_recording)
+        s->end_recording(s);
+    for (int64_t at = 0; at < n; at += step) {
+        const int64_t some = n - at < step ? n - at : step;
+        const void *piece =
+            fetch_piece(s, (const char *)src + (size_t)at * size, (size_t)some * size);
+
+        if (piece)
+            as_float(host + at, piece, type, some);
+        else
+            memset(host + at, 0, (size_t)some * sizeof(*host));
+    }
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opens and closes one device. In: its number among the visible ones. Out: a backend, or the
+ * reason why the driver, the device or its memory will not do. The module's entry.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cublasLt.h>
+
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/module.h"
+
+#define MAJOR(version) ((version) / 1000)
+#define MINOR(version) ((version) % 1000 / 10)
+
+static __global__ void clear_fault_kernel(struct cuda_fault *f)
+{
+    f->embed_row = f->target_row = INT32_MAX;
+    f->embed_limit = f->target_limit = 0;
+}
+
+/* The static runtime answers without a driver as well: 0 is its version then. */
+static accel_status_t driver_answers(accel_error_t *err)
+{
+    int driver = 0, runtime = 0, devices = 0;
+    cudaError_t code = cudaDriverGetVersion(&driver);
+
+    cudaRuntimeGetVersion(&runtime);
+    if (code == cudaSuccess && driver)
+        code = cudaGetDeviceCount(&devices);
+    if (!driver || code == cudaErrorStubLibrary)
+        return accel_fail(
+            err, A0443,
+            "run nvidia-smi on this node and tell its administrator what it "
+            "says; to train on the CPU say use_cpu: true",
+            "there is no CUDA driver (libcuda.so.1) on this node");
+    if (code == cudaErrorInsufficientDriver)
+        return accel_fail(err, A0443,
+                          "update the driver of the node, or build accel with a CUDA "
+                          "toolkit of the driver's version",
+                          "the driver of this node is for CUDA %d.%d, the CUDA module "
+                          "needs %d.%d",
+                          MAJOR(driver), MINOR(driver), MAJOR(runtime), MINOR(runtime));
+    if (code != cudaSuccess && code != cudaErrorNoDevice)
+        return accel_fail(
+            err, A0443,
+            "run nvidia-smi on this node and tell its administrator what it "
+            "says",
+            "the CUDA driver does not work: %s (%s)", cudaGetErrorString(code),
+            cudaGetErrorName(code));
+    return ACCEL_OK;
+}
+
+static accel_status_t device_exists(int device, accel_error_t *err)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    int devices = 0;
+
+    /* No device is an error of that call, and one that is not kept. */
+    if (cudaGetDeviceCount(&devices) != cudaSuccess)
+        devices = 0;
+    (void)cudaGetLastError();
+    if (device >= 0 && device < devices)
+        return ACCEL_OK;
+    return accel_fail(err, A0444,
+                      "`accel topo` and nvidia-smi -L list what the node has; leave "
+                      "CUDA_VISIBLE_DEVICES as Slurm sets it",
+                      "there is no GPU %d: the driver shows %d to this process "
+                      "(CUDA_VISIBLE_DEVICES=%.100s)",
+                      device, devices, visible ? visible : ", not set");
+}
+
+/* "580.65.06" of the driver that is loaded, else for which CUDA it is. */
+static void driver_release(char *out, size_t len)
+{
+    FILE *f = fopen("/proc/driver/nvidia/version", "re");
+    char line[256], *word = NULL, *rest = line;
+    int version = 0, skip;
+
+    if (f && fgets(line, sizeof(line), f))
+        while ((word = strtok_r(rest, " \t\n", &rest)))
+            if (sscanf(word, "%d.%d", &skip, &skip) == 2)
+                break;
+    if (word) {
+        snprintf(out, len, "%s", word);
+    } else {
+        cudaDriverGetVersion(&version);
+        snprintf(out, len, "for CUDA %d.%d", MAJOR(version), MINOR(version));
+    }
+    if (f)
+        fclose(f);
+}
+
+static bool describe(struct cuda_state *s)
+{
+    const int blas = (int)cublasLtGetVersion();
+    struct cudaDeviceProp p;
+    char release[48];
+    int runtime = 0;
+
+    if (!CHECK(s, cudaGetDeviceProperties(&p, s->device)) ||
+        !CHECK(s, cudaRuntimeGetVersion(&runtime)))
+        return false;
+    snprintf(s->name, sizeof(s->name), "%.95s", p.name);
+    s->compute = 10 * p.major + p.minor;
+    s->sms = p.multiProcessorCount;
+    s->shared_bytes = p.sharedMemPerBlockOptin;
+    s->pool = p.memoryPoolsSupported != 0;
+    s->be.memory_bytes = p.totalGlobalMem;
+    driver_release(release, sizeof(release));
+    snprintf(s->isa, sizeof(s->isa), "sm_%d, CUDA %d.%d, driver %s, cuBLAS %d.%d",
+             s->compute, MAJOR(runtime), MINOR(runtime), release, blas / 10000,
+             blas % 10000 / 100);
+    return true;
+}
+
+/* The first kernel tells whether the module has code for the device. */
+static bool start(struct cuda_state *s)
+{
+    if (!CHECK(s, cudaSetDevice(s->device)) || !describe(s))
+        return false;
+    for (int q = 0; q < QUEUE_COUNT; q++)
+        if (!CHECK(s, cudaStreamCreateWithFlags(&s->stream[q], cudaStreamNonBlocking)))
+            return false;
+    s->now = s->stream[QUEUE_COMPUTE];
+    if (!CHECK(s, cudaMalloc(&s->fault, sizeof(*s->fault))))
+        return false;
+    LAUNCH(clear_fault_kernel, 1, 1, 0, s, s->fault);
+    return CHECK(s, cudaStreamSynchronize(s->now)) && cuda_memory_open(s) &&
+           cuda_staging_open(s) && cuda_open_parts(s);
+}
+
+void cuda_close(struct backend *be)
+{
+    struct cuda_state *s = cuda_state_of(be);
+
+    if (s->end_recording)
+        s->end_recording(s);
+    /* What is still running uses what is freed here; what failed was told before. */
+    (void)cudaDeviceSynchronize();
+    cuda_close_parts(s);
+    cuda_staging_close(s);
+    cuda_ranges_close(s);
+    cuda_memory_close(s);
+    if (s->fault)
+        (void)cudaFree(s->fault);
+    for (int q = 0; q < QUEUE_COUNT; q++)
+        if (s->stream[q])
+            (void)cudaStreamDestroy(s->stream[q]);
+    free(s);
+}
+
+static accel_status_t cuda_open(struct backend **out, int device, accel_error_t *err)
+{
+    accel_status_t st = driver_answers(err);
+    struct cuda_state *s;
+
+    st = st ? st : device_exists(device, err);
+    if (st)
+        return st;
+    s = (struct cuda_state *)calloc(1, sizeof(*s));
+    if (!s)
+        return accel_fail_nomem(err, "the cuda backend", sizeof(*s));
+    s->device = device;
+    cuda_fill_table(&s->be);
+    s->be.name = "cuda";
+    s->be.isa = s->isa;
+    s->be.threads = 1;
+    s->be.device = true;
+    s->be.state = s;
+    if (!start(s)) {
+        st = cuda_check(&s->be, err);
+        cuda_close(&s->be);
+        return st;
+    }
+    *out = &s->be;
+    return ACCEL_OK;
+}
+
+#define TEXT(x)    #x
+#define TEXT_OF(x) TEXT(x)
+#define CUDA_OF_BUILD                                                                  \
+    "CUDA " TEXT_OF(__CUDACC_VER_MAJOR__) "." TEXT_OF(__CUDACC_VER_MINOR__)
+
+extern "C" __attribute__((visibility("default"))) const struct accel_cuda_module *
+accel_cuda_module(void)
+{
+    static const struct accel_cuda_module module = { CUDA_MODULE_ABI,
+                                                     sizeof(struct backend),
+                                                     PACKAGE_VERSION,
+#ifdef __CUDACC__
+                                                     CUDA_OF_BUILD,
+#else
+                                                     "the stand-in for CUDA",
+#endif
+                                                     cuda_open };
+
+    return &module;
+}

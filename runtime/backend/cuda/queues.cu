@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Queues of a device and the events that order them. In: a queue's number. Out: nothing that
+ * the calling thread waits for.
+ */
+#include <stdlib.h>
+
+#include "backend/cuda/cuda.h"
+
+struct backend_event {
+    cudaEvent_t event;
+    bool recorded;
+    uint64_t part; /* of the device's work that it was recorded in */
+};
+
+void cuda_use(const struct backend *be, enum backend_queue q)
+{
+    struct cuda_state *s = cuda_state_of(be);
+
+    s->now = s->stream[q];
+}
+
+enum backend_queue cuda_queue(const struct backend *be)
+{
+    const struct cuda_state *s = cuda_state_of(be);
+    int q = 0;
+
+    while (q < QUEUE_COUNT - 1 && s->stream[q] != s->now)
+        q++;
+    return (enum backend_queue)q;
+}
+
+struct backend_event *cuda_event_new(const struct backend *be)
+{
+    struct cuda_state *s = cuda_state_of(be);
+    struct backend_event *e = (struct backend_event *)calloc(1, sizeof(*e));
+
+    if (!e) {
+        cuda_ok(s, cudaErrorMemoryAllocation, "cudaEventCreateWithFlags");
+        return NULL;
+    }
+    if (CHECK(s, cudaEventCreateWithFlags(&e->event, cudaEventDisableTiming)))
+        return e;
+    free(e);
+    return NULL;
+}
+
+void cuda_event_free(const struct backend *be, struct backend_event *e)
+{
+    (void)be;
+    if (!e)
+        return;
+    /* The device may still have to reach it: it then goes when it was reached. */
+    (void)cudaEventDestroy(e->event);
+    free(e);
+}
+
+void cuda_record(const struct backend *be, struct backend_event *e,
+                 enum backend_queue q)
+{
+    struct cuda_state *s = cuda_state_of(be);
+
+    if (e && CHECK(s, cudaEventRecord(e->event, s->stream[q]))) {
+        e->recorded = true;
+        e->part = s->part;
+    }
+}
+
+void cuda_wait(const struct backend *be, enum backend_queue q, struct backend_event *e)
+{
+    struct cuda_state *s = cuda_state_of(be);
+
+    if (e && e->recorded && e->part == s->part)
+        CHECK(s, cudaStreamWaitEvent(s->stream[q], e->event, 0));
+}
+
+void *cuda_native(const struct backend *be, enum backend_queue q)
+{
+    return cuda_state_of(be)->stream[q];
+}
+
+bool cuda_finish(struct cuda_state *s)
+{
+    if (s->end_recording)
+        s->end_recording(s);
+    return CHECK(s, cudaStreamSynchronize(s->now));
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranges of addresses with memory behind their beginning, as the arena wants them: the
+ * driver's own functions, which the runtime finds, so that nothing is linked to libcuda.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cuda.h>
+
+#include "backend/cuda/cuda.h"
+
+struct cuda_range {
+    struct cuda_range *next;
+    void *base;
+    size_t reserved, backed;
+};
+
+static struct {
+    decltype(&cuMemGetAllocationGranularity) granularity;
+    decltype(&cuMemAddressReserve) reserve;
+    decltype(&cuMemAddressFree) unreserve;
+    decltype(&cuMemCreate) create;
+    decltype(&cuMemRelease) release;
+    decltype(&cuMemMap) map;
+    decltype(&cuMemUnmap) unmap;
+    decltype(&cuMemSetAccess) allow;
+} vm;
+
+static bool find(struct cuda_state *s, const char *name, void **out)
+{
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSuccess;
+
+#if CUDART_VERSION >= 12050
+    if (!CHECK(s, cudaGetDriverEntryPointByVersion(name, out, 12000, cudaEnableDefault,
+                                                   &found)))
+        return false;
+#elif CUDART_VERSION >= 12000
+    if (!CHECK(s, cudaGetDriverEntryPoint(name, out, cudaEnableDefault, &found)))
+        return false;
+#else
+    if (!CHECK(s, cudaGetDriverEntryPoint(name, out, cudaEnableDefault)))
+        return false;
+#endif
+    if (found == cudaDriverEntryPointSuccess && *out)
+        return true;
+    return cuda_fails(s, name, "the driver has no such function: it is too old");
+}
+
+static bool find_all(struct cuda_state *s)
+{
+    return vm.allow ||
+           (find(s, "cuMemGetAllocationGranularity", (void **)&vm.granularity) &&
+            find(s, "cuMemAddressReserve", (void **)&vm.reserve) &&
+            find(s, "cuMemAddressFree", (void **)&vm.unreserve) &&
+            find(s, "cuMemCreate", (void **)&vm.create) &&
+            find(s, "cuMemRelease", (void **)&vm.release) &&
+            find(s, "cuMemMap", (void **)&vm.map) &&
+            find(s, "cuMemUnmap", (void **)&vm.unmap) &&
+            find(s, "cuMemSetAccess", (void **)&vm.allow));
+}
+
+static CUmemAllocationProp memory_of(const struct cuda_state *s)
+{
+    CUmemAllocationProp prop;
+
+    memset(&prop, 0, sizeof(prop));
+    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    prop.location.id = s->device;
+    return prop;
+}
+
+static CUdeviceptr address(const void *base, size_t offset)
+{
+    return (CUdeviceptr)(uintptr_t)base + offset;
+}
+
+/* Codes of the driver have no text without libcuda; those that a user meets are the same
+ * numbers as the runtime's. */
+static bool driver_ok(struct cuda_state *s, CUresult code, const char *call)
+{
+    return cuda_ok(s, (cudaError_t)code, call);
+}
+
+void *cuda_reserve(const struct backend *be, size_t bytes)
+{
+    struct cuda_state *s = cuda_state_of(be);
+    CUmemAllocationProp prop = memory_of(s);
+    struct cuda_range *r;
+    CUdeviceptr base = 0;
+    size_t unit = 1;
+
+    if (s->failed || !find_all(s) ||
+        !driver_ok(s, vm.granularity(&unit, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+                   "cuMemGetAllocationGranularity"))
+        return NULL;
+    bytes = (bytes + unit - 1) / unit * unit;
+    r = (struct cuda_range *)calloc(1, sizeof(*r));
+    if (!r)
+        return NULL;
+    /* Addresses may run out: the caller then asks for fewer. */
+    if (vm.reserve(&base, bytes, 0, 0, 0) != CUDA_SUCCESS) {
+        free(r);
+        return NULL;
+    }
+    r->base = (void *)(uintptr_t)base;
+    r->reserved = bytes;
+    r->next = s->ranges;
+    s->ranges = r;
+    return r->base;
+}
+
+static struct cuda_range **find_range(struct cuda_state *s, const void *base)
+{
+    struct cuda_range **at = &s->ranges;
+
+    while (*at && (*at)->base != base)
+        at = &(*at)->next;
+    return at;
+}
+
+/* Memory behind [backed, backed + bytes); it lives until it is unmapped. */
+static bool back(struct cuda_state *s, struct cuda_range *r, size_t bytes)
+{
+    CUmemAllocationProp prop = memory_of(s);
+    CUmemGenericAllocationHandle memory;
+    CUmemAccessDesc access;
+    CUdeviceptr at = address(r->base, r->backed);
+    CUresult code;
+
+    memset(&access, 0, sizeof(access));
+    access.location = prop.location;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    if (!driver_ok(s, vm.create(&memory, bytes, &prop, 0), "cuMemCreate"))
+        return false;
+    code = vm.map(at, bytes, 0, memory, 0);
+    (void)vm.release(memory); /* the mapping holds it */
+    if (!driver_ok(s, code, "cuMemMap"))
+        return false;
+    r->backed += bytes;
+    s->held[MEMORY_ACTIVATIONS] += bytes;
+    return driver_ok(s, vm.allow(at, bytes, &access, 1), "cuMemSetAccess");
+}
+
+bool cuda_commit(const struct backend *be, void *base, size_t from, size_t to)
+{
+    struct cuda_state *s = cuda_state_of(be);
+    struct cuda_range *r = *find_range(s, base);
+    CUmemAllocationProp prop = memory_of(s);
+    size_t unit = 1;
+
+    (void)from; /* what is behind the beginning already is known here */
+    if (s->failed || !r || to > r->reserved)
+        return false;
+    if (to <= r->backed)
+        return true;
+    if (s->end_recording)
+        s->end_recording(s);
+    if (!driver_ok(s, vm.granularity(&unit, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+                   "cuMemGetAllocationGranularity"))
+        return false;
+    to = (to + unit - 1) / unit * unit;
+    s->asked = to - r->backed;
+    s->asked_kind = MEMORY_ACTIVATIONS;
+    return back(s, r, to - r->backed);
+}
+
+static void drop_range(struct cuda_state *s, struct cuda_range *r)
+{
+    if (r->backed)
+        (void)vm.unmap(address(r->base, 0), r->backed);
+    (void)vm.unreserve(address(r->base, 0), r->reserved);
+    s->held[MEMORY_ACTIVATIONS] -= r->backed;
+    free(r);
+}
+
+void cuda_release(const struct backend *be, void *base, size_t reserved,
+                  size_t committed)
+{
+    struct cuda_state *s = cuda_state_of(be);
+    struct cuda_range **at = find_range(s, base), *r = *at;
+
+    (void)reserved;
+    (void)committed;
+    if (!r)
+        return;
+    if (s->end_recording)
+        s->end_recording(s);
+    (void)cudaDeviceSynchronize(); /* kernels may still use it */
+    *at = r->next;
+    drop_range(s, r);
+}
+
+void cuda_ranges_close(struct cuda_state *s)
+{
+    while (s->ranges) {
+        struct cuda_range *r = s->ranges;
+
+        s->ranges = r->next;
+        drop_range(s, r);
+    }
+}

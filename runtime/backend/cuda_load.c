@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Finds and loads the CUDA module. In: the installation, or ACCEL_CUDA_MODULE. Out: its entry
+ * after a check that it is of this very version. Never unloads it: the driver's threads may
+ * outlive a backend.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/cuda/module.h"
+#include "backend/cuda_load.h"
+
+#define ENV_MODULE "ACCEL_CUDA_MODULE" /* a path, for builds that are not installed */
+
+static const char *module_path(void)
+{
+    const char *path = getenv(ENV_MODULE);
+
+    return path && *path ? path : PKGLIBDIR "/" CUDA_MODULE_FILE;
+}
+
+/* The library that is not there, of the loader's sentence "libX.so.1: cannot open shared
+ * object file: No such file or directory"; empty when it says anything else. */
+static void missing_library(const char *why, char *out, size_t len)
+{
+    const char *end = strstr(why, ": cannot open shared object file");
+
+    snprintf(out, len, "%.*s", end ? (int)(end - why) : 0, why);
+}
+
+static accel_status_t not_loaded(const char *path, const char *why, accel_error_t *err)
+{
+    char library[128], hint[256];
+
+    missing_library(why, library, sizeof(library));
+    if (library[0])
+        snprintf(
+            hint, sizeof(hint),
+            "install %.100s (it comes with the CUDA toolkit) on this node or load the "
+            "toolkit's environment module",
+            library);
+    else
+        snprintf(hint, sizeof(hint),
+                 "install accel again (make install, or the package)");
+    return accel_fail(err, A0441, hint, "%s cannot be loaded: %s", path, why);
+}
+
+static accel_status_t check_module(const struct accel_cuda_module *m, const char *path,
+                                   accel_error_t *err)
+{
+    const char *cure = "install library and module from one build (make install), and "
+                       "unset " ENV_MODULE " if it points elsewhere";
+
+    if (m->abi != CUDA_MODULE_ABI)
+        return accel_fail(err, A0442, cure,
+                          "%s speaks version %d of the module interface, this library "
+                          "version %d",
+                          path, m->abi, CUDA_MODULE_ABI);
+    if (strcmp(m->version, accel_version()) != 0)
+        return accel_fail(err, A0442, cure, "%s is of accel %s, this library is %s",
+                          path, m->version, accel_version());
+    if (m->vtable_bytes != sizeof(struct backend))
+        return accel_fail(
+            err, A0442, cure,
+            "%s is of another build of accel %s: its table of kernels has "
+            "%zu bytes, not %zu",
+            path, m->version, m->vtable_bytes, sizeof(struct backend));
+    return ACCEL_OK;
+}
+
+static accel_status_t load(const struct accel_cuda_module **out, accel_error_t *err)
+{
+    const char *path = module_path();
+    accel_cuda_module_f *entry;
+    accel_status_t st;
+    void *library, *symbol;
+
+    if (access(path, F_OK) && getenv(ENV_MODULE))
+        return accel_fail(err, A0440,
+                          "unset " ENV_MODULE " or give it the module's path",
+                          "the CUDA module %s (" ENV_MODULE ") is not there", path);
+    if (access(path, F_OK))
+        return accel_fail(err, A0440,
+                          "build accel where the CUDA toolkit is (./configure "
+                          "--with-cuda=DIR), or ask for no GPU and say use_cpu: true",
+                          "this accel was built without CUDA: there is no %s", path);
+    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return not_loaded(path, dlerror(), err);
+    symbol = dlsym(library, CUDA_MODULE_ENTRY);
+    if (!symbol) {
+        dlclose(library);
+        return not_loaded(path, "it has no " CUDA_MODULE_ENTRY, err);
+    }
+    memcpy(&entry, &symbol, sizeof(entry));
+    *out = entry();
+    st = check_module(*out, path, err);
+    if (st)
+        dlclose(library);
+    return st;
+}
+
+accel_status_t backend_cuda_open(struct backend **out, int device, accel_error_t *err)
+{
+    const struct accel_cuda_module *m;
+    accel_status_t st = load(&m, err);
+
+    return st ? st : m->open(out, device, err);
+}
+
+accel_status_t backend_cuda_module(char *text, size_t len, accel_error_t *err)
+{
+    const struct accel_cuda_module *m;
+    accel_status_t st = load(&m, err);
+
+    if (st == ACCEL_OK)
+        snprintf(text, len, "%s: accel %s, %s", module_path(), m->version, m->toolkit);
+    return st;
+}
