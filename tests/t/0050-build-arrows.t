@@ -12,7 +12,7 @@ precision data bigmodel observe train"
 
 # FOLDER PATTERN ALLOWED-ERE: prints `file: include` of what is not allowed.
 wrong_includes() {
-    find "$1" -name '*.[ch]' -exec grep -H -E "$2" {} + |
+    find "$1" \( -name '*.[ch]' -o -name '*.cu' \) -exec grep -H -E "$2" {} + |
         sed -E 's/^([^:]*):[[:space:]]*#[[:space:]]*include[[:space:]]*/\1: /' |
         grep -v -E ": $3" || :
 }

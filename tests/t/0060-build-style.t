@@ -9,7 +9,7 @@ cd "$ACCEL_SRC" || bail_out "no $ACCEL_SRC"
 tap_tmpdir
 set -- runtime checkpoint srun_plugin scripts examples tests
 # api_table.c is generated into a build in the tree.
-find "$@" -name '*.[ch]' ! -name api_table.c | sort >"$tap_tmp/c"
+find "$@" \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cc' \) ! -name api_table.c | sort >"$tap_tmp/c"
 {
     find "$@" m4 modulefiles -name '*.sh' -o -name '*.t' -o -name 'accel_*.m4' \
         -o -name '*.in' ! -name '*.pc.in'
@@ -37,7 +37,7 @@ while IFS= read -r file; do
         /^}$/ && start { print FNR - start + 1, FILENAME ":" start, name; start = 0 }' "$file"
 done <"$tap_tmp/c" >"$tap_tmp/functions"
 # In a script it is  name() {  to  }  (or round brackets), in the first column too.
-grep -v '\.[chm4]*$' "$tap_tmp/sources" | while IFS= read -r file; do
+grep -v -E '\.([chm4]*|cu|cc)$' "$tap_tmp/sources" | while IFS= read -r file; do
     awk '/^[a-z_]+\(\) [{(]/ && !/[})]$/ { name = $1; start = FNR }
         /^[})]/ && start { print FNR - start + 1, FILENAME ":" start, name; start = 0 }' "$file"
 done >>"$tap_tmp/functions"

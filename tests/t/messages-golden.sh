@@ -20,6 +20,6 @@ mv "$dir/pages.new" "$dir/pages.golden"
 
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$sources"
-find runtime checkpoint srun_plugin scripts -name '*.c' -exec awk -f "$here/message-sites.awk" {} + |
+find runtime checkpoint srun_plugin scripts \( -name '*.c' -o -name '*.cu' \) -exec awk -f "$here/message-sites.awk" {} + |
     sort >"$dir/sites.new"
 mv "$dir/sites.new" "$dir/sites.golden"
