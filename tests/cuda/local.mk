@@ -6,6 +6,8 @@ fakecuda_cxxflags = -std=gnu++17 -Wall -Wextra -Wno-unknown-pragmas -ffp-contrac
 	-fvisibility=hidden
 if HAVE_CXX
 check_LTLIBRARIES += tests/cuda/libfakecuda.la
+unit_tests += tests/unit/test_emulator tests/unit/test_emulator_blas \
+	tests/unit/test_emulator_machine tests/unit/test_emulator_streams
 endif
 tests_cuda_libfakecuda_la_SOURCES = \
 	tests/cuda/fake_blaslt.cc \
@@ -38,3 +40,30 @@ tests_cuda_libfakecuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
 tests_cuda_libfakecuda_la_CXXFLAGS = $(fakecuda_cxxflags) $(AM_CXXFLAGS)
 tests_cuda_libfakecuda_la_LDFLAGS = -avoid-version -shared -rpath /nowhere
 EXTRA_DIST += tests/cuda/README.md
+
+# Its own tests: C++ as well.
+emulator_cppflags = $(AM_CPPFLAGS) $(fakecuda_cppflags)
+emulator_cxxflags = $(fakecuda_cxxflags) $(AM_CXXFLAGS)
+emulator_ldadd = libtap.la tests/cuda/libfakecuda.la
+tests_unit_test_emulator_SOURCES = tests/unit/test_emulator.cc tests/unit/emulator.h
+tests_unit_test_emulator_CPPFLAGS = $(emulator_cppflags)
+tests_unit_test_emulator_CXXFLAGS = $(emulator_cxxflags)
+tests_unit_test_emulator_LDADD = $(emulator_ldadd)
+tests_unit_test_emulator_LDFLAGS = -no-install
+tests_unit_test_emulator_blas_SOURCES = tests/unit/test_emulator_blas.cc tests/unit/emulator.h
+tests_unit_test_emulator_blas_CPPFLAGS = $(emulator_cppflags)
+tests_unit_test_emulator_blas_CXXFLAGS = $(emulator_cxxflags)
+tests_unit_test_emulator_blas_LDADD = $(emulator_ldadd)
+tests_unit_test_emulator_blas_LDFLAGS = -no-install
+tests_unit_test_emulator_machine_SOURCES = tests/unit/test_emulator_machine.cc \
+	tests/unit/emulator.h
+tests_unit_test_emulator_machine_CPPFLAGS = $(emulator_cppflags)
+tests_unit_test_emulator_machine_CXXFLAGS = $(emulator_cxxflags)
+tests_unit_test_emulator_machine_LDADD = $(emulator_ldadd)
+tests_unit_test_emulator_machine_LDFLAGS = -no-install
+tests_unit_test_emulator_streams_SOURCES = tests/unit/test_emulator_streams.cc \
+	tests/unit/emulator.h
+tests_unit_test_emulator_streams_CPPFLAGS = $(emulator_cppflags)
+tests_unit_test_emulator_streams_CXXFLAGS = $(emulator_cxxflags)
+tests_unit_test_emulator_streams_LDADD = $(emulator_ldadd)
+tests_unit_test_emulator_streams_LDFLAGS = -no-install
