@@ -65,7 +65,9 @@ static inline size_t cuda_conv_bytes(const struct conv *p, bool backward)
     int64_t images = cuda_conv_ld(c.images * c.places);
     int64_t forward = (c.depth * size + p->outputs * 4) * chunk;
     int64_t weights = (c.depth + p->outputs) * size * chunk;
-    int64_t input = (c.channels * c.taps * 4 + p->outputs * size) * images;
+    /* the gradient of y of one image is read where it is */
+    int64_t delta = c.images > 1 ? p->outputs * size : 0;
+    int64_t input = (c.channels * c.taps * 4 + delta) * images;
 
     if (!backward)
         return (size_t)forward + 256;

@@ -37,7 +37,9 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/meta/meta.c \
 	runtime/backend/queues.c
 
-unit_tests += tests/unit/test_products tests/unit/test_steady
+unit_tests += tests/unit/test_gemm_key tests/unit/test_products tests/unit/test_steady
+tests_unit_test_gemm_key_SOURCES = tests/unit/test_gemm_key.c
+tests_unit_test_gemm_key_LDADD = $(unit_ldadd)
 tests_unit_test_products_SOURCES = tests/unit/test_products.c
 tests_unit_test_products_LDADD = $(unit_ldadd)
 tests_unit_test_steady_SOURCES = tests/unit/test_steady.c

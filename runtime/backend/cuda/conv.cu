@@ -224,7 +224,7 @@ static void weight_grad(struct cuda_state *s, const struct conv *p,
 template <typename T>
 static void input_part(struct cuda_state *s, const struct conv_backward *b,
                        const struct cuda_conv_plan *c, const struct piece k,
-                       float *cols, const T *delta, int64_t from)
+                       float *cols, const T *delta, int64_t ld, int64_t from)
 {
     const int64_t left = k.p.channels - from;
     const int64_t count = left < c->channels ? left : c->channels;
@@ -240,7 +240,8 @@ static void input_part(struct cuda_state *s, const struct conv_backward *b,
     g.b = delta;
     g.a_type = g.b_type = k.p.type;
     g.lda = c->depth;
-    g.ldb = g.ldc = k.ld;
+    g.ldb = ld;
+    g.ldc = k.ld;
     g.c = cols;
     g.c_type = ACCEL_F32;
     cuda_gemm(&s->be, &g);
@@ -262,10 +263,15 @@ static void input_grad(struct cuda_state *s, const struct conv *p,
     for (int64_t first = 0; first < c.all; first += step) {
         const struct piece k =
             piece_of(p, &c, first, c.all - first < step ? c.all - first : step);
+        const T *in = delta;
 
-        LAUNCH(delta_kernel<T>, grid_of(k.n, p->outputs), THREADS, 0, s, delta, dy, k);
+        if (c.images > 1)
+            LAUNCH(delta_kernel<T>, grid_of(k.n, p->outputs), THREADS, 0, s, delta, dy,
+                   k);
+        else
+            in = dy + first * p->outputs;
         for (int64_t from = 0; from < p->channels; from += c.channels)
-            input_part<T>(s, b, &c, k, cols, delta, from);
+            input_part<T>(s, b, &c, k, cols, in, c.images > 1 ? k.ld : k.n, from);
     }
 }
 

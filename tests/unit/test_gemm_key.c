@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the CUDA backend leaves to cuBLASLt's epilogues, and what makes two products differ
+ * for the table of algorithms. Scratch sizes of convolutions. No toolkit, no device.
+ */
+#include <string.h>
+
+#include "backend/cuda/gemm_key.h"
+#include "backend/cuda_sizes.h"
+#include "tests/tap.h"
+
+enum { F = ACCEL_F32, B = ACCEL_BF16 };
+
+static _Alignas(64) char memory[4096];
+
+static struct gemm product(accel_dtype_t in, accel_dtype_t out)
+{
+    return (struct gemm){ .m = 4,
+                          .n = 16,
+                          .k = 8,
+                          .a = memory,
+                          .b = memory + 1024,
+                          .a_type = in,
+                          .b_type = in,
+                          .lda = 8,
+                          .ldb = 16,
+                          .c = memory + 2048,
+                          .c_type = out,
+                          .ldc = 16 };
+}
+
+static const struct way_case {
+    const char *name;
+    int in, out;
+    int bias; /* its type, or -1 */
+    accel_activation_t act;
+    bool pre;
+    int fused;
+    bool after, wide;
+} ways[] = {
+    { "plain", F, F, -1, ACCEL_ACT_NONE, false, GEMM_PLAIN, false, false },
+    { "plain", B, B, -1, ACCEL_ACT_NONE, false, GEMM_PLAIN, false, false },
+    { "to float32", B, F, -1, ACCEL_ACT_NONE, false, GEMM_PLAIN, false, false },
+    { "to bfloat16", F, B, -1, ACCEL_ACT_NONE, false, GEMM_PLAIN, true, true },
+    { "bias", F, F, F, ACCEL_ACT_NONE, false, GEMM_BIAS, false, false },
+    { "bias", B, B, B, ACCEL_ACT_NONE, false, GEMM_BIAS, false, false },
+    { "narrow bias", B, F, B, ACCEL_ACT_NONE, false, GEMM_BIAS, false, false },
+    { "wide bias", B, B, F, ACCEL_ACT_NONE, false, GEMM_PLAIN, true, true },
+    { "GELU", B, B, -1, ACCEL_ACT_GELU, false, GEMM_GELU, false, false },
+    { "GELU", B, B, B, ACCEL_ACT_GELU, true, GEMM_GELU | GEMM_BIAS | GEMM_PRE, false,
+      false },
+    { "GELU in float32", F, F, F, ACCEL_ACT_GELU, true, GEMM_PLAIN, true, false },
+    { "GELU to float32", B, F, -1, ACCEL_ACT_GELU, false, GEMM_PLAIN, true, false },
+    { "erf GELU", B, B, B, ACCEL_ACT_GELU_ERF, true, GEMM_PLAIN, true, true },
+    { "SiLU", B, B, -1, ACCEL_ACT_SILU, false, GEMM_PLAIN, true, true },
+    { "RELU", B, B, B, ACCEL_ACT_RELU, false, GEMM_BIAS, true, false },
+    { "RELU", F, F, F, ACCEL_ACT_RELU, false, GEMM_BIAS, true, false },
+    { "RELU and before", B, B, B, ACCEL_ACT_RELU, true, GEMM_PLAIN, true, true },
+    { "squared RELU", F, F, -1, ACCEL_ACT_RELU2, true, GEMM_PLAIN, true, false },
+};
+
+static void test_ways(void)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(ways); i++) {
+        const struct way_case *c = &ways[i];
+        struct gemm p = product((accel_dtype_t)c->in, (accel_dtype_t)c->out);
+        struct gemm_way way;
+
+        p.bias = c->bias >= 0 ? memory + 3072 : NULL;
+        p.bias_type = c->bias >= 0 ? (accel_dtype_t)c->bias : ACCEL_F32;
+        p.act = c->act;
+        p.pre = c->pre ? memory + 3584 : NULL;
+        way = gemm_way_of(&p);
+        tap_ok(way.fused == c->fused && way.after == c->after && way.wide == c->wide,
+               "%s, %s to %s: fused %d, kernel %d, wide %d", c->name,
+               accel_dtype_name((accel_dtype_t)c->in),
+               accel_dtype_name((accel_dtype_t)c->out), way.fused, way.after, way.wide);
+    }
+}
+
+/* The saved value has rows of whole 16 bytes, or an own kernel saves it. */
+static void test_saved(void)
+{
+    struct gemm p = product(ACCEL_BF16, ACCEL_BF16);
+
+    p.act = ACCEL_ACT_GELU;
+    p.pre = memory + 3584;
+    tap_is_int(gemm_way_of(&p).fused, GEMM_GELU | GEMM_PRE, "rows of 32 bytes");
+    p.ldc = 20;
+    tap_is_int(gemm_way_of(&p).fused, GEMM_PLAIN, "rows of 40 bytes");
+    p.ldc = 16;
+    p.pre = memory + 3586;
+    tap_is_int(gemm_way_of(&p).fused, GEMM_PLAIN, "an address of 2 bytes");
+    p.pre = NULL;
+    p.ldc = 20;
+    tap_is_int(gemm_way_of(&p).fused, GEMM_GELU, "nothing saved");
+}
+
+static void change(struct gemm *p, int what)
+{
+    switch (what) {
+    case 0:
+        p->m++;
+        break;
+    case 1:
+        p->n--;
+        break;
+    case 2:
+        p->k--;
+        break;
+    case 3:
+        p->lda = 9;
+        break;
+    case 4:
+        p->ldb = 17;
+        break;
+    case 5:
+        p->ldc = 17;
+        break;
+    case 6:
+        p->trans_a = true;
+        break;
+    case 7:
+        p->trans_b = true;
+        break;
+    case 8:
+        p->add = true;
+        break;
+    case 9:
+        p->a_type = p->b_type = ACCEL_BF16;
+        break;
+    case 10:
+        p->c_type = ACCEL_BF16;
+        break;
+    case 11:
+        p->a = memory + 2;
+        break;
+    case 12:
+        p->b = memory + 1028;
+        break;
+    default:
+        p->c = memory + 2056;
+    }
+}
+
+static void test_keys(void)
+{
+    const struct gemm p = product(ACCEL_F32, ACCEL_F32);
+    struct gemm far = p, q;
+    struct gemm_key key = gemm_key_of(&p, GEMM_PLAIN), other;
+    int differ = 0;
+
+    far.a = memory + 128;
+    far.c = memory + 2048 + 16;
+    other = gemm_key_of(&far, GEMM_PLAIN);
+    tap_ok(gemm_key_equal(&key, &other) && gemm_key_hash(&key) == gemm_key_hash(&other),
+           "other addresses of 16 bytes: the same key");
+    for (int i = 0; i < 14; i++) {
+        q = p;
+        change(&q, i);
+        other = gemm_key_of(&q, GEMM_PLAIN);
+        differ += !gemm_key_equal(&key, &other);
+    }
+    tap_is_int(differ, 14, "each of shape, rows, order, types and alignment counts");
+    q = p;
+    q.bias = memory + 4;
+    other = gemm_key_of(&q, GEMM_BIAS);
+    tap_ok(!gemm_key_equal(&key, &other), "so does what the epilogue does");
+    key = other;
+    q.bias = memory + 8;
+    other = gemm_key_of(&q, GEMM_BIAS);
+    tap_ok(!gemm_key_equal(&key, &other), "and where the bias begins");
+}
+
+static void test_sizes(void)
+{
+    struct conv p = { .type = ACCEL_BF16,
+                      .batch = 64,
+                      .channels = 64,
+                      .height = 56,
+                      .width = 56,
+                      .outputs = 64,
+                      .kernel_h = 3,
+                      .kernel_w = 3,
+                      .out_h = 56,
+                      .out_w = 56,
+                      .stride = 1,
+                      .pad = 1 };
+    struct cuda_conv_plan c = cuda_conv_plan_of(&p);
+
+    tap_ok(c.chunk % 8 == 0 && c.chunk > 0 && c.chunk < c.all,
+           "many images: some places at a time");
+    tap_ok(c.images > 1 && c.channels == 64, "gradient of x: some images at a time");
+    tap_ok(cuda_conv_bytes(&p, false) <= (size_t)CUDA_CONV_BYTES + 256 &&
+               cuda_conv_bytes(&p, true) <= (size_t)CUDA_CONV_BYTES + (1 << 20),
+           "scratch stays within its bound");
+    p.height = p.width = p.out_h = p.out_w = 2048;
+    c = cuda_conv_plan_of(&p);
+    tap_ok(c.images == 1 && c.channels == 1, "one huge image: a channel at a time");
+    p.batch = 0;
+    c = cuda_conv_plan_of(&p);
+    tap_ok(c.all == 0 && c.chunk == 1 && cuda_conv_bytes(&p, true) > 0,
+           "no image: still a size");
+}
+
+int main(void)
+{
+    test_ways();
+    test_saved();
+    test_keys();
+    test_sizes();
+    return tap_done();
+}
