@@ -56,6 +56,9 @@ cuda_needs = $(cuda_headers) runtime/backend/backend.h runtime/backend/maths.h \
 # Not $(DEFS): its switches for libc headers clash with those of the toolkit.
 cuda_cppflags = $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(RANDOM123_CFLAGS)
 
+cuda_link = -shared -Wl,--version-script=$(top_srcdir)/runtime/backend/cuda/accel_cuda.map \
+	-Wl,--no-undefined -Wl,--as-needed $(ACCEL_LDFLAGS) $(LDFLAGS)
+
 if HAVE_CUDA
 cuda_objects = $(cuda_sources:.cu=.o)
 cudamoduledir = $(pkglibdir)
@@ -66,8 +69,21 @@ $(cuda_objects): %.o: %.cu $(cuda_needs)
 	    $(cuda_cppflags) $(CUDA_CFLAGS) -c -o $@ $<
 runtime/backend/cuda/accel_cuda.so: $(cuda_objects) libacommon.la \
 		runtime/backend/cuda/accel_cuda.map
-	$(AM_V_GEN)$(CXX) -shared -o $@ $(cuda_objects) .libs/libacommon.a \
-	    -Wl,--version-script=$(top_srcdir)/runtime/backend/cuda/accel_cuda.map \
-	    -Wl,--no-undefined -Wl,--as-needed $(ACCEL_LDFLAGS) $(LDFLAGS) \
+	$(AM_V_GEN)$(CXX) $(cuda_link) -o $@ $(cuda_objects) .libs/libacommon.a \
 	    $(CUDA_MODULE_LIBS) -lm -ldl -lpthread -lrt
+endif
+
+if HAVE_CXX
+cuda_emulated = $(patsubst runtime/backend/cuda/%.cu,tests/cuda/module/%.o,$(cuda_sources))
+check_SCRIPTS += tests/cuda/accel_cuda.so
+CLEANFILES += $(cuda_emulated) tests/cuda/accel_cuda.so
+$(cuda_emulated): tests/cuda/module/%.o: runtime/backend/cuda/%.cu $(cuda_needs) \
+		$(filter tests/cuda/include/%,$(tests_cuda_libfakecuda_la_SOURCES))
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(CXX) -x c++ $(fakecuda_cxxflags) -fPIC $(filter -Werror,$(ACCEL_CFLAGS)) \
+	    $(fakecuda_cppflags) $(cuda_cppflags) $(CXXFLAGS) -c -o $@ $<
+tests/cuda/accel_cuda.so: $(cuda_emulated) tests/cuda/libfakecuda.la libacommon.la \
+		runtime/backend/cuda/accel_cuda.map
+	$(AM_V_GEN)$(CXX) $(cuda_link) -o $@ $(cuda_emulated) .libs/libacommon.a \
+	    tests/cuda/.libs/libfakecuda.so -Wl,-rpath,$(abs_builddir)/tests/cuda/.libs \
+	    -lm -ldl -lpthread
 endif

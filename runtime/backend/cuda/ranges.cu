@@ -18,14 +18,17 @@ struct cuda_range {
 };
 
 static struct {
-    decltype(&cuMemGetAllocationGranularity) granularity;
-    decltype(&cuMemAddressReserve) reserve;
-    decltype(&cuMemAddressFree) unreserve;
-    decltype(&cuMemCreate) create;
-    decltype(&cuMemRelease) release;
-    decltype(&cuMemMap) map;
-    decltype(&cuMemUnmap) unmap;
-    decltype(&cuMemSetAccess) allow;
+    CUresult (*granularity)(size_t *, const CUmemAllocationProp *,
+                            CUmemAllocationGranularity_flags);
+    CUresult (*reserve)(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
+    CUresult (*unreserve)(CUdeviceptr, size_t);
+    CUresult (*create)(CUmemGenericAllocationHandle *, size_t,
+                       const CUmemAllocationProp *, unsigned long long);
+    CUresult (*release)(CUmemGenericAllocationHandle);
+    CUresult (*map)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle,
+                    unsigned long long);
+    CUresult (*unmap)(CUdeviceptr, size_t);
+    CUresult (*allow)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
 } vm;
 
 static bool find(struct cuda_state *s, const char *name, void **out)
