@@ -12,18 +12,14 @@ size_t cuda_attention_scratch(const struct backend *be, const struct attention *
     return cuda_attention_bytes(p, backward);
 }
 
-static enum attn_path path_of(const struct attention *p,
-                              const struct attention_grads *g)
-{
-    if (!g && cuda_attention_decodes(p))
-        return ATTN_DECODE;
-    return attn_mma_fits(p, g) ? ATTN_MMA : ATTN_PLAIN;
-}
-
 void cuda_attention(const struct backend *be, const struct attention *p, void *out,
                     float *lse, void *scratch)
 {
-    switch (path_of(p, NULL)) {
+    enum attn_path path = attn_path_of(p, NULL, attn_dnn_version(be));
+
+    if (path == ATTN_CUDNN && attn_dnn_forward(be, p, out, lse))
+        return;
+    switch (path == ATTN_CUDNN ? attn_path_of(p, NULL, 0) : path) {
     case ATTN_DECODE:
         attn_decode(be, p, out, lse, (float *)scratch);
         break;
@@ -40,8 +36,11 @@ void cuda_attention_grad(const struct backend *be, const struct attention *p,
 {
     float *delta = (float *)scratch;
 
+    if (attn_path_of(p, grads, attn_dnn_version(be)) == ATTN_CUDNN &&
+        attn_dnn_backward(be, p, grads, delta))
+        return;
     attn_delta(be, p, grads, delta);
-    if (path_of(p, grads) == ATTN_MMA)
+    if (attn_mma_fits(p, grads))
         attn_mma_backward(be, p, grads, delta);
     else
         attn_backward(be, p, grads, delta);

@@ -280,6 +280,14 @@ void attn_forward(const struct backend *be, const struct attention *p, void *out
                   float *lse);
 void attn_decode(const struct backend *be, const struct attention *p, void *out,
                  float *lse, float *scratch);
+/* cuDNN's version, 0: not there. The other two are false when it refuses this one; nothing
+ * has been done then. */
+size_t attn_dnn_version(const struct backend *be);
+bool attn_dnn_forward(const struct backend *be, const struct attention *p, void *out,
+                      float *lse);
+bool attn_dnn_backward(const struct backend *be, const struct attention *p,
+                       const struct attention_grads *g, float *delta);
+
 /* delta[batch, heads, queries] = sum of dout * out, which both backwards take. */
 void attn_delta(const struct backend *be, const struct attention *p,
                 const struct attention_grads *g, float *delta);

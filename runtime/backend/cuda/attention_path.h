@@ -8,6 +8,8 @@
 
 #include "backend/cuda_sizes.h"
 
+#define DNN_VERSION_LEAST 90000 /* before, keys had to come in multiples of 64 */
+
 enum attn_path {
     ATTN_PLAIN,  /* float32 products, any width */
     ATTN_DECODE, /* one query, keys in parts */
@@ -38,6 +40,37 @@ static inline bool attn_mma_fits(const struct attention *p,
 {
     return p->type == ACCEL_BF16 && p->head_width % 8 == 0 && p->head_width <= 128 &&
            attn_inputs_aligned(p) && (!g || attn_aligned(g->dout, 0, 0, 0));
+}
+
+/* cuDNN, version 90000 for 9.0.0, 0: none. Its dropout has other bits, and a query that sees
+ * no key another lse; those stay here. Gradients are written, not added to. */
+static inline bool attn_dnn_fits(const struct attention *p,
+                                 const struct attention_grads *g, size_t version)
+{
+    const struct heads_out *to[3] = { g ? &g->dq : NULL, g ? &g->dk : NULL,
+                                      g ? &g->dv : NULL };
+
+    if (version < DNN_VERSION_LEAST || p->type != ACCEL_BF16 ||
+        p->head_width % 8 != 0 || p->head_width > 256 || p->dropout > 0.0f ||
+        p->lengths || p->mask || (p->causal && p->offset != 0) || p->queries < 2 ||
+        p->keys < 1 || p->batch < 1 || !attn_inputs_aligned(p))
+        return false;
+    for (int i = 0; g && i < 3; i++)
+        if (!to[i]->data || to[i]->add ||
+            !attn_aligned(to[i]->data, to[i]->sample, to[i]->row, to[i]->head))
+            return false;
+    return !g || (attn_aligned(g->dout, 0, 0, 0) && attn_aligned(g->out, 0, 0, 0));
+}
+
+static inline enum attn_path attn_path_of(const struct attention *p,
+                                          const struct attention_grads *g,
+                                          size_t version)
+{
+    if (!g && cuda_attention_decodes(p))
+        return ATTN_DECODE;
+    if (attn_dnn_fits(p, g, version))
+        return ATTN_CUDNN;
+    return attn_mma_fits(p, g) ? ATTN_MMA : ATTN_PLAIN;
 }
 
 #endif

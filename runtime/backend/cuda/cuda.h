@@ -20,7 +20,7 @@ struct cuda_range;   /* ranges.cu: one reserved range of addresses */
 struct cuda_staging; /* copies.cu: page-locked buffers that copies go through */
 struct cuda_blas;  /* gemm.cu: the cuBLASLt handle, its workspace and its algorithms */
 struct cuda_graph; /* graph.cu: the recorded step */
-struct cuda_dnn;   /* attention.cu: cuDNN, when it could be loaded */
+struct cuda_dnn;   /* attention_dnn.cu: cuDNN, when it could be loaded */
 
 /* Rows whose ids are out of range, noted by kernels and read at sync. */
 struct cuda_fault {
@@ -150,6 +150,8 @@ bool cuda_graph_scratch_free(struct cuda_state *s, void *p);
 
 bool cuda_graph_open(struct cuda_state *s);
 void cuda_graph_close(struct cuda_state *s);
+bool cuda_attention_open(struct cuda_state *s);
+void cuda_attention_close(struct cuda_state *s);
 bool cuda_gemm_open(struct cuda_state *s);
 void cuda_gemm_close(struct cuda_state *s);
 

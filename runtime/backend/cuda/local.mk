@@ -6,6 +6,7 @@ cuda_sources = \
 	runtime/backend/cuda/attention.cu \
 	runtime/backend/cuda/attention_backward.cu \
 	runtime/backend/cuda/attention_decode.cu \
+	runtime/backend/cuda/attention_dnn.cu \
 	runtime/backend/cuda/attention_forward.cu \
 	runtime/backend/cuda/attention_mma_backward.cu \
 	runtime/backend/cuda/attention_mma_forward.cu \
@@ -37,10 +38,12 @@ cuda_sources = \
 	runtime/backend/cuda/xent.cu
 cuda_headers = \
 	runtime/backend/cuda/attention.h \
+	runtime/backend/cuda/attention_dnn.h \
 	runtime/backend/cuda/attention_mma.h \
 	runtime/backend/cuda/attention_path.h \
 	runtime/backend/cuda/cuda.h \
 	runtime/backend/cuda/device.h \
+	runtime/backend/cuda/dnn.h \
 	runtime/backend/cuda/entries.h \
 	runtime/backend/cuda/gemm.h \
 	runtime/backend/cuda/gemm_key.h \

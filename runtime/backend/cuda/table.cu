@@ -110,11 +110,13 @@ void cuda_fill_table(struct backend *be)
 
 bool cuda_open_parts(struct cuda_state *s)
 {
-    return !s->failed && cuda_gemm_open(s) && cuda_graph_open(s);
+    return !s->failed && cuda_gemm_open(s) && cuda_attention_open(s) &&
+           cuda_graph_open(s);
 }
 
 void cuda_close_parts(struct cuda_state *s)
 {
     cuda_graph_close(s);
+    cuda_attention_close(s);
     cuda_gemm_close(s);
 }

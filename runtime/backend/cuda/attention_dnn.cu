@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention through cuDNN, when its library is found: opened at run time, one plan for each
+ * shape, kept. What it refuses, and why it is not used at all, is said in `isa`; own kernels
+ * do the work then. Engines whose results differ from run to run are not taken.
+ */
+#include "backend/cuda/attention_dnn.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "backend/cuda/attention.h"
+
+/* The backward that gives the same bits every time keeps a matrix of scores in bfloat16: as
+ * long as it is small, that is faster than the own kernels. */
+#define WORKSPACE_MOST ((int64_t)256 << 20)
+
+enum { KEYS = 26 };
+
+struct plan {
+    struct plan *next;
+    int64_t key[KEYS];
+    struct dnn_graph graph;
+    void *plan; /* NULL: refused */
+    int64_t workspace;
+};
+
+struct cuda_dnn {
+    struct dnn_api api;
+    void *library, *handle;
+    size_t version; /* 0: not to be used */
+    struct plan *plans;
+    bool refused; /* one shape at least, said in isa */
+};
+
+/* The text that `doctor` and the plan print. */
+static void say(struct cuda_state *s, const char *format, const char *what)
+{
+    size_t used = strlen(s->isa);
+
+    snprintf(s->isa + used, sizeof(s->isa) - used, format, what);
+}
+
+static bool find(struct cuda_dnn *d)
+{
+    const struct {
+        void *to;
+        const char *name;
+    } all[] = {
+        { &d->api.version, "cudnnGetVersion" },
+        { &d->api.create, "cudnnCreate" },
+        { &d->api.destroy, "cudnnDestroy" },
+        { &d->api.set_stream, "cudnnSetStream" },
+        { &d->api.make, "cudnnBackendCreateDescriptor" },
+        { &d->api.set, "cudnnBackendSetAttribute" },
+        { &d->api.get, "cudnnBackendGetAttribute" },
+        { &d->api.finalize, "cudnnBackendFinalize" },
+        { &d->api.drop, "cudnnBackendDestroyDescriptor" },
+        { &d->api.execute, "cudnnBackendExecute" },
+        { &d->api.last_error, "cudnnGetLastErrorString" },
+    };
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        void *f = dlsym(d->library, all[i].name);
+
+        if (!f)
+            return false;
+        memcpy(all[i].to, &f, sizeof(f));
+    }
+    return true;
+}
+
+/* NULL or why cuDNN is not used. */
+static const char *load(struct cuda_dnn *d)
+{
+#ifdef __CUDACC__
+    d->library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+#endif
+    if (!d->library)
+        return "no libcudnn.so.9";
+    if (!find(d))
+        return "libcudnn.so.9 lacks the graph interface";
+    d->version = d->api.version();
+    if (d->version < DNN_VERSION_LEAST)
+        return "cuDNN before 9.0";
+    if (d->api.create(&d->handle))
+        return "cudnnCreate failed";
+    return NULL;
+}
+
+bool cuda_attention_open(struct cuda_state *s)
+{
+    const char *why;
+    char text[48];
+
+    s->dnn = (struct cuda_dnn *)calloc(1, sizeof(*s->dnn));
+    if (!s->dnn)
+        return cuda_fails(s, "the attention's state", "no memory of the host");
+    why = load(s->dnn);
+    if (why) {
+        s->dnn->version = 0;
+        say(s, ", own attention (%s)", why);
+        return true;
+    }
+    snprintf(text, sizeof(text), "%zu.%zu.%zu", s->dnn->version / 10000,
+             s->dnn->version / 100 % 100, s->dnn->version % 100);
+    say(s, ", cuDNN %s", text);
+    return true;
+}
+
+void cuda_attention_close(struct cuda_state *s)
+{
+    struct cuda_dnn *d = s->dnn;
+
+    if (!d)
+        return;
+    while (d->plans) {
+        struct plan *next = d->plans->next;
+
+        dnn_end(&d->plans->graph);
+        free(d->plans);
+        d->plans = next;
+    }
+    if (d->handle)
+        d->api.destroy(d->handle);
+    /* The library stays: its threads and exit handlers outlive the handle. */
+    free(d);
+    s->dnn = NULL;
+}
+
+size_t attn_dnn_version(const struct backend *be)
+{
+    const struct cuda_dnn *d = cuda_state_of(be)->dnn;
+
+    return d ? d->version : 0;
+}
+
+/* All that a plan depends on. */
+static void make_key(int64_t key[KEYS], const struct attention *p,
+                     const struct attention_grads *g)
+{
+    const struct heads *in[3] = { &p->q, &p->k, &p->v };
+    int n = 0;
+
+    memset(key, 0, KEYS * sizeof(*key));
+    key[n++] = g != NULL;
+    key[n++] = p->causal;
+    key[n++] = p->batch;
+    key[n++] = p->queries;
+    key[n++] = p->keys;
+    key[n++] = p->heads;
+    key[n++] = p->kv_heads;
+    key[n++] = p->head_width;
+    for (int i = 0; i < 3; i++) {
+        const struct heads_out *out = !g       ? NULL
+                                      : i == 0 ? &g->dq
+                                      : i == 1 ? &g->dk
+                                               : &g->dv;
+
+        key[n++] = in[i]->sample;
+        key[n++] = in[i]->row;
+        key[n++] = in[i]->head;
+        key[n++] = out ? out->sample : 0;
+        key[n++] = out ? out->row : 0;
+        key[n++] = out ? out->head : 0;
+    }
+}
+
+static void refuse(struct cuda_state *s, const struct plan *plan)
+{
+    char text[96];
+
+    if (s->dnn->refused)
+        return;
+    s->dnn->refused = true;
+    snprintf(text, sizeof(text), "%s of %lld x %lld x %lld: %.50s",
+             plan->key[0] ? "gradient" : "attention", (long long)plan->key[3],
+             (long long)plan->key[4], (long long)plan->key[7], plan->graph.why);
+    say(s, " (refuses %s)", text);
+}
+
+/* The plan of this shape, made when it is new. NULL: refused. */
+static struct plan *plan_of(struct cuda_state *s, const struct attention *p,
+                            const struct attention_grads *g)
+{
+    struct cuda_dnn *d = s->dnn;
+    struct plan *plan;
+    int64_t key[KEYS];
+
+    make_key(key, p, g);
+    for (plan = d->plans; plan; plan = plan->next)
+        if (!memcmp(plan->key, key, sizeof(key)))
+            return plan->plan ? plan : NULL;
+    plan = (struct plan *)calloc(1, sizeof(*plan));
+    if (!plan)
+        return NULL;
+    /* Kernels are built and loaded: nothing that a recording could hold. */
+    if (s->end_recording)
+        s->end_recording(s);
+    memcpy(plan->key, key, sizeof(key));
+    dnn_begin(&plan->graph, &d->api);
+    if (g)
+        dnn_attention_backward(&plan->graph, p, g, d->handle);
+    else
+        dnn_attention_forward(&plan->graph, p, d->handle);
+    plan->plan =
+        dnn_plan(&plan->graph, d->handle, NULL, WORKSPACE_MOST, &plan->workspace);
+    plan->next = d->plans;
+    d->plans = plan;
+    if (!plan->plan)
+        refuse(s, plan);
+    return plan->plan ? plan : NULL;
+}
+
+struct binding {
+    int64_t uid[DNN_UIDS];
+    void *at[DNN_UIDS];
+    int count;
+};
+
+static void bind(struct binding *b, int64_t uid, const void *at)
+{
+    b->uid[b->count] = uid;
+    b->at[b->count++] = (void *)(uintptr_t)at;
+}
+
+static void execute(struct cuda_state *s, struct plan *plan, const struct binding *b)
+{
+    void *workspace = cuda_scratch(s, (size_t)plan->workspace), *pack;
+    struct dnn_graph g;
+
+    dnn_begin(&g, &s->dnn->api);
+    pack = dnn_make(&g, DNN_PACK);
+    dnn_set(&g, pack, DNN_PACK_UIDS, DNN_TYPE_INT64, b->count, b->uid);
+    dnn_set(&g, pack, DNN_PACK_POINTERS, DNN_TYPE_VOID_PTR, b->count, b->at);
+    dnn_set(&g, pack, DNN_PACK_WORKSPACE, DNN_TYPE_VOID_PTR, 1, &workspace);
+    dnn_finish(&g, pack, "variant pack");
+    if (!s->failed && !g.failed &&
+        dnn_check(&g, g.api->set_stream(s->dnn->handle, s->now), "cudnnSetStream"))
+        dnn_check(&g, g.api->execute(s->dnn->handle, plan->plan, pack),
+                  "cudnnBackendExecute");
+    if (!s->failed && g.failed)
+        cuda_fails(s, "cudnnBackendExecute", g.why);
+    dnn_end(&g);
+    cuda_scratch_free(s, workspace);
+}
+
+/* Inputs and constants of both directions. */
+static struct binding bind_inputs(const struct attention *p, const void *out,
+                                  const float *lse)
+{
+    static const float hidden = -FLT_MAX;
+    struct binding b;
+
+    b.count = 0;
+    bind(&b, DNN_UID_Q, p->q.data);
+    bind(&b, DNN_UID_K, p->k.data);
+    bind(&b, DNN_UID_V, p->v.data);
+    bind(&b, DNN_UID_OUT, out);
+    bind(&b, DNN_UID_LSE, lse);
+    bind(&b, DNN_UID_SCALE, &p->scale);
+    if (p->causal)
+        bind(&b, DNN_UID_HIDDEN, &hidden);
+    return b;
+}
+
+bool attn_dnn_forward(const struct backend *be, const struct attention *p, void *out,
+                      float *lse)
+{
+    struct cuda_state *s = cuda_state_of(be);
+    struct plan *plan = plan_of(s, p, NULL);
+    struct binding b = bind_inputs(p, out, lse);
+
+    if (plan)
+        execute(s, plan, &b);
+    return plan != NULL;
+}
+
+bool attn_dnn_backward(const struct backend *be, const struct attention *p,
+                       const struct attention_grads *g, float *delta)
+{
+    static const float one = 1.0f;
+    struct cuda_state *s = cuda_state_of(be);
+    struct plan *plan = plan_of(s, p, g);
+    struct binding b = bind_inputs(p, g->out, g->lse);
+
+    bind(&b, DNN_UID_DOUT, g->dout);
+    bind(&b, DNN_UID_DELTA, delta);
+    bind(&b, DNN_UID_ONE, &one);
+    bind(&b, DNN_UID_DQ, g->dq.data);
+    bind(&b, DNN_UID_DK, g->dk.data);
+    bind(&b, DNN_UID_DV, g->dv.data);
+    if (plan)
+        execute(s, plan, &b);
+    return plan != NULL;
+}

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cuDNN's graph interface as far as the attention needs it: own declarations of what is
+ * looked up in the library at run time, and descriptors put together with one check at the
+ * end. No device is needed before a plan is made. C and C++.
+ */
+#ifndef ACCEL_BACKEND_CUDA_DNN_H
+#define ACCEL_BACKEND_CUDA_DNN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Names and numbers are those of cudnn_graph.h, which test_dnn.c compares. */
+enum { DNN_FLOAT = 0, DNN_INT32 = 4, DNN_BFLOAT16 = 9, DNN_BOOLEAN = 11 };
+
+enum {
+    DNN_TYPE_HANDLE = 0,
+    DNN_TYPE_DATA_TYPE = 1,
+    DNN_TYPE_BOOLEAN = 2,
+    DNN_TYPE_INT64 = 3,
+    DNN_TYPE_VOID_PTR = 6,
+    DNN_TYPE_HEUR_MODE = 8,
+    DNN_TYPE_NUMERICAL_NOTE = 11,
+    DNN_TYPE_POINTWISE_MODE = 14,
+    DNN_TYPE_DESCRIPTOR = 15,
+    DNN_TYPE_REDUCTION = 18,
+    DNN_TYPE_CHAR = 24
+};
+
+enum {
+    DNN_POINTWISE = 0,
+    DNN_ENGINE = 2,
+    DNN_ENGINECFG = 3,
+    DNN_ENGINEHEUR = 4,
+    DNN_PLAN = 5,
+    DNN_OP_POINTWISE = 13,
+    DNN_GRAPH = 15,
+    DNN_PACK = 16,
+    DNN_TENSOR = 17,
+    DNN_MATMUL = 18,
+    DNN_OP_MATMUL = 19,
+    DNN_REDUCTION = 21,
+    DNN_OP_REDUCTION = 22,
+    DNN_OP_RESHAPE = 31,
+    DNN_DEVICEPROP = 38
+};
+
+enum {
+    DNN_ADD = 0,
+    DNN_MUL = 1,
+    DNN_DIV = 6,
+    DNN_SUB = 9,
+    DNN_EXP = 13,
+    DNN_LOG = 15,
+    DNN_CMP_GE = 303,
+    DNN_GEN_INDEX = 501,
+    DNN_SELECT = 601
+};
+
+enum { DNN_REDUCE_ADD = 0, DNN_REDUCE_MAX = 3 };
+enum { DNN_HEUR_A = 3, DNN_NOTE_NONDETERMINISTIC = 4 };
+
+enum {
+    DNN_POINTWISE_MODE = 0,
+    DNN_POINTWISE_PREC = 1,
+    DNN_POINTWISE_AXIS = 9,
+    DNN_HEUR_MODE = 200,
+    DNN_HEUR_GRAPH = 201,
+    DNN_HEUR_RESULTS = 202,
+    DNN_HEUR_DEVICEPROP = 204,
+    DNN_CFG_ENGINE = 300,
+    DNN_CFG_WORKSPACE = 303,
+    DNN_PLAN_HANDLE = 400,
+    DNN_PLAN_CFG = 401,
+    DNN_PLAN_WORKSPACE = 402,
+    DNN_PLAN_DEVICEPROP = 407,
+    DNN_OP_POINTWISE_DESC = 750,
+    DNN_OP_POINTWISE_X = 751,
+    DNN_OP_POINTWISE_B = 752,
+    DNN_OP_POINTWISE_Y = 753,
+    DNN_OP_POINTWISE_T = 758,
+    DNN_GRAPH_HANDLE = 800,
+    DNN_GRAPH_OPS = 801,
+    DNN_TENSOR_ALIGNMENT = 900,
+    DNN_TENSOR_TYPE = 901,
+    DNN_TENSOR_DIMS = 902,
+    DNN_TENSOR_STRIDES = 903,
+    DNN_TENSOR_UID = 906,
+    DNN_TENSOR_VIRTUAL = 907,
+    DNN_TENSOR_BY_VALUE = 908,
+    DNN_PACK_UIDS = 1000,
+    DNN_PACK_POINTERS = 1001,
+    DNN_PACK_WORKSPACE = 1003,
+    DNN_ENGINE_NOTES = 1303,
+    DNN_MATMUL_COMP = 1500,
+    DNN_OP_MATMUL_A = 1520,
+    DNN_OP_MATMUL_B = 1521,
+    DNN_OP_MATMUL_C = 1522,
+    DNN_OP_MATMUL_DESC = 1523,
+    DNN_REDUCTION_OPERATOR = 1600,
+    DNN_REDUCTION_COMP = 1601,
+    DNN_OP_REDUCTION_X = 1610,
+    DNN_OP_REDUCTION_Y = 1611,
+    DNN_OP_REDUCTION_DESC = 1612,
+    DNN_OP_RESHAPE_X = 2200,
+    DNN_OP_RESHAPE_Y = 2201,
+    DNN_DEVICEPROP_JSON = 2702
+};
+
+/* What the library exports; every int is 0 on success. */
+struct dnn_api {
+    size_t (*version)(void);
+    int (*create)(void **handle);
+    int (*destroy)(void *handle);
+    int (*set_stream)(void *handle, void *stream);
+    int (*make)(int type, void **out);
+    int (*set)(void *d, int attribute, int type, int64_t count, const void *value);
+    int (*get)(void *d, int attribute, int type, int64_t room, int64_t *count,
+               void *value);
+    int (*finalize)(void *d);
+    int (*drop)(void *d);
+    int (*execute)(void *handle, void *plan, void *pack);
+    void (*last_error)(char *text, size_t room);
+};
+
+enum { DNN_DESCRIPTORS = 128, DNN_OPS = 32, DNN_FIRST_VIRTUAL = 100 };
+
+/* Descriptors of one graph; all are dropped together. After a failure nothing is done. */
+struct dnn_graph {
+    const struct dnn_api *api;
+    void *all[DNN_DESCRIPTORS], *ops[DNN_OPS], *whole;
+    int count, op_count;
+    int64_t next_uid;
+    bool failed;
+    char why[192];
+};
+
+/* Sizes and strides of a tensor: [batch, head, row, column]. */
+struct dnn_shape {
+    int64_t dim[4], stride[4];
+};
+
+static inline void dnn_begin(struct dnn_graph *g, const struct dnn_api *api)
+{
+    memset(g, 0, sizeof(*g));
+    g->api = api;
+    g->next_uid = DNN_FIRST_VIRTUAL;
+}
+
+static inline void dnn_end(struct dnn_graph *g)
+{
+    while (g->count > 0)
+        g->api->drop(g->all[--g->count]);
+    g->whole = NULL;
+}
+
+/* Keeps the first failure, in the library's words. */
+static inline bool dnn_check(struct dnn_graph *g, int code, const char *call)
+{
+    char text[160] = "";
+
+    if (code == 0)
+        return true;
+    if (!g->failed) {
+        g->api->last_error(text, sizeof(text));
+        snprintf(g->why, sizeof(g->why), "%s: %d %.120s", call, code, text);
+    }
+    g->failed = true;
+    return false;
+}
+
+static inline void *dnn_make(struct dnn_graph *g, int type)
+{
+    void *d = NULL;
+
+    if (g->failed)
+        return NULL;
+    if (g->count == DNN_DESCRIPTORS) {
+        dnn_check(g, -1, "room for descriptors");
+        return NULL;
+    }
+    if (!dnn_check(g, g->api->make(type, &d), "create"))
+        return NULL;
+    g->all[g->count++] = d;
+    return d;
+}
+
+static inline void dnn_set(struct dnn_graph *g, void *d, int attribute, int type,
+                           int64_t count, const void *value)
+{
+    char call[32];
+
+    snprintf(call, sizeof(call), "attribute %d", attribute);
+    if (!g->failed)
+        dnn_check(g, g->api->set(d, attribute, type, count, value), call);
+}
+
+static inline void dnn_set_int(struct dnn_graph *g, void *d, int attribute, int64_t v)
+{
+    dnn_set(g, d, attribute, DNN_TYPE_INT64, 1, &v);
+}
+
+/* Modes and data types are C enums. */
+static inline void dnn_set_enum(struct dnn_graph *g, void *d, int attribute, int type,
+                                int v)
+{
+    dnn_set(g, d, attribute, type, 1, &v);
+}
+
+static inline void dnn_set_desc(struct dnn_graph *g, void *d, int attribute, void *v)
+{
+    dnn_set(g, d, attribute, DNN_TYPE_DESCRIPTOR, 1, &v);
+}
+
+static inline void dnn_finish(struct dnn_graph *g, void *d, const char *what)
+{
+    if (!g->failed)
+        dnn_check(g, g->api->finalize(d), what);
+}
+
+enum dnn_kind { DNN_IN_MEMORY, DNN_VIRTUAL, DNN_BY_VALUE };
+
+static inline void *dnn_tensor(struct dnn_graph *g, int64_t uid, int type,
+                               const struct dnn_shape *shape, enum dnn_kind kind)
+{
+    void *t = dnn_make(g, DNN_TENSOR);
+    bool yes = true;
+
+    dnn_set_int(g, t, DNN_TENSOR_UID, kind == DNN_VIRTUAL ? g->next_uid++ : uid);
+    dnn_set_enum(g, t, DNN_TENSOR_TYPE, DNN_TYPE_DATA_TYPE, type);
+    dnn_set(g, t, DNN_TENSOR_DIMS, DNN_TYPE_INT64, 4, shape->dim);
+    dnn_set(g, t, DNN_TENSOR_STRIDES, DNN_TYPE_INT64, 4, shape->stride);
+    dnn_set_int(g, t, DNN_TENSOR_ALIGNMENT, 16);
+    if (kind == DNN_VIRTUAL)
+        dnn_set(g, t, DNN_TENSOR_VIRTUAL, DNN_TYPE_BOOLEAN, 1, &yes);
+    if (kind == DNN_BY_VALUE)
+        dnn_set(g, t, DNN_TENSOR_BY_VALUE, DNN_TYPE_BOOLEAN, 1, &yes);
+    dnn_finish(g, t, "tensor");
+    return t;
+}
+
+static inline void dnn_op(struct dnn_graph *g, void *op, const char *what)
+{
+    dnn_finish(g, op, what);
+    if (!g->failed && g->op_count == DNN_OPS)
+        dnn_check(g, -1, "room for operations");
+    if (!g->failed)
+        g->ops[g->op_count++] = op;
+}
+
+static inline void dnn_matmul(struct dnn_graph *g, void *a, void *b, void *c)
+{
+    void *d = dnn_make(g, DNN_MATMUL), *op;
+
+    dnn_set_enum(g, d, DNN_MATMUL_COMP, DNN_TYPE_DATA_TYPE, DNN_FLOAT);
+    dnn_finish(g, d, "matmul");
+    op = dnn_make(g, DNN_OP_MATMUL);
+    dnn_set_desc(g, op, DNN_OP_MATMUL_A, a);
+    dnn_set_desc(g, op, DNN_OP_MATMUL_B, b);
+    dnn_set_desc(g, op, DNN_OP_MATMUL_C, c);
+    dnn_set_desc(g, op, DNN_OP_MATMUL_DESC, d);
+    dnn_op(g, op, "matmul operation");
+}
+
+/* y = mode(x, b), or of x alone; SELECT: y = t ? x : b. */
+static inline void dnn_pointwise(struct dnn_graph *g, int mode, int prec, void *x,
+                                 void *b, void *t, void *y)
+{
+    void *d = dnn_make(g, DNN_POINTWISE), *op;
+
+    dnn_set_enum(g, d, DNN_POINTWISE_MODE, DNN_TYPE_POINTWISE_MODE, mode);
+    dnn_set_enum(g, d, DNN_POINTWISE_PREC, DNN_TYPE_DATA_TYPE, prec);
+    dnn_finish(g, d, "pointwise");
+    op = dnn_make(g, DNN_OP_POINTWISE);
+    dnn_set_desc(g, op, DNN_OP_POINTWISE_DESC, d);
+    dnn_set_desc(g, op, DNN_OP_POINTWISE_X, x);
+    if (b)
+        dnn_set_desc(g, op, DNN_OP_POINTWISE_B, b);
+    if (t)
+        dnn_set_desc(g, op, DNN_OP_POINTWISE_T, t);
+    dnn_set_desc(g, op, DNN_OP_POINTWISE_Y, y);
+    dnn_op(g, op, "pointwise operation");
+}
+
+/* y = the index along one dimension of x. */
+static inline void dnn_index(struct dnn_graph *g, int64_t axis, void *x, void *y)
+{
+    void *d = dnn_make(g, DNN_POINTWISE), *op;
+
+    dnn_set_enum(g, d, DNN_POINTWISE_MODE, DNN_TYPE_POINTWISE_MODE, DNN_GEN_INDEX);
+    dnn_set_enum(g, d, DNN_POINTWISE_PREC, DNN_TYPE_DATA_TYPE, DNN_INT32);
+    dnn_set_int(g, d, DNN_POINTWISE_AXIS, axis);
+    dnn_finish(g, d, "index");
+    op = dnn_make(g, DNN_OP_POINTWISE);
+    dnn_set_desc(g, op, DNN_OP_POINTWISE_DESC, d);
+    dnn_set_desc(g, op, DNN_OP_POINTWISE_X, x);
+    dnn_set_desc(g, op, DNN_OP_POINTWISE_Y, y);
+    dnn_op(g, op, "index operation");
+}
+
+static inline void dnn_reduce(struct dnn_graph *g, int how, void *x, void *y)
+{
+    void *d = dnn_make(g, DNN_REDUCTION), *op;
+
+    dnn_set_enum(g, d, DNN_REDUCTION_OPERATOR, DNN_TYPE_REDUCTION, how);
+    dnn_set_enum(g, d, DNN_REDUCTION_COMP, DNN_TYPE_DATA_TYPE, DNN_FLOAT);
+    dnn_finish(g, d, "reduction");
+    op = dnn_make(g, DNN_OP_REDUCTION);
+    dnn_set_desc(g, op, DNN_OP_REDUCTION_X, x);
+    dnn_set_desc(g, op, DNN_OP_REDUCTION_Y, y);
+    dnn_set_desc(g, op, DNN_OP_REDUCTION_DESC, d);
+    dnn_op(g, op, "reduction operation");
+}
+
+static inline void dnn_reshape(struct dnn_graph *g, void *x, void *y)
+{
+    void *op = dnn_make(g, DNN_OP_RESHAPE);
+
+    dnn_set_desc(g, op, DNN_OP_RESHAPE_X, x);
+    dnn_set_desc(g, op, DNN_OP_RESHAPE_Y, y);
+    dnn_op(g, op, "reshape operation");
+}
+
+/* All operations together; `handle` may be NULL where there is no device. */
+static inline void dnn_join(struct dnn_graph *g, void *handle)
+{
+    void *d = dnn_make(g, DNN_GRAPH);
+
+    if (handle)
+        dnn_set(g, d, DNN_GRAPH_HANDLE, DNN_TYPE_HANDLE, 1, &handle);
+    dnn_set(g, d, DNN_GRAPH_OPS, DNN_TYPE_DESCRIPTOR, g->op_count, g->ops);
+    dnn_finish(g, d, "graph");
+    g->whole = d;
+}
+
+/* Does an engine's result depend on more than its inputs? */
+static inline bool dnn_same_again(struct dnn_graph *g, void *config)
+{
+    void *engine = dnn_make(g, DNN_ENGINE);
+    int notes[32];
+    int64_t count = 0;
+
+    if (g->failed ||
+        g->api->get(config, DNN_CFG_ENGINE, DNN_TYPE_DESCRIPTOR, 1, &count, &engine) ||
+        g->api->get(engine, DNN_ENGINE_NOTES, DNN_TYPE_NUMERICAL_NOTE, 32, &count,
+                    notes))
+        return false;
+    for (int64_t i = 0; i < count; i++)
+        if (notes[i] == DNN_NOTE_NONDETERMINISTIC)
+            return false;
+    return true;
+}
+
+/* A plan of one engine, or NULL when it is refused or takes more than `limit` bytes; that is
+ * known before its kernels are built. */
+static inline void *dnn_plan_of(struct dnn_graph *g, void *handle, void *device,
+                                void *config, int64_t limit, int64_t *workspace)
+{
+    int64_t count = 0, room = 0;
+    void *plan;
+
+    if (!g->failed &&
+        !g->api->get(config, DNN_CFG_WORKSPACE, DNN_TYPE_INT64, 1, &count, &room) &&
+        room > limit)
+        return NULL;
+    plan = dnn_make(g, DNN_PLAN);
+    if (handle)
+        dnn_set(g, plan, DNN_PLAN_HANDLE, DNN_TYPE_HANDLE, 1, &handle);
+    if (device)
+        dnn_set_desc(g, plan, DNN_PLAN_DEVICEPROP, device);
+    dnn_set_desc(g, plan, DNN_PLAN_CFG, config);
+    if (g->failed || g->api->finalize(plan) ||
+        g->api->get(plan, DNN_PLAN_WORKSPACE, DNN_TYPE_INT64, 1, &count, workspace))
+        return NULL;
+    return *workspace <= limit ? plan : NULL;
+}
+
+/* The first plan, best first, that gives the same bits every time within `limit` bytes of
+ * workspace. Made for the device of `handle`, or the one that `device` describes. NULL: `why`
+ * says what was refused. */
+static inline void *dnn_plan(struct dnn_graph *g, void *handle, void *device,
+                             int64_t limit, int64_t *workspace)
+{
+    enum { MOST = 8 };
+    void *heur = dnn_make(g, DNN_ENGINEHEUR), *configs[MOST], *plan;
+    int64_t count = 0;
+    int seen = 0;
+
+    dnn_set_desc(g, heur, DNN_HEUR_GRAPH, g->whole);
+    dnn_set_enum(g, heur, DNN_HEUR_MODE, DNN_TYPE_HEUR_MODE, DNN_HEUR_A);
+    if (device)
+        dnn_set_desc(g, heur, DNN_HEUR_DEVICEPROP, device);
+    dnn_finish(g, heur, "heuristics");
+    for (int i = 0; i < MOST; i++)
+        configs[i] = dnn_make(g, DNN_ENGINECFG);
+    if (g->failed || !dnn_check(g,
+                                g->api->get(heur, DNN_HEUR_RESULTS, DNN_TYPE_DESCRIPTOR,
+                                            MOST, &count, configs),
+                                "heuristics"))
+        return NULL;
+    for (int64_t i = 0; i < count && i < MOST; i++) {
+        if (!dnn_same_again(g, configs[i]))
+            continue;
+        seen++;
+        plan = dnn_plan_of(g, handle, device, configs[i], limit, workspace);
+        if (plan)
+            return plan;
+    }
+    snprintf(g->why, sizeof(g->why), "%d engines, %d the same every time, none fits",
+             (int)count, seen);
+    g->failed = true;
+    return NULL;
+}
+
+#endif
