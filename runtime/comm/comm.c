@@ -34,9 +34,12 @@ static accel_status_t open_shm_or_ucx(struct comm *c, struct boot *b, bool must_
                       "the ranks cannot share memory: %s", why);
 }
 
-static accel_status_t open_backend(struct comm *c, struct boot *b, const char *name,
-                                   size_t window_bytes, accel_error_t *err)
+static accel_status_t open_backend(struct comm *c, struct boot *b, accel_error_t *err)
 {
+    const char *name = c->options->backend;
+
+    if (name && strcmp(name, "nccl") == 0)
+        return comm_nccl_open(c, b, err);
     if (!name)
         name = b->size == 1 ? "self" : b->nodes == 1 ? "" : "ucx";
     if (strcmp(name, "self") == 0) {
@@ -48,12 +51,12 @@ static accel_status_t open_backend(struct comm *c, struct boot *b, const char *n
     if (strcmp(name, "ucx") == 0)
         return comm_ucx_open(c, b, err);
     if (name[0] && strcmp(name, "shm") != 0)
-        return accel_fail(err, A0507, "use self, shm or ucx",
+        return accel_fail(err, A0507, "use self, shm, ucx or nccl",
                           "unknown comm backend '%s'", name);
     if (b->nodes != 1)
         return accel_fail(err, A0507, "use ucx",
                           "comm backend shm is for one node, not %d", b->nodes);
-    return open_shm_or_ucx(c, b, name[0] != '\0', window_bytes, err);
+    return open_shm_or_ucx(c, b, name[0] != '\0', c->options->window_bytes, err);
 }
 
 accel_status_t comm_open(struct comm **out, struct boot *b,
@@ -61,6 +64,7 @@ accel_status_t comm_open(struct comm **out, struct boot *b,
 {
     struct comm *c = calloc(1, sizeof(*c));
     int timeout_ms = o && o->timeout_ms > 0 ? o->timeout_ms : DEFAULT_TIMEOUT_MS;
+    const struct comm_options none = { 0 };
     accel_status_t s;
 
     if (!c)
@@ -68,17 +72,17 @@ accel_status_t comm_open(struct comm **out, struct boot *b,
     c->rank = b->rank;
     c->size = b->size;
     c->timeout_ns = (int64_t)timeout_ms * 1000000;
-    c->net_devices = o ? o->net_devices : NULL;
+    c->options = o ? o : &none;
     c->src = calloc((size_t)c->size, sizeof(*c->src));
     if (c->src)
-        s = open_backend(c, b, o ? o->backend : NULL, o ? o->window_bytes : 0, err);
+        s = open_backend(c, b, err);
     else
         s = accel_fail_nomem(err, "communicator", (size_t)c->size * sizeof(*c->src));
     if (s != ACCEL_OK) {
         comm_close(c);
         return s;
     }
-    c->net_devices = NULL;
+    c->options = NULL;
     *out = c;
     return ACCEL_OK;
 }
@@ -135,19 +139,20 @@ static accel_status_t begin(struct comm *c, struct comm_args args, accel_error_t
     return ACCEL_OK;
 }
 
-/* Keeps the first failure and tells the peers, so that they need not wait it out. */
-static accel_status_t end(struct comm *c, accel_status_t s, const accel_error_t *own,
-                          accel_error_t *err)
+accel_status_t comm_end(struct comm *c, accel_status_t s, const accel_error_t *own,
+                        accel_error_t *err)
 {
     if (s == ACCEL_OK)
         return ACCEL_OK;
-    c->failed = true;
-    c->failure = *own;
-    c->failure.code = s;
-    c->ops->fail(c);
+    if (!c->failed) {
+        c->failed = true;
+        c->failure = *own;
+        c->failure.code = s;
+        c->ops->fail(c);
+    }
     if (err)
         *err = c->failure;
-    return s;
+    return c->failure.code;
 }
 
 /* elems of type t, `copies` times over, must be countable in bytes. */
@@ -186,7 +191,7 @@ accel_status_t comm_alloc(struct comm *c, size_t bytes, void **out, accel_error_
         s = begin(c, a, err);
     if (s != ACCEL_OK)
         return s;
-    return end(c, c->ops->alloc(c, bytes ? bytes : 1, out, &own), &own, err);
+    return comm_end(c, c->ops->alloc(c, bytes ? bytes : 1, out, &own), &own, err);
 }
 
 accel_status_t comm_all_gather(struct comm *c, void *buf, size_t elems, accel_dtype_t t,
@@ -200,7 +205,7 @@ accel_status_t comm_all_gather(struct comm *c, void *buf, size_t elems, accel_dt
         s = begin(c, a, err);
     if (s != ACCEL_OK)
         return s;
-    return end(c, c->ops->all_gather(c, buf, &own), &own, err);
+    return comm_end(c, c->ops->all_gather(c, buf, &own), &own, err);
 }
 
 accel_status_t comm_reduce_scatter(struct comm *c, const void *in, float *out,
@@ -221,7 +226,7 @@ accel_status_t comm_reduce_scatter(struct comm *c, const void *in, float *out,
     if (s != ACCEL_OK)
         return s;
     s = c->ops->reduce_scatter(c, in, out, scale, accumulate, &own);
-    return end(c, s, &own, err);
+    return comm_end(c, s, &own, err);
 }
 
 accel_status_t comm_all_reduce(struct comm *c, void *buf, size_t elems, accel_dtype_t t,
@@ -242,7 +247,7 @@ accel_status_t comm_all_reduce(struct comm *c, void *buf, size_t elems, accel_dt
         s = begin(c, a, err);
     if (s != ACCEL_OK)
         return s;
-    return end(c, c->ops->all_reduce(c, buf, &own), &own, err);
+    return comm_end(c, c->ops->all_reduce(c, buf, &own), &own, err);
 }
 
 accel_status_t comm_broadcast(struct comm *c, void *buf, size_t bytes, int root,
@@ -258,7 +263,7 @@ accel_status_t comm_broadcast(struct comm *c, void *buf, size_t bytes, int root,
         s = begin(c, a, err);
     if (s != ACCEL_OK)
         return s;
-    return end(c, c->ops->broadcast(c, buf, &own), &own, err);
+    return comm_end(c, c->ops->broadcast(c, buf, &own), &own, err);
 }
 
 accel_status_t comm_barrier(struct comm *c, accel_error_t *err)
@@ -269,7 +274,7 @@ accel_status_t comm_barrier(struct comm *c, accel_error_t *err)
 
     if (s != ACCEL_OK)
         return s;
-    return end(c, c->ops->barrier(c, &own), &own, err);
+    return comm_end(c, c->ops->barrier(c, &own), &own, err);
 }
 
 accel_status_t comm_gather(struct comm *c, const void *mine, size_t bytes, int root,
@@ -290,5 +295,5 @@ accel_status_t comm_gather(struct comm *c, const void *mine, size_t bytes, int r
         return s;
     if (all)
         *all = NULL;
-    return end(c, c->ops->gather(c, mine, all, sizes, &own), &own, err);
+    return comm_end(c, c->ops->gather(c, mine, all, sizes, &own), &own, err);
 }

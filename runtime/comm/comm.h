@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * comm/: host collectives behind one table. Backends: self (one rank), shm (all ranks on
- * one node: symmetric windows in memfd), ucx (UCP tagged, any nodes).
- * All sums of floats are taken in float32 in rank order: same world size, same bits,
- * whatever the backend. Every call is collective and blocking, and carries a sequence
- * number; a wait that exceeds the deadline fails with ACCEL_EPEER naming the operation,
- * its number and the silent ranks. Waits spin, then yield, then sleep.
+ * comm/: collectives behind one table. Backends of host memory: self (one rank), shm (all
+ * ranks on one node: symmetric windows in memfd), ucx (UCP tagged, any nodes). Of a device's
+ * memory: nccl.
+ * All sums of float32 and bfloat16 are taken in float32 in rank order: same world size, same
+ * bits, whatever the backend (but for library_sums). Every call is collective and blocking,
+ * and carries a sequence number; a wait that exceeds the deadline fails with ACCEL_EPEER
+ * naming the operation, its number and the silent ranks. Waits spin, then yield, then sleep.
+ *
+ * With nccl all data is in the device's memory, and calls but barrier and gather return when
+ * their work is at the end of the queue in use. A failure that shows later comes from
+ * whatever waits for the device (backend.h, watch) and from every later call.
  */
 #ifndef ACCEL_COMM_COMM_H
 #define ACCEL_COMM_COMM_H
@@ -15,16 +20,21 @@
 
 enum comm_op { COMM_SUM, COMM_MAX, COMM_MIN };
 
+struct backend;
 struct comm;
 struct comm_ops; /* the backend table: comm_impl.h */
 
 struct comm_options {
-    const char *backend;     /* NULL: self, shm or ucx as fits */
+    const char *backend;     /* NULL: self, shm or ucx as fits; nccl: only by name */
     int timeout_ms;          /* per operation; 0: 600 000 */
     size_t window_bytes;     /* address space for comm_alloc; 0: a default that
                                         is only reserved, not touched */
     const char *net_devices; /* ucx: the interfaces it may use, comma separated, as its
                                 own UCX_NET_DEVICES; NULL: as that variable says */
+    struct backend
+        *device;          /* nccl: whose memory and queues; outlives the communicator */
+    bool library_sums;    /* nccl: NCCL's own sums, in an order of its own */
+    size_t scratch_bytes; /* nccl: at most for sums in rank order; 0: 64 MiB */
 };
 
 /* Collective. Uses boot_exchange; the caller calls boot_leave afterwards. */
@@ -58,7 +68,7 @@ accel_status_t comm_broadcast(struct comm *c, void *buf, size_t bytes, int root,
 accel_status_t comm_barrier(struct comm *c, accel_error_t *err);
 /* Variable-size bytes of every rank to `root`. On root: *all (malloc, caller frees)
  * holds them one after the other in rank order and sizes[size] is filled; elsewhere *all
- * is NULL and sizes may be NULL. */
+ * is NULL and sizes may be NULL. *all is the host's memory with nccl, too. */
 accel_status_t comm_gather(struct comm *c, const void *mine, size_t bytes, int root,
                            void **all, size_t *sizes, accel_error_t *err);
 

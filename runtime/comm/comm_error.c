@@ -19,7 +19,13 @@ static const char *const call_names[COMM_CALL_COUNT] = {
     [COMM_CALL_BROADCAST] = "broadcast",
     [COMM_CALL_BARRIER] = "barrier",
     [COMM_CALL_GATHER] = "gather",
+    [COMM_CALL_OPEN] = "open",
 };
+
+const char *comm_call_name(enum comm_call call)
+{
+    return call_names[call];
+}
 
 static const char *const op_names[] = { "sum", "max", "min" };
 

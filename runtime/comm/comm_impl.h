@@ -17,6 +17,7 @@ enum comm_call {
     COMM_CALL_BROADCAST,
     COMM_CALL_BARRIER,
     COMM_CALL_GATHER,
+    COMM_CALL_OPEN, /* of a backend that waits for peers while it is opened */
     COMM_CALL_COUNT
 };
 
@@ -59,9 +60,10 @@ struct comm {
     uint64_t seq;          /* calls begun; the first one is number 1 */
     struct comm_args args; /* of the running call */
     bool failed;
-    accel_error_t failure;   /* what every later call returns */
-    const void **src;        /* [size] scratch for reductions */
-    const char *net_devices; /* of the options, while the backend is opened */
+    accel_error_t failure;              /* what every later call returns */
+    const void **src;                   /* [size] scratch for reductions */
+    const struct comm_options *options; /* while the backend is opened */
+    struct backend *device;             /* of the options: nccl */
 };
 
 /* Backends: fill c->ops and c->impl. Collective. */
@@ -71,6 +73,13 @@ accel_status_t comm_self_open(struct comm *c, accel_error_t *err);
 accel_status_t comm_shm_open(struct comm *c, struct boot *b, size_t window_bytes,
                              bool *fits_out, char why[128], accel_error_t *err);
 accel_status_t comm_ucx_open(struct comm *c, struct boot *b, accel_error_t *err);
+accel_status_t comm_nccl_open(struct comm *c, struct boot *b, accel_error_t *err);
+
+/* The end of a call with status s: keeps the first failure `own` and tells the peers, so that
+ * they need not wait it out. Returns s, or the failure kept before. */
+accel_status_t comm_end(struct comm *c, accel_status_t s, const accel_error_t *own,
+                        accel_error_t *err);
+const char *comm_call_name(enum comm_call call);
 
 /* True once the running call has used up its time. Called from long waits only. Time in
  * which this process was stopped (a suspended job) does not count. */

@@ -4,8 +4,14 @@ libaccel_core_la_SOURCES += \
 	runtime/comm/comm.h \
 	runtime/comm/comm_error.c \
 	runtime/comm/comm_impl.h \
+	runtime/comm/comm_nccl.c \
 	runtime/comm/comm_self.c \
 	runtime/comm/comm_shm.c \
+	runtime/comm/nccl.h \
+	runtime/comm/nccl_connect.c \
+	runtime/comm/nccl_load.c \
+	runtime/comm/nccl_sum.c \
+	runtime/comm/nccl_wait.c \
 	runtime/comm/reduce.c \
 	runtime/comm/reduce.h \
 	runtime/comm/shm.h \
@@ -25,6 +31,23 @@ unit_tests += tests/unit/test_comm
 tests_unit_test_comm_SOURCES = tests/unit/test_comm.c tests/unit/comm_ref.c \
 	tests/unit/comm_ref.h
 tests_unit_test_comm_LDADD = $(fork_ldadd)
+
+# libnccl.so.2 as tests want it: between processes of this machine; and one that lacks a
+# function. -rpath makes it shared.
+check_LTLIBRARIES += tests/cuda/fake_nccl.la tests/cuda/fake_nccl_incomplete.la
+fake_nccl_ldflags = -module -avoid-version -shared -rpath /nowhere
+tests_cuda_fake_nccl_la_SOURCES = tests/cuda/fake_nccl.c
+tests_cuda_fake_nccl_la_LDFLAGS = $(fake_nccl_ldflags)
+tests_cuda_fake_nccl_incomplete_la_SOURCES = tests/cuda/fake_nccl.c
+tests_cuda_fake_nccl_incomplete_la_CPPFLAGS = $(AM_CPPFLAGS) -DFAKE_NCCL_INCOMPLETE
+tests_cuda_fake_nccl_incomplete_la_LDFLAGS = $(fake_nccl_ldflags)
+unit_tests += tests/unit/test_comm_nccl
+tests_unit_test_comm_nccl_SOURCES = tests/unit/test_comm_nccl.c \
+	tests/unit/nccl_header.c tests/unit/comm_ref.c tests/unit/comm_ref.h
+tests_unit_test_comm_nccl_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS) $(NCCL_CFLAGS) \
+	-DNCCL_STANDIN='"$(abs_top_builddir)/tests/cuda/.libs/fake_nccl.so"' \
+	-DNCCL_INCOMPLETE='"$(abs_top_builddir)/tests/cuda/.libs/fake_nccl_incomplete.so"'
+tests_unit_test_comm_nccl_LDADD = $(fork_ldadd)
 
 shell_tests += tests/t/3000-comm-slurm.t
 # One rank of the live tests under srun and mpirun (tests/t/3000-comm-slurm.t)

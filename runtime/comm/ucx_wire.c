@@ -363,7 +363,7 @@ static accel_status_t make_worker(struct comm *c, int64_t deadline_ns,
     ucs_status_t st = UCS_OK;
 
     for (int i = 0; i < OPEN_ATTEMPTS; i++) {
-        st = try_worker(c->impl, c->size, c->net_devices, &what);
+        st = try_worker(c->impl, c->size, c->options->net_devices, &what);
         if (st != UCS_ERR_NO_DEVICE && st != UCS_ERR_IO_ERROR &&
             st != UCS_ERR_UNREACHABLE)
             break;

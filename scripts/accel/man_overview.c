@@ -47,6 +47,8 @@ static const struct item variables[] = {
       "How long a rank waits for the others at the start, in milliseconds." },
     { "ACCEL_COMM_TIMEOUT_MS",
       "How long a rank waits for the others in a collective, in milliseconds." },
+    { "ACCEL_NCCL_LIBRARY",
+      "The file of NCCL to use between GPUs; else the loader looks for libnccl.so.2." },
     { "ACCEL_RANK, ACCEL_WORLD_SIZE, ACCEL_LOCAL_RANK, ACCEL_LOCAL_WORLD_SIZE, "
       "ACCEL_NODE_RANK, ACCEL_NUM_NODES",
       "Set for each task: its place. The variables of torch and of accelerate launch "

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Collectives of GPUs. In: memory of a device backend. Out: NCCL's work at the end of the
+ * queue in use; only barrier and gather wait for it. What goes wrong later is found by the
+ * device's waits, which ask nccl_poll. Never waits past a deadline.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/nccl.h"
+
+/* ---- calls -------------------------------------------------------------------------------- */
+
+static size_t bytes_of(const struct comm *c)
+{
+    return c->args.elems * accel_dtype_bytes(c->args.dtype);
+}
+
+/* Every rank must make the same calls: barriers compare. The length of a gather is each
+ * rank's own. */
+static void note_call(struct comm *c)
+{
+    struct nccl_state *n = c->impl;
+    uint64_t elems = c->args.call == COMM_CALL_GATHER ? 0 : c->args.elems;
+    uint64_t word[] = { comm_args_pack(&c->args), elems, (uint64_t)c->args.root };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(word); i++) {
+        n->agreed = (n->agreed ^ word[i]) * 0x9e3779b97f4a7c15u;
+        n->agreed ^= n->agreed >> 29;
+    }
+}
+
+/* A call of NCCL that is all there is to this collective, or its end. */
+static accel_status_t put(struct comm *c, int rc, const char *what, accel_error_t *err)
+{
+    struct nccl_state *n = c->impl;
+    accel_status_t s = nccl_settle(c, rc, what, err);
+
+    if (s == ACCEL_OK)
+        nccl_issued(c, n->be->queue(n->be));
+    return s;
+}
+
+static accel_status_t all_gather(struct comm *c, void *buf, accel_error_t *err)
+{
+    struct nccl_state *n = c->impl;
+    size_t bytes = bytes_of(c);
+    const char *own = (char *)buf + (size_t)c->rank * bytes;
+
+    note_call(c);
+    if (bytes == 0)
+        return ACCEL_OK;
+    return put(c,
+               n->api.all_gather(own, buf, bytes, NCCL_UINT8, n->comm, nccl_stream(n)),
+               "ncclAllGather", err);
+}
+
+static int type_of(accel_dtype_t t)
+{
+    return t == ACCEL_F32    ? NCCL_FLOAT32
+           : t == ACCEL_BF16 ? NCCL_BFLOAT16
+           : t == ACCEL_F64  ? NCCL_FLOAT64
+                             : NCCL_INT64;
+}
+
+static int op_of(enum comm_op op)
+{
+    return op == COMM_SUM ? NCCL_SUM : op == COMM_MAX ? NCCL_MAX : NCCL_MIN;
+}
+
+/* NCCL's sum in the arrays' own type, then one kernel scales and adds it. */
+static accel_status_t library_scatter(struct comm *c, const void *in, float *out,
+                                      float scale, bool accumulate, accel_error_t *err)
+{
+    struct nccl_state *n = c->impl;
+    void *sum;
+    accel_status_t s = nccl_scratch(c, bytes_of(c), &sum, err);
+
+    if (s == ACCEL_OK)
+        s = nccl_settle(c,
+                        n->api.reduce_scatter(in, sum, c->args.elems,
+                                              type_of(c->args.dtype), NCCL_SUM, n->comm,
+                                              nccl_stream(n)),
+                        "ncclReduceScatter", err);
+    if (s == ACCEL_OK)
+        n->be->sum_parts(n->be, out, accumulate, sum, c->args.dtype, 1,
+                         (int64_t)c->args.elems, scale);
+    nccl_scratch_done(c);
+    return s;
+}
+
+static accel_status_t reduce_scatter(struct comm *c, const void *in, float *out,
+                                     float scale, bool accumulate, accel_error_t *err)
+{
+    struct nccl_state *n = c->impl;
+    accel_status_t s;
+
+    note_call(c);
+    if (c->args.elems == 0)
+        return ACCEL_OK;
+    s = n->library_sums ? library_scatter(c, in, out, scale, accumulate, err)
+                        : nccl_direct_scatter(c, in, out, scale, accumulate, err);
+    return s == ACCEL_OK ? put(c, NCCL_SUCCESS, NULL, err) : s;
+}
+
+/* Only sums of floats depend on their order. */
+static accel_status_t all_reduce(struct comm *c, void *buf, accel_error_t *err)
+{
+    struct nccl_state *n = c->impl;
+    accel_dtype_t t = c->args.dtype;
+    bool is_sum = c->args.op == COMM_SUM && (t == ACCEL_F32 || t == ACCEL_BF16);
+    accel_status_t s;
+
+    note_call(c);
+    if (c->args.elems == 0)
+        return ACCEL_OK;
+    if (is_sum && !n->library_sums) {
+        s = nccl_direct_reduce(c, buf, err);
+        return s == ACCEL_OK ? put(c, NCCL_SUCCESS, NULL, err) : s;
+    }
+    return put(c,
+               n->api.all_reduce(buf, buf, c->args.elems, type_of(t), op_of(c->args.op),
+                                 n->comm, nccl_stream(n)),
+               "ncclAllReduce", err);
+}
+
+static accel_status_t broadcast(struct comm *c, void *buf, accel_error_t *err)
+{
+    struct nccl_state *n = c->impl;
+
+    note_call(c);
+    if (c->args.elems == 0)
+        return ACCEL_OK;
+    return put(c,
+               n->api.broadcast(buf, buf, c->args.elems, NCCL_UINT8, c->args.root,
+                                n->comm, nccl_stream(n)),
+               "ncclBroadcast", err);
+}
+
+/* Equal on all ranks exactly when max(h) and max(~h) = ~min(h) are complements. */
+static accel_status_t barrier(struct comm *c, accel_error_t *err)
+{
+    struct nccl_state *n = c->impl;
+    int64_t pair[NCCL_WORDS];
+    accel_status_t s;
+
+    note_call(c);
+    pair[0] = (int64_t)n->agreed;
+    pair[1] = (int64_t)~n->agreed;
+    n->be->from_host(n->be, n->words, pair, sizeof(pair));
+    s = put(c,
+            n->api.all_reduce(n->words, n->words, NCCL_WORDS, NCCL_INT64, NCCL_MAX,
+                              n->comm, nccl_stream(n)),
+            "ncclAllReduce", err);
+    if (s == ACCEL_OK)
+        s = n->be->sync(n->be, err);
+    if (s != ACCEL_OK)
+        return s;
+    n->be->to_host_bytes(n->be, pair, n->words, sizeof(pair));
+    if (pair[0] != ~pair[1])
+        return accel_fail(err, A0503,
+                          "every rank must make the same calls in the same order",
+                          "the ranks made different calls before barrier #%llu",
+                          (unsigned long long)c->seq);
+    return ACCEL_OK;
+}
+
+/* ---- gather -------------------------------------------------------------------------------- */
+
+static accel_status_t gather_sizes(struct comm *c, int64_t *sizes, accel_error_t *err)
+{
+    struct nccl_state *n = c->impl;
+    int64_t own = (int64_t)c->args.elems;
+    accel_status_t s;
+
+    n->be->from_host(n->be, n->words + c->rank, &own, sizeof(own));
+    s = put(c,
+            n->api.all_gather(n->words + c->rank, n->words, 1, NCCL_INT64, n->comm,
+                              nccl_stream(n)),
+            "ncclAllGather", err);
+    if (s == ACCEL_OK)
+        s = n->be->sync(n->be, err);
+    if (s == ACCEL_OK)
+        n->be->to_host_bytes(n->be, sizes, n->words, (size_t)c->size * sizeof(*sizes));
+    return s;
+}
+
+/* Own bytes to the root, all of them there. */
+static accel_status_t collect(struct comm *c, const void *mine, char *all,
+                              const int64_t *sizes, accel_error_t *err)
+{
+    struct nccl_state *n = c->impl;
+    nccl_stream_t *stream = nccl_stream(n);
+    int rc = n->api.group_start(), end;
+    bool is_root = c->rank == c->args.root;
+
+    if (rc == NCCL_SUCCESS && !is_root && c->args.elems > 0)
+        rc =
+            n->api.send(mine, c->args.elems, NCCL_UINT8, c->args.root, n->comm, stream);
+    for (int r = 0; is_root && nccl_going(rc) && r < c->size; r++) {
+        size_t bytes = (size_t)sizes[r];
+
+        if (r == c->rank)
+            n->be->copy(n->be, all, mine, bytes);
+        else if (bytes > 0)
+            rc = n->api.recv(all, bytes, NCCL_UINT8, r, n->comm, stream);
+        all += bytes;
+    }
+    end = n->api.group_end();
+    return put(c, nccl_going(rc) ? end : rc, "ncclSend and ncclRecv", err);
+}
+
+static accel_status_t gather_all(struct comm *c, const void *mine, int64_t *sizes,
+                                 size_t total, void *room, void **all,
+                                 accel_error_t *err)
+{
+    struct nccl_state *n = c->impl;
+    bool is_root = c->rank == c->args.root;
+    char *result = is_root ? malloc(total + 1) : NULL;
+    accel_status_t s;
+
+    if (is_root && !result)
+        return accel_fail_nomem(err, "gather", total);
+    s = collect(c, mine, room, sizes, err);
+    if (s == ACCEL_OK)
+        s = n->be->sync(n->be, err);
+    if (s == ACCEL_OK && is_root)
+        n->be->to_host_bytes(n->be, result, room, total);
+    if (s != ACCEL_OK) {
+        free(result);
+        return s;
+    }
+    if (is_root)
+        *all = result;
+    return ACCEL_OK;
+}
+
+static accel_status_t gather(struct comm *c, const void *mine, void **all,
+                             size_t *sizes, accel_error_t *err)
+{
+    struct nccl_state *n = c->impl;
+    int64_t *bytes = calloc((size_t)c->size, sizeof(*bytes));
+    bool is_root = c->rank == c->args.root;
+    void *room = NULL;
+    size_t total = 0;
+    accel_status_t s;
+
+    if (!bytes)
+        return accel_fail_nomem(err, "gather", (size_t)c->size * sizeof(*bytes));
+    note_call(c);
+    s = gather_sizes(c, bytes, err);
+    for (int r = 0; s == ACCEL_OK && r < c->size; r++)
+        total += (size_t)bytes[r];
+    if (s == ACCEL_OK && is_root && total > 0)
+        s = n->be->alloc(n->be, MEMORY_WORK, total, &room, err);
+    if (s == ACCEL_OK)
+        s = gather_all(c, mine, bytes, total, room, all, err);
+    for (int r = 0; s == ACCEL_OK && is_root && r < c->size; r++)
+        sizes[r] = (size_t)bytes[r];
+    n->be->free(n->be, room);
+    free(bytes);
+    return s;
+}
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+static struct nccl_block *new_block(struct nccl_state *n, accel_error_t *err)
+{
+    struct nccl_block *block = calloc(1, sizeof(*block));
+
+    if (!block) {
+        accel_fail_nomem(err, "communication buffer", sizeof(*block));
+        return NULL;
+    }
+    block->next = n->blocks;
+    n->blocks = block;
+    return block;
+}
+
+accel_status_t nccl_keep_block(struct nccl_state *n, void *mem, accel_error_t *err)
+{
+    struct nccl_block *block = new_block(n, err);
+
+    if (!block) {
+        n->be->free(n->be, mem);
+        return ACCEL_ENOMEM;
+    }
+    block->mem = mem;
+    return ACCEL_OK;
+}
+
+/* Memory of NCCL's own kind, registered, can be read by peers directly. Where the library or
+ * the device has none of it, any memory will do. */
+static accel_status_t nccl_alloc(struct comm *c, size_t bytes, void **out,
+                                 accel_error_t *err)
+{
+    struct nccl_state *n = c->impl;
+    struct nccl_block *block = new_block(n, err);
+    accel_status_t s = ACCEL_OK;
+
+    note_call(c);
+    if (!block)
+        return ACCEL_ENOMEM;
+    if (n->api.mem_alloc && n->api.mem_alloc(&block->mem, bytes) == NCCL_SUCCESS) {
+        block->from_library = true;
+        n->be->zero(n->be, block->mem, bytes);
+        s = nccl_settle(c, n->api.reg(n->comm, block->mem, bytes, &block->handle),
+                        "ncclCommRegister", err);
+        if (s == ACCEL_OK) /* other queues may be the first to use it */
+            s = n->be->sync(n->be, err);
+    } else {
+        s = n->be->alloc(n->be, MEMORY_GATHERED, bytes, &block->mem, err);
+    }
+    *out = block->mem;
+    return s;
+}
+
+static void free_blocks(struct nccl_state *n)
+{
+    while (n->blocks) {
+        struct nccl_block *block = n->blocks;
+
+        n->blocks = block->next;
+        if (block->from_library)
+            n->api.mem_free(block->mem);
+        else
+            n->be->free(n->be, block->mem);
+        free(block);
+    }
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+static void give_up(struct comm *c)
+{
+    nccl_give_up(c->impl);
+}
+
+static void deregister(struct nccl_state *n)
+{
+    for (struct nccl_block *b = n->blocks; b && n->comm; b = b->next)
+        if (b->handle)
+            n->api.dereg(n->comm, b->handle);
+}
+
+static void nccl_close_comm(struct comm *c)
+{
+    struct nccl_state *n = c->impl;
+    struct backend *be = c->device;
+
+    deregister(n);
+    nccl_leave(c);
+    if (be->watch == &n->watch)
+        be->watch = NULL;
+    free_blocks(n);
+    be->free(be, n->words);
+    be->event_free(be, n->scratch_free);
+    if (n->reached)
+        be->host_free(be, (float *)(uintptr_t)n->reached,
+                      QUEUE_COUNT * sizeof(*n->reached));
+    nccl_close(&n->api);
+    free(n);
+}
+
+static const struct comm_ops nccl_ops = {
+    .name = "nccl",
+    .alloc = nccl_alloc,
+    .all_gather = all_gather,
+    .reduce_scatter = reduce_scatter,
+    .all_reduce = all_reduce,
+    .broadcast = broadcast,
+    .barrier = barrier,
+    .gather = gather,
+    .fail = give_up,
+    .close = nccl_close_comm,
+};
+
+const struct comm_ops *nccl_operations(void)
+{
+    return &nccl_ops;
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opening the NCCL backend. In: a device on every rank. Out: a communicator, or one reason
+ * on all ranks why there is none. What can be known beforehand is told in one exchange, so
+ * that nobody waits in NCCL for a rank that will not come.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/nccl.h"
+
+/* What each rank tells the others before NCCL is asked for anything. */
+struct card {
+    struct nccl_id id; /* of rank 0 */
+    int32_t version;
+    int32_t code; /* enum message: why this rank cannot; 0: it can */
+    char why[400], hint[200];
+    char bus_id[32];
+};
+
+static accel_status_t prepare(struct comm *c, struct card *own, accel_error_t *err)
+{
+    struct nccl_state *n = c->impl;
+    size_t words = c->size > NCCL_WORDS ? (size_t)c->size : NCCL_WORDS;
+    accel_status_t s = nccl_open(&n->api, err);
+    void *mem = NULL;
+    int rc;
+
+    if (s != ACCEL_OK)
+        return s;
+    own->version = n->api.version;
+    n->reached = n->be->host_alloc(n->be, QUEUE_COUNT * sizeof(*n->reached));
+    if (!n->reached)
+        return accel_fail_nomem(err, "communicator", QUEUE_COUNT * sizeof(*n->reached));
+    s = n->be->alloc(n->be, MEMORY_WORK, words * sizeof(*n->words), &mem, err);
+    n->words = mem;
+    n->scratch_free = n->be->event_new(n->be);
+    if (s != ACCEL_OK || c->rank != 0)
+        return s;
+    rc = n->api.unique_id(&own->id);
+    if (rc != NCCL_SUCCESS)
+        return accel_fail(err, A0515,
+                          "NCCL_DEBUG=WARN lets NCCL say more; NCCL_SOCKET_IFNAME "
+                          "chooses the network interface",
+                          "ncclGetUniqueId: %s", n->api.error_string(rc));
+    return ACCEL_OK;
+}
+
+/* Two ranks with one GPU: NCCL would only say that its usage is invalid. */
+static accel_status_t check_gpus(const struct boot *b, const struct card *card,
+                                 accel_error_t *err)
+{
+    for (int a = 0; a < b->size; a++) {
+        for (int z = a + 1; z < b->size; z++) {
+            if (b->node_of[a] == b->node_of[z] && card[a].bus_id[0] &&
+                strcmp(card[a].bus_id, card[z].bus_id) == 0)
+                return accel_fail(
+                    err, A0425,
+                    "give every rank its own: --gpus-per-task=1, or as "
+                    "many --gpus-per-node as ranks per node",
+                    "ranks %d and %d share GPU %s: NCCL connects one rank "
+                    "per GPU",
+                    a, z, card[a].bus_id);
+        }
+    }
+    return ACCEL_OK;
+}
+
+static accel_status_t check_cards(const struct boot *b, const struct card *card,
+                                  accel_error_t *err)
+{
+    char first[16], other[16];
+
+    for (int r = 0; r < b->size; r++)
+        if (card[r].code && r != b->rank)
+            return accel_fail(err, (enum message)card[r].code, card[r].hint,
+                              "rank %d: %s", r, card[r].why);
+    for (int r = 1; r < b->size; r++)
+        if (card[r].version != card[0].version)
+            return accel_fail(err, A0514, "use one version of NCCL on all nodes",
+                              "rank %d has NCCL %s, rank 0 has %s", r,
+                              nccl_version_text(card[r].version, other),
+                              nccl_version_text(card[0].version, first));
+    return check_gpus(b, card, err);
+}
+
+/* All ranks go on, or none does; own failures are told by the rank itself. */
+static accel_status_t agree(struct boot *b, struct card *own, accel_status_t mine,
+                            const accel_error_t *why, struct nccl_id *id_out,
+                            accel_error_t *err)
+{
+    struct boot_blobs all = { 0 };
+    struct card *card = calloc((size_t)b->size, sizeof(*card));
+    accel_status_t s;
+
+    if (!card)
+        return accel_fail_nomem(err, "communicator", (size_t)b->size * sizeof(*card));
+    if (mine != ACCEL_OK) {
+        own->code = (int32_t)message_of(why);
+        snprintf(own->why, sizeof(own->why), "%.*s", (int)sizeof(own->why) - 1,
+                 why->text);
+        snprintf(own->hint, sizeof(own->hint), "%.*s", (int)sizeof(own->hint) - 1,
+                 why->hint);
+    }
+    s = boot_exchange(b, own, sizeof(*own), &all, err);
+    for (int r = 0; s == ACCEL_OK && r < b->size; r++) {
+        if (all.bytes[r] == sizeof(*card))
+            memcpy(&card[r], all.data[r], sizeof(*card));
+        else
+            s = accel_fail(err, A0433, "start all ranks with one version of accel",
+                           "rank %d told about its NCCL in a form that this version "
+                           "does not know",
+                           r);
+    }
+    boot_blobs_free(&all);
+    if (s == ACCEL_OK && mine != ACCEL_OK) {
+        s = mine;
+        if (err)
+            *err = *why;
+    } else if (s == ACCEL_OK) {
+        s = check_cards(b, card, err);
+    }
+    *id_out = card[0].id;
+    free(card);
+    return s;
+}
+
+static accel_status_t connect_ranks(struct comm *c, struct nccl_id id,
+                                    accel_error_t *err)
+{
+    struct nccl_state *n = c->impl;
+    struct nccl_config config = { .size = sizeof(config),
+                                  .magic = NCCL_CONFIG_MAGIC,
+                                  .version = NCCL_CONFIG_VERSION };
+    int rc;
+
+    c->args.call = COMM_CALL_OPEN;
+    c->deadline_ns = 0;
+    rc = n->api.init(&n->comm, c->size, id, c->rank, &config);
+    return nccl_settle(c, rc, "ncclCommInitRankConfig", err);
+}
+
+accel_status_t comm_nccl_open(struct comm *c, struct boot *b, accel_error_t *err)
+{
+    const struct comm_options *o = c->options;
+    struct nccl_state *n;
+    struct card own = { 0 };
+    accel_error_t why = { 0 };
+    struct nccl_id id;
+    accel_status_t s;
+
+    if (!o->device)
+        return accel_fail(err, A0507, "use shm or ucx for memory of the host",
+                          "comm backend nccl is for GPUs");
+    n = calloc(1, sizeof(*n));
+    if (!n)
+        return accel_fail_nomem(err, "communicator", sizeof(*n));
+    c->impl = n;
+    c->ops = nccl_operations();
+    c->device = o->device;
+    n->be = o->device;
+    n->library_sums = o->library_sums;
+    n->scratch_most = o->scratch_bytes ? o->scratch_bytes : NCCL_SCRATCH;
+    n->watch = (struct backend_watch){ nccl_poll, c };
+    if (n->be->bus_id)
+        snprintf(own.bus_id, sizeof(own.bus_id), "%s", n->be->bus_id);
+    s = prepare(c, &own, &why);
+    s = agree(b, &own, s, &why, &id, err);
+    if (s == ACCEL_OK)
+        s = connect_ranks(c, id, err);
+    if (s != ACCEL_OK)
+        c->failed = true; /* closing gives up what there is */
+    else
+        o->device->watch = &n->watch;
+    return s;
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sums in rank order on the device. In: an array of every rank. Out: its sum, with the bits
+ * that the other backends give. Each rank gets its part of all arrays in their own type and
+ * one kernel adds them in float32; NCCL's own sums depend on its rings and trees. Arrays
+ * longer than the scratch go piece by piece.
+ */
+#include "comm/nccl.h"
+#include "comm/reduce.h"
+
+#define PIECE ((size_t)64) /* elements: pieces are multiples of it */
+
+/* ---- scratch ------------------------------------------------------------------------------- */
+
+static accel_status_t grow(struct nccl_state *n, size_t bytes, accel_error_t *err)
+{
+    size_t most = 2 * n->scratch_bytes > bytes ? 2 * n->scratch_bytes : bytes;
+    void *mem = NULL;
+    accel_status_t s;
+
+    /* The smaller one may be in use on the device: it is freed with the rest. */
+    s = n->be->alloc(n->be, MEMORY_REDUCE, most, &mem, err);
+    if (s == ACCEL_OK)
+        s = nccl_keep_block(n, mem, err);
+    if (s != ACCEL_OK)
+        return s;
+    n->scratch = mem;
+    n->scratch_bytes = most;
+    return ACCEL_OK;
+}
+
+accel_status_t nccl_scratch(struct comm *c, size_t bytes, void **out,
+                            accel_error_t *err)
+{
+    struct nccl_state *n = c->impl;
+    enum backend_queue now = n->be->queue(n->be);
+    accel_status_t s = ACCEL_OK;
+
+    if (bytes > n->scratch_bytes)
+        s = grow(n, bytes, err);
+    else if (n->scratch_queue != now)
+        n->be->wait(n->be, now, n->scratch_free);
+    *out = n->scratch;
+    return s;
+}
+
+void nccl_scratch_done(struct comm *c)
+{
+    struct nccl_state *n = c->impl;
+
+    n->scratch_queue = n->be->queue(n->be);
+    n->be->record(n->be, n->scratch_free, n->scratch_queue);
+}
+
+/* Elements of one rank's part of a piece, when a piece takes `each` bytes per element. */
+static size_t piece_of(const struct nccl_state *n, size_t each)
+{
+    size_t elems = n->scratch_most / each / PIECE * PIECE;
+
+    return elems ? elems : PIECE;
+}
+
+/* ---- exchange ------------------------------------------------------------------------------ */
+
+/* What goes to rank r and what comes from it, as bytes. */
+struct parcel {
+    const char *to;
+    char *from;
+    size_t to_bytes, from_bytes;
+};
+
+/* One parcel with every other rank, all at once. */
+static accel_status_t exchange(struct comm *c, void *arg,
+                               struct parcel (*with)(const struct comm *c, void *arg,
+                                                     int rank),
+                               accel_error_t *err)
+{
+    struct nccl_state *n = c->impl;
+    nccl_stream_t *stream = nccl_stream(n);
+    int rc = n->api.group_start(), end;
+
+    for (int r = 0; rc == NCCL_SUCCESS && r < c->size; r++) {
+        struct parcel p = { 0 };
+
+        if (r != c->rank)
+            p = with(c, arg, r);
+        if (p.to_bytes > 0)
+            rc = n->api.send(p.to, p.to_bytes, NCCL_UINT8, r, n->comm, stream);
+        if (nccl_going(rc) && p.from_bytes > 0)
+            rc = n->api.recv(p.from, p.from_bytes, NCCL_UINT8, r, n->comm, stream);
+        if (nccl_going(rc))
+            rc = NCCL_SUCCESS; /* of a call within a group: known at its end */
+    }
+    end = n->api.group_end();
+    return nccl_settle(c, rc == NCCL_SUCCESS ? end : rc, "ncclSend and ncclRecv", err);
+}
+
+/* ---- reduce_scatter ------------------------------------------------------------------------ */
+
+struct scatter {
+    const char *in;
+    char *parts;       /* [size][elems] */
+    size_t pos, elems; /* the piece of every rank's part */
+};
+
+static struct parcel scatter_with(const struct comm *c, void *arg, int r)
+{
+    const struct scatter *w = arg;
+    size_t es = accel_dtype_bytes(c->args.dtype), bytes = w->elems * es;
+
+    return (struct parcel){ w->in + ((size_t)r * c->args.elems + w->pos) * es,
+                            w->parts + (size_t)r * bytes, bytes, bytes };
+}
+
+accel_status_t nccl_direct_scatter(struct comm *c, const void *in, float *out,
+                                   float scale, bool accumulate, accel_error_t *err)
+{
+    struct nccl_state *n = c->impl;
+    size_t es = accel_dtype_bytes(c->args.dtype), elems = c->args.elems;
+    size_t me = (size_t)c->rank, size = (size_t)c->size, most = piece_of(n, size * es);
+    struct scatter w = { .in = in };
+    accel_status_t s;
+    void *parts;
+
+    most = most < elems ? most : elems;
+    s = nccl_scratch(c, size * most * es, &parts, err);
+    w.parts = parts;
+    for (; s == ACCEL_OK && w.pos < elems; w.pos += w.elems) {
+        w.elems = elems - w.pos < most ? elems - w.pos : most;
+        n->be->copy(n->be, w.parts + me * w.elems * es,
+                    w.in + (me * elems + w.pos) * es, w.elems * es);
+        s = exchange(c, &w, scatter_with, err);
+        if (s == ACCEL_OK)
+            n->be->sum_parts(n->be, out + w.pos, accumulate, w.parts, c->args.dtype,
+                             c->size, (int64_t)w.elems, scale);
+    }
+    nccl_scratch_done(c);
+    return s;
+}
+
+/* ---- all_reduce ---------------------------------------------------------------------------- */
+
+struct reduction {
+    char *piece; /* in place */
+    char *parts; /* [size][own slice] */
+    size_t elems;
+};
+
+/* Rank r's slice of the piece: its begin, in elements. */
+static size_t slice_begin(const struct comm *c, const struct reduction *w, int r)
+{
+    return reduce_slice_begin(w->elems, c->size, r);
+}
+
+static size_t slice_elems(const struct comm *c, const struct reduction *w, int r)
+{
+    return slice_begin(c, w, r + 1) - slice_begin(c, w, r);
+}
+
+/* Their slice of my array for my slice of theirs. */
+static struct parcel collect_with(const struct comm *c, void *arg, int r)
+{
+    const struct reduction *w = arg;
+    size_t es = accel_dtype_bytes(c->args.dtype);
+    size_t own = slice_elems(c, w, c->rank) * es;
+
+    return (struct parcel){ w->piece + slice_begin(c, w, r) * es,
+                            w->parts + (size_t)r * own, slice_elems(c, w, r) * es,
+                            own };
+}
+
+/* My slice of the sum for theirs. */
+static struct parcel spread_with(const struct comm *c, void *arg, int r)
+{
+    const struct reduction *w = arg;
+    size_t es = accel_dtype_bytes(c->args.dtype);
+
+    return (struct parcel){ w->piece + slice_begin(c, w, c->rank) * es,
+                            w->piece + slice_begin(c, w, r) * es,
+                            slice_elems(c, w, c->rank) * es,
+                            slice_elems(c, w, r) * es };
+}
+
+/* The sum of the parts, in the own slice; bfloat16 is rounded once, at the end of `wide`. */
+static void sum_slice(struct comm *c, const struct reduction *w, float *wide)
+{
+    const struct backend *be = ((struct nccl_state *)c->impl)->be;
+    size_t es = accel_dtype_bytes(c->args.dtype);
+    int64_t elems = (int64_t)slice_elems(c, w, c->rank);
+    char *own = w->piece + slice_begin(c, w, c->rank) * es;
+
+    if (c->args.dtype == ACCEL_F32) {
+        be->sum_parts(be, (float *)(void *)own, false, w->parts, ACCEL_F32, c->size,
+                      elems, 1.0f);
+        return;
+    }
+    be->sum_parts(be, wide, false, w->parts, ACCEL_BF16, c->size, elems, 1.0f);
+    be->narrow(be, own, wide, elems);
+}
+
+accel_status_t nccl_direct_reduce(struct comm *c, void *buf, accel_error_t *err)
+{
+    struct nccl_state *n = c->impl;
+    size_t es = accel_dtype_bytes(c->args.dtype), elems = c->args.elems, me, slice;
+    size_t size = (size_t)c->size, most = piece_of(n, size * es + sizeof(float)) * size;
+    struct reduction w = { 0 };
+    accel_status_t s;
+    void *scratch;
+
+    most = most < elems ? most : elems;
+    slice = ((most + PIECE - 1) / PIECE / size + 1) * PIECE; /* no slice is longer */
+    s = nccl_scratch(c, slice * (size * es + sizeof(float)), &scratch, err);
+    for (size_t pos = 0; s == ACCEL_OK && pos < elems; pos += w.elems) {
+        w.piece = (char *)buf + pos * es;
+        w.parts = (char *)scratch + slice * sizeof(float);
+        w.elems = elems - pos < most ? elems - pos : most;
+        me = slice_elems(c, &w, c->rank) * es;
+        n->be->copy(n->be, w.parts + (size_t)c->rank * me,
+                    w.piece + slice_begin(c, &w, c->rank) * es, me);
+        s = exchange(c, &w, collect_with, err);
+        if (s == ACCEL_OK)
+            sum_slice(c, &w, scratch);
+        if (s == ACCEL_OK)
+            s = exchange(c, &w, spread_with, err);
+    }
+    nccl_scratch_done(c);
+    return s;
+}

@@ -1,0 +1,698 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A stand-in for libnccl.so.2: the same functions between processes of one machine, over a
+ * memfd that rank 0's unique id names. Work runs when its stream of the stand-in toolkit
+ * reaches it, one launch of a communicator after the other, as with NCCL; without streams
+ * (NULL) it runs while the caller asks for the communicator's state. Sums of float32 and
+ * bfloat16 begin with the last rank: another order than accel's own. A rank that aborts is
+ * seen by the others as a remote error.
+ * $FAKE_NCCL, words with commas between them:
+ *     version=NUMBER   what ncclGetVersion says (22809)
+ *     init=RC          ncclCommInitRankConfig fails
+ *     silent=RANK      that rank never arrives when communicators are made
+ *     async=N:RC       the launch number N fails on the device
+ *     stuck=RANK:N     launch number N of that rank never ends
+ *     nomem            ncclMemAlloc fails
+ * Built with FAKE_NCCL_INCOMPLETE it has no ncclCommRegister.
+ */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "comm/nccl.h"
+#include "common/bf16.h"
+
+#define CHUNK  ((size_t)1 << 20) /* bytes of a message that are under way at a time */
+#define RANKS  16
+#define EXPORT __attribute__((visibility("default")))
+
+enum { INVALID_ARGUMENT = 4, SYSTEM_ERROR = 2 };
+
+/* From one rank to another. The data follows all channels. */
+struct channel {
+    _Atomic uint64_t sent, taken; /* chunks */
+    size_t bytes;                 /* of the last one */
+};
+
+struct world {
+    _Atomic int attached;
+    _Atomic bool aborted[RANKS];
+    struct channel channel[RANKS][RANKS];
+};
+
+struct item {
+    int peer;
+    bool is_send;
+    char *data;
+    size_t bytes, done;
+};
+
+/* What one call or group puts on a stream. */
+struct launch {
+    struct launch *next; /* without streams */
+    struct nccl_comm *comm;
+    uint64_t number;
+    int items, room;
+    struct item *item;
+    char *parts; /* [size][elems]: to be reduced into out */
+    void *out;
+    size_t elems;
+    int type, op;
+};
+
+struct nccl_comm {
+    int rank, size;
+    struct world *world;
+    size_t world_bytes;
+    bool arrived, aborted, starting;
+    int fd; /* of the maker of the id, until all have arrived; else -1 */
+    int error;
+    uint64_t launched, finished;
+    void *last_stream, *event;
+    bool recorded;
+    struct launch *waiting; /* without streams */
+    int registered;
+};
+
+/* Functions of the stand-in toolkit, where it is loaded. */
+static struct {
+    bool looked;
+    int (*enqueue)(void *stream, int (*poll)(void *data), void *data);
+    int (*event_new)(void **out, unsigned flags);
+    int (*event_free)(void *event);
+    int (*record)(void *event, void *stream);
+    int (*wait)(void *stream, void *event, unsigned flags);
+    int (*query)(void *stream);
+    int (*alloc)(void **out, size_t bytes);
+    int (*free)(void *p);
+} cuda;
+
+static int made_fd = -1; /* of the last unique id */
+static __thread int group_depth;
+static __thread struct launch *group;
+static __thread void *group_stream;
+
+/* ---- what the environment wants ---------------------------------------------------------- */
+
+static const char *wish(const char *name)
+{
+    const char *all = getenv("FAKE_NCCL"), *at = all ? strstr(all, name) : NULL;
+
+    return at ? at + strlen(name) : NULL;
+}
+
+/* "name=A:B": does A hold for `a`; B into *b. */
+static bool wish_pair(const char *name, long *a, long *b)
+{
+    const char *text = wish(name);
+    char *end;
+
+    if (!text)
+        return false;
+    *a = strtol(text, &end, 10);
+    *b = *end == ':' ? strtol(end + 1, NULL, 10) : 0;
+    return true;
+}
+
+/* ---- the stand-in toolkit ---------------------------------------------------------------- */
+
+static int look_in(struct dl_phdr_info *info, size_t size, void *user)
+{
+    void *lib =
+        dlopen(info->dlpi_name[0] ? info->dlpi_name : NULL, RTLD_LAZY | RTLD_NOLOAD);
+    void *found = lib ? dlsym(lib, "fakecuda_enqueue") : NULL;
+
+    (void)size;
+    if (found)
+        *(void **)user = lib;
+    else if (lib)
+        dlclose(lib);
+    return found != NULL;
+}
+
+static void look_for_cuda(void)
+{
+    void *lib = NULL;
+
+    if (cuda.looked)
+        return;
+    cuda.looked = true;
+    dl_iterate_phdr(look_in, &lib);
+    if (!lib)
+        return;
+    *(void **)&cuda.enqueue = dlsym(lib, "fakecuda_enqueue");
+    *(void **)&cuda.event_new = dlsym(lib, "cudaEventCreateWithFlags");
+    *(void **)&cuda.event_free = dlsym(lib, "cudaEventDestroy");
+    *(void **)&cuda.record = dlsym(lib, "cudaEventRecord");
+    *(void **)&cuda.wait = dlsym(lib, "cudaStreamWaitEvent");
+    *(void **)&cuda.query = dlsym(lib, "cudaStreamQuery");
+    *(void **)&cuda.alloc = dlsym(lib, "cudaMalloc");
+    *(void **)&cuda.free = dlsym(lib, "cudaFree");
+}
+
+/* ---- messages ------------------------------------------------------------------------------ */
+
+static char *chunk_of(const struct nccl_comm *c, int from, int to)
+{
+    return (char *)(c->world + 1) + ((size_t)from * RANKS + (size_t)to) * CHUNK;
+}
+
+/* As much of the item as can go now. */
+static void move_item(struct nccl_comm *c, struct item *it)
+{
+    int from = it->is_send ? c->rank : it->peer, to = it->is_send ? it->peer : c->rank;
+    struct channel *ch = &c->world->channel[from][to];
+    char *chunk = chunk_of(c, from, to);
+
+    while (it->done < it->bytes) {
+        uint64_t sent = atomic_load(&ch->sent), taken = atomic_load(&ch->taken);
+        size_t left = it->bytes - it->done, n = left < CHUNK ? left : CHUNK;
+
+        if (it->is_send ? sent != taken : sent == taken)
+            return;
+        if (it->is_send) {
+            memcpy(chunk, it->data + it->done, n);
+            ch->bytes = n;
+            atomic_store(&ch->sent, sent + 1);
+        } else {
+            n = ch->bytes < n ? ch->bytes : n;
+            memcpy(it->data + it->done, chunk, n);
+            atomic_store(&ch->taken, taken + 1);
+        }
+        it->done += n;
+    }
+}
+
+/* ---- sums ---------------------------------------------------------------------------------- */
+
+static size_t size_of(int type)
+{
+    return type == NCCL_UINT8      ? 1
+           : type == NCCL_BFLOAT16 ? 2
+           : type == NCCL_FLOAT32  ? 4
+                                   : 8;
+}
+
+static double value_of(const char *p, int type, size_t i)
+{
+    if (type == NCCL_FLOAT32)
+        return ((const float *)(const void *)p)[i];
+    if (type == NCCL_BFLOAT16)
+        return bf16_to_f32(((const bf16_t *)(const void *)p)[i]);
+    return ((const double *)(const void *)p)[i];
+}
+
+static void reduce_float(const struct launch *l, size_t i)
+{
+    size_t bytes = l->elems * size_of(l->type);
+    bool narrow = l->type != NCCL_FLOAT64;
+    int size = l->comm->size;
+    double acc =
+        value_of(l->parts + (narrow ? (size_t)(size - 1) * bytes : 0), l->type, i);
+
+    for (int k = 1; k < size; k++) {
+        int r = narrow ? size - 1 - k : k;
+        double v = value_of(l->parts + (size_t)r * bytes, l->type, i);
+
+        if (l->op == NCCL_SUM)
+            acc = narrow ? (float)((float)acc + (float)v) : acc + v;
+        else if (l->op == NCCL_MAX ? v > acc : v < acc)
+            acc = v;
+    }
+    if (l->type == NCCL_FLOAT32)
+        ((float *)l->out)[i] = (float)acc;
+    else if (l->type == NCCL_BFLOAT16)
+        ((bf16_t *)l->out)[i] = f32_to_bf16((float)acc);
+    else
+        ((double *)l->out)[i] = acc;
+}
+
+static void reduce_int(const struct launch *l, size_t i)
+{
+    const int64_t *in = (const int64_t *)(const void *)l->parts;
+    int64_t acc = in[i];
+
+    for (int r = 1; r < l->comm->size; r++) {
+        int64_t v = in[(size_t)r * l->elems + i];
+
+        if (l->op == NCCL_SUM)
+            acc = (int64_t)((uint64_t)acc + (uint64_t)v);
+        else if (l->op == NCCL_MAX ? v > acc : v < acc)
+            acc = v;
+    }
+    ((int64_t *)l->out)[i] = acc;
+}
+
+static void reduce(const struct launch *l)
+{
+    for (size_t i = 0; i < l->elems; i++)
+        if (l->type == NCCL_INT64)
+            reduce_int(l, i);
+        else
+            reduce_float(l, i);
+}
+
+/* ---- launches ------------------------------------------------------------------------------ */
+
+static void free_launch(struct launch *l)
+{
+    free(l->item);
+    free(l->parts);
+    free(l);
+}
+
+/* An aborted communicator lives as long as work on streams knows it. */
+static void let_go(struct nccl_comm *c)
+{
+    if (!c->aborted || c->finished != c->launched)
+        return;
+    if (c->fd >= 0)
+        close(c->fd);
+    munmap(c->world, c->world_bytes);
+    free(c);
+}
+
+static int end_launch(struct launch *l)
+{
+    struct nccl_comm *c = l->comm;
+
+    c->finished++;
+    free_launch(l);
+    let_go(c);
+    return 1;
+}
+
+/* 1: done, or the communicator was aborted. Never blocks. */
+static int poll_launch(void *data)
+{
+    struct launch *l = data;
+    struct nccl_comm *c = l->comm;
+    bool all = true;
+    long a, b;
+
+    if (c->aborted)
+        return end_launch(l);
+    if (c->finished + 1 != l->number || c->error)
+        return 0;
+    if (wish_pair("async=", &a, &b) && (uint64_t)a == l->number) {
+        c->error = (int)b;
+        return 0;
+    }
+    if (wish_pair("stuck=", &a, &b) && a == c->rank && (uint64_t)b == l->number)
+        return 0;
+    for (int i = 0; i < l->items; i++) {
+        move_item(c, &l->item[i]);
+        all = all && l->item[i].done == l->item[i].bytes;
+    }
+    if (!all)
+        return 0;
+    if (l->parts)
+        reduce(l);
+    return end_launch(l);
+}
+
+static void put_last(struct nccl_comm *c, struct launch *l)
+{
+    struct launch **at = &c->waiting;
+
+    while (*at)
+        at = &(*at)->next;
+    *at = l;
+}
+
+/* NCCL orders the launches of a communicator whatever their streams. */
+static void put(struct launch *l, void *stream)
+{
+    struct nccl_comm *c = l->comm;
+
+    l->number = ++c->launched;
+    c->starting = true;
+    if (!stream) {
+        put_last(c, l);
+        return;
+    }
+    if (!c->event)
+        cuda.event_new(&c->event, 2);
+    if (c->recorded && c->last_stream != stream)
+        cuda.wait(stream, c->event, 0);
+    cuda.enqueue(stream, poll_launch, l);
+    cuda.record(c->event, stream);
+    c->last_stream = stream;
+    c->recorded = true;
+}
+
+static struct launch *new_launch(nccl_comm_t *c)
+{
+    struct launch *l = calloc(1, sizeof(*l));
+
+    l->comm = c;
+    l->room = 2 * RANKS;
+    l->item = calloc((size_t)l->room, sizeof(*l->item));
+    return l;
+}
+
+static void add(struct launch *l, int peer, bool is_send, const void *data,
+                size_t bytes)
+{
+    if (l->items < l->room && bytes > 0)
+        l->item[l->items++] =
+            (struct item){ peer, is_send, (char *)(uintptr_t)data, bytes, 0 };
+}
+
+static int start(struct launch *l, void *stream)
+{
+    if (stream && !cuda.enqueue) {
+        free_launch(l);
+        return SYSTEM_ERROR;
+    }
+    put(l, stream);
+    return NCCL_IN_PROGRESS;
+}
+
+/* ---- the library --------------------------------------------------------------------------- */
+
+EXPORT int ncclGetVersion(int *out)
+{
+    const char *text = wish("version=");
+
+    *out = text ? atoi(text) : 22809;
+    return NCCL_SUCCESS;
+}
+
+EXPORT const char *ncclGetErrorString(int rc)
+{
+    return rc == NCCL_REMOTE_ERROR
+               ? "remote process exited or there was a network error"
+           : rc == NCCL_INVALID_USAGE ? "invalid usage"
+           : rc == SYSTEM_ERROR       ? "unhandled system error"
+                                      : "internal error";
+}
+
+EXPORT const char *ncclGetLastError(nccl_comm_t *c)
+{
+    return c && c->error ? "the stand-in was asked to fail" : "";
+}
+
+EXPORT int ncclGetUniqueId(struct nccl_id *out)
+{
+    size_t bytes = sizeof(struct world) + RANKS * RANKS * CHUNK;
+    int fd = memfd_create("fake-nccl", 0);
+
+    if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0)
+        return SYSTEM_ERROR;
+    made_fd = fd;
+    memset(out, 0, sizeof(*out));
+    snprintf(out->bytes, sizeof(out->bytes), "/proc/%ld/fd/%d", (long)getpid(), fd);
+    return NCCL_SUCCESS;
+}
+
+/* An id that nobody used. */
+__attribute__((destructor)) static void close_unused(void)
+{
+    if (made_fd >= 0)
+        close(made_fd);
+}
+
+static int attach(struct nccl_comm *c, const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+
+    c->world_bytes = sizeof(struct world) + RANKS * RANKS * CHUNK;
+    if (fd < 0)
+        return SYSTEM_ERROR;
+    c->world = mmap(NULL, c->world_bytes, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_NORESERVE, fd, 0);
+    close(fd);
+    return c->world == MAP_FAILED ? SYSTEM_ERROR : NCCL_SUCCESS;
+}
+
+/* The others open the memory through the descriptor of the id's maker. */
+static void close_made(struct nccl_comm *c)
+{
+    if (c->fd >= 0)
+        close(c->fd);
+    c->fd = -1;
+}
+
+EXPORT int ncclCommInitRankConfig(nccl_comm_t **out, int size, struct nccl_id id,
+                                  int rank, struct nccl_config *config)
+{
+    const char *rc = wish("init="), *silent = wish("silent=");
+    struct nccl_comm *c;
+
+    look_for_cuda();
+    if (size > RANKS || config->magic != NCCL_CONFIG_MAGIC || config->blocking != 0 ||
+        config->size < sizeof(*config))
+        return INVALID_ARGUMENT;
+    if (rc)
+        return atoi(rc);
+    c = calloc(1, sizeof(*c));
+    c->rank = rank;
+    c->size = size;
+    c->fd = rank == 0 ? made_fd : -1;
+    made_fd = rank == 0 ? -1 : made_fd;
+    if (attach(c, id.bytes) != NCCL_SUCCESS) {
+        close_made(c);
+        free(c);
+        return SYSTEM_ERROR;
+    }
+    if (!silent || atoi(silent) != rank)
+        atomic_fetch_add(&c->world->attached, 1);
+    *out = c;
+    return NCCL_IN_PROGRESS;
+}
+
+/* Without streams the work is done here; else streams that are asked go on. */
+static void go_on(struct nccl_comm *c)
+{
+    while (c->waiting) {
+        struct launch *l = c->waiting, *next = l->next;
+
+        if (!poll_launch(l))
+            return;
+        c->waiting = next;
+    }
+}
+
+/* Only who waits for a rank notices that it is gone. */
+static bool needs_others(const struct nccl_comm *c)
+{
+    return !c->arrived || c->launched != c->finished;
+}
+
+EXPORT int ncclCommGetAsyncError(nccl_comm_t *c, int *out)
+{
+    *out = NCCL_SUCCESS;
+    if (!c->arrived)
+        c->arrived = atomic_load(&c->world->attached) >= c->size;
+    if (c->arrived)
+        close_made(c);
+    go_on(c);
+    for (int r = 0; needs_others(c) && r < c->size; r++)
+        if (!c->error && atomic_load(&c->world->aborted[r]))
+            c->error = NCCL_REMOTE_ERROR;
+    if (c->error)
+        *out = c->error;
+    else if (!c->arrived || c->waiting || c->starting)
+        *out = NCCL_IN_PROGRESS;
+    c->starting = false;
+    return NCCL_SUCCESS;
+}
+
+/* What is on streams is done when they are asked. */
+EXPORT int ncclCommFinalize(nccl_comm_t *c)
+{
+    while (c->finished != c->launched && c->last_stream && !c->error)
+        cuda.query(c->last_stream);
+    return c->finished == c->launched ? NCCL_SUCCESS : NCCL_INVALID_USAGE;
+}
+
+EXPORT int ncclCommAbort(nccl_comm_t *c)
+{
+    atomic_store(&c->world->aborted[c->rank], true);
+    c->aborted = true;
+    while (c->waiting) {
+        struct launch *l = c->waiting;
+
+        c->waiting = l->next;
+        c->finished++;
+        free_launch(l);
+    }
+    if (c->event)
+        cuda.event_free(c->event);
+    let_go(c);
+    return NCCL_SUCCESS;
+}
+
+EXPORT int ncclCommDestroy(nccl_comm_t *c)
+{
+    if (c->registered)
+        return NCCL_INVALID_USAGE;
+    if (c->event)
+        cuda.event_free(c->event);
+    c->aborted = true;
+    let_go(c);
+    return NCCL_SUCCESS;
+}
+
+/* ---- collectives --------------------------------------------------------------------------- */
+
+EXPORT int ncclAllGather(const void *in, void *out, size_t elems, int type,
+                         nccl_comm_t *c, void *stream)
+{
+    size_t bytes = elems * size_of(type);
+    struct launch *l = new_launch(c);
+
+    for (int r = 0; r < c->size; r++) {
+        char *to = (char *)out + (size_t)r * bytes;
+
+        if (r == c->rank && to == in)
+            continue; /* in place */
+        add(l, r, true, in, bytes);
+        add(l, r, false, to, bytes);
+    }
+    return start(l, stream);
+}
+
+static int reduce_all(const void *in, size_t step, void *out, size_t elems, int type,
+                      int op, nccl_comm_t *c, void *stream)
+{
+    size_t bytes = elems * size_of(type);
+    struct launch *l = new_launch(c);
+
+    l->parts = malloc((size_t)c->size * bytes + 1);
+    l->out = out;
+    l->elems = elems;
+    l->type = type;
+    l->op = op;
+    for (int r = 0; r < c->size; r++) {
+        add(l, r, true, (const char *)in + (size_t)r * step, bytes);
+        add(l, r, false, l->parts + (size_t)r * bytes, bytes);
+    }
+    return start(l, stream);
+}
+
+EXPORT int ncclAllReduce(const void *in, void *out, size_t elems, int type, int op,
+                         nccl_comm_t *c, void *stream)
+{
+    return reduce_all(in, 0, out, elems, type, op, c, stream);
+}
+
+EXPORT int ncclReduceScatter(const void *in, void *out, size_t elems, int type, int op,
+                             nccl_comm_t *c, void *stream)
+{
+    return reduce_all(in, elems * size_of(type), out, elems, type, op, c, stream);
+}
+
+EXPORT int ncclBroadcast(const void *in, void *out, size_t elems, int type, int root,
+                         nccl_comm_t *c, void *stream)
+{
+    size_t bytes = elems * size_of(type);
+    struct launch *l = new_launch(c);
+
+    for (int r = 0; c->rank == root && r < c->size; r++)
+        if (r != root)
+            add(l, r, true, in, bytes);
+    if (c->rank != root)
+        add(l, root, false, out, bytes);
+    return start(l, stream);
+}
+
+/* ---- groups -------------------------------------------------------------------------------- */
+
+EXPORT int ncclGroupStart(void)
+{
+    group_depth++;
+    return NCCL_SUCCESS;
+}
+
+EXPORT int ncclGroupEnd(void)
+{
+    struct launch *l = group;
+
+    if (group_depth == 0)
+        return NCCL_INVALID_USAGE;
+    if (--group_depth > 0 || !l)
+        return NCCL_SUCCESS;
+    group = NULL;
+    return start(l, group_stream);
+}
+
+static int message(nccl_comm_t *c, int peer, bool is_send, const void *data,
+                   size_t bytes, void *stream)
+{
+    if (group_depth == 0 || peer < 0 || peer >= c->size)
+        return NCCL_INVALID_USAGE;
+    if (!group) {
+        group = new_launch(c);
+        group_stream = stream;
+    }
+    if (group->comm != c || group_stream != stream)
+        return NCCL_INVALID_USAGE;
+    add(group, peer, is_send, data, bytes);
+    return NCCL_SUCCESS;
+}
+
+EXPORT int ncclSend(const void *in, size_t elems, int type, int peer, nccl_comm_t *c,
+                    void *stream)
+{
+    return message(c, peer, true, in, elems * size_of(type), stream);
+}
+
+EXPORT int ncclRecv(void *out, size_t elems, int type, int peer, nccl_comm_t *c,
+                    void *stream)
+{
+    return message(c, peer, false, out, elems * size_of(type), stream);
+}
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+/* Never zeroed: who needs that must do it. */
+EXPORT int ncclMemAlloc(void **out, size_t bytes)
+{
+    look_for_cuda();
+    if (wish("nomem"))
+        return SYSTEM_ERROR;
+    if (cuda.alloc)
+        return cuda.alloc(out, bytes) == 0 ? NCCL_SUCCESS : SYSTEM_ERROR;
+    *out = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    if (!*out)
+        return SYSTEM_ERROR;
+    memset(*out, 0xa5, bytes);
+    return NCCL_SUCCESS;
+}
+
+EXPORT int ncclMemFree(void *p)
+{
+    if (cuda.free)
+        return cuda.free(p) == 0 ? NCCL_SUCCESS : SYSTEM_ERROR;
+    free(p);
+    return NCCL_SUCCESS;
+}
+
+#ifndef FAKE_NCCL_INCOMPLETE
+EXPORT int ncclCommRegister(nccl_comm_t *c, void *p, size_t bytes, void **out)
+{
+    if (!p || bytes == 0)
+        return INVALID_ARGUMENT;
+    c->registered++;
+    *out = p;
+    return NCCL_SUCCESS;
+}
+#endif
+
+EXPORT int ncclCommDeregister(nccl_comm_t *c, void *handle)
+{
+    if (!handle || c->registered == 0)
+        return INVALID_ARGUMENT;
+    c->registered--;
+    return NCCL_SUCCESS;
+}

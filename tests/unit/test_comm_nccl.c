@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm/nccl on forked ranks with a stand-in for NCCL, found the way the real one is: all
+ * collectives with the bits of shared memory, NCCL's own sums, and every way to fail. The
+ * device is the CPU backend: its queues are done at once, what is late is NCCL.
+ */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <math.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "comm/nccl.h"
+#include "tests/tap.h"
+#include "tests/unit/comm_ref.h"
+#include "tests/unit/fork_world.h"
+
+struct job {
+    const char *backend;
+    size_t max_elems, scratch;
+    bool library_sums;
+    int timeout_ms;
+    const char *const *rank_env; /* name, value, for rank 1; or NULL */
+    const char *bus_id[4];
+    _Atomic uint64_t *hash; /* shared: sum over the ranks */
+    char (*text)[1024];     /* shared: [rank] error text */
+};
+
+static accel_status_t try_open(struct comm **c, struct backend **be, struct boot *b,
+                               const struct job *job, accel_error_t *err)
+{
+    struct comm_options o = { .backend = job->backend,
+                              .timeout_ms = job->timeout_ms,
+                              .library_sums = job->library_sums,
+                              .scratch_bytes = job->scratch };
+
+    if (backend_cpu_open(be, 1, err) != ACCEL_OK)
+        return ACCEL_EBUG;
+    (*be)->bus_id = job->bus_id[b->rank % 4];
+    o.device = *be;
+    if (job->rank_env && b->rank == 1)
+        setenv(job->rank_env[0], job->rank_env[1], 1);
+    return comm_open(c, b, &o, err);
+}
+
+static int open_comm(struct comm **c, struct backend **be, struct boot *b,
+                     const struct job *job)
+{
+    accel_error_t err = { 0 };
+
+    if (try_open(c, be, b, job, &err) == ACCEL_OK)
+        return 0;
+    fprintf(stderr, "# rank %d: %s\n", b->rank, err.text);
+    return 1;
+}
+
+static void close_comm(struct comm *c, struct backend *be)
+{
+    comm_close(c);
+    backend_close(be);
+}
+
+/* ---- results ------------------------------------------------------------------------------- */
+
+static int count_fds(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    int n = 0;
+
+    while (d && readdir(d))
+        n++;
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static int run_reference(struct boot *b, void *arg)
+{
+    const struct job *job = arg;
+    uint64_t hash = 0xcbf29ce484222325u;
+    int fds = count_fds();
+    struct backend *be;
+    struct comm *c;
+
+    if (open_comm(&c, &be, b, job) != 0)
+        return 2;
+    if (strcmp(comm_backend(c), job->backend) != 0)
+        return 3;
+    if (comm_ref_check(c, job->max_elems, &hash) != 0)
+        return 1;
+    if (!be->watch != (strcmp(job->backend, "nccl") != 0))
+        return 5;
+    comm_close(c);
+    if (be->watch)
+        return 6;
+    backend_close(be);
+    atomic_fetch_add(job->hash, hash);
+    return count_fds() == fds ? 0 : 4;
+}
+
+static uint64_t reference(struct job *job, const char *backend, size_t scratch, int n)
+{
+    job->backend = backend;
+    job->scratch = scratch;
+    atomic_store(job->hash, 0);
+    tap_is_int(fork_world(n, run_reference, job, 240), 0,
+               "%s, %d rank%s: every operation, type and size", backend, n,
+               n == 1 ? "" : "s");
+    return atomic_load(job->hash);
+}
+
+static void test_results(struct job *job)
+{
+    static const int ranks[] = { 1, 2, 4 };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(ranks); i++) {
+        int n = ranks[i];
+        uint64_t hash;
+
+        job->max_elems = n <= 2 ? 70001 : 4099;
+        hash = reference(job, "shm", 0, n);
+        tap_ok(reference(job, "nccl", 0, n) == hash, "  the bits of shared memory");
+        tap_ok(reference(job, "nccl", 5000, n) == hash,
+               "  and piece by piece, with little scratch");
+    }
+    setenv("FAKE_NCCL", "nomem", 1);
+    reference(job, "nccl", 0, 2);
+    setenv("FAKE_NCCL", "version=21805", 1);
+    reference(job, "nccl", 0, 2);
+    unsetenv("FAKE_NCCL");
+}
+
+/* ---- NCCL's own sums ------------------------------------------------------------------------ */
+
+#define SUMS 1000
+
+/* Sums of numbers of mixed size, near enough to those in rank order, but not all the same. */
+static int library_sums(struct boot *b, void *arg)
+{
+    const struct job *job = arg;
+    static float in[4 * SUMS], out[SUMS], all[SUMS];
+    int n = b->size, differ = 0;
+    accel_error_t err = { 0 };
+    struct backend *be;
+    struct comm *c;
+
+    if (open_comm(&c, &be, b, job) != 0)
+        return 2;
+    for (int i = 0; i < n * SUMS; i++)
+        in[i] = 1.0f / (float)(1 + (i * 7 + b->rank * 31) % 97);
+    for (int i = 0; i < SUMS; i++) {
+        out[i] = 2;
+        all[i] = in[i];
+    }
+    if (comm_reduce_scatter(c, in, out, SUMS, ACCEL_F32, 0.5f, true, &err) !=
+            ACCEL_OK ||
+        comm_all_reduce(c, all, SUMS, ACCEL_F32, COMM_SUM, &err) != ACCEL_OK)
+        return 3;
+    for (int i = 0; i < SUMS; i++) {
+        float sum = 0, whole = 0;
+
+        for (int r = 0; r < n; r++) {
+            sum += 1.0f / (float)(1 + ((b->rank * SUMS + i) * 7 + r * 31) % 97);
+            whole += 1.0f / (float)(1 + (i * 7 + r * 31) % 97);
+        }
+        if (fabsf(out[i] - (2 + 0.5f * sum)) > 1e-6f * out[i] ||
+            fabsf(all[i] - whole) > 1e-6f * whole)
+            return 4;
+        differ += all[i] != whole;
+    }
+    close_comm(c, be);
+    return job->library_sums == (differ > 0) ? 0 : 5;
+}
+
+static void test_library_sums(struct job *job)
+{
+    job->backend = "nccl";
+    tap_is_int(fork_world(4, library_sums, job, 60), 0, "sums in rank order");
+    job->library_sums = true;
+    tap_is_int(fork_world(4, library_sums, job, 60), 0,
+               "NCCL's own sums, in an order of its own");
+    job->library_sums = false;
+}
+
+/* ---- failures on the way -------------------------------------------------------------------- */
+
+static void keep_text(const struct job *job, int rank, const accel_error_t *err)
+{
+    snprintf(job->text[rank], sizeof(job->text[rank]), "A%04d %s", err->message,
+             err->text);
+}
+
+/* A failed communicator gives the same error again, at once, and closes. */
+static int stays_failed(struct comm *c, struct backend *be, const accel_error_t *first)
+{
+    accel_error_t again = { 0 };
+
+    if (comm_barrier(c, &again) != first->code || strcmp(again.text, first->text) != 0)
+        return 5;
+    close_comm(c, be);
+    return 0;
+}
+
+/* The last rank stays away from the second call until the others have given up. */
+static int silent_rank(struct boot *b, void *arg)
+{
+    struct job *job = arg;
+    accel_error_t err = { 0 };
+    float x[8] = { 0 };
+    struct backend *be;
+    struct comm *c;
+
+    if (open_comm(&c, &be, b, job) != 0 || comm_barrier(c, &err) != ACCEL_OK)
+        return 2;
+    if (b->rank == b->size - 1) {
+        while (atomic_load(job->hash) != (uint64_t)b->size - 1)
+            sched_yield();
+        close_comm(c, be);
+        return 0;
+    }
+    if (comm_all_gather(c, x, 1, ACCEL_F32, &err) != ACCEL_EPEER)
+        return 3;
+    keep_text(job, b->rank, &err);
+    atomic_fetch_add(job->hash, 1);
+    return stays_failed(c, be, &err);
+}
+
+/* The second call fails on every rank, or one rank ends first and the others notice. */
+static int fails_later(struct boot *b, void *arg)
+{
+    struct job *job = arg;
+    accel_error_t err = { 0 };
+    float x[8] = { 0 };
+    struct backend *be;
+    struct comm *c;
+
+    if (open_comm(&c, &be, b, job) != 0 || comm_barrier(c, &err) != ACCEL_OK)
+        return 2;
+    if (b->rank == 1 && job->hash && atomic_load(job->hash) == 1)
+        raise(SIGKILL);
+    if (comm_all_gather(c, x, 1, ACCEL_F32, &err) == ACCEL_OK)
+        return 3;
+    keep_text(job, b->rank, &err);
+    return stays_failed(c, be, &err);
+}
+
+/* Same traffic, another operation: only the barrier can tell. */
+static int differing_calls(struct boot *b, void *arg)
+{
+    struct job *job = arg;
+    accel_error_t err = { 0 };
+    float x[8] = { 0 };
+    struct backend *be;
+    struct comm *c;
+
+    if (open_comm(&c, &be, b, job) != 0)
+        return 2;
+    if (comm_all_reduce(c, x, 8, ACCEL_F32, b->rank ? COMM_MAX : COMM_MIN, &err))
+        return 3;
+    if (comm_barrier(c, &err) != ACCEL_EMISMATCH)
+        return 4;
+    keep_text(job, b->rank, &err);
+    return stays_failed(c, be, &err);
+}
+
+static void test_failures(struct job *job)
+{
+    int status[3];
+
+    job->timeout_ms = 700;
+    atomic_store(job->hash, 0);
+    tap_is_int(fork_world(3, silent_rank, job, 60), 0, "a silent rank");
+    tap_ok(strncmp(job->text[0], "A050", 4) == 0 &&
+               strstr(job->text[0], " all_gather #2: ") != NULL,
+           "  %s", job->text[0]);
+    atomic_store(job->hash, 1);
+    fork_world_nodes(3, 1, fails_later, job, 60, status);
+    tap_ok(status[0] == 0 && status[1] == 137 && status[2] == 0,
+           "a dead rank ends the others' wait (%d %d %d)", status[0], status[1],
+           status[2]);
+    tap_diag("  %s", job->text[2]);
+    job->timeout_ms = 60000;
+    atomic_store(job->hash, 0);
+    setenv("FAKE_NCCL", "async=2:6", 1);
+    tap_is_int(fork_world(2, fails_later, job, 60), 0, "a remote error");
+    tap_is_str(
+        job->text[0],
+        "A0502 all_gather #2: another rank is gone (NCCL: remote process exited or "
+        "there was a network error)",
+        "  with the call");
+    setenv("FAKE_NCCL", "async=2:3", 1);
+    tap_is_int(fork_world(1, fails_later, job, 60), 0, "an error of NCCL");
+    tap_is_str(
+        job->text[0],
+        "A0515 all_gather #2: ncclAllGather: internal error: the stand-in was asked "
+        "to fail",
+        "  with the call, NCCL's name for it and its reasons");
+    unsetenv("FAKE_NCCL");
+    tap_is_int(fork_world(2, differing_calls, job, 60), 0, "differing calls");
+    tap_is_str(job->text[0], "A0503 the ranks made different calls before barrier #2",
+               "  are told");
+}
+
+/* ---- failures to open ----------------------------------------------------------------------- */
+
+static int open_fails(struct boot *b, void *arg)
+{
+    struct job *job = arg;
+    accel_error_t err = { 0 };
+    int fds = count_fds();
+    struct backend *be;
+    struct comm *c;
+
+    if (try_open(&c, &be, b, job, &err) == ACCEL_OK)
+        return 1;
+    keep_text(job, b->rank, &err);
+    backend_close(be);
+    return !err.hint[0] ? 2 : count_fds() != fds ? 3 : 0;
+}
+
+static void refused(struct job *job, int ranks, const char *what, const char *first,
+                    const char *second)
+{
+    memset(job->text, 0, 2 * sizeof(*job->text));
+    tap_is_int(fork_world(ranks, open_fails, job, 60), 0, "refused: %s", what);
+    tap_ok(strncmp(job->text[0], first, strlen(first)) == 0, "  %s", job->text[0]);
+    if (second)
+        tap_ok(strncmp(job->text[1], second, strlen(second)) == 0, "  %s",
+               job->text[1]);
+    job->rank_env = NULL;
+    unsetenv("FAKE_NCCL");
+    setenv(ENV_NCCL_LIBRARY, NCCL_STANDIN, 1);
+}
+
+static void test_openings(struct job *job)
+{
+    static const char *const lacks[] = { ENV_NCCL_LIBRARY,
+                                         "/nonexistent/libnccl.so.2" };
+    static const char late[] = "A0501 open #0: not under way within 0.7 s: some of 2 "
+                               "ranks did not arrive";
+    static const char *const older[] = { "FAKE_NCCL", "version=21903" };
+
+    job->timeout_ms = 60000;
+    setenv(ENV_NCCL_LIBRARY, "/nonexistent/libnccl.so.2", 1);
+    refused(job, 1, "no library", "A0513 several GPUs need NCCL: /nonexistent/libnccl",
+            NULL);
+    setenv(ENV_NCCL_LIBRARY, "libm.so.6", 1);
+    refused(job, 1, "another library",
+            "A0514 libm.so.6 does not tell its version: is it NCCL?", NULL);
+    setenv("FAKE_NCCL", "version=21703", 1);
+    refused(job, 1, "too old", "A0514 " NCCL_STANDIN " is NCCL 2.17.3; 2.18 or newer",
+            NULL);
+    setenv(ENV_NCCL_LIBRARY, NCCL_INCOMPLETE, 1);
+    refused(job, 1, "a function is missing",
+            "A0514 " NCCL_INCOMPLETE " is NCCL 2.28.9 but has no ncclCommRegister",
+            NULL);
+    job->rank_env = lacks;
+    refused(job, 2, "one rank has no library",
+            "A0513 rank 1: several GPUs need NCCL: /nonexistent/libnccl",
+            "A0513 several GPUs need NCCL: /nonexistent/libnccl");
+    job->rank_env = older;
+    refused(job, 2, "two versions", "A0514 rank 1 has NCCL 2.19.3, rank 0 has 2.28.9",
+            "A0514 rank 1 has NCCL 2.19.3, rank 0 has 2.28.9");
+    setenv("FAKE_NCCL", "init=2", 1);
+    refused(job, 2, "no connection",
+            "A0515 open #0: ncclCommInitRankConfig: unhandled system error", "A0515 ");
+    job->bus_id[0] = job->bus_id[1] = "0000:17:00.0";
+    refused(job, 2, "two ranks with one GPU",
+            "A0425 ranks 0 and 1 share GPU 0000:17:00.0",
+            "A0425 ranks 0 and 1 share GPU");
+    job->bus_id[0] = job->bus_id[1] = NULL;
+    job->timeout_ms = 700;
+    setenv("FAKE_NCCL", "silent=1", 1);
+    refused(job, 2, "a rank never arrives", "A050", "A050");
+    /* Who gives up first is seen by the other. */
+    tap_ok(strstr(job->text[0], late) || strstr(job->text[1], late), "  %s", late);
+    job->timeout_ms = 60000;
+}
+
+/* ---- the header, the library ---------------------------------------------------------------- */
+
+/* Run-time half of the comparison with NCCL's own header (nccl_header.c): all functions are
+ * there in the real library. */
+static void test_real_library(void)
+{
+    struct nccl n;
+    accel_error_t err = { 0 };
+    void *lib = dlopen(NCCL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    accel_status_t s;
+    char text[16];
+
+    if (!lib) {
+        tap_skip(1, "there is no " NCCL_LIBRARY " here");
+        return;
+    }
+    unsetenv(ENV_NCCL_LIBRARY);
+    s = nccl_open(&n, &err);
+    tap_is_int(s, ACCEL_OK, "NCCL %s has every function%s%s",
+               nccl_version_text(n.version, text), s ? ": " : "", err.text);
+    nccl_close(&n);
+    dlclose(lib);
+    setenv(ENV_NCCL_LIBRARY, NCCL_STANDIN, 1);
+}
+
+static void test_versions(void)
+{
+    char text[16];
+
+    tap_is_str(nccl_version_text(22809, text), "2.28.9", "version 22809");
+    tap_is_str(nccl_version_text(2708, text), "2.7.8", "version 2708, as before 2.9");
+}
+
+int main(void)
+{
+    size_t bytes = 4096 + 64 * 1024;
+    char *shared =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct job job = { .backend = "nccl", .timeout_ms = 60000 };
+
+    if (shared == MAP_FAILED)
+        return 1;
+    job.hash = (_Atomic uint64_t *)(void *)shared;
+    job.text = (char(*)[1024])(void *)(shared + 4096);
+    setenv("OMP_NUM_THREADS", "1", 1);
+    setenv(ENV_NCCL_LIBRARY, NCCL_STANDIN, 1);
+    unsetenv("FAKE_NCCL");
+    test_versions();
+    test_results(&job);
+    test_library_sums(&job);
+    test_failures(&job);
+    test_openings(&job);
+    test_real_library();
+    munmap(shared, bytes);
+    return tap_done();
+}
