@@ -74,7 +74,7 @@ void cpu_attention(const struct backend *be, const struct attention *p, void *ou
         attn_decode(be, p, out, lse, scratch);
         return;
     }
-#pragma omp parallel num_threads(be->threads)
+#pragma omp parallel num_threads(be->threads) if (attn_is_large(p))
     {
         struct attn_mem m = attn_mem(
             p, (float *)scratch + floats * (size_t)omp_get_thread_num(), false, false);

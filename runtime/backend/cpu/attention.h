@@ -39,6 +39,14 @@ struct attn_pair attn_pair(const struct attention *p, int64_t b, int64_t h, int6
                            int64_t k0);
 /* Keys from 0 that some query before `q_end` of sample b may see. */
 int64_t attn_key_limit(const struct attention *p, int64_t b, int64_t q_end);
+
+/* Enough for more than one thread. */
+static inline bool attn_is_large(const struct attention *p)
+{
+    return p->batch * p->heads * p->queries * p->keys * p->head_width >
+           CPU_ALONE_PRODUCTS / 4;
+}
+
 static inline int64_t attn_padded(int64_t head_width)
 {
     return (head_width + TILE_LANES - 1) / TILE_LANES * TILE_LANES;

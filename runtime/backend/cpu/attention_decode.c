@@ -132,7 +132,7 @@ void attn_decode(const struct backend *be, const struct attention *p, void *out,
     int64_t group = p->heads / p->kv_heads;
     int64_t parts = (group + ATTN_BLOCK - 1) / ATTN_BLOCK;
 
-#pragma omp parallel num_threads(be->threads)
+#pragma omp parallel num_threads(be->threads) if (attn_is_large(p))
     {
         struct attn_mem m = attn_mem(
             p, (float *)scratch + floats * (size_t)omp_get_thread_num(), false, false);
@@ -154,7 +154,8 @@ void cpu_copy_heads(const struct backend *be, struct heads_out to, struct heads 
 {
     size_t bytes = (size_t)width * accel_dtype_bytes(type);
 
-#pragma omp parallel for num_threads(be->threads) if (batch * count * rows > 256)
+#pragma omp parallel for num_threads(be->threads) if (batch * count * rows * width >   \
+                                                      CPU_ALONE_ELEMS)
     for (int64_t i = 0; i < batch * count; i++) {
         int64_t b = i / count, h = i % count;
         int64_t dst = b * to.sample + h * to.head,

@@ -203,7 +203,7 @@ void cpu_attention_grad(const struct backend *be, const struct attention *p,
     size_t floats = attention_thread_floats(p, be->threads, true);
     bool whole = attn_whole(p, be->threads);
 
-#pragma omp parallel num_threads(be->threads)
+#pragma omp parallel num_threads(be->threads) if (attn_is_large(p))
     {
         struct attn_mem m = attn_mem(
             p, (float *)scratch + floats * (size_t)omp_get_thread_num(), true, whole);

@@ -142,6 +142,13 @@ static void forward_chunk(const struct conv *p, const struct conv_plan *c,
     }
 }
 
+static bool is_large(const struct conv *p)
+{
+    return p->batch * p->outputs * p->out_h * p->out_w * p->channels * p->kernel_h *
+               p->kernel_w >
+           CPU_ALONE_PRODUCTS;
+}
+
 void cpu_conv(const struct backend *be, const struct conv *p,
               const struct conv_forward *f, void *scratch)
 {
@@ -149,7 +156,7 @@ void cpu_conv(const struct backend *be, const struct conv *p,
     float *own = scratch;
     const float *weight = weights_of(p, &c, f->weight, &own);
 
-#pragma omp parallel num_threads(be->threads)
+#pragma omp parallel num_threads(be->threads) if (is_large(p))
     {
         float *mine = own + omp_get_thread_num() * c.per_thread;
 
@@ -264,7 +271,7 @@ void cpu_conv_grad(const struct backend *be, const struct conv *p,
     const float *weight = weights_of(p, &c, b->weight, &sums);
 
     own = sums + c.groups * c.weights;
-#pragma omp parallel num_threads(be->threads)
+#pragma omp parallel num_threads(be->threads) if (is_large(p))
     {
         float *mine = own + omp_get_thread_num() * c.per_thread;
 

@@ -65,7 +65,7 @@ static void add_any(void *dst, const void *a, const void *b, int64_t n, bool bf)
 void cpu_add(const struct backend *be, void *dst, const void *a, const void *b,
              accel_dtype_t type, int64_t n)
 {
-#pragma omp parallel for num_threads(be->threads)
+#pragma omp parallel for num_threads(be->threads) if (n > CPU_ALONE_ELEMS)
     for (int64_t i = 0; i < n; i += CPU_ELEM_BLOCK)
         add_any(vm_to(dst, i, type), vm_at(a, i, type), vm_at(b, i, type),
                 cpu_block(n, i), type == ACCEL_BF16);
@@ -114,7 +114,8 @@ static void column_any(float *dst, const void *src, int64_t rows, int64_t cols,
 void cpu_column_sum(const struct backend *be, float *dst, const void *src,
                     accel_dtype_t type, int64_t rows, int64_t cols)
 {
-#pragma omp parallel for num_threads(be->threads) schedule(dynamic)
+#pragma omp parallel for num_threads(be->threads)                                      \
+    schedule(dynamic) if (rows * cols > CPU_ALONE_ELEMS)
     for (int64_t c = 0; c < cols; c += CPU_COLUMN_SLAB)
         column_any(dst, src, rows, cols, c,
                    cols - c < CPU_COLUMN_SLAB ? cols - c : CPU_COLUMN_SLAB,

@@ -33,7 +33,8 @@ int64_t cpu_embed(const struct backend *be, void *out, const int32_t *ids,
     for (int64_t r = 0; r < rows; r++)
         if (ids[r] < 0 || ids[r] >= vocab)
             return r;
-#pragma omp parallel for num_threads(be->threads) schedule(static, CPU_ROW_BLOCK)
+#pragma omp parallel for num_threads(be->threads)                                      \
+    schedule(static, CPU_ROW_BLOCK) if (rows * cols > CPU_ALONE_ELEMS)
     for (int64_t r = 0; r < rows; r++) {
         void *to = vm_to(out, r * cols, type);
         const void *token = vm_at(table, ids[r] * cols, type);
@@ -86,7 +87,8 @@ void cpu_embed_grad(const struct backend *be, float *dtable, float *dpositions,
                     const int32_t *ids, const void *dy, accel_dtype_t type,
                     int64_t rows, int64_t time, int64_t cols)
 {
-#pragma omp parallel for num_threads(be->threads) schedule(dynamic)
+#pragma omp parallel for num_threads(be->threads)                                      \
+    schedule(dynamic) if (rows * cols > CPU_ALONE_ELEMS)
     for (int64_t c = 0; c < cols; c += CPU_COLUMN_SLAB)
         scatter_any(dtable, dpositions, ids, dy, rows, time, cols, c,
                     cols - c < CPU_COLUMN_SLAB ? cols - c : CPU_COLUMN_SLAB,

@@ -140,7 +140,8 @@ void cpu_gemm(const struct backend *be, const struct gemm *p)
         return;
     }
     cut = cut_of(p);
-#pragma omp parallel num_threads(be->threads)
+#pragma omp parallel num_threads(be->threads) if (p->m * p->n * p->k >                 \
+                                                  CPU_ALONE_PRODUCTS)
     {
         struct panels panels = { .bf16_products = s->bf16_products };
 

@@ -121,7 +121,7 @@ void cpu_gemv(const struct backend *be, const struct gemm *p)
     for (int64_t r = 0; r < p->m; r++)
         cpu_load_row(a + r * p->k, vm_at(p->a, r * p->lda, p->a_type), p->a_type, p->k);
 #pragma omp parallel for num_threads(be->threads)                                      \
-    schedule(static) if (p->n * p->k > CPU_ELEM_BLOCK)
+    schedule(static) if (p->n * p->k > CPU_ALONE_ELEMS)
     for (int64_t j = 0; j < p->n; j += CHUNK)
         columns(p, a, j);
 }

@@ -54,7 +54,7 @@ void cpu_copy_rows(const struct backend *be, void *dst, int64_t dst_stride, bool
 {
     size_t size = accel_dtype_bytes(type);
 
-#pragma omp parallel for num_threads(be->threads) if (rows * cols > CPU_ELEM_BLOCK)
+#pragma omp parallel for num_threads(be->threads) if (rows * cols > CPU_ALONE_ELEMS)
     for (int64_t r = 0; r < rows; r++) {
         char *to = (char *)dst + (size_t)(r * dst_stride) * size;
         const char *from = (const char *)src + (size_t)(r * src_stride) * size;
@@ -127,7 +127,8 @@ void cpu_transpose(const struct backend *be, void *dst, bool add, const void *sr
     int64_t step = ne == 1 ? SQUARE : 1, slabs = (nb + step - 1) / step;
     int64_t tasks = dim[0] * nc * slabs, size = (int64_t)accel_dtype_bytes(type);
 
-#pragma omp parallel for num_threads(be->threads) if (tasks * nd * ne > 512)
+#pragma omp parallel for num_threads(be->threads) if (dim[0] * nb * nc * nd * ne >     \
+                                                      CPU_ALONE_ELEMS / 2)
     for (int64_t t = 0; t < tasks; t++) {
         int64_t a = t / slabs / nc, c = t / slabs % nc, b = t % slabs * step;
         const char *from = (const char *)src + ((a * nb + b) * nc + c) * nd * ne * size;
@@ -181,7 +182,7 @@ static const float *get_any(const void *src, int64_t at, accel_dtype_t type, int
 void cpu_cast(const struct backend *be, void *dst, accel_dtype_t dst_type, bool add,
               const void *src, accel_dtype_t src_type, int64_t n)
 {
-#pragma omp parallel for num_threads(be->threads) if (n > CPU_ELEM_BLOCK)
+#pragma omp parallel for num_threads(be->threads) if (n > CPU_ALONE_ELEMS)
     for (int64_t i = 0; i < n; i += CPU_PIECE) {
         float room[CPU_PIECE];
         int64_t len = cpu_piece(n, i);

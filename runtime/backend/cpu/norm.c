@@ -51,7 +51,8 @@ static void norm_any(void *y, float *mean, float *rstd, const void *x, const voi
 void cpu_norm(const struct backend *be, const struct norm *p, void *y, float *stats,
               const void *x, const void *gain, const void *bias)
 {
-#pragma omp parallel for num_threads(be->threads) schedule(static, CPU_ROW_BLOCK)
+#pragma omp parallel for num_threads(be->threads)                                      \
+    schedule(static, CPU_ROW_BLOCK) if (p->rows * p->cols > CPU_ALONE_ELEMS / 2)
     for (int64_t r = 0; r < p->rows; r++)
         norm_any(vm_to(y, r * p->cols, p->type), &stats[r], &stats[p->rows + r],
                  vm_at(x, r * p->cols, p->type), gain, bias, p);
@@ -109,7 +110,8 @@ static void grad_any(void *dx, const void *dy, const void *x, const void *gain,
 void cpu_norm_grad(const struct backend *be, const struct norm *p, void *dx, bool add,
                    const void *dy, const void *x, const float *stats, const void *gain)
 {
-#pragma omp parallel for num_threads(be->threads) schedule(static, CPU_ROW_BLOCK)
+#pragma omp parallel for num_threads(be->threads)                                      \
+    schedule(static, CPU_ROW_BLOCK) if (p->rows * p->cols > CPU_ALONE_ELEMS / 2)
     for (int64_t r = 0; r < p->rows; r++)
         grad_any(vm_to(dx, r * p->cols, p->type), vm_at(dy, r * p->cols, p->type),
                  vm_at(x, r * p->cols, p->type), gain, stats[r], stats[p->rows + r],
@@ -165,7 +167,8 @@ void cpu_norm_param_grad(const struct backend *be, const struct norm *p, float *
                          float *dbias, const void *dy, const void *x,
                          const float *stats)
 {
-#pragma omp parallel for num_threads(be->threads) schedule(dynamic)
+#pragma omp parallel for num_threads(be->threads)                                      \
+    schedule(dynamic) if (p->rows * p->cols > CPU_ALONE_ELEMS)
     for (int64_t c = 0; c < p->cols; c += CPU_COLUMN_SLAB)
         param_any(dgain, dbias, dy, x, stats, p->rows, p->cols, c,
                   p->cols - c < CPU_COLUMN_SLAB ? p->cols - c : CPU_COLUMN_SLAB,

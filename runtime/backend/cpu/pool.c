@@ -44,7 +44,8 @@ void cpu_maxpool(const struct backend *be, const struct pool *p, void *y,
 {
     int64_t in = p->height * p->width, out = p->out_h * p->out_w;
 
-#pragma omp parallel for num_threads(be->threads) schedule(static)
+#pragma omp parallel for num_threads(be->threads)                                      \
+    schedule(static) if (p->planes * in > CPU_ALONE_ELEMS / 4)
     for (int64_t k = 0; k < p->planes; k++) {
         void *to = vm_to(y, k * out, p->type);
         const void *from = vm_at(x, k * in, p->type);
@@ -61,7 +62,7 @@ void cpu_maxpool_grad(const struct backend *be, const struct pool *p, void *dx,
 {
     int64_t in = p->height * p->width, out = p->out_h * p->out_w;
 
-#pragma omp parallel num_threads(be->threads)
+#pragma omp parallel num_threads(be->threads) if (p->planes * in > CPU_ALONE_ELEMS / 4)
     {
         float *sum = (float *)scratch + omp_get_thread_num() * in;
 

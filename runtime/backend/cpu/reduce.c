@@ -65,7 +65,8 @@ static void softmax_any(void *y, const void *x, int64_t n, bool bf)
 void cpu_softmax(const struct backend *be, void *y, const void *x, accel_dtype_t type,
                  int64_t rows, int64_t cols)
 {
-#pragma omp parallel for num_threads(be->threads) schedule(static, CPU_ROW_BLOCK)
+#pragma omp parallel for num_threads(be->threads)                                      \
+    schedule(static, CPU_ROW_BLOCK) if (rows * cols > CPU_ALONE_ELEMS / 4)
     for (int64_t r = 0; r < rows; r++)
         softmax_any(vm_to(y, r * cols, type), vm_at(x, r * cols, type), cols,
                     type == ACCEL_BF16);
@@ -102,7 +103,8 @@ static void softmax_grad_any(void *dx, const void *dy, const void *y, int64_t n,
 void cpu_softmax_grad(const struct backend *be, void *dx, bool add, const void *dy,
                       const void *y, accel_dtype_t type, int64_t rows, int64_t cols)
 {
-#pragma omp parallel for num_threads(be->threads) schedule(static, CPU_ROW_BLOCK)
+#pragma omp parallel for num_threads(be->threads)                                      \
+    schedule(static, CPU_ROW_BLOCK) if (rows * cols > CPU_ALONE_ELEMS / 4)
     for (int64_t r = 0; r < rows; r++)
         softmax_grad_any(vm_to(dx, r * cols, type), vm_at(dy, r * cols, type),
                          vm_at(y, r * cols, type), cols, add, type == ACCEL_BF16);
@@ -145,7 +147,7 @@ static float long_sum(const struct backend *be, const void *x, accel_dtype_t typ
         int64_t count = (n - at + CPU_ELEM_BLOCK - 1) / CPU_ELEM_BLOCK;
 
         count = count < BLOCKS ? count : BLOCKS;
-#pragma omp parallel for num_threads(be->threads) if (count > 1)
+#pragma omp parallel for num_threads(be->threads) if (count > 2)
         for (int64_t b = 0; b < count; b++) {
             int64_t first = at + b * CPU_ELEM_BLOCK;
 
@@ -207,7 +209,8 @@ void cpu_reduce(const struct backend *be, void *y, accel_dtype_t y_type, const v
         }
         return;
     }
-#pragma omp parallel for num_threads(be->threads) if (dim[0] * slabs > 1)
+#pragma omp parallel for num_threads(be->threads) if (dim[0] * rows * cols >           \
+                                                      CPU_ALONE_ELEMS)
     for (int64_t t = 0; t < dim[0] * slabs; t++) {
         int64_t o = t / slabs, c = t % slabs * CPU_COLUMN_SLAB;
         int64_t n = cols - c < CPU_COLUMN_SLAB ? cols - c : CPU_COLUMN_SLAB;
@@ -246,7 +249,8 @@ void cpu_reduce_grad(const struct backend *be, void *dx, accel_dtype_t type, boo
     /* A row of dx has one gradient, or is one of dim[1] rows with the same ones. */
     int64_t each = constant ? 1 : dim[1], cols = constant ? dim[1] : dim[2];
 
-#pragma omp parallel for num_threads(be->threads) if (dim[0] * each * cols > 4096)
+#pragma omp parallel for num_threads(be->threads) if (dim[0] * each * cols >           \
+                                                      CPU_ALONE_ELEMS)
     for (int64_t r = 0; r < dim[0] * each; r++)
         spread(vm_to(dx, r * cols, type), type, add,
                vm_at(dy, r / each * dim[2], dy_type), dy_type, cols, constant, scale);
@@ -278,7 +282,7 @@ void cpu_mse(const struct backend *be, float *mean, const void *x, accel_dtype_t
         int64_t count = (n - at + CPU_ELEM_BLOCK - 1) / CPU_ELEM_BLOCK;
 
         count = count < BLOCKS ? count : BLOCKS;
-#pragma omp parallel for num_threads(be->threads) if (count > 1)
+#pragma omp parallel for num_threads(be->threads) if (count > 2)
         for (int64_t b = 0; b < count; b++) {
             int64_t first = at + b * CPU_ELEM_BLOCK;
 
@@ -305,7 +309,7 @@ void cpu_mse_grad(const struct backend *be, void *dx, bool add, const void *x,
 {
     float scale = n ? 2.0f * dmean[0] / (float)n : 0.0f;
 
-#pragma omp parallel for num_threads(be->threads) if (n > CPU_ELEM_BLOCK)
+#pragma omp parallel for num_threads(be->threads) if (n > CPU_ALONE_ELEMS)
     for (int64_t i = 0; i < n; i += CPU_PIECE) {
         float a[CPU_PIECE], b[CPU_PIECE], c[CPU_PIECE];
         float *v = cpu_room(dx, i, x_type, add, c);

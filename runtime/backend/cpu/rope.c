@@ -40,7 +40,8 @@ void cpu_rope(const struct backend *be, void *dst, const void *src,
 {
     int64_t d = p->head_width, pairs = d / 2;
 
-#pragma omp parallel for num_threads(be->threads) if (p->time > 1)
+#pragma omp parallel for num_threads(                                                  \
+    be->threads) if (p->batch * p->time * p->heads * d > CPU_ALONE_ELEMS / 2)
     for (int64_t t = 0; t < p->time; t++) {
         float c[ROPE_MAX_PAIRS], s[ROPE_MAX_PAIRS];
 

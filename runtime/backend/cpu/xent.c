@@ -50,7 +50,8 @@ int64_t cpu_xent(const struct backend *be, const struct xent *o, float *lse,
     for (int64_t r = 0; r < rows; r++)
         if (targets[r] >= vocab && counts(o, targets[r]))
             return r;
-#pragma omp parallel for num_threads(be->threads) schedule(static, CPU_ROW_BLOCK)
+#pragma omp parallel for num_threads(be->threads)                                      \
+    schedule(static, CPU_ROW_BLOCK) if (rows * vocab > CPU_ALONE_ELEMS / 4)
     for (int64_t r = 0; r < rows; r++) {
         const float *x = logits + r * vocab;
         float max, sum;
@@ -111,7 +112,8 @@ void cpu_xent_grad(const struct backend *be, const struct xent *o, float *logits
     float scale = count[0] > 0.0f ? dmean[0] / count[0] : 0.0f;
     float spread = scale * o->smoothing / (float)vocab;
 
-#pragma omp parallel for num_threads(be->threads) schedule(static, CPU_ROW_BLOCK)
+#pragma omp parallel for num_threads(be->threads)                                      \
+    schedule(static, CPU_ROW_BLOCK) if (rows * vocab > CPU_ALONE_ELEMS / 4)
     for (int64_t r = 0; r < rows; r++) {
         float *x = logits + r * vocab;
 
