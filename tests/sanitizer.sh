@@ -1,9 +1,12 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Read in before tests of a sanitizer build run (they need ACCEL_SRC): a finding ends the
-# program with status 99, and leaks of other libraries are told from ours by whole call
-# stacks, because those libraries have no frame pointers.
+# Read in before tests run (they need ACCEL_SRC). Threads that wait for others sleep: beside
+# other programs on the same cores those that spin make a test 70 times as long. In a
+# sanitizer build a finding ends the program with status 99, and leaks of other libraries
+# are told from ours by whole call stacks, because those libraries have no frame pointers.
+OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
+export OMP_WAIT_POLICY
 ASAN_OPTIONS=exitcode=99:detect_leaks=1:fast_unwind_on_malloc=0
 LSAN_OPTIONS=suppressions=$ACCEL_SRC/tests/data/lsan.supp:print_suppressions=0
 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
