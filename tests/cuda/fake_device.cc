@@ -76,6 +76,7 @@ static void read_environment(void)
     fake.memory = strtoull(env("FAKE_CUDA_MEMORY", "17179869184"), NULL, 10);
     for (int i = 0; i < DEVICES_MAX; i++)
         fake.pool[i].device = i;
+    fake.watch = atoi(env("FAKE_CUDA_WATCH", "0")) != 0;
     read_order(env("FAKE_CUDA_ORDER", "lazy"));
     read_lose_after(env("FAKE_CUDA_LOSE_AFTER", "-1"));
 }

@@ -91,27 +91,36 @@ cudaError_t fake_account(int device, size_t bytes)
     return cudaSuccess;
 }
 
+/* A multiple of the alignment, with room for the bytes around. */
 static size_t padded(size_t bytes)
 {
     return (bytes + 2 * GUARD + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
+/* Of the host's heap; the sanitizer puts its own bytes around. */
+static char *take_plain(size_t bytes)
+{
+    void *p;
+
+    return posix_memalign(&p, ALIGNMENT, GUARD > 0 ? padded(bytes) : bytes) == 0
+               ? (char *)p
+               : NULL;
+}
+
 static void *take(size_t bytes, enum memory_kind kind)
 {
-    char *p;
+    struct block b = { bytes, NULL, 0, kind, fake_device };
+    bool watch = fake.watch && kind == MEMORY_DEVICE;
+    char *p = watch ? fake_watch_take(padded(bytes), &b) : take_plain(bytes);
 
-#ifdef __SANITIZE_ADDRESS__
-    p = (char *)aligned_alloc(ALIGNMENT, bytes);
-#else
-    p = (char *)aligned_alloc(ALIGNMENT, padded(bytes));
-#endif
     if (!p)
         return NULL;
     memset(p, GUARD_BYTE, GUARD);
     memset(p + GUARD + bytes, GUARD_BYTE, GUARD);
     if (bytes <= RUBBISH_MOST)
         memset(p + GUARD, RUBBISH, bytes);
-    fake.blocks[(uintptr_t)p + GUARD] = block{ bytes, kind, fake_device };
+    fake.blocks[(uintptr_t)p + GUARD] = b;
+    fake_watch_protect(&b);
     return p + GUARD;
 }
 
@@ -123,7 +132,9 @@ void fake_drop(void *p)
         return;
     if (at->second.kind == MEMORY_DEVICE)
         fake.used[at->second.device] -= at->second.bytes;
-    if (at->second.kind == MEMORY_DEVICE || at->second.kind == MEMORY_PINNED)
+    if (at->second.map)
+        fake_watch_drop(&at->second);
+    else if (at->second.kind == MEMORY_DEVICE || at->second.kind == MEMORY_PINNED)
         free((char *)p - GUARD);
     fake.blocks.erase(at);
 }
@@ -218,7 +229,8 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
     if (!error && find(p, 1, &start))
         error = cudaErrorHostMemoryAlreadyRegistered;
     if (!error)
-        fake.blocks[(uintptr_t)p] = block{ bytes, MEMORY_REGISTERED, fake_device };
+        fake.blocks[(uintptr_t)p] =
+            block{ bytes, NULL, 0, MEMORY_REGISTERED, fake_device };
     return fake_end(error);
 }
 

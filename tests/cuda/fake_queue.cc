@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Streams and events. Work is put in a queue and done when somebody waits for it: then it,
+ * The queues of streams. Work is put in a queue and done when somebody waits for it: then it,
  * what is before it in its stream, and what those wait for; nothing else, so that who forgot
  * a wait reads what was there before (order lazy). $FAKE_CUDA_ORDER: a number mixes the
  * streams by it; eager does everything at once, as far as it can.
  */
-#include <algorithm>
 #include <time.h>
 #include <unistd.h>
 
@@ -53,7 +52,9 @@ static bool do_first(CUstream_st *stream)
     bool done;
 
     fake.running = true;
+    fake_memory_open();
     done = fake.sticky || !w->run || w->run();
+    fake_memory_close();
     fake.running = false;
     if (!done)
         return false;
@@ -97,13 +98,16 @@ static bool do_any(void)
 /* Where work of this process waits for another one, the lock is given away for a moment. */
 static void pause_a_little(void)
 {
+    fake_memory_close();
     fake.lock.unlock();
     usleep(50);
     fake.lock.lock();
+    fake_memory_open();
 }
 
 void fake_finish(const work_ref &until)
 {
+    fake_memory_open();
     while (until && !until->done) {
         if (fake.order != ORDER_RANDOM && advance(until))
             break;
@@ -111,6 +115,7 @@ void fake_finish(const work_ref &until)
             pause_a_little();
     }
     fake_check_guards();
+    fake_memory_close();
 }
 
 void fake_finish_all(void)
@@ -153,7 +158,7 @@ static void order_by_default(CUstream_st *stream, const work_ref &w)
     }
 }
 
-static void append(CUstream_st *stream, const work_ref &w)
+void fake_append(CUstream_st *stream, const work_ref &w)
 {
     w->stream = stream;
     order_by_default(stream, w);
@@ -170,7 +175,7 @@ cudaError_t fake_put(CUstream_st *stream, enum cudaGraphNodeType kind,
 {
     if (stream->into)
         return fake_capture(stream, kind, run);
-    append(stream, work_ref(new work{ kind, run, NULL, {}, false, 0 }));
+    fake_append(stream, work_ref(new work{ kind, run, NULL, {}, false, 0 }));
     return cudaSuccess;
 }
 
@@ -205,119 +210,5 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
             function(data);
             return true;
         });
-    return fake_end(error);
-}
-
-/* ---- streams ---------------------------------------------------------------------------- */
-
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags,
-                                         int priority)
-{
-    fake_lock hold(fake.lock);
-    cudaError_t error = fake_begin();
-
-    (void)priority;
-    if (!error) {
-        fake_stream(NULL);
-        *out = new CUstream_st();
-        (*out)->device = fake_device;
-        (*out)->blocking = !(flags & cudaStreamNonBlocking);
-        fake.streams.push_back(*out);
-    }
-    return fake_end(error);
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
-{
-    return cudaStreamCreateWithPriority(out, flags, 0);
-}
-
-cudaError_t cudaStreamCreate(cudaStream_t *out)
-{
-    return cudaStreamCreateWithPriority(out, cudaStreamDefault, 0);
-}
-
-/* What it holds is still done, as the toolkit promises. */
-cudaError_t cudaStreamDestroy(cudaStream_t stream)
-{
-    fake_lock hold(fake.lock);
-    cudaError_t error = fake_begin();
-    auto at = std::find(fake.streams.begin(), fake.streams.end(), stream);
-
-    if (!stream || at == fake.streams.end())
-        return fake_end(cudaErrorInvalidResourceHandle);
-    fake_finish(stream->last);
-    /* Others may have run, and the list have grown, while it was waited for. */
-    at = std::find(fake.streams.begin(), fake.streams.end(), stream);
-    fake.streams.erase(at);
-    delete stream;
-    return fake_end(error);
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t stream)
-{
-    fake_lock hold(fake.lock);
-    cudaError_t error = fake_begin();
-
-    fake.counts.host_waits++;
-    if (!error && fake_stream(stream)->into) {
-        fake_stream(stream)->into->invalid = true;
-        error = cudaErrorStreamCaptureUnsupported;
-    }
-    if (!error)
-        error = fake_may_block();
-    if (!error)
-        fake_finish(fake_stream(stream)->last);
-    return fake_end(error ? error : fake.sticky);
-}
-
-cudaError_t cudaStreamQuery(cudaStream_t stream)
-{
-    fake_lock hold(fake.lock);
-    cudaError_t error = fake_begin();
-    work_ref last;
-
-    if (!error)
-        last = fake_last(fake_stream(stream));
-    if (last && !last->done)
-        fake_step(last);
-    if (!error)
-        error = fake.sticky;
-    return fake_end(error || !last || last->done ? error : cudaErrorNotReady);
-}
-
-cudaError_t cudaDeviceSynchronize(void)
-{
-    fake_lock hold(fake.lock);
-    cudaError_t error = fake_begin();
-
-    fake.counts.host_waits++;
-    if (!error)
-        error = fake_may_block();
-    if (!error)
-        fake_finish_all();
-    return fake_end(error ? error : fake.sticky);
-}
-
-/* ---- waits between streams -------------------------------------------------------------- */
-
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
-{
-    fake_lock hold(fake.lock);
-    cudaError_t error = fake_begin();
-    CUstream_st *s = fake_stream(stream);
-
-    (void)flags;
-    if (!error && !event)
-        error = cudaErrorInvalidResourceHandle;
-    if (!error && (s->into || event->captured))
-        error = fake_capture_wait(s, event);
-    else if (!error && event->recorded && !event->recorded->done)
-        append(s, work_ref(new work{ cudaGraphNodeTypeEmpty,
-                                     nullptr,
-                                     NULL,
-                                     { event->recorded },
-                                     false,
-                                     0 }));
     return fake_end(error);
 }

@@ -157,11 +157,14 @@ static CUresult set_access(CUdeviceptr p, size_t bytes, const CUmemAccessDesc *a
 
         if (!m || m->device != access->location.id)
             return CUDA_ERROR_INVALID_VALUE;
-        fake.blocks[(uintptr_t)at] = block{ m->bytes, MEMORY_MAPPED, m->device };
+        fake.blocks[(uintptr_t)at] = block{ m->bytes, (char *)(uintptr_t)at, m->bytes,
+                                            MEMORY_MAPPED, m->device };
     }
-    return mprotect((void *)(uintptr_t)p, bytes, PROT_READ | PROT_WRITE) == 0
-               ? CUDA_SUCCESS
-               : CUDA_ERROR_OUT_OF_MEMORY;
+    if (mprotect((void *)(uintptr_t)p, bytes, PROT_READ | PROT_WRITE) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (CUdeviceptr at = p; at < p + bytes; at += memories[mappings[at]].bytes)
+        fake_watch_protect(&fake.blocks[(uintptr_t)at]);
+    return CUDA_SUCCESS;
 }
 
 /* Work on it must be over: it is done first, as if somebody had waited. */

@@ -72,6 +72,8 @@ enum memory_kind { MEMORY_DEVICE, MEMORY_PINNED, MEMORY_REGISTERED, MEMORY_MAPPE
 
 struct block {
     size_t bytes;
+    char *map; /* of pages of its own, where the host's touch is watched */
+    size_t map_bytes;
     enum memory_kind kind;
     int device;
 };
@@ -89,6 +91,7 @@ struct fakecuda {
     cudaError_t open; /* what there is instead of devices */
     int devices, driver;
     uint64_t memory; /* bytes of each device */
+    bool watch;      /* the host may not touch the devices' memory */
     uint64_t used[DEVICES_MAX];
     CUmemPoolHandle_st pool[DEVICES_MAX];
     enum order order;
@@ -123,6 +126,7 @@ bool fake_kernel_begins(void);
 CUstream_st *fake_stream(cudaStream_t stream); /* NULL is the default stream */
 cudaError_t fake_put(CUstream_st *stream, enum cudaGraphNodeType kind,
                      std::function<bool()> run);
+void fake_append(CUstream_st *stream, const work_ref &w);
 /* The work that ends what the stream holds now, or null. */
 work_ref fake_last(CUstream_st *stream);
 /* Until it is done, or an error sticks. */
@@ -136,6 +140,15 @@ cudaError_t fake_may_block(void);
 cudaError_t fake_capture(CUstream_st *stream, enum cudaGraphNodeType kind,
                          std::function<bool()> run);
 cudaError_t fake_capture_wait(CUstream_st *stream, const CUevent_st *event);
+
+/* fake_watch.cc */
+/* Around whatever may touch the devices' memory; may be nested. */
+void fake_memory_open(void);
+void fake_memory_close(void);
+/* Pages for a block that is watched; bytes from the end of them. */
+char *fake_watch_take(size_t bytes, struct block *b);
+void fake_watch_drop(const struct block *b);
+void fake_watch_protect(const struct block *b);
 
 /* fake_memory.cc */
 /* [p, p + bytes) lies in memory that kernels may use. */

@@ -26,7 +26,9 @@ tests_cuda_libfakecuda_la_SOURCES = \
 	tests/cuda/fake_pool.cc \
 	tests/cuda/fake_properties.cc \
 	tests/cuda/fake_queue.cc \
+	tests/cuda/fake_stream.cc \
 	tests/cuda/fake_virtual.cc \
+	tests/cuda/fake_watch.cc \
 	tests/cuda/fakecuda.h \
 	tests/cuda/include/cublasLt.h \
 	tests/cuda/include/cuda.h \

@@ -5,6 +5,11 @@
  */
 #include "tests/unit/emulator.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "cuda.h"
 
 /* ---- devices ---------------------------------------------------------------------------- */
@@ -161,12 +166,45 @@ static void test_ranges(void)
     tap_ok(total - free_bytes == 2 * sizeof(host), "all of it");
 }
 
+/* The signal that ended a process which did it; 0: none. */
+static int signal_of_touch(volatile float *p)
+{
+    struct rlimit no_core = { 0, 0 };
+    pid_t child = fork();
+    int status = 0;
+
+    if (child == 0) {
+        setrlimit(RLIMIT_CORE, &no_core);
+        signal(SIGSEGV, SIG_DFL);
+        *p = 1;
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void test_watch(void)
+{
+    begin();
+    tap_is_int(signal_of_touch(a), 0, "the host may follow a pointer");
+    setenv("FAKE_CUDA_WATCH", "1", 1);
+    begin();
+    RUN(iota, 1, THREADS, 0, one, a, N);
+    tap_is_close(fetch(a + 9), 9, 0, "watched: kernels and copies work");
+    tap_is_int(signal_of_touch(a), SIGSEGV, "... and the host may not");
+    RUN(iota, 1, THREADS, 0, one, a, N + 1);
+    tap_is_int(cudaStreamSynchronize(one), cudaErrorIllegalAddress,
+               "... bytes around are watched as well");
+    unsetenv("FAKE_CUDA_WATCH");
+}
+
 int main(void)
 {
     test_devices();
     test_loss();
     test_memory();
     test_ranges();
+    test_watch();
     fakecuda_reset();
     return tap_done();
 }
