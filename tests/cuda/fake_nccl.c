@@ -29,6 +29,7 @@
 
 #include "comm/nccl.h"
 #include "common/bf16.h"
+#include "tests/cuda/include/cuda_runtime_api.h"
 
 #define CHUNK  ((size_t)1 << 20) /* bytes of a message that are under way at a time */
 #define RANKS  16
@@ -76,8 +77,10 @@ struct nccl_comm {
     int fd; /* of the maker of the id, until all have arrived; else -1 */
     int error;
     uint64_t launched, finished;
-    void *last_stream, *event;
+    cudaStream_t last_stream;
+    cudaEvent_t event;
     bool recorded;
+    uint64_t recording;     /* where the event was recorded: recording_of */
     struct launch *waiting; /* without streams */
     int registered;
 };
@@ -85,20 +88,22 @@ struct nccl_comm {
 /* Functions of the stand-in toolkit, where it is loaded. */
 static struct {
     bool looked;
-    int (*enqueue)(void *stream, int (*poll)(void *data), void *data);
-    int (*event_new)(void **out, unsigned flags);
-    int (*event_free)(void *event);
-    int (*record)(void *event, void *stream);
-    int (*wait)(void *stream, void *event, unsigned flags);
-    int (*query)(void *stream);
-    int (*alloc)(void **out, size_t bytes);
-    int (*free)(void *p);
+    __typeof__(&fakecuda_enqueue) enqueue;
+    __typeof__(&fakecuda_counts_get) counts;
+    __typeof__(&cudaEventCreateWithFlags) event_new;
+    __typeof__(&cudaEventDestroy) event_free;
+    __typeof__(&cudaEventRecord) record;
+    __typeof__(&cudaStreamWaitEvent) wait;
+    __typeof__(&cudaStreamQuery) query;
+    __typeof__(&cudaStreamIsCapturing) capturing;
+    __typeof__(&cudaMalloc) alloc;
+    __typeof__(&cudaFree) free;
 } cuda;
 
 static int made_fd = -1; /* of the last unique id */
 static __thread int group_depth;
 static __thread struct launch *group;
-static __thread void *group_stream;
+static __thread cudaStream_t group_stream;
 
 /* ---- what the environment wants ---------------------------------------------------------- */
 
@@ -149,6 +154,8 @@ static void look_for_cuda(void)
     if (!lib)
         return;
     *(void **)&cuda.enqueue = dlsym(lib, "fakecuda_enqueue");
+    *(void **)&cuda.counts = dlsym(lib, "fakecuda_counts_get");
+    *(void **)&cuda.capturing = dlsym(lib, "cudaStreamIsCapturing");
     *(void **)&cuda.event_new = dlsym(lib, "cudaEventCreateWithFlags");
     *(void **)&cuda.event_free = dlsym(lib, "cudaEventDestroy");
     *(void **)&cuda.record = dlsym(lib, "cudaEventRecord");
@@ -328,10 +335,22 @@ static void put_last(struct nccl_comm *c, struct launch *l)
     *at = l;
 }
 
+/* Number of the graph that the stream is being recorded into; 0: none. */
+static uint64_t recording_of(cudaStream_t stream)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    struct fakecuda_counts counts;
+
+    cuda.capturing(stream, &status);
+    cuda.counts(&counts);
+    return status == cudaStreamCaptureStatusNone ? 0 : counts.captures;
+}
+
 /* NCCL orders the launches of a communicator whatever their streams. */
-static void put(struct launch *l, void *stream)
+static void put(struct launch *l, cudaStream_t stream)
 {
     struct nccl_comm *c = l->comm;
+    uint64_t recording;
 
     l->number = ++c->launched;
     c->starting = true;
@@ -340,13 +359,15 @@ static void put(struct launch *l, void *stream)
         return;
     }
     if (!c->event)
-        cuda.event_new(&c->event, 2);
-    if (c->recorded && c->last_stream != stream)
+        cuda.event_new(&c->event, cudaEventDisableTiming);
+    recording = recording_of(stream);
+    if (c->recorded && c->last_stream != stream && c->recording == recording)
         cuda.wait(stream, c->event, 0);
     cuda.enqueue(stream, poll_launch, l);
     cuda.record(c->event, stream);
     c->last_stream = stream;
     c->recorded = true;
+    c->recording = recording;
 }
 
 static struct launch *new_launch(nccl_comm_t *c)
@@ -367,7 +388,7 @@ static void add(struct launch *l, int peer, bool is_send, const void *data,
             (struct item){ peer, is_send, (char *)(uintptr_t)data, bytes, 0 };
 }
 
-static int start(struct launch *l, void *stream)
+static int start(struct launch *l, cudaStream_t stream)
 {
     if (stream && !cuda.enqueue) {
         free_launch(l);

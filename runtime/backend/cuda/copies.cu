@@ -76,9 +76,9 @@ static struct slot *take_slot(struct cuda_state *s)
         (void)cudaGetLastError();
         if (g->made < SLOTS)
             return make_slot(s);
-        code = cudaEventSynchronize(slot->done);
+        return cuda_await_event(s, slot->done) ? slot : NULL;
     }
-    return cuda_ok(s, code, "cudaEventSynchronize") ? slot : NULL;
+    return cuda_ok(s, code, "cudaEventQuery") ? slot : NULL;
 }
 
 void cuda_copy(const struct backend *be, void *dst, const void *src, size_t bytes)

@@ -101,6 +101,7 @@ static bool describe(struct cuda_state *s)
     int runtime = 0;
 
     if (!CHECK(s, cudaGetDeviceProperties(&p, s->device)) ||
+        !CHECK(s, cudaDeviceGetPCIBusId(s->bus_id, sizeof(s->bus_id), s->device)) ||
         !CHECK(s, cudaRuntimeGetVersion(&runtime)))
         return false;
     snprintf(s->name, sizeof(s->name), "%.95s", p.name);
@@ -108,6 +109,7 @@ static bool describe(struct cuda_state *s)
     s->sms = p.multiProcessorCount;
     s->shared_bytes = p.sharedMemPerBlockOptin;
     s->pool = p.memoryPoolsSupported != 0;
+    s->be.bus_id = s->bus_id;
     s->be.memory_bytes = p.totalGlobalMem;
     driver_release(release, sizeof(release));
     snprintf(s->isa, sizeof(s->isa), "sm_%d, CUDA %d.%d, driver %s, cuBLAS %d.%d",

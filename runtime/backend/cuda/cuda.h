@@ -63,6 +63,10 @@ struct cuda_state {
     struct cuda_blas *blas;
     struct cuda_graph *graph;
     struct cuda_dnn *dnn;
+
+    bool peer_gone; /* the first failure is the watch's: */
+    accel_error_t peer;
+    char bus_id[32];
 };
 
 static inline struct cuda_state *cuda_state_of(const struct backend *be)
@@ -129,6 +133,11 @@ accel_status_t cuda_no_memory(struct cuda_state *s, enum backend_memory kind,
 
 /* Is it within memory of host_alloc? */
 bool cuda_is_locked(struct cuda_state *s, const void *p, size_t bytes);
+
+/* Waits that ask the watch meanwhile; false after a failure. */
+bool cuda_await_queue(struct cuda_state *s, cudaStream_t queue);
+bool cuda_await_event(struct cuda_state *s, cudaEvent_t event);
+bool cuda_await_all(struct cuda_state *s);
 
 /* Waits for the queue in use and ends a recording first; false after a failure. */
 bool cuda_finish(struct cuda_state *s);

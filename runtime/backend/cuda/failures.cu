@@ -83,6 +83,11 @@ accel_status_t cuda_check(const struct backend *be, accel_error_t *err)
 
     if (!s->failed)
         return ACCEL_OK;
+    if (s->peer_gone) {
+        if (err)
+            *err = s->peer;
+        return s->peer.code;
+    }
     if (s->code == cudaErrorMemoryAllocation)
         return cuda_no_memory(s, s->asked_kind, s->asked, err);
     while (failures[i].code != cudaSuccess && failures[i].code != s->code)
@@ -122,7 +127,7 @@ accel_status_t cuda_sync(const struct backend *be, accel_error_t *err)
 
     if (s->end_recording)
         s->end_recording(s);
-    if (!CHECK(s, cudaDeviceSynchronize()))
+    if (!cuda_await_all(s))
         return cuda_check(be, err);
     return check_ids(s, err);
 }

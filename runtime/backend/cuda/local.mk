@@ -35,6 +35,7 @@ cuda_sources = \
 	runtime/backend/cuda/sumsq.cu \
 	runtime/backend/cuda/table.cu \
 	runtime/backend/cuda/update.cu \
+	runtime/backend/cuda/waits.cu \
 	runtime/backend/cuda/xent.cu
 cuda_headers = \
 	runtime/backend/cuda/attention.h \

@@ -83,5 +83,5 @@ bool cuda_finish(struct cuda_state *s)
 {
     if (s->end_recording)
         s->end_recording(s);
-    return CHECK(s, cudaStreamSynchronize(s->now));
+    return cuda_await_queue(s, s->now);
 }

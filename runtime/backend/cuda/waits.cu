@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Waits of the calling thread for the device. In: a queue or an event. Out: it was passed, or
+ * the first failure. Work of a collective whose peer is gone never ends by itself: where the
+ * backend has a watch, a wait asks it and does not block.
+ */
+#include <sched.h>
+#include <time.h>
+
+#include "backend/cuda/cuda.h"
+
+#define YIELD_NS 50000000 /* of a wait, about a step; then it sleeps */
+#define SLEEP_NS 100000   /* one sleep */
+
+static void give_way(int64_t since)
+{
+    const struct timespec tick = { 0, SLEEP_NS };
+
+    if (clock_ns() - since < YIELD_NS)
+        sched_yield();
+    else
+        nanosleep(&tick, NULL);
+}
+
+/* One look, and a question to the watch while it is not there yet. */
+static bool goes_on(struct cuda_state *s, cudaError_t code, const char *call,
+                    bool first)
+{
+    const struct backend_watch *w = s->be.watch;
+
+    if (code != cudaErrorNotReady) {
+        cuda_ok(s, code, call);
+        return false;
+    }
+    (void)cudaGetLastError();
+    if (w->poll(w->user, first, &s->peer) == ACCEL_OK)
+        return true;
+    s->failed = s->peer_gone = true;
+    return false;
+}
+
+bool cuda_await_queue(struct cuda_state *s, cudaStream_t queue)
+{
+    const int64_t since = s->be.watch ? clock_ns() : 0;
+    bool first = true;
+
+    while (s->be.watch && !s->failed &&
+           goes_on(s, cudaStreamQuery(queue), "cudaStreamQuery", first)) {
+        first = false;
+        give_way(since);
+    }
+    return CHECK(s, cudaStreamSynchronize(queue));
+}
+
+bool cuda_await_event(struct cuda_state *s, cudaEvent_t event)
+{
+    const int64_t since = s->be.watch ? clock_ns() : 0;
+    bool first = true;
+
+    while (s->be.watch && !s->failed &&
+           goes_on(s, cudaEventQuery(event), "cudaEventQuery", first)) {
+        first = false;
+        give_way(since);
+    }
+    return CHECK(s, cudaEventSynchronize(event));
+}
+
+bool cuda_await_all(struct cuda_state *s)
+{
+    for (int q = 0; s->be.watch && q < QUEUE_COUNT; q++)
+        if (!cuda_await_queue(s, s->stream[q]))
+            return false;
+    return CHECK(s, cudaDeviceSynchronize());
+}

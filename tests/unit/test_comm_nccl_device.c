@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm/nccl on the CUDA module with stand-ins for driver, toolkit and NCCL, one device for
+ * each forked rank: collectives run when their queue reaches them and no sooner, sums have
+ * the bits of rank order, and a wait for the device ends when a peer does not come.
+ */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "backend/cuda_load.h"
+#include "comm/nccl.h"
+#include "comm/reduce.h"
+#include "common/bf16.h"
+#include "tests/tap.h"
+#include "tests/unit/fork_world.h"
+
+#define ELEMS 1000
+
+struct job {
+    int timeout_ms;
+    bool one_device;
+    char (*text)[1024]; /* shared: [rank] error text */
+};
+
+struct rank {
+    struct backend *be;
+    struct comm *comm;
+    int me, size;
+    accel_error_t err;
+};
+
+static accel_status_t open_rank(struct rank *k, struct boot *b, const struct job *job)
+{
+    struct comm_options o = { .backend = "nccl",
+                              .timeout_ms = job->timeout_ms,
+                              .scratch_bytes = 4096 };
+    accel_status_t s;
+
+    k->me = b->rank;
+    k->size = b->size;
+    s = backend_cuda_open(&k->be, job->one_device ? 0 : b->rank, &k->err);
+    o.device = k->be;
+    return s == ACCEL_OK ? comm_open(&k->comm, b, &o, &k->err) : s;
+}
+
+static void close_rank(struct rank *k)
+{
+    comm_close(k->comm);
+    backend_close(k->be);
+}
+
+static int fails(const struct rank *k, int line)
+{
+    fprintf(stderr, "# rank %d, line %d: %s\n", k->me, line, k->err.text);
+    return 1;
+}
+#define FAILS(k) fails(k, __LINE__)
+
+static float number(int rank, int i)
+{
+    return 1.0f / (float)(1 + (i * 7 + rank * 31) % 97) - 0.3f;
+}
+
+/* [size][ELEMS] of every rank, as it would hold them. */
+static void make(void *out, accel_dtype_t t, int rank, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (t == ACCEL_F32)
+            ((float *)out)[i] = number(rank, i);
+        else
+            ((bf16_t *)out)[i] = f32_to_bf16(number(rank, i));
+    }
+}
+
+static void *on_device(struct rank *k, const void *host, size_t bytes)
+{
+    void *p = NULL;
+
+    if (k->be->alloc(k->be, MEMORY_WORK, bytes, &p, &k->err) != ACCEL_OK)
+        return NULL;
+    k->be->from_host(k->be, p, host, bytes);
+    return p;
+}
+
+/* out = 1 * i + 0.5 * (sum in rank order), on the host and on the device. */
+static int scatter(struct rank *k, accel_dtype_t t)
+{
+    static char host[4][4 * ELEMS * sizeof(float)];
+    static float want[ELEMS], got[ELEMS];
+    size_t es = accel_dtype_bytes(t), own = (size_t)k->me * ELEMS * es;
+    const void *src[4];
+    void *in, *out;
+
+    for (int r = 0; r < k->size; r++) {
+        make(host[r], t, r, k->size * ELEMS);
+        src[r] = host[r] + own;
+    }
+    for (int i = 0; i < ELEMS; i++)
+        want[i] = (float)i;
+    in = on_device(k, host[k->me], (size_t)k->size * ELEMS * es);
+    out = on_device(k, want, sizeof(want));
+    if (!in || !out || k->be->sync(k->be, &k->err) != ACCEL_OK)
+        return FAILS(k);
+    reduce_scaled_sum(want, src, k->size, ELEMS, t, 0.5f, true);
+    k->be->use(k->be, QUEUE_REDUCE);
+    if (comm_reduce_scatter(k->comm, in, out, ELEMS, t, 0.5f, true, &k->err) ||
+        k->be->sync(k->be, &k->err))
+        return FAILS(k);
+    k->be->use(k->be, QUEUE_COMPUTE);
+    k->be->to_host_bytes(k->be, got, out, sizeof(got));
+    k->be->free(k->be, in);
+    k->be->free(k->be, out);
+    return memcmp(got, want, sizeof(want)) ? FAILS(k) : 0;
+}
+
+static int reduce(struct rank *k, accel_dtype_t t)
+{
+    static char host[4][ELEMS * sizeof(float)], want[ELEMS * sizeof(float)];
+    static char got[ELEMS * sizeof(float)];
+    size_t bytes = ELEMS * accel_dtype_bytes(t);
+    const void *src[4];
+    void *buf;
+
+    for (int r = 0; r < k->size; r++) {
+        make(host[r], t, r, ELEMS);
+        src[r] = host[r];
+    }
+    reduce_op(want, src, k->size, ELEMS, t, COMM_SUM);
+    buf = on_device(k, host[k->me], bytes);
+    if (!buf || k->be->sync(k->be, &k->err) != ACCEL_OK)
+        return FAILS(k);
+    k->be->use(k->be, QUEUE_REDUCE);
+    if (comm_all_reduce(k->comm, buf, ELEMS, t, COMM_SUM, &k->err) ||
+        k->be->sync(k->be, &k->err))
+        return FAILS(k);
+    k->be->use(k->be, QUEUE_COMPUTE);
+    k->be->to_host_bytes(k->be, got, buf, bytes);
+    k->be->free(k->be, buf);
+    return memcmp(got, want, bytes) ? FAILS(k) : 0;
+}
+
+/* The own part is written on the compute queue, gathered on another, read on the first: only
+ * the events order them. Twice, so that a forgotten wait would show the first round. */
+static int gather(struct rank *k)
+{
+    struct backend_event *written = k->be->event_new(k->be);
+    struct backend_event *gathered = k->be->event_new(k->be);
+    const struct backend *be = k->be;
+    static float got[4 * ELEMS];
+    void *all = NULL;
+
+    if (comm_alloc(k->comm, (size_t)k->size * ELEMS * sizeof(float), &all, &k->err))
+        return FAILS(k);
+    be->to_host_bytes(be, got, all, (size_t)k->size * ELEMS * sizeof(float));
+    for (int i = 0; i < k->size * ELEMS; i++)
+        if (got[i] != 0)
+            return FAILS(k);
+    for (int round = 1; round < 3; round++) {
+        float *own = (float *)all + k->me * ELEMS;
+
+        be->fill(be, own, ACCEL_F32, ELEMS, (float)(10 * k->me + round));
+        be->record(be, written, QUEUE_COMPUTE);
+        be->wait(be, QUEUE_GATHER, written);
+        be->use(be, QUEUE_GATHER);
+        if (comm_all_gather(k->comm, all, ELEMS, ACCEL_F32, &k->err))
+            return FAILS(k);
+        be->record(be, gathered, QUEUE_GATHER);
+        be->use(be, QUEUE_COMPUTE);
+        be->wait(be, QUEUE_COMPUTE, gathered);
+        be->to_host_bytes(be, got, all, (size_t)k->size * ELEMS * sizeof(float));
+        if (be->check(be, &k->err))
+            return FAILS(k);
+        for (int i = 0; i < k->size * ELEMS; i++)
+            if (got[i] != (float)(10 * (i / ELEMS) + round))
+                return FAILS(k);
+    }
+    be->event_free(be, written);
+    be->event_free(be, gathered);
+    return 0;
+}
+
+/* A broadcast from the last rank; every rank's own bytes to rank 0; a barrier. */
+static int others(struct rank *k)
+{
+    const char word[] = "all ranks";
+    char got[sizeof(word)] = "";
+    size_t sizes[4], mine = (size_t)(k->me + 1);
+    void *p = on_device(k, k->me == k->size - 1 ? word : got, sizeof(word));
+    void *all = NULL;
+
+    if (!p || comm_broadcast(k->comm, p, sizeof(word), k->size - 1, &k->err))
+        return FAILS(k);
+    k->be->to_host_bytes(k->be, got, p, sizeof(got));
+    if (strcmp(got, word) != 0)
+        return FAILS(k);
+    if (comm_gather(k->comm, p, mine, 0, &all, k->me == 0 ? sizes : NULL, &k->err))
+        return FAILS(k);
+    if (k->me == 0 && k->size == 2 && (sizes[1] != 2 || memcmp(all, "aal", 3) != 0))
+        return FAILS(k);
+    free(all);
+    k->be->free(k->be, p);
+    return comm_barrier(k->comm, &k->err) ? FAILS(k) : 0;
+}
+
+static int run_all(struct boot *b, void *arg)
+{
+    struct rank k = { 0 };
+    int bad;
+
+    if (open_rank(&k, b, arg) != ACCEL_OK)
+        return FAILS(&k);
+    bad = gather(&k) || scatter(&k, ACCEL_F32) || scatter(&k, ACCEL_BF16) ||
+          reduce(&k, ACCEL_F32) || reduce(&k, ACCEL_BF16) || others(&k);
+    close_rank(&k);
+    return bad;
+}
+
+static void test_results(struct job *job)
+{
+    static const char *const orders[] = { "lazy", "eager", "1", "7" };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(orders); i++) {
+        setenv("FAKE_CUDA_ORDER", orders[i], 1);
+        tap_is_int(fork_world(2, run_all, job, 120), 0,
+                   "two devices, queues in order %s", orders[i]);
+    }
+    setenv("FAKE_CUDA_ORDER", "lazy", 1);
+    tap_is_int(fork_world(4, run_all, job, 240), 0, "four devices");
+    tap_is_int(fork_world(1, run_all, job, 120), 0, "one device");
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+/* The call goes well; what waits for the device later tells. */
+static int fails_later(struct boot *b, void *arg)
+{
+    const struct job *job = arg;
+    accel_error_t again = { 0 };
+    struct rank k = { 0 };
+    accel_status_t s;
+    float x[8];
+    void *p;
+
+    if (open_rank(&k, b, job) != ACCEL_OK || comm_barrier(k.comm, &k.err) != ACCEL_OK)
+        return FAILS(&k);
+    p = on_device(&k, x, sizeof(x));
+    if (!p || comm_all_gather(k.comm, p, 1, ACCEL_F32, &k.err) != ACCEL_OK)
+        return FAILS(&k);
+    k.be->to_host_bytes(k.be, x, p, sizeof(x)); /* ends, though nothing comes */
+    s = k.be->check(k.be, &k.err);
+    snprintf(job->text[b->rank], sizeof(job->text[0]), "A%04d %s", k.err.message,
+             k.err.text);
+    if (s == ACCEL_OK || k.be->sync(k.be, &again) != s ||
+        comm_all_gather(k.comm, p, 1, ACCEL_F32, &again) != s ||
+        strcmp(again.text, k.err.text) != 0)
+        return FAILS(&k);
+    k.be->free(k.be, p);
+    close_rank(&k);
+    return 0;
+}
+
+static int open_fails(struct boot *b, void *arg)
+{
+    const struct job *job = arg;
+    struct rank k = { 0 };
+
+    if (open_rank(&k, b, job) == ACCEL_OK)
+        return 1;
+    snprintf(job->text[b->rank], sizeof(job->text[0]), "A%04d %s", k.err.message,
+             k.err.text);
+    backend_close(k.be);
+    return 0;
+}
+
+static void test_failures(struct job *job)
+{
+    static const char late[] =
+        "A0501 all_gather #2: not done on the device within 0.7 s: "
+        "some of 2 ranks did not arrive";
+    static const char remote[] =
+        "A0502 all_gather #2: another rank is gone (NCCL: remote "
+        "process exited or there was a network error)";
+
+    job->timeout_ms = 700;
+    setenv("FAKE_NCCL", "stuck=1:2", 1);
+    tap_is_int(fork_world(2, fails_later, job, 60), 0,
+               "a wait for the device ends when a peer does not come");
+    tap_ok(strcmp(job->text[0], late) == 0 || strcmp(job->text[0], remote) == 0, "  %s",
+           job->text[0]);
+    tap_ok(strcmp(job->text[0], late) == 0 || strcmp(job->text[1], late) == 0, "  %s",
+           job->text[1]);
+    job->timeout_ms = 60000;
+    setenv("FAKE_NCCL", "async=2:6", 1);
+    tap_is_int(fork_world(2, fails_later, job, 60), 0, "and when NCCL tells of it");
+    tap_is_str(job->text[0], remote, "  with the call");
+    unsetenv("FAKE_NCCL");
+    job->one_device = true;
+    tap_is_int(fork_world(2, open_fails, job, 60), 0, "two ranks on one device");
+    tap_ok(strncmp(job->text[1], "A0425 ranks 0 and 1 share GPU 0000:", 35) == 0,
+           "  %s", job->text[1]);
+}
+
+int main(void)
+{
+    void *shared =
+        mmap(NULL, 4 * 1024, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct job job = { .timeout_ms = 60000, .text = shared };
+
+    if (shared == MAP_FAILED)
+        return 1;
+    setenv("OMP_NUM_THREADS", "1", 1);
+    setenv("ACCEL_CUDA_MODULE", CUDA_STANDIN, 1);
+    setenv("FAKE_CUDA_DEVICES", "4", 1);
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    setenv(ENV_NCCL_LIBRARY, NCCL_STANDIN, 1);
+    unsetenv("FAKE_NCCL");
+    test_results(&job);
+    test_failures(&job);
+    munmap(shared, 4 * 1024);
+    return tap_done();
+}
