@@ -346,7 +346,8 @@ typedef struct accel_array {
 
 /* An op of the program's own, as a static table. Functions return ACCEL_OK, or a status and
  * a text in `err` (accel_error_set), which becomes the step's error at the op's module path.
- * `in` has the n inputs; parameters come in the compute dtype. */
+ * `in` has the n inputs; parameters come in the compute dtype. Data is in the memory of the
+ * run's device: on a GPU the functions put kernels on the stream of accel_stream. */
 typedef struct accel_op {
     const char *name;
     /* From dtype and dims of in[n] (data is NULL) to those of *out (elems is computed). */
@@ -510,7 +511,13 @@ accel_status_t accel_generate(accel_module_t *model, const int32_t *prompt, int 
  *   for each unit in any order: accel_unit_want, accel_unit_values, accel_unit_done;
  *   the same for the backward, with accel_unit_grad;
  *   accel_units_backward; accel_step.
- * Pointers are of the run's device (the host, on CPUs). */
+ * Pointers are of the run's device: on a GPU device memory, which kernels read and write on
+ * the stream of accel_stream; on CPUs the host's. */
+
+/* The cudaStream_t that the run computes on; NULL on CPUs. Values of a wanted unit are there
+ * for what is put on it after accel_unit_want, gradients are complete with what is on it at
+ * the next call; whoever has streams of his own orders them by events. */
+void *accel_stream(const accel_t *run);
 
 typedef struct accel_unit accel_unit_t;
 
@@ -726,8 +733,8 @@ accel_tensor_t *accel_input(accel_t *run, accel_dtype_t dtype, int ndim,
  * on the last micro-batch of a step, reduced over the ranks. Collective. */
 accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t *err);
 /* Called by accel_step, before clipping, with each piece of a reduced gradient that this rank
- * holds: elements [first, first + count) of parameter `name`, float32, in the memory of the
- * run's device. May change them; where parameters are not sharded, every rank holds all and
+ * holds: elements [first, first + count) of parameter `name`, float32, in host memory (on a
+ * GPU a copy, which is taken back). May change them; where parameters are not sharded, every rank holds all and
  * must change them alike. */
 typedef void (*accel_gradient_f)(void *user, const char *name, float *gradient,
                                  int64_t first, int64_t count);

@@ -57,8 +57,10 @@ struct residency shard_residency(struct shard *s);
 accel_status_t shard_backward_begin(struct shard *s, int accumulate,
                                     accel_error_t *err);
 accel_status_t shard_backward_end(struct shard *s, bool last, accel_error_t *err);
-/* Calls fn for the stored piece of every parameter's gradient, in a fixed order. */
-void shard_each_gradient(struct shard *s, accel_gradient_f fn, void *user);
+/* Calls fn for the stored piece of every parameter's gradient, in a fixed order. On a device
+ * fn gets a copy on the host, which is taken back. */
+accel_status_t shard_each_gradient(struct shard *s, accel_gradient_f fn, void *user,
+                                   accel_error_t *err);
 /* Sum of squares of the gradient elements this rank answers for, so that summing over all
  * ranks gives the global value under every strategy. */
 double shard_grad_sumsq(struct shard *s);

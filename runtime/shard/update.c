@@ -6,20 +6,49 @@
  */
 #include "shard/shard_impl.h"
 
-void shard_each_gradient(struct shard *s, accel_gradient_f fn, void *user)
+#include <stdlib.h>
+
+/* The piece itself, or a copy of it on the host and back. */
+static accel_status_t show(const struct shard *s, accel_gradient_f fn, void *user,
+                           const char *name, float *g, int64_t first, int64_t count,
+                           accel_error_t *err)
 {
+    size_t bytes = (size_t)count * sizeof(*g);
+    float *copy;
+
+    if (!s->be->device) {
+        fn(user, name, g, first, count);
+        return ACCEL_OK;
+    }
+    copy = malloc(bytes);
+    if (!copy)
+        return accel_fail_nomem(err, "a copy of a gradient on the host", bytes);
+    s->be->to_host_bytes(s->be, copy, g, bytes);
+    fn(user, name, copy, first, count);
+    s->be->from_host(s->be, g, copy, bytes);
+    free(copy);
+    return s->be->check(s->be, err);
+}
+
+accel_status_t shard_each_gradient(struct shard *s, accel_gradient_f fn, void *user,
+                                   accel_error_t *err)
+{
+    accel_status_t st = ACCEL_OK;
+
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
 
-        for (int j = 0; j < u->def->param_count; j++) {
+        for (int j = 0; j < u->def->param_count && !st; j++) {
             const accel_tensor_t *p = u->def->param[j];
             int64_t b, e;
 
             if (p->needs_grad && shard_param_range(p, u->first, u->stored, &b, &e))
-                fn(user, p->name,
-                   s->grad + u->grad_at + (p->unit_offset + b - u->first), b, e - b);
+                st = show(s, fn, user, p->name,
+                          s->grad + u->grad_at + (p->unit_offset + b - u->first), b,
+                          e - b, err);
         }
     }
+    return st;
 }
 
 double shard_grad_sumsq(struct shard *s)

@@ -31,7 +31,8 @@ accel_status_t batch_open(accel_t *run, accel_error_t *err)
     }
     if (n == 0)
         return ACCEL_OK;
-    run->host_batch = calloc(1, (size_t)bytes);
+    run->host_batch = run->backend->host_alloc(run->backend, (size_t)bytes);
+    run->host_batch_bytes = (size_t)bytes;
     if (!run->host_batch)
         return accel_fail_nomem(err, "a micro-batch", (size_t)bytes);
     return ACCEL_OK;

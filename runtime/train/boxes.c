@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Everything of a run that a checkpoint holds as tensors: the shards' boxes and the
- * buffers, which rank 0 stores whole and every rank reads.
+ * buffers, which rank 0 stores whole and every rank reads. From a device and back to it by
+ * way of a copy on the host.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "train/run.h"
 
 static accel_ckpt_box_t box_of(accel_tensor_t *t, const char *name)
@@ -45,6 +47,48 @@ static accel_status_t join(accel_tensor_t **buffer, size_t buffers,
     return ACCEL_OK;
 }
 
+static size_t box_bytes(const accel_ckpt_box_t *b)
+{
+    size_t n = accel_dtype_bytes(b->dtype);
+
+    for (int d = 0; d < b->ndim; d++)
+        n *= (size_t)b->shape[d];
+    return n;
+}
+
+/* Host memory for all of them, with copies of what is to be saved. */
+static accel_status_t bring(accel_t *run, bool for_load, struct run_boxes *b,
+                            accel_error_t *err)
+{
+    const struct backend *be = run->backend;
+    size_t bytes = 0, at = 0;
+
+    for (size_t i = 0; i < b->count; i++)
+        bytes += box_bytes(&b->all[i]);
+    b->image = malloc(bytes + 1);
+    b->device = calloc(b->count + 1, sizeof(*b->device));
+    if (!b->image || !b->device)
+        return accel_fail_nomem(err, "a copy of the shards on the host", bytes);
+    for (size_t i = 0; i < b->count; i++) {
+        accel_ckpt_box_t *box = &b->all[i];
+
+        b->device[i] = box->data;
+        box->data = b->image + at;
+        at += box_bytes(box);
+        if (!for_load)
+            be->to_host_bytes(be, box->data, b->device[i], box_bytes(box));
+    }
+    return be->check(be, err);
+}
+
+void run_boxes_store(accel_t *run, const struct run_boxes *b)
+{
+    for (size_t i = 0; b->device && i < b->count; i++)
+        run->backend->from_host(run->backend, b->device[i], b->all[i].data,
+                                box_bytes(&b->all[i]));
+    shard_loaded(run->shard);
+}
+
 accel_status_t run_boxes(accel_t *run, bool for_load, struct run_boxes *out,
                          accel_error_t *err)
 {
@@ -59,7 +103,7 @@ accel_status_t run_boxes(accel_t *run, bool for_load, struct run_boxes *out,
     st = shard_boxes(run->shard, for_load, &out->shards, &out->count, err);
     out->all = out->shards;
     if (st || !buffers)
-        return st;
+        return st || !run->backend->device ? st : bring(run, for_load, out, err);
     list = calloc(buffers, sizeof(*list));
     if (!list)
         return accel_fail_nomem(err, "list of buffers", buffers * sizeof(*list));
@@ -68,7 +112,7 @@ accel_status_t run_boxes(accel_t *run, bool for_load, struct run_boxes *out,
     if (!st)
         out->count += buffers;
     free(list);
-    return st;
+    return st || !run->backend->device ? st : bring(run, for_load, out, err);
 }
 
 void run_boxes_free(struct run_boxes *b)
@@ -76,4 +120,6 @@ void run_boxes_free(struct run_boxes *b)
     if (b->all != b->shards)
         free(b->all);
     free(b->shards);
+    free(b->image);
+    free(b->device);
 }

@@ -10,6 +10,7 @@
 #include "nn/models/gpt2.h"
 #include "nn/models/hf_config.h"
 #include "nn/models/llama.h"
+#include "backend/backend.h"
 #include "train/weights.h"
 
 #define SLICE_ELEMS (4 << 20)
@@ -21,6 +22,7 @@ struct export
     struct weight_part *part;
     size_t parts;
     accel_safetensors_writer_t *out; /* rank 0's */
+    float *stage;                    /* on a device: room for a slice */
 };
 
 static const struct {
@@ -67,6 +69,17 @@ static accel_status_t begin(struct export *x, const char *dir, const char *store
     return st;
 }
 
+/* Values of this rank's shard where the CPU can read them. */
+static const float *on_host(const struct export *x, const float *values, size_t bytes)
+{
+    const struct backend *be = x->run->backend;
+
+    if (!be->device)
+        return values;
+    be->to_host_bytes(be, x->stage, values, bytes);
+    return x->stage;
+}
+
 /* Elements [first, first + count) of part i from all ranks to rank 0's file. The ranks
  * hold them one after the other in rank order. A failure of the file is kept in *bad, so
  * that all ranks go through the same collectives. */
@@ -76,21 +89,47 @@ static accel_status_t slice(struct export *x, size_t i, int64_t first, int64_t c
     const struct weight_part *p = &x->part[i];
     int64_t b = p->begin > first ? p->begin : first, e = p->begin + p->count;
     bool turned = hf_is_transposed(x->names, p->param->name);
-    size_t *sizes = NULL;
+    size_t *sizes = NULL, bytes;
+    const float *mine = NULL;
     void *all = NULL;
     accel_status_t st;
 
     e = e < first + count ? e : first + count;
+    bytes = b < e ? (size_t)(e - b) * sizeof(*mine) : 0;
+    if (bytes)
+        mine = on_host(x, p->data + (b - p->begin), bytes);
     if (x->run->boot.rank == 0)
         sizes = calloc((size_t)x->run->boot.size, sizeof(*sizes));
-    st = comm_gather(x->run->comm, b < e ? p->data + (b - p->begin) : NULL,
-                     b < e ? (size_t)(e - b) * sizeof(float) : 0, 0, &all, sizes, err);
+    st = comm_gather(x->run->comm, mine, bytes, 0, &all, sizes, err);
     if (!st && x->out && !*bad)
         *bad = (turned ? accel_safetensors_write_transposed
                        : accel_safetensors_write)(x->out, i, first, count, all, why);
     free(sizes);
     free(all);
     return st;
+}
+
+/* Elements of a parameter that travel at a time: whole rows. */
+static int64_t slice_elems(const accel_tensor_t *p)
+{
+    int64_t row = p->elems / p->dim[0];
+
+    return row < SLICE_ELEMS ? SLICE_ELEMS / row * row : row;
+}
+
+static accel_status_t open_stage(struct export *x, accel_error_t *err)
+{
+    int64_t most = 1;
+
+    if (!x->run->backend->device)
+        return ACCEL_OK;
+    for (size_t i = 0; i < x->parts; i++)
+        if (slice_elems(x->part[i].param) > most)
+            most = slice_elems(x->part[i].param);
+    x->stage = malloc((size_t)most * sizeof(*x->stage));
+    return x->stage ? ACCEL_OK
+                    : accel_fail_nomem(err, "a copy of weights on the host",
+                                       (size_t)most * sizeof(*x->stage));
 }
 
 static accel_status_t write_all(struct export *x, accel_error_t *err)
@@ -100,8 +139,7 @@ static accel_status_t write_all(struct export *x, accel_error_t *err)
 
     for (size_t i = 0; i < x->parts && !st; i++) {
         const accel_tensor_t *p = x->part[i].param;
-        int64_t row = p->elems / p->dim[0];
-        int64_t most = row < SLICE_ELEMS ? SLICE_ELEMS / row * row : row;
+        int64_t most = slice_elems(p);
 
         for (int64_t at = 0; at < p->elems && !st; at += most)
             st = slice(x, i, at, p->elems - at < most ? p->elems - at : most, &bad,
@@ -155,6 +193,8 @@ static accel_status_t save(accel_t *run, const char *dir, const char *dtype,
 
     if (!st)
         st = weight_parts(run, false, &x.part, &x.parts, err);
+    if (!st)
+        st = open_stage(&x, err);
     if (!st && run->boot.rank == 0)
         st = begin(&x, dir, stored, shard_bytes, err);
     st = run_agree(run, st, err);
@@ -168,6 +208,7 @@ static accel_status_t save(accel_t *run, const char *dir, const char *dtype,
                    (double)(clock_ns() - start) / 1e9);
     accel_safetensors_writer_close(x.out);
     free(x.part);
+    free(x.stage);
     return st;
 }
 

@@ -38,10 +38,13 @@ static void call_one(void *user, const char *name, float *gradient, int64_t firs
         h->fn(h->user, name, gradient, first, count);
 }
 
-void hooks_call(accel_t *run)
+accel_status_t hooks_call(accel_t *run, accel_error_t *err)
 {
-    for (int i = 0; i < run->hooks; i++)
-        shard_each_gradient(run->shard, call_one, &run->hook[i]);
+    accel_status_t st = ACCEL_OK;
+
+    for (int i = 0; i < run->hooks && !st; i++)
+        st = shard_each_gradient(run->shard, call_one, &run->hook[i], err);
+    return st;
 }
 
 void hooks_free(accel_t *run)

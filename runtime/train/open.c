@@ -297,13 +297,14 @@ static void free_run(accel_t *run)
         for (int i = 0; i < run->trees; i++)
             nn_module_free(run->tree[i]);
     }
+    if (run->host_batch)
+        run->backend->host_free(run->backend, run->host_batch, run->host_batch_bytes);
     backend_close(run->backend);
     comm_close(run->comm);
     boot_free(&run->boot);
     observe_close(&run->observe);
     lease_drop(run);
     place_undo(run);
-    free(run->host_batch);
     free(run);
 }
 

@@ -78,6 +78,8 @@ static accel_status_t load_one(accel_t *run, const char *dir, int *writers,
     if (st == ACCEL_OK)
         st = accel_ckpt_read(c, boxes.all, boxes.count, err);
     if (st == ACCEL_OK)
+        run_boxes_store(run, &boxes);
+    if (st == ACCEL_OK)
         st = state_decode(run, state, bytes, err);
 out:
     run_boxes_free(&boxes);

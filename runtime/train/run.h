@@ -93,7 +93,8 @@ struct accel {
     struct shard *shard;
     struct plan plan;
     struct observe observe;
-    char *host_batch;                  /* a micro-batch on its way to the backend */
+    char *host_batch; /* a micro-batch on its way to the backend */
+    size_t host_batch_bytes;
     int64_t batch_at[DATA_MAX_FIELDS]; /* where each field begins in it */
     int64_t base_bytes;                /* memory of the process before the model */
 
@@ -233,18 +234,24 @@ accel_status_t batch_tensors(accel_t *run, int count, accel_tensor_t **batch,
                              accel_error_t *err);
 
 /* ---- hooks.c ------------------------------------------------------------------------- */
-void hooks_call(accel_t *run); /* on the gradients of this step */
+/* On the gradients of this step. */
+accel_status_t hooks_call(accel_t *run, accel_error_t *err);
 void hooks_free(accel_t *run);
 
 /* ---- boxes.c ------------------------------------------------------------------------- */
 struct run_boxes {
     accel_ckpt_box_t *all, *shards; /* `all` has `count` boxes */
     size_t count;
+    /* On a device the boxes point to host memory: */
+    char *image;
+    void **device; /* [count] what each of them is a copy of */
 };
-/* What this rank stores in a checkpoint, or with for_load wants of one. Free it in either
- * case. */
+/* What this rank stores in a checkpoint, or with for_load wants of one, in host memory:
+ * the run's own, or a copy of a device's. Free it in either case. */
 accel_status_t run_boxes(accel_t *run, bool for_load, struct run_boxes *out,
                          accel_error_t *err);
+/* After a load: what was read is in the run's memory. */
+void run_boxes_store(accel_t *run, const struct run_boxes *b);
 void run_boxes_free(struct run_boxes *b);
 
 #endif

@@ -174,9 +174,9 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
     bool finished;
     accel_status_t st;
 
-    hooks_call(run);
-    st = agree(run, &a, err);
-
+    st = hooks_call(run, err);
+    if (st == ACCEL_OK)
+        st = agree(run, &a, err);
     if (st == ACCEL_OK)
         st = update(run, &a, &did, err);
     graph_reset(&run->graph);

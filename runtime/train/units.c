@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "tensor/tape.h"
 #include "train/run.h"
 
@@ -169,6 +170,11 @@ void own_units_free(accel_t *run)
         free(u);
     }
     free(run->own);
+}
+
+void *accel_stream(const accel_t *run)
+{
+    return run->backend->native(run->backend, QUEUE_COMPUTE);
 }
 
 /* ---- in a micro-batch ------------------------------------------------------------------- */

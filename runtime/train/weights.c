@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "train/weights.h"
 
 #define STRAIGHT_ELEMS (1 << 20) /* of a piece that one thread reads at a time */
@@ -248,16 +249,39 @@ static int64_t piece_elems(const struct load *l, size_t i)
                                                               : STRAIGHT_ELEMS;
 }
 
-static accel_status_t read_piece(const struct load *l, const struct piece *p,
-                                 accel_error_t *err)
+static accel_status_t read_to(const struct load *l, const struct piece *p, float *to,
+                              accel_error_t *err)
 {
     const struct weight_part *w = &l->part[p->part];
 
     return (hf_is_transposed(l->names, w->param->name)
                 ? accel_safetensors_read_transposed
                 : accel_safetensors_read)(l->file, l->from[p->part],
-                                          w->begin + p->first, p->count,
-                                          w->data + p->first, err);
+                                          w->begin + p->first, p->count, to, err);
+}
+
+/* Straight into the shard, or by way of the host. Many threads read; one at a time talks to
+ * the device. */
+static accel_status_t read_piece(const struct load *l, const struct piece *p,
+                                 accel_error_t *err)
+{
+    const struct backend *be = l->run->backend;
+    float *to = l->part[p->part].data + p->first, *host;
+    size_t bytes = (size_t)p->count * sizeof(*host);
+    accel_status_t st;
+
+    if (!be->device)
+        return read_to(l, p, to, err);
+    host = malloc(bytes);
+    if (!host)
+        return accel_fail_nomem(err, "read buffers", bytes);
+    st = read_to(l, p, host, err);
+    if (!st) {
+#pragma omp critical(accel_to_device)
+        be->from_host(be, to, host, bytes);
+    }
+    free(host);
+    return st;
 }
 
 static accel_status_t list_pieces(const struct load *l, struct piece **out, size_t *n,

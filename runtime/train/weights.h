@@ -9,8 +9,8 @@
 #include "nn/models/hf_names.h"
 #include "train/run.h"
 
-/* Elements [begin, begin + count) of a parameter, one after the other in this rank's
- * shard. */
+/* Elements [begin, begin + count) of a parameter, one after the other in this rank's shard,
+ * in the backend's memory. */
 struct weight_part {
     const accel_tensor_t *param;
     int64_t begin, count; /* count 0: nothing of it */

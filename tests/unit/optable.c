@@ -238,6 +238,7 @@ static bool through(struct op_trial *t, struct rig *k, struct op_outcome *o)
     o->again = download(again, y->elems);
     if (graph_backward(&k->g, weighted_loss(k, t, y), 1.0f, &err))
         return tap_ok(false, "%s: backward: %s", t->what, err.text);
+    resident_pull(&k->r);
     for (int i = 0; i < t->inputs; i++) {
         const struct op_input *in = &t->in[i];
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "common/bf16.h"
 #include "tests/unit/resident.h"
 
@@ -46,6 +47,18 @@ static void fill(float *to, const accel_tensor_t *t, uint64_t key)
     }
 }
 
+static int alloc_unit(struct resident *r, int u)
+{
+    size_t bytes = (size_t)r->units->unit[u].elems * sizeof(float);
+    void *sum = r->grad[u];
+
+    if (r->be->alloc(r->be, MEMORY_PARAMETERS, bytes, &r->data[u], NULL) ||
+        (r->be->device && r->be->alloc(r->be, MEMORY_GRADIENTS, bytes, &sum, NULL)))
+        return -1;
+    r->sum[u] = sum;
+    return 0;
+}
+
 int resident_open(struct resident *r, const struct units *units, accel_dtype_t compute,
                   unsigned seed)
 {
@@ -56,17 +69,18 @@ int resident_open(struct resident *r, const struct units *units, accel_dtype_t c
     r->compute = compute;
     r->master = calloc(n, sizeof(*r->master));
     r->grad = calloc(n, sizeof(*r->grad));
+    r->sum = calloc(n, sizeof(*r->sum));
     r->data = calloc(n, sizeof(*r->data));
     r->open = calloc(n, sizeof(*r->open));
-    if (!r->master || !r->grad || !r->data || !r->open)
+    if (!r->master || !r->grad || !r->sum || !r->data || !r->open)
         return -1;
+    r->be = units->unit[0].param[0]->g->backend;
     for (int u = 0; u < units->count; u++) {
         const struct unit *unit = &units->unit[u];
 
         r->master[u] = calloc((size_t)unit->elems, sizeof(float));
         r->grad[u] = calloc((size_t)unit->elems, sizeof(float));
-        r->data[u] = calloc((size_t)unit->elems, sizeof(float));
-        if (!r->master[u] || !r->grad[u] || !r->data[u])
+        if (!r->master[u] || !r->grad[u] || alloc_unit(r, u))
             return -1;
         for (int i = 0; i < unit->param_count; i++)
             fill(r->master[u] + unit->param[i]->unit_offset, unit->param[i],
@@ -80,18 +94,28 @@ void resident_refresh(struct resident *r)
 {
     for (int u = 0; u < r->units->count; u++) {
         size_t n = (size_t)r->units->unit[u].elems;
+        bool narrow = r->compute == ACCEL_BF16;
+        bf16_t *half = narrow ? calloc(n, sizeof(*half)) : NULL;
 
-        if (r->compute == ACCEL_BF16)
-            bf16_narrow(r->data[u], r->master[u], n);
-        else
-            memcpy(r->data[u], r->master[u], n * sizeof(float));
+        if (half)
+            bf16_narrow(half, r->master[u], n);
+        r->be->from_host(r->be, r->data[u], narrow ? (const void *)half : r->master[u],
+                         n * (narrow ? sizeof(*half) : sizeof(float)));
+        free(half);
     }
+}
+
+void resident_pull(struct resident *r)
+{
+    for (int u = 0; r->be->device && u < r->units->count; u++)
+        r->be->to_host_bytes(r->be, r->grad[u], r->sum[u],
+                             (size_t)r->units->unit[u].elems * sizeof(float));
 }
 
 void resident_zero_grad(struct resident *r)
 {
     for (int u = 0; u < r->units->count; u++)
-        memset(r->grad[u], 0, (size_t)r->units->unit[u].elems * sizeof(float));
+        r->be->zero(r->be, r->sum[u], (size_t)r->units->unit[u].elems * sizeof(float));
 }
 
 static accel_status_t want(void *user, int unit, void **data_out, accel_error_t *err)
@@ -122,7 +146,7 @@ static accel_status_t grad(void *user, int unit, float **grad_out, accel_error_t
 
     (void)err;
     r->faults += r->open[unit] < 1;
-    *grad_out = r->grad[unit];
+    *grad_out = r->sum[unit];
     return ACCEL_OK;
 }
 
@@ -134,12 +158,16 @@ struct residency resident_residency(struct resident *r)
 void resident_close(struct resident *r)
 {
     for (int u = 0; r->units && u < r->units->count; u++) {
+        if (r->data)
+            r->be->free(r->be, r->data[u]);
+        if (r->sum && r->be->device)
+            r->be->free(r->be, r->sum[u]);
         free(r->master ? r->master[u] : NULL);
         free(r->grad ? r->grad[u] : NULL);
-        free(r->data ? r->data[u] : NULL);
     }
     free(r->master);
     free(r->grad);
+    free(r->sum);
     free(r->data);
     free(r->open);
     memset(r, 0, sizeof(*r));

@@ -116,11 +116,14 @@ static size_t box_bytes(const accel_ckpt_box_t *b)
 static accel_status_t read_back(accel_t *run, const char *dir, int64_t *bytes_out,
                                 accel_error_t *err)
 {
-    accel_ckpt_box_t *live = NULL, *copy = NULL;
+    struct run_boxes boxes;
+    accel_ckpt_box_t *copy = NULL;
+    const accel_ckpt_box_t *live;
     accel_ckpt_t *ckpt = NULL;
-    size_t n = 0;
-    accel_status_t st = shard_boxes(run->shard, false, &live, &n, err);
+    accel_status_t st = run_boxes(run, false, &boxes, err);
+    size_t n = boxes.count;
 
+    live = boxes.all;
     if (st == ACCEL_OK)
         st = accel_ckpt_open(&ckpt, dir, err);
     if (st == ACCEL_OK && !(copy = calloc(n + 1, sizeof(*copy))))
@@ -143,7 +146,7 @@ static accel_status_t read_back(accel_t *run, const char *dir, int64_t *bytes_ou
     for (size_t i = 0; copy && i < n; i++)
         free(copy[i].data);
     free(copy);
-    free(live);
+    run_boxes_free(&boxes);
     accel_ckpt_close(ckpt);
     return st;
 }
