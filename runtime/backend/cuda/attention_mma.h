@@ -64,15 +64,23 @@ static __device__ __forceinline__ void mma(float c[4], const uint32_t a[4], uint
 #else
     const int lane = (int)threadIdx.x % WARP;
 
-    for (int from = 0; from < 4;
-         from++) { /* the lane of a row that has these columns */
+    /* Each of the four lanes that have a row, or a column, has four of its elements. */
+    for (int from = 0; from < 4; from++) {
         uint32_t row[4], col[2][2];
 
-        for (int i = 0; i < 4; i++)
-            row[i] = __shfl_sync(WARP_MASK, a[i], lane / 4 * 4 + from);
+        for (int i = 0; i < 2; i++) {
+            uint64_t two = a[2 * i] | (uint64_t)a[2 * i + 1] << 32;
+
+            two = __shfl_sync(WARP_MASK, two, lane / 4 * 4 + from);
+            row[2 * i] = (uint32_t)two;
+            row[2 * i + 1] = (uint32_t)(two >> 32);
+        }
         for (int n = 0; n < 2; n++) {
-            col[n][0] = __shfl_sync(WARP_MASK, b0, (mma_col() + n) * 4 + from);
-            col[n][1] = __shfl_sync(WARP_MASK, b1, (mma_col() + n) * 4 + from);
+            uint64_t two = b0 | (uint64_t)b1 << 32;
+
+            two = __shfl_sync(WARP_MASK, two, (mma_col() + n) * 4 + from);
+            col[n][0] = (uint32_t)two;
+            col[n][1] = (uint32_t)(two >> 32);
         }
         for (int i = 0; i < 4; i++) /* c[i] is row i / 2, column i % 2 of this lane */
             for (int half = 0; half < 4; half++)

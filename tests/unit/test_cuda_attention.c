@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention of the CUDA backend beside the CPU backend's on the same inputs: output,
+ * log-sum-exp and gradients over layouts, masks, widths, dropout and a cache, and the same
+ * bits of two runs. Without a GPU the module's kernels run on the CPU.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/backend.h"
+#include "backend/cuda/attention_path.h"
+#include "backend/cuda_load.h"
+#include "common/bf16.h"
+#include "tests/tap.h"
+
+enum layout {
+    SPLIT, /* q, k and v apart */
+    FUSED, /* side by side in one tensor */
+    ONE,   /* all three are the same */
+    CACHE  /* k and v inside a longer cache, heads first */
+};
+
+enum options {
+    CAUSAL = 1,
+    LENGTHS = 2,
+    MASK = 4,
+    ADD = 8, /* to gradients that are there */
+    NO_Q = 16,
+    NO_K = 32,
+    NO_V = 64
+};
+
+static const struct variant {
+    int batch, queries, keys, heads, kv_heads, width;
+    enum layout layout;
+    int options;
+    float dropout;
+} variants[] = {
+    { 1, 1, 1, 1, 1, 1, FUSED, CAUSAL, 0 },
+    { 2, 1, 1, 3, 3, 7, SPLIT, 0, 0 },
+    { 1, 1, 331, 4, 2, 16, CACHE, CAUSAL, 0 },
+    { 3, 1, 167, 18, 1, 7, SPLIT, LENGTHS | MASK, 0 },
+    { 2, 1, 70, 4, 4, 300, CACHE, CAUSAL, 0 },
+    { 3, 1, 66, 2, 2, 8, SPLIT, MASK, 0.1f },
+    { 2, 67, 67, 3, 3, 7, FUSED, CAUSAL, 0 },
+    { 1, 131, 131, 1, 1, 64, FUSED, CAUSAL | ADD, 0 },
+    { 1, 66, 66, 2, 2, 48, FUSED, 0, 0 },
+    { 1, 65, 65, 2, 1, 128, SPLIT, CAUSAL, 0 },
+    { 1, 30, 70, 2, 2, 72, CACHE, CAUSAL, 0.2f },
+    { 1, 33, 66, 2, 1, 200, SPLIT, 0, 0 },
+    { 1, 20, 40, 1, 1, 257, SPLIT, CAUSAL | ADD, 0 },
+    { 2, 37, 101, 4, 2, 1, SPLIT, 0, 0 },
+    { 2, 31, 97, 2, 1, 24, SPLIT, CAUSAL, 0 },
+    { 1, 97, 31, 2, 1, 40, SPLIT, CAUSAL | NO_K, 0 },
+    { 4, 70, 70, 2, 1, 9, SPLIT, LENGTHS, 0 },
+    { 3, 70, 70, 2, 1, 16, FUSED, CAUSAL | LENGTHS, 0 },
+    { 3, 67, 130, 2, 1, 15, SPLIT, MASK | NO_Q, 0 },
+    { 3, 40, 67, 2, 1, 16, SPLIT, CAUSAL | LENGTHS | MASK | NO_V, 0 },
+    { 1, 70, 70, 2, 2, 24, ONE, CAUSAL, 0 },
+    { 2, 70, 70, 2, 2, 11, ONE, ADD, 0.3f },
+    { 2, 19, 23, 2, 1, 5, SPLIT, 0, 0.25f },
+    { 2, 66, 66, 2, 1, 32, FUSED, CAUSAL | LENGTHS, 0.5f },
+    { 1, 64, 64, 1, 1, 104, SPLIT, 0, 0.1f },
+};
+
+enum { OUT, DQ, DK, DV, INPUTS, RESULTS = INPUTS };
+
+/* One variant: its inputs on the host, as float. */
+struct problem {
+    const struct variant *c;
+    accel_dtype_t type;
+    float *in[3], *dout, *start[3]; /* start: what the gradients hold before */
+    int64_t elems[3], out_elems, rows;
+    int32_t *lengths, *mask;
+};
+
+struct answer {
+    float *lse, *of[RESULTS];
+};
+
+static uint32_t state;
+
+static float draw(accel_dtype_t type, float range)
+{
+    float v;
+
+    state = state * 1664525u + 1013904223u;
+    v = ((float)(state >> 8) / 8388608.0f - 1.0f) * range;
+    return type == ACCEL_BF16 ? bf16_to_f32(f32_to_bf16(v)) : v;
+}
+
+static float *draw_array(int64_t n, accel_dtype_t type, float range)
+{
+    float *x = malloc((size_t)(n ? n : 1) * sizeof(*x));
+
+    for (int64_t i = 0; i < n; i++)
+        x[i] = draw(type, range);
+    return x;
+}
+
+static int64_t capacity(const struct variant *c)
+{
+    return c->keys + (c->layout == CACHE ? 13 : 0);
+}
+
+static struct problem pose(const struct variant *c, accel_dtype_t type)
+{
+    int64_t rows = (int64_t)c->batch * c->queries, d = c->width;
+    struct problem p = { .c = c, .type = type };
+
+    state = 9;
+    p.rows = rows * c->heads;
+    p.out_elems = p.rows * d;
+    p.elems[0] =
+        c->layout == FUSED ? rows * (c->heads + 2 * c->kv_heads) * d : p.out_elems;
+    p.elems[1] = p.elems[2] = c->layout == SPLIT || c->layout == CACHE
+                                  ? (int64_t)c->batch * capacity(c) * c->kv_heads * d
+                                  : 0;
+    for (int i = 0; i < 3; i++) {
+        p.in[i] = draw_array(p.elems[i], type, 2.0f);
+        p.start[i] = draw_array(p.elems[i], type, 1.0f);
+    }
+    p.dout = draw_array(p.out_elems, type, 1.0f);
+    p.lengths = calloc((size_t)c->batch, sizeof(*p.lengths));
+    p.mask = calloc((size_t)(c->batch * c->keys), sizeof(*p.mask));
+    for (int b = 0; b < c->batch; b++) /* from none to all, and beyond */
+        p.lengths[b] = b == 0 ? 0 : b == 1 ? c->keys + 3 : c->keys * b / c->batch;
+    for (int i = 0; i < c->batch * c->keys; i++) /* holes; nothing in the last sample */
+        p.mask[i] = i / c->keys < c->batch - 1 && i % 5 != 2 && i % 67 > 2;
+    return p;
+}
+
+static void drop_problem(struct problem *p)
+{
+    for (int i = 0; i < 3; i++) {
+        free(p->in[i]);
+        free(p->start[i]);
+    }
+    free(p->dout);
+    free(p->lengths);
+    free(p->mask);
+}
+
+/* Memory of the backend that holds x[n] of a type. */
+static void *place(const struct backend *be, const float *x, accel_dtype_t type,
+                   int64_t n)
+{
+    size_t bytes = (size_t)n * (type == ACCEL_BF16 ? 2 : 4) + 16;
+    bf16_t *narrow;
+    void *at = NULL;
+
+    if (be->alloc(be, MEMORY_BUFFERS, bytes, &at, NULL) || !x || n == 0)
+        return at;
+    if (type == ACCEL_BF16) {
+        narrow = malloc((size_t)n * sizeof(*narrow));
+        bf16_narrow(narrow, x, (size_t)n);
+        be->from_host(be, at, narrow, (size_t)n * sizeof(*narrow));
+        be->sync(be, NULL);
+        free(narrow);
+    } else {
+        be->from_host(be, at, x, (size_t)n * sizeof(*x));
+    }
+    return at;
+}
+
+static void *place_ints(const struct backend *be, const int32_t *x, int64_t n)
+{
+    void *at = NULL;
+
+    if (!be->alloc(be, MEMORY_BUFFERS, (size_t)n * sizeof(*x), &at, NULL))
+        be->from_host(be, at, x, (size_t)n * sizeof(*x));
+    return at;
+}
+
+static void *moved(const struct problem *p, void *base, int64_t elems)
+{
+    return (char *)base + elems * (p->type == ACCEL_BF16 ? 2 : 4);
+}
+
+/* Where q, k or v is in its tensor, or its gradient in a tensor of the same shape. */
+static struct heads_out part(const struct problem *p, void *const base[3], int which)
+{
+    const struct variant *c = p->c;
+    int64_t d = c->width, all = (c->heads + 2 * c->kv_heads) * d;
+    int64_t first = which ? (c->heads + (which - 1) * c->kv_heads) * d : 0;
+    int64_t heads = which ? c->kv_heads : c->heads, rows = which ? c->keys : c->queries;
+
+    if (c->layout == FUSED)
+        return (struct heads_out){ moved(p, base[0], first), c->queries * all, all, d,
+                                   false };
+    if (c->layout == ONE)
+        return (struct heads_out){ base[0], rows * heads * d, heads * d, d, false };
+    if (c->layout == CACHE && which)
+        return (struct heads_out){ base[which], capacity(c) * heads * d, d,
+                                   capacity(c) * d, false };
+    return (struct heads_out){ base[which], rows * heads * d, heads * d, d, false };
+}
+
+static struct heads readable(struct heads_out h)
+{
+    return (struct heads){ h.data, h.sample, h.row, h.head };
+}
+
+static struct attention describe(const struct problem *p, void *const in[3])
+{
+    const struct variant *c = p->c;
+
+    return (struct attention){ .type = p->type,
+                               .batch = c->batch,
+                               .queries = c->queries,
+                               .keys = c->keys,
+                               .heads = c->heads,
+                               .kv_heads = c->kv_heads,
+                               .head_width = c->width,
+                               .q = readable(part(p, in, 0)),
+                               .k = readable(part(p, in, 1)),
+                               .v = readable(part(p, in, 2)),
+                               .causal = c->options & CAUSAL,
+                               .offset = c->keys - c->queries,
+                               .scale = 1.0f / sqrtf((float)c->width),
+                               .dropout = c->dropout,
+                               .seed = 77,
+                               .stream = ((uint64_t)3 << 40) + 5,
+                               .first_sample = 5 };
+}
+
+/* Gradients that are not wanted, or that an earlier one of the same tensor precedes. */
+static void choose(const struct problem *p, struct attention_grads *g)
+{
+    int options = p->c->options;
+
+    g->dq.add = options & ADD;
+    g->dk.add = options & ADD || p->c->layout == ONE;
+    g->dv.add = options & ADD || p->c->layout == ONE;
+    if (options & NO_Q)
+        g->dq.data = NULL;
+    if (options & NO_K)
+        g->dk.data = NULL;
+    if (options & NO_V)
+        g->dv.data = NULL;
+}
+
+static float *take(const struct backend *be, const void *from, accel_dtype_t type,
+                   int64_t n)
+{
+    float *x = calloc((size_t)n + 1, sizeof(*x));
+
+    if (n > 0)
+        be->to_host(be, x, from, type, n);
+    return x;
+}
+
+static struct answer solve(const struct backend *be, const struct problem *p)
+{
+    void *in[3], *grad[3], *scratch = NULL, *back = NULL;
+    struct answer a = { 0 };
+    struct attention_grads g = { 0 };
+    struct attention at;
+    float *lse;
+    void *out;
+
+    for (int i = 0; i < 3; i++) {
+        in[i] = place(be, p->in[i], p->type, p->elems[i]);
+        grad[i] = place(be, p->start[i], p->type, p->elems[i]);
+    }
+    at = describe(p, in);
+    if (p->c->options & LENGTHS)
+        at.lengths = place_ints(be, p->lengths, p->c->batch);
+    if (p->c->options & MASK)
+        at.mask = place_ints(be, p->mask, (int64_t)p->c->batch * p->c->keys);
+    out = place(be, NULL, p->type, p->out_elems);
+    lse = place(be, NULL, ACCEL_F32, p->rows);
+    be->alloc(be, MEMORY_WORK, be->attention_scratch(be, &at, false), &scratch, NULL);
+    be->alloc(be, MEMORY_WORK, be->attention_scratch(be, &at, true), &back, NULL);
+    be->attention(be, &at, out, lse, scratch);
+    g.out = out;
+    g.dout = place(be, p->dout, p->type, p->out_elems);
+    g.lse = lse;
+    g.dq = part(p, grad, 0);
+    g.dk = part(p, grad, 1);
+    g.dv = part(p, grad, 2);
+    choose(p, &g);
+    be->attention_grad(be, &at, &g, back);
+    a.of[OUT] = take(be, out, p->type, p->out_elems);
+    a.lse = take(be, lse, ACCEL_F32, p->rows);
+    for (int i = 0; i < 3; i++) {
+        a.of[DQ + i] = take(be, grad[i], p->type, p->elems[i]);
+        be->free(be, in[i]);
+        be->free(be, grad[i]);
+    }
+    be->free(be, (void *)(uintptr_t)at.lengths);
+    be->free(be, (void *)(uintptr_t)at.mask);
+    be->free(be, (void *)(uintptr_t)g.dout);
+    be->free(be, out);
+    be->free(be, lse);
+    be->free(be, scratch);
+    be->free(be, back);
+    return a;
+}
+
+static void drop_answer(struct answer *a)
+{
+    free(a->lse);
+    for (int i = 0; i < RESULTS; i++)
+        free(a->of[i]);
+}
+
+/* The largest difference, over the largest element. */
+static double distance(const float *a, const float *b, int64_t n)
+{
+    double far = 0, most = 1e-3;
+
+    for (int64_t i = 0; i < n; i++) {
+        double d = fabs((double)a[i] - (double)b[i]);
+
+        most = fabs((double)b[i]) > most ? fabs((double)b[i]) : most;
+        far = d > far || isnan(d) ? d : far;
+    }
+    return far / most;
+}
+
+static double lse_distance(const float *a, const float *b, int64_t n)
+{
+    double far = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        double d = isinf(a[i]) && isinf(b[i]) && a[i] > 0 && b[i] > 0
+                       ? 0
+                       : fabs((double)a[i] - (double)b[i]) / (1 + fabs((double)b[i]));
+
+        far = d > far || isnan(d) ? d : far;
+    }
+    return far;
+}
+
+static bool same_bits(const struct answer *a, const struct answer *b,
+                      const struct problem *p)
+{
+    bool same = !memcmp(a->lse, b->lse, (size_t)p->rows * sizeof(float)) &&
+                !memcmp(a->of[OUT], b->of[OUT], (size_t)p->out_elems * sizeof(float));
+
+    for (int i = 0; i < 3; i++)
+        same = same && !memcmp(a->of[DQ + i], b->of[DQ + i],
+                               (size_t)p->elems[i] * sizeof(float));
+    return same;
+}
+
+static void test_variant(const struct variant *c, const struct backend *cpu,
+                         const struct backend *gpu, accel_dtype_t type)
+{
+    static const char *const names[] = { "out", "dq", "dk", "dv" };
+    struct problem p = pose(c, type);
+    struct answer want = solve(cpu, &p), got = solve(gpu, &p), again = solve(gpu, &p);
+    double tolerance = type == ACCEL_F32 ? 1e-5 : 1e-2;
+    char what[128];
+
+    snprintf(what, sizeof(what),
+             "%s B%d T%d S%d H%d/%d D%d layout %d options %d drop %g",
+             accel_dtype_name(type), c->batch, c->queries, c->keys, c->heads,
+             c->kv_heads, c->width, (int)c->layout, c->options, (double)c->dropout);
+    tap_ok(lse_distance(got.lse, want.lse, p.rows) < 1e-5, "%s: lse %.1e", what,
+           lse_distance(got.lse, want.lse, p.rows));
+    for (int i = 0; i < RESULTS; i++) {
+        int64_t n = i == OUT ? p.out_elems : p.elems[i - DQ];
+        double far = distance(got.of[i], want.of[i], n);
+
+        if (n > 0)
+            tap_ok(far < tolerance, "%s: %s %.1e", what, names[i], far);
+    }
+    tap_ok(same_bits(&got, &again, &p), "%s: the same bits again", what);
+    drop_answer(&want);
+    drop_answer(&got);
+    drop_answer(&again);
+    drop_problem(&p);
+}
+
+/* What decides is in the shapes and addresses. */
+static void test_paths(void)
+{
+    static const char row[64];
+    void *base[3] = { (void *)((uintptr_t)(row + 15) & ~(uintptr_t)15) };
+    struct variant c = { 2, 64, 64, 4, 2, 64, FUSED, CAUSAL, 0 };
+    struct problem p = { .c = &c, .type = ACCEL_BF16 };
+    struct attention a = describe(&p, base);
+    struct attention_grads g = { 0 };
+
+    tap_ok(attn_mma_fits(&a, NULL) && attn_mma_fits(&a, &g),
+           "tensor cores: heads of 64");
+    g.dout = (char *)base[0] + 2;
+    tap_ok(!attn_mma_fits(&a, &g), "not when dout begins anywhere");
+    a.q.row += 4;
+    tap_ok(!attn_mma_fits(&a, NULL), "nor rows");
+    a = describe(&p, base);
+    a.head_width = 136;
+    tap_ok(!attn_mma_fits(&a, NULL), "nor with wider heads");
+    a = describe(&p, base);
+    a.type = ACCEL_F32;
+    tap_ok(!attn_mma_fits(&a, NULL), "nor in float32");
+    a.queries = 1;
+    tap_ok(cuda_attention_decodes(&a), "one query: keys in parts");
+    a.dropout = 0.1f;
+    tap_ok(!cuda_attention_decodes(&a), "not with dropout");
+    a.dropout = 0.0f;
+    a.keys = 64;
+    tap_is_int((long long)cuda_attention_bytes(&a, false),
+               4 * (1 + 2 * 4 * ATTN_DECODE_SPLITS * (64 + 2)), "scratch of the parts");
+    a.keys = 100000;
+    tap_is_int((long long)cuda_attention_bytes(&a, false),
+               4 * (1 + 2 * 4 * ATTN_DECODE_SPLITS * (64 + 2)),
+               "of a full cache as well");
+    tap_is_int((long long)cuda_attention_bytes(&a, true), 4 * (1 + 2 * 4),
+               "a delta per query");
+}
+
+/* The module that ACCEL_CUDA_MODULE names, else the stand-in's, in the folder beside ours. */
+static bool find_module(void)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 64);
+
+    if (getenv("ACCEL_CUDA_MODULE"))
+        return true;
+    path[n > 0 ? n : 0] = '\0';
+    for (int up = 0; up < 2; up++)
+        if (strrchr(path, '/'))
+            *strrchr(path, '/') = '\0';
+    strcat(path, "/cuda/accel_cuda.so");
+    return !access(path, R_OK) && !setenv("ACCEL_CUDA_MODULE", path, 1);
+}
+
+int main(void)
+{
+    struct backend *cpu, *gpu;
+    accel_error_t err = { 0 };
+
+    if (!find_module())
+        tap_skip_all("this build has no CUDA module: no C++ compiler");
+    test_paths();
+    if (!tap_ok(!backend_cpu_open(&cpu, 2, &err), "open the CPU %s", err.text))
+        return tap_done();
+    if (!tap_ok(!backend_cuda_open(&gpu, 0, &err), "open the device %s", err.text))
+        return tap_done();
+    tap_diag("%s: %s", gpu->name, gpu->isa);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(variants); i++) {
+        test_variant(&variants[i], cpu, gpu, ACCEL_F32);
+        test_variant(&variants[i], cpu, gpu, ACCEL_BF16);
+    }
+    tap_ok(!gpu->sync(gpu, &err), "no failure on the device %s", err.text);
+    backend_close(gpu);
+    backend_close(cpu);
+    return tap_done();
+}
