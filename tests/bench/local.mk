@@ -28,3 +28,7 @@ bench-gpu: examples/train$(EXEEXT)
 .PHONY: bench-gpu
 # Start of a trainer against reading its weights.
 EXTRA_DIST += tests/bench/start_time.py
+
+noinst_PROGRAMS += tests/bench/bench_cuda_attention
+tests_bench_bench_cuda_attention_SOURCES = tests/bench/bench_cuda_attention.c
+tests_bench_bench_cuda_attention_LDADD = $(unit_ldadd)
