@@ -258,6 +258,8 @@ struct backend {
 
     void (*fill)(const struct backend *be, void *dst, accel_dtype_t type, int64_t n,
                  float value);
+    /* Either side may be memory of host_alloc, which then is left alone until the copy, that
+     * comes in its turn, is over. */
     void (*copy)(const struct backend *be, void *dst, const void *src, size_t bytes);
     /* Values as float32, or bytes as they are; there when the call returns. */
     void (*to_host)(const struct backend *be, float *host, const void *src,

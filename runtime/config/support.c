@@ -172,11 +172,26 @@ static accel_status_t check_reduce(const struct config *cfg, accel_error_t *err)
         "'reduce: bf16' is not supported yet where every rank has a whole copy");
 }
 
+/* What leaves the device is a rank's shard. */
+static accel_status_t check_offload(const struct config *cfg, accel_error_t *err)
+{
+    char where[256], text[16];
+
+    if (cfg->distributed_type != DIST_FSDP || config_strategy(cfg) != SHARD_NONE ||
+        strcmp(config_get(cfg, "fsdp_offload_params", text, sizeof(text)), "true") != 0)
+        return ACCEL_OK;
+    return accel_fail_at(err, A0170,
+                         config_where(cfg, "fsdp_offload_params", where, sizeof(where)),
+                         "use FULL_SHARD, or set it to false",
+                         "'fsdp_offload_params: true' is not supported yet");
+}
+
 accel_status_t config_supported(const struct config *cfg, accel_error_t *err)
 {
     size_t n;
     const struct config_key *k = config_schema(&n);
     char where[256], text[60], cure[200];
+    accel_status_t st;
 
     for (size_t i = 0; i < n; i++) {
         if (is_done(cfg, &k[i]))
@@ -186,5 +201,6 @@ accel_status_t config_supported(const struct config *cfg, accel_error_t *err)
         return accel_fail_at(err, A0170, where, cure, "'%s: %s' is not supported yet",
                              k[i].name, config_get(cfg, k[i].name, text, sizeof(text)));
     }
-    return check_reduce(cfg, err);
+    st = check_reduce(cfg, err);
+    return st == ACCEL_OK ? check_offload(cfg, err) : st;
 }

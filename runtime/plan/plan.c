@@ -232,7 +232,7 @@ void plan_compute(const struct plan_input *in, struct plan *p)
     const struct plan_layout *l = &in->layout;
     const struct precision precision = config_precision(in->config);
     struct sizes s = add_up(in);
-    int64_t state;
+    int64_t state, narrow = 0;
 
     *p = (struct plan){ .activation_bytes = in->activation_bytes,
                         .base_bytes = in->base_bytes };
@@ -241,13 +241,18 @@ void plan_compute(const struct plan_input *in, struct plan *p)
     p->moment_bytes = s.state * 4 * in->states;
     p->gradient_bytes = (l->cut_gradients ? s.graded / cut_size(l) : s.graded) * 4;
     p->gather_bytes = gathered_bytes(l, &s, precision.parameters == ACCEL_BF16);
-    if (l->cut_gradients && cut_size(l) > 1)
+    if (l->cut_gradients && (cut_size(l) > 1 || l->offload_params))
         p->reduce_bytes = s.largest_graded * 4;
+    if (l->cut_gradients && l->offload_params) /* the part that leaves the device */
+        p->reduce_bytes += s.largest_graded / cut_size(l) * 4;
     state = p->param_bytes + p->moment_bytes + p->gradient_bytes;
     if (l->offload_params || l->offload_optimizer)
         p->host_bytes = state;
-    p->total_bytes = state - p->host_bytes + p->gather_bytes + p->reduce_bytes +
-                     p->activation_bytes + p->base_bytes;
+    if (l->offload_params && precision.parameters == ACCEL_BF16)
+        narrow = p->shard_elems * 2; /* a copy of the parameters to gather from */
+    p->host_bytes += narrow;
+    p->total_bytes = state + narrow - p->host_bytes + p->gather_bytes +
+                     p->reduce_bytes + p->activation_bytes + p->base_bytes;
     wire(in, &s, &precision, &p->wire);
     p->wire_bytes_per_step = p->wire.node + p->wire.network;
     p->checkpoint_bytes = in->params * 4 + (in->params - in->frozen) * 4 * in->states;

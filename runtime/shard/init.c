@@ -80,7 +80,7 @@ static void init_param(struct shard *s, const struct shard_unit *u,
     if (!shard_param_range(p, u->first, u->stored, &b, &e))
         return;
     to = s->master + u->at + (p->unit_offset + b - u->first);
-    if (!s->be->device) {
+    if (!s->home->device) {
         init_range(p, s->seed, b, e, to);
         return;
     }

@@ -30,6 +30,39 @@ static void wait_reduced(struct shard *s)
     s->reducing = false;
 }
 
+/* Own part of the unit's gradient, all ranks' summed, into (or onto what is in) `out`. */
+static accel_status_t sum_up(struct shard *s, int unit, float *out, bool accumulate,
+                             accel_error_t *err)
+{
+    const size_t own = (size_t)s->unit[unit].own;
+    accel_dtype_t wire = s->o.precision.reduce;
+
+    if (s->world > 1) {
+        shard_order_hash(s, SHARD_REDUCE, unit);
+        return comm_reduce_scatter(s->data, s->reduce, out, own, wire, s->grad_scale,
+                                   accumulate, err);
+    }
+    s->be->sum_parts(s->be, out, accumulate, s->reduce, wire, 1, (int64_t)own,
+                     s->grad_scale);
+    return ACCEL_OK;
+}
+
+/* The gradient shard is at home: earlier micro-batches come here first, the sum goes back. */
+static accel_status_t sum_up_at_home(struct shard *s, int unit, accel_error_t *err)
+{
+    struct shard_unit *u = &s->unit[unit];
+    float *home = s->grad + u->grad_at;
+    const size_t bytes = (size_t)u->own * sizeof(float);
+    accel_status_t st;
+
+    if (u->partial)
+        s->be->copy(s->be, s->piece, home, bytes);
+    st = sum_up(s, unit, s->piece, u->partial, err);
+    s->be->copy(s->be, home, s->piece, bytes);
+    u->partial = true;
+    return st;
+}
+
 static accel_status_t hand_in(struct shard *s, accel_error_t *err)
 {
     const struct shard_unit *u;
@@ -43,9 +76,8 @@ static accel_status_t hand_in(struct shard *s, accel_error_t *err)
     begin_reduce(s);
     if (s->o.precision.reduce == ACCEL_BF16) /* halves in place */
         s->be->narrow(s->be, s->reduce, s->reduce, u->padded);
-    shard_order_hash(s, SHARD_REDUCE, unit);
-    st = comm_reduce_scatter(s->data, s->reduce, s->grad + u->grad_at, (size_t)u->own,
-                             s->o.precision.reduce, s->grad_scale, true, err);
+    st = s->offloaded ? sum_up_at_home(s, unit, err)
+                      : sum_up(s, unit, s->grad + u->grad_at, true, err);
     end_reduce(s);
     return st;
 }

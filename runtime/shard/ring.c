@@ -73,12 +73,32 @@ static void wait_gathered(struct shard *s, const struct shard_slot *slot)
     s->gather_seen = slot->gathered;
 }
 
+/* This rank's part, in the dtype of parameters. From the host it comes as it is: what the
+ * copy reads is not changed before the next step, which waits for the device. */
+static void put_own(struct shard *s, struct shard_unit *u, void *data)
+{
+    const float *own = s->master + u->at;
+    bool narrow = s->o.precision.parameters == ACCEL_BF16;
+    const size_t n = (size_t)u->own;
+
+    if (!narrow) {
+        s->be->copy(s->be, (float *)data + u->first, own, n * sizeof(float));
+    } else if (!s->offloaded) {
+        s->be->narrow(s->be, (uint16_t *)data + u->first, own, u->own);
+    } else {
+        if (!u->fresh)
+            s->home->narrow(s->home, s->copy + u->at, own, u->own);
+        u->fresh = true;
+        s->be->copy(s->be, (uint16_t *)data + u->first, s->copy + u->at,
+                    n * sizeof(uint16_t));
+    }
+}
+
 /* Own part first, at its place in the whole; then one in-place all-gather. */
 static accel_status_t gather(struct shard *s, struct shard_slot *slot, int unit,
                              accel_error_t *err)
 {
-    const struct shard_unit *u = &s->unit[unit];
-    const float *own = s->master + u->at;
+    struct shard_unit *u = &s->unit[unit];
     accel_status_t st = ACCEL_OK;
     void *data;
 
@@ -87,11 +107,7 @@ static accel_status_t gather(struct shard *s, struct shard_slot *slot, int unit,
     slot->used = ++s->clock;
     data = slot_data(s, slot);
     begin_gather(s, slot);
-    if (s->o.precision.parameters == ACCEL_BF16)
-        s->be->narrow(s->be, (uint16_t *)data + u->first, own, u->own);
-    else
-        s->be->copy(s->be, (float *)data + u->first, own,
-                    (size_t)u->own * sizeof(float));
+    put_own(s, u, data);
     if (s->world > 1) {
         shard_order_hash(s, SHARD_GATHER, unit);
         st = comm_all_gather(s->data, data, (size_t)u->own, s->o.precision.parameters,

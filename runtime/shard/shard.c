@@ -72,11 +72,18 @@ static accel_status_t lay_out(struct shard *s, const struct units *units,
     return ACCEL_OK;
 }
 
+/* Offloaded: room for the largest part of a gradient that leaves the device. */
+static size_t piece_bytes(const struct shard *s)
+{
+    return s->memory.largest_trained / accel_dtype_bytes(s->o.precision.parameters) /
+           (size_t)s->world * sizeof(float);
+}
+
 static void count_memory(struct shard *s)
 {
     struct shard_memory *m = &s->memory;
     size_t elem = accel_dtype_bytes(s->o.precision.parameters);
-    bool whole = s->o.strategy == SHARD_NONE || s->world == 1;
+    bool whole = (s->o.strategy == SHARD_NONE || s->world == 1) && !s->offloaded;
 
     s->direct = whole && s->o.precision.parameters == ACCEL_F32;
     s->resident = whole && !s->direct;
@@ -87,17 +94,53 @@ static void count_memory(struct shard *s)
                       : s->resident ? (size_t)s->stored_elems * elem
                                     : m->largest_unit + m->second_unit;
     m->reduce_buffer = whole ? 0 : m->largest_trained / elem * sizeof(float);
+    if (s->offloaded) {
+        m->reduce_buffer += piece_bytes(s);
+        m->narrow_master = elem < sizeof(float) ? (size_t)s->stored_elems * elem : 0;
+    }
 }
 
 #define STAGE_BYTES ((size_t)SHARD_STAGE_ELEMS * sizeof(float))
+
+/* Where the masters live: the backend's memory, or page-locked memory of the host. */
+static accel_status_t alloc_home(struct shard *s, enum backend_memory kind,
+                                 size_t bytes, void **out, accel_error_t *err)
+{
+    if (!s->offloaded)
+        return s->be->alloc(s->be, kind, bytes, out, err);
+    *out = bytes ? s->be->host_alloc(s->be, bytes) : NULL;
+    return *out || !bytes ? ACCEL_OK
+                          : accel_fail_nomem(err, backend_memory_name(kind), bytes);
+}
+
+static void free_home(struct shard *s, void *p, size_t bytes)
+{
+    if (!s->offloaded)
+        s->be->free(s->be, p);
+    else if (p)
+        s->be->host_free(s->be, p, bytes);
+}
 
 static accel_status_t alloc_floats(struct shard *s, enum backend_memory kind,
                                    size_t bytes, float **out, accel_error_t *err)
 {
     void *p = NULL;
-    accel_status_t st = s->be->alloc(s->be, kind, bytes, &p, err);
+    accel_status_t st = alloc_home(s, kind, bytes, &p, err);
 
     *out = p;
+    return st;
+}
+
+/* The bfloat16 copy of what is stored: of everything, or offloaded to gather from. */
+static accel_status_t alloc_copy(struct shard *s, accel_error_t *err)
+{
+    size_t bytes = s->offloaded ? s->memory.narrow_master : s->memory.gather_slots;
+    void *p = NULL;
+    accel_status_t st = ACCEL_OK;
+
+    if (s->resident || (s->offloaded && bytes))
+        st = alloc_home(s, MEMORY_GATHERED, bytes, &p, err);
+    s->copy = p;
     return st;
 }
 
@@ -118,13 +161,9 @@ static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
     if (!s->grad_in_window && !failed)
         failed =
             alloc_floats(s, MEMORY_GRADIENTS, s->memory.gradient_shard, &s->grad, &e);
-    if (s->resident && !failed) {
-        void *p = NULL;
-
-        failed = s->be->alloc(s->be, MEMORY_GATHERED, s->memory.gather_slots, &p, &e);
-        s->copy = p;
-    }
-    if (s->be->device && !failed) {
+    if (!failed)
+        failed = alloc_copy(s, &e);
+    if (s->home->device && !failed) {
         s->stage = s->be->host_alloc(s->be, STAGE_BYTES);
         if (!s->stage)
             failed = accel_fail_nomem(&e, "page-locked memory", STAGE_BYTES);
@@ -174,6 +213,9 @@ static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
         if (st)
             return st;
         s->reduce = p;
+        if (s->offloaded)
+            s->piece =
+                s->reduce + (s->memory.reduce_buffer - piece_bytes(s)) / sizeof(float);
     }
     return ACCEL_OK;
 }
@@ -226,6 +268,8 @@ accel_status_t shard_open(struct shard **out, struct comm *c,
     s->comm = c;
     s->data = o->data ? o->data : c;
     s->be = o->backend;
+    s->home = o->home ? o->home : o->backend;
+    s->offloaded = o->home && o->strategy == SHARD_FULL;
     s->o = *o;
     s->rank = comm_rank(c);
     s->world = comm_size(c);
@@ -259,12 +303,12 @@ void shard_close(struct shard *s)
         return;
     s->be->sync(s->be, &ignored); /* nothing works on what is freed here */
     close_events(s);
-    s->be->free(s->be, s->master);
+    free_home(s, s->master, s->memory.master);
     for (int k = 0; k < OPTIM_MAX_STATE; k++)
-        s->be->free(s->be, s->state[k]);
+        free_home(s, s->state[k], (size_t)s->state_elems * sizeof(float));
     if (!s->grad_in_window)
-        s->be->free(s->be, s->grad);
-    s->be->free(s->be, s->copy);
+        free_home(s, s->grad, s->memory.gradient_shard);
+    free_home(s, s->copy, s->memory.narrow_master);
     if (s->stage)
         s->be->host_free(s->be, s->stage, STAGE_BYTES);
     free(s->order);

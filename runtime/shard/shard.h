@@ -28,6 +28,9 @@ struct shard_options {
     struct precision precision;
     accel_optimizer_t optimizer;   /* with defaults; its groups are not looked at */
     const struct backend *backend; /* owns the shards' memory, and has their kernels */
+    /* FULL_SHARD: the CPU, where masters, state and gradient shard live instead (page-locked)
+     * and the optimizer runs; `backend` gathers, computes and reduces. NULL: not offloaded. */
+    const struct backend *home;
     struct comm *data; /* collectives on that memory; NULL: the one of the control */
     const struct accel_log *log;
 };
@@ -35,6 +38,7 @@ struct shard_options {
 struct shard_memory { /* bytes of this rank */
     size_t master, moments /* of all kinds */, gradient_shard, gather_slots,
         reduce_buffer;
+    size_t narrow_master; /* offloaded: bfloat16 copy of the masters to gather from */
     size_t largest_unit, second_unit; /* gathered, compute dtype */
     size_t largest_trained;           /* the same, of those that are not frozen whole */
 };

@@ -7,6 +7,9 @@
  *   master changed (compute) -> gather;          slot gathered (gather) -> compute
  *   slot's last reader (compute) -> gather;      last gather -> master changes (compute)
  *   gradient computed (compute) -> reduce;       buffer reduced (reduce) -> compute
+ * Offloaded, masters, state and gradient shard lie in page-locked memory of the host: gather
+ * and reduce begin and end with a copy, and the host waits for the device once a step, before
+ * the norm of the gradient.
  * Each wait is put where the first one who needs it comes, and only there.
  */
 #ifndef ACCEL_SHARD_IMPL_H
@@ -26,7 +29,8 @@ struct shard_unit {
     int64_t at;              /* where they start in master */
     int64_t state_at, state; /* the same in each array of state; elements there */
     int64_t grad_at; /* the same in grad, which has all stored ones; -1: none trained */
-    bool fresh;      /* resident bf16 copy is that of the masters */
+    bool fresh;      /* bf16 copy is that of the masters */
+    bool partial;    /* offloaded: grad holds earlier micro-batches */
     bool *undrawn;   /* [def->param_count] still without its initial values */
 };
 
@@ -49,6 +53,8 @@ struct shard {
     struct comm *comm; /* what the ranks tell each other, on the host */
     struct comm *data; /* parameters and gradients, in the backend's memory */
     const struct backend *be;
+    const struct backend *home; /* of masters, state and grad: be, or the CPU */
+    bool offloaded;             /* home is another one than be */
     struct shard_options o;
     int rank, world;
     struct shard_unit *unit;
@@ -68,7 +74,7 @@ struct shard {
     /* Parameters. direct: masters serve as they are; resident: bf16 copy of everything;
      * else the ring. */
     bool direct, resident;
-    uint16_t *copy; /* resident: [stored_elems] */
+    uint16_t *copy; /* resident, or offloaded at home: [stored_elems] */
     char *ring;
     size_t ring_bytes;
     struct shard_slot slot[2];
@@ -83,7 +89,8 @@ struct shard {
 
     /* Gradients. Without a reduce buffer they are added up in `grad` at once. */
     float *reduce;
-    int open;                                 /* unit in the reduce buffer, or -1 */
+    float *piece; /* offloaded: a unit's own part on its way home */
+    int open;     /* unit in the reduce buffer, or -1 */
     struct backend_event *computed, *reduced; /* what `reduce` or `grad` holds */
     bool reducing;                            /* compute is not behind `reduced` yet */
     float grad_scale;
@@ -114,6 +121,9 @@ int shard_order_next(const struct shard *s); /* -1: not known */
 enum shard_event { SHARD_GATHER = 1, SHARD_REDUCE = 2 };
 void shard_order_hash(struct shard *s, enum shard_event what, int unit);
 accel_status_t shard_order_check(struct shard *s, accel_error_t *err);
+
+/* update.c */
+void shard_settle_home(struct shard *s);
 
 /* reduce.c */
 accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,

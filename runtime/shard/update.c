@@ -8,6 +8,16 @@
 
 #include <stdlib.h>
 
+/* Offloaded: what the device writes home is there, and what it reads there may change. A
+ * failure is kept by the device and told by its next check. */
+void shard_settle_home(struct shard *s)
+{
+    accel_error_t kept;
+
+    if (s->offloaded)
+        s->be->sync(s->be, &kept);
+}
+
 /* The piece itself, or a copy of it on the host and back. */
 static accel_status_t show(const struct shard *s, accel_gradient_f fn, void *user,
                            const char *name, float *g, int64_t first, int64_t count,
@@ -16,7 +26,7 @@ static accel_status_t show(const struct shard *s, accel_gradient_f fn, void *use
     size_t bytes = (size_t)count * sizeof(*g);
     float *copy;
 
-    if (!s->be->device) {
+    if (!s->home->device) {
         fn(user, name, g, first, count);
         return ACCEL_OK;
     }
@@ -63,7 +73,8 @@ double shard_grad_sumsq(struct shard *s)
         if (n > 0)
             s->span[spans++] = (struct span){ s->grad + u->grad_at + own_first, n };
     }
-    return s->be->sumsq(s->be, s->span, spans);
+    shard_settle_home(s);
+    return s->home->sumsq(s->home, s->span, spans);
 }
 
 /* Elements [b, e) of parameter p of unit u. */
@@ -76,7 +87,7 @@ static void update_range(struct shard *s, const struct shard_unit *u,
 
     for (int i = 0; i < s->states; i++)
         state[i] = s->state[i] + u->state_at + at;
-    optim_apply(s->be, k, s->master + u->at + at, state, s->grad + u->grad_at + at,
+    optim_apply(s->home, k, s->master + u->at + at, state, s->grad + u->grad_at + at,
                 e - b);
 }
 
@@ -85,18 +96,20 @@ static void zero_gap(struct shard *s, const struct shard_unit *u, int64_t from,
                      int64_t to)
 {
     if (u->grad_at >= 0 && to > from)
-        s->be->zero(s->be, s->grad + u->grad_at + from,
-                    (size_t)(to - from) * sizeof(float));
+        s->home->zero(s->home, s->grad + u->grad_at + from,
+                      (size_t)(to - from) * sizeof(float));
 }
 
 void shard_update(struct shard *s, float lr, int64_t t, float grad_scale)
 {
     shard_draw(s);
     shard_ring_settle(s);
+    shard_settle_home(s);
     for (int i = 0; i < s->units; i++) {
-        const struct shard_unit *u = &s->unit[i];
+        struct shard_unit *u = &s->unit[i];
         int64_t zeroed = 0;
 
+        u->partial = false;
         for (int j = 0; j < u->def->param_count; j++) {
             const accel_tensor_t *p = u->def->param[j];
             const struct optim_param own = { p->lr_scale, p->weight_decay, false, -1 };

@@ -56,7 +56,13 @@ static size_t box_bytes(const accel_ckpt_box_t *b)
     return n;
 }
 
-/* Host memory for all of them, with copies of what is to be saved. */
+/* Box i is on the device: all, or offloaded the buffers only. */
+static bool on_device(const accel_t *run, const struct run_boxes *b, size_t i)
+{
+    return run->backend->device && !(run->home && i < b->shard_count);
+}
+
+/* Host memory for those on the device, with copies of what is to be saved. */
 static accel_status_t bring(accel_t *run, bool for_load, struct run_boxes *b,
                             accel_error_t *err)
 {
@@ -64,7 +70,7 @@ static accel_status_t bring(accel_t *run, bool for_load, struct run_boxes *b,
     size_t bytes = 0, at = 0;
 
     for (size_t i = 0; i < b->count; i++)
-        bytes += box_bytes(&b->all[i]);
+        bytes += on_device(run, b, i) ? box_bytes(&b->all[i]) : 0;
     b->image = malloc(bytes + 1);
     b->device = calloc(b->count + 1, sizeof(*b->device));
     if (!b->image || !b->device)
@@ -72,6 +78,8 @@ static accel_status_t bring(accel_t *run, bool for_load, struct run_boxes *b,
     for (size_t i = 0; i < b->count; i++) {
         accel_ckpt_box_t *box = &b->all[i];
 
+        if (!on_device(run, b, i))
+            continue;
         b->device[i] = box->data;
         box->data = b->image + at;
         at += box_bytes(box);
@@ -84,8 +92,9 @@ static accel_status_t bring(accel_t *run, bool for_load, struct run_boxes *b,
 void run_boxes_store(accel_t *run, const struct run_boxes *b)
 {
     for (size_t i = 0; b->device && i < b->count; i++)
-        run->backend->from_host(run->backend, b->device[i], b->all[i].data,
-                                box_bytes(&b->all[i]));
+        if (b->device[i])
+            run->backend->from_host(run->backend, b->device[i], b->all[i].data,
+                                    box_bytes(&b->all[i]));
     shard_loaded(run->shard);
 }
 
@@ -102,6 +111,7 @@ accel_status_t run_boxes(accel_t *run, bool for_load, struct run_boxes *out,
     memset(out, 0, sizeof(*out));
     st = shard_boxes(run->shard, for_load, &out->shards, &out->count, err);
     out->all = out->shards;
+    out->shard_count = out->count;
     if (st || !buffers)
         return st || !run->backend->device ? st : bring(run, for_load, out, err);
     list = calloc(buffers, sizeof(*list));

@@ -72,7 +72,7 @@ static accel_status_t begin(struct export *x, const char *dir, const char *store
 /* Values of this rank's shard where the CPU can read them. */
 static const float *on_host(const struct export *x, const float *values, size_t bytes)
 {
-    const struct backend *be = x->run->backend;
+    const struct backend *be = run_home(x->run);
 
     if (!be->device)
         return values;
@@ -121,7 +121,7 @@ static accel_status_t open_stage(struct export *x, accel_error_t *err)
 {
     int64_t most = 1;
 
-    if (!x->run->backend->device)
+    if (!run_home(x->run)->device)
         return ACCEL_OK;
     for (size_t i = 0; i < x->parts; i++)
         if (slice_elems(x->part[i].param) > most)

@@ -299,6 +299,7 @@ static void free_run(accel_t *run)
     }
     if (run->host_batch)
         run->backend->host_free(run->backend, run->host_batch, run->host_batch_bytes);
+    backend_close(run->home);
     backend_close(run->backend);
     comm_close(run->comm);
     boot_free(&run->boot);

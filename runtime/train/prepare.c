@@ -261,6 +261,8 @@ static accel_status_t make_plan(accel_t *run, accel_error_t *err)
     count_params(&run->units, &in);
     st = plan_layout_of(&run->config, run->boot.size, run->boot.local_size, &in.layout,
                         err);
+    if (!run->backend->device) /* all is in the CPU's memory already */
+        in.layout.offload_params = false;
     if (st == ACCEL_OK && run->job.model && run->job.data) {
         int n = data_fields(run->job.data, &fields);
 
@@ -277,6 +279,22 @@ static accel_status_t make_plan(accel_t *run, accel_error_t *err)
     return st;
 }
 
+static bool is_on(const struct config *c, const char *key)
+{
+    char text[16];
+
+    return strcmp(config_get(c, key, text, sizeof(text)), "true") == 0;
+}
+
+/* fsdp_offload_params: nothing to do where the CPU computes. */
+static accel_status_t open_home(accel_t *run, accel_error_t *err)
+{
+    if (!run->backend->device || run->config.distributed_type != DIST_FSDP ||
+        !is_on(&run->config, "fsdp_offload_params"))
+        return ACCEL_OK;
+    return backend_cpu_open(&run->home, run->threads, err);
+}
+
 static accel_status_t shard_model(accel_t *run, accel_error_t *err)
 {
     struct shard_options o = { .strategy = plan_strategy(&run->config),
@@ -284,6 +302,7 @@ static accel_status_t shard_model(accel_t *run, accel_error_t *err)
                                .precision = config_precision(&run->config),
                                .optimizer = run->job.optimizer,
                                .backend = run->backend,
+                               .home = run->home,
                                .log = &run->log };
     accel_status_t st;
 
@@ -309,12 +328,8 @@ static accel_status_t open_log(accel_t *run, accel_error_t *err)
 /* fsdp_activation_checkpointing */
 static void recompute_units(accel_t *run)
 {
-    char text[16];
-
     if (run->config.distributed_type != DIST_FSDP ||
-        strcmp(config_get(&run->config, "fsdp_activation_checkpointing", text,
-                          sizeof(text)),
-               "true") != 0)
+        !is_on(&run->config, "fsdp_activation_checkpointing"))
         return;
     if (nn_recompute_units(run->job.model) == 0 && run->boot.rank == 0)
         accel_logf(
@@ -377,6 +392,8 @@ static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_
         st = run_agree(run, nn_buffers_open(run->job.model, err), err);
     if (st == ACCEL_OK)
         st = run_agree(run, make_plan(run, err), err);
+    if (st == ACCEL_OK)
+        st = run_agree(run, open_home(run, err), err);
     if (st == ACCEL_OK)
         st = shard_model(run, err);
     if (st == ACCEL_OK)

@@ -65,6 +65,8 @@ struct accel {
     int threads_before; /* OpenMP's setting when the run was opened; 0: not changed */
     struct comm *comm;
     struct backend *backend;
+    struct backend
+        *home; /* the CPU, where offloaded shards live; NULL: not offloaded */
     struct graph graph;
     bool graph_open;
     char run_name[128];
@@ -123,6 +125,12 @@ accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err);
 /* One outcome for all ranks: the worst `st` of them. A rank that was fine itself, or that
  * is not the first with that status, gets it with an empty error. Collective. */
 accel_status_t run_agree(accel_t *run, accel_status_t st, accel_error_t *err);
+
+/* Where the shards live. */
+static inline const struct backend *run_home(const accel_t *run)
+{
+    return run->home ? run->home : run->backend;
+}
 
 /* ---- place.c: GPU, cores and interface of every rank ---------------------------------- */
 /* Collective, before anything large is allocated: fills run->topo and binds the process.
@@ -241,10 +249,10 @@ void hooks_free(accel_t *run);
 /* ---- boxes.c ------------------------------------------------------------------------- */
 struct run_boxes {
     accel_ckpt_box_t *all, *shards; /* `all` has `count` boxes */
-    size_t count;
+    size_t count, shard_count;      /* the shards' come first */
     /* On a device the boxes point to host memory: */
     char *image;
-    void **device; /* [count] what each of them is a copy of */
+    void **device; /* [count] what each of them is a copy of; NULL: of nothing */
 };
 /* What this rank stores in a checkpoint, or with for_load wants of one, in host memory:
  * the run's own, or a copy of a device's. Free it in either case. */

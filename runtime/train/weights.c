@@ -265,7 +265,7 @@ static accel_status_t read_to(const struct load *l, const struct piece *p, float
 static accel_status_t read_piece(const struct load *l, const struct piece *p,
                                  accel_error_t *err)
 {
-    const struct backend *be = l->run->backend;
+    const struct backend *be = run_home(l->run);
     float *to = l->part[p->part].data + p->first, *host;
     size_t bytes = (size_t)p->count * sizeof(*host);
     accel_status_t st;

@@ -105,7 +105,7 @@ is "$out" "HYBRID_SHARD planned/" "with one rank a node they are copies"
 facts "$fsdp  fsdp_version: 2\n  fsdp_reshard_after_forward: false\n" --ranks 4
 is "$out" "SHARD_GRAD_OP planned/" "FSDP2 that keeps the parameters"
 facts "$fsdp  fsdp_offload_params: true\n" --ranks 4
-is "$out" "FULL_SHARD planned/host/" "offloaded parameters"
+is "$out" "FULL_SHARD/host/" "offloaded parameters"
 deepspeed='distributed_type: DEEPSPEED\ndeepspeed_config:\n'
 for stage in 0:NO_SHARD 1:ZeRO-1 2:ZeRO-2 3:FULL_SHARD; do
     facts "$deepspeed  zero_stage: ${stage%:*}\n" --ranks 4

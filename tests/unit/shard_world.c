@@ -329,7 +329,7 @@ static int rank_main(struct boot *b, void *arg)
                                .prefetch = job->prefetch,
                                .precision = { job->compute, job->compute, job->reduce },
                                .optimizer = optim_defaults((accel_optimizer_t){ 0 }) };
-    struct backend *be;
+    struct backend *be, *home;
     struct model m;
     struct shard *s;
     struct comm *c;
@@ -338,7 +338,9 @@ static int rank_main(struct boot *b, void *arg)
     model_build(&m);
     CHECK(comm_open(&c, b, NULL, err));
     CHECK(backend_cpu_open(&be, 0, err));
+    CHECK(backend_cpu_open(&home, 0, err));
     o.backend = be;
+    o.home = job->offload ? home : NULL;
     CHECK(shard_open(&s, c, &o, &m.units, err));
     if (!job->load)
         shard_init(s, 42);
@@ -355,6 +357,7 @@ static int rank_main(struct boot *b, void *arg)
     if (!rc)
         rc = check_gathered(b, &m, s, job, c);
     shard_close(s);
+    backend_close(home);
     backend_close(be);
     comm_close(c);
     return rc;

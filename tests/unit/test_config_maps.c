@@ -555,7 +555,9 @@ static const struct {
       "fsdp_reshard_after_forward: false" },
     { "distributed_type: FSDP\nfsdp_config: {auto_wrap_policy: SIZE_BASED_WRAP}\n",
       "fsdp_auto_wrap_policy: SIZE_BASED_WRAP" },
-    { "distributed_type: FSDP\nfsdp_config: {offload_params: true}\n",
+    { "distributed_type: FSDP\nfsdp_config: {offload_params: true}\n", NULL },
+    { "distributed_type: FSDP\nfsdp_config: {offload_params: true, "
+      "sharding_strategy: NO_SHARD}\n",
       "fsdp_offload_params: true" },
     { "distributed_type: FSDP\nfsdp_config: {ignored_modules: lm_head}\n",
       "fsdp_ignored_modules: lm_head" },

@@ -104,6 +104,30 @@ static void test_training(const struct result *one, const struct model *m)
     }
 }
 
+/* Where the shards live changes no bit. One rank alone scales its gradients once a step when
+ * they are here, and once a micro-batch on their way home: rounded differently. */
+static void test_offload(const struct model *m)
+{
+    for (int k = 0; k < 8; k++) {
+        struct job job = { .world = k / 2 + 1,
+                           .steps = STEPS,
+                           .strategy = SHARD_FULL,
+                           .prefetch = PREFETCH_PRE,
+                           .compute = k & 1 ? ACCEL_BF16 : ACCEL_F32 };
+        struct result *here = run(job), *home;
+        bool same;
+
+        job.offload = true;
+        home = run(job);
+        same = job.world > 1 ? same_bits(home, here) : mean(home, here, m) < 1e-4;
+        tap_ok(same && tiles(home, m) && home->full[0][0] != 0,
+               "world %d, %s: offloaded, %s", job.world, accel_dtype_name(job.compute),
+               job.world > 1 ? "the same bits" : "the same values");
+        munmap(here, sizeof(*here));
+        munmap(home, sizeof(*home));
+    }
+}
+
 /* Compute and wire of gradients, each wide or narrow, but not both wide. */
 static void test_bf16(const struct result *one, const struct model *m)
 {
@@ -230,6 +254,7 @@ int main(void)
     one = run(base);
     tap_ok(worst(one, drawn) > 0.01, "training moves the parameters");
     test_training(one, &m);
+    test_offload(&m);
     test_bf16(one, &m);
     test_prefetch();
     test_decay(drawn, &m);

@@ -22,21 +22,23 @@ static int memory_main(struct boot *b, void *arg)
     struct unit unit[7] = { { 0 } };
     struct units units = { unit, z->units };
     struct comm *c;
-    struct backend *be;
+    struct backend *be, *home;
 
     for (int u = 0; u < z->units; u++)
         unit[u] = (struct unit){ .name = "u", .elems = z->elems[u] };
     CHECK(comm_open(&c, b, NULL, err));
     CHECK(backend_cpu_open(&be, 1, err));
-    for (int k = 0; k < 4; k++) {
-        const accel_dtype_t t = k & 2 ? ACCEL_BF16 : ACCEL_F32;
-        struct shard_options o = { .strategy = k & 1 ? SHARD_FULL : SHARD_NONE,
+    CHECK(backend_cpu_open(&home, 1, err));
+    for (int k = 0; k < 6; k++) { /* the last two offloaded */
+        const accel_dtype_t t = k % 4 & 2 || k == 5 ? ACCEL_BF16 : ACCEL_F32;
+        struct shard_options o = { .strategy = k & 1 || k > 3 ? SHARD_FULL : SHARD_NONE,
                                    .precision = { t, t, t },
-                                   .backend = be };
+                                   .backend = be,
+                                   .home = k > 3 ? home : NULL };
         struct config config = { .distributed_type = DIST_FSDP,
                                  .sharding_strategy = o.strategy,
                                  .mixed_precision =
-                                     k & 2 ? PRECISION_BF16 : PRECISION_NO };
+                                     t == ACCEL_BF16 ? PRECISION_BF16 : PRECISION_NO };
         struct plan_input in = { .config = &config,
                                  .world = b->size,
                                  .nodes = 1,
@@ -52,7 +54,12 @@ static int memory_main(struct boot *b, void *arg)
         CHECK(shard_open(&s, c, &o, &units, err));
         shard_memory(s, &m);
         CHECK(plan_layout_of(&config, b->size, b->size, &in.layout, err));
+        in.layout.offload_params = k > 3;
         plan_compute(&in, &p);
+        if ((int64_t)(m.master + m.moments + m.gradient_shard + m.narrow_master) !=
+                p.host_bytes &&
+            k > 3)
+            return 6;
         if ((int64_t)m.master != p.param_bytes ||
             (int64_t)m.moments != p.moment_bytes ||
             (int64_t)m.gradient_shard != p.gradient_bytes ||
@@ -61,6 +68,7 @@ static int memory_main(struct boot *b, void *arg)
             return 5;
         shard_close(s);
     }
+    backend_close(home);
     backend_close(be);
     comm_close(c);
     return 0;

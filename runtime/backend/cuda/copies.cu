@@ -86,7 +86,7 @@ void cuda_copy(const struct backend *be, void *dst, const void *src, size_t byte
     struct cuda_state *s = cuda_state_of(be);
 
     if (bytes)
-        CHECK(s, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, s->now));
+        CHECK(s, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, s->now));
 }
 
 void cuda_zero(const struct backend *be, void *dst, size_t bytes)
