@@ -54,7 +54,8 @@ enum {
     O_EVAL,
     O_SAMPLE,
     O_LOG,
-    O_DECAY
+    O_DECAY,
+    O_OPTIMIZER
 };
 
 static const struct argp_option options[] = {
@@ -81,10 +82,12 @@ static const struct argp_option options[] = {
     { 0, 0, 0, 0, "Training:", 3 },
     { "batch", O_BATCH, "N", 0, "samples per rank and micro-batch (8)", 0 },
     { "steps", O_STEPS, "N", 0, "optimizer steps (200)", 0 },
-    { "lr", O_LR, "X", 0, "peak learning rate (1e-3)", 0 },
+    { "optimizer", O_OPTIMIZER, "NAME", 0,
+      "adamw, sgd (with momentum 0.9) or lion (adamw)", 0 },
+    { "lr", O_LR, "X", 0, "peak learning rate (1e-3; sgd 1e-2, lion 1e-4)", 0 },
     { "warmup", O_WARMUP, "N", 0, "warm-up steps, then cosine to lr/10 (steps/20)", 0 },
     { "clip", O_CLIP, "X", 0, "global gradient norm, 0: off (1.0)", 0 },
-    { "weight-decay", O_DECAY, "X", 0, "decoupled weight decay (0.1)", 0 },
+    { "weight-decay", O_DECAY, "X", 0, "weight decay (0.1)", 0 },
     { "accumulate", O_ACCUMULATE, "N", 0, "micro-batches per step (1)", 0 },
     { "seed", O_SEED, "N", 0, "initial values and sample order (1)", 0 },
     { "eval-every", O_EVAL, "N", 0,
@@ -113,6 +116,20 @@ static float real(struct argp_state *state, const char *arg, double min, double 
     if (*end || end == arg || !(v >= min && v <= max))
         argp_error(state, "'%s' is not a number between %g and %g", arg, min, max);
     return (float)v;
+}
+
+static void parse_optimizer(const char *arg, struct argp_state *state,
+                            accel_optimizer_t *o)
+{
+    static const char *const name[] = { "adamw", "sgd", "lion" };
+
+    for (int i = 0; i < 3; i++)
+        if (strcmp(arg, name[i]) == 0) {
+            o->kind = (accel_optimizer_kind_t)i;
+            o->momentum = o->kind == ACCEL_SGD ? 0.9f : 0.0f;
+            return;
+        }
+    argp_error(state, "'%s' is not adamw, sgd or lion", arg);
 }
 
 static error_t parse_model(int key, char *arg, struct argp_state *state)
@@ -164,6 +181,9 @@ static error_t parse_training(int key, char *arg, struct argp_state *state)
         return 0;
     case O_STEPS:
         j->steps = whole(state, arg, 1, 1L << 40);
+        return 0;
+    case O_OPTIMIZER:
+        parse_optimizer(arg, state, &j->optimizer);
         return 0;
     case O_LR:
         j->optimizer.lr = real(state, arg, 1e-12, 1e3);
@@ -326,6 +346,8 @@ static accel_status_t open_data(struct settings *s, accel_error_t *err)
     }
     if (s->job.warmup < 0)
         s->job.warmup = s->job.steps / 20;
+    if (s->job.optimizer.kind == ACCEL_ADAMW && s->job.optimizer.lr == 0)
+        s->job.optimizer.lr = 1e-3f; /* small models learn faster than the default */
     s->gpt2.context = s->seq;
     s->job.out_dir = s->out;
     return ACCEL_OK;
@@ -346,7 +368,7 @@ int main(int argc, char **argv)
                  .clip = 1.0f,
                  .seed = 1,
                  .warmup = -1,
-                 .optimizer = { .lr = 1e-3f, .weight_decay = 0.1f } },
+                 .optimizer = { .weight_decay = 0.1f } },
     };
     accel_options_t open_options = { .run_name = "train", .log = print_log };
     accel_error_t err = { 0 };

@@ -26,6 +26,10 @@ EXTRA_DIST += tests/bench/train_gpu.py
 bench-gpu: examples/train$(EXEEXT)
 	python3 $(srcdir)/tests/bench/train_gpu.py $(abs_builddir)/examples/train
 .PHONY: bench-gpu
+# Tokens per second against the rate of reading memory.
+noinst_PROGRAMS += tests/bench/bench_generate
+tests_bench_bench_generate_SOURCES = tests/bench/bench_generate.c
+tests_bench_bench_generate_LDADD = $(unit_ldadd)
 # Start of a trainer against reading its weights.
 EXTRA_DIST += tests/bench/start_time.py
 

@@ -28,6 +28,11 @@ one 64 'a sample of 99999 needs 100000' 'sequence longer than the data' "$@" --s
 one 64 -- '--vocab 10, but the data has 256' "$@" --vocab 10
 one 64 'micro-batch of 1000000 samples.* is too large' 'batch' "$@" --batch 1000000 --seq 2000
 one 71 'the plan needs .* but this node has' 'memory' "$@" --batch 100000 --layers 500 --seq 2000
+one 64 "'adam' is not adamw, sgd or lion" 'optimizer' "$@" --optimizer adam
+one 0 'step 1/6 .* lr 1.0e-04' 'lion with its own rate' "$@" --optimizer lion --warmup 1 --out lion
+like "$one_out" '^ +lion momentum' "and its own state"
+one 0 'step 1/6 .* lr 1.0e-02' 'sgd with its own rate' "$@" --optimizer sgd --warmup 1 --out sgd
+like "$one_out" '^ +momentum' "and its own state"
 one 66 'missing.txt: cannot open' 'no data' "$@" --data missing.txt
 : >empty
 one 64 'empty: 0 tokens' 'empty data' "$@" --data empty

@@ -32,29 +32,51 @@ static float value(int64_t i)
            64.0f; /* exact in bfloat16 */
 }
 
-/* Stored with rows 3 elements longer than needed, which hold NaN. */
-static void *matrix(accel_dtype_t type, int64_t rows, int64_t cols, int64_t ld)
+/* Element (r, c) is value(r * cols + c), stored as it is or transposed, in rows that are 3
+ * elements longer than needed and hold NaN there. */
+static void *matrix(accel_dtype_t type, int64_t rows, int64_t cols, bool turned)
 {
-    size_t n = (size_t)(rows * ld);
+    int64_t stored = turned ? cols : rows, ld = (turned ? rows : cols) + 3;
+    size_t n = (size_t)(stored * ld);
     float *f = malloc(n * sizeof(*f));
 
     if (!f)
         exit(1);
-    for (int64_t i = 0; i < rows * ld; i++)
-        f[i] = i % ld < cols ? value(i) : NAN;
+    for (int64_t i = 0; i < stored * ld; i++) {
+        int64_t r = i / ld, c = i % ld;
+
+        f[i] = c >= ld - 3 ? NAN : value(turned ? c * cols + r : r * cols + c);
+    }
     if (type == ACCEL_BF16)
         bf16_narrow((bf16_t *)(void *)f, f, n);
     return f;
 }
 
-static double at(const void *p, accel_dtype_t type, int64_t i)
+/* The product in double: the same however the operands are stored, for their values are
+ * exact in both dtypes. */
+static double *product(const struct shape *s)
 {
-    return type == ACCEL_BF16 ? (double)bf16_to_f32(((const bf16_t *)p)[i])
-                              : (double)((const float *)p)[i];
+    int64_t elems = (int64_t)s->k * s->n;
+    double *sum = calloc((size_t)s->m * (size_t)s->n, sizeof(*sum));
+    double *b = malloc((size_t)elems * sizeof(*b));
+
+    if (!sum || !b)
+        exit(1);
+    for (int64_t i = 0; i < elems; i++)
+        b[i] = (double)value(i);
+    for (int64_t r = 0; r < s->m; r++)
+        for (int64_t k = 0; k < s->k; k++) {
+            double a = (double)value(r * s->k + k);
+
+            for (int64_t c = 0; c < s->n; c++)
+                sum[r * s->n + c] += a * b[k * s->n + c];
+        }
+    free(b);
+    return sum;
 }
 
-static void operands_open(struct operands *o, const struct shape *s, int how,
-                          accel_dtype_t a, accel_dtype_t b)
+static void operands_open(struct operands *o, const struct shape *s, const double *sum,
+                          int how, accel_dtype_t a, accel_dtype_t b)
 {
     struct gemm *p = &o->p;
     size_t bytes = (size_t)s->m * (size_t)s->n * sizeof(float);
@@ -71,21 +93,15 @@ static void operands_open(struct operands *o, const struct shape *s, int how,
                         .add = how & 4 };
     p->lda = (p->trans_a ? p->m : p->k) + 3;
     p->ldb = (p->trans_b ? p->k : p->n) + 3;
-    p->a = o->a = matrix(a, p->trans_a ? p->k : p->m, p->lda - 3, p->lda);
-    p->b = o->b = matrix(b, p->trans_b ? p->n : p->k, p->ldb - 3, p->ldb);
+    p->a = o->a = matrix(a, p->m, p->k, p->trans_a);
+    p->b = o->b = matrix(b, p->k, p->n, p->trans_b);
     p->c = o->c = malloc(bytes);
     o->want = malloc(bytes);
     o->before = malloc(bytes);
     if (!o->c || !o->want || !o->before)
         exit(1);
     for (int64_t i = 0; i < p->m * p->n; i++) {
-        double sum = p->add ? 1.5 : 0.0;
-        int64_t r = i / p->n, c = i % p->n;
-
-        for (int64_t k = 0; k < p->k; k++)
-            sum += at(o->a, a, p->trans_a ? k * p->lda + r : r * p->lda + k) *
-                   at(o->b, b, p->trans_b ? c * p->ldb + k : k * p->ldb + c);
-        o->want[i] = (float)sum;
+        o->want[i] = (float)(sum[i] + (p->add ? 1.5 : 0.0));
         o->before[i] = p->add ? 1.5f : NAN;
     }
 }
@@ -116,7 +132,8 @@ static double run(const struct backend *be, struct operands *o)
     return worst;
 }
 
-static void test_shape(struct backend *const be[3], const struct shape *s, bool narrow)
+static void test_shape(struct backend *const be[3], const struct shape *s,
+                       const double *sum, bool narrow)
 {
     accel_dtype_t a = narrow ? ACCEL_BF16 : ACCEL_F32;
     bool close = true, same = true;
@@ -127,7 +144,7 @@ static void test_shape(struct backend *const be[3], const struct shape *s, bool 
         float *first = malloc(bytes);
         struct operands o;
 
-        operands_open(&o, s, how & 7, a, how & 8 ? ACCEL_F32 : a);
+        operands_open(&o, s, sum, how & 7, a, how & 8 ? ACCEL_F32 : a);
         for (int t = 0; first && t < 3; t++) {
             double d = run(be[t], &o);
 
@@ -150,6 +167,7 @@ int main(void)
 {
     struct backend *be[3];
     struct cpu_state *state[3];
+    bool instruction;
 
     for (int i = 0; i < 3; i++) {
         if (backend_cpu_open(&be[i], i + 1, NULL))
@@ -157,15 +175,19 @@ int main(void)
         state[i] = be[i]->state;
     }
     tap_diag("isa %s", be[0]->isa);
+    instruction = state[0]->bf16_products;
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shapes); i++) {
-        test_shape(be, &shapes[i], false);
-        test_shape(be, &shapes[i], true);
-    }
-    if (state[0]->bf16_products) {
-        for (int i = 0; i < 3; i++)
-            state[i]->bf16_products = false;
-        for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shapes); i++)
-            test_shape(be, &shapes[i], true);
+        double *sum = product(&shapes[i]);
+
+        test_shape(be, &shapes[i], sum, false);
+        test_shape(be, &shapes[i], sum, true);
+        for (int k = 0; k < 3; k++)
+            state[k]->bf16_products = false;
+        if (instruction)
+            test_shape(be, &shapes[i], sum, true);
+        for (int k = 0; k < 3; k++)
+            state[k]->bf16_products = instruction;
+        free(sum);
     }
     for (int i = 0; i < 3; i++)
         backend_close(be[i]);
