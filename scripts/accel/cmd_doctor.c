@@ -14,6 +14,7 @@
 
 #include "scripts/accel/cli.h"
 #include "scripts/accel/doctor.h"
+#include "backend/cuda_load.h"
 #include "topology/nvml.h"
 
 void doctor_say(struct doctor *d, const char *what, enum verdict v, const char *cure,
@@ -106,35 +107,58 @@ static void check_direct_io(struct doctor *d, const char *dir)
     close(fd);
 }
 
-static void check_gpu(struct doctor *d)
+/* GPUs of the node as NVML counts them into `out`; false: there is nothing to ask. */
+static bool count_gpus(struct doctor *d, unsigned *count, char *driver, size_t len)
 {
-    char why[256] = "", driver[80] = "?";
+    char why[256] = "";
     struct nvml nvml;
-    unsigned count = 0;
 
+    *count = 0;
     switch (nvml_open(&nvml, why, sizeof(why))) {
     case NVML_ABSENT:
-        doctor_say(d, "gpu", GOOD, NULL, "none; this version computes on the CPU");
-        return;
+        doctor_say(d, "gpu", GOOD, NULL, "none");
+        return false;
     case NVML_BROKEN:
         doctor_say(d, "gpu", WARN, "run nvidia-smi; have the driver looked at",
                    "NVML: %s", why);
-        return;
+        return false;
     case NVML_READY:
         break;
     }
-    if (nvml.device_count(&count) != NVML_SUCCESS)
-        count = 0;
+    if (nvml.device_count(count) != NVML_SUCCESS)
+        *count = 0;
     if (nvml.driver_version)
-        nvml.driver_version(driver, sizeof(driver));
+        nvml.driver_version(driver, (unsigned)len);
     nvml_close(&nvml);
-    if (count)
-        doctor_say(d, "gpu", WARN, "say use_cpu: true in the config",
-                   "%u, driver %s; but this version computes on the CPU only", count,
-                   driver);
+    return true;
+}
+
+/* GPUs and the module that computes on them; a node without GPUs needs none. */
+static void check_gpu(struct doctor *d)
+{
+    char driver[80] = "?", module[512];
+    accel_error_t err = { 0 };
+    accel_status_t st = backend_cuda_module(module, sizeof(module), &err);
+    unsigned count;
+
+    if (count_gpus(d, &count, driver, sizeof(driver))) {
+        if (count && st)
+            doctor_say(d, "gpu", WARN,
+                       "see the cuda line, or say use_cpu: true in the config",
+                       "%u, driver %s; but no CUDA module", count, driver);
+        else if (count)
+            doctor_say(d, "gpu", GOOD, NULL, "%u, driver %s", count, driver);
+        else
+            doctor_say(d, "gpu", GOOD, NULL, "none, driver %s", driver);
+    } else {
+        count = 0;
+    }
+    if (st == ACCEL_OK)
+        doctor_say(d, "cuda", GOOD, NULL, "%s", module);
+    else if (err.message == 440 && !count)
+        doctor_say(d, "cuda", GOOD, NULL, "no module; this node has no use for one");
     else
-        doctor_say(d, "gpu", GOOD, NULL,
-                   "none, driver %s; this version computes on the CPU", driver);
+        doctor_say(d, "cuda", WARN, err.hint, "%s", err.text);
 }
 
 /* ---- the command -------------------------------------------------------------------------- */

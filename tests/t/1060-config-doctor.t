@@ -118,6 +118,14 @@ if [ -f "$ACCEL_BUILD/tests/helpers/.libs/fake_nvml.so" ]; then
 else
     skip 1 "fake_nvml.so is not built"
 fi
+doctor ACCEL_CUDA_MODULE="$tap_tmp/stack.conf"
+like "$out" '^warn cuda .*stack.conf cannot be loaded' "a CUDA module that is none"
+if [ -f "$ACCEL_BUILD/tests/cuda/accel_cuda.so" ]; then
+    doctor ACCEL_CUDA_MODULE="$ACCEL_BUILD/tests/cuda/accel_cuda.so"
+    like "$out" '^ok cuda .*accel_cuda.so: accel [0-9.]*, ' "the CUDA module and its version"
+else
+    skip 1 "the CUDA module is not built"
+fi
 if command -v python3 >/dev/null 2>&1; then
     "$accel" doctor --json >raw 2>/dev/null
     is "$(python3 -c 'import json; d = json.load(open("raw"))

@@ -44,7 +44,7 @@ struct cuda_state {
     bool failed;
     cudaError_t code;
     char call[96], why[160];
-    size_t asked; /* by the last request whose failure is kept, for what */
+    size_t asked; /* by the request that failed, if it was one for memory */
     enum backend_memory asked_kind;
 
     struct cuda_block *blocks;
@@ -81,6 +81,8 @@ static inline struct cuda_state *cuda_state_of(const struct backend *be)
 bool cuda_ok(struct cuda_state *s, cudaError_t code, const char *call);
 /* The same for a library that has codes of its own: `why` is its text. Always false. */
 bool cuda_fails(struct cuda_state *s, const char *call, const char *why);
+/* Keeps a lack of memory of the device as the failure. Always false. */
+bool cuda_lacks(struct cuda_state *s, enum backend_memory kind, size_t bytes);
 
 /* Calls unless something failed before: true when it was called and succeeded. */
 #define CHECK(s, ...) (!(s)->failed && cuda_ok(s, (__VA_ARGS__), #__VA_ARGS__))

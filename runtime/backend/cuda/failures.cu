@@ -76,6 +76,15 @@ bool cuda_fails(struct cuda_state *s, const char *call, const char *why)
     return false;
 }
 
+bool cuda_lacks(struct cuda_state *s, enum backend_memory kind, size_t bytes)
+{
+    if (!s->failed) {
+        s->asked = bytes;
+        s->asked_kind = kind;
+    }
+    return cuda_ok(s, cudaErrorMemoryAllocation, "cudaMalloc");
+}
+
 accel_status_t cuda_check(const struct backend *be, accel_error_t *err)
 {
     struct cuda_state *s = cuda_state_of(be);
@@ -89,7 +98,7 @@ accel_status_t cuda_check(const struct backend *be, accel_error_t *err)
         return s->peer.code;
     }
     if (s->code == cudaErrorMemoryAllocation)
-        return cuda_no_memory(s, s->asked_kind, s->asked, err);
+        return cuda_no_memory(s, s->asked ? s->asked_kind : MEMORY_WORK, s->asked, err);
     while (failures[i].code != cudaSuccess && failures[i].code != s->code)
         i++;
     if (failures[i].message == A0445)

@@ -25,11 +25,9 @@ static void *workspace_of(struct cuda_state *s)
     while (q < QUEUE_COUNT - 1 && s->stream[q] != s->now)
         q++;
     if (!s->blas->workspace[q] && !s->failed) {
-        accel_error_t err;
-
         if (s->be.alloc(&s->be, MEMORY_WORK, CUDA_GEMM_WORKSPACE,
-                        &s->blas->workspace[q], &err))
-            cuda_fails(s, "workspace of the matrix products", err.text);
+                        &s->blas->workspace[q], NULL))
+            cuda_lacks(s, MEMORY_WORK, CUDA_GEMM_WORKSPACE);
     }
     return s->blas->workspace[q];
 }

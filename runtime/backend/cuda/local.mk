@@ -90,4 +90,26 @@ tests/cuda/accel_cuda.so: $(cuda_emulated) tests/cuda/libfakecuda.la libacommon.
 	$(AM_V_GEN)$(CXX) $(cuda_link) -o $@ $(cuda_emulated) .libs/libacommon.a \
 	    tests/cuda/.libs/libfakecuda.so -Wl,-rpath,$(abs_builddir)/tests/cuda/.libs \
 	    -lm -ldl -lpthread
+
+# A module whose library is not there.
+check_SCRIPTS += tests/cuda/gone_module.so
+CLEANFILES += tests/cuda/gone_module.so
+tests/cuda/gone_module.so: runtime/backend/cuda/local.mk
+	$(AM_V_GEN)$(MKDIR_P) tests/cuda/gone && \
+	    echo 'int gone(void) { return 1; }' >tests/cuda/gone/gone.c && \
+	    echo 'int gone(void); int accel_cuda_module(void) { return gone(); }' \
+	        >tests/cuda/gone/module.c && \
+	    $(CC) -shared -fPIC -Wl,-soname,libcublasLt.so.99 -o tests/cuda/gone/gone.so \
+	        tests/cuda/gone/gone.c && \
+	    $(CC) -shared -fPIC -o $@ tests/cuda/gone/module.c tests/cuda/gone/gone.so && \
+	    rm -r tests/cuda/gone
 endif
+
+check_LTLIBRARIES += tests/helpers/odd_cuda_module.la
+tests_helpers_odd_cuda_module_la_SOURCES = tests/helpers/odd_cuda_module.c
+tests_helpers_odd_cuda_module_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
+unit_tests += tests/unit/test_cuda_load tests/unit/test_cuda_core
+tests_unit_test_cuda_load_SOURCES = tests/unit/test_cuda_load.c
+tests_unit_test_cuda_load_LDADD = $(unit_ldadd)
+tests_unit_test_cuda_core_SOURCES = tests/unit/test_cuda_core.c
+tests_unit_test_cuda_core_LDADD = $(unit_ldadd)

@@ -224,18 +224,17 @@ bool cuda_is_locked(struct cuda_state *s, const void *p, size_t bytes)
 
 void *cuda_scratch(struct cuda_state *s, size_t bytes)
 {
+    cudaError_t code;
     void *p = NULL;
 
     if (!bytes || s->failed)
         return NULL;
-    s->asked = bytes;
-    s->asked_kind = MEMORY_WORK;
     if (s->end_recording)
         return cuda_graph_scratch(s, bytes);
-    if (s->pool ? CHECK(s, cudaMallocAsync(&p, bytes, s->now))
-                : CHECK(s, cudaMalloc(&p, bytes)))
-        return p;
-    return NULL;
+    code = s->pool ? cudaMallocAsync(&p, bytes, s->now) : cudaMalloc(&p, bytes);
+    if (code == cudaErrorMemoryAllocation)
+        cuda_lacks(s, MEMORY_WORK, bytes);
+    return cuda_ok(s, code, "cudaMallocAsync") ? p : NULL;
 }
 
 void cuda_scratch_free(struct cuda_state *s, void *p)

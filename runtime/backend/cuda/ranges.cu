@@ -136,7 +136,10 @@ static bool back(struct cuda_state *s, struct cuda_range *r, size_t bytes)
     memset(&access, 0, sizeof(access));
     access.location = prop.location;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    if (!driver_ok(s, vm.create(&memory, bytes, &prop, 0), "cuMemCreate"))
+    code = vm.create(&memory, bytes, &prop, 0);
+    if (code == CUDA_ERROR_OUT_OF_MEMORY)
+        return cuda_lacks(s, MEMORY_ACTIVATIONS, bytes);
+    if (!driver_ok(s, code, "cuMemCreate"))
         return false;
     code = vm.map(at, bytes, 0, memory, 0);
     (void)vm.release(memory); /* the mapping holds it */
@@ -165,8 +168,6 @@ bool cuda_commit(const struct backend *be, void *base, size_t from, size_t to)
                    "cuMemGetAllocationGranularity"))
         return false;
     to = (to + unit - 1) / unit * unit;
-    s->asked = to - r->backed;
-    s->asked_kind = MEMORY_ACTIVATIONS;
     return back(s, r, to - r->backed);
 }
 

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CUDA module's core on the stand-in toolkit: memory by kind, address ranges, copies that
+ * return early, queues and events, ids out of range, and the loss of the device.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/cuda_load.h"
+#include "common/bf16.h"
+#include "tests/tap.h"
+
+#define MIB ((size_t)1 << 20)
+
+static struct {
+    void (*reset)(void);
+    void (*lose)(int error);
+} fake;
+
+static const char *in_build(const char *name)
+{
+    static char path[4096];
+    const char *build = getenv("ACCEL_BUILD");
+
+    snprintf(path, sizeof(path), "%s/%s", build ? build : ".", name);
+    return path;
+}
+
+static bool find_fake(void)
+{
+    void *library = dlopen(in_build("tests/cuda/.libs/libfakecuda.so"), RTLD_NOW);
+    void *reset = library ? dlsym(library, "fakecuda_reset") : NULL;
+    void *lose = library ? dlsym(library, "fakecuda_lose") : NULL;
+
+    memcpy(&fake.reset, &reset, sizeof(reset));
+    memcpy(&fake.lose, &lose, sizeof(lose));
+    return reset && lose;
+}
+
+static struct backend *open_one(const char *memory)
+{
+    struct backend *be = NULL;
+    accel_error_t err;
+
+    setenv("FAKE_CUDA_MEMORY", memory, 1);
+    fake.reset();
+    if (backend_cuda_open(&be, 0, &err)) {
+        tap_ok(false, "open: %s", err.text);
+        exit(tap_done());
+    }
+    return be;
+}
+
+static void *get(const struct backend *be, enum backend_memory kind, size_t bytes)
+{
+    accel_error_t err;
+    void *p = NULL;
+
+    if (be->alloc(be, kind, bytes, &p, &err))
+        tap_diag("%s", err.text);
+    return p;
+}
+
+static void test_open(void)
+{
+    struct backend *be = open_one("1073741824");
+
+    tap_is_str(be->name, "cuda", "name");
+    tap_ok(!strncmp(be->isa, "sm_", 3) && strstr(be->isa, ", CUDA 13.0, driver ") &&
+               strstr(be->isa, ", cuBLAS "),
+           "isa: %s", be->isa);
+    tap_ok(be->device && !be->shapes_only, "its memory is not the host's");
+    tap_is_int((long long)be->memory_bytes, 1 << 30, "memory of the device");
+    tap_is_int(be->queue(be), QUEUE_COMPUTE, "compute is the queue in use");
+    be->close(be);
+}
+
+/* What a message says of kinds, and that lack of memory is not the end. */
+static void test_alloc(void)
+{
+    struct backend *be = open_one("536870912");
+    void *p = get(be, MEMORY_PARAMETERS, 64 * MIB);
+    void *m = get(be, MEMORY_MOMENTS, 32 * MIB), *none = NULL, *q;
+    accel_error_t err = { 0 };
+    unsigned char byte[4096];
+    size_t wrong = 0;
+
+    memset(byte, 1, sizeof(byte));
+    be->to_host_bytes(be, byte, (char *)p + 64 * MIB - sizeof(byte), sizeof(byte));
+    for (size_t i = 0; i < sizeof(byte); i++)
+        wrong += byte[i] != 0;
+    tap_is_int((long long)wrong, 0, "memory is zero, to its end");
+    tap_is_int(be->alloc(be, MEMORY_ACTIVATIONS, 1024 * MIB, &none, &err), ACCEL_ENOMEM,
+               "too much");
+    tap_is_int(err.message, 447, "A0447");
+    if (!tap_ok(!none && strstr(err.text, "1.0 GiB for activations") &&
+                    strstr(err.text, "parameters 64.0 MiB") &&
+                    strstr(err.text, "moments 32.0 MiB") &&
+                    strstr(err.text, "of 512.0 MiB are free") &&
+                    strstr(err.hint, "fsdp_activation_checkpointing"),
+                "what was asked, what is held by kind, what is free, what helps"))
+        tap_diag("%s / %s", err.text, err.hint);
+    tap_is_int(be->check(be, &err), ACCEL_OK, "no failure of the device");
+    be->free(be, m);
+    be->free(be, NULL);
+    be->alloc(be, MEMORY_GATHERED, 1024 * MIB, &none, &err);
+    tap_ok(!strstr(err.text, "moments") && strstr(err.hint, "wrap smaller modules"),
+           "what was freed is no longer held; each kind has its cure");
+    q = get(be, MEMORY_BUFFERS, 0);
+    tap_ok(q != NULL, "nothing at all can be asked for");
+    be->free(be, q);
+    be->free(be, p);
+    tap_is_int(be->sync(be, &err), ACCEL_OK, "sync");
+    be->close(be);
+}
+
+static void test_range(void)
+{
+    struct backend *be = open_one("268435456");
+    char *base = be->reserve(be, 1024 * MIB);
+    char there[8] = "", mark[8] = "32 MiB";
+    accel_error_t err = { 0 };
+
+    tap_ok(base != NULL, "more addresses than memory");
+    tap_ok(be->commit(be, base, 0, 32 * MIB), "memory behind its beginning");
+    tap_ok(be->commit(be, base, 32 * MIB, 96 * MIB), "and more");
+    be->from_host(be, base + 32 * MIB - 4, mark, sizeof(mark));
+    be->to_host_bytes(be, there, base + 32 * MIB - 4, sizeof(there));
+    tap_is_str(there, mark, "one range across both");
+    tap_ok(!be->commit(be, base, 96 * MIB, 1024 * MIB), "more than there is");
+    tap_is_int(be->check(be, &err), ACCEL_ENOMEM, "check tells");
+    if (!tap_ok(strstr(err.text, "928.0 MiB for activations") &&
+                    strstr(err.text, "activations 96.0 MiB"),
+                "what was asked and is held"))
+        tap_diag("%s", err.text);
+    be->release(be, base, 1024 * MIB, 96 * MIB);
+    be->close(be);
+
+    be = open_one("268435456");
+    base = be->reserve(be, 128 * MIB);
+    tap_ok(be->commit(be, base, 0, 128 * MIB), "128 MiB");
+    be->release(be, base, 128 * MIB, 128 * MIB);
+    base = be->reserve(be, 224 * MIB);
+    tap_ok(base && be->commit(be, base, 0, 192 * MIB), "released memory is free again");
+    be->close(be); /* with a range */
+}
+
+/* Twice all staging buffers, changed by the caller as soon as a call returns. */
+static void test_copies(void)
+{
+    enum { BYTES = 64 << 20, PIECE = 4 << 20 };
+    struct backend *be = open_one("268435456");
+    unsigned char *host = malloc(PIECE), *back = malloc(BYTES);
+    unsigned char *locked = be->host_alloc(be, 2 * MIB);
+    unsigned char *dev = get(be, MEMORY_WORK, BYTES);
+    const float values[5] = { 1, -2.5f, 3, 4, 0 };
+    float got[5] = { 0 };
+    uint16_t narrow[5];
+    size_t wrong = 0;
+
+    for (size_t at = 0; at < BYTES; at += PIECE) {
+        memset(host, (int)(at / PIECE) + 1, PIECE);
+        be->from_host(be, dev + at, host, PIECE);
+        memset(host, 0xee, PIECE);
+    }
+    be->to_host_bytes(be, back, dev, BYTES);
+    for (size_t i = 0; i < BYTES; i++)
+        wrong += back[i] != i / PIECE + 1;
+    tap_is_int((long long)wrong, 0, "host memory may be changed at once");
+    be->copy(be, dev, dev + 5 * PIECE, 2 * MIB);
+    be->to_host_bytes(be, locked, dev, 2 * MIB);
+    tap_is_int(locked[0] + locked[2 * MIB - 1], 12, "into page-locked memory");
+    be->zero(be, dev, 7);
+    be->to_host_bytes(be, back, dev, 8);
+    tap_ok(back[0] == 0 && back[6] == 0 && back[7] == 6, "zero, not more");
+    for (int i = 0; i < 5; i++)
+        narrow[i] = f32_to_bf16(values[i]);
+    be->from_host(be, dev, narrow, sizeof(narrow));
+    be->to_host(be, got, dev, ACCEL_BF16, 5);
+    tap_ok(!memcmp(got, values, sizeof(got)), "bfloat16 as float32");
+    be->from_host(be, dev, (int64_t[]){ -7, 1 << 20 }, 16);
+    be->to_host(be, got, dev, ACCEL_I64, 2);
+    tap_ok(got[0] == -7 && got[1] == 1 << 20, "int64 as float32");
+    be->copy(be, dev, dev, 0);
+    be->from_host(be, dev, host, 0);
+    be->to_host(be, got, dev, ACCEL_F32, 0);
+    tap_is_int(be->sync(be, NULL), ACCEL_OK, "copies of nothing are none");
+    be->host_free(be, locked, 2 * MIB);
+    be->host_free(be, NULL, 0);
+    free(host);
+    free(back);
+    be->close(be);
+}
+
+/* The stand-in does work as late as it can: without the wait, y would be the old x. */
+static void test_events(void)
+{
+    struct backend *be = open_one("268435456");
+    struct backend_event *filled = be->event_new(be), *read = be->event_new(be);
+    struct backend_event *never = be->event_new(be);
+    float *x = get(be, MEMORY_WORK, 16), *y = get(be, MEMORY_WORK, 16), got = 0;
+
+    be->wait(be, QUEUE_COMPUTE, never);
+    be->wait(be, QUEUE_COMPUTE, NULL);
+    be->record(be, NULL, QUEUE_COMPUTE);
+    for (int i = 1; i <= 3; i++) {
+        float v = (float)i;
+
+        be->wait(be, QUEUE_COPY, read);
+        be->use(be, QUEUE_COPY);
+        be->from_host(be, x, &v, sizeof(v));
+        be->record(be, filled, QUEUE_COPY);
+        be->wait(be, QUEUE_COMPUTE, filled);
+        be->use(be, QUEUE_COMPUTE);
+        be->copy(be, y, x, sizeof(v));
+        be->record(be, read, QUEUE_COMPUTE);
+    }
+    tap_is_int(be->queue(be), QUEUE_COMPUTE, "the queue in use");
+    be->to_host(be, &got, y, ACCEL_F32, 1);
+    tap_ok(got == 3, "queues in the order of their events (%g)", (double)got);
+    tap_ok(be->native(be, QUEUE_GATHER) != be->native(be, QUEUE_COMPUTE),
+           "queues are streams of their own");
+    be->event_free(be, filled);
+    be->event_free(be, read);
+    be->event_free(be, never);
+    be->event_free(be, NULL);
+    tap_is_int(be->sync(be, NULL), ACCEL_OK, "sync");
+    be->close(be);
+}
+
+static void test_bad_ids(void)
+{
+    struct backend *be = open_one("268435456");
+    float *table = get(be, MEMORY_PARAMETERS, 40), *out = get(be, MEMORY_WORK, 48);
+    int32_t *ids = get(be, MEMORY_WORK, 12);
+    accel_error_t err = { 0 };
+
+    be->from_host(be, ids, (int32_t[]){ 4, 7, -1 }, 12);
+    tap_is_int(be->embed(be, out, ids, table, NULL, ACCEL_F32, 3, 3, 10, 1), -1,
+               "ids in range, as far as is known");
+    tap_is_int(be->check(be, &err), ACCEL_OK, "the device has not told yet");
+    tap_is_int(be->sync(be, &err), ACCEL_EINVAL, "sync knows");
+    tap_is_str(err.text, "id 2 of the batch is not in [0, 10)", "in the CPU's words");
+    be->close(be);
+}
+
+/* All calls after the loss; none may touch what is not there, none may hang. */
+static void call_all(const struct backend *be, float *x, int32_t *ids)
+{
+    struct backend_event *e = be->event_new(be);
+    accel_error_t err;
+    float v = 1;
+    void *none = NULL;
+
+    be->use(be, QUEUE_GATHER);
+    be->zero(be, x, 16);
+    be->copy(be, x, x + 4, 16);
+    be->from_host(be, x, &v, sizeof(v));
+    be->to_host(be, &v, x, ACCEL_F32, 1);
+    tap_ok(v == 0, "no values after the loss");
+    be->record(be, e, QUEUE_GATHER);
+    be->wait(be, QUEUE_COMPUTE, e);
+    be->step_begin(be);
+    be->fill(be, x, ACCEL_F32, 4, 1.0f);
+    be->embed(be, x, ids, x, NULL, ACCEL_F32, 1, 1, 4, 1);
+    be->step_end(be);
+    tap_ok(!be->host_alloc(be, 64) && !be->reserve(be, MIB), "no new memory");
+    tap_is_int(be->alloc(be, MEMORY_WORK, 64, &none, &err), ACCEL_EUNAVAIL,
+               "alloc tells the first failure");
+    be->event_free(be, e);
+}
+
+static void test_loss(void)
+{
+    struct backend *be = open_one("268435456");
+    float *x = get(be, MEMORY_WORK, 64);
+    int32_t *ids = get(be, MEMORY_WORK, 64);
+    accel_error_t err = { 0 }, again = { 0 };
+
+    be->fill(be, x, ACCEL_F32, 8, 2.0f);
+    tap_is_int(be->sync(be, &err), ACCEL_OK, "all is well");
+    fake.lose(700);
+    be->fill(be, x, ACCEL_F32, 8, 3.0f);
+    tap_is_int(accel_exit_code(be->sync(be, &err)), 69, "the device is lost: 69");
+    tap_is_int(err.message, 446, "A0446");
+    if (!tap_ok(strstr(err.text, "GPU 0 (") && strstr(err.text, " failed: ") &&
+                    strstr(err.text, "cudaErrorIllegalAddress") && err.hint[0],
+                "device, call, cause and cure"))
+        tap_diag("%s / %s", err.text, err.hint);
+    call_all(be, x, ids);
+    tap_is_int(be->check(be, &again), ACCEL_EUNAVAIL, "the failure stays");
+    tap_is_str(again.text, err.text, "the first one");
+    be->free(be, x);
+    be->close(be);
+    fake.reset();
+}
+
+int main(void)
+{
+    char module[4096];
+
+    snprintf(module, sizeof(module), "%s", in_build("tests/cuda/accel_cuda.so"));
+    if (access(module, F_OK))
+        tap_skip_all("no C++ compiler, or a sanitizer build: the module is not built");
+    setenv("ACCEL_CUDA_MODULE", module, 1);
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    if (!tap_ok(find_fake(), "the stand-in is there"))
+        return tap_done();
+    test_open();
+    test_alloc();
+    test_range();
+    test_copies();
+    test_events();
+    test_bad_ids();
+    test_loss();
+    return tap_done();
+}
