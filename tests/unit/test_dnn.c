@@ -11,7 +11,7 @@
 #include "tests/tap.h"
 
 #if defined(__has_include)
-#if __has_include(<cudnn_graph.h>)
+#if __has_include(<cudnn_graph.h>) && __has_include(<cuda_runtime.h>)
 #include <cudnn_graph.h>
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #b)
 SAME(DNN_FLOAT, CUDNN_DATA_FLOAT);
