@@ -77,7 +77,7 @@ static void end_recording(struct cuda_state *s)
     join_queues(s);
     s->part++;
     cuda_ok(s, cudaStreamEndCapture(s->stream[QUEUE_COMPUTE], &graph),
-            "cudaStreamEndCapture (ACCEL_CUDA_GRAPHS=0 runs steps without graphs)");
+            "cudaStreamEndCapture");
     if (!graph)
         return;
     if (!s->failed)

@@ -113,3 +113,19 @@ tests_unit_test_cuda_load_SOURCES = tests/unit/test_cuda_load.c
 tests_unit_test_cuda_load_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_core_SOURCES = tests/unit/test_cuda_core.c
 tests_unit_test_cuda_core_LDADD = $(unit_ldadd)
+
+# The module beside the CPU backend.
+if HAVE_CXX
+unit_tests += tests/unit/test_cuda_conv tests/unit/test_cuda_graph tests/unit/test_cuda_products
+endif
+tests_unit_test_cuda_conv_SOURCES = tests/unit/test_cuda_conv.c tests/unit/cuda_rig.c \
+	tests/unit/cuda_rig.h
+tests_unit_test_cuda_conv_LDADD = $(unit_ldadd)
+tests_unit_test_cuda_graph_SOURCES = tests/unit/test_cuda_graph.c tests/unit/cuda_rig.c \
+	tests/unit/cuda_rig.h
+tests_unit_test_cuda_graph_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
+tests_unit_test_cuda_graph_LDADD = $(unit_ldadd) tests/cuda/libfakecuda.la
+tests_unit_test_cuda_graph_LDFLAGS = -no-install
+tests_unit_test_cuda_products_SOURCES = tests/unit/test_cuda_products.c tests/unit/cuda_rig.c \
+	tests/unit/cuda_rig.h
+tests_unit_test_cuda_products_LDADD = $(unit_ldadd)

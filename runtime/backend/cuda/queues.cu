@@ -76,7 +76,10 @@ void cuda_wait(const struct backend *be, enum backend_queue q, struct backend_ev
 
 void *cuda_native(const struct backend *be, enum backend_queue q)
 {
-    return cuda_state_of(be)->stream[q];
+    struct cuda_state *s = cuda_state_of(be);
+
+    cuda_graph_never(s);
+    return s->stream[q];
 }
 
 bool cuda_finish(struct cuda_state *s)

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/cuda_load.h"
+#include "common/bf16.h"
+#include "tests/tap.h"
+#include "tests/unit/cuda_rig.h"
+
+enum { ROOM = 32 << 20 };
+
+/* The stand-in of the build lies beside this program's folder. */
+static bool name_module(void)
+{
+    char path[4096 + 32];
+    ssize_t n = readlink("/proc/self/exe", path, 4096);
+    char *slash;
+
+    if (getenv("ACCEL_CUDA_MODULE"))
+        return true;
+    for (int up = 0; up < 2 && n > 0; up++) {
+        path[n] = '\0';
+        slash = strrchr(path, '/');
+        n = slash ? slash - path : 0;
+    }
+    if (n <= 0)
+        return false;
+    snprintf(path + n, sizeof(path) - (size_t)n, "/cuda/accel_cuda.so");
+    return !access(path, R_OK) && !setenv("ACCEL_CUDA_MODULE", path, 0);
+}
+
+bool cuda_rig_open(struct cuda_rig *rig)
+{
+    accel_error_t err = { .text = "" };
+    void *room = NULL;
+
+    *rig = (struct cuda_rig){ .seed = 1 };
+    if (!name_module()) {
+        tap_skip_all("no CUDA module for the CPU in this build");
+        return false;
+    }
+    if (backend_cuda_open(&rig->device, 0, &err) ||
+        backend_cpu_open(&rig->cpu, 1, &err) ||
+        rig->device->alloc(rig->device, MEMORY_BUFFERS, ROOM, &room, &err)) {
+        tap_ok(false, "the backends open: %s", err.text);
+        exit(tap_done());
+    }
+    rig->room = room;
+    tap_diag("%s", rig->device->isa);
+    return true;
+}
+
+void cuda_rig_reset(struct cuda_rig *rig)
+{
+    for (int i = 0; i < rig->count; i++)
+        free(rig->host[i]);
+    rig->count = 0;
+    rig->used = 0;
+}
+
+void cuda_rig_close(struct cuda_rig *rig)
+{
+    accel_error_t err = { .text = "" };
+
+    tap_ok(!rig->device->sync(rig->device, &err), "no call failed %s", err.text);
+    cuda_rig_reset(rig);
+    free(rig->host);
+    rig->device->free(rig->device, rig->room);
+    backend_close(rig->device);
+    backend_close(rig->cpu);
+}
+
+static void *keep(struct cuda_rig *rig, void *p)
+{
+    if (rig->count == rig->space) {
+        rig->space = rig->space ? 2 * rig->space : 32;
+        rig->host = realloc(rig->host, (size_t)rig->space * sizeof(*rig->host));
+    }
+    if (!p || !rig->host)
+        exit(1);
+    rig->host[rig->count++] = p;
+    return p;
+}
+
+void *cuda_rig_copy(struct cuda_rig *rig, const void *from, size_t bytes)
+{
+    void *p = keep(rig, malloc(bytes ? bytes : 1));
+
+    memcpy(p, from, bytes);
+    return p;
+}
+
+void *cuda_rig_fetch(struct cuda_rig *rig, const void *device, size_t bytes)
+{
+    void *p = keep(rig, malloc(bytes ? bytes : 1));
+
+    rig->device->to_host_bytes(rig->device, p, device, bytes);
+    return p;
+}
+
+static float next_value(struct cuda_rig *rig)
+{
+    rig->seed = rig->seed * 1664525u + 1013904223u;
+    return (float)(int32_t)(rig->seed & 0xffffff00u) / 2147483648.0f;
+}
+
+struct cuda_array cuda_rig_values(struct cuda_rig *rig, accel_dtype_t type, int64_t n,
+                                  float scale)
+{
+    const size_t bytes = (size_t)n * accel_dtype_bytes(type);
+    const size_t begin = rig->used + rig->skew * accel_dtype_bytes(type);
+    struct cuda_array a = { .host = keep(rig, malloc((size_t)n * sizeof(float) + 1)) };
+    float *v = a.host;
+
+    if (begin + bytes > ROOM)
+        exit(1);
+    for (int64_t i = 0; i < n; i++)
+        v[i] = next_value(rig) * scale;
+    if (type == ACCEL_BF16)
+        bf16_narrow(a.host, v, (size_t)n);
+    a.device = rig->room + begin;
+    rig->used = (begin + bytes + 63) / 64 * 64;
+    rig->device->from_host(rig->device, a.device, a.host, bytes);
+    return a;
+}
+
+double cuda_rig_distance(const void *want, const void *got, accel_dtype_t type,
+                         int64_t n)
+{
+    double worst = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        const bool narrow = type == ACCEL_BF16;
+        double w = narrow ? (double)bf16_to_f32(((const bf16_t *)want)[i])
+                          : (double)((const float *)want)[i];
+        double g = narrow ? (double)bf16_to_f32(((const bf16_t *)got)[i])
+                          : (double)((const float *)got)[i];
+        double allowed = 1e-5 * (fabs(w) + 4.0) + (narrow ? fabs(w) / 64.0 : 0.0);
+        double d = isnan(w) && isnan(g) ? 0.0 : fabs(w - g) / allowed;
+
+        if (!(d <= worst))
+            worst = isnan(d) ? (double)INFINITY : d;
+    }
+    return worst;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrix products of the CUDA backend beside those of the CPU: odd shapes, every orientation
+ * and dtype, bias, activation and the value before it. Twice: the same bits.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/bf16.h"
+#include "tests/unit/cuda_rig.h"
+#include "tests/tap.h"
+
+static const struct shape {
+    int64_t m, n, k;
+} shapes[] = {
+    { 1, 1, 1 }, { 5, 8, 16 }, { 3, 17, 9 }, { 16, 24, 40 }, { 33, 65, 31 },
+};
+
+/* Operands on both sides; the rig has their memory. */
+struct pair {
+    struct gemm host, device;
+    struct cuda_rig *rig;
+};
+
+static const void *operand(struct cuda_rig *rig, const void **out, accel_dtype_t type,
+                           int64_t n, float scale)
+{
+    struct cuda_array a = cuda_rig_values(rig, type, n, scale);
+
+    *out = a.device;
+    return a.host;
+}
+
+static void open_pair(struct pair *o, struct cuda_rig *rig, const struct shape *s,
+                      int how)
+{
+    struct gemm *p = &o->host;
+
+    memset(o, 0, sizeof(*o));
+    o->rig = rig;
+    rig->skew = s->k & 1; /* some shapes begin at no multiple of 16 bytes */
+    p->trans_a = how & 1;
+    p->trans_b = how & 2;
+    p->m = s->m;
+    p->n = s->n;
+    p->k = s->k;
+    p->lda = (p->trans_a ? p->m : p->k) + (how & 4 ? 3 : 0);
+    p->ldb = (p->trans_b ? p->k : p->n) + (how & 4 ? 3 : 0);
+    p->ldc = p->n + (how & 4 ? 3 : 0);
+}
+
+/* c and pre begin as the same values on both sides. */
+static void fill_pair(struct pair *o, bool bias, bool pre)
+{
+    struct gemm *p = &o->host, *d = &o->device;
+    int64_t rows_a = p->trans_a ? p->k : p->m, rows_b = p->trans_b ? p->n : p->k;
+    const void *a, *b, *v = NULL;
+    struct cuda_array c = cuda_rig_values(o->rig, p->c_type, p->m * p->ldc, 1.0f);
+    struct cuda_array before = cuda_rig_values(o->rig, p->c_type, p->m * p->ldc, 1.0f);
+
+    p->a = operand(o->rig, &a, p->a_type, rows_a * p->lda, 1.0f);
+    p->b = operand(o->rig, &b, p->b_type, rows_b * p->ldb, 0.25f);
+    if (bias)
+        p->bias = operand(o->rig, &v, p->bias_type, p->n, 1.0f);
+    p->c = c.host;
+    p->pre = pre ? before.host : NULL;
+    *d = *p;
+    d->a = a;
+    d->b = b;
+    d->bias = v;
+    d->c = c.device;
+    d->pre = pre ? before.device : NULL;
+}
+
+/* Runs both, the device's twice; the worst distance of c and pre. */
+static double distance(struct pair *o, bool *same)
+{
+    const struct gemm *p = &o->host, *d = &o->device;
+    const struct backend *be = o->rig->device;
+    size_t bytes = (size_t)(p->m * p->ldc) * accel_dtype_bytes(p->c_type);
+    void *before = cuda_rig_copy(o->rig, p->c, bytes), *once = NULL;
+    double worst, other;
+
+    o->rig->cpu->gemm(o->rig->cpu, p);
+    be->gemm(be, d);
+    once = cuda_rig_fetch(o->rig, d->c, bytes);
+    be->from_host(be, d->c, before, bytes);
+    be->gemm(be, d);
+    *same = !memcmp(once, cuda_rig_fetch(o->rig, d->c, bytes), bytes);
+    worst = cuda_rig_distance(p->c, once, p->c_type, p->m * p->ldc);
+    if (p->pre) {
+        other = cuda_rig_distance(p->pre, cuda_rig_fetch(o->rig, d->pre, bytes),
+                                  p->c_type, p->m * p->ldc);
+        worst = other > worst ? other : worst;
+    }
+    return worst;
+}
+
+static void test_types(struct cuda_rig *rig, int types)
+{
+    accel_dtype_t a = types & 1 ? ACCEL_BF16 : ACCEL_F32;
+    accel_dtype_t b = types & 2 ? ACCEL_BF16 : ACCEL_F32;
+    accel_dtype_t c = types & 4 ? ACCEL_BF16 : ACCEL_F32;
+    double worst = 0;
+    bool same = true, one;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shapes); i++)
+        for (int how = 0; how < 16; how++) {
+            struct pair o;
+            double d;
+
+            open_pair(&o, rig, &shapes[i], how);
+            o.host.a_type = a;
+            o.host.b_type = b;
+            o.host.c_type = c;
+            o.host.add = how & 8;
+            fill_pair(&o, false, false);
+            d = distance(&o, &one);
+            worst = d > worst ? d : worst;
+            same = same && one;
+            cuda_rig_reset(rig);
+        }
+    tap_ok(worst <= 1.0, "%s x %s to %s: %.2f of the bound", accel_dtype_name(a),
+           accel_dtype_name(b), accel_dtype_name(c), worst);
+    tap_ok(same, "%s x %s to %s: the same bits twice", accel_dtype_name(a),
+           accel_dtype_name(b), accel_dtype_name(c));
+}
+
+static const struct {
+    accel_activation_t act;
+    const char *name;
+} acts[] = {
+    { ACCEL_ACT_NONE, "no activation" }, { ACCEL_ACT_GELU, "GELU" },
+    { ACCEL_ACT_GELU_ERF, "erf GELU" },  { ACCEL_ACT_SILU, "SiLU" },
+    { ACCEL_ACT_RELU, "RELU" },          { ACCEL_ACT_RELU2, "squared RELU" },
+    { ACCEL_ACT_TANH, "tanh" },
+};
+
+/* Bias of either type, the value before saved or not, rows that an epilogue fits or not. */
+static void test_act(struct cuda_rig *rig, int act, accel_dtype_t type)
+{
+    double worst = 0;
+    bool same = true, one;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shapes); i++)
+        for (int how = 0; how < 24; how++) {
+            struct pair o;
+            double d;
+
+            open_pair(&o, rig, &shapes[i], (how & 4) | 2);
+            o.host.a_type = o.host.b_type = type;
+            o.host.c_type = how & 1 ? ACCEL_F32 : type;
+            o.host.bias_type = how >= 16 ? ACCEL_F32 : type;
+            o.host.act = acts[act].act;
+            fill_pair(&o, how >= 8, how & 2 && act > 0);
+            d = distance(&o, &one);
+            worst = d > worst ? d : worst;
+            same = same && one;
+            cuda_rig_reset(rig);
+        }
+    tap_ok(worst <= 1.0 && same, "%s, %s: %.2f of the bound, the same bits twice",
+           accel_dtype_name(type), acts[act].name, worst);
+}
+
+/* Not a number stays one, whatever the activation. */
+static void test_nan(struct cuda_rig *rig)
+{
+    int lost = 0;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(acts); i++) {
+        struct pair o;
+        float nan = NAN;
+        const float *c;
+
+        open_pair(&o, rig, &shapes[1], 0);
+        o.host.act = acts[i].act;
+        fill_pair(&o, true, false);
+        rig->device->from_host(rig->device, (void *)(uintptr_t)o.device.a, &nan,
+                               sizeof(nan));
+        rig->device->gemm(rig->device, &o.device);
+        c = cuda_rig_fetch(rig, o.device.c, sizeof(*c));
+        lost += !isnan(c[0]);
+        cuda_rig_reset(rig);
+    }
+    tap_is_int(lost, 0, "not a number stays one");
+}
+
+/* Nothing to do: nothing is touched, and nothing fails. */
+static void test_empty(struct cuda_rig *rig)
+{
+    struct gemm p = { .m = 0, .n = 4, .k = 4, .lda = 4, .ldb = 4, .ldc = 4 };
+    accel_error_t err = { .text = "" };
+
+    rig->device->gemm(rig->device, &p);
+    p.m = 4;
+    p.n = 0;
+    rig->device->gemm(rig->device, &p);
+    p.n = 4;
+    p.k = 0;
+    p.add = true;
+    rig->device->gemm(rig->device, &p);
+    tap_ok(!rig->device->sync(rig->device, &err), "empty products %s", err.text);
+}
+
+int main(void)
+{
+    struct cuda_rig rig;
+
+    if (!cuda_rig_open(&rig))
+        return 0;
+    for (int types = 0; types < 8; types++)
+        test_types(&rig, types);
+    for (int i = 0; i < (int)ACCEL_ARRAY_SIZE(acts); i++) {
+        test_act(&rig, i, ACCEL_F32);
+        test_act(&rig, i, ACCEL_BF16);
+    }
+    test_nan(&rig);
+    test_empty(&rig);
+    cuda_rig_close(&rig);
+    return tap_done();
+}
