@@ -36,3 +36,17 @@ EXTRA_DIST += tests/bench/start_time.py
 noinst_PROGRAMS += tests/bench/bench_cuda_attention
 tests_bench_bench_cuda_attention_SOURCES = tests/bench/bench_cuda_attention.c
 tests_bench_bench_cuda_attention_LDADD = $(unit_ldadd)
+
+# Kernels of the CUDA module on one GPU: make bench-cuda
+EXTRA_DIST += tests/bench/bench_cuda.c tests/bench/gpu/bare.c tests/bench/gpu/gpu.h \
+	tests/bench/gpu/nvml.c
+if HAVE_CUDA
+noinst_PROGRAMS += tests/bench/bench_cuda
+tests_bench_bench_cuda_SOURCES = tests/bench/bench_cuda.c tests/bench/gpu/bare.c \
+	tests/bench/gpu/gpu.h tests/bench/gpu/nvml.c
+tests_bench_bench_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
+tests_bench_bench_cuda_LDADD = $(unit_ldadd) $(CUDA_LIBS) -lcublasLt -ldl
+bench-cuda: tests/bench/bench_cuda$(EXEEXT) runtime/backend/cuda/accel_cuda.so
+	ACCEL_CUDA_MODULE=runtime/backend/cuda/accel_cuda.so tests/bench/bench_cuda$(EXEEXT)
+endif
+.PHONY: bench-cuda

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Speed of the CUDA backend on one GPU: every product of a training step beside a bare loop
+ * of cuBLASLt over the same shapes, and kernels that memory bounds beside a copy within the
+ * device. Medians, with the clocks and the power while they ran. No pass or fail.
+ * Arguments: names of models (default: all).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda_load.h"
+#include "tests/bench/gpu/gpu.h"
+
+enum { REPEATS = 11, CALLS = 10 };
+
+static struct backend *be;
+static cudaStream_t stream;
+static cudaEvent_t from, until;
+
+/* Products of [rows, in] and a weight of [out, in], so many a step. */
+struct linear {
+    const char *name;
+    int64_t in, out;
+    int count;
+    bool
+        gelu; /* bias and GELU, the value before it saved; else only a bias where .bias */
+    bool bias, to_float;
+};
+
+static const struct model {
+    const char *name;
+    int64_t rows;
+    struct linear linear[6];
+} models[] = {
+    { "gpt2-124M",
+      16 * 1024,
+      { { "qkv", 768, 2304, 12, false, true, false },
+        { "projection", 768, 768, 12, false, true, false },
+        { "up", 768, 3072, 12, true, true, false },
+        { "down", 3072, 768, 12, false, true, false },
+        { "head", 768, 50304, 1, false, false, true } } },
+    { "gpt2-1558M",
+      8 * 1024,
+      { { "qkv", 1600, 4800, 48, false, true, false },
+        { "projection", 1600, 1600, 48, false, true, false },
+        { "up", 1600, 6400, 48, true, true, false },
+        { "down", 6400, 1600, 48, false, true, false },
+        { "head", 1600, 50304, 1, false, false, true } } },
+    { "llama-8B",
+      8192,
+      { { "q and out", 4096, 4096, 64, false, false, false },
+        { "k and v", 4096, 1024, 64, false, false, false },
+        { "gate and up", 4096, 14336, 64, false, false, false },
+        { "down", 14336, 4096, 32, false, false, false },
+        { "head", 4096, 128256, 1, false, false, true } } },
+};
+
+/* The rows that one call of the fused head works on (cross_entropy keeps 256 MiB). */
+static int64_t rows_of(const struct model *m, const struct linear *l)
+{
+    int64_t fit = ((int64_t)256 << 20) / 4 / l->out / 64 * 64;
+
+    return l->to_float && fit < m->rows ? fit : m->rows;
+}
+
+static void *device_memory(int64_t bytes)
+{
+    accel_error_t err;
+    void *p = NULL;
+
+    if (be->alloc(be, MEMORY_WORK, (size_t)bytes, &p, &err)) {
+        fprintf(stderr, "%s\n", err.text);
+        exit(1);
+    }
+    return p;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Median milliseconds of one call. */
+static double median_ms(void (*call)(void *), void *arg)
+{
+    double ms[REPEATS];
+
+    call(arg);
+    for (int i = 0; i < REPEATS; i++) {
+        float all = 0;
+
+        cudaEventRecord(from, stream);
+        for (int k = 0; k < CALLS; k++)
+            call(arg);
+        cudaEventRecord(until, stream);
+        if (cudaEventSynchronize(until) || cudaEventElapsedTime(&all, from, until)) {
+            fprintf(stderr, "the device failed\n");
+            exit(1);
+        }
+        ms[i] = (double)all / CALLS;
+    }
+    qsort(ms, REPEATS, sizeof(ms[0]), by_value);
+    return ms[REPEATS / 2];
+}
+
+static void print_state(void)
+{
+    struct gpu_reading r;
+
+    if (nvml_read(&r))
+        printf("  %4u MHz, memory %u MHz, %u W\n", r.sm_mhz, r.memory_mhz, r.watts);
+    else
+        printf("  clocks and power not known (no NVML)\n");
+}
+
+/* ---- products ------------------------------------------------------------------------ */
+
+struct product {
+    struct gemm p;
+    struct bare *bare;
+};
+
+static void run_own(void *arg)
+{
+    const struct product *x = arg;
+
+    be->gemm(be, &x->p);
+}
+
+static void run_bare(void *arg)
+{
+    const struct product *x = arg;
+
+    if (!bare_run(x->bare, &x->p, stream)) {
+        fprintf(stderr, "cublasLtMatmul failed\n");
+        exit(1);
+    }
+}
+
+struct totals {
+    double own, bare;
+};
+
+static void measure(const char *name, const char *pass, struct gemm p, int64_t count,
+                    struct totals *sum)
+{
+    struct product x = { .p = p, .bare = bare_new(&p) };
+    double own, bare, flops = 2.0 * (double)p.m * (double)p.n * (double)p.k;
+
+    if (!x.bare) {
+        printf("  %-12s %-8s cuBLASLt has no algorithm\n", name, pass);
+        return;
+    }
+    bare = median_ms(run_bare, &x);
+    own = median_ms(run_own, &x);
+    printf("  %-12s %-8s %6lld x %6lld x %6lld %8.3f ms %7.1f TFLOP/s, bare %8.3f ms, "
+           "%5.1f %%\n",
+           name, pass, (long long)p.m, (long long)p.n, (long long)p.k, own,
+           flops / own / 1e9, bare, 100.0 * bare / own);
+    sum->own += own * (double)count;
+    sum->bare += bare * (double)count;
+    bare_free(x.bare);
+}
+
+/* Forward, gradient of the input, gradient of the weights, as linear.c asks for them. */
+static void measure_linear(const struct model *m, const struct linear *l,
+                           struct totals *sum)
+{
+    const int64_t rows = rows_of(m, l), y_size = l->to_float ? 4 : 2;
+    const int64_t calls = l->count * ((m->rows + rows - 1) / rows);
+    void *x = device_memory(rows * l->in * 2),
+         *y = device_memory(rows * l->out * y_size);
+    void *weight = device_memory(l->out * l->in * 2);
+    void *grad = device_memory(l->out * l->in * 4);
+    void *pre = l->gelu ? device_memory(rows * l->out * 2) : NULL;
+    void *bias = device_memory(l->out * 2);
+    struct gemm p = { .trans_b = true, .m = rows, .n = l->out, .k = l->in };
+
+    p.a_type = p.b_type = p.bias_type = ACCEL_BF16;
+    p.a = x;
+    p.b = weight;
+    p.c = y;
+    p.lda = p.ldb = l->in;
+    p.ldc = l->out;
+    p.c_type = l->to_float ? ACCEL_F32 : ACCEL_BF16;
+    p.bias = l->bias ? bias : NULL;
+    p.act = l->gelu ? ACCEL_ACT_GELU : ACCEL_ACT_NONE;
+    p.pre = pre;
+    measure(l->name, "forward", p, calls, sum);
+    p = (struct gemm){
+        .m = rows, .n = l->in, .k = l->out, .a = y, .b = weight, .c = x
+    };
+    p.a_type = p.b_type = p.c_type = ACCEL_BF16;
+    p.lda = l->out;
+    p.ldb = p.ldc = l->in;
+    measure(l->name, "input", p, calls, sum);
+    p = (struct gemm){ .trans_a = true, .m = l->out, .n = l->in, .k = rows };
+    p.a_type = p.b_type = ACCEL_BF16;
+    p.a = y;
+    p.b = x;
+    p.c = grad;
+    p.lda = l->out;
+    p.ldb = p.ldc = l->in;
+    p.add = true;
+    measure(l->name, "weight", p, calls, sum);
+    be->free(be, x);
+    be->free(be, y);
+    be->free(be, weight);
+    be->free(be, grad);
+    be->free(be, pre);
+    be->free(be, bias);
+}
+
+static void measure_model(const struct model *m)
+{
+    struct totals sum = { 0, 0 };
+
+    printf("%s, %lld rows, bfloat16\n", m->name, (long long)m->rows);
+    for (int i = 0; i < 6 && m->linear[i].name; i++)
+        measure_linear(m, &m->linear[i], &sum);
+    print_state();
+    if (sum.own > 0)
+        printf("  all products of a step: %.2f ms, bare %.2f ms: %.1f %% (goal 95)\n",
+               sum.own, sum.bare, 100.0 * sum.bare / sum.own);
+}
+
+/* ---- memory -------------------------------------------------------------------------- */
+
+enum { ROWS = 16384, COLS = 4096, VOCAB = 50304, XENT_ROWS = 1024 };
+
+static const int64_t elems = (int64_t)ROWS * COLS; /* 256 MiB of float32 */
+
+static struct {
+    float *p, *m, *v, *g;
+    int32_t *targets;
+} room;
+
+static void run_copy(void *arg)
+{
+    (void)arg;
+    cudaMemcpyAsync(room.p, room.g, (size_t)elems * 4, cudaMemcpyDeviceToDevice,
+                    stream);
+}
+
+static void run_adamw(void *arg)
+{
+    const struct adamw_step k = { .beta1 = 0.9f,
+                                  .beta2 = 0.95f,
+                                  .one_minus_beta1 = 0.1f,
+                                  .one_minus_beta2 = 0.05f,
+                                  .rate = 1e-4f,
+                                  .root_scale = 1.0f,
+                                  .eps = 1e-8f,
+                                  .decay = 1.0f,
+                                  .grad_scale = 1.0f };
+
+    (void)arg;
+    be->adamw(be, room.p, room.m, room.v, room.g, elems, &k);
+}
+
+static void run_norm(void *arg)
+{
+    const struct norm n = { ACCEL_BF16, ROWS, COLS, 1e-5f, arg != NULL };
+
+    be->norm(be, &n, room.p, room.v, room.g, room.m, arg ? NULL : room.m);
+}
+
+static void run_norm_grad(void *arg)
+{
+    const struct norm n = { ACCEL_BF16, ROWS, COLS, 1e-5f, arg != NULL };
+
+    be->norm_grad(be, &n, room.p, false, room.g, (char *)room.g + elems * 2, room.v,
+                  room.m);
+}
+
+static const struct xent how = { -1, 0.0f };
+
+static void run_xent(void *arg)
+{
+    (void)arg;
+    be->xent(be, &how, room.v, room.v + XENT_ROWS, room.p, room.targets, XENT_ROWS,
+             VOCAB);
+}
+
+/* Rounded in place: each row of bfloat16 begins where its row of float32 began. */
+static void run_xent_grad(void *arg)
+{
+    (void)arg;
+    be->xent_grad(be, &how, room.p, ACCEL_BF16, room.v, room.v + 2 * XENT_ROWS,
+                  room.v + 3 * XENT_ROWS, room.targets, XENT_ROWS, VOCAB);
+}
+
+static void measure_memory(void)
+{
+    const double logits = (double)XENT_ROWS * VOCAB;
+    const struct {
+        const char *name;
+        void (*call)(void *);
+        void *arg;
+        double bytes;
+    } all[] = {
+        { "copy", run_copy, NULL, 8.0 * (double)elems },
+        { "AdamW, gradients zeroed", run_adamw, NULL, 32.0 * (double)elems },
+        { "LayerNorm", run_norm, NULL, 4.0 * (double)elems },
+        { "RMSNorm", run_norm, &room, 4.0 * (double)elems },
+        { "LayerNorm, gradient", run_norm_grad, NULL, 6.0 * (double)elems },
+        { "RMSNorm, gradient", run_norm_grad, &room, 6.0 * (double)elems },
+        { "cross-entropy", run_xent, NULL, 4.0 * logits },
+        { "cross-entropy, gradient", run_xent_grad, NULL, 6.0 * logits },
+    };
+    double copy = 0;
+
+    room.p = device_memory(elems * 4);
+    room.m = device_memory(elems * 4);
+    room.v = device_memory(elems * 4);
+    room.g = device_memory(elems * 4);
+    room.targets = device_memory(XENT_ROWS * 4);
+    printf("kernels bound by memory\n");
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(all); i++) {
+        double rate = all[i].bytes / median_ms(all[i].call, all[i].arg) / 1e6;
+
+        copy = i ? copy : rate;
+        printf("  %-26s %8.1f GB/s %5.1f %% of the copy (goal 85)\n", all[i].name, rate,
+               100.0 * rate / copy);
+    }
+    print_state();
+}
+
+int main(int argc, char **argv)
+{
+    accel_error_t err = { .text = "" };
+
+    if (backend_cuda_open(&be, 0, &err)) {
+        fprintf(stderr, "%s\n", err.text);
+        return 77;
+    }
+    stream = be->native(be, QUEUE_COMPUTE);
+    if (cudaEventCreate(&from) || cudaEventCreate(&until))
+        return 1;
+    printf("%s%s\n", be->isa, nvml_open(be->bus_id) ? "" : ", no NVML");
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(models); i++) {
+        bool wanted = argc == 1;
+
+        for (int k = 1; k < argc; k++)
+            wanted = wanted || !strcmp(argv[k], models[i].name);
+        if (wanted)
+            measure_model(&models[i]);
+    }
+    measure_memory();
+    if (be->sync(be, &err)) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    backend_close(be);
+    return 0;
+}

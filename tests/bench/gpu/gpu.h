@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Parts of the benchmark of the CUDA kernels: products by cuBLASLt alone, and the state of
+ * the device while something is measured.
+ */
+#ifndef ACCEL_BENCH_GPU_H
+#define ACCEL_BENCH_GPU_H
+
+#include <cuda_runtime_api.h>
+
+#include "backend/backend.h"
+
+/* ---- bare.c: one product, its own descriptors, the first algorithm of the heuristic ---- */
+struct bare;
+/* The same operands and result without epilogue; NULL: cuBLASLt has none. */
+struct bare *bare_new(const struct gemm *p);
+bool bare_run(struct bare *b, const struct gemm *p, cudaStream_t stream);
+void bare_free(struct bare *b);
+
+/* ---- nvml.c ---------------------------------------------------------------------------- */
+struct gpu_reading {
+    unsigned sm_mhz, memory_mhz, watts;
+};
+/* False: no NVML on this node, or it does not know the device. */
+bool nvml_open(const char *bus_id);
+bool nvml_read(struct gpu_reading *out);
+
+#endif
