@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opens the CUDA backend beside the CPU's and gives out arrays of both from one allocation.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
