@@ -226,7 +226,8 @@ static void decode(struct cuda_state *s, const struct attention *p,
     struct attention a = *p;
     struct decode_task task = *w;
 
-    if (bytes > 48 << 10 && !ALLOW_SHARED(attention_split<T>, bytes, s))
+    if (bytes + sizeof(struct decode_shared) > 48 << 10 &&
+        !ALLOW_SHARED(attention_split<T>, bytes, s))
         return;
     LAUNCH(attention_split<T>, rows_grid(a.batch * a.kv_heads * w->parts * w->splits),
            DECODE_THREADS, bytes, s, a, task);
