@@ -42,6 +42,7 @@ bool graph_backward_to(struct graph *g, int base)
             graph_fail(g, A0003, e.op,
                        "report it with the model and the output of `accel env`",
                        "backward failed");
+        graph_check(g, e.op);
         tensor_release(e.out->grad);
         e.out->grad = NULL;
         tape_pop(g);

@@ -35,7 +35,7 @@ accel_status_t accel_tensor_read(const accel_tensor_t *t, float *host, size_t el
             err, A0611, "pass the tensor's number of elements, from its shape",
             "the tensor has %lld elements, not %zu", (long long)t->elems, elems);
     t->g->backend->to_host(t->g->backend, host, t->data, t->dtype, t->elems);
-    return ACCEL_OK;
+    return t->g->backend->check(t->g->backend, err);
 }
 
 accel_status_t accel_tensor_write(accel_tensor_t *t, const void *host, size_t bytes,

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "tensor/tape.h"
 
 #define POOL_CHUNK 256
@@ -97,6 +98,17 @@ void *graph_fail(struct graph *g, enum message code, const char *op, const char 
     snprintf(where, sizeof(where), op ? "%s: %s" : "%s", path, op);
     accel_fail_at(&g->error, code, where, hint, "%s", text);
     return NULL;
+}
+
+bool graph_check(struct graph *g, const char *op)
+{
+    const char *path = g->module_path && *g->module_path ? g->module_path : "model";
+
+    if (!g->backend->device || g->error.code ||
+        g->backend->check(g->backend, &g->error) == ACCEL_OK)
+        return !g->error.code;
+    snprintf(g->error.where, sizeof(g->error.where), "%s: %s", path, op);
+    return false;
 }
 
 static accel_tensor_t *pool_take(struct tape *t)
@@ -235,6 +247,8 @@ bool tape_record(struct graph *g, const struct tape_entry *e)
 {
     struct tape *t = g->tape;
 
+    if (!graph_check(g, e->op))
+        return false;
     if (t->length == t->cap) {
         int cap = t->cap ? 2 * t->cap : 256;
         struct tape_entry *entry = reallocarray(t->entry, (size_t)cap, sizeof(*entry));

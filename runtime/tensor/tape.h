@@ -32,6 +32,9 @@ struct tape_entry {
 void *graph_fail(struct graph *g, enum message code, const char *op, const char *hint,
                  const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
+/* What a device has told so far, at the op that has just been put on it. False: sticky. */
+bool graph_check(struct graph *g, const char *op);
+
 /* Appends an entry and holds its saved tensors. False: out of memory (sticky). */
 bool tape_record(struct graph *g, const struct tape_entry *e);
 int tape_length(const struct graph *g);

@@ -153,6 +153,8 @@ accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
         return run_report(run, st, &e, err);
     for (int i = 0; i < n; i++)
         batch[i] = next[i];
+    if (run->graph.recording)
+        run->backend->step_begin(run->backend);
     return ACCEL_OK;
 }
 

@@ -9,10 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "backend/backend.h"
+#include "backend/cuda_load.h"
 #include "train/run.h"
 
 #define BOOT_TIMEOUT_MS 120000
@@ -185,6 +186,8 @@ static accel_status_t warm_up(accel_t *run, accel_error_t *err)
     } else {
         st = accel_fail_nomem(err, "the workspace", (M * K + n * K + M * n) * one);
     }
+    if (st == ACCEL_OK)
+        st = be->sync(be, err);
     arena_close(arena);
     return st;
 }
@@ -237,6 +240,38 @@ static void tell_once(accel_t *run, accel_error_t *err)
         wait_for_end(speaker);
 }
 
+/* The GPU that this rank was given, by CUDA's number for it: is it the one? */
+static accel_status_t check_device(const accel_t *run, accel_error_t *err)
+{
+    const char *given = run->topo.device[0].bus_id, *opened = run->backend->bus_id;
+
+    if (!given[0] || !opened || strcasecmp(given, opened) == 0)
+        return ACCEL_OK;
+    return accel_fail_at(err, A0414, run->boot.host,
+                         "export CUDA_DEVICE_ORDER=PCI_BUS_ID before srun",
+                         "rank %d was given the GPU %s, but CUDA's device %d is %s",
+                         run->boot.rank, given, run->first_device, opened);
+}
+
+/* Kernels on the GPUs that were given, else on the cores. All ranks come to one end: a GPU
+ * that cannot be used is never made up for by the CPU. */
+static accel_status_t open_compute(accel_t *run, int timeout_ms, accel_error_t *err)
+{
+    struct comm_options o = { .timeout_ms = timeout_ms, .backend = "nccl" };
+    accel_status_t st;
+
+    if (run->topo.devices == 0)
+        return backend_cpu_open(&run->backend, run->threads, err);
+    st = backend_cuda_open(&run->backend, run->first_device, err);
+    if (st == ACCEL_OK)
+        st = check_device(run, err);
+    st = run_agree(run, st, err);
+    if (st != ACCEL_OK || run->boot.size == 1)
+        return st;
+    o.device = run->backend;
+    return comm_open(&run->data, &run->boot, &o, err);
+}
+
 static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
                                   accel_error_t *err)
 {
@@ -265,8 +300,6 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
         st = comm_open(&run->comm, &run->boot, &comm, err);
     }
     if (st == ACCEL_OK)
-        st = boot_leave(&run->boot, err);
-    if (st == ACCEL_OK)
         st = place_print(run, err);
     if (st != ACCEL_OK)
         return st;
@@ -275,7 +308,9 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
      * one worker more per rank waits actively and takes a core from another rank. */
     run->threads_before = omp_get_max_threads();
     omp_set_num_threads(run->threads);
-    st = backend_cpu_open(&run->backend, run->threads, err);
+    st = open_compute(run, comm.timeout_ms, err);
+    if (st == ACCEL_OK)
+        st = boot_leave(&run->boot, err);
     if (st != ACCEL_OK)
         return st;
     st = graph_open(&run->graph, run->backend, config_precision(&run->config).compute,
@@ -297,6 +332,7 @@ static void free_run(accel_t *run)
         for (int i = 0; i < run->trees; i++)
             nn_module_free(run->tree[i]);
     }
+    comm_close(run->data);
     if (run->host_batch)
         run->backend->host_free(run->backend, run->host_batch, run->host_batch_bytes);
     backend_close(run->home);

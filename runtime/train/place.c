@@ -14,7 +14,8 @@
 
 /* A GPU that was given to the step is used or refused, never ignored. */
 static accel_status_t take_devices(const struct boot *b, const struct topo_gpus *gpus,
-                                   struct topo_rank *own, accel_error_t *err)
+                                   struct topo_rank *own, int *first_out,
+                                   accel_error_t *err)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     int on_node = (int)env_long("SLURM_GPUS_ON_NODE", 0), first = 0;
@@ -36,6 +37,7 @@ static accel_status_t take_devices(const struct boot *b, const struct topo_gpus 
         own->devices = TOPO_RANK_GPUS;
     for (int i = 0; st == ACCEL_OK && i < own->devices; i++)
         st = topo_visible_device(gpus, visible, first + i, &own->device[i], err);
+    *first_out = first;
     return st;
 }
 
@@ -149,14 +151,14 @@ static accel_status_t judge(const struct boot *b, const struct topo_rank *rank,
             return as_said_by(b, world_rank[a], st, err);
         }
     }
-    for (int r = 0; r < b->size; r++)
-        if (rank[r].devices > 0) {
-            accel_status_t st =
-                accel_fail(err, A0414, "ask for no GPU, or say use_cpu: true",
-                           "rank %d was given %d GPU%s (%s), but this version computes "
-                           "on the CPU only (GPUs are not supported yet)",
-                           r, rank[r].devices, rank[r].devices == 1 ? "" : "s",
-                           rank[r].device[0].bus_id);
+    for (int r = 1; r < b->size; r++)
+        if ((rank[r].devices > 0) != (rank[0].devices > 0)) {
+            bool has = rank[r].devices > 0;
+            accel_status_t st = accel_fail(
+                err, A0413,
+                "ask for GPUs on every node (--gpus-per-node), or say use_cpu: true",
+                "rank %d was given a GPU, rank %d was given none", has ? r : 0,
+                has ? 0 : r);
 
             return as_said_by(b, r, st, err);
         }
@@ -321,7 +323,8 @@ accel_status_t place_open(accel_t *run, accel_error_t *err)
     if (st == ACCEL_OK)
         st = topo_own_mask(m, own->mask, err);
     if (st == ACCEL_OK && gpus)
-        st = take_devices(&run->boot, topo_machine_gpus(m), own, err);
+        st = take_devices(&run->boot, topo_machine_gpus(m), own, &run->first_device,
+                          err);
     if (st == ACCEL_OK)
         st = find_nic(run, m, &nic, err);
     if (st != ACCEL_OK) /* said to the others without details */

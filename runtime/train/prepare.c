@@ -183,8 +183,11 @@ static void print_plan(accel_t *run, const struct plan_input *in)
     snprintf(batch, sizeof(batch), "%d per rank x %d ranks x %d micro-batches = %lld",
              j->batch, run->boot.size, j->accumulate,
              (long long)j->batch * run->boot.size * j->accumulate);
-    snprintf(cpu, sizeof(cpu), "%s, %d thread%s per rank, %s", run->backend->name,
-             run->threads, run->threads == 1 ? "" : "s", run->backend->isa);
+    if (run->backend->device)
+        snprintf(cpu, sizeof(cpu), "%s, %s", run->backend->name, run->backend->isa);
+    else
+        snprintf(cpu, sizeof(cpu), "%s, %d thread%s per rank, %s", run->backend->name,
+                 run->threads, run->threads == 1 ? "" : "s", run->backend->isa);
     describe_data(j->data, data, sizeof(data));
     snprintf(steps, sizeof(steps), "%lld (warm-up %lld)", (long long)j->steps,
              (long long)j->warmup);
@@ -217,9 +220,19 @@ static void print_plan(accel_t *run, const struct plan_input *in)
 static accel_status_t check_memory(const accel_t *run, accel_error_t *err)
 {
     int64_t node = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-    int64_t need = run->plan.total_bytes;
+    int64_t need = run->plan.total_bytes, device = (int64_t)run->backend->memory_bytes;
     char a[32], b[32];
 
+    if (run->backend->device && device > 0 && need > device)
+        return accel_fail(
+            err, A0904,
+            "use a smaller batch with more accumulation, a smaller model, "
+            "FULL_SHARD over more GPUs, or activation checkpointing",
+            "the plan needs %s on the GPU, but it has %s",
+            format_bytes((double)need, a, sizeof(a)),
+            format_bytes((double)device, b, sizeof(b)));
+    if (run->backend->device)
+        return ACCEL_OK;
     if (node <= 0 || need <= node / run->boot.local_size)
         return ACCEL_OK;
     return accel_fail(err, A0904,
@@ -243,7 +256,9 @@ static accel_status_t make_plan(accel_t *run, accel_error_t *err)
                              .accumulate = run->job.accumulate,
                              .units = run->units.count,
                              .optimizer = rows[run->job.optimizer.kind],
-                             .base_bytes = run->base_bytes };
+                             .base_bytes = run->backend->device
+                                               ? (int64_t)run->backend->fixed_bytes
+                                               : run->base_bytes };
     const accel_field_t *fields;
     size_t activations = 0;
     accel_status_t st;
@@ -303,6 +318,7 @@ static accel_status_t shard_model(accel_t *run, accel_error_t *err)
                                .optimizer = run->job.optimizer,
                                .backend = run->backend,
                                .home = run->home,
+                               .data = run->data,
                                .log = &run->log };
     accel_status_t st;
 

@@ -63,7 +63,9 @@ struct accel {
     const char *unbound;         /* why not; NULL */
     int threads;
     int threads_before; /* OpenMP's setting when the run was opened; 0: not changed */
-    struct comm *comm;
+    int first_device;   /* of this rank, among the visible ones */
+    struct comm *comm;  /* what the ranks tell each other */
+    struct comm *data;  /* collectives on a device's memory; NULL: `comm` does them */
     struct backend *backend;
     struct backend
         *home; /* the CPU, where offloaded shards live; NULL: not offloaded */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "optim/optim.h"
 #include "train/run.h"
 
@@ -25,8 +26,9 @@ int64_t accel_steps_done(const accel_t *run)
 static accel_status_t backward(accel_t *run, accel_tensor_t *loss, accel_error_t *err)
 {
     bool last = run->micro + 1 == run->job.accumulate;
-    float value;
-    accel_status_t st;
+    const struct backend *be = run->backend;
+    float value = 0;
+    accel_status_t st = ACCEL_OK;
 
     if (!loss) {
         if (run->graph.error.code != ACCEL_OK) {
@@ -36,13 +38,17 @@ static accel_status_t backward(accel_t *run, accel_tensor_t *loss, accel_error_t
         return accel_fail(err, A0610, "pass what accel_call returned",
                           "accel_backward was given no loss");
     }
-    st = accel_tensor_read(loss, &value, 1, err);
+    if (!be->device) /* a device is not waited for before all its work is there */
+        st = accel_tensor_read(loss, &value, 1, err);
     if (st == ACCEL_OK)
         st = shard_backward_begin(run->shard, run->job.accumulate, err);
     if (st == ACCEL_OK)
         st = graph_backward(&run->graph, loss, 1.0f, err);
     if (st == ACCEL_OK)
         st = shard_backward_end(run->shard, last, err);
+    be->step_end(be);
+    if (st == ACCEL_OK && be->device)
+        st = accel_tensor_read(loss, &value, 1, err);
     if (st == ACCEL_OK) {
         run->loss_sum += value;
         run->micro++;
@@ -175,6 +181,8 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
     accel_status_t st;
 
     st = hooks_call(run, err);
+    if (st == ACCEL_OK) /* ids out of range, and whatever a device has not told yet */
+        st = run->backend->sync(run->backend, err);
     if (st == ACCEL_OK)
         st = agree(run, &a, err);
     if (st == ACCEL_OK)

@@ -99,7 +99,7 @@ one 73 output "$@" --out empty
 one 1 diverged "$@" --steps 100 --lr 1e3 --clip 0 --out nan
 mkdir driver # one that is the same everywhere
 ln -s "$ACCEL_BUILD/tests/helpers/.libs/fake_nvml.so" driver/libnvidia-ml.so.1
-shown 69 gpu env CUDA_VISIBLE_DEVICES=0 FAKE_NVML="$ACCEL_SRC/tests/data/topo/pcie4.nvml" \
+shown 69 gpu env CUDA_VISIBLE_DEVICES=0 ACCEL_CUDA_MODULE=none.so FAKE_NVML="$ACCEL_SRC/tests/data/topo/pcie4.nvml" \
     LD_LIBRARY_PATH="$tmp/driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" sh only-error.sh "$TRAIN" "$@"
 
 # ---- checkpoints ----

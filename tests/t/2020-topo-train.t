@@ -98,11 +98,13 @@ rank_env 'CUDA_VISIBLE_DEVICES=$((SLURM_LOCALID * 9)); export CUDA_VISIBLE_DEVIC
 step gpu.yaml env "$with_driver" ./task.sh "$TRAIN" "$@" --out missing
 is "$srun_rc" 69 "what only one rank lacks"
 once "A0422" "ends both, and that one says why"
-rank_env 'CUDA_VISIBLE_DEVICES=0,3; export CUDA_VISIBLE_DEVICES'
+rank_env 'CUDA_VISIBLE_DEVICES=0,3; ACCEL_CUDA_MODULE=none.so
+export CUDA_VISIBLE_DEVICES ACCEL_CUDA_MODULE'
 step gpu.yaml env "$with_driver" ./task.sh "$TRAIN" "$@" --out both
 is "$srun_rc" 69 "two ranks with a GPU each"
-once "A0414" "are told once that GPUs come later"
-contains "$srun_out" "rank 0 was given 1 GPU (0000:01:00.0)" "the first of them speaks"
+once "A0440" "are told once that the module for them is not there"
+contains "$srun_out" "unset ACCEL_CUDA_MODULE" "with the cure"
+ok "$([ ! -e both/log.jsonl ]; echo $?)" "and nobody computes on the CPU instead"
 
 step cpu.yaml "$TRAIN" "$@" --out cpu
 is "$srun_rc" 0 "two ranks on the CPU"
