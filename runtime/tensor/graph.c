@@ -169,6 +169,17 @@ static void describe(struct graph *g, accel_tensor_t *t, accel_dtype_t type, int
     t->scoped = true;
 }
 
+/* A device has kept what it could not give, and says who holds the rest. */
+static void *no_room(struct graph *g, const char *what, size_t bytes)
+{
+    accel_error_t err;
+
+    if (g->backend->check(g->backend, &err))
+        return graph_fail(g, message_of(&err), NULL, err.hint, "%s", err.text);
+    return graph_fail(g, A0001, NULL, "use a smaller batch or sequence, or more ranks",
+                      "no memory for %s of %zu bytes", what, bytes);
+}
+
 accel_tensor_t *graph_tensor(struct graph *g, accel_dtype_t type, int ndim,
                              const int64_t *dims)
 {
@@ -182,9 +193,7 @@ accel_tensor_t *graph_tensor(struct graph *g, accel_dtype_t type, int ndim,
     if (t)
         t->data = arena_alloc(g->arena, bytes);
     if (!t || !t->data)
-        return graph_fail(g, A0001, NULL,
-                          "use a smaller batch or sequence, or more ranks",
-                          "no memory for a tensor of %zu bytes", bytes);
+        return no_room(g, "a tensor", bytes);
     describe(g, t, type, ndim, dims, elems);
     return t;
 }
@@ -215,9 +224,7 @@ void *graph_scratch(struct graph *g, size_t bytes)
     void *p = arena_alloc(g->arena, bytes);
 
     if (!p)
-        return graph_fail(g, A0001, NULL,
-                          "use a smaller batch or sequence, or more ranks",
-                          "no memory for %zu bytes of scratch", bytes);
+        return no_room(g, "scratch", bytes);
     return p;
 }
 

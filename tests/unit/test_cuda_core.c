@@ -11,6 +11,7 @@
 
 #include "backend/cuda_load.h"
 #include "common/bf16.h"
+#include "tensor/graph.h"
 #include "tests/tap.h"
 
 #define MIB ((size_t)1 << 20)
@@ -146,6 +147,24 @@ static void test_range(void)
     base = be->reserve(be, 224 * MIB);
     tap_ok(base && be->commit(be, base, 0, 192 * MIB), "released memory is free again");
     be->close(be); /* with a range */
+}
+
+/* The arena's lack of memory is told in the device's words. */
+static void test_graph(void)
+{
+    struct backend *be = open_one("268435456");
+    accel_error_t err;
+    struct graph g;
+
+    tap_is_int(graph_open(&g, be, ACCEL_F32, false, &err), ACCEL_OK, "a graph");
+    tap_ok(graph_tensor(&g, ACCEL_F32, 2, (int64_t[]){ 1024, 1024 }) != NULL, "4 MiB");
+    tap_ok(!graph_tensor(&g, ACCEL_F32, 2, (int64_t[]){ 7680, 8192 }), "240 MiB more");
+    tap_is_int(g.error.message, 447, "A0447");
+    if (!tap_ok(strstr(g.error.text, "for activations") && g.error.where[0],
+                "what for, and where"))
+        tap_diag("%s: %s", g.error.where, g.error.text);
+    graph_close(&g);
+    be->close(be);
 }
 
 /* Twice all staging buffers, changed by the caller as soon as a call returns. */
@@ -312,6 +331,7 @@ int main(void)
     test_open();
     test_alloc();
     test_range();
+    test_graph();
     test_copies();
     test_events();
     test_bad_ids();
