@@ -26,6 +26,7 @@ enum distributed_type {
     DIST_MEGATRON_LM,
 };
 enum mixed_precision { PRECISION_NO, PRECISION_BF16, PRECISION_FP16, PRECISION_FP8 };
+enum sums_choice { SUMS_RANKS, SUMS_NCCL };
 enum reduce_choice { REDUCE_AUTO, REDUCE_F32, REDUCE_BF16 };
 enum sharding_strategy {
     SHARD_FULL,
@@ -77,6 +78,7 @@ struct config {
     int64_t preempt_max_restarts; /* of one job, whoever asks for them */
 
     enum reduce_choice reduce; /* what gradients travel in */
+    enum sums_choice sums;     /* who adds them up between GPUs */
     enum device_choice device;
     bool topo_bind;    /* bind every rank to its cores */
     char topo_nic[64]; /* interface for the traffic between nodes; empty: the nearest */
