@@ -42,7 +42,8 @@ AM_TESTS_ENVIRONMENT = \
 
 # What the tests of a sanitizer build run, but for the unit tests; scripts/test makes it there.
 sanitizer_programs = accel$(EXEEXT) accel-selftest$(EXEEXT) examples/train$(EXEEXT) \
-	tests/helpers/fake_nvml.la tests/helpers/fake_nvml_old.la
+	tests/helpers/fake_nvml.la tests/helpers/fake_nvml_old.la \
+	tests/cuda/fake_nccl.la tests/cuda/fake_nccl_incomplete.la
 if HAVE_SLURM
 sanitizer_programs += $(pkglib_LTLIBRARIES) tests/helpers/fake_spank$(EXEEXT)
 endif

@@ -347,11 +347,13 @@ static void nccl_close_comm(struct comm *c)
 {
     struct nccl_state *n = c->impl;
     struct backend *be = c->device;
+    accel_error_t ignored;
 
     deregister(n);
     nccl_leave(c);
     if (be->watch == &n->watch)
         be->watch = NULL;
+    be->sync(be, &ignored); /* kernels may still read what is freed */
     free_blocks(n);
     be->free(be, n->words);
     be->event_free(be, n->scratch_free);

@@ -269,6 +269,7 @@ static accel_status_t open_compute(accel_t *run, int timeout_ms, accel_error_t *
     if (st != ACCEL_OK || run->boot.size == 1)
         return st;
     o.device = run->backend;
+    o.library_sums = run->config.sums == SUMS_NCCL;
     return comm_open(&run->data, &run->boot, &o, err);
 }
 
@@ -323,6 +324,8 @@ static void free_run(accel_t *run)
 {
     if (run->threads_before > 0)
         omp_set_num_threads(run->threads_before);
+    /* First: work on the device may wait for a peer that is gone. */
+    comm_close(run->data);
     shard_close(run->shard);
     units_free(&run->units);
     own_units_free(run);
@@ -332,7 +335,6 @@ static void free_run(accel_t *run)
         for (int i = 0; i < run->trees; i++)
             nn_module_free(run->tree[i]);
     }
-    comm_close(run->data);
     if (run->host_batch)
         run->backend->host_free(run->backend, run->host_batch, run->host_batch_bytes);
     backend_close(run->home);

@@ -196,7 +196,7 @@ static void print_plan(accel_t *run, const struct plan_input *in)
         "run",         run->run_name,
         "config",      run->config_path[0] ? run->config_path : run->config_source,
         "bootstrap",   run->boot.method,
-        "collectives", comm_backend(run->comm),
+        "collectives", comm_backend(run->data ? run->data : run->comm),
         "compute",     cpu,
         "batch",       batch,
         "data",        data,
