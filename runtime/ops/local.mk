@@ -32,7 +32,7 @@ tests_unit_test_attention_SOURCES = tests/unit/test_attention.c tests/unit/op_ri
 tests_unit_test_attention_LDADD = $(unit_ldadd)
 
 # The op table, for any test that runs it on a backend.
-optable_sources = tests/unit/optable.c tests/unit/optable.h \
+optable_sources = tests/unit/optable.c tests/unit/optable.h tests/unit/optable_beside.c \
 	tests/unit/optable_elementwise.c tests/unit/optable_golden.c \
 	tests/unit/optable_linear.c \
 	tests/unit/optable_rows.c tests/unit/optable_views.c tests/unit/resident.c \

@@ -61,6 +61,10 @@ extern const struct op_rows optable_elementwise, optable_rows, optable_views,
  * must then give the same bits as be[0]. Prints TAP results. */
 void optable_run(struct backend *const *be, int n);
 
+/* The table on `be` and on `device`, by the same inputs: float32 to 1e-5, bfloat16 to two of
+ * its last places. */
+void optable_beside(struct backend *be, struct backend *device);
+
 /* Writes what optable.py needs to compute the table with PyTorch: cases, inputs, weights. */
 void optable_dump(struct backend *be, FILE *to);
 /* Compares the table on `be` with what optable.py wrote. */

@@ -129,3 +129,14 @@ tests_unit_test_cuda_graph_LDFLAGS = -no-install
 tests_unit_test_cuda_products_SOURCES = tests/unit/test_cuda_products.c tests/unit/cuda_rig.c \
 	tests/unit/cuda_rig.h
 tests_unit_test_cuda_products_LDADD = $(unit_ldadd)
+
+# On a device, or on the stand-in: the kernels beside those of the CPU, and the op table.
+cuda_device_sources = tests/unit/cuda_device.c tests/unit/cuda_device.h
+unit_tests += tests/unit/test_cuda_kernels tests/unit/test_cuda_optable
+tests_unit_test_cuda_kernels_SOURCES = tests/unit/test_cuda_kernels.c $(cuda_device_sources) \
+	tests/unit/twin.c tests/unit/twin.h tests/unit/twin_elements.c tests/unit/twin_moves.c \
+	tests/unit/twin_rows.c tests/unit/twin_sums.c tests/unit/twin_updates.c
+tests_unit_test_cuda_kernels_LDADD = $(unit_ldadd)
+tests_unit_test_cuda_optable_SOURCES = tests/unit/test_cuda_optable.c $(cuda_device_sources) \
+	$(optable_sources)
+tests_unit_test_cuda_optable_LDADD = $(unit_ldadd)

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The op table on a CUDA device, or on the stand-in: against the references, against PyTorch's
+ * results, against the CPU's; twice the same bits.
+ */
+#include <stdlib.h>
+
+#include "tests/tap.h"
+#include "tests/unit/cuda_device.h"
+#include "tests/unit/optable.h"
+
+static void golden(struct backend *device)
+{
+    const char *src = getenv("ACCEL_SRC");
+    char path[4096];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/tests/data/ops/optable.golden", src ? src : ".");
+    f = fopen(path, "r");
+    if (!tap_ok(f != NULL, "%s can be read", path))
+        return;
+    optable_golden(device, f);
+    fclose(f);
+}
+
+int main(void)
+{
+    struct backend *device = cuda_device(), *cpu = NULL;
+    struct backend *const twice[2] = { device, device };
+    accel_error_t err = { 0 };
+
+    if (backend_cpu_open(&cpu, 1, &err)) {
+        tap_ok(false, "the CPU backend: %s", err.text);
+        return tap_done();
+    }
+    optable_run(twice, 2);
+    golden(device);
+    optable_beside(cpu, device);
+    tap_ok(!device->sync(device, &err), "no call failed %s", err.text);
+    backend_close(device);
+    backend_close(cpu);
+    return tap_done();
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Twins of what sees a whole row: norms, softmax, cross-entropy.
+ */
+#include <math.h>
+
+#include "tests/unit/twin.h"
+
+/* Rows of a warp and of a block, with and without packs, kept and too long to be kept. */
+static const int64_t shapes[][2] = { { 0, 8 },     { 1, 1 },    { 5, 7 },
+                                     { 67, 32 },   { 9, 768 },  { 3, 1024 },
+                                     { 3, 1031 },  { 2, 4104 }, { 1, 6151 },
+                                     { 2, 13000 }, { 1, 25001 } };
+
+static void norm(const struct backend *be, void *const *a, const struct twin_call *c)
+{
+    be->norm(be, (const struct norm *)c->more, a[0], (float *)a[1], a[2], a[3], a[4]);
+}
+
+static void norm_grad(const struct backend *be, void *const *a,
+                      const struct twin_call *c)
+{
+    be->norm_grad(be, (const struct norm *)c->more, a[0], c->add, a[1], a[2],
+                  (const float *)a[3], a[4]);
+}
+
+static void norm_param_grad(const struct backend *be, void *const *a,
+                            const struct twin_call *c)
+{
+    be->norm_param_grad(be, (const struct norm *)c->more, (float *)a[0], (float *)a[1],
+                        a[2], a[3], (const float *)a[4]);
+}
+
+static void softmax(const struct backend *be, void *const *a, const struct twin_call *c)
+{
+    be->softmax(be, a[0], a[1], c->type, c->dim[0], c->dim[1]);
+}
+
+static void softmax_grad(const struct backend *be, void *const *a,
+                         const struct twin_call *c)
+{
+    be->softmax_grad(be, a[0], c->add, a[1], a[2], c->type, c->dim[0], c->dim[1]);
+}
+
+static void norms(struct twin *t, struct norm p, int64_t shift, bool bias)
+{
+    struct twin_call c = { .type = p.type, .add = p.rms != bias, .more = &p };
+    const int64_t n = p.rows * p.cols;
+    const char *type = accel_dtype_name(p.type), *kind = p.rms ? "rms norm" : "norm";
+
+    twin_values(t, p.type, n, shift, 0, 1);
+    twin_values(t, ACCEL_F32, 2 * p.rows, 0, 0, 1);
+    twin_values(t, p.type, n, shift, -1, 1.5);
+    twin_values(t, p.type, p.cols, 0, 0.5, 1.5);
+    if (bias)
+        twin_values(t, p.type, p.cols, 0, -1, 1);
+    else
+        twin_none(t);
+    twin_run(t, norm, &c, "%s %lld x %lld %s", kind, (long long)p.rows,
+             (long long)p.cols, type);
+    twin_values(t, p.type, n, shift, -1, 1);
+    twin_values(t, p.type, n, 0, -1, 1);
+    twin_values(t, p.type, n, shift, -1, 1);
+    twin_values(t, ACCEL_F32, 2 * p.rows, 0, 0.1, 1);
+    twin_values(t, p.type, p.cols, 0, 0.5, 1.5);
+    twin_run(t, norm_grad, &c, "%s_grad %lld x %lld %s, add %d", kind,
+             (long long)p.rows, (long long)p.cols, type, c.add);
+    for (int k = 0; k < 2; k++)
+        if (k == (p.rms ? 1 : bias ? 2 : 0))
+            twin_none(t);
+        else
+            twin_values(t, ACCEL_F32, p.cols, 0, -1, 1);
+    twin_values(t, p.type, n, shift, -1, 1);
+    twin_values(t, p.type, n, 0, -1, 1);
+    twin_values(t, ACCEL_F32, 2 * p.rows, 0, 0.1, 1);
+    twin_run(t, norm_param_grad, &c, "%s_param_grad %lld x %lld %s", kind,
+             (long long)p.rows, (long long)p.cols, type);
+}
+
+static void softmaxes(struct twin *t, struct twin_call c, int64_t shift)
+{
+    const int64_t n = c.dim[0] * c.dim[1];
+
+    twin_values(t, c.type, n, shift, 0, 1);
+    twin_values(t, c.type, n, 0, -30, 30);
+    if (n > 3)
+        for (int64_t i = 0; i < n; i += 3)
+            if (c.type == ACCEL_F32)
+                ((float *)twin_host(t, 1))[i] = i % 2 ? -INFINITY : -100.0f;
+    twin_run(t, softmax, &c, "softmax %lld x %lld %s", (long long)c.dim[0],
+             (long long)c.dim[1], accel_dtype_name(c.type));
+    for (int k = 0; k < 3; k++)
+        twin_values(t, c.type, n, k == 1 ? shift : 0, 0, 1);
+    twin_run(t, softmax_grad, &c, "softmax_grad %lld x %lld %s, add %d",
+             (long long)c.dim[0], (long long)c.dim[1], accel_dtype_name(c.type), c.add);
+}
+
+/* ---- cross-entropy --------------------------------------------------------------------- */
+
+static void xent(const struct backend *be, void *const *a, const struct twin_call *c)
+{
+    be->xent(be, (const struct xent *)c->more, (float *)a[0], (float *)a[1],
+             (const float *)a[2], (const int32_t *)a[3], c->dim[0], c->dim[1]);
+    be->xent_mean(be, (const struct xent *)c->more, (float *)a[4], (float *)a[5],
+                  (const float *)a[1], (const int32_t *)a[3], c->dim[0]);
+}
+
+/* In place; then as float32, for rows of bfloat16 leave gaps that are nobody's. */
+static void xent_grad(const struct backend *be, void *const *a,
+                      const struct twin_call *c)
+{
+    const int64_t rows = c->dim[0], vocab = c->dim[1];
+
+    be->xent_grad(be, (const struct xent *)c->more, (float *)a[0], c->type,
+                  (const float *)a[1], (const float *)a[2], (const float *)a[3],
+                  (const int32_t *)a[4], rows, vocab);
+    for (int64_t r = 0; r < rows; r++)
+        be->cast(be, (float *)a[5] + r * vocab, ACCEL_F32, false,
+                 (const float *)a[0] + r * vocab, c->type, vocab);
+    be->zero(be, a[0], (size_t)(rows * vocab) * sizeof(float));
+}
+
+static void targets(struct twin *t, int64_t rows, int64_t vocab)
+{
+    const int k = t->count;
+
+    twin_values(t, ACCEL_I32, rows, 0, 0, (double)vocab);
+    if (rows > 2)
+        ((int32_t *)twin_host(t, k))[2] = -100;
+    if (rows > 4)
+        ((int32_t *)twin_host(t, k))[4] = -1;
+}
+
+static void entropies(struct twin *t, int64_t rows, int64_t vocab, float smoothing,
+                      accel_dtype_t type)
+{
+    const struct xent o = { -100, smoothing };
+    const struct twin_call c = { .type = type, .dim = { rows, vocab }, .more = &o };
+
+    if (type == ACCEL_F32) {
+        for (int k = 0; k < 2; k++)
+            twin_values(t, ACCEL_F32, rows, 0, 0, 1);
+        twin_values(t, ACCEL_F32, rows * vocab, 0, -20, 20);
+        targets(t, rows, vocab);
+        for (int k = 0; k < 2; k++)
+            twin_values(t, ACCEL_F32, 1, 0, 0, 1);
+        twin_run(t, xent, &c, "xent %lld x %lld, smoothing %g", (long long)rows,
+                 (long long)vocab, smoothing);
+    }
+    twin_values(t, ACCEL_F32, rows * vocab, rows % 4, -5, 0);
+    twin_values(t, ACCEL_F32, rows, 0, 0, 1);
+    twin_values(t, ACCEL_F32, 1, 0, rows % 3 ? 7 : 0, rows % 3 ? 8 : 0);
+    twin_values(t, ACCEL_F32, 1, 0, 1, 2);
+    targets(t, rows, vocab);
+    twin_values(t, ACCEL_F32, rows * vocab, 0, 0, 1);
+    twin_run(t, xent_grad, &c, "xent_grad %lld x %lld to %s, smoothing %g",
+             (long long)rows, (long long)vocab, accel_dtype_name(type), smoothing);
+}
+
+void twin_rows(struct twin *t)
+{
+    static const int64_t vocabs[][2] = { { 0, 7 },    { 1, 1 },    { 7, 3 },
+                                         { 6, 13 },   { 5, 50 },   { 2, 4097 },
+                                         { 3, 8192 }, { 5, 20011 } };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shapes); i++)
+        for (int type = ACCEL_F32; type <= ACCEL_BF16; type++) {
+            const int64_t rows = shapes[i][0], cols = shapes[i][1], shift = i % 3 == 2;
+            struct norm p = { (accel_dtype_t)type, rows, cols, 1e-5f, false };
+
+            norms(t, p, shift, true);
+            norms(t, p, shift, false);
+            p.rms = true;
+            norms(t, p, shift, false);
+            softmaxes(t,
+                      (struct twin_call){
+                          .type = p.type, .dim = { rows, cols }, .add = i % 2 },
+                      shift);
+        }
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(vocabs); i++)
+        for (int type = ACCEL_F32; type <= ACCEL_BF16; type++)
+            for (int smooth = 0; smooth < 2; smooth++)
+                entropies(t, vocabs[i][0], vocabs[i][1], smooth ? 0.1f : 0.0f,
+                          (accel_dtype_t)type);
+}

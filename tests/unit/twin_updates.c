@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Twins of what happens to the shards between two steps: optimizers, scaling, sums.
+ */
+#include <stdio.h>
+
+#include "tests/tap.h"
+#include "tests/unit/twin.h"
+
+static const int64_t lengths[] = { 0, 1, 3, 4, 5, 127, 4099, 70001 };
+
+static void adamw(const struct backend *be, void *const *a, const struct twin_call *c)
+{
+    be->adamw(be, (float *)a[0], (float *)a[1], (float *)a[2], (float *)a[3], c->n,
+              (const struct adamw_step *)c->more);
+}
+
+static void sgd(const struct backend *be, void *const *a, const struct twin_call *c)
+{
+    be->sgd(be, (float *)a[0], (float *)a[1], (float *)a[3], c->n,
+            (const struct sgd_step *)c->more);
+}
+
+static void lion(const struct backend *be, void *const *a, const struct twin_call *c)
+{
+    be->lion(be, (float *)a[0], (float *)a[1], (float *)a[3], c->n,
+             (const struct lion_step *)c->more);
+}
+
+static void scale(const struct backend *be, void *const *a, const struct twin_call *c)
+{
+    be->scale(be, (float *)a[0], c->n, c->by);
+}
+
+static void sum_parts(const struct backend *be, void *const *a,
+                      const struct twin_call *c)
+{
+    be->sum_parts(be, (float *)a[0], c->add, a[1], c->type, (int)c->dim[0], c->n,
+                  c->by);
+}
+
+static void four(struct twin *t, int64_t n, int64_t shift, bool momentum)
+{
+    twin_values(t, ACCEL_F32, n, shift, -1, 1);
+    if (momentum)
+        twin_values(t, ACCEL_F32, n, shift, -1, 1);
+    else
+        twin_none(t);
+    twin_values(t, ACCEL_F32, n, shift, 0, 1);
+    twin_values(t, ACCEL_F32, n, shift, -1, 1);
+}
+
+static void optimizers(struct twin *t, struct twin_call c, int64_t shift)
+{
+    const struct adamw_step k = { 0.9f,  0.95f, 0.1f,    0.05f, 3e-4f,
+                                  1.02f, 1e-8f, 0.9997f, 0.7f };
+    const struct sgd_step plain = { 0.1f, 0.0f, 1.0f, 0.0f, 0.01f, 0.7f };
+    const struct sgd_step nesterov = { 0.1f, 0.9f, 1.0f, 0.9f, 0.01f, 0.7f };
+    const struct lion_step l = { 1e-3f, 0.9f, 0.99f, 0.1f, 0.01f, 0.999f, 0.7f };
+
+    four(t, c.n, shift, true);
+    c.more = &k;
+    twin_run(t, adamw, &c, "adamw of %lld, shift %lld", (long long)c.n,
+             (long long)shift);
+    four(t, c.n, shift, false);
+    c.more = &plain;
+    twin_run(t, sgd, &c, "sgd of %lld, shift %lld", (long long)c.n, (long long)shift);
+    four(t, c.n, shift, true);
+    c.more = &nesterov;
+    twin_run(t, sgd, &c, "sgd with momentum of %lld, shift %lld", (long long)c.n,
+             (long long)shift);
+    four(t, c.n, shift, true);
+    c.more = &l;
+    twin_run(t, lion, &c, "lion of %lld, shift %lld", (long long)c.n, (long long)shift);
+}
+
+static void parts(struct twin *t, struct twin_call c, int64_t shift)
+{
+    static const int64_t counts[] = { 1, 2, 7 };
+
+    twin_values(t, ACCEL_F32, c.n, shift, -1, 1);
+    twin_run(t, scale, &c, "scale of %lld, shift %lld", (long long)c.n,
+             (long long)shift);
+    for (size_t k = 0; k < ACCEL_ARRAY_SIZE(counts); k++)
+        for (int type = ACCEL_F32; type <= ACCEL_BF16; type++) {
+            c.dim[0] = counts[k];
+            c.type = (accel_dtype_t)type;
+            c.add = !c.add;
+            twin_values(t, ACCEL_F32, c.n, shift, -1, 1);
+            twin_values(t, c.type, c.n * counts[k], 0, -1, 1);
+            twin_run(t, sum_parts, &c, "sum_parts of %lld x %lld %s, accumulate %d",
+                     (long long)counts[k], (long long)c.n, accel_dtype_name(c.type),
+                     c.add);
+        }
+}
+
+/* The sums are numbers of the host: seen here, not in an array. */
+static double sums[3];
+static int called;
+
+static void sumsq(const struct backend *be, void *const *a, const struct twin_call *c)
+{
+    struct span span[100];
+    const int count = (int)c->dim[0];
+    int64_t at = 0;
+
+    for (int k = 0; k < count; k++) {
+        const int64_t n = k == count - 1 ? c->n - at : c->n / count;
+
+        span[k] = (struct span){ (const float *)a[0] + at, n };
+        at += n;
+    }
+    sums[called++] = be->sumsq(be, span, count);
+}
+
+static void squares(struct twin *t, struct twin_call c, int64_t shift)
+{
+    static const int64_t counts[] = { 0, 1, 3, 100 };
+
+    for (size_t k = 0; k < ACCEL_ARRAY_SIZE(counts); k++) {
+        char what[96];
+
+        c.dim[0] = counts[k];
+        called = 0;
+        snprintf(what, sizeof(what), "sumsq of %lld in %lld spans", (long long)c.n,
+                 (long long)counts[k]);
+        twin_values(t, ACCEL_F32, c.n, shift, -1, 1);
+        twin_run(t, sumsq, &c, "%s: nothing is written", what);
+        tap_is_close(sums[1], sums[0], 1e-12, "%s: sum", what);
+        tap_ok(sums[1] == sums[2], "%s: twice the same", what);
+    }
+}
+
+void twin_updates(struct twin *t)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(lengths); i++)
+        for (int64_t shift = 0; shift < 2; shift++) {
+            struct twin_call c = { .n = lengths[i], .by = 0.37f };
+
+            optimizers(t, c, shift);
+            parts(t, c, shift);
+            squares(t, c, shift);
+        }
+}
