@@ -143,8 +143,7 @@ static void cure_text(const struct config_key *k, char *buf, size_t len)
 
     if (k->offset == offsetof(struct config, distributed_type)) {
         snprintf(buf, len,
-                 "use MULTI_CPU (copies) or FSDP (sharded) on the CPU; GPUs are not "
-                 "supported yet");
+                 "use MULTI_GPU or MULTI_CPU (copies) or FSDP (sharded, on either)");
         return;
     }
     if (!k->ours) {

@@ -306,6 +306,19 @@ out:
     return st;
 }
 
+/* No GPU was given: fine, unless the config is for GPUs only. */
+static accel_status_t check_cpu_wanted(const struct config *c, const char *host,
+                                       accel_error_t *err)
+{
+    if (c->distributed_type != DIST_MULTI_GPU || c->device == DEVICE_CPU)
+        return ACCEL_OK;
+    return accel_fail_at(
+        err, A0426, host,
+        "ask for GPUs (--gpus-per-node), or set distributed_type: "
+        "MULTI_CPU or use_cpu: true",
+        "distributed_type is MULTI_GPU, and this task was given no GPU");
+}
+
 accel_status_t place_open(accel_t *run, accel_error_t *err)
 {
     const struct config *c = &run->config;
@@ -325,6 +338,8 @@ accel_status_t place_open(accel_t *run, accel_error_t *err)
     if (st == ACCEL_OK && gpus)
         st = take_devices(&run->boot, topo_machine_gpus(m), own, &run->first_device,
                           err);
+    if (st == ACCEL_OK && own->devices == 0)
+        st = check_cpu_wanted(c, run->boot.host, err);
     if (st == ACCEL_OK)
         st = find_nic(run, m, &nic, err);
     if (st != ACCEL_OK) /* said to the others without details */

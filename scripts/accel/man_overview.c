@@ -47,6 +47,15 @@ static const struct item variables[] = {
       "How long a rank waits for the others at the start, in milliseconds." },
     { "ACCEL_COMM_TIMEOUT_MS",
       "How long a rank waits for the others in a collective, in milliseconds." },
+    { "ACCEL_CUDA_MODULE",
+      "The file of the CUDA module, accel_cuda.so; else the one installed with the "
+      "library." },
+    { "ACCEL_CUDA_GRAPHS",
+      "0: the kernels of a micro-batch are launched one by one, not recorded as a "
+      "graph." },
+    { "ACCEL_CUDA_TUNE",
+      "1: every matrix product takes the fastest of several algorithms, timed in the "
+      "first step; two runs may then differ in the last bits." },
     { "ACCEL_NCCL_LIBRARY",
       "The file of NCCL to use between GPUs; else the loader looks for libnccl.so.2." },
     { "ACCEL_RANK, ACCEL_WORLD_SIZE, ACCEL_LOCAL_RANK, ACCEL_LOCAL_WORLD_SIZE, "

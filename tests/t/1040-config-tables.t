@@ -129,7 +129,7 @@ is "$(grep -o -E '\baccel_[a-z0-9_]+\(' man3 | sort -u)" \
 is "$(grep -o -E '\bACCEL_[A-Z0-9]+ = [0-9]+' man3)" \
     "$(grep -o -E '\bACCEL_[A-Z0-9]+ = [0-9]+' "$ACCEL_SRC/runtime/accel.h")" "and every status"
 # A variable is a literal of its name; those of keys are of accel-config(5).
-(cd "$ACCEL_SRC" && find runtime srun_plugin scripts -name '*.[ch]' -exec \
+(cd "$ACCEL_SRC" && find runtime srun_plugin scripts \( -name '*.[ch]' -o -name '*.cu' \) -exec \
     grep -h -o -E '"ACCEL_[A-Z_]*[A-Z]"' {} +) | tr -d '"' | sort -u |
     grep -v -E '^ACCEL_(OK|UNKNOWN|E[A-Z]+)$' >variables
 keys=$("$accel" check --keys | sed -e 1d -e 's/ .*//' -e 's/.*\.//' | tr '[:lower:]' '[:upper:]')

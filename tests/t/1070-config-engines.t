@@ -71,12 +71,17 @@ refused() { # CONFIG CODE TEXT
     [ ! -e "out-$1" ]
     ok $? "$1: nothing was begun"
 }
-printf 'distributed_type: MULTI_GPU\n' >gpu.yaml
-refused gpu A0170 "gpu.yaml:1: 'distributed_type: MULTI_GPU' is not supported yet"
-timeout 60 "$ACCEL_BUILD/accel" launch --config gpu.yaml -n 1 "$TRAIN" --data text.txt --out out-gpu >out 2>&1
+printf 'distributed_type: MULTI_XPU\n' >xpu.yaml
+refused xpu A0170 "xpu.yaml:1: 'distributed_type: MULTI_XPU' is not supported yet"
+timeout 60 "$ACCEL_BUILD/accel" launch --config xpu.yaml -n 1 "$TRAIN" --data text.txt --out out-xpu >out 2>&1
 is "$?" 65 "in a task: exit code"
-like "$(cat out)" "error\[A0170\]: gpu.yaml:1: 'distributed_type: MULTI_GPU' is not" \
+like "$(cat out)" "error\[A0170\]: xpu.yaml:1: 'distributed_type: MULTI_XPU' is not" \
     "in a task, which opens no file: the same place"
+printf 'distributed_type: MULTI_GPU\n' >gpu.yaml
+ACCEL_CONFIG=gpu.yaml timeout 60 "$TRAIN" --data text.txt --out out-gpu >out 2>&1
+is "$?" 69 "GPUs are asked for and none is given: exit code"
+like "$(cat out)" 'error\[A0426\]: .*MULTI_GPU, and this task was given no GPU' \
+    "never the CPU in silence"
 printf 'distributed_type: FSDP\nmixed_precision: fp16\n' >fp16.yaml
 refused fp16 A0170 "fp16.yaml:2: 'mixed_precision: fp16' is not supported yet"
 printf 'distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 1\n' >zero1.yaml
