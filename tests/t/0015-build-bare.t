@@ -12,7 +12,8 @@ unset MAKEFLAGS MFLAGS MAKELEVEL SLURM_CONF
 (cd "$ACCEL_BUILD" && make -s distdir distdir="$tap_tmp/source") >"$tap_tmp/log" 2>&1
 ok $? "the source as in the tarball" || diag "$(tail -n 5 "$tap_tmp/log")"
 
-mkdir "$tap_tmp/build" && cd "$tap_tmp/build" || bail_out "no directory"
+mkdir "$tap_tmp/build"
+cd "$tap_tmp/build" || bail_out "no directory"
 # -O0: what is built is looked at here, not how fast it is.
 passes "configured without all four" "$tap_tmp/source/configure" --without-slurm \
     --without-pmix --without-ucx --without-hdf5 --without-mpi --without-cuda CFLAGS=-O0

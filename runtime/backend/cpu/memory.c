@@ -123,7 +123,8 @@ static void cpu_host_free(const struct backend *be, void *p, size_t bytes)
 static void cpu_copy(const struct backend *be, void *dst, const void *src, size_t bytes)
 {
     (void)be;
-    memcpy(dst, src, bytes);
+    if (bytes > 0) /* of nothing there may be no address */
+        memcpy(dst, src, bytes);
 }
 
 void cpu_memory_functions(struct backend *be)
