@@ -144,9 +144,9 @@ static int wrong_beside_fresh(accel_t *run, struct boot *b, const struct job *j,
         return -1;
     for (size_t i = 0; i < n; i++) {
         const char *name = ours[i].param->name;
-        bool same = ours[i].count == 0 ||
-                    !memcmp(ours[i].data, theirs[i].data,
-                            (size_t)ours[i].count * sizeof(float));
+        bool same =
+            ours[i].count == 0 || !memcmp(ours[i].data, theirs[i].data,
+                                          (size_t)ours[i].count * sizeof(float));
         bool drawn = ours[i].count > 0 && theirs[i].data[0] != 0.0f;
 
         if (strcmp(name, "classifier.weight") == 0)
