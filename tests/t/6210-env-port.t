@@ -22,6 +22,8 @@ cat >bind.py <<'BIND'
 import os, socket, sys, time
 port = int(os.environ["MASTER_PORT"])
 s = socket.socket()
+# As torch's TCPStore does: connections of an earlier server that linger are no obstacle.
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 s.bind(("", port))
 s.listen()
 with open(sys.argv[1] + "/%s.%s" % (os.environ["SLURM_JOB_ID"], os.environ["SLURM_STEP_ID"]), "w") as f:
@@ -38,7 +40,7 @@ wait
 JOB
 jobs=
 for i in 1 2 3; do
-    jobs="$jobs $(timeout 30 sbatch --parsable -n4 -N1 -o /dev/null --accel-config=any.yaml steps.sh)"
+    jobs="$jobs $(timeout 30 sbatch --parsable -n4 -N1 -o batch.%j --accel-config=any.yaml steps.sh)"
 done
 for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
     timeout -k 5 120 srun -Q -n1 --mpi=none --accel-config=any.yaml \
@@ -48,7 +50,7 @@ wait
 for job in $jobs; do
     wait_for_job "$job" 'COMPLETED|FAILED' 120
 done
-is "$(find ports -type f | wc -l)" 24 "24 steps at once have bound their ports" || diag "$(cat bare.*)"
+is "$(find ports -type f | wc -l)" 24 "24 steps at once have bound their ports" || diag "$(cat bare.* batch.*)"
 is "$(cat ports/* | sort -u | wc -l)" 24 "no two are the same"
 is "$(cat ports/* | awk '$1 < 15000 || $1 > 29386')" "" "all are of the range"
 
