@@ -92,21 +92,21 @@ static void find_target(const char *host, struct target *t)
     freeaddrinfo(list);
 }
 
-/* Both families at once where there are both, as a server would. */
+/* Both families at once where there are both, as a server would; without SO_REUSEADDR, because
+ * not every server sets it, and the connections of one that ended linger for a minute. */
 static bool can_bind(unsigned port)
 {
     struct sockaddr_in6 a6 = { .sin6_family = AF_INET6,
                                .sin6_port = htons((uint16_t)port) };
     struct sockaddr_in a4 = { .sin_family = AF_INET,
                               .sin_port = htons((uint16_t)port) };
-    int on = 1, off = 0, fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int off = 0, fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
     bool six = fd >= 0, good;
 
     if (!six)
         fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return true;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (six)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
     good = bind(fd, six ? (struct sockaddr *)&a6 : (struct sockaddr *)&a4,

@@ -22,8 +22,6 @@ cat >bind.py <<'BIND'
 import os, socket, sys, time
 port = int(os.environ["MASTER_PORT"])
 s = socket.socket()
-# As torch's TCPStore does: connections of an earlier server that linger are no obstacle.
-s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 s.bind(("", port))
 s.listen()
 with open(sys.argv[1] + "/%s.%s" % (os.environ["SLURM_JOB_ID"], os.environ["SLURM_STEP_ID"]), "w") as f:
@@ -64,6 +62,15 @@ for port in range(first + 1, first + 40):
         s = socket.socket()
         s.bind(("", port))
         s.listen()
+    elif sys.argv[1] == "linger": # a server that ended first leaves its side of a connection
+        s, client = socket.socket(), socket.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind(("", port))
+        s.listen()
+        client.connect(("127.0.0.1", port))
+        s.accept()[0].close()
+        client.close()
+        s.close()
     else:
         s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         s.bind("\0accel-rank0-%d" % port)
@@ -71,7 +78,7 @@ for port in range(first + 1, first + 40):
 out = subprocess.run(sys.argv[2:], stdout=subprocess.PIPE, timeout=60).stdout
 print("passed over" if int(out) not in [p for p, _ in held] else "taken " + out.decode())
 HOLD
-for how in listen claim; do
+for how in listen linger claim; do
     cat >job.sh <<JOB
 #!/bin/sh
 port=\$(srun -Q -n1 -N1 --mpi=none sh -c 'echo \$MASTER_PORT')
