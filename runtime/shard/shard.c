@@ -268,8 +268,8 @@ accel_status_t shard_open(struct shard **out, struct comm *c,
     s->comm = c;
     s->data = o->data ? o->data : c;
     s->be = o->backend;
-    s->home = o->home ? o->home : o->backend;
     s->offloaded = o->home && o->strategy == SHARD_FULL;
+    s->home = s->offloaded ? o->home : o->backend;
     s->o = *o;
     s->rank = comm_rank(c);
     s->world = comm_size(c);

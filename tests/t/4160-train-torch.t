@@ -7,17 +7,11 @@
 . "$(dirname "$0")/tap.sh"
 # shellcheck source=tests/t/train.sh
 . "$(dirname "$0")/train.sh"
+# shellcheck source=tests/t/torch.sh
+. "$(dirname "$0")/torch.sh"
 
 tap_tmpdir
-python=${ACCEL_TORCH_PYTHON:-python3}
-"$python" -c 'import torch, transformers' 2>/dev/null ||
-    skip_all "no torch and transformers in $python (set ACCEL_TORCH_PYTHON)"
-HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 TQDM_DISABLE=1
-export HF_HUB_OFFLINE PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS TQDM_DISABLE
-cd "$tap_tmp" || bail_out "no directory"
-printf 'use_cpu: true\ndistributed_type: "NO"\nmixed_precision: "no"\n' >one.yaml
-ACCEL_CONFIG=$tap_tmp/one.yaml
-export ACCEL_CONFIG
+need_torch "transformers"
 train_text all.txt
 head -c 4097 all.txt >data.txt # 64 samples of 64 bytes, and one byte more
 

@@ -6,17 +6,11 @@
 # bits.
 # shellcheck source=tests/t/tap.sh
 . "$(dirname "$0")/tap.sh"
+# shellcheck source=tests/t/torch.sh
+. "$(dirname "$0")/torch.sh"
 
 tap_tmpdir
-python=${ACCEL_TORCH_PYTHON:-python3}
-"$python" -c 'import torch, transformers, safetensors' 2>/dev/null ||
-    skip_all "no torch and transformers in $python (set ACCEL_TORCH_PYTHON)"
-HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 TQDM_DISABLE=1
-export HF_HUB_OFFLINE PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS TQDM_DISABLE
-cd "$tap_tmp" || bail_out "no directory"
-printf 'use_cpu: true\ndistributed_type: "NO"\nmixed_precision: "no"\n' >one.yaml
-ACCEL_CONFIG=$tap_tmp/one.yaml
-export ACCEL_CONFIG
+need_torch "transformers, safetensors"
 PYTHONPATH=$tap_tmp
 export PYTHONPATH
 
