@@ -16,8 +16,30 @@ include tests/cuda/local.mk
 include tests/fuzz/local.mk
 include tests/bench/local.mk
 
+unit_tests += $(gpu_unit_tests)
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests) $(shell_tests)
+
+# The module for GPUs beside the CPU, on this machine's GPU, with prove; without one all of it
+# is skipped. CHECK_GPU_MODULE=tests/cuda/accel_cuda.so runs it on the stand-in, in short.
+gpu_module = runtime/backend/cuda/accel_cuda.so
+if HAVE_CUDA
+CHECK_GPU_MODULE = $(gpu_module)
+else
+CHECK_GPU_MODULE =
+endif
+gpu_shell_tests = tests/t/2130-gpu-train.t tests/t/2140-gpu-sanitizer.t
+CHECK_GPU_TESTS = $(gpu_unit_tests) $(gpu_shell_tests:%=$(srcdir)/%)
+shell_tests += $(gpu_shell_tests)
+gpu_state = name,driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.draw,power.limit,temperature.gpu
+check-gpu: $(CHECK_GPU_MODULE) $(gpu_unit_tests) accel$(EXEEXT) examples/train$(EXEEXT)
+	@env ACCEL_SRC='$(abs_top_srcdir)' ACCEL_BUILD='$(abs_top_builddir)' \
+	    ACCEL_CUDA_MODULE='$(abs_top_builddir)/$(or $(CHECK_GPU_MODULE),$(gpu_module))' \
+	    prove --exec '' --timer --directives $(CHECK_GPU_TESTS); rc=$$?; \
+	if command -v nvidia-smi >/dev/null; then \
+	    nvidia-smi --format=csv --query-gpu=$(gpu_state); \
+	else echo "no nvidia-smi: clocks and power are not known"; fi; exit $$rc
+.PHONY: check-gpu
 shell_tests += tests/t/1100-messages-golden.t tests/t/1105-messages-shown.t
 EXTRA_DIST += tests/t/message-sites.awk tests/t/messages-golden.sh tests/data/messages
 
@@ -29,7 +51,7 @@ update-golden: accel$(EXEEXT) examples/train$(EXEEXT)
 	    $(srcdir)/tests/t/1105-messages-shown.t >/dev/null
 .PHONY: update-golden
 
-EXTRA_DIST += $(shell_tests) tests/t/tap.sh tests/t/lib.sh tests/t/torch.sh tests/t/train.sh \
+EXTRA_DIST += $(shell_tests) tests/t/gpu.sh tests/t/tap.sh tests/t/lib.sh tests/t/torch.sh tests/t/train.sh \
 	tests/sanitizer.sh tests/t/sanitized.sh tests/data/lsan.supp
 shell_tests += tests/t/7110-cli-sanitizer.t tests/t/7120-plugin-sanitizer.t
 TEST_EXTENSIONS = .t

@@ -44,9 +44,7 @@ tests_unit_test_products_SOURCES = tests/unit/test_products.c
 tests_unit_test_products_LDADD = $(unit_ldadd)
 tests_unit_test_steady_SOURCES = tests/unit/test_steady.c
 tests_unit_test_steady_LDADD = $(unit_ldadd)
-unit_tests += tests/unit/test_cuda_attention tests/unit/test_dnn
-tests_unit_test_cuda_attention_SOURCES = tests/unit/test_cuda_attention.c
-tests_unit_test_cuda_attention_LDADD = $(unit_ldadd)
+gpu_unit_tests += tests/unit/test_dnn
 tests_unit_test_dnn_SOURCES = tests/unit/test_dnn.c
 tests_unit_test_dnn_LDADD = $(unit_ldadd)
 

@@ -48,10 +48,9 @@ tests_unit_test_comm_nccl_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS) $(NCCL_CFLAGS
 	-DNCCL_STANDIN='"$(abs_top_builddir)/tests/cuda/.libs/fake_nccl.so"' \
 	-DNCCL_INCOMPLETE='"$(abs_top_builddir)/tests/cuda/.libs/fake_nccl_incomplete.so"'
 tests_unit_test_comm_nccl_LDADD = $(fork_ldadd)
-if HAVE_CXX
-unit_tests += tests/unit/test_comm_nccl_device
-endif
-tests_unit_test_comm_nccl_device_SOURCES = tests/unit/test_comm_nccl_device.c
+gpu_unit_tests += tests/unit/test_comm_nccl_device
+tests_unit_test_comm_nccl_device_SOURCES = tests/unit/test_comm_nccl_device.c \
+	$(cuda_device_sources)
 tests_unit_test_comm_nccl_device_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DCUDA_STANDIN='"$(abs_top_builddir)/tests/cuda/accel_cuda.so"' \
 	-DNCCL_STANDIN='"$(abs_top_builddir)/tests/cuda/.libs/fake_nccl.so"'

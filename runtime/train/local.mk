@@ -61,9 +61,16 @@ tests_unit_test_train_state_LDADD = $(unit_ldadd)
 
 # Weights in Hugging Face's format, into the shards and out of them.
 unit_tests += tests/unit/test_weights
-tests_unit_test_weights_SOURCES = tests/unit/test_weights.c
-tests_unit_test_weights_CFLAGS = $(AM_CFLAGS) -DDATA='"$(abs_top_srcdir)/tests/data/weights"'
+model_run_sources = tests/unit/model_run.c tests/unit/model_run.h
+model_run_cflags = $(AM_CFLAGS) -DDATA='"$(abs_top_srcdir)/tests/data/weights"'
+tests_unit_test_weights_SOURCES = tests/unit/test_weights.c $(model_run_sources)
+tests_unit_test_weights_CFLAGS = $(model_run_cflags)
 tests_unit_test_weights_LDADD = $(fork_ldadd)
+gpu_unit_tests += tests/unit/test_cuda_models
+tests_unit_test_cuda_models_SOURCES = tests/unit/test_cuda_models.c $(cuda_device_sources) \
+	$(model_run_sources)
+tests_unit_test_cuda_models_CFLAGS = $(model_run_cflags)
+tests_unit_test_cuda_models_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/data/weights doc/weights.md
 
 unit_tests += tests/unit/test_units

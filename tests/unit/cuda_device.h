@@ -8,7 +8,19 @@
 
 #include "backend/backend.h"
 
-/* Never NULL: without a module the test ends as skipped, without a device as failed. */
+/* False: without a name in the environment, and this build has no stand-in. */
+bool cuda_module_named(void);
+
+/* Was accel built without CUDA, or has the machine no GPU? Then a test is skipped for what
+ * the error says; another error is a failure. */
+bool cuda_is_absent(const accel_error_t *err);
+
+/* Never NULL: without a module, or where it is absent, the test ends as skipped; with a device
+ * that does not open, as failed. */
 struct backend *cuda_device(void);
+
+/* Writes a function of the stand-in to *function, once a device is open. False on a GPU: what
+ * only the stand-in can show is skipped. */
+bool cuda_stand_in(const char *name, void *function);
 
 #endif

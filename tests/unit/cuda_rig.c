@@ -3,57 +3,28 @@
  * Opens the CUDA backend beside the CPU's and gives out arrays of both from one allocation.
  */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "backend/cuda_load.h"
 #include "common/bf16.h"
 #include "tests/tap.h"
+#include "tests/unit/cuda_device.h"
 #include "tests/unit/cuda_rig.h"
 
 enum { ROOM = 32 << 20 };
 
-/* The stand-in of the build lies beside this program's folder. */
-static bool name_module(void)
-{
-    char path[4096 + 32];
-    ssize_t n = readlink("/proc/self/exe", path, 4096);
-    char *slash;
-
-    if (getenv("ACCEL_CUDA_MODULE"))
-        return true;
-    for (int up = 0; up < 2 && n > 0; up++) {
-        path[n] = '\0';
-        slash = strrchr(path, '/');
-        n = slash ? slash - path : 0;
-    }
-    if (n <= 0)
-        return false;
-    snprintf(path + n, sizeof(path) - (size_t)n, "/cuda/accel_cuda.so");
-    return !access(path, R_OK) && !setenv("ACCEL_CUDA_MODULE", path, 0);
-}
-
-bool cuda_rig_open(struct cuda_rig *rig)
+void cuda_rig_open(struct cuda_rig *rig)
 {
     accel_error_t err = { .text = "" };
     void *room = NULL;
 
-    *rig = (struct cuda_rig){ .seed = 1 };
-    if (!name_module()) {
-        tap_skip_all("no CUDA module for the CPU in this build");
-        return false;
-    }
-    if (backend_cuda_open(&rig->device, 0, &err) ||
-        backend_cpu_open(&rig->cpu, 1, &err) ||
+    *rig = (struct cuda_rig){ .seed = 1, .device = cuda_device() };
+    if (backend_cpu_open(&rig->cpu, 1, &err) ||
         rig->device->alloc(rig->device, MEMORY_BUFFERS, ROOM, &room, &err)) {
         tap_ok(false, "the backends open: %s", err.text);
         exit(tap_done());
     }
     rig->room = room;
-    tap_diag("%s", rig->device->isa);
-    return true;
 }
 
 void cuda_rig_reset(struct cuda_rig *rig)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The CUDA backend beside the CPU's: arrays with the same values on both sides, and how far
- * results are apart. With ACCEL_CUDA_MODULE the module it names, else the one of the build,
- * whose kernels run on the CPU.
+ * results are apart.
  */
 #ifndef ACCEL_TESTS_CUDA_RIG_H
 #define ACCEL_TESTS_CUDA_RIG_H
@@ -23,8 +22,8 @@ struct cuda_array {
     void *host, *device;
 };
 
-/* False: skipped, with its reason. */
-bool cuda_rig_open(struct cuda_rig *rig);
+/* With the device of cuda_device(). */
+void cuda_rig_open(struct cuda_rig *rig);
 void cuda_rig_close(struct cuda_rig *rig);
 /* Gives all arrays back. */
 void cuda_rig_reset(struct cuda_rig *rig);

@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * comm/nccl on the CUDA module with stand-ins for driver, toolkit and NCCL, one device for
- * each forked rank: collectives run when their queue reaches them and no sooner, sums have
- * the bits of rank order, and a wait for the device ends when a peer does not come.
+ * comm/nccl on the CUDA module, one device for each forked rank: collectives run when their
+ * queue reaches them and no sooner, sums have the bits of rank order, and a wait for the
+ * device ends when a peer does not come. With stand-ins for driver, toolkit and NCCL; with
+ * NCCL itself where ACCEL_CUDA_MODULE names the module for GPUs.
  */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "backend/cuda_load.h"
 #include "comm/nccl.h"
 #include "comm/reduce.h"
 #include "common/bf16.h"
 #include "tests/tap.h"
+#include "tests/unit/cuda_device.h"
 #include "tests/unit/fork_world.h"
 
 #define ELEMS 1000
@@ -280,6 +283,14 @@ static int open_fails(struct boot *b, void *arg)
     return 0;
 }
 
+static void test_shared(struct job *job)
+{
+    job->one_device = true;
+    tap_is_int(fork_world(2, open_fails, job, 60), 0, "two ranks on one device");
+    tap_ok(strncmp(job->text[1], "A0425 ranks 0 and 1 share GPU 0000", 34) == 0, "  %s",
+           job->text[1]);
+}
+
 static void test_failures(struct job *job)
 {
     static const char late[] =
@@ -302,21 +313,72 @@ static void test_failures(struct job *job)
     tap_is_int(fork_world(2, fails_later, job, 60), 0, "and when NCCL tells of it");
     tap_is_str(job->text[0], remote, "  with the call");
     unsetenv("FAKE_NCCL");
-    job->one_device = true;
-    tap_is_int(fork_world(2, open_fails, job, 60), 0, "two ranks on one device");
-    tap_ok(strncmp(job->text[1], "A0425 ranks 0 and 1 share GPU 0000:", 35) == 0,
-           "  %s", job->text[1]);
+}
+
+/* ---- on GPUs --------------------------------------------------------------------------------- */
+
+enum { ABSENT = 2 };
+
+/* Is there a GPU for every rank? In processes of their own: one that has used a device cannot
+ * fork. */
+static int try_gpus(struct boot *b, void *arg)
+{
+    const struct job *job = arg;
+    struct backend *be = NULL;
+    accel_error_t err = { 0 };
+    accel_status_t s = backend_cuda_open(&be, b->rank, &err);
+
+    snprintf(job->text[b->rank], sizeof(job->text[0]), "%s", err.text);
+    backend_close(be);
+    return s == ACCEL_OK ? 0 : cuda_is_absent(&err) ? ABSENT : 1;
+}
+
+static int try_nccl(struct boot *b, void *arg)
+{
+    const struct job *job = arg;
+    accel_error_t err = { 0 };
+    struct nccl n;
+
+    (void)b;
+    if (nccl_open(&n, &err) == ACCEL_OK) {
+        nccl_close(&n);
+        return 0;
+    }
+    snprintf(job->text[0], sizeof(job->text[0]), "%s", err.text);
+    return ABSENT;
+}
+
+static int test_gpus(struct job *job)
+{
+    const int here = fork_world(1, try_gpus, job, 60);
+
+    if (here == ABSENT || (here == 0 && fork_world(1, try_nccl, job, 60) == ABSENT))
+        tap_skip_all(job->text[0]);
+    if (!tap_ok(here == 0, "a GPU: %s", job->text[0]))
+        return tap_done();
+    tap_is_int(fork_world(1, run_all, job, 120), 0, "one GPU");
+    if (fork_world(2, try_gpus, job, 60) == 0)
+        tap_is_int(fork_world(2, run_all, job, 120), 0, "two GPUs");
+    else
+        tap_skip(1, "one GPU, and NCCL takes one for each rank");
+    test_shared(job);
+    return tap_done();
 }
 
 int main(void)
 {
     void *shared =
         mmap(NULL, 4 * 1024, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const char *module = getenv("ACCEL_CUDA_MODULE");
     struct job job = { .timeout_ms = 60000, .text = shared };
 
     if (shared == MAP_FAILED)
         return 1;
     setenv("OMP_NUM_THREADS", "1", 1);
+    if (module && strcmp(module, CUDA_STANDIN) != 0)
+        return test_gpus(&job);
+    if (access(CUDA_STANDIN, R_OK))
+        tap_skip_all("no C++ compiler: the stand-in for CUDA is not built");
     setenv("ACCEL_CUDA_MODULE", CUDA_STANDIN, 1);
     setenv("FAKE_CUDA_DEVICES", "4", 1);
     unsetenv("CUDA_VISIBLE_DEVICES");
@@ -324,6 +386,7 @@ int main(void)
     unsetenv("FAKE_NCCL");
     test_results(&job);
     test_failures(&job);
+    test_shared(&job);
     munmap(shared, 4 * 1024);
     return tap_done();
 }

@@ -2,19 +2,18 @@
  *
  * Attention of the CUDA backend beside the CPU backend's on the same inputs: output,
  * log-sum-exp and gradients over layouts, masks, widths, dropout and a cache, and the same
- * bits of two runs. Without a GPU the module's kernels run on the CPU.
+ * bits of two runs.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backend/backend.h"
 #include "backend/cuda/attention_path.h"
-#include "backend/cuda_load.h"
 #include "common/bf16.h"
 #include "tests/tap.h"
+#include "tests/unit/cuda_device.h"
 
 enum layout {
     SPLIT, /* q, k and v apart */
@@ -415,35 +414,14 @@ static void test_paths(void)
                "a delta per query");
 }
 
-/* The module that ACCEL_CUDA_MODULE names, else the stand-in's, in the folder beside ours. */
-static bool find_module(void)
-{
-    char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 64);
-
-    if (getenv("ACCEL_CUDA_MODULE"))
-        return true;
-    path[n > 0 ? n : 0] = '\0';
-    for (int up = 0; up < 2; up++)
-        if (strrchr(path, '/'))
-            *strrchr(path, '/') = '\0';
-    strcat(path, "/cuda/accel_cuda.so");
-    return !access(path, R_OK) && !setenv("ACCEL_CUDA_MODULE", path, 1);
-}
-
 int main(void)
 {
-    struct backend *cpu, *gpu;
+    struct backend *gpu = cuda_device(), *cpu;
     accel_error_t err = { 0 };
 
-    if (!find_module())
-        tap_skip_all("this build has no CUDA module: no C++ compiler");
     test_paths();
     if (!tap_ok(!backend_cpu_open(&cpu, 2, &err), "open the CPU %s", err.text))
         return tap_done();
-    if (!tap_ok(!backend_cuda_open(&gpu, 0, &err), "open the device %s", err.text))
-        return tap_done();
-    tap_diag("%s: %s", gpu->name, gpu->isa);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(variants); i++) {
         test_variant(&variants[i], cpu, gpu, ACCEL_F32);
         test_variant(&variants[i], cpu, gpu, ACCEL_BF16);

@@ -11,10 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backend/backend.h"
-#include "nn/models/any.h"
 #include "tests/tap.h"
 #include "tests/unit/fork_world.h"
+#include "tests/unit/model_run.h"
 #include "train/weights.h"
 
 struct job {
@@ -44,51 +43,16 @@ static void take_line(void *user, accel_log_level_t level, const char *line)
 static accel_status_t open_run(accel_t *run, struct boot *b, const struct job *j,
                                accel_error_t *err)
 {
-    struct comm_options comm = { .timeout_ms = 60000 };
-    struct shard_options o = { .strategy = j->strategy,
-                               .precision = { ACCEL_F32, ACCEL_F32, ACCEL_F32 } };
-    struct model_shape shape;
-    accel_status_t st = model_shape_open(j->model ? j->model : j->in, &shape, err);
+    struct model_request r = {
+        .dir = j->model ? j->model : j->in,
+        .sizes = { .layers = j->layers, .width = j->width, .vocab = j->vocab },
+        .strategy = j->strategy,
+        .compute = ACCEL_F32,
+    };
 
-    if (st)
-        st = model_shape_open(DATA "/gpt2", &shape, err);
-    model_resize(&shape, &(struct model_sizes){ .layers = j->layers,
-                                                .width = j->width,
-                                                .vocab = j->vocab });
-    run->boot = *b;
-    run->saved_step = -1;
     run->log = (struct accel_log){ take_line, NULL, ACCEL_LOG_INFO };
-    if (!st)
-        st = comm_open(&run->comm, b, &comm, err);
-    if (!st)
-        st = backend_cpu_open(&run->backend, 1, err);
-    o.backend = run->backend;
-    if (!st)
-        st = graph_open(&run->graph, run->backend, ACCEL_F32, false, err);
-    if (!st) {
-        run->job.model = model_new(&run->graph, &shape, err);
-        st = run->job.model ? nn_units_build(run->job.model, true, "", &run->units, err)
-                            : err->code;
-    }
-    if (!st)
-        st = shard_open(&run->shard, run->comm, &o, &run->units, err);
-    if (st)
-        return st;
-    run->graph.residency = shard_residency(run->shard);
-    shard_init(run->shard, 1);
-    run->prepared = true;
-    return ACCEL_OK;
-}
-
-static void close_run(accel_t *run)
-{
-    shard_close(run->shard);
-    units_free(&run->units);
-    nn_module_free(run->job.model);
-    if (run->backend)
-        graph_close(&run->graph);
-    backend_close(run->backend);
-    comm_close(run->comm);
+    return backend_cpu_open(&r.backend, 1, err) ? err->code
+                                                : model_run_open(run, b, &r, err);
 }
 
 /* Elements of this rank that are not those of the file. The file is read whole, and turned
@@ -156,70 +120,22 @@ static int wrong_beside_fresh(accel_t *run, struct boot *b, const struct job *j,
     }
     free(ours);
     free(theirs);
-    close_run(&fresh);
+    model_run_close(&fresh);
     return bad;
 }
 
-static accel_tensor_t *ints(accel_t *run, int n, int (*value)(int))
-{
-    accel_tensor_t *t = graph_tensor(&run->graph, ACCEL_I32, 2, (int64_t[]){ 1, n });
-
-    for (int i = 0; i < n; i++)
-        ((int32_t *)t->data)[i] = value(i);
-    return t;
-}
-
-static int id(int i)
-{
-    return (7 * i + 3) % 41;
-}
-
-static int type(int i)
-{
-    return i >= 5;
-}
-
-static int mask(int i)
-{
-    return i < 8;
-}
-
-/* Largest difference of the logits to torch's: of a causal model behind every prefix, of
- * the others at once. */
+/* Largest difference of the logits to torch's. */
 static double logits_off(accel_t *run, const char *name, accel_error_t *err)
 {
-    static float want[10 * 41], got[10 * 41];
-    bool whole = strstr(name, "bert") != NULL;
-    const accel_safetensors_tensor_t *t;
-    accel_safetensors_t *s = NULL;
+    float want[MODEL_RUN_LOGITS], got[MODEL_RUN_LOGITS];
     double worst = 0;
-    int64_t elems, last;
+    int64_t count;
 
-    if (accel_safetensors_open(&s, DATA "/logits.safetensors", err))
+    if (model_run_torch(name, want, err) ||
+        model_run_logits(run, name, got, &count, err))
         return NAN;
-    t = accel_safetensors_find(s, name);
-    if (!t || accel_safetensors_read(s, t, 0, t->elems, want, err))
-        return NAN;
-    elems = t->elems;
-    last = t->shape[t->ndim - 1];
-    accel_safetensors_close(s);
-    for (int n = whole ? 10 : 1; n <= 10; n++) {
-        const float *at = whole ? want : want + (n - 1) * last;
-        int64_t count = whole ? elems : last;
-        accel_tensor_t *in[3], *y;
-
-        graph_reset(&run->graph);
-        in[0] = ints(run, n, id);
-        in[1] = ints(run, n, type);
-        in[2] = ints(run, n, mask);
-        y = accel_call(run->job.model, in, whole ? 3 : 1);
-        if (!y || accel_tensor_read(y, got, (size_t)count, err)) {
-            *err = y ? *err : run->graph.error;
-            return NAN;
-        }
-        for (int64_t v = 0; v < count; v++)
-            worst = fmax(worst, fabs((double)got[v] - (double)at[v]));
-    }
+    for (int64_t i = 0; i < count; i++)
+        worst = fmax(worst, fabs((double)got[i] - (double)want[i]));
     return worst;
 }
 
@@ -240,7 +156,7 @@ static int rank_main(struct boot *b, void *arg)
               (b->rank == 0 && !strstr(err.text, j->problem));
         if (b->rank == 0)
             fprintf(stderr, "# %s: %s\n", err.where, err.text);
-        close_run(&run);
+        model_run_close(&run);
         return bad;
     }
     if (!st && !j->model)
@@ -256,7 +172,7 @@ static int rank_main(struct boot *b, void *arg)
     if (st || bad || !(off < 1e-4) || text[0])
         fprintf(stderr, "# rank %d: %s: %s; %d wrong; logits off by %g; %s\n", b->rank,
                 err.where, err.text, bad, off, text);
-    close_run(&run);
+    model_run_close(&run);
     return st || bad || !(off < 1e-4) || text[0];
 }
 

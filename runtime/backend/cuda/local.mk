@@ -108,31 +108,26 @@ endif
 check_LTLIBRARIES += tests/helpers/odd_cuda_module.la
 tests_helpers_odd_cuda_module_la_SOURCES = tests/helpers/odd_cuda_module.c
 tests_helpers_odd_cuda_module_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
-unit_tests += tests/unit/test_cuda_load tests/unit/test_cuda_core
+unit_tests += tests/unit/test_cuda_load
 tests_unit_test_cuda_load_SOURCES = tests/unit/test_cuda_load.c
 tests_unit_test_cuda_load_LDADD = $(unit_ldadd)
-tests_unit_test_cuda_core_SOURCES = tests/unit/test_cuda_core.c
-tests_unit_test_cuda_core_LDADD = $(unit_ldadd)
 
-# The module beside the CPU backend.
-if HAVE_CXX
-unit_tests += tests/unit/test_cuda_conv tests/unit/test_cuda_graph tests/unit/test_cuda_products
-endif
-tests_unit_test_cuda_conv_SOURCES = tests/unit/test_cuda_conv.c tests/unit/cuda_rig.c \
-	tests/unit/cuda_rig.h
-tests_unit_test_cuda_conv_LDADD = $(unit_ldadd)
-tests_unit_test_cuda_graph_SOURCES = tests/unit/test_cuda_graph.c tests/unit/cuda_rig.c \
-	tests/unit/cuda_rig.h
-tests_unit_test_cuda_graph_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
-tests_unit_test_cuda_graph_LDADD = $(unit_ldadd) tests/cuda/libfakecuda.la
-tests_unit_test_cuda_graph_LDFLAGS = -no-install
-tests_unit_test_cuda_products_SOURCES = tests/unit/test_cuda_products.c tests/unit/cuda_rig.c \
-	tests/unit/cuda_rig.h
-tests_unit_test_cuda_products_LDADD = $(unit_ldadd)
-
-# On a device, or on the stand-in: the kernels beside those of the CPU, and the op table.
+# On a device, or on the stand-in: the core, the kernels beside those of the CPU, the op table.
+# None of them links the stand-in: make check-gpu runs them with the module for GPUs.
 cuda_device_sources = tests/unit/cuda_device.c tests/unit/cuda_device.h
-unit_tests += tests/unit/test_cuda_kernels tests/unit/test_cuda_optable
+cuda_rig_sources = $(cuda_device_sources) tests/unit/cuda_rig.c tests/unit/cuda_rig.h
+gpu_unit_tests += tests/unit/test_cuda_core tests/unit/test_cuda_graph \
+	tests/unit/test_cuda_kernels tests/unit/test_cuda_optable tests/unit/test_cuda_products \
+	tests/unit/test_cuda_conv tests/unit/test_cuda_attention
+tests_unit_test_cuda_core_SOURCES = tests/unit/test_cuda_core.c $(cuda_device_sources)
+tests_unit_test_cuda_core_LDADD = $(unit_ldadd)
+tests_unit_test_cuda_conv_SOURCES = tests/unit/test_cuda_conv.c $(cuda_rig_sources)
+tests_unit_test_cuda_conv_LDADD = $(unit_ldadd)
+tests_unit_test_cuda_graph_SOURCES = tests/unit/test_cuda_graph.c $(cuda_rig_sources)
+tests_unit_test_cuda_graph_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
+tests_unit_test_cuda_graph_LDADD = $(unit_ldadd)
+tests_unit_test_cuda_products_SOURCES = tests/unit/test_cuda_products.c $(cuda_rig_sources)
+tests_unit_test_cuda_products_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_kernels_SOURCES = tests/unit/test_cuda_kernels.c $(cuda_device_sources) \
 	tests/unit/twin.c tests/unit/twin.h tests/unit/twin_elements.c tests/unit/twin_moves.c \
 	tests/unit/twin_rows.c tests/unit/twin_sums.c tests/unit/twin_updates.c
@@ -140,3 +135,5 @@ tests_unit_test_cuda_kernels_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_optable_SOURCES = tests/unit/test_cuda_optable.c $(cuda_device_sources) \
 	$(optable_sources)
 tests_unit_test_cuda_optable_LDADD = $(unit_ldadd)
+tests_unit_test_cuda_attention_SOURCES = tests/unit/test_cuda_attention.c $(cuda_device_sources)
+tests_unit_test_cuda_attention_LDADD = $(unit_ldadd)

@@ -1,0 +1,46 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# compute-sanitizer's memcheck and racecheck over the op table, the kernels and a few steps of
+# training on a GPU: nothing is found. (Memory that nobody wrote is NaN on the stand-in, which
+# finds what initcheck would.)
+# shellcheck source=tests/t/lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/t/train.sh
+. "$(dirname "$0")/train.sh"
+# shellcheck source=tests/t/gpu.sh
+. "$(dirname "$0")/gpu.sh"
+
+on_stand_in && skip_all "compute-sanitizer looks at GPUs: make check-gpu"
+tap_tmpdir
+cd "$tap_tmp" || bail_out "no directory"
+need_gpu
+PATH=$PATH:/usr/local/cuda/bin
+need_program compute-sanitizer
+train_text text
+# Heads of 64 in bfloat16 take the tensor cores.
+gpu_configs "accel: {checkpoint: {save: false}}"
+
+# checked TOOL NAME COMMAND...: its own result counts as well
+checked() {
+    tool=$1 name=$2
+    shift 2
+    log=$tap_tmp/$tool-$name.log
+    timeout 3000 compute-sanitizer --tool "$tool" --error-exitcode 99 --target-processes all \
+        "$@" >"$log" 2>&1
+    is $? 0 "$tool: $name runs" || diag "$(grep '^not ok\|=====' "$log" | head -n 40)"
+    like "$(cat "$log")" '========= .*SUMMARY: 0 ' "$tool: $name: a summary without findings"
+    unlike "$(grep SUMMARY "$log")" 'SUMMARY: [1-9]' "$tool: $name: and no other"
+}
+
+for tool in memcheck racecheck; do
+    for program in optable kernels products attention; do
+        checked $tool $program "$ACCEL_BUILD/tests/unit/test_cuda_$program"
+    done
+    for precision in no bf16; do
+        checked $tool train-$precision env ACCEL_CONFIG=gpu-$precision.yaml "$TRAIN" \
+            --data text --layers 2 --width 128 --heads 2 --seq 64 --batch 2 --sample 0 \
+            --steps 4 --out "$tool-$precision"
+    done
+done
+done_testing

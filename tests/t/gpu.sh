@@ -1,0 +1,65 @@
+# shellcheck shell=sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# For tests of the CUDA module that make check-gpu runs on a GPU and scripts/test on the
+# stand-in, in short: which module, what stands for the driver, and a trainer's run. Read after
+# lib.sh and train.sh; needs tap_tmpdir to have been called.
+
+gpu_stand_in_module=$ACCEL_BUILD/tests/cuda/accel_cuda.so
+: "${ACCEL_CUDA_MODULE:=$gpu_stand_in_module}"
+export ACCEL_CUDA_MODULE
+
+on_stand_in() {
+    [ "$ACCEL_CUDA_MODULE" = "$gpu_stand_in_module" ]
+}
+
+# What the module itself says when it has no GPU; where there are device files there is one.
+_gpu_is_there() {
+    [ -f "$ACCEL_CUDA_MODULE" ] || skip_all "$ACCEL_CUDA_MODULE is not built"
+    [ -e /dev/nvidiactl ] || skip_all "this machine has no NVIDIA GPU"
+}
+
+# The module and its GPU are there, or the test is skipped. On the stand-in: its driver, and
+# its memory closed to the host, so that nothing but a copy may reach it.
+need_gpu() {
+    unset ACCEL_CONFIG ACCEL_CONFIG_RESOLVED SLURM_GPUS_ON_NODE HWLOC_XMLFILE
+    : "${CUDA_VISIBLE_DEVICES:=0}"
+    export CUDA_VISIBLE_DEVICES
+    on_stand_in || { _gpu_is_there; return; }
+    built_with_sanitizer && skip_all "the stand-in's kernels have stacks of their own"
+    gpu_nvml=$ACCEL_BUILD/tests/helpers/.libs/fake_nvml.so
+    for gpu_file in "$ACCEL_CUDA_MODULE" "$gpu_nvml"; do
+        [ -f "$gpu_file" ] || skip_all "$gpu_file is not built"
+    done
+    mkdir "$tap_tmp/driver" && ln -s "$gpu_nvml" "$tap_tmp/driver/libnvidia-ml.so.1"
+    LD_LIBRARY_PATH=$tap_tmp/driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    FAKE_NVML=$ACCEL_SRC/tests/data/topo/pcie4.nvml CUDA_VISIBLE_DEVICES=0 FAKE_CUDA_WATCH=1
+    export LD_LIBRARY_PATH FAKE_NVML FAKE_CUDA_WATCH
+}
+
+# gpu-no.yaml, gpu-bf16.yaml and the same for the CPU; extra lines go to all of them.
+gpu_configs() { # [LINE]...
+    for gpu_precision in no bf16; do
+        printf 'distributed_type: "NO"\nmixed_precision: "%s"\n' $gpu_precision \
+            >gpu-$gpu_precision.yaml
+        [ $# -eq 0 ] || printf '%s\n' "$@" >>gpu-$gpu_precision.yaml
+        printf 'use_cpu: true\n' | cat gpu-$gpu_precision.yaml - >cpu-$gpu_precision.yaml
+    done
+}
+
+# Trains with CONFIG.yaml on the file text, log in OUT/log.jsonl: output in $out, status in
+# $code. $gpu_sizes has the model's options.
+gpu_train() { # CONFIG OUT [VAR=VALUE]... -- [OPTION]...
+    gpu_config=$1.yaml gpu_out=$2
+    shift 2
+    gpu_env=
+    while [ "$1" != -- ]; do
+        gpu_env="$gpu_env $1"
+        shift
+    done
+    shift
+    # shellcheck disable=SC2086,SC2154 # several words; set by the test
+    out=$(env ACCEL_CONFIG="$gpu_config" $gpu_env timeout "${GPU_TIMEOUT:-300}" "$TRAIN" \
+        --data text $gpu_sizes --sample 0 --log-every 1 --out "$gpu_out" "$@" 2>&1)
+    code=$?
+}
