@@ -189,7 +189,21 @@ static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* What peers read: from comm_alloc, which saves them one copy. */
+/* What peers read: from comm_alloc, which saves them one copy. Without peers, where the
+ * kernels work: the only rank of a device has no collectives on its memory. */
+static accel_status_t alloc_shared(struct shard *s, enum backend_memory kind,
+                                   size_t bytes, void **out, accel_error_t *err)
+{
+    return s->world > 1 ? comm_alloc(s->data, bytes, out, err)
+                        : s->be->alloc(s->be, kind, bytes, out, err);
+}
+
+static void free_shared(struct shard *s, void *p)
+{
+    if (s->world == 1)
+        s->be->free(s->be, p);
+}
+
 static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
@@ -202,14 +216,14 @@ static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
         s->grad = p;
     }
     if (!s->direct && !s->resident) {
-        st = comm_alloc(s->data, s->memory.gather_slots, &p, err);
+        st = alloc_shared(s, MEMORY_GATHERED, s->memory.gather_slots, &p, err);
         if (st)
             return st;
         s->ring = p;
         s->ring_bytes = s->memory.gather_slots;
     }
     if (s->memory.reduce_buffer) {
-        st = comm_alloc(s->data, s->memory.reduce_buffer, &p, err);
+        st = alloc_shared(s, MEMORY_REDUCE, s->memory.reduce_buffer, &p, err);
         if (st)
             return st;
         s->reduce = p;
@@ -309,6 +323,8 @@ void shard_close(struct shard *s)
     if (!s->grad_in_window)
         free_home(s, s->grad, s->memory.gradient_shard);
     free_home(s, s->copy, s->memory.narrow_master);
+    free_shared(s, s->ring);
+    free_shared(s, s->reduce);
     if (s->stage)
         s->be->host_free(s->be, s->stage, STAGE_BYTES);
     free(s->order);

@@ -18,6 +18,7 @@ need_gpu
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS
 train_text text
+# shellcheck disable=SC2119 # no extra lines
 gpu_configs
 small="--layers 2 --width 32 --heads 2"
 gpu_sizes="$small --seq 16 --batch 2"

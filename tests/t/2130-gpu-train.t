@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The trainer on a GPU beside the CPU: the losses of 300 steps in float32 and bfloat16, two
-# runs with the same bits, with graphs and without, and what FULL_SHARD and recomputing
-# change, which is nothing. On the stand-in: six steps of a small model.
+# runs with the same bits, with graphs and without, and what FULL_SHARD, recomputing and
+# offloading change, which is nothing. On the stand-in: six steps of a small model.
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/t/train.sh
@@ -34,7 +34,7 @@ for precision in no bf16; do
     gpu_train "gpu-$precision" "gpu-$precision" -- --steps $steps --accumulate 2 --save first
     is "$code" 0 "$precision: on the GPU" || diag "$out"
     like "$out" 'compute  *cuda, ' "as the plan says"
-    close_losses "cpu-$precision/log.jsonl" "gpu-$precision/log.jsonl" $steps $most \
+    close_losses "cpu-$precision/log.jsonl" "gpu-$precision/log.jsonl" $steps "$most" \
         "$steps losses within $most of the CPU's"
     gpu_train "gpu-$precision" again -- --steps $steps --accumulate 2 --save second
     passes "a second run has the same losses" same_bits "gpu-$precision/log.jsonl" again/log.jsonl
@@ -59,10 +59,11 @@ full() {
 }
 full full.yaml
 full recompute.yaml "fsdp_activation_checkpointing: true"
+full offload.yaml "fsdp_offload_params: true"
 gpu_train full full -- --steps $steps --accumulate 2
 is "$code" 0 "FULL_SHARD" || diag "$out"
 close_losses cpu-bf16/log.jsonl full/log.jsonl $steps 1e-2 "$steps losses within 1e-2 of the CPU's"
-for way in recompute; do
+for way in recompute offload; do
     gpu_train $way $way -- --steps $steps --accumulate 2
     is "$code" 0 "$way" || diag "$out"
     close_losses full/log.jsonl $way/log.jsonl $steps 1e-2 "$way: the losses without it"

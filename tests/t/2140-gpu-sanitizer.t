@@ -23,22 +23,21 @@ gpu_configs "accel: {checkpoint: {save: false}}"
 
 # checked TOOL NAME COMMAND...: its own result counts as well
 checked() {
-    tool=$1 name=$2
+    checked_tool=$1 checked_what=$1:$2 log=$tap_tmp/$1-$2.log
     shift 2
-    log=$tap_tmp/$tool-$name.log
-    timeout 3000 compute-sanitizer --tool "$tool" --error-exitcode 99 --target-processes all \
+    timeout 3000 compute-sanitizer --tool "$checked_tool" --error-exitcode 99 --target-processes all \
         "$@" >"$log" 2>&1
-    is $? 0 "$tool: $name runs" || diag "$(grep '^not ok\|=====' "$log" | head -n 40)"
-    like "$(cat "$log")" '========= .*SUMMARY: 0 ' "$tool: $name: a summary without findings"
-    unlike "$(grep SUMMARY "$log")" 'SUMMARY: [1-9]' "$tool: $name: and no other"
+    is $? 0 "$checked_what runs" || diag "$(grep '^not ok\|=====' "$log" | head -n 40)"
+    like "$(cat "$log")" '========= .*SUMMARY: 0 ' "$checked_what: a summary without findings"
+    unlike "$(grep SUMMARY "$log")" 'SUMMARY: [1-9]' "$checked_what: and no other"
 }
 
 for tool in memcheck racecheck; do
     for program in optable kernels products attention; do
-        checked $tool $program "$ACCEL_BUILD/tests/unit/test_cuda_$program"
+        checked "$tool" "$program" "$ACCEL_BUILD/tests/unit/test_cuda_$program"
     done
     for precision in no bf16; do
-        checked $tool train-$precision env ACCEL_CONFIG=gpu-$precision.yaml "$TRAIN" \
+        checked "$tool" "train-$precision" env ACCEL_CONFIG="gpu-$precision.yaml" "$TRAIN" \
             --data text --layers 2 --width 128 --heads 2 --seq 64 --batch 2 --sample 0 \
             --steps 4 --out "$tool-$precision"
     done
