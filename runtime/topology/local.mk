@@ -20,7 +20,7 @@ tests_unit_test_topo_CPPFLAGS = $(AM_CPPFLAGS) -DDATA_DIR='"$(top_srcdir)/tests/
 tests_unit_test_topo_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/data/topo
 shell_tests += tests/t/2010-topo-maps.t tests/t/2020-topo-train.t \
-	tests/t/2100-topo-cgroup.t tests/t/2120-cuda-train.t
+	tests/t/2100-topo-cgroup.t tests/t/2110-gpu-refused.t tests/t/2120-cuda-train.t
 
 # libnvidia-ml.so.1 as tests want it: of today, and of long ago. -rpath makes it shared.
 check_LTLIBRARIES += tests/helpers/fake_nvml.la tests/helpers/fake_nvml_old.la
