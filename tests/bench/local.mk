@@ -21,10 +21,15 @@ noinst_PROGRAMS += tests/bench/bench_attention
 tests_bench_bench_attention_SOURCES = tests/bench/bench_attention.c
 tests_bench_bench_attention_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/bench/step/attention_torch.py
-# One GPU beside torch.compile: make bench-gpu
-EXTRA_DIST += tests/bench/train_gpu.py
-bench-gpu: examples/train$(EXEEXT)
-	python3 $(srcdir)/tests/bench/train_gpu.py $(abs_builddir)/examples/train
+# One GPU beside torch.compile, and the time between its kernels: make bench-gpu
+EXTRA_DIST += tests/bench/train_gpu.py tests/bench/gpu/train_torch.py
+EXTRA_LTLIBRARIES = tests/bench/gpu/kernel_times.la
+tests_bench_gpu_kernel_times_la_SOURCES = tests/bench/gpu/kernel_times.c
+tests_bench_gpu_kernel_times_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
+tests_bench_gpu_kernel_times_la_LIBADD = -ldl -lpthread
+bench-gpu: examples/train$(EXEEXT) tests/bench/gpu/kernel_times.la
+	python3 $(srcdir)/tests/bench/train_gpu.py $(abs_builddir)/examples/train \
+	    --trace tests/bench/gpu/.libs/kernel_times.so
 .PHONY: bench-gpu
 # Tokens per second against the rate of reading memory.
 noinst_PROGRAMS += tests/bench/bench_generate

@@ -3,11 +3,13 @@
 #
 # Tokens per second of examples/train on one GPU beside torch.compile of the same model, in
 # the same run, by turns; medians of the steps after the first ones, with the clocks and the
-# power of the device while they ran.
-#     train_gpu.py TRAIN [--steps N] [--turns N] [MODEL:BATCHxTIME[:recompute] ...]
+# power of the device while they ran. Then how much of a step no kernel ran, by CUPTI's trace.
+#     train_gpu.py TRAIN [--trace LIBRARY] [--steps N] [--turns N] [MODEL:BATCHxTIME[:recompute] ...]
 # torch comes from the Python that runs this; without it accel's figures stand alone.
 # --device cpu compares on the CPU, to try this program itself.
 import argparse
+import glob
+import importlib.util
 import json
 import os
 import statistics
@@ -18,8 +20,14 @@ import threading
 
 CASES = ["gpt2:32x1024", "gpt2-xl:8x1024", "llama-3-8b:1x8192:recompute"]
 TARGET = {"gpt2": 400e3, "gpt2-xl": 45e3, "llama-3-8b": 6e3}
-GPT2 = {"gpt2": (12, 12, 768), "gpt2-xl": (48, 25, 1600), "gpt2-tiny": (2, 2, 64)}
-VOCAB = 50257
+LAYERS = {"gpt2": 12, "gpt2-xl": 48, "gpt2-tiny": 2, "llama-3-8b": 32}
+LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 128256,
+         "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
+         "num_key_value_heads": 8, "max_position_embeddings": 8192, "rope_theta": 500000.0,
+         "rms_norm_eps": 1e-5, "tie_word_embeddings": False, "hidden_act": "silu"}
+# Parameters of the embedding and head, and of a block; bytes of each with float32 masters,
+# gradients and two moments, and the bfloat16 copy.
+LLAMA_ENDS, LLAMA_BLOCK, BYTES = 2 * 128256 * 4096, 218112000, 18
 WARM_UP = 5
 
 CONFIG = """distributed_type: FSDP
@@ -37,6 +45,17 @@ accel:
 """
 
 
+def smi(query):
+    """The first GPU's numbers, or None."""
+    try:
+        text = subprocess.run(["nvidia-smi", "--query-gpu=" + query,
+                               "--format=csv,noheader,nounits"],
+                              capture_output=True, text=True, check=True).stdout
+        return [float(x) for x in text.splitlines()[0].split(",")]
+    except (OSError, subprocess.CalledProcessError, ValueError, IndexError):
+        return None
+
+
 class Watch(threading.Thread):
     """Clocks (MHz) and power (W) of the device while something runs."""
 
@@ -45,14 +64,11 @@ class Watch(threading.Thread):
         self.rows, self.done = [], threading.Event()
 
     def run(self):
-        query = ["nvidia-smi", "--query-gpu=clocks.sm,clocks.mem,power.draw",
-                 "--format=csv,noheader,nounits"]
         while not self.done.wait(0.5):
-            try:
-                text = subprocess.run(query, capture_output=True, text=True, check=True).stdout
-                self.rows.append([float(x) for x in text.splitlines()[0].split(",")])
-            except (OSError, subprocess.CalledProcessError, ValueError):
+            row = smi("clocks.sm,clocks.mem,power.draw")
+            if not row:
                 return
+            self.rows.append(row)
 
     def text(self):
         self.done.set()
@@ -62,24 +78,52 @@ class Watch(threading.Thread):
         return f"SM {sm:.0f} MHz, memory {mem:.0f} MHz, {watt:.0f} W"
 
 
-def own(args, case, folder):
-    model, batch, length, recompute = case
+class Case:
+    """MODEL:BATCHxTIME[:recompute]; of Llama as many blocks as the device has memory for."""
+
+    def __init__(self, text):
+        self.text = text
+        self.model, shape, *rest = text.split(":")
+        self.batch, self.length = (int(x) for x in shape.split("x"))
+        self.recompute = rest == ["recompute"]
+        self.layers = LAYERS[self.model]
+        self.target = TARGET.get(self.model, 0)
+        if self.model == "llama-3-8b":
+            self.fit((smi("memory.total") or [0])[0] * 2**20)
+
+    def fit(self, memory):
+        whole = LLAMA_ENDS + self.layers * LLAMA_BLOCK
+        room = int((0.9 * memory / BYTES - LLAMA_ENDS) / LLAMA_BLOCK)
+        if memory:
+            self.layers = max(1, min(self.layers, room))
+        self.target *= whole / (LLAMA_ENDS + self.layers * LLAMA_BLOCK)
+
+    def options(self, folder):
+        if self.model == "gpt2-tiny":
+            return [f"--layers={self.layers}", "--heads=2", "--width=64", "--vocab=50257"]
+        if self.model != "llama-3-8b":
+            return ["--model", self.model]
+        path = os.path.join(folder, "config.json")
+        with open(path, "w", encoding="ascii") as f:
+            json.dump({**LLAMA, "num_hidden_layers": self.layers}, f)
+        return ["--model", path]
+
+
+def own(args, case, folder, more=None):
+    """Seconds of the steps and the peak, or why there are none."""
     config, data = os.path.join(folder, "run.yaml"), os.path.join(folder, "bytes")
     with open(config, "w", encoding="ascii") as f:
         f.write(CONFIG.format(cpu=str(args.device == "cpu").lower(),
-                              recompute=str(recompute).lower()))
+                              recompute=str(case.recompute).lower()))
     with open(data, "wb") as f:
-        f.write(os.urandom(max(1 << 20, 8 * batch * (length + 1))))
+        f.write(os.urandom(max(1 << 20, 8 * case.batch * (case.length + 1))))
     out = tempfile.mkdtemp(dir=folder)
-    sizes = ["--model", model]
-    if model == "gpt2-tiny":
-        layers, heads, width = GPT2[model]
-        sizes = [f"--layers={layers}", f"--heads={heads}", f"--width={width}",
-                 f"--vocab={VOCAB}"]
+    environment = {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+                   **os.environ, "ACCEL_CONFIG": config, **(more or {})}
     run = subprocess.run(
-        [args.train, "--data", data, *sizes, "--batch", str(batch), "--seq", str(length),
-         "--steps", str(args.steps), "--sample", "0", "--out", out],
-        env={**os.environ, "ACCEL_CONFIG": config}, capture_output=True, text=True, check=False)
+        [args.train, "--data", data, *case.options(folder), "--batch", str(case.batch),
+         "--seq", str(case.length), "--steps", str(args.steps), "--sample", "0", "--out", out],
+        env=environment, capture_output=True, text=True, check=False)
     if run.returncode:
         return f"failed: {run.stderr.strip()[-300:]}", 0
     with open(os.path.join(out, "log.jsonl"), encoding="ascii") as f:
@@ -87,101 +131,10 @@ def own(args, case, folder):
     return [s["step_ms"] / 1e3 for s in steps], steps[-1]["mem_peak_bytes"]
 
 
-def gpt2(torch, model):
-    """The model of examples/train, as torch users write it."""
-    from torch import nn
-    from torch.nn import functional as F
-
-    layers, heads, width = GPT2[model]
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.c_attn, self.c_proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.c_fc, self.c_out = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-        def forward(self, x):
-            b, t, c = x.shape
-            q, k, v = (y.view(b, t, heads, c // heads).transpose(1, 2)
-                       for y in self.c_attn(self.ln_1(x)).split(c, dim=2))
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.c_proj(y.transpose(1, 2).reshape(b, t, c))
-            return x + self.c_out(F.gelu(self.c_fc(self.ln_2(x)), approximate="tanh"))
-
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.wte, self.wpe = nn.Embedding(VOCAB, width), nn.Embedding(1024, width)
-            self.h = nn.ModuleList(Block() for _ in range(layers))
-            self.ln_f = nn.LayerNorm(width)
-
-        def forward(self, ids, targets):
-            x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device))
-            for block in self.h:
-                x = block(x)
-            logits = F.linear(self.ln_f(x), self.wte.weight)
-            return F.cross_entropy(logits.view(-1, VOCAB), targets.reshape(-1))
-
-    return Net()
-
-
-def llama(torch, recompute):
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(vocab_size=128256, hidden_size=4096, intermediate_size=14336,
-                         num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8,
-                         max_position_embeddings=8192, rope_theta=500000.0, use_cache=False)
-    net = LlamaForCausalLM(config)
-    if recompute:
-        net.gradient_checkpointing_enable()
-
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.net = net
-
-        def forward(self, ids, targets):
-            logits = self.net(input_ids=ids).logits
-            return torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(),
-                                                     targets.flatten())
-
-    return Net()
-
-
-def serve_torch(args):
-    import time
-
-    import torch
-
-    model, batch, length, recompute = args.case
-    device = args.device
-    torch.manual_seed(1)
-    with torch.device(device):
-        net = gpt2(torch, model) if model in GPT2 else llama(torch, recompute)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4, fused=True)
-    step_net = torch.compile(net) if device == "cuda" else net
-    ids = torch.randint(256, (batch, length + 1), device=device)
-    seconds = []
-    for _ in range(args.steps):
-        start = time.perf_counter()
-        with torch.autocast(device, torch.bfloat16):
-            loss = step_net(ids[:, :-1], ids[:, 1:])
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        loss.item()
-        seconds.append(time.perf_counter() - start)
-    peak = torch.cuda.max_memory_allocated() if device == "cuda" else 0
-    print(json.dumps({"seconds": seconds[WARM_UP:], "peak": peak,
-                      "about": f"torch {torch.__version__}"}))
-
-
 def peer(args, case):
-    text = f"{case[0]}:{case[1]}x{case[2]}" + (":recompute" if case[3] else "")
-    run = subprocess.run([sys.executable, __file__, args.train, "--torch", "--device",
-                          args.device, "--steps", str(args.steps), text],
+    program = os.path.join(os.path.dirname(__file__), "gpu", "train_torch.py")
+    numbers = [case.layers, case.batch, case.length, int(case.recompute), args.steps, WARM_UP]
+    run = subprocess.run([sys.executable, program, case.model, *map(str, numbers), args.device],
                          capture_output=True, text=True, check=False)
     if run.returncode:
         return f"failed: {run.stderr.strip()[-300:]}", 0
@@ -189,27 +142,47 @@ def peer(args, case):
     return answer["seconds"], answer["peak"]
 
 
-def parse_case(text):
-    model, shape, *rest = text.split(":")
-    batch, length = (int(x) for x in shape.split("x"))
-    return model, batch, length, rest == ["recompute"]
+def cupti_folders():
+    """Where toolkits and Python packages keep libcupti."""
+    places = ["/usr/local/cuda/extras/CUPTI/lib64", "/usr/local/cuda/lib64"]
+    spec = importlib.util.find_spec("nvidia")
+    for root in (spec.submodule_search_locations or []) if spec else []:
+        places += [os.path.dirname(p) for p in glob.glob(f"{root}/**/libcupti.so*",
+                                                         recursive=True)]
+    return ":".join(places)
+
+
+def trace(args, case, folder, median):
+    times = os.path.join(folder, "kernel-times")
+    path = ":".join(filter(None, [os.environ.get("LD_LIBRARY_PATH"), cupti_folders()]))
+    seconds, _ = own(args, case, folder, {"CUDA_INJECTION64_PATH": os.path.abspath(args.trace),
+                                          "KERNEL_TIMES": times, "LD_LIBRARY_PATH": path})
+    if isinstance(seconds, str) or not os.path.exists(times):
+        print("  trace  none: " + (seconds if isinstance(seconds, str) else "no libcupti"))
+        return
+    with open(times, encoding="ascii") as f:
+        span, kernels, busy = (float(x) for x in f.read().split())
+    traced = statistics.median(seconds)
+    print(f"  trace  no kernel {100 * (1 - kernels / span):.2f} % of the second half's time"
+          f" (goal 2), neither kernel nor copy {100 * (1 - busy / span):.2f} %;"
+          f" the trace makes a step {100 * (traced / median - 1):.1f} % longer", flush=True)
 
 
 def line(name, case, seconds, peak, watch):
     if isinstance(seconds, str):
         print(f"  {name:6} {seconds}")
         return 0.0
-    rate = case[1] * case[2] / statistics.median(seconds)
+    rate = case.batch * case.length / statistics.median(seconds)
     print(f"  {name:6} {rate:10.0f} tokens/s  median {statistics.median(seconds) * 1e3:8.2f} ms"
           f"  ({min(seconds) * 1e3:.2f} to {max(seconds) * 1e3:.2f})"
           f"  peak {peak / 2**30:.2f} GiB  {watch.text()}", flush=True)
     return rate
 
 
-def compare(args, text, folder):
-    case = parse_case(text)
-    print(f"== {text}, bf16, AdamW, {args.steps} steps", flush=True)
-    for _ in range(args.turns):
+def compare(args, case, folder):
+    print(f"== {case.text}, {case.layers} of {LAYERS[case.model]} blocks, bf16, AdamW, "
+          f"{args.steps} steps", flush=True)
+    for turn in range(args.turns):
         rates = []
         for name in "accel", "torch":
             watch = Watch()
@@ -217,9 +190,11 @@ def compare(args, text, folder):
             seconds, peak = own(args, case, folder) if name == "accel" else peer(args, case)
             rates.append(line(name, case, seconds, peak, watch))
             watch.done.set()
-        target = TARGET.get(case[0])
-        if rates[0] and target and args.device == "cuda":
-            print(f"  accel is {rates[0] / target:.2f} x the target of {target:.0f}")
+            if name == "accel" and turn == 0 and args.trace and rates[0]:
+                trace(args, case, folder, statistics.median(seconds))
+        if rates[0] and case.target and args.device == "cuda":
+            print(f"  accel is {rates[0] / case.target:.2f} x the target of {case.target:.0f}"
+                  " for as many parameters")
         if all(rates):
             print(f"  accel is {rates[0] / rates[1]:.2f} x torch.compile", flush=True)
 
@@ -227,21 +202,17 @@ def compare(args, text, folder):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("train")
+    parser.add_argument("--trace", help="kernel_times.so; without it no trace is made")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
-    parser.add_argument("--torch", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("cases", nargs="*", default=CASES)
     args = parser.parse_intermixed_args()
     if args.steps <= WARM_UP:
         parser.error(f"--steps: more than the {WARM_UP} that are not counted")
-    if args.torch:
-        args.case = parse_case(args.cases[0])
-        serve_torch(args)
-        return
     with tempfile.TemporaryDirectory() as folder:
         for text in args.cases:
-            compare(args, text, folder)
+            compare(args, Case(text), folder)
 
 
 main()
