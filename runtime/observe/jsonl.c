@@ -134,12 +134,16 @@ static void print_line(const struct observe *o, const struct observe_step *s,
                    (long long)s->step, (long long)o->total_steps, s->eval_loss);
 }
 
+bool observe_due(const struct observe *o, int64_t step)
+{
+    return step % o->every == 0 || step == o->total_steps || step <= 3;
+}
+
 accel_status_t observe_step(struct observe *o, const struct observe_step *s,
                             accel_error_t *err)
 {
     double rate = s->step_ms > 0 ? (double)s->items / (s->step_ms * 1e-3) : 0;
-    bool due = s->step % o->every == 0 || s->step == o->total_steps || s->step <= 3 ||
-               !isnan(s->eval_loss);
+    bool due = observe_due(o, s->step) || !isnan(s->eval_loss);
     char loss[40], norm[40], eval[64] = "", value[40], record[512];
 
     if (due) {

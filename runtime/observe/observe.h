@@ -31,6 +31,8 @@ struct observe_step {
  * file holds each step once; the old file stays whole until the new one is in place. */
 accel_status_t observe_open(struct observe *o, const char *path, int64_t steps_done,
                             accel_error_t *err);
+/* Is a line due for that step, whatever it brings? */
+bool observe_due(const struct observe *o, int64_t step);
 /* Writes the record; prints the line when due. */
 accel_status_t observe_step(struct observe *o, const struct observe_step *s,
                             accel_error_t *err);

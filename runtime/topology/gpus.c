@@ -11,13 +11,7 @@
 #include "topology/machine.h"
 #include "topology/nvml.h"
 
-enum { PCI_NVIDIA = 0x10de, PCI_DISPLAY = 0x03, NVLINKS = 18 };
-
-static void print_bus_id(char *out, size_t len, unsigned domain, unsigned bus,
-                         unsigned device)
-{
-    snprintf(out, len, "%04x:%02x:%02x.0", domain, bus & 0xff, device & 0xff);
-}
+enum { PCI_NVIDIA = 0x10de, PCI_DISPLAY = 0x03 };
 
 /* ---- by NVML --------------------------------------------------------------------------- */
 
@@ -34,6 +28,7 @@ static void read_slices(const struct nvml *n, nvml_device_t *device,
         return;
     for (unsigned i = 0; i < places && gpu->slices < TOPO_SLICES; i++) {
         struct topo_slice *s = &gpu->slice[gpu->slices];
+        struct nvml_memory memory;
         nvml_device_t *slice = NULL;
         unsigned id;
 
@@ -46,16 +41,27 @@ static void read_slices(const struct nvml *n, nvml_device_t *device,
             s->gpu_instance = (int)id;
         if (n->compute_instance && n->compute_instance(slice, &id) == NVML_SUCCESS)
             s->compute_instance = (int)id;
+        if (n->memory && n->memory(slice, &memory) == NVML_SUCCESS)
+            s->memory_bytes = (int64_t)memory.total;
         gpu->slices++;
     }
 }
 
-static void read_links(const struct nvml *n, nvml_device_t *device,
-                       struct topo_gpus *all, struct topo_gpu *gpu)
+/* The GPU at the other end, once however many links lead there. */
+static void add_peer(struct topo_gpu *gpu, const struct nvml_pci *pci)
 {
-    for (unsigned link = 0; n->nvlink_state && link < NVLINKS; link++) {
+    char bus_id[sizeof(gpu->bus_id)];
+
+    nvml_print_bus_id(pci, bus_id, sizeof(bus_id));
+    if (gpu->peers < TOPO_PEERS && !topo_gpu_linked(gpu, bus_id))
+        memcpy(gpu->peer[gpu->peers++], bus_id, sizeof(bus_id));
+}
+
+static void read_links(const struct nvml *n, nvml_device_t *device,
+                       struct topo_gpu *gpu)
+{
+    for (unsigned link = 0; n->nvlink_state && link < NVML_NVLINKS; link++) {
         struct nvml_pci pci;
-        char bus_id[sizeof(gpu->bus_id)];
         unsigned active = 0, type = 0;
 
         if (n->nvlink_state(device, link, &active) != NVML_SUCCESS || !active)
@@ -68,37 +74,42 @@ static void read_links(const struct nvml *n, nvml_device_t *device,
             continue;
         }
         memset(&pci, 0, sizeof(pci));
-        if (!n->nvlink_remote || n->nvlink_remote(device, link, &pci) != NVML_SUCCESS)
-            continue;
-        print_bus_id(bus_id, sizeof(bus_id), pci.domain, pci.bus, pci.device);
-        for (int peer = 0; peer < all->count; peer++)
-            if (strcmp(all->gpu[peer].bus_id, bus_id) == 0)
-                gpu->nvlink_gpu |= UINT64_C(1) << peer;
+        if (n->nvlink_remote && n->nvlink_remote(device, link, &pci) == NVML_SUCCESS)
+            add_peer(gpu, &pci);
     }
+}
+
+bool topo_gpu_linked(const struct topo_gpu *gpu, const char *bus_id)
+{
+    for (int i = 0; i < gpu->peers; i++)
+        if (strcmp(gpu->peer[i], bus_id) == 0)
+            return true;
+    return false;
 }
 
 static void read_gpu(const struct nvml *n, nvml_device_t *device, struct topo_gpu *gpu)
 {
-    struct nvml_pci pci;
     struct nvml_memory memory;
+    char bus_id[sizeof(gpu->bus_id)];
 
-    memset(&pci, 0, sizeof(pci));
-    if (n->pci(device, &pci) != NVML_SUCCESS ||
+    if (!nvml_bus_id(n, device, bus_id, sizeof(bus_id)) ||
         n->uuid(device, gpu->uuid, sizeof(gpu->uuid)) != NVML_SUCCESS)
         return;
-    print_bus_id(gpu->bus_id, sizeof(gpu->bus_id), pci.domain, pci.bus, pci.device);
+    memcpy(gpu->bus_id, bus_id, sizeof(bus_id));
     if (n->name && n->name(device, gpu->name, sizeof(gpu->name)) != NVML_SUCCESS)
         gpu->name[0] = '\0';
     if (n->memory && n->memory(device, &memory) == NVML_SUCCESS) {
         gpu->memory_bytes = (int64_t)memory.total;
         gpu->memory_used_bytes = (int64_t)memory.used;
     }
+    topo_clocks_read(n, device, &gpu->clocks);
     read_slices(n, device, gpu);
+    read_links(n, device, gpu);
 }
 
 void topo_gpus_find(struct topo_gpus *out)
 {
-    nvml_device_t *device[TOPO_GPUS] = { NULL };
+    nvml_device_t *device;
     struct nvml nvml;
     unsigned count = 0;
     int rc;
@@ -127,11 +138,8 @@ void topo_gpus_find(struct topo_gpus *out)
     out->known = true;
     out->count = count < TOPO_GPUS ? (int)count : TOPO_GPUS;
     for (int i = 0; i < out->count; i++)
-        if (nvml.device((unsigned)i, &device[i]) == NVML_SUCCESS)
-            read_gpu(&nvml, device[i], &out->gpu[i]);
-    for (int i = 0; i < out->count; i++)
-        if (out->gpu[i].bus_id[0])
-            read_links(&nvml, device[i], out, &out->gpu[i]);
+        if (nvml.device((unsigned)i, &device) == NVML_SUCCESS)
+            read_gpu(&nvml, device, &out->gpu[i]);
     nvml_close(&nvml);
 }
 
@@ -173,7 +181,8 @@ void topo_gpus_of_record(struct topo_gpus *out, hwloc_topology_t tree)
 
         if (p->vendor_id != PCI_NVIDIA || p->class_id >> 8 != PCI_DISPLAY)
             continue;
-        print_bus_id(gpu->bus_id, sizeof(gpu->bus_id), p->domain, p->bus, p->dev);
+        snprintf(gpu->bus_id, sizeof(gpu->bus_id), "%04x:%02x:%02x.0", p->domain,
+                 p->bus, p->dev);
         read_notes(pci, gpu);
         out->count++;
     }

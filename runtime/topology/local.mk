@@ -1,6 +1,7 @@
 # topology/
 libaccel_core_la_SOURCES += \
 	runtime/topology/bind.c \
+	runtime/topology/clocks.c \
 	runtime/topology/cores.c \
 	runtime/topology/gpu_map.c \
 	runtime/topology/gpus.c \
@@ -20,7 +21,8 @@ tests_unit_test_topo_CPPFLAGS = $(AM_CPPFLAGS) -DDATA_DIR='"$(top_srcdir)/tests/
 tests_unit_test_topo_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/data/topo
 shell_tests += tests/t/2010-topo-maps.t tests/t/2020-topo-train.t \
-	tests/t/2100-topo-cgroup.t tests/t/2110-gpu-refused.t tests/t/2120-cuda-train.t
+	tests/t/2100-topo-cgroup.t tests/t/2110-gpu-refused.t tests/t/2120-cuda-train.t \
+	tests/t/2125-gpu-given.t
 
 # libnvidia-ml.so.1 as tests want it: of today, and of long ago. -rpath makes it shared.
 check_LTLIBRARIES += tests/helpers/fake_nvml.la tests/helpers/fake_nvml_old.la

@@ -28,10 +28,11 @@ struct topo_machine {
     struct topo_gpus gpus;
 };
 
-/* gpus.c: this machine's, by NVML; those of a record, by PCI class and vendor. */
-void topo_gpus_find(struct topo_gpus *out);
+/* gpus.c: those of a record, by PCI class and vendor. */
 void topo_gpus_of_record(struct topo_gpus *out, hwloc_topology_t tree);
 
+/* map.c: the GPU with this bus id among those that can be seen; NULL: none. */
+const struct topo_gpu *topo_gpu_at(const struct topo_gpus *gpus, const char *bus_id);
 /* The PCI device of a rank's first GPU; NULL: none, or not in the tree. */
 hwloc_obj_t topo_gpu_object(const struct topo_machine *m, const struct topo_rank *rank);
 

@@ -24,8 +24,7 @@ static accel_status_t refuse_same_device(const struct topo_rank *rank, int a, in
                     "give every rank its own: --gpus-per-task=1, or as many "
                     "--gpus-per-node as ranks per node",
                     "local ranks %d and %d of this node were both given %s %s (%s)", a,
-                    b, strncmp(x->id, "MIG-", 4) == 0 ? "the MIG slice" : "GPU",
-                    x->bus_id, x->id);
+                    b, topo_is_slice(x) ? "the MIG slice" : "GPU", x->bus_id, x->id);
         }
     }
     return ACCEL_OK;
@@ -44,18 +43,93 @@ accel_status_t topo_check_devices(const struct topo_rank *rank, int ranks, int *
     return ACCEL_OK;
 }
 
+const struct topo_gpu *topo_gpu_at(const struct topo_gpus *gpus, const char *bus_id)
+{
+    for (int i = 0; bus_id[0] && i < gpus->count; i++)
+        if (strcmp(gpus->gpu[i].bus_id, bus_id) == 0)
+            return &gpus->gpu[i];
+    return NULL;
+}
+
+/* The first rank that was given the GPU; -1: none. */
+static int rank_of_gpu(const struct topo_rank *rank, int ranks, const char *bus_id)
+{
+    for (int r = 0; r < ranks; r++)
+        for (int i = 0; i < rank[r].devices; i++)
+            if (strcmp(rank[r].device[i].bus_id, bus_id) == 0)
+                return r;
+    return -1;
+}
+
+/* "NVLink to local ranks 1, 2" and, of GPUs that none of them has, "0000:41:00.0". Slices
+ * have no links. */
+static void map_links(const struct topo_machine *m, const struct topo_rank *rank,
+                      int ranks, int self, struct topo_place *place)
+{
+    const struct topo_device *d = &rank[self].device[0];
+    const struct topo_gpu *gpu = rank[self].devices && !topo_is_slice(d)
+                                     ? topo_gpu_at(&m->gpus, d->bus_id)
+                                     : NULL;
+    struct strbuf near = { 0 }, rest = { 0 };
+    int found = 0, r;
+
+    if (!gpu || gpu->nvlinks == 0)
+        return;
+    for (int i = 0; i < gpu->peers; i++) {
+        r = rank_of_gpu(rank, ranks, gpu->peer[i]);
+        if (r < 0)
+            strbuf_printf(&rest, ", %s", gpu->peer[i]);
+        else if (r != self)
+            strbuf_printf(&near, "%s%d", found++ ? ", " : "", r);
+    }
+    if (near.failed || rest.failed)
+        found = 0, rest.len = 0;
+    if (gpu->nvlinks_switch > 0)
+        snprintf(place->nvlink, sizeof(place->nvlink), "%d NVLink%s to a switch",
+                 gpu->nvlinks, gpu->nvlinks == 1 ? "" : "s");
+    else if (found)
+        snprintf(place->nvlink, sizeof(place->nvlink), "NVLink to local rank%s %s%s",
+                 found == 1 ? "" : "s", near.s, rest.len ? rest.s : "");
+    else if (rest.len)
+        snprintf(place->nvlink, sizeof(place->nvlink), "NVLink to GPU %s", rest.s + 2);
+    strbuf_free(&near);
+    strbuf_free(&rest);
+}
+
+/* "GPU 0000:17:00.0 (80.0 GiB, 1980 MHz, 700 W)" */
+static void device_text(const struct topo_device *d, struct strbuf *s)
+{
+    bool slice = topo_is_slice(d);
+    struct strbuf facts = { 0 };
+    char bytes[32];
+
+    strbuf_printf(s, "%s %s", slice ? "MIG slice" : "GPU",
+                  slice || !d->bus_id[0] ? d->id : d->bus_id);
+    if (slice && d->bus_id[0])
+        strbuf_printf(&facts, ", of %s", d->bus_id);
+    if (d->memory_bytes > 0)
+        strbuf_printf(&facts, ", %s",
+                      format_bytes((double)d->memory_bytes, bytes, sizeof(bytes)));
+    if (d->sm_max_mhz > 0)
+        strbuf_printf(&facts, ", %d MHz", d->sm_max_mhz);
+    if (d->limit_watts > 0)
+        strbuf_printf(&facts, ", %d W", d->limit_watts);
+    if (facts.len > 0 && !facts.failed)
+        strbuf_printf(s, " (%s)", facts.s + 2);
+    strbuf_free(&facts);
+}
+
 const char *topo_place_text(const struct topo_place *place, char *buf, size_t len)
 {
     struct strbuf s = { 0 };
 
     strbuf_printf(&s, "%s", place->devices ? "" : "CPU");
     for (int i = 0; i < place->devices; i++) {
-        const struct topo_device *d = &place->device[i];
-        bool slice = strncmp(d->id, "MIG-", 4) == 0;
-
-        strbuf_printf(&s, "%s%s %s", i ? ", " : "", slice ? "MIG slice" : "GPU",
-                      slice || !d->bus_id[0] ? d->id : d->bus_id);
+        strbuf_printf(&s, "%s", i ? ", " : "");
+        device_text(&place->device[i], &s);
     }
+    if (place->nvlink[0])
+        strbuf_printf(&s, ", %s", place->nvlink);
     if (place->numa_node >= 0)
         strbuf_printf(&s, ", NUMA %d", place->numa_node);
     strbuf_printf(&s, ", cores %s (%s)", place->cpuset, place->why);
@@ -80,6 +154,7 @@ accel_status_t topo_map(const struct topo_machine *m, const struct topo_rank *ra
         memset(&place[r], 0, sizeof(place[r]));
         place[r].devices = rank[r].devices;
         memcpy(place[r].device, rank[r].device, sizeof(place[r].device));
+        map_links(m, rank, ranks, r, &place[r]);
     }
     st = topo_map_cores(m, rank, ranks, place, err);
     if (st == ACCEL_OK)

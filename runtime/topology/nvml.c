@@ -44,6 +44,13 @@ static const struct {
     SYMBOL(nvlink_remote_type, false, "nvmlDeviceGetNvLinkRemoteDeviceType"),
     SYMBOL(nvlink_remote, false, "nvmlDeviceGetNvLinkRemotePciInfo_v2",
            "nvmlDeviceGetNvLinkRemotePciInfo"),
+    SYMBOL(clock, false, "nvmlDeviceGetClockInfo"),
+    SYMBOL(max_clock, false, "nvmlDeviceGetMaxClockInfo"),
+    SYMBOL(reasons, false, "nvmlDeviceGetCurrentClocksEventReasons",
+           "nvmlDeviceGetCurrentClocksThrottleReasons"),
+    SYMBOL(power, false, "nvmlDeviceGetPowerUsage"),
+    SYMBOL(power_limit, false, "nvmlDeviceGetEnforcedPowerLimit",
+           "nvmlDeviceGetPowerManagementLimit"),
 #undef SYMBOL
 };
 
@@ -100,6 +107,23 @@ enum nvml_state nvml_open(struct nvml *n, char *why, size_t len)
     dlclose(n->library);
     n->library = NULL;
     return NVML_BROKEN;
+}
+
+void nvml_print_bus_id(const struct nvml_pci *pci, char *out, size_t len)
+{
+    snprintf(out, len, "%04x:%02x:%02x.0", pci->domain, pci->bus & 0xff,
+             pci->device & 0xff);
+}
+
+bool nvml_bus_id(const struct nvml *n, nvml_device_t *device, char *out, size_t len)
+{
+    struct nvml_pci pci;
+
+    memset(&pci, 0, sizeof(pci));
+    if (n->pci(device, &pci) != NVML_SUCCESS)
+        return false;
+    nvml_print_bus_id(&pci, out, len);
+    return true;
 }
 
 void nvml_close(struct nvml *n)

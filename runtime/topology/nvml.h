@@ -7,6 +7,7 @@
 #ifndef ACCEL_TOPOLOGY_NVML_H
 #define ACCEL_TOPOLOGY_NVML_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Results of NVML's calls that are told apart here. */
@@ -16,7 +17,8 @@ enum {
     NVML_LIB_RM_VERSION_MISMATCH = 18, /* library and kernel module differ */
 };
 
-enum { NVML_NVLINK_SWITCH = 2 }; /* of nvlink_remote_type */
+enum { NVML_NVLINK_SWITCH = 2, NVML_NVLINKS = 18 }; /* of nvlink_remote_type; links */
+enum { NVML_CLOCK_SM = 1, NVML_CLOCK_MEMORY = 2 };  /* of clock and max_clock */
 
 /* Both layouts that drivers use begin like this; only the numbers are read. */
 struct nvml_pci {
@@ -50,7 +52,17 @@ struct nvml {
     int (*nvlink_state)(nvml_device_t *device, unsigned link, unsigned *active_out);
     int (*nvlink_remote_type)(nvml_device_t *device, unsigned link, unsigned *out);
     int (*nvlink_remote)(nvml_device_t *device, unsigned link, struct nvml_pci *out);
+    int (*clock)(nvml_device_t *device, int which, unsigned *mhz_out);
+    int (*max_clock)(nvml_device_t *device, int which, unsigned *mhz_out);
+    int (*reasons)(nvml_device_t *device, unsigned long long *bits_out);
+    int (*power)(nvml_device_t *device, unsigned *milliwatts_out);
+    int (*power_limit)(nvml_device_t *device, unsigned *milliwatts_out);
 };
+
+struct topo_clocks;
+/* clocks.c: what the device does not tell is left 0. */
+void topo_clocks_read(const struct nvml *n, nvml_device_t *device,
+                      struct topo_clocks *out);
 
 enum nvml_state {
     NVML_READY,
@@ -64,5 +76,10 @@ enum nvml_state nvml_open(struct nvml *n, char *why, size_t len);
 void nvml_close(struct nvml *n);
 /* What NVML says to a result; static. */
 const char *nvml_error(const struct nvml *n, int rc);
+
+/* "0000:17:00.0", as the kernel writes it. */
+void nvml_print_bus_id(const struct nvml_pci *pci, char *out, size_t len);
+/* That of a device; false: it does not answer. */
+bool nvml_bus_id(const struct nvml *n, nvml_device_t *device, char *out, size_t len);
 
 #endif

@@ -12,6 +12,7 @@
 enum {
     TOPO_GPUS = 64,      /* of a node */
     TOPO_SLICES = 8,     /* MIG slices of a GPU */
+    TOPO_PEERS = 18,     /* GPUs that a GPU has direct NVLinks to */
     TOPO_RANK_GPUS = 16, /* of a rank */
     TOPO_ID = 96,        /* "MIG-GPU-UUID/gi/ci" */
     TOPO_MASK = 2320,    /* hexadecimal mask of 8192 hardware threads, "0x...,0x..." */
@@ -22,7 +23,33 @@ enum {
 struct topo_slice {
     char uuid[TOPO_ID];
     int gpu_instance, compute_instance; /* -1 unknown */
+    int64_t memory_bytes;               /* 0 unknown */
 };
+
+/* What holds a GPU's clocks down, in NVML's bits. */
+enum topo_reason {
+    REASON_IDLE = 0x1,
+    REASON_SET = 0x2,       /* somebody set lower clocks */
+    REASON_POWER_CAP = 0x4, /* the limit of its power: usual under full load */
+    REASON_HARDWARE = 0x8,  /* heat or power, which the next ones may tell */
+    REASON_SYNC = 0x10,     /* held to the slowest GPU of a group */
+    REASON_DRIVER_HEAT = 0x20,
+    REASON_HARDWARE_HEAT = 0x40,
+    REASON_POWER_BRAKE = 0x80, /* the node's power supply asked for it */
+    /* Those that nobody wants: */
+    REASONS_SLOW = REASON_HARDWARE | REASON_DRIVER_HEAT | REASON_HARDWARE_HEAT |
+                   REASON_POWER_BRAKE,
+};
+struct topo_clocks { /* 0 unknown */
+    int sm_mhz, sm_max_mhz, memory_mhz, memory_max_mhz;
+    int watts, limit_watts;
+    unsigned reasons; /* of enum topo_reason */
+};
+/* "345 of 1980 MHz, memory 2619 of 2619 MHz, 71 of 700 W"; empty: nothing is known. */
+const char *topo_clocks_text(const struct topo_clocks *c, char *buf, size_t len);
+/* "too hot, slowed down by its hardware; at its power limit"; returns buf. */
+const char *topo_reasons_text(unsigned reasons, char *buf, size_t len);
+
 struct topo_gpu {
     char bus_id[16]; /* "0000:17:00.0", lower case; empty: it does not answer */
     char uuid[TOPO_ID];
@@ -31,9 +58,11 @@ struct topo_gpu {
     bool mig;                                /* cut into slices (perhaps none yet) */
     int slices;
     struct topo_slice slice[TOPO_SLICES];
-    int nvlinks;         /* active ones */
-    int nvlinks_switch;  /* of them, to an NVSwitch */
-    uint64_t nvlink_gpu; /* bit i: a link to GPU i */
+    int nvlinks;        /* active ones */
+    int nvlinks_switch; /* of them, to an NVSwitch */
+    int peers;          /* the others' ends, by bus id: a cgroup may hide those GPUs */
+    char peer[TOPO_PEERS][16];
+    struct topo_clocks clocks; /* when it was looked at */
 };
 /* In the order of their indices: as NVML counts them, by bus id in a record. */
 struct topo_gpus {
@@ -45,12 +74,29 @@ struct topo_gpus {
     struct topo_gpu gpu[TOPO_GPUS];
 };
 
+/* This machine's, by NVML. */
+void topo_gpus_find(struct topo_gpus *out);
+/* Does an NVLink of it lead to the GPU with that bus id? */
+bool topo_gpu_linked(const struct topo_gpu *gpu, const char *bus_id);
+
+/* One GPU, to be asked again while a run goes on. NULL: it has no bus id that NVML knows. */
+struct topo_watch;
+struct topo_watch *topo_watch_open(const char *bus_id);
+/* The REASONS_SLOW that hold now: one question to the driver, which waits for no kernel. */
+unsigned topo_watch_slow(const struct topo_watch *w);
+void topo_watch_read(const struct topo_watch *w, struct topo_clocks *out);
+void topo_watch_close(struct topo_watch *w); /* NULL is fine */
+
 /* A GPU or a slice of one, as one rank uses it. */
 struct topo_device {
-    int index;        /* in topo_gpus; -1: the node's GPUs are not known */
-    char bus_id[16];  /* empty: not known */
-    char id[TOPO_ID]; /* UUID of GPU or slice; not known: the word in the list */
+    int index;            /* in topo_gpus; -1: the node's GPUs are not known */
+    char bus_id[16];      /* empty: not known */
+    char id[TOPO_ID];     /* UUID of GPU or slice; not known: the word in the list */
+    int64_t memory_bytes; /* 0 unknown */
+    int sm_max_mhz, limit_watts; /* 0 unknown; a slice has no limit of its own */
 };
+/* Is it a slice of a GPU? */
+bool topo_is_slice(const struct topo_device *d);
 
 /* The GPU rule: k visible devices, L local ranks, l local rank. k == 1 -> device 0;
  * k % L == 0 -> slice [l*k/L, (l+1)*k/L); else ACCEL_EMISMATCH with both numbers.
@@ -117,6 +163,7 @@ struct topo_place {
     char why[96];         /* why these cores, a few words */
     int devices;
     struct topo_device device[TOPO_RANK_GPUS];
+    char nvlink[160];      /* where the links of its first GPU lead; empty: none */
     char nic[32];          /* nearest interface; empty: none */
     enum topo_path path;   /* to it, from the GPU or else from the cores */
     char net_devices[256]; /* interfaces to offer to UCX; empty: all of them */
@@ -141,7 +188,8 @@ bool topo_masks_common(const struct topo_machine *m, const char *mask, int ranks
 accel_status_t topo_bind(const char *from, const char *to, accel_error_t *err);
 /* Puts interface number `i` in place of the nearest one. */
 void topo_use_nic(const struct topo_machine *m, int i, struct topo_place *place);
-/* "GPU 0000:17:00.0, NUMA 0, cores 0-3 (1/2 of the machine), nic mlx5_0 PIX"; returns buf. */
+/* "GPU 0000:17:00.0 (80.0 GiB, 1980 MHz, 700 W), NVLink to local rank 1, NUMA 0, cores 0-3
+ * (1/2 of the machine), nic mlx5_0 PIX"; returns buf. */
 const char *topo_place_text(const struct topo_place *place, char *buf, size_t len);
 
 #endif

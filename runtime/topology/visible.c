@@ -32,6 +32,11 @@ static accel_status_t no_such(const struct topo_gpus *gpus, const char *word,
         word, gpus->count, gpus->count == 1 ? "" : "s");
 }
 
+bool topo_is_slice(const struct topo_device *d)
+{
+    return strncmp(d->id, "MIG-", 4) == 0;
+}
+
 static void take_slice(const struct topo_gpus *gpus, int index, int slice,
                        struct topo_device *out)
 {
@@ -41,6 +46,9 @@ static void take_slice(const struct topo_gpus *gpus, int index, int slice,
     snprintf(out->bus_id, sizeof(out->bus_id), "%s", gpu->bus_id);
     snprintf(out->id, sizeof(out->id), "%s",
              slice < 0 ? gpu->uuid : gpu->slice[slice].uuid);
+    out->memory_bytes = slice < 0 ? gpu->memory_bytes : gpu->slice[slice].memory_bytes;
+    out->sm_max_mhz = gpu->clocks.sm_max_mhz;
+    out->limit_watts = slice < 0 ? gpu->clocks.limit_watts : 0;
 }
 
 static accel_status_t take_gpu(const struct topo_gpus *gpus, int index,

@@ -21,6 +21,7 @@ libaccel_core_la_SOURCES += \
 	runtime/train/state.c \
 	runtime/train/step.c \
 	runtime/train/stop.c \
+	runtime/train/throttle.c \
 	runtime/train/units.c \
 	runtime/train/weights.c \
 	runtime/train/weights.h

@@ -311,6 +311,8 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
     omp_set_num_threads(run->threads);
     st = open_compute(run, comm.timeout_ms, err);
     if (st == ACCEL_OK)
+        throttle_open(run);
+    if (st == ACCEL_OK)
         st = boot_leave(&run->boot, err);
     if (st != ACCEL_OK)
         return st;
@@ -343,6 +345,7 @@ static void free_run(accel_t *run)
     boot_free(&run->boot);
     observe_close(&run->observe);
     lease_drop(run);
+    throttle_close(run);
     place_undo(run);
     free(run);
 }

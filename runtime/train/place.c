@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Gives every rank its place: GPU, cores, interface. In: what each rank was given, said to
- * all by the bootstrap. Out: run->topo, the process bound to it, and the map as rank 0
- * prints it. Every rank comes to the same verdict: a contradiction ends all of them.
+ * all by the bootstrap. Out: run->topo and the process bound to it. Every rank comes to the
+ * same verdict: a contradiction ends all of them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -215,14 +215,45 @@ static void bind_process(accel_t *run, const char *mask)
     memcpy(run->mask_before, mask, sizeof(run->mask_before));
 }
 
+/* ---- slices of GPUs ---------------------------------------------------------------------- */
+
+/* CUDA shows a process one slice only, the first of the list: the list becomes this rank's
+ * own before CUDA reads it. */
+static accel_status_t narrow_list(accel_t *run, accel_error_t *err)
+{
+    const char *list = getenv("CUDA_VISIBLE_DEVICES");
+
+    if (run->topo.devices == 0 || !topo_is_slice(&run->topo.device[0]) ||
+        (list && strcmp(list, run->topo.device[0].id) == 0))
+        return ACCEL_OK;
+    run->no_list_before = !list;
+    run->list_before = strdup(list ? list : "");
+    if (!run->list_before ||
+        setenv("CUDA_VISIBLE_DEVICES", run->topo.device[0].id, 1) != 0)
+        return accel_fail_nomem(err, "the list of visible devices", TOPO_ID);
+    run->first_device = 0;
+    return ACCEL_OK;
+}
+
+static void restore_list(accel_t *run)
+{
+    if (run->list_before && run->no_list_before)
+        unsetenv("CUDA_VISIBLE_DEVICES");
+    else if (run->list_before)
+        setenv("CUDA_VISIBLE_DEVICES", run->list_before, 1);
+    free(run->list_before);
+    run->list_before = NULL;
+}
+
+/* ---- all of it --------------------------------------------------------------------------- */
+
 void place_undo(accel_t *run)
 {
+    restore_list(run);
     if (run->mask_before[0])
         topo_bind(run->topo.mask, run->mask_before, NULL);
     run->mask_before[0] = '\0';
 }
-
-/* ---- all of it --------------------------------------------------------------------------- */
 
 /* Number of the interface that accel.topology.nic names; -1: the key is not given. */
 static accel_status_t find_nic(const accel_t *run, const struct topo_machine *m,
@@ -253,7 +284,9 @@ static accel_status_t find_nic(const accel_t *run, const struct topo_machine *m,
     return st;
 }
 
+/* What this rank knows of its own devices is more than its card says. */
 static accel_status_t map_node(accel_t *run, const struct topo_machine *m,
+                               const struct topo_rank *own,
                                const struct topo_rank *rank, struct topo_rank *scratch,
                                int *world_rank, accel_error_t *err)
 {
@@ -264,6 +297,7 @@ static accel_status_t map_node(accel_t *run, const struct topo_machine *m,
 
     if (!place)
         return accel_fail_nomem(err, "the map", (size_t)n * sizeof(*place));
+    scratch[b->local_rank] = *own;
     st = topo_map(m, scratch, n, place, err);
     if (st == ACCEL_OK)
         run->topo = place[b->local_rank];
@@ -297,7 +331,7 @@ static accel_status_t agree(accel_t *run, const struct topo_machine *m,
     }
     st = judge(b, rank, status, scratch, world_rank, err);
     if (st == ACCEL_OK)
-        st = map_node(run, m, rank, scratch, world_rank, err);
+        st = map_node(run, m, own, rank, scratch, world_rank, err);
 out:
     free(rank);
     free(scratch);
@@ -349,6 +383,7 @@ accel_status_t place_open(accel_t *run, accel_error_t *err)
         if (nic >= 0)
             topo_use_nic(m, nic, &run->topo);
         bind_process(run, own->mask);
+        st = narrow_list(run, err);
     }
     topo_machine_close(m);
     free(own);

@@ -13,7 +13,7 @@ enum { FULL_NODES = 3, FULL_RANKS = 64 };
 
 struct line {
     int node;
-    char host[64], text[320];
+    char host[64], text[640];
 };
 
 /* The lines of node `node`, which begin at [rank]; are they those of node 0? */

@@ -64,8 +64,13 @@ struct accel {
     int threads;
     int threads_before; /* OpenMP's setting when the run was opened; 0: not changed */
     int first_device;   /* of this rank, among the visible ones */
-    struct comm *comm;  /* what the ranks tell each other */
-    struct comm *data;  /* collectives on a device's memory; NULL: `comm` does them */
+    char *
+        list_before; /* CUDA_VISIBLE_DEVICES, where it was narrowed; NULL: it was not */
+    bool no_list_before;
+    struct topo_watch *watch; /* of this rank's GPU; NULL: none, or it does not tell */
+    unsigned slow;            /* why its clocks were down when it was last looked at */
+    struct comm *comm;        /* what the ranks tell each other */
+    struct comm *data; /* collectives on a device's memory; NULL: `comm` does them */
     struct backend *backend;
     struct backend
         *home; /* the CPU, where offloaded shards live; NULL: not offloaded */
@@ -143,6 +148,13 @@ void place_undo(accel_t *run);
 const char *place_net_devices(const accel_t *run);
 /* Collective: rank 0 logs the map. */
 accel_status_t place_print(accel_t *run, accel_error_t *err);
+
+/* throttle.c: warns when this rank's GPU is slowed down by heat or power at the start, and
+ * later when that changes. `throttle_check` is called where a step's line is due, while the
+ * GPU works: the step does not wait for the answer. */
+void throttle_open(accel_t *run);
+void throttle_check(accel_t *run);
+void throttle_close(accel_t *run);
 
 /* ---- signals.c: the preemption flag ------------------------------------------------- */
 /* Installs handlers for SIGTERM and the config's signal where the disposition is the

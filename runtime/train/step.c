@@ -47,6 +47,8 @@ static accel_status_t backward(accel_t *run, accel_tensor_t *loss, accel_error_t
     if (st == ACCEL_OK)
         st = shard_backward_end(run->shard, last, err);
     be->step_end(be);
+    if (last && observe_due(&run->observe, run->step + 1))
+        throttle_check(run);
     if (st == ACCEL_OK && be->device)
         st = accel_tensor_read(loss, &value, 1, err);
     if (st == ACCEL_OK) {

@@ -338,6 +338,8 @@ static accel_status_t units_backward(accel_t *run, double loss, accel_error_t *e
         st = backward_begin(run, err);
     if (st == ACCEL_OK)
         st = shard_backward_end(run->shard, last, err);
+    if (last && observe_due(&run->observe, run->step + 1))
+        throttle_check(run);
     if (st == ACCEL_OK) {
         run->loss_sum += loss;
         run->micro++;

@@ -15,7 +15,7 @@
 #include "scripts/accel/cli.h"
 #include "scripts/accel/doctor.h"
 #include "backend/cuda_load.h"
-#include "topology/nvml.h"
+#include "topology/topo.h"
 
 void doctor_say(struct doctor *d, const char *what, enum verdict v, const char *cure,
                 const char *fmt, ...)
@@ -107,58 +107,72 @@ static void check_direct_io(struct doctor *d, const char *dir)
     close(fd);
 }
 
-/* GPUs of the node as NVML counts them into `out`; false: there is nothing to ask. */
-static bool count_gpus(struct doctor *d, unsigned *count, char *driver, size_t len)
+/* A GPU that does not answer, or is slowed down, is one that all ranks wait for. */
+static void check_each_gpu(struct doctor *d, const struct topo_gpus *gpus)
 {
-    char why[256] = "";
-    struct nvml nvml;
+    for (int i = 0; i < gpus->count; i++) {
+        const struct topo_gpu *g = &gpus->gpu[i];
+        char what[16], why[256], now[128];
 
-    *count = 0;
-    switch (nvml_open(&nvml, why, sizeof(why))) {
-    case NVML_ABSENT:
-        doctor_say(d, "gpu", GOOD, NULL, "none");
-        return false;
-    case NVML_BROKEN:
-        doctor_say(d, "gpu", WARN, "run nvidia-smi; have the driver looked at",
-                   "NVML: %s", why);
-        return false;
-    case NVML_READY:
-        break;
+        snprintf(what, sizeof(what), "gpu %d", i);
+        if (!g->bus_id[0]) {
+            doctor_say(d, what, WARN,
+                       "look at nvidia-smi and dmesg (Xid); have the node looked at",
+                       "does not answer its driver");
+        } else if (g->clocks.reasons & REASONS_SLOW) {
+            topo_clocks_text(&g->clocks, now, sizeof(now));
+            doctor_say(d, what, WARN,
+                       "look at nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER; have "
+                       "cooling and power supply looked at",
+                       "%s: %s%s%s%s", g->bus_id,
+                       topo_reasons_text(g->clocks.reasons, why, sizeof(why)),
+                       now[0] ? " (" : "", now, now[0] ? ")" : "");
+        }
     }
-    if (nvml.device_count(count) != NVML_SUCCESS)
-        *count = 0;
-    if (nvml.driver_version)
-        nvml.driver_version(driver, (unsigned)len);
-    nvml_close(&nvml);
-    return true;
+}
+
+/* The node's GPUs as NVML counts them; `module`: there is something to use them with. */
+static void check_gpus(struct doctor *d, const struct topo_gpus *gpus, bool module)
+{
+    const char *driver = gpus->driver[0] ? gpus->driver : "?";
+
+    if (gpus->broken)
+        doctor_say(d, "gpu", WARN, "run nvidia-smi; have the driver looked at", "%s",
+                   gpus->why);
+    else if (!gpus->known)
+        doctor_say(d, "gpu", GOOD, NULL, "none");
+    else if (gpus->count == 0)
+        doctor_say(d, "gpu", GOOD, NULL, "none, driver %s", driver);
+    else if (!module)
+        doctor_say(d, "gpu", WARN,
+                   "see the cuda line, or say use_cpu: true in the config",
+                   "%d, driver %s; but no CUDA module", gpus->count, driver);
+    else
+        doctor_say(d, "gpu", GOOD, NULL, "%d, driver %s", gpus->count, driver);
+    check_each_gpu(d, gpus);
 }
 
 /* GPUs and the module that computes on them; a node without GPUs needs none. */
 static void check_gpu(struct doctor *d)
 {
-    char driver[80] = "?", module[512];
+    struct topo_gpus *gpus = calloc(1, sizeof(*gpus));
     accel_error_t err = { 0 };
+    char module[512];
     accel_status_t st = backend_cuda_module(module, sizeof(module), &err);
-    unsigned count;
 
-    if (count_gpus(d, &count, driver, sizeof(driver))) {
-        if (count && st)
-            doctor_say(d, "gpu", WARN,
-                       "see the cuda line, or say use_cpu: true in the config",
-                       "%u, driver %s; but no CUDA module", count, driver);
-        else if (count)
-            doctor_say(d, "gpu", GOOD, NULL, "%u, driver %s", count, driver);
-        else
-            doctor_say(d, "gpu", GOOD, NULL, "none, driver %s", driver);
-    } else {
-        count = 0;
+    if (!gpus) {
+        doctor_say(d, "gpu", FAIL, "free some memory", "no memory to look at them");
+        return;
     }
+    topo_gpus_find(gpus);
+    check_gpus(d, gpus, st == ACCEL_OK);
     if (st == ACCEL_OK)
         doctor_say(d, "cuda", GOOD, NULL, "%s", module);
-    else if (err.message == 440 && !count)
+    else if (err.message == 440 && gpus->count == 0)
         doctor_say(d, "cuda", GOOD, NULL, "no module; this node has no use for one");
     else
         doctor_say(d, "cuda", WARN, err.hint, "%s", err.text);
+    free(gpus);
 }
 
 /* ---- the command -------------------------------------------------------------------------- */

@@ -241,14 +241,14 @@ static json_t *devices_json(const struct topo_machine *m, const struct topo_plac
 
         json_array_append_new(indices, json_integer(first + i));
         json_array_append_new(
-            ids,
-            json_string(strncmp(d->id, "MIG-", 4) == 0 || !d->bus_id[0] ? d->id
-                                                                        : d->bus_id));
+            ids, json_string(topo_is_slice(d) || !d->bus_id[0] ? d->id : d->bus_id));
     }
     json_object_del(o, "cpu");
     json_object_set_new(o, "gpu_count", json_integer(p->devices));
     json_object_set_new(o, "gpu_indices", indices);
     json_object_set_new(o, "gpu_ids", ids);
+    if (p->nvlink[0])
+        json_object_set_new(o, "nvlink", json_string(p->nvlink));
     json_object_set_new(o, "nic", p->nic[0] ? json_string(p->nic) : json_null());
     json_object_set_new(o, "nic_path", json_string(topo_path_name(p->path)));
     return o;

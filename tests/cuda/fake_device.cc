@@ -22,7 +22,7 @@ static const char *env(const char *name, const char *otherwise)
 }
 
 /* CUDA_VISIBLE_DEVICES hides devices: the list ends at the first that does not exist. Names
- * (GPU-..., MIG-...) all count as existing. */
+ * (GPU-..., MIG-...) all count as existing, but of slices a process sees one only. */
 static int visible(int devices)
 {
     const char *list = getenv("CUDA_VISIBLE_DEVICES");
@@ -34,6 +34,8 @@ static int visible(int devices)
         char *end;
         long ordinal = strtol(list, &end, 10);
 
+        if (strncmp(list, "MIG-", 4) == 0)
+            return 1;
         if (end != list && (ordinal < 0 || ordinal >= devices))
             break;
         found++;

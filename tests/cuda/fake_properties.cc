@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a device of the stand-in toolkit says of itself: as an H100, with the bus ids of
- * $FAKE_CUDA_BUS, by default those that end a list of 0000:01:00.0, 0000:02:00.0, ...
+ * $FAKE_CUDA_BUS, by default those that end a list of 0000:01:00.0, 0000:02:00.0, ... An
+ * entry "NAME=BUS" is for the device that CUDA_VISIBLE_DEVICES names so.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,11 +82,30 @@ struct address {
     unsigned domain, bus, device;
 };
 
+/* The bus id that stands after "NAME=" for the name of visible device `device`, or NULL. */
+static const char *bus_of_name(const char *list, int device)
+{
+    const char *name = getenv("CUDA_VISIBLE_DEVICES");
+    size_t len;
+
+    for (int i = 0; name && i < device; i++)
+        name = strchr(name, ',') ? strchr(name, ',') + 1 : NULL;
+    len = name ? strcspn(name, ",") : 0;
+    for (; list && len; list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL)
+        if (strncmp(list, name, len) == 0 && list[len] == '=')
+            return list + len + 1;
+    return NULL;
+}
+
 static struct address address_of(int device)
 {
-    const char *list = getenv("FAKE_CUDA_BUS");
+    const char *list = getenv("FAKE_CUDA_BUS"), *named = bus_of_name(list, device);
     struct address a = { 0, (unsigned)device + 1, 0 };
 
+    if (named) {
+        sscanf(named, "%x:%x:%x", &a.domain, &a.bus, &a.device);
+        return a;
+    }
     for (int i = 0; list && i < device; i++) {
         list = strchr(list, ',');
         list = list ? list + 1 : NULL;

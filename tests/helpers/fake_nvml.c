@@ -7,9 +7,14 @@
  *     gpu BUS-ID UUID BYTES USED NAME...      the next GPU
  *     dev FILE                                its device file: hidden unless it may be opened
  *     lost                                    it does not answer
- *     mig UUID GI CI                          a slice of it; `mig -` turns MIG on without one
+ *     mig UUID GI CI [BYTES]                  a slice of it; `mig -` turns MIG on without one
  *     link N BUS-ID | link N switch           its NVLink number N
- * Built with FAKE_NVML_OLD it has only what a driver of 2014 had, under the old names.
+ *     clocks SM SM-MAX MEMORY MEMORY-MAX      in MHz
+ *     power MILLIWATTS LIMIT
+ *     reasons BITS...                         why its clocks are down, question by question
+ *                                             (hexadecimal; the last one stays)
+ * What a file does not say is "not supported". Built with FAKE_NVML_OLD it has only what a
+ * driver of 2014 had, under the old names: no clocks and power, but the reasons.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,12 +23,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { GPUS = 16, SLICES = 7, LINKS = 18, NOT_FOUND = 6, LOST = 15, UNINITIALIZED = 1 };
+enum { GPUS = 16, SLICES = 7, LINKS = 18, REASONS = 8 };
+enum { UNINITIALIZED = 1, NOT_SUPPORTED = 3, NOT_FOUND = 6, LOST = 15, UNKNOWN = 999 };
 
 struct device {
     char bus_id[32], uuid[96], name[96];
     unsigned long long bytes, used;
-    int lost, mig, slices, gi, ci, is_slice;
+    int lost, mig, slices, gi, ci, is_slice, reasons, asked;
+    unsigned long long reason[REASONS];
+    unsigned clock[2], max_clock[2], power, power_limit; /* clocks: SM, memory */
     struct device *slice[SLICES];
     char link[LINKS][32];
 };
@@ -44,7 +52,8 @@ static struct device *add_slice(struct device *d, const char *line)
 {
     struct device *s = calloc(1, sizeof(*s));
 
-    if (s && sscanf(line, "mig %95s %d %d", s->uuid, &s->gi, &s->ci) == 3) {
+    if (s &&
+        sscanf(line, "mig %95s %d %d %llu", s->uuid, &s->gi, &s->ci, &s->bytes) >= 3) {
         memcpy(s->bus_id, d->bus_id, sizeof(s->bus_id));
         s->is_slice = 1;
         return s;
@@ -61,6 +70,26 @@ static int is_denied(const char *file)
     if (fd >= 0)
         close(fd);
     return fd < 0 && errno == EPERM;
+}
+
+static void read_reasons(struct device *d, const char *list)
+{
+    char *end;
+
+    for (d->reasons = 0; d->reasons < REASONS; d->reasons++, list = end) {
+        d->reason[d->reasons] = strtoull(list, &end, 16);
+        if (end == list)
+            break;
+    }
+}
+
+static void read_speed(struct device *d, const char *line)
+{
+    sscanf(line, "clocks %u %u %u %u", &d->clock[0], &d->max_clock[0], &d->clock[1],
+           &d->max_clock[1]);
+    sscanf(line, "power %u %u", &d->power, &d->power_limit);
+    if (strncmp(line, "reasons ", 8) == 0)
+        read_reasons(d, line + 8);
 }
 
 static void read_line(const char *line)
@@ -87,6 +116,8 @@ static void read_line(const char *line)
             d->slices++;
     } else if (d && sscanf(line, "link %d %31s", &n, at) == 2 && n >= 0 && n < LINKS) {
         memcpy(d->link[n], at, sizeof(at));
+    } else if (d) {
+        read_speed(d, line);
     }
 }
 
@@ -111,6 +142,17 @@ static int fill_pci(const char *bus_id, struct pci_info *out)
     memset(out, 0, sizeof(*out));
     sscanf(bus_id, "%x:%x:%x", &out->domain, &out->bus, &out->device);
     snprintf(out->legacy, sizeof(out->legacy), "%.12s", bus_id);
+    return 0;
+}
+
+/* The next answer of the list; the last one stays. */
+static int next_reason(struct device *d, unsigned long long *out)
+{
+    int at = d->asked < d->reasons ? d->asked++ : d->reasons - 1;
+
+    if (at < 0)
+        return NOT_SUPPORTED;
+    *out = d->reason[at];
     return 0;
 }
 
@@ -152,6 +194,13 @@ static int by_index(unsigned index, struct device **out)
 }
 
 #ifdef FAKE_NVML_OLD
+
+int nvmlDeviceGetCurrentClocksThrottleReasons(struct device *d,
+                                              unsigned long long *out);
+int nvmlDeviceGetCurrentClocksThrottleReasons(struct device *d, unsigned long long *out)
+{
+    return next_reason(d, out);
+}
 
 int nvmlInit(void);
 int nvmlInit(void)
@@ -294,6 +343,53 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(struct device *d, unsigned link,
                                         struct pci_info *out)
 {
     return fill_pci(d->link[link], out);
+}
+
+/* As the driver: of a slice only its GPU tells. */
+static int number(const struct device *d, unsigned value, unsigned *out)
+{
+    *out = value;
+    return value && !d->is_slice ? 0 : NOT_SUPPORTED;
+}
+
+int nvmlDeviceGetClockInfo(struct device *d, int which, unsigned *out);
+int nvmlDeviceGetClockInfo(struct device *d, int which, unsigned *out)
+{
+    return number(d, d->clock[which == 2], out);
+}
+
+int nvmlDeviceGetMaxClockInfo(struct device *d, int which, unsigned *out);
+int nvmlDeviceGetMaxClockInfo(struct device *d, int which, unsigned *out)
+{
+    return number(d, d->max_clock[which == 2], out);
+}
+
+int nvmlDeviceGetPowerUsage(struct device *d, unsigned *out);
+int nvmlDeviceGetPowerUsage(struct device *d, unsigned *out)
+{
+    return number(d, d->power, out);
+}
+
+int nvmlDeviceGetEnforcedPowerLimit(struct device *d, unsigned *out);
+int nvmlDeviceGetEnforcedPowerLimit(struct device *d, unsigned *out)
+{
+    return number(d, d->power_limit, out);
+}
+
+int nvmlDeviceGetCurrentClocksEventReasons(struct device *d, unsigned long long *out);
+int nvmlDeviceGetCurrentClocksEventReasons(struct device *d, unsigned long long *out)
+{
+    return next_reason(d, out);
+}
+
+/* The newest name is asked for first. */
+int nvmlDeviceGetCurrentClocksThrottleReasons(struct device *d,
+                                              unsigned long long *out);
+int nvmlDeviceGetCurrentClocksThrottleReasons(struct device *d, unsigned long long *out)
+{
+    (void)d;
+    (void)out;
+    return UNKNOWN;
 }
 
 #endif

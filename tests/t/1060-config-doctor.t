@@ -118,6 +118,19 @@ if [ -f "$ACCEL_BUILD/tests/helpers/.libs/fake_nvml.so" ]; then
     nvml=$ACCEL_SRC/tests/data/topo/pcie4.nvml
     doctor LD_LIBRARY_PATH="$four" FAKE_NVML="$nvml" ACCEL_CUDA_MODULE="$tap_tmp/none.so"
     like "$out" '^warn gpu 4, driver .*use_cpu' "four GPUs, as NVML counts them, and no module"
+    like "$out" '^warn gpu 2 0000:41:00.0: too hot, slowed down by the driver \(210 of 1740 MHz, .*, 32 of 300 W\) look at nvidia-smi ' \
+        "one of them is too hot"
+    is "$(printf '%s\n' "$out" | grep -c '^[a-z]* gpu [0-9] ')" 1 "the others are not worth a line"
+    doctor LD_LIBRARY_PATH="$four" FAKE_NVML="$ACCEL_SRC/tests/data/topo/nvswitch8.nvml"
+    is "$(printf '%s\n' "$out" | sed -n 's/^warn gpu \([0-9]\) .*/\1/p')" 4 \
+        "one at its power limit or idle is as it should be"
+    doctor LD_LIBRARY_PATH="$four" FAKE_NVML="$ACCEL_SRC/tests/data/topo/pcie4-lost.nvml"
+    like "$out" '^warn gpu 1 does not answer its driver .*Xid' "one that is lost"
+    ln -sf "$ACCEL_BUILD/tests/helpers/.libs/fake_nvml_old.so" nvml/libnvidia-ml.so.1
+    doctor LD_LIBRARY_PATH="$four" FAKE_NVML="$nvml"
+    like "$out" '^warn gpu 2 0000:41:00.0: too hot, slowed down by the driver look' \
+        "a driver that knows the reasons and no clocks"
+    ln -sf "$ACCEL_BUILD/tests/helpers/.libs/fake_nvml.so" nvml/libnvidia-ml.so.1
     if [ -f "$module" ]; then
         doctor LD_LIBRARY_PATH="$four" FAKE_NVML="$nvml" ACCEL_CUDA_MODULE="$module"
         like "$out" '^ok gpu 4, driver ' "four GPUs and the module"
@@ -125,7 +138,7 @@ if [ -f "$ACCEL_BUILD/tests/helpers/.libs/fake_nvml.so" ]; then
         skip 1 "the CUDA module is not built"
     fi
 else
-    skip 2 "fake_nvml.so is not built"
+    skip 7 "fake_nvml.so is not built"
 fi
 doctor ACCEL_CUDA_MODULE="$tap_tmp/stack.conf"
 like "$out" '^warn cuda .*stack.conf cannot be loaded' "a CUDA module that is none"

@@ -24,7 +24,7 @@ small="--layers 2 --width 32 --heads 2"
 gpu_sizes="$small --seq 16 --batch 2"
 
 gpu_train gpu-no place -- --steps 1
-like "$out" 'rank 0 .*: GPU 0000:01:00.0, ' "the map says which GPU"
+like "$out" 'rank 0 .*: GPU 0000:01:00.0 ' "the map says which GPU"
 like "$out" 'compute  *cuda, ' "the plan that it computes there"
 
 gpu_train gpu-no there -- --steps 3

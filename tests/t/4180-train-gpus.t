@@ -54,6 +54,58 @@ for strategy in FULL_SHARD NO_SHARD; do
     close_losses cpu-$strategy/log.jsonl gpu-$strategy/log.jsonl $STEPS 1e-5 \
         "$strategy: the losses of the CPU within 1e-5"
 done
+contains "$(cat gpu-FULL_SHARD.out)" "NVLink to local rank 1, " "the map says who is linked to whom"
+
+# alike NAME DESCRIPTION: the run has the bits of the one in which each rank sees all GPUs
+alike() {
+    same_bits gpu-FULL_SHARD/log.jsonl "$1/log.jsonl"
+    ok $? "$2"
+}
+# each NAME SCRIPT [VAR=VALUE]...: each rank runs SCRIPT, which sets what it is given
+each() {
+    each_name=$1
+    # shellcheck disable=SC2016 # for the task's shell
+    printf '#!/bin/sh\nrank=$OMPI_COMM_WORLD_LOCAL_RANK\n%s\nexec "%s" "$@"\n' "$2" "$TRAIN" >task.sh
+    shift 2
+    chmod +x task.sh
+    TRAIN=$tap_tmp/task.sh two "$each_name" gpu.yaml "$@"
+}
+train_config cpu.yaml FULL_SHARD no 2 1 "topology:" "  bind: false"
+sed '/use_cpu/d' cpu.yaml >gpu.yaml
+library=LD_LIBRARY_PATH=$tap_tmp/driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+data=$ACCEL_SRC/tests/data/topo
+
+# --gpus-per-task=1 with device cgroups: each rank sees one GPU, and calls it 0. The machine
+# is a recorded one, which says where on it they are.
+# shellcheck disable=SC2016 # for the task's shell
+each task '
+export CUDA_VISIBLE_DEVICES=0 FAKE_CUDA_DEVICES=1
+case $rank in
+0) export FAKE_NVML=$DATA/nvswitch8-task2.nvml FAKE_CUDA_BUS=0000:52:00 ;;
+1) export FAKE_NVML=$DATA/nvswitch8-task5.nvml FAKE_CUDA_BUS=0000:c3:00 ;;
+esac' "$library" DATA="$data" HWLOC_XMLFILE="$data/nvswitch8.xml"
+like "$(cat task.out)" 'rank 0 .*: GPU 0000:52:00.0 \(80.0 GiB, 1980 MHz, 700 W\), 3 NVLinks to a switch, NUMA 0, ' \
+    "one GPU per task: rank 0 has its own"
+like "$(cat task.out)" 'rank 1 .*: GPU 0000:c3:00.0 \(80.0 GiB, 1980 MHz, 700 W\), NUMA 1, ' \
+    "rank 1 another, on the other NUMA node"
+alike task "and the bits of a run in which all GPUs are seen"
+# shellcheck disable=SC2016 # the same
+sed -i 's/^1).*/1) export FAKE_NVML=$DATA\/nvswitch8-task2.nvml FAKE_CUDA_BUS=0000:52:00 ;;/' task.sh
+env ACCEL_CONFIG=gpu.yaml "$library" DATA="$data" timeout 60 mpirun --oversubscribe -n 2 \
+    ./task.sh --data text --steps 1 --sample 0 --out double >double.out 2>&1
+contains "$(cat double.out)" "A0425" "two tasks with one GPU are told apart by nothing but its bus id"
+
+# Slices of two GPUs in one list: CUDA shows a process the first one only, so each rank has to
+# name its own before CUDA reads the list.
+one=MIG-4b1c7f0e-9d31-5e0a-a1b2-77c0ffee0002 other=MIG-d00dfeed-0004-5000-8000-000000000004
+each slices '' "$library" FAKE_NVML="$data/mig2.nvml" CUDA_VISIBLE_DEVICES="$one,$other" \
+    FAKE_CUDA_BUS="$one=0000:17:00,$other=0000:65:00"
+like "$(cat slices.out)" "rank 0 .*: MIG slice $one \\(of 0000:17:00.0, 9.8 GiB, " \
+    "slices: rank 0 has the first of the list"
+like "$(cat slices.out)" "rank 1 .*: MIG slice $other \\(of 0000:65:00.0, 39.2 GiB, " \
+    "rank 1 the second, which CUDA would not have shown it"
+alike slices "and the same bits again"
+
 train_config cpu.yaml FULL_SHARD no 2 1 "precision:" "  sums: nccl"
 sed '/use_cpu/d' cpu.yaml >sums.yaml
 # shellcheck disable=SC2086
