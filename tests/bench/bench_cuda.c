@@ -11,12 +11,15 @@
 
 #include "backend/cuda_load.h"
 #include "tests/bench/gpu/gpu.h"
+#include "topology/topo.h"
 
 enum { REPEATS = 11, CALLS = 10 };
 
 static struct backend *be;
 static cudaStream_t stream;
 static cudaEvent_t from, until;
+static struct topo_watch *watch;
+static struct topo_clocks clocks; /* while the last thing was measured */
 
 /* Products of [rows, in] and a weight of [out, in], so many a step. */
 struct linear {
@@ -114,6 +117,8 @@ static double median_ms(void (*call)(void *), void *arg)
         for (int k = 0; k < CALLS; k++)
             call(arg);
         cudaEventRecord(until, stream);
+        if (watch)
+            topo_watch_read(watch, &clocks);
         if (cudaEventSynchronize(until) || cudaEventElapsedTime(&all, from, until)) {
             fprintf(stderr, "the device failed\n");
             exit(1);
@@ -126,12 +131,10 @@ static double median_ms(void (*call)(void *), void *arg)
 
 static void print_state(void)
 {
-    struct gpu_reading r;
+    char text[128];
 
-    if (nvml_read(&r))
-        printf("  %4u MHz, memory %u MHz, %u W\n", r.sm_mhz, r.memory_mhz, r.watts);
-    else
-        printf("  clocks and power not known (no NVML)\n");
+    topo_clocks_text(&clocks, text, sizeof(text));
+    printf("  %s\n", text[0] ? text : "clocks and power are not known (no NVML)");
 }
 
 /* ---- products ------------------------------------------------------------------------ */
@@ -357,7 +360,8 @@ int main(int argc, char **argv)
     stream = be->native(be, QUEUE_COMPUTE);
     if (cudaEventCreate(&from) || cudaEventCreate(&until))
         return 1;
-    printf("%s%s\n", be->isa, nvml_open(be->bus_id) ? "" : ", no NVML");
+    watch = topo_watch_open(be->bus_id);
+    printf("%s\n", be->isa);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(models); i++) {
         bool wanted = argc == 1;
 
@@ -371,6 +375,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }
+    topo_watch_close(watch);
     backend_close(be);
     return 0;
 }

@@ -43,12 +43,11 @@ tests_bench_bench_cuda_attention_SOURCES = tests/bench/bench_cuda_attention.c
 tests_bench_bench_cuda_attention_LDADD = $(unit_ldadd)
 
 # Kernels of the CUDA module on one GPU: make bench-cuda
-EXTRA_DIST += tests/bench/bench_cuda.c tests/bench/gpu/bare.c tests/bench/gpu/gpu.h \
-	tests/bench/gpu/nvml.c
+EXTRA_DIST += tests/bench/bench_cuda.c tests/bench/gpu/bare.c tests/bench/gpu/gpu.h
 if HAVE_CUDA
 noinst_PROGRAMS += tests/bench/bench_cuda
 tests_bench_bench_cuda_SOURCES = tests/bench/bench_cuda.c tests/bench/gpu/bare.c \
-	tests/bench/gpu/gpu.h tests/bench/gpu/nvml.c
+	tests/bench/gpu/gpu.h
 tests_bench_bench_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
 tests_bench_bench_cuda_LDADD = $(unit_ldadd) $(CUDA_LIBS) -lcublasLt -ldl
 bench-cuda: tests/bench/bench_cuda$(EXEEXT) runtime/backend/cuda/accel_cuda.so

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts of the benchmark of the CUDA kernels: products by cuBLASLt alone, and the state of
- * the device while something is measured.
+ * A part of the benchmark of the CUDA kernels: products by cuBLASLt alone.
  */
 #ifndef ACCEL_BENCH_GPU_H
 #define ACCEL_BENCH_GPU_H
@@ -16,13 +15,5 @@ struct bare;
 struct bare *bare_new(const struct gemm *p);
 bool bare_run(struct bare *b, const struct gemm *p, cudaStream_t stream);
 void bare_free(struct bare *b);
-
-/* ---- nvml.c ---------------------------------------------------------------------------- */
-struct gpu_reading {
-    unsigned sm_mhz, memory_mhz, watts;
-};
-/* False: no NVML on this node, or it does not know the device. */
-bool nvml_open(const char *bus_id);
-bool nvml_read(struct gpu_reading *out);
 
 #endif
