@@ -31,7 +31,8 @@ endif
 gpu_shell_tests = tests/t/2130-gpu-train.t tests/t/2140-gpu-sanitizer.t
 CHECK_GPU_TESTS = $(gpu_unit_tests) $(gpu_shell_tests:%=$(srcdir)/%)
 shell_tests += $(gpu_shell_tests)
-check-gpu: $(CHECK_GPU_MODULE) $(gpu_unit_tests) accel$(EXEEXT) examples/train$(EXEEXT)
+check-gpu: $(CHECK_GPU_MODULE) $(gpu_unit_tests) accel$(EXEEXT) examples/train$(EXEEXT) \
+		tests/helpers/fake_nvml.la tests/cuda/fake_nccl.la
 	@env ACCEL_SRC='$(abs_top_srcdir)' ACCEL_BUILD='$(abs_top_builddir)' \
 	    ACCEL_CUDA_MODULE='$(abs_top_builddir)/$(or $(CHECK_GPU_MODULE),$(gpu_module))' \
 	    prove --exec '' --timer --directives $(CHECK_GPU_TESTS); rc=$$?; \

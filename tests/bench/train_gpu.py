@@ -132,6 +132,8 @@ def own(args, case, folder, more=None):
 
 
 def peer(args, case):
+    if not importlib.util.find_spec("torch"):
+        return "not installed", 0
     program = os.path.join(os.path.dirname(__file__), "gpu", "train_torch.py")
     numbers = [case.layers, case.batch, case.length, int(case.recompute), args.steps, WARM_UP]
     run = subprocess.run([sys.executable, program, case.model, *map(str, numbers), args.device],

@@ -3,7 +3,7 @@
 #
 # A machine without Slurm, PMIx, UCX and HDF5: the tarball configures, builds and trains in one
 # process. Checkpoints, which need HDF5, are refused before the first step, unless the config
-# asks for none.
+# asks for none. The check of a GPU builds there, too, and says what it lacks.
 . "$(dirname "$0")/tap.sh"
 
 [ -f "$ACCEL_BUILD/Makefile" ] || skip_all "$ACCEL_BUILD is not configured"
@@ -37,4 +37,10 @@ is $? 0 "it trains when the config asks for no checkpoints" || diag "$out"
 like "$out" 'checkpoints +none \(accel\.checkpoint\.save is false\)' "the plan says so"
 like "$out" '^step 3/3 loss [0-9]' "to the last step"
 is "$(find out-bare.yaml -name 'step_*')" "" "and nothing is saved"
+
+out=$(make -s -j2 check-gpu 2>&1)
+is $? 0 "make check-gpu" || diag "$(printf '%s\n' "$out" | tail -n 20)"
+like "$out" 'test_cuda_kernels .*skipped: .*accel_cuda.so .*is not there' \
+    "there is no module here, which it says"
+like "$out" '2130-gpu-train.t .*skipped: .*is not built' "in the trainer's part as well"
 done_testing

@@ -24,7 +24,8 @@ _gpu_is_there() {
 need_gpu() {
     unset ACCEL_CONFIG ACCEL_CONFIG_RESOLVED SLURM_GPUS_ON_NODE HWLOC_XMLFILE
     : "${CUDA_VISIBLE_DEVICES:=0}"
-    export CUDA_VISIBLE_DEVICES
+    CUDA_DEVICE_ORDER=PCI_BUS_ID
+    export CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER
     on_stand_in || { _gpu_is_there; return; }
     built_with_sanitizer && skip_all "the stand-in's kernels have stacks of their own"
     gpu_nvml=$ACCEL_BUILD/tests/helpers/.libs/fake_nvml.so
