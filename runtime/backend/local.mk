@@ -9,6 +9,7 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/attention_grad.c \
 	runtime/backend/cpu/attention_rows.c \
 	runtime/backend/cpu/bf16_gemm.c \
+	runtime/backend/cpu/bf16_gemv.c \
 	runtime/backend/cpu/conv.c \
 	runtime/backend/cpu/conv.h \
 	runtime/backend/cpu/cpu.c \

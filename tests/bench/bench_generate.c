@@ -4,10 +4,11 @@
  * memory, measured between the tokens' rounds in the same process. A token reads all
  * weights but the table of positions, and the cache of keys and values. By wall clock and
  * by CPU time, which other programs on the same cores disturb less.
- *     bench_generate [-t THREADS] [-r ROUNDS] [-n TOKENS]
+ *     bench_generate [-t THREADS] [-r ROUNDS] [-n TOKENS] [-d float32 | bfloat16]
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -218,13 +219,17 @@ int main(int argc, char **argv)
                        .tokens = CONTEXT,
                        .floats = (size_t)64 << 20 };
     char dir[] = "/tmp/accel-bench.XXXXXX", path[64], command[96];
+    const char *only = NULL;
     accel_status_t st = ACCEL_OK;
     int c;
 
-    while ((c = getopt(argc, argv, "t:r:n:")) != -1)
-        *(c == 't'   ? &b.threads
-          : c == 'r' ? &b.rounds
-                     : &b.tokens) = c == '?' ? 0 : atoi(optarg);
+    while ((c = getopt(argc, argv, "t:r:n:d:")) != -1)
+        if (c == 'd')
+            only = optarg;
+        else
+            *(c == 't'   ? &b.threads
+              : c == 'r' ? &b.rounds
+                         : &b.tokens) = c == '?' ? 0 : atoi(optarg);
     if (b.threads < 1 || b.rounds < 1 || b.rounds > MOST_ROUNDS || b.tokens < 1 ||
         b.tokens > CONTEXT || !mkdtemp(dir))
         return 64;
@@ -238,6 +243,8 @@ int main(int argc, char **argv)
     for (int k = 0; k < 2 && st == ACCEL_OK; k++) {
         FILE *f;
 
+        if (only && strcmp(only, name[k]) != 0)
+            continue;
         snprintf(path, sizeof(path), "%s/%s.yaml", dir, name[k]);
         f = fopen(path, "w");
         if (!f)

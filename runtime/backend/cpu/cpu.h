@@ -7,6 +7,7 @@
 #define ACCEL_BACKEND_CPU_CPU_H
 
 #include "backend/backend.h"
+#include "common/bf16.h"
 
 /* Rows or columns given to one thread at a time where a kernel cuts its work itself;
  * constants, so that sums do not depend on the number of threads. */
@@ -49,6 +50,11 @@ void cpu_bf16_tile(const struct gemm *p, int64_t i0, int64_t j0, int64_t m, int6
 
 size_t gemm_panel_floats(void);
 void cpu_gemm(const struct backend *be, const struct gemm *p);
+/* As many rows of a, `lda` apart, with `rows` of b, `ldb` apart, all of k elements:
+ * out[r * stride + j]. Only where cpu_has_bf16_products(). */
+void cpu_bf16_dots(float *out, int64_t stride, const bf16_t *a, int64_t lda, int64_t m,
+                   const bf16_t *b, int64_t ldb, int64_t rows, int64_t k);
+
 /* A few rows of a with a transposed b: gemv.c, which cpu_gemm hands them to. */
 bool cpu_gemv_fits(const struct gemm *p);
 void cpu_gemv(const struct backend *be, const struct gemm *p);

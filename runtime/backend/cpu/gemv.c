@@ -9,7 +9,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
 
-#define SUMS  4  /* vectors of partial sums per element */
+#define SUMS  4  /* vectors of partial sums per element: struct sums */
 #define CHUNK 64 /* rows of b between two epilogues */
 
 enum { MAX_M = 8, MAX_FLOATS = 512 * 1024 };
@@ -19,52 +19,99 @@ bool cpu_gemv_fits(const struct gemm *p)
     return !p->trans_a && p->trans_b && p->m <= MAX_M && p->m * p->k <= MAX_FLOATS;
 }
 
-typedef uint16_t half_lanes __attribute__((vector_size(2 * VM_LANES)));
 typedef uint32_t bit_lanes __attribute__((vector_size(4 * VM_LANES)));
 
-VM_INLINE void load_lanes(vm_lanes *to, const void *p, int64_t i, const int bf)
+/* Two vectors of b, from element i. A word holds two bfloat16 numbers: a shift makes the
+ * even ones float32, a mask the odd ones, which is a third of the work of widening them in
+ * their order. `pair_up` puts a into that order. */
+VM_INLINE void load_two(vm_lanes *even, vm_lanes *odd, const void *p, int64_t i,
+                        const int bf)
 {
-    half_lanes half;
-    bit_lanes bits;
+    bit_lanes bits, bit;
 
     if (!bf) {
-        memcpy(to, (const float *)p + i, sizeof(*to));
+        memcpy(even, (const float *)p + i, sizeof(*even));
+        memcpy(odd, (const float *)p + i + VM_LANES, sizeof(*odd));
         return;
     }
-    memcpy(&half, (const bf16_t *)p + i, sizeof(half));
-    bits = __builtin_convertvector(half, bit_lanes) << 16;
-    memcpy(to, &bits, sizeof(*to));
+    memcpy(&bits, (const bf16_t *)p + i, sizeof(bits));
+    bit = bits << 16;
+    memcpy(even, &bit, sizeof(bit));
+    bit = bits & 0xffff0000U;
+    memcpy(odd, &bit, sizeof(bit));
 }
 
-/* out[r * CHUNK] = a row r . b for `m` rows of a and one of b: four sums side by side, so
- * that b is read in its order and no addition waits for the one before. */
+/* In place: of every two vectors the even elements, then the odd ones, as far as `dots`
+ * takes whole vectors. */
+static void pair_up(float *a, int64_t k)
+{
+    for (int64_t i = 0; i + SUMS * VM_LANES <= k; i += SUMS * VM_LANES)
+        for (float *p = a + i; p < a + i + SUMS * VM_LANES; p += 2 * VM_LANES) {
+            float odd[VM_LANES];
+
+            for (int l = 0; l < VM_LANES; l++)
+                odd[l] = p[2 * l + 1];
+            for (int l = 0; l < VM_LANES; l++)
+                p[l] = p[2 * l];
+            memcpy(p + VM_LANES, odd, sizeof(odd));
+        }
+}
+
+/* Four sums side by side, so that no addition waits for the one before. Members, not an
+ * array: they stay in registers. */
+struct sums {
+    vm_lanes a, b, c, d;
+};
+
+VM_INLINE void add_two(vm_lanes *p, vm_lanes *q, const float *a, const vm_lanes *even,
+                       const vm_lanes *odd)
+{
+    vm_lanes x;
+
+    memcpy(&x, a, sizeof(x));
+    *p += x * *even;
+    memcpy(&x, a + VM_LANES, sizeof(x));
+    *q += x * *odd;
+}
+
+/* The sum with what is behind the last whole vectors, elements [i, k). */
+VM_INLINE float finish(const struct sums *s, const float *a, const void *b, int64_t i,
+                       int64_t k, const int bf)
+{
+    vm_lanes sum = (s->a + s->b) + (s->c + s->d);
+    float lane[VM_LANES];
+
+    memcpy(lane, &sum, sizeof(lane));
+    for (; i < k; i++)
+        lane[i % VM_LANES] += a[i] * vm_load(b, i, bf);
+    return vm_total(lane);
+}
+
+/* out[r * CHUNK] = a row r . b for `m` rows of a, one or two, and one of b, which is read in
+ * its order. */
 VM_INLINE void dots(float *out, const float *a, const int m, const void *b, int64_t k,
                     const int bf)
 {
-    vm_lanes acc[2][SUMS] = { 0 };
+    const vm_lanes zero = { 0 };
+    struct sums s = { zero, zero, zero, zero }, t = s;
+    const float *second = a + k;
     int64_t i = 0;
 
-    for (; i + SUMS * VM_LANES <= k; i += SUMS * VM_LANES)
-#pragma GCC unroll 4
-        for (int j = 0; j < SUMS; j++) {
-            vm_lanes w, x;
+    for (; i + SUMS * VM_LANES <= k; i += SUMS * VM_LANES) {
+        vm_lanes even, odd;
 
-            load_lanes(&w, b, i + j * VM_LANES, bf);
-#pragma GCC unroll 2
-            for (int r = 0; r < m; r++) {
-                memcpy(&x, a + r * k + i + j * VM_LANES, sizeof(x));
-                acc[r][j] += x * w;
-            }
-        }
-    for (int r = 0; r < m; r++) {
-        vm_lanes sum = (acc[r][0] + acc[r][1]) + (acc[r][2] + acc[r][3]);
-        float lane[VM_LANES];
-
-        memcpy(lane, &sum, sizeof(lane));
-        for (int64_t l = i; l < k; l++)
-            lane[l % VM_LANES] += a[r * k + l] * vm_load(b, l, bf);
-        out[r * CHUNK] = vm_total(lane);
+        load_two(&even, &odd, b, i, bf);
+        add_two(&s.a, &s.b, a + i, &even, &odd);
+        if (m > 1)
+            add_two(&t.a, &t.b, second + i, &even, &odd);
+        load_two(&even, &odd, b, i + 2 * VM_LANES, bf);
+        add_two(&s.c, &s.d, a + i + 2 * VM_LANES, &even, &odd);
+        if (m > 1)
+            add_two(&t.c, &t.d, second + i + 2 * VM_LANES, &even, &odd);
     }
+    out[0] = finish(&s, a, b, i, k, bf);
+    if (m > 1)
+        out[CHUNK] = finish(&t, second, b, i, k, bf);
 }
 
 VM_INLINE void chunk(float *out, const float *a, int64_t m, const void *b, int64_t ldb,
@@ -91,13 +138,18 @@ static void chunk_any(float *out, const float *a, int64_t m, const void *b, int6
         chunk(out, a, m, b, ldb, rows, k, 0);
 }
 
+/* `a` is NULL where both are bfloat16 and stay so. */
 static void columns(const struct gemm *p, const float *a, int64_t j0)
 {
     int64_t n = p->n - j0 < CHUNK ? p->n - j0 : CHUNK;
     float out[MAX_M * CHUNK], bias[CHUNK];
 
-    chunk_any(out, a, p->m, vm_at(p->b, j0 * p->ldb, p->b_type), p->ldb, n, p->k,
-              p->b_type == ACCEL_BF16);
+    if (!a)
+        cpu_bf16_dots(out, CHUNK, p->a, p->lda, p->m,
+                      vm_at(p->b, j0 * p->ldb, p->b_type), p->ldb, n, p->k);
+    else
+        chunk_any(out, a, p->m, vm_at(p->b, j0 * p->ldb, p->b_type), p->ldb, n, p->k,
+                  p->b_type == ACCEL_BF16);
     if (p->bias)
         cpu_load_row(bias, vm_at(p->bias, j0, p->bias_type), p->bias_type, n);
     for (int64_t r = 0; r < p->m; r++) {
@@ -116,12 +168,22 @@ static void columns(const struct gemm *p, const float *a, int64_t j0)
 void cpu_gemv(const struct backend *be, const struct gemm *p)
 {
     const struct cpu_state *s = be->state;
-    float *a = s->panels;
+    bool pairs = s->bf16_products && p->a_type == ACCEL_BF16 && p->b_type == ACCEL_BF16;
+    float *a = pairs ? NULL : s->panels;
+    int64_t chunks;
+    int piece;
 
-    for (int64_t r = 0; r < p->m; r++)
+    for (int64_t r = 0; a && r < p->m; r++) {
         cpu_load_row(a + r * p->k, vm_at(p->a, r * p->lda, p->a_type), p->a_type, p->k);
+        if (p->b_type == ACCEL_BF16)
+            pair_up(a + r * p->k, p->k);
+    }
+    chunks = (p->n + CHUNK - 1) / CHUNK;
+    /* Threads seldom get the same part of the memory's bandwidth: they share the rows out
+     * as they go, in pieces large enough to be read ahead. */
+    piece = (int)(chunks / (8 * be->threads)) + 1;
 #pragma omp parallel for num_threads(be->threads)                                      \
-    schedule(static) if (p->n * p->k > CPU_ALONE_ELEMS)
-    for (int64_t j = 0; j < p->n; j += CHUNK)
-        columns(p, a, j);
+    schedule(dynamic, piece) if (p->n * p->k > CPU_ALONE_ELEMS)
+    for (int64_t j = 0; j < chunks; j++)
+        columns(p, a, j * CHUNK);
 }

@@ -21,9 +21,9 @@ struct origin {
     size_t mapped; /* 0: malloc */
 };
 
-/* A mapping is zero as it is: one touch for each page, by all threads, and no second pass
- * over memory that the kernel has just cleared. */
-static char *map_huge(const struct backend *be, size_t whole, struct origin *o)
+/* A mapping is zero as it is, and gets its pages where it is first used: by the threads that
+ * read the weights into it, or by those that update it and find the page in their cache. */
+static char *map_huge(size_t whole, struct origin *o)
 {
     char *p;
 
@@ -35,9 +35,6 @@ static char *map_huge(const struct backend *be, size_t whole, struct origin *o)
     p = (char *)o->base + PAGE;
     p += (HUGE - (uintptr_t)p % HUGE) % HUGE;
     madvise(p, whole, MADV_HUGEPAGE); /* advice only: a refusal costs speed */
-#pragma omp parallel for schedule(static) num_threads(be->threads)
-    for (size_t i = 0; i < whole; i += PAGE)
-        *(volatile char *)(p + i) = 0;
     return p;
 }
 
@@ -48,8 +45,9 @@ static accel_status_t cpu_alloc(const struct backend *be, enum backend_memory ki
     struct origin o = { 0 };
     char *p = NULL;
 
+    (void)be;
     if (whole >= bytes && whole >= HUGE_FROM && whole < SIZE_MAX / 2) {
-        p = map_huge(be, whole, &o);
+        p = map_huge(whole, &o);
     } else if (whole >= bytes && whole < HUGE_FROM) {
         o.base = aligned_alloc(PAGE, PAGE + whole);
         p = o.base ? (char *)o.base + PAGE : NULL;
