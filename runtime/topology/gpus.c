@@ -169,6 +169,22 @@ static int by_bus_id(const void *a, const void *b)
                   ((const struct topo_gpu *)b)->bus_id);
 }
 
+static bool is_gpu(hwloc_obj_t pci)
+{
+    return pci->attr->pcidev.vendor_id == PCI_NVIDIA &&
+           pci->attr->pcidev.class_id >> 8 == PCI_DISPLAY;
+}
+
+int topo_machine_gpus_present(const struct topo_machine *m)
+{
+    hwloc_obj_t pci = NULL;
+    int count = 0;
+
+    while ((pci = hwloc_get_next_pcidev(m->tree, pci)))
+        count += is_gpu(pci);
+    return count;
+}
+
 void topo_gpus_of_record(struct topo_gpus *out, hwloc_topology_t tree)
 {
     hwloc_obj_t pci = NULL;
@@ -179,7 +195,7 @@ void topo_gpus_of_record(struct topo_gpus *out, hwloc_topology_t tree)
         const struct hwloc_pcidev_attr_s *p = &pci->attr->pcidev;
         struct topo_gpu *gpu = &out->gpu[out->count];
 
-        if (p->vendor_id != PCI_NVIDIA || p->class_id >> 8 != PCI_DISPLAY)
+        if (!is_gpu(pci))
             continue;
         snprintf(gpu->bus_id, sizeof(gpu->bus_id), "%04x:%02x:%02x.0", p->domain,
                  p->bus, p->dev);

@@ -130,6 +130,8 @@ accel_status_t topo_machine_open(struct topo_machine **out, const char *record,
                                  bool want_gpus, accel_error_t *err);
 void topo_machine_close(struct topo_machine *m);
 const struct topo_gpus *topo_machine_gpus(const struct topo_machine *m);
+/* NVIDIA GPUs on the node's buses, given or not; asks no driver. */
+int topo_machine_gpus_present(const struct topo_machine *m);
 /* "Intel(R) Xeon(R)..."; never NULL. */
 const char *topo_machine_cpu(const struct topo_machine *m);
 /* Name of network interface number `i`, NULL beyond the last one. */

@@ -353,6 +353,20 @@ static accel_status_t check_cpu_wanted(const struct config *c, const char *host,
         "distributed_type is MULTI_GPU, and this task was given no GPU");
 }
 
+/* Nobody is to find out from the speed. */
+static void tell_idle_gpus(const accel_t *run, const struct topo_machine *m)
+{
+    int gpus = topo_machine_gpus_present(m);
+
+    if (gpus > 0 && run->boot.rank == 0)
+        accel_logf(
+            &run->log, ACCEL_LOG_WARN,
+            "this node has %d NVIDIA GPU%s and the run was given none: it computes "
+            "on the CPU (ask Slurm for GPUs, or set CUDA_VISIBLE_DEVICES; "
+            "use_cpu: true says that it is meant)",
+            gpus, gpus == 1 ? "" : "s");
+}
+
 accel_status_t place_open(accel_t *run, accel_error_t *err)
 {
     const struct config *c = &run->config;
@@ -383,6 +397,8 @@ accel_status_t place_open(accel_t *run, accel_error_t *err)
         if (nic >= 0)
             topo_use_nic(m, nic, &run->topo);
         bind_process(run, own->mask);
+        if (gpus && !given)
+            tell_idle_gpus(run, m);
         st = narrow_list(run, err);
     }
     topo_machine_close(m);

@@ -35,6 +35,9 @@ with_driver="LD_LIBRARY_PATH=$tap_tmp/driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH
 alone
 is "$code" 0 "no GPU was given: the CPU is used"
 like "$out" 'rank 0 .*: CPU, .*cores ' "and the map says so"
+alone HWLOC_XMLFILE="$ACCEL_SRC/tests/data/topo/pcie4.xml"
+is "$code" 0 "also of a node that has some"
+like "$out" 'warn.*this node has 4 NVIDIA GPUs and the run was given none' "but it is said"
 alone CUDA_VISIBLE_DEVICES= SLURM_GPUS_ON_NODE=2
 is "$code" 69 "GPUs given but hidden"
 contains "$out" "A0412" "are refused"
@@ -60,6 +63,8 @@ fi
 printf 'use_cpu: true\n' >>one.yaml
 alone CUDA_VISIBLE_DEVICES=1 "$with_driver"
 is "$code" 0 "use_cpu: true leaves the GPU alone"
+alone HWLOC_XMLFILE="$ACCEL_SRC/tests/data/topo/pcie4.xml"
+unlike "$out" 'NVIDIA' "and nothing is to be said of it"
 printf 'accel:\n  topology:\n    nic: nosuch0\n' >>one.yaml
 alone
 is "$code" 65 "an interface that is not there"
