@@ -164,6 +164,10 @@ enum backend_queue {
     QUEUE_COUNT
 };
 
+/* Activations get their memory in steps of this many bytes: a multiple of the huge page, and
+ * of what devices map at once. */
+#define BACKEND_STEP ((size_t)32 << 20)
+
 struct backend_event; /* the device's */
 
 /* What memory is for: out of memory says who holds how much. */
@@ -189,6 +193,13 @@ static inline const char *backend_memory_name(enum backend_memory kind)
     return name[kind];
 }
 
+/* Memory of a device: bytes. */
+struct backend_usage {
+    size_t total, used; /* by all processes, as the driver counts */
+    size_t peak; /* the most that was used so far, as far as this process knows */
+    size_t held[MEMORY_KINDS]; /* by this process, of `used` */
+};
+
 struct span {
     const float *x;
     int64_t n;
@@ -210,6 +221,7 @@ struct backend {
     bool shapes_only; /* nothing is computed: memory must not be touched */
     bool device;      /* its memory is not the host's: only to_host, from_host cross */
     size_t fixed_bytes;  /* working memory beside the arena */
+    size_t own_least;    /* what kernels may take by themselves in any case; see room */
     size_t memory_bytes; /* of the device, or the node, in all; 0: not known */
     const char *bus_id;  /* of the device: "0000:17:00.0"; NULL: none */
     const struct backend_watch *watch; /* NULL: none; the caller's */
@@ -246,8 +258,17 @@ struct backend {
     accel_status_t (*alloc)(const struct backend *be, enum backend_memory kind,
                             size_t bytes, void **out, accel_error_t *err);
     void (*free)(const struct backend *be, void *p);
+    /* `bytes` more (or fewer) of that kind in the books: memory of the device that a library
+     * took by itself. */
+    void (*count)(const struct backend *be, enum backend_memory kind, int64_t bytes);
+    /* Memory for what kernels of the compute queue take beside their operands (gemm_own ...),
+     * once, before any of them runs: what does not fit in comes from the device piece by
+     * piece. */
+    accel_status_t (*room)(const struct backend *be, size_t bytes, accel_error_t *err);
+    /* NULL where memory is the host's. Zeros when the device does not tell. */
+    void (*usage)(const struct backend *be, struct backend_usage *out);
     /* A range of addresses for activations, memory behind it from its start on as wanted:
-     * [from, to) in multiples of 32 MiB. NULL, false: refused. */
+     * [from, to) in multiples of BACKEND_STEP. NULL, false: refused. */
     void *(*reserve)(const struct backend *be, size_t bytes);
     bool (*commit)(const struct backend *be, void *base, size_t from, size_t to);
     void (*release)(const struct backend *be, void *base, size_t reserved,
@@ -353,6 +374,12 @@ struct backend {
                      accel_dtype_t x_type, const void *y, accel_dtype_t y_type,
                      const float *dmean, int64_t n);
 
+    /* What these kernels take by themselves while they run; NULL: nothing. */
+    size_t (*gemm_own)(const struct backend *be, const struct gemm *p);
+    size_t (*embed_grad_own)(const struct backend *be, int64_t rows);
+    size_t (*attention_own)(const struct backend *be, const struct attention *p,
+                            const struct attention_grads *grads);
+
     size_t (*conv_scratch)(const struct backend *be, const struct conv *p,
                            bool backward);
     void (*conv)(const struct backend *be, const struct conv *p,
@@ -432,10 +459,15 @@ accel_status_t backend_cpu_open(struct backend **out, int threads, accel_error_t
  * backward on a counting arena tells the peak. `like` must outlive it. */
 accel_status_t backend_meta_open(struct backend **out, const struct backend *like,
                                  accel_error_t *err);
+/* The most that one kernel would have taken for itself so far; at least what every kernel
+ * of such a backend may take. 0: `like` has no such kernels. */
+size_t backend_meta_own_bytes(const struct backend *meta);
 /* No kernels, only the scratch sizes of the CPU backend with `threads` >= 1 threads: the
  * `like` of a meta backend where nothing is computed. */
 accel_status_t backend_cpu_sizes_open(struct backend **out, int threads,
                                       accel_error_t *err);
+/* The same for the CUDA backend; cuDNN's share is an estimate. */
+accel_status_t backend_cuda_sizes_open(struct backend **out, accel_error_t *err);
 /* Queues, events and late errors for a backend that has none of them. */
 void backend_no_queues(struct backend *be);
 void backend_close(struct backend *be); /* NULL is fine */

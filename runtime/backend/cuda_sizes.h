@@ -16,6 +16,11 @@
  * of all channels, takes more. */
 #define CUDA_CONV_BYTES ((int64_t)64 << 20)
 
+/* Page-locked buffers that copies to and from the host go through, made as they are wanted. */
+#define CUDA_STAGING_SLOT  ((size_t)2 << 20)
+#define CUDA_STAGING_SLOTS 16
+#define CUDA_STAGING_BYTES (CUDA_STAGING_SLOT * CUDA_STAGING_SLOTS)
+
 struct cuda_conv_plan {
     int64_t taps;   /* of one channel: kernel_h * kernel_w */
     int64_t depth;  /* of a product: channels * taps */

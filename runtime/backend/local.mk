@@ -33,6 +33,7 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cuda_sizes.h \
 	runtime/backend/cuda/module.h \
 	runtime/backend/cuda_load.c \
+	runtime/backend/cuda_sizes.c \
 	runtime/backend/cuda_load.h \
 	runtime/backend/maths.h \
 	runtime/backend/meta/meta.c \

@@ -61,6 +61,20 @@ static void no_step(const struct backend *be)
     (void)be;
 }
 
+static void no_count(const struct backend *be, enum backend_memory kind, int64_t bytes)
+{
+    (void)be;
+    (void)kind;
+    (void)bytes;
+}
+
+static accel_status_t no_room(const struct backend *be, size_t bytes,
+                              accel_error_t *err)
+{
+    (void)bytes;
+    return no_failure(be, err);
+}
+
 void backend_no_queues(struct backend *be)
 {
     be->use = no_use;
@@ -72,4 +86,6 @@ void backend_no_queues(struct backend *be)
     be->native = no_native;
     be->check = be->sync = no_failure;
     be->step_begin = be->step_end = no_step;
+    be->count = no_count;
+    be->room = no_room;
 }

@@ -180,7 +180,8 @@ static accel_status_t check_root(const struct comm *c, int root, accel_error_t *
     return ACCEL_OK;
 }
 
-accel_status_t comm_alloc(struct comm *c, size_t bytes, void **out, accel_error_t *err)
+accel_status_t comm_alloc(struct comm *c, enum backend_memory kind, size_t bytes,
+                          void **out, accel_error_t *err)
 {
     struct comm_args a = { .call = COMM_CALL_ALLOC, .dtype = ACCEL_U8, .elems = bytes };
     accel_error_t own = { 0 };
@@ -191,7 +192,22 @@ accel_status_t comm_alloc(struct comm *c, size_t bytes, void **out, accel_error_
         s = begin(c, a, err);
     if (s != ACCEL_OK)
         return s;
+    c->kind = kind;
     return comm_end(c, c->ops->alloc(c, bytes ? bytes : 1, out, &own), &own, err);
+}
+
+accel_status_t comm_reserve(struct comm *c, bool scatter, size_t elems, accel_dtype_t t,
+                            accel_error_t *err)
+{
+    accel_status_t s = check_size(elems, t, (size_t)c->size, err);
+
+    if (s == ACCEL_OK && c->failed) {
+        if (err)
+            *err = c->failure;
+        return c->failure.code;
+    }
+    return s == ACCEL_OK && c->ops->reserve ? c->ops->reserve(c, scatter, elems, t, err)
+                                            : s;
 }
 
 accel_status_t comm_all_gather(struct comm *c, void *buf, size_t elems, accel_dtype_t t,

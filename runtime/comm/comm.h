@@ -15,12 +15,12 @@
 #ifndef ACCEL_COMM_COMM_H
 #define ACCEL_COMM_COMM_H
 
+#include "backend/backend.h"
 #include "bootstrap/boot.h"
 #include "common/common.h"
 
 enum comm_op { COMM_SUM, COMM_MAX, COMM_MIN };
 
-struct backend;
 struct comm;
 struct comm_ops; /* the backend table: comm_impl.h */
 
@@ -49,7 +49,13 @@ const char *comm_backend(const struct comm *c);
 /* Collective. Zeroed memory at the same offset of every rank's window, 4 KiB aligned (huge
  * pages asked for): buffers from here are read by peers directly (one copy fewer). Never
  * needed for correctness: the collectives take any memory. Freed by comm_close. */
-accel_status_t comm_alloc(struct comm *c, size_t bytes, void **out, accel_error_t *err);
+accel_status_t comm_alloc(struct comm *c, enum backend_memory kind, size_t bytes,
+                          void **out, accel_error_t *err);
+/* Not collective. Room for the sums of a reduce_scatter (or all_reduce) of so many elements,
+ * so that a lack of memory shows here and no such call takes more. Memory of the host needs
+ * none. */
+accel_status_t comm_reserve(struct comm *c, bool scatter, size_t elems, accel_dtype_t t,
+                            accel_error_t *err);
 
 /* In place: buf[size][elems], this rank's part at index rank is the input. dtype any. */
 accel_status_t comm_all_gather(struct comm *c, void *buf, size_t elems, accel_dtype_t t,

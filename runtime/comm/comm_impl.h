@@ -38,6 +38,9 @@ struct comm_ops {
     const char *name;
     accel_status_t (*alloc)(struct comm *c, size_t bytes, void **out,
                             accel_error_t *err);
+    /* NULL: sums need no scratch. */
+    accel_status_t (*reserve)(struct comm *c, bool scatter, size_t elems,
+                              accel_dtype_t t, accel_error_t *err);
     accel_status_t (*all_gather)(struct comm *c, void *buf, accel_error_t *err);
     accel_status_t (*reduce_scatter)(struct comm *c, const void *in, float *out,
                                      float scale, bool accumulate, accel_error_t *err);
@@ -55,10 +58,11 @@ struct comm {
     void *impl;
     int rank, size;
     int64_t timeout_ns;
-    int64_t deadline_ns;   /* of the running call; 0 until a wait becomes long */
-    int64_t asked_ns;      /* when comm_expired was asked last */
-    uint64_t seq;          /* calls begun; the first one is number 1 */
-    struct comm_args args; /* of the running call */
+    int64_t deadline_ns;      /* of the running call; 0 until a wait becomes long */
+    int64_t asked_ns;         /* when comm_expired was asked last */
+    uint64_t seq;             /* calls begun; the first one is number 1 */
+    struct comm_args args;    /* of the running call */
+    enum backend_memory kind; /* of the running comm_alloc */
     bool failed;
     accel_error_t failure;              /* what every later call returns */
     const void **src;                   /* [size] scratch for reductions */

@@ -302,14 +302,16 @@ static accel_status_t nccl_alloc(struct comm *c, size_t bytes, void **out,
     if (!block)
         return ACCEL_ENOMEM;
     if (n->api.mem_alloc && n->api.mem_alloc(&block->mem, bytes) == NCCL_SUCCESS) {
-        block->from_library = true;
+        block->of_library = bytes;
+        block->kind = c->kind;
+        n->be->count(n->be, c->kind, (int64_t)bytes);
         n->be->zero(n->be, block->mem, bytes);
         s = nccl_settle(c, n->api.reg(n->comm, block->mem, bytes, &block->handle),
                         "ncclCommRegister", err);
         if (s == ACCEL_OK) /* other queues may be the first to use it */
             s = n->be->sync(n->be, err);
     } else {
-        s = n->be->alloc(n->be, MEMORY_GATHERED, bytes, &block->mem, err);
+        s = n->be->alloc(n->be, c->kind, bytes, &block->mem, err);
     }
     *out = block->mem;
     return s;
@@ -321,10 +323,12 @@ static void free_blocks(struct nccl_state *n)
         struct nccl_block *block = n->blocks;
 
         n->blocks = block->next;
-        if (block->from_library)
+        if (block->of_library) {
             n->api.mem_free(block->mem);
-        else
+            n->be->count(n->be, block->kind, -(int64_t)block->of_library);
+        } else {
             n->be->free(n->be, block->mem);
+        }
         free(block);
     }
 }
@@ -367,6 +371,7 @@ static void nccl_close_comm(struct comm *c)
 static const struct comm_ops nccl_ops = {
     .name = "nccl",
     .alloc = nccl_alloc,
+    .reserve = nccl_reserve,
     .all_gather = all_gather,
     .reduce_scatter = reduce_scatter,
     .all_reduce = all_reduce,

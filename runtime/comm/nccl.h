@@ -99,8 +99,6 @@ const char *nccl_version_text(int version, char buf[16]);
 
 /* ---- the backend (comm_nccl.c) ---------------------------------------------------------- */
 
-#define NCCL_SCRATCH                                                                   \
-    ((size_t)64 * 1024 * 1024) /* bytes, unless the options say other */
 #define NCCL_WORDS  2
 #define NCCL_RECENT 256 /* calls whose names are kept; a power of two */
 
@@ -113,7 +111,8 @@ struct nccl_call {
 struct nccl_block {
     struct nccl_block *next;
     void *mem, *handle;
-    bool from_library; /* else of the device's alloc */
+    size_t of_library; /* bytes; 0: of the device's alloc */
+    enum backend_memory kind;
 };
 
 struct nccl_state {
@@ -177,5 +176,8 @@ accel_status_t nccl_direct_reduce(struct comm *c, void *buf, accel_error_t *err)
 accel_status_t nccl_scratch(struct comm *c, size_t bytes, void **out,
                             accel_error_t *err);
 void nccl_scratch_done(struct comm *c);
+/* Scratch for such a reduce-scatter or all-reduce, now. */
+accel_status_t nccl_reserve(struct comm *c, bool scatter, size_t elems, accel_dtype_t t,
+                            accel_error_t *err);
 
 #endif

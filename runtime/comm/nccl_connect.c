@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "comm/nccl.h"
+#include "plan/exchange.h"
 
 /* What each rank tells the others before NCCL is asked for anything. */
 struct card {
@@ -161,7 +162,7 @@ accel_status_t comm_nccl_open(struct comm *c, struct boot *b, accel_error_t *err
     c->device = o->device;
     n->be = o->device;
     n->library_sums = o->library_sums;
-    n->scratch_most = o->scratch_bytes ? o->scratch_bytes : NCCL_SCRATCH;
+    n->scratch_most = o->scratch_bytes ? o->scratch_bytes : EXCHANGE_MOST;
     n->watch = (struct backend_watch){ nccl_poll, c };
     if (n->be->bus_id)
         snprintf(own.bus_id, sizeof(own.bus_id), "%s", n->be->bus_id);

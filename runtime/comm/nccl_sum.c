@@ -7,13 +7,13 @@
  */
 #include "comm/nccl.h"
 #include "comm/reduce.h"
-
-#define PIECE ((size_t)64) /* elements: pieces are multiples of it */
+#include "plan/exchange.h"
 
 /* ---- scratch ------------------------------------------------------------------------------- */
 
 static accel_status_t grow(struct nccl_state *n, size_t bytes, accel_error_t *err)
 {
+    /* The first is what was planned for; only what was not grows. */
     size_t most = 2 * n->scratch_bytes > bytes ? 2 * n->scratch_bytes : bytes;
     void *mem = NULL;
     accel_status_t s;
@@ -52,12 +52,19 @@ void nccl_scratch_done(struct comm *c)
     n->be->record(n->be, n->scratch_free, n->scratch_queue);
 }
 
-/* Elements of one rank's part of a piece, when a piece takes `each` bytes per element. */
-static size_t piece_of(const struct nccl_state *n, size_t each)
+accel_status_t nccl_reserve(struct comm *c, bool scatter, size_t elems, accel_dtype_t t,
+                            accel_error_t *err)
 {
-    size_t elems = n->scratch_most / each / PIECE * PIECE;
+    struct nccl_state *n = c->impl;
+    size_t es = accel_dtype_bytes(t), size = (size_t)c->size, bytes = 0;
 
-    return elems ? elems : PIECE;
+    if (n->library_sums)
+        bytes = scatter ? elems * es : 0;
+    else if (scatter)
+        bytes = exchange_scatter_bytes(elems, es, size, n->scratch_most);
+    else
+        bytes = exchange_reduce_bytes(elems, es, size, n->scratch_most);
+    return bytes > n->scratch_bytes ? grow(n, bytes, err) : ACCEL_OK;
 }
 
 /* ---- exchange ------------------------------------------------------------------------------ */
@@ -117,12 +124,12 @@ accel_status_t nccl_direct_scatter(struct comm *c, const void *in, float *out,
 {
     struct nccl_state *n = c->impl;
     size_t es = accel_dtype_bytes(c->args.dtype), elems = c->args.elems;
-    size_t me = (size_t)c->rank, size = (size_t)c->size, most = piece_of(n, size * es);
+    size_t me = (size_t)c->rank, size = (size_t)c->size;
+    size_t most = exchange_scatter_elems(elems, es, size, n->scratch_most);
     struct scatter w = { .in = in };
     accel_status_t s;
     void *parts;
 
-    most = most < elems ? most : elems;
     s = nccl_scratch(c, size * most * es, &parts, err);
     w.parts = parts;
     for (; s == ACCEL_OK && w.pos < elems; w.pos += w.elems) {
@@ -202,13 +209,13 @@ accel_status_t nccl_direct_reduce(struct comm *c, void *buf, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
     size_t es = accel_dtype_bytes(c->args.dtype), elems = c->args.elems, me, slice;
-    size_t size = (size_t)c->size, most = piece_of(n, size * es + sizeof(float)) * size;
+    size_t size = (size_t)c->size;
+    size_t most = exchange_reduce_elems(elems, es, size, n->scratch_most);
     struct reduction w = { 0 };
     accel_status_t s;
     void *scratch;
 
-    most = most < elems ? most : elems;
-    slice = ((most + PIECE - 1) / PIECE / size + 1) * PIECE; /* no slice is longer */
+    slice = exchange_slice(most, size); /* no slice is longer */
     s = nccl_scratch(c, slice * (size * es + sizeof(float)), &scratch, err);
     for (size_t pos = 0; s == ACCEL_OK && pos < elems; pos += w.elems) {
         w.piece = (char *)buf + pos * es;

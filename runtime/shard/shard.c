@@ -100,8 +100,6 @@ static void count_memory(struct shard *s)
     }
 }
 
-#define STAGE_BYTES ((size_t)SHARD_STAGE_ELEMS * sizeof(float))
-
 /* Where the masters live: the backend's memory, or page-locked memory of the host. */
 static accel_status_t alloc_home(struct shard *s, enum backend_memory kind,
                                  size_t bytes, void **out, accel_error_t *err)
@@ -144,6 +142,19 @@ static accel_status_t alloc_copy(struct shard *s, accel_error_t *err)
     return st;
 }
 
+/* What sums of the largest unit need; it does not grow in a step. */
+static accel_status_t reserve_sums(struct shard *s, accel_error_t *err)
+{
+    bool scatter = s->memory.reduce_buffer > 0;
+    size_t elems =
+        s->memory.largest_trained / accel_dtype_bytes(s->o.precision.parameters);
+
+    if (s->world == 1)
+        return ACCEL_OK;
+    return comm_reserve(s->data, scatter, scatter ? elems / (size_t)s->world : elems,
+                        scatter ? s->o.precision.reduce : ACCEL_F32, err);
+}
+
 /* Private memory. All ranks learn whether all have theirs: one that fails alone would
  * leave the others waiting in the next collective. */
 static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
@@ -163,10 +174,12 @@ static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
             alloc_floats(s, MEMORY_GRADIENTS, s->memory.gradient_shard, &s->grad, &e);
     if (!failed)
         failed = alloc_copy(s, &e);
+    if (!failed)
+        failed = reserve_sums(s, &e);
     if (s->home->device && !failed) {
-        s->stage = s->be->host_alloc(s->be, STAGE_BYTES);
+        s->stage = s->be->host_alloc(s->be, SHARD_STAGE_BYTES);
         if (!s->stage)
-            failed = accel_fail_nomem(&e, "page-locked memory", STAGE_BYTES);
+            failed = accel_fail_nomem(&e, "page-locked memory", SHARD_STAGE_BYTES);
     }
     any = failed != ACCEL_OK;
     if (s->world > 1) {
@@ -194,7 +207,7 @@ static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
 static accel_status_t alloc_shared(struct shard *s, enum backend_memory kind,
                                    size_t bytes, void **out, accel_error_t *err)
 {
-    return s->world > 1 ? comm_alloc(s->data, bytes, out, err)
+    return s->world > 1 ? comm_alloc(s->data, kind, bytes, out, err)
                         : s->be->alloc(s->be, kind, bytes, out, err);
 }
 
@@ -210,7 +223,7 @@ static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
     void *p;
 
     if (s->grad_in_window) {
-        st = comm_alloc(s->data, s->memory.gradient_shard, &p, err);
+        st = comm_alloc(s->data, MEMORY_GRADIENTS, s->memory.gradient_shard, &p, err);
         if (st)
             return st;
         s->grad = p;
@@ -326,7 +339,7 @@ void shard_close(struct shard *s)
     free_shared(s, s->ring);
     free_shared(s, s->reduce);
     if (s->stage)
-        s->be->host_free(s->be, s->stage, STAGE_BYTES);
+        s->be->host_free(s->be, s->stage, SHARD_STAGE_BYTES);
     free(s->order);
     for (int i = 0; i < s->units; i++)
         free(s->unit[i].undrawn);

@@ -22,6 +22,10 @@
 
 struct shard;
 
+/* What travels between host and device at a time. */
+#define SHARD_STAGE_ELEMS ((int64_t)1 << 20)
+#define SHARD_STAGE_BYTES ((size_t)SHARD_STAGE_ELEMS * sizeof(float))
+
 struct shard_options {
     enum sharding_strategy strategy;
     enum backward_prefetch prefetch;

@@ -46,9 +46,6 @@ struct shard_slot {
     uint64_t left;     /* number of its last reader's mark */
 };
 
-/* What travels between host and device at a time. */
-#define SHARD_STAGE_ELEMS ((int64_t)1 << 20)
-
 struct shard {
     struct comm *comm; /* what the ranks tell each other, on the host */
     struct comm *data; /* parameters and gradients, in the backend's memory */

@@ -11,10 +11,8 @@
 #include "tensor/graph.h"
 
 #define ARENA_ALIGN 64
-/* Committed in steps of this many bytes: a multiple of the huge page, and of what devices
- * map at once. */
-#define ARENA_STEP ((size_t)32 << 20)
-#define FAKE_BASE  ((size_t)1 << 32)
+#define ARENA_STEP  BACKEND_STEP
+#define FAKE_BASE   ((size_t)1 << 32)
 
 struct range {
     size_t offset, bytes;

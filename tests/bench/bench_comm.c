@@ -155,8 +155,8 @@ int main(int argc, char **argv)
     if (repeats < 1 || boot_open(&boot, 60000, &err) != ACCEL_OK ||
         comm_open(&b.c, &boot, &o, &err) != ACCEL_OK ||
         boot_leave(&boot, &err) != ACCEL_OK ||
-        (window && (comm_alloc(b.c, room, &p, &err) != ACCEL_OK ||
-                    comm_alloc(b.c, room, &q, &err) != ACCEL_OK))) {
+        (window && (comm_alloc(b.c, MEMORY_WORK, room, &p, &err) != ACCEL_OK ||
+                    comm_alloc(b.c, MEMORY_WORK, room, &q, &err) != ACCEL_OK))) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }

@@ -63,6 +63,14 @@ static void read_lose_after(const char *text)
     fake.lost_as = *end == ':' ? (cudaError_t)atoi(end + 1) : cudaErrorIllegalAddress;
 }
 
+static void read_taken(const char *text)
+{
+    char *end;
+
+    fake.taken = strtoull(text, &end, 10);
+    fake.taken_after = *end == ':' ? atol(end + 1) : 0;
+}
+
 static void read_environment(void)
 {
     const char *devices = env("FAKE_CUDA_DEVICES", "1");
@@ -76,6 +84,7 @@ static void read_environment(void)
     if (fake.driver < CUDART_VERSION / 1000 * 1000)
         fake.open = cudaErrorInsufficientDriver;
     fake.memory = strtoull(env("FAKE_CUDA_MEMORY", "17179869184"), NULL, 10);
+    read_taken(env("FAKE_CUDA_TAKEN", "0"));
     for (int i = 0; i < DEVICES_MAX; i++)
         fake.pool[i].device = i;
     fake.watch = atoi(env("FAKE_CUDA_WATCH", "0")) != 0;

@@ -83,8 +83,19 @@ void fake_check_guards(void)
 
 /* ---- giving out and taking back --------------------------------------------------------- */
 
+/* Another process takes its part of every device. */
+static void others_take(void)
+{
+    for (int i = 0; i < DEVICES_MAX; i++)
+        fake.used[i] += fake.taken < fake.memory - fake.used[i]
+                            ? fake.taken
+                            : fake.memory - fake.used[i];
+}
+
 cudaError_t fake_account(int device, size_t bytes)
 {
+    if (fake.taken && fake.taken_after-- == 0)
+        others_take();
     if (bytes > fake.memory - fake.used[device])
         return cudaErrorMemoryAllocation;
     fake.used[device] += bytes;

@@ -91,7 +91,9 @@ struct fakecuda {
     cudaError_t open; /* what there is instead of devices */
     int devices, driver;
     uint64_t memory; /* bytes of each device */
-    bool watch;      /* the host may not touch the devices' memory */
+    uint64_t taken;  /* of them others take, before allocation taken_after + 1 */
+    long taken_after;
+    bool watch; /* the host may not touch the devices' memory */
     uint64_t used[DEVICES_MAX];
     CUmemPoolHandle_st pool[DEVICES_MAX];
     enum order order;

@@ -253,8 +253,9 @@ int comm_ref_check(struct comm *c, size_t max_elems, uint64_t *hash)
     room[0].out = malloc(max_elems * sizeof(float) + 4);
     if (!room[0].big || !room[0].out)
         return 1;
-    if (comm_alloc(c, bytes, &big, &err) != ACCEL_OK ||
-        comm_alloc(c, max_elems * sizeof(float) + 4, &out, &err) != ACCEL_OK)
+    if (comm_alloc(c, MEMORY_WORK, bytes, &big, &err) != ACCEL_OK ||
+        comm_alloc(c, MEMORY_WORK, max_elems * sizeof(float) + 4, &out, &err) !=
+            ACCEL_OK)
         return complain(c, "alloc", ACCEL_U8, bytes, 0, true, &err);
     room[1].big = big;
     room[1].out = out;

@@ -155,7 +155,8 @@ static int gather(struct rank *k)
     static float got[4 * ELEMS];
     void *all = NULL;
 
-    if (comm_alloc(k->comm, (size_t)k->size * ELEMS * sizeof(float), &all, &k->err))
+    if (comm_alloc(k->comm, MEMORY_WORK, (size_t)k->size * ELEMS * sizeof(float), &all,
+                   &k->err))
         return FAILS(k);
     be->to_host_bytes(be, got, all, (size_t)k->size * ELEMS * sizeof(float));
     for (int i = 0; i < k->size * ELEMS; i++)

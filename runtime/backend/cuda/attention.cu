@@ -3,13 +3,22 @@
  * Attention of the CUDA backend: chooses between the kernels here and cuDNN's.
  */
 #include "backend/cuda/attention_mma.h"
-#include "backend/cuda/attention_path.h"
+#include "backend/cuda/own.h"
 
 size_t cuda_attention_scratch(const struct backend *be, const struct attention *p,
                               bool backward)
 {
     (void)be;
     return cuda_attention_bytes(p, backward);
+}
+
+/* cuDNN says how much when the plan is made, which it is here unless it was. */
+size_t cuda_attention_own(const struct backend *be, const struct attention *p,
+                          const struct attention_grads *grads)
+{
+    return attn_path_of(p, grads, attn_dnn_version(be)) == ATTN_CUDNN
+               ? cuda_own_round(attn_dnn_workspace(be, p, grads))
+               : 0;
 }
 
 void cuda_attention(const struct backend *be, const struct attention *p, void *out,

@@ -283,6 +283,9 @@ void attn_decode(const struct backend *be, const struct attention *p, void *out,
 /* cuDNN's version, 0: not there. The other two are false when it refuses this one; nothing
  * has been done then. */
 size_t attn_dnn_version(const struct backend *be);
+/* What cuDNN works in, `g` NULL for the forward; 0 where it refuses. */
+size_t attn_dnn_workspace(const struct backend *be, const struct attention *p,
+                          const struct attention_grads *g);
 bool attn_dnn_forward(const struct backend *be, const struct attention *p, void *out,
                       float *lse);
 bool attn_dnn_backward(const struct backend *be, const struct attention *p,

@@ -10,10 +10,7 @@
 #include <stdlib.h>
 
 #include "backend/cuda/attention.h"
-
-/* The backward that gives the same bits every time keeps a matrix of scores in bfloat16: as
- * long as it is small, that is faster than the own kernels. */
-#define WORKSPACE_MOST ((int64_t)256 << 20)
+#include "backend/cuda/own.h"
 
 enum { KEYS = 26 };
 
@@ -203,13 +200,21 @@ static struct plan *plan_of(struct cuda_state *s, const struct attention *p,
         dnn_attention_backward(&plan->graph, p, g, d->handle);
     else
         dnn_attention_forward(&plan->graph, p, d->handle);
-    plan->plan =
-        dnn_plan(&plan->graph, d->handle, NULL, WORKSPACE_MOST, &plan->workspace);
+    plan->plan = dnn_plan(&plan->graph, d->handle, NULL, (int64_t)CUDA_DNN_MOST,
+                          &plan->workspace);
     plan->next = d->plans;
     d->plans = plan;
     if (!plan->plan)
         refuse(s, plan);
     return plan->plan ? plan : NULL;
+}
+
+size_t attn_dnn_workspace(const struct backend *be, const struct attention *p,
+                          const struct attention_grads *g)
+{
+    const struct plan *plan = plan_of(cuda_state_of(be), p, g);
+
+    return plan ? (size_t)plan->workspace : 0;
 }
 
 struct binding {

@@ -8,9 +8,10 @@
 #include <string.h>
 
 #include "backend/cuda/cuda.h"
+#include "backend/cuda_sizes.h"
 
-#define SLOT_BYTES ((size_t)2 << 20)
-#define SLOTS      16
+#define SLOT_BYTES CUDA_STAGING_SLOT
+#define SLOTS      CUDA_STAGING_SLOTS
 /* From here on page-locked memory is worth a wait: nothing is copied twice. */
 #define DIRECT_FROM (4 * SLOT_BYTES)
 

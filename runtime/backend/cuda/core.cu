@@ -11,6 +11,7 @@
 
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/module.h"
+#include "backend/cuda/own.h"
 
 #define MAJOR(version) ((version) / 1000)
 #define MINOR(version) ((version) % 1000 / 10)
@@ -171,6 +172,7 @@ static accel_status_t cuda_open(struct backend **out, int device, accel_error_t 
     s->be.isa = s->isa;
     s->be.threads = 1;
     s->be.device = true;
+    s->be.own_least = CUDA_OWN_LEAST;
     s->be.state = s;
     if (!start(s)) {
         st = cuda_check(&s->be, err);

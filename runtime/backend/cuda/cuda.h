@@ -49,7 +49,11 @@ struct cuda_state {
 
     struct cuda_block *blocks;
     struct cuda_range *ranges;
-    size_t held[MEMORY_KINDS]; /* bytes by kind */
+    size_t held[MEMORY_KINDS]; /* bytes by kind, without the pool's */
+    struct {
+        char *base;
+        size_t bytes, top;
+    } room; /* scratch.cu: kernels of the compute queue take from it */
     struct cuda_staging *staging;
     struct cuda_fault *fault; /* device memory */
 
@@ -123,10 +127,12 @@ bool cuda_lacks(struct cuda_state *s, enum backend_memory kind, size_t bytes);
 
 /* ---- memory -------------------------------------------------------------------------- */
 
-/* Scratch of the call that asks for it, from the stream-ordered pool on the queue in use.
- * NULL after a failure (which is kept) and for 0 bytes. */
+/* Scratch of the call that asks for it, for the queue in use; given back in the opposite
+ * order. NULL after a failure (which is kept) and for 0 bytes. */
 void *cuda_scratch(struct cuda_state *s, size_t bytes);
 void cuda_scratch_free(struct cuda_state *s, void *p); /* NULL is fine */
+/* What the stream-ordered pool has of the device, and the most it had. */
+void cuda_pool_bytes(struct cuda_state *s, size_t *now, size_t *most);
 
 /* The sentence, code and cure of memory that was not there: what was asked for, what is
  * held by kind and what is free. */

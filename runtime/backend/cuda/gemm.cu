@@ -5,6 +5,7 @@
  * that cuBLASLt proposes: two runs on one kind of device make the same bits.
  */
 #include "backend/cuda/gemm.h"
+#include "backend/cuda/own.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,12 +120,11 @@ static bool direct(struct cuda_state *s, const struct gemm *p, struct gemm_way w
 static bool rounded(struct cuda_state *s, const struct gemm *p)
 {
     const size_t row_bytes = (size_t)p->n * sizeof(float);
-    int64_t rows = (int64_t)(CUDA_GEMM_WIDE / row_bytes);
+    const int64_t rows = gemm_wide_rows(p);
     struct gemm part = *p, end = *p;
     bool good = true;
     void *sums;
 
-    rows = rows < 1 ? 1 : rows > p->m ? p->m : rows;
     sums = cuda_scratch(s, (size_t)rows * row_bytes);
     part.c = sums;
     part.c_type = ACCEL_F32;
@@ -152,11 +152,9 @@ static bool multiply(struct cuda_state *s, const struct gemm *p, struct gemm_way
     return way.wide ? rounded(s, p) : direct(s, p, way);
 }
 
-/* A bfloat16 operand beside a float32 one: its stored rows as float32, side by side. */
-static void *widened(struct cuda_state *s, const void *from, int64_t rows, int64_t cols,
-                     int64_t ld)
+/* A bfloat16 operand beside a float32 one: its n stored elements as float32. */
+static void *widened(struct cuda_state *s, const void *from, int64_t n)
 {
-    const int64_t n = rows ? (rows - 1) * ld + cols : 0;
     float *to = (float *)cuda_scratch(s, (size_t)n * sizeof(*to));
 
     if (to)
@@ -174,11 +172,9 @@ void cuda_gemm(const struct backend *be, const struct gemm *p)
     if (!p->m || !p->n || !p->k || s->failed)
         return;
     if (p->a_type == ACCEL_BF16 && p->b_type == ACCEL_F32)
-        same.a = a = widened(s, p->a, p->trans_a ? p->k : p->m,
-                             p->trans_a ? p->m : p->k, p->lda);
+        same.a = a = widened(s, p->a, gemm_stored_a(p));
     if (p->b_type == ACCEL_BF16 && p->a_type == ACCEL_F32)
-        same.b = b = widened(s, p->b, p->trans_b ? p->n : p->k,
-                             p->trans_b ? p->k : p->n, p->ldb);
+        same.b = b = widened(s, p->b, gemm_stored_b(p));
     if (a || b)
         same.a_type = same.b_type = ACCEL_F32;
     way = gemm_way_of(&same);
@@ -187,6 +183,12 @@ void cuda_gemm(const struct backend *be, const struct gemm *p)
         no_algorithm(s, p);
     cuda_scratch_free(s, b);
     cuda_scratch_free(s, a);
+}
+
+size_t cuda_gemm_own(const struct backend *be, const struct gemm *p)
+{
+    (void)be;
+    return cuda_gemm_own_bytes(p);
 }
 
 bool cuda_gemm_open(struct cuda_state *s)

@@ -134,6 +134,7 @@ void cuda_graph_never(struct cuda_state *s)
 void *cuda_graph_scratch(struct cuda_state *s, size_t bytes)
 {
     struct kept *best = NULL, *k;
+    cudaError_t code;
 
     for (k = s->graph->kept; k; k = k->next)
         if (!k->busy && k->queue == s->now && k->bytes >= bytes &&
@@ -141,9 +142,14 @@ void *cuda_graph_scratch(struct cuda_state *s, size_t bytes)
             best = k;
     if (!best) {
         best = (struct kept *)calloc(1, sizeof(*best));
-        if (!best || !CHECK(s, cudaMalloc(&best->data, bytes))) {
-            if (!best)
-                cuda_fails(s, "scratch of a recorded step", "no memory of the host");
+        if (!best) {
+            cuda_fails(s, "scratch of a recorded step", "no memory of the host");
+            return NULL;
+        }
+        code = cudaMalloc(&best->data, bytes);
+        if (code == cudaErrorMemoryAllocation)
+            cuda_lacks(s, MEMORY_WORK, bytes);
+        if (!cuda_ok(s, code, "cudaMalloc")) {
             free(best);
             return NULL;
         }

@@ -27,9 +27,11 @@ cuda_sources = \
 	runtime/backend/cuda/memory.cu \
 	runtime/backend/cuda/move.cu \
 	runtime/backend/cuda/norm.cu \
+	runtime/backend/cuda/out_of_memory.cu \
 	runtime/backend/cuda/queues.cu \
 	runtime/backend/cuda/ranges.cu \
 	runtime/backend/cuda/rope.cu \
+	runtime/backend/cuda/scratch.cu \
 	runtime/backend/cuda/softmax.cu \
 	runtime/backend/cuda/sums.cu \
 	runtime/backend/cuda/sumsq.cu \
@@ -48,6 +50,7 @@ cuda_headers = \
 	runtime/backend/cuda/entries.h \
 	runtime/backend/cuda/gemm.h \
 	runtime/backend/cuda/gemm_key.h \
+	runtime/backend/cuda/own.h \
 	runtime/backend/cuda/gemm_lt.h \
 	runtime/backend/cuda/module.h \
 	runtime/backend/cuda/rows.h \

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of the device that outlives a step, counted by what it is for; page-locked memory of
- * the host; scratch from the stream-ordered pool. In: bytes. Out: memory, or what was asked,
- * what is held by whom, and which option helps.
+ * Memory of the device that outlives a step, counted by what it is for, and page-locked memory
+ * of the host. In: bytes. Out: memory, or what cuda_no_memory says.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,66 +15,6 @@ struct cuda_block {
     enum backend_memory kind;
     bool host; /* page-locked: not in the device's books */
 };
-
-static const char *const helps[MEMORY_KINDS] = {
-    "shard over all ranks (fsdp_sharding_strategy: FULL_SHARD), use more ranks, or "
-    "keep "
-    "parameters on the host (fsdp_offload_params: true)",
-    "use more ranks with fsdp_sharding_strategy: FULL_SHARD or SHARD_GRAD_OP, or keep "
-    "the "
-    "optimizer on the host (fsdp_offload_params: true)",
-    "use more ranks with fsdp_sharding_strategy: FULL_SHARD or SHARD_GRAD_OP, or keep "
-    "the "
-    "optimizer on the host (fsdp_offload_params: true)",
-    "wrap smaller modules (fsdp_transformer_layer_cls_to_wrap, fsdp_min_num_params), "
-    "or "
-    "say mixed_precision: bf16",
-    "wrap smaller modules (fsdp_transformer_layer_cls_to_wrap, fsdp_min_num_params)",
-    "say fsdp_activation_checkpointing: true, use a smaller batch with more gradient "
-    "accumulation, or mixed_precision: bf16",
-    "use a smaller batch or a smaller cache of keys and values",
-    "use a smaller batch with more gradient accumulation, or mixed_precision: bf16",
-};
-
-/* "parameters 1.2 GiB, activations 3.0 GiB"; kinds that hold nothing are left out. */
-static void list_held(struct cuda_state *s, char *out, size_t len)
-{
-    char size[32];
-    size_t at = 0;
-
-    snprintf(out, len, "nothing");
-    for (int k = 0; k < MEMORY_KINDS; k++)
-        if (s->held[k] && at < len)
-            at +=
-                (size_t)snprintf(out + at, len - at, "%s%s %s", at ? ", " : "",
-                                 backend_memory_name((enum backend_memory)k),
-                                 format_bytes((double)s->held[k], size, sizeof(size)));
-}
-
-accel_status_t cuda_no_memory(struct cuda_state *s, enum backend_memory kind,
-                              size_t bytes, accel_error_t *err)
-{
-    char asked[32], spare[32], all[32], held[384];
-    size_t left = 0, total = s->be.memory_bytes;
-
-    list_held(s, held, sizeof(held));
-    if (cudaMemGetInfo(&left, &total) != cudaSuccess)
-        (void)cudaGetLastError();
-    format_bytes((double)left, spare, sizeof(spare));
-    format_bytes((double)total, all, sizeof(all));
-    if (!bytes)
-        return accel_fail(
-            err, A0447, helps[kind],
-            "GPU %d is out of memory (%s); this process holds %s; %s of %s are "
-            "free",
-            s->device, s->call, held, spare, all);
-    return accel_fail(
-        err, A0447, helps[kind],
-        "GPU %d is out of memory: %s for %s; this process holds %s; %s of %s "
-        "are free",
-        s->device, format_bytes((double)bytes, asked, sizeof(asked)),
-        backend_memory_name(kind), held, spare, all);
-}
 
 /* The pool keeps what was freed; a failed allocation gets it once that is given back. */
 static cudaError_t device_memory(struct cuda_state *s, void **out, size_t bytes)
@@ -187,6 +125,30 @@ void cuda_free(const struct backend *be, void *p)
     drop_block(s, b);
 }
 
+void cuda_count(const struct backend *be, enum backend_memory kind, int64_t bytes)
+{
+    cuda_state_of(be)->held[kind] += (size_t)bytes;
+}
+
+/* What the pool has freed is still the process's: the most that it ever had is kept. */
+void cuda_usage(const struct backend *be, struct backend_usage *out)
+{
+    struct cuda_state *s = cuda_state_of(be);
+    size_t left = 0, now = 0, most = 0;
+
+    memset(out, 0, sizeof(*out));
+    if (cudaMemGetInfo(&left, &out->total) != cudaSuccess) {
+        (void)cudaGetLastError();
+        out->total = 0;
+        return;
+    }
+    cuda_pool_bytes(s, &now, &most);
+    memcpy(out->held, s->held, sizeof(out->held));
+    out->held[MEMORY_WORK] += now;
+    out->used = out->total - left;
+    out->peak = out->used - now + most;
+}
+
 void *cuda_host_alloc(const struct backend *be, size_t bytes)
 {
     struct cuda_state *s = cuda_state_of(be);
@@ -220,43 +182,6 @@ bool cuda_is_locked(struct cuda_state *s, const void *p, size_t bytes)
             (const char *)p + bytes <= (char *)b->p + b->bytes)
             return true;
     return false;
-}
-
-void *cuda_scratch(struct cuda_state *s, size_t bytes)
-{
-    cudaError_t code;
-    void *p = NULL;
-
-    if (!bytes || s->failed)
-        return NULL;
-    if (s->end_recording)
-        return cuda_graph_scratch(s, bytes);
-    code = s->pool ? cudaMallocAsync(&p, bytes, s->now) : cudaMalloc(&p, bytes);
-    if (code == cudaErrorMemoryAllocation)
-        cuda_lacks(s, MEMORY_WORK, bytes);
-    return cuda_ok(s, code, "cudaMallocAsync") ? p : NULL;
-}
-
-void cuda_scratch_free(struct cuda_state *s, void *p)
-{
-    if (!p || cuda_graph_scratch_free(s, p))
-        return;
-    if (s->pool)
-        CHECK(s, cudaFreeAsync(p, s->now));
-    else
-        CHECK(s, cudaFree(p)); /* waits for the device */
-}
-
-/* Freed scratch stays with the process: asking the system again would take longer than most
- * kernels. */
-bool cuda_memory_open(struct cuda_state *s)
-{
-    uint64_t keep = UINT64_MAX;
-    cudaMemPool_t pool;
-
-    return !s->pool || (CHECK(s, cudaDeviceGetDefaultMemPool(&pool, s->device)) &&
-                        CHECK(s, cudaMemPoolSetAttribute(
-                                     pool, cudaMemPoolAttrReleaseThreshold, &keep)));
 }
 
 void cuda_memory_close(struct cuda_state *s)

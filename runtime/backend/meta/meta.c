@@ -13,9 +13,27 @@
 /* An unused argument is the rule here. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
+struct meta {
+    struct backend be; /* its state points back here */
+    const struct backend *like;
+    size_t own; /* the most that one kernel would take for itself */
+};
+
+static const struct backend *like_of(const struct backend *be)
+{
+    return ((const struct meta *)be->state)->like;
+}
+
+static void note_own(const struct backend *be, size_t bytes)
+{
+    struct meta *m = be->state;
+
+    m->own = bytes > m->own ? bytes : m->own;
+}
+
 static void meta_close(struct backend *be)
 {
-    free(be);
+    free(be->state);
 }
 
 static void meta_fill(const struct backend *be, void *dst, accel_dtype_t type,
@@ -52,6 +70,10 @@ static void meta_add(const struct backend *be, void *dst, const void *a, const v
 
 static void meta_gemm(const struct backend *be, const struct gemm *p)
 {
+    const struct backend *like = like_of(be);
+
+    if (like->gemm_own)
+        note_own(be, like->gemm_own(like, p));
 }
 
 static void meta_column_sum(const struct backend *be, float *dst, const void *src,
@@ -142,7 +164,7 @@ static void meta_mse_grad(const struct backend *be, void *dx, bool add, const vo
 static size_t meta_conv_scratch(const struct backend *be, const struct conv *p,
                                 bool backward)
 {
-    const struct backend *like = be->state;
+    const struct backend *like = like_of(be);
 
     return like->conv_scratch(like, p, backward);
 }
@@ -164,7 +186,7 @@ static void meta_maxpool(const struct backend *be, const struct pool *p, void *y
 
 static size_t meta_maxpool_scratch(const struct backend *be, const struct pool *p)
 {
-    const struct backend *like = be->state;
+    const struct backend *like = like_of(be);
 
     return like->maxpool_scratch(like, p);
 }
@@ -186,6 +208,10 @@ static void meta_embed_grad(const struct backend *be, float *dtable, float *dpos
                             const int32_t *ids, const void *dy, accel_dtype_t type,
                             int64_t rows, int64_t time, int64_t cols)
 {
+    const struct backend *like = like_of(be);
+
+    if (dtable && like->embed_grad_own)
+        note_own(be, like->embed_grad_own(like, rows));
 }
 
 static void meta_norm(const struct backend *be, const struct norm *p, void *y,
@@ -219,7 +245,7 @@ static void meta_copy_heads(const struct backend *be, struct heads_out to,
 static size_t meta_attention_scratch(const struct backend *be,
                                      const struct attention *p, bool backward)
 {
-    const struct backend *like = be->state;
+    const struct backend *like = like_of(be);
 
     return like->attention_scratch(like, p, backward);
 }
@@ -227,11 +253,19 @@ static size_t meta_attention_scratch(const struct backend *be,
 static void meta_attention(const struct backend *be, const struct attention *p,
                            void *out, float *lse, void *scratch)
 {
+    const struct backend *like = like_of(be);
+
+    if (like->attention_own)
+        note_own(be, like->attention_own(like, p, NULL));
 }
 
 static void meta_attention_grad(const struct backend *be, const struct attention *p,
                                 const struct attention_grads *grads, void *scratch)
 {
+    const struct backend *like = like_of(be);
+
+    if (like->attention_own)
+        note_own(be, like->attention_own(like, p, grads));
 }
 
 static void meta_widen(const struct backend *be, float *dst, const void *src, int64_t n)
@@ -316,15 +350,20 @@ static const struct backend kernels = {
 accel_status_t backend_meta_open(struct backend **out, const struct backend *like,
                                  accel_error_t *err)
 {
-    struct backend *be = malloc(sizeof(*be));
+    struct meta *m = malloc(sizeof(*m));
 
-    if (!be)
-        return accel_fail_nomem(err, "the meta backend", sizeof(*be));
-    *be = kernels;
-    backend_no_queues(be);
-    be->threads = like->threads;
-    be->fixed_bytes = like->fixed_bytes;
-    be->state = (void *)(uintptr_t)like;
-    *out = be;
+    if (!m)
+        return accel_fail_nomem(err, "the meta backend", sizeof(*m));
+    *m = (struct meta){ .be = kernels, .like = like, .own = like->own_least };
+    backend_no_queues(&m->be);
+    m->be.threads = like->threads;
+    m->be.fixed_bytes = like->fixed_bytes;
+    m->be.state = m;
+    *out = &m->be;
     return ACCEL_OK;
+}
+
+size_t backend_meta_own_bytes(const struct backend *meta)
+{
+    return ((const struct meta *)meta->state)->own;
 }

@@ -243,9 +243,9 @@ static accel_status_t check(struct selftest *t, struct check *c,
     double bytes;
 
     most = most > WHOLE_BYTES ? most : WHOLE_BYTES;
-    st = comm_alloc(r.comm, most, &r.in, err);
+    st = comm_alloc(r.comm, MEMORY_WORK, most, &r.in, err);
     if (st == ACCEL_OK)
-        st = comm_alloc(r.comm, most, (void **)&r.out, err);
+        st = comm_alloc(r.comm, MEMORY_WORK, most, (void **)&r.out, err);
     if (st == ACCEL_OK)
         st = play_all(&r, op, bfloat16, &c->ms, &bad, err);
     if (st == ACCEL_OK && bad.code) {

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The sizes of the CUDA kernels' scratch as a backend of their own: who only plans needs
+ * neither the module nor a device. Shapes in, bytes out.
+ */
+#include <stdlib.h>
+
+#include "backend/cuda/own.h"
+
+static size_t attention_scratch(const struct backend *be, const struct attention *p,
+                                bool backward)
+{
+    (void)be;
+    return cuda_attention_bytes(p, backward);
+}
+
+static size_t conv_scratch(const struct backend *be, const struct conv *p,
+                           bool backward)
+{
+    (void)be;
+    return cuda_conv_bytes(p, backward);
+}
+
+static size_t maxpool_scratch(const struct backend *be, const struct pool *p)
+{
+    (void)be;
+    return cuda_maxpool_bytes(p);
+}
+
+static size_t gemm_own(const struct backend *be, const struct gemm *p)
+{
+    (void)be;
+    return cuda_gemm_own_bytes(p);
+}
+
+static size_t embed_grad_own(const struct backend *be, int64_t rows)
+{
+    (void)be;
+    return cuda_embed_grad_own_bytes(rows);
+}
+
+static size_t attention_own(const struct backend *be, const struct attention *p,
+                            const struct attention_grads *grads)
+{
+    (void)be;
+    return cuda_attention_own_guess(p, grads);
+}
+
+static void sizes_close(struct backend *be)
+{
+    free(be);
+}
+
+accel_status_t backend_cuda_sizes_open(struct backend **out, accel_error_t *err)
+{
+    struct backend *be = calloc(1, sizeof(*be));
+
+    if (!be)
+        return accel_fail_nomem(err, "the cuda backend's sizes", sizeof(*be));
+    be->name = "cuda";
+    be->isa = "none";
+    be->threads = 1;
+    be->device = true;
+    be->fixed_bytes = CUDA_GEMM_WORKSPACE;
+    be->own_least = CUDA_OWN_LEAST;
+    be->close = sizes_close;
+    be->attention_scratch = attention_scratch;
+    be->conv_scratch = conv_scratch;
+    be->maxpool_scratch = maxpool_scratch;
+    be->gemm_own = gemm_own;
+    be->embed_grad_own = embed_grad_own;
+    be->attention_own = attention_own;
+    *out = be;
+    return ACCEL_OK;
+}

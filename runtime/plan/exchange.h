@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Scratch of sums that a device makes in rank order (comm/nccl_sum.c): every rank gets its
+ * part of all arrays in their own type and adds them up. Elements in, bytes out: the
+ * collectives and the plan ask the same functions.
+ */
+#ifndef ACCEL_PLAN_EXCHANGE_H
+#define ACCEL_PLAN_EXCHANGE_H
+
+#include <stddef.h>
+
+#define EXCHANGE_MOST  ((size_t)64 << 20) /* bytes, unless the communicator says other */
+#define EXCHANGE_PIECE ((size_t)64)       /* elements: pieces are multiples of it */
+
+/* Elements of one rank's part of a piece, when a piece takes `each` bytes per element. */
+static inline size_t exchange_piece(size_t most, size_t each)
+{
+    size_t elems = most / each / EXCHANGE_PIECE * EXCHANGE_PIECE;
+
+    return elems ? elems : EXCHANGE_PIECE;
+}
+
+/* Elements of each part at a time in a reduce-scatter of parts[ranks][elems]. */
+static inline size_t exchange_scatter_elems(size_t elems, size_t elem_bytes,
+                                            size_t ranks, size_t most)
+{
+    size_t piece = exchange_piece(most, ranks * elem_bytes);
+
+    return piece < elems ? piece : elems;
+}
+
+static inline size_t exchange_scatter_bytes(size_t elems, size_t elem_bytes,
+                                            size_t ranks, size_t most)
+{
+    return exchange_scatter_elems(elems, elem_bytes, ranks, most) * ranks * elem_bytes;
+}
+
+/* Elements at a time in an all-reduce; beside the parts there is a float32 sum. */
+static inline size_t exchange_reduce_elems(size_t elems, size_t elem_bytes,
+                                           size_t ranks, size_t most)
+{
+    size_t piece = exchange_piece(most, ranks * elem_bytes + sizeof(float)) * ranks;
+
+    return piece < elems ? piece : elems;
+}
+
+/* Elements of the longest slice when `at_a_time` are cut for all ranks. */
+static inline size_t exchange_slice(size_t at_a_time, size_t ranks)
+{
+    size_t pieces = (at_a_time + EXCHANGE_PIECE - 1) / EXCHANGE_PIECE;
+
+    return (pieces / ranks + 1) * EXCHANGE_PIECE;
+}
+
+static inline size_t exchange_reduce_bytes(size_t elems, size_t elem_bytes,
+                                           size_t ranks, size_t most)
+{
+    size_t slice =
+        exchange_slice(exchange_reduce_elems(elems, elem_bytes, ranks, most), ranks);
+
+    return slice * (ranks * elem_bytes + sizeof(float));
+}
+
+#endif
