@@ -180,6 +180,8 @@ enum wrap_policy config_wrap_policy(const struct config *cfg);
  * does not say. */
 int64_t config_accumulation(const struct config *cfg);
 double config_clipping(const struct config *cfg);
+/* Are units computed again in backward (fsdp_activation_checkpointing)? */
+bool config_recomputes(const struct config *cfg);
 
 /* Sizes of parallelism_config, in the order of the mesh. */
 enum mesh_dim {

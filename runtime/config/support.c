@@ -70,6 +70,15 @@ double config_clipping(const struct config *cfg)
                : 0;
 }
 
+bool config_recomputes(const struct config *cfg)
+{
+    char text[16];
+
+    return cfg->distributed_type == DIST_FSDP &&
+           strcmp(config_get(cfg, "fsdp_activation_checkpointing", text, sizeof(text)),
+                  "true") == 0;
+}
+
 const char *config_where(const struct config *cfg, const char *name, char *buf,
                          size_t len)
 {

@@ -60,7 +60,7 @@ static accel_status_t run(accel_module_t *model, int batch, const accel_field_t 
 
 accel_status_t nn_measure(accel_module_t *model, int batch, const accel_field_t *field,
                           int n, bool backward, size_t *peak_bytes_out,
-                          accel_error_t *err)
+                          size_t *own_bytes_out, accel_error_t *err)
 {
     struct graph *g = model->g, saved = *g, meta;
     struct backend *be;
@@ -85,6 +85,8 @@ accel_status_t nn_measure(accel_module_t *model, int batch, const accel_field_t 
     status = run(model, batch, field, n, err);
     if (!status)
         *peak_bytes_out = arena_peak_bytes(g->arena);
+    if (!status && own_bytes_out)
+        *own_bytes_out = backend_meta_own_bytes(be);
     *g = saved;
     graph_close(&meta);
     backend_close(be);

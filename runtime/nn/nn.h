@@ -67,10 +67,11 @@ accel_tensor_t *nn_forward(accel_module_t *m, accel_tensor_t *const *in, int n);
 /* Peak bytes of the arena for one micro-batch of `batch` samples of n fields (at most 8)
  * through `model` (units are built): forward, and with `backward` also the backward. Runs
  * on the meta backend, touches no data and no unit, leaves the graph as it was. Equal to
- * arena_peak_bytes after the real thing. */
+ * arena_peak_bytes after the real thing. own_bytes_out (NULL is fine): the most that one
+ * kernel takes for itself beside the arena. */
 accel_status_t nn_measure(accel_module_t *model, int batch, const accel_field_t *field,
                           int n, bool backward, size_t *peak_bytes_out,
-                          accel_error_t *err);
+                          size_t *own_bytes_out, accel_error_t *err);
 /* The batch's tensor of one field, float fields in the compute dtype; uninitialised. NULL
  * on failure (sticky error). */
 accel_tensor_t *nn_batch_tensor(struct graph *g, int64_t batch, const accel_field_t *f);

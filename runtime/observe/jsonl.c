@@ -121,14 +121,19 @@ static const char *number(double v, char *buf, size_t len)
 static void print_line(const struct observe *o, const struct observe_step *s,
                        double rate)
 {
-    char count[32], mem[32];
+    char count[32], mem[32], size[32], device[48] = "";
+
+    if (o->device_peak)
+        snprintf(device, sizeof(device), " gpu %s",
+                 format_bytes((double)o->device_peak_bytes, size, sizeof(size)));
 
     accel_logf(o->log, ACCEL_LOG_INFO,
-               "step %lld/%lld loss %.4f lr %.1e %.*f ms %s %s/s norm %.2f mem %s",
+               "step %lld/%lld loss %.4f lr %.1e %.*f ms %s %s/s norm %.2f mem %s%s",
                (long long)s->step, (long long)o->total_steps, s->loss, s->lr,
                s->step_ms < 10 ? 1 : 0, s->step_ms,
                format_count(rate, count, sizeof(count)), s->tokens ? "tok" : "samples",
-               s->grad_norm, format_bytes((double)o->peak_bytes, mem, sizeof(mem)));
+               s->grad_norm, format_bytes((double)o->peak_bytes, mem, sizeof(mem)),
+               device);
     if (!isnan(s->eval_loss))
         accel_logf(o->log, ACCEL_LOG_INFO, "step %lld/%lld held-out loss %.4f",
                    (long long)s->step, (long long)o->total_steps, s->eval_loss);
@@ -145,6 +150,7 @@ accel_status_t observe_step(struct observe *o, const struct observe_step *s,
     double rate = s->step_ms > 0 ? (double)s->items / (s->step_ms * 1e-3) : 0;
     bool due = observe_due(o, s->step) || !isnan(s->eval_loss);
     char loss[40], norm[40], eval[64] = "", value[40], record[512];
+    char device[48] = "";
 
     if (due) {
         int64_t peak = 0;
@@ -152,6 +158,8 @@ accel_status_t observe_step(struct observe *o, const struct observe_step *s,
         observe_memory(&peak);
         if (peak > o->peak_bytes)
             o->peak_bytes = peak;
+        if (o->device_peak)
+            o->device_peak_bytes = o->device_peak(o->device_user);
         print_line(o, s, rate);
     }
     if (o->fd < 0)
@@ -159,12 +167,16 @@ accel_status_t observe_step(struct observe *o, const struct observe_step *s,
     if (!isnan(s->eval_loss))
         snprintf(eval, sizeof(eval), ",\"eval_loss\":%s",
                  number(s->eval_loss, value, sizeof(value)));
+    if (o->device_peak)
+        snprintf(device, sizeof(device), ",\"gpu_peak_bytes\":%lld",
+                 (long long)o->device_peak_bytes);
     snprintf(record, sizeof(record),
              "{\"step\":%lld,\"loss\":%s,\"lr\":%.9g,\"step_ms\":%.3f,"
-             "\"%s_per_s\":%.1f,\"grad_norm\":%s,\"mem_peak_bytes\":%lld%s}\n",
+             "\"%s_per_s\":%.1f,\"grad_norm\":%s,\"mem_peak_bytes\":%lld%s%s}\n",
              (long long)s->step, number(s->loss, loss, sizeof(loss)), s->lr, s->step_ms,
              s->tokens ? "tokens" : "samples", rate,
-             number(s->grad_norm, norm, sizeof(norm)), (long long)o->peak_bytes, eval);
+             number(s->grad_norm, norm, sizeof(norm)), (long long)o->peak_bytes, device,
+             eval);
     return write_all(o->fd, record, strlen(record), o->path, err);
 }
 

@@ -14,6 +14,10 @@ struct observe {
     int64_t total_steps;
     int every;          /* steps between progress lines */
     int64_t peak_bytes; /* largest memory sample of this process */
+    /* The device's, of `device_user`; NULL: no device. */
+    int64_t (*device_peak)(const void *device_user);
+    const void *device_user;
+    int64_t device_peak_bytes;
     const struct accel_log *log;
 };
 

@@ -1,9 +1,11 @@
 # plan/
 libaconfig_la_SOURCES += \
+	runtime/plan/exchange.h \
 	runtime/plan/interval.c \
 	runtime/plan/layout.c \
 	runtime/plan/plan.c \
 	runtime/plan/plan.h \
+	runtime/plan/plan_cure.c \
 	runtime/plan/plan_print.c
 unit_tests += tests/unit/test_plan
 tests_unit_test_plan_SOURCES = tests/unit/test_plan.c

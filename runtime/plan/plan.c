@@ -6,6 +6,8 @@
  */
 #include "plan/plan.h"
 
+#include "plan/exchange.h"
+
 #define PAD 32 /* elements: 128 bytes of float32 per rank */
 
 int64_t plan_padded_elems(int64_t elems, int ranks)
@@ -227,6 +229,50 @@ static int64_t gathered_bytes(const struct plan_layout *l, const struct sizes *s
     return bytes;
 }
 
+/* Scratch of a device's sums in rank order: of a unit's gradient on its way to the shards, or
+ * of all of it where every rank stores all. */
+static int64_t sum_bytes(const struct plan_input *in, const struct sizes *s,
+                         const struct precision *precision)
+{
+    const struct plan_layout *l = &in->layout;
+    const size_t ranks = (size_t)(l->cut_gradients ? cut_size(l) : in->world);
+    const size_t elems = (size_t)s->largest_graded;
+    const size_t elem = precision->reduce == ACCEL_BF16 ? 2 : 4;
+
+    if (!in->device.present || ranks < 2 || elems == 0)
+        return 0;
+    if (in->device.library_sums)
+        return l->cut_gradients ? (int64_t)(elems / ranks * elem) : 0;
+    return (
+        int64_t)(l->cut_gradients
+                     ? exchange_scatter_bytes(elems / ranks, elem, ranks, EXCHANGE_MOST)
+                     : exchange_reduce_bytes(elems, 4, ranks, EXCHANGE_MOST));
+}
+
+static int64_t in_steps(int64_t bytes, int64_t step)
+{
+    return step > 0 ? (bytes + step - 1) / step * step : bytes;
+}
+
+/* What is on the device beside the shards, and on the host beside what is offloaded. */
+static void add_device(const struct plan_input *in, const struct sizes *s,
+                       const struct precision *precision, struct plan *p)
+{
+    const struct plan_device *d = &in->device;
+    int64_t stored = p->param_bytes + p->moment_bytes;
+
+    if (!d->present)
+        return;
+    p->base_bytes = d->base_bytes;
+    p->activation_bytes = in_steps(in->activation_bytes, d->activation_step);
+    p->sum_bytes = sum_bytes(in, s, precision);
+    p->buffer_bytes = d->buffer_bytes;
+    p->kernel_bytes = d->kernel_bytes;
+    p->copy_bytes = d->buffer_bytes + (p->host_bytes ? 0 : stored);
+    p->host_total_bytes =
+        in->base_bytes + d->staging_bytes + p->host_bytes + p->copy_bytes;
+}
+
 void plan_compute(const struct plan_input *in, struct plan *p)
 {
     const struct plan_layout *l = &in->layout;
@@ -251,8 +297,10 @@ void plan_compute(const struct plan_input *in, struct plan *p)
     if (l->offload_params && precision.parameters == ACCEL_BF16)
         narrow = p->shard_elems * 2; /* a copy of the parameters to gather from */
     p->host_bytes += narrow;
+    add_device(in, &s, &precision, p);
     p->total_bytes = state + narrow - p->host_bytes + p->gather_bytes +
-                     p->reduce_bytes + p->activation_bytes + p->base_bytes;
+                     p->reduce_bytes + p->activation_bytes + p->base_bytes +
+                     p->sum_bytes + p->buffer_bytes + p->kernel_bytes;
     wire(in, &s, &precision, &p->wire);
     p->wire_bytes_per_step = p->wire.node + p->wire.network;
     p->checkpoint_bytes = in->params * 4 + (in->params - in->frozen) * 4 * in->states;

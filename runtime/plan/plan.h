@@ -49,6 +49,19 @@ const char *plan_axis_name(enum plan_axis axis); /* "dp_shard"; static */
 
 /* ---- plan.c: bytes ------------------------------------------------------------------- */
 
+/* What a device has beside the shards. */
+struct plan_device {
+    bool present;
+    bool base_guessed;       /* base_bytes was not measured */
+    int64_t memory_bytes;    /* in all; 0: not known */
+    int64_t base_bytes;      /* in use before the model: CUDA, code, NCCL, others */
+    int64_t activation_step; /* activations get memory in such steps; 0: as they are */
+    int64_t buffer_bytes;    /* values of the model that are not trained */
+    int64_t kernel_bytes;    /* workspace of the products, room of single kernels */
+    int64_t staging_bytes;   /* page-locked on the host, without offloaded state */
+    bool library_sums;       /* NCCL adds, in its own order */
+};
+
 struct plan_input {
     const struct config *config;
     struct plan_layout layout;
@@ -65,6 +78,7 @@ struct plan_input {
     int64_t activation_bytes;     /* peak of one micro-batch (meta run) */
     int64_t base_bytes;           /* process without the model, measured at start; 0:
                             not known */
+    struct plan_device device;    /* GPUs; zeros: the host computes */
     int64_t layers, hidden_elems; /* blocks, and elements between two of them in a
                                      micro-batch: for tp and cp; 0: not known */
 };
@@ -81,9 +95,15 @@ struct plan {
     int64_t gather_bytes; /* two largest units, compute dtype; a copy of all where
                              parameters stay whole; 0 where the masters serve */
     int64_t reduce_bytes; /* one reduce buffer; 0 where every rank stores all */
-    int64_t activation_bytes, base_bytes;
+    int64_t activation_bytes, base_bytes; /* base: of the device if there is one */
+    int64_t sum_bytes;                    /* device: scratch of sums in rank order */
+    int64_t buffer_bytes;                 /* device, as in the input: */
+    int64_t kernel_bytes;
     int64_t total_bytes; /* peak per rank, without host_bytes */
     int64_t host_bytes;  /* of these kinds, those offloaded to host memory */
+    int64_t copy_bytes;  /* device: the shards on the host, while a checkpoint is saved
+                            or read */
+    int64_t host_total_bytes; /* device: peak of the host per rank */
     struct plan_wire wire;
     int64_t wire_bytes_per_step; /* node + network; units used in transformer order */
     int64_t checkpoint_bytes;    /* whole checkpoint */
@@ -91,6 +111,13 @@ struct plan {
 
 /* in->world >= 1, accumulate >= 1, units >= 1; wire and memory as shard/ does it. */
 void plan_compute(const struct plan_input *in, struct plan *out);
+
+/* ---- plan_cure.c ------------------------------------------------------------------------ */
+
+/* What would make the plan need less of the device, with what it then needs, as one sentence
+ * into text; returns text. */
+const char *plan_cure(const struct plan_input *in, const struct plan *p, char *text,
+                      size_t len);
 
 /* ---- interval.c: how often to save ---------------------------------------------------- */
 

@@ -95,16 +95,14 @@ static void print_shape(const struct plan_input *in, const struct plan *p,
     row(out, "precision", precision_text(l, &precision));
 }
 
-static void print_memory(const struct plan_input *in, const struct plan *p,
-                         struct strbuf *out)
+/* Parameters, moments and gradients; those that are offloaded have no rows of their own. */
+static void print_state(const struct plan_input *in, const struct plan *p,
+                        struct strbuf *out)
 {
     const struct plan_layout *l = &in->layout;
     const char *state = l->cut_optimizer ? "shard" : "whole";
-    bool ring = l->cut_params && !l->keep_gathered;
-    bool copy = !l->cut_optimizer;
     char name[32];
 
-    row(out, "memory per rank", "");
     bytes_row(out, "  parameters", p->param_bytes, state);
     if (p->moment_bytes) {
         snprintf(name, sizeof(name), "  %s", in->optimizer);
@@ -112,13 +110,37 @@ static void print_memory(const struct plan_input *in, const struct plan *p,
     }
     bytes_row(out, "  gradients", p->gradient_bytes,
               l->cut_gradients ? "shard" : "whole");
+}
+
+static void print_buffers(const struct plan_input *in, const struct plan *p,
+                          struct strbuf *out)
+{
+    const struct plan_layout *l = &in->layout;
+    bool ring = l->cut_params && !l->keep_gathered;
+
     if (p->gather_bytes)
-        bytes_row(out, copy ? "  bf16 copy" : "  gather ring", p->gather_bytes,
-                  ring ? "two largest units" : "all units");
+        bytes_row(out, l->cut_optimizer ? "  gather ring" : "  bf16 copy",
+                  p->gather_bytes, ring ? "two largest units" : "all units");
     if (p->reduce_bytes)
         bytes_row(out, "  reduce buffer", p->reduce_bytes, "largest unit");
+    if (p->sum_bytes)
+        bytes_row(out, "  sums", p->sum_bytes,
+                  in->device.library_sums
+                      ? "part of a gradient"
+                      : "gradients of all ranks, a piece at a time");
     if (p->activation_bytes) /* 0: the program feeds itself, shapes are not known */
-        bytes_row(out, "  activations", p->activation_bytes, "peak of a micro-batch");
+        bytes_row(out, "  activations", p->activation_bytes,
+                  in->device.activation_step > 0
+                      ? "peak of a micro-batch, in steps of 32 MiB"
+                      : "peak of a micro-batch");
+}
+
+static void print_host(const struct plan_input *in, const struct plan *p,
+                       struct strbuf *out)
+{
+    row(out, "memory per rank", "");
+    print_state(in, p, out);
+    print_buffers(in, p, out);
     if (p->base_bytes) /* 0: planned without a run to measure */
         bytes_row(out, "  process", p->base_bytes,
                   "code and libraries, before the model");
@@ -126,6 +148,65 @@ static void print_memory(const struct plan_input *in, const struct plan *p,
     if (p->host_bytes)
         bytes_row(out, "  host memory", p->host_bytes,
                   "parameters, moments, gradients");
+}
+
+/* The peak against the memory that there is. */
+static void peak_row(struct strbuf *out, int64_t bytes, int64_t memory)
+{
+    char all[32], note[96] = "";
+
+    if (memory > 0)
+        snprintf(note, sizeof(note), "%.0f %% of %s%s",
+                 100.0 * (double)bytes / (double)memory,
+                 format_bytes((double)memory, all, sizeof(all)),
+                 bytes > memory ? ": does not fit" : "");
+    bytes_row(out, "  peak", bytes, note);
+}
+
+/* Each rank has one GPU; the rest of it is on the host. */
+static void print_device(const struct plan_input *in, const struct plan *p,
+                         struct strbuf *out)
+{
+    const struct plan_device *d = &in->device;
+
+    row(out, "memory of the GPU", "per rank");
+    if (!p->host_bytes)
+        print_state(in, p, out);
+    print_buffers(in, p, out);
+    if (p->buffer_bytes)
+        bytes_row(out, "  buffers", p->buffer_bytes, "of the model, not trained");
+    bytes_row(out, "  kernels", p->kernel_bytes,
+              d->base_guessed ? "workspaces of cuBLASLt and cuDNN, the latter estimated"
+                              : "workspaces of cuBLASLt and cuDNN");
+    bytes_row(out, "  before the model", p->base_bytes,
+              d->base_guessed ? "estimate: CUDA context, code, NCCL; a run measures it"
+                              : "CUDA context, code, NCCL, other processes");
+    peak_row(out, p->total_bytes, d->memory_bytes);
+    row(out, "memory of the host", "per rank");
+    if (p->host_bytes)
+        print_state(in, p, out);
+    if (p->host_bytes > p->param_bytes + p->moment_bytes + p->gradient_bytes)
+        bytes_row(out, "  bf16 copy",
+                  p->host_bytes - p->param_bytes - p->moment_bytes - p->gradient_bytes,
+                  "of the parameters, to gather from");
+    if (p->copy_bytes)
+        bytes_row(out, "  checkpoint", p->copy_bytes,
+                  "a copy of the shards, while one is saved or read");
+    bytes_row(out, "  page-locked", d->staging_bytes,
+              "buffers of copies to and from the GPU, at most");
+    if (in->base_bytes)
+        bytes_row(out, "  process", in->base_bytes,
+                  "code and libraries, before the model");
+    bytes_row(out, "  peak", p->host_total_bytes, "");
+}
+
+static void print_memory(const struct plan_input *in, const struct plan *p,
+                         struct strbuf *out)
+{
+    if (in->device.present)
+        print_device(in, p, out);
+    else
+        print_host(in, p, out);
 }
 
 static void print_wire(const struct plan_input *in, const struct plan *p,

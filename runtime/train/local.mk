@@ -13,6 +13,7 @@ libaccel_core_la_SOURCES += \
 	runtime/train/open.c \
 	runtime/train/place.c \
 	runtime/train/place_print.c \
+	runtime/train/planning.c \
 	runtime/train/prepare.c \
 	runtime/train/resume.c \
 	runtime/train/run.h \

@@ -253,6 +253,30 @@ static accel_status_t check_device(const accel_t *run, accel_error_t *err)
                          run->boot.rank, given, run->first_device, opened);
 }
 
+/* NCCL connects the ranks, with buffers on the device, when they first exchange something:
+ * before the memory is measured. */
+static accel_status_t warm_up_comm(accel_t *run, accel_error_t *err)
+{
+    enum { ELEMS = 64 };
+    const struct backend *be = run->backend;
+    size_t bytes = (size_t)run->boot.size * ELEMS * sizeof(float);
+    void *all = NULL, *part = NULL;
+    accel_status_t st = be->alloc(be, MEMORY_WORK, bytes, &all, err);
+
+    if (st == ACCEL_OK)
+        st = be->alloc(be, MEMORY_WORK, ELEMS * sizeof(float), &part, err);
+    if (st == ACCEL_OK)
+        st = comm_all_gather(run->data, all, ELEMS, ACCEL_F32, err);
+    if (st == ACCEL_OK)
+        st = comm_reduce_scatter(run->data, all, part, ELEMS, ACCEL_F32, 1.0f, false,
+                                 err);
+    if (st == ACCEL_OK)
+        st = be->sync(be, err);
+    be->free(be, part);
+    be->free(be, all);
+    return st;
+}
+
 /* Kernels on the GPUs that were given, else on the cores. All ranks come to one end: a GPU
  * that cannot be used is never made up for by the CPU. */
 static accel_status_t open_compute(accel_t *run, int timeout_ms, accel_error_t *err)
@@ -270,7 +294,8 @@ static accel_status_t open_compute(accel_t *run, int timeout_ms, accel_error_t *
         return st;
     o.device = run->backend;
     o.library_sums = run->config.sums == SUMS_NCCL;
-    return comm_open(&run->data, &run->boot, &o, err);
+    st = comm_open(&run->data, &run->boot, &o, err);
+    return st == ACCEL_OK ? warm_up_comm(run, err) : st;
 }
 
 static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
@@ -350,6 +375,22 @@ static void free_run(accel_t *run)
     free(run);
 }
 
+/* What the device's memory was used for before the model, by whomever: all that is not in
+ * our books. */
+static int64_t device_base(const struct backend *be)
+{
+    struct backend_usage u;
+    int64_t bytes;
+
+    if (!be->usage)
+        return 0;
+    be->usage(be, &u);
+    bytes = (int64_t)u.used;
+    for (int k = 0; k < MEMORY_KINDS; k++)
+        bytes -= (int64_t)u.held[k];
+    return bytes > 0 ? bytes : 0;
+}
+
 accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
                           accel_error_t *err)
 {
@@ -380,6 +421,7 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
     run->graph.run = run;
     run->graph.log = &run->log;
     run->base_bytes = observe_memory(NULL);
+    run->device_base_bytes = device_base(run->backend);
     signals_install(&run->config);
     *run_out = run;
     return ACCEL_OK;

@@ -146,166 +146,14 @@ static accel_status_t take_dirs(accel_t *run, accel_error_t *err)
     return run_agree(run, st, err);
 }
 
-static void count_params(const struct units *units, struct plan_input *in)
-{
-    for (int u = 0; u < units->count; u++)
-        for (int i = 0; i < units->unit[u].param_count; i++) {
-            const accel_tensor_t *p = units->unit[u].param[i];
-
-            in->params += p->elems;
-            in->frozen += p->needs_grad ? 0 : p->elems;
-        }
-}
-
-static void describe_data(const accel_dataset_t *d, char *buf, size_t len)
-{
-    char fields[200];
-
-    if (!d)
-        snprintf(buf, len, "the program's own");
-    else if (data_seq(d) > 0)
-        snprintf(buf, len, "%lld samples of %d tokens",
-                 (long long)accel_dataset_samples(d), data_seq(d));
-    else
-        snprintf(buf, len, "%lld samples of %s", (long long)accel_dataset_samples(d),
-                 data_fields_text(d, fields, sizeof(fields)));
-}
-
-static void print_plan(accel_t *run, const struct plan_input *in)
-{
-    const accel_job_t *j = &run->job;
-    struct strbuf text = { 0 };
-    const char *checkpoints =
-        run->config.ckpt_save ? run->ckpt_dir : "none (accel.checkpoint.save is false)";
-    char batch[128], cpu[256], data[256], steps[64];
-    char *save = NULL;
-
-    snprintf(batch, sizeof(batch), "%d per rank x %d ranks x %d micro-batches = %lld",
-             j->batch, run->boot.size, j->accumulate,
-             (long long)j->batch * run->boot.size * j->accumulate);
-    if (run->backend->device)
-        snprintf(cpu, sizeof(cpu), "%s, %s", run->backend->name, run->backend->isa);
-    else
-        snprintf(cpu, sizeof(cpu), "%s, %d thread%s per rank, %s", run->backend->name,
-                 run->threads, run->threads == 1 ? "" : "s", run->backend->isa);
-    describe_data(j->data, data, sizeof(data));
-    snprintf(steps, sizeof(steps), "%lld (warm-up %lld)", (long long)j->steps,
-             (long long)j->warmup);
-
-    const char *extra[] = {
-        "run",         run->run_name,
-        "config",      run->config_path[0] ? run->config_path : run->config_source,
-        "bootstrap",   run->boot.method,
-        "collectives", comm_backend(run->data ? run->data : run->comm),
-        "compute",     cpu,
-        "batch",       batch,
-        "data",        data,
-        "steps",       steps,
-        "output",      run->out_dir,
-        "checkpoints", checkpoints,
-        NULL
-    };
-
-    plan_print(in, &run->plan, extra, &text);
-    if (text.failed || !text.s)
-        return;
-    for (char *line = strtok_r(text.s, "\n", &save); line;
-         line = strtok_r(NULL, "\n", &save))
-        accel_logf(&run->log, ACCEL_LOG_INFO, "%s", line);
-    strbuf_free(&text);
-}
-
-/* The kernel grants memory it does not have and kills a rank much later, perhaps hours
- * into the run: what cannot fit on the node is refused before it. */
-static accel_status_t check_memory(const accel_t *run, accel_error_t *err)
-{
-    int64_t node = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-    int64_t need = run->plan.total_bytes, device = (int64_t)run->backend->memory_bytes;
-    char a[32], b[32];
-
-    if (run->backend->device && device > 0 && need > device)
-        return accel_fail(
-            err, A0904,
-            "use a smaller batch with more accumulation, a smaller model, "
-            "FULL_SHARD over more GPUs, or activation checkpointing",
-            "the plan needs %s on the GPU, but it has %s",
-            format_bytes((double)need, a, sizeof(a)),
-            format_bytes((double)device, b, sizeof(b)));
-    if (run->backend->device)
-        return ACCEL_OK;
-    if (node <= 0 || need <= node / run->boot.local_size)
-        return ACCEL_OK;
-    return accel_fail(err, A0904,
-                      "use a smaller batch with more accumulation, a smaller model, or "
-                      "more nodes",
-                      "the plan needs %s in each of %d rank%s, but this node has %s of "
-                      "memory",
-                      format_bytes((double)need, a, sizeof(a)), run->boot.local_size,
-                      run->boot.local_size == 1 ? "" : "s",
-                      format_bytes((double)node, b, sizeof(b)));
-}
-
-static accel_status_t make_plan(accel_t *run, accel_error_t *err)
-{
-    static const char *const rows[] = { "adam moments", "momentum", "lion momentum" };
-    int64_t *elems = calloc(2 * (size_t)run->units.count, sizeof(*elems));
-    struct plan_input in = { .config = &run->config,
-                             .world = run->boot.size,
-                             .nodes = run->boot.nodes,
-                             .local_size = run->boot.local_size,
-                             .accumulate = run->job.accumulate,
-                             .units = run->units.count,
-                             .optimizer = rows[run->job.optimizer.kind],
-                             .base_bytes = run->backend->device
-                                               ? (int64_t)run->backend->fixed_bytes
-                                               : run->base_bytes };
-    const accel_field_t *fields;
-    size_t activations = 0;
-    accel_status_t st;
-
-    if (!elems)
-        return accel_fail_nomem(err, "the plan",
-                                (size_t)run->units.count * sizeof(*elems));
-    for (int u = 0; u < run->units.count; u++) {
-        elems[u] = run->units.unit[u].elems;
-        elems[run->units.count + u] = run->units.unit[u].frozen;
-    }
-    in.unit_elems = elems;
-    in.unit_frozen = elems + run->units.count;
-    optim_state_names(&run->job.optimizer, &in.states);
-    count_params(&run->units, &in);
-    st = plan_layout_of(&run->config, run->boot.size, run->boot.local_size, &in.layout,
-                        err);
-    if (!run->backend->device) /* all is in the CPU's memory already */
-        in.layout.offload_params = false;
-    if (st == ACCEL_OK && run->job.model && run->job.data) {
-        int n = data_fields(run->job.data, &fields);
-
-        st = nn_measure(run->job.model, run->job.batch, fields, n, true, &activations,
-                        err);
-    }
-    in.activation_bytes = (int64_t)activations;
-    if (st == ACCEL_OK) {
-        plan_compute(&in, &run->plan);
-        print_plan(run, &in);
-        st = check_memory(run, err);
-    }
-    free(elems);
-    return st;
-}
-
-static bool is_on(const struct config *c, const char *key)
-{
-    char text[16];
-
-    return strcmp(config_get(c, key, text, sizeof(text)), "true") == 0;
-}
-
 /* fsdp_offload_params: nothing to do where the CPU computes. */
 static accel_status_t open_home(accel_t *run, accel_error_t *err)
 {
+    char text[16];
+
     if (!run->backend->device || run->config.distributed_type != DIST_FSDP ||
-        !is_on(&run->config, "fsdp_offload_params"))
+        strcmp(config_get(&run->config, "fsdp_offload_params", text, sizeof(text)),
+               "true") != 0)
         return ACCEL_OK;
     return backend_cpu_open(&run->home, run->threads, err);
 }
@@ -329,6 +177,15 @@ static accel_status_t shard_model(accel_t *run, accel_error_t *err)
     return ACCEL_OK;
 }
 
+static int64_t device_peak(const void *user)
+{
+    const struct backend *be = user;
+    struct backend_usage u;
+
+    be->usage(be, &u);
+    return (int64_t)u.peak;
+}
+
 static accel_status_t open_log(accel_t *run, accel_error_t *err)
 {
     char path[sizeof(run->out_dir) + 16];
@@ -336,6 +193,8 @@ static accel_status_t open_log(accel_t *run, accel_error_t *err)
     run->observe.total_steps = run->job.steps;
     run->observe.every = run->job.log_every;
     run->observe.log = &run->log;
+    run->observe.device_peak = run->backend->usage ? device_peak : NULL;
+    run->observe.device_user = run->backend;
     snprintf(path, sizeof(path), "%s/log.jsonl", run->out_dir);
     return observe_open(&run->observe, run->boot.rank == 0 ? path : NULL, run->step,
                         err);
@@ -344,8 +203,7 @@ static accel_status_t open_log(accel_t *run, accel_error_t *err)
 /* fsdp_activation_checkpointing */
 static void recompute_units(accel_t *run)
 {
-    if (run->config.distributed_type != DIST_FSDP ||
-        !is_on(&run->config, "fsdp_activation_checkpointing"))
+    if (!config_recomputes(&run->config))
         return;
     if (nn_recompute_units(run->job.model) == 0 && run->boot.rank == 0)
         accel_logf(
@@ -407,9 +265,9 @@ static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_
     if (st == ACCEL_OK && run->job.model)
         st = run_agree(run, nn_buffers_open(run->job.model, err), err);
     if (st == ACCEL_OK)
-        st = run_agree(run, make_plan(run, err), err);
-    if (st == ACCEL_OK)
         st = run_agree(run, open_home(run, err), err);
+    if (st == ACCEL_OK)
+        st = run_agree(run, plan_make(run, err), err);
     if (st == ACCEL_OK)
         st = shard_model(run, err);
     if (st == ACCEL_OK)

@@ -106,6 +106,7 @@ struct accel {
     size_t host_batch_bytes;
     int64_t batch_at[DATA_MAX_FIELDS]; /* where each field begins in it */
     int64_t base_bytes;                /* memory of the process before the model */
+    int64_t device_base_bytes; /* of the device, used by all, without our books */
 
     /* progress; everything below is part of a checkpoint or follows from it */
     int64_t step;     /* optimizer steps done */
@@ -186,6 +187,10 @@ accel_status_t own_units_build(accel_t *run, struct units *out, accel_error_t *e
 void own_units_free(accel_t *run);
 /* A0912 when one of them is still wanted. */
 accel_status_t own_units_done(const accel_t *run, accel_error_t *err);
+
+/* ---- planning.c ------------------------------------------------------------------------ */
+/* run->plan, printed. A0904: it does not fit. */
+accel_status_t plan_make(accel_t *run, accel_error_t *err);
 
 /* ---- groups.c ------------------------------------------------------------------------- */
 /* Hands the groups of the job to the parameters of run->units. A0911. */

@@ -16,6 +16,7 @@
 enum {
     O_NODES = 256,
     O_GPUS,
+    O_GPU_MEMORY,
     O_RANKS,
     O_COMPARE,
     O_STORAGE,
@@ -63,6 +64,9 @@ static const struct argp_option options[] = {
     { NULL, 0, NULL, 0, "Ranks:", 1 },
     { "nodes", O_NODES, "N", 0, "Nodes (default: num_machines of the file, or 1)", 0 },
     { "gpus", O_GPUS, "G", 0, "GPUs of each node, one rank for each", 0 },
+    { "gpu-memory", O_GPU_MEMORY, "GIB", 0,
+      "Memory of each GPU (default: that of this machine's GPUs, where it has some)",
+      0 },
     { "ranks", O_RANKS, "R", 0,
       "Ranks on all nodes together (default: num_processes of the file, or 1 a node)",
       0 },
@@ -151,6 +155,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case O_MTBF:
         a->mtbf = positive(state, "mtbf", arg);
         return 0;
+    case O_GPU_MEMORY:
+        a->gpu_memory = positive(state, "gpu-memory", arg);
+        return 0;
     case 'm':
         a->model = arg;
         return 0;
@@ -181,7 +188,10 @@ static const struct argp argp = {
         "groups, memory per rank by kind, bytes each rank sends per step, size of a "
         "checkpoint and how often to take one. Strategies that this version cannot "
         "run yet are planned, and marked. Starts nothing and needs no Slurm.\vThe "
-        "numbers are those that the run prints and keeps to. Exit code: 0 good, 64 an "
+        "numbers are those that the run prints and keeps to; with --gpus they are "
+        "those of "
+        "GPUs, but for what CUDA and NCCL take before the model, which is an estimate. "
+        "Exit code: 0 good, 64 an "
         "impossible shape, 65 a problem in the file, 66 file missing."
 };
 

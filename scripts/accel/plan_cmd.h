@@ -16,6 +16,7 @@ struct plan_args {
     struct model_sizes shape; /* 0: as the model */
     int nodes, gpus, ranks, seq, batch, accumulate, threads;
     double storage, mtbf; /* GB/s of all ranks, hours */
+    double gpu_memory;    /* GiB */
     struct cli_settings settings;
     bool json, compare;
 };

@@ -10,9 +10,16 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/cuda_sizes.h"
+#include "data/data.h"
 #include "scripts/accel/cli.h"
 #include "scripts/accel/plan_cmd.h"
+#include "shard/shard.h"
+#include "topology/topo.h"
 
+/* Of a GPU, before the model: driver's context and code; NCCL's buffers to its peers. */
+#define GUESS_CONTEXT   ((int64_t)768 << 20)
+#define GUESS_NCCL      ((int64_t)512 << 20)
 #define LONGEST_DEFAULT 8192 /* tokens of a sample; some contexts are far longer */
 
 /* Options decide; what they leave open comes from the file. */
@@ -116,6 +123,26 @@ static accel_status_t take_units(struct planned *p, const struct units *units,
     return ACCEL_OK;
 }
 
+/* What can be known of GPUs without one. */
+static void describe_device(struct planned *p, const struct backend *sizes, size_t own,
+                            const accel_field_t *fields, int n)
+{
+    enum { PAGE = 2 << 20 };
+    struct plan_device *d = &p->in.device;
+    size_t batch = 0;
+
+    if (!d->present)
+        return;
+    for (int i = 0; i < n; i++)
+        batch += (size_t)p->batch * (size_t)data_field_bytes(&fields[i]);
+    d->base_guessed = true;
+    d->base_bytes = GUESS_CONTEXT + (p->in.world > 1 ? GUESS_NCCL : 0);
+    d->activation_step = BACKEND_STEP;
+    d->kernel_bytes = (int64_t)(sizes->fixed_bytes + (own + PAGE - 1) / PAGE * PAGE);
+    d->staging_bytes = (int64_t)(CUDA_STAGING_BYTES + SHARD_STAGE_BYTES + batch);
+    d->library_sums = p->config->sums == SUMS_NCCL;
+}
+
 static accel_status_t measure(struct planned *p, accel_error_t *err)
 {
     const struct plan_layout *l = &p->in.layout;
@@ -126,10 +153,11 @@ static accel_status_t measure(struct planned *p, accel_error_t *err)
     accel_module_t *model = NULL;
     accel_field_t fields[4];
     int n = model_fields(&p->shape, seq, fields);
-    size_t activations = 0;
+    size_t activations = 0, own = 0;
     accel_status_t s;
 
-    s = backend_cpu_sizes_open(&be, p->threads, err);
+    s = p->in.device.present ? backend_cuda_sizes_open(&be, err)
+                             : backend_cpu_sizes_open(&be, p->threads, err);
     if (s != ACCEL_OK)
         return s;
     s = graph_open(&g, be, config_precision(p->config).compute, true, err);
@@ -142,9 +170,12 @@ static accel_status_t measure(struct planned *p, accel_error_t *err)
     }
     s = nn_units_build(model, config_wrap_policy(p->config) == WRAP_TRANSFORMER,
                        p->config->transformer_cls, &units, err);
+    if (s == ACCEL_OK && config_recomputes(p->config))
+        nn_recompute_units(model);
     if (s == ACCEL_OK)
-        s = nn_measure(model, p->batch, fields, n, true, &activations, err);
+        s = nn_measure(model, p->batch, fields, n, true, &activations, &own, err);
     p->in.activation_bytes = (int64_t)activations;
+    describe_device(p, be, own, fields, n);
     p->in.layers = p->sizes.layers;
     p->in.hidden_elems = (int64_t)p->batch * seq * p->sizes.width;
     if (s == ACCEL_OK)
@@ -158,6 +189,39 @@ close_backend:
     return s;
 }
 
+/* The memory of this machine's GPUs, where it has some: often those of the cluster. */
+static int64_t gpu_memory_here(void)
+{
+    struct topo_machine *m = NULL;
+    const struct topo_gpus *gpus;
+    int64_t bytes = 0;
+
+    if (topo_machine_open(&m, NULL, true, NULL))
+        return 0;
+    gpus = topo_machine_gpus(m);
+    if (gpus->known && gpus->count > 0)
+        bytes = gpus->gpu[0].memory_bytes;
+    topo_machine_close(m);
+    return bytes;
+}
+
+/* --gpus plans for GPUs, unless the file wants the CPU. */
+static void choose_device(const struct plan_args *a, struct planned *p)
+{
+    const struct config *c = p->config;
+    struct plan_device *d = &p->in.device;
+
+    d->present =
+        (a->gpus || a->gpu_memory > 0 || c->distributed_type == DIST_MULTI_GPU) &&
+        !c->use_cpu && c->device != DEVICE_CPU;
+    if (!d->present)
+        return;
+    if (a->gpu_memory > 0)
+        d->memory_bytes = (int64_t)(a->gpu_memory * 1073741824.0);
+    else
+        d->memory_bytes = gpu_memory_here();
+}
+
 accel_status_t plan_prepare(const struct plan_args *a, struct planned *p,
                             accel_error_t *err)
 {
@@ -166,6 +230,7 @@ accel_status_t plan_prepare(const struct plan_args *a, struct planned *p,
     p->in.config = p->config;
     p->in.states = 2;
     p->in.optimizer = "adam moments";
+    choose_device(a, p);
     if (st == ACCEL_OK)
         st = plan_layout_of(p->config, p->in.world, p->in.local_size, &p->in.layout,
                             err);

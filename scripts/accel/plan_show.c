@@ -54,6 +54,23 @@ static void print_times(const struct planned *p, const struct plan *plan)
            100 * plan_interval_loss(young, save, p->mtbf), young / 60);
 }
 
+/* A GPU that is too small, and what is not known before a run. */
+static void print_notes(const struct planned *p, const struct plan *plan)
+{
+    const struct plan_device *d = &p->in.device;
+    char cure[512];
+
+    if (d->present && d->memory_bytes > 0 && plan->total_bytes > d->memory_bytes)
+        printf("  %-20s  %s\n", "what would help",
+               plan_cure(&p->in, plan, cure, sizeof(cure)));
+    if (d->present && d->memory_bytes == 0)
+        puts("  (--gpu-memory GIB holds the peak against the memory of a GPU)");
+    puts(d->present ? "  (the host's process, before the model, is measured when a run "
+                      "starts)"
+                    : "  (the process itself, before the model, is measured when a run "
+                      "starts)");
+}
+
 static int print_text(const struct planned *p, const struct plan *plan,
                       const char *file)
 {
@@ -66,7 +83,8 @@ static int print_text(const struct planned *p, const struct plan *plan,
              p->model, p->sizes.layers, p->sizes.heads, p->sizes.width,
              p->sizes.context, p->sizes.vocab);
     snprintf(batch, sizeof(batch), "%d per rank of %d tokens", p->batch, p->seq);
-    snprintf(threads, sizeof(threads), "%d per rank", p->threads);
+    snprintf(threads, sizeof(threads), "%d per rank%s", p->threads,
+             p->in.device.present ? ", one GPU each" : "");
     plan_print(&p->in, plan,
                (const char *[]){ "config", file, "model", shape, "batch", batch,
                                  "threads", threads, NULL },
@@ -78,19 +96,36 @@ static int print_text(const struct planned *p, const struct plan *plan,
     fputs(text.s, stdout);
     strbuf_free(&text);
     print_times(p, plan);
-    puts("  (the process itself, before the model, is measured when a run starts)");
+    print_notes(p, plan);
     return cli_finish(0);
 }
 
 static json_t *bytes_json(const struct plan *p)
 {
-    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "parameters",
-                     (json_int_t)p->param_bytes, "adam_moments",
-                     (json_int_t)p->moment_bytes, "gradients",
-                     (json_int_t)p->gradient_bytes, "gather",
-                     (json_int_t)p->gather_bytes, "reduce", (json_int_t)p->reduce_bytes,
-                     "activations", (json_int_t)p->activation_bytes, "in_host_memory",
-                     (json_int_t)p->host_bytes, "peak", (json_int_t)p->total_bytes);
+    return json_pack(
+        "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "parameters",
+        (json_int_t)p->param_bytes, "adam_moments", (json_int_t)p->moment_bytes,
+        "gradients", (json_int_t)p->gradient_bytes, "gather",
+        (json_int_t)p->gather_bytes, "reduce", (json_int_t)p->reduce_bytes, "sums",
+        (json_int_t)p->sum_bytes, "activations", (json_int_t)p->activation_bytes,
+        "buffers", (json_int_t)p->buffer_bytes, "kernels", (json_int_t)p->kernel_bytes,
+        "before_the_model", (json_int_t)p->base_bytes, "in_host_memory",
+        (json_int_t)p->host_bytes, "peak", (json_int_t)p->total_bytes);
+}
+
+/* What the GPU has, and what its rank needs on the host; null where the host computes. */
+static json_t *gpu_json(const struct plan_input *in, const struct plan *p)
+{
+    const struct plan_device *d = &in->device;
+
+    if (!d->present)
+        return json_null();
+    return json_pack(
+        "{s:o,s:b,s:I,s:I,s:I}", "memory_bytes",
+        d->memory_bytes > 0 ? json_integer((json_int_t)d->memory_bytes) : json_null(),
+        "before_the_model_is_estimated", (int)d->base_guessed, "host_page_locked_bytes",
+        (json_int_t)d->staging_bytes, "host_checkpoint_bytes",
+        (json_int_t)p->copy_bytes, "host_peak_bytes", (json_int_t)p->host_total_bytes);
 }
 
 /* {"dp_shard": {"size": 8, "stride": 1}, ...} */
@@ -128,11 +163,11 @@ static json_t *plan_json(const struct planned *p, const struct plan *plan)
     int cut = l->cut_optimizer ? l->shard * l->cp : 1;
 
     return json_pack(
-        "{s:s,s:b,s:o,s:i,s:i,s:I,s:o,s:I,s:{s:I,s:I,s:I},s:I,s:o}", "sharding",
+        "{s:s,s:b,s:o,s:i,s:i,s:I,s:o,s:o,s:I,s:{s:I,s:I,s:I},s:I,s:o}", "sharding",
         l->name, "supported", (int)l->runs, "groups", groups_json(l),
         "shard_group_size", cut, "replica_group_size", p->in.world / l->tp / cut,
         "shard_elems_per_rank", (json_int_t)plan->shard_elems, "bytes_per_rank",
-        bytes_json(plan), "sent_bytes_per_rank_and_step",
+        bytes_json(plan), "gpu", gpu_json(&p->in, plan), "sent_bytes_per_rank_and_step",
         (json_int_t)plan->wire_bytes_per_step, "sent_by_link", "node",
         (json_int_t)plan->wire.node, "network", (json_int_t)plan->wire.network, "host",
         (json_int_t)plan->wire.host, "checkpoint_bytes",
