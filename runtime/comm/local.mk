@@ -56,7 +56,8 @@ tests_unit_test_comm_nccl_device_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DNCCL_STANDIN='"$(abs_top_builddir)/tests/cuda/.libs/fake_nccl.so"'
 tests_unit_test_comm_nccl_device_LDADD = $(fork_ldadd)
 
-shell_tests += tests/t/3000-comm-slurm.t tests/t/4180-train-gpus.t
+shell_tests += tests/t/3000-comm-slurm.t tests/t/4180-train-gpus.t \
+	tests/t/4190-train-memory.t
 # One rank of the live tests under srun and mpirun (tests/t/3000-comm-slurm.t)
 check_PROGRAMS += tests/unit/comm_check
 tests_unit_comm_check_SOURCES = tests/unit/comm_check.c tests/unit/comm_ref.c \

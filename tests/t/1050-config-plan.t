@@ -137,6 +137,30 @@ is "$code/$out" "64/" "--set without a value"
 run "$accel" plan fsdp.yaml --set nonsense=1
 is "$code/$out" "64/" "--set of an unknown key"
 
+# ---- GPUs ----
+unset FAKE_NVML
+run "$accel" plan fsdp.yaml --gpus 2 --model llama-3-8b --batch 1 --seq 8192 --gpu-memory 80
+is "$code/$err" "0/" "two GPUs"
+for row in 'sums +64\.0 MiB' 'activations .* in steps of 32 MiB' 'kernels .*cuDNN, the latter estimated' \
+    'before the model +1\.2 GiB +estimate: ' 'peak +[0-9.]+ GiB +[0-9]+ % of 80\.0 GiB: does not fit' \
+    'checkpoint .*a copy of the shards' 'page-locked '; do
+    like "$out" "^    $row" "the plan has a row $row"
+done
+like "$out" '^  what would help +fsdp_activation_checkpointing: true; .*FULL_SHARD over 4 GPUs \([0-9.]+ GiB\)' \
+    "and says what would help"
+run "$accel" plan fsdp.yaml --gpus 2 --batch 1 --seq 64 --gpu-memory 80
+like "$out" '^    peak +[0-9.]+ GiB +[0-9]+ % of 80\.0 GiB$' "one that fits"
+unlike "$out" 'what would help' "needs no help"
+run "$accel" plan fsdp.yaml --gpus 2 --batch 1 --seq 64 --gpu-memory 80 \
+    --set fsdp_offload_params=true
+like "$out" '^  memory of the host' "what is offloaded"
+is "$(awk '/^  memory of the GPU/ { gpu = 1 } /^  memory of the host/ { gpu = 0 }
+    $1 == "gradients" { print gpu }' out)" 0 "is on the host"
+run "$accel" plan fsdp.yaml --gpus 2 --set use_cpu=true --batch 1 --seq 64
+like "$out" '^  memory per rank' "use_cpu: true plans for cores"
+run "$accel" plan fsdp.yaml --gpu-memory 0
+is "$code/$out" "64/" "--gpu-memory of nothing"
+
 # ---- refusals ----
 run "$accel" plan single.yaml --ranks 2
 is "$code/$out" "65/" "distributed_type NO with two ranks"

@@ -273,6 +273,90 @@ static void test_print(void)
     strbuf_free(&out);
 }
 
+/* ---- a device ------------------------------------------------------------------------- */
+
+static void test_device(void)
+{
+    struct config c = { .distributed_type = DIST_FSDP,
+                        .sharding_strategy = SHARD_FULL };
+    struct plan_input in = input(&c, 2, 1);
+    struct plan host, p;
+
+    plan_compute(&in, &host);
+    in.device = (struct plan_device){ .present = true,
+                                      .memory_bytes = 60000,
+                                      .base_bytes = 100,
+                                      .activation_step = 4096,
+                                      .buffer_bytes = 20,
+                                      .kernel_bytes = 3000,
+                                      .staging_bytes = 500 };
+    plan_compute(&in, &p);
+    tap_is_int(p.activation_bytes, 8192, "activations in steps");
+    tap_is_int(p.sum_bytes, 1024 * 4, "both halves of the largest gradient");
+    tap_is_int(p.total_bytes, host.total_bytes - 12000 + 8192 + 4096 + 100 + 20 + 3000,
+               "the device's peak: its own base, sums, buffers, kernels");
+    tap_is_int(p.copy_bytes, 832 * 12 + 20, "a checkpoint goes through the host");
+    tap_is_int(p.host_total_bytes, 7000 + 500 + 832 * 12 + 20, "the host's peak");
+    in.device.library_sums = true;
+    plan_compute(&in, &p);
+    tap_is_int(p.sum_bytes, 1024 / 2 * 4, "NCCL's own sums: the result");
+    in.layout.offload_params = true;
+    plan_compute(&in, &p);
+    tap_is_int(p.copy_bytes, 20, "offloaded shards are saved where they are");
+    tap_is_int(p.host_total_bytes, 7000 + 500 + 832 * 16 + 20, "and count on the host");
+    c.sharding_strategy = SHARD_NONE;
+    in = input(&c, 2, 1);
+    in.device.present = true;
+    plan_compute(&in, &p);
+    /* 1024 elements in slices of 9 * 64: two parts and the sum of one slice */
+    tap_is_int(p.sum_bytes, 9 * 64 * (2 * 4 + 4), "copies: slices of the largest unit");
+    in.device.library_sums = true;
+    plan_compute(&in, &p);
+    tap_is_int(p.sum_bytes, 0, "NCCL adds them in place");
+}
+
+static void test_cure(void)
+{
+    struct config c = { .distributed_type = DIST_FSDP,
+                        .sharding_strategy = SHARD_NONE };
+    struct plan_input in = input(&c, 4, 1);
+    /* sharded, padded to 128: 448 * 16 + (1024 + 384) * 4 + 2 * 1024 * 4 = 20992;
+     * over 8: 256 * 16 + (1024 + 512) * 4 + 2 * 1024 * 4 = 18432 */
+    static const struct {
+        int64_t memory, activations;
+        const char *want, *what;
+    } t[] = {
+        { 21000, 0, "fsdp_sharding_strategy: FULL_SHARD (20.5 KiB)", "sharding" },
+        { 19000, 0,
+          "fsdp_sharding_strategy: FULL_SHARD (20.5 KiB); FULL_SHARD over 8 GPUs "
+          "(18.0 KiB)",
+          "more GPUs" },
+        { 1 << 19, 1 << 20,
+          "fsdp_activation_checkpointing: true; a smaller batch with more gradient "
+          "accumulation",
+          "less activations" },
+    };
+    char text[300], little[20];
+    struct plan p;
+
+    in.base_bytes = 0;
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(t); i++) {
+        in.device =
+            (struct plan_device){ .present = true, .memory_bytes = t[i].memory };
+        in.activation_bytes = t[i].activations;
+        plan_compute(&in, &p);
+        tap_is_str(plan_cure(&in, &p, text, sizeof(text)), t[i].want, "%s", t[i].what);
+    }
+    in.activation_bytes = 0;
+    in.device.memory_bytes = 100;
+    plan_compute(&in, &p);
+    tap_ok(strstr(plan_cure(&in, &p, text, sizeof(text)),
+                  "fsdp_offload_params: true (") != NULL,
+           "the host where no number of GPUs is enough");
+    plan_cure(&in, &p, little, sizeof(little));
+    tap_is_int((long long)strlen(little), 0, "half a sentence is none");
+}
+
 int main(void)
 {
     test_padding();
@@ -283,5 +367,7 @@ int main(void)
     test_mesh();
     test_interval();
     test_print();
+    test_device();
+    test_cure();
     return tap_done();
 }

@@ -119,7 +119,7 @@ static void test_recompute(accel_dtype_t compute)
            "%s: peak %zu instead of %zu bytes", name, peak,
            arena_peak_bytes(plain.g.arena));
     nn_measure(again.model, BATCH, (accel_field_t[]){ tokens, tokens }, 2, true,
-               &foretold, NULL);
+               &foretold, NULL, NULL);
     tap_is_int((long long)foretold, (long long)peak, "%s: the peak is foretold", name);
     tap_is_int(again.r.faults, 0, "%s: residency protocol", name);
     free(ga);
