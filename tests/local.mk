@@ -28,7 +28,8 @@ CHECK_GPU_MODULE = $(gpu_module)
 else
 CHECK_GPU_MODULE =
 endif
-gpu_shell_tests = tests/t/2130-gpu-train.t tests/t/2140-gpu-sanitizer.t
+gpu_shell_tests = tests/t/2130-gpu-train.t tests/t/2140-gpu-sanitizer.t \
+	tests/t/2150-gpu-memory.t
 CHECK_GPU_TESTS = $(gpu_unit_tests) $(gpu_shell_tests:%=$(srcdir)/%)
 shell_tests += $(gpu_shell_tests)
 check-gpu: $(CHECK_GPU_MODULE) $(gpu_unit_tests) accel$(EXEEXT) examples/train$(EXEEXT) \

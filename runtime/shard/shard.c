@@ -104,11 +104,18 @@ static void count_memory(struct shard *s)
 static accel_status_t alloc_home(struct shard *s, enum backend_memory kind,
                                  size_t bytes, void **out, accel_error_t *err)
 {
+    char size[32];
+
     if (!s->offloaded)
         return s->be->alloc(s->be, kind, bytes, out, err);
     *out = bytes ? s->be->host_alloc(s->be, bytes) : NULL;
-    return *out || !bytes ? ACCEL_OK
-                          : accel_fail_nomem(err, backend_memory_name(kind), bytes);
+    if (*out || !bytes)
+        return ACCEL_OK;
+    return accel_fail(
+        err, A0001, "use more ranks or nodes, or ask for more host memory (--mem)",
+        "out of memory of the host: page-locked %s of offloaded shards need "
+        "%s",
+        backend_memory_name(kind), format_bytes((double)bytes, size, sizeof(size)));
 }
 
 static void free_home(struct shard *s, void *p, size_t bytes)

@@ -64,3 +64,34 @@ gpu_train() { # CONFIG OUT [VAR=VALUE]... -- [OPTION]...
         --data text $gpu_sizes --sample 0 --log-every 1 --out "$gpu_out" "$@" 2>&1)
     code=$?
 }
+
+# ---- memory: the plan of a trainer's output against the log's measurement --------------------
+
+# MiB of the row `peak` below the row WHAT
+planned_peak() { # FILE WHAT
+    awk -v what="$2" '
+        index($0, what) { in_it = 1 }
+        in_it && $1 == "peak" {
+            print $2 * ($3 == "GiB" ? 1024 : $3 == "KiB" ? 1 / 1024 : 1)
+            exit
+        }' "$1"
+}
+
+measured_peak() { # LOG: MiB of the GPU, of the last record
+    sed -n 's/.*"gpu_peak_bytes":\([0-9]*\).*/\1/p' "$1" | awk 'END { print $1 / 1048576 }'
+}
+
+# shellcheck disable=SC2317 # called by passes
+_within() { # MEASURED PLANNED PERCENT
+    awk -v a="$1" -v b="$2" -v most="$3" 'BEGIN {
+        d = a - b
+        exit !(a > 0 && b > 0 && (d < 0 ? -d : d) <= b * most / 100)
+    }'
+}
+
+# The GPU's peak in LOG is that of the plan in OUTPUT.
+is_as_planned() { # OUTPUT LOG DESCRIPTION
+    gpu_plan=$(planned_peak "$1" "memory of the GPU") gpu_peak=$(measured_peak "$2")
+    diag "$3: planned $gpu_plan MiB, measured $gpu_peak MiB"
+    passes "$3: the GPU's peak is the plan's within 3 %" _within "$gpu_peak" "$gpu_plan" 3
+}

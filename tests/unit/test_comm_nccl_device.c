@@ -153,10 +153,15 @@ static int gather(struct rank *k)
     struct backend_event *gathered = k->be->event_new(k->be);
     const struct backend *be = k->be;
     static float got[4 * ELEMS];
+    const size_t bytes = (size_t)k->size * ELEMS * sizeof(float);
+    struct backend_usage before, after;
     void *all = NULL;
 
-    if (comm_alloc(k->comm, MEMORY_WORK, (size_t)k->size * ELEMS * sizeof(float), &all,
-                   &k->err))
+    be->usage(be, &before);
+    if (comm_alloc(k->comm, MEMORY_GATHERED, bytes, &all, &k->err))
+        return FAILS(k);
+    be->usage(be, &after); /* NCCL's own kind of memory is in the books */
+    if (after.held[MEMORY_GATHERED] != before.held[MEMORY_GATHERED] + bytes)
         return FAILS(k);
     be->to_host_bytes(be, got, all, (size_t)k->size * ELEMS * sizeof(float));
     for (int i = 0; i < k->size * ELEMS; i++)
