@@ -209,6 +209,7 @@ struct span {
  * of a wait. Not ACCEL_OK: what is waited for will never be there (a peer of the collectives
  * is gone); the device keeps that failure as its own and does nothing from then on. */
 struct backend_watch {
+    struct backend_watch *next; /* asked as well; NULL: the last */
     accel_status_t (*poll)(void *user, bool first, accel_error_t *err);
     void *user;
 };
@@ -224,7 +225,7 @@ struct backend {
     size_t own_least;    /* what kernels may take by themselves in any case; see room */
     size_t memory_bytes; /* of the device, or the node, in all; 0: not known */
     const char *bus_id;  /* of the device: "0000:17:00.0"; NULL: none */
-    const struct backend_watch *watch; /* NULL: none; the caller's */
+    struct backend_watch *watch; /* NULL: none; the callers' */
     void *state;
     void (*close)(struct backend *be);
 

@@ -59,25 +59,56 @@ static accel_status_t open_backend(struct comm *c, struct boot *b, accel_error_t
     return open_shm_or_ucx(c, b, name[0] != '\0', c->options->window_bytes, err);
 }
 
-accel_status_t comm_open(struct comm **out, struct boot *b,
-                         const struct comm_options *o, accel_error_t *err)
+accel_status_t comm_new(struct comm **out, const struct boot *b, int timeout_ms,
+                        accel_error_t *err)
 {
     struct comm *c = calloc(1, sizeof(*c));
-    int timeout_ms = o && o->timeout_ms > 0 ? o->timeout_ms : DEFAULT_TIMEOUT_MS;
-    const struct comm_options none = { 0 };
-    accel_status_t s;
+    const size_t n = (size_t)b->size;
 
     if (!c)
         return accel_fail_nomem(err, "communicator", sizeof(*c));
     c->rank = b->rank;
     c->size = b->size;
     c->timeout_ns = (int64_t)timeout_ms * 1000000;
+    c->src = calloc(n, sizeof(*c->src));
+    c->node_of = calloc(n, sizeof(*c->node_of));
+    if (!c->src || !c->node_of) {
+        comm_close(c);
+        return accel_fail_nomem(err, "communicator", n * sizeof(*c->src));
+    }
+    if (b->node_of)
+        memcpy(c->node_of, b->node_of, n * sizeof(*c->node_of));
+    *out = c;
+    return ACCEL_OK;
+}
+
+/* What a split will ask for again. */
+static accel_status_t keep_options(struct comm *c, const struct comm_options *o,
+                                   accel_error_t *err)
+{
+    if (o->backend)
+        c->asked = strdup(o->backend);
+    if (o->net_devices)
+        c->net_devices = strdup(o->net_devices);
+    if ((o->backend && !c->asked) || (o->net_devices && !c->net_devices))
+        return accel_fail_nomem(err, "communicator", sizeof(*o));
+    return ACCEL_OK;
+}
+
+accel_status_t comm_open(struct comm **out, struct boot *b,
+                         const struct comm_options *o, accel_error_t *err)
+{
+    int timeout_ms = o && o->timeout_ms > 0 ? o->timeout_ms : DEFAULT_TIMEOUT_MS;
+    const struct comm_options none = { 0 };
+    struct comm *c = NULL;
+    accel_status_t s = comm_new(&c, b, timeout_ms, err);
+
+    if (s != ACCEL_OK)
+        return s;
     c->options = o ? o : &none;
-    c->src = calloc((size_t)c->size, sizeof(*c->src));
-    if (c->src)
+    s = keep_options(c, c->options, err);
+    if (s == ACCEL_OK)
         s = open_backend(c, b, err);
-    else
-        s = accel_fail_nomem(err, "communicator", (size_t)c->size * sizeof(*c->src));
     if (s != ACCEL_OK) {
         comm_close(c);
         return s;
@@ -93,6 +124,9 @@ void comm_close(struct comm *c)
         return;
     if (c->ops)
         c->ops->close(c);
+    free(c->net_devices);
+    free(c->asked);
+    free(c->node_of);
     free(c->src);
     free(c);
 }
@@ -126,7 +160,7 @@ accel_status_t comm_private_alloc(size_t bytes, void **out, accel_error_t *err)
 
 /* ---- calls ---------------------------------------------------------------------------- */
 
-static accel_status_t begin(struct comm *c, struct comm_args args, accel_error_t *err)
+accel_status_t comm_begin(struct comm *c, struct comm_args args, accel_error_t *err)
 {
     if (c->failed) {
         if (err)
@@ -180,6 +214,17 @@ static accel_status_t check_root(const struct comm *c, int root, accel_error_t *
     return ACCEL_OK;
 }
 
+accel_status_t comm_split(struct comm *c, int color, int key, struct comm **out,
+                          accel_error_t *err)
+{
+    accel_error_t own = { 0 };
+
+    *out = NULL;
+    if (c->failed)
+        return comm_end(c, c->failure.code, &c->failure, err);
+    return comm_end(c, c->ops->split(c, color, key, out, &own), &own, err);
+}
+
 accel_status_t comm_alloc(struct comm *c, enum backend_memory kind, size_t bytes,
                           void **out, accel_error_t *err)
 {
@@ -189,7 +234,7 @@ accel_status_t comm_alloc(struct comm *c, enum backend_memory kind, size_t bytes
 
     s = check_size(bytes, ACCEL_U8, 2, err);
     if (s == ACCEL_OK)
-        s = begin(c, a, err);
+        s = comm_begin(c, a, err);
     if (s != ACCEL_OK)
         return s;
     c->kind = kind;
@@ -218,7 +263,7 @@ accel_status_t comm_all_gather(struct comm *c, void *buf, size_t elems, accel_dt
     accel_status_t s = check_size(elems, t, (size_t)c->size, err);
 
     if (s == ACCEL_OK)
-        s = begin(c, a, err);
+        s = comm_begin(c, a, err);
     if (s != ACCEL_OK)
         return s;
     return comm_end(c, c->ops->all_gather(c, buf, &own), &own, err);
@@ -238,7 +283,7 @@ accel_status_t comm_reduce_scatter(struct comm *c, const void *in, float *out,
         s = accel_fail(err, A0506, "use float32 or bfloat16", "reduce_scatter of %s",
                        accel_dtype_name(t));
     if (s == ACCEL_OK)
-        s = begin(c, a, err);
+        s = comm_begin(c, a, err);
     if (s != ACCEL_OK)
         return s;
     s = c->ops->reduce_scatter(c, in, out, scale, accumulate, &own);
@@ -260,7 +305,7 @@ accel_status_t comm_all_reduce(struct comm *c, void *buf, size_t elems, accel_dt
         s = accel_fail(err, A0506, "use float32, bfloat16, float64 or int64",
                        "all_reduce of %s, operation %d", accel_dtype_name(t), (int)op);
     if (s == ACCEL_OK)
-        s = begin(c, a, err);
+        s = comm_begin(c, a, err);
     if (s != ACCEL_OK)
         return s;
     return comm_end(c, c->ops->all_reduce(c, buf, &own), &own, err);
@@ -276,7 +321,7 @@ accel_status_t comm_broadcast(struct comm *c, void *buf, size_t bytes, int root,
     accel_status_t s = check_root(c, root, err);
 
     if (s == ACCEL_OK)
-        s = begin(c, a, err);
+        s = comm_begin(c, a, err);
     if (s != ACCEL_OK)
         return s;
     return comm_end(c, c->ops->broadcast(c, buf, &own), &own, err);
@@ -286,7 +331,7 @@ accel_status_t comm_barrier(struct comm *c, accel_error_t *err)
 {
     struct comm_args a = { .call = COMM_CALL_BARRIER, .dtype = ACCEL_U8 };
     accel_error_t own = { 0 };
-    accel_status_t s = begin(c, a, err);
+    accel_status_t s = comm_begin(c, a, err);
 
     if (s != ACCEL_OK)
         return s;
@@ -306,7 +351,7 @@ accel_status_t comm_gather(struct comm *c, const void *mine, size_t bytes, int r
         s = accel_fail(err, A0506, "pass both on the root",
                        "gather: the root needs all and sizes");
     if (s == ACCEL_OK)
-        s = begin(c, a, err);
+        s = comm_begin(c, a, err);
     if (s != ACCEL_OK)
         return s;
     if (all)

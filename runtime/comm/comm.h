@@ -42,13 +42,22 @@ accel_status_t comm_open(struct comm **out, struct boot *b,
                          const struct comm_options *o, accel_error_t *err);
 void comm_close(struct comm *c); /* collective when healthy; never blocks > 5 s */
 
+/* Collective. The ranks that pass the same color >= 0 get a communicator of their own, ranked
+ * by key and then by rank; *out is NULL where the color is negative. Device, sums and deadline
+ * are those of c; the backend is the one that fits the group, or the one c was asked to be.
+ * Closed before c; with nccl, one that fails takes the others of its device along. An error
+ * fails c. */
+accel_status_t comm_split(struct comm *c, int color, int key, struct comm **out,
+                          accel_error_t *err);
+
 int comm_rank(const struct comm *c);
 int comm_size(const struct comm *c);
 const char *comm_backend(const struct comm *c);
 
 /* Collective. Zeroed memory at the same offset of every rank's window, 4 KiB aligned (huge
  * pages asked for): buffers from here are read by peers directly (one copy fewer). Never
- * needed for correctness: the collectives take any memory. Freed by comm_close. */
+ * needed for correctness: the collectives take any memory. A device's is in its books as of
+ * that kind. Freed by comm_close. */
 accel_status_t comm_alloc(struct comm *c, enum backend_memory kind, size_t bytes,
                           void **out, accel_error_t *err);
 /* Not collective. Room for the sums of a reduce_scatter (or all_reduce) of so many elements,

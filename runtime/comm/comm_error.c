@@ -20,6 +20,7 @@ static const char *const call_names[COMM_CALL_COUNT] = {
     [COMM_CALL_BARRIER] = "barrier",
     [COMM_CALL_GATHER] = "gather",
     [COMM_CALL_OPEN] = "open",
+    [COMM_CALL_SPLIT] = "split",
 };
 
 const char *comm_call_name(enum comm_call call)

@@ -18,6 +18,7 @@ enum comm_call {
     COMM_CALL_BARRIER,
     COMM_CALL_GATHER,
     COMM_CALL_OPEN, /* of a backend that waits for peers while it is opened */
+    COMM_CALL_SPLIT,
     COMM_CALL_COUNT
 };
 
@@ -49,6 +50,9 @@ struct comm_ops {
     accel_status_t (*barrier)(struct comm *c, accel_error_t *err);
     accel_status_t (*gather)(struct comm *c, const void *mine, void **all,
                              size_t *sizes, accel_error_t *err);
+    /* *out is NULL before; and stays NULL with a negative color. */
+    accel_status_t (*split)(struct comm *c, int color, int key, struct comm **out,
+                            accel_error_t *err);
     void (*fail)(struct comm *c);  /* tell the peers that this rank gave up */
     void (*close)(struct comm *c); /* frees c->impl; at most 5 s */
 };
@@ -67,6 +71,9 @@ struct comm {
     accel_error_t failure;              /* what every later call returns */
     const void **src;                   /* [size] scratch for reductions */
     const struct comm_options *options; /* while the backend is opened */
+    int *node_of;                       /* [size] */
+    char *asked;                        /* the backend's name in the options, or NULL */
+    char *net_devices;                  /* of the options, or NULL */
     struct backend *device;             /* of the options: nccl */
 };
 
@@ -79,6 +86,15 @@ accel_status_t comm_shm_open(struct comm *c, struct boot *b, size_t window_bytes
 accel_status_t comm_ucx_open(struct comm *c, struct boot *b, accel_error_t *err);
 accel_status_t comm_nccl_open(struct comm *c, struct boot *b, accel_error_t *err);
 
+/* An empty communicator for the ranks of b; comm_close frees it. */
+accel_status_t comm_new(struct comm **out, const struct boot *b, int timeout_ms,
+                        accel_error_t *err);
+/* The split of a backend that has none of its own: opens the groups anew (comm_split.c). */
+accel_status_t comm_split_by_rounds(struct comm *c, int color, int key,
+                                    struct comm **out, accel_error_t *err);
+
+/* A call with these arguments: counted, and refused when c has failed. */
+accel_status_t comm_begin(struct comm *c, struct comm_args args, accel_error_t *err);
 /* The end of a call with status s: keeps the first failure `own` and tells the peers, so that
  * they need not wait it out. Returns s, or the failure kept before. */
 accel_status_t comm_end(struct comm *c, accel_status_t s, const accel_error_t *own,

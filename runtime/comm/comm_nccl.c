@@ -335,9 +335,41 @@ static void free_blocks(struct nccl_state *n)
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
+/* The communicators of one device wait for each other's work: none goes on without the
+ * others. */
 static void give_up(struct comm *c)
 {
+    struct backend_watch *w = c->device->watch;
+
+    for (; w; w = w->next) {
+        struct comm *other = w->user;
+
+        if (!other->failed) {
+            other->failed = true;
+            other->failure = c->failure;
+        }
+        nccl_give_up(other->impl);
+    }
     nccl_give_up(c->impl);
+}
+
+void nccl_watch(struct comm *c)
+{
+    struct nccl_state *n = c->impl;
+
+    n->watch = (struct backend_watch){ c->device->watch, nccl_poll, c };
+    c->device->watch = &n->watch;
+}
+
+static void unwatch(struct comm *c)
+{
+    struct nccl_state *n = c->impl;
+    struct backend_watch **at = &c->device->watch;
+
+    while (*at && *at != &n->watch)
+        at = &(*at)->next;
+    if (*at)
+        *at = n->watch.next;
 }
 
 static void deregister(struct nccl_state *n)
@@ -355,8 +387,7 @@ static void nccl_close_comm(struct comm *c)
 
     deregister(n);
     nccl_leave(c);
-    if (be->watch == &n->watch)
-        be->watch = NULL;
+    unwatch(c);
     be->sync(be, &ignored); /* kernels may still read what is freed */
     free_blocks(n);
     be->free(be, n->words);
@@ -378,6 +409,7 @@ static const struct comm_ops nccl_ops = {
     .broadcast = broadcast,
     .barrier = barrier,
     .gather = gather,
+    .split = nccl_split,
     .fail = give_up,
     .close = nccl_close_comm,
 };

@@ -480,6 +480,7 @@ static const struct comm_ops shm_ops = {
     .broadcast = shm_broadcast,
     .barrier = shm_barrier,
     .gather = shm_gather,
+    .split = comm_split_by_rounds,
     .fail = shm_fail,
     .close = shm_close,
 };

@@ -327,6 +327,7 @@ static const struct comm_ops ucx_ops = {
     .broadcast = ucx_broadcast,
     .barrier = ucx_barrier,
     .gather = ucx_gather,
+    .split = comm_split_by_rounds,
     .fail = ucx_fail,
     .close = ucx_close,
 };

@@ -7,6 +7,7 @@ libaccel_core_la_SOURCES += \
 	runtime/comm/comm_nccl.c \
 	runtime/comm/comm_self.c \
 	runtime/comm/comm_shm.c \
+	runtime/comm/comm_split.c \
 	runtime/comm/nccl.h \
 	runtime/comm/nccl_connect.c \
 	runtime/comm/nccl_load.c \
@@ -28,7 +29,8 @@ libaccel_core_la_SOURCES += runtime/comm/no_ucx.c
 endif
 
 unit_tests += tests/unit/test_comm
-tests_unit_test_comm_SOURCES = tests/unit/test_comm.c tests/unit/comm_ref.c \
+tests_unit_test_comm_SOURCES = tests/unit/test_comm.c tests/unit/comm_groups.c \
+	tests/unit/comm_ref.c \
 	tests/unit/comm_ref.h
 tests_unit_test_comm_LDADD = $(fork_ldadd)
 
@@ -36,14 +38,17 @@ tests_unit_test_comm_LDADD = $(fork_ldadd)
 # function. -rpath makes it shared.
 check_LTLIBRARIES += tests/cuda/fake_nccl.la tests/cuda/fake_nccl_incomplete.la
 fake_nccl_ldflags = -module -avoid-version -shared -rpath /nowhere
-tests_cuda_fake_nccl_la_SOURCES = tests/cuda/fake_nccl.c
+fake_nccl_sources = tests/cuda/fake_nccl.c tests/cuda/fake_nccl.h \
+	tests/cuda/fake_nccl_split.c tests/cuda/fake_nccl_sums.c
+tests_cuda_fake_nccl_la_SOURCES = $(fake_nccl_sources)
 tests_cuda_fake_nccl_la_LDFLAGS = $(fake_nccl_ldflags)
-tests_cuda_fake_nccl_incomplete_la_SOURCES = tests/cuda/fake_nccl.c
+tests_cuda_fake_nccl_incomplete_la_SOURCES = $(fake_nccl_sources)
 tests_cuda_fake_nccl_incomplete_la_CPPFLAGS = $(AM_CPPFLAGS) -DFAKE_NCCL_INCOMPLETE
 tests_cuda_fake_nccl_incomplete_la_LDFLAGS = $(fake_nccl_ldflags)
 unit_tests += tests/unit/test_comm_nccl
 tests_unit_test_comm_nccl_SOURCES = tests/unit/test_comm_nccl.c \
-	tests/unit/nccl_header.c tests/unit/comm_ref.c tests/unit/comm_ref.h
+	tests/unit/nccl_header.c tests/unit/comm_groups.c tests/unit/comm_ref.c \
+	 tests/unit/comm_ref.h
 tests_unit_test_comm_nccl_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS) $(NCCL_CFLAGS) \
 	-DNCCL_STANDIN='"$(abs_top_builddir)/tests/cuda/.libs/fake_nccl.so"' \
 	-DNCCL_INCOMPLETE='"$(abs_top_builddir)/tests/cuda/.libs/fake_nccl_incomplete.so"'
@@ -60,7 +65,8 @@ shell_tests += tests/t/3000-comm-slurm.t tests/t/4180-train-gpus.t \
 	tests/t/4190-train-memory.t
 # One rank of the live tests under srun and mpirun (tests/t/3000-comm-slurm.t)
 check_PROGRAMS += tests/unit/comm_check
-tests_unit_comm_check_SOURCES = tests/unit/comm_check.c tests/unit/comm_ref.c \
+tests_unit_comm_check_SOURCES = tests/unit/comm_check.c tests/unit/comm_groups.c \
+	tests/unit/comm_ref.c \
 	tests/unit/comm_ref.h
 tests_unit_comm_check_LDADD = $(unit_ldadd)
 

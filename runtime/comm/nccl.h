@@ -61,6 +61,10 @@ struct nccl {
     int (*unique_id)(struct nccl_id *out);
     int (*init)(nccl_comm_t **out, int size, struct nccl_id id, int rank,
                 struct nccl_config *config);
+    int (*split)(nccl_comm_t *c, int color, int key, nccl_comm_t **out,
+                 struct nccl_config *config);
+    int (*count)(nccl_comm_t *c, int *out);
+    int (*user_rank)(nccl_comm_t *c, int *out);
     int (*finalize)(nccl_comm_t *c);
     int (*destroy)(nccl_comm_t *c);
     int (*abort)(nccl_comm_t *c);
@@ -99,8 +103,9 @@ const char *nccl_version_text(int version, char buf[16]);
 
 /* ---- the backend (comm_nccl.c) ---------------------------------------------------------- */
 
-#define NCCL_WORDS  2
-#define NCCL_RECENT 256 /* calls whose names are kept; a power of two */
+#define NCCL_WORDS    2
+#define NCCL_NO_COLOR (-1)
+#define NCCL_RECENT   256 /* calls whose names are kept; a power of two */
 
 struct nccl_call {
     uint64_t seq;
@@ -153,6 +158,12 @@ const struct comm_ops *nccl_operations(void);
 /* `mem` of the device's alloc is freed when the communicator is closed; at once
  * after a failure. */
 accel_status_t nccl_keep_block(struct nccl_state *n, void *mem, accel_error_t *err);
+
+/* From now on the device's waits ask for c's errors. */
+void nccl_watch(struct comm *c);
+/* nccl_connect.c */
+accel_status_t nccl_split(struct comm *c, int color, int key, struct comm **out,
+                          accel_error_t *err);
 
 /* nccl_wait.c */
 /* What an NCCL call returned, waited for until it is under way on the queue. */

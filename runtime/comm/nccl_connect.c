@@ -20,23 +20,32 @@ struct card {
     char bus_id[32];
 };
 
-static accel_status_t prepare(struct comm *c, struct card *own, accel_error_t *err)
+/* All that needs no peer: the library and what the calls work with. */
+static accel_status_t prepare(struct comm *c, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
     size_t words = c->size > NCCL_WORDS ? (size_t)c->size : NCCL_WORDS;
     accel_status_t s = nccl_open(&n->api, err);
     void *mem = NULL;
-    int rc;
 
     if (s != ACCEL_OK)
         return s;
-    own->version = n->api.version;
     n->reached = n->be->host_alloc(n->be, QUEUE_COUNT * sizeof(*n->reached));
     if (!n->reached)
         return accel_fail_nomem(err, "communicator", QUEUE_COUNT * sizeof(*n->reached));
     s = n->be->alloc(n->be, MEMORY_WORK, words * sizeof(*n->words), &mem, err);
     n->words = mem;
     n->scratch_free = n->be->event_new(n->be);
+    return s;
+}
+
+static accel_status_t write_card(struct comm *c, struct card *own, accel_error_t *err)
+{
+    struct nccl_state *n = c->impl;
+    accel_status_t s = prepare(c, err);
+    int rc;
+
+    own->version = n->api.version;
     if (s != ACCEL_OK || c->rank != 0)
         return s;
     rc = n->api.unique_id(&own->id);
@@ -142,6 +151,19 @@ static accel_status_t connect_ranks(struct comm *c, struct nccl_id id,
     return nccl_settle(c, rc, "ncclCommInitRankConfig", err);
 }
 
+static accel_status_t begin(struct comm *c, struct backend *device, accel_error_t *err)
+{
+    struct nccl_state *n = calloc(1, sizeof(*n));
+
+    if (!n)
+        return accel_fail_nomem(err, "communicator", sizeof(*n));
+    n->be = device;
+    c->impl = n;
+    c->ops = nccl_operations();
+    c->device = device;
+    return ACCEL_OK;
+}
+
 accel_status_t comm_nccl_open(struct comm *c, struct boot *b, accel_error_t *err)
 {
     const struct comm_options *o = c->options;
@@ -154,25 +176,79 @@ accel_status_t comm_nccl_open(struct comm *c, struct boot *b, accel_error_t *err
     if (!o->device)
         return accel_fail(err, A0507, "use shm or ucx for memory of the host",
                           "comm backend nccl is for GPUs");
-    n = calloc(1, sizeof(*n));
-    if (!n)
-        return accel_fail_nomem(err, "communicator", sizeof(*n));
-    c->impl = n;
-    c->ops = nccl_operations();
-    c->device = o->device;
-    n->be = o->device;
+    s = begin(c, o->device, err);
+    if (s != ACCEL_OK)
+        return s;
+    n = c->impl;
     n->library_sums = o->library_sums;
     n->scratch_most = o->scratch_bytes ? o->scratch_bytes : EXCHANGE_MOST;
-    n->watch = (struct backend_watch){ nccl_poll, c };
     if (n->be->bus_id)
         snprintf(own.bus_id, sizeof(own.bus_id), "%s", n->be->bus_id);
-    s = prepare(c, &own, &why);
+    s = write_card(c, &own, &why);
     s = agree(b, &own, s, &why, &id, err);
     if (s == ACCEL_OK)
         s = connect_ranks(c, id, err);
     if (s != ACCEL_OK)
         c->failed = true; /* closing gives up what there is */
     else
-        o->device->watch = &n->watch;
+        nccl_watch(c);
     return s;
+}
+
+/* ---- groups -------------------------------------------------------------------------------- */
+
+/* The group's communicator comes with the end of the call on the one it is split from. */
+static accel_status_t split_off(struct comm *c, int color, int key, struct comm *part,
+                                accel_error_t *err)
+{
+    struct nccl_state *n = c->impl, *own = part->impl;
+    int rc =
+        n->api.split(n->comm, color < 0 ? NCCL_NO_COLOR : color, key, &own->comm, NULL);
+    accel_status_t s = nccl_settle(c, rc, "ncclCommSplit", err);
+
+    if (s != ACCEL_OK || color < 0)
+        return s;
+    part->args.call = COMM_CALL_OPEN;
+    s = nccl_settle(part, NCCL_IN_PROGRESS, "ncclCommSplit", err);
+    if (s != ACCEL_OK)
+        return s;
+    rc = own->api.count(own->comm, &part->size);
+    if (rc == NCCL_SUCCESS)
+        rc = own->api.user_rank(own->comm, &part->rank);
+    return nccl_settle(part, rc, "ncclCommUserRank", err);
+}
+
+/* NCCL wants nothing under way while a communicator is split. */
+accel_status_t nccl_split(struct comm *c, int color, int key, struct comm **out,
+                          accel_error_t *err)
+{
+    struct nccl_state *n = c->impl, *own;
+    const struct boot like = { .rank = c->rank, .size = c->size }; /* at most */
+    struct comm *part = NULL;
+    accel_status_t s =
+        comm_begin(c, (struct comm_args){ .call = COMM_CALL_SPLIT }, err);
+
+    if (s == ACCEL_OK)
+        s = n->be->sync(n->be, err);
+    if (s == ACCEL_OK)
+        s = comm_new(&part, &like, (int)(c->timeout_ns / 1000000), err);
+    if (s == ACCEL_OK)
+        s = begin(part, c->device, err);
+    if (s == ACCEL_OK)
+        s = prepare(part, err);
+    if (s == ACCEL_OK) {
+        own = part->impl;
+        own->library_sums = n->library_sums;
+        own->scratch_most = n->scratch_most;
+        s = split_off(c, color, key, part, err);
+    }
+    if (s != ACCEL_OK || color < 0) {
+        if (part)
+            part->failed = true; /* there is nobody to part from */
+        comm_close(part);
+        return s;
+    }
+    nccl_watch(part);
+    *out = part;
+    return ACCEL_OK;
 }

@@ -3,15 +3,15 @@
  * A stand-in for libnccl.so.2: the same functions between processes of one machine, over a
  * memfd that rank 0's unique id names. Work runs when its stream of the stand-in toolkit
  * reaches it, one launch of a communicator after the other, as with NCCL; without streams
- * (NULL) it runs while the caller asks for the communicator's state. Sums of float32 and
- * bfloat16 begin with the last rank: another order than accel's own. A rank that aborts is
- * seen by the others as a remote error.
+ * (NULL) it runs while the caller asks for the communicator's state. A rank that
+ * aborts is seen by the others as a remote error.
  * $FAKE_NCCL, words with commas between them:
  *     version=NUMBER   what ncclGetVersion says (22809)
  *     init=RC          ncclCommInitRankConfig fails
  *     silent=RANK      that rank never arrives when communicators are made
  *     async=N:RC       the launch number N fails on the device
  *     stuck=RANK:N     launch number N of that rank never ends
+ *     split=RC         ncclCommSplit fails
  *     nomem            ncclMemAlloc fails
  * Built with FAKE_NCCL_INCOMPLETE it has no ncclCommRegister.
  */
@@ -27,63 +27,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "comm/nccl.h"
-#include "common/bf16.h"
-#include "tests/cuda/include/cuda_runtime_api.h"
-
-#define CHUNK  ((size_t)1 << 20) /* bytes of a message that are under way at a time */
-#define RANKS  16
-#define EXPORT __attribute__((visibility("default")))
-
-enum { INVALID_ARGUMENT = 4, SYSTEM_ERROR = 2 };
-
-/* From one rank to another. The data follows all channels. */
-struct channel {
-    _Atomic uint64_t sent, taken; /* chunks */
-    size_t bytes;                 /* of the last one */
-};
-
-struct world {
-    _Atomic int attached;
-    _Atomic bool aborted[RANKS];
-    struct channel channel[RANKS][RANKS];
-};
-
-struct item {
-    int peer;
-    bool is_send;
-    char *data;
-    size_t bytes, done;
-};
-
-/* What one call or group puts on a stream. */
-struct launch {
-    struct launch *next; /* without streams */
-    struct nccl_comm *comm;
-    uint64_t number;
-    int items, room;
-    struct item *item;
-    char *parts; /* [size][elems]: to be reduced into out */
-    void *out;
-    size_t elems;
-    int type, op;
-};
-
-struct nccl_comm {
-    int rank, size;
-    struct world *world;
-    size_t world_bytes;
-    bool arrived, aborted, starting;
-    int fd; /* of the maker of the id, until all have arrived; else -1 */
-    int error;
-    uint64_t launched, finished;
-    cudaStream_t last_stream;
-    cudaEvent_t event;
-    bool recorded;
-    uint64_t recording;     /* where the event was recorded: recording_of */
-    struct launch *waiting; /* without streams */
-    int registered;
-};
+#include "tests/cuda/fake_nccl.h"
 
 /* Functions of the stand-in toolkit, where it is loaded. */
 static struct {
@@ -107,7 +51,7 @@ static __thread cudaStream_t group_stream;
 
 /* ---- what the environment wants ---------------------------------------------------------- */
 
-static const char *wish(const char *name)
+const char *wish(const char *name)
 {
     const char *all = getenv("FAKE_NCCL"), *at = all ? strstr(all, name) : NULL;
 
@@ -196,75 +140,6 @@ static void move_item(struct nccl_comm *c, struct item *it)
         }
         it->done += n;
     }
-}
-
-/* ---- sums ---------------------------------------------------------------------------------- */
-
-static size_t size_of(int type)
-{
-    return type == NCCL_UINT8      ? 1
-           : type == NCCL_BFLOAT16 ? 2
-           : type == NCCL_FLOAT32  ? 4
-                                   : 8;
-}
-
-static double value_of(const char *p, int type, size_t i)
-{
-    if (type == NCCL_FLOAT32)
-        return ((const float *)(const void *)p)[i];
-    if (type == NCCL_BFLOAT16)
-        return bf16_to_f32(((const bf16_t *)(const void *)p)[i]);
-    return ((const double *)(const void *)p)[i];
-}
-
-static void reduce_float(const struct launch *l, size_t i)
-{
-    size_t bytes = l->elems * size_of(l->type);
-    bool narrow = l->type != NCCL_FLOAT64;
-    int size = l->comm->size;
-    double acc =
-        value_of(l->parts + (narrow ? (size_t)(size - 1) * bytes : 0), l->type, i);
-
-    for (int k = 1; k < size; k++) {
-        int r = narrow ? size - 1 - k : k;
-        double v = value_of(l->parts + (size_t)r * bytes, l->type, i);
-
-        if (l->op == NCCL_SUM)
-            acc = narrow ? (float)((float)acc + (float)v) : acc + v;
-        else if (l->op == NCCL_MAX ? v > acc : v < acc)
-            acc = v;
-    }
-    if (l->type == NCCL_FLOAT32)
-        ((float *)l->out)[i] = (float)acc;
-    else if (l->type == NCCL_BFLOAT16)
-        ((bf16_t *)l->out)[i] = f32_to_bf16((float)acc);
-    else
-        ((double *)l->out)[i] = acc;
-}
-
-static void reduce_int(const struct launch *l, size_t i)
-{
-    const int64_t *in = (const int64_t *)(const void *)l->parts;
-    int64_t acc = in[i];
-
-    for (int r = 1; r < l->comm->size; r++) {
-        int64_t v = in[(size_t)r * l->elems + i];
-
-        if (l->op == NCCL_SUM)
-            acc = (int64_t)((uint64_t)acc + (uint64_t)v);
-        else if (l->op == NCCL_MAX ? v > acc : v < acc)
-            acc = v;
-    }
-    ((int64_t *)l->out)[i] = acc;
-}
-
-static void reduce(const struct launch *l)
-{
-    for (size_t i = 0; i < l->elems; i++)
-        if (l->type == NCCL_INT64)
-            reduce_int(l, i);
-        else
-            reduce_float(l, i);
 }
 
 /* ---- launches ------------------------------------------------------------------------------ */
@@ -422,17 +297,22 @@ EXPORT const char *ncclGetLastError(nccl_comm_t *c)
     return c && c->error ? "the stand-in was asked to fail" : "";
 }
 
-EXPORT int ncclGetUniqueId(struct nccl_id *out)
+int make_world(char path[128])
 {
     size_t bytes = sizeof(struct world) + RANKS * RANKS * CHUNK;
     int fd = memfd_create("fake-nccl", 0);
 
     if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0)
-        return SYSTEM_ERROR;
-    made_fd = fd;
-    memset(out, 0, sizeof(*out));
-    snprintf(out->bytes, sizeof(out->bytes), "/proc/%ld/fd/%d", (long)getpid(), fd);
-    return NCCL_SUCCESS;
+        return -1;
+    memset(path, 0, 128);
+    snprintf(path, 128, "/proc/%ld/fd/%d", (long)getpid(), fd);
+    return fd;
+}
+
+EXPORT int ncclGetUniqueId(struct nccl_id *out)
+{
+    made_fd = make_world(out->bytes);
+    return made_fd < 0 ? SYSTEM_ERROR : NCCL_SUCCESS;
 }
 
 /* An id that nobody used. */
@@ -442,7 +322,7 @@ __attribute__((destructor)) static void close_unused(void)
         close(made_fd);
 }
 
-static int attach(struct nccl_comm *c, const char *path)
+int attach(struct nccl_comm *c, const char *path)
 {
     int fd = open(path, O_RDWR | O_CLOEXEC);
 
@@ -456,7 +336,7 @@ static int attach(struct nccl_comm *c, const char *path)
 }
 
 /* The others open the memory through the descriptor of the id's maker. */
-static void close_made(struct nccl_comm *c)
+void close_made(struct nccl_comm *c)
 {
     if (c->fd >= 0)
         close(c->fd);
@@ -491,6 +371,8 @@ EXPORT int ncclCommInitRankConfig(nccl_comm_t **out, int size, struct nccl_id id
     return NCCL_IN_PROGRESS;
 }
 
+/* ---- progress ------------------------------------------------------------------------------ */
+
 /* Without streams the work is done here; else streams that are asked go on. */
 static void go_on(struct nccl_comm *c)
 {
@@ -506,7 +388,7 @@ static void go_on(struct nccl_comm *c)
 /* Only who waits for a rank notices that it is gone. */
 static bool needs_others(const struct nccl_comm *c)
 {
-    return !c->arrived || c->launched != c->finished;
+    return !c->arrived || c->launched != c->finished || c->split_out;
 }
 
 EXPORT int ncclCommGetAsyncError(nccl_comm_t *c, int *out)
@@ -517,12 +399,14 @@ EXPORT int ncclCommGetAsyncError(nccl_comm_t *c, int *out)
     if (c->arrived)
         close_made(c);
     go_on(c);
+    if (c->split_out && !c->error)
+        go_on_splitting(c);
     for (int r = 0; needs_others(c) && r < c->size; r++)
         if (!c->error && atomic_load(&c->world->aborted[r]))
             c->error = NCCL_REMOTE_ERROR;
     if (c->error)
         *out = c->error;
-    else if (!c->arrived || c->waiting || c->starting)
+    else if (!c->arrived || c->waiting || c->starting || c->split_out)
         *out = NCCL_IN_PROGRESS;
     c->starting = false;
     return NCCL_SUCCESS;

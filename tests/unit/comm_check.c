@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Started once per rank by srun or mpirun: bootstrap, then every collective against the
- * scalar reference. Rank 0 prints one line of facts; any failure is a nonzero exit.
+ * scalar reference, and groups. Rank 0 prints one line of facts; any failure is a nonzero exit.
  *   comm_check [--backend NAME] [--elems N] [--lose RANK]
  * --lose: that rank ends without a word after the bootstrap; the others must name it.
  */
@@ -61,6 +61,8 @@ int main(int argc, char **argv)
     if (comm_open(&c, &b, &o, &err) != ACCEL_OK || boot_leave(&b, &err) != ACCEL_OK)
         return fail(&b, &err);
     rc = lost >= 0 ? lose_one(&b, c, lost) : comm_ref_check(c, elems, &hash);
+    if (rc == 0 && lost < 0)
+        rc = comm_ref_groups(c);
     if (rc == 0 && lost < 0 && b.rank == 0)
         printf("method=%s size=%d nodes=%d local=%d backend=%s job=%s hash=%016llx\n",
                b.method, b.size, b.nodes, b.local_size, comm_backend(c), b.job,

@@ -19,6 +19,7 @@ _Static_assert((int)NCCL_INT64 == ncclInt64, "type");
 _Static_assert((int)NCCL_FLOAT32 == ncclFloat32, "type");
 _Static_assert((int)NCCL_FLOAT64 == ncclFloat64, "type");
 _Static_assert((int)NCCL_BFLOAT16 == ncclBfloat16, "type");
+_Static_assert(NCCL_NO_COLOR == NCCL_SPLIT_NOCOLOR, "color");
 _Static_assert((int)NCCL_SUM == ncclSum, "operation");
 _Static_assert((int)NCCL_MAX == ncclMax, "operation");
 _Static_assert((int)NCCL_MIN == ncclMin, "operation");
@@ -57,6 +58,9 @@ _Static_assert(sizeof(struct nccl_config) <= sizeof(ncclConfig_t), "config");
 #define SIGNATURE_get_version(R, C, T, O, S, I, K) R (*)(int *)
 #define SIGNATURE_unique_id(R, C, T, O, S, I, K) R (*)(I *)
 #define SIGNATURE_init(R, C, T, O, S, I, K) R (*)(C *, int, I, int, K *)
+#define SIGNATURE_split(R, C, T, O, S, I, K) R (*)(C, int, int, C *, K *)
+#define SIGNATURE_count(R, C, T, O, S, I, K) R (*)(C, int *)
+#define SIGNATURE_user_rank(R, C, T, O, S, I, K) R (*)(C, int *)
 #define SIGNATURE_finalize(R, C, T, O, S, I, K) R (*)(C)
 #define SIGNATURE_destroy(R, C, T, O, S, I, K) R (*)(C)
 #define SIGNATURE_abort(R, C, T, O, S, I, K) R (*)(C)
@@ -79,6 +83,9 @@ _Static_assert(sizeof(struct nccl_config) <= sizeof(ncclConfig_t), "config");
 SAME(get_version, ncclGetVersion);
 SAME(unique_id, ncclGetUniqueId);
 SAME(init, ncclCommInitRankConfig);
+SAME(split, ncclCommSplit);
+SAME(count, ncclCommCount);
+SAME(user_rank, ncclCommUserRank);
 SAME(finalize, ncclCommFinalize);
 SAME(destroy, ncclCommDestroy);
 SAME(abort, ncclCommAbort);

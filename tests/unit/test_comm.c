@@ -100,6 +100,8 @@ static int run_reference(struct boot *b, void *arg)
             return 3;
         if (comm_ref_check(c, round ? 1000 : job->max_elems, &hash) != 0)
             return 1;
+        if (round && comm_ref_groups(c) != 0)
+            return 5;
         comm_close(c);
         atomic_fetch_add(job->hash, hash);
         if (strcmp(job->backend, "shm") == 0 && count_fds() != fds)
@@ -242,6 +244,21 @@ static int differing_sizes(struct boot *b, void *arg)
     return stays_failed(c, &err);
 }
 
+/* One rank does something else instead of the split. */
+static int split_alone(struct boot *b, void *arg)
+{
+    struct job *job = arg;
+    accel_error_t err = { 0 };
+    struct comm *c, *group;
+
+    if (open_comm(&c, b, job) != 0)
+        return 2;
+    if ((b->rank == 1 ? comm_barrier(c, &err) : comm_split(c, 0, 0, &group, &err)) !=
+        ACCEL_EMISMATCH)
+        return 3;
+    return stays_failed(c, &err);
+}
+
 static int bad_arguments(struct boot *b, void *arg)
 {
     struct comm *c;
@@ -285,6 +302,8 @@ static void test_failures(struct job *job, const char *backend)
     tap_is_int(fork_world(2, differing_sizes, job, 60), 0, "%s: differing sizes",
                backend);
     tap_diag("  %s", job->text[1]);
+    tap_is_int(fork_world(2, split_alone, job, 60), 0, "%s: a split by one rank",
+               backend);
     tap_is_int(fork_world(2, bad_arguments, job, 60), 0, "%s: bad arguments", backend);
 }
 
@@ -347,6 +366,29 @@ static void test_choice(struct job *job)
                "  said plainly");
 }
 
+/* Two nodes of two ranks: the groups of a node share its memory, those across do not. */
+static int node_groups(struct boot *b, void *arg)
+{
+    const struct job *job = arg;
+    struct comm_options o = { .timeout_ms = job->timeout_ms };
+    struct comm *c, *node, *across;
+    accel_error_t err = { 0 };
+    int bad;
+
+    if (comm_open(&c, b, &o, &err) != ACCEL_OK ||
+        comm_split(c, b->node, b->rank, &node, &err) != ACCEL_OK ||
+        comm_split(c, b->local_rank, b->rank, &across, &err) != ACCEL_OK)
+        return 2;
+    bad = strcmp(comm_backend(node), "shm") != 0 ||
+          strcmp(comm_backend(across), "ucx") != 0 || comm_size(node) != 2 ||
+          comm_size(across) != 2 || comm_rank(node) != b->local_rank;
+    bad = bad || comm_ref_groups(c) || comm_ref_groups(node) || comm_ref_groups(across);
+    comm_close(across);
+    comm_close(node);
+    comm_close(c);
+    return bad;
+}
+
 static int shm_entries(void)
 {
     DIR *d = opendir("/dev/shm");
@@ -379,6 +421,9 @@ int main(void)
     if (have_ucx)
         test_failures(&job, "ucx");
     test_choice(&job);
+    if (have_ucx)
+        tap_is_int(fork_world_nodes(4, 2, node_groups, &job, 60, NULL), 0,
+                   "groups choose for themselves: shm inside a node, ucx between two");
     tap_is_int(shm_entries(), 0, "nothing of ours is left in /dev/shm");
     munmap(shared, bytes);
     return tap_done();

@@ -94,6 +94,8 @@ static int run_reference(struct boot *b, void *arg)
         return 3;
     if (comm_ref_check(c, job->max_elems, &hash) != 0)
         return 1;
+    if (comm_ref_groups(c) != 0)
+        return 7;
     if (!be->watch != (strcmp(job->backend, "nccl") != 0))
         return 5;
     comm_close(c);

@@ -214,6 +214,80 @@ static int others(struct rank *k)
     return comm_barrier(k->comm, &k->err) ? FAILS(k) : 0;
 }
 
+/* One number of every rank summed in the reduce queue, and its result awaited there. */
+static int sum_now(struct rank *k, struct comm *c, void *p)
+{
+    const struct backend *be = k->be;
+    float got = 0;
+
+    be->use(be, QUEUE_REDUCE);
+    be->fill(be, p, ACCEL_F32, 1, 3);
+    if (comm_all_reduce(c, p, 1, ACCEL_F32, COMM_SUM, &k->err))
+        return FAILS(k);
+    be->to_host_bytes(be, &got, p, sizeof(got));
+    be->use(be, QUEUE_COMPUTE);
+    return be->check(be, &k->err) || got != 3 * (float)k->size ? FAILS(k) : 0;
+}
+
+/* All ranks but the first wait for the sum before they gather; the first gathers first. In one
+ * communicator the sum would be behind the gather, and never come. */
+static int side_by_side(struct rank *k)
+{
+    const struct backend *be = k->be;
+    static float all[4];
+    struct comm *other;
+    void *p, *q;
+    int bad = 0;
+
+    if (comm_split(k->comm, 0, k->me, &other, &k->err))
+        return FAILS(k);
+    p = on_device(k, all, sizeof(all));
+    q = on_device(k, all, sizeof(all));
+    if (!p || !q || be->sync(be, &k->err))
+        return FAILS(k);
+    for (int turn = 0; turn < 2 && !bad; turn++) {
+        if ((k->me == 0) == (turn == 1)) {
+            bad = sum_now(k, other, q);
+            continue;
+        }
+        be->use(be, QUEUE_GATHER);
+        be->fill(be, (float *)p + k->me, ACCEL_F32, 1, (float)k->me);
+        bad = comm_all_gather(k->comm, p, 1, ACCEL_F32, &k->err) ? FAILS(k) : 0;
+        be->use(be, QUEUE_COMPUTE);
+    }
+    if (bad || be->sync(be, &k->err))
+        return FAILS(k);
+    be->to_host_bytes(be, all, p, sizeof(all));
+    for (int r = 0; r < k->size; r++)
+        if (all[r] != (float)r)
+            return FAILS(k);
+    comm_close(other);
+    be->free(be, p);
+    be->free(be, q);
+    return 0;
+}
+
+/* Memory of NCCL is in the device's books until its communicator is closed. */
+static int books(struct rank *k)
+{
+    const size_t bytes = (size_t)3 << 20;
+    struct backend_usage before, with, after;
+    struct comm *other;
+    void *p;
+
+    k->be->usage(k->be, &before);
+    if (comm_split(k->comm, 0, k->me, &other, &k->err) ||
+        comm_alloc(other, MEMORY_REDUCE, bytes, &p, &k->err))
+        return FAILS(k);
+    k->be->usage(k->be, &with);
+    comm_close(other);
+    k->be->usage(k->be, &after);
+    return with.held[MEMORY_REDUCE] != before.held[MEMORY_REDUCE] + bytes ||
+                   memcmp(after.held, before.held, sizeof(before.held)) != 0
+               ? FAILS(k)
+               : 0;
+}
+
 static int run_all(struct boot *b, void *arg)
 {
     struct rank k = { 0 };
@@ -221,8 +295,9 @@ static int run_all(struct boot *b, void *arg)
 
     if (open_rank(&k, b, arg) != ACCEL_OK)
         return FAILS(&k);
-    bad = gather(&k) || scatter(&k, ACCEL_F32) || scatter(&k, ACCEL_BF16) ||
-          reduce(&k, ACCEL_F32) || reduce(&k, ACCEL_BF16) || others(&k);
+    bad = books(&k) || gather(&k) || side_by_side(&k) || scatter(&k, ACCEL_F32) ||
+          scatter(&k, ACCEL_BF16) || reduce(&k, ACCEL_F32) || reduce(&k, ACCEL_BF16) ||
+          others(&k);
     close_rank(&k);
     return bad;
 }
@@ -250,11 +325,13 @@ static int fails_later(struct boot *b, void *arg)
     const struct job *job = arg;
     accel_error_t again = { 0 };
     struct rank k = { 0 };
+    struct comm *group;
     accel_status_t s;
     float x[8];
     void *p;
 
-    if (open_rank(&k, b, job) != ACCEL_OK || comm_barrier(k.comm, &k.err) != ACCEL_OK)
+    if (open_rank(&k, b, job) != ACCEL_OK || comm_barrier(k.comm, &k.err) != ACCEL_OK ||
+        comm_split(k.comm, 0, 0, &group, &k.err) != ACCEL_OK)
         return FAILS(&k);
     p = on_device(&k, x, sizeof(x));
     if (!p)
@@ -271,6 +348,11 @@ static int fails_later(struct boot *b, void *arg)
     if (s == ACCEL_OK || comm_all_gather(k.comm, p, 1, ACCEL_F32, &again) != s ||
         strcmp(again.text, k.err.text) != 0)
         return FAILS(&k);
+    /* The group of the same device fails with it. */
+    again.text[0] = '\0';
+    if (comm_barrier(group, &again) != s || strcmp(again.text, k.err.text) != 0)
+        return FAILS(&k);
+    comm_close(group);
     k.be->free(k.be, p);
     close_rank(&k);
     return 0;
@@ -300,10 +382,10 @@ static void test_shared(struct job *job)
 static void test_failures(struct job *job)
 {
     static const char late[] =
-        "A0501 all_gather #2: not done on the device within 0.7 s: "
+        "A0501 all_gather #3: not done on the device within 0.7 s: "
         "some of 2 ranks did not arrive";
     static const char remote[] =
-        "A0502 all_gather #2: another rank is gone (NCCL: remote "
+        "A0502 all_gather #3: another rank is gone (NCCL: remote "
         "process exited or there was a network error)";
 
     job->timeout_ms = 700;

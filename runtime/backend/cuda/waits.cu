@@ -22,21 +22,21 @@ static void give_way(int64_t since)
         nanosleep(&tick, NULL);
 }
 
-/* One look, and a question to the watch while it is not there yet. */
+/* One look, and a question to the watches while it is not there yet. */
 static bool goes_on(struct cuda_state *s, cudaError_t code, const char *call,
                     bool first)
 {
-    const struct backend_watch *w = s->be.watch;
-
     if (code != cudaErrorNotReady) {
         cuda_ok(s, code, call);
         return false;
     }
     (void)cudaGetLastError();
-    if (w->poll(w->user, first, &s->peer) == ACCEL_OK)
-        return true;
-    s->failed = s->peer_gone = true;
-    return false;
+    for (const struct backend_watch *w = s->be.watch; w; w = w->next)
+        if (w->poll(w->user, first, &s->peer) != ACCEL_OK) {
+            s->failed = s->peer_gone = true;
+            return false;
+        }
+    return true;
 }
 
 bool cuda_await_queue(struct cuda_state *s, cudaStream_t queue)

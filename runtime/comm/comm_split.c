@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Groups of a communicator's ranks. In: a color and a key of every rank. Out: one communicator
+ * for each color, of the kind that fits its ranks. A group is opened as any other communicator
+ * is, with rounds of the one it comes from in place of the bootstrap: all ranks take part in
+ * all rounds until no group has anything more to say.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bootstrap/boot_impl.h"
+#include "comm/comm_impl.h"
+
+/* What a rank says at the begin of a round. */
+struct head {
+    int64_t busy, bytes;
+};
+
+/* What a rank wants. */
+struct wish {
+    int64_t color, key;
+};
+
+/* The group of this rank, while it is opened. */
+struct group {
+    struct boot_impl base;
+    struct comm *from;
+    int *member;       /* [size of from] its ranks in `from` */
+    struct head *head; /* [size of from] of the last round */
+    char *data;        /* [size of from][longest] of the last round */
+    size_t longest;
+};
+
+/* ---- rounds ------------------------------------------------------------------------------ */
+
+static accel_status_t speak(struct group *g, bool busy, const void *mine, size_t bytes,
+                            accel_error_t *err)
+{
+    struct comm *c = g->from;
+    const size_t size = (size_t)c->size, me = (size_t)c->rank;
+    accel_status_t s;
+    char *room;
+
+    g->head[me] = (struct head){ busy, (int64_t)bytes };
+    s = comm_all_gather(c, g->head, sizeof(*g->head) / sizeof(int64_t), ACCEL_I64, err);
+    g->longest = 0;
+    for (size_t r = 0; s == ACCEL_OK && r < size; r++)
+        if ((size_t)g->head[r].bytes > g->longest)
+            g->longest = (size_t)g->head[r].bytes;
+    if (s != ACCEL_OK || g->longest == 0)
+        return s;
+    room = realloc(g->data, size * g->longest);
+    if (!room)
+        return accel_fail_nomem(err, "communicator", size * g->longest);
+    g->data = room;
+    if (bytes > 0)
+        memcpy(room + me * g->longest, mine, bytes);
+    return comm_all_gather(c, room, g->longest, ACCEL_U8, err);
+}
+
+/* boot_exchange of a group. */
+static accel_status_t group_exchange(struct boot *b, const void *mine, size_t bytes,
+                                     struct boot_blobs *all_out, accel_error_t *err)
+{
+    struct group *g = (struct group *)b->impl;
+    accel_status_t s = speak(g, true, mine, bytes, err);
+    size_t total = 0;
+    char *to;
+
+    for (int r = 0; s == ACCEL_OK && r < b->size; r++)
+        total += (size_t)g->head[g->member[r]].bytes;
+    if (s == ACCEL_OK)
+        s = boot_blobs_alloc(all_out, b->size, total, err);
+    if (s != ACCEL_OK)
+        return s;
+    to = all_out->data[0];
+    for (int r = 0; r < b->size; r++) {
+        size_t n = (size_t)g->head[g->member[r]].bytes;
+
+        all_out->data[r] = to;
+        all_out->bytes[r] = n;
+        if (n > 0)
+            memcpy(to, g->data + (size_t)g->member[r] * g->longest, n);
+        to += n;
+    }
+    return ACCEL_OK;
+}
+
+static accel_status_t group_leave(struct boot *b, accel_error_t *err)
+{
+    (void)b;
+    (void)err;
+    return ACCEL_OK;
+}
+
+static void group_free(struct boot *b)
+{
+    (void)b; /* the group outlives its bootstrap */
+}
+
+/* Takes part in what other groups still have to say. */
+static accel_status_t hear_others(struct group *g, accel_error_t *err)
+{
+    accel_status_t s = ACCEL_OK;
+    bool busy = true;
+
+    while (s == ACCEL_OK && busy) {
+        s = speak(g, false, NULL, 0, err);
+        busy = false;
+        for (int r = 0; r < g->from->size; r++)
+            busy = busy || g->head[r].busy;
+    }
+    return s;
+}
+
+/* ---- groups -------------------------------------------------------------------------------- */
+
+/* Who is in this rank's group, by key and then by rank. */
+static void gather_members(const struct comm *c, const struct wish *wish,
+                           struct group *g, struct boot *b)
+{
+    for (int r = 0; r < c->size; r++) {
+        int at = b->size;
+
+        if (wish[r].color != wish[c->rank].color)
+            continue;
+        for (; at > 0 && wish[g->member[at - 1]].key > wish[r].key; at--)
+            g->member[at] = g->member[at - 1];
+        g->member[at] = r;
+        b->size++;
+    }
+    for (int i = 0; i < b->size; i++)
+        if (g->member[i] == c->rank)
+            b->rank = i;
+}
+
+static accel_status_t describe_group(struct comm *c, const struct wish *wish,
+                                     struct group *g, struct boot *b,
+                                     accel_error_t *err)
+{
+    accel_status_t s;
+
+    gather_members(c, wish, g, b);
+    b->method = "split";
+    b->deadline_ns = clock_ns() + c->timeout_ns;
+    b->impl = &g->base;
+    s = boot_alloc_ranks(b, err);
+    for (int i = 0; s == ACCEL_OK && i < b->size; i++)
+        b->node_of[i] = c->node_of[g->member[i]];
+    return s == ACCEL_OK ? boot_number_nodes(b, err) : s;
+}
+
+static accel_status_t open_group(struct group *g, struct wish *wish, struct comm **out,
+                                 accel_error_t *err)
+{
+    struct comm *c = g->from;
+    const struct comm_options o = { .backend = c->asked,
+                                    .timeout_ms = (int)(c->timeout_ns / 1000000),
+                                    .net_devices = c->net_devices };
+    struct boot b = { 0 };
+    accel_status_t s;
+
+    s = comm_all_gather(c, wish, sizeof(*wish) / sizeof(int64_t), ACCEL_I64, err);
+    if (s == ACCEL_OK && wish[c->rank].color >= 0) {
+        s = describe_group(c, wish, g, &b, err);
+        if (s == ACCEL_OK)
+            s = comm_open(out, &b, &o, err);
+    }
+    if (s == ACCEL_OK)
+        s = hear_others(g, err);
+    if (s != ACCEL_OK && *out) {
+        comm_close(*out);
+        *out = NULL;
+    }
+    boot_free(&b);
+    return s;
+}
+
+accel_status_t comm_split_by_rounds(struct comm *c, int color, int key,
+                                    struct comm **out, accel_error_t *err)
+{
+    struct group g = { .base = { group_exchange, group_leave, group_free }, .from = c };
+    const size_t size = (size_t)c->size;
+    struct wish *wish = calloc(size, sizeof(*wish));
+    accel_status_t s;
+
+    g.member = calloc(size, sizeof(*g.member));
+    g.head = calloc(size, sizeof(*g.head));
+    if (wish && g.member && g.head) {
+        wish[c->rank] = (struct wish){ color, key };
+        s = open_group(&g, wish, out, err);
+    } else {
+        s = accel_fail_nomem(err, "communicator", size * sizeof(*wish));
+    }
+    free(g.data);
+    free(g.head);
+    free(g.member);
+    free(wish);
+    return s;
+}
