@@ -53,7 +53,8 @@ tests_helpers_byo_modules_LDADD = libaccel.la -lm
 tests_helpers_byo_modules_LDFLAGS = -no-install
 shell_tests += tests/t/4120-train-byo.t tests/t/4130-train-precision.t
 
-shell_tests += tests/t/4100-train-equal.t tests/t/4200-train-errors.t \
+shell_tests += tests/t/4100-train-equal.t tests/t/4105-train-hybrid.t \
+	tests/t/4200-train-errors.t \
 	tests/t/5100-train-reshard.t tests/t/5110-train-minutes.t \
 	tests/t/6100-train-preempt.t tests/t/7100-train-sanitizer.t
 EXTRA_DIST += tests/bench/memory.sh doc/architecture.md

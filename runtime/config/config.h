@@ -174,6 +174,7 @@ struct precision config_precision(const struct config *cfg);
 /* How the parameters are kept: fsdp_config in either version, or deepspeed_config, or
  * copies. */
 enum sharding_strategy config_strategy(const struct config *cfg);
+const char *config_strategy_name(enum sharding_strategy strategy); /* static */
 /* How the model is cut into units that are gathered at a time. */
 enum wrap_policy config_wrap_policy(const struct config *cfg);
 /* Micro-batches per step and the largest norm of the gradients as the config says; 0: it

@@ -38,6 +38,19 @@ enum sharding_strategy config_strategy(const struct config *cfg)
     }
 }
 
+const char *config_strategy_name(enum sharding_strategy strategy)
+{
+    static const char *const names[] = {
+        [SHARD_FULL] = "FULL_SHARD",
+        [SHARD_NONE] = "NO_SHARD",
+        [SHARD_GRAD_OP] = "SHARD_GRAD_OP",
+        [SHARD_HYBRID] = "HYBRID_SHARD",
+        [SHARD_HYBRID_ZERO2] = "HYBRID_SHARD_ZERO2",
+    };
+
+    return names[strategy];
+}
+
 struct precision config_precision(const struct config *cfg)
 {
     accel_dtype_t t = cfg->mixed_precision == PRECISION_BF16 ? ACCEL_BF16 : ACCEL_F32;

@@ -195,8 +195,8 @@ static void wire(const struct plan_input *in, const struct sizes *s,
     int64_t gathered, reduced;
 
     step_traffic(in, &gathered, &reduced);
-    if (l->keep_gathered)
-        gathered = l->whole_all_step ? all : all * in->accumulate;
+    if (l->keep_gathered) /* until the step's end */
+        gathered = all;
     if (!l->cut_gradients)
         reduced = graded;
     if (l->cut_optimizer) {
@@ -249,6 +249,19 @@ static int64_t sum_bytes(const struct plan_input *in, const struct sizes *s,
                      : exchange_reduce_bytes(elems, 4, ranks, EXCHANGE_MOST));
 }
 
+/* The same for copies of parts, which are summed once a step. */
+static int64_t copies_sum_bytes(const struct plan_input *in, const struct sizes *s)
+{
+    const struct plan_layout *l = &in->layout;
+    const int64_t part = s->largest_graded / cut_size(l);
+
+    if (!in->device.present || in->device.library_sums || l->offload_params ||
+        !l->cut_gradients || copies(in) < 2 || part == 0)
+        return 0;
+    return (int64_t)exchange_reduce_bytes((size_t)part, 4, (size_t)copies(in),
+                                          EXCHANGE_MOST);
+}
+
 static int64_t in_steps(int64_t bytes, int64_t step)
 {
     return step > 0 ? (bytes + step - 1) / step * step : bytes;
@@ -265,7 +278,7 @@ static void add_device(const struct plan_input *in, const struct sizes *s,
         return;
     p->base_bytes = d->base_bytes;
     p->activation_bytes = in_steps(in->activation_bytes, d->activation_step);
-    p->sum_bytes = sum_bytes(in, s, precision);
+    p->sum_bytes = sum_bytes(in, s, precision) + copies_sum_bytes(in, s);
     p->buffer_bytes = d->buffer_bytes;
     p->kernel_bytes = d->kernel_bytes;
     p->copy_bytes = d->buffer_bytes + (p->host_bytes ? 0 : stored);

@@ -29,8 +29,11 @@ static int tensors_of(const struct shard *s, const accel_tensor_t *p)
 static void range_of(const struct shard *s, const struct shard_unit *u, bool for_load,
                      int64_t *first, int64_t *count)
 {
-    *first = for_load ? u->first : s->rank * u->own;
-    *count = for_load ? u->stored : u->own;
+    shard_answers(s, u, first, count);
+    if (for_load) {
+        *first = u->first;
+        *count = u->stored;
+    }
 }
 
 static int cut(const accel_tensor_t *p, int64_t begin, int64_t end,

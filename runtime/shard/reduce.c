@@ -3,7 +3,7 @@
  * Gradients on their way from the full unit to the shard: one float32 reduce buffer, handed
  * in (reduce-scatter, float32 sums in rank order, added to the gradient shard) when
  * backward moves on to another unit. Where each rank stores everything, they are added up
- * in place and all-reduced once, after the last micro-batch.
+ * in place and all-reduced once, after the last micro-batch. So are copies of shards.
  */
 #include "shard/shard_impl.h"
 
@@ -39,8 +39,8 @@ static accel_status_t sum_up(struct shard *s, int unit, float *out, bool accumul
 
     if (s->world > 1) {
         shard_order_hash(s, SHARD_REDUCE, unit);
-        return comm_reduce_scatter(s->data, s->reduce, out, own, wire, s->grad_scale,
-                                   accumulate, err);
+        return comm_reduce_scatter(s->reduce_data, s->reduce, out, own, wire,
+                                   s->grad_scale, accumulate, err);
     }
     s->be->sum_parts(s->be, out, accumulate, s->reduce, wire, 1, (int64_t)own,
                      s->grad_scale);
@@ -115,30 +115,47 @@ accel_status_t shard_backward_begin(struct shard *s, int accumulate, accel_error
     if (accumulate < 1)
         return accel_fail(err, A0616, "use at least one (accumulate)",
                           "%d micro-batches per step", accumulate);
-    s->grad_scale = 1.0f / ((float)s->world * (float)accumulate);
+    s->grad_scale = 1.0f / ((float)comm_size(s->comm) * (float)accumulate);
     s->in_backward = true;
     s->open = s->last_unit = -1;
     s->order_at = 0;
     return ACCEL_OK;
 }
 
+/* The gradients stored here, summed with those of other ranks. */
+static accel_status_t sum_with(struct shard *s, struct comm *others, accel_error_t *err)
+{
+    accel_status_t st = ACCEL_OK;
+
+    if (s->reduce) /* what is summed came by this queue */
+        s->be->use(s->be, QUEUE_REDUCE);
+    else
+        begin_reduce(s);
+    for (int i = 0; i < s->units && !st; i++) {
+        const struct shard_unit *u = &s->unit[i];
+
+        if (u->grad_at >= 0)
+            st = comm_all_reduce(others, s->grad + u->grad_at, (size_t)u->stored,
+                                 ACCEL_F32, COMM_SUM, err);
+    }
+    end_reduce(s);
+    return st;
+}
+
+/* After the last micro-batch: what no reduce-scatter has summed and scaled. */
 static accel_status_t reduce_all(struct shard *s, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
 
-    if (s->world > 1)
-        begin_reduce(s);
-    for (int i = 0; i < s->units && s->world > 1 && !st; i++) {
-        const struct shard_unit *u = &s->unit[i];
-
-        if (u->grad_at >= 0)
-            st = comm_all_reduce(s->data, s->grad + u->grad_at, (size_t)u->stored,
-                                 ACCEL_F32, COMM_SUM, err);
+    if (s->world > 1 && !s->reduce)
+        st = sum_with(s, s->reduce_data, err);
+    if (!st && s->copies) {
+        shard_settle_home(s);
+        st = sum_with(s, s->copies, err);
     }
-    if (!st && s->grad_scale != 1.0f)
+    wait_reduced(s);
+    if (!st && !s->reduce && s->grad_scale != 1.0f)
         s->be->scale(s->be, s->grad, s->grad_elems, s->grad_scale);
-    if (s->world > 1)
-        end_reduce(s);
     return st;
 }
 
@@ -152,7 +169,7 @@ accel_status_t shard_backward_end(struct shard *s, bool last, accel_error_t *err
     s->order_len = s->order_at;
     if (st || !last)
         return st;
-    st = s->reduce ? shard_order_check(s, err) : reduce_all(s, err);
-    wait_reduced(s);
-    return st;
+    if (s->reduce)
+        st = shard_order_check(s, err);
+    return st ? st : reduce_all(s, err);
 }

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The gather ring: at most two units lie gathered at a time, in the dtype
- * of parameters. In: a
- * unit number. Out: its full parameters. Which unit is evicted depends only on the order
- * of want and done, which is the same on all ranks, so the collectives match.
+ * The gather ring: at most two units lie gathered at a time, in the dtype of parameters, or
+ * all of them until the masters change. In: a unit number. Out: its full parameters. Which
+ * unit is evicted depends only on the order of want and done, which is the same on all ranks,
+ * so the collectives match.
  */
 #include "shard/shard_impl.h"
 
 static struct shard_slot *slot_of(struct shard *s, int unit)
 {
+    if (s->keep)
+        return s->slot[unit].unit == unit ? &s->slot[unit] : NULL;
     for (int i = 0; i < 2; i++) {
         if (s->slot[i].unit == unit)
             return &s->slot[i];
@@ -16,11 +18,14 @@ static struct shard_slot *slot_of(struct shard *s, int unit)
     return NULL;
 }
 
-/* An empty slot, else the unpinned one used longest ago, else NULL. */
-static struct shard_slot *victim(struct shard *s)
+/* Where the unit is to be: in its place, else in an empty slot, else in the unpinned one used
+ * longest ago, else NULL. */
+static struct shard_slot *victim(struct shard *s, int unit)
 {
     struct shard_slot *a = &s->slot[0], *b = &s->slot[1];
 
+    if (s->keep)
+        return &s->slot[unit];
     if (a->unit < 0)
         return a;
     if (b->unit < 0 && s->units > 1)
@@ -37,6 +42,9 @@ static size_t gathered_bytes(const struct shard *s, int unit)
 
 static void *slot_data(const struct shard *s, const struct shard_slot *slot)
 {
+    if (s->keep)
+        return s->ring + (size_t)s->unit[slot->unit].all_at *
+                             accel_dtype_bytes(s->o.precision.parameters);
     if (slot == &s->slot[0])
         return s->ring;
     return s->ring + s->ring_bytes - gathered_bytes(s, slot->unit);
@@ -126,7 +134,7 @@ accel_status_t shard_ring_prefetch(struct shard *s, accel_error_t *err)
 
     if (next < 0 || slot_of(s, next))
         return ACCEL_OK;
-    slot = victim(s);
+    slot = victim(s, next);
     return slot ? gather(s, slot, next, err) : ACCEL_OK;
 }
 
@@ -142,7 +150,7 @@ accel_status_t shard_ring_want(struct shard *s, int unit, void **data_out,
             return st;
     }
     if (!slot) {
-        slot = victim(s);
+        slot = victim(s, unit);
         if (!slot)
             return accel_fail(err, A0003, "call done() for a unit before the next",
                               "unit '%s' is wanted while two others are in use",
@@ -178,14 +186,14 @@ void shard_ring_done(struct shard *s, int unit)
 
 void shard_ring_settle(struct shard *s)
 {
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < s->slots; i++)
         if (s->slot[i].gathered == s->gathers)
             wait_gathered(s, &s->slot[i]);
 }
 
 void shard_ring_drop(struct shard *s)
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < s->slots; i++) {
         struct shard_slot *slot = &s->slot[i];
 
         slot->unit = -1;

@@ -19,11 +19,14 @@ static int64_t trained_elems(const struct shard_unit *u)
 
 static void place_unit(struct shard *s, struct shard_unit *u)
 {
+    bool is_cut = s->o.strategy != SHARD_NONE;
     int64_t trained;
 
     u->own = u->padded / s->world;
-    u->first = s->o.strategy == SHARD_FULL ? s->rank * u->own : 0;
-    u->stored = s->o.strategy == SHARD_FULL ? u->own : u->padded;
+    u->first = is_cut ? s->rank * u->own : 0;
+    u->stored = is_cut ? u->own : u->padded;
+    u->all_at = s->all_elems;
+    s->all_elems += u->padded;
     u->at = s->stored_elems;
     s->stored_elems += u->stored;
     trained = trained_elems(u) - u->first;
@@ -54,7 +57,7 @@ static accel_status_t lay_out(struct shard *s, const struct units *units,
         if (!u->undrawn)
             return accel_fail_nomem(err, "unit table", (size_t)u->def->param_count);
         u->padded = plan_padded_elems(u->def->elems, s->world);
-        if (u->padded < 0 || u->padded > INT64_MAX / 64 - s->stored_elems)
+        if (u->padded < 0 || u->padded > INT64_MAX / 64 - s->all_elems)
             return accel_fail(err, A0618, "the model is too large",
                               "unit '%s' has %lld elements", u->def->name,
                               (long long)u->def->elems);
@@ -87,11 +90,14 @@ static void count_memory(struct shard *s)
 
     s->direct = whole && s->o.precision.parameters == ACCEL_F32;
     s->resident = whole && !s->direct;
+    s->keep = !whole &&
+              (s->o.strategy == SHARD_GRAD_OP || s->o.strategy == SHARD_HYBRID_ZERO2);
     m->master = (size_t)s->stored_elems * sizeof(float);
     m->gradient_shard = (size_t)s->grad_elems * sizeof(float);
     m->moments = (size_t)s->states * (size_t)s->state_elems * sizeof(float);
     m->gather_slots = s->direct     ? 0
                       : s->resident ? (size_t)s->stored_elems * elem
+                      : s->keep     ? (size_t)s->all_elems * elem
                                     : m->largest_unit + m->second_unit;
     m->reduce_buffer = whole ? 0 : m->largest_trained / elem * sizeof(float);
     if (s->offloaded) {
@@ -155,11 +161,15 @@ static accel_status_t reserve_sums(struct shard *s, accel_error_t *err)
     bool scatter = s->memory.reduce_buffer > 0;
     size_t elems =
         s->memory.largest_trained / accel_dtype_bytes(s->o.precision.parameters);
+    size_t own = s->o.strategy == SHARD_NONE ? elems : elems / (size_t)s->world;
+    accel_status_t st = ACCEL_OK;
 
-    if (s->world == 1)
-        return ACCEL_OK;
-    return comm_reserve(s->data, scatter, scatter ? elems / (size_t)s->world : elems,
-                        scatter ? s->o.precision.reduce : ACCEL_F32, err);
+    if (s->world > 1)
+        st = comm_reserve(s->reduce_data, scatter, own,
+                          scatter ? s->o.precision.reduce : ACCEL_F32, err);
+    if (st == ACCEL_OK && s->copies)
+        st = comm_reserve(s->copies, false, own, ACCEL_F32, err);
+    return st;
 }
 
 /* Private memory. All ranks learn whether all have theirs: one that fails alone would
@@ -189,7 +199,7 @@ static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
             failed = accel_fail_nomem(&e, "page-locked memory", SHARD_STAGE_BYTES);
     }
     any = failed != ACCEL_OK;
-    if (s->world > 1) {
+    if (comm_size(s->comm) > 1) {
         accel_status_t st = comm_all_reduce(s->comm, &any, 1, ACCEL_I64, COMM_MAX, err);
 
         if (st)
@@ -211,10 +221,11 @@ static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
 
 /* What peers read: from comm_alloc, which saves them one copy. Without peers, where the
  * kernels work: the only rank of a device has no collectives on its memory. */
-static accel_status_t alloc_shared(struct shard *s, enum backend_memory kind,
-                                   size_t bytes, void **out, accel_error_t *err)
+static accel_status_t alloc_shared(struct shard *s, struct comm *c,
+                                   enum backend_memory kind, size_t bytes, void **out,
+                                   accel_error_t *err)
 {
-    return s->world > 1 ? comm_alloc(s->data, kind, bytes, out, err)
+    return s->world > 1 ? comm_alloc(c, kind, bytes, out, err)
                         : s->be->alloc(s->be, kind, bytes, out, err);
 }
 
@@ -230,20 +241,22 @@ static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
     void *p;
 
     if (s->grad_in_window) {
-        st = comm_alloc(s->data, MEMORY_GRADIENTS, s->memory.gradient_shard, &p, err);
+        st = comm_alloc(s->reduce_data, MEMORY_GRADIENTS, s->memory.gradient_shard, &p,
+                        err);
         if (st)
             return st;
         s->grad = p;
     }
     if (!s->direct && !s->resident) {
-        st = alloc_shared(s, MEMORY_GATHERED, s->memory.gather_slots, &p, err);
+        st = alloc_shared(s, s->data, MEMORY_GATHERED, s->memory.gather_slots, &p, err);
         if (st)
             return st;
         s->ring = p;
         s->ring_bytes = s->memory.gather_slots;
     }
     if (s->memory.reduce_buffer) {
-        st = alloc_shared(s, MEMORY_REDUCE, s->memory.reduce_buffer, &p, err);
+        st = alloc_shared(s, s->reduce_data, MEMORY_REDUCE, s->memory.reduce_buffer, &p,
+                          err);
         if (st)
             return st;
         s->reduce = p;
@@ -254,26 +267,37 @@ static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
     return ACCEL_OK;
 }
 
-static void open_events(struct shard *s)
+static accel_status_t open_slots(struct shard *s, accel_error_t *err)
 {
-    for (int i = 0; i < 2; i++) {
+    s->slots = s->keep ? s->units : 2;
+    s->slot = calloc((size_t)s->slots, sizeof(*s->slot));
+    if (!s->slot) {
+        size_t bytes = (size_t)s->slots * sizeof(*s->slot);
+
+        s->slots = 0;
+        return accel_fail_nomem(err, "unit table", bytes);
+    }
+    for (int i = 0; i < s->slots; i++) {
+        s->slot[i].unit = -1;
         s->slot[i].ready = s->be->event_new(s->be);
         s->slot[i].read = s->be->event_new(s->be);
     }
     s->updated = s->be->event_new(s->be);
     s->computed = s->be->event_new(s->be);
     s->reduced = s->be->event_new(s->be);
+    return ACCEL_OK;
 }
 
-static void close_events(struct shard *s)
+static void close_slots(struct shard *s)
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < s->slots; i++) {
         s->be->event_free(s->be, s->slot[i].ready);
         s->be->event_free(s->be, s->slot[i].read);
     }
     s->be->event_free(s->be, s->updated);
     s->be->event_free(s->be, s->computed);
     s->be->event_free(s->be, s->reduced);
+    free(s->slot);
 }
 
 static bool is_real(accel_dtype_t t)
@@ -301,21 +325,25 @@ accel_status_t shard_open(struct shard **out, struct comm *c,
         return accel_fail_nomem(err, "shard state", sizeof(*s));
     s->comm = c;
     s->data = o->data ? o->data : c;
+    s->reduce_data = o->reduce ? o->reduce : s->data;
+    s->copies = o->copies && comm_size(o->copies) > 1 ? o->copies : NULL;
     s->be = o->backend;
-    s->offloaded = o->home && o->strategy == SHARD_FULL;
+    s->offloaded = o->home && o->strategy != SHARD_NONE;
     s->home = s->offloaded ? o->home : o->backend;
     s->o = *o;
-    s->rank = comm_rank(c);
-    s->world = comm_size(c);
+    s->rank = comm_rank(s->data);
+    s->world = comm_size(s->data);
     s->all_drawn = true; /* nothing but what is loaded, until shard_init */
-    s->open = s->slot[0].unit = s->slot[1].unit = s->last_unit = -1;
+    s->open = s->last_unit = -1;
     s->grad_scale = 1.0f;
     s->state_name = optim_state_names(&o->optimizer, &s->states);
     st = lay_out(s, units, err);
     if (st)
         goto fail;
-    open_events(s);
     count_memory(s);
+    st = open_slots(s, err);
+    if (st)
+        goto fail;
     st = alloc_private(s, err);
     if (st)
         goto fail;
@@ -336,7 +364,7 @@ void shard_close(struct shard *s)
     if (!s)
         return;
     s->be->sync(s->be, &ignored); /* nothing works on what is freed here */
-    close_events(s);
+    close_slots(s);
     free_home(s, s->master, s->memory.master);
     for (int k = 0; k < OPTIM_MAX_STATE; k++)
         free_home(s, s->state[k], (size_t)s->state_elems * sizeof(float));

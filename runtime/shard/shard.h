@@ -3,8 +3,10 @@
  * shard/: flat units. Each unit's parameters lie in one float32 master buffer, padded to
  * world * 128 bytes; FULL_SHARD keeps elements [rank*S, (rank+1)*S) of it (and of the
  * optimizer's state and the gradient) on each rank and gathers the whole, in the dtype of
- * parameters,
- * into a ring of two slots when the tape wants it; NO_SHARD keeps everything everywhere.
+ * parameters, into a ring of two slots when the tape wants it; SHARD_GRAD_OP gathers a unit
+ * once a step and keeps it; NO_SHARD keeps everything everywhere. The HYBRID strategies do
+ * the first two within groups of ranks, and sum the gradient over the groups' copies at the
+ * end of a step.
  * Gradients: one reduce buffer, float32, handed in when backward moves to another unit;
  * the wire carries the reduce dtype, sums are float32 in rank order.
  * What is not trained (frozen, the end of its unit) has no state; a unit of it alone no
@@ -32,10 +34,16 @@ struct shard_options {
     struct precision precision;
     accel_optimizer_t optimizer;   /* with defaults; its groups are not looked at */
     const struct backend *backend; /* owns the shards' memory, and has their kernels */
-    /* FULL_SHARD: the CPU, where masters, state and gradient shard live instead (page-locked)
+    /* Sharded: the CPU, where masters, state and gradient shard live instead (page-locked)
      * and the optimizer runs; `backend` gathers, computes and reduces. NULL: not offloaded. */
     const struct backend *home;
-    struct comm *data; /* collectives on that memory; NULL: the one of the control */
+    /* Collectives on that memory, among the ranks that the state is cut over; NULL: the one
+     * of the control. `reduce` has the same ranks and is the reduce queue's own, so that it
+     * waits for no gather; NULL: `data` does both. */
+    struct comm *data, *reduce;
+    /* HYBRID: the ranks that hold copies of this rank's part, in the memory of the gradient
+     * shard. */
+    struct comm *copies;
     const struct accel_log *log;
 };
 

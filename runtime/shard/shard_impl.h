@@ -24,6 +24,7 @@ struct shard_unit {
     const struct unit *def;
     int64_t padded;          /* elements, a multiple of world * 32 */
     int64_t own;             /* padded / world */
+    int64_t all_at;          /* where it starts among all units' padded elements */
     int64_t first;           /* flat index of the first element stored here */
     int64_t stored;          /* elements stored here: own, or padded */
     int64_t at;              /* where they start in master */
@@ -34,7 +35,7 @@ struct shard_unit {
     bool *undrawn;   /* [def->param_count] still without its initial values */
 };
 
-/* A gathered unit. The two slots share one region of (largest + second largest) bytes: the
+/* A gathered unit. Where units are kept each has its place; else two slots share one region of (largest + second largest) bytes: the
  * first grows up from its start, the second down from its end, so that any two different
  * units fit beside each other without either slot having to be of the largest size. */
 struct shard_slot {
@@ -47,15 +48,18 @@ struct shard_slot {
 };
 
 struct shard {
-    struct comm *comm; /* what the ranks tell each other, on the host */
-    struct comm *data; /* parameters and gradients, in the backend's memory */
+    struct comm *comm;        /* what the ranks tell each other, on the host */
+    struct comm *data;        /* parameters, in the backend's memory */
+    struct comm *reduce_data; /* gradients, there, among the same ranks */
+    struct comm *copies; /* of gradient shards: the ranks with the same; NULL: none */
     const struct backend *be;
     const struct backend *home; /* of masters, state and grad: be, or the CPU */
     bool offloaded;             /* home is another one than be */
     struct shard_options o;
-    int rank, world;
+    int rank, world; /* of those that the state is cut over */
     struct shard_unit *unit;
     int units;
+    int64_t all_elems;                             /* padded, of all units */
     int64_t stored_elems, state_elems, grad_elems; /* of all units */
     bool all_drawn;                                /* no unit has an undrawn one */
     uint64_t seed;                                 /* of the initial values */
@@ -69,12 +73,13 @@ struct shard {
     bool grad_in_window; /* grad belongs to comm_alloc */
 
     /* Parameters. direct: masters serve as they are; resident: bf16 copy of everything;
-     * else the ring. */
-    bool direct, resident;
+     * keep: a slot for every unit, gathered once a step; else the ring. */
+    bool direct, resident, keep;
     uint16_t *copy; /* resident, or offloaded at home: [stored_elems] */
     char *ring;
     size_t ring_bytes;
-    struct shard_slot slot[2];
+    struct shard_slot *slot;
+    int slots; /* 2, or as many as units */
     uint64_t clock;
     struct backend_event *updated; /* masters have changed */
     /* A queue keeps its order, so being behind one event is being behind all earlier ones
@@ -121,6 +126,10 @@ accel_status_t shard_order_check(struct shard *s, accel_error_t *err);
 
 /* update.c */
 void shard_settle_home(struct shard *s);
+/* Flat range of u that this rank answers for, among all: the part it stores in a checkpoint
+ * and counts in the norm. */
+void shard_answers(const struct shard *s, const struct shard_unit *u, int64_t *first,
+                   int64_t *count);
 
 /* reduce.c */
 accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,

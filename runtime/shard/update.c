@@ -61,17 +61,32 @@ accel_status_t shard_each_gradient(struct shard *s, accel_gradient_f fn, void *u
     return st;
 }
 
+/* Copies of a part share it. */
+void shard_answers(const struct shard *s, const struct shard_unit *u, int64_t *first,
+                   int64_t *count)
+{
+    int copies = s->copies ? comm_size(s->copies) : 1;
+    int64_t each = (u->own + copies - 1) / copies;
+    int64_t from = s->copies ? comm_rank(s->copies) * each : 0;
+
+    from = from < u->own ? from : u->own;
+    *first = s->rank * u->own + from;
+    *count = u->own - from < each ? u->own - from : each;
+}
+
 double shard_grad_sumsq(struct shard *s)
 {
     int spans = 0;
 
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
-        int64_t own_first = s->rank * u->own - u->first;
-        int64_t n = u->state - own_first < u->own ? u->state - own_first : u->own;
+        int64_t first, count, at, n;
 
+        shard_answers(s, u, &first, &count);
+        at = first - u->first;
+        n = u->state - at < count ? u->state - at : count;
         if (n > 0)
-            s->span[spans++] = (struct span){ s->grad + u->grad_at + own_first, n };
+            s->span[spans++] = (struct span){ s->grad + u->grad_at + at, n };
     }
     shard_settle_home(s);
     return s->home->sumsq(s->home, s->span, spans);

@@ -10,6 +10,7 @@ libaccel_core_la_SOURCES += \
 	runtime/train/lease.c \
 	runtime/train/model.c \
 	runtime/train/notice.c \
+	runtime/train/meshes.c \
 	runtime/train/open.c \
 	runtime/train/place.c \
 	runtime/train/place_print.c \

@@ -253,30 +253,6 @@ static accel_status_t check_device(const accel_t *run, accel_error_t *err)
                          run->boot.rank, given, run->first_device, opened);
 }
 
-/* NCCL connects the ranks, with buffers on the device, when they first exchange something:
- * before the memory is measured. */
-static accel_status_t warm_up_comm(accel_t *run, accel_error_t *err)
-{
-    enum { ELEMS = 64 };
-    const struct backend *be = run->backend;
-    size_t bytes = (size_t)run->boot.size * ELEMS * sizeof(float);
-    void *all = NULL, *part = NULL;
-    accel_status_t st = be->alloc(be, MEMORY_WORK, bytes, &all, err);
-
-    if (st == ACCEL_OK)
-        st = be->alloc(be, MEMORY_WORK, ELEMS * sizeof(float), &part, err);
-    if (st == ACCEL_OK)
-        st = comm_all_gather(run->data, all, ELEMS, ACCEL_F32, err);
-    if (st == ACCEL_OK)
-        st = comm_reduce_scatter(run->data, all, part, ELEMS, ACCEL_F32, 1.0f, false,
-                                 err);
-    if (st == ACCEL_OK)
-        st = be->sync(be, err);
-    be->free(be, part);
-    be->free(be, all);
-    return st;
-}
-
 /* Kernels on the GPUs that were given, else on the cores. All ranks come to one end: a GPU
  * that cannot be used is never made up for by the CPU. */
 static accel_status_t open_compute(accel_t *run, int timeout_ms, accel_error_t *err)
@@ -294,8 +270,7 @@ static accel_status_t open_compute(accel_t *run, int timeout_ms, accel_error_t *
         return st;
     o.device = run->backend;
     o.library_sums = run->config.sums == SUMS_NCCL;
-    st = comm_open(&run->data, &run->boot, &o, err);
-    return st == ACCEL_OK ? warm_up_comm(run, err) : st;
+    return comm_open(&run->data, &run->boot, &o, err);
 }
 
 static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
@@ -336,6 +311,8 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
     omp_set_num_threads(run->threads);
     st = open_compute(run, comm.timeout_ms, err);
     if (st == ACCEL_OK)
+        st = meshes_open(run, err);
+    if (st == ACCEL_OK)
         throttle_open(run);
     if (st == ACCEL_OK)
         st = boot_leave(&run->boot, err);
@@ -352,6 +329,7 @@ static void free_run(accel_t *run)
     if (run->threads_before > 0)
         omp_set_num_threads(run->threads_before);
     /* First: work on the device may wait for a peer that is gone. */
+    meshes_close(run);
     comm_close(run->data);
     shard_close(run->shard);
     units_free(&run->units);

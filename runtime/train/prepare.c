@@ -147,15 +147,19 @@ static accel_status_t take_dirs(accel_t *run, accel_error_t *err)
 }
 
 /* fsdp_offload_params: nothing to do where the CPU computes. */
-static accel_status_t open_home(accel_t *run, accel_error_t *err)
+bool run_offloads(const accel_t *run)
 {
     char text[16];
 
-    if (!run->backend->device || run->config.distributed_type != DIST_FSDP ||
-        strcmp(config_get(&run->config, "fsdp_offload_params", text, sizeof(text)),
-               "true") != 0)
-        return ACCEL_OK;
-    return backend_cpu_open(&run->home, run->threads, err);
+    return run->backend->device && run->config.distributed_type == DIST_FSDP &&
+           strcmp(config_get(&run->config, "fsdp_offload_params", text, sizeof(text)),
+                  "true") == 0;
+}
+
+static accel_status_t open_home(accel_t *run, accel_error_t *err)
+{
+    return run_offloads(run) ? backend_cpu_open(&run->home, run->threads, err)
+                             : ACCEL_OK;
 }
 
 static accel_status_t shard_model(accel_t *run, accel_error_t *err)
@@ -166,7 +170,9 @@ static accel_status_t shard_model(accel_t *run, accel_error_t *err)
                                .optimizer = run->job.optimizer,
                                .backend = run->backend,
                                .home = run->home,
-                               .data = run->data,
+                               .data = run->group ? run->group : run->data,
+                               .reduce = run->reduce,
+                               .copies = run->copies,
                                .log = &run->log };
     accel_status_t st;
 

@@ -71,6 +71,7 @@ struct accel {
     unsigned slow;            /* why its clocks were down when it was last looked at */
     struct comm *comm;        /* what the ranks tell each other */
     struct comm *data; /* collectives on a device's memory; NULL: `comm` does them */
+    struct comm *group, *copies, *reduce; /* meshes.c; NULL: not needed */
     struct backend *backend;
     struct backend
         *home; /* the CPU, where offloaded shards live; NULL: not offloaded */
@@ -145,6 +146,11 @@ static inline const struct backend *run_home(const accel_t *run)
  * All ranks fail together; one of them says why. */
 accel_status_t place_open(accel_t *run, accel_error_t *err);
 void place_undo(accel_t *run);
+/* meshes.c: collective. The first communicators are open and stay open for longer. */
+accel_status_t meshes_open(accel_t *run, accel_error_t *err);
+void meshes_close(accel_t *run);
+/* prepare.c: masters, state and gradients live on the host. */
+bool run_offloads(const accel_t *run);
 /* Interfaces to offer to UCX, NULL: all, or what the user told it. */
 const char *place_net_devices(const accel_t *run);
 /* Collective: rank 0 logs the map. */

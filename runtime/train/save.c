@@ -115,8 +115,7 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
             .step = run->step,
             .owner = owner,
             .run_id = run->run_id,
-            .sharding =
-                config_strategy(&run->config) == SHARD_FULL ? "FULL_SHARD" : "NO_SHARD",
+            .sharding = config_strategy_name(config_strategy(&run->config)),
             .boxes = boxes.all,
             .box_count = boxes.count,
             .blobs = &blob,

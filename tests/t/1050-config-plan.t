@@ -86,7 +86,8 @@ is "$code" 0 "all strategies on 8 ranks of 2 nodes"
 is "$(awk 'NR > 1 { print $1 }' out | tr '\n' ' ')" \
     "FULL_SHARD NO_SHARD SHARD_GRAD_OP HYBRID_SHARD HYBRID_SHARD_ZERO2 ZeRO-1 ZeRO-2 " \
     "the config's own comes first"
-is "$(grep -c 'not yet$' out)" 5 "five of them are marked as not supported yet"
+is "$(grep 'not yet$' out | awk '{ print $1 }' | tr '\n' ' ')" "ZeRO-1 ZeRO-2 " \
+    "those that are not supported yet are marked"
 run "$accel" plan single.yaml --set distributed_type=FSDP --ranks 8 --gpus 4 --batch 1 --seq 64
 like "$out" '^  ranks +8 on 2 nodes' "--ranks and --gpus give the nodes"
 like "$out" '^    over the network ' "what goes over the network is told apart"
@@ -99,11 +100,11 @@ facts() { # CONFIG-TEXT [OPTION]...: sharding and groups of a plan, in one line
 }
 fsdp='distributed_type: FSDP\nfsdp_config:\n'
 facts "$fsdp  fsdp_sharding_strategy: HYBRID_SHARD\n" --nodes 3 --gpus 4
-is "$out" "HYBRID_SHARD planned/dp_replicate 3 x dp_shard 4/" "HYBRID_SHARD groups follow nodes"
+is "$out" "HYBRID_SHARD/dp_replicate 3 x dp_shard 4/" "HYBRID_SHARD groups follow nodes"
 facts "$fsdp  fsdp_sharding_strategy: HYBRID_SHARD\n" --nodes 2 --gpus 1
-is "$out" "HYBRID_SHARD planned/" "with one rank a node they are copies"
+is "$out" "HYBRID_SHARD/" "with one rank a node they are copies"
 facts "$fsdp  fsdp_version: 2\n  fsdp_reshard_after_forward: false\n" --ranks 4
-is "$out" "SHARD_GRAD_OP planned/" "FSDP2 that keeps the parameters"
+is "$out" "SHARD_GRAD_OP/" "FSDP2 that keeps the parameters"
 facts "$fsdp  fsdp_offload_params: true\n" --ranks 4
 is "$out" "FULL_SHARD/host/" "offloaded parameters"
 deepspeed='distributed_type: DEEPSPEED\ndeepspeed_config:\n'

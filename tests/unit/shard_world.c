@@ -322,6 +322,23 @@ static int train(struct boot *b, const struct model *m, struct shard *s,
     return 0;
 }
 
+int open_groups(struct boot *b, struct comm *c, const struct job *job,
+                struct shard_options *o)
+{
+    o->data = o->copies = NULL;
+    if (job->strategy != SHARD_HYBRID && job->strategy != SHARD_HYBRID_ZERO2)
+        return 0;
+    CHECK(comm_split(c, b->node, b->rank, &o->data, err));
+    CHECK(comm_split(c, b->local_rank, b->rank, &o->copies, err));
+    return 0;
+}
+
+void close_groups(struct shard_options *o)
+{
+    comm_close(o->copies);
+    comm_close(o->data);
+}
+
 static int rank_main(struct boot *b, void *arg)
 {
     struct job *job = arg;
@@ -337,6 +354,8 @@ static int rank_main(struct boot *b, void *arg)
 
     model_build(&m);
     CHECK(comm_open(&c, b, NULL, err));
+    if (open_groups(b, c, job, &o))
+        return 1;
     CHECK(backend_cpu_open(&be, 0, err));
     CHECK(backend_cpu_open(&home, 0, err));
     o.backend = be;
@@ -359,6 +378,7 @@ static int rank_main(struct boot *b, void *arg)
     shard_close(s);
     backend_close(home);
     backend_close(be);
+    close_groups(&o);
     comm_close(c);
     return rc;
 }
@@ -376,13 +396,10 @@ struct result *run(struct job job)
     int rc;
 
     job.out = shared_result();
-    rc = fork_world(job.world, rank_main, &job, 60);
+    rc = fork_world_nodes(job.world, job.nodes ? job.nodes : 1, rank_main, &job, 60,
+                          NULL);
     if (rc)
         tap_ok(false, "world %d, %s: status %d", job.world,
-               job.strategy == SHARD_FULL ? "FULL_SHARD" : "NO_SHARD", rc);
+               config_strategy_name(job.strategy), rc);
     return job.out;
-}
-const char *name_of(enum sharding_strategy s)
-{
-    return s == SHARD_FULL ? "FULL_SHARD" : "NO_SHARD";
 }

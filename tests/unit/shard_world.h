@@ -35,6 +35,7 @@ struct result {
 
 struct job {
     int world, steps;
+    int nodes; /* groups of the HYBRID strategies; 0: one */
     enum sharding_strategy strategy;
     enum backward_prefetch prefetch;
     accel_dtype_t compute, reduce;
@@ -66,6 +67,9 @@ int use_unit(struct boot *b, const struct model *m, struct residency *r, int u,
 /* Runs the job in job.world forked ranks. The result is a mapping of its own; free it with
  * munmap. A rank that fails is a failed test. */
 struct result *run(struct job job);
-const char *name_of(enum sharding_strategy s);
+/* The groups of a HYBRID strategy; NULL where there are none. */
+int open_groups(struct boot *b, struct comm *c, const struct job *job,
+                struct shard_options *o);
+void close_groups(struct shard_options *o);
 
 #endif

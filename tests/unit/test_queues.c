@@ -129,6 +129,8 @@ static int rank_main(struct boot *b, void *arg)
 
     model_build(&m);
     CHECK(comm_open(&c, b, NULL, err));
+    if (open_groups(b, c, job, &o))
+        return 1;
     CHECK(backend_cpu_open(&be, 1, err));
     rec = queue_record_open(be, &o.backend);
     shard_collective = collective;
@@ -141,6 +143,7 @@ static int rank_main(struct boot *b, void *arg)
     shard_close(s);
     queue_record_close(rec);
     backend_close(be);
+    close_groups(&o);
     comm_close(c);
     return rc;
 }
@@ -153,13 +156,14 @@ static void test_world(struct plan_of_world *p)
     int rc;
 
     *p->waits = 0;
-    rc = fork_world(j->world, rank_main, p, 60);
+    rc = fork_world_nodes(j->world, j->nodes, rank_main, p, 60, NULL);
     tap_is_int(
         rc, 0,
         "%s, prefetch %s, %d micro-batches, %d ranks, %s%s: ordered by %d waits, "
         "all of them needed",
-        name_of(j->strategy), prefetch[j->prefetch], p->accumulate, j->world,
-        accel_dtype_name(j->compute), p->nested ? ", root around all" : "", *p->waits);
+        config_strategy_name(j->strategy), prefetch[j->prefetch], p->accumulate,
+        j->world, accel_dtype_name(j->compute), p->nested ? ", root around all" : "",
+        *p->waits);
     if (j->world > 1)
         tap_ok(*p->waits > 0, "and there are some");
 }
@@ -177,8 +181,21 @@ int main(void)
         p.job.prefetch = (enum backward_prefetch)(k / 2 % 3);
         p.accumulate = 1 + k / 6 % 2;
         p.job.world = 1 + k / 12 % 3;
+        p.job.nodes = 1;
         p.nested = k / 36 % 2;
         p.job.compute = p.job.reduce = k / 72 ? ACCEL_BF16 : ACCEL_F32;
+        test_world(&p);
+    }
+    for (int k = 0; k < 3 * 2 * 3; k++) {
+        static const enum sharding_strategy others[] = { SHARD_GRAD_OP, SHARD_HYBRID,
+                                                         SHARD_HYBRID_ZERO2 };
+
+        p.job.strategy = others[k % 3];
+        p.accumulate = 1 + k / 3 % 2;
+        p.job.prefetch = (enum backward_prefetch)(k / 6);
+        p.job.world = 4;
+        p.job.nodes = 2;
+        p.nested = k / 3 % 2;
         test_world(&p);
     }
     munmap(p.waits, sizeof(*p.waits));

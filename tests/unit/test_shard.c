@@ -52,6 +52,29 @@ static bool tiles(const struct result *r, const struct model *m)
     }
     return true;
 }
+
+/* World and nodes for a strategy, number k; false: no more. One node is enough for those that
+ * do not ask about nodes. */
+static bool shape(enum sharding_strategy s, int k, struct job *job)
+{
+    static const int grouped[][2] = { { 1, 1 }, { 3, 1 }, { 2, 2 }, { 4, 2 } };
+    bool hybrid = s == SHARD_HYBRID || s == SHARD_HYBRID_ZERO2;
+
+    job->strategy = s;
+    job->world = hybrid ? grouped[k % 4][0] : k + 1;
+    job->nodes = hybrid ? grouped[k % 4][1] : 1;
+    return k < 4;
+}
+
+static const char *words(const struct job *job)
+{
+    static char text[80];
+
+    snprintf(text, sizeof(text), "world %d on %d node%s, %s", job->world, job->nodes,
+             job->nodes == 1 ? "" : "s", config_strategy_name(job->strategy));
+    return text;
+}
+
 static void test_init(struct result *drawn, const struct model *m)
 {
     double mean = 0, square = 0;
@@ -70,14 +93,14 @@ static void test_init(struct result *drawn, const struct model *m)
     tap_ok(memcmp(drawn->full[0] + m->base[1], drawn->full[0] + m->base[2],
                   23 * 17 * sizeof(float)) != 0,
            "two tensors of one shape differ");
-    for (int w = 1; w <= 4; w++) {
-        for (int s = SHARD_FULL; s <= SHARD_NONE; s++) {
-            struct job job = { .world = w, .strategy = s };
+    for (int s = SHARD_FULL; s <= SHARD_HYBRID_ZERO2; s++) {
+        struct job job = { 0 };
+
+        for (int k = 0; shape(s, k, &job); k++) {
             struct result *r = run(job);
 
             tap_ok(same_bits(r, drawn) && tiles(r, m),
-                   "initial bits, world %d, %s; boxes tile every tensor", w,
-                   name_of(s));
+                   "initial bits, %s; boxes tile every tensor", words(&job));
             munmap(r, sizeof(*r));
         }
     }
@@ -85,17 +108,17 @@ static void test_init(struct result *drawn, const struct model *m)
 
 static void test_training(const struct result *one, const struct model *m)
 {
-    for (int w = 1; w <= 4; w++) {
-        for (int s = SHARD_FULL; s <= SHARD_NONE; s++) {
-            struct job job = { .world = w, .steps = STEPS, .strategy = s };
+    for (int s = SHARD_FULL; s <= SHARD_HYBRID_ZERO2; s++) {
+        struct job job = { .steps = STEPS };
+
+        for (int k = 0; shape(s, k, &job); k++) {
             struct result *r = run(job), *again = run(job);
             double sum = 0;
 
-            for (int i = 0; i < w; i++)
+            for (int i = 0; i < job.world; i++)
                 sum += r->sumsq[i];
-            tap_ok(worst(r, one) < 1e-6 && tiles(r, m),
-                   "world %d, %s trains as one rank: %.2g", w, name_of(s),
-                   worst(r, one));
+            tap_ok(worst(r, one) < 1e-6 && tiles(r, m), "%s trains as one rank: %.2g",
+                   words(&job), worst(r, one));
             tap_is_close(sum, one->sumsq[0], 1e-5, "and has its gradient norm");
             tap_ok(same_bits(r, again), "and repeats to the bit");
             munmap(r, sizeof(*r));
@@ -108,10 +131,13 @@ static void test_training(const struct result *one, const struct model *m)
  * they are here, and once a micro-batch on their way home: rounded differently. */
 static void test_offload(const struct model *m)
 {
-    for (int k = 0; k < 8; k++) {
-        struct job job = { .world = k / 2 + 1,
+    for (int k = 0; k < 12; k++) {
+        struct job job = { .world = k < 8 ? k / 2 + 1 : 4,
+                           .nodes = k < 10 ? 1 : 2,
                            .steps = STEPS,
-                           .strategy = SHARD_FULL,
+                           .strategy = k < 8    ? SHARD_FULL
+                                       : k < 10 ? SHARD_GRAD_OP
+                                                : SHARD_HYBRID,
                            .prefetch = PREFETCH_PRE,
                            .compute = k & 1 ? ACCEL_BF16 : ACCEL_F32 };
         struct result *here = run(job), *home;
@@ -120,8 +146,8 @@ static void test_offload(const struct model *m)
         job.offload = true;
         home = run(job);
         same = job.world > 1 ? same_bits(home, here) : mean(home, here, m) < 1e-4;
-        tap_ok(same && tiles(home, m) && home->full[0][0] != 0,
-               "world %d, %s: offloaded, %s", job.world, accel_dtype_name(job.compute),
+        tap_ok(same && tiles(home, m) && home->full[0][0] != 0, "%s, %s: offloaded, %s",
+               words(&job), accel_dtype_name(job.compute),
                job.world > 1 ? "the same bits" : "the same values");
         munmap(here, sizeof(*here));
         munmap(home, sizeof(*home));
@@ -228,13 +254,13 @@ static void test_reload(void)
     struct job save = { .world = 4, .steps = 2, .strategy = SHARD_FULL };
     struct result *saved = run(save);
 
-    for (int w = 1; w <= 4; w++) {
-        for (int s = SHARD_FULL; s <= SHARD_NONE; s++) {
-            struct job load = { .world = w, .strategy = s, .load = saved };
+    for (int s = SHARD_FULL; s <= SHARD_HYBRID_ZERO2; s++) {
+        struct job load = { .load = saved };
+
+        for (int k = 0; shape(s, k, &load); k++) {
             struct result *r = run(load);
 
-            tap_ok(same_bits(r, saved), "4 ranks' state on %d, %s: equal bits", w,
-                   name_of(s));
+            tap_ok(same_bits(r, saved), "4 ranks' state, %s: equal bits", words(&load));
             munmap(r, sizeof(*r));
         }
     }

@@ -29,12 +29,18 @@ static int memory_main(struct boot *b, void *arg)
     CHECK(comm_open(&c, b, NULL, err));
     CHECK(backend_cpu_open(&be, 1, err));
     CHECK(backend_cpu_open(&home, 1, err));
-    for (int k = 0; k < 6; k++) { /* the last two offloaded */
-        const accel_dtype_t t = k % 4 & 2 || k == 5 ? ACCEL_BF16 : ACCEL_F32;
-        struct shard_options o = { .strategy = k & 1 || k > 3 ? SHARD_FULL : SHARD_NONE,
+    for (int k = 0; k < 10; k++) { /* the last four offloaded */
+        static const enum sharding_strategy strategy[] = {
+            SHARD_NONE,    SHARD_FULL, SHARD_NONE, SHARD_FULL,    SHARD_GRAD_OP,
+            SHARD_GRAD_OP, SHARD_FULL, SHARD_FULL, SHARD_GRAD_OP, SHARD_GRAD_OP,
+        };
+        const accel_dtype_t t =
+            k == 2 || k == 3 || (k > 4 && k & 1) ? ACCEL_BF16 : ACCEL_F32;
+        const bool offload = k > 5;
+        struct shard_options o = { .strategy = strategy[k],
                                    .precision = { t, t, t },
                                    .backend = be,
-                                   .home = k > 3 ? home : NULL };
+                                   .home = offload ? home : NULL };
         struct config config = { .distributed_type = DIST_FSDP,
                                  .sharding_strategy = o.strategy,
                                  .mixed_precision =
@@ -54,11 +60,11 @@ static int memory_main(struct boot *b, void *arg)
         CHECK(shard_open(&s, c, &o, &units, err));
         shard_memory(s, &m);
         CHECK(plan_layout_of(&config, b->size, b->size, &in.layout, err));
-        in.layout.offload_params = k > 3;
+        in.layout.offload_params = offload;
         plan_compute(&in, &p);
         if ((int64_t)(m.master + m.moments + m.gradient_shard + m.narrow_master) !=
                 p.host_bytes &&
-            k > 3)
+            offload)
             return 6;
         if ((int64_t)m.master != p.param_bytes ||
             (int64_t)m.moments != p.moment_bytes ||
@@ -87,8 +93,7 @@ static void test_memory(void)
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(z); i++) {
         for (int w = 1; w <= 4; w++)
             tap_is_int(fork_world(w, memory_main, &z[i], 60), 0,
-                       "memory is the plan's: %d units, world %d, 4 modes", z[i].units,
-                       w);
+                       "memory is the plan's: %d units, world %d", z[i].units, w);
     }
 }
 
@@ -98,10 +103,17 @@ static void test_wire(const struct model *m)
 
     for (int u = 0; u < UNITS; u++)
         elems[u] = m->unit[u].elems;
-    for (int k = 0; k < 16; k++) {
-        struct job job = { .world = k & 4 ? 3 : 2,
+    for (int k = 0; k < 28; k++) {
+        static const enum sharding_strategy others[] = { SHARD_GRAD_OP, SHARD_HYBRID,
+                                                         SHARD_HYBRID_ZERO2 };
+        struct job job = { .world = k >= 16 ? 4
+                                    : k & 4 ? 3
+                                            : 2,
+                           .nodes = k >= 16 ? 2 : 1,
                            .steps = 2,
-                           .strategy = k & 1 ? SHARD_FULL : SHARD_NONE,
+                           .strategy = k >= 16 ? others[k / 4 - 4]
+                                       : k & 1 ? SHARD_FULL
+                                               : SHARD_NONE,
                            .compute = k & 2 ? ACCEL_BF16 : ACCEL_F32,
                            .reduce = !!(k & 2) == !(k & 8) ? ACCEL_BF16 : ACCEL_F32,
                            .prefetch = k & 4 ? PREFETCH_PRE : PREFETCH_NONE };
@@ -114,20 +126,20 @@ static void test_wire(const struct model *m)
                                                     : REDUCE_BF16 };
         struct plan_input in = { .config = &config,
                                  .world = job.world,
-                                 .nodes = 1,
-                                 .local_size = job.world,
+                                 .nodes = job.nodes,
+                                 .local_size = job.world / job.nodes,
                                  .accumulate = SAMPLES / job.world,
                                  .unit_elems = elems,
                                  .units = UNITS };
         struct result *r = run(job);
         struct plan p;
 
-        plan_layout_of(&config, job.world, job.world, &in.layout, NULL);
+        plan_layout_of(&config, job.world, job.world / job.nodes, &in.layout, NULL);
         plan_compute(&in, &p);
         tap_is_int(r->wire[0], 2 * p.wire_bytes_per_step,
                    "bytes on the wire are the plan's: world %d, %s, %s, gradients %s",
-                   job.world, name_of(job.strategy), accel_dtype_name(job.compute),
-                   accel_dtype_name(job.reduce));
+                   job.world, config_strategy_name(job.strategy),
+                   accel_dtype_name(job.compute), accel_dtype_name(job.reduce));
         munmap(r, sizeof(*r));
     }
 }

@@ -281,7 +281,7 @@ accel_status_t check_steps(struct selftest *t, struct check *c, accel_error_t *e
     }
     snprintf(c->found, sizeof(c->found),
              "%s: loss %.6f in step %d, a single process within %.0e",
-             plan_strategy(cfg) == SHARD_FULL ? "FULL_SHARD" : "NO_SHARD",
-             loss[SELFTEST_STEPS - 1], SELFTEST_STEPS, worst);
+             config_strategy_name(plan_strategy(cfg)), loss[SELFTEST_STEPS - 1],
+             SELFTEST_STEPS, worst);
     return ACCEL_OK;
 }
