@@ -54,18 +54,6 @@ static const bool have_ucx = false;
 
 /* ---- results ------------------------------------------------------------------------------ */
 
-static int count_fds(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    int n = 0;
-
-    while (d && readdir(d))
-        n++;
-    if (d)
-        closedir(d);
-    return n;
-}
-
 /* What containers do that forbid reading other processes' memory. */
 static int forbid_pull(void)
 {
@@ -85,7 +73,7 @@ static int forbid_pull(void)
 static int run_reference(struct boot *b, void *arg)
 {
     const struct job *job = arg;
-    int fds = count_fds();
+    int fds = comm_ref_open_fds();
 
     if (job->no_pull && b->rank == 0 && forbid_pull() != 0)
         return 77;
@@ -104,7 +92,7 @@ static int run_reference(struct boot *b, void *arg)
             return 5;
         comm_close(c);
         atomic_fetch_add(job->hash, hash);
-        if (strcmp(job->backend, "shm") == 0 && count_fds() != fds)
+        if (strcmp(job->backend, "shm") == 0 && comm_ref_open_fds() != fds)
             return 4;
     }
     return 0;

@@ -4,7 +4,6 @@
  * collectives with the bits of shared memory, NCCL's own sums, and every way to fail. The
  * device is the CPU backend: its queues are done at once, what is late is NCCL.
  */
-#include <dirent.h>
 #include <dlfcn.h>
 #include <math.h>
 #include <sched.h>
@@ -21,11 +20,15 @@
 #include "tests/unit/comm_ref.h"
 #include "tests/unit/fork_world.h"
 
+/* What the ranks do after a first barrier. */
+enum act { ACT_GATHER, ACT_LAST_STAYS_AWAY, ACT_SECOND_DIES, ACT_DIFFER, ACT_SPLIT };
+
 struct job {
     const char *backend;
     size_t max_elems, scratch;
     bool library_sums;
     int timeout_ms;
+    enum act act;
     const char *const *rank_env; /* name, value, for rank 1; or NULL */
     const char *bus_id[4];
     _Atomic uint64_t *hash; /* shared: sum over the ranks */
@@ -68,23 +71,11 @@ static void close_comm(struct comm *c, struct backend *be)
 
 /* ---- results ------------------------------------------------------------------------------- */
 
-static int count_fds(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    int n = 0;
-
-    while (d && readdir(d))
-        n++;
-    if (d)
-        closedir(d);
-    return n;
-}
-
 static int run_reference(struct boot *b, void *arg)
 {
     const struct job *job = arg;
     uint64_t hash = 0xcbf29ce484222325u;
-    int fds = count_fds();
+    int fds = comm_ref_open_fds();
     struct backend *be;
     struct comm *c;
 
@@ -103,7 +94,7 @@ static int run_reference(struct boot *b, void *arg)
         return 6;
     backend_close(be);
     atomic_fetch_add(job->hash, hash);
-    return count_fds() == fds ? 0 : 4;
+    return comm_ref_open_fds() == fds ? 0 : 4;
 }
 
 static uint64_t reference(struct job *job, const char *backend, size_t scratch, int n)
@@ -198,77 +189,58 @@ static void keep_text(const struct job *job, int rank, const accel_error_t *err)
              err->text);
 }
 
-/* A failed communicator gives the same error again, at once, and closes. */
-static int stays_failed(struct comm *c, struct backend *be, const accel_error_t *first)
+/* The call that is to fail. Same traffic of another operation shows at the next barrier. */
+static accel_status_t failing_call(struct comm *c, enum act act, accel_error_t *err)
 {
-    accel_error_t again = { 0 };
+    float x[8] = { 0 };
+    struct comm *group;
+    accel_status_t s;
 
-    if (comm_barrier(c, &again) != first->code || strcmp(again.text, first->text) != 0)
-        return 5;
-    close_comm(c, be);
-    return 0;
+    if (act == ACT_SPLIT)
+        return comm_split(c, 0, 0, &group, err);
+    if (act != ACT_DIFFER)
+        return comm_all_gather(c, x, 1, ACCEL_F32, err);
+    s = comm_all_reduce(c, x, 8, ACCEL_F32, comm_rank(c) ? COMM_MAX : COMM_MIN, err);
+    return s == ACCEL_OK ? comm_barrier(c, err) : ACCEL_OK;
 }
 
-/* The last rank stays away from the second call until the others have given up. */
-static int silent_rank(struct boot *b, void *arg)
+/* A failed communicator gives the same error again, at once, and closes. */
+static int fails(struct boot *b, void *arg)
 {
     struct job *job = arg;
-    accel_error_t err = { 0 };
-    float x[8] = { 0 };
+    accel_error_t err = { 0 }, again = { 0 };
     struct backend *be;
     struct comm *c;
 
     if (open_comm(&c, &be, b, job) != 0 || comm_barrier(c, &err) != ACCEL_OK)
         return 2;
-    if (b->rank == b->size - 1) {
+    if (job->act == ACT_SECOND_DIES && b->rank == 1)
+        raise(SIGKILL);
+    if (job->act == ACT_LAST_STAYS_AWAY && b->rank == b->size - 1) {
         while (atomic_load(job->hash) != (uint64_t)b->size - 1)
             sched_yield();
         close_comm(c, be);
         return 0;
     }
-    if (comm_all_gather(c, x, 1, ACCEL_F32, &err) != ACCEL_EPEER)
+    if (failing_call(c, job->act, &err) == ACCEL_OK)
         return 3;
     keep_text(job, b->rank, &err);
     atomic_fetch_add(job->hash, 1);
-    return stays_failed(c, be, &err);
+    if (comm_barrier(c, &again) != err.code || strcmp(again.text, err.text) != 0)
+        return 5;
+    close_comm(c, be);
+    return 0;
 }
 
-/* The second call fails on every rank, or one rank ends first and the others notice. */
-static int fails_later(struct boot *b, void *arg)
+static void test_act(struct job *job, enum act act, int ranks, const char *wish,
+                     const char *what)
 {
-    struct job *job = arg;
-    accel_error_t err = { 0 };
-    float x[8] = { 0 };
-    struct backend *be;
-    struct comm *c;
-
-    if (open_comm(&c, &be, b, job) != 0 || comm_barrier(c, &err) != ACCEL_OK)
-        return 2;
-    if (b->rank == 1 && job->hash && atomic_load(job->hash) == 1)
-        raise(SIGKILL);
-    if (comm_all_gather(c, x, 1, ACCEL_F32, &err) == ACCEL_OK)
-        return 3;
-    keep_text(job, b->rank, &err);
-    return stays_failed(c, be, &err);
-}
-
-/* Same traffic, another operation: only the barrier can tell. */
-static int differing_calls(struct boot *b, void *arg)
-{
-    struct job *job = arg;
-    accel_error_t err = { 0 };
-    float x[8] = { 0 };
-    struct backend *be;
-    struct comm *c;
-
-    if (open_comm(&c, &be, b, job) != 0)
-        return 2;
-    if (comm_all_reduce(c, x, 8, ACCEL_F32, b->rank ? COMM_MAX : COMM_MIN, &err))
-        return 3;
-    if (comm_barrier(c, &err) != ACCEL_EMISMATCH)
-        return 4;
-    keep_text(job, b->rank, &err);
-    return stays_failed(c, be, &err);
+    job->act = act;
+    atomic_store(job->hash, 0);
+    if (wish)
+        setenv("FAKE_NCCL", wish, 1);
+    tap_is_int(fork_world(ranks, fails, job, 60), 0, "%s", what);
+    unsetenv("FAKE_NCCL");
 }
 
 static void test_failures(struct job *job)
@@ -276,36 +248,34 @@ static void test_failures(struct job *job)
     int status[3];
 
     job->timeout_ms = 700;
-    atomic_store(job->hash, 0);
-    tap_is_int(fork_world(3, silent_rank, job, 60), 0, "a silent rank");
+    test_act(job, ACT_LAST_STAYS_AWAY, 3, NULL, "a silent rank");
     tap_ok(strncmp(job->text[0], "A050", 4) == 0 &&
                strstr(job->text[0], " all_gather #2: ") != NULL,
            "  %s", job->text[0]);
-    atomic_store(job->hash, 1);
-    fork_world_nodes(3, 1, fails_later, job, 60, status);
+    job->act = ACT_SECOND_DIES;
+    fork_world_nodes(3, 1, fails, job, 60, status);
     tap_ok(status[0] == 0 && status[1] == 137 && status[2] == 0,
            "a dead rank ends the others' wait (%d %d %d)", status[0], status[1],
            status[2]);
     tap_diag("  %s", job->text[2]);
     job->timeout_ms = 60000;
-    atomic_store(job->hash, 0);
-    setenv("FAKE_NCCL", "async=2:6", 1);
-    tap_is_int(fork_world(2, fails_later, job, 60), 0, "a remote error");
+    test_act(job, ACT_GATHER, 2, "async=2:6", "a remote error");
     tap_is_str(
         job->text[0],
         "A0502 all_gather #2: another rank is gone (NCCL: remote process exited or "
         "there was a network error)",
         "  with the call");
-    setenv("FAKE_NCCL", "async=2:3", 1);
-    tap_is_int(fork_world(1, fails_later, job, 60), 0, "an error of NCCL");
+    test_act(job, ACT_GATHER, 1, "async=2:3", "an error of NCCL");
     tap_is_str(
         job->text[0],
         "A0515 all_gather #2: ncclAllGather: internal error: the stand-in was asked "
         "to fail",
         "  with the call, NCCL's name for it and its reasons");
-    unsetenv("FAKE_NCCL");
-    tap_is_int(fork_world(2, differing_calls, job, 60), 0, "differing calls");
-    tap_is_str(job->text[0], "A0503 the ranks made different calls before barrier #2",
+    test_act(job, ACT_SPLIT, 2, "split=3", "an error of a split");
+    tap_is_str(job->text[0], "A0515 split #2: ncclCommSplit: internal error",
+               "  is one of the communicator it was split from");
+    test_act(job, ACT_DIFFER, 2, NULL, "differing calls");
+    tap_is_str(job->text[0], "A0503 the ranks made different calls before barrier #3",
                "  are told");
 }
 
@@ -315,7 +285,7 @@ static int open_fails(struct boot *b, void *arg)
 {
     struct job *job = arg;
     accel_error_t err = { 0 };
-    int fds = count_fds();
+    int fds = comm_ref_open_fds();
     struct backend *be;
     struct comm *c;
 
@@ -323,7 +293,7 @@ static int open_fails(struct boot *b, void *arg)
         return 1;
     keep_text(job, b->rank, &err);
     backend_close(be);
-    return !err.hint[0] ? 2 : count_fds() != fds ? 3 : 0;
+    return !err.hint[0] ? 2 : comm_ref_open_fds() != fds ? 3 : 0;
 }
 
 static void refused(struct job *job, int ranks, const char *what, const char *first,
