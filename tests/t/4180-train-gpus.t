@@ -44,7 +44,7 @@ two() { # NAME CONFIG [VAR=VALUE]...: two ranks; the log in NAME/log.jsonl
 gpus="CUDA_VISIBLE_DEVICES=0,1
 LD_LIBRARY_PATH=$tap_tmp/driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
-for strategy in FULL_SHARD NO_SHARD; do
+for strategy in FULL_SHARD NO_SHARD HYBRID_SHARD_ZERO2; do
     train_config cpu.yaml $strategy no 2 1
     sed '/use_cpu/d' cpu.yaml >gpu.yaml
     two cpu-$strategy cpu.yaml
