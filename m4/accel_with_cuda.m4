@@ -6,6 +6,15 @@
 # CUDA_NVCCFLAGS (warnings and architectures), CUDA_MODULE_LIBS (runtime static), CUDA_CFLAGS,
 # CUDA_LIBS, NCCL_CFLAGS, NCCL_LIBS and the conditionals HAVE_CUDA and HAVE_NCCL.
 
+# The version of nvcc, whose toolkit the module is built with: 12.0 or newer.
+AC_DEFUN([_ACCEL_CUDA_VERSION], [
+    AC_MSG_CHECKING([the version of $NVCC])
+    accel_cuda_version=`$NVCC --version 2>/dev/null | sed -n 's/.*release \([[0-9]][[0-9.]]*\).*/\1/p'`
+    AC_MSG_RESULT([${accel_cuda_version:-it does not say}])
+    AS_VERSION_COMPARE([${accel_cuda_version:-0}], [12.0],
+        [accel_cuda_why="$NVCC is of CUDA ${accel_cuda_version:-?}; 12.0 or newer is needed"])
+])
+
 # Those architectures of the wanted list that nvcc has code for, and PTX of the last one.
 AC_DEFUN([_ACCEL_CUDA_ARCH], [
     AC_ARG_WITH([cuda-arch], [AS_HELP_STRING([--with-cuda-arch=LIST],
@@ -62,7 +71,9 @@ AC_DEFUN([ACCEL_WITH_CUDA], [
     AS_IF([test $accel_with_cuda != on], [],
         [test "${enable_sanitizer:-no}" != no], [accel_cuda_why="not with --enable-sanitizer"],
         [test "$accel_cxx" != yes], [accel_cuda_why="no C++ compiler"],
-        [test -z "$NVCC"], [accel_cuda_why="no nvcc (nvidia-cuda-toolkit / cuda-toolkit)"], [
+        [test -z "$NVCC"], [accel_cuda_why="no nvcc (nvidia-cuda-toolkit / cuda-toolkit)"],
+        [_ACCEL_CUDA_VERSION])
+    AS_IF([test $accel_with_cuda = on && test -z "$accel_cuda_why"], [
         _ACCEL_CUDA_ARCH
         CUDA_NVCCFLAGS="$CUDA_NVCCFLAGS$accel_cuda_gencode"
         AS_IF([test -z "$accel_cuda_archs"], [accel_cuda_why="$NVCC is too old: no sm_80"], [

@@ -4,6 +4,7 @@
 # A machine without Slurm, PMIx, UCX and HDF5: the tarball configures, builds and trains in one
 # process. Checkpoints, which need HDF5, are refused before the first step, unless the config
 # asks for none. The check of a GPU builds there, too, and says what it lacks.
+# A CUDA toolkit that is too old is not used.
 . "$(dirname "$0")/tap.sh"
 
 [ -f "$ACCEL_BUILD/Makefile" ] || skip_all "$ACCEL_BUILD is not configured"
@@ -12,11 +13,39 @@ unset MAKEFLAGS MFLAGS MAKELEVEL SLURM_CONF
 (cd "$ACCEL_BUILD" && make -s distdir distdir="$tap_tmp/source") >"$tap_tmp/log" 2>&1
 ok $? "the source as in the tarball" || diag "$(tail -n 5 "$tap_tmp/log")"
 
-mkdir "$tap_tmp/build"
+# A CUDA toolkit of another age: what configure looks for, and a compiler that tells its version.
+toolkit=$tap_tmp/toolkit
+mkdir -p "$toolkit/bin" "$toolkit/include" "$toolkit/lib/pkgconfig" "$tap_tmp/build"
+echo 'int cudaGetDeviceCount(int *count);' >"$toolkit/include/cuda_runtime_api.h"
+echo 'int cudaGetDeviceCount(int *count) { return !count; }' >"$toolkit/runtime.c"
+cc -shared -fPIC -o "$toolkit/lib/libcudart.so" "$toolkit/runtime.c" ||
+    bail_out "no library for the toolkit"
+cat >"$toolkit/lib/pkgconfig/cudart.pc" <<END
+Name: cudart
+Description: runtime
+Version: 11.8
+Libs: -L$toolkit/lib -lcudart
+Cflags: -I$toolkit/include
+END
+cat >"$toolkit/bin/nvcc" <<'END'
+#!/bin/sh
+echo 'Cuda compilation tools, release 11.8, V11.8.89'
+END
+chmod +x "$toolkit/bin/nvcc"
+
 cd "$tap_tmp/build" || bail_out "no directory"
+bare="--without-slurm --without-pmix --without-ucx --without-hdf5 --without-mpi"
+# shellcheck disable=SC2086 # several words
+out=$("$tap_tmp/source/configure" $bare --with-cuda="$toolkit" 2>&1)
+is $? 1 "configure with a CUDA toolkit that is too old ends"
+like "$out" 'error: --with-cuda: .*/nvcc is of CUDA 11\.8; 12\.0 or newer is needed' "and says so"
 # -O0: what is built is looked at here, not how fast it is.
-passes "configured without all four" "$tap_tmp/source/configure" --without-slurm \
-    --without-pmix --without-ucx --without-hdf5 --without-mpi --without-cuda CFLAGS=-O0
+# shellcheck disable=SC2086 # several words
+out=$(PKG_CONFIG_PATH=$toolkit/lib/pkgconfig NVCC=$toolkit/bin/nvcc \
+    "$tap_tmp/source/configure" $bare CFLAGS=-O0 2>&1)
+is $? 0 "configured without all four" || diag "$out"
+like "$out" ' cuda +off +.*/nvcc is of CUDA 11\.8; 12\.0 or newer is needed: no GPUs' \
+    "and without CUDA, where it is found and not asked for"
 passes "it builds" make -s -j2 examples/train accel
 unlike "$(ldd .libs/libaccel.so.* examples/.libs/train 2>&1)" 'pmix|libuc[pst]|hdf5|slurm|mpi' \
     "and needs none of them to run"
