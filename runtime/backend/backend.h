@@ -205,6 +205,13 @@ struct span {
     int64_t n;
 };
 
+/* Whose work comes next, for messages of failures that a device tells later. Both texts stay
+ * where they are while there may be any; path NULL: no module's. */
+struct backend_mark {
+    const char *op, *path;
+    bool backward;
+};
+
 /* Asked again and again while the calling thread waits for the device, `first` at the begin
  * of a wait. Not ACCEL_OK: what is waited for will never be there (a peer of the collectives
  * is gone); the device keeps that failure as its own and does nothing from then on. */
@@ -252,6 +259,8 @@ struct backend {
      * and launch it as one graph. */
     void (*step_begin)(const struct backend *be);
     void (*step_end)(const struct backend *be);
+    /* NULL: a new micro-batch, no op yet. */
+    void (*mark)(const struct backend *be, const struct backend_mark *mark);
 
     /* Memory that outlives a step, zeroed; present at once, so that a lack of it shows here
      * and not in a step: ACCEL_ENOMEM then says what was asked and what is held. free takes

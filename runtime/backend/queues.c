@@ -75,6 +75,12 @@ static accel_status_t no_room(const struct backend *be, size_t bytes,
     return no_failure(be, err);
 }
 
+static void no_mark(const struct backend *be, const struct backend_mark *mark)
+{
+    (void)be;
+    (void)mark;
+}
+
 void backend_no_queues(struct backend *be)
 {
     be->use = no_use;
@@ -88,4 +94,5 @@ void backend_no_queues(struct backend *be)
     be->step_begin = be->step_end = no_step;
     be->count = no_count;
     be->room = no_room;
+    be->mark = no_mark;
 }

@@ -38,6 +38,7 @@ bool graph_backward_to(struct graph *g, int base)
         const struct tape_entry e = *tape_at(g, tape_length(g) - 1);
 
         g->module_path = e.path;
+        graph_mark(g, e.op, true);
         if (e.out->grad && !e.backward(g, &e))
             graph_fail(g, A0003, e.op,
                        "report it with the model and the output of `accel env`",

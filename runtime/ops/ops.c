@@ -33,6 +33,7 @@ struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
                               "was over",
                               i + 1);
     }
+    graph_mark(g, op, false);
     return g;
 }
 

@@ -65,6 +65,8 @@ accel_status_t graph_open(struct graph *g, const struct backend *backend,
 
 void graph_close(struct graph *g)
 {
+    if (g->backend) /* the modules' names go as well */
+        g->backend->mark(g->backend, NULL);
     tape_free(g->tape);
     arena_close(g->arena);
     g->tape = NULL;
@@ -81,6 +83,7 @@ void graph_reset(struct graph *g)
     arena_reset(g->arena);
     memset(&g->error, 0, sizeof(g->error));
     g->module_path = "";
+    g->backend->mark(g->backend, NULL);
 }
 
 void *graph_fail(struct graph *g, enum message code, const char *op, const char *hint,
@@ -100,14 +103,28 @@ void *graph_fail(struct graph *g, enum message code, const char *op, const char 
     return NULL;
 }
 
-bool graph_check(struct graph *g, const char *op)
+void graph_mark(struct graph *g, const char *op, bool backward)
+{
+    g->backend->mark(g->backend,
+                     &(struct backend_mark){ op, g->module_path, backward });
+}
+
+/* A device says where it was when it knows that. */
+static void locate(struct graph *g, const char *op)
 {
     const char *path = g->module_path && *g->module_path ? g->module_path : "model";
 
+    if (!g->error.where[0])
+        snprintf(g->error.where, sizeof(g->error.where), op ? "%s: %s" : "%s", path,
+                 op);
+}
+
+bool graph_check(struct graph *g, const char *op)
+{
     if (!g->backend->device || g->error.code ||
         g->backend->check(g->backend, &g->error) == ACCEL_OK)
         return !g->error.code;
-    snprintf(g->error.where, sizeof(g->error.where), "%s: %s", path, op);
+    locate(g, op);
     return false;
 }
 
@@ -172,10 +189,10 @@ static void describe(struct graph *g, accel_tensor_t *t, accel_dtype_t type, int
 /* A device has kept what it could not give, and says who holds the rest. */
 static void *no_room(struct graph *g, const char *what, size_t bytes)
 {
-    accel_error_t err;
-
-    if (g->backend->check(g->backend, &err))
-        return graph_fail(g, message_of(&err), NULL, err.hint, "%s", err.text);
+    if (g->backend->check(g->backend, &g->error)) {
+        locate(g, NULL);
+        return NULL;
+    }
     return graph_fail(g, A0001, NULL, "use a smaller batch or sequence, or more ranks",
                       "no memory for %s of %zu bytes", what, bytes);
 }

@@ -32,6 +32,9 @@ struct tape_entry {
 void *graph_fail(struct graph *g, enum message code, const char *op, const char *hint,
                  const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
+/* The op, of the module at work, whose work is put on the device from here on. */
+void graph_mark(struct graph *g, const char *op, bool backward);
+
 /* What a device has told so far, at the op that has just been put on it. False: sticky. */
 bool graph_check(struct graph *g, const char *op);
 

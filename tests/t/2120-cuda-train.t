@@ -44,10 +44,21 @@ gpu_sizes="$small --seq 16 --batch 2"
 
 gpu_train gpu-no lost FAKE_CUDA_LOSE_AFTER=400 FAKE_CUDA_ORDER=eager -- --steps 50
 is "$code" 69 "a device that is lost in a step ends the run"
-like "$out" 'error\[A0446\]: [a-z.0-9]*: [a-z_]*: .*failed: ' \
-    "with the module, the op and the call where it showed"
+op='[a-z][a-z_.0-9]*: [a-z_0-9]+( \(backward\))?'
+like "$out" "error\[A0446\]: in or after $op: GPU 0 .*: .* failed: .*; last on the GPU: $op" \
+    "with the ops and modules it may have been, and the call where it showed"
+contains "$out" "ACCEL_CUDA_GRAPHS=0, which names the op" "and what to do"
+gpu_train gpu-no named FAKE_CUDA_LOSE_AFTER=400 FAKE_CUDA_ORDER=eager CUDA_LAUNCH_BLOCKING=1 \
+    ACCEL_CUDA_GRAPHS=0 -- --steps 50
+is "$code" 69 "so does one whose launches wait"
+like "$out" "error\[A0446\]: $op: GPU 0 .*: .* failed: " "with the very op"
 gpu_train gpu-no late FAKE_CUDA_LOSE_AFTER=400 -- --steps 50
 is "$code" 69 "also where it shows only when it is waited for"
+like "$out" "error\[A0446\]: in or after $op: GPU 0 " "with the ops it may have been"
+gpu_train gpu-no fault FAKE_CUDA_LOSE_AFTER=300:719 -- --steps 50
+is "$code" 69 "a kernel that fails"
+like "$out" "error\[A0446\]: in or after $op: GPU 0 .*cudaErrorLaunchFailure" \
+    "is told by its name"
 gpu_train gpu-no small FAKE_CUDA_MEMORY=134217728 -- --steps 1 --width 512 --layers 4
 is "$code" 71 "a model that is too large for the device is refused"
 like "$out" 'error\[A0904\]: the plan needs .* on the GPU, but it has ' "before it starts"

@@ -3,6 +3,7 @@
  * The CUDA module's core: address ranges, copies that return early, queues and events, ids
  * out of range; on the stand-in toolkit also too little memory and the loss of the device.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -244,12 +245,146 @@ static void test_bad_ids(void)
     accel_error_t err = { 0 };
 
     be->from_host(be, ids, (int32_t[]){ 4, 7, -1 }, 12);
+    be->mark(be, &(struct backend_mark){ "embedding", "wte", false });
     tap_is_int(be->embed(be, out, ids, table, NULL, ACCEL_F32, 3, 3, 10, 1), -1,
                "ids in range, as far as is known");
     tap_is_int(be->check(be, &err), ACCEL_OK, "the device has not told yet");
+    be->mark(be, &(struct backend_mark){ "linear", "head", false });
     tap_is_int(be->sync(be, &err), ACCEL_EINVAL, "sync knows");
+    tap_is_str(err.where, "wte: embedding", "the op that met it");
     tap_is_str(err.text, "id 2 of the batch is not in [0, 10)", "in the CPU's words");
     be->close(be);
+}
+
+/* ---- which op it was --------------------------------------------------------------------- */
+
+/* Ops of modules p0, p1 ..., a kernel each. */
+static void run_ops(const struct backend *be, float *x, int first, int count)
+{
+    static char path[64][8];
+
+    for (int i = first; i < first + count; i++) {
+        snprintf(path[i], sizeof(path[i]), "p%d", i);
+        be->mark(be, &(struct backend_mark){ "fill", path[i], i >= 32 });
+        be->fill(be, x, ACCEL_F32, 8, 2.0f);
+    }
+}
+
+/* A failure that comes late is that of an op which was not known to be over. */
+static void test_late(void)
+{
+    struct backend *be = open_one("268435456");
+    float *x = get(be, MEMORY_WORK, 64);
+    accel_error_t err = { 0 };
+
+    be->mark(be, NULL);
+    run_ops(be, x, 0, 20);
+    tap_is_int(be->sync(be, &err), ACCEL_OK, "20 ops are over");
+    run_ops(be, x, 20, 20);
+    fake.lose(719);
+    tap_is_int(accel_exit_code(be->sync(be, &err)), 69, "then the device is lost: 69");
+    tap_is_str(err.where, "in or after p19: fill", "since the op of the last wait");
+    tap_ok(strstr(err.text, "; last on the GPU: p39: fill (backward)"),
+           "up to the last one: %s", err.text);
+    tap_ok(strstr(err.hint, "CUDA_LAUNCH_BLOCKING=1"), "and how to know: %s", err.hint);
+    be->close(be);
+    fake.reset();
+}
+
+/* The device tells every 16 ops how far it is; it need not be waited for. */
+static void test_progress(void)
+{
+    struct backend *be;
+    accel_error_t err = { 0 };
+    float *x;
+
+    setenv("FAKE_CUDA_ORDER", "eager", 1);
+    be = open_one("268435456");
+    x = get(be, MEMORY_WORK, 64);
+    be->mark(be, NULL);
+    run_ops(be, x, 0, 40);
+    fake.lose(700);
+    run_ops(be, x, 40, 1);
+    tap_is_int(be->check(be, &err), ACCEL_EUNAVAIL, "the next kernel tells");
+    tap_is_str(err.where, "in or after p32: fill (backward)", "32 ops were over");
+    be->close(be);
+    setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+    be = open_one("268435456");
+    x = get(be, MEMORY_WORK, 64);
+    run_ops(be, x, 0, 3);
+    fake.lose(700);
+    run_ops(be, x, 3, 1);
+    be->check(be, &err);
+    tap_is_str(err.where, "p3: fill", "launches that wait tell the op itself");
+    be->close(be);
+    unsetenv("CUDA_LAUNCH_BLOCKING");
+    unsetenv("FAKE_CUDA_ORDER");
+    fake.reset();
+}
+
+/* Scratch that is not there: the op that asked, what it asked for, who holds the rest. */
+static void test_op_memory(void)
+{
+    struct backend *be = open_one("268435456");
+    float *x = get(be, MEMORY_ACTIVATIONS, 1 << 20);
+    struct gemm p = { .m = 2,
+                      .n = 4,
+                      .k = 4,
+                      .a = x,
+                      .a_type = ACCEL_BF16,
+                      .lda = 1 << 28,
+                      .b = x,
+                      .ldb = 4,
+                      .c = x,
+                      .ldc = 4 };
+    accel_error_t err = { 0 };
+
+    run_ops(be, x, 0, 2);
+    be->mark(be, &(struct backend_mark){ "linear", "", true });
+    be->gemm(be, &p);
+    tap_is_int(be->sync(be, &err), ACCEL_ENOMEM, "no scratch of 1 GiB");
+    tap_is_str(err.where, "model: linear (backward)", "the op that asked");
+    tap_ok(strstr(err.text, "1.0 GiB for working memory") &&
+               strstr(err.text, "activations 1.0 MiB"),
+           "what, and who holds the rest: %s", err.text);
+    tap_ok(strstr(err.hint, "smaller batch"), "what helps: %s", err.hint);
+    be->close(be);
+    fake.reset();
+}
+
+/* After the ops of a micro-batch; and before those of the next one, whose names are new. */
+static void test_no_op(void)
+{
+    struct backend *be = open_one("268435456");
+    float *x = get(be, MEMORY_WORK, 64);
+    accel_error_t err = { 0 };
+
+    run_ops(be, x, 0, 2);
+    be->step_end(be);
+    fake.lose(700);
+    be->sync(be, &err);
+    tap_ok(strstr(err.text, "; last on the GPU: gradients and optimizer step"),
+           "the step after its ops: %s", err.text);
+    be->close(be);
+    be = open_one("268435456");
+    x = get(be, MEMORY_WORK, 64);
+    fake.lose(700);
+    be->sync(be, &err);
+    tap_is_str(err.where, "", "no op yet");
+    be->close(be);
+    be = open_one("268435456");
+    x = get(be, MEMORY_WORK, 64);
+    run_ops(be, x, 0, 4);
+    be->sync(be, &err);
+    be->mark(be, NULL);
+    run_ops(be, x, 8, 4);
+    fake.lose(700);
+    be->sync(be, &err);
+    tap_is_str(err.where, "in or after p3: fill", "since the micro-batch before");
+    tap_ok(strstr(err.text, "; last on the GPU: p11: fill"), "up to this: %s",
+           err.text);
+    be->close(be);
+    fake.reset();
 }
 
 /* All calls after the loss; none may touch what is not there, none may hang. */
@@ -316,12 +451,16 @@ int main(void)
     test_events();
     test_bad_ids();
     if (!fake.reset) {
-        tap_skip(4, "a GPU is neither small nor lost at will");
+        tap_skip(8, "a GPU is neither small nor lost at will");
         return tap_done();
     }
     test_alloc();
     test_full_range();
     test_graph();
+    test_late();
+    test_progress();
+    test_op_memory();
+    test_no_op();
     test_loss();
     return tap_done();
 }

@@ -245,7 +245,7 @@ static void execute(struct cuda_state *s, struct plan *plan, const struct bindin
         dnn_check(&g, g.api->execute(s->dnn->handle, plan->plan, pack),
                   "cudnnBackendExecute");
     if (!s->failed && g.failed)
-        cuda_fails(s, "cudnnBackendExecute", g.why);
+        cuda_breaks(s, "cudnnBackendExecute", g.why);
     dnn_end(&g);
     cuda_scratch_free(s, workspace);
 }

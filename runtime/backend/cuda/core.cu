@@ -18,8 +18,8 @@
 
 static __global__ void clear_fault_kernel(struct cuda_fault *f)
 {
-    f->embed_row = f->target_row = INT32_MAX;
-    f->embed_limit = f->target_limit = 0;
+    f->embed.row = f->target.row = f->embed.mark = f->target.mark = INT32_MAX;
+    f->embed.limit = f->target.limit = 0;
 }
 
 /* The static runtime answers without a driver as well: 0 is its version then. */

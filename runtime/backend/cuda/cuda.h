@@ -20,13 +20,12 @@ struct cuda_range;   /* ranges.cu: one reserved range of addresses */
 struct cuda_staging; /* copies.cu: page-locked buffers that copies go through */
 struct cuda_blas;  /* gemm.cu: the cuBLASLt handle, its workspace and its algorithms */
 struct cuda_graph; /* graph.cu: the recorded step */
+struct cuda_marks; /* marks.cu: the ops of this micro-batch */
 struct cuda_dnn;   /* attention_dnn.cu: cuDNN, when it could be loaded */
 
 /* Rows whose ids are out of range, noted by kernels and read at sync. */
 struct cuda_fault {
-    int embed_row,
-        embed_limit; /* first row, INT32_MAX: none; ids must be below limit */
-    int target_row, target_limit;
+    struct cuda_bad embed, target;
 };
 
 struct cuda_state {
@@ -44,7 +43,9 @@ struct cuda_state {
     bool failed;
     cudaError_t code;
     char call[96], why[160];
-    size_t asked; /* by the request that failed, if it was one for memory */
+    char where[256];   /* its op, or the first that it may have been; "" is not known */
+    char last_op[160]; /* of one that came late: the last op on the device */
+    size_t asked;      /* by the request that failed, if it was one for memory */
     enum backend_memory asked_kind;
 
     struct cuda_block *blocks;
@@ -66,6 +67,7 @@ struct cuda_state {
 
     struct cuda_blas *blas;
     struct cuda_graph *graph;
+    struct cuda_marks *marks;
     struct cuda_dnn *dnn;
 
     bool peer_gone; /* the first failure is the watch's: */
@@ -85,6 +87,8 @@ static inline struct cuda_state *cuda_state_of(const struct backend *be)
 bool cuda_ok(struct cuda_state *s, cudaError_t code, const char *call);
 /* The same for a library that has codes of its own: `why` is its text. Always false. */
 bool cuda_fails(struct cuda_state *s, const char *call, const char *why);
+/* The same where the device failed, maybe at what was put on it before. */
+bool cuda_breaks(struct cuda_state *s, const char *call, const char *why);
 /* Keeps a lack of memory of the device as the failure. Always false. */
 bool cuda_lacks(struct cuda_state *s, enum backend_memory kind, size_t bytes);
 
@@ -165,6 +169,17 @@ void cuda_graph_never(struct cuda_state *s);
 void *cuda_graph_scratch(struct cuda_state *s, size_t bytes);
 bool cuda_graph_scratch_free(struct cuda_state *s, void *p);
 
+/* marks.cu: where the first failure is, into where and last_op; late: it may be that of any
+ * op which is not known to be over. */
+void cuda_marks_fail(struct cuda_state *s, bool late);
+/* All ops but the last are over. */
+void cuda_marks_waited(struct cuda_state *s);
+/* The number of the op at work, for kernels that note something; its name, or "". */
+int cuda_mark_now(const struct cuda_state *s);
+void cuda_mark_name(const struct cuda_state *s, int mark, char *out, size_t len);
+
+bool cuda_marks_open(struct cuda_state *s);
+void cuda_marks_close(struct cuda_state *s);
 bool cuda_graph_open(struct cuda_state *s);
 void cuda_graph_close(struct cuda_state *s);
 bool cuda_attention_open(struct cuda_state *s);

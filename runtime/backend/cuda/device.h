@@ -141,12 +141,19 @@ static __device__ inline float block_max(float v, float *room)
 
 /* ---- ids out of range ---------------------------------------------------------------- */
 
-/* Notes the lowest row; the calls of one forward have one limit. */
-static __device__ inline void note_bad_row(int *row_out, int *limit_out, int64_t row,
-                                           int64_t limit)
+struct cuda_bad {
+    int row;   /* the first one, INT32_MAX: none */
+    int limit; /* ids must be below */
+    int mark;  /* the op, of cuda_mark_now */
+};
+
+/* Notes the lowest row and the first op; the calls of one forward have one limit. */
+static __device__ inline void note_bad_row(struct cuda_bad *bad, int64_t row,
+                                           int64_t limit, int mark)
 {
-    *limit_out = (int)(limit < INT32_MAX ? limit : INT32_MAX);
-    atomicMin(row_out, (int)(row < INT32_MAX - 1 ? row : INT32_MAX - 1));
+    bad->limit = (int)(limit < INT32_MAX ? limit : INT32_MAX);
+    atomicMin(&bad->mark, mark);
+    atomicMin(&bad->row, (int)(row < INT32_MAX - 1 ? row : INT32_MAX - 1));
 }
 
 #endif

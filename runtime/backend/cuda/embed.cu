@@ -12,6 +12,7 @@ template <typename T> struct lookup {
     const int32_t *ids;
     const T *table, *positions; /* positions: NULL for none */
     int64_t rows, time, vocab, cols;
+    int mark;
 };
 
 template <int V, typename T>
@@ -29,7 +30,7 @@ static __global__ void __launch_bounds__(EMBED_BLOCK)
 
         if (id < 0 || id >= p.vocab) {
             if (pack == 0)
-                note_bad_row(&fault->embed_row, &fault->embed_limit, r, p.vocab);
+                note_bad_row(&fault->embed, r, p.vocab, p.mark);
             id = 0;
         }
         load<V>(v, p.table + id * p.cols + at);
@@ -60,9 +61,9 @@ int64_t cuda_embed(const struct backend *be, void *out, const int32_t *ids,
                    const void *table, const void *positions, accel_dtype_t type,
                    int64_t rows, int64_t time, int64_t vocab, int64_t cols)
 {
-    BY_TYPE(
-        type, T,
-        embed<T>(cuda_state_of(be), { (T *)out, ids, (const T *)table,
-                                      (const T *)positions, rows, time, vocab, cols }));
+    BY_TYPE(type, T,
+            embed<T>(cuda_state_of(be),
+                     { (T *)out, ids, (const T *)table, (const T *)positions, rows,
+                       time, vocab, cols, cuda_mark_now(cuda_state_of(be)) }));
     return -1;
 }

@@ -130,7 +130,7 @@ static __global__ void __launch_bounds__(GATHER_BLOCK)
     __shared__ float room[GATHER_WARPS][WARP * V];
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
 
-    if (fault->embed_row != INT32_MAX)
+    if (fault->embed.row != INT32_MAX)
         return;
     ROW_STRIDE(at, o.rows)
     {

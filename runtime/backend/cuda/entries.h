@@ -44,6 +44,7 @@ void cuda_zero(const struct backend *be, void *dst, size_t bytes);
 /* graph.cu */
 void cuda_step_begin(const struct backend *be);
 void cuda_step_end(const struct backend *be);
+void cuda_mark(const struct backend *be, const struct backend_mark *mark);
 
 /* element-wise, moves, rows, reductions, optimizers */
 void cuda_fill(const struct backend *be, void *dst, accel_dtype_t type, int64_t n,

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Failures of CUDA: the first one is kept, and told with its call, its cause and a cure. In:
- * codes of calls. Out: errors. Kernels that meet an id out of range note its row, which sync
- * reads.
+ * Failures of CUDA: the first one is kept, and told with its op, its call, its cause and a
+ * cure. In: codes of calls. Out: errors. Kernels that meet an id out of range note its row,
+ * which sync reads.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "backend/cuda/cuda.h"
+
+#define BAD_KERNEL                                                                     \
+    "resume from the last checkpoint; if it comes again on another node, report it "   \
+    "with "                                                                            \
+    "the output of `accel env` and of a run with CUDA_LAUNCH_BLOCKING=1 and "          \
+    "ACCEL_CUDA_GRAPHS=0, which names the op"
 
 /* What helps against a failure, where it is known; all others: the last row. */
 static const struct {
@@ -34,10 +40,9 @@ static const struct {
       "the GPU's memory is faulty: drain the node, nvidia-smi -q -d ECC; resume from "
       "the "
       "last checkpoint on another one" },
-    { cudaErrorIllegalAddress, A0446,
-      "resume from the last checkpoint; if it comes again on another node, report it "
-      "with "
-      "the output of `accel env`" },
+    { cudaErrorIllegalAddress, A0446, BAD_KERNEL },
+    { cudaErrorMisalignedAddress, A0446, BAD_KERNEL },
+    { cudaErrorLaunchFailure, A0446, BAD_KERNEL },
     { cudaErrorLaunchTimeout, A0446,
       "a display uses this GPU and limits how long a kernel may run: take another "
       "GPU" },
@@ -47,15 +52,26 @@ static const struct {
       "the last checkpoint, on another node if it comes again" },
 };
 
-bool cuda_ok(struct cuda_state *s, cudaError_t code, const char *call)
+/* The device's own: told by whatever is called next. */
+static bool comes_late(cudaError_t code)
+{
+    switch (code) {
+    case cudaErrorLaunchOutOfResources:
+    case cudaErrorHostMemoryAlreadyRegistered:
+    case cudaErrorHostMemoryNotRegistered:
+        return false;
+    case cudaErrorECCUncorrectable:
+    case cudaErrorUnknown:
+        return true;
+    default:
+        return code >= cudaErrorIllegalAddress && code < cudaErrorNotPermitted;
+    }
+}
+
+static void keep(struct cuda_state *s, cudaError_t code, const char *call, bool late)
 {
     size_t name = strcspn(call, "(<");
 
-    if (code == cudaSuccess)
-        return true;
-    (void)cudaGetLastError(); /* else the next launch would be blamed */
-    if (s->failed)
-        return false;
     s->failed = true;
     s->code = code;
     if (!name) { /* a kernel with its types, in parentheses */
@@ -65,15 +81,42 @@ bool cuda_ok(struct cuda_state *s, cudaError_t code, const char *call)
     snprintf(s->call, sizeof(s->call), "%.*s", (int)name, call);
     snprintf(s->why, sizeof(s->why), "%s (%s)", cudaGetErrorString(code),
              cudaGetErrorName(code));
+    cuda_marks_fail(s, late);
+}
+
+bool cuda_ok(struct cuda_state *s, cudaError_t code, const char *call)
+{
+    if (code == cudaSuccess)
+        return true;
+    (void)cudaGetLastError(); /* else the next launch would be blamed */
+    if (!s->failed)
+        keep(s, code, call, comes_late(code));
+    return false;
+}
+
+/* A library hides why: the device has failed, when it says so itself. */
+static bool library_fails(struct cuda_state *s, const char *call, const char *why,
+                          bool late)
+{
+    cudaError_t code = cudaGetLastError();
+
+    if (s->failed)
+        return false;
+    if (comes_late(code))
+        return cuda_ok(s, code, call);
+    keep(s, cudaErrorUnknown, call, late);
+    snprintf(s->why, sizeof(s->why), "%s", why);
     return false;
 }
 
 bool cuda_fails(struct cuda_state *s, const char *call, const char *why)
 {
-    cuda_ok(s, cudaErrorUnknown, call);
-    if (s->code == cudaErrorUnknown)
-        snprintf(s->why, sizeof(s->why), "%s", why);
-    return false;
+    return library_fails(s, call, why, false);
+}
+
+bool cuda_breaks(struct cuda_state *s, const char *call, const char *why)
+{
+    return library_fails(s, call, why, true);
 }
 
 bool cuda_lacks(struct cuda_state *s, enum backend_memory kind, size_t bytes)
@@ -85,18 +128,10 @@ bool cuda_lacks(struct cuda_state *s, enum backend_memory kind, size_t bytes)
     return cuda_ok(s, cudaErrorMemoryAllocation, "cudaMalloc");
 }
 
-accel_status_t cuda_check(const struct backend *be, accel_error_t *err)
+static accel_status_t tell(struct cuda_state *s, accel_error_t *err)
 {
-    struct cuda_state *s = cuda_state_of(be);
     size_t i = 0;
 
-    if (!s->failed)
-        return ACCEL_OK;
-    if (s->peer_gone) {
-        if (err)
-            *err = s->peer;
-        return s->peer.code;
-    }
     if (s->code == cudaErrorMemoryAllocation)
         return cuda_no_memory(s, s->asked ? s->asked_kind : MEMORY_WORK, s->asked, err);
     while (failures[i].code != cudaSuccess && failures[i].code != s->code)
@@ -108,25 +143,49 @@ accel_status_t cuda_check(const struct backend *be, accel_error_t *err)
             "%d.%d)",
             s->device, s->name, s->compute / 10, s->compute % 10);
     return accel_fail(err, failures[i].message, failures[i].cure,
-                      "GPU %d%s%s%s: %s failed: %s", s->device, s->name[0] ? " (" : "",
-                      s->name, s->name[0] ? ")" : "", s->call, s->why);
+                      "GPU %d%s%s%s: %s failed: %s%s%s", s->device,
+                      s->name[0] ? " (" : "", s->name, s->name[0] ? ")" : "", s->call,
+                      s->why, s->last_op[0] ? "; last on the GPU: " : "", s->last_op);
+}
+
+accel_status_t cuda_check(const struct backend *be, accel_error_t *err)
+{
+    struct cuda_state *s = cuda_state_of(be);
+    accel_status_t st;
+
+    if (!s->failed)
+        return ACCEL_OK;
+    if (s->peer_gone) {
+        if (err)
+            *err = s->peer;
+        return s->peer.code;
+    }
+    st = tell(s, err);
+    if (err)
+        snprintf(err->where, sizeof(err->where), "%s", s->where);
+    return st;
 }
 
 /* Whether a kernel met an id out of range; the words are those of the CPU's ops. */
 static accel_status_t check_ids(struct cuda_state *s, accel_error_t *err)
 {
+    char where[sizeof(s->where)];
     struct cuda_fault f;
 
     if (!cuda_fetch(s, &f, s->fault, sizeof(f)))
         return cuda_check(&s->be, err);
-    if (f.embed_row != INT32_MAX)
-        return accel_fail(err, A0615, "check the vocabulary size",
-                          "id %d of the batch is not in [0, %d)", f.embed_row,
-                          f.embed_limit);
-    if (f.target_row != INT32_MAX)
-        return accel_fail(err, A0615, "check the number of classes",
-                          "target %d of the batch is not below %d", f.target_row,
-                          f.target_limit);
+    if (f.embed.row != INT32_MAX) {
+        cuda_mark_name(s, f.embed.mark, where, sizeof(where));
+        return accel_fail_at(err, A0615, where, "check the vocabulary size",
+                             "id %d of the batch is not in [0, %d)", f.embed.row,
+                             f.embed.limit);
+    }
+    if (f.target.row != INT32_MAX) {
+        cuda_mark_name(s, f.target.mark, where, sizeof(where));
+        return accel_fail_at(err, A0615, where, "check the number of classes",
+                             "target %d of the batch is not below %d", f.target.row,
+                             f.target.limit);
+    }
     return ACCEL_OK;
 }
 
@@ -138,5 +197,6 @@ accel_status_t cuda_sync(const struct backend *be, accel_error_t *err)
         s->end_recording(s);
     if (!cuda_await_all(s))
         return cuda_check(be, err);
+    cuda_marks_waited(s);
     return check_ids(s, err);
 }

@@ -14,8 +14,11 @@ enum { CANDIDATES = 8 };
 
 bool gemm_lt_ok(struct cuda_state *s, cublasStatus_t status, const char *call)
 {
+    const char *why = cublasLtGetStatusString(status);
+
     return status == CUBLAS_STATUS_SUCCESS ||
-           cuda_fails(s, call, cublasLtGetStatusString(status));
+           (status == CUBLAS_STATUS_EXECUTION_FAILED ? cuda_breaks(s, call, why)
+                                                     : cuda_fails(s, call, why));
 }
 
 /* That of the queue in use: products of two queues run beside each other. */

@@ -115,12 +115,14 @@ void cuda_step_begin(const struct backend *be)
 
 void cuda_step_end(const struct backend *be)
 {
+    const struct backend_mark rest = { "gradients and optimizer step", NULL, false };
     struct cuda_state *s = cuda_state_of(be);
 
-    if (!s->end_recording)
-        return;
-    s->graph->early = 0;
-    end_recording(s);
+    if (s->end_recording) {
+        s->graph->early = 0;
+        end_recording(s);
+    }
+    cuda_mark(be, &rest);
 }
 
 void cuda_graph_never(struct cuda_state *s)
@@ -131,28 +133,36 @@ void cuda_graph_never(struct cuda_state *s)
         s->graph->off = true;
 }
 
+static struct kept *new_scratch(struct cuda_state *s, size_t bytes)
+{
+    struct kept *k = (struct kept *)calloc(1, sizeof(*k));
+    cudaError_t code;
+
+    if (!k) {
+        cuda_fails(s, "scratch of a recorded step", "no memory of the host");
+        return NULL;
+    }
+    code = cudaMalloc(&k->data, bytes);
+    if (code == cudaErrorMemoryAllocation)
+        cuda_lacks(s, MEMORY_WORK, bytes);
+    if (cuda_ok(s, code, "cudaMalloc"))
+        return k;
+    free(k);
+    return NULL;
+}
+
 void *cuda_graph_scratch(struct cuda_state *s, size_t bytes)
 {
     struct kept *best = NULL, *k;
-    cudaError_t code;
 
     for (k = s->graph->kept; k; k = k->next)
         if (!k->busy && k->queue == s->now && k->bytes >= bytes &&
             (!best || k->bytes < best->bytes))
             best = k;
     if (!best) {
-        best = (struct kept *)calloc(1, sizeof(*best));
-        if (!best) {
-            cuda_fails(s, "scratch of a recorded step", "no memory of the host");
+        best = new_scratch(s, bytes);
+        if (!best)
             return NULL;
-        }
-        code = cudaMalloc(&best->data, bytes);
-        if (code == cudaErrorMemoryAllocation)
-            cuda_lacks(s, MEMORY_WORK, bytes);
-        if (!cuda_ok(s, code, "cudaMalloc")) {
-            free(best);
-            return NULL;
-        }
         best->bytes = bytes;
         best->queue = s->now;
         best->next = s->graph->kept;

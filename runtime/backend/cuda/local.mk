@@ -23,6 +23,7 @@ cuda_sources = \
 	runtime/backend/cuda/gemm_lt.cu \
 	runtime/backend/cuda/gemm_tune.cu \
 	runtime/backend/cuda/graph.cu \
+	runtime/backend/cuda/marks.cu \
 	runtime/backend/cuda/maxpool.cu \
 	runtime/backend/cuda/memory.cu \
 	runtime/backend/cuda/move.cu \

@@ -86,5 +86,9 @@ bool cuda_finish(struct cuda_state *s)
 {
     if (s->end_recording)
         s->end_recording(s);
-    return cuda_await_queue(s, s->now);
+    if (!cuda_await_queue(s, s->now))
+        return false;
+    if (s->now == s->stream[QUEUE_COMPUTE])
+        cuda_marks_waited(s);
+    return true;
 }

@@ -38,6 +38,7 @@ static void put_graph(struct backend *be)
 {
     be->step_begin = cuda_step_begin;
     be->step_end = cuda_step_end;
+    be->mark = cuda_mark;
 }
 
 static void put_elements(struct backend *be)
@@ -116,8 +117,8 @@ void cuda_fill_table(struct backend *be)
 
 bool cuda_open_parts(struct cuda_state *s)
 {
-    return !s->failed && cuda_gemm_open(s) && cuda_attention_open(s) &&
-           cuda_graph_open(s);
+    return !s->failed && cuda_marks_open(s) && cuda_gemm_open(s) &&
+           cuda_attention_open(s) && cuda_graph_open(s);
 }
 
 void cuda_close_parts(struct cuda_state *s)
@@ -125,4 +126,5 @@ void cuda_close_parts(struct cuda_state *s)
     cuda_graph_close(s);
     cuda_attention_close(s);
     cuda_gemm_close(s);
+    cuda_marks_close(s);
 }

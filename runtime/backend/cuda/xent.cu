@@ -85,7 +85,7 @@ static __device__ inline struct partial take_row(const float *x, int64_t n)
 static __global__ void __launch_bounds__(XENT_BLOCK)
     xent_kernel(struct xent o, float *lse, float *loss, const float *logits,
                 const int32_t *targets, int64_t rows, int64_t vocab,
-                struct cuda_fault *fault)
+                struct cuda_fault *fault, int mark)
 {
     __shared__ float room[WARP];
 
@@ -104,7 +104,7 @@ static __global__ void __launch_bounds__(XENT_BLOCK)
         lse[r] = max + logf(sum);
         loss[r] = 0.0f;
         if (bad)
-            note_bad_row(&fault->target_row, &fault->target_limit, r, vocab);
+            note_bad_row(&fault->target, r, vocab, mark);
         else if (counts(o, target)) {
             loss[r] = lse[r] - x[target];
             if (o.smoothing > 0.0f)
@@ -120,7 +120,7 @@ int64_t cuda_xent(const struct backend *be, const struct xent *o, float *lse,
     struct cuda_state *s = cuda_state_of(be);
 
     LAUNCH(xent_kernel, rows_grid(rows), XENT_BLOCK, 0, s, *o, lse, loss, logits,
-           targets, rows, vocab, s->fault);
+           targets, rows, vocab, s->fault, cuda_mark_now(s));
     return -1;
 }
 

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which op a failure belongs to. In: the op whose work comes next, told by the tape. Out:
+ * where the first failure was, in words. A call that is refused names its op. A kernel fails
+ * long after its launch: then all that is known is the part of the ops that were over, from a
+ * number that the device writes to the host every few ops, and what was put on it last.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/cuda.h"
+
+enum { STRIDE = 16 }; /* ops from one number to the next: one small kernel */
+
+/* Ops have numbers that go on through the run. */
+struct cuda_marks {
+    struct backend_mark *at; /* of this micro-batch */
+    int count, space;
+    int64_t base;           /* number of at[0] */
+    int64_t waited;         /* ops before it were waited for */
+    volatile int64_t *over; /* page-locked: ops before it are over on the device */
+    char tail[160];         /* the first of the micro-batch before that was not over */
+    bool blocking; /* launches wait for their kernel: what fails is the last op */
+};
+
+static __global__ void over_kernel(volatile int64_t *over, int64_t number)
+{
+    *over = number;
+}
+
+static bool room(struct cuda_marks *m)
+{
+    const int space = m->space ? 2 * m->space : 256;
+    struct backend_mark *at;
+
+    if (m->count < m->space)
+        return true;
+    at = (struct backend_mark *)realloc(m->at, (size_t)space * sizeof(*at));
+    if (!at)
+        return false;
+    m->at = at;
+    m->space = space;
+    return true;
+}
+
+static void name(char *out, size_t len, const struct backend_mark *m)
+{
+    if (!m->path)
+        snprintf(out, len, "%s", m->op);
+    else
+        snprintf(out, len, "%s: %s%s", *m->path ? m->path : "model", m->op,
+                 m->backward ? " (backward)" : "");
+}
+
+/* The first op that may not have been over. */
+static void name_open(const struct cuda_marks *m, char *out, size_t len)
+{
+    int64_t over = m->over ? *m->over : 0;
+
+    over = (over < m->waited ? m->waited : over) - m->base;
+    if (over >= m->count)
+        over = m->count - 1;
+    if (over < 0)
+        snprintf(out, len, "%s", m->tail);
+    else
+        name(out, len, &m->at[over]);
+}
+
+/* The names of the modules may go when their ops do: only texts are kept. */
+static void begin(struct cuda_marks *m)
+{
+    char tail[sizeof(m->tail)];
+
+    name_open(m, tail, sizeof(tail));
+    memcpy(m->tail, tail, sizeof(tail));
+    m->base += m->count;
+    m->count = 0;
+}
+
+/* Without room an op is not named: no reason to end a run. */
+void cuda_mark(const struct backend *be, const struct backend_mark *mark)
+{
+    struct cuda_state *s = cuda_state_of(be);
+    struct cuda_marks *m = s->marks;
+    int at;
+
+    if (!m || s->failed)
+        return;
+    if (!mark) {
+        begin(m);
+        return;
+    }
+    if (!room(m))
+        return;
+    at = m->count++;
+    m->at[at] = *mark;
+    if (m->over && at % STRIDE == 0)
+        LAUNCH(over_kernel, 1, 1, 0, s, m->over, m->base + at);
+}
+
+void cuda_marks_waited(struct cuda_state *s)
+{
+    if (s->marks && s->marks->count > 0)
+        s->marks->waited = s->marks->base + s->marks->count - 1;
+}
+
+int cuda_mark_now(const struct cuda_state *s)
+{
+    return s->marks ? (int)(s->marks->base + s->marks->count - 1) : -1;
+}
+
+void cuda_mark_name(const struct cuda_state *s, int mark, char *out, size_t len)
+{
+    const struct cuda_marks *m = s->marks;
+    const int64_t at = m ? mark - m->base : -1;
+
+    out[0] = '\0';
+    if (at >= 0 && at < m->count)
+        name(out, len, &m->at[at]);
+}
+
+void cuda_marks_fail(struct cuda_state *s, bool late)
+{
+    const struct cuda_marks *m = s->marks;
+    char first[sizeof(m->tail)];
+
+    if (!m)
+        return;
+    if (m->count)
+        name(s->last_op, sizeof(s->last_op), &m->at[m->count - 1]);
+    if (!late || m->blocking) {
+        snprintf(s->where, sizeof(s->where), "%s", s->last_op);
+        s->last_op[0] = '\0';
+        return;
+    }
+    name_open(m, first, sizeof(first));
+    if (first[0])
+        snprintf(s->where, sizeof(s->where), "in or after %s", first);
+}
+
+bool cuda_marks_open(struct cuda_state *s)
+{
+    const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
+    struct cuda_marks *m = (struct cuda_marks *)calloc(1, sizeof(*m));
+
+    if (!m)
+        return cuda_fails(s, "open", "no memory for the names of ops");
+    s->marks = m;
+    m->blocking = blocking && !strcmp(blocking, "1");
+    m->over = (volatile int64_t *)s->be.host_alloc(&s->be, sizeof(*m->over));
+    return !s->failed;
+}
+
+void cuda_marks_close(struct cuda_state *s)
+{
+    if (!s->marks)
+        return;
+    s->be.host_free(&s->be, (void *)s->marks->over, sizeof(*s->marks->over));
+    free(s->marks->at);
+    free(s->marks);
+    s->marks = NULL;
+}
