@@ -52,5 +52,6 @@ like "$(cat full.out)" '^    sums +[0-9.]+ MiB' "with the scratch of its sums"
 is "$(rows plan.out)" "$(rows full.out)" "accel plan knows the same"
 like "$(cat plan.out)" '^    peak .* % of 45\.0 GiB$' "and the memory of this machine's GPUs"
 as_planned whole NO_SHARD no "NO_SHARD, float32"
+as_planned kept SHARD_GRAD_OP bf16 "SHARD_GRAD_OP, bfloat16"
 as_planned home FULL_SHARD no "FULL_SHARD, offloaded, float32" "fsdp_offload_params: true"
 done_testing
