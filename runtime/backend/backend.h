@@ -17,7 +17,8 @@
 struct backend;
 
 /* c[m,n] = act(op(a) op(b) + bias), row-major; op(a) is [m,k], op(b) is [k,n]. m, n
- * and, with add, k may be 0. */
+ * and, with add, k may be 0. For the backward: c = op(a) op(b) * act'(pre), and the sums of
+ * op(a) over k, which are the gradient of a bias where a^T b is that of a weight. */
 struct gemm {
     bool trans_a, trans_b; /* stored [k,m], [n,k] */
     int64_t m, n, k;
@@ -32,6 +33,12 @@ struct gemm {
     accel_dtype_t bias_type;
     accel_activation_t act;
     void *pre; /* value before the activation, as c; NULL: not wanted */
+    /* c = op(a) op(b) * act'(pre), with a pre that is read (for RELU it may be the
+     * activation's result); not together with add or bias. The product is rounded before,
+     * as for act_grad; a device may leave that out. */
+    bool act_grad;
+    /* [m] += sums of op(a) over k; only with trans_a and lda = m. NULL: not wanted */
+    float *row_sums;
 };
 
 /* Where the values of one position and head are: head_width elements side by side at

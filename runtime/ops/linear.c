@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * linear: act(x weight^T + bias). With an activation the value before it is saved; with
- * RELU the result itself, from which the derivative is as plain.
+ * RELU the result itself, from which the derivative is as plain. A linear that alone reads
+ * such a result multiplies its input's gradient with that derivative while it makes it.
  */
 #include "ops/ops.h"
 
@@ -22,7 +23,7 @@ static bool delta_open(struct graph *g, const struct tape_entry *e, struct delta
     d->data = dy->data;
     d->type = dy->dtype;
     d->scratch = NULL;
-    if (e->ints[0] == ACCEL_ACT_NONE)
+    if (e->ints[0] == ACCEL_ACT_NONE || e->out->grad_before)
         return true;
     d->scratch = graph_scratch(g, (size_t)dy->elems * accel_dtype_bytes(dy->dtype));
     if (!d->scratch)
@@ -31,6 +32,13 @@ static bool delta_open(struct graph *g, const struct tape_entry *e, struct delta
                  dy->elems, (accel_activation_t)e->ints[0]);
     d->data = d->scratch;
     return true;
+}
+
+/* May the gradient of x be that before the activation that made it? Nobody else adds to
+ * it then. */
+static bool passes_act(const accel_tensor_t *x)
+{
+    return x->before && x->before->data && x->readers == 1 && !x->grad;
 }
 
 /* dx = delta weight */
@@ -43,6 +51,11 @@ static bool input_grad(struct graph *g, accel_tensor_t *x, const accel_tensor_t 
 
     if (!x->needs_grad)
         return true;
+    if (passes_act(x)) {
+        p.act_grad = x->grad_before = true;
+        p.act = x->act;
+        p.pre = x->before->data;
+    }
     dx = grad_target(g, x, &p.add);
     if (!dx)
         return false;
@@ -59,9 +72,17 @@ static bool input_grad(struct graph *g, accel_tensor_t *x, const accel_tensor_t 
     return true;
 }
 
-/* dweight += delta^T x */
+/* Gradients of one unit are there at the same time: the bias gets its own with the
+ * weight's product. */
+static bool side_by_side(const accel_tensor_t *w, const accel_tensor_t *bias)
+{
+    return bias && bias->needs_grad && w->needs_grad && bias->unit == w->unit;
+}
+
+/* dweight += delta^T x, and dbias += the sums of delta's columns */
 static bool weight_grad(struct graph *g, const accel_tensor_t *x,
-                        const accel_tensor_t *w, const struct delta *d)
+                        const accel_tensor_t *w, const accel_tensor_t *bias,
+                        const struct delta *d)
 {
     struct gemm p = { .trans_a = true,
                       .m = w->dim[0],
@@ -80,18 +101,21 @@ static bool weight_grad(struct graph *g, const accel_tensor_t *x,
     if (!w->needs_grad)
         return true;
     p.c = op_grad(g, op, w);
-    if (!p.c)
+    if (p.c && side_by_side(w, bias))
+        p.row_sums = op_grad(g, op, bias);
+    if (g->error.code)
         return false;
     g->backend->gemm(g->backend, &p);
     return true;
 }
 
-static bool bias_grad(struct graph *g, const accel_tensor_t *bias, int64_t rows,
-                      const struct delta *d)
+/* dbias += the sums of delta's columns, where the weight's product has not made them */
+static bool bias_grad(struct graph *g, const accel_tensor_t *w,
+                      const accel_tensor_t *bias, int64_t rows, const struct delta *d)
 {
     float *to;
 
-    if (!bias || !bias->needs_grad)
+    if (!bias || !bias->needs_grad || side_by_side(w, bias))
         return true;
     to = op_grad(g, op, bias);
     if (to)
@@ -111,7 +135,8 @@ static bool backward(struct graph *g, const struct tape_entry *e)
     good = delta_open(g, e, &d);
     if (good) {
         good = input_grad(g, x, w, op_values(g, &u, w), &d) &&
-               weight_grad(g, x, w, &d) && bias_grad(g, bias, x->elems / w->dim[1], &d);
+               weight_grad(g, x, w, bias, &d) &&
+               bias_grad(g, w, bias, x->elems / w->dim[1], &d);
         graph_scratch_free(g, d.scratch);
     }
     op_done(g, &u);
@@ -179,6 +204,8 @@ accel_tensor_t *accel_linear(accel_tensor_t *x, accel_tensor_t *weight,
     forward(g, &u, x, weight, bias, act, y, pre);
     op_done(g, &u);
     y->needs_grad = op_needs_grad(g, in, 3);
+    y->before = act == ACCEL_ACT_RELU ? y : pre;
+    y->act = act;
     if (y->needs_grad &&
         !tape_record(
             g, &(struct tape_entry){ .op = op,

@@ -289,6 +289,9 @@ bool tape_record(struct graph *g, const struct tape_entry *e)
     t->length++;
     for (int i = 0; i < TAPE_MAX_SAVED; i++)
         tensor_retain(e->saved[i]);
+    for (int i = 0; i < TAPE_MAX_IN; i++)
+        if (e->in[i] && e->in[i]->unit < 0)
+            e->in[i]->readers++;
     return true;
 }
 

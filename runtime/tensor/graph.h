@@ -41,6 +41,13 @@ struct accel_tensor {
     int refs; /* holders of `data`: its module's scope, tape entries, a `grad` link */
     bool scoped;               /* the scope still holds it */
     struct accel_tensor *base; /* a view: the tensor whose data it shares, and holds */
+    /* The result of an op that ends in an activation, while the tape has that op: what its
+     * derivative is made from. An op that alone reads the result may hand in the gradient
+     * before the activation. */
+    struct accel_tensor *before; /* NULL: none */
+    accel_activation_t act;
+    int readers;      /* inputs of tape entries that it is */
+    bool grad_before; /* grad is that of the value before the activation */
     /* parameters only */
     int unit;            /* -1: not a parameter, or not assigned yet */
     int64_t unit_offset; /* elements from the start of the unit */

@@ -56,6 +56,11 @@ static const struct item variables[] = {
     { "ACCEL_CUDA_TUNE",
       "1: every matrix product takes the fastest of several algorithms, timed in the "
       "first step; two runs may then differ in the last bits." },
+    { "ACCEL_CUDA_EPILOGUES", "forward: in the backward, own kernels multiply with the "
+                              "slope of GELU and add up "
+                              "the gradients of biases, not the matrix products; none: "
+                              "in the forward, too, they "
+                              "add the bias and apply GELU. For comparing." },
     { "ACCEL_NCCL_LIBRARY",
       "The file of NCCL to use between GPUs; else the loader looks for libnccl.so.2." },
     { "ACCEL_RANK, ACCEL_WORLD_SIZE, ACCEL_LOCAL_RANK, ACCEL_LOCAL_WORLD_SIZE, "

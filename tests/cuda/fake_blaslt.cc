@@ -5,6 +5,7 @@
  */
 #include "fake_blaslt.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "fakecuda.h"
@@ -41,6 +42,20 @@ static bool is_epilogue(uint32_t e)
     return false;
 }
 
+/* A library that has no kernel for some: FAKE_CUDA_NO_EPILOGUES lists their numbers. */
+static bool is_left_out(uint32_t epilogue)
+{
+    const char *list = getenv("FAKE_CUDA_NO_EPILOGUES");
+    char *end;
+
+    while (list && *list) {
+        if (strtoul(list, &end, 10) == epilogue && end != list)
+            return true;
+        list = end + (*end != '\0');
+    }
+    return false;
+}
+
 static cublasStatus_t check_epilogue(const struct product *p)
 {
     const cublasLtMatmulDescOpaque_t *e = &p->desc;
@@ -50,6 +65,8 @@ static cublasStatus_t check_epilogue(const struct product *p)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (e->epilogue == CUBLASLT_EPILOGUE_DEFAULT)
         return CUBLAS_STATUS_SUCCESS;
+    if (is_left_out(e->epilogue))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     if (p->d_layout.order != CUBLASLT_ORDER_COL)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if ((e->epilogue & (BIAS | BGRADS)) && e->bias_type != p->d_layout.type)
@@ -101,7 +118,8 @@ static void fill_types(struct product *p)
 
 /* ---- algorithms ------------------------------------------------------------------------- */
 
-enum { ALGO_ID, ALGO_KEY, ALGO_WORKSPACE, ALGO_ALIGNMENT };
+/* ALGO_VECTORS: how the bias and, in the upper half, the auxiliary matrix are aligned. */
+enum { ALGO_ID, ALGO_KEY, ALGO_WORKSPACE, ALGO_ALIGNMENT, ALGO_VECTORS = 7 };
 
 static uint64_t key_of(const struct product *p)
 {
@@ -119,9 +137,31 @@ static uint64_t key_of(const struct product *p)
     return key;
 }
 
+/* The largest power of two, up to the 16 bytes of one load, that the address is a multiple
+ * of. */
+static uint64_t alignment_of(const void *p)
+{
+    uintptr_t at = (uintptr_t)p | 16;
+
+    return at & -at;
+}
+
+/* The documentation: the choice of an algorithm goes by the values of these pointers. */
+static uint64_t vectors_of(const struct product *p)
+{
+    uint32_t e = p->desc.epilogue;
+
+    return (e & (BIAS | BGRADS) ? alignment_of(p->desc.bias) : 1) |
+           (e & AUX ? alignment_of(p->desc.aux) : 1) << 32;
+}
+
 static bool is_aligned(const struct product *p, const cublasLtMatmulAlgo_t *algo)
 {
     const void *all[] = { p->a, p->b, p->beta != 0 ? p->c : p->d, p->d };
+    uint64_t vectors = vectors_of(p), wanted = algo->data[ALGO_VECTORS];
+
+    if ((uint32_t)vectors < (uint32_t)wanted || vectors >> 32 < wanted >> 32)
+        return false;
 
     for (int i = 0; i < 4; i++)
         if ((uintptr_t)all[i] % algo->data[ALGO_ALIGNMENT + i])
@@ -158,6 +198,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
         r->algo.data[ALGO_WORKSPACE] = r->workspaceSize;
         for (int i = 0; i < 4; i++)
             r->algo.data[ALGO_ALIGNMENT + i] = preference->alignment[i];
+        r->algo.data[ALGO_VECTORS] = vectors_of(&p);
         (*found)++;
     }
     return status;
@@ -191,6 +232,36 @@ static bool lies_on_device(const void *p, const cublasLtMatrixLayoutOpaque_t *l)
     return fake_on_device(p, elems * (l->type == CUDA_R_32F ? 4 : 2));
 }
 
+static size_t bytes_of(int32_t type, int64_t elems)
+{
+    return (size_t)elems * (type == CUDA_R_32F ? 4 : 2);
+}
+
+/* A bias, or what the gradient of one is written to: of d's columns where b is summed. */
+static bool bias_lies_on_device(const struct product *p)
+{
+    const cublasLtMatmulDescOpaque_t *e = &p->desc;
+    uint64_t elems =
+        e->epilogue == CUBLASLT_EPILOGUE_BGRADB ? p->d_layout.cols : p->d_layout.rows;
+    int64_t last = (p->d_layout.batch - 1) * e->bias_stride;
+
+    return fake_on_device(e->bias, bytes_of(e->bias_type, last + (int64_t)elems));
+}
+
+/* Bits for RELU. */
+static bool aux_lies_on_device(const struct product *p)
+{
+    const cublasLtMatmulDescOpaque_t *e = &p->desc;
+    int64_t elems = (p->d_layout.batch - 1) * e->aux_stride +
+                    ((int64_t)p->d_layout.cols - 1) * e->aux_ld +
+                    (int64_t)p->d_layout.rows;
+    bool bits = e->epilogue & (2 | 8);
+
+    return (uintptr_t)e->aux % 16 == 0 &&
+           fake_on_device(e->aux, bits ? (size_t)(elems + 7) / 8
+                                       : bytes_of(e->aux_type, elems));
+}
+
 static cublasStatus_t check_pointers(const struct product *p)
 {
     uint32_t e = p->desc.epilogue;
@@ -201,10 +272,9 @@ static cublasStatus_t check_pointers(const struct product *p)
     if (p->beta != 0)
         fine = fine && lies_on_device(p->c, &p->c_layout);
     if (e & (BIAS | BGRADS))
-        fine = fine && fake_on_device(p->desc.bias, 1);
+        fine = fine && bias_lies_on_device(p);
     if (e & AUX)
-        fine =
-            fine && fake_on_device(p->desc.aux, 1) && (uintptr_t)p->desc.aux % 16 == 0;
+        fine = fine && aux_lies_on_device(p);
     return fine ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 

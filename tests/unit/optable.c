@@ -324,7 +324,8 @@ static void judge_gradient(struct op_trial *t, const struct op_outcome *o, int w
            far);
 }
 
-/* A product's other epilogue on a device rounds before its activation, or does not. */
+/* A device's library may make a product whose value before the activation is saved by
+ * another kernel, with sums in another order. */
 static bool same_again(const struct op_outcome *o, bool device, bool bf16)
 {
     double largest = 0, worst = 0;
@@ -347,7 +348,10 @@ static void judge(struct op_trial *t, const struct op_outcome *o, bool device)
     for (int64_t i = 0; i < o->elems; i++)
         got[i] = o->out[i];
     reference(t, o->elems);
-    far = op_excess(got, t->want, o->elems, bf16 ? 0x1p-8 : 0, bf16 ? 2e-5 : 1e-5);
+    far = op_excess(got, t->want, o->elems, bf16 ? 0x1p-8 : 0,
+                    !bf16              ? 1e-5
+                    : t->c->coarse > 1 ? 5e-3
+                                       : 2e-5);
     tap_ok(far < 1, "%s: values, %.2g of what is allowed", t->what, far);
     tap_ok(same_again(o, device, bf16), "%s: the same without a tape", t->what);
     for (int i = 0; i < t->inputs; i++)

@@ -34,7 +34,7 @@ struct op_case {
     const struct op_family *with; /* how it is called */
     int64_t s[8];                 /* sizes and numbers; their meaning is the family's */
     double r[2];
-    bool coarse; /* in bfloat16 the gradient goes through a second rounded value */
+    int coarse; /* in bfloat16 a second rounding is in the gradient, 2: in the values, too */
 };
 
 struct op_family {

@@ -34,6 +34,46 @@ static void linear_ref(const struct op_case *c, const struct op_input *in, doubl
         }
 }
 
+/* ---- chain: the linear above, s[5] outputs of a second one without bias and activation;
+ * r[0]: its input is read twice ---------------------------------------------------------- */
+
+static int chain_inputs(const struct op_case *c, struct op_input in[OP_INPUTS])
+{
+    in[0] = op_computed_input(2, c->s[0], c->s[1], 0, 0);
+    in[1] = op_parameter_input(2, c->s[2], c->s[1], 0, 0);
+    in[2] = op_parameter_input(2, c->s[5], c->s[2], 0, 0);
+    in[3] = op_parameter_input(1, c->s[2], 0, 0, 0);
+    return 3 + (int)c->s[4];
+}
+
+static accel_tensor_t *chain(const struct op_case *c, accel_tensor_t *const *in)
+{
+    accel_tensor_t *h =
+        accel_linear(in[0], in[1], c->s[4] ? in[3] : NULL, (accel_activation_t)c->s[3]);
+    accel_tensor_t *y = accel_linear(h, in[2], NULL, ACCEL_ACT_NONE);
+
+    return c->r[0] > 0 ? accel_add(y, accel_linear(h, in[2], NULL, ACCEL_ACT_NONE)) : y;
+}
+
+static void chain_ref(const struct op_case *c, const struct op_input *in, double *y)
+{
+    int64_t k = c->s[1], hidden = c->s[2], n = c->s[5];
+
+    for (int64_t r = 0; r < c->s[0]; r++) {
+        for (int64_t o = 0; o < n; o++)
+            y[r * n + o] = 0;
+        for (int64_t j = 0; j < hidden; j++) {
+            double v = c->s[4] ? in[3].v[j] : 0;
+
+            for (int64_t i = 0; i < k; i++)
+                v += in[0].v[r * k + i] * in[1].v[j * k + i];
+            v = optable_act(v, c->s[3]) * (c->r[0] > 0 ? 2 : 1);
+            for (int64_t o = 0; o < n; o++)
+                y[r * n + o] += v * in[2].v[o * hidden + j];
+        }
+    }
+}
+
 /* ---- embedding: s[0] x s[1] ids, s[2] tokens of s[3], s[4] with positions ------------ */
 
 static int embedding_inputs(const struct op_case *c, struct op_input in[OP_INPUTS])
@@ -145,6 +185,7 @@ static void pool_ref(const struct op_case *c, const struct op_input *in, double 
 static const struct op_family conv_family = { conv_inputs, conv, conv_ref };
 static const struct op_family pool_family = { pool_inputs, pool, pool_ref };
 static const struct op_family linear_family = { linear_inputs, linear, linear_ref };
+static const struct op_family chain_family = { chain_inputs, chain, chain_ref };
 static const struct op_family embedding_family = { embedding_inputs, embedding,
                                                    embedding_ref };
 
@@ -167,6 +208,16 @@ static const struct op_case cases[] = {
     LINEAR("relu", ACCEL_ACT_RELU),
     LINEAR("relu2", ACCEL_ACT_RELU2),
     LINEAR("tanh", ACCEL_ACT_TANH),
+    { "chain gelu", &chain_family, { 5, 11, 24, ACCEL_ACT_GELU, 1, 7 }, { 0 }, 2 },
+    { "chain gelu", &chain_family, { 5, 11, 23, ACCEL_ACT_GELU, 1, 7 }, { 0 }, 2 },
+    { "chain gelu", &chain_family, { 3, 9, 520, ACCEL_ACT_GELU, 0, 3 }, { 0 }, 2 },
+    { "chain gelu, twice", &chain_family, { 5, 11, 24, 1, 1, 7 }, { 1 }, 2 },
+    { "chain erf", &chain_family, { 5, 11, 24, 2, 1, 7 }, { 0 }, 2 },
+    { "chain silu", &chain_family, { 3, 7, 16, ACCEL_ACT_SILU, 0, 5 }, { 0 }, 2 },
+    { "chain relu", &chain_family, { 5, 11, 40, ACCEL_ACT_RELU, 1, 7 }, { 0 }, 2 },
+    { "chain relu, twice", &chain_family, { 5, 11, 24, 4, 1, 7 }, { 1 }, 2 },
+    { "chain tanh", &chain_family, { 4, 6, 8, ACCEL_ACT_TANH, 1, 2 }, { 0 }, 2 },
+    { "chain of none", &chain_family, { 0, 3, 5, ACCEL_ACT_GELU, 1, 2 }, { 0 }, 2 },
     { "embedding", &embedding_family, { 1, 1, 1, 1, 1 }, { 0 }, false },
     { "embedding", &embedding_family, { 3, 7, 11, 67, 1 }, { 0 }, false },
     { "embedding", &embedding_family, { 2, 5, 3, 130, 0 }, { 0 }, false },

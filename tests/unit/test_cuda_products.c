@@ -163,6 +163,109 @@ static void test_act(struct cuda_rig *rig, int act, accel_dtype_t type)
            accel_dtype_name(type), acts[act].name, worst);
 }
 
+/* The product times the slope of an activation; `pre` is read. */
+static void test_slope(struct cuda_rig *rig, int act, accel_dtype_t type)
+{
+    double worst = 0;
+    bool same = true, one;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shapes); i++)
+        for (int how = 0; how < 16; how++) {
+            struct pair o;
+            double d;
+
+            open_pair(&o, rig, &shapes[i], how & 7);
+            o.host.a_type = o.host.b_type = type;
+            o.host.c_type = how & 8 ? ACCEL_BF16 : type;
+            o.host.act = acts[act].act;
+            o.host.act_grad = true;
+            fill_pair(&o, false, true);
+            d = distance(&o, &one);
+            worst = d > worst ? d : worst;
+            same = same && one;
+            cuda_rig_reset(rig);
+        }
+    tap_ok(worst <= 1.0 && same, "%s, slope of %s: %.2f of the bound, the same bits",
+           accel_dtype_name(type), acts[act].name, worst);
+}
+
+/* The gradients of a weight and its bias: both added to. */
+static void test_sums(struct cuda_rig *rig, accel_dtype_t a, accel_dtype_t b)
+{
+    double worst = 0;
+    bool same = true, one;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shapes); i++) {
+        const size_t bytes = (size_t)shapes[i].m * sizeof(float);
+        struct cuda_array sums;
+        struct pair o;
+        float *twice;
+        double d;
+
+        open_pair(&o, rig, &shapes[i], 1);
+        o.host.a_type = a;
+        o.host.b_type = b;
+        o.host.c_type = ACCEL_F32;
+        o.host.add = true;
+        fill_pair(&o, false, false);
+        sums = cuda_rig_values(rig, ACCEL_F32, shapes[i].m, 1.0f);
+        twice = cuda_rig_copy(rig, sums.host, bytes);
+        o.host.row_sums = sums.host;
+        o.device.row_sums = sums.device;
+        d = distance(&o, &one); /* the device's runs twice */
+        for (int64_t j = 0; j < shapes[i].m; j++)
+            twice[j] += 2 * (o.host.row_sums[j] - twice[j]);
+        worst = d > worst ? d : worst;
+        d = cuda_rig_distance(twice, cuda_rig_fetch(rig, sums.device, bytes), ACCEL_F32,
+                              shapes[i].m);
+        worst = d > worst ? d : worst;
+        same = same && one;
+        cuda_rig_reset(rig);
+    }
+    tap_ok(worst <= 1.0 && same, "%s x %s and sums of rows: %.2f of the bound",
+           accel_dtype_name(a), accel_dtype_name(b), worst);
+}
+
+/* Bits where an own kernel ends the product; else the library's kernel may be another one. */
+static bool alike(const struct gemm *p, const void *taped, const void *plain)
+{
+    const int64_t n = p->m * p->ldc;
+    const bool fused =
+        p->act == ACCEL_ACT_GELU && p->ldc % 8 == 0 && p->bias_type == ACCEL_BF16;
+
+    return fused ? cuda_rig_distance(taped, plain, ACCEL_BF16, n) <= 1.0
+                 : !memcmp(taped, plain, (size_t)n * 2);
+}
+
+/* GELU with its value before saved, and the same without: as training and as evaluation. */
+static void test_taped(struct cuda_rig *rig)
+{
+    int differ = 0;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shapes); i++)
+        for (int how = 0; how < 16; how++) {
+            const struct backend *be = rig->device;
+            const void *taped;
+            struct pair o;
+            size_t bytes;
+
+            open_pair(&o, rig, &shapes[i], (how & 4) | 2);
+            o.host.a_type = o.host.b_type = o.host.c_type = ACCEL_BF16;
+            o.host.bias_type = how & 8 ? ACCEL_F32 : ACCEL_BF16;
+            o.host.act = how & 1 ? ACCEL_ACT_GELU : ACCEL_ACT_GELU_ERF;
+            bytes = (size_t)(o.host.m * o.host.ldc) * 2;
+            rig->skew = 0; /* as the arena has it */
+            fill_pair(&o, true, true);
+            be->gemm(be, &o.device);
+            taped = cuda_rig_fetch(rig, o.device.c, bytes);
+            o.device.pre = NULL;
+            be->gemm(be, &o.device);
+            differ += !alike(&o.host, taped, cuda_rig_fetch(rig, o.device.c, bytes));
+            cuda_rig_reset(rig);
+        }
+    tap_is_int(differ, 0, "the same with a value saved and without");
+}
+
 /* Not a number stays one, whatever the activation. */
 static void test_nan(struct cuda_rig *rig)
 {
@@ -203,6 +306,34 @@ static void test_empty(struct cuda_rig *rig)
     tap_ok(!rig->device->sync(rig->device, &err), "empty products %s", err.text);
 }
 
+static void test_epilogues(struct cuda_rig *rig)
+{
+    for (int i = 0; i < (int)ACCEL_ARRAY_SIZE(acts); i++) {
+        test_act(rig, i, ACCEL_F32);
+        test_act(rig, i, ACCEL_BF16);
+        test_slope(rig, i, ACCEL_F32);
+        test_slope(rig, i, ACCEL_BF16);
+    }
+    for (int types = 0; types < 4; types++)
+        test_sums(rig, types & 1 ? ACCEL_BF16 : ACCEL_F32,
+                  types & 2 ? ACCEL_BF16 : ACCEL_F32);
+    test_taped(rig);
+}
+
+/* The same where cuBLASLt has no kernel for any epilogue, and where none is asked for: own
+ * kernels do it. */
+static void test_without(const char *variable, const char *value)
+{
+    struct cuda_rig rig;
+
+    tap_diag("%s=%s", variable, value);
+    setenv(variable, value, 1);
+    cuda_rig_open(&rig);
+    test_epilogues(&rig);
+    cuda_rig_close(&rig);
+    unsetenv(variable);
+}
+
 int main(void)
 {
     struct cuda_rig rig;
@@ -210,12 +341,12 @@ int main(void)
     cuda_rig_open(&rig);
     for (int types = 0; types < 8; types++)
         test_types(&rig, types);
-    for (int i = 0; i < (int)ACCEL_ARRAY_SIZE(acts); i++) {
-        test_act(&rig, i, ACCEL_F32);
-        test_act(&rig, i, ACCEL_BF16);
-    }
+    test_epilogues(&rig);
     test_nan(&rig);
     test_empty(&rig);
     cuda_rig_close(&rig);
+    test_without("FAKE_CUDA_NO_EPILOGUES", "4,32,36,160,164,192,512");
+    test_without("ACCEL_CUDA_EPILOGUES", "forward");
+    test_without("ACCEL_CUDA_EPILOGUES", "none");
     return tap_done();
 }

@@ -192,6 +192,62 @@ static void test_algorithms(void)
     finish();
 }
 
+static int algorithms(void)
+{
+    cublasLtMatmulPreference_t preference;
+    cublasLtMatmulHeuristicResult_t result;
+    int found = 0;
+
+    cublasLtMatmulPreferenceCreate(&preference);
+    cublasLtMatmulAlgoGetHeuristic(handle, desc, la, lb, ld, ld, preference, 1, &result,
+                                   &found);
+    cublasLtMatmulPreferenceDestroy(preference);
+    return found;
+}
+
+static void set_aux(float *at, int64_t pitch)
+{
+    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &at,
+                                   sizeof(at));
+    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &pitch,
+                                   sizeof(pitch));
+}
+
+/* What an epilogue of the backward asks of its matrix and its vector. */
+static void test_backward(void)
+{
+    int32_t narrow = CUDA_R_16BF;
+    float *end;
+
+    prepare(0, CUBLASLT_EPILOGUE_DGELU);
+    tap_is_int(algorithms(), 1, "the slope of GELU has an algorithm");
+    set_aux(daux, 12);
+    tap_is_int(algorithms(), 0, "not for rows of 12 elements");
+    set_aux(daux, 0);
+    tap_is_int(algorithms(), 0, "nor for rows shorter than d's");
+    set_aux(daux + 1, AUX_LD);
+    tap_is_int(multiply(NULL, da), CUBLAS_STATUS_INVALID_VALUE,
+               "the matrix begins at a multiple of 16 bytes");
+    set_aux(daux + AUX_LD, AUX_LD);
+    tap_is_int(multiply(NULL, da), CUBLAS_STATUS_INVALID_VALUE, "and has all of d's");
+    set_aux(daux, AUX_LD);
+    setenv("FAKE_CUDA_NO_EPILOGUES", "512,192", 1);
+    tap_is_int(algorithms(), 0, "nor where the machine has none");
+    unsetenv("FAKE_CUDA_NO_EPILOGUES");
+    finish();
+    prepare(0, CUBLASLT_EPILOGUE_BGRADB);
+    tap_is_int(algorithms(), 1, "sums of b have an algorithm");
+    end = dbias + ROWS - COLS + 1;
+    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &end,
+                                   sizeof(end));
+    tap_is_int(multiply(NULL, da), CUBLAS_STATUS_INVALID_VALUE,
+               "they need room for d's columns");
+    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &narrow,
+                                   sizeof(narrow));
+    tap_is_int(algorithms(), 0, "and are of d's type");
+    finish();
+}
+
 int main(void)
 {
     static const uint32_t epilogues[] = {
@@ -208,6 +264,7 @@ int main(void)
             test_epilogue(epilogue, trans);
     test_leavings();
     test_algorithms();
+    test_backward();
     fakecuda_reset();
     return tap_done();
 }

@@ -92,8 +92,57 @@ static void test_saved(void)
     p.pre = memory + 3586;
     tap_is_int(gemm_way_of(&p).fused, GEMM_PLAIN, "an address of 2 bytes");
     p.pre = NULL;
-    p.ldc = 20;
     tap_is_int(gemm_way_of(&p).fused, GEMM_GELU, "nothing saved");
+    p.ldc = 20;
+    tap_is_int(gemm_way_of(&p).fused, GEMM_PLAIN,
+               "rows of 40 bytes, nothing saved: as where it is");
+}
+
+static const struct back_case {
+    const char *name;
+    int in, out;
+    accel_activation_t act;
+    bool slope, sums;
+    int ldc, fused;
+    bool after, wide;
+} backs[] = {
+    { "slope", B, B, ACCEL_ACT_GELU, true, false, 16, GEMM_SLOPE, false, false },
+    { "slope, odd rows", B, B, ACCEL_ACT_GELU, true, false, 20, 0, true, false },
+    { "slope in float32", F, F, ACCEL_ACT_GELU, true, false, 16, 0, true, false },
+    { "slope, rounded", F, B, ACCEL_ACT_GELU, true, false, 16, 0, true, true },
+    { "slope of erf GELU", B, B, ACCEL_ACT_GELU_ERF, true, false, 16, 0, true, false },
+    { "slope of RELU", B, B, ACCEL_ACT_RELU, true, false, 16, 0, true, false },
+    { "sums", B, F, ACCEL_ACT_NONE, false, true, 16, GEMM_SUMS, false, false },
+    { "sums in float32", F, F, ACCEL_ACT_NONE, false, true, 16, GEMM_SUMS, false,
+      false },
+    { "sums that would be rounded", B, B, ACCEL_ACT_NONE, false, true, 16, 0, false,
+      false },
+    { "both", B, B, ACCEL_ACT_GELU, true, true, 16, GEMM_SLOPE, false, false },
+};
+
+/* The backward's: what an epilogue does, and that without it own kernels do the same. */
+static void test_backs(void)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(backs); i++) {
+        const struct back_case *c = &backs[i];
+        struct gemm p = product((accel_dtype_t)c->in, (accel_dtype_t)c->out);
+        struct gemm_way way, plain;
+        float sums[4];
+
+        p.act = c->act;
+        p.act_grad = c->slope;
+        p.pre = c->slope ? memory + 3584 : NULL;
+        p.row_sums = c->sums ? sums : NULL;
+        p.ldc = c->ldc;
+        way = gemm_way_of(&p);
+        plain = gemm_way_plain(&p);
+        tap_ok(way.fused == c->fused && way.after == c->after && way.wide == c->wide,
+               "%s: fused %d, kernel %d, wide %d", c->name, way.fused, way.after,
+               way.wide);
+        tap_ok(plain.fused == GEMM_PLAIN && plain.after == c->slope &&
+                   plain.wide == c->wide,
+               "%s, no epilogue: kernel %d, wide %d", c->name, plain.after, plain.wide);
+    }
 }
 
 static void change(struct gemm *p, int what)
@@ -170,6 +219,11 @@ static void test_keys(void)
     q.bias = memory + 8;
     other = gemm_key_of(&q, GEMM_BIAS);
     tap_ok(!gemm_key_equal(&key, &other), "and where the bias begins");
+    q.pre = memory + 16;
+    key = gemm_key_of(&q, GEMM_SLOPE);
+    q.pre = memory + 8;
+    other = gemm_key_of(&q, GEMM_SLOPE);
+    tap_ok(!gemm_key_equal(&key, &other), "and the value that a slope is made from");
 }
 
 static void test_sizes(void)
@@ -207,6 +261,7 @@ int main(void)
 {
     test_ways();
     test_saved();
+    test_backs();
     test_keys();
     test_sizes();
     return tap_done();

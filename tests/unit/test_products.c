@@ -164,6 +164,68 @@ static void test_shape(struct backend *const be[3], const struct shape *s,
            s->k, accel_dtype_name(a));
 }
 
+/* Rows side by side. */
+static void *packed(accel_dtype_t type, int64_t rows, int64_t cols)
+{
+    float *f = malloc((size_t)(rows * cols) * sizeof(*f));
+
+    if (!f)
+        exit(1);
+    for (int64_t i = 0; i < rows * cols; i++)
+        f[i] = value(i);
+    if (type == ACCEL_BF16)
+        bf16_narrow((bf16_t *)(void *)f, f, (size_t)(rows * cols));
+    return f;
+}
+
+/* c times a slope, and sums of rows beside it: the bits of the calls they stand for. */
+static void test_backward(const struct backend *be, const struct shape *s,
+                          accel_dtype_t type, accel_activation_t act)
+{
+    size_t elems = (size_t)s->m * (size_t)s->n, bytes = elems * sizeof(float);
+    struct gemm p = { .trans_a = true,
+                      .m = s->m,
+                      .n = s->n,
+                      .k = s->k,
+                      .a_type = type,
+                      .b_type = type,
+                      .lda = s->m,
+                      .ldb = s->n + 3,
+                      .c_type = type,
+                      .ldc = s->n };
+    float *want = malloc(bytes), *got = malloc(bytes), *sums[2];
+    void *x = packed(type, s->k, s->m), *pre = packed(type, s->m, s->n);
+    void *b = matrix(type, s->k, s->n, false);
+
+    for (int i = 0; i < 2; i++)
+        sums[i] = calloc((size_t)s->m, sizeof(float));
+    if (!want || !got || !sums[0] || !sums[1])
+        exit(1);
+    p.a = x;
+    p.b = b;
+    p.c = want;
+    be->gemm(be, &p);
+    be->act_grad(be, want, false, want, pre, type, (int64_t)elems, act);
+    be->column_sum(be, sums[0], x, type, s->k, s->m);
+    p.c = got;
+    p.pre = pre;
+    p.act_grad = true;
+    p.act = act;
+    p.row_sums = sums[1];
+    be->gemm(be, &p);
+    tap_ok(!memcmp(want, got, elems * accel_dtype_bytes(type)) &&
+               !memcmp(sums[0], sums[1], (size_t)s->m * sizeof(float)),
+           "%d x %d x %d, %s: slope %d and sums as by calls of their own", s->m, s->n,
+           s->k, accel_dtype_name(type), (int)act);
+    for (int i = 0; i < 2; i++)
+        free(sums[i]);
+    free(want);
+    free(got);
+    free(x);
+    free(b);
+    free(pre);
+}
+
 int main(void)
 {
     struct backend *be[3];
@@ -190,6 +252,11 @@ int main(void)
             state[k]->bf16_products = instruction;
         free(sum);
     }
+    for (int i = 2; i < 7; i++)
+        for (int act = ACCEL_ACT_GELU; act <= ACCEL_ACT_TANH; act++) {
+            test_backward(be[1], &shapes[i], ACCEL_F32, (accel_activation_t)act);
+            test_backward(be[1], &shapes[i], ACCEL_BF16, (accel_activation_t)act);
+        }
     for (int i = 0; i < 3; i++)
         backend_close(be[i]);
     return tap_done();

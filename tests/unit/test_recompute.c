@@ -128,6 +128,64 @@ static void test_recompute(accel_dtype_t compute)
     rig_close(&again);
 }
 
+/* ---- backward in one product ------------------------------------------------------------ */
+
+static struct {
+    int products, slopes, sums, own_slopes, own_sums;
+    struct backend real;
+} count;
+
+static void count_gemm(const struct backend *be, const struct gemm *p)
+{
+    count.products++;
+    count.slopes += p->act_grad;
+    count.sums += p->row_sums != NULL;
+    count.real.gemm(be, p);
+}
+
+static void count_act_grad(const struct backend *be, void *dx, bool add, const void *dy,
+                           const void *pre, accel_dtype_t type, int64_t n,
+                           accel_activation_t act)
+{
+    count.own_slopes++;
+    count.real.act_grad(be, dx, add, dy, pre, type, n, act);
+}
+
+static void count_column_sum(const struct backend *be, float *dst, const void *src,
+                             accel_dtype_t type, int64_t rows, int64_t cols)
+{
+    count.own_sums++;
+    count.real.column_sum(be, dst, src, type, rows, cols);
+}
+
+/* The slope of GELU comes with the product behind it, the bias's gradient with the
+ * weight's: of a block qkv, proj, fc and proj, that is 4 biases. */
+static void test_one_product(bool recompute)
+{
+    const accel_gpt2_t cfg = {
+        .layers = LAYERS, .heads = 2, .width = 24, .context = TIME, .vocab = VOCAB
+    };
+    struct rig k;
+
+    memset(&count, 0, sizeof(count));
+    if (!rig_begin(&k, ACCEL_BF16) || !rig_prepare(&k, gpt2_new(&k.g, &cfg, NULL))) {
+        tap_ok(0, "open");
+        return;
+    }
+    if (recompute)
+        nn_recompute_units(k.model);
+    count.real = *k.be;
+    k.be->gemm = count_gemm;
+    k.be->act_grad = count_act_grad;
+    k.be->column_sum = count_column_sum;
+    step(&k);
+    tap_is_int(count.slopes, LAYERS, "%s: slopes that a product makes",
+               recompute ? "again" : "saved");
+    tap_is_int(count.sums, 4 * LAYERS, "gradients of biases that one makes");
+    tap_is_int(count.own_slopes + count.own_sums, 0, "passes of their own");
+    rig_close(&k);
+}
+
 /* ---- ops of one's own ------------------------------------------------------------------ */
 
 /* y = x scaled by the parameter w (one number a column): shape, forward, backward. */
@@ -412,6 +470,8 @@ int main(void)
 {
     test_recompute(ACCEL_F32);
     test_recompute(ACCEL_BF16);
+    test_one_product(false);
+    test_one_product(true);
     test_own();
     test_names();
     test_buffers();

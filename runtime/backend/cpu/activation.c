@@ -102,6 +102,23 @@ void cpu_act_grad(const struct backend *be, void *dx, bool add, const void *dy,
     }
 }
 
+void cpu_slope_row(void *out, const void *pre, accel_dtype_t type, const float *c,
+                   int64_t n, accel_activation_t act)
+{
+    for (int64_t i = 0; i < n; i += CPU_PIECE) {
+        float a[CPU_PIECE], b[CPU_PIECE], *v = cpu_room(out, i, type, false, b);
+        int64_t len = cpu_piece(n, i);
+
+        if (type == ACCEL_BF16) { /* rounded, as if a pass of its own came after */
+            cpu_put(out, i, type, false, c + i, len);
+            cpu_load_row(b, vm_at(out, i, type), type, len);
+        }
+        act_grad_piece(v, type == ACCEL_BF16 ? b : c + i, cpu_get(pre, i, type, len, a),
+                       len, act);
+        cpu_put(out, i, type, false, v, len);
+    }
+}
+
 void cpu_gated(const struct backend *be, void *y, const void *gate, const void *up,
                accel_dtype_t type, int64_t n, accel_activation_t act)
 {

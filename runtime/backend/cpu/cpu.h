@@ -85,6 +85,11 @@ void cpu_column_sum(const struct backend *be, float *dst, const void *src,
 void cpu_epilogue_row(void *out, void *pre, accel_dtype_t type, const float *c,
                       const float *bias, int64_t n, accel_activation_t act, bool add);
 
+/* out = c, rounded, * act'(pre), rounded: the bits of act_grad on a result. `out` may be c
+ * itself. */
+void cpu_slope_row(void *out, const void *pre, accel_dtype_t type, const float *c,
+                   int64_t n, accel_activation_t act);
+
 /* y = act(x); y may be x. */
 void cpu_act_piece(float *y, const float *x, int64_t n, accel_activation_t act);
 void cpu_act(const struct backend *be, void *y, const void *x, accel_dtype_t type,

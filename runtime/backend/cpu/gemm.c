@@ -67,6 +67,11 @@ static void epilogue(const struct gemm *p, int64_t i0, int64_t j0, int64_t m, in
     for (int64_t r = 0; r < m; r++) {
         int64_t at = (i0 + r) * p->ldc + j0;
 
+        if (p->act_grad) {
+            cpu_slope_row(vm_to(p->c, at, p->c_type), vm_at(p->pre, at, p->c_type),
+                          p->c_type, c + r * ldc, n, p->act);
+            continue;
+        }
         cpu_epilogue_row(vm_to(p->c, at, p->c_type),
                          p->pre ? vm_to(p->pre, at, p->c_type) : NULL, p->c_type,
                          c + r * ldc, p->bias ? bias : NULL, n, p->act, p->add);
@@ -135,6 +140,8 @@ void cpu_gemm(const struct backend *be, const struct gemm *p)
 
     if (!p->m || !p->n || !p->k)
         return;
+    if (p->row_sums)
+        cpu_column_sum(be, p->row_sums, p->a, p->a_type, p->k, p->m);
     if (cpu_gemv_fits(p)) {
         cpu_gemv(be, p);
         return;

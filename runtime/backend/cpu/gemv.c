@@ -16,7 +16,8 @@ enum { MAX_M = 8, MAX_FLOATS = 512 * 1024 };
 
 bool cpu_gemv_fits(const struct gemm *p)
 {
-    return !p->trans_a && p->trans_b && p->m <= MAX_M && p->m * p->k <= MAX_FLOATS;
+    return !p->trans_a && p->trans_b && !p->act_grad && p->m <= MAX_M &&
+           p->m * p->k <= MAX_FLOATS;
 }
 
 typedef uint32_t bit_lanes __attribute__((vector_size(4 * VM_LANES)));

@@ -103,16 +103,20 @@ static void no_algorithm(struct cuda_state *s, const struct gemm *p)
 static bool direct(struct cuda_state *s, const struct gemm *p, struct gemm_way way)
 {
     struct gemm part = *p;
-    const bool fused_bias = way.fused & GEMM_BIAS;
+    const bool fused_bias = way.fused & GEMM_BIAS, fused_sums = way.fused & GEMM_SUMS;
     float *wide = NULL;
     bool good;
 
+    if (fused_sums) /* the product writes them, it does not add */
+        part.bias = wide = (float *)cuda_scratch(s, (size_t)p->m * sizeof(*wide));
     if (fused_bias && p->bias_type != p->c_type) { /* float32 beside a float32 result */
         wide = (float *)cuda_scratch(s, (size_t)p->n * sizeof(*wide));
         s->be.widen(&s->be, wide, p->bias, p->n);
         part.bias = wide;
     }
     good = gemm_product(s, &part, way.fused);
+    if (good && fused_sums)
+        s->be.add(&s->be, p->row_sums, p->row_sums, wide, ACCEL_F32, p->m);
     cuda_scratch_free(s, wide);
     if (good && way.after)
         gemm_finish(s, p, p->c, p->c_type, p->ldc, !fused_bias);
@@ -152,7 +156,11 @@ static bool rounded(struct cuda_state *s, const struct gemm *p)
 /* Operands of one type, in one of the ways of gemm_key.h. */
 static bool multiply(struct cuda_state *s, const struct gemm *p, struct gemm_way way)
 {
-    return way.wide ? rounded(s, p) : direct(s, p, way);
+    if (!(way.wide ? rounded(s, p) : direct(s, p, way)))
+        return false;
+    if (p->row_sums && !(way.fused & GEMM_SUMS))
+        s->be.column_sum(&s->be, p->row_sums, p->a, p->a_type, p->k, p->m);
+    return true;
 }
 
 /* A bfloat16 operand beside a float32 one: its n stored elements as float32. */
@@ -181,6 +189,8 @@ void cuda_gemm(const struct backend *be, const struct gemm *p)
     if (a || b)
         same.a_type = same.b_type = ACCEL_F32;
     way = gemm_way_of(&same);
+    if (way.fused && (gemm_is_back(p) ? s->blas->back_plain : s->blas->forward_plain))
+        way = gemm_way_plain(&same);
     if (!multiply(s, &same, way) && !s->failed &&
         !multiply(s, &same, gemm_way_plain(&same)))
         no_algorithm(s, p);
@@ -197,6 +207,7 @@ size_t cuda_gemm_own(const struct backend *be, const struct gemm *p)
 bool cuda_gemm_open(struct cuda_state *s)
 {
     const char *tune = getenv("ACCEL_CUDA_TUNE");
+    const char *epilogues = getenv("ACCEL_CUDA_EPILOGUES");
     struct cuda_blas *g = (struct cuda_blas *)calloc(1, sizeof(*g));
 
     if (!g)
@@ -204,6 +215,8 @@ bool cuda_gemm_open(struct cuda_state *s)
     s->blas = g;
     s->be.fixed_bytes += CUDA_GEMM_WORKSPACE;
     g->tune = tune && !strcmp(tune, "1");
+    g->forward_plain = epilogues && !strcmp(epilogues, "none");
+    g->back_plain = g->forward_plain || (epilogues && !strcmp(epilogues, "forward"));
     return gemm_lt_ok(s, cublasLtCreate(&g->lt), "cublasLtCreate") && workspace_of(s);
 }
 

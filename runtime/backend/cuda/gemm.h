@@ -14,6 +14,8 @@ struct cuda_blas {
     void *workspace[QUEUE_COUNT]; /* of each queue that has multiplied */
     struct gemm_table table;
     bool tune; /* algorithms are timed, not only asked for */
+    bool forward_plain,
+        back_plain; /* no epilogues: own kernels do all but the product */
 };
 
 /* Keeps the first failure, as cuda_ok does. */
@@ -25,8 +27,8 @@ bool gemm_product(struct cuda_state *s, const struct gemm *p, uint8_t fused);
 int gemm_fastest(struct cuda_state *s, const struct gemm_lt *g, const struct gemm *p,
                  const cublasLtMatmulHeuristicResult_t *found, int count,
                  void *workspace);
-/* gemm_finish.cu: c = act(sum + bias), rounded, and the value before; or c += sum. Sums in
- * `type` with `ld` elements between rows; they may be c. */
+/* gemm_finish.cu: c = act(sum + bias), rounded, and the value before; or c += sum; or
+ * c = sum * act'(pre). Sums in `type` with `ld` elements between rows; they may be c. */
 void gemm_finish(struct cuda_state *s, const struct gemm *p, const void *sum,
                  accel_dtype_t type, int64_t ld, bool with_bias);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The end of a product where cuBLASLt's own epilogue does not do it: bias, value before the
- * activation, activation, rounding. One pass over the result.
+ * activation, activation or its slope, rounding. One pass over the result.
  */
 #include "backend/cuda/gemm.h"
 
@@ -9,7 +9,7 @@ struct finish {
     void *out, *pre;
     const void *sum, *bias;
     int64_t rows, cols, ld_out, ld_sum;
-    bool narrow_out, narrow_sum, narrow_bias, add;
+    bool narrow_out, narrow_sum, narrow_bias, add, slope;
     accel_activation_t act;
 };
 
@@ -35,6 +35,11 @@ static __global__ void finish_kernel(struct finish f)
             int64_t at = r * f.ld_out + c;
             float v = get(f.sum, r * f.ld_sum + c, f.narrow_sum);
 
+            if (f.slope) {
+                v *= maths_act_grad(get(f.pre, at, f.narrow_out), f.act);
+                put(f.out, at, f.narrow_out, v);
+                continue;
+            }
             if (f.bias)
                 v += get(f.bias, c, f.narrow_bias);
             if (f.pre)
@@ -64,6 +69,7 @@ void gemm_finish(struct cuda_state *s, const struct gemm *p, const void *sum,
     f.narrow_sum = type == ACCEL_BF16;
     f.narrow_bias = p->bias_type == ACCEL_BF16;
     f.add = p->add && sum != p->c; /* a product into c has been added */
+    f.slope = p->act_grad;
     f.act = p->act;
     LAUNCH(finish_kernel, dim3(elements_grid(p->n, 256), (unsigned)rows), 256, 0, s, f);
 }

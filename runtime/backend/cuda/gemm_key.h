@@ -10,8 +10,16 @@
 
 #include "backend/backend.h"
 
-/* Done by cuBLASLt's epilogue: any sum of these, GEMM_PRE with GEMM_GELU only. */
-enum { GEMM_PLAIN = 0, GEMM_BIAS = 1, GEMM_GELU = 2, GEMM_PRE = 4 };
+/* Done by cuBLASLt's epilogue: any sum of the first three, GEMM_PRE with GEMM_GELU only;
+ * or one of the backward's: the product times the slope of GELU, row sums of op(a). */
+enum {
+    GEMM_PLAIN = 0,
+    GEMM_BIAS = 1,
+    GEMM_GELU = 2,
+    GEMM_PRE = 4,
+    GEMM_SLOPE = 8,
+    GEMM_SUMS = 16
+};
 
 /* 16 bytes: no algorithm asks for more, and which one runs hangs on no address beyond. */
 enum { GEMM_ALIGNED = 4 };
@@ -42,10 +50,35 @@ static inline uint8_t gemm_alignment(const void *p)
     return power;
 }
 
-/* The saved value before a GELU: rows of whole 16 bytes. */
+/* The value before a GELU, saved or read: rows of whole 16 bytes. Asked for as well where
+ * it is not saved, so that a forward without a tape has the bits of one with it. */
 static inline bool gemm_pre_fits(const struct gemm *p)
 {
-    return p->ldc % 8 == 0 && gemm_alignment(p->pre) == GEMM_ALIGNED;
+    return p->ldc % 8 == 0 && (!p->pre || gemm_alignment(p->pre) == GEMM_ALIGNED);
+}
+
+/* The backward's. Sums of rows come as the type of c: those of a float32 gradient of a
+ * weight are as exact as an own kernel's. A bias before a GELU could get its own where the
+ * slope is applied, too, but rounded to bfloat16. */
+static inline struct gemm_way gemm_way_back(const struct gemm *p)
+{
+    bool narrow_in = p->a_type == ACCEL_BF16 && p->b_type == ACCEL_BF16;
+    bool narrow_out = p->c_type == ACCEL_BF16;
+    struct gemm_way way = { GEMM_PLAIN, p->act_grad, narrow_out && !narrow_in };
+
+    if (p->act_grad && narrow_in && narrow_out && p->act == ACCEL_ACT_GELU &&
+        gemm_pre_fits(p)) {
+        way.fused = GEMM_SLOPE;
+        way.after = false;
+    } else if (p->row_sums && !p->act_grad && !narrow_out) {
+        way.fused = GEMM_SUMS;
+    }
+    return way;
+}
+
+static inline bool gemm_is_back(const struct gemm *p)
+{
+    return p->act_grad || p->row_sums;
 }
 
 /* GELU is cuBLASLt's for bfloat16 only, whose rounding hides how it computes tanh. RELU is
@@ -60,10 +93,12 @@ static inline struct gemm_way gemm_way_of(const struct gemm *p)
     bool gelu = narrow_out && p->act == ACCEL_ACT_GELU;
     struct gemm_way way = { GEMM_PLAIN, false, false };
 
+    if (gemm_is_back(p))
+        return gemm_way_back(p);
     if (whole && (p->act == ACCEL_ACT_NONE || p->act == ACCEL_ACT_RELU) && !p->pre) {
         way.fused = p->bias ? GEMM_BIAS : GEMM_PLAIN;
         way.after = p->act == ACCEL_ACT_RELU;
-    } else if (whole && gelu && (!p->pre || gemm_pre_fits(p))) {
+    } else if (whole && gelu && gemm_pre_fits(p)) {
         way.fused =
             (uint8_t)(GEMM_GELU | (p->bias ? GEMM_BIAS : 0) | (p->pre ? GEMM_PRE : 0));
     } else {
@@ -73,11 +108,16 @@ static inline struct gemm_way gemm_way_of(const struct gemm *p)
     return way;
 }
 
-/* Where the epilogue of `way` has no algorithm: the plain product, all else by the kernel. */
+/* Where an epilogue has no algorithm: the plain product, all else by own kernels. */
 static inline struct gemm_way gemm_way_plain(const struct gemm *p)
 {
     struct gemm_way way = { GEMM_PLAIN, true, p->c_type == ACCEL_BF16 };
 
+    if (gemm_is_back(p)) {
+        way = gemm_way_back(p);
+        way.fused = GEMM_PLAIN;
+        way.after = p->act_grad;
+    }
     return way;
 }
 
@@ -102,9 +142,9 @@ static inline struct gemm_key gemm_key_of(const struct gemm *p, uint8_t fused)
     key.align_a = gemm_alignment(p->a);
     key.align_b = gemm_alignment(p->b);
     key.align_c = gemm_alignment(p->c);
-    if (fused & GEMM_BIAS)
+    if (fused & (GEMM_BIAS | GEMM_SUMS))
         key.align_bias = gemm_alignment(p->bias);
-    if (fused & GEMM_PRE)
+    if (fused & (GEMM_PRE | GEMM_SLOPE))
         key.align_pre = gemm_alignment(p->pre);
     return key;
 }

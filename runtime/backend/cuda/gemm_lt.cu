@@ -24,6 +24,10 @@ static cublasLtEpilogue_t epilogue_of(unsigned fused)
         return CUBLASLT_EPILOGUE_GELU_AUX;
     case GEMM_GELU | GEMM_PRE | GEMM_BIAS:
         return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case GEMM_SLOPE:
+        return CUBLASLT_EPILOGUE_DGELU;
+    case GEMM_SUMS: /* our a is its second operand */
+        return CUBLASLT_EPILOGUE_BGRADB;
     default:
         return CUBLASLT_EPILOGUE_DEFAULT;
     }
@@ -49,7 +53,7 @@ static cublasStatus_t describe_product(struct gemm_lt *g, const struct gemm_key 
     set(&status, g, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof(first));
     set(&status, g, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof(second));
     set(&status, g, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue));
-    if (key->fused & GEMM_PRE)
+    if (key->fused & (GEMM_PRE | GEMM_SLOPE))
         set(&status, g, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &key->ldc,
             sizeof(key->ldc));
     return status;
@@ -102,9 +106,9 @@ cublasStatus_t gemm_lt_vectors(struct gemm_lt *g, const void *bias, void *pre)
 {
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
 
-    if (g->key.fused & GEMM_BIAS)
+    if (g->key.fused & (GEMM_BIAS | GEMM_SUMS))
         set(&status, g, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias));
-    if (g->key.fused & GEMM_PRE)
+    if (g->key.fused & (GEMM_PRE | GEMM_SLOPE))
         set(&status, g, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &pre, sizeof(pre));
     return status;
 }

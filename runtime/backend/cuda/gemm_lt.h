@@ -28,7 +28,8 @@ struct gemm_table {
 /* Only the key and the descriptors are set. */
 cublasStatus_t gemm_lt_open(struct gemm_lt *g, const struct gemm_key *key);
 void gemm_lt_close(struct gemm_lt *g);
-/* The vectors of this call; NULL where the key has none. */
+/* The vectors of this call; NULL where the key has none. The sums of GEMM_SUMS, which the
+ * product writes, are where a bias would be. */
 cublasStatus_t gemm_lt_vectors(struct gemm_lt *g, const void *bias, void *pre);
 /* How an algorithm for the key is to be looked for. */
 cublasStatus_t gemm_lt_preference(const struct gemm_key *key, size_t workspace,

@@ -35,7 +35,8 @@ static bool same_shape(const struct gemm *a, const struct gemm *b)
 {
     return a->m == b->m && a->n == b->n && a->k == b->k && a->trans_a == b->trans_a &&
            a->trans_b == b->trans_b && a->act == b->act && a->a_type == b->a_type &&
-           a->b_type == b->b_type && a->add == b->add && !a->bias == !b->bias;
+           a->b_type == b->b_type && a->add == b->add && !a->bias == !b->bias &&
+           a->act_grad == b->act_grad && !a->row_sums == !b->row_sums;
 }
 
 static void t_gemm(const struct backend *be, const struct gemm *p)

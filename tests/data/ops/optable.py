@@ -33,6 +33,11 @@ def linear(s, r, x):
     return ACT[s[3]](F.linear(x[0], x[1], x[2] if s[4] else None))
 
 
+def chain(s, r, x):
+    h = ACT[s[3]](F.linear(x[0], x[1], x[3] if s[4] else None))
+    return F.linear(h, x[2]) * (2 if r[0] else 1)
+
+
 def embedding(s, r, x):
     y = F.embedding(x[0], x[1])
     return y + x[2][: s[1]] if s[4] else y
@@ -64,6 +69,7 @@ OPS = {
     "mean": lambda s, r, x: x[0].mean(s[3]),
     "mse": lambda s, r, x: F.mse_loss(x[0], x[1]),
     "linear": linear,
+    "chain": chain,
     "embedding": embedding,
     "conv2d": conv2d,
     "maxpool2d": lambda s, r, x: F.max_pool2d(x[0], s[4], s[5]),
