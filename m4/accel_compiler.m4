@@ -25,6 +25,7 @@ AC_DEFUN([ACCEL_COMPILER], [
         [turn warnings into errors (for developers)])], [], [enable_werror=no])
 
     ACCEL_CFLAGS="-std=gnu11 -Wall -Wextra -ffp-contract=off -fvisibility=hidden"
+    ACCEL_CXXFLAGS=
     ACCEL_LDFLAGS=
     accel_hardening=
     AS_CASE([$enable_sanitizer],
@@ -43,8 +44,8 @@ AC_DEFUN([ACCEL_COMPILER], [
             _ACCEL_TRY_FLAG([accel_found], [$accel_sanitizer])
             AS_IF([test -z "$accel_found"], [AC_MSG_ERROR(
                 [$CC cannot link with $accel_sanitizer (Debian: libgcc-12-dev; RHEL: libasan libubsan libtsan)])])
-            ACCEL_CFLAGS="$ACCEL_CFLAGS $accel_sanitizer -fno-sanitize-recover=all"
-            ACCEL_CFLAGS="$ACCEL_CFLAGS -fno-omit-frame-pointer"
+            ACCEL_CXXFLAGS="$accel_sanitizer -fno-sanitize-recover=all -fno-omit-frame-pointer"
+            ACCEL_CFLAGS="$ACCEL_CFLAGS $ACCEL_CXXFLAGS"
             accel_hardening="off (sanitizer build)"],
         [AC_MSG_ERROR([--enable-sanitizer=$enable_sanitizer: say address, undefined, address,undefined or thread])])
     AC_ARG_ENABLE([fuzz], [AS_HELP_STRING([--enable-fuzz],
@@ -68,4 +69,22 @@ AC_DEFUN([ACCEL_COMPILER], [
     AC_SUBST([ACCEL_BASE_CFLAGS])
     AC_SUBST([ACCEL_CFLAGS])
     AC_SUBST([ACCEL_LDFLAGS])
+])
+
+# After ACCEL_COMPILER: is there a C++ compiler, and does it know the sanitizers asked for? Sets
+# the conditional HAVE_CXX. The thread sanitizer does not see that threads of the stand-in for
+# CUDA are fibers of one.
+AC_DEFUN([ACCEL_CXX], [
+    AC_LANG_PUSH([C++])
+    AC_MSG_CHECKING([whether the C++ compiler works])
+    accel_save_CXXFLAGS=$CXXFLAGS
+    CXXFLAGS="$CXXFLAGS $ACCEL_CXXFLAGS"
+    AC_LINK_IFELSE([AC_LANG_PROGRAM([], [])], [accel_cxx=yes], [accel_cxx=no])
+    CXXFLAGS=$accel_save_CXXFLAGS
+    AC_MSG_RESULT([$accel_cxx])
+    AC_LANG_POP([C++])
+    AM_CONDITIONAL([HAVE_CXX],
+        [test $accel_cxx = yes && test "${enable_sanitizer:-no}" != thread])
+    AM_CONDITIONAL([SANITIZER], [test "${enable_sanitizer:-no}" != no])
+    AC_SUBST([ACCEL_CXXFLAGS])
 ])

@@ -106,6 +106,13 @@ struct fakecuda {
     std::map<uintptr_t, block> blocks;
     std::vector<CUstream_st *> streams; /* [0]: the default stream */
     std::vector<capture *> captures;
+
+    /* Others that are left are the program's to destroy, and a leak. */
+    ~fakecuda()
+    {
+        if (!streams.empty())
+            delete streams[0];
+    }
 };
 
 extern struct fakecuda fake;

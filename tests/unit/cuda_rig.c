@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opens the CUDA backend beside the CPU's and gives out arrays of both from one allocation.
+ * Opens the CUDA backend beside the CPU's and gives out arrays of both. Each array is an
+ * allocation of its own, so that a tool that watches memory sees a kernel leave it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -11,28 +12,24 @@
 #include "tests/unit/cuda_device.h"
 #include "tests/unit/cuda_rig.h"
 
-enum { ROOM = 32 << 20 };
-
 void cuda_rig_open(struct cuda_rig *rig)
 {
     accel_error_t err = { .text = "" };
-    void *room = NULL;
 
     *rig = (struct cuda_rig){ .seed = 1, .device = cuda_device() };
-    if (backend_cpu_open(&rig->cpu, 1, &err) ||
-        rig->device->alloc(rig->device, MEMORY_BUFFERS, ROOM, &room, &err)) {
-        tap_ok(false, "the backends open: %s", err.text);
+    if (backend_cpu_open(&rig->cpu, 1, &err)) {
+        tap_ok(false, "the CPU's backend opens: %s", err.text);
         exit(tap_done());
     }
-    rig->room = room;
 }
 
 void cuda_rig_reset(struct cuda_rig *rig)
 {
-    for (int i = 0; i < rig->count; i++)
+    for (int i = 0; i < rig->count; i++) {
         free(rig->host[i]);
+        rig->device->free(rig->device, rig->room[i]);
+    }
     rig->count = 0;
-    rig->used = 0;
 }
 
 void cuda_rig_close(struct cuda_rig *rig)
@@ -42,26 +39,29 @@ void cuda_rig_close(struct cuda_rig *rig)
     tap_ok(!rig->device->sync(rig->device, &err), "no call failed %s", err.text);
     cuda_rig_reset(rig);
     free(rig->host);
-    rig->device->free(rig->device, rig->room);
+    free(rig->room);
     backend_close(rig->device);
     backend_close(rig->cpu);
 }
 
-static void *keep(struct cuda_rig *rig, void *p)
+/* room: of the device, NULL: none. */
+static void *keep(struct cuda_rig *rig, void *p, void *room)
 {
     if (rig->count == rig->space) {
         rig->space = rig->space ? 2 * rig->space : 32;
         rig->host = realloc(rig->host, (size_t)rig->space * sizeof(*rig->host));
+        rig->room = realloc(rig->room, (size_t)rig->space * sizeof(*rig->room));
     }
-    if (!p || !rig->host)
+    if (!p || !rig->host || !rig->room)
         exit(1);
+    rig->room[rig->count] = room;
     rig->host[rig->count++] = p;
     return p;
 }
 
 void *cuda_rig_copy(struct cuda_rig *rig, const void *from, size_t bytes)
 {
-    void *p = keep(rig, malloc(bytes ? bytes : 1));
+    void *p = keep(rig, malloc(bytes ? bytes : 1), NULL);
 
     memcpy(p, from, bytes);
     return p;
@@ -69,7 +69,7 @@ void *cuda_rig_copy(struct cuda_rig *rig, const void *from, size_t bytes)
 
 void *cuda_rig_fetch(struct cuda_rig *rig, const void *device, size_t bytes)
 {
-    void *p = keep(rig, malloc(bytes ? bytes : 1));
+    void *p = keep(rig, malloc(bytes ? bytes : 1), NULL);
 
     rig->device->to_host_bytes(rig->device, p, device, bytes);
     return p;
@@ -85,18 +85,19 @@ struct cuda_array cuda_rig_values(struct cuda_rig *rig, accel_dtype_t type, int6
                                   float scale)
 {
     const size_t bytes = (size_t)n * accel_dtype_bytes(type);
-    const size_t begin = rig->used + rig->skew * accel_dtype_bytes(type);
-    struct cuda_array a = { .host = keep(rig, malloc((size_t)n * sizeof(float) + 1)) };
-    float *v = a.host;
+    const size_t begin = rig->skew * accel_dtype_bytes(type);
+    struct cuda_array a = { .host = NULL };
+    void *room = NULL;
+    float *v;
 
-    if (begin + bytes > ROOM)
+    if (rig->device->alloc(rig->device, MEMORY_BUFFERS, begin + bytes, &room, NULL))
         exit(1);
+    v = a.host = keep(rig, malloc((size_t)n * sizeof(float) + 1), room);
     for (int64_t i = 0; i < n; i++)
         v[i] = next_value(rig) * scale;
     if (type == ACCEL_BF16)
         bf16_narrow(a.host, v, (size_t)n);
-    a.device = rig->room + begin;
-    rig->used = (begin + bytes + 63) / 64 * 64;
+    a.device = (char *)room + begin;
     rig->device->from_host(rig->device, a.device, a.host, bytes);
     return a;
 }

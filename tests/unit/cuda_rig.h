@@ -10,10 +10,9 @@
 
 struct cuda_rig {
     struct backend *cpu, *device;
-    char *room; /* of the device, given out from its start */
-    size_t used;
-    size_t skew; /* elements that arrays begin behind 64 bytes */
+    size_t skew; /* elements that arrays begin behind what the device allocates */
     void **host; /* copies on the host */
+    void **room; /* and memory of the device */
     int count, space;
     uint32_t seed;
 };

@@ -81,6 +81,11 @@ runtime/backend/cuda/accel_cuda.so: $(cuda_objects) libacommon.la \
 	    $(CUDA_MODULE_LIBS) -lm -ldl -lpthread -lrt
 endif
 
+if SANITIZER
+# Kernels that leave their arrays are what is looked for. The checks for undefined behaviour
+# would double the time to compile, for arithmetic that the CPU's copy of it is checked for.
+cuda_emulated_cxxflags = -O1 -g1 -fno-sanitize=undefined
+endif
 if HAVE_CXX
 cuda_emulated = $(patsubst runtime/backend/cuda/%.cu,tests/cuda/module/%.o,$(cuda_sources))
 check_SCRIPTS += tests/cuda/accel_cuda.so
@@ -88,10 +93,11 @@ CLEANFILES += $(cuda_emulated) tests/cuda/accel_cuda.so
 $(cuda_emulated): tests/cuda/module/%.o: runtime/backend/cuda/%.cu $(cuda_needs) \
 		$(filter tests/cuda/include/%,$(tests_cuda_libfakecuda_la_SOURCES))
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(CXX) -x c++ $(fakecuda_cxxflags) -fPIC $(filter -Werror,$(ACCEL_CFLAGS)) \
-	    $(fakecuda_cppflags) $(cuda_cppflags) $(CXXFLAGS) -c -o $@ $<
+	    $(fakecuda_cppflags) $(cuda_cppflags) $(AM_CXXFLAGS) $(CXXFLAGS) \
+	    $(cuda_emulated_cxxflags) -c -o $@ $<
 tests/cuda/accel_cuda.so: $(cuda_emulated) tests/cuda/libfakecuda.la libacommon.la \
 		runtime/backend/cuda/accel_cuda.map
-	$(AM_V_GEN)$(CXX) $(cuda_link) -o $@ $(cuda_emulated) .libs/libacommon.a \
+	$(AM_V_GEN)$(CXX) $(AM_CXXFLAGS) $(cuda_link) -o $@ $(cuda_emulated) .libs/libacommon.a \
 	    tests/cuda/.libs/libfakecuda.so -Wl,-rpath,$(abs_builddir)/tests/cuda/.libs \
 	    -lm -ldl -lpthread
 
