@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * byo: bring your own compute. A two-layer network whose forward and backward are written
- * here, by hand; the library shards its parameters, updates, saves and resumes them:
- *     srun -n 2 --accel-config=fsdp.yaml ./byo [OUT [STEPS]]
- * It learns sin(3a) * b from pairs (a, b).                                              */
+ * byo: bring your own compute. A two-layer network learns sin(3a) * b, forward and backward
+ * written here, by hand; the library shards its parameters, updates, saves, resumes them:
+ *     srun -n 2 --accel-config=fsdp.yaml ./byo [OUT [STEPS]]                            */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,9 +75,8 @@ static accel_status_t micro_batch(accel_t *run, accel_unit_t *first, accel_unit_
                                   accel_error_t *err)
 {
     float x[BATCH * IN], want[BATCH], h[BATCH * HIDDEN], y[BATCH], dy[BATCH];
-    float dh[BATCH * HIDDEN], *dw, *db;
+    float dh[BATCH * HIDDEN], *dw, *db, loss;
     accel_tensor_t *batch[2];
-    float loss;
 
     if (accel_next(run, batch, 2, err) ||
         accel_tensor_read(batch[0], x, BATCH * IN, err) ||
@@ -121,9 +119,8 @@ int main(int argc, char **argv)
                                      { ACCEL_F32, 1, { 1 } } };
     const accel_init_t spread = { ACCEL_INIT_UNIFORM, 0.5f }, zeros = { 0 };
     const int64_t wide[] = { HIDDEN, IN }, narrow[] = { 1, HIDDEN };
-    accel_job_t job = { .steps = argc > 2 ? atoi(argv[2]) : 200,
-                        .batch = BATCH,
-                        .seed = 1 };
+    const int steps = argc > 2 ? atoi(argv[2]) : 200;
+    accel_job_t job = { .steps = steps, .batch = BATCH, .seed = 1 };
     accel_unit_t *first = NULL, *last = NULL;
     accel_error_t err = { 0 };
     accel_t *run = NULL;
@@ -132,6 +129,9 @@ int main(int argc, char **argv)
     job.optimizer.lr = 1e-2f;
     if (accel_open(&run, &(accel_options_t){ .run_name = "byo", .log = print_line },
                    &err) ||
+        (accel_stream(run) && /* a stream of kernels, and there are none here */
+         accel_error_set(&err, ACCEL_EUNSUPPORTED, "byo computes in the host's memory",
+                         "say use_cpu: true in the config")) ||
         accel_dataset_new(&job.data, 4096, fields, 2, fetch, NULL, 0, &err) ||
         !(first = accel_unit_new(run, "first", &err)) ||
         accel_unit_param(first, "weight", 2, wide, spread, NULL, &err) ||

@@ -144,6 +144,11 @@ int main(int argc, char **argv)
         options.run_name = "byo";
         options.log = print_line;
         check([&](accel_error_t *e) { return accel_open(&run, &options, e); });
+        if (accel_stream(run) != nullptr) // of kernels, and there are none here
+            check([](accel_error_t *e) {
+                return accel_error_set(e, ACCEL_EUNSUPPORTED, "byo computes in the host's memory",
+                                       "say use_cpu: true in the config");
+            });
         accel_unit_t *first = layer(run, "first", hidden, in), *last = layer(run, "last", 1, hidden);
         accel_job_t job{};
         job.steps = argc > 2 ? std::atoi(argv[2]) : 200;

@@ -110,8 +110,13 @@ static int gratings_train(accel_t *run, accel_job_t *job)
     double wrong = 1;
     char text[1536];
 
-    accel_prepare(run, job, &err);
-    while (accel_more(run))
+    if (accel_stream(run)) /* of kernels, and the own op has none */
+        accel_error_set(&err, ACCEL_EUNSUPPORTED,
+                        "the op that counts errors computes in the host's memory",
+                        "say use_cpu: true in the config");
+    else
+        accel_prepare(run, job, &err);
+    while (!err.code && accel_more(run))
         if (accel_next(run, batch, 2, &err) ||
             accel_backward(run, accel_call(job->model, batch, 2), &err) ||
             accel_step(run, &err))
@@ -119,7 +124,11 @@ static int gratings_train(accel_t *run, accel_job_t *job)
     count_wrong = 1;
     if (!err.code && !accel_evaluate(run, 0, &wrong, &err) && accel_is_main(run))
         printf("accuracy %.4f\n", 1 - wrong);
-    if (accel_close(run, &err)) {
+    if (err.code)
+        accel_close(run, NULL);
+    else
+        accel_close(run, &err);
+    if (err.code) {
         accel_error_format(&err, text, sizeof(text));
         fprintf(stderr, "%s\n", text);
     }

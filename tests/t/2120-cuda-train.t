@@ -68,4 +68,12 @@ contains "$out" "CUDA_DEVICE_ORDER=PCI_BUS_ID" "with the cure"
 gpu_train gpu-no none ACCEL_CUDA_MODULE=none.so -- --steps 1
 is "$code" 69 "a GPU that was given is not made up for by the CPU"
 contains "$out" "A0440" "and what is missing is said"
+# Host code must not be handed the device's memory.
+for program in byo byo_cpp mlp cnn; do
+    out=$(ACCEL_CONFIG=gpu-no.yaml timeout 300 "$ACCEL_BUILD/examples/$program" 2>&1)
+    code=$?
+    is "$code" 65 "$program, whose own code is the host's, is refused on a GPU"
+    contains "$out" "say use_cpu: true" "with the cure"
+done
+
 done_testing
