@@ -64,6 +64,7 @@ accel_status_t backend_cuda_sizes_open(struct backend **out, accel_error_t *err)
     be->fixed_bytes = CUDA_GEMM_WORKSPACE;
     be->own_least = CUDA_OWN_LEAST;
     be->close = sizes_close;
+    backend_no_queues(be);
     be->attention_scratch = attention_scratch;
     be->conv_scratch = conv_scratch;
     be->maxpool_scratch = maxpool_scratch;

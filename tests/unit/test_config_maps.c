@@ -550,10 +550,10 @@ static const struct {
     { "distributed_type: FSDP\nmixed_precision: fp16\n", "mixed_precision: fp16" },
     { "distributed_type: FSDP\nmixed_precision: fp8\n", "mixed_precision: fp8" },
     { "distributed_type: FSDP\nfsdp_config: {sharding_strategy: HYBRID_SHARD}\n",
-      "fsdp_sharding_strategy: HYBRID_SHARD" },
+      NULL },
     { "distributed_type: FSDP\nfsdp_config: {version: 2, "
       "reshard_after_forward: false}\n",
-      "fsdp_reshard_after_forward: false" },
+      NULL },
     { "distributed_type: FSDP\nfsdp_config: {auto_wrap_policy: SIZE_BASED_WRAP}\n",
       "fsdp_auto_wrap_policy: SIZE_BASED_WRAP" },
     { "distributed_type: FSDP\nfsdp_config: {offload_params: true}\n", NULL },

@@ -71,6 +71,7 @@ accel_status_t backend_cpu_sizes_open(struct backend **out, int threads,
     be->isa = "none";
     be->threads = threads;
     be->close = sizes_close;
+    backend_no_queues(be);
     be->attention_scratch = cpu_attention_scratch;
     be->conv_scratch = cpu_conv_scratch;
     be->maxpool_scratch = cpu_maxpool_scratch;
