@@ -124,10 +124,7 @@ static int gratings_train(accel_t *run, accel_job_t *job)
     count_wrong = 1;
     if (!err.code && !accel_evaluate(run, 0, &wrong, &err) && accel_is_main(run))
         printf("accuracy %.4f\n", 1 - wrong);
-    if (err.code)
-        accel_close(run, NULL);
-    else
-        accel_close(run, &err);
+    accel_close(run, err.code ? NULL : &err); /* the first error counts */
     if (err.code) {
         accel_error_format(&err, text, sizeof(text));
         fprintf(stderr, "%s\n", text);

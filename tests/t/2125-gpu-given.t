@@ -11,12 +11,7 @@ unset ACCEL_CUDA_MODULE # a GPU does not get hot at will
 # shellcheck source=tests/t/gpu.sh
 . "$(dirname "$0")/gpu.sh"
 
-tap_tmpdir
-cd "$tap_tmp" || bail_out "no directory"
-need_gpu
-OMP_NUM_THREADS=1
-export OMP_NUM_THREADS
-train_text text
+begin_gpu_test
 # shellcheck disable=SC2119 # no extra lines
 gpu_configs
 gpu_sizes="--layers 1 --width 32 --heads 2 --seq 16 --batch 2"

@@ -11,14 +11,10 @@
 # shellcheck source=tests/t/gpu.sh
 . "$(dirname "$0")/gpu.sh"
 
-tap_tmpdir
-cd "$tap_tmp" || bail_out "no directory"
-need_gpu
-train_text text
+begin_gpu_test
 if on_stand_in; then
     steps=6 most_no=1e-5
     gpu_sizes="--layers 2 --width 32 --heads 2 --seq 16 --batch 2"
-    export OMP_NUM_THREADS=1
 else
     steps=300 most_no=1e-4
     gpu_sizes="--layers 4 --width 128 --heads 2 --seq 128 --batch 8"

@@ -12,13 +12,9 @@
 # shellcheck source=tests/t/gpu.sh
 . "$(dirname "$0")/gpu.sh"
 
-tap_tmpdir
-cd "$tap_tmp" || bail_out "no directory"
-need_gpu
-train_text text
+begin_gpu_test
 if on_stand_in; then
     gpu_sizes="--layers 3 --width 128 --heads 4 --seq 16 --batch 2 --vocab 16000 --steps 3"
-    export OMP_NUM_THREADS=1
 else
     gpu_sizes="--layers 12 --width 768 --heads 12 --seq 1024 --batch 4 --steps 5"
 fi

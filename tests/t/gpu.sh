@@ -38,6 +38,15 @@ need_gpu() {
     export LD_LIBRARY_PATH FAKE_NVML FAKE_CUDA_WATCH
 }
 
+# Begins a test of the trainer on a GPU, in a directory of its own with a text.
+begin_gpu_test() {
+    tap_tmpdir
+    cd "$tap_tmp" || bail_out "no directory"
+    need_gpu
+    ! on_stand_in || export OMP_NUM_THREADS=1
+    train_text text
+}
+
 # gpu-no.yaml, gpu-bf16.yaml and the same for the CPU; extra lines go to all of them.
 gpu_configs() { # [LINE]...
     for gpu_precision in no bf16; do
