@@ -121,7 +121,7 @@ struct rig {
 static bool rig_open(struct rig *k, const struct op_trial *t, struct backend *be)
 {
     accel_error_t err = { 0 };
-    char name[8];
+    char name[16];
 
     memset(k, 0, sizeof(*k));
     if (graph_open(&k->g, be, t->compute, false, &err))

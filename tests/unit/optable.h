@@ -79,7 +79,7 @@ struct op_trial {
     int inputs, parameters;
     double *weight; /* the loss is the sum of weight * result */
     double *want;   /* the reference's result */
-    char what[160];
+    char what[256];
 };
 
 struct op_outcome {
