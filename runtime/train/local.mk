@@ -13,6 +13,7 @@ libaccel_core_la_SOURCES += \
 	runtime/train/meshes.c \
 	runtime/train/open.c \
 	runtime/train/place.c \
+	runtime/train/place_choose.c \
 	runtime/train/place_print.c \
 	runtime/train/planning.c \
 	runtime/train/prepare.c \

@@ -215,15 +215,16 @@ static void bind_process(accel_t *run, const char *mask)
     memcpy(run->mask_before, mask, sizeof(run->mask_before));
 }
 
-/* ---- slices of GPUs ---------------------------------------------------------------------- */
+/* ---- the list of visible devices --------------------------------------------------------- */
 
-/* CUDA shows a process one slice only, the first of the list: the list becomes this rank's
- * own before CUDA reads it. */
+/* CUDA shows a process one slice only, the first of the list; and it numbers GPUs by their
+ * speed, not as the map does. The list becomes this rank's own before CUDA reads it. */
 static accel_status_t narrow_list(accel_t *run, accel_error_t *err)
 {
     const char *list = getenv("CUDA_VISIBLE_DEVICES");
+    bool named = run->chosen && run->topo.device[0].id[0];
 
-    if (run->topo.devices == 0 || !topo_is_slice(&run->topo.device[0]) ||
+    if (run->topo.devices == 0 || !(named || topo_is_slice(&run->topo.device[0])) ||
         (list && strcmp(list, run->topo.device[0].id) == 0))
         return ACCEL_OK;
     run->no_list_before = !list;
@@ -356,9 +357,17 @@ static accel_status_t check_cpu_wanted(const struct config *c, const char *host,
 /* Nobody is to find out from the speed. */
 static void tell_idle_gpus(const accel_t *run, const struct topo_machine *m)
 {
-    int gpus = topo_machine_gpus_present(m);
+    int present = topo_machine_gpus_present(m), shown = topo_machine_gpus(m)->count;
+    int gpus = shown > present ? shown : present;
 
-    if (gpus > 0 && run->boot.rank == 0)
+    if (gpus == 0 || run->boot.rank != 0)
+        return;
+    if (run->choice[0])
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "this node has %d NVIDIA GPU%s and the run computes on the CPU; %s "
+                   "(use_cpu: true says that it is meant)",
+                   gpus, gpus == 1 ? "" : "s", run->choice);
+    else
         accel_logf(
             &run->log, ACCEL_LOG_WARN,
             "this node has %d NVIDIA GPU%s and the run was given none: it computes "
@@ -372,7 +381,8 @@ accel_status_t place_open(accel_t *run, accel_error_t *err)
     const struct config *c = &run->config;
     bool gpus = !c->use_cpu && c->device != DEVICE_CPU,
          given =
-             getenv("CUDA_VISIBLE_DEVICES") || env_long("SLURM_GPUS_ON_NODE", 0) > 0;
+             getenv("CUDA_VISIBLE_DEVICES") || env_long("SLURM_GPUS_ON_NODE", 0) > 0,
+         choose = gpus && place_may_choose(run);
     struct topo_machine *m = NULL;
     struct topo_rank *own = calloc(1, sizeof(*own));
     accel_status_t st;
@@ -380,10 +390,12 @@ accel_status_t place_open(accel_t *run, accel_error_t *err)
 
     if (!own)
         return accel_fail_nomem(err, "the map", sizeof(*own));
-    st = topo_machine_open(&m, NULL, gpus && given, err);
+    st = topo_machine_open(&m, NULL, choose || (gpus && given), err);
     if (st == ACCEL_OK)
         st = topo_own_mask(m, own->mask, err);
-    if (st == ACCEL_OK && gpus)
+    if (st == ACCEL_OK && choose)
+        place_choose(run, topo_machine_gpus(m), own);
+    else if (st == ACCEL_OK && gpus)
         st = take_devices(&run->boot, topo_machine_gpus(m), own, &run->first_device,
                           err);
     if (st == ACCEL_OK && own->devices == 0)
@@ -397,7 +409,7 @@ accel_status_t place_open(accel_t *run, accel_error_t *err)
         if (nic >= 0)
             topo_use_nic(m, nic, &run->topo);
         bind_process(run, own->mask);
-        if (gpus && !given)
+        if (gpus && !given && own->devices == 0)
             tell_idle_gpus(run, m);
         st = narrow_list(run, err);
     }

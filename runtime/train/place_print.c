@@ -60,6 +60,8 @@ static void print_map(const accel_t *run, const struct line *line)
                run->unbound ? ", threads not bound: " : "",
                run->unbound ? run->unbound : "");
     print_node(run, line, 0);
+    if (run->choice[0])
+        accel_logf(&run->log, ACCEL_LOG_INFO, "  GPU       %s", run->choice);
     for (int node = 1; node < run->boot.nodes; node++) {
         if (like_first(line, run->boot.size, node))
             same++;

@@ -64,6 +64,9 @@ struct accel {
     int threads;
     int threads_before; /* OpenMP's setting when the run was opened; 0: not changed */
     int first_device;   /* of this rank, among the visible ones */
+    bool chosen;        /* nobody gave the GPU: the run took it */
+    char choice
+        [320]; /* which GPU was taken, or why none; empty: not this run's choice */
     char *
         list_before; /* CUDA_VISIBLE_DEVICES, where it was narrowed; NULL: it was not */
     bool no_list_before;
@@ -146,6 +149,10 @@ static inline const struct backend *run_home(const accel_t *run)
  * All ranks fail together; one of them says why. */
 accel_status_t place_open(accel_t *run, accel_error_t *err);
 void place_undo(accel_t *run);
+/* place_choose.c: may a run whose config does not say CPU look for a GPU by itself? */
+bool place_may_choose(const accel_t *run);
+/* Takes one into `own`, or none; run->choice says which or why. */
+void place_choose(accel_t *run, const struct topo_gpus *gpus, struct topo_rank *own);
 /* meshes.c: collective. The first communicators are open and stay open for longer. */
 accel_status_t meshes_open(accel_t *run, accel_error_t *err);
 void meshes_close(accel_t *run);

@@ -14,12 +14,14 @@ fake=$ACCEL_BUILD/tests/helpers/.libs/fake_nvml.so
 [ -f "$fake" ] || skip_all "fake_nvml.so is not built"
 cd "$tap_tmp" || bail_out "no directory"
 unset ACCEL_CONFIG ACCEL_CONFIG_RESOLVED CUDA_VISIBLE_DEVICES SLURM_GPUS_ON_NODE \
+    SLURM_JOB_ID ACCEL_CUDA_MODULE \
     HWLOC_XMLFILE OMP_PROC_BIND GOMP_CPU_AFFINITY UCX_NET_DEVICES
 FAKE_NVML=$ACCEL_SRC/tests/data/topo/pcie4.nvml
 export FAKE_NVML
 mkdir driver none
 ln -s "$fake" driver/libnvidia-ml.so.1
 train_text text
+printf 'init 18\n' >mismatch
 train_config cpu.yaml FULL_SHARD no 2 1
 sed '/use_cpu/d' cpu.yaml >gpu.yaml
 printf 'distributed_type: "NO"\n' >one.yaml
@@ -32,12 +34,52 @@ alone() { # [VAR=VALUE]...: a single run; output in $out, status in $code
 }
 with_driver="LD_LIBRARY_PATH=$tap_tmp/driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
-alone
-is "$code" 0 "no GPU was given: the CPU is used"
-like "$out" 'rank 0 .*: CPU, .*cores ' "and the map says so"
-alone HWLOC_XMLFILE="$ACCEL_SRC/tests/data/topo/pcie4.xml"
-is "$code" 0 "also of a node that has some"
-like "$out" 'warn.*this node has 4 NVIDIA GPUs and the run was given none' "but it is said"
+if ldconfig -p 2>/dev/null | grep -q libnvidia-ml; then
+    skip 5 "this machine has a driver"
+else
+    alone
+    is "$code" 0 "no GPU was given and there is no driver: the CPU is used"
+    like "$out" 'rank 0 .*: CPU, .*cores ' "and the map says so"
+    like "$out" '  GPU  *none is used: there is no NVIDIA driver' "and why"
+    alone HWLOC_XMLFILE="$ACCEL_SRC/tests/data/topo/pcie4.xml"
+    is "$code" 0 "also of a node that has some"
+    like "$out" 'warn.*this node has 4 NVIDIA GPUs and .* the CPU; none is used: .*driver' "but it is said"
+fi
+alone "$with_driver" FAKE_NVML="$tap_tmp/mismatch"
+like "$out" 'GPU  *none is used: .*Driver/library version mismatch' "a driver that does not work is a reason, too"
+alone ACCEL_CUDA_MODULE=none.so "$with_driver"
+is "$code" 0 "a driver, but no module, and nobody asked for a GPU"
+like "$out" 'warn.*this node has 4 NVIDIA GPUs.*none is used: .*none.so.* is not there' \
+    "the CPU is used, and a warning says why"
+alone SLURM_JOB_ID=1 "$with_driver"
+like "$out" 'rank 0 .*: CPU, ' \
+    "a step of Slurm takes none that it was not given"
+unlike "$out" '  GPU  ' "nor looks for one"
+
+# By itself: the first that can be used, whatever CUDA counts first.
+stand_in=$ACCEL_BUILD/tests/cuda/accel_cuda.so
+if [ -f "$stand_in" ] && ! built_with_sanitizer; then
+    take() { alone ACCEL_CUDA_MODULE="$stand_in" "$with_driver" "$@"; }
+    first=GPU-5ebe9f43-0b1c-4d2e-9f30-415263740000
+    take FAKE_CUDA_DEVICES=4 FAKE_CUDA_BUS=$first=0000:01:00
+    is "$code" 0 "a GPU, its driver and the module, and nothing that says which" || diag "$out"
+    like "$out" 'rank 0 .*: GPU 0000:01:00.0 ' "the map says which one was taken"
+    like "$out" '  GPU  *number 0 of 4, as nothing says which \(CUDA_VISIBLE_DEVICES does' "and why"
+    like "$out" 'compute  *cuda, ' "and so does the plan"
+    take FAKE_CUDA_DEVICES=4 FAKE_CUDA_BUS=$first=0000:21:00
+    is "$code" 69 "another GPU than the one of that name"
+    contains "$out" "A0414" "is refused"
+    take FAKE_CUDA_DEVICES=nodriver
+    is "$code" 69 "a GPU that was taken and cannot be opened"
+    contains "$out" "A0443" "is refused as well"
+    printf 'distributed_type: "NO"\nuse_cpu: true\n' >asked.yaml
+    take ACCEL_CONFIG=asked.yaml
+    is "$code" 0 "use_cpu: true takes none"
+    like "$out" 'rank 0 .*: CPU, .*cores ' "and the CPU is used"
+    unlike "$out" 'GPU' "without a word on GPUs"
+else
+    skip 11 "no stand-in for the CUDA module"
+fi
 alone CUDA_VISIBLE_DEVICES= SLURM_GPUS_ON_NODE=2
 is "$code" 69 "GPUs given but hidden"
 contains "$out" "A0412" "are refused"
@@ -49,7 +91,6 @@ like "$out" '  cure: .*(use_cpu: true|driver)' "with the cure"
 alone CUDA_VISIBLE_DEVICES=4 "$with_driver"
 is "$code" 69 "a GPU that is not there"
 contains "$out" "names '4', but of the 4 GPUs" "is refused"
-printf 'init 18\n' >mismatch
 alone CUDA_VISIBLE_DEVICES=0 FAKE_NVML="$tap_tmp/mismatch" "$with_driver"
 is "$code" 69 "a driver that does not work"
 contains "$out" "Driver/library version mismatch" "its own words are shown"

@@ -16,6 +16,12 @@ cluster_dir=
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 export PATH
 
+# A run that nobody gave a GPU would take one of this machine's: only tests that say so do.
+if [ -e /dev/nvidiactl ]; then
+    : "${CUDA_VISIBLE_DEVICES=}"
+    export CUDA_VISIBLE_DEVICES
+fi
+
 # Skips the whole test when PROGRAMs are missing.
 need_program() { # PROGRAM...
     for lib_program in "$@"; do

@@ -63,9 +63,9 @@ accel_status_t check_signal(struct selftest *t, struct check *c, accel_error_t *
  * everything the run writes below `out`. Collective. */
 accel_status_t selftest_train(accel_t *run, int micro, const char *out,
                               double loss_out[SELFTEST_STEPS], accel_error_t *err);
-/* The same steps with the same samples as a world of `world` ranks takes them, in one
- * process of its own: starts this program again without ranks and reads what it prints. */
-accel_status_t selftest_alone(const struct config *cfg, int world, const char *out,
+/* The same steps with the same samples as the run's ranks take them, in one process of its
+ * own: starts this program again without ranks and reads what it prints. */
+accel_status_t selftest_alone(const accel_t *run, const char *out,
                               double loss_out[SELFTEST_STEPS], accel_error_t *err);
 /* What that process does; returns its exit code. */
 int selftest_reference(int world, const char *out);

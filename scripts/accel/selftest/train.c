@@ -214,20 +214,23 @@ static accel_status_t listen(pid_t pid, int from, double loss_out[SELFTEST_STEPS
                       WIFEXITED(status) ? WEXITSTATUS(status) : status, text);
 }
 
-accel_status_t selftest_alone(const struct config *cfg, int world, const char *out,
+accel_status_t selftest_alone(const accel_t *run, const char *out,
                               double loss_out[SELFTEST_STEPS], accel_error_t *err)
 {
     static char resolved[17 << 10];
     const char key[] = "ACCEL_CONFIG_RESOLVED=";
     char number[16], *argv[] = { (char *)"accel-selftest", (char *)"--reference",
                                  number, (char *)out, NULL };
-    struct config one = *cfg;
+    struct config one = run->config;
     char **env;
     pid_t pid = -1;
     int from = -1, failed;
     accel_status_t st;
 
     one.num_processes = one.num_machines = 1;
+    /* Ranks on the CPU beside one on the CPU: it would take a GPU that nobody gave. */
+    if (!run->backend->device)
+        one.device = DEVICE_CPU;
     memcpy(resolved, key, sizeof(key));
     st = config_encode(&one, resolved + strlen(key), sizeof(resolved) - strlen(key),
                        err);
@@ -236,7 +239,7 @@ accel_status_t selftest_alone(const struct config *cfg, int world, const char *o
     env = lone_environment(resolved);
     if (!env)
         return accel_fail_nomem(err, "the environment of a process", 0);
-    snprintf(number, sizeof(number), "%d", world);
+    snprintf(number, sizeof(number), "%d", run->boot.size);
     failed = start(argv, env, &pid, &from);
     free(env);
     if (failed)
@@ -265,7 +268,7 @@ accel_status_t check_steps(struct selftest *t, struct check *c, accel_error_t *e
         return st;
     snprintf(out, sizeof(out), "%s/alone", t->dir);
     if (t->run->boot.rank == 0)
-        st = selftest_alone(cfg, t->run->boot.size, out, alone, err);
+        st = selftest_alone(t->run, out, alone, err);
     if (st != ACCEL_OK || t->run->boot.rank != 0)
         return st;
     for (int s = 0; s < SELFTEST_STEPS; s++) {
