@@ -125,6 +125,12 @@ static void key_head(const struct attention *p, const struct attn_mem *m, int64_
     }
 }
 
+/* Keys and values are enough for more than one thread. */
+static bool reads_much(const struct attention *p)
+{
+    return p->batch * p->kv_heads * p->keys * p->head_width > CPU_ALONE_ELEMS;
+}
+
 void attn_decode(const struct backend *be, const struct attention *p, void *out,
                  float *lse, void *scratch)
 {
@@ -132,7 +138,7 @@ void attn_decode(const struct backend *be, const struct attention *p, void *out,
     int64_t group = p->heads / p->kv_heads;
     int64_t parts = (group + ATTN_BLOCK - 1) / ATTN_BLOCK;
 
-#pragma omp parallel num_threads(be->threads) if (attn_is_large(p))
+#pragma omp parallel num_threads(be->threads) if (reads_much(p))
     {
         struct attn_mem m = attn_mem(
             p, (float *)scratch + floats * (size_t)omp_get_thread_num(), false, false);

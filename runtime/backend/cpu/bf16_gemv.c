@@ -14,16 +14,17 @@
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
-enum { PAIRED = 32, STEP = 4 * PAIRED };
+enum { PAIRED = 32, STEP = 2 * PAIRED };
 
-/* Four sums side by side, so that no addition waits for the one before. */
+/* Two sums side by side, so that no addition waits for the one before. */
 struct sums {
-    __m512 a, b, c, d;
+    __m512 a, b;
 };
 
-INLINE void add(__m512 *sum, const bf16_t *a, __m512i b)
+INLINE void add(__m512 *sum, const bf16_t *a, const bf16_t *b)
 {
-    *sum = _mm512_dpbf16_ps(*sum, (__m512bh)_mm512_loadu_si512(a), (__m512bh)b);
+    *sum = _mm512_dpbf16_ps(*sum, (__m512bh)_mm512_loadu_si512(a),
+                            (__m512bh)_mm512_loadu_si512(b));
 }
 
 /* Elements [i, k): the last ones, without reading behind them. */
@@ -42,56 +43,64 @@ INLINE float total(const struct sums *s)
 {
     float lane[VM_LANES];
 
-    _mm512_storeu_ps(
-        lane, _mm512_add_ps(_mm512_add_ps(s->a, s->b), _mm512_add_ps(s->c, s->d)));
+    _mm512_storeu_ps(lane, _mm512_add_ps(s->a, s->b));
     return vm_total(lane);
 }
 
-/* One or two rows of a with one of b. */
-INLINE void dots(float *out, int64_t stride, const bf16_t *a, int64_t lda, const int m,
-                 const bf16_t *b, int64_t k)
+/* Two products whose rows are a . b and a2 . b2, of which one is shared: it is loaded once.
+ * out2 NULL: the first one alone. */
+INLINE void dots(float *out, float *out2, const bf16_t *a, const bf16_t *a2,
+                 const bf16_t *b, const bf16_t *b2, int64_t k)
 {
     const __m512 zero = _mm512_setzero_ps();
-    struct sums s = { zero, zero, zero, zero }, t = s;
-    const bf16_t *second = a + lda;
+    struct sums s = { zero, zero }, t = s;
     int64_t i = 0;
 
     for (; i + STEP <= k; i += STEP) {
-        __m512i w = _mm512_loadu_si512(b + i);
-        __m512i x = _mm512_loadu_si512(b + i + PAIRED);
-        __m512i y = _mm512_loadu_si512(b + i + 2 * PAIRED);
-        __m512i z = _mm512_loadu_si512(b + i + 3 * PAIRED);
-
-        add(&s.a, a + i, w);
-        add(&s.b, a + i + PAIRED, x);
-        add(&s.c, a + i + 2 * PAIRED, y);
-        add(&s.d, a + i + 3 * PAIRED, z);
-        if (m == 1)
+        add(&s.a, a + i, b + i);
+        add(&s.b, a + i + PAIRED, b + i + PAIRED);
+        if (!out2)
             continue;
-        add(&t.a, second + i, w);
-        add(&t.b, second + i + PAIRED, x);
-        add(&t.c, second + i + 2 * PAIRED, y);
-        add(&t.d, second + i + 3 * PAIRED, z);
+        add(&t.a, a2 + i, b2 + i);
+        add(&t.b, a2 + i + PAIRED, b2 + i + PAIRED);
     }
     add_rest(&s, a, b, i, k);
-    out[0] = total(&s);
-    if (m == 1)
+    *out = total(&s);
+    if (!out2)
         return;
-    add_rest(&t, second, b, i, k);
-    out[stride] = total(&t);
+    add_rest(&t, a2, b2, i, k);
+    *out2 = total(&t);
+}
+
+/* One row of a, with rows of b far from each other taken together: as in gemv.c. */
+TARGET static void dots_one(float *out, const bf16_t *a, const bf16_t *b, int64_t ldb,
+                            int64_t rows, int64_t k)
+{
+    int64_t half = rows / 2;
+
+    for (int64_t j = 0; j < half; j++)
+        dots(out + j, out + half + j, a, a, b + j * ldb, b + (half + j) * ldb, k);
+    if (rows % 2)
+        dots(out + 2 * half, NULL, a, a, b + 2 * half * ldb, NULL, k);
 }
 
 TARGET void cpu_bf16_dots(float *out, int64_t stride, const bf16_t *a, int64_t lda,
                           int64_t m, const bf16_t *b, int64_t ldb, int64_t rows,
                           int64_t k)
 {
+    if (m == 1) {
+        dots_one(out, a, b, ldb, rows, k);
+        return;
+    }
     for (int64_t j = 0; j < rows; j++) {
+        const bf16_t *at = b + j * ldb;
         int64_t r = 0;
 
         for (; r + 2 <= m; r += 2)
-            dots(out + r * stride + j, stride, a + r * lda, lda, 2, b + j * ldb, k);
+            dots(out + r * stride + j, out + (r + 1) * stride + j, a + r * lda,
+                 a + (r + 1) * lda, at, at, k);
         if (r < m)
-            dots(out + r * stride + j, stride, a + r * lda, lda, 1, b + j * ldb, k);
+            dots(out + r * stride + j, NULL, a + r * lda, NULL, at, NULL, k);
     }
 }
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Products of a few rows with a large weight, c = act(a b^T + bias): generation, a token at
- * a time. Bound by reading b, so it is read once, in its own type and order. Every
- * element is one sum over 4 x 16 lanes, whichever thread makes it.
+ * a time. Bound by reading b, so it is read once, in its own type. Every element is one sum
+ * over 2 x 16 lanes, whichever thread makes it.
  */
 #include <omp.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
 
-#define SUMS  4  /* vectors of partial sums per element: struct sums */
-#define CHUNK 64 /* rows of b between two epilogues */
+#define SUMS  2  /* vectors of partial sums per element: struct sums */
+#define CHUNK 64 /* rows of b between two epilogues, at most */
 
-enum { MAX_M = 8, MAX_FLOATS = 512 * 1024 };
+enum { MAX_M = 8, MAX_FLOATS = 512 * 1024, CHUNK_BYTES = 192 * 1024 };
 
 bool cpu_gemv_fits(const struct gemm *p)
 {
@@ -58,28 +58,17 @@ static void pair_up(float *a, int64_t k)
         }
 }
 
-/* Four sums side by side, so that no addition waits for the one before. Members, not an
+/* Two sums side by side, so that no addition waits for the one before. Members, not an
  * array: they stay in registers. */
 struct sums {
-    vm_lanes a, b, c, d;
+    vm_lanes a, b;
 };
-
-VM_INLINE void add_two(vm_lanes *p, vm_lanes *q, const float *a, const vm_lanes *even,
-                       const vm_lanes *odd)
-{
-    vm_lanes x;
-
-    memcpy(&x, a, sizeof(x));
-    *p += x * *even;
-    memcpy(&x, a + VM_LANES, sizeof(x));
-    *q += x * *odd;
-}
 
 /* The sum with what is behind the last whole vectors, elements [i, k). */
 VM_INLINE float finish(const struct sums *s, const float *a, const void *b, int64_t i,
                        int64_t k, const int bf)
 {
-    vm_lanes sum = (s->a + s->b) + (s->c + s->d);
+    vm_lanes sum = s->a + s->b;
     float lane[VM_LANES];
 
     memcpy(lane, &sum, sizeof(lane));
@@ -88,44 +77,68 @@ VM_INLINE float finish(const struct sums *s, const float *a, const void *b, int6
     return vm_total(lane);
 }
 
-/* out[r * CHUNK] = a row r . b for `m` rows of a, one or two, and one of b, which is read in
- * its order. */
-VM_INLINE void dots(float *out, const float *a, const int m, const void *b, int64_t k,
-                    const int bf)
+VM_INLINE void add(struct sums *s, const float *a, const void *b, int64_t i,
+                   const int bf)
+{
+    vm_lanes x, y, even, odd;
+
+    memcpy(&x, a + i, sizeof(x));
+    memcpy(&y, a + i + VM_LANES, sizeof(y));
+    load_two(&even, &odd, b, i, bf);
+    s->a += x * even;
+    s->b += y * odd;
+}
+
+/* Two products whose rows are a . b and a2 . b2, of which one is shared: the compiler loads
+ * it once. out2 NULL: the first one alone. */
+VM_INLINE void dots(float *out, float *out2, const float *a, const float *a2,
+                    const void *b, const void *b2, int64_t k, const int bf)
 {
     const vm_lanes zero = { 0 };
-    struct sums s = { zero, zero, zero, zero }, t = s;
-    const float *second = a + k;
+    struct sums s = { zero, zero }, t = s;
     int64_t i = 0;
 
     for (; i + SUMS * VM_LANES <= k; i += SUMS * VM_LANES) {
-        vm_lanes even, odd;
-
-        load_two(&even, &odd, b, i, bf);
-        add_two(&s.a, &s.b, a + i, &even, &odd);
-        if (m > 1)
-            add_two(&t.a, &t.b, second + i, &even, &odd);
-        load_two(&even, &odd, b, i + 2 * VM_LANES, bf);
-        add_two(&s.c, &s.d, a + i + 2 * VM_LANES, &even, &odd);
-        if (m > 1)
-            add_two(&t.c, &t.d, second + i + 2 * VM_LANES, &even, &odd);
+        add(&s, a, b, i, bf);
+        if (out2)
+            add(&t, a2, b2, i, bf);
     }
-    out[0] = finish(&s, a, b, i, k, bf);
-    if (m > 1)
-        out[CHUNK] = finish(&t, second, b, i, k, bf);
+    *out = finish(&s, a, b, i, k, bf);
+    if (out2)
+        *out2 = finish(&t, a2, b2, i, k, bf);
 }
 
-VM_INLINE void chunk(float *out, const float *a, int64_t m, const void *b, int64_t ldb,
-                     int64_t rows, int64_t k, const int bf)
+/* One row of a. Two rows of b far from each other are taken together: a then passes through
+ * the first cache, where it has to stand beside all that is read of b, half as often. */
+VM_INLINE void chunk_one(float *out, const float *a, const char *b, int64_t row_bytes,
+                         int64_t rows, int64_t k, const int bf)
 {
+    int64_t half = rows / 2;
+
+    for (int64_t j = 0; j < half; j++)
+        dots(out + j, out + half + j, a, a, b + j * row_bytes,
+             b + (half + j) * row_bytes, k, bf);
+    if (rows % 2)
+        dots(out + 2 * half, NULL, a, NULL, b + 2 * half * row_bytes, NULL, k, bf);
+}
+
+VM_INLINE void chunk(float *out, const float *a, int64_t m, const char *b,
+                     int64_t row_bytes, int64_t rows, int64_t k, const int bf)
+{
+    if (m == 1) {
+        chunk_one(out, a, b, row_bytes, rows, k, bf);
+        return;
+    }
     for (int64_t j = 0; j < rows; j++) {
-        const void *at = (const char *)b + j * ldb * (bf ? 2 : 4);
+        const char *at = b + j * row_bytes;
+        float *to = out + j;
         int64_t r = 0;
 
         for (; r + 2 <= m; r += 2)
-            dots(out + r * CHUNK + j, a + r * k, 2, at, k, bf);
+            dots(to + r * CHUNK, to + (r + 1) * CHUNK, a + r * k, a + (r + 1) * k, at,
+                 at, k, bf);
         if (r < m)
-            dots(out + r * CHUNK + j, a + r * k, 1, at, k, bf);
+            dots(to + r * CHUNK, NULL, a + r * k, NULL, at, NULL, k, bf);
     }
 }
 
@@ -134,15 +147,24 @@ static void chunk_any(float *out, const float *a, int64_t m, const void *b, int6
                       int64_t rows, int64_t k, bool bf)
 {
     if (bf)
-        chunk(out, a, m, b, ldb, rows, k, 1);
+        chunk(out, a, m, b, ldb * (int64_t)sizeof(bf16_t), rows, k, 1);
     else
-        chunk(out, a, m, b, ldb, rows, k, 0);
+        chunk(out, a, m, b, ldb * (int64_t)sizeof(float), rows, k, 0);
 }
 
-/* `a` is NULL where both are bfloat16 and stay so. */
-static void columns(const struct gemm *p, const float *a, int64_t j0)
+/* How many rows of b are taken at a time: of long ones fewer, so that the threads end
+ * together. */
+static int64_t chunk_rows(const struct gemm *p)
 {
-    int64_t n = p->n - j0 < CHUNK ? p->n - j0 : CHUNK;
+    int64_t rows =
+        CHUNK_BYTES / (p->ldb * (int64_t)accel_dtype_bytes(p->b_type) + 1) / 2 * 2;
+
+    return rows > CHUNK ? CHUNK : rows < 8 ? 8 : rows;
+}
+
+/* Rows [j0, j0 + n) of b. `a` is NULL where both are bfloat16 and stay so. */
+static void columns(const struct gemm *p, const float *a, int64_t j0, int64_t n)
+{
     float out[MAX_M * CHUNK], bias[CHUNK];
 
     if (!a)
@@ -171,7 +193,7 @@ void cpu_gemv(const struct backend *be, const struct gemm *p)
     const struct cpu_state *s = be->state;
     bool pairs = s->bf16_products && p->a_type == ACCEL_BF16 && p->b_type == ACCEL_BF16;
     float *a = pairs ? NULL : s->panels;
-    int64_t chunks;
+    int64_t step = chunk_rows(p), chunks = (p->n + step - 1) / step;
     int piece;
 
     for (int64_t r = 0; a && r < p->m; r++) {
@@ -179,12 +201,11 @@ void cpu_gemv(const struct backend *be, const struct gemm *p)
         if (p->b_type == ACCEL_BF16)
             pair_up(a + r * p->k, p->k);
     }
-    chunks = (p->n + CHUNK - 1) / CHUNK;
     /* Threads seldom get the same part of the memory's bandwidth: they share the rows out
-     * as they go, in pieces large enough to be read ahead. */
-    piece = (int)(chunks / (8 * be->threads)) + 1;
+     * as they go, of many chunks several at a time. */
+    piece = (int)(chunks / (32 * be->threads)) + 1;
 #pragma omp parallel for num_threads(be->threads)                                      \
     schedule(dynamic, piece) if (p->n * p->k > CPU_ALONE_ELEMS)
     for (int64_t j = 0; j < chunks; j++)
-        columns(p, a, j * CHUNK);
+        columns(p, a, j * step, p->n - j * step < step ? p->n - j * step : step);
 }
