@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The training step of GPT-2 124M against torch: every program is a process of its own, and
- * they take turns, step by step, in one run. Medians, ratios, memory; then where the time
- * of our own step goes.   bench_step [-t THREADS] [-n STEPS] [-d DTYPE] [BATCHxTIME ...]
- * torch is asked of $ACCEL_TORCH_PYTHON, or else of python3.
+ * The training step of GPT-2 124M against torch and llm.c: every program is a process of its
+ * own, and they take turns, step by step, in one run. Medians, ratios (our step to the
+ * peer's), memory; then where the time of our own step goes.
+ *     bench_step [-t THREADS] [-n STEPS] [-d DTYPE] [BATCHxTIME ...]
+ * torch is asked of $ACCEL_TORCH_PYTHON, or else of python3. llm.c, float32 only, is built
+ * from the checkout $ACCEL_LLMC (git clone https://github.com/karpathy/llm.c; its Makefile's
+ * flags, no weights or data); its steps at 4x256 and 1x1024 take half a minute and more.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,16 +15,20 @@
 #include "tests/bench/step/own.h"
 #include "tests/bench/step/peer.h"
 
-enum { MAX_PEERS = 4, MAX_STEPS = 1000, WARM_UP = 2 };
+enum { MAX_PEERS = 5, MAX_STEPS = 1000, WARM_UP = 2 };
+enum side { OWN, TORCH, LLMC };
 
 struct bench {
     const char *self, *python; /* python NULL: no torch */
+    bool llmc;
     int threads, steps;
     const char *dtype; /* NULL: both */
 };
 
 struct row {
     struct peer peer;
+    char name[24];
+    const struct row *own; /* NULL: this one is */
     struct step_time *step;
     struct step_time median, best;
     bool failed;
@@ -46,30 +53,48 @@ static void summarise(struct row *r, int n, size_t field)
     *(double *)(void *)((char *)&r->best + field) = v[0];
 }
 
-static void start(const struct bench *b, struct row *r, bool own, const char *dtype,
-                  const char *batch, const char *time)
+static void start(const struct bench *b, struct row *r, enum side side,
+                  const char *dtype, const char *batch, const char *time)
 {
-    static const char *const script = STEP_TORCH;
+    static const char *const name[] = { "accel", "torch", "llm.c" };
+    static const char *const first[] = { "--serve", STEP_TORCH, STEP_LLMC };
+    const char *const program[] = { b->self, b->python, "sh" };
     char threads[16];
     char *argv[8] = { 0 };
-    const char *name = own ? (dtype[0] == 'f' ? "accel float32" : "accel bfloat16")
-                           : (dtype[0] == 'f' ? "torch float32" : "torch bfloat16");
     int n = 0;
 
     snprintf(threads, sizeof(threads), "%d", b->threads);
-    argv[n++] = (char *)(uintptr_t)(own ? b->self : b->python);
-    argv[n++] = (char *)(uintptr_t)(own ? "--serve" : script);
+    snprintf(r->name, sizeof(r->name), "%s %s", name[side], dtype);
+    argv[n++] = (char *)(uintptr_t)program[side];
+    argv[n++] = (char *)(uintptr_t)first[side];
     argv[n++] = (char *)(uintptr_t)dtype;
     argv[n++] = (char *)(uintptr_t)batch;
     argv[n++] = (char *)(uintptr_t)time;
     argv[n++] = threads;
-    r->failed = !peer_start(&r->peer, name, argv);
+    r->failed = !peer_start(&r->peer, r->name, argv);
     r->step = calloc((size_t)b->steps, sizeof(*r->step));
     if (r->failed)
-        printf("%s did not start\n", name);
+        printf("%s did not start\n", r->name);
     else
-        printf("%-15s %s\n", name, r->peer.about);
+        printf("%-15s %s\n", r->name, r->peer.about);
     fflush(stdout);
+}
+
+/* The own program and its peers for one dtype. */
+static void start_all(const struct bench *b, struct row *row, int *rows,
+                      const char *dtype, const char *batch, const char *time)
+{
+    const struct row *own = &row[*rows];
+
+    start(b, &row[(*rows)++], OWN, dtype, batch, time);
+    if (b->python) {
+        row[*rows].own = own;
+        start(b, &row[(*rows)++], TORCH, dtype, batch, time);
+    }
+    if (b->llmc && dtype[0] == 'f') {
+        row[*rows].own = own;
+        start(b, &row[(*rows)++], LLMC, dtype, batch, time);
+    }
 }
 
 static void run_steps(const struct bench *b, struct row *row, int rows)
@@ -83,12 +108,12 @@ static void run_steps(const struct bench *b, struct row *row, int rows)
                 row[k].failed = true;
 }
 
-static void print_table(const struct bench *b, struct row *row, int rows, int tokens)
+static void print_table(struct row *row, int rows, int tokens)
 {
     printf("%-15s %8s %8s %8s %8s %8s %8s %8s %7s %9s\n", "median, ms", "forward",
            "backward", "optim", "step", "best", "cpu", "tok/s", "ratio", "peak MiB");
     for (int k = 0; k < rows; k++) {
-        struct row *r = &row[k], *torch = k + 1 < rows ? &row[k + 1] : NULL;
+        struct row *r = &row[k];
 
         if (r->failed)
             continue;
@@ -96,8 +121,8 @@ static void print_table(const struct bench *b, struct row *row, int rows, int to
                r->median.forward, r->median.backward, r->median.optimizer,
                r->median.total, r->best.total, r->median.cpu,
                tokens * 1e3 / r->median.total);
-        if (b->python && k % 2 == 0 && torch && !torch->failed)
-            printf("%7.3f", r->median.total / torch->median.total);
+        if (r->own && !r->own->failed)
+            printf("%7.3f", r->own->median.total / r->median.total);
         else
             printf("%7s", "");
         printf(" %9.0f\n", (double)peer_peak_kib(&r->peer) / 1024);
@@ -121,17 +146,15 @@ static void bench_case(const struct bench *b, const char *batch, const char *tim
     for (size_t d = 0; d < 2; d++) {
         if (b->dtype && strcmp(b->dtype, dtype[d]) != 0)
             continue;
-        start(b, &row[rows++], true, dtype[d], batch, time);
-        if (b->python)
-            start(b, &row[rows++], false, dtype[d], batch, time);
+        start_all(b, row, &rows, dtype[d], batch, time);
     }
     run_steps(b, row, rows);
     for (int k = 0; k < rows; k++)
         for (size_t f = 0; f < ACCEL_ARRAY_SIZE(field) && !row[k].failed; f++)
             summarise(&row[k], b->steps, field[f]);
-    print_table(b, row, rows, atoi(batch) * atoi(time));
+    print_table(row, rows, atoi(batch) * atoi(time));
     for (int k = 0; k < rows; k++) {
-        if (!row[k].failed && strncmp(row[k].peer.name, "accel", 5) == 0) {
+        if (!row[k].failed && !row[k].own) {
             printf("%s, its last step:\n", row[k].peer.name);
             peer_report(&row[k].peer);
         }
@@ -152,6 +175,16 @@ static const char *find_torch(void)
     printf("no torch in %s (set ACCEL_TORCH_PYTHON): nothing to compare with\n",
            python);
     return NULL;
+}
+
+static bool find_llmc(void)
+{
+    const char *checkout = getenv("ACCEL_LLMC");
+
+    if (checkout && checkout[0])
+        return true;
+    printf("llm.c not given (set ACCEL_LLMC to a checkout): nothing to compare with\n");
+    return false;
 }
 
 int main(int argc, char **argv)
@@ -180,6 +213,7 @@ int main(int argc, char **argv)
     if (optind < argc)
         cases = argv + optind;
     b.python = find_torch();
+    b.llmc = find_llmc();
     for (; *cases; cases++) {
         char batch[32];
 
