@@ -72,16 +72,16 @@ INLINE void dots(float *out, float *out2, const bf16_t *a, const bf16_t *a2,
     *out2 = total(&t);
 }
 
-/* One row of a, with rows of b far from each other taken together: as in gemv.c. */
+/* One row of a, with long rows of b two at a time: as in gemv.c. */
 TARGET static void dots_one(float *out, const bf16_t *a, const bf16_t *b, int64_t ldb,
                             int64_t rows, int64_t k)
 {
-    int64_t half = rows / 2;
+    int64_t half = ldb * (int64_t)sizeof(*b) > CPU_SHORT_ROW ? rows / 2 : 0;
 
     for (int64_t j = 0; j < half; j++)
         dots(out + j, out + half + j, a, a, b + j * ldb, b + (half + j) * ldb, k);
-    if (rows % 2)
-        dots(out + 2 * half, NULL, a, a, b + 2 * half * ldb, NULL, k);
+    for (int64_t j = 2 * half; j < rows; j++)
+        dots(out + j, NULL, a, NULL, b + j * ldb, NULL, k);
 }
 
 TARGET void cpu_bf16_dots(float *out, int64_t stride, const bf16_t *a, int64_t lda,

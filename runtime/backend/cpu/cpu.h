@@ -50,6 +50,8 @@ void cpu_bf16_tile(const struct gemm *p, int64_t i0, int64_t j0, int64_t m, int6
 
 size_t gemm_panel_floats(void);
 void cpu_gemm(const struct backend *be, const struct gemm *p);
+/* Rows of a weight up to this long are best read one after the other. In bytes. */
+#define CPU_SHORT_ROW 4096
 /* As many rows of a, `lda` apart, with `rows` of b, `ldb` apart, all of k elements:
  * out[r * stride + j]. Only where cpu_has_bf16_products(). */
 void cpu_bf16_dots(float *out, int64_t stride, const bf16_t *a, int64_t lda, int64_t m,

@@ -108,18 +108,19 @@ VM_INLINE void dots(float *out, float *out2, const float *a, const float *a2,
         *out2 = finish(&t, a2, b2, i, k, bf);
 }
 
-/* One row of a. Two rows of b far from each other are taken together: a then passes through
- * the first cache, where it has to stand beside all that is read of b, half as often. */
+/* One row of a. Of long rows of b two far from each other are taken together: a then passes
+ * through the first cache, where it has to stand beside all that is read of b, half as
+ * often. */
 VM_INLINE void chunk_one(float *out, const float *a, const char *b, int64_t row_bytes,
                          int64_t rows, int64_t k, const int bf)
 {
-    int64_t half = rows / 2;
+    int64_t half = row_bytes > CPU_SHORT_ROW ? rows / 2 : 0;
 
     for (int64_t j = 0; j < half; j++)
         dots(out + j, out + half + j, a, a, b + j * row_bytes,
              b + (half + j) * row_bytes, k, bf);
-    if (rows % 2)
-        dots(out + 2 * half, NULL, a, NULL, b + 2 * half * row_bytes, NULL, k, bf);
+    for (int64_t j = 2 * half; j < rows; j++)
+        dots(out + j, NULL, a, NULL, b + j * row_bytes, NULL, k, bf);
 }
 
 VM_INLINE void chunk(float *out, const float *a, int64_t m, const char *b,
