@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * byo: bring your own compute. A two-layer network learns sin(3a) * b, forward and backward
  * written here, by hand; the library shards its parameters, updates, saves, resumes them:
- *     srun -n 2 --accel-config=fsdp.yaml ./byo [OUT [STEPS]]                            */
+ *     ACCEL_MIXED_PRECISION=no srun -n 2 --accel-config=fsdp.yaml ./byo [OUT [STEPS]]   */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,23 +127,23 @@ int main(int argc, char **argv)
 
     job.out_dir = argc > 1 ? argv[1] : NULL;
     job.optimizer.lr = 1e-2f;
-    if (accel_open(&run, &(accel_options_t){ .run_name = "byo", .log = print_line },
-                   &err) ||
-        (accel_stream(run) && /* a stream of kernels, and there are none here */
-         accel_error_set(&err, ACCEL_EUNSUPPORTED, "byo computes in the host's memory",
-                         "say use_cpu: true in the config")) ||
-        accel_dataset_new(&job.data, 4096, fields, 2, fetch, NULL, 0, &err) ||
-        !(first = accel_unit_new(run, "first", &err)) ||
-        accel_unit_param(first, "weight", 2, wide, spread, NULL, &err) ||
-        accel_unit_param(first, "bias", 1, wide, zeros, NULL, &err) ||
-        !(last = accel_unit_new(run, "last", &err)) ||
-        accel_unit_param(last, "weight", 2, narrow, spread, NULL, &err) ||
-        accel_unit_param(last, "bias", 1, narrow, zeros, NULL, &err) ||
-        accel_prepare(run, &job, &err))
-        fprintf(stderr, "%s: %s\n", err.text, err.hint);
+    (void)(accel_open(&run, &(accel_options_t){ .run_name = "byo", .log = print_line },
+                      &err) ||
+           accel_dataset_new(&job.data, 4096, fields, 2, fetch, NULL, 0, &err) ||
+           !(first = accel_unit_new(run, "first", &err)) ||
+           ((accel_stream(run) || accel_unit_dtype(first) != ACCEL_F32) &&
+            accel_error_set(&err, ACCEL_EUNSUPPORTED, "byo is float32 and for CPUs",
+                            "say use_cpu: true and mixed_precision: 'no'")) ||
+           accel_unit_param(first, "weight", 2, wide, spread, NULL, &err) ||
+           accel_unit_param(first, "bias", 1, wide, zeros, NULL, &err) ||
+           !(last = accel_unit_new(run, "last", &err)) ||
+           accel_unit_param(last, "weight", 2, narrow, spread, NULL, &err) ||
+           accel_unit_param(last, "bias", 1, narrow, zeros, NULL, &err) ||
+           accel_prepare(run, &job, &err)); /* each fills err, and ends the chain */
     while (!err.code && accel_more(run))
-        if (micro_batch(run, first, last, &err) && err.text[0])
-            fprintf(stderr, "%s: %s\n", err.text, err.hint);
+        micro_batch(run, first, last, &err);
+    if (err.text[0]) /* else another rank says why */
+        fprintf(stderr, "%s: %s\n", err.text, err.hint);
     accel_close(run, NULL);
     accel_dataset_close(job.data);
     return accel_exit_code(err.code);

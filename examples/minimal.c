@@ -24,6 +24,17 @@ static void print_line(void *user, accel_log_level_t level, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
+/* What went wrong, if this rank knows it, and the exit code. */
+static int finish(const accel_error_t *err)
+{
+    char text[1536];
+
+    accel_error_format(err, text, sizeof(text));
+    if (err->text[0])
+        fprintf(stderr, "%s\n", text);
+    return accel_exit_code(err->code);
+}
+
 int main(int argc, char **argv)
 {
     static const accel_class_t net = { .name = "Perceptron", .forward = forward };
@@ -40,9 +51,7 @@ int main(int argc, char **argv)
     job.optimizer.lr = 3e-3f;
     if (accel_dataset_open(&job.data, argc > 1 ? argv[1] : "sample.txt", 64, 0, &err) ||
         accel_open(&run, &options, &err))
-        return fprintf(stderr, "error[A%04d]: %s: %s\n", err.message, err.text,
-                       err.hint),
-               accel_exit_code(err.code);
+        return finish(&err);
     job.model = accel_module_new(run, &net, NULL, "");
     emb = accel_param(job.model, "embedding", 2, ve, normal);
     w1 = accel_param(job.model, "up.weight", 2, up, normal);
@@ -55,8 +64,7 @@ int main(int argc, char **argv)
             accel_backward(run, accel_call(job.model, batch, 2), &err) ||
             accel_step(run, &err))
             break;
-    if (accel_close(run, &err) != ACCEL_OK)
-        fprintf(stderr, "error[A%04d]: %s: %s\n", err.message, err.text, err.hint);
+    accel_close(run, &err);
     accel_dataset_close(job.data);
-    return accel_exit_code(err.code);
+    return finish(&err);
 }

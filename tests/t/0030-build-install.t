@@ -40,4 +40,19 @@ passes "a program is built with what pkg-config says" \
 got=$(LD_LIBRARY_PATH=$libdir "$tap_tmp/version" 2>&1)
 is "$?" 85 "it runs and gets the exit code of a status"
 like "$got" '^[0-9]+\.[0-9]+\.[0-9]+ ACCEL_ERESUME$' "it prints the library's version"
+
+# The example that README.md begins with, as a user would build it.
+# shellcheck disable=SC2086
+passes "examples/minimal.c is built the same way" \
+    ${CC:-cc} -Wall -Wextra -Werror -o "$tap_tmp/minimal" "$ACCEL_SRC/examples/minimal.c" $flags
+unset ACCEL_CONFIG ACCEL_CONFIG_RESOLVED CUDA_VISIBLE_DEVICES
+LD_LIBRARY_PATH=$libdir OMP_NUM_THREADS=1
+export LD_LIBRARY_PATH OMP_NUM_THREADS
+cd "$tap_tmp" || bail_out "cannot enter $tap_tmp"
+got=$(./minimal "$ACCEL_SRC/examples/sample.txt" 2>&1)
+is "$?" 0 "it trains"
+like "$got" '^step 300/300 loss [0-2]\.' "to its last step"
+got=$(./minimal missing.txt 2>&1)
+is "$?" 66 "without its data it ends with the code of a missing file"
+like "$got" '^error\[A[0-9]*\]: missing.txt: cannot open' "and says so"
 done_testing

@@ -62,6 +62,14 @@ for file in MANIFEST rank_00000-of-00002.h5 rank_00001-of-00002.h5; do
     [ -s "$(echo "$tap_tmp"/hand/checkpoints/step_*100)/$file" ] || diag "no $file"
 done
 
+# Values would be bfloat16, which the examples do not read.
+for program in "$BYO" "$BYO"_cpp; do
+    [ -x "$program" ] || continue
+    go narrow 1 bf16 "$program" 5
+    is $? 65 "${program##*/} refuses mixed_precision: bf16"
+    like "$srun_out" "mixed_precision: 'no'" "and says what to do"
+done
+
 go one 1 no "$BYO" 20
 awk 'NR <= 20' "$tap_tmp/hand/log.jsonl" >"$tap_tmp/twenty.jsonl"
 isnt "$(worst_difference "$tap_tmp/one/log.jsonl" "$tap_tmp/twenty.jsonl")" none "one rank trains too"
