@@ -13,10 +13,16 @@
  *    Outputs are set only on success.
  *  - Functions that return a tensor return NULL on failure; the handle keeps the first
  *    error, every later op on a NULL tensor returns NULL, and accel_backward reports it.
- *    A forward function therefore needs no checks of its own.
+ *    A forward function therefore needs no checks of its own. The error's `where` has the
+ *    path of the module and the op, its `text` the shapes or dtypes that do not fit.
  *  - The library never prints on its own account (see accel_log_f), exits or aborts.
  *  - One thread owns a handle. Only accel_should_stop may be called from elsewhere.
- *  - "Collective" means: every rank must call it, in the same order.
+ *  - What the library returns belongs to the run and goes with accel_close, unless there is a
+ *    function that frees it. What must stay after the call that it is passed to is said.
+ *  - A call out of place (before accel_prepare, in a forward, without a run) is ACCEL_EINVAL.
+ *  - "Collective" means: every rank must call it, in the same order. Other calls are local;
+ *    those that build, feed or change the run are made alike on all ranks all the same.
+ *  - Any call may return ACCEL_ENOMEM, a collective one ACCEL_EPEER: not said each time.
  */
 #ifndef ACCEL_H
 #define ACCEL_H
@@ -83,9 +89,8 @@ const char *accel_version(void);
 
 /* ---- opening ---------------------------------------------------------------------- */
 
-typedef struct accel accel_t; /* the run: one per process */
-typedef struct accel_tensor
-    accel_tensor_t; /* contiguous; owned by the handle's arena */
+typedef struct accel accel_t;               /* the run: one per process */
+typedef struct accel_tensor accel_tensor_t; /* contiguous; owned by the run */
 typedef struct accel_module accel_module_t; /* a named node of the model tree */
 
 typedef enum accel_dtype {
@@ -104,10 +109,8 @@ typedef enum accel_log_level {
     ACCEL_LOG_INFO = 2,
     ACCEL_LOG_DEBUG = 3,
 } accel_log_level_t;
-
 /* Receives one line without newline. Called on the thread that called the library. */
 typedef void (*accel_log_f)(void *user, accel_log_level_t level, const char *line);
-
 typedef struct accel_options {
     const char *config_file; /* NULL: $ACCEL_CONFIG, or the config srun resolved */
     const char *run_name;    /* identifies the run in checkpoints; NULL: "run" */
@@ -124,16 +127,18 @@ typedef struct accel_options {
 accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
                           accel_error_t *err);
 
+/* Who this process is; without a run: the only rank of one. */
 int accel_rank(const accel_t *run); /* 0 .. world-1 */
 int accel_world_size(const accel_t *run);
-int accel_local_rank(const accel_t *run);
-int accel_is_main(const accel_t *run); /* rank 0 */
+int accel_local_rank(const accel_t *run); /* among the ranks of this node */
+int accel_is_main(const accel_t *run);    /* rank 0 */
 /* 1 after SIGTERM, SIGUSR1 or the time-limit warning. Any thread. */
 int accel_should_stop(const accel_t *run);
 
 /* ---- model: a tree of modules, forward only ---------------------------------------- */
 
-/* Called by accel_call. Returns the output, or NULL (an error is already recorded). */
+/* Called by accel_call, and by accel_prepare without values, to learn shapes and memory.
+ * Returns the output, or NULL (an error is already recorded). */
 typedef accel_tensor_t *(*accel_forward_f)(accel_module_t *m, accel_tensor_t *const *in,
                                            int n);
 
@@ -156,25 +161,29 @@ typedef struct accel_init {
     float scale;
 } accel_init_t;
 
-/* Adds a module under `parent` (NULL: the root of a new tree). Names are joined with
- * dots: "h.3.attn". The run owns it. NULL on failure. */
+/* Adds a module under `parent` (NULL: the root of a new tree; a run holds 16). Names are
+ * joined with dots: "h.3.attn". `cls` must stay as long as the run, which owns the module.
+ * NULL on failure, which accel_prepare reports: ACCEL_EINVAL (name, class). */
 accel_module_t *accel_module_new(accel_t *run, const accel_class_t *cls,
                                  accel_module_t *parent, const char *name);
+/* The state_bytes of its class, zeroed at first; the program's to use until accel_close. */
 void *accel_module_state(accel_module_t *m);
-accel_t *accel_module_run(accel_module_t *m);
-/* Declares a parameter of shape dims[ndim]; it has no data before accel_prepare. The
- * values depend on (seed, full name, element index) only, never on the world size. */
+accel_t *accel_module_run(accel_module_t *m); /* the run that it was made in */
+/* Declares a parameter of shape dims[ndim], 1 to 4 sizes of at least 1; it has no data before
+ * accel_prepare. The values depend on (seed, full name, element index) only, never on the
+ * world size. It is kept in float32; ops see it in the compute dtype and take it only where
+ * their comment says so. NULL on failure, as above: ACCEL_EINVAL (name, sizes). */
 accel_tensor_t *accel_param(accel_module_t *m, const char *name, int ndim,
                             const int64_t *dims, accel_init_t init);
 /* Declares a tensor of dims[ndim] (float32, bfloat16 or int32) that is not trained: whole on
  * every rank, stored in checkpoints, an input of ops like an activation. It has data from
  * accel_prepare on: zeros, ones or a constant; accel_tensor_write gives it others. Whoever
- * writes it sees to it that all ranks write the same. NULL on failure. */
+ * writes it sees to it that all ranks write the same. NULL on failure, as accel_param. */
 accel_tensor_t *accel_buffer(accel_module_t *m, const char *name, accel_dtype_t dtype,
                              int ndim, const int64_t *dims, accel_init_t init);
 /* Gives `param` of another module a second name under `m`, "m.name": tied weights. It stays
  * one parameter with one gradient; checkpoints hold it once, under its first name. Returns
- * `param`; NULL on failure. */
+ * `param`; NULL on failure, as accel_param. */
 accel_tensor_t *accel_tie(accel_module_t *m, const char *name, accel_tensor_t *param);
 /* The module at `path` ("h.3.attn"; "": `root` itself, when it is the root of the tree) or
  * the parameter with that full name, first or second. NULL: there is none. */
@@ -188,17 +197,25 @@ void accel_module_recompute(accel_module_t *m, int on);
 /* on: forwards record nothing and drop nothing, as in accel_evaluate, until it is off. Every
  * call begins anew: tensors made since the last accel_next are over. */
 void accel_eval(accel_t *run, int on);
-/* Runs the module's forward on `in[n]`. Collective after accel_prepare: ranks must call
- * the same modules in the same order. */
+/* Runs the module's forward on `in[n]` (n <= 8 where it is recomputed). What that made and
+ * does not return is gone then; the output lives as long as what the caller makes, at the
+ * outermost until accel_step or the next accel_next. NULL on failure: the forward's first
+ * error. Collective after accel_prepare: ranks must call the same modules in the same order. */
 accel_tensor_t *accel_call(accel_module_t *m, accel_tensor_t *const *in, int n);
 
 /* ---- ops: coarse and fused; each records its own backward ---------------------------
  * Activations have the compute dtype of the run (float32 or bfloat16); arithmetic inside
- * an op is float32. [..., C] means any leading shape. */
+ * an op is float32. [..., C] means any leading shape, 1 to 4 sizes in all; any size may be 0.
+ * table, positions, weight, bias and gain are parameters; all other tensors are activations:
+ * what an op, accel_next or accel_input returned, or a buffer. Where there are no parameters
+ * x may be float32 or bfloat16 whatever the compute dtype (attention and rope: no). The result
+ * is a new tensor of the dtype of x, if nothing else is said, and lives as accel_call says.
+ * NULL on failure: ACCEL_EINVAL (shapes, dtypes, options, a tensor whose module returned or
+ * whose step is over). Ops with parameters are collective: they gather them. */
 
 typedef enum accel_activation {
     ACCEL_ACT_NONE = 0,
-    ACCEL_ACT_GELU = 1,     /* tanh form */
+    ACCEL_ACT_GELU = 1,     /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
     ACCEL_ACT_GELU_ERF = 2, /* x Phi(x) */
     ACCEL_ACT_SILU = 3,     /* x sigmoid(x) */
     ACCEL_ACT_RELU = 4,
@@ -206,11 +223,12 @@ typedef enum accel_activation {
     ACCEL_ACT_TANH = 6,
 } accel_activation_t;
 
-/* ids int32 [B, T], table [V, C], positions [P, C] with P >= T or NULL -> [B, T, C]. */
+/* ids int32 [B, T], table [V, C], positions [P, C] with P >= T or NULL -> [B, T, C] in the
+ * compute dtype: table[ids[b, t]] + positions[t]. An id outside of [0, V) is ACCEL_EINVAL. */
 accel_tensor_t *accel_embedding(accel_tensor_t *ids, accel_tensor_t *table,
                                 accel_tensor_t *positions);
-/* x [..., C], gain [C], bias [C] or NULL -> [..., C];
- * (x - mean) / sqrt(var + eps) * gain + bias, var over C (not C - 1). */
+/* x [..., C], gain [C], bias [C] or NULL, eps >= 0 -> [..., C];
+ * (x - mean) / sqrt(var + eps) * gain + bias, var over C, not C - 1 (Ba et al. 2016). */
 accel_tensor_t *accel_layernorm(accel_tensor_t *x, accel_tensor_t *gain,
                                 accel_tensor_t *bias, float eps);
 /* x [..., C], gain [C] -> [..., C]; x / sqrt(mean of x^2 + eps) * gain. */
@@ -222,17 +240,16 @@ accel_tensor_t *accel_linear(accel_tensor_t *x, accel_tensor_t *weight,
  * not computed again. Used with recording off (accel_eval); one cache serves one sequence
  * per sample of its batch. In the compute dtype, on the run's device. */
 typedef struct accel_kv accel_kv_t;
-
-/* A cache for `layers` attention layers and `capacity` positions. The caller frees it,
- * before accel_close. NULL and `err` on failure. Not collective. */
+/* A cache for `layers` attention layers and `capacity` positions. The caller frees it, before
+ * accel_close. NULL and `err` on failure: ACCEL_EINVAL (a size below 1). */
 accel_kv_t *accel_kv_new(accel_t *run, int layers, int batch, int capacity,
                          int kv_heads, int head_width, accel_error_t *err);
-/* Positions that it holds. */
+/* Positions that it holds, and can hold; 0 without a cache. */
 int accel_kv_length(const accel_kv_t *kv);
 int accel_kv_capacity(const accel_kv_t *kv);
 /* The forward of T new positions is over in every layer: they count from now on. */
 accel_status_t accel_kv_advance(accel_kv_t *kv, int positions, accel_error_t *err);
-/* Forgets all but the first `length` positions. */
+/* Forgets all but the first `length` positions. Both: ACCEL_EINVAL (not as many). */
 accel_status_t accel_kv_trim(accel_kv_t *kv, int length, accel_error_t *err);
 void accel_kv_free(accel_kv_t *kv); /* NULL is fine */
 
@@ -252,10 +269,11 @@ typedef struct accel_attention {
  * [B, T, heads * D]; or k and v NULL and q the three side by side,
  * [B, T, (heads + 2 kv_heads) * D]. Query head h reads key head h / (heads / kv_heads).
  * A query that sees no key gives zeros. With a cache: k and v are of the T new positions,
- * which are appended, and S counts those in the cache too (so does mask). */
+ * which are appended, and S counts those in the cache too (so does mask). Nothing of size
+ * T x S is stored. Vaswani et al. 2017, shared heads Ainslie et al. 2023. */
 accel_tensor_t *accel_attention(accel_tensor_t *q, accel_tensor_t *k, accel_tensor_t *v,
                                 const accel_attention_t *o);
-/* act(x). ACCEL_ACT_NONE: x itself. */
+/* act(x), the shape of x. ACCEL_ACT_NONE: x itself. */
 accel_tensor_t *accel_activate(accel_tensor_t *x, accel_activation_t act);
 /* act(gate) * up, same shape and dtype. With ACCEL_ACT_SILU: SwiGLU. */
 accel_tensor_t *accel_gated(accel_tensor_t *gate, accel_tensor_t *up,
@@ -281,7 +299,7 @@ accel_tensor_t *accel_transpose(accel_tensor_t *x, int dim0, int dim1);
 /* x as float32 or bfloat16; x of any dtype (its gradient, if it has one, in its own). x
  * itself when it has that dtype. */
 accel_tensor_t *accel_cast(accel_tensor_t *x, accel_dtype_t dtype);
-/* exp(x) / sum of exp(x) over the last dimension. */
+/* exp(x) / sum of exp(x) over the last dimension, the shape of x. */
 accel_tensor_t *accel_softmax(accel_tensor_t *x);
 /* Sum and mean over dimension `dim` (the first is 0), which disappears: [2, 3, 4] over 1 ->
  * [2, 4]; a single dimension becomes [1]. dim -1: over all elements -> one float32. The mean
@@ -330,8 +348,8 @@ typedef struct accel_rope {
 
 /* Rotary positions: x [B, T, heads * D], D even and at most 512 -> the same shape. Turns each
  * pair (i, i + D / 2) by the angle of its position, which is the cache's length (NULL: 0)
- * plus t; frequencies and their scaling are those of Hugging Face's Llama. `rope` NULL:
- * the plain ones at theta 10000. */
+ * plus t, times theta^(-2i / D); Su et al. 2021, with the pairs and the scaling of
+ * frequencies of Hugging Face's Llama. `rope` NULL: the plain ones at theta 10000. */
 accel_tensor_t *accel_rope(accel_tensor_t *x, int heads, const accel_rope_t *rope,
                            const accel_kv_t *cache);
 /* What an own op sees of a tensor: contiguous, in the memory of the run's device (on the
@@ -364,18 +382,19 @@ typedef struct accel_op {
                                const accel_array_t *din, accel_error_t *err);
 } accel_op_t;
 
-/* Runs an own op on in[n], n <= 7 (parameters of at most two units among them). `op` and
- * `attr` must stay until accel_step. */
+/* Runs an own op on in[n], 1 <= n <= 7, any tensors and parameters of at most two units; the
+ * result is in the compute dtype unless op->shape sets another. `op` and `attr` must stay
+ * until accel_step. */
 accel_tensor_t *accel_apply(const accel_op_t *op, accel_tensor_t *const *in, int n,
                             const void *attr);
-/* Number of dimensions and the sizes (valid as long as the tensor). */
+/* Number of dimensions and the sizes (valid as long as the tensor); 0 for NULL. */
 int accel_tensor_shape(const accel_tensor_t *t, const int64_t **dims_out);
 accel_dtype_t accel_tensor_dtype(const accel_tensor_t *t);
 /* Copies the values, widened to float32, into host[elems]; `elems` must be the number of
- * elements. Parameters: use accel_save. */
+ * elements. Errors: ACCEL_EINVAL (a parameter: use accel_save; a tensor that is over; another
+ * size), and what a device has to tell of earlier work. */
 accel_status_t accel_tensor_read(const accel_tensor_t *t, float *host, size_t elems,
                                  accel_error_t *err);
-
 /* Copies `bytes` bytes, the whole tensor in its own dtype, from host memory into a buffer or
  * an activation of this step. Errors: ACCEL_EINVAL (a parameter, no memory yet or no more,
  * another size). */
@@ -455,13 +474,15 @@ accel_status_t accel_llama_read_config(const char *path, accel_llama_t *out,
                                        accel_error_t *err);
 accel_status_t accel_bert_read_config(const char *path, accel_bert_t *out,
                                       accel_error_t *err);
-
-/* GPT-2 with tied input and output embedding; forward takes {ids, targets} and returns
- * the loss. Parameter names are those of Hugging Face's GPT-2 ("h.0.attn.c_attn.weight");
- * linear weights are [out, in]. */
+/* The models below are trees like any other, made before accel_prepare and owned by the run.
+ * NULL on failure, also in `err`: ACCEL_EINVAL (sizes that do not fit).
+ * GPT-2 with tied input and output embedding; forward takes {ids, targets}, int32 [B, T], and
+ * returns the loss; with {ids} alone, the logits of the last position, float32 [B, vocab],
+ * without a backward. Parameter names are those of Hugging Face's GPT-2
+ * ("h.0.attn.c_attn.weight"); linear weights are [out, in]. */
 accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg,
                                accel_error_t *err);
-/* Llama: forward takes {ids, targets} and returns the loss. Parameter names are those of
+/* Llama: forward takes {ids, targets} or {ids} as GPT-2's. Parameter names are those of
  * Hugging Face's LlamaForCausalLM ("model.layers.0.self_attn.q_proj.weight"). */
 accel_module_t *accel_llama_new(accel_t *run, const accel_llama_t *cfg,
                                 accel_error_t *err);
@@ -475,7 +496,6 @@ accel_module_t *accel_bert_new(accel_t *run, const accel_bert_t *cfg,
 /* The model that `name` means: a published one (accel_gpt2_preset ...), or the config.json in
  * the directory `name`. Random weights; accel_load_weights reads those beside it. */
 accel_module_t *accel_model_open(accel_t *run, const char *name, accel_error_t *err);
-
 /* How generated tokens are drawn. All zero: always the likeliest. */
 typedef struct accel_sampling {
     float temperature; /* 1: the model's own spread; 0: always the likeliest */
@@ -520,7 +540,6 @@ accel_status_t accel_generate(accel_module_t *model, const int32_t *prompt, int 
 void *accel_stream(const accel_t *run);
 
 typedef struct accel_unit accel_unit_t;
-
 /* A unit of the run; `name` becomes the front of its parameters' full names ("" for none).
  * Owned by the run. NULL on failure, also in `err`. */
 accel_unit_t *accel_unit_new(accel_t *run, const char *name, accel_error_t *err);
@@ -554,7 +573,6 @@ accel_status_t accel_units_backward(accel_t *run, double loss, accel_error_t *er
 /* ---- data --------------------------------------------------------------------------- */
 
 typedef struct accel_dataset accel_dataset_t;
-
 /* Opens PATH (a file, or a directory whose regular files are taken in name order). Files
  * ending in .bin are token files, as `accel tokenize` writes them (256 int32 header words:
  * magic 20240520, version 1, token count; then uint16 tokens; or magic 20240801, version 7
@@ -564,10 +582,10 @@ typedef struct accel_dataset accel_dataset_t;
  * Errors: ACCEL_ENOENT, ACCEL_EIO, ACCEL_ECORRUPT, ACCEL_EINVAL (less than one sample). */
 accel_status_t accel_dataset_open(accel_dataset_t **out, const char *path, int seq,
                                   double holdout, accel_error_t *err);
-int64_t accel_dataset_samples(
-    const accel_dataset_t *d);                     /* training samples per epoch */
-int accel_dataset_vocab(const accel_dataset_t *d); /* largest token + 1; 0: no tokens */
-void accel_dataset_close(accel_dataset_t *d);      /* NULL is fine */
+/* Training samples per epoch; largest token + 1, 0 where there are no tokens. */
+int64_t accel_dataset_samples(const accel_dataset_t *d);
+int accel_dataset_vocab(const accel_dataset_t *d);
+void accel_dataset_close(accel_dataset_t *d); /* NULL is fine */
 
 /* One part of a sample: an image, a label, a row of token ids. */
 typedef struct accel_field {
@@ -581,7 +599,6 @@ typedef struct accel_field {
  * whenever and on whichever rank it is asked: that makes a resumed run exact. Returns 0, or
  * anything else where the sample cannot be had, which ends the run. */
 typedef int (*accel_fetch_f)(void *user, int64_t index, void *const *dst);
-
 /* A dataset of `samples` samples of n fields (1 .. 8), drawn by `fetch`. The last `holdout`
  * fraction (0 .. 0.5) is kept for accel_evaluate. Copies `fields`; `user` must outlive the
  * dataset. Errors: ACCEL_EINVAL, ACCEL_ENOMEM. */
@@ -593,7 +610,6 @@ accel_status_t accel_dataset_new(accel_dataset_t **out, int64_t samples,
 /* ---- tokenizers ---------------------------------------------------------------------- */
 
 typedef struct accel_tokenizer accel_tokenizer_t;
-
 /* Opens a byte-level BPE tokenizer that cuts words as GPT-2 or Llama-3 does. `path` is
  * tokenizer.json, or a directory with tokenizer.json or with vocab.json and merges.txt
  * (GPT-2's; "<|endoftext|>" of that vocabulary is then a special token). The ids are those
@@ -608,7 +624,6 @@ void accel_tokenizer_close(accel_tokenizer_t *t); /* NULL is fine */
 int accel_tokenizer_vocab(const accel_tokenizer_t *t);
 /* Id of the token with this text ("<|endoftext|>", "the", " the"), or -1. */
 int32_t accel_tokenizer_id(const accel_tokenizer_t *t, const char *token);
-
 /* Flag of accel_tokenize: with the tokens that the file's template puts around a text, such
  * as Llama-3's <|begin_of_text|>. */
 #define ACCEL_TOKENIZE_FRAME 1u
@@ -637,9 +652,9 @@ size_t accel_utf8_whole(const void *text, size_t bytes);
 /* ---- the run ------------------------------------------------------------------------- */
 
 typedef enum accel_optimizer_kind {
-    ACCEL_ADAMW = 0, /* decoupled weight decay, bias-corrected moments */
-    ACCEL_SGD = 1,   /* weight decay added to the gradient; momentum, Nesterov's too */
-    ACCEL_LION = 2,  /* sign of the mixed momentum, decoupled weight decay */
+    ACCEL_ADAMW = 0, /* formulas: see struct accel_optimizer */
+    ACCEL_SGD = 1,
+    ACCEL_LION = 2,
 } accel_optimizer_kind_t;
 
 /* What holds for the parameters whose full name matches the glob ("*.bias", "h.[0-3].*",
@@ -653,6 +668,11 @@ typedef struct accel_group {
 } accel_group_t;
 
 /* Zeros stand for the defaults in the order {ADAMW, SGD, LION}. Arithmetic is float32. */
+/* With gradient g, clipped; r = lr * schedule * lr_scale; w: weight_decay; step t from 1:
+ * ADAMW: m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p = (1 - r w) p - r (m / (1 - b1^t)) /
+ *        (sqrt(v / (1 - b2^t)) + eps)                        (Loshchilov and Hutter 2019)
+ * SGD:   g = g + w p; m = momentum m + g; p = p - r m, nesterov: r (g + momentum m)  (torch)
+ * LION:  p = (1 - r w) p - r sign(b1 m + (1 - b1) g); m = b2 m + (1 - b2) g (Chen et al. 2023) */
 typedef struct accel_optimizer {
     accel_optimizer_kind_t kind;
     float lr;                    /* 3e-4, 1e-2, 1e-4 */
@@ -666,15 +686,14 @@ typedef struct accel_optimizer {
 } accel_optimizer_t;
 
 typedef struct accel_job {
-    accel_module_t
-        *model; /* forward takes the fields of the data, returns the loss, the
-                              mean over the samples of its inputs */
-    accel_dataset_t *data; /* not owned, must outlive the run; NULL: the program feeds
-                              itself, see accel_next_samples */
+    /* Its forward takes the fields of the data and returns the loss, the mean over the samples
+     * of its inputs. NULL: the run's units. */
+    accel_module_t *model;
+    accel_dataset_t *data; /* must outlive the run; NULL: fed by accel_next_samples */
     accel_optimizer_t optimizer;
     int64_t steps;       /* optimizer steps in the whole run */
     int64_t warmup;      /* linear warm-up steps, then cosine to lr / 10 */
-    float clip;          /* global gradient norm; 0: no clipping */
+    float clip;          /* gradients: times clip / (norm + 1e-6) above it; 0: none */
     int batch;           /* samples per rank and micro-batch */
     int accumulate;      /* micro-batches per step; 0: 1 */
     uint64_t seed;       /* initial values and sample order */
@@ -685,11 +704,12 @@ typedef struct accel_job {
 
 /* Wraps the model into units, shards and initialises the parameters, prints the plan
  * (log level info, rank 0) and, when the checkpoint directory holds a complete checkpoint
- * of the same run, goes on from the newest one. Collective.
- * Errors: ACCEL_EMISMATCH (checkpoint of another run), ACCEL_ECORRUPT (no checkpoint is
- * intact), ACCEL_ENOMEM, ACCEL_EINVAL. */
+ * of the same run, goes on from the newest one. `job` is copied. After a failure the run can
+ * only be closed. Collective. Errors: ACCEL_EINVAL (job, or what went wrong when the model was
+ * built or its forward ran for the plan), ACCEL_ECONFIG (classes to wrap), ACCEL_EMISMATCH
+ * (checkpoint of another run, ranks that differ), ACCEL_ECORRUPT (no checkpoint is intact),
+ * ACCEL_ECREATE, ACCEL_EIO. */
 accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t *err);
-
 /* Fills the parameters from weights in Hugging Face's format, in place of their initial
  * values: `path` is a .safetensors file, an index of shards, or a directory with either.
  * After accel_prepare and before the first step; a run that goes on from a checkpoint
@@ -707,54 +727,63 @@ accel_status_t accel_load_weights(accel_t *run, const char *path, accel_error_t 
  * lost. Collective. Errors: ACCEL_ECREATE, ACCEL_EIO, ACCEL_EINVAL, ACCEL_EPEER. */
 accel_status_t accel_save_weights(accel_t *run, const char *dir, const char *dtype,
                                   int64_t shard_bytes, accel_error_t *err);
-
 /* 1 while there is a micro-batch to do; 0 when the run is finished, failed or was told to
  * stop and is saved. */
 int accel_more(const accel_t *run);
-int64_t accel_steps_done(const accel_t *run);
+int64_t accel_steps_done(const accel_t *run); /* also those of earlier lives */
 /* The next micro-batch of this rank: one tensor per field of the job's data, [batch, dims
  * of the field ...], n of them. float32 and bfloat16 fields arrive as activations of the
  * run's compute dtype, others as they are. Owned by the run, valid until accel_step or the
- * next accel_next. */
+ * next accel_next. Errors: ACCEL_EINVAL (another n, a job without data), ACCEL_EIO (also
+ * where the fetch function fails). */
 accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
                           accel_error_t *err);
 /* The same for a job without data: begins the micro-batch and says which samples are this
  * rank's, index[count], count = job.batch (index may be NULL). Numbers count up from 0 over
  * the whole run and all ranks, without shuffling; after a resume they go on where the
- * checkpoint was written. The program feeds them with accel_input. */
+ * checkpoint was written. The program feeds them with accel_input.
+ * Errors: ACCEL_EINVAL (another count, a job with data). */
 accel_status_t accel_next_samples(accel_t *run, int64_t *index, int count,
                                   accel_error_t *err);
 /* A tensor of this micro-batch with the program's own values, host[elems], row-major, of
  * `dtype`; copied. float32 and bfloat16 become an activation of the run's compute dtype.
- * Valid until accel_step or the next accel_next. NULL on failure, also in `err`. */
+ * Valid until accel_step or the next accel_next; in a forward, where it may be called too, as
+ * what an op returns. NULL on failure, also in `err`: ACCEL_EINVAL (sizes, dtype, NULL). */
 accel_tensor_t *accel_input(accel_t *run, accel_dtype_t dtype, int ndim,
                             const int64_t *dims, const void *host, accel_error_t *err);
-/* Backward of `loss` (NULL: reports the error of the forward), gradients accumulated and,
- * on the last micro-batch of a step, reduced over the ranks. Collective. */
+/* Backward of `loss`, one float32 (NULL: reports the error of the forward), gradients
+ * accumulated and, on the last micro-batch of a step, reduced over the ranks: the mean over
+ * ranks and micro-batches. A failure ends the run. Collective. Errors: those of the forward's
+ * ops and of own ops, ACCEL_EINVAL (no loss of this micro-batch). */
 accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t *err);
 /* Called by accel_step, before clipping, with each piece of a reduced gradient that this rank
  * holds: elements [first, first + count) of parameter `name`, float32, in host memory (on a
- * GPU a copy, which is taken back). May change them; where parameters are not sharded, every rank holds all and
- * must change them alike. */
+ * GPU a copy, which is taken back), valid during the call. May change them; where parameters
+ * are not sharded, every rank holds all and must change them alike. */
 typedef void (*accel_gradient_f)(void *user, const char *name, float *gradient,
                                  int64_t first, int64_t count);
 /* Adds such a function for the parameters whose full name matches the glob pattern `match`
- * ("h.*.bias"; NULL: all). At most 8, called in the order they were added. */
+ * ("h.*.bias"; NULL: all). At most 8, called in the order they were added, from the next
+ * accel_step on; `user` must outlive the run. ACCEL_EINVAL (no function, a ninth). */
 accel_status_t accel_on_gradient(accel_t *run, const char *match, accel_gradient_f fn,
                                  void *user, accel_error_t *err);
 /* After the last micro-batch of a step: clips, updates the parameters, logs, saves when
  * due and, when any rank was told to stop, saves and returns ACCEL_ERESUME. Between
  * micro-batches it does nothing; after accel_next, before the backward, it is an error.
- * Collective. */
+ * Collective. Errors: ACCEL_EDIVERGED (loss or norm not finite; nothing is updated),
+ * ACCEL_ERESUME, ACCEL_ESTOPPED, ACCEL_EINVAL, ACCEL_EIO (log; a last save that fails). */
 accel_status_t accel_step(accel_t *run, accel_error_t *err);
 /* Mean loss over the held-out part (at most `batches` micro-batches per rank, 0: all);
- * the last micro-batch may hold fewer samples than job.batch. No gradients. Collective. */
+ * the last micro-batch may hold fewer samples than job.batch. No gradients. Not between
+ * accel_next and accel_backward: the tensors of the micro-batch are gone afterwards. NaN where
+ * a rank was told to stop. Collective. Errors: ACCEL_EINVAL (no held-out samples, no model),
+ * those of the forward. */
 accel_status_t accel_evaluate(accel_t *run, int batches, double *loss_out,
                               accel_error_t *err);
 /* Writes a checkpoint of the current step now; nothing when the config says
- * accel.checkpoint.save: false. Collective. */
+ * accel.checkpoint.save: false. Collective. Errors: ACCEL_EINVAL (in the middle of a step),
+ * ACCEL_ECREATE, ACCEL_EIO, ACCEL_EUNAVAIL (another run took the directory). */
 accel_status_t accel_save(accel_t *run, accel_error_t *err);
-
 /* Ends the run on this rank and frees everything the handle owns. Returns the first
  * failure of the run (ACCEL_ERESUME when it was told to stop and is saved), so that
  *     return accel_exit_code(accel_close(run, &err));
