@@ -152,7 +152,9 @@ accel_tensor_t *nn_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
     accel_tensor_t *out;
 
     g->module_path = m->path;
+    g->depth++;
     out = m->cls->forward(m, in, n);
+    g->depth--;
     if (!out)
         graph_fail(g, A0609, NULL, "return the output of an op",
                    "the forward of class %s returned NULL", m->cls->name);

@@ -12,9 +12,11 @@ static accel_status_t refuse(accel_error_t *err, const char *text)
                       "backward: %s", text);
 }
 
-static accel_status_t check(const struct graph *g, const accel_tensor_t *loss,
-                            accel_error_t *err)
+accel_status_t graph_check_loss(const struct graph *g, const accel_tensor_t *loss,
+                                accel_error_t *err)
 {
+    char shape[96];
+
     if (g->error.code) {
         if (err)
             *err = g->error;
@@ -22,10 +24,18 @@ static accel_status_t check(const struct graph *g, const accel_tensor_t *loss,
     }
     if (!loss)
         return refuse(err, "the loss is NULL");
+    if (loss->name)
+        return accel_fail(err, A0610, "compute a loss from it",
+                          "backward: the loss is parameter %s itself", loss->name);
     if (loss->g != g || !loss->data)
         return refuse(err, "the loss is not of this micro-batch");
     if (loss->elems != 1 || loss->dtype != ACCEL_F32)
-        return refuse(err, "the loss must be one float32");
+        return accel_fail(err, A0610,
+                          "end the forward with accel_cross_entropy, accel_mse, "
+                          "accel_mean(x, -1) or accel_sum(x, -1)",
+                          "backward: the loss must be one float32, not %s %s",
+                          accel_dtype_name(loss->dtype),
+                          tensor_shape_text(loss, shape, sizeof(shape)));
     if (!loss->needs_grad)
         return refuse(err, "the loss depends on no parameter, or nothing was recorded");
     return ACCEL_OK;
@@ -55,7 +65,7 @@ accel_status_t graph_backward(struct graph *g, accel_tensor_t *loss, float seed,
                               accel_error_t *err)
 {
     const int64_t one = 1;
-    accel_status_t status = check(g, loss, err);
+    accel_status_t status = graph_check_loss(g, loss, err);
 
     if (status)
         return status;

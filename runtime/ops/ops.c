@@ -10,6 +10,7 @@
 struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
 {
     struct graph *g = NULL;
+    char shape[96];
 
     for (int i = 0; i < n && !g; i++)
         g = in[i] ? in[i]->g : NULL;
@@ -21,7 +22,8 @@ struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
                               "input %d is NULL", i + 1);
         if (in[i]->g != g)
             return graph_fail(g, A0601, op, "pass tensors of this run's forward",
-                              "input %d belongs to another run", i + 1);
+                              "input %d, %s, belongs to another run", i + 1,
+                              tensor_shape_text(in[i], shape, sizeof(shape)));
         if (!in[i]->data && in[i]->buffer)
             return graph_fail(g, A0604, op, "call accel_prepare before the forward",
                               "buffer %s has no values yet", in[i]->buffer);
@@ -29,9 +31,9 @@ struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
             return graph_fail(g, A0601, op,
                               "return it from the module that made it, or make it in "
                               "this forward",
-                              "input %d is used after its module returned or its step "
-                              "was over",
-                              i + 1);
+                              "input %d, %s, is used after its module returned or its "
+                              "step was over",
+                              i + 1, tensor_shape_text(in[i], shape, sizeof(shape)));
     }
     graph_mark(g, op, false);
     return g;

@@ -21,6 +21,8 @@ accel_dtype_t accel_tensor_dtype(const accel_tensor_t *t)
 accel_status_t accel_tensor_read(const accel_tensor_t *t, float *host, size_t elems,
                                  accel_error_t *err)
 {
+    char shape[96];
+
     if (!t || !host)
         return accel_fail(err, A0611, "check the result of the forward",
                           "cannot read: the %s is NULL", t ? "destination" : "tensor");
@@ -29,11 +31,13 @@ accel_status_t accel_tensor_read(const accel_tensor_t *t, float *host, size_t el
                           "parameter %s is sharded and cannot be read", t->name);
     if (!t->data)
         return accel_fail(err, A0611, "read it before its step is over",
-                          "the tensor's memory was given back already");
+                          "the memory of the tensor %s was given back already",
+                          tensor_shape_text(t, shape, sizeof(shape)));
     if (elems != (size_t)t->elems)
         return accel_fail(
             err, A0611, "pass the tensor's number of elements, from its shape",
-            "the tensor has %lld elements, not %zu", (long long)t->elems, elems);
+            "the tensor %s has %lld elements, not %zu",
+            tensor_shape_text(t, shape, sizeof(shape)), (long long)t->elems, elems);
     t->g->backend->to_host(t->g->backend, host, t->data, t->dtype, t->elems);
     return t->g->backend->check(t->g->backend, err);
 }

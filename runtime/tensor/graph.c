@@ -13,12 +13,19 @@
 
 #define POOL_CHUNK 256
 
-struct tape {
-    struct tape_entry *entry;
-    int length, cap;
+struct tensor_pool {
     accel_tensor_t **chunk; /* POOL_CHUNK tensors each; addresses stay put */
     int chunks;
     int tensors;
+};
+
+/* Two pools take turns: a tensor of the micro-batch before is then still itself, without
+ * data, and not one of this micro-batch that has its address. */
+struct tape {
+    struct tape_entry *entry;
+    int length, cap;
+    struct tensor_pool pool[2];
+    int turn;
 };
 
 struct tape *tape_new(void)
@@ -30,11 +37,23 @@ void tape_free(struct tape *t)
 {
     if (!t)
         return;
-    for (int i = 0; i < t->chunks; i++)
-        free(t->chunk[i]);
-    free(t->chunk);
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < t->pool[k].chunks; i++)
+            free(t->pool[k].chunk[i]);
+        free(t->pool[k].chunk);
+    }
     free(t->entry);
     free(t);
+}
+
+static struct tensor_pool *pool_now(const struct graph *g)
+{
+    return &g->tape->pool[g->tape->turn];
+}
+
+static accel_tensor_t *pool_at(const struct tensor_pool *p, int i)
+{
+    return &p->chunk[i / POOL_CHUNK][i % POOL_CHUNK];
 }
 
 accel_status_t graph_open(struct graph *g, const struct backend *backend,
@@ -75,14 +94,20 @@ void graph_close(struct graph *g)
 
 void graph_reset(struct graph *g)
 {
-    for (int i = 0; i < g->tape->tensors; i++)
-        g->tape->chunk[i / POOL_CHUNK][i % POOL_CHUNK].data = NULL;
-    g->tape->tensors = 0;
+    struct tensor_pool *p = pool_now(g);
+
+    for (int i = 0; i < p->tensors; i++)
+        pool_at(p, i)->data = NULL;
+    /* What was not used needs no rest: some callers reset twice between micro-batches. */
+    if (p->tensors)
+        g->tape->turn = !g->tape->turn;
+    pool_now(g)->tensors = 0;
     g->tape->length = 0;
     g->draws.calls = 0;
     arena_reset(g->arena);
     memset(&g->error, 0, sizeof(g->error));
     g->module_path = "";
+    g->op = NULL;
     g->backend->mark(g->backend, NULL);
 }
 
@@ -105,6 +130,7 @@ void *graph_fail(struct graph *g, enum message code, const char *op, const char 
 
 void graph_mark(struct graph *g, const char *op, bool backward)
 {
+    g->op = op;
     g->backend->mark(g->backend,
                      &(struct backend_mark){ op, g->module_path, backward });
 }
@@ -128,47 +154,60 @@ bool graph_check(struct graph *g, const char *op)
     return false;
 }
 
-static accel_tensor_t *pool_take(struct tape *t)
+static accel_tensor_t *pool_take(struct tensor_pool *p)
 {
     accel_tensor_t *one;
 
-    if (t->tensors == t->chunks * POOL_CHUNK) {
+    if (p->tensors == p->chunks * POOL_CHUNK) {
         accel_tensor_t **chunk =
-            reallocarray(t->chunk, (size_t)t->chunks + 1, sizeof(*chunk));
+            reallocarray(p->chunk, (size_t)p->chunks + 1, sizeof(*chunk));
 
         if (!chunk)
             return NULL;
-        t->chunk = chunk;
-        chunk[t->chunks] = calloc(POOL_CHUNK, sizeof(**chunk));
-        if (!chunk[t->chunks])
+        p->chunk = chunk;
+        chunk[p->chunks] = calloc(POOL_CHUNK, sizeof(**chunk));
+        if (!chunk[p->chunks])
             return NULL;
-        t->chunks++;
+        p->chunks++;
     }
-    one = &t->chunk[t->tensors / POOL_CHUNK][t->tensors % POOL_CHUNK];
-    t->tensors++;
+    one = pool_at(p, p->tensors++);
     memset(one, 0, sizeof(*one));
     return one;
+}
+
+/* Sizes as text: "[4, -1]". */
+static const char *sizes_text(int ndim, const int64_t *dims, char *buf, size_t len)
+{
+    accel_tensor_t t = { .ndim = ndim };
+
+    memcpy(t.dim, dims, (size_t)ndim * sizeof(*dims));
+    return tensor_shape_text(&t, buf, len);
 }
 
 static bool shape_possible(struct graph *g, accel_dtype_t type, int ndim,
                            const int64_t *dims, size_t *elems_out)
 {
     size_t elems = 1, bytes;
+    char shape[96];
 
     if (ndim < 1 || ndim > TENSOR_MAX_DIMS || !accel_dtype_bytes(type))
-        return graph_fail(g, A0608, NULL, "use 1 to 4 dimensions",
+        return graph_fail(g, A0608, g->op, "use 1 to 4 dimensions",
                           "a tensor of %d dimensions and dtype %s is not possible",
                           ndim, accel_dtype_name(type));
     for (int i = 0; i < ndim; i++)
-        if (dims[i] < 0 || dims[i] > INT32_MAX ||
-            __builtin_mul_overflow(elems, (size_t)dims[i], &elems))
-            return graph_fail(g, A0608, NULL, "every size must be at least 0",
-                              "a tensor whose size %d is %lld is not possible", i,
+        if (dims[i] < 0 || dims[i] > INT32_MAX)
+            return graph_fail(g, A0608, g->op, "sizes are 0 to 2147483647",
+                              "a tensor %s is not possible: size %d is %lld",
+                              sizes_text(ndim, dims, shape, sizeof(shape)), i,
                               (long long)dims[i]);
+    for (int i = 0; i < ndim; i++)
+        if (__builtin_mul_overflow(elems, (size_t)dims[i], &elems))
+            elems = SIZE_MAX;
     if (__builtin_mul_overflow(elems, accel_dtype_bytes(type), &bytes) ||
         elems > INT64_MAX)
-        return graph_fail(g, A0608, NULL, "use a smaller batch or sequence",
-                          "the tensor is too large");
+        return graph_fail(g, A0608, g->op, "use a smaller batch or sequence",
+                          "a tensor %s is too large",
+                          sizes_text(ndim, dims, shape, sizeof(shape)));
     *elems_out = elems;
     return true;
 }
@@ -190,10 +229,10 @@ static void describe(struct graph *g, accel_tensor_t *t, accel_dtype_t type, int
 static void *no_room(struct graph *g, const char *what, size_t bytes)
 {
     if (g->backend->check(g->backend, &g->error)) {
-        locate(g, NULL);
+        locate(g, g->op);
         return NULL;
     }
-    return graph_fail(g, A0001, NULL, "use a smaller batch or sequence, or more ranks",
+    return graph_fail(g, A0001, g->op, "use a smaller batch or sequence, or more ranks",
                       "no memory for %s of %zu bytes", what, bytes);
 }
 
@@ -206,7 +245,7 @@ accel_tensor_t *graph_tensor(struct graph *g, accel_dtype_t type, int ndim,
     if (g->error.code || !shape_possible(g, type, ndim, dims, &elems))
         return NULL;
     bytes = elems * accel_dtype_bytes(type);
-    t = pool_take(g->tape);
+    t = pool_take(pool_now(g));
     if (t)
         t->data = arena_alloc(g->arena, bytes);
     if (!t || !t->data)
@@ -223,9 +262,9 @@ accel_tensor_t *graph_view(struct graph *g, accel_tensor_t *t, int ndim,
 
     if (g->error.code || !shape_possible(g, t->dtype, ndim, dims, &elems))
         return NULL;
-    v = pool_take(g->tape);
+    v = pool_take(pool_now(g));
     if (!v)
-        return graph_fail(g, A0001, NULL,
+        return graph_fail(g, A0001, g->op,
                           "use a smaller batch or sequence, or more ranks",
                           "no memory for a view");
     describe(g, v, t->dtype, ndim, dims, elems);
@@ -315,13 +354,15 @@ void tape_pop(struct graph *g)
 
 int scope_begin(const struct graph *g)
 {
-    return g->tape->tensors;
+    return pool_now(g)->tensors;
 }
 
 void scope_end(struct graph *g, int mark, const accel_tensor_t *out)
 {
-    for (int i = mark; i < g->tape->tensors; i++) {
-        accel_tensor_t *t = &g->tape->chunk[i / POOL_CHUNK][i % POOL_CHUNK];
+    const struct tensor_pool *p = pool_now(g);
+
+    for (int i = mark; i < p->tensors; i++) {
+        accel_tensor_t *t = pool_at(p, i);
 
         if (t == out || !t->scoped)
             continue;

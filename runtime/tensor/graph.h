@@ -97,6 +97,8 @@ struct graph {
     accel_error_t error; /* first error of this micro-batch */
     struct tape *tape;
     const char *module_path; /* of the module in forward, for messages */
+    const char *op;          /* at work, for messages; NULL: none yet */
+    int depth;               /* forwards that have not returned */
 };
 
 /* Opens arena and tape on `backend`. */
@@ -113,6 +115,9 @@ accel_tensor_t *graph_tensor(struct graph *g, accel_dtype_t t, int ndim,
  * the data; moves nothing, records nothing. NULL on failure (sticky error). */
 accel_tensor_t *graph_view(struct graph *g, accel_tensor_t *t, int ndim,
                            const int64_t *dims);
+/* The first error of the forward, or what keeps `loss` from being its loss. */
+accel_status_t graph_check_loss(const struct graph *g, const accel_tensor_t *loss,
+                                accel_error_t *err);
 /* Backward of a one-element float32 loss with d(loss) = seed. */
 accel_status_t graph_backward(struct graph *g, accel_tensor_t *loss, float seed,
                               accel_error_t *err);

@@ -4,7 +4,8 @@
  * Data lives while somebody holds it: the scope of the module that made it (until that
  * module's forward returns; the output passes to the caller's scope), tape entries that
  * need it in backward, or the `grad` link of another tensor. The structs themselves stay
- * until graph_reset, so that a late use is found (data == NULL) and named.
+ * until the graph_reset after the next, so that a late use is found (data == NULL) and
+ * named.
  */
 #ifndef ACCEL_TENSOR_TAPE_H
 #define ACCEL_TENSOR_TAPE_H

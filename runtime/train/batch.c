@@ -177,23 +177,32 @@ accel_status_t accel_next_samples(accel_t *run, int64_t *index, int count,
     return ACCEL_OK;
 }
 
+/* In a forward too, also in the one that accel_prepare runs for its plan. */
+static bool input_possible(accel_t *run, accel_error_t *err)
+{
+    if (run_given(run, "accel_input", err) != ACCEL_OK)
+        return false;
+    return run->graph.depth > 0 || run_ready(run, "accel_input", err) == ACCEL_OK;
+}
+
 accel_tensor_t *accel_input(accel_t *run, accel_dtype_t dtype, int ndim,
                             const int64_t *dims, const void *host, accel_error_t *err)
 {
-    struct graph *g = &run->graph;
+    struct graph *g = run ? &run->graph : NULL;
     accel_tensor_t *t = NULL;
 
-    if (run_ready(run, "accel_input", err) != ACCEL_OK)
+    if (!input_possible(run, err))
         return NULL;
+    g->op = "input";
     if (host && dims)
         t = graph_tensor(g,
                          dtype == ACCEL_F32 || dtype == ACCEL_BF16 ? g->compute : dtype,
                          ndim, dims);
     else
-        graph_fail(g, A0601, "input", "pass sizes and values",
+        graph_fail(g, A0601, g->op, "pass sizes and values",
                    "the %s of the tensor are NULL", host ? "sizes" : "values");
     if (t)
-        upload(run->backend, t, dtype, host);
+        upload(g->backend, t, dtype, host);
     else if (err)
         *err = g->error;
     return t;

@@ -54,6 +54,9 @@ static accel_status_t evaluate(accel_t *run, int batches, double *loss_out,
     double sums[3] = { 0 };
     accel_status_t st = ACCEL_OK;
 
+    if (!loss_out)
+        return accel_fail(err, A0908, "pass where the loss shall go",
+                          "accel_evaluate: loss_out is NULL");
     if (!run->job.model)
         return accel_fail(err, A0908, "compute the loss with accel_unit_want",
                           "accel_evaluate needs a model: the run has units");

@@ -14,6 +14,10 @@ accel_status_t accel_on_gradient(accel_t *run, const char *match, accel_gradient
 {
     struct gradient_hook hook = { .fn = fn, .user = user };
 
+    accel_status_t st = run_given(run, "accel_on_gradient", err);
+
+    if (st != ACCEL_OK)
+        return st;
     if (!fn)
         return accel_fail(err, A0902, "pass a function",
                           "accel_on_gradient was given no function");

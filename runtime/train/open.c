@@ -35,8 +35,21 @@ accel_status_t run_report(accel_t *run, accel_status_t status, const accel_error
     return status;
 }
 
+accel_status_t run_given(const accel_t *run, const char *call, accel_error_t *err)
+{
+    if (run)
+        return ACCEL_OK;
+    return accel_fail(err, A0901, "check what accel_open returned",
+                      "%s was given no run", call);
+}
+
 accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err)
 {
+    if (run_given(run, call, err) != ACCEL_OK)
+        return ACCEL_EINVAL;
+    if (run->graph.depth > 0)
+        return accel_fail(err, A0901, "call it between forwards",
+                          "%s inside of the forward of a module", call);
     if (run->status != ACCEL_OK) {
         if (err)
             *err = run->failure;
@@ -421,20 +434,20 @@ accel_status_t accel_close(accel_t *run, accel_error_t *err)
 
 int accel_rank(const accel_t *run)
 {
-    return run->boot.rank;
+    return run ? run->boot.rank : 0;
 }
 
 int accel_world_size(const accel_t *run)
 {
-    return run->boot.size;
+    return run ? run->boot.size : 1;
 }
 
 int accel_local_rank(const accel_t *run)
 {
-    return run->boot.local_rank;
+    return run ? run->boot.local_rank : 0;
 }
 
 int accel_is_main(const accel_t *run)
 {
-    return run->boot.rank == 0;
+    return accel_rank(run) == 0;
 }

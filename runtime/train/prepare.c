@@ -293,9 +293,13 @@ static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_
 accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st;
+    accel_status_t st = run_given(run, "accel_prepare", err);
 
-    if (run->prepared)
+    if (st != ACCEL_OK)
+        return st;
+    if (!job)
+        st = bad_job(&e, "the job is NULL");
+    else if (run->prepared)
         st = accel_fail(&e, A0901, "open one run per model",
                         "accel_prepare was called twice");
     else

@@ -132,7 +132,10 @@ struct accel {
 /* Keeps the first failure in the run, copies it to `err` (may be NULL), returns status. */
 accel_status_t run_report(accel_t *run, accel_status_t status, const accel_error_t *e,
                           accel_error_t *err);
-/* Tasks that may be called only between accel_prepare and the first failure. */
+/* ACCEL_EINVAL where the program has no run. */
+accel_status_t run_given(const accel_t *run, const char *call, accel_error_t *err);
+/* Tasks that may be called only between accel_prepare and the first failure, and not by the
+ * forward of a module: they begin and end micro-batches. */
 accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err);
 /* One outcome for all ranks: the worst `st` of them. A rank that was fine itself, or that
  * is not the first with that status, gets it with an empty error. Collective. */

@@ -15,12 +15,13 @@
 
 int accel_more(const accel_t *run)
 {
-    return run->prepared && run->status == ACCEL_OK && run->step < run->job.steps;
+    return run && run->prepared && run->status == ACCEL_OK &&
+           run->step < run->job.steps;
 }
 
 int64_t accel_steps_done(const accel_t *run)
 {
-    return run->step;
+    return run ? run->step : 0;
 }
 
 static accel_status_t backward(accel_t *run, accel_tensor_t *loss, accel_error_t *err)
@@ -28,17 +29,10 @@ static accel_status_t backward(accel_t *run, accel_tensor_t *loss, accel_error_t
     bool last = run->micro + 1 == run->job.accumulate;
     const struct backend *be = run->backend;
     float value = 0;
-    accel_status_t st = ACCEL_OK;
+    accel_status_t st = graph_check_loss(&run->graph, loss, err);
 
-    if (!loss) {
-        if (run->graph.error.code != ACCEL_OK) {
-            *err = run->graph.error;
-            return err->code;
-        }
-        return accel_fail(err, A0610, "pass what accel_call returned",
-                          "accel_backward was given no loss");
-    }
-    if (!be->device) /* a device is not waited for before all its work is there */
+    /* A device is not waited for before all its work is there. */
+    if (st == ACCEL_OK && !be->device)
         st = accel_tensor_read(loss, &value, 1, err);
     if (st == ACCEL_OK)
         st = shard_backward_begin(run->shard, run->job.accumulate, err);

@@ -28,8 +28,10 @@ struct accel_unit {
 
 static accel_status_t late(const accel_t *run, const char *call, accel_error_t *err)
 {
-    if (!run->prepared)
-        return ACCEL_OK;
+    accel_status_t st = run_given(run, call, err);
+
+    if (st != ACCEL_OK || !run->prepared)
+        return st;
     return accel_fail(err, A0901, "declare all units first", "%s after accel_prepare",
                       call);
 }
@@ -174,7 +176,7 @@ void own_units_free(accel_t *run)
 
 void *accel_stream(const accel_t *run)
 {
-    return run->backend->native(run->backend, QUEUE_COMPUTE);
+    return run ? run->backend->native(run->backend, QUEUE_COMPUTE) : NULL;
 }
 
 /* ---- in a micro-batch ------------------------------------------------------------------- */

@@ -258,10 +258,16 @@ static void test_loss(struct rig *k)
 {
     accel_tensor_t *x = make(&k->g, ACCEL_F32, 2, 3, 4);
     accel_tensor_t *one = make(&k->g, ACCEL_F32, 1, 1, 0);
+    accel_error_t err = { 0 };
     float f;
 
     tap_is_int(graph_backward(&k->g, NULL, 1, NULL), ACCEL_EINVAL, "loss NULL");
-    tap_is_int(graph_backward(&k->g, x, 1, NULL), ACCEL_EINVAL, "loss not a scalar");
+    tap_ok(graph_backward(&k->g, x, 1, &err) == ACCEL_EINVAL &&
+               strstr(err.text, "one float32, not float32 [2, 3, 4]"),
+           "loss not a scalar: %s", err.text);
+    tap_ok(graph_backward(&k->g, k->user->param[0], 1, &err) == ACCEL_EINVAL &&
+               strstr(err.text, "parameter user.weight"),
+           "loss a parameter: %s", err.text);
     tap_is_int(graph_backward(&k->g, one, 1, NULL), ACCEL_EINVAL, "loss of nothing");
     tap_is_int(accel_tensor_read(x, &f, 1, NULL), ACCEL_EINVAL, "read: wrong size");
     tap_is_int(accel_tensor_read(NULL, &f, 1, NULL), ACCEL_EINVAL, "read: NULL");
@@ -274,6 +280,46 @@ static void test_loss(struct rig *k)
            "a negative size is refused");
     graph_reset(&k->g);
 }
+
+/* A tensor of the micro-batch before is not one of this micro-batch, which would have its
+ * address: between the two the graph is reset by the step and by the next batch. */
+static void test_stale(struct rig *k)
+{
+    accel_tensor_t *before = make(&k->g, ACCEL_F32, 2, 3, 0), *x;
+    float f[6];
+
+    before = accel_add(before, before);
+    graph_reset(&k->g);
+    graph_reset(&k->g);
+    x = make(&k->g, ACCEL_F32, 2, 3, 0);
+    x = accel_add(x, x);
+    tap_ok(accel_tensor_read(before, f, 6, NULL) == ACCEL_EINVAL &&
+               !accel_tensor_read(x, f, 6, NULL),
+           "a tensor of the step before has no values");
+    tap_ok(!accel_mul(x, before) &&
+               strstr(k->g.error.text, "input 2, [2, 3], is used after"),
+           "and is no input: %s: %s", k->g.error.where, k->g.error.text);
+    graph_reset(&k->g);
+}
+
+static accel_status_t negative_shape(const void *attr, const accel_array_t *in, int n,
+                                     accel_array_t *out, accel_error_t *err)
+{
+    (void)attr, (void)in, (void)n, (void)err;
+    out->ndim = 2;
+    out->dims[0] = -4;
+    out->dims[1] = 3;
+    return ACCEL_OK;
+}
+
+static accel_status_t no_forward(const void *attr, const accel_array_t *in, int n,
+                                 const accel_array_t *out, accel_error_t *err)
+{
+    (void)attr, (void)in, (void)n, (void)out;
+    return accel_error_set(err, ACCEL_EBUG, "not to be called", NULL);
+}
+
+static const accel_op_t negative = { "negative", negative_shape, no_forward, NULL };
 
 /* Ops without parameters, called outside of modules: op and text of the error. */
 static void test_refused(struct rig *k)
@@ -293,6 +339,7 @@ static void test_refused(struct rig *k)
         { "mse", "x [2, 3] and y [3, 2] do not fit" },
         { "cast", "x cannot become int32" },
         { "maxpool2d", "x [2, 3] has no windows of 2 x 2" },
+        { "negative", "a tensor [-4, 3] is not possible: size 0 is -4" },
         { "mean", "x must not be a parameter" },
     };
 
@@ -337,6 +384,9 @@ static void test_refused(struct rig *k)
             break;
         case 11:
             y = accel_maxpool2d(x, 2, 2);
+            break;
+        case 12:
+            y = accel_apply(&negative, &x, 1, NULL);
             break;
         default:
             y = accel_mean(k->user->param[0], 0);
@@ -446,6 +496,7 @@ int main(void)
         return tap_done();
     test_misuse(&k);
     test_loss(&k);
+    test_stale(&k);
     test_refused(&k);
     test_names(&k);
     test_units(&k);
