@@ -100,7 +100,9 @@ accel_status_t nccl_open(struct nccl *n, accel_error_t *err)
     memset(n, 0, sizeof(*n));
     if (!file || !file[0])
         file = NCCL_LIBRARY;
-    n->library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    /* Its threads outlive its communicators, and one waits with every unique id until all
+     * ranks have come: their code must stay where it is. */
+    n->library = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!n->library)
         return accel_fail(
             err, A0513,

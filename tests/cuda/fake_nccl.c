@@ -315,13 +315,6 @@ EXPORT int ncclGetUniqueId(struct nccl_id *out)
     return made_fd < 0 ? SYSTEM_ERROR : NCCL_SUCCESS;
 }
 
-/* An id that nobody used. */
-__attribute__((destructor)) static void close_unused(void)
-{
-    if (made_fd >= 0)
-        close(made_fd);
-}
-
 int attach(struct nccl_comm *c, const char *path)
 {
     int fd = open(path, O_RDWR | O_CLOEXEC);
