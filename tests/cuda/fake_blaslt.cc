@@ -42,10 +42,11 @@ static bool is_epilogue(uint32_t e)
     return false;
 }
 
-/* A library that has no kernel for some: FAKE_CUDA_NO_EPILOGUES lists their numbers. */
-static bool is_left_out(uint32_t epilogue)
+/* A library that has no kernel for some, or refuses them when they are to run: variables list
+ * their numbers. */
+static bool is_listed(const char *variable, uint32_t epilogue)
 {
-    const char *list = getenv("FAKE_CUDA_NO_EPILOGUES");
+    const char *list = getenv(variable);
     char *end;
 
     while (list && *list) {
@@ -65,7 +66,7 @@ static cublasStatus_t check_epilogue(const struct product *p)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (e->epilogue == CUBLASLT_EPILOGUE_DEFAULT)
         return CUBLAS_STATUS_SUCCESS;
-    if (is_left_out(e->epilogue))
+    if (is_listed("FAKE_CUDA_NO_EPILOGUES", e->epilogue))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (p->d_layout.order != CUBLASLT_ORDER_COL)
         return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -326,6 +327,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         status = check_pointers(&p);
     if (!status)
         status = check_algo(&p, algo, workspace, workspace_bytes);
+    if (!status && is_listed("FAKE_CUDA_REFUSE_EPILOGUES", p.desc.epilogue))
+        status = CUBLAS_STATUS_NOT_SUPPORTED;
     if (status)
         return status;
     fake.counts.matmuls++;

@@ -331,8 +331,8 @@ static void test_epilogues(struct cuda_rig *rig)
     test_taped(rig);
 }
 
-/* The same where cuBLASLt has no kernel for any epilogue, and where none is asked for: own
- * kernels do it. */
+/* The same where cuBLASLt has no kernel for any epilogue, where it refuses what it proposed,
+ * and where none is asked for: own kernels do it. */
 static void test_without(const char *variable, const char *value)
 {
     struct cuda_rig rig;
@@ -357,6 +357,7 @@ int main(void)
     test_empty(&rig);
     cuda_rig_close(&rig);
     test_without("FAKE_CUDA_NO_EPILOGUES", "4,32,36,160,164,192,512");
+    test_without("FAKE_CUDA_REFUSE_EPILOGUES", "4,32,36,160,164,192,512");
     test_without("ACCEL_CUDA_EPILOGUES", "forward");
     test_without("ACCEL_CUDA_EPILOGUES", "none");
     return tap_done();

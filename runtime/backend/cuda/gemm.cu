@@ -86,6 +86,10 @@ bool gemm_product(struct cuda_state *s, const struct gemm *p, uint8_t fused)
     status = cublasLtMatmul(s->blas->lt, g->product, &one, p->b, g->first, p->a,
                             g->second, &beta, p->c, g->result, p->c, g->result,
                             &g->algo, workspace, CUDA_GEMM_WORKSPACE, s->now);
+    if (fused && status == CUBLAS_STATUS_NOT_SUPPORTED) { /* proposed, yet refused */
+        g->found = false;
+        return false;
+    }
     return gemm_lt_ok(s, status, "cublasLtMatmul");
 }
 
