@@ -75,6 +75,10 @@ static hid_t file_type(const struct layout *l, accel_dtype_t t)
         return H5T_IEEE_F64LE;
     case ACCEL_I64:
         return H5T_STD_I64LE;
+    case ACCEL_F16:
+    case ACCEL_F8E4M3:
+    case ACCEL_F8E5M2:
+        break; /* never stored */
     }
     return -1;
 }

@@ -101,6 +101,9 @@ typedef enum accel_dtype {
     ACCEL_U8 = 4,
     ACCEL_F64 = 5,
     ACCEL_I64 = 6,
+    ACCEL_F16 = 7, /* from here on: for gradients between ranks, no arrays of them */
+    ACCEL_F8E4M3 = 8,
+    ACCEL_F8E5M2 = 9,
 } accel_dtype_t;
 
 typedef enum accel_log_level {
@@ -283,9 +286,8 @@ accel_tensor_t *accel_add(accel_tensor_t *x, accel_tensor_t *y);
 accel_tensor_t *accel_mul(accel_tensor_t *x, accel_tensor_t *y);
 /* In training each element is 0 with probability p in [0, 1), else x / (1 - p); in
  * evaluation, and with p = 0, it is x itself. The samples must be in the first dimension:
- * the mask follows from the seed of the run, the number of the sample in the run and how
- * many random ops the forward had before, so that it is the same for any number of ranks
- * and threads. */
+ * the mask follows from the run's seed, the sample's number and how many random ops the
+ * forward had before: the same for any number of ranks and threads. */
 accel_tensor_t *accel_dropout(accel_tensor_t *x, float p);
 /* x with other sizes, as many elements, in the same order; one of dims[ndim] may be -1 and
  * follows from the others. Any dtype. Shares the data of x: nothing is copied. */

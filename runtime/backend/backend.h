@@ -310,6 +310,11 @@ struct backend {
     void (*zero)(const struct backend *be, void *dst, size_t bytes);
     /* float32 -> bfloat16; dst may be src itself. */
     void (*narrow)(const struct backend *be, void *dst, const float *src, int64_t n);
+    /* src[count][n] float32 -> as many arrays of a scaled type of the wire (common/wire.h), n
+     * numbers each, one behind the other. dst may be src itself when n is a multiple of 32;
+     * it begins with a multiple of 4. */
+    void (*narrow_parts)(const struct backend *be, void *dst, accel_dtype_t type,
+                         const float *src, int count, int64_t n);
     /* bfloat16 -> float32; no overlap. */
     void (*widen)(const struct backend *be, float *dst, const void *src, int64_t n);
     /* x *= by */
@@ -318,7 +323,8 @@ struct backend {
      * waits for the device. */
     double (*sumsq)(const struct backend *be, const struct span *x, int count);
     /* out = (accumulate ? out : 0) + scale * (parts[0] + parts[1] + ... in this order), sums
-     * in float32; parts [count][n] float32 or bfloat16, no overlap with out. */
+     * in float32; parts [count] arrays of n numbers as they lie on the wire (common/wire.h),
+     * no overlap with out. */
     void (*sum_parts)(const struct backend *be, float *out, bool accumulate,
                       const void *parts, accel_dtype_t type, int count, int64_t n,
                       float scale);

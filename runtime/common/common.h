@@ -112,6 +112,8 @@ accel_status_t resume_exists(const char *text, const char *choice, accel_error_t
 
 /* Size in bytes of one element; 0 for an unknown dtype. */
 size_t accel_dtype_bytes(accel_dtype_t t);
+/* The same of an array in memory or in a file; 0 also where there are none of that dtype. */
+size_t accel_dtype_stored_bytes(accel_dtype_t t);
 /* "float32", "bfloat16" ...; static. */
 const char *accel_dtype_name(accel_dtype_t t);
 

@@ -15,6 +15,7 @@ libacommon_la_SOURCES += \
 	runtime/common/messages/sources.def \
 	runtime/common/messages/system.def \
 	runtime/common/messages/training.def \
+	runtime/common/minifloat.h \
 	runtime/common/path_dir.c \
 	runtime/common/path_dir.h \
 	runtime/common/path_trust.c \
@@ -24,4 +25,6 @@ libacommon_la_SOURCES += \
 	runtime/common/resume.c \
 	runtime/common/rng.h \
 	runtime/common/suggest.c \
-	runtime/common/util.c
+	runtime/common/util.c \
+	runtime/common/wire.c \
+	runtime/common/wire.h

@@ -133,12 +133,18 @@ static const struct {
     [ACCEL_F32] = { "float32", 4 }, [ACCEL_BF16] = { "bfloat16", 2 },
     [ACCEL_I32] = { "int32", 4 },   [ACCEL_U16] = { "uint16", 2 },
     [ACCEL_U8] = { "uint8", 1 },    [ACCEL_F64] = { "float64", 8 },
-    [ACCEL_I64] = { "int64", 8 },
+    [ACCEL_I64] = { "int64", 8 },   [ACCEL_F16] = { "float16", 2 },
+    [ACCEL_F8E4M3] = { "e4m3", 1 }, [ACCEL_F8E5M2] = { "e5m2", 1 },
 };
 
 size_t accel_dtype_bytes(accel_dtype_t t)
 {
     return (size_t)t < ACCEL_ARRAY_SIZE(dtype_table) ? dtype_table[t].bytes : 0;
+}
+
+size_t accel_dtype_stored_bytes(accel_dtype_t t)
+{
+    return (size_t)t <= ACCEL_I64 ? accel_dtype_bytes(t) : 0;
 }
 
 const char *accel_dtype_name(accel_dtype_t t)

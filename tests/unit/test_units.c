@@ -386,6 +386,10 @@ static void test_fields(void)
            "a tensor of its own");
     tap_ok(!accel_input(run, ACCEL_F32, 2, two, NULL, &err) && err.code == ACCEL_EINVAL,
            "without values: %s", err.text);
+    accel_next(run, batch, 2, &err);
+    tap_ok(!accel_input(run, ACCEL_F8E5M2, 2, two, start, &err) &&
+               strstr(err.text, "dtype e5m2 is not possible"),
+           "of a dtype of the wire: %s", err.text);
     accel_close(run, NULL);
     accel_dataset_close(j.data);
 }

@@ -52,6 +52,8 @@ static void put(void *to, int64_t i, accel_dtype_t type, double v)
     case ACCEL_I64:
         ((int64_t *)to)[i] = (int64_t)floor(v);
         break;
+    default: /* no arrays of what only travels */
+        break;
     }
 }
 

@@ -2,8 +2,11 @@
  *
  * Twins of what happens to the shards between two steps: optimizers, scaling, sums.
  */
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "common/wire.h"
 #include "tests/tap.h"
 #include "tests/unit/twin.h"
 
@@ -37,6 +40,27 @@ static void sum_parts(const struct backend *be, void *const *a,
 {
     be->sum_parts(be, (float *)a[0], c->add, a[1], c->type, (int)c->dim[0], c->n,
                   c->by);
+}
+
+/* Into a[1], of the floats of a[0]. */
+static void narrow_parts(const struct backend *be, void *const *a,
+                         const struct twin_call *c)
+{
+    be->narrow_parts(be, a[1], c->type, (const float *)a[0], (int)c->dim[0], c->n);
+}
+
+static void narrow_parts_in_place(const struct backend *be, void *const *a,
+                                  const struct twin_call *c)
+{
+    be->narrow_parts(be, a[0], c->type, (const float *)a[0], (int)c->dim[0], c->n);
+}
+
+/* The bytes of the floats, which are watched to the bit. */
+static void sum_blocks(const struct backend *be, void *const *a,
+                       const struct twin_call *c)
+{
+    be->narrow_parts(be, a[1], c->type, (const float *)a[2], (int)c->dim[0], c->n);
+    be->sum_parts(be, (float *)a[0], false, a[1], c->type, (int)c->dim[0], c->n, c->by);
 }
 
 static void four(struct twin *t, int64_t n, int64_t shift, bool momentum)
@@ -94,6 +118,53 @@ static void parts(struct twin *t, struct twin_call c, int64_t shift)
         }
 }
 
+/* Floats of all sizes, as bytes; some are infinite. */
+static void gradients(struct twin *t, int k, int64_t n)
+{
+    unsigned char *bytes = (unsigned char *)twin_host(t, k);
+
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t draw = (uint32_t)bytes[4 * i] << 8 | bytes[4 * i + 1];
+        float x = ((float)draw - 32768.0f) * ldexpf(1, -20 - bytes[4 * i + 2] / 8);
+
+        if (i % 331 == 330)
+            x = i % 2 ? INFINITY : -INFINITY;
+        if (i / WIRE_BLOCK % 3 == 2)
+            x *= 1e-30f;
+        memcpy(bytes + 4 * i, &x, sizeof(x));
+    }
+}
+
+static void wire_parts(struct twin *t, struct twin_call c)
+{
+    static const int64_t counts[] = { 1, 2, 7 };
+
+    for (int type = ACCEL_F16; type <= ACCEL_F8E5M2; type++)
+        for (size_t k = 0; k < ACCEL_ARRAY_SIZE(counts); k++) {
+            const int64_t all = counts[k] * c.n;
+            const char *name = accel_dtype_name((accel_dtype_t)type);
+            int64_t bytes;
+
+            c.type = (accel_dtype_t)type;
+            c.dim[0] = counts[k];
+            bytes = counts[k] * (int64_t)wire_bytes((size_t)c.n, c.type);
+            twin_values(t, ACCEL_U8, 4 * all, 0, 0, 256);
+            gradients(t, 0, all);
+            twin_values(t, ACCEL_U8, bytes, 0, 0, 256);
+            twin_run(t, narrow_parts, &c, "%lld x %lld into blocks of %s",
+                     (long long)counts[k], (long long)c.n, name);
+            if (c.n % 32 == 0) {
+                twin_values(t, ACCEL_U8, 4 * all, 0, 0, 256);
+                gradients(t, 0, all);
+                twin_run(t, narrow_parts_in_place, &c, "  in place");
+            }
+            twin_values(t, ACCEL_U8, 4 * c.n, c.n % 2 ? 4 : 0, 0, 256);
+            twin_values(t, ACCEL_U8, bytes, 0, 0, 256);
+            twin_values(t, ACCEL_F32, all, 0, -1, 1);
+            twin_run(t, sum_blocks, &c, "  added up");
+        }
+}
+
 /* The sums are numbers of the host: seen here, not in an array. */
 static double sums[3];
 static int called;
@@ -140,5 +211,9 @@ void twin_updates(struct twin *t)
             optimizers(t, c, shift);
             parts(t, c, shift);
             squares(t, c, shift);
+            if (shift == 0)
+                wire_parts(t, c);
         }
+    for (int64_t n = 32; n <= 4096; n *= 8) /* what shards are padded to */
+        wire_parts(t, (struct twin_call){ .n = n, .by = 0.37f });
 }

@@ -57,6 +57,8 @@ static void cpu_to_host(const struct backend *be, float *host, const void *src,
         case ACCEL_BF16:
             cpu_load_row(host, src, type, n);
             return;
+        default: /* no arrays of what only travels */
+            break;
         }
 }
 
@@ -75,6 +77,7 @@ static const struct backend kernels = {
     .to_host = cpu_to_host,
     .zero = cpu_zero,
     .narrow = cpu_narrow,
+    .narrow_parts = cpu_narrow_parts,
     .widen = cpu_widen,
     .scale = cpu_scale,
     .sumsq = cpu_sumsq,

@@ -145,6 +145,8 @@ void cpu_memory_functions(struct backend *be);
 void cpu_zero(const struct backend *be, void *dst, size_t bytes);
 void cpu_widen(const struct backend *be, float *dst, const void *src, int64_t n);
 void cpu_narrow(const struct backend *be, void *dst, const float *src, int64_t n);
+void cpu_narrow_parts(const struct backend *be, void *dst, accel_dtype_t type,
+                      const float *src, int count, int64_t n);
 void cpu_scale(const struct backend *be, float *x, int64_t n, float by);
 double cpu_sumsq(const struct backend *be, const struct span *x, int count);
 void cpu_sum_parts(const struct backend *be, float *out, bool accumulate,

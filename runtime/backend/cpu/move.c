@@ -175,6 +175,8 @@ static const float *get_any(const void *src, int64_t at, accel_dtype_t type, int
     case ACCEL_I64:
         WIDEN(int64_t);
         break;
+    default: /* no arrays of what only travels */
+        break;
     }
     return room;
 }

@@ -10,6 +10,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/maths.h"
 #include "common/bf16.h"
+#include "common/wire.h"
 
 #define BLOCK 16384 /* elements one thread takes at a time: 4 arrays = 256 KiB, in L2 */
 
@@ -46,6 +47,28 @@ void cpu_narrow(const struct backend *be, void *dst, const float *src, int64_t n
 #pragma omp parallel for schedule(static) num_threads(be->threads) if (n > BLOCK)
     for (int64_t i = 0; i < n; i += BLOCK)
         bf16_narrow(out + i, src + i, (size_t)block_length(n, i));
+}
+
+void cpu_narrow_parts(const struct backend *be, void *dst, accel_dtype_t type,
+                      const float *src, int count, int64_t n)
+{
+    const int64_t each = wire_blocks(n), blocks = each * count;
+    const size_t part = wire_bytes((size_t)n, type);
+
+    for (int64_t at = 0, reach; at < blocks; at = reach) {
+        reach = dst == (const void *)src ? wire_reach(at, n, type) : blocks;
+        reach = reach < blocks ? reach : blocks;
+#pragma omp parallel for schedule(static)                                              \
+    num_threads(be->threads) if ((reach - at) * WIRE_BLOCK > BLOCK)
+        for (int64_t b = at; b < reach; b++) {
+            const int64_t first = b % each * WIRE_BLOCK;
+            const int64_t length = n - first < WIRE_BLOCK ? n - first : WIRE_BLOCK;
+
+            wire_narrow((char *)dst + (size_t)(b / each) * part +
+                            wire_bytes((size_t)first, type),
+                        src + b / each * n + first, (size_t)length, type);
+        }
+    }
 }
 
 void cpu_scale(const struct backend *be, float *x, int64_t n, float by)
@@ -182,6 +205,20 @@ double cpu_sumsq(const struct backend *be, const struct span *x, int count)
     return sum;
 }
 
+/* Elements [at, at + n) of part r: a piece begins with a block of the wire. */
+static const float *part_piece(const char *parts, accel_dtype_t type, int r,
+                               int64_t whole, int64_t at, int64_t n, float *room)
+{
+    const char *part = parts + (size_t)r * wire_bytes((size_t)whole, type);
+
+    if (!wire_is_scaled(type))
+        return cpu_get(part, at, type, n, room);
+    wire_widen(room, part + wire_bytes((size_t)at, type), (size_t)n, type);
+    return room;
+}
+
+_Static_assert(CPU_PIECE % WIRE_BLOCK == 0, "pieces are whole blocks");
+
 /* Elements [at, at + n) of all parts. */
 static void sum_piece(float *out, bool accumulate, const void *parts,
                       accel_dtype_t type, int count, int64_t whole, int64_t at,
@@ -190,7 +227,7 @@ static void sum_piece(float *out, bool accumulate, const void *parts,
     float sum[CPU_PIECE], room[CPU_PIECE];
 
     for (int r = 0; r < count; r++) {
-        const float *x = cpu_get(parts, r * whole + at, type, n, room);
+        const float *x = part_piece(parts, type, r, whole, at, n, room);
 
         for (int64_t i = 0; i < n; i++)
             sum[i] = r == 0 ? x[i] : sum[i] + x[i];

@@ -187,6 +187,8 @@ static void as_float(float *out, const void *src, accel_dtype_t type, int64_t n)
         case ACCEL_F64:
             out[i] = (float)((const double *)src)[i];
             break;
+        default: /* no arrays of what only travels */
+            break;
         }
 }
 

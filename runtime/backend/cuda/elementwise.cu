@@ -210,6 +210,8 @@ void cuda_cast(const struct backend *be, void *dst, accel_dtype_t dst_type, bool
         FROM(ACCEL_U8);
         FROM(ACCEL_F64);
         FROM(ACCEL_I64);
+    default: /* no arrays of what only travels */
+        break;
     }
 #undef FROM
 }

@@ -50,12 +50,18 @@ void cuda_mark(const struct backend *be, const struct backend_mark *mark);
 void cuda_fill(const struct backend *be, void *dst, accel_dtype_t type, int64_t n,
                float value);
 void cuda_narrow(const struct backend *be, void *dst, const float *src, int64_t n);
+void cuda_narrow_parts(const struct backend *be, void *dst, accel_dtype_t type,
+                       const float *src, int count, int64_t n);
 void cuda_widen(const struct backend *be, float *dst, const void *src, int64_t n);
 void cuda_scale(const struct backend *be, float *x, int64_t n, float by);
 double cuda_sumsq(const struct backend *be, const struct span *x, int count);
 void cuda_sum_parts(const struct backend *be, float *out, bool accumulate,
                     const void *parts, accel_dtype_t type, int count, int64_t n,
                     float scale);
+/* wire.cu: of a scaled type of the wire; one part at least. */
+void cuda_sum_blocks(const struct backend *be, float *out, bool accumulate,
+                     const void *parts, accel_dtype_t type, int count, int64_t n,
+                     float scale);
 void cuda_adamw(const struct backend *be, float *p, float *m, float *v, float *g,
                 int64_t n, const struct adamw_step *k);
 void cuda_sgd(const struct backend *be, float *p, float *m, float *g, int64_t n,

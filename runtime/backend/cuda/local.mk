@@ -39,6 +39,7 @@ cuda_sources = \
 	runtime/backend/cuda/table.cu \
 	runtime/backend/cuda/update.cu \
 	runtime/backend/cuda/waits.cu \
+	runtime/backend/cuda/wire.cu \
 	runtime/backend/cuda/xent.cu
 cuda_headers = \
 	runtime/backend/cuda/attention.h \

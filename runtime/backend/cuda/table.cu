@@ -45,6 +45,7 @@ static void put_elements(struct backend *be)
 {
     be->fill = cuda_fill;
     be->narrow = cuda_narrow;
+    be->narrow_parts = cuda_narrow_parts;
     be->widen = cuda_widen;
     be->scale = cuda_scale;
     be->sumsq = cuda_sumsq;

@@ -3,6 +3,8 @@
  * What happens to the shards between two steps, on a CUDA device: the optimizers, which
  * leave the gradients zero, scaling, sums over ranks.
  */
+#include "common/wire.h"
+
 #include "backend/cuda/vector.h"
 
 enum { PACK = pack_size<float> };
@@ -181,6 +183,10 @@ void cuda_sum_parts(const struct backend *be, float *out, bool accumulate,
         cuda_zero(be, out, (size_t)n * sizeof(*out));
     if (count <= 0)
         return;
+    if (wire_is_scaled(type)) {
+        cuda_sum_blocks(be, out, accumulate, parts, type, count, n, scale);
+        return;
+    }
     BY_TYPE(type, T,
             map<pack_size<T>>(
                 cuda_state_of(be), on_16(out, parts) && n % pack_size<T> == 0, n,
