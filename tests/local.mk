@@ -5,6 +5,9 @@ libtap_la_SOURCES = tests/tap.c tests/tap.h
 unit_tests += tests/unit/test_common
 tests_unit_test_common_SOURCES = tests/unit/test_common.c
 tests_unit_test_common_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_wire
+tests_unit_test_wire_SOURCES = tests/unit/test_wire.c
+tests_unit_test_wire_LDADD = $(unit_ldadd)
 
 shell_tests += tests/t/0010-build-dist.t tests/t/0020-build-module.t \
 	tests/t/0015-build-bare.t tests/t/0030-build-install.t tests/t/0040-build-scripts.t tests/t/0050-build-arrows.t \

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "comm/comm_impl.h"
+#include "common/wire.h"
 
 #define DEFAULT_TIMEOUT_MS 600000
 
@@ -279,9 +280,9 @@ accel_status_t comm_reduce_scatter(struct comm *c, const void *in, float *out,
     accel_error_t own = { 0 };
     accel_status_t s = check_size(elems, t, (size_t)c->size, err);
 
-    if (s == ACCEL_OK && t != ACCEL_F32 && t != ACCEL_BF16)
-        s = accel_fail(err, A0506, "use float32 or bfloat16", "reduce_scatter of %s",
-                       accel_dtype_name(t));
+    if (s == ACCEL_OK && t != ACCEL_F32 && t != ACCEL_BF16 && !wire_is_scaled(t))
+        s = accel_fail(err, A0506, "use float32, bfloat16, float16, e4m3 or e5m2",
+                       "reduce_scatter of %s", accel_dtype_name(t));
     if (s == ACCEL_OK)
         s = comm_begin(c, a, err);
     if (s != ACCEL_OK)

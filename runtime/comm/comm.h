@@ -3,7 +3,7 @@
  * comm/: collectives behind one table. Backends of host memory: self (one rank), shm (all
  * ranks on one node: symmetric windows in memfd), ucx (UCP tagged, any nodes). Of a device's
  * memory: nccl.
- * All sums of float32 and bfloat16 are taken in float32 in rank order: same world size, same
+ * All sums of floats but float64 are taken in float32 in rank order: same world size, same
  * bits, whatever the backend (but for library_sums). Every call is collective and blocking,
  * and carries a sequence number; a wait that exceeds the deadline fails with ACCEL_EPEER
  * naming the operation, its number and the silent ranks. Waits spin, then yield, then sleep.
@@ -33,7 +33,8 @@ struct comm_options {
                                 own UCX_NET_DEVICES; NULL: as that variable says */
     struct backend
         *device;          /* nccl: whose memory and queues; outlives the communicator */
-    bool library_sums;    /* nccl: NCCL's own sums, in an order of its own */
+    bool library_sums;    /* nccl: NCCL's own sums, in an order of its own; not of the
+                             types with a scale for each block */
     size_t scratch_bytes; /* nccl: at most for sums in rank order; 0: 64 MiB */
 };
 
@@ -66,10 +67,12 @@ accel_status_t comm_alloc(struct comm *c, enum backend_memory kind, size_t bytes
 accel_status_t comm_reserve(struct comm *c, bool scatter, size_t elems, accel_dtype_t t,
                             accel_error_t *err);
 
-/* In place: buf[size][elems], this rank's part at index rank is the input. dtype any. */
+/* In place: buf[size][elems], this rank's part at index rank is the input. dtype any, its
+ * elements side by side. */
 accel_status_t comm_all_gather(struct comm *c, void *buf, size_t elems, accel_dtype_t t,
                                accel_error_t *err);
-/* in[size][elems] (float32 or bfloat16, left unchanged), out[elems] float32:
+/* in[size] arrays of elems numbers, as t (float32, bfloat16, float16, e4m3 or e5m2) lies on
+ * the wire (common/wire.h), one behind the other, left unchanged; out[elems] float32:
  * out = (accumulate ? out : 0) + scale * (in_0 + in_1 + ... in rank order). */
 accel_status_t comm_reduce_scatter(struct comm *c, const void *in, float *out,
                                    size_t elems, accel_dtype_t t, float scale,

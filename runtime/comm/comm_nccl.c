@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "comm/nccl.h"
+#include "common/wire.h"
 
 /* ---- calls -------------------------------------------------------------------------------- */
 
@@ -98,8 +99,10 @@ static accel_status_t reduce_scatter(struct comm *c, const void *in, float *out,
     note_call(c);
     if (c->args.elems == 0)
         return ACCEL_OK;
-    s = n->library_sums ? library_scatter(c, in, out, scale, accumulate, err)
-                        : nccl_direct_scatter(c, in, out, scale, accumulate, err);
+    /* Numbers with different scales are nothing that NCCL could add. */
+    s = n->library_sums && !wire_is_scaled(c->args.dtype)
+            ? library_scatter(c, in, out, scale, accumulate, err)
+            : nccl_direct_scatter(c, in, out, scale, accumulate, err);
     return s == ACCEL_OK ? put(c, NCCL_SUCCESS, NULL, err) : s;
 }
 

@@ -10,6 +10,7 @@
 
 #include "comm/reduce.h"
 #include "comm/shm.h"
+#include "common/wire.h"
 
 /* By the bytes of one rank: up to `small` all data goes through a slot; up to `pull`
  * private data does, and longer is read where it is. */
@@ -137,27 +138,38 @@ struct scatter {
     bool accumulate;
 };
 
+static size_t on_wire(const struct comm *c, size_t elems)
+{
+    return wire_bytes(elems, c->args.dtype);
+}
+
+/* Element pos of part j of a rank's input, as an offset. */
+static size_t part_at(const struct comm *c, size_t j, size_t pos)
+{
+    return j * on_wire(c, c->args.elems) + on_wire(c, pos);
+}
+
 /* Slots hold [size][n] elements: part j of the chunk at pos. Own data is read in place. */
 static void stage_parts(struct comm *c, const struct scatter *w, size_t pos, size_t n)
 {
-    size_t es = accel_dtype_bytes(c->args.dtype);
+    size_t bytes = on_wire(c, n);
     char *slot = shm_slot_of(c, c->rank);
 
     for (size_t j = 0; j < (size_t)c->size; j++)
         if ((int)j != c->rank)
-            copy(slot + j * n * es, w->in + (j * c->args.elems + pos) * es, n * es);
+            copy(slot + j * bytes, w->in + part_at(c, j, pos), bytes);
 }
 
 static void sum_parts(struct comm *c, const struct scatter *w, size_t pos, size_t n)
 {
-    size_t es = accel_dtype_bytes(c->args.dtype), me = (size_t)c->rank;
+    size_t me = (size_t)c->rank;
 
     for (int r = 0; r < c->size; r++)
         if (shm_in_window(c, r))
-            c->src[r] = shm_data_of(c, r) + (me * c->args.elems + pos) * es;
+            c->src[r] = shm_data_of(c, r) + part_at(c, me, pos);
         else
-            c->src[r] = shm_slot_of(c, r) + me * n * es;
-    c->src[me] = w->in + (me * c->args.elems + pos) * es;
+            c->src[r] = shm_slot_of(c, r) + me * on_wire(c, n);
+    c->src[me] = w->in + part_at(c, me, pos);
     reduce_scaled_sum(w->out + pos, c->src, c->size, n, c->args.dtype, w->scale,
                       w->accumulate);
 }
@@ -165,10 +177,14 @@ static void sum_parts(struct comm *c, const struct scatter *w, size_t pos, size_
 static accel_status_t scatter_staged(struct comm *c, const struct scatter *w,
                                      accel_error_t *err)
 {
-    size_t es = accel_dtype_bytes(c->args.dtype), elems = c->args.elems;
-    size_t chunk = SHM_SLOT_BYTES / ((size_t)c->size * es);
+    size_t elems = c->args.elems, step = wire_step(c->args.dtype);
+    size_t chunk = SHM_SLOT_BYTES / ((size_t)c->size * on_wire(c, step)) * step;
     accel_status_t s = ACCEL_OK;
 
+    if (chunk == 0)
+        return accel_fail(err, A0506, "use bf16",
+                          "reduce_scatter of %s: %d ranks of a node are too many",
+                          accel_dtype_name(c->args.dtype), c->size);
     if (chunk >= 64)
         chunk = chunk / 64 * 64;
     for (size_t pos = 0; s == ACCEL_OK && pos < elems; pos += chunk) {
@@ -189,7 +205,7 @@ static accel_status_t shm_reduce_scatter(struct comm *c, const void *in, float *
 {
     const struct scatter w = { in, out, scale, accumulate };
     size_t elems = c->args.elems;
-    size_t bytes = elems * accel_dtype_bytes(c->args.dtype) * (size_t)c->size;
+    size_t bytes = on_wire(c, elems) * (size_t)c->size;
     uint64_t place = choose_place(c, in, bytes, bytes, &scatter_limits);
     accel_status_t s;
 

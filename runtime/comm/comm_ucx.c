@@ -10,6 +10,7 @@
 
 #include "comm/reduce.h"
 #include "comm/ucx.h"
+#include "common/wire.h"
 
 #define SMALL_BYTES ((size_t)16 * 1024)       /* all_reduce: all to all up to here */
 #define CHUNK_BYTES ((size_t)4 * 1024 * 1024) /* received and not yet summed, in all */
@@ -88,8 +89,22 @@ static accel_status_t room_for(struct comm *c, size_t bytes, accel_error_t *err)
 struct parts {
     const char *in;
     const size_t *begin; /* [size + 1] in elements: part of rank r */
-    size_t es, chunk;    /* elements of a part handled at once */
+    size_t stride;       /* bytes from one to the next; 0: as the elements are */
+    size_t chunk;        /* elements of a part handled at once */
 };
+
+/* Bytes of so many elements of a part, from its begin or that of a chunk. */
+static size_t on_wire(const struct comm *c, size_t elems)
+{
+    return wire_bytes(elems, c->args.dtype);
+}
+
+static const char *part_at(const struct comm *c, const struct parts *p, int r,
+                           size_t pos)
+{
+    return p->in + (p->stride ? (size_t)r * p->stride : on_wire(c, p->begin[r])) +
+           on_wire(c, pos);
+}
 
 static size_t chunk_of(const struct parts *p, int rank, size_t pos)
 {
@@ -104,17 +119,17 @@ static void start_chunk(struct comm *c, const struct parts *p, size_t k)
 {
     struct ucx *u = c->impl;
     size_t pos = k * p->chunk, n = chunk_of(p, c->rank, pos);
-    char *half = u->room + (k & 1) * (size_t)c->size * p->chunk * p->es;
+    size_t row = on_wire(c, p->chunk);
+    char *half = u->room + (k & 1) * (size_t)c->size * row;
 
     for (int i = 1; i < c->size; i++) {
         int to = (c->rank + i) % c->size, from = (c->rank - i + c->size) % c->size;
         size_t m = chunk_of(p, to, pos);
 
         if (n > 0 || k == 0)
-            ucx_recv(c, from, (int)k, half + (size_t)from * p->chunk * p->es,
-                     n * p->es);
+            ucx_recv(c, from, (int)k, half + (size_t)from * row, on_wire(c, n));
         if (m > 0 || k == 0)
-            ucx_send(c, to, (int)k, p->in + (p->begin[to] + pos) * p->es, m * p->es);
+            ucx_send(c, to, (int)k, part_at(c, p, to, pos), on_wire(c, m));
     }
 }
 
@@ -122,11 +137,12 @@ static void start_chunk(struct comm *c, const struct parts *p, size_t k)
 static void point_at_chunk(struct comm *c, const struct parts *p, size_t k)
 {
     struct ucx *u = c->impl;
-    const char *half = u->room + (k & 1) * (size_t)c->size * p->chunk * p->es;
+    size_t row = on_wire(c, p->chunk);
+    const char *half = u->room + (k & 1) * (size_t)c->size * row;
 
     for (int r = 0; r < c->size; r++)
-        c->src[r] = half + (size_t)r * p->chunk * p->es;
-    c->src[c->rank] = p->in + (p->begin[c->rank] + k * p->chunk) * p->es;
+        c->src[r] = half + (size_t)r * row;
+    c->src[c->rank] = part_at(c, p, c->rank, k * p->chunk);
 }
 
 /* What is done with the chunk of the own part once it is there from all ranks. */
@@ -149,25 +165,32 @@ static void sink_op(struct comm *c, const struct sink *k, size_t pos, size_t n)
               c->args.op);
 }
 
+/* Elements of a part at a time: whole blocks of the wire, or all. */
+static size_t choose_chunk(const struct comm *c, size_t longest)
+{
+    size_t step = wire_step(c->args.dtype);
+    size_t row = (size_t)c->size * on_wire(c, step), steps = CHUNK_BYTES / 2 / row + 1;
+
+    /* The chunk's number must fit into the tag. */
+    if (longest / (steps * step) >= UCX_STEPS - 1)
+        steps = longest / step / (UCX_STEPS - 1) + 1;
+    return steps * step < longest ? steps * step : longest ? longest : 1;
+}
+
 /* Every rank gets its part from all others chunk by chunk; one chunk is on its way while
  * the one before is summed. */
 static accel_status_t reduce_parts(struct comm *c, struct parts *p,
                                    const struct sink *sink, accel_error_t *err)
 {
-    size_t longest = 0, chunks, row = (size_t)c->size * p->es;
+    size_t longest = 0, chunks;
     accel_status_t s;
 
     for (int r = 0; r < c->size; r++)
         if (p->begin[r + 1] - p->begin[r] > longest)
             longest = p->begin[r + 1] - p->begin[r];
-    p->chunk = CHUNK_BYTES / 2 / row + 1;
-    /* The chunk's number must fit into the tag. */
-    if (longest / p->chunk >= UCX_STEPS - 1)
-        p->chunk = longest / (UCX_STEPS - 1) + 1;
-    if (p->chunk > longest)
-        p->chunk = longest ? longest : 1;
+    p->chunk = choose_chunk(c, longest);
     chunks = longest ? (longest + p->chunk - 1) / p->chunk : 1;
-    s = room_for(c, 2 * row * p->chunk, err);
+    s = room_for(c, 2 * (size_t)c->size * on_wire(c, p->chunk), err);
     if (s != ACCEL_OK)
         return s;
     start_chunk(c, p, 0);
@@ -188,7 +211,9 @@ static accel_status_t ucx_reduce_scatter(struct comm *c, const void *in, float *
                                          accel_error_t *err)
 {
     struct ucx *u = c->impl;
-    struct parts p = { .in = in, .begin = u->begin, .es = dtype_bytes(c) };
+    struct parts p = { .in = in,
+                       .begin = u->begin,
+                       .stride = on_wire(c, c->args.elems) };
     struct sink sink = { sink_scaled, (char *)out, scale, accumulate };
 
     for (int r = 0; r <= c->size; r++)
@@ -224,7 +249,7 @@ static accel_status_t ucx_all_reduce(struct comm *c, void *buf, accel_error_t *e
 {
     struct ucx *u = c->impl;
     size_t es = dtype_bytes(c);
-    struct parts p = { .in = buf, .begin = u->begin, .es = es };
+    struct parts p = { .in = buf, .begin = u->begin };
     struct sink sink = { .fn = sink_op };
     accel_status_t s;
 

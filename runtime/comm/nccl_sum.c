@@ -7,6 +7,7 @@
  */
 #include "comm/nccl.h"
 #include "comm/reduce.h"
+#include "common/wire.h"
 #include "plan/exchange.h"
 
 /* ---- scratch ------------------------------------------------------------------------------- */
@@ -58,10 +59,10 @@ accel_status_t nccl_reserve(struct comm *c, bool scatter, size_t elems, accel_dt
     struct nccl_state *n = c->impl;
     size_t es = accel_dtype_bytes(t), size = (size_t)c->size, bytes = 0;
 
-    if (n->library_sums)
+    if (n->library_sums && !wire_is_scaled(t))
         bytes = scatter ? elems * es : 0;
     else if (scatter)
-        bytes = exchange_scatter_bytes(elems, es, size, n->scratch_most);
+        bytes = exchange_scatter_bytes(elems, t, size, n->scratch_most);
     else
         bytes = exchange_reduce_bytes(elems, es, size, n->scratch_most);
     return bytes > n->scratch_bytes ? grow(n, bytes, err) : ACCEL_OK;
@@ -110,12 +111,19 @@ struct scatter {
     size_t pos, elems; /* the piece of every rank's part */
 };
 
+/* Element pos of what is for rank r, as an offset. */
+static size_t input_at(const struct comm *c, int r, size_t pos)
+{
+    return (size_t)r * wire_bytes(c->args.elems, c->args.dtype) +
+           wire_bytes(pos, c->args.dtype);
+}
+
 static struct parcel scatter_with(const struct comm *c, void *arg, int r)
 {
     const struct scatter *w = arg;
-    size_t es = accel_dtype_bytes(c->args.dtype), bytes = w->elems * es;
+    size_t bytes = wire_bytes(w->elems, c->args.dtype);
 
-    return (struct parcel){ w->in + ((size_t)r * c->args.elems + w->pos) * es,
+    return (struct parcel){ w->in + input_at(c, r, w->pos),
                             w->parts + (size_t)r * bytes, bytes, bytes };
 }
 
@@ -123,23 +131,24 @@ accel_status_t nccl_direct_scatter(struct comm *c, const void *in, float *out,
                                    float scale, bool accumulate, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
-    size_t es = accel_dtype_bytes(c->args.dtype), elems = c->args.elems;
-    size_t me = (size_t)c->rank, size = (size_t)c->size;
-    size_t most = exchange_scatter_elems(elems, es, size, n->scratch_most);
+    const accel_dtype_t t = c->args.dtype;
+    size_t elems = c->args.elems, size = (size_t)c->size, bytes;
+    size_t most = exchange_scatter_elems(elems, t, size, n->scratch_most);
     struct scatter w = { .in = in };
     accel_status_t s;
     void *parts;
 
-    s = nccl_scratch(c, size * most * es, &parts, err);
+    s = nccl_scratch(c, size * wire_bytes(most, t), &parts, err);
     w.parts = parts;
     for (; s == ACCEL_OK && w.pos < elems; w.pos += w.elems) {
         w.elems = elems - w.pos < most ? elems - w.pos : most;
-        n->be->copy(n->be, w.parts + me * w.elems * es,
-                    w.in + (me * elems + w.pos) * es, w.elems * es);
+        bytes = wire_bytes(w.elems, t);
+        n->be->copy(n->be, w.parts + (size_t)c->rank * bytes,
+                    w.in + input_at(c, c->rank, w.pos), bytes);
         s = exchange(c, &w, scatter_with, err);
         if (s == ACCEL_OK)
-            n->be->sum_parts(n->be, out + w.pos, accumulate, w.parts, c->args.dtype,
-                             c->size, (int64_t)w.elems, scale);
+            n->be->sum_parts(n->be, out + w.pos, accumulate, w.parts, t, c->size,
+                             (int64_t)w.elems, scale);
     }
     nccl_scratch_done(c);
     return s;

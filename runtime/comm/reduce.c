@@ -8,6 +8,7 @@
 
 #include "comm/reduce.h"
 #include "common/bf16.h"
+#include "common/wire.h"
 
 #define BLOCK 2048 /* elements; 8 KiB of float32 */
 
@@ -111,6 +112,22 @@ static void fold_bf16(float *acc, const void *const *src, int ranks, size_t at,
     }
 }
 
+/* One block of sources in blocks of the wire, which begins with one of them. */
+static void fold_scaled(float *acc, const void *const *src, int ranks, size_t at,
+                        size_t n, accel_dtype_t t)
+{
+    const size_t from = wire_bytes(at, t);
+    float wide[BLOCK];
+
+    wire_widen(acc, (const char *)src[0] + from, n, t);
+    for (int r = 1; r < ranks; r++) {
+        wire_widen(wide, (const char *)src[r] + from, n, t);
+        sum_f32(acc, acc, wide, n);
+    }
+}
+
+_Static_assert(BLOCK % WIRE_BLOCK == 0, "blocks here are whole ones of the wire");
+
 void reduce_scaled_sum(float *out, const void *const *src, int n, size_t elems,
                        accel_dtype_t t, float scale, bool accumulate)
 {
@@ -119,7 +136,9 @@ void reduce_scaled_sum(float *out, const void *const *src, int n, size_t elems,
     for (size_t at = 0; at < elems; at += BLOCK) {
         size_t m = elems - at < BLOCK ? elems - at : BLOCK;
 
-        if (t == ACCEL_BF16)
+        if (wire_is_scaled(t))
+            fold_scaled(acc, src, n, at, m, t);
+        else if (t == ACCEL_BF16)
             fold_bf16(acc, src, n, at, m, COMM_SUM);
         else
             fold_block(acc, src, n, at, m, sizeof(float), sum_f32);

@@ -2,7 +2,7 @@
  *
  * Reductions over the ranks' arrays, always in rank order, so that every backend gives
  * the same bits. Element i of the result depends on element i of the sources only: cutting
- * an array into chunks changes nothing.
+ * an array into chunks changes nothing (blocks of the wire stay whole).
  */
 #ifndef ACCEL_COMM_REDUCE_H
 #define ACCEL_COMM_REDUCE_H
@@ -10,7 +10,8 @@
 #include "comm/comm.h"
 
 /* out = (accumulate ? out : 0) + scale * (src[0] + src[1] + ...), summed in float32.
- * src[n][elems] float32 or bfloat16; out must not overlap them. */
+ * src[n]: elems numbers each as t lies on the wire (common/wire.h), beginning with a block;
+ * out must not overlap them. */
 void reduce_scaled_sum(float *out, const void *const *src, int n, size_t elems,
                        accel_dtype_t t, float scale, bool accumulate);
 

@@ -7,7 +7,7 @@
 #ifndef ACCEL_PLAN_EXCHANGE_H
 #define ACCEL_PLAN_EXCHANGE_H
 
-#include <stddef.h>
+#include "common/wire.h"
 
 #define EXCHANGE_MOST  ((size_t)64 << 20) /* bytes, unless the communicator says other */
 #define EXCHANGE_PIECE ((size_t)64)       /* elements: pieces are multiples of it */
@@ -21,18 +21,20 @@ static inline size_t exchange_piece(size_t most, size_t each)
 }
 
 /* Elements of each part at a time in a reduce-scatter of parts[ranks][elems]. */
-static inline size_t exchange_scatter_elems(size_t elems, size_t elem_bytes,
-                                            size_t ranks, size_t most)
+static inline size_t exchange_scatter_elems(size_t elems, accel_dtype_t t, size_t ranks,
+                                            size_t most)
 {
-    size_t piece = exchange_piece(most, ranks * elem_bytes);
+    size_t step = wire_is_scaled(t) ? WIRE_BLOCK : EXCHANGE_PIECE;
+    size_t steps = most / (ranks * wire_bytes(step, t));
+    size_t piece = (steps ? steps : 1) * step;
 
     return piece < elems ? piece : elems;
 }
 
-static inline size_t exchange_scatter_bytes(size_t elems, size_t elem_bytes,
-                                            size_t ranks, size_t most)
+static inline size_t exchange_scatter_bytes(size_t elems, accel_dtype_t t, size_t ranks,
+                                            size_t most)
 {
-    return exchange_scatter_elems(elems, elem_bytes, ranks, most) * ranks * elem_bytes;
+    return ranks * wire_bytes(exchange_scatter_elems(elems, t, ranks, most), t);
 }
 
 /* Elements at a time in an all-reduce; beside the parts there is a float32 sum. */

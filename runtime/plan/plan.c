@@ -6,6 +6,7 @@
  */
 #include "plan/plan.h"
 
+#include "common/wire.h"
 #include "plan/exchange.h"
 
 #define PAD 32 /* elements: 128 bytes of float32 per rank */
@@ -22,6 +23,12 @@ int64_t plan_padded_elems(int64_t elems, int ranks)
 enum sharding_strategy plan_strategy(const struct config *c)
 {
     return config_strategy(c);
+}
+
+/* The ranks that hold one part of the state each. */
+static int cut_size(const struct plan_layout *l)
+{
+    return l->cut_optimizer ? l->shard * l->cp : 1;
 }
 
 /* Units are padded for those that share them. */
@@ -67,26 +74,40 @@ static void ring_want(struct ring *r, const struct plan_input *in, int unit)
     r->newest = slot;
 }
 
-/* Elements gathered and reduced in one step when unit 0 (the root) is used before and
- * after all others, as in a transformer: embedding first, head last. */
-static void step_traffic(const struct plan_input *in, int64_t *gathered,
-                         int64_t *reduced)
+/* What is gathered and reduced in one step. */
+struct traffic {
+    int64_t gathered, reduced; /* elements */
+    int64_t part_bytes;        /* of those reduced: from one rank to another */
+};
+
+static void reduce_unit(struct traffic *t, const struct plan_input *in, int unit,
+                        accel_dtype_t type)
+{
+    const int64_t elems = reduced_elems(in, unit);
+
+    t->reduced += elems;
+    t->part_bytes += (int64_t)wire_bytes((size_t)(elems / cut_size(&in->layout)), type);
+}
+
+/* When unit 0 (the root) is used before and after all others, as in a transformer: embedding
+ * first, head last. */
+static void step_traffic(const struct plan_input *in, accel_dtype_t type,
+                         struct traffic *t)
 {
     struct ring r = { .unit = { -1, -1 } };
 
-    *reduced = 0;
     for (int a = 0; a < in->accumulate; a++) {
         for (int u = 0; u < in->units; u++)
             ring_want(&r, in, u);
         ring_want(&r, in, 0);
         for (int u = in->units - 1; u >= 0; u--) {
             ring_want(&r, in, u);
-            *reduced += reduced_elems(in, u);
+            reduce_unit(t, in, u, type);
         }
         if (in->units > 1)
-            *reduced += reduced_elems(in, 0);
+            reduce_unit(t, in, 0, type);
     }
-    *gathered = r.gathered;
+    t->gathered = r.gathered;
 }
 
 /* ---- what travels ----------------------------------------------------------------------- */
@@ -99,23 +120,22 @@ static int on_node(const struct plan_input *in, int size, int stride)
     return n < size ? n : size;
 }
 
-/* Every rank sends each of its peers 1/size of the elements; `near` of the group are on
- * its node, itself too. */
-static void send_parts(struct plan_wire *w, int64_t elems, int64_t elem_bytes, int size,
-                       int near)
+/* Every rank sends each of its peers so many bytes; `near` of the group are on its node,
+ * itself too. */
+static void send_bytes(struct plan_wire *w, int64_t part, int size, int near)
 {
-    int64_t part = elems / size * elem_bytes;
-
     w->node += part * (near - 1);
     w->network += part * (size - near);
 }
 
-/* The ranks that hold one part of the state each, and those that hold copies of a part. */
-static int cut_size(const struct plan_layout *l)
+/* 1/size of the elements to each. */
+static void send_parts(struct plan_wire *w, int64_t elems, int64_t elem_bytes, int size,
+                       int near)
 {
-    return l->cut_optimizer ? l->shard * l->cp : 1;
+    send_bytes(w, elems / size * elem_bytes, size, near);
 }
 
+/* The ranks that hold copies of a part. */
 static int copies(const struct plan_input *in)
 {
     return in->world / in->layout.tp / cut_size(&in->layout);
@@ -192,22 +212,25 @@ static void wire(const struct plan_input *in, const struct sizes *s,
     const int64_t all = s->all, graded = s->graded;
     const struct plan_layout *l = &in->layout;
     int cut = cut_size(l), near = on_node(in, cut, l->sp * l->tp);
-    int64_t gathered, reduced;
+    struct traffic t = { 0 };
 
-    step_traffic(in, &gathered, &reduced);
+    step_traffic(in, precision->reduce, &t);
     if (l->keep_gathered) /* until the step's end */
-        gathered = all;
-    if (!l->cut_gradients)
-        reduced = graded;
+        t.gathered = all;
+    if (!l->cut_gradients) {
+        t.reduced = t.part_bytes = 0;
+        for (int u = 0; u < in->units; u++)
+            reduce_unit(&t, in, u, precision->reduce);
+    }
     if (l->cut_optimizer) {
-        send_parts(w, gathered, elem, cut, near);
-        send_parts(w, reduced, precision->reduce == ACCEL_BF16 ? 2 : 4, cut, near);
+        send_parts(w, t.gathered, elem, cut, near);
+        send_bytes(w, t.part_bytes, cut, near);
     }
     /* One float32 all-reduce of what each copy holds. */
     send_parts(w, graded / cut * 2, 4, copies(in), copies_on_node(in));
     send_activations(in, elem, w);
     if (l->offload_params)
-        w->host = gathered / cut * elem + reduced / cut * 4;
+        w->host = t.gathered / cut * elem + t.reduced / cut * 4;
     else if (l->offload_optimizer)
         w->host = all / cut * (elem + 4);
 }
@@ -237,15 +260,15 @@ static int64_t sum_bytes(const struct plan_input *in, const struct sizes *s,
     const struct plan_layout *l = &in->layout;
     const size_t ranks = (size_t)(l->cut_gradients ? cut_size(l) : in->world);
     const size_t elems = (size_t)s->largest_graded;
-    const size_t elem = precision->reduce == ACCEL_BF16 ? 2 : 4;
+    const accel_dtype_t t = precision->reduce;
 
     if (!in->device.present || ranks < 2 || elems == 0)
         return 0;
-    if (in->device.library_sums)
-        return l->cut_gradients ? (int64_t)(elems / ranks * elem) : 0;
+    if (in->device.library_sums && !wire_is_scaled(t))
+        return l->cut_gradients ? (int64_t)wire_bytes(elems / ranks, t) : 0;
     return (
         int64_t)(l->cut_gradients
-                     ? exchange_scatter_bytes(elems / ranks, elem, ranks, EXCHANGE_MOST)
+                     ? exchange_scatter_bytes(elems / ranks, t, ranks, EXCHANGE_MOST)
                      : exchange_reduce_bytes(elems, 4, ranks, EXCHANGE_MOST));
 }
 

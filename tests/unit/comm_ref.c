@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/bf16.h"
+#include "common/wire.h"
 #include "tests/unit/comm_ref.h"
 
 static const accel_dtype_t dtypes[] = { ACCEL_F32, ACCEL_BF16, ACCEL_F64, ACCEL_I64 };
@@ -172,6 +173,58 @@ static int check_reduce_scatter(struct comm *c, struct room *m, accel_dtype_t t,
     return 0;
 }
 
+/* Rank r's part for this rank, as it arrives. */
+static void arrived(float *to, int r, size_t first, size_t elems, accel_dtype_t t,
+                    char *room)
+{
+    for (size_t i = 0; i < elems; i++)
+        to[i] = (float)value(r, first + i);
+    wire_narrow(room, to, elems, t);
+    wire_widen(to, room, elems, t);
+}
+
+/* The same of types that travel in blocks. */
+static int check_scaled_scatter(struct comm *c, struct room *m, accel_dtype_t t,
+                                size_t elems, uint64_t *hash)
+{
+    size_t n = (size_t)comm_size(c), me = (size_t)comm_rank(c);
+    size_t part = wire_bytes(elems, t), all = n * part, wrong = elems;
+    float *sum = malloc((elems + 1) * sizeof(float)), *one = malloc((elems + 1) * 4);
+    char *room = malloc(part + 4);
+    accel_error_t err = { 0 };
+    uint64_t before = 1, after = 1;
+    const float scale = 0.3f;
+
+    for (size_t r = 0; r < n; r++) {
+        for (size_t i = 0; i < elems; i++)
+            one[i] = (float)value((int)me, r * elems + i);
+        wire_narrow(m->big + r * part, one, elems, t);
+    }
+    mix(&before, m->big, all);
+    for (size_t i = 0; i < elems; i++)
+        m->out[i] = (float)i;
+    if (comm_reduce_scatter(c, m->big, m->out, elems, t, scale, true, &err) == ACCEL_OK)
+        wrong = 0;
+    for (size_t r = 0; r < n; r++) {
+        arrived(one, (int)r, me * elems, elems, t, room);
+        for (size_t i = 0; i < elems; i++)
+            sum[i] = r ? sum[i] + one[i] : one[i];
+    }
+    for (size_t i = 0; i < elems; i++) {
+        float scaled = scale * sum[i], want = (float)i + scaled;
+
+        wrong += m->out[i] != want;
+    }
+    mix(&after, m->big, all);
+    mix(hash, m->out, elems * sizeof(float));
+    free(sum);
+    free(one);
+    free(room);
+    return wrong || err.code || before != after
+               ? complain(c, "reduce_scatter", t, elems, wrong, m->window, &err)
+               : 0;
+}
+
 static int check_broadcast(struct comm *c, struct room *m, size_t bytes, int root,
                            uint64_t *hash)
 {
@@ -218,6 +271,22 @@ static int check_gather(struct comm *c, struct room *m, size_t bytes, int root)
     return 0;
 }
 
+/* Types without arithmetic: bytes. */
+static int check_gather_bytes(struct comm *c, struct room *m, accel_dtype_t t,
+                              size_t elems)
+{
+    size_t bytes = elems * accel_dtype_bytes(t), wrong = 0;
+    accel_error_t err = { 0 };
+
+    for (size_t i = 0; i < bytes; i++)
+        m->big[(size_t)comm_rank(c) * bytes + i] = (char)(int)value(comm_rank(c), i);
+    if (comm_all_gather(c, m->big, elems, t, &err) != ACCEL_OK)
+        return complain(c, "all_gather", t, elems, 0, m->window, &err);
+    for (size_t i = 0; i < (size_t)comm_size(c) * bytes; i++)
+        wrong += m->big[i] != (char)(int)value((int)(i / bytes), i % bytes);
+    return wrong ? complain(c, "all_gather", t, elems, wrong, m->window, &err) : 0;
+}
+
 static int check_size(struct comm *c, struct room *m, size_t elems, uint64_t *hash)
 {
     size_t types = elems <= LONG ? ACCEL_ARRAY_SIZE(dtypes) : 1;
@@ -234,6 +303,12 @@ static int check_size(struct comm *c, struct room *m, size_t elems, uint64_t *ha
             bad = check_reduce_scatter(c, m, t, elems, false, hash) ||
                   check_reduce_scatter(c, m, t, elems, true, hash);
     }
+    if (!bad)
+        bad = check_scaled_scatter(c, m, ACCEL_F16, elems, hash);
+    for (int t = ACCEL_F8E4M3; !bad && elems <= LONG && t <= ACCEL_F8E5M2; t++)
+        bad = check_scaled_scatter(c, m, (accel_dtype_t)t, elems, hash);
+    for (int t = ACCEL_F16; !bad && elems <= LONG && t <= ACCEL_F8E5M2; t++)
+        bad = check_gather_bytes(c, m, (accel_dtype_t)t, elems);
     if (!bad)
         bad = check_broadcast(c, m, elems * 3, 0, hash) ||
               check_broadcast(c, m, elems * 3, comm_size(c) - 1, hash) ||

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/wire.h"
+
 #define CELL   16
 #define SLOTS  (1 << 17) /* of the table from address to cell */
 #define RANGES 6
@@ -182,6 +184,14 @@ static void narrow(const struct backend *be, void *dst, const float *src, int64_
     the->cpu.narrow(be, dst, src, n);
 }
 
+static void narrow_parts(const struct backend *be, void *dst, accel_dtype_t type,
+                         const float *src, int count, int64_t n)
+{
+    queue_record_kernel(the, "narrow_parts", src, (size_t)(count * n) * 4, dst,
+                        (size_t)count * wire_bytes((size_t)n, type));
+    the->cpu.narrow_parts(be, dst, type, src, count, n);
+}
+
 static void scale(const struct backend *be, float *x, int64_t n, float by)
 {
     queue_record_kernel(the, "scale", NULL, 0, x, (size_t)n * 4);
@@ -230,6 +240,7 @@ struct queue_record *queue_record_open(const struct backend *be,
     r->be.to_host_bytes = to_host_bytes;
     r->be.zero = zero;
     r->be.narrow = narrow;
+    r->be.narrow_parts = narrow_parts;
     r->be.scale = scale;
     r->be.sumsq = sumsq;
     r->be.adamw = adamw;

@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include "comm/nccl.h"
+#include "comm/reduce.h"
+#include "common/wire.h"
 #include "tests/tap.h"
 #include "tests/unit/comm_ref.h"
 #include "tests/unit/fork_world.h"
@@ -133,6 +135,32 @@ static void test_results(struct job *job)
 
 #define SUMS 1000
 
+/* Blocks with a scale each are added in rank order even so. */
+static bool scaled_sums(struct comm *c, int rank, int n, accel_dtype_t t)
+{
+    static float x[SUMS], out[SUMS], want[SUMS];
+    const size_t part = wire_bytes(SUMS, t);
+    char *in = calloc((size_t)n, part), *all = calloc((size_t)n, part);
+    const void *src[4];
+    accel_error_t err = { 0 };
+    bool good;
+
+    for (int r = 0; r < n; r++) {
+        for (int i = 0; i < SUMS; i++)
+            x[i] = 1.0f / (float)(1 + (i * 7 + r * 31) % 97);
+        src[r] = all + (size_t)r * part;
+        wire_narrow(all + (size_t)r * part, x, SUMS, t);
+    }
+    for (int r = 0; r < n; r++)
+        memcpy(in + (size_t)r * part, src[rank], part);
+    reduce_scaled_sum(want, src, n, SUMS, t, 0.5f, false);
+    good = comm_reduce_scatter(c, in, out, SUMS, t, 0.5f, false, &err) == ACCEL_OK &&
+           memcmp(out, want, sizeof(want)) == 0;
+    free(in);
+    free(all);
+    return good;
+}
+
 /* Sums of numbers of mixed size, near enough to those in rank order, but not all the same. */
 static int library_sums(struct boot *b, void *arg)
 {
@@ -167,6 +195,9 @@ static int library_sums(struct boot *b, void *arg)
             return 4;
         differ += all[i] != whole;
     }
+    if (!scaled_sums(c, b->rank, n, ACCEL_F16) ||
+        !scaled_sums(c, b->rank, n, ACCEL_F8E4M3))
+        return 6;
     close_comm(c, be);
     return job->library_sums == (differ > 0) ? 0 : 5;
 }

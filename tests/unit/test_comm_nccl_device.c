@@ -16,6 +16,7 @@
 #include "comm/nccl.h"
 #include "comm/reduce.h"
 #include "common/bf16.h"
+#include "common/wire.h"
 #include "tests/tap.h"
 #include "tests/unit/cuda_device.h"
 #include "tests/unit/fork_world.h"
@@ -67,9 +68,18 @@ static float number(int rank, int i)
     return 1.0f / (float)(1 + (i * 7 + rank * 31) % 97) - 0.3f;
 }
 
-/* [size][ELEMS] of every rank, as it would hold them. */
+/* [size][ELEMS] of every rank, as it would hold them; of a scaled type as they travel. */
 static void make(void *out, accel_dtype_t t, int rank, int count)
 {
+    static float wide[4 * ELEMS];
+
+    if (wire_is_scaled(t)) {
+        make(wide, ACCEL_F32, rank, count);
+        for (int at = 0; at < count; at += ELEMS)
+            wire_narrow((char *)out + (size_t)(at / ELEMS) * wire_bytes(ELEMS, t),
+                        wide + at, ELEMS, t);
+        return;
+    }
     for (int i = 0; i < count; i++) {
         if (t == ACCEL_F32)
             ((float *)out)[i] = number(rank, i);
@@ -93,7 +103,7 @@ static int scatter(struct rank *k, accel_dtype_t t)
 {
     static char host[4][4 * ELEMS * sizeof(float)];
     static float want[ELEMS], got[ELEMS];
-    size_t es = accel_dtype_bytes(t), own = (size_t)k->me * ELEMS * es;
+    const size_t part = wire_bytes(ELEMS, t), own = (size_t)k->me * part;
     const void *src[4];
     void *in, *out;
 
@@ -103,7 +113,7 @@ static int scatter(struct rank *k, accel_dtype_t t)
     }
     for (int i = 0; i < ELEMS; i++)
         want[i] = (float)i;
-    in = on_device(k, host[k->me], (size_t)k->size * ELEMS * es);
+    in = on_device(k, host[k->me], (size_t)k->size * part);
     out = on_device(k, want, sizeof(want));
     if (!in || !out || k->be->sync(k->be, &k->err) != ACCEL_OK)
         return FAILS(k);
@@ -296,8 +306,9 @@ static int run_all(struct boot *b, void *arg)
     if (open_rank(&k, b, arg) != ACCEL_OK)
         return FAILS(&k);
     bad = books(&k) || gather(&k) || side_by_side(&k) || scatter(&k, ACCEL_F32) ||
-          scatter(&k, ACCEL_BF16) || reduce(&k, ACCEL_F32) || reduce(&k, ACCEL_BF16) ||
-          others(&k);
+          scatter(&k, ACCEL_BF16) || scatter(&k, ACCEL_F16) ||
+          scatter(&k, ACCEL_F8E4M3) || scatter(&k, ACCEL_F8E5M2) ||
+          reduce(&k, ACCEL_F32) || reduce(&k, ACCEL_BF16) || others(&k);
     close_rank(&k);
     return bad;
 }
