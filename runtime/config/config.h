@@ -27,7 +27,14 @@ enum distributed_type {
 };
 enum mixed_precision { PRECISION_NO, PRECISION_BF16, PRECISION_FP16, PRECISION_FP8 };
 enum sums_choice { SUMS_RANKS, SUMS_NCCL };
-enum reduce_choice { REDUCE_AUTO, REDUCE_F32, REDUCE_BF16 };
+enum reduce_choice {
+    REDUCE_AUTO,
+    REDUCE_F32,
+    REDUCE_BF16,
+    REDUCE_FP16,
+    REDUCE_E4M3,
+    REDUCE_E5M2
+};
 enum sharding_strategy {
     SHARD_FULL,
     SHARD_NONE,

@@ -54,11 +54,16 @@ const char *config_strategy_name(enum sharding_strategy strategy)
 struct precision config_precision(const struct config *cfg)
 {
     accel_dtype_t t = cfg->mixed_precision == PRECISION_BF16 ? ACCEL_BF16 : ACCEL_F32;
-    struct precision p = { t, t, t };
+    const accel_dtype_t wire[] = {
+        [REDUCE_AUTO] = t,
+        [REDUCE_F32] = ACCEL_F32,
+        [REDUCE_BF16] = ACCEL_BF16,
+        [REDUCE_FP16] = ACCEL_F16,
+        [REDUCE_E4M3] = ACCEL_F8E4M3,
+        [REDUCE_E5M2] = ACCEL_F8E5M2,
+    };
 
-    if (cfg->reduce != REDUCE_AUTO)
-        p.reduce = cfg->reduce == REDUCE_BF16 ? ACCEL_BF16 : ACCEL_F32;
-    return p;
+    return (struct precision){ t, t, wire[cfg->reduce] };
 }
 
 enum wrap_policy config_wrap_policy(const struct config *cfg)
@@ -183,14 +188,16 @@ static void cure_text(const struct config_key *k, char *buf, size_t len)
 /* Whole copies have no wire of their own to narrow. */
 static accel_status_t check_reduce(const struct config *cfg, accel_error_t *err)
 {
-    char where[256];
+    char where[256], text[16];
 
-    if (cfg->reduce != REDUCE_BF16 || config_strategy(cfg) != SHARD_NONE)
+    if (cfg->reduce == REDUCE_AUTO || cfg->reduce == REDUCE_F32 ||
+        config_strategy(cfg) != SHARD_NONE)
         return ACCEL_OK;
     return accel_fail_at(
         err, A0170, config_where(cfg, "accel.precision.reduce", where, sizeof(where)),
         "use FULL_SHARD, or leave the key out",
-        "'reduce: bf16' is not supported yet where every rank has a whole copy");
+        "'reduce: %s' is not supported yet where every rank has a whole copy",
+        config_get(cfg, "accel.precision.reduce", text, sizeof(text)));
 }
 
 /* What leaves the device is a rank's shard. */

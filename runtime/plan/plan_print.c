@@ -63,16 +63,36 @@ static void print_mesh(const struct plan_layout *l, struct strbuf *out)
         row(out, "groups", text);
 }
 
-static const char *precision_text(const struct plan_layout *l,
-                                  const struct precision *p)
+/* What gradients travel in, as the key has it, where that is not what is computed in. */
+static const char *narrow_wire(const struct plan_layout *l, const struct precision *p)
 {
-    bool narrow = l->cut_optimizer && p->reduce == ACCEL_BF16;
+    if (!l->cut_optimizer || p->reduce == p->compute)
+        return NULL;
+    return p->reduce == ACCEL_BF16     ? "bf16"
+           : p->reduce == ACCEL_F16    ? "fp16"
+           : p->reduce == ACCEL_F8E4M3 ? "e4m3"
+           : p->reduce == ACCEL_F8E5M2 ? "e5m2"
+                                       : NULL;
+}
 
-    if (p->compute == ACCEL_F32)
-        return narrow ? "float32, gradients travel in bf16" : "float32";
-    return narrow             ? "bf16 compute and wire, float32 masters and sums"
-           : l->cut_optimizer ? "bf16 compute, float32 masters, gradients and sums"
-                              : "bf16 compute, float32 masters, wire and sums";
+static void print_precision(const struct plan_layout *l, const struct precision *p,
+                            struct strbuf *out)
+{
+    const char *wire = narrow_wire(l, p);
+
+    if (p->compute == ACCEL_F32 && wire)
+        rowf(out, "precision", "float32, gradients travel in %s", wire);
+    else if (p->compute == ACCEL_F32)
+        row(out, "precision", "float32");
+    else if (wire)
+        rowf(out, "precision",
+             "bf16 compute, gradients travel in %s, float32 masters and sums", wire);
+    else if (l->cut_optimizer && p->reduce == ACCEL_BF16)
+        row(out, "precision", "bf16 compute and wire, float32 masters and sums");
+    else
+        row(out, "precision",
+            l->cut_optimizer ? "bf16 compute, float32 masters, gradients and sums"
+                             : "bf16 compute, float32 masters, wire and sums");
 }
 
 static void print_shape(const struct plan_input *in, const struct plan *p,
@@ -92,7 +112,7 @@ static void print_shape(const struct plan_input *in, const struct plan *p,
     rowf(out, "sharding", "%s, %" PRId64 " elements per rank%s", l->name,
          p->shard_elems, l->runs ? "" : " (planned only: not supported yet)");
     print_mesh(l, out);
-    row(out, "precision", precision_text(l, &precision));
+    print_precision(l, &precision, out);
 }
 
 /* Parameters, moments and gradients; those that are offloaded have no rows of their own. */

@@ -5,6 +5,7 @@
  * backward moves on to another unit. Where each rank stores everything, they are added up
  * in place and all-reduced once, after the last micro-batch. So are copies of shards.
  */
+#include "common/wire.h"
 #include "shard/shard_impl.h"
 
 /* The reduce queue takes over what compute has left in the gradients. */
@@ -63,6 +64,17 @@ static accel_status_t sum_up_at_home(struct shard *s, int unit, accel_error_t *e
     return st;
 }
 
+/* The reduce buffer as it travels. */
+static void narrow_in_place(struct shard *s, const struct shard_unit *u)
+{
+    const accel_dtype_t wire = s->o.precision.reduce;
+
+    if (wire == ACCEL_BF16)
+        s->be->narrow(s->be, s->reduce, s->reduce, u->padded);
+    else if (wire_is_scaled(wire))
+        s->be->narrow_parts(s->be, s->reduce, wire, s->reduce, s->world, u->own);
+}
+
 static accel_status_t hand_in(struct shard *s, accel_error_t *err)
 {
     const struct shard_unit *u;
@@ -74,8 +86,7 @@ static accel_status_t hand_in(struct shard *s, accel_error_t *err)
     u = &s->unit[unit];
     s->open = -1;
     begin_reduce(s);
-    if (s->o.precision.reduce == ACCEL_BF16) /* halves in place */
-        s->be->narrow(s->be, s->reduce, s->reduce, u->padded);
+    narrow_in_place(s, u);
     st = s->offloaded ? sum_up_at_home(s, unit, err)
                       : sum_up(s, unit, s->grad + u->grad_at, true, err);
     end_reduce(s);

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "common/wire.h"
 #include "plan/plan.h"
 
 /* Elements of the unit, from its start, that are trained; padding counts as such where
@@ -312,7 +313,8 @@ accel_status_t shard_open(struct shard **out, struct comm *c,
     struct shard *s = NULL;
     accel_status_t st;
 
-    if (!is_real(o->precision.parameters) || !is_real(o->precision.reduce))
+    if (!is_real(o->precision.parameters) ||
+        (!is_real(o->precision.reduce) && !wire_is_scaled(o->precision.reduce)))
         return accel_fail(err, A0606, "use float32 or bfloat16",
                           "parameters in %s, gradients in %s",
                           accel_dtype_name(o->precision.parameters),

@@ -41,6 +41,22 @@ for case in "half bf16 auto" "wide-sums bf16 float32" "narrow-wire no bf16"; do
 done
 same_bits "$tap_tmp/half/log.jsonl" "$tap_tmp/wide-sums/log.jsonl"
 isnt $? 0 "the wire of the gradients is not that of the parameters"
+# Fewer digits on the wire: a bound for each, and the same bits again.
+for case in "sixteen bf16 fp16 1e-2" "eight no e4m3 2e-3" "five no e5m2 2e-3"; do
+    # shellcheck disable=SC2086 # four words
+    set -- $case
+    go "$1" "$2" "$3" FULL_SHARD
+    ok $? "mixed_precision $2, reduce $3"
+    close_losses "$tap_tmp/wide/log.jsonl" "$tap_tmp/$1/log.jsonl" 30 "$4" "near float32"
+done
+same_bits "$tap_tmp/wide/log.jsonl" "$tap_tmp/eight/log.jsonl"
+isnt $? 0 "e4m3 is what it says"
+go again no e4m3 FULL_SHARD
+same_bits "$tap_tmp/eight/log.jsonl" "$tap_tmp/again/log.jsonl"
+ok $? "e4m3 twice: the same bits"
+planned=$(wire eight)
+[ "${planned:-0}" -lt "$(wire narrow-wire)" ] && [ "$planned" -gt "$(wire half)" ]
+ok $? "e4m3: $planned bytes planned, float32 parameters among them"
 for name in wide half wide-sums narrow-wire; do
     eval "$(echo "$name" | tr - _)=$(wire "$name")"
 done

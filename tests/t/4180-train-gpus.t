@@ -56,6 +56,26 @@ for strategy in FULL_SHARD NO_SHARD HYBRID_SHARD_ZERO2; do
 done
 contains "$(cat gpu-FULL_SHARD.out)" "NVLink to local rank 1, " "the map says who is linked to whom"
 
+for reduce in e4m3 fp16; do
+    train_config cpu.yaml FULL_SHARD no 2 1 "precision: {reduce: $reduce}"
+    sed '/use_cpu/d' cpu.yaml >gpu.yaml
+    train_config sums.yaml FULL_SHARD no 2 1 "precision: {reduce: $reduce, sums: nccl}"
+    sed -i '/use_cpu/d' sums.yaml
+    two cpu-$reduce cpu.yaml
+    # shellcheck disable=SC2086 # a list of words
+    two gpu-$reduce gpu.yaml $gpus
+    # shellcheck disable=SC2086 # a list of words
+    two sums-$reduce sums.yaml $gpus
+    same_bits gpu-$reduce/log.jsonl sums-$reduce/log.jsonl
+    ok $? "$reduce: in rank order, whoever sums"
+    close_losses cpu-$reduce/log.jsonl gpu-$reduce/log.jsonl $STEPS 1e-4 \
+        "$reduce: the losses of the CPU"
+    close_losses cpu-FULL_SHARD/log.jsonl gpu-$reduce/log.jsonl $STEPS 1e-3 \
+        "$reduce: near those of float32"
+    same_bits gpu-FULL_SHARD/log.jsonl gpu-$reduce/log.jsonl
+    isnt $? 0 "$reduce: gradients are rounded"
+done
+
 # alike NAME DESCRIPTION: the run has the bits of the one in which each rank sees all GPUs
 alike() {
     same_bits gpu-FULL_SHARD/log.jsonl "$1/log.jsonl"

@@ -11,6 +11,7 @@
 
 #include "common/bf16.h"
 #include "common/rng.h"
+#include "common/wire.h"
 #include "optim/optim.h"
 #include "tests/tap.h"
 
@@ -129,9 +130,9 @@ accel_status_t __wrap_comm_reduce_scatter(struct comm *c, const void *in, float 
                                           size_t elems, accel_dtype_t t, float scale,
                                           bool accumulate, accel_error_t *err)
 {
-    wire += (int64_t)(elems * accel_dtype_bytes(t)) * (comm_size(c) - 1);
+    wire += (int64_t)wire_bytes(elems, t) * (comm_size(c) - 1);
     note('r');
-    tell('r', in, elems * accel_dtype_bytes(t) * (size_t)comm_size(c), out,
+    tell('r', in, wire_bytes(elems, t) * (size_t)comm_size(c), out,
          elems * sizeof(*out));
     return __real_comm_reduce_scatter(c, in, out, elems, t, scale, accumulate, err);
 }

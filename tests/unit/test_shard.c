@@ -193,6 +193,30 @@ static void test_bf16(const struct result *one, const struct model *m)
     }
 }
 
+/* Gradients that travel with few bits and a scale for each block: one rank sends none. */
+static void test_scaled(const struct result *one, const struct model *m)
+{
+    static const double most[] = { 5e-5, 5e-3,
+                                   1e-2 }; /* mean distance of a parameter */
+
+    for (int k = 0; k < 12; k++) {
+        struct job job = { .world = k % 4 + 1,
+                           .steps = STEPS,
+                           .strategy = k % 2 ? SHARD_FULL : SHARD_GRAD_OP,
+                           .compute = ACCEL_F32,
+                           .reduce = (accel_dtype_t)(ACCEL_F16 + k / 4) };
+        struct result *r = run(job), *again = run(job);
+
+        tap_ok((worst(r, one) > 0) == (job.world > 1) &&
+                   worst(r, one) <= 2 * 0.01 * STEPS && mean(r, one, m) < most[k / 4] &&
+                   same_bits(r, again),
+               "gradients travel in %s, world %d: near (%.2g, mean %.2g), repeats",
+               accel_dtype_name(job.reduce), job.world, worst(r, one), mean(r, one, m));
+        munmap(r, sizeof(*r));
+        munmap(again, sizeof(*again));
+    }
+}
+
 static void test_prefetch(void)
 {
     for (int t = ACCEL_F32; t <= ACCEL_BF16; t++) {
@@ -282,6 +306,7 @@ int main(void)
     test_training(one, &m);
     test_offload(&m);
     test_bf16(one, &m);
+    test_scaled(one, &m);
     test_prefetch();
     test_decay(drawn, &m);
     test_reload();

@@ -103,7 +103,7 @@ static void test_wire(const struct model *m)
 
     for (int u = 0; u < UNITS; u++)
         elems[u] = m->unit[u].elems;
-    for (int k = 0; k < 28; k++) {
+    for (int k = 0; k < 34; k++) {
         static const enum sharding_strategy others[] = { SHARD_GRAD_OP, SHARD_HYBRID,
                                                          SHARD_HYBRID_ZERO2 };
         struct job job = { .world = k >= 16 ? 4
@@ -111,7 +111,7 @@ static void test_wire(const struct model *m)
                                             : 2,
                            .nodes = k >= 16 ? 2 : 1,
                            .steps = 2,
-                           .strategy = k >= 16 ? others[k / 4 - 4]
+                           .strategy = k >= 16 ? others[k / 4 % 3]
                                        : k & 1 ? SHARD_FULL
                                                : SHARD_NONE,
                            .compute = k & 2 ? ACCEL_BF16 : ACCEL_F32,
@@ -124,6 +124,7 @@ static void test_wire(const struct model *m)
                                  .reduce = !(k & 8) ? REDUCE_AUTO
                                            : k & 2  ? REDUCE_F32
                                                     : REDUCE_BF16 };
+
         struct plan_input in = { .config = &config,
                                  .world = job.world,
                                  .nodes = job.nodes,
@@ -131,9 +132,16 @@ static void test_wire(const struct model *m)
                                  .accumulate = SAMPLES / job.world,
                                  .unit_elems = elems,
                                  .units = UNITS };
-        struct result *r = run(job);
+        struct result *r;
         struct plan p;
 
+        if (k >= 28) { /* of all strategies, in blocks with scales */
+            job.strategy = k == 28 ? SHARD_FULL : others[k % 3];
+            job.reduce = (accel_dtype_t)(ACCEL_F16 + k % 3);
+            config.sharding_strategy = job.strategy;
+            config.reduce = (enum reduce_choice)(REDUCE_FP16 + k % 3);
+        }
+        r = run(job);
         plan_layout_of(&config, job.world, job.world / job.nodes, &in.layout, NULL);
         plan_compute(&in, &p);
         tap_is_int(r->wire[0], 2 * p.wire_bytes_per_step,
