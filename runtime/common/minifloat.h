@@ -3,7 +3,7 @@
  * float16 and the two float8 formats of the Open Compute Project <-> float32, one number at a
  * time. Narrowing rounds to nearest even. What is beyond the largest number becomes infinity;
  * e4m3, which has none, keeps to its largest number, and infinity becomes NaN there. NaN stays
- * NaN. No branches: loops around these are vectorised. nvcc builds them for both sides.
+ * NaN. nvcc builds all of it for both sides.
  */
 #ifndef ACCEL_COMMON_MINIFLOAT_H
 #define ACCEL_COMMON_MINIFLOAT_H
@@ -43,6 +43,15 @@ MINIFLOAT_INLINE uint32_t minifloat_bits(float f)
     return bits;
 }
 
+/* Without a branch, which compilers make of `?:` here: it would keep the loops around these
+ * from being vectorised. */
+MINIFLOAT_INLINE uint32_t minifloat_pick(bool first, uint32_t a, uint32_t b)
+{
+    const uint32_t mask = 0u - (uint32_t)first;
+
+    return (a & mask) | (b & ~mask);
+}
+
 /* Where the numbers below the least normal one line up with the last bits of a float32. */
 MINIFLOAT_INLINE uint32_t minifloat_line(int mantissa, int bias)
 {
@@ -66,11 +75,10 @@ MINIFLOAT_INLINE uint32_t minifloat_narrow(float f, int size, int mantissa, int 
     small = minifloat_bits(minifloat_float(u) + minifloat_float(line)) - line;
     out = (u + (1u << (shift - 1)) - 1 + (u >> shift & 1)) >> shift;
     out -= (uint32_t)(127 - bias) << mantissa;
-    out = u < least ? small : out;
-    out = out > last ? last : out;
+    out = minifloat_pick(u < least, small, out);
+    out = minifloat_pick(out > last, last, out);
     nan = infinite ? top | quiet | (u >> shift & low) : top | low;
-    out = u > 0x7f800000u - (infinite ? 0 : 1) ? nan : out;
-    return sign | out;
+    return sign | minifloat_pick(u > 0x7f800000u - (infinite ? 0 : 1), nan, out);
 }
 
 MINIFLOAT_INLINE float minifloat_widen(uint32_t h, int size, int mantissa, int bias,
@@ -85,10 +93,10 @@ MINIFLOAT_INLINE float minifloat_widen(uint32_t h, int size, int mantissa, int b
 
     small = minifloat_bits(minifloat_float(line + rest) - minifloat_float(line));
     if (infinite)
-        bits += rest >= top ? off : 0;
+        bits += minifloat_pick(rest >= top, off, 0);
     else
-        bits = rest == top + (1u << mantissa) - 1 ? 0x7fc00000u : bits;
-    return minifloat_float(sign | (rest < (1u << mantissa) ? small : bits));
+        bits = minifloat_pick(rest == top + (1u << mantissa) - 1, 0x7fc00000u, bits);
+    return minifloat_float(sign | minifloat_pick(rest < 1u << mantissa, small, bits));
 }
 
 MINIFLOAT_INLINE f16_t f32_to_f16(float f)
