@@ -68,6 +68,9 @@ ok $? "planned bytes: $wide, $half, $wide_sums, $narrow_wire" || diag "of a step
 go copies no bf16 NO_SHARD
 isnt $? 0 "copies have no narrow wire"
 like "$srun_out" "A0170.*reduce" "and the message says so"
+go copies8 no e4m3 NO_SHARD
+isnt $? 0 "nor one of 8 bits"
+like "$srun_out" "A0170.*reduce: e4m3" "and the message says so"
 go fp16 fp16 auto FULL_SHARD
 isnt $? 0 "fp16 is not supported yet"
 like "$srun_out" "A0170.*fp16" "and the message says so"

@@ -77,6 +77,38 @@ static void test_full(void)
     tap_is_int(p.wire_bytes_per_step, 2 * 1024, "gathered once, reduced once");
 }
 
+/* Half of a unit goes to the other rank: 512 or 160 numbers, with a scale for each 128. */
+static void test_scaled_wire(void)
+{
+    struct config c = { .distributed_type = DIST_FSDP,
+                        .sharding_strategy = SHARD_FULL,
+                        .mixed_precision = PRECISION_BF16,
+                        .reduce = REDUCE_E4M3 };
+    struct plan_input in = input(&c, 2, 1);
+    const int gathered = (3 * 1024 + 3 * 320) / 2 * 2;
+    struct strbuf out = { 0 };
+    struct plan p;
+
+    plan_compute(&in, &p);
+    tap_is_int(p.wire_bytes_per_step, gathered + 2 * (4 * 132) + 2 * (132 + 36),
+               "e4m3: wire of a step");
+    tap_is_int(p.reduce_bytes, 1024 * 4, "  narrowed in the same reduce buffer");
+    plan_print(&in, &p, NULL, &out);
+    tap_ok(out.s && strstr(out.s, "bf16 compute, gradients travel in e4m3"),
+           "  the plan says so");
+    strbuf_free(&out);
+    in.device.present = true;
+    plan_compute(&in, &p);
+    tap_is_int(p.sum_bytes, 2 * 4 * 132, "  both parts of the largest on a device");
+    in.device.library_sums = true;
+    plan_compute(&in, &p);
+    tap_is_int(p.sum_bytes, 2 * 4 * 132, "  also where NCCL sums what it can");
+    c.reduce = REDUCE_FP16;
+    plan_compute(&in, &p);
+    tap_is_int(p.wire_bytes_per_step, gathered + 2 * (4 * 260) + 2 * (260 + 68),
+               "fp16: wire of a step");
+}
+
 static void test_whole(void)
 {
     struct config c = { .distributed_type = DIST_FSDP,
@@ -361,6 +393,7 @@ int main(void)
 {
     test_padding();
     test_full();
+    test_scaled_wire();
     test_whole();
     test_strategies();
     test_offload();

@@ -131,15 +131,18 @@ static void test_training(const struct result *one, const struct model *m)
  * they are here, and once a micro-batch on their way home: rounded differently. */
 static void test_offload(const struct model *m)
 {
-    for (int k = 0; k < 12; k++) {
+    for (int k = 0; k < 15; k++) {
         struct job job = { .world = k < 8 ? k / 2 + 1 : 4,
-                           .nodes = k < 10 ? 1 : 2,
+                           .nodes = k == 10 || k == 11 ? 2 : 1,
                            .steps = STEPS,
                            .strategy = k < 8    ? SHARD_FULL
                                        : k < 10 ? SHARD_GRAD_OP
-                                                : SHARD_HYBRID,
+                                       : k < 12 ? SHARD_HYBRID
+                                                : SHARD_FULL,
                            .prefetch = PREFETCH_PRE,
-                           .compute = k & 1 ? ACCEL_BF16 : ACCEL_F32 };
+                           .compute = k & 1 ? ACCEL_BF16 : ACCEL_F32,
+                           .reduce = k < 12 ? ACCEL_F32
+                                            : (accel_dtype_t)(ACCEL_F16 + k - 12) };
         struct result *here = run(job), *home;
         bool same;
 

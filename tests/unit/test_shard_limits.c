@@ -3,6 +3,7 @@
  * What sharding costs and refuses: memory and wire bytes are the plan's to the byte; units
  * in another order, too many units at once and too large models are errors that say so.
  */
+#include <math.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -185,6 +186,43 @@ static int disorder_main(struct boot *b, void *arg)
     return rc;
 }
 
+/* One rank's gradient has an infinity: the norm shows it whatever it travels in. */
+static int infinite_main(struct boot *b, void *arg)
+{
+    struct shard_options o = { .strategy = SHARD_FULL,
+                               .precision = { .reduce = *(accel_dtype_t *)arg } };
+    struct residency r;
+    struct backend *be;
+    struct model m;
+    struct shard *s;
+    struct comm *c;
+    double sum[2];
+    float *g;
+
+    model_build(&m);
+    CHECK(comm_open(&c, b, NULL, err));
+    CHECK(backend_cpu_open(&be, 1, err));
+    o.backend = be;
+    CHECK(shard_open(&s, c, &o, &m.units, err));
+    shard_init(s, 1);
+    r = shard_residency(s);
+    for (int bad = 0; bad < 2; bad++) {
+        CHECK(shard_backward_begin(s, 1, err));
+        if (use_unit(b, &m, &r, 1, ACCEL_F32, 1, b->rank))
+            return 1;
+        CHECK(r.grad(r.user, 1, &g, err));
+        if (bad && b->rank == 1)
+            g[5] = INFINITY;
+        CHECK(shard_backward_end(s, true, err));
+        sum[bad] = shard_grad_sumsq(s);
+    }
+    CHECK(comm_all_reduce(c, sum, 2, ACCEL_F64, COMM_SUM, err));
+    shard_close(s);
+    backend_close(be);
+    comm_close(c);
+    return isfinite(sum[0]) && sum[0] > 0 && !isfinite(sum[1]) ? 0 : 6;
+}
+
 static int misuse_main(struct boot *b, void *arg)
 {
     struct shard_options o = { .strategy = SHARD_FULL,
@@ -258,6 +296,17 @@ static int no_memory_main(struct boot *b, void *arg)
     return 0;
 }
 #endif
+static void test_infinite(void)
+{
+    for (int t = ACCEL_F16; t <= ACCEL_F8E5M2; t++) {
+        accel_dtype_t type = (accel_dtype_t)t;
+
+        tap_is_int(fork_world(2, infinite_main, &type, 60), 0,
+                   "an infinite gradient that travels in %s shows in the norm",
+                   accel_dtype_name(type));
+    }
+}
+
 int main(void)
 {
     static struct model m;
@@ -265,6 +314,7 @@ int main(void)
     model_build(&m);
     test_memory();
     test_wire(&m);
+    test_infinite();
     tap_is_int(fork_world(2, disorder_main, NULL, 60), 0, "the same order passes");
     tap_is_int(fork_world(2, disorder_main, &m, 60), 0,
                "another order of equal units is an error on all ranks");
