@@ -384,8 +384,20 @@ static bool needs_others(const struct nccl_comm *c)
     return !c->arrived || c->launched != c->finished || c->split_out;
 }
 
+static bool one_aborted(const nccl_comm_t *c)
+{
+    bool one = false;
+
+    for (int r = 0; r < c->size; r++)
+        one = one || atomic_load(&c->world->aborted[r]);
+    return one;
+}
+
+/* Aborts are looked for first: what such a rank had sent before is then there to be taken. */
 EXPORT int ncclCommGetAsyncError(nccl_comm_t *c, int *out)
 {
+    bool aborted = one_aborted(c);
+
     *out = NCCL_SUCCESS;
     if (!c->arrived)
         c->arrived = atomic_load(&c->world->attached) >= c->size;
@@ -394,9 +406,8 @@ EXPORT int ncclCommGetAsyncError(nccl_comm_t *c, int *out)
     go_on(c);
     if (c->split_out && !c->error)
         go_on_splitting(c);
-    for (int r = 0; needs_others(c) && r < c->size; r++)
-        if (!c->error && atomic_load(&c->world->aborted[r]))
-            c->error = NCCL_REMOTE_ERROR;
+    if (aborted && !c->error && needs_others(c))
+        c->error = NCCL_REMOTE_ERROR;
     if (c->error)
         *out = c->error;
     else if (!c->arrived || c->waiting || c->starting || c->split_out)
