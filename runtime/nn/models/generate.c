@@ -67,6 +67,10 @@ static accel_status_t check(accel_module_t *model, const int32_t *prompt, int n,
         return accel_fail(err, A0613,
                           "pass the root of a causal model that comes with the library",
                           "generate: the module is no such model");
+    if (model->g->depth > 0) /* each token would take the tensors of that forward */
+        return accel_fail(err, A0613, "generate between two steps",
+                          "generate: called inside of the forward of %s",
+                          model->g->module_path);
     if (!prompt || n < 1 || count < 0 || n > INT32_MAX - count || (!out && count))
         return accel_fail(err, A0613, "start from at least one token",
                           "generate: prompt of %d tokens, %d to make", n, count);
