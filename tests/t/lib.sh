@@ -141,6 +141,8 @@ cluster_down() {
 run_srun() { # ARG...
     srun_out=$(timeout -k 5 "${SRUN_TIMEOUT:-60}" srun "$@" 2>&1)
     srun_rc=$?
+    # srun says so when the nodes of the job before are not free yet.
+    srun_out=$(printf '%s\n' "$srun_out" | sed '/^srun: job [0-9]* \(queued and waiting for\|has been allocated\) resources$/d')
     if [ $srun_rc != 0 ]; then
         diag "srun $* exited $srun_rc:"
         diag "$srun_out"
