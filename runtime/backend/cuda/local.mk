@@ -56,6 +56,7 @@ cuda_headers = \
 	runtime/backend/cuda/gemm_lt.h \
 	runtime/backend/cuda/module.h \
 	runtime/backend/cuda/rows.h \
+	runtime/backend/cuda/sums.h \
 	runtime/backend/cuda/vector.h
 EXTRA_DIST += $(cuda_sources) $(cuda_headers) runtime/backend/cuda/accel_cuda.map
 # Whatever any of them may include: one change builds all anew.

@@ -5,7 +5,7 @@
  */
 #include "common/wire.h"
 
-#include "backend/cuda/vector.h"
+#include "backend/cuda/sums.h"
 
 enum { PACK = pack_size<float> };
 
@@ -145,33 +145,13 @@ void cuda_scale(const struct backend *be, float *x, int64_t n, float by)
     map<PACK>(cuda_state_of(be), on_16(x), n, scale_op{ x, by });
 }
 
-template <typename T> struct sum_parts_op {
-    enum { INPUTS = 1 };
-    float *out;
-    bool accumulate;
-    const T *parts;
-    int count;
+template <typename T> struct plain_parts {
+    const T *x;
     int64_t n;
-    float scale;
 
-    /* The sum begins with the first part, not with 0, and goes on in the order of parts. */
-    template <int V> __device__ void load(int64_t at, float (*sum)[V]) const
+    template <int V> __device__ void read(int part, int64_t at, float *to) const
     {
-        ::load<V>(sum[0], parts + at);
-#pragma unroll 4
-        for (int part = 1; part < count; part++) {
-            float x[V];
-
-            ::load<V>(x, parts + part * n + at);
-            for (int i = 0; i < V; i++)
-                sum[0][i] = sum[0][i] + x[i];
-        }
-    }
-    template <int V> __device__ void finish(int64_t at, float (*sum)[V]) const
-    {
-        for (int i = 0; i < V; i++)
-            sum[0][i] = sum[0][i] * scale;
-        store<V>(out + at, accumulate, sum[0]);
+        ::load<V>(to, x + part * n + at);
     }
 };
 
@@ -190,5 +170,6 @@ void cuda_sum_parts(const struct backend *be, float *out, bool accumulate,
     BY_TYPE(type, T,
             map<pack_size<T>>(
                 cuda_state_of(be), on_16(out, parts) && n % pack_size<T> == 0, n,
-                sum_parts_op<T>{ out, accumulate, (const T *)parts, count, n, scale }));
+                sum_op<plain_parts<T>>{
+                    out, accumulate, { (const T *)parts, n }, count, scale }));
 }

@@ -6,7 +6,7 @@
  */
 #include "common/wire.h"
 
-#include "backend/cuda/vector.h"
+#include "backend/cuda/sums.h"
 
 enum { LANE = WIRE_BLOCK / WARP };
 
@@ -170,14 +170,9 @@ void cuda_narrow_parts(const struct backend *be, void *dst, accel_dtype_t type,
 
 /* ---- sums ---------------------------------------------------------------------------- */
 
-template <typename F> struct sum_blocks_op {
-    enum { INPUTS = 1 };
-    float *out;
-    bool accumulate;
-    const char *parts;
-    int count;
+template <typename F> struct block_parts {
+    const char *x;
     struct stride stride;
-    float scale;
 
     template <int V>
     static __device__ void words(const uint32_t *from, float by, float *to)
@@ -203,27 +198,10 @@ template <typename F> struct sum_blocks_op {
         else
             words<V>(reinterpret_cast<const uint32_t *>(from), by, to);
     }
-    /* The sum begins with the first part, not with 0, and goes on in the order of parts. */
-    template <int V> __device__ void load(int64_t at, float (*sum)[V]) const
+    template <int V> __device__ void read(int part, int64_t at, float *to) const
     {
-        const char *p = parts + at / WIRE_BLOCK * stride.block;
-        const int rest = (int)(at % WIRE_BLOCK);
-
-        numbers<V>(p, rest, sum[0]);
-#pragma unroll 4
-        for (int part = 1; part < count; part++) {
-            float x[V];
-
-            numbers<V>(p + part * stride.array, rest, x);
-            for (int i = 0; i < V; i++)
-                sum[0][i] = sum[0][i] + x[i];
-        }
-    }
-    template <int V> __device__ void finish(int64_t at, float (*sum)[V]) const
-    {
-        for (int i = 0; i < V; i++)
-            sum[0][i] = sum[0][i] * scale;
-        store<V>(out + at, accumulate, sum[0]);
+        numbers<V>(x + part * stride.array + at / WIRE_BLOCK * stride.block,
+                   (int)(at % WIRE_BLOCK), to);
     }
 };
 
@@ -231,8 +209,12 @@ void cuda_sum_blocks(const struct backend *be, float *out, bool accumulate,
                      const void *parts, accel_dtype_t type, int count, int64_t n,
                      float scale)
 {
-    BY_FORMAT(type, F,
-              map<LANE>(cuda_state_of(be), on_16(out), n,
-                        sum_blocks_op<F>{ out, accumulate, (const char *)parts, count,
-                                          stride_of(n, type), scale }));
+    BY_FORMAT(
+        type, F,
+        map<LANE>(cuda_state_of(be), on_16(out), n,
+                  sum_op<block_parts<F>>{ out,
+                                          accumulate,
+                                          { (const char *)parts, stride_of(n, type) },
+                                          count,
+                                          scale }));
 }

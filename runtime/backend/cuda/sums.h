@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sums over ranks on a CUDA device, whatever the numbers lie in: an operation for `map`. In:
+ * arrays that can be read, `count` of them, at least one. Out: float32.
+ */
+#ifndef ACCEL_BACKEND_CUDA_SUMS_H
+#define ACCEL_BACKEND_CUDA_SUMS_H
+
+#include "backend/cuda/vector.h"
+
+/* PARTS has read<V>(part, at, to): numbers at .. at + V - 1 of that array as float32. */
+template <typename PARTS> struct sum_op {
+    enum { INPUTS = 1 };
+    float *out;
+    bool accumulate;
+    PARTS parts;
+    int count;
+    float scale;
+
+    /* The sum begins with the first part, not with 0, and goes on in the order of parts. */
+    template <int V> __device__ void load(int64_t at, float (*sum)[V]) const
+    {
+        parts.template read<V>(0, at, sum[0]);
+#pragma unroll 4
+        for (int part = 1; part < count; part++) {
+            float x[V];
+
+            parts.template read<V>(part, at, x);
+            for (int i = 0; i < V; i++)
+                sum[0][i] = sum[0][i] + x[i];
+        }
+    }
+    template <int V> __device__ void finish(int64_t at, float (*sum)[V]) const
+    {
+        for (int i = 0; i < V; i++)
+            sum[0][i] = sum[0][i] * scale;
+        store<V>(out + at, accumulate, sum[0]);
+    }
+};
+
+#endif
