@@ -153,73 +153,80 @@ static void test_wire(const struct model *m)
     }
 }
 
+/* A sharded model on the CPU, with values and before its first backward. */
+struct rig {
+    struct backend *be;
+    struct comm *c;
+    struct model m;
+    struct shard *s;
+    struct residency r;
+};
+
+static int rig_open(struct rig *k, struct boot *b, struct shard_options o)
+{
+    model_build(&k->m);
+    CHECK(comm_open(&k->c, b, NULL, err));
+    CHECK(backend_cpu_open(&k->be, 1, err));
+    o.backend = k->be;
+    CHECK(shard_open(&k->s, k->c, &o, &k->m.units, err));
+    shard_init(k->s, 1);
+    k->r = shard_residency(k->s);
+    return 0;
+}
+
+static void rig_close(struct rig *k)
+{
+    shard_close(k->s);
+    backend_close(k->be);
+    comm_close(k->c);
+}
+
 /* Rank 1 takes two blocks of the same size in the other order. */
 static int disorder_main(struct boot *b, void *arg)
 {
-    struct shard_options o = { .strategy = SHARD_FULL, .prefetch = PREFETCH_PRE };
+    const struct shard_options o = { .strategy = SHARD_FULL, .prefetch = PREFETCH_PRE };
     accel_error_t e = { 0 };
-    struct residency r;
-    struct model m;
-    struct shard *s;
-    struct comm *c;
-    struct backend *be;
-    int first = b->rank == 1 && arg ? 2 : 1, rc = 0;
+    struct rig k;
+    int first = b->rank == 1 && arg ? 2 : 1, rc = rig_open(&k, b, o);
 
-    model_build(&m);
-    CHECK(comm_open(&c, b, NULL, err));
-    CHECK(backend_cpu_open(&be, 1, err));
-    o.backend = be;
-    CHECK(shard_open(&s, c, &o, &m.units, err));
-    shard_init(s, 1);
-    r = shard_residency(s);
-    CHECK(shard_backward_begin(s, 1, err));
-    if (use_unit(b, &m, &r, first, ACCEL_F32, 1, b->rank) ||
-        use_unit(b, &m, &r, 3 - first, ACCEL_F32, 1, b->rank))
+    if (rc)
+        return rc;
+    CHECK(shard_backward_begin(k.s, 1, err));
+    if (use_unit(b, &k.m, &k.r, first, ACCEL_F32, 1, b->rank) ||
+        use_unit(b, &k.m, &k.r, 3 - first, ACCEL_F32, 1, b->rank))
         return 1;
-    if (shard_backward_end(s, true, &e) != (arg ? ACCEL_EMISMATCH : ACCEL_OK))
+    if (shard_backward_end(k.s, true, &e) != (arg ? ACCEL_EMISMATCH : ACCEL_OK))
         rc = 6;
     if (arg && (!strstr(e.text, "order") || !e.hint[0]))
         rc = 7;
-    shard_close(s);
-    backend_close(be);
-    comm_close(c);
+    rig_close(&k);
     return rc;
 }
 
 /* One rank's gradient has an infinity: the norm shows it whatever it travels in. */
 static int infinite_main(struct boot *b, void *arg)
 {
-    struct shard_options o = { .strategy = SHARD_FULL,
-                               .precision = { .reduce = *(accel_dtype_t *)arg } };
-    struct residency r;
-    struct backend *be;
-    struct model m;
-    struct shard *s;
-    struct comm *c;
+    const struct shard_options o = { .strategy = SHARD_FULL,
+                                     .precision = { .reduce = *(accel_dtype_t *)arg } };
+    struct rig k;
     double sum[2];
     float *g;
+    int rc = rig_open(&k, b, o);
 
-    model_build(&m);
-    CHECK(comm_open(&c, b, NULL, err));
-    CHECK(backend_cpu_open(&be, 1, err));
-    o.backend = be;
-    CHECK(shard_open(&s, c, &o, &m.units, err));
-    shard_init(s, 1);
-    r = shard_residency(s);
+    if (rc)
+        return rc;
     for (int bad = 0; bad < 2; bad++) {
-        CHECK(shard_backward_begin(s, 1, err));
-        if (use_unit(b, &m, &r, 1, ACCEL_F32, 1, b->rank))
+        CHECK(shard_backward_begin(k.s, 1, err));
+        if (use_unit(b, &k.m, &k.r, 1, ACCEL_F32, 1, b->rank))
             return 1;
-        CHECK(r.grad(r.user, 1, &g, err));
+        CHECK(k.r.grad(k.r.user, 1, &g, err));
         if (bad && b->rank == 1)
             g[5] = INFINITY;
-        CHECK(shard_backward_end(s, true, err));
-        sum[bad] = shard_grad_sumsq(s);
+        CHECK(shard_backward_end(k.s, true, err));
+        sum[bad] = shard_grad_sumsq(k.s);
     }
-    CHECK(comm_all_reduce(c, sum, 2, ACCEL_F64, COMM_SUM, err));
-    shard_close(s);
-    backend_close(be);
-    comm_close(c);
+    CHECK(comm_all_reduce(k.c, sum, 2, ACCEL_F64, COMM_SUM, err));
+    rig_close(&k);
     return isfinite(sum[0]) && sum[0] > 0 && !isfinite(sum[1]) ? 0 : 6;
 }
 
