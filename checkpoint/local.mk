@@ -81,6 +81,16 @@ check-kill: tests/faults/ckpt_kill
 shell_tests += tests/t/5000-ckpt-h5py.t
 EXTRA_DIST += doc/checkpoint-format.md
 
+# What a reader needs that is written from the page alone.
+check_PROGRAMS += tests/helpers/ckpt_shapes
+tests_helpers_ckpt_shapes_SOURCES = tests/helpers/ckpt_shapes.c \
+	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+tests_helpers_ckpt_shapes_LDADD = libaccelckpt_core.la libacommon.la \
+	$(libaccelckpt_core_libs)
+shell_tests += tests/issues/0220-format-second-reader.t
+shell_tests += tests/issues/0221-format-refused.t
+EXTRA_DIST += tests/helpers/second_reader.py
+
 check_PROGRAMS += tests/faults/ckpt_once
 tests_faults_ckpt_once_SOURCES = tests/faults/ckpt_once.c \
 	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
