@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * train/: the trainer state in a checkpoint survives a round trip, names what changed
- * between two starts, and refuses text that is not one.
+ * between two starts, and refuses text that is not one. The identity of a run tells models
+ * apart that differ in one name or shape, and does not depend on the order of units.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,9 +91,93 @@ static void test_refused(void)
     }
 }
 
+/* ---- identity --------------------------------------------------------------------------- */
+
+struct parameter {
+    const char *name;
+    int ndim;
+    int64_t dim[4];
+};
+
+/* A model of at most four parameters in two units, the first `first` of them in unit 0. */
+static void identity_of(const struct parameter *list, int first, const char *name,
+                        uint64_t seed, char out[512])
+{
+    accel_t run = { .job = { .seed = seed } };
+    accel_tensor_t tensor[4] = { { 0 } }, *all[4];
+    struct unit unit[2] = { { .param = all }, { .param = all + first } };
+    accel_error_t err = { 0 };
+    int n = 0;
+
+    for (; n < 4 && list[n].name; n++) {
+        tensor[n] = (accel_tensor_t){ .name = list[n].name, .ndim = list[n].ndim };
+        tensor[n].elems = 1;
+        /* What lies behind the dimensions says nothing; it is 1 as often as 0. */
+        for (int d = 0; d < TENSOR_MAX_DIMS; d++)
+            tensor[n].dim[d] = 1;
+        for (int d = 0; d < list[n].ndim; d++)
+            tensor[n].elems *= tensor[n].dim[d] = list[n].dim[d];
+        all[n] = &tensor[n];
+    }
+    unit[0].param_count = first;
+    unit[1].param_count = n - first;
+    run.units = (struct units){ unit, 2 };
+    snprintf(run.run_name, sizeof(run.run_name), "%s", name);
+    if (state_identity(&run, &err))
+        tap_ok(false, "an identity: %s", err.text);
+    snprintf(out, 512, "%s", run.run_id);
+}
+
+static void test_identity(void)
+{
+    static const struct {
+        const char *what;
+        struct parameter list[5];
+    } models[] = {
+        { "a scalar", { { "scale", 0, { 0 } }, { "w", 2, { 3, 4 } } } },
+        { "a vector of one", { { "scale", 1, { 1 } }, { "w", 2, { 3, 4 } } } },
+        { "a matrix of one", { { "scale", 2, { 1, 1 } }, { "w", 2, { 3, 4 } } } },
+        { "another name", { { "scalf", 0, { 0 } }, { "w", 2, { 3, 4 } } } },
+        { "the other dimensions", { { "scale", 0, { 0 } }, { "w", 2, { 4, 3 } } } },
+        { "one dimension", { { "scale", 0, { 0 } }, { "w", 1, { 12 } } } },
+        { "names exchanged", { { "w", 0, { 0 } }, { "scale", 2, { 3, 4 } } } },
+        { "another name of the second",
+          { { "scale", 0, { 0 } }, { "v", 2, { 3, 4 } } } },
+        { "a third parameter",
+          { { "scale", 0, { 0 } }, { "w", 2, { 3, 4 } }, { "b", 1, { 1 } } } },
+    };
+    static const struct parameter turned[] = { { "w", 2, { 3, 4 } },
+                                               { "scale", 0, { 0 } },
+                                               { NULL, 0, { 0 } } };
+    char id[ACCEL_ARRAY_SIZE(models)][512], other[512];
+    int alike = 0;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(models); i++) {
+        identity_of(models[i].list, 1, "run", 1, id[i]);
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(id[i], id[k]) == 0) {
+                tap_diag("%s and %s: %s", models[i].what, models[k].what, id[i]);
+                alike++;
+            }
+    }
+    tap_is_int(alike, 0, "%zu models, each with its own", ACCEL_ARRAY_SIZE(models));
+    tap_ok(strstr(id[0], "run=run model=") == id[0] && strstr(id[0], " params=13 ") &&
+               strstr(id[0], " data=0000000000000000 seed=1"),
+           "its words: %s", id[0]);
+    identity_of(turned, 1, "run", 1, other);
+    tap_is_str(other, id[0], "units in another order: the same");
+    identity_of(turned, 2, "run", 1, other);
+    tap_is_str(other, id[0], "all in one unit: the same");
+    identity_of(turned, 1, "walk", 1, other);
+    tap_ok(strcmp(other, id[0]) != 0, "another name of the run: %s", other);
+    identity_of(turned, 1, "run", UINT64_MAX, other);
+    tap_ok(strstr(other, " seed=18446744073709551615"), "another seed: %s", other);
+}
+
 int main(void)
 {
     test_round_trip();
     test_refused();
+    test_identity();
     return tap_done();
 }
