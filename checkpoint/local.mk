@@ -59,6 +59,11 @@ tests_unit_test_ckpt_manifest_LDADD = libtap.la libaccelckpt_core.la libacommon.
 tests_unit_test_ckpt_manifest_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc \
 	-Wl,--wrap=calloc -Wl,--wrap=realloc
 
+unit_tests += tests/unit/test_ckpt_format
+tests_unit_test_ckpt_format_SOURCES = tests/unit/test_ckpt_format.c
+tests_unit_test_ckpt_format_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
+	$(libaccelckpt_core_libs) -lm
+
 noinst_PROGRAMS += tests/bench/bench_ckpt
 tests_bench_bench_ckpt_SOURCES = tests/bench/bench_ckpt.c \
 	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
