@@ -64,6 +64,14 @@ tests_unit_test_ckpt_format_SOURCES = tests/unit/test_ckpt_format.c
 tests_unit_test_ckpt_format_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
 	$(libaccelckpt_core_libs) -lm
 
+unit_tests += tests/unit/test_ckpt_write
+tests_unit_test_ckpt_write_SOURCES = tests/unit/test_ckpt_write.c \
+	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+tests_unit_test_ckpt_write_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
+	$(libaccelckpt_core_libs) -lm
+tests_unit_test_ckpt_write_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pwrite \
+	-Wl,--wrap=pread -Wl,--wrap=fallocate -Wl,--wrap=fsync
+
 noinst_PROGRAMS += tests/bench/bench_ckpt
 tests_bench_bench_ckpt_SOURCES = tests/bench/bench_ckpt.c \
 	tests/unit/ckpt_world.c tests/unit/ckpt_world.h

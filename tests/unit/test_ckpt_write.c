@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * checkpoint/write.c and stage.c under a disk that does what disks may: interrupts, short
+ * writes, O_DIRECT refused or cut at odd places, no room, errors. What was saved is read back
+ * and compared; what could not be saved is an error with nothing visible.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "checkpoint/ckpt_internal.h"
+#include "tests/tap.h"
+#include "tests/unit/ckpt_world.h"
+
+/* The linker sends the library's system calls through these. One thread writes at a time. */
+static struct disk {
+    int every;    /* every n-th call goes wrong; 0: none */
+    int error;    /* so: this error, or a short write */
+    size_t least; /* no call does more than this; 0: no limit */
+    int direct;   /* this error of every O_DIRECT write; 0: none */
+    size_t odd; /* an O_DIRECT write ends this many bytes into its last page; 0: not */
+    int room;   /* error of fallocate; EINTR: of the first only */
+    int calls, directs, in_place, rooms;
+    int unsynced, synced; /* writes of shards since the last fsync; fsyncs of them */
+    const char *own;      /* the caller's memory */
+    size_t own_bytes;
+} disk;
+
+ssize_t __real_pwrite(int fd, const void *p, size_t n, off_t at);
+ssize_t __wrap_pwrite(int fd, const void *p, size_t n, off_t at);
+ssize_t __real_pread(int fd, void *p, size_t n, off_t at);
+ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at);
+int __wrap_fallocate(int fd, int mode, off_t at, off_t n);
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+
+static bool is_shard(int fd)
+{
+    char path[64], to[400] = "";
+    size_t n;
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    if (readlink(path, to, sizeof(to) - 1) < 0)
+        return false;
+    n = strlen(to);
+    return n > 3 && strcmp(to + n - 3, ".h5") == 0;
+}
+
+/* The bytes this call may do; 0: it fails. */
+static size_t allowed(size_t n)
+{
+    bool wrong = disk.every && ++disk.calls % disk.every == 0;
+
+    if (wrong && disk.error) {
+        errno = disk.error;
+        return 0;
+    }
+    if (disk.least && n > disk.least)
+        n = disk.least;
+    return wrong && n > 1 ? n / 2 : n;
+}
+
+ssize_t __wrap_pwrite(int fd, const void *p, size_t n, off_t at)
+{
+    bool direct = fcntl(fd, F_GETFL) & O_DIRECT;
+
+    disk.unsynced += is_shard(fd);
+    if (direct) {
+        disk.directs++;
+        disk.in_place +=
+            (const char *)p >= disk.own && (const char *)p < disk.own + disk.own_bytes;
+        if (disk.direct && (errno = disk.direct))
+            return -1;
+        /* What the kernel takes is whole pages; the odd rest is lost and said to be. */
+        if (disk.odd && n > CKPT_PAGE) {
+            ssize_t done = __real_pwrite(fd, p, n - CKPT_PAGE, at);
+
+            return done < 0 ? done : done - CKPT_PAGE + (ssize_t)disk.odd;
+        }
+        return __real_pwrite(fd, p, n, at);
+    }
+    n = n ? allowed(n) : 0;
+    return n ? __real_pwrite(fd, p, n, at) : -1;
+}
+
+ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at)
+{
+    bool direct = fcntl(fd, F_GETFL) & O_DIRECT;
+
+    if (direct)
+        return __real_pread(fd, p, n, at);
+    n = n ? allowed(n) : 0;
+    return n ? __real_pread(fd, p, n, at) : -1;
+}
+
+int __wrap_fallocate(int fd, int mode, off_t at, off_t n)
+{
+    (void)fd;
+    (void)mode;
+    (void)at;
+    (void)n;
+    errno = disk.room ? disk.room : EOPNOTSUPP;
+    return disk.rooms++ && disk.room == EINTR ? 0 : -1;
+}
+
+int __wrap_fsync(int fd)
+{
+    if (is_shard(fd)) {
+        disk.synced++;
+        disk.unsynced = 0;
+    }
+    return __real_fsync(fd);
+}
+
+/* ---- one call ----------------------------------------------------------------------------- */
+
+static void test_calls(void)
+{
+    static const struct {
+        const char *what;
+        struct disk disk;
+        int want; /* errno; 0: all is done */
+    } cases[] = {
+        { "all at once", { 0 }, 0 },
+        { "interrupts", { .every = 2, .error = EINTR }, 0 },
+        { "short ones", { .least = 100 }, 0 },
+        { "both", { .every = 3, .error = EINTR, .least = 7 }, 0 },
+        { "no room", { .every = 1, .error = ENOSPC }, ENOSPC },
+        { "an error later", { .every = 5, .error = EIO, .least = 99 }, EIO },
+    };
+    char name[] = "/tmp/accel-write.XXXXXX", data[1000], got[1003];
+    int fd = mkstemp(name);
+
+    unlink(name);
+    for (int i = 0; i < 1000; i++)
+        data[i] = (char)(i * 7);
+    for (size_t i = 0; fd >= 0 && i < ACCEL_ARRAY_SIZE(cases); i++) {
+        int r;
+
+        disk = (struct disk){ 0 };
+        if (ftruncate(fd, 0))
+            abort();
+        disk = cases[i].disk;
+        errno = 0;
+        r = ckpt_pwrite_all(fd, data, sizeof(data), 3);
+        tap_ok(r == (cases[i].want ? -1 : 0) && (!r || errno == cases[i].want),
+               "write, %s: %d", cases[i].what, r);
+        if (r == 0) {
+            disk = (struct disk){ 0 };
+            tap_ok(__real_pread(fd, got, sizeof(got), 0) == 1003 &&
+                       memcmp(got, "\0\0\0", 3) == 0 &&
+                       memcmp(got + 3, data, 1000) == 0,
+                   "write, %s: in their places", cases[i].what);
+        }
+        disk = (struct disk){ 0 };
+        if (ckpt_pwrite_all(fd, data, sizeof(data), 3))
+            abort();
+        disk = cases[i].disk;
+        memset(got, -1, sizeof(got));
+        errno = 0;
+        r = (int)ckpt_pread_all(fd, got, sizeof(data), 3);
+        tap_ok(cases[i].want ? r == -1 && errno == cases[i].want
+                             : r == 1000 && memcmp(got, data, 1000) == 0,
+               "read, %s: %d", cases[i].what, r);
+    }
+    disk = (struct disk){ 0 };
+    tap_is_int(ckpt_pread_all(fd, got, 1000, 500), 503,
+               "read across the end: what is there");
+    tap_is_int(ckpt_pread_all(fd, got, 10, 5000), 0, "read behind the end: nothing");
+    close(fd);
+}
+
+/* ---- a save ------------------------------------------------------------------------------- */
+
+static char root[256];
+
+/* Large and aligned, large and not, and many small neighbours. */
+static accel_ckpt_box_t box[104];
+static char *memory;
+#define MEMORY_BYTES ((int64_t)24 << 20)
+
+static void describe(void)
+{
+    static const int64_t bytes[] = { (9 << 20) + 5, 4 << 20, (4 << 20) + 1, 70001 };
+    static char name[104][24];
+    int64_t at = 0;
+
+    for (int i = 0; i < 104; i++) {
+        accel_ckpt_box_t *b = &box[i];
+
+        snprintf(name[i], sizeof(name[i]), "model/t%03d", i);
+        *b = (accel_ckpt_box_t){ .name = name[i], .dtype = ACCEL_U8, .ndim = 1 };
+        b->global_shape[0] = b->shape[0] = i < 4 ? bytes[i] : 100 + 37 * i;
+        b->data = memory + at;
+        at += b->shape[0];
+        if (i < 2) /* the first two begin on a page, the others anywhere */
+            at = (at + CKPT_PAGE - 1) / CKPT_PAGE * CKPT_PAGE;
+    }
+    if (at > MEMORY_BYTES)
+        abort();
+}
+
+static unsigned char value(int64_t i)
+{
+    return (unsigned char)((uint64_t)i * 0x9e3779b97f4a7c15u >> 40);
+}
+
+static accel_status_t save(int64_t step, int *direct, accel_error_t *err)
+{
+    accel_ckpt_save_t s = { .root = root,
+                            .step = step,
+                            .owner = "1.0",
+                            .run_id = "r",
+                            .sharding = "NO_SHARD",
+                            .boxes = box,
+                            .box_count = ACCEL_ARRAY_SIZE(box),
+                            .keep = 2 };
+    accel_ckpt_stats_t stats = { 0 };
+    accel_status_t st;
+
+    for (int64_t i = 0; i < MEMORY_BYTES; i++)
+        memory[i] = (char)value(i);
+    disk.own = memory;
+    disk.own_bytes = MEMORY_BYTES;
+    st = accel_ckpt_save(&s, NULL, &stats, err);
+    *direct = stats.direct_io;
+    return st;
+}
+
+/* Bytes that are not what was saved; -1: cannot be read. */
+static long wrong_bytes(int64_t step)
+{
+    char dir[300];
+    accel_error_t err = { 0 };
+    accel_ckpt_t *c = NULL;
+    long wrong = 0;
+
+    snprintf(dir, sizeof(dir), "%s/step_%08lld", root, (long long)step);
+    memset(memory, 0, MEMORY_BYTES);
+    if (accel_ckpt_open(&c, dir, &err) ||
+        accel_ckpt_read(c, box, ACCEL_ARRAY_SIZE(box), &err) ||
+        accel_ckpt_verify(dir, NULL, NULL, &err)) {
+        tap_diag("%s: %s", err.where, err.text);
+        wrong = -1;
+    }
+    accel_ckpt_close(c);
+    for (size_t k = 0; wrong >= 0 && k < ACCEL_ARRAY_SIZE(box); k++)
+        for (int64_t i = 0; i < box[k].shape[0]; i++) {
+            const unsigned char *at = (unsigned char *)box[k].data + i;
+
+            wrong += *at != value((const char *)at - memory);
+        }
+    return wrong;
+}
+
+static void test_saves(void)
+{
+    static const struct {
+        const char *what;
+        struct disk disk;
+        int direct; /* what the statistics say; -1: either */
+    } cases[] = {
+        { "a good disk", { 0 }, 1 },
+        { "a file system that can reserve, once interrupted", { .room = EINTR }, 1 },
+        { "O_DIRECT refused", { .direct = EINVAL }, 0 },
+        { "interrupts", { .every = 2, .error = EINTR }, -1 },
+        { "short writes", { .least = 5000 }, -1 },
+        { "O_DIRECT refused, short writes",
+          { .direct = EINVAL, .least = 300001, .every = 3 },
+          0 },
+        { "O_DIRECT cut inside a page", { .odd = 512 }, -1 },
+        { "O_DIRECT cut before a page's end", { .odd = 4095 }, -1 },
+    };
+    int direct;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
+        accel_error_t err = { 0 };
+        struct disk after;
+
+        disk = cases[i].disk;
+        if (save((int64_t)i, &direct, &err)) {
+            tap_ok(false, "%s: %s: %s", cases[i].what, err.where, err.text);
+            continue;
+        }
+        after = disk;
+        disk = (struct disk){ 0 };
+        tap_is_int(wrong_bytes((int64_t)i), 0, "%s: every byte", cases[i].what);
+        tap_ok(after.synced == 1 && after.unsynced == 0,
+               "%s: flushed after the last write", cases[i].what);
+        if (after.directs == 0) {
+            tap_skip(1, "no O_DIRECT on this file system");
+            continue;
+        }
+        tap_ok(cases[i].direct < 0 || direct == cases[i].direct, "%s: O_DIRECT %d",
+               cases[i].what, direct);
+        if (i == 0)
+            tap_ok(after.in_place >= 3,
+                   "aligned memory is written where it is (%d of %d)", after.in_place,
+                   after.directs);
+        if (cases[i].direct == 0)
+            tap_is_int(after.directs, 1, "%s: not tried again", cases[i].what);
+    }
+}
+
+static void test_failures(void)
+{
+    static const struct {
+        const char *what;
+        struct disk disk;
+        int message; /* A0801 or A0802 */
+        const char *text;
+    } cases[] = {
+        { "no room to reserve", { .room = ENOSPC }, 802, "cannot reserve" },
+        { "quota", { .room = EDQUOT }, 802, "cannot reserve" },
+        { "beyond the size limit", { .room = EFBIG }, 801, "cannot reserve" },
+        { "reserving fails", { .room = EIO }, 801, "cannot reserve" },
+        { "an error in the middle",
+          { .direct = EINVAL, .least = 100000, .every = 60, .error = EIO },
+          801,
+          "write: " },
+        { "the disk is full",
+          { .direct = EINVAL, .least = 100000, .every = 50, .error = ENOSPC },
+          802,
+          "write: " },
+        { "an error of O_DIRECT", { .direct = EIO }, 801, "write: " },
+    };
+    int direct;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
+        accel_error_t err = { 0 };
+        accel_ckpt_info_t *list = NULL;
+        accel_status_t st;
+        size_t n = 0;
+
+        disk = cases[i].disk;
+        st = save(100, &direct, &err);
+        if (st == ACCEL_OK && disk.directs == 0 && cases[i].disk.direct == EIO) {
+            tap_skip(2, "no O_DIRECT on this file system");
+            continue;
+        }
+        disk = (struct disk){ 0 };
+        tap_ok(st != ACCEL_OK && err.message == cases[i].message &&
+                   strstr(err.text, cases[i].text) &&
+                   strstr(err.where, "rank_00000-of-00001.h5"),
+               "%s: A%04d %s: %s", cases[i].what, err.message, err.where, err.text);
+        if (accel_ckpt_list(root, &list, &n, &err))
+            abort();
+        tap_ok(n == 2 && list[0].step == 7 && list[0].complete,
+               "%s: nothing visible has changed", cases[i].what);
+        free(list);
+    }
+}
+
+/* ---- staging memory ------------------------------------------------------------------------ */
+
+static long pages_mapped(void)
+{
+    long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+
+    if (!f || fscanf(f, "%ld", &pages) != 1)
+        abort();
+    fclose(f);
+    return pages;
+}
+
+static void test_staging(void)
+{
+    static const size_t bytes[] = { 1,       4096,          (2 << 20) - 1,
+                                    2 << 20, (2 << 20) + 1, 5 << 20 };
+    long before = 0;
+    int wrong = 0;
+
+    for (int round = 0; round < 40; round++) {
+        /* The first rounds may leave something of the C library behind. */
+        if (round == 10)
+            before = pages_mapped();
+        for (size_t i = 0; i < ACCEL_ARRAY_SIZE(bytes); i++) {
+            char *p = ckpt_stage_map(bytes[i]);
+
+            if (!p)
+                abort();
+            wrong += (uintptr_t)p % (2 << 20) != 0 || p[0] || p[bytes[i] - 1];
+            memset(p, 1, bytes[i]);
+            ckpt_stage_unmap(p, bytes[i]);
+            wrong += msync(p, 4096, MS_ASYNC) == 0 || errno != ENOMEM;
+        }
+    }
+    tap_is_int(wrong, 0, "staging: aligned, zeroed, gone afterwards");
+    tap_is_int(pages_mapped() - before, 0, "and nothing of it is left mapped");
+    ckpt_stage_unmap(NULL, 4096);
+    tap_ok(!ckpt_stage_map(SIZE_MAX / 2), "more than there is: none");
+}
+
+int main(void)
+{
+    memory = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return 1;
+    world_tmpdir(root, "ckpt-write");
+    describe();
+    test_calls();
+    test_saves();
+    test_failures();
+    disk = (struct disk){ 0 };
+    test_staging();
+    world_rmtree(root);
+    return tap_done();
+}
