@@ -247,6 +247,90 @@ static void test_good_header(void)
     accel_safetensors_close(s);
 }
 
+/* Every way to write a character, at the first and last code point of each length. */
+static const struct text_case {
+    const char *json, *bytes; /* bytes NULL: refused */
+} texts[] = {
+    { "", "" },
+    { "plain ~", "plain ~" },
+    { "\\\" \\\\ \\/ \\b \\f \\n \\r \\t", "\" \\ / \b \f \n \r \t" },
+    { "\\u0001\\u001f\\u007f", "\x01\x1f\x7f" },
+    { "\\u0080\\u07ff", "\xc2\x80\xdf\xbf" },
+    { "\\u0800\\uFfFf", "\xe0\xa0\x80\xef\xbf\xbf" },
+    { "\\ud7ff\\ue000", "\xed\x9f\xbf\xee\x80\x80" },
+    { "\\ud800\\udc00", "\xf0\x90\x80\x80" },
+    { "\\udbff\\udfff", "\xf4\x8f\xbf\xbf" },
+    { "\\ud83d\\uDE4F", "\xf0\x9f\x99\x8f" },
+    { "\x7f", "\x7f" },
+    { "\xc2\x80\xdf\xbf", "\xc2\x80\xdf\xbf" },
+    { "\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\xef\xbf\xbf",
+      "\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\xef\xbf\xbf" },
+    { "\xf0\x90\x80\x80\xf4\x8f\xbf\xbf", "\xf0\x90\x80\x80\xf4\x8f\xbf\xbf" },
+    { "\x80", NULL },
+    { "\xbf", NULL },
+    { "\xc0\x80", NULL },
+    { "\xc1\xbf", NULL },
+    { "\xc2", NULL },
+    { "\xc2\x7f", NULL },
+    { "\xc2\xc0", NULL },
+    { "\xe0\x9f\xbf", NULL },
+    { "\xe1\x80", NULL },
+    { "\xe1\x80\x41", NULL },
+    { "\xed\xa0\x80", NULL },
+    { "\xed\xbf\xbf", NULL },
+    { "\xf0\x8f\xbf\xbf", NULL },
+    { "\xf4\x90\x80\x80", NULL },
+    { "\xf5\x80\x80\x80", NULL },
+    { "\xf1\x80\x80", NULL },
+    { "\xff", NULL },
+    { "\x1f", NULL },
+    { "\x01", NULL },
+    { "\\u0000", NULL },
+    { "\\ud800", NULL },
+    { "\\ud800x", NULL },
+    { "\\ud800\\n", NULL },
+    { "\\ud800\\udbff", NULL },
+    { "\\ud800\\ue000", NULL },
+    { "\\ud800\\u0041", NULL },
+    { "\\udc00", NULL },
+    { "\\udfff", NULL },
+    { "\\u", NULL },
+    { "\\u12", NULL },
+    { "\\u123", NULL },
+    { "\\u123g", NULL },
+    { "\\u123@", NULL },
+    { "\\u/000", NULL },
+    { "\\u:000", NULL },
+    { "\\U0041", NULL },
+    { "\\a", NULL },
+    { "\\", NULL },
+};
+
+static void test_texts(void)
+{
+    int wrong = 0;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(texts); i++) {
+        const struct text_case *c = &texts[i];
+        accel_safetensors_t *s = NULL;
+        accel_error_t err = { 0 };
+        char header[200];
+        accel_status_t st;
+        const char *got;
+
+        snprintf(header, sizeof(header), "{\"__metadata__\":{\"k\":\"%s\"}}", c->json);
+        st = accel_safetensors_open(
+            &s, file_of("text.safetensors", header, -1, NULL, 0), &err);
+        got = st ? NULL : accel_safetensors_metadata(s, "k");
+        if (c->bytes ? !got || strcmp(got, c->bytes) != 0 : st != ACCEL_ECORRUPT) {
+            tap_diag("'%s': '%s' %s", c->json, got ? got : "refused", err.text);
+            wrong++;
+        }
+        accel_safetensors_close(s);
+    }
+    tap_is_int(wrong, 0, "%zu texts in JSON", ACCEL_ARRAY_SIZE(texts));
+}
+
 static void test_cut(void)
 {
     static const char header[] = "{" T("a", "F32", "[100]", "[0,400]") "}";
@@ -515,6 +599,95 @@ static void test_index(void)
     }
 }
 
+/* Values that an index may hold beside its map are skipped, but must be JSON. */
+static void test_skipped(void)
+{
+    static const struct {
+        const char *value;
+        bool good;
+    } cases[] = {
+        { "0", true },
+        { "-1", true },
+        { "10.25", true },
+        { "1e5", true },
+        { "1E+5", true },
+        { "-0.5e-07", true },
+        { "true", true },
+        { "false", true },
+        { "null", true },
+        { "\"a\"", true },
+        { "[]", true },
+        { "{}", true },
+        { "[[],{}]", true },
+        { " [ 1 , 2 ] ", true },
+        { "{\"a\":[{\"b\":0}]}", true },
+        { "", false },
+        { "01", false },
+        { "-", false },
+        { "+1", false },
+        { "1.", false },
+        { ".5", false },
+        { "1e", false },
+        { "1e+", false },
+        { "--1", false },
+        { "tru", false },
+        { "True", false },
+        { "nul", false },
+        { "truefalse", false },
+        { "NaN", false },
+        { "'a'", false },
+        { "[", false },
+        { "[1", false },
+        { "[1,", false },
+        { "[1,]", false },
+        { "[1 2]", false },
+        { "[,1]", false },
+        { "{", false },
+        { "{\"a\"}", false },
+        { "{\"a\":}", false },
+        { "{\"a\":1,}", false },
+        { "{1:2}", false },
+        { "1 2", false },
+        { "\"a", false },
+        { "]", false },
+        { "1x", false },
+    };
+    char text[400], deep[4][100];
+    accel_error_t err = { 0 };
+    int wrong = 0;
+
+    file_of("s1.safetensors", "{" T("a", "F32", "[]", "[0,4]") "}", -1, NULL, 4);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases) + 4; i++) {
+        size_t d = i - ACCEL_ARRAY_SIZE(cases);
+        bool good = i < ACCEL_ARRAY_SIZE(cases) ? cases[i].good : d < 2;
+        const char *value = i < ACCEL_ARRAY_SIZE(cases) ? cases[i].value : deep[d];
+        accel_safetensors_t *s = NULL;
+        accel_status_t st;
+
+        /* 32 levels below the first value, of lists or of objects in lists; then 33 */
+        for (int k = 0; i >= ACCEL_ARRAY_SIZE(cases) && k < (d < 2 ? 32 : 33); k++) {
+            deep[d][k] = '[';
+            deep[d][k + 1] = '\0';
+        }
+        if (i >= ACCEL_ARRAY_SIZE(cases)) {
+            size_t n = strlen(deep[d]);
+
+            strcat(deep[d], d % 2 ? "{}" : "7");
+            for (size_t k = 0; k < n; k++)
+                strcat(deep[d], "]");
+        }
+        snprintf(text, sizeof(text),
+                 "{\"x\":%s,\"weight_map\":{\"a\":\"s1.safetensors\"}}", value);
+        st = accel_safetensors_open(&s, index_of(text), &err);
+        if (st != (good ? ACCEL_OK : ACCEL_ECORRUPT)) {
+            tap_diag("%s: %s", value, st ? err.text : "accepted");
+            wrong++;
+        }
+        accel_safetensors_close(s);
+    }
+    tap_is_int(wrong, 0, "%zu values that nobody reads", ACCEL_ARRAY_SIZE(cases) + 4);
+}
+
 static void test_paths(void)
 {
     accel_safetensors_t *s = NULL;
@@ -554,11 +727,13 @@ int main(void)
     test_bad_headers();
     test_bad_lengths();
     test_good_header();
+    test_texts();
     test_cut();
     test_f16();
     test_dtypes();
     test_transposed();
     test_index();
+    test_skipped();
     test_paths();
     snprintf(command, sizeof(command), "rm -rf %s", dir);
     tap_ok(system(command) == 0, "removed");
