@@ -119,6 +119,11 @@ shell_tests += tests/t/5010-ckpt-faults.t
 
 shell_tests += tests/t/5030-ckpt-disk.t
 
+unit_tests += tests/unit/test_safetensors_write
+tests_unit_test_safetensors_write_SOURCES = tests/unit/test_safetensors_write.c \
+	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+tests_unit_test_safetensors_write_LDADD = libtap.la libaccelckpt_core.la \
+	libacommon.la $(libaccelckpt_core_libs) -lm
 unit_tests += tests/unit/test_safetensors
 tests_unit_test_safetensors_SOURCES = tests/unit/test_safetensors.c
 tests_unit_test_safetensors_LDADD = libtap.la libaccelckpt_core.la libacommon.la \

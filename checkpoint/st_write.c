@@ -109,8 +109,9 @@ static accel_status_t check_names(const struct accel_safetensors_writer *w,
     for (size_t i = 0; i < w->count; i++)
         name[i] = w->tensor[i].name;
     qsort(name, w->count, sizeof(*name), compare);
-    for (size_t i = 1; i < w->count && !st; i++)
-        if (strcmp(name[i - 1], name[i]) == 0 || strcmp(name[i], "__metadata__") == 0)
+    for (size_t i = 0; i < w->count && !st; i++)
+        if ((i && strcmp(name[i - 1], name[i]) == 0) ||
+            strcmp(name[i], "__metadata__") == 0)
             st = accel_fail_at(err, A0815, w->dir, "give each tensor a name of its own",
                                "tensor %s is there twice, or its name is taken",
                                st_shown(name[i], shown, sizeof(shown)));

@@ -385,12 +385,19 @@ def check_hdf5(checkpoint, directory):
 
 
 def check_dataset(d, t, b, path):
+    from h5py import h5t
+
     need(d.shape == b.shape and d.id.get_offset() == b.at, f"{path}: shape or place")
     need(d.chunks is None and d.compression is None and not d.is_virtual
          and d.external is None, f"{path}: not plain")
     need(attribute(d.attrs["accel_dtype"]) == t.dtype, f"{path}: dtype")
-    size = d.id.get_type().get_size()
-    need(size == DTYPES[t.dtype][1], f"{path}: element size {size}")
+    kind = d.id.get_type()
+    if t.dtype == "bfloat16":
+        need(kind.get_size() == 2 and kind.get_fields() == (15, 7, 8, 0, 7)
+             and kind.get_ebias() == 127, f"{path}: another float than bfloat16")
+    else:
+        need(d.dtype == t.dtype and kind.get_order() in (h5t.ORDER_LE, h5t.ORDER_NONE),
+             f"{path}: {d.dtype}")
     whole = b.shape == t.shape
     for key, value in (("global_shape", t.shape), ("offset", b.offset)):
         need((key in d.attrs) != whole, f"{path}: attribute {key}")

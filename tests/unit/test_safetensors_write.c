@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Writing safetensors: how tensors are spread over shards, the bytes of header and index,
+ * what is refused, values in pieces and transposed, and what is left when nothing was
+ * committed.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/accel_safetensors.h"
+#include "tests/tap.h"
+#include "tests/unit/ckpt_world.h"
+
+static char root[256], dir[300];
+
+/* The content of a file below dir, with a NUL behind it; "" for none. */
+static const char *content(const char *name)
+{
+    static char text[4096];
+    char path[600];
+    FILE *f;
+    size_t n = 0;
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    f = fopen(path, "re");
+    if (f) {
+        n = fread(text, 1, sizeof(text) - 1, f);
+        fclose(f);
+    }
+    text[n] = '\0';
+    return text;
+}
+
+static bool has(const char *name)
+{
+    char path[600];
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    return access(path, F_OK) == 0;
+}
+
+static int files_in_dir(void)
+{
+    DIR *d = opendir(dir);
+    int n = 0;
+
+    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
+        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static void new_dir(void)
+{
+    static int count;
+
+    snprintf(dir, sizeof(dir), "%s/%d", root, count++);
+}
+
+static float value(size_t tensor, int64_t i)
+{
+    return (float)((i * 31 + (int64_t)tensor * 7) % 127) - 60;
+}
+
+/* Writes and commits n vectors of these elements; the status. */
+static accel_status_t write_all(const int64_t *elems, size_t n, int64_t shard_bytes,
+                                accel_error_t *err)
+{
+    accel_safetensors_entry_t e[8] = { { 0 } };
+    accel_safetensors_writer_t *w = NULL;
+    static char name[8][8];
+    accel_status_t st;
+
+    for (size_t i = 0; i < n; i++) {
+        snprintf(name[i], sizeof(name[i]), "t%zu", i);
+        e[i] = (accel_safetensors_entry_t){ name[i], 1, { elems[i] } };
+    }
+    new_dir();
+    st = accel_safetensors_create(&w, dir, "F32", e, n, shard_bytes, err);
+    for (size_t i = 0; !st && i < n; i++)
+        for (int64_t k = 0; !st && k < elems[i]; k++)
+            st = accel_safetensors_write(w, i, k, 1, &(float){ value(i, k) }, err);
+    if (!st)
+        st = accel_safetensors_commit(w, NULL, NULL, err);
+    accel_safetensors_writer_close(w);
+    return st;
+}
+
+/* Where t0, t1 ... are expected: one digit per tensor, the shard's number from 1. */
+static void test_shards(void)
+{
+    static const struct {
+        const char *what;
+        int64_t elems[5], limit;
+        const char *shard;
+    } cases[] = {
+        { "no limit", { 5, 5, 5, 5, 5 }, 0, "11111" },
+        { "all fits exactly", { 1, 2, 3, 4, 5 }, 60, "11111" },
+        { "a byte too few", { 1, 2, 3, 4, 5 }, 59, "11112" },
+        { "two and two and one", { 5, 5, 5, 5, 5 }, 40, "11223" },
+        { "each alone", { 5, 5, 5, 5, 5 }, 39, "12345" },
+        { "each larger than a shard", { 5, 5, 5, 5, 5 }, 1, "12345" },
+        { "one larger than a shard between", { 1, 1, 9, 1, 1 }, 8, "11233" },
+        { "empty ones take no room", { 0, 2, 0, 2, 0 }, 8, "11122" },
+        { "small ones behind a large one", { 2, 1, 1, 1, 1 }, 8, "12233" },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
+        int64_t total = 0;
+        accel_safetensors_t *s = NULL;
+        accel_error_t err = { 0 };
+        char got[6] = "", want[64];
+        int last = cases[i].shard[4] - '0', wrong = 0;
+
+        if (write_all(cases[i].elems, 5, cases[i].limit, &err) ||
+            accel_safetensors_open(&s, dir, &err)) {
+            tap_ok(false, "%s: %s", cases[i].what, err.text);
+            continue;
+        }
+        for (size_t k = 0; k < 5; k++) {
+            const accel_safetensors_tensor_t *t = accel_safetensors_at(s, k);
+            float values[16] = { 0 };
+
+            snprintf(want, sizeof(want), "model-%%05d-of-%05d.safetensors", last);
+            for (int f = 1; f <= last; f++) {
+                char name[64];
+
+                snprintf(name, sizeof(name), "model-%05d-of-%05d.safetensors", f, last);
+                if (strcmp(t->file, last == 1 ? "model.safetensors" : name) == 0)
+                    got[k] = (char)('0' + f);
+            }
+            total += t->bytes;
+            wrong +=
+                t->elems != cases[i].elems[k] ||
+                accel_safetensors_read(s, t, 0, t->elems, values, &err) != ACCEL_OK;
+            for (int64_t x = 0; x < t->elems; x++)
+                wrong += values[x] != value(k, x);
+        }
+        tap_is_str(got, cases[i].shard, "%s: the shards", cases[i].what);
+        tap_is_int(wrong, 0, "%s: the values", cases[i].what);
+        snprintf(want, sizeof(want), "\"total_size\": %lld\n", (long long)total);
+        tap_ok(last == 1
+                   ? !has("model.safetensors.index.json")
+                   : strstr(content("model.safetensors.index.json"), want) != NULL,
+               "%s: the index", cases[i].what);
+        tap_is_int(files_in_dir(), last + (last > 1), "%s: no other file",
+                   cases[i].what);
+        accel_safetensors_close(s);
+    }
+}
+
+static void test_bytes(void)
+{
+    static const accel_safetensors_entry_t e[] = {
+        { "b", 0, { 0 } },
+        { "a\"\\\n\xc3\xa4", 2, { 1, 2 } },
+        { "none", 3, { 2, 0, 1 } },
+        { "deep", 8, { 1, 1, 1, 1, 1, 1, 1, 1 } },
+    };
+    static const char header[] =
+        "{\"__metadata__\":{\"format\":\"pt\"},"
+        "\"b\":{\"dtype\":\"BF16\",\"shape\":[],\"data_offsets\":[0,2]},"
+        "\"a\\u0022\\u005c\\u000a\xc3\xa4\":{\"dtype\":\"BF16\",\"shape\":[1,2],"
+        "\"data_offsets\":[2,6]},"
+        "\"none\":{\"dtype\":\"BF16\",\"shape\":[2,0,1],\"data_offsets\":[6,6]},"
+        "\"deep\":{\"dtype\":\"BF16\",\"shape\":[1,1,1,1,1,1,1,1],\"data_offsets\":[6,"
+        "8]}}";
+    size_t len = sizeof(header) - 1, padded = (len + 7) / 8 * 8;
+    accel_safetensors_writer_t *w = NULL;
+    accel_error_t err = { 0 };
+    struct stat st;
+    char path[400];
+    const char *got;
+
+    new_dir();
+    tap_is_int(accel_safetensors_create(&w, dir, "BF16", e, 4, 0, &err), ACCEL_OK,
+               "names, scalars, nothing and 8 dimensions: %s", err.text);
+    if (!w)
+        return;
+    tap_ok(!has("model.safetensors"), "nothing is visible before the commit");
+    accel_safetensors_write(w, 1, 0, 2, (float[]){ 1, -2 }, &err);
+    accel_safetensors_write(w, 0, 0, 1, (float[]){ 0.5f }, &err);
+    tap_ok(accel_safetensors_commit(w, "config.json", "{}\n", &err) == ACCEL_EINVAL &&
+               strstr(err.text, "deep: 0 of 1 elements"),
+           "an element that is missing: %s", err.text);
+    tap_ok(!has("model.safetensors") && !has("config.json"),
+           "and still nothing is visible");
+    accel_safetensors_write(w, 3, 0, 1, (float[]){ 3 }, &err);
+    tap_is_int(accel_safetensors_commit(w, "config.json", "{}\n", &err), ACCEL_OK,
+               "committed");
+    accel_safetensors_writer_close(w);
+    tap_is_str(content("config.json"), "{}\n", "the text file");
+    got = content("model.safetensors");
+    tap_ok(len % 8 != 0 &&
+               (unsigned char)got[0] + 256 * (unsigned char)got[1] == (int)padded &&
+               memcmp(got + 2, "\0\0\0\0\0", 6) == 0,
+           "8 bytes of length: %d of %zu",
+           (unsigned char)got[0] + 256 * (unsigned char)got[1], padded);
+    tap_ok(memcmp(got + 8, header, len) == 0 &&
+               strspn(got + 8 + len, " ") >= padded - len,
+           "the header, filled with blanks");
+    tap_ok(memcmp(got + 8 + padded, "\x00\x3f\x80\x3f\x00\xc0\x40\x40", 8) == 0,
+           "the values");
+    snprintf(path, sizeof(path), "%s/model.safetensors", dir);
+    tap_ok(stat(path, &st) == 0 && st.st_size == (off_t)(8 + padded + 8),
+           "and no byte more");
+    tap_is_int(files_in_dir(), 2, "two files");
+    tap_ok(accel_safetensors_create(&w, dir, "BF16", e, 4, 0, &err) == ACCEL_ECREATE,
+           "they are not replaced: %s", err.text);
+}
+
+static void test_refused(void)
+{
+    static const struct {
+        const char *what;
+        accel_safetensors_entry_t e[2];
+        const char *dtype;
+    } cases[] = {
+        { "nine dimensions", { { "a", 9, { 1 } } }, "F32" },
+        { "-1 dimensions", { { "a", -1, { 1 } } }, "F32" },
+        { "a negative size", { { "a", 1, { -1 } } }, "F32" },
+        { "too many elements", { { "a", 1, { INT64_MAX / 64 + 1 } } }, "F32" },
+        { "a product that wraps",
+          { { "a", 2, { INT64_C(1) << 33, INT64_C(1) << 33 } } },
+          "F32" },
+        { "no name", { { NULL, 0, { 0 } } }, "F32" },
+        { "the name of the metadata",
+          { { "__metadata__", 0, { 0 } }, { "a", 0, { 0 } } },
+          "F32" },
+        { "the same, last",
+          { { "B", 0, { 0 } }, { "__metadata__", 0, { 0 } } },
+          "F32" },
+        { "a name twice", { { "a", 0, { 0 } }, { "a", 1, { 1 } } }, "F32" },
+        { "float64", { { "a", 0, { 0 } } }, "F64" },
+        { "integers", { { "a", 0, { 0 } } }, "I32" },
+        { "an unknown dtype", { { "a", 0, { 0 } } }, "F31" },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
+        accel_safetensors_writer_t *w = NULL;
+        accel_error_t err = { 0 };
+        size_t n = 1 + (cases[i].e[1].name != NULL);
+
+        new_dir();
+        tap_ok(accel_safetensors_create(&w, dir, cases[i].dtype, cases[i].e, n, 0,
+                                        &err) == ACCEL_EINVAL &&
+                   !w && access(dir, F_OK) != 0,
+               "%s: %s", cases[i].what, err.text);
+    }
+}
+
+/* A matrix written in pieces of many sizes, straight and transposed, is the same file. */
+static void test_values(void)
+{
+    static const int64_t shapes[][2] = { { 1, 1 },     { 1, 9 },    { 9, 1 },
+                                         { 5, 7 },     { 64, 3 },   { 3, 64 },
+                                         { 7, 40000 }, { 500, 600 } };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shapes); i++) {
+        int64_t rows = shapes[i][0], cols = shapes[i][1], n = rows * cols, at = 0,
+                step = 1;
+        accel_safetensors_entry_t e[2] = { { "a", 2, { rows, cols } },
+                                           { "b", 2, { rows, cols } } };
+        float *turned = malloc((size_t)n * 4), *flat = malloc((size_t)n * 4);
+        float *got = malloc((size_t)n * 4);
+        accel_safetensors_writer_t *w = NULL;
+        accel_safetensors_t *s = NULL;
+        accel_error_t err = { 0 };
+        int bad = 0, wrong = 0;
+
+        for (int64_t k = 0; k < n; k++) {
+            flat[k] = value(0, k);
+            turned[k] = value(0, k % rows * cols + k / rows);
+        }
+        new_dir();
+        bad += accel_safetensors_create(&w, dir, "F32", e, 2, 0, &err) != ACCEL_OK;
+        for (; !bad && at < n; at += step, step = 3 * step + 1) {
+            step = step < n - at ? step : n - at;
+            bad += accel_safetensors_write(w, 0, at, step, flat + at, &err) != ACCEL_OK;
+        }
+        for (at = 0, step = 1; !bad && at < cols; at += step, step = 2 * step) {
+            step = step < cols - at ? step : cols - at;
+            bad += accel_safetensors_write_transposed(w, 1, at * rows, step * rows,
+                                                      turned + at * rows,
+                                                      &err) != ACCEL_OK;
+        }
+        if (!bad && rows > 1)
+            bad += accel_safetensors_write_transposed(w, 1, 1, rows, turned, &err) !=
+                       ACCEL_EINVAL ||
+                   accel_safetensors_write_transposed(w, 1, 0, 1, turned, &err) !=
+                       ACCEL_EINVAL;
+        if (!bad)
+            bad += accel_safetensors_write(w, 0, n, 1, flat, &err) != ACCEL_EINVAL ||
+                   accel_safetensors_write(w, 0, -1, 1, flat, &err) != ACCEL_EINVAL ||
+                   accel_safetensors_write(w, 0, 1, n, flat, &err) != ACCEL_EINVAL ||
+                   accel_safetensors_write(w, 2, 0, 1, flat, &err) != ACCEL_EINVAL ||
+                   accel_safetensors_write(w, 0, n, 0, flat, &err) != ACCEL_OK;
+        bad += bad || accel_safetensors_commit(w, NULL, NULL, &err) != ACCEL_OK;
+        accel_safetensors_writer_close(w);
+        bad += bad || accel_safetensors_open(&s, dir, &err) != ACCEL_OK;
+        for (size_t t = 0; !bad && t < 2; t++) {
+            bad += accel_safetensors_read(s, accel_safetensors_at(s, t), 0, n, got,
+                                          &err) != ACCEL_OK;
+            wrong += memcmp(got, flat, (size_t)n * 4) != 0;
+        }
+        tap_ok(!bad && !wrong, "%lld x %lld: %s", (long long)rows, (long long)cols,
+               err.text);
+        accel_safetensors_close(s);
+        free(turned);
+        free(flat);
+        free(got);
+    }
+}
+
+static void test_left(void)
+{
+    accel_safetensors_entry_t e[2] = { { "a", 1, { 4 } }, { "b", 1, { 4 } } };
+    accel_safetensors_writer_t *w = NULL;
+    accel_error_t err = { 0 };
+    char path[400];
+
+    new_dir();
+    tap_is_int(accel_safetensors_create(&w, dir, "F16", e, 2, 8, &err), ACCEL_OK,
+               "begun");
+    tap_is_int(files_in_dir(), 2, "two files in progress");
+    accel_safetensors_writer_close(w);
+    tap_is_int(files_in_dir(), 0, "given up: nothing is left");
+    snprintf(path, sizeof(path), "%s/.model.safetensors.tmp", dir);
+    close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    tap_is_int(accel_safetensors_create(&w, dir, "F16", e, 2, 0, &err), ACCEL_OK,
+               "what a crash left is in nobody's way %s", err.text);
+    accel_safetensors_writer_close(w);
+    accel_safetensors_writer_close(NULL);
+    tap_is_int(files_in_dir(), 0, "and goes with it");
+    snprintf(path, sizeof(path), "%s/model.safetensors.index.json", dir);
+    close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    tap_ok(accel_safetensors_create(&w, dir, "F16", e, 2, 0, &err) == ACCEL_ECREATE &&
+               strstr(err.text, "model.safetensors.index.json") && files_in_dir() == 1,
+           "an index is not replaced either: %s", err.text);
+}
+
+int main(void)
+{
+    world_tmpdir(root, "st-write");
+    test_shards();
+    test_bytes();
+    test_refused();
+    test_values();
+    test_left();
+    world_rmtree(root);
+    return tap_done();
+}
