@@ -102,6 +102,7 @@ static const struct manifest_case cases[] = {
     EVIL("a step beyond the limit", START("1", "1000000000000", "1", "r", "1048576"), "bad header"),
     EVIL("a negative step", START("1", "-1", "1", "r", "1048576"), "bad header"),
     EVIL("a step of 30 digits", START("1", "999999999999999999999999999999", "1", "r", "1048576"), "bad header"),
+    EVIL("a step of 2^64 + 7", START("1", "18446744073709551623", "1", "r", "1048576"), "bad header"),
     EVIL("a leading zero", START("1", "07", "1", "r", "1048576"), "bad header"),
     EVIL("world 0", START("1", "7", "0", "r", "1048576"), "bad header"),
     EVIL("a huge world", START("1", "7", "99999", "r", "1048576") F("rank_00000-of-99999.h5"),
@@ -161,6 +162,7 @@ static const struct manifest_case cases[] = {
     EVIL("nine dimensions", ONE "T model/a uint8 1x1x1x1x1x1x1x1x1\n", "bad tensor line"),
     EVIL("a negative extent", ONE "T model/a uint8 -4\n", "bad tensor line"),
     EVIL("an extent of 2^63", ONE "T model/a uint8 9223372036854775808\n", "bad tensor line"),
+    EVIL("an extent of 2^64", ONE "T model/a uint8 18446744073709551616\n", "bad tensor line"),
     EVIL("a shape ending in x", ONE "T model/a uint8 4x\n", "bad tensor line"),
     EVIL("a blank at the end", ONE "T model/a uint8 0 \n", "bad tensor line"),
     EVIL("two blanks", ONE "T model/a  uint8 0\n", "bad tensor line"),
@@ -284,6 +286,25 @@ static void test_cuts(void)
         open += parse_exact(text, cut, &err) != ACCEL_ECORRUPT;
     }
     tap_is_int(open, 0, "%zu cuts, not sealed: each refused", len);
+}
+
+/* Each digit of the last line counts, and each byte above it. */
+static void test_own_hash(void)
+{
+    static const char whole[] = ONE T44 "B 0x0 4x4 0 4096 64\n" C;
+    char text[4096];
+    size_t len = seal(text, whole, sizeof(whole) - 1);
+    int open = 0;
+
+    for (size_t i = 0; i + 1 < len; i++) {
+        accel_error_t err = { 0 };
+        char was = text[i];
+
+        text[i] = was == '0' ? '1' : '0';
+        open += parse_exact(text, len, &err) != ACCEL_ECORRUPT;
+        text[i] = was;
+    }
+    tap_is_int(open, 0, "%zu characters, one changed at a time: each refused", len);
 }
 
 /* Many small boxes in few rows: checked along the columns, not pair by pair. */
@@ -451,6 +472,7 @@ int main(void)
 {
     test_cases();
     test_cuts();
+    test_own_hash();
     test_many_boxes();
     test_blobs();
     test_directories();
