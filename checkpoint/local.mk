@@ -64,13 +64,16 @@ tests_unit_test_ckpt_format_SOURCES = tests/unit/test_ckpt_format.c
 tests_unit_test_ckpt_format_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
 	$(libaccelckpt_core_libs) -lm
 
+if HAVE_HDF5
 unit_tests += tests/unit/test_ckpt_write
 tests_unit_test_ckpt_write_SOURCES = tests/unit/test_ckpt_write.c \
 	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
 tests_unit_test_ckpt_write_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
 	$(libaccelckpt_core_libs) -lm
 tests_unit_test_ckpt_write_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pwrite \
-	-Wl,--wrap=pread -Wl,--wrap=fallocate -Wl,--wrap=fsync
+	-Wl,--wrap=pread -Wl,--wrap=fallocate -Wl,--wrap=fsync -Wl,--wrap=mmap
+tests_unit_test_ckpt_write_CFLAGS = $(AM_CFLAGS) $(HDF5_CFLAGS)
+endif
 
 noinst_PROGRAMS += tests/bench/bench_ckpt
 tests_bench_bench_ckpt_SOURCES = tests/bench/bench_ckpt.c \

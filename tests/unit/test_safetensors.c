@@ -105,6 +105,8 @@ static const struct bad_header {
       "8 dimensions" },
     { "a range of another size", "{" T("a", "F32", "[2]", "[0,4]") "}", 4,
       "do not have the size" },
+    { "a range of a size too large", "{" T("a", "F32", "[1]", "[0,8]") "}", 8,
+      "do not have the size" },
     { "a range that ends before it begins", "{" T("a", "U8", "[1]", "[2,1]") "}", 2,
       "end before they begin" },
     { "a range of one number", "{" T("a", "U8", "[1]", "[1]") "}", 1, "comma" },
