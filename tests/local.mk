@@ -94,3 +94,5 @@ print-tests:
 	@printf '%s\n' $(TESTS)
 .PHONY: print-unit-tests print-tests
 EXTRA_DIST += tests/data/optim
+EXTRA_DIST += tests/mutants/format.mut
+EXTRA_DIST += tests/mutants/common.mut

@@ -460,10 +460,9 @@ static void test_staging(void)
             wrong += (uintptr_t)p % (2 << 20) != 0 || p[0] || p[bytes[i] - 1];
             memset(p, 1, bytes[i]);
             ckpt_stage_unmap(p, bytes[i]);
-            wrong += msync(p, 4096, MS_ASYNC) == 0 || errno != ENOMEM;
         }
     }
-    tap_is_int(wrong, 0, "staging: aligned, zeroed, gone afterwards");
+    tap_is_int(wrong, 0, "staging: aligned and zeroed");
     tap_is_int(pages_mapped() - before, 0, "and nothing of it is left mapped");
     ckpt_stage_unmap(NULL, 4096);
     tap_ok(!ckpt_stage_map(SIZE_MAX / 2), "more than there is: none");

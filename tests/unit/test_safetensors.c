@@ -186,6 +186,12 @@ static void test_bad_lengths(void)
                    strstr(err.text, cases[i].text),
                "%s: %s", cases[i].what, err.text);
     snprintf(path, sizeof(path), "%s/bad.safetensors", dir);
+    file_of("bad.safetensors", "", 100000001, NULL, 0);
+    if (truncate(path, 8 + 100000001)) /* nearly all of it a hole */
+        abort();
+    tap_ok(accel_safetensors_open(&s, path, &err) == ACCEL_ECORRUPT &&
+               strstr(err.text, "100 million"),
+           "a file of more than that: %s", err.text);
     for (int n = 0; n < 8; n++) {
         if (truncate(path, n))
             abort();
@@ -557,6 +563,17 @@ static const struct bad_index {
     { "a tensor in another shard",
       MAP("\"a\":\"s2.safetensors\",\"b\":\"s2.safetensors\""),
       "a is not in s2.safetensors", ACCEL_ECORRUPT },
+    { "shards exchanged", MAP("\"a\":\"s2.safetensors\",\"b\":\"s1.safetensors\""),
+      "a is not in s2.safetensors, but in s1.safetensors", ACCEL_ECORRUPT },
+    { "nine missing shards",
+      MAP("\"a\":\"1.safetensors\",\"b\":\"2.safetensors\",\"c\":\"3.safetensors\","
+          "\"d\":\"4."
+          "safetensors\",\"e\":\"5.safetensors\",\"f\":\"6.safetensors\",\"g\":\"7."
+          "safetensors\","
+          "\"h\":\"8.safetensors\",\"i\":\"9.safetensors\""),
+      "9 of the 9 shards are missing: 1.safetensors, 2.safetensors, 3.safetensors, "
+      "4.safetensors, 5.safetensors, 6.safetensors, 7.safetensors, 8.safetensors, ...",
+      ACCEL_ENOENT },
     { "a tensor in no shard", MAP(GOOD_MAP ",\"c\":\"s1.safetensors\""),
       "c is not in s1.safetensors", ACCEL_ECORRUPT },
     { "missing shards",
