@@ -96,3 +96,15 @@ print-tests:
 EXTRA_DIST += tests/data/optim
 EXTRA_DIST += tests/mutants/format.mut
 EXTRA_DIST += tests/mutants/common.mut
+
+# Do the tests bite? Changes of the source that some test must notice (CONTRIBUTING.md).
+shell_tests += tests/t/0080-build-mutants.t
+EXTRA_DIST += tests/mutants/run \
+	tests/mutants/comm.mut tests/mutants/optim.mut
+test-modules: $(check_LTLIBRARIES) $(check_SCRIPTS)
+# All that shell tests start.
+test-programs: all test-modules \
+		$(filter-out $(unit_tests) tests/bench/%, $(check_PROGRAMS))
+check-mutants:
+	@$(srcdir)/tests/mutants/run $(MUTANTS)
+.PHONY: check-mutants test-modules test-programs
