@@ -100,7 +100,9 @@ EXTRA_DIST += tests/mutants/common.mut
 # Do the tests bite? Changes of the source that some test must notice (CONTRIBUTING.md).
 shell_tests += tests/t/0080-build-mutants.t
 EXTRA_DIST += tests/mutants/run \
-	tests/mutants/comm.mut tests/mutants/optim.mut
+	tests/mutants/backend.mut tests/mutants/comm.mut \
+	tests/mutants/data.mut tests/mutants/nn.mut tests/mutants/ops.mut \
+	tests/mutants/optim.mut tests/mutants/shard.mut tests/mutants/tensor.mut
 test-modules: $(check_LTLIBRARIES) $(check_SCRIPTS)
 # All that shell tests start.
 test-programs: all test-modules \

@@ -34,6 +34,13 @@ tests_unit_test_comm_SOURCES = tests/unit/test_comm.c tests/unit/comm_groups.c \
 	tests/unit/comm_ref.h
 tests_unit_test_comm_LDADD = $(fork_ldadd)
 
+unit_tests += tests/unit/test_comm_reduce
+tests_unit_test_comm_reduce_SOURCES = tests/unit/test_comm_reduce.c
+tests_unit_test_comm_reduce_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_comm_faults
+tests_unit_test_comm_faults_SOURCES = tests/unit/test_comm_faults.c
+tests_unit_test_comm_faults_LDADD = $(fork_ldadd)
+
 # libnccl.so.2 as tests want it: between processes of this machine; and one that lacks a
 # function. -rpath makes it shared.
 check_LTLIBRARIES += tests/cuda/fake_nccl.la tests/cuda/fake_nccl_incomplete.la

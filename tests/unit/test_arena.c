@@ -104,6 +104,53 @@ static void test_edges(struct arena *a)
     tap_ok(arena_alloc(a, 1) == p, "reset frees all");
 }
 
+/* Where the next block goes tells what the books hold. */
+static void test_books(struct arena *a)
+{
+    char *p, *q, *r;
+
+    arena_reset(a);
+    p = arena_alloc(a, 128);
+    q = arena_alloc(a, 128);
+    r = arena_alloc(a, 128);
+    arena_free(a, p + 64);
+    arena_free(a, p + 128 - 1);
+    tap_ok(arena_alloc(a, 128) != q, "a free inside of a block frees no other");
+    arena_free(a, q);
+    arena_reset(a);
+    tap_ok(arena_alloc(a, 128) == p && arena_alloc(a, 128) == q,
+           "a reset leaves no gap");
+    arena_reset(a);
+    p = arena_alloc(a, 64);
+    q = arena_alloc(a, 64);
+    r = arena_alloc(a, 64);
+    arena_alloc(a, 64);
+    arena_free(a, p);
+    arena_free(a, r);
+    arena_free(a, q);
+    tap_ok(arena_alloc(a, 192) == p, "three neighbours are one gap");
+}
+
+static void test_peak(void)
+{
+    struct arena *a = NULL;
+    void *p;
+
+    if (arena_open(&a, NULL, NULL))
+        return;
+    tap_is_int((long long)arena_peak_bytes(a), 0, "nothing yet");
+    arena_alloc(a, 1000);
+    p = arena_alloc(a, 1);
+    tap_is_int((long long)arena_peak_bytes(a), 1024 + 64, "the peak");
+    arena_free(a, p);
+    arena_alloc(a, 64);
+    tap_is_int((long long)arena_peak_bytes(a), 1024 + 64, "is no sum");
+    arena_reset(a);
+    arena_alloc(a, 2000);
+    tap_is_int((long long)arena_peak_bytes(a), 2048, "of all micro-batches");
+    arena_close(a);
+}
+
 int main(void)
 {
     struct arena *real = NULL, *count = NULL;
@@ -116,6 +163,8 @@ int main(void)
         return tap_done();
     test_random(real, count);
     test_edges(real);
+    test_books(real);
+    test_peak();
     arena_close(real);
     arena_close(count);
     arena_close(NULL);

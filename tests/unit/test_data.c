@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "data/data.h"
+#include "data/data_impl.h"
 #include "tests/tap.h"
 
 static char dir[] = "/tmp/accel-test-data-XXXXXX";
@@ -118,6 +118,48 @@ static void test_tokens(void)
     accel_dataset_close(d);
 }
 
+/* A file that changes after its vocabulary was found: the first token beyond it, and those
+ * that are negative as numbers of 32 bits. */
+static void test_vocabulary(void)
+{
+    static const struct {
+        const char *what;
+        uint32_t token;
+        accel_status_t want;
+    } c[] = {
+        { "the largest token", 71099, ACCEL_OK },
+        { "the vocabulary itself", 71100, ACCEL_ECORRUPT },
+        { "the largest number", INT32_MAX, ACCEL_ECORRUPT },
+        { "the smallest number", 1u << 31, ACCEL_ECORRUPT },
+        { "minus one", UINT32_MAX, ACCEL_ECORRUPT },
+        { "nothing", 0, ACCEL_OK },
+    };
+    accel_dataset_t *d = NULL;
+    accel_error_t err = { 0 };
+    int32_t ids[8], targets[8];
+
+    put_tokens("v.bin", 20240801, 7, 100, 100, 1000);
+    tap_ok(!accel_dataset_open(&d, at("v.bin"), 8, 0, &err), "opens (%s)", err.text);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(c); i++) {
+        FILE *f = fopen(path, "r+b");
+
+        /* the last target of sample 0 */
+        if (!f || fseek(f, 1024 + 4 * 8, SEEK_SET) || fwrite(&c[i].token, 4, 1, f) != 1)
+            tap_ok(false, "writing %s", path);
+        if (f)
+            fclose(f);
+        tap_is_int(data_sample(d, 0, (void *[]){ ids, targets }, &err), c[i].want,
+                   "%s as a token of a vocabulary of 71100", c[i].what);
+    }
+    close(d->file[0].fd);
+    d->file[0].fd = open(path, O_WRONLY);
+    tap_ok(data_sample(d, 0, (void *[]){ ids, targets }, &err) == ACCEL_EIO &&
+               strstr(err.text, "cannot read at byte 1024") &&
+               strstr(err.where, "v.bin"),
+           "a read that fails: %s", err.text);
+    accel_dataset_close(d);
+}
+
 /* Tokens of 4 bytes, alone and after a file of 2. */
 static void test_wide(void)
 {
@@ -199,10 +241,13 @@ static void test_arguments(void)
     tap_ok(accel_dataset_open(&d, at("a.txt"), 0, 0, &err) == ACCEL_EINVAL, "seq 0");
     tap_ok(accel_dataset_open(&d, at("a.txt"), 4, 0.6, &err) == ACCEL_EINVAL &&
                accel_dataset_open(&d, at("a.txt"), 4, -0.1, &err) == ACCEL_EINVAL &&
-               accel_dataset_open(&d, at("a.txt"), 4, 0.0 / 0.0, &err) == ACCEL_EINVAL,
-           "holdout outside 0 .. 0.5");
+               accel_dataset_open(&d, at("a.txt"), 4, 0.0 / 0.0, &err) ==
+                   ACCEL_EINVAL &&
+               strstr(err.text, "is not between"),
+           "holdout outside 0 .. 0.5: %s", err.text);
     tap_ok(mkfifo(at("fifo"), 0600) == 0 &&
-               accel_dataset_open(&d, at("fifo"), 4, 0, &err) == ACCEL_EINVAL,
+               accel_dataset_open(&d, at("fifo"), 4, 0, &err) == ACCEL_EINVAL &&
+               strstr(err.text, "not a regular file"),
            "a FIFO is refused and does not hang: %s", err.text);
     if (geteuid() != 0) {
         chmod(at("a.txt"), 0);
@@ -268,6 +313,100 @@ static void test_directory(void)
     accel_dataset_close(d);
 }
 
+static uint64_t digest_of(const char *name, int seq)
+{
+    accel_dataset_t *d = NULL;
+    accel_error_t err = { 0 };
+    uint64_t digest = 0;
+
+    if (accel_dataset_open(&d, at(name), seq, 0, &err) || data_digest(d, &digest, &err))
+        tap_ok(false, "digest of %s: %s", name, err.text);
+    accel_dataset_close(d);
+    return digest;
+}
+
+/* Two files of one letter, cut at `first`. */
+static void put_pair(const char *a, const char *b, size_t first)
+{
+    enum { BOTH = 2000000 };
+    char *text = malloc(BOTH);
+
+    memset(text, 'a', BOTH);
+    put(a, text, first);
+    put(b, text, BOTH - first);
+    free(text);
+}
+
+/* What lies in which file counts, where all the bytes are the same. */
+static void test_digest(void)
+{
+    char other[sizeof(path)];
+    uint64_t half, other_cut, other_name;
+
+    mkdir(at("same"), 0700);
+    put_pair("same/1", "same/2", 1000000);
+    half = digest_of("same", 4);
+    put_pair("same/1", "same/2", 999000);
+    other_cut = digest_of("same", 4);
+    put_pair("same/1", "same/2", 1000000);
+    snprintf(other, sizeof(other), "%s", at("same/3"));
+    tap_ok(rename(at("same/2"), other) == 0, "another name");
+    other_name = digest_of("same", 4);
+    tap_ok(half != other_cut, "the digest is of the files' sizes");
+    tap_ok(half != other_name, "and of their names");
+    tap_is_int((long long)half, 952986544293868858,
+               "and what it always was");
+}
+
+/* Parts whose ends are those of samples. */
+static void test_parts(void)
+{
+    static const struct {
+        int seq;
+        double holdout;
+        int64_t samples, held_out;
+    } c[] = {
+        { 4, 0, 4, 0 }, /* 20 tokens: the last one is a target only */
+        { 5, 0, 3, 0 },     { 5, 0.5, 1, 1 },   { 10, 0, 1, 0 },
+        { 19, 0, 1, 0 },    { 9, 0.5, 1, 1 },   { 1, 0.5, 9, 9 },
+        { 18, 0.05, 1, 0 }, { 18, 0.1, -1, 0 }, { 20, 0, -1, 0 },
+    };
+
+    put("p.txt", "abcdefghijklmnopqrst", 20);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(c); i++) {
+        int32_t ids[20], targets[20];
+        accel_dataset_t *d = NULL;
+        accel_error_t err = { 0 };
+        bool opened =
+            !accel_dataset_open(&d, at("p.txt"), c[i].seq, c[i].holdout, &err);
+
+        if (c[i].samples < 0) {
+            tap_ok(!opened && strstr(err.text, "needs"), "%d of 20: %s", c[i].seq,
+                   err.text);
+            continue;
+        }
+        tap_ok(
+            opened && accel_dataset_samples(d) == c[i].samples &&
+                data_holdout_samples(d) == c[i].held_out &&
+                !data_sample(d, c[i].samples - 1, (void *[]){ ids, targets }, &err) &&
+                data_sample(d, c[i].samples, (void *[]){ ids, targets }, &err) ==
+                    ACCEL_EINVAL &&
+                data_sample(d, -1, (void *[]){ ids, targets }, &err) == ACCEL_EINVAL,
+            "20 tokens, samples of %d, holdout %g: %lld and %lld", c[i].seq,
+            c[i].holdout, (long long)c[i].samples, (long long)c[i].held_out);
+        if (c[i].held_out)
+            tap_ok(!data_holdout_sample(d, c[i].held_out - 1,
+                                        (void *[]){ ids, targets }, &err) &&
+                       targets[c[i].seq - 1] <= 't' &&
+                       data_holdout_sample(d, c[i].held_out, (void *[]){ ids, targets },
+                                           &err) == ACCEL_EINVAL &&
+                       data_holdout_sample(d, -1, (void *[]){ ids, targets }, &err) ==
+                           ACCEL_EINVAL,
+                   "and the held-out ones end there");
+        accel_dataset_close(d);
+    }
+}
+
 static void test_permutation(void)
 {
     static const int64_t sizes[] = { 1, 2, 3, 4, 5, 16, 17, 255, 1000, 4097, 20000 };
@@ -330,6 +469,39 @@ static int fetch(void *user, int64_t index, void *const *dst)
         ((float *)dst[0])[i] = (float)(10 * index + i);
     *(int32_t *)dst[1] = (int32_t)index;
     return index == 77 ? 5 : 0;
+}
+
+/* All samples alike. */
+static int fetch_same(void *user, int64_t index, void *const *dst)
+{
+    (void)user, (void)index;
+    memset(dst[0], 0, 3 * sizeof(float));
+    return 0;
+}
+
+static uint64_t digest_of_fields(int64_t samples, accel_field_t field)
+{
+    accel_dataset_t *d = NULL;
+    uint64_t digest = 0;
+
+    if (accel_dataset_new(&d, samples, &field, 1, fetch_same, NULL, 0, NULL) ||
+        data_digest(d, &digest, NULL))
+        tap_ok(false, "digest of fields");
+    accel_dataset_close(d);
+    return digest;
+}
+
+static void test_digest_of_fields(void)
+{
+    const accel_field_t flat = { ACCEL_F32, 1, { 3 } },
+                        row = { ACCEL_F32, 2, { 1, 3 } },
+                        whole = { ACCEL_I32, 1, { 3 } };
+    uint64_t digest = digest_of_fields(100, flat);
+
+    tap_ok(digest != digest_of_fields(128, flat), "more samples, another digest");
+    tap_ok(digest != digest_of_fields(100, row), "another shape, another");
+    tap_ok(digest != digest_of_fields(100, whole), "another type, another");
+    tap_ok(digest == digest_of_fields(100, flat), "the same, the same");
 }
 
 static void test_fields(void)
@@ -398,11 +570,14 @@ static void test_wrong_fields(void)
     };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
+        accel_field_t fields[9];
         accel_dataset_t *d = NULL;
         accel_error_t err = { 0 };
 
-        tap_ok(accel_dataset_new(&d, cases[i].samples, &cases[i].field, cases[i].n,
-                                 fetch, NULL, cases[i].holdout, &err) == ACCEL_EINVAL &&
+        for (int k = 0; k < 9; k++)
+            fields[k] = cases[i].field;
+        tap_ok(accel_dataset_new(&d, cases[i].samples, fields, cases[i].n, fetch, NULL,
+                                 cases[i].holdout, &err) == ACCEL_EINVAL &&
                    !d && err.hint[0],
                "%s is refused: %s", cases[i].what, err.text);
     }
@@ -413,13 +588,17 @@ int main(void)
     if (!mkdtemp(dir))
         tap_skip_all("no directory for temporary files");
     test_text();
+    test_parts();
     test_fields();
+    test_digest_of_fields();
     test_wrong_fields();
     test_tokens();
+    test_vocabulary();
     test_wide();
     test_damage();
     test_arguments();
     test_directory();
+    test_digest();
     test_permutation();
     test_order();
     remove_all();

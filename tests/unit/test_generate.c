@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "common/rng.h"
 #include "nn/models/gpt2.h"
 #include "tests/tap.h"
 #include "tests/unit/resident.h"
@@ -193,6 +194,13 @@ static void test_draws(void)
     tap_ok(fabs(share[0] - 1 / 3.) < 1e-3 && fabs(share[2] - 1 / 3.) < 1e-3 &&
                share[3] == 0,
            "of equal tokens the first ones are kept");
+    shares(logits, 6, &(accel_sampling_t){ .temperature = 1, .top_p = 0.99f }, share);
+    tap_ok(fabs(share[0] - 1 / 6.) < 1e-3 && fabs(share[5] - 1 / 6.) < 1e-3,
+           "and all of them for the last hundredth");
+    logits[0] = -INFINITY;
+    tap_is_int(
+        causal_draw(logits, 6, &(accel_sampling_t){ .temperature = 1 }, 0.0, rank), 1,
+        "the smallest number draws no token that is impossible");
     logits[4] = NAN;
     tap_is_int(causal_draw(logits, 6, &(accel_sampling_t){ 0 }, 0.5, rank), -1,
                "no token from a logit that is no number");
@@ -248,8 +256,43 @@ static void test_ends(void)
     accel_generate(k.model, prompt, 3, b, 40, &o, &err);
     tap_ok(b[at] == a[11] && b[at + 1] == -1 && b[39] == -1,
            "a stop token ends the text and is its last");
+    seen = (struct seen){ .end = 40 };
+    o.token = see;
+    o.user = &seen;
+    o.stop = (int32_t[]){ a[11], 1000 };
+    o.stop_count = 2;
+    accel_generate(k.model, prompt, 3, b, 40, &o, &err);
+    tap_ok(b[at] == a[11] && b[at + 1] == -1 && seen.count == at + 1,
+           "so does one of two, and the callback sees it");
+    tap_ok(k.g.recording && k.g.training, "recording and training are as they were");
     tap_is_int(accel_generate(k.model, prompt, 3, b, 0, &o, &err), 0, "no token");
     tap_is_int((long long)k.r.faults, 0, "residency protocol");
+    rig_close(&k);
+}
+
+/* Where all tokens are alike, the number that is drawn is the token: of (seed, position). */
+static void test_numbers(void)
+{
+    const accel_sampling_t o = { .temperature = 1.0f, .seed = 7 };
+    const int32_t prompt[2] = { 1, 2 };
+    accel_error_t err = { 0 };
+    int32_t out[40];
+    int wrong = 0;
+    struct rig k;
+
+    if (!tap_ok(rig_open(&k, &small, ACCEL_F32, 1), "open"))
+        return;
+    for (int u = 0; u < k.units.count; u++)
+        memset(k.r.master[u], 0, (size_t)k.units.unit[u].elems * sizeof(float));
+    resident_refresh(&k.r);
+    tap_is_int(accel_generate(k.model, prompt, 2, out, 40, &o, &err), 0, "generate");
+    for (int i = 0; i < 40; i++) {
+        uint32_t r[4];
+
+        rng_block(o.seed, 0, (uint64_t)(2 + i), r);
+        wrong += out[i] != (int)((double)r[0] * 0x1p-32 * small.vocab);
+    }
+    tap_is_int(wrong, 0, "every position has a number of its own");
     rig_close(&k);
 }
 
@@ -279,12 +322,19 @@ static void test_misuse(void)
     refused(&k, k.model, prompt, 0, (accel_sampling_t){ 0 }, "prompt of 0 tokens");
     refused(&k, k.model, NULL, 1, (accel_sampling_t){ 0 }, "prompt of 1 tokens");
     refused(&k, k.model, prompt, 2, (accel_sampling_t){ 0 }, "prompt token 1 is 97");
+    refused(&k, k.model, (int32_t[]){ 0, -1 }, 2, (accel_sampling_t){ 0 },
+            "prompt token 1 is -1");
     refused(&k, k.model->child, prompt, 1, (accel_sampling_t){ 0 }, "no such model");
     refused(&k, NULL, prompt, 1, (accel_sampling_t){ 0 }, "no such model");
     refused(&k, k.model, prompt, 1, (accel_sampling_t){ .temperature = -1 },
             "temperature -1");
     refused(&k, k.model, prompt, 1, (accel_sampling_t){ .temperature = NAN },
             "temperature");
+    refused(&k, k.model, prompt, 1, (accel_sampling_t){ .temperature = INFINITY },
+            "temperature");
+    refused(&k, k.model, prompt, 1, (accel_sampling_t){ .top_p = NAN }, "top_p");
+    refused(&k, k.model, prompt, 1, (accel_sampling_t){ .stop_count = -1 },
+            "-1 stop tokens");
     refused(&k, k.model, prompt, 1, (accel_sampling_t){ .top_k = -1 }, "top_k -1");
     refused(&k, k.model, prompt, 1, (accel_sampling_t){ .top_p = 1.5f }, "top_p 1.5");
     refused(&k, k.model, prompt, 1, (accel_sampling_t){ .stop_count = 1 },
@@ -295,6 +345,7 @@ static void test_misuse(void)
     resident_refresh(&k.r);
     tap_is_int(accel_generate(k.model, prompt, 1, out, 2, NULL, &err), ACCEL_EDIVERGED,
                "weights that are no numbers: %s", err.text);
+    tap_ok(k.g.recording && k.g.training, "recording and training are as they were");
     rig_close(&k);
 }
 
@@ -306,6 +357,7 @@ int main(void)
     test_context_of_one();
     test_draws();
     test_ends();
+    test_numbers();
     test_misuse();
     return tap_done();
 }

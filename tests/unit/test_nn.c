@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "common/bf16.h"
 #include "nn/models/gpt2.h"
 #include "tensor/tape.h"
 #include "tests/tap.h"
@@ -399,6 +400,101 @@ static void test_refused(struct rig *k)
     }
 }
 
+/* No two things of a module have one name, whatever they are. */
+static void test_taken(struct rig *k)
+{
+    static const char *const names[] = { "module", "parameter", "buffer", "alias" };
+    accel_module_t *m = nn_module_new(&k->g, &root_class, NULL, NULL);
+    const accel_init_t zeros = { 0 };
+    const int64_t one = 1;
+    accel_tensor_t *p;
+
+    nn_module_new(&k->g, &root_class, m, names[0]);
+    p = accel_param(m, names[1], 1, &one, zeros);
+    accel_buffer(m, names[2], ACCEL_F32, 1, &one, zeros);
+    accel_tie(m, names[3], p);
+    tap_ok(!k->g.error.code, "four names %s", k->g.error.text);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(names); i++) {
+        bool refused = true;
+
+        for (int kind = 0; kind < 4; kind++) {
+            void *made =
+                kind == 0   ? (void *)nn_module_new(&k->g, &root_class, m, names[i])
+                : kind == 1 ? (void *)accel_param(m, names[i], 1, &one, zeros)
+                : kind == 2
+                    ? (void *)accel_buffer(m, names[i], ACCEL_F32, 1, &one, zeros)
+                    : (void *)accel_tie(m, names[i], p);
+
+            refused = refused && !made && strstr(k->g.error.text, "is there already");
+            graph_reset(&k->g);
+        }
+        tap_ok(refused, "nothing else may have the name of a %s", names[i]);
+    }
+    for (int kind = 0; kind < 3; kind++) {
+        const char *bad = kind == 0 ? "" : kind == 1 ? "a/b" : NULL;
+
+        tap_ok(!accel_param(m, bad, 1, &one, zeros) &&
+                   strstr(k->g.error.text, "is no name"),
+               "%s", k->g.error.text);
+        graph_reset(&k->g);
+    }
+    nn_module_free(m);
+}
+
+/* Buffers as they begin, and those that cannot be. */
+static void test_buffers(struct rig *k)
+{
+    static const struct {
+        const char *text;
+        accel_dtype_t type;
+        int ndim;
+        int64_t dims[5];
+        accel_init_t init;
+    } refused[] = {
+        { "cannot start at random", ACCEL_F32, 1, { 3 }, { ACCEL_INIT_NORMAL, 1 } },
+        { "cannot start at random", ACCEL_F32, 1, { 3 }, { ACCEL_INIT_UNIFORM, 1 } },
+        { "size 1 is 0", ACCEL_F32, 2, { 3, 0 }, { 0 } },
+        { "size 0 is -1", ACCEL_F32, 1, { -1 }, { 0 } },
+        { "size 1 is 2147483648", ACCEL_F32, 2, { 1, 1L << 31 }, { 0 } },
+        { "has 0 dimensions", ACCEL_F32, 0, { 3 }, { 0 } },
+        { "has 5 dimensions", ACCEL_F32, 5, { 1, 1, 1, 1, 1 }, { 0 } },
+        { "has dtype float64", ACCEL_F64, 1, { 3 }, { 0 } },
+    };
+    static const accel_dtype_t types[] = { ACCEL_F32, ACCEL_BF16, ACCEL_I32 };
+    accel_module_t *m = nn_module_new(&k->g, &root_class, NULL, NULL);
+    const int64_t dims[] = { 2, 3 };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(refused); i++) {
+        tap_ok(!accel_buffer(m, "b", refused[i].type, refused[i].ndim, refused[i].dims,
+                             refused[i].init) &&
+                   strstr(k->g.error.text, refused[i].text),
+               "%s", k->g.error.text);
+        graph_reset(&k->g);
+    }
+    for (int i = 0; i < 9; i++) {
+        const char name[] = { (char)('a' + i), '\0' };
+        accel_init_t init = { i / 3 == 0   ? ACCEL_INIT_ZEROS
+                              : i / 3 == 1 ? ACCEL_INIT_ONES
+                                           : ACCEL_INIT_CONSTANT,
+                              -7 };
+
+        accel_buffer(m, name, types[i % 3], 2, dims, init);
+    }
+    tap_ok(!nn_buffers_open(m, &k->g.error) && m->buffer_count == 9, "nine buffers");
+    for (int i = 0; i < m->buffer_count; i++) {
+        const void *data = m->buffer[i]->data;
+        double last = i % 3 == 0   ? (double)((const float *)data)[5]
+                      : i % 3 == 1 ? (double)bf16_to_f32(((const bf16_t *)data)[5])
+                                   : (double)((const int32_t *)data)[5];
+
+        tap_ok(last == (i / 3 == 0   ? 0
+                        : i / 3 == 1 ? 1
+                                     : -7),
+               "%s begins as %g", accel_dtype_name(types[i % 3]), last);
+    }
+    nn_module_free(m);
+}
+
 static void test_names(struct rig *k)
 {
     accel_tensor_t *late = k->user->param[2];
@@ -435,6 +531,40 @@ static void wrap(accel_module_t *m, const char *classes, int want, const char *m
     units_free(&units);
 }
 
+/* A block in a block is no unit of its own; the root is none, whatever its class. */
+static void test_nested(struct rig *k)
+{
+    static const accel_class_t block = { "SomeBlock", pass, 0 };
+    accel_module_t *root = nn_module_new(&k->g, &block, NULL, NULL);
+    accel_module_t *a = nn_module_new(&k->g, &block, root, "a");
+    accel_module_t *c =
+        nn_module_new(&k->g, &block, nn_module_new(&k->g, &root_class, a, "b"), "c");
+    const int64_t one = 1;
+    struct units units = { 0 };
+
+    accel_param(root, "p", 1, &one, (accel_init_t){ 0 });
+    accel_param(a, "p", 1, &one, (accel_init_t){ 0 });
+    accel_param(c, "p", 1, &one, (accel_init_t){ 0 });
+    for (int named = 0; named < 2; named++) {
+        tap_is_int(nn_units_build(root, true, named ? "SomeBlock" : NULL, &units, NULL),
+                   0, "a block in a block");
+        tap_ok(units.count == 2 && !strcmp(units.unit[0].name, "") &&
+                   !strcmp(units.unit[1].name, "a") && units.unit[0].param_count == 1 &&
+                   units.unit[1].param_count == 2 && c->unit == 1,
+               "is of the unit of the outer one (%d units)", units.count);
+        units_free(&units);
+    }
+    root->param[0]->needs_grad = false;
+    tap_is_int(nn_units_build(root, false, NULL, &units, NULL), 0, "not wrapped");
+    tap_is_int(units.count, 1, "all is one unit");
+    tap_ok(a->param[0]->unit_offset == 0 && c->param[0]->unit_offset == 16 &&
+               root->param[0]->unit_offset == 32 && units.unit[0].elems == 48 &&
+               units.unit[0].frozen == 16,
+           "what is frozen lies behind what is trained");
+    units_free(&units);
+    nn_module_free(root);
+}
+
 static void test_units(struct rig *k)
 {
     const accel_gpt2_t cfg = {
@@ -451,6 +581,9 @@ static void test_units(struct rig *k)
     wrap(m, "GPT2MLP,GPT2Attention", 7, NULL);
     wrap(m, "GPT2Blok", 0, "no class 'GPT2Blok'");
     wrap(m, "GPT2Block,Llama", 0, "no class 'Llama'");
+    wrap(m, "GPT2", 0, "no class 'GPT2'");
+    wrap(m, "Block", 0, "no class 'Block'");
+    wrap(m, "\tGPT2Block\t,", 4, NULL);
     wrap(k->root, "", 1, NULL);
     tap_is_int(nn_units_build(m, true, "GPT2Blok", &units, &err), ACCEL_ECONFIG,
                "typo");
@@ -499,6 +632,9 @@ int main(void)
     test_stale(&k);
     test_refused(&k);
     test_names(&k);
+    test_taken(&k);
+    test_buffers(&k);
+    test_nested(&k);
     test_units(&k);
     rig_close(&k);
     return tap_done();

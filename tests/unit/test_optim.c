@@ -339,6 +339,20 @@ static void test_groups(void)
 
     tap_ok(p.lr_scale == 10 && p.weight_decay == 0 && !p.frozen && p.group == 0,
            "the first group that matches counts");
+    p = optim_param_of(&o, "head.weight", 2);
+    tap_ok(p.weight_decay == 0 && optim_step_of(&o, &p, 0.5f, 1, 1).adamw.decay == 1,
+           "a group's decay of 0 is none");
+    o.lr = 1;
+    p.lr_scale = 10;
+    for (int kind = ACCEL_ADAMW; kind <= ACCEL_LION; kind++) {
+        accel_optimizer_t one = { .kind = (accel_optimizer_kind_t)kind, .beta1 = 0.5f };
+        struct optim_step k = optim_step_of(&one, &p, 0.25f, 1, 1);
+
+        tap_ok((kind == ACCEL_ADAMW ? k.adamw.rate / 2
+                : kind == ACCEL_SGD ? k.sgd.lr
+                                    : k.lion.lr) == 2.5f,
+               "ten times the rate for %s", optim_name(&one));
+    }
     p = optim_param_of(&o, "h.1.weight", 2);
     tap_ok(p.frozen && p.lr_scale == 1 && p.weight_decay == 0.1f,
            "frozen; the optimizer's decay");
@@ -350,10 +364,42 @@ static void test_groups(void)
            "in no group: no decay of vectors");
 }
 
+/* What each optimizer keeps, by name. */
+static void test_state(void)
+{
+    static const struct {
+        accel_optimizer_t o;
+        int count;
+        const char *first, *name;
+    } cases[] = {
+        { { .kind = ACCEL_ADAMW }, 2, "exp_avg", "adamw" },
+        { { .kind = ACCEL_SGD }, 0, "momentum_buffer", "sgd" },
+        { { .kind = ACCEL_SGD, .momentum = 0.9f },
+          1,
+          "momentum_buffer",
+          "sgd-momentum" },
+        { { .kind = ACCEL_LION }, 1, "exp_avg", "lion" },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
+        int count;
+        const char *const *names = optim_state_names(&cases[i].o, &count);
+
+        tap_ok(count == cases[i].count && !strcmp(names[0], cases[i].first) &&
+                   !strcmp(optim_name(&cases[i].o), cases[i].name),
+               "%s keeps %d arrays", cases[i].name, cases[i].count);
+    }
+}
+
 static void test_refused(void)
 {
     static const accel_group_t nameless = { .lr_scale = 1 };
     static const accel_group_t negative = { .match = "*", .lr_scale = -1 };
+    static const accel_group_t endless = { .match = "*", .lr_scale = INFINITY };
+    static const accel_group_t unknown = { .match = "*", .lr_scale = NAN };
+    static const accel_group_t empty = { .match = "", .lr_scale = 1 };
+    static const accel_group_t rotten = { .match = "*", .weight_decay = NAN };
+    static const accel_group_t melting = { .match = "*", .weight_decay = -INFINITY };
     static const struct {
         const char *what;
         accel_optimizer_t o;
@@ -361,12 +407,30 @@ static void test_refused(void)
         { "an unknown kind", { .kind = (accel_optimizer_kind_t)3 } },
         { "a negative rate", { .lr = -1 } },
         { "a rate that is no number", { .lr = NAN } },
+        { "an infinite rate", { .lr = INFINITY } },
+        { "a kind below the first", { .kind = (accel_optimizer_kind_t)-1 } },
+        { "a negative decay", { .weight_decay = -0.1f } },
+        { "a negative eps", { .eps = -1e-8f } },
+        { "an infinite eps", { .eps = INFINITY } },
+        { "an eps that is no number", { .eps = NAN } },
+        { "a negative beta", { .beta1 = -0.1f } },
+        { "beta 1 of 1", { .beta1 = 1 } },
+        { "momentum of Lion", { .kind = ACCEL_LION, .momentum = 0.9f } },
+        { "Nesterov of Lion", { .kind = ACCEL_LION, .nesterov = 1 } },
         { "beta 1", { .beta2 = 1 } },
         { "momentum of AdamW", { .momentum = 0.9f } },
         { "momentum of 1", { .kind = ACCEL_SGD, .momentum = 1 } },
         { "Nesterov without momentum", { .kind = ACCEL_SGD, .nesterov = 1 } },
         { "infinite decay", { .weight_decay = INFINITY } },
         { "groups that are not there", { .group_count = 1 } },
+        { "fewer than no groups", { .groups = &nameless, .group_count = -1 } },
+        { "a group of an infinite rate", { .groups = &endless, .group_count = 1 } },
+        { "a group's rate that is no number",
+          { .groups = &unknown, .group_count = 1 } },
+        { "a group with an empty glob", { .groups = &empty, .group_count = 1 } },
+        { "a group's decay that is no number",
+          { .groups = &rotten, .group_count = 1 } },
+        { "a group's infinite decay", { .groups = &melting, .group_count = 1 } },
         { "a group without a glob", { .groups = &nameless, .group_count = 1 } },
         { "a group's negative rate", { .groups = &negative, .group_count = 1 } },
     };
@@ -412,6 +476,7 @@ int main(void)
                            .kind = ACCEL_LION, .lr = 1e-2f, .weight_decay = 0.1f });
     test_kinds();
     test_groups();
+    test_state();
     test_refused();
     backend_close(be);
     return tap_done();
