@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank that goes wrong between two collectives, whichever they are: killed, closed, given
- * up, or late. The others learn it in the next call, from what has happened and not from
+ * A rank that goes wrong between two collectives, whichever they are: killed, closed, late,
+ * or in another call. The others learn it in the next call, from what has happened and not from
  * the clock, are told which rank, and stay failed.
  */
 #include <signal.h>
@@ -256,6 +256,178 @@ static void test_late(struct late *job)
     }
 }
 
+/* ---- calls that do not fit each other ------------------------------------------------ */
+
+static accel_status_t reduce_max(struct comm *c, struct buffers *m, accel_error_t *err)
+{
+    return comm_all_reduce(c, m->in, 8, ACCEL_F32, COMM_MAX, err);
+}
+
+static accel_status_t reduce_min(struct comm *c, struct buffers *m, accel_error_t *err)
+{
+    return comm_all_reduce(c, m->in, 8, ACCEL_F32, COMM_MIN, err);
+}
+
+static accel_status_t reduce_nine(struct comm *c, struct buffers *m, accel_error_t *err)
+{
+    return comm_all_reduce(c, m->in, 9, ACCEL_F32, COMM_MAX, err);
+}
+
+static accel_status_t reduce_double(struct comm *c, struct buffers *m,
+                                    accel_error_t *err)
+{
+    return comm_all_reduce(c, m->in, 8, ACCEL_F64, COMM_MAX, err);
+}
+
+static accel_status_t gather_nine(struct comm *c, struct buffers *m, accel_error_t *err)
+{
+    return comm_all_gather(c, m->in, 9, ACCEL_F32, err);
+}
+
+static accel_status_t from_first(struct comm *c, struct buffers *m, accel_error_t *err)
+{
+    return comm_broadcast(c, m->in, 32, 0, err);
+}
+
+static accel_status_t from_last(struct comm *c, struct buffers *m, accel_error_t *err)
+{
+    return comm_broadcast(c, m->in, 32, RANKS - 1, err);
+}
+
+static accel_status_t alloc_more(struct comm *c, struct buffers *m, accel_error_t *err)
+{
+    void *p;
+
+    (void)m;
+    return comm_alloc(c, MEMORY_WORK, 8192, &p, err);
+}
+
+static const struct pair {
+    const char *what;
+    accel_status_t (*one)(struct comm *c, struct buffers *m, accel_error_t *err);
+    accel_status_t (*others)(struct comm *c, struct buffers *m, accel_error_t *err);
+} pairs[] = {
+    { "another operation", reduce_max, reduce_min },
+    { "another number of elements", reduce_max, reduce_nine },
+    { "another type", reduce_max, reduce_double },
+    { "another call of the same size", reduce_max, gather_few },
+    { "another slice", gather_few, gather_nine },
+    { "another root", from_first, from_last },
+    { "a barrier instead", barrier, reduce_max },
+    { "another allocation", alloc, alloc_more },
+};
+
+struct differ {
+    const char *backend;
+    const struct pair *pair;
+};
+
+/* Rank 1 makes another call than the others: an error on all, and no result. */
+static int differing(struct boot *b, void *arg)
+{
+    const struct differ *d = arg;
+    struct buffers m = { calloc(RANKS * 16, 4), calloc(16, 4) };
+    struct comm *c = open_comm(b, d->backend, NEVER_MS);
+    accel_error_t err = { 0 };
+    accel_status_t s;
+
+    if (!c)
+        return 2;
+    s = (b->rank == WRONG ? d->pair->one : d->pair->others)(c, &m, &err);
+    if (s != ACCEL_EMISMATCH && s != ACCEL_EPEER)
+        return 3;
+    comm_close(c);
+    return s == ACCEL_EPEER ? 0 : 100; /* who was told by a peer, or saw it himself */
+}
+
+static void test_differing(const char *backend)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(pairs); i++) {
+        struct differ d = { backend, &pairs[i] };
+        int status[RANKS], saw = 0, other = 0;
+
+        if (strcmp(backend, "shm") != 0 &&
+            (pairs[i].one == alloc || pairs[i].one == from_first))
+            continue; /* over the network memory is a rank's own, and so is the root */
+        fork_world_nodes(RANKS, 1, differing, &d, PATIENCE, status);
+        for (int r = 0; r < RANKS; r++) {
+            saw += status[r] == 100;
+            other += status[r] != 100 && status[r] != 0;
+        }
+        tap_ok(saw >= 1 && other == 0, "%s: %s is noticed (%d %d %d)", backend,
+               pairs[i].what, status[0], status[1], status[2]);
+    }
+}
+
+/* ---- limits ------------------------------------------------------------------------------ */
+
+/* What a window gives does not overlap, is there on all ranks, and ends with the window. */
+static int window_of(struct boot *b, void *arg)
+{
+    static const size_t sizes[] = { 1, 4095, 4096, 4097, 100000, 1 };
+    struct comm *c = open_comm(b, arg, NEVER_MS);
+    char *p[ACCEL_ARRAY_SIZE(sizes)];
+    accel_error_t err = { 0 };
+    void *none = NULL;
+
+    if (!c)
+        return 2;
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(sizes); i++) {
+        void *got;
+
+        if (comm_alloc(c, MEMORY_WORK, sizes[i], &got, &err) != ACCEL_OK)
+            return 3;
+        p[i] = got;
+        memset(p[i], (int)('a' + i), sizes[i]);
+    }
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(sizes); i++)
+        for (size_t k = 0; k < sizes[i]; k++)
+            if (p[i][k] != (char)('a' + i))
+                return 4;
+    if (comm_alloc(c, MEMORY_WORK, (size_t)64 << 20, &none, &err) != ACCEL_ENOMEM ||
+        none)
+        return 5;
+    comm_close(c);
+    return 0;
+}
+
+/* Refused by the rank itself, before anybody else hears of it. */
+static int refused(struct boot *b, void *arg)
+{
+    const size_t half = SIZE_MAX / 2 + 1;
+    struct comm *c = open_comm(b, arg, NEVER_MS);
+    float x[8] = { 0 };
+    size_t sizes[RANKS];
+    void *all;
+    int wrong = 0;
+
+    if (!c)
+        return 2;
+    wrong += comm_broadcast(c, x, 4, RANKS, NULL) != ACCEL_EINVAL;
+    wrong += comm_broadcast(c, x, 4, -1, NULL) != ACCEL_EINVAL;
+    wrong += comm_gather(c, x, 4, RANKS, &all, sizes, NULL) != ACCEL_EINVAL;
+    wrong += comm_gather(c, x, 4, b->rank, NULL, sizes, NULL) != ACCEL_EINVAL;
+    wrong += comm_gather(c, x, 4, b->rank, &all, NULL, NULL) != ACCEL_EINVAL;
+    wrong +=
+        comm_all_gather(c, x, half / 4 / RANKS + 1, ACCEL_F32, NULL) != ACCEL_EINVAL;
+    wrong += comm_all_gather(c, x, SIZE_MAX, ACCEL_F32, NULL) != ACCEL_EINVAL;
+    wrong += comm_all_gather(c, x, 1, (accel_dtype_t)99, NULL) != ACCEL_EINVAL;
+    wrong += comm_reduce_scatter(c, x, x, 1, ACCEL_I64, 1, false, NULL) != ACCEL_EINVAL;
+    wrong += comm_all_reduce(c, x, 1, ACCEL_U8, COMM_SUM, NULL) != ACCEL_EINVAL;
+    wrong += comm_alloc(c, MEMORY_WORK, half, &all, NULL) != ACCEL_EINVAL;
+    wrong += comm_barrier(c, NULL) != ACCEL_OK;
+    comm_close(c);
+    return wrong;
+}
+
+static void test_limits(void)
+{
+    tap_is_int(fork_world(RANKS, window_of, "shm", PATIENCE), 0,
+               "what a window gives is one's own, and no more than there is");
+    tap_is_int(fork_world(RANKS, refused, "shm", PATIENCE), 0,
+               "what cannot be is refused, and the rest goes on");
+}
+
 int main(void)
 {
     char *shared =
@@ -271,7 +443,10 @@ int main(void)
     test_between(&job, KILLED, "is killed", "died");
     test_between(&job, CLOSED, "closes", "has closed the communicator already");
     test_late(&late);
+    test_differing("shm");
+    test_limits();
 #ifdef HAVE_UCX
+    test_differing("ucx");
     job.backend = "ucx";
     job.first = 0;
     job.way = KILLED;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "data/data_impl.h"
+#include "data/token_file.h"
 #include "tests/tap.h"
 
 static char dir[] = "/tmp/accel-test-data-XXXXXX";
@@ -313,6 +314,13 @@ static void test_directory(void)
     accel_dataset_close(d);
 }
 
+static void test_width(void)
+{
+    tap_ok(token_file_width(1) == 2 && token_file_width(65536) == 2 &&
+               token_file_width(65537) == 4 && token_file_width(INT32_MAX) == 4,
+           "tokens of up to 65536 take two bytes");
+}
+
 static uint64_t digest_of(const char *name, int seq)
 {
     accel_dataset_t *d = NULL;
@@ -354,8 +362,7 @@ static void test_digest(void)
     other_name = digest_of("same", 4);
     tap_ok(half != other_cut, "the digest is of the files' sizes");
     tap_ok(half != other_name, "and of their names");
-    tap_is_int((long long)half, 952986544293868858,
-               "and what it always was");
+    tap_is_int((long long)half, 952986544293868858, "and what it always was");
 }
 
 /* Parts whose ends are those of samples. */
@@ -594,6 +601,7 @@ int main(void)
     test_wrong_fields();
     test_tokens();
     test_vocabulary();
+    test_width();
     test_wide();
     test_damage();
     test_arguments();

@@ -280,6 +280,17 @@ static void test_loss(struct rig *k)
     tap_ok(!make(&k->g, ACCEL_F32, -1, 3, 0) && strstr(k->g.error.text, "size 0 is -1"),
            "a negative size is refused");
     graph_reset(&k->g);
+    tap_ok(!graph_tensor(&k->g, ACCEL_F32, 5, (int64_t[]){ 1, 1, 1, 1, 1 }) &&
+               strstr(k->g.error.text, "5 dimensions"),
+           "%s", k->g.error.text);
+    graph_reset(&k->g);
+    tap_ok(!graph_tensor(&k->g, ACCEL_F32, 1, (int64_t[]){ INT64_C(1) << 31 }) &&
+               strstr(k->g.error.text, "size 0 is 2147483648"),
+           "%s", k->g.error.text);
+    graph_reset(&k->g);
+    k->g.draws.calls = 3;
+    graph_reset(&k->g);
+    tap_is_int(k->g.draws.calls, 0, "each micro-batch counts its draws from 0");
 }
 
 /* A tensor of the micro-batch before is not one of this micro-batch, which would have its

@@ -87,12 +87,16 @@ static float *all_gradients(const struct rig *k, int64_t *n_out)
     return all;
 }
 
-static void test_recompute(accel_dtype_t compute)
+static void test_recompute(accel_dtype_t compute, float dropout)
 {
     const accel_field_t tokens = { ACCEL_I32, 1, { TIME } };
-    const accel_gpt2_t cfg = {
-        .layers = LAYERS, .heads = 2, .width = 24, .context = TIME, .vocab = VOCAB
-    };
+    const accel_gpt2_t cfg = { .layers = LAYERS,
+                               .heads = 2,
+                               .width = 24,
+                               .context = TIME,
+                               .vocab = VOCAB,
+                               .resid_dropout = dropout,
+                               .attn_dropout = dropout };
     const char *name = accel_dtype_name(compute);
     struct rig plain, again;
     float a, b, *ga, *gb;
@@ -112,8 +116,11 @@ static void test_recompute(accel_dtype_t compute)
     tap_ok(isfinite(a) && a == b, "%s: same loss %.9g", name, (double)b);
     ga = all_gradients(&plain, &n);
     gb = all_gradients(&again, &n);
-    tap_ok(!memcmp(ga, gb, (size_t)n * sizeof(*ga)), "%s: same bits in all gradients",
-           name);
+    tap_ok(!memcmp(ga, gb, (size_t)n * sizeof(*ga)),
+           "%s, dropout %g: same bits in all gradients", name, (double)dropout);
+    tap_ok(again.g.draws.calls == plain.g.draws.calls &&
+               (again.g.draws.calls > 0) == (dropout > 0),
+           "%s: and the next draw is the same", name);
     peak = arena_peak_bytes(again.g.arena);
     tap_ok(peak < arena_peak_bytes(plain.g.arena) * 2 / 3,
            "%s: peak %zu instead of %zu bytes", name, peak,
@@ -126,6 +133,36 @@ static void test_recompute(accel_dtype_t compute)
     free(gb);
     rig_close(&plain);
     rig_close(&again);
+}
+
+static accel_tensor_t *first_of(accel_module_t *m, accel_tensor_t *const *in, int n)
+{
+    (void)m;
+    return n ? in[0] : NULL;
+}
+
+/* What there is nothing to run again for, and what the tape cannot hold. */
+static void test_edges(void)
+{
+    static const accel_class_t same = { "Same", first_of, 0 };
+    accel_tensor_t *in[TAPE_MAX_IN + 1];
+    struct rig k;
+
+    if (!rig_begin(&k, ACCEL_F32))
+        return;
+    k.model = nn_module_new(&k.g, &same, NULL, "");
+    accel_module_recompute(k.model, 1);
+    for (int i = 0; i <= TAPE_MAX_IN; i++)
+        in[i] = graph_tensor(&k.g, ACCEL_F32, 1, (int64_t[]){ 2 });
+    tap_ok(accel_call(k.model, in, TAPE_MAX_IN) == in[0] && !in[0]->needs_grad &&
+               tape_length(&k.g) == 0,
+           "a module that gives its input back leaves nothing on the tape");
+    tap_ok(k.g.recording, "and recording goes on");
+    tap_ok(!accel_call(k.model, in, TAPE_MAX_IN + 1) &&
+               strstr(k.g.error.text, "was given 9 inputs"),
+           "%s", k.g.error.text);
+    graph_reset(&k.g);
+    rig_close(&k);
 }
 
 /* ---- backward in one product ------------------------------------------------------------ */
@@ -468,8 +505,10 @@ static void test_buffers(void)
 
 int main(void)
 {
-    test_recompute(ACCEL_F32);
-    test_recompute(ACCEL_BF16);
+    test_recompute(ACCEL_F32, 0);
+    test_recompute(ACCEL_BF16, 0);
+    test_recompute(ACCEL_F32, 0.25f);
+    test_edges();
     test_one_product(false);
     test_one_product(true);
     test_own();
