@@ -520,6 +520,66 @@ static void test_misuse(struct backend *be)
     graph_close(&g);
 }
 
+/* One call with a cache of layer `layer`, of `positions` new ones; is it done? */
+static bool cached(struct graph *g, accel_kv_t *kv, int layer, int positions)
+{
+    static double zero[64];
+    const accel_attention_t o = {
+        .heads = 2, .kv_heads = 1, .layer = layer, .cache = kv
+    };
+
+    graph_reset(g);
+    return accel_attention(rig_tensor(g, zero, 2, positions, 8),
+                           rig_tensor(g, zero, 2, positions, 4),
+                           rig_tensor(g, zero, 2, positions, 4), &o) != NULL;
+}
+
+/* The edges of a cache: of 2 layers and 4 positions. */
+static void test_cache_limits(struct backend *be)
+{
+    accel_error_t err = { 0 };
+    struct graph g;
+    accel_kv_t *kv;
+
+    graph_open(&g, be, ACCEL_F32, false, NULL);
+    for (int i = 0; i < 5; i++) {
+        int size[5] = { 1, 1, 1, 1, 1 };
+
+        size[i] = 0;
+        tap_ok(!kv_new(&g, size[0], size[1], size[2], size[3], size[4], &err) &&
+                   err.code == ACCEL_EINVAL,
+               "no cache of size %d 0", i);
+        size[i] = -1;
+        tap_ok(!kv_new(&g, size[0], size[1], size[2], size[3], size[4], &err),
+               "nor less");
+    }
+    kv = kv_new(&g, 2, 2, 4, 1, 4, &err);
+    tap_ok(!cached(&g, kv, 0, 1) && strstr(g.error.text, "no backward"), "%s",
+           g.error.text);
+    g.recording = false;
+    tap_ok(cached(&g, kv, 0, 1) && cached(&g, kv, 1, 4), "both layers, all positions");
+    tap_ok(!cached(&g, kv, 2, 1) && strstr(g.error.text, "layer 2"), "%s",
+           g.error.text);
+    tap_ok(!cached(&g, kv, -1, 1) && strstr(g.error.text, "layer -1"), "%s",
+           g.error.text);
+    tap_ok(!cached(&g, kv, 0, 5) && strstr(g.error.text, "cache of 4"), "%s",
+           g.error.text);
+    tap_ok(accel_kv_advance(kv, 5, &err) == ACCEL_EINVAL &&
+               accel_kv_advance(kv, -1, &err) == ACCEL_EINVAL &&
+               !accel_kv_advance(kv, 3, &err) && accel_kv_length(kv) == 3,
+           "3 of 4 are used");
+    tap_ok(cached(&g, kv, 1, 1) && !cached(&g, kv, 1, 2), "one more, not two");
+    tap_ok(accel_kv_advance(kv, 2, &err) == ACCEL_EINVAL &&
+               accel_kv_trim(kv, 4, &err) == ACCEL_EINVAL &&
+               accel_kv_trim(kv, -1, &err) == ACCEL_EINVAL && accel_kv_length(kv) == 3,
+           "nor forward two or back to more");
+    tap_ok(!accel_kv_advance(kv, 1, &err) && !cached(&g, kv, 0, 1) &&
+               !accel_kv_trim(kv, 0, &err) && cached(&g, kv, 0, 4),
+           "full, and empty again");
+    accel_kv_free(kv);
+    graph_close(&g);
+}
+
 static void test_golden(struct backend *be)
 {
     FILE *f = rig_golden("attention.golden");
@@ -588,6 +648,7 @@ int main(void)
         test_cache(be, ACCEL_BF16, kv);
     }
     test_misuse(be);
+    test_cache_limits(be);
     backend_close(be);
     return tap_done();
 }

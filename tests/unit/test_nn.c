@@ -411,6 +411,72 @@ static void test_refused(struct rig *k)
     }
 }
 
+/* Edges of dimensions and sizes, of a tensor of [2, 3]. */
+static void test_views(struct rig *k)
+{
+    static const struct {
+        int ndim;
+        int64_t dims[5];
+        const char *text;
+    } shapes[] = {
+        { 2, { -1, -1 }, "x [2, 3] cannot become [-1, -1]" },
+        { 2, { 6, -2 }, "x [2, 3] cannot become [6, -2]" },
+        { 2, { 0, -1 }, "x [2, 3] cannot become [0, -1]" },
+        { 2, { 4, -1 }, "x [2, 3] cannot become [4, -1]" },
+        { 0, { 6 }, "0 dimensions are not possible" },
+        { 5, { 1, 1, 1, 2, 3 }, "5 dimensions are not possible" },
+        { 3, { 1, -1, 3 }, NULL },
+    };
+    static const struct {
+        int dim;
+        int64_t begin, count;
+        const char *text;
+    } slices[] = {
+        { 0, -1, 1, "has no 1 elements from -1" },
+        { 0, 0, -1, "has no -1 elements" },
+        { 0, 3, 0, "has no 0 elements from 3" },
+        { 1, 0, 4, "has no 4 elements" },
+        { 1, 2, 2, "has no 2 elements from 2" },
+        { -1, 0, 1, "no dimension -1" },
+        { 2, 0, 1, "no dimension 2" },
+        { 0, 2, 0, NULL },
+        { 1, 2, 1, NULL },
+    };
+    accel_tensor_t *one;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shapes) + ACCEL_ARRAY_SIZE(slices); i++) {
+        size_t j = i - ACCEL_ARRAY_SIZE(shapes);
+        bool shape = i < ACCEL_ARRAY_SIZE(shapes);
+        accel_tensor_t *x = make(&k->g, ACCEL_F32, 2, 3, 0);
+        accel_tensor_t *y =
+            shape ? accel_reshape(x, shapes[i].ndim, shapes[i].dims)
+                  : accel_slice(x, slices[j].dim, slices[j].begin, slices[j].count);
+        const char *text = shape ? shapes[i].text : slices[j].text;
+
+        if (text)
+            tap_ok(!y && strstr(k->g.error.text, text), "%s", k->g.error.text);
+        else
+            tap_ok(y && !k->g.error.code, "a view at the edge %s", k->g.error.text);
+        graph_reset(&k->g);
+    }
+    tap_ok(!accel_dropout(make(&k->g, ACCEL_F32, 2, 3, 0), -0.5f) &&
+               strstr(k->g.error.text, "-0.5"),
+           "%s", k->g.error.text);
+    graph_reset(&k->g);
+    k->g.draws.batch = 2;
+    tap_ok(!accel_dropout(make(&k->g, ACCEL_F32, 3, 2, 0), 0.5f) &&
+               strstr(k->g.error.text, "no multiple of the 2 samples"),
+           "%s", k->g.error.text);
+    graph_reset(&k->g);
+    k->g.training = false;
+    one = make(&k->g, ACCEL_F32, 3, 2, 0);
+    tap_ok(accel_dropout(one, 0.5f) == one && k->g.draws.calls == 0,
+           "without training nothing is dropped or drawn");
+    k->g.training = true;
+    k->g.draws.batch = 1;
+    graph_reset(&k->g);
+}
+
 /* No two things of a module have one name, whatever they are. */
 static void test_taken(struct rig *k)
 {
@@ -642,6 +708,7 @@ int main(void)
     test_loss(&k);
     test_stale(&k);
     test_refused(&k);
+    test_views(&k);
     test_names(&k);
     test_taken(&k);
     test_buffers(&k);

@@ -280,6 +280,75 @@ static int misuse_main(struct boot *b, void *arg)
     return 0;
 }
 
+/* A unit in use stays, though the other slot was used later. */
+static int pinned_main(struct boot *b, void *arg)
+{
+    const struct shard_options o = { .strategy = SHARD_FULL };
+    float before[TOTAL];
+    struct rig k;
+    void *data, *other;
+    size_t bytes;
+    int rc = rig_open(&k, b, o);
+
+    (void)arg;
+    if (rc)
+        return rc;
+    bytes = (size_t)k.m.unit[1].elems * sizeof(float);
+    CHECK(k.r.want(k.r.user, 0, &other, err));
+    CHECK(k.r.want(k.r.user, 1, &data, err));
+    memcpy(before, data, bytes);
+    k.r.done(k.r.user, 0);
+    CHECK(k.r.want(k.r.user, 0, &other, err));
+    k.r.done(k.r.user, 0);
+    CHECK(k.r.want(k.r.user, 2, &other, err));
+    if (other == data || memcmp(data, before, bytes) != 0)
+        return 2;
+    CHECK(k.r.want(k.r.user, 1, &other, err));
+    if (other != data)
+        return 3;
+    rig_close(&k);
+    return 0;
+}
+
+/* Types that parameters and gradients cannot have. */
+static int types_main(struct boot *b, void *arg)
+{
+    static const struct {
+        accel_dtype_t parameters, reduce;
+        bool good;
+    } cases[] = {
+        { ACCEL_F32, ACCEL_F32, true },    { ACCEL_BF16, ACCEL_F16, true },
+        { ACCEL_F32, ACCEL_F8E4M3, true }, { ACCEL_F16, ACCEL_F32, false },
+        { ACCEL_F64, ACCEL_F32, false },   { ACCEL_F32, ACCEL_F64, false },
+        { ACCEL_BF16, ACCEL_I32, false },
+    };
+    struct backend *be;
+    struct model m;
+    struct comm *c;
+
+    (void)arg;
+    model_build(&m);
+    CHECK(comm_open(&c, b, NULL, err));
+    CHECK(backend_cpu_open(&be, 1, err));
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
+        const struct shard_options o = { .strategy = SHARD_FULL,
+                                         .precision = { .parameters =
+                                                            cases[i].parameters,
+                                                        .reduce = cases[i].reduce },
+                                         .backend = be };
+        accel_error_t e = { 0 };
+        struct shard *s = NULL;
+        accel_status_t st = shard_open(&s, c, &o, &m.units, &e);
+
+        if ((st == ACCEL_OK) != cases[i].good || (s != NULL) != cases[i].good)
+            return 10 + (int)i;
+        shard_close(s);
+    }
+    backend_close(be);
+    comm_close(c);
+    return 0;
+}
+
 #ifndef __SANITIZE_ADDRESS__
 static int no_memory_main(struct boot *b, void *arg)
 {
@@ -326,6 +395,8 @@ int main(void)
     tap_is_int(fork_world(2, disorder_main, &m, 60), 0,
                "another order of equal units is an error on all ranks");
     tap_is_int(fork_world(2, misuse_main, NULL, 60), 0, "misuse is refused");
+    tap_is_int(fork_world(2, pinned_main, NULL, 60), 0, "a unit in use is not evicted");
+    tap_is_int(fork_world(2, types_main, NULL, 60), 0, "other types are refused");
 #ifdef __SANITIZE_ADDRESS__
     tap_skip(1, "the sanitizer's allocator aborts where malloc fails");
 #else
