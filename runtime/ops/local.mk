@@ -54,6 +54,11 @@ tests_unit_test_cross_entropy_SOURCES = tests/unit/test_cross_entropy.c \
 	tests/unit/op_rig.c tests/unit/op_rig.h tests/unit/resident.c tests/unit/resident.h
 tests_unit_test_cross_entropy_LDADD = $(unit_ldadd)
 
+unit_tests += tests/unit/test_linear
+tests_unit_test_linear_SOURCES = tests/unit/test_linear.c tests/unit/resident.c \
+	tests/unit/resident.h
+tests_unit_test_linear_LDADD = $(unit_ldadd)
+
 unit_tests += tests/unit/test_rope
 tests_unit_test_rope_SOURCES = tests/unit/test_rope.c tests/unit/op_rig.c \
 	tests/unit/op_rig.h

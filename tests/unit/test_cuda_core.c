@@ -256,6 +256,38 @@ static void test_bad_ids(void)
     be->close(be);
 }
 
+/* The last id and class that there are, the first that there is not, and below. */
+static void test_edges_of_ids(void)
+{
+    static const struct {
+        int32_t value;
+        bool id, target; /* may it be one? Targets below 0 are not counted. */
+    } c[] = {
+        { 0, true, true },           { 9, true, true },   { 10, false, false },
+        { INT32_MAX, false, false }, { -1, false, true }, { INT32_MIN, false, true },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(c); i++) {
+        struct backend *be = open_one("268435456");
+        float *table = get(be, MEMORY_PARAMETERS, 40), *out = get(be, MEMORY_WORK, 40);
+        float *lse = get(be, MEMORY_WORK, 4), *loss = get(be, MEMORY_WORK, 4);
+        int32_t *value = get(be, MEMORY_WORK, 4);
+        const struct xent how = { -1, 0.0f };
+
+        be->from_host(be, value, &c[i].value, 4);
+        be->zero(be, table, 40);
+        be->xent(be, &how, lse, loss, table, value, 1, 10);
+        tap_is_int(be->sync(be, NULL), c[i].target ? ACCEL_OK : ACCEL_EINVAL,
+                   "%d as one of 10 classes", (int)c[i].value);
+        if (c[i].target) {
+            be->embed(be, out, value, table, NULL, ACCEL_F32, 1, 1, 10, 1);
+            tap_is_int(be->sync(be, NULL), c[i].id ? ACCEL_OK : ACCEL_EINVAL,
+                       "as an id of 10 rows");
+        }
+        be->close(be);
+    }
+}
+
 /* ---- which op it was --------------------------------------------------------------------- */
 
 /* Ops of modules p0, p1 ..., a kernel each. */
@@ -450,6 +482,7 @@ int main(void)
     test_copies();
     test_events();
     test_bad_ids();
+    test_edges_of_ids();
     if (!fake.reset) {
         tap_skip(8, "a GPU is neither small nor lost at will");
         return tap_done();
