@@ -27,7 +27,9 @@ static const struct row {
     { 5, 11, 11, false, false, -1, 0, ACCEL_F32 },
     { 67, 3, 3, false, false, 2, 0.1f, ACCEL_F32 },
     { 4, 7, 7, false, false, -1, 1, ACCEL_F32 },
-    { 131, 5, 300007, true, true, 5, 0.1f, ACCEL_F32 }, /* three chunks */
+    { 131, 5, 300007, true, true, 5, 0.1f, ACCEL_F32 },
+    { 8229, 2, 5, true, true, 3, 0.1f, ACCEL_F32 }, /* three chunks of rows */
+    { 8229, 5, 5, false, false, -1, 0, ACCEL_F32 },
     { 7, 5, 13, true, true, 3, 0.1f, ACCEL_BF16 },
     { 29, 19, 37, true, false, -1, 0.1f, ACCEL_BF16 },
     { 5, 11, 11, false, false, -1, 0, ACCEL_BF16 },
@@ -201,10 +203,120 @@ static void test_row(const struct row *c)
     backend_close(be);
 }
 
+/* Settings that cannot be, and targets that are no class, by their place in the batch. */
+static void test_misuse(void)
+{
+    static const float smoothings[] = { -0.1f, 1.1f, NAN, INFINITY };
+    enum { LONG = 8229, CLASSES = 5 };
+    static const int64_t places[] = { 0, 4095, 4096, 8200, LONG - 1 };
+    double *zero = calloc(LONG * CLASSES, sizeof(*zero));
+    struct backend *be = NULL;
+    accel_tensor_t *x, *t;
+    struct graph g;
+    char text[80];
+
+    if (backend_cpu_open(&be, 2, NULL) || graph_open(&g, be, ACCEL_F32, false, NULL))
+        return;
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(places) + ACCEL_ARRAY_SIZE(smoothings);
+         i++) {
+        bool place = i < ACCEL_ARRAY_SIZE(places);
+        accel_cross_entropy_t o = { 0 };
+
+        graph_reset(&g);
+        x = rig_tensor(&g, zero, 1, LONG, CLASSES);
+        t = graph_tensor(&g, ACCEL_I32, 2, (int64_t[]){ 1, LONG });
+        memset(t->data, 0, LONG * sizeof(int32_t));
+        snprintf(text, sizeof(text), "label smoothing");
+        if (place) {
+            ((int32_t *)t->data)[places[i]] = CLASSES;
+            snprintf(text, sizeof(text), "target %lld of the batch is not below %d",
+                     (long long)places[i], CLASSES);
+        } else {
+            o.label_smoothing = smoothings[i - ACCEL_ARRAY_SIZE(places)];
+        }
+        tap_ok(!accel_cross_entropy(x, NULL, NULL, t, &o) && strstr(g.error.text, text),
+               "%s", g.error.text);
+    }
+    graph_reset(&g);
+    graph_close(&g);
+    backend_close(be);
+    free(zero);
+}
+
+/* Logits of which somebody else has made a gradient already: this one is added. */
+static void test_added(void)
+{
+    const double zero[6] = { 0 }, twice[6] = { 2, 2, 2, 2, 2, 2 };
+    struct backend *be = NULL;
+    accel_tensor_t *x, *t, *loss;
+    struct graph g;
+    float dx[6];
+
+    if (backend_cpu_open(&be, 1, NULL) || graph_open(&g, be, ACCEL_F32, false, NULL))
+        return;
+    x = rig_tensor(&g, zero, 1, 2, 3);
+    t = graph_tensor(&g, ACCEL_I32, 2, (int64_t[]){ 1, 2 });
+    memset(t->data, 0, 2 * sizeof(int32_t));
+    loss = accel_cross_entropy(x, NULL, NULL, t, NULL);
+    loss = accel_add(loss, rig_weigh(&g, x, twice));
+    tap_ok(loss && !graph_backward(&g, loss, 1.0f, NULL) &&
+               !accel_tensor_read(x->grad, dx, 6, NULL) &&
+               fabsf(dx[0] - (2 - 1 / 3.f)) < 1e-5f &&
+               fabsf(dx[4] - (2 + 1 / 6.f)) < 1e-5f,
+           "the gradient is added to another: %g, %g %s", (double)dx[0], (double)dx[4],
+           g.error.text);
+    loss = NULL;
+    graph_reset(&g);
+    graph_close(&g);
+    backend_close(be);
+}
+
+/* A head of two units, and a bias alone. */
+static void test_parameters(void)
+{
+    static const accel_class_t part = { "PartBlock", forward, 0 };
+    const accel_init_t normal = { ACCEL_INIT_NORMAL, 1 };
+    const int64_t three = 3;
+    const double zero[4] = { 0 };
+    struct units units = { 0 };
+    accel_tensor_t *x, *t, *weight, *bias;
+    struct backend *be = NULL;
+    accel_module_t *m;
+    struct resident r;
+    struct graph g;
+
+    if (backend_cpu_open(&be, 1, NULL) || graph_open(&g, be, ACCEL_F32, false, NULL))
+        return;
+    m = nn_module_new(&g, &part, NULL, "");
+    weight = accel_param(m, "weight", 2, (int64_t[]){ 3, 2 }, normal);
+    bias = accel_param(nn_module_new(&g, &part, m, "a"), "bias", 1, &three, normal);
+    if (nn_units_build(m, true, NULL, &units, NULL) ||
+        resident_open(&r, &units, ACCEL_F32, 1))
+        return;
+    g.residency = resident_residency(&r);
+    for (int i = 0; i < 2; i++) {
+        x = rig_tensor(&g, zero, 1, 2, 2);
+        t = graph_tensor(&g, ACCEL_I32, 2, (int64_t[]){ 1, 2 });
+        memset(t->data, 0, 2 * sizeof(int32_t));
+        tap_ok(!accel_cross_entropy(x, i ? NULL : weight, bias, t, NULL) &&
+                   strstr(g.error.text, i ? "a bias, but no weight" : "of two units"),
+               "%s", g.error.text);
+        graph_reset(&g);
+    }
+    resident_close(&r);
+    units_free(&units);
+    nn_module_free(m);
+    graph_close(&g);
+    backend_close(be);
+}
+
 int main(void)
 {
     rig_seed(7);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(table); i++)
         test_row(&table[i]);
+    test_misuse();
+    test_added();
+    test_parameters();
     return tap_done();
 }
