@@ -310,6 +310,48 @@ static int pinned_main(struct boot *b, void *arg)
     return 0;
 }
 
+/* Initial values that are not drawn. */
+static int init_main(struct boot *b, void *arg)
+{
+    static const struct {
+        accel_init_t init;
+        float want;
+    } c[] = {
+        { { ACCEL_INIT_ZEROS, 3 }, 0 },
+        { { ACCEL_INIT_ONES, 3 }, 1 },
+        { { ACCEL_INIT_CONSTANT, -2.5f }, -2.5f },
+    };
+    struct shard_options o = { .strategy = SHARD_FULL };
+    struct residency r;
+    struct backend *be;
+    struct shard *s;
+    struct model m;
+    struct comm *comm;
+
+    (void)arg;
+    model_build(&m);
+    CHECK(comm_open(&comm, b, NULL, err));
+    CHECK(backend_cpu_open(&be, 1, err));
+    o.backend = be;
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(c); i++) {
+        const accel_tensor_t *p = m.list[1][0];
+        void *data;
+
+        m.list[1][0]->init = c[i].init;
+        CHECK(shard_open(&s, comm, &o, &m.units, err));
+        shard_init(s, 1);
+        r = shard_residency(s);
+        CHECK(r.want(r.user, 1, &data, err));
+        for (int64_t k = 0; k < p->elems; k++)
+            if (((float *)data)[p->unit_offset + k] != c[i].want)
+                return 10 + (int)i;
+        shard_close(s);
+    }
+    backend_close(be);
+    comm_close(comm);
+    return 0;
+}
+
 /* Types that parameters and gradients cannot have. */
 static int types_main(struct boot *b, void *arg)
 {
@@ -396,6 +438,7 @@ int main(void)
                "another order of equal units is an error on all ranks");
     tap_is_int(fork_world(2, misuse_main, NULL, 60), 0, "misuse is refused");
     tap_is_int(fork_world(2, pinned_main, NULL, 60), 0, "a unit in use is not evicted");
+    tap_is_int(fork_world(2, init_main, NULL, 60), 0, "zeros, ones and constants");
     tap_is_int(fork_world(2, types_main, NULL, 60), 0, "other types are refused");
 #ifdef __SANITIZE_ADDRESS__
     tap_skip(1, "the sanitizer's allocator aborts where malloc fails");
