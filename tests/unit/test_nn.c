@@ -28,6 +28,7 @@ enum misuse {
     EMBED_FLOAT_IDS,
     EMBED_LONG,
     EMBED_RANGE,
+    EMBED_NEGATIVE,
     ATTENTION_HEADS,
     ATTENTION_ZERO_HEADS,
     ADD_SHAPES,
@@ -56,6 +57,7 @@ static const struct misuse_case {
     { EMBED_FLOAT_IDS, "user: embedding", "ids must be int32" },
     { EMBED_LONG, "user: embedding", "longer than the positions" },
     { EMBED_RANGE, "user: embedding", "id 1 of the batch is not in [0, 6)" },
+    { EMBED_NEGATIVE, "user: embedding", "id 1 of the batch is not in [0, 6)" },
     { ATTENTION_HEADS, "user: attention", "qkv [2, 3, 12] does not fit 3 heads" },
     { ATTENTION_ZERO_HEADS, "user: attention", "does not fit 0 heads" },
     { ADD_SHAPES, "user: add", "x [2, 3, 4] and y [2, 3, 5] do not fit" },
@@ -102,7 +104,7 @@ static accel_tensor_t *embed_misuse(struct graph *g, struct user *u,
         return accel_embedding(in[0], u->weight, NULL);
     if (u->what == EMBED_LONG)
         return accel_embedding(make(g, ACCEL_I32, 1, 7, 0), u->weight, u->weight);
-    ((int32_t *)ids->data)[1] = 6;
+    ((int32_t *)ids->data)[1] = u->what == EMBED_RANGE ? 6 : -1;
     return accel_embedding(ids, u->weight, NULL);
 }
 
@@ -146,6 +148,7 @@ static accel_tensor_t *user_forward(accel_module_t *m, accel_tensor_t *const *in
     case EMBED_FLOAT_IDS:
     case EMBED_LONG:
     case EMBED_RANGE:
+    case EMBED_NEGATIVE:
         return embed_misuse(m->g, u, in);
     case ATTENTION_HEADS:
         return accel_attention(make(m->g, ACCEL_F32, 2, 3, 12), NULL, NULL,
