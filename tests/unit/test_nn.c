@@ -300,12 +300,18 @@ static void test_loss(struct rig *k)
  * address: between the two the graph is reset by the step and by the next batch. */
 static void test_stale(struct rig *k)
 {
-    accel_tensor_t *before = make(&k->g, ACCEL_F32, 2, 3, 0), *x;
+    accel_tensor_t *before = make(&k->g, ACCEL_F32, 2, 3, 0), *x, *loss;
+    accel_error_t err = { 0 };
     float f[6];
 
     before = accel_add(before, before);
+    loss = accel_sum(before, -1);
+    loss->needs_grad = true;
     graph_reset(&k->g);
     graph_reset(&k->g);
+    tap_ok(graph_backward(&k->g, loss, 1, &err) == ACCEL_EINVAL &&
+               strstr(err.text, "not of this micro-batch"),
+           "a loss of the step before: %s", err.text);
     x = make(&k->g, ACCEL_F32, 2, 3, 0);
     x = accel_add(x, x);
     tap_ok(accel_tensor_read(before, f, 6, NULL) == ACCEL_EINVAL &&

@@ -503,12 +503,33 @@ static void test_buffers(void)
     rig_close(&k);
 }
 
+/* A rehearsal has no values: what is read back is zero, whatever was there. */
+static void test_rehearsal(void)
+{
+    struct backend *be = NULL, *meta = NULL;
+    float x[4] = { 1, 2, 3, 4 }, y[4] = { 1, 2, 3, 4 };
+    const float from[4] = { 5, 6, 7, 8 };
+
+    if (!tap_ok(!backend_cpu_open(&be, 1, NULL) && !backend_meta_open(&meta, be, NULL),
+                "open"))
+        return;
+    meta->to_host(meta, x, from, ACCEL_F32, 4);
+    meta->to_host_bytes(meta, y, from, sizeof(y));
+    for (int i = 0; i < 4; i++)
+        if (x[i] != 0 || y[i] != 0)
+            x[0] = NAN;
+    tap_ok(x[0] == 0, "a rehearsal reads zeros");
+    backend_close(meta);
+    backend_close(be);
+}
+
 int main(void)
 {
     test_recompute(ACCEL_F32, 0);
     test_recompute(ACCEL_BF16, 0);
     test_recompute(ACCEL_F32, 0.25f);
     test_edges();
+    test_rehearsal();
     test_one_product(false);
     test_one_product(true);
     test_own();

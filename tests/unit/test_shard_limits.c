@@ -310,6 +310,33 @@ static int pinned_main(struct boot *b, void *arg)
     return 0;
 }
 
+/* A gradient beside the parameters, between them and behind, is gone after the step. */
+static int gap_main(struct boot *b, void *arg)
+{
+    const struct shard_options o = { .strategy = SHARD_FULL };
+    struct rig k;
+    double sum[2];
+    float *g;
+    int rc = rig_open(&k, b, o);
+
+    (void)arg;
+    if (rc)
+        return rc;
+    for (int step = 0; step < 2; step++) {
+        CHECK(shard_backward_begin(k.s, 1, err));
+        if (use_unit(b, &k.m, &k.r, 1, ACCEL_F32, 1, b->rank))
+            return 1;
+        CHECK(k.r.grad(k.r.user, 1, &g, err));
+        for (int64_t i = 0; i < plan_padded_elems(k.m.unit[1].elems, b->size); i++)
+            g[i] = step ? 0.0f : 1.0f;
+        CHECK(shard_backward_end(k.s, true, err));
+        sum[step] = shard_grad_sumsq(k.s);
+        shard_update(k.s, 0.01f, step + 1, 1.0f);
+    }
+    rig_close(&k);
+    return sum[0] > 0 && sum[1] == 0 ? 0 : 6;
+}
+
 /* Initial values that are not drawn. */
 static int init_main(struct boot *b, void *arg)
 {
@@ -438,6 +465,7 @@ int main(void)
                "another order of equal units is an error on all ranks");
     tap_is_int(fork_world(2, misuse_main, NULL, 60), 0, "misuse is refused");
     tap_is_int(fork_world(2, pinned_main, NULL, 60), 0, "a unit in use is not evicted");
+    tap_is_int(fork_world(3, gap_main, NULL, 60), 0, "no gradient stays in a gap");
     tap_is_int(fork_world(2, init_main, NULL, 60), 0, "zeros, ones and constants");
     tap_is_int(fork_world(2, types_main, NULL, 60), 0, "other types are refused");
 #ifdef __SANITIZE_ADDRESS__
