@@ -77,10 +77,12 @@ typedef struct accel_ckpt_save {
 } accel_ckpt_save_t;
 
 typedef struct accel_ckpt_stats {
-    int64_t bytes;  /* written by this rank */
-    double seconds; /* until the commit was durable; deleting older
+    int64_t bytes;   /* written by this rank */
+    double seconds;  /* until the commit was durable; deleting older
                                 checkpoints comes after it */
-    int direct_io;  /* 1: O_DIRECT, 0: buffered fallback */
+    int direct_io;   /* 1: O_DIRECT, 0: buffered fallback */
+    char aside[192]; /* rank 0: the name given to what had this step's name and was not
+                        this save's own; "": there was nothing */
 } accel_ckpt_stats_t;
 
 /* Whether this build writes checkpoints: ACCEL_EUNAVAIL without HDF5. Not collective. */
@@ -97,23 +99,41 @@ accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
  * ACCEL_EIO when one cannot be stopped. */
 accel_status_t accel_ckpt_fence(const char *root, accel_error_t *err);
 
+/* Moves step directory `name` of `root` out of the way, durably: step_N.damaged-TIME where
+ * damage is proven, else step_N.aside-TIME. No list or save looks at it any more. out[len],
+ * len >= 192: its new name. Not collective. ACCEL_ECREATE, ACCEL_EIO: it is where it was. */
+accel_status_t accel_ckpt_set_aside(const char *root, const char *name, char *out,
+                                    size_t len, accel_error_t *err);
+
 /* A complete checkpoint: its manifest, parsed and self-checked. */
 typedef struct accel_ckpt accel_ckpt_t;
+
+typedef enum accel_ckpt_state {
+    ACCEL_CKPT_COMPLETE =
+        0,                  /* manifest parses, its hash holds, files have their size */
+    ACCEL_CKPT_DAMAGED = 1, /* proven: something is missing, cut, or not what it says */
+    ACCEL_CKPT_UNREADABLE = 2,   /* cannot be read now: no permission, an I/O error */
+    ACCEL_CKPT_OTHER_FORMAT = 3, /* written by another version, which may read it */
+} accel_ckpt_state_t;
 
 typedef struct accel_ckpt_info {
     char name[64]; /* "step_00001200" */
     int64_t step;
-    int world_size;
-    int complete; /* manifest parses, its hash holds, files have their size */
+    int world_size; /* 0: not known */
+    int complete;   /* 1: state is ACCEL_CKPT_COMPLETE */
+    accel_ckpt_state_t state;
     int64_t bytes;
     char problem[256]; /* why not complete */
 } accel_ckpt_info_t;
 
 /* All step directories below root, newest first; *out is one malloc. A missing root is an
- * empty list. */
+ * empty list. What cannot be read is tried again for up to two seconds. ACCEL_EIO,
+ * ACCEL_EPERM: the list itself cannot be read. */
 accel_status_t accel_ckpt_list(const char *root, accel_ckpt_info_t **out, size_t *count,
                                accel_error_t *err);
-/* Opens one checkpoint directory. ACCEL_ENOENT, ACCEL_ECORRUPT, ACCEL_EIO. */
+/* Opens one checkpoint directory. It holds one descriptor, whatever the number of files.
+ * ACCEL_ENOENT: it is not there. ACCEL_ECORRUPT: proven damage. ACCEL_EUNSUPPORTED: another
+ * format. ACCEL_EPERM, ACCEL_EIO, ACCEL_ENOMEM: it cannot be read now, and was tried again. */
 accel_status_t accel_ckpt_open(accel_ckpt_t **out, const char *dir, accel_error_t *err);
 void accel_ckpt_close(accel_ckpt_t *c);
 int64_t accel_ckpt_step(const accel_ckpt_t *c);
@@ -127,7 +147,8 @@ accel_status_t accel_ckpt_tensor(const accel_ckpt_t *c, size_t i, const char **n
                                  accel_dtype_t *dtype, int *ndim,
                                  const int64_t **shape);
 /* Fills boxes[n].data from the stored boxes, whatever the world size was. Hashes of every
- * chunk touched are checked; a mismatch is ACCEL_ECORRUPT naming file and tensor. */
+ * chunk touched are checked; a mismatch is ACCEL_ECORRUPT naming file and tensor, a read
+ * that fails again and again ACCEL_EIO or ACCEL_EPERM. */
 accel_status_t accel_ckpt_read(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, size_t n,
                                accel_error_t *err);
 /* Reads everything and checks every hash. report(user, line) is called per finding; NULL is

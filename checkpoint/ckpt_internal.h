@@ -193,11 +193,39 @@ accel_status_t ckpt_list_names(int rootfd, const char *prefix,
                                char (**out)[CKPT_DIR_MAX], size_t *count,
                                accel_error_t *err);
 
+/* ---- access.c: reading what may be damaged or out of reach ------------------------------------------ */
+
+/* O_RDONLY, never through a link. -1 with errno. */
+int ckpt_open_plain(int dirfd, const char *name);
+/* `error` met while `doing` something with the file or directory `where` of a checkpoint.
+ * ACCEL_ECORRUPT: proof that it is not what a save left there. ACCEL_EPERM, ACCEL_EIO: it
+ * cannot be read now. */
+accel_status_t ckpt_fail_access(accel_error_t *err, const char *where,
+                                const char *doing, int error);
+/* The same of the directory of all checkpoints: never damage. */
+accel_status_t ckpt_fail_root(accel_error_t *err, const char *root, const char *doing,
+                              int error);
+/* Says nothing about the checkpoint: it cannot be read now. */
+bool ckpt_may_pass(accel_status_t s);
+/* How often something may be tried again: CKPT_TRIES times, and only while `left` lasts,
+ * which several things may share; `used` is 0 before each of them. */
+struct ckpt_tries {
+    int left, used;
+};
+#define CKPT_TRIES 3
+/* Waits a little longer each time; false, at once, when no try is left. */
+bool ckpt_try_again(struct ckpt_tries *t);
+/* A shard file with the size that the manifest says; the caller closes it. */
+accel_status_t ckpt_open_shard(const accel_ckpt_t *c, int file, int *fd_out,
+                               accel_error_t *err);
+
 /* ---- commit.c, retain.c (rank 0 only) ------------------------------------------------------------ */
 
 struct ckpt_commit {
     int rootfd, tmpfd; /* -1: not open */
-    char tmp[CKPT_DIR_MAX], final[64];
+    char tmp[CKPT_DIR_MAX], final[64], owner[64];
+    const char *run_id;       /* the caller's */
+    char aside[CKPT_DIR_MAX]; /* where what had the final name was moved; "": nowhere */
 };
 /* Step 1: root, stale directories of dead owners, room for `bytes`, .tmp-step_N.OWNER. */
 accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_t step,
@@ -211,24 +239,36 @@ accel_status_t ckpt_commit_publish(struct ckpt_commit *c, const struct strbuf *m
 /* Removes the directory in progress (rank 0). */
 void ckpt_commit_abandon(struct ckpt_commit *c);
 void ckpt_commit_close(struct ckpt_commit *c);
-/* Deletes all but the `keep` newest complete ones; `just_saved` always stays. */
-void ckpt_retain(int rootfd, const char *just_saved, int keep);
+/* Renames directory `name`, durably, so that it is no checkpoint of the run any more; its
+ * new name into out. */
+accel_status_t ckpt_set_aside(int rootfd, const char *name, char out[CKPT_DIR_MAX],
+                              accel_error_t *err);
+/* Of the checkpoints of run `run_id` deletes all but the `keep` newest whole ones up to
+ * step `saved`, which was just saved. */
+void ckpt_retain(int rootfd, int64_t saved, const char *run_id, int keep);
 
 /* ---- list.c ------------------------------------------------------------------------------------------ */
 
 struct accel_ckpt {
-    int dirfd;
+    int dirfd; /* the only descriptor it holds: files are opened when they are read */
     char *dir;
     struct ckpt_manifest m;
-    int *fd;             /* [world], buffered, read only */
     size_t *by_place;    /* boxes by (file, at) */
     size_t *file_first;  /* [world+1]: range of by_place of each file */
     unsigned char *blob; /* all blobs, one after the other */
     size_t *blob_at;     /* [tensors] */
 };
-/* Opens and parses; files opened and their sizes checked; blobs not read. */
+/* Opens and parses; that each file can be opened and has its size is checked; blobs not
+ * read. What may pass is tried again. */
 accel_status_t ckpt_open_at(accel_ckpt_t **out, int at, const char *name,
                             const char *shown, accel_error_t *err);
+/* What directory `name` of rootfd is, looked at once. */
+struct ckpt_identity {
+    accel_status_t status; /* ACCEL_OK: a whole checkpoint; else why it is not one */
+    int64_t step;          /* what its manifest says, if that is whole; else -1 */
+    char owner[64], run_id[CKPT_RUN_ID_MAX + 1];
+};
+void ckpt_identify(struct ckpt_identity *id, int rootfd, const char *name);
 
 /* ---- read.c -------------------------------------------------------------------------------------------- */
 

@@ -21,6 +21,7 @@
 static void names(struct ckpt_commit *c, int64_t step, const char *owner)
 {
     ckpt_step_name(c->final, step);
+    snprintf(c->owner, sizeof(c->owner), "%s", owner);
     snprintf(c->tmp, sizeof(c->tmp), ".tmp-%s.%s", c->final, owner);
 }
 
@@ -195,27 +196,60 @@ static int move(const struct ckpt_commit *c, const char *from, const char *to,
     return TEMP_FAILURE_RETRY(renameat2(c->rootfd, from, c->rootfd, to, flags));
 }
 
-/* Puts the finished directory in place. The same step saved before (a resume from an older
- * one) is exchanged atomically, so that at every moment one of the two is there.
- * *exchanged: the old one now has the tmp name. */
-static int put_in_place(const struct ckpt_commit *c, bool *exchanged)
+/* Did this very run, in this life, save what has the final name (a save that was told to
+ * have failed, and is tried again)? */
+static bool wrote_final(const struct ckpt_commit *c)
 {
+    struct ckpt_identity id;
+
+    ckpt_identify(&id, c->rootfd, c->final);
+    return id.step == ckpt_step_of_name(c->final) && strcmp(id.owner, c->owner) == 0 &&
+           strcmp(id.run_id, c->run_id) == 0;
+}
+
+/* The final name becomes free: what is there and is not ours steps aside. */
+static accel_status_t make_way(struct ckpt_commit *c, accel_error_t *err)
+{
+    if (faccessat(c->rootfd, c->final, F_OK, AT_SYMLINK_NOFOLLOW) == 0 &&
+        !wrote_final(c))
+        return ckpt_set_aside(c->rootfd, c->final, c->aside, err);
+    return ACCEL_OK;
+}
+
+/* Puts the finished directory in place. One that this life saved before is exchanged
+ * atomically, so that at every moment one of the two is there; any other is moved aside.
+ * *exchanged: the old one now has the tmp name. */
+static accel_status_t put_in_place(struct ckpt_commit *c, bool *exchanged,
+                                   accel_error_t *err)
+{
+    accel_status_t s = make_way(c, err);
+
     *exchanged = false;
+    if (s)
+        return s;
     if (move(c, c->tmp, c->final, RENAME_NOREPLACE) == 0)
-        return 0;
+        return ACCEL_OK;
     if (errno == EEXIST) {
         *exchanged = true;
         if (move(c, c->tmp, c->final, RENAME_EXCHANGE) == 0)
-            return 0;
+            return ACCEL_OK;
         *exchanged = false;
     }
-    if (errno != EINVAL && errno != ENOSYS)
-        return -1;
     /* A file system without the flags. */
-    if (faccessat(c->rootfd, c->final, F_OK, AT_SYMLINK_NOFOLLOW) == 0 &&
-        ckpt_trash(c->rootfd, c->final))
-        return -1;
-    return move(c, c->tmp, c->final, 0);
+    if ((errno == EINVAL || errno == ENOSYS) &&
+        (faccessat(c->rootfd, c->final, F_OK, AT_SYMLINK_NOFOLLOW) != 0 ||
+         ckpt_trash(c->rootfd, c->final) == 0) &&
+        move(c, c->tmp, c->final, 0) == 0)
+        return ACCEL_OK;
+    return accel_fail_at(err, A0801, c->final, "check the checkpoint directory",
+                         "cannot rename %s: %m", c->tmp);
+}
+
+/* What an error leaves is what was there before. */
+static void take_back(struct ckpt_commit *c)
+{
+    if (c->aside[0] && move(c, c->aside, c->final, RENAME_NOREPLACE) == 0)
+        c->aside[0] = '\0';
 }
 
 accel_status_t ckpt_commit_publish(struct ckpt_commit *c, const struct strbuf *manifest,
@@ -226,13 +260,16 @@ accel_status_t ckpt_commit_publish(struct ckpt_commit *c, const struct strbuf *m
 
     if (s)
         return s;
-    if (put_in_place(c, &exchanged))
-        return accel_fail_at(err, A0801, c->final, "check the checkpoint directory",
-                             "cannot rename %s: %m", c->tmp);
+    s = put_in_place(c, &exchanged, err);
+    if (s) {
+        take_back(c);
+        return s;
+    }
     s = ckpt_fsync(c->rootfd, c->final, err);
     if (s) {
         /* Not known to be durable: take it back, so that error means "not there". */
         move(c, c->final, c->tmp, exchanged ? RENAME_EXCHANGE : RENAME_NOREPLACE);
+        take_back(c);
         return s;
     }
     if (exchanged)

@@ -164,14 +164,23 @@ accel_status_t ckpt_list_names(int rootfd, const char *prefix,
     size_t n = 0;
 
     if (!d) {
+        s = ckpt_fail_root(err, NULL, "cannot list the directory", errno);
         if (fd >= 0)
             close(fd);
-        return accel_fail(err, A0812, "check accel.checkpoint.dir",
-                          "cannot list the directory: %m");
+        return s;
     }
-    for (struct dirent *e = readdir(d); e && !s; e = readdir(d)) {
+    for (;;) {
         char(*grown)[CKPT_DIR_MAX];
+        struct dirent *e;
 
+        errno = 0;
+        e = readdir(d);
+        if (!e) {
+            /* A list that breaks off would hide what is newest. */
+            if (errno)
+                s = ckpt_fail_root(err, NULL, "cannot list the directory", errno);
+            break;
+        }
         if (strncmp(e->d_name, prefix, strlen(prefix)) != 0 ||
             strlen(e->d_name) >= CKPT_DIR_MAX)
             continue;

@@ -89,8 +89,7 @@ accel_status_t ckpt_meta_hash(const struct ckpt_manifest *m, int f, int fd,
         int64_t end = i < count ? m->box[order[i]].at : file->bytes;
 
         if (feed(state, fd, at, end, buf))
-            s = accel_fail_at(err, A0810, file->name, "check the disk", "read: %s",
-                              strerror(errno));
+            s = ckpt_fail_access(err, file->name, "cannot read", errno);
         at = i < count ? end + m->box[order[i]].bytes : end;
     }
     h = XXH3_128bits_digest(state);

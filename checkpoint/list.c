@@ -14,39 +14,26 @@
 
 #include "ckpt_internal.h"
 
-/* O_NONBLOCK: a pipe put in a file's place must not hold up the resume. */
-static int open_plain(int dirfd, const char *name)
-{
-    return TEMP_FAILURE_RETRY(
-        openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-}
-
-/* A missing file or a link is damage to the checkpoint; the rest is the system's. */
-static enum message open_failure(int error)
-{
-    return error == ENOENT || error == ELOOP ? A0807 : A0810;
-}
-
-static const char *why_not(int error)
-{
-    return error == ELOOP ? "it is a symbolic link" : strerror(error);
-}
-
 static accel_status_t read_manifest(accel_ckpt_t *c, const char *shown,
                                     accel_error_t *err)
 {
-    int fd = open_plain(c->dirfd, "MANIFEST");
+    int fd = ckpt_open_plain(c->dirfd, "MANIFEST");
     accel_status_t s = ACCEL_OK;
     char where[300];
     char *text = NULL;
+    ssize_t got;
     struct stat st;
 
     snprintf(where, sizeof(where), "%.280s/MANIFEST", shown);
     if (fd < 0)
-        return accel_fail_at(err, open_failure(errno), where, "use another checkpoint",
-                             "cannot open: %s%s", why_not(errno),
-                             errno == ENOENT ? " (the save never finished)" : "");
-    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size > CKPT_MANIFEST_MAX) {
+        return ckpt_fail_access(
+            err, where, errno == ENOENT ? "the save never finished" : "cannot open",
+            errno);
+    if (fstat(fd, &st)) {
+        s = ckpt_fail_access(err, where, "cannot stat", errno);
+        goto out;
+    }
+    if (!S_ISREG(st.st_mode) || st.st_size > CKPT_MANIFEST_MAX) {
         s = accel_fail_at(err, A0808, where, "use another checkpoint",
                           "not a plain file of at most %d bytes", CKPT_MANIFEST_MAX);
         goto out;
@@ -56,41 +43,31 @@ static accel_status_t read_manifest(accel_ckpt_t *c, const char *shown,
         s = accel_fail_nomem(err, "the manifest", (size_t)st.st_size);
         goto out;
     }
-    if (ckpt_pread_all(fd, text, (size_t)st.st_size, 0) != st.st_size)
-        s = accel_fail_at(err, A0810, where, "check the disk", "cannot read: %m");
-    if (!s)
+    got = ckpt_pread_all(fd, text, (size_t)st.st_size, 0);
+    if (got == st.st_size)
         s = ckpt_manifest_parse(&c->m, text, (size_t)st.st_size, false, where, err);
+    else
+        s = ckpt_fail_access(err, where, "cannot read", got < 0 ? errno : ENODATA);
 out:
     free(text);
     close(fd);
     return s;
 }
 
-static accel_status_t open_shards(accel_ckpt_t *c, accel_error_t *err)
+/* Each file can be opened and has its size. One descriptor at a time: a checkpoint may have
+ * more files than a process may have open. */
+static accel_status_t check_shards(accel_ckpt_t *c, accel_error_t *err)
 {
-    for (int f = 0; f < c->m.world; f++) {
-        const struct ckpt_file *file = &c->m.file[f];
-        char where[300];
-        struct stat st;
+    accel_status_t s = ACCEL_OK;
 
-        snprintf(where, sizeof(where), "%.200s/%s", c->dir, file->name);
-        c->fd[f] = open_plain(c->dirfd, file->name);
-        if (c->fd[f] < 0)
-            return accel_fail_at(err, open_failure(errno), where,
-                                 "use another checkpoint", "cannot open: %s",
-                                 why_not(errno));
-        if (fstat(c->fd[f], &st))
-            return accel_fail_at(err, A0810, where, "check the disk",
-                                 "cannot stat: %m");
-        if (!S_ISREG(st.st_mode))
-            return accel_fail_at(err, A0807, where, "use another checkpoint",
-                                 "not a plain file");
-        if (st.st_size != file->bytes)
-            return accel_fail_at(err, A0807, where, "use another checkpoint",
-                                 "it has %lld bytes, the manifest says %" PRId64,
-                                 (long long)st.st_size, file->bytes);
+    for (int f = 0; f < c->m.world && !s; f++) {
+        int fd;
+
+        s = ckpt_open_shard(c, f, &fd, err);
+        if (!s)
+            close(fd);
     }
-    return ACCEL_OK;
+    return s;
 }
 
 static accel_status_t index_places(accel_ckpt_t *c, accel_error_t *err)
@@ -101,11 +78,8 @@ static accel_status_t index_places(accel_ckpt_t *c, accel_error_t *err)
     if (s)
         return s;
     c->file_first = calloc(world + 1, sizeof(*c->file_first));
-    c->fd = malloc(world * sizeof(*c->fd));
-    if (!c->file_first || !c->fd)
+    if (!c->file_first)
         return accel_fail_nomem(err, "the file index", world * sizeof(size_t));
-    for (size_t f = 0; f < world; f++)
-        c->fd[f] = -1;
     for (size_t i = 0; i < c->m.boxes; i++)
         c->file_first[c->m.box[i].file + 1]++;
     for (size_t f = 0; f < world; f++)
@@ -113,35 +87,79 @@ static accel_status_t index_places(accel_ckpt_t *c, accel_error_t *err)
     return ACCEL_OK;
 }
 
-accel_status_t ckpt_open_at(accel_ckpt_t **out, int at, const char *name,
-                            const char *shown, accel_error_t *err)
+/* A directory that a person named is not there, or was listed and is gone. */
+static accel_status_t fail_open_dir(int at, const char *shown, accel_error_t *err)
+{
+    if (errno == ENOENT || (at == AT_FDCWD && (errno == ENOTDIR || errno == ELOOP)))
+        return accel_fail_at(err, A0811, shown, "give the directory of one checkpoint",
+                             "cannot open: %m");
+    return ckpt_fail_access(err, shown, "cannot open", errno);
+}
+
+/* *out is set as soon as there is memory for it, also on failure. */
+static accel_status_t open_once(accel_ckpt_t **out, int at, const char *name,
+                                const char *shown, accel_error_t *err)
 {
     accel_ckpt_t *c = calloc(1, sizeof(*c));
     accel_status_t s;
 
+    *out = c;
     if (!c)
         return accel_fail_nomem(err, "a checkpoint", sizeof(*c));
+    c->dirfd = -1;
     c->dir = strdup(shown);
+    if (!c->dir)
+        return accel_fail_nomem(err, "a path", strlen(shown) + 1);
     c->dirfd = at == AT_FDCWD
                    ? TEMP_FAILURE_RETRY(open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC))
                    : ckpt_open_dir(at, name);
     if (c->dirfd < 0)
-        s = accel_fail_at(err, errno == ENOENT ? A0811 : A0812, shown,
-                          "give the directory of one checkpoint", "cannot open: %m");
-    else if (!c->dir)
-        s = accel_fail_nomem(err, "a path", strlen(shown) + 1);
-    else
-        s = read_manifest(c, shown, err);
+        return fail_open_dir(at, shown, err);
+    s = read_manifest(c, shown, err);
     if (!s)
         s = index_places(c, err);
-    if (!s)
-        s = open_shards(c, err);
-    if (s) {
+    return s ? s : check_shards(c, err);
+}
+
+static accel_status_t open_patiently(accel_ckpt_t **out, int at, const char *name,
+                                     const char *shown, struct ckpt_tries *tries,
+                                     accel_error_t *err)
+{
+    accel_ckpt_t *c;
+    accel_status_t s;
+
+    for (;;) {
+        s = open_once(&c, at, name, shown, err);
+        if (!s)
+            break;
         accel_ckpt_close(c);
-        return s;
+        if (!ckpt_may_pass(s) || !ckpt_try_again(tries))
+            return s;
     }
     *out = c;
     return ACCEL_OK;
+}
+
+accel_status_t ckpt_open_at(accel_ckpt_t **out, int at, const char *name,
+                            const char *shown, accel_error_t *err)
+{
+    struct ckpt_tries tries = { .left = CKPT_TRIES };
+
+    return open_patiently(out, at, name, shown, &tries, err);
+}
+
+void ckpt_identify(struct ckpt_identity *id, int rootfd, const char *name)
+{
+    accel_ckpt_t *c;
+
+    *id = (struct ckpt_identity){ .step = -1 };
+    id->status = open_once(&c, rootfd, name, name, NULL);
+    if (c && c->m.world > 0) {
+        id->step = c->m.step;
+        memcpy(id->owner, c->m.owner, sizeof(id->owner));
+        memcpy(id->run_id, c->m.run_id, sizeof(id->run_id));
+    }
+    accel_ckpt_close(c);
 }
 
 static accel_status_t load_blobs(accel_ckpt_t *c, accel_error_t *err)
@@ -194,14 +212,10 @@ void accel_ckpt_close(accel_ckpt_t *c)
 {
     if (!c)
         return;
-    for (int f = 0; c->fd && f < c->m.world; f++)
-        if (c->fd[f] >= 0)
-            close(c->fd[f]);
     if (c->dirfd >= 0)
         close(c->dirfd);
     ckpt_manifest_free(&c->m);
     free(c->dir);
-    free(c->fd);
     free(c->by_place);
     free(c->file_first);
     free(c->blob);
@@ -256,28 +270,44 @@ accel_status_t accel_ckpt_tensor(const accel_ckpt_t *c, size_t i, const char **n
     return ACCEL_OK;
 }
 
-static void describe(int rootfd, const char *name, accel_ckpt_info_t *info)
+static accel_ckpt_state_t state_of(accel_status_t s)
+{
+    return s == ACCEL_ECORRUPT       ? ACCEL_CKPT_DAMAGED
+           : s == ACCEL_EUNSUPPORTED ? ACCEL_CKPT_OTHER_FORMAT
+                                     : ACCEL_CKPT_UNREADABLE;
+}
+
+/* False: it is gone since the directory was read, as what retention removes beside us. */
+static bool describe(int rootfd, const char *name, struct ckpt_tries *tries,
+                     accel_ckpt_info_t *info)
 {
     accel_error_t err = { 0 };
     accel_ckpt_t *c = NULL;
+    accel_status_t s;
 
     snprintf(info->name, sizeof(info->name), "%.63s", name);
     info->step = ckpt_step_of_name(name);
-    if (ckpt_open_at(&c, rootfd, name, name, &err)) {
+    tries->used = 0;
+    s = open_patiently(&c, rootfd, name, name, tries, &err);
+    if (s) {
         snprintf(info->problem, sizeof(info->problem), "%.96s%s%.150s", err.where,
                  err.where[0] ? ": " : "", err.text);
-        return;
+        info->state = state_of(s);
+        return faccessat(rootfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+               errno != ENOENT;
     }
-    if (c->m.step == info->step)
-        info->complete = 1;
-    else
+    if (c->m.step != info->step) {
+        info->state = ACCEL_CKPT_DAMAGED;
         snprintf(info->problem, sizeof(info->problem),
                  "its manifest is of step %" PRId64 ": the directory was renamed",
                  c->m.step);
+    }
+    info->complete = info->state == ACCEL_CKPT_COMPLETE;
     info->world_size = c->m.world;
     for (int f = 0; f < c->m.world; f++)
         info->bytes += c->m.file[f].bytes;
     accel_ckpt_close(c);
+    return true;
 }
 
 static int newest_first(const void *pa, const void *pb)
@@ -287,40 +317,55 @@ static int newest_first(const void *pa, const void *pb)
     return (a->step < b->step) - (a->step > b->step);
 }
 
-accel_status_t accel_ckpt_list(const char *root, accel_ckpt_info_t **out, size_t *count,
-                               accel_error_t *err)
+static accel_status_t list_once(int rootfd, struct ckpt_tries *tries,
+                                accel_ckpt_info_t **out, size_t *count,
+                                accel_error_t *err)
 {
-    int rootfd = TEMP_FAILURE_RETRY(open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     char(*names)[CKPT_DIR_MAX] = NULL;
     accel_ckpt_info_t *list;
     size_t n = 0, used = 0;
-    accel_status_t s;
+    accel_status_t s = ckpt_list_names(rootfd, "step_", &names, &n, err);
 
-    if (rootfd < 0 && errno == ENOENT) {
-        *out = NULL;
-        *count = 0;
-        return ACCEL_OK;
-    }
-    if (rootfd < 0)
-        return accel_fail_at(err, A0812, root, "check accel.checkpoint.dir",
-                             "cannot open: %m");
-    s = ckpt_list_names(rootfd, "step_", &names, &n, err);
     if (s)
-        goto out;
+        return s;
     list = calloc(n + 1, sizeof(*list));
     if (!list) {
-        s = accel_fail_nomem(err, "the list", (n + 1) * sizeof(*list));
-        goto out;
+        free(names);
+        return accel_fail_nomem(err, "the list", (n + 1) * sizeof(*list));
     }
     for (size_t i = 0; i < n; i++)
-        if (ckpt_step_of_name(names[i]) >= 0)
-            describe(rootfd, names[i], &list[used++]);
+        if (ckpt_step_of_name(names[i]) >= 0) {
+            list[used] = (accel_ckpt_info_t){ 0 };
+            used += describe(rootfd, names[i], tries, &list[used]);
+        }
     if (used)
         qsort(list, used, sizeof(*list), newest_first);
+    free(names);
     *out = list;
     *count = used;
-out:
-    free(names);
-    close(rootfd);
-    return s;
+    return ACCEL_OK;
+}
+
+accel_status_t accel_ckpt_list(const char *root, accel_ckpt_info_t **out, size_t *count,
+                               accel_error_t *err)
+{
+    struct ckpt_tries tries = { .left = 2 * CKPT_TRIES }; /* for all that is there */
+    accel_status_t s;
+
+    for (;;) {
+        int rootfd = TEMP_FAILURE_RETRY(open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+
+        if (rootfd >= 0) {
+            s = list_once(rootfd, &tries, out, count, err);
+            close(rootfd);
+        } else if (errno == ENOENT) {
+            *out = NULL;
+            *count = 0;
+            s = ACCEL_OK;
+        } else {
+            s = ckpt_fail_root(err, root, "cannot open", errno);
+        }
+        if (!s || !ckpt_may_pass(s) || !ckpt_try_again(&tries))
+            return s;
+    }
 }

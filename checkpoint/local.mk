@@ -2,8 +2,10 @@
 noinst_LTLIBRARIES += libaccelckpt_core.la
 include_HEADERS += checkpoint/accel_ckpt.h checkpoint/accel_safetensors.h
 libaccelckpt_core_la_SOURCES = \
+	checkpoint/access.c \
 	checkpoint/accel_ckpt.h \
 	checkpoint/accel_safetensors.h \
+	checkpoint/aside.c \
 	checkpoint/boxes.c \
 	checkpoint/ckpt_internal.h \
 	checkpoint/commit.c \
@@ -74,6 +76,14 @@ tests_unit_test_ckpt_write_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pwrite \
 	-Wl,--wrap=pread -Wl,--wrap=fallocate -Wl,--wrap=fsync -Wl,--wrap=mmap
 tests_unit_test_ckpt_write_CFLAGS = $(AM_CFLAGS) $(HDF5_CFLAGS)
 endif
+unit_tests += tests/unit/test_ckpt_access
+tests_unit_test_ckpt_access_SOURCES = tests/unit/test_ckpt_access.c \
+	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+tests_unit_test_ckpt_access_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
+	$(libaccelckpt_core_libs) -lm
+tests_unit_test_ckpt_access_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=open -Wl,--wrap=openat \
+	-Wl,--wrap=fstat -Wl,--wrap=pread -Wl,--wrap=readdir -Wl,--wrap=fsync \
+	-Wl,--wrap=renameat2 -Wl,--wrap=nanosleep
 
 noinst_PROGRAMS += tests/bench/bench_ckpt
 tests_bench_bench_ckpt_SOURCES = tests/bench/bench_ckpt.c \

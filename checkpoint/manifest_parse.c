@@ -169,16 +169,30 @@ static bool header_number(struct parser *p, const char *key, int64_t max, int64_
            digits(text, strlen(text), out) && *out <= max;
 }
 
+/* The first line, before anything else is believed: another format may end otherwise, and
+ * what it holds is not for this library to call damaged. */
+static accel_status_t check_format(const struct parser *whole, const char *text,
+                                   size_t len)
+{
+    struct parser p = *whole;
+    int64_t version;
+
+    p.at = text;
+    p.end = text + len;
+    if (!header_number(&p, "accel-checkpoint", INT64_MAX, &version) ||
+        version == CKPT_FORMAT)
+        return ACCEL_OK;
+    return accel_fail_at(p.err, A0813, p.where, "use the accel that wrote it",
+                         "format %" PRId64 "; this library (%s) reads format %d",
+                         version, PACKAGE_VERSION, CKPT_FORMAT);
+}
+
 static accel_status_t parse_header(struct parser *p, struct ckpt_manifest *m)
 {
     int64_t version, world, piece;
 
-    if (!header_number(p, "accel-checkpoint", INT32_MAX, &version))
+    if (!header_number(p, "accel-checkpoint", CKPT_FORMAT, &version))
         return bad(p, "no accel-checkpoint header");
-    if (version != CKPT_FORMAT)
-        return accel_fail(p->err, A0813, "use the accel that wrote it",
-                          "%s: format %" PRId64 "; this library reads format %d",
-                          p->where, version, CKPT_FORMAT);
     if (!header(p, "library", m->version, sizeof(m->version), false) ||
         !header_number(p, "step", CKPT_STEP_MAX, &m->step) ||
         !header_number(p, "world", CKPT_WORLD_MAX, &world) || world < 1 ||
@@ -392,8 +406,10 @@ accel_status_t ckpt_manifest_parse(struct ckpt_manifest *out, const char *text,
 {
     struct ckpt_manifest m = { 0 };
     struct parser p = { .where = where, .err = err };
-    accel_status_t s = check_self(&p, text, len);
+    accel_status_t s = check_format(&p, text, len);
 
+    if (!s)
+        s = check_self(&p, text, len);
     if (!s)
         s = parse_header(&p, &m);
     if (!s)

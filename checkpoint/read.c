@@ -44,7 +44,8 @@ struct span {
 struct read_slot {
     char *memory; /* SLOT_BYTES, page aligned */
     const char *data;
-    int error; /* errno; ENODATA: the file is shorter than it was */
+    accel_status_t status; /* of the read; `why` says more */
+    accel_error_t why;
 };
 
 struct reader {
@@ -64,9 +65,11 @@ struct reader {
     void *user;
     size_t told; /* the box of the last finding: one each */
     /* of the file being read, by the reading thread */
-    int file, direct;
+    int file; /* -1: none */
+    int fd, direct;
     void *map;
     size_t map_bytes;
+    struct ckpt_tries tries;
 };
 
 accel_status_t ckpt_fail_damaged(const accel_ckpt_t *c, const struct ckpt_mbox *b,
@@ -210,26 +213,34 @@ static accel_status_t plan_spans(struct reader *r, accel_error_t *err)
 
 static void leave_file(struct reader *r)
 {
+    if (r->fd >= 0)
+        close(r->fd);
     if (r->direct >= 0)
         close(r->direct);
     if (r->map)
         munmap(r->map, r->map_bytes);
-    r->direct = -1;
+    r->file = r->fd = r->direct = -1;
     r->map = NULL;
 }
 
 /* The mapping is never touched: it is there to ask the page cache about. */
-static void enter_file(struct reader *r, int file)
+static accel_status_t enter_file(struct reader *r, int file, accel_error_t *err)
 {
     const struct ckpt_file *f = &r->c->m.file[file];
-    void *map = mmap(NULL, (size_t)f->bytes, PROT_READ, MAP_SHARED, r->c->fd[file], 0);
+    accel_status_t s;
+    void *map;
 
     leave_file(r);
+    s = ckpt_open_shard(r->c, file, &r->fd, err);
+    if (s)
+        return s;
     r->file = file;
+    map = mmap(NULL, (size_t)f->bytes, PROT_READ, MAP_SHARED, r->fd, 0);
     r->direct = TEMP_FAILURE_RETRY(
         openat(r->c->dirfd, f->name, O_RDONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC));
     r->map = map == MAP_FAILED ? NULL : map;
     r->map_bytes = (size_t)f->bytes;
+    return ACCEL_OK;
 }
 
 static bool is_cached(const struct reader *r, int64_t begin, int64_t end)
@@ -245,28 +256,42 @@ static bool is_cached(const struct reader *r, int64_t begin, int64_t end)
     return true;
 }
 
-static void read_span(struct reader *r, const struct span *s, struct read_slot *slot)
+static accel_status_t read_once(struct reader *r, const struct span *s,
+                                struct read_slot *slot, accel_error_t *err)
 {
     int64_t begin = s->at / CKPT_PAGE * CKPT_PAGE;
     int64_t end = (s->at + s->bytes + CKPT_PAGE - 1) / CKPT_PAGE * CKPT_PAGE;
+    accel_status_t st = r->file == s->file ? ACCEL_OK : enter_file(r, s->file, err);
     ssize_t got = -1;
+    char where[300];
 
-    if (r->file != s->file)
-        enter_file(r, s->file);
+    if (st)
+        return st;
     slot->data = slot->memory + (s->at - begin);
-    slot->error = 0;
     if (r->direct >= 0 && !is_cached(r, begin, end)) {
         do
             got = pread(r->direct, slot->memory, (size_t)(end - begin), begin);
         while (got < 0 && errno == EINTR);
         if (got >= s->at + s->bytes - begin)
-            return;
+            return ACCEL_OK;
     }
     /* Cached, refused or short: the page cache has the last word. */
-    got =
-        ckpt_pread_all(r->c->fd[s->file], (char *)slot->data, (size_t)s->bytes, s->at);
-    if (got < s->bytes)
-        slot->error = got < 0 ? errno : ENODATA;
+    got = ckpt_pread_all(r->fd, (char *)slot->data, (size_t)s->bytes, s->at);
+    if (got == s->bytes)
+        return ACCEL_OK;
+    snprintf(where, sizeof(where), "%.200s/%s", r->c->dir, r->c->m.file[s->file].name);
+    return ckpt_fail_access(err, where, "cannot read", got < 0 ? errno : ENODATA);
+}
+
+/* Every try opens the file anew: on a network file system the old descriptor may be what is
+ * no longer good. */
+static void read_span(struct reader *r, const struct span *s, struct read_slot *slot)
+{
+    while ((slot->status = read_once(r, s, slot, &slot->why)) != ACCEL_OK) {
+        leave_file(r);
+        if (!ckpt_may_pass(slot->status) || !ckpt_try_again(&r->tries))
+            return;
+    }
 }
 
 static void *read_ahead(void *arg)
@@ -314,19 +339,15 @@ static void scatter(struct copy *c, int64_t begin, int64_t n, const char *data)
 }
 
 static accel_status_t fail_read(const struct reader *r, const struct ckpt_mbox *b,
-                                int error, accel_error_t *err)
+                                const accel_error_t *why, accel_error_t *err)
 {
-    const struct ckpt_manifest *m = &r->c->m;
-    bool cut = error == ENODATA;
+    const struct ckpt_tensor *t = &r->c->m.tensor[b->tensor];
 
-    return accel_fail_at(
-        err, cut ? A0807 : A0810, m->file[b->file].name,
-        "resume from an older checkpoint, and check the storage", "%s %s: read: %s",
-        m->tensor[b->tensor].blob ? "blob" : "tensor", m->tensor[b->tensor].name,
-        cut ? "the file was cut short" : strerror(error));
+    return accel_fail_from(err, why, "%s %s: %.200s", t->blob ? "blob" : "tensor",
+                           t->name, why->text);
 }
 
-/* A piece that was read, or not (slot->error): whole, or an error that names it. */
+/* A piece that was read, or not (slot->status): whole, or an error that names it. */
 static accel_status_t check_piece(const struct reader *r, const struct use *u,
                                   const struct read_slot *slot, const char *data,
                                   accel_error_t *err)
@@ -335,8 +356,8 @@ static accel_status_t check_piece(const struct reader *r, const struct use *u,
     const struct ckpt_mbox *b = &m->box[u->box];
     struct ckpt_hash h;
 
-    if (slot->error)
-        return fail_read(r, b, slot->error, err);
+    if (slot->status)
+        return fail_read(r, b, &slot->why, err);
     h = ckpt_piece_hash(ckpt_box_seed(m, b), u->piece, data, (size_t)u->bytes);
     if (!ckpt_hash_equal(h, m->piece[b->piece + u->piece]))
         return ckpt_fail_damaged(r->c, b, err);
@@ -420,7 +441,9 @@ static accel_status_t run(struct reader *r, accel_error_t *err)
 accel_status_t ckpt_read_boxes(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, size_t n,
                                bool blobs, accel_error_t *err)
 {
-    struct reader r = { .c = c, .file = -1, .direct = -1 };
+    struct reader r = {
+        .c = c, .file = -1, .fd = -1, .direct = -1, .tries = { .left = CKPT_TRIES }
+    };
     accel_status_t s = ACCEL_OK;
 
     for (size_t i = 0; i < n && !s; i++)
@@ -441,7 +464,9 @@ accel_status_t ckpt_verify_file(accel_ckpt_t *c, int file, ckpt_finding_fn *find
 {
     struct reader r = { .c = c,
                         .file = -1,
+                        .fd = -1,
                         .direct = -1,
+                        .tries = { .left = CKPT_TRIES },
                         .finding = finding,
                         .user = user,
                         .told = SIZE_MAX };

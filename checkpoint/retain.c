@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Retention: which step directories go after a commit. Counts only complete ones, never
- * touches the one just saved, deletes by rename first. Failures wait for the next save.
+ * Retention: which step directories go after a commit. Counts only whole checkpoints of this
+ * run, deletes by rename first. Never touches the one just saved, what is newer than that,
+ * what cannot be read, and what nothing proves to be a checkpoint of this run: a copy under
+ * another name, another run's, a directory that somebody made. Failures wait for the next
+ * save.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +18,13 @@ static int newest_first(const void *pa, const void *pb)
     return (a < b) - (a > b);
 }
 
-void ckpt_retain(int rootfd, const char *just_saved, int keep)
+/* Its manifest says this run, and the step that the directory is named after. */
+static bool is_ours(const struct ckpt_identity *id, int64_t step, const char *run_id)
+{
+    return id->step == step && strcmp(id->run_id, run_id) == 0;
+}
+
+void ckpt_retain(int rootfd, int64_t saved, const char *run_id, int keep)
 {
     char(*list)[CKPT_DIR_MAX] = NULL;
     size_t n = 0;
@@ -26,18 +35,19 @@ void ckpt_retain(int rootfd, const char *just_saved, int keep)
     if (n)
         qsort(list, n, sizeof(*list), newest_first);
     for (size_t i = 0; i < n; i++) {
-        accel_ckpt_t *c = NULL;
+        int64_t step = ckpt_step_of_name(list[i]);
+        struct ckpt_identity id;
 
-        if (ckpt_step_of_name(list[i]) < 0 || strcmp(list[i], just_saved) == 0)
+        if (step < 0 || step >= saved)
             continue;
-        if (kept >= keep) {
-            /* Damaged ones older than everything kept go as well. */
+        ckpt_identify(&id, rootfd, list[i]);
+        if (!is_ours(&id, step, run_id) || ckpt_may_pass(id.status))
+            continue;
+        /* Damaged ones older than everything kept go as well. */
+        if (kept >= keep)
             ckpt_trash(rootfd, list[i]);
-            continue;
-        }
-        if (ckpt_open_at(&c, rootfd, list[i], list[i], NULL) == ACCEL_OK)
-            kept++;
-        accel_ckpt_close(c);
+        else
+            kept += id.status == ACCEL_OK;
     }
     free(list);
 }

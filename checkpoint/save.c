@@ -300,7 +300,7 @@ accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
                                accel_error_t *err)
 {
     const accel_ckpt_coll_t *c = coll ? coll : &alone;
-    struct ckpt_commit commit = { .rootfd = -1, .tmpfd = -1 };
+    struct ckpt_commit commit = { .rootfd = -1, .tmpfd = -1, .run_id = s->run_id };
     struct ckpt_manifest m = { 0 };
     int64_t begun = clock_ns(), total = 0;
     accel_error_t own = { 0 }, *e = err ? err : &own; /* agree() passes it on */
@@ -322,11 +322,14 @@ accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
     release_signal(&before);
     if (c->rank == 0 && st)
         ckpt_commit_abandon(&commit);
-    if (!st && stats)
-        *stats = (accel_ckpt_stats_t){ data_bytes(&m),
-                                       (double)(clock_ns() - begun) * 1e-9, direct };
+    if (!st && stats) {
+        *stats = (accel_ckpt_stats_t){ .bytes = data_bytes(&m),
+                                       .seconds = (double)(clock_ns() - begun) * 1e-9,
+                                       .direct_io = direct };
+        memcpy(stats->aside, commit.aside, sizeof(stats->aside));
+    }
     if (c->rank == 0 && !st)
-        ckpt_retain(commit.rootfd, commit.final, s->keep);
+        ckpt_retain(commit.rootfd, s->step, s->run_id, s->keep);
     ckpt_commit_close(&commit);
     ckpt_manifest_free(&m);
     return st;

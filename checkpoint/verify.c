@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ckpt_internal.h"
 
@@ -34,10 +35,18 @@ static void check_file(accel_ckpt_t *c, int file, struct findings *f)
     size_t first = c->file_first[file], count = c->file_first[file + 1] - first;
     struct ckpt_hash h = { 0 };
     accel_error_t e = { 0 };
+    accel_status_t s;
+    int fd;
 
     if (ckpt_verify_file(c, file, finding, f, &e))
         finding(f, &e);
-    if (ckpt_meta_hash(&c->m, file, c->fd[file], c->by_place + first, count, &h, &e)) {
+    if (ckpt_open_shard(c, file, &fd, &e)) {
+        finding(f, &e);
+        return;
+    }
+    s = ckpt_meta_hash(&c->m, file, fd, c->by_place + first, count, &h, &e);
+    close(fd);
+    if (s) {
         finding(f, &e);
     } else if (!ckpt_hash_equal(h, c->m.file[file].meta)) {
         char where[256];

@@ -47,6 +47,16 @@ check-gpu: $(CHECK_GPU_MODULE) $(gpu_unit_tests) accel$(EXEEXT) examples/train$(
 .PHONY: check-gpu
 EXTRA_DIST += doc/gpu.md
 shell_tests += tests/t/1100-messages-golden.t tests/t/1105-messages-shown.t
+shell_tests += tests/issues/0100-errors-anywhere.t
+shell_tests += tests/issues/0101-resume-readable.t
+EXTRA_DIST += tests/mutants/resume.mut
+
+# The long form of tests/issues/0100: 300 errors, the same ones every time.
+check-errors: accel$(EXEEXT) examples/train$(EXEEXT) tests/faults/failcall.la
+	env ACCEL_SRC='$(abs_top_srcdir)' ACCEL_BUILD='$(abs_top_builddir)' \
+	    ERRORS_RUNS=$(or $(ERRORS_RUNS),300) ERRORS_SEED=$(or $(ERRORS_SEED),1) \
+	    prove --exec '' -v $(srcdir)/tests/issues/0100-errors-anywhere.t
+.PHONY: check-errors
 EXTRA_DIST += tests/t/message-sites.awk tests/t/messages-golden.sh tests/data/messages
 
 # After a change of messages: writes the golden files anew, for review.

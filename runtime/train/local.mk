@@ -2,6 +2,7 @@
 libaccel_core_la_SOURCES += \
 	runtime/train/batch.c \
 	runtime/train/boxes.c \
+	runtime/train/descriptors.c \
 	runtime/train/evaluate.c \
 	runtime/train/export.c \
 	runtime/train/groups.c \

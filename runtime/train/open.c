@@ -363,6 +363,7 @@ static void free_run(accel_t *run)
     lease_drop(run);
     throttle_close(run);
     place_undo(run);
+    descriptors_restore(run);
     free(run);
 }
 
@@ -401,6 +402,7 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
     snprintf(run->run_name, sizeof(run->run_name), "%s",
              options && options->run_name ? options->run_name : "run");
     run->incarnation = incarnation_read();
+    descriptors_raise(run);
     notice_read(run);
     early_signals(run);
     st = open_stages(run, options, err);

@@ -4,7 +4,8 @@
  * progress out. auto: the newest intact checkpoint there. none: nothing, and there must
  * be none. A path: that checkpoint, or the newest intact one of that directory. A run
  * that was started again by Slurm or by srun goes on from its own newest checkpoint,
- * whatever was asked of its first start. All ranks choose together.
+ * whatever was asked of its first start. All ranks choose together. Only proven damage makes
+ * it go back to an older one; what is newer is then moved aside, never removed.
  */
 #include <errno.h>
 #include <limits.h>
@@ -87,27 +88,57 @@ out:
     return st;
 }
 
-/* All ranks try `dir`; the outcome is the worst of them, agreed. Every rank that found
- * damage says which. */
+/* Proof that what a save left there is not there any more. All else says nothing about the
+ * checkpoint: going back to an older one could cost a newer one that is whole. */
+static bool is_damage(accel_status_t st)
+{
+    return st == ACCEL_ECORRUPT;
+}
+
+static bool is_missing(const accel_error_t *e)
+{
+    return message_of(e) == A0807 || message_of(e) == A0811;
+}
+
+/* A file or directory that this rank misses, or finds shorter, while rank 0 does not, is no
+ * damage: the storage does not show the same to all nodes. Changes *st and *own then; the
+ * result is that of the exchange. */
+static accel_status_t second_opinion(accel_t *run, const char *dir, accel_status_t *st,
+                                     accel_error_t *own, accel_error_t *err)
+{
+    const bool missing = *st != ACCEL_OK && is_missing(own);
+    const accel_error_t why = *own;
+    int64_t too = missing; /* on rank 0 */
+    accel_status_t sent = comm_broadcast(run->comm, &too, sizeof(too), 0, err);
+
+    if (sent == ACCEL_OK && missing && !too)
+        *st =
+            accel_fail_at(own, A0834, why.where[0] ? why.where : dir,
+                          "the directory must be on storage that all nodes share; "
+                          "then start the run again",
+                          "rank %d: %.500s; rank 0 finds it", run->boot.rank, why.text);
+    return sent;
+}
+
+/* All ranks try `dir`. Damage is the outcome when one of them proved it and none had
+ * trouble of another kind, which wins. Every rank that found damage says which. */
 static accel_status_t load_together(accel_t *run, const char *dir, int *writers,
                                     accel_error_t *err)
 {
     accel_error_t own = { 0 };
-    accel_status_t st = load_one(run, dir, writers, &own);
+    accel_status_t st = load_one(run, dir, writers, &own),
+                   trouble = second_opinion(run, dir, &st, &own, err);
 
-    if (st != ACCEL_OK && st != ACCEL_EMISMATCH)
+    if (trouble != ACCEL_OK)
+        return trouble;
+    if (is_damage(st))
         accel_logf(&run->log, ACCEL_LOG_WARN, "rank %d: %s: %s", run->boot.rank,
                    own.where[0] ? own.where : dir, own.text);
-    /* EMISMATCH is the largest status here: it wins over damage found elsewhere. */
-    st = run_agree(run, st, &own);
+    trouble = run_agree(run, is_damage(st) ? ACCEL_OK : st, &own);
+    st = trouble != ACCEL_OK ? trouble : run_agree(run, st, &own);
     if (st != ACCEL_OK)
         *err = own;
     return st;
-}
-
-static bool is_damage(accel_status_t st)
-{
-    return st == ACCEL_ECORRUPT || st == ACCEL_EIO || st == ACCEL_ENOENT;
 }
 
 /* Rank 0's view of directory `dir` decides which names are tried, so that all ranks try
@@ -158,22 +189,25 @@ static accel_status_t load_checkpoint(accel_t *run, const char *dir, accel_error
     return ACCEL_OK;
 }
 
+/* Newest first. What the list calls damaged is passed over; all else is tried, and its
+ * error ends the run: also what rank 0 could not read when it made the list. *at: the place
+ * in the list of what was loaded. */
 static accel_status_t try_all(accel_t *run, const char *root, const struct found *f,
-                              accel_error_t *err)
+                              int64_t *at, accel_error_t *err)
 {
     for (int64_t i = 0; i < f->count; i++) {
         char dir[sizeof(run->ckpt_dir) + sizeof(f->list[i].name) + 2];
         accel_status_t st;
 
-        if (!f->list[i].complete) {
+        if (f->list[i].state == ACCEL_CKPT_DAMAGED) {
             if (run->boot.rank == 0)
-                accel_logf(&run->log, ACCEL_LOG_WARN,
-                           "%s is not complete (%s); passed over", f->list[i].name,
-                           f->list[i].problem);
+                accel_logf(&run->log, ACCEL_LOG_WARN, "%s is damaged (%s); passed over",
+                           f->list[i].name, f->list[i].problem);
             continue;
         }
         snprintf(dir, sizeof(dir), "%s/%s", root, f->list[i].name);
         st = load_checkpoint(run, dir, err);
+        *at = i;
         if (st == ACCEL_OK || !is_damage(st))
             return st;
         if (run->boot.rank == 0)
@@ -200,16 +234,42 @@ static accel_status_t said_once(const accel_t *run, accel_status_t st,
     return st;
 }
 
-/* Goes on from the run's own directory: later saves follow that checkpoint there. */
+/* Rank 0's. The damaged ones among the first `count` of the list are in the way of what
+ * this run will save: they step aside, and nothing of them is lost. */
+static accel_status_t move_aside(accel_t *run, const struct found *own, int64_t count,
+                                 accel_error_t *err)
+{
+    for (int64_t i = 0; i < count; i++) {
+        char to[192];
+        accel_status_t st =
+            accel_ckpt_set_aside(run->ckpt_dir, own->list[i].name, to, sizeof(to), err);
+
+        if (st != ACCEL_OK)
+            return st;
+        accel_logf(&run->log, ACCEL_LOG_WARN, "%s/%s is now %s", run->ckpt_dir,
+                   own->list[i].name, to);
+    }
+    return ACCEL_OK;
+}
+
+/* Goes on from the run's own directory: later saves follow that checkpoint there. A run that
+ * saves nothing changes nothing. */
 static accel_status_t from_own(accel_t *run, const struct found *own,
                                accel_error_t *err)
 {
-    accel_status_t st =
-        own->count > 0 ? try_all(run, run->ckpt_dir, own, err) : ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
+    int64_t at = 0;
 
-    if (st == ACCEL_OK && run->resumed)
-        run->saved_step = run->step;
-    return st;
+    if (own->count > 0)
+        st = try_all(run, run->ckpt_dir, own, &at, err);
+    if (st != ACCEL_OK || !run->resumed)
+        return st;
+    run->saved_step = run->step;
+    if (at == 0 || !run->config.ckpt_save)
+        return ACCEL_OK;
+    if (run->boot.rank == 0)
+        st = move_aside(run, own, at, err);
+    return run_agree(run, st, err);
 }
 
 /* ---- a fresh start ---------------------------------------------------------------------- */
@@ -281,6 +341,7 @@ static accel_status_t look_at(const accel_t *run, const char *path,
 static accel_status_t from_directory(accel_t *run, const char *path, accel_error_t *err)
 {
     struct found f = { 0 };
+    int64_t at = 0;
     accel_status_t st = agree_on_list(run, path, &f, err);
 
     if (st == ACCEL_OK && f.count == 0)
@@ -290,7 +351,7 @@ static accel_status_t from_directory(accel_t *run, const char *path, accel_error
                                      "there is no checkpoint to resume from"),
                        err);
     if (st == ACCEL_OK)
-        st = try_all(run, path, &f, err);
+        st = try_all(run, path, &f, &at, err);
     free(f.list);
     return st;
 }

@@ -62,6 +62,7 @@ struct accel {
                                     they were not */
     const char *unbound;         /* why not; NULL */
     int threads;
+    unsigned long long files_before; /* the soft limit of open files; 0: not changed */
     int threads_before; /* OpenMP's setting when the run was opened; 0: not changed */
     int first_device;   /* of this rank, among the visible ones */
     bool chosen;        /* nobody gave the GPU: the run took it */
@@ -173,6 +174,10 @@ void throttle_open(accel_t *run);
 void throttle_check(accel_t *run);
 void throttle_close(accel_t *run);
 
+/* ---- descriptors.c: the soft limit of open files, raised while the run is open -------- */
+void descriptors_raise(accel_t *run);
+void descriptors_restore(const accel_t *run);
+
 /* ---- signals.c: the preemption flag ------------------------------------------------- */
 /* Installs handlers for SIGTERM and the config's signal where the disposition is the
  * default. A second call keeps what the first one installed, and a signal that came. */
@@ -222,8 +227,9 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err);
 accel_status_t save_or_go_on(accel_t *run, accel_error_t *err);
 /* ---- resume.c: what the run goes on from ------------------------------------------------ */
 /* As ACCEL_RESUME says: the newest intact checkpoint of this run, none, or another one;
- * ACCEL_OK with step 0 and `resumed` false when it starts from the beginning. Never
- * deletes or overwrites a checkpoint. Collective. */
+ * ACCEL_OK with step 0 and `resumed` false when it starts from the beginning. Goes back to an
+ * older one only from proven damage, and moves that aside; what cannot be read now, or has
+ * another format, is an error. Never deletes or overwrites a checkpoint. Collective. */
 accel_status_t resume_run(accel_t *run, accel_error_t *err);
 
 /* Place in the global sample order of the first sample that `rank` takes in micro-batch

@@ -75,6 +75,11 @@ static void note_saved(accel_t *run, const accel_ckpt_stats_t *stats)
                stats->seconds,
                format_bytes((double)run->plan.checkpoint_bytes, size, sizeof(size)),
                stats->direct_io ? "" : ", buffered");
+    if (stats->aside[0])
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "a directory that this run did not write had the name of step %lld: "
+                   "it is now %s/%s",
+                   (long long)run->step, run->ckpt_dir, stats->aside);
     if (run->history.saves++ == 0)
         history_add(run, "save step=%lld seconds=%.3f", (long long)run->step,
                     stats->seconds);

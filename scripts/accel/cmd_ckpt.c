@@ -69,6 +69,12 @@ static void say_none(const char *dir)
 
 static void list_row(struct cli_table *t, const accel_ckpt_info_t *info, bool json)
 {
+    static const char *const states[] = {
+        [ACCEL_CKPT_COMPLETE] = "complete",
+        [ACCEL_CKPT_DAMAGED] = "damaged",
+        [ACCEL_CKPT_UNREADABLE] = "unreadable",
+        [ACCEL_CKPT_OTHER_FORMAT] = "other format",
+    };
     char step[24], ranks[16] = "", size[32] = "";
 
     snprintf(step, sizeof(step), "%lld", (long long)info->step);
@@ -80,8 +86,7 @@ static void list_row(struct cli_table *t, const accel_ckpt_info_t *info, bool js
             format_bytes((double)info->bytes, size, sizeof(size));
     }
     cli_table_row(t, (const char *[]){ info->name, step, ranks, size,
-                                       info->complete ? "complete" : "damaged",
-                                       info->problem });
+                                       states[info->state], info->problem });
 }
 
 /* only: the one checkpoint to show; NULL: all of them. */

@@ -7,7 +7,7 @@
 # It never leaves a cluster behind, however the test ends, and never asserts a duration.
 
 # shellcheck source=tests/t/tap.sh
-. "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/../t/tap.sh"
 
 accel_cluster=$ACCEL_SRC/scripts/accel-cluster
 cluster_dir=

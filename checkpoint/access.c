@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Access to the files of a checkpoint: opens one at a time for reading, and tells damage,
+ * which stays (a file missing, cut or no file), from what may pass (no permission, no
+ * descriptor, an I/O error) and is worth another try. Writes nothing.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ckpt_internal.h"
+
+/* The pauses before the tries: 20, 100 and 500 ms. A file system that is away for longer is
+ * for a person to look at. */
+#define FIRST_PAUSE_MS 20
+#define LONGER_BY      5
+
+/* O_NONBLOCK: a pipe put in a file's place must not hold up the resume. */
+int ckpt_open_plain(int dirfd, const char *name)
+{
+    return TEMP_FAILURE_RETRY(
+        openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+}
+
+accel_status_t ckpt_fail_access(accel_error_t *err, const char *where,
+                                const char *doing, int error)
+{
+    switch (error) {
+    case ENOENT:
+        return accel_fail_at(err, A0807, where, "use another checkpoint", "%s: %s",
+                             doing, strerror(error));
+    case ELOOP:
+        return accel_fail_at(err, A0807, where, "use another checkpoint",
+                             "%s: it is a symbolic link", doing);
+    case ENOTDIR:
+        return accel_fail_at(err, A0807, where, "use another checkpoint",
+                             "%s: not a directory, or a link to one", doing);
+    case ENODATA:
+        return accel_fail_at(err, A0807, where, "use another checkpoint",
+                             "%s: the file was cut short", doing);
+    case EACCES:
+    case EPERM:
+        return accel_fail_at(err, A0832, where, "give yourself the right to read it",
+                             "%s: %s", doing, strerror(error));
+    default:
+        return accel_fail_at(err, A0810, where, "check the storage, then try again",
+                             "%s: %s", doing, strerror(error));
+    }
+}
+
+accel_status_t ckpt_fail_root(accel_error_t *err, const char *root, const char *doing,
+                              int error)
+{
+    return accel_fail_at(err, error == EACCES || error == EPERM ? A0832 : A0812, root,
+                         "check accel.checkpoint.dir and its rights", "%s: %s", doing,
+                         strerror(error));
+}
+
+bool ckpt_may_pass(accel_status_t s)
+{
+    return s == ACCEL_EIO || s == ACCEL_EPERM || s == ACCEL_ENOMEM;
+}
+
+bool ckpt_try_again(struct ckpt_tries *t)
+{
+    int64_t ms = FIRST_PAUSE_MS;
+    struct timespec pause;
+
+    if (t->left <= 0 || t->used >= CKPT_TRIES)
+        return false;
+    t->left--;
+    for (int i = 0; i < t->used; i++)
+        ms *= LONGER_BY;
+    t->used++;
+    pause = (struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
+    TEMP_FAILURE_RETRY(nanosleep(&pause, &pause));
+    return true;
+}
+
+accel_status_t ckpt_open_shard(const accel_ckpt_t *c, int file, int *fd_out,
+                               accel_error_t *err)
+{
+    const struct ckpt_file *f = &c->m.file[file];
+    accel_status_t s = ACCEL_OK;
+    char where[300];
+    struct stat st;
+    int fd;
+
+    snprintf(where, sizeof(where), "%.200s/%s", c->dir, f->name);
+    fd = ckpt_open_plain(c->dirfd, f->name);
+    if (fd < 0)
+        return ckpt_fail_access(err, where, "cannot open", errno);
+    if (fstat(fd, &st))
+        s = ckpt_fail_access(err, where, "cannot stat", errno);
+    else if (!S_ISREG(st.st_mode))
+        s = accel_fail_at(err, A0807, where, "use another checkpoint",
+                          "not a plain file");
+    else if (st.st_size != f->bytes)
+        s = accel_fail_at(err, A0807, where, "use another checkpoint",
+                          "it has %lld bytes, the manifest says %" PRId64,
+                          (long long)st.st_size, f->bytes);
+    if (s)
+        close(fd);
+    else
+        *fd_out = fd;
+    return s;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Moving a checkpoint directory out of the way: step_N becomes step_N.damaged-TIME where
+ * damage is proven, step_N.aside-TIME where it is somebody's copy or cannot be judged. A
+ * rename and an fsync; nothing is ever removed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ckpt_internal.h"
+#include "common/path_dir.h"
+
+/* No flag where the file system has none: a name with the time in it that is not there is
+ * then looked for. */
+static int rename_to_free(int rootfd, const char *name, const char *to)
+{
+    struct stat st;
+
+    if (TEMP_FAILURE_RETRY(renameat2(rootfd, name, rootfd, to, RENAME_NOREPLACE)) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    if (fstatat(rootfd, to, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        errno = EEXIST;
+        return -1;
+    }
+    return TEMP_FAILURE_RETRY(renameat(rootfd, name, rootfd, to));
+}
+
+accel_status_t ckpt_set_aside(int rootfd, const char *name, char out[CKPT_DIR_MAX],
+                              accel_error_t *err)
+{
+    char when[32] = "?", number[16] = "", to[CKPT_DIR_MAX];
+    time_t now = time(NULL);
+    struct ckpt_identity id;
+    accel_status_t s;
+    struct tm tm;
+    int rc = -1;
+
+    ckpt_identify(&id, rootfd, name);
+    if (gmtime_r(&now, &tm))
+        strftime(when, sizeof(when), "%Y%m%dT%H%M%SZ", &tm);
+    errno = EEXIST;
+    for (int i = 1; rc && errno == EEXIST && i < 1000; i++) {
+        snprintf(to, sizeof(to), "%.64s.%s-%s%s", name,
+                 id.status == ACCEL_ECORRUPT ? "damaged" : "aside", when, number);
+        rc = rename_to_free(rootfd, name, to);
+        snprintf(number, sizeof(number), ".%d", i);
+    }
+    if (rc)
+        return accel_fail_at(err, A0833, name,
+                             "move it away by hand, or make the directory writable",
+                             "cannot move it aside: %m");
+    s = ckpt_fsync(rootfd, name, err);
+    if (s) {
+        rename_to_free(rootfd, to, name);
+        return s;
+    }
+    snprintf(out, CKPT_DIR_MAX, "%s", to);
+    return ACCEL_OK;
+}
+
+accel_status_t accel_ckpt_set_aside(const char *root, const char *name, char *out,
+                                    size_t len, accel_error_t *err)
+{
+    char to[CKPT_DIR_MAX];
+    int rootfd;
+    accel_status_t s;
+
+    if (ckpt_step_of_name(name) < 0)
+        return accel_fail_at(err, A0815, name, "see accel_ckpt.h",
+                             "accel_ckpt_set_aside: not the name of a step");
+    s = path_open_dir(root, &rootfd, err);
+    if (s)
+        return s;
+    if (rootfd < 0)
+        return accel_fail_at(err, A0803, root, "check accel.checkpoint.dir",
+                             "cannot open the checkpoint directory: %m");
+    s = ckpt_set_aside(rootfd, name, to, err);
+    close(rootfd);
+    if (!s)
+        snprintf(out, len, "%s", to);
+    return s;
+}

@@ -1,0 +1,658 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What cannot be read now is not damage: errors of single calls, once and for good, while a
+ * checkpoint is opened, read and listed; few descriptors; what retention may remove; what a
+ * save finds under its name, and how that steps aside. The calls fail by --wrap.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "checkpoint/ckpt_internal.h"
+#include "tests/tap.h"
+#include "tests/unit/ckpt_world.h"
+
+static char root[256];
+
+/* ---- calls that fail ------------------------------------------------------------------- */
+
+static struct {
+    const char *call, *name; /* NULL: none; name: what its path ends in */
+    int error, times;
+    int met;
+    const char *vanish; /* the directory that is renamed as soon as it is opened */
+} fault;
+
+static void fail_next(const char *call, const char *name, int error, int times)
+{
+    fault.call = call;
+    fault.name = name;
+    fault.error = error;
+    fault.times = times;
+    fault.met = 0;
+}
+
+static void no_fault(void)
+{
+    fail_next(NULL, "", 0, 0);
+}
+
+static bool ends_in(const char *path, const char *end)
+{
+    size_t n = strlen(path), m = strlen(end);
+
+    return n >= m && strcmp(path + n - m, end) == 0;
+}
+
+static bool fails(const char *call, const char *path)
+{
+    if (!fault.call || strcmp(call, fault.call) != 0 || !ends_in(path, fault.name))
+        return false;
+    fault.met++;
+    if (fault.met < 1 || fault.met > fault.times)
+        return false;
+    errno = fault.error;
+    return true;
+}
+
+static bool fails_fd(const char *call, int fd)
+{
+    char link[64], path[4096];
+    ssize_t n;
+
+    if (!fault.call || strcmp(call, fault.call) != 0)
+        return false;
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    n = readlink(link, path, sizeof(path) - 1);
+    path[n > 0 ? n : 0] = '\0';
+    return fails(call, path);
+}
+
+int __real_open(const char *path, int flags, mode_t mode);
+int __wrap_open(const char *path, int flags, mode_t mode);
+int __wrap_open(const char *path, int flags, mode_t mode)
+{
+    return fails("open", path) ? -1 : __real_open(path, flags, mode);
+}
+
+int __real_openat(int dir, const char *name, int flags, mode_t mode);
+int __wrap_openat(int dir, const char *name, int flags, mode_t mode);
+int __wrap_openat(int dir, const char *name, int flags, mode_t mode)
+{
+    if (fault.vanish && strcmp(name, fault.vanish) == 0)
+        renameat(dir, name, dir, ".trash-of-another");
+    return fails("openat", name) ? -1 : __real_openat(dir, name, flags, mode);
+}
+
+int __real_fstat(int fd, struct stat *st);
+int __wrap_fstat(int fd, struct stat *st);
+int __wrap_fstat(int fd, struct stat *st)
+{
+    return fails_fd("fstat", fd) ? -1 : __real_fstat(fd, st);
+}
+
+ssize_t __real_pread(int fd, void *p, size_t n, off_t at);
+ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at);
+ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at)
+{
+    return fails_fd("pread", fd) ? -1 : __real_pread(fd, p, n, at);
+}
+
+struct dirent *__real_readdir(DIR *d);
+struct dirent *__wrap_readdir(DIR *d);
+struct dirent *__wrap_readdir(DIR *d)
+{
+    return fails_fd("readdir", dirfd(d)) ? NULL : __real_readdir(d);
+}
+
+/* The pauses between tries: told apart by their length, not slept. */
+static int64_t paused_ms;
+
+int __wrap_nanosleep(const struct timespec *t, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *t, struct timespec *left)
+{
+    (void)left;
+    paused_ms += t->tv_sec * 1000 + t->tv_nsec / 1000000;
+    return 0;
+}
+
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd)
+{
+    return fails_fd("fsync", fd) ? -1 : __real_fsync(fd);
+}
+
+int __real_renameat2(int a, const char *from, int b, const char *to, unsigned flags);
+int __wrap_renameat2(int a, const char *from, int b, const char *to, unsigned flags);
+int __wrap_renameat2(int a, const char *from, int b, const char *to, unsigned flags)
+{
+    /* A file system without flags renames without them. */
+    bool no_flags = fault.error == EINVAL && flags == 0;
+
+    return !no_flags && fails("renameat2", from)
+               ? -1
+               : __real_renameat2(a, from, b, to, flags);
+}
+
+/* ---- small checkpoints ------------------------------------------------------------------- */
+
+static struct {
+    const char *run_id, *owner;
+    accel_ckpt_stats_t stats;
+    accel_error_t err;
+} made = { .run_id = "test run", .owner = "17.0" };
+
+static accel_status_t save(int64_t step, int keep)
+{
+    double value = (double)step;
+    accel_ckpt_box_t box = { .name = "model/w",
+                             .dtype = ACCEL_F64,
+                             .ndim = 1,
+                             .global_shape = { 1 },
+                             .shape = { 1 },
+                             .data = &value };
+    accel_ckpt_save_t s = { .root = root,
+                            .step = step,
+                            .owner = made.owner,
+                            .run_id = made.run_id,
+                            .sharding = "NO_SHARD",
+                            .boxes = &box,
+                            .box_count = 1,
+                            .keep = keep };
+
+    made.err = (accel_error_t){ 0 };
+    return accel_ckpt_save(&s, NULL, &made.stats, &made.err);
+}
+
+/* The value that checkpoint `name` holds; -1: it does not load. */
+static double value_of(const char *name)
+{
+    double value = -1, got = 0;
+    accel_ckpt_box_t box = { .name = "model/w",
+                             .dtype = ACCEL_F64,
+                             .ndim = 1,
+                             .global_shape = { 1 },
+                             .shape = { 1 },
+                             .data = &got };
+    accel_ckpt_t *c = NULL;
+    char dir[400];
+
+    snprintf(dir, sizeof(dir), "%s/%s", root, name);
+    if (accel_ckpt_open(&c, dir, NULL) == ACCEL_OK &&
+        accel_ckpt_read(c, &box, 1, NULL) == ACCEL_OK)
+        value = got;
+    accel_ckpt_close(c);
+    return value;
+}
+
+static void shell(const char *fmt, ...)
+{
+    char what[400], cmd[700];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof(what), fmt, ap);
+    va_end(ap);
+    snprintf(cmd, sizeof(cmd), "cd '%s' && %s", root, what);
+    if (system(cmd) != 0)
+        abort();
+}
+
+/* Names in the root that are not hidden, sorted, with blanks between; times are cut off. */
+static const char *names(void)
+{
+    static char text[2000];
+    FILE *p;
+    char cmd[400];
+    size_t n;
+
+    snprintf(cmd, sizeof(cmd),
+             "cd '%s' && ls | grep -v latest | sed 's/-[0-9TZ]*/-T/; s/step_0*/s/' |"
+             " tr '\\n' ' '",
+             root);
+    p = popen(cmd, "r");
+    n = p ? fread(text, 1, sizeof(text) - 1, p) : 0;
+    text[n] = '\0';
+    if (p)
+        pclose(p);
+    return text;
+}
+
+static void empty_root(void)
+{
+    world_rmtree(root);
+    if (mkdir(root, 0777))
+        abort();
+}
+
+/* ---- open and read ------------------------------------------------------------------------- */
+
+#define SHARD0 "rank_00000-of-00002.h5"
+#define SHARD1 "rank_00001-of-00002.h5"
+
+static const struct {
+    const char *call, *name;
+    int error;
+    accel_status_t status;
+} single[] = {
+    { "open", "/step_00000007", EIO, ACCEL_EIO },
+    { "open", "/step_00000007", EACCES, ACCEL_EPERM },
+    { "openat", "MANIFEST", EMFILE, ACCEL_EIO },
+    { "openat", "MANIFEST", EACCES, ACCEL_EPERM },
+    { "fstat", "MANIFEST", EIO, ACCEL_EIO },
+    { "pread", "MANIFEST", EIO, ACCEL_EIO },
+    { "openat", SHARD0, EIO, ACCEL_EIO },
+    { "openat", SHARD1, ENFILE, ACCEL_EIO },
+    { "openat", SHARD1, EPERM, ACCEL_EPERM },
+    { "fstat", SHARD1, ESTALE, ACCEL_EIO },
+    { "pread", SHARD0, EIO, ACCEL_EIO },
+    { "pread", SHARD1, ESTALE, ACCEL_EIO },
+    { "pread", SHARD1, EACCES, ACCEL_EPERM },
+    { "openat", SHARD1, ENOENT, ACCEL_ECORRUPT },
+    { "openat", "MANIFEST", ENOENT, ACCEL_ECORRUPT },
+    { "openat", SHARD0, ELOOP, ACCEL_ECORRUPT },
+    { "open", "/step_00000007", ENOENT, ACCEL_ENOENT },
+};
+
+/* Opens step 7 of two ranks and reads all of it; wrong data are status ACCEL_EBUG. */
+static accel_status_t load(accel_error_t *err)
+{
+    accel_ckpt_t *c = NULL;
+    struct state state;
+    accel_status_t s;
+    char dir[300];
+
+    snprintf(dir, sizeof(dir), "%s/step_00000007", root);
+    *err = (accel_error_t){ 0 };
+    state_make_empty(&state, 0, 1);
+    s = accel_ckpt_open(&c, dir, err);
+    if (!s)
+        s = accel_ckpt_read(c, state.box, state.boxes, err);
+    if (!s && state_wrong(&state, 7))
+        s = ACCEL_EBUG;
+    accel_ckpt_close(c);
+    state_free(&state);
+    return s;
+}
+
+static void save_of(int ranks, int64_t step)
+{
+    accel_error_t err = { 0 };
+    struct world w;
+    accel_status_t s;
+
+    world_start(&w, ranks);
+    s = world_save(&w, root, step, 9, &err);
+    tap_is_int(world_end(&w, s != ACCEL_OK), 0, "%d ranks save step %lld", ranks,
+               (long long)step);
+}
+
+static void test_single_errors(void)
+{
+    accel_error_t err;
+
+    save_of(2, 7);
+    tap_is_int(load(&err), ACCEL_OK, "it loads");
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(single); i++) {
+        const char *call = single[i].call, *name = single[i].name;
+        const char *end = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
+        bool passes = ckpt_may_pass(single[i].status);
+
+        fail_next(call, name, single[i].error, 1);
+        tap_is_int(load(&err), passes ? ACCEL_OK : single[i].status, "%s %s: %s, once",
+                   call, end, strerror(single[i].error));
+        fail_next(call, name, single[i].error, 1000);
+        paused_ms = 0;
+        tap_is_int(load(&err), single[i].status, "%s %s: %s, for good", call, end,
+                   strerror(single[i].error));
+        tap_is_int(paused_ms, passes ? 20 + 100 + 500 : 0, "after pauses of %lld ms",
+                   (long long)paused_ms);
+        tap_ok(strstr(err.where, end) != NULL, "the file is named: %s: %s", end,
+               err.text);
+        if (strcmp(call, "pread") != 0) /* O_DIRECT first, then the page cache */
+            tap_is_int(fault.met, passes ? 1 + CKPT_TRIES : 1, "and tried %d times",
+                       fault.met);
+        else
+            tap_ok(fault.met <= 2 * (1 + CKPT_TRIES), "and tried %d times", fault.met);
+    }
+    no_fault();
+    tap_is_int(load(&err), ACCEL_OK, "and it loads again");
+}
+
+/* A checkpoint of eight files where a process may open three more. */
+static void test_descriptors(void)
+{
+    struct rlimit before, few;
+    accel_error_t err = { 0 };
+    int fd = dup(0);
+
+    save_of(8, 8);
+    close(fd);
+    getrlimit(RLIMIT_NOFILE, &before);
+    few = before;
+    few.rlim_cur = (rlim_t)fd + 4;
+    setrlimit(RLIMIT_NOFILE, &few);
+    tap_is_int(world_load_newest(root, 0, 1, &err), 8,
+               "8 files load with 4 descriptors (%s: %s)", err.where, err.text);
+    setrlimit(RLIMIT_NOFILE, &before);
+}
+
+/* ---- the list --------------------------------------------------------------------------------- */
+
+static const struct {
+    int64_t step;
+    accel_ckpt_state_t state;
+    const char *problem;
+} states[] = {
+    { 80, ACCEL_CKPT_DAMAGED, "not a directory, or a link to one" },
+    { 70, ACCEL_CKPT_DAMAGED, "not a directory, or a link to one" },
+    { 60, ACCEL_CKPT_DAMAGED, "the save never finished" },
+    { 50, ACCEL_CKPT_DAMAGED, "its manifest is of step 10" },
+    { 40, ACCEL_CKPT_UNREADABLE, "step_00000040: cannot open: Permission denied" },
+    { 30, ACCEL_CKPT_OTHER_FORMAT,
+      "format 2; this library (" PACKAGE_VERSION ") reads" },
+    { 20, ACCEL_CKPT_DAMAGED, "rank_00000-of-00001.h5: cannot open: No such file" },
+    { 10, ACCEL_CKPT_COMPLETE, "" },
+};
+
+static void test_states(void)
+{
+    accel_ckpt_info_t *list = NULL;
+    accel_error_t err = { 0 };
+    size_t n = 0, want = ACCEL_ARRAY_SIZE(states);
+
+    empty_root();
+    for (int64_t step = 10; step <= 40; step += 10)
+        save(step, 9);
+    shell("rm step_00000020/*.h5; cp -r step_00000010 step_00000050");
+    /* Another format may end otherwise: the hash of this one does not hold. */
+    shell("sed -i '1s/1$/2/' step_00000030/MANIFEST");
+    shell("mkdir step_00000060; ln -s step_00000010 step_00000070; : >step_00000080");
+    shell("mkdir step_00000090.damaged-20260101T000000Z step_9 step_00000011x");
+    fail_next("openat", "step_00000040", EACCES, 1000);
+    paused_ms = 0;
+    tap_is_int(accel_ckpt_list(root, &list, &n, &err), ACCEL_OK, "a list of all kinds");
+    no_fault();
+    tap_is_int(paused_ms, 20 + 100 + 500, "after one set of pauses");
+    tap_is_int((int)n, (int)want, "with each of them, and no other name");
+    for (size_t i = 0; i < n && i < want; i++)
+        tap_ok(list[i].step == states[i].step && list[i].state == states[i].state &&
+                   list[i].complete == (states[i].state == ACCEL_CKPT_COMPLETE) &&
+                   strstr(list[i].problem, states[i].problem),
+               "step %lld: state %d: %s", (long long)list[i].step, (int)list[i].state,
+               list[i].problem);
+    free(list);
+}
+
+static const struct {
+    const char *call;
+    int error;
+    accel_status_t status;
+} roots[] = {
+    { "open", EIO, ACCEL_EIO },      { "open", EACCES, ACCEL_EPERM },
+    { "readdir", EIO, ACCEL_EIO },   { "readdir", EACCES, ACCEL_EPERM },
+    { "openat", EMFILE, ACCEL_EIO }, { "openat", EACCES, ACCEL_EPERM },
+};
+
+static void test_list_errors(void)
+{
+    const char *base = strrchr(root, '/');
+
+    empty_root();
+    save(1, 9);
+    save(2, 9);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(roots); i++) {
+        const char *name = strcmp(roots[i].call, "openat") == 0 ? "." : base;
+        accel_ckpt_info_t *list = NULL;
+        accel_error_t err = { 0 };
+        accel_status_t s;
+        size_t n = 0;
+
+        fail_next(roots[i].call, name, roots[i].error, 1);
+        s = accel_ckpt_list(root, &list, &n, &err);
+        tap_ok(s == ACCEL_OK && n == 2, "%s of the root: %s, once", roots[i].call,
+               strerror(roots[i].error));
+        free(list);
+        fail_next(roots[i].call, name, roots[i].error, 1000);
+        s = accel_ckpt_list(root, &list, &n, &err);
+        tap_is_int(s, roots[i].status, "%s of the root: %s, for good: no short list",
+                   roots[i].call, strerror(roots[i].error));
+        tap_is_int(fault.met, 1 + CKPT_TRIES, "tried %d times", fault.met);
+        no_fault();
+    }
+}
+
+/* What retention of a live run renames while we look is not there any more. */
+static void test_vanishing(void)
+{
+    accel_ckpt_info_t *list = NULL;
+    accel_error_t err = { 0 };
+    size_t n = 0;
+
+    empty_root();
+    save(1, 9);
+    save(2, 9);
+    fault.vanish = "step_00000001";
+    tap_is_int(accel_ckpt_list(root, &list, &n, &err), ACCEL_OK, "one goes meanwhile");
+    fault.vanish = NULL;
+    tap_ok(n == 1 && list[0].step == 2, "it is not in the list");
+    free(list);
+}
+
+/* ---- retention ------------------------------------------------------------------------------------ */
+
+static void test_retention(void)
+{
+    empty_root();
+    for (int64_t step = 10; step <= 30; step += 10)
+        save(step, 9);
+    shell("rm step_00000030/*.h5");
+    save(25, 2);
+    tap_is_str(names(), "s20 s25 s30 ",
+               "a newer damaged one does not count, and stays");
+    save(40, 2);
+    tap_is_str(names(), "s25 s30 s40 ", "older than that, it does not count either");
+    save(50, 2);
+    tap_is_str(names(), "s40 s50 ", "older than all that is kept, it goes");
+    save(45, 1);
+    tap_is_str(names(), "s45 s50 ", "a newer whole one stays, and does not count");
+
+    empty_root();
+    for (int64_t step = 10; step <= 20; step += 10)
+        save(step, 9);
+    shell("rm step_00000020/*.h5");
+    save(30, 2);
+    tap_is_str(names(), "s10 s20 s30 ", "an older damaged one does not count");
+    shell("cp -r step_00000010 step_00000015; mkdir step_00000016; "
+          "echo mine >step_00000016/notes; cp -r step_00000010 step_00000017; "
+          "echo >>step_00000017/MANIFEST; : >step_00000018");
+    made.run_id = "another run";
+    save(19, 9);
+    made.run_id = "test run";
+    save(40, 1);
+    tap_is_str(
+        names(), "s15 s16 s17 s18 s19 s40 ",
+        "a copy, a directory and file of somebody's, a manifest without its hash and "
+        "another run's stay");
+
+    empty_root();
+    for (int64_t step = 10; step <= 30; step += 10)
+        save(step, 9);
+    fail_next("openat", "step_00000020", EIO, 1000);
+    save(40, 2);
+    tap_is_str(names(), "s20 s30 s40 ", "one that cannot be read stays");
+    no_fault();
+    shell("mv step_00000020 step_00000020.damaged-20260101T000000Z");
+    fail_next("openat", "step_00000030", EACCES, 1000);
+    save(50, 2);
+    no_fault();
+    tap_is_str(names(), "s20.damaged-T s30 s40 s50 ", "and does not count");
+    made.owner = "18.0";
+    save(60, 2);
+    tap_is_str(names(), "s20.damaged-T s50 s60 ",
+               "another life's of the same run are ours");
+    made.owner = "17.0";
+}
+
+/* ---- what has the name ------------------------------------------------------------------------------ */
+
+static void test_set_aside(void)
+{
+    accel_error_t err = { 0 };
+    char to[192] = "", first[192];
+
+    empty_root();
+    save(10, 9);
+    save(20, 9);
+    shell("rm step_00000010/*.h5; cp -r step_00000020 step_00000030");
+    tap_is_int(accel_ckpt_set_aside(root, "step_00000010", to, sizeof(to), &err),
+               ACCEL_OK, "a damaged one steps aside");
+    tap_ok(strncmp(to, "step_00000010.damaged-20", 24) == 0, "under %s", to);
+    strcpy(first, to);
+    shell("mkdir step_00000010; ls -d step_0*.damaged-*Z");
+    tap_is_int(accel_ckpt_set_aside(root, "step_00000010", to, sizeof(to), &err),
+               ACCEL_OK, "and another one of that step");
+    tap_ok(strcmp(first, to) != 0, "under %s", to);
+    tap_is_int(accel_ckpt_set_aside(root, "step_00000030", to, sizeof(to), &err),
+               ACCEL_OK, "a copy");
+    tap_ok(strncmp(to, "step_00000030.aside-", 20) == 0, "under %s", to);
+    tap_is_int(accel_ckpt_set_aside(root, "../step_00000020", to, sizeof(to), &err),
+               ACCEL_EINVAL, "no path");
+    fail_next("renameat2", "step_00000020", EACCES, 1);
+    tap_is_int(accel_ckpt_set_aside(root, "step_00000020", to, sizeof(to), &err),
+               ACCEL_ECREATE, "the system refuses it");
+    fail_next("fsync", strrchr(root, '/'), EIO, 1);
+    tap_is_int(accel_ckpt_set_aside(root, "step_00000020", to, sizeof(to), &err),
+               ACCEL_EIO, "its fsync fails");
+    no_fault();
+    tap_ok(value_of("step_00000020") == 20, "and it is where it was");
+    fail_next("renameat2", "step_00000020", EINVAL, 1);
+    tap_is_int(accel_ckpt_set_aside(root, "step_00000020", to, sizeof(to), &err),
+               ACCEL_OK, "a file system without the flag");
+    no_fault();
+    tap_ok(value_of(to) == 20, "it is whole under its new name");
+}
+
+static void test_name_taken(void)
+{
+    const char *base = strrchr(root, '/');
+
+    empty_root();
+    save(10, 9);
+    tap_is_int(save(10, 9), ACCEL_OK, "the same life saves a step again");
+    tap_is_str(names(), "s10 ", "its own one is replaced");
+    tap_is_str(made.stats.aside, "", "and nothing stepped aside");
+    made.owner = "18.0";
+    tap_is_int(save(10, 9), ACCEL_OK, "another life saves that step");
+    tap_is_str(names(), "s10 s10.aside-T ", "the first one is kept");
+    tap_ok(value_of(made.stats.aside) == 10, "%s is whole, and told", made.stats.aside);
+    made.owner = "17.0";
+    shell("cp -r step_00000010 step_00000030; mkdir step_00000040; "
+          "echo mine >step_00000040/notes");
+    save(30, 1);
+    tap_is_str(names(), "s10.aside-T s30 s30.aside-T s40 ",
+               "a copy with the next name");
+    tap_ok(value_of("step_00000030") == 30 && value_of(made.stats.aside) == 10,
+           "both hold what they held");
+    fail_next("fsync", base, EIO, 1000);
+    tap_is_int(save(40, 1), ACCEL_EIO, "fsync of the root fails");
+    tap_is_str(names(), "s10.aside-T s30 s30.aside-T s40 ",
+               "nothing visible has changed");
+    fail_next("renameat2", "step_00000040", EACCES, 1000);
+    tap_is_int(save(40, 1), ACCEL_ECREATE, "it cannot step aside: no save");
+    no_fault();
+    shell("grep -q mine step_00000040/notes");
+    save(40, 1);
+    tap_is_str(names(), "s10.aside-T s30.aside-T s40 s40.damaged-T ",
+               "a directory of somebody's");
+    shell("grep -q mine step_00000040.damaged-*/notes");
+    shell("cp -r step_00000040 step_00000050; echo >step_00000050/more");
+    fail_next("renameat2", "", EINVAL, 1000);
+    tap_is_int(save(50, 1), ACCEL_OK, "a file system without flags");
+    no_fault();
+    tap_ok(value_of("step_00000050") == 50, "the new one has its name");
+    shell("ls -d step_00000050.aside-*/more >/dev/null");
+}
+
+/* Each fsync of the root in turn fails: what had the name has it again. */
+static void test_taken_back(void)
+{
+    int n = 0, refused = 0;
+
+    empty_root();
+    save(10, 9);
+    shell("mv step_00000010 step_00000020; echo mine >step_00000020/mine");
+    do {
+        fail_next("fsync", strrchr(root, '/'), EIO, 1);
+        fault.met = -n;
+        if (save(20, 9) == ACCEL_OK)
+            break;
+        tap_is_str(names(), "s20 ", "fsync %d of the root fails: nothing has changed",
+                   ++n);
+        refused += value_of("step_00000020") == 10;
+        shell("test -e step_00000020/mine");
+    } while (n < 10);
+    no_fault();
+    tap_ok(n == 3 && refused == n, "%d of them: begin, aside, commit", n);
+}
+
+/* ---- leftovers of other jobs --------------------------------------------------------------------------- */
+
+static int locked_dir(const char *name)
+{
+    char path[400];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/%s", root, name);
+    if (mkdir(path, 0777))
+        abort();
+    fd = __real_open(path, O_RDONLY | O_DIRECTORY, 0);
+    if (fd < 0 || flock(fd, LOCK_EX))
+        abort();
+    return fd;
+}
+
+static void test_leftovers(void)
+{
+    int a, b;
+
+    empty_root();
+    a = locked_dir(".tmp-step_00000005.170.0");
+    b = locked_dir(".tmp-step_00000005.17.0");
+    made.owner = "17.1";
+    save(10, 1);
+    made.owner = "17.0";
+    shell("test -d .tmp-step_00000005.170.0");
+    tap_ok(true, "job 17 leaves what job 170 is writing");
+    shell("test ! -e .tmp-step_00000005.17.0");
+    tap_ok(true, "and removes what its own earlier life left, whoever holds a lock");
+    close(a);
+    close(b);
+}
+
+int main(void)
+{
+    world_tmpdir(root, "ckpt-access");
+    test_single_errors();
+    test_descriptors();
+    test_states();
+    test_list_errors();
+    test_vanishing();
+    test_retention();
+    test_set_aside();
+    test_name_taken();
+    test_taken_back();
+    test_leftovers();
+    world_rmtree(root);
+    return tap_done();
+}
