@@ -72,7 +72,7 @@ for base in whole damaged; do
         for rank in 0 1; do
             n=$(cat count.$rank 2>/dev/null || echo 0)
             echo "$base $path $rank $n" >>most
-            [ "$n" -gt 20 ] || bail_out "the shim was not met: $n calls of rank $rank on $path"
+            [ "$n" -gt 10 ] || bail_out "the shim was not met: $n calls of rank $rank on $path"
         done
     done
 done
