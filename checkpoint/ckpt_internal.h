@@ -175,6 +175,7 @@ void ckpt_stage_unmap(void *p, size_t bytes); /* accepts NULL */
 /* ---- dirs.c ----------------------------------------------------------------------------------- */
 
 int ckpt_open_dir(int at, const char *name);
+/* Makes the root and what is missing above it, durably. */
 accel_status_t ckpt_make_root(const char *root, accel_error_t *err);
 accel_status_t ckpt_fsync(int fd, const char *what, accel_error_t *err);
 /* Removes directory `name` and the plain files in it, MANIFEST first. 0 or -1. */
@@ -223,6 +224,7 @@ accel_status_t ckpt_open_shard(const accel_ckpt_t *c, int file, int *fd_out,
 
 struct ckpt_commit {
     int rootfd, tmpfd; /* -1: not open */
+    bool made;         /* by us (rank 0), and not yet in place: ours to remove */
     char tmp[CKPT_DIR_MAX], final[64], owner[64];
     const char *run_id;       /* the caller's */
     char aside[CKPT_DIR_MAX]; /* where what had the final name was moved; "": nowhere */

@@ -128,6 +128,7 @@ accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_
                                  ? "remove it if no job is writing it"
                                  : "check the rights of the checkpoint directory",
                              "cannot create the directory in progress: %m");
+    c->made = true;
     c->tmpfd = ckpt_open_dir(c->rootfd, c->tmp);
     if (c->tmpfd < 0)
         return accel_fail_at(err, A0801, c->tmp,
@@ -216,37 +217,60 @@ static accel_status_t make_way(struct ckpt_commit *c, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* Puts the finished directory in place. One that this life saved before is exchanged
- * atomically, so that at every moment one of the two is there; any other is moved aside.
- * *exchanged: the old one now has the tmp name. */
-static accel_status_t put_in_place(struct ckpt_commit *c, bool *exchanged,
-                                   accel_error_t *err)
+/* A file system without the flags: what this life saved before steps aside first. */
+static int put_in_place_plainly(const struct ckpt_commit *c, char old[CKPT_DIR_MAX])
 {
-    accel_status_t s = make_way(c, err);
+    int error;
 
-    *exchanged = false;
-    if (s)
-        return s;
-    if (move(c, c->tmp, c->final, RENAME_NOREPLACE) == 0)
-        return ACCEL_OK;
-    if (errno == EEXIST) {
-        *exchanged = true;
-        if (move(c, c->tmp, c->final, RENAME_EXCHANGE) == 0)
-            return ACCEL_OK;
-        *exchanged = false;
+    old[0] = '\0';
+    if (faccessat(c->rootfd, c->final, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+        snprintf(old, CKPT_DIR_MAX, "%.*s.old", CKPT_DIR_MAX - 5, c->tmp);
+        ckpt_remove_dir(c->rootfd, old);
+        if (move(c, c->final, old, 0))
+            return -1;
     }
-    /* A file system without the flags. */
-    if ((errno == EINVAL || errno == ENOSYS) &&
-        (faccessat(c->rootfd, c->final, F_OK, AT_SYMLINK_NOFOLLOW) != 0 ||
-         ckpt_trash(c->rootfd, c->final) == 0) &&
-        move(c, c->tmp, c->final, 0) == 0)
-        return ACCEL_OK;
-    return accel_fail_at(err, A0801, c->final, "check the checkpoint directory",
-                         "cannot rename %s: %m", c->tmp);
+    if (move(c, c->tmp, c->final, 0) == 0)
+        return 0;
+    error = errno;
+    if (old[0])
+        move(c, old, c->final, 0);
+    errno = error;
+    return -1;
+}
+
+/* Puts the finished directory in place. One that this life saved before is exchanged
+ * atomically, so that at every moment one of the two is there.
+ * old: the name that the one before has now, or "". */
+static int put_in_place(const struct ckpt_commit *c, char old[CKPT_DIR_MAX])
+{
+    old[0] = '\0';
+    if (move(c, c->tmp, c->final, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno == EEXIST && move(c, c->tmp, c->final, RENAME_EXCHANGE) == 0) {
+        memcpy(old, c->tmp, sizeof(c->tmp));
+        return 0;
+    }
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    return put_in_place_plainly(c, old);
+}
+
+/* Not known to be durable: taken back, so that error means "not there". Where that fails,
+ * what has the name in progress may be the one before: it stays. */
+static void take_back(struct ckpt_commit *c, const char *old)
+{
+    int r;
+
+    if (strcmp(old, c->tmp) == 0)
+        r = move(c, c->final, c->tmp, RENAME_EXCHANGE);
+    else
+        r = move(c, c->final, c->tmp, 0) || (old[0] && move(c, old, c->final, 0));
+    if (r)
+        c->made = false;
 }
 
 /* What an error leaves is what was there before. */
-static void take_back(struct ckpt_commit *c)
+static void bring_back(struct ckpt_commit *c)
 {
     if (c->aside[0] && move(c, c->aside, c->final, RENAME_NOREPLACE) == 0)
         c->aside[0] = '\0';
@@ -256,32 +280,35 @@ accel_status_t ckpt_commit_publish(struct ckpt_commit *c, const struct strbuf *m
                                    accel_error_t *err)
 {
     accel_status_t s = write_manifest(c, manifest, err);
-    bool exchanged;
+    char old[CKPT_DIR_MAX];
 
     if (s)
         return s;
-    s = put_in_place(c, &exchanged, err);
-    if (s) {
-        take_back(c);
+    s = make_way(c, err);
+    if (s)
+        return s;
+    if (put_in_place(c, old)) {
+        s = accel_fail_at(err, A0801, c->final, "check the checkpoint directory",
+                          "cannot rename %s: %m", c->tmp);
+        bring_back(c);
         return s;
     }
     s = ckpt_fsync(c->rootfd, c->final, err);
     if (s) {
-        /* Not known to be durable: take it back, so that error means "not there". */
-        move(c, c->final, c->tmp, exchanged ? RENAME_EXCHANGE : RENAME_NOREPLACE);
-        take_back(c);
+        take_back(c, old);
+        bring_back(c);
         return s;
     }
-    if (exchanged)
-        ckpt_trash(c->rootfd, c->tmp);
-    c->tmp[0] = '\0'; /* nothing in progress any more */
+    c->made = false; /* nothing in progress any more */
+    if (old[0])
+        ckpt_trash(c->rootfd, old);
     point_latest(c);
     return ACCEL_OK;
 }
 
 void ckpt_commit_abandon(struct ckpt_commit *c)
 {
-    if (c->rootfd >= 0 && c->tmpfd >= 0 && c->tmp[0])
+    if (c->made)
         ckpt_remove_dir(c->rootfd, c->tmp);
 }
 

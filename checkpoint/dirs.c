@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "ckpt_internal.h"
+#include "common/path_dir.h"
 
 int ckpt_open_dir(int at, const char *name)
 {
@@ -24,27 +25,16 @@ int ckpt_open_dir(int at, const char *name)
 
 accel_status_t ckpt_make_root(const char *root, accel_error_t *err)
 {
-    char *path = strdup(root);
-    accel_status_t s = ACCEL_OK;
+    char failed[sizeof(err->where)];
+    size_t len = 0;
+    int error = path_make_dirs(root, &len);
 
-    if (!path)
-        return accel_fail_nomem(err, "a path", strlen(root) + 1);
-    for (char *p = path + 1; !s; p++) {
-        char c = *p;
-
-        if (c != '/' && c != '\0')
-            continue;
-        *p = '\0';
-        if (TEMP_FAILURE_RETRY(mkdir(path, 0777)) && errno != EEXIST)
-            s = accel_fail_at(err, A0803, path,
-                              "check accel.checkpoint.dir and the rights above it",
-                              "cannot create the checkpoint directory: %m");
-        *p = c;
-        if (c == '\0')
-            break;
-    }
-    free(path);
-    return s;
+    if (!error)
+        return ACCEL_OK;
+    snprintf(failed, sizeof(failed), "%.*s", (int)len, root);
+    return accel_fail_at(err, A0803, failed,
+                         "check accel.checkpoint.dir and the rights above it",
+                         "cannot create the checkpoint directory: %s", strerror(error));
 }
 
 accel_status_t ckpt_fsync(int fd, const char *what, accel_error_t *err)
@@ -69,8 +59,9 @@ int ckpt_remove_dir(int rootfd, const char *name)
     struct dirent *e;
     DIR *d;
 
+    /* One that cannot be opened may still be empty. */
     if (fd < 0)
-        return errno == ENOENT ? 0 : -1;
+        return errno == ENOENT ? 0 : unlinkat(rootfd, name, AT_REMOVEDIR);
     /* First, so that a half-deleted checkpoint never looks complete. */
     r |= remove_entry(fd, "MANIFEST");
     d = fdopendir(fd);

@@ -120,3 +120,4 @@ test-programs: all test-modules \
 check-mutants:
 	@$(srcdir)/tests/mutants/run $(MUTANTS)
 .PHONY: check-mutants test-modules test-programs
+EXTRA_DIST += tests/mutants/verify.mut

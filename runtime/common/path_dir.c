@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opens a directory that a run writes into; somebody else's link to one is refused. Never
- * prints, never changes a file.
+ * Directories that a run writes into: makes them, durably, and opens them; somebody else's
+ * link to one is refused. Never prints, never changes a file.
  */
 #include "common/path_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -45,4 +46,77 @@ accel_status_t path_open_dir(const char *path, int *fd_out, accel_error_t *err)
     /* Whoever may exchange it now owns the directory around it, and is trusted with it. */
     *fd_out = TEMP_FAILURE_RETRY(open(name, flags));
     return ACCEL_OK;
+}
+
+/* The directory that `path`, whose last name begins at `leaf`, lies in. */
+static int open_above(const char *path, const char *leaf)
+{
+    const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+    char above[PATH_MAX];
+    size_t len = (size_t)(leaf - path);
+
+    if (len == 0)
+        return TEMP_FAILURE_RETRY(open(".", flags));
+    memcpy(above, path, len);
+    above[len] = '\0';
+    return TEMP_FAILURE_RETRY(open(above, flags));
+}
+
+/* The name of a directory just made is part of the one above it. Where that may be written
+ * to but not read, the whole file system is what can be synced. */
+static int sync_name(const char *path, const char *leaf)
+{
+    int fd = open_above(path, leaf), error = 0;
+    bool above = fd >= 0;
+
+    if (!above && errno == EACCES)
+        fd = TEMP_FAILURE_RETRY(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (fd < 0)
+        return errno;
+    if (TEMP_FAILURE_RETRY(above ? fsync(fd) : syncfs(fd)))
+        error = errno;
+    close(fd);
+    return error;
+}
+
+/* One that cannot be made durable is taken back: the next try would find it, and take it
+ * for one that has been there. */
+static int make_dir(const char *path, const char *leaf)
+{
+    int error;
+
+    if (TEMP_FAILURE_RETRY(mkdir(path, 0777)))
+        return errno == EEXIST ? 0 : errno;
+    error = sync_name(path, leaf);
+    if (error)
+        rmdir(path);
+    return error;
+}
+
+int path_make_dirs(const char *path, size_t *failed_len)
+{
+    size_t len = strlen(path), end = 0;
+    char name[PATH_MAX];
+
+    if (len == 0 || len >= sizeof(name)) {
+        *failed_len = len;
+        return len ? ENAMETOOLONG : ENOENT;
+    }
+    memcpy(name, path, len + 1);
+    while (end < len) {
+        size_t leaf = end + strspn(path + end, "/");
+        int error;
+
+        end = leaf + strcspn(path + leaf, "/");
+        if (end == leaf)
+            break; /* slashes at the end */
+        name[end] = '\0';
+        error = make_dir(name, name + leaf);
+        name[end] = path[end];
+        if (error) {
+            *failed_len = end;
+            return error;
+        }
+    }
+    return 0;
 }

@@ -73,28 +73,17 @@ static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error
 /* mkdir -p, and may we write there? errno or 0. */
 static int make_dirs(const char *dir)
 {
-    char path[2048]; /* as large as the larger of the two below */
+    size_t failed_len;
     struct stat sb;
+    int error = path_make_dirs(dir, &failed_len);
 
-    if (snprintf(path, sizeof(path), "%s", dir) >= (int)sizeof(path))
-        return ENAMETOOLONG;
-    for (char *p = path + 1;; p++) {
-        char c = *p;
-
-        if (c != '/' && c != '\0')
-            continue;
-        *p = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            return errno;
-        *p = c;
-        if (c == '\0')
-            break;
-    }
-    if (stat(path, &sb) != 0)
+    if (error)
+        return error;
+    if (stat(dir, &sb) != 0)
         return errno;
     if (!S_ISDIR(sb.st_mode))
         return ENOTDIR;
-    return access(path, W_OK | X_OK) == 0 ? 0 : errno;
+    return access(dir, W_OK | X_OK) == 0 ? 0 : errno;
 }
 
 /* It is there and writable: is it one that we may write into? */
