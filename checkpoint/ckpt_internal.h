@@ -149,7 +149,7 @@ accel_status_t ckpt_meta_hash(const struct ckpt_manifest *m, int f, int fd,
                               const size_t *order, size_t count, struct ckpt_hash *out,
                               accel_error_t *err);
 
-/* ---- layout.c: the only file that calls libhdf5; no_hdf5.c in a build without it ---------- */
+/* ---- layout.c, h5_tree.c: what calls libhdf5; no_hdf5.c in a build without it ----------- */
 
 /* Creates m's file `rank` in dirfd with one contiguous dataset per box, and sets box.at
  * and file.bytes. The data are not written. */
@@ -189,6 +189,12 @@ int ckpt_trash(int rootfd, const char *name);
 void ckpt_step_name(char out[64], int64_t step);
 /* The step of a directory name; -1: not one. */
 int64_t ckpt_step_of_name(const char *name);
+/* The name that the directory has now, whatever it was opened by; "" when that cannot be
+ * told. */
+void ckpt_path_of(int dirfd, char *out, size_t len);
+/* The one rule about names: a directory called step_N holds step N. ACCEL_ECORRUPT. */
+accel_status_t ckpt_check_name(int dirfd, int64_t step, const char *shown,
+                               accel_error_t *err);
 /* Names in rootfd that begin with `prefix`; *out is one malloc of fixed-size entries. */
 accel_status_t ckpt_list_names(int rootfd, const char *prefix,
                                char (**out)[CKPT_DIR_MAX], size_t *count,
@@ -284,5 +290,13 @@ accel_status_t ckpt_verify_file(accel_ckpt_t *c, int file, ckpt_finding_fn *find
                                 void *user, accel_error_t *err);
 accel_status_t ckpt_fail_damaged(const accel_ckpt_t *c, const struct ckpt_mbox *b,
                                  accel_error_t *err);
+
+/* ---- h5_tree.c ------------------------------------------------------------------------------------------- */
+
+/* Compares the HDF5 structures of a file with the manifest, through libhdf5: see
+ * accel_ckpt_verify_hdf5. An error only when the comparing itself cannot run. */
+accel_status_t ckpt_h5_compare(const accel_ckpt_t *c, int file,
+                               ckpt_finding_fn *finding, void *user,
+                               accel_error_t *err);
 
 #endif

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,6 +142,33 @@ int64_t ckpt_step_of_name(const char *name)
     }
     ckpt_step_name(canonical, step);
     return strcmp(canonical, name) == 0 ? step : -1;
+}
+
+void ckpt_path_of(int dirfd, char *out, size_t len)
+{
+    char self[64];
+    ssize_t n;
+
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", dirfd);
+    n = readlink(self, out, len - 1);
+    out[n > 0 && (size_t)n < len - 1 ? n : 0] = '\0'; /* cut: another path */
+}
+
+accel_status_t ckpt_check_name(int dirfd, int64_t step, const char *shown,
+                               accel_error_t *err)
+{
+    char path[PATH_MAX];
+    const char *slash;
+    int64_t named;
+
+    ckpt_path_of(dirfd, path, sizeof(path));
+    slash = strrchr(path, '/');
+    named = slash ? ckpt_step_of_name(slash + 1) : -1;
+    if (named < 0 || named == step)
+        return ACCEL_OK;
+    return accel_fail_at(
+        err, A0808, shown, "give it the name of its step again",
+        "its manifest is of step %" PRId64 ": the directory was renamed", step);
 }
 
 accel_status_t ckpt_list_names(int rootfd, const char *prefix,

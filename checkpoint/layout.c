@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Lays out a rank's shard file through libhdf5 and reports where each dataset's bytes go.
- * The only file that calls libhdf5; never reads an existing HDF5 file, writes no data.
+ * Never reads an existing HDF5 file, writes no data.
  */
 #include <fcntl.h>
-#include <hdf5.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ckpt_internal.h"
-
-#define DTYPE_NAME 16 /* bytes of the attribute accel_dtype */
+#include "ckpt_h5.h"
 
 /* What thousands of datasets share is made once: in HDF5 every id costs microseconds. */
 struct layout {
@@ -25,62 +22,16 @@ struct layout {
     accel_error_t *err;
 };
 
-static herr_t innermost(unsigned n, const H5E_error2_t *e, void *user)
-{
-    (void)n;
-    snprintf(user, 256, "%s: %s", e->func_name ? e->func_name : "?",
-             e->desc ? e->desc : "?");
-    return 1; /* the first is the deepest: stop */
-}
-
 /* The deepest entry of libhdf5's error stack, as our error. */
 static accel_status_t failed(struct layout *l, const char *what, const char *name)
 {
-    char cause[256] = "no details";
+    char cause[256];
 
-    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, innermost, cause);
-    H5Eclear2(H5E_DEFAULT);
+    ckpt_h5_cause(cause, sizeof(cause));
     return accel_fail_at(
         l->err, A0806, l->shard->name,
         "check the space, quota and rights of the checkpoint directory",
-        "cannot lay out %s (%s): HDF5 %s", name, what, cause);
-}
-
-static hid_t bf16_type(void)
-{
-    hid_t t = H5Tcopy(H5T_IEEE_F32LE);
-
-    if (t < 0 || H5Tset_fields(t, 15, 7, 8, 0, 7) < 0 || H5Tset_size(t, 2) < 0 ||
-        H5Tset_ebias(t, 127) < 0) {
-        H5Tclose(t);
-        return -1;
-    }
-    return t;
-}
-
-static hid_t file_type(const struct layout *l, accel_dtype_t t)
-{
-    switch (t) {
-    case ACCEL_F32:
-        return H5T_IEEE_F32LE;
-    case ACCEL_BF16:
-        return l->bf16;
-    case ACCEL_I32:
-        return H5T_STD_I32LE;
-    case ACCEL_U16:
-        return H5T_STD_U16LE;
-    case ACCEL_U8:
-        return H5T_STD_U8LE;
-    case ACCEL_F64:
-        return H5T_IEEE_F64LE;
-    case ACCEL_I64:
-        return H5T_STD_I64LE;
-    case ACCEL_F16:
-    case ACCEL_F8E4M3:
-    case ACCEL_F8E5M2:
-        break; /* never stored */
-    }
-    return -1;
+        "cannot lay out %.400s (%s): HDF5 %s", name, what, cause);
 }
 
 /* Only fixed-size attributes: variable-length ones live in a heap that damages badly. */
@@ -130,7 +81,7 @@ static herr_t file_attributes(const struct layout *l, const struct ckpt_manifest
 static herr_t box_attributes(const struct layout *l, hid_t set,
                              const struct ckpt_tensor *t, const struct ckpt_mbox *b)
 {
-    char dtype[DTYPE_NAME] = { 0 };
+    char dtype[CKPT_H5_DTYPE_NAME] = { 0 };
 
     snprintf(dtype, sizeof(dtype), "%s", accel_dtype_name(t->dtype));
     if (put_attr(set, "accel_dtype", l->dtype_name, l->scalar, dtype) < 0)
@@ -170,24 +121,22 @@ static hid_t start_of(struct layout *l, const char *name, const char **leaf)
     return l->group;
 }
 
-/* model/x, then model/x@1, model/x@2 for further boxes of the tensor in this file. */
 static accel_status_t put_box(struct layout *l, const struct ckpt_tensor *t,
                               struct ckpt_mbox *b, size_t index)
 {
-    char name[CKPT_NAME_MAX + 40];
+    char name[CKPT_H5_NAME_MAX];
     const char *leaf;
     hsize_t dims[ACCEL_CKPT_MAX_DIMS];
     hid_t space, set, start;
     haddr_t at;
 
-    snprintf(name, sizeof(name), index ? "%s%s@%zu" : "%s%s", t->blob ? "state/" : "",
-             t->name, index);
+    ckpt_h5_name(name, t, index);
     for (int d = 0; d < t->ndim; d++)
         dims[d] = (hsize_t)b->shape[d];
     start = start_of(l, name, &leaf);
     space = t->ndim ? H5Screate_simple(t->ndim, dims, NULL) : H5Scopy(l->scalar);
-    set = H5Dcreate2(start, leaf, file_type(l, t->dtype), space, l->lcpl, l->dcpl,
-                     H5P_DEFAULT);
+    set = H5Dcreate2(start, leaf, ckpt_h5_type(l->bf16, t->dtype), space, l->lcpl,
+                     l->dcpl, H5P_DEFAULT);
     H5Sclose(space);
     if (set < 0)
         return failed(l, "create", name);
@@ -207,11 +156,11 @@ static accel_status_t put_box(struct layout *l, const struct ckpt_tensor *t,
 /* Types and spaces that attributes share. */
 static herr_t set_up_shared(struct layout *l)
 {
-    l->bf16 = bf16_type();
+    l->bf16 = ckpt_h5_bf16();
     l->dtype_name = H5Tcopy(H5T_C_S1);
     l->scalar = H5Screate(H5S_SCALAR);
     if (l->bf16 < 0 || l->dtype_name < 0 || l->scalar < 0 ||
-        H5Tset_size(l->dtype_name, DTYPE_NAME) < 0)
+        H5Tset_size(l->dtype_name, CKPT_H5_DTYPE_NAME) < 0)
         return -1;
     for (int d = 1; d <= ACCEL_CKPT_MAX_DIMS; d++) {
         l->vector[d] = H5Screate_simple(1, &(hsize_t){ (hsize_t)d }, NULL);
@@ -298,22 +247,17 @@ accel_status_t ckpt_layout(int dirfd, struct ckpt_manifest *m, int rank,
                            accel_error_t *err)
 {
     struct layout l = { .group = -1, .shard = &m->file[rank], .err = err };
-    H5E_auto2_t old_fn = NULL;
-    void *old_data = NULL;
+    struct ckpt_h5_quiet quiet;
     accel_status_t s;
     struct stat st;
 
-    H5dont_atexit(); /* fails, harmlessly, when HDF5 is already in use */
-    if (H5open() < 0)
+    if (ckpt_h5_begin(&quiet))
         return failed(&l, "start", "the library");
-    H5Eget_auto2(H5E_DEFAULT, &old_fn, &old_data);
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     s = set_up(&l, m);
     if (!s)
         s = fill_file(&l, dirfd, m, rank);
     tear_down(&l);
-    H5Eclear2(H5E_DEFAULT);
-    H5Eset_auto2(H5E_DEFAULT, old_fn, old_data);
+    ckpt_h5_end(&quiet);
     if (s)
         return s;
     if (fstatat(dirfd, l.shard->name, &st, AT_SYMLINK_NOFOLLOW))

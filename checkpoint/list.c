@@ -117,6 +117,8 @@ static accel_status_t open_once(accel_ckpt_t **out, int at, const char *name,
         return fail_open_dir(at, shown, err);
     s = read_manifest(c, shown, err);
     if (!s)
+        s = ckpt_check_name(c->dirfd, c->m.step, shown, err);
+    if (!s)
         s = index_places(c, err);
     return s ? s : check_shards(c, err);
 }
@@ -295,12 +297,6 @@ static bool describe(int rootfd, const char *name, struct ckpt_tries *tries,
         info->state = state_of(s);
         return faccessat(rootfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
                errno != ENOENT;
-    }
-    if (c->m.step != info->step) {
-        info->state = ACCEL_CKPT_DAMAGED;
-        snprintf(info->problem, sizeof(info->problem),
-                 "its manifest is of step %" PRId64 ": the directory was renamed",
-                 c->m.step);
     }
     info->complete = info->state == ACCEL_CKPT_COMPLETE;
     info->world_size = c->m.world;

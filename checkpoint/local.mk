@@ -30,7 +30,8 @@ libaccelckpt_core_la_SOURCES = \
 	checkpoint/verify.c \
 	checkpoint/write.c
 if HAVE_HDF5
-libaccelckpt_core_la_SOURCES += checkpoint/layout.c
+libaccelckpt_core_la_SOURCES += checkpoint/ckpt_h5.h checkpoint/h5.c checkpoint/h5_tree.c \
+	checkpoint/layout.c
 else
 libaccelckpt_core_la_SOURCES += checkpoint/no_hdf5.c
 endif
@@ -92,6 +93,10 @@ unit_tests += tests/unit/test_ckpt_power
 tests_unit_test_ckpt_power_SOURCES = tests/unit/test_ckpt_power.c $(disk_shim)
 tests_unit_test_ckpt_power_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
 	$(libaccelckpt_core_libs) -ldl -lm
+
+unit_tests += tests/unit/test_ckpt_agree
+tests_unit_test_ckpt_agree_SOURCES = tests/unit/test_ckpt_agree.c $(disk_shim)
+tests_unit_test_ckpt_agree_LDADD = $(tests_unit_test_ckpt_power_LDADD)
 
 noinst_PROGRAMS += tests/bench/bench_ckpt
 tests_bench_bench_ckpt_SOURCES = tests/bench/bench_ckpt.c \

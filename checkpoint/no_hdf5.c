@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What stands in for the layout of shard files in a build without HDF5: a refusal that says
- * what to do. Checkpoints are still read.
+ * What stands in for the layout and the comparing of shard files in a build without HDF5: a
+ * refusal that says what to do. Checkpoints are still read.
  */
 #include "ckpt_internal.h"
 
@@ -21,4 +21,15 @@ accel_status_t ckpt_layout(int dirfd, struct ckpt_manifest *m, int rank,
     (void)m;
     (void)rank;
     return accel_ckpt_can_save(err);
+}
+
+accel_status_t ckpt_h5_compare(const accel_ckpt_t *c, int file,
+                               ckpt_finding_fn *finding, void *user, accel_error_t *err)
+{
+    (void)finding;
+    (void)user;
+    return accel_fail_at(
+        err, A0842, c->m.file[file].name, "verify with a build that has HDF5",
+        "the HDF5 structures were not compared with the manifest: this "
+        "accel was built without HDF5");
 }

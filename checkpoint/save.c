@@ -134,6 +134,19 @@ static accel_status_t describe(struct ckpt_manifest *m, const accel_ckpt_save_t 
     return st ? st : ckpt_manifest_sort(m, err);
 }
 
+/* All that a rank can do without the others; sizes: an entry per rank, the caller's. */
+static accel_status_t prepare(struct ckpt_manifest *m, const accel_ckpt_save_t *s,
+                              const accel_ckpt_coll_t *c, size_t **sizes,
+                              accel_error_t *err)
+{
+    accel_status_t st = describe(m, s, c, err);
+
+    if (st)
+        return st;
+    *sizes = calloc((size_t)c->size, sizeof(**sizes));
+    return *sizes ? ACCEL_OK : accel_fail_nomem(err, "sizes", sizeof(**sizes));
+}
+
 static int64_t data_bytes(const struct ckpt_manifest *m)
 {
     int64_t sum = 0;
@@ -143,28 +156,37 @@ static int64_t data_bytes(const struct ckpt_manifest *m)
     return sum;
 }
 
-/* Bytes of all ranks, on rank 0; with the overhead of a page per dataset. */
+/* What the ranks tell rank 0 before anything is made. */
+struct intent {
+    int64_t step, bytes;
+};
+
+/* Bytes of all ranks, on rank 0; with the overhead of a page per dataset. Another step is
+ * found here: the rank would look for a directory that nobody makes. */
 static accel_status_t total_bytes(const accel_ckpt_coll_t *c,
-                                  const struct ckpt_manifest *m, int64_t *total,
-                                  accel_error_t *err)
+                                  const struct ckpt_manifest *m, size_t *sizes,
+                                  int64_t *total, accel_error_t *err)
 {
-    int64_t mine = data_bytes(m) + (int64_t)(m->boxes + 16) * CKPT_PAGE;
-    size_t *sizes;
+    const struct intent mine = { m->step,
+                                 data_bytes(m) + (int64_t)(m->boxes + 16) * CKPT_PAGE };
+    struct intent *of = NULL;
     accel_status_t s;
     void *all = NULL;
 
-    *total = mine;
+    *total = mine.bytes;
     if (c->size == 1)
         return ACCEL_OK;
-    sizes = calloc((size_t)c->size, sizeof(*sizes));
-    if (!sizes)
-        return accel_fail_nomem(err, "sizes", (size_t)c->size * sizeof(*sizes));
     s = c->gather(c->user, &mine, sizeof(mine), 0, &all, sizes, err);
-    for (int r = 1; !s && c->rank == 0 && r < c->size; r++)
-        *total += ((int64_t *)all)[r];
+    of = all;
+    for (int r = 1; !s && c->rank == 0 && r < c->size; r++) {
+        *total += of[r].bytes;
+        if (of[r].step != mine.step)
+            s = accel_fail(err, A0816, "all ranks must save the same step",
+                           "rank %d saves step %" PRId64 ", rank 0 step %" PRId64, r,
+                           of[r].step, mine.step);
+    }
     if (c->rank == 0)
         free(all);
-    free(sizes);
     return s;
 }
 
@@ -190,11 +212,11 @@ static accel_status_t join_fragments(const struct ckpt_manifest *mine, const cha
 
         snprintf(where, sizeof(where), "records of rank %d", r);
         s = ckpt_manifest_parse(&part, all, sizes[r], true, where, err);
-        if (!s && (part.step != m.step || part.world != m.world ||
-                   strcmp(part.run_id, m.run_id) != 0 || !part.file[r].name[0]))
-            s = accel_fail(err, A0816, "all ranks must save the same step",
-                           "rank %d saved step %" PRId64 " of run '%s'", r, part.step,
-                           part.run_id);
+        if (!s && (part.world != m.world || strcmp(part.run_id, m.run_id) != 0 ||
+                   !part.file[r].name[0]))
+            s = accel_fail(err, A0816, "all ranks must save the same run",
+                           "rank %d of %d saves run '%s', rank 0 of %d '%s'", r,
+                           part.world, part.run_id, m.world, m.run_id);
         if (!s)
             s = ckpt_manifest_merge(&m, &part, r, err);
         ckpt_manifest_free(&part);
@@ -224,20 +246,17 @@ static accel_status_t gather_fragments(const accel_ckpt_coll_t *c,
     return ACCEL_OK;
 }
 
-/* Steps 3 to 5. */
-static accel_status_t publish(struct ckpt_commit *commit, const accel_ckpt_save_t *save,
-                              const struct ckpt_manifest *m, const accel_ckpt_coll_t *c,
-                              accel_error_t *err)
+/* Steps 3 to 5, once every rank has its records. */
+static accel_status_t join_and_commit(struct ckpt_commit *commit,
+                                      const accel_ckpt_save_t *save,
+                                      const struct ckpt_manifest *m,
+                                      const struct strbuf *mine, size_t *sizes,
+                                      const accel_ckpt_coll_t *c, accel_error_t *err)
 {
-    struct strbuf mine = { 0 }, text = { 0 };
-    size_t *sizes = calloc((size_t)c->size, sizeof(*sizes));
-    accel_status_t s = sizes ? ckpt_manifest_format(m, c->rank, &mine, err)
-                             : accel_fail_nomem(err, "sizes", sizeof(*sizes));
+    struct strbuf text = { 0 };
     void *all = NULL;
+    accel_status_t s = gather_fragments(c, mine, &all, sizes, err);
 
-    s = agree(c, s, err);
-    if (!s)
-        s = gather_fragments(c, &mine, &all, sizes, err);
     if (!s && c->rank == 0) {
         s = join_fragments(m, all, sizes, &text, err);
         if (!s && save->may_commit)
@@ -247,10 +266,22 @@ static accel_status_t publish(struct ckpt_commit *commit, const accel_ckpt_save_
     }
     if (c->rank == 0)
         free(all);
-    s = agree(c, s, err);
-    strbuf_free(&mine);
     strbuf_free(&text);
-    free(sizes);
+    return agree(c, s, err);
+}
+
+/* After an error that the ranks agreed on, or a collective that failed, none is begun: a
+ * peer may still be in the one before. */
+static accel_status_t publish(struct ckpt_commit *commit, const accel_ckpt_save_t *save,
+                              const struct ckpt_manifest *m, size_t *sizes,
+                              const accel_ckpt_coll_t *c, accel_error_t *err)
+{
+    struct strbuf mine = { 0 };
+    accel_status_t s = agree(c, ckpt_manifest_format(m, c->rank, &mine, err), err);
+
+    if (!s)
+        s = join_and_commit(commit, save, m, &mine, sizes, c, err);
+    strbuf_free(&mine);
     return s;
 }
 
@@ -304,12 +335,13 @@ accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
     struct ckpt_manifest m = { 0 };
     int64_t begun = clock_ns(), total = 0;
     accel_error_t own = { 0 }, *e = err ? err : &own; /* agree() passes it on */
+    size_t *sizes = NULL;
     sigset_t before;
     int direct = 0;
-    accel_status_t st = agree(c, describe(&m, s, c, e), e);
+    accel_status_t st = agree(c, prepare(&m, s, c, &sizes, e), e);
 
     if (!st) {
-        st = total_bytes(c, &m, &total, e);
+        st = total_bytes(c, &m, sizes, &total, e);
         if (!st && c->rank == 0)
             st = ckpt_commit_begin(&commit, s->root, s->step, s->owner, total, e);
         st = agree(c, st, e);
@@ -318,7 +350,7 @@ accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
     if (!st)
         st = write_rank(&commit, &m, s, c, &direct, e);
     if (!st)
-        st = publish(&commit, s, &m, c, e);
+        st = publish(&commit, s, &m, sizes, c, e);
     release_signal(&before);
     if (c->rank == 0 && st)
         ckpt_commit_abandon(&commit);
@@ -332,5 +364,6 @@ accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
         ckpt_retain(commit.rootfd, s->step, s->run_id, s->keep);
     ckpt_commit_close(&commit);
     ckpt_manifest_free(&m);
+    free(sizes);
     return st;
 }

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * accel_ckpt_verify: reads every byte of every file and checks every hash; goes on after a
- * finding, so that all damage is named. Changes nothing.
+ * finding, so that all damage is named. accel_ckpt_verify_hdf5: the same for the HDF5
+ * structures, by libhdf5. A checkpoint that is removed meanwhile is not damaged. Changes
+ * nothing.
  */
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ckpt_internal.h"
@@ -15,14 +20,31 @@ struct findings {
     void (*report)(void *user, const char *line);
     void *user;
     size_t count;
+    int dirfd; /* -1: not looked after */
+    char path[PATH_MAX];
+    bool gone;          /* nothing is a finding any more */
     accel_error_t *err; /* gets the first */
 };
+
+/* Its own path, so that a link that leads elsewhere by now does not count. */
+static bool is_gone(const struct findings *f)
+{
+    struct stat held, named;
+
+    if (f->dirfd < 0 || !f->path[0] || fstat(f->dirfd, &held))
+        return false;
+    return stat(f->path, &named) || held.st_dev != named.st_dev ||
+           held.st_ino != named.st_ino;
+}
 
 static void finding(void *user, const accel_error_t *e)
 {
     struct findings *f = user;
     char line[1100];
 
+    f->gone = f->gone || is_gone(f);
+    if (f->gone)
+        return;
     snprintf(line, sizeof(line), "%s%s%s", e->where, e->where[0] ? ": " : "", e->text);
     if (f->report)
         f->report(f->user, line);
@@ -59,20 +81,52 @@ static void check_file(accel_ckpt_t *c, int file, struct findings *f)
     }
 }
 
+/* The findings of a directory that is still there count; what was found before it went
+ * does, too. `s`: why nothing could be looked at. */
+static accel_status_t conclude(const struct findings *f, accel_status_t s,
+                               const char *dir)
+{
+    if (f->gone && !f->count)
+        return accel_fail_at(f->err, A0843, dir, "look at one that stays",
+                             "it was removed or replaced while it was verified");
+    if (s)
+        return s;
+    return f->count ? ACCEL_ECORRUPT : ACCEL_OK;
+}
+
 accel_status_t accel_ckpt_verify(const char *dir,
                                  void (*report)(void *user, const char *line),
                                  void *user, accel_error_t *err)
 {
-    struct findings f = { report, user, 0, err };
+    struct findings f = { .report = report, .user = user, .err = err };
     accel_ckpt_t *c = NULL;
     accel_error_t e = { 0 };
-    accel_status_t s = ckpt_open_at(&c, AT_FDCWD, dir, dir, &e);
+    accel_status_t s;
+
+    f.dirfd = TEMP_FAILURE_RETRY(open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (f.dirfd >= 0)
+        ckpt_path_of(f.dirfd, f.path, sizeof(f.path));
+    s = ckpt_open_at(&c, AT_FDCWD, dir, dir, &e);
     if (s)
         finding(&f, &e);
-    for (int i = 0; !s && i < c->m.world; i++)
+    for (int i = 0; !s && i < c->m.world && !f.gone; i++)
         check_file(c, i, &f);
     accel_ckpt_close(c);
-    if (s)
-        return s;
-    return f.count ? ACCEL_ECORRUPT : ACCEL_OK;
+    if (f.dirfd >= 0)
+        close(f.dirfd);
+    return conclude(&f, s, dir);
+}
+
+accel_status_t accel_ckpt_verify_hdf5(const accel_ckpt_t *c, int file,
+                                      void (*report)(void *user, const char *line),
+                                      void *user, accel_error_t *err)
+{
+    struct findings f = { .report = report, .user = user, .dirfd = -1, .err = err };
+    accel_status_t s;
+
+    if (file < 0 || file >= c->m.world)
+        return accel_fail_at(err, A0815, c->dir, "see accel_ckpt.h",
+                             "accel_ckpt_verify_hdf5: there is no file %d", file);
+    s = ckpt_h5_compare(c, file, finding, &f, err);
+    return conclude(&f, s, c->dir);
 }

@@ -44,6 +44,15 @@ accel_status_t world_save(const struct world *w, const char *root, int64_t step,
                           int keep, accel_error_t *err);
 /* Reads the newest complete checkpoint and compares; its step, or -1. */
 int64_t world_load_newest(const char *root, int rank, int size, accel_error_t *err);
+
+/* A state of a few bytes for tests of many saves, cut into equal parts. `part`: root, step,
+ * keep and what shall not be as usual. */
+accel_status_t numbers_save(const struct world *w, const accel_ckpt_save_t *part,
+                            accel_error_t *err);
+/* The step of the newest complete checkpoint when it loads and its numbers are right, -1
+ * when there is none, -2 when it does not load, -3 when its numbers are wrong. */
+int64_t numbers_load(const char *root);
+
 /* A new empty directory below $TMPDIR or the current one; removed by world_rmtree. */
 void world_tmpdir(char out[256], const char *name);
 void world_rmtree(const char *path);

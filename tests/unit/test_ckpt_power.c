@@ -228,69 +228,6 @@ static void lose_dir(ino_t ino, int mix, const char *to)
     }
 }
 
-/* ---- a small state ----------------------------------------------------------------------- */
-
-#define NUMBERS 300
-
-static accel_status_t save(const struct world *w, int64_t step, int keep,
-                           accel_error_t *err)
-{
-    int64_t data[NUMBERS], each = NUMBERS / w->size;
-    accel_ckpt_box_t box = {
-        .name = "model/numbers", .dtype = ACCEL_I64, .ndim = 1, .data = data
-    };
-    accel_ckpt_save_t s = { .root = root,
-                            .step = step,
-                            .owner = "17.0",
-                            .run_id = "power",
-                            .sharding = "FULL_SHARD",
-                            .boxes = &box,
-                            .box_count = 1,
-                            .keep = keep };
-
-    box.global_shape[0] = NUMBERS;
-    box.shape[0] = each;
-    box.offset[0] = w->rank * each;
-    for (int64_t i = 0; i < each; i++)
-        data[i] = step * 1000 + box.offset[0] + i;
-    return accel_ckpt_save(&s, w->size > 1 ? &w->coll : NULL, NULL, err);
-}
-
-/* The step of the newest complete checkpoint if its numbers are right, -1 when there is
- * none, -2 when they are wrong. */
-static int64_t load(const char *from)
-{
-    int64_t data[NUMBERS], step = -1;
-    accel_ckpt_box_t box = { .name = "model/numbers",
-                             .dtype = ACCEL_I64,
-                             .ndim = 1,
-                             .global_shape = { NUMBERS },
-                             .shape = { NUMBERS },
-                             .data = data };
-    accel_ckpt_info_t *list = NULL;
-    accel_ckpt_t *c = NULL;
-    size_t n = 0, i = 0;
-
-    if (accel_ckpt_list(from, &list, &n, NULL))
-        return -2;
-    while (i < n && !list[i].complete)
-        i++;
-    if (i < n) {
-        char path[700];
-
-        snprintf(path, sizeof(path), "%s/%s", from, list[i].name);
-        step = accel_ckpt_open(&c, path, NULL) || accel_ckpt_read(c, &box, 1, NULL)
-                   ? -2
-                   : list[i].step;
-        for (int64_t k = 0; step >= 0 && k < NUMBERS; k++)
-            if (data[k] != step * 1000 + k)
-                step = -2;
-        accel_ckpt_close(c);
-    }
-    free(list);
-    return step;
-}
-
 /* ---- the power goes ------------------------------------------------------------------------ */
 
 static int64_t older, newer; /* what may be there while a save runs */
@@ -302,7 +239,7 @@ static int64_t lose(int mix)
 {
     world_rmtree(after);
     lose_dir(live_ino, mix, after);
-    return load(lost_root);
+    return numbers_load(lost_root);
 }
 
 static int power_goes(const char *call, const char *name, int fd)
@@ -334,7 +271,11 @@ static void test_save(int64_t before, int64_t step, int keep, const char *withou
     moments = wrong = 0;
     refused = without;
     disk_hook = power_goes;
-    tap_is_int(save(&one, step, keep, &err), ACCEL_OK, "%s (%s)", what, err.text);
+    tap_is_int(
+        numbers_save(&one,
+                     &(accel_ckpt_save_t){ .root = root, .step = step, .keep = keep },
+                     &err),
+        ACCEL_OK, "%s (%s)", what, err.text);
     disk_hook = NULL;
     tap_is_int(wrong, 0, "at each of its %ld moments the older one loads", moments);
     tap_ok(moments > 15, "the model saw its calls");
@@ -351,7 +292,8 @@ static void test_ranks(int64_t step)
     int lost = 0;
 
     world_start(&w, 3);
-    s = save(&w, step, 9, &err);
+    s = numbers_save(&w, &(accel_ckpt_save_t){ .root = root, .step = step, .keep = 9 },
+                     &err);
     tap_is_int(world_end(&w, s != ACCEL_OK), 0, "a save of 3 ranks (%s)", err.text);
     for (int mix = 0; mix < MIXES; mix++)
         lost += lose(mix) != step;

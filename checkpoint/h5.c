@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files that call libhdf5 share: types, names, and its errors in one line.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "ckpt_h5.h"
+
+int ckpt_h5_begin(struct ckpt_h5_quiet *q)
+{
+    H5dont_atexit(); /* fails, harmlessly, when HDF5 is already in use */
+    if (H5open() < 0)
+        return -1;
+    H5Eget_auto2(H5E_DEFAULT, &q->fn, &q->data);
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    return 0;
+}
+
+void ckpt_h5_end(const struct ckpt_h5_quiet *q)
+{
+    H5Eclear2(H5E_DEFAULT);
+    H5Eset_auto2(H5E_DEFAULT, q->fn, q->data);
+}
+
+hid_t ckpt_h5_bf16(void)
+{
+    hid_t t = H5Tcopy(H5T_IEEE_F32LE);
+
+    if (t < 0 || H5Tset_fields(t, 15, 7, 8, 0, 7) < 0 || H5Tset_size(t, 2) < 0 ||
+        H5Tset_ebias(t, 127) < 0) {
+        H5Tclose(t);
+        return -1;
+    }
+    return t;
+}
+
+hid_t ckpt_h5_type(hid_t bf16, accel_dtype_t t)
+{
+    switch (t) {
+    case ACCEL_F32:
+        return H5T_IEEE_F32LE;
+    case ACCEL_BF16:
+        return bf16;
+    case ACCEL_I32:
+        return H5T_STD_I32LE;
+    case ACCEL_U16:
+        return H5T_STD_U16LE;
+    case ACCEL_U8:
+        return H5T_STD_U8LE;
+    case ACCEL_F64:
+        return H5T_IEEE_F64LE;
+    case ACCEL_I64:
+        return H5T_STD_I64LE;
+    case ACCEL_F16:
+    case ACCEL_F8E4M3:
+    case ACCEL_F8E5M2:
+        break; /* never stored */
+    }
+    return -1;
+}
+
+void ckpt_h5_name(char out[CKPT_H5_NAME_MAX], const struct ckpt_tensor *t, size_t index)
+{
+    snprintf(out, CKPT_H5_NAME_MAX, index ? "%s%s@%zu" : "%s%s",
+             t->blob ? "state/" : "", t->name, index);
+}
+
+/* The comma or colon in front of the "word = value" that `at` is in, or `at`. */
+static const char *before_value(const char *desc, const char *at)
+{
+    for (const char *p = at; p > desc; p--)
+        if (p[-1] == ',' || p[-1] == ':')
+            return p - 1;
+    return at;
+}
+
+void ckpt_h5_describe(const char *func, const char *desc, char *buf, size_t len)
+{
+    static const char words[] = "error message = '";
+    const char *first = strstr(desc, " = "), *said = strstr(desc, words),
+               *pointer = strstr(desc, "= 0x"), *end = desc + strlen(desc),
+               *stop = NULL;
+
+    if (said) {
+        said += strlen(words);
+        stop = strchr(said, '\'');
+    }
+    if (stop) /* the system's words, which are what counts of all the values */
+        end = before_value(desc, first);
+    else if (pointer)
+        end = before_value(desc, pointer);
+    snprintf(buf, len, "%s: %.*s%s%.*s", func, (int)(end - desc), desc,
+             stop ? ": " : "", stop ? (int)(stop - said) : 0, stop ? said : "");
+    for (char *c = buf; *c; c++)
+        if ((unsigned char)*c < ' ' || (unsigned char)*c > '~')
+            *c = ' ';
+}
+
+struct cause {
+    char *buf;
+    size_t len;
+};
+
+static herr_t innermost(unsigned n, const H5E_error2_t *e, void *user)
+{
+    const struct cause *c = user;
+
+    (void)n;
+    ckpt_h5_describe(e->func_name ? e->func_name : "?", e->desc ? e->desc : "?", c->buf,
+                     c->len);
+    return 1; /* the first is the deepest: stop */
+}
+
+void ckpt_h5_cause(char *buf, size_t len)
+{
+    struct cause c = { buf, len };
+
+    snprintf(buf, len, "no details");
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, innermost, &c);
+    H5Eclear2(H5E_DEFAULT);
+}

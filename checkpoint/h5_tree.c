@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Compares what libhdf5 finds in a shard file with the manifest: the same datasets, of the
+ * same types and shapes, lying at the same bytes, and nothing else. In: an open checkpoint.
+ * Out: findings. The names come from the manifest; links are counted, never listed. Nothing
+ * is read but attributes, after their type; the file is not changed. libhdf5 may crash or
+ * hang on a forged file: see accel_ckpt_verify_hdf5.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ckpt_h5.h"
+
+/* A name in the file: of a dataset, or of a group that leads to one. */
+struct node {
+    char *path;
+    const struct ckpt_mbox *box; /* NULL: a group */
+    size_t links;                /* entries of a group */
+    bool bad;                    /* what lies below it is not looked at */
+};
+
+struct tree {
+    const accel_ckpt_t *c;
+    int file;
+    hid_t h5, bf16;
+    struct node *node; /* sorted; [0] is the root, "" */
+    size_t nodes, cap;
+    ckpt_finding_fn *finding;
+    void *user;
+    accel_error_t *err;
+};
+
+static void differs(const struct tree *t, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void differs(const struct tree *t, const char *fmt, ...)
+{
+    char where[256], text[700];
+    accel_error_t e = { 0 };
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    H5Eclear2(H5E_DEFAULT);
+    snprintf(where, sizeof(where), "%.180s/%s", t->c->dir, t->c->m.file[t->file].name);
+    accel_fail_at(&e, A0840, where,
+                  "accel reads the right data, HDF5 tools would not: use accel, or "
+                  "another checkpoint",
+                  "%s", text);
+    t->finding(t->user, &e);
+}
+
+/* ---- what there should be ------------------------------------------------------------------ */
+
+static accel_status_t add_node(struct tree *t, const char *path, size_t len,
+                               const struct ckpt_mbox *box)
+{
+    if (t->nodes == t->cap) {
+        size_t cap = t->cap ? t->cap * 2 : 64;
+        struct node *grown = realloc(t->node, cap * sizeof(*grown));
+
+        if (!grown)
+            return accel_fail_nomem(t->err, "the HDF5 tree", cap * sizeof(*grown));
+        t->node = grown;
+        t->cap = cap;
+    }
+    t->node[t->nodes] = (struct node){ .path = strndup(path, len), .box = box };
+    if (!t->node[t->nodes].path)
+        return accel_fail_nomem(t->err, "the HDF5 tree", len + 1);
+    t->nodes++;
+    return ACCEL_OK;
+}
+
+/* Datasets behind groups of the same name, which then are bad. */
+static int by_path(const void *pa, const void *pb)
+{
+    const struct node *a = pa, *b = pb;
+    int r = strcmp(a->path, b->path);
+
+    return r ? r : (a->box != NULL) - (b->box != NULL);
+}
+
+static struct node *find_node(const struct tree *t, const char *path, size_t len)
+{
+    size_t lo = 0, hi = t->nodes;
+
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        int r = strncmp(t->node[mid].path, path, len);
+
+        if (r == 0)
+            r = t->node[mid].path[len] != '\0';
+        if (r == 0)
+            return &t->node[mid];
+        if (r < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return NULL;
+}
+
+/* The group that a node lies in; the root has none. */
+static struct node *above(const struct tree *t, const struct node *n)
+{
+    const char *slash = strrchr(n->path, '/');
+
+    if (n == t->node)
+        return NULL;
+    return slash ? find_node(t, n->path, (size_t)(slash - n->path)) : t->node;
+}
+
+/* A dataset and the groups above it. */
+static accel_status_t expect(struct tree *t, const char *name,
+                             const struct ckpt_mbox *box)
+{
+    accel_status_t s = add_node(t, name, strlen(name), box);
+
+    for (const char *p = name; !s && (p = strchr(p, '/')) != NULL; p++)
+        s = add_node(t, name, (size_t)(p - name), NULL);
+    return s;
+}
+
+static accel_status_t expect_all(struct tree *t)
+{
+    const struct ckpt_manifest *m = &t->c->m;
+    accel_status_t s = add_node(t, "", 0, NULL);
+    char name[CKPT_H5_NAME_MAX];
+    size_t kept = 0;
+
+    for (size_t i = 0; i < m->tensors && !s; i++) {
+        size_t index = 0;
+
+        for (size_t k = 0; k < m->tensor[i].boxes && !s; k++) {
+            const struct ckpt_mbox *b = &m->box[m->tensor[i].box + k];
+
+            if (b->file != t->file)
+                continue;
+            ckpt_h5_name(name, &m->tensor[i], index++);
+            s = expect(t, name, b);
+        }
+    }
+    if (s)
+        return s;
+    qsort(t->node, t->nodes, sizeof(*t->node), by_path);
+    for (size_t i = 0; i < t->nodes; i++)
+        if (kept && strcmp(t->node[kept - 1].path, t->node[i].path) == 0)
+            free(t->node[i].path);
+        else
+            t->node[kept++] = t->node[i];
+    t->nodes = kept;
+    for (size_t i = 1; i < kept; i++)
+        above(t, &t->node[i])->links++;
+    return ACCEL_OK;
+}
+
+/* ---- what there is --------------------------------------------------------------------------- */
+
+static hsize_t attribute_count(hid_t on)
+{
+#if H5_VERSION_GE(1, 12, 0)
+    H5O_info2_t info;
+    herr_t r = H5Oget_info3(on, &info, H5O_INFO_NUM_ATTRS);
+#else
+    H5O_info_t info;
+    herr_t r = H5Oget_info2(on, &info, H5O_INFO_NUM_ATTRS);
+#endif
+    return r < 0 ? HSIZE_UNDEF : info.num_attrs;
+}
+
+/* Does `on` have the attribute, of that type, with `count` values (0: a scalar)? It is read
+ * only when its type is the one that the buffer has. */
+static bool has_attribute(hid_t on, const char *name, hid_t type, int count,
+                          const void *want, size_t bytes)
+{
+    char got[ACCEL_CKPT_MAX_DIMS * sizeof(int64_t)];
+    hsize_t dims = 0;
+    hid_t attr = -1, its = -1, space = -1;
+    bool same = false;
+
+    if (H5Aexists(on, name) > 0)
+        attr = H5Aopen(on, name, H5P_DEFAULT);
+    if (attr >= 0) {
+        its = H5Aget_type(attr);
+        space = H5Aget_space(attr);
+    }
+    if (its >= 0 && space >= 0 && H5Tequal(its, type) > 0 &&
+        H5Sget_simple_extent_ndims(space) == (count > 0) &&
+        H5Sget_simple_extent_type(space) == (count ? H5S_SIMPLE : H5S_SCALAR) &&
+        (!count || (H5Sget_simple_extent_dims(space, &dims, NULL) == 1 &&
+                    dims == (hsize_t)count)))
+        same = H5Aread(attr, type, got) >= 0 && memcmp(got, want, bytes) == 0;
+    H5Sclose(space);
+    H5Tclose(its);
+    H5Aclose(attr);
+    return same;
+}
+
+/* What says where in its tensor a dataset lies. */
+static const char *attributes_problem(const struct tree *t, hid_t set,
+                                      const struct ckpt_mbox *b)
+{
+    const struct ckpt_tensor *x = &t->c->m.tensor[b->tensor];
+    size_t bytes = (size_t)x->ndim * sizeof(int64_t);
+    bool whole = memcmp(b->shape, x->shape, sizeof(b->shape)) == 0, ok;
+    char name[CKPT_H5_DTYPE_NAME] = { 0 };
+    hid_t type = H5Tcopy(H5T_C_S1);
+
+    snprintf(name, sizeof(name), "%s", accel_dtype_name(x->dtype));
+    ok = H5Tset_size(type, sizeof(name)) >= 0 &&
+         has_attribute(set, "accel_dtype", type, 0, name, sizeof(name));
+    H5Tclose(type);
+    if (!ok)
+        return "its attribute accel_dtype differs from the manifest";
+    if (!whole &&
+        (!has_attribute(set, "global_shape", H5T_STD_I64LE, x->ndim, x->shape, bytes) ||
+         !has_attribute(set, "offset", H5T_STD_I64LE, x->ndim, b->offset, bytes)))
+        return "its attribute global_shape or offset differs from the manifest";
+    return attribute_count(set) == (whole ? 1 : 3)
+               ? NULL
+               : "it has other attributes than accel writes";
+}
+
+static const char *storage_problem(hid_t plist)
+{
+    if (plist < 0 || H5Pget_layout(plist) != H5D_CONTIGUOUS)
+        return "its bytes do not lie in one piece";
+    if (H5Pget_external_count(plist) != 0)
+        return "its bytes lie in another file";
+    return H5Pget_nfilters(plist) == 0 ? NULL : "it has filters";
+}
+
+static const char *shape_problem(hid_t space, const struct ckpt_tensor *x,
+                                 const struct ckpt_mbox *b)
+{
+    hsize_t dims[ACCEL_CKPT_MAX_DIMS], most[ACCEL_CKPT_MAX_DIMS];
+
+    if (H5Sget_simple_extent_type(space) != (x->ndim ? H5S_SIMPLE : H5S_SCALAR) ||
+        H5Sget_simple_extent_ndims(space) != x->ndim ||
+        H5Sget_simple_extent_dims(space, dims, most) != x->ndim)
+        return "its number of dimensions differs from the manifest";
+    for (int d = 0; d < x->ndim; d++)
+        if (dims[d] != (hsize_t)b->shape[d] || most[d] != dims[d])
+            return "its shape differs from the manifest";
+    return NULL;
+}
+
+static const char *dataset_problem(const struct tree *t, hid_t set,
+                                   const struct ckpt_mbox *b)
+{
+    const struct ckpt_tensor *x = &t->c->m.tensor[b->tensor];
+    hid_t plist = H5Dget_create_plist(set), type = H5Dget_type(set),
+          space = H5Dget_space(set);
+    const char *p = storage_problem(plist);
+
+    if (!p && (type < 0 || H5Tequal(type, ckpt_h5_type(t->bf16, x->dtype)) <= 0))
+        p = "its type differs from the manifest";
+    if (!p)
+        p = shape_problem(space, x, b);
+    H5Sclose(space);
+    H5Tclose(type);
+    H5Pclose(plist);
+    if (!p && H5Dget_storage_size(set) != (hsize_t)b->bytes)
+        p = "its size in the file differs from the manifest";
+    if (!p && H5Dget_offset(set) != (haddr_t)b->at)
+        p = "its bytes lie elsewhere than the manifest says";
+    return p ? p : attributes_problem(t, set, b);
+}
+
+static void compare_group(const struct tree *t, const struct node *n, hid_t group)
+{
+    H5G_info_t info;
+
+    if (H5Gget_info(group, &info) < 0)
+        differs(t, "group /%s: it cannot be counted", n->path);
+    else if (info.nlinks != n->links)
+        differs(t, "group /%s has %llu entries, the manifest names %zu", n->path,
+                (unsigned long long)info.nlinks, n->links);
+}
+
+/* Hard links only: others lead to wherever their text says. */
+static hid_t open_node(const struct tree *t, const struct node *n, const char **problem)
+{
+    H5L_info_t link;
+    hid_t h;
+
+    *problem = "there is none";
+    if (n == t->node)
+        return H5Gopen2(t->h5, "/", H5P_DEFAULT);
+    if (H5Lexists(t->h5, n->path, H5P_DEFAULT) <= 0)
+        return -1;
+    *problem = "it is a link";
+    if (H5Lget_info(t->h5, n->path, &link, H5P_DEFAULT) < 0 ||
+        link.type != H5L_TYPE_HARD)
+        return -1;
+    *problem = "it cannot be opened";
+    h = H5Oopen(t->h5, n->path, H5P_DEFAULT);
+    if (h >= 0 && H5Iget_type(h) != (n->box ? H5I_DATASET : H5I_GROUP)) {
+        *problem = "it is something else";
+        H5Oclose(h);
+        return -1;
+    }
+    return h;
+}
+
+static void compare_node(struct tree *t, struct node *n)
+{
+    const struct node *group = above(t, n);
+    const char *problem;
+    char cause[256];
+    hid_t h;
+
+    if (group && group->bad) {
+        n->bad = true; /* said once */
+        return;
+    }
+    h = open_node(t, n, &problem);
+    if (h < 0) {
+        n->bad = true;
+        ckpt_h5_cause(cause, sizeof(cause));
+        differs(t, "%s %s: %s (HDF5: %s)", n->box ? "dataset" : "group", n->path,
+                problem, cause);
+        return;
+    }
+    if (!n->box) {
+        compare_group(t, n, h);
+    } else {
+        problem = dataset_problem(t, h, n->box);
+        if (problem)
+            differs(t, "dataset %s: %s", n->path, problem);
+    }
+    H5Oclose(h);
+}
+
+/* The rest of the file's attributes are words for people. */
+static void compare_file(const struct tree *t)
+{
+    const struct ckpt_manifest *m = &t->c->m;
+    const struct {
+        const char *name;
+        int64_t value;
+    } want[] = { { "accel_format_version", CKPT_FORMAT },
+                 { "step", m->step },
+                 { "world_size", m->world },
+                 { "rank", t->file } };
+    hid_t plist = H5Fget_create_plist(t->h5);
+    hsize_t block = 1;
+
+    if (plist < 0 || H5Pget_userblock(plist, &block) < 0 || block != 0)
+        differs(t, "the HDF5 data do not begin at the first byte");
+    H5Pclose(plist);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(want); i++)
+        if (!has_attribute(t->h5, want[i].name, H5T_STD_I64LE, 0, &want[i].value,
+                           sizeof(want[i].value)))
+            differs(t, "the file's attribute %s is not %" PRId64, want[i].name,
+                    want[i].value);
+    if (attribute_count(t->h5) != 7)
+        differs(t, "the file has other attributes than accel writes");
+}
+
+static hid_t open_file(const struct tree *t, int fd)
+{
+    hid_t fapl = H5Pcreate(H5P_FILE_ACCESS), h5;
+    char path[64];
+
+    H5Pset_fclose_degree(fapl, H5F_CLOSE_STRONG);
+#if H5_VERSION_GE(1, 10, 7)
+    H5Pset_file_locking(fapl, 0, 1); /* flock fails on some parallel disks */
+#endif
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    h5 = H5Fopen(path, H5F_ACC_RDONLY, fapl);
+    H5Pclose(fapl);
+    if (h5 < 0) {
+        char cause[256];
+
+        ckpt_h5_cause(cause, sizeof(cause));
+        differs(t, "HDF5 cannot open it: %s", cause);
+    }
+    return h5;
+}
+
+static void compare(struct tree *t, int fd)
+{
+    unsigned plugins = 0;
+
+    H5PLget_loading_state(&plugins);
+    H5PLset_loading_state(0); /* no code of a filter that the file names */
+    t->h5 = open_file(t, fd);
+    if (t->h5 >= 0) {
+        compare_file(t);
+        for (size_t i = 0; i < t->nodes; i++)
+            compare_node(t, &t->node[i]);
+        H5Fclose(t->h5);
+    }
+    H5PLset_loading_state(plugins);
+}
+
+accel_status_t ckpt_h5_compare(const accel_ckpt_t *c, int file,
+                               ckpt_finding_fn *finding, void *user, accel_error_t *err)
+{
+    struct tree t = {
+        .c = c, .file = file, .finding = finding, .user = user, .err = err
+    };
+    const char *name = c->m.file[file].name;
+    struct ckpt_h5_quiet quiet;
+    int fd = TEMP_FAILURE_RETRY(
+        openat(c->dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    accel_status_t s;
+
+    if (fd < 0)
+        return accel_fail_at(err, A0810, name, "check the disk and the rights",
+                             "cannot open: %m");
+    s = expect_all(&t);
+    if (!s && ckpt_h5_begin(&quiet))
+        s = accel_fail_at(err, A0810, name, "check the HDF5 library",
+                          "the HDF5 library does not start");
+    if (!s) {
+        t.bf16 = ckpt_h5_bf16();
+        compare(&t, fd);
+        H5Tclose(t.bf16);
+        ckpt_h5_end(&quiet);
+    }
+    for (size_t i = 0; i < t.nodes; i++)
+        free(t.node[i].path);
+    free(t.node);
+    close(fd);
+    return s;
+}

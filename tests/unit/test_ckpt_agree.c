@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One rank fails while all save: at any call of the system, or by dying between any two
+ * collectives. All ranks get the same error and nothing visible has changed, or all of them
+ * have saved. Then ranks that want different things, and directories of other jobs.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "checkpoint/ckpt_internal.h"
+#include "tests/tap.h"
+#include "tests/unit/ckpt_world.h"
+#include "tests/unit/disk_shim.h"
+
+#define RANKS   3
+#define WATCHED 60 /* seconds after which a rank that waits for ever is killed */
+
+static char root[256];
+
+/* What the ranks came to; shared memory. */
+static struct outcome {
+    atomic_int ended, reached;
+    accel_status_t status;
+    accel_error_t err;
+} * outcome;
+
+/* ---- one rank's failure --------------------------------------------------------------------- */
+
+struct fault {
+    int rank;
+    int call;       /* its n-th call of the system fails; 0: none */
+    int collective; /* it ends before its n-th collective; 0: none */
+    int error;
+};
+
+static struct fault fault;
+static int calls, collectives;
+static struct world *world;
+
+static int fail_call(const char *call, const char *name, int fd)
+{
+    (void)name;
+    (void)fd;
+    /* Removing never fails here: what a disk refuses to remove is left. */
+    if (strcmp(call, "unlinkat") == 0 || ++calls != fault.call)
+        return 0;
+    atomic_store(&outcome[fault.rank].reached, 1);
+    return fault.error;
+}
+
+static void maybe_die(void)
+{
+    if (world->rank == fault.rank && ++collectives == fault.collective) {
+        atomic_store(&outcome[fault.rank].reached, 1);
+        _exit(1);
+    }
+}
+
+static accel_status_t d_barrier(void *user, accel_error_t *err)
+{
+    maybe_die();
+    return world->coll.barrier(user, err);
+}
+
+static accel_status_t d_gather(void *user, const void *mine, size_t bytes, int to,
+                               void **all, size_t *sizes, accel_error_t *err)
+{
+    maybe_die();
+    return world->coll.gather(user, mine, bytes, to, all, sizes, err);
+}
+
+static accel_status_t d_broadcast(void *user, void *buf, size_t bytes, int from,
+                                  accel_error_t *err)
+{
+    maybe_die();
+    return world->coll.broadcast(user, buf, bytes, from, err);
+}
+
+static accel_status_t d_max(void *user, int64_t *value, accel_error_t *err)
+{
+    maybe_die();
+    return world->coll.max_i64(user, value, err);
+}
+
+/* All ranks in processes of their own, rank 0 as well; back when the last has ended.
+ * steps, runs: what each rank saves, and of which run. */
+static void save_all(const int64_t steps[RANKS], const char *const runs[RANKS])
+{
+    int end[2];
+    pid_t pid;
+    char c;
+
+    memset(outcome, 0, RANKS * sizeof(*outcome));
+    if (pipe(end))
+        abort();
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        struct world w, dying;
+
+        world_start(&w, RANKS);
+        alarm(WATCHED);
+        dying = w;
+        world = &w;
+        dying.coll = (accel_ckpt_coll_t){ &w,       w.rank,      RANKS, d_barrier,
+                                          d_gather, d_broadcast, d_max };
+        if (w.rank == fault.rank && fault.call)
+            disk_hook = fail_call;
+        outcome[w.rank].status =
+            numbers_save(&dying,
+                         &(accel_ckpt_save_t){ .root = root,
+                                               .step = steps[w.rank],
+                                               .keep = 2,
+                                               .run_id = runs[w.rank] },
+                         &outcome[w.rank].err);
+        atomic_store(&outcome[w.rank].ended, 1);
+        _exit(0);
+    }
+    close(end[1]);
+    waitpid(pid, NULL, 0);
+    while (read(end[0], &c, 1) > 0) /* every rank holds the other end */
+        ;
+    close(end[0]);
+}
+
+static void save_step(int64_t step)
+{
+    save_all((const int64_t[RANKS]){ step, step, step },
+             (const char *const[RANKS]){ 0 });
+}
+
+static int hidden_left(void)
+{
+    char cmd[400];
+    FILE *p;
+    int n = -1;
+
+    snprintf(cmd, sizeof(cmd), "ls -A '%s' | grep -c '^\\.'", root);
+    p = popen(cmd, "r");
+    if (!p || fscanf(p, "%d", &n) != 1)
+        n = -1;
+    if (p)
+        pclose(p);
+    return n;
+}
+
+/* What is wrong with the outcome of a save of `step` after step - 1; NULL: nothing. The
+ * ranks that live have the same, and what is on the disk is what they say. */
+static const char *problem(int64_t step, int dead)
+{
+    int first = dead == 0;
+    bool failed = outcome[first].status != ACCEL_OK;
+    int64_t newest = numbers_load(root);
+
+    for (int r = 0; r < RANKS; r++) {
+        if (r == dead)
+            continue;
+        if (!atomic_load(&outcome[r].ended))
+            return "a rank never came back";
+        /* Who learns of a dead peer, and when, is the collectives' affair. */
+        if (dead >= 0)
+            continue;
+        if (outcome[r].status != outcome[first].status ||
+            strcmp(outcome[r].err.text, outcome[first].err.text) != 0)
+            return "the ranks have different errors";
+        if (failed && !outcome[r].err.text[0])
+            return "an error without a text";
+    }
+    if (newest != step && newest != step - 1)
+        return "no checkpoint loads";
+    if (dead < 0 && newest != step - failed)
+        return failed ? "an error, but something visible changed" : "it is not there";
+    if (dead > 0 && outcome[0].status == ACCEL_OK && newest != step)
+        return "rank 0 has saved, but it is not there";
+    if (dead != 0 && outcome[0].status != ACCEL_OK && newest == step - 1 &&
+        hidden_left())
+        return "something is left behind";
+    return NULL;
+}
+
+static void test_calls(int rank, int error)
+{
+    int bad = 0, refused = 0, n;
+    int64_t step = 1;
+
+    world_rmtree(root);
+    fault = (struct fault){ .rank = -1 };
+    save_step(step++);
+    for (n = 1; n < 200; n++) {
+        const char *p;
+
+        fault = (struct fault){ .rank = rank, .call = n, .error = error };
+        save_step(step);
+        if (!atomic_load(&outcome[rank].reached))
+            break;
+        p = problem(step, -1);
+        if (p && bad++ < 5)
+            tap_diag("call %d: %s: %d %s", n, p, (int)outcome[0].status,
+                     outcome[0].err.text);
+        refused += outcome[0].status != ACCEL_OK;
+        step += numbers_load(root) == step;
+    }
+    tap_is_int(bad, 0, "rank %d, %s at each of its %d calls: all ranks agree", rank,
+               strerror(error), n - 1);
+    tap_ok(refused >= 5 && n > 7, "%d of them fail the save", refused);
+}
+
+static void test_deaths(int rank)
+{
+    int bad = 0, n;
+    int64_t step = 1;
+
+    world_rmtree(root);
+    fault = (struct fault){ .rank = -1 };
+    save_step(step++);
+    for (n = 1; n < 50; n++) {
+        const char *p;
+
+        fault = (struct fault){ .rank = rank, .collective = n };
+        save_step(step);
+        if (!atomic_load(&outcome[rank].reached))
+            break;
+        p = problem(step, rank);
+        if (p && bad++ < 5)
+            tap_diag("collective %d: %s: %d %s", n, p, (int)outcome[rank == 0].status,
+                     outcome[rank == 0].err.text);
+        step += numbers_load(root) == step;
+    }
+    tap_is_int(bad, 0, "rank %d ends before each of its %d collectives", rank, n - 1);
+    tap_ok(n > 6, "there are that many");
+}
+
+/* ---- ranks that want different things --------------------------------------------------------- */
+
+static void differs(const char *want, const char *what)
+{
+    bool same = true;
+
+    for (int r = 0; r < RANKS; r++)
+        same = same && outcome[r].status == ACCEL_EMISMATCH &&
+               strcmp(outcome[r].err.text, outcome[0].err.text) == 0;
+    tap_ok(same && strstr(outcome[0].err.text, want), "%s: %s", what,
+           outcome[0].err.text);
+    tap_is_int(numbers_load(root), 1, "and nothing visible changed");
+    tap_is_int(hidden_left(), 0, "and nothing is left behind");
+}
+
+static void test_different(void)
+{
+    const char *const none[RANKS] = { 0 };
+
+    world_rmtree(root);
+    fault = (struct fault){ .rank = -1 };
+    save_step(1);
+    save_all((const int64_t[RANKS]){ 7, 8, 7 }, none);
+    differs("rank 1 saves step 8, rank 0 step 7", "another step");
+    save_all((const int64_t[RANKS]){ 7, 7, 6 }, none);
+    differs("rank 2 saves step 6, rank 0 step 7", "an older step");
+    save_all((const int64_t[RANKS]){ 7, 7, 7 },
+             (const char *const[RANKS]){ "numbers", "numbers", "letters" });
+    differs("'letters'", "another run");
+}
+
+/* ---- directories of other jobs ---------------------------------------------------------------- */
+
+static void test_jobs(void)
+{
+    static const struct {
+        const char *name;
+        bool ours;
+    } dirs[] = {
+        { ".tmp-step_00000005.12.0", false }, { ".tmp-step_00000005.1.0", true },
+        { ".tmp-step_00000006.1.7", true },   { ".tmp-step_00000006.1", true },
+        { ".tmp-step_00000006.11", false },   { ".tmp-step_00000006.2.1", false },
+        { ".tmp-step_00000007.1x.0", false },
+    };
+    struct world one = { .size = 1 };
+    accel_error_t err = { 0 };
+    int fd[ACCEL_ARRAY_SIZE(dirs)];
+    char path[400];
+
+    world_rmtree(root);
+    if (mkdir(root, 0777))
+        abort();
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(dirs); i++) {
+        snprintf(path, sizeof(path), "%s/%s", root, dirs[i].name);
+        if (mkdir(path, 0777))
+            abort();
+        fd[i] = open(path, O_RDONLY | O_DIRECTORY);
+        flock(fd[i], LOCK_EX); /* its writer lives, as far as one can see */
+    }
+    tap_is_int(numbers_save(&one,
+                            &(accel_ckpt_save_t){
+                                .root = root, .step = 9, .keep = 1, .owner = "1.8" },
+                            &err),
+               ACCEL_OK, "job 1 saves beside others (%s)", err.text);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(dirs); i++) {
+        snprintf(path, sizeof(path), "%s/%s", root, dirs[i].name);
+        tap_ok((access(path, F_OK) != 0) == dirs[i].ours, "%s %s", dirs[i].name,
+               dirs[i].ours ? "is of its own earlier life, and goes" : "stays");
+        close(fd[i]);
+    }
+}
+
+/* ---- the same step again ------------------------------------------------------------------------ */
+
+static bool flags_known;
+
+static int fail_again(const char *call, const char *name, int fd)
+{
+    if (!flags_known && strcmp(call, "renameat2") == 0)
+        return EINVAL;
+    return fail_call(call, name, fd);
+}
+
+/* Whatever fails while step 5 is saved anew, one of the two is there. */
+static void test_same_step(bool flags)
+{
+    struct world one = { .size = 1 };
+    const accel_ckpt_save_t five = { .root = root, .step = 5, .keep = 1 };
+    int bad = 0, failed = 0, n;
+
+    world_rmtree(root);
+    numbers_save(&one, &five, NULL);
+    flags_known = flags;
+    for (n = 1; n < 200; n++) {
+        accel_status_t s;
+
+        fault = (struct fault){ .rank = 0, .call = n, .error = EIO };
+        calls = 0;
+        atomic_store(&outcome[0].reached, 0);
+        disk_hook = fail_again;
+        s = numbers_save(&one, &five, NULL);
+        disk_hook = NULL;
+        failed += s != ACCEL_OK;
+        if (numbers_load(root) != 5 && bad++ < 5)
+            tap_diag("call %d, %s: it is gone", n, accel_status_name(s));
+        if (s && hidden_left() && bad++ < 5)
+            tap_diag("call %d: something is left", n);
+        if (!atomic_load(&outcome[0].reached))
+            break;
+    }
+    tap_is_int(bad, 0, "the same step again, %s: each of %d calls fails",
+               flags ? "exchanged" : "where renames have no flags", n - 1);
+    tap_ok(failed > 10, "%d of them fail the save", failed);
+}
+
+int main(void)
+{
+    outcome = mmap(NULL, RANKS * sizeof(*outcome), PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (outcome == MAP_FAILED)
+        return 1;
+    world_tmpdir(root, "ckpt-agree");
+    test_different();
+    for (int r = 0; r < RANKS; r++)
+        test_calls(r, r == 1 ? ENOSPC : EIO);
+    for (int r = 0; r < RANKS; r++)
+        test_deaths(r);
+    test_jobs();
+    test_same_step(true);
+    test_same_step(false);
+    world_rmtree(root);
+    return tap_done();
+}
