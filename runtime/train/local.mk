@@ -78,6 +78,9 @@ tests_unit_test_cuda_models_CFLAGS = $(model_run_cflags)
 tests_unit_test_cuda_models_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/data/weights doc/weights.md
 
+unit_tests += tests/unit/test_save_last
+tests_unit_test_save_last_SOURCES = tests/unit/test_save_last.c $(disk_shim)
+tests_unit_test_save_last_LDADD = $(unit_ldadd) -ldl
 unit_tests += tests/unit/test_units
 tests_unit_test_units_SOURCES = tests/unit/test_units.c
 tests_unit_test_units_LDADD = $(unit_ldadd)

@@ -225,6 +225,9 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err);
 /* The same in the middle of a run: a save that fails (disk full) is counted and warned of,
  * and the training goes on with the older checkpoint. */
 accel_status_t save_or_go_on(accel_t *run, accel_error_t *err);
+/* The same at the end of a life, where nothing saves after it: one that fails is tried
+ * again, 4 times in all within 7 s of pauses; then it is the run's error. */
+accel_status_t save_last(accel_t *run, accel_error_t *err);
 /* ---- resume.c: what the run goes on from ------------------------------------------------ */
 /* As ACCEL_RESUME says: the newest intact checkpoint of this run, none, or another one;
  * ACCEL_OK with step 0 and `resumed` false when it starts from the beginning. Goes back to an

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "train/run.h"
@@ -149,6 +150,39 @@ static bool may_pass(accel_status_t st)
 {
     return st == ACCEL_EIO || st == ACCEL_ECREATE || st == ACCEL_EOS ||
            st == ACCEL_EPERM || st == ACCEL_ENOMEM;
+}
+
+/* A pause that a signal ends: whoever is in a hurry gets the next try at once. */
+static void pause_seconds(int seconds)
+{
+    nanosleep(&(struct timespec){ .tv_sec = seconds }, NULL);
+}
+
+accel_status_t save_last(accel_t *run, accel_error_t *err)
+{
+    static const int pauses[] = { 1, 2,
+                                  4 }; /* seconds; after a warning, time is short */
+    accel_error_t why = { 0 };
+    accel_status_t st;
+
+    for (size_t i = 0;; i++) {
+        st = save_checkpoint(run, &why);
+        /* All ranks have the same status, so all of them try again or none does. */
+        if (st == ACCEL_OK || !may_pass(st) || i == ACCEL_ARRAY_SIZE(pauses))
+            break;
+        if (run->boot.rank == 0)
+            accel_logf(
+                &run->log, ACCEL_LOG_WARN,
+                "the last checkpoint, of step %lld, could not be saved (try %zu of "
+                "%zu): %s%s%s; the next try is in %d s",
+                (long long)run->step, i + 1, ACCEL_ARRAY_SIZE(pauses) + 1, why.where,
+                why.where[0] ? ": " : "", why.text, pauses[i]);
+        why = (accel_error_t){ 0 };
+        pause_seconds(pauses[i]);
+    }
+    if (st != ACCEL_OK)
+        *err = why;
+    return st;
 }
 
 accel_status_t save_or_go_on(accel_t *run, accel_error_t *err)

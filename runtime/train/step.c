@@ -194,7 +194,7 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
         accel_logf(&run->log, ACCEL_LOG_INFO, "told to stop by %s: saving step %lld",
                    stop_signal_name(a.stop), (long long)run->step);
     if (st == ACCEL_OK && (a.stop || finished))
-        st = save_checkpoint(run, err);
+        st = save_last(run, err);
     else if (st == ACCEL_OK && a.save)
         st = save_or_go_on(run, err);
     run->step_start_ns = clock_ns();
