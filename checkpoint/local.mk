@@ -98,6 +98,19 @@ unit_tests += tests/unit/test_ckpt_agree
 tests_unit_test_ckpt_agree_SOURCES = tests/unit/test_ckpt_agree.c $(disk_shim)
 tests_unit_test_ckpt_agree_LDADD = $(tests_unit_test_ckpt_power_LDADD)
 
+unit_tests += tests/unit/test_ckpt_verify
+tests_unit_test_ckpt_verify_SOURCES = tests/unit/test_ckpt_verify.c $(disk_shim) \
+	scripts/accel/isolate.c scripts/accel/isolate.h
+tests_unit_test_ckpt_verify_LDADD = $(tests_unit_test_ckpt_power_LDADD)
+
+if HAVE_HDF5
+unit_tests += tests/unit/test_ckpt_forged
+tests_unit_test_ckpt_forged_SOURCES = tests/unit/test_ckpt_forged.c $(disk_shim) \
+	scripts/accel/isolate.c scripts/accel/isolate.h
+tests_unit_test_ckpt_forged_CFLAGS = $(AM_CFLAGS) $(HDF5_CFLAGS)
+tests_unit_test_ckpt_forged_LDADD = $(tests_unit_test_ckpt_power_LDADD)
+endif
+
 noinst_PROGRAMS += tests/bench/bench_ckpt
 tests_bench_bench_ckpt_SOURCES = tests/bench/bench_ckpt.c \
 	tests/unit/ckpt_world.c tests/unit/ckpt_world.h

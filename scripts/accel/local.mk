@@ -29,6 +29,8 @@ accel_SOURCES = \
 	scripts/accel/config_write.c \
 	scripts/accel/doctor.h \
 	scripts/accel/doctor_slurm.c \
+	scripts/accel/isolate.c \
+	scripts/accel/isolate.h \
 	scripts/accel/json_schema.c \
 	scripts/accel/json_schema.h \
 	scripts/accel/launch.h \

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What verify makes of a directory with another step's name, and of one that is removed or
+ * replaced while it looks; and the process in which `accel ckpt verify` runs libhdf5: what
+ * crashes, hangs, eats memory or talks without end is contained.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/ckpt_internal.h"
+#include "scripts/accel/isolate.h"
+#include "tests/tap.h"
+#include "tests/unit/ckpt_world.h"
+#include "tests/unit/disk_shim.h"
+
+static char root[256];
+
+struct found {
+    int lines;
+    char text[1200];
+};
+
+static void note(void *user, const char *line)
+{
+    struct found *f = user;
+
+    if (f->lines++ == 0)
+        snprintf(f->text, sizeof(f->text), "%s", line);
+}
+
+static void save(int64_t step)
+{
+    struct world one = { .size = 1 };
+
+    if (numbers_save(
+            &one, &(accel_ckpt_save_t){ .root = root, .step = step, .keep = 9 }, NULL))
+        abort();
+}
+
+static void path_of(char out[400], int64_t step)
+{
+    snprintf(out, 400, "%s/step_%08lld", root, (long long)step);
+}
+
+/* ---- names -------------------------------------------------------------------------------- */
+
+static void test_names(void)
+{
+    char three[410], six[400], copy[400], link[400];
+    accel_ckpt_info_t *list = NULL;
+    accel_error_t err = { 0 };
+    struct found f = { 0 };
+    accel_ckpt_t *c = NULL;
+    size_t n = 0;
+
+    save(3);
+    path_of(three, 3);
+    path_of(six, 6);
+    snprintf(copy, sizeof(copy), "%s/best", root);
+    snprintf(link, sizeof(link), "%s/step_00000007", root);
+    if (rename(three, six))
+        abort();
+    tap_is_int(accel_ckpt_verify(six, note, &f, &err), ACCEL_ECORRUPT,
+               "step 3 under the name of step 6: verify refuses");
+    tap_ok(f.lines == 1 && strstr(f.text, "step 3: the directory was renamed"), "%s",
+           f.text);
+    tap_is_int(accel_ckpt_open(&c, six, &err), ACCEL_ECORRUPT, "so does opening it");
+    tap_ok(!accel_ckpt_list(root, &list, &n, &err) && n == 1 && !list[0].complete &&
+               strstr(list[0].problem, "was renamed"),
+           "and the list");
+    free(list);
+    snprintf(three, sizeof(three), "%s/./", six);
+    tap_is_int(accel_ckpt_verify(three, NULL, NULL, NULL), ACCEL_ECORRUPT,
+               "by a path that does not end in the name");
+    if (rename(six, copy) || symlink("best", link))
+        abort();
+    tap_is_int(accel_ckpt_verify(copy, NULL, NULL, NULL), ACCEL_OK,
+               "a name of one's own promises no step");
+    tap_is_int(accel_ckpt_verify(link, NULL, NULL, NULL), ACCEL_OK,
+               "the name of a link is not the directory's");
+    unlink(link);
+    world_rmtree(copy);
+}
+
+/* ---- removed meanwhile -------------------------------------------------------------------- */
+
+static char victim[400], trash[400], spare[400];
+static const char *moment; /* the file that is about to be opened */
+
+static int remove_now(const char *call, const char *name, int fd)
+{
+    char path[700];
+
+    (void)fd;
+    if (strcmp(call, "openat") != 0 || strncmp(name, moment, strlen(moment)) != 0 ||
+        rename(victim, trash))
+        return 0;
+    snprintf(path, sizeof(path), "%s/MANIFEST", trash);
+    unlink(path);
+    snprintf(path, sizeof(path), "%s/rank_00000-of-00001.h5", trash);
+    unlink(path);
+    if (spare[0] && rename(spare, victim))
+        abort();
+    return 0;
+}
+
+static void test_removed(const char *at, bool replaced)
+{
+    accel_error_t err = { 0 };
+    struct found f = { 0 };
+
+    save(4);
+    path_of(victim, 4);
+    snprintf(trash, sizeof(trash), "%s/.trash-step_00000004.0", root);
+    spare[0] = '\0';
+    if (replaced) {
+        snprintf(spare, sizeof(spare), "%s/spare", root);
+        if (rename(victim, spare))
+            abort();
+        save(4);
+    }
+    moment = at;
+    disk_hook = remove_now;
+    tap_is_int(accel_ckpt_verify(victim, note, &f, &err), ACCEL_ENOENT,
+               "%s before %s is opened", replaced ? "replaced" : "removed", at);
+    disk_hook = NULL;
+    tap_is_int(f.lines, 0, "nothing is said to be damaged %s", f.text);
+    tap_ok(strstr(err.text, "removed or replaced") != NULL, "the error: %s", err.text);
+    world_rmtree(trash);
+    world_rmtree(victim);
+}
+
+/* Damage in a directory that stays is damage, whatever its link does. */
+static void test_stays(void)
+{
+    char path[500], link[400];
+    struct found f = { 0 };
+
+    save(4);
+    path_of(victim, 4);
+    snprintf(path, sizeof(path), "%s/rank_00000-of-00001.h5", victim);
+    snprintf(link, sizeof(link), "%s/latest", root);
+    if (unlink(path))
+        abort();
+    tap_is_int(accel_ckpt_verify(victim, note, &f, NULL), ACCEL_ECORRUPT,
+               "a file that is missing is damage: %s", f.text);
+    tap_is_int(accel_ckpt_verify(link, note, &f, NULL), ACCEL_ECORRUPT,
+               "through a link as well");
+    tap_is_int(f.lines, 2, "and is said");
+    world_rmtree(victim);
+    unlink(link);
+    tap_is_int(accel_ckpt_verify(victim, NULL, NULL, NULL), ACCEL_ENOENT,
+               "what was never there");
+}
+
+/* ---- a process of its own --------------------------------------------------------------------- */
+
+static accel_status_t work_fine(void *arg, isolate_say *say, void *user,
+                                accel_error_t *err)
+{
+    (void)arg;
+    say(user, "one\n\033[2Jtwo");
+    return accel_fail_at(err, A0840, "there", NULL, "that\n%d", 7);
+}
+
+static accel_status_t work_crash(void *arg, isolate_say *say, void *user,
+                                 accel_error_t *err)
+{
+    (void)arg, (void)err;
+    say(user, "before");
+    signal(SIGSEGV, SIG_DFL); /* a sanitizer would make a report of it */
+    raise(SIGSEGV);
+    return ACCEL_OK;
+}
+
+static accel_status_t work_leave(void *arg, isolate_say *say, void *user,
+                                 accel_error_t *err)
+{
+    (void)arg, (void)err, (void)say, (void)user;
+    _exit(0);
+}
+
+static accel_status_t work_spin(void *arg, isolate_say *say, void *user,
+                                accel_error_t *err)
+{
+    (void)arg, (void)err, (void)say, (void)user;
+    for (volatile int i = 0;; i++)
+        ;
+    return ACCEL_OK;
+}
+
+static accel_status_t work_wait(void *arg, isolate_say *say, void *user,
+                                accel_error_t *err)
+{
+    (void)arg, (void)err, (void)say, (void)user;
+    for (;;)
+        pause();
+    return ACCEL_OK;
+}
+
+static accel_status_t work_talk(void *arg, isolate_say *say, void *user,
+                                accel_error_t *err)
+{
+    (void)arg, (void)err;
+    for (;;)
+        say(user, "again");
+    return ACCEL_OK;
+}
+
+/* Memory and files to write are refused, not fatal. */
+static accel_status_t work_greedy(void *arg, isolate_say *say, void *user,
+                                  accel_error_t *err)
+{
+    char path[400];
+    void *p = malloc((size_t)1 << 30);
+    int fd;
+
+    (void)arg;
+    if (p)
+        memset(p, 1, 1 << 20);
+    say(user, p ? "memory" : "no memory");
+    free(p);
+    signal(SIGXFSZ, SIG_IGN);
+    snprintf(path, sizeof(path), "%s/written", root);
+    fd = open(path, O_WRONLY | O_CREAT, 0666);
+    if (write(fd, "x", 1) == 1)
+        return accel_fail(err, A0801, NULL, "it wrote");
+    return printf("to nobody\n") < 0;
+}
+
+static enum isolate_end isolated(isolate_work *work, int cpu, int wall, struct found *f,
+                                 accel_status_t *s, accel_error_t *err)
+{
+    const struct isolate_limits limits = { cpu, wall, (size_t)256 << 20 };
+    enum isolate_end end = ISOLATE_DONE;
+
+    *f = (struct found){ 0 };
+    *s = ACCEL_OK;
+    if (isolate_run(work, NULL, &limits, note, f, &end, s, err))
+        abort();
+    return end;
+}
+
+static void test_isolate(void)
+{
+    accel_error_t err = { 0 };
+    accel_status_t s;
+    struct found f;
+
+    tap_is_int(isolated(work_fine, 60, 60, &f, &s, &err), ISOLATE_DONE,
+               "work in a child");
+    tap_ok(s == ACCEL_ECORRUPT && strcmp(err.where, "there") == 0 &&
+               strcmp(err.text, "that?7") == 0 && err.message == 840,
+           "its status and error come back");
+    tap_is_str(f.text, "one??[2Jtwo", "its lines, printable");
+    tap_is_int(isolated(work_crash, 60, 60, &f, &s, &err), ISOLATE_CRASHED, "a crash");
+    tap_is_int(f.lines, 1, "what it said before is heard");
+    tap_is_int(isolated(work_leave, 60, 60, &f, &s, &err), ISOLATE_CRASHED,
+               "an exit without a result");
+    tap_is_int(isolated(work_spin, 1, 120, &f, &s, &err), ISOLATE_TOO_LONG,
+               "a loop without an end");
+    tap_is_int(isolated(work_wait, 60, 1, &f, &s, &err), ISOLATE_TOO_LONG,
+               "waiting for ever");
+    tap_is_int(isolated(work_talk, 60, 60, &f, &s, &err), ISOLATE_TOO_LONG,
+               "talking without an end");
+    tap_ok(f.lines == 1001 || f.lines == 1000, "it is cut off (%d lines)", f.lines);
+    tap_is_int(isolated(work_greedy, 60, 60, &f, &s, &err), ISOLATE_DONE,
+               "more memory and files than it may have");
+    tap_is_int(s, ACCEL_OK, "it cannot write");
+    if (getenv("ASAN_OPTIONS"))
+        tap_skip(1, "a sanitizer ends a process without memory");
+    else
+        tap_is_str(f.text, "no memory", "it gets none");
+}
+
+int main(void)
+{
+    world_tmpdir(root, "ckpt-verify");
+    test_names();
+    test_removed("MANIFEST", false);
+    test_removed("rank_", false);
+    test_removed("MANIFEST", true);
+    test_removed("rank_", true);
+    test_stays();
+    test_isolate();
+    world_rmtree(root);
+    return tap_done();
+}
