@@ -121,3 +121,4 @@ check-mutants:
 	@$(srcdir)/tests/mutants/run $(MUTANTS)
 .PHONY: check-mutants test-modules test-programs
 EXTRA_DIST += tests/mutants/verify.mut
+shell_tests += tests/issues/0120-ckpt-verify.t

@@ -36,6 +36,8 @@ static bool ask(const char *call, const char *name, int fd)
     return error == 0;
 }
 
+#pragma GCC visibility push(default) /* so that libraries find them */
+
 #define REAL(type, name, ...)                                                          \
     static type (*real)(__VA_ARGS__);                                                  \
     if (!real)                                                                         \
@@ -115,23 +117,23 @@ int fallocate(int fd, int mode, off_t at, off_t bytes)
     return ask("fallocate", "", fd) ? real(fd, mode, at, bytes) : -1;
 }
 
-/* libhdf5 writes by the names with 64. */
 ssize_t pwrite(int fd, const void *p, size_t n, off_t at)
 {
     REAL(ssize_t, "pwrite", int, const void *, size_t, off_t);
     return ask("pwrite", "", fd) ? real(fd, p, n, at) : -1;
 }
 
-ssize_t pwrite64(int fd, const void *p, size_t n, off64_t at)
+/* libhdf5's. */
+ssize_t write(int fd, const void *p, size_t n)
 {
-    REAL(ssize_t, "pwrite64", int, const void *, size_t, off64_t);
-    return ask("pwrite64", "", fd) ? real(fd, p, n, at) : -1;
+    REAL(ssize_t, "write", int, const void *, size_t);
+    return ask("write", "", fd) ? real(fd, p, n) : -1;
 }
 
-int ftruncate64(int fd, off64_t bytes)
+int ftruncate(int fd, off_t bytes)
 {
-    REAL(int, "ftruncate64", int, off64_t);
-    return ask("ftruncate64", "", fd) ? real(fd, bytes) : -1;
+    REAL(int, "ftruncate", int, off_t);
+    return ask("ftruncate", "", fd) ? real(fd, bytes) : -1;
 }
 
 int fsync(int fd)
@@ -154,3 +156,5 @@ int nanosleep(const struct timespec *want, struct timespec *left)
     disk_paused_ms += want->tv_sec * 1000 + want->tv_nsec / 1000000;
     return 0;
 }
+
+#pragma GCC visibility pop
