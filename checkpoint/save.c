@@ -3,10 +3,7 @@
  * accel_ckpt_save: the six steps of a save over all ranks. After every step the ranks
  * agree; one rank's failure makes all of them abandon, with the same error everywhere.
  */
-#include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -301,31 +298,6 @@ static accel_status_t write_rank(struct ckpt_commit *commit, struct ckpt_manifes
     return agree(c, st, err);
 }
 
-/* Beyond the file size limit (ulimit -f) a write sends SIGXFSZ, which ends the process. Held
- * back, the write fails with EFBIG and the save with an error. */
-static void hold_signal(sigset_t *before)
-{
-    sigset_t set;
-
-    sigemptyset(&set);
-    sigaddset(&set, SIGXFSZ);
-    pthread_sigmask(SIG_BLOCK, &set, before);
-}
-
-/* Takes back what arrived meanwhile, unless the caller held it back himself. */
-static void release_signal(const sigset_t *before)
-{
-    const struct timespec at_once = { 0 };
-    sigset_t set;
-
-    sigemptyset(&set);
-    sigaddset(&set, SIGXFSZ);
-    if (!sigismember(before, SIGXFSZ))
-        while (TEMP_FAILURE_RETRY(sigtimedwait(&set, NULL, &at_once)) == SIGXFSZ)
-            ;
-    pthread_sigmask(SIG_SETMASK, before, NULL);
-}
-
 accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
                                const accel_ckpt_coll_t *coll, accel_ckpt_stats_t *stats,
                                accel_error_t *err)
@@ -346,12 +318,12 @@ accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
             st = ckpt_commit_begin(&commit, s->root, s->step, s->owner, total, e);
         st = agree(c, st, e);
     }
-    hold_signal(&before);
+    file_limit_hold(&before);
     if (!st)
         st = write_rank(&commit, &m, s, c, &direct, e);
     if (!st)
         st = publish(&commit, s, &m, sizes, c, e);
-    release_signal(&before);
+    file_limit_release(&before);
     if (c->rank == 0 && st)
         ckpt_commit_abandon(&commit);
     if (!st && stats) {

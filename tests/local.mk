@@ -18,6 +18,10 @@ shell_tests += tests/t/0010-build-dist.t tests/t/0020-build-module.t \
 # Installing links libaccel once more and moves it for a moment: after all other tests.
 tests/t/0030-build-install.log: $(filter-out tests/t/0030-build-install.log, $(TEST_LOGS))
 
+# What trying it showed.
+shell_tests += \
+	tests/issues/0140-log-disk.t
+
 include tests/cuda/local.mk
 include tests/fuzz/local.mk
 include tests/bench/local.mk

@@ -6,6 +6,7 @@
 #ifndef ACCEL_COMMON_H
 #define ACCEL_COMMON_H
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -99,6 +100,11 @@ const char *format_count(double n, char *buf, size_t len);
 int64_t clock_ns(void);
 /* Environment variable as integer; `otherwise` when unset or not a whole number. */
 long env_long(const char *name, long otherwise);
+
+/* Between these two a write beyond the file size limit fails with EFBIG in this thread, in
+ * place of a SIGXFSZ that ends the process; `before` keeps the thread's signal mask. */
+void file_limit_hold(sigset_t *before);
+void file_limit_release(const sigset_t *before);
 
 /* ---- what a run goes on from --------------------------------------------------------- */
 

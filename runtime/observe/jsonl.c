@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The JSONL log and the progress line. One write(2) per record, so a killed run leaves at
- * most one torn line, which the next start removes.
+ * The JSONL log and the progress line. In: what a step brought. Out: one record, written in
+ * one piece, so that a killed run leaves at most one torn line, which the next start removes;
+ * a line for people. Never an error once it is open (lines.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,49 +37,64 @@ static accel_status_t write_all(int fd, const char *buf, size_t len, const char 
     return ACCEL_OK;
 }
 
-/* Copies the complete records up to `steps_done` from `in` to `out_fd`. */
-static accel_status_t copy_kept(FILE *in, int out_fd, int64_t steps_done,
-                                const char *path, accel_error_t *err)
+/* What of a log is to stay. */
+struct trim {
+    int64_t steps_done;
+    int64_t tail;   /* where what is to go begins; -1: nothing is */
+    bool scattered; /* something behind `tail` stays */
+};
+
+static bool stays(const char *line, ssize_t n, int64_t steps_done)
+{
+    const char *at = strstr(line, "\"step\":");
+
+    return line[n - 1] == '\n' && at && strtoll(at + 7, NULL, 10) <= steps_done;
+}
+
+/* Looks at every line; those that stay go to `out_fd` unless that is -1. */
+static accel_status_t walk(FILE *in, struct trim *t, int out_fd, const char *path,
+                           accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
     char *line = NULL;
     size_t cap = 0;
+    int64_t at = 0;
     ssize_t n;
 
     while (st == ACCEL_OK && (n = getline(&line, &cap, in)) > 0) {
-        const char *at = strstr(line, "\"step\":");
-        bool torn = line[n - 1] != '\n';
+        bool kept = stays(line, n, t->steps_done);
 
-        if (torn || !at || strtoll(at + 7, NULL, 10) > steps_done)
-            continue;
-        st = write_all(out_fd, line, (size_t)n, path, err);
+        if (!kept && t->tail < 0)
+            t->tail = at;
+        t->scattered |= kept && t->tail >= 0;
+        if (kept && out_fd >= 0)
+            st = write_all(out_fd, line, (size_t)n, path, err);
+        at += n;
     }
+    if (st == ACCEL_OK && ferror(in))
+        st = io_error(err, path, "read");
     free(line);
     return st;
 }
 
-/* Replaces the log by its records up to steps_done. */
-static accel_status_t trim(const char *path, int64_t steps_done, accel_error_t *err)
+/* Replaces the log by the lines that stay. */
+static accel_status_t rewrite(FILE *in, struct trim *t, const char *path,
+                              accel_error_t *err)
 {
     char part[2060];
     accel_status_t st;
-    FILE *in = fopen(path, "re");
     int fd;
 
-    if (!in)
-        return errno == ENOENT ? ACCEL_OK : io_error(err, path, "read");
     snprintf(part, sizeof(part), "%s.part", path);
     fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0) {
-        fclose(in);
+    if (fd < 0)
         return io_error(err, part, "create");
-    }
-    st = copy_kept(in, fd, steps_done, part, err);
+    rewind(in);
+    st = walk(in, t, fd, part, err);
     if (st == ACCEL_OK && fsync(fd) != 0)
         st = io_error(err, part, "flush");
     if (close(fd) != 0 && st == ACCEL_OK)
         st = io_error(err, part, "close");
-    fclose(in);
     if (st == ACCEL_OK && rename(part, path) != 0)
         st = io_error(err, path, "replace");
     if (st != ACCEL_OK)
@@ -86,26 +102,40 @@ static accel_status_t trim(const char *path, int64_t steps_done, accel_error_t *
     return st;
 }
 
+/* Takes the records after steps_done off. As a rule they are the end of the file, which is
+ * cut: that needs no room on a disk that may be full. */
+static accel_status_t trim(const char *path, int64_t steps_done, accel_error_t *err)
+{
+    struct trim t = { .steps_done = steps_done, .tail = -1 };
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    FILE *in = fd >= 0 ? fdopen(fd, "r") : NULL;
+    accel_status_t st;
+
+    if (!in) {
+        st = fd < 0 && errno == ENOENT ? ACCEL_OK : io_error(err, path, "read");
+        if (fd >= 0)
+            close(fd);
+        return st;
+    }
+    st = walk(in, &t, -1, path, err);
+    if (st == ACCEL_OK && t.scattered)
+        st = rewrite(in, &t, path, err);
+    else if (st == ACCEL_OK && t.tail >= 0 && ftruncate(fd, t.tail) != 0)
+        st = io_error(err, path, "shorten");
+    fclose(in);
+    return st;
+}
+
 accel_status_t observe_open(struct observe *o, const char *path, int64_t steps_done,
                             accel_error_t *err)
 {
-    o->fd = -1;
-    o->path[0] = '\0';
+    accel_status_t st;
+
+    o->file = (struct lines){ .fd = -1 };
     if (!path)
         return ACCEL_OK;
-    if (strlen(path) >= sizeof(o->path))
-        return accel_fail(err, A0712, "use a shorter output directory",
-                          "path of the log is too long");
-    accel_status_t st = trim(path, steps_done, err);
-
-    if (st != ACCEL_OK)
-        return st;
-    strcpy(o->path, path);
-    o->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (o->fd < 0)
-        return accel_fail_at(err, A0712, path, "choose a writable --out",
-                             "cannot create the log: %s", strerror(errno));
-    return ACCEL_OK;
+    st = trim(path, steps_done, err);
+    return st == ACCEL_OK ? lines_open(&o->file, path, o->log, err) : st;
 }
 
 /* JSON has no NaN or infinity; null says the same. */
@@ -144,8 +174,7 @@ bool observe_due(const struct observe *o, int64_t step)
     return step % o->every == 0 || step == o->total_steps || step <= 3;
 }
 
-accel_status_t observe_step(struct observe *o, const struct observe_step *s,
-                            accel_error_t *err)
+void observe_step(struct observe *o, const struct observe_step *s)
 {
     double rate = s->step_ms > 0 ? (double)s->items / (s->step_ms * 1e-3) : 0;
     bool due = observe_due(o, s->step) || !isnan(s->eval_loss);
@@ -162,8 +191,8 @@ accel_status_t observe_step(struct observe *o, const struct observe_step *s,
             o->device_peak_bytes = o->device_peak(o->device_user);
         print_line(o, s, rate);
     }
-    if (o->fd < 0)
-        return ACCEL_OK;
+    if (o->file.fd < 0)
+        return;
     if (!isnan(s->eval_loss))
         snprintf(eval, sizeof(eval), ",\"eval_loss\":%s",
                  number(s->eval_loss, value, sizeof(value)));
@@ -177,19 +206,15 @@ accel_status_t observe_step(struct observe *o, const struct observe_step *s,
              s->tokens ? "tokens" : "samples", rate,
              number(s->grad_norm, norm, sizeof(norm)), (long long)o->peak_bytes, device,
              eval);
-    return write_all(o->fd, record, strlen(record), o->path, err);
+    lines_add(&o->file, record, strlen(record), "\"eval_loss\":");
 }
 
-accel_status_t observe_sync(struct observe *o, accel_error_t *err)
+void observe_sync(struct observe *o)
 {
-    if (o->fd >= 0 && fsync(o->fd) != 0 && errno != EINVAL && errno != EROFS)
-        return io_error(err, o->path, "flush");
-    return ACCEL_OK;
+    lines_sync(&o->file);
 }
 
 void observe_close(struct observe *o)
 {
-    if (o->fd >= 0)
-        close(o->fd);
-    o->fd = -1;
+    lines_close(&o->file);
 }

@@ -1,9 +1,14 @@
 # observe/: progress line, JSONL, memory
 libaccel_core_la_SOURCES += \
 	runtime/observe/jsonl.c \
+	runtime/observe/lines.c \
+	runtime/observe/lines.h \
 	runtime/observe/memory.c \
 	runtime/observe/observe.h
 
 unit_tests += tests/unit/test_observe
 tests_unit_test_observe_SOURCES = tests/unit/test_observe.c
 tests_unit_test_observe_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_lines
+tests_unit_test_lines_SOURCES = tests/unit/test_lines.c
+tests_unit_test_lines_LDADD = $(unit_ldadd)

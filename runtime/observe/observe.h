@@ -7,10 +7,10 @@
 #define ACCEL_OBSERVE_OBSERVE_H
 
 #include "common/common.h"
+#include "observe/lines.h"
 
 struct observe {
-    int fd; /* JSONL file; -1: not open */
-    char path[2048];
+    struct lines file; /* JSONL */
     int64_t total_steps;
     int every;          /* steps between progress lines */
     int64_t peak_bytes; /* largest memory sample of this process */
@@ -37,11 +37,13 @@ accel_status_t observe_open(struct observe *o, const char *path, int64_t steps_d
                             accel_error_t *err);
 /* Is a line due for that step, whatever it brings? */
 bool observe_due(const struct observe *o, int64_t step);
-/* Writes the record; prints the line when due. */
-accel_status_t observe_step(struct observe *o, const struct observe_step *s,
-                            accel_error_t *err);
-/* The records so far are on disk when this returns (called before a checkpoint commits). */
-accel_status_t observe_sync(struct observe *o, accel_error_t *err);
+/* Writes the record; prints the line when due. A file that cannot be written ends no run:
+ * see lines_add. */
+void observe_step(struct observe *o, const struct observe_step *s);
+/* The records that can be written are on disk when this returns (called before a checkpoint
+ * commits). */
+void observe_sync(struct observe *o);
+/* Says how many records are lost, if some are. */
 void observe_close(struct observe *o);
 
 /* Proportional set size of this process in bytes (pages shared with other ranks count in

@@ -89,7 +89,8 @@ void history_add(accel_t *run, const char *fmt, ...)
     time_t now = time(NULL);
     struct tm tm;
     va_list ap;
-    int n, fd;
+    int64_t torn_at;
+    int n, fd, error;
 
     if (run->boot.rank != 0)
         return;
@@ -105,11 +106,12 @@ void history_add(accel_t *run, const char *fmt, ...)
     line[n++] = '\n';
     path_of(run, path, sizeof(path));
     fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if ((fd < 0 || write(fd, line, (size_t)n) != n) && !run->history.broken) {
+    error = fd < 0 ? errno : line_append(fd, line, (size_t)n, &torn_at);
+    if (error && !run->history.broken) {
         run->history.broken = true;
         accel_logf(&run->log, ACCEL_LOG_WARN,
                    "%s: cannot write (%s): restarts are not counted", path,
-                   strerror(errno));
+                   strerror(error));
     }
     if (fd >= 0)
         close(fd);

@@ -391,7 +391,7 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
 
     if (!run)
         return accel_fail_nomem(err, "the run", sizeof(*run));
-    run->observe.fd = -1;
+    run->observe.file.fd = -1;
     run->lease_fd = -1;
     run->saved_step = -1;
     run->log.level = ACCEL_LOG_INFO;

@@ -125,7 +125,6 @@ struct accel {
     int64_t saved_step;   /* newest checkpoint in ckpt_dir; -1: none */
     int64_t failed_saves; /* in a row */
     int64_t last_save_ns, step_start_ns;
-    accel_error_t log_failure; /* of this rank, until the ranks agree on it */
     accel_status_t status;     /* first failure; ACCEL_OK while running */
     accel_error_t failure;
 };

@@ -79,21 +79,19 @@ static accel_status_t agree(accel_t *run, struct agreed *out, accel_error_t *err
     double v[6] = { run->loss_sum / run->job.accumulate / run->boot.size,
                     shard_grad_sumsq(run->shard),
                     sig == SIGTERM,
-                    sig != 0 && sig != SIGTERM,
+                    sig != 0 && sig != SIGTERM && sig != SIGINT,
                     due,
-                    run->log_failure.code != ACCEL_OK };
+                    sig == SIGINT };
     accel_status_t st = comm_all_reduce(run->comm, v, 6, ACCEL_F64, COMM_SUM, err);
 
     if (st != ACCEL_OK)
         return st;
-    if (v[5] > 0) { /* rank 0 cannot write its log and says why */
-        *err = run->log_failure;
-        return err->code = ACCEL_EIO;
-    }
     out->loss = v[0];
     out->grad_sumsq = v[1];
-    /* A warning on any rank counts as one; slurmctld may send SIGTERM right behind it. */
-    out->stop = v[3] > 0   ? (c->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1)
+    /* A warning on any rank counts as one; slurmctld may send SIGTERM right behind it.
+     * Whoever presses Ctrl-C wants the end, whatever else is on its way. */
+    out->stop = v[5] > 0   ? SIGINT
+                : v[3] > 0 ? (c->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1)
                 : v[2] > 0 ? SIGTERM
                            : 0;
     out->save =
@@ -164,8 +162,7 @@ static void record(accel_t *run, double loss, const struct applied *did,
         s.items *= data_seq(j->data);
         s.tokens = true;
     }
-    /* Only rank 0 writes: the others hear of a failure in the next agreement. */
-    observe_step(&run->observe, &s, &run->log_failure);
+    observe_step(&run->observe, &s);
 }
 
 static accel_status_t step(accel_t *run, accel_error_t *err)

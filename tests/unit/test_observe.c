@@ -42,10 +42,9 @@ static accel_status_t write_steps(const char *path, int64_t done, int64_t first,
                                   .tokens = true,
                                   .eval_loss = NAN };
 
-        st = observe_step(&o, &s, &err);
+        observe_step(&o, &s);
     }
-    if (st == ACCEL_OK)
-        st = observe_sync(&o, &err);
+    observe_sync(&o);
     observe_close(&o);
     return st;
 }

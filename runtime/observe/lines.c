@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Lines at the end of a file, whole or not at all. In: lines, one at a time. Out: the file; or,
+ * while it cannot be written, memory of a bounded size, with a warning. Never an error: what
+ * is written here is about a run, and the run is worth more.
+ */
+#include "observe/lines.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define OPEN_FLAGS (O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW)
+
+static int write_all(int fd, const char *buf, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = write(fd, buf, len);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? errno : EIO;
+        buf += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+/* Cutting needs no room, so that it works where writing did not. */
+static int cut_at(int fd, int64_t at)
+{
+    struct stat sb;
+
+    if (fstat(fd, &sb) != 0)
+        return errno;
+    if (sb.st_size <= at) /* nothing got there, or somebody else cut more */
+        return 0;
+    return ftruncate(fd, at) == 0 ? 0 : errno;
+}
+
+int line_append(int fd, const char *line, size_t len, int64_t *torn_at)
+{
+    struct stat sb;
+    sigset_t before;
+    int error;
+
+    *torn_at = -1;
+    if (fstat(fd, &sb) != 0)
+        return errno;
+    file_limit_hold(&before);
+    error = write_all(fd, line, len);
+    if (error && cut_at(fd, sb.st_size) != 0)
+        *torn_at = sb.st_size;
+    file_limit_release(&before);
+    return error;
+}
+
+accel_status_t lines_open(struct lines *l, const char *path,
+                          const struct accel_log *log, accel_error_t *err)
+{
+    *l = (struct lines){ .fd = -1, .log = log, .torn_at = -1 };
+    if (strlen(path) >= sizeof(l->path))
+        return accel_fail(err, A0712, "use a shorter output directory",
+                          "path of the log is too long");
+    strcpy(l->path, path);
+    l->fd = open(path, OPEN_FLAGS, 0666);
+    if (l->fd < 0)
+        return accel_fail_at(err, A0712, path, "choose a writable --out",
+                             "cannot create the log: %s", strerror(errno));
+    return ACCEL_OK;
+}
+
+/* Another file of that name, where ours was removed or its server forgot it: whoever looks
+ * there is to find the lines. */
+static int follow_name(struct lines *l)
+{
+    struct stat sb;
+    bool known = fstat(l->fd, &sb) == 0;
+    int fd;
+
+    if (known && sb.st_nlink > 0)
+        return 0;
+    fd = open(l->path, OPEN_FLAGS, 0666);
+    if (fd < 0)
+        return errno;
+    close(l->fd);
+    l->fd = fd;
+    if (known) /* a new file; else it may be the same one with the part of a line */
+        l->torn_at = -1;
+    return 0;
+}
+
+/* ---- lines that wait ------------------------------------------------------------------- */
+
+/* Keeps of the waiting lines those with the mark and every second one of the others, or with
+ * no mark every second one. */
+static void thin_out(struct lines *l, const char *mark)
+{
+    char *to = l->kept, *end = l->kept + l->kept_bytes;
+    int64_t kept = 0, ordinary = 0;
+
+    for (char *at = l->kept; at < end;) {
+        char *next = (char *)memchr(at, '\n', (size_t)(end - at)) + 1;
+        bool marked = mark && memmem(at, (size_t)(next - at), mark, strlen(mark));
+
+        if (marked || ordinary++ % 2 == 0) {
+            memmove(to, at, (size_t)(next - at));
+            to += next - at;
+            kept++;
+        }
+        at = next;
+    }
+    l->dropped += l->kept_lines - kept;
+    l->kept_lines = kept;
+    l->kept_bytes = (size_t)(to - l->kept);
+}
+
+static void keep(struct lines *l, const char *line, size_t len, const char *mark)
+{
+    if (!l->kept)
+        l->kept = malloc(LINES_KEPT_BYTES);
+    if (!l->kept || len > LINES_KEPT_BYTES / 4) {
+        l->dropped++;
+        return;
+    }
+    if (l->kept_bytes + len > LINES_KEPT_BYTES) {
+        thin_out(l, mark);
+        if (l->kept_bytes > LINES_KEPT_BYTES / 4 * 3) /* nearly all are marked */
+            thin_out(l, NULL);
+    }
+    memcpy(l->kept + l->kept_bytes, line, len);
+    l->kept_bytes += len;
+    l->kept_lines++;
+}
+
+static int write_kept(struct lines *l)
+{
+    size_t done = 0;
+    int error = follow_name(l);
+
+    if (!error && l->torn_at >= 0)
+        error = cut_at(l->fd, l->torn_at);
+    if (error)
+        return error;
+    l->torn_at = -1;
+    while (!error && done < l->kept_bytes) {
+        const char *line = l->kept + done;
+        size_t n =
+            (size_t)((const char *)memchr(line, '\n', l->kept_bytes - done) + 1 - line);
+
+        error = line_append(l->fd, line, n, &l->torn_at);
+        if (!error) {
+            done += n;
+            l->kept_lines--;
+        }
+    }
+    memmove(l->kept, l->kept + done, l->kept_bytes - done);
+    l->kept_bytes -= done;
+    return error;
+}
+
+static void begin_outage(struct lines *l, int error)
+{
+    if (!l->error)
+        accel_logf(l->log, ACCEL_LOG_WARN,
+                   "%s: cannot write the log (%s); its records wait in memory, and the "
+                   "training goes on",
+                   l->path, strerror(error));
+    l->error = error;
+}
+
+static void end_outage(struct lines *l)
+{
+    if (l->dropped > 0)
+        accel_logf(l->log, ACCEL_LOG_WARN,
+                   "%s: the log is written again; of the records that waited %lld were "
+                   "dropped, every second one, for lack of room",
+                   l->path, (long long)l->dropped);
+    else
+        accel_logf(l->log, ACCEL_LOG_WARN,
+                   "%s: the log is written again, with all records that waited",
+                   l->path);
+    l->error = 0;
+    l->dropped = 0;
+}
+
+/* ---- the file -------------------------------------------------------------------------- */
+
+/* Lines that wait go first. True: none waits any more. */
+static bool catch_up(struct lines *l)
+{
+    int error;
+
+    if (!l->error)
+        return true;
+    error = write_kept(l);
+    if (error)
+        l->error = error;
+    else
+        end_outage(l);
+    return !error;
+}
+
+void lines_add(struct lines *l, const char *line, size_t len, const char *mark)
+{
+    int error;
+
+    if (l->fd < 0)
+        return;
+    if (!catch_up(l)) {
+        keep(l, line, len, mark);
+        return;
+    }
+    error = follow_name(l);
+    if (!error)
+        error = line_append(l->fd, line, len, &l->torn_at);
+    if (error) {
+        begin_outage(l, error);
+        keep(l, line, len, mark);
+    }
+}
+
+void lines_sync(struct lines *l)
+{
+    int rc;
+
+    if (l->fd < 0)
+        return;
+    catch_up(l);
+    rc = fsync(l->fd);
+    if (rc != 0 && errno != EINVAL && errno != EROFS && !l->sync_failed)
+        accel_logf(l->log, ACCEL_LOG_WARN,
+                   "%s: the log may lack records if this machine stops now: %s",
+                   l->path, strerror(errno));
+    l->sync_failed = rc != 0;
+}
+
+void lines_close(struct lines *l)
+{
+    if (l->fd >= 0 && !catch_up(l))
+        accel_logf(l->log, ACCEL_LOG_WARN, "%s: %lld records of the log are lost: %s",
+                   l->path, (long long)(l->kept_lines + l->dropped),
+                   strerror(l->error));
+    if (l->fd >= 0)
+        close(l->fd);
+    l->fd = -1;
+    free(l->kept);
+    l->kept = NULL;
+}

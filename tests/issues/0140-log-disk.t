@@ -1,0 +1,94 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# A log that cannot be written ends no training: no room, a file size limit, a log or its
+# directory that somebody removes. Its records wait for better times, what is lost is
+# counted, and a reader never meets a part of a line.
+# shellcheck source=tests/t/lib.sh
+. "$(dirname "$0")/../t/lib.sh"
+# shellcheck source=tests/t/train.sh
+. "$(dirname "$0")/../t/train.sh"
+[ -x "$TRAIN" ] || skip_all "examples/train is not built"
+tap_tmpdir
+cd "$tap_tmp" || bail_out "no directory"
+train_text text.txt
+train_config nosave.yaml NO_SHARD no 1 1 "checkpoint: {save: false}"
+unset SLURM_JOB_ID ACCEL_CONFIG_RESOLVED
+MODEL="--layers 1 --heads 1 --width 16 --seq 16 --batch 1 --sample 0 --data $tap_tmp/text.txt"
+
+whole_lines() { # FILE: every line is a record
+    ! grep -v -E '^\{"step":[0-9]+,.*\}$' "$1" && [ -z "$(tail -c 1 "$1")" ]
+}
+
+# A file size limit (8 blocks of 512 bytes or 1 KiB), and no save.
+(
+    ulimit -f 8
+    # shellcheck disable=SC2086
+    ACCEL_CONFIG=nosave.yaml timeout 60 "$TRAIN" $MODEL --steps 100 --log-every 100 --out limit 2>&1 |
+        cat >limit.out
+    ACCEL_CONFIG=nosave.yaml timeout 60 "$TRAIN" $MODEL --steps 100 --log-every 100 --out limit2 \
+        >/dev/null 2>&1
+)
+is $? 0 "a log beyond the file size limit: the run ends 0"
+whole_lines limit/log.jsonl
+ok $? "every line of the log is a record"
+is "$(grep -c 'cannot write the log (File too large); its records wait in memory' limit.out)" 1 \
+    "one warning when it begins"
+lost=$(sed -n 's/.*: \([0-9]*\) records of the log are lost: File too large$/\1/p' limit.out)
+is "$((lost + $(wc -l <limit/log.jsonl)))" 100 "one at the end, with the number of those that are lost"
+
+# Somebody removes the log, then its directory, while it is written.
+train_config save.yaml NO_SHARD no 1 1 "checkpoint: {every_steps: 50, keep: 1}"
+# shellcheck disable=SC2086
+ACCEL_CONFIG=save.yaml timeout 120 "$TRAIN" $MODEL --steps 100000000 --out gone >gone.out 2>&1 &
+pid=$!
+at_exit "kill $pid 2>/dev/null"
+wait_for_step gone/log.jsonl 5 60
+rm gone/log.jsonl
+wait_until 60 [ -s gone/log.jsonl ]
+ok $? "a log that was removed is begun anew"
+mv gone elsewhere
+rm elsewhere/log.jsonl
+wait_until 60 grep -q 'gone/log.jsonl: cannot write the log (No such file' gone.out
+ok $? "without its directory the run goes on, with a warning"
+mv elsewhere gone
+wait_until 60 grep -q 'the log is written again' gone.out
+ok $? "it is written again once it can be"
+kill $pid
+wait $pid
+is $? 85 "and the run is still there to be stopped"
+whole_lines gone/log.jsonl
+ok $? "every line of the log is a record"
+
+if [ "$(id -u)" != 0 ] || ! can_mnt_mode; then
+    skip 5 "needs root and mount namespaces"
+    done_testing
+fi
+# A full disk that somebody makes room on, while the run goes on.
+cat >full.sh <<'END'
+mount -t tmpfs -o size=2m none small || exit 99
+ACCEL_CONFIG=save.yaml timeout 120 "$@" --out small/o >full.out 2>&1 &
+pid=$!
+tries=0
+until grep -q 'checkpoint of step 50 saved' full.out || [ $((tries += 1)) -gt 600 ]; do sleep 0.1; done
+dd if=/dev/zero of=small/filler bs=4k 2>/dev/null
+until grep -q 'cannot write the log' full.out || [ $((tries += 1)) -gt 1200 ]; do sleep 0.1; done
+tail -c 1 small/o/log.jsonl | od -An -c >tail.out
+rm small/filler
+until grep -q 'log is written again' full.out || [ $((tries += 1)) -gt 1800 ]; do sleep 0.1; done
+kill $pid
+wait $pid
+echo $? >full.code
+cp small/o/log.jsonl full.jsonl
+END
+mkdir small
+# shellcheck disable=SC2086
+unshare -m sh full.sh "$TRAIN" $MODEL --steps 100000000
+is "$(cat full.code)" 85 "a full disk: the run goes on, and stops with its state saved"
+like "$(cat tail.out)" '\\n' "while there is no room the log ends with a whole line"
+like "$(cat full.out)" 'written again, with all records that waited' "all records come in the end"
+whole_lines full.jsonl
+ok $? "every line is a record"
+each_step_once full.jsonl "$(wc -l <full.jsonl)"
+ok $? "and each step is there once"
+done_testing

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * observe/: a file of lines where the disk does not play along. Writes that stop at every
+ * length, a part of a line that cannot be cut off, more lines than are kept, a file or
+ * directory that is removed, fsync that fails: whole lines in their order, and one warning.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "observe/observe.h"
+#include "tests/tap.h"
+
+static char dir[] = "/tmp/accel-lines.XXXXXX", path[64], said[4096];
+static bool no_cut, no_sync;
+
+static void keep_line(void *user, accel_log_level_t level, const char *line)
+{
+    (void)user;
+    if (level == ACCEL_LOG_WARN)
+        snprintf(said + strlen(said), sizeof(said) - strlen(said), "%s\n", line);
+}
+
+static const struct accel_log log_to_test = { keep_line, NULL, ACCEL_LOG_INFO };
+
+/* In place of libc's, as far as this program goes. */
+int ftruncate(int fd, off_t at)
+{
+    if (!no_cut)
+        return (int)syscall(SYS_ftruncate, fd, at);
+    errno = EIO;
+    return -1;
+}
+
+int fsync(int fd)
+{
+    if (!no_sync)
+        return (int)syscall(SYS_fsync, fd);
+    errno = EIO;
+    return -1;
+}
+
+/* Files may be so long. The test's own output may be one: nothing is printed meanwhile. */
+static void set_room(rlim_t bytes)
+{
+    struct rlimit r;
+
+    getrlimit(RLIMIT_FSIZE, &r);
+    r.rlim_cur = bytes < r.rlim_max ? bytes : r.rlim_max;
+    setrlimit(RLIMIT_FSIZE, &r);
+}
+
+static void start(struct lines *l)
+{
+    accel_error_t err = { 0 };
+
+    unlink(path);
+    said[0] = '\0';
+    if (lines_open(l, path, &log_to_test, &err) != ACCEL_OK)
+        tap_diag("%s", err.text);
+}
+
+static void add(struct lines *l, int number, const char *mark)
+{
+    char line[64];
+    int n = snprintf(line, sizeof(line), "{\"n\":%d%s}\n", number, mark);
+
+    lines_add(l, line, (size_t)n, "mark");
+}
+
+static int count(const char *text, const char *word)
+{
+    int n = 0;
+
+    for (; (text = strstr(text, word)); text += strlen(word))
+        n++;
+    return n;
+}
+
+struct found {
+    int whole, last, marked;
+    bool torn, ordered;
+};
+
+/* Whole lines with growing numbers, and perhaps a part of one behind them. */
+static struct found look(void)
+{
+    struct found f = { .ordered = true };
+    FILE *in = fopen(path, "r");
+    char line[256];
+    int number;
+
+    while (in && fgets(line, sizeof(line), in)) {
+        size_t n = strlen(line);
+
+        if (line[n - 1] != '\n') {
+            f.torn = true;
+            continue;
+        }
+        f.ordered &= !f.torn && sscanf(line, "{\"n\":%d", &number) == 1 &&
+                     number > f.last && line[n - 2] == '}' && count(line, "{") == 1;
+        f.last = number;
+        f.whole++;
+        f.marked += strstr(line, "mark") != NULL;
+    }
+    if (in)
+        fclose(in);
+    return f;
+}
+
+/* The write that does not fit stops after 0, 1, 2 ... of its bytes. */
+static void test_every_length(void)
+{
+    const char line[] = "{\"n\":1}\n";
+    const int bytes = 5 * (int)(sizeof(line) - 1);
+    int bad = 0;
+
+    for (int room = 0; room <= bytes; room++) {
+        struct lines l;
+        struct found f;
+        bool fits = room == bytes;
+
+        start(&l);
+        set_room((rlim_t)room);
+        for (int i = 1; i <= 5; i++)
+            add(&l, i, "");
+        f = look();
+        bad += f.torn || !f.ordered || f.whole != room / 8 ||
+               count(said, "cannot write the log (File too large)") != !fits;
+        set_room(RLIM_INFINITY);
+        add(&l, 6, "");
+        f = look();
+        bad += f.torn || !f.ordered || f.whole != 6 ||
+               count(said, "with all records that waited") != !fits;
+        lines_close(&l);
+        bad += count(said, "\n") != (fits ? 0 : 2);
+        if (bad) {
+            tap_diag("room for %d bytes: %d lines, torn %d; said:\n%s", room, f.whole,
+                     f.torn, said);
+            break;
+        }
+    }
+    tap_is_int(bad, 0,
+               "no part of a line at any length, all lines once there is room, one "
+               "warning each");
+}
+
+static void test_no_cut(void)
+{
+    struct lines l;
+    struct found f;
+
+    start(&l);
+    add(&l, 1, "");
+    set_room(12);
+    no_cut = true;
+    add(&l, 2, "");
+    set_room(RLIM_INFINITY);
+    f = look();
+    tap_ok(f.whole == 1 && f.torn && f.ordered,
+           "a part that cannot be cut off is the end of the file");
+    add(&l, 3, "");
+    f = look();
+    tap_ok(f.whole == 1 && f.torn && f.ordered, "nothing is written behind it");
+    no_cut = false;
+    add(&l, 4, "");
+    f = look();
+    tap_ok(f.whole == 4 && !f.torn && f.ordered, "once it is cut off, all lines come");
+    lines_close(&l);
+
+    start(&l);
+    add(&l, 1, "");
+    set_room(12);
+    no_cut = true;
+    add(&l, 2, "");
+    no_cut = false;
+    set_room(RLIM_INFINITY);
+    tap_ok(truncate(path, 0) == 0, "emptied");
+    add(&l, 3, "");
+    f = look();
+    tap_ok(f.whole == 2 && !f.torn && f.ordered,
+           "somebody emptied the file meanwhile: it begins with a whole line");
+    lines_close(&l);
+}
+
+/* More than is kept: every second one stays, those with the mark all. */
+static void test_bound(bool all_marked)
+{
+    enum { COUNT = 120000 };
+    struct lines l;
+    struct found f;
+    char want[64];
+    int marked = 0;
+
+    start(&l);
+    set_room(0);
+    for (int i = 1; i <= COUNT; i++) {
+        bool mark = all_marked || i % 1000 == 0;
+
+        marked += mark;
+        add(&l, i, mark ? ",\"mark\":1" : "");
+    }
+    set_room(RLIM_INFINITY);
+    tap_ok(l.kept_bytes <= LINES_KEPT_BYTES && l.kept_bytes > LINES_KEPT_BYTES / 4,
+           "%zu bytes wait", l.kept_bytes);
+    add(&l, COUNT + 1, "");
+    f = look();
+    tap_ok(f.ordered && !f.torn && f.last == COUNT + 1, "the rest is in order");
+    if (!all_marked)
+        tap_is_int(f.marked, marked, "marked ones are all there");
+    snprintf(want, sizeof(want), "%d were dropped", COUNT + 1 - f.whole);
+    tap_ok(count(said, want) == 1 && count(said, "\n") == 2,
+           "the number of the others is said");
+    tap_diag("%s", said);
+    set_room(0);
+    add(&l, COUNT + 2, "");
+    set_room(RLIM_INFINITY);
+    add(&l, COUNT + 3, "");
+    tap_ok(count(said, "with all records that waited") == 1,
+           "the next outage counts anew");
+    lines_close(&l);
+}
+
+static void test_end(void)
+{
+    struct lines l;
+
+    start(&l);
+    add(&l, 1, "");
+    set_room(8);
+    add(&l, 2, "");
+    add(&l, 3, "");
+    lines_close(&l);
+    set_room(RLIM_INFINITY);
+    tap_ok(count(said, ": 2 records of the log are lost: File too large") == 1,
+           "what is lost at the end is said");
+    tap_ok(look().whole == 1 && !look().torn, "the file is whole");
+    start(&l);
+    set_room(0);
+    add(&l, 1, "");
+    set_room(RLIM_INFINITY);
+    lines_close(&l);
+    tap_ok(look().whole == 1 && count(said, "lost") == 0,
+           "at the end it is tried once more");
+}
+
+static void test_removed(void)
+{
+    char away[96];
+    struct lines l;
+
+    snprintf(away, sizeof(away), "%s.away", dir);
+    start(&l);
+    add(&l, 1, "");
+    unlink(path);
+    add(&l, 2, "");
+    tap_ok(look().whole == 1 && look().last == 2 && !said[0],
+           "a file that was removed is made again");
+    unlink(path);
+    if (rename(dir, away) != 0)
+        tap_diag("rename: %s", strerror(errno));
+    add(&l, 3, "");
+    add(&l, 4, "");
+    tap_ok(count(said, "cannot write the log (No such file or directory)") == 1,
+           "a directory that is gone is said once");
+    if (rename(away, dir) != 0)
+        tap_diag("rename: %s", strerror(errno));
+    add(&l, 5, "");
+    tap_ok(look().whole == 3 && look().ordered && count(said, "all records that") == 1,
+           "once it is back, so are the lines");
+    lines_close(&l);
+}
+
+static void test_sync(void)
+{
+    struct lines l;
+
+    start(&l);
+    add(&l, 1, "");
+    no_sync = true;
+    lines_sync(&l);
+    lines_sync(&l);
+    no_sync = false;
+    tap_ok(count(said, "may lack records if this machine stops now: Input/output") == 1,
+           "fsync that fails is said once");
+    set_room(8);
+    add(&l, 2, "");
+    set_room(RLIM_INFINITY);
+    lines_sync(&l);
+    tap_is_int(look().whole, 2, "a sync brings what waited");
+    lines_close(&l);
+}
+
+/* A resumed run shortens its log where there is no room for another one. */
+static void test_resume_full(void)
+{
+    struct observe o = { .total_steps = 9, .every = 9, .log = &log_to_test };
+    accel_error_t err = { 0 };
+    accel_status_t st;
+    FILE *f = fopen(path, "w");
+
+    for (int i = 1; f && i <= 5; i++)
+        fprintf(f, "{\"step\":%d}\n", i);
+    fprintf(f, "{\"st");
+    fclose(f);
+    set_room(0);
+    st = observe_open(&o, path, 3, &err);
+    observe_close(&o);
+    set_room(RLIM_INFINITY);
+    tap_is_int(st, ACCEL_OK, "a log on a full disk is opened %s", err.text);
+    f = fopen(path, "r");
+    char text[256] = "";
+    text[f ? fread(text, 1, sizeof(text) - 1, f) : 0] = '\0';
+    fclose(f);
+    tap_is_str(text, "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n",
+               "is cut behind the step that was resumed");
+}
+
+int main(void)
+{
+    if (!mkdtemp(dir))
+        return 1;
+    snprintf(path, sizeof(path), "%s/log.jsonl", dir);
+    test_every_length();
+    test_no_cut();
+    test_bound(false);
+    test_bound(true);
+    test_end();
+    test_removed();
+    test_sync();
+    test_resume_full();
+    unlink(path);
+    rmdir(dir);
+    return tap_done();
+}
