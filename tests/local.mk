@@ -20,7 +20,8 @@ tests/t/0030-build-install.log: $(filter-out tests/t/0030-build-install.log, $(T
 
 # What trying it showed.
 shell_tests += \
-	tests/issues/0140-log-disk.t
+	tests/issues/0140-log-disk.t \
+	tests/issues/0141-lease-lock.t
 
 include tests/cuda/local.mk
 include tests/fuzz/local.mk

@@ -39,6 +39,9 @@ check_PROGRAMS += tests/helpers/stepper
 tests_helpers_stepper_SOURCES = tests/helpers/stepper.c runtime/train/requeue.c
 tests_helpers_stepper_LDADD = libacommon.la -lm
 
+unit_tests += tests/unit/test_lease
+tests_unit_test_lease_SOURCES = tests/unit/test_lease.c
+tests_unit_test_lease_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_train_reshard
 tests_unit_test_train_reshard_SOURCES = tests/unit/test_train_reshard.c
 tests_unit_test_train_reshard_LDADD = $(fork_ldadd)

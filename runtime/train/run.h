@@ -100,8 +100,9 @@ struct accel {
     struct incarnation incarnation;
     struct history history;
     struct notice notice;
-    int lease_fd;     /* rank 0: the lock of ckpt_dir; -1: none */
-    char lease[256];  /* rank 0: what the lock's file says */
+    int lease_fd;    /* rank 0: the lock of ckpt_dir; -1: none */
+    char lease[256]; /* rank 0: what the lock's file says */
+    bool lease_warned;
     char run_id[512]; /* identity: what must agree to resume */
     struct units units;
     struct shard *shard;
@@ -125,7 +126,7 @@ struct accel {
     int64_t saved_step;   /* newest checkpoint in ckpt_dir; -1: none */
     int64_t failed_saves; /* in a row */
     int64_t last_save_ns, step_start_ns;
-    accel_status_t status;     /* first failure; ACCEL_OK while running */
+    accel_status_t status; /* first failure; ACCEL_OK while running */
     accel_error_t failure;
 };
 
@@ -263,8 +264,9 @@ void notice_check(accel_t *run, double seconds);
 /* Rank 0's alone. Locks run->ckpt_dir, which exists; waits some seconds for a run that is
  * ending. ACCEL_EUNAVAIL names the run that holds it. */
 accel_status_t lease_take(accel_t *run, accel_error_t *err);
-/* ACCEL_EUNAVAIL when somebody else took over. */
-accel_status_t lease_keep(const accel_t *run, accel_error_t *err);
+/* ACCEL_EUNAVAIL when somebody else took over. A file that was removed, emptied or filled with
+ * something else is written again; one that cannot be used is warned of, once. */
+accel_status_t lease_keep(accel_t *run, accel_error_t *err);
 void lease_drop(accel_t *run);
 
 /* ---- stop.c -------------------------------------------------------------------------- */

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train/: the lease of a checkpoint directory. Two lives at once: the later one goes on, the
+ * earlier one saves no more. A lock file that was emptied, removed, replaced or cannot be
+ * read ends no run, and keeps the others out as soon as it can.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "tests/tap.h"
+#include "train/run.h"
+
+static char dir[] = "/tmp/accel-lease.XXXXXX", path[64], said[4096];
+static bool no_read;
+
+static void keep_line(void *user, accel_log_level_t level, const char *line)
+{
+    (void)user;
+    (void)level;
+    snprintf(said + strlen(said), sizeof(said) - strlen(said), "%s\n", line);
+}
+
+/* In place of libc's, as far as this program goes. */
+ssize_t pread(int fd, void *buf, size_t n, off_t at)
+{
+    if (!no_read)
+        return (ssize_t)syscall(SYS_pread64, fd, buf, n, at);
+    errno = EIO;
+    return -1;
+}
+
+/* A life of job `first`; 0: none. */
+static void be(accel_t *run, long job, long first, long restart)
+{
+    memset(run, 0, sizeof(*run));
+    run->lease_fd = -1;
+    run->log = (struct accel_log){ keep_line, NULL, ACCEL_LOG_INFO };
+    run->incarnation =
+        (struct incarnation){ .job = job, .first_job = first, .restart = restart };
+    strcpy(run->ckpt_dir, dir);
+    said[0] = '\0';
+}
+
+static accel_status_t take(accel_t *run)
+{
+    accel_error_t err = { 0 };
+    accel_status_t st = lease_take(run, &err);
+
+    if (st != ACCEL_OK)
+        snprintf(said, sizeof(said), "%s", err.text);
+    return st;
+}
+
+static accel_status_t keep(accel_t *run)
+{
+    accel_error_t err = { 0 };
+    accel_status_t st;
+
+    said[0] = '\0';
+    st = lease_keep(run, &err);
+    if (st != ACCEL_OK)
+        snprintf(said, sizeof(said), "%s", err.text);
+    return st;
+}
+
+static void put(const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    if (!f || fputs(text, f) < 0 || fclose(f) != 0)
+        tap_diag("%s: %s", path, strerror(errno));
+}
+
+static bool says(const char *text)
+{
+    char line[512] = "";
+    FILE *f = fopen(path, "r");
+
+    if (f && fgets(line, sizeof(line), f))
+        line[strcspn(line, "\n")] = '\0';
+    if (f)
+        fclose(f);
+    return strcmp(line, text) == 0;
+}
+
+static bool is_locked(void)
+{
+    int fd = open(path, O_RDONLY);
+    bool locked = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0;
+
+    close(fd);
+    return locked;
+}
+
+/* The holder of job 7, restart 1; what the file is made to say; what becomes of him. */
+static const struct {
+    const char *what, *text;
+    bool goes_on;
+} texts[] = {
+    { "nothing", "", true },
+    { "a blank line", "\n", true },
+    { "noise", "\x01\xff{}\n", true },
+    { "half of a later life", "job 7 (restart 2) on n2, process 5, since 2026-01",
+      true },
+    { "more than a later life",
+      "job 7 (restart 2) on n2, process 5, since 2026-01-01 12:00:00 or so", true },
+    { "an earlier life",
+      "job 7 (restart 0) on n2, process 5, since 2026-01-01 12:00:00", true },
+    { "a later life", "job 7 (restart 2) on n2, process 5, since 2026-01-01 12:00:00\n",
+      false },
+    { "a later life without a newline",
+      "job 7 (restart 2) on n2, process 5, since 2026-01-01 12:00:00", false },
+    { "a later life of a bare srun",
+      "job 9 (restart 2 of job 7) on n2, process 5, since 2026-01-01 12:00:00", false },
+    { "an earlier life of a bare srun",
+      "job 6 (restart 0 of job 7) on n2, process 5, since 2026-01-01 12:00:00", true },
+    { "the same life elsewhere",
+      "job 7 (restart 1) on n2, process 5, since 2026-01-01 12:00:00", false },
+    { "another job", "job 8 (restart 0) on n2, process 5, since 2026-01-01 12:00:00",
+      false },
+    { "a later life of another job",
+      "job 9 (restart 2 of job 8) on n2, process 5, since 2026-01-01 12:00:00", false },
+    { "a process without a job",
+      "a process without a job on n2, process 5, since 2026-01-01 12:00:00", false },
+};
+
+static void test_texts(void)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(texts); i++) {
+        accel_t run;
+
+        unlink(path);
+        be(&run, 7, 7, 1);
+        tap_is_int(take(&run), ACCEL_OK, "taken");
+        put(texts[i].text);
+        if (texts[i].goes_on) {
+            tap_ok(keep(&run) == ACCEL_OK && says(run.lease) &&
+                       strstr(said, "written again"),
+                   "%s: goes on, and the file says who", texts[i].what);
+            tap_ok(keep(&run) == ACCEL_OK && !said[0], "%s: all is well then",
+                   texts[i].what);
+        } else {
+            tap_ok(keep(&run) == ACCEL_EUNAVAIL && strstr(said, "took over: ") &&
+                       (strstr(said, "process 5")),
+                   "%s: saves no more: %s", texts[i].what, said);
+            tap_ok(!says(run.lease), "%s: and does not take it back", texts[i].what);
+        }
+        lease_drop(&run);
+    }
+}
+
+static void test_two_lives(void)
+{
+    accel_t old, new, stranger;
+
+    unlink(path);
+    be(&old, 7, 7, 0);
+    be(&stranger, 8, 8, 3);
+    be(&new, 7, 7, 1);
+    tap_is_int(take(&old), ACCEL_OK, "the first life");
+    tap_ok(keep(&old) == ACCEL_OK && !said[0], "it may save");
+    tap_is_int(take(&stranger), ACCEL_EUNAVAIL, "another job is refused");
+    tap_ok(strstr(said, "at work here: job 7 (restart 0) on "), "and told why: %s",
+           said);
+    lease_drop(&stranger);
+    said[0] = '\0';
+    tap_is_int(take(&new), ACCEL_OK, "the second life pushes it aside");
+    tap_ok(strstr(said, "an earlier incarnation still runs (job 7 (restart 0)"),
+           "and says so");
+    tap_is_int(keep(&old), ACCEL_EUNAVAIL, "the first one saves no more");
+    tap_ok(strstr(said, "took over: job 7 (restart 1)"), "it says who does: %s", said);
+    tap_is_int(keep(&new), ACCEL_OK, "the second one may");
+
+    /* The first one has the lock still, and the file is emptied under both. */
+    put("");
+    tap_is_int(keep(&old), ACCEL_OK, "nothing tells the first one");
+    tap_ok(says(old.lease), "it writes itself down");
+    tap_is_int(keep(&new), ACCEL_OK, "which does not stop the second one");
+    tap_ok(says(new.lease), "it takes its place back");
+    tap_is_int(keep(&old), ACCEL_EUNAVAIL, "and the first one is out again");
+    unlink(path);
+    tap_is_int(keep(&old), ACCEL_OK, "the same with a file that is removed");
+    tap_is_int(keep(&new), ACCEL_OK, "the second one goes on");
+    tap_is_int(keep(&old), ACCEL_EUNAVAIL, "the first one does not");
+    lease_drop(&old);
+    lease_drop(&new);
+
+    be(&old, 7, 7, 1);
+    be(&new, 7, 7, 0);
+    tap_is_int(take(&old), ACCEL_OK, "restart 1 is at work");
+    tap_is_int(take(&new), ACCEL_EUNAVAIL, "restart 0 does not push it aside");
+    lease_drop(&old);
+    lease_drop(&new);
+}
+
+static void test_replaced(void)
+{
+    accel_t run, other;
+    int fd;
+
+    unlink(path);
+    be(&run, 0, 0, 0);
+    tap_is_int(take(&run), ACCEL_OK, "a process without a job");
+    unlink(path);
+    tap_ok(keep(&run) == ACCEL_OK && says(run.lease) && is_locked(),
+           "a file that was removed is there again, and locked");
+    unlink(path);
+    put("");
+    tap_ok(keep(&run) == ACCEL_OK && says(run.lease) && is_locked(),
+           "so is one that was replaced");
+    unlink(path);
+    be(&other, 8, 8, 0);
+    tap_is_int(take(&other), ACCEL_OK, "another run finds the file removed");
+    tap_is_int(keep(&run), ACCEL_EUNAVAIL, "the first one saves no more");
+    tap_is_int(keep(&other), ACCEL_OK, "the second one may");
+    lease_drop(&other);
+    unlink(path);
+    put("");
+    fd = open(path, O_RDONLY);
+    flock(fd, LOCK_EX);
+    tap_ok(keep(&run) == ACCEL_EUNAVAIL && strstr(said, "its lock does not say which"),
+           "a new file that somebody locks is his: %s", said);
+    tap_is_int(take(&other), ACCEL_EUNAVAIL, "and nobody else's");
+    tap_ok(strstr(said, "at work here: its lock does not say which"), "%s", said);
+    close(fd);
+    lease_drop(&run);
+    lease_drop(&other);
+}
+
+static void test_unusable(void)
+{
+    accel_t run;
+
+    unlink(path);
+    be(&run, 7, 7, 0);
+    take(&run);
+    no_read = true;
+    tap_ok(keep(&run) == ACCEL_OK && strstr(said, "cannot read the lock (Input/output"),
+           "a file that cannot be read: goes on with a warning");
+    tap_ok(keep(&run) == ACCEL_OK && !said[0], "said once");
+    no_read = false;
+    tap_ok(keep(&run) == ACCEL_OK && !said[0], "it can be read again");
+    no_read = true;
+    tap_ok(keep(&run) == ACCEL_OK && said[0], "the next time it is said again");
+    no_read = false;
+    unlink(path);
+    if (symlink("/tmp/accel-lease-nowhere", path) != 0)
+        tap_diag("symlink: %s", strerror(errno));
+    tap_ok(keep(&run) == ACCEL_OK && access("/tmp/accel-lease-nowhere", F_OK) != 0,
+           "a link: goes on, and makes nothing where it points");
+    unlink(path);
+    mkdir(path, 0777);
+    tap_is_int(keep(&run), ACCEL_OK, "a directory: goes on");
+    rmdir(path);
+    tap_is_int(mkfifo(path, 0666), 0, "a pipe in its place");
+    tap_is_int(keep(&run), ACCEL_OK, "is not waited for");
+    unlink(path);
+    tap_ok(keep(&run) == ACCEL_OK && says(run.lease) && is_locked(),
+           "once nothing is in the way the lock is there again");
+    lease_drop(&run);
+    tap_is_int(keep(&run), ACCEL_OK, "no lease, nothing to keep");
+}
+
+int main(void)
+{
+    if (!mkdtemp(dir))
+        return 1;
+    snprintf(path, sizeof(path), "%s/.lock", dir);
+    test_texts();
+    test_two_lives();
+    test_replaced();
+    test_unusable();
+    unlink(path);
+    rmdir(dir);
+    return tap_done();
+}
