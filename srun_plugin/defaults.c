@@ -121,6 +121,9 @@ void defaults_for_srun(const struct config *cfg, char **argv)
     set_default("SLURM_MPI_TYPE", "pmix");
     default_tasks(cfg, argv);
     lend_default("SLURM_KILL_BAD_EXIT", "1");
+    /* Ctrl-C goes to the tasks at once, which save; else the first one shows their state. */
+    if (cfg->preempt_enabled)
+        lend_default("SLURM_DISABLE_STATUS", "1");
     /* Inside an allocation the warning belongs to the job, which has its own. */
     if (cfg->preempt_enabled && !defaults_user_env("SLURM_JOB_ID")) {
         warning_signal(cfg, signal, sizeof(signal));

@@ -86,6 +86,7 @@ static const struct {
     { "SLURM_NTASKS", "ntasks", 'n', 6 },
     { "SLURM_NTASKS_PER_NODE", "ntasks-per-node", 0, 12 },
     { "SLURM_KILL_BAD_EXIT", "kill-on-bad-exit", 'K', 6 },
+    { "SLURM_DISABLE_STATUS", "disable-status", 'X', 3 },
     { "SLURM_SIGNAL", "signal", 0, 3 },
     { "SBATCH_SIGNAL", "signal", 0, 3 },
     { "SALLOC_SIGNAL", "signal", 0, 3 },

@@ -162,7 +162,11 @@ static int prepare(const struct config *cfg, const struct step *s)
         return refuse();
     resubmit_arm(s->job_id);
     notice_export(cfg, s->job_id);
-    return start_environment(cfg, s) ? 0 : refuse();
+    if (!start_environment(cfg, s))
+        return refuse();
+    if (cfg->preempt_enabled)
+        interrupt_watch(s->job_id, s->step_id);
+    return 0;
 }
 
 int local_user_init(spank_t sp)

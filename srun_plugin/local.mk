@@ -10,6 +10,7 @@ srun_plugin_accel_spank_la_SOURCES = \
 	srun_plugin/defaults.c \
 	srun_plugin/dispatch.c \
 	srun_plugin/dry_run.c \
+	srun_plugin/interrupt.c \
 	srun_plugin/local.c \
 	srun_plugin/notice.c \
 	srun_plugin/opts.c \

@@ -182,6 +182,10 @@ int remote_task_init(spank_t sp);
 /* Watches the end of this srun: requeue of a batch job, resubmission of a bare srun. */
 void resubmit_arm(uint32_t job_id);
 void resubmit_watch(void);
+/* interrupt.c: this srun's first SIGTERM or SIGHUP lets the step's tasks save and end. */
+void interrupt_watch(uint32_t job_id, uint32_t step_id);
+/* The signal that told this srun to end while its step ran, Ctrl-C too; 0: none. */
+int interrupt_seen(void);
 /* How often this job was started again, by requeue or by resubmission. */
 long resubmit_count(void);
 /* The first of the jobs that this srun asked for in a row; a batch job's own id. */

@@ -259,9 +259,29 @@ static void resubmit_bare(const struct outcome *o, const struct config *cfg)
     free(argv);
 }
 
+/* Somebody wants the end. In a batch job Slurm itself sends SIGTERM to srun, whatever comes
+ * next. */
+static bool is_told_to_end(const struct outcome *o)
+{
+    return interrupt_seen() == SIGINT || (interrupt_seen() && !o->batch);
+}
+
+/* What nobody else has said: the step has ended without its own last word. */
+static void say_ended(const struct outcome *o)
+{
+    char **argv = cmdline_read();
+    char reason[128], what[256];
+
+    why(o, reason, sizeof(reason));
+    snprintf(what, sizeof(what), "accel: job %u %s; not started again: srun got SIG%s",
+             armed_job, reason, sigabbrev_np(interrupt_seen()));
+    say_command(what, argv);
+    free(argv);
+}
+
 static bool comes_back(const struct outcome *o)
 {
-    if (o->cancelled || o->exit_code == EXIT_STOPPED)
+    if (o->cancelled || o->exit_code == EXIT_STOPPED || is_told_to_end(o))
         return false;
     if (o->exit_code == 0)
         return o->killed;
@@ -285,6 +305,8 @@ static void at_end(int status, void *unused)
             requeue_batch(&o, cfg);
         else if (comes_back(&o))
             resubmit_bare(&o, cfg);
+        else if (is_told_to_end(&o) && o.exit_code != 0 && o.exit_code != EXIT_STOPPED)
+            say_ended(&o);
     }
     opts_free();
     defaults_free();

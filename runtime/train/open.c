@@ -55,8 +55,10 @@ accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err)
             *err = run->failure;
         return run->status;
     }
-    if (run->prepared)
+    if (run->prepared) {
+        stop_announce(run);
         return ACCEL_OK;
+    }
     return accel_fail(err, A0901, "call accel_prepare first", "%s before accel_prepare",
                       call);
 }

@@ -302,5 +302,7 @@ accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t
         accel_logf(&run->log, ACCEL_LOG_INFO,
                    "the run is finished: all %lld steps are done; nothing to do",
                    (long long)run->job.steps);
+    else /* from here on there is something to lose */
+        signals_take_interrupt(&run->config);
     return ACCEL_OK;
 }

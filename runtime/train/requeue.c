@@ -40,6 +40,8 @@ const char *requeue_result_text(enum requeue_result result)
         return "not requeued: the job was submitted with --no-requeue; submit it again";
     case REQUEUE_NOT_MEANT:
         return "not run again: it was cancelled; submit it again to go on";
+    case REQUEUE_STOPPED:
+        return "not run again: it was interrupted; run the same command to go on";
     case REQUEUE_LIMIT:
         return "not run again: accel.preemption.max_restarts is reached; submit it "
                "again "
@@ -68,6 +70,8 @@ const char *stop_reason_text(enum stop_reason reason)
         return "requeued";
     case STOP_CANCELLED:
         return "cancelled";
+    case STOP_INTERRUPTED:
+        return "interrupted";
     }
     return "?";
 }
@@ -326,6 +330,11 @@ accel_status_t requeue_look(const struct requeue_request *request,
 
     *reason_out = STOP_SIGNAL;
     *result_out = job ? REQUEUE_LEFT : REQUEUE_NO_JOB;
+    if (request->signal == SIGINT) { /* no state of the job changes that */
+        *reason_out = STOP_INTERRUPTED;
+        *result_out = REQUEUE_STOPPED;
+        return ACCEL_OK;
+    }
     if (!job)
         return ACCEL_OK;
     char *answer = malloc(ANSWER_MAX);

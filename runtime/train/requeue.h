@@ -10,12 +10,13 @@
 
 /* Why the run is to end. */
 enum stop_reason {
-    STOP_SIGNAL,     /* no job, or Slurm does not say: the signal alone is known */
-    STOP_PREEMPTED,  /* the partition's GraceTime runs, or the job is being killed */
-    STOP_TIME_LIMIT, /* near it, or it has come */
-    STOP_WARNED,     /* the warning signal, sent by hand: save and come back */
-    STOP_REQUEUED,   /* somebody requeued the job */
-    STOP_CANCELLED,  /* scancel of the job or the step, or SIGTERM by hand */
+    STOP_SIGNAL,      /* no job, or Slurm does not say: the signal alone is known */
+    STOP_PREEMPTED,   /* the partition's GraceTime runs, or the job is being killed */
+    STOP_TIME_LIMIT,  /* near it, or it has come */
+    STOP_WARNED,      /* the warning signal, sent by hand: save and come back */
+    STOP_REQUEUED,    /* somebody requeued the job */
+    STOP_CANCELLED,   /* scancel of the job or the step, or SIGTERM by hand */
+    STOP_INTERRUPTED, /* SIGINT: Ctrl-C, scancel -s INT */
 };
 
 enum requeue_result {
@@ -25,6 +26,7 @@ enum requeue_result {
     REQUEUE_NOT_BATCH,    /* srun or salloc: the plugin in srun goes on */
     REQUEUE_FORBIDDEN,    /* the job was submitted with --no-requeue */
     REQUEUE_NOT_MEANT,    /* cancelled */
+    REQUEUE_STOPPED,      /* interrupted, in a job or not */
     REQUEUE_LIMIT,        /* max_restarts is reached */
     REQUEUE_LEFT,         /* could not ask: left to the srun plugin and RequeueExit */
     REQUEUE_SWITCHED_OFF, /* accel.preemption.requeue is false */
@@ -41,7 +43,7 @@ struct requeue_request {
 };
 
 /* Finds out why the run is told to stop, and whether to ask for a requeue: then the result
- * is REQUEUE_DONE. Takes at most 10 s (one call of scontrol). Not collective. ACCEL_OK and
+ * is REQUEUE_DONE. Takes at most 10 s (one call of scontrol), and no time after SIGINT. Not collective. ACCEL_OK and
  * both outcomes in every case but lack of memory. */
 accel_status_t requeue_look(const struct requeue_request *request,
                             const struct accel_log *log,

@@ -103,6 +103,7 @@ struct accel {
     int lease_fd;    /* rank 0: the lock of ckpt_dir; -1: none */
     char lease[256]; /* rank 0: what the lock's file says */
     bool lease_warned;
+    bool announced;   /* what Ctrl-C does */
     char run_id[512]; /* identity: what must agree to resume */
     struct units units;
     struct shard *shard;
@@ -183,6 +184,10 @@ void descriptors_restore(const accel_t *run);
  * default. A second call keeps what the first one installed, and a signal that came. */
 void signals_install(const struct config *cfg);
 void signals_restore(void);
+/* From here on the first SIGINT asks to stop, and the second one ends the process at once;
+ * where the disposition is the default. Until signals_leave_interrupt. */
+void signals_take_interrupt(const struct config *cfg);
+void signals_leave_interrupt(void);
 /* Number of the signal that asked to stop, 0 if none. Async-signal-safe, any thread. */
 int signals_pending(void);
 
@@ -274,6 +279,8 @@ void lease_drop(accel_t *run);
  * the run is not to come back by itself; `err` says why and what comes next. Collective. */
 accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err);
 const char *stop_signal_name(int sig);
+/* After the first Ctrl-C, once, on rank 0: says what happens, and what a second one keeps. */
+void stop_announce(accel_t *run);
 
 /* ---- batch.c ------------------------------------------------------------------------- */
 /* Room for a micro-batch on the host. */

@@ -1,27 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The preemption flag: SIGTERM (preemption, scancel) and the warning signal of --signal
- * (time limit) set it; the step loop reads it. A handler is a process-wide thing, hence
- * the only global of this library; it is installed by accel_open for signals that nobody
- * handles yet, and taken back by accel_close.
+ * The stop flag: SIGTERM (preemption, scancel), the warning signal of --signal (time limit)
+ * and the first SIGINT (Ctrl-C) set it; the step loop reads it. A handler is a process-wide
+ * thing, hence the only global of this library; it is installed for signals that nobody
+ * handles yet, and taken back by accel_close. SIGINT is ours only while there is something
+ * to save, and once: the second one ends the process, as it does without us.
  */
 #include <signal.h>
 #include <string.h>
 
 #include "train/run.h"
 
+enum { SLOT_TERM, SLOT_WARNING, SLOT_INTERRUPT, SLOTS };
+
 static volatile sig_atomic_t pending_signal;
-static int installed[2];
-static struct sigaction previous[2];
+static int installed[SLOTS];
+static struct sigaction previous[SLOTS];
+
+/* What says more about the end that is wanted hides the rest: SIGTERM comes behind a warning,
+ * and whoever presses Ctrl-C wants no other end. */
+static int weight(int sig)
+{
+    return sig == 0 ? 0 : sig == SIGTERM ? 1 : sig == SIGINT ? 3 : 2;
+}
 
 static void on_signal(int sig)
 {
-    /* SIGTERM behind a warning must not hide that there was one. */
-    if (sig != SIGTERM || pending_signal == 0)
+    if (weight(sig) > weight(pending_signal))
         pending_signal = sig;
 }
 
-static void install(int slot, int sig)
+static void install(int slot, int sig, int flags)
 {
     struct sigaction now, ours;
 
@@ -32,29 +41,48 @@ static void install(int slot, int sig)
         return;
     memset(&ours, 0, sizeof(ours));
     ours.sa_handler = on_signal;
-    ours.sa_flags = SA_RESTART;
+    ours.sa_flags = SA_RESTART | flags;
     sigemptyset(&ours.sa_mask);
     if (sigaction(sig, &ours, &previous[slot]) == 0)
         installed[slot] = sig;
+}
+
+/* What the program put in our place meanwhile stays. */
+static void restore(int slot)
+{
+    struct sigaction now;
+
+    if (installed[slot] && sigaction(installed[slot], NULL, &now) == 0 &&
+        !(now.sa_flags & SA_SIGINFO) && now.sa_handler == on_signal)
+        sigaction(installed[slot], &previous[slot], NULL);
+    installed[slot] = 0;
 }
 
 void signals_install(const struct config *cfg)
 {
     if (!cfg->preempt_enabled)
         return;
-    if (!installed[0] && !installed[1])
+    if (!installed[SLOT_TERM] && !installed[SLOT_WARNING])
         pending_signal = 0;
-    install(0, SIGTERM);
-    install(1, cfg->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1);
+    install(SLOT_TERM, SIGTERM, 0);
+    install(SLOT_WARNING, cfg->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1, 0);
+}
+
+void signals_take_interrupt(const struct config *cfg)
+{
+    if (cfg->preempt_enabled)
+        install(SLOT_INTERRUPT, SIGINT, SA_RESETHAND);
+}
+
+void signals_leave_interrupt(void)
+{
+    restore(SLOT_INTERRUPT);
 }
 
 void signals_restore(void)
 {
-    for (int i = 0; i < 2; i++) {
-        if (installed[i])
-            sigaction(installed[i], &previous[i], NULL);
-        installed[i] = 0;
-    }
+    for (int slot = 0; slot < SLOTS; slot++)
+        restore(slot);
 }
 
 int signals_pending(void)

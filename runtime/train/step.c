@@ -194,6 +194,8 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
         st = save_last(run, err);
     else if (st == ACCEL_OK && a.save)
         st = save_or_go_on(run, err);
+    if (finished || st != ACCEL_OK) /* nothing is left to save */
+        signals_leave_interrupt();
     run->step_start_ns = clock_ns();
     if (st == ACCEL_OK && a.stop && !finished)
         st = run_stop(run, a.stop, err);

@@ -2,7 +2,7 @@
  *
  * The end of a life that was told to stop and is saved: why, what comes next, and one
  * status for all ranks. 85 means "run me again", 75 that nobody will by himself: the job
- * was cancelled, or has been restarted as often as it may.
+ * was cancelled, somebody pressed Ctrl-C, or it has been restarted as often as it may.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -17,7 +17,26 @@ struct ending {
 
 const char *stop_signal_name(int sig)
 {
-    return sig == SIGTERM ? "SIGTERM" : sig == SIGUSR2 ? "SIGUSR2" : "SIGUSR1";
+    return sig == SIGTERM   ? "SIGTERM"
+           : sig == SIGINT  ? "SIGINT"
+           : sig == SIGUSR2 ? "SIGUSR2"
+                            : "SIGUSR1";
+}
+
+void stop_announce(accel_t *run)
+{
+    char kept[64] = "nothing is saved yet";
+
+    if (run->announced || run->boot.rank != 0 || signals_pending() != SIGINT)
+        return;
+    run->announced = true;
+    if (run->saved_step >= 0)
+        snprintf(kept, sizeof(kept), "the checkpoint of step %lld is kept",
+                 (long long)run->saved_step);
+    accel_logf(&run->log, ACCEL_LOG_INFO,
+               "interrupted: saving at the end of step %lld; Ctrl-C once more ends at "
+               "once: %s",
+               (long long)run->step + 1, kept);
 }
 
 /* Rank 0: finds out why, notes it, asks for the requeue. In this order, because an accepted
@@ -67,7 +86,8 @@ accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err)
 
     if (run->boot.rank == 0) {
         e = find_ending(run, sig);
-        final = e.result == REQUEUE_NOT_MEANT || e.result == REQUEUE_LIMIT;
+        final = e.result == REQUEUE_NOT_MEANT || e.result == REQUEUE_STOPPED ||
+                e.result == REQUEUE_LIMIT;
     }
     /* The others wait here: the first one to exit makes srun end the rest of the step
      * (kill-on-bad-exit), rank 0 in the middle of its request included. A peer that is

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * srun told to end while its step runs. By itself it kills the tasks at SIGTERM and SIGHUP,
+ * before they can save. In: the first of these signals. Out: SIGTERM to the tasks, which save
+ * and end; srun kills them at the second one, or when KillWait is over. Ctrl-C is only noted:
+ * with SLURM_DISABLE_STATUS srun itself hands each one on. Whoever sent one of them wants no
+ * new allocation.
+ *
+ * srun's own thread takes its signals by sigwait, all others block them. The kernel gives a
+ * signal of the process to the main thread where that does not block it: it does not, until
+ * the first one came.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <slurm/slurm.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "srun_plugin/plugin.h"
+
+#define KILL_WAIT_S 30 /* Slurm's default */
+#define ASKS        5  /* times, as the step may not be up yet */
+
+static const int taken[] = { SIGTERM, SIGHUP, SIGINT };
+static volatile sig_atomic_t seen;
+static int wake[2] = { -1, -1 };
+static uint32_t job, step;
+static unsigned kill_wait = KILL_WAIT_S;
+
+/* In the main thread, once: from the next signal on srun is in charge again, and of Ctrl-C
+ * with this one. */
+static void on_signal(int sig, siginfo_t *info, void *context)
+{
+    ucontext_t *interrupted = context;
+    int before = errno;
+    char byte = (char)sig;
+
+    (void)info;
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(taken); i++)
+        sigaddset(&interrupted->uc_sigmask, taken[i]);
+    seen = sig;
+    if (sig == SIGINT || write(wake[1], &byte, 1) != 1)
+        kill(getpid(), sig);
+    errno = before;
+}
+
+int interrupt_seen(void)
+{
+    return seen;
+}
+
+static bool tell_tasks(void)
+{
+    const struct timespec pause = { .tv_nsec = 300000000 };
+
+    for (int i = 0; i < ASKS; i++) {
+        if (slurm_signal_job_step(job, step, SIGTERM) == SLURM_SUCCESS)
+            return true;
+        nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
+/* A thread of its own, because a handler may not send messages. */
+static void *wait_for_signal(void *unused)
+{
+    const struct timespec patience = { .tv_sec = kill_wait };
+    char sig;
+
+    while (read(wake[0], &sig, 1) != 1)
+        if (errno != EINTR)
+            return NULL;
+    slurm_info(
+        "accel: srun got SIG%s: the tasks are told to save and end, at most %u s "
+        "long; once more ends them at once",
+        sigabbrev_np(sig), kill_wait);
+    if (tell_tasks())
+        nanosleep(&patience, NULL);
+    kill(getpid(), SIGTERM);
+    return unused;
+}
+
+static bool start_thread(void)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    sigset_t all, before;
+    int rc;
+
+    if (pipe2(wake, O_CLOEXEC) != 0)
+        return false;
+    sigfillset(&all);
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(&thread, &attr, wait_for_signal, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return rc == 0;
+}
+
+void interrupt_watch(uint32_t job_id, uint32_t step_id)
+{
+    const slurm_conf_t *conf = dlsym(RTLD_DEFAULT, "slurm_conf");
+    struct sigaction ours = { .sa_sigaction = on_signal,
+                              .sa_flags = SA_SIGINFO | SA_RESTART };
+    sigset_t set;
+
+    job = job_id;
+    step = step_id;
+    if (conf && conf->kill_wait > 0)
+        kill_wait = conf->kill_wait;
+    /* Without the main thread all stays as srun has it. */
+    if (wake[0] >= 0 || getpid() != (pid_t)syscall(SYS_gettid) || !start_thread())
+        return;
+    sigemptyset(&ours.sa_mask);
+    sigemptyset(&set);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(taken); i++) {
+        sigaddset(&ours.sa_mask, taken[i]);
+        sigaddset(&set, taken[i]);
+    }
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(taken); i++)
+        if (sigaction(taken[i], &ours, NULL) != 0)
+            return;
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
