@@ -21,7 +21,8 @@ tests/t/0030-build-install.log: $(filter-out tests/t/0030-build-install.log, $(T
 # What trying it showed.
 shell_tests += \
 	tests/issues/0140-log-disk.t \
-	tests/issues/0141-lease-lock.t
+	tests/issues/0141-lease-lock.t \
+	tests/issues/0142-interrupt.t
 
 include tests/cuda/local.mk
 include tests/fuzz/local.mk

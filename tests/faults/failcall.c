@@ -3,7 +3,7 @@
  * LD_PRELOAD shim: makes the n-th call that touches a checkpoint fail or end the process.
  *   FAILCALL_AT=n        which intercepted call (1 ...), counted per process
  *   FAILCALL_TIMES=k     and how many from there on; 0: all of them; unset: 1
- *   FAILCALL_HOW=KIND    EIO EACCES EMFILE ENOSPC EINTR short kill; at every call: noopen
+ *   FAILCALL_HOW=KIND    EIO EACCES EMFILE ENOSPC EINTR short kill hang; at every call: noopen
  *                        (O_DIRECT is refused when opening), nowrite (when writing)
  *   FAILCALL_SEEN=FILE   created when the call was reached
  *   FAILCALL_PATH=TEXT   only what has TEXT in its path counts, and then the calls that
@@ -98,6 +98,8 @@ static int strike(void)
     seen_now();
     if (strcmp(how, "kill") == 0)
         kill(getpid(), SIGKILL);
+    while (strcmp(how, "hang") == 0)
+        pause();
     if (strcmp(how, "short") == 0)
         return 1;
     errno = error_named(how);

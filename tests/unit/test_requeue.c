@@ -183,6 +183,25 @@ static void test_switches(void)
                "which is about batch jobs only");
 }
 
+/* Ctrl-C ends the run, whatever becomes of the job; nobody is asked. */
+static void test_interrupted(void)
+{
+    struct requeue_request r = { .signal = SIGINT, .max_restarts = LIMIT };
+    enum requeue_result result = REQUEUE_DONE;
+    enum stop_reason reason = STOP_PREEMPTED;
+
+    for (int in_job = 0; in_job < 2; in_job++) {
+        if (in_job)
+            setenv("SLURM_JOB_ID", "1", 1);
+        else
+            unsetenv("SLURM_JOB_ID");
+        tap_ok(requeue_look(&r, NULL, &result, &reason, NULL) == ACCEL_OK &&
+                   result == REQUEUE_STOPPED && reason == STOP_INTERRUPTED,
+               "interrupted, %s a job: not requeued", in_job ? "in" : "without");
+    }
+    tap_is_str(stop_reason_text(reason), "interrupted", "and called so");
+}
+
 static void test_without_slurm(void)
 {
     struct requeue_request r = { .signal = SIGUSR1, .max_restarts = LIMIT };
@@ -211,6 +230,7 @@ int main(void)
     test_parser();
     test_decision();
     test_switches();
+    test_interrupted();
     test_without_slurm();
     return tap_done();
 }
