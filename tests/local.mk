@@ -22,7 +22,8 @@ tests/t/0030-build-install.log: $(filter-out tests/t/0030-build-install.log, $(T
 shell_tests += \
 	tests/issues/0140-log-disk.t \
 	tests/issues/0141-lease-lock.t \
-	tests/issues/0142-interrupt.t
+	tests/issues/0142-interrupt.t \
+	tests/issues/0143-srun-interrupt.t
 
 include tests/cuda/local.mk
 include tests/fuzz/local.mk

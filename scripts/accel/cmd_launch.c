@@ -221,7 +221,7 @@ static accel_status_t find_mpirun(long n, char **mpirun_out, accel_error_t *err)
         "mpirun is not there; %ld processes need its PMIx server", n);
 }
 
-static int become_mpirun(const struct launch_args *a, const struct launch_env *env)
+static int run_mpirun(const struct launch_args *a, const struct launch_env *env)
 {
     char self[4096], count[32], port[16], *mpirun = NULL, **argv;
     ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -238,7 +238,7 @@ static int become_mpirun(const struct launch_args *a, const struct launch_env *e
         accel_fail_nomem(&err, "arguments", 0);
         return cli_fail(&err);
     }
-    return become(argv);
+    return launch_mpirun(argv);
 }
 
 /* One process: this one. Several: Python's find each other by themselves, others need a
@@ -254,7 +254,7 @@ static int launch(const struct launch_args *a, const struct launch_env *env)
     if (side_by_side(a) && env->local_world > 1)
         return launch_fork(env, a->command);
     if (env->local_world > 1)
-        return become_mpirun(a, env);
+        return run_mpirun(a, env);
     if (launch_env_apply(env, 0, &err))
         return cli_fail(&err);
     return become(a->command);
@@ -369,6 +369,7 @@ static int run_task(char **command)
 {
     accel_error_t err;
 
+    launch_mpirun_task();
     return launch_env_as_task(&err) ? cli_fail(&err) : become(command);
 }
 

@@ -2,7 +2,7 @@
  *
  * Inside `accel launch`: Accelerate's flags become options of ours (launch_flags.c), the
  * tasks get their environment (launch_env.c), several Python processes their parent
- * (launch_fork.c).
+ * (launch_fork.c), mpirun its own (launch_mpirun.c).
  */
 #ifndef ACCEL_LAUNCH_H
 #define ACCEL_LAUNCH_H
@@ -53,5 +53,13 @@ void launch_env_free(struct launch_env *env);
 /* Runs `argv` once per local task and waits for all. When one fails the others are ended.
  * Returns the exit code of the first that failed, else 0. Leaves no process behind. */
 int launch_fork(const struct launch_env *env, char **argv);
+
+/* ---- launch_mpirun.c --------------------------------------------------------------------- */
+
+/* Runs mpirun with `argv`, and hands signals on to the processes that it starts. Returns its
+ * exit code. */
+int launch_mpirun(char **argv);
+/* In such a process, before it becomes the program: it gets these signals. */
+void launch_mpirun_task(void);
 
 #endif

@@ -37,6 +37,7 @@ accel_SOURCES = \
 	scripts/accel/launch_env.c \
 	scripts/accel/launch_flags.c \
 	scripts/accel/launch_fork.c \
+	scripts/accel/launch_mpirun.c \
 	scripts/accel/main.c \
 	scripts/accel/man_accel.c \
 	scripts/accel/man_libaccel.c \

@@ -31,6 +31,10 @@ start() {
     wait_for_step "$name/log.jsonl" 25 60 || diag "$(cat "$name.out")"
 }
 
+not_running() {
+    [ -z "$(holders_of "$tap_tmp" environ | xargs -r grep -lz -e '^ACCEL_RANK=' 2>/dev/null)" ]
+}
+
 start save.yaml one
 kill -INT $pid
 wait $pid
@@ -81,4 +85,42 @@ kill -TERM $pid
 wait $pid
 is $? 85 "SIGTERM: saved, to be run again"
 
+# accel launch and two ranks: a terminal's Ctrl-C goes to all of their process group; SIGTERM
+# to accel launch alone. mpirun would kill the ranks a second later.
+if ! command -v mpirun >/dev/null 2>&1; then
+    skip 7 "mpirun is not installed"
+    done_testing
+fi
+train_config two.yaml NO_SHARD no 2 1 "checkpoint: {every_steps: 1000000000}"
+launch() { # OUT: $pid leads a process group
+    # shellcheck disable=SC2086
+    setsid env --default-signal=INT "$ACCEL_BUILD/accel" launch --config two.yaml -n 2 \
+        "$TRAIN" $MODEL --steps 100000000 --out "$1" >"$1.out" 2>&1 &
+    pid=$!
+    at_exit "env kill -s KILL -- -$pid 2>/dev/null"
+    wait_for_step "$1/log.jsonl" 25 60 || diag "$(cat "$1.out")"
+}
+launch group
+env kill -s INT -- "-$pid"
+wait $pid
+is $? 75 "accel launch: Ctrl-C: saved, and nobody runs it again"
+like "$(cat group.out)" "interrupted, told to stop; the state of step $(last_step group/log.jsonl) is saved" \
+    "accel launch: the last step is saved"
+launch term
+kill -TERM $pid
+wait $pid
+is $? 85 "accel launch: SIGTERM: saved, to be run again"
+like "$(cat term.out)" "told to stop; the state of step $(last_step term/log.jsonl) is saved" \
+    "accel launch: the last step is saved"
+launch usr1
+kill -USR1 $pid
+wait $pid
+is $? 85 "accel launch: SIGUSR1: saved, to be run again"
+launch killed
+kill -9 $pid
+wait $pid
+wait_until 60 grep -q 'told to stop; the state of step [0-9]* is saved' killed.out
+ok $? "accel launch: killed, its ranks save and end"
+wait_until 60 not_running
+ok $? "and nothing is left"
 done_testing

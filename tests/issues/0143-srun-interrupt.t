@@ -1,0 +1,123 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# A run under srun that somebody ends: Ctrl-C in a terminal, once and twice, in an allocation
+# of its own and in salloc's; SIGTERM and SIGHUP to srun; scancel of a batch job. The last
+# step is saved, nothing comes back, and the output says how to go on.
+# shellcheck source=tests/t/lib.sh
+. "$(dirname "$0")/../t/lib.sh"
+# shellcheck source=tests/t/train.sh
+. "$(dirname "$0")/../t/train.sh"
+need_plugin
+need_program script
+[ -x "$TRAIN" ] || skip_all "examples/train is not built"
+tap_tmpdir
+cd "$tap_tmp" || bail_out "no directory"
+train_text text.txt
+train_config two.yaml NO_SHARD no 2 1 "checkpoint: {every_steps: 1000000000}"
+export TRAIN
+MODEL="--layers 1 --heads 1 --width 16 --seq 16 --batch 1 --sample 0 --data text.txt --steps 100000000"
+export MODEL
+cluster_up --nodes 1 --cpus 2 --mode plain --kill-wait 60
+
+running() { # NAME
+    wait_for_step "$1/log.jsonl" 25 90 || diag "$(cat "$1.out")"
+}
+
+saved() { # NAME: the step that the log ends with
+    like "$(cat "$1.out")" \
+        "told to stop; the state of step $(last_step "$1/log.jsonl") is saved in $1/checkpoints" \
+        "$1: the last step is saved"
+    unlike "$(cat "$1.out")" 'asking for a new allocation|requeued' "$1: it does not come back"
+}
+
+# in_terminal NAME COMMAND: in the background as $pid; press sends Ctrl-C.
+in_terminal() {
+    mkfifo "$1.keys"
+    timeout 180 script -qfec "$2" "$1.out" <"$1.keys" >/dev/null 2>&1 &
+    pid=$!
+    exec 3>"$1.keys"
+    at_exit "kill $pid 2>/dev/null"
+    running "$1"
+}
+press() {
+    printf '\003' >&3
+}
+leave() {
+    exec 3>&-
+    wait "$pid"
+}
+
+# shellcheck disable=SC2016 # for the inner shell
+in_terminal once 'srun --accel-config=two.yaml $TRAIN $MODEL --out once'
+press
+leave
+is $? 75 "Ctrl-C: srun ends 75"
+saved once
+like "$(cat once.out)" 'not run again: it was interrupted; run the same command to go on' "it says how to go on"
+
+# The save that the first one asked for hangs.
+failcall=$ACCEL_BUILD/tests/faults/.libs/failcall.so
+if [ -r "$failcall" ] && ! built_with_sanitizer; then
+    # shellcheck disable=SC2016 # for the inner shell
+    in_terminal twice 'srun --accel-config=two.yaml env FAILCALL_AT=12 FAILCALL_HOW=hang \
+        FAILCALL_SEEN=hangs LD_PRELOAD='"$failcall"' $TRAIN $MODEL --out twice'
+    press
+    wait_until 60 [ -e hangs ]
+    like "$(cat twice.out)" 'Ctrl-C once more ends at once: nothing is saved yet' "twice: the first one says what is kept"
+    press
+    leave
+    is $? 130 "twice: the second one ends it at once"
+    like "$(tr -d '\r' <twice.out)" \
+        'not started again: srun got SIGINT; to go on run again: srun --accel-config=two.yaml env .* --out twice$' \
+        "twice: srun says how to go on"
+else
+    skip 3 "the fault injector is not built, or this is a sanitizer build"
+fi
+
+# shellcheck disable=SC2016 # for the inner shell
+in_terminal salloc 'salloc -Q -n2 srun --accel-config=two.yaml $TRAIN $MODEL --out salloc'
+press
+leave
+saved salloc
+
+for signal in TERM HUP; do
+    # A child of an asynchronous list would ignore SIGINT.
+    # shellcheck disable=SC2086
+    env --default-signal=INT srun --accel-config=two.yaml "$TRAIN" $MODEL --out $signal >$signal.out 2>&1 </dev/null &
+    pid=$!
+    running $signal
+    kill -$signal $pid
+    wait $pid
+    is $? 75 "SIG$signal: srun ends 75"
+    saved $signal
+    like "$(cat $signal.out)" "srun got SIG$signal: the tasks are told to save and end, at most 60 s long" \
+        "SIG$signal: srun says so"
+done
+
+# A program that does not listen: srun kills it at the second one.
+timeout 120 srun --accel-config=two.yaml sh -c 'trap "" TERM INT; echo >deaf.$SLURM_PROCID; sleep 100' >deaf.out 2>&1 &
+limit=$!
+wait_until 60 [ -e deaf.1 ]
+read -r pid <"/proc/$limit/task/$limit/children"
+kill -TERM "$pid"
+wait_until 60 grep -q 'srun got SIGTERM' deaf.out
+kill -TERM "$pid"
+wait $limit
+is $? 137 "a second SIGTERM ends at once"
+like "$(cat deaf.out)" 'not started again: srun got SIGTERM; to go on run again: ' "and is not run again"
+
+cat >job.sh <<'JOB'
+#!/bin/sh
+srun $TRAIN $MODEL --out batch
+JOB
+job=$(timeout 30 sbatch --parsable --accel-config=two.yaml -o batch.out job.sh)
+running batch
+scancel "$job"
+wait_for_job "$job" CANCELLED 90
+ok $? "scancel: the job is CANCELLED"
+wait_until 60 grep -q 'is saved in batch' batch.out
+saved batch
+no_node_drained
+ok $? "no node is drained"
+done_testing
