@@ -124,8 +124,10 @@ typedef struct accel_options {
 
 /* Starts the run: finds the other ranks (PMIx under srun or mpirun, else one process),
  * binds to this task's cores, connects the collectives and installs the preemption
- * signal handlers (only for signals whose disposition is the default). Until accel_close the
- * soft limit of open files is the hard one.
+ * signal handlers (only for signals whose disposition is the default). From the end of
+ * accel_prepare to the last step SIGINT belongs to them: the first one saves and ends the
+ * run, the second one the process. Until accel_close the soft limit of open files is the
+ * hard one.
  * Collective. `options` may be NULL. Errors: ACCEL_ECONFIG, ACCEL_EUNAVAIL, ACCEL_EPEER,
  * ACCEL_EMISMATCH (config and step disagree about the number of processes). */
 accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
@@ -136,7 +138,7 @@ int accel_rank(const accel_t *run); /* 0 .. world-1 */
 int accel_world_size(const accel_t *run);
 int accel_local_rank(const accel_t *run); /* among the ranks of this node */
 int accel_is_main(const accel_t *run);    /* rank 0 */
-/* 1 after SIGTERM, SIGUSR1 or the time-limit warning. Any thread. */
+/* 1 after SIGTERM, SIGUSR1, the time-limit warning or, while it trains, Ctrl-C. Any thread. */
 int accel_should_stop(const accel_t *run);
 
 /* ---- model: a tree of modules, forward only ---------------------------------------- */

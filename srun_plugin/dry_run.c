@@ -122,7 +122,8 @@ static void print_options(void)
             if (strcmp(set[k].name, inputs[i].input) != 0 || !is_for_us(set[k].name) ||
                 is_typed(opts_words(), i) || is_typed(opts_script(), i))
                 continue;
-            bool flag = strcmp(inputs[i].option, "requeue") == 0;
+            bool flag = strcmp(inputs[i].option, "requeue") == 0 ||
+                        strcmp(inputs[i].option, "disable-status") == 0;
             printf(" --%s%s%s", inputs[i].option, flag ? "" : "=",
                    flag ? "" : set[k].value);
         }

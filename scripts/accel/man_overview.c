@@ -134,8 +134,9 @@ static void print_preemption(void)
         "same step, save, and end with exit status 85: state is saved, run me again. "
         "A batch job is requeued under its job id; a bare srun asks for a new "
         "allocation and starts the same command again. A run that was killed without "
-        "warning goes on from its last checkpoint. scancel and Ctrl-C are never "
-        "answered by a restart. Started again, the same command goes on at the exact "
+        "warning goes on from its last checkpoint. Ctrl-C saves and ends with exit "
+        "status 75, a second one ends at once; neither is answered by a restart, nor "
+        "is scancel. Started again, the same command goes on at the exact "
         "sample with the same bits.\n");
 }
 

@@ -63,8 +63,8 @@ is "$(grep -v '^srun: job' err)" "srun: accel: kept from your environment: ACCEL
 run_srun --mpi=none --accel-config=any.yaml -n1 sh -c 'echo pmix=${PMIX_RANK-none}'
 is "$srun_out" pmix=none "--mpi on the command line wins"
 run_srun -n1 --accel-config=any.yaml sh -c '
-    echo "${SLURM_SIGNAL-none} ${SLURM_KILL_BAD_EXIT-none} ${SBATCH_SIGNAL-none}"'
-is "$srun_out" "none none none" "launch defaults do not leak into the task"
+    echo "${SLURM_SIGNAL-none} ${SLURM_KILL_BAD_EXIT-none} ${SBATCH_SIGNAL-none} ${SLURM_DISABLE_STATUS-none}"'
+is "$srun_out" "none none none none" "launch defaults do not leak into the task"
 
 # A batch job: relative path, run in another directory, the script itself untouched.
 cat >job.sh <<'JOB'

@@ -61,12 +61,12 @@ plan_of 0 srun --accel-config=open.yaml --accel-dry-run true
 like "$(cat out)" '^  ACCEL_RANK: as Slurm places the tasks$' "an open size is said to be open"
 like "$(cat out)" '^  WORLD_SIZE: the number of tasks$' "also in the number of tasks"
 plan_of 0 srun --accel-config=four.yaml --accel-resume=none --accel-dry-run ./train --data x
-like "$(cat out)" '^  options set +--mpi=pmix --ntasks=4 --ntasks-per-node=2 --kill-on-bad-exit=1 --signal=USR1@120$' \
+like "$(cat out)" '^  options set +--mpi=pmix --ntasks=4 --ntasks-per-node=2 --kill-on-bad-exit=1 --disable-status --signal=USR1@120$' \
     "srun: the options it would set"
 like "$(cat out)" '^  command +\./train --data x$' "the command"
 like "$(cat out)" '^  resume +none: from the beginning' "the resume choice"
 plan_of 0 srun -n4 --mpi=none --accel-config=four.yaml --accel-dry-run true
-like "$(cat out)" '^  options set +--ntasks-per-node=2 --kill-on-bad-exit=1 --signal=USR1@120$' \
+like "$(cat out)" '^  options set +--ntasks-per-node=2 --kill-on-bad-exit=1 --disable-status --signal=USR1@120$' \
     "what the user typed is not set"
 plan_of 0 sbatch --no-requeue --accel-config=four.yaml --accel-dry-run --wrap true
 like "$(cat out)" '^  options set .*--open-mode=append.*--signal=USR1@120$' "sbatch: its own"
