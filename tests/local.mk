@@ -24,6 +24,7 @@ shell_tests += \
 	tests/issues/0141-lease-lock.t \
 	tests/issues/0142-interrupt.t \
 	tests/issues/0143-srun-interrupt.t
+EXTRA_DIST += tests/mutants/logstop.mut
 
 include tests/cuda/local.mk
 include tests/fuzz/local.mk
