@@ -91,6 +91,9 @@ struct config {
     char topo_nic[64]; /* interface for the traffic between nodes; empty: the nearest */
     bool has_accel_section;
     char job_path[200]; /* the job file as messages show it; empty: none */
+    char
+        deepspeed_more[64]; /* a section of the DeepSpeed file that only DeepSpeed does;
+                                empty: none */
     /* origin[i], line[i] and given_at[i] belong to row i of the schema table
      * (config_schema). Rows without a field above keep their canonical text in `given`,
      * from given_at[i] - 1 on; 0: not given. */
@@ -247,6 +250,8 @@ struct config_key {
         *ours;       /* the values, "a|b" or "*" for all, that accel's own runtime does;
                          NULL: all of an honoured key, none of another one. A replaced
                          key needs no note at them, a refused one has only them. */
+    const char *why; /* NULL: accel's own runtime reads the key, or refuses it. Else why
+                        it need not: what those of `ours` come to there, one line */
     double min, max; /* TYPE_INT, TYPE_NUMBER; TYPE_STRING: max is the longest length in
                          bytes */
     const char *const *refused; /* words of Accelerate that are refused, or NULL */

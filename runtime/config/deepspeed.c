@@ -145,6 +145,63 @@ static void read_value(const struct reader *r, const struct yaml_node *map,
         wrong_value(r, v, n);
 }
 
+/* Sections that have keys of ours, and those that change how fast DeepSpeed is or what it
+ * tells, not what is trained. */
+static const char *const harmless[] = {
+    "zero_optimization",
+    "bf16",
+    "fp16",
+    "gradient_accumulation_steps",
+    "gradient_clipping",
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "aio",
+    "autotuning",
+    "checkpoint",
+    "comms_logger",
+    "csv_monitor",
+    "comet",
+    "disable_allgather",
+    "dump_state",
+    "elasticity",
+    "flops_profiler",
+    "memory_breakdown",
+    "monitor_config",
+    "nebula",
+    "steps_per_print",
+    "tensorboard",
+    "timers",
+    "wall_clock_breakdown",
+    "wandb",
+    "zero_allow_untested_optimizer",
+    "zero_force_ds_cpu_optimizer",
+    NULL,
+};
+
+/* {}, false, null and the like switch a section off. */
+static bool is_off(const struct reader *r, const struct yaml_node *val)
+{
+    const struct yaml_node *enabled = child(r, val, "enabled");
+
+    if (enabled && enabled->kind == NODE_SCALAR)
+        val = enabled;
+    return is_absent(val) || (val->kind == NODE_SCALAR && val->plain &&
+                              (word_bool(val->text) == 0 || !strcmp(val->text, "0")));
+}
+
+/* The first section that only DeepSpeed does. */
+static void find_more(const struct reader *r, char *out, size_t len)
+{
+    const struct yaml_node *node = r->tree->node;
+
+    for (int i = node[0].first; i >= 0; i = node[node[i].next].next)
+        if (node[i].kind == NODE_SCALAR && word_index(harmless, node[i].text) < 0 &&
+            !is_off(r, &node[node[i].next])) {
+            printable(out, len, node[i].text, strlen(node[i].text));
+            return;
+        }
+}
+
 static void read_root(const struct reader *r, struct deepspeed_file *out)
 {
     const struct yaml_node *root = &r->tree->node[0];
@@ -163,6 +220,7 @@ static void read_root(const struct reader *r, struct deepspeed_file *out)
             map = child_map(r, map, v->inner);
         read_value(r, map, v, (char *)out + v->at);
     }
+    find_more(r, out->more, sizeof(out->more));
     if (!child(r, zero, "stage"))
         snprintf(out->zero_stage, sizeof(out->zero_stage), "0");
     if (!strcmp(out->bf16, "true") && !strcmp(out->fp16, "true"))
@@ -341,6 +399,7 @@ static void check_file(struct validator *v, const char *name)
     take_from_file(v, "offload_param_device", f.offload_param_device);
     take_from_file(v, "gradient_accumulation_steps", f.gradient_accumulation_steps);
     take_from_file(v, "gradient_clipping", f.gradient_clipping);
+    memcpy(v->cfg->deepspeed_more, f.more, sizeof(f.more));
     check_precision(v, &f);
     check_batch(v, &f);
 }

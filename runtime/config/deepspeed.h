@@ -15,6 +15,9 @@ struct deepspeed_file {
     char gradient_accumulation_steps[24], gradient_clipping[32];
     char bf16[8], fp16[8]; /* "true", "false" */
     char micro_batch[24], train_batch[24];
+    char
+        more[64]; /* the first section that changes what is trained and has no key, such
+                      as "optimizer" */
 };
 
 /* Parses text[len], the content of `path`, which only messages use. ACCEL_OK: *out is

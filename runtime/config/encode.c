@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Canonical text: "accel1;key@f12=value;...;file=PATH;accel=1;xxh3=HEX". It carries every key
- * with a field and every other key that was given, each with its origin (d default, s site, u user, f file,
- * e environment, o option) and line, so that a task knows
- * the config without opening the user's file. The hash guards against damage, not malice.
+ * Canonical text: "accel1;key@f12=value;...;file=PATH;deepspeed=SECTION;accel=1;xxh3=HEX".
+ * It carries every key with a field and every other key that was given, each with its
+ * origin (d default, s site, u user, f file, e environment, o option) and line, so that a
+ * task knows the config without opening the user's file. The hash guards against damage,
+ * not malice.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@ static const char version[] = "accel1;";
 static const char hash_key[] = ";xxh3=";
 static const char has_accel[] = "accel";
 static const char job_file[] = "file";
+static const char deepspeed_file[] = "deepspeed";
 static const char origin_letter[] = "dsufeo";
 
 static void append_escaped(struct strbuf *b, const char *s)
@@ -61,6 +63,10 @@ accel_status_t config_encode(const struct config *cfg, char *buf, size_t len,
             append_key(&b, cfg, &k[i], i);
     strbuf_printf(&b, "%s=", job_file);
     append_escaped(&b, cfg->job_path);
+    if (cfg->deepspeed_more[0]) {
+        strbuf_printf(&b, ";%s=", deepspeed_file);
+        append_escaped(&b, cfg->deepspeed_more);
+    }
     strbuf_printf(&b, ";%s=%d", has_accel, cfg->has_accel_section);
     if (!b.failed)
         strbuf_printf(&b, "%s%016llx", hash_key,
@@ -127,11 +133,11 @@ static bool take_mark(struct config *cfg, char *mark, size_t row)
 }
 
 /* For messages only. */
-static bool take_job_file(struct config *cfg, char *value)
+static bool take_shown(char *field, size_t len, char *value)
 {
-    if (!unescape(value) || strlen(value) >= sizeof(cfg->job_path))
+    if (!unescape(value) || strlen(value) >= len)
         return false;
-    printable(cfg->job_path, sizeof(cfg->job_path), value, strlen(value));
+    printable(field, len, value, strlen(value));
     return true;
 }
 
@@ -151,7 +157,9 @@ static bool take_item(struct config *cfg, char *item)
         return !strcmp(value, "0") || !strcmp(value, "1");
     }
     if (!strcmp(item, job_file))
-        return take_job_file(cfg, value);
+        return take_shown(cfg->job_path, sizeof(cfg->job_path), value);
+    if (!strcmp(item, deepspeed_file))
+        return take_shown(cfg->deepspeed_more, sizeof(cfg->deepspeed_more), value);
     mark = strchr(item, '@');
     if (!mark || !unescape(value))
         return false;

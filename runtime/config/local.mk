@@ -45,6 +45,10 @@ tests_unit_test_config_encode_LDADD = $(unit_ldadd)
 tests_unit_test_config_sources_SOURCES = tests/unit/test_config_sources.c
 tests_unit_test_config_sources_LDADD = $(unit_ldadd)
 
+unit_tests += tests/unit/test_config_keys
+tests_unit_test_config_keys_SOURCES = tests/unit/test_config_keys.c
+tests_unit_test_config_keys_LDADD = $(unit_ldadd)
+
 unit_tests += tests/unit/test_environ
 tests_unit_test_environ_SOURCES = tests/unit/test_environ.c
 tests_unit_test_environ_LDADD = $(unit_ldadd)

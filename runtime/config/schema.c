@@ -31,6 +31,12 @@
         .section = s, .name = n, .type = TYPE_BOOL, FIELD(f), .default_text = d,       \
         .help = h                                                                      \
     }
+/* Taken as a whole, but libaccel does `same` only, or needs not look at it: `because`. */
+#define HONOUR_BOOL_AS(s, n, f, d, same, because, h)                                   \
+    {                                                                                  \
+        .section = s, .name = n, .type = TYPE_BOOL, FIELD(f), .default_text = d,       \
+        .ours = same, .why = because, .help = h                                        \
+    }
 #define HONOUR_INT(s, n, f, lo, hi, d, h)                                              \
     {                                                                                  \
         .section = s, .name = n, .type = TYPE_INT, FIELD(f), .min = lo, .max = hi,     \
@@ -54,6 +60,10 @@
 #define HAND_ON_BOOL(s, n, d, same, h)                                                 \
     {                                                                                  \
         ROW(USE_HANDED_ON, s, n, TYPE_BOOL, d, same, h)                                \
+    }
+#define HAND_ON_BOOL_AS(s, n, d, same, because, h)                                     \
+    {                                                                                  \
+        ROW(USE_HANDED_ON, s, n, TYPE_BOOL, d, same, h), .why = because                \
     }
 #define HAND_ON_INT(s, n, lo, hi, d, same, h)                                          \
     {                                                                                  \
@@ -90,6 +100,9 @@
         ROW(USE_REFUSED, s, n, TYPE_BOOL, "false", "false", h)                         \
     }
 
+static const char of_nvme[] = "libaccel refuses the device nvme, which it is for";
+static const char of_cp[] = "libaccel refuses a cp_size above 1, which it is for";
+static const char of_sp[] = "libaccel refuses an sp_size above 1, which it is for";
 static const char slurm_starts[] = "Slurm or accel launch starts the ranks";
 static const char no_tpu[] = "accel runs on Slurm clusters, not on TPU pods";
 static const char no_sagemaker[] = "it is for SageMaker; accel runs on LOCAL_MACHINE";

@@ -141,9 +141,14 @@ static bool is_in_use(const struct config *cfg, const struct config_key *k)
                  { "deepspeed_config", DIST_DEEPSPEED },
                  { "megatron_lm_config", DIST_MEGATRON_LM } };
 
-    /* Each version of FSDP has its own key for the strategy. */
-    if (!strcmp(k->name, is_version2(cfg) ? "fsdp_sharding_strategy"
-                                          : "fsdp_reshard_after_forward"))
+    /* Each version of FSDP has keys that the other has not. */
+    static const char *const of_version1[] = { "fsdp_sharding_strategy",
+                                               "fsdp_backward_prefetch",
+                                               "fsdp_sync_module_states",
+                                               "fsdp_use_orig_params", NULL };
+
+    if (is_version2(cfg) ? word_index(of_version1, k->name) >= 0
+                         : !strcmp(k->name, "fsdp_reshard_after_forward"))
         return false;
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(only); i++)
         if (!strcmp(k->section, only[i].section))
@@ -214,6 +219,21 @@ static accel_status_t check_offload(const struct config *cfg, accel_error_t *err
                          "'fsdp_offload_params: true' is not supported yet");
 }
 
+/* What DeepSpeed's own file asks for besides the keys that accel reads. */
+static accel_status_t check_deepspeed_file(const struct config *cfg, accel_error_t *err)
+{
+    char where[256];
+
+    if (cfg->distributed_type != DIST_DEEPSPEED || !cfg->deepspeed_more[0])
+        return ACCEL_OK;
+    return accel_fail_at(
+        err, A0170, config_where(cfg, "deepspeed_config_file", where, sizeof(where)),
+        "remove the section from the DeepSpeed file: a program of libaccel brings its "
+        "own optimizer and schedule; or run a Python program, which gets the file",
+        "section \"%s\" of the DeepSpeed file is not supported yet",
+        cfg->deepspeed_more);
+}
+
 accel_status_t config_supported(const struct config *cfg, accel_error_t *err)
 {
     size_t n;
@@ -229,6 +249,8 @@ accel_status_t config_supported(const struct config *cfg, accel_error_t *err)
         return accel_fail_at(err, A0170, where, cure, "'%s: %s' is not supported yet",
                              k[i].name, config_get(cfg, k[i].name, text, sizeof(text)));
     }
-    st = check_reduce(cfg, err);
+    st = check_deepspeed_file(cfg, err);
+    if (st == ACCEL_OK)
+        st = check_reduce(cfg, err);
     return st == ACCEL_OK ? check_offload(cfg, err) : st;
 }

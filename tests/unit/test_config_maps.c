@@ -573,7 +573,56 @@ static const struct {
     { "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3, "
       "offload_optimizer_device: cpu}\n",
       "offload_optimizer_device: cpu" },
+    { "distributed_type: FSDP\nfsdp_config: {use_orig_params: false}\n",
+      "fsdp_use_orig_params: false" },
+    { "distributed_type: FSDP\nfsdp_config: {version: 2, use_orig_params: false}\n",
+      NULL },
+    { "distributed_type: MULTI_CPU\nfsdp_config: {use_orig_params: false}\n", NULL },
+    { "distributed_type: FSDP\ndebug: true\n", NULL },
 };
+
+/* Sections of DeepSpeed's own file that libaccel has nothing for. */
+static const struct {
+    const char *text, *more;
+} sections[] = {
+    { "{\"optimizer\": {\"type\": \"AdamW\"}}", "optimizer" },
+    { "{\"scheduler\": {\"type\": \"WarmupLR\"}, \"bf16\": {}}", "scheduler" },
+    { "{\"bf16\": {\"enabled\": \"auto\"}, \"optimizer\": \"auto\"}", "optimizer" },
+    { "{\"optimizer\": {}, \"scheduler\": null}", "" },
+    { "{\"amp\": {\"enabled\": false, \"opt_level\": \"O1\"}}", "" },
+    { "{\"amp\": {\"enabled\": true}}", "amp" },
+    { "{\"gradient_predivide_factor\": 2.0}", "gradient_predivide_factor" },
+    { "{\"prescale_gradients\": false, \"steps_per_print\": 10}", "" },
+    { "{\"wall_clock_breakdown\": true, \"train_batch_size\": 8}", "" },
+};
+
+static void test_sections(void)
+{
+    static const char file[] = "distributed_type: DEEPSPEED\n"
+                               "deepspeed_config: {deepspeed_config_file: ds.json}\n";
+    static char text[16 << 10];
+    struct config cfg, back;
+    char want[100];
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(sections); i++) {
+        const char *more = sections[i].more;
+        accel_error_t err = { 0 };
+
+        put(json, sections[i].text);
+        tap_is_str(verdict(file, &cfg), "", "taken for Python: %s", sections[i].text);
+        tap_ok(config_encode(&cfg, text, sizeof(text), NULL) == ACCEL_OK &&
+                   config_decode(text, &back, NULL) == ACCEL_OK,
+               "travels to the tasks");
+        tap_is_int(config_supported(&back, &err), more[0] ? ACCEL_EUNSUPPORTED : 0,
+                   "what libaccel makes of it");
+        snprintf(want, sizeof(want),
+                 "section \"%s\" of the DeepSpeed file is not supported yet", more);
+        if (more[0])
+            tap_ok(!strcmp(err.text, want) && strstr(err.where, "job.yaml:2"), "%s: %s",
+                   err.where, err.text);
+    }
+    unlink(json);
+}
 
 static void test_supported(void)
 {
@@ -617,6 +666,7 @@ int main(void)
     test_documents();
     test_deepspeed();
     test_supported();
+    test_sections();
     unlink(job);
     unlink(json);
     rmdir(dir);
