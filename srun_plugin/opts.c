@@ -133,8 +133,8 @@ static bool load_config(const char *name, const char *path, bool quiet)
     config_ready = false;
     if (!load_api())
         return false;
+    sources = (struct config_sources){ .job_path = name };
     api->sources_default(&sources, &paths);
-    sources.job_path = name;
     if (arguments_site())
         sources.site_path = arguments_site();
     if (api->resolve(&sources, &config, &diags, &err) == ACCEL_OK) {

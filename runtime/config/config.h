@@ -51,10 +51,10 @@ enum device_choice { DEVICE_AUTO, DEVICE_CPU };
 enum config_origin {
     ORIGIN_DEFAULT, /* built in */
     ORIGIN_SITE,    /* the site file, SYSCONFDIR/accel/site.yaml */
-    ORIGIN_USER,    /* the user file, XDG_CONFIG_HOME/accel/config.yaml */
-    ORIGIN_FILE,    /* the job file, --accel-config=FILE */
-    ORIGIN_ENV,     /* ACCEL_<KEY> */
-    ORIGIN_FLAG,    /* --<key> of an accel command */
+    ORIGIN_USER, /* the user file, XDG_CONFIG_HOME/accel/config.yaml, or Accelerate's */
+    ORIGIN_FILE, /* the job file, --accel-config=FILE */
+    ORIGIN_ENV,  /* ACCEL_<KEY> */
+    ORIGIN_FLAG, /* --<key> of an accel command */
 };
 enum { CONFIG_MAX_KEYS = 320, CONFIG_GIVEN_BYTES = 8192 };
 
@@ -111,6 +111,8 @@ struct config {
  *       |   ^^^^^^^^^^^^^^^^ did you mean 'fsdp_sharding_strategy'?  */
 struct config_diag {
     bool is_error; /* else a note */
+    bool
+        is_told; /* a note that srun tells, too: something is not done as a file says */
     enum config_origin source;
     int line, col; /* 1-based; 0: the whole source */
     char *text;
@@ -131,18 +133,24 @@ struct config_sources {
     char *const *env; /* ACCEL_<KEY>=value, as environ */
     const struct config_setting *flags;
     size_t flag_count;
-    bool without_slurm; /* accel launch: keys that Slurm would replace count */
+    bool without_slurm;       /* accel launch: keys that Slurm would replace count */
+    bool user_is_accelerates; /* user_path is the default file of accelerate config */
 };
 /* Room for the paths of a config_sources. */
 struct config_paths {
     char user[1024], site[1024];
+    char accelerate[1024]; /* accelerate/default_config.yaml below HF_HOME */
 };
 /* The usual sources: user file, site file and the environment of this process. Keeps the
- * other members. */
+ * other members. With neither a job file (job_path is set before this call) nor a user file
+ * user_path is Accelerate's default file, where that exists: as accelerate launch, which
+ * reads it only where no file is named. paths->user is accel's own in any case. */
 void config_sources_default(struct config_sources *src, struct config_paths *paths);
 
 /* Reads, validates and merges the sources: flag > environment > job file > user file > site
- * file > built-in. ACCEL_OK: *cfg is filled, diags may hold notes. Else `err` names the first
+ * file > built-in. Size and device of a run go with its distributed_type: where a stronger
+ * source says it, those of the site and the user file do not count if that file has a type
+ * of its own or if the type cannot have them; a note says so. ACCEL_OK: *cfg is filled, diags may hold notes. Else `err` names the first
  * problem and diags holds all (at most 20). Opens files with the caller's rights; never
  * more than 1 MiB, depth 16, 10 000 events each. User and site file may be missing. */
 accel_status_t config_resolve(const struct config_sources *src, struct config *cfg,

@@ -196,13 +196,22 @@ void report_add(struct config_report *r, enum message code, struct place at,
         strbuf_free(&b);
         return;
     }
-    d->item[d->count++] = (struct config_diag){ code != MESSAGE_NOTE, at.in->origin,
-                                                at.line, at.col, b.s };
+    d->item[d->count++] = (struct config_diag){ .is_error = code != MESSAGE_NOTE,
+                                                .source = at.in->origin,
+                                                .line = at.line,
+                                                .col = at.col,
+                                                .text = b.s };
     if (code) {
         d->errors++;
         keep_first(r, code, order_of(at.in->origin, at.line, at.col), where, hint,
                    text);
     }
+}
+
+void report_tell(struct config_report *r)
+{
+    if (r->diags->count)
+        r->diags->item[r->diags->count - 1].is_told = true;
 }
 
 static uint64_t diag_order(const struct config_diag *d)

@@ -25,6 +25,7 @@ libaconfig_la_SOURCES += \
 	runtime/config/report.h \
 	runtime/config/scalar.c \
 	runtime/config/schema.c \
+	runtime/config/shape.c \
 	runtime/config/sources.c \
 	runtime/config/support.c \
 	runtime/config/validate.c \
@@ -45,9 +46,11 @@ tests_unit_test_config_encode_LDADD = $(unit_ldadd)
 tests_unit_test_config_sources_SOURCES = tests/unit/test_config_sources.c
 tests_unit_test_config_sources_LDADD = $(unit_ldadd)
 
-unit_tests += tests/unit/test_config_keys
+unit_tests += tests/unit/test_config_keys tests/unit/test_config_shape
 tests_unit_test_config_keys_SOURCES = tests/unit/test_config_keys.c
 tests_unit_test_config_keys_LDADD = $(unit_ldadd)
+tests_unit_test_config_shape_SOURCES = tests/unit/test_config_shape.c
+tests_unit_test_config_shape_LDADD = $(unit_ldadd)
 
 unit_tests += tests/unit/test_environ
 tests_unit_test_environ_SOURCES = tests/unit/test_environ.c

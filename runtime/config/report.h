@@ -45,6 +45,8 @@ struct config_report {
 void report_add(struct config_report *r, enum message code, struct place at,
                 const char *hint, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
+/* The note that was added last is one that srun tells, too. */
+void report_tell(struct config_report *r);
 /* True when no more errors are taken: callers stop. */
 bool report_full(const struct config_report *r);
 /* Order of sources and lines; returns the first error (also into err) or ACCEL_OK. */
@@ -97,6 +99,9 @@ enum value_result { VALUE_OK, VALUE_TYPE, VALUE_RANGE };
  * all keys together do not fit struct config. */
 enum value_result value_set(struct config *cfg, const struct config_key *key,
                             const char *text);
+
+/* Row `row` of `cfg` as it is in `from`, with its origin and line. */
+void value_restore(struct config *cfg, const struct config *from, size_t row);
 
 /* The check alone; for a row without a field, which need not be one of the table. */
 enum value_result value_check(const struct config_key *key, const char *text);

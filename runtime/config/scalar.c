@@ -215,6 +215,21 @@ enum value_result value_set(struct config *cfg, const struct config_key *key,
     return res == VALUE_OK && key->offset == SIZE_MAX ? keep_text(cfg, key, text) : res;
 }
 
+void value_restore(struct config *cfg, const struct config *from, size_t row)
+{
+    size_t rows;
+    const struct config_key *k = &config_schema(&rows)[row];
+    char text[CONFIG_GIVEN_BYTES];
+
+    cfg->origin[row] = from->origin[row];
+    cfg->line[row] = from->line[row];
+    config_value_text(from, k, text, sizeof(text));
+    if (k->offset == SIZE_MAX && !from->given_at[row])
+        cfg->given_at[row] = 0;
+    else if (value_set(cfg, k, text) != VALUE_OK && k->type == TYPE_INT)
+        memset((char *)cfg + k->offset, 0, sizeof(int64_t)); /* not given */
+}
+
 enum value_result value_check(const struct config_key *key, const char *text)
 {
     return value_set_field(NULL, key, text);

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Site file, user file, job file, environment and flags in; one config out. Each source
- * overrides the weaker ones key by key; keys are held against each other once, when all
- * sources are in. Never prints, never changes the environment.
+ * overrides the weaker ones key by key, but for size and device (shape.c); keys are held
+ * against each other once, when all sources are in. Never prints, never changes the
+ * environment.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "config/report.h"
+#include "config/validate.h"
 
 enum { NAME_BYTES = 96 };
 static const char env_prefix[] = "ACCEL_";
@@ -53,6 +55,7 @@ struct resolve {
     struct config_report report;
     struct config cfg;
     struct config_text file[ORIGIN_FILE + 1];   /* by origin */
+    struct shape_layer before[ORIGIN_FILE];     /* the same */
     char env_name[CONFIG_MAX_KEYS][NAME_BYTES]; /* once a variable may be a key's */
     bool by_env[CONFIG_MAX_KEYS];               /* taken from the environment */
     struct lone {
@@ -124,20 +127,57 @@ const char *config_place(const struct config *cfg, const struct config_sources *
     return buf;
 }
 
+/* Is `name` set to an absolute path? */
+static const char *absolute_env(const char *name)
+{
+    const char *value = getenv(name);
+
+    return value && value[0] == '/' ? value : NULL;
+}
+
+/* "DIR" + `tail` into buf[1024], or NULL. */
+static const char *path_below(const char *dir, const char *tail, char *buf)
+{
+    int n = dir ? snprintf(buf, 1024, "%s%s", dir, tail) : -1;
+
+    return n > 0 && n < 1024 ? buf : NULL;
+}
+
+/* Where accelerate config writes when no file is named, by the rules of its library; NULL:
+ * not known. */
+static const char *accelerates_file(char *buf)
+{
+    static const char name[] = "/accelerate/default_config.yaml";
+    const char *home = absolute_env("HOME"), *hub = getenv("HF_HOME"),
+               *cache = getenv("XDG_CACHE_HOME");
+    char dir[1024], expanded[1024];
+
+    if (!hub || !*hub)
+        hub = path_below(cache && *cache ? cache : "~/.cache", "/huggingface", dir);
+    if (hub && hub[0] == '~' && (hub[1] == '/' || !hub[1]))
+        hub = path_below(home, hub + 1, expanded);
+    return path_below(hub, name, buf);
+}
+
 void config_sources_default(struct config_sources *src, struct config_paths *paths)
 {
-    const char *home = getenv("XDG_CONFIG_HOME"), *sub = "";
-    int n = 0;
+    const char *theirs;
+    int n;
 
     /* A relative XDG_CONFIG_HOME is to be ignored, says its specification. */
-    if (!home || home[0] != '/') {
-        home = getenv("HOME");
-        sub = "/.config";
-    }
-    if (home && home[0] == '/')
-        n = snprintf(paths->user, sizeof(paths->user), "%s%s/accel/config.yaml", home,
-                     sub);
-    src->user_path = n > 0 && (size_t)n < sizeof(paths->user) ? paths->user : NULL;
+    src->user_path = absolute_env("XDG_CONFIG_HOME")
+                         ? path_below(absolute_env("XDG_CONFIG_HOME"),
+                                      "/accel/config.yaml", paths->user)
+                         : path_below(absolute_env("HOME"),
+                                      "/.config/accel/config.yaml", paths->user);
+    if (!src->user_path)
+        paths->user[0] = '\0';
+    theirs = src->job_path ? NULL : accelerates_file(paths->accelerate);
+    src->user_is_accelerates =
+        theirs && access(theirs, F_OK) == 0 &&
+        (!src->user_path || (access(src->user_path, F_OK) && errno == ENOENT));
+    if (src->user_is_accelerates)
+        src->user_path = theirs;
     n = snprintf(paths->site, sizeof(paths->site), "%s", SYSCONFDIR "/accel/site.yaml");
     src->site_path = (size_t)n < sizeof(paths->site) ? paths->site : NULL;
     src->env = environ;
@@ -153,6 +193,8 @@ static void take_file(struct resolve *s, const char *path, enum config_origin or
     if (!path)
         return;
     s->report.in = (struct config_text){ .path = path, .origin = origin };
+    if (origin < ORIGIN_FILE)
+        shape_before(&s->before[origin], &s->v);
     config_file_read(&s->report);
     *in = s->report.in;
     if (!in->text) {
@@ -163,7 +205,18 @@ static void take_file(struct resolve *s, const char *path, enum config_origin or
         validate_tree(&s->v, &tree, in);
     else
         s->complete = false;
+    if (origin < ORIGIN_FILE)
+        shape_after(&s->before[origin], &s->v, origin);
     yaml_tree_free(&tree);
+}
+
+/* One line: the reader may not know that there is such a file. */
+static void note_accelerates(struct resolve *s)
+{
+    report_add(&s->report, MESSAGE_NOTE, (struct place){ 0 },
+               "accel config writes a file of accel's own, which then counts instead",
+               "Accelerate's own file is read: no other file was given");
+    report_tell(&s->report);
 }
 
 /* Reports and values that follow come from this variable or flag. */
@@ -280,14 +333,18 @@ static void take_all(struct resolve *s, const struct config_sources *src)
     s->complete = true;
     take_file(s, src->site_path, ORIGIN_SITE);
     take_file(s, src->user_path, ORIGIN_USER);
+    if (src->user_is_accelerates && s->file[ORIGIN_USER].text)
+        note_accelerates(s);
     take_file(s, src->job_path, ORIGIN_FILE);
     take_environment(s, src->env);
     take_flags(s, src->flags, src->flag_count);
     s->report.in = s->file[ORIGIN_FILE];
     if (!src->job_path)
         s->report.in.path = "the configuration";
-    if (s->complete)
-        validate_across(&s->v);
+    if (!s->complete)
+        return;
+    shape_settle(&s->v, s->before);
+    validate_across(&s->v);
 }
 
 /* Of a path that is too long the end is kept. */

@@ -23,6 +23,23 @@ void take_value(struct validator *v, size_t row, const struct yaml_node *key,
 /* null, an empty map and an empty list say "not given". */
 bool is_absent(const struct yaml_node *val);
 
+/* ---- shape.c: size and device of a run ------------------------------------------------- */
+
+/* A config as it was before the site file or the user file was taken, and the type that
+ * this file says. */
+struct shape_layer {
+    struct config cfg;
+    struct place value_at[CONFIG_MAX_KEYS];
+    bool has_type;
+    enum distributed_type type;
+};
+void shape_before(struct shape_layer *layer, const struct validator *v);
+void shape_after(struct shape_layer *layer, const struct validator *v,
+                 enum config_origin file);
+/* Sets aside what these two files say of size and device where a stronger source says
+ * distributed_type and it does not go with that. */
+void shape_settle(struct validator *v, const struct shape_layer before[ORIGIN_FILE]);
+
 /* ---- checks ---------------------------------------------------------------------------- */
 
 /* Where a key's value stands, or its map in the job file, or that whole file. */

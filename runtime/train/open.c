@@ -104,7 +104,6 @@ static accel_status_t load_config(accel_t *run, const accel_options_t *o,
     }
     if (!path)
         path = getenv("ACCEL_CONFIG");
-    config_sources_default(&sources, &paths);
     if (path && *path) {
         run->config_source = "file";
         snprintf(run->config_path, sizeof(run->config_path), "%s", path);
@@ -112,6 +111,7 @@ static accel_status_t load_config(accel_t *run, const accel_options_t *o,
     } else {
         run->config_source = "built-in";
     }
+    config_sources_default(&sources, &paths);
     st = config_resolve(&sources, &run->config, &diags, err);
     for (size_t i = 0; i < diags.count; i++)
         accel_logf(&run->log, diags.item[i].is_error ? ACCEL_LOG_ERROR : ACCEL_LOG_WARN,

@@ -116,7 +116,7 @@ static int write_file(const struct config_args *a)
 
     if (!path) {
         config_sources_default(&sources, &paths);
-        path = sources.user_path;
+        path = paths.user[0] ? paths.user : NULL;
     }
     if (!path) {
         accel_fail(&err, A0261, "set HOME, or give --config-file FILE",

@@ -115,23 +115,39 @@ static int count_gpus(void)
     return n;
 }
 
+/* A machine without GPUs may be the login node of a cluster that is full of them: nothing
+ * is said of the device and the size of a run then. */
+static bool leave_open(struct config_values *v)
+{
+    static const char *const keys[] = { "use_cpu", "num_processes", "num_machines" };
+    bool good = true;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(keys); i++)
+        good &= config_values_set(v, keys[i], NULL);
+    return good;
+}
+
 int config_default(const char *path, const char *precision)
 {
     struct config_values v = { 0 };
     int gpus = count_gpus(), code;
     char count[16];
 
-    snprintf(count, sizeof(count), "%d", gpus ? gpus : 1);
+    snprintf(count, sizeof(count), "%d", gpus);
     if (!config_values_set(&v, "distributed_type", gpus > 1 ? "MULTI_GPU" : "NO") ||
         !config_values_set(&v, "num_processes", count) ||
-        !config_values_set(&v, "use_cpu", gpus ? "false" : "true") ||
         !config_values_set(&v, "mixed_precision", precision ? precision : "no") ||
-        !fill_base(&v))
+        !fill_base(&v) || (!gpus && !leave_open(&v)))
         code = no_memory();
     else
         code = write_values(&v, path, false);
-    if (!code)
+    if (!code && gpus)
         printf("%s: written for %d GPU%s\n", path, gpus, gpus == 1 ? "" : "s");
+    else if (!code)
+        printf(
+            "%s: written; no GPU is to be seen here, which may be otherwise where jobs "
+            "run: device and number of processes are left to each job\n",
+            path);
     config_values_free(&v);
     return cli_finish(code);
 }

@@ -65,8 +65,10 @@ int cli_config_load(const char *job, const struct cli_settings *s,
                                         .without_slurm = s->without_slurm };
     if (!s->alone)
         config_sources_default(sources, &out->paths);
-    if (s->user)
+    if (s->user) {
         sources->user_path = s->user;
+        sources->user_is_accelerates = false;
+    }
     if (s->site)
         sources->site_path = s->site;
     status = config_resolve(sources, &out->config, &diags, &err);

@@ -9,8 +9,8 @@
 [ -n "${ACCEL_BUILD:-}" ] || ACCEL_BUILD=$ACCEL_SRC
 export ACCEL_SRC ACCEL_BUILD
 # What the developer has set for himself is not what is tested.
-XDG_CONFIG_HOME=/nonexistent
-export XDG_CONFIG_HOME
+XDG_CONFIG_HOME=/nonexistent HF_HOME=/nonexistent
+export XDG_CONFIG_HOME HF_HOME
 
 tap_run=0
 tap_failed=0
