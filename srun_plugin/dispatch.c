@@ -36,6 +36,7 @@ EXPORT int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
     case S_CTX_LOCAL:
     case S_CTX_ALLOCATOR:
         resume_export();
+        hints_say();
         dry_run_maybe();
         opts_check_size();
         defaults_withdraw();

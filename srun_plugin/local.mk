@@ -11,6 +11,7 @@ srun_plugin_accel_spank_la_SOURCES = \
 	srun_plugin/dispatch.c \
 	srun_plugin/dry_run.c \
 	srun_plugin/interrupt.c \
+	srun_plugin/hints.c \
 	srun_plugin/local.c \
 	srun_plugin/notice.c \
 	srun_plugin/opts.c \
@@ -20,6 +21,8 @@ srun_plugin_accel_spank_la_SOURCES = \
 	srun_plugin/resume.c \
 	srun_plugin/say.c \
 	srun_plugin/script.c \
+	srun_plugin/script_text.c \
+	srun_plugin/script_text.h \
 	srun_plugin/size.c \
 	srun_plugin/taskenv.c \
 	runtime/config/carrier.c \
@@ -67,6 +70,10 @@ tests_helpers_fake_spank_CFLAGS = $(AM_CFLAGS) $(SLURM_CFLAGS)
 tests_helpers_fake_spank_LDFLAGS = $(AM_LDFLAGS) -export-dynamic -Wl,--no-as-needed
 tests_helpers_fake_spank_LDADD = libaconfig.la libacommon.la $(YAML_LIBS) -lslurm -ldl
 endif
+unit_tests += tests/unit/test_script_text
+tests_unit_test_script_text_SOURCES = tests/unit/test_script_text.c \
+	srun_plugin/script_text.c srun_plugin/script_text.h
+tests_unit_test_script_text_LDADD = $(unit_ldadd)
 check_PROGRAMS += tests/helpers/malformed tests/helpers/probe
 tests_helpers_malformed_SOURCES = tests/helpers/malformed.c
 tests_helpers_probe_SOURCES = tests/helpers/probe.c

@@ -140,6 +140,7 @@ static bool load_config(const char *name, const char *path, bool quiet)
     if (api->resolve(&sources, &config, &diags, &err) == ACCEL_OK) {
         snprintf(config_path, sizeof(config_path), "%s", path);
         config_ready = true;
+        hints_take(&diags);
     } else if (!quiet) {
         say_problems(&diags, &err);
     }
@@ -403,6 +404,7 @@ bool opts_remote_active(void)
 void opts_free(void)
 {
     forget_words();
+    hints_free();
     if (api_handle)
         dlclose(api_handle);
     api_handle = NULL;

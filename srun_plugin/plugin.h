@@ -108,6 +108,20 @@ bool cmdline_is_sbatch(void);
  * one malloc, to be scanned with cmdline_*. NULL when argv names no script to look into. */
 char **script_read(char **argv);
 
+/* Path of the script that argv names, as sbatch finds it; false when there is none to look
+ * into. */
+bool script_find(char **argv, char *out, size_t len);
+#define SCRIPT_MAX (256u << 10) /* of a script that is looked into */
+
+/* ---- hints.c: what is no error ---------------------------------------------------------- */
+
+/* Keeps the notes of a config that srun and sbatch are to tell. */
+void hints_take(const struct config_diags *diags);
+/* After all options, in srun, sbatch and salloc: says them, and what the script and the
+ * command let one expect. */
+void hints_say(void);
+void hints_free(void);
+
 /* ---- size.c: the size of an allocation ------------------------------------------------- */
 
 /* sbatch, salloc, at init: where the user gave no number of tasks, starts the program again

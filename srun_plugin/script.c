@@ -14,8 +14,6 @@
 
 #include "srun_plugin/plugin.h"
 
-#define SCRIPT_MAX (256u << 10)
-
 static bool is_script(const char *path)
 {
     struct stat st;
@@ -95,12 +93,19 @@ static size_t collect(const char *script, char **argv, char *text)
     return count;
 }
 
+bool script_find(char **argv, char *out, size_t len)
+{
+    size_t command = cmdline_command(argv);
+
+    return argv[command] && find_script(argv[command], out, len);
+}
+
 char **script_read(char **argv)
 {
     size_t len = 0, command = cmdline_command(argv), count;
     char path[PATH_MAX], *script, *scratch = NULL, **words = NULL;
 
-    if (!argv[command] || !find_script(argv[command], path, sizeof(path)))
+    if (!script_find(argv, path, sizeof(path)))
         return NULL;
     script = cmdline_read_file(path, SCRIPT_MAX, &len);
     if (script && strncmp(script, "#!", 2) == 0)

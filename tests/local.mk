@@ -130,3 +130,6 @@ check-mutants:
 .PHONY: check-mutants test-modules test-programs
 EXTRA_DIST += tests/mutants/verify.mut
 shell_tests += tests/issues/0120-ckpt-verify.t
+
+shell_tests += tests/issues/0180-config-user-file.t
+shell_tests += tests/issues/0181-config-hints.t

@@ -16,7 +16,7 @@ enum condition {
     ALWAYS = 0,
     RANKS = 1 << 0,    /* the processes are to find each other: all types but NO */
     TORCHRUN = 1 << 1, /* Accelerate starts this type through torchrun */
-    CPU = 1 << 2,      /* NO with use_cpu, and MULTI_CPU */
+    CPU = 1 << 2,      /* MULTI_CPU, and any other that is told to keep to CPUs */
     ENGINE = 1 << 3,   /* not DEEPSPEED, which has its own say in the matter */
     DEEPSPEED = 1 << 4,
     FSDP = 1 << 5,
@@ -262,6 +262,12 @@ static bool is_type(const struct writer *w, const char *type)
     return !strcmp(w->type, type);
 }
 
+/* By use_cpu, or by accel.device, which says the same. */
+static bool on_cpu(const struct writer *w)
+{
+    return key_true(w, "use_cpu") || w->cfg->device == DEVICE_CPU;
+}
+
 static unsigned conditions(const struct writer *w)
 {
     bool simple = is_type(w, "NO") || is_type(w, "MULTI_CPU");
@@ -270,7 +276,9 @@ static unsigned conditions(const struct writer *w)
 
     if (!is_type(w, "NO"))
         c |= RANKS;
-    if (is_type(w, "MULTI_CPU") || (simple && key_true(w, "use_cpu")))
+    /* Without ACCELERATE_USE_CPU a script that finds no GPU runs for itself, however many
+     * ranks there are. DeepSpeed connects them by itself. */
+    if (is_type(w, "MULTI_CPU") || (!deepspeed && on_cpu(w)))
         c |= CPU;
     c |= deepspeed ? DEEPSPEED : ENGINE;
     c |= is_type(w, "FSDP") ? FSDP : is_type(w, "MEGATRON_LM") ? MEGATRON : 0;
@@ -377,7 +385,7 @@ static void emit_threads(const struct writer *w, const struct rule *r)
 {
     if (w->world->threads > 0)
         emit_number(w, r, w->world->threads);
-    else if ((w->holds & CPU) || key_true(w, "use_cpu"))
+    else if ((w->holds & CPU) || on_cpu(w))
         w->emit(w->user, r->name, "cores", true);
     else
         w->emit(w->user, r->name, "1", false);

@@ -260,6 +260,20 @@ static int launch(const struct launch_args *a, const struct launch_env *env)
     return become(a->command);
 }
 
+/* As srun says it. */
+static void say_no_shards(const struct launch_args *a, const struct config *cfg)
+{
+    char where[256];
+
+    if (a->python && cfg->distributed_type == DIST_FSDP && cfg->device == DEVICE_CPU)
+        fprintf(
+            stderr,
+            "accel: %s: on CPUs a script of Accelerate shards nothing: its ranks "
+            "meet and train whole copies, as with MULTI_CPU (programs of libaccel do "
+            "shard)\n",
+            config_where(cfg, "distributed_type", where, sizeof(where)));
+}
+
 static int print_plan(const struct launch_args *a, const struct launch_env *env)
 {
     accel_error_t err;
@@ -356,6 +370,7 @@ static int run(struct launch_args *a)
                       (long long)c.config.num_machines);
         return cli_fail(&err);
     }
+    say_no_shards(a, &c.config);
     if (launch_env_make(&c.config, a->config, n, a->flags.threads, &env, &err))
         code = cli_fail(&err);
     else

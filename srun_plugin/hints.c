@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a user should know before the job starts, and what is no error: values that were not
+ * applied, a script that starts Python without srun, a strategy that a Python program does
+ * not have on CPUs. In: the config with its notes, the command line, the batch script. Out:
+ * lines of information, none with -Q. Never refuses anything.
+ */
+#include <limits.h>
+#include <slurm/slurm.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "srun_plugin/plugin.h"
+#include "srun_plugin/script_text.h"
+
+static struct strbuf notes; /* of the config that was read last */
+
+void hints_take(const struct config_diags *diags)
+{
+    strbuf_free(&notes);
+    for (size_t i = 0; i < diags->count; i++)
+        if (diags->item[i].is_told)
+            strbuf_printf(&notes, "accel: %s\n", diags->item[i].text);
+}
+
+static void say_notes(void)
+{
+    for (const char *line = notes.s; line && *line;) {
+        int n = (int)strcspn(line, "\n");
+
+        if (n)
+            slurm_info("%.*s", n, line);
+        line += n + (line[n] == '\n');
+    }
+}
+
+/* sbatch: the script is what will run, once, on the first node. */
+static void say_bare_python(char **words)
+{
+    const char *wrap = cmdline_option(words, "wrap", 3);
+    char path[PATH_MAX], *text = NULL;
+    size_t len;
+    int line;
+
+    if (!wrap && script_find(words, path, sizeof(path)))
+        text = cmdline_read_file(path, SCRIPT_MAX, &len);
+    line = wrap ? script_bare_python(wrap) : text ? script_bare_python(text) : 0;
+    if (line && wrap)
+        slurm_info("accel: --wrap: Python runs once here and without a rank: only what "
+                   "srun starts gets what --" OPTION_CONFIG " says (srun python ...)");
+    else if (line)
+        slurm_info("accel: %s:%d: Python runs once here and without a rank: only what "
+                   "srun starts gets what --" OPTION_CONFIG " says (srun python ...)",
+                   words[cmdline_command(words)], line);
+    free(text);
+}
+
+/* Does the command of this srun run Python, by itself or within a shell? */
+static bool starts_python(char **words)
+{
+    for (size_t i = cmdline_command(words); words[i]; i++)
+        for (const char *p = words[i]; *p;
+             p += strcspn(p, " \t"), p += strspn(p, " \t"))
+            if (names_python(p, strcspn(p, " \t;&|")))
+                return true;
+    return false;
+}
+
+static void say_no_shards(const struct config *cfg, char **words)
+{
+    char place[4200];
+
+    if (cfg->distributed_type != DIST_FSDP || cfg->device != DEVICE_CPU ||
+        !starts_python(words))
+        return;
+    slurm_info(
+        "accel: %s: on CPUs a script of Accelerate shards nothing: its ranks meet "
+        "and train whole copies, as with MULTI_CPU (programs of libaccel do shard)",
+        opts_place("distributed_type", place, sizeof(place)));
+}
+
+/* The client itself heeds -Q only later. */
+static bool is_quiet(char **words)
+{
+    return cmdline_letter(words, 'Q') || cmdline_option(words, "quiet", 4);
+}
+
+void hints_say(void)
+{
+    const struct config *cfg = opts_config();
+    char **words = opts_words();
+
+    if (!cfg || !words || is_quiet(words))
+        return;
+    say_notes();
+    if (spank_context() == S_CTX_LOCAL)
+        say_no_shards(cfg, words);
+    else if (cmdline_is_sbatch())
+        say_bare_python(words);
+}
+
+void hints_free(void)
+{
+    strbuf_free(&notes);
+}
