@@ -195,6 +195,9 @@ enum sharding_strategy config_strategy(const struct config *cfg);
 const char *config_strategy_name(enum sharding_strategy strategy); /* static */
 /* How the model is cut into units that are gathered at a time. */
 enum wrap_policy config_wrap_policy(const struct config *cfg);
+/* When backward gathers the next unit: as the key says; version 2 has no key and always
+ * gathers ahead. */
+enum backward_prefetch config_prefetch(const struct config *cfg);
 /* Micro-batches per step and the largest norm of the gradients as the config says; 0: it
  * does not say. */
 int64_t config_accumulation(const struct config *cfg);

@@ -74,6 +74,13 @@ enum wrap_policy config_wrap_policy(const struct config *cfg)
     return cfg->distributed_type == DIST_DEEPSPEED ? WRAP_TRANSFORMER : WRAP_NONE;
 }
 
+enum backward_prefetch config_prefetch(const struct config *cfg)
+{
+    return cfg->distributed_type == DIST_FSDP && is_version2(cfg)
+               ? PREFETCH_PRE
+               : cfg->backward_prefetch;
+}
+
 int64_t config_accumulation(const struct config *cfg)
 {
     return cfg->distributed_type == DIST_DEEPSPEED

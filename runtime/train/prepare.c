@@ -154,7 +154,7 @@ static accel_status_t open_home(accel_t *run, accel_error_t *err)
 static accel_status_t shard_model(accel_t *run, accel_error_t *err)
 {
     struct shard_options o = { .strategy = plan_strategy(&run->config),
-                               .prefetch = run->config.backward_prefetch,
+                               .prefetch = config_prefetch(&run->config),
                                .precision = config_precision(&run->config),
                                .optimizer = run->job.optimizer,
                                .backend = run->backend,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The questionnaire of `accel config`: which keys are asked when, one line each. Words,
- * defaults and explanations come from the schema table, answers are judged by the same code
+ * explanations and most defaults come from the schema table, answers are judged by the same code
  * as a file. Nothing is written before the last answer.
  */
 #include <stdio.h>
@@ -15,64 +15,110 @@
 #include "scripts/accel/settings.h"
 
 /* A key and the answers that make it worth asking: "A|B", or "!A" for all but A. A question
- * whose condition was not asked itself is not asked either. */
+ * whose condition was not asked itself is not asked either. `enter` is what Enter takes where
+ * the default is not what most runs should have; NULL: the default. */
 static const struct question {
-    const char *key, *if_key, *if_words;
+    const char *key, *if_key, *if_words, *enter, *text;
 } questions[] = {
-    { "distributed_type", NULL, NULL },
-    { "use_cpu", "distributed_type", "NO" },
-    { "num_machines", "distributed_type", "!NO" },
-    { "num_processes", "distributed_type", "!NO" },
-    { "mixed_precision", NULL, NULL },
+    { "distributed_type", NULL, NULL, "FSDP",
+      "How should the processes share the work?" },
+    { "use_cpu", "distributed_type", "NO|FSDP|DEEPSPEED", NULL,
+      "Should it run on CPUs only, even where there are GPUs?" },
+    { "num_machines", "distributed_type", "!NO", NULL,
+      "On how many nodes should it run?" },
+    { "num_processes", "distributed_type", "!NO", NULL,
+      "How many processes should run, over all nodes?" },
+    { "mixed_precision", NULL, NULL, NULL, "Which precision should it compute in?" },
 
-    { "fsdp_version", "distributed_type", "FSDP" },
-    { "fsdp_sharding_strategy", "fsdp_version", "1" },
-    { "fsdp_reshard_after_forward", "fsdp_version", "2" },
-    { "fsdp_auto_wrap_policy", "distributed_type", "FSDP" },
+    { "fsdp_version", "distributed_type", "FSDP", "2",
+      "Which version of FSDP should it be?" },
+    { "fsdp_sharding_strategy", "fsdp_version", "1", NULL,
+      "What should be split between the processes?" },
+    { "fsdp_reshard_after_forward", "fsdp_version", "2", NULL,
+      "Should gathered parameters be freed after forward, to save memory?" },
+    { "fsdp_auto_wrap_policy", "distributed_type", "FSDP", "TRANSFORMER_BASED_WRAP",
+      "How should the model be cut into units that are gathered at a time?" },
     { "fsdp_transformer_layer_cls_to_wrap", "fsdp_auto_wrap_policy",
-      "TRANSFORMER_BASED_WRAP" },
-    { "fsdp_min_num_params", "fsdp_auto_wrap_policy", "SIZE_BASED_WRAP" },
-    { "fsdp_backward_prefetch", "fsdp_version", "1" },
-    { "fsdp_state_dict_type", "distributed_type", "FSDP" },
-    { "fsdp_offload_params", "distributed_type", "FSDP" },
-    { "fsdp_cpu_ram_efficient_loading", "distributed_type", "FSDP" },
-    { "fsdp_sync_module_states", "fsdp_version", "1" },
-    { "fsdp_use_orig_params", "fsdp_version", "1" },
-    { "fsdp_activation_checkpointing", "distributed_type", "FSDP" },
+      "TRANSFORMER_BASED_WRAP", NULL,
+      "Which classes of layers should be a unit each?" },
+    { "fsdp_min_num_params", "fsdp_auto_wrap_policy", "SIZE_BASED_WRAP", NULL,
+      "How many parameters should a unit have at least?" },
+    { "fsdp_backward_prefetch", "fsdp_version", "1", "BACKWARD_PRE",
+      "When should backward gather the next unit?" },
+    { "fsdp_state_dict_type", "distributed_type", "FSDP", "SHARDED_STATE_DICT",
+      "Which form should checkpoints have?" },
+    { "fsdp_offload_params", "distributed_type", "FSDP", NULL,
+      "Should parameters and optimizer live in the CPU's memory?" },
+    { "fsdp_cpu_ram_efficient_loading", "distributed_type", "FSDP", NULL,
+      "Should one process read the weights for all?" },
+    { "fsdp_sync_module_states", "fsdp_version", "1", NULL,
+      "Should all processes begin with the weights of the first?" },
+    { "fsdp_use_orig_params", "fsdp_version", "1", NULL,
+      "Should the optimizer see the original parameters?" },
+    { "fsdp_activation_checkpointing", "distributed_type", "FSDP", NULL,
+      "Should activations be computed again instead of kept, to save memory?" },
 
-    { "zero_stage", "distributed_type", "DEEPSPEED" },
-    { "offload_optimizer_device", "distributed_type", "DEEPSPEED" },
-    { "offload_param_device", "zero_stage", "3" },
-    { "zero3_init_flag", "zero_stage", "3" },
-    { "zero3_save_16bit_model", "zero_stage", "3" },
-    { "gradient_accumulation_steps", "distributed_type", "DEEPSPEED" },
-    { "gradient_clipping", "distributed_type", "DEEPSPEED" },
+    { "zero_stage", "distributed_type", "DEEPSPEED", NULL,
+      "Which stage of ZeRO should it be?" },
+    { "offload_optimizer_device", "distributed_type", "DEEPSPEED", "none",
+      "Where should the optimizer's states live?" },
+    { "offload_param_device", "zero_stage", "3", "none",
+      "Where should the parameters live?" },
+    { "zero3_init_flag", "zero_stage", "3", NULL,
+      "Should the model be built split, never whole?" },
+    { "zero3_save_16bit_model", "zero_stage", "3", NULL,
+      "Should 16-bit weights be gathered when the model is saved?" },
+    { "gradient_accumulation_steps", "distributed_type", "DEEPSPEED", NULL,
+      "How many backward passes should make a step?" },
+    { "gradient_clipping", "distributed_type", "DEEPSPEED", NULL,
+      "Which norm should the gradients have at most?" },
 
-    { "megatron_lm_tp_degree", "distributed_type", "MEGATRON_LM" },
-    { "megatron_lm_pp_degree", "distributed_type", "MEGATRON_LM" },
-    { "megatron_lm_num_micro_batches", "distributed_type", "MEGATRON_LM" },
-    { "megatron_lm_sequence_parallelism", "distributed_type", "MEGATRON_LM" },
-    { "megatron_lm_recompute_activations", "distributed_type", "MEGATRON_LM" },
-    { "megatron_lm_use_distributed_optimizer", "distributed_type", "MEGATRON_LM" },
-    { "megatron_lm_gradient_clipping", "distributed_type", "MEGATRON_LM" },
+    { "megatron_lm_tp_degree", "distributed_type", "MEGATRON_LM", NULL,
+      "How many ranks should split each matrix?" },
+    { "megatron_lm_pp_degree", "distributed_type", "MEGATRON_LM", NULL,
+      "How many stages should hold the layers?" },
+    { "megatron_lm_num_micro_batches", "distributed_type", "MEGATRON_LM", NULL,
+      "How many micro-batches should make a step?" },
+    { "megatron_lm_sequence_parallelism", "distributed_type", "MEGATRON_LM", NULL,
+      "Should norm and dropout be split along the sequence, too?" },
+    { "megatron_lm_recompute_activations", "distributed_type", "MEGATRON_LM", NULL,
+      "Should activations be computed again instead of kept?" },
+    { "megatron_lm_use_distributed_optimizer", "distributed_type", "MEGATRON_LM", NULL,
+      "Should the optimizer's states be split?" },
+    { "megatron_lm_gradient_clipping", "distributed_type", "MEGATRON_LM", NULL,
+      "Which norm should the gradients have at most?" },
 
-    { "fp8_backend", "mixed_precision", "fp8" },
-    { "fp8_format", "fp8_backend", "TE" },
-    { "fp8_margin", "fp8_backend", "TE" },
-    { "fp8_interval", "fp8_backend", "TE" },
-    { "fp8_amax_history_len", "fp8_backend", "TE" },
-    { "fp8_amax_compute_algo", "fp8_backend", "TE" },
-    { "fp8_use_autocast_during_eval", "fp8_backend", "TE" },
-    { "fp8_opt_level", "fp8_backend", "MSAMP" },
-    { "fp8_enable_fsdp_float8_all_gather", "fp8_backend", "AO" },
-    { "fp8_pad_inner_dim", "fp8_backend", "AO" },
+    { "fp8_backend", "mixed_precision", "fp8", NULL,
+      "Which library should compute in fp8?" },
+    { "fp8_format", "fp8_backend", "TE", NULL, "Which fp8 numbers should it be?" },
+    { "fp8_margin", "fp8_backend", "TE", NULL,
+      "How many bits of room should the scale keep?" },
+    { "fp8_interval", "fp8_backend", "TE", NULL,
+      "After how many steps should the scale be set anew?" },
+    { "fp8_amax_history_len", "fp8_backend", "TE", NULL,
+      "How many steps should the scale look back on?" },
+    { "fp8_amax_compute_algo", "fp8_backend", "TE", NULL,
+      "Which value of these should make the scale?" },
+    { "fp8_use_autocast_during_eval", "fp8_backend", "TE", NULL,
+      "Should evaluation compute in fp8, too?" },
+    { "fp8_opt_level", "fp8_backend", "MSAMP", NULL,
+      "Which level of MS-AMP should it be?" },
+    { "fp8_enable_fsdp_float8_all_gather", "fp8_backend", "AO", NULL,
+      "Should FSDP gather in fp8?" },
+    { "fp8_pad_inner_dim", "fp8_backend", "AO", NULL,
+      "Should matrices be padded to a multiple of 16?" },
 
-    { "accel.checkpoint.dir", NULL, NULL },
-    { "accel.checkpoint.every_minutes", NULL, NULL },
-    { "accel.checkpoint.every_steps", NULL, NULL },
-    { "accel.checkpoint.keep", NULL, NULL },
-    { "accel.preemption.enabled", NULL, NULL },
-    { "accel.preemption.lead_seconds", "accel.preemption.enabled", "true" },
+    { "accel.checkpoint.dir", NULL, NULL, NULL, "Where should checkpoints go?" },
+    { "accel.checkpoint.every_minutes", NULL, NULL, NULL,
+      "How many minutes should lie between checkpoints?" },
+    { "accel.checkpoint.every_steps", NULL, NULL, NULL,
+      "How many steps should lie between checkpoints?" },
+    { "accel.checkpoint.keep", NULL, NULL, NULL,
+      "How many checkpoints should be kept?" },
+    { "accel.preemption.enabled", NULL, NULL, NULL,
+      "Should a preempted run save and come back by itself?" },
+    { "accel.preemption.lead_seconds", "accel.preemption.enabled", "true", NULL,
+      "How many seconds before the time limit should it begin to save?" },
 };
 
 struct asking {
@@ -115,35 +161,55 @@ static bool is_due(const struct asking *a, const struct question *q)
 
 /* What Enter takes: the older file's value, else the default. "" : the key stays out. */
 static const char *proposal(const struct asking *a, const struct config_key *k,
-                            const char *key)
+                            const struct question *q)
 {
-    const char *old = config_values_get(&a->values, key);
+    const char *old = config_values_get(&a->values, q->key);
 
     if (old)
         return old;
-    if (!strcmp(key, "distributed_type"))
-        return "FSDP";
+    if (q->enter)
+        return q->enter;
     return k->default_text ? k->default_text : "";
 }
 
 /* ---- one question ----------------------------------------------------------------------------- */
 
-static void show_question(const struct config_key *k, const char *key,
-                          const char *proposed)
+static void show_question(const struct config_key *k, const struct question *q)
 {
-    static const char *const types[] = { [TYPE_BOOL] = "true or false",
+    static const char *const types[] = { [TYPE_BOOL] = "yes or no",
                                          [TYPE_INT] = "a whole number",
                                          [TYPE_NUMBER] = "a number",
                                          [TYPE_STRING] = "text" };
 
-    printf("\n%s: %s\n  ", key, k->help);
+    printf("\n%s (%s)\n  %s\n  ", q->text, q->key, k->help);
     if (k->type == TYPE_ENUM)
         for (int i = 0; k->values[i]; i++)
             printf("%s%s", i ? ", " : "one of ", k->values[i]);
     else
         printf("%s", types[k->type]);
-    printf("\n  [%s] ", proposed);
+    printf("\n");
+}
+
+static void show_prompt(const struct config_key *k, const char *proposed)
+{
+    bool yes = !strcmp(proposed, "true"), no = !strcmp(proposed, "false");
+
+    printf("  [%s] ", !proposed[0]                          ? "leave it open"
+                      : k->type == TYPE_BOOL && (yes || no) ? (yes ? "yes" : "no")
+                                                            : proposed);
     fflush(stdout);
+}
+
+/* What is wrong, and the word that was meant; what the key takes stands above already. */
+static void show_problem(const char *text)
+{
+    static const char cure[] = "\n  cure: ", meant[] = "did you mean";
+    const char *shown = strstr(text, ": "), *hint = strstr(text, cure);
+
+    shown = shown ? shown + 2 : text;
+    printf("  %.*s\n", (int)strcspn(shown, "\n"), shown);
+    if (hint && !strncmp(hint + strlen(cure), meant, strlen(meant)))
+        printf("  %s\n", hint + strlen(cure));
 }
 
 /* The canonical text takes the place of what was typed ("yes"); -1 and the like mean that
@@ -180,11 +246,8 @@ static bool accepts(struct asking *a, const char *key, const char *answer)
     sources.flags = a->answers.item;
     sources.flag_count = a->answers.count;
     good = config_resolve(&sources, &cfg, &diags, &err) == ACCEL_OK;
-    for (size_t i = 0; i < diags.count; i++) {
-        const char *text = strstr(diags.item[i].text, ": ");
-
-        printf("  %s\n", text ? text + 2 : diags.item[i].text);
-    }
+    for (size_t i = 0; i < diags.count; i++)
+        show_problem(diags.item[i].text);
     if (!good && !diags.count)
         cli_fail(&err);
     config_diags_free(&diags);
@@ -217,12 +280,13 @@ static bool ask(struct asking *a, const struct question *q)
     size_t n;
     const struct config_key *k = &config_schema(&n)[config_row(q->key)];
 
+    show_question(k, q);
     for (;;) {
-        const char *proposed = proposal(a, k, q->key), *kept;
+        const char *proposed = proposal(a, k, q), *kept;
         char *line, *answer;
         bool good;
 
-        show_question(k, q->key, proposed);
+        show_prompt(k, proposed);
         line = read_answer();
         if (!line)
             return false;

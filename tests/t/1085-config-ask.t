@@ -32,6 +32,7 @@ is "$(cat code)" 0 "all questions answered"
 contains "$(cat out)" "'distributed_type' has no value 'SINGLE'" "a wrong word is told"
 contains "$(cat out)" "'mixed_precision' has no value 'maybe'" "and another"
 contains "$(cat out)" "'every_steps' must be between 0 and" "and a value out of range"
+is "$(grep -c 'one of NO, MULTI_CPU' out)" 1 "what a key takes is not repeated at each mistake"
 is "$(grep -v '^#' one.yaml)" "distributed_type: 'NO'
 mixed_precision: bf16
 use_cpu: true
@@ -49,7 +50,7 @@ passes "and is good" "$accel" check -q one.yaml
 
 # FSDP: Enter takes the defaults; the question of the class only for that policy.
 {
-    printf '\n\n2\n\n\n\nTRANSFORMER_BASED_WRAP\nGPT2Block\n'
+    printf '\n\n\n2\n\n1\n\nTRANSFORMER_BASED_WRAP\nGPT2Block\n'
     enters
 } | ask --config-file two.yaml
 is "$(cat code)" 0 "FSDP with Enter"
@@ -57,7 +58,30 @@ is "$(sed -n '/^distributed_type/p; /num_processes/p; /wrap/p' two.yaml)" "distr
 num_processes: 2
   fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
   fsdp_transformer_layer_cls_to_wrap: GPT2Block" "answers and defaults"
+contains "$(cat two.yaml)" "fsdp_backward_prefetch: BACKWARD_PRE" "version 1 gathers ahead"
 passes "and is good" "$accel" check -q two.yaml
+
+# Enter throughout: what most runs should have; examples/train takes it as it is.
+enters | ask --config-file enter.yaml
+is "$(cat code)" 0 "Enter throughout"
+is "$(sed -n '/^distributed_type/p; /^use_cpu/p; /^num_/p; /fsdp_v/p; /wrap/p; /prefetch/p; /state_dict/p' enter.yaml)" \
+    "distributed_type: FSDP
+use_cpu: false
+  fsdp_version: 2
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  fsdp_state_dict_type: SHARDED_STATE_DICT" "gives version 2, a unit per block, and no size"
+is "$("$accel" check -q enter.yaml 2>&1 >/dev/null)" "" "without a remark"
+is "$(tr -d '\r' <out | grep -c '^[A-Z].*? ([a-z_.0-9]*)$')/$(tr -d '\r' <out | grep '([a-z_.0-9]*)$' | grep -v -c '?')" \
+    "$(tr -d '\r' <out | grep -c '^  \[')/0" "each question is one"
+like "$(cat out)" '^Should it run on CPUs only' "CPUs or GPUs are asked for"
+if [ -x "$ACCEL_BUILD/examples/train" ]; then
+    passes "examples/train runs with it" "$accel" launch --config enter.yaml -n 1 "$ACCEL_BUILD/examples/train" \
+        --width 16 --layers 1 --heads 2 --seq 16 --sample 0 --steps 2 --data "$ACCEL_SRC/NEWS.md" --out "$tap_tmp/train"
+    rm -rf train
+else
+    skip 1 "examples/train is not built"
+fi
+rm enter.yaml
 
 # The old values are what Enter takes.
 before=$(cat two.yaml)

@@ -28,7 +28,7 @@ static const struct {
     { "fsdp_auto_wrap_policy", NULL, NULL },
     { "fsdp_transformer_layer_cls_to_wrap", "runtime/train/prepare.c",
       "config.transformer_cls" },
-    { "fsdp_backward_prefetch", "runtime/train/prepare.c", "config.backward_prefetch" },
+    { "fsdp_backward_prefetch", NULL, NULL },
     { "fsdp_offload_params", "runtime/train/prepare.c", "\"fsdp_offload_params\"" },
     { "fsdp_activation_checkpointing", NULL, NULL },
     { "parallelism_config_dp_shard_size", NULL, NULL },
@@ -61,7 +61,8 @@ static bool differ(const struct config *a, const struct config *b)
            config_wrap_policy(a) != config_wrap_policy(b) ||
            config_accumulation(a) != config_accumulation(b) ||
            config_clipping(a) != config_clipping(b) ||
-           config_recomputes(a) != config_recomputes(b) || m.total != n.total;
+           config_recomputes(a) != config_recomputes(b) ||
+           config_prefetch(a) != config_prefetch(b) || m.total != n.total;
 }
 
 /* ---- one value ---------------------------------------------------------------------------- */

@@ -298,6 +298,9 @@ static void test_fsdp(void)
         if (fsdp[i].code[0])
             continue;
         tap_is_int(config_strategy(&cfg), fsdp[i].strategy, "its strategy");
+        tap_is_int(config_prefetch(&cfg),
+                   strstr(fsdp[i].keys, "version: 2") ? PREFETCH_PRE : PREFETCH_NONE,
+                   "when it gathers");
         tap_is_int(strstr(said, "note:") != NULL, fsdp[i].noted, "a note or none");
     }
 }
@@ -519,6 +522,7 @@ static void test_deepspeed(void)
     tap_is_str(verdict("distributed_type: DEEPSPEED\n", &cfg), "", "no map");
     tap_is_int(config_strategy(&cfg), SHARD_GRAD_OP, "is stage 2");
     tap_is_int(config_wrap_policy(&cfg), WRAP_TRANSFORMER, "block by block");
+    tap_is_int(config_prefetch(&cfg), PREFETCH_NONE, "without a key for prefetch");
     tap_is_str(verdict("distributed_type: DEEPSPEED\ndeepspeed_config:\n"
                        "  zero_stage: 1\n  offload_param_device: cpu\n",
                        &cfg),
