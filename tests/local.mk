@@ -133,3 +133,4 @@ shell_tests += tests/issues/0120-ckpt-verify.t
 
 shell_tests += tests/issues/0180-config-user-file.t
 shell_tests += tests/issues/0181-config-hints.t
+EXTRA_DIST += tests/mutants/config.mut

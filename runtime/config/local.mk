@@ -46,7 +46,10 @@ tests_unit_test_config_encode_LDADD = $(unit_ldadd)
 tests_unit_test_config_sources_SOURCES = tests/unit/test_config_sources.c
 tests_unit_test_config_sources_LDADD = $(unit_ldadd)
 
-unit_tests += tests/unit/test_config_keys tests/unit/test_config_shape
+unit_tests += tests/unit/test_config_keys tests/unit/test_config_limits \
+	tests/unit/test_config_shape
+tests_unit_test_config_limits_SOURCES = tests/unit/test_config_limits.c
+tests_unit_test_config_limits_LDADD = $(unit_ldadd)
 tests_unit_test_config_keys_SOURCES = tests/unit/test_config_keys.c
 tests_unit_test_config_keys_LDADD = $(unit_ldadd)
 tests_unit_test_config_shape_SOURCES = tests/unit/test_config_shape.c

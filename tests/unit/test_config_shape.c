@@ -89,6 +89,7 @@ static const struct {
     { NULL, "use_cpu: false\n", "distributed_type: MULTI_GPU\n", NULL, "0 0 auto", "" },
     { NULL, CPU, "distributed_type: MULTI_GPU\n", NULL, "0 0 auto", "t" },
     { NULL, CPU, "distributed_type: DEEPSPEED\n", NULL, "0 0 cpu", "" },
+    { NULL, "distributed_type: MULTI_GPU\nuse_cpu: true\n", NULL, NULL, "0 0 cpu", "" },
     /* The job file, and what is stronger, is not touched. */
     { NULL, NULL, "distributed_type: MULTI_GPU\nuse_cpu: true\n", NULL, "0 0 cpu", "" },
     { NULL, NULL, "distributed_type: FSDP\nuse_cpu: true\nnum_processes: 2\n",
@@ -219,6 +220,23 @@ static void test_restored(void)
     tap_is_str(place, text, "with their place");
 }
 
+/* And their places: a message about the site's value names the site's line. */
+static void test_restored_place(void)
+{
+    struct config_sources src = {
+        .site_path = put(site, "# site\nnum_machines: 3\n"),
+        .user_path = put(user, "distributed_type: 'NO'\nnum_machines: 1\n"),
+        .job_path = put(job, "distributed_type: FSDP\nnum_processes: 2\n")
+    };
+    struct config cfg;
+    char want[200];
+
+    tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "three machines, two processes");
+    snprintf(want, sizeof(want), "%s:2:15: error[A0117]: num_machines (3) is larger",
+             site);
+    tap_ok(!strncmp(said, want, strlen(want)), "the site's line is named");
+}
+
 /* ---- Accelerate's default file ------------------------------------------------------------ */
 
 /* Which file counts as the user's. */
@@ -332,6 +350,7 @@ int main(void)
     test_places();
     test_locked();
     test_restored();
+    test_restored_place();
     test_accelerates();
     unlink(site);
     unlink(user);

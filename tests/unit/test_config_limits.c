@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * config/: the caps at their very edge, files that are none, whom the site file may belong
+ * to, and what a lock holds.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "tests/tap.h"
+
+static char dir[] = "/tmp/accel-limits.XXXXXX";
+static char site[64], user[64], job[64];
+static char said[16000];
+static size_t count, errors;
+static accel_error_t first;
+
+static const char *put_bytes(const char *path, const char *text, size_t n)
+{
+    FILE *f = fopen(path, "w");
+
+    if (!f || fwrite(text, 1, n, f) != n || fclose(f)) {
+        perror(path);
+        exit(1);
+    }
+    chmod(path, 0644);
+    return path;
+}
+
+static const char *put(const char *path, const char *text)
+{
+    return put_bytes(path, text, strlen(text));
+}
+
+static accel_status_t resolve(const struct config_sources *src, struct config *cfg)
+{
+    struct config_diags diags;
+    accel_status_t status;
+    size_t used = 0;
+
+    memset(&first, 0, sizeof(first));
+    status = config_resolve(src, cfg, &diags, &first);
+    said[0] = '\0';
+    count = diags.count;
+    errors = diags.errors;
+    for (size_t i = 0; i < diags.count && used < sizeof(said); i++)
+        used += (size_t)snprintf(said + used, sizeof(said) - used, "%s\n",
+                                 diags.item[i].text);
+    config_diags_free(&diags);
+    return status;
+}
+
+static bool says(const char *text)
+{
+    bool found = strstr(said, text) != NULL;
+
+    if (!found)
+        tap_diag("%s", said);
+    return found;
+}
+
+/* The job file alone. */
+static accel_status_t judge(const char *text, size_t n)
+{
+    static struct config cfg;
+
+    return resolve(&(struct config_sources){ .job_path = put_bytes(job, text, n) },
+                   &cfg);
+}
+
+/* ---- caps ----------------------------------------------------------------------------- */
+
+static void test_size(void)
+{
+    enum { CAP = 1 << 20 };
+    static const char head[] = "distributed_type: FSDP\n# ";
+    char *text = malloc(CAP + 2);
+
+    if (!text)
+        exit(1);
+    memset(text, 'x', CAP + 1);
+    memcpy(text, head, strlen(head));
+    tap_is_int(judge(text, CAP), ACCEL_OK, "a file of exactly 1 MiB");
+    tap_is_int(judge(text, CAP + 1), ACCEL_ECONFIG, "one byte more");
+    tap_ok(says("error[A0111]"), "is too large");
+    free(text);
+}
+
+static void test_depth(void)
+{
+    char text[100];
+
+    for (int n = 15; n <= 16; n++) {
+        snprintf(text, sizeof(text), "a: %.*s%.*s\n", n, "[[[[[[[[[[[[[[[[", n,
+                 "]]]]]]]]]]]]]]]]");
+        tap_is_int(judge(text, strlen(text)), ACCEL_ECONFIG, "%d levels", n + 1);
+        tap_is_int(strstr(said, "nest deeper than 16 levels") != NULL, n == 16,
+                   "too deep or not");
+    }
+}
+
+static void test_events(void)
+{
+    static char text[30000];
+
+    for (int n = 9991; n <= 9992; n++) {
+        size_t used = (size_t)snprintf(text, sizeof(text), "a: [");
+
+        for (int i = 0; i < n; i++)
+            used +=
+                (size_t)snprintf(text + used, sizeof(text) - used, "%s1", i ? "," : "");
+        snprintf(text + used, sizeof(text) - used, "]\n");
+        tap_is_int(judge(text, strlen(text)), ACCEL_ECONFIG, "%d events", n + 9);
+        tap_is_int(strstr(said, "more than 10000 YAML events") != NULL, n == 9992,
+                   "too many or not");
+    }
+}
+
+static void test_count(void)
+{
+    char text[2000] = "distributed_type: FSDP\n";
+    size_t used = strlen(text);
+
+    for (int i = 0; i < 30; i++)
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "zz%d: 1\n", i);
+    tap_is_int(judge(text, used), ACCEL_ECONFIG, "30 unknown keys");
+    tap_is_int((long long)count, 20, "20 are shown");
+    tap_is_int((long long)errors, 20, "and counted");
+    tap_ok(strstr(first.where, "job.yaml:2:1") != NULL, "the first is the error: %s",
+           first.where);
+}
+
+/* ---- bytes ---------------------------------------------------------------------------- */
+
+static void test_bytes(void)
+{
+    static const struct {
+        const char *text, *code; /* "" : good */
+    } files[] = {
+        { "distributed_type: FSDP\n# \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80\n", "" },
+        { "distributed_type: FSDP\n# \xed\xa0\x80\n", "A0112" },
+        { "distributed_type: FSDP\n# \xc0\xaf\n", "A0112" },
+        { "distributed_type: FSDP\n# \xf4\x90\x80\x80\n", "A0112" },
+        { "distributed_type: FSDP\n# \xe2\x82\n", "A0112" },
+        { "distributed_type: !!str FSDP\n", "A0110" },
+        { "distributed_type: &a FSDP\n", "A0110" },
+        { "distributed_type: FSDP\n--- \nx: 1\n", "A0110" },
+        { "distributed_type: FSDP\naccel: {checkpoint: {dir: \"a\\eb\"}}\n", "A0119" },
+        { "distributed_type: FSDP\naccel: {checkpoint: {dir: \"a\\nb\"}}\n", "A0119" },
+        { "distributed_type: FSDP\naccel: {checkpoint: {dir: 'a b'}}\n", "" },
+        { "distributed_type: FSDP\nfsdp_config: {}\nfsdp_config: {}\n", "A0106" },
+        { "distributed_type: FSDP\nfsdp_config: {version: 1, fsdp_version: 1}\n",
+          "A0106" },
+        { "distributed_type: FSDP\nfsdp_config: {dynamo_version: 1}\n", "A0101" },
+        { "distributed_type: FSDP\nfsdp_config: {abcd_version: 1}\n", "A0101" },
+    };
+    char want[20];
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(files); i++) {
+        accel_status_t status = judge(files[i].text, strlen(files[i].text));
+
+        snprintf(want, sizeof(want), "error[%s]", files[i].code);
+        tap_ok(files[i].code[0] ? status != ACCEL_OK && says(want) : status == ACCEL_OK,
+               "file %zu: %s", i, files[i].code[0] ? files[i].code : "good");
+    }
+}
+
+/* ---- files that are none -------------------------------------------------------------- */
+
+static void test_kinds(void)
+{
+    struct config_sources src = { .job_path = job };
+    struct config cfg;
+
+    unlink(job);
+    if (mkfifo(job, 0600)) {
+        perror(job);
+        exit(1);
+    }
+    alarm(60); /* a reader that hangs is ended */
+    tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "a fifo without a writer");
+    alarm(0);
+    tap_ok(says("is a fifo, not a file"), "is named");
+    unlink(job);
+    src.job_path = dir;
+    tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "a directory");
+    src.job_path = "/dev/null";
+    tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "a device");
+}
+
+/* Everybody's file may only be root's or the caller's; one's own file is one's own. */
+static void test_trust(void)
+{
+    struct config_sources src = { .site_path = site };
+    struct config cfg;
+
+    put(site, "mixed_precision: bf16\n");
+    tap_is_int(resolve(&src, &cfg), ACCEL_OK, "a site file of the caller");
+    chmod(site, 0666);
+    tap_is_int(resolve(&src, &cfg), ACCEL_EPERM, "one that others may write");
+    tap_ok(says("error[A0206]"), "is not trusted");
+    src = (struct config_sources){ .user_path = site };
+    tap_is_int(resolve(&src, &cfg), ACCEL_OK, "a user file may be so");
+    unlink(site);
+    put(user, "mixed_precision: bf16\n");
+    if (symlink(user, site)) {
+        perror(site);
+        exit(1);
+    }
+    src = (struct config_sources){ .site_path = site };
+    tap_is_int(resolve(&src, &cfg), ACCEL_EPERM, "a site file that is a link");
+    unlink(site);
+}
+
+/* ---- locks ---------------------------------------------------------------------------- */
+
+static void test_locks(void)
+{
+    static char *const same[] = { "ACCEL_CHECKPOINT_KEEP=5", NULL };
+    static char *const other[] = { "ACCEL_CHECKPOINT_KEEP=6", NULL };
+    struct config_sources src = { .site_path = site, .job_path = job };
+    struct config cfg;
+    char want[300];
+
+    put(site, "accel:\n  lock: [accel.checkpoint.keep, debug]\n"
+              "  checkpoint: {keep: 5}\n");
+    put(job, "distributed_type: FSDP\naccel: {checkpoint: {keep: 5}}\n");
+    src.env = same;
+    tap_is_int(resolve(&src, &cfg), ACCEL_OK, "the same value may be repeated");
+    tap_is_int(cfg.ckpt_keep, 5, "and holds");
+    src.env = other;
+    tap_is_int(resolve(&src, &cfg), ACCEL_EPOLICY, "another one is refused");
+    snprintf(want, sizeof(want), "is locked at '5' by the site (%s:2:10)", site);
+    tap_ok(says("environment ACCEL_CHECKPOINT_KEEP: error[A0201]") && says(want),
+           "with both places");
+    src.env = NULL;
+    put(job, "distributed_type: FSDP\ndebug: true\n");
+    tap_is_int(resolve(&src, &cfg), ACCEL_EPOLICY, "a lock at what is built in");
+    put(site, "mixed_precision: bf16\naccel: {lock: [mixed_precision]}\n");
+    put(job, "distributed_type: FSDP\nfp16: true\n");
+    tap_is_int(resolve(&src, &cfg), ACCEL_OK, "an old key beside a site's value");
+    put(site, "accel: {lock: [mixed_precision]}\n");
+    tap_is_int(resolve(&src, &cfg), ACCEL_EPOLICY, "cannot go round a lock");
+    unlink(site);
+    put(job, "distributed_type: FSDP\naccel: {lock: [debug]}\n");
+    tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "a job file cannot lock");
+    tap_ok(says("error[A0203]"), "which is told");
+    src = (struct config_sources){ .user_path = put(user, "accel: {lock: [debug]}\n") };
+    tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "nor can a user file");
+    src = (struct config_sources){ .site_path = put(site, "accel: {lock: [debgu]}\n") };
+    tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "a lock on no key");
+    tap_ok(says("error[A0202]") && says("did you mean 'debug'?"), "names the nearest");
+    put(site, "accel: {lock: debug}\n");
+    tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "a lock that is no list");
+    tap_ok(says("error[A0204]"), "is told");
+}
+
+/* ---- what libaccel does not do where every rank has a copy ------------------------------ */
+
+static void test_copies(void)
+{
+    static const struct {
+        const char *text;
+        bool runs;
+    } files[] = {
+        { "distributed_type: MULTI_CPU\naccel: {precision: {reduce: fp16}}\n", false },
+        { "distributed_type: MULTI_CPU\naccel: {precision: {reduce: float32}}\n",
+          true },
+        { "distributed_type: FSDP\naccel: {precision: {reduce: fp16}}\n", true },
+        { "distributed_type: FSDP\nfsdp_config: {sharding_strategy: NO_SHARD}\n"
+          "accel: {precision: {reduce: e4m3}}\n",
+          false },
+    };
+    struct config_sources src = { .job_path = job };
+    struct config cfg;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(files); i++) {
+        put(job, files[i].text);
+        tap_is_int(resolve(&src, &cfg), ACCEL_OK, "copies %zu", i);
+        tap_is_int(config_supported(&cfg, NULL) == ACCEL_OK, files[i].runs,
+                   "runs or not");
+    }
+}
+
+int main(void)
+{
+    if (!mkdtemp(dir)) {
+        perror(dir);
+        return 1;
+    }
+    snprintf(site, sizeof(site), "%s/site.yaml", dir);
+    snprintf(user, sizeof(user), "%s/user.yaml", dir);
+    snprintf(job, sizeof(job), "%s/job.yaml", dir);
+    test_size();
+    test_depth();
+    test_events();
+    test_count();
+    test_bytes();
+    test_kinds();
+    test_trust();
+    test_locks();
+    test_copies();
+    unlink(site);
+    unlink(user);
+    unlink(job);
+    rmdir(dir);
+    return tap_done();
+}
