@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "config/config.h"
 #include "tests/tap.h"
 
@@ -140,10 +143,44 @@ static void test_room(void)
                "a small buffer does not");
 }
 
+/* Texts with the right hash that nobody has written: what they hold is looked at. */
+static void test_forged(void)
+{
+    static const struct {
+        const char *in, *as;
+    } forged[] = {
+        { ";file=", ";file=a%00b" },         { ";file=", ";file=a%0" },
+        { ";file=", ";file=%zz" },           { ";accel=0", ";accel=2" },
+        { ";accel=0", ";accel=0;x=1" },      { "debug@d0=", "debug@x0=" },
+        { "debug@d0=", "debug@dx=" },        { "debug@d0=", "debgu@d0=" },
+        { "debug@d0=false", "debug@d0=no" }, { ";file=", ";deepspeed=a%00;file=" },
+    };
+    static char text[16 << 10], changed[16 << 10];
+    struct config cfg, back;
+
+    config_defaults(&cfg);
+    tap_is_int(config_encode(&cfg, text, sizeof(text), NULL), ACCEL_OK, "encoded");
+    *strstr(text, ";xxh3=") = '\0';
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(forged); i++) {
+        const char *at = strstr(text, forged[i].in);
+        accel_error_t err = { 0 };
+        int n = at ? snprintf(changed, sizeof(changed), "%.*s%s%s", (int)(at - text),
+                              text, forged[i].as, at + strlen(forged[i].in))
+                   : 0;
+
+        snprintf(changed + n, sizeof(changed) - (size_t)n, ";xxh3=%016llx",
+                 (unsigned long long)XXH3_64bits(changed, (size_t)n));
+        tap_ok(at && config_decode(changed, &back, &err) != ACCEL_OK &&
+                   err.message == 311,
+               "%s in place of %s is damage", forged[i].as, forged[i].in);
+    }
+}
+
 int main(void)
 {
     test_round_trip();
     test_damage();
     test_room();
+    test_forged();
     return tap_done();
 }

@@ -151,11 +151,26 @@ static void test_bytes(void)
         { "distributed_type: FSDP\naccel: {checkpoint: {dir: \"a\\eb\"}}\n", "A0119" },
         { "distributed_type: FSDP\naccel: {checkpoint: {dir: \"a\\nb\"}}\n", "A0119" },
         { "distributed_type: FSDP\naccel: {checkpoint: {dir: 'a b'}}\n", "" },
+        { "distributed_type: FSDP\naccel: {checkpoint: {every_minutes: 0}}\n", "" },
+        { "distributed_type: FSDP\naccel: {checkpoint: {every_minutes: 525600}}\n",
+          "" },
+        { "distributed_type: FSDP\naccel: {checkpoint: {every_minutes: -0.1}}\n",
+          "A0103" },
+        { "distributed_type: FSDP\naccel: {checkpoint: {every_minutes: 525600.1}}\n",
+          "A0103" },
+        { "distributed_type: FSDP\naccel: {checkpoint: {every_minutes: 0x10}}\n",
+          "A0102" },
+        { "distributed_type: FSDP\naccel: {checkpoint: {every_minutes: 1e999}}\n",
+          "A0103" },
+        { "distributed_type: FSDP\naccel: {checkpoint: {keep: 1}}\n", "" },
+        { "distributed_type: FSDP\naccel: {checkpoint: {keep: 0}}\n", "A0103" },
         { "distributed_type: FSDP\nfsdp_config: {}\nfsdp_config: {}\n", "A0106" },
         { "distributed_type: FSDP\nfsdp_config: {version: 1, fsdp_version: 1}\n",
           "A0106" },
         { "distributed_type: FSDP\nfsdp_config: {dynamo_version: 1}\n", "A0101" },
         { "distributed_type: FSDP\nfsdp_config: {abcd_version: 1}\n", "A0101" },
+        { "distributed_type: DEEPSPEED\ndeepspeed_config: {ccumulation_steps: 2}\n",
+          "A0101" },
     };
     char want[20];
 
@@ -213,6 +228,22 @@ static void test_trust(void)
     src = (struct config_sources){ .site_path = site };
     tap_is_int(resolve(&src, &cfg), ACCEL_EPERM, "a site file that is a link");
     unlink(site);
+}
+
+/* A file that cannot be read through says nothing about keys against each other. */
+static void test_broken(void)
+{
+    struct config_sources src = { .user_path = put(user, "mixed_precision: [\n"),
+                                  .job_path = put(job, "num_machines: 2\n") };
+    static char *const twice[] = { "ACCEL_CHECKPOINT_KEEP=4", "ACCEL_CHECKPOINT_KEEP=9",
+                                   "ACCEL_CHECKPOINT_KEEP=8", NULL };
+    struct config cfg;
+
+    tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "a broken user file");
+    tap_is_int((long long)errors, 1, "is the only error");
+    src = (struct config_sources){ .env = twice };
+    tap_ok(resolve(&src, &cfg) == ACCEL_OK && cfg.ckpt_keep == 4,
+           "of equal variables the first counts, as for getenv");
 }
 
 /* ---- locks ---------------------------------------------------------------------------- */
@@ -301,6 +332,7 @@ int main(void)
     test_bytes();
     test_kinds();
     test_trust();
+    test_broken();
     test_locks();
     test_copies();
     unlink(site);

@@ -293,8 +293,10 @@ static void test_accelerates(void)
     char value[400], file[300], own[300];
 
     setenv("HOME", dir, 1);
-    unsetenv("XDG_CONFIG_HOME");
+    setenv("XDG_CONFIG_HOME", "some/where", 1);
     snprintf(own, sizeof(own), "%s/.config/accel/config.yaml", dir);
+    tap_is_str(found(job, &src, &paths), own, "a relative XDG_CONFIG_HOME is none");
+    unsetenv("XDG_CONFIG_HOME");
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(places); i++) {
         const char *names[] = { "HF_HOME", "XDG_CACHE_HOME" };
         const char *values[] = { places[i].hf, places[i].cache };
