@@ -134,3 +134,11 @@ shell_tests += tests/issues/0120-ckpt-verify.t
 shell_tests += tests/issues/0180-config-user-file.t
 shell_tests += tests/issues/0181-config-hints.t
 EXTRA_DIST += tests/mutants/config.mut
+
+# What a build leaves, for the test that git is told to ignore all of it.
+print-built:
+	@printf '%s\n' $(PROGRAMS) $(check_PROGRAMS) $(LTLIBRARIES) $(check_LTLIBRARIES) \
+	    $(EXTRA_LTLIBRARIES) $(check_SCRIPTS) $(pkgconfig_DATA) $(CLEANFILES)
+.PHONY: print-built
+
+shell_tests += tests/issues/0200-git-clean.t
