@@ -17,11 +17,11 @@ struct cli_command {
     int (*run)(int argc, char **argv);
     const char *summary; /* half a line, no full stop */
     const char *example; /* one or more lines, each "accel ..." */
-    /* args_doc: a line per form; lower-case words stand for themselves, FILE, DIR,
-     * PROGRAM and KEY for what completion offers. An option's argument "a|b" lists its
-     * words. */
+    /* args_doc: a line per form; lower-case words stand for themselves, FILE, PATH, DIR,
+     * PROGRAM, KEY, KEY=VALUE, CODE, MODEL and FUNCTION for what completion offers. An
+     * option's argument "a|B" lists both. */
     const struct argp *argp;
-    bool everyday; /* shown by `accel` alone, which has room for five */
+    bool everyday; /* shown first by `accel` and its --help */
 };
 
 extern const struct cli_command cli_config, cli_to_fsdp2, cli_check, cli_env, cli_ckpt,
@@ -51,9 +51,10 @@ enum { CLI_HELP_KEY = '?' };
 extern const struct argp_option cli_json_options[];
 error_t cli_parse_json(int key, char *arg, struct argp_state *state);
 /* The same for a parser that has options of its own and hands on the rest. */
+#define CLI_JSON_NAME "json"
 #define CLI_JSON_OPTION                                                                \
     {                                                                                  \
-        "json", 'j', NULL, 0, "Print JSON instead of a table", 0                       \
+        CLI_JSON_NAME, 'j', NULL, 0, "Print JSON instead of a table", 0                \
     }
 error_t cli_parse_json_into(int key, struct argp_state *state, bool *json_out);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel man 1|3|5|7`: the manual pages, as man(7) markup on stdout; accel-config(5), from
- * the schema table, is made here, the others in man_*.c.
+ * `accel man 1|3|5|7|FUNCTION`: the manual pages, as man(7) markup on stdout;
+ * accel-config(5), from the schema table, is made here, the others in man_*.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,17 +14,17 @@
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-    int *section = state->input;
+    const char **page = state->input;
 
     switch (key) {
     case ARGP_KEY_ARG:
-        if (strlen(arg) != 1 || !strchr("1357", arg[0]))
-            argp_error(state, "no page in section '%s': 1, 3, 5 or 7", arg);
-        *section = arg[0] - '0';
+        if (*page)
+            argp_error(state, "one page at a time, not '%s' as well", arg);
+        *page = arg;
         return 0;
     case ARGP_KEY_END:
-        if (!*section)
-            argp_error(state, "say which section: 1, 3, 5 or 7");
+        if (!*page)
+            argp_error(state, "say which page: 1, 3, 5, 7 or a function of libaccel");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -193,27 +193,51 @@ static accel_status_t print_config(accel_error_t *err)
 
 static const struct argp argp = {
     .parser = parse,
-    .args_doc = "1\n3\n5\n7",
+    .args_doc = "1\n3\n5\n7\nFUNCTION",
     .doc =
         "Prints a manual page, made from the tables that the program itself uses: 1 "
-        "is accel(1), 3 libaccel(3), 5 accel-config(5), 7 accel(7). To read one: accel "
-        "man 7 | man -l -"
+        "is accel(1), 3 libaccel(3), 5 accel-config(5), 7 accel(7), and a function of "
+        "libaccel its own page, as accel_open(3). To read one: accel man 7 | man -l -"
 };
+
+static int unknown_page(const char *name)
+{
+    enum { FUNCTIONS = 256 };
+    static char names[FUNCTIONS][API_NAME_BYTES];
+    const char *list[FUNCTIONS], *near;
+    struct api_cursor at = { 0 };
+    char hint[2 * API_NAME_BYTES] =
+        "there are 1, 3, 5, 7 and the functions of libaccel";
+    accel_error_t err;
+    size_t n = 0;
+
+    while (n < FUNCTIONS && api_next_function(&at, names[n])) {
+        list[n] = names[n];
+        n++;
+    }
+    near = suggest_nearest(name, list, n);
+    if (near)
+        snprintf(hint, sizeof(hint), "did you mean %s?", near);
+    accel_fail_at(&err, A0010, "accel man", hint, "there is no page '%s'", name);
+    return cli_fail(&err);
+}
 
 static int run_man(int argc, char **argv)
 {
-    int section = 0;
+    const char *page = NULL;
     accel_error_t err;
 
-    cli_parse(&cli_man, argc, argv, &section);
-    if (section == 1)
+    cli_parse(&cli_man, argc, argv, &page);
+    if (!strcmp(page, "1"))
         man_accel();
-    else if (section == 3)
+    else if (!strcmp(page, "3"))
         man_libaccel();
-    else if (section == 7)
+    else if (!strcmp(page, "7"))
         man_overview();
-    else if (print_config(&err))
+    else if (!strcmp(page, "5") && print_config(&err))
         return cli_fail(&err);
+    else if (strcmp(page, "5") != 0 && !man_function(page))
+        return unknown_page(page);
     return cli_finish(0);
 }
 

@@ -73,7 +73,7 @@ static const struct argp_option options[] = {
     { "threads", O_THREADS, "N", 0,
       "Compute threads of a rank (default: this machine's, shared out)", 0 },
     { NULL, 0, NULL, 0, "Model:", 2 },
-    { "model", 'm', "NAME|DIR", 0,
+    { "model", 'm', "MODEL|DIR", 0,
       "gpt2-xl, llama-3-70b, bert-base-uncased ..., or a directory with a config.json "
       "(default: gpt2-124M)",
       0 },

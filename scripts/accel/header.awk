@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Cuts a public header into entries for the manual page: a comment that begins in the first
-# column and the declarations below it. Out: C source with the table of man_pages.h.
+# column and the declarations below it. Out: C source with the table of man_pages.h, or the
+# names of the functions that it declares, one per line.
 #
 #     awk -f header.awk accel.h >api_table.c
-BEGIN {
-    print "/* Made by header.awk from the public header: do not edit. */"
-    print "#include \"scripts/accel/man_pages.h\""
-    print ""
-}
-
+#     awk -v names=1 -f header.awk accel.h
 function quoted(s) {
     gsub(/\\/, "\\\\", s)
     gsub(/"/, "\\\"", s)
@@ -24,11 +20,24 @@ function inner(line) {
     return line
 }
 
-function entry() {
+# "accel_open accel_close": what the declarations of an entry declare.
+function functions_of(code,    found) {
+    gsub(/\/\*[^*]*\*\//, "", code)
+    while (match(code, /accel_[a-z0-9_]+\(/)) {
+        found = found (found == "" ? "" : " ") substr(code, RSTART, RLENGTH - 1)
+        code = substr(code, RSTART + RLENGTH)
+    }
+    return found
+}
+
+function entry(    functions) {
     if (section == "" && text == "" && code == "")
         return
+    functions = functions_of(code)
+    if (functions != "")
+        all = all functions " "
     rows = rows "{ " (section == "" ? "NULL" : quoted(section)) ",\n    " quoted(text) \
-        ",\n    " quoted(code) " },\n"
+        ",\n    " quoted(code) ",\n    " quoted(functions) " },\n"
     section = text = code = ""
 }
 
@@ -78,6 +87,13 @@ started {
 
 END {
     entry()
+    if (names) {
+        gsub(/ /, "\n", all)
+        printf "%s", all
+        exit
+    }
+    print "/* Made by header.awk from the public header: do not edit. */"
+    print "#include \"scripts/accel/man_pages.h\"\n"
     print "const char api_rules[] =\n    " quoted(rules) ";\n"
-    print "const struct api_entry api_table[] = {\n" rows "{ NULL, NULL, NULL },\n};"
+    print "const struct api_entry api_table[] = {\n" rows "{ NULL, NULL, NULL, NULL },\n};"
 }

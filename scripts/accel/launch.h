@@ -22,6 +22,9 @@ struct launch_flags {
 char **launch_flags_translate(int argc, char **argv, struct launch_flags *flags,
                               int *argc_out, accel_error_t *err);
 void launch_flags_free(char **words);
+/* Accelerate's flags that are not keys of a config, one by one from 0, as "use_fsdp"; NULL: no
+ * more. Static. *value_out: whether it takes one. */
+const char *launch_flag_name(size_t i, bool *value_out);
 
 /* ---- launch_env.c ------------------------------------------------------------------------ */
 

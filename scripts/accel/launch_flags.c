@@ -148,6 +148,14 @@ static bool needs_value(const struct flag *f)
     return !f || f->use == AS_OPTION || f->use == THREADS || f->use == NO_AGENT;
 }
 
+const char *launch_flag_name(size_t i, bool *value_out)
+{
+    if (i >= ACCEL_ARRAY_SIZE(flags_table))
+        return NULL;
+    *value_out = needs_value(&flags_table[i]);
+    return flags_table[i].name;
+}
+
 /* A flag of Accelerate's own with its value. */
 static bool take_flag(struct translation *t, const struct flag *f, const char *value)
 {

@@ -21,6 +21,8 @@ accel_SOURCES = \
 	scripts/accel/cmd_topo.c \
 	scripts/accel/cmd_to_fsdp2.c \
 	scripts/accel/commands.c \
+	scripts/accel/completion.h \
+	scripts/accel/completion_bash.c \
 	scripts/accel/config_ask.c \
 	scripts/accel/config_make.c \
 	scripts/accel/config_make.h \
@@ -108,16 +110,28 @@ tests_unit_test_selftest_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=comm_all_gather \
 
 # What the binary says about itself: manual pages, completion. The config's JSON Schema is
 # kept in the tree as well, for editors that point at it there.
-nodist_man_MANS = scripts/accel/accel.1 scripts/accel/libaccel.3 \
+main_pages = scripts/accel/accel.1 scripts/accel/libaccel.3 \
 	scripts/accel/accel-config.5 scripts/accel/accel.7
+# A page for each function of accel.h, whose names make finds by itself.
+api_functions := $(shell $(AWK) -v names=1 -f $(srcdir)/scripts/accel/header.awk \
+	$(srcdir)/runtime/accel.h)
+api_pages = $(api_functions:%=scripts/accel/man3/%.3)
+nodist_man_MANS = $(main_pages) $(api_pages)
 bashcompletiondir = $(datadir)/bash-completion/completions
 nodist_bashcompletion_DATA = scripts/accel/completions/accel
 dist_pkgdata_DATA += schema/accel.schema.json
 CLEANFILES += $(nodist_man_MANS) $(nodist_bashcompletion_DATA)
 
-$(nodist_man_MANS): accel$(EXEEXT)
+$(main_pages): accel$(EXEEXT)
 	$(AM_V_GEN)$(MKDIR_P) scripts/accel && \
 	./accel$(EXEEXT) man $$(echo $@ | sed 's/.*\.//') >$@.tmp && mv $@.tmp $@
+scripts/accel/man3/stamp: accel$(EXEEXT)
+	$(AM_V_GEN)$(MKDIR_P) scripts/accel/man3 && rm -f scripts/accel/man3/*.3 && \
+	for name in $(api_functions); do \
+	    ./accel$(EXEEXT) man $$name >scripts/accel/man3/$$name.3 || exit 1; \
+	done && touch $@
+$(api_pages): scripts/accel/man3/stamp
+CLEANFILES += scripts/accel/man3/stamp
 scripts/accel/completions/accel: accel$(EXEEXT)
 	$(AM_V_GEN)$(MKDIR_P) scripts/accel/completions && \
 	./accel$(EXEEXT) completion bash >$@.tmp && mv $@.tmp $@

@@ -1,41 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel COMMAND ...`: finds the sub-command and hands it its arguments, as git does.
+ * `accel [--json] COMMAND ...`: finds the sub-command and hands it its arguments, as git does.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "scripts/accel/cli.h"
 
-static void list_commands(bool everyday_only)
+static void list_commands(bool everyday)
 {
     size_t n;
     const struct cli_command *const *commands = cli_commands(&n);
 
-    printf("Commands:\n");
     for (size_t i = 0; i < n; i++)
-        if (commands[i]->everyday || !everyday_only)
+        if (commands[i]->everyday == everyday)
             printf("  accel %-10s %s\n", commands[i]->name, commands[i]->summary);
 }
 
-/* About twelve lines: what one types, not all there is. */
-static void short_help(void)
+/* What accel is and all it can do, what one types most first. */
+static void overview(void)
 {
     printf("accel %s: distributed, sharded, preemption-safe training under Slurm\n\n",
            accel_version());
     printf("  srun --accel-config=fsdp.yaml ./train    run a training program\n\n");
+    printf("Commands:\n");
     list_commands(true);
+    printf("\nMore commands:\n");
+    list_commands(false);
+}
+
+static void short_help(void)
+{
+    overview();
     printf("\nMore: accel COMMAND --help; accel --help; accel --version\n");
 }
 
 static void long_help(void)
 {
     printf("Example: accel check fsdp.yaml\n\n");
-    printf("accel %s: distributed, sharded, preemption-safe training under Slurm\n\n",
-           accel_version());
-    printf("  srun --accel-config=fsdp.yaml ./train    run a training program\n\n");
-    list_commands(false);
+    overview();
     printf("\nExit codes:\n");
     for (int code = 0; code < 256; code++) {
         char meaning[256];
@@ -63,31 +66,52 @@ static int unknown_command(const char *name)
     return cli_fail(&err);
 }
 
-int main(int argc, char **argv)
+static bool is_json_option(const char *word)
+{
+    return !strcmp(word, "--" CLI_JSON_NAME) || !strcmp(word, "-j");
+}
+
+/* Runs the command that argv[at] names; the words before it are options of its own. */
+static int run_command(int argc, char **argv, int at)
 {
     size_t n;
     const struct cli_command *const *commands = cli_commands(&n);
     char name[64];
 
-    if (argc < 2) {
-        short_help();
-        return 0;
-    }
-    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
-        printf("accel %s\n", accel_version());
-        return 0;
-    }
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help")) {
-        long_help();
-        return 0;
-    }
     for (size_t i = 0; i < n; i++) {
-        if (strcmp(argv[1], commands[i]->name))
+        if (strcmp(argv[at], commands[i]->name))
             continue;
         /* argp names the program by argv[0] in its messages. */
         snprintf(name, sizeof(name), "accel %s", commands[i]->name);
-        argv[1] = name;
-        return commands[i]->run(argc - 1, argv + 1);
+        memmove(&argv[at], &argv[at + 1], (size_t)(argc - at) * sizeof(*argv));
+        argv[0] = name;
+        return commands[i]->run(argc - 1, argv);
     }
-    return unknown_command(argv[1]);
+    return unknown_command(argv[at]);
+}
+
+int main(int argc, char **argv)
+{
+    accel_error_t err;
+    int at = 1;
+
+    if (argc < 2) {
+        short_help();
+        return cli_finish(0);
+    }
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+        printf("accel %s\n", accel_version());
+        return cli_finish(0);
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help")) {
+        long_help();
+        return cli_finish(0);
+    }
+    while (at < argc && is_json_option(argv[at]))
+        at++;
+    if (at < argc)
+        return run_command(argc, argv, at);
+    accel_fail(&err, A0010, "name the command: accel --json topo",
+               "%s is an option of commands, and there is none", argv[1]);
+    return cli_fail(&err);
 }

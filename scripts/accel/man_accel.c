@@ -38,9 +38,7 @@ static void print_forms(const struct cli_command *c)
 
     do {
         size_t n = strcspn(line, "\n");
-        char form[128];
 
-        snprintf(form, sizeof(form), "%.*s", (int)n, line);
         roff_form();
         roff_bold("accel ");
         roff_bold(c->name);
@@ -48,7 +46,7 @@ static void print_forms(const struct cli_command *c)
             roff_text(" [OPTION...]");
         if (n) {
             roff_text(" ");
-            roff_italic(form);
+            roff_italic_n(line, n);
         }
         roff_tag_end();
         line += n + (line[n] == '\n');
@@ -62,14 +60,15 @@ static void print_command(const struct cli_command *c)
     };
     const char *doc = c->argp->doc ? c->argp->doc : "";
     const char *after = strchr(doc, '\v');
-    char title[64], before[2048];
 
-    snprintf(title, sizeof(title), "accel %s: %s", c->name, c->summary);
-    snprintf(before, sizeof(before), "%.*s",
-             (int)(after ? after - doc : (ptrdiff_t)strlen(doc)), doc);
-    roff_subsection(title);
+    roff_subsection_begin();
+    roff_text("accel ");
+    roff_text(c->name);
+    roff_text(": ");
+    roff_text(c->summary);
+    roff_subsection_end();
     print_forms(c);
-    roff_paragraph(before);
+    roff_paragraph(doc);
     for (const struct argp_option *o = c->argp->options; o && (o->name || o->doc); o++)
         if (o->name && !(o->flags & OPTION_HIDDEN))
             print_option(o);
@@ -109,7 +108,7 @@ void man_accel(void)
     roff_text("accel - check, start and look after distributed training under Slurm\n");
     roff_section("SYNOPSIS");
     roff_bold("accel");
-    roff_text(" ");
+    roff_text(" [--json] ");
     roff_italic("COMMAND");
     roff_text(" [OPTION...] [ARGUMENT...]\n");
     roff_paragraph("accel --help\naccel --version");

@@ -3,6 +3,7 @@
  * Writer of man(7) markup: keeps track of the beginning of lines, where '.' and ' would be
  * requests. Output errors are left to cli_finish.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,12 +26,22 @@ static void request(const char *text)
     column = 0;
 }
 
-static void put_escaped(const char *text)
+static int word_length(const char *text, size_t n)
+{
+    size_t length = 0;
+
+    while (length < n && text[length] != ' ' && text[length] != '\n')
+        length++;
+    return (int)length;
+}
+
+/* The first of `n` bytes of text. */
+static void put_escaped(const char *text, size_t n)
 {
     char c = *text;
 
     after_heading = false;
-    if (c == ' ' && filling && column + (int)strcspn(text + 1, " \n") > FILL_COLUMN)
+    if (c == ' ' && filling && column + word_length(text + 1, n - 1) > FILL_COLUMN)
         c = '\n'; /* the reader of the page fills lines anew */
     column = c == '\n' ? 0 : column + 1;
     /* A line end at the beginning of a line would be an empty line. */
@@ -59,28 +70,43 @@ static void put_escaped(const char *text)
     line_start = false;
 }
 
-void roff_text(const char *text)
+static void line_end(void)
 {
-    for (; *text; text++)
-        put_escaped(text);
+    put_escaped("\n", 1);
 }
 
-static void in_font(char font, const char *text)
+void roff_text_n(const char *text, size_t n)
+{
+    for (; n > 0; text++, n--)
+        put_escaped(text, n);
+}
+
+void roff_text(const char *text)
+{
+    roff_text_n(text, strlen(text));
+}
+
+static void in_font(char font, const char *text, size_t n)
 {
     printf("\\f%c", font);
     line_start = false;
-    roff_text(text);
+    roff_text_n(text, n);
     fputs("\\fR", stdout);
 }
 
 void roff_bold(const char *text)
 {
-    in_font('B', text);
+    in_font('B', text, strlen(text));
+}
+
+void roff_italic_n(const char *text, size_t n)
+{
+    in_font('I', text, n);
 }
 
 void roff_italic(const char *text)
 {
-    in_font('I', text);
+    roff_italic_n(text, strlen(text));
 }
 
 void roff_title(const char *name, int section, const char *manual)
@@ -100,40 +126,69 @@ void roff_title(const char *name, int section, const char *manual)
     line_start = true;
 }
 
-static void heading(const char *macro, const char *name)
+static void heading_begin(const char *macro)
 {
     if (!line_start)
         putchar('\n');
     printf("%s \"", macro);
-    line_start = false;
-    roff_text(name);
+    line_start = filling = false; /* a heading is one line, however long */
+}
+
+static void heading_end(void)
+{
     puts("\"");
-    line_start = after_heading = true;
+    line_start = after_heading = filling = true;
     column = 0;
+}
+
+void roff_section_begin(void)
+{
+    heading_begin(".SH");
+}
+
+void roff_section_end(void)
+{
+    heading_end();
 }
 
 void roff_section(const char *name)
 {
-    heading(".SH", name);
+    roff_section_begin();
+    roff_text(name);
+    roff_section_end();
+}
+
+void roff_subsection_begin(void)
+{
+    heading_begin(".SS");
+}
+
+void roff_subsection_end(void)
+{
+    heading_end();
 }
 
 void roff_subsection(const char *name)
 {
-    heading(".SS", name);
+    roff_subsection_begin();
+    roff_text(name);
+    roff_subsection_end();
 }
 
 void roff_paragraph(const char *text)
 {
-    if (!*text)
+    size_t n = strcspn(text, "\v");
+
+    if (n == 0)
         return;
     if (!after_heading)
         request(".PP");
-    for (; *text; text++) {
-        put_escaped(text);
-        if (*text == '\n' && text[1])
+    for (; n > 0; text++, n--) {
+        put_escaped(text, n);
+        if (*text == '\n' && n > 1)
             request(".br");
     }
-    put_escaped("\n");
+    line_end();
 }
 
 void roff_form(void)
@@ -161,25 +216,30 @@ void roff_bullet(void)
     request(".IP \\(bu 2");
 }
 
-static void kept_lines(const char *begin, const char *lines, const char *end)
+static void kept_lines(const char *begin, const char *lines, size_t n, const char *end)
 {
     roff_form();
     request(".nf");
     request(begin);
     filling = false;
-    roff_text(lines);
-    put_escaped("\n");
+    roff_text_n(lines, n);
+    line_end();
     filling = true;
     request(end);
     request(".fi");
 }
 
+void roff_example_n(const char *lines, size_t n)
+{
+    kept_lines(".RS 4", lines, n, ".RE");
+}
+
 void roff_example(const char *lines)
 {
-    kept_lines(".RS 4", lines, ".RE");
+    roff_example_n(lines, strlen(lines));
 }
 
 void roff_code(const char *lines)
 {
-    kept_lines(".ft B", lines, ".ft R");
+    kept_lines(".ft B", lines, strlen(lines), ".ft R");
 }

@@ -6,13 +6,19 @@
 #ifndef ACCEL_ROFF_H
 #define ACCEL_ROFF_H
 
-#include <stdbool.h>
+#include <stddef.h>
 
 /* .TH with the date of $SOURCE_DATE_EPOCH, or of today. */
 void roff_title(const char *name, int section, const char *manual);
 void roff_section(const char *name);
 void roff_subsection(const char *name);
-/* A paragraph; blank text prints nothing. Line ends begin a new line. */
+/* Opens a section or a part of one: words are its heading until it ends. */
+void roff_section_begin(void);
+void roff_section_end(void);
+void roff_subsection_begin(void);
+void roff_subsection_end(void);
+/* A paragraph; blank text prints nothing. Line ends begin a new line. Ends at a vertical tab,
+ * argp's border in the text of a command. */
 void roff_paragraph(const char *text);
 /* Begins a paragraph that words follow. */
 void roff_form(void);
@@ -20,6 +26,9 @@ void roff_form(void);
 void roff_bold(const char *text);
 void roff_italic(const char *text);
 void roff_text(const char *text);
+/* The same of `n` bytes. */
+void roff_italic_n(const char *text, size_t n);
+void roff_text_n(const char *text, size_t n);
 /* Opens a tagged paragraph: the tag is printed until roff_tag_end, its text after it. */
 void roff_tag(void);
 void roff_tag_end(void);
@@ -27,6 +36,7 @@ void roff_tag_end(void);
 void roff_bullet(void);
 /* Lines kept as they are, indented. */
 void roff_example(const char *lines);
+void roff_example_n(const char *lines, size_t n);
 /* The same in bold, not indented: declarations. */
 void roff_code(const char *lines);
 

@@ -19,9 +19,8 @@ cd "$tap_tmp" || bail_out "no directory"
 commands=$(sed -n 's/^  accel \([a-z0-9-]*\) .*/\1/p' help | sort -u)
 [ "$(echo "$commands" | wc -l)" -ge 7 ]
 ok $? "accel --help lists the commands"
-is "$("$accel" | sed -n 's/^  accel \([a-z0-9-]*\) .*/\1/p' | while read -r c; do
-    echo "$commands" | grep -qx "$c" || echo "$c"
-done)" "" "accel alone lists no others"
+is "$("$accel" | sed -n 's/^  accel \([a-z0-9-]*\) .*/\1/p' | sort)" "$commands" \
+    "accel alone lists the same"
 
 # Plain text of man(7) markup: no fonts, no escapes.
 plain() {
@@ -38,6 +37,9 @@ man_of() { # CMD
 }
 is "$(sed -n 's/^\.SS "accel \([a-z0-9-]*\):.*/\1/p' man1 | sort)" "$commands" \
     "accel(1) has a section for each command"
+is "$(sed -n 's/^\.SS "\(accel [a-z0-9-]*\): \(.*\)"$/\1 \2/p' man1 | sort)" \
+    "$(sed -n 's/^  \(accel [a-z0-9-]*\) */\1 /p' help | sort)" \
+    "with its whole summary in the heading"
 
 # What bash offers for WORDS, the last of them being typed; sorted, one per line.
 offer() { # WORD...
@@ -77,6 +79,7 @@ for command in $commands; do
 done
 
 # ---- what completion offers after an option and for operands ----
+functions=$(grep -o -E '\baccel_[a-z0-9_]+\(' "$ACCEL_SRC/runtime/accel.h" | tr -d '(' | sort -u)
 if [ $has_bash ]; then
     : >a.yaml
     mkdir adir
@@ -87,14 +90,54 @@ if [ $has_bash ]; then
     is "$(offer accel ckpt '' | grep -v / | tr '\n' ' ')" "adir ls verify " \
         "ckpt: verbs, directories"
     is "$(offer accel completion '')" "bash" "completion: bash"
-    is "$(offer accel man '' | tr '\n' ' ')" "1 3 5 7 " "man: the sections"
+    is "$(offer accel man '' | tr '\n' ' ')" "1 3 5 7 $(echo "$functions" | tr '\n' ' ')" \
+        "man: the sections and the functions"
     is "$(offer accel schema '')" \
         "$("$accel" check --keys | sed 1d | cut -d' ' -f1 | sort -u)" \
         "schema: every key of the schema table"
     is "$(offer accel nothing '')" "" "an unknown command: nothing"
+    is "$(offer accel explain A0)" \
+        "$("$accel" explain | sed -n 's/^\(A[0-9]*\) .*/\1/p' | sort)" "explain: every code"
+    is "$(offer accel explain --json A001 | head -n 1)" A0010 "also behind an option"
+    is "$(offer accel explain A0010 A)" "" "but one is enough"
+    is "$(offer accel plan --model gpt2-3)" gpt2-355M "plan --model: published models"
+    is "$(offer accel plan --model "" | grep -c -E '^(gpt2-xl|llama-3-8b|bert-large-cased|adir)$')" 4 \
+        "of every kind, and directories"
+    is "$(for model in $(offer accel plan --model "" | grep -v -x -e adir); do
+        "$accel" plan "$ACCEL_SRC/examples/single.yaml" --model "$model" --batch 1 --seq 8 2>&1 >/dev/null
+    done)" "" "each of which plan knows"
+    is "$(offer accel check --set distributed_t)" distributed_type= "--set: keys"
+    # bash takes "=" for a word of its own.
+    is "$(offer accel check --set distributed_type = MULTI_ | grep -c '^MULTI_')" 9 "--set KEY=: values"
+    is "$(offer accel check --set distributed_type=FS)" FSDP "in one word, too"
+    is "$(offer accel check --set distributed_type = | sort)" \
+        "$("$accel" schema distributed_type | sed -n 's/^ *"\([A-Z_]*\)",*$/\1/p' | sort)" \
+        "the values of the schema"
+    is "$(offer accel check --set = distributed_type = FS)" FSDP "--set=KEY=, too"
+    is "$(offer accel check --set accel.checkpoint.save=)" "$(printf 'false\ntrue')" "a switch"
+    is "$(offer accel check --site = a.y)" a.yaml "--option=FILE"
+    is "$(offer accel check --json a.y)" a.yaml "operands behind options"
+    is "$(offer accel ckpt --json l)" ls "verbs behind options"
+    is "$(offer accel check --set use_cpu=true a.y)" a.yaml "and behind an option's argument"
+    is "$(offer accel --json ck)" ckpt "commands behind --json, those that take it"
+    is "$(offer accel --json '' | while read -r c; do
+        "$accel" "$c" --help | grep -q -e --json || echo "$c"
+    done)" "" "and no others"
+    is "$(offer accel launch --use_f)" "--use_fsdp" "launch: Accelerate's flags"
+    is "$(offer accel launch --fsdp-v)" "--fsdp-version" "those of keys, with hyphens, too"
+    is "$(offer accel launch --mixed_precision b)" bf16 "with their values"
+    is "$(offer accel launch --mixed-precision = b)" bf16 "behind an equals sign, too"
+    is "$(offer accel launch --config_file a.y)" a.yaml "or files"
+    is "$(offer accel launch --use_fsdp ./tra)" "" "a flag without a value takes no word"
+    is "$(offer accel launch --use_fsdp a.yaml --he)" "" \
+        "behind the program nothing is an option of accel"
+    is "$(offer accel launch prog a.y)" a.yaml "but files are files"
+    is "$(for flag in $(offer accel launch --u) $(offer accel launch --m); do
+        "$accel" launch "$flag" 1 true 2>&1 | grep -E 'unrecognized|no key'
+    done)" "" "the parser takes each of them"
     passes "the script is good bash" bash -n script
 else
-    skip 9 "no bash"
+    skip 36 "no bash"
 fi
 if command -v shellcheck >/dev/null 2>&1; then
     passes "shellcheck of the completion script" shellcheck -s bash script
@@ -128,6 +171,23 @@ is "$(grep -o -E '\baccel_[a-z0-9_]+\(' man3 | sort -u)" \
     "libaccel(3) has every function of accel.h"
 is "$(grep -o -E '\bACCEL_[A-Z0-9]+ = [0-9]+' man3)" \
     "$(grep -o -E '\bACCEL_[A-Z0-9]+ = [0-9]+' "$ACCEL_SRC/runtime/accel.h")" "and every status"
+mkdir pages
+for name in $functions; do
+    "$accel" man "$name" >"pages/$name.3" || echo "$name"
+done >missing
+is "$(cat missing)" "" "every function has a page"
+is "$(for name in $functions; do
+    plain "pages/$name.3" | awk -v name="$name" '/^\.S[SH]/ { part = $2 }
+        part == "\"NAME\"" && index($0, name " - ") == 1 && length($0) > length(name " - ") { named = 1 }
+        part == "\"SYNOPSIS\"" && index($0, name "(") { declared = 1 }
+        END { exit !(named && declared) }' || echo "$name"
+done)" "" "which names, describes and declares it"
+plain pages/accel_is_main.3 >page
+contains "$(cat page)" "accel_rank(3), " "and names those described with it"
+like "$(plain pages/accel_add.3)" '^\.SH "OPS: ' "what holds for its section is there"
+"$accel" man accel_opn >out 2>err
+is "$?/$(cat out)" "64/" "a page that there is not"
+contains "$(cat err)" "did you mean accel_open?" "with the nearest"
 # A variable is a literal of its name; those of keys are of accel-config(5).
 (cd "$ACCEL_SRC" && find runtime srun_plugin scripts \( -name '*.[ch]' -o -name '*.cu' \) -exec \
     grep -h -o -E '"ACCEL_[A-Z_]*[A-Z]"' {} +) | tr -d '"' | sort -u |
@@ -147,12 +207,13 @@ done)" "" "the JSON Schema has every key"
 
 # ---- the pages ----
 if command -v mandoc >/dev/null 2>&1; then
-    is "$(mandoc -Tlint accel.1 libaccel.3 accel-config.5 accel.7 2>&1)" "" "mandoc finds nothing"
+    is "$(mandoc -Tlint accel.1 libaccel.3 accel-config.5 accel.7 pages/*.3 2>&1)" "" \
+        "mandoc finds nothing"
 else
     skip 1 "no mandoc"
 fi
 if command -v groff >/dev/null 2>&1; then
-    is "$(groff -man -Tascii -ww -z accel.1 libaccel.3 accel-config.5 accel.7 2>&1)" "" \
+    is "$(groff -man -Tascii -ww -z accel.1 libaccel.3 accel-config.5 accel.7 pages/*.3 2>&1)" "" \
         "nor does groff"
 else
     skip 1 "no groff"

@@ -26,6 +26,8 @@ struct model_sizes {
  * a directory or file, the config.json there. */
 accel_status_t model_shape_open(const char *name, struct model_shape *out,
                                 accel_error_t *err);
+/* The names of published models, one by one from 0; NULL: no more. Static. */
+const char *model_preset_name(size_t i);
 struct model_sizes model_sizes_of(const struct model_shape *m);
 /* Changes the sizes that are not 0, and what follows from them. */
 void model_resize(struct model_shape *m, const struct model_sizes *s);

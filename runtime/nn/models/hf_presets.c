@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/common.h"
+#include "nn/models/any.h"
 
 static const struct {
     const char *name, *other; /* what it is called, too */
@@ -47,6 +47,17 @@ static const struct {
     { "bert-large-uncased", 24, 16, 1024, 30522 },
     { "bert-large-cased", 24, 16, 1024, 28996 },
 };
+
+const char *model_preset_name(size_t i)
+{
+    if (i < 2 * ACCEL_ARRAY_SIZE(gpt2))
+        return i % 2 ? gpt2[i / 2].other : gpt2[i / 2].name;
+    i -= 2 * ACCEL_ARRAY_SIZE(gpt2);
+    if (i < ACCEL_ARRAY_SIZE(llama))
+        return llama[i].name;
+    i -= ACCEL_ARRAY_SIZE(llama);
+    return i < ACCEL_ARRAY_SIZE(bert) ? bert[i].name : NULL;
+}
 
 static accel_status_t unknown(const char *model, const char *name,
                               const char *const *names, size_t n, accel_error_t *err)
