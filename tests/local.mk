@@ -142,3 +142,4 @@ print-built:
 .PHONY: print-built
 
 shell_tests += tests/issues/0200-git-clean.t
+shell_tests += tests/issues/0201-near-names.t

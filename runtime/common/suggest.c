@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Did-you-mean: the nearest name by edit distance (insert, delete, replace and swap of
- * neighbours, each 1). Case is ignored so that FULL_shard finds FULL_SHARD.
+ * neighbours, each 1), if it is like the word. Case is ignored so that FULL_shard finds
+ * FULL_SHARD.
  */
 #include <ctype.h>
 #include <string.h>
@@ -77,6 +78,22 @@ static int edit_distance(const struct word *a, const struct word *b, int limit)
     return row[a->len % 3][b->len];
 }
 
+/* One edit is a slip, and so are letters too many or too few in one place. Where more of the
+ * words differs, half of it must be common: "list" is not meant to be "test", nor "ddp.yaml"
+ * "fsdp.yaml", whose distance alone is that of two slips. */
+static bool are_alike(const struct word *a, const struct word *b, int distance)
+{
+    int shorter = a->len < b->len ? a->len : b->len, head = 0, tail = 0, longer;
+
+    while (head < shorter && a->lower[head] == b->lower[head])
+        head++;
+    while (tail < shorter - head &&
+           a->lower[a->len - 1 - tail] == b->lower[b->len - 1 - tail])
+        tail++;
+    longer = a->len + b->len - shorter - head - tail;
+    return distance <= 1 || head + tail == shorter || 2 * distance <= longer;
+}
+
 const char *suggest_nearest(const char *word, const char *const *names, size_t n)
 {
     struct word wanted, name;
@@ -90,7 +107,7 @@ const char *suggest_nearest(const char *word, const char *const *names, size_t n
         if (!read_word(&name, names[i], wanted.len - limit, wanted.len + limit))
             continue;
         d = edit_distance(&wanted, &name, limit);
-        if (d <= limit) {
+        if (d <= limit && are_alike(&wanted, &name, d)) {
             found = names[i];
             limit = d - 1; /* of equally near ones the first */
         }

@@ -35,7 +35,8 @@ static bool nearest_file(DIR *dir, const char *base, char *out, size_t len)
         const char *pair[2] = { best, e->d_name };
         const char *found;
 
-        if (!is_yaml_name(e->d_name))
+        /* A link to nothing has the very name. */
+        if (!is_yaml_name(e->d_name) || !strcmp(e->d_name, base))
             continue;
         found = suggest_nearest(base, pair + !best[0], best[0] ? 2 : 1);
         if (found == e->d_name)
@@ -44,6 +45,21 @@ static bool nearest_file(DIR *dir, const char *base, char *out, size_t len)
     if (best[0])
         printable(out, len, best, strlen(best));
     return best[0] != '\0';
+}
+
+/* It is there, and points to what is not. */
+static bool dangling_link(struct config_report *r)
+{
+    char target[512], shown[512];
+    ssize_t n = readlink(r->in.path, target, sizeof(target));
+
+    if (n < 0)
+        return false;
+    report_add(r, A0113, (struct place){ 0 },
+               "let the link point to the config, or give the path of the file itself",
+               "no such file: this is a link to '%s'",
+               printable(shown, sizeof(shown), target, (size_t)n));
+    return true;
 }
 
 static void missing_file(struct config_report *r)
@@ -55,6 +71,8 @@ static void missing_file(struct config_report *r)
     struct place whole = { 0 };
     DIR *dir;
 
+    if (dangling_link(r))
+        return;
     if (n >= sizeof(dirname)) {
         report_add(r, A0113, whole, "check the path", "no such file");
         return;

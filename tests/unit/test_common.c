@@ -275,6 +275,38 @@ static void test_suggest(void)
                    cases[i].want, "did you mean for '%s'", cases[i].word);
 }
 
+/* Pairs: is the second a suggestion for the first? */
+static void test_alike(void)
+{
+    static const struct {
+        const char *word, *name;
+        bool alike;
+    } cases[] = {
+        { "list", "test", false },          /* two letters of two replaced */
+        { "ddp.yaml", "fsdp.yaml", false }, /* what is common says little */
+        { "gpt-j", "gpt2", false },
+        { "foo.yaml", "bar.yaml", false },
+        { "gpt3", "gpt2", true },          /* one edit */
+        { "fspd.yml", "fsdp.yaml", true }, /* two, among five letters */
+        { "doktro", "doctor", true },      /* two, among four */
+        { "doktra", "doctor", false },     /* three of them */
+        { "num_process", "num_processes", true },
+        { "checkpointing", "checkpoint", true },
+        { "fsdp_strategy", "fsdp_sharding_strategy", false }, /* too far all the same */
+        { "exlpian", "explain", true },
+        { "abcdef", "abcxyf", false },
+        { "keep", "keep", true },
+    };
+    static const char *const both[] = { "test", "lisp" };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++)
+        tap_ok((suggest_nearest(cases[i].word, &cases[i].name, 1) != NULL) ==
+                   cases[i].alike,
+               "'%s' %s a suggestion for '%s'", cases[i].name,
+               cases[i].alike ? "is" : "is no", cases[i].word);
+    tap_is_str(suggest_nearest("list", both, 2), "lisp", "the alike one of two");
+}
+
 static void test_units(void)
 {
     char buf[32];
@@ -351,6 +383,7 @@ int main(void)
     test_env();
     test_dtypes();
     test_suggest();
+    test_alike();
     test_units();
     test_bf16();
     return tap_done();
