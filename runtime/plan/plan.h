@@ -72,11 +72,14 @@ struct plan_input {
     const int64_t
         *unit_frozen; /* of these, not trained (at the unit's end); NULL: none */
     int units;
-    int64_t frozen;               /* of params */
-    int states;                   /* optimizer's numbers per trained element: AdamW 2 */
-    const char *optimizer;        /* their row: "adam moments" */
-    int64_t activation_bytes;     /* peak of one micro-batch (meta run) */
-    int64_t base_bytes;           /* process without the model, measured at start; 0:
+    int64_t frozen;           /* of params */
+    int states;               /* optimizer's numbers per trained element: AdamW 2 */
+    const char *optimizer;    /* their row: "adam moments" */
+    int64_t activation_bytes; /* peak of one micro-batch (meta run) */
+    int64_t recomputed_bytes; /* the same with activation checkpointing; 0: not known */
+    int batch;                /* samples of a rank and micro-batch; 0: not known */
+    bool rewrapped;     /* its units are blocks, unlike in the config: for plan_cure */
+    int64_t base_bytes; /* process without the model, measured at start; 0:
                             not known */
     struct plan_device device;    /* GPUs; zeros: the host computes */
     int64_t layers, hidden_elems; /* blocks, and elements between two of them in a
@@ -114,8 +117,8 @@ void plan_compute(const struct plan_input *in, struct plan *out);
 
 /* ---- plan_cure.c ------------------------------------------------------------------------ */
 
-/* What would make the plan need less of the device, with what it then needs, as one sentence
- * into text; returns text. */
+/* What would make the plan fit the device, whose memory is known, with what it then needs, as
+ * one sentence into text; returns text. */
 const char *plan_cure(const struct plan_input *in, const struct plan *p, char *text,
                       size_t len);
 

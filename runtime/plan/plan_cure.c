@@ -1,45 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What would help a plan that does not fit the GPU: other layouts are planned as well, and
- * those that need less are named with what they need. In: the plan. Out: one sentence.
+ * What would make a plan fit its GPU: remedies are planned, alone and together, and those
+ * that fit are named with what they need. In: the plan. Out: one sentence.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "plan/plan.h"
 
-struct cure {
-    char *text;
-    size_t len, used;
-    int64_t memory; /* of the device */
+enum { MOST_TIMES = 256 };
+
+/* What is changed; zeros: nothing. */
+struct remedy {
+    bool shard;     /* FULL_SHARD over all ranks */
+    bool recompute; /* activations once more in backward */
+    int batch;      /* samples of a rank and micro-batch; 0: as they are */
+    int times;      /* so many times the ranks, FULL_SHARD; 0: as they are */
+    bool offload;   /* FULL_SHARD, its state in the host's memory */
 };
 
-static void add(struct cure *c, const char *what)
-{
-    int n = snprintf(c->text + c->used, c->len - c->used, "%s%s", c->used ? "; " : "",
-                     what);
+struct cure {
+    const struct plan_input *in;
+    char *text;
+    size_t len, used;
+};
 
-    if (n > 0 && c->used + (size_t)n < c->len)
-        c->used += (size_t)n;
-    else
-        c->text[c->used] = '\0'; /* half a sentence helps nobody */
-}
-
-/* "WHAT (12.0 GiB)"; returns whether it fits. */
-static bool add_layout(struct cure *c, const struct plan_input *in, const char *what,
-                       int64_t than)
-{
-    char line[160], size[32];
-    struct plan p;
-
-    plan_compute(in, &p);
-    if (p.total_bytes >= than - than / 50) /* not worth a word */
-        return false;
-    snprintf(line, sizeof(line), "%s (%s)", what,
-             format_bytes((double)p.total_bytes, size, sizeof(size)));
-    add(c, line);
-    return p.total_bytes <= c->memory;
-}
+/* ---- remedies ---------------------------------------------------------------------------- */
 
 /* FULL_SHARD over all ranks of `in`, which keep their other axes. */
 static void cut_all(struct plan_input *in)
@@ -57,49 +43,199 @@ static void cut_all(struct plan_input *in)
     in->layout.offload_params = was.offload_params;
 }
 
-/* The fewest GPUs, doubled again and again, over which the state fits. */
-static bool add_ranks(struct cure *c, const struct plan_input *in, int64_t than)
+/* The plan with the remedy; activations grow with the samples. */
+static int64_t bytes_with(const struct plan_input *in, const struct remedy *r)
 {
-    struct plan_input more = *in;
-    char what[64];
+    struct plan_input other = *in;
     struct plan p;
 
-    for (int times = 2; times <= 256; times *= 2) {
-        more.world = in->world * times;
-        more.nodes = in->nodes * times;
-        more.layout.shard = in->layout.shard * times;
-        plan_compute(&more, &p);
-        if (p.total_bytes > c->memory)
-            continue;
-        snprintf(what, sizeof(what), "FULL_SHARD over %d GPUs", more.world);
-        return add_layout(c, &more, what, than);
+    if (r->shard || r->times || r->offload)
+        cut_all(&other);
+    if (r->recompute)
+        other.activation_bytes = in->recomputed_bytes;
+    if (r->batch) {
+        other.activation_bytes =
+            (other.activation_bytes * r->batch + in->batch - 1) / in->batch;
+        other.hidden_elems = in->hidden_elems / in->batch * r->batch;
     }
+    if (r->times) {
+        other.world *= r->times;
+        other.nodes *= r->times;
+        other.layout.shard *= r->times;
+    }
+    other.layout.offload_params |= r->offload;
+    plan_compute(&other, &p);
+    return p.total_bytes;
+}
+
+static bool fits(const struct plan_input *in, const struct remedy *r)
+{
+    return bytes_with(in, r) <= in->device.memory_bytes;
+}
+
+static bool can_shard(const struct plan_input *in)
+{
+    const struct plan_layout *l = &in->layout;
+
+    return !l->cut_params || l->keep_gathered ||
+           l->shard * l->cp * l->sp * l->tp < in->world;
+}
+
+static bool can_recompute(const struct plan_input *in)
+{
+    return in->recomputed_bytes > 0 && in->recomputed_bytes < in->activation_bytes;
+}
+
+/* The largest part of the batch that fits, else one sample. */
+static void smaller_batch(const struct plan_input *in, struct remedy *r)
+{
+    for (r->batch = in->batch / 2; r->batch > 1 && !fits(in, r);)
+        r->batch /= 2;
+}
+
+/* The fewest ranks, doubled again and again, that hold the rest; false: none. */
+static bool more_ranks(const struct plan_input *in, struct remedy *r)
+{
+    for (r->times = 2; r->times <= MOST_TIMES; r->times *= 2)
+        if (fits(in, r))
+            return true;
+    r->times = 0;
     return false;
+}
+
+/* ---- in words ------------------------------------------------------------------------------ */
+
+/* The key that cuts all state, for the engine of the config. */
+static const char *shard_words(const struct config *c)
+{
+    char text[8];
+
+    if (c->distributed_type == DIST_DEEPSPEED)
+        return "zero_stage: 3";
+    if (c->distributed_type != DIST_FSDP)
+        return "distributed_type: FSDP";
+    return strcmp(config_get(c, "fsdp_version", text, sizeof(text)), "2")
+               ? "fsdp_sharding_strategy: FULL_SHARD"
+               : "fsdp_reshard_after_forward: true";
+}
+
+static void add(struct cure *c, const char *what)
+{
+    int n = snprintf(c->text + c->used, c->len - c->used, "%s%s", c->used ? "; " : "",
+                     what);
+
+    if (n > 0 && c->used + (size_t)n < c->len)
+        c->used += (size_t)n;
+    else
+        c->text[c->used] = '\0'; /* half a sentence helps nobody */
+}
+
+/* "A, B and C (12.0 GiB)" */
+static void describe(const struct plan_input *in, const struct remedy *r, char *line,
+                     size_t len)
+{
+    char ranks[48], batch[96], size[32];
+    const char *part[6];
+    int n = 0, at = 0;
+
+    snprintf(ranks, sizeof(ranks), "FULL_SHARD over %d GPUs", in->world * r->times);
+    snprintf(batch, sizeof(batch), "a batch of %d and %d micro-batches a step",
+             r->batch,
+             r->batch ? in->accumulate * ((in->batch + r->batch - 1) / r->batch) : 0);
+    if (r->times)
+        part[n++] = ranks;
+    else if (r->shard)
+        part[n++] = shard_words(in->config);
+    if (in->rewrapped)
+        part[n++] = "fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP";
+    if (r->recompute)
+        part[n++] = "fsdp_activation_checkpointing: true";
+    if (r->batch)
+        part[n++] = batch;
+    if (r->offload)
+        part[n++] = "fsdp_offload_params: true";
+    *line = '\0';
+    for (int i = 0; i < n && at < (int)len; i++)
+        at += snprintf(line + at, len - (size_t)at, "%s%s",
+                       i == 0       ? ""
+                       : i == n - 1 ? " and "
+                                    : ", ",
+                       part[i]);
+    if (n > 0 && at < (int)len)
+        snprintf(line + at, len - (size_t)at, " (%s)",
+                 format_bytes((double)bytes_with(in, r), size, sizeof(size)));
+}
+
+/* Adds the remedy where it fits by itself. */
+static bool add_if_fits(struct cure *c, const struct remedy *r)
+{
+    char line[320];
+
+    if (!fits(c->in, r))
+        return false;
+    describe(c->in, r, line, sizeof(line));
+    add(c, line);
+    return true;
+}
+
+/* One remedy after the other until it fits; then those that it fits without are left out. */
+static void add_together(struct cure *c, bool fsdp_keys)
+{
+    const struct plan_input *in = c->in;
+    struct remedy r = { .shard = can_shard(in),
+                        .recompute = fsdp_keys && can_recompute(in) };
+    char line[320], all[400];
+
+    if (in->batch > 1 && !fits(in, &r))
+        smaller_batch(in, &r);
+    if (!fits(in, &r) && !more_ranks(in, &r))
+        r.offload = fsdp_keys;
+    for (int i = 0; i < 3 && fits(in, &r); i++) {
+        struct remedy without = r;
+
+        without.shard &= i != 0;
+        without.recompute &= i != 1;
+        without.batch *= i != 2;
+        if (fits(in, &without))
+            r = without;
+    }
+    if (add_if_fits(c, &r))
+        return;
+    describe(in, &r, line, sizeof(line));
+    snprintf(all, sizeof(all), "use a smaller model, or GPUs with more memory%s%s",
+             line[0] ? "; still too much: " : "", line);
+    add(c, all);
 }
 
 const char *plan_cure(const struct plan_input *in, const struct plan *p, char *text,
                       size_t len)
 {
-    struct cure c = { text, len, 0, in->device.memory_bytes };
-    struct plan_input other = *in;
-    bool fits = false;
+    struct cure c = { in, text, len, 0 };
+    const bool fsdp_keys = in->config->distributed_type != DIST_DEEPSPEED;
+    struct remedy r = { .batch = 0 };
+    bool found = false;
 
     *text = '\0';
-    cut_all(&other);
-    if (in->world > 1)
-        fits = add_layout(&c, &other, "fsdp_sharding_strategy: FULL_SHARD",
-                          p->total_bytes);
-    if (p->activation_bytes > p->total_bytes / 4) {
-        if (!config_recomputes(in->config))
-            add(&c, "fsdp_activation_checkpointing: true");
-        add(&c, "a smaller batch with more gradient accumulation");
+    if (in->rewrapped)
+        found = add_if_fits(&c, &r);
+    if (can_shard(in))
+        found |= add_if_fits(&c, &(struct remedy){ .shard = true });
+    if (fsdp_keys && can_recompute(in))
+        found |= add_if_fits(&c, &(struct remedy){ .recompute = true });
+    if (in->batch > 1) {
+        smaller_batch(in, &r);
+        found |= add_if_fits(&c, &r);
     }
-    if (!fits)
-        fits = add_ranks(&c, &other, p->total_bytes);
-    other.layout.offload_params = true;
-    if (!fits && !in->layout.offload_params)
-        add_layout(&c, &other, "fsdp_offload_params: true", p->total_bytes);
-    if (!c.used)
-        add(&c, "use a smaller model, or GPUs with more memory");
+    r = (struct remedy){ 0 };
+    if (!found && more_ranks(in, &r))
+        found = add_if_fits(&c, &r);
+    if (!found && fsdp_keys && !in->layout.offload_params)
+        found = add_if_fits(&c, &(struct remedy){ .offload = true });
+    if (!found)
+        add_together(&c, fsdp_keys);
+    /* What it saves is not known here. */
+    if (fsdp_keys && !in->recomputed_bytes && !config_recomputes(in->config) &&
+        p->activation_bytes > p->total_bytes / 4)
+        add(&c, "fsdp_activation_checkpointing: true needs less for activations");
     return text;
 }

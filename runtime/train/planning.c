@@ -142,7 +142,7 @@ static accel_status_t check_memory(const accel_t *run, const struct plan_input *
                                    accel_error_t *err)
 {
     int64_t need = run->plan.total_bytes, device = in->device.memory_bytes;
-    char a[32], b[32], cure[200];
+    char a[32], b[32], cure[384];
 
     if (!in->device.present)
         return check_host(run, need, err);
@@ -192,6 +192,7 @@ static accel_status_t measure(accel_t *run, struct plan_input *in, size_t *own_o
                         &own, err);
     }
     in->activation_bytes = (int64_t)activations;
+    in->batch = run->job.batch;
     *own_out = (own + PAGE - 1) / PAGE * PAGE;
     return st;
 }

@@ -191,9 +191,33 @@ static const struct argp argp = {
         "numbers are those that the run prints and keeps to; with --gpus they are "
         "those of "
         "GPUs, but for what CUDA and NCCL take before the model, which is an estimate. "
-        "Exit code: 0 good, 64 an "
-        "impossible shape, 65 a problem in the file, 66 file missing."
+        "A plan that does not fit the GPUs is shown all the same, behind what would "
+        "make it fit. Exit code: 0 good, 64 an impossible shape, 65 a problem in the "
+        "file, or more memory is needed than the GPUs have, 66 file missing."
 };
+
+/* What would help comes before the table: it is what one is looking for then. */
+static int show(const struct plan_args *a, const struct planned *p)
+{
+    const int64_t memory = p->in.device.memory_bytes;
+    char cure[384], need[32], have[32];
+    struct plan plan;
+    accel_error_t err;
+    int code = 0, shown;
+
+    if (!plan_fits(p)) {
+        plan_compute(&p->in, &plan);
+        accel_fail_at(&err, A0016, a->file,
+                      plan_cure(&p->other, &plan, cure, sizeof(cure)),
+                      "the plan needs %s of each GPU, which has %s (%.0f %%)",
+                      format_bytes((double)plan.total_bytes, need, sizeof(need)),
+                      format_bytes((double)memory, have, sizeof(have)),
+                      100.0 * (double)plan.total_bytes / (double)memory);
+        code = cli_fail(&err);
+    }
+    shown = a->compare ? plan_show_all(p, a->json) : plan_show(p, a->file, a->json);
+    return shown ? shown : code;
+}
 
 static int run_plan(int argc, char **argv)
 {
@@ -218,8 +242,8 @@ static int run_plan(int argc, char **argv)
     if (plan_prepare(&a, &p, &err))
         code = cli_fail(&err);
     else
-        code = a.compare ? plan_show_all(&p, a.json) : plan_show(&p, a.file, a.json);
-    free((void *)p.in.unit_elems);
+        code = show(&a, &p);
+    plan_free(&p);
     return code;
 }
 

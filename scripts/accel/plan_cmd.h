@@ -24,7 +24,8 @@ struct plan_args {
 struct planned {
     struct cli_config sources;
     const struct config *config; /* of `sources` */
-    struct plan_input in;        /* unit_elems: owned */
+    struct plan_input in;
+    struct plan_input other; /* what plan_cure tries, where `in` does not fit */
     struct model_shape shape;
     struct model_sizes sizes; /* of it */
     int seq, batch, threads;
@@ -32,10 +33,13 @@ struct planned {
     double storage, mtbf; /* bytes/s, seconds; 0: not given */
 };
 
-/* Ranks, shape, layout, and the model measured. p->config is set. The caller frees
- * p->in.unit_elems. */
+/* Ranks, shape, layout, and the model measured. p->config is set. */
 accel_status_t plan_prepare(const struct plan_args *a, struct planned *p,
                             accel_error_t *err);
+void plan_free(struct planned *p);
+
+/* Is the memory of the GPUs enough? True where there are none, or it is not known. */
+bool plan_fits(const struct planned *p);
 
 /* One plan as rows or JSON; all strategies as a table. Return the exit code. */
 int plan_show(const struct planned *p, const char *file, bool json);

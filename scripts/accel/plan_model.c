@@ -106,29 +106,30 @@ static int64_t part_of(const struct unit *u, int tp)
     return elems;
 }
 
-static accel_status_t take_units(struct planned *p, const struct units *units,
+static accel_status_t take_units(struct plan_input *in, const struct units *units,
                                  accel_error_t *err)
 {
     int64_t *elems = calloc((size_t)units->count, sizeof(*elems));
 
     if (!elems)
         return accel_fail_nomem(err, "the plan", (size_t)units->count * sizeof(*elems));
+    in->params = 0;
     for (int u = 0; u < units->count; u++) {
-        elems[u] = part_of(&units->unit[u], p->in.layout.tp);
+        elems[u] = part_of(&units->unit[u], in->layout.tp);
         for (int i = 0; i < units->unit[u].param_count; i++)
-            p->in.params += units->unit[u].param[i]->elems;
+            in->params += units->unit[u].param[i]->elems;
     }
-    p->in.units = units->count;
-    p->in.unit_elems = elems;
+    in->units = units->count;
+    in->unit_elems = elems;
     return ACCEL_OK;
 }
 
 /* What can be known of GPUs without one. */
-static void describe_device(struct planned *p, const struct backend *sizes, size_t own,
+static void describe_device(const struct planned *p, struct plan_device *d,
+                            const struct backend *sizes, size_t own,
                             const accel_field_t *fields, int n)
 {
     enum { PAGE = 2 << 20 };
-    struct plan_device *d = &p->in.device;
     size_t batch = 0;
 
     if (!d->present)
@@ -143,7 +144,10 @@ static void describe_device(struct planned *p, const struct backend *sizes, size
     d->library_sums = p->config->sums == SUMS_NCCL;
 }
 
-static accel_status_t measure(struct planned *p, accel_error_t *err)
+/* The activations of the model, its blocks units of their own or not, recomputed or not; what
+ * `in` does not have yet: its units, and what a device has beside them. */
+static accel_status_t measure(const struct planned *p, struct plan_input *in, bool wrap,
+                              bool recompute, int64_t *bytes_out, accel_error_t *err)
 {
     const struct plan_layout *l = &p->in.layout;
     int pieces = l->cp * l->sp, seq = (p->seq + pieces - 1) / pieces;
@@ -168,18 +172,19 @@ static accel_status_t measure(struct planned *p, accel_error_t *err)
         s = err->code;
         goto out;
     }
-    s = nn_units_build(model, config_wrap_policy(p->config) == WRAP_TRANSFORMER,
-                       p->config->transformer_cls, &units, err);
-    if (s == ACCEL_OK && config_recomputes(p->config))
+    s = nn_units_build(model, wrap, p->config->transformer_cls, &units, err);
+    if (s == ACCEL_OK && recompute)
         nn_recompute_units(model);
     if (s == ACCEL_OK)
         s = nn_measure(model, p->batch, fields, n, true, &activations, &own, err);
-    p->in.activation_bytes = (int64_t)activations;
-    describe_device(p, be, own, fields, n);
-    p->in.layers = p->sizes.layers;
-    p->in.hidden_elems = (int64_t)p->batch * seq * p->sizes.width;
-    if (s == ACCEL_OK)
-        s = take_units(p, &units, err);
+    *bytes_out = (int64_t)activations;
+    in->layers = p->sizes.layers;
+    in->hidden_elems = (int64_t)p->batch * seq * p->sizes.width;
+    in->batch = p->batch;
+    if (s == ACCEL_OK && !in->unit_elems) {
+        describe_device(p, &in->device, be, own, fields, n);
+        s = take_units(in, &units, err);
+    }
 out:
     units_free(&units);
     nn_module_free(model);
@@ -222,6 +227,40 @@ static void choose_device(const struct plan_args *a, struct planned *p)
         d->memory_bytes = gpu_memory_here();
 }
 
+bool plan_fits(const struct planned *p)
+{
+    const struct plan_device *d = &p->in.device;
+    struct plan plan;
+
+    plan_compute(&p->in, &plan);
+    return !d->present || d->memory_bytes == 0 || plan.total_bytes <= d->memory_bytes;
+}
+
+static bool wraps(const struct config *c)
+{
+    return config_wrap_policy(c) == WRAP_TRANSFORMER;
+}
+
+/* What keys of FSDP would change of the model itself: its blocks as units, activations
+ * computed once more. */
+static accel_status_t measure_others(struct planned *p, accel_error_t *err)
+{
+    const struct config *c = p->config;
+    accel_status_t st = ACCEL_OK;
+
+    if (c->distributed_type == DIST_DEEPSPEED)
+        return ACCEL_OK;
+    if (!wraps(c)) {
+        p->other.unit_elems = NULL;
+        p->other.rewrapped = true;
+        st = measure(p, &p->other, true, config_recomputes(c),
+                     &p->other.activation_bytes, err);
+    }
+    if (st == ACCEL_OK && !config_recomputes(c))
+        st = measure(p, &p->other, true, true, &p->other.recomputed_bytes, err);
+    return st;
+}
+
 accel_status_t plan_prepare(const struct plan_args *a, struct planned *p,
                             accel_error_t *err)
 {
@@ -237,5 +276,16 @@ accel_status_t plan_prepare(const struct plan_args *a, struct planned *p,
     if (st != ACCEL_OK)
         return st;
     st = choose_shape(a, p, err);
-    return st == ACCEL_OK ? measure(p, err) : st;
+    if (st == ACCEL_OK)
+        st = measure(p, &p->in, wraps(p->config), config_recomputes(p->config),
+                     &p->in.activation_bytes, err);
+    p->other = p->in;
+    return st == ACCEL_OK && !plan_fits(p) ? measure_others(p, err) : st;
+}
+
+void plan_free(struct planned *p)
+{
+    if (p->other.unit_elems != p->in.unit_elems)
+        free((void *)p->other.unit_elems);
+    free((void *)p->in.unit_elems);
 }

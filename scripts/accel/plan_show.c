@@ -54,15 +54,11 @@ static void print_times(const struct planned *p, const struct plan *plan)
            100 * plan_interval_loss(young, save, p->mtbf), young / 60);
 }
 
-/* A GPU that is too small, and what is not known before a run. */
-static void print_notes(const struct planned *p, const struct plan *plan)
+/* What is not known before a run. */
+static void print_notes(const struct planned *p)
 {
     const struct plan_device *d = &p->in.device;
-    char cure[512];
 
-    if (d->present && d->memory_bytes > 0 && plan->total_bytes > d->memory_bytes)
-        printf("  %-20s  %s\n", "what would help",
-               plan_cure(&p->in, plan, cure, sizeof(cure)));
     if (d->present && d->memory_bytes == 0)
         puts("  (--gpu-memory GIB holds the peak against the memory of a GPU)");
     puts(d->present ? "  (the host's process, before the model, is measured when a run "
@@ -96,7 +92,7 @@ static int print_text(const struct planned *p, const struct plan *plan,
     fputs(text.s, stdout);
     strbuf_free(&text);
     print_times(p, plan);
-    print_notes(p, plan);
+    print_notes(p);
     return cli_finish(0);
 }
 
@@ -121,8 +117,11 @@ static json_t *gpu_json(const struct plan_input *in, const struct plan *p)
     if (!d->present)
         return json_null();
     return json_pack(
-        "{s:o,s:b,s:I,s:I,s:I}", "memory_bytes",
+        "{s:o,s:o,s:b,s:I,s:I,s:I}", "memory_bytes",
         d->memory_bytes > 0 ? json_integer((json_int_t)d->memory_bytes) : json_null(),
+        "fits",
+        d->memory_bytes > 0 ? json_boolean(p->total_bytes <= d->memory_bytes)
+                            : json_null(),
         "before_the_model_is_estimated", (int)d->base_guessed, "host_page_locked_bytes",
         (json_int_t)d->staging_bytes, "host_checkpoint_bytes",
         (json_int_t)p->copy_bytes, "host_peak_bytes", (json_int_t)p->host_total_bytes);
@@ -218,6 +217,13 @@ static void bytes_cell(int64_t bytes, bool json, char *buf, size_t len)
         format_bytes((double)bytes, buf, len);
 }
 
+static const char *fits_word(const struct plan_device *d, const struct plan *p)
+{
+    if (!d->present || d->memory_bytes == 0)
+        return "-";
+    return p->total_bytes <= d->memory_bytes ? "yes" : "no";
+}
+
 static void layout_row(struct cli_table *t, const struct plan_input *in, bool json)
 {
     struct plan p;
@@ -237,16 +243,17 @@ static void layout_row(struct cli_table *t, const struct plan_input *in, bool js
     for (int i = 0; i < 9; i++)
         bytes_cell(kind[i], json, cell[i], sizeof(cell[i]));
     cli_table_row(t, (const char *[]){ in->layout.name, cell[0], cell[1], cell[2],
-                                       cell[3], cell[4], cell[5], cell[6], cell[7],
-                                       cell[8], in->layout.runs ? "yes" : "not yet" });
+                                       cell[3], cell[4], cell[5], cell[6],
+                                       fits_word(&in->device, &p), cell[7], cell[8],
+                                       in->layout.runs ? "yes" : "not yet" });
 }
 
 int plan_show_all(const struct planned *p, bool json)
 {
     static const char *const columns[] = {
-        "STRATEGY",      "#PARAMETERS", "#MOMENTS",     "#GRADIENTS",
-        "#GATHER",       "#REDUCE",     "#ACTIVATIONS", "#PEAK",
-        "#SENT_IN_NODE", "#SENT_OUT",   "SUPPORTED",    NULL
+        "STRATEGY",  "#PARAMETERS",  "#MOMENTS", "#GRADIENTS", "#GATHER",
+        "#REDUCE",   "#ACTIVATIONS", "#PEAK",    "FITS",       "#SENT_IN_NODE",
+        "#SENT_OUT", "SUPPORTED",    NULL
     };
     const struct plan_layout *own = &p->in.layout;
     int others = own->cp * own->sp * own->tp;

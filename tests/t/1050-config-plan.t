@@ -141,17 +141,35 @@ is "$code/$out" "64/" "--set of an unknown key"
 # ---- GPUs ----
 unset FAKE_NVML
 run "$accel" plan fsdp.yaml --gpus 2 --model llama-3-8b --batch 1 --seq 8192 --gpu-memory 80
-is "$code/$err" "0/" "two GPUs"
+is "$code" 65 "two GPUs that are too small"
+like "$err" '^error\[A0016\]: fsdp.yaml: the plan needs [0-9.]+ GiB of each GPU, which has 80.0 GiB \([0-9]+ %\)$' \
+    "are said to be, with what is missing"
 for row in 'sums +64\.0 MiB' 'activations .* in steps of 32 MiB' 'kernels .*cuDNN, the latter estimated' \
     'before the model +1\.2 GiB +estimate: ' 'peak +[0-9.]+ GiB +[0-9]+ % of 80\.0 GiB: does not fit' \
     'checkpoint .*a copy of the shards' 'page-locked '; do
     like "$out" "^    $row" "the plan has a row $row"
 done
-like "$out" '^  what would help +fsdp_activation_checkpointing: true; .*FULL_SHARD over 4 GPUs \([0-9.]+ GiB\)' \
-    "and says what would help"
+like "$err" '^  cure: fsdp_activation_checkpointing: true \([0-9.]+ GiB\)$' "and what makes it fit"
+cure=$(echo "$err" | sed -n 's/^  cure: .*(\([0-9.]* GiB\))$/\1/p')
+run "$accel" plan fsdp.yaml --gpus 2 --model llama-3-8b --batch 1 --seq 8192 --gpu-memory 80 \
+    --set fsdp_activation_checkpointing=true
+is "$code" 0 "with that it fits"
+like "$out" "^    peak +$cure +[0-9]+ % of 80\.0 GiB\$" "and needs what was said"
+run "$accel" plan single.yaml --gpus 1 --model llama-3-70b --gpu-memory 80
+is "$code" 65 "a model of 70 billion parameters on one GPU"
+like "$err" '^  cure: FULL_SHARD over 32 GPUs, fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP, fsdp_activation_checkpointing: true and a batch of 1 and 8 micro-batches a step \(' \
+    "needs several changes together"
+like "$err" '\([0-9]{4} %\)$' "more than ten times the memory"
+like "$(sh -c '"$1" plan single.yaml --gpus 1 --model llama-3-70b --gpu-memory 80 2>&1' sh "$accel" |
+    head -n 1)" '^error\[A0016\]' "the advice comes first"
+run "$accel" plan fsdp.yaml --gpus 2 --model llama-3-8b --batch 1 --seq 8192 --gpu-memory 80 --compare
+is "$code" 65 "a comparison ends with the code of the config's own plan"
+like "$(head -n 1 out)" ' PEAK +FITS ' "and says of each"
+is "$(sed -n -E 's/^([A-Z_]+) .* [KMGT]iB +(yes|no) .*/\1 \2/p' out |
+    head -n 2 | tr '\n' ' ')" "FULL_SHARD no NO_SHARD no " "whether it fits"
 run "$accel" plan fsdp.yaml --gpus 2 --batch 1 --seq 64 --gpu-memory 80
 like "$out" '^    peak +[0-9.]+ GiB +[0-9]+ % of 80\.0 GiB$' "one that fits"
-unlike "$out" 'what would help' "needs no help"
+is "$code/$err" "0/" "needs no help"
 run "$accel" plan fsdp.yaml --gpus 2 --batch 1 --seq 64 --gpu-memory 80 \
     --set fsdp_offload_params=true
 like "$out" '^  memory of the host' "what is offloaded"

@@ -352,41 +352,122 @@ static void test_cure(void)
     struct config c = { .distributed_type = DIST_FSDP,
                         .sharding_strategy = SHARD_NONE };
     struct plan_input in = input(&c, 4, 1);
-    /* sharded, padded to 128: 448 * 16 + (1024 + 384) * 4 + 2 * 1024 * 4 = 20992;
+    /* memory from WHOLE on: that of copies, 1792 * 16 and sums in rank order; sharded, padded to 128: 448 * 16 + (1024 + 384) * 4 + 2 * 1024 * 4 = 20992;
      * over 8: 256 * 16 + (1024 + 512) * 4 + 2 * 1024 * 4 = 18432 */
+    enum { WHOLE = 1 << 24 };
     static const struct {
-        int64_t memory, activations;
+        int64_t memory, activations, recomputed;
+        int batch;
         const char *want, *what;
     } t[] = {
-        { 21000, 0, "fsdp_sharding_strategy: FULL_SHARD (20.5 KiB)", "sharding" },
-        { 19000, 0,
-          "fsdp_sharding_strategy: FULL_SHARD (20.5 KiB); FULL_SHARD over 8 GPUs "
-          "(18.0 KiB)",
-          "more GPUs" },
-        { 1 << 19, 1 << 20,
-          "fsdp_activation_checkpointing: true; a smaller batch with more gradient "
-          "accumulation",
-          "less activations" },
+        { 21000, 0, 0, 0, "fsdp_sharding_strategy: FULL_SHARD (20.5 KiB)", "sharding" },
+        { 20992, 0, 0, 0, "fsdp_sharding_strategy: FULL_SHARD (20.5 KiB)",
+          "to the last byte" },
+        { 20991, 0, 0, 0, "FULL_SHARD over 8 GPUs (18.0 KiB)", "more GPUs" },
+        { WHOLE + 1024, 4096, 1024, 0,
+          "fsdp_sharding_strategy: FULL_SHARD (24.5 KiB); "
+          "fsdp_activation_checkpointing: true (35.2 KiB)",
+          "recomputed activations" },
+        { WHOLE + 1023, 1 << 20, 1024, 0,
+          "fsdp_sharding_strategy: FULL_SHARD and fsdp_activation_checkpointing: true "
+          "(21.5 KiB)",
+          "both" },
+        { WHOLE + 4096, 1 << 14, 0, 8,
+          "fsdp_sharding_strategy: FULL_SHARD (36.5 KiB); a batch of 2 and 4 "
+          "micro-batches a step (38.2 KiB); fsdp_activation_checkpointing: true needs "
+          "less for activations",
+          "a smaller batch" },
+        { WHOLE + 4095, 1 << 14, 0, 8,
+          "fsdp_sharding_strategy: FULL_SHARD (36.5 KiB); a batch of 1 and 8 "
+          "micro-batches a step (36.2 KiB); fsdp_activation_checkpointing: true needs "
+          "less for activations",
+          "one byte less: a smaller one" },
+        { 20992 + 512, 1 << 14, 4096, 8,
+          "fsdp_sharding_strategy: FULL_SHARD, fsdp_activation_checkpointing: true and "
+          "a "
+          "batch of 1 and 8 micro-batches a step (21.0 KiB)",
+          "three together" },
+        { 20992 + 511, 1 << 14, 4096, 8,
+          "FULL_SHARD over 8 GPUs and a batch of 1 and 8 micro-batches a step (20.0 "
+          "KiB)",
+          "more GPUs, and what that makes needless is left out" },
+        { 20992 + 4096, 1 << 14, 4096, 8,
+          "fsdp_sharding_strategy: FULL_SHARD and fsdp_activation_checkpointing: true "
+          "(24.5 KiB)",
+          "what is not needed is left out" },
     };
-    char text[300], little[20];
+    char text[400], little[20];
     struct plan p;
+    int64_t whole;
 
-    in.base_bytes = 0;
+    in.base_bytes = in.activation_bytes = 0;
+    in.device.present = true;
+    plan_compute(&in, &p);
+    whole = p.total_bytes;
+    tap_ok(whole > 1792 * 16, "copies and the sums of ranks");
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(t); i++) {
-        in.device =
-            (struct plan_device){ .present = true, .memory_bytes = t[i].memory };
+        in.device.memory_bytes =
+            t[i].memory < WHOLE ? t[i].memory : t[i].memory - WHOLE + whole;
         in.activation_bytes = t[i].activations;
+        in.recomputed_bytes = t[i].recomputed;
+        in.batch = t[i].batch;
         plan_compute(&in, &p);
         tap_is_str(plan_cure(&in, &p, text, sizeof(text)), t[i].want, "%s", t[i].what);
     }
-    in.activation_bytes = 0;
+    in.activation_bytes = in.recomputed_bytes = in.batch = 0;
+    in.device.memory_bytes = 15000;
+    plan_compute(&in, &p);
+    tap_is_str(plan_cure(&in, &p, text, sizeof(text)),
+               "fsdp_offload_params: true (14.5 KiB)",
+               "the host where no number of GPUs is enough");
     in.device.memory_bytes = 100;
     plan_compute(&in, &p);
+    tap_is_str(plan_cure(&in, &p, text, sizeof(text)),
+               "use a smaller model, or GPUs with more memory; still too much: "
+               "fsdp_sharding_strategy: FULL_SHARD and fsdp_offload_params: true (14.5 "
+               "KiB)",
+               "nothing is enough");
+    in.rewrapped = true;
+    in.device.memory_bytes = 21000;
+    tap_is_str(plan_cure(&in, &p, text, sizeof(text)),
+               "fsdp_sharding_strategy: FULL_SHARD and fsdp_auto_wrap_policy: "
+               "TRANSFORMER_BASED_WRAP (20.5 KiB)",
+               "units of other sizes than the config's are said");
+    in.device.memory_bytes = whole;
     tap_ok(strstr(plan_cure(&in, &p, text, sizeof(text)),
-                  "fsdp_offload_params: true (") != NULL,
-           "the host where no number of GPUs is enough");
+                  "fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP (34.2 KiB); ") == text,
+           "and may be enough");
     plan_cure(&in, &p, little, sizeof(little));
     tap_is_int((long long)strlen(little), 0, "half a sentence is none");
+}
+
+/* The key that shards, in the words of the config's engine. */
+static void test_cure_words(void)
+{
+    static const struct {
+        enum distributed_type type;
+        const char *want;
+    } t[] = {
+        { DIST_FSDP, "fsdp_sharding_strategy: FULL_SHARD (20.5 KiB)" },
+        { DIST_MULTI_GPU, "distributed_type: FSDP (20.5 KiB)" },
+        { DIST_DEEPSPEED, "zero_stage: 3 (20.5 KiB)" },
+    };
+    char text[400];
+    struct plan p;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(t); i++) {
+        struct config c = { .distributed_type = DIST_FSDP,
+                            .sharding_strategy = SHARD_NONE };
+        struct plan_input in = input(&c, 4, 1);
+
+        c.distributed_type = t[i].type;
+        in.base_bytes = in.activation_bytes = 0;
+        in.recomputed_bytes = 0;
+        in.device = (struct plan_device){ .present = true, .memory_bytes = 21000 };
+        plan_compute(&in, &p);
+        tap_is_str(plan_cure(&in, &p, text, sizeof(text)), t[i].want, "words of %d",
+                   (int)t[i].type);
+    }
 }
 
 int main(void)
@@ -402,5 +483,6 @@ int main(void)
     test_print();
     test_device();
     test_cure();
+    test_cure_words();
     return tap_done();
 }
