@@ -37,7 +37,25 @@ examples_byo_cpp_CXXFLAGS = -Wall -Wextra -pedantic -std=c++17 $(AM_CXXFLAGS)
 examples_byo_cpp_LDADD = libaccel.la
 examples_byo_cpp_LDFLAGS = -no-install
 endif
-EXTRA_DIST += examples/sample.txt examples/byo.cpp
+nobase_dist_doc_DATA += \
+	examples/byo.c \
+	examples/byo.cpp \
+	examples/cnn.c \
+	examples/ddp.yaml \
+	examples/deepspeed.yaml \
+	examples/finetune_bert.c \
+	examples/fsdp.yaml \
+	examples/generate.c \
+	examples/gratings.h \
+	examples/hf_train.py \
+	examples/minimal.c \
+	examples/mlp.c \
+	examples/sample.txt \
+	examples/single.yaml \
+	examples/torch_train.py \
+	examples/train.c \
+	examples/wordpiece.c \
+	examples/wordpiece.h
 
 # A model of parts that the trainer does not use.
 check_PROGRAMS += tests/helpers/parts

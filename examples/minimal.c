@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * minimal: a model of one's own on accel.h alone. The next byte from an embedding and a
- * residual two-layer perceptron; sharded, resumed and preemption-safe like any other:
+ * residual two-layer perceptron; sharded, resumed and preemption-safe, in C or C++:
  *     srun --accel-config=fsdp.yaml ./minimal FILE.txt                                  */
 #include <stdio.h>
 #include <accel.h>
@@ -37,17 +37,20 @@ static int finish(const accel_error_t *err)
 
 int main(int argc, char **argv)
 {
-    static const accel_class_t net = { .name = "Perceptron", .forward = forward };
+    static accel_class_t net; /* what is not set is 0 */
+    static accel_options_t options;
+    static accel_job_t job;
+    static accel_error_t err;
     const int64_t ve[] = { VOCAB, WIDTH }, up[] = { HIDDEN, WIDTH },
                   down[] = { WIDTH, HIDDEN };
     const accel_init_t normal = { ACCEL_INIT_NORMAL, 0.02f },
                        zero = { ACCEL_INIT_ZEROS, 0 };
-    accel_options_t options = { .run_name = "minimal", .log = print_line };
-    accel_job_t job = { .steps = 300, .warmup = 20, .batch = 16, .clip = 1, .seed = 1 };
-    accel_error_t err = { 0 };
     accel_tensor_t *batch[2];
     accel_t *run = NULL;
 
+    net.name = "Perceptron", net.forward = forward;
+    options.run_name = "minimal", options.log = print_line;
+    job.steps = 300, job.warmup = 20, job.batch = 16, job.clip = 1, job.seed = 1;
     job.optimizer.lr = 3e-3f;
     if (accel_dataset_open(&job.data, argc > 1 ? argv[1] : "sample.txt", 64, 0, &err) ||
         accel_open(&run, &options, &err))

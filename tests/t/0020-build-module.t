@@ -49,7 +49,11 @@ one_tree() { # SHELL TREE
     got=$(in_module_shell "$1" "$2" "module load accel/99.9; echo rc=\$?")
     like "$got" 'accel/99.9' "$what: a version that is not there is named"
     like "$got" '^rc=1' "$what: and loading it fails"
-    like "$(in_module_shell "$1" "$2" 'module whatis accel')" "Version: $version" "$what: whatis"
+    got=$(in_module_shell "$1" "$2" 'module whatis accel')
+    like "$got" "Version: $version" "$what: whatis"
+    folder=$(echo "$got" | sed -n 's|.*URL: file://||p' | tr -d ' ')
+    [ -f "${folder:-none}/README.md" ]
+    ok $? "$what: the URL is a folder with the pages, also when the tree was moved"
     like "$(in_module_shell "$1" "$2" 'module help accel')" 'srun --accel-config' "$what: help"
 }
 
@@ -70,6 +74,31 @@ if [ -f $lmod/sh ] && [ "${root#"$tap_tmp"}" != "$root" ]; then
 else
     skip 1 "Lmod is not installed"
 fi
+
+# Environment Modules: the Tcl tree is its own; in Lmod's tree it finds nothing.
+modulecmd=
+for file in "${MODULES_CMD:-}" /usr/lib/*/modulecmd.tcl /usr/share/Modules/libexec/modulecmd.tcl; do
+    [ ! -f "$file" ] || modulecmd=$file
+done
+in_modules() { # TREE COMMAND...
+    tree=$1
+    shift
+    env -i PATH=/usr/local/bin:/usr/bin:/bin HOME="$tap_tmp" MODULEPATH="$tree" \
+        tclsh "$modulecmd" sh "$@" 2>&1
+}
+if [ "$modulecmd" ] && command -v tclsh >/dev/null; then
+    got=$(in_modules "$root/share/modulefiles-tcl" load accel)
+    contains "$got" "ACCEL_ROOT=$root; export" "Environment Modules loads the Tcl file"
+    contains "$got" "PATH=$root/bin:" "with its paths"
+    contains "$(in_modules "$root/share/modulefiles-tcl" whatis accel)" \
+        "URL: file://$root/share/doc/accel" "and its URL"
+    like "$(in_modules "$root/share/modulefiles" load accel)" "nable to locate a modulefile" \
+        "and has no use for Lmod's tree, of which README tells the one"
+else
+    skip 4 "Environment Modules is not installed (in Debian it excludes Lmod)"
+fi
+is "$(grep -c -E 'module use .*/share/modulefiles(-tcl)? ' "$ACCEL_SRC/README.md")" 2 \
+    "README.md names both trees"
 
 if command -v tclsh >/dev/null; then
     cat >"$tap_tmp/read.tcl" <<'END'

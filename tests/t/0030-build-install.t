@@ -15,6 +15,25 @@ ok $? "make install" || diag "$(tail -n 5 "$tap_tmp/log")"
 is "$(find "$tap_tmp/dest" -type f ! -path "$tap_tmp/dest$prefix/*")" "" \
     "nothing is installed outside the prefix"
 
+# ---- pages and examples ----
+root=$tap_tmp/dest$prefix
+docs=$(find "$root" -type f -name README.md -exec dirname {} \;)
+is "$(cd "$ACCEL_SRC" && printf '%s\n' doc/*.md examples/*.[ch] examples/*.cpp examples/*.py examples/*.yaml examples/*.txt |
+    while read -r file; do [ -f "$docs/$file" ] || echo "$file"; done)" "" \
+    "all of doc/ and examples/ is installed"
+is "$(cd "$docs" && find . -name '*.md' | while read -r page; do
+    grep -o -E '\]\([^):#]+' "$page" | cut -c3- | while read -r link; do
+        [ -e "$(dirname "$page")/$link" ] || echo "$page: $link"
+    done
+done)" "" "the links of the pages lead to what is installed"
+for file in "$root"/share/modulefiles/accel/*.lua "$root"/share/modulefiles-tcl/accel/*; do
+    grep -q -F "${docs#"$tap_tmp/dest"}" "$file"
+    ok $? "the URL of ${file##*/} is their folder"
+done
+is "$(find "$root/share/man/man3" -name 'accel_*.3' | wc -l | tr -d ' ')" \
+    "$(grep -o -E '\baccel_[a-z0-9_]+\(' "$ACCEL_SRC/runtime/accel.h" | sort -u | wc -l | tr -d ' ')" \
+    "each function of accel.h has a page"
+
 cat >"$tap_tmp/version.c" <<'END'
 #include <accel.h>
 #include <accel_ckpt.h>
@@ -25,7 +44,6 @@ int main(void)
     return accel_exit_code(ACCEL_ERESUME);
 }
 END
-root=$tap_tmp/dest$prefix
 PKG_CONFIG_PATH=$(dirname "$(find "$root" -name accel.pc)")
 export PKG_CONFIG_PATH
 for package in accel accelckpt; do
@@ -45,6 +63,15 @@ like "$got" '^[0-9]+\.[0-9]+\.[0-9]+ ACCEL_ERESUME$' "it prints the library's ve
 # shellcheck disable=SC2086
 passes "examples/minimal.c is built the same way" \
     ${CC:-cc} -Wall -Wextra -Werror -o "$tap_tmp/minimal" "$ACCEL_SRC/examples/minimal.c" $flags
+if command -v "${CXX:-g++}" >/dev/null 2>&1; then
+    for standard in c++11 c++20; do
+        # shellcheck disable=SC2086
+        passes "and is $standard" ${CXX:-g++} -x c++ -std=$standard -Wall -Wextra -pedantic \
+            -Werror -fsyntax-only "$docs/examples/minimal.c" $flags
+    done
+else
+    skip 2 "no C++ compiler"
+fi
 unset ACCEL_CONFIG ACCEL_CONFIG_RESOLVED CUDA_VISIBLE_DEVICES
 LD_LIBRARY_PATH=$libdir OMP_NUM_THREADS=1
 export LD_LIBRARY_PATH OMP_NUM_THREADS
@@ -55,4 +82,8 @@ like "$got" '^step 300/300 loss [0-2]\.' "to its last step"
 got=$(./minimal missing.txt 2>&1)
 is "$?" 66 "without its data it ends with the code of a missing file"
 like "$got" '^error\[A[0-9]*\]: missing.txt: cannot open' "and says so"
+
+cd / && (cd "$ACCEL_BUILD" && make -s uninstall DESTDIR="$tap_tmp/dest") >"$tap_tmp/log" 2>&1
+ok $? "make uninstall" || diag "$(tail -n 5 "$tap_tmp/log")"
+is "$(find "$tap_tmp/dest" ! -type d)" "" "leaves nothing"
 done_testing
