@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# ACCEL_WITH_CUDA: --with-cuda[=DIR|no], --with-cuda-arch=LIST, --with-nccl[=DIR|no]. Finds
+# ACCEL_WITH_CUDA: --with-cuda[=DIR|no], --with-cuda-arch=LIST|all, --with-nccl[=DIR|no]. Finds
 # the CUDA runtime, cuBLASLt, nvcc and NCCL. The CUDA module is built when all of the first
 # three work together; only --with-cuda makes their absence an error. Sets NVCC,
 # CUDA_NVCCFLAGS (warnings and architectures), CUDA_MODULE_LIBS (runtime static), CUDA_CFLAGS,
@@ -15,25 +15,54 @@ AC_DEFUN([_ACCEL_CUDA_VERSION], [
         [accel_cuda_why="$NVCC is of CUDA ${accel_cuda_version:-?}; 12.0 or newer is needed"])
 ])
 
-# Those architectures of the wanted list that nvcc has code for, and PTX of the last one.
+# The compute capabilities of this machine's GPUs as the driver tells them, "80 90"; blank where
+# there is none, or none that accel can use.
+AC_DEFUN([_ACCEL_CUDA_HERE], [
+    AC_MSG_CHECKING([for the GPUs of this machine])
+    accel_cuda_smi=nvidia-smi accel_cuda_here=
+    AS_IF([(timeout --version) >/dev/null 2>&1], [accel_cuda_smi="timeout 30 nvidia-smi"])
+    AS_IF([test "x$cross_compiling" != xyes], [
+        accel_cuda_here=`$accel_cuda_smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null |
+            sed -n 's/^ *\([[0-9]][[0-9]]*\)\.\([[0-9]]\) *$/\1\2/p' | sort -n -u | tr '\n' ' '`])
+    AC_MSG_RESULT([${accel_cuda_here:-none}])
+])
+
+# What the kernels are built for. A list that was asked for must be all there. Else it is the
+# GPUs of this machine; where it has none, sm_80, whose PTX every newer one translates when a run
+# starts. All of them take minutes and are for those who do not know the GPUs: packagers.
 AC_DEFUN([_ACCEL_CUDA_ARCH], [
-    AC_ARG_WITH([cuda-arch], [AS_HELP_STRING([--with-cuda-arch=LIST],
+    AC_ARG_WITH([cuda-arch], [AS_HELP_STRING([--with-cuda-arch=LIST|all],
         [compute capabilities to build kernels for, as 80,90; PTX of the last serves newer
-         devices @<:@80,90,100, those that nvcc knows@:>@])],
+         devices; all: 80,90,100, those that nvcc knows, for packages
+         @<:@those of this machine's GPUs, else 80@:>@])],
         [accel_cuda_want=$withval], [accel_cuda_want=])
     accel_cuda_known=" `$NVCC --list-gpu-code 2>/dev/null | tr '\n' ' '`"
-    accel_cuda_archs= accel_cuda_gencode=
-    for accel_arch in `echo "${accel_cuda_want:-80,90,100}" | tr , ' '`; do
+    accel_cuda_archs= accel_cuda_gencode= accel_cuda_for=
+    accel_cuda_list=`echo "$accel_cuda_want" | tr , ' '`
+    AS_CASE([$accel_cuda_want],
+        [all], [accel_cuda_list="80 90 100"],
+        [''], [_ACCEL_CUDA_HERE
+            for accel_arch in $accel_cuda_here; do
+                AS_IF([test $accel_arch -ge 80], [AS_CASE([$accel_cuda_known],
+                    [*" sm_$accel_arch "*], [accel_cuda_list="$accel_cuda_list $accel_arch"])])
+            done
+            AS_IF([test -n "$accel_cuda_list"], [accel_cuda_for="this machine's"],
+                [test -n "$accel_cuda_here"],
+                [accel_cuda_for="$NVCC and accel have nothing for this machine's $accel_cuda_here"],
+                [accel_cuda_for="no GPU here"])
+            accel_cuda_for=": $accel_cuda_for; --with-cuda-arch=all for packages"
+            AS_IF([test -z "$accel_cuda_list"], [accel_cuda_list=80])])
+    for accel_arch in $accel_cuda_list; do
         AS_CASE([$accel_cuda_known], [*" sm_$accel_arch "*], [
             accel_cuda_gencode="$accel_cuda_gencode -gencode arch=compute_$accel_arch,code=sm_$accel_arch"
             accel_cuda_archs="$accel_cuda_archs sm_$accel_arch"
             accel_cuda_last=$accel_arch],
-        [AS_IF([test -n "$accel_cuda_want"], [AC_MSG_ERROR(
+        [AS_CASE([$accel_cuda_want], [''|all], [], [AC_MSG_ERROR(
             [--with-cuda-arch=$accel_cuda_want: $NVCC has no sm_$accel_arch (it has$accel_cuda_known)])])])
     done
     AS_IF([test -n "$accel_cuda_archs"], [
         accel_cuda_gencode="$accel_cuda_gencode -gencode arch=compute_$accel_cuda_last,code=compute_$accel_cuda_last"
-        accel_cuda_archs="$accel_cuda_archs and PTX"])
+        accel_cuda_archs="$accel_cuda_archs and PTX$accel_cuda_for"])
 ])
 
 # Does nvcc build and link a kernel with cuBLASLt? One architecture is enough.
