@@ -619,92 +619,63 @@ static void test_index(void)
 }
 
 /* Values that an index may hold beside its map are skipped, but must be JSON. */
+static const struct {
+    const char *value;
+    bool good;
+} skipped[] = {
+    { "0", true },           { "-1", true },          { "10.25", true },
+    { "1e5", true },         { "1E+5", true },        { "-0.5e-07", true },
+    { "true", true },        { "false", true },       { "null", true },
+    { "\"a\"", true },       { "[]", true },          { "{}", true },
+    { "[[],{}]", true },     { " [ 1 , 2 ] ", true }, { "{\"a\":[{\"b\":0}]}", true },
+    { "", false },           { "01", false },         { "-", false },
+    { "+1", false },         { "1.", false },         { ".5", false },
+    { "1e", false },         { "1e+", false },        { "--1", false },
+    { "tru", false },        { "True", false },       { "nul", false },
+    { "truefalse", false },  { "NaN", false },        { "'a'", false },
+    { "[", false },          { "[1", false },         { "[1,", false },
+    { "[1,]", false },       { "[1 2]", false },      { "[,1]", false },
+    { "{", false },          { "{\"a\"}", false },    { "{\"a\":}", false },
+    { "{\"a\":1,}", false }, { "{1:2}", false },      { "1 2", false },
+    { "\"a", false },        { "]", false },          { "1x", false },
+};
+
+/* Is an index with this value beside its map read? */
+static bool skips(const char *value)
+{
+    accel_safetensors_t *s = NULL;
+    accel_error_t err = { 0 };
+    accel_status_t st;
+    char text[400];
+
+    snprintf(text, sizeof(text), "{\"x\":%s,\"weight_map\":{\"a\":\"s1.safetensors\"}}",
+             value);
+    st = accel_safetensors_open(&s, index_of(text), &err);
+    accel_safetensors_close(s);
+    return st == ACCEL_OK;
+}
+
 static void test_skipped(void)
 {
-    static const struct {
-        const char *value;
-        bool good;
-    } cases[] = {
-        { "0", true },
-        { "-1", true },
-        { "10.25", true },
-        { "1e5", true },
-        { "1E+5", true },
-        { "-0.5e-07", true },
-        { "true", true },
-        { "false", true },
-        { "null", true },
-        { "\"a\"", true },
-        { "[]", true },
-        { "{}", true },
-        { "[[],{}]", true },
-        { " [ 1 , 2 ] ", true },
-        { "{\"a\":[{\"b\":0}]}", true },
-        { "", false },
-        { "01", false },
-        { "-", false },
-        { "+1", false },
-        { "1.", false },
-        { ".5", false },
-        { "1e", false },
-        { "1e+", false },
-        { "--1", false },
-        { "tru", false },
-        { "True", false },
-        { "nul", false },
-        { "truefalse", false },
-        { "NaN", false },
-        { "'a'", false },
-        { "[", false },
-        { "[1", false },
-        { "[1,", false },
-        { "[1,]", false },
-        { "[1 2]", false },
-        { "[,1]", false },
-        { "{", false },
-        { "{\"a\"}", false },
-        { "{\"a\":}", false },
-        { "{\"a\":1,}", false },
-        { "{1:2}", false },
-        { "1 2", false },
-        { "\"a", false },
-        { "]", false },
-        { "1x", false },
-    };
-    char text[400], deep[4][100];
-    accel_error_t err = { 0 };
     int wrong = 0;
 
     file_of("s1.safetensors", "{" T("a", "F32", "[]", "[0,4]") "}", -1, NULL, 4);
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases) + 4; i++) {
-        size_t d = i - ACCEL_ARRAY_SIZE(cases);
-        bool good = i < ACCEL_ARRAY_SIZE(cases) ? cases[i].good : d < 2;
-        const char *value = i < ACCEL_ARRAY_SIZE(cases) ? cases[i].value : deep[d];
-        accel_safetensors_t *s = NULL;
-        accel_status_t st;
-
-        /* 32 levels below the first value, of lists or of objects in lists; then 33 */
-        for (int k = 0; i >= ACCEL_ARRAY_SIZE(cases) && k < (d < 2 ? 32 : 33); k++) {
-            deep[d][k] = '[';
-            deep[d][k + 1] = '\0';
-        }
-        if (i >= ACCEL_ARRAY_SIZE(cases)) {
-            size_t n = strlen(deep[d]);
-
-            strcat(deep[d], d % 2 ? "{}" : "7");
-            for (size_t k = 0; k < n; k++)
-                strcat(deep[d], "]");
-        }
-        snprintf(text, sizeof(text),
-                 "{\"x\":%s,\"weight_map\":{\"a\":\"s1.safetensors\"}}", value);
-        st = accel_safetensors_open(&s, index_of(text), &err);
-        if (st != (good ? ACCEL_OK : ACCEL_ECORRUPT)) {
-            tap_diag("%s: %s", value, st ? err.text : "accepted");
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(skipped); i++)
+        if (skips(skipped[i].value) != skipped[i].good) {
+            tap_diag("%s", skipped[i].value);
             wrong++;
         }
-        accel_safetensors_close(s);
-    }
-    tap_is_int(wrong, 0, "%zu values that nobody reads", ACCEL_ARRAY_SIZE(cases) + 4);
+    tap_is_int(wrong, 0, "%zu values that nobody reads", ACCEL_ARRAY_SIZE(skipped));
+    for (int depth = 31; depth <= 33; depth++)
+        for (int object = 0; object < 2; object++) {
+            char deep[100] = "";
+
+            memset(deep, '[', (size_t)depth);
+            strcat(deep, object ? "{}" : "7");
+            memset(deep + strlen(deep), ']', (size_t)depth);
+            tap_is_int(skips(deep), depth <= 32, "%s in %d lists",
+                       object ? "an object" : "a number", depth);
+        }
 }
 
 static void test_paths(void)

@@ -222,6 +222,30 @@ static bool near(const struct format *f, const float *x, const float *got, int n
     return true;
 }
 
+/* The bytes behind the last number of a block, up to a multiple of 4, are zeros. */
+static void test_filling(const struct format *f)
+{
+    int wrong = 0;
+
+    for (size_t n = 1; n <= 2 * WIRE_BLOCK + 3; n++) {
+        const size_t size = accel_dtype_bytes(f->type), bytes = wire_bytes(n, f->type);
+        const size_t rest = n % WIRE_BLOCK ? n % WIRE_BLOCK : WIRE_BLOCK;
+        const size_t last = n - rest; /* the number that the last block begins with */
+        const size_t end = wire_bytes(last, f->type) + WIRE_HEAD + rest * size;
+        unsigned char block[3 * (WIRE_HEAD + WIRE_BLOCK * sizeof(f16_t))];
+        float x[2 * WIRE_BLOCK + 3];
+
+        for (size_t i = 0; i < n; i++)
+            x[i] = 1.0f + (float)i;
+        memset(block, 0xaa, sizeof(block));
+        wire_narrow(block, x, n, f->type);
+        for (size_t i = end; i < bytes; i++)
+            wrong += block[i] != 0;
+        wrong += block[bytes] != 0xaa || bytes % 4 != 0;
+    }
+    tap_is_int(wrong, 0, "filled up with zeros, and nothing behind them");
+}
+
 static void test_blocks(const struct format *f)
 {
     const char *name = accel_dtype_name(f->type);
@@ -352,6 +376,7 @@ int main(void)
     test_layout();
     for (size_t k = 0; k < ACCEL_ARRAY_SIZE(formats); k++) {
         test_blocks(&formats[k]);
+        test_filling(&formats[k]);
         test_special(&formats[k]);
         test_kernels(&formats[k]);
     }
