@@ -209,6 +209,13 @@ out=$("$python" verdicts.py "$ACCEL_SRC/tests/helpers" "$ACCEL_BUILD/accel" 2>&1
 is "$(printf '%s\n' "$out" | grep -v '^cases ')" "" "accel and the page have the same rules"
 like "$out" '^cases [1-9][0-9][0-9] refused [1-9][0-9][0-9] read [1-9][0-9] random-read [1-9]' "cases of both kinds: $out"
 
+# Another version is not damage: nobody goes back to an older checkpoint for it.
+mkdir newer
+other=$(grep -l '^accel-checkpoint 2$' root/*/MANIFEST | head -n 1)
+cp -r root/step_00000001 "${other%/MANIFEST}" newer
+like "$("$python" "$ACCEL_SRC/tests/helpers/second_reader.py" newest newer)" \
+    '^refused: format 2; this reader knows format 1$' "a newer version stops the search"
+
 # The X line and what stands around the text.
 mkdir -p tail/step_00000001
 cp root/step_00000001/* tail/step_00000001/
