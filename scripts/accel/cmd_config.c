@@ -97,7 +97,8 @@ static const struct argp argp = {
     .args_doc = "\ndefault\nshow [FILE]\nupdate FILE",
     .doc =
         "Without a verb: asks on the terminal and writes the user file, whose values "
-        "stand behind every job file. default: writes a file for the devices of this "
+        "stand behind every job file, but for size and device, which go with "
+        "distributed_type. default: writes a file for the devices of this "
         "machine. show: all values, of FILE with the other sources or of those "
         "alone. update: rewrites an old Accelerate file in today's form and keeps the "
         "old one as FILE.bak.\vA stronger source wins: --set, environment ACCEL_KEY, "

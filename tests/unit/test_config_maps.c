@@ -517,6 +517,18 @@ static void test_deepspeed(void)
     tap_is_str(verdict(two, &cfg), "", "auto is the config's");
     tap_is_int(cfg.mixed_precision, PRECISION_BF16, "which is bf16");
     tap_is_int(config_strategy(&cfg), SHARD_NONE, "no zero_optimization is stage 0");
+    put(json, "{\"train_batch_size\": 16, \"train_micro_batch_size_per_gpu\": 2, "
+              "\"gradient_accumulation_steps\": 4}");
+    tap_is_str(verdict("distributed_type: DEEPSPEED\nnum_processes: 2\n"
+                       "deepspeed_config: {deepspeed_config_file: ds.json}\n",
+                       &cfg),
+               "", "2 x 4 x 2 processes are 16");
+    put(json, "{\"train_batch_size\": 16, \"train_micro_batch_size_per_gpu\": 2, "
+              "\"gradient_accumulation_steps\": 2}");
+    tap_is_str(verdict("distributed_type: DEEPSPEED\nnum_processes: 2\n"
+                       "deepspeed_config: {deepspeed_config_file: ds.json}\n",
+                       &cfg),
+               "A0154", "2 x 2 x 2 processes are not");
     unlink(json);
     tap_is_str(verdict(file, &cfg), "A0113", "no such file");
     tap_is_str(verdict("distributed_type: DEEPSPEED\n", &cfg), "", "no map");
