@@ -144,3 +144,5 @@ print-built:
 shell_tests += tests/issues/0200-git-clean.t
 shell_tests += tests/issues/0201-near-names.t
 shell_tests += tests/issues/0202-cuda-arch.t
+EXTRA_DIST += tests/mutants/polish.mut
+EXTRA_DIST += tests/mutants/plan.mut

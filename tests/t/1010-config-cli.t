@@ -52,6 +52,16 @@ run "$accel" --json launch true
 is "$code/$out" "64/" "nor before one that has no such option"
 contains "$err" "accel launch: unrecognized option '--json'" "which says so"
 
+if [ -c /dev/full ]; then
+    for option in '' --version --help; do
+        # shellcheck disable=SC2086
+        "$accel" $option >/dev/full 2>err
+        is "$?" 74 "accel $option: output that cannot be written is a failure"
+    done
+else
+    skip 3 "no /dev/full"
+fi
+
 # ---- check ----
 for file in "$good"/*.yaml "$ACCEL_SRC"/examples/*.yaml; do
     run "$accel" check "$file"
@@ -75,6 +85,9 @@ json "check --json is JSON and keeps odd text" \
     "[r['value'] for r in d['config'] if r['key'] == 'accel.checkpoint.dir'][0] == '/scratch/gr\u00f6\u00dfe; 50% = \"half\"'" True
 "$accel" check --keys --json >out
 json "check --keys --json is JSON" "len(d['keys']) > 60" True
+
+"$accel" explain --json >out
+json "numbers of a table are numbers in JSON" "all(type(m['exit']) is int for m in d['messages'])" True
 
 # ---- env ----
 run env ACCEL_CONFIG="a\"b" SLURM_X=1 "$accel" env --json

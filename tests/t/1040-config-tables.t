@@ -212,6 +212,8 @@ if command -v mandoc >/dev/null 2>&1; then
 else
     skip 1 "no mandoc"
 fi
+is "$(grep -h -v '^\.' accel.1 libaccel.3 accel-config.5 pages/*.3 | grep -E '(^|[^\\])-' | head -n 3)" "" \
+    "no hyphen that copies as another sign"
 if command -v groff >/dev/null 2>&1; then
     is "$(groff -man -Tascii -ww -z accel.1 libaccel.3 accel-config.5 accel.7 pages/*.3 2>&1)" "" \
         "nor does groff"

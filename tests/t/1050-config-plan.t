@@ -123,6 +123,9 @@ is "$code/$out" "65/" "that does not fit the ranks"
 contains "$err" "A0070" "is refused with its code"
 facts 'distributed_type: MEGATRON_LM\nmegatron_lm_config:\n  megatron_lm_tp_degree: 2\n' --ranks 8
 is "$out" "NO_SHARD planned/dp_replicate 4 x tp 2/" "Megatron-LM's tensor parallelism"
+facts 'distributed_type: MEGATRON_LM\nmegatron_lm_config:\n  megatron_lm_pp_degree: 2\n' --ranks 8
+is "$code/$out" "65/" "pipeline stages"
+contains "$err" "A0071" "are not planned"
 # 124439808 * 12 bytes at 2 GB/s; sqrt(2 * 0.7466 * 43200) = 254 s
 run "$accel" plan single.yaml --batch 1 --seq 64 --storage 2 --mtbf 12
 like "$out" '^  time of a save +0\.747 s ' "the time of a save"
@@ -135,6 +138,9 @@ run "$accel" plan fsdp.yaml --nodes 2 --gpus 3 --ranks 4
 is "$code/$out" "65/" "ranks, nodes and GPUs that do not multiply"
 run "$accel" plan fsdp.yaml --set fsdp_config
 is "$code/$out" "64/" "--set without a value"
+run "$accel" plan fsdp.yaml --set =1
+is "$code/$out" "64/" "--set without a key"
+contains "$err" "write --set KEY=VALUE" "says how it is written"
 run "$accel" plan fsdp.yaml --set nonsense=1
 is "$code/$out" "64/" "--set of an unknown key"
 
@@ -213,8 +219,21 @@ print(d["ranks"], d["shard_group_size"], d["replica_group_size"],
       d["supported"], d["groups"]["dp_shard"], d["sent_by_link"]["network"] * 2 ==
       d["sent_by_link"]["node"] * 4, b["peak"] == sum(v for k, v in b.items() if k != "peak") - 2 * b["in_host_memory"],
       d["checkpoint_bytes"] == 12 * d["params"])' 2>&1)" "4 4 1 True {'size': 4, 'stride': 1} True True True" "--json"
+    printf '%b' "$mesh" >mesh.yaml
+    "$accel" plan mesh.yaml --nodes 2 --gpus 4 --batch 1 --seq 64 --json >out 2>/dev/null
+    is "$(python3 -c 'import json; d = json.load(open("out")); print(d["ranks"], d["shard_group_size"],
+      d["replica_group_size"], d["gpu"]["fits"])' 2>&1)" "8 2 2 None" "groups of a mesh beside tp"
+    printf 'distributed_type: MEGATRON_LM\nmegatron_lm_config:\n  megatron_lm_tp_degree: 8\n' >tp.yaml
+    "$accel" plan tp.yaml --ranks 8 --batch 1 --seq 64 --json >out 2>/dev/null
+    is "$(python3 -c 'import json; d = json.load(open("out"))
+print(0.12 < d["bytes_per_rank"]["parameters"] / (4 * d["params"]) < 0.13)' 2>&1)" True \
+        "a tensor-parallel rank of eight holds an eighth of every matrix"
+    "$accel" plan fsdp.yaml --gpus 2 --model llama-3-8b --batch 1 --seq 8192 --gpu-memory 80 --json \
+        >out 2>/dev/null
+    is "$?/$(python3 -c 'import json; print(json.load(open("out"))["gpu"]["fits"])' 2>&1)" "65/False" \
+        "a plan that does not fit is JSON all the same"
 else
-    skip 1 "no python3"
+    skip 4 "no python3"
 fi
 if command -v ldd >/dev/null 2>&1; then
     unlike "$(ldd "$accel")" 'libopenblas|libpmix|libucp' \

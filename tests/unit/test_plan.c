@@ -305,6 +305,40 @@ static void test_print(void)
     strbuf_free(&out);
 }
 
+/* The gather ring holds the two largest units, wherever they stand. */
+static void test_largest(void)
+{
+    static const int64_t growing[] = { 300, 600, 1000 };
+    struct config c = { .distributed_type = DIST_FSDP,
+                        .sharding_strategy = SHARD_FULL };
+    struct plan_input in = input(&c, 2, 1);
+    struct plan p;
+
+    in.unit_elems = growing;
+    plan_compute(&in, &p);
+    tap_is_int(p.gather_bytes, (1024 + 640) * 4, "growing units: the last two");
+}
+
+/* What is not trained has no gradient and no optimizer state. */
+static void test_frozen(void)
+{
+    static const int64_t frozen[] = { 200, 300, 0 };
+    struct config c = { .distributed_type = DIST_FSDP,
+                        .sharding_strategy = SHARD_FULL };
+    struct plan_input in = input(&c, 2, 1);
+    struct plan p;
+
+    in.unit_frozen = frozen;
+    in.frozen = 500;
+    plan_compute(&in, &p);
+    tap_is_int(p.param_bytes, 832 * 4, "frozen parameters are held");
+    /* of parts of 512, 160, 160 on the first rank: 512, 0, 160 */
+    tap_is_int(p.moment_bytes, (512 + 160) * 4 * 2, "their moments are not");
+    tap_is_int(p.gradient_bytes, (1024 + 320) / 2 * 4,
+               "nor gradients of a frozen unit");
+    tap_is_int(p.checkpoint_bytes, 1590 * 4 + 1090 * 4 * 2, "nor are they saved");
+}
+
 /* ---- a device ------------------------------------------------------------------------- */
 
 static void test_device(void)
@@ -481,6 +515,8 @@ int main(void)
     test_mesh();
     test_interval();
     test_print();
+    test_largest();
+    test_frozen();
     test_device();
     test_cure();
     test_cure_words();
