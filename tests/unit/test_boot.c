@@ -63,6 +63,8 @@ static void test_lost_tasks(void)
                    names[i]);
         tap_ok(strstr(err.text, names[i]) && strcasestr(err.hint, "pmix"),
                "names the variable and the cure: %s", err.text);
+        setenv(names[i], "2", 1);
+        tap_is_int(boot_open(&b, 1000, &err), ACCEL_EUNAVAIL, "%s=2, too", names[i]);
         setenv(names[i], "1", 1);
         tap_is_int(boot_open(&b, 1000, &err), ACCEL_OK, "%s=1 is a single process",
                    names[i]);

@@ -430,7 +430,7 @@ static void test_cure(void)
           "(24.5 KiB)",
           "what is not needed is left out" },
     };
-    char text[400], little[20];
+    char text[400];
     struct plan p;
     int64_t whole;
 
@@ -448,7 +448,22 @@ static void test_cure(void)
         plan_compute(&in, &p);
         tap_is_str(plan_cure(&in, &p, text, sizeof(text)), t[i].want, "%s", t[i].what);
     }
-    in.activation_bytes = in.recomputed_bytes = in.batch = 0;
+}
+
+/* Where no single remedy is enough, or none at all. */
+static void test_cure_limits(void)
+{
+    struct config c = { .distributed_type = DIST_FSDP,
+                        .sharding_strategy = SHARD_NONE };
+    struct plan_input in = input(&c, 4, 1);
+    char text[400], little[20];
+    struct plan p;
+    int64_t whole;
+
+    in.base_bytes = in.activation_bytes = 0;
+    in.device.present = true;
+    plan_compute(&in, &p);
+    whole = p.total_bytes;
     in.device.memory_bytes = 15000;
     plan_compute(&in, &p);
     tap_is_str(plan_cure(&in, &p, text, sizeof(text)),
@@ -519,6 +534,7 @@ int main(void)
     test_frozen();
     test_device();
     test_cure();
+    test_cure_limits();
     test_cure_words();
     return tap_done();
 }

@@ -201,6 +201,36 @@ static void test_visible(void)
     topo_machine_close(m);
 }
 
+/* Which devices of a node are the same, and which cannot be taken. */
+static void test_devices(void)
+{
+    static struct topo_rank rank[3];
+    static struct topo_gpus gpus = { .known = true, .count = 1 };
+    struct topo_device d;
+    accel_error_t err = { 0 };
+    int a = -1, b = -1;
+
+    for (int r = 0; r < 3; r++) {
+        rank[r].devices = 1;
+        strcpy(rank[r].device[0].bus_id, "0000:17:00.0");
+        snprintf(rank[r].device[0].id, TOPO_ID, "MIG-%d", r);
+    }
+    tap_is_int(topo_check_devices(rank, 3, &a, &b, &err), ACCEL_OK,
+               "three slices of one GPU are three devices");
+    strcpy(rank[2].device[0].id, "MIG-0");
+    tap_is_int(topo_check_devices(rank, 3, &a, &b, &err), ACCEL_EMISMATCH,
+               "the same slice for the first rank and the last");
+    tap_ok(a == 0 && b == 2, "  which are named");
+    strcpy(gpus.gpu[0].bus_id, "0000:17:00.0");
+    tap_is_int(topo_visible_device(&gpus, "1", 0, &d, &err), ACCEL_EUNAVAIL,
+               "the GPU behind the last");
+    tap_is_int(err.message, 422, "  is none: %s", err.text);
+    gpus.gpu[0].mig = true;
+    tap_is_int(topo_visible_device(&gpus, "0", 0, &d, &err), ACCEL_EUNAVAIL,
+               "MIG mode without a slice");
+    tap_is_int(err.message, 427, "  %s", err.text);
+}
+
 /* The calling thread is bound, one that was put elsewhere is not, and it can be undone. */
 static void test_bind(void)
 {
@@ -312,6 +342,7 @@ int main(void)
     test_mixed();
     test_refused();
     test_visible();
+    test_devices();
     test_live();
     test_bind();
     test_gpus();
