@@ -185,10 +185,14 @@ accel_status_t lease_take(accel_t *run, accel_error_t *err)
 
 static accel_status_t fenced(const accel_t *run, const char *holder, accel_error_t *err)
 {
+    const struct incarnation *us = &run->incarnation;
+    struct incarnation h;
+    bool later = is_whole(holder, &h) && us->job > 0 && h.first_job == us->first_job;
+
     return accel_fail_at(
         err, A0823, run->ckpt_dir,
         "nothing to do: the other one goes on; cancel it to go on here",
-        "another run, or a later incarnation of this job, took over: %s",
+        "%s took over: %s", later ? "a later incarnation of this job" : "another run",
         holder[0] ? holder : "its lock does not say which");
 }
 

@@ -306,7 +306,7 @@ static void test_resume_full(void)
 
     for (int i = 1; f && i <= 5; i++)
         fprintf(f, "{\"step\":%d}\n", i);
-    fprintf(f, "{\"st");
+    fprintf(f, "{\"step\":2"); /* torn */
     fclose(f);
     set_room(0);
     st = observe_open(&o, path, 3, &err);
@@ -319,6 +319,24 @@ static void test_resume_full(void)
     fclose(f);
     tap_is_str(text, "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n",
                "is cut behind the step that was resumed");
+}
+
+/* What is to go stands between what is to stay. */
+static void test_resume_scattered(void)
+{
+    struct observe o = { .total_steps = 9, .every = 9, .log = &log_to_test };
+    accel_error_t err = { 0 };
+    char text[256] = "";
+    FILE *f = fopen(path, "w");
+
+    fprintf(f, "{\"step\":1}\nnoise\n{\"step\":5}\n{\"step\":2}\n{\"step\":6}\n");
+    fclose(f);
+    tap_is_int(observe_open(&o, path, 3, &err), ACCEL_OK, "a log out of order");
+    observe_close(&o);
+    f = fopen(path, "r");
+    text[f ? fread(text, 1, sizeof(text) - 1, f) : 0] = '\0';
+    fclose(f);
+    tap_is_str(text, "{\"step\":1}\n{\"step\":2}\n", "keeps every step up to it");
 }
 
 int main(void)
@@ -334,6 +352,7 @@ int main(void)
     test_removed();
     test_sync();
     test_resume_full();
+    test_resume_scattered();
     unlink(path);
     rmdir(dir);
     return tap_done();
