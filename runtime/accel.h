@@ -124,10 +124,8 @@ typedef struct accel_options {
 
 /* Starts the run: finds the other ranks (PMIx under srun or mpirun, else one process),
  * binds to this task's cores, connects the collectives and installs the preemption
- * signal handlers (only for signals whose disposition is the default). From the end of
- * accel_prepare to the last step SIGINT belongs to them: the first one saves and ends the
- * run, the second one the process. Until accel_close the soft limit of open files is the
- * hard one.
+ * signal handlers (where the disposition is the default; SIGINT, once, while it trains).
+ * Until accel_close the soft limit of open files is the hard one.
  * Collective. `options` may be NULL. Errors: ACCEL_ECONFIG, ACCEL_EUNAVAIL, ACCEL_EPEER,
  * ACCEL_EMISMATCH (config and step disagree about the number of processes). */
 accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,

@@ -83,6 +83,7 @@ static accel_status_t rewrite(FILE *in, struct trim *t, const char *path,
 {
     char part[2060];
     accel_status_t st;
+    sigset_t before;
     int fd;
 
     snprintf(part, sizeof(part), "%s.part", path);
@@ -90,7 +91,9 @@ static accel_status_t rewrite(FILE *in, struct trim *t, const char *path,
     if (fd < 0)
         return io_error(err, part, "create");
     rewind(in);
+    file_limit_hold(&before);
     st = walk(in, t, fd, part, err);
+    file_limit_release(&before);
     if (st == ACCEL_OK && fsync(fd) != 0)
         st = io_error(err, part, "flush");
     if (close(fd) != 0 && st == ACCEL_OK)
