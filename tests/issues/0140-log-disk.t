@@ -26,6 +26,7 @@ whole_lines() { # FILE: every line is a record
     # shellcheck disable=SC2086
     ACCEL_CONFIG=nosave.yaml timeout 60 "$TRAIN" $MODEL --steps 100 --log-every 100 --out limit 2>&1 |
         cat >limit.out
+    # shellcheck disable=SC2086
     ACCEL_CONFIG=nosave.yaml timeout 60 "$TRAIN" $MODEL --steps 100 --log-every 100 --out limit2 \
         >/dev/null 2>&1
 )

@@ -96,6 +96,7 @@ for signal in TERM HUP; do
 done
 
 # A program that does not listen: srun kills it at the second one.
+# shellcheck disable=SC2016 # for the inner shell
 timeout 120 srun --accel-config=two.yaml sh -c 'trap "" TERM INT; echo >deaf.$SLURM_PROCID; sleep 100' >deaf.out 2>&1 &
 limit=$!
 wait_until 60 [ -e deaf.1 ]
