@@ -211,6 +211,27 @@ static void test_sum_parts(accel_dtype_t type)
            accel_dtype_name(type));
 }
 
+/* Narrowed in place the halves lie where other threads still have to read. */
+static void test_narrow_in_place(void)
+{
+    enum { LONG = 2000003 };
+    float *x = malloc(LONG * sizeof(*x));
+    uint16_t *want = malloc(LONG * sizeof(*want));
+    bool same = true;
+
+    for (int again = 0; again < 5; again++) {
+        for (uint32_t i = 0; i < LONG; i++)
+            x[i] = (float)(i * 2654435761u >> 8);
+        be->threads = 3;
+        be->narrow(be, want, x, LONG);
+        be->narrow(be, x, x, LONG);
+        same = same && memcmp(x, want, LONG * sizeof(*want)) == 0;
+    }
+    tap_ok(same, "narrowed in place as elsewhere");
+    free(x);
+    free(want);
+}
+
 static void test_schedule(void)
 {
     tap_is_close(optim_lr(1e-3f, 10, 110, 1), 1e-4, 1e-6,
@@ -459,6 +480,7 @@ int main(void)
     test_sumsq();
     test_sum_parts(ACCEL_F32);
     test_sum_parts(ACCEL_BF16);
+    test_narrow_in_place();
     test_schedule();
     test_clip();
     test_torch("adamw", (accel_optimizer_t){ .lr = 1e-2f, .weight_decay = 0.1f });
