@@ -337,6 +337,46 @@ static int gap_main(struct boot *b, void *arg)
     return sum[0] > 0 && sum[1] == 0 ? 0 : 6;
 }
 
+/* A unit that is all frozen has no part in the norm; half of another has none either. */
+static int frozen_main(struct boot *b, void *arg)
+{
+    struct shard_options o = { .strategy = SHARD_FULL };
+    const int64_t kept = 64;
+    struct residency r;
+    struct backend *be;
+    struct shard *s;
+    struct model m;
+    struct comm *c;
+    double sum;
+    float *g;
+
+    (void)arg;
+    model_build(&m);
+    for (int j = 0; j < m.unit[1].param_count; j++)
+        m.list[1][j]->needs_grad = false;
+    m.unit[1].frozen = m.unit[1].elems;
+    m.unit[2].frozen = m.unit[2].elems - kept;
+    CHECK(comm_open(&c, b, NULL, err));
+    CHECK(backend_cpu_open(&be, 1, err));
+    o.backend = be;
+    CHECK(shard_open(&s, c, &o, &m.units, err));
+    shard_init(s, 1);
+    r = shard_residency(s);
+    CHECK(shard_backward_begin(s, 1, err));
+    CHECK(r.grad(r.user, 2, &g, err));
+    for (int64_t i = 0; i < m.unit[2].elems; i++)
+        g[i] = 1;
+    CHECK(shard_backward_end(s, true, err));
+    sum = shard_grad_sumsq(s);
+    CHECK(comm_all_reduce(c, &sum, 1, ACCEL_F64, COMM_SUM, err));
+    if (r.grad(r.user, 1, &g, NULL) != ACCEL_EBUG)
+        return 5;
+    shard_close(s);
+    backend_close(be);
+    comm_close(c);
+    return fabs(sum - (double)kept) < 1e-9 ? 0 : 6;
+}
+
 /* Initial values that are not drawn. */
 static int init_main(struct boot *b, void *arg)
 {
@@ -466,6 +506,9 @@ int main(void)
     tap_is_int(fork_world(2, misuse_main, NULL, 60), 0, "misuse is refused");
     tap_is_int(fork_world(2, pinned_main, NULL, 60), 0, "a unit in use is not evicted");
     tap_is_int(fork_world(3, gap_main, NULL, 60), 0, "no gradient stays in a gap");
+    for (int w = 1; w <= 3; w++)
+        tap_is_int(fork_world(w, frozen_main, NULL, 60), 0,
+                   "what is frozen is not in the norm, world %d", w);
     tap_is_int(fork_world(2, init_main, NULL, 60), 0, "zeros, ones and constants");
     tap_is_int(fork_world(2, types_main, NULL, 60), 0, "other types are refused");
 #ifdef __SANITIZE_ADDRESS__
