@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "comm/comm.h"
+#include "comm/comm_impl.h"
 #include "tests/tap.h"
 #include "tests/unit/fork_world.h"
 
@@ -438,6 +438,32 @@ static void test_limits(void)
                "what cannot be is refused, and the rest goes on");
 }
 
+/* A rank that was stopped itself has as much time as before; the missing are counted. */
+static void test_clock(void)
+{
+    const int64_t second = 1000000000;
+    struct comm c = { .size = 40, .timeout_ns = second };
+    accel_error_t err = { 0 };
+    bool silent[40];
+
+    tap_ok(!comm_expired(&c), "the clock of a call starts when it is first asked");
+    c.deadline_ns = clock_ns() - 5 * second;
+    c.asked_ns = clock_ns() - 10 * second;
+    tap_ok(!comm_expired(&c), "what passed while the job was suspended does not count");
+    c.deadline_ns = clock_ns() - 1;
+    tap_ok(comm_expired(&c), "what passed while it waited does");
+    c.args.call = COMM_CALL_BARRIER;
+    for (int r = 0; r < c.size; r++)
+        silent[r] = r > 0;
+    comm_fail_silent(&c, silent, &err);
+    tap_ok(strstr(err.text, "ranks 1, 2,") && strstr(err.text, " 32 and 7 more"), "%s",
+           err.text);
+    for (int r = 0; r < c.size; r++)
+        silent[r] = r < 32;
+    comm_fail_silent(&c, silent, &err);
+    tap_ok(strstr(err.text, " 31 did not arrive") != NULL, "%s", err.text);
+}
+
 int main(void)
 {
     char *shared =
@@ -453,6 +479,7 @@ int main(void)
     test_between(&job, KILLED, "is killed", "died");
     test_between(&job, CLOSED, "closes", "has closed the communicator already");
     test_late(&late);
+    test_clock();
     test_differing("shm");
     test_limits();
 #ifdef HAVE_UCX

@@ -4,10 +4,12 @@
  * in another order, too many units at once and too large models are errors that say so.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "plan/plan.h"
+#include "shard/shard_impl.h"
 #include "tests/tap.h"
 #include "tests/unit/shard_world.h"
 
@@ -342,6 +344,8 @@ static int frozen_main(struct boot *b, void *arg)
 {
     struct shard_options o = { .strategy = SHARD_FULL };
     const int64_t kept = 64;
+    accel_ckpt_box_t *box;
+    size_t boxes;
     struct residency r;
     struct backend *be;
     struct shard *s;
@@ -371,6 +375,12 @@ static int frozen_main(struct boot *b, void *arg)
     CHECK(comm_all_reduce(c, &sum, 1, ACCEL_F64, COMM_SUM, err));
     if (r.grad(r.user, 1, &g, NULL) != ACCEL_EBUG)
         return 5;
+    CHECK(shard_boxes(s, false, &box, &boxes, err));
+    for (size_t i = 0; i < boxes; i++)
+        for (int j = 0; j < m.unit[1].param_count; j++)
+            if (!strncmp(box[i].name, "optim/", 6) && strstr(box[i].name, m.name[1][j]))
+                return 7; /* moments of what is not trained */
+    free(box);
     shard_close(s);
     backend_close(be);
     comm_close(c);
@@ -481,6 +491,28 @@ static int no_memory_main(struct boot *b, void *arg)
     return 0;
 }
 #endif
+/* A parameter at 16 to 26 of its unit, and ranges that touch it. */
+static void test_ranges(void)
+{
+    static const struct {
+        int64_t first, count, begin, end; /* begin == end: nothing of it */
+    } c[] = {
+        { 0, 16, 0, 0 },   { 0, 17, 0, 1 },  { 26, 4, 0, 0 }, { 25, 4, 9, 10 },
+        { 16, 10, 0, 10 }, { 0, 99, 0, 10 }, { 20, 2, 4, 6 }, { 20, 0, 0, 0 },
+    };
+    const accel_tensor_t p = { .unit_offset = 16, .elems = 10 };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(c); i++) {
+        int64_t b = 0, e = 0;
+        bool any = shard_param_range(&p, c[i].first, c[i].count, &b, &e);
+
+        tap_ok(any == (c[i].begin < c[i].end) &&
+                   (!any || (b == c[i].begin && e == c[i].end)),
+               "%lld from %lld: [%lld, %lld)", (long long)c[i].count,
+               (long long)c[i].first, (long long)b, (long long)e);
+    }
+}
+
 static void test_infinite(void)
 {
     for (int t = ACCEL_F16; t <= ACCEL_F8E5M2; t++) {
@@ -503,6 +535,7 @@ int main(void)
     tap_is_int(fork_world(2, disorder_main, NULL, 60), 0, "the same order passes");
     tap_is_int(fork_world(2, disorder_main, &m, 60), 0,
                "another order of equal units is an error on all ranks");
+    test_ranges();
     tap_is_int(fork_world(2, misuse_main, NULL, 60), 0, "misuse is refused");
     tap_is_int(fork_world(2, pinned_main, NULL, 60), 0, "a unit in use is not evicted");
     tap_is_int(fork_world(3, gap_main, NULL, 60), 0, "no gradient stays in a gap");
