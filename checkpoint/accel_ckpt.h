@@ -100,10 +100,11 @@ accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
 accel_status_t accel_ckpt_fence(const char *root, accel_error_t *err);
 
 /* Moves step directory `name` of `root` out of the way, durably: step_N.damaged-TIME where
- * damage is proven, else step_N.aside-TIME. No list or save looks at it any more. out[len],
- * len >= 192: its new name. Not collective. ACCEL_ECREATE, ACCEL_EIO: it is where it was. */
-accel_status_t accel_ckpt_set_aside(const char *root, const char *name, char *out,
-                                    size_t len, accel_error_t *err);
+ * damage is proven, by a look at it or by whoever read it (`damaged` not 0), else
+ * step_N.aside-TIME. No list or save looks at it any more. out[len], len >= 192: its new name.
+ * Not collective. ACCEL_ECREATE, ACCEL_EIO: it is where it was. */
+accel_status_t accel_ckpt_set_aside(const char *root, const char *name, int damaged,
+                                    char *out, size_t len, accel_error_t *err);
 
 /* A complete checkpoint: its manifest, parsed and self-checked. */
 typedef struct accel_ckpt accel_ckpt_t;

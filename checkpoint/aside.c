@@ -31,8 +31,8 @@ static int rename_to_free(int rootfd, const char *name, const char *to)
     return TEMP_FAILURE_RETRY(renameat(rootfd, name, rootfd, to));
 }
 
-accel_status_t ckpt_set_aside(int rootfd, const char *name, char out[CKPT_DIR_MAX],
-                              accel_error_t *err)
+accel_status_t ckpt_set_aside(int rootfd, const char *name, bool damaged,
+                              char out[CKPT_DIR_MAX], accel_error_t *err)
 {
     char when[32] = "?", number[16] = "", to[CKPT_DIR_MAX];
     time_t now = time(NULL);
@@ -42,12 +42,13 @@ accel_status_t ckpt_set_aside(int rootfd, const char *name, char out[CKPT_DIR_MA
     int rc = -1;
 
     ckpt_identify(&id, rootfd, name);
+    damaged |= id.status == ACCEL_ECORRUPT;
     if (gmtime_r(&now, &tm))
         strftime(when, sizeof(when), "%Y%m%dT%H%M%SZ", &tm);
     errno = EEXIST;
     for (int i = 1; rc && errno == EEXIST && i < 1000; i++) {
-        snprintf(to, sizeof(to), "%.64s.%s-%s%s", name,
-                 id.status == ACCEL_ECORRUPT ? "damaged" : "aside", when, number);
+        snprintf(to, sizeof(to), "%.64s.%s-%s%s", name, damaged ? "damaged" : "aside",
+                 when, number);
         rc = rename_to_free(rootfd, name, to);
         snprintf(number, sizeof(number), ".%d", i);
     }
@@ -64,8 +65,8 @@ accel_status_t ckpt_set_aside(int rootfd, const char *name, char out[CKPT_DIR_MA
     return ACCEL_OK;
 }
 
-accel_status_t accel_ckpt_set_aside(const char *root, const char *name, char *out,
-                                    size_t len, accel_error_t *err)
+accel_status_t accel_ckpt_set_aside(const char *root, const char *name, int damaged,
+                                    char *out, size_t len, accel_error_t *err)
 {
     char to[CKPT_DIR_MAX];
     int rootfd;
@@ -80,7 +81,7 @@ accel_status_t accel_ckpt_set_aside(const char *root, const char *name, char *ou
     if (rootfd < 0)
         return accel_fail_at(err, A0803, root, "check accel.checkpoint.dir",
                              "cannot open the checkpoint directory: %m");
-    s = ckpt_set_aside(rootfd, name, to, err);
+    s = ckpt_set_aside(rootfd, name, damaged, to, err);
     close(rootfd);
     if (!s)
         snprintf(out, len, "%s", to);

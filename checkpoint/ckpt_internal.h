@@ -248,9 +248,9 @@ accel_status_t ckpt_commit_publish(struct ckpt_commit *c, const struct strbuf *m
 void ckpt_commit_abandon(struct ckpt_commit *c);
 void ckpt_commit_close(struct ckpt_commit *c);
 /* Renames directory `name`, durably, so that it is no checkpoint of the run any more; its
- * new name into out. */
-accel_status_t ckpt_set_aside(int rootfd, const char *name, char out[CKPT_DIR_MAX],
-                              accel_error_t *err);
+ * new name into out. `damaged`: whoever read it has proof. */
+accel_status_t ckpt_set_aside(int rootfd, const char *name, bool damaged,
+                              char out[CKPT_DIR_MAX], accel_error_t *err);
 /* Of the checkpoints of run `run_id` deletes all but the `keep` newest whole ones up to
  * step `saved`, which was just saved. */
 void ckpt_retain(int rootfd, int64_t saved, const char *run_id, int keep);

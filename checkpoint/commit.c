@@ -213,7 +213,7 @@ static accel_status_t make_way(struct ckpt_commit *c, accel_error_t *err)
 {
     if (faccessat(c->rootfd, c->final, F_OK, AT_SYMLINK_NOFOLLOW) == 0 &&
         !wrote_final(c))
-        return ckpt_set_aside(c->rootfd, c->final, c->aside, err);
+        return ckpt_set_aside(c->rootfd, c->final, false, c->aside, err);
     return ACCEL_OK;
 }
 

@@ -77,6 +77,11 @@ model_run_cflags = $(AM_CFLAGS) -DDATA='"$(abs_top_srcdir)/tests/data/weights"'
 tests_unit_test_weights_SOURCES = tests/unit/test_weights.c $(model_run_sources)
 tests_unit_test_weights_CFLAGS = $(model_run_cflags)
 tests_unit_test_weights_LDADD = $(fork_ldadd)
+unit_tests += tests/unit/test_train_resume
+tests_unit_test_train_resume_SOURCES = tests/unit/test_train_resume.c $(model_run_sources)
+tests_unit_test_train_resume_CFLAGS = $(model_run_cflags)
+tests_unit_test_train_resume_LDADD = $(fork_ldadd)
+tests_unit_test_train_resume_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=openat
 gpu_unit_tests += tests/unit/test_cuda_models
 tests_unit_test_cuda_models_SOURCES = tests/unit/test_cuda_models.c $(cuda_device_sources) \
 	$(model_run_sources)

@@ -241,8 +241,10 @@ static accel_status_t move_aside(accel_t *run, const struct found *own, int64_t 
 {
     for (int64_t i = 0; i < count; i++) {
         char to[192];
+        /* A complete one in the list was passed over because reading it proved damage. */
         accel_status_t st =
-            accel_ckpt_set_aside(run->ckpt_dir, own->list[i].name, to, sizeof(to), err);
+            accel_ckpt_set_aside(run->ckpt_dir, own->list[i].name,
+                                 own->list[i].complete, to, sizeof(to), err);
 
         if (st != ACCEL_OK)
             return st;

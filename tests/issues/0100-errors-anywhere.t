@@ -128,7 +128,7 @@ while read -r i base path rank call how times; do
     newest=$(printf '%s\n' "$now" | head -n 1)
     train next.log 15 </dev/null
     rc=$?
-    [ $rc -eq 0 ] || wrong "without the error: exit $rc: $(tail -n 3 next.log)"
+    [ $rc -eq 0 ] || wrong "without the error: exit $rc: $(grep 'error\[A' next.log || tail -n 3 next.log)"
     grep -q "^resumed from .*/step_0*$newest: step $newest," next.log ||
         wrong "resumed from something else than $newest: $(grep resumed next.log)"
     [ "$(intact | head -n 1)" = 15 ] || wrong "the last checkpoint is not intact"

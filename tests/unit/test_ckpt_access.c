@@ -515,29 +515,29 @@ static void test_set_aside(void)
     save(10, 9);
     save(20, 9);
     shell("rm step_00000010/*.h5; cp -r step_00000020 step_00000030");
-    tap_is_int(accel_ckpt_set_aside(root, "step_00000010", to, sizeof(to), &err),
+    tap_is_int(accel_ckpt_set_aside(root, "step_00000010", 0, to, sizeof(to), &err),
                ACCEL_OK, "a damaged one steps aside");
     tap_ok(strncmp(to, "step_00000010.damaged-20", 24) == 0, "under %s", to);
     strcpy(first, to);
     shell("mkdir step_00000010; ls -d step_0*.damaged-*Z");
-    tap_is_int(accel_ckpt_set_aside(root, "step_00000010", to, sizeof(to), &err),
+    tap_is_int(accel_ckpt_set_aside(root, "step_00000010", 0, to, sizeof(to), &err),
                ACCEL_OK, "and another one of that step");
     tap_ok(strcmp(first, to) != 0, "under %s", to);
-    tap_is_int(accel_ckpt_set_aside(root, "step_00000030", to, sizeof(to), &err),
+    tap_is_int(accel_ckpt_set_aside(root, "step_00000030", 0, to, sizeof(to), &err),
                ACCEL_OK, "a copy");
     tap_ok(strncmp(to, "step_00000030.aside-", 20) == 0, "under %s", to);
-    tap_is_int(accel_ckpt_set_aside(root, "../step_00000020", to, sizeof(to), &err),
+    tap_is_int(accel_ckpt_set_aside(root, "../step_00000020", 0, to, sizeof(to), &err),
                ACCEL_EINVAL, "no path");
     fail_next("renameat2", "step_00000020", EACCES, 1);
-    tap_is_int(accel_ckpt_set_aside(root, "step_00000020", to, sizeof(to), &err),
+    tap_is_int(accel_ckpt_set_aside(root, "step_00000020", 0, to, sizeof(to), &err),
                ACCEL_ECREATE, "the system refuses it");
     fail_next("fsync", strrchr(root, '/'), EIO, 1);
-    tap_is_int(accel_ckpt_set_aside(root, "step_00000020", to, sizeof(to), &err),
+    tap_is_int(accel_ckpt_set_aside(root, "step_00000020", 0, to, sizeof(to), &err),
                ACCEL_EIO, "its fsync fails");
     no_fault();
     tap_ok(value_of("step_00000020") == 20, "and it is where it was");
     fail_next("renameat2", "step_00000020", EINVAL, 1);
-    tap_is_int(accel_ckpt_set_aside(root, "step_00000020", to, sizeof(to), &err),
+    tap_is_int(accel_ckpt_set_aside(root, "step_00000020", 0, to, sizeof(to), &err),
                ACCEL_OK, "a file system without the flag");
     no_fault();
     tap_ok(value_of(to) == 20, "it is whole under its new name");
