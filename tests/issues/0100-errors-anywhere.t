@@ -123,7 +123,7 @@ while read -r i base path rank call how times; do
     # shellcheck disable=SC2086 # numbers
     for want in $(printf '%s\n' $before $saved | sort -rnu | head -n 2); do
         printf '%s\n' "$now" | grep -q -x "$want" ||
-            wrong "step $want is lost; intact are $(echo $now); $(ls -A out/checkpoints | tr '\n' ' ')"
+            wrong "step $want is lost; there are $(printf '%s ' out/checkpoints/*)"
     done
     newest=$(printf '%s\n' "$now" | head -n 1)
     train next.log 15 </dev/null

@@ -10,6 +10,7 @@
 # shellcheck source=tests/t/train.sh
 . "$(dirname "$0")/../t/train.sh"
 
+need_program prlimit
 [ -x "$TRAIN" ] || skip_all "examples/train is not built"
 shim=$ACCEL_BUILD/tests/faults/.libs/failcall.so
 tap_tmpdir
@@ -26,7 +27,7 @@ END
 ACCEL_CONFIG=one.yaml
 export ACCEL_CONFIG
 
-# train STEPS [VARIABLE=VALUE]...: one process in ./out, into $out
+# train STEPS [VARIABLE=VALUE]... [COMMAND ARG...]: one process in ./out, into $out
 train() {
     train_steps=$1
     shift
@@ -45,9 +46,9 @@ is $? 0 "a run to step 6" || bail_out "$out"
 mv out first
 
 fresh
-few=$(ulimit -n 16 && train 8; echo "status $?"; printf '%s\n' "$out")
-like "$few" '^status 0$' "with 16 descriptors: exit 0"
-like "$few" 'resumed from .*step_00000006: step 6' "and it goes on from the newest one"
+train 8 prlimit --nofile=16
+is $? 0 "with 16 descriptors: exit 0"
+like "$out" 'resumed from .*step_00000006: step 6' "and it goes on from the newest one"
 
 if [ ! -f "$shim" ]; then
     skip 9 "no shim (shared libraries are off)"
