@@ -17,6 +17,11 @@
 #define ENV_GUARD "ACCEL_SIZED" /* never survives into the job */
 #define MAX_ADDED 3
 
+static const char *plural(long long n)
+{
+    return n == 1 ? "" : "s";
+}
+
 static bool gives(char **argv, char letter, const char *name, size_t min_prefix)
 {
     return argv && (cmdline_option(argv, name, min_prefix) ||
@@ -148,25 +153,26 @@ bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes)
     if (want > 0 && tasks > 0 && tasks != want) {
         opts_place("num_processes", place, sizeof(place));
         snprintf(cure, sizeof(cure),
-                 "ask for %lld tasks (-n %lld; in a batch job also "
+                 "ask for %lld task%s (-n %lld; in a batch job also "
                  "#SBATCH --ntasks=%lld), or write num_processes: %u in the file, or "
                  "leave num_processes out to accept any number; a step that is no "
                  "training, inside a job that is: srun --accel-config=none ...",
-                 want, want, want, tasks);
+                 want, plural(want), want, want, tasks);
         plugin_error(A0301, place, cure,
                      "num_processes is %lld, but this step has %u task%s", want, tasks,
-                     tasks == 1 ? "" : "s");
+                     plural(tasks));
         return false;
     }
     if (machines > 0 && nodes > 0 && nodes != machines) {
         opts_place("num_machines", place, sizeof(place));
-        snprintf(cure, sizeof(cure),
-                 "ask for %lld nodes (-N %lld), or write num_machines: %u in the file, "
-                 "or leave num_machines out to accept any number",
-                 machines, machines, nodes);
+        snprintf(
+            cure, sizeof(cure),
+            "ask for %lld node%s (-N %lld), or write num_machines: %u in the file, "
+            "or leave num_machines out to accept any number",
+            machines, plural(machines), machines, nodes);
         plugin_error(A0302, place, cure,
                      "num_machines is %lld, but this step has %u node%s", machines,
-                     nodes, nodes == 1 ? "" : "s");
+                     nodes, plural(nodes));
         return false;
     }
     if (cfg->distributed_type == DIST_NO && tasks > 1) {
@@ -234,6 +240,6 @@ void size_hint(const struct config *cfg, char **argv)
         return;
     snprintf(cure, sizeof(cure), "give sbatch or salloc --ntasks=%lld", tasks);
     plugin_error(A0314, opts_path(), cure,
-                 "this allocation has %lld CPU%s, the config asks for %lld tasks", cpus,
-                 cpus == 1 ? "" : "s", tasks);
+                 "this allocation has %lld CPU%s, the config asks for %lld task%s",
+                 cpus, plural(cpus), tasks, plural(tasks));
 }

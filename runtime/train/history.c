@@ -51,16 +51,22 @@ static double word(const char *line, const char *name, double otherwise)
     return end == at + strlen(name) ? otherwise : v;
 }
 
-/* Why the line says the run stopped; printable letters only: others may write there. */
+/* Why the line says the run stopped: all that follows, for reasons have blanks. Others may
+ * write there: what has more than letters, blanks and hyphens in it is not repeated. */
 static void keep_reason(struct history *h, const char *line)
 {
-    const char *at = strstr(line, " reason=");
-    size_t n = at ? strspn(at + 8, "abcdefghijklmnopqrstuvwxyz-") : 0;
+    static const char name[] = " reason=";
+    const char *at = strstr(line, name);
+    size_t n;
 
-    if (n < sizeof(h->reason)) {
-        memcpy(h->reason, at ? at + 8 : "", n);
-        h->reason[n] = '\0';
-    }
+    h->reason[0] = '\0';
+    if (!at)
+        return;
+    at += strlen(name);
+    n = strcspn(at, "\n");
+    if (n > 0 && n < sizeof(h->reason) &&
+        strspn(at, "abcdefghijklmnopqrstuvwxyz -") == n)
+        snprintf(h->reason, sizeof(h->reason), "%.*s", (int)n, at);
 }
 
 /* Every change of the incarnation number of this job is a restart, whoever asked for it. */
