@@ -205,7 +205,9 @@ static const struct argp argp = {
         "plugstack.conf, who may change its files, PMIx, the module, /dev/shm, the "
         "directory of checkpoints and O_DIRECT in it, GPUs. Each line is ok, warn or "
         "fail, with a cure; accel env shows the versions of everything else.\vExit "
-        "code: 0 when nothing failed, else 69."
+        "code: 0 when nothing failed, also with warnings (what is not set up, such as "
+        "a "
+        "Slurm client without a cluster, is one), else 69."
 };
 
 static int run_doctor(int argc, char **argv)

@@ -205,9 +205,13 @@ static void check_slurm(struct doctor *d)
         return;
     }
     free(srun);
+    /* Slurm's programs are there and name no cluster: nothing is broken. */
     if (!cli_output_line("srun --version 2>/dev/null", "slurm", line, sizeof(line))) {
-        doctor_say(d, "slurm", FAIL, "check SLURM_CONF and /etc/slurm/slurm.conf",
-                   "srun is there, but srun --version fails");
+        doctor_say(
+            d, "slurm", WARN,
+            "set SLURM_CONF or write /etc/slurm/slurm.conf; for a cluster of one's "
+            "own accel-cluster shell; accel launch needs none",
+            "srun is there, but not set up: srun --version fails");
         return;
     }
     check_version(d, line);
