@@ -124,8 +124,8 @@ typedef struct accel_options {
 
 /* Starts the run: finds the other ranks (PMIx under srun or mpirun, else one process),
  * binds to this task's cores, connects the collectives and installs the preemption
- * signal handlers (where the disposition is the default; SIGINT, once, while it trains).
- * Until accel_close the soft limit of open files is the hard one.
+ * signal handlers (for signals at their default or ignored by accel's own doing; SIGINT,
+ * once, while it trains). Until accel_close the soft limit of files is the hard one.
  * Collective. `options` may be NULL. Errors: ACCEL_ECONFIG, ACCEL_EUNAVAIL, ACCEL_EPEER,
  * ACCEL_EMISMATCH (config and step disagree about the number of processes). */
 accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,

@@ -268,7 +268,6 @@ $(constrain_keys)
 MpiDefault=none
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
-RequeueExit=85
 JobRequeue=1
 KillWait=$kill_wait
 MinJobAge=300

@@ -65,10 +65,12 @@ static bool set_default(const char *name, const char *value)
 }
 
 /* As set_default, for inputs that the job's own environment should not inherit. */
-static void lend_default(const char *name, const char *value)
+static bool lend_default(const char *name, const char *value)
 {
-    if (given_back_count < ACCEL_ARRAY_SIZE(given_back) && set_default(name, value))
-        given_back[given_back_count++] = name;
+    if (given_back_count == ACCEL_ARRAY_SIZE(given_back) || !set_default(name, value))
+        return false;
+    given_back[given_back_count++] = name;
+    return true;
 }
 
 const struct launch_default *defaults_set(size_t *count_out)
@@ -125,14 +127,26 @@ void defaults_for_srun(const struct config *cfg, char **argv)
     if (cfg->preempt_enabled)
         lend_default("SLURM_DISABLE_STATUS", "1");
     /* Inside an allocation the warning belongs to the job, which has its own. */
-    if (cfg->preempt_enabled && !defaults_user_env("SLURM_JOB_ID")) {
+    if (cfg->preempt_enabled && !defaults_user_env("SLURM_JOB_ID") &&
+        !typed(argv, "signal", 3)) {
         warning_signal(cfg, signal, sizeof(signal));
         lend_default("SLURM_SIGNAL", signal);
     }
 }
 
-void defaults_for_allocator(const struct config *cfg, char **script)
+const char *defaults_warning(char **argv)
 {
+    if (defaults_user_env("SLURM_JOB_ID"))
+        return defaults_user_env(ENV_JOB_WARNING);
+    for (size_t i = 0; i < set_here_count; i++)
+        if (strcmp(set_here[i].name, "SLURM_SIGNAL") == 0 && !typed(argv, "signal", 3))
+            return set_here[i].value;
+    return NULL;
+}
+
+void defaults_for_allocator(const struct config *cfg, char **argv, char **script)
+{
+    const char *input = cmdline_is_sbatch() ? "SBATCH_SIGNAL" : "SALLOC_SIGNAL";
     char signal[32];
 
     if (!typed(script, "open-mode", 4))
@@ -143,9 +157,10 @@ void defaults_for_allocator(const struct config *cfg, char **script)
         !typed(script, "no-requeue", 6))
         lend_default("SBATCH_REQUEUE", "1");
     warning_signal(cfg, signal, sizeof(signal));
-    if (!typed(script, "signal", 3))
-        lend_default("SBATCH_SIGNAL", signal);
-    lend_default("SALLOC_SIGNAL", signal);
+    /* The job's steps must know whose signal it is: ours is ignored where nobody wants it. */
+    if (!typed(argv, "signal", 3) && !typed(script, "signal", 3) &&
+        lend_default(input, signal))
+        setenv(ENV_JOB_WARNING, signal, 1);
 }
 
 void defaults_free(void)

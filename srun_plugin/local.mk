@@ -17,6 +17,7 @@ srun_plugin_accel_spank_la_SOURCES = \
 	srun_plugin/opts.c \
 	srun_plugin/plugin.h \
 	srun_plugin/remote.c \
+	srun_plugin/requeued.c \
 	srun_plugin/resubmit.c \
 	srun_plugin/resume.c \
 	srun_plugin/say.c \
@@ -63,7 +64,33 @@ shell_tests += tests/t/6000-slurm-config-refused.t tests/t/6010-slurm-step-env.t
 	tests/t/6055-slurm-matrix.t tests/t/6056-slurm-gpu-ids.t \
 	tests/t/6060-slurm-malformed.t \
 	tests/t/6065-slurm-stepd.t
+shell_tests += tests/issues/0160-warning-harms-nobody.t
+shell_tests += tests/issues/0161-requeue-exit.t
 if HAVE_SLURM
+# The plugin's files by themselves, with fake_plugin.c in place of Slurm and of the others.
+plugin_fake = tests/unit/fake_plugin.c tests/unit/fake_plugin.h
+plugin_cflags = $(AM_CFLAGS) $(SLURM_CFLAGS)
+unit_tests += tests/unit/test_plugin_cmdline
+tests_unit_test_plugin_cmdline_SOURCES = tests/unit/test_plugin_cmdline.c $(plugin_fake) \
+	srun_plugin/cmdline.c srun_plugin/script.c
+tests_unit_test_plugin_cmdline_CFLAGS = $(plugin_cflags)
+tests_unit_test_plugin_cmdline_LDADD = libtap.la libacommon.la -lm -ldl
+unit_tests += tests/unit/test_plugin_defaults
+tests_unit_test_plugin_defaults_SOURCES = tests/unit/test_plugin_defaults.c $(plugin_fake) \
+	srun_plugin/cmdline.c srun_plugin/defaults.c
+tests_unit_test_plugin_defaults_CFLAGS = $(plugin_cflags)
+tests_unit_test_plugin_defaults_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=cmdline_is_sbatch
+tests_unit_test_plugin_defaults_LDADD = libtap.la libacommon.la -lm -ldl
+unit_tests += tests/unit/test_plugin_size
+tests_unit_test_plugin_size_SOURCES = tests/unit/test_plugin_size.c $(plugin_fake) \
+	srun_plugin/cmdline.c srun_plugin/defaults.c srun_plugin/size.c
+tests_unit_test_plugin_size_CFLAGS = $(plugin_cflags)
+tests_unit_test_plugin_size_LDADD = libtap.la libacommon.la -lm -ldl
+unit_tests += tests/unit/test_plugin_job
+tests_unit_test_plugin_job_SOURCES = tests/unit/test_plugin_job.c $(plugin_fake) \
+	srun_plugin/cmdline.c srun_plugin/defaults.c srun_plugin/notice.c srun_plugin/requeued.c
+tests_unit_test_plugin_job_CFLAGS = $(plugin_cflags)
+tests_unit_test_plugin_job_LDADD = libtap.la libacommon.la -lm -ldl
 check_PROGRAMS += tests/helpers/fake_spank
 tests_helpers_fake_spank_SOURCES = tests/helpers/fake_spank.c
 tests_helpers_fake_spank_CFLAGS = $(AM_CFLAGS) $(SLURM_CFLAGS)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * srun, before the tasks start: what this site gives a job that has to go. In: the job's
- * partition and the cluster's settings, from the controller. Out: a variable for the tasks,
- * which know how long a checkpoint takes; a line about a time limit that is too short.
+ * partition and the cluster's settings, from the controller; the warning that was asked for.
+ * Out: two variables for the tasks, which know how long a checkpoint takes and whether they
+ * handle the warning; a line about a time limit that is too short.
  */
 #include <dlfcn.h>
 #include <slurm/slurm.h>
@@ -11,6 +12,8 @@
 #include <string.h>
 
 #include "srun_plugin/plugin.h"
+
+#define SCAN_SECONDS 30 /* between two looks of Slurm's at time limits */
 
 /* A limit that the warning precedes by more than its length: the run would stop, saved,
  * after every first step. */
@@ -67,19 +70,46 @@ static void read_partition(const char *name)
     slurm_free_ctl_conf(asked);
 }
 
+/* `warning`: "USR1@120". `job` may be NULL; a job without a limit is warned never. Slurm looks
+ * at limits twice a minute: in a job that is hardly longer than its lead the warning comes so
+ * much later. */
+static void export_warning(const char *warning, const slurm_job_info_t *job)
+{
+    long long lead = strtoll(warning + 5, NULL, 10), due = 0;
+    char text[32];
+
+    if (job && job->time_limit < NO_VAL)
+        due = (long long)job->end_time - lead +
+              (lead / 2 < SCAN_SECONDS ? lead / 2 : SCAN_SECONDS);
+    snprintf(text, sizeof(text), "%.5s%lld", warning, due > 0 ? due : 0);
+    setenv(ENV_WARNING, text, 1);
+}
+
+/* In the form that only accel writes. */
+static bool is_warning(const char *text)
+{
+    return text && (strncmp(text, "USR1@", 5) == 0 || strncmp(text, "USR2@", 5) == 0);
+}
+
 void notice_export(const struct config *cfg, uint32_t job_id)
 {
+    const char *warning = defaults_warning(opts_words());
+    const slurm_job_info_t *job = NULL;
     job_info_msg_t *msg = NULL;
 
     unsetenv(ENV_NOTICE);
-    if (!cfg->preempt_enabled ||
-        slurm_load_job(&msg, job_id, JOB_FLAGS) != SLURM_SUCCESS || !msg)
+    unsetenv(ENV_WARNING);
+    if (!cfg->preempt_enabled && !is_warning(warning))
         return;
-    for (uint32_t i = 0; i < msg->record_count; i++) {
-        if (msg->job_array[i].job_id != job_id)
-            continue;
-        check_limit(cfg, &msg->job_array[i]);
-        read_partition(msg->job_array[i].partition);
+    slurm_load_job(&msg, job_id, JOB_FLAGS);
+    for (uint32_t i = 0; msg && i < msg->record_count; i++)
+        if (msg->job_array[i].job_id == job_id)
+            job = &msg->job_array[i];
+    if (is_warning(warning))
+        export_warning(warning, job);
+    if (job && cfg->preempt_enabled) {
+        check_limit(cfg, job);
+        read_partition(job->partition);
     }
     slurm_free_job_info_msg(msg);
 }

@@ -195,7 +195,7 @@ static void apply_defaults(void)
     if (spank_context() == S_CTX_LOCAL)
         defaults_for_srun(&config, words);
     else
-        defaults_for_allocator(&config, script);
+        defaults_for_allocator(&config, words, script);
 }
 
 /* salloc's own shell (srun --interactive) is no program to launch. */
@@ -327,6 +327,8 @@ int opts_init(spank_t sp)
     dry_run_register(sp);
     if (spank_context() == S_CTX_REMOTE)
         return 0;
+    if (allocates)
+        unsetenv(ENV_JOB_WARNING); /* of the job that this client may run in */
     words = cmdline_read();
     if (words && allocates && cmdline_is_sbatch())
         script = script_read(words);

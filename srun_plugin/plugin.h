@@ -26,10 +26,14 @@
 #define ENV_TASKS_PER_NODE "ACCEL_TASKS_PER_NODE"
 #define RESOLVED_MAX       (16 * 1024)
 #define ENV_NOTICE         "ACCEL_PREEMPTION_NOTICE"
-#define EXIT_RESUME        85                      /* accel_exit_code(ACCEL_ERESUME) */
-#define EXIT_STOPPED       75                      /* accel_exit_code(ACCEL_ESTOPPED) */
-#define JOB_FLAGS          (SHOW_ALL | SHOW_LOCAL) /* our own cluster: one request less */
-#define FIRST_SPECIAL_ID   0xfffffff0u /* batch, extern and interactive steps are above */
+/* The warning signal that accel asked Slurm for. In the job's environment, for its steps:
+ * "USR1@120"; in a task's, whose signal is ignored: "USR1@SECONDS-SINCE-1970". */
+#define ENV_JOB_WARNING  "SLURM_ACCEL_WARNING"
+#define ENV_WARNING      "ACCEL_WARNING"
+#define EXIT_RESUME      85                      /* accel_exit_code(ACCEL_ERESUME) */
+#define EXIT_STOPPED     75                      /* accel_exit_code(ACCEL_ESTOPPED) */
+#define JOB_FLAGS        (SHOW_ALL | SHOW_LOCAL) /* our own cluster: one request less */
+#define FIRST_SPECIAL_ID 0xfffffff0u /* batch, extern and interactive steps are above */
 
 struct config_api;
 
@@ -154,7 +158,10 @@ char **defaults_user_environ(void);
 /* Sets the environment inputs of srun, or of sbatch and salloc, where neither the
  * environment nor (for sbatch) the script has a value. The command line wins anyway. */
 void defaults_for_srun(const struct config *cfg, char **argv);
-void defaults_for_allocator(const struct config *cfg, char **script);
+void defaults_for_allocator(const struct config *cfg, char **argv, char **script);
+/* srun: the warning, "USR1@120", that accel asked for in this job; NULL: none, or the user
+ * asked for one of his own. */
+const char *defaults_warning(char **argv);
 /* What the two above have set, in that order; ours. */
 struct launch_default {
     const char *name; /* of the environment input */
@@ -200,13 +207,18 @@ void resubmit_watch(void);
 void interrupt_watch(uint32_t job_id, uint32_t step_id);
 /* The signal that told this srun to end while its step ran, Ctrl-C too; 0: none. */
 int interrupt_seen(void);
+/* requeued.c, at the end of a bare srun with this exit code: takes the job back that Slurm
+ * queues once more because of RequeueExit. Waits until Slurm is done with the job. */
+void requeued_drop(uint32_t job_id, int exit_code);
+/* Is `code` in a list of slurm.conf such as "85" or "1-3,85"? NULL: an empty one. */
+bool requeued_lists(const char *list, int code);
 /* How often this job was started again, by requeue or by resubmission. */
 long resubmit_count(void);
 /* The first of the jobs that this srun asked for in a row; a batch job's own id. */
 long resubmit_first_job(void);
 /* notice.c: tells the tasks, in ACCEL_PREEMPTION_NOTICE, how much time the partition gives
- * between the notice of a preemption and the kill; says so when the time limit is too short
- * for its warning. Asks the controller thrice. */
+ * between the notice of a preemption and the kill, and in ACCEL_WARNING which warning accel
+ * asked for; says so when the time limit is too short for it. Asks the controller thrice. */
 void notice_export(const struct config *cfg, uint32_t job_id);
 
 #endif

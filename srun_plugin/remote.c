@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * slurmstepd, in the task and as the user: takes the carrier that srun made apart, and sets
- * the variables of this task. What the user exported stays. Opens none of the user's files,
+ * the variables of this task. What the user exported stays. The warning signal that accel
+ * asked for is ignored until the program handles it. Opens none of the user's files,
  * parses no YAML, does nothing as root.
  */
+#include <signal.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +19,7 @@ struct task {
     struct task_place place;
     struct environ_ops ops;
     char port[16]; /* of our rendezvous; empty: none */
+    int warning;   /* the signal that accel asked Slurm for; 0: none */
     bool placed;
 };
 
@@ -101,6 +104,18 @@ static long slurm_long(struct task *t, const char *name)
     return get_variable(t, name, text, sizeof(text)) ? strtol(text, NULL, 10) : 0;
 }
 
+/* A program that does not know of the warning must not die of it. Libaccel and every handler
+ * replace this; what somebody else has set stays. */
+static void ignore_warning(int sig)
+{
+    struct sigaction now;
+
+    if (sig && sigaction(sig, NULL, &now) == 0 && now.sa_handler == SIG_DFL) {
+        now = (struct sigaction){ .sa_handler = SIG_IGN };
+        sigaction(sig, &now, NULL);
+    }
+}
+
 /* A config_env_f. The first item tells the rank. */
 static void apply(void *user, const char *name, const char *value, bool task)
 {
@@ -113,6 +128,10 @@ static void apply(void *user, const char *name, const char *value, bool task)
         t->placed = first >= 0;
         return;
     }
+    if (strcmp(name, ENV_WARNING) == 0)
+        t->warning = strncmp(value, "USR1@", 5) == 0   ? SIGUSR1
+                     : strncmp(value, "USR2@", 5) == 0 ? SIGUSR2
+                                                       : 0;
     if (task && strcmp(value, "cores") == 0)
         t->place.cores =
             environ_cores(t->place.local_world, slurm_long(t, "SLURM_CPUS_PER_TASK"),
@@ -177,5 +196,6 @@ int remote_task_init(spank_t sp)
         return -1;
     }
     environ_apply_place(&t.ops, &t.place);
+    ignore_warning(t.warning);
     return hold_port(&t) ? 0 : -1;
 }

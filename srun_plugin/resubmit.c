@@ -3,7 +3,9 @@
  * The end of srun: a step that was preempted, or that ended with 85 ("state is saved, run
  * me again"), comes back. In a batch job the job is requeued, unless rank 0 did it; a bare
  * srun runs its own command again in a new allocation; inside salloc the command is
- * printed. Works from on_exit, where srun's exit code is known and the allocation is over.
+ * printed. A run that the warning, a preemption or the time limit ended unsaved is told what
+ * would have saved it. Works from on_exit, where srun's exit code is known and the
+ * allocation is over.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -30,7 +32,8 @@ static time_t armed_at;
 struct outcome {
     int exit_code;
     bool batch, may_requeue;
-    bool present; /* of this life still: running, or ended and not requeued */
+    bool timed_out; /* ended by its time limit */
+    bool present;   /* of this life still: running, or ended and not requeued */
     bool preempted, node_failed;
     bool killed;    /* by either: srun may end with 0 then */
     bool cancelled; /* scancel, or Ctrl-C: srun tells Slurm so; whatever came before */
@@ -86,6 +89,7 @@ static void read_job(struct outcome *o)
         o->present = base != JOB_PENDING && o->restarts == resubmit_count();
         o->preempted = j->preempt_time > 0 || base == JOB_PREEMPTED;
         o->node_failed = base == JOB_NODE_FAIL;
+        o->timed_out = base == JOB_TIMEOUT;
         o->killed = base == JOB_PREEMPTED || base == JOB_NODE_FAIL;
         o->cancelled = base == JOB_CANCELLED;
     }
@@ -140,6 +144,24 @@ static void requeue_batch(const struct outcome *o, const struct config *cfg)
         slurm_info("accel: job %u %s; requeued as restart %ld of at most %lld",
                    armed_job, reason, o->restarts + 1,
                    (long long)cfg->preempt_max_restarts);
+}
+
+/* What nobody saved at the warning, or at SIGTERM, is gone, whoever starts it again. */
+static void say_unsaved(const struct outcome *o, const char *signal, int warning)
+{
+    const char *what = o->timed_out ? "the time limit ended it"
+                       : o->preempted && (o->exit_code || o->killed)
+                           ? "it was preempted"
+                       : o->exit_code == 128 + warning ? "the warning signal ended it"
+                                                       : NULL;
+
+    if (what && o->exit_code != EXIT_RESUME && o->exit_code != EXIT_STOPPED &&
+        !o->cancelled)
+        slurm_info(
+            "accel: job %u: %s with exit code %d; a program that saves on %s and "
+            "SIGTERM and then ends with 85 comes back and goes on from there "
+            "(libaccel does; other programs: doc/python.md)",
+            armed_job, what, o->exit_code, signal);
 }
 
 static void say_command(const char *what, char **argv)
@@ -288,6 +310,22 @@ static bool comes_back(const struct outcome *o)
     return o->exit_code == EXIT_RESUME || o->preempted || o->node_failed || o->early;
 }
 
+static void bring_back(struct outcome *o, const struct config *cfg)
+{
+    bool usr2 = cfg->preempt_signal == PREEMPT_USR2;
+    int warning = usr2 ? SIGUSR2 : SIGUSR1;
+
+    o->seconds = (long)(time(NULL) - armed_at);
+    o->early = o->exit_code == 128 + warning && o->seconds < SHORT_SECONDS;
+    say_unsaved(o, usr2 ? "SIGUSR2" : "SIGUSR1", warning);
+    if (comes_back(o) && o->batch)
+        requeue_batch(o, cfg);
+    else if (comes_back(o))
+        resubmit_bare(o, cfg);
+    else if (is_told_to_end(o) && o->exit_code != 0 && o->exit_code != EXIT_STOPPED)
+        say_ended(o);
+}
+
 /* Runs inside exit(): `status` is srun's exit code. */
 static void at_end(int status, void *unused)
 {
@@ -295,19 +333,13 @@ static void at_end(int status, void *unused)
     struct outcome o = { .exit_code = status & 0xff };
 
     (void)unused;
-    if (cfg && cfg->preempt_enabled) {
-        int warning = cfg->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1;
-
-        o.seconds = (long)(time(NULL) - armed_at);
-        o.early = o.exit_code == 128 + warning && o.seconds < SHORT_SECONDS;
+    if (cfg) {
         read_job(&o);
-        if (comes_back(&o) && o.batch)
-            requeue_batch(&o, cfg);
-        else if (comes_back(&o))
-            resubmit_bare(&o, cfg);
-        else if (is_told_to_end(&o) && o.exit_code != 0 && o.exit_code != EXIT_STOPPED)
-            say_ended(&o);
+        if (!o.batch && !defaults_user_env("SLURM_JOB_ID"))
+            requeued_drop(armed_job, o.exit_code);
     }
+    if (cfg && cfg->preempt_enabled)
+        bring_back(&o, cfg);
     opts_free();
     defaults_free();
 }

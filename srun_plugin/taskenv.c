@@ -129,6 +129,7 @@ accel_status_t taskenv_list(const struct config *cfg, const struct config_world 
         add_number(emit, user, "ACCEL_RESTART_COUNT", resubmit_count());
         add_number(emit, user, "ACCEL_FIRST_JOB_ID", resubmit_first_job());
         add_exported(emit, user, ENV_NOTICE);
+        add_exported(emit, user, ENV_WARNING);
         add_exported(emit, user, ENV_RESUME);
         status = api->environment(cfg, &w, emit, user, err);
     }

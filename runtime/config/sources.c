@@ -46,6 +46,7 @@ static const char *const own_names[] = {
     "ROOT",
     "SIZED",
     "TASKS_PER_NODE",
+    "WARNING",
     "WORLD_SIZE",
 };
 

@@ -27,6 +27,7 @@ libaccel_core_la_SOURCES += \
 	runtime/train/stop.c \
 	runtime/train/throttle.c \
 	runtime/train/units.c \
+	runtime/train/warning.c \
 	runtime/train/weights.c \
 	runtime/train/weights.h
 
@@ -45,6 +46,10 @@ tests_unit_test_lease_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_signals
 tests_unit_test_signals_SOURCES = tests/unit/test_signals.c
 tests_unit_test_signals_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_warning
+tests_unit_test_warning_SOURCES = tests/unit/test_warning.c
+tests_unit_test_warning_LDADD = $(unit_ldadd)
+
 unit_tests += tests/unit/test_train_reshard
 tests_unit_test_train_reshard_SOURCES = tests/unit/test_train_reshard.c
 tests_unit_test_train_reshard_LDADD = $(fork_ldadd)

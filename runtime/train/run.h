@@ -181,7 +181,7 @@ void descriptors_restore(const accel_t *run);
 
 /* ---- signals.c: the preemption flag ------------------------------------------------- */
 /* Installs handlers for SIGTERM and the config's signal where the disposition is the
- * default. A second call keeps what the first one installed, and a signal that came. */
+ * default, or ignored by accel's own doing. A second call keeps what the first one installed, and a signal that came. */
 void signals_install(const struct config *cfg);
 void signals_restore(void);
 /* From here on the first SIGINT asks to stop, and the second one ends the process at once;
@@ -190,6 +190,14 @@ void signals_take_interrupt(const struct config *cfg);
 void signals_leave_interrupt(void);
 /* Number of the signal that asked to stop, 0 if none. Async-signal-safe, any thread. */
 int signals_pending(void);
+
+/* ---- warning.c: the warning that accel asked Slurm for ------------------------------- */
+/* Did accel ask for this signal, and start this task with it ignored? */
+bool warning_is_ours(int sig);
+/* Call once `sig` is handled. A warning that may have come before, while it was ignored,
+ * then comes at the time when it was due. Idempotent. */
+void warning_arm(int sig);
+void warning_disarm(void);
 
 /* ---- state.c: identity of a run and the trainer blob -------------------------------- */
 accel_status_t state_identity(accel_t *run, accel_error_t *err);

@@ -3,8 +3,9 @@
  * The stop flag: SIGTERM (preemption, scancel), the warning signal of --signal (time limit)
  * and the first SIGINT (Ctrl-C) set it; the step loop reads it. A handler is a process-wide
  * thing, hence the only global of this library; it is installed for signals that nobody
- * handles yet, and taken back by accel_close. SIGINT is ours only while there is something
- * to save, and once: the second one ends the process, as it does without us.
+ * handles yet (or that accel itself had ignored), and taken back by accel_close. SIGINT is
+ * ours only while there is something to save, and once: the second one ends the process, as
+ * it does without us.
  */
 #include <signal.h>
 #include <string.h>
@@ -37,7 +38,8 @@ static void install(int slot, int sig, int flags)
     if (installed[slot] == sig)
         return;
     if (sigaction(sig, NULL, &now) != 0 || (now.sa_flags & SA_SIGINFO) ||
-        now.sa_handler != SIG_DFL)
+        (now.sa_handler != SIG_DFL &&
+         !(now.sa_handler == SIG_IGN && warning_is_ours(sig))))
         return;
     memset(&ours, 0, sizeof(ours));
     ours.sa_handler = on_signal;
@@ -66,6 +68,8 @@ void signals_install(const struct config *cfg)
         pending_signal = 0;
     install(SLOT_TERM, SIGTERM, 0);
     install(SLOT_WARNING, cfg->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1, 0);
+    if (installed[SLOT_WARNING])
+        warning_arm(installed[SLOT_WARNING]);
 }
 
 void signals_take_interrupt(const struct config *cfg)
@@ -81,6 +85,7 @@ void signals_leave_interrupt(void)
 
 void signals_restore(void)
 {
+    warning_disarm();
     for (int slot = 0; slot < SLOTS; slot++)
         restore(slot);
 }

@@ -6,6 +6,7 @@
  * only srun may make end the program. Exit 0, or 1 with what went wrong on stderr.
  */
 #include <dlfcn.h>
+#include <signal.h>
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
 #include <stdarg.h>
@@ -208,6 +209,46 @@ static void other_contexts(void)
     }
 }
 
+/* What task_init makes of SIGUSR1 with this warning in the carrier, when it was `before`. */
+static void warned(const char *warning, void (*before)(int), void (*want)(int))
+{
+    struct strbuf b = { 0 };
+    struct sigaction now;
+    accel_error_t err = { 0 };
+
+    carrier_start(&b);
+    carrier_add(&b, ENV_TASKS_PER_NODE, "2", false);
+    if (warning)
+        carrier_add(&b, ENV_WARNING, warning, false);
+    if (carrier_seal(&b, &err) != ACCEL_OK)
+        exit(1);
+    signal(SIGUSR1, before);
+    expect(step("/a/config.yaml", b.s), 0, "task_init of a task that is warned");
+    sigaction(SIGUSR1, NULL, &now);
+    if (now.sa_handler != want) {
+        fprintf(stderr, "%s: SIGUSR1 is not what it should be\n",
+                warning ? warning : "no warning");
+        exit(1);
+    }
+    signal(SIGUSR1, SIG_DFL);
+    free(b.s);
+}
+
+static void handler(int sig)
+{
+    (void)sig;
+}
+
+static void warnings(void)
+{
+    warned("USR1@120", SIG_DFL, SIG_IGN);
+    warned("USR2@120", SIG_DFL, SIG_DFL);
+    warned("USR1@120", handler, handler);
+    warned("KILL@120", SIG_DFL, SIG_DFL);
+    warned("USR1", SIG_DFL, SIG_DFL);
+    warned(NULL, SIG_DFL, SIG_DFL);
+}
+
 int main(int argc, char **argv)
 {
     char *good = good_carrier(), *huge = malloc(CARRIER_MAX + 100);
@@ -230,6 +271,7 @@ int main(int argc, char **argv)
         return 1;
     }
     expect(errors != 0, 0, "errors of a good step");
+    warnings();
     expect(step("/a/config.yaml", NULL), -1, "task_init without a carrier");
     expect(step("/a/config.yaml", ""), -1, "task_init with an empty carrier");
     expect(step("/a/config.yaml", huge), -1, "task_init with a huge carrier");

@@ -167,7 +167,7 @@ partitions() {
 
 # ---- a site that signals the user's signal, requeues 85, requeues by default -----------------
 
-cluster_up --nodes $NODES --cpus 2 --mode plain --kill-wait 3
+cluster_up --nodes $NODES --cpus 2 --mode plain --kill-wait 3 --set RequeueExit=85
 partitions
 saved='preempted with its state saved \(exit 85\)'
 again='; asking for a new allocation \(restart 1 of at most 100\)$'
@@ -224,7 +224,7 @@ cluster_down
 # ---- a site that does none of that ------------------------------------------------------------
 
 cluster_up --nodes $NODES --cpus 2 --mode plain --kill-wait 3 --set JobRequeue=0 \
-    --set RequeueExit=1000 --set SlurmctldParameters=idle_on_node_suspend
+    --set SlurmctldParameters=idle_on_node_suspend
 partitions
 ask=$ask-2
 row plain-rank0 batch grace high COMPLETED 1 'TERM ' 'DUE TO JOB REQUEUE' "$ask"

@@ -97,9 +97,9 @@ run_srun -N1 --accel-config=two.yaml "$TRAIN" $MODEL --out twice
 like "$srun_out" "takes 9.0 s, but partition low has no GraceTime and the cluster's KillWait is 3 s: " \
     "and a short KillWait"
 
-# The warning signal before the program can handle it ends the task: it comes back.
+# A warning of the user's own, before the program can handle it, ends the task: it comes back.
 # shellcheck disable=SC2016
-run_srun -n2 -N1 --accel-config=two.yaml sh -c '[ "$ACCEL_RESTART_COUNT" != 0 ] || kill -USR1 $$'
+run_srun --signal=USR1@120 -n2 -N1 --accel-config=two.yaml sh -c '[ "$ACCEL_RESTART_COUNT" != 0 ] || kill -USR1 $$'
 ok $? "a signal at the very start ends well"
 like "$srun_out" 'was told to stop as it started \(exit 138; .*asking for a new allocation \(restart 1 of at most 1\)$' \
     "because srun asks again"

@@ -102,6 +102,7 @@ static void test_names(void)
         "ACCEL_ROOT",
         "ACCEL_SIZED",
         "ACCEL_TASKS_PER_NODE",
+        "ACCEL_WARNING",
         "ACCEL_WORLD_SIZE",
     };
     size_t n, empty = 0;

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the plugin asks the controller about its job: notice.c (grace time, warning) before the
+ * tasks start, and requeued.c (a job that RequeueExit queued once more) at the end.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/tap.h"
+#include "tests/unit/fake_plugin.h"
+
+#define JOB 12u
+
+static void test_lists(void)
+{
+    static const struct {
+        const char *list;
+        int code;
+        bool want;
+    } rows[] = {
+        { NULL, 85, false },     { "", 85, false },         { "85", 85, true },
+        { "84", 85, false },     { "86", 85, false },       { "1,85", 85, true },
+        { "85,1", 85, true },    { "1-3,80-90", 85, true }, { "85-90", 85, true },
+        { "80-85", 85, true },   { "86-90", 85, false },    { "1-3", 85, false },
+        { "(null)", 85, false }, { "8;85", 85, false },     { "185", 85, false },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++)
+        tap_ok(requeued_lists(rows[i].list, rows[i].code) == rows[i].want,
+               "%d in RequeueExit=%s: %d", rows[i].code,
+               rows[i].list ? rows[i].list : "-", rows[i].want);
+}
+
+static void test_drop(void)
+{
+    static const struct {
+        const char *what, *exits, *hold;
+        uint32_t states[4], restarts;
+        int code;
+        bool kill_fails;
+        uint32_t killed;
+        size_t looks; /* further than the first */
+        const char *said;
+    } rows[] = {
+        { "queued again",
+          "85",
+          NULL,
+          { JOB_PENDING, JOB_PENDING },
+          0,
+          85,
+          false,
+          JOB,
+          1,
+          "" },
+        { "held", NULL, "85", { JOB_PENDING, JOB_PENDING }, 0, 85, false, JOB, 1, "" },
+        { "queued again once its nodes are free",
+          "85",
+          NULL,
+          { JOB_FAILED | JOB_COMPLETING, JOB_FAILED | JOB_COMPLETING,
+            JOB_PENDING | JOB_COMPLETING, JOB_RUNNING },
+          0,
+          85,
+          false,
+          JOB,
+          3,
+          "" },
+        { "it runs again already",
+          "85",
+          NULL,
+          { JOB_RUNNING },
+          1,
+          85,
+          false,
+          JOB,
+          1,
+          "" },
+        { "it never stopped", "85", NULL, { JOB_RUNNING }, 0, 85, false, 0, 1, "" },
+        { "Slurm did not", "85", NULL, { JOB_FAILED }, 0, 85, false, 0, 1, "" },
+        { "the site does not", NULL, NULL, { JOB_PENDING }, 0, 85, false, 0, 0, "" },
+        { "another code", "85", NULL, { JOB_PENDING }, 0, 1, false, 0, 0, "" },
+        { "no failure", "0-85", NULL, { JOB_PENDING }, 0, 0, false, 0, 0, "" },
+        { "Slurm refuses",
+          "85",
+          NULL,
+          { JOB_PENDING },
+          0,
+          85,
+          true,
+          0,
+          1,
+          "A0226 Slurm queues job 12 of this srun once more, and it cannot be taken "
+          "back: "
+          "Access/permission denied | give the id to scancel when squeue shows it\n" },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        fake_slurm = (struct fake_slurm){ .requeue_exit = rows[i].exits,
+                                          .requeue_exit_hold = rows[i].hold,
+                                          .kill_fails = rows[i].kill_fails };
+        memcpy(fake_slurm.states, rows[i].states, sizeof(fake_slurm.states));
+        fake_slurm.job.restart_cnt = rows[i].restarts;
+        fake_said[0] = '\0';
+        requeued_drop(JOB, rows[i].code);
+        tap_ok(fake_slurm.killed == rows[i].killed && fake_slurm.looks == rows[i].looks,
+               "%s: job %u is cancelled after %zu looks", rows[i].what,
+               fake_slurm.killed, fake_slurm.looks);
+        tap_is_str(fake_said, rows[i].said, "%s: said", rows[i].what);
+    }
+    fake_slurm = (struct fake_slurm){ .silent = true };
+    requeued_drop(JOB, 85);
+    tap_is_int(fake_slurm.killed, 0, "a controller that does not answer");
+}
+
+struct notice {
+    const char *what, *env, *line;
+    bool off, silent;
+    uint32_t limit; /* minutes */
+    long end;
+    uint32_t grace;
+    uint16_t mode, part_mode;
+    const char *want; /* "WARNING|NOTICE|lines" */
+};
+
+#define NO_LINE "srun ./a"
+#define SHORT                                                                          \
+    "accel: the time limit of 120 s is not longer than accel.preemption.lead_seconds " \
+    "120: the run will be told to stop as soon as it starts; use a longer --time or "  \
+    "fewer lead_seconds\n"
+
+static const struct notice notices[] = {
+    { "accel's warning", "", NO_LINE, false, false, 10, 5000, 30, PREEMPT_MODE_REQUEUE,
+      NO_VAL16, "USR1@4910|low REQUEUE 30 5|" },
+    { "the partition's own mode", "", NO_LINE, false, false, 10, 5000, 30,
+      PREEMPT_MODE_REQUEUE, PREEMPT_MODE_CANCEL, "USR1@4910|low CANCEL 30 5|" },
+    { "no grace time", "", NO_LINE, false, false, 10, 5000, NO_VAL,
+      PREEMPT_MODE_SUSPEND, NO_VAL16, "USR1@4910|low SUSPEND 0 5|" },
+    { "no limit", "", NO_LINE, false, false, INFINITE, 5000, 0, PREEMPT_MODE_OFF,
+      NO_VAL16, "USR1@0|low OFF 0 5|" },
+    { "a limit as long as the lead", "", NO_LINE, false, false, 2, 5000, 0,
+      PREEMPT_MODE_OFF, NO_VAL16, "USR1@4910|low OFF 0 5|" SHORT },
+    { "a longer one", "", NO_LINE, false, false, 3, 5000, 0, PREEMPT_MODE_OFF, NO_VAL16,
+      "USR1@4910|low OFF 0 5|" },
+    { "a short lead", "SLURM_ACCEL_WARNING=USR1@20", NO_LINE, false, false, 10, 5000, 0,
+      PREEMPT_MODE_OFF, NO_VAL16, "USR1@4990|low OFF 0 5|" },
+    { "a signal of one's own", "", "srun --signal=USR1@9 ./a", false, false, 10, 5000,
+      0, PREEMPT_MODE_OFF, NO_VAL16, "-|low OFF 0 5|" },
+    { "in a job that accel asked for", "SLURM_ACCEL_WARNING=USR2@60", NO_LINE, false,
+      false, 10, 5000, 0, PREEMPT_MODE_OFF, NO_VAL16, "USR2@4970|low OFF 0 5|" },
+    { "the same, off for this step", "SLURM_ACCEL_WARNING=USR2@60", NO_LINE, true,
+      false, 10, 5000, 0, PREEMPT_MODE_OFF, NO_VAL16, "USR2@4970|-|" },
+    { "a job's variable that is none of ours", "SLURM_ACCEL_WARNING=KILL@60", NO_LINE,
+      false, false, 10, 5000, 0, PREEMPT_MODE_OFF, NO_VAL16, "-|low OFF 0 5|" },
+    { "preemption is off", "", NO_LINE, true, false, 10, 5000, 0, PREEMPT_MODE_OFF,
+      NO_VAL16, "-|-|" },
+    { "a controller that does not answer", "", NO_LINE, false, true, 10, 5000, 0,
+      PREEMPT_MODE_OFF, NO_VAL16, "USR1@0|-|" },
+};
+
+static void show_notice(const void *arg)
+{
+    static struct config cfg;
+    const struct notice *r = arg;
+
+    clearenv();
+    fake_said[0] = '\0';
+    setenv("ACCEL_WARNING", "USR2@1", 1); /* of an outer task: forgotten */
+    if (r->env[0]) {
+        setenv("SLURM_JOB_ID", "12", 1);
+        putenv((char *)r->env);
+    }
+    fake_slurm = (struct fake_slurm){ .silent = r->silent,
+                                      .preempt_mode = r->mode,
+                                      .kill_wait = 5 };
+    fake_slurm.states[0] = JOB_RUNNING;
+    fake_slurm.job.time_limit = r->limit;
+    fake_slurm.job.end_time = r->end;
+    fake_slurm.job.partition = (char *)"low";
+    fake_slurm.partition.name = (char *)"low";
+    fake_slurm.partition.preempt_mode = r->part_mode;
+    fake_slurm.partition.grace_time = r->grace;
+    cfg.preempt_enabled = !r->off;
+    cfg.preempt_lead_seconds = 120;
+    fake_split(r->line);
+    defaults_snapshot();
+    defaults_for_srun(&cfg, fake_words);
+    notice_export(&cfg, JOB);
+    printf("%s|%s|%s", getenv(ENV_WARNING) ? getenv(ENV_WARNING) : "-",
+           getenv(ENV_NOTICE) ? getenv(ENV_NOTICE) : "-", fake_said);
+    defaults_free();
+}
+
+int main(void)
+{
+    test_lists();
+    test_drop();
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(notices); i++)
+        tap_is_str(fake_child(show_notice, &notices[i]), notices[i].want, "%s",
+                   notices[i].what);
+    return tap_done();
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The warning signal before and after a program can handle it: what is ignored by accel's own
+ * doing is handled, what others ignore or handle stays, and a warning that came too early is
+ * made up for. And why a life stopped, as its history tells the next one.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/tap.h"
+#include "train/run.h"
+
+static struct config cfg = { .preempt_enabled = true,
+                             .preempt_signal = PREEMPT_USR1,
+                             .preempt_max_restarts = 100 };
+
+static volatile sig_atomic_t came;
+
+static void own_handler(int sig)
+{
+    came = sig;
+}
+
+static void (*now_of(int sig))(int)
+{
+    struct sigaction a;
+
+    sigaction(sig, NULL, &a);
+    return a.sa_handler;
+}
+
+static void test_install(void)
+{
+    static const struct {
+        const char *what, *variable;
+        void (*before)(int);
+        bool taken;
+    } rows[] = {
+        { "the default", NULL, SIG_DFL, true },
+        { "the default, asked for", "USR1@0", SIG_DFL, true },
+        { "ignored by accel", "USR1@0", SIG_IGN, true },
+        { "ignored by accel, due later", "USR1@99999999999", SIG_IGN, true },
+        { "ignored by somebody else", NULL, SIG_IGN, false },
+        { "another signal was asked for", "USR2@0", SIG_IGN, false },
+        { "a text without a time", "USR1@", SIG_IGN, false },
+        { "a text that goes on", "USR1@5x", SIG_IGN, false },
+        { "a time that is no time", "USR1@99999999999999999999", SIG_IGN, false },
+        { "a time before all times", "USR1@-5", SIG_IGN, false },
+        { "a signal that accel never asks for", "KILL@0", SIG_IGN, false },
+        { "nothing", "", SIG_IGN, false },
+        { "a handler of the program's", "USR1@0", own_handler, false },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        if (rows[i].variable)
+            setenv("ACCEL_WARNING", rows[i].variable, 1);
+        else
+            unsetenv("ACCEL_WARNING");
+        signal(SIGUSR1, rows[i].before);
+        signals_install(&cfg);
+        bool taken = now_of(SIGUSR1) != rows[i].before;
+        tap_ok(taken == rows[i].taken, "%s: %s", rows[i].what,
+               rows[i].taken ? "taken over" : "left alone");
+        tap_is_int(signals_pending(), 0, "%s: no signal is made up", rows[i].what);
+        signals_restore();
+        tap_ok(now_of(SIGUSR1) == rows[i].before, "%s: as before at the end",
+               rows[i].what);
+    }
+    signal(SIGTERM, SIG_IGN);
+    setenv("ACCEL_WARNING", "USR1@0", 1);
+    signals_install(&cfg);
+    tap_ok(now_of(SIGTERM) == SIG_IGN, "SIGTERM that is ignored stays so");
+    signals_restore();
+    signal(SIGTERM, SIG_DFL);
+}
+
+/* A timer of a time that has passed goes off at once, one in the future does not. */
+static void due_at(long long when, void (*before)(int))
+{
+    char text[40];
+
+    snprintf(text, sizeof(text), "USR1@%lld", when);
+    setenv("ACCEL_WARNING", text, 1);
+    signal(SIGUSR1, before);
+    signals_install(&cfg);
+}
+
+static void test_due(void)
+{
+    long long now = (long long)time(NULL);
+
+    due_at(now - 1, SIG_IGN);
+    for (int i = 0; i < 1000 && !signals_pending(); i++)
+        usleep(10000);
+    tap_is_int(signals_pending(), SIGUSR1, "a warning that was due comes at once");
+    signals_restore();
+    due_at(now + 40, SIG_IGN);
+    tap_is_int(signals_pending(), 0, "one that is due soon has its time");
+    signals_restore();
+    due_at(now + 1, SIG_IGN);
+    signals_restore();
+    signal(SIGUSR1, own_handler);
+    while (time(NULL) < now + 3)
+        usleep(50000);
+    tap_is_int(came, 0, "and is called off with the handler");
+    cfg.preempt_enabled = false;
+    due_at(now - 1, SIG_IGN);
+    tap_ok(now_of(SIGUSR1) == SIG_IGN, "preemption off: it stays ignored");
+    signals_restore();
+    cfg.preempt_enabled = true;
+    unsetenv("ACCEL_WARNING");
+    signal(SIGUSR1, SIG_DFL);
+}
+
+/* ---- history -------------------------------------------------------------------------------- */
+
+static char said[1024];
+
+static void keep(void *user, accel_log_level_t level, const char *line)
+{
+    (void)user;
+    (void)level;
+    snprintf(said, sizeof(said), "%s", line);
+}
+
+static void test_history(void)
+{
+    static const struct {
+        const char *reason, *want;
+    } rows[] = {
+        { "preempted", "preempted" },
+        { "near the time limit", "near the time limit" },
+        { "time-limit", "time-limit" },
+        { "\033[31mpreempted", "the last run ended without a word" },
+        { "preempted\033[0m", "the last run ended without a word" },
+        { "", "the last run ended without a word" },
+        { "a reason that is by far too long for its place",
+          "the last run ended without a word" },
+    };
+    static accel_t run;
+    char dir[] = "/tmp/accel-history.XXXXXX", path[64], want[256];
+    accel_error_t err;
+
+    if (!mkdtemp(dir)) {
+        tap_skip((int)ACCEL_ARRAY_SIZE(rows), "no temporary directory can be made");
+        return;
+    }
+    snprintf(path, sizeof(path), "%s/history", dir);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        FILE *f = fopen(path, "w");
+
+        memset(&run, 0, sizeof(run));
+        if (f) {
+            fprintf(f,
+                    "T job=5 of=5 restart=0 start step=0\n"
+                    "T job=5 of=5 restart=0 stop step=9 signal=SIGUSR1 seconds=0.500 "
+                    "reason=%s\n",
+                    rows[i].reason);
+            fclose(f);
+        }
+        run.config = cfg;
+        run.log = (struct accel_log){ .fn = keep, .level = ACCEL_LOG_INFO };
+        run.incarnation =
+            (struct incarnation){ .job = 5, .first_job = 5, .restart = 1 };
+        snprintf(run.ckpt_dir, sizeof(run.ckpt_dir), "%s", dir);
+        said[0] = '\0';
+        if (history_start(&run, &err) == ACCEL_OK)
+            history_say(&run);
+        snprintf(want, sizeof(want), "restart 1 of at most 100 of job 5 (%s)",
+                 rows[i].want);
+        tap_ok(strstr(said, want) != NULL, "reason %zu: %s", i, rows[i].want);
+        if (!strstr(said, want))
+            tap_diag("%s", said);
+    }
+    unlink(path);
+    rmdir(dir);
+}
+
+int main(void)
+{
+    test_install();
+    test_due();
+    test_history();
+    return tap_done();
+}
