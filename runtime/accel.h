@@ -123,9 +123,8 @@ typedef struct accel_options {
 } accel_options_t;
 
 /* Starts the run: finds the other ranks (PMIx under srun or mpirun, else one process),
- * binds to this task's cores, connects the collectives, installs the preemption signal
- * handlers (over defaults and accel's own SIG_IGN; SIGINT, once, while it trains) and
- * raises the soft limit of open files to the hard one, until accel_close.
+ * binds to this task's cores, connects the collectives, installs preemption handlers (not
+ * over the program's own) and, until accel_close, raises the soft limit of open files.
  * Collective. `options` may be NULL. Errors: ACCEL_ECONFIG, ACCEL_EUNAVAIL, ACCEL_EPEER,
  * ACCEL_EMISMATCH (config and step disagree about the number of processes). */
 accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,

@@ -387,6 +387,130 @@ static int frozen_main(struct boot *b, void *arg)
     return fabs(sum - (double)kept) < 1e-9 ? 0 : 6;
 }
 
+/* ---- a device that writes home late -------------------------------------------------------- */
+
+enum { MANY = 64 };
+
+/* The CPU, but for copies to the host's memory, which come when somebody waits for them or
+ * reads what they write on the device's own queue. */
+static struct {
+    struct backend be, *real;
+    const char *home[MANY];
+    size_t bytes[MANY], late_bytes[MANY];
+    void *to[MANY], *kept[MANY];
+    int homes, late;
+} device;
+
+static bool at_home(const void *p)
+{
+    for (int i = 0; i < device.homes; i++)
+        if ((const char *)p >= device.home[i] &&
+            (const char *)p < device.home[i] + device.bytes[i])
+            return true;
+    return false;
+}
+
+static void arrive(void)
+{
+    for (int i = 0; i < device.late; i++) {
+        memcpy(device.to[i], device.kept[i], device.late_bytes[i]);
+        free(device.kept[i]);
+    }
+    device.late = 0;
+}
+
+static void late_copy(const struct backend *be, void *dst, const void *src,
+                      size_t bytes)
+{
+    (void)be;
+    if (at_home(src) || device.late == MANY)
+        arrive();
+    if (!at_home(dst)) {
+        memcpy(dst, src, bytes);
+        return;
+    }
+    device.kept[device.late] = malloc(bytes + 1);
+    memcpy(device.kept[device.late], src, bytes);
+    device.to[device.late] = dst;
+    device.late_bytes[device.late++] = bytes;
+}
+
+static accel_status_t late_sync(const struct backend *be, accel_error_t *err)
+{
+    (void)be;
+    arrive();
+    return device.real->sync(device.real, err);
+}
+
+static void *late_host_alloc(const struct backend *be, size_t bytes)
+{
+    void *p = device.homes < MANY ? device.real->host_alloc(device.real, bytes) : NULL;
+
+    (void)be;
+    device.home[device.homes] = p;
+    device.bytes[device.homes++] = bytes;
+    return p;
+}
+
+static void count_wrong(void *user, const char *name, float *g, int64_t first,
+                        int64_t count)
+{
+    const struct model *m = ((void **)user)[0];
+    int64_t *wrong = ((void **)user)[1];
+    bool mine = false;
+
+    (void)first;
+    for (int j = 0; j < m->unit[1].param_count; j++)
+        mine = mine || !strcmp(name, m->name[1][j]);
+    for (int64_t i = 0; i < count; i++)
+        *wrong += g[i] != (mine ? 1.0f : 0.0f);
+}
+
+/* Copies of offloaded shards are summed when the gradients have come home. */
+static int late_main(struct boot *b, void *arg)
+{
+    const struct job job = { .world = 4, .nodes = 2, .strategy = SHARD_HYBRID };
+    struct shard_options o = { .strategy = SHARD_HYBRID };
+    int64_t wrong = 0;
+    struct residency r;
+    struct backend *home;
+    struct shard *s;
+    struct model m;
+    struct comm *c;
+    float *g;
+
+    (void)arg;
+    model_build(&m);
+    CHECK(comm_open(&c, b, NULL, err));
+    if (open_groups(b, c, &job, &o))
+        return 1;
+    CHECK(backend_cpu_open(&device.real, 1, err));
+    CHECK(backend_cpu_open(&home, 1, err));
+    device.be = *device.real;
+    device.be.copy = late_copy;
+    device.be.sync = late_sync;
+    device.be.host_alloc = late_host_alloc;
+    o.backend = &device.be;
+    o.home = home;
+    CHECK(shard_open(&s, c, &o, &m.units, err));
+    shard_init(s, 1);
+    r = shard_residency(s);
+    for (int micro = 0; micro < 2; micro++) {
+        CHECK(shard_backward_begin(s, 2, err));
+        CHECK(r.grad(r.user, 1, &g, err));
+        for (int64_t i = 0; i < m.unit[1].elems; i++)
+            g[i] = 1;
+        CHECK(shard_backward_end(s, micro == 1, err));
+    }
+    CHECK(shard_each_gradient(s, count_wrong, (void *[]){ &m, &wrong }, err));
+    shard_close(s);
+    backend_close(home);
+    backend_close(device.real);
+    close_groups(&o);
+    comm_close(c);
+    return wrong ? 6 : 0;
+}
+
 /* Initial values that are not drawn. */
 static int init_main(struct boot *b, void *arg)
 {
@@ -542,6 +666,8 @@ int main(void)
     for (int w = 1; w <= 3; w++)
         tap_is_int(fork_world(w, frozen_main, NULL, 60), 0,
                    "what is frozen is not in the norm, world %d", w);
+    tap_is_int(fork_world_nodes(4, 2, late_main, NULL, 60, NULL), 0,
+               "copies are summed when the gradients have come home");
     tap_is_int(fork_world(2, init_main, NULL, 60), 0, "zeros, ones and constants");
     tap_is_int(fork_world(2, types_main, NULL, 60), 0, "other types are refused");
 #ifdef __SANITIZE_ADDRESS__
