@@ -152,15 +152,20 @@ accel_status_t accel_ckpt_tensor(const accel_ckpt_t *c, size_t i, const char **n
  * that fails again and again ACCEL_EIO or ACCEL_EPERM. */
 accel_status_t accel_ckpt_read(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, size_t n,
                                accel_error_t *err);
-/* Reads everything and checks every hash. report(user, line) is called per finding; NULL is
- * fine. `err` gets the first. ACCEL_OK, ACCEL_ECORRUPT; ACCEL_ENOENT when there is no such
- * directory, or it was removed or replaced meanwhile (not a finding); ACCEL_EIO. */
+/* Reads everything and checks every hash. report(user, what, line) is called per finding;
+ * NULL is fine. what: ACCEL_ECORRUPT for damage, else why something cannot be read now.
+ * ACCEL_OK; ACCEL_ECORRUPT when anything is damaged, and `err` names the first of it;
+ * ACCEL_EIO, ACCEL_EPERM and the like when what was read is right, but not all could be;
+ * ACCEL_ENOENT when there is no such directory, or it was removed or replaced meanwhile (not
+ * a finding). */
 accel_status_t accel_ckpt_verify(const char *dir,
-                                 void (*report)(void *user, const char *line),
+                                 void (*report)(void *user, accel_status_t what,
+                                                const char *line),
                                  void *user, accel_error_t *err);
 /* Compares the HDF5 structures of shard file `file` (0 ... world size - 1) with the
  * manifest: the same datasets, types, shapes and places and nothing else, so that HDF5
- * tools read what accel reads. Findings as above. The HDF5 library reads the file, and may
+ * tools read what accel reads. report(user, line) is called per finding; NULL is fine, and
+ * `err` gets the first. The HDF5 library reads the file, and may
  * crash or hang on one made for that: call it in a process of its own with limits, as
  * `accel ckpt verify` does; this library never forks. Other calls of libhdf5 by other
  * threads must wait. ACCEL_OK, ACCEL_ECORRUPT, ACCEL_EIO, ACCEL_ENOMEM; ACCEL_EINVAL for a

@@ -17,13 +17,14 @@
 #include "ckpt_internal.h"
 
 struct findings {
-    void (*report)(void *user, const char *line);
+    void (*report)(void *user, accel_status_t what, const char *line);
     void *user;
     size_t count;
-    int dirfd; /* -1: not looked after */
+    bool damaged; /* one of them is proven damage */
+    int dirfd;    /* -1: not looked after */
     char path[PATH_MAX];
     bool gone;          /* nothing is a finding any more */
-    accel_error_t *err; /* gets the first */
+    accel_error_t *err; /* gets the first damage, else the first finding */
 };
 
 /* Its own path, so that a link that leads elsewhere by now does not count. */
@@ -40,6 +41,7 @@ static bool is_gone(const struct findings *f)
 static void finding(void *user, const accel_error_t *e)
 {
     struct findings *f = user;
+    bool damage = e->code == ACCEL_ECORRUPT;
     char line[1100];
 
     f->gone = f->gone || is_gone(f);
@@ -47,9 +49,11 @@ static void finding(void *user, const accel_error_t *e)
         return;
     snprintf(line, sizeof(line), "%s%s%s", e->where, e->where[0] ? ": " : "", e->text);
     if (f->report)
-        f->report(f->user, line);
-    if (f->count++ == 0 && f->err)
+        f->report(f->user, e->code, line);
+    if (f->err && (f->count == 0 || (damage && !f->damaged)))
         *f->err = *e;
+    f->damaged = f->damaged || damage;
+    f->count++;
 }
 
 static void check_file(accel_ckpt_t *c, int file, struct findings *f)
@@ -91,16 +95,17 @@ static accel_status_t conclude(const struct findings *f, accel_status_t s,
                              "it was removed or replaced while it was verified");
     if (s)
         return s;
-    return f->count ? ACCEL_ECORRUPT : ACCEL_OK;
+    return f->damaged ? ACCEL_ECORRUPT : f->count ? f->err->code : ACCEL_OK;
 }
 
 accel_status_t accel_ckpt_verify(const char *dir,
-                                 void (*report)(void *user, const char *line),
+                                 void (*report)(void *user, accel_status_t what,
+                                                const char *line),
                                  void *user, accel_error_t *err)
 {
-    struct findings f = { .report = report, .user = user, .err = err };
+    accel_error_t e = { 0 }, first = { 0 };
+    struct findings f = { .report = report, .user = user, .err = err ? err : &first };
     accel_ckpt_t *c = NULL;
-    accel_error_t e = { 0 };
     accel_status_t s;
 
     f.dirfd = TEMP_FAILURE_RETRY(open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -121,11 +126,29 @@ accel_status_t accel_ckpt_verify(const char *dir,
     return conclude(&f, s, dir);
 }
 
+struct lines {
+    void (*report)(void *user, const char *line);
+    void *user;
+};
+
+static void as_line(void *user, accel_status_t what, const char *line)
+{
+    const struct lines *l = user;
+
+    (void)what;
+    if (l->report)
+        l->report(l->user, line);
+}
+
 accel_status_t accel_ckpt_verify_hdf5(const accel_ckpt_t *c, int file,
                                       void (*report)(void *user, const char *line),
                                       void *user, accel_error_t *err)
 {
-    struct findings f = { .report = report, .user = user, .dirfd = -1, .err = err };
+    struct lines lines = { report, user };
+    accel_error_t first = { 0 };
+    struct findings f = {
+        .report = as_line, .user = &lines, .dirfd = -1, .err = err ? err : &first
+    };
     accel_status_t s;
 
     if (file < 0 || file >= c->m.world)

@@ -128,12 +128,13 @@ struct rows {
     size_t count;
 };
 
-static void finding(void *user, const char *line)
+static void finding(void *user, accel_status_t what, const char *line)
 {
     struct rows *r = user;
+    const char *state = what == ACCEL_ECORRUPT ? "damaged" : "unreadable";
 
     r->count++;
-    cli_table_row(r->t, (const char *[]){ r->name, "damaged", line });
+    cli_table_row(r->t, (const char *[]){ r->name, state, line });
 }
 
 /* The library looks itself whether a directory is still there, the child cannot tell. */
@@ -146,7 +147,7 @@ static void tree_finding(void *user, const char *line)
               (r->known && (stat(r->path, &now) || now.st_dev != r->as_it_was.st_dev ||
                             now.st_ino != r->as_it_was.st_ino));
     if (!r->gone)
-        finding(user, line);
+        finding(user, ACCEL_ECORRUPT, line);
 }
 
 static void say_gone(struct cli_table *t, const char *name)

@@ -401,14 +401,19 @@ struct found {
     char text[4000];
 };
 
-static void note(void *user, const char *line)
+static void note_line(void *user, const char *line)
 {
     struct found *f = user;
-
     size_t used = strlen(f->text);
 
     f->lines++;
     snprintf(f->text + used, sizeof(f->text) - used, "%s; ", line);
+}
+
+static void note(void *user, accel_status_t what, const char *line)
+{
+    (void)what;
+    note_line(user, line);
 }
 
 static accel_status_t compare_in_child(void *arg, isolate_say *say, void *user,
@@ -426,7 +431,7 @@ static accel_status_t compare(struct found *f, enum isolate_end *end)
     *f = (struct found){ 0 };
     *end = ISOLATE_DONE;
     if (accel_ckpt_open(&c, dir, NULL) ||
-        isolate_run(compare_in_child, c, &limits, note, f, end, &s, NULL))
+        isolate_run(compare_in_child, c, &limits, note_line, f, end, &s, NULL))
         s = ACCEL_EIO;
     accel_ckpt_close(c);
     return s;

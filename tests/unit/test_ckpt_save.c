@@ -128,10 +128,11 @@ struct found {
     char text[1200];
 };
 
-static void note(void *user, const char *line)
+static void note(void *user, accel_status_t what, const char *line)
 {
     struct found *f = user;
 
+    (void)what;
     f->lines++;
     snprintf(f->text, sizeof(f->text), "%s", line);
 }

@@ -90,7 +90,7 @@ static accel_status_t open_run(accel_t *run, struct boot *b, accel_error_t *err)
                                .compute = ACCEL_F32 };
 
     my_rank = b->rank;
-    run->lease_fd = run->observe.fd = -1;
+    run->lease_fd = run->observe.file.fd = -1;
     run->config.ckpt_save = !now || !now->no_save;
     run->config.ckpt_keep = 9;
     snprintf(run->run_id, sizeof(run->run_id), "test run");
