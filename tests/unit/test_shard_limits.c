@@ -511,6 +511,39 @@ static int late_main(struct boot *b, void *arg)
     return wrong ? 6 : 0;
 }
 
+static accel_status_t no_moments(const struct backend *be, enum backend_memory kind,
+                                 size_t bytes, void **out, accel_error_t *err)
+{
+    return kind == MEMORY_MOMENTS ? accel_fail_nomem(err, "moments", bytes)
+                                  : device.real->alloc(be, kind, bytes, out, err);
+}
+
+/* One rank alone has no memory: no other goes on without it. */
+static int alone_main(struct boot *b, void *arg)
+{
+    struct shard_options o = { .strategy = SHARD_FULL };
+    accel_error_t e = { 0 };
+    struct shard *s = NULL;
+    accel_status_t st;
+    struct model m;
+    struct comm *c;
+
+    (void)arg;
+    model_build(&m);
+    CHECK(comm_open(&c, b, NULL, err));
+    CHECK(backend_cpu_open(&device.real, 1, err));
+    device.be = *device.real;
+    if (b->rank == 1)
+        device.be.alloc = no_moments;
+    o.backend = &device.be;
+    st = shard_open(&s, c, &o, &m.units, &e);
+    backend_close(device.real);
+    comm_close(c);
+    if (st != ACCEL_ENOMEM || s)
+        return 2;
+    return (strstr(e.text, "another rank") != NULL) == (b->rank == 0) ? 0 : 3;
+}
+
 /* Initial values that are not drawn. */
 static int init_main(struct boot *b, void *arg)
 {
@@ -668,6 +701,8 @@ int main(void)
                    "what is frozen is not in the norm, world %d", w);
     tap_is_int(fork_world_nodes(4, 2, late_main, NULL, 60, NULL), 0,
                "copies are summed when the gradients have come home");
+    tap_is_int(fork_world(2, alone_main, NULL, 60), 0,
+               "one rank out of memory is an error on all");
     tap_is_int(fork_world(2, init_main, NULL, 60), 0, "zeros, ones and constants");
     tap_is_int(fork_world(2, types_main, NULL, 60), 0, "other types are refused");
 #ifdef __SANITIZE_ADDRESS__
