@@ -428,12 +428,39 @@ static int refused(struct boot *b, void *arg)
     return wrong;
 }
 
+/* Each rank brings as many bytes as no other, the first one the most. */
+static int gathered(struct boot *b, void *arg)
+{
+    struct comm *c = open_comm(b, arg, NEVER_MS);
+    const size_t mine = (size_t)(RANKS - b->rank) * 70000 + 1;
+    char *x = malloc(mine), *all = NULL;
+    size_t sizes[RANKS] = { 0 }, at = 0, wrong = 0;
+
+    if (!c || !x)
+        return 2;
+    memset(x, 'a' + b->rank, mine);
+    if (comm_gather(c, x, mine, RANKS - 1, (void **)(void *)&all, sizes, NULL) !=
+        ACCEL_OK)
+        return 3;
+    for (int r = 0; r < RANKS && all; r++) {
+        wrong += sizes[r] != (size_t)(RANKS - r) * 70000 + 1;
+        for (size_t i = 0; i < sizes[r]; i++, at++)
+            wrong += all[at] != (char)('a' + r);
+    }
+    free(all);
+    free(x);
+    comm_close(c);
+    return wrong || (b->rank == RANKS - 1 && at == 0) ? 4 : 0;
+}
+
 static void test_limits(void)
 {
     if (hung)
         return;
     tap_is_int(fork_world(RANKS, window_of, "shm", PATIENCE), 0,
                "what a window gives is one's own, and no more than there is");
+    tap_is_int(fork_world(RANKS, gathered, "shm", PATIENCE), 0,
+               "what ranks bring to a gather lies behind each other");
     tap_is_int(fork_world(RANKS, refused, "shm", PATIENCE), 0,
                "what cannot be is refused, and the rest goes on");
 }
