@@ -117,10 +117,17 @@ static accel_status_t open_once(accel_ckpt_t **out, int at, const char *name,
         return fail_open_dir(at, shown, err);
     s = read_manifest(c, shown, err);
     if (!s)
-        s = ckpt_check_name(c->dirfd, c->m.step, shown, err);
-    if (!s)
         s = index_places(c, err);
     return s ? s : check_shards(c, err);
+}
+
+/* The contents, and their name. */
+static accel_status_t open_named(accel_ckpt_t **out, int at, const char *name,
+                                 const char *shown, accel_error_t *err)
+{
+    accel_status_t s = open_once(out, at, name, shown, err);
+
+    return s ? s : ckpt_check_name((*out)->dirfd, (*out)->m.step, shown, err);
 }
 
 static accel_status_t open_patiently(accel_ckpt_t **out, int at, const char *name,
@@ -131,7 +138,7 @@ static accel_status_t open_patiently(accel_ckpt_t **out, int at, const char *nam
     accel_status_t s;
 
     for (;;) {
-        s = open_once(&c, at, name, shown, err);
+        s = open_named(&c, at, name, shown, err);
         if (!s)
             break;
         accel_ckpt_close(c);

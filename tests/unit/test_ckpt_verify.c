@@ -26,13 +26,18 @@ struct found {
     char text[1200];
 };
 
-static void note(void *user, accel_status_t what, const char *line)
+static void note_line(void *user, const char *line)
 {
     struct found *f = user;
 
-    (void)what;
     if (f->lines++ == 0)
         snprintf(f->text, sizeof(f->text), "%s", line);
+}
+
+static void note(void *user, accel_status_t what, const char *line)
+{
+    (void)what;
+    note_line(user, line);
 }
 
 static void save(int64_t step)
@@ -246,7 +251,7 @@ static enum isolate_end isolated(isolate_work *work, int cpu, int wall, struct f
 
     *f = (struct found){ 0 };
     *s = ACCEL_OK;
-    if (isolate_run(work, NULL, &limits, note, f, &end, s, err))
+    if (isolate_run(work, NULL, &limits, note_line, f, &end, s, err))
         abort();
     return end;
 }
