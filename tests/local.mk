@@ -146,4 +146,4 @@ shell_tests += tests/issues/0201-near-names.t
 shell_tests += tests/issues/0202-cuda-arch.t
 EXTRA_DIST += tests/mutants/polish.mut
 EXTRA_DIST += tests/mutants/plan.mut
-EXTRA_DIST += tests/mutants/launch.mut tests/mutants/train.mut
+EXTRA_DIST += tests/mutants/launch.mut tests/mutants/train.mut tests/mutants/scripts.mut

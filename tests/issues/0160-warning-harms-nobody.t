@@ -129,6 +129,7 @@ run_srun --signal=USR1@120 --accel-config=one.yaml \
 like "$srun_out" 'the warning signal ended it with exit code 138; a program that saves on SIGUSR1 and SIGTERM and then ends with 85 comes back .*doc/python.md' \
     "ended by a warning all the same: one line says what would have saved it"
 
+# shellcheck disable=SC2016 # for the task's shell
 timeout 120 srun -J preempted --accel-config=one.yaml sh -c \
     '[ "$ACCEL_RESTART_COUNT" = 0 ] || exit 0; : >preempted.started; while :; do sleep 0.05; done' \
     >preempted.out 2>&1 &

@@ -63,6 +63,7 @@ for name in stay off; do
 done
 
 # A batch job is Slurm's to requeue, and a step in salloc is the user's.
+# shellcheck disable=SC2016 # for the job's shell
 printf '#!/bin/sh\n#SBATCH --accel-config=one.yaml -o batch.out\n[ "$SLURM_RESTART_COUNT" ] || exit 85\n' >batch.sh
 job=$(timeout 30 sbatch --parsable batch.sh)
 wait_for_job "$job" COMPLETED 60

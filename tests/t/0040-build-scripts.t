@@ -6,7 +6,7 @@
 
 cd "$ACCEL_SRC" || bail_out "no $ACCEL_SRC"
 list=$(find autogen.sh scripts srun_plugin modulefiles tests examples -type f \
-    -exec grep -l -E -m1 '^#!/bin/(ba)?sh|^# shellcheck shell=sh' {} +)
+    -exec grep -I -l -E -m1 '^#!/bin/(ba)?sh|^# shellcheck shell=sh' {} +)
 # Not judged: files read in by a computed name, and the variables that cross to and from them.
 if command -v shellcheck >/dev/null; then
     for script in $list; do
