@@ -18,13 +18,24 @@ shell_tests += tests/t/0010-build-dist.t tests/t/0020-build-module.t \
 # Installing links libaccel once more and moves it for a moment: after all other tests.
 tests/t/0030-build-install.log: $(filter-out tests/t/0030-build-install.log, $(TEST_LOGS))
 
-# What trying it showed.
+# One script per mended defect.
 shell_tests += \
+	tests/issues/0100-errors-anywhere.t \
+	tests/issues/0101-resume-readable.t \
+	tests/issues/0120-ckpt-verify.t \
 	tests/issues/0140-log-disk.t \
 	tests/issues/0141-lease-lock.t \
 	tests/issues/0142-interrupt.t \
-	tests/issues/0143-srun-interrupt.t
-EXTRA_DIST += tests/mutants/logstop.mut
+	tests/issues/0143-srun-interrupt.t \
+	tests/issues/0160-warning-harms-nobody.t \
+	tests/issues/0161-requeue-exit.t \
+	tests/issues/0180-config-user-file.t \
+	tests/issues/0181-config-hints.t \
+	tests/issues/0200-git-clean.t \
+	tests/issues/0201-near-names.t \
+	tests/issues/0202-cuda-arch.t \
+	tests/issues/0220-format-second-reader.t \
+	tests/issues/0221-format-refused.t
 
 include tests/cuda/local.mk
 include tests/fuzz/local.mk
@@ -55,9 +66,6 @@ check-gpu: $(CHECK_GPU_MODULE) $(gpu_unit_tests) accel$(EXEEXT) examples/train$(
 .PHONY: check-gpu
 EXTRA_DIST += doc/gpu.md
 shell_tests += tests/t/1100-messages-golden.t tests/t/1105-messages-shown.t
-shell_tests += tests/issues/0100-errors-anywhere.t
-shell_tests += tests/issues/0101-resume-readable.t
-EXTRA_DIST += tests/mutants/resume.mut
 
 # The long form of tests/issues/0100: 300 errors, the same ones every time.
 check-errors: accel$(EXEEXT) examples/train$(EXEEXT) tests/faults/failcall.la
@@ -112,15 +120,29 @@ print-tests:
 	@printf '%s\n' $(TESTS)
 .PHONY: print-unit-tests print-tests
 EXTRA_DIST += tests/data/optim
-EXTRA_DIST += tests/mutants/format.mut
-EXTRA_DIST += tests/mutants/common.mut
 
 # Do the tests bite? Changes of the source that some test must notice (CONTRIBUTING.md).
 shell_tests += tests/t/0080-build-mutants.t
 EXTRA_DIST += tests/mutants/run \
-	tests/mutants/backend.mut tests/mutants/comm.mut \
-	tests/mutants/data.mut tests/mutants/nn.mut tests/mutants/ops.mut \
-	tests/mutants/optim.mut tests/mutants/shard.mut tests/mutants/tensor.mut
+	tests/mutants/backend.mut \
+	tests/mutants/comm.mut \
+	tests/mutants/common.mut \
+	tests/mutants/config.mut \
+	tests/mutants/data.mut \
+	tests/mutants/format.mut \
+	tests/mutants/launch.mut \
+	tests/mutants/logstop.mut \
+	tests/mutants/nn.mut \
+	tests/mutants/ops.mut \
+	tests/mutants/optim.mut \
+	tests/mutants/plan.mut \
+	tests/mutants/polish.mut \
+	tests/mutants/resume.mut \
+	tests/mutants/scripts.mut \
+	tests/mutants/shard.mut \
+	tests/mutants/tensor.mut \
+	tests/mutants/train.mut \
+	tests/mutants/verify.mut
 test-modules: $(check_LTLIBRARIES) $(check_SCRIPTS)
 # All that shell tests start.
 test-programs: all test-modules \
@@ -128,12 +150,6 @@ test-programs: all test-modules \
 check-mutants:
 	@$(srcdir)/tests/mutants/run $(MUTANTS)
 .PHONY: check-mutants test-modules test-programs
-EXTRA_DIST += tests/mutants/verify.mut
-shell_tests += tests/issues/0120-ckpt-verify.t
-
-shell_tests += tests/issues/0180-config-user-file.t
-shell_tests += tests/issues/0181-config-hints.t
-EXTRA_DIST += tests/mutants/config.mut
 
 # What a build leaves, for the test that git is told to ignore all of it.
 print-built:
@@ -141,9 +157,3 @@ print-built:
 	    $(EXTRA_LTLIBRARIES) $(check_SCRIPTS) $(pkgconfig_DATA) $(CLEANFILES)
 .PHONY: print-built
 
-shell_tests += tests/issues/0200-git-clean.t
-shell_tests += tests/issues/0201-near-names.t
-shell_tests += tests/issues/0202-cuda-arch.t
-EXTRA_DIST += tests/mutants/polish.mut
-EXTRA_DIST += tests/mutants/plan.mut
-EXTRA_DIST += tests/mutants/launch.mut tests/mutants/train.mut tests/mutants/scripts.mut

@@ -17,8 +17,13 @@
 
 static accel_status_t io_error(accel_error_t *err, const char *path, const char *what)
 {
-    return accel_fail_at(err, A0711, path, "check free space and permissions",
-                         "cannot %s the log: %s", what, strerror(errno));
+    int why = errno;
+    accel_status_t st =
+        accel_fail_at(err, A0711, path, "check free space and permissions",
+                      "cannot %s the log: %s", what, strerror(why));
+
+    errno = why;
+    return st;
 }
 
 static accel_status_t write_all(int fd, const char *buf, size_t len, const char *path,
@@ -42,7 +47,13 @@ struct trim {
     int64_t steps_done;
     int64_t tail;   /* where what is to go begins; -1: nothing is */
     bool scattered; /* something behind `tail` stays */
+    bool no_room;   /* for another file beside it */
 };
+
+static bool is_no_room(int error)
+{
+    return error == ENOSPC || error == EDQUOT || error == EFBIG;
+}
 
 static bool stays(const char *line, ssize_t n, int64_t steps_done)
 {
@@ -81,32 +92,36 @@ static accel_status_t walk(FILE *in, struct trim *t, int out_fd, const char *pat
 static accel_status_t rewrite(FILE *in, struct trim *t, const char *path,
                               accel_error_t *err)
 {
+    struct trim again = { .steps_done = t->steps_done, .tail = -1 };
     char part[2060];
     accel_status_t st;
     sigset_t before;
-    int fd;
+    int fd, why;
 
     snprintf(part, sizeof(part), "%s.part", path);
     fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    t->no_room = fd < 0 && is_no_room(errno);
     if (fd < 0)
         return io_error(err, part, "create");
     rewind(in);
     file_limit_hold(&before);
-    st = walk(in, t, fd, part, err);
-    file_limit_release(&before);
+    st = walk(in, &again, fd, part, err);
     if (st == ACCEL_OK && fsync(fd) != 0)
         st = io_error(err, part, "flush");
-    if (close(fd) != 0 && st == ACCEL_OK)
-        st = io_error(err, part, "close");
     if (st == ACCEL_OK && rename(part, path) != 0)
         st = io_error(err, path, "replace");
+    why = errno;
+    file_limit_release(&before);
+    close(fd); /* all is on the disk, or given up */
+    t->no_room = st != ACCEL_OK && is_no_room(why);
     if (st != ACCEL_OK)
         unlink(part);
     return st;
 }
 
-/* Takes the records after steps_done off. As a rule they are the end of the file, which is
- * cut: that needs no room on a disk that may be full. */
+/* Takes the records after steps_done off. A new file takes the place of the old one, so that
+ * an earlier life that still runs goes on in the old one. On a full disk the end of the old
+ * one is cut instead: that needs no room. */
 static accel_status_t trim(const char *path, int64_t steps_done, accel_error_t *err)
 {
     struct trim t = { .steps_done = steps_done, .tail = -1 };
@@ -121,10 +136,11 @@ static accel_status_t trim(const char *path, int64_t steps_done, accel_error_t *
         return st;
     }
     st = walk(in, &t, -1, path, err);
-    if (st == ACCEL_OK && t.scattered)
+    if (st == ACCEL_OK)
         st = rewrite(in, &t, path, err);
-    else if (st == ACCEL_OK && t.tail >= 0 && ftruncate(fd, t.tail) != 0)
-        st = io_error(err, path, "shorten");
+    if (st != ACCEL_OK && t.no_room && !t.scattered)
+        st = t.tail >= 0 && ftruncate(fd, t.tail) != 0 ? io_error(err, path, "shorten")
+                                                       : ACCEL_OK;
     fclose(in);
     return st;
 }
@@ -138,7 +154,11 @@ accel_status_t observe_open(struct observe *o, const char *path, int64_t steps_d
     if (!path)
         return ACCEL_OK;
     st = trim(path, steps_done, err);
-    return st == ACCEL_OK ? lines_open(&o->file, path, o->log, err) : st;
+    if (st == ACCEL_OK)
+        st = lines_open(&o->file, path, o->log, err);
+    o->file.ours = o->ours;
+    o->file.ours_user = o->ours_user;
+    return st;
 }
 
 /* JSON has no NaN or infinity; null says the same. */

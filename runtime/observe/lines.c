@@ -75,14 +75,14 @@ accel_status_t lines_open(struct lines *l, const char *path,
 }
 
 /* Another file of that name, where ours was removed or its server forgot it: whoever looks
- * there is to find the lines. */
+ * there is to find the lines. Not where a later life replaced it: that one's lines are there. */
 static int follow_name(struct lines *l)
 {
     struct stat sb;
     bool known = fstat(l->fd, &sb) == 0;
     int fd;
 
-    if (known && sb.st_nlink > 0)
+    if (known && (sb.st_nlink > 0 || (l->ours && !l->ours(l->ours_user))))
         return 0;
     fd = open(l->path, OPEN_FLAGS, 0666);
     if (fd < 0)

@@ -18,6 +18,10 @@ struct lines {
         torn_at; /* where a part of a line begins that could not be cut off; -1: none */
     int error;   /* errno while the file cannot be written; 0: it can */
     bool sync_failed;
+    /* Is the file of that name still for this process to write, now that it is another one?
+     * NULL: yes. */
+    bool (*ours)(void *ours_user);
+    void *ours_user;
     char
         *kept; /* what waits for the file, LINES_KEPT_BYTES; NULL: nothing did so far */
     size_t kept_bytes;

@@ -18,6 +18,9 @@ struct observe {
     int64_t (*device_peak)(const void *device_user);
     const void *device_user;
     int64_t device_peak_bytes;
+    /* Asked when the log was replaced by somebody: is the new one still this run's? NULL: yes. */
+    bool (*ours)(void *ours_user);
+    void *ours_user;
     const struct accel_log *log;
 };
 

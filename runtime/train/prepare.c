@@ -181,6 +181,11 @@ static int64_t device_peak(const void *user)
     return (int64_t)u.peak;
 }
 
+static bool log_is_ours(void *run)
+{
+    return lease_keep(run, NULL) == ACCEL_OK;
+}
+
 static accel_status_t open_log(accel_t *run, accel_error_t *err)
 {
     char path[sizeof(run->out_dir) + 16];
@@ -188,6 +193,8 @@ static accel_status_t open_log(accel_t *run, accel_error_t *err)
     run->observe.total_steps = run->job.steps;
     run->observe.every = run->job.log_every;
     run->observe.log = &run->log;
+    run->observe.ours = log_is_ours;
+    run->observe.ours_user = run;
     run->observe.device_peak = run->backend->usage ? device_peak : NULL;
     run->observe.device_user = run->backend;
     snprintf(path, sizeof(path), "%s/log.jsonl", run->out_dir);

@@ -226,6 +226,7 @@ static int run_mpirun(const struct launch_args *a, const struct launch_env *env)
     char self[4096], count[32], port[16], *mpirun = NULL, **argv;
     ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
     accel_error_t err;
+    int code;
 
     if (find_mpirun(env->world, &mpirun, &err))
         return cli_fail(&err);
@@ -236,9 +237,13 @@ static int run_mpirun(const struct launch_args *a, const struct launch_env *env)
     if (!argv || setenv(LAUNCH_CARRIER, env->carrier.s, 1) ||
         setenv(LAUNCH_PORT, port, 1)) {
         accel_fail_nomem(&err, "arguments", 0);
-        return cli_fail(&err);
+        code = cli_fail(&err);
+    } else {
+        code = launch_mpirun(argv);
     }
-    return launch_mpirun(argv);
+    free(argv);
+    free(mpirun);
+    return code;
 }
 
 /* One process: this one. Several: Python's find each other by themselves, others need a

@@ -39,9 +39,11 @@ lost=$(sed -n 's/.*: \([0-9]*\) records of the log are lost: File too large$/\1/
 is "$((lost + $(wc -l <limit/log.jsonl)))" 100 "one at the end, with the number of those that are lost"
 
 # Somebody removes the log, then its directory, while it is written.
+# No save meanwhile: that would make the directory again.
+train_config rare.yaml NO_SHARD no 1 1 "checkpoint: {every_steps: 1000000000}"
 train_config save.yaml NO_SHARD no 1 1 "checkpoint: {every_steps: 50, keep: 1}"
 # shellcheck disable=SC2086
-ACCEL_CONFIG=save.yaml timeout 120 "$TRAIN" $MODEL --steps 100000000 --out gone >gone.out 2>&1 &
+ACCEL_CONFIG=rare.yaml timeout 120 "$TRAIN" $MODEL --steps 1000000000 --out gone >gone.out 2>&1 &
 pid=$!
 at_exit "kill $pid 2>/dev/null"
 wait_for_step gone/log.jsonl 5 60

@@ -24,7 +24,7 @@ one() {
 }
 
 one 64 'width 16 cannot be cut into 3 heads' 'heads' "$@" --heads 3
-one 64 'a sample of 99999 needs 100000' 'sequence longer than the data' "$@" --seq 99999
+one 64 'a sample of 999999 needs 1000000' 'sequence longer than the data' "$@" --seq 999999
 one 64 -- '--vocab 10, but the data has 256' "$@" --vocab 10
 one 64 'micro-batch of 1000000 samples.* is too large' 'batch' "$@" --batch 1000000 --seq 2000
 one 71 'the plan needs .* but this node has' 'memory' "$@" --batch 100000 --layers 500 --seq 2000

@@ -54,7 +54,7 @@ timeout 60 srun -n1 -N1 -Q --accel-config=open.yaml sh -c 'env | sort' >real 2>e
 next_job=$((next_job + 1)) # that one was a job
 is "$(comm -23 planned real)" "" "every value of the plan is one of the task's"
 is "$(sed -n 's/^\(\(ACCEL\|FSDP\|PARALLELISM\|TORCH\|ROLE\|GROUP\|MASTER\|LOCAL\)[A-Z0-9_]*\|RANK\|WORLD_SIZE\|OMP_NUM_THREADS\|KMP_[A-Z]*\)=.*/\1/p' real |
-    grep -v '^ACCEL_\(CLUSTER\|SRC\|BUILD\|ASAN_BUILD\|OMP\|CONFIG_DIGEST\|PREEMPTION_NOTICE\)' | comm -13 names -)" "" \
+    grep -v '^ACCEL_\(CLUSTER\|SRC\|BUILD\|ASAN_BUILD\|OMP\|CONFIG_DIGEST\|PREEMPTION_NOTICE\|WARNING\)' | comm -13 names -)" "" \
     "and the task has none that the plan does not name"
 unset WORLD_SIZE
 plan_of 0 srun --accel-config=open.yaml --accel-dry-run true

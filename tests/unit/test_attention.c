@@ -523,7 +523,7 @@ static void test_misuse(struct backend *be)
 /* One call with a cache of layer `layer`, of `positions` new ones; is it done? */
 static bool cached(struct graph *g, accel_kv_t *kv, int layer, int positions)
 {
-    static double zero[64];
+    static double zero[2 * 5 * 8];
     const accel_attention_t o = {
         .heads = 2, .kv_heads = 1, .layer = layer, .cache = kv
     };

@@ -301,7 +301,9 @@ static void test_own_hash(void)
         char was = text[i];
 
         text[i] = was == '0' ? '1' : '0';
-        open += parse_exact(text, len, &err) != ACCEL_ECORRUPT;
+        /* Character 17 is the version: another one is no damage. */
+        open += parse_exact(text, len, &err) !=
+                (i == 17 ? ACCEL_EUNSUPPORTED : ACCEL_ECORRUPT);
         text[i] = was;
     }
     tap_is_int(open, 0, "%zu characters, one changed at a time: each refused", len);

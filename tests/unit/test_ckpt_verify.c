@@ -199,7 +199,7 @@ static accel_status_t work_spin(void *arg, isolate_say *say, void *user,
                                 accel_error_t *err)
 {
     (void)arg, (void)err, (void)say, (void)user;
-    for (volatile int i = 0;; i++)
+    for (volatile unsigned i = 0;; i++)
         ;
     return ACCEL_OK;
 }
@@ -279,13 +279,14 @@ static void test_isolate(void)
     tap_is_int(isolated(work_talk, 60, 60, &f, &s, &err), ISOLATE_TOO_LONG,
                "talking without an end");
     tap_ok(f.lines == 1001 || f.lines == 1000, "it is cut off (%d lines)", f.lines);
+#ifdef __SANITIZE_ADDRESS__
+    tap_skip(3, "a sanitizer ends a process without memory");
+#else
     tap_is_int(isolated(work_greedy, 60, 60, &f, &s, &err), ISOLATE_DONE,
                "more memory and files than it may have");
     tap_is_int(s, ACCEL_OK, "it cannot write");
-    if (getenv("ASAN_OPTIONS"))
-        tap_skip(1, "a sanitizer ends a process without memory");
-    else
-        tap_is_str(f.text, "no memory", "it gets none");
+    tap_is_str(f.text, "no memory", "it gets none");
+#endif
 }
 
 int main(void)

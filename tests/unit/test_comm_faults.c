@@ -143,13 +143,13 @@ static struct comm *open_comm(struct boot *b, const char *backend, int timeout_m
 static int rank_main(struct boot *b, void *arg)
 {
     const struct job *job = arg;
-    struct buffers m = { calloc(RANKS * LARGE, sizeof(float)),
-                         calloc(RANKS * LARGE, sizeof(float)) };
+    static float in[RANKS * LARGE], out[RANKS * LARGE];
+    struct buffers m = { in, out };
     struct comm *c = open_comm(b, job->backend, NEVER_MS);
     accel_error_t err = { 0 }, again = { 0 };
     accel_status_t s;
 
-    if (!c || !m.in || !m.out)
+    if (!c)
         return 2;
     if (calls[job->first].call(c, &m, &err) != ACCEL_OK && b->rank == WRONG)
         return 3;
@@ -167,8 +167,6 @@ static int rank_main(struct boot *b, void *arg)
     if (comm_barrier(c, &again) != s || strcmp(again.text, err.text) != 0)
         return 5;
     comm_close(c);
-    free(m.in);
-    free(m.out);
     return 0;
 }
 
@@ -333,7 +331,8 @@ struct differ {
 static int differing(struct boot *b, void *arg)
 {
     const struct differ *d = arg;
-    struct buffers m = { calloc(RANKS * 16, 4), calloc(16, 4) };
+    static float in[RANKS * 16], out[16];
+    struct buffers m = { in, out };
     struct comm *c = open_comm(b, d->backend, NEVER_MS);
     accel_error_t err = { 0 };
     accel_status_t s;

@@ -276,6 +276,37 @@ static void test_removed(void)
     lines_close(&l);
 }
 
+static bool answer(void *ours)
+{
+    return *(bool *)ours;
+}
+
+/* Two lives: the second one opens the log while the first one still writes. */
+static void test_replaced(void)
+{
+    struct observe second = { .file = { .fd = -1 } };
+    accel_error_t err = { 0 };
+    bool ours = false;
+    struct lines l;
+
+    start(&l);
+    l.ours = answer;
+    l.ours_user = &ours;
+    add(&l, 1, "");
+    add(&l, 2, "");
+    tap_is_int(observe_open(&second, path, 2, &err), ACCEL_OK, "a second life");
+    add(&l, 3, "");
+    add(&second.file, 3, "");
+    add(&l, 4, "");
+    tap_ok(look().whole == 1 && look().last == 3 && look().ordered && !said[0],
+           "lines of the first do not get into its log");
+    observe_close(&second);
+    ours = true;
+    add(&l, 4, "");
+    tap_ok(look().whole == 2 && look().last == 4, "unless the log is its own again");
+    lines_close(&l);
+}
+
 static void test_sync(void)
 {
     struct lines l;
@@ -350,6 +381,7 @@ int main(void)
     test_bound(true);
     test_end();
     test_removed();
+    test_replaced();
     test_sync();
     test_resume_full();
     test_resume_scattered();

@@ -271,6 +271,7 @@ static void test_print(void)
 {
     struct config c = { .distributed_type = DIST_FSDP,
                         .sharding_strategy = SHARD_FULL,
+                        .use_orig_params = true,
                         .mixed_precision = PRECISION_BF16 };
     const char *extra[] = { "model", "gpt2, 2 layers", "data", "text.txt", NULL };
     const char *want = "  model                 gpt2, 2 layers\n"

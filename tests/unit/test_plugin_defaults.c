@@ -31,7 +31,7 @@ struct row {
 };
 
 #define SRUN_ALL "SLURM_MPI_TYPE=pmix SLURM_NTASKS=4 SLURM_NTASKS_PER_NODE=2 "
-#define OURS     "SLURM_KILL_BAD_EXIT=1 SLURM_SIGNAL=USR1@120 "
+#define OURS     "SLURM_KILL_BAD_EXIT=1 SLURM_DISABLE_STATUS=1 SLURM_SIGNAL=USR1@120 "
 #define STAY     "| stay SLURM_MPI_TYPE SLURM_NTASKS SLURM_NTASKS_PER_NODE "
 #define BATCH    "SBATCH_OPEN_MODE=append SBATCH_REQUEUE=1 "
 
@@ -42,7 +42,8 @@ static const struct row rows[] = {
       "SLURM_MPI_TYPE=pmix SLURM_NTASKS=4 SLURM_NTASKS_PER_NODE=1 " OURS STAY
       "| warning USR1@120" },
     { "the other signal", SRUN, 0, 0, USR2, "", "srun ./a", NULL,
-      "SLURM_MPI_TYPE=pmix SLURM_KILL_BAD_EXIT=1 SLURM_SIGNAL=USR2@120 "
+      "SLURM_MPI_TYPE=pmix SLURM_KILL_BAD_EXIT=1 SLURM_DISABLE_STATUS=1 "
+      "SLURM_SIGNAL=USR2@120 "
       "| stay SLURM_MPI_TYPE | warning USR2@120" },
     { "no preemption", SRUN, 0, 0, OFF, "", "srun ./a", NULL,
       "SLURM_MPI_TYPE=pmix SLURM_KILL_BAD_EXIT=1 | stay SLURM_MPI_TYPE | warning "
@@ -60,7 +61,8 @@ static const struct row rows[] = {
       "SLURM_MPI_TYPE=none SLURM_NTASKS=3 SLURM_KILL_BAD_EXIT=0 SLURM_SIGNAL=INT@5 "
       "SLURM_NTASKS_PER_NODE=3",
       "srun ./a", NULL,
-      "| stay SLURM_MPI_TYPE SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_SIGNAL "
+      "SLURM_DISABLE_STATUS=1 | stay SLURM_MPI_TYPE SLURM_NTASKS SLURM_NTASKS_PER_NODE "
+      "SLURM_SIGNAL "
       "SLURM_KILL_BAD_EXIT | warning none" },
     { "SLURM_NPROCS counts", SRUN, 4, 0, OFF, "SLURM_NPROCS=3", "srun ./a", NULL,
       "SLURM_MPI_TYPE=pmix SLURM_KILL_BAD_EXIT=1 | stay SLURM_MPI_TYPE | warning "
@@ -74,16 +76,19 @@ static const struct row rows[] = {
       "SLURM_MPI_TYPE=pmix SLURM_NTASKS=4 SLURM_KILL_BAD_EXIT=1 "
       "| stay SLURM_MPI_TYPE SLURM_NTASKS | warning none" },
     { "a signal is typed", SRUN, 0, 0, 0, "", "srun --signal=USR1@9 ./a", NULL,
-      "SLURM_MPI_TYPE=pmix SLURM_KILL_BAD_EXIT=1 | stay SLURM_MPI_TYPE | warning "
+      "SLURM_MPI_TYPE=pmix SLURM_KILL_BAD_EXIT=1 SLURM_DISABLE_STATUS=1 | stay "
+      "SLURM_MPI_TYPE | warning "
       "none" },
     { "a signal of the program's", SRUN, 0, 0, 0, "", "srun ./a --signal=USR1@9", NULL,
       "SLURM_MPI_TYPE=pmix " OURS "| stay SLURM_MPI_TYPE | warning USR1@120" },
     { "in a job that accel asked for", SRUN, 0, 0, 0,
       "SLURM_JOB_ID=7 SLURM_ACCEL_WARNING=USR1@60", "srun ./a", NULL,
-      "SLURM_MPI_TYPE=pmix SLURM_KILL_BAD_EXIT=1 | stay SLURM_MPI_TYPE "
+      "SLURM_MPI_TYPE=pmix SLURM_KILL_BAD_EXIT=1 SLURM_DISABLE_STATUS=1 | stay "
+      "SLURM_MPI_TYPE "
       "| warning USR1@60" },
     { "in somebody's job", SRUN, 0, 0, 0, "SLURM_JOB_ID=7", "srun ./a", NULL,
-      "SLURM_MPI_TYPE=pmix SLURM_KILL_BAD_EXIT=1 | stay SLURM_MPI_TYPE | warning "
+      "SLURM_MPI_TYPE=pmix SLURM_KILL_BAD_EXIT=1 SLURM_DISABLE_STATUS=1 | stay "
+      "SLURM_MPI_TYPE | warning "
       "none" },
     { "sbatch", SBATCH, 4, 2, 0, "", "sbatch a.sh", "a.sh -n 4",
       BATCH "SBATCH_SIGNAL=USR1@120 | stay SLURM_ACCEL_WARNING=USR1@120 " },
