@@ -359,9 +359,17 @@ static void test_resume_scattered(void)
     accel_error_t err = { 0 };
     char text[256] = "";
     FILE *f = fopen(path, "w");
+    accel_status_t st;
+    struct stat sb;
 
     fprintf(f, "{\"step\":1}\nnoise\n{\"step\":5}\n{\"step\":2}\n{\"step\":6}\n");
     fclose(f);
+    set_room(0);
+    st = observe_open(&o, path, 3, &err);
+    set_room(RLIM_INFINITY);
+    tap_is_int(st, ACCEL_EIO, "a log out of order needs room: %s", err.text);
+    stat(path, &sb);
+    tap_is_int(sb.st_size, 50, "and stays as it is");
     tap_is_int(observe_open(&o, path, 3, &err), ACCEL_OK, "a log out of order");
     observe_close(&o);
     f = fopen(path, "r");
