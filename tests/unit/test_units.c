@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/common.h"
 #include "tests/tap.h"
+#include "train/run.h"
 
 static char dir[64] = "/tmp/accel-units.XXXXXX";
 static char config[96];
@@ -94,6 +94,9 @@ static void test_values(void)
            "the program's initial values");
     v = accel_unit_values(u[0], 1);
     tap_ok(v && v[0] == 0.25f && accel_unit_dtype(u[0]) == ACCEL_F32, "and a constant");
+    accel_unit_want(u[0], &err);
+    accel_unit_done(u[0]);
+    tap_ok(accel_unit_values(u[0], 1) == v, "wanted twice, it stays after one done");
     accel_unit_done(u[0]);
     tap_is_int(step(run, u), 0, "a step");
     accel_unit_want(u[0], &err);
@@ -290,6 +293,33 @@ static void test_resume(void)
     accel_close(run, NULL);
 }
 
+/* Of two groups the first that matches counts; the rest has the job's own values. */
+static void test_groups(void)
+{
+    static const accel_group_t groups[] = {
+        { .match = "a.weight", .lr_scale = 2, .weight_decay = 0.25f },
+        { .match = "a.*", .lr_scale = 3, .weight_decay = 0.5f },
+    };
+    accel_job_t j = job_of("groups", 1);
+    accel_error_t err = { 0 };
+    accel_unit_t *u[2];
+    accel_t *run = open_run();
+    accel_tensor_t **a, **b;
+
+    j.optimizer.weight_decay = 0.125f;
+    j.optimizer.groups = groups;
+    j.optimizer.group_count = 2;
+    declare(run, u);
+    tap_is_int(accel_prepare(run, &j, &err), ACCEL_OK, "two groups %s", err.text);
+    a = run->units.unit[0].param;
+    b = run->units.unit[1].param;
+    tap_ok(a[0]->lr_scale == 2 && a[1]->lr_scale == 3 && b[0]->lr_scale == 1,
+           "each with its rate");
+    tap_ok(a[0]->weight_decay == 0.25f && a[1]->weight_decay == 0.5f,
+           "and weight decay");
+    accel_close(run, NULL);
+}
+
 /* ---- any fields ------------------------------------------------------------------------- */
 
 static int fetch(void *user, int64_t index, void *const *dst)
@@ -297,6 +327,7 @@ static int fetch(void *user, int64_t index, void *const *dst)
     (void)user;
     *(float *)dst[0] = (float)index;
     *(uint8_t *)dst[1] = (uint8_t)(index % 200);
+    *(uint8_t *)dst[2] = (uint8_t)(200 - index % 200);
     return 0;
 }
 
@@ -345,53 +376,122 @@ static accel_tensor_t *mean_model(accel_module_t *m, accel_tensor_t *const *in, 
     accel_tensor_t *both[] = { in[0], offset };
 
     (void)m;
-    return n == 2 ? accel_apply(&mean_op, both, 2, NULL) : NULL;
+    return n == 3 ? accel_apply(&mean_op, both, 2, NULL) : NULL;
 }
 
 static void test_fields(void)
 {
     static const accel_class_t cls = { .name = "Mean", .forward = mean_model };
-    const accel_field_t fields[] = { { ACCEL_F32, 1, { 1 } }, { ACCEL_U8, 0, { 0 } } };
+    const accel_field_t fields[] = { { ACCEL_F32, 1, { 1 } },
+                                     { ACCEL_U8, 0, { 0 } },
+                                     { ACCEL_U8, 0, { 0 } } };
     accel_job_t j = job_of("fields", 2);
     accel_error_t err = { 0 };
-    accel_tensor_t *batch[3], *t;
+    accel_tensor_t *batch[4], *t;
     accel_t *run = open_run();
     const int64_t two[] = { 1, 2 };
-    float got[4], label[4];
+    float got[4], label[4], other[4];
     const int64_t *dims;
     double loss = 0;
 
-    accel_dataset_new(&j.data, 100, fields, 2, fetch, NULL, 0.1, &err);
+    accel_dataset_new(&j.data, 100, fields, 3, fetch, NULL, 0.1, &err);
     j.model = accel_module_new(run, &cls, NULL, "");
     offset = accel_param(j.model, "offset", 1, one, zeros);
     tap_ok(!accel_prepare(run, &j, &err), "a model of any fields (%s)", err.text);
     accel_evaluate(run, 0, &loss, &err);
     tap_ok(fabs(loss - 94.5) < 1e-9,
            "evaluation weighs the last, smaller micro-batch: %g", loss);
-    tap_is_int(accel_next(run, batch, 3, &err), ACCEL_EINVAL, "not three tensors: %s",
+    accel_evaluate(run, 1, &loss, &err);
+    tap_ok(fabs(loss - 91.5) < 1e-9, "of one micro-batch, when asked: %g", loss);
+    tap_is_int(accel_next(run, batch, 4, &err), ACCEL_EINVAL, "not four tensors: %s",
                err.text);
     tap_is_int(accel_next_samples(run, NULL, 4, &err), ACCEL_EINVAL, "it has data: %s",
                err.text);
-    tap_ok(!accel_next(run, batch, 2, &err) &&
+    tap_ok(!accel_next(run, batch, 3, &err) &&
                accel_tensor_shape(batch[0], &dims) == 2 && dims[0] == 4 &&
                accel_tensor_shape(batch[1], &dims) == 1 &&
                accel_tensor_dtype(batch[1]) == ACCEL_U8,
-           "two tensors");
+           "three tensors");
     tap_ok(!accel_tensor_read(batch[0], got, 4, &err) &&
-               !accel_tensor_read(batch[1], label, 4, &err) && got[2] == label[2] &&
-               got[0] < 90 && got[0] != got[1],
+               !accel_tensor_read(batch[1], label, 4, &err) &&
+               !accel_tensor_read(batch[2], other, 4, &err) && got[2] == label[2] &&
+               other[2] == 200 - got[2] && got[0] < 90 && got[0] != got[1],
            "of the same, shuffled samples: %g %g", (double)got[0], (double)got[1]);
+    for (int i = 0; i < 4; i++)
+        tap_is_int((int64_t)got[i], data_global_index(3, 90, i),
+                   "in the order of the seed");
     t = accel_input(run, ACCEL_F32, 2, two, start, &err);
     tap_ok(t && !accel_tensor_read(t, got, 2, &err) && got[1] == 2,
            "a tensor of its own");
     tap_ok(!accel_input(run, ACCEL_F32, 2, two, NULL, &err) && err.code == ACCEL_EINVAL,
            "without values: %s", err.text);
-    accel_next(run, batch, 2, &err);
+    accel_next(run, batch, 3, &err);
     tap_ok(!accel_input(run, ACCEL_F8E5M2, 2, two, start, &err) &&
                strstr(err.text, "dtype e5m2 is not possible"),
            "of a dtype of the wire: %s", err.text);
     accel_close(run, NULL);
     accel_dataset_close(j.data);
+}
+
+static int fetch_nothing(void *user, int64_t index, void *const *dst)
+{
+    (void)user, (void)index, (void)dst;
+    return 0;
+}
+
+static void test_too_large(void)
+{
+    static const accel_class_t cls = { .name = "Mean", .forward = mean_model };
+    const accel_field_t field = { ACCEL_F32, 1, { 1000 } };
+    accel_job_t j = job_of("large", 1);
+    accel_error_t err = { 0 };
+    accel_t *run = open_run();
+
+    accel_dataset_new(&j.data, 100, &field, 1, fetch_nothing, NULL, 0, &err);
+    j.model = accel_module_new(run, &cls, NULL, "");
+    j.batch = 1 << 20;
+    tap_ok(accel_prepare(run, &j, &err) == ACCEL_EINVAL &&
+               strstr(err.text, "1048576 samples of 4000 bytes"),
+           "a micro-batch of 4 GB: %s", err.text);
+    accel_close(run, NULL);
+    accel_dataset_close(j.data);
+}
+
+/* Two micro-batches a step: their samples, what is drawn for them, and the mean of their
+ * losses. */
+static void test_accumulation(void)
+{
+    accel_job_t j = job_of("accumulate", 2);
+    accel_error_t err = { 0 };
+    accel_unit_t *u[2];
+    accel_t *run = open_run();
+    int64_t index[4] = { -1 };
+    char path[160], line[512] = "";
+    FILE *f;
+
+    declare(run, u);
+    j.accumulate = 2;
+    accel_prepare(run, &j, &err);
+    tap_is_int(accel_next_samples(run, index, 3, &err), ACCEL_EINVAL,
+               "three of four samples: %s", err.text);
+    for (int i = 0; i < 4; i++) {
+        tap_ok(!accel_next_samples(run, index, 4, &err) && index[0] == 4 * i &&
+                   index[3] == 4 * i + 3 && run->graph.draws.first_sample == 4 * i,
+               "micro-batch %d begins with sample %lld", i, (long long)index[0]);
+        tap_ok(!accel_units_backward(run, 1 + i % 2, &err), "its backward");
+        if (i % 2 == 0)
+            tap_is_int(accel_save(run, &err), ACCEL_EINVAL,
+                       "nor between two of one step: %s", err.text);
+        tap_ok(!accel_step(run, &err) && accel_steps_done(run) == (i + 1) / 2,
+               "%lld steps", (long long)accel_steps_done(run));
+    }
+    accel_close(run, NULL);
+    snprintf(path, sizeof(path), "%s/log.jsonl", j.out_dir);
+    f = fopen(path, "r");
+    tap_ok(f && fgets(line, sizeof(line), f) && strstr(line, "\"loss\":1.5,"),
+           "the loss of a step is their mean: %.30s", line);
+    if (f)
+        fclose(f);
 }
 
 int main(void)
@@ -414,7 +514,10 @@ int main(void)
     test_fatal(DONE_TWICE, "done once too often");
     test_fatal(NOT_DONE, "forgotten done");
     test_resume();
+    test_groups();
     test_fields();
+    test_too_large();
+    test_accumulation();
     snprintf(command, sizeof(command), "rm -rf %s", dir);
     tap_ok(system(command) == 0, "removed");
     return tap_done();
