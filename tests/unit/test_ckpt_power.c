@@ -83,6 +83,16 @@ static DIR *open_list(int fd)
     return d;
 }
 
+/* Not what readdir says: an overlay file system has other numbers there. */
+static ino_t inode_at(int dirfd, const char *name)
+{
+    struct stat st;
+
+    if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
+        abort();
+    return st.st_ino;
+}
+
 /* "INODE NAME" per line, and a hard link that keeps the inode of each file. */
 static void note_names(int fd, const char *to)
 {
@@ -93,13 +103,14 @@ static void note_names(int fd, const char *to)
     if (!out)
         abort();
     while ((e = readdir(d)) != NULL) {
+        unsigned long long ino;
         char keep[400];
 
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
-        fprintf(out, "%llu %s\n", (unsigned long long)e->d_ino, e->d_name);
-        snprintf(keep, sizeof(keep), "%s/keep-%llu", shadow,
-                 (unsigned long long)e->d_ino);
+        ino = inode_at(fd, e->d_name);
+        fprintf(out, "%llu %s\n", ino, e->d_name);
+        snprintf(keep, sizeof(keep), "%s/keep-%llu", shadow, ino);
         if (e->d_type == DT_DIR) {
             int sub = openat(fd, e->d_name, O_RDONLY | O_DIRECTORY);
 
@@ -214,7 +225,8 @@ static void lose_dir(ino_t ino, int mix, const char *to)
 
         while ((e = readdir(d)) != NULL)
             if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-                lose_entry(fd_of(ino), e->d_name, e->d_ino, mix, to);
+                lose_entry(fd_of(ino), e->d_name, inode_at(fd_of(ino), e->d_name), mix,
+                           to);
         closedir(d);
     } else {
         FILE *in;
