@@ -457,6 +457,106 @@ static void test_too_large(void)
     accel_dataset_close(j.data);
 }
 
+static void add_one(void *user, const char *name, float *gradient, int64_t first,
+                    int64_t count)
+{
+    int64_t *seen = user;
+
+    (void)first;
+    *seen += count;
+    for (int64_t i = 0; i < count; i++)
+        gradient[i] += strcmp(name, "b.weight") == 0;
+}
+
+/* Functions on gradients: whom they see, and how many there may be. */
+static void test_hooks(void)
+{
+    accel_job_t j = job_of("hooks", 1);
+    accel_error_t err = { 0 };
+    accel_unit_t *u[2];
+    accel_t *run = open_run();
+    int64_t all = 0, some = 0;
+
+    declare(run, u);
+    accel_prepare(run, &j, &err);
+    tap_ok(!accel_on_gradient(run, NULL, add_one, &all, &err) &&
+               !accel_on_gradient(run, "b.*", add_one, &some, &err),
+           "one for all, one for some %s", err.text);
+    step(run, u);
+    tap_ok(all == 8 && some == 1, "%lld and %lld elements", (long long)all,
+           (long long)some);
+    for (int i = 2; i < RUN_MAX_HOOKS; i++)
+        accel_on_gradient(run, "c", add_one, &some, &err);
+    tap_is_int(accel_on_gradient(run, "c", add_one, &some, &err), ACCEL_EINVAL,
+               "one too many: %s", err.text);
+    accel_close(run, NULL);
+}
+
+/* Jobs that make no sense, each in one value. */
+static void test_jobs(void)
+{
+    static const struct {
+        const char *text;
+        int64_t steps, warmup;
+        int batch, accumulate;
+        float clip;
+    } cases[] = {
+        { "steps must", 0, 0, 1, 1, 0 },
+        { "steps must", -1, 0, 1, 1, 0 },
+        { "batch must", 1, 0, 0, 1, 0 },
+        { "batch must", 1, 0, (1 << 20) + 1, 1, 0 },
+        { "accumulate must", 1, 0, 1, -1, 0 },
+        { "accumulate must", 1, 0, 1, (1 << 20) + 1, 0 },
+        { "warmup", 1, -1, 1, 1, 0 },
+        { "clip must", 1, 0, 1, 1, -1 },
+        { "clip must", 1, 0, 1, 1, NAN },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
+        accel_job_t j = job_of("jobs", cases[i].steps);
+        accel_error_t err = { 0 };
+        accel_unit_t *u[2];
+        accel_t *run = open_run();
+
+        declare(run, u);
+        j.warmup = cases[i].warmup;
+        j.batch = cases[i].batch;
+        j.accumulate = cases[i].accumulate;
+        j.clip = cases[i].clip;
+        tap_ok(accel_prepare(run, &j, &err) == ACCEL_EINVAL &&
+                   strstr(err.text, cases[i].text),
+               "refused: %s", err.text);
+        tap_ok(accel_step(run, NULL) == ACCEL_EINVAL, "and the run with it");
+        accel_close(run, NULL);
+    }
+}
+
+/* A second accel_prepare, and a loss that is no number. */
+static void test_end(void)
+{
+    accel_job_t j = job_of("end", 3);
+    accel_error_t err = { 0 };
+    accel_unit_t *u[2];
+    accel_t *run = open_run();
+
+    declare(run, u);
+    accel_prepare(run, &j, &err);
+    tap_ok(accel_prepare(run, &j, &err) == ACCEL_EINVAL && strstr(err.text, "twice"),
+           "prepared twice: %s", err.text);
+    tap_ok(accel_next_samples(run, NULL, 4, &err) == ACCEL_EINVAL &&
+               strstr(err.text, "twice"),
+           "the first failure is told again: %s", err.text);
+    accel_close(run, NULL);
+    run = open_run();
+    declare(run, u);
+    accel_prepare(run, &j, &err);
+    accel_next_samples(run, NULL, 4, &err);
+    accel_units_backward(run, NAN, &err);
+    tap_ok(accel_step(run, &err) == ACCEL_EDIVERGED && accel_steps_done(run) == 0,
+           "a loss that is no number: %s", err.text);
+    accel_close(run, NULL);
+}
+
 /* Two micro-batches a step: their samples, what is drawn for them, and the mean of their
  * losses. */
 static void test_accumulation(void)
@@ -515,6 +615,9 @@ int main(void)
     test_fatal(NOT_DONE, "forgotten done");
     test_resume();
     test_groups();
+    test_hooks();
+    test_jobs();
+    test_end();
     test_fields();
     test_too_large();
     test_accumulation();
