@@ -181,12 +181,15 @@ void descriptors_restore(const accel_t *run);
 
 /* ---- signals.c: the preemption flag ------------------------------------------------- */
 /* Installs handlers for SIGTERM and the config's signal where the disposition is the
- * default, or ignored by accel's own doing. A second call keeps what the first one installed, and a signal that came. */
+ * default, or ignored by accel's own doing. A second call keeps what the first one
+ * installed, and a signal that came. */
 void signals_install(const struct config *cfg);
 void signals_restore(void);
 /* From here on the first SIGINT asks to stop, and the second one ends the process at once;
  * where the disposition is the default. Until signals_leave_interrupt. */
 void signals_take_interrupt(const struct config *cfg);
+/* The ranks have agreed to stop for `sig`, which this one may not have got yet. */
+void signals_agreed(int sig);
 void signals_leave_interrupt(void);
 /* Number of the signal that asked to stop, 0 if none. Async-signal-safe, any thread. */
 int signals_pending(void);

@@ -17,6 +17,7 @@ enum { SLOT_TERM, SLOT_WARNING, SLOT_INTERRUPT, SLOTS };
 static volatile sig_atomic_t pending_signal;
 static int installed[SLOTS];
 static struct sigaction previous[SLOTS];
+static int on_its_way; /* another rank got it: ours may come when the run is over */
 
 /* What says more about the end that is wanted hides the rest: SIGTERM comes behind a warning,
  * and whoever presses Ctrl-C wants no other end. */
@@ -49,15 +50,30 @@ static void install(int slot, int sig, int flags)
         installed[slot] = sig;
 }
 
-/* What the program put in our place meanwhile stays. */
+static void on_late_signal(int sig)
+{
+    (void)sig;
+}
+
+/* What the program put in our place meanwhile stays. A signal that the run has obeyed already
+ * must not end this process with another code than that of the other ranks: one is let by. */
 static void restore(int slot)
 {
-    struct sigaction now;
+    struct sigaction now, next = previous[slot];
 
+    if (on_its_way && on_its_way == installed[slot] && next.sa_handler == SIG_DFL) {
+        next.sa_handler = on_late_signal;
+        next.sa_flags = SA_RESTART | SA_RESETHAND;
+    }
     if (installed[slot] && sigaction(installed[slot], NULL, &now) == 0 &&
         !(now.sa_flags & SA_SIGINFO) && now.sa_handler == on_signal)
-        sigaction(installed[slot], &previous[slot], NULL);
+        sigaction(installed[slot], &next, NULL);
     installed[slot] = 0;
+}
+
+void signals_agreed(int sig)
+{
+    on_its_way = pending_signal == sig ? 0 : sig;
 }
 
 void signals_install(const struct config *cfg)
@@ -65,7 +81,7 @@ void signals_install(const struct config *cfg)
     if (!cfg->preempt_enabled)
         return;
     if (!installed[SLOT_TERM] && !installed[SLOT_WARNING])
-        pending_signal = 0;
+        pending_signal = on_its_way = 0;
     install(SLOT_TERM, SIGTERM, 0);
     install(SLOT_WARNING, cfg->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1, 0);
     if (installed[SLOT_WARNING])

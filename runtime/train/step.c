@@ -94,6 +94,8 @@ static accel_status_t agree(accel_t *run, struct agreed *out, accel_error_t *err
                 : v[3] > 0 ? (c->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1)
                 : v[2] > 0 ? SIGTERM
                            : 0;
+    if (out->stop)
+        signals_agreed(out->stop);
     out->save =
         v[4] > 0 ||
         (c->ckpt_every_steps > 0 && (run->step + 1) % c->ckpt_every_steps == 0) ||

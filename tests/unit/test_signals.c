@@ -69,6 +69,39 @@ static int restored(void)
     return raise(SIGINT);
 }
 
+/* Another rank got the first one: the own one, which comes when all is over, ends nothing. */
+static int late(void)
+{
+    signals_install(&on);
+    signals_take_interrupt(&on);
+    signals_agreed(SIGINT);
+    signals_restore();
+    return raise(SIGINT);
+}
+
+static int late_twice(void)
+{
+    return late() == 0 ? raise(SIGINT) : 1;
+}
+
+static int late_term(void)
+{
+    signals_install(&on);
+    signals_agreed(SIGTERM);
+    signals_restore();
+    return raise(SIGTERM);
+}
+
+/* Nothing more is to come where it came in time. */
+static int in_time(void)
+{
+    int failed = once();
+
+    signals_agreed(SIGINT);
+    signals_restore();
+    return failed ? 1 : raise(SIGINT);
+}
+
 static int switched_off(void)
 {
     struct config off = { .preempt_enabled = false };
@@ -121,6 +154,10 @@ static const struct {
     { "before there is something to save the first one does", before, SIGINT },
     { "after that, too", left, SIGINT },
     { "and after the run", restored, SIGINT },
+    { "one that another rank obeyed already ends nothing", late, 1000 },
+    { "but the next one does", late_twice, SIGINT },
+    { "nor does such a SIGTERM", late_term, 1000 },
+    { "one that came in time leaves no other", in_time, SIGINT },
     { "and without accel.preemption.enabled", switched_off, SIGINT },
     { "a handler of the program's stays", programs_own, 1000 },
     { "one that it installs later stays, too", programs_later, 1000 },
