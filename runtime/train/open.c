@@ -56,7 +56,7 @@ accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err)
         return run->status;
     }
     if (run->prepared) {
-        stop_announce(run);
+        stop_announce(run, signals_pending());
         return ACCEL_OK;
     }
     return accel_fail(err, A0901, "call accel_prepare first", "%s before accel_prepare",

@@ -291,7 +291,7 @@ void lease_drop(accel_t *run);
 accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err);
 const char *stop_signal_name(int sig);
 /* After the first Ctrl-C, once, on rank 0: says what happens, and what a second one keeps. */
-void stop_announce(accel_t *run);
+void stop_announce(accel_t *run, int sig);
 
 /* ---- batch.c ------------------------------------------------------------------------- */
 /* Room for a micro-batch on the host. */

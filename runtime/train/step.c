@@ -180,8 +180,10 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
         st = run->backend->sync(run->backend, err);
     if (st == ACCEL_OK)
         st = agree(run, &a, err);
-    if (st == ACCEL_OK)
+    if (st == ACCEL_OK) {
+        stop_announce(run, a.stop); /* rank 0 may not have got it itself */
         st = update(run, &a, &did, err);
+    }
     graph_reset(&run->graph);
     finished = run->step >= run->job.steps;
     if (st == ACCEL_OK && !a.stop && run->job.eval_every > 0 &&

@@ -23,11 +23,11 @@ const char *stop_signal_name(int sig)
                             : "SIGUSR1";
 }
 
-void stop_announce(accel_t *run)
+void stop_announce(accel_t *run, int sig)
 {
     char kept[64] = "nothing is saved yet";
 
-    if (run->announced || run->boot.rank != 0 || signals_pending() != SIGINT)
+    if (run->announced || run->boot.rank != 0 || sig != SIGINT)
         return;
     run->announced = true;
     if (run->saved_step >= 0)
