@@ -538,6 +538,7 @@ static void test_end(void)
     accel_error_t err = { 0 };
     accel_unit_t *u[2];
     accel_t *run = open_run();
+    float *first, *second;
 
     declare(run, u);
     accel_prepare(run, &j, &err);
@@ -551,6 +552,9 @@ static void test_end(void)
     declare(run, u);
     accel_prepare(run, &j, &err);
     accel_next_samples(run, NULL, 4, &err);
+    tap_ok(!accel_unit_grad(u[0], 0, &first, &err) &&
+               !accel_unit_grad(u[0], 1, &second, &err) && second - first >= 6,
+           "each parameter has a gradient of its own");
     accel_units_backward(run, NAN, &err);
     tap_ok(accel_step(run, &err) == ACCEL_EDIVERGED && accel_steps_done(run) == 0,
            "a loss that is no number: %s", err.text);
@@ -594,6 +598,22 @@ static void test_accumulation(void)
         fclose(f);
 }
 
+/* A config for more processes than there are. */
+static void test_size(void)
+{
+    accel_options_t o = { .config_file = config, .threads = 1 };
+    accel_error_t err = { 0 };
+    accel_t *run = NULL;
+    FILE *f = fopen(config, "w");
+
+    if (!f || fputs("distributed_type: MULTI_CPU\nnum_processes: 2\n", f) < 0 ||
+        fclose(f))
+        tap_diag("no file");
+    tap_ok(accel_open(&run, &o, &err) != ACCEL_OK && !run &&
+               strstr(err.text, "the config says 2, but 1 process was started"),
+           "two processes are asked for: %s", err.text);
+}
+
 int main(void)
 {
     char command[128];
@@ -621,6 +641,7 @@ int main(void)
     test_fields();
     test_too_large();
     test_accumulation();
+    test_size();
     snprintf(command, sizeof(command), "rm -rf %s", dir);
     tap_ok(system(command) == 0, "removed");
     return tap_done();
