@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "optim/optim.h"
 #include "tests/tap.h"
 #include "train/run.h"
 
@@ -570,11 +571,12 @@ static void test_accumulation(void)
     accel_unit_t *u[2];
     accel_t *run = open_run();
     int64_t index[4] = { -1 };
-    char path[160], line[512] = "";
+    char path[160], line[512] = "", *rate;
     FILE *f;
 
     declare(run, u);
     j.accumulate = 2;
+    j.warmup = 2;
     accel_prepare(run, &j, &err);
     tap_is_int(accel_next_samples(run, index, 3, &err), ACCEL_EINVAL,
                "three of four samples: %s", err.text);
@@ -594,6 +596,9 @@ static void test_accumulation(void)
     f = fopen(path, "r");
     tap_ok(f && fgets(line, sizeof(line), f) && strstr(line, "\"loss\":1.5,"),
            "the loss of a step is their mean: %.30s", line);
+    rate = strstr(line, "\"lr\":");
+    tap_is_close(rate ? strtod(rate + 5, NULL) : 0, optim_lr(0.5f, 2, 2, 1), 1e-9,
+                 "its rate is that of step 1");
     if (f)
         fclose(f);
 }
