@@ -26,22 +26,6 @@ static accel_status_t io_error(accel_error_t *err, const char *path, const char 
     return st;
 }
 
-static accel_status_t write_all(int fd, const char *buf, size_t len, const char *path,
-                                accel_error_t *err)
-{
-    while (len > 0) {
-        ssize_t n = write(fd, buf, len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return io_error(err, path, "write");
-        buf += n;
-        len -= (size_t)n;
-    }
-    return ACCEL_OK;
-}
-
 /* What of a log is to stay. */
 struct trim {
     int64_t steps_done;
@@ -78,8 +62,8 @@ static accel_status_t walk(FILE *in, struct trim *t, int out_fd, const char *pat
         if (!kept && t->tail < 0)
             t->tail = at;
         t->scattered |= kept && t->tail >= 0;
-        if (kept && out_fd >= 0)
-            st = write_all(out_fd, line, (size_t)n, path, err);
+        if (kept && out_fd >= 0 && (errno = line_write(out_fd, line, (size_t)n)) != 0)
+            st = io_error(err, path, "write");
         at += n;
     }
     if (st == ACCEL_OK && ferror(in))

@@ -15,7 +15,7 @@
 
 #define OPEN_FLAGS (O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW)
 
-static int write_all(int fd, const char *buf, size_t len)
+int line_write(int fd, const char *buf, size_t len)
 {
     while (len > 0) {
         ssize_t n = write(fd, buf, len);
@@ -52,7 +52,7 @@ int line_append(int fd, const char *line, size_t len, int64_t *torn_at)
     if (fstat(fd, &sb) != 0)
         return errno;
     file_limit_hold(&before);
-    error = write_all(fd, line, len);
+    error = line_write(fd, line, len);
     if (error && cut_at(fd, sb.st_size) != 0)
         *torn_at = sb.st_size;
     file_limit_release(&before);

@@ -28,6 +28,8 @@ struct lines {
     int64_t kept_lines, dropped; /* in this outage */
 };
 
+/* Writes all of `buf`, in pieces where the system wants it. 0, or errno. */
+int line_write(int fd, const char *buf, size_t len);
 /* Writes the whole line at the end of `fd`, or nothing of it. 0, or errno; in that case
  * *torn_at is where a part of it begins that could not be taken back, or -1. */
 int line_append(int fd, const char *line, size_t len, int64_t *torn_at);
