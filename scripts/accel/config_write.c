@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/path_dir.h"
 #include "scripts/accel/config_values.h"
 
 static accel_status_t failed(const char *what, const char *path, accel_error_t *err)
@@ -53,22 +54,19 @@ static mode_t mode_for(const char *path)
     return 0666 & ~mask;
 }
 
-/* Parent directories, as mkdir -p. */
 static bool make_parents(const char *path)
 {
+    const char *slash = strrchr(path, '/');
     char dir[PATH_MAX];
+    size_t failed_len;
 
-    if ((size_t)snprintf(dir, sizeof(dir), "%s", path) >= sizeof(dir)) {
-        errno = ENAMETOOLONG;
-        return false;
-    }
-    for (char *slash = strchr(dir + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        if (mkdir(dir, 0777) && errno != EEXIST)
-            return false;
-        *slash = '/';
-    }
-    return true;
+    if (!slash || slash == path)
+        return true;
+    errno = ENAMETOOLONG;
+    if ((size_t)snprintf(dir, sizeof(dir), "%.*s", (int)(slash - path), path) <
+        sizeof(dir))
+        errno = path_make_dirs(dir, &failed_len);
+    return errno == 0;
 }
 
 /* Gives the finished temporary file its name. */
