@@ -27,6 +27,7 @@ shell_tests += \
 	tests/issues/0141-lease-lock.t \
 	tests/issues/0142-interrupt.t \
 	tests/issues/0143-srun-interrupt.t \
+	tests/issues/0144-slow-exit.t \
 	tests/issues/0160-warning-harms-nobody.t \
 	tests/issues/0161-requeue-exit.t \
 	tests/issues/0180-config-user-file.t \

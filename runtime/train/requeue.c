@@ -164,6 +164,9 @@ static int run_scontrol(char *const argv[], char *buf, size_t len)
     close(fd[0]);
     if (rc != 0)
         snprintf(buf, len, "cannot run scontrol: %s", strerror(rc));
+    else if (!buf[0])
+        snprintf(buf, len, "no answer of scontrol within %d s",
+                 (int)(DEADLINE_NS / 1000000000));
     return rc == 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 

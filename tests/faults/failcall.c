@@ -10,6 +10,8 @@
  *                        open, read, list and lock count as well
  *   FAILCALL_RANK=r      only in the process whose PMIX_RANK is r
  *   FAILCALL_COUNT=FILE  gets the number of calls of each such process at its end
+ *   FAILCALL_LEAVE=FILE  the rank named by FAILCALL_RANK (and not the scontrol it asks) waits
+ *                        in exit() for a signal, 30 s at most; FILE is created before that
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -25,6 +27,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 #define REAL(type, name, ...)                                                          \
@@ -142,6 +145,18 @@ static int strike_at(int fd, const char *name)
 static int strike_look(int fd, const char *name)
 {
     return at_in_path(fd, name) ? strike() : 0;
+}
+
+__attribute__((destructor)) static void leave_late(void)
+{
+    const struct timespec limit = { .tv_sec = 30 };
+    const char *file = getenv("FAILCALL_LEAVE"), *rank = getenv("FAILCALL_RANK");
+
+    if (!file || !rank || !getenv("PMIX_RANK") || !this_rank() ||
+        strcmp(program_invocation_short_name, "scontrol") == 0)
+        return;
+    close(open(file, O_WRONLY | O_CREAT, 0666));
+    nanosleep(&limit, NULL);
 }
 
 __attribute__((destructor)) static void tell_count(void)

@@ -89,9 +89,14 @@ mkdir small
 unshare -m sh full.sh "$TRAIN" $MODEL --steps 100000000
 is "$(cat full.code)" 85 "a full disk: the run goes on, and stops with its state saved"
 like "$(cat tail.out)" '\\n' "while there is no room the log ends with a whole line"
-like "$(cat full.out)" 'written again, with all records that waited' "all records come in the end"
+# What waits longer than 1 MiB of memory holds is thinned out, on a machine that is busy with
+# other things; then its number is said.
+like "$(cat full.out)" 'written again[,;] (with all records that waited$|of the records that waited [0-9]+ were dropped)' \
+    "the records that waited come in the end"
 whole_lines full.jsonl
 ok $? "every line is a record"
-each_step_once full.jsonl "$(wc -l <full.jsonl)"
-ok $? "and each step is there once"
+dropped=$(sed -n 's/.*of the records that waited \([0-9]*\) were dropped.*/\1/p' full.out |
+    awk '{ n += $1 } END { print n + 0 }')
+is "$(losses full.jsonl | awk '$1 <= last { twice++ } { last = $1 } END { print last - NR, twice + 0 }')" \
+    "$dropped 0" "each step is there once, but for those"
 done_testing

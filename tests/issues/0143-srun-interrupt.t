@@ -52,7 +52,7 @@ leave() {
 in_terminal once 'srun --accel-config=two.yaml $TRAIN $MODEL --out once'
 press
 leave
-is $? 75 "Ctrl-C: srun ends 75"
+is $? 75 "Ctrl-C: srun ends 75" || diag "$(cat once.out)"
 saved once
 like "$(cat once.out)" 'not run again: it was interrupted; run the same command to go on' "it says how to go on"
 

@@ -37,7 +37,8 @@ chown -R 65534 "$home"
 cd / || bail_out "no /"
 
 # Calls with the file's name and effective uid 0, and how many had another. Children begin
-# with the uid their parent has then.
+# with the uid their parent has then. A call that another process's cut in two is put
+# together; numbers of processes come again.
 judge() { # TRACE
     awk '
         function uid_of(pid) {
@@ -49,11 +50,14 @@ judge() { # TRACE
                 parent[substr($0, RSTART + 2)] = $1
             next
         }
+        / \+\+\+ (exited|killed) / { delete euid[$1]; next }
         { uid_of($1) }
+        / (setuid|setreuid|setresuid)\(.*<unfinished/ { begun[$1] = $0; next }
+        / <\.\.\. (setuid|setreuid|setresuid) resumed/ { $0 = begun[$1] " = " $NF }
         / (setuid|setreuid|setresuid)\(/ && / = 0$/ {
             args = $0
             sub(/^[^(]*\(/, "", args)
-            sub(/\).*/, "", args)
+            sub(/ *(<unfinished|\)).*/, "", args)
             n = split(args, a, /, */)
             effective = n == 1 ? a[1] : a[2]
             if (effective !~ /^-1|^4294967295/) euid[$1] = effective
@@ -72,6 +76,12 @@ printf '%s\n' '7 clone(child_stack=NULL) = 8' '8 setresuid(-1, 65534, -1) = 0' \
 is "$(judge "$tap_tmp/good")" "unprivileged: 1" "the judge: calls of the user are his"
 echo '7 readlink("/h/job.yaml", 0x1, 9) = -1' >>"$tap_tmp/good"
 contains "$(judge "$tap_tmp/good")" "privileged: 7 readlink" "one of root's is found"
+printf '%s\n' '7 clone(child_stack=NULL) = 8' '8 setresuid(-1, 65534, -1 <unfinished ...>' \
+    '7 openat(AT_FDCWD, "/etc/x", O_RDONLY) = 3' '8 <... setresuid resumed>) = 0' \
+    '8 openat(AT_FDCWD, "/h/job.yaml", O_RDONLY) = 3' '8 +++ exited with 0 +++' >"$tap_tmp/cut"
+is "$(judge "$tap_tmp/cut")" "unprivileged: 1" "a call that is cut in two is one"
+printf '%s\n' '7 clone(child_stack=NULL) = 8' '8 openat(AT_FDCWD, "/h/job.yaml", O_RDONLY) = 3' >>"$tap_tmp/cut"
+contains "$(judge "$tap_tmp/cut")" "privileged: 8 openat" "a number that comes again is another process"
 
 slurmd=$(cat "$cluster_dir"/run/slurmd-*.pid)
 strace -f -qq -s 400 -o "$tap_tmp/trace" -p "$slurmd" \

@@ -92,6 +92,38 @@ static int late_term(void)
     return raise(SIGTERM);
 }
 
+/* The first rank that ends makes srun send SIGTERM to those that take longer. */
+static int slow_end(void)
+{
+    int failed = once();
+
+    signals_agreed(SIGINT);
+    signals_restore();
+    return failed || raise(SIGTERM) || raise(SIGTERM);
+}
+
+static int run_again(void)
+{
+    if (slow_end() || late())
+        return 1;
+    signals_install(&on);
+    signals_take_interrupt(&on);
+    if (signals_pending())
+        return 2;
+    raise(SIGTERM);
+    return signals_pending() == SIGTERM ? 0 : 3;
+}
+
+/* The second run failed before any stop was agreed on. */
+static int run_again_failed(void)
+{
+    if (slow_end())
+        return 1;
+    signals_install(&on);
+    signals_restore();
+    return raise(SIGTERM);
+}
+
 /* Nothing more is to come where it came in time. */
 static int in_time(void)
 {
@@ -157,6 +189,10 @@ static const struct {
     { "one that another rank obeyed already ends nothing", late, 1000 },
     { "but the next one does", late_twice, SIGINT },
     { "nor does such a SIGTERM", late_term, 1000 },
+    { "after a stop that all agreed on SIGTERM ends no rank that is slow", slow_end,
+      1000 },
+    { "a second run of the process takes its signals again", run_again, 1000 },
+    { "and leaves SIGTERM as it was before the first one", run_again_failed, SIGTERM },
     { "one that came in time leaves no other", in_time, SIGINT },
     { "and without accel.preemption.enabled", switched_off, SIGINT },
     { "a handler of the program's stays", programs_own, 1000 },
