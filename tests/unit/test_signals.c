@@ -134,6 +134,15 @@ static int in_time(void)
     return failed ? 1 : raise(SIGINT);
 }
 
+static int warned_in_time(void)
+{
+    signals_install(&on);
+    raise(SIGUSR1);
+    signals_agreed(SIGUSR1);
+    signals_restore();
+    return raise(SIGUSR1);
+}
+
 static int switched_off(void)
 {
     struct config off = { .preempt_enabled = false };
@@ -194,7 +203,8 @@ static const struct {
     { "a second run of the process takes its signals again", run_again, 1000 },
     { "and leaves SIGTERM as it was before the first one", run_again_failed, SIGTERM },
     { "one that came in time leaves no other", in_time, SIGINT },
-    { "and without accel.preemption.enabled", switched_off, SIGINT },
+    { "nor does a warning", warned_in_time, SIGUSR1 },
+    { "SIGINT is left alone without accel.preemption.enabled", switched_off, SIGINT },
     { "a handler of the program's stays", programs_own, 1000 },
     { "one that it installs later stays, too", programs_later, 1000 },
     { "SIGINT that is ignored stays ignored", ignored, 1000 },
