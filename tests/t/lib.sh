@@ -200,6 +200,15 @@ holders_of() { # TEXT FILE
         grep -lzF -f - /proc/[0-9]*/"$2" 2>/dev/null
 }
 
+# Slurm's cgroups have the node's name alone: while a slurmd runs they may be another test's.
+lib_cgroups() {
+    grep -qx slurmd /proc/[0-9]*/comm 2>/dev/null || ls -d /sys/fs/cgroup/*/slurm_n* /sys/fs/cgroup/slurm_n* 2>/dev/null
+}
+# shellcheck disable=SC2317 # called by wait_until
+lib_no_cgroups() {
+    [ -z "$(lib_cgroups)" ]
+}
+
 # Nothing of the cluster at DIR is left, nor a process with MARK on its command line. Looks
 # only at what carries these, because other clusters come and go at the same time.
 cluster_gone() { # DIR [MARK]
@@ -209,8 +218,9 @@ cluster_gone() { # DIR [MARK]
         holders_of " $1/" mountinfo
         [ -z "${2:-}" ] || holders_of "$2" cmdline
         grep -lxF "$1" /sys/class/net/*/ifalias 2>/dev/null
-        ls -d "$1" /sys/fs/cgroup/*/slurm_n* /sys/fs/cgroup/slurm_n* 2>/dev/null
+        ls -d "$1" 2>/dev/null
     )
+    wait_until 20 lib_no_cgroups || lib_left="$lib_left $(lib_cgroups)"
     [ -z "$lib_left" ] && return 0
     diag "left: $lib_left"
     return 1
