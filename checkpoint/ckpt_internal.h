@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "accel_ckpt.h"
+#include "ckpt_io.h"
 #include "common/common.h"
 
 #define CKPT_FORMAT       1
@@ -149,7 +150,7 @@ accel_status_t ckpt_meta_hash(const struct ckpt_manifest *m, int f, int fd,
                               const size_t *order, size_t count, struct ckpt_hash *out,
                               accel_error_t *err);
 
-/* ---- layout.c, h5_tree.c: what calls libhdf5; no_hdf5.c in a build without it ----------- */
+/* ---- h5_layout.c, h5_tree.c: what calls libhdf5; no_hdf5.c in a build without it ----------- */
 
 /* Creates m's file `rank` in dirfd with one contiguous dataset per box, and sets box.at
  * and file.bytes. The data are not written. */
@@ -161,10 +162,6 @@ accel_status_t ckpt_layout(int dirfd, struct ckpt_manifest *m, int rank,
 /* Writes the data of all boxes into the laid out file, hashes them, fsyncs. */
 accel_status_t ckpt_write_shard(int dirfd, struct ckpt_manifest *m, int rank,
                                 int *direct_out, accel_error_t *err);
-/* pwrite until done; retries EINTR and short writes. 0 or -1 with errno. */
-int ckpt_pwrite_all(int fd, const void *data, size_t bytes, int64_t at);
-/* pread until done or end of file; the count read or -1 with errno. */
-ssize_t ckpt_pread_all(int fd, void *data, size_t bytes, int64_t at);
 
 /* ---- stage.c -------------------------------------------------------------------------------- */
 

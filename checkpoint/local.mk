@@ -1,13 +1,15 @@
 # libaccelckpt: sharded checkpoints; knows nothing of runtime/ but common/.
 noinst_LTLIBRARIES += libaccelckpt_core.la
-include_HEADERS += checkpoint/accel_ckpt.h checkpoint/accel_safetensors.h
+include_HEADERS += checkpoint/accel_ckpt.h runtime/weights/safetensors/accel_safetensors.h
 libaccelckpt_core_la_SOURCES = \
 	checkpoint/access.c \
 	checkpoint/accel_ckpt.h \
-	checkpoint/accel_safetensors.h \
+	runtime/weights/safetensors/accel_safetensors.h \
 	checkpoint/aside.c \
 	checkpoint/boxes.c \
 	checkpoint/ckpt_internal.h \
+	checkpoint/ckpt_io.c \
+	checkpoint/ckpt_io.h \
 	checkpoint/commit.c \
 	checkpoint/dirs.c \
 	checkpoint/hash.c \
@@ -17,21 +19,21 @@ libaccelckpt_core_la_SOURCES = \
 	checkpoint/manifest_parse.c \
 	checkpoint/read.c \
 	checkpoint/retain.c \
-	checkpoint/save.c \
-	checkpoint/st_convert.c \
-	checkpoint/st_header.c \
-	checkpoint/st_index.c \
-	checkpoint/st_internal.h \
-	checkpoint/st_json.c \
-	checkpoint/st_open.c \
-	checkpoint/st_read.c \
-	checkpoint/st_write.c \
+	checkpoint/save_steps.c \
+	runtime/weights/safetensors/st_convert.c \
+	runtime/weights/safetensors/st_header.c \
+	runtime/weights/safetensors/st_index.c \
+	runtime/weights/safetensors/st_internal.h \
+	runtime/weights/safetensors/st_json.c \
+	runtime/weights/safetensors/st_open.c \
+	runtime/weights/safetensors/st_read.c \
+	runtime/weights/safetensors/st_write.c \
 	checkpoint/stage.c \
 	checkpoint/verify.c \
 	checkpoint/write.c
 if HAVE_HDF5
 libaccelckpt_core_la_SOURCES += checkpoint/ckpt_h5.h checkpoint/h5.c checkpoint/h5_tree.c \
-	checkpoint/layout.c
+	checkpoint/h5_layout.c
 else
 libaccelckpt_core_la_SOURCES += checkpoint/no_hdf5.c
 endif
@@ -100,13 +102,13 @@ tests_unit_test_ckpt_agree_LDADD = $(tests_unit_test_ckpt_power_LDADD)
 
 unit_tests += tests/unit/test_ckpt_verify
 tests_unit_test_ckpt_verify_SOURCES = tests/unit/test_ckpt_verify.c $(disk_shim) \
-	scripts/accel/isolate.c scripts/accel/isolate.h
+	cli/data/isolate.c cli/data/isolate.h
 tests_unit_test_ckpt_verify_LDADD = $(tests_unit_test_ckpt_power_LDADD)
 
 if HAVE_HDF5
 unit_tests += tests/unit/test_ckpt_forged
 tests_unit_test_ckpt_forged_SOURCES = tests/unit/test_ckpt_forged.c $(disk_shim) \
-	scripts/accel/isolate.c scripts/accel/isolate.h
+	cli/data/isolate.c cli/data/isolate.h
 tests_unit_test_ckpt_forged_CFLAGS = $(AM_CFLAGS) $(HDF5_CFLAGS)
 tests_unit_test_ckpt_forged_LDADD = $(tests_unit_test_ckpt_power_LDADD)
 endif

@@ -29,7 +29,12 @@ include runtime/shard/local.mk
 include runtime/optim/local.mk
 include runtime/data/local.mk
 include runtime/observe/local.mk
-include runtime/train/local.mk
+include runtime/weights/local.mk
+include runtime/place/local.mk
+include runtime/life/local.mk
+include runtime/state/local.mk
+include runtime/loop/local.mk
+include runtime/run/local.mk
 
 lib_LTLIBRARIES += libaccel.la
 libaccel_la_SOURCES =

@@ -7,7 +7,7 @@
 #ifndef ACCEL_SRUN_PLUGIN_CONFIG_API_H
 #define ACCEL_SRUN_PLUGIN_CONFIG_API_H
 
-#include "config/environ.h"
+#include "config/python/environ.h"
 
 #define CONFIG_API_FILE   "accel_spank_config.so"
 #define CONFIG_API_SYMBOL "accel_spank_config_api"

@@ -19,16 +19,16 @@ srun_plugin_accel_spank_la_SOURCES = \
 	srun_plugin/remote.c \
 	srun_plugin/requeued.c \
 	srun_plugin/resubmit.c \
-	srun_plugin/resume.c \
+	srun_plugin/resume_option.c \
 	srun_plugin/say.c \
 	srun_plugin/script.c \
 	srun_plugin/script_text.c \
 	srun_plugin/script_text.h \
 	srun_plugin/size.c \
 	srun_plugin/taskenv.c \
-	runtime/config/carrier.c \
-	runtime/config/environ_cores.c \
-	runtime/config/environ_task.c
+	runtime/config/sources/carrier.c \
+	runtime/config/python/environ_cores.c \
+	runtime/config/python/environ_task.c
 srun_plugin_accel_spank_la_CFLAGS = $(ACCEL_BASE_CFLAGS) $(XXHASH_CFLAGS) $(SLURM_CFLAGS)
 srun_plugin_accel_spank_la_LIBADD = libacommon.la
 # Slurm's symbols come from the program that loads the plugin.

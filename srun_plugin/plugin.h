@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 #include "common/common.h"
-#include "config/environ.h"
+#include "config/python/environ.h"
 
 #define OPTION_CONFIG   "accel-config"
 #define OPTION_RESUME   "accel-resume"
@@ -69,7 +69,7 @@ void opts_value(const struct config *cfg, const char *name, char *buf, size_t le
 bool opts_remote_active(void);
 void opts_free(void);
 
-/* ---- resume.c: --accel-resume ------------------------------------------------------------ */
+/* ---- resume_option.c: --accel-resume ------------------------------------------------------------ */
 
 void resume_register(spank_t sp);
 /* After all options: the choice travels to the tasks in ACCEL_RESUME. */

@@ -2,8 +2,8 @@
 libaccel_core_la_SOURCES += \
 	runtime/backend/backend.h \
 	runtime/backend/cpu/activation.c \
-	runtime/backend/cpu/attention.c \
-	runtime/backend/cpu/attention.h \
+	runtime/backend/cpu/cpu_attention.c \
+	runtime/backend/cpu/cpu_attention.h \
 	runtime/backend/cpu/attention_block.c \
 	runtime/backend/cpu/attention_decode.c \
 	runtime/backend/cpu/attention_grad.c \
@@ -20,14 +20,14 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/gemv.c \
 	runtime/backend/cpu/memory.c \
 	runtime/backend/cpu/move.c \
-	runtime/backend/cpu/norm.c \
-	runtime/backend/cpu/rope.c \
+	runtime/backend/cpu/cpu_norm.c \
+	runtime/backend/cpu/cpu_rope.c \
 	runtime/backend/cpu/pool.c \
-	runtime/backend/cpu/reduce.c \
+	runtime/backend/cpu/cpu_reduce.c \
 	runtime/backend/cpu/sizes.c \
 	runtime/backend/cpu/tile.c \
 	runtime/backend/cpu/tile.h \
-	runtime/backend/cpu/update.c \
+	runtime/backend/cpu/cpu_update.c \
 	runtime/backend/cpu/vmath.h \
 	runtime/backend/cpu/xent.c \
 	runtime/backend/cuda_sizes.h \

@@ -2,7 +2,7 @@
  *
  * Collectives over UCP tagged messages, for ranks on any nodes. Direct algorithms: every
  * rank talks to every other, so a silent rank is known by its own silence. Sums use the
- * kernels of reduce.c in rank order, as shared memory does.
+ * kernels of rank_order.c in rank order, as shared memory does.
  */
 #include <stdlib.h>
 #include <string.h>

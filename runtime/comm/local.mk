@@ -13,7 +13,7 @@ libaccel_core_la_SOURCES += \
 	runtime/comm/nccl_load.c \
 	runtime/comm/nccl_sum.c \
 	runtime/comm/nccl_wait.c \
-	runtime/comm/reduce.c \
+	runtime/comm/rank_order.c \
 	runtime/comm/reduce.h \
 	runtime/comm/shm.h \
 	runtime/comm/shm_data.c \

@@ -23,7 +23,7 @@ libacommon_la_SOURCES += \
 	runtime/common/path_trust.h \
 	runtime/common/port.c \
 	runtime/common/port.h \
-	runtime/common/resume.c \
+	runtime/common/resume_choice.c \
 	runtime/common/rng.h \
 	runtime/common/suggest.c \
 	runtime/common/util.c \

@@ -1,37 +1,37 @@
 # config/
 libaconfig_la_SOURCES += \
-	runtime/config/carrier.c \
-	runtime/config/check.c \
-	runtime/config/check_engines.c \
-	runtime/config/check_fsdp.c \
+	runtime/config/sources/carrier.c \
+	runtime/config/rules/check.c \
+	runtime/config/rules/check_engines.c \
+	runtime/config/rules/check_fsdp.c \
 	runtime/config/config.h \
-	runtime/config/deepspeed.c \
-	runtime/config/deepspeed.h \
-	runtime/config/diag.c \
-	runtime/config/encode.c \
-	runtime/config/environ.c \
-	runtime/config/environ.h \
-	runtime/config/environ_cores.c \
-	runtime/config/environ_task.c \
-	runtime/config/file.c \
-	runtime/config/lock.c \
-	runtime/config/json_syntax.c \
+	runtime/config/python/deepspeed.c \
+	runtime/config/python/deepspeed.h \
+	runtime/config/read/diag.c \
+	runtime/config/sources/encode.c \
+	runtime/config/python/environ.c \
+	runtime/config/python/environ.h \
+	runtime/config/python/environ_cores.c \
+	runtime/config/python/environ_task.c \
+	runtime/config/read/file.c \
+	runtime/config/sources/lock.c \
+	runtime/config/read/json_syntax.c \
 	runtime/config/keys_accel.def \
 	runtime/config/keys_engines.def \
 	runtime/config/keys_fsdp.def \
 	runtime/config/keys_small.def \
 	runtime/config/keys_top.def \
-	runtime/config/mesh.c \
-	runtime/config/report.h \
-	runtime/config/scalar.c \
+	runtime/config/rules/mesh.c \
+	runtime/config/read/document.h \
+	runtime/config/read/scalar.c \
 	runtime/config/schema.c \
-	runtime/config/shape.c \
-	runtime/config/sources.c \
-	runtime/config/support.c \
-	runtime/config/validate.c \
-	runtime/config/validate.h \
-	runtime/config/value.c \
-	runtime/config/yaml_events.c
+	runtime/config/rules/shape.c \
+	runtime/config/sources/sources.c \
+	runtime/config/rules/support.c \
+	runtime/config/read/validate.c \
+	runtime/config/read/validate.h \
+	runtime/config/read/value.c \
+	runtime/config/read/yaml_events.c
 EXTRA_DIST += examples/fsdp.yaml examples/ddp.yaml examples/deepspeed.yaml examples/single.yaml
 shell_tests += tests/t/1070-config-engines.t
 

@@ -7,9 +7,9 @@ libaccel_core_la_SOURCES += \
 	runtime/data/data_impl.h \
 	runtime/data/dataset.c \
 	runtime/data/fields.c \
-	runtime/data/order.c \
+	runtime/data/sample_order.c \
 	runtime/data/pretokenize.c \
-	runtime/data/sample.c \
+	runtime/data/token_read.c \
 	runtime/data/token_file.c \
 	runtime/data/token_file.h \
 	runtime/data/tokenizer.c \

@@ -3,21 +3,14 @@ libaccel_core_la_SOURCES += \
 	runtime/nn/buffers.c \
 	runtime/nn/measure.c \
 	runtime/nn/models/causal.h \
-	runtime/nn/models/generate.c \
+	runtime/nn/models/generation.c \
 	runtime/nn/models/any.c \
 	runtime/nn/models/any.h \
 	runtime/nn/models/bert.c \
 	runtime/nn/models/bert.h \
 	runtime/nn/models/gpt2.c \
 	runtime/nn/models/gpt2.h \
-	runtime/nn/models/hf_config.c \
-	runtime/nn/models/hf_config.h \
-	runtime/nn/models/hf_json.c \
-	runtime/nn/models/hf_names.c \
-	runtime/nn/models/hf_names.h \
-	runtime/nn/models/hf_presets.c \
-	runtime/nn/models/hf_write.c \
-	runtime/nn/models/sample.c \
+	runtime/nn/models/draw_token.c \
 	runtime/nn/models/layers.c \
 	runtime/nn/models/layers.h \
 	runtime/nn/models/llama.c \
@@ -26,7 +19,7 @@ libaccel_core_la_SOURCES += \
 	runtime/nn/names.c \
 	runtime/nn/nn.h \
 	runtime/nn/recompute.c \
-	runtime/nn/units.c
+	runtime/nn/wrap.c
 
 unit_tests += tests/unit/test_gpt2
 tests_unit_test_gpt2_SOURCES = tests/unit/test_gpt2.c tests/unit/resident.c \

@@ -16,9 +16,9 @@ libaccel_core_la_SOURCES += \
 	runtime/ops/norm.c \
 	runtime/ops/ops.c \
 	runtime/ops/ops.h \
-	runtime/ops/read.c \
+	runtime/ops/tensor_access.c \
 	runtime/ops/rope.c \
-	runtime/ops/reduce.c \
+	runtime/ops/sums.c \
 	runtime/ops/view.c
 
 unit_tests += tests/unit/test_ops

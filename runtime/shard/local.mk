@@ -1,9 +1,9 @@
 # shard/
 libaccel_core_la_SOURCES += \
-	runtime/shard/boxes.c \
+	runtime/shard/shard_boxes.c \
 	runtime/shard/init.c \
-	runtime/shard/order.c \
-	runtime/shard/reduce.c \
+	runtime/shard/unit_order.c \
+	runtime/shard/gradients.c \
 	runtime/shard/ring.c \
 	runtime/shard/shard.c \
 	runtime/shard/shard.h \

@@ -17,7 +17,7 @@
 #define ACCEL_SHARD_SHARD_H
 
 #include "backend/backend.h"
-#include "checkpoint/accel_ckpt.h"
+#include "accel_ckpt.h"
 #include "comm/comm.h"
 #include "config/config.h"
 #include "tensor/units.h"

@@ -98,7 +98,7 @@ struct shard {
     float grad_scale;
     struct span *span; /* [units]: room for those of the norm */
 
-    /* Order in which the last backward asked for units; see order.c. */
+    /* Order in which the last backward asked for units; see unit_order.c. */
     bool in_backward;
     int *order;
     int order_len, order_cap, order_at, last_unit;
@@ -117,7 +117,7 @@ void shard_ring_drop(struct shard *s); /* forgets gathered copies */
 /* Before the compute queue changes masters: behind every gather that reads them. */
 void shard_ring_settle(struct shard *s);
 
-/* order.c */
+/* unit_order.c */
 accel_status_t shard_order_note(struct shard *s, int unit, accel_error_t *err);
 int shard_order_next(const struct shard *s); /* -1: not known */
 enum shard_event { SHARD_GATHER = 1, SHARD_REDUCE = 2 };
@@ -131,7 +131,7 @@ void shard_settle_home(struct shard *s);
 void shard_answers(const struct shard *s, const struct shard_unit *u, int64_t *first,
                    int64_t *count);
 
-/* reduce.c */
+/* gradients.c */
 accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
                           accel_error_t *err);
 

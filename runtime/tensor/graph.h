@@ -121,7 +121,7 @@ accel_status_t graph_check_loss(const struct graph *g, const accel_tensor_t *los
 /* Backward of a one-element float32 loss with d(loss) = seed. */
 accel_status_t graph_backward(struct graph *g, accel_tensor_t *loss, float seed,
                               accel_error_t *err);
-/* Implemented by train/: the graph of a run. */
+/* Implemented by run/: the graph of a run. */
 struct graph *accel_run_graph(accel_t *run);
 
 #endif

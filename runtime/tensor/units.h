@@ -2,7 +2,7 @@
  *
  * Units: what is gathered, reduced and updated together. A unit is a list of named
  * parameters in one flat range of float32. The module tree (nn/) and programs with their own
- * compute (train/units.c) both make them; all that comes after knows nothing else.
+ * compute (run/own_compute.c) both make them; all that comes after knows nothing else.
  */
 #ifndef ACCEL_TENSOR_UNITS_H
 #define ACCEL_TENSOR_UNITS_H

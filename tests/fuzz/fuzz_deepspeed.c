@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "config/deepspeed.h"
+#include "config/python/deepspeed.h"
 #include "tests/fuzz/fuzz_check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

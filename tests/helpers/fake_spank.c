@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/environ.h"
+#include "config/python/environ.h"
 #include "srun_plugin/plugin.h"
 
 struct spank_handle {

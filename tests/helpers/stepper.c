@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "train/requeue.h"
+#include "life/requeue.h"
 
 #define STEPS_AFTER_RESTART 5
 #define STEPS_AT_MOST       3000 /* of 20 ms each */

@@ -7,7 +7,7 @@
 
 cd "$ACCEL_SRC" || bail_out "no $ACCEL_SRC"
 tap_tmpdir
-set -- runtime checkpoint srun_plugin scripts examples tests
+set -- runtime checkpoint srun_plugin cli scripts examples tests
 # api_table.c is generated into a build in the tree.
 find "$@" \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cc' \) ! -name api_table.c | sort >"$tap_tmp/c"
 {

@@ -22,7 +22,7 @@ rows=$(wc -l <"$tap_tmp/rows")
 ok $? "there are at least $least rows ($rows)"
 
 cd "$ACCEL_SRC" || bail_out "no $ACCEL_SRC"
-is "$(for folder in scripts $(find runtime checkpoint srun_plugin scripts \
+is "$(for folder in scripts $(find runtime checkpoint srun_plugin cli \
     -name '*.c' -o -name '*.cu' | sed 's,/[^/]*$,,' | sort -u); do
     cut -f 2 "$tap_tmp/rows" | grep -q "^$folder/[^/]*$" || echo "$folder"
 done)" "" "every folder of the source has a row"

@@ -189,7 +189,7 @@ like "$(plain pages/accel_add.3)" '^\.SH "OPS: ' "what holds for its section is 
 is "$?/$(cat out)" "64/" "a page that there is not"
 contains "$(cat err)" "did you mean accel_open?" "with the nearest"
 # A variable is a literal of its name; those of keys are of accel-config(5).
-(cd "$ACCEL_SRC" && find runtime srun_plugin scripts \( -name '*.[ch]' -o -name '*.cu' \) -exec \
+(cd "$ACCEL_SRC" && find runtime srun_plugin cli \( -name '*.[ch]' -o -name '*.cu' \) -exec \
     grep -h -o -E '"ACCEL_[A-Z_]*[A-Z]"' {} +) | tr -d '"' | sort -u |
     grep -v -E '^ACCEL_(OK|UNKNOWN|E[A-Z]+)$' >variables
 keys=$("$accel" check --keys | sed -e 1d -e 's/ .*//' -e 's/.*\.//' | tr '[:lower:]' '[:upper:]')

@@ -83,7 +83,7 @@ like "$out" '^distributed_type +MULTI_CPU *$' "shows what holds without one"
 
 # ---- variables that are no keys: every name the sources mention ----
 keys=$(sed -e 1d -e 's/ .*//' -e 's/.*\.//' keys | tr '[:lower:]' '[:upper:]')
-(cd "$ACCEL_SRC" && find runtime srun_plugin scripts -name '*.[ch]' -exec \
+(cd "$ACCEL_SRC" && find runtime srun_plugin cli -name '*.[ch]' -exec \
     grep -h -o -E '"ACCEL_[A-Z_]*[A-Z]"' {} +) | tr -d '"' | sort -u |
     grep -v -E '^ACCEL_(OK|UNKNOWN|KEY|E[A-Z]+)$' >variables
 [ "$(wc -l <variables)" -ge 15 ]

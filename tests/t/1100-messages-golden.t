@@ -38,7 +38,7 @@ done)" "" "no reason without a place"
 # ---- codes ----
 "$accel" explain | sed 1d | cut -d' ' -f1 >codes
 is "$(sort -u codes)" "$(cat codes)" "the codes are sorted, each once"
-(cd "$ACCEL_SRC" && find runtime checkpoint srun_plugin scripts \( -name '*.[ch]' -o -name '*.cu' \) \
+(cd "$ACCEL_SRC" && find runtime checkpoint srun_plugin cli \( -name '*.[ch]' -o -name '*.cu' \) \
     -exec grep -h -o -E 'A0[0-9]{3}' {} +) | sort -u >used
 is "$(comm -23 codes used)" "" "every code has a place"
 is "$(awk '/^Why$|^Cure$|^See also$/ { getline line; n[$0]++; if (line !~ /^  [^ ]/) print code, $0 }

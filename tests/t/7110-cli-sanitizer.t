@@ -17,7 +17,7 @@ head -c 1048576 /dev/zero | tr '\0' '#' >"$tap_tmp/large.yaml"
 ASAN_OPTIONS=$ASAN_OPTIONS:max_allocation_size_mb=1:log_path=$tap_tmp/reports/sample \
     timeout 60 "$asan/accel" check "$tap_tmp/large.yaml" >/dev/null 2>&1
 is $? 99 "a report has an exit code of its own"
-contains "$(cat "$tap_tmp"/reports/sample.*)" runtime/config/file.c "and lies where it is looked for"
+contains "$(cat "$tap_tmp"/reports/sample.*)" runtime/config/read/file.c "and lies where it is looked for"
 
 sanitized_tests "1000-config-messages 1010-config-cli 1050-config-plan \
     1060-config-doctor 1070-config-engines 1080-config-command" \

@@ -42,7 +42,7 @@ SLURM_CONF=$tap_tmp/slurm.conf LD_PRELOAD=$runtime \
     ASAN_OPTIONS=$ASAN_OPTIONS:max_allocation_size_mb=1:log_path=$tap_tmp/reports/sample \
     timeout 60 srun --accel-config="$tap_tmp/large.yaml" true >/dev/null 2>&1
 is $? 99 "a report in srun has an exit code of its own"
-contains "$(cat "$tap_tmp"/reports/sample.*)" runtime/config/file.c "and lies where it is looked for"
+contains "$(cat "$tap_tmp"/reports/sample.*)" runtime/config/read/file.c "and lies where it is looked for"
 
 LD_PRELOAD=$runtime
 export LD_PRELOAD

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "checkpoint/accel_safetensors.h"
+#include "accel_safetensors.h"
 
 enum { TOKENS = 10 };
 
@@ -41,7 +41,7 @@ accel_status_t model_run_open(accel_t *run, struct boot *b,
 
     run->backend = r->backend;
     run->boot = *b;
-    run->saved_step = -1;
+    run->progress.saved_step = -1;
     st = comm_open(&run->comm, b, &comm, err);
     if (!st)
         st = open_model(run, r, err);

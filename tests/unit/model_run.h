@@ -7,7 +7,7 @@
 #define ACCEL_TESTS_MODEL_RUN_H
 
 #include "nn/models/any.h"
-#include "train/run.h"
+#include "run/run.h"
 
 struct model_request {
     const char *dir; /* with its config.json; what cannot be read is a small gpt2 */

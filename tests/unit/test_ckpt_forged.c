@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "checkpoint/ckpt_h5.h"
-#include "scripts/accel/isolate.h"
+#include "cli/data/isolate.h"
 #include "tests/tap.h"
 #include "tests/unit/ckpt_world.h"
 #include "tests/unit/disk_shim.h"

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "checkpoint/ckpt_internal.h"
-#include "scripts/accel/isolate.h"
+#include "cli/data/isolate.h"
 #include "tests/tap.h"
 #include "tests/unit/ckpt_world.h"
 #include "tests/unit/disk_shim.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "config/config.h"
-#include "config/deepspeed.h"
+#include "config/python/deepspeed.h"
 #include "tests/tap.h"
 
 static char dir[] = "/tmp/accel-maps.XXXXXX";

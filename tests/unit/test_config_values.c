@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "scripts/accel/config_values.h"
+#include "cli/config/config_values.h"
 #include "tests/tap.h"
 
 static char path[] = "/tmp/accel-values.XXXXXX";

@@ -9,7 +9,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "config/environ.h"
+#include "config/python/environ.h"
 #include "tests/tap.h"
 
 enum { MAX_VARS = 200, MAX_SETTINGS = 40 };

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "nn/models/hf_config.h"
+#include "weights/huggingface/hf_config.h"
 #include "tests/tap.h"
 
 #define GPT2                                                                           \

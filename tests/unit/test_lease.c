@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train/: the lease of a checkpoint directory. Two lives at once: the later one goes on, the
+ * life/: the lease of a checkpoint directory. Two lives at once: the later one goes on, the
  * earlier one saves no more. A lock file that was emptied, removed, replaced or cannot be
  * read ends no run, and keeps the others out as soon as it can.
  */
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "tests/tap.h"
-#include "train/run.h"
+#include "run/run.h"
 
 static char dir[] = "/tmp/accel-lease.XXXXXX", path[64], said[4096];
 static bool no_read;
@@ -40,9 +40,9 @@ ssize_t pread(int fd, void *buf, size_t n, off_t at)
 static void be(accel_t *run, long job, long first, long restart)
 {
     memset(run, 0, sizeof(*run));
-    run->lease_fd = -1;
+    run->life.lease_fd = -1;
     run->log = (struct accel_log){ keep_line, NULL, ACCEL_LOG_INFO };
-    run->incarnation =
+    run->life.incarnation =
         (struct incarnation){ .job = job, .first_job = first, .restart = restart };
     strcpy(run->ckpt_dir, dir);
     said[0] = '\0';
@@ -141,7 +141,7 @@ static void test_texts(void)
         tap_is_int(take(&run), ACCEL_OK, "taken");
         put(texts[i].text);
         if (texts[i].goes_on) {
-            tap_ok(keep(&run) == ACCEL_OK && says(run.lease) &&
+            tap_ok(keep(&run) == ACCEL_OK && says(run.life.lease) &&
                        strstr(said, "written again"),
                    "%s: goes on, and the file says who", texts[i].what);
             tap_ok(keep(&run) == ACCEL_OK && !said[0], "%s: all is well then",
@@ -150,7 +150,8 @@ static void test_texts(void)
             tap_ok(keep(&run) == ACCEL_EUNAVAIL && strstr(said, "took over: ") &&
                        (strstr(said, "process 5")),
                    "%s: saves no more: %s", texts[i].what, said);
-            tap_ok(!says(run.lease), "%s: and does not take it back", texts[i].what);
+            tap_ok(!says(run.life.lease), "%s: and does not take it back",
+                   texts[i].what);
         }
         lease_drop(&run);
     }
@@ -181,9 +182,9 @@ static void test_two_lives(void)
     /* The first one has the lock still, and the file is emptied under both. */
     put("");
     tap_is_int(keep(&old), ACCEL_OK, "nothing tells the first one");
-    tap_ok(says(old.lease), "it writes itself down");
+    tap_ok(says(old.life.lease), "it writes itself down");
     tap_is_int(keep(&new), ACCEL_OK, "which does not stop the second one");
-    tap_ok(says(new.lease), "it takes its place back");
+    tap_ok(says(new.life.lease), "it takes its place back");
     tap_is_int(keep(&old), ACCEL_EUNAVAIL, "and the first one is out again");
     unlink(path);
     tap_is_int(keep(&old), ACCEL_OK, "the same with a file that is removed");
@@ -209,11 +210,11 @@ static void test_replaced(void)
     be(&run, 0, 0, 0);
     tap_is_int(take(&run), ACCEL_OK, "a process without a job");
     unlink(path);
-    tap_ok(keep(&run) == ACCEL_OK && says(run.lease) && is_locked(),
+    tap_ok(keep(&run) == ACCEL_OK && says(run.life.lease) && is_locked(),
            "a file that was removed is there again, and locked");
     unlink(path);
     put("");
-    tap_ok(keep(&run) == ACCEL_OK && says(run.lease) && is_locked(),
+    tap_ok(keep(&run) == ACCEL_OK && says(run.life.lease) && is_locked(),
            "so is one that was replaced");
     unlink(path);
     be(&other, 8, 8, 0);
@@ -262,7 +263,7 @@ static void test_unusable(void)
     tap_is_int(mkfifo(path, 0666), 0, "a pipe in its place");
     tap_is_int(keep(&run), ACCEL_OK, "is not waited for");
     unlink(path);
-    tap_ok(keep(&run) == ACCEL_OK && says(run.lease) && is_locked(),
+    tap_ok(keep(&run) == ACCEL_OK && says(run.life.lease) && is_locked(),
            "once nothing is in the way the lock is there again");
     lease_drop(&run);
     tap_is_int(keep(&run), ACCEL_OK, "no lease, nothing to keep");

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "tests/tap.h"
-#include "train/requeue.h"
+#include "life/requeue.h"
 
 #define NOW 1000000
 

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/st_internal.h"
+#include "weights/safetensors/st_internal.h"
 #include "tests/tap.h"
 
 static char dir[64];

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/accel_safetensors.h"
+#include "accel_safetensors.h"
 #include "tests/tap.h"
 #include "tests/unit/ckpt_world.h"
 

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "scripts/accel/selftest/selftest.h"
+#include "cli/selftest/selftest.h"
 #include "tests/tap.h"
 #include "tests/unit/fork_world.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train/: the signals that ask a run to stop, which of several counts, and whose handlers
+ * life/: the signals that ask a run to stop, which of several counts, and whose handlers
  * stay. What ends a process is tried in a child.
  */
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "tests/tap.h"
-#include "train/run.h"
+#include "run/run.h"
 
 static struct config on = { .preempt_enabled = true, .preempt_signal = PREEMPT_USR1 };
 static volatile sig_atomic_t own_seen;

@@ -4,7 +4,7 @@
  */
 #include <stddef.h>
 
-#include "scripts/accel/step.h"
+#include "cli/task_counts.h"
 #include "tests/tap.h"
 
 int main(void)

@@ -13,7 +13,7 @@
 #include "nn/models/gpt2.h"
 #include "tests/tap.h"
 #include "tests/unit/fork_world.h"
-#include "train/run.h"
+#include "run/run.h"
 
 struct job {
     const char *root;

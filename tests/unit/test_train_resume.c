@@ -90,10 +90,10 @@ static accel_status_t open_run(accel_t *run, struct boot *b, accel_error_t *err)
                                .compute = ACCEL_F32 };
 
     my_rank = b->rank;
-    run->lease_fd = run->observe.file.fd = -1;
+    run->life.lease_fd = run->observe.file.fd = -1;
     run->config.ckpt_save = !now || !now->no_save;
     run->config.ckpt_keep = 9;
-    snprintf(run->run_id, sizeof(run->run_id), "test run");
+    snprintf(run->progress.run_id, sizeof(run->progress.run_id), "test run");
     snprintf(run->ckpt_dir, sizeof(run->ckpt_dir), "%s/now", root);
     return backend_cpu_open(&r.backend, 1, err) ? err->code
                                                 : model_run_open(run, b, &r, err);
@@ -106,7 +106,8 @@ static int save_rank(struct boot *b, void *arg)
     accel_status_t st = open_run(&run, b, &err);
 
     (void)arg;
-    for (run.step = 2; st == ACCEL_OK && run.step <= 4; run.step += 2)
+    for (run.progress.step = 2; st == ACCEL_OK && run.progress.step <= 4;
+         run.progress.step += 2)
         st = save_checkpoint(&run, &err);
     if (st != ACCEL_OK)
         fprintf(stderr, "# rank %d: %s: %s\n", b->rank, err.where, err.text);
@@ -126,12 +127,12 @@ static int resume_rank(struct boot *b, void *arg)
     if (st == ACCEL_OK)
         st = resume_run(&run, &err);
     accel_error_format(&err, text, sizeof(text));
-    bad = st != c->status || (st == ACCEL_OK && run.step != c->step) ||
-          (st == ACCEL_OK && run.saved_step != c->step) ||
+    bad = st != c->status || (st == ACCEL_OK && run.progress.step != c->step) ||
+          (st == ACCEL_OK && run.progress.saved_step != c->step) ||
           (c->says_rank == b->rank && !strstr(text, c->says));
     if (bad)
         fprintf(stderr, "# rank %d: status %d, step %lld: %s\n", b->rank, (int)st,
-                (long long)run.step, text);
+                (long long)run.progress.step, text);
     model_run_close(&run);
     return bad;
 }

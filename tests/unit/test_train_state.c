@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train/: the trainer state in a checkpoint survives a round trip, names what changed
+ * state/: the trainer state in a checkpoint survives a round trip, names what changed
  * between two starts, and refuses text that is not one. The identity of a run tells models
  * apart that differ in one name or shape, and does not depend on the order of units.
  */
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "tests/tap.h"
-#include "train/run.h"
+#include "run/run.h"
 
 static char lines[2048];
 
@@ -22,8 +22,8 @@ static void keep(void *user, accel_log_level_t level, const char *line)
 
 static accel_t sample_run(void)
 {
-    accel_t run = { .step = 120,
-                    .cursor = 7680,
+    accel_t run = { .progress.step = 120,
+                    .progress.cursor = 7680,
                     .log = { keep, NULL, ACCEL_LOG_INFO } };
 
     run.boot.size = 2;
@@ -44,12 +44,12 @@ static void test_round_trip(void)
     char *text = NULL;
     size_t bytes = 0;
 
-    to.step = to.cursor = 0;
+    to.progress.step = to.progress.cursor = 0;
     lines[0] = '\0';
     tap_is_int(state_encode(&from, &text, &bytes, &err), ACCEL_OK, "encoded");
     tap_is_int(state_decode(&to, text, bytes, &err), ACCEL_OK, "decoded");
-    tap_is_int(to.step, 120, "step");
-    tap_is_int(to.cursor, 7680, "sample cursor");
+    tap_is_int(to.progress.step, 120, "step");
+    tap_is_int(to.progress.cursor, 7680, "sample cursor");
     tap_is_str(lines, "", "nothing differs, nothing is said");
 
     to.job.optimizer.lr = 5e-4f;
@@ -86,7 +86,8 @@ static void test_refused(void)
 
         tap_is_int(state_decode(&run, cases[i].text, strlen(cases[i].text), &err),
                    cases[i].want, "%s is refused", cases[i].what);
-        tap_ok(run.step == 120 && run.cursor == 7680 && err.text[0] && err.hint[0],
+        tap_ok(run.progress.step == 120 && run.progress.cursor == 7680 && err.text[0] &&
+                   err.hint[0],
                "%s: nothing is changed; %s", cases[i].what, err.text);
     }
 }
@@ -125,7 +126,7 @@ static void identity_of(const struct parameter *list, int first, const char *nam
     snprintf(run.run_name, sizeof(run.run_name), "%s", name);
     if (state_identity(&run, &err))
         tap_ok(false, "an identity: %s", err.text);
-    snprintf(out, 512, "%s", run.run_id);
+    snprintf(out, 512, "%s", run.progress.run_id);
 }
 
 static void test_identity(void)

@@ -12,7 +12,7 @@
 
 #include "optim/optim.h"
 #include "tests/tap.h"
-#include "train/run.h"
+#include "run/run.h"
 
 static char dir[64] = "/tmp/accel-units.XXXXXX";
 static char config[96];

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "tests/tap.h"
-#include "train/run.h"
+#include "run/run.h"
 
 static struct config cfg = { .preempt_enabled = true,
                              .preempt_signal = PREEMPT_USR1,
@@ -165,7 +165,7 @@ static void test_history(void)
         }
         run.config = cfg;
         run.log = (struct accel_log){ .fn = keep, .level = ACCEL_LOG_INFO };
-        run.incarnation =
+        run.life.incarnation =
             (struct incarnation){ .job = 5, .first_job = 5, .restart = 1 };
         snprintf(run.ckpt_dir, sizeof(run.ckpt_dir), "%s", dir);
         said[0] = '\0';

@@ -14,7 +14,7 @@
 #include "tests/tap.h"
 #include "tests/unit/fork_world.h"
 #include "tests/unit/model_run.h"
-#include "train/weights.h"
+#include "weights/weights.h"
 
 struct job {
     const char *in, *out, *dtype;

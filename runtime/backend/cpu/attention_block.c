@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/cpu/attention.h"
+#include "backend/cpu/cpu_attention.h"
 #include "backend/cpu/vmath.h"
 
 #define LD ATTN_BLOCK

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <omp.h>
 
-#include "backend/cpu/attention.h"
+#include "backend/cpu/cpu_attention.h"
 #include "backend/cpu/vmath.h"
 
 /* s[i] = q . row of key i, hidden where nobody looks */

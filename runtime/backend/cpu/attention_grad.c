@@ -8,7 +8,7 @@
 #include <omp.h>
 #include <string.h>
 
-#include "backend/cpu/attention.h"
+#include "backend/cpu/cpu_attention.h"
 #include "backend/cpu/vmath.h"
 
 struct grad_task {

@@ -4,7 +4,7 @@
  * the forward. dq is made by a block per 64 queries, dk and dv by a block per 64 keys that
  * goes over the heads and query tiles in order: no sum is shared between blocks.
  */
-#include "backend/cuda/attention.h"
+#include "backend/cuda/cuda_attention.h"
 
 /* delta[b,h,t] = sum of dout * out: one warp per row. */
 template <typename T>

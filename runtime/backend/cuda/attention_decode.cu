@@ -4,7 +4,7 @@
  * block reads its part of them once for up to eight query heads that share them; the parts
  * are combined in their order.
  */
-#include "backend/cuda/attention.h"
+#include "backend/cuda/cuda_attention.h"
 
 #define DECODE_THREADS 128
 #define DECODE_WARPS   (DECODE_THREADS / WARP)

@@ -9,7 +9,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-#include "backend/cuda/attention.h"
+#include "backend/cuda/cuda_attention.h"
 #include "backend/cuda/own.h"
 
 enum { KEYS = 26 };

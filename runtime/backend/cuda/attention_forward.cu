@@ -4,7 +4,7 @@
  * that they see with a running maximum and sum. Out go the output and one log-sum-exp per
  * query.
  */
-#include "backend/cuda/attention.h"
+#include "backend/cuda/cuda_attention.h"
 
 /* Of the 16 threads that share rows; every one of them has the result. */
 static __device__ __forceinline__ float row_max(float v)

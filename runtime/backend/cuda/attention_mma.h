@@ -7,7 +7,7 @@
 #ifndef ACCEL_BACKEND_CUDA_ATTENTION_MMA_H
 #define ACCEL_BACKEND_CUDA_ATTENTION_MMA_H
 
-#include "backend/cuda/attention.h"
+#include "backend/cuda/cuda_attention.h"
 
 #define MMA_THREADS 128
 #define MMA_ROWS    16 /* of a tile that one warp has */

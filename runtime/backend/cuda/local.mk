@@ -42,7 +42,7 @@ cuda_sources = \
 	runtime/backend/cuda/wire.cu \
 	runtime/backend/cuda/xent.cu
 cuda_headers = \
-	runtime/backend/cuda/attention.h \
+	runtime/backend/cuda/cuda_attention.h \
 	runtime/backend/cuda/attention_dnn.h \
 	runtime/backend/cuda/attention_mma.h \
 	runtime/backend/cuda/attention_path.h \

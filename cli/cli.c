@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shared by the sub-commands: help with the example first, errors, tables, PATH search.
+ */
+#include <libsmartcols.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+int cli_fail(const accel_error_t *err)
+{
+    char text[2048];
+
+    accel_error_format(err, text, sizeof(text));
+    fprintf(stderr, "%s\n", text);
+    return accel_exit_code(err->code);
+}
+
+int cli_finish(int code)
+{
+    accel_error_t err;
+
+    if (!fflush(stdout) && !ferror(stdout))
+        return code;
+    accel_fail(&err, A0012, "check where the output goes",
+               "cannot write to standard output");
+    return code ? code : cli_fail(&err);
+}
+
+/* ---- arguments -------------------------------------------------------------------------- */
+
+struct help_parser {
+    const char *example;
+    void *input;
+};
+
+static error_t parse_help(int key, char *arg, struct argp_state *state)
+{
+    struct help_parser *h = state->input;
+
+    (void)arg;
+    if (key == ARGP_KEY_INIT) {
+        state->child_inputs[0] = h->input;
+        return 0;
+    }
+    if (key != CLI_HELP_KEY)
+        return ARGP_ERR_UNKNOWN;
+    printf("Example: %s\n\n", h->example);
+    argp_state_help(state, stdout, ARGP_HELP_USAGE | ARGP_HELP_LONG | ARGP_HELP_DOC);
+    exit(0);
+}
+
+/* argp and getopt write their complaints to stderr and exit: they are caught here and told
+ * in the form of every other error. */
+static struct {
+    const struct cli_command *command;
+    FILE *stderr_before, *stream;
+    char *text;
+    size_t len;
+} caught;
+
+/* "did you mean '--json'? " for an unknown long option of `text`. */
+static void add_near_option(const char *text, char *hint, size_t len)
+{
+    const char *names[64] = { CLI_HELP_OPTION }, *dashes = strstr(text, "'--"), *near;
+    char word[64];
+    size_t n = 1;
+
+    if (!strstr(text, "unrecognized") || !dashes)
+        return;
+    snprintf(word, sizeof(word), "%.*s", (int)strcspn(dashes + 3, "'="), dashes + 3);
+    for (const struct argp_option *o = caught.command->argp->options;
+         o && (o->name || o->doc) && n < ACCEL_ARRAY_SIZE(names); o++)
+        if (o->name)
+            names[n++] = o->name;
+    near = suggest_nearest(word, names, n);
+    if (near)
+        snprintf(hint, len, "did you mean '--%s'? ", near);
+}
+
+static void end_catching(void)
+{
+    char where[64], hint[160] = "";
+    accel_error_t err;
+    char *text;
+
+    if (!caught.stream)
+        return;
+    fclose(caught.stream);
+    caught.stream = NULL;
+    stderr = caught.stderr_before;
+    snprintf(where, sizeof(where), "accel %s", caught.command->name);
+    text = caught.text;
+    if (text && *text) {
+        text[strcspn(text, "\n")] = '\0'; /* the next line says what our hint says */
+        if (!strncmp(text, where, strlen(where)) &&
+            !strncmp(text + strlen(where), ": ", 2))
+            text += strlen(where) + 2;
+        add_near_option(text, hint, sizeof(hint));
+        snprintf(hint + strlen(hint), sizeof(hint) - strlen(hint), "see %s --help",
+                 where);
+        accel_fail_at(&err, A0010, where, hint, "%s", text);
+        cli_fail(&err);
+    }
+    free(caught.text);
+    caught.text = NULL;
+}
+
+static void start_catching(const struct cli_command *command)
+{
+    caught.command = command;
+    caught.stream = open_memstream(&caught.text, &caught.len);
+    if (!caught.stream)
+        return;
+    caught.stderr_before = stderr;
+    stderr = caught.stream;
+    atexit(end_catching);
+}
+
+void cli_parse(const struct cli_command *command, int argc, char **argv, void *input)
+{
+    const struct argp *argp = command->argp;
+    static const struct argp_option options[] = {
+        { CLI_HELP_OPTION, CLI_HELP_KEY, NULL, 0, CLI_HELP_TEXT, -1 }, { 0 }
+    };
+    struct argp_child children[] = { { argp, 0, NULL, 0 }, { 0 } };
+    struct argp outer = { .options = options,
+                          .parser = parse_help,
+                          .args_doc = argp->args_doc,
+                          .doc = argp->doc,
+                          .children = children };
+    struct argp inner = *argp;
+    struct help_parser h = { command->example, input };
+    accel_error_t err;
+    error_t error;
+
+    /* The texts of the outer parser are shown; twice would be once too often. */
+    inner.doc = NULL;
+    inner.args_doc = NULL;
+    children[0].argp = &inner;
+    /* Wrong usage does not come back; what comes back is the system's (out of memory). */
+    start_catching(command);
+    error = argp_parse(&outer, argc, argv, ARGP_IN_ORDER | ARGP_NO_HELP, NULL, &h);
+    end_catching();
+    if (error) {
+        accel_fail(&err, A0001, "free some memory and try again",
+                   "out of memory: cannot read the command line (%s)", strerror(error));
+        exit(cli_fail(&err));
+    }
+}
+
+const struct argp_option cli_json_options[] = { CLI_JSON_OPTION, { 0 } };
+
+error_t cli_parse_json_into(int key, struct argp_state *state, bool *json_out)
+{
+    if (key == 'j')
+        *json_out = true;
+    else if (key == ARGP_KEY_ARG)
+        argp_error(state, "takes no arguments");
+    else
+        return ARGP_ERR_UNKNOWN;
+    return 0;
+}
+
+error_t cli_parse_json(int key, char *arg, struct argp_state *state)
+{
+    (void)arg;
+    return cli_parse_json_into(key, state, state->input);
+}
+
+/* ---- tables ----------------------------------------------------------------------------- */
+
+struct cli_table {
+    struct libscols_table *table;
+    size_t columns;
+    bool failed;
+};
+
+struct cli_table *cli_table_new(const char *name, const char *const *columns)
+{
+    struct cli_table *t = calloc(1, sizeof(*t));
+
+    if (!t)
+        return NULL;
+    t->table = scols_new_table();
+    if (!t->table) {
+        free(t);
+        return NULL;
+    }
+    /* A row is a line whatever the terminal: mpirun gives every rank one of 80 columns. */
+    t->failed = scols_table_set_name(t->table, name) ||
+                scols_table_set_termforce(t->table, SCOLS_TERMFORCE_NEVER);
+    for (; columns[t->columns]; t->columns++) {
+        bool number = columns[t->columns][0] == '#';
+        struct libscols_column *c = scols_table_new_column(
+            t->table, columns[t->columns] + number, 0.1, number ? SCOLS_FL_RIGHT : 0);
+
+        if (!c || (number && scols_column_set_json_type(c, SCOLS_JSON_NUMBER)))
+            t->failed = true;
+    }
+    return t;
+}
+
+void cli_table_row(struct cli_table *t, const char *const *cells)
+{
+    struct libscols_line *line = scols_table_new_line(t->table, NULL);
+
+    if (!line) {
+        t->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < t->columns; i++)
+        if (scols_line_set_data(line, i, cells[i] ? cells[i] : ""))
+            t->failed = true;
+}
+
+int cli_table_print(struct cli_table *t, bool json)
+{
+    accel_error_t err = { 0 };
+
+    if (json)
+        scols_table_enable_json(t->table, 1);
+    if (t->failed || scols_print_table(t->table))
+        accel_fail_nomem(&err, "the table", 0);
+    scols_unref_table(t->table);
+    free(t);
+    if (!err.code && fflush(stdout))
+        accel_fail(&err, A0012, "check where the output goes",
+                   "cannot write to standard output");
+    return err.code ? cli_fail(&err) : 0;
+}
+
+/* ---- programs ---------------------------------------------------------------------------- */
+
+char *cli_find_program(const char *name)
+{
+    const char *path = getenv("PATH");
+    char *dirs, *rest, *found = NULL;
+
+    if (strchr(name, '/'))
+        return access(name, X_OK) ? NULL : strdup(name);
+    dirs = strdup(path ? path : "/usr/local/bin:/usr/bin:/bin");
+    if (!dirs)
+        return NULL;
+    rest = dirs;
+    for (char *d = strsep(&rest, ":"); d && !found; d = strsep(&rest, ":")) {
+        char *full;
+
+        if (asprintf(&full, "%s/%s", *d ? d : ".", name) < 0)
+            break;
+        if (access(full, X_OK))
+            free(full);
+        else
+            found = full;
+    }
+    free(dirs);
+    return found;
+}
+
+bool cli_output_line(const char *command, const char *needle, char *buf, size_t len)
+{
+    FILE *f = popen(command, "re");
+    char line[512];
+    bool found = false;
+
+    if (!f)
+        return false;
+    /* Read to the end: a program whose reader leaves may complain. */
+    while (fgets(line, sizeof(line), f)) {
+        if (found || !strstr(line, needle))
+            continue;
+        line[strcspn(line, "\n")] = '\0';
+        snprintf(buf, len, "%s", line);
+        found = true;
+    }
+    pclose(f);
+    return found;
+}

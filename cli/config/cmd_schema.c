@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `accel schema [KEY]`: the config file's JSON Schema on stdout, or that of one key.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/config/json_schema.h"
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    const char **wanted = state->input;
+
+    if (key != ARGP_KEY_ARG)
+        return ARGP_ERR_UNKNOWN;
+    if (*wanted)
+        argp_error(state, "one key at a time");
+    *wanted = arg;
+    return 0;
+}
+
+/* The row of "section.key", or NULL and `err`. */
+static const struct config_key *find(const char *wanted, accel_error_t *err)
+{
+    static char paths[CONFIG_MAX_KEYS][128];
+    const char *names[CONFIG_MAX_KEYS], *near;
+    char hint[200] = "accel check --keys lists all keys";
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+
+    for (size_t i = 0; i < n; i++) {
+        config_key_path(&k[i], paths[i], sizeof(paths[i]));
+        names[i] = paths[i];
+        if (!strcmp(paths[i], wanted))
+            return &k[i];
+    }
+    near = suggest_nearest(wanted, names, n);
+    if (near)
+        snprintf(hint, sizeof(hint), "did you mean '%s'?", near);
+    accel_fail(err, A0013, hint, "no key '%s' in a config file", wanted);
+    return NULL;
+}
+
+static const struct argp argp = {
+    .parser = parse,
+    .args_doc = "[KEY]",
+    .doc =
+        "Prints the JSON Schema (draft-07) of a config file, made from the same table "
+        "that the parser uses; with KEY that of one key, such as "
+        "accel.checkpoint.keep.\vFor completion and hover in an editor with a YAML "
+        "language server, make this the first line of a config file, with the path "
+        "of the saved schema:\n"
+        "# yaml-language-server: $schema=accel.schema.json"
+};
+
+static int run_schema(int argc, char **argv)
+{
+    const char *wanted = NULL;
+    const struct config_key *key = NULL;
+    accel_error_t err;
+    json_t *schema;
+
+    cli_parse(&cli_schema, argc, argv, &wanted);
+    if (wanted) {
+        key = find(wanted, &err);
+        if (!key)
+            return cli_fail(&err);
+    }
+    schema = key ? json_schema_key(key) : json_schema_file();
+    if (!schema) {
+        accel_fail_nomem(&err, "the schema", 0);
+        return cli_fail(&err);
+    }
+    json_dumpf(schema, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+    puts("");
+    json_decref(schema);
+    return cli_finish(0);
+}
+
+const struct cli_command cli_schema = {
+    .name = "schema",
+    .run = run_schema,
+    .summary = "JSON Schema of the config file, for editors",
+    .example = "accel schema >accel.schema.json",
+    .argp = &argp,
+};

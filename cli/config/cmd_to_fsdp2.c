@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `accel to-fsdp2`: a config of FSDP version 1 as one of version 2, or back with --reverse.
+ * What the other version cannot say is told on stderr.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/config/config_values.h"
+#include "cli/config/settings.h"
+
+enum { O_OVERWRITE = 256 };
+
+struct convert_args {
+    const char *input, *output;
+    bool overwrite, reverse;
+};
+
+/* Keys of version 1 that version 2 has no place for, with what version 2 does. */
+static const struct {
+    const char *key, *instead;
+} removed[] = {
+    { "fsdp_backward_prefetch", "version 2 always prefetches one unit" },
+    { "fsdp_forward_prefetch", "version 2 has no such switch" },
+    { "fsdp_sync_module_states", "version 2 always begins with rank 0's values" },
+    { "fsdp_use_orig_params", "version 2 always keeps the original parameters" },
+};
+
+static bool is_hybrid(const char *strategy)
+{
+    return !strcmp(strategy, "HYBRID_SHARD") || !strcmp(strategy, "HYBRID_SHARD_ZERO2");
+}
+
+/* FULL_SHARD gathers again before backward; the others keep what they gathered. */
+static bool to_version2(struct config_values *v)
+{
+    static const char copies[] =
+        "parallelism_config.parallelism_config_dp_replicate_size";
+    const char *strategy = config_values_get(v, "fsdp_sharding_strategy");
+    bool good = true, reshard;
+
+    if (!strategy)
+        strategy = "FULL_SHARD";
+    reshard = !strcmp(strategy, "FULL_SHARD") || !strcmp(strategy, "HYBRID_SHARD");
+    if (is_hybrid(strategy) && !config_values_get(v, copies))
+        fprintf(stderr,
+                "note: %s keeps a copy on each node; version 2 does so by "
+                "parallelism_config,\n  which is not added: without "
+                "parallelism_config_dp_replicate_size: NODES the parameters\n  are "
+                "split over all ranks\n",
+                strategy);
+    if (!strcmp(strategy, "NO_SHARD"))
+        fprintf(stderr, "note: NO_SHARD copies; version 2 always splits, and only does "
+                        "not gather twice now\n");
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(removed); i++) {
+        if (!config_values_get(v, removed[i].key))
+            continue;
+        fprintf(stderr, "note: %s is dropped: %s\n", removed[i].key,
+                removed[i].instead);
+        good &= config_values_set(v, removed[i].key, NULL);
+    }
+    good &=
+        config_values_set(v, "fsdp_reshard_after_forward", reshard ? "true" : "false");
+    good &= config_values_set(v, "fsdp_sharding_strategy", NULL);
+    return good && config_values_set(v, "fsdp_version", "2");
+}
+
+/* The replicated groups of version 2 are the HYBRID strategies of version 1, when a group is
+ * a node. */
+static bool to_version1(struct config_values *v)
+{
+    static const char copies_key[] =
+        "parallelism_config.parallelism_config_dp_replicate_size";
+    const char *reshard = config_values_get(v, "fsdp_reshard_after_forward");
+    const char *copies = config_values_get(v, copies_key);
+    bool gathers_twice = !reshard || strcmp(reshard, "false") != 0;
+    bool hybrid = copies && strcmp(copies, "1") != 0;
+    bool good;
+
+    good = config_values_set(v, "fsdp_sharding_strategy",
+                             hybrid && gathers_twice ? "HYBRID_SHARD"
+                             : hybrid                ? "HYBRID_SHARD_ZERO2"
+                             : gathers_twice         ? "FULL_SHARD"
+                                                     : "SHARD_GRAD_OP");
+    if (hybrid)
+        fprintf(stderr,
+                "note: dp_replicate_size: %s becomes HYBRID_SHARD: one copy on each "
+                "node, however many\n  nodes there are\n",
+                copies);
+    good &= config_values_set(v, copies_key, NULL);
+    good &= config_values_set(v, "fsdp_reshard_after_forward", NULL);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(removed); i++)
+        fprintf(stderr, "note: %s takes version 1's default\n", removed[i].key);
+    return good && config_values_set(v, "fsdp_version", "1");
+}
+
+/* Only FSDP of the other version. */
+static accel_status_t check_input(const struct convert_args *a,
+                                  const struct config_values *v, accel_error_t *err)
+{
+    const char *type = config_values_get(v, "distributed_type");
+    const char *version = config_values_get(v, "fsdp_version");
+    bool is2 = version && !strcmp(version, "2");
+
+    if (!type || strcmp(type, "FSDP") != 0)
+        return accel_fail_at(err, A0265, a->input,
+                             "give a file of distributed_type FSDP",
+                             "distributed_type is %s: there is nothing to convert",
+                             type ? type : "not given");
+    if (is2 != a->reverse)
+        return accel_fail_at(err, A0265, a->input,
+                             a->reverse ? "leave --reverse away to get version 2"
+                                        : "--reverse converts it to version 1",
+                             "the file is of fsdp_version %d already", is2 ? 2 : 1);
+    return ACCEL_OK;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct convert_args *a = state->input;
+
+    switch (key) {
+    case 'f':
+        a->input = arg;
+        return 0;
+    case 'o':
+        a->output = arg;
+        return 0;
+    case 'r':
+        a->reverse = true;
+        return 0;
+    case O_OVERWRITE:
+        a->overwrite = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "give the file as --config-file %s", arg);
+        return 0;
+    case ARGP_KEY_END:
+        if (!a->input)
+            argp_error(state, "--config-file FILE is missing");
+        if (!a->output && !a->overwrite)
+            argp_error(state, "say where to: --output-file FILE, or --overwrite");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_option options[] = {
+    { "config-file", 'f', "FILE", 0, "The file to convert (required)", 0 },
+    { "config_file", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0 },
+    { "output-file", 'o', "FILE", 0, "The file to write", 0 },
+    { "output_file", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0 },
+    { "overwrite", O_OVERWRITE, NULL, 0,
+      "Write over the output file, without --output-file over FILE itself; what was "
+      "there "
+      "stays as FILE.bak",
+      0 },
+    { "reverse", 'r', NULL, 0, "Convert version 2 to version 1", 0 },
+    { 0 }
+};
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .doc =
+        "Converts a config of FSDP version 1 to version 2, as accelerate to-fsdp2 "
+        "does: FULL_SHARD and HYBRID_SHARD reshard after forward, the others do not; "
+        "keys that version 2 does not know are dropped, each with a note. Other keys "
+        "stay; comments do not.\vExit code: 64 usage, 65 another kind of file, 66 "
+        "missing, 73 the output exists or cannot be written."
+};
+
+static int write_out(const struct convert_args *a, const struct config_values *v)
+{
+    const char *path = a->output ? a->output : a->input;
+    struct strbuf text = { 0 };
+    accel_error_t err;
+    accel_status_t status;
+    bool kept = false;
+    int code = 0;
+
+    config_values_yaml(v, &text);
+    status = a->overwrite ? config_file_replace(path, &text, &kept, &err)
+                          : config_file_write(path, &text, false, &err);
+    if (status)
+        code = cli_fail(&err);
+    else
+        printf("%s: written, fsdp_version %d%s%s%s\n", path, a->reverse ? 1 : 2,
+               kept ? "; the old file is " : "", kept ? path : "", kept ? ".bak" : "");
+    strbuf_free(&text);
+    return cli_finish(code);
+}
+
+static int run_convert(int argc, char **argv)
+{
+    struct convert_args a = { 0 };
+    struct config_values v = { 0 };
+    struct cli_config c;
+    accel_error_t err = { 0 };
+    int code;
+
+    cli_parse(&cli_to_fsdp2, argc, argv, &a);
+    code = cli_config_load(a.input, &(struct cli_settings){ .alone = true }, &c);
+    if (code)
+        return code;
+    if (!config_values_take(&v, &c.config, ORIGIN_FILE))
+        accel_fail_nomem(&err, "the config", 0);
+    else if (!check_input(&a, &v, &err) &&
+             !(a.reverse ? to_version1(&v) : to_version2(&v)))
+        accel_fail_nomem(&err, "the config", 0);
+    code = err.code ? cli_fail(&err) : write_out(&a, &v);
+    config_values_free(&v);
+    return code;
+}
+
+const struct cli_command cli_to_fsdp2 = {
+    .name = "to-fsdp2",
+    .run = run_convert,
+    .summary = "convert a config from FSDP version 1 to 2, or back",
+    .example = "accel to-fsdp2 --config-file fsdp.yaml --output-file fsdp2.yaml",
+    .argp = &argp,
+};

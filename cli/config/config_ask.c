@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The questionnaire of `accel config`: which keys are asked when, one line each. Words,
+ * explanations and most defaults come from the schema table, answers are judged by the same code
+ * as a file. Nothing is written before the last answer.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/config/config_make.h"
+#include "cli/config/config_values.h"
+#include "cli/config/settings.h"
+
+/* A key and the answers that make it worth asking: "A|B", or "!A" for all but A. A question
+ * whose condition was not asked itself is not asked either. `enter` is what Enter takes where
+ * the default is not what most runs should have; NULL: the default. */
+static const struct question {
+    const char *key, *if_key, *if_words, *enter, *text;
+} questions[] = {
+    { "distributed_type", NULL, NULL, "FSDP",
+      "How should the processes share the work?" },
+    { "use_cpu", "distributed_type", "NO|FSDP|DEEPSPEED", NULL,
+      "Should it run on CPUs only, even where there are GPUs?" },
+    { "num_machines", "distributed_type", "!NO", NULL,
+      "On how many nodes should it run?" },
+    { "num_processes", "distributed_type", "!NO", NULL,
+      "How many processes should run, over all nodes?" },
+    { "mixed_precision", NULL, NULL, NULL, "Which precision should it compute in?" },
+
+    { "fsdp_version", "distributed_type", "FSDP", "2",
+      "Which version of FSDP should it be?" },
+    { "fsdp_sharding_strategy", "fsdp_version", "1", NULL,
+      "What should be split between the processes?" },
+    { "fsdp_reshard_after_forward", "fsdp_version", "2", NULL,
+      "Should gathered parameters be freed after forward, to save memory?" },
+    { "fsdp_auto_wrap_policy", "distributed_type", "FSDP", "TRANSFORMER_BASED_WRAP",
+      "How should the model be cut into units that are gathered at a time?" },
+    { "fsdp_transformer_layer_cls_to_wrap", "fsdp_auto_wrap_policy",
+      "TRANSFORMER_BASED_WRAP", NULL,
+      "Which classes of layers should be a unit each?" },
+    { "fsdp_min_num_params", "fsdp_auto_wrap_policy", "SIZE_BASED_WRAP", NULL,
+      "How many parameters should a unit have at least?" },
+    { "fsdp_backward_prefetch", "fsdp_version", "1", "BACKWARD_PRE",
+      "When should backward gather the next unit?" },
+    { "fsdp_state_dict_type", "distributed_type", "FSDP", "SHARDED_STATE_DICT",
+      "Which form should checkpoints have?" },
+    { "fsdp_offload_params", "distributed_type", "FSDP", NULL,
+      "Should parameters and optimizer live in the CPU's memory?" },
+    { "fsdp_cpu_ram_efficient_loading", "distributed_type", "FSDP", NULL,
+      "Should one process read the weights for all?" },
+    { "fsdp_sync_module_states", "fsdp_version", "1", NULL,
+      "Should all processes begin with the weights of the first?" },
+    { "fsdp_use_orig_params", "fsdp_version", "1", NULL,
+      "Should the optimizer see the original parameters?" },
+    { "fsdp_activation_checkpointing", "distributed_type", "FSDP", NULL,
+      "Should activations be computed again instead of kept, to save memory?" },
+
+    { "zero_stage", "distributed_type", "DEEPSPEED", NULL,
+      "Which stage of ZeRO should it be?" },
+    { "offload_optimizer_device", "distributed_type", "DEEPSPEED", "none",
+      "Where should the optimizer's states live?" },
+    { "offload_param_device", "zero_stage", "3", "none",
+      "Where should the parameters live?" },
+    { "zero3_init_flag", "zero_stage", "3", NULL,
+      "Should the model be built split, never whole?" },
+    { "zero3_save_16bit_model", "zero_stage", "3", NULL,
+      "Should 16-bit weights be gathered when the model is saved?" },
+    { "gradient_accumulation_steps", "distributed_type", "DEEPSPEED", NULL,
+      "How many backward passes should make a step?" },
+    { "gradient_clipping", "distributed_type", "DEEPSPEED", NULL,
+      "Which norm should the gradients have at most?" },
+
+    { "megatron_lm_tp_degree", "distributed_type", "MEGATRON_LM", NULL,
+      "How many ranks should split each matrix?" },
+    { "megatron_lm_pp_degree", "distributed_type", "MEGATRON_LM", NULL,
+      "How many stages should hold the layers?" },
+    { "megatron_lm_num_micro_batches", "distributed_type", "MEGATRON_LM", NULL,
+      "How many micro-batches should make a step?" },
+    { "megatron_lm_sequence_parallelism", "distributed_type", "MEGATRON_LM", NULL,
+      "Should norm and dropout be split along the sequence, too?" },
+    { "megatron_lm_recompute_activations", "distributed_type", "MEGATRON_LM", NULL,
+      "Should activations be computed again instead of kept?" },
+    { "megatron_lm_use_distributed_optimizer", "distributed_type", "MEGATRON_LM", NULL,
+      "Should the optimizer's states be split?" },
+    { "megatron_lm_gradient_clipping", "distributed_type", "MEGATRON_LM", NULL,
+      "Which norm should the gradients have at most?" },
+
+    { "fp8_backend", "mixed_precision", "fp8", NULL,
+      "Which library should compute in fp8?" },
+    { "fp8_format", "fp8_backend", "TE", NULL, "Which fp8 numbers should it be?" },
+    { "fp8_margin", "fp8_backend", "TE", NULL,
+      "How many bits of room should the scale keep?" },
+    { "fp8_interval", "fp8_backend", "TE", NULL,
+      "After how many steps should the scale be set anew?" },
+    { "fp8_amax_history_len", "fp8_backend", "TE", NULL,
+      "How many steps should the scale look back on?" },
+    { "fp8_amax_compute_algo", "fp8_backend", "TE", NULL,
+      "Which value of these should make the scale?" },
+    { "fp8_use_autocast_during_eval", "fp8_backend", "TE", NULL,
+      "Should evaluation compute in fp8, too?" },
+    { "fp8_opt_level", "fp8_backend", "MSAMP", NULL,
+      "Which level of MS-AMP should it be?" },
+    { "fp8_enable_fsdp_float8_all_gather", "fp8_backend", "AO", NULL,
+      "Should FSDP gather in fp8?" },
+    { "fp8_pad_inner_dim", "fp8_backend", "AO", NULL,
+      "Should matrices be padded to a multiple of 16?" },
+
+    { "accel.checkpoint.dir", NULL, NULL, NULL, "Where should checkpoints go?" },
+    { "accel.checkpoint.every_minutes", NULL, NULL, NULL,
+      "How many minutes should lie between checkpoints?" },
+    { "accel.checkpoint.every_steps", NULL, NULL, NULL,
+      "How many steps should lie between checkpoints?" },
+    { "accel.checkpoint.keep", NULL, NULL, NULL,
+      "How many checkpoints should be kept?" },
+    { "accel.preemption.enabled", NULL, NULL, NULL,
+      "Should a preempted run save and come back by itself?" },
+    { "accel.preemption.lead_seconds", "accel.preemption.enabled", "true", NULL,
+      "How many seconds before the time limit should it begin to save?" },
+};
+
+struct asking {
+    struct config_values values; /* the older file's, then the answers */
+    bool asked[ACCEL_ARRAY_SIZE(questions)];
+    struct cli_settings answers; /* texts belong to `values` */
+};
+
+/* ---- which question --------------------------------------------------------------------------- */
+
+static bool has_word(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+
+    if (words[0] == '!')
+        return strcmp(words + 1, word) != 0;
+    for (;;) {
+        size_t len = strcspn(words, "|");
+
+        if (len == n && !strncmp(words, word, n))
+            return true;
+        if (!words[len])
+            return false;
+        words += len + 1;
+    }
+}
+
+static bool is_due(const struct asking *a, const struct question *q)
+{
+    const char *text;
+
+    if (!q->if_key)
+        return true;
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(questions); i++)
+        if (!strcmp(questions[i].key, q->if_key) && !a->asked[i])
+            return false;
+    text = config_values_get(&a->values, q->if_key);
+    return text && has_word(q->if_words, text);
+}
+
+/* What Enter takes: the older file's value, else the default. "" : the key stays out. */
+static const char *proposal(const struct asking *a, const struct config_key *k,
+                            const struct question *q)
+{
+    const char *old = config_values_get(&a->values, q->key);
+
+    if (old)
+        return old;
+    if (q->enter)
+        return q->enter;
+    return k->default_text ? k->default_text : "";
+}
+
+/* ---- one question ----------------------------------------------------------------------------- */
+
+static void show_question(const struct config_key *k, const struct question *q)
+{
+    static const char *const types[] = { [TYPE_BOOL] = "yes or no",
+                                         [TYPE_INT] = "a whole number",
+                                         [TYPE_NUMBER] = "a number",
+                                         [TYPE_STRING] = "text" };
+
+    printf("\n%s (%s)\n  %s\n  ", q->text, q->key, k->help);
+    if (k->type == TYPE_ENUM)
+        for (int i = 0; k->values[i]; i++)
+            printf("%s%s", i ? ", " : "one of ", k->values[i]);
+    else
+        printf("%s", types[k->type]);
+    printf("\n");
+}
+
+static void show_prompt(const struct config_key *k, const char *proposed)
+{
+    bool yes = !strcmp(proposed, "true"), no = !strcmp(proposed, "false");
+
+    printf("  [%s] ", !proposed[0]                          ? "leave it open"
+                      : k->type == TYPE_BOOL && (yes || no) ? (yes ? "yes" : "no")
+                                                            : proposed);
+    fflush(stdout);
+}
+
+/* What is wrong, and the word that was meant; what the key takes stands above already. */
+static void show_problem(const char *text)
+{
+    static const char cure[] = "\n  cure: ", meant[] = "did you mean";
+    const char *shown = strstr(text, ": "), *hint = strstr(text, cure);
+
+    shown = shown ? shown + 2 : text;
+    printf("  %.*s\n", (int)strcspn(shown, "\n"), shown);
+    if (hint && !strncmp(hint + strlen(cure), meant, strlen(meant)))
+        printf("  %s\n", hint + strlen(cure));
+}
+
+/* The canonical text takes the place of what was typed ("yes"); -1 and the like mean that
+ * the key stays out. */
+static bool keep(struct asking *a, const char *key, const struct config *cfg)
+{
+    char text[CONFIG_GIVEN_BYTES];
+    struct config_setting *last = &a->answers.item[a->answers.count - 1];
+
+    config_get(cfg, key, text, sizeof(text));
+    if (!config_values_set(&a->values, key, text[0] ? text : NULL))
+        return false;
+    if (text[0])
+        last->value = config_values_get(&a->values, key);
+    else
+        a->answers.count--;
+    return true;
+}
+
+/* Is the answer good, with all answers before it? Says why not. */
+static bool accepts(struct asking *a, const char *key, const char *answer)
+{
+    struct config_sources sources = { 0 };
+    struct config_diags diags;
+    struct config cfg;
+    accel_error_t err = { 0 };
+    bool good = false;
+
+    if (!cli_settings_add(&a->answers, key, answer)) {
+        accel_fail_nomem(&err, "the answers", 0);
+        cli_fail(&err);
+        return false;
+    }
+    sources.flags = a->answers.item;
+    sources.flag_count = a->answers.count;
+    good = config_resolve(&sources, &cfg, &diags, &err) == ACCEL_OK;
+    for (size_t i = 0; i < diags.count; i++)
+        show_problem(diags.item[i].text);
+    if (!good && !diags.count)
+        cli_fail(&err);
+    config_diags_free(&diags);
+    if (!good)
+        a->answers.count--;
+    return good && keep(a, key, &cfg);
+}
+
+/* A line without the blanks around it; NULL at the end of the input. */
+static char *read_answer(void)
+{
+    char *line = NULL, *s;
+    size_t room = 0;
+    ssize_t n = getline(&line, &room, stdin);
+
+    if (n < 0) {
+        free(line);
+        return NULL;
+    }
+    while (n > 0 && strchr(" \t\r\n", line[n - 1]))
+        line[--n] = '\0';
+    s = line + strspn(line, " \t");
+    memmove(line, s, strlen(s) + 1);
+    return line;
+}
+
+/* Asks until the answer is good. False: the input ended, or no memory. */
+static bool ask(struct asking *a, const struct question *q)
+{
+    size_t n;
+    const struct config_key *k = &config_schema(&n)[config_row(q->key)];
+
+    show_question(k, q);
+    for (;;) {
+        const char *proposed = proposal(a, k, q), *kept;
+        char *line, *answer;
+        bool good;
+
+        show_prompt(k, proposed);
+        line = read_answer();
+        if (!line)
+            return false;
+        answer = line[0] ? line : (char *)proposed;
+        good = config_values_set(&a->values, q->key, answer[0] ? answer : NULL);
+        free(line);
+        if (!good)
+            return false;
+        kept = config_values_get(&a->values, q->key);
+        if (!kept || accepts(a, q->key, kept))
+            return true;
+        config_values_set(&a->values, q->key, NULL);
+    }
+}
+
+/* ---- all of them ------------------------------------------------------------------------------ */
+
+/* The values of the file that is there; one that cannot be read ends the questionnaire. */
+static int take_old(struct asking *a, const char *path)
+{
+    struct cli_config c;
+    int code;
+
+    if (access(path, F_OK))
+        return 0;
+    code = cli_config_load(NULL, &(struct cli_settings){ .alone = true, .user = path },
+                           &c);
+    if (!code && !config_values_take(&a->values, &c.config, ORIGIN_USER))
+        code = accel_exit_code(ACCEL_ENOMEM);
+    return code;
+}
+
+static int finish(struct asking *a, const char *path)
+{
+    struct strbuf text = { 0 };
+    accel_error_t err;
+    bool kept;
+    int code = 0;
+
+    config_values_yaml(&a->values, &text);
+    if (config_file_replace(path, &text, &kept, &err))
+        code = cli_fail(&err);
+    else
+        printf("\n%s: written%s%s%s\n"
+               "Try: accel check %s\n     srun --accel-config=%s PROGRAM\n",
+               path, kept ? "; the old file is " : "", kept ? path : "",
+               kept ? ".bak" : "", path, path);
+    strbuf_free(&text);
+    return code;
+}
+
+int config_ask(const char *path)
+{
+    struct asking a = { 0 };
+    accel_error_t err;
+    int code;
+
+    if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
+        accel_fail(&err, A0263,
+                   "accel config default writes a file without asking; accel config "
+                   "show FILE shows one",
+                   "the questions of accel config need a terminal");
+        return cli_fail(&err);
+    }
+    if (config_file_replaceable(path,
+                                &err)) /* before anybody has answered for nothing */
+        return cli_fail(&err);
+    code = take_old(&a, path);
+    if (!code)
+        printf("The answers go to %s when all are given.\nEnter takes the value in "
+               "[ ]; Ctrl-C ends and changes nothing.\n",
+               path);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(questions) && !code; i++) {
+        a.asked[i] = is_due(&a, &questions[i]);
+        if (a.asked[i] && !ask(&a, &questions[i])) {
+            printf("\n");
+            accel_fail_at(&err, A0264, path, "run accel config again",
+                          "the input ended before the last question; nothing was "
+                          "written");
+            code = cli_fail(&err);
+        }
+    }
+    if (!code)
+        code = finish(&a, path);
+    cli_settings_free(&a.answers);
+    config_values_free(&a.values);
+    return cli_finish(code);
+}

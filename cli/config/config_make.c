@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `accel config default` and `accel config update`: a config file from what this machine
+ * offers, and an older file of Accelerate in the form its questionnaire writes today.
+ */
+#include "cli/config/config_make.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/config/config_values.h"
+#include "cli/config/settings.h"
+#include "topology/topo.h"
+
+/* What every file of Accelerate says; the value where the file did not. */
+static const struct {
+    const char *key, *text;
+} base[] = {
+    { "compute_environment", "LOCAL_MACHINE" },
+    { "debug", "false" },
+    { "downcast_bf16", "no" },
+    { "enable_cpu_affinity", "false" },
+    { "machine_rank", "0" },
+    { "main_training_function", "main" },
+    { "num_machines", "1" },
+    { "rdzv_backend", "static" },
+    { "same_network", "false" },
+    { "tpu_use_cluster", "false" },
+    { "tpu_use_sudo", "false" },
+    { "use_cpu", "false" },
+};
+
+static bool fill_base(struct config_values *v)
+{
+    const char *type = config_values_get(v, "distributed_type");
+    bool good = true;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(base); i++)
+        if (!config_values_get(v, base[i].key))
+            good &= config_values_set(v, base[i].key, base[i].text);
+    /* -1 is Accelerate's "not given"; only one process can be assumed. */
+    if (!config_values_get(v, "num_processes"))
+        good &= config_values_set(v, "num_processes",
+                                  type && !strcmp(type, "NO") ? "1" : "-1");
+    return good;
+}
+
+static int no_memory(void)
+{
+    accel_error_t err;
+
+    accel_fail_nomem(&err, "the config file", 0);
+    return cli_fail(&err);
+}
+
+static int write_values(const struct config_values *v, const char *path, bool replace)
+{
+    struct strbuf text = { 0 };
+    accel_error_t err;
+    accel_status_t status;
+
+    config_values_yaml(v, &text);
+    status = config_file_write(path, &text, replace, &err);
+    strbuf_free(&text);
+    return status ? cli_fail(&err) : 0;
+}
+
+/* ---- default --------------------------------------------------------------------------------- */
+
+/* GPUs of this machine as NVML lists them; -1: there is no NVML to ask. */
+static int count_nvml(void)
+{
+    struct topo_machine *m;
+    accel_error_t err;
+    int n = -1;
+
+    if (topo_machine_open(&m, NULL, true, &err))
+        return -1;
+    if (topo_machine_gpus(m)->known)
+        n = topo_machine_gpus(m)->count;
+    topo_machine_close(m);
+    return n;
+}
+
+/* Devices a CUDA program would see: the list it is given, else NVML's, else device files. */
+static int count_gpus(void)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    struct dirent *e;
+    DIR *dir;
+    int n = 0, listed;
+
+    if (visible) {
+        while (*visible && *visible != '-') { /* -1 ends the list */
+            size_t len = strcspn(visible, ",");
+
+            n += len > 0;
+            visible += len + (visible[len] == ',');
+        }
+        return n;
+    }
+    listed = count_nvml();
+    if (listed >= 0)
+        return listed;
+    dir = opendir("/dev");
+    if (!dir)
+        return 0;
+    while ((e = readdir(dir)))
+        n += !strncmp(e->d_name, "nvidia", 6) && isdigit((unsigned char)e->d_name[6]);
+    closedir(dir);
+    return n;
+}
+
+/* A machine without GPUs may be the login node of a cluster that is full of them: nothing
+ * is said of the device and the size of a run then. */
+static bool leave_open(struct config_values *v)
+{
+    static const char *const keys[] = { "use_cpu", "num_processes", "num_machines" };
+    bool good = true;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(keys); i++)
+        good &= config_values_set(v, keys[i], NULL);
+    return good;
+}
+
+int config_default(const char *path, const char *precision)
+{
+    struct config_values v = { 0 };
+    int gpus = count_gpus(), code;
+    char count[16];
+
+    snprintf(count, sizeof(count), "%d", gpus);
+    if (!config_values_set(&v, "distributed_type", gpus > 1 ? "MULTI_GPU" : "NO") ||
+        !config_values_set(&v, "num_processes", count) ||
+        !config_values_set(&v, "mixed_precision", precision ? precision : "no") ||
+        !fill_base(&v) || (!gpus && !leave_open(&v)))
+        code = no_memory();
+    else
+        code = write_values(&v, path, false);
+    if (!code && gpus)
+        printf("%s: written for %d GPU%s\n", path, gpus, gpus == 1 ? "" : "s");
+    else if (!code)
+        printf(
+            "%s: written; no GPU is to be seen here, which may be otherwise where jobs "
+            "run: device and number of processes are left to each job\n",
+            path);
+    config_values_free(&v);
+    return cli_finish(code);
+}
+
+/* ---- update ---------------------------------------------------------------------------------- */
+
+/* Keys that have moved: fp16 became a value, dynamo_backend went into its map. */
+static bool move_old_keys(struct config_values *v)
+{
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+    bool good = true;
+
+    for (size_t i = 0; i < n && good; i++) {
+        if (!v->text[i] || k[i].section[0])
+            continue;
+        if (!strcmp(k[i].name, "fp16")) {
+            if (!strcmp(v->text[i], "true") && !config_values_get(v, "mixed_precision"))
+                good = config_values_set(v, "mixed_precision", "fp16");
+        } else if (!strcmp(k[i].name, "dynamo_backend")) {
+            if (!config_values_get(v, "dynamo_config.dynamo_backend"))
+                good = config_values_set(v, "dynamo_config.dynamo_backend", v->text[i]);
+        } else {
+            continue;
+        }
+        free(v->text[i]);
+        v->text[i] = NULL;
+    }
+    return good;
+}
+
+static int update_values(struct config_values *v, const char *path)
+{
+    struct strbuf text = { 0 };
+    bool kept;
+    accel_error_t err;
+    int code = 0;
+
+    config_values_yaml(v, &text);
+    if (config_file_replace(path, &text, &kept, &err))
+        code = cli_fail(&err);
+    else if (kept)
+        printf("%s: rewritten; the old file is %s.bak\n", path, path);
+    else
+        printf("%s: has today's form already\n", path);
+    strbuf_free(&text);
+    return cli_finish(code);
+}
+
+int config_update(const char *path)
+{
+    struct config_values v = { 0 };
+    struct cli_config c;
+    int code = cli_config_load(path, &(struct cli_settings){ .alone = true }, &c);
+
+    if (code)
+        return code;
+    if (!config_values_take(&v, &c.config, ORIGIN_FILE) || !move_old_keys(&v) ||
+        !fill_base(&v))
+        code = no_memory();
+    else
+        code = update_values(&v, path);
+    config_values_free(&v);
+    return code;
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Schema table in, JSON Schema draft-07 out. It describes the file after a YAML reader:
+ * an unquoted NO is false there, and a key with null, "", [] or {} counts as not given.
+ * Rules between keys stay with `accel check`. Prints nothing.
+ */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/config/json_schema.h"
+
+#define NOT_GIVEN "#/definitions/not_given"
+
+/* A failed allocation anywhere makes jansson's setters return -1: kept until the end. */
+struct builder {
+    bool failed;
+};
+
+static void put(struct builder *b, json_t *object, const char *key, json_t *value)
+{
+    if (json_object_set_new(object, key, value))
+        b->failed = true;
+}
+
+static void append(struct builder *b, json_t *array, json_t *value)
+{
+    if (json_array_append_new(array, value))
+        b->failed = true;
+}
+
+size_t config_key_prefix(const struct config_key *key)
+{
+    static const char suffix[] = "config";
+    size_t n = strlen(key->section), skip = strlen(suffix);
+
+    /* parallelism_config.parallelism_config_tp_size, fsdp_config.fsdp_version */
+    if (n && !strncmp(key->name, key->section, n) && key->name[n] == '_')
+        return n + 1;
+    if (n > skip && !strcmp(key->section + n - skip, suffix) &&
+        !strncmp(key->name, key->section, n - skip))
+        return n - skip;
+    return 0;
+}
+
+/* `text` (n bytes) as the JSON value that a YAML reader makes of it for this type. */
+static json_t *typed(const struct config_key *k, const char *text, size_t n)
+{
+    char word[256];
+
+    snprintf(word, sizeof(word), "%.*s", (int)n, text);
+    switch (k->type) {
+    case TYPE_BOOL:
+        return json_boolean(!strcmp(word, "true"));
+    case TYPE_INT:
+        return json_integer(strtoll(word, NULL, 10));
+    case TYPE_NUMBER:
+        return json_real(strtod(word, NULL));
+    default:
+        return json_string(word);
+    }
+}
+
+static bool is_no(const char *word)
+{
+    return !strcmp(word, "NO") || !strcmp(word, "no");
+}
+
+/* Accelerate writes the strategy as a word or as PyTorch's number. */
+static void append_numbers(struct builder *b, json_t *list, const struct config_key *k)
+{
+    static const struct {
+        const char *word, *text;
+        int number;
+    } numbers[] = { { "FULL_SHARD", "1", 1 },
+                    { "SHARD_GRAD_OP", "2", 2 },
+                    { "NO_SHARD", "3", 3 },
+                    { "HYBRID_SHARD", "4", 4 },
+                    { "HYBRID_SHARD_ZERO2", "5", 5 } };
+
+    if (k->offset != offsetof(struct config, sharding_strategy))
+        return;
+    for (int i = 0; k->values[i]; i++)
+        for (size_t j = 0; j < ACCEL_ARRAY_SIZE(numbers); j++)
+            if (!strcmp(k->values[i], numbers[j].word)) {
+                append(b, list, json_integer(numbers[j].number));
+                append(b, list, json_string(numbers[j].text));
+            }
+    append(b, list, json_string("_HYBRID_SHARD_ZERO2"));
+}
+
+/* TorchDynamo's compilers may be written in either case. */
+static void append_lower(struct builder *b, json_t *list, const struct config_key *k)
+{
+    char word[64];
+
+    for (int i = 0; !strcmp(k->name, "dynamo_backend") && k->values[i]; i++) {
+        snprintf(word, sizeof(word), "%s", k->values[i]);
+        for (char *p = word; *p; p++)
+            *p = (char)tolower((unsigned char)*p);
+        append(b, list, json_string(word));
+    }
+}
+
+/* {"enum": [...]} of the words of a key, or of the values that a refused key may have. */
+static json_t *one_of_words(struct builder *b, const struct config_key *k)
+{
+    json_t *list = json_array();
+    bool no = false;
+
+    for (int i = 0; k->use != USE_REFUSED && k->values[i]; i++) {
+        append(b, list, json_string(k->values[i]));
+        no |= is_no(k->values[i]);
+    }
+    for (const char *p = k->use == USE_REFUSED ? k->ours : NULL; p;
+         p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL) {
+        size_t n = strcspn(p, "|");
+
+        append(b, list, typed(k, p, n));
+        no |= n == 2 && (!strncmp(p, "NO", n) || !strncmp(p, "no", n));
+    }
+    append_numbers(b, list, k);
+    append_lower(b, list, k);
+    if (no && k->type != TYPE_BOOL)
+        append(b, list, json_false());
+    return json_pack("{s:o}", "enum", list);
+}
+
+/* Three truth values: a list, or Python's way to print them. */
+static void append_bools(struct builder *b, json_t *any)
+{
+    append(b, any,
+           json_pack("{s:s,s:{s:s},s:i,s:i}", "type", "array", "items", "type",
+                     "boolean", "minItems", 3, "maxItems", 3));
+    append(b, any,
+           json_pack("{s:s,s:s}", "type", "string", "pattern",
+                     "^\\(?([Tt]rue|[Ff]alse)(, *([Tt]rue|[Ff]alse)){2}\\)?$"));
+}
+
+static void append_text(struct builder *b, json_t *any, const struct config_key *k)
+{
+    /* ~ and $ are not expanded in a path, so they are refused there. */
+    append(b, any,
+           json_pack("{s:s,s:I,s:s}", "type", "string", "maxLength", (json_int_t)k->max,
+                     "pattern",
+                     k->offset == offsetof(struct config, ckpt_dir)
+                         ? "^(?!~)[^$\\u0000-\\u001f\\u007f]*$"
+                         : "^[^\\u0000-\\u001f\\u007f]*$"));
+    /* An unquoted text that looks like something else. */
+    append(b, any, json_pack("{s:[s,s]}", "type", "number", "boolean"));
+}
+
+/* What the key may hold, each way one entry of anyOf. */
+static void append_values(struct builder *b, json_t *any, const struct config_key *k)
+{
+    if (k->use == USE_REFUSED ? k->ours != NULL : k->values != NULL)
+        append(b, any, one_of_words(b, k));
+    if (k->use == USE_REFUSED)
+        return;
+    switch (k->type) {
+    case TYPE_BOOL:
+        append(b, any, json_pack("{s:s}", "type", "boolean"));
+        break;
+    case TYPE_INT:
+        append(b, any,
+               json_pack("{s:s,s:I,s:I}", "type", "integer", "minimum",
+                         (json_int_t)k->min, "maximum", (json_int_t)k->max));
+        if (k->offset == offsetof(struct config, num_processes))
+            append(b, any, json_pack("{s:i}", "const", -1)); /* "not given" */
+        break;
+    case TYPE_NUMBER:
+        append(b, any,
+               json_pack("{s:s,s:f,s:f}", "type", "number", "minimum", k->min,
+                         "maximum", k->max));
+        break;
+    case TYPE_BOOLS:
+        append_bools(b, any);
+        break;
+    case TYPE_STRING:
+        append_text(b, any, k);
+        break;
+    case TYPE_ENUM:
+        break;
+    }
+}
+
+/* The one line of help, and what is done with the key. */
+static json_t *description(const struct config_key *k)
+{
+    static const char *const uses[] = { [USE_HONOURED] = "",
+                                        [USE_HANDED_ON] = "",
+                                        [USE_REPLACED] = "Replaced: ",
+                                        [USE_REFUSED] = "Refused: " };
+    struct strbuf text = { 0 };
+    json_t *json;
+
+    strbuf_printf(&text, "%s%s", uses[k->use], k->help);
+    for (int i = 0; k->refused && k->refused[i]; i++)
+        strbuf_printf(&text, "%s%s", i ? ", " : ". Refused: ", k->refused[i]);
+    json = text.failed ? NULL : json_string(text.s);
+    strbuf_free(&text);
+    return json;
+}
+
+/* The default as a value of the key's type, or NULL. */
+static json_t *default_value(const struct config_key *k)
+{
+    if (!k->default_text || !k->default_text[0])
+        return NULL;
+    if (k->type == TYPE_BOOLS)
+        return json_pack("[b,b,b]", 0, 0, 0);
+    return typed(k, k->default_text, strlen(k->default_text));
+}
+
+static json_t *key_schema(struct builder *b, const struct config_key *k)
+{
+    json_t *any = json_array();
+    json_t *schema = json_object(), *otherwise = default_value(k);
+
+    put(b, schema, "description", description(k));
+    if (otherwise)
+        put(b, schema, "default", otherwise);
+    append_values(b, any, k);
+    if (k->offset != offsetof(struct config, distributed_type))
+        append(b, any, json_pack("{s:s}", "$ref", NOT_GIVEN));
+    put(b, schema, "anyOf", any);
+    return schema;
+}
+
+json_t *json_schema_key(const struct config_key *key)
+{
+    struct builder b = { 0 };
+    json_t *schema = key_schema(&b, key);
+
+    if (!b.failed)
+        return schema;
+    json_decref(schema);
+    return NULL;
+}
+
+/* An object that takes the keys in `properties` and no others. */
+static json_t *map_schema(struct builder *b, json_t *properties)
+{
+    json_t *map = json_object();
+
+    put(b, map, "additionalProperties", json_false());
+    put(b, map, "properties", properties);
+    return map;
+}
+
+/* The properties of the map at `section` ("a.b"); maps on the way are made. */
+static json_t *section_properties(struct builder *b, json_t *root, const char *section)
+{
+    json_t *properties = json_object_get(root, "properties"), *map, *any;
+    char name[64];
+
+    while (*section) {
+        size_t n = strcspn(section, ".");
+
+        snprintf(name, sizeof(name), "%.*s", (int)n, section);
+        any = json_object_get(json_object_get(properties, name), "anyOf");
+        if (!any) {
+            map = map_schema(b, json_object());
+            put(b, map, "type", json_string("object"));
+            put(b, properties, name,
+                json_pack("{s:[o,{s:s}]}", "anyOf", map, "$ref", NOT_GIVEN));
+            any = json_object_get(json_object_get(properties, name), "anyOf");
+        }
+        properties = json_object_get(json_array_get(any, 0), "properties");
+        section += n + (section[n] == '.');
+    }
+    return properties;
+}
+
+/* `name` stands for the key as well. */
+static void add_name(struct builder *b, json_t *properties, const struct config_key *k,
+                     const char *name)
+{
+    char ref[256];
+
+    snprintf(ref, sizeof(ref), "#/properties/%s/anyOf/0/properties/%s", k->section,
+             k->name);
+    put(b, properties, name, json_pack("{s:s}", "$ref", ref));
+}
+
+/* Inside its map a key may be written without the map's prefix. */
+static void add_other_names(struct builder *b, json_t *properties,
+                            const struct config_key *k)
+{
+    size_t skip = config_key_prefix(k);
+
+    if (skip)
+        add_name(b, properties, k, k->name + skip);
+    if (!k->other_name)
+        return;
+    add_name(b, properties, k, k->other_name);
+    if (skip)
+        add_name(b, properties, k, k->other_name + skip);
+}
+
+json_t *json_schema_file(void)
+{
+    struct builder b = { 0 };
+    json_t *root = map_schema(&b, json_object());
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+
+    put(&b, root, "$schema", json_string("http://json-schema.org/draft-07/schema#"));
+    put(&b, root, "title", json_string("Accelerate config file as accel reads it"));
+    put(&b, root, "type", json_string("object"));
+    put(&b, root, "required", json_pack("[s]", "distributed_type"));
+    put(&b, root, "definitions",
+        json_pack("{s:{s:s,s:[n,s,[],{}]}}", "not_given", "description", "not given",
+                  "enum", ""));
+    for (size_t i = 0; i < n; i++) {
+        json_t *properties = section_properties(&b, root, k[i].section);
+
+        put(&b, properties, k[i].name, key_schema(&b, &k[i]));
+        add_other_names(&b, properties, &k[i]);
+    }
+    if (!b.failed)
+        return root;
+    json_decref(root);
+    return NULL;
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `accel ckpt ls|verify DIR`: what checkpoints there are and whether every byte of them is
+ * as it was written. Changes nothing.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "accel_ckpt.h"
+#include "cli/cli.h"
+#include "cli/data/isolate.h"
+
+struct ckpt_args {
+    const char *verb;
+    char *dir;
+    bool json;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct ckpt_args *a = state->input;
+
+    switch (key) {
+    case 'j':
+        a->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (!a->verb)
+            a->verb = arg;
+        else if (!a->dir)
+            a->dir = arg;
+        else
+            argp_error(state, "one directory at a time");
+        return 0;
+    case ARGP_KEY_END:
+        if (!a->verb || !a->dir)
+            argp_error(state, "say ls or verify, and a directory");
+        if (strcmp(a->verb, "ls") != 0 && strcmp(a->verb, "verify") != 0)
+            argp_error(state, "unknown verb '%s': ls or verify", a->verb);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static bool exists(const char *dir, const char *name)
+{
+    char path[4096];
+    struct stat st;
+
+    return (size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) < sizeof(path) &&
+           stat(path, &st) == 0;
+}
+
+static int no_memory(void)
+{
+    accel_error_t err = { 0 };
+
+    accel_fail_nomem(&err, "the table", 0);
+    return cli_fail(&err);
+}
+
+/* Nothing there is worth a word: an empty table looks like a success. */
+static void say_none(const char *dir)
+{
+    fprintf(stderr, "no checkpoints in %s\n", dir);
+}
+
+static void list_row(struct cli_table *t, const accel_ckpt_info_t *info, bool json)
+{
+    static const char *const states[] = {
+        [ACCEL_CKPT_COMPLETE] = "complete",
+        [ACCEL_CKPT_DAMAGED] = "damaged",
+        [ACCEL_CKPT_UNREADABLE] = "unreadable",
+        [ACCEL_CKPT_OTHER_FORMAT] = "other format",
+    };
+    char step[24], ranks[16] = "", size[32] = "";
+
+    snprintf(step, sizeof(step), "%lld", (long long)info->step);
+    if (info->world_size) {
+        snprintf(ranks, sizeof(ranks), "%d", info->world_size);
+        if (json)
+            snprintf(size, sizeof(size), "%lld", (long long)info->bytes);
+        else
+            format_bytes((double)info->bytes, size, sizeof(size));
+    }
+    cli_table_row(t, (const char *[]){ info->name, step, ranks, size,
+                                       states[info->state], info->problem });
+}
+
+/* only: the one checkpoint to show; NULL: all of them. */
+static int list(const char *root, const char *only, bool json)
+{
+    static const char *const columns[] = { "NAME",  "#STEP",   "#RANKS", "#SIZE",
+                                           "STATE", "PROBLEM", NULL };
+    accel_ckpt_info_t *info = NULL;
+    struct cli_table *t;
+    accel_error_t err = { 0 };
+    size_t n = 0, shown = 0;
+
+    if (accel_ckpt_list(root, &info, &n, &err))
+        return cli_fail(&err);
+    t = cli_table_new("checkpoints", columns);
+    if (!t) {
+        free(info);
+        return no_memory();
+    }
+    for (size_t i = 0; i < n; i++)
+        if ((!only || strcmp(only, info[i].name) == 0) &&
+            (info[i].complete || exists(root, info[i].name))) {
+            list_row(t, &info[i], json);
+            shown++;
+        }
+    free(info);
+    if (!shown)
+        say_none(root);
+    return cli_table_print(t, json);
+}
+
+struct rows {
+    struct cli_table *t;
+    const char *name;
+    const char *path; /* its own, no link */
+    struct stat as_it_was;
+    bool known, gone;
+    size_t count;
+};
+
+static void finding(void *user, accel_status_t what, const char *line)
+{
+    struct rows *r = user;
+    const char *state = what == ACCEL_ECORRUPT ? "damaged" : "unreadable";
+
+    r->count++;
+    cli_table_row(r->t, (const char *[]){ r->name, state, line });
+}
+
+/* The library looks itself whether a directory is still there, the child cannot tell. */
+static void tree_finding(void *user, const char *line)
+{
+    struct rows *r = user;
+    struct stat now;
+
+    r->gone = r->gone ||
+              (r->known && (stat(r->path, &now) || now.st_dev != r->as_it_was.st_dev ||
+                            now.st_ino != r->as_it_was.st_ino));
+    if (!r->gone)
+        finding(user, ACCEL_ECORRUPT, line);
+}
+
+static void say_gone(struct cli_table *t, const char *name)
+{
+    cli_table_row(
+        t, (const char *[]){ name, "removed", "it was removed or replaced meanwhile" });
+}
+
+static void error_finding(struct rows *r, const accel_error_t *e)
+{
+    char line[1100];
+
+    snprintf(line, sizeof(line), "%s%s%s", e->where, e->where[0] ? ": " : "", e->text);
+    tree_finding(r, line);
+}
+
+struct tree_work {
+    const accel_ckpt_t *c;
+    int file;
+};
+
+static accel_status_t compare_tree(void *arg, isolate_say *say, void *user,
+                                   accel_error_t *err)
+{
+    const struct tree_work *w = arg;
+
+    return accel_ckpt_verify_hdf5(w->c, w->file, say, user, err);
+}
+
+/* libhdf5 reads what anybody may have written: in a process of its own. */
+static accel_status_t verify_tree(accel_ckpt_t *c, int file, struct rows *r,
+                                  accel_error_t *err)
+{
+    static const struct isolate_limits limits = { 120, 600, (size_t)1 << 30 };
+    struct tree_work work = { c, file };
+    accel_status_t status = ACCEL_OK, s;
+    enum isolate_end end;
+    char where[256];
+
+    s = isolate_run(compare_tree, &work, &limits, tree_finding, r, &end, &status, err);
+    if (s != ACCEL_OK || end == ISOLATE_DONE)
+        return s != ACCEL_OK ? s : status;
+    snprintf(where, sizeof(where), "%.200s/rank_%05d-of-%05d.h5", r->path, file,
+             accel_ckpt_world_size(c));
+    s = accel_fail_at(
+        err, A0841, where, "use another checkpoint", "the HDF5 library %s",
+        end == ISOLATE_CRASHED ? "crashes on it" : "does not come to an end with it");
+    error_finding(r, err);
+    return s;
+}
+
+/* After all hashes held. Ends with the first error that is no finding. */
+static accel_status_t verify_trees(struct rows *r, accel_error_t *err)
+{
+    accel_ckpt_t *c = NULL;
+    accel_status_t s = accel_ckpt_open(&c, r->path, err), worst = s;
+
+    for (int f = 0; !s && f < accel_ckpt_world_size(c); f++) {
+        s = verify_tree(c, f, r, err);
+        worst = worst ? worst : s;
+        s = s == ACCEL_ECORRUPT ? ACCEL_OK : s;
+    }
+    if (s && s != ACCEL_EUNAVAIL)
+        error_finding(r, err);
+    accel_ckpt_close(c);
+    return r->gone && !r->count ? ACCEL_ENOENT : s ? s : worst;
+}
+
+/* Returns the exit code of one checkpoint directory. */
+static int verify_one(struct cli_table *t, const char *dir, const char *name)
+{
+    struct rows rows = { .t = t, .name = name };
+    char *path = realpath(dir, NULL);
+    accel_error_t err = { 0 };
+    accel_status_t s;
+
+    rows.path = path ? path : dir;
+    rows.known = stat(rows.path, &rows.as_it_was) == 0;
+    s = accel_ckpt_verify(dir, finding, &rows, &err);
+    if (s == ACCEL_OK)
+        s = verify_trees(&rows, &err);
+    free(path);
+    if (s == ACCEL_OK) {
+        cli_table_row(t, (const char *[]){ name, "whole", NULL });
+    } else if (s == ACCEL_EUNAVAIL) { /* no HDF5 in this build: the hashes held */
+        cli_table_row(t, (const char *[]){ name, "whole", err.text });
+        return 0;
+    } else if (s == ACCEL_ENOENT && !rows.count) {
+        say_gone(t, name);
+    }
+    return accel_exit_code(s);
+}
+
+static int verify_root(struct cli_table *t, const char *root, int *code)
+{
+    accel_ckpt_info_t *info = NULL;
+    accel_error_t err = { 0 };
+    size_t n = 0;
+
+    if (accel_ckpt_list(root, &info, &n, &err))
+        return cli_fail(&err);
+    if (n == 0) {
+        free(info);
+        accel_fail_at(&err, A0811, root, "give accel.checkpoint.dir",
+                      "there is no checkpoint to verify");
+        return cli_fail(&err);
+    }
+    for (size_t i = 0; i < n; i++) {
+        char dir[4096];
+        int c;
+
+        snprintf(dir, sizeof(dir), "%s/%s", root, info[i].name);
+        c = verify_one(t, dir, info[i].name);
+        if (c != accel_exit_code(ACCEL_ENOENT)) /* removed since they were listed */
+            *code = *code ? *code : c;
+    }
+    free(info);
+    return 0;
+}
+
+static int verify(const char *dir, const char *only, bool json)
+{
+    static const char *const columns[] = { "NAME", "STATE", "FINDING", NULL };
+    struct cli_table *t = cli_table_new("verified", columns);
+    int code = 0, failed = 0;
+
+    if (!t)
+        return no_memory();
+    if (only)
+        code = verify_one(t, dir, only);
+    else
+        failed = verify_root(t, dir, &code);
+    if (cli_table_print(t, json) && !code)
+        code = 74;
+    return failed ? failed : code;
+}
+
+/* Whether dir is one checkpoint and not the directory of all: its name, and what is above
+ * it; NULL when it is the directory of all. Cuts the slashes off the end of dir. */
+static const char *one_checkpoint(char *dir, const char **root)
+{
+    char *slash;
+    size_t len = strlen(dir);
+
+    while (len > 1 && dir[len - 1] == '/')
+        dir[--len] = '\0';
+    slash = strrchr(dir, '/');
+    if (!exists(dir, "MANIFEST") && strncmp(slash ? slash + 1 : dir, "step_", 5) != 0)
+        return NULL;
+    *root = slash ? dir : ".";
+    return slash ? slash + 1 : dir;
+}
+
+/* Both verbs, on a writable copy of the path. */
+static int run(const char *verb, char *dir, bool json)
+{
+    const char *root = dir, *only = one_checkpoint(dir, &root);
+
+    if (strcmp(verb, "verify") == 0)
+        return verify(dir, only, json);
+    if (only && only > dir)
+        dir[only - dir - 1] = '\0'; /* list what is above, and show the one */
+    return list(root[0] ? root : "/", only, json);
+}
+
+static const struct argp_option options[] = {
+    { "json", 'j', NULL, 0, "print JSON", 0 },
+    { 0 },
+};
+static const struct argp argp = {
+    options,
+    parse,
+    "ls DIR\nverify DIR",
+    "List checkpoints, or read every byte of them and check every hash.\v"
+    "DIR is accel.checkpoint.dir or one step_... directory in it. verify exits 74 "
+    "when anything is damaged and names each damaged file and tensor. It also compares "
+    "what the HDF5 library finds in the files with the manifest, so that HDF5 tools "
+    "read "
+    "the same data. A checkpoint that a run at work removes meanwhile is not damaged.",
+    NULL,
+    NULL,
+    NULL
+};
+
+static int run_ckpt(int argc, char **argv)
+{
+    struct ckpt_args a = { 0 };
+    struct stat st;
+
+    cli_parse(&cli_ckpt, argc, argv, &a);
+    if (stat(a.dir, &st) || !S_ISDIR(st.st_mode)) {
+        accel_error_t err = { 0 };
+
+        accel_fail_at(&err, A0811, a.dir, "give a checkpoint directory",
+                      "no such directory");
+        return cli_fail(&err);
+    }
+    return run(a.verb, a.dir, a.json);
+}
+
+const struct cli_command cli_ckpt = {
+    .name = "ckpt",
+    .run = run_ckpt,
+    .summary = "list and verify checkpoints",
+    .example = "accel ckpt ls out/checkpoints\n"
+               "accel ckpt verify out/checkpoints",
+    .argp = &argp,
+    .everyday = true,
+};

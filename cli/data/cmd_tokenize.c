@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `accel tokenize --tokenizer FILE [-o FILE] [--eot NAME] FILE...`: text into the token file
+ * that a training reads. Text is read in pieces, so that a file may be larger than memory;
+ * the ids are those of the whole.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "data/tokenizer.h"
+#include "cli/cli.h"
+#include "cli/data/token_output.h"
+
+enum { PIECE = 1 << 20, PROGRESS_NS = 200000000 };
+
+struct args {
+    const char *tokenizer, *output, *eot;
+    char **files;
+    int count;
+};
+
+struct job {
+    accel_tokenizer_t *t;
+    struct token_output out;
+    int64_t bytes, shown_ns; /* read; time of the last progress line */
+    bool progress;
+    uint8_t *text; /* [cap] */
+    int32_t
+        *ids; /* [2 * cap]: a byte is one id at most, each but the first of a text may
+                    * bring a space with it */
+    size_t cap;
+};
+
+static bool is_bin(const char *path)
+{
+    size_t n = strlen(path);
+
+    return n > 4 && !strcmp(path + n - 4, ".bin");
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct args *a = state->input;
+
+    switch (key) {
+    case 't':
+        a->tokenizer = arg;
+        return 0;
+    case 'o':
+        if (!is_bin(arg))
+            argp_error(state,
+                       "'%s' does not end in .bin, by which token files are known",
+                       arg);
+        a->output = arg;
+        return 0;
+    case 'e':
+        a->eot = arg;
+        return 0;
+    case ARGP_KEY_ARGS:
+        a->files = state->argv + state->next;
+        a->count = state->argc - state->next;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "give at least one file of text, - for standard input");
+        return 0;
+    case ARGP_KEY_END:
+        if (!a->tokenizer)
+            argp_error(state, "say which tokenizer: --tokenizer FILE");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- text ------------------------------------------------------------------------------- */
+
+static accel_status_t grow(struct job *j, accel_error_t *err)
+{
+    size_t cap = j->cap ? 2 * j->cap : PIECE;
+    uint8_t *text = realloc(j->text, cap);
+    int32_t *ids;
+
+    if (text)
+        j->text = text;
+    free(j->ids); /* holds nothing between two pieces */
+    j->ids = ids = malloc(2 * cap * sizeof(*ids));
+    if (!text || !ids)
+        return accel_fail_nomem(err, "a piece of text", cap);
+    j->cap = cap;
+    return ACCEL_OK;
+}
+
+static void show_progress(struct job *j)
+{
+    int64_t now = j->progress ? clock_ns() : 0;
+    char bytes[32], tokens[32];
+
+    if (!j->progress || now - j->shown_ns < PROGRESS_NS)
+        return;
+    j->shown_ns = now;
+    fprintf(stderr, "\r%s, %s tokens \033[K",
+            format_bytes((double)j->bytes, bytes, sizeof(bytes)),
+            format_count((double)j->out.tokens, tokens, sizeof(tokens)));
+}
+
+/* Fills text[*have, cap); *end_out: there is no more. */
+static accel_status_t fill(struct job *j, int fd, const char *name, size_t *have,
+                           bool *end_out, accel_error_t *err)
+{
+    *end_out = false;
+    while (*have < j->cap && !*end_out) {
+        ssize_t n = read(fd, j->text + *have, j->cap - *have);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return accel_fail_at(err, A0703, name, "give files of text",
+                                 "cannot read: %s", strerror(errno));
+        *end_out = n == 0;
+        *have += (size_t)n;
+        j->bytes += n;
+    }
+    return ACCEL_OK;
+}
+
+/* A piece ends where it can be cut; without such a place the piece grows. */
+static accel_status_t encode_file(struct job *j, int fd, const char *name,
+                                  accel_error_t *err)
+{
+    bool continued = false, end = false;
+    size_t have = 0, n, count;
+    accel_status_t st = ACCEL_OK;
+
+    while (!st && !end) {
+        st = fill(j, fd, name, &have, &end, err);
+        if (st)
+            break;
+        n = end ? have : tokenizer_cut(j->t, j->text, have);
+        if (!n && !end) {
+            st = grow(j, err);
+            continue;
+        }
+        st = tokenizer_encode(j->t, j->text, n, continued, j->ids, 2 * j->cap, &count,
+                              err);
+        if (!st)
+            st = token_output_add(&j->out, j->ids, count, err);
+        memmove(j->text, j->text + n, have - n);
+        have -= n;
+        continued = true;
+        show_progress(j);
+    }
+    return st;
+}
+
+static accel_status_t read_file(struct job *j, const char *name, accel_error_t *err)
+{
+    bool is_stdin = !strcmp(name, "-");
+    int fd = is_stdin ? STDIN_FILENO : open(name, O_RDONLY | O_CLOEXEC);
+    accel_status_t st;
+
+    if (fd < 0)
+        return accel_fail_at(err,
+                             errno == ENOENT   ? A0701
+                             : errno == EACCES ? A0702
+                                               : A0703,
+                             name, "check the path and its permissions",
+                             "cannot open the text: %s", strerror(errno));
+    st = encode_file(j, fd, is_stdin ? "standard input" : name, err);
+    if (!is_stdin)
+        close(fd);
+    return st;
+}
+
+/* ---- files ------------------------------------------------------------------------------ */
+
+/* The id between two files, -1 where there is one file only. */
+static accel_status_t find_eot(const struct job *j, const struct args *a,
+                               int32_t *id_out, accel_error_t *err)
+{
+    static const char *const usual[] = { "<|endoftext|>", "<|end_of_text|>", "</s>" };
+    int32_t id = a->eot ? accel_tokenizer_id(j->t, a->eot) : -1;
+
+    if (a->eot && id < 0)
+        return accel_fail_at(err, A0716, a->tokenizer,
+                             "see added_tokens of the tokenizer",
+                             "--eot: there is no token '%s'", a->eot);
+    for (size_t i = 0; !a->eot && id < 0 && i < ACCEL_ARRAY_SIZE(usual); i++)
+        id = accel_tokenizer_id(j->t, usual[i]);
+    if (id < 0 && a->count > 1)
+        return accel_fail_at(err, A0716, a->tokenizer, "name one with --eot",
+                             "no token is known that stands between two files");
+    *id_out = id;
+    return ACCEL_OK;
+}
+
+static accel_status_t run_job(struct job *j, const struct args *a, accel_error_t *err)
+{
+    int32_t eot;
+    accel_status_t st = accel_tokenizer_open(&j->t, a->tokenizer, err);
+
+    if (!st)
+        st = find_eot(j, a, &eot, err);
+    if (!st)
+        st = grow(j, err);
+    if (!st)
+        st = token_output_open(&j->out, a->output, accel_tokenizer_vocab(j->t), err);
+    for (int i = 0; i < a->count && !st; i++) {
+        if (i)
+            st = token_output_add(&j->out, &eot, 1, err);
+        if (!st)
+            st = read_file(j, a->files[i], err);
+    }
+    if (j->progress)
+        fprintf(stderr, "\r\033[K");
+    return st ? st : token_output_commit(&j->out, err);
+}
+
+static const struct argp_option options[] = {
+    { "tokenizer", 't', "FILE", 0, "tokenizer.json, or its directory", 0 },
+    { "output", 'o', "FILE", 0, "the token file to write (tokens.bin)", 0 },
+    { "eot", 'e', "NAME", 0,
+      "the token between two files (<|endoftext|>, <|end_of_text|> or </s>, the first "
+      "that there is)",
+      0 },
+    { 0 },
+};
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "FILE...",
+    .doc =
+        "Turns text into the token file that a training reads (--data). FILE - is "
+        "standard input.\v"
+        "The tokenizer is a byte-level BPE with the words of GPT-2 or Llama-3, as "
+        "tokenizer.json or vocab.json and merges.txt; the ids are those of the "
+        "tokenizers library. A special token in the text becomes its id. Tokens have 2 "
+        "bytes, or 4 when the vocabulary is larger than 65536. The file gets its name "
+        "when it is whole.",
+};
+
+static int run_tokenize(int argc, char **argv)
+{
+    struct args a = { .output = "tokens.bin" };
+    struct job j = { .out.fd = -1, .progress = isatty(STDERR_FILENO) };
+    char bytes[32];
+    accel_error_t err = { 0 };
+    accel_status_t st;
+
+    cli_parse(&cli_tokenize, argc, argv, &a);
+    st = run_job(&j, &a, &err);
+    if (!st)
+        printf("%s: %" PRId64 " tokens of %d bytes, from %s of text; vocabulary %d\n",
+               a.output, j.out.tokens, j.out.width,
+               format_bytes((double)j.bytes, bytes, sizeof(bytes)),
+               accel_tokenizer_vocab(j.t));
+    token_output_close(&j.out);
+    accel_tokenizer_close(j.t);
+    free(j.text);
+    free(j.ids);
+    return cli_finish(st ? cli_fail(&err) : 0);
+}
+
+const struct cli_command cli_tokenize = {
+    .name = "tokenize",
+    .run = run_tokenize,
+    .summary = "text into the token files that a training reads",
+    .example = "accel tokenize --tokenizer gpt2/tokenizer.json -o train.bin *.txt",
+    .argp = &argp,
+};

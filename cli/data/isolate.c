@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A child with limits of time and memory, no core file, no files to write and no output but
+ * a pipe. In: a function. Out: its lines, its status, or how it ended. The parent believes
+ * nothing of what comes through the pipe but that it is text.
+ */
+#include "cli/data/isolate.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LINES_MAX  1000
+#define LINE_BYTES 1200
+
+/* A packet is a kind ('L'ine or 'E'nd) and a body of a fixed size: no lengths to believe. */
+struct packet {
+    char kind;
+    accel_status_t status;
+    accel_error_t err;
+    char line[LINE_BYTES];
+};
+
+/* ---- the child --------------------------------------------------------------------------- */
+
+static void send_packet(int fd, const struct packet *m)
+{
+    const char *p = (const char *)m;
+    size_t left = sizeof(*m);
+
+    while (left > 0) {
+        ssize_t n = write(fd, p, left);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            _exit(1); /* the parent has enough */
+        p += n;
+        left -= (size_t)n;
+    }
+}
+
+static void say_line(void *user, const char *line)
+{
+    struct packet m = { .kind = 'L' };
+
+    snprintf(m.line, sizeof(m.line), "%s", line);
+    send_packet(*(int *)user, &m);
+}
+
+/* Bytes that this process has mapped. */
+static size_t mapped(void)
+{
+    FILE *f = fopen("/proc/self/statm", "re");
+    unsigned long pages = 0;
+
+    if (f) {
+        if (fscanf(f, "%lu", &pages) != 1)
+            pages = 0;
+        fclose(f);
+    }
+    return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void limit(int what, size_t soft, size_t hard)
+{
+    setrlimit(what, &(struct rlimit){ soft, hard });
+}
+
+static void confine(const struct isolate_limits *l)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_DUMPABLE, 0); /* no core file, wherever those go */
+    for (int fd = 0; null >= 0 && fd <= 2; fd++)
+        dup2(null, fd); /* malloc's last words */
+    limit(RLIMIT_CORE, 0, 0);
+    limit(RLIMIT_FSIZE, 0, 0);
+    limit(RLIMIT_CPU, (size_t)l->cpu_seconds, (size_t)l->cpu_seconds);
+    limit(RLIMIT_AS, mapped() + l->more_memory, mapped() + l->more_memory);
+}
+
+static void child(isolate_work *work, void *arg, const struct isolate_limits *limits,
+                  int fd) __attribute__((noreturn));
+
+static void child(isolate_work *work, void *arg, const struct isolate_limits *limits,
+                  int fd)
+{
+    struct packet m = { .kind = 'E' };
+
+    confine(limits);
+    m.status = work(arg, say_line, &fd, &m.err);
+    send_packet(fd, &m);
+    _exit(0);
+}
+
+/* ---- the parent ---------------------------------------------------------------------------- */
+
+static void make_printable(char *text, size_t size)
+{
+    text[size - 1] = '\0';
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ' || (unsigned char)*c > '~')
+            *c = '?';
+}
+
+/* 1: a packet; 0: the other end is closed; -1: the time is over. */
+static int receive(int fd, struct packet *m, int64_t deadline)
+{
+    char *p = (char *)m;
+    size_t left = sizeof(*m);
+
+    while (left > 0) {
+        struct pollfd wait = { .fd = fd, .events = POLLIN };
+        int64_t ms = (deadline - clock_ns()) / 1000000;
+        ssize_t n;
+
+        if (ms <= 0)
+            return -1;
+        if (poll(&wait, 1, ms > 60000 ? 60000 : (int)ms) <= 0)
+            continue;
+        n = read(fd, p, left);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return 0;
+        p += n;
+        left -= (size_t)n;
+    }
+    make_printable(m->line, sizeof(m->line));
+    make_printable(m->err.where, sizeof(m->err.where));
+    make_printable(m->err.text, sizeof(m->err.text));
+    make_printable(m->err.hint, sizeof(m->err.hint));
+    return 1;
+}
+
+/* Until the child is done, gone, or out of time. */
+static enum isolate_end listen_to(int fd, int64_t deadline, isolate_say *say,
+                                  void *user, struct packet *m)
+{
+    for (int lines = 0; lines <= LINES_MAX; lines++) {
+        int r = receive(fd, m, deadline);
+
+        if (r <= 0)
+            return r ? ISOLATE_TOO_LONG : ISOLATE_CRASHED;
+        if (m->kind == 'E')
+            return ISOLATE_DONE;
+        say(user, m->line);
+    }
+    return ISOLATE_TOO_LONG;
+}
+
+/* SIGKILL is what the kernel sends for the limit of processor time as well. */
+static enum isolate_end how_it_ended(enum isolate_end end, int wait_status)
+{
+    bool killed = WIFSIGNALED(wait_status) && (WTERMSIG(wait_status) == SIGXCPU ||
+                                               WTERMSIG(wait_status) == SIGKILL);
+
+    return end == ISOLATE_CRASHED && killed ? ISOLATE_TOO_LONG : end;
+}
+
+accel_status_t isolate_run(isolate_work *work, void *arg,
+                           const struct isolate_limits *limits, isolate_say *say,
+                           void *user, enum isolate_end *end_out,
+                           accel_status_t *status_out, accel_error_t *err)
+{
+    int64_t deadline = clock_ns() + limits->wall_seconds * INT64_C(1000000000);
+    struct packet *m = calloc(1, sizeof(*m));
+    int fd[2], wait_status = 0;
+    pid_t pid;
+
+    if (!m)
+        return accel_fail_nomem(err, "a packet", sizeof(*m));
+    if (pipe2(fd, O_CLOEXEC)) {
+        free(m);
+        return accel_fail(err, A0844, "free processes and files", "pipe: %m");
+    }
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        close(fd[0]);
+        child(work, arg, limits, fd[1]);
+    }
+    close(fd[1]);
+    if (pid < 0) {
+        close(fd[0]);
+        free(m);
+        return accel_fail(err, A0844, "free processes and files", "fork: %m");
+    }
+    *end_out = listen_to(fd[0], deadline, say, user, m);
+    close(fd[0]);
+    if (*end_out != ISOLATE_CRASHED)
+        kill(pid, SIGKILL);
+    while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR)
+        ;
+    *end_out = how_it_ended(*end_out, wait_status);
+    if (*end_out == ISOLATE_DONE) {
+        *status_out = m->status;
+        if (err)
+            *err = m->err;
+    }
+    free(m);
+    return ACCEL_OK;
+}

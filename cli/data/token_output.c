@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Token ids in, a token file out, under a temporary name until it is whole and on disk.
+ * Never leaves a part of a file behind, whatever ends the program but SIGKILL.
+ */
+#include "cli/data/token_output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "data/token_file.h"
+
+enum { BUFFER = 1 << 20 };
+
+static char temporary[4096]; /* of the file that is being written; "": none */
+static const int ending[] = { SIGHUP, SIGINT, SIGTERM };
+
+static void remove_and_end(int sig)
+{
+    unlink(temporary);
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
+static accel_status_t not_written(const struct token_output *o, accel_error_t *err)
+{
+    return accel_fail_at(err, A0719, o->path, "free space, or write to another place",
+                         "cannot write the tokens: %s", strerror(errno));
+}
+
+static accel_status_t write_all(const struct token_output *o, const void *from,
+                                size_t bytes, accel_error_t *err)
+{
+    const char *p = from;
+
+    while (bytes > 0) {
+        ssize_t n = write(o->fd, p, bytes);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return not_written(o, err);
+        p += n;
+        bytes -= (size_t)n;
+    }
+    return ACCEL_OK;
+}
+
+accel_status_t token_output_open(struct token_output *o, const char *path, int vocab,
+                                 accel_error_t *err)
+{
+    uint8_t header[TOKEN_FILE_HEADER];
+    mode_t mask = umask(0);
+
+    umask(mask);
+    *o = (struct token_output){
+        .path = path, .fd = -1, .width = token_file_width(vocab), .buf = malloc(BUFFER)
+    };
+    if (!o->buf)
+        return accel_fail_nomem(err, "buffer of tokens", BUFFER);
+    if ((size_t)snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path) >=
+        sizeof(temporary)) {
+        temporary[0] = '\0';
+        errno = ENAMETOOLONG;
+    } else {
+        o->fd = mkostemp(temporary, O_CLOEXEC);
+    }
+    if (o->fd < 0) {
+        temporary[0] = '\0';
+        return accel_fail_at(err, A0718, path, "write to another directory",
+                             "cannot create the file: %s", strerror(errno));
+    }
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(ending); i++)
+        if (signal(ending[i], remove_and_end) == SIG_IGN)
+            signal(ending[i], SIG_IGN); /* nohup */
+    if (fchmod(o->fd, 0666 & ~mask))
+        return not_written(o, err);
+    token_file_header(header, o->width, 0);
+    return write_all(o, header, sizeof(header), err);
+}
+
+accel_status_t token_output_add(struct token_output *o, const int32_t *ids, size_t n,
+                                accel_error_t *err)
+{
+    if ((int64_t)n > TOKEN_FILE_MAX - o->tokens)
+        return accel_fail_at(err, A0717, o->path,
+                             "write several .bin files into one directory and train on "
+                             "that",
+                             "more than %d tokens, which is what the header can count",
+                             TOKEN_FILE_MAX);
+    o->tokens += (int64_t)n;
+    for (size_t i = 0; i < n; i++) {
+        if (o->used == BUFFER) {
+            accel_status_t st = write_all(o, o->buf, BUFFER, err);
+
+            if (st)
+                return st;
+            o->used = 0;
+        }
+        token_file_put(o->buf + o->used, o->width, (uint32_t)ids[i]);
+        o->used += (size_t)o->width;
+    }
+    return ACCEL_OK;
+}
+
+accel_status_t token_output_commit(struct token_output *o, accel_error_t *err)
+{
+    uint8_t header[TOKEN_FILE_HEADER];
+    accel_status_t st = write_all(o, o->buf, o->used, err);
+
+    if (st)
+        return st;
+    token_file_header(header, o->width, o->tokens);
+    if (lseek(o->fd, 0, SEEK_SET))
+        return not_written(o, err);
+    st = write_all(o, header, sizeof(header), err);
+    if (st)
+        return st;
+    if (fsync(o->fd) || rename(temporary, o->path))
+        return not_written(o, err);
+    temporary[0] = '\0';
+    return ACCEL_OK;
+}
+
+void token_output_close(struct token_output *o)
+{
+    if (temporary[0])
+        unlink(temporary);
+    temporary[0] = '\0';
+    if (o->fd >= 0)
+        close(o->fd);
+    free(o->buf);
+}

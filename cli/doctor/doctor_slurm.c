@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The part of `accel doctor` about Slurm: its release against the plugin's, the line in
+ * plugstack.conf, who may change the plugin's files, PMIx. Reads, and asks srun and
+ * scontrol; changes nothing.
+ */
+#include <dlfcn.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#ifdef HAVE_SLURM
+#include <slurm/slurm_version.h>
+#endif
+#ifdef HAVE_PMIX
+#include <pmix_version.h>
+#endif
+
+#include "common/path_trust.h"
+#include "cli/doctor/doctor.h"
+#include "srun_plugin/config_api.h"
+
+/* ---- the plugin ------------------------------------------------------------------------- */
+
+/* The line of accel in plugstack.conf and the files that it includes. */
+struct plugstack {
+    char file[PATH_MAX]; /* where the line is */
+    char plugin[PATH_MAX];
+    int line, found;
+    bool required;
+};
+
+enum { INCLUDE_DEPTH = 4 };
+
+static void read_plugstack(struct plugstack *p, const char *path, int depth);
+
+static void include_files(struct plugstack *p, const char *pattern, int depth)
+{
+    glob_t list = { 0 };
+
+    if (depth < INCLUDE_DEPTH && glob(pattern, 0, NULL, &list) == 0)
+        for (size_t i = 0; i < list.gl_pathc; i++)
+            read_plugstack(p, list.gl_pathv[i], depth + 1);
+    globfree(&list);
+}
+
+static void read_plugstack(struct plugstack *p, const char *path, int depth)
+{
+    FILE *f = fopen(path, "re");
+    char line[2 * PATH_MAX], mode[16], what[PATH_MAX];
+
+    for (int n = 1; f && fgets(line, sizeof(line), f); n++) {
+        line[strcspn(line, "#\n")] = '\0';
+        if (sscanf(line, "%15s %4095s", mode, what) != 2)
+            continue;
+        if (!strcmp(mode, "include")) {
+            include_files(p, what, depth);
+        } else if (strstr(what, "accel_spank.so")) {
+            if (p->found++)
+                continue;
+            snprintf(p->file, sizeof(p->file), "%s", path);
+            snprintf(p->plugin, sizeof(p->plugin), "%s", what);
+            p->line = n;
+            p->required = !strcmp(mode, "required");
+        }
+    }
+    if (f)
+        fclose(f);
+}
+
+/* As the controller says; where it does not answer, beside slurm.conf. */
+static void find_plugstack(char *path, size_t len)
+{
+    const char *conf = getenv("SLURM_CONF"), *slash = conf ? strrchr(conf, '/') : NULL;
+    char line[512], *value;
+
+    if (cli_output_line("timeout 10 scontrol show config 2>/dev/null",
+                        "PlugStackConfig", line, sizeof(line)) &&
+        (value = strchr(line, '/')))
+        snprintf(path, len, "%s", value);
+    else if (slash)
+        snprintf(path, len, "%.*s/plugstack.conf", (int)(slash - conf), conf);
+    else
+        snprintf(path, len, "/etc/slurm/plugstack.conf");
+}
+
+/* Nobody but root may be able to change what root's slurmstepd loads. */
+static bool trusted(struct doctor *d, const char *what, const char *path)
+{
+    accel_error_t err;
+    struct stat st;
+    int fd = -1;
+
+    if (path_trust_open(path, &fd, &err)) {
+        doctor_say(d, what, FAIL, err.hint, "%s", err.text);
+        return false;
+    }
+    if (fstat(fd, &st) == 0 && st.st_uid != 0) {
+        doctor_say(d, what, WARN, "install it as root before slurmd loads it",
+                   "%s belongs to user %u", path, (unsigned)st.st_uid);
+        close(fd);
+        return false;
+    }
+    close(fd);
+    return true;
+}
+
+/* The plugin's second file has the version of its build. */
+static void check_plugin_files(struct doctor *d, const char *plugin)
+{
+    const char *slash = strrchr(plugin, '/');
+    char reader[PATH_MAX + sizeof(CONFIG_API_FILE)];
+    const struct config_api *api = NULL;
+    void *lib;
+
+    snprintf(reader, sizeof(reader), "%.*s/" CONFIG_API_FILE,
+             slash ? (int)(slash - plugin) : 0, plugin);
+    if (!trusted(d, "plugin file", plugin) || !trusted(d, "plugin file", reader))
+        return;
+    lib = dlopen(reader, RTLD_LAZY | RTLD_LOCAL);
+    if (lib)
+        api = dlsym(lib, CONFIG_API_SYMBOL);
+    if (!api)
+        doctor_say(d, "plugin file", FAIL, "install accel again", "%s", dlerror());
+    else if (strcmp(api->version, accel_version()) != 0)
+        doctor_say(d, "plugin file", FAIL,
+                   "load the module of that version, or install this one",
+                   "%s is of version %s, this command of %s", reader, api->version,
+                   accel_version());
+    else
+        doctor_say(d, "plugin file", GOOD, NULL, "%s, version %s, root's alone", plugin,
+                   api->version);
+    if (lib)
+        dlclose(lib);
+}
+
+static void check_plugstack(struct doctor *d)
+{
+    struct plugstack p = { 0 };
+    char path[PATH_MAX], cure[2 * PATH_MAX];
+
+    find_plugstack(path, sizeof(path));
+    read_plugstack(&p, path, 0);
+    if (!p.found) {
+        snprintf(cure, sizeof(cure),
+                 "ask the administrator to add 'required " PKGLIBDIR
+                 "/accel_spank.so' to plugstack.conf");
+        doctor_say(d, "plugstack", FAIL, cure, "%s has no line with accel_spank.so",
+                   path);
+        return;
+    }
+    if (p.found > 1)
+        doctor_say(d, "plugstack", WARN, "keep one line",
+                   "accel_spank.so stands there %d times", p.found);
+    else if (!p.required)
+        doctor_say(d, "plugstack", WARN,
+                   "write 'required': with 'optional' a step that is refused runs all "
+                   "the same",
+                   "%s:%d: optional %s", p.file, p.line, p.plugin);
+    else if (strcmp(p.plugin, PKGLIBDIR "/accel_spank.so") != 0)
+        doctor_say(d, "plugstack", WARN, "load the module of that installation",
+                   "%s:%d loads %s, this command is of " PKGLIBDIR, p.file, p.line,
+                   p.plugin);
+    else if (trusted(d, "plugstack", p.file))
+        doctor_say(d, "plugstack", GOOD, NULL, "%s:%d: required", p.file, p.line);
+    check_plugin_files(d, p.plugin);
+}
+
+/* ---- Slurm ------------------------------------------------------------------------------- */
+
+static void check_version(struct doctor *d, const char *installed)
+{
+#ifdef HAVE_SLURM
+    char built[32];
+
+    snprintf(built, sizeof(built), "slurm %d.%02d.%d",
+             SLURM_VERSION_MAJOR(SLURM_VERSION_NUMBER),
+             SLURM_VERSION_MINOR(SLURM_VERSION_NUMBER),
+             SLURM_VERSION_MICRO(SLURM_VERSION_NUMBER));
+    /* "slurm-wlm 22.05.8": Slurm loads plugins of its own release only. */
+    if (strstr(installed, built + strlen("slurm ")))
+        doctor_say(d, "slurm", GOOD, NULL, "%s, as the plugin was built for",
+                   installed);
+    else
+        doctor_say(d, "slurm", FAIL, "build accel again with the headers of this Slurm",
+                   "%s, but the plugin was built for %s", installed, built);
+#else
+    doctor_say(d, "slurm", WARN,
+               "configure accel where slurm/spank.h is, for the plugin",
+               "%s, but accel was built without its plugin", installed);
+#endif
+}
+
+static void check_slurm(struct doctor *d)
+{
+    char *srun = cli_find_program("srun"), line[512];
+
+    if (!srun) {
+        doctor_say(d, "slurm", WARN,
+                   "load the site's Slurm module; accel launch needs none",
+                   "no srun in PATH");
+        return;
+    }
+    free(srun);
+    /* Slurm's programs are there and name no cluster: nothing is broken. */
+    if (!cli_output_line("srun --version 2>/dev/null", "slurm", line, sizeof(line))) {
+        doctor_say(
+            d, "slurm", WARN,
+            "set SLURM_CONF or write /etc/slurm/slurm.conf; for a cluster of one's "
+            "own accel-cluster shell; accel launch needs none",
+            "srun is there, but not set up: srun --version fails");
+        return;
+    }
+    check_version(d, line);
+    if (cli_output_line("srun --help 2>/dev/null", "--accel-config", line,
+                        sizeof(line)))
+        doctor_say(d, "plugin", GOOD, NULL, "srun knows --accel-config");
+    else
+        doctor_say(d, "plugin", FAIL, "see the line about plugstack.conf",
+                   "srun does not know --accel-config");
+    check_plugstack(d);
+    if (cli_output_line("srun --mpi=list 2>&1", "pmix", line, sizeof(line)))
+        doctor_say(d, "srun --mpi", GOOD, NULL, "%s", line + strspn(line, " \t"));
+    else
+        doctor_say(d, "srun --mpi", FAIL, "install Slurm's PMIx plugin (mpi/pmix)",
+                   "srun --mpi=list has no pmix");
+}
+
+#ifdef HAVE_PMIX
+/* "OpenPMIx 4.2.2 (...": another major release than that of the headers may have other
+ * tables. */
+static void check_pmix_version(struct doctor *d, const char *loaded)
+{
+    const char *digits = loaded + strcspn(loaded, "0123456789");
+
+    if (strtol(digits, NULL, 10) == PMIX_VERSION_MAJOR)
+        doctor_say(d, "pmix", GOOD, NULL, "%.*s, built with %d.%d.%d",
+                   (int)strcspn(loaded, "(,"), loaded, (int)PMIX_VERSION_MAJOR,
+                   (int)PMIX_VERSION_MINOR, (int)PMIX_VERSION_RELEASE);
+    else
+        doctor_say(d, "pmix", WARN, "build accel again with the headers of this PMIx",
+                   "%.*s, but accel was built with %d.%d.%d",
+                   (int)strcspn(loaded, "(,"), loaded, (int)PMIX_VERSION_MAJOR,
+                   (int)PMIX_VERSION_MINOR, (int)PMIX_VERSION_RELEASE);
+}
+#endif
+
+static void check_pmix(struct doctor *d)
+{
+#ifdef HAVE_PMIX
+    static const char *const names[] = { "libpmix.so.2", "libpmix.so" };
+    const char *(*version)(void) = NULL;
+    void *lib = NULL;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(names) && !lib; i++)
+        lib = dlopen(names[i], RTLD_LAZY | RTLD_LOCAL);
+    if (lib)
+        version = (const char *(*)(void))dlsym(lib, "PMIx_Get_version");
+    if (version)
+        check_pmix_version(d, version());
+    else
+        doctor_say(d, "pmix", FAIL, "install PMIx (Debian: libpmix2, RHEL: pmix)",
+                   "libpmix does not load");
+#else
+    doctor_say(d, "pmix", FAIL,
+               "install libpmix-dev or pmix-devel and build accel again",
+               "accel was built without PMIx: runs have one rank");
+#endif
+}
+
+void doctor_slurm(struct doctor *d)
+{
+    check_slurm(d);
+    check_pmix(d);
+}

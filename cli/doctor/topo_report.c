@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The output of `accel topo`: GPUs, interfaces and places as JSON, words and a table.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/doctor/topo_report.h"
+
+static json_t *text_or_null(const char *text)
+{
+    return text[0] ? json_string(text) : json_null();
+}
+
+json_t *topo_machine_json(const struct topo_machine *m)
+{
+    const struct topo_gpus *gpus = topo_machine_gpus(m);
+    json_t *o = json_object(), *nics = json_array();
+    const char *name;
+
+    json_object_set_new(o, "cpu", json_string(topo_machine_cpu(m)));
+    for (int i = 0; (name = topo_machine_nic(m, i)); i++)
+        json_array_append_new(nics, json_string(name));
+    json_object_set_new(o, "nics", nics);
+    if (gpus->driver[0])
+        json_object_set_new(o, "driver", json_string(gpus->driver));
+    if (!gpus->known)
+        json_object_set_new(o, "no_gpus_because", json_string(gpus->why));
+    return o;
+}
+
+/* ---- GPUs ------------------------------------------------------------------------------ */
+
+static json_t *known(int number)
+{
+    return number > 0 ? json_integer(number) : json_null();
+}
+
+static json_t *clocks_json(const struct topo_clocks *c)
+{
+    char why[256];
+
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b}", "sm_mhz", known(c->sm_mhz),
+                     "sm_max_mhz", known(c->sm_max_mhz), "memory_mhz",
+                     known(c->memory_mhz), "memory_max_mhz", known(c->memory_max_mhz),
+                     "watts", known(c->watts), "limit_watts", known(c->limit_watts),
+                     "held_back_by",
+                     text_or_null(topo_reasons_text(c->reasons, why, sizeof(why))),
+                     "slowed_down", (c->reasons & REASONS_SLOW) != 0);
+}
+
+static json_t *gpu_json(const struct topo_gpus *gpus, int i)
+{
+    const struct topo_gpu *g = &gpus->gpu[i];
+    json_t *slices = json_array(), *peers = json_array();
+
+    for (int s = 0; s < g->slices; s++)
+        json_array_append_new(slices, json_string(g->slice[s].uuid));
+    for (int p = 0; p < g->peers; p++)
+        json_array_append_new(peers, json_string(g->peer[p]));
+    return json_pack(
+        "{s:i,s:o,s:o,s:o,s:I,s:I,s:b,s:o,s:i,s:i,s:o,s:o}", "index", i, "bus_id",
+        text_or_null(g->bus_id), "uuid", text_or_null(g->uuid), "name",
+        text_or_null(g->name), "memory_bytes", (json_int_t)g->memory_bytes,
+        "memory_used_bytes", (json_int_t)g->memory_used_bytes, "mig", g->mig,
+        "mig_slices", slices, "nvlinks", g->nvlinks, "nvlinks_to_switch",
+        g->nvlinks_switch, "nvlink_peers", peers, "clocks", clocks_json(&g->clocks));
+}
+
+json_t *topo_gpus_json(const struct topo_gpus *gpus)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < gpus->count; i++)
+        json_array_append_new(list, gpu_json(gpus, i));
+    return list;
+}
+
+static void links_words(const struct topo_gpus *gpus, const struct topo_gpu *g,
+                        struct strbuf *s)
+{
+    const char *before = " to GPU ";
+
+    if (g->nvlinks == 0)
+        return;
+    strbuf_printf(s, ", %d NVLink%s", g->nvlinks, g->nvlinks == 1 ? "" : "s");
+    if (g->nvlinks_switch > 0)
+        strbuf_printf(s, " to a switch");
+    for (int p = 0; p < gpus->count; p++)
+        if (topo_gpu_linked(g, gpus->gpu[p].bus_id)) {
+            strbuf_printf(s, "%s%d", before, p);
+            before = ", ";
+        }
+}
+
+static void gpu_words(const struct topo_gpus *gpus, const struct topo_gpu *g,
+                      struct strbuf *s)
+{
+    char bytes[32], text[256];
+
+    if (!g->bus_id[0]) {
+        strbuf_printf(s, "does not answer");
+        return;
+    }
+    strbuf_printf(s, "%s%s%s", g->bus_id, g->name[0] ? " " : "", g->name);
+    if (g->memory_bytes > 0)
+        strbuf_printf(s, ", %s",
+                      format_bytes((double)g->memory_bytes, bytes, sizeof(bytes)));
+    if (g->memory_used_bytes > 0)
+        strbuf_printf(s, ", %s in use",
+                      format_bytes((double)g->memory_used_bytes, bytes, sizeof(bytes)));
+    if (g->mig)
+        strbuf_printf(s, ", %d MIG slice%s", g->slices, g->slices == 1 ? "" : "s");
+    links_words(gpus, g, s);
+    if (*topo_clocks_text(&g->clocks, text, sizeof(text)))
+        strbuf_printf(s, ", %s", text);
+    if (*topo_reasons_text(g->clocks.reasons, text, sizeof(text)))
+        strbuf_printf(s, ", %s", text);
+}
+
+json_t *topo_gpus_words(const struct topo_gpus *gpus)
+{
+    json_t *o = json_object();
+
+    for (int i = 0; i < gpus->count; i++) {
+        struct strbuf s = { 0 };
+        char key[16];
+
+        snprintf(key, sizeof(key), "gpu %d", i);
+        gpu_words(gpus, &gpus->gpu[i], &s);
+        json_object_set_new(o, key, json_string(s.failed ? "?" : s.s));
+        strbuf_free(&s);
+    }
+    return o;
+}
+
+/* ---- places ---------------------------------------------------------------------------- */
+
+json_t *topo_place_json(int local_rank, const struct topo_place *p)
+{
+    json_t *devices = json_array();
+
+    for (int i = 0; i < p->devices; i++)
+        json_array_append_new(
+            devices,
+            json_pack(
+                "{s:o,s:o,s:s,s:I}", "index",
+                p->device[i].index < 0 ? json_null() : json_integer(p->device[i].index),
+                "bus_id", text_or_null(p->device[i].bus_id), "id", p->device[i].id,
+                "memory_bytes", (json_int_t)p->device[i].memory_bytes));
+    return json_pack(
+        "{s:i,s:o,s:o,s:o,s:i,s:i,s:s,s:s,s:o,s:s,s:o}", "local_rank", local_rank,
+        "gpus", devices, "nvlink", text_or_null(p->nvlink), "numa_node",
+        p->numa_node < 0 ? json_null() : json_integer(p->numa_node), "cores", p->cores,
+        "hardware_threads", p->pus, "cpuset", p->cpuset, "cores_are", p->why, "nic",
+        text_or_null(p->nic), "nic_path", topo_path_name(p->path), "ucx_net_devices",
+        text_or_null(p->net_devices));
+}
+
+/* "0", "0,1", "2:MIG-UUID" (a slice of GPU 2), or the word that stood in the list. */
+static void device_cells(const struct topo_place *p, struct strbuf *gpu,
+                         struct strbuf *bus, struct strbuf *memory)
+{
+    for (int i = 0; i < p->devices; i++) {
+        const struct topo_device *d = &p->device[i];
+        const char *comma = i ? "," : "";
+        char bytes[32] = "?";
+
+        if (d->index < 0)
+            strbuf_printf(gpu, "%s%s", comma, d->id);
+        else if (topo_is_slice(d))
+            strbuf_printf(gpu, "%s%d:%s", comma, d->index, d->id);
+        else
+            strbuf_printf(gpu, "%s%d", comma, d->index);
+        strbuf_printf(bus, "%s%s", comma, d->bus_id[0] ? d->bus_id : "unknown");
+        if (d->memory_bytes > 0)
+            format_bytes((double)d->memory_bytes, bytes, sizeof(bytes));
+        strbuf_printf(memory, "%s%s", comma, bytes);
+    }
+    if (p->devices == 0) {
+        strbuf_printf(gpu, "-");
+        strbuf_printf(bus, "-");
+        strbuf_printf(memory, "-");
+    }
+}
+
+int topo_map_print(const struct topo_place *place, int ranks)
+{
+    static const char *const columns[] = { "#RANK", "GPU",    "BUS_ID",    "MEMORY",
+                                           "NUMA",  "#CORES", "CPUS",      "NIC",
+                                           "PATH",  "NVLINK", "CORES_ARE", NULL };
+    struct cli_table *t = cli_table_new("map", columns);
+    accel_error_t err;
+
+    if (!t) {
+        accel_fail_nomem(&err, "the map", 0);
+        return cli_fail(&err);
+    }
+    for (int r = 0; r < ranks; r++) {
+        const struct topo_place *p = &place[r];
+        struct strbuf gpu = { 0 }, bus = { 0 }, memory = { 0 };
+        char rank[16], cores[16], numa[16] = "-";
+
+        snprintf(rank, sizeof(rank), "%d", r);
+        snprintf(cores, sizeof(cores), "%d", p->cores);
+        if (p->numa_node >= 0)
+            snprintf(numa, sizeof(numa), "%d", p->numa_node);
+        device_cells(p, &gpu, &bus, &memory);
+        cli_table_row(t, (const char *[]){ rank, gpu.s, bus.s, memory.s, numa, cores,
+                                           p->cpuset, p->nic[0] ? p->nic : "-",
+                                           topo_path_name(p->path),
+                                           p->nvlink[0] ? p->nvlink : "-", p->why });
+        strbuf_free(&memory);
+        strbuf_free(&gpu);
+        strbuf_free(&bus);
+    }
+    return cli_table_print(t, false);
+}

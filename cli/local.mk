@@ -1,0 +1,158 @@
+# The CLI: one binary, sub-commands in files of their own.
+bin_PROGRAMS += accel
+accel_SOURCES = \
+	cli/man/areas.c \
+	cli/man/areas.h \
+	cli/cli.c \
+	cli/cli.h \
+	cli/config/cmd_check.c \
+	cli/data/cmd_ckpt.c \
+	cli/man/cmd_completion.c \
+	cli/config/cmd_config.c \
+	cli/doctor/cmd_doctor.c \
+	cli/doctor/cmd_env.c \
+	cli/man/cmd_explain.c \
+	cli/launch/cmd_launch.c \
+	cli/man/cmd_man.c \
+	cli/plan/cmd_plan.c \
+	cli/config/cmd_schema.c \
+	cli/selftest/cmd_test.c \
+	cli/data/cmd_tokenize.c \
+	cli/doctor/cmd_topo.c \
+	cli/config/cmd_to_fsdp2.c \
+	cli/commands.c \
+	cli/man/completion.h \
+	cli/man/completion_bash.c \
+	cli/config/config_ask.c \
+	cli/config/config_make.c \
+	cli/config/config_make.h \
+	cli/config/config_values.c \
+	cli/config/config_values.h \
+	cli/config/config_write.c \
+	cli/doctor/doctor.h \
+	cli/doctor/doctor_slurm.c \
+	cli/data/isolate.c \
+	cli/data/isolate.h \
+	cli/config/json_schema.c \
+	cli/config/json_schema.h \
+	cli/launch/launch.h \
+	cli/launch/launch_env.c \
+	cli/launch/launch_flags.c \
+	cli/launch/launch_fork.c \
+	cli/launch/launch_mpirun.c \
+	cli/main.c \
+	cli/man/man_accel.c \
+	cli/man/man_libaccel.c \
+	cli/man/man_overview.c \
+	cli/man/man_pages.h \
+	cli/plan/plan_cmd.h \
+	cli/plan/plan_model.c \
+	cli/plan/plan_show.c \
+	cli/report.c \
+	cli/report.h \
+	cli/man/roff.c \
+	cli/man/roff.h \
+	cli/config/settings.c \
+	cli/config/settings.h \
+	cli/task_counts.c \
+	cli/task_counts.h \
+	cli/data/token_output.c \
+	cli/data/token_output.h \
+	cli/doctor/topo_report.c \
+	cli/doctor/topo_report.h
+# The public header as a table, for libaccel(3).
+nodist_accel_SOURCES = cli/man/api_table.c
+CLEANFILES += cli/man/api_table.c
+EXTRA_DIST += cli/man/header.awk
+cli/man/api_table.c: runtime/accel.h cli/man/header.awk
+	$(AM_V_GEN)$(MKDIR_P) cli/man && \
+	$(AWK) -f $(srcdir)/cli/man/header.awk $(srcdir)/runtime/accel.h >$@.tmp && \
+	mv $@.tmp $@
+accel_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(SMARTCOLS_CFLAGS) $(HWLOC_CFLAGS) \
+	$(SLURM_CFLAGS) $(PMIX_CFLAGS)
+accel_CPPFLAGS = $(AM_CPPFLAGS) -DPKGLIBDIR='"$(pkglibdir)"' -DDATADIR='"$(datadir)"' \
+	-DPKGLIBEXECDIR='"$(pkglibexecdir)"'
+# libaccel_core.la: of it the linker takes what needs neither BLAS nor PMIx nor UCX, so that
+# the command starts at once.
+accel_LDADD = libaccel_core.la libaccelckpt_core.la libaconfig.la libacommon.la \
+	$(SMARTCOLS_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(HWLOC_LIBS) \
+	$(libaccelckpt_core_libs) -lm -ldl
+
+# HAVE_SLURM decides what it says, and comes from configure.
+cli/doctor/accel-doctor_slurm.$(OBJEXT): Makefile
+
+# One rank of `accel test`; links the whole runtime.
+pkglibexec_PROGRAMS = accel-selftest
+accel_selftest_SOURCES = \
+	cli/cli.c \
+	cli/cli.h \
+	cli/selftest/collectives.c \
+	cli/selftest/selftest.c \
+	cli/selftest/placement_map.c \
+	cli/selftest/result.c \
+	cli/selftest/selftest.h \
+	cli/selftest/storage.c \
+	cli/selftest/short_run.c
+accel_selftest_CFLAGS = $(AM_CFLAGS) $(SMARTCOLS_CFLAGS)
+accel_selftest_LDADD = libaccel_core.la libaccelckpt_core.la libaconfig.la \
+	libacommon.la $(SMARTCOLS_LIBS) $(libaccel_core_libs) $(libaccelckpt_core_libs)
+
+unit_tests += tests/unit/test_selftest
+tests_unit_test_selftest_SOURCES = tests/unit/test_selftest.c cli/cli.c \
+	cli/selftest/collectives.c cli/selftest/placement_map.c \
+	cli/selftest/result.c cli/selftest/storage.c \
+	cli/selftest/short_run.c
+tests_unit_test_selftest_CFLAGS = $(AM_CFLAGS) $(SMARTCOLS_CFLAGS)
+tests_unit_test_selftest_LDADD = $(fork_ldadd) $(SMARTCOLS_LIBS)
+tests_unit_test_selftest_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=comm_all_gather \
+	-Wl,--wrap=comm_reduce_scatter -Wl,--wrap=comm_all_reduce \
+	-Wl,--wrap=comm_broadcast -Wl,--wrap=accel_ckpt_read
+
+# What the binary says about itself: manual pages, completion. The config's JSON Schema is
+# kept in the tree as well, for editors that point at it there.
+main_pages = cli/man/accel.1 cli/man/libaccel.3 \
+	cli/man/accel-config.5 cli/man/accel.7
+# A page for each function of accel.h, whose names make finds by itself.
+api_functions := $(shell $(AWK) -v names=1 -f $(srcdir)/cli/man/header.awk \
+	$(srcdir)/runtime/accel.h)
+api_pages = $(api_functions:%=cli/man/man3/%.3)
+nodist_man_MANS = $(main_pages) $(api_pages)
+bashcompletiondir = $(datadir)/bash-completion/completions
+nodist_bashcompletion_DATA = cli/man/completions/accel
+dist_pkgdata_DATA += schema/accel.schema.json
+CLEANFILES += $(nodist_man_MANS) $(nodist_bashcompletion_DATA)
+
+$(main_pages): accel$(EXEEXT)
+	$(AM_V_GEN)$(MKDIR_P) cli/man && \
+	./accel$(EXEEXT) man $$(echo $@ | sed 's/.*\.//') >$@.tmp && mv $@.tmp $@
+cli/man/man3/stamp: accel$(EXEEXT)
+	$(AM_V_GEN)$(MKDIR_P) cli/man/man3 && rm -f cli/man/man3/*.3 && \
+	for name in $(api_functions); do \
+	    ./accel$(EXEEXT) man $$name >cli/man/man3/$$name.3 || exit 1; \
+	done && touch $@
+$(api_pages): cli/man/man3/stamp
+CLEANFILES += cli/man/man3/stamp
+cli/man/completions/accel: accel$(EXEEXT)
+	$(AM_V_GEN)$(MKDIR_P) cli/man/completions && \
+	./accel$(EXEEXT) completion bash >$@.tmp && mv $@.tmp $@
+
+shell_tests += tests/t/1000-config-messages.t tests/t/1010-config-cli.t \
+	tests/t/1030-config-schema.t tests/t/1040-config-tables.t \
+	tests/t/2000-topo-cli.t tests/t/1050-config-plan.t tests/t/1060-config-doctor.t \
+	tests/t/8000-security-trust.t tests/t/8010-security-privilege.t \
+	tests/t/8020-security-links.t tests/t/1080-config-command.t tests/t/1085-config-ask.t tests/t/1090-config-fsdp2.t \
+	tests/t/1110-test-local.t tests/t/1111-test-slurm.t
+unit_tests += tests/unit/test_step tests/unit/test_config_values
+tests_unit_test_config_values_SOURCES = tests/unit/test_config_values.c \
+	cli/config/config_values.c cli/config/config_values.h
+tests_unit_test_config_values_CPPFLAGS = $(AM_CPPFLAGS) -DDATADIR='"$(datadir)"'
+tests_unit_test_config_values_LDADD = $(unit_ldadd)
+tests_unit_test_step_SOURCES = tests/unit/test_step.c cli/task_counts.c \
+	cli/task_counts.h
+tests_unit_test_step_LDADD = libtap.la -lm
+EXTRA_DIST += tests/t/bad-configs.sh tests/data/config
+unit_tests += tests/unit/test_launch
+tests_unit_test_launch_SOURCES = tests/unit/test_launch.c
+tests_unit_test_launch_LDADD = libtap.la libacommon.la $(JANSSON_LIBS) -lm
+tests_unit_test_launch_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
+EXTRA_DIST += tests/data/environ

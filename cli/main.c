@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `accel [--json] COMMAND ...`: finds the sub-command and hands it its arguments, as git does.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static void list_commands(bool everyday)
+{
+    size_t n;
+    const struct cli_command *const *commands = cli_commands(&n);
+
+    for (size_t i = 0; i < n; i++)
+        if (commands[i]->everyday == everyday)
+            printf("  accel %-10s %s\n", commands[i]->name, commands[i]->summary);
+}
+
+/* What accel is and all it can do, what one types most first. */
+static void overview(void)
+{
+    printf("accel %s: distributed, sharded, preemption-safe training under Slurm\n\n",
+           accel_version());
+    printf("  srun --accel-config=fsdp.yaml ./train    run a training program\n\n");
+    printf("Commands:\n");
+    list_commands(true);
+    printf("\nMore commands:\n");
+    list_commands(false);
+}
+
+static void short_help(void)
+{
+    overview();
+    printf("\nMore: accel COMMAND --help; accel --help; accel --version\n");
+}
+
+static void long_help(void)
+{
+    printf("Example: accel check fsdp.yaml\n\n");
+    overview();
+    printf("\nExit codes:\n");
+    for (int code = 0; code < 256; code++) {
+        char meaning[256];
+
+        if (cli_exit_meaning(code, meaning, sizeof(meaning)))
+            printf("  %3d  %s\n", code, meaning);
+    }
+    printf("\nMore: accel COMMAND --help; man accel; man accel-config\n");
+}
+
+static int unknown_command(const char *name)
+{
+    size_t n;
+    const struct cli_command *const *commands = cli_commands(&n);
+    const char *names[CLI_MAX_COMMANDS], *near;
+    char hint[80] = "see accel --help";
+    accel_error_t err;
+
+    for (size_t i = 0; i < n; i++)
+        names[i] = commands[i]->name;
+    near = suggest_nearest(name, names, n);
+    if (near)
+        snprintf(hint, sizeof(hint), "did you mean 'accel %s'?", near);
+    accel_fail(&err, A0011, hint, "unknown command '%s'", name);
+    return cli_fail(&err);
+}
+
+static bool is_json_option(const char *word)
+{
+    return !strcmp(word, "--" CLI_JSON_NAME) || !strcmp(word, "-j");
+}
+
+/* Runs the command that argv[at] names; the words before it are options of its own. */
+static int run_command(int argc, char **argv, int at)
+{
+    size_t n;
+    const struct cli_command *const *commands = cli_commands(&n);
+    char name[64];
+
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(argv[at], commands[i]->name))
+            continue;
+        /* argp names the program by argv[0] in its messages. */
+        snprintf(name, sizeof(name), "accel %s", commands[i]->name);
+        memmove(&argv[at], &argv[at + 1], (size_t)(argc - at) * sizeof(*argv));
+        argv[0] = name;
+        return commands[i]->run(argc - 1, argv);
+    }
+    return unknown_command(argv[at]);
+}
+
+int main(int argc, char **argv)
+{
+    accel_error_t err;
+    int at = 1;
+
+    if (argc < 2) {
+        short_help();
+        return cli_finish(0);
+    }
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+        printf("accel %s\n", accel_version());
+        return cli_finish(0);
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help")) {
+        long_help();
+        return cli_finish(0);
+    }
+    while (at < argc && is_json_option(argv[at]))
+        at++;
+    if (at < argc)
+        return run_command(argc, argv, at);
+    accel_fail(&err, A0010, "name the command: accel --json topo",
+               "%s is an option of commands, and there is none", argv[1]);
+    return cli_fail(&err);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `accel completion bash`: the command; the script itself is made in completion_bash.c.
+ */
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/man/completion.h"
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    const char **shell = state->input;
+
+    switch (key) {
+    case ARGP_KEY_ARG:
+        if (strcmp(arg, "bash") != 0)
+            argp_error(state, "no completion for '%s'; there is: bash", arg);
+        *shell = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (!*shell)
+            argp_error(state, "say for which shell: bash");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp argp = {
+    .parser = parse,
+    .args_doc = "bash",
+    .doc = "Prints the completion script of a shell. An installation puts it where "
+           "bash-completion finds it; by hand: source <(accel completion bash)"
+};
+
+static int run_completion(int argc, char **argv)
+{
+    const char *shell = NULL;
+
+    cli_parse(&cli_completion, argc, argv, &shell);
+    completion_bash();
+    return cli_finish(0);
+}
+
+const struct cli_command cli_completion = {
+    .name = "completion",
+    .run = run_completion,
+    .summary = "completion script for bash",
+    .example = "accel completion bash",
+    .argp = &argp,
+};

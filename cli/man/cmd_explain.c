@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `accel explain [CODE]`: the page of a message from messages.def: what accel saw, why it
+ * stops, what to do. Without a code: the list of all.
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/man/areas.h"
+#include "cli/cli.h"
+
+enum { PAGE_COLUMNS = 78, NUMBER_MAX = 9999 };
+
+struct args {
+    const char *code;
+    bool json;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct args *a = state->input;
+
+    switch (key) {
+    case 'j':
+        a->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->code)
+            argp_error(state, "one code, not '%s' as well", arg);
+        a->code = arg;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* "A0301", "a301", "301"; -1: none of these. */
+static int number_of(const char *code)
+{
+    char *end;
+    long n;
+
+    code += *code == 'A' || *code == 'a';
+    n = strtol(code, &end, 10);
+    return *code >= '0' && *code <= '9' && !*end && n <= NUMBER_MAX ? (int)n : -1;
+}
+
+/* ---- all messages ------------------------------------------------------------------------ */
+
+static int list_all(bool json)
+{
+    static const char *const columns[] = { "CODE", "STATUS", "#EXIT", "TITLE", NULL };
+    struct cli_table *t = cli_table_new("messages", columns);
+    accel_error_t err;
+    size_t n;
+    const struct message_page *p = message_pages(&n);
+
+    if (!t) {
+        accel_fail_nomem(&err, "the table", 0);
+        return cli_fail(&err);
+    }
+    for (size_t i = 0; i < n; i++) {
+        char code[8], exit_code[8];
+
+        snprintf(code, sizeof(code), "A%04d", p[i].number);
+        snprintf(exit_code, sizeof(exit_code), "%d", accel_exit_code(p[i].status));
+        cli_table_row(t, (const char *[]){ code, accel_status_name(p[i].status),
+                                           exit_code, p[i].title });
+    }
+    return cli_table_print(t, json);
+}
+
+/* ---- one page ---------------------------------------------------------------------------- */
+
+/* A paragraph, filled, two blanks in. */
+static void print_filled(const char *heading, const char *text)
+{
+    size_t column = 0;
+
+    printf("\n%s\n", heading);
+    while (*text) {
+        size_t word = strcspn(text, " ");
+
+        if (column == 0 || column + 1 + word > PAGE_COLUMNS) {
+            printf("%s  %.*s", column ? "\n" : "", (int)word, text);
+            column = 2 + word;
+        } else {
+            printf(" %.*s", (int)word, text);
+            column += 1 + word;
+        }
+        text += word + (text[word] == ' ');
+    }
+    puts("");
+}
+
+static void print_page(const struct message_page *p)
+{
+    const struct message_area *area = message_area_of(p->number);
+
+    printf("A%04d: %s\n", p->number, p->title);
+    printf("%s, exit code %d:\n%s\n", accel_status_name(p->status),
+           accel_exit_code(p->status), status_meaning(p->status));
+    print_filled("Why", p->why);
+    print_filled("Cure", p->cure);
+    print_filled("See also", area->see);
+}
+
+static int print_json(const struct message_page *p)
+{
+    char code[8];
+    json_t *o;
+    accel_error_t err;
+
+    snprintf(code, sizeof(code), "A%04d", p->number);
+    o = json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:s, s:s}", "code", code, "status",
+                  accel_status_name(p->status), "exit", accel_exit_code(p->status),
+                  "area", message_area_of(p->number)->title, "title", p->title, "why",
+                  p->why, "cure", p->cure, "see_also", message_area_of(p->number)->see);
+    if (!o) {
+        accel_fail_nomem(&err, "the page", 0);
+        return cli_fail(&err);
+    }
+    json_dumpf(o, stdout, JSON_INDENT(2));
+    puts("");
+    json_decref(o);
+    return 0;
+}
+
+/* The code that is nearest in spelling, or in number when none is. */
+static int unknown_code(const char *wanted, int number)
+{
+    size_t n, near = 0;
+    const struct message_page *p = message_pages(&n);
+    char hint[160];
+    accel_error_t err;
+
+    for (size_t i = 1; i < n && number >= 0; i++)
+        if (abs(p[i].number - number) < abs(p[near].number - number))
+            near = i;
+    if (number >= 0)
+        snprintf(hint, sizeof(hint), "did you mean A%04d, %s? accel explain lists all",
+                 p[near].number, p[near].title);
+    else
+        snprintf(hint, sizeof(hint), "a code looks like A%04d; accel explain lists all",
+                 p[0].number);
+    accel_fail(&err, A0014, hint, "there is no message '%s'", wanted);
+    return cli_fail(&err);
+}
+
+static const struct argp_option options[] = {
+    { "json", 'j', NULL, 0, "Print JSON instead of text", 0 }, { 0 }
+};
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "\nCODE",
+    .doc =
+        "Explains the code of a message, such as A0301: what accel saw, why it stops, "
+        "and what to do. Without a code it lists all of them."
+};
+
+static int run_explain(int argc, char **argv)
+{
+    struct args a = { 0 };
+    size_t n;
+    const struct message_page *p = message_pages(&n);
+    int number;
+
+    cli_parse(&cli_explain, argc, argv, &a);
+    if (!a.code)
+        return list_all(a.json);
+    number = number_of(a.code);
+    for (size_t i = 0; i < n; i++) {
+        if (p[i].number != number)
+            continue;
+        if (a.json)
+            return cli_finish(print_json(&p[i]));
+        print_page(&p[i]);
+        return cli_finish(0);
+    }
+    return unknown_code(a.code, number);
+}
+
+const struct cli_command cli_explain = {
+    .name = "explain",
+    .run = run_explain,
+    .summary = "what a message code means, and its cure",
+    .example = "accel explain A0301",
+    .argp = &argp,
+    .everyday = false,
+};

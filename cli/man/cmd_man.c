@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `accel man 1|3|5|7|FUNCTION`: the manual pages, as man(7) markup on stdout;
+ * accel-config(5), from the schema table, is made here, the others in man_*.c.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/config/json_schema.h"
+#include "cli/man/man_pages.h"
+#include "cli/man/roff.h"
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    const char **page = state->input;
+
+    switch (key) {
+    case ARGP_KEY_ARG:
+        if (*page)
+            argp_error(state, "one page at a time, not '%s' as well", arg);
+        *page = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (!*page)
+            argp_error(state, "say which page: 1, 3, 5, 7 or a function of libaccel");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- accel-config(5) ------------------------------------------------------------------------ */
+
+/* "one of a, b", "whole number from 1 to 9" ... of an honoured key. */
+static void values_text(const struct config_key *k, struct strbuf *out)
+{
+    switch (k->type) {
+    case TYPE_BOOL:
+        strbuf_printf(out, "true or false");
+        break;
+    case TYPE_INT:
+        strbuf_printf(out, "A whole number from %.0f to %.0f", k->min, k->max);
+        break;
+    case TYPE_NUMBER:
+        strbuf_printf(out, "A number from %g to %.10g", k->min, k->max);
+        break;
+    case TYPE_STRING:
+        strbuf_printf(out, "Text of at most %.0f bytes", k->max);
+        break;
+    case TYPE_BOOLS:
+        strbuf_printf(out, "Three of true and false");
+        break;
+    case TYPE_ENUM:
+        strbuf_printf(out, "One of");
+        break;
+    }
+    for (int i = 0; k->values && k->values[i]; i++)
+        strbuf_printf(out, "%s %s",
+                      i                      ? ","
+                      : k->type == TYPE_ENUM ? ""
+                                             : ", or",
+                      k->values[i]);
+    if (k->default_text && k->default_text[0])
+        strbuf_printf(out, ". Default: %s", k->default_text);
+    strbuf_printf(out, ".");
+    for (int i = 0; k->refused && k->refused[i]; i++)
+        strbuf_printf(out, "%s %s", i ? "," : " Refused:", k->refused[i]);
+    if (k->refused && k->refused[0])
+        strbuf_printf(out, ".");
+}
+
+/* Who acts on the key, and the variable that sets it. */
+static void use_text(const struct config_key *k, struct strbuf *out)
+{
+    char variable[96];
+    size_t n;
+
+    if (k->use == USE_HONOURED && (!k->ours || !strcmp(k->ours, "*")))
+        strbuf_printf(out, "\nHonoured by libaccel and handed on to the program.");
+    else if (k->use == USE_HONOURED)
+        strbuf_printf(out, "\nHanded on to the program; libaccel does: ");
+    else if (k->use == USE_HANDED_ON && k->ours && strcmp(k->ours, "*") != 0)
+        strbuf_printf(out, "\nHanded on to the program; libaccel accepts: ");
+    else if (k->use == USE_HANDED_ON)
+        strbuf_printf(out, "\nHanded on to the program%s.",
+                      k->ours ? "; libaccel takes any value" : "; libaccel refuses it");
+    if (k->use <= USE_HANDED_ON && k->ours && strcmp(k->ours, "*") != 0) {
+        for (const char *p = k->ours; *p; p++)
+            strbuf_append(out, *p == '|' ? ", " : p, *p == '|' ? 2 : 1);
+        strbuf_printf(out, ".");
+    }
+    config_env_name((size_t)(k - config_schema(&n)), variable, sizeof(variable));
+    if (variable[0])
+        strbuf_printf(out, "\nEnvironment: %s.", variable);
+}
+
+static accel_status_t print_key(const struct config_key *k, accel_error_t *err)
+{
+    struct strbuf text = { 0 };
+    accel_status_t status = ACCEL_OK;
+
+    if (k->use != USE_REFUSED) {
+        strbuf_printf(&text, "%s%s.\n",
+                      k->use == USE_REPLACED ? "Replaced, with a note: " : "", k->help);
+        values_text(k, &text);
+    } else if (k->ours) {
+        strbuf_printf(&text, "Accepted: %s.\nOther values are refused: %s.", k->ours,
+                      k->help);
+    } else {
+        strbuf_printf(&text, "Refused: %s.", k->help);
+    }
+    if (k->use != USE_REFUSED)
+        use_text(k, &text);
+    roff_tag();
+    roff_bold(k->name);
+    roff_tag_end();
+    if (text.failed)
+        status = accel_fail_nomem(err, "the page", text.cap);
+    else
+        roff_text(text.s);
+    roff_tag_end();
+    strbuf_free(&text);
+    return status;
+}
+
+/* Rows of one map, honoured ones first as in the table. */
+static accel_status_t print_map(const char *section, accel_error_t *err)
+{
+    size_t n, skip = 0;
+    const struct config_key *k = config_schema(&n);
+    char line[160];
+    accel_status_t status = ACCEL_OK;
+
+    roff_subsection(section[0] ? section : "Top level");
+    for (size_t i = 0; i < n && !skip; i++)
+        if (!strcmp(k[i].section, section))
+            skip = config_key_prefix(&k[i]);
+    for (size_t i = 0; i < n && skip; i++)
+        if (!strcmp(k[i].section, section)) {
+            snprintf(line, sizeof(line), "The prefix %.*s may be left out.", (int)skip,
+                     k[i].name);
+            roff_paragraph(line);
+            break;
+        }
+    for (size_t i = 0; i < n && status == ACCEL_OK; i++)
+        if (!strcmp(k[i].section, section))
+            status = print_key(&k[i], err);
+    return status;
+}
+
+static accel_status_t print_config(accel_error_t *err)
+{
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+    accel_status_t status = ACCEL_OK;
+
+    roff_title("ACCEL\\-CONFIG", 5, "File Formats");
+    roff_section("NAME");
+    roff_text("accel-config - config file of accel, in the format of Accelerate\n");
+    roff_section("DESCRIPTION");
+    roff_text(
+        "A YAML file of keys and maps, as accelerate config writes it, with a map "
+        "accel for what accelerate has no key for. A key with no value, or with "
+        "null, is as if it were not there. Unknown keys are errors. Check a file "
+        "with accel check; every problem is named with its place and cure.\n");
+    roff_section("KEYS");
+    for (size_t i = 0; i < n && status == ACCEL_OK; i++) {
+        size_t j = 0;
+
+        while (strcmp(k[j].section, k[i].section) != 0)
+            j++;
+        if (j == i) /* first row of its map */
+            status = print_map(k[i].section, err);
+    }
+    roff_section("EXAMPLE");
+    roff_example("distributed_type: FSDP\n"
+                 "mixed_precision: bf16\n"
+                 "fsdp_config:\n"
+                 "  fsdp_sharding_strategy: FULL_SHARD\n"
+                 "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+                 "accel:\n"
+                 "  checkpoint:\n"
+                 "    every_minutes: 10");
+    roff_section("SEE ALSO");
+    roff_bold("accel");
+    roff_text("(1), ");
+    roff_bold("accel");
+    roff_text("(7)\n");
+    return status;
+}
+
+static const struct argp argp = {
+    .parser = parse,
+    .args_doc = "1\n3\n5\n7\nFUNCTION",
+    .doc =
+        "Prints a manual page, made from the tables that the program itself uses: 1 "
+        "is accel(1), 3 libaccel(3), 5 accel-config(5), 7 accel(7), and a function of "
+        "libaccel its own page, as accel_open(3). To read one: accel man 7 | man -l -"
+};
+
+static int unknown_page(const char *name)
+{
+    enum { FUNCTIONS = 256 };
+    static char names[FUNCTIONS][API_NAME_BYTES];
+    const char *list[FUNCTIONS], *near;
+    struct api_cursor at = { 0 };
+    char hint[2 * API_NAME_BYTES] =
+        "there are 1, 3, 5, 7 and the functions of libaccel";
+    accel_error_t err;
+    size_t n = 0;
+
+    while (n < FUNCTIONS && api_next_function(&at, names[n])) {
+        list[n] = names[n];
+        n++;
+    }
+    near = suggest_nearest(name, list, n);
+    if (near)
+        snprintf(hint, sizeof(hint), "did you mean %s?", near);
+    accel_fail_at(&err, A0010, "accel man", hint, "there is no page '%s'", name);
+    return cli_fail(&err);
+}
+
+static int run_man(int argc, char **argv)
+{
+    const char *page = NULL;
+    accel_error_t err;
+
+    cli_parse(&cli_man, argc, argv, &page);
+    if (!strcmp(page, "1"))
+        man_accel();
+    else if (!strcmp(page, "3"))
+        man_libaccel();
+    else if (!strcmp(page, "7"))
+        man_overview();
+    else if (!strcmp(page, "5") && print_config(&err))
+        return cli_fail(&err);
+    else if (strcmp(page, "5") != 0 && !man_function(page))
+        return unknown_page(page);
+    return cli_finish(0);
+}
+
+const struct cli_command cli_man = {
+    .name = "man",
+    .run = run_man,
+    .summary = "manual pages",
+    .example = "accel man 1 | man -l -",
+    .argp = &argp,
+};

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Writer of man(7) markup: keeps track of the beginning of lines, where '.' and ' would be
+ * requests. Output errors are left to cli_finish.
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/cli.h"
+#include "cli/man/roff.h"
+
+enum { FILL_COLUMN = 66 };
+
+static bool line_start = true, after_heading, filling = true;
+static int column;
+
+static void request(const char *text)
+{
+    if (!line_start)
+        putchar('\n');
+    puts(text);
+    line_start = true;
+    column = 0;
+}
+
+static int word_length(const char *text, size_t n)
+{
+    size_t length = 0;
+
+    while (length < n && text[length] != ' ' && text[length] != '\n')
+        length++;
+    return (int)length;
+}
+
+/* The first of `n` bytes of text. */
+static void put_escaped(const char *text, size_t n)
+{
+    char c = *text;
+
+    after_heading = false;
+    if (c == ' ' && filling && column + word_length(text + 1, n - 1) > FILL_COLUMN)
+        c = '\n'; /* the reader of the page fills lines anew */
+    column = c == '\n' ? 0 : column + 1;
+    /* A line end at the beginning of a line would be an empty line. */
+    if (c == '\n') {
+        if (!line_start)
+            putchar('\n');
+        line_start = true;
+        return;
+    }
+    if (line_start && (c == '.' || c == '\''))
+        fputs("\\&", stdout);
+    if (c == '\\')
+        fputs("\\e", stdout);
+    else if (c == '-')
+        fputs("\\-", stdout);
+    else if (c == '~')
+        fputs("\\(ti", stdout);
+    else if (c == '^')
+        fputs("\\(ha", stdout);
+    else if (c == '\'')
+        fputs("\\(aq", stdout);
+    else if (c == '`')
+        fputs("\\(ga", stdout);
+    else
+        putchar(c);
+    line_start = false;
+}
+
+static void line_end(void)
+{
+    put_escaped("\n", 1);
+}
+
+void roff_text_n(const char *text, size_t n)
+{
+    for (; n > 0; text++, n--)
+        put_escaped(text, n);
+}
+
+void roff_text(const char *text)
+{
+    roff_text_n(text, strlen(text));
+}
+
+static void in_font(char font, const char *text, size_t n)
+{
+    printf("\\f%c", font);
+    line_start = false;
+    roff_text_n(text, n);
+    fputs("\\fR", stdout);
+}
+
+void roff_bold(const char *text)
+{
+    in_font('B', text, strlen(text));
+}
+
+void roff_italic_n(const char *text, size_t n)
+{
+    in_font('I', text, n);
+}
+
+void roff_italic(const char *text)
+{
+    roff_italic_n(text, strlen(text));
+}
+
+void roff_title(const char *name, int section, const char *manual)
+{
+    const char *epoch = getenv("SOURCE_DATE_EPOCH");
+    time_t when = epoch && *epoch ? (time_t)strtoll(epoch, NULL, 10) : time(NULL);
+    struct tm tm;
+    char date[32] = "1970-01-01";
+
+    if (gmtime_r(&when, &tm))
+        strftime(date, sizeof(date), "%Y-%m-%d", &tm);
+    printf(
+        ".\\\" Made by `accel man %d` from the tables of the program: do not edit.\n",
+        section);
+    printf(".TH %s %d %s \"accel %s\" \"%s\"\n.nh\n", name, section, date,
+           accel_version(), manual);
+    line_start = true;
+}
+
+static void heading_begin(const char *macro)
+{
+    if (!line_start)
+        putchar('\n');
+    printf("%s \"", macro);
+    line_start = filling = false; /* a heading is one line, however long */
+}
+
+static void heading_end(void)
+{
+    puts("\"");
+    line_start = after_heading = filling = true;
+    column = 0;
+}
+
+void roff_section_begin(void)
+{
+    heading_begin(".SH");
+}
+
+void roff_section_end(void)
+{
+    heading_end();
+}
+
+void roff_section(const char *name)
+{
+    roff_section_begin();
+    roff_text(name);
+    roff_section_end();
+}
+
+void roff_subsection_begin(void)
+{
+    heading_begin(".SS");
+}
+
+void roff_subsection_end(void)
+{
+    heading_end();
+}
+
+void roff_subsection(const char *name)
+{
+    roff_subsection_begin();
+    roff_text(name);
+    roff_subsection_end();
+}
+
+void roff_paragraph(const char *text)
+{
+    size_t n = strcspn(text, "\v");
+
+    if (n == 0)
+        return;
+    if (!after_heading)
+        request(".PP");
+    for (; n > 0; text++, n--) {
+        put_escaped(text, n);
+        if (*text == '\n' && n > 1)
+            request(".br");
+    }
+    line_end();
+}
+
+void roff_form(void)
+{
+    if (!after_heading)
+        request(".PP");
+}
+
+void roff_tag(void)
+{
+    request(".TP");
+    filling = false; /* the tag is one line, however long */
+}
+
+void roff_tag_end(void)
+{
+    if (!line_start)
+        putchar('\n');
+    line_start = filling = true;
+    column = 0;
+}
+
+void roff_bullet(void)
+{
+    request(".IP \\(bu 2");
+}
+
+static void kept_lines(const char *begin, const char *lines, size_t n, const char *end)
+{
+    roff_form();
+    request(".nf");
+    request(begin);
+    filling = false;
+    roff_text_n(lines, n);
+    line_end();
+    filling = true;
+    request(end);
+    request(".fi");
+}
+
+void roff_example_n(const char *lines, size_t n)
+{
+    kept_lines(".RS 4", lines, n, ".RE");
+}
+
+void roff_example(const char *lines)
+{
+    roff_example_n(lines, strlen(lines));
+}
+
+void roff_code(const char *lines)
+{
+    kept_lines(".ft B", lines, strlen(lines), ".ft R");
+}

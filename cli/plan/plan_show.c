@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `accel plan`, what is shown: one plan as rows or JSON, all strategies as a table, and the
+ * times of checkpoints. In: what plan_model.c found. Out: text on stdout.
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/plan/plan_cmd.h"
+
+static int no_memory(void)
+{
+    accel_error_t err;
+
+    accel_fail_nomem(&err, "the plan", 0);
+    return cli_fail(&err);
+}
+
+/* "40 s", "12.5 min", "3.1 h" */
+static const char *time_text(double s, char *buf, size_t len)
+{
+    if (s < 120)
+        snprintf(buf, len, "%.3g s", s);
+    else if (s < 7200)
+        snprintf(buf, len, "%.3g min", s / 60);
+    else
+        snprintf(buf, len, "%.3g h", s / 3600);
+    return buf;
+}
+
+/* ---- one plan -------------------------------------------------------------------------------- */
+
+static void print_times(const struct planned *p, const struct plan *plan)
+{
+    char a[32], b[32], c[32];
+    double save, young;
+
+    if (!(p->storage > 0))
+        return;
+    save = (double)plan->checkpoint_bytes / p->storage;
+    printf("  %-20s  %-10s at %.3g GB/s\n", "time of a save",
+           time_text(save, a, sizeof(a)), p->storage / 1e9);
+    if (!(p->mtbf > 0))
+        return;
+    young = plan_interval_young(save, p->mtbf);
+    printf("  %-20s  %-10s (Young; Daly: %s) with a failure every %s, which costs "
+           "%.2g %% of the time; accel.checkpoint.every_minutes: %.3g\n",
+           "save every", time_text(young, a, sizeof(a)),
+           time_text(plan_interval_daly(save, p->mtbf), b, sizeof(b)),
+           time_text(p->mtbf, c, sizeof(c)),
+           100 * plan_interval_loss(young, save, p->mtbf), young / 60);
+}
+
+/* What is not known before a run. */
+static void print_notes(const struct planned *p)
+{
+    const struct plan_device *d = &p->in.device;
+
+    if (d->present && d->memory_bytes == 0)
+        puts("  (--gpu-memory GIB holds the peak against the memory of a GPU)");
+    puts(d->present ? "  (the host's process, before the model, is measured when a run "
+                      "starts)"
+                    : "  (the process itself, before the model, is measured when a run "
+                      "starts)");
+}
+
+static int print_text(const struct planned *p, const struct plan *plan,
+                      const char *file)
+{
+    struct strbuf text = { 0 };
+    char shape[160], batch[128], threads[32];
+
+    snprintf(shape, sizeof(shape),
+             "%s: %d layers, %d heads, width %d, context %d, "
+             "vocabulary %d",
+             p->model, p->sizes.layers, p->sizes.heads, p->sizes.width,
+             p->sizes.context, p->sizes.vocab);
+    snprintf(batch, sizeof(batch), "%d per rank of %d tokens", p->batch, p->seq);
+    snprintf(threads, sizeof(threads), "%d per rank%s", p->threads,
+             p->in.device.present ? ", one GPU each" : "");
+    plan_print(&p->in, plan,
+               (const char *[]){ "config", file, "model", shape, "batch", batch,
+                                 "threads", threads, NULL },
+               &text);
+    if (text.failed) {
+        strbuf_free(&text);
+        return no_memory();
+    }
+    fputs(text.s, stdout);
+    strbuf_free(&text);
+    print_times(p, plan);
+    print_notes(p);
+    return cli_finish(0);
+}
+
+static json_t *bytes_json(const struct plan *p)
+{
+    return json_pack(
+        "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "parameters",
+        (json_int_t)p->param_bytes, "adam_moments", (json_int_t)p->moment_bytes,
+        "gradients", (json_int_t)p->gradient_bytes, "gather",
+        (json_int_t)p->gather_bytes, "reduce", (json_int_t)p->reduce_bytes, "sums",
+        (json_int_t)p->sum_bytes, "activations", (json_int_t)p->activation_bytes,
+        "buffers", (json_int_t)p->buffer_bytes, "kernels", (json_int_t)p->kernel_bytes,
+        "before_the_model", (json_int_t)p->base_bytes, "in_host_memory",
+        (json_int_t)p->host_bytes, "peak", (json_int_t)p->total_bytes);
+}
+
+/* What the GPU has, and what its rank needs on the host; null where the host computes. */
+static json_t *gpu_json(const struct plan_input *in, const struct plan *p)
+{
+    const struct plan_device *d = &in->device;
+
+    if (!d->present)
+        return json_null();
+    return json_pack(
+        "{s:o,s:o,s:b,s:I,s:I,s:I}", "memory_bytes",
+        d->memory_bytes > 0 ? json_integer((json_int_t)d->memory_bytes) : json_null(),
+        "fits",
+        d->memory_bytes > 0 ? json_boolean(p->total_bytes <= d->memory_bytes)
+                            : json_null(),
+        "before_the_model_is_estimated", (int)d->base_guessed, "host_page_locked_bytes",
+        (json_int_t)d->staging_bytes, "host_checkpoint_bytes",
+        (json_int_t)p->copy_bytes, "host_peak_bytes", (json_int_t)p->host_total_bytes);
+}
+
+/* {"dp_shard": {"size": 8, "stride": 1}, ...} */
+static json_t *groups_json(const struct plan_layout *l)
+{
+    json_t *all = json_object();
+
+    for (int a = 0; a < AXIS_COUNT; a++) {
+        struct plan_group g = plan_group_of(l, (enum plan_axis)a);
+
+        json_object_set_new(all, plan_axis_name((enum plan_axis)a),
+                            json_pack("{s:i,s:i}", "size", g.size, "stride", g.stride));
+    }
+    return all;
+}
+
+static json_t *times_json(const struct planned *p, const struct plan *plan)
+{
+    double save = p->storage > 0 ? (double)plan->checkpoint_bytes / p->storage : 0;
+    json_t *o = json_object();
+
+    json_object_set_new(o, "save", save > 0 ? json_real(save) : json_null());
+    json_object_set_new(o, "save_every_young",
+                        p->mtbf > 0 ? json_real(plan_interval_young(save, p->mtbf))
+                                    : json_null());
+    json_object_set_new(o, "save_every_daly",
+                        p->mtbf > 0 ? json_real(plan_interval_daly(save, p->mtbf))
+                                    : json_null());
+    return o;
+}
+
+static json_t *plan_json(const struct planned *p, const struct plan *plan)
+{
+    const struct plan_layout *l = &p->in.layout;
+    int cut = l->cut_optimizer ? l->shard * l->cp : 1;
+
+    return json_pack(
+        "{s:s,s:b,s:o,s:i,s:i,s:I,s:o,s:o,s:I,s:{s:I,s:I,s:I},s:I,s:o}", "sharding",
+        l->name, "supported", (int)l->runs, "groups", groups_json(l),
+        "shard_group_size", cut, "replica_group_size", p->in.world / l->tp / cut,
+        "shard_elems_per_rank", (json_int_t)plan->shard_elems, "bytes_per_rank",
+        bytes_json(plan), "gpu", gpu_json(&p->in, plan), "sent_bytes_per_rank_and_step",
+        (json_int_t)plan->wire_bytes_per_step, "sent_by_link", "node",
+        (json_int_t)plan->wire.node, "network", (json_int_t)plan->wire.network, "host",
+        (json_int_t)plan->wire.host, "checkpoint_bytes",
+        (json_int_t)plan->checkpoint_bytes, "seconds", times_json(p, plan));
+}
+
+static int print_json(const struct planned *p, const struct plan *plan,
+                      const char *file)
+{
+    const struct model_sizes *m = &p->sizes;
+    json_t *all =
+        json_pack("{s:s,s:{s:s,s:i,s:i,s:i,s:i,s:i},s:I,s:i,s:i,s:i,s:i,s:i,s:i,s:i}",
+                  "config", file, "model", "name", p->model, "layers", m->layers,
+                  "heads", m->heads, "width", m->width, "context", m->context, "vocab",
+                  m->vocab, "params", (json_int_t)p->in.params, "units", p->in.units,
+                  "nodes", p->in.nodes, "ranks", p->in.world, "seq", p->seq, "batch",
+                  p->batch, "accumulate", p->in.accumulate, "threads", p->threads);
+    json_t *rest = plan_json(p, plan);
+    int code;
+
+    if (!all || !rest || json_object_update(all, rest)) {
+        code = no_memory();
+    } else {
+        json_dumpf(all, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+        puts("");
+        code = cli_finish(0);
+    }
+    json_decref(rest);
+    json_decref(all);
+    return code;
+}
+
+int plan_show(const struct planned *p, const char *file, bool json)
+{
+    struct plan plan;
+
+    plan_compute(&p->in, &plan);
+    return json ? print_json(p, &plan, file) : print_text(p, &plan, file);
+}
+
+/* ---- all strategies ---------------------------------------------------------------------------- */
+
+static void bytes_cell(int64_t bytes, bool json, char *buf, size_t len)
+{
+    if (json)
+        snprintf(buf, len, "%lld", (long long)bytes);
+    else
+        format_bytes((double)bytes, buf, len);
+}
+
+static const char *fits_word(const struct plan_device *d, const struct plan *p)
+{
+    if (!d->present || d->memory_bytes == 0)
+        return "-";
+    return p->total_bytes <= d->memory_bytes ? "yes" : "no";
+}
+
+static void layout_row(struct cli_table *t, const struct plan_input *in, bool json)
+{
+    struct plan p;
+    int64_t kind[9];
+    char cell[9][32];
+
+    plan_compute(in, &p);
+    kind[0] = p.param_bytes;
+    kind[1] = p.moment_bytes;
+    kind[2] = p.gradient_bytes;
+    kind[3] = p.gather_bytes;
+    kind[4] = p.reduce_bytes;
+    kind[5] = p.activation_bytes;
+    kind[6] = p.total_bytes;
+    kind[7] = p.wire.node;
+    kind[8] = p.wire.network;
+    for (int i = 0; i < 9; i++)
+        bytes_cell(kind[i], json, cell[i], sizeof(cell[i]));
+    cli_table_row(t, (const char *[]){ in->layout.name, cell[0], cell[1], cell[2],
+                                       cell[3], cell[4], cell[5], cell[6],
+                                       fits_word(&in->device, &p), cell[7], cell[8],
+                                       in->layout.runs ? "yes" : "not yet" });
+}
+
+int plan_show_all(const struct planned *p, bool json)
+{
+    static const char *const columns[] = {
+        "STRATEGY",  "#PARAMETERS",  "#MOMENTS", "#GRADIENTS", "#GATHER",
+        "#REDUCE",   "#ACTIVATIONS", "#PEAK",    "FITS",       "#SENT_IN_NODE",
+        "#SENT_OUT", "SUPPORTED",    NULL
+    };
+    const struct plan_layout *own = &p->in.layout;
+    int others = own->cp * own->sp * own->tp;
+    struct cli_table *t = cli_table_new("strategies", columns);
+    struct plan_input in = p->in;
+    int local = in.local_size / others;
+
+    if (!t)
+        return no_memory();
+    layout_row(t, &in, json);
+    for (int i = 0;
+         plan_layout_at(i, in.world / others, local > 0 ? local : 1, &in.layout); i++) {
+        if (strcmp(in.layout.name, own->name) == 0)
+            continue;
+        in.layout.cp = own->cp;
+        in.layout.sp = own->sp;
+        in.layout.tp = own->tp;
+        in.layout.runs = in.layout.runs && others == 1;
+        layout_row(t, &in, json);
+    }
+    return cli_table_print(t, json);
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `accel test`: proves that a run works here. As a task of srun or mpirun it becomes one
+ * rank of the self-test; inside an allocation it starts srun, elsewhere one process, or
+ * mpirun where there is no Slurm. The test itself is accel-selftest, a program of its own.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "cli/cli.h"
+
+struct test_args {
+    const char *config, *dir;
+    bool json;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct test_args *a = state->input;
+
+    switch (key) {
+    case 'c':
+        a->config = arg;
+        return 0;
+    case 'd':
+        a->dir = arg;
+        return 0;
+    case 'j':
+        a->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "takes no arguments");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- where we are --------------------------------------------------------------------------- */
+
+/* A task of a step. The shell of salloc and a batch script are steps too, with numbers of
+ * their own at the upper end; in them srun is still to be started. */
+static bool is_task(void)
+{
+    const char *step = getenv("SLURM_STEP_ID");
+
+    if (getenv("PMIX_RANK") || getenv("OMPI_COMM_WORLD_SIZE"))
+        return true;
+    return getenv("SLURM_PROCID") && step && strtoul(step, NULL, 10) < 0xfffffff0u;
+}
+
+/* The first of all tasks, which speaks for them. */
+static bool speaks(void)
+{
+    return env_long("PMIX_RANK",
+                    env_long("OMPI_COMM_WORLD_RANK", env_long("SLURM_PROCID", 0))) == 0;
+}
+
+/* ---- config ---------------------------------------------------------------------------------- */
+
+/* FILE and all that is below it; without any file all ranks shard. */
+static int resolve(const char *path, struct config *cfg)
+{
+    struct config_sources sources = { .job_path = path && *path ? path : NULL };
+    struct config_paths paths;
+    struct config_diags diags;
+    accel_error_t err;
+    accel_status_t status;
+    int code;
+
+    config_sources_default(&sources, &paths);
+    status = config_resolve(&sources, cfg, &diags, &err);
+    code = accel_exit_code(status);
+    for (size_t i = 0; i < diags.count && speaks(); i++)
+        fprintf(stderr, "%s\n", diags.item[i].text);
+    if (status != ACCEL_OK && !diags.errors && speaks())
+        code = cli_fail(&err);
+    config_diags_free(&diags);
+    if (status == ACCEL_OK && !config_is_given(cfg, "distributed_type"))
+        cfg->distributed_type = DIST_FSDP;
+    return code;
+}
+
+/* --config, else what srun resolved, else what is found without it. */
+static int load(const struct test_args *a, struct config *cfg)
+{
+    const char *resolved = getenv("ACCEL_CONFIG_RESOLVED");
+    accel_error_t err = { 0 };
+
+    if (a->config || !resolved || !*resolved)
+        return resolve(a->config ? a->config : getenv("ACCEL_CONFIG"), cfg);
+    if (config_decode(resolved, cfg, &err) == ACCEL_OK)
+        return 0;
+    return speaks() ? cli_fail(&err) : accel_exit_code(err.code);
+}
+
+/* Nothing of the user's may be touched: no checkpoint but that of the test, in the test's
+ * own directory, and no requeue when the job is preempted meanwhile. */
+static accel_status_t hand_over(struct config *cfg, accel_error_t *err)
+{
+    static char text[16 << 10];
+    accel_status_t st;
+
+    cfg->ckpt_dir[0] = '\0';
+    cfg->ckpt_every_steps = 0;
+    cfg->ckpt_every_minutes = 0;
+    cfg->ckpt_keep = 1;
+    cfg->preempt_requeue = cfg->preempt_resubmit = false;
+    st = config_encode(cfg, text, sizeof(text), err);
+    if (st == ACCEL_OK &&
+        (setenv("ACCEL_CONFIG_RESOLVED", text, 1) || setenv("ACCEL_RESUME", "none", 1)))
+        st = accel_fail_nomem(err, "the environment", strlen(text));
+    return st;
+}
+
+/* ---- becoming another program ------------------------------------------------------------------ */
+
+static int become(const char *program, char **argv)
+{
+    accel_error_t err;
+
+    execvp(program, argv);
+    accel_fail(&err, A0060, "install accel again, or see accel doctor",
+               "cannot run '%s': %s", program, strerror(errno));
+    return cli_fail(&err);
+}
+
+/* Directory of this very program; false when the kernel does not say. */
+static bool own_dir(char dir[PATH_MAX])
+{
+    ssize_t n = readlink("/proc/self/exe", dir, PATH_MAX - 1);
+
+    if (n <= 0)
+        return false;
+    dir[n] = '\0';
+    *strrchr(dir, '/') = '\0';
+    return true;
+}
+
+/* Next to this program (a build tree), in libexec of the same installation, which may have
+ * moved, or where it was installed. */
+static bool find_selftest(char path[PATH_MAX])
+{
+    static const char *const near[] = { "accel-selftest",
+                                        "../libexec/accel/accel-selftest" };
+    char dir[PATH_MAX];
+
+    for (size_t i = 0; own_dir(dir) && i < ACCEL_ARRAY_SIZE(near); i++)
+        if (snprintf(path, PATH_MAX, "%s/%s", dir, near[i]) < PATH_MAX &&
+            access(path, X_OK) == 0)
+            return true;
+    snprintf(path, PATH_MAX, "%s", PKGLIBEXECDIR "/accel-selftest");
+    return access(path, X_OK) == 0;
+}
+
+/* Several nodes meet in the current directory, one needs none that is shared. */
+static const char *choose_dir(const struct test_args *a)
+{
+    const char *tmp = getenv("TMPDIR");
+
+    if (a->dir)
+        return a->dir;
+    if (env_long("SLURM_STEP_NUM_NODES", 1) > 1)
+        return ".";
+    return tmp && *tmp ? tmp : "/tmp";
+}
+
+static int be_rank(const struct test_args *a, struct config *cfg)
+{
+    char path[PATH_MAX];
+    accel_error_t err;
+    char *argv[4] = { path };
+    int n = 1;
+
+    if (!find_selftest(path)) {
+        accel_fail(&err, A0060, "install accel again, all of it: make install",
+                   "accel-selftest, which `accel test` starts, is not there");
+        return speaks() ? cli_fail(&err) : accel_exit_code(err.code);
+    }
+    if (hand_over(cfg, &err))
+        return cli_fail(&err);
+    if (a->json)
+        argv[n++] = (char *)"--json";
+    argv[n++] = (char *)choose_dir(a);
+    return become(path, argv);
+}
+
+/* "HEAD... accel test [--dir DIR] [--json]"; shown before it is run. */
+static int start_ranks(const struct test_args *a, const char *const *head,
+                       const char *self)
+{
+    char *argv[16];
+    int n = 0;
+
+    for (; head[n]; n++)
+        argv[n] = (char *)head[n];
+    argv[n++] = (char *)self;
+    argv[n++] = (char *)"test";
+    if (a->dir) {
+        argv[n++] = (char *)"--dir";
+        argv[n++] = (char *)a->dir;
+    }
+    if (a->json)
+        argv[n++] = (char *)"--json";
+    argv[n] = NULL;
+    for (int i = 0; i < n; i++)
+        fprintf(stderr, "%s%s", i ? " " : "starting: ", argv[i]);
+    fputc('\n', stderr);
+    return become(argv[0], argv);
+}
+
+/* Several processes are wanted, and nobody has started them. */
+static int start_elsewhere(const struct test_args *a, const char *self, bool slurm)
+{
+    const char *const launch[] = { self, "launch", "--config", a->config, NULL };
+    char hint[PATH_MAX + 100];
+    accel_error_t err;
+
+    if (!slurm)
+        return start_ranks(a, launch, self);
+    snprintf(hint, sizeof(hint), "srun --accel-config=%s accel test", a->config);
+    accel_fail_at(&err, A0069, a->config, hint,
+                  "the config asks for several processes, and here there is no "
+                  "allocation to start them in");
+    return cli_fail(&err);
+}
+
+static int run_test(int argc, char **argv)
+{
+    struct test_args a = { 0 };
+    struct config cfg;
+    char self[PATH_MAX + 8], option[PATH_MAX + 20], *srun;
+    int code;
+
+    cli_parse(&cli_test, argc, argv, &a);
+    code = load(&a, &cfg);
+    if (code)
+        return code;
+    if (is_task())
+        return be_rank(&a, &cfg);
+    if (!own_dir(self))
+        strcpy(self, ".");
+    strcat(self, "/accel");
+    srun = cli_find_program("srun");
+    if (srun && getenv("SLURM_JOB_ID")) {
+        const char *const head[] = { "srun", a.config ? option : "--mpi=pmix", NULL };
+
+        snprintf(option, sizeof(option), "--accel-config=%.4000s",
+                 a.config ? a.config : "");
+        code = start_ranks(&a, head, self);
+    } else if (a.config && cfg.num_processes > 1) {
+        code = start_elsewhere(&a, self, srun != NULL);
+    } else {
+        if (srun)
+            fprintf(stderr, "note: this tests one process; srun --accel-config=FILE "
+                            "accel test tests the ranks of a job\n");
+        code = be_rank(&a, &cfg);
+    }
+    free(srun);
+    return code;
+}
+
+static const struct argp_option options[] = {
+    { "config", 'c', "FILE", 0,
+      "Test with this config (default: the one srun resolved, else FULL_SHARD)", 0 },
+    { "dir", 'd', "DIR", 0,
+      "Write the test's checkpoint below DIR (default: TMPDIR; on several nodes the "
+      "current directory)",
+      0 },
+    { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 },
+    { 0 }
+};
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .doc =
+        "Proves that a run works here: the map of ranks, every collective with its "
+        "values, three steps of a small model against the same steps in one process, "
+        "a checkpoint written, verified and read back, the preemption signal. Inside "
+        "an allocation it starts srun itself. Nothing of yours is touched, and what "
+        "it writes is removed.\vGB_PER_S counts the bytes that a rank sends. Exit "
+        "code: 0 when every check is good, else that of the first that failed."
+};
+
+const struct cli_command cli_test = {
+    .name = "test",
+    .run = run_test,
+    .summary = "self-test on this allocation: ranks, steps, checkpoint",
+    .example = "srun --accel-config=fsdp.yaml accel test",
+    .argp = &argp,
+};

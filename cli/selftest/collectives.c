@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The collectives of the self-test: every value is compared with its closed form, sums of
+ * small whole numbers, which float32 and bfloat16 hold exactly at any world size. One size
+ * is odd, one as large as the units of a training. In: the run's communicator.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/bf16.h"
+#include "cli/selftest/selftest.h"
+
+enum { REPEATS = 5, WHOLE_BYTES = 4 << 20, ODD_ELEMS = 129 };
+
+/* One call of one collective, and what it works on. */
+struct round {
+    struct comm *comm;
+    int rank, size, turn;
+    size_t elems;        /* per rank */
+    accel_dtype_t dtype; /* of in */
+    void *in;            /* [size][elems] */
+    float *out;          /* [elems] */
+};
+
+struct collective {
+    const char *name;
+    double sent; /* times the whole buffer and (size - 1) / size: bytes a rank sends */
+    void (*fill)(struct round *r);
+    accel_status_t (*call)(struct round *r, accel_error_t *err);
+    accel_status_t (*verify)(const struct round *r, accel_error_t *err);
+};
+
+/* Rank r contributes share(r) * weight(i) at place i. */
+static float weight(size_t i, int turn)
+{
+    return (float)((i + (size_t)turn) % 7 + 1);
+}
+
+static float share(int rank)
+{
+    return (float)(rank % 16 + 1);
+}
+
+/* 1 + 2 + ... + 16 for each full sixteen ranks, and the rest. */
+static float share_sum(int size)
+{
+    int full = size / 16, rest = size % 16;
+
+    return (float)(full * 136 + rest * (rest + 1) / 2);
+}
+
+static accel_status_t wrong(const struct round *r, const char *name, size_t at,
+                            double got, double want, accel_error_t *err)
+{
+    return accel_fail(
+        err, A0062,
+        "run it again: if it stays, report it with the output of `accel "
+        "env`; if it comes and goes, test memory and network of this node",
+        "%s of %zu %s per rank: element %zu is %.9g, must be %.9g", name, r->elems,
+        accel_dtype_name(r->dtype), at, got, want);
+}
+
+static void fill_weights(struct round *r)
+{
+    size_t n = r->elems * (size_t)r->size;
+
+    for (size_t i = 0; i < n; i++) {
+        float v = share(r->rank) * weight(i, r->turn);
+
+        if (r->dtype == ACCEL_BF16)
+            ((bf16_t *)r->in)[i] = f32_to_bf16(v);
+        else
+            ((float *)r->in)[i] = v;
+    }
+}
+
+/* Compares `got[n]`, which starts at place `first` of the whole, with the sums. */
+static accel_status_t verify_sums(const struct round *r, const char *name,
+                                  const float *got, size_t n, size_t first,
+                                  accel_error_t *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        float want = share_sum(r->size) * weight(first + i, r->turn);
+
+        if (got[i] != want)
+            return wrong(r, name, first + i, got[i], want, err);
+    }
+    return ACCEL_OK;
+}
+
+/* ---- all_gather --------------------------------------------------------------------------- */
+
+static float gathered(size_t i, int turn)
+{
+    return (float)((i * 31 + (size_t)turn * 7) & 0xffffff);
+}
+
+static void fill_gather(struct round *r)
+{
+    float *buf = r->in;
+    size_t n = r->elems * (size_t)r->size, mine = r->elems * (size_t)r->rank;
+
+    for (size_t i = 0; i < n; i++)
+        buf[i] = i >= mine && i < mine + r->elems ? gathered(i, r->turn) : -1.0f;
+}
+
+static accel_status_t call_gather(struct round *r, accel_error_t *err)
+{
+    return comm_all_gather(r->comm, r->in, r->elems, ACCEL_F32, err);
+}
+
+static accel_status_t verify_gather(const struct round *r, accel_error_t *err)
+{
+    const float *buf = r->in;
+
+    for (size_t i = 0; i < r->elems * (size_t)r->size; i++)
+        if (buf[i] != gathered(i, r->turn))
+            return wrong(r, "all_gather", i, buf[i], gathered(i, r->turn), err);
+    return ACCEL_OK;
+}
+
+/* ---- reduce_scatter, all_reduce, broadcast, barrier ----------------------------------------- */
+
+static accel_status_t call_scatter(struct round *r, accel_error_t *err)
+{
+    return comm_reduce_scatter(r->comm, r->in, r->out, r->elems, r->dtype, 1.0f, false,
+                               err);
+}
+
+static accel_status_t verify_scatter(const struct round *r, accel_error_t *err)
+{
+    return verify_sums(r, "reduce_scatter", r->out, r->elems,
+                       r->elems * (size_t)r->rank, err);
+}
+
+static accel_status_t call_reduce(struct round *r, accel_error_t *err)
+{
+    return comm_all_reduce(r->comm, r->in, r->elems * (size_t)r->size, ACCEL_F32,
+                           COMM_SUM, err);
+}
+
+static accel_status_t verify_reduce(const struct round *r, accel_error_t *err)
+{
+    return verify_sums(r, "all_reduce", r->in, r->elems * (size_t)r->size, 0, err);
+}
+
+/* Every rank is the root once in so many turns. */
+static int root_of(const struct round *r)
+{
+    return (r->size - 1 + r->turn) % r->size;
+}
+
+static void fill_broadcast(struct round *r)
+{
+    float *buf = r->in;
+
+    for (size_t i = 0; i < r->elems * (size_t)r->size; i++)
+        buf[i] = r->rank == root_of(r) ? gathered(i, r->turn) : -1.0f;
+}
+
+static accel_status_t call_broadcast(struct round *r, accel_error_t *err)
+{
+    return comm_broadcast(r->comm, r->in, r->elems * (size_t)r->size * sizeof(float),
+                          root_of(r), err);
+}
+
+static accel_status_t verify_broadcast(const struct round *r, accel_error_t *err)
+{
+    const float *buf = r->in;
+
+    for (size_t i = 0; i < r->elems * (size_t)r->size; i++)
+        if (buf[i] != gathered(i, r->turn))
+            return wrong(r, "broadcast", i, buf[i], gathered(i, r->turn), err);
+    return ACCEL_OK;
+}
+
+/* ---- the rounds ----------------------------------------------------------------------------- */
+
+/* One call; its time goes to *ns. Wrong values are kept in `bad`, so that this rank still
+ * makes the calls its peers make; a call that failed is returned. */
+static accel_status_t play(struct round *r, const struct collective *op, double *ms,
+                           accel_error_t *bad, accel_error_t *err)
+{
+    accel_error_t why = { 0 };
+    accel_status_t st;
+    int64_t start;
+
+    op->fill(r);
+    st = comm_barrier(r->comm, err);
+    start = clock_ns();
+    if (st == ACCEL_OK)
+        st = op->call(r, err);
+    *ms = (double)(clock_ns() - start) / 1e6;
+    if (st == ACCEL_OK)
+        st = comm_all_reduce(r->comm, ms, 1, ACCEL_F64, COMM_MAX, err);
+    if (st == ACCEL_OK && op->verify(r, &why) != ACCEL_OK && !bad->code)
+        *bad = why;
+    return st;
+}
+
+/* The large size some times (the median counts), the odd one once per dtype. */
+static accel_status_t play_all(struct round *r, const struct collective *op,
+                               bool bfloat16, double *ms_out, accel_error_t *bad,
+                               accel_error_t *err)
+{
+    size_t large = WHOLE_BYTES / sizeof(float) / (size_t)r->size;
+    double ms[REPEATS] = { 0 };
+    accel_status_t st = ACCEL_OK;
+
+    large = large > ODD_ELEMS ? large : ODD_ELEMS;
+    for (int k = 0; st == ACCEL_OK && k <= (int)bfloat16; k++) {
+        r->elems = ODD_ELEMS;
+        r->dtype = k ? ACCEL_BF16 : ACCEL_F32;
+        st = play(r, op, &ms[0], bad, err);
+        r->turn++;
+    }
+    r->elems = large;
+    r->dtype = ACCEL_F32;
+    for (int k = 0; st == ACCEL_OK && k < REPEATS; k++) {
+        double one = 0;
+        int at = k;
+
+        st = play(r, op, &one, bad, err);
+        for (; at > 0 && ms[at - 1] > one; at--)
+            ms[at] = ms[at - 1];
+        ms[at] = one;
+        r->turn++;
+    }
+    *ms_out = ms[REPEATS / 2];
+    return st;
+}
+
+static accel_status_t check(struct selftest *t, struct check *c,
+                            const struct collective *op, bool bfloat16,
+                            accel_error_t *err)
+{
+    struct round r = { .comm = t->run->comm,
+                       .rank = t->run->boot.rank,
+                       .size = t->run->boot.size };
+    size_t most = (size_t)ODD_ELEMS * (size_t)r.size * sizeof(float);
+    accel_error_t bad = { 0 };
+    accel_status_t st;
+    double bytes;
+
+    most = most > WHOLE_BYTES ? most : WHOLE_BYTES;
+    st = comm_alloc(r.comm, MEMORY_WORK, most, &r.in, err);
+    if (st == ACCEL_OK)
+        st = comm_alloc(r.comm, MEMORY_WORK, most, (void **)&r.out, err);
+    if (st == ACCEL_OK)
+        st = play_all(&r, op, bfloat16, &c->ms, &bad, err);
+    if (st == ACCEL_OK && bad.code) {
+        *err = bad;
+        return bad.code;
+    }
+    bytes = (double)r.elems * r.size * sizeof(float);
+    if (r.size > 1 && c->ms > 0)
+        c->gb_per_s = op->sent * bytes * (r.size - 1) / r.size / c->ms / 1e6;
+    snprintf(c->found, sizeof(c->found), "%zu float32 per rank%s", r.elems,
+             bfloat16 ? ", and bfloat16" : "");
+    return st;
+}
+
+accel_status_t check_all_gather(struct selftest *t, struct check *c, accel_error_t *err)
+{
+    static const struct collective op = { "all_gather", 1, fill_gather, call_gather,
+                                          verify_gather };
+
+    return check(t, c, &op, false, err);
+}
+
+accel_status_t check_reduce_scatter(struct selftest *t, struct check *c,
+                                    accel_error_t *err)
+{
+    static const struct collective op = { "reduce_scatter", 1, fill_weights,
+                                          call_scatter, verify_scatter };
+
+    return check(t, c, &op, true, err);
+}
+
+accel_status_t check_all_reduce(struct selftest *t, struct check *c, accel_error_t *err)
+{
+    static const struct collective op = { "all_reduce", 2, fill_weights, call_reduce,
+                                          verify_reduce };
+
+    return check(t, c, &op, false, err);
+}
+
+accel_status_t check_broadcast(struct selftest *t, struct check *c, accel_error_t *err)
+{
+    static const struct collective op = { "broadcast", 1, fill_broadcast,
+                                          call_broadcast, verify_broadcast };
+
+    return check(t, c, &op, false, err);
+}
+
+accel_status_t check_barrier(struct selftest *t, struct check *c, accel_error_t *err)
+{
+    enum { BARRIERS = 100 };
+    int64_t start = clock_ns();
+    accel_status_t st = ACCEL_OK;
+
+    for (int i = 0; st == ACCEL_OK && i < BARRIERS; i++)
+        st = comm_barrier(t->run->comm, err);
+    c->ms = (double)(clock_ns() - start) / 1e6 / BARRIERS;
+    snprintf(c->found, sizeof(c->found), "time of one of %d", BARRIERS);
+    return st;
+}

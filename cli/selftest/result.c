@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Runs the checks of the self-test, agrees on each outcome with all ranks, prints them.
+ * In: functions. Out: table or JSON, coded errors with rank and host, one exit code.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/selftest/selftest.h"
+
+/* What a rank that failed sends to rank 0. */
+struct finding {
+    int rank;
+    char host[64];
+    accel_error_t error;
+};
+
+/* The place of an error: the rank first, then what the error itself says. */
+static void place_finding(const struct finding *f, accel_error_t *out)
+{
+    *out = f->error;
+    snprintf(out->where, sizeof(out->where), "rank %d on %s%s%.180s", f->rank, f->host,
+             f->error.where[0] ? ": " : "", f->error.where);
+}
+
+/* Rank 0 keeps the finding of the lowest rank that has something to say. */
+static void keep_first(struct check *c, const void *all, const size_t *sizes, int size)
+{
+    const struct finding *f = all;
+
+    for (int r = 0; r < size; r++) {
+        if (!sizes[r])
+            continue;
+        if (!c->error.code || (!c->error.text[0] && f->error.text[0]))
+            place_finding(f, &c->error);
+        f++;
+    }
+}
+
+/* Outcome and slowest time of a check, the same on all ranks; reasons to rank 0. */
+static accel_status_t agree(struct selftest *t, struct check *c, accel_status_t *status,
+                            const accel_error_t *mine, accel_error_t *err)
+{
+    const struct boot *b = &t->run->boot;
+    struct finding f = { .rank = b->rank, .error = *mine };
+    double v[2] = { (double)*status, c->ms };
+    size_t *sizes = calloc((size_t)b->size, sizeof(*sizes));
+    void *all = NULL;
+    accel_status_t st;
+
+    if (!sizes)
+        return accel_fail_nomem(err, "the findings", (size_t)b->size * sizeof(*sizes));
+    snprintf(f.host, sizeof(f.host), "%s", b->host);
+    st = comm_all_reduce(t->run->comm, v, 2, ACCEL_F64, COMM_MAX, err);
+    if (st == ACCEL_OK && v[0] > 0)
+        st = comm_gather(t->run->comm, &f, *status == ACCEL_OK ? 0 : sizeof(f), 0, &all,
+                         sizes, err);
+    if (st == ACCEL_OK && all)
+        keep_first(c, all, sizes, b->size);
+    if (st == ACCEL_OK) {
+        *status = (accel_status_t)v[0];
+        c->ms = v[1];
+    }
+    free(all);
+    free(sizes);
+    return st;
+}
+
+void selftest_check(struct selftest *t, const char *name, selftest_f fn)
+{
+    struct check *c = &t->check[t->checks++];
+    accel_error_t mine = { 0 }, err = { 0 };
+    accel_status_t st;
+    int64_t start = clock_ns();
+
+    *c = (struct check){ .name = name };
+    if (t->broken) {
+        c->verdict = VERDICT_SKIPPED;
+        snprintf(c->found, sizeof(c->found), "the ranks lost each other before");
+        return;
+    }
+    st = fn(t, c, &mine);
+    if (c->ms <= 0)
+        c->ms = (double)(clock_ns() - start) / 1e6;
+    if (agree(t, c, &st, &mine, &err) != ACCEL_OK) {
+        /* A rank that knew why says that, the others what they noticed. */
+        struct finding f = { .rank = t->run->boot.rank,
+                             .error = mine.text[0] ? mine : err };
+
+        snprintf(f.host, sizeof(f.host), "%s", t->run->boot.host);
+        place_finding(&f, &c->error);
+        t->broken = true;
+        st = c->error.code;
+    }
+    if (st == ACCEL_OK)
+        return;
+    c->verdict = VERDICT_FAIL;
+    if (t->status == ACCEL_OK)
+        t->status = st;
+}
+
+static void row(struct cli_table *table, const struct check *c)
+{
+    static const char *const words[] = { "ok", "fail", "skipped" };
+    char ms[32] = "", rate[32] = "";
+
+    if (c->verdict != VERDICT_SKIPPED)
+        snprintf(ms, sizeof(ms), "%.3f", c->ms);
+    if (c->verdict == VERDICT_OK && c->gb_per_s > 0)
+        snprintf(rate, sizeof(rate), "%.2f", c->gb_per_s);
+    cli_table_row(table, (const char *[]){ c->name, words[c->verdict], ms, rate,
+                                           c->verdict == VERDICT_FAIL ? c->error.text
+                                                                      : c->found });
+}
+
+static int print(const struct selftest *t, bool json)
+{
+    static const char *const columns[] = { "CHECK",     "RESULT", "#MS",
+                                           "#GB_PER_S", "FOUND",  NULL };
+    struct cli_table *table = cli_table_new("checks", columns);
+    accel_error_t err;
+
+    if (!table) {
+        accel_fail_nomem(&err, "the table", 0);
+        return cli_fail(&err);
+    }
+    for (int i = 0; i < t->checks; i++)
+        row(table, &t->check[i]);
+    return cli_table_print(table, json);
+}
+
+int selftest_report(struct selftest *t, bool json)
+{
+    int rank = t->run->boot.rank, code = accel_exit_code(t->status), printed = 0;
+
+    if (rank == 0)
+        printed = print(t, json);
+    for (int i = 0; i < t->checks; i++)
+        if (t->check[i].verdict == VERDICT_FAIL && (rank == 0 || t->broken) &&
+            t->check[i].error.text[0])
+            cli_fail(&t->check[i].error);
+    fflush(NULL);
+    /* The first rank to end badly makes srun end the others: rank 0 prints first. */
+    if (!t->broken)
+        comm_barrier(t->run->comm, NULL);
+    return code ? code : printed;
+}

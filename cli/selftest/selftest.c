@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * accel-selftest: one rank of `accel test`, which starts it with the config resolved in the
+ * environment. A program of its own, so that `accel` itself starts without BLAS, PMIx, UCX.
+ *     accel-selftest [--json] DIR             the test; DIR: where it may write
+ *     accel-selftest --reference WORLD OUT    the same steps alone, losses on stdout
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/selftest/selftest.h"
+
+accel_status_t check_signal(struct selftest *t, struct check *c, accel_error_t *err)
+{
+    const struct config *cfg = &t->run->config;
+    int sig = cfg->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1;
+    const char *name = sig == SIGUSR2 ? "USR2" : "USR1";
+    struct sigaction now;
+
+    if (!cfg->preempt_enabled) {
+        c->verdict = VERDICT_SKIPPED;
+        snprintf(c->found, sizeof(c->found), "preemption is switched off");
+        return ACCEL_OK;
+    }
+    if (accel_should_stop(t->run)) {
+        c->verdict = VERDICT_SKIPPED;
+        snprintf(c->found, sizeof(c->found), "this job is being preempted right now");
+        return ACCEL_OK;
+    }
+    /* Without a handler it would end this process. */
+    if (sigaction(sig, NULL, &now) != 0 || now.sa_handler == SIG_DFL ||
+        now.sa_handler == SIG_IGN || raise(sig) != 0 || !accel_should_stop(t->run))
+        return accel_fail(err, A0068,
+                          "start it from a shell or script that does not ignore or "
+                          "block the signal (trap '' USR1)",
+                          "the warning before a preemption, SIG%s, does not reach the "
+                          "run",
+                          name);
+    snprintf(c->found, sizeof(c->found), "SIG%s reaches every rank", name);
+    return ACCEL_OK;
+}
+
+static void check_all(struct selftest *t)
+{
+    selftest_check(t, "map", check_map);
+    selftest_check(t, "all_gather", check_all_gather);
+    selftest_check(t, "reduce_scatter", check_reduce_scatter);
+    selftest_check(t, "all_reduce", check_all_reduce);
+    selftest_check(t, "broadcast", check_broadcast);
+    selftest_check(t, "barrier", check_barrier);
+    selftest_check(t, "directory", check_dir);
+    if (t->check[t->checks - 1].verdict == VERDICT_OK)
+        selftest_check(t, "steps", check_steps);
+    if (t->run->prepared && t->run->status == ACCEL_OK)
+        selftest_check(t, "checkpoint", check_checkpoint);
+    selftest_check(t, "signal", check_signal);
+}
+
+static int test(const char *parent, bool json)
+{
+    accel_options_t options = { .run_name = "self-test" };
+    struct selftest t = { .parent = parent };
+    struct check *c = &t.check[t.checks++];
+    accel_error_t err = { 0 };
+    int64_t start = clock_ns();
+    int code, rank;
+
+    if (accel_open(&t.run, &options, &err) != ACCEL_OK)
+        return err.text[0] ? cli_fail(&err) : accel_exit_code(err.code);
+    *c = (struct check){ .name = "start", .ms = (double)(clock_ns() - start) / 1e6 };
+    snprintf(c->found, sizeof(c->found), "bootstrap, connections, %d thread%s",
+             t.run->place.threads, t.run->place.threads == 1 ? "" : "s");
+    check_all(&t);
+    if (t.run->boot.rank == 0)
+        workdir_remove(t.dir);
+    code = selftest_report(&t, json);
+    rank = t.run->boot.rank;
+    accel_close(t.run, NULL);
+    if (rank == 0)
+        workdir_remove(t.dir); /* NFS keeps what was still open */
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
+
+    if (argc == 4 && strcmp(argv[1], "--reference") == 0)
+        return selftest_reference(atoi(argv[2]), argv[3]);
+    if (argc != 2 + json) {
+        fprintf(stderr, "accel-selftest: run `accel test`\n");
+        return accel_exit_code(ACCEL_EUSAGE);
+    }
+    return test(argv[1 + json], json);
+}

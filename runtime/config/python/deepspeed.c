@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * DeepSpeed's JSON file, read with the capped YAML reader (JSON is a part of YAML), and
+ * the rules of deepspeed_config, whose keys it stands for.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/python/deepspeed.h"
+#include "config/read/validate.h"
+
+/* ---- the file -------------------------------------------------------------------------- */
+
+struct reader {
+    const struct yaml_tree *tree;
+    struct config_report *report;
+};
+
+/* Child `name` of a map, or NULL. */
+static const struct yaml_node *child(const struct reader *r,
+                                     const struct yaml_node *map, const char *name)
+{
+    const struct yaml_node *node = r->tree->node;
+
+    if (!map || map->kind != NODE_MAP)
+        return NULL;
+    for (int i = map->first; i >= 0; i = node[node[i].next].next)
+        if (node[i].kind == NODE_SCALAR && !strcmp(node[i].text, name))
+            return &node[node[i].next];
+    return NULL;
+}
+
+/* The map `name`, where given. */
+static const struct yaml_node *child_map(const struct reader *r,
+                                         const struct yaml_node *map, const char *name)
+{
+    const struct yaml_node *n = child(r, map, name);
+
+    if (n && n->kind != NODE_MAP) {
+        report_add(r->report, A0152, n->at, "write it as an object, {...}",
+                   "\"%s\" must be an object", name);
+        return NULL;
+    }
+    return n;
+}
+
+/* DeepSpeed refuses a key that is given twice. */
+static void check_twice(const struct reader *r, const struct yaml_node *map)
+{
+    const struct yaml_node *node = r->tree->node;
+
+    for (int i = map->first; i >= 0; i = node[node[i].next].next)
+        for (int j = map->first; j != i; j = node[node[j].next].next)
+            if (!strcmp(node[i].text, node[j].text)) {
+                char name[60];
+
+                report_add(
+                    r->report, A0152, node[i].at, "keep one of the two",
+                    "\"%s\" is given twice",
+                    printable(name, sizeof(name), node[i].text, strlen(node[i].text)));
+                return;
+            }
+}
+
+static const char *const devices[] = { "none", "cpu", "nvme", NULL };
+#define DEVICE                                                                         \
+    {                                                                                  \
+        .type = TYPE_ENUM, .values = devices, .offset = SIZE_MAX                       \
+    }
+#define COUNT                                                                          \
+    {                                                                                  \
+        .type = TYPE_INT, .min = 1, .max = 1 << 20, .offset = SIZE_MAX                 \
+    }
+#define INTO(f)                                                                        \
+    .at = offsetof(struct deepspeed_file, f),                                          \
+    .len = sizeof(((struct deepspeed_file *)0)->f)
+/* What is read: the path of a key, the kind of its value, and where it goes. */
+static const struct value {
+    const char *map, *inner, *name;
+    struct config_key kind;
+    size_t at, len;
+} values[] = {
+    { "zero_optimization",
+      NULL,
+      "stage",
+      { .type = TYPE_INT, .max = 3, .offset = SIZE_MAX },
+      INTO(zero_stage) },
+    { "zero_optimization", "offload_optimizer", "device", DEVICE,
+      INTO(offload_optimizer_device) },
+    { "zero_optimization", "offload_param", "device", DEVICE,
+      INTO(offload_param_device) },
+    { NULL, NULL, "gradient_accumulation_steps", COUNT,
+      INTO(gradient_accumulation_steps) },
+    { NULL,
+      NULL,
+      "gradient_clipping",
+      { .type = TYPE_NUMBER, .max = 1e30, .offset = SIZE_MAX },
+      INTO(gradient_clipping) },
+    { "bf16", NULL, "enabled", { .type = TYPE_BOOL, .offset = SIZE_MAX }, INTO(bf16) },
+    { "fp16", NULL, "enabled", { .type = TYPE_BOOL, .offset = SIZE_MAX }, INTO(fp16) },
+    { NULL, NULL, "train_micro_batch_size_per_gpu", COUNT, INTO(micro_batch) },
+    { NULL, NULL, "train_batch_size", COUNT, INTO(train_batch) },
+};
+
+static void wrong_value(const struct reader *r, const struct value *v,
+                        const struct yaml_node *n)
+{
+    char shown[60], cure[120];
+
+    switch (v->kind.type) {
+    case TYPE_BOOL:
+        snprintf(cure, sizeof(cure), "write true, false or \"auto\"");
+        break;
+    case TYPE_ENUM:
+        snprintf(cure, sizeof(cure), "write \"none\", \"cpu\" or \"nvme\"");
+        break;
+    default:
+        snprintf(cure, sizeof(cure), "write a %snumber from %.0f to %.7g, or \"auto\"",
+                 v->kind.type == TYPE_INT ? "whole " : "", v->kind.min, v->kind.max);
+    }
+    if (n->kind == NODE_SCALAR)
+        report_add(r->report, A0152, n->at, cure, "\"%s\" cannot be %s%s%s", v->name,
+                   n->plain ? "" : "\"",
+                   printable(shown, sizeof(shown), n->text, strlen(n->text)),
+                   n->plain ? "" : "\"");
+    else
+        report_add(r->report, A0152, n->at, cure, "\"%s\" cannot be %s", v->name,
+                   n->kind == NODE_MAP ? "an object" : "a list");
+}
+
+/* Absent, null and "auto" leave the field empty. */
+static void read_value(const struct reader *r, const struct yaml_node *map,
+                       const struct value *v, char *out)
+{
+    const struct yaml_node *n = child(r, map, v->name);
+    bool scalar = n && n->kind == NODE_SCALAR;
+
+    if (!n || (scalar && (n->plain ? word_null(n->text) : !strcmp(n->text, "auto"))))
+        return;
+    if (scalar && n->plain == (v->kind.type != TYPE_ENUM) && strlen(n->text) < v->len &&
+        value_check(&v->kind, n->text) == VALUE_OK)
+        snprintf(out, v->len, "%s", n->text);
+    else
+        wrong_value(r, v, n);
+}
+
+/* Sections that have keys of ours, and those that change how fast DeepSpeed is or what it
+ * tells, not what is trained. */
+static const char *const harmless[] = {
+    "zero_optimization",
+    "bf16",
+    "fp16",
+    "gradient_accumulation_steps",
+    "gradient_clipping",
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "aio",
+    "autotuning",
+    "checkpoint",
+    "comms_logger",
+    "csv_monitor",
+    "comet",
+    "disable_allgather",
+    "dump_state",
+    "elasticity",
+    "flops_profiler",
+    "memory_breakdown",
+    "monitor_config",
+    "nebula",
+    "steps_per_print",
+    "tensorboard",
+    "timers",
+    "wall_clock_breakdown",
+    "wandb",
+    "zero_allow_untested_optimizer",
+    "zero_force_ds_cpu_optimizer",
+    NULL,
+};
+
+/* {}, false, null and the like switch a section off. */
+static bool is_off(const struct reader *r, const struct yaml_node *val)
+{
+    const struct yaml_node *enabled = child(r, val, "enabled");
+
+    if (enabled && enabled->kind == NODE_SCALAR)
+        val = enabled;
+    return is_absent(val) || (val->kind == NODE_SCALAR && val->plain &&
+                              (word_bool(val->text) == 0 || !strcmp(val->text, "0")));
+}
+
+/* The first section that only DeepSpeed does. */
+static void find_more(const struct reader *r, char *out, size_t len)
+{
+    const struct yaml_node *node = r->tree->node;
+
+    for (int i = node[0].first; i >= 0; i = node[node[i].next].next)
+        if (node[i].kind == NODE_SCALAR && word_index(harmless, node[i].text) < 0 &&
+            !is_off(r, &node[node[i].next])) {
+            printable(out, len, node[i].text, strlen(node[i].text));
+            return;
+        }
+}
+
+static void read_root(const struct reader *r, struct deepspeed_file *out)
+{
+    const struct yaml_node *root = &r->tree->node[0];
+    const struct yaml_node *zero = child(r, root, "zero_optimization");
+
+    check_twice(r, root);
+    if (zero && zero->kind == NODE_MAP)
+        check_twice(r, zero);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(values); i++) {
+        const struct value *v = &values[i];
+        const struct yaml_node *map = root;
+
+        if (v->map)
+            map = child_map(r, map, v->map);
+        if (v->inner)
+            map = child_map(r, map, v->inner);
+        read_value(r, map, v, (char *)out + v->at);
+    }
+    find_more(r, out->more, sizeof(out->more));
+    if (!child(r, zero, "stage"))
+        snprintf(out->zero_stage, sizeof(out->zero_stage), "0");
+    if (!strcmp(out->bf16, "true") && !strcmp(out->fp16, "true"))
+        report_add(r->report, A0152, child(r, root, "fp16")->at,
+                   "set \"enabled\" of one of them to false",
+                   "bf16 and fp16 exclude each other");
+}
+
+/* All of r->text. */
+static void parse_text(struct config_report *r, struct deepspeed_file *out)
+{
+    struct yaml_tree tree;
+    struct reader reader = { .tree = &tree, .report = r };
+
+    memset(out, 0, sizeof(*out));
+    if (!json_check(r))
+        return;
+    if (yaml_tree_read(&tree, r)) {
+        if (tree.count && tree.node[0].kind == NODE_MAP)
+            read_root(&reader, out);
+        else
+            report_add(r, A0151, (struct place){ 0 }, "write one object, {...}",
+                       "a DeepSpeed file is one JSON object");
+    }
+    yaml_tree_free(&tree);
+}
+
+/* A report of its own: the file's places are in its own text. */
+static struct config_report open_report(struct config_diags *diags, const char *path,
+                                        enum config_origin origin)
+{
+    return (struct config_report){ .diags = diags,
+                                   .in = { .path = path, .origin = origin } };
+}
+
+accel_status_t config_deepspeed_parse(const char *path, const char *text, size_t len,
+                                      struct deepspeed_file *out,
+                                      struct config_diags *diags, accel_error_t *err)
+{
+    struct config_report r = open_report(diags, path, ORIGIN_FILE);
+
+    memset(diags, 0, sizeof(*diags));
+    printable(diags->path, sizeof(diags->path), path, strlen(path));
+    r.in.text = text;
+    r.in.len = len;
+    parse_text(&r, out);
+    return report_finish(&r, err);
+}
+
+/* ---- deepspeed_config ------------------------------------------------------------------ */
+
+/* The keys that the file stands for: given beside it, one of the two would be ignored. */
+static bool check_beside_file(struct validator *v)
+{
+    static const char *const keys[] = {
+        "zero_stage",
+        "gradient_accumulation_steps",
+        "gradient_clipping",
+        "offload_optimizer_device",
+        "offload_param_device",
+        "offload_optimizer_nvme_path",
+        "offload_param_nvme_path",
+        "zero3_save_16bit_model",
+    };
+    bool good = true;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(keys); i++) {
+        if (!config_is_given(v->cfg, keys[i]))
+            continue;
+        report_add(v->report, A0150, place_of(v, keys[i], DEEPSPEED_CONFIG),
+                   "write it in the DeepSpeed file, or remove deepspeed_config_file",
+                   "'%s' beside deepspeed_config_file", keys[i]);
+        good = false;
+    }
+    return good;
+}
+
+/* What the file says becomes the value; it is not "given", so that a Python program still
+ * gets it from the file. */
+static void take_from_file(struct validator *v, const char *name, const char *text)
+{
+    int row = config_row(name);
+
+    if (text[0] &&
+        !lock_refuses(v, (size_t)row, text,
+                      place_of(v, "deepspeed_config_file", DEEPSPEED_CONFIG)))
+        value_set(v->cfg, &v->schema[row], text);
+}
+
+static void check_precision(struct validator *v, const struct deepspeed_file *f)
+{
+    const char *word = !strcmp(f->bf16, "true")   ? "bf16"
+                       : !strcmp(f->fp16, "true") ? "fp16"
+                                                  : NULL;
+    char now[16];
+
+    if (!word)
+        return;
+    config_get(v->cfg, "mixed_precision", now, sizeof(now));
+    if (!config_is_given(v->cfg, "mixed_precision"))
+        take_from_file(v, "mixed_precision", word);
+    else if (strcmp(now, word) != 0)
+        report_add(v->report, A0153, place_of(v, "mixed_precision", TOP_LEVEL),
+                   "make both say the same, or write \"auto\" in the DeepSpeed file",
+                   "mixed_precision is %s, but the DeepSpeed file enables %s", now,
+                   word);
+}
+
+/* DeepSpeed's own rule: micro-batch x accumulation x processes = batch. */
+static void check_batch(struct validator *v, const struct deepspeed_file *f)
+{
+    long long micro = atoll(f->micro_batch), batch = atoll(f->train_batch);
+    long long steps = atoll(f->gradient_accumulation_steps);
+    long long world = v->cfg->num_processes;
+
+    if (micro > 0 && batch > 0 && steps > 0 && world > 0 &&
+        (batch % micro || batch / micro % world || batch / micro / world != steps))
+        report_add(v->report, A0154,
+                   place_of(v, "deepspeed_config_file", DEEPSPEED_CONFIG),
+                   "write \"auto\" for one of the three in the DeepSpeed file",
+                   "train_batch_size %lld is not %lld micro-batch x %lld accumulation "
+                   "x %lld processes",
+                   batch, micro, steps, world);
+}
+
+/* Relative paths begin at the directory of the config file that names them. */
+static void file_path(const struct config_text *in, const char *name, char *buf,
+                      size_t len)
+{
+    const char *slash = in && in->text ? strrchr(in->path, '/') : NULL;
+    int dir = slash && name[0] != '/' ? (int)(slash - in->path) + 1 : 0;
+
+    snprintf(buf, len, "%.*s%s", dir, dir ? in->path : "", name);
+}
+
+/* The tasks and their programs have other directories: they get the absolute path. */
+static void keep_absolute(struct validator *v, const char *path)
+{
+    const struct config_key *k = &v->schema[config_row("deepspeed_config_file")];
+    char *absolute = realpath(path, NULL);
+
+    if (!absolute)
+        v->report->no_memory = true; /* it was opened a moment ago */
+    else if (value_set(v->cfg, k, absolute) != VALUE_OK)
+        report_add(v->report, A0103, place_of(v, k->name, DEEPSPEED_CONFIG),
+                   "move the file to a shorter path", "'%s' is longer than %.0f bytes",
+                   k->name, k->max);
+    free(absolute);
+}
+
+static void check_file(struct validator *v, const char *name)
+{
+    struct place at = place_of(v, "deepspeed_config_file", DEEPSPEED_CONFIG);
+    char path[2200];
+    bool by_site = at.in && at.in->origin == ORIGIN_SITE; /* then it must be trusted */
+    struct config_report r =
+        open_report(v->report->diags, path, by_site ? ORIGIN_SITE : ORIGIN_FILE);
+    struct deepspeed_file f = { 0 };
+    size_t errors = r.diags->errors;
+
+    file_path(at.in, name, path, sizeof(path));
+    config_file_read(&r);
+    if (r.in.text)
+        parse_text(&r, &f);
+    free((char *)r.in.text);
+    v->report->no_memory |= r.no_memory;
+    if (r.first.code && !v->report->first.code) {
+        v->report->first = r.first;
+        v->report->first_order = r.first_order;
+    }
+    if (r.no_memory || r.diags->errors > errors)
+        return;
+    keep_absolute(v, path);
+    take_from_file(v, "zero_stage", f.zero_stage);
+    take_from_file(v, "offload_optimizer_device", f.offload_optimizer_device);
+    take_from_file(v, "offload_param_device", f.offload_param_device);
+    take_from_file(v, "gradient_accumulation_steps", f.gradient_accumulation_steps);
+    take_from_file(v, "gradient_clipping", f.gradient_clipping);
+    memcpy(v->cfg->deepspeed_more, f.more, sizeof(f.more));
+    check_precision(v, &f);
+    check_batch(v, &f);
+}
+
+static void note_needs_stage(struct validator *v, const char *name, int stage)
+{
+    char text[1100];
+
+    config_get(v->cfg, name, text, sizeof(text));
+    if (!config_is_given(v->cfg, name) || !strcmp(text, "none") ||
+        !strcmp(text, "false") || config_get_int(v->cfg, "zero_stage") >= stage)
+        return;
+    report_add(v->report, MESSAGE_NOTE, place_of(v, name, DEEPSPEED_CONFIG),
+               "set zero_stage higher to use it",
+               "'%s' has no effect below zero_stage %d", name, stage);
+}
+
+void check_deepspeed(struct validator *v)
+{
+    char file[1100];
+
+    if (v->cfg->distributed_type != DIST_DEEPSPEED) {
+        note_unused_map(v, DEEPSPEED_CONFIG, "distributed_type", "DEEPSPEED");
+        return;
+    }
+    config_get(v->cfg, "deepspeed_config_file", file, sizeof(file));
+    if (file[0] && strcmp(file, "none") != 0) {
+        if (check_beside_file(v))
+            check_file(v, file);
+        return;
+    }
+    note_needs_stage(v, "offload_optimizer_device", 1);
+    note_needs_stage(v, "offload_param_device", 3);
+    note_needs_stage(v, "zero3_init_flag", 3);
+    note_needs_stage(v, "zero3_save_16bit_model", 3);
+}

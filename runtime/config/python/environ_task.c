@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One task's share of the environment: a list of variables and the task's place in, changes
+ * to the environment out. What the user exported stays. Needs libc only.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "config/python/environ.h"
+
+enum { PATH_BYTES = 64 << 10, SHOWN = 64 /* bytes of a value in a message */ };
+static const char own_prefix[] = "ACCEL_";
+/* Says to libaccel that the number of threads is ours, not the user's. */
+static const char threads_name[] = "OMP_NUM_THREADS";
+static const char threads_mark[] = "ACCEL_OMP_NUM_THREADS";
+static const char *const prefixes[] = {
+    "ACCEL_", "ACCELERATE_", "FSDP_", "MEGATRON_LM_", "PARALLELISM_CONFIG_",
+};
+static const char *const names[] = {
+    "ASCEND_RT_VISIBLE_DEVICES",
+    "CUDA_VISIBLE_DEVICES",
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "HABANA_VISIBLE_MODULES",
+    "KMP_AFFINITY",
+    "KMP_BLOCKTIME",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "MLU_VISIBLE_DEVICES",
+    "MUSA_VISIBLE_DEVICES",
+    "NEURON_RT_VISIBLE_CORES",
+    "OMP_NUM_THREADS",
+    "PYTHONPATH",
+    "RANK",
+    "ROLE_NAME",
+    "ROLE_RANK",
+    "ROLE_WORLD_SIZE",
+    "SDAA_VISIBLE_DEVICES",
+    "TORCHELASTIC_MAX_RESTARTS",
+    "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_USE_AGENT_STORE",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+    "WORLD_SIZE",
+    "ZE_AFFINITY_MASK",
+};
+
+/* A name that nobody but accel sets. */
+static bool is_own(const char *name)
+{
+    return !strncmp(name, own_prefix, strlen(own_prefix));
+}
+
+static bool is_word(const char *s)
+{
+    for (; *s; s++)
+        if (*s != '_' && !(*s >= 'A' && *s <= 'Z') && !(*s >= '0' && *s <= '9'))
+            return false;
+    return true;
+}
+
+bool environ_name_allowed(const char *name)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(prefixes); i++) {
+        size_t n = strlen(prefixes[i]);
+
+        if (!strncmp(name, prefixes[i], n))
+            return name[n] && is_word(name);
+    }
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(names); i++)
+        if (!strcmp(name, names[i]))
+            return true;
+    return false;
+}
+
+static void set_number(const struct environ_ops *ops, const char *name, int64_t n)
+{
+    char text[24];
+
+    snprintf(text, sizeof(text), "%lld", (long long)n);
+    ops->set(ops->where, name, text);
+}
+
+/* A path that is longer than we can hold stays as it is: better than a cut one. */
+static void add_cwd(const struct environ_ops *ops, const char *name)
+{
+    char *path = calloc(1, PATH_BYTES + PATH_MAX + 1), cwd[PATH_MAX];
+    size_t used;
+
+    if (!path || !getcwd(cwd, sizeof(cwd)))
+        goto out;
+    ops->get(ops->where, name, path, PATH_BYTES);
+    used = strlen(path);
+    if (used + 1 >= PATH_BYTES)
+        goto out;
+    snprintf(path + used, PATH_MAX + 1, "%s%s", used ? ":" : "", cwd);
+    ops->set(ops->where, name, path);
+out:
+    free(path);
+}
+
+static void apply_word(const struct environ_ops *ops, const struct task_place *p,
+                       const char *name, const char *word)
+{
+    const struct {
+        const char *word;
+        int64_t value;
+    } numbers[] = {
+        { "rank", p->rank },
+        { "local_rank", p->local_rank },
+        { "local_world", p->local_world },
+        { "node", p->node },
+        { "cores", p->cores },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(numbers); i++)
+        if (!strcmp(word, numbers[i].word))
+            set_number(ops, name, numbers[i].value);
+}
+
+void environ_apply(const struct environ_ops *ops, const struct task_place *place,
+                   const char *name, const char *value, bool task)
+{
+    bool threads = !strcmp(name, threads_name);
+    char there[8], set[24];
+
+    if (task && !strcmp(value, "cwd_last")) {
+        add_cwd(ops, name);
+        return;
+    }
+    if (threads)
+        ops->unset(ops->where, threads_mark);
+    if (!is_own(name) && ops->get(ops->where, name, there, sizeof(there)))
+        return;
+    if (task)
+        apply_word(ops, place, name, value);
+    else
+        ops->set(ops->where, name, value);
+    if (threads && ops->get(ops->where, name, set, sizeof(set)))
+        ops->set(ops->where, threads_mark, set);
+}
+
+void environ_apply_place(const struct environ_ops *ops, const struct task_place *p)
+{
+    set_number(ops, "ACCEL_RANK", p->index);
+    set_number(ops, "ACCEL_WORLD_SIZE", p->world);
+    set_number(ops, "ACCEL_LOCAL_RANK", p->local_rank);
+    set_number(ops, "ACCEL_LOCAL_WORLD_SIZE", p->local_world);
+    set_number(ops, "ACCEL_NODE_RANK", p->node);
+    set_number(ops, "ACCEL_NUM_NODES", p->nodes);
+}
+
+/* ---- what was kept ----------------------------------------------------------------------- */
+
+/* Is the value one that the config decides, not the step? */
+static bool from_config(const char *name)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(prefixes); i++)
+        if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
+            return true;
+    return false;
+}
+
+/* Control characters would end or colour the line. */
+static void append_shown(struct strbuf *b, const char *value)
+{
+    size_t n = strlen(value);
+
+    for (size_t i = 0; i < n && i < SHOWN; i++) {
+        bool control = (unsigned char)value[i] < 0x20 || value[i] == 0x7f;
+
+        strbuf_append(b, control ? "?" : value + i, 1);
+    }
+    if (n > SHOWN)
+        strbuf_append(b, "...", 3);
+}
+
+/* Variables that are meant to be the user's, whatever we would set. */
+static bool is_theirs(const char *name)
+{
+    return !strcmp(name, threads_name) || !strcmp(name, "PYTHONPATH") ||
+           !strncmp(name, "KMP_", 4);
+}
+
+void environ_note_kept(struct strbuf *b, const char *name, const char *value, bool task,
+                       const char *users)
+{
+    if (!users || is_own(name) || is_theirs(name) ||
+        (!task && !strcasecmp(users, value)))
+        return;
+    strbuf_printf(b, " %s=", name);
+    append_shown(b, users);
+    if (task || !from_config(name))
+        return;
+    strbuf_append(b, " (the config says ", 18);
+    append_shown(b, value);
+    strbuf_append(b, ")", 1);
+}
+
+int64_t rank_of_node(const char *text, int64_t node)
+{
+    int64_t sum = 0;
+
+    while (node > 0) {
+        char *end;
+        long long tasks = strtoll(text, &end, 10), times = 1;
+
+        if (end == text || tasks < 1 || tasks > INT_MAX)
+            return -1;
+        text = end;
+        if (!strncmp(text, "(x", 2)) {
+            times = strtoll(text + 2, &end, 10);
+            if (end == text + 2 || *end != ')' || times < 1 || times > INT_MAX)
+                return -1;
+            text = end + 1;
+        }
+        if (*text && *text != ',')
+            return -1;
+        text += *text == ',';
+        if (times > node)
+            times = node;
+        sum += tasks * times;
+        node -= times;
+    }
+    return sum;
+}

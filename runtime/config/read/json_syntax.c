@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Is a text strict JSON? The YAML reader takes more than JSON: comments, bare words, a
+ * comma too many. DeepSpeed does not, so its file is held to the grammar first. One pass,
+ * no recursion, no memory.
+ */
+#include <string.h>
+
+#include "config/read/document.h"
+
+enum expect {
+    VALUE,        /* any value */
+    VALUE_OR_END, /* after [ */
+    KEY_OR_END,   /* after { */
+    KEY,          /* after a comma in an object */
+    COLON,
+    NEXT_OR_END, /* comma or closing bracket */
+};
+
+struct scanner {
+    const char *s, *end;
+    struct place at;
+    const char *problem, *cure;
+    char open[CONFIG_MAX_DEPTH];
+    int depth;
+};
+
+static void advance(struct scanner *j, size_t n)
+{
+    for (; n > 0; n--, j->s++) {
+        if (*j->s == '\n') {
+            j->at.line++;
+            j->at.col = 1;
+        } else if (((unsigned char)*j->s & 0xc0) != 0x80) {
+            j->at.col++;
+        }
+    }
+}
+
+static bool fail(struct scanner *j, const char *problem, const char *cure)
+{
+    j->problem = problem;
+    j->cure = cure;
+    return false;
+}
+
+static bool is_at(const struct scanner *j, char c)
+{
+    return j->s < j->end && *j->s == c;
+}
+
+/* "..." with JSON's escapes. */
+static bool take_string(struct scanner *j)
+{
+    advance(j, 1);
+    while (j->s < j->end && *j->s != '"') {
+        if ((unsigned char)*j->s < 0x20)
+            return fail(j, "a line break or control character in a string",
+                        "close the string before it, or write \\n");
+        if (*j->s == '\\' &&
+            (j->s + 1 == j->end || !strchr("\"\\/bfnrtu", j->s[1]) || !j->s[1]))
+            return fail(j, "an unknown escape",
+                        "JSON has \\\" \\\\ \\/ \\b \\f \\n \\r "
+                        "\\t and \\uXXXX");
+        advance(j, *j->s == '\\' ? 2 : 1);
+    }
+    if (j->s == j->end)
+        return fail(j, "a string is not closed", "close it with \"");
+    advance(j, 1);
+    return true;
+}
+
+static size_t digits(const char *s, const char *end)
+{
+    const char *from = s;
+
+    while (s < end && *s >= '0' && *s <= '9')
+        s++;
+    return (size_t)(s - from);
+}
+
+static bool take_number(struct scanner *j)
+{
+    const char *p = j->s + (*j->s == '-');
+    size_t n = digits(p, j->end);
+
+    if (n == 0 || (n > 1 && *p == '0'))
+        return fail(j, "not a number",
+                    "write it in decimal, without a plus or leading zeros");
+    p += n;
+    if (p < j->end && *p == '.') {
+        n = digits(++p, j->end);
+        if (n == 0)
+            return fail(j, "a number ends with its point", "write a digit behind it");
+        p += n;
+    }
+    if (p < j->end && (*p == 'e' || *p == 'E')) {
+        p++;
+        p += p < j->end && (*p == '+' || *p == '-');
+        n = digits(p, j->end);
+        if (n == 0)
+            return fail(j, "a number without its exponent", "write a digit behind e");
+        p += n;
+    }
+    advance(j, (size_t)(p - j->s));
+    return true;
+}
+
+static bool take_word(struct scanner *j)
+{
+    static const char *const words[] = { "true", "false", "null" };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(words); i++) {
+        size_t n = strlen(words[i]);
+
+        if ((size_t)(j->end - j->s) >= n && !memcmp(j->s, words[i], n)) {
+            advance(j, n);
+            return true;
+        }
+    }
+    return fail(j, "no value of JSON",
+                "write a number, true, false, null, or text in double quotes");
+}
+
+/* Opens or takes what begins here; returns what must follow in *next. */
+static bool take_value(struct scanner *j, enum expect *next)
+{
+    *next = NEXT_OR_END;
+    if (is_at(j, '{') || is_at(j, '[')) {
+        if (j->depth == CONFIG_MAX_DEPTH)
+            return fail(j, "objects and lists nest too deep",
+                        "is this really a DeepSpeed file?");
+        *next = *j->s == '{' ? KEY_OR_END : VALUE_OR_END;
+        j->open[j->depth++] = *j->s;
+        advance(j, 1);
+        return true;
+    }
+    if (is_at(j, '"'))
+        return take_string(j);
+    if (j->s < j->end && (*j->s == '-' || (*j->s >= '0' && *j->s <= '9')))
+        return take_number(j);
+    return take_word(j);
+}
+
+static bool close_here(struct scanner *j)
+{
+    char wanted = j->open[j->depth - 1] == '{' ? '}' : ']';
+
+    if (!is_at(j, wanted))
+        return fail(j, wanted == '}' ? "expected , or }" : "expected , or ]",
+                    "put commas between values and close brackets");
+    advance(j, 1);
+    j->depth--;
+    return true;
+}
+
+/* One token; white space is skipped already. */
+static bool take_token(struct scanner *j, enum expect *next)
+{
+    switch (*next) {
+    case VALUE:
+        return take_value(j, next);
+    case VALUE_OR_END:
+        if (!is_at(j, ']'))
+            return take_value(j, next);
+        *next = NEXT_OR_END;
+        return close_here(j);
+    case KEY_OR_END:
+    case KEY:
+        if (*next == KEY_OR_END && is_at(j, '}')) {
+            *next = NEXT_OR_END;
+            return close_here(j);
+        }
+        *next = COLON;
+        return is_at(j, '"') ? take_string(j)
+                             : fail(j, "expected a key",
+                                    "write keys in double quotes; no comma before }");
+    case COLON:
+        *next = VALUE;
+        if (!is_at(j, ':'))
+            return fail(j, "expected :", "write \"key\": value");
+        advance(j, 1);
+        return true;
+    case NEXT_OR_END:
+        if (!is_at(j, ','))
+            return close_here(j);
+        *next = j->open[j->depth - 1] == '{' ? KEY : VALUE;
+        advance(j, 1);
+        return true;
+    }
+    return false;
+}
+
+bool json_check(struct config_report *r)
+{
+    struct scanner j = { .s = r->in.text,
+                         .end = r->in.text + r->in.len,
+                         .at = { .line = 1, .col = 1, .width = 1 } };
+    enum expect next = VALUE;
+    bool good = true, begun = false;
+
+    while (good && (!begun || j.depth > 0)) {
+        while (j.s < j.end && memchr(" \t\r\n", *j.s, 4))
+            advance(&j, 1);
+        good = take_token(&j, &next);
+        begun = true;
+    }
+    while (good && j.s < j.end && memchr(" \t\r\n", *j.s, 4))
+        advance(&j, 1);
+    if (good && j.s < j.end)
+        good = fail(&j, "something follows the end", "remove it");
+    if (!good)
+        report_add(r, A0151, j.at, j.cure, "not valid JSON: %s", j.problem);
+    return good;
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Words, numbers and canonical values: text <-> the field of struct config that a schema
+ * row points at. Independent of the locale of the program that links it.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/read/document.h"
+
+int word_index(const char *const *list, const char *word)
+{
+    for (int i = 0; list && list[i]; i++)
+        if (!strcmp(list[i], word))
+            return i;
+    return -1;
+}
+
+/* Lower, Capital and UPPER case only, as YAML 1.1 has it: "nO" is a string. */
+static bool is_word(const char *s, const char *lower)
+{
+    size_t n = strlen(lower);
+    bool all_lower = true, all_upper = true, capital = true;
+
+    if (strlen(s) != n)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        char up = (char)toupper((unsigned char)lower[i]);
+
+        all_lower &= s[i] == lower[i];
+        all_upper &= s[i] == up;
+        capital &= s[i] == (i ? lower[i] : up);
+    }
+    return all_lower || all_upper || capital;
+}
+
+int word_bool(const char *s)
+{
+    static const char *const words[2][3] = { { "no", "off", "false" },
+                                             { "yes", "on", "true" } };
+
+    for (int value = 0; value < 2; value++)
+        for (int i = 0; i < 3; i++)
+            if (is_word(s, words[value][i]))
+                return value;
+    return -1;
+}
+
+bool word_null(const char *s)
+{
+    return !*s || !strcmp(s, "~") || is_word(s, "null");
+}
+
+/* Decimal digits with an optional sign. A leading zero is octal in YAML 1.1: refused. */
+static enum value_result parse_int(const char *s, int64_t *out)
+{
+    const char *digits = s + (*s == '-' || *s == '+');
+    long long v;
+
+    if (!*digits || strspn(digits, "0123456789") != strlen(digits) ||
+        (digits[0] == '0' && digits[1]))
+        return VALUE_TYPE;
+    errno = 0;
+    v = strtoll(s, NULL, 10);
+    if (errno)
+        return VALUE_RANGE;
+    *out = v;
+    return VALUE_OK;
+}
+
+static enum value_result parse_number(const char *s, double *out)
+{
+    locale_t c;
+    char *end;
+    double v;
+
+    /* No hexadecimal, infinity or NaN. */
+    if (strspn(s, "0123456789.eE+-") != strlen(s) || !strpbrk(s, "0123456789"))
+        return VALUE_TYPE;
+    c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (!c)
+        return VALUE_TYPE;
+    v = strtod_l(s, &end, c);
+    freelocale(c);
+    if (*end)
+        return VALUE_TYPE;
+    *out = v;
+    return isfinite(v) ? VALUE_OK : VALUE_RANGE;
+}
+
+/* Shortest of %.15g and %.17g that reads back as the same number, with '.' always. */
+static void number_text(double v, char *buf, size_t len)
+{
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    locale_t before = c ? uselocale(c) : (locale_t)0;
+
+    snprintf(buf, len, "%.15g", v);
+    if (strtod(buf, NULL) != v)
+        snprintf(buf, len, "%.17g", v);
+    if (c) {
+        uselocale(before);
+        freelocale(c);
+    }
+}
+
+static enum value_result set_int(struct config *cfg, const struct config_key *key,
+                                 const char *text, bool store)
+{
+    int64_t v;
+    enum value_result res = parse_int(text, &v);
+
+    if (res == VALUE_OK && ((double)v < key->min || (double)v > key->max))
+        res = VALUE_RANGE;
+    if (res == VALUE_OK && store)
+        memcpy((char *)cfg + key->offset, &v, sizeof(v));
+    return res;
+}
+
+static enum value_result set_number(struct config *cfg, const struct config_key *key,
+                                    const char *text, bool store)
+{
+    double v;
+    enum value_result res = parse_number(text, &v);
+
+    if (res == VALUE_OK && (v < key->min || v > key->max))
+        res = VALUE_RANGE;
+    if (res == VALUE_OK && store)
+        memcpy((char *)cfg + key->offset, &v, sizeof(v));
+    return res;
+}
+
+/* The text of a row without a field. A shorter text takes the place of the older one;
+ * else it goes behind, and the older one's bytes are lost until the config is freed. */
+static enum value_result keep_text(struct config *cfg, const struct config_key *key,
+                                   const char *text)
+{
+    size_t rows, len = strlen(text) + 1, row = (size_t)(key - config_schema(&rows));
+    size_t at = cfg->given_at[row];
+
+    if (!at || strlen(cfg->given + at - 1) + 1 < len) {
+        if (len > sizeof(cfg->given) - cfg->given_used)
+            return VALUE_RANGE;
+        at = cfg->given_used + 1u;
+        cfg->given_used = (uint16_t)(cfg->given_used + len);
+        cfg->given_at[row] = (uint16_t)at;
+    }
+    memcpy(cfg->given + at - 1, text, len);
+    return VALUE_OK;
+}
+
+/* "true,false,false" */
+static bool is_bools(const char *s)
+{
+    int count = 0;
+
+    for (;;) {
+        size_t n = strcspn(s, ",");
+
+        if (!(n == 4 && !strncmp(s, "true", n)) && !(n == 5 && !strncmp(s, "false", n)))
+            return false;
+        count++;
+        if (!s[n])
+            return count == 3;
+        s += n + 1;
+    }
+}
+
+static enum value_result value_set_field(struct config *cfg,
+                                         const struct config_key *key, const char *text)
+{
+    bool store = key->offset != SIZE_MAX;
+    void *field = store ? (char *)cfg + key->offset : NULL;
+    size_t len = strlen(text);
+    int word;
+
+    if (!store && key->type != TYPE_ENUM && word_index(key->values, text) >= 0)
+        return VALUE_OK;
+    switch (key->type) {
+    case TYPE_BOOL:
+        word = !strcmp(text, "true") ? 1 : !strcmp(text, "false") ? 0 : -1;
+        if (word >= 0 && store)
+            *(bool *)field = word == 1;
+        return word < 0 ? VALUE_TYPE : VALUE_OK;
+    case TYPE_INT:
+        return set_int(cfg, key, text, store);
+    case TYPE_NUMBER:
+        return set_number(cfg, key, text, store);
+    case TYPE_ENUM:
+        word = word_index(key->values, text);
+        if (word >= 0 && store)
+            memcpy(field, &(unsigned){ (unsigned)word }, sizeof(unsigned));
+        return word < 0 ? VALUE_TYPE : VALUE_OK;
+    case TYPE_BOOLS:
+        return is_bools(text) ? VALUE_OK : VALUE_TYPE;
+    case TYPE_STRING:
+        if ((double)len > key->max)
+            return VALUE_RANGE;
+        if (store)
+            memcpy(field, text, len + 1);
+        return VALUE_OK;
+    }
+    return VALUE_TYPE;
+}
+
+enum value_result value_set(struct config *cfg, const struct config_key *key,
+                            const char *text)
+{
+    enum value_result res = value_set_field(cfg, key, text);
+
+    return res == VALUE_OK && key->offset == SIZE_MAX ? keep_text(cfg, key, text) : res;
+}
+
+void value_restore(struct config *cfg, const struct config *from, size_t row)
+{
+    size_t rows;
+    const struct config_key *k = &config_schema(&rows)[row];
+    char text[CONFIG_GIVEN_BYTES];
+
+    cfg->origin[row] = from->origin[row];
+    cfg->line[row] = from->line[row];
+    config_value_text(from, k, text, sizeof(text));
+    if (k->offset == SIZE_MAX && !from->given_at[row])
+        cfg->given_at[row] = 0;
+    else if (value_set(cfg, k, text) != VALUE_OK && k->type == TYPE_INT)
+        memset((char *)cfg + k->offset, 0, sizeof(int64_t)); /* not given */
+}
+
+enum value_result value_check(const struct config_key *key, const char *text)
+{
+    return value_set_field(NULL, key, text);
+}
+
+bool config_is_given(const struct config *cfg, const char *name)
+{
+    int row = config_row(name);
+
+    return row >= 0 && cfg->origin[row] != ORIGIN_DEFAULT;
+}
+
+bool value_among(const char *list, const char *text)
+{
+    size_t n = strlen(text);
+
+    if (list && !strcmp(list, "*"))
+        return true;
+    while (list) {
+        const char *bar = strchr(list, '|');
+        size_t len = bar ? (size_t)(bar - list) : strlen(list);
+
+        if (len == n && !strncmp(list, text, n))
+            return true;
+        list = bar ? bar + 1 : NULL;
+    }
+    return false;
+}
+
+int64_t config_get_int(const struct config *cfg, const char *name)
+{
+    char text[32];
+    int64_t v;
+
+    return parse_int(config_get(cfg, name, text, sizeof(text)), &v) == VALUE_OK ? v : 0;
+}
+
+double config_get_number(const struct config *cfg, const char *name)
+{
+    char text[64];
+    double v;
+
+    return parse_number(config_get(cfg, name, text, sizeof(text)), &v) == VALUE_OK ? v
+                                                                                   : 0;
+}
+
+const char *config_get(const struct config *cfg, const char *name, char *buf,
+                       size_t len)
+{
+    size_t n;
+    int row = config_row(name);
+
+    buf[0] = '\0';
+    if (row >= 0)
+        config_value_text(cfg, &config_schema(&n)[row], buf, len);
+    return buf;
+}
+
+void config_value_text(const struct config *cfg, const struct config_key *key,
+                       char *buf, size_t len)
+{
+    size_t rows, at;
+    const char *field;
+    unsigned word;
+    int64_t i;
+    double d;
+
+    if (key->offset == SIZE_MAX) {
+        at = cfg->given_at[key - config_schema(&rows)];
+        if (at)
+            snprintf(buf, len, "%s", cfg->given + at - 1);
+        else
+            snprintf(buf, len, "%s", key->default_text ? key->default_text : "");
+        return;
+    }
+    field = (const char *)cfg + key->offset;
+    switch (key->type) {
+    case TYPE_BOOL:
+        snprintf(buf, len, "%s", *(const bool *)field ? "true" : "false");
+        break;
+    case TYPE_INT:
+        memcpy(&i, field, sizeof(i));
+        if (i == 0 && key->min > 0)
+            buf[0] = '\0'; /* not given */
+        else
+            snprintf(buf, len, "%lld", (long long)i);
+        break;
+    case TYPE_NUMBER:
+        memcpy(&d, field, sizeof(d));
+        number_text(d, buf, len);
+        break;
+    case TYPE_ENUM:
+        memcpy(&word, field, sizeof(word));
+        snprintf(buf, len, "%s", key->values[word]);
+        break;
+    case TYPE_STRING:
+        snprintf(buf, len, "%s", field);
+        break;
+    case TYPE_BOOLS: /* has no field */
+        break;
+    }
+}
+
+_Static_assert(sizeof(enum distributed_type) == sizeof(unsigned),
+               "enum fields are written as unsigned");

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One value of a config file: put in canonical form, checked against its row and stored,
+ * or refused with what the row takes. Notes what Slurm or accel decides instead.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "config/read/validate.h"
+
+/* ---- values ---------------------------------------------------------------------------- */
+
+static const char *wanted(const struct config_key *k, char *buf, size_t len)
+{
+    static const char *const names[] = {
+        [TYPE_BOOL] = "true or false",    [TYPE_INT] = "a whole number",
+        [TYPE_NUMBER] = "a number",       [TYPE_STRING] = "one word or text",
+        [TYPE_ENUM] = "one word or text", [TYPE_BOOLS] = "three of true and false",
+    };
+
+    if (k->type != TYPE_ENUM && k->values && !k->values[1])
+        snprintf(buf, len, "%s, or %s", names[k->type], k->values[0]);
+    else
+        snprintf(buf, len, "%s", names[k->type]);
+    return buf;
+}
+
+/* "one of: a, b, c" */
+static void list_words(char *buf, size_t len, const char *const *words)
+{
+    size_t used = (size_t)snprintf(buf, len, "one of: ");
+
+    for (int i = 0; words[i] && used < len; i++)
+        used +=
+            (size_t)snprintf(buf + used, len - used, "%s%s", i ? ", " : "", words[i]);
+}
+
+/* A known value that has no place on a Slurm cluster. */
+static void refuse_value(struct validator *v, const struct config_key *k,
+                         const struct yaml_node *val)
+{
+    char shown[60], hint[300];
+
+    printable(shown, sizeof(shown), val->text, strlen(val->text));
+    if (k->ours && k->use == USE_REFUSED)
+        snprintf(hint, sizeof(hint), "set it to '%.*s' or remove it: %s",
+                 (int)strcspn(k->ours, "|"), k->ours, k->help);
+    else /* of distributed_type */
+        snprintf(hint, sizeof(hint),
+                 "it means TPUs, which Slurm does not give; the nearest are FSDP and "
+                 "MULTI_CPU");
+    report_add(v->report, A0105, val->at, hint, "'%s: %s' is refused", k->name, shown);
+}
+
+static void wrong_type(struct validator *v, const struct config_key *k,
+                       const struct yaml_node *val)
+{
+    char shown[60], hint[300], want[100];
+
+    printable(shown, sizeof(shown), val->text, strlen(val->text));
+    wanted(k, want, sizeof(want));
+    if (!val->plain && k->type != TYPE_ENUM && k->type != TYPE_STRING)
+        snprintf(hint, sizeof(hint), "remove the quotes: quoted values are text");
+    else if (k->type == TYPE_INT && val->text[0] == '0')
+        snprintf(hint, sizeof(hint),
+                 "write it in decimal, without leading zeros or 0x");
+    else
+        snprintf(hint, sizeof(hint), "write %s: %s", want, k->help);
+    report_add(v->report, A0102, val->at, hint, "'%s' must be %s, not %s'%s'", k->name,
+               want, val->plain ? "" : "the text ", shown);
+}
+
+static void wrong_range(struct validator *v, const struct config_key *k,
+                        const struct yaml_node *val)
+{
+    char shown[60], hint[300];
+
+    printable(shown, sizeof(shown), val->text, strlen(val->text));
+    snprintf(hint, sizeof(hint), "choose a value in this range: %s", k->help);
+    if (k->type == TYPE_INT || k->type == TYPE_NUMBER)
+        report_add(v->report, A0103, val->at, hint,
+                   "'%s' must be between %.15g and %.15g, not %s", k->name, k->min,
+                   k->max, shown);
+    else if (k->type == TYPE_STRING && (double)strlen(val->text) > k->max)
+        report_add(v->report, A0103, val->at, "write it shorter",
+                   "'%s' is longer than %.0f bytes", k->name, k->max);
+    else
+        report_add(v->report, A0125, val->at, "write the values shorter",
+                   "all values together are longer than %d bytes", CONFIG_GIVEN_BYTES);
+}
+
+static void wrong_word(struct validator *v, const struct config_key *k,
+                       const struct yaml_node *val)
+{
+    const char *all[40], *near;
+    char shown[60], hint[300];
+    size_t n = 0;
+
+    if (word_index(k->refused, val->text) >= 0) {
+        refuse_value(v, k, val);
+        return;
+    }
+    list_words(hint, sizeof(hint), k->values);
+    for (int i = 0; k->values[i]; i++)
+        all[n++] = k->values[i];
+    near = suggest_nearest(val->text, all, n);
+    if (near)
+        snprintf(hint, sizeof(hint), "did you mean '%s'?", near);
+    printable(shown, sizeof(shown), val->text, strlen(val->text));
+    report_add(v->report, A0104, val->at, hint, "'%s' has no value '%s'", k->name,
+               shown);
+}
+
+/* Accelerate also takes the numbers of PyTorch's enum, counted from 1. */
+static const char *strategy_word(const char *text)
+{
+    static const char *const words[] = { "FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD",
+                                         "HYBRID_SHARD", "HYBRID_SHARD_ZERO2" };
+
+    if (text[0] >= '1' && text[0] <= '5' && !text[1])
+        return words[text[0] - '1'];
+    return strcmp(text, "_HYBRID_SHARD_ZERO2") ? text : words[4];
+}
+
+/* Accelerate takes TorchDynamo's compilers in either case. */
+static const char *backend_word(const struct config_key *k, const char *text)
+{
+    for (int i = 0; k->values[i]; i++)
+        if (!strcasecmp(k->values[i], text))
+            return k->values[i];
+    return text;
+}
+
+/* The user's word in canonical form; may add the note about an unquoted NO. */
+static const char *canonical(struct validator *v, const struct config_key *k,
+                             const struct yaml_node *val)
+{
+    const char *text = val->text, *word = NULL;
+
+    if (k->type == TYPE_BOOL)
+        return !val->plain || word_bool(text) < 0 ? text
+               : word_bool(text)                  ? "true"
+                                                  : "false";
+    if (!strcmp(k->name, "fsdp_sharding_strategy"))
+        return strategy_word(text);
+    if (!strcmp(k->name, "dynamo_backend") && (!val->plain || word_bool(text) < 0))
+        return backend_word(k, text);
+    if (k->type != TYPE_ENUM || !val->plain || word_bool(text) != 0)
+        return text;
+    /* YAML reads a bare NO as the boolean false; people mean the word. */
+    if (word_index(k->values, "NO") >= 0)
+        word = "NO";
+    else if (word_index(k->values, "no") >= 0)
+        word = "no";
+    if (!word)
+        return text;
+    /* Accelerate itself writes `downcast_bf16: false`: nothing to remark. */
+    if (k->use == USE_REFUSED && !strcmp(text, "false"))
+        return word;
+    report_add(v->report, MESSAGE_NOTE, val->at, "put it in quotes to say the word",
+               "without quotes YAML reads this as false; taken as '%s'", word);
+    return word;
+}
+
+/* Quoted numbers and truth words are text; an unquoted one is not a wrong type. */
+static bool has_wrong_quotes(const struct config_key *k, const struct yaml_node *val)
+{
+    return !val->plain && k->type != TYPE_ENUM && k->type != TYPE_STRING &&
+           k->type != TYPE_BOOLS && word_index(k->values, val->text) < 0;
+}
+
+static bool is_path_expandable(const struct config_key *k, const char *text)
+{
+    return !strcmp(k->section, "accel.checkpoint") && !strcmp(k->name, "dir") &&
+           (text[0] == '~' || strchr(text, '$'));
+}
+
+static bool has_control(const char *s)
+{
+    for (; *s; s++)
+        if ((unsigned char)*s < 0x20 || *s == 0x7f)
+            return true;
+    return false;
+}
+
+/* Top-level keys that Slurm replaces and accel launch honours. */
+static bool counts_alone(const struct config_key *k)
+{
+    static const char *const names[] = { "gpu_ids", "machine_rank", "main_process_ip",
+                                         "main_process_port" };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(names); i++)
+        if (!k->section[0] && !strcmp(k->name, names[i]))
+            return true;
+    return false;
+}
+
+/* What stays is checked but decided elsewhere: say by whom. */
+static void note_replaced(struct validator *v, const struct config_key *k,
+                          const char *text, const struct yaml_node *val)
+{
+    char shown[60];
+
+    if (k->use != USE_REPLACED || value_among(k->ours, text) ||
+        (v->without_slurm && counts_alone(k)))
+        return;
+    printable(shown, sizeof(shown), text, strlen(text));
+    report_add(v->report, MESSAGE_NOTE, val->at, k->help, "'%s: %s' is replaced",
+               k->name, shown);
+}
+
+/* Checks canonical text that stands at `val`, and stores it. */
+static void take_text(struct validator *v, size_t row, const struct yaml_node *val,
+                      const char *text)
+{
+    const struct config_key *k = &v->schema[row];
+
+    if (k->use == USE_REFUSED && word_index(k->values, text) >= 0 &&
+        !value_among(k->ours, text)) {
+        refuse_value(v, k, val);
+        return;
+    }
+    if (lock_refuses(v, row, text, val->at))
+        return;
+    switch (value_set(v->cfg, k, text)) {
+    case VALUE_TYPE:
+        if (k->type == TYPE_ENUM)
+            wrong_word(v, k, val);
+        else
+            wrong_type(v, k, val);
+        return;
+    case VALUE_RANGE:
+        wrong_range(v, k, val);
+        return;
+    case VALUE_OK:
+        break;
+    }
+    if (k->use == USE_REFUSED && !value_among(k->ours, text)) {
+        refuse_value(v, k, val);
+        return;
+    }
+    note_replaced(v, k, text, val);
+    v->cfg->origin[row] = (unsigned char)v->source->origin;
+    v->cfg->line[row] = val->at.line;
+}
+
+static void take_scalar(struct validator *v, size_t row, const struct yaml_node *val)
+{
+    const struct config_key *k = &v->schema[row];
+    const char *text;
+
+    if (has_wrong_quotes(k, val)) {
+        wrong_type(v, k, val);
+        return;
+    }
+    if (k->type == TYPE_INT && !strcmp(k->name, "num_processes") &&
+        !strcmp(val->text, "-1"))
+        return; /* what Accelerate writes for "not given" */
+    text = canonical(v, k, val);
+    if (k->type == TYPE_STRING && has_control(text))
+        report_add(v->report, A0119, val->at, "remove it",
+                   "'%s' holds a control character", k->name);
+    else if (is_path_expandable(k, text))
+        report_add(v->report, A0118, val->at, "write the path out",
+                   "'~' and '$' in '%s' are not expanded: not supported yet", k->name);
+    else
+        take_text(v, row, val, text);
+}
+
+bool is_absent(const struct yaml_node *val)
+{
+    if (val->kind != NODE_SCALAR)
+        return val->first < 0;
+    return val->plain ? word_null(val->text) : !*val->text;
+}
+
+static void refuse_key(struct validator *v, const struct config_key *k,
+                       const struct yaml_node *key)
+{
+    char hint[300];
+
+    snprintf(hint, sizeof(hint), "remove it: %s", k->help);
+    report_add(v->report, A0105, key->at, hint, "'%s' is refused", k->name);
+}
+
+/* "(True, False, False)" or the list [true, false, false] as "true,false,false". What is
+ * neither gives text that the row refuses. */
+static void bools_text(const struct yaml_tree *t, const struct yaml_node *val,
+                       char *buf, size_t len)
+{
+    size_t used = 0;
+    char word[16], copy[64], *rest, *item;
+
+    buf[0] = '\0';
+    if (val->kind == NODE_LIST) {
+        for (int i = val->first; i >= 0 && used < len; i = t->node[i].next) {
+            const struct yaml_node *n = &t->node[i];
+            int truth = n->kind == NODE_SCALAR && n->plain ? word_bool(n->text) : -1;
+
+            used += (size_t)snprintf(buf + used, len - used, "%s%s",
+                                     i == val->first ? "" : ",",
+                                     truth < 0 ? "?"
+                                     : truth   ? "true"
+                                               : "false");
+        }
+        return;
+    }
+    snprintf(copy, sizeof(copy), "%s", val->text);
+    for (item = strtok_r(copy, "(), ", &rest); item && used < len;
+         item = strtok_r(NULL, "(), ", &rest)) {
+        snprintf(word, sizeof(word), "%s", item);
+        used += (size_t)snprintf(buf + used, len - used, "%s%s", used ? "," : "",
+                                 word_bool(word) < 0   ? "?"
+                                 : word_bool(word) > 0 ? "true"
+                                                       : "false");
+    }
+}
+
+static void take_bools(struct validator *v, size_t row, const struct yaml_node *val)
+{
+    struct yaml_node shown = *val;
+    char text[64], list[] = "this";
+
+    bools_text(v->tree, val, text, sizeof(text));
+    if (val->kind == NODE_LIST)
+        shown.text = list;
+    shown.plain = true;
+    take_text(v, row, &shown, text);
+}
+
+static void note_moved(struct validator *v, const struct config_key *k,
+                       const struct yaml_node *key)
+{
+    char hint[128];
+
+    snprintf(hint, sizeof(hint), "write it as %s", k->moved_to);
+    report_add(v->report, MESSAGE_NOTE, key->at, hint, "'%s' is an old key; taken",
+               k->name);
+}
+
+void take_value(struct validator *v, size_t row, const struct yaml_node *key,
+                const struct yaml_node *val)
+{
+    const struct config_key *old = v->schema[row].moved_to ? &v->schema[row] : NULL;
+    const struct config_key *k;
+    struct place *seen;
+    char want[100];
+
+    if (old) /* another row took its place */
+        row = (size_t)config_row(old->moved_to);
+    k = &v->schema[row];
+    seen = &v->key_at[row];
+    if (seen->line) {
+        report_add(v->report, A0106, key->at, "keep one of the two",
+                   "key '%s' is given twice (first on line %d)", k->name, seen->line);
+        return;
+    }
+    *seen = key->at;
+    if (is_absent(val))
+        return;
+    if (old)
+        note_moved(v, old, key);
+    v->value_at[row] = lasting(v, val->at);
+    if (k->use == USE_REFUSED && !k->ours)
+        refuse_key(v, k, key);
+    else if (k->type == TYPE_BOOLS && val->kind != NODE_MAP)
+        take_bools(v, row, val);
+    else if (val->kind != NODE_SCALAR)
+        report_add(v->report, A0107, val->at, "write one value after the colon",
+                   "'%s' must be %s, not a %s", k->name, wanted(k, want, sizeof(want)),
+                   val->kind == NODE_MAP ? "map" : "list");
+    else
+        take_scalar(v, row, val);
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Capped YAML reader: the bytes of a file in, a small tree with places out. Uses the event
+ * interface only: its cost is linear, the caps stop it early. Refuses what a config does
+ * not need and an attacker likes: anchors, aliases, tags, several documents, NUL.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+#include "config/read/document.h"
+
+static struct place mark_place(yaml_mark_t start, yaml_mark_t end)
+{
+    struct place p = { .line = (int)start.line + 1,
+                       .col = (int)start.column + 1,
+                       .width = 1 };
+
+    if (start.line == end.line && end.column > start.column)
+        p.width = (int)(end.column - start.column);
+    return p;
+}
+
+/* What YAML lets stand in a file (libyaml's set). */
+static bool is_yaml_char(uint32_t cp)
+{
+    return cp == '\t' || cp == '\n' || cp == '\r' || (cp >= 0x20 && cp < 0x7f) ||
+           cp == 0x85 || (cp >= 0xa0 && cp != 0xfeff && cp < 0xfffe) || cp >= 0x10000;
+}
+
+/* Bytes that libyaml would refuse without a line number. */
+static bool check_bytes(struct config_report *r)
+{
+    static const char re_save[] = "save the file as UTF-8 text";
+    struct place at = { .line = 1, .col = 1, .width = 1 };
+    size_t pos = r->in.len >= 3 && !memcmp(r->in.text, "\xef\xbb\xbf", 3) ? 3 : 0;
+
+    if (r->in.len >= 2 &&
+        (!memcmp(r->in.text, "\xff\xfe", 2) || !memcmp(r->in.text, "\xfe\xff", 2))) {
+        report_add(r, A0112, (struct place){ 0 }, re_save,
+                   "the file is UTF-16 text; only UTF-8 is read");
+        return false;
+    }
+    while (pos < r->in.len) {
+        const char *s = r->in.text + pos;
+        size_t left = r->in.len - pos, br = line_break(s, left);
+        uint32_t cp = 0;
+        size_t len = br ? br : utf8_next(s, left, &cp);
+
+        if (br) {
+            at.line++;
+            at.col = 1;
+        } else if (len && is_yaml_char(cp)) {
+            at.col++;
+        } else {
+            if (len)
+                report_add(r, A0112, at, "remove it",
+                           cp ? "control character 0x%02x" : "NUL byte (0x%02x)", cp);
+            else
+                report_add(r, A0112, at, re_save, "byte 0x%02x is not UTF-8 text",
+                           (unsigned char)*s);
+            return false;
+        }
+        pos += len;
+    }
+    return true;
+}
+
+static void syntax_error(struct config_report *r, const yaml_parser_t *p)
+{
+    struct place at = mark_place(p->problem_mark, p->problem_mark);
+    const char *problem = p->problem ? p->problem : "not valid YAML";
+    const char *hint = "correct the YAML at this place";
+
+    if (p->error == YAML_MEMORY_ERROR) {
+        r->no_memory = true;
+        return;
+    }
+    if (strstr(problem, "cannot start any token"))
+        hint =
+            "YAML indents with spaces, never with tabs; quote values that begin with "
+            "@, ` or %";
+    else if (strstr(problem, "mapping values are not allowed"))
+        hint = "indent the keys of a map alike; quote a value that contains ': '";
+    else if (strstr(problem, "could not find expected ':'"))
+        hint = "write 'key: value', with a space after the colon";
+    else if (strstr(problem, "did not find expected"))
+        hint = "close brackets and quotes, and indent the keys of a map alike";
+    else if (strstr(problem, "unexpected end of stream")) {
+        hint = "close this quote";
+        at = mark_place(p->context_mark, p->context_mark);
+    }
+    report_add(r, A0109, at, hint, "not valid YAML: %s%s%s", problem,
+               p->context ? " " : "", p->context ? p->context : "");
+}
+
+static int add_node(struct yaml_tree *t, struct config_report *r, enum node_kind kind,
+                    struct place at)
+{
+    if (t->count == t->cap) {
+        int cap = t->cap ? 2 * t->cap : 64;
+        struct yaml_node *grown = realloc(t->node, (size_t)cap * sizeof(*grown));
+
+        if (!grown) {
+            r->no_memory = true;
+            return -1;
+        }
+        t->node = grown;
+        t->cap = cap;
+    }
+    t->node[t->count] =
+        (struct yaml_node){ .kind = kind, .at = at, .first = -1, .next = -1 };
+    return t->count++;
+}
+
+static bool copy_scalar(struct yaml_node *n, const yaml_event_t *e,
+                        struct config_report *r)
+{
+    const char *s = (const char *)e->data.scalar.value;
+    size_t len = e->data.scalar.length;
+
+    if (memchr(s, '\0', len)) {
+        report_add(r, A0112, n->at, "remove the \\0", "a value may not contain NUL");
+        len = 0;
+    }
+    n->plain = e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    n->text = strndup(s, len);
+    if (!n->text)
+        r->no_memory = true;
+    return n->text != NULL;
+}
+
+/* Anchors and tags are refused, but reading goes on so that all problems are shown. */
+static void check_decoration(struct config_report *r, const yaml_event_t *e)
+{
+    const yaml_char_t *anchor = NULL, *tag = NULL;
+    struct place at = mark_place(e->start_mark, e->end_mark);
+
+    if (e->type == YAML_SCALAR_EVENT) {
+        anchor = e->data.scalar.anchor;
+        tag = e->data.scalar.tag;
+    } else if (e->type == YAML_MAPPING_START_EVENT) {
+        anchor = e->data.mapping_start.anchor;
+        tag = e->data.mapping_start.tag;
+    } else if (e->type == YAML_SEQUENCE_START_EVENT) {
+        anchor = e->data.sequence_start.anchor;
+        tag = e->data.sequence_start.tag;
+    }
+    if (anchor)
+        report_add(r, A0110, at, "remove the anchor and write the value out",
+                   "anchors (&name) are not allowed in a config file");
+    if (tag)
+        report_add(r, A0110, at, "remove the tag",
+                   "tags (!name) are not allowed in a config file");
+}
+
+/* Where the builder stands: the open maps and lists, and the last child of each. */
+struct builder {
+    struct yaml_tree *tree;
+    struct config_report *report;
+    int open[CONFIG_MAX_DEPTH], last[CONFIG_MAX_DEPTH];
+    int depth, documents, events;
+    bool done;
+};
+
+static bool take_node(struct builder *b, const yaml_event_t *e, enum node_kind kind)
+{
+    struct yaml_tree *t = b->tree;
+    struct place at = mark_place(e->start_mark, e->end_mark);
+    int n = add_node(t, b->report, kind, at);
+
+    if (n < 0)
+        return false;
+    check_decoration(b->report, e);
+    if (b->depth > 0) {
+        int *last = &b->last[b->depth - 1];
+
+        if (*last < 0)
+            t->node[b->open[b->depth - 1]].first = n;
+        else
+            t->node[*last].next = n;
+        *last = n;
+    }
+    if (kind == NODE_SCALAR)
+        return copy_scalar(&t->node[n], e, b->report);
+    if (b->depth == CONFIG_MAX_DEPTH) {
+        report_add(b->report, A0111, at, "a config needs no more than 3",
+                   "maps and lists nest deeper than %d levels", CONFIG_MAX_DEPTH);
+        return false;
+    }
+    b->open[b->depth] = n;
+    b->last[b->depth++] = -1;
+    return true;
+}
+
+static bool take_event(struct builder *b, const yaml_event_t *e)
+{
+    struct place at = mark_place(e->start_mark, e->end_mark);
+
+    if (++b->events > CONFIG_MAX_EVENTS) {
+        report_add(b->report, A0111, at, "is this really a config file?",
+                   "more than %d YAML events", CONFIG_MAX_EVENTS);
+        return false;
+    }
+    switch (e->type) {
+    case YAML_DOCUMENT_START_EVENT:
+        if (b->documents++ == 0)
+            return true;
+        report_add(b->report, A0110, at, "keep one document per file",
+                   "a second YAML document begins here");
+        return false;
+    case YAML_SCALAR_EVENT:
+        return take_node(b, e, NODE_SCALAR);
+    case YAML_MAPPING_START_EVENT:
+        return take_node(b, e, NODE_MAP);
+    case YAML_SEQUENCE_START_EVENT:
+        return take_node(b, e, NODE_LIST);
+    case YAML_MAPPING_END_EVENT:
+    case YAML_SEQUENCE_END_EVENT:
+        b->depth--;
+        return true;
+    case YAML_ALIAS_EVENT:
+        report_add(b->report, A0110, at, "write the value out",
+                   "aliases (*name) are not allowed in a config file");
+        return false;
+    case YAML_STREAM_END_EVENT:
+        b->done = true;
+        return true;
+    default:
+        return true;
+    }
+}
+
+bool yaml_tree_read(struct yaml_tree *t, struct config_report *r)
+{
+    struct builder b = { .tree = t, .report = r };
+    yaml_parser_t parser;
+    bool good = true;
+
+    memset(t, 0, sizeof(*t));
+    if (!check_bytes(r))
+        return false;
+    if (!yaml_parser_initialize(&parser)) {
+        r->no_memory = true;
+        return false;
+    }
+    yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
+    /* With the encoding given, libyaml does not skip a byte order mark by itself. */
+    size_t skip = r->in.len >= 3 && !memcmp(r->in.text, "\xef\xbb\xbf", 3) ? 3 : 0;
+    yaml_parser_set_input_string(&parser, (const unsigned char *)r->in.text + skip,
+                                 r->in.len - skip);
+    while (good && !b.done) {
+        yaml_event_t e;
+
+        if (!yaml_parser_parse(&parser, &e)) {
+            syntax_error(r, &parser);
+            good = false;
+            break;
+        }
+        good = take_event(&b, &e) && !r->no_memory;
+        yaml_event_delete(&e);
+    }
+    yaml_parser_delete(&parser);
+    return good;
+}
+
+void yaml_tree_free(struct yaml_tree *t)
+{
+    for (int i = 0; i < t->count; i++)
+        free(t->node[i].text);
+    free(t->node);
+    memset(t, 0, sizeof(*t));
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Keys against each other: the type and the sizes of the job, and what one key says about
+ * another. The rules inside a map are in check_fsdp.c and check_engines.c.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "config/read/validate.h"
+
+struct place place_of(const struct validator *v, const char *name, int section)
+{
+    int row = config_row(name);
+
+    return row >= 0 && v->value_at[row].in ? v->value_at[row]
+                                           : v->job_section_at[section];
+}
+
+void note_unused_map(struct validator *v, int section, const char *key,
+                     const char *word)
+{
+    char now[32], cure[64];
+    struct place at = v->job_section_at[section];
+
+    if (!at.in || !config_section_given(v->cfg, section_name(section)))
+        return;
+    snprintf(cure, sizeof(cure), "set %s: %s to use it", key, word);
+    report_add(v->report, MESSAGE_NOTE, at, cure, "'%s' has no effect with %s %s",
+               section_name(section), key, config_get(v->cfg, key, now, sizeof(now)));
+}
+
+static void check_one_process(struct validator *v, long long p, long long m)
+{
+    static const char cure[] = "use distributed_type: FSDP or MULTI_CPU, or %s: 1";
+    const char *name = p > 1 ? "num_processes" : "num_machines";
+    char hint[100];
+
+    if (p <= 1 && m <= 1)
+        return;
+    snprintf(hint, sizeof(hint), cure, name);
+    report_add(v->report, A0117, place_of(v, name, TOP_LEVEL), hint,
+               "distributed_type NO is one process, but %s is %lld", name,
+               p > 1 ? p : m);
+}
+
+static void check_sizes(struct validator *v)
+{
+    long long p = v->cfg->num_processes, m = v->cfg->num_machines;
+
+    if (v->cfg->distributed_type == DIST_NO)
+        check_one_process(v, p, m);
+    if (p && m > p)
+        report_add(
+            v->report, A0117, place_of(v, "num_machines", TOP_LEVEL),
+            "give each machine a process",
+            "num_machines (%lld) is larger than num_processes (%lld), which counts "
+            "the whole job",
+            m, p);
+    else if (p && m && p % m)
+        report_add(v->report, A0117, place_of(v, "num_processes", TOP_LEVEL),
+                   "use a multiple of num_machines: all machines run equally many",
+                   "num_processes (%lld) cannot be divided by num_machines (%lld)", p,
+                   m);
+}
+
+/* `to` follows from what `from` says. */
+static void take_over(struct config *cfg, const char *to, const char *from)
+{
+    int i = config_row(to), j = config_row(from);
+
+    cfg->origin[i] = cfg->origin[j];
+    cfg->line[i] = cfg->line[j];
+}
+
+/* MULTI_CPU says CPU by its name; use_cpu says it for the other types. */
+static void force_cpu(struct config *cfg)
+{
+    bool by_type = config_is_given(cfg, "distributed_type") &&
+                   cfg->distributed_type == DIST_MULTI_CPU;
+
+    if (cfg->device == DEVICE_CPU || (!cfg->use_cpu && !by_type))
+        return;
+    cfg->device = DEVICE_CPU;
+    take_over(cfg, "accel.device", cfg->use_cpu ? "use_cpu" : "distributed_type");
+}
+
+/* Who writes no checkpoint has nothing to come back to: signals keep their usual effect. */
+static void preempt_only_saved(struct validator *v)
+{
+    if (v->cfg->ckpt_save)
+        return;
+    if (config_is_given(v->cfg, "accel.preemption.enabled") && v->cfg->preempt_enabled)
+        report_add(v->report, A0134, place_of(v, "enabled", ACCEL_PREEMPTION),
+                   "set it to false, or accel.checkpoint.save to true",
+                   "accel.preemption.enabled has nothing to come back to: "
+                   "accel.checkpoint.save is false");
+    v->cfg->preempt_enabled = false;
+    take_over(v->cfg, "accel.preemption.enabled", "accel.checkpoint.save");
+}
+
+/* The old `fp16: true` counts where mixed_precision is not given. */
+static void take_fp16(struct validator *v)
+{
+    int row = config_row("mixed_precision");
+    char text[16];
+
+    if (config_is_given(v->cfg, "mixed_precision") ||
+        strcmp(config_get(v->cfg, "fp16", text, sizeof(text)), "true") != 0 ||
+        lock_refuses(v, (size_t)row, "fp16", place_of(v, "fp16", TOP_LEVEL)))
+        return;
+    v->cfg->mixed_precision = PRECISION_FP16;
+    take_over(v->cfg, "mixed_precision", "fp16");
+}
+
+/* What a task is given must have room in one environment variable. */
+static void check_room(struct validator *v)
+{
+    char text[16 << 10];
+    accel_error_t err;
+
+    if (config_encode(v->cfg, text, sizeof(text), &err) == ACCEL_ECONFIG)
+        report_add(v->report, A0125, (struct place){ 0 }, "write the values shorter",
+                   "all values together are longer than %zu bytes", sizeof(text));
+}
+
+void validate_across(struct validator *v)
+{
+    int type = config_row("distributed_type");
+
+    take_fp16(v);
+    force_cpu(v->cfg);
+    preempt_only_saved(v);
+    if (config_is_given(v->cfg, "distributed_type")) {
+        check_sizes(v);
+        check_fsdp(v);
+        check_fp8(v);
+        check_parallelism(v);
+        check_deepspeed(v);
+        check_megatron(v);
+    } else if (v->needs_type && !v->misspelt_type && !v->value_at[type].in) {
+        report_add(v->report, A0108, (struct place){ 0 },
+                   "add the line 'distributed_type: FSDP' (or MULTI_CPU, or 'NO')",
+                   "the required key 'distributed_type' is missing");
+    }
+    if (!v->report->diags->errors)
+        check_room(v);
+}

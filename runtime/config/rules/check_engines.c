@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rules inside fp8_config, parallelism_config, deepspeed_config and megatron_lm_config.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "config/read/validate.h"
+
+/* ---- fp8_config ------------------------------------------------------------------------ */
+
+/* The engine that a key of fp8_config is for. */
+static const char *engine_of(const char *name)
+{
+    static const char *const ao[] = { "fp8_enable_fsdp_float8_all_gather",
+                                      "fp8_pad_inner_dim", NULL };
+
+    if (word_index(ao, name) >= 0)
+        return "AO";
+    return !strcmp(name, "fp8_opt_level") ? "MSAMP" : "TE";
+}
+
+static void note_other_engine(struct validator *v, const char *name,
+                              const char *backend)
+{
+    const char *engine = engine_of(name);
+    char cure[64];
+
+    if (!config_is_given(v->cfg, name) || !strcasecmp(engine, backend))
+        return;
+    snprintf(cure, sizeof(cure), "remove it, or set fp8_backend: %s", engine);
+    report_add(v->report, MESSAGE_NOTE, place_of(v, name, FP8_CONFIG), cure,
+               "'%s' has no effect with fp8_backend %s", name, backend);
+}
+
+void check_fp8(struct validator *v)
+{
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+    char backend[16];
+
+    if (v->cfg->mixed_precision != PRECISION_FP8) {
+        note_unused_map(v, FP8_CONFIG, "mixed_precision", "fp8");
+        return;
+    }
+    config_get(v->cfg, "fp8_backend", backend, sizeof(backend));
+    for (size_t i = 0; i < n && backend[0]; i++)
+        if (!strcmp(k[i].section, section_name(FP8_CONFIG)) &&
+            strcmp(k[i].name, "fp8_backend") != 0)
+            note_other_engine(v, k[i].name, backend);
+    if (!strcasecmp(backend, "AO") && v->cfg->distributed_type == DIST_FSDP &&
+        config_get_int(v->cfg, "fsdp_version") == 2 &&
+        v->cfg->cpu_ram_efficient_loading)
+        report_add(v->report, A0126,
+                   place_of(v, "fsdp_cpu_ram_efficient_loading", FSDP_CONFIG),
+                   "set fsdp_cpu_ram_efficient_loading: false",
+                   "fp8_backend AO cannot load with fsdp_cpu_ram_efficient_loading");
+}
+
+/* ---- parallelism_config ---------------------------------------------------------------- */
+
+/* The mesh is FSDP2's; DeepSpeed does sequence parallelism by itself. */
+static bool has_engine(const struct config *cfg, const struct config_mesh *mesh)
+{
+    if (cfg->distributed_type == DIST_FSDP)
+        return config_get_int(cfg, "fsdp_version") == 2;
+    return cfg->distributed_type == DIST_DEEPSPEED && mesh->size[DIM_TP] == 1 &&
+           mesh->size[DIM_CP] == 1 && mesh->size[DIM_DP_REPLICATE] == 1;
+}
+
+void check_parallelism(struct validator *v)
+{
+    struct config_mesh mesh;
+
+    config_mesh(v->cfg, 0, &mesh);
+    if (mesh.total == 1)
+        return;
+    if (!has_engine(v->cfg, &mesh))
+        report_add(v->report, A0133, v->job_section_at[PARALLELISM_CONFIG],
+                   "set distributed_type: FSDP with fsdp_version: 2, or all sizes to 1",
+                   "parallelism_config needs FSDP in version 2");
+    if (mesh.size[DIM_CP] > 1 && mesh.size[DIM_SP] > 1)
+        report_add(v->report, A0131,
+                   place_of(v, "parallelism_config_sp_size", PARALLELISM_CONFIG),
+                   "set one of them to 1",
+                   "cp_size %lld and sp_size %lld exclude each other: both split the "
+                   "sequence",
+                   (long long)mesh.size[DIM_CP], (long long)mesh.size[DIM_SP]);
+    if (mesh.size[DIM_DP_REPLICATE] > 1 && mesh.size[DIM_DP_SHARD] == 1 &&
+        (mesh.size[DIM_TP] > 1 || mesh.size[DIM_CP] > 1))
+        report_add(
+            v->report, A0132,
+            place_of(v, "parallelism_config_dp_replicate_size", PARALLELISM_CONFIG),
+            "set dp_shard_size above 1, or dp_replicate_size to 1",
+            "tp_size or cp_size with dp_replicate_size %lld needs dp_shard_size above "
+            "1",
+            (long long)mesh.size[DIM_DP_REPLICATE]);
+    else
+        check_world(v);
+}
+
+/* ---- megatron_lm_config ---------------------------------------------------------------- */
+
+void check_megatron(struct validator *v)
+{
+    if (v->cfg->distributed_type == DIST_MEGATRON_LM)
+        check_world(v);
+    else
+        note_unused_map(v, MEGATRON_LM_CONFIG, "distributed_type", "MEGATRON_LM");
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * parallelism_config and the sizes of megatron_lm_config against the number of processes.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "config/read/validate.h"
+
+static const struct {
+    const char *dim, *key;
+} dims[MESH_DIMS] = {
+    [DIM_DP_REPLICATE] = { "dp_replicate", "parallelism_config_dp_replicate_size" },
+    [DIM_DP_SHARD] = { "dp_shard", "parallelism_config_dp_shard_size" },
+    [DIM_CP] = { "cp", "parallelism_config_cp_size" },
+    [DIM_SP] = { "sp", "parallelism_config_sp_size" },
+    [DIM_TP] = { "tp", "parallelism_config_tp_size" },
+};
+
+const char *mesh_dim_name(enum mesh_dim dim)
+{
+    return dims[dim].dim;
+}
+
+/* Products stop at this: larger than any number of processes. */
+static int64_t times(int64_t a, int64_t b)
+{
+    const int64_t most = (int64_t)1 << 40;
+
+    return b > most / a ? most : a * b;
+}
+
+void config_mesh(const struct config *cfg, int64_t world, struct config_mesh *mesh)
+{
+    mesh->total = 1;
+    for (int i = 0; i < MESH_DIMS; i++) {
+        mesh->size[i] = config_get_int(cfg, dims[i].key);
+        mesh->total = times(mesh->total, mesh->size[i]);
+    }
+    if (mesh->total == 1 && world > 1)
+        mesh->total = mesh->size[DIM_DP_REPLICATE] = world;
+    mesh->data_parallel = times(mesh->size[DIM_DP_REPLICATE], mesh->size[DIM_DP_SHARD]);
+    mesh->others = mesh->total / mesh->data_parallel;
+}
+
+/* "dp_shard 2 x cp 2 = 4" */
+static void mesh_text(const struct config_mesh *mesh, char *buf, size_t len)
+{
+    size_t used = 0;
+
+    for (int i = 0; i < MESH_DIMS && used < len; i++)
+        if (mesh->size[i] > 1)
+            used +=
+                (size_t)snprintf(buf + used, len - used, "%s%s %lld", used ? " x " : "",
+                                 dims[i].dim, (long long)mesh->size[i]);
+    if (used < len)
+        snprintf(buf + used, len - used, " = %lld", (long long)mesh->total);
+}
+
+static bool has_mesh(const struct config *cfg)
+{
+    return cfg->distributed_type == DIST_FSDP ||
+           cfg->distributed_type == DIST_DEEPSPEED;
+}
+
+/* The key that says most about the mesh: the first size that is given above 1. */
+static const char *mesh_key(const struct config *cfg)
+{
+    for (int i = MESH_DIMS - 1; i >= 0; i--)
+        if (config_get_int(cfg, dims[i].key) > 1)
+            return dims[i].key;
+    return dims[DIM_DP_REPLICATE].key;
+}
+
+struct misfit {
+    enum message code;
+    const char *key;
+    char text[256], cure[128];
+};
+
+static bool mesh_misfit(const struct config *cfg, int64_t world, struct misfit *m)
+{
+    struct config_mesh mesh;
+    char product[128];
+
+    config_mesh(cfg, world, &mesh);
+    if (!has_mesh(cfg) || mesh.total == world || mesh.total == 1)
+        return false;
+    mesh_text(&mesh, product, sizeof(product));
+    m->code = A0130;
+    m->key = mesh_key(cfg);
+    snprintf(m->text, sizeof(m->text),
+             "the sizes of parallelism_config do not fill %lld processes: %s",
+             (long long)world, product);
+    snprintf(m->cure, sizeof(m->cure), "make the product of the sizes equal %lld",
+             (long long)world);
+    return true;
+}
+
+static int64_t size_of(const struct config *cfg, const char *key)
+{
+    int64_t n = config_get_int(cfg, key);
+
+    return n > 0 ? n : 1;
+}
+
+/* Megatron splits the processes into whole copies of the model. */
+static bool megatron_misfit(const struct config *cfg, int64_t world, struct misfit *m)
+{
+    int64_t tp = size_of(cfg, "megatron_lm_tp_degree");
+    int64_t pp = size_of(cfg, "megatron_lm_pp_degree");
+    int64_t cp = size_of(cfg, "megatron_lm_context_parallel_size");
+    int64_t ep = size_of(cfg, "megatron_lm_expert_model_parallel_size");
+    int64_t etp = config_get_int(cfg, "megatron_lm_expert_tensor_parallel_size");
+    int64_t model = times(times(tp, pp), cp);
+    int64_t experts = times(times(etp > 0 ? etp : tp, pp), ep);
+
+    if (cfg->distributed_type != DIST_MEGATRON_LM)
+        return false;
+    m->code = A0140;
+    m->key = pp > 1 ? "megatron_lm_pp_degree" : "megatron_lm_tp_degree";
+    snprintf(m->cure, sizeof(m->cure),
+             "choose sizes whose product divides the number of processes");
+    if (world % model)
+        snprintf(m->text, sizeof(m->text),
+                 "%lld processes cannot be divided by tp %lld x pp %lld x context %lld "
+                 "= %lld",
+                 (long long)world, (long long)tp, (long long)pp, (long long)cp,
+                 (long long)model);
+    else if (world % experts)
+        snprintf(m->text, sizeof(m->text),
+                 "%lld processes cannot be divided by expert tensor %lld x pp %lld x "
+                 "expert %lld = %lld",
+                 (long long)world, (long long)(etp > 0 ? etp : tp), (long long)pp,
+                 (long long)ep, (long long)experts);
+    else
+        return false;
+    return true;
+}
+
+void check_world(struct validator *v)
+{
+    struct misfit m;
+    int64_t world = v->cfg->num_processes;
+
+    if (world > 0 &&
+        (mesh_misfit(v->cfg, world, &m) || megatron_misfit(v->cfg, world, &m)))
+        report_add(v->report, m.code,
+                   place_of(v, m.key,
+                            m.code == A0130 ? PARALLELISM_CONFIG : MEGATRON_LM_CONFIG),
+                   m.cure, "%s", m.text);
+}
+
+accel_status_t config_check_world(const struct config *cfg, int64_t world,
+                                  accel_error_t *err)
+{
+    struct misfit m;
+    char where[256];
+
+    if (!mesh_misfit(cfg, world, &m) && !megatron_misfit(cfg, world, &m))
+        return ACCEL_OK;
+    config_where(cfg, m.key, where, sizeof(where));
+    return accel_fail_at(err, m.code, where, m.cure, "%s", m.text);
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What libaccel's own runtime makes of a config, and what it does not do yet. A Python
+ * program is not concerned: it gets everything in its environment.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/config.h"
+#include "config/read/document.h"
+
+static bool is_version2(const struct config *cfg)
+{
+    return config_get_int(cfg, "fsdp_version") == 2;
+}
+
+enum sharding_strategy config_strategy(const struct config *cfg)
+{
+    char text[32];
+
+    if (cfg->distributed_type == DIST_FSDP && is_version2(cfg))
+        return strcmp(config_get(cfg, "fsdp_reshard_after_forward", text, sizeof(text)),
+                      "false")
+                   ? SHARD_FULL
+                   : SHARD_GRAD_OP;
+    if (cfg->distributed_type == DIST_FSDP)
+        return cfg->sharding_strategy;
+    if (cfg->distributed_type != DIST_DEEPSPEED)
+        return SHARD_NONE;
+    switch (config_get_int(cfg, "zero_stage")) {
+    case 0:
+        return SHARD_NONE;
+    case 3:
+        return SHARD_FULL;
+    default:
+        return SHARD_GRAD_OP;
+    }
+}
+
+const char *config_strategy_name(enum sharding_strategy strategy)
+{
+    static const char *const names[] = {
+        [SHARD_FULL] = "FULL_SHARD",
+        [SHARD_NONE] = "NO_SHARD",
+        [SHARD_GRAD_OP] = "SHARD_GRAD_OP",
+        [SHARD_HYBRID] = "HYBRID_SHARD",
+        [SHARD_HYBRID_ZERO2] = "HYBRID_SHARD_ZERO2",
+    };
+
+    return names[strategy];
+}
+
+struct precision config_precision(const struct config *cfg)
+{
+    accel_dtype_t t = cfg->mixed_precision == PRECISION_BF16 ? ACCEL_BF16 : ACCEL_F32;
+    const accel_dtype_t wire[] = {
+        [REDUCE_AUTO] = t,
+        [REDUCE_F32] = ACCEL_F32,
+        [REDUCE_BF16] = ACCEL_BF16,
+        [REDUCE_FP16] = ACCEL_F16,
+        [REDUCE_E4M3] = ACCEL_F8E4M3,
+        [REDUCE_E5M2] = ACCEL_F8E5M2,
+    };
+
+    return (struct precision){ t, t, wire[cfg->reduce] };
+}
+
+enum wrap_policy config_wrap_policy(const struct config *cfg)
+{
+    if (cfg->distributed_type == DIST_FSDP)
+        return cfg->auto_wrap_policy;
+    /* DeepSpeed gathers module by module; the model's own blocks come nearest. */
+    return cfg->distributed_type == DIST_DEEPSPEED ? WRAP_TRANSFORMER : WRAP_NONE;
+}
+
+enum backward_prefetch config_prefetch(const struct config *cfg)
+{
+    return cfg->distributed_type == DIST_FSDP && is_version2(cfg)
+               ? PREFETCH_PRE
+               : cfg->backward_prefetch;
+}
+
+int64_t config_accumulation(const struct config *cfg)
+{
+    return cfg->distributed_type == DIST_DEEPSPEED
+               ? config_get_int(cfg, "gradient_accumulation_steps")
+               : 0;
+}
+
+double config_clipping(const struct config *cfg)
+{
+    return cfg->distributed_type == DIST_DEEPSPEED
+               ? config_get_number(cfg, "gradient_clipping")
+               : 0;
+}
+
+bool config_recomputes(const struct config *cfg)
+{
+    char text[16];
+
+    return cfg->distributed_type == DIST_FSDP &&
+           strcmp(config_get(cfg, "fsdp_activation_checkpointing", text, sizeof(text)),
+                  "true") == 0;
+}
+
+const char *config_where(const struct config *cfg, const char *name, char *buf,
+                         size_t len)
+{
+    static const char *const files[] = {
+        [ORIGIN_SITE] = "site file", [ORIGIN_USER] = "user file"
+    };
+    int row = config_row(name);
+    char variable[96];
+
+    buf[0] = '\0';
+    if (row < 0)
+        return buf;
+    switch (cfg->origin[row]) {
+    case ORIGIN_SITE:
+    case ORIGIN_USER:
+        snprintf(buf, len, "%s, line %d", files[cfg->origin[row]], cfg->line[row]);
+        break;
+    case ORIGIN_FILE:
+        snprintf(buf, len, "%s:%d", cfg->job_path, cfg->line[row]);
+        break;
+    case ORIGIN_ENV:
+        snprintf(buf, len, "environment %s",
+                 config_env_name((size_t)row, variable, sizeof(variable)));
+        break;
+    case ORIGIN_FLAG:
+        snprintf(buf, len, "flag %s", name);
+        break;
+    default:
+        snprintf(buf, len, "default of %s", name);
+    }
+    return buf;
+}
+
+/* Is the map of this row in use? */
+static bool is_in_use(const struct config *cfg, const struct config_key *k)
+{
+    static const struct {
+        const char *section;
+        enum distributed_type type;
+    } only[] = { { "fsdp_config", DIST_FSDP },
+                 { "parallelism_config", DIST_FSDP },
+                 { "deepspeed_config", DIST_DEEPSPEED },
+                 { "megatron_lm_config", DIST_MEGATRON_LM } };
+
+    /* Each version of FSDP has keys that the other has not. */
+    static const char *const of_version1[] = { "fsdp_sharding_strategy",
+                                               "fsdp_backward_prefetch",
+                                               "fsdp_sync_module_states",
+                                               "fsdp_use_orig_params", NULL };
+
+    if (is_version2(cfg) ? word_index(of_version1, k->name) >= 0
+                         : !strcmp(k->name, "fsdp_reshard_after_forward"))
+        return false;
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(only); i++)
+        if (!strcmp(k->section, only[i].section))
+            return cfg->distributed_type == only[i].type;
+    return strcmp(k->section, "fp8_config") != 0 ||
+           cfg->mixed_precision == PRECISION_FP8;
+}
+
+static bool is_done(const struct config *cfg, const struct config_key *k)
+{
+    char text[1100];
+
+    if (k->use == USE_REPLACED || k->use == USE_REFUSED ||
+        (k->use == USE_HONOURED && !k->ours) || !is_in_use(cfg, k))
+        return true;
+    config_value_text(cfg, k, text, sizeof(text));
+    return !text[0] || value_among(k->ours, text);
+}
+
+/* The cure: the values that are done, in the words of the row. */
+static void cure_text(const struct config_key *k, char *buf, size_t len)
+{
+    size_t used;
+
+    if (k->offset == offsetof(struct config, distributed_type)) {
+        snprintf(buf, len,
+                 "use MULTI_GPU or MULTI_CPU (copies) or FSDP (sharded, on either)");
+        return;
+    }
+    if (!k->ours) {
+        snprintf(buf, len, "remove it, or run a Python program, which gets it");
+        return;
+    }
+    used = (size_t)snprintf(buf, len, "libaccel does '");
+    for (const char *p = k->ours; *p && used < len; p++)
+        used +=
+            (size_t)snprintf(buf + used, len - used, *p == '|' ? "' and '" : "%c", *p);
+    if (used < len)
+        snprintf(buf + used, len - used, "'");
+}
+
+/* Whole copies have no wire of their own to narrow. */
+static accel_status_t check_reduce(const struct config *cfg, accel_error_t *err)
+{
+    char where[256], text[16];
+
+    if (cfg->reduce == REDUCE_AUTO || cfg->reduce == REDUCE_F32 ||
+        config_strategy(cfg) != SHARD_NONE)
+        return ACCEL_OK;
+    return accel_fail_at(
+        err, A0170, config_where(cfg, "accel.precision.reduce", where, sizeof(where)),
+        "use FULL_SHARD, or leave the key out",
+        "'reduce: %s' is not supported yet where every rank has a whole copy",
+        config_get(cfg, "accel.precision.reduce", text, sizeof(text)));
+}
+
+/* What leaves the device is a rank's shard. */
+static accel_status_t check_offload(const struct config *cfg, accel_error_t *err)
+{
+    char where[256], text[16];
+
+    if (cfg->distributed_type != DIST_FSDP || config_strategy(cfg) != SHARD_NONE ||
+        strcmp(config_get(cfg, "fsdp_offload_params", text, sizeof(text)), "true") != 0)
+        return ACCEL_OK;
+    return accel_fail_at(err, A0170,
+                         config_where(cfg, "fsdp_offload_params", where, sizeof(where)),
+                         "use FULL_SHARD, or set it to false",
+                         "'fsdp_offload_params: true' is not supported yet");
+}
+
+/* What DeepSpeed's own file asks for besides the keys that accel reads. */
+static accel_status_t check_deepspeed_file(const struct config *cfg, accel_error_t *err)
+{
+    char where[256];
+
+    if (cfg->distributed_type != DIST_DEEPSPEED || !cfg->deepspeed_more[0])
+        return ACCEL_OK;
+    return accel_fail_at(
+        err, A0170, config_where(cfg, "deepspeed_config_file", where, sizeof(where)),
+        "remove the section from the DeepSpeed file: a program of libaccel brings its "
+        "own optimizer and schedule; or run a Python program, which gets the file",
+        "section \"%s\" of the DeepSpeed file is not supported yet",
+        cfg->deepspeed_more);
+}
+
+accel_status_t config_supported(const struct config *cfg, accel_error_t *err)
+{
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+    char where[256], text[60], cure[200];
+    accel_status_t st;
+
+    for (size_t i = 0; i < n; i++) {
+        if (is_done(cfg, &k[i]))
+            continue;
+        config_where(cfg, k[i].name, where, sizeof(where));
+        cure_text(&k[i], cure, sizeof(cure));
+        return accel_fail_at(err, A0170, where, cure, "'%s: %s' is not supported yet",
+                             k[i].name, config_get(cfg, k[i].name, text, sizeof(text)));
+    }
+    st = check_deepspeed_file(cfg, err);
+    if (st == ACCEL_OK)
+        st = check_reduce(cfg, err);
+    return st == ACCEL_OK ? check_offload(cfg, err) : st;
+}

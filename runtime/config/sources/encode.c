@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Canonical text: "accel1;key@f12=value;...;file=PATH;deepspeed=SECTION;accel=1;xxh3=HEX".
+ * It carries every key with a field and every other key that was given, each with its
+ * origin (d default, s site, u user, f file, e environment, o option) and line, so that a
+ * task knows the config without opening the user's file. The hash guards against damage,
+ * not malice.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "config/read/document.h"
+
+enum { MAX_TEXT = 16 << 10, HASH_DIGITS = 16 };
+
+static const char version[] = "accel1;";
+static const char hash_key[] = ";xxh3=";
+static const char has_accel[] = "accel";
+static const char job_file[] = "file";
+static const char deepspeed_file[] = "deepspeed";
+static const char origin_letter[] = "dsufeo";
+
+static void append_escaped(struct strbuf *b, const char *s)
+{
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+
+        if (c < 0x20 || c > 0x7e || c == ';' || c == '%')
+            strbuf_printf(b, "%%%02X", c);
+        else
+            strbuf_append(b, s, 1);
+    }
+}
+
+static void append_key(struct strbuf *b, const struct config *cfg,
+                       const struct config_key *k, size_t row)
+{
+    char path[128], value[CONFIG_GIVEN_BYTES];
+    unsigned origin = cfg->origin[row];
+
+    config_value_text(cfg, k, value, sizeof(value));
+    strbuf_printf(b, "%s@%c%d=", config_key_path(k, path, sizeof(path)),
+                  origin_letter[origin <= ORIGIN_FLAG ? origin : 0], cfg->line[row]);
+    append_escaped(b, value);
+    strbuf_append(b, ";", 1);
+}
+
+accel_status_t config_encode(const struct config *cfg, char *buf, size_t len,
+                             accel_error_t *err)
+{
+    struct strbuf b = { 0 };
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+    accel_status_t status = ACCEL_OK;
+
+    strbuf_append(&b, version, strlen(version));
+    for (size_t i = 0; i < n; i++)
+        if (k[i].offset != SIZE_MAX || cfg->given_at[i])
+            append_key(&b, cfg, &k[i], i);
+    strbuf_printf(&b, "%s=", job_file);
+    append_escaped(&b, cfg->job_path);
+    if (cfg->deepspeed_more[0]) {
+        strbuf_printf(&b, ";%s=", deepspeed_file);
+        append_escaped(&b, cfg->deepspeed_more);
+    }
+    strbuf_printf(&b, ";%s=%d", has_accel, cfg->has_accel_section);
+    if (!b.failed)
+        strbuf_printf(&b, "%s%016llx", hash_key,
+                      (unsigned long long)XXH3_64bits(b.s, b.len));
+    if (b.failed)
+        status = accel_fail_nomem(err, "the resolved config", MAX_TEXT);
+    else if (b.len >= len || b.len >= MAX_TEXT)
+        status = accel_fail(err, A0125, "write the values shorter",
+                            "the resolved config has %zu bytes", b.len);
+    else
+        memcpy(buf, b.s, b.len + 1);
+    strbuf_free(&b);
+    return status;
+}
+
+static accel_status_t damaged(accel_error_t *err, const char *what)
+{
+    return accel_fail_at(err, A0311, "ACCEL_CONFIG_RESOLVED",
+                         "do not edit the variable; start the job again",
+                         "the resolved config is damaged: %s", what);
+}
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* In place; false on a bad escape or one that stands for NUL. */
+static bool unescape(char *s)
+{
+    char *to = s;
+
+    for (; *s; s++) {
+        if (*s == '%') {
+            int hi = hex_digit(s[1]), lo = hi < 0 ? -1 : hex_digit(s[2]);
+
+            if (lo < 0 || hi * 16 + lo == 0)
+                return false;
+            *to++ = (char)(hi * 16 + lo);
+            s += 2;
+        } else {
+            *to++ = *s;
+        }
+    }
+    *to = '\0';
+    return true;
+}
+
+/* "key@f12": cuts the mark off and stores origin and line. */
+static bool take_mark(struct config *cfg, char *mark, size_t row)
+{
+    const char *letter = *mark ? strchr(origin_letter, *mark) : NULL;
+    char *end;
+    long line;
+
+    if (!letter || mark[1] < '0' || mark[1] > '9')
+        return false;
+    line = strtol(mark + 1, &end, 10);
+    if (*end || line > CONFIG_MAX_BYTES + 1)
+        return false;
+    cfg->origin[row] = (unsigned char)(letter - origin_letter);
+    cfg->line[row] = (int)line;
+    return true;
+}
+
+/* For messages only. */
+static bool take_shown(char *field, size_t len, char *value)
+{
+    if (!unescape(value) || strlen(value) >= len)
+        return false;
+    printable(field, len, value, strlen(value));
+    return true;
+}
+
+/* One "path@mark=value". */
+static bool take_item(struct config *cfg, char *item)
+{
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+    char *value = strchr(item, '='), *mark, path[128];
+    int row;
+
+    if (!value)
+        return false;
+    *value++ = '\0';
+    if (!strcmp(item, has_accel)) {
+        cfg->has_accel_section = value[0] == '1';
+        return !strcmp(value, "0") || !strcmp(value, "1");
+    }
+    if (!strcmp(item, job_file))
+        return take_shown(cfg->job_path, sizeof(cfg->job_path), value);
+    if (!strcmp(item, deepspeed_file))
+        return take_shown(cfg->deepspeed_more, sizeof(cfg->deepspeed_more), value);
+    mark = strchr(item, '@');
+    if (!mark || !unescape(value))
+        return false;
+    *mark++ = '\0';
+    row = config_row(item);
+    if (row < 0 || strcmp(config_key_path(&k[row], path, sizeof(path)), item) ||
+        !take_mark(cfg, mark, (size_t)row))
+        return false;
+    k += row;
+    if (!*value && k->type == TYPE_INT && k->min > 0 && !k->default_text)
+        return true; /* not given */
+    return value_set(cfg, k, value) == VALUE_OK;
+}
+
+/* Version, length and hash. */
+static accel_status_t check_frame(const char *text, size_t *body_out,
+                                  accel_error_t *err)
+{
+    size_t len = strnlen(text, MAX_TEXT), body;
+    char hash[HASH_DIGITS + 1];
+
+    if (strncmp(text, version, strlen(version)))
+        return accel_fail_at(
+            err, A0127, "ACCEL_CONFIG_RESOLVED",
+            "load the accel module whose version fits the site's plugin",
+            "the resolved config is not of a version this library knows");
+    if (len >= MAX_TEXT || len < strlen(version) + strlen(hash_key) + HASH_DIGITS)
+        return damaged(err, "wrong length");
+    body = len - strlen(hash_key) - HASH_DIGITS;
+    if (strncmp(text + body, hash_key, strlen(hash_key)))
+        return damaged(err, "no hash");
+    snprintf(hash, sizeof(hash), "%016llx",
+             (unsigned long long)XXH3_64bits(text, body));
+    if (strcmp(text + body + strlen(hash_key), hash))
+        return damaged(err, "wrong hash");
+    *body_out = body;
+    return ACCEL_OK;
+}
+
+accel_status_t config_decode(const char *text, struct config *cfg, accel_error_t *err)
+{
+    struct config got;
+    size_t body = 0;
+    char *copy, *item, *rest;
+    accel_status_t status = check_frame(text, &body, err);
+
+    if (status != ACCEL_OK)
+        return status;
+    copy = strndup(text + strlen(version), body - strlen(version));
+    if (!copy)
+        return accel_fail_nomem(err, "the resolved config", body);
+    config_defaults(&got);
+    for (item = strtok_r(copy, ";", &rest); item; item = strtok_r(NULL, ";", &rest)) {
+        if (!take_item(&got, item)) {
+            status = damaged(err, "a key or value is not known");
+            break;
+        }
+    }
+    free(copy);
+    if (status == ACCEL_OK)
+        *cfg = got;
+    return status;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Does a checkpoint fit into the time that this site gives? In: $ACCEL_PREEMPTION_NOTICE
+ * (what srun knows of the partition), the lead asked for in the config, and the measured
+ * time of a checkpoint. Out: warnings with the numbers, once. Rank 0's alone.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/run.h"
+
+/* "PARTITION MODE GRACE KILLWAIT" as srun wrote it. */
+static bool read_site(struct notice *n)
+{
+    const char *text = getenv("ACCEL_PREEMPTION_NOTICE");
+
+    return text && sscanf(text, "%63s %15s %lld %lld", n->partition, n->mode, &n->grace,
+                          &n->kill_wait) == 4;
+}
+
+static void warn_short(const accel_t *run, const struct notice *n, double seconds)
+{
+    const char *cure =
+        "a preempted run may have to go on from an older checkpoint; ask the site for "
+        "a "
+        "longer one, save more often (accel.checkpoint.every_minutes), or write with "
+        "more nodes";
+
+    if (n->grace > 0 && seconds > (double)n->grace)
+        accel_logf(
+            &run->log, ACCEL_LOG_WARN,
+            "a checkpoint takes %.1f s, but partition %s has GraceTime %lld s: %s",
+            seconds, n->partition, n->grace, cure);
+    else if (n->grace == 0 && seconds > (double)n->kill_wait)
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "a checkpoint takes %.1f s, but partition %s has no GraceTime and "
+                   "the cluster's KillWait is %lld s: %s",
+                   seconds, n->partition, n->kill_wait, cure);
+}
+
+void notice_check(accel_t *run, double seconds)
+{
+    struct notice *n = &run->life.notice;
+
+    if (run->boot.rank != 0 || n->checked || !run->config.preempt_enabled ||
+        seconds <= 0)
+        return;
+    n->checked = true;
+    if (n->known && strcmp(n->mode, "OFF") != 0)
+        warn_short(run, n, seconds);
+    if (n->known && seconds > (double)run->config.preempt_lead_seconds)
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "a checkpoint takes %.1f s, but accel.preemption.lead_seconds is "
+                   "%lld: the time limit will come before it is saved; use more "
+                   "lead_seconds",
+                   seconds, (long long)run->config.preempt_lead_seconds);
+}
+
+void notice_read(accel_t *run)
+{
+    run->life.notice.grace = -1;
+    run->life.notice.known = read_site(&run->life.notice);
+    if (!run->life.notice.known)
+        run->life.notice.grace = -1;
+}

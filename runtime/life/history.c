@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What happened to a job, kept beside its checkpoints and not in Slurm: CKPTDIR/history,
+ * one line per event (start, first save, stop). In: the events. Out: how often this job was
+ * started again, why it stopped last, how long a checkpoint takes. Rank 0's alone. A file
+ * that cannot be written costs the counters, never the run.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "run/run.h"
+
+#define HISTORY_FILE "history"
+#define LINE_MAX_LEN 256
+
+struct incarnation incarnation_read(void)
+{
+    struct incarnation i = { .job = env_long("SLURM_JOB_ID", 0) };
+
+    i.restart = env_long("ACCEL_RESTART_COUNT", env_long("SLURM_RESTART_COUNT", 0));
+    i.first_job = env_long("ACCEL_FIRST_JOB_ID", i.job);
+    if (i.restart < 0 || i.first_job <= 0) {
+        i.restart = i.restart < 0 ? 0 : i.restart;
+        i.first_job = i.job;
+    }
+    return i;
+}
+
+static void path_of(const accel_t *run, char *buf, size_t len)
+{
+    snprintf(buf, len, "%s/" HISTORY_FILE, run->ckpt_dir);
+}
+
+/* Value of the word "NAME=VALUE" in `line`; `otherwise` when it is not there. */
+static double word(const char *line, const char *name, double otherwise)
+{
+    const char *at = strstr(line, name);
+    char *end;
+    double v;
+
+    if (!at)
+        return otherwise;
+    v = strtod(at + strlen(name), &end);
+    return end == at + strlen(name) ? otherwise : v;
+}
+
+/* Why the line says the run stopped: all that follows, for reasons have blanks. Others may
+ * write there: what has more than letters, blanks and hyphens in it is not repeated. */
+static void keep_reason(struct history *h, const char *line)
+{
+    static const char name[] = " reason=";
+    const char *at = strstr(line, name);
+    size_t n;
+
+    h->reason[0] = '\0';
+    if (!at)
+        return;
+    at += strlen(name);
+    n = strcspn(at, "\n");
+    if (n > 0 && n < sizeof(h->reason) &&
+        strspn(at, "abcdefghijklmnopqrstuvwxyz -") == n)
+        snprintf(h->reason, sizeof(h->reason), "%.*s", (int)n, at);
+}
+
+/* Every change of the incarnation number of this job is a restart, whoever asked for it. */
+static void take_line(struct history *h, const struct incarnation *us, const char *line,
+                      double *incarnation)
+{
+    double seconds = word(line, " seconds=", -1), number = word(line, " restart=", 0);
+
+    if (seconds >= 0)
+        h->save_seconds = seconds;
+    if (us->job == 0 || (long)word(line, " of=", 0) != us->first_job)
+        return;
+    if (strstr(line, " start ")) {
+        h->restarts += *incarnation >= 0 && number != *incarnation;
+        *incarnation = number;
+        h->reason[0] = '\0';
+    } else if (strstr(line, " stop ")) {
+        keep_reason(h, line);
+    }
+}
+
+void history_add(accel_t *run, const char *fmt, ...)
+{
+    char path[sizeof(run->ckpt_dir) + 16], line[LINE_MAX_LEN], when[32] = "?";
+    const struct incarnation *us = &run->life.incarnation;
+    time_t now = time(NULL);
+    struct tm tm;
+    va_list ap;
+    int64_t torn_at;
+    int n, fd, error;
+
+    if (run->boot.rank != 0)
+        return;
+    if (gmtime_r(&now, &tm))
+        strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    n = snprintf(line, sizeof(line), "%s job=%ld of=%ld restart=%ld ", when, us->job,
+                 us->first_job, us->restart);
+    va_start(ap, fmt);
+    n += vsnprintf(line + n, sizeof(line) - (size_t)n - 1, fmt, ap);
+    va_end(ap);
+    if (n > (int)sizeof(line) - 2)
+        n = (int)sizeof(line) - 2;
+    line[n++] = '\n';
+    path_of(run, path, sizeof(path));
+    fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    error = fd < 0 ? errno : line_append(fd, line, (size_t)n, &torn_at);
+    if (error && !run->life.history.broken) {
+        run->life.history.broken = true;
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "%s: cannot write (%s): restarts are not counted", path,
+                   strerror(error));
+    }
+    if (fd >= 0)
+        close(fd);
+}
+
+/* What the last incarnation's request left behind; history tells who asked. */
+static void forget_marker(const accel_t *run)
+{
+    char path[sizeof(run->ckpt_dir) + 64];
+
+    if (run->life.incarnation.restart < 1)
+        return;
+    snprintf(path, sizeof(path), "%s/requeue.%ld.%ld", run->ckpt_dir,
+             run->life.incarnation.job, run->life.incarnation.restart - 1);
+    unlink(path);
+}
+
+static accel_status_t check_limit(const accel_t *run, accel_error_t *err)
+{
+    const struct history *h = &run->life.history;
+    long long max = run->config.preempt_max_restarts;
+
+    if (!run->config.preempt_enabled || h->restarts <= max)
+        return ACCEL_OK;
+    return accel_fail_at(err, A0921, run->ckpt_dir,
+                         "submit the job again: a new job counts from 0; or raise "
+                         "accel.preemption.max_restarts",
+                         "this is restart %lld of job %ld, "
+                         "accel.preemption.max_restarts is %lld",
+                         (long long)h->restarts, run->life.incarnation.first_job, max);
+}
+
+accel_status_t history_start(accel_t *run, accel_error_t *err)
+{
+    char path[sizeof(run->ckpt_dir) + 16], line[LINE_MAX_LEN];
+    struct history *h = &run->life.history;
+    double incarnation = -1;
+    FILE *f;
+
+    if (run->boot.rank != 0)
+        return ACCEL_OK;
+    path_of(run, path, sizeof(path));
+    f = fopen(path, "re");
+    while (f && fgets(line, sizeof(line), f))
+        take_line(h, &run->life.incarnation, line, &incarnation);
+    if (f)
+        fclose(f);
+    h->restarts +=
+        incarnation >= 0 && (double)run->life.incarnation.restart != incarnation;
+    forget_marker(run);
+    return check_limit(run, err);
+}
+
+void history_say(const accel_t *run)
+{
+    const struct history *h = &run->life.history;
+
+    if (run->boot.rank == 0 && h->restarts > 0)
+        accel_logf(&run->log, ACCEL_LOG_INFO,
+                   "restart %lld of at most %lld of job %ld (%s)",
+                   (long long)h->restarts, (long long)run->config.preempt_max_restarts,
+                   run->life.incarnation.first_job,
+                   h->reason[0] ? h->reason : "the last run ended without a word");
+}

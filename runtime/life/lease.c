@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One run at a time per checkpoint directory. Rank 0 holds a lock on DIR/.lock from
+ * accel_prepare to accel_close; the file says who. In: the directory. Out: the lock, or an
+ * error that names the holder. A dead holder's lock is free at once: the kernel drops it.
+ * Only a later life of the same job pushes a live holder aside: Slurm requeues a job while
+ * tasks of it still run on a node that it lost. Locks need not reach over nodes: what the
+ * file says decides at every commit, and a save under way loses its directory. A file that
+ * says nothing (removed, emptied, unreadable) ends no run: it is written again by whoever
+ * holds the lock, or warned of.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "run/run.h"
+
+#define LEASE_FILE   ".lock"
+#define LEASE_WAIT_S 5
+#define LEASE_READ_S 1 /* for whoever takes it to say who he is */
+#define LEASE_LINE   sizeof(((accel_t *)0)->life.lease)
+
+/* "job 12 (restart 1) on n1, process 77, since 2026-01-01 12:00:00", one line; with
+ * "(restart 1 of job 11)" when srun asked for a new allocation. */
+static void describe_us(const struct incarnation *us, char *buf, size_t len)
+{
+    char host[128] = "?", since[32] = "?", who[96] = "a process without a job";
+    time_t now = time(NULL);
+    struct tm tm;
+
+    gethostname(host, sizeof(host) - 1);
+    if (localtime_r(&now, &tm))
+        strftime(since, sizeof(since), "%Y-%m-%d %H:%M:%S", &tm);
+    if (us->job > 0 && us->first_job != us->job)
+        snprintf(who, sizeof(who), "job %ld (restart %ld of job %ld)", us->job,
+                 us->restart, us->first_job);
+    else if (us->job > 0)
+        snprintf(who, sizeof(who), "job %ld (restart %ld)", us->job, us->restart);
+    snprintf(buf, len, "%s on %s, process %ld, since %s", who, host, (long)getpid(),
+             since);
+}
+
+/* First line of the file, made printable: somebody else wrote it. 0, or errno. */
+static int read_holder(int fd, char *buf, size_t len)
+{
+    ssize_t n = pread(fd, buf, len - 1, 0);
+    int rc = n < 0 ? errno : 0;
+
+    buf[n > 0 ? n : 0] = '\0';
+    buf[strcspn(buf, "\n")] = '\0';
+    for (char *c = buf; *c; c++)
+        if ((unsigned char)*c < ' ' || (unsigned char)*c > '~')
+            *c = '?';
+    return rc;
+}
+
+/* From here on whoever held the lock before finds that he lost it, on every node. The line is
+ * in place before what was longer goes: nobody meets an empty file. */
+static int write_holder(int fd, const char *text)
+{
+    char line[LEASE_LINE + 1];
+    int len = snprintf(line, sizeof(line), "%s\n", text);
+
+    errno = ENOSPC; /* of a write that is too short */
+    if (pwrite(fd, line, (size_t)len, 0) != len || ftruncate(fd, len) != 0)
+        return errno;
+    return fsync(fd) == 0 || errno == EINVAL ? 0 : errno;
+}
+
+/* What a line says of whoever wrote it. */
+enum holder {
+    NOBODY,  /* no such line */
+    US,      /* this very run */
+    EARLIER, /* an earlier life of our job */
+    ANOTHER, /* a later life, or another run */
+};
+
+/* The whole line, as describe_us writes it: half of one names nobody. */
+static bool is_whole(const char *line, struct incarnation *job)
+{
+    static const char *const forms[] = {
+        "job %ld (restart %ld of job %ld) on %*s process %*d, since %*10c %*8c%n",
+        "job %ld (restart %ld) on %*s process %*d, since %*10c %*8c%n",
+        "a process without a job on %*s process %*d, since %*10c %*8c%n",
+    };
+    int n[3] = { 0 };
+    struct incarnation a = { 0 }, b = { 0 };
+
+    sscanf(line, forms[0], &a.job, &a.restart, &a.first_job, &n[0]);
+    sscanf(line, forms[1], &b.job, &b.restart, &n[1]);
+    sscanf(line, forms[2], &n[2]);
+    b.first_job = b.job;
+    *job = n[0] ? a : n[1] ? b : (struct incarnation){ 0 };
+    return (n[0] && !line[n[0]]) || (n[1] && !line[n[1]]) || (n[2] && !line[n[2]]);
+}
+
+static enum holder who_holds(const char *line, const char *ours,
+                             const struct incarnation *us)
+{
+    struct incarnation h;
+
+    if (strcmp(line, ours) == 0)
+        return US;
+    if (!is_whole(line, &h))
+        return NOBODY;
+    return us->job > 0 && h.first_job == us->first_job && h.restart < us->restart
+               ? EARLIER
+               : ANOTHER;
+}
+
+/* The next incarnation may start while the last rank 0 is still on its way out. */
+static int lock_within(int fd, int seconds)
+{
+    int64_t deadline = clock_ns() + seconds * INT64_C(1000000000);
+    struct timespec pause = { .tv_nsec = 50000000 };
+
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return errno;
+        if (clock_ns() >= deadline)
+            return EWOULDBLOCK;
+        nanosleep(&pause, NULL);
+    }
+    return 0;
+}
+
+static void lease_path(const accel_t *run, char *buf, size_t len)
+{
+    snprintf(buf, len, "%s/%s", run->ckpt_dir, LEASE_FILE);
+}
+
+static accel_status_t refuse(const accel_t *run, const char *holder, accel_error_t *err)
+{
+    return accel_fail_at(err, A0822, run->ckpt_dir,
+                         "wait for it or cancel it, or give this run another --out "
+                         "(or accel.checkpoint.dir); in a job array: one for each "
+                         "$SLURM_ARRAY_TASK_ID",
+                         "another run is at work here: %s",
+                         holder[0] ? holder : "its lock does not say which");
+}
+
+accel_status_t lease_take(accel_t *run, accel_error_t *err)
+{
+    char path[sizeof(run->ckpt_dir) + sizeof(LEASE_FILE) + 1];
+    char holder[LEASE_LINE];
+    enum holder who;
+    int rc;
+
+    lease_path(run, path, sizeof(path));
+    run->life.lease_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (run->life.lease_fd < 0)
+        return accel_fail_at(err, A0821, path,
+                             "make the directory writable, or choose another --out or "
+                             "accel.checkpoint.dir",
+                             "cannot open the lock of the checkpoints: %s",
+                             strerror(errno));
+    describe_us(&run->life.incarnation, run->life.lease, sizeof(run->life.lease));
+    rc = lock_within(run->life.lease_fd, LEASE_WAIT_S);
+    read_holder(run->life.lease_fd, holder, sizeof(holder));
+    who = who_holds(holder, run->life.lease, &run->life.incarnation);
+    if (rc == EWOULDBLOCK && who != EARLIER)
+        return refuse(run, holder, err);
+    if (rc == EWOULDBLOCK)
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "%s: an earlier incarnation still runs (%s); it saves no more",
+                   run->ckpt_dir, holder);
+    else if (rc != 0)
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "%s: no locks here (%s): nothing keeps a second run out", path,
+                   strerror(rc));
+    rc = write_holder(run->life.lease_fd, run->life.lease);
+    if (rc != 0)
+        return accel_fail_at(err, A0920, path, "free space, or check the file system",
+                             "cannot write the lock of the checkpoints: %s",
+                             strerror(rc));
+    /* Whoever is in the middle of a save and looked at the lock before. */
+    return accel_ckpt_fence(run->ckpt_dir, err);
+}
+
+static accel_status_t fenced(const accel_t *run, const char *holder, accel_error_t *err)
+{
+    const struct incarnation *us = &run->life.incarnation;
+    struct incarnation h;
+    bool later = is_whole(holder, &h) && us->job > 0 && h.first_job == us->first_job;
+
+    return accel_fail_at(
+        err, A0823, run->ckpt_dir,
+        "nothing to do: the other one goes on; cancel it to go on here",
+        "%s took over: %s", later ? "a later incarnation of this job" : "another run",
+        holder[0] ? holder : "its lock does not say which");
+}
+
+/* The lock file cannot be used: once is enough to say so. */
+static accel_status_t go_on(accel_t *run, const char *path, const char *what, int error)
+{
+    if (!run->life.lease_warned)
+        accel_logf(
+            &run->log, ACCEL_LOG_WARN,
+            "%s: %s (%s): nothing keeps a second run out of the checkpoints; the "
+            "training goes on",
+            path, what, strerror(error));
+    run->life.lease_warned = true;
+    return ACCEL_OK;
+}
+
+/* Makes `fd`, another file of that name, the one that we hold. False: somebody else does, and
+ * is no earlier life of ours; `holder` is what he says. */
+static bool hold_instead(accel_t *run, int fd, bool forced, char *holder, size_t len)
+{
+    int rc = lock_within(fd, LEASE_READ_S);
+
+    read_holder(fd, holder, len);
+    if (rc == EWOULDBLOCK && !forced &&
+        who_holds(holder, run->life.lease, &run->life.incarnation) != EARLIER) {
+        close(fd);
+        return false;
+    }
+    close(run->life.lease_fd);
+    run->life.lease_fd = fd;
+    return true;
+}
+
+/* Nobody took the lock, but the file does not say that it is ours. `forced`: it names an
+ * earlier life, which has to hear of us whether or not it still has the lock. */
+static accel_status_t restore(accel_t *run, const char *path, bool forced,
+                              accel_error_t *err)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW, 0666);
+    struct stat ours = { 0 }, there;
+    char holder[LEASE_LINE];
+    int rc;
+
+    if (fd < 0)
+        return go_on(run, path, "cannot write the lock again", errno);
+    if (fstat(fd, &there) == 0 && fstat(run->life.lease_fd, &ours) == 0 &&
+        there.st_dev == ours.st_dev && there.st_ino == ours.st_ino) {
+        close(fd);
+        /* Held: this changes nothing. Without locks: neither. */
+        rc = flock(run->life.lease_fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+        if (rc == EWOULDBLOCK && !forced)
+            return go_on(run, path, "it says nothing, and somebody else locks it", rc);
+    } else if (!hold_instead(run, fd, forced, holder, sizeof(holder))) {
+        return fenced(run, holder, err);
+    }
+    rc = write_holder(run->life.lease_fd, run->life.lease);
+    if (rc != 0)
+        return go_on(run, path, "cannot write the lock again", rc);
+    accel_logf(&run->log, ACCEL_LOG_WARN,
+               "%s: somebody changed the lock of the checkpoints; it is written again",
+               path);
+    return ACCEL_OK;
+}
+
+accel_status_t lease_keep(accel_t *run, accel_error_t *err)
+{
+    char path[sizeof(run->ckpt_dir) + sizeof(LEASE_FILE) + 1];
+    char holder[LEASE_LINE];
+    int fd, rc;
+
+    if (run->life.lease_fd < 0)
+        return ACCEL_OK;
+    /* Opened anew: on a network file system that is what asks the server. */
+    lease_path(run, path, sizeof(path));
+    fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno == ENOENT)
+        return restore(run, path, false, err);
+    if (fd < 0)
+        return go_on(run, path, "cannot read the lock", errno);
+    rc = read_holder(fd, holder, sizeof(holder));
+    close(fd);
+    if (rc != 0)
+        return go_on(run, path, "cannot read the lock", rc);
+    switch (who_holds(holder, run->life.lease, &run->life.incarnation)) {
+    case US:
+        run->life.lease_warned = false;
+        return ACCEL_OK;
+    case ANOTHER:
+        return fenced(run, holder, err);
+    case EARLIER:
+        return restore(run, path, true, err);
+    case NOBODY:
+        break;
+    }
+    return restore(run, path, false, err);
+}
+
+void lease_drop(accel_t *run)
+{
+    if (run->life.lease_fd >= 0)
+        close(run->life.lease_fd);
+    run->life.lease_fd = -1;
+}

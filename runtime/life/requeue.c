@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Requeue of the present batch job by `scontrol`. In: the job's id from the environment,
+ * the job's state as text (the layout of libslurm's structures changes with every release,
+ * these words do not). Out: a requeue, at most once per incarnation. Never waits without
+ * a deadline, never starts a shell.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "life/requeue.h"
+
+#define ANSWER_MAX    (64 << 10)
+#define DEADLINE_NS   INT64_C(10000000000)
+#define LIMIT_SLACK_S 60 /* Slurm scans time limits twice a minute */
+
+extern char **environ;
+
+const char *requeue_result_text(enum requeue_result result)
+{
+    switch (result) {
+    case REQUEUE_DONE:
+        return "the job is requeued and goes on by itself";
+    case REQUEUE_BY_OTHER:
+        return "the job is being requeued already";
+    case REQUEUE_NO_JOB:
+        return "not a Slurm job: run the command again to go on";
+    case REQUEUE_NOT_BATCH:
+        return "not a batch job: srun asks for a new allocation if it may";
+    case REQUEUE_FORBIDDEN:
+        return "not requeued: the job was submitted with --no-requeue; submit it again";
+    case REQUEUE_NOT_MEANT:
+        return "not run again: it was cancelled; submit it again to go on";
+    case REQUEUE_STOPPED:
+        return "not run again: it was interrupted; run the same command to go on";
+    case REQUEUE_LIMIT:
+        return "not run again: accel.preemption.max_restarts is reached; submit it "
+               "again "
+               "to go on";
+    case REQUEUE_LEFT:
+        return "could not ask Slurm for a requeue; left to srun";
+    case REQUEUE_SWITCHED_OFF:
+        return "not requeued: accel.preemption.requeue is false; submit it again to go "
+               "on";
+    }
+    return "?";
+}
+
+const char *stop_reason_text(enum stop_reason reason)
+{
+    switch (reason) {
+    case STOP_SIGNAL:
+        return "signalled";
+    case STOP_PREEMPTED:
+        return "preempted";
+    case STOP_TIME_LIMIT:
+        return "near the time limit";
+    case STOP_WARNED:
+        return "warned";
+    case STOP_REQUEUED:
+        return "requeued";
+    case STOP_CANCELLED:
+        return "cancelled";
+    case STOP_INTERRUPTED:
+        return "interrupted";
+    }
+    return "?";
+}
+
+/* ---- scontrol ------------------------------------------------------------------------ */
+
+/* The trainer blocks or handles signals; scontrol must not inherit that. But what Slurm
+ * sends to end the step reaches it, too, and must not end it midway: it has a deadline. */
+static int spawn_scontrol(char *const argv[], int out_fd, pid_t *pid_out)
+{
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    sigset_t held, dfl;
+    int rc = posix_spawn_file_actions_init(&files);
+
+    if (rc)
+        return rc;
+    rc = posix_spawnattr_init(&attr);
+    if (rc)
+        goto out_files;
+    sigemptyset(&held);
+    sigaddset(&held, SIGTERM);
+    sigaddset(&held, SIGINT);
+    sigaddset(&held, SIGUSR1);
+    sigaddset(&held, SIGUSR2);
+    sigfillset(&dfl);
+    sigdelset(&dfl, SIGKILL);
+    sigdelset(&dfl, SIGSTOP);
+    posix_spawnattr_setsigmask(&attr, &held);
+    posix_spawnattr_setsigdefault(&attr, &dfl);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    rc = posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY,
+                                          0);
+    if (!rc)
+        rc = posix_spawn_file_actions_adddup2(&files, out_fd, STDOUT_FILENO);
+    if (!rc)
+        rc = posix_spawn_file_actions_adddup2(&files, out_fd, STDERR_FILENO);
+    if (!rc)
+        rc = posix_spawnp(pid_out, "scontrol", &files, &attr, argv, environ);
+    posix_spawnattr_destroy(&attr);
+out_files:
+    posix_spawn_file_actions_destroy(&files);
+    return rc;
+}
+
+/* Collects the child's output until it closes it; false at the deadline. */
+static bool read_answer(int fd, char *buf, size_t len, int64_t deadline)
+{
+    size_t have = 0;
+    char rest[512];
+
+    for (;;) {
+        struct pollfd p = { .fd = fd, .events = POLLIN };
+        int64_t left = (deadline - clock_ns()) / 1000000;
+        if (left <= 0)
+            return false;
+        int rc = poll(&p, 1, (int)left);
+        if (rc < 0 && errno != EINTR)
+            return false;
+        if (rc <= 0)
+            continue;
+        bool full = have + 1 >= len;
+        ssize_t n =
+            full ? read(fd, rest, sizeof(rest)) : read(fd, buf + have, len - 1 - have);
+        if (n == 0 || (n < 0 && errno != EINTR))
+            return n == 0;
+        if (n > 0 && !full)
+            have += (size_t)n;
+        buf[have] = '\0';
+    }
+}
+
+/* Exit status of `scontrol ARG...`; -1 when it cannot be run or takes too long. */
+static int run_scontrol(char *const argv[], char *buf, size_t len)
+{
+    int fd[2], status = -1;
+    pid_t pid;
+
+    buf[0] = '\0';
+    if (pipe2(fd, O_CLOEXEC) != 0)
+        return -1;
+    int rc = spawn_scontrol(argv, fd[1], &pid);
+    close(fd[1]);
+    if (rc == 0) {
+        if (!read_answer(fd[0], buf, len, clock_ns() + DEADLINE_NS))
+            kill(pid, SIGKILL);
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+            ;
+    }
+    close(fd[0]);
+    if (rc != 0)
+        snprintf(buf, len, "cannot run scontrol: %s", strerror(rc));
+    else if (!buf[0])
+        snprintf(buf, len, "no answer of scontrol within %d s",
+                 (int)(DEADLINE_NS / 1000000000));
+    return rc == 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* ---- the job's state ------------------------------------------------------------------- */
+
+/* Copies the value of " NAME=VALUE"; false when it is not there. */
+static bool field(const char *line, const char *name, char *out, size_t len)
+{
+    size_t n = strlen(name);
+
+    for (const char *p = line; (p = strstr(p, name)); p += n) {
+        if ((p != line && p[-1] != ' ') || p[n] != '=')
+            continue;
+        snprintf(out, len, "%.*s", (int)strcspn(p + n + 1, " \n"), p + n + 1);
+        return true;
+    }
+    return false;
+}
+
+static int64_t parse_time(const char *text)
+{
+    struct tm tm = { .tm_isdst = -1 };
+    const char *end = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+
+    return end && *end == '\0' ? (int64_t)mktime(&tm) : 0;
+}
+
+/* "[DAYS-]HH:MM:SS"; 0 for words such as UNLIMITED. */
+static int64_t parse_span(const char *text)
+{
+    int days = 0, h, m, s;
+    const char *dash = strchr(text, '-');
+
+    if (dash && sscanf(text, "%d-", &days) != 1)
+        return 0;
+    if (sscanf(dash ? dash + 1 : text, "%d:%d:%d", &h, &m, &s) != 3)
+        return 0;
+    return ((days * INT64_C(24) + h) * 60 + m) * 60 + s;
+}
+
+static int64_t time_field(const char *line, const char *name)
+{
+    char v[64];
+
+    return field(line, name, v, sizeof(v)) ? parse_time(v) : 0;
+}
+
+bool requeue_parse_job(const char *line, struct requeue_job_facts *facts_out)
+{
+    struct requeue_job_facts f = { 0 };
+    char v[64];
+
+    if (strncmp(line, "JobId=", 6) != 0 || !field(line, "JobState", v, sizeof(v)))
+        return false;
+    /* While a signal is on its way to the job Slurm says so in place of RUNNING. */
+    f.running = !strcmp(v, "RUNNING") || !strcmp(v, "SIGNALING");
+    f.cancelled = !strcmp(v, "CANCELLED");
+    f.preempted = !strcmp(v, "PREEMPTED");
+    if (!field(line, "BatchFlag", v, sizeof(v)))
+        return false;
+    f.batch = !strcmp(v, "1") || !strcmp(v, "2");
+    f.may_requeue = field(line, "Requeue", v, sizeof(v)) && !strcmp(v, "1");
+    if (field(line, "Restarts", v, sizeof(v)))
+        f.restarts = strtoll(v, NULL, 10);
+    if (field(line, "TimeLimit", v, sizeof(v)))
+        f.limit_seconds = parse_span(v);
+    f.preempt_time = time_field(line, "PreemptTime");
+    f.start_time = time_field(line, "StartTime");
+    f.end_time = time_field(line, "EndTime");
+    *facts_out = f;
+    return true;
+}
+
+/* The job is being killed, which Slurm calls COMPLETING whatever the reason was. */
+static enum stop_reason reason_of_kill(const struct requeue_job_facts *f,
+                                       const struct requeue_request *request)
+{
+    if (f->cancelled)
+        return STOP_CANCELLED;
+    if (f->preempted)
+        return STOP_PREEMPTED;
+    /* A batch job that ends before its grace time is over was cancelled in it. Of others
+     * srun knows more than the state's name. */
+    if (f->preempt_time > 0)
+        return f->batch && request->grace_seconds > 0 &&
+                       f->end_time < f->preempt_time + request->grace_seconds
+                   ? STOP_CANCELLED
+                   : STOP_PREEMPTED;
+    if (f->limit_seconds > 0 && f->end_time - f->start_time >= f->limit_seconds)
+        return STOP_TIME_LIMIT;
+    return STOP_CANCELLED;
+}
+
+enum stop_reason requeue_reason(const struct requeue_job_facts *facts,
+                                const struct requeue_request *request, int64_t now)
+{
+    if (facts->batch && facts->restarts > request->restart)
+        return facts->preempt_time > 0 ? STOP_PREEMPTED : STOP_REQUEUED;
+    if (!facts->running)
+        return reason_of_kill(facts, request);
+    if (facts->preempt_time > 0)
+        return STOP_PREEMPTED;
+    if (facts->end_time > 0 &&
+        facts->end_time - now <= request->lead_seconds + LIMIT_SLACK_S)
+        return STOP_TIME_LIMIT;
+    /* A warning signal was asked for; a bare SIGTERM needs a reason to come back. */
+    return request->signal == SIGTERM ? STOP_CANCELLED : STOP_WARNED;
+}
+
+enum requeue_result requeue_decide(const struct requeue_job_facts *facts,
+                                   const struct requeue_request *request,
+                                   enum stop_reason reason)
+{
+    if (facts->batch && facts->restarts > request->restart)
+        return REQUEUE_BY_OTHER;
+    if (reason == STOP_CANCELLED)
+        return REQUEUE_NOT_MEANT;
+    if (facts->batch && request->switched_off)
+        return REQUEUE_SWITCHED_OFF;
+    if (request->restarts >= request->max_restarts)
+        return REQUEUE_LIMIT;
+    if (!facts->batch)
+        return REQUEUE_NOT_BATCH;
+    return facts->may_requeue ? REQUEUE_DONE : REQUEUE_FORBIDDEN;
+}
+
+/* ---- once ------------------------------------------------------------------------------ */
+
+/* 1: the marker is ours, 0: somebody else's, -1: no marker can be made. */
+static int make_marker(const char *path)
+{
+    char text[256], host[128] = "?";
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+
+    if (fd < 0)
+        return errno == EEXIST ? 0 : -1;
+    gethostname(host, sizeof(host) - 1);
+    const char *step = getenv("SLURM_STEP_ID");
+    int n =
+        snprintf(text, sizeof(text), "rank 0 of step %s on %s, process %ld, at %lld\n",
+                 step ? step : "?", host, (long)getpid(), (long long)time(NULL));
+    /* The content is for people; the name alone decides. */
+    if (write(fd, text, (size_t)n) != n)
+        (void)0;
+    close(fd);
+    return 1;
+}
+
+static const char *job_id(void)
+{
+    const char *job = getenv("SLURM_JOB_ID");
+
+    return job && *job && strspn(job, "0123456789") == strlen(job) ? job : NULL;
+}
+
+accel_status_t requeue_look(const struct requeue_request *request,
+                            const struct accel_log *log,
+                            enum requeue_result *result_out,
+                            enum stop_reason *reason_out, accel_error_t *err)
+{
+    const char *job = job_id();
+    char *const show[] = { "scontrol", "--oneliner", "show", "job", (char *)job, NULL };
+    struct requeue_job_facts facts;
+
+    *reason_out = STOP_SIGNAL;
+    *result_out = job ? REQUEUE_LEFT : REQUEUE_NO_JOB;
+    if (request->signal == SIGINT) { /* no state of the job changes that */
+        *reason_out = STOP_INTERRUPTED;
+        *result_out = REQUEUE_STOPPED;
+        return ACCEL_OK;
+    }
+    if (!job)
+        return ACCEL_OK;
+    char *answer = malloc(ANSWER_MAX);
+    if (!answer)
+        return accel_fail_nomem(err, "the answer of scontrol", ANSWER_MAX);
+    if (run_scontrol(show, answer, ANSWER_MAX) == 0 &&
+        requeue_parse_job(answer, &facts)) {
+        *reason_out = requeue_reason(&facts, request, (int64_t)time(NULL));
+        *result_out = requeue_decide(&facts, request, *reason_out);
+    } else {
+        answer[strcspn(answer, "\n")] = '\0';
+        accel_logf(log, ACCEL_LOG_WARN, "state of job %s: %s", job, answer);
+    }
+    free(answer);
+    return ACCEL_OK;
+}
+
+enum requeue_result requeue_ask(const struct requeue_request *request,
+                                const struct accel_log *log)
+{
+    const char *job = job_id();
+    char *const argv[] = { "scontrol", "requeue", (char *)job, NULL };
+    struct strbuf marker = { 0 };
+    enum requeue_result result = REQUEUE_LEFT;
+    char answer[512];
+    int mine = -1;
+
+    if (!job)
+        return REQUEUE_NO_JOB;
+    if (request->state_dir)
+        strbuf_printf(&marker, "%s/requeue.%s.%lld", request->state_dir, job,
+                      (long long)request->restart);
+    if (marker.s && !marker.failed)
+        mine = make_marker(marker.s);
+    if (mine == 0) {
+        result = REQUEUE_BY_OTHER;
+    } else if (run_scontrol(argv, answer, sizeof(answer)) == 0) {
+        result = REQUEUE_DONE;
+    } else {
+        answer[strcspn(answer, "\n")] = '\0';
+        accel_logf(log, ACCEL_LOG_WARN, "requeue of job %s: %s", job, answer);
+        if (mine == 1)
+            unlink(marker.s); /* nobody asked after all: the srun plugin may */
+    }
+    strbuf_free(&marker);
+    return result;
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What goes into a forward: the samples of the dataset, or the program's own values, as
+ * tensors of the micro-batch. In: host memory. Out: tensors; float values in the compute
+ * dtype. Decides which samples are whose, never how they are used.
+ */
+#include <stdlib.h>
+
+#include "backend/backend.h"
+#include "common/bf16.h"
+#include "tensor/tape.h"
+#include "run/run.h"
+
+#define BATCH_MAX ((int64_t)1 << 31) /* bytes: sizes below stay far from overflow */
+
+accel_status_t batch_open(accel_t *run, accel_error_t *err)
+{
+    const accel_field_t *f;
+    int n = run->job.data ? data_fields(run->job.data, &f) : 0;
+    int64_t bytes = 0, sample = 0;
+
+    for (int i = 0; i < n; i++)
+        sample += data_field_bytes(&f[i]);
+    if (sample > BATCH_MAX / run->job.batch)
+        return accel_fail(err, A0902, "use a smaller batch and more accumulation",
+                          "a micro-batch of %d samples of %lld bytes is too large",
+                          run->job.batch, (long long)sample);
+    for (int i = 0; i < n; i++) {
+        run->loop.batch_at[i] = bytes;
+        bytes += (run->job.batch * data_field_bytes(&f[i]) + 63) / 64 * 64;
+    }
+    if (n == 0)
+        return ACCEL_OK;
+    run->loop.host_batch = run->backend->host_alloc(run->backend, (size_t)bytes);
+    run->loop.host_batch_bytes = (size_t)bytes;
+    if (!run->loop.host_batch)
+        return accel_fail_nomem(err, "a micro-batch", (size_t)bytes);
+    return ACCEL_OK;
+}
+
+/* `host` as it is, or float values of the other width in pieces. */
+static void upload(const struct backend *be, accel_tensor_t *t, accel_dtype_t dtype,
+                   const void *host)
+{
+    enum { PIECE = 2048 };
+    size_t from = accel_dtype_bytes(dtype), to = accel_dtype_bytes(t->dtype);
+    union {
+        float f32[PIECE];
+        bf16_t bf16[PIECE];
+    } piece;
+
+    if (dtype == t->dtype) {
+        be->from_host(be, t->data, host, (size_t)t->elems * to);
+        return;
+    }
+    for (int64_t i = 0; i < t->elems; i += PIECE) {
+        size_t n = (size_t)(t->elems - i < PIECE ? t->elems - i : PIECE);
+        const void *src = (const char *)host + (size_t)i * from;
+
+        if (t->dtype == ACCEL_BF16)
+            bf16_narrow(piece.bf16, src, n);
+        else
+            bf16_widen(piece.f32, src, n);
+        be->from_host(be, (char *)t->data + (size_t)i * to, &piece, n * to);
+    }
+}
+
+accel_status_t batch_take(accel_t *run, int64_t first, int count, bool held_out,
+                          accel_error_t *err)
+{
+    const accel_job_t *j = &run->job;
+    const accel_field_t *f;
+    int n = data_fields(j->data, &f);
+    void *dst[DATA_MAX_FIELDS];
+
+    for (int i = 0; i < count; i++) {
+        int64_t all = accel_dataset_samples(j->data);
+        accel_status_t st;
+
+        for (int k = 0; k < n; k++)
+            dst[k] = run->loop.host_batch + run->loop.batch_at[k] +
+                     i * data_field_bytes(&f[k]);
+        st = held_out ? data_holdout_sample(j->data, first + i, dst, err)
+                      : data_sample(j->data, data_global_index(j->seed, all, first + i),
+                                    dst, err);
+        if (st != ACCEL_OK)
+            return st;
+    }
+    return ACCEL_OK;
+}
+
+accel_status_t batch_tensors(accel_t *run, int count, accel_tensor_t **batch,
+                             accel_error_t *err)
+{
+    const accel_field_t *f;
+    int n = data_fields(run->job.data, &f);
+
+    for (int i = 0; i < n; i++) {
+        batch[i] = nn_batch_tensor(&run->graph, count, &f[i]);
+        if (!batch[i]) {
+            *err = run->graph.error;
+            return err->code;
+        }
+        upload(run->backend, batch[i], f[i].dtype,
+               run->loop.host_batch + run->loop.batch_at[i]);
+    }
+    return ACCEL_OK;
+}
+
+/* A new micro-batch: tensors of the one before are gone. Returns the number of this rank's
+ * first sample in the order of the run. */
+static int64_t begin(accel_t *run)
+{
+    int64_t first = run_first_sample(run->progress.cursor, run->loop.micro,
+                                     run->boot.size, run->boot.rank, run->job.batch);
+
+    graph_reset(&run->graph);
+    run->loop.in_micro = true;
+    run->graph.recording = run->graph.training = !run->graph.evaluating;
+    run->graph.draws = (struct draws){ .seed = run->job.seed,
+                                       .first_sample = first,
+                                       .batch = run->job.batch };
+    return first;
+}
+
+/* The program may go on after this one: it asked for something that is not there. */
+static accel_status_t wrong_count(const char *call, int n, int have, const char *what,
+                                  accel_error_t *err)
+{
+    return accel_fail(err, A0909, "see the call in accel.h", "%s for %d %s, not %d",
+                      call, n, what, have);
+}
+
+accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
+                          accel_error_t *err)
+{
+    accel_error_t e = { 0 };
+    accel_status_t st = run_ready(run, "accel_next", err);
+    accel_tensor_t *next[DATA_MAX_FIELDS];
+    const accel_field_t *f;
+    int fields;
+
+    if (st != ACCEL_OK)
+        return st;
+    if (!run->job.data)
+        return accel_fail(err, A0901, "call accel_next_samples and feed the samples",
+                          "accel_next for a job without data");
+    fields = data_fields(run->job.data, &f);
+    if (n != fields || !batch)
+        return wrong_count("accel_next", n, fields, "tensors", err);
+    st = batch_take(run, begin(run), run->job.batch, false, &e);
+    if (st == ACCEL_OK)
+        st = batch_tensors(run, run->job.batch, next, &e);
+    if (st != ACCEL_OK)
+        return run_report(run, st, &e, err);
+    for (int i = 0; i < n; i++)
+        batch[i] = next[i];
+    if (run->graph.recording)
+        run->backend->step_begin(run->backend);
+    return ACCEL_OK;
+}
+
+accel_status_t accel_next_samples(accel_t *run, int64_t *index, int count,
+                                  accel_error_t *err)
+{
+    accel_status_t st = run_ready(run, "accel_next_samples", err);
+    int64_t first;
+
+    if (st != ACCEL_OK)
+        return st;
+    if (run->job.data)
+        return accel_fail(err, A0901, "call accel_next",
+                          "accel_next_samples for a job with data");
+    if (count != run->job.batch)
+        return wrong_count("accel_next_samples", count, run->job.batch, "samples", err);
+    first = begin(run);
+    for (int i = 0; index && i < count; i++)
+        index[i] = first + i;
+    return ACCEL_OK;
+}
+
+/* In a forward too, also in the one that accel_prepare runs for its plan. */
+static bool input_possible(accel_t *run, accel_error_t *err)
+{
+    if (run_given(run, "accel_input", err) != ACCEL_OK)
+        return false;
+    return run->graph.depth > 0 || run_ready(run, "accel_input", err) == ACCEL_OK;
+}
+
+accel_tensor_t *accel_input(accel_t *run, accel_dtype_t dtype, int ndim,
+                            const int64_t *dims, const void *host, accel_error_t *err)
+{
+    struct graph *g = run ? &run->graph : NULL;
+    accel_tensor_t *t = NULL;
+
+    if (!input_possible(run, err))
+        return NULL;
+    g->op = "input";
+    if (host && dims)
+        t = graph_tensor(g,
+                         dtype == ACCEL_F32 || dtype == ACCEL_BF16 ? g->compute : dtype,
+                         ndim, dims);
+    else
+        graph_fail(g, A0601, g->op, "pass sizes and values",
+                   "the %s of the tensor are NULL", host ? "sizes" : "values");
+    if (t)
+        upload(g->backend, t, dtype, host);
+    else if (err)
+        *err = g->error;
+    return t;
+}

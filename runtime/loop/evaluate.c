@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Mean loss over the held-out samples, no gradients. Ranks take micro-batches in rank
+ * order; every rank makes the same number of calls, also beyond the end, where its loss does
+ * not count. Stops early when a rank is told to stop.
+ */
+#include <math.h>
+
+#include "run/run.h"
+
+/* One micro-batch from held-out sample `first` on: adds its loss times samples, its samples
+ * and the stop flag. */
+static accel_status_t evaluate_batch(accel_t *run, int64_t first, double sums[3],
+                                     accel_error_t *err)
+{
+    int64_t left = data_holdout_samples(run->job.data) - first;
+    int count = left < run->job.batch ? (int)left : run->job.batch;
+    accel_tensor_t *in[DATA_MAX_FIELDS], *loss;
+    const accel_field_t *f;
+    double part[3] = { 0 };
+    float value;
+    accel_status_t st;
+
+    graph_reset(&run->graph);
+    /* Beyond the end: one sample that counts for nothing, for the collectives' sake. */
+    st = batch_take(run, count > 0 ? first : 0, count > 0 ? count : 1, true, err);
+    if (st == ACCEL_OK)
+        st = batch_tensors(run, count > 0 ? count : 1, in, err);
+    if (st != ACCEL_OK)
+        return st;
+    loss = accel_call(run->job.model, in, data_fields(run->job.data, &f));
+    if (!loss) {
+        *err = run->graph.error;
+        return err->code;
+    }
+    st = accel_tensor_read(loss, &value, 1, err);
+    if (st != ACCEL_OK)
+        return st;
+    part[0] = count > 0 ? (double)value * count : 0;
+    part[1] = count > 0 ? count : 0;
+    part[2] = signals_pending() ? 1 : 0;
+    st = comm_all_reduce(run->comm, part, 3, ACCEL_F64, COMM_SUM, err);
+    for (int i = 0; i < 3; i++)
+        sums[i] += part[i];
+    return st;
+}
+
+static accel_status_t evaluate(accel_t *run, int batches, double *loss_out,
+                               accel_error_t *err)
+{
+    int64_t per_round = (int64_t)run->job.batch * run->boot.size;
+    int64_t samples = run->job.data ? data_holdout_samples(run->job.data) : 0;
+    int64_t rounds = (samples + per_round - 1) / per_round;
+    double sums[3] = { 0 };
+    accel_status_t st = ACCEL_OK;
+
+    if (!loss_out)
+        return accel_fail(err, A0908, "pass where the loss shall go",
+                          "accel_evaluate: loss_out is NULL");
+    if (!run->job.model)
+        return accel_fail(err, A0908, "compute the loss with accel_unit_want",
+                          "accel_evaluate needs a model: the run has units");
+    if (rounds == 0)
+        return accel_fail(err, A0908, "open the dataset with a holdout fraction",
+                          "the dataset has no held-out samples");
+    if (batches > 0 && batches < rounds)
+        rounds = batches;
+    run->graph.recording = run->graph.training = false;
+    for (int64_t i = 0; i < rounds && st == ACCEL_OK && sums[2] == 0; i++)
+        st = evaluate_batch(
+            run, i * per_round + (int64_t)run->boot.rank * run->job.batch, sums, err);
+    run->graph.recording = run->graph.training = !run->graph.evaluating;
+    graph_reset(&run->graph);
+    if (st == ACCEL_OK)
+        *loss_out = sums[2] == 0 ? sums[0] / sums[1] : NAN;
+    return st;
+}
+
+accel_status_t accel_evaluate(accel_t *run, int batches, double *loss_out,
+                              accel_error_t *err)
+{
+    accel_error_t e = { 0 };
+    accel_status_t st = run_ready(run, "accel_evaluate", err);
+
+    if (st != ACCEL_OK)
+        return st;
+    return run_report(run, evaluate(run, batches, loss_out, &e), &e, err);
+}

@@ -1,0 +1,6 @@
+# loop/: a step, from batches to the agreement at its end
+libaccel_core_la_SOURCES += \
+	runtime/loop/batch.c \
+	runtime/loop/evaluate.c \
+	runtime/loop/loop.h \
+	runtime/loop/step.c

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loop: next micro-batch, backward, optimizer step. What the ranks must agree on in a
+ * step (loss, gradient norm, stop, save) travels in one reduction, so that all of them
+ * stop, save and go on at the same step.
+ */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "optim/optim.h"
+#include "run/run.h"
+
+int accel_more(const accel_t *run)
+{
+    return run && run->prepared && run->status == ACCEL_OK &&
+           run->progress.step < run->job.steps;
+}
+
+int64_t accel_steps_done(const accel_t *run)
+{
+    return run ? run->progress.step : 0;
+}
+
+static accel_status_t backward(accel_t *run, accel_tensor_t *loss, accel_error_t *err)
+{
+    bool last = run->loop.micro + 1 == run->job.accumulate;
+    const struct backend *be = run->backend;
+    float value = 0;
+    accel_status_t st = graph_check_loss(&run->graph, loss, err);
+
+    /* A device is not waited for before all its work is there. */
+    if (st == ACCEL_OK && !be->device)
+        st = accel_tensor_read(loss, &value, 1, err);
+    if (st == ACCEL_OK)
+        st = shard_backward_begin(run->shard, run->job.accumulate, err);
+    if (st == ACCEL_OK)
+        st = graph_backward(&run->graph, loss, 1.0f, err);
+    if (st == ACCEL_OK)
+        st = shard_backward_end(run->shard, last, err);
+    be->step_end(be);
+    if (last && observe_due(&run->observe, run->progress.step + 1))
+        throttle_check(run);
+    if (st == ACCEL_OK && be->device)
+        st = accel_tensor_read(loss, &value, 1, err);
+    if (st == ACCEL_OK) {
+        run->loop.loss_sum += value;
+        run->loop.micro++;
+        run->loop.in_micro = false;
+    }
+    return st;
+}
+
+accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t *err)
+{
+    accel_error_t e = { 0 };
+    accel_status_t st = run_ready(run, "accel_backward", err);
+
+    if (st != ACCEL_OK)
+        return st;
+    return run_report(run, backward(run, loss, &e), &e, err);
+}
+
+/* The values of a step that all ranks share. */
+struct agreed {
+    double loss, grad_sumsq;
+    int stop; /* signal that asked some rank to stop; 0: none */
+    bool save;
+};
+
+static accel_status_t agree(accel_t *run, struct agreed *out, accel_error_t *err)
+{
+    const struct config *c = &run->config;
+    double minutes = (double)(clock_ns() - run->progress.last_save_ns) / 60e9;
+    bool due = c->ckpt_every_minutes > 0 && minutes >= c->ckpt_every_minutes;
+    int sig = signals_pending();
+    double v[6] = { run->loop.loss_sum / run->job.accumulate / run->boot.size,
+                    shard_grad_sumsq(run->shard),
+                    sig == SIGTERM,
+                    sig != 0 && sig != SIGTERM && sig != SIGINT,
+                    due,
+                    sig == SIGINT };
+    accel_status_t st = comm_all_reduce(run->comm, v, 6, ACCEL_F64, COMM_SUM, err);
+
+    if (st != ACCEL_OK)
+        return st;
+    out->loss = v[0];
+    out->grad_sumsq = v[1];
+    /* A warning on any rank counts as one; slurmctld may send SIGTERM right behind it.
+     * Whoever presses Ctrl-C wants the end, whatever else is on its way. */
+    out->stop = v[5] > 0   ? SIGINT
+                : v[3] > 0 ? (c->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1)
+                : v[2] > 0 ? SIGTERM
+                           : 0;
+    if (out->stop)
+        signals_agreed(out->stop);
+    out->save = v[4] > 0 ||
+                (c->ckpt_every_steps > 0 &&
+                 (run->progress.step + 1) % c->ckpt_every_steps == 0) ||
+                run->progress.step + 1 == run->job.steps;
+    return ACCEL_OK;
+}
+
+/* What the optimizer did with the agreed values. */
+struct applied {
+    double lr, norm;
+};
+
+/* All ranks see the same values; one of them says so. */
+static accel_status_t diverged(const accel_t *run, const struct agreed *a,
+                               accel_error_t *err)
+{
+    const char *what = isfinite(a->loss) ? "the norm of the gradients" : "the loss";
+
+    if (run->boot.rank != 0) {
+        *err = (accel_error_t){ .code = ACCEL_EDIVERGED };
+        return ACCEL_EDIVERGED;
+    }
+    return accel_fail(err, A0906,
+                      "lower the learning rate or clip the gradients; checkpoints and "
+                      "log are intact up to the step before",
+                      "step %lld: %s is not finite any more: the training has diverged",
+                      (long long)run->progress.step + 1, what);
+}
+
+static accel_status_t update(accel_t *run, const struct agreed *a, struct applied *out,
+                             accel_error_t *err)
+{
+    const accel_job_t *j = &run->job;
+    accel_error_t why = { 0 };
+    float factor;
+
+    if (!isfinite(a->loss) ||
+        optim_clip(a->grad_sumsq, j->clip, &factor, &out->norm, &why) != ACCEL_OK)
+        return diverged(run, a, err);
+    out->lr = optim_lr(j->optimizer.lr, j->warmup, j->steps, run->progress.step + 1);
+    shard_update(run->shard, (float)out->lr, run->progress.step + 1, factor);
+    run->progress.step++;
+    run->progress.cursor = run_first_sample(run->progress.cursor, j->accumulate,
+                                            run->boot.size, 0, j->batch);
+    run->loop.micro = 0;
+    run->loop.loss_sum = 0;
+    return ACCEL_OK;
+}
+
+static void record(accel_t *run, double loss, const struct applied *did,
+                   double eval_loss)
+{
+    const accel_job_t *j = &run->job;
+    int64_t now = clock_ns();
+    struct observe_step s = {
+        .step = run->progress.step,
+        .loss = loss,
+        .lr = did->lr,
+        .grad_norm = did->norm,
+        .step_ms = (double)(now - run->loop.step_start_ns) / 1e6,
+        .items = (int64_t)j->batch * run->boot.size * j->accumulate,
+        .eval_loss = eval_loss,
+    };
+
+    if (j->data && data_seq(j->data) > 0) {
+        s.items *= data_seq(j->data);
+        s.tokens = true;
+    }
+    observe_step(&run->observe, &s);
+}
+
+static accel_status_t step(accel_t *run, accel_error_t *err)
+{
+    double eval_loss = NAN;
+    struct applied did = { 0 };
+    struct agreed a;
+    bool finished;
+    accel_status_t st;
+
+    st = hooks_call(run, err);
+    if (st == ACCEL_OK) /* ids out of range, and whatever a device has not told yet */
+        st = run->backend->sync(run->backend, err);
+    if (st == ACCEL_OK)
+        st = agree(run, &a, err);
+    if (st == ACCEL_OK) {
+        stop_announce(run, a.stop); /* rank 0 may not have got it itself */
+        st = update(run, &a, &did, err);
+    }
+    graph_reset(&run->graph);
+    finished = run->progress.step >= run->job.steps;
+    if (st == ACCEL_OK && !a.stop && run->job.eval_every > 0 &&
+        (finished || run->progress.step % run->job.eval_every == 0))
+        st = accel_evaluate(run, 0, &eval_loss, err);
+    if (st == ACCEL_OK)
+        record(run, a.loss, &did, eval_loss);
+    if (st == ACCEL_OK && a.stop && !finished)
+        accel_logf(&run->log, ACCEL_LOG_INFO, "told to stop by %s: saving step %lld",
+                   stop_signal_name(a.stop), (long long)run->progress.step);
+    if (st == ACCEL_OK && (a.stop || finished))
+        st = save_last(run, err);
+    else if (st == ACCEL_OK && a.save)
+        st = save_or_go_on(run, err);
+    if (finished || st != ACCEL_OK) /* nothing is left to save */
+        signals_leave_interrupt();
+    run->loop.step_start_ns = clock_ns();
+    if (st == ACCEL_OK && a.stop && !finished)
+        st = run_stop(run, a.stop, err);
+    return st;
+}
+
+accel_status_t accel_step(accel_t *run, accel_error_t *err)
+{
+    accel_error_t e = { 0 };
+    accel_status_t st = run_ready(run, "accel_step", err);
+
+    if (st == ACCEL_OK && run->loop.in_micro)
+        return accel_fail(err, A0901,
+                          "call accel_backward or accel_units_backward first",
+                          "accel_step before the backward of its micro-batch");
+    if (st == ACCEL_OK)
+        st = own_units_done(run, err);
+    if (st != ACCEL_OK || run->loop.micro < run->job.accumulate)
+        return st;
+    return run_report(run, step(run, &e), &e, err);
+}
+
+accel_status_t accel_save(accel_t *run, accel_error_t *err)
+{
+    accel_error_t e = { 0 };
+    accel_status_t st = run_ready(run, "accel_save", err);
+
+    if (st != ACCEL_OK)
+        return st;
+    if (run->loop.micro != 0)
+        return accel_fail(err, A0901, "call it after accel_step",
+                          "accel_save in the middle of a gradient accumulation");
+    return run_report(run, save_checkpoint(run, &e), &e, err);
+}

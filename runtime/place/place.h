@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * place/: which GPU, cores and network interface each rank uses. Ranks of one node agree on
+ * them before anything large is allocated; accel_close gives everything back.
+ */
+#ifndef ACCEL_PLACE_H
+#define ACCEL_PLACE_H
+
+#include <stdbool.h>
+
+#include "accel.h"
+#include "topology/topo.h"
+
+struct place {
+    struct topo_place topo;
+    /* CPU mask of the threads before they were bound; empty: they were not bound */
+    char mask_before[TOPO_MASK];
+    const char *unbound; /* why the threads are not bound; NULL: they are */
+    int threads;         /* of this rank's CPU backend */
+    int threads_before;  /* OpenMP's setting when the run was opened; 0: not changed */
+    int first_device;    /* of this rank, among the visible devices */
+    bool chosen;         /* the run took a free GPU: nobody had assigned one */
+    char choice[320];    /* which GPU was taken, or why none; empty: chosen is false */
+    /* CUDA_VISIBLE_DEVICES before it was narrowed; NULL: not narrowed, or it was unset */
+    char *list_before;
+    bool no_list_before;      /* it was narrowed, and unset before */
+    struct topo_watch *watch; /* of this rank's GPU; NULL: none, or it cannot be watched */
+    unsigned slow;            /* why its clocks were reduced at the last look */
+};
+
+/* ---- place.c -------------------------------------------------------------------------- */
+
+/* Assigns devices and cores, fills run->place and binds the process. Collective, before
+ * anything large is allocated. All ranks fail together; one of them says why. */
+accel_status_t place_open(accel_t *run, accel_error_t *err);
+void place_undo(accel_t *run);
+/* Interfaces that UCX may use: NULL for all of them, or for those that the user set. */
+const char *place_net_devices(const accel_t *run);
+
+/* ---- place_choose.c ------------------------------------------------------------------- */
+
+/* True where the config does not ask for the CPU, so that the run may take a free GPU. */
+bool place_may_choose(const accel_t *run);
+/* Takes a free GPU into `own`, or none; run->place.choice says which one, or why none. */
+void place_choose(accel_t *run, const struct topo_gpus *gpus, struct topo_rank *own);
+
+/* ---- place_print.c -------------------------------------------------------------------- */
+
+/* Rank 0 logs the placement of all ranks. Collective. */
+accel_status_t place_print(accel_t *run, accel_error_t *err);
+
+/* ---- throttle.c ----------------------------------------------------------------------- */
+
+/* Warns when heat or power limits slow this rank's GPU down, at the start and whenever that
+ * changes. throttle_check is called when a step's line is due, while the GPU is busy, so no
+ * step waits for the answer. */
+void throttle_open(accel_t *run);
+void throttle_check(accel_t *run);
+void throttle_close(accel_t *run);
+
+#endif

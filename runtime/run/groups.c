@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parameter groups of the job: what each parameter's learning rate and weight decay are,
+ * and which are not trained. In: globs and units. Out: parameters that carry their values,
+ * laid out anew. Reads names only.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "optim/optim.h"
+#include "run/run.h"
+
+static accel_status_t no_match(const accel_t *run, const accel_group_t *g,
+                               accel_error_t *err)
+{
+    const accel_tensor_t *some = run->units.unit[0].param_count
+                                     ? run->units.unit[0].param[0]
+                                     : run->units.unit[run->units.count - 1].param[0];
+    char hint[384];
+
+    snprintf(hint, sizeof(hint),
+             "match full names, like %.200s; an earlier group may take all of them",
+             some->name);
+    return accel_fail(err, A0911, hint, "the group '%s' matches no parameter",
+                      g->match);
+}
+
+accel_status_t groups_apply(accel_t *run, accel_error_t *err)
+{
+    const accel_optimizer_t *o = &run->job.optimizer;
+    int *hits = calloc((size_t)o->group_count + 1, sizeof(*hits));
+    int64_t trained = 0;
+    accel_status_t st = ACCEL_OK;
+
+    if (!hits)
+        return accel_fail_nomem(err, "the groups", (size_t)o->group_count * 4);
+    for (int u = 0; u < run->units.count; u++)
+        for (int i = 0; i < run->units.unit[u].param_count; i++) {
+            accel_tensor_t *p = run->units.unit[u].param[i];
+            struct optim_param own = optim_param_of(o, p->name, p->ndim);
+
+            p->lr_scale = own.lr_scale;
+            p->weight_decay = own.weight_decay;
+            if (own.group >= 0)
+                hits[own.group]++;
+            if (own.frozen)
+                p->needs_grad = false;
+            trained += p->needs_grad;
+        }
+    for (int i = 0; i < o->group_count && st == ACCEL_OK; i++)
+        if (!hits[i])
+            st = no_match(run, &o->groups[i], err);
+    free(hits);
+    if (st == ACCEL_OK && !trained)
+        st = accel_fail(err, A0911, "leave something to train",
+                        "all parameters are frozen");
+    units_lay_out(&run->units);
+    return st;
+}
+
+uint64_t groups_trained(const accel_t *run)
+{
+    uint64_t h = 0;
+
+    /* Added, not chained: the order of units follows the wrap policy. */
+    for (int u = 0; u < run->units.count; u++)
+        for (int i = 0; i < run->units.unit[u].param_count; i++) {
+            const accel_tensor_t *p = run->units.unit[u].param[i];
+
+            if (p->needs_grad)
+                h += XXH3_64bits(p->name, strlen(p->name));
+        }
+    return h;
+}

@@ -1,0 +1,90 @@
+# run/: the handle, from open to close
+libaccel_core_la_SOURCES += \
+	runtime/run/descriptors.c \
+	runtime/run/groups.c \
+	runtime/run/hooks.c \
+	runtime/run/meshes.c \
+	runtime/run/model.c \
+	runtime/run/open.c \
+	runtime/run/own_compute.c \
+	runtime/run/planning.c \
+	runtime/run/prepare.c \
+	runtime/run/run.h \
+	runtime/run/status.c
+
+# Requeue of a batch job, and a trainer reduced to its contract with Slurm to test it.
+unit_tests += tests/unit/test_requeue
+tests_unit_test_requeue_SOURCES = tests/unit/test_requeue.c
+tests_unit_test_requeue_LDADD = $(unit_ldadd)
+check_PROGRAMS += tests/helpers/stepper
+tests_helpers_stepper_SOURCES = tests/helpers/stepper.c runtime/life/requeue.c
+tests_helpers_stepper_LDADD = libacommon.la -lm
+
+unit_tests += tests/unit/test_lease
+tests_unit_test_lease_SOURCES = tests/unit/test_lease.c
+tests_unit_test_lease_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_signals
+tests_unit_test_signals_SOURCES = tests/unit/test_signals.c
+tests_unit_test_signals_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_warning
+tests_unit_test_warning_SOURCES = tests/unit/test_warning.c
+tests_unit_test_warning_LDADD = $(unit_ldadd)
+
+unit_tests += tests/unit/test_train_reshard
+tests_unit_test_train_reshard_SOURCES = tests/unit/test_train_reshard.c
+tests_unit_test_train_reshard_LDADD = $(fork_ldadd)
+
+# Whole runs of the reference trainer.
+shell_tests += tests/t/5120-train-lease.t tests/t/6110-train-timelimit.t \
+	tests/t/6120-train-user.t
+
+# Preemption in all its cases; check-preempt adds what takes long, to be run by hand.
+shell_tests += tests/t/6130-preempt-table.t tests/t/6140-preempt-lives.t \
+	tests/t/6160-preempt-random.t
+EXTRA_DIST += doc/preemption.md
+PREEMPTIONS = 200
+check-preempt: check-programs
+	$(AM_TESTS_ENVIRONMENT) ACCEL_LONG_TESTS=1 prove -v --exec '' \
+	    $(top_srcdir)/tests/t/6110-train-timelimit.t \
+	    $(top_srcdir)/tests/t/6130-preempt-table.t
+	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/6160-preempt-random.t $(PREEMPTIONS)
+check-programs: all $(check_PROGRAMS)
+.PHONY: check-preempt check-programs
+
+unit_tests += tests/unit/test_train_state
+tests_unit_test_train_state_SOURCES = tests/unit/test_train_state.c
+tests_unit_test_train_state_LDADD = $(unit_ldadd)
+
+# Weights in Hugging Face's format, into the shards and out of them.
+unit_tests += tests/unit/test_weights
+model_run_sources = tests/unit/model_run.c tests/unit/model_run.h
+model_run_cflags = $(AM_CFLAGS) -DDATA='"$(abs_top_srcdir)/tests/data/weights"'
+tests_unit_test_weights_SOURCES = tests/unit/test_weights.c $(model_run_sources)
+tests_unit_test_weights_CFLAGS = $(model_run_cflags)
+tests_unit_test_weights_LDADD = $(fork_ldadd)
+unit_tests += tests/unit/test_train_resume
+tests_unit_test_train_resume_SOURCES = tests/unit/test_train_resume.c $(model_run_sources)
+tests_unit_test_train_resume_CFLAGS = $(model_run_cflags)
+tests_unit_test_train_resume_LDADD = $(fork_ldadd)
+tests_unit_test_train_resume_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=openat
+gpu_unit_tests += tests/unit/test_cuda_models
+tests_unit_test_cuda_models_SOURCES = tests/unit/test_cuda_models.c $(cuda_device_sources) \
+	$(model_run_sources)
+tests_unit_test_cuda_models_CFLAGS = $(model_run_cflags)
+tests_unit_test_cuda_models_LDADD = $(unit_ldadd)
+EXTRA_DIST += tests/data/weights doc/weights.md
+
+unit_tests += tests/unit/test_save_last
+tests_unit_test_save_last_SOURCES = tests/unit/test_save_last.c $(disk_shim)
+tests_unit_test_save_last_LDADD = $(unit_ldadd) -ldl
+unit_tests += tests/unit/test_units
+tests_unit_test_units_SOURCES = tests/unit/test_units.c
+tests_unit_test_units_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_calls
+tests_unit_test_calls_SOURCES = tests/unit/test_calls.c
+tests_unit_test_calls_LDADD = $(unit_ldadd)
+check_PROGRAMS += tests/helpers/weights
+tests_helpers_weights_SOURCES = tests/helpers/weights.c
+tests_helpers_weights_LDADD = libaccel.la
+tests_helpers_weights_LDFLAGS = -no-install
+shell_tests += tests/t/5040-weights-transformers.t

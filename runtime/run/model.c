@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The calls of accel.h that build and run models on a run: thin, they hand on to nn/.
+ */
+#include "nn/models/any.h"
+#include "nn/models/bert.h"
+#include "nn/models/gpt2.h"
+#include "nn/models/llama.h"
+#include "ops/kv.h"
+#include "tensor/tape.h"
+#include "run/run.h"
+
+struct graph *accel_run_graph(accel_t *run)
+{
+    return &run->graph;
+}
+
+/* Remembers the root of a new tree so that accel_close frees it. */
+static accel_module_t *adopt(accel_t *run, accel_module_t *m)
+{
+    if (!m)
+        return NULL;
+    if (run->trees == RUN_MAX_TREES) {
+        nn_module_free(m);
+        accel_fail(&run->graph.error, A0609, "reuse a tree",
+                   "a run holds at most %d module trees", RUN_MAX_TREES);
+        return NULL;
+    }
+    run->tree[run->trees++] = m;
+    return m;
+}
+
+accel_module_t *accel_module_new(accel_t *run, const accel_class_t *cls,
+                                 accel_module_t *parent, const char *name)
+{
+    accel_module_t *m = run ? nn_module_new(&run->graph, cls, parent, name) : NULL;
+
+    return parent ? m : adopt(run, m);
+}
+
+void accel_eval(accel_t *run, int on)
+{
+    if (!run)
+        return;
+    if (run->graph.depth > 0) {
+        graph_fail(&run->graph, A0901, NULL, "call it between forwards",
+                   "accel_eval inside of the forward of a module");
+        return;
+    }
+    run->graph.evaluating = on != 0;
+    run->graph.recording = run->graph.training = !on;
+    if (run->graph_open && run->graph.error.code == ACCEL_OK)
+        graph_reset(&run->graph);
+}
+
+accel_kv_t *accel_kv_new(accel_t *run, int layers, int batch, int capacity,
+                         int kv_heads, int head_width, accel_error_t *err)
+{
+    if (run_given(run, "accel_kv_new", err) != ACCEL_OK)
+        return NULL;
+    return kv_new(&run->graph, layers, batch, capacity, kv_heads, head_width, err);
+}
+
+/* A new model belongs to the run; accel_prepare reports what went wrong, once for all
+ * ranks. */
+static accel_module_t *take(accel_t *run, accel_module_t *m, const accel_error_t *why,
+                            accel_error_t *err)
+{
+    if (!m && run && run->graph.error.code == ACCEL_OK)
+        run->graph.error = *why;
+    if (m && adopt(run, m))
+        return m;
+    if (err)
+        *err = run ? run->graph.error : *why;
+    return NULL;
+}
+
+accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg,
+                               accel_error_t *err)
+{
+    accel_error_t why = { 0 };
+    accel_module_t *m = NULL;
+
+    if (run_given(run, "accel_gpt2_new", &why) == ACCEL_OK)
+        m = gpt2_new(&run->graph, cfg, &why);
+    return take(run, m, &why, err);
+}
+
+accel_module_t *accel_llama_new(accel_t *run, const accel_llama_t *cfg,
+                                accel_error_t *err)
+{
+    accel_error_t why = { 0 };
+    accel_module_t *m = NULL;
+
+    if (run_given(run, "accel_llama_new", &why) == ACCEL_OK)
+        m = llama_new(&run->graph, cfg, &why);
+    return take(run, m, &why, err);
+}
+
+accel_module_t *accel_bert_new(accel_t *run, const accel_bert_t *cfg,
+                               accel_error_t *err)
+{
+    accel_error_t why = { 0 };
+    accel_module_t *m = NULL;
+
+    if (run_given(run, "accel_bert_new", &why) == ACCEL_OK)
+        m = bert_new(&run->graph, cfg, &why);
+    return take(run, m, &why, err);
+}
+
+accel_module_t *accel_model_open(accel_t *run, const char *name, accel_error_t *err)
+{
+    accel_error_t why = { 0 };
+    struct model_shape shape;
+    accel_module_t *m = NULL;
+
+    if (!name)
+        accel_fail(&why, A0644, "give a name or a directory", "no model is named");
+    else if (run_given(run, "accel_model_open", &why) == ACCEL_OK &&
+             model_shape_open(name, &shape, &why) == ACCEL_OK)
+        m = model_new(&run->graph, &shape, &why);
+    return take(run, m, &why, err);
+}

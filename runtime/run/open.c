@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * accel_open and accel_close: config, bootstrap, topology, backend and collectives come up
+ * in this order and go down in the reverse one.
+ */
+#include <errno.h>
+#include <omp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "backend/cuda_load.h"
+#include "run/run.h"
+
+#define BOOT_TIMEOUT_MS 120000
+#define COMM_TIMEOUT_MS 600000
+#define SPEAKER_MS      3000
+
+/* Job file: the option > config resolved by srun > $ACCEL_CONFIG > none. What srun did not
+ * resolve is merged here with the other sources. */
+static accel_status_t load_config(accel_t *run, const accel_options_t *o,
+                                  accel_error_t *err)
+{
+    const char *resolved = getenv("ACCEL_CONFIG_RESOLVED");
+    const char *path = o && o->config_file ? o->config_file : NULL;
+    struct config_sources sources = { 0 };
+    struct config_paths paths;
+    struct config_diags diags = { 0 };
+    accel_status_t st;
+
+    if (!path && resolved && *resolved) {
+        run->config_source = "srun";
+        return config_decode(resolved, &run->config, err);
+    }
+    if (!path)
+        path = getenv("ACCEL_CONFIG");
+    if (path && *path) {
+        run->config_source = "file";
+        snprintf(run->config_path, sizeof(run->config_path), "%s", path);
+        sources.job_path = path;
+    } else {
+        run->config_source = "built-in";
+    }
+    config_sources_default(&sources, &paths);
+    st = config_resolve(&sources, &run->config, &diags, err);
+    for (size_t i = 0; i < diags.count; i++)
+        accel_logf(&run->log, diags.item[i].is_error ? ACCEL_LOG_ERROR : ACCEL_LOG_WARN,
+                   "%s", diags.item[i].text);
+    config_diags_free(&diags);
+    return st;
+}
+
+/* What the config says against what was started. */
+static accel_status_t check_size(const accel_t *run, accel_error_t *err)
+{
+    int64_t want = run->config.num_processes;
+
+    if (run->boot.rank == 0 && run->boot.size > 1 &&
+        strcmp(run->config_source, "built-in") == 0)
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "no config given: %d processes train as MULTI_CPU with the defaults "
+                   "(srun --accel-config=FILE says otherwise)",
+                   run->boot.size);
+    if (want > 0 && want != run->boot.size)
+        return accel_fail_at(
+            err, A0301, "num_processes",
+            "change num_processes in the config or the number of tasks "
+            "(srun -n, mpirun -n)",
+            "the config says %lld, but %d %s started", (long long)want, run->boot.size,
+            run->boot.size == 1 ? "process was" : "processes were");
+    if (run->config.distributed_type == DIST_NO && run->boot.size > 1)
+        return accel_fail_at(err, A0303, "distributed_type",
+                             "use distributed_type: FSDP or MULTI_CPU, or one task",
+                             "it is NO, but %d processes were started", run->boot.size);
+    return config_check_world(&run->config, run->boot.size, err);
+}
+
+/* OMP_NUM_THREADS counts when it is the user's. The launcher sets it as Accelerate does, to
+ * 1 as a rule, which is meant for Python's workers; it leaves a mark with the same value. */
+static long user_threads(void)
+{
+    const char *threads = getenv("OMP_NUM_THREADS");
+    const char *mark = getenv("ACCEL_OMP_NUM_THREADS");
+
+    return threads && mark && !strcmp(threads, mark) ? 0
+                                                     : env_long("OMP_NUM_THREADS", 0);
+}
+
+static int choose_threads(const accel_t *run, const accel_options_t *o)
+{
+    long asked = o && o->threads > 0 ? o->threads : user_threads();
+
+    if (asked < 1)
+        asked = run->place.topo.cores;
+    return asked < 1 ? 1 : asked > 1024 ? 1024 : (int)asked;
+}
+
+/* One matrix product that fills every thread's workspace (the BLAS's own buffers, panels of
+ * widened operands), so that what the process needs beside the model is there when it is
+ * measured, and the plan is right from the start. */
+static accel_status_t warm_up(accel_t *run, accel_error_t *err)
+{
+    enum { M = 512, N = 384, K = 1024 };
+    const struct backend *be = run->backend;
+    accel_dtype_t t = run->graph.compute;
+    size_t one = accel_dtype_bytes(t), n = (size_t)N * (size_t)run->place.threads * 2;
+    struct arena *arena = NULL;
+    struct gemm g = { .m = M,
+                      .n = (int64_t)n,
+                      .k = K,
+                      .trans_b = true,
+                      .lda = K,
+                      .ldb = K,
+                      .ldc = (int64_t)n };
+    void *a, *b, *c;
+    accel_status_t st = arena_open(&arena, be, err);
+
+    if (st != ACCEL_OK)
+        return st;
+    a = arena_alloc(arena, M * K * one);
+    b = arena_alloc(arena, n * K * one);
+    c = arena_alloc(arena, M * n * one);
+    if (a && b && c) {
+        be->fill(be, a, t, M * K, 0.0f);
+        be->fill(be, b, t, (int64_t)n * K, 0.0f);
+        g.a = a;
+        g.b = b;
+        g.c = c;
+        g.a_type = g.b_type = g.c_type = t;
+        be->gemm(be, &g);
+    } else {
+        st = accel_fail_nomem(err, "the workspace", (M * K + n * K + M * n) * one);
+    }
+    if (st == ACCEL_OK)
+        st = be->sync(be, err);
+    arena_close(arena);
+    return st;
+}
+
+/* A warning during the bootstrap must not kill the task: what srun resolved tells the
+ * signals before anything is up. A config that does not decode is reported later. */
+static void early_signals(accel_t *run)
+{
+    const char *resolved = getenv("ACCEL_CONFIG_RESOLVED");
+    accel_error_t ignored = { 0 };
+
+    if (resolved && *resolved &&
+        config_decode(resolved, &run->config, &ignored) == ACCEL_OK)
+        signals_install(&run->config);
+}
+
+/* Waits until that process of this node has ended, at most SPEAKER_MS. */
+static void wait_for_end(pid_t pid)
+{
+    struct pollfd p = { .fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN };
+
+    if (p.fd < 0)
+        return;
+    poll(&p, 1, SPEAKER_MS);
+    close(p.fd);
+}
+
+/* Collective. A failure that all ranks have in common is told once per node, by its first
+ * rank. The others end after it: a launcher ends the job with the first rank that fails,
+ * and the line must be out by then. */
+static void tell_once(accel_t *run, accel_error_t *err)
+{
+    struct boot *b = &run->boot;
+    struct boot_blobs all = { 0 };
+    pid_t self = getpid(), speaker = 0;
+    accel_error_t ignored;
+
+    if (b->local_rank > 0 && err)
+        err->text[0] = err->hint[0] = '\0';
+    if (b->size < 2 ||
+        boot_exchange(b, &self, sizeof(self), &all, &ignored) != ACCEL_OK)
+        return;
+    for (int r = 0; r < b->size; r++)
+        if (b->node_of[r] == b->node_of[b->rank] && b->local_rank_of[r] == 0 &&
+            all.bytes[r] == sizeof(speaker))
+            memcpy(&speaker, all.data[r], sizeof(speaker));
+    boot_blobs_free(&all);
+    boot_leave(b, &ignored);
+    if (b->local_rank > 0 && speaker > 0)
+        wait_for_end(speaker);
+}
+
+/* The GPU that this rank was given, by CUDA's number for it: is it the one? */
+static accel_status_t check_device(const accel_t *run, accel_error_t *err)
+{
+    const char *given = run->place.topo.device[0].bus_id,
+               *opened = run->backend->bus_id;
+
+    if (!given[0] || !opened || strcasecmp(given, opened) == 0)
+        return ACCEL_OK;
+    return accel_fail_at(err, A0414, run->boot.host,
+                         "export CUDA_DEVICE_ORDER=PCI_BUS_ID before srun",
+                         "rank %d was given the GPU %s, but CUDA's device %d is %s",
+                         run->boot.rank, given, run->place.first_device, opened);
+}
+
+/* Kernels on the GPUs that were given, else on the cores. All ranks come to one end: a GPU
+ * that cannot be used is never made up for by the CPU. */
+static accel_status_t open_compute(accel_t *run, int timeout_ms, accel_error_t *err)
+{
+    struct comm_options o = { .timeout_ms = timeout_ms, .backend = "nccl" };
+    accel_status_t st;
+
+    if (run->place.topo.devices == 0)
+        return backend_cpu_open(&run->backend, run->place.threads, err);
+    st = backend_cuda_open(&run->backend, run->place.first_device, err);
+    if (st == ACCEL_OK)
+        st = check_device(run, err);
+    st = run_agree(run, st, err);
+    if (st != ACCEL_OK || run->boot.size == 1)
+        return st;
+    o.device = run->backend;
+    o.library_sums = run->config.sums == SUMS_NCCL;
+    return comm_open(&run->data, &run->boot, &o, err);
+}
+
+static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
+                                  accel_error_t *err)
+{
+    struct comm_options comm = { .timeout_ms = COMM_TIMEOUT_MS };
+    accel_status_t st;
+
+    comm.timeout_ms = (int)env_long("ACCEL_COMM_TIMEOUT_MS", COMM_TIMEOUT_MS);
+    st = boot_open(&run->boot, (int)env_long("ACCEL_BOOT_TIMEOUT_MS", BOOT_TIMEOUT_MS),
+                   err);
+    if (st != ACCEL_OK)
+        return st;
+    if (run->boot.rank != 0 && run->log.level > ACCEL_LOG_WARN)
+        run->log.level = ACCEL_LOG_WARN;
+    st = load_config(run, o, err);
+    if (st == ACCEL_OK) {
+        st = config_supported(&run->config, err);
+        if (st == ACCEL_OK)
+            st = check_size(run, err);
+        if (st != ACCEL_OK)
+            tell_once(run, err);
+    }
+    if (st == ACCEL_OK)
+        st = place_open(run, err);
+    if (st == ACCEL_OK) {
+        comm.net_devices = place_net_devices(run);
+        st = comm_open(&run->comm, &run->boot, &comm, err);
+    }
+    if (st == ACCEL_OK)
+        st = place_print(run, err);
+    if (st != ACCEL_OK)
+        return st;
+    run->place.threads = choose_threads(run, o);
+    /* Every parallel region of this thread, the optimizer's too, keeps to the rank's cores:
+     * one worker more per rank waits actively and takes a core from another rank. */
+    run->place.threads_before = omp_get_max_threads();
+    omp_set_num_threads(run->place.threads);
+    st = open_compute(run, comm.timeout_ms, err);
+    if (st == ACCEL_OK)
+        st = meshes_open(run, err);
+    if (st == ACCEL_OK)
+        throttle_open(run);
+    if (st == ACCEL_OK)
+        st = boot_leave(&run->boot, err);
+    if (st != ACCEL_OK)
+        return st;
+    st = graph_open(&run->graph, run->backend, config_precision(&run->config).compute,
+                    false, err);
+    run->graph_open = st == ACCEL_OK;
+    return st == ACCEL_OK ? warm_up(run, err) : st;
+}
+
+static void free_run(accel_t *run)
+{
+    if (run->place.threads_before > 0)
+        omp_set_num_threads(run->place.threads_before);
+    /* First: work on the device may wait for a peer that is gone. */
+    meshes_close(run);
+    comm_close(run->data);
+    shard_close(run->shard);
+    units_free(&run->units);
+    own_units_free(run);
+    hooks_free(run);
+    if (run->graph_open) {
+        graph_close(&run->graph);
+        for (int i = 0; i < run->trees; i++)
+            nn_module_free(run->tree[i]);
+    }
+    if (run->loop.host_batch)
+        run->backend->host_free(run->backend, run->loop.host_batch,
+                                run->loop.host_batch_bytes);
+    backend_close(run->home);
+    backend_close(run->backend);
+    comm_close(run->comm);
+    boot_free(&run->boot);
+    observe_close(&run->observe);
+    lease_drop(run);
+    throttle_close(run);
+    place_undo(run);
+    descriptors_restore(run);
+    free(run);
+}
+
+/* What the device's memory was used for before the model, by whomever: all that is not in
+ * our books. */
+static int64_t device_base(const struct backend *be)
+{
+    struct backend_usage u;
+    int64_t bytes;
+
+    if (!be->usage)
+        return 0;
+    be->usage(be, &u);
+    bytes = (int64_t)u.used;
+    for (int k = 0; k < MEMORY_KINDS; k++)
+        bytes -= (int64_t)u.held[k];
+    return bytes > 0 ? bytes : 0;
+}
+
+accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
+                          accel_error_t *err)
+{
+    accel_t *run = calloc(1, sizeof(*run));
+    accel_status_t st;
+
+    if (!run)
+        return accel_fail_nomem(err, "the run", sizeof(*run));
+    run->observe.file.fd = -1;
+    run->life.lease_fd = -1;
+    run->progress.saved_step = -1;
+    run->log.level = ACCEL_LOG_INFO;
+    if (options) {
+        run->log.fn = options->log;
+        run->log.user = options->log_user;
+    }
+    snprintf(run->run_name, sizeof(run->run_name), "%s",
+             options && options->run_name ? options->run_name : "run");
+    run->life.incarnation = incarnation_read();
+    descriptors_raise(run);
+    notice_read(run);
+    early_signals(run);
+    st = open_stages(run, options, err);
+    if (st != ACCEL_OK) {
+        signals_restore();
+        free_run(run);
+        return st;
+    }
+    run->graph.run = run;
+    run->graph.log = &run->log;
+    run->base_bytes = observe_memory(NULL);
+    run->device_base_bytes = device_base(run->backend);
+    signals_install(&run->config);
+    *run_out = run;
+    return ACCEL_OK;
+}
+
+accel_status_t accel_close(accel_t *run, accel_error_t *err)
+{
+    accel_status_t status;
+
+    if (!run)
+        return ACCEL_OK;
+    status = run->status;
+    if (status != ACCEL_OK && err)
+        *err = run->failure;
+    signals_restore();
+    free_run(run);
+    return status;
+}
+
+int accel_rank(const accel_t *run)
+{
+    return run ? run->boot.rank : 0;
+}
+
+int accel_world_size(const accel_t *run)
+{
+    return run ? run->boot.size : 1;
+}
+
+int accel_local_rank(const accel_t *run)
+{
+    return run ? run->boot.local_rank : 0;
+}
+
+int accel_is_main(const accel_t *run)
+{
+    return accel_rank(run) == 0;
+}

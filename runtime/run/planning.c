@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The plan of a run: what the model, the ranks and the backend need, printed once and held
+ * against the memory that there is. In: a prepared job. Out: run->plan, or why it cannot be.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/backend.h"
+#include "backend/cuda_sizes.h"
+#include "optim/optim.h"
+#include "run/run.h"
+
+static void count_params(const struct units *units, struct plan_input *in)
+{
+    for (int u = 0; u < units->count; u++)
+        for (int i = 0; i < units->unit[u].param_count; i++) {
+            const accel_tensor_t *p = units->unit[u].param[i];
+
+            in->params += p->elems;
+            in->frozen += p->needs_grad ? 0 : p->elems;
+        }
+}
+
+static void describe_data(const accel_dataset_t *d, char *buf, size_t len)
+{
+    char fields[200];
+
+    if (!d)
+        snprintf(buf, len, "the program's own");
+    else if (data_seq(d) > 0)
+        snprintf(buf, len, "%lld samples of %d tokens",
+                 (long long)accel_dataset_samples(d), data_seq(d));
+    else
+        snprintf(buf, len, "%lld samples of %s", (long long)accel_dataset_samples(d),
+                 data_fields_text(d, fields, sizeof(fields)));
+}
+
+static void print_plan(accel_t *run, const struct plan_input *in)
+{
+    const accel_job_t *j = &run->job;
+    struct strbuf text = { 0 };
+    const char *checkpoints =
+        run->config.ckpt_save ? run->ckpt_dir : "none (accel.checkpoint.save is false)";
+    char batch[128], cpu[256], data[256], steps[64];
+    char *save = NULL;
+
+    snprintf(batch, sizeof(batch), "%d per rank x %d ranks x %d micro-batches = %lld",
+             j->batch, run->boot.size, j->accumulate,
+             (long long)j->batch * run->boot.size * j->accumulate);
+    if (run->backend->device)
+        snprintf(cpu, sizeof(cpu), "%s, %s", run->backend->name, run->backend->isa);
+    else
+        snprintf(cpu, sizeof(cpu), "%s, %d thread%s per rank, %s", run->backend->name,
+                 run->place.threads, run->place.threads == 1 ? "" : "s",
+                 run->backend->isa);
+    describe_data(j->data, data, sizeof(data));
+    snprintf(steps, sizeof(steps), "%lld (warm-up %lld)", (long long)j->steps,
+             (long long)j->warmup);
+
+    const char *extra[] = {
+        "run",         run->run_name,
+        "config",      run->config_path[0] ? run->config_path : run->config_source,
+        "bootstrap",   run->boot.method,
+        "collectives", comm_backend(run->data ? run->data : run->comm),
+        "compute",     cpu,
+        "batch",       batch,
+        "data",        data,
+        "steps",       steps,
+        "output",      run->out_dir,
+        "checkpoints", checkpoints,
+        NULL
+    };
+
+    plan_print(in, &run->plan, extra, &text);
+    if (text.failed || !text.s)
+        return;
+    for (char *line = strtok_r(text.s, "\n", &save); line;
+         line = strtok_r(NULL, "\n", &save))
+        accel_logf(&run->log, ACCEL_LOG_INFO, "%s", line);
+    strbuf_free(&text);
+}
+
+/* Values of the model that are not trained. */
+static accel_status_t count_buffers(accel_t *run, int64_t *bytes_out,
+                                    accel_error_t *err)
+{
+    int64_t n = run->job.model ? nn_buffers_list(run->job.model, NULL) : 0;
+    accel_tensor_t **list = calloc((size_t)n + 1, sizeof(accel_tensor_t *));
+
+    if (!list)
+        return accel_fail_nomem(err, "list of buffers", (size_t)n * sizeof(*list));
+    if (n > 0)
+        nn_buffers_list(run->job.model, list);
+    *bytes_out = 0;
+    for (int64_t i = 0; i < n; i++)
+        *bytes_out += list[i]->elems * (int64_t)accel_dtype_bytes(list[i]->dtype);
+    free(list);
+    return ACCEL_OK;
+}
+
+/* `own`: what the largest kernel takes for itself. */
+static accel_status_t describe_device(accel_t *run, size_t own, struct plan_device *d,
+                                      accel_error_t *err)
+{
+    const struct backend *be = run->backend;
+    size_t staging =
+        CUDA_STAGING_BYTES + SHARD_STAGE_BYTES + run->loop.host_batch_bytes;
+
+    if (!be->device)
+        return ACCEL_OK;
+    d->present = true;
+    d->memory_bytes = (int64_t)be->memory_bytes;
+    d->base_bytes = run->device_base_bytes;
+    d->activation_step = BACKEND_STEP;
+    d->kernel_bytes = (int64_t)(be->fixed_bytes + own);
+    d->staging_bytes = (int64_t)staging;
+    d->library_sums = run->config.sums == SUMS_NCCL;
+    return count_buffers(run, &d->buffer_bytes, err);
+}
+
+/* The kernel grants memory it does not have and kills a rank much later, perhaps hours
+ * into the run: what cannot fit on the node is refused before it. */
+static accel_status_t check_host(const accel_t *run, int64_t need, accel_error_t *err)
+{
+    int64_t node = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    char a[32], b[32];
+
+    if (node <= 0 || need <= node / run->boot.local_size)
+        return ACCEL_OK;
+    return accel_fail(err, A0904,
+                      "use a smaller batch with more accumulation, a smaller model, or "
+                      "more nodes",
+                      "the plan needs %s in each of %d rank%s, but this node has %s of "
+                      "memory",
+                      format_bytes((double)need, a, sizeof(a)), run->boot.local_size,
+                      run->boot.local_size == 1 ? "" : "s",
+                      format_bytes((double)node, b, sizeof(b)));
+}
+
+static accel_status_t check_memory(const accel_t *run, const struct plan_input *in,
+                                   accel_error_t *err)
+{
+    int64_t need = run->plan.total_bytes, device = in->device.memory_bytes;
+    char a[32], b[32], cure[384];
+
+    if (!in->device.present)
+        return check_host(run, need, err);
+    if (device > 0 && need > device)
+        return accel_fail(err, A0904, plan_cure(in, &run->plan, cure, sizeof(cure)),
+                          "the plan needs %s on the GPU, but it has %s",
+                          format_bytes((double)need, a, sizeof(a)),
+                          format_bytes((double)device, b, sizeof(b)));
+    return check_host(run, run->plan.host_total_bytes, err);
+}
+
+/* Shapes, parameters and layout; elems[2][units]. */
+static accel_status_t describe_run(accel_t *run, struct plan_input *in, int64_t *elems,
+                                   accel_error_t *err)
+{
+    int units = run->units.count;
+
+    for (int u = 0; u < units; u++) {
+        elems[u] = run->units.unit[u].elems;
+        elems[units + u] = run->units.unit[u].frozen;
+    }
+    in->unit_elems = elems;
+    in->unit_frozen = elems + units;
+    optim_state_names(&run->job.optimizer, &in->states);
+    count_params(&run->units, in);
+    if (plan_layout_of(&run->config, run->boot.size, run->boot.local_size, &in->layout,
+                       err))
+        return err->code;
+    if (!run->home) /* all is in the CPU's memory already */
+        in->layout.offload_params = false;
+    return ACCEL_OK;
+}
+
+/* Activations, and what the largest kernel takes for itself, in whole pages of a device. */
+static accel_status_t measure(accel_t *run, struct plan_input *in, size_t *own_out,
+                              accel_error_t *err)
+{
+    enum { PAGE = 2 << 20 };
+    size_t activations = 0, own = run->backend->own_least;
+    const accel_field_t *fields;
+    accel_status_t st = ACCEL_OK;
+
+    if (run->job.model && run->job.data) {
+        int n = data_fields(run->job.data, &fields);
+
+        st = nn_measure(run->job.model, run->job.batch, fields, n, true, &activations,
+                        &own, err);
+    }
+    in->activation_bytes = (int64_t)activations;
+    in->batch = run->job.batch;
+    *own_out = (own + PAGE - 1) / PAGE * PAGE;
+    return st;
+}
+
+accel_status_t plan_make(accel_t *run, accel_error_t *err)
+{
+    static const char *const rows[] = { "adam moments", "momentum", "lion momentum" };
+    int64_t *elems = calloc(2 * (size_t)run->units.count, sizeof(*elems));
+    struct plan_input in = { .config = &run->config,
+                             .world = run->boot.size,
+                             .nodes = run->boot.nodes,
+                             .local_size = run->boot.local_size,
+                             .accumulate = run->job.accumulate,
+                             .units = run->units.count,
+                             .optimizer = rows[run->job.optimizer.kind],
+                             .base_bytes = run->base_bytes };
+    size_t own = 0;
+    accel_status_t st;
+
+    if (!elems)
+        return accel_fail_nomem(err, "the plan",
+                                (size_t)run->units.count * sizeof(*elems));
+    st = describe_run(run, &in, elems, err);
+    if (st == ACCEL_OK)
+        st = measure(run, &in, &own, err);
+    if (st == ACCEL_OK)
+        st = describe_device(run, own, &in.device, err);
+    if (st == ACCEL_OK) {
+        plan_compute(&in, &run->plan);
+        print_plan(run, &in);
+        st = check_memory(run, &in, err);
+    }
+    if (st == ACCEL_OK)
+        st = run->backend->room(run->backend, own, err);
+    free(elems);
+    return st;
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * accel_prepare: checks the job, cuts the model into units, plans memory, shards and
+ * initialises, prints the plan once, and goes on from a checkpoint when there is one.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backend/backend.h"
+#include "common/path_dir.h"
+#include "optim/optim.h"
+#include "run/run.h"
+
+static accel_status_t bad_job(accel_error_t *err, const char *what)
+{
+    return accel_fail(err, A0902, "see struct accel_job in accel.h", "%s", what);
+}
+
+static accel_status_t check_job(const accel_job_t *j, accel_error_t *err)
+{
+    if (!j->model && j->eval_every > 0)
+        return bad_job(err, "eval_every needs a model");
+    if (j->steps < 1)
+        return bad_job(err, "steps must be at least 1");
+    if (j->batch < 1 || j->batch > 1 << 20)
+        return bad_job(err, "batch must be between 1 and 1048576");
+    if (j->accumulate < 0 || j->accumulate > 1 << 20)
+        return bad_job(err, "accumulate must be between 1 and 1048576");
+    if (j->warmup < 0 || j->eval_every < 0 || j->log_every < 0)
+        return bad_job(err, "warmup, eval_every and log_every must not be negative");
+    if (!(j->clip >= 0))
+        return bad_job(err, "clip must not be negative");
+    if (j->eval_every > 0 && (!j->data || data_holdout_samples(j->data) < 1))
+        return bad_job(err,
+                       "eval_every needs a dataset with a held-out part of at least "
+                       "one sample");
+    return optim_check(&j->optimizer, err);
+}
+
+static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error_t *err)
+{
+    accel_status_t st = check_job(job, err);
+    accel_job_t *j = &run->job;
+    const char *out = job->out_dir ? job->out_dir : "out";
+
+    if (st != ACCEL_OK)
+        return st;
+    if (strlen(out) >= sizeof(run->out_dir))
+        return bad_job(err, "out_dir is too long");
+    *j = *job;
+    strcpy(run->out_dir, out);
+    j->out_dir = run->out_dir;
+    if (config_accumulation(&run->config) > 0)
+        j->accumulate = (int)config_accumulation(&run->config);
+    if (config_clipping(&run->config) > 0)
+        j->clip = (float)config_clipping(&run->config);
+    if (j->accumulate == 0)
+        j->accumulate = 1;
+    if (j->log_every == 0)
+        j->log_every = j->steps / 20 > 0 ? (int)(j->steps / 20) : 1;
+    j->optimizer = optim_defaults(j->optimizer);
+    if (run->config.ckpt_dir[0])
+        snprintf(run->ckpt_dir, sizeof(run->ckpt_dir), "%s", run->config.ckpt_dir);
+    else
+        snprintf(run->ckpt_dir, sizeof(run->ckpt_dir), "%s/checkpoints", run->out_dir);
+    return batch_open(run, err);
+}
+
+/* mkdir -p, and may we write there? errno or 0. */
+static int make_dirs(const char *dir)
+{
+    size_t failed_len;
+    struct stat sb;
+    int error = path_make_dirs(dir, &failed_len);
+
+    if (error)
+        return error;
+    if (stat(dir, &sb) != 0)
+        return errno;
+    if (!S_ISDIR(sb.st_mode))
+        return ENOTDIR;
+    return access(dir, W_OK | X_OK) == 0 ? 0 : errno;
+}
+
+/* It is there and writable: is it one that we may write into? */
+static accel_status_t check_link(const char *dir, accel_error_t *err)
+{
+    int fd;
+    accel_status_t st = path_open_dir(dir, &fd, err);
+
+    if (fd >= 0)
+        close(fd);
+    return st;
+}
+
+/* Rank 0's. */
+static accel_status_t make_out_dirs(const accel_t *run, accel_error_t *err)
+{
+    int failed = make_dirs(run->out_dir);
+    accel_status_t st = run->config.ckpt_save ? accel_ckpt_can_save(err) : ACCEL_OK;
+
+    if (st != ACCEL_OK)
+        return st;
+    if (failed)
+        return accel_fail_at(
+            err, A0903, run->out_dir, "choose an output directory that can be written",
+            "cannot create or write the output directory: %s", strerror(failed));
+    st = check_link(run->out_dir, err);
+    if (st != ACCEL_OK)
+        return st;
+    failed = make_dirs(run->ckpt_dir);
+    if (failed)
+        return accel_fail_at(err, A0803, run->ckpt_dir,
+                             "check accel.checkpoint.dir and the rights above it",
+                             "cannot create or write the checkpoint directory: %s",
+                             strerror(failed));
+    return check_link(run->ckpt_dir, err);
+}
+
+/* Output and checkpoint directory, which is then ours alone. */
+static accel_status_t take_dirs(accel_t *run, accel_error_t *err)
+{
+    accel_status_t st = ACCEL_OK;
+
+    if (run->boot.rank == 0)
+        st = make_out_dirs(run, err);
+    if (st == ACCEL_OK && run->boot.rank == 0)
+        st = lease_take(run, err);
+    if (st == ACCEL_OK)
+        st = history_start(run, err);
+    return run_agree(run, st, err);
+}
+
+/* fsdp_offload_params: nothing to do where the CPU computes. */
+bool run_offloads(const accel_t *run)
+{
+    char text[16];
+
+    return run->backend->device && run->config.distributed_type == DIST_FSDP &&
+           strcmp(config_get(&run->config, "fsdp_offload_params", text, sizeof(text)),
+                  "true") == 0;
+}
+
+static accel_status_t open_home(accel_t *run, accel_error_t *err)
+{
+    return run_offloads(run) ? backend_cpu_open(&run->home, run->place.threads, err)
+                             : ACCEL_OK;
+}
+
+static accel_status_t shard_model(accel_t *run, accel_error_t *err)
+{
+    struct shard_options o = { .strategy = plan_strategy(&run->config),
+                               .prefetch = config_prefetch(&run->config),
+                               .precision = config_precision(&run->config),
+                               .optimizer = run->job.optimizer,
+                               .backend = run->backend,
+                               .home = run->home,
+                               .data = run->group ? run->group : run->data,
+                               .reduce = run->reduce,
+                               .copies = run->copies,
+                               .log = &run->log };
+    accel_status_t st;
+
+    st = shard_open(&run->shard, run->comm, &o, &run->units, err);
+    if (st != ACCEL_OK)
+        return st;
+    run->graph.residency = shard_residency(run->shard);
+    return ACCEL_OK;
+}
+
+static int64_t device_peak(const void *user)
+{
+    const struct backend *be = user;
+    struct backend_usage u;
+
+    be->usage(be, &u);
+    return (int64_t)u.peak;
+}
+
+static bool log_is_ours(void *run)
+{
+    return lease_keep(run, NULL) == ACCEL_OK;
+}
+
+static accel_status_t open_log(accel_t *run, accel_error_t *err)
+{
+    char path[sizeof(run->out_dir) + 16];
+
+    run->observe.total_steps = run->job.steps;
+    run->observe.every = run->job.log_every;
+    run->observe.log = &run->log;
+    run->observe.ours = log_is_ours;
+    run->observe.ours_user = run;
+    run->observe.device_peak = run->backend->usage ? device_peak : NULL;
+    run->observe.device_user = run->backend;
+    snprintf(path, sizeof(path), "%s/log.jsonl", run->out_dir);
+    return observe_open(&run->observe, run->boot.rank == 0 ? path : NULL,
+                        run->progress.step, err);
+}
+
+/* fsdp_activation_checkpointing */
+static void recompute_units(accel_t *run)
+{
+    if (!config_recomputes(&run->config))
+        return;
+    if (nn_recompute_units(run->job.model) == 0 && run->boot.rank == 0)
+        accel_logf(
+            &run->log, ACCEL_LOG_WARN,
+            "fsdp_activation_checkpointing: the model is one unit, so nothing is "
+            "computed again; fsdp_auto_wrap_policy cuts it into units");
+}
+
+/* Units of the model's tree, or those that the program declared. */
+static accel_status_t take_units(accel_t *run, accel_error_t *err)
+{
+    bool wrap = config_wrap_policy(&run->config) == WRAP_TRANSFORMER;
+    accel_status_t st;
+
+    if (!run->job.model)
+        return own_units_build(run, &run->units, err);
+    if (run->own_units)
+        return bad_job(err, "a job has a model or the run has units, not both");
+    st = nn_units_build(run->job.model, wrap, run->config.transformer_cls, &run->units,
+                        err);
+    if (st == ACCEL_OK && wrap && run->units.count == 1 && run->boot.rank == 0)
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "TRANSFORMER_BASED_WRAP: the model has no class ending in Block or "
+                   "Layer, so "
+                   "all of it is one unit (fsdp_transformer_layer_cls_to_wrap names "
+                   "others)");
+    if (st == ACCEL_OK)
+        recompute_units(run);
+    return st;
+}
+
+/* Initial values are in the shards: the program's arrays are not looked at any more. */
+static void forget_values(accel_t *run)
+{
+    for (int u = 0; u < run->units.count; u++)
+        for (int i = 0; i < run->units.unit[u].param_count; i++)
+            run->units.unit[u].param[i]->values = NULL;
+}
+
+static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_t *err)
+{
+    accel_status_t st = take_job(run, job, err);
+
+    if (run->graph.error.code != ACCEL_OK) {
+        *err = run->graph.error; /* the model was built wrongly */
+        st = err->code;
+    }
+    if (st == ACCEL_OK)
+        st = take_units(run, err);
+    if (st == ACCEL_OK)
+        st = groups_apply(run, err);
+    if (st == ACCEL_OK)
+        st = state_identity(run, err);
+    st = run_agree(run, st, err);
+    if (st == ACCEL_OK)
+        st = state_same_on_all(run, err);
+    if (st == ACCEL_OK)
+        st = take_dirs(run, err);
+    if (st == ACCEL_OK && run->job.model)
+        st = run_agree(run, nn_buffers_open(run->job.model, err), err);
+    if (st == ACCEL_OK)
+        st = run_agree(run, open_home(run, err), err);
+    if (st == ACCEL_OK)
+        st = run_agree(run, plan_make(run, err), err);
+    if (st == ACCEL_OK)
+        st = shard_model(run, err);
+    if (st == ACCEL_OK)
+        history_say(run);
+    if (st == ACCEL_OK)
+        st = resume_run(run, err);
+    if (st == ACCEL_OK && !run->progress.resumed)
+        shard_init(run->shard, run->job.seed); /* nothing to go on from */
+    forget_values(run);
+    if (st == ACCEL_OK)
+        st = run_agree(run, open_log(run, err), err);
+    if (st == ACCEL_OK)
+        history_add(run, "start step=%lld", (long long)run->progress.step);
+    return st;
+}
+
+accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t *err)
+{
+    accel_error_t e = { 0 };
+    accel_status_t st = run_given(run, "accel_prepare", err);
+
+    if (st != ACCEL_OK)
+        return st;
+    if (!job)
+        st = bad_job(&e, "the job is NULL");
+    else if (run->prepared)
+        st = accel_fail(&e, A0901, "open one run per model",
+                        "accel_prepare was called twice");
+    else
+        st = prepare(run, job, &e);
+    if (st != ACCEL_OK)
+        return run_report(run, st, &e, err);
+    notice_check(run, run->life.history.save_seconds);
+    run->prepared = true;
+    run->progress.last_save_ns = run->loop.step_start_ns = clock_ns();
+    if (run->progress.step >= run->job.steps)
+        accel_logf(&run->log, ACCEL_LOG_INFO,
+                   "the run is finished: all %lld steps are done; nothing to do",
+                   (long long)run->job.steps);
+    else /* from here on there is something to lose */
+        signals_take_interrupt(&run->config);
+    return ACCEL_OK;
+}

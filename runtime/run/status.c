@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The status of a run: its first failure, which calls are allowed now, and one outcome for
+ * all ranks.
+ */
+#include "run/run.h"
+
+accel_status_t run_report(accel_t *run, accel_status_t status, const accel_error_t *e,
+                          accel_error_t *err)
+{
+    if (status == ACCEL_OK)
+        return ACCEL_OK;
+    if (run->status == ACCEL_OK) {
+        run->status = status;
+        run->failure = *e;
+        run->failure.code = status;
+    }
+    if (err)
+        *err = *e;
+    return status;
+}
+
+accel_status_t run_given(const accel_t *run, const char *call, accel_error_t *err)
+{
+    if (run)
+        return ACCEL_OK;
+    return accel_fail(err, A0901, "check what accel_open returned",
+                      "%s was given no run", call);
+}
+
+accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err)
+{
+    if (run_given(run, call, err) != ACCEL_OK)
+        return ACCEL_EINVAL;
+    if (run->graph.depth > 0)
+        return accel_fail(err, A0901, "call it between forwards",
+                          "%s inside of the forward of a module", call);
+    if (run->status != ACCEL_OK) {
+        if (err)
+            *err = run->failure;
+        return run->status;
+    }
+    if (run->prepared) {
+        stop_announce(run, signals_pending());
+        return ACCEL_OK;
+    }
+    return accel_fail(err, A0901, "call accel_prepare first", "%s before accel_prepare",
+                      call);
+}
+
+accel_status_t run_agree(accel_t *run, accel_status_t st, accel_error_t *err)
+{
+    /* The status first, then the lowest rank that has it. */
+    int64_t size = run->boot.size,
+            worst = st == ACCEL_OK ? 0 : st * size + (size - 1 - run->boot.rank);
+    int64_t mine = worst;
+    accel_error_t e = { 0 };
+    accel_status_t sent =
+        comm_all_reduce(run->comm, &worst, 1, ACCEL_I64, COMM_MAX, &e);
+
+    if (sent != ACCEL_OK) {
+        if (err && st == ACCEL_OK)
+            *err = e;
+        return st != ACCEL_OK ? st : sent;
+    }
+    if (worst == 0 || worst == mine)
+        return st;
+    st = (accel_status_t)(worst / size);
+    if (err)
+        *err = (accel_error_t){ .code = st };
+    return st;
+}

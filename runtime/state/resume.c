@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run goes on from: ACCEL_RESUME and the checkpoint directory in, tensors and
+ * progress out. auto: the newest intact checkpoint there. none: nothing, and there must
+ * be none. A path: that checkpoint, or the newest intact one of that directory. A run
+ * that was started again by Slurm or by srun goes on from its own newest checkpoint,
+ * whatever was asked of its first start. All ranks choose together. Only proven damage makes
+ * it go back to an older one; what is newer is then moved aside, never removed.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "run/run.h"
+
+struct choice {
+    char what[2048]; /* auto, none or an absolute path */
+    long restarts;
+};
+
+struct found {
+    accel_ckpt_info_t *list; /* newest first; one malloc */
+    int64_t count;
+};
+
+/* "seed=1, this run has seed=7": the words of two identities that are not the same. */
+static void identity_difference(const char *theirs, const char *ours, char *buf,
+                                size_t len)
+{
+    char a[512], b[512], *save_a = NULL, *save_b = NULL;
+    size_t used = 0;
+
+    snprintf(a, sizeof(a), "%s", theirs);
+    snprintf(b, sizeof(b), "%s", ours);
+    buf[0] = '\0';
+    for (char *wa = strtok_r(a, " ", &save_a), *wb = strtok_r(b, " ", &save_b);
+         wa && wb; wa = strtok_r(NULL, " ", &save_a), wb = strtok_r(NULL, " ", &save_b))
+        if (strcmp(wa, wb) != 0 && used < len)
+            used += (size_t)snprintf(buf + used, len - used, "%sit has %s, this run %s",
+                                     used ? "; " : "", wa, wb);
+}
+
+/* Reads checkpoint `dir` into the shards. Local: errors are this rank's own. */
+static accel_status_t load_one(accel_t *run, const char *dir, int *writers,
+                               accel_error_t *err)
+{
+    struct run_boxes boxes = { 0 };
+    accel_ckpt_t *c = NULL;
+    const void *state;
+    size_t bytes = 0;
+    accel_status_t st = accel_ckpt_open(&c, dir, err);
+
+    if (st != ACCEL_OK)
+        return st;
+    *writers = accel_ckpt_world_size(c);
+    if (strcmp(accel_ckpt_run_id(c), run->progress.run_id) != 0) {
+        char difference[512];
+
+        identity_difference(accel_ckpt_run_id(c), run->progress.run_id, difference,
+                            sizeof(difference));
+        st = accel_fail_at(err, A0818, dir,
+                           "use another --out or accel.checkpoint.dir, or move the old "
+                           "checkpoints away",
+                           "the checkpoint is of another run: %s", difference);
+        goto out;
+    }
+    state = accel_ckpt_blob(c, "trainer", &bytes);
+    if (!state) {
+        st = accel_fail_at(err, A0819, dir, "use another checkpoint",
+                           "the checkpoint has no trainer state");
+        goto out;
+    }
+    st = state_check_optimizer(run, dir, state, bytes, err);
+    if (st == ACCEL_OK)
+        st = run_boxes(run, true, &boxes, err);
+    if (st == ACCEL_OK)
+        st = accel_ckpt_read(c, boxes.all, boxes.count, err);
+    if (st == ACCEL_OK)
+        run_boxes_store(run, &boxes);
+    if (st == ACCEL_OK)
+        st = state_decode(run, state, bytes, err);
+out:
+    run_boxes_free(&boxes);
+    accel_ckpt_close(c);
+    return st;
+}
+
+/* Proof that what a save left there is not there any more. All else says nothing about the
+ * checkpoint: going back to an older one could cost a newer one that is whole. */
+static bool is_damage(accel_status_t st)
+{
+    return st == ACCEL_ECORRUPT;
+}
+
+static bool is_missing(const accel_error_t *e)
+{
+    return message_of(e) == A0807 || message_of(e) == A0811;
+}
+
+/* A file or directory that this rank misses, or finds shorter, while rank 0 does not, is no
+ * damage: the storage does not show the same to all nodes. Changes *st and *own then; the
+ * result is that of the exchange. */
+static accel_status_t second_opinion(accel_t *run, const char *dir, accel_status_t *st,
+                                     accel_error_t *own, accel_error_t *err)
+{
+    const bool missing = *st != ACCEL_OK && is_missing(own);
+    const accel_error_t why = *own;
+    int64_t too = missing; /* on rank 0 */
+    accel_status_t sent = comm_broadcast(run->comm, &too, sizeof(too), 0, err);
+
+    if (sent == ACCEL_OK && missing && !too)
+        *st =
+            accel_fail_at(own, A0834, why.where[0] ? why.where : dir,
+                          "the directory must be on storage that all nodes share; "
+                          "then start the run again",
+                          "rank %d: %.500s; rank 0 finds it", run->boot.rank, why.text);
+    return sent;
+}
+
+/* All ranks try `dir`. Damage is the outcome when one of them proved it and none had
+ * trouble of another kind, which wins. Every rank that found damage says which. */
+static accel_status_t load_together(accel_t *run, const char *dir, int *writers,
+                                    accel_error_t *err)
+{
+    accel_error_t own = { 0 };
+    accel_status_t st = load_one(run, dir, writers, &own),
+                   trouble = second_opinion(run, dir, &st, &own, err);
+
+    if (trouble != ACCEL_OK)
+        return trouble;
+    if (is_damage(st))
+        accel_logf(&run->log, ACCEL_LOG_WARN, "rank %d: %s: %s", run->boot.rank,
+                   own.where[0] ? own.where : dir, own.text);
+    trouble = run_agree(run, is_damage(st) ? ACCEL_OK : st, &own);
+    st = trouble != ACCEL_OK ? trouble : run_agree(run, st, &own);
+    if (st != ACCEL_OK)
+        *err = own;
+    return st;
+}
+
+/* Rank 0's view of directory `dir` decides which names are tried, so that all ranks try
+ * the same ones in the same order. */
+static accel_status_t agree_on_list(accel_t *run, const char *dir, struct found *f,
+                                    accel_error_t *err)
+{
+    accel_error_t own = { 0 };
+    int64_t head[2] = { 0, ACCEL_OK };
+    size_t n = 0;
+    accel_status_t st;
+
+    if (run->boot.rank == 0) {
+        head[1] = accel_ckpt_list(dir, &f->list, &n, &own);
+        head[0] = (int64_t)n;
+    }
+    st = comm_broadcast(run->comm, head, sizeof(head), 0, err);
+    if (st == ACCEL_OK && head[1] != ACCEL_OK) {
+        *err = own;
+        return err->code = (accel_status_t)head[1];
+    }
+    f->count = head[0];
+    if (st != ACCEL_OK || head[0] == 0)
+        return st;
+    if (run->boot.rank != 0)
+        f->list = calloc((size_t)head[0], sizeof(*f->list));
+    if (!f->list)
+        return accel_fail_nomem(err, "the list of checkpoints",
+                                (size_t)head[0] * sizeof(*f->list));
+    return comm_broadcast(run->comm, f->list, (size_t)head[0] * sizeof(*f->list), 0,
+                          err);
+}
+
+/* Says so and returns ACCEL_OK, or the error that all ranks have. */
+static accel_status_t load_checkpoint(accel_t *run, const char *dir, accel_error_t *err)
+{
+    int writers = 0;
+    accel_status_t st = load_together(run, dir, &writers, err);
+
+    if (st != ACCEL_OK)
+        return st;
+    run->progress.resumed = true;
+    shard_loaded(run->shard);
+    accel_logf(&run->log, ACCEL_LOG_INFO,
+               "resumed from %s: step %lld, %lld samples seen, written by %d rank%s",
+               dir, (long long)run->progress.step, (long long)run->progress.cursor,
+               writers, writers == 1 ? "" : "s");
+    return ACCEL_OK;
+}
+
+/* Newest first. What the list calls damaged is passed over; all else is tried, and its
+ * error ends the run: also what rank 0 could not read when it made the list. *at: the place
+ * in the list of what was loaded. */
+static accel_status_t try_all(accel_t *run, const char *root, const struct found *f,
+                              int64_t *at, accel_error_t *err)
+{
+    for (int64_t i = 0; i < f->count; i++) {
+        char dir[sizeof(run->ckpt_dir) + sizeof(f->list[i].name) + 2];
+        accel_status_t st;
+
+        if (f->list[i].state == ACCEL_CKPT_DAMAGED) {
+            if (run->boot.rank == 0)
+                accel_logf(&run->log, ACCEL_LOG_WARN, "%s is damaged (%s); passed over",
+                           f->list[i].name, f->list[i].problem);
+            continue;
+        }
+        snprintf(dir, sizeof(dir), "%s/%s", root, f->list[i].name);
+        st = load_checkpoint(run, dir, err);
+        *at = i;
+        if (st == ACCEL_OK || !is_damage(st))
+            return st;
+        if (run->boot.rank == 0)
+            accel_logf(&run->log, ACCEL_LOG_WARN, "%s is damaged%s", dir,
+                       i + 1 < f->count ? "; trying the next older one" : "");
+    }
+    *err = (accel_error_t){ .code = ACCEL_ECORRUPT };
+    if (run->boot.rank != 0)
+        return ACCEL_ECORRUPT;
+    return accel_fail_at(err, A0820, root,
+                         "see accel ckpt verify DIR; move the directory away to start "
+                         "from the beginning",
+                         "no intact checkpoint among the %lld there: nothing to go on "
+                         "from, and nothing is overwritten",
+                         (long long)f->count);
+}
+
+/* All ranks found the same: one of them says it. */
+static accel_status_t said_once(const accel_t *run, accel_status_t st,
+                                accel_error_t *err)
+{
+    if (run->boot.rank != 0)
+        err->text[0] = '\0';
+    return st;
+}
+
+/* Rank 0's. The damaged ones among the first `count` of the list are in the way of what
+ * this run will save: they step aside, and nothing of them is lost. */
+static accel_status_t move_aside(accel_t *run, const struct found *own, int64_t count,
+                                 accel_error_t *err)
+{
+    for (int64_t i = 0; i < count; i++) {
+        char to[192];
+        /* A complete one in the list was passed over because reading it proved damage. */
+        accel_status_t st =
+            accel_ckpt_set_aside(run->ckpt_dir, own->list[i].name,
+                                 own->list[i].complete, to, sizeof(to), err);
+
+        if (st != ACCEL_OK)
+            return st;
+        accel_logf(&run->log, ACCEL_LOG_WARN, "%s/%s is now %s", run->ckpt_dir,
+                   own->list[i].name, to);
+    }
+    return ACCEL_OK;
+}
+
+/* Goes on from the run's own directory: later saves follow that checkpoint there. A run that
+ * saves nothing changes nothing. */
+static accel_status_t from_own(accel_t *run, const struct found *own,
+                               accel_error_t *err)
+{
+    accel_status_t st = ACCEL_OK;
+    int64_t at = 0;
+
+    if (own->count > 0)
+        st = try_all(run, run->ckpt_dir, own, &at, err);
+    if (st != ACCEL_OK || !run->progress.resumed)
+        return st;
+    run->progress.saved_step = run->progress.step;
+    if (at == 0 || !run->config.ckpt_save)
+        return ACCEL_OK;
+    if (run->boot.rank == 0)
+        st = move_aside(run, own, at, err);
+    return run_agree(run, st, err);
+}
+
+/* ---- a fresh start ---------------------------------------------------------------------- */
+
+static accel_status_t from_nothing(accel_t *run, const struct found *own,
+                                   accel_error_t *err)
+{
+    if (own->count > 0)
+        return said_once(
+            run,
+            accel_fail_at(err, A0342, run->ckpt_dir,
+                          "give another --out (or accel.checkpoint.dir), move the "
+                          "checkpoints away, or leave --accel-resume=none out to go on "
+                          "from the newest one",
+                          "a fresh start was asked for (--accel-resume=none), but %lld "
+                          "checkpoint%s of an earlier run %s here, the newest %s; "
+                          "nothing is overwritten",
+                          (long long)own->count, own->count == 1 ? "" : "s",
+                          own->count == 1 ? "is" : "are", own->list[0].name),
+            err);
+    if (run->boot.rank == 0)
+        accel_logf(&run->log, ACCEL_LOG_INFO,
+                   "starting from the beginning, as --accel-resume=none says");
+    return ACCEL_OK;
+}
+
+/* ---- a path ------------------------------------------------------------------------------ */
+
+enum resume_path { PLACE_CHECKPOINT, PLACE_DIRECTORY, PLACE_OWN, PLACE_OWN_NEWEST };
+
+/* By what is in it, or by its name where the save never finished. */
+static bool is_checkpoint(const char *dir, const char *name)
+{
+    char path[PATH_MAX + 16];
+
+    snprintf(path, sizeof(path), "%s/MANIFEST", dir);
+    return access(path, F_OK) == 0 || strncmp(name, "step_", 5) == 0;
+}
+
+/* Rank 0's: what `path` is. Both are resolved, so that no second name of the run's own
+ * directory passes for another one. */
+static accel_status_t look_at(const accel_t *run, const char *path,
+                              const struct found *own, int64_t *place,
+                              accel_error_t *err)
+{
+    char *real = realpath(path, NULL), *ours = realpath(run->ckpt_dir, NULL);
+
+    if (!real) {
+        free(ours);
+        return accel_fail_at(err, A0341, path, "see what is there: accel ckpt ls DIR",
+                             "cannot resume from it: %s", strerror(errno));
+    }
+    char *name = strrchr(real, '/') + 1;
+    if (ours && strcmp(real, ours) == 0) {
+        *place = PLACE_OWN;
+    } else if (is_checkpoint(real, name)) {
+        bool newest = own->count > 0 && strcmp(own->list[0].name, name) == 0;
+        name[-1] = '\0';
+        *place = newest && ours && strcmp(real, ours) == 0 ? PLACE_OWN_NEWEST
+                                                           : PLACE_CHECKPOINT;
+    } else {
+        *place = PLACE_DIRECTORY;
+    }
+    free(real);
+    free(ours);
+    return ACCEL_OK;
+}
+
+static accel_status_t from_directory(accel_t *run, const char *path, accel_error_t *err)
+{
+    struct found f = { 0 };
+    int64_t at = 0;
+    accel_status_t st = agree_on_list(run, path, &f, err);
+
+    if (st == ACCEL_OK && f.count == 0)
+        st = said_once(run,
+                       accel_fail_at(err, A0341, path,
+                                     "see what is there: accel ckpt ls DIR",
+                                     "there is no checkpoint to resume from"),
+                       err);
+    if (st == ACCEL_OK)
+        st = try_all(run, path, &f, &at, err);
+    free(f.list);
+    return st;
+}
+
+static accel_status_t from_path(accel_t *run, const char *path, const struct found *own,
+                                accel_error_t *err)
+{
+    int64_t place = PLACE_CHECKPOINT;
+    accel_status_t st = ACCEL_OK;
+
+    if (run->boot.rank == 0)
+        st = look_at(run, path, own, &place, err);
+    st = run_agree(run, st, err);
+    if (st == ACCEL_OK)
+        st = comm_broadcast(run->comm, &place, sizeof(place), 0, err);
+    if (st != ACCEL_OK)
+        return st;
+    if (place == PLACE_OWN && own->count > 0)
+        return from_own(run, own, err);
+    if (place == PLACE_OWN_NEWEST) {
+        st = load_checkpoint(run, path, err);
+        run->progress.saved_step = st == ACCEL_OK ? run->progress.step : -1;
+        return st;
+    }
+    if (own->count > 0)
+        return said_once(
+            run,
+            accel_fail_at(err, A0343, run->ckpt_dir,
+                          "give another --out (or accel.checkpoint.dir) to branch off, "
+                          "move the checkpoints away, or resume from the newest one "
+                          "(--accel-resume=auto)",
+                          "--accel-resume names %.200s, but the run's own directory "
+                          "holds checkpoints, the newest %s; nothing is overwritten",
+                          path, own->list[0].name),
+            err);
+    return place == PLACE_CHECKPOINT ? load_checkpoint(run, path, err)
+                                     : from_directory(run, path, err);
+}
+
+/* ---- the choice -------------------------------------------------------------------------- */
+
+/* Rank 0's environment decides. */
+static accel_status_t agree_on_choice(accel_t *run, struct choice *c,
+                                      accel_error_t *err)
+{
+    const char *text = getenv(ENV_RESUME);
+    accel_status_t st = ACCEL_OK;
+
+    memset(c, 0, sizeof(*c));
+    c->restarts = env_long("ACCEL_RESTART_COUNT", env_long("SLURM_RESTART_COUNT", 0));
+    if (run->boot.rank == 0)
+        st = resume_choice(text ? text : "auto", NULL, c->what, sizeof(c->what), err);
+    st = run_agree(run, st, err);
+    return st == ACCEL_OK ? comm_broadcast(run->comm, c, sizeof(*c), 0, err) : st;
+}
+
+accel_status_t resume_run(accel_t *run, accel_error_t *err)
+{
+    struct found own = { 0 };
+    struct choice c;
+    accel_status_t st = agree_on_choice(run, &c, err);
+
+    run->progress.step = 0;
+    run->progress.cursor = 0;
+    if (st == ACCEL_OK)
+        st = agree_on_list(run, run->ckpt_dir, &own, err);
+    if (st != ACCEL_OK)
+        goto out;
+    if (c.restarts > 0 && own.count > 0 && strcmp(c.what, "auto") != 0) {
+        if (run->boot.rank == 0)
+            accel_logf(&run->log, ACCEL_LOG_INFO,
+                       "restart %ld: going on from this run's own checkpoints; "
+                       "--accel-resume=%s was for its first start",
+                       c.restarts, c.what);
+        st = from_own(run, &own, err);
+    } else if (strcmp(c.what, "auto") == 0) {
+        st = from_own(run, &own, err);
+    } else if (strcmp(c.what, "none") == 0) {
+        st = from_nothing(run, &own, err);
+    } else {
+        st = from_path(run, c.what, &own, err);
+    }
+out:
+    free(own.list);
+    return st;
+}

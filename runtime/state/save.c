@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Saving: boxes from shard/, the trainer blob, and collectives as callbacks go to
+ * libaccelckpt.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "run/run.h"
+
+static accel_status_t coll_barrier(void *user, accel_error_t *err)
+{
+    return comm_barrier(user, err);
+}
+
+static accel_status_t coll_gather(void *user, const void *mine, size_t bytes, int root,
+                                  void **all, size_t *sizes, accel_error_t *err)
+{
+    return comm_gather(user, mine, bytes, root, all, sizes, err);
+}
+
+static accel_status_t coll_broadcast(void *user, void *buf, size_t bytes, int root,
+                                     accel_error_t *err)
+{
+    return comm_broadcast(user, buf, bytes, root, err);
+}
+
+static accel_status_t coll_max(void *user, int64_t *value, accel_error_t *err)
+{
+    return comm_all_reduce(user, value, 1, ACCEL_I64, COMM_MAX, err);
+}
+
+static accel_ckpt_coll_t collectives(const accel_t *run)
+{
+    return (accel_ckpt_coll_t){
+        .user = run->comm,
+        .rank = run->boot.rank,
+        .size = run->boot.size,
+        .barrier = coll_barrier,
+        .gather = coll_gather,
+        .broadcast = coll_broadcast,
+        .max_i64 = coll_max,
+    };
+}
+
+/* Who writes: job and incarnation, the same word on every rank. */
+static accel_status_t owner_name(accel_t *run, char *buf, size_t len,
+                                 accel_error_t *err)
+{
+    if (run->life.incarnation.job > 0)
+        snprintf(buf, len, "%ld.%ld", run->life.incarnation.job,
+                 run->life.incarnation.restart);
+    else
+        snprintf(buf, len, "local.%d", (int)getpid());
+    return comm_broadcast(run->comm, buf, len, 0, err);
+}
+
+static accel_status_t may_commit(void *user, accel_error_t *err)
+{
+    return lease_keep(user, err);
+}
+
+/* What is known once a checkpoint is durable. */
+static void note_saved(accel_t *run, const accel_ckpt_stats_t *stats)
+{
+    char size[32];
+
+    run->progress.failed_saves = 0;
+    run->progress.saved_step = run->progress.step;
+    run->progress.last_save_ns = clock_ns();
+    accel_logf(&run->log, ACCEL_LOG_INFO,
+               "checkpoint of step %lld saved in %.2f s (%s%s)",
+               (long long)run->progress.step, stats->seconds,
+               format_bytes((double)run->plan.checkpoint_bytes, size, sizeof(size)),
+               stats->direct_io ? "" : ", buffered");
+    if (stats->aside[0])
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "a directory that this run did not write had the name of step %lld: "
+                   "it is now %s/%s",
+                   (long long)run->progress.step, run->ckpt_dir, stats->aside);
+    if (run->life.history.saves++ == 0)
+        history_add(run, "save step=%lld seconds=%.3f", (long long)run->progress.step,
+                    stats->seconds);
+    run->life.history.save_seconds = stats->seconds;
+    notice_check(run, stats->seconds);
+}
+
+accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
+{
+    accel_ckpt_coll_t coll = collectives(run);
+    accel_ckpt_stats_t stats = { 0 };
+    struct run_boxes boxes = { 0 };
+    accel_ckpt_blob_t blob = { .name = "trainer" };
+    char owner[64] = "";
+    char *state = NULL;
+    accel_status_t st;
+
+    if (!run->config.ckpt_save || run->progress.saved_step == run->progress.step)
+        return ACCEL_OK;
+    st = state_encode(run, &state, &blob.bytes, err);
+    blob.data = state;
+    if (st == ACCEL_OK)
+        observe_sync(&run->observe);
+    if (st == ACCEL_OK)
+        st = run_boxes(run, false, &boxes, err);
+    if (st == ACCEL_OK)
+        st = lease_keep(run, err);
+    st = run_agree(run, st, err);
+    if (st == ACCEL_OK)
+        st = owner_name(run, owner, sizeof(owner), err);
+    if (st == ACCEL_OK) {
+        accel_ckpt_save_t s = {
+            .root = run->ckpt_dir,
+            .step = run->progress.step,
+            .owner = owner,
+            .run_id = run->progress.run_id,
+            .sharding = config_strategy_name(config_strategy(&run->config)),
+            .boxes = boxes.all,
+            .box_count = boxes.count,
+            .blobs = &blob,
+            .blob_count = 1,
+            .keep = (int)run->config.ckpt_keep,
+            .may_commit = may_commit,
+            .may_commit_user = run,
+        };
+
+        st = accel_ckpt_save(&s, &coll, &stats, err);
+    }
+    run_boxes_free(&boxes);
+    free(state);
+    if (st != ACCEL_OK) {
+        /* The library names the rank in a text that is the same everywhere. */
+        if (run->boot.rank != 0 && st != ACCEL_EPEER)
+            *err = (accel_error_t){ .code = st };
+        return st;
+    }
+    note_saved(run, &stats);
+    return ACCEL_OK;
+}
+
+/* What another try may cure: a full disk, a file system that is away. */
+static bool may_pass(accel_status_t st)
+{
+    return st == ACCEL_EIO || st == ACCEL_ECREATE || st == ACCEL_EOS ||
+           st == ACCEL_EPERM || st == ACCEL_ENOMEM;
+}
+
+/* A pause that a signal ends: whoever is in a hurry gets the next try at once. */
+static void pause_seconds(int seconds)
+{
+    nanosleep(&(struct timespec){ .tv_sec = seconds }, NULL);
+}
+
+accel_status_t save_last(accel_t *run, accel_error_t *err)
+{
+    static const int pauses[] = { 1, 2,
+                                  4 }; /* seconds; after a warning, time is short */
+    accel_error_t why = { 0 };
+    accel_status_t st;
+
+    for (size_t i = 0;; i++) {
+        st = save_checkpoint(run, &why);
+        /* All ranks have the same status, so all of them try again or none does. */
+        if (st == ACCEL_OK || !may_pass(st) || i == ACCEL_ARRAY_SIZE(pauses))
+            break;
+        if (run->boot.rank == 0)
+            accel_logf(
+                &run->log, ACCEL_LOG_WARN,
+                "the last checkpoint, of step %lld, could not be saved (try %zu of "
+                "%zu): %s%s%s; the next try is in %d s",
+                (long long)run->progress.step, i + 1, ACCEL_ARRAY_SIZE(pauses) + 1,
+                why.where, why.where[0] ? ": " : "", why.text, pauses[i]);
+        why = (accel_error_t){ 0 };
+        pause_seconds(pauses[i]);
+    }
+    if (st != ACCEL_OK)
+        *err = why;
+    return st;
+}
+
+accel_status_t save_or_go_on(accel_t *run, accel_error_t *err)
+{
+    accel_error_t why = { 0 };
+    accel_status_t st = save_checkpoint(run, &why);
+    char kept[64] = "there is no older one";
+
+    if (st == ACCEL_OK || !may_pass(st)) {
+        if (st != ACCEL_OK)
+            *err = why;
+        return st;
+    }
+    run->progress.failed_saves++;
+    run->progress.last_save_ns =
+        clock_ns(); /* every_minutes: not again at the very next step */
+    if (run->progress.saved_step >= 0)
+        snprintf(kept, sizeof(kept), "that of step %lld is intact",
+                 (long long)run->progress.saved_step);
+    if (run->boot.rank == 0)
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "the checkpoint of step %lld could not be saved (%lld in a row): "
+                   "%s%s%s; the training goes on, %s",
+                   (long long)run->progress.step, (long long)run->progress.failed_saves,
+                   why.where, why.where[0] ? ": " : "", why.text, kept);
+    return ACCEL_OK;
+}

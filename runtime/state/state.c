@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a checkpoint holds besides tensors, as text: identity of the run (must agree to
+ * resume), progress (step, sample cursor, random streams), and the settings that may
+ * change between starts (listed when they do). No world size in it: the cursor is global
+ * and every random number is a function of (seed, name or sample, index).
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "optim/optim.h"
+#include "run/run.h"
+
+#define STATE_VERSION 1
+
+static uint64_t model_digest(const struct units *units, int64_t *params_out)
+{
+    XXH64_hash_t h = 0;
+    int64_t params = 0;
+
+    /* Order of units follows the wrap policy, so the digest must not: add, don't chain. */
+    for (int u = 0; u < units->count; u++) {
+        for (int i = 0; i < units->unit[u].param_count; i++) {
+            const accel_tensor_t *p = units->unit[u].param[i];
+            uint64_t shape = XXH3_64bits(p->dim, sizeof(p->dim[0]) * (size_t)p->ndim);
+
+            h += XXH3_64bits_withSeed(p->name, strlen(p->name), shape);
+            params += p->elems;
+        }
+    }
+    *params_out = params;
+    return h;
+}
+
+accel_status_t state_identity(accel_t *run, accel_error_t *err)
+{
+    uint64_t data = 0;
+    int64_t params;
+    uint64_t model = model_digest(&run->units, &params);
+    accel_status_t st =
+        run->job.data ? data_digest(run->job.data, &data, err) : ACCEL_OK;
+
+    if (st != ACCEL_OK)
+        return st;
+    snprintf(run->progress.run_id, sizeof(run->progress.run_id),
+             "run=%s model=%016" PRIx64 " params=%" PRId64 " data=%016" PRIx64
+             " seed=%" PRIu64,
+             run->run_name, model, params, data, run->job.seed);
+    return ACCEL_OK;
+}
+
+/* Settings that a restart may change; listed when they differ. */
+static void settings(const accel_t *run, struct strbuf *b)
+{
+    const accel_job_t *j = &run->job;
+    const accel_optimizer_t *o = &j->optimizer;
+    const struct precision p = config_precision(&run->config);
+
+    strbuf_printf(b,
+                  "steps=%lld\nwarmup=%lld\nlr=%.7g\nbeta1=%.7g\nbeta2=%.7g\n"
+                  "eps=%.7g\nmomentum=%.7g\nnesterov=%d\nweight_decay=%.7g\n",
+                  (long long)j->steps, (long long)j->warmup, o->lr, o->beta1, o->beta2,
+                  o->eps, o->momentum, o->nesterov != 0, o->weight_decay);
+    for (int i = 0; i < o->group_count; i++)
+        strbuf_printf(b, "group_%d=%.200s lr_scale %.7g weight_decay %.7g frozen %d\n",
+                      i, o->groups[i].match, o->groups[i].lr_scale,
+                      o->groups[i].weight_decay, o->groups[i].frozen != 0);
+    strbuf_printf(b,
+                  "clip=%.7g\nbatch=%d\naccumulate=%d\nworld_size=%d\n"
+                  "mixed_precision=%s\nreduce=%s\n",
+                  j->clip, j->batch, j->accumulate, run->boot.size,
+                  p.compute == ACCEL_BF16 ? "bf16" : "no", accel_dtype_name(p.reduce));
+}
+
+#define AGREE_BYTES 8192
+
+/* Everything that must be the same on all ranks, as lines "key=value". */
+static accel_status_t common_text(accel_t *run, char out[AGREE_BYTES],
+                                  accel_error_t *err)
+{
+    char encoded[16 * 1024 + 1], fields[512] = "none";
+    char id[sizeof(run->progress.run_id)], *save = NULL;
+    struct strbuf b = { 0 };
+    accel_status_t st = config_encode(&run->config, encoded, sizeof(encoded), err);
+
+    if (st != ACCEL_OK)
+        return st;
+    if (run->job.data)
+        data_fields_text(run->job.data, fields, sizeof(fields));
+    snprintf(id, sizeof(id), "%s", run->progress.run_id);
+    for (char *w = strtok_r(id, " ", &save); w; w = strtok_r(NULL, " ", &save))
+        strbuf_printf(&b, "%s\n", w);
+    settings(run, &b);
+    strbuf_printf(&b, "optimizer=%s\n", optim_name(&run->job.optimizer));
+    strbuf_printf(&b,
+                  "fields=%s\neval_every=%lld\ncheckpoints=%s\n"
+                  "config=%016" PRIx64 "\n",
+                  fields, (long long)run->job.eval_every, run->ckpt_dir,
+                  (uint64_t)XXH3_64bits(encoded, strlen(encoded)));
+    if (b.failed || b.len >= AGREE_BYTES) {
+        strbuf_free(&b);
+        return accel_fail_nomem(err, "the common settings", AGREE_BYTES);
+    }
+    memset(out, 0, AGREE_BYTES);
+    memcpy(out, b.s, b.len);
+    strbuf_free(&b);
+    return ACCEL_OK;
+}
+
+accel_status_t state_encode(const accel_t *run, char **out, size_t *bytes,
+                            accel_error_t *err)
+{
+    struct strbuf b = { 0 };
+
+    strbuf_printf(&b,
+                  "accel_trainer=%d\nstep=%lld\ncursor=%lld\naccumulation_index=%d\n"
+                  "rng=philox4x32-10\nrng_seed=%" PRIu64 "\nrng_step=%lld\n"
+                  "optimizer=%s\ntrained=%016" PRIx64 "\n",
+                  STATE_VERSION, (long long)run->progress.step,
+                  (long long)run->progress.cursor, run->loop.micro, run->job.seed,
+                  (long long)run->progress.step, optim_name(&run->job.optimizer),
+                  groups_trained(run));
+    settings(run, &b);
+    if (b.failed) {
+        strbuf_free(&b);
+        return accel_fail_nomem(err, "the trainer state", 4096);
+    }
+    *out = b.s;
+    *bytes = b.len;
+    return ACCEL_OK;
+}
+
+/* Value of `key` in lines "key=value"; copied to buf. */
+static bool lookup(const char *text, const char *key, char *buf, size_t len)
+{
+    size_t klen = strlen(key);
+
+    for (const char *line = text; line && *line;) {
+        const char *end = strchr(line, '\n');
+        size_t n = end ? (size_t)(end - line) : strlen(line);
+
+        if (n > klen && strncmp(line, key, klen) == 0 && line[klen] == '=') {
+            snprintf(buf, len, "%.*s", (int)(n - klen - 1), line + klen + 1);
+            return true;
+        }
+        line = end ? end + 1 : NULL;
+    }
+    return false;
+}
+
+static bool lookup_i64(const char *text, const char *key, int64_t *out)
+{
+    char value[64], *end;
+    long long v;
+
+    if (!lookup(text, key, value, sizeof(value)))
+        return false;
+    errno = 0;
+    v = strtoll(value, &end, 10);
+    if (errno || *end || end == value || v < 0)
+        return false;
+    *out = v;
+    return true;
+}
+
+/* One warning per setting that is not what it was when the checkpoint was written. */
+static void list_differences(accel_t *run, const char *text)
+{
+    struct strbuf now = { 0 };
+    char *save = NULL;
+
+    settings(run, &now);
+    if (now.failed || !now.s)
+        return;
+    for (char *line = strtok_r(now.s, "\n", &save); line;
+         line = strtok_r(NULL, "\n", &save)) {
+        char *eq = strchr(line, '=');
+        char was[64];
+
+        *eq = '\0';
+        if (lookup(text, line, was, sizeof(was)) && strcmp(was, eq + 1) != 0 &&
+            run->boot.rank == 0)
+            accel_logf(&run->log, ACCEL_LOG_WARN,
+                       "resuming with %s = %s (the checkpoint had %s)", line, eq + 1,
+                       was);
+    }
+    strbuf_free(&now);
+}
+
+accel_status_t state_check_optimizer(const accel_t *run, const char *dir,
+                                     const char *blob, size_t bytes, accel_error_t *err)
+{
+    const char *ours = optim_name(&run->job.optimizer);
+    char *text = strndup(blob, bytes), kind[64] = "adamw", trained[32], now[32];
+    accel_status_t st = ACCEL_OK;
+
+    if (!text)
+        return accel_fail_nomem(err, "the trainer state", bytes);
+    snprintf(now, sizeof(now), "%016" PRIx64, groups_trained(run));
+    lookup(text, "optimizer", kind, sizeof(kind));
+    if (strcmp(kind, ours) != 0)
+        st = accel_fail_at(
+            err, A0910, dir, "use the optimizer of the checkpoint, or another --out",
+            "the checkpoint has the state of %s, this run uses %s", kind, ours);
+    else if (lookup(text, "trained", trained, sizeof(trained)) &&
+             strcmp(trained, now) != 0)
+        st = accel_fail_at(err, A0910, dir,
+                           "freeze what was frozen when it was written, or use another "
+                           "--out",
+                           "the checkpoint has optimizer state for other parameters "
+                           "than this run trains");
+    free(text);
+    return st;
+}
+
+accel_status_t state_decode(accel_t *run, const char *blob, size_t bytes,
+                            accel_error_t *err)
+{
+    char *text = strndup(blob, bytes);
+    int64_t version, step, cursor;
+    accel_status_t st = ACCEL_OK;
+
+    if (!text)
+        return accel_fail_nomem(err, "the trainer state", bytes);
+    if (!lookup_i64(text, "accel_trainer", &version) ||
+        !lookup_i64(text, "step", &step) || !lookup_i64(text, "cursor", &cursor)) {
+        st = accel_fail(err, A0819, "use another checkpoint",
+                        "the trainer state has no step or cursor");
+    } else if (version != STATE_VERSION) {
+        st = accel_fail(err, A0813, "use the accel version that wrote it",
+                        "trainer state version %lld, this version reads %d",
+                        (long long)version, STATE_VERSION);
+    } else {
+        list_differences(run, text);
+        run->progress.step = step;
+        run->progress.cursor = cursor;
+    }
+    free(text);
+    return st;
+}
+
+/* The first line of `mine` that `root` (rank 0's text) has differently. */
+static accel_status_t first_difference(const accel_t *run, char *mine, const char *root,
+                                       accel_error_t *err)
+{
+    char *save = NULL;
+
+    for (char *line = strtok_r(mine, "\n", &save); line;
+         line = strtok_r(NULL, "\n", &save)) {
+        char *eq = strchr(line, '=');
+        char theirs[2100] = "";
+
+        *eq = '\0';
+        if (!lookup(root, line, theirs, sizeof(theirs)) || strcmp(theirs, eq + 1) != 0)
+            return accel_fail(err, A0905,
+                              "start every rank with the same command and config",
+                              "the ranks were started with different settings: %s is "
+                              "%.200s on rank %d and %.200s on rank 0",
+                              line, eq + 1, run->boot.rank, theirs);
+    }
+    return ACCEL_OK;
+}
+
+accel_status_t state_same_on_all(accel_t *run, accel_error_t *err)
+{
+    char *mine = calloc(2, AGREE_BYTES), *root = mine ? mine + AGREE_BYTES : NULL;
+    accel_status_t st = mine ? common_text(run, mine, err)
+                             : accel_fail_nomem(err, "settings", 2 * AGREE_BYTES);
+
+    st = run_agree(run, st, err);
+    if (st == ACCEL_OK) {
+        memcpy(root, mine, AGREE_BYTES);
+        st = comm_broadcast(run->comm, root, AGREE_BYTES, 0, err);
+    }
+    if (st == ACCEL_OK) {
+        st =
+            strcmp(mine, root) == 0 ? ACCEL_OK : first_difference(run, mine, root, err);
+        st = run_agree(run, st, err);
+    }
+    free(mine);
+    return st;
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * accel_save_weights: the masters of all ranks into Hugging Face files. Rank 0 writes; a
+ * slice of a parameter travels at a time, so that no rank ever holds the whole model.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/models/bert.h"
+#include "nn/models/gpt2.h"
+#include "weights/huggingface/hf_config.h"
+#include "nn/models/llama.h"
+#include "backend/backend.h"
+#include "weights/weights.h"
+
+#define SLICE_ELEMS (4 << 20)
+
+struct export
+{
+    accel_t *run;
+    const struct hf_names *names;
+    struct weight_part *part;
+    size_t parts;
+    accel_safetensors_writer_t *out; /* rank 0's */
+    float *stage;                    /* on a device: room for a slice */
+};
+
+static const struct {
+    const char *name, *stored;
+} dtypes[] = { { "float32", "F32" }, { "bfloat16", "BF16" }, { "float16", "F16" } };
+
+static accel_status_t stored_name(const char *dtype, const char **stored,
+                                  accel_error_t *err)
+{
+    for (size_t i = 0; dtype && i < ACCEL_ARRAY_SIZE(dtypes); i++)
+        if (strcmp(dtypes[i].name, dtype) == 0) {
+            *stored = dtypes[i].stored;
+            return ACCEL_OK;
+        }
+    return accel_fail(err, A0815, "use float32, bfloat16 or float16",
+                      "weights are not written as '%.40s'", dtype ? dtype : "");
+}
+
+/* Rank 0's: the files, with their names and shapes. */
+static accel_status_t begin(struct export *x, const char *dir, const char *stored,
+                            int64_t shard_bytes, accel_error_t *err)
+{
+    accel_safetensors_entry_t *entry = calloc(x->parts + 1, sizeof(*entry));
+    char(*name)[512] = calloc(x->parts + 1, sizeof(*name));
+    accel_status_t st = ACCEL_OK;
+
+    if (!entry || !name)
+        st = accel_fail_nomem(err, "the list of parameters",
+                              x->parts * (sizeof(*entry) + sizeof(*name)));
+    for (size_t i = 0; i < x->parts && !st; i++) {
+        const accel_tensor_t *p = x->part[i].param;
+        bool turned = hf_is_transposed(x->names, p->name);
+
+        hf_name(x->names, p->name, 0, name[i], sizeof(name[i]));
+        entry[i] = (accel_safetensors_entry_t){ .name = name[i], .ndim = p->ndim };
+        for (int d = 0; d < p->ndim; d++)
+            entry[i].shape[d] = p->dim[turned ? p->ndim - 1 - d : d];
+    }
+    if (!st)
+        st = accel_safetensors_create(&x->out, dir, stored, entry, x->parts,
+                                      shard_bytes, err);
+    free(entry);
+    free(name);
+    return st;
+}
+
+/* Values of this rank's shard where the CPU can read them. */
+static const float *on_host(const struct export *x, const float *values, size_t bytes)
+{
+    const struct backend *be = run_home(x->run);
+
+    if (!be->device)
+        return values;
+    be->to_host_bytes(be, x->stage, values, bytes);
+    return x->stage;
+}
+
+/* Elements [first, first + count) of part i from all ranks to rank 0's file. The ranks
+ * hold them one after the other in rank order. A failure of the file is kept in *bad, so
+ * that all ranks go through the same collectives. */
+static accel_status_t slice(struct export *x, size_t i, int64_t first, int64_t count,
+                            accel_status_t *bad, accel_error_t *why, accel_error_t *err)
+{
+    const struct weight_part *p = &x->part[i];
+    int64_t b = p->begin > first ? p->begin : first, e = p->begin + p->count;
+    bool turned = hf_is_transposed(x->names, p->param->name);
+    size_t *sizes = NULL, bytes;
+    const float *mine = NULL;
+    void *all = NULL;
+    accel_status_t st;
+
+    e = e < first + count ? e : first + count;
+    bytes = b < e ? (size_t)(e - b) * sizeof(*mine) : 0;
+    if (bytes)
+        mine = on_host(x, p->data + (b - p->begin), bytes);
+    if (x->run->boot.rank == 0)
+        sizes = calloc((size_t)x->run->boot.size, sizeof(*sizes));
+    st = comm_gather(x->run->comm, mine, bytes, 0, &all, sizes, err);
+    if (!st && x->out && !*bad)
+        *bad = (turned ? accel_safetensors_write_transposed
+                       : accel_safetensors_write)(x->out, i, first, count, all, why);
+    free(sizes);
+    free(all);
+    return st;
+}
+
+/* Elements of a parameter that travel at a time: whole rows. */
+static int64_t slice_elems(const accel_tensor_t *p)
+{
+    int64_t row = p->elems / p->dim[0];
+
+    return row < SLICE_ELEMS ? SLICE_ELEMS / row * row : row;
+}
+
+static accel_status_t open_stage(struct export *x, accel_error_t *err)
+{
+    int64_t most = 1;
+
+    if (!run_home(x->run)->device)
+        return ACCEL_OK;
+    for (size_t i = 0; i < x->parts; i++)
+        if (slice_elems(x->part[i].param) > most)
+            most = slice_elems(x->part[i].param);
+    x->stage = malloc((size_t)most * sizeof(*x->stage));
+    return x->stage ? ACCEL_OK
+                    : accel_fail_nomem(err, "a copy of weights on the host",
+                                       (size_t)most * sizeof(*x->stage));
+}
+
+static accel_status_t write_all(struct export *x, accel_error_t *err)
+{
+    accel_status_t st = ACCEL_OK, bad = ACCEL_OK;
+    accel_error_t why = { 0 };
+
+    for (size_t i = 0; i < x->parts && !st; i++) {
+        const accel_tensor_t *p = x->part[i].param;
+        int64_t most = slice_elems(p);
+
+        for (int64_t at = 0; at < p->elems && !st; at += most)
+            st = slice(x, i, at, p->elems - at < most ? p->elems - at : most, &bad,
+                       &why, err);
+        if (!st) {
+            st = run_agree(x->run, bad, &why);
+            if (st)
+                *err = why;
+        }
+    }
+    return st;
+}
+
+/* config.json of a model of the library; *text is NULL for any other. */
+static accel_status_t config_text(const accel_t *run, const char *dtype, char **text,
+                                  accel_error_t *err)
+{
+    const accel_gpt2_t *gpt2 = gpt2_config(run->job.model);
+    const accel_llama_t *llama = llama_config(run->job.model);
+    const accel_bert_t *bert = bert_config(run->job.model);
+
+    *text = NULL;
+    return gpt2    ? hf_gpt2_format(gpt2, dtype, text, err)
+           : llama ? hf_llama_format(llama, dtype, text, err)
+           : bert  ? hf_bert_format(bert, dtype, text, err)
+                   : ACCEL_OK;
+}
+
+static accel_status_t finish(struct export *x, const char *dtype, accel_error_t *err)
+{
+    char *text = NULL;
+    accel_status_t st = ACCEL_OK;
+
+    if (x->out) {
+        st = config_text(x->run, dtype, &text, err);
+        if (!st)
+            st = accel_safetensors_commit(x->out, text ? "config.json" : NULL, text,
+                                          err);
+        free(text);
+    }
+    return run_agree(x->run, st, err);
+}
+
+static accel_status_t save(accel_t *run, const char *dir, const char *dtype,
+                           int64_t shard_bytes, accel_error_t *err)
+{
+    struct export x = { .run = run, .names = hf_names_of(run->job.model) };
+    int64_t start = clock_ns();
+    const char *stored = NULL;
+    accel_status_t st = stored_name(dtype, &stored, err);
+
+    if (!st)
+        st = weight_parts(run, false, &x.part, &x.parts, err);
+    if (!st)
+        st = open_stage(&x, err);
+    if (!st && run->boot.rank == 0)
+        st = begin(&x, dir, stored, shard_bytes, err);
+    st = run_agree(run, st, err);
+    if (!st)
+        st = write_all(&x, err);
+    if (!st)
+        st = finish(&x, dtype, err);
+    if (!st && run->boot.rank == 0)
+        accel_logf(&run->log, ACCEL_LOG_INFO,
+                   "%zu parameters written to %s as %s in %.2f s", x.parts, dir, dtype,
+                   (double)(clock_ns() - start) / 1e9);
+    accel_safetensors_writer_close(x.out);
+    free(x.part);
+    free(x.stage);
+    return st;
+}
+
+accel_status_t accel_save_weights(accel_t *run, const char *dir, const char *dtype,
+                                  int64_t shard_bytes, accel_error_t *err)
+{
+    accel_error_t e = { 0 };
+    accel_status_t st = run_ready(run, "accel_save_weights", err);
+
+    if (st != ACCEL_OK)
+        return st;
+    st = save(run, dir, dtype, shard_bytes, &e);
+    if (st == ACCEL_EPEER)
+        return run_report(run, st, &e, err);
+    if (st != ACCEL_OK && err)
+        *err = e;
+    return st;
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of names and layouts, a row per model. Files leave the prefix of the base
+ * model out or put it in, old ones call the norms' parameters gamma and beta; GPT-2's
+ * linear layers are stored [in, out].
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "nn/models/bert.h"
+#include "nn/models/gpt2.h"
+#include "weights/huggingface/hf_names.h"
+#include "nn/models/llama.h"
+
+#define MOST 4
+
+struct hf_names {
+    const char *prefix;           /* of the base model */
+    const char *heads[MOST];      /* names outside the base model begin with one */
+    const char *transposed[MOST]; /* names end with one */
+    const char *optional[MOST];   /* begin with one, behind the prefix */
+    const char *buffers[MOST];    /* end with one */
+    const char *tied[MOST][2];    /* tensor, parameter */
+    bool gamma;                   /* LayerNorm.gamma and .beta are names, too */
+};
+
+static const struct hf_names gpt2_names = {
+    .prefix = "transformer.",
+    .heads = { "lm_head." },
+    .transposed = { ".c_attn.weight", ".c_proj.weight", ".c_fc.weight" },
+    .buffers = { ".attn.bias", ".attn.masked_bias" },
+    .tied = { { "lm_head.weight", "wte.weight" } },
+};
+static const struct hf_names llama_names = {
+    .prefix = "model.",
+    .heads = { "lm_head." },
+    .buffers = { ".rotary_emb.inv_freq" },
+    .tied = { { "lm_head.weight", "embed_tokens.weight" } },
+};
+static const struct hf_names bert_names = {
+    .prefix = "bert.",
+    .heads = { "cls.", "classifier." },
+    .optional = { "cls.", "classifier.", "pooler." },
+    .buffers = { "embeddings.position_ids" },
+    .tied = { { "cls.predictions.decoder.weight", "embeddings.word_embeddings.weight" },
+              { "cls.predictions.decoder.bias", "cls.predictions.bias" } },
+    .gamma = true,
+};
+static const struct hf_names plain = { .prefix = "" };
+
+const struct hf_names *hf_names_of(const accel_module_t *root)
+{
+    return gpt2_config(root)    ? &gpt2_names
+           : llama_config(root) ? &llama_names
+           : bert_config(root)  ? &bert_names
+                                : &plain;
+}
+
+static bool begins(const char *s, const char *head)
+{
+    return strncmp(s, head, strlen(head)) == 0;
+}
+
+static bool ends(const char *s, const char *tail)
+{
+    size_t n = strlen(s), m = strlen(tail);
+
+    return n >= m && strcmp(s + n - m, tail) == 0;
+}
+
+static bool any(const char *const list[MOST], const char *s,
+                bool (*fits)(const char *, const char *))
+{
+    for (int i = 0; i < MOST && list[i]; i++)
+        if (fits(s, list[i]))
+            return true;
+    return false;
+}
+
+/* The name without the base model's prefix. */
+static const char *inner(const struct hf_names *n, const char *name)
+{
+    return begins(name, n->prefix) ? name + strlen(n->prefix) : name;
+}
+
+bool hf_name(const struct hf_names *n, const char *param, int i, char *buf, size_t len)
+{
+    const char *base = inner(n, param), *old = NULL;
+    bool head = any(n->heads, base, begins);
+    int forms = head || !*n->prefix ? 1 : 2;
+    size_t cut;
+
+    if (n->gamma && ends(base, "LayerNorm.weight"))
+        old = "gamma";
+    else if (n->gamma && ends(base, "LayerNorm.bias"))
+        old = "beta";
+    if (i >= (old ? 2 : 1) * forms)
+        return false;
+    snprintf(buf, len, "%s%s", head || i % forms ? "" : n->prefix, base);
+    if (i < forms)
+        return true;
+    cut = (size_t)(strrchr(buf, '.') - buf) + 1;
+    snprintf(buf + cut, len - cut, "%s", old);
+    return true;
+}
+
+bool hf_is_transposed(const struct hf_names *n, const char *param)
+{
+    return any(n->transposed, param, ends);
+}
+
+bool hf_is_head(const struct hf_names *n, const char *param)
+{
+    return any(n->optional, inner(n, param), begins);
+}
+
+bool hf_is_buffer(const struct hf_names *n, const char *tensor)
+{
+    return any(n->buffers, tensor, ends);
+}
+
+bool hf_tied(const struct hf_names *n, int i, const char **tensor, const char **param)
+{
+    if (i >= MOST || !n->tied[i][0])
+        return false;
+    *tensor = n->tied[i][0];
+    *param = n->tied[i][1];
+    return true;
+}

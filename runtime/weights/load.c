@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * accel_load_weights: Hugging Face files into the shards. Each rank reads the ranges that
+ * it keeps, a few tensors at a time. Never changes the optimizer's state or the progress.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "weights/weights.h"
+
+#define STRAIGHT_ELEMS (1 << 20) /* of a piece that one thread reads at a time */
+#define TURNED_ELEMS   (4 << 20)
+#define COMPARE_ELEMS  (64 << 10)
+#define NAME_BYTES     512
+
+/* ---- this rank's parts ------------------------------------------------------------------ */
+
+/* Where the box begins in its tensor, and how many elements it has. */
+static void range_of(const accel_ckpt_box_t *box, int64_t *begin, int64_t *count)
+{
+    int64_t stride = 1;
+
+    *begin = 0;
+    *count = 1;
+    for (int d = box->ndim - 1; d >= 0; d--) {
+        *begin += box->offset[d] * stride;
+        *count *= box->shape[d];
+        stride *= box->global_shape[d];
+    }
+}
+
+/* Boxes come in the order of the parameters, and those of one in memory order. */
+static void take_boxes(struct weight_part *part, size_t n, const accel_ckpt_box_t *box,
+                       size_t boxes)
+{
+    static const char prefix[] = "model/";
+    size_t at = 0;
+
+    for (size_t i = 0; i < boxes; i++) {
+        const char *name = box[i].name + sizeof(prefix) - 1;
+        int64_t begin, count;
+
+        if (strncmp(box[i].name, prefix, sizeof(prefix) - 1) != 0)
+            continue;
+        while (at < n && strcmp(part[at].param->name, name) != 0)
+            at++;
+        if (at == n)
+            return;
+        range_of(&box[i], &begin, &count);
+        if (part[at].count == 0) {
+            part[at].begin = begin;
+            part[at].data = box[i].data;
+        }
+        part[at].count += count;
+    }
+}
+
+accel_status_t weight_parts(accel_t *run, bool for_load, struct weight_part **out,
+                            size_t *count, accel_error_t *err)
+{
+    accel_ckpt_box_t *box = NULL;
+    struct weight_part *part;
+    size_t boxes = 0, n = 0;
+    accel_status_t st;
+
+    for (int u = 0; u < run->units.count; u++)
+        n += (size_t)run->units.unit[u].param_count;
+    part = calloc(n + 1, sizeof(*part));
+    if (!part)
+        return accel_fail_nomem(err, "the list of parameters", n * sizeof(*part));
+    n = 0;
+    for (int u = 0; u < run->units.count; u++)
+        for (int i = 0; i < run->units.unit[u].param_count; i++)
+            part[n++].param = run->units.unit[u].param[i];
+    st = shard_boxes(run->shard, for_load, &box, &boxes, err);
+    if (st) {
+        free(part);
+        return st;
+    }
+    take_boxes(part, n, box, boxes);
+    free(box);
+    *out = part;
+    *count = n;
+    return ACCEL_OK;
+}
+
+/* ---- which tensor is which parameter ---------------------------------------------------- */
+
+struct load {
+    accel_t *run;
+    const struct hf_names *names;
+    accel_safetensors_t *file;
+    struct weight_part *part;
+    size_t parts;
+    const accel_safetensors_tensor_t **from; /* of each part; NULL: keeps its values */
+    bool *used;                              /* of each tensor */
+    struct strbuf kept, left; /* heads without values, tensors without a parameter */
+    size_t lefts;
+};
+
+static void shape_text(int ndim, const int64_t *dim, bool turned, char *buf, size_t len)
+{
+    size_t used = (size_t)snprintf(buf, len, "[");
+
+    for (int d = 0; d < ndim && used < len; d++)
+        used += (size_t)snprintf(buf + used, len - used, "%s%lld", d ? ", " : "",
+                                 (long long)dim[turned ? ndim - 1 - d : d]);
+    if (used < len)
+        snprintf(buf + used, len - used, "]");
+}
+
+static accel_status_t check_shape(const struct load *l, const accel_tensor_t *p,
+                                  const accel_safetensors_tensor_t *t,
+                                  accel_error_t *err)
+{
+    bool turned = hf_is_transposed(l->names, p->name), same = t->ndim == p->ndim;
+    char ours[128], theirs[128];
+
+    for (int d = 0; same && d < p->ndim; d++)
+        same = t->shape[d] == p->dim[turned ? p->ndim - 1 - d : d];
+    if (same)
+        return ACCEL_OK;
+    shape_text(p->ndim, p->dim, turned, ours, sizeof(ours));
+    shape_text(t->ndim, t->shape, false, theirs, sizeof(theirs));
+    return accel_fail_at(
+        err, A0830, t->file, "build the model from the config.json of these weights",
+        "%.200s has shape %s in the file, and %s in the model", p->name, theirs, ours);
+}
+
+static accel_status_t find_one(struct load *l, size_t i, const char *path,
+                               accel_error_t *err)
+{
+    const accel_tensor_t *p = l->part[i].param;
+    const accel_safetensors_tensor_t *t = NULL;
+    char name[NAME_BYTES];
+
+    for (int k = 0; !t && hf_name(l->names, p->name, k, name, sizeof(name)); k++)
+        t = accel_safetensors_find(l->file, name);
+    if (!t && hf_is_head(l->names, p->name)) {
+        strbuf_printf(&l->kept, "%s%s", l->kept.len ? ", " : "", p->name);
+        return ACCEL_OK;
+    }
+    if (!t)
+        return accel_fail_at(err, A0830, path,
+                             "build the model from the config.json of these weights",
+                             "the parameter %.300s is not in the file", p->name);
+    l->from[i] = t;
+    for (size_t k = 0; k < accel_safetensors_count(l->file); k++)
+        if (accel_safetensors_at(l->file, k) == t)
+            l->used[k] = true;
+    return check_shape(l, p, t, err);
+}
+
+/* The tensor that may be there again, and the one that its parameter was read from. */
+static bool tied_pair(const struct load *l, int i, const accel_safetensors_tensor_t **a,
+                      const accel_safetensors_tensor_t **b)
+{
+    const char *tensor, *param;
+    char name[NAME_BYTES];
+
+    *a = *b = NULL;
+    if (!hf_tied(l->names, i, &tensor, &param))
+        return false;
+    for (int k = 0; !*a && hf_name(l->names, tensor, k, name, sizeof(name)); k++)
+        *a = accel_safetensors_find(l->file, name);
+    for (int k = 0; !*b && hf_name(l->names, param, k, name, sizeof(name)); k++)
+        *b = accel_safetensors_find(l->file, name);
+    return true;
+}
+
+static bool same_shape(const accel_safetensors_tensor_t *a,
+                       const accel_safetensors_tensor_t *b)
+{
+    return a->ndim == b->ndim &&
+           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(*a->shape)) == 0;
+}
+
+/* A head that the model ties must not have values of its own. */
+static accel_status_t check_tied(struct load *l, accel_error_t *err)
+{
+    const accel_safetensors_tensor_t *a, *b;
+    float *x = malloc(2 * COMPARE_ELEMS * sizeof(*x)), *y = x + COMPARE_ELEMS;
+    accel_status_t st = ACCEL_OK;
+
+    if (!x)
+        return accel_fail_nomem(err, "read buffers", 2 * COMPARE_ELEMS * sizeof(*x));
+    for (int i = 0; !st && tied_pair(l, i, &a, &b); i++) {
+        bool same = a && b && same_shape(a, b);
+        bool used = false;
+
+        for (size_t k = 0; a && k < l->parts; k++)
+            used = used || l->from[k] == a; /* a parameter: not tied in this model */
+        if (!a || used)
+            continue;
+        for (int64_t at = 0; same && !st && at < a->elems; at += COMPARE_ELEMS) {
+            int64_t n = a->elems - at < COMPARE_ELEMS ? a->elems - at : COMPARE_ELEMS;
+
+            st = accel_safetensors_read(l->file, a, at, n, x, err);
+            if (!st)
+                st = accel_safetensors_read(l->file, b, at, n, y, err);
+            same = !st && memcmp(x, y, (size_t)n * sizeof(*x)) == 0;
+        }
+        if (!st && !same)
+            st = accel_fail_at(err, A0830, a->file,
+                               "use weights whose head is tied, or a model whose is "
+                               "not",
+                               "%.200s is not equal to %.200s, to which the model ties "
+                               "it",
+                               a->name, b ? b->name : "nothing");
+    }
+    free(x);
+    return st;
+}
+
+static bool is_tied(const struct load *l, const accel_safetensors_tensor_t *t)
+{
+    const accel_safetensors_tensor_t *a, *b;
+
+    for (int i = 0; tied_pair(l, i, &a, &b); i++)
+        if (a == t)
+            return true;
+    return false;
+}
+
+static void list_left(struct load *l)
+{
+    for (size_t k = 0; k < accel_safetensors_count(l->file); k++) {
+        const accel_safetensors_tensor_t *t = accel_safetensors_at(l->file, k);
+
+        if (l->used[k] || hf_is_buffer(l->names, t->name) || is_tied(l, t))
+            continue;
+        if (l->lefts++ < 20)
+            strbuf_printf(&l->left, "%s%s", l->left.len ? ", " : "", t->name);
+    }
+}
+
+/* ---- reading ----------------------------------------------------------------------------- */
+
+struct piece {
+    size_t part;
+    int64_t first, count; /* from the part's own first element */
+};
+
+static int64_t piece_elems(const struct load *l, size_t i)
+{
+    return hf_is_transposed(l->names, l->part[i].param->name) ? TURNED_ELEMS
+                                                              : STRAIGHT_ELEMS;
+}
+
+static accel_status_t read_to(const struct load *l, const struct piece *p, float *to,
+                              accel_error_t *err)
+{
+    const struct weight_part *w = &l->part[p->part];
+
+    return (hf_is_transposed(l->names, w->param->name)
+                ? accel_safetensors_read_transposed
+                : accel_safetensors_read)(l->file, l->from[p->part],
+                                          w->begin + p->first, p->count, to, err);
+}
+
+/* Straight into the shard, or by way of the host. Many threads read; one at a time talks to
+ * the device. */
+static accel_status_t read_piece(const struct load *l, const struct piece *p,
+                                 accel_error_t *err)
+{
+    const struct backend *be = run_home(l->run);
+    float *to = l->part[p->part].data + p->first, *host;
+    size_t bytes = (size_t)p->count * sizeof(*host);
+    accel_status_t st;
+
+    if (!be->device)
+        return read_to(l, p, to, err);
+    host = malloc(bytes);
+    if (!host)
+        return accel_fail_nomem(err, "read buffers", bytes);
+    st = read_to(l, p, host, err);
+    if (!st) {
+#pragma omp critical(accel_to_device)
+        be->from_host(be, to, host, bytes);
+    }
+    free(host);
+    return st;
+}
+
+static accel_status_t list_pieces(const struct load *l, struct piece **out, size_t *n,
+                                  accel_error_t *err)
+{
+    struct piece *list;
+    size_t cap = 0;
+
+    for (size_t i = 0; i < l->parts; i++)
+        cap += (size_t)(l->part[i].count / piece_elems(l, i)) + 1;
+    list = calloc(cap, sizeof(*list));
+    if (!list)
+        return accel_fail_nomem(err, "the list of reads", cap * sizeof(*list));
+    *n = 0;
+    for (size_t i = 0; i < l->parts; i++) {
+        int64_t most = piece_elems(l, i);
+
+        for (int64_t at = 0; l->from[i] && at < l->part[i].count; at += most) {
+            int64_t rest = l->part[i].count - at;
+
+            list[(*n)++] = (struct piece){ i, at, rest < most ? rest : most };
+        }
+    }
+    *out = list;
+    return ACCEL_OK;
+}
+
+static accel_status_t read_all(struct load *l, accel_error_t *err)
+{
+    struct piece *list = NULL;
+    size_t n = 0;
+    accel_status_t st = list_pieces(l, &list, &n, err), first = ACCEL_OK;
+
+    if (st)
+        return st;
+#pragma omp parallel for schedule(dynamic)
+    for (size_t i = 0; i < n; i++) {
+        accel_error_t own = { 0 };
+        accel_status_t bad = read_piece(l, &list[i], &own);
+
+        if (!bad)
+            continue;
+#pragma omp critical(accel_load_weights)
+        if (!first) {
+            first = bad;
+            *err = own;
+        }
+    }
+    free(list);
+    return first;
+}
+
+/* ---- the call ----------------------------------------------------------------------------- */
+
+/* Local; what is wrong is this rank's own error. */
+static accel_status_t load_own(struct load *l, const char *path, accel_error_t *err)
+{
+    accel_status_t st = accel_safetensors_open(&l->file, path, err);
+    size_t tensors;
+
+    if (st)
+        return st;
+    tensors = accel_safetensors_count(l->file);
+    st = weight_parts(l->run, true, &l->part, &l->parts, err);
+    if (st)
+        return st;
+    l->from = calloc(l->parts + 1, sizeof(*l->from));
+    l->used = calloc(tensors + 1, sizeof(*l->used));
+    if (!l->from || !l->used)
+        return accel_fail_nomem(err, "the table of weights",
+                                l->parts * sizeof(*l->from) + tensors);
+    for (size_t i = 0; i < l->parts && !st; i++)
+        st = find_one(l, i, path, err);
+    if (!st && l->run->boot.rank == 0)
+        st = check_tied(l, err);
+    if (!st)
+        list_left(l);
+    return st ? st : read_all(l, err);
+}
+
+static void say(const struct load *l, const char *path, double seconds)
+{
+    const struct accel_log *log = &l->run->log;
+    int64_t bytes = 0;
+    size_t read = 0;
+    char size[32];
+
+    for (size_t i = 0; i < l->parts; i++) {
+        bytes += l->from[i] ? l->from[i]->bytes : 0;
+        read += l->from[i] != NULL;
+    }
+    if (l->kept.len)
+        accel_logf(log, ACCEL_LOG_WARN,
+                   "%s has no values for %s: they keep their initial ones", path,
+                   l->kept.s);
+    if (l->lefts)
+        accel_logf(log, ACCEL_LOG_WARN,
+                   "%s has %zu tensor%s that the model does not use: %s%s", path,
+                   l->lefts, l->lefts == 1 ? "" : "s", l->left.s,
+                   l->lefts > 20 ? ", ..." : "");
+    accel_logf(log, ACCEL_LOG_INFO, "%zu parameters read from %s in %.2f s (%s)", read,
+               path, seconds, format_bytes((double)bytes, size, sizeof(size)));
+}
+
+static accel_status_t load(accel_t *run, const char *path, accel_error_t *err)
+{
+    struct load l = { .run = run, .names = hf_names_of(run->job.model) };
+    int64_t start = clock_ns();
+    accel_status_t st;
+
+    if (run->progress.resumed) {
+        if (run->boot.rank == 0)
+            accel_logf(&run->log, ACCEL_LOG_INFO,
+                       "%s is not read: the run goes on from its checkpoint", path);
+        return ACCEL_OK;
+    }
+    if (run->progress.step > 0)
+        return accel_fail(err, A0901, "load weights before the first step",
+                          "accel_load_weights after %lld steps",
+                          (long long)run->progress.step);
+    st = run_agree(run, load_own(&l, path, err), err);
+    if (!st) {
+        for (size_t i = 0; i < l.parts; i++)
+            if (l.from[i])
+                shard_given(run->shard, l.part[i].param);
+        shard_loaded(run->shard);
+        run->loop.step_start_ns = clock_ns(); /* no part of the first step */
+        if (run->boot.rank == 0)
+            say(&l, path, (double)(clock_ns() - start) / 1e9);
+    }
+    accel_safetensors_close(l.file);
+    strbuf_free(&l.kept);
+    strbuf_free(&l.left);
+    free(l.part);
+    free(l.from);
+    free(l.used);
+    return st;
+}
+
+accel_status_t accel_load_weights(accel_t *run, const char *path, accel_error_t *err)
+{
+    accel_error_t e = { 0 };
+    accel_status_t st = run_ready(run, "accel_load_weights", err);
+
+    if (st != ACCEL_OK)
+        return st;
+    st = load(run, path, &e);
+    return st == ACCEL_OK ? st : run_report(run, st, &e, err);
+}

@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opening weights: a path in, a table of tensors over all shards out. Finds the file or
+ * index, reads and checks every header, and holds the shards against the index. Never
+ * reads data.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ckpt_io.h"
+#include "st_internal.h"
+
+static accel_status_t fail_io(const char *where, int error, accel_error_t *err)
+{
+    if (error == ENOENT || error == ENOTDIR)
+        return accel_fail_at(err, A0825, where,
+                             "give a .safetensors file, its index, or a directory with "
+                             "model.safetensors",
+                             "there is no such file");
+    return accel_fail_at(err, A0826, where, "check the disk and the rights of the file",
+                         "cannot read it: %s", strerror(error));
+}
+
+/* A regular file, O_NONBLOCK so that a FIFO in its place does not hang. */
+static accel_status_t open_file(int at, const char *name, const char *where, int *fd,
+                                int64_t *bytes, accel_error_t *err)
+{
+    struct stat sb;
+    int e = 0;
+
+    *fd = TEMP_FAILURE_RETRY(openat(at, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (*fd < 0)
+        return fail_io(where, errno, err);
+    if (fstat(*fd, &sb) != 0)
+        e = errno;
+    else if (S_ISREG(sb.st_mode)) {
+        *bytes = sb.st_size;
+        return ACCEL_OK;
+    }
+    close(*fd);
+    *fd = -1;
+    return e ? fail_io(where, e, err)
+             : accel_fail_at(err, A0826, where, "give a regular file",
+                             "it is a directory, a device or a pipe");
+}
+
+/* Bytes [at, at + n) into one malloc. */
+static accel_status_t read_text(int fd, int64_t at, size_t n, const char *where,
+                                char **out, accel_error_t *err)
+{
+    char *text = malloc(n + 1);
+    ssize_t got;
+
+    if (!text)
+        return accel_fail_nomem(err, "the header of a safetensors file", n);
+    got = ckpt_pread_all(fd, text, n, at);
+    if (got == (ssize_t)n) {
+        *out = text;
+        return ACCEL_OK;
+    }
+    free(text);
+    return fail_io(where, got < 0 ? errno : EIO, err);
+}
+
+static accel_status_t read_header(struct st_file *f, int64_t bytes, const char *where,
+                                  accel_error_t *err)
+{
+    unsigned char head[8] = { 0 };
+    uint64_t n = 0;
+    accel_status_t st;
+
+    if (bytes < (int64_t)sizeof(head) || ckpt_pread_all(f->fd, head, 8, 0) != 8)
+        return accel_fail_at(err, A0824, where, "give a file in safetensors format",
+                             "%lld bytes are too few for a header", (long long)bytes);
+    for (int i = 7; i >= 0; i--)
+        n = n << 8 | head[i];
+    if (n > ST_HEADER_MAX || (int64_t)n > bytes - 8)
+        return accel_fail_at(
+            err, A0824, where, "give a file in safetensors format",
+            "the header is said to have %llu bytes, %s", (unsigned long long)n,
+            n > ST_HEADER_MAX ? "more than 100 million" : "more than the file");
+    f->data_at = 8 + (int64_t)n;
+    f->data_bytes = bytes - f->data_at;
+    st = read_text(f->fd, 8, (size_t)n, where, &f->text, err);
+    if (!st)
+        st = st_header_parse(&f->header, f->text, (size_t)n, f->data_bytes, where, err);
+    if (!st)
+        posix_fadvise(f->fd, f->data_at, f->data_bytes, POSIX_FADV_SEQUENTIAL);
+    return st;
+}
+
+/* One more file of s, `name` in directory `at`. */
+static accel_status_t add_file(struct accel_safetensors *s, int at, const char *name,
+                               const char *where, accel_error_t *err)
+{
+    struct st_file *list =
+                       reallocarray(s->file, (size_t)s->files + 1, sizeof(*s->file)),
+                   *f;
+    const char *last = strrchr(name, '/');
+    int64_t bytes = 0;
+    accel_status_t st;
+
+    if (!list)
+        return accel_fail_nomem(err, "the list of shards", sizeof(*list));
+    s->file = list;
+    f = &list[s->files++];
+    *f = (struct st_file){ .name = strdup(last ? last + 1 : name), .fd = -1 };
+    if (!f->name)
+        return accel_fail_nomem(err, "the list of shards", strlen(name));
+    st = open_file(at, name, where, &f->fd, &bytes, err);
+    return st ? st : read_header(f, bytes, where, err);
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct st_tensor *x = a, *y = b;
+
+    return strcmp(x->pub.name, y->pub.name);
+}
+
+/* The tables of all files as one. */
+static accel_status_t join(struct accel_safetensors *s, accel_error_t *err)
+{
+    char shown[ST_SHOWN];
+    size_t n = 0;
+
+    for (int f = 0; f < s->files; f++)
+        n += s->file[f].header.count;
+    s->tensor = calloc(n + 1, sizeof(*s->tensor));
+    if (!s->tensor)
+        return accel_fail_nomem(err, "the table of tensors", n * sizeof(*s->tensor));
+    for (int f = 0; f < s->files; f++)
+        for (size_t i = 0; i < s->file[f].header.count; i++) {
+            struct st_tensor *t = &s->tensor[s->count++];
+
+            *t = s->file[f].header.tensor[i];
+            t->file = f;
+            t->pub.file = s->file[f].name;
+        }
+    if (n)
+        qsort(s->tensor, n, sizeof(*s->tensor), compare);
+    for (size_t i = 1; i < n; i++)
+        if (compare(&s->tensor[i - 1], &s->tensor[i]) == 0)
+            return accel_fail_at(err, A0824, s->path, "get the shards again",
+                                 "tensor %s is in %s and in %s",
+                                 st_shown(s->tensor[i].pub.name, shown, sizeof(shown)),
+                                 s->tensor[i - 1].pub.file, s->tensor[i].pub.file);
+    return ACCEL_OK;
+}
+
+/* ---- shards --------------------------------------------------------------------------- */
+
+static int compare_values(const void *a, const void *b)
+{
+    const char *const *x = a, *const *y = b;
+
+    return strcmp(*x, *y);
+}
+
+/* Names of the index's files, each once, in order; one malloc of pointers. */
+static accel_status_t shard_names(const struct st_index *x, const char ***out,
+                                  size_t *count, const char *where, accel_error_t *err)
+{
+    const char **name = calloc(x->count + 1, sizeof(*name));
+    size_t n = 0;
+
+    if (!name)
+        return accel_fail_nomem(err, "the list of shards", x->count * sizeof(*name));
+    for (size_t i = 0; i < x->count; i++)
+        name[i] = x->entry[i].value;
+    qsort(name, x->count, sizeof(*name), compare_values);
+    for (size_t i = 0; i < x->count; i++)
+        if (n == 0 || strcmp(name[n - 1], name[i]) != 0)
+            name[n++] = name[i];
+    *out = name;
+    *count = n;
+    if (n <= ST_SHARDS_MAX)
+        return ACCEL_OK;
+    free(name);
+    return accel_fail_at(err, A0824, where, "get the index again",
+                         "the index names %zu files", n);
+}
+
+/* All that are not there, in one message. */
+static accel_status_t check_present(int dirfd, const char *const *name, size_t n,
+                                    const char *where, accel_error_t *err)
+{
+    struct strbuf list = { 0 };
+    char shown[ST_SHOWN];
+    size_t missing = 0;
+    accel_status_t st = ACCEL_OK;
+
+    for (size_t i = 0; i < n; i++)
+        if (faccessat(dirfd, name[i], F_OK, 0) != 0 && errno == ENOENT) {
+            if (missing++ < 8)
+                strbuf_printf(&list, "%s%s", missing > 1 ? ", " : "",
+                              st_shown(name[i], shown, sizeof(shown)));
+        }
+    if (missing)
+        st = accel_fail_at(err, A0825, where, "get the missing files",
+                           "%zu of the %zu shards are missing: %s%s", missing, n,
+                           list.s ? list.s : "", missing > 8 ? ", ..." : "");
+    strbuf_free(&list);
+    return st;
+}
+
+/* Every tensor is in the file that the index says. */
+static accel_status_t check_map(const struct accel_safetensors *s,
+                                const struct st_index *x, const char *where,
+                                accel_error_t *err)
+{
+    char shown[ST_SHOWN];
+
+    for (size_t i = 0; i < x->count; i++) {
+        const accel_safetensors_tensor_t *t =
+            accel_safetensors_find(s, x->entry[i].key);
+
+        if (!t || strcmp(t->file, x->entry[i].value) != 0)
+            return accel_fail_at(
+                err, A0824, where, "get the index and its shards again",
+                "tensor %s is not in %s%s%s",
+                st_shown(x->entry[i].key, shown, sizeof(shown)), x->entry[i].value,
+                t ? ", but in " : "", t ? t->file : "");
+    }
+    return ACCEL_OK;
+}
+
+static accel_status_t open_shards(struct accel_safetensors *s, int dirfd,
+                                  const struct st_index *x, const char *dir,
+                                  const char *where, accel_error_t *err)
+{
+    const char **name = NULL;
+    size_t n = 0;
+    accel_status_t st = shard_names(x, &name, &n, where, err);
+
+    if (st)
+        return st;
+    st = check_present(dirfd, name, n, where, err);
+    for (size_t i = 0; i < n && !st; i++) {
+        char shown[ST_SHOWN], at[PATH_MAX];
+
+        snprintf(at, sizeof(at), "%s/%s", dir, st_shown(name[i], shown, sizeof(shown)));
+        st = add_file(s, dirfd, name[i], at, err);
+    }
+    if (!st)
+        st = join(s, err);
+    if (!st)
+        st = check_map(s, x, where, err);
+    free(name);
+    return st;
+}
+
+static accel_status_t open_index(struct accel_safetensors *s, const char *path,
+                                 accel_error_t *err)
+{
+    struct st_index x = { 0 };
+    char dir[PATH_MAX], *text = NULL, *slash;
+    int64_t bytes = 0;
+    int fd = -1, dirfd = -1;
+    accel_status_t st = open_file(AT_FDCWD, path, path, &fd, &bytes, err);
+
+    if (!st && bytes > ST_INDEX_MAX)
+        st = accel_fail_at(err, A0824, path, "give the index of a model",
+                           "%lld bytes are too many for an index", (long long)bytes);
+    if (!st)
+        st = read_text(fd, 0, (size_t)bytes, path, &text, err);
+    if (!st)
+        st = st_index_parse(&x, text, (size_t)bytes, path, err);
+    snprintf(dir, sizeof(dir), "%s", path);
+    slash = strrchr(dir, '/');
+    if (slash)
+        slash[slash == dir] = '\0';
+    else
+        strcpy(dir, ".");
+    if (!st) {
+        dirfd = TEMP_FAILURE_RETRY(open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        st = dirfd < 0 ? fail_io(dir, errno, err)
+                       : open_shards(s, dirfd, &x, dir, path, err);
+    }
+    if (dirfd >= 0)
+        close(dirfd);
+    if (fd >= 0)
+        close(fd);
+    st_index_free(&x);
+    free(text);
+    return st;
+}
+
+/* ---- paths ------------------------------------------------------------------------------ */
+
+/* What to open for a directory, into `out`. */
+static accel_status_t look_into(const char *dir, char *out, size_t len,
+                                accel_error_t *err)
+{
+    static const char *const names[] = { ST_SINGLE, ST_INDEX };
+    static const char *const pickled[] = { "pytorch_model.bin",
+                                           "pytorch_model.bin.index.json" };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(names); i++) {
+        snprintf(out, len, "%s/%s", dir, names[i]);
+        if (access(out, F_OK) == 0)
+            return ACCEL_OK;
+    }
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(pickled); i++) {
+        snprintf(out, len, "%s/%s", dir, pickled[i]);
+        if (access(out, F_OK) == 0)
+            return accel_fail_at(err, A0825, dir,
+                                 "save the model once more with transformers, which "
+                                 "writes safetensors",
+                                 "it has weights only as %s, which is a program to be "
+                                 "run, not data",
+                                 pickled[i]);
+    }
+    return accel_fail_at(err, A0825, dir,
+                         "give a .safetensors file, its index, or a directory with "
+                         "model.safetensors",
+                         "the directory has neither " ST_SINGLE " nor " ST_INDEX);
+}
+
+static bool ends_with(const char *s, const char *tail)
+{
+    size_t n = strlen(s), m = strlen(tail);
+
+    return n >= m && strcmp(s + n - m, tail) == 0;
+}
+
+accel_status_t accel_safetensors_open(accel_safetensors_t **out, const char *path,
+                                      accel_error_t *err)
+{
+    struct accel_safetensors *s;
+    char file[PATH_MAX];
+    struct stat sb;
+    accel_status_t st = ACCEL_OK;
+
+    if (!path || !*path || strlen(path) + sizeof(ST_INDEX) + 1 > sizeof(file))
+        return accel_fail(err, A0825, "give a file or a directory",
+                          "no path, or one that is too long");
+    if (stat(path, &sb) != 0)
+        return fail_io(path, errno, err);
+    snprintf(file, sizeof(file), "%s", path);
+    if (S_ISDIR(sb.st_mode))
+        st = look_into(path, file, sizeof(file), err);
+    if (st)
+        return st;
+    s = calloc(1, sizeof(*s));
+    if (s)
+        s->path = strdup(path);
+    if (!s || !s->path)
+        st = accel_fail_nomem(err, "the table of tensors", sizeof(*s));
+    else if (ends_with(file, ".json"))
+        st = open_index(s, file, err);
+    else if (!(st = add_file(s, AT_FDCWD, file, file, err)))
+        st = join(s, err);
+    if (st)
+        accel_safetensors_close(s);
+    else
+        *out = s;
+    return st;
+}
+
+void accel_safetensors_close(accel_safetensors_t *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; i < s->files; i++) {
+        if (s->file[i].fd >= 0)
+            close(s->file[i].fd);
+        st_header_free(&s->file[i].header);
+        free(s->file[i].text);
+        free(s->file[i].name);
+    }
+    free(s->file);
+    free(s->tensor);
+    free(s->path);
+    free(s);
+}
+
+size_t accel_safetensors_count(const accel_safetensors_t *s)
+{
+    return s->count;
+}
+
+const accel_safetensors_tensor_t *accel_safetensors_at(const accel_safetensors_t *s,
+                                                       size_t i)
+{
+    return i < s->count ? &s->tensor[i].pub : NULL;
+}
+
+const accel_safetensors_tensor_t *accel_safetensors_find(const accel_safetensors_t *s,
+                                                         const char *name)
+{
+    struct st_tensor key = { .pub = { .name = name } };
+    struct st_tensor *t =
+        s->count ? bsearch(&key, s->tensor, s->count, sizeof(key), compare) : NULL;
+
+    return t ? &t->pub : NULL;
+}
+
+const char *accel_safetensors_metadata(const accel_safetensors_t *s, const char *key)
+{
+    for (int f = 0; f < s->files; f++)
+        for (size_t i = 0; i < s->file[f].header.metas; i++)
+            if (strcmp(s->file[f].header.meta[i].key, key) == 0)
+                return s->file[f].header.meta[i].value;
+    return NULL;
+}
