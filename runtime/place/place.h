@@ -23,9 +23,10 @@ struct place {
     char choice[320];    /* which GPU was taken, or why none; empty: chosen is false */
     /* CUDA_VISIBLE_DEVICES before it was narrowed; NULL: not narrowed, or it was unset */
     char *list_before;
-    bool no_list_before;      /* it was narrowed, and unset before */
-    struct topo_watch *watch; /* of this rank's GPU; NULL: none, or it cannot be watched */
-    unsigned slow;            /* why its clocks were reduced at the last look */
+    bool no_list_before; /* it was narrowed, and unset before */
+    struct topo_watch
+        *watch;    /* of this rank's GPU; NULL: none, or it cannot be watched */
+    unsigned slow; /* why its clocks were reduced at the last look */
 };
 
 /* ---- place.c -------------------------------------------------------------------------- */

@@ -88,3 +88,5 @@ tests_helpers_weights_SOURCES = tests/helpers/weights.c
 tests_helpers_weights_LDADD = libaccel.la
 tests_helpers_weights_LDFLAGS = -no-install
 shell_tests += tests/t/5040-weights-transformers.t
+shell_tests += tests/t/5130-checkpoint-old.t
+EXTRA_DIST += tests/data/checkpoint-0.1

@@ -183,6 +183,9 @@ static const struct {
       "original_max_position_embeddings is missing", 640 },
     { "{" LLAMA ",\"rope_scaling\":{" LLAMA3 ",\"partial_rotary_factor\":0.5}}",
       "partial_rotary_factor: 0.5", 641 },
+    { "{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":2.0,"
+      "\"low_freq_factor\":4.0,\"original_max_position_embeddings\":64}}",
+      "high_freq_factor 4 is not above low_freq_factor 4", 640 },
     { "{" LLAMA ",\"rope_scaling\":7}", "rope_scaling is 7, not an object", 640 },
     { "{" LLAMA ",\"hidden_act\":\"gelu_10\"}", "hidden_act: \"gelu_10\"", 641 },
     { "{" BERT ",\"position_embedding_type\":\"relative_key\"}",
