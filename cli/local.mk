@@ -64,9 +64,9 @@ accel_SOURCES = \
 nodist_accel_SOURCES = cli/man/api_table.c
 CLEANFILES += cli/man/api_table.c
 EXTRA_DIST += cli/man/header.awk
-cli/man/api_table.c: runtime/accel.h cli/man/header.awk
+cli/man/api_table.c: $(public_headers) cli/man/header.awk
 	$(AM_V_GEN)$(MKDIR_P) cli/man && \
-	$(AWK) -f $(srcdir)/cli/man/header.awk $(srcdir)/runtime/accel.h >$@.tmp && \
+	$(AWK) -f $(srcdir)/cli/man/header.awk $(public_headers:%=$(srcdir)/%) >$@.tmp && \
 	mv $@.tmp $@
 accel_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(SMARTCOLS_CFLAGS) $(HWLOC_CFLAGS) \
 	$(SLURM_CFLAGS) $(PMIX_CFLAGS)
@@ -114,7 +114,7 @@ main_pages = cli/man/accel.1 cli/man/libaccel.3 \
 	cli/man/accel-config.5 cli/man/accel.7
 # A page for each function of accel.h, whose names make finds by itself.
 api_functions := $(shell $(AWK) -v names=1 -f $(srcdir)/cli/man/header.awk \
-	$(srcdir)/runtime/accel.h)
+	$(public_headers:%=$(srcdir)/%))
 api_pages = $(api_functions:%=cli/man/man3/%.3)
 nodist_man_MANS = $(main_pages) $(api_pages)
 bashcompletiondir = $(datadir)/bash-completion/completions

@@ -3,7 +3,6 @@
  * written here, by hand; the library shards its parameters, updates, saves, resumes them:
  *     ACCEL_MIXED_PRECISION=no srun -n 2 --accel-config=fsdp.yaml ./byo [OUT [STEPS]]   */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <accel.h>
 
@@ -107,44 +106,59 @@ static accel_status_t micro_batch(accel_t *run, accel_unit_t *first, accel_unit_
     return accel_units_backward(run, loss, err) ? err->code : accel_step(run, err);
 }
 
-static void print_line(void *user, accel_log_level_t level, const char *line)
+/* Declares a linear layer as one unit: what is gathered and reduced together. */
+static accel_status_t declare(accel_t *run, const char *name, int64_t out, int64_t in,
+                              accel_unit_t **unit_out, accel_error_t *err)
 {
-    (void)user, (void)level;
-    fprintf(stderr, "%s\n", line);
+    const accel_init_t spread = { ACCEL_INIT_UNIFORM, 0.5f }, zeros = { 0 };
+    const int64_t weight[] = { out, in };
+
+    *unit_out = accel_unit_new(run, name, err);
+    if (!*unit_out || accel_unit_param(*unit_out, "weight", 2, weight, spread, NULL, err))
+        return err->code;
+    return accel_unit_param(*unit_out, "bias", 1, weight, zeros, NULL, err);
+}
+
+/* This program's loops are for float32 in host memory. */
+static accel_status_t check_values(const accel_t *run, const accel_unit_t *unit,
+                                   accel_error_t *err)
+{
+    if (!accel_stream(run) && accel_unit_dtype(unit) == ACCEL_F32)
+        return ACCEL_OK;
+    return accel_error_set(err, ACCEL_EUNSUPPORTED, "byo is float32 and for CPUs",
+                           "say use_cpu: true and mixed_precision: 'no'");
+}
+
+static accel_status_t train(accel_t *run, accel_job_t *job, accel_error_t *err)
+{
+    const accel_field_t fields[] = { { ACCEL_F32, 1, { IN } },
+                                     { ACCEL_F32, 1, { 1 } } };
+    accel_unit_t *first, *last;
+
+    if (accel_dataset_new(&job->data, 4096, fields, 2, fetch, NULL, 0, err) ||
+        declare(run, "first", HIDDEN, IN, &first, err) || check_values(run, first, err) ||
+        declare(run, "last", 1, HIDDEN, &last, err) || accel_prepare(run, job, err))
+        return err->code;
+    while (accel_more(run))
+        if (micro_batch(run, first, last, err))
+            return err->code;
+    return ACCEL_OK;
 }
 
 int main(int argc, char **argv)
 {
-    const accel_field_t fields[] = { { ACCEL_F32, 1, { IN } },
-                                     { ACCEL_F32, 1, { 1 } } };
-    const accel_init_t spread = { ACCEL_INIT_UNIFORM, 0.5f }, zeros = { 0 };
-    const int64_t wide[] = { HIDDEN, IN }, narrow[] = { 1, HIDDEN };
-    const int steps = argc > 2 ? atoi(argv[2]) : 200;
-    accel_job_t job = { .steps = steps, .batch = BATCH, .seed = 1 };
-    accel_unit_t *first = NULL, *last = NULL;
+    accel_options_t options = { .run_name = "byo", .log = accel_log_stderr };
+    accel_job_t job = { .steps = 200, .batch = BATCH, .seed = 1 };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
 
     job.out_dir = argc > 1 ? argv[1] : NULL;
+    if (argc > 2)
+        job.steps = atoi(argv[2]);
     job.optimizer.lr = 1e-2f;
-    (void)(accel_open(&run, &(accel_options_t){ .run_name = "byo", .log = print_line },
-                      &err) ||
-           accel_dataset_new(&job.data, 4096, fields, 2, fetch, NULL, 0, &err) ||
-           !(first = accel_unit_new(run, "first", &err)) ||
-           ((accel_stream(run) || accel_unit_dtype(first) != ACCEL_F32) &&
-            accel_error_set(&err, ACCEL_EUNSUPPORTED, "byo is float32 and for CPUs",
-                            "say use_cpu: true and mixed_precision: 'no'")) ||
-           accel_unit_param(first, "weight", 2, wide, spread, NULL, &err) ||
-           accel_unit_param(first, "bias", 1, wide, zeros, NULL, &err) ||
-           !(last = accel_unit_new(run, "last", &err)) ||
-           accel_unit_param(last, "weight", 2, narrow, spread, NULL, &err) ||
-           accel_unit_param(last, "bias", 1, narrow, zeros, NULL, &err) ||
-           accel_prepare(run, &job, &err)); /* each fills err, and ends the chain */
-    while (!err.code && accel_more(run))
-        micro_batch(run, first, last, &err);
-    if (err.text[0]) /* else another rank says why */
-        fprintf(stderr, "%s: %s\n", err.text, err.hint);
+    if (!accel_open(&run, &options, &err))
+        train(run, &job, &err);
     accel_close(run, NULL);
     accel_dataset_close(job.data);
-    return accel_exit_code(err.code);
+    return accel_report(&err);
 }

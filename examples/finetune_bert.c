@@ -347,12 +347,6 @@ static accel_status_t train(accel_t *run, struct program *p, accel_error_t *err)
     return st;
 }
 
-static void print_line(void *user, accel_log_level_t level, const char *line)
-{
-    (void)user, (void)level;
-    fprintf(stderr, "%s\n", line);
-}
-
 int main(int argc, char **argv)
 {
     static const struct argp argp = { options, parse, 0, doc, 0, 0, 0 };
@@ -361,7 +355,7 @@ int main(int argc, char **argv)
                          .labels = 2,
                          .holdout = 0.1,
                          .job = { .steps = 200, .batch = 16, .clip = 1, .seed = 1 } };
-    accel_options_t open_options = { .run_name = "finetune_bert", .log = print_line };
+    accel_options_t open_options = { .run_name = "finetune_bert", .log = accel_log_stderr };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
     char text[1536];

@@ -236,15 +236,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-static void print_log(void *user, accel_log_level_t level, const char *line)
-{
-    static const char *const prefix[] = { "accel: error: ", "accel: warning: ", "",
-                                          "" };
-
-    (void)user;
-    fprintf(stderr, "%s%s\n", prefix[level], line);
-}
-
 /* One write per failure, so that the lines of several ranks do not mix. An empty text
  * means that another rank says it. */
 static int fail(const accel_t *run, const accel_error_t *err)
@@ -370,7 +361,7 @@ int main(int argc, char **argv)
                  .warmup = -1,
                  .optimizer = { .weight_decay = 0.1f } },
     };
-    accel_options_t open_options = { .run_name = "train", .log = print_log };
+    accel_options_t open_options = { .run_name = "train", .log = accel_log_stderr };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
     int code = 0;

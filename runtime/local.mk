@@ -3,7 +3,10 @@
 #   libaconfig.la  config + plan: libc and libyaml only, so that the plugin can carry it
 #   libaccel_core.la  all the rest; unit tests link it to reach hidden symbols
 noinst_LTLIBRARIES += libacommon.la libaconfig.la libaccel_core.la
-include_HEADERS += runtime/accel.h
+# The public headers; accel.h includes the others.
+public_headers = runtime/accel.h runtime/accel_ops.h runtime/accel_models.h \
+	runtime/accel_text.h runtime/accel_units.h
+include_HEADERS += $(public_headers)
 
 libacommon_la_SOURCES =
 libaconfig_la_SOURCES =

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Cuts a public header into entries for the manual page: a comment that begins in the first
+# Cuts the public headers into entries for the manual page: a comment that begins in the first
 # column and the declarations below it. Out: C source with the table of man_pages.h, or the
 # names of the functions that it declares, one per line.
 #
-#     awk -f header.awk accel.h >api_table.c
-#     awk -v names=1 -f header.awk accel.h
+#     awk -f header.awk accel.h accel_ops.h ... >api_table.c
+#     awk -v names=1 -f header.awk accel.h ...
 function quoted(s) {
     gsub(/\\/, "\\\\", s)
     gsub(/"/, "\\\"", s)
@@ -41,7 +41,20 @@ function entry(    functions) {
     section = text = code = ""
 }
 
-/^#pragma GCC visibility pop/ { exit }
+# Each file is read from its first section to the end of what it exports. The rules are the
+# first comment of the first one.
+FNR == 1 {
+    entry()
+    started = over = depth = 0
+}
+
+over { next }
+
+/^#pragma GCC visibility pop/ {
+    entry()
+    over = 1
+    next
+}
 
 /^\/\* ---- / {
     entry()

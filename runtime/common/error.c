@@ -67,6 +67,11 @@ const char *accel_version(void)
     return PACKAGE_VERSION;
 }
 
+int accel_api_version(void)
+{
+    return ACCEL_API_VERSION;
+}
+
 static const struct message_page pages[] = {
 #define MESSAGE(number, status, title, why, cure)                                      \
     { A##number - MESSAGE_BASE, status, title, why, cure },

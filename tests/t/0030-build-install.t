@@ -31,7 +31,7 @@ for file in "$root"/share/modulefiles/accel/*.lua "$root"/share/modulefiles-tcl/
     ok $? "the URL of ${file##*/} is their folder"
 done
 is "$(find "$root/share/man/man3" -name 'accel_*.3' | wc -l | tr -d ' ')" \
-    "$(grep -o -E '\baccel_[a-z0-9_]+\(' "$ACCEL_SRC/runtime/accel.h" | sort -u | wc -l | tr -d ' ')" \
+    "$(grep -o -E '\baccel_[a-z0-9_]+\(' -h "$ACCEL_SRC"/runtime/accel*.h | sort -u | wc -l | tr -d ' ')" \
     "each function of accel.h has a page"
 
 cat >"$tap_tmp/version.c" <<'END'

@@ -79,7 +79,7 @@ for command in $commands; do
 done
 
 # ---- what completion offers after an option and for operands ----
-functions=$(grep -o -E '\baccel_[a-z0-9_]+\(' "$ACCEL_SRC/runtime/accel.h" | tr -d '(' | sort -u)
+functions=$(grep -o -E '\baccel_[a-z0-9_]+\(' -h "$ACCEL_SRC"/runtime/accel*.h | tr -d '(' | sort -u)
 if [ $has_bash ]; then
     : >a.yaml
     mkdir adir
@@ -167,7 +167,7 @@ is "$(echo "$codes" | tr '\n' ' ')" "0 1 64 65 66 69 70 71 73 74 75 76 77 78 85 
 
 # ---- the library, variables and options of the plugin ----
 is "$(grep -o -E '\baccel_[a-z0-9_]+\(' man3 | sort -u)" \
-    "$(grep -o -E '\baccel_[a-z0-9_]+\(' "$ACCEL_SRC/runtime/accel.h" | sort -u)" \
+    "$(grep -o -E '\baccel_[a-z0-9_]+\(' -h "$ACCEL_SRC"/runtime/accel*.h | sort -u)" \
     "libaccel(3) has every function of accel.h"
 is "$(grep -o -E '\bACCEL_[A-Z0-9]+ = [0-9]+' man3)" \
     "$(grep -o -E '\bACCEL_[A-Z0-9]+ = [0-9]+' "$ACCEL_SRC/runtime/accel.h")" "and every status"

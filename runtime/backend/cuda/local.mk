@@ -62,7 +62,7 @@ EXTRA_DIST += $(cuda_sources) $(cuda_headers) runtime/backend/cuda/accel_cuda.ma
 # Whatever any of them may include: one change builds all anew.
 cuda_needs = $(cuda_headers) runtime/backend/backend.h runtime/backend/maths.h \
 	runtime/backend/cuda_sizes.h \
-	runtime/common/bf16.h runtime/common/common.h runtime/common/rng.h runtime/accel.h
+	runtime/common/bf16.h runtime/common/common.h runtime/common/rng.h $(public_headers)
 # Not $(DEFS): its switches for libc headers clash with those of the toolkit.
 cuda_cppflags = $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(RANDOM123_CFLAGS)
 
