@@ -17,8 +17,8 @@ is "$(find "$tap_tmp/dest" -type f ! -path "$tap_tmp/dest$prefix/*")" "" \
 
 # ---- pages and examples ----
 root=$tap_tmp/dest$prefix
-docs=$(find "$root" -type f -name README.md -exec dirname {} \;)
-is "$(cd "$ACCEL_SRC" && printf '%s\n' doc/*.md examples/*.[ch] examples/*.cpp examples/*.py examples/*.yaml examples/*.txt |
+docs=$(find "$root" -type f -name README.md ! -path '*/decisions/*' -exec dirname {} \;)
+is "$(cd "$ACCEL_SRC" && printf '%s\n' doc/*.md doc/*/*.md examples/*.[ch] examples/*.cpp examples/*.py examples/*.yaml examples/*.txt |
     while read -r file; do [ -f "$docs/$file" ] || echo "$file"; done)" "" \
     "all of doc/ and examples/ is installed"
 is "$(cd "$docs" && find . -name '*.md' | while read -r page; do
