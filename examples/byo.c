@@ -114,19 +114,10 @@ static accel_status_t declare(accel_t *run, const char *name, int64_t out, int64
     const int64_t weight[] = { out, in };
 
     *unit_out = accel_unit_new(run, name, err);
-    if (!*unit_out || accel_unit_param(*unit_out, "weight", 2, weight, spread, NULL, err))
+    if (!*unit_out ||
+        accel_unit_param(*unit_out, "weight", 2, weight, spread, NULL, err))
         return err->code;
     return accel_unit_param(*unit_out, "bias", 1, weight, zeros, NULL, err);
-}
-
-/* This program's loops are for float32 in host memory. */
-static accel_status_t check_values(const accel_t *run, const accel_unit_t *unit,
-                                   accel_error_t *err)
-{
-    if (!accel_stream(run) && accel_unit_dtype(unit) == ACCEL_F32)
-        return ACCEL_OK;
-    return accel_error_set(err, ACCEL_EUNSUPPORTED, "byo is float32 and for CPUs",
-                           "say use_cpu: true and mixed_precision: 'no'");
 }
 
 static accel_status_t train(accel_t *run, accel_job_t *job, accel_error_t *err)
@@ -136,26 +127,27 @@ static accel_status_t train(accel_t *run, accel_job_t *job, accel_error_t *err)
     accel_unit_t *first, *last;
 
     if (accel_dataset_new(&job->data, 4096, fields, 2, fetch, NULL, 0, err) ||
-        declare(run, "first", HIDDEN, IN, &first, err) || check_values(run, first, err) ||
-        declare(run, "last", 1, HIDDEN, &last, err) || accel_prepare(run, job, err))
+        declare(run, "first", HIDDEN, IN, &first, err) ||
+        declare(run, "last", 1, HIDDEN, &last, err))
         return err->code;
-    while (accel_more(run))
-        if (micro_batch(run, first, last, err))
-            return err->code;
-    return ACCEL_OK;
+    if (accel_stream(run) || accel_unit_dtype(first) != ACCEL_F32)
+        return accel_error_set(err, ACCEL_EUNSUPPORTED, "byo is float32 and for CPUs",
+                               "say use_cpu: true and mixed_precision: 'no'");
+    accel_prepare(run, job, err);
+    while (!err->code && accel_more(run))
+        micro_batch(run, first, last, err);
+    return err->code;
 }
 
 int main(int argc, char **argv)
 {
     accel_options_t options = { .run_name = "byo", .log = accel_log_stderr };
-    accel_job_t job = { .steps = 200, .batch = BATCH, .seed = 1 };
+    accel_job_t job = { .batch = BATCH, .seed = 1, .optimizer = { .lr = 1e-2f } };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
 
     job.out_dir = argc > 1 ? argv[1] : NULL;
-    if (argc > 2)
-        job.steps = atoi(argv[2]);
-    job.optimizer.lr = 1e-2f;
+    job.steps = argc > 2 ? atoi(argv[2]) : 200;
     if (!accel_open(&run, &options, &err))
         train(run, &job, &err);
     accel_close(run, NULL);
