@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <accel.h>
 
-enum { IN = 2, HIDDEN = 48, BATCH = 16 };
+enum { IN = 2, WIDE = 48, BATCH = 16 };
 
 /* Sample `index` is made from its number: the same on every rank and in every life. */
 static int fetch(void *user, int64_t index, void *const *dst)
@@ -73,36 +73,33 @@ static float squares(const float *y, const float *want, float *dy, int n)
 static accel_status_t micro_batch(accel_t *run, accel_unit_t *first, accel_unit_t *last,
                                   accel_error_t *err)
 {
-    float x[BATCH * IN], want[BATCH], h[BATCH * HIDDEN], y[BATCH], dy[BATCH];
-    float dh[BATCH * HIDDEN], *dw, *db, loss;
+    float x[BATCH * IN], want[BATCH], h[BATCH * WIDE], y[BATCH], dy[BATCH];
+    float dh[BATCH * WIDE], *dw, *db, loss;
     accel_tensor_t *batch[2];
 
     if (accel_next(run, batch, 2, err) ||
         accel_tensor_read(batch[0], x, BATCH * IN, err) ||
-        accel_tensor_read(batch[1], want, BATCH, err))
-        return err->code;
-    if (accel_unit_want(first, err)) /* its parameters are gathered here ... */
+        accel_tensor_read(batch[1], want, BATCH, err) ||
+        accel_unit_want(first, err)) /* its parameters are gathered here ... */
         return err->code;
     linear(x, accel_unit_values(first, 0), accel_unit_values(first, 1), h, BATCH, IN,
-           HIDDEN);
-    accel_unit_done(first); /* ... and may go again */
-    for (int i = 0; i < BATCH * HIDDEN; i++)
+           WIDE);
+    accel_unit_done(first); /* ... and may be freed again */
+    for (int i = 0; i < BATCH * WIDE; i++)
         h[i] = h[i] > 0 ? h[i] : 0;
-    if (accel_unit_want(last, err))
+    if (accel_unit_want(last, err) || accel_unit_grad(last, 0, &dw, err) ||
+        accel_unit_grad(last, 1, &db, err))
         return err->code;
-    linear(h, accel_unit_values(last, 0), accel_unit_values(last, 1), y, BATCH, HIDDEN,
+    linear(h, accel_unit_values(last, 0), accel_unit_values(last, 1), y, BATCH, WIDE,
            1);
     loss = squares(y, want, dy, BATCH);
-
-    if (accel_unit_grad(last, 0, &dw, err) || accel_unit_grad(last, 1, &db, err))
-        return err->code;
-    linear_backward(h, accel_unit_values(last, 0), dy, dh, dw, db, BATCH, HIDDEN, 1);
+    linear_backward(h, accel_unit_values(last, 0), dy, dh, dw, db, BATCH, WIDE, 1);
     accel_unit_done(last);
-    for (int i = 0; i < BATCH * HIDDEN; i++)
+    for (int i = 0; i < BATCH * WIDE; i++)
         dh[i] = h[i] > 0 ? dh[i] : 0;
     if (accel_unit_grad(first, 0, &dw, err) || accel_unit_grad(first, 1, &db, err))
         return err->code;
-    linear_backward(x, NULL, dh, NULL, dw, db, BATCH, IN, HIDDEN);
+    linear_backward(x, NULL, dh, NULL, dw, db, BATCH, IN, WIDE);
     return accel_units_backward(run, loss, err) ? err->code : accel_step(run, err);
 }
 
@@ -127,8 +124,8 @@ static accel_status_t train(accel_t *run, accel_job_t *job, accel_error_t *err)
     accel_unit_t *first, *last;
 
     if (accel_dataset_new(&job->data, 4096, fields, 2, fetch, NULL, 0, err) ||
-        declare(run, "first", HIDDEN, IN, &first, err) ||
-        declare(run, "last", 1, HIDDEN, &last, err))
+        declare(run, "first", WIDE, IN, &first, err) ||
+        declare(run, "last", 1, WIDE, &last, err))
         return err->code;
     if (accel_stream(run) || accel_unit_dtype(first) != ACCEL_F32)
         return accel_error_set(err, ACCEL_EUNSUPPORTED, "byo is float32 and for CPUs",
