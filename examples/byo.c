@@ -23,11 +23,11 @@ static int fetch(void *user, int64_t index, void *const *dst)
     return 0;
 }
 
-/* y = x w^T + b for `rows` rows; w is [out, in]. */
-static void linear(const float *x, const float *w, const float *b, float *y, int rows,
-                   int in, int out)
+/* y = x w^T + b for the BATCH rows of x; w is [out, in]. */
+static void linear(const float *x, const float *w, const float *b, float *y, int in,
+                   int out)
 {
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < BATCH; r++)
         for (int o = 0; o < out; o++) {
             double sum = b[o];
 
@@ -39,15 +39,15 @@ static void linear(const float *x, const float *w, const float *b, float *y, int
 
 /* Adds to dw and db, and writes dx (NULL: not wanted). */
 static void linear_backward(const float *x, const float *w, const float *dy, float *dx,
-                            float *dw, float *db, int rows, int in, int out)
+                            float *dw, float *db, int in, int out)
 {
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < BATCH; r++)
         for (int o = 0; o < out; o++) {
             for (int i = 0; i < in; i++)
                 dw[o * in + i] += dy[r * out + o] * x[r * in + i];
             db[o] += dy[r * out + o];
         }
-    for (int r = 0; dx && r < rows; r++)
+    for (int r = 0; dx && r < BATCH; r++)
         for (int i = 0; i < in; i++) {
             double sum = 0;
 
@@ -82,24 +82,22 @@ static accel_status_t micro_batch(accel_t *run, accel_unit_t *first, accel_unit_
         accel_tensor_read(batch[1], want, BATCH, err) ||
         accel_unit_want(first, err)) /* its parameters are gathered here ... */
         return err->code;
-    linear(x, accel_unit_values(first, 0), accel_unit_values(first, 1), h, BATCH, IN,
-           WIDE);
+    linear(x, accel_unit_values(first, 0), accel_unit_values(first, 1), h, IN, WIDE);
     accel_unit_done(first); /* ... and may be freed again */
     for (int i = 0; i < BATCH * WIDE; i++)
         h[i] = h[i] > 0 ? h[i] : 0;
     if (accel_unit_want(last, err) || accel_unit_grad(last, 0, &dw, err) ||
         accel_unit_grad(last, 1, &db, err))
         return err->code;
-    linear(h, accel_unit_values(last, 0), accel_unit_values(last, 1), y, BATCH, WIDE,
-           1);
+    linear(h, accel_unit_values(last, 0), accel_unit_values(last, 1), y, WIDE, 1);
     loss = squares(y, want, dy, BATCH);
-    linear_backward(h, accel_unit_values(last, 0), dy, dh, dw, db, BATCH, WIDE, 1);
+    linear_backward(h, accel_unit_values(last, 0), dy, dh, dw, db, WIDE, 1);
     accel_unit_done(last);
     for (int i = 0; i < BATCH * WIDE; i++)
         dh[i] = h[i] > 0 ? dh[i] : 0;
     if (accel_unit_grad(first, 0, &dw, err) || accel_unit_grad(first, 1, &db, err))
         return err->code;
-    linear_backward(x, NULL, dh, NULL, dw, db, BATCH, IN, WIDE);
+    linear_backward(x, NULL, dh, NULL, dw, db, IN, WIDE);
     return accel_units_backward(run, loss, err) ? err->code : accel_step(run, err);
 }
 
