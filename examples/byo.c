@@ -13,7 +13,6 @@ static int fetch(void *user, int64_t index, void *const *dst)
 {
     uint32_t h = (uint32_t)index * 2654435761u + 12345u;
     float *x = dst[0], *y = dst[1];
-
     (void)user;
     for (int i = 0; i < IN; i++) {
         h = (h ^ h >> 15) * 2246822519u + 1u;
