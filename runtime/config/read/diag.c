@@ -194,6 +194,7 @@ void report_add(struct config_report *r, enum message code, struct place at,
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
+    /* The source that is being read, unless the place names another one. */
     if (!at.in)
         at.in = &r->in;
     /* The name of a file is as untrusted as its content. */
@@ -223,6 +224,7 @@ void report_add(struct config_report *r, enum message code, struct place at,
                                                 .line = at.line,
                                                 .col = at.col,
                                                 .text = b.s };
+    /* MESSAGE_NOTE is 0, as a code it is none. */
     if (code) {
         d->errors++;
         keep_first(r, code, order_of(at.in->origin, at.line, at.col), where, hint,

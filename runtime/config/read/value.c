@@ -151,6 +151,7 @@ static const char *canonical(struct validator *v, const struct config_key *k,
         return !val->plain || word_bool(text) < 0 ? text
                : word_bool(text)                  ? "true"
                                                   : "false";
+    /* Two keys have words that Accelerate writes in several ways. */
     if (!strcmp(k->name, "fsdp_sharding_strategy"))
         return strategy_word(text);
     if (!strcmp(k->name, "dynamo_backend") && (!val->plain || word_bool(text) < 0))

@@ -87,6 +87,7 @@ static void force_cpu(struct config *cfg)
     bool by_type = config_is_given(cfg, "distributed_type") &&
                    cfg->distributed_type == DIST_MULTI_CPU;
 
+    /* accel.device: cpu is stronger or the same; its origin must stay. */
     if (cfg->device == DEVICE_CPU || (!cfg->use_cpu && !by_type))
         return;
     cfg->device = DEVICE_CPU;
@@ -157,6 +158,7 @@ void validate_across(struct validator *v)
                    "add the line 'distributed_type: FSDP' (or MULTI_CPU, or 'NO')",
                    "the required key 'distributed_type' is missing");
     }
+    /* A config with errors goes nowhere, so its size does not matter. */
     if (!v->report->diags->errors)
         check_room(v);
 }

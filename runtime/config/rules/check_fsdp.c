@@ -88,6 +88,7 @@ static void check_version2(struct validator *v)
     if (!strcmp(text, "LOCAL_STATE_DICT"))
         report_add(v->report, A0123, place_of(v, "fsdp_state_dict_type", FSDP_CONFIG),
                    "use SHARDED_STATE_DICT", "fsdp_version 2 has no LOCAL_STATE_DICT");
+    /* Offloading only moves what checkpointing keeps. */
     if (is_on(v, "fsdp_activation_checkpointing_offload") &&
         !is_on(v, "fsdp_activation_checkpointing"))
         report_add(v->report, A0124,

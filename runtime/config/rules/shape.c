@@ -28,6 +28,7 @@ void shape_after(struct shape_layer *layer, const struct validator *v,
 {
     int type = config_row("distributed_type");
 
+    /* The origin was written while the file was taken, so it is this file's. */
     layer->has_type = v->cfg->origin[type] == (unsigned char)file;
     layer->type = v->cfg->distributed_type;
 }
@@ -173,6 +174,8 @@ void shape_settle(struct validator *v, const struct shape_layer before[ORIGIN_FI
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shape_keys); i++) {
         size_t row = (size_t)config_row(shape_keys[i]);
 
+        /* Only values of site and user file that are weaker than the type. The job
+         * file, variables and flags are always meant for this run. */
         while (v->cfg->origin[row] != ORIGIN_DEFAULT && v->cfg->origin[row] < type &&
                v->cfg->origin[row] < ORIGIN_FILE) {
             const struct shape_layer *layer = &before[v->cfg->origin[row]];

@@ -271,6 +271,8 @@ accel_status_t config_supported(const struct config *cfg, accel_error_t *err)
     for (size_t i = 0; i < n; i++) {
         if (is_done(cfg, &k[i]))
             continue;
+        /* Rows are in the order of the table, so the message is the same on
+         * every rank. */
         config_where(cfg, k[i].name, where, sizeof(where));
         cure_text(&k[i], cure, sizeof(cure));
         return accel_fail_at(err, A0170, where, cure, "'%s: %s' is not supported yet",

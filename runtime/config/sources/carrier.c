@@ -125,6 +125,7 @@ static bool carrier_split(char *item, char **value_out, bool *task_out)
 
     if (!item[n] || n >= NAME_MAX_BYTES)
         return false;
+    /* The mark is looked at before it becomes the NUL of the name. */
     *task_out = item[n] == ':';
     item[n] = '\0';
     *value_out = item + n + 1;
@@ -144,6 +145,7 @@ static bool walk(const char *text, size_t len, config_env_f each, void *user,
         *st_out = accel_fail_nomem(err, "the tasks' environment", body);
         return false;
     }
+    /* An empty list is one empty item to strsep; body > 0 leaves it out. */
     while (good && body > 0 && (item = strsep(&rest, ";"))) {
         char *value;
         bool task;

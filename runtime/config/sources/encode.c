@@ -134,6 +134,7 @@ static bool take_mark(struct config *cfg, char *mark, size_t row)
     char *end;
     long line;
 
+    /* strtol would also take a sign or blanks. */
     if (!letter || mark[1] < '0' || mark[1] > '9')
         return false;
     line = strtol(mark + 1, &end, 10);
@@ -199,6 +200,7 @@ static accel_status_t check_frame(const char *text, size_t *body_out,
     size_t len = strnlen(text, MAX_TEXT), body;
     char hash[HASH_DIGITS + 1];
 
+    /* A text of another version is no damage: its cure is another module. */
     if (strncmp(text, version, strlen(version)))
         return accel_fail_at(
             err, A0127, "ACCEL_CONFIG_RESOLVED",

@@ -193,6 +193,7 @@ void config_sources_default(struct config_sources *src, struct config_paths *pat
                                       "/.config/accel/config.yaml", paths_out->user);
     if (!src->user_path)
         paths_out->user[0] = '\0';
+    /* Not looked for beside a job file: accelerate launch does not either. */
     theirs = src->job_path ? NULL : accelerates_file(paths_out->accelerate);
     src->user_is_accelerates =
         theirs && access(theirs, F_OK) == 0 &&
@@ -216,11 +217,14 @@ static void take_file(struct resolve *s, const char *path, enum config_origin or
 
     if (!path)
         return;
+    /* The reader fills in the text; messages need the path before. */
     s->report.in = (struct config_text){ .path = path, .origin = origin };
     if (origin < ORIGIN_FILE)
         shape_before(&s->before[origin], &s->v);
     config_file_read(&s->report);
     *in = s->report.in;
+    /* A file that is missing and may be is no problem; any other one is in
+     * the report. */
     if (!in->text) {
         s->complete &= s->report.diags->errors == 0;
         return;
@@ -277,6 +281,7 @@ static void note_misspelt(struct resolve *s, const char *name, size_t len)
     struct lone here;
     size_t n = 0;
 
+    /* The name without its prefix. */
     snprintf(word, sizeof(word), "%.*s", (int)(len - PREFIX), name + PREFIX);
     if (is_own_name(word))
         return;
@@ -286,6 +291,7 @@ static void note_misspelt(struct resolve *s, const char *name, size_t len)
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(own_names); i++)
         near[n++] = own_names[i];
     found = suggest_nearest(word, near, n);
+    /* Nearest to one of accel's own variables: that is not a misspelt key. */
     if (!found || is_own_name(found))
         return;
     snprintf(hint, sizeof(hint), "did you mean %s%s?", env_prefix, found);
@@ -310,6 +316,7 @@ static void take_environment(struct resolve *s, char *const *env)
     for (; env && *env && !report_full(&s->report); env++) {
         size_t len = strcspn(*env, "="), row = 0;
 
+        /* "NAME" without "=" is no variable; a longer name can be no key. */
         if (strncmp(*env, env_prefix, PREFIX) != 0 || len >= NAME_BYTES || !(*env)[len])
             continue;
         if (!named)
@@ -373,6 +380,8 @@ static void take_all(struct resolve *s, const struct config_sources *src)
     take_file(s, src->job_path, ORIGIN_FILE);
     take_environment(s, src->env);
     take_flags(s, src->flags, src->flag_count);
+    /* From here on messages without a place of their own are about the job file, or
+     * about "the configuration" where there is none. */
     s->report.in = s->file[ORIGIN_FILE];
     if (!src->job_path)
         s->report.in.path = "the configuration";
@@ -394,6 +403,7 @@ static void name_job(struct config *cfg, const char *path)
         from++;
     printable(cfg->job_path, sizeof(cfg->job_path), path + from, n - from);
     if (from) {
+        /* 4 bytes were left for "..." and the NUL. */
         memmove(cfg->job_path + 3, cfg->job_path, strlen(cfg->job_path) + 1);
         memcpy(cfg->job_path, "...", 3);
     }
@@ -403,6 +413,7 @@ static void name_job(struct config *cfg, const char *path)
 static bool resolve_prepare(struct resolve *s, const struct config_sources *src,
                             struct config_diags *diags_out)
 {
+    /* What messages call the whole. */
     const char *shown = src->job_path ? src->job_path : "the configuration";
 
     memset(diags_out, 0, sizeof(*diags_out));
