@@ -328,7 +328,7 @@ static struct spank_option option = {
     .cb = option_callback,
 };
 
-/* Nothing of the option is on the command line: nobody will ask for its words. */
+/* Frees the words: at the end, or at once when the option is not in use. */
 static void forget_words(void)
 {
     free(words);

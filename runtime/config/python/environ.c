@@ -14,48 +14,38 @@
 /* When a row applies: all of its bits must hold for the config. */
 enum condition {
     ALWAYS = 0,
-    /* the processes must find each other: all types but NO */
-    RANKS = 1 << 0,
+    RANKS = 1 << 0,    /* the processes must find each other: all types but NO */
     TORCHRUN = 1 << 1, /* Accelerate starts this type through torchrun */
-    /* MULTI_CPU, and any other type that is told to stay on CPUs */
-    CPU = 1 << 2,
-    /* not DEEPSPEED, which sets these itself */
-    ENGINE = 1 << 3,
+    CPU = 1 << 2,      /* MULTI_CPU, and any other type that is told to stay on CPUs */
+    ENGINE = 1 << 3,   /* not DEEPSPEED, which sets these itself */
     DEEPSPEED = 1 << 4,
     FSDP = 1 << 5,
     MEGATRON = 1 << 6,
     FP8 = 1 << 7,
-    /* a parallelism_config is given */
-    MESH = 1 << 8,
+    MESH = 1 << 8, /* a parallelism_config is given */
     MESH_CP = 1 << 9,
     MESH_SP = 1 << 10,
-    /* NO and MULTI_CPU, which Accelerate starts without torchrun */
-    SIMPLE = 1 << 11,
+    SIMPLE = 1 << 11, /* NO and MULTI_CPU, which Accelerate starts without torchrun */
     DEBUG = 1 << 12,
     AFFINITY = 1 << 13,
 };
 
 /* How the value of a row is written. */
 enum form {
-    FIXED,  /* `value` as it stands */
-    TASK,   /* `value` is a word for environ_apply */
-    TEXT,   /* the key's canonical text */
-    PYTHON, /* truth words as True and False */
-    BIT,    /* truth words as 1 and 0 */
-    /* upper case, as the names of DynamoBackend are */
-    UPPER,
-    /* the n-th of three truth words, n being the first letter of `value` */
-    ONE_OF_3,
-    /* names of the keys that a file sets under deepspeed_config */
-    DS_FIELDS,
-    /* number of tasks */
-    WORLD,
+    FIXED,     /* `value` as it stands */
+    TASK,      /* `value` is a word for environ_apply */
+    TEXT,      /* the key's canonical text */
+    PYTHON,    /* truth words as True and False */
+    BIT,       /* truth words as 1 and 0 */
+    UPPER,     /* upper case, as the names of DynamoBackend are */
+    ONE_OF_3,  /* the n-th of three truth words, n being the first letter of `value` */
+    DS_FIELDS, /* names of the keys that a file sets in deepspeed_config */
+    WORLD,     /* number of tasks */
     NODES,
     ADDR,
     PORT,
     THREADS,
-    /* gpu_ids, unless it is "all" or Slurm has chosen the GPUs */
-    DEVICES,
+    DEVICES, /* gpu_ids, unless it is "all" or Slurm has chosen the GPUs */
 };
 
 /* One variable. `value` of TEXT, PYTHON, BIT and UPPER: the default of accelerate

@@ -51,7 +51,7 @@ void lock_take(struct validator *v, const struct yaml_node *key,
         return;
     }
     for (int i = list->first; i >= 0 && !report_full(v->report); i = node[i].next) {
-        /* An unknown name goes on to the next one, so that all are reported. */
+        /* -1: no such key, or not even a word. */
         int row = node[i].kind == NODE_SCALAR ? config_row(node[i].text) : -1;
 
         if (node[i].kind != NODE_SCALAR) {
