@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The words behind the plugin in plugstack.conf, which is root's file. In srun, sbatch and
- * salloc only; nothing is opened here.
+ * The words behind the plugin in plugstack.conf, a file of root's. Read in srun, sbatch
+ * and salloc only; nothing is opened here.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -11,6 +11,8 @@
 
 static char site[PATH_MAX];
 
+/* An unknown word is reported but does not stop the client: it is the
+ * administrator's mistake. */
 void arguments_take(int ac, char **av)
 {
     for (int i = 0; i < ac; i++) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the user typed: this process's own command line. slurm_spank_init runs before Slurm
- * parses it, and the launch defaults must be set by then. Also starts this program again
- * with another one. Reads with the caller's rights; never changes anything.
+ * What the user typed: this process's own command line. slurm_spank_init runs before
+ * Slurm parses it, and the launch defaults must be set by then. Also runs this program
+ * again with another command line. Reads with the caller's rights; never changes
+ * anything.
  *
  * Slurm does not tell which of its options take a separate value ("-n 4"); the tables
  * below know those of 21.08 to 24.05. A wrong guess costs a default, never a job: the
@@ -17,6 +18,7 @@
 
 #include "srun_plugin/plugin.h"
 
+/* More than the kernel's usual limit for all arguments. */
 #define CMDLINE_MAX (4u << 20)
 
 /* Short options of srun, sbatch and salloc that take a value; -W only for srun. */
@@ -74,6 +76,8 @@ static const char *const long_flags[] = {
     NULL,
 };
 
+/* Files of /proc have no size, so it reads until the end. Non-blocking: a fifo must not
+ * hang the client. */
 char *cmdline_read_file(const char *path, size_t max, size_t *len_out)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -105,6 +109,7 @@ char *cmdline_read_file(const char *path, size_t max, size_t *len_out)
     return NULL;
 }
 
+/* One block: the pointers first, then a copy of the words. */
 char **cmdline_read(void)
 {
     size_t len = 0, words = 0;
@@ -138,6 +143,7 @@ static bool names_option(const char *word, const char *name, size_t min_prefix)
     return n >= min_prefix && n <= strlen(name) && strncmp(word + 2, name, n) == 0;
 }
 
+/* Is it a long option that never takes the next word? */
 static bool is_long_flag(const char *word)
 {
     for (size_t i = 0; long_flags[i]; i++)
@@ -159,6 +165,7 @@ static bool takes_next(const char *word)
     return false;
 }
 
+/* Options end at the first word without a dash, at a lone "-", or after "--". */
 size_t cmdline_command(char **argv)
 {
     size_t i = argv[0] ? 1 : 0;
@@ -171,6 +178,7 @@ size_t cmdline_command(char **argv)
     return i;
 }
 
+/* The last one wins, as in Slurm. */
 const char *cmdline_option(char **argv, const char *name, size_t min_prefix)
 {
     size_t end = cmdline_command(argv);
@@ -188,6 +196,7 @@ const char *cmdline_option(char **argv, const char *name, size_t min_prefix)
     return value;
 }
 
+/* The last one wins here, too. */
 const char *cmdline_letter(char **argv, char letter)
 {
     size_t end = cmdline_command(argv);
@@ -214,7 +223,7 @@ void cmdline_exec(char **argv, char **env)
     char path[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
 
-    /* By its real name, or ps would call it "exe". */
+    /* By its real name; ps would show "exe" otherwise. */
     if (n > 0) {
         path[n] = '\0';
         execve(path, argv, env);
@@ -222,6 +231,7 @@ void cmdline_exec(char **argv, char **env)
     execve("/proc/self/exe", argv, env);
 }
 
+/* By the file of the process, not by argv[0], which a wrapper may have changed. */
 bool cmdline_is_sbatch(void)
 {
     char path[PATH_MAX];

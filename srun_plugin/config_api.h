@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The seam between accel_spank.so and accel_spank_config.so. The second carries the YAML
- * parser and is loaded by srun, sbatch and salloc when the option is used, never by root's
- * daemons.
+ * The seam between accel_spank.so and accel_spank_config.so. The second one carries the
+ * YAML parser. srun, sbatch and salloc load it when the option is used; root's daemons
+ * never do.
  */
 #ifndef ACCEL_SRUN_PLUGIN_CONFIG_API_H
 #define ACCEL_SRUN_PLUGIN_CONFIG_API_H
@@ -12,9 +12,13 @@
 #define CONFIG_API_FILE   "accel_spank_config.so"
 #define CONFIG_API_SYMBOL "accel_spank_config_api"
 
+/* The table that accel_spank_config.so exports. Both files check that they come from
+ * one build before anything is called. */
 struct config_api {
-    const char *version; /* PACKAGE_VERSION: both files come from one build */
-    size_t config_bytes; /* sizeof(struct config) */
+    /* PACKAGE_VERSION, and sizeof(struct config): the check. */
+    const char *version;
+    size_t config_bytes;
+    /* The functions of config/config.h and config/python/environ.h with these names. */
     void (*sources_default)(struct config_sources *src, struct config_paths *paths);
     accel_status_t (*resolve)(const struct config_sources *src, struct config *cfg,
                               struct config_diags *diags, accel_error_t *err);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Slurm's entry points. Each looks at the context and calls the file in charge.
- * Only two calls may fail: local_user_init (srun, before the tasks start) and task_init
- * (as the user, in the task). Every other remote failure would end in exit code 0 or a
- * drained node.
+ * Slurm's entry points. Each looks at the context and calls the file in charge. Only
+ * two calls may fail: local_user_init (srun, before the tasks start) and task_init (as
+ * the user, in the task). A failure of any other remote call would end in exit code 0
+ * or in a drained node.
  */
 #include "srun_plugin/plugin.h"
 
+/* Everything else is hidden: the plugin shares a process with Slurm and
+ * other plugins. */
 #define EXPORT __attribute__((visibility("default")))
 
 #pragma GCC visibility push(default)
@@ -20,9 +22,11 @@ EXPORT int slurm_spank_init(spank_t sp, int ac, char **av)
     case S_CTX_ALLOCATOR:
         arguments_take(ac, av);
         return opts_init(sp);
-    case S_CTX_REMOTE: /* reads no file, so that no argument matters */
+    /* It reads no file, so no argument matters. */
+    case S_CTX_REMOTE:
         return opts_init(sp);
-    default: /* slurmd, prolog and epilog: nothing of ours runs there */
+    /* slurmd, prolog and epilog: nothing of ours runs there. */
+    default:
         return 0;
     }
 }
@@ -35,6 +39,8 @@ EXPORT int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
     switch (spank_context()) {
     case S_CTX_LOCAL:
     case S_CTX_ALLOCATOR:
+        /* After resume_export, whose choice the dry run shows. The dry run does
+         * not return. */
         resume_export();
         hints_say();
         dry_run_maybe();
@@ -60,6 +66,7 @@ EXPORT int slurm_spank_task_init(spank_t sp, int ac, char **av)
     return opts_remote_active() ? remote_task_init(sp) : 0;
 }
 
+/* In srun everything is kept until on_exit, which knows the exit code. */
 EXPORT int slurm_spank_exit(spank_t sp, int ac, char **av)
 {
     (void)sp;

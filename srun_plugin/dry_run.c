@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The option --accel-dry-run: what this srun, sbatch or salloc would do, on stdout, and
- * nothing queued. In: the validated config with the origin of its values, the words of the
- * user, the launch defaults. Ends the client with 0, or 1 for what would be refused.
+ * The option --accel-dry-run: shows what this srun, sbatch or salloc would do, on
+ * stdout, and queues nothing. The validated config with the origin of its values, the
+ * words of the user and the launch defaults come in. Ends the client with 0, or with 1
+ * for what would be refused.
  */
 #include <slurm/slurm.h>
 #include <stdio.h>
@@ -12,8 +13,10 @@
 #include "srun_plugin/config_api.h"
 #include "srun_plugin/plugin.h"
 
+/* The option was given to this client. */
 static bool in_use;
 
+/* Only notes it: the config may be given by a later option. */
 static int dry_run_callback(int val, const char *arg, int remote)
 {
     (void)val;
@@ -38,8 +41,9 @@ void dry_run_register(spank_t sp)
     opts_register(sp, &option);
 }
 
-/* ---- the size ---------------------------------------------------------------------------- */
+/* ---- the size -------------------------------------------------------------------- */
 
+/* A number of the user's own environment; 0: none. */
 static uint32_t user_number(const char *name)
 {
     const char *text = defaults_user_env(name);
@@ -48,18 +52,20 @@ static uint32_t user_number(const char *name)
     return n > 0 && n < INT32_MAX ? (uint32_t)n : 0;
 }
 
-/* What is typed wins; then, for srun, the allocation it is in; then the config. */
-static void find_size(const struct config *cfg, uint32_t *tasks, uint32_t *nodes)
+/* The size that would be used. What is typed wins; then, for srun, the allocation it is
+ * in; then the config. 0: not known. */
+static void find_size(const struct config *cfg, uint32_t *tasks_out,
+                      uint32_t *nodes_out)
 {
     bool step = spank_context() == S_CTX_LOCAL;
 
-    size_typed(opts_words(), opts_script(), tasks, nodes);
-    if (step && !*nodes)
-        *nodes = user_number("SLURM_JOB_NUM_NODES");
-    if (!*tasks)
-        *tasks = (uint32_t)cfg->num_processes;
-    if (!*nodes)
-        *nodes = (uint32_t)cfg->num_machines;
+    size_typed(opts_words(), opts_script(), tasks_out, nodes_out);
+    if (step && !*nodes_out)
+        *nodes_out = user_number("SLURM_JOB_NUM_NODES");
+    if (!*tasks_out)
+        *tasks_out = (uint32_t)cfg->num_processes;
+    if (!*nodes_out)
+        *nodes_out = (uint32_t)cfg->num_machines;
 }
 
 static void print_size(uint32_t tasks, uint32_t nodes)
@@ -75,8 +81,10 @@ static void print_size(uint32_t tasks, uint32_t nodes)
         printf("  per node     %u\n", tasks / nodes);
 }
 
-/* ---- launch options ---------------------------------------------------------------------- */
+/* ---- launch options -------------------------------------------------------------- */
 
+/* The option that each environment input of defaults.c stands for, with its letter (0:
+ * none) and its shortest prefix. */
 static const struct {
     const char *input, *option;
     char letter;
@@ -94,13 +102,15 @@ static const struct {
     { "SBATCH_REQUEUE", "requeue", 0, 3 },
 };
 
+/* Did the user type that option? Then the input has no effect. */
 static bool is_typed(char **argv, size_t i)
 {
     return argv && (cmdline_option(argv, inputs[i].option, inputs[i].min_prefix) ||
                     (inputs[i].letter && cmdline_letter(argv, inputs[i].letter)));
 }
 
-/* Does the client that runs look at this input? */
+/* Does this client read this input? SLURM_ inputs are srun's, which has set them only
+ * for itself. */
 static bool is_for_us(const char *input)
 {
     const char *const sbatch_only = "SBATCH_", *const salloc_only = "SALLOC_";
@@ -111,6 +121,7 @@ static bool is_for_us(const char *input)
            !cmdline_is_sbatch();
 }
 
+/* Prints the launch defaults in the form of options, so that the line can be copied. */
 static void print_options(void)
 {
     size_t count;
@@ -122,6 +133,7 @@ static void print_options(void)
             if (strcmp(set[k].name, inputs[i].input) != 0 || !is_for_us(set[k].name) ||
                 is_typed(opts_words(), i) || is_typed(opts_script(), i))
                 continue;
+            /* Options without a value. */
             bool flag = strcmp(inputs[i].option, "requeue") == 0 ||
                         strcmp(inputs[i].option, "disable-status") == 0;
             printf(" --%s%s%s", inputs[i].option, flag ? "" : "=",
@@ -130,6 +142,7 @@ static void print_options(void)
     printf("\n");
 }
 
+/* The program or script, as typed. */
 static void print_command(void)
 {
     char **argv = opts_words();
@@ -145,8 +158,9 @@ static void print_command(void)
     printf("\n");
 }
 
-/* ---- values ------------------------------------------------------------------------------ */
+/* ---- values ---------------------------------------------------------------------- */
 
+/* Writes where a value came from, in one or two words. */
 static void origin_text(const struct config *cfg, size_t row, char *buf, size_t len)
 {
     static const char *const names[] = {
@@ -160,7 +174,7 @@ static void origin_text(const struct config *cfg, size_t row, char *buf, size_t 
         snprintf(buf, len, "line %d", cfg->line[row]);
 }
 
-/* What libaccel honours, and all that was given. */
+/* Prints what libaccel honours, and everything that was given. */
 static void print_values(const struct config *cfg)
 {
     size_t count;
@@ -179,6 +193,7 @@ static void print_values(const struct config *cfg)
     }
 }
 
+/* The choice of --accel-resume as resume_export has put it into the environment. */
 static void print_resume(void)
 {
     const char *choice = getenv(ENV_RESUME);
@@ -192,12 +207,13 @@ static void print_resume(void)
         printf("  resume       %s\n", choice);
 }
 
-/* ---- the tasks' environment -------------------------------------------------------------- */
+/* ---- the tasks' environment ------------------------------------------------------ */
 
 enum { RANGES = 8 };
 
-/* Variables whose value differs from task to task: that of the first and of the last one.
- * -1 stands for what Slurm decides. */
+/* Variables whose value differs between tasks: environ_apply is run for the
+ * first and for the last task, into `row` and onto the screen. -1 stands for
+ * what Slurm decides. */
 struct ranges {
     struct task_place first, last;
     size_t count;
@@ -206,6 +222,7 @@ struct ranges {
     } row[RANGES];
 };
 
+/* As `get` of struct environ_ops: what the user exports would be there in a task. */
 static bool get_exported(void *where, const char *name, char *buf, size_t len)
 {
     char room[1024];
@@ -217,12 +234,14 @@ static bool get_exported(void *where, const char *name, char *buf, size_t len)
     return value != NULL;
 }
 
+/* As `unset`: nothing is really set here. */
 static void unset_nothing(void *where, const char *name)
 {
     (void)where;
     (void)name;
 }
 
+/* As `set` for the first task: keeps the value. */
 static void note_first(void *where, const char *name, const char *value)
 {
     struct ranges *r = where;
@@ -233,6 +252,7 @@ static void note_first(void *where, const char *name, const char *value)
     snprintf(r->row[r->count++].value, sizeof(r->row[0].value), "%s", value);
 }
 
+/* As `set` for the last task: prints "NAME=FIRST..LAST". */
 static void print_range(void *where, const char *name, const char *last)
 {
     struct ranges *r = where;
@@ -249,7 +269,8 @@ static void print_range(void *where, const char *name, const char *last)
         printf("  %s=%s..%s\n", name, first, last);
 }
 
-/* Is this value not known before the step is there? Says then what it will be. */
+/* What a value will be that is not known before the step exists; NULL: it is known.
+ * `open` is what stands for "not known". */
 static const char *known_later(const char *name, const char *value)
 {
     static const struct {
@@ -269,7 +290,7 @@ static const char *known_later(const char *name, const char *value)
     return NULL;
 }
 
-/* A config_env_f. */
+/* A config_env_f: prints one line of the tasks' environment. */
 static void print_variable(void *user, const char *name, const char *value, bool task)
 {
     struct ranges *r = user;
@@ -277,6 +298,7 @@ static void print_variable(void *user, const char *name, const char *value, bool
                              last = { get_exported, print_range, unset_nothing, r };
     const char *later = known_later(name, value);
     char theirs[1024];
+    /* Our own names override the user's, see environ_apply. */
     bool own = !strncmp(name, "ACCEL_", 6), path = task && !strcmp(value, "cwd_last");
 
     if (path)
@@ -295,14 +317,18 @@ static void print_variable(void *user, const char *name, const char *value, bool
         printf("  %s=%s\n", name, value);
 }
 
+/* A size, or -1 for "not known". */
 static int64_t or_open(uint32_t n)
 {
     return n ? (int64_t)n : -1;
 }
 
+/* The places of the first and the last task, assuming equally many tasks on
+ * each node. */
 static void find_places(struct ranges *r, uint32_t tasks, uint32_t nodes)
 {
     int64_t t = or_open(tasks), n = or_open(nodes);
+    /* Unequal nodes are not known before Slurm has placed the tasks. */
     int64_t per_node = tasks && nodes && tasks % nodes == 0 ? t / n : -1;
 
     r->first = (struct task_place){
@@ -314,6 +340,8 @@ static void find_places(struct ranges *r, uint32_t tasks, uint32_t nodes)
     r->last.node = nodes ? n - 1 : -1;
 }
 
+/* Goes the same way as a real step (taskenv_list), so the list cannot differ. False,
+ * with the reason reported: the step could not start. */
 static bool print_tasks(const struct config *cfg, uint32_t tasks, uint32_t nodes)
 {
     struct ranges r = { 0 };
@@ -334,8 +362,8 @@ static bool print_tasks(const struct config *cfg, uint32_t tasks, uint32_t nodes
     return false;
 }
 
-/* A step of another size is refused; in a larger allocation a step of the right one has
- * room. */
+/* Would the size be accepted? A step of another size is refused. An allocation may be
+ * larger: a step of the right size fits into it, but a note says how to ask for one. */
 static bool size_allowed(const struct config *cfg, uint32_t tasks, uint32_t nodes)
 {
     if (spank_context() == S_CTX_LOCAL)
@@ -348,6 +376,8 @@ static bool size_allowed(const struct config *cfg, uint32_t tasks, uint32_t node
     return true;
 }
 
+/* Without a config there is nothing to show. That is an error, because the user must
+ * not believe in an empty plan. */
 void dry_run_maybe(void)
 {
     const struct config *cfg = opts_config();
@@ -371,6 +401,7 @@ void dry_run_maybe(void)
     print_command();
     print_values(cfg);
     fits = print_tasks(cfg, tasks, nodes) && size_allowed(cfg, tasks, nodes);
+    /* The plan is the only result; losing it is an error. */
     if (fflush(stdout) != 0) {
         plugin_error(A0345, "stdout", "make room, or send it elsewhere",
                      "cannot print the plan: %m");

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a user should know before the job starts, and what is no error: values that were not
- * applied, a script that starts Python without srun, a strategy that a Python program does
- * not have on CPUs. In: the config with its notes, the command line, the batch script. Out:
- * lines of information, none with -Q. Never refuses anything.
+ * What a user should know before the job starts, although it is no error: values that
+ * were not applied, a script that starts Python without srun, a strategy that a Python
+ * program does not have on CPUs. The config with its notes, the command line and the
+ * batch script come in. Lines of information go out, none with -Q. Never refuses
+ * anything.
  */
 #include <limits.h>
 #include <slurm/slurm.h>
@@ -13,8 +14,10 @@
 #include "srun_plugin/plugin.h"
 #include "srun_plugin/script_text.h"
 
-static struct strbuf notes; /* of the config that was read last */
+/* Notes of the config that was read last, a line each or more. */
+static struct strbuf notes;
 
+/* Copies the notes: the diagnostics are freed before they are shown. */
 void hints_take(const struct config_diags *diags)
 {
     strbuf_free(&notes);
@@ -23,6 +26,7 @@ void hints_take(const struct config_diags *diags)
             strbuf_printf(&notes, "accel: %s\n", diags->item[i].text);
 }
 
+/* One call per line, so that each gets Slurm's prefix. */
 static void say_notes(void)
 {
     for (const char *line = notes.s; line && *line;) {
@@ -34,7 +38,8 @@ static void say_notes(void)
     }
 }
 
-/* sbatch: the script is what will run, once, on the first node. */
+/* sbatch: the script runs once, on the first node. Python in it, without srun, would be
+ * a single process with no rank, which is rarely meant. */
 static void say_bare_python(char **words)
 {
     const char *wrap = cmdline_option(words, "wrap", 3);
@@ -55,7 +60,7 @@ static void say_bare_python(char **words)
     free(text);
 }
 
-/* Does the command of this srun run Python, by itself or within a shell? */
+/* Does the command of this srun run Python, directly or in a shell ("bash -c")? */
 static bool starts_python(char **words)
 {
     for (size_t i = cmdline_command(words); words[i]; i++)
@@ -66,6 +71,7 @@ static bool starts_python(char **words)
     return false;
 }
 
+/* The job runs either way, so the user would hardly notice that nothing is sharded. */
 static void say_no_shards(const struct config *cfg, char **words)
 {
     char place[4200];
@@ -79,7 +85,7 @@ static void say_no_shards(const struct config *cfg, char **words)
         opts_place("distributed_type", place, sizeof(place)));
 }
 
-/* The client itself heeds -Q only later. */
+/* Slurm has not applied -Q to its log yet at this point. */
 static bool is_quiet(char **words)
 {
     return cmdline_letter(words, 'Q') || cmdline_option(words, "quiet", 4);

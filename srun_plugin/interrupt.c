@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * srun told to end while its step runs. By itself it kills the tasks at SIGTERM and SIGHUP,
- * before they can save. In: the first of these signals. Out: SIGTERM to the tasks, which save
- * and end; srun kills them at the second one, or when KillWait is over. Ctrl-C is only noted:
- * with SLURM_DISABLE_STATUS srun itself hands each one on. Whoever sent one of them wants no
- * new allocation.
+ * srun is told to end while its step runs. Left alone it kills the tasks at SIGTERM and
+ * SIGHUP, before they can save. The first of these signals comes in; SIGTERM goes out
+ * to the tasks, which save and end. srun kills them at the second signal, or when
+ * KillWait is over. Ctrl-C is only noted: with SLURM_DISABLE_STATUS srun itself passes
+ * each one on. Whoever sent one of these signals does not want a new allocation.
  *
- * srun's own thread takes its signals by sigwait, all others block them. The kernel gives a
- * signal of the process to the main thread where that does not block it: it does not, until
- * the first one came.
+ * srun's own thread takes its signals with sigwait; all other threads block them. The
+ * kernel delivers a signal of the process to the main thread if that does not block it.
+ * So the main thread unblocks them, until the first one has come.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,17 +23,22 @@
 
 #include "srun_plugin/plugin.h"
 
-#define KILL_WAIT_S 30 /* Slurm's default */
-#define ASKS        5  /* times, as the step may not be up yet */
+/* Slurm's default. */
+#define KILL_WAIT_S 30
+/* Attempts to signal the tasks: the step may not be up yet. */
+#define ASKS 5
 
+/* Signals that are handled; the only ones that are unblocked. */
 static const int taken[] = { SIGTERM, SIGHUP, SIGINT };
 static volatile sig_atomic_t seen;
+/* From the handler to the thread: one byte, the signal. */
 static int wake[2] = { -1, -1 };
 static uint32_t job, step;
 static unsigned kill_wait = KILL_WAIT_S;
 
-/* In the main thread, once: from the next signal on srun is in charge again, and of Ctrl-C
- * with this one. */
+/* Runs in the main thread, once. Blocks the signals in the interrupted context, so that
+ * from the next one on srun is in charge again; Ctrl-C, and a signal that cannot be
+ * passed on, srun gets at once. Only async-signal-safe calls. */
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
     ucontext_t *interrupted = context;
@@ -54,6 +59,7 @@ int interrupt_seen(void)
     return seen;
 }
 
+/* Sends SIGTERM to the tasks; tries again for 1.5 s. */
 static bool tell_tasks(void)
 {
     const struct timespec pause = { .tv_nsec = 300000000 };
@@ -66,7 +72,8 @@ static bool tell_tasks(void)
     return false;
 }
 
-/* A thread of its own, because a handler may not send messages. */
+/* A thread of its own, because a handler must not send messages. When the patience is
+ * over, SIGTERM makes srun kill the tasks as it always would. */
 static void *wait_for_signal(void *unused)
 {
     const struct timespec patience = { .tv_sec = kill_wait };
@@ -85,6 +92,8 @@ static void *wait_for_signal(void *unused)
     return unused;
 }
 
+/* The thread starts with all signals blocked, so that srun's keep going where
+ * they did. */
 static bool start_thread(void)
 {
     pthread_attr_t attr;
@@ -104,6 +113,8 @@ static bool start_thread(void)
     return rc == 0;
 }
 
+/* The handlers are set before the signals are unblocked. slurm_conf is a symbol of
+ * srun's own. */
 void interrupt_watch(uint32_t job_id, uint32_t step_id)
 {
     const slurm_conf_t *conf = dlsym(RTLD_DEFAULT, "slurm_conf");
@@ -115,7 +126,7 @@ void interrupt_watch(uint32_t job_id, uint32_t step_id)
     step = step_id;
     if (conf && conf->kill_wait > 0)
         kill_wait = conf->kill_wait;
-    /* Without the main thread all stays as srun has it. */
+    /* Outside of the main thread everything stays as srun has it. */
     if (wake[0] >= 0 || getpid() != (pid_t)syscall(SYS_gettid) || !start_thread())
         return;
     sigemptyset(&ours.sa_mask);

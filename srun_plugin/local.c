@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * srun, once the step exists and before its tasks start: refuses a step whose size is not
- * the config's, and chooses the rendezvous of its ranks. In: the validated config and Slurm's
- * view of the step. Out: the step's environment, made by taskenv.c.
+ * srun, once the step exists and before its tasks start: refuses a step whose size is
+ * not the config's, and chooses the rendezvous of its ranks. The validated config and
+ * Slurm's view of the step come in. The step's environment goes out, made by taskenv.c.
  */
 #include <slurm/slurm.h>
 #include <stdio.h>
@@ -13,15 +13,20 @@
 #include "srun_plugin/config_api.h"
 #include "srun_plugin/plugin.h"
 
+/* The step as Slurm laid it out. */
 struct step {
     uint32_t job_id, step_id, tasks, nodes;
-    char address[256];            /* of the node of rank 0 */
+    /* Address of the node of rank 0. */
+    char address[256];
     struct strbuf tasks_per_node; /* "2(x3),1" */
-    bool uneven;                  /* nodes differ in their number of tasks */
-    bool scattered;               /* Slurm's numbers do not run node by node */
+    /* Nodes have different numbers of tasks. */
+    bool uneven;
+    /* Slurm does not number the tasks node by node. */
+    bool scattered;
 };
 
-/* The address under which Slurm itself reaches `node`: it resolves on every node. */
+/* Writes the address at which Slurm itself reaches `node`, because it resolves on every
+ * node. Falls back to the name. */
 static void node_address(char *node, char *out, size_t len)
 {
     node_info_msg_t *msg = NULL;
@@ -37,6 +42,7 @@ static void node_address(char *node, char *out, size_t len)
     slurm_free_node_info_msg(msg);
 }
 
+/* The first node of the step runs rank 0, since ranks count node by node. */
 static void read_first_node(struct step *s, const char *list)
 {
     hostlist_t hosts = slurm_hostlist_create(list);
@@ -48,6 +54,8 @@ static void read_first_node(struct step *s, const char *list)
     slurm_hostlist_destroy(hosts);
 }
 
+/* Writes the tasks of each node in Slurm's short form, and finds out how regular
+ * they are. */
 static void read_tasks(struct step *s, const slurm_step_layout_t *l)
 {
     uint32_t next = 0, same = 1;
@@ -68,7 +76,8 @@ static void read_tasks(struct step *s, const slurm_step_layout_t *l)
     }
 }
 
-/* False: Slurm does not tell. */
+/* Fills *s, which is all 0. False: Slurm does not tell. Special steps (batch,
+ * interactive) need only their id. */
 static bool read_step(spank_t sp, struct step *s)
 {
     slurm_step_id_t id = { .step_het_comp = NO_VAL };
@@ -81,7 +90,8 @@ static bool read_step(spank_t sp, struct step *s)
         return true;
     id.job_id = s->job_id;
     id.step_id = s->step_id;
-    /* SLURM_NODELIST would be the job's nodes, of which the step may use a part. */
+    /* SLURM_NODELIST would be the nodes of the job, and the step may use only some
+     * of them. */
     layout = slurm_job_step_layout_get(&id);
     if (!layout)
         return false;
@@ -95,7 +105,8 @@ static bool read_step(spank_t sp, struct step *s)
     return s->address[0] && s->tasks_per_node.s && !s->tasks_per_node.failed;
 }
 
-/* A group of ranks that spans a part of one node and a part of another has no meaning. */
+/* HYBRID_SHARD shards inside a node: a group that spans parts of two nodes has no
+ * meaning, so nodes must have equally many tasks. */
 static bool layout_fits(const struct config *cfg, const struct step *s)
 {
     char strategy[64], cure[200];
@@ -117,7 +128,8 @@ static bool layout_fits(const struct config *cfg, const struct step *s)
     return true;
 }
 
-/* The claim on the port lasts as long as this srun. */
+/* Claims a port for the rendezvous and exports the environment. The claim lasts as long
+ * as this srun. False, with the reason reported: the step cannot start. */
 static bool start_environment(const struct config *cfg, const struct step *s)
 {
     struct config_world world = { .tasks = s->tasks,
@@ -135,7 +147,7 @@ static bool start_environment(const struct config *cfg, const struct step *s)
     return taskenv_export(cfg, &world, s->tasks_per_node.s);
 }
 
-/* May this step run? Says why not. */
+/* May this step run? Reports why not. */
 static bool is_allowed(const struct config *cfg, const struct step *s)
 {
     if (getenv("SLURM_HET_SIZE")) {
@@ -145,25 +157,28 @@ static bool is_allowed(const struct config *cfg, const struct step *s)
     return size_fits(cfg, s->tasks, s->nodes) && layout_fits(cfg, s);
 }
 
-/* In somebody's allocation a step that srun made and does not launch keeps its CPUs to the
- * end of the job, and nothing can end it: so there its tasks refuse. */
-static int refuse(void)
+/* Refuses the step. A bare srun just ends. Inside an allocation, a step that srun has
+ * created but does not launch keeps its CPUs until the job ends, and nothing can end
+ * it; so there the step starts and its tasks refuse. */
+static int local_refuse(void)
 {
     if (!defaults_user_env("SLURM_JOB_ID"))
         return -1;
     return setenv(ENV_CARRIER, CARRIER_REFUSED, 1) == 0 ? 0 : -1;
 }
 
-static int prepare(const struct config *cfg, const struct step *s)
+/* Everything between the layout and the start of the tasks. Returns what
+ * local_user_init returns. */
+static int local_prepare(const struct config *cfg, const struct step *s)
 {
     if (s->step_id >= FIRST_SPECIAL_ID)
         return 0;
     if (!is_allowed(cfg, s))
-        return refuse();
+        return local_refuse();
     resubmit_arm(s->job_id);
     notice_export(cfg, s->job_id);
     if (!start_environment(cfg, s))
-        return refuse();
+        return local_refuse();
     if (cfg->preempt_enabled)
         interrupt_watch(s->job_id, s->step_id);
     return 0;
@@ -175,7 +190,7 @@ int local_user_init(spank_t sp)
     int rc = -1;
 
     if (read_step(sp, &s))
-        rc = prepare(opts_config(), &s);
+        rc = local_prepare(opts_config(), &s);
     else
         plugin_error(A0312, NULL,
                      "see whether `scontrol ping` answers, and start the step again",

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * srun, before the tasks start: what this site gives a job that has to go. In: the job's
- * partition and the cluster's settings, from the controller; the warning that was asked for.
- * Out: two variables for the tasks, which know how long a checkpoint takes and whether they
- * handle the warning; a line about a time limit that is too short.
+ * srun, before the tasks start: what this site grants a job that has to go. The job's
+ * partition and the cluster's settings come in from the controller, and the warning
+ * that was asked for. Two variables go out to the tasks, which know how long a
+ * checkpoint takes and whether they handle the warning; and a line about a time limit
+ * that is too short.
  */
 #include <dlfcn.h>
 #include <slurm/slurm.h>
@@ -13,10 +14,11 @@
 
 #include "srun_plugin/plugin.h"
 
-#define SCAN_SECONDS 30 /* between two looks of Slurm's at time limits */
+/* Slurm looks at time limits this often. */
+#define SCAN_SECONDS 30
 
-/* A limit that the warning precedes by more than its length: the run would stop, saved,
- * after every first step. */
+/* With a limit shorter than the lead of the warning, the run would stop, saved, after
+ * the first step of each start. */
 static void check_limit(const struct config *cfg, const slurm_job_info_t *job)
 {
     long long limit = (long long)job->time_limit * 60;
@@ -29,6 +31,7 @@ static void check_limit(const struct config *cfg, const slurm_job_info_t *job)
             limit, (long long)cfg->preempt_lead_seconds);
 }
 
+/* The flags may be combined (GANG); the first that ends or stops a job counts. */
 static const char *mode_name(uint16_t mode)
 {
     if (mode & PREEMPT_MODE_REQUEUE)
@@ -38,6 +41,8 @@ static const char *mode_name(uint16_t mode)
     return mode & PREEMPT_MODE_SUSPEND ? "SUSPEND" : "OFF";
 }
 
+/* "PARTITION MODE GRACE KILLWAIT", times in seconds. A partition without a mode of its
+ * own has the cluster's. */
 static void export_notice(const partition_info_t *part, const slurm_conf_t *conf)
 {
     uint16_t mode =
@@ -51,6 +56,8 @@ static void export_notice(const partition_info_t *part, const slurm_conf_t *conf
     setenv(ENV_NOTICE, text, 1);
 }
 
+/* Finds the job's partition and exports its terms. No answer of the controller:
+ * no variable. */
 static void read_partition(const char *name)
 {
     partition_info_msg_t *parts = NULL;
@@ -70,9 +77,9 @@ static void read_partition(const char *name)
     slurm_free_ctl_conf(asked);
 }
 
-/* `warning`: "USR1@120". `job` may be NULL; a job without a limit is warned never. Slurm looks
- * at limits twice a minute: in a job that is hardly longer than its lead the warning comes so
- * much later. */
+/* Exports when the warning is due at the latest. `warning`: "USR1@120". `job` may be
+ * NULL; a job without a limit never gets a warning (0). Slurm looks at limits only
+ * twice a minute, which is added, but no more than half of the lead. */
 static void export_warning(const char *warning, const slurm_job_info_t *job)
 {
     long long lead = strtoll(warning + 5, NULL, 10), due = 0;
@@ -85,12 +92,14 @@ static void export_warning(const char *warning, const slurm_job_info_t *job)
     setenv(ENV_WARNING, text, 1);
 }
 
-/* In the form that only accel writes. */
+/* Is it in the form that only accel writes? */
 static bool is_warning(const char *text)
 {
     return text && (strncmp(text, "USR1@", 5) == 0 || strncmp(text, "USR2@", 5) == 0);
 }
 
+/* Unsets both first: they may be left from the step or job that this srun runs in. Asks
+ * the controller only if there is something to tell. */
 void notice_export(const struct config *cfg, uint32_t job_id)
 {
     const char *warning = defaults_warning(opts_words());

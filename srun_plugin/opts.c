@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options, and --accel-config=FILE itself. In srun, sbatch and salloc: the file is read and
- * validated with the user's rights, once per path; a bad one is refused in the option
- * callback (exit 255, nothing queued). In slurmstepd: only whether the option came.
- * Loads the parser when the option is used and at no other time.
+ * The options, and --accel-config=FILE itself. In srun, sbatch and salloc the file is
+ * read and validated with the user's rights, once per path; a bad one is refused in the
+ * option callback (exit 255, nothing queued). In slurmstepd only the presence of the
+ * option counts. Loads the parser when the option is used and at no other time.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -16,22 +16,32 @@
 #include "srun_plugin/config_api.h"
 #include "srun_plugin/plugin.h"
 
-#define MIN_PREFIX 7      /* "--accel-c": shorter ones are ambiguous to getopt */
-#define OPTION_OFF "none" /* switches an inherited option off for one step */
+/* "--accel-c": shorter prefixes are ambiguous to getopt. */
+#define MIN_PREFIX 7
+/* Switches an inherited option off for one step. */
+#define OPTION_OFF "none"
 
 static struct config config;
 static char config_path[PATH_MAX];
-static struct config_sources sources; /* of config; job_path does not stay */
-static struct config_paths paths;     /* user and site path of `sources` */
-static bool config_ready;             /* config belongs to config_path */
-static bool option_in_use; /* the callback accepted it, and it was not "none" */
+/* Sources of `config`. Their job_path is not kept: it may be Slurm's own string. */
+static struct config_sources sources;
+/* Storage for the user and site path in `sources`. */
+static struct config_paths paths;
+/* `config` is the valid content of config_path. */
+static bool config_ready;
+/* The callback accepted it, and it was not "none". */
+static bool option_in_use;
+/* In slurmstepd: the same. */
 static bool remote_active;
-static char **words;  /* our command line, while the option may be on it */
-static char **script; /* sbatch: the words of its script's #SBATCH lines, or NULL */
+/* Our command line, while the option may be on it. */
+static char **words;
+/* sbatch: the words of its script's #SBATCH lines, or NULL. */
+static char **script;
 static const struct config_api *api;
 static void *api_handle;
 
-/* Under these names an outer sbatch, salloc or srun hands its option down. */
+/* The value that an outer sbatch, salloc or srun hands down; Slurm uses one of two
+ * names for it. NULL: none. */
 static const char *inherited_value(const char *option)
 {
     char name[80] = "SLURM_SPANK_";
@@ -46,7 +56,9 @@ static const char *inherited_value(const char *option)
     return v ? v : getenv(name);
 }
 
-/* Opens the parser that was installed next to this file. */
+/* Opens the parser that is installed next to this file. Not by name: a library path of
+ * the user's must not choose it. Refuses one of another build, since both sides share
+ * struct config. */
 static bool load_api(void)
 {
     Dl_info self;
@@ -61,6 +73,7 @@ static bool load_api(void)
     }
     const char *slash = strrchr(self.dli_fname, '/');
     int dir = slash ? (int)(slash - self.dli_fname + 1) : 0;
+    /* The directory of this file, with its slash. */
     if (snprintf(path, sizeof(path), "%.*s%s", dir, self.dli_fname, CONFIG_API_FILE) >=
         (int)sizeof(path))
         return false;
@@ -85,6 +98,7 @@ static bool load_api(void)
     return true;
 }
 
+/* Reports all errors of the file, or `err` when it is not one of the file. */
 static void say_problems(const struct config_diags *diags, const accel_error_t *err)
 {
     size_t said = 0;
@@ -104,8 +118,8 @@ const char *opts_base(bool inherited)
     return inherited ? getenv("SLURM_SUBMIT_DIR") : NULL;
 }
 
-/* Absolute path of `name`; one that an outer sbatch handed down is relative to the
- * directory of the submission, also when the job runs elsewhere (--chdir). */
+/* Writes the absolute path of `name`. An inherited one starts from the directory of the
+ * submission, also when the job runs elsewhere (--chdir). */
 static bool resolve_path(const char *name, bool inherited, char *out, size_t len)
 {
     const char *base = opts_base(inherited);
@@ -121,8 +135,9 @@ static bool resolve_path(const char *name, bool inherited, char *out, size_t len
     return n >= 0 && (size_t)n < len;
 }
 
-/* Reads `name`, whose absolute path is `path`, unless it is the one we have. A file the
- * user typed is named in messages as it was typed. */
+/* Reads `name`, whose absolute path is `path`, unless it is the one we have. A file
+ * that the user typed is named in messages as it was typed. `quiet`: at init, where a
+ * mistake is left to the callback to report. */
 static bool load_config(const char *name, const char *path, bool quiet)
 {
     struct config_diags diags = { 0 };
@@ -148,8 +163,8 @@ static bool load_config(const char *name, const char *path, bool quiet)
     return config_ready;
 }
 
-/* The job and its next start read the file again: what is another one by then counts, and
- * is told. */
+/* A job and each restart read the file again. If it has changed since the submission,
+ * the new content counts, and a line says so. */
 static void compare_digest(const char *digest)
 {
     const char *before = defaults_user_env(ENV_DIGEST);
@@ -161,26 +176,30 @@ static void compare_digest(const char *digest)
             config_path);
 }
 
+/* Notes the hash of the config at the submission, or compares with it. False, with the
+ * reason reported: the config does not fit a task's environment, or out of memory. */
 static bool note_digest(bool inherits)
 {
     char *text = malloc(RESOLVED_MAX + 1), name = config.job_path[0];
     accel_error_t err = { 0 };
-    accel_status_t status;
+    accel_status_t st;
 
     if (!text) {
         accel_fail_nomem(&err, "the resolved config", RESOLVED_MAX + 1);
         plugin_report(&err);
         return false;
     }
-    /* What the file says, not how it is named here: "two.yaml" is "/dir/two.yaml" later. */
+    /* Hash what the file says, not how it is named here: "two.yaml" is
+     * "/dir/two.yaml" later. */
     config.job_path[0] = '\0';
-    status = api->encode(&config, text, RESOLVED_MAX + 1, &err);
+    st = api->encode(&config, text, RESOLVED_MAX + 1, &err);
     config.job_path[0] = name;
-    if (status != ACCEL_OK) {
+    if (st != ACCEL_OK) {
         plugin_report(&err);
         free(text);
         return false;
     }
+    /* The canonical text ends with its hash. */
     const char *digest = text + strlen(text) - DIGEST_DIGITS;
     if (inherits || resubmit_count() > 0)
         compare_digest(digest);
@@ -190,6 +209,7 @@ static bool note_digest(bool inherits)
     return true;
 }
 
+/* Sets the environment inputs of this client. */
 static void apply_defaults(void)
 {
     if (spank_context() == S_CTX_LOCAL)
@@ -198,13 +218,15 @@ static void apply_defaults(void)
         defaults_for_allocator(&config, words, script);
 }
 
-/* salloc's own shell (srun --interactive) is no program to launch. */
+/* salloc starts its own shell through srun --interactive; that is no program
+ * to launch. */
 static bool is_interactive(void)
 {
     return words && cmdline_option(words, "interactive", 4);
 }
 
-/* What the user gave this very client, on its command line or in its script. */
+/* The value the user gave this very client, on its command line or in its script;
+ * NULL: none. */
 static const char *own_value(const char *option)
 {
     const char *own = words ? cmdline_option(words, option, MIN_PREFIX) : NULL;
@@ -212,12 +234,14 @@ static const char *own_value(const char *option)
     return own || !script ? own : cmdline_option(script, option, MIN_PREFIX);
 }
 
-bool opts_is_ours(const char *option, const char *arg, bool *inherited)
+/* Slurm calls back for both values without saying which is which. Ours wins, so a value
+ * equal to the outer one and different from ours is not it. */
+bool opts_is_ours(const char *option, const char *arg, bool *inherited_out)
 {
     if (!words)
         words = cmdline_read();
     const char *own = own_value(option), *outer = inherited_value(option);
-    *inherited = !own && outer;
+    *inherited_out = !own && outer;
     return !(own && outer && strcmp(arg, own) != 0 && strcmp(arg, outer) == 0);
 }
 
@@ -233,8 +257,8 @@ char **opts_script(void)
     return script;
 }
 
-/* A step with a size of its own inside a job whose config has another ("srun -n1 cp ...")
- * is no training of that config. */
+/* A step with a size of its own, inside a job whose config has another size, is not the
+ * training of that config: "srun -n1 cp ...". */
 static bool is_other_step(void)
 {
     uint32_t tasks, nodes;
@@ -248,7 +272,8 @@ static bool is_other_step(void)
            (nodes && config.num_machines > 0 && nodes != config.num_machines);
 }
 
-/* slurmstepd gets the option all the same: the variable tells it. */
+/* Runs the step without accel. slurmstepd gets the option all the same; the carrier
+ * tells it. */
 static void leave_alone(void)
 {
     option_in_use = false;
@@ -258,8 +283,8 @@ static void leave_alone(void)
                config_path);
 }
 
-/* Slurm calls this for the command line, for #SBATCH lines and for an inherited value;
- * in slurmstepd twice for one step. */
+/* Slurm calls this for the command line, for #SBATCH lines and for an inherited value,
+ * and in slurmstepd twice for one step. -1 refuses the option and ends the client. */
 static int option_callback(int val, const char *arg, int remote)
 {
     char path[PATH_MAX];
@@ -287,7 +312,8 @@ static int option_callback(int val, const char *arg, int remote)
         leave_alone();
         return 0;
     }
-    apply_defaults(); /* in time for #SBATCH: sbatch reads its environment after it */
+    /* In time for #SBATCH lines: sbatch reads its environment after them. */
+    apply_defaults();
     setenv("ACCEL_CONFIG", config_path, 1);
     return note_digest(inherits) ? 0 : -1;
 }
@@ -302,6 +328,7 @@ static struct spank_option option = {
     .cb = option_callback,
 };
 
+/* Frees the words: at the end, or at once when the option is not in use. */
 static void forget_words(void)
 {
     free(words);
@@ -317,6 +344,9 @@ void opts_register(spank_t sp, struct spank_option *o)
                      "cannot register --%s", o->name);
 }
 
+/* The option callbacks come too late for the launch defaults, so the file is read
+ * here as well, quietly. A mistake then comes up again in the callback, which can
+ * refuse it. */
 int opts_init(spank_t sp)
 {
     bool allocates = spank_context() == S_CTX_ALLOCATOR;
@@ -328,8 +358,10 @@ int opts_init(spank_t sp)
     if (spank_context() == S_CTX_REMOTE)
         return 0;
     if (allocates)
-        unsetenv(ENV_JOB_WARNING); /* of the job that this client may run in */
+        /* Belongs to the job that this client may run in. */
+        unsetenv(ENV_JOB_WARNING);
     words = cmdline_read();
+    /* salloc has no script. */
     if (words && allocates && cmdline_is_sbatch())
         script = script_read(words);
     const char *own = own_value(OPTION_CONFIG);
@@ -349,6 +381,7 @@ int opts_init(spank_t sp)
     return 0;
 }
 
+/* Only in srun: an allocation may be larger than the step. */
 void opts_check_size(void)
 {
     if (!opts_config() || spank_context() != S_CTX_LOCAL)
@@ -372,6 +405,7 @@ const struct config_api *opts_api(void)
     return api;
 }
 
+/* The job file is named by its absolute path, since the name as typed is not kept. */
 const char *opts_place(const char *name, char *buf, size_t len)
 {
     struct config_sources named = sources;
@@ -387,6 +421,7 @@ const char *opts_place(const char *name, char *buf, size_t len)
     return buf;
 }
 
+/* Goes through the parser's table, since accel_spank.so has none of its own. */
 void opts_value(const struct config *cfg, const char *name, char *buf, size_t len)
 {
     size_t count = 0;
@@ -398,6 +433,7 @@ void opts_value(const struct config *cfg, const char *name, char *buf, size_t le
             api->value_text(cfg, &keys[i], buf, len);
 }
 
+/* slurmstepd never reads the file, so this is all it knows. */
 bool opts_remote_active(void)
 {
     return remote_active;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slurmstepd, in the task and as the user: takes the carrier that srun made apart, and sets
- * the variables of this task. What the user exported stays. The warning signal that accel
- * asked for is ignored until the program handles it. Opens none of the user's files,
- * parses no YAML, does nothing as root.
+ * slurmstepd, in the task and as the user: unpacks the carrier that srun made and sets
+ * the variables of this task. What the user exported stays. The warning signal that
+ * accel asked for is ignored until the program handles it. Opens none of the user's
+ * files, parses no YAML, does nothing as root.
  */
 #include <signal.h>
 #include <slurm/slurm.h>
@@ -14,17 +14,23 @@
 #include "common/port.h"
 #include "srun_plugin/plugin.h"
 
+/* The task while its environment is made. */
 struct task {
     spank_t sp;
     struct task_place place;
     struct environ_ops ops;
-    char port[16]; /* of our rendezvous; empty: none */
-    int warning;   /* the signal that accel asked Slurm for; 0: none */
+    /* Port of our rendezvous; empty: none. */
+    char port[16];
+    /* The signal that accel asked Slurm for; 0: none. */
+    int warning;
+    /* The carrier told the rank of this task. */
     bool placed;
 };
 
-/* ---- the task's environment, as environ_apply wants it ----------------------------------- */
+/* ---- the task's environment, as environ_apply wants it --------------------------- */
 
+/* Of a value that is too long Slurm gives the beginning, which is what
+ * `get` promises. */
 static bool get_variable(void *where, const char *name, char *buf, size_t len)
 {
     struct task *t = where;
@@ -47,9 +53,9 @@ static void unset_variable(void *where, const char *name)
     spank_unsetenv(t->sp, name);
 }
 
-/* ---- what srun sent ---------------------------------------------------------------------- */
+/* ---- what srun sent -------------------------------------------------------------- */
 
-/* One malloc, with the reason said when there is none. */
+/* The carrier, in one malloc; NULL with the reason reported. */
 static char *take_carrier(spank_t sp)
 {
     char *text = malloc(CARRIER_MAX + 1);
@@ -76,7 +82,9 @@ static char *take_carrier(spank_t sp)
     return NULL;
 }
 
-static bool read_place(spank_t sp, struct task_place *p)
+/* The task's place as Slurm knows it. The rank is not among it: it comes with
+ * the carrier. */
+static bool read_place(spank_t sp, struct task_place *place_out)
 {
     uint32_t index, world, local_world, node, nodes;
     int local_id = 0;
@@ -88,15 +96,16 @@ static bool read_place(spank_t sp, struct task_place *p)
         spank_get_item(sp, S_JOB_NODEID, &node) != ESPANK_SUCCESS ||
         spank_get_item(sp, S_JOB_NNODES, &nodes) != ESPANK_SUCCESS)
         return false;
-    *p = (struct task_place){ .index = index,
-                              .world = world,
-                              .local_rank = local_id,
-                              .local_world = local_world,
-                              .node = node,
-                              .nodes = nodes };
+    *place_out = (struct task_place){ .index = index,
+                                      .world = world,
+                                      .local_rank = local_id,
+                                      .local_world = local_world,
+                                      .node = node,
+                                      .nodes = nodes };
     return true;
 }
 
+/* A number from one of Slurm's variables; 0: not set. */
 static long slurm_long(struct task *t, const char *name)
 {
     char text[24] = "";
@@ -104,8 +113,8 @@ static long slurm_long(struct task *t, const char *name)
     return get_variable(t, name, text, sizeof(text)) ? strtol(text, NULL, 10) : 0;
 }
 
-/* A program that does not know of the warning must not die of it. Libaccel and every handler
- * replace this; what somebody else has set stays. */
+/* A program that does not know the warning must not die of it. libaccel and every
+ * handler replace this. A disposition that somebody else has set stays. */
 static void ignore_warning(int sig)
 {
     struct sigaction now;
@@ -116,7 +125,8 @@ static void ignore_warning(int sig)
     }
 }
 
-/* A config_env_f. The first item tells the rank. */
+/* A config_env_f: sets one variable. The first item tells the rank, on which the
+ * others depend. */
 static void apply(void *user, const char *name, const char *value, bool task)
 {
     struct task *t = user;
@@ -132,17 +142,19 @@ static void apply(void *user, const char *name, const char *value, bool task)
         t->warning = strncmp(value, "USR1@", 5) == 0   ? SIGUSR1
                      : strncmp(value, "USR2@", 5) == 0 ? SIGUSR2
                                                        : 0;
+    /* Only when it is asked for: it reads a file per CPU. */
     if (task && strcmp(value, "cores") == 0)
         t->place.cores =
             environ_cores(t->place.local_world, slurm_long(t, "SLURM_CPUS_PER_TASK"),
                           slurm_long(t, "SLURM_CPUS_ON_NODE"));
+    /* For hold_port, since the user's own MASTER_PORT may win below. */
     if (!task && strcmp(name, "MASTER_PORT") == 0)
         snprintf(t->port, sizeof(t->port), "%s", value);
     environ_apply(&t->ops, &t->place, name, value, task);
 }
 
-/* Rank 0 keeps the name of the port for as long as its program lives. A port of the user's
- * own is the user's affair. */
+/* Rank 0 keeps the name of the port for as long as its program lives, so that no other
+ * run on the node takes the port. A port that the user chose is the user's affair. */
 static bool hold_port(struct task *t)
 {
     char text[sizeof(t->port)];
@@ -156,13 +168,14 @@ static bool hold_port(struct task *t)
     return false;
 }
 
+/* Every failure is reported and ends the task; see dispatch.c for why only here. */
 int remote_task_init(spank_t sp)
 {
     struct task t = { .sp = sp,
                       .ops = { get_variable, set_variable, unset_variable, NULL } };
     uint32_t step_id = 0;
     accel_error_t err = { 0 };
-    accel_status_t status;
+    accel_status_t st;
     char *text;
 
     /* The batch script, the extern step and salloc's shell are no tasks of a run. */
@@ -172,8 +185,9 @@ int remote_task_init(spank_t sp)
     text = take_carrier(sp);
     if (!text)
         return -1;
+    /* The program does not need it, and it is up to 60 KiB. */
     spank_unsetenv(sp, ENV_CARRIER);
-    /* A verdict of srun's in place of a list; it has said why. */
+    /* A verdict of srun in place of a list; srun has reported why. */
     if (strcmp(text, CARRIER_OFF) == 0 || strcmp(text, CARRIER_REFUSED) == 0) {
         int verdict = strcmp(text, CARRIER_OFF) == 0 ? 0 : -1;
         free(text);
@@ -186,12 +200,12 @@ int remote_task_init(spank_t sp)
         free(text);
         return -1;
     }
-    status = carrier_read(text, apply, &t, &err);
+    st = carrier_read(text, apply, &t, &err);
     free(text);
-    if (status == ACCEL_OK && !t.placed)
-        status = accel_fail(&err, A0312, "start the step again",
-                            "Slurm's two ways of counting the tasks disagree");
-    if (status != ACCEL_OK) {
+    if (st == ACCEL_OK && !t.placed)
+        st = accel_fail(&err, A0312, "start the step again",
+                        "Slurm's two ways of counting the tasks disagree");
+    if (st != ACCEL_OK) {
         plugin_report(&err);
         return -1;
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a bare srun at a site with RequeueExit or RequeueExitHold: Slurm queues the
- * ended job once more, beside the new one that resubmit.c asks for. Nothing waits for that
- * job; it would hold nodes, with nothing to run there. In: the job and srun's exit code. Out:
- * the job is cancelled before it starts, or an error says which one is left. Never touches
- * a job that was not queued again.
+ * The end of a bare srun at a site with RequeueExit or RequeueExitHold. Slurm queues
+ * the ended job once more, beside the new one that resubmit.c asks for. Nobody waits
+ * for that job; it would hold nodes with nothing to run. The job and srun's exit code
+ * come in. Then the job is cancelled before it starts, or an error names the one that
+ * is left. Never touches a job that was not queued again.
  */
 #include <signal.h>
 #include <slurm/slurm.h>
@@ -13,12 +13,16 @@
 
 #include "srun_plugin/plugin.h"
 
-#define LOOK_NS      50000000 /* between two looks */
-#define WAIT_SECONDS 30       /* for the nodes' epilog, behind which Slurm queues it */
+/* Between two requests to the controller. */
+#define LOOK_NS 50000000
+/* For the epilog of the nodes: only after it Slurm queues the job again. */
+#define WAIT_SECONDS 30
 
+/* What became of the job. */
 enum fate {
     UNKNOWN,
-    ENDING, /* not decided before its nodes are free */
+    /* Not decided before its nodes are free. */
+    ENDING,
     ENDED,
     QUEUED_AGAIN,
 };
@@ -42,6 +46,7 @@ bool requeued_lists(const char *list, int code)
     return false;
 }
 
+/* Does the site requeue jobs that end with this code? */
 static bool site_requeues(int code)
 {
     slurm_conf_t *conf = NULL;
@@ -55,6 +60,7 @@ static bool site_requeues(int code)
     return does;
 }
 
+/* A job that was requeued and already runs again counts as queued, too. */
 static enum fate fate_of(uint32_t job_id)
 {
     job_info_msg_t *msg = NULL;
@@ -77,6 +83,8 @@ static enum fate fate_of(uint32_t job_id)
     return fate;
 }
 
+/* Polls, because Slurm decides only after the epilog. At most 30 s; a user waits for
+ * the prompt meanwhile. */
 void requeued_drop(uint32_t job_id, int exit_code)
 {
     const struct timespec look = { .tv_nsec = LOOK_NS };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of srun: a step that was preempted, or that ended with 85 ("state is saved, run
- * me again"), comes back. In a batch job the job is requeued, unless rank 0 did it; a bare
- * srun runs its own command again in a new allocation; inside salloc the command is
- * printed. A run that the warning, a preemption or the time limit ended unsaved is told what
- * would have saved it. Works from on_exit, where srun's exit code is known and the
- * allocation is over.
+ * The end of srun: a step that was preempted, or that ended with 85 ("state is saved,
+ * run me again"), comes back. In a batch job the job is requeued, unless rank 0 has
+ * done it; a bare srun runs its own command again in a new allocation; inside salloc
+ * the command is printed. A run that the warning, a preemption or the time limit ended
+ * unsaved is told what would have saved it. Works from on_exit, where srun's exit code
+ * is known and the allocation is over.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -20,28 +20,42 @@
 
 #include "srun_plugin/plugin.h"
 
-#define SHORT_SECONDS 10 /* a run shorter than this made no progress ... */
-#define MAX_SHORT     5  /* ... and so many in a row are the last */
-#define ENV_COUNT     "ACCEL_RESTART_COUNT"
-#define ENV_FIRST     "ACCEL_FIRST_JOB_ID"  /* of the jobs srun asked for in a row */
-#define ENV_SHORT     "ACCEL_RESTART_SHORT" /* own: short runs in a row */
+/* A run shorter than this made no progress. After so many in a row srun gives up, or a
+ * broken program would ask for allocations forever. */
+#define SHORT_SECONDS 10
+#define MAX_SHORT     5
+/* How a bare srun counts: restarts, the first job, and short runs in a row. They travel
+ * in its environment, since each restart is a new process image. */
+#define ENV_COUNT "ACCEL_RESTART_COUNT"
+#define ENV_FIRST "ACCEL_FIRST_JOB_ID"
+#define ENV_SHORT "ACCEL_RESTART_SHORT"
 
+/* The job whose step runs, and when it started; 0: no step. */
 static uint32_t armed_job;
 static time_t armed_at;
 
+/* What is known at the end of the step. */
 struct outcome {
     int exit_code;
     bool batch, may_requeue;
-    bool timed_out; /* ended by its time limit */
-    bool present;   /* of this life still: running, or ended and not requeued */
+    /* Ended by its time limit. */
+    bool timed_out;
+    /* Still the same start of the job: running, or ended and not requeued. */
+    bool present;
     bool preempted, node_failed;
-    bool killed;    /* by either: srun may end with 0 then */
-    bool cancelled; /* scancel, or Ctrl-C: srun tells Slurm so; whatever came before */
-    bool early;     /* ended by the warning signal before the program could handle it */
+    /* Ended by one of those two; srun may exit with 0 then. */
+    bool killed;
+    /* scancel, or Ctrl-C, which srun passes to Slurm. Overrides everything
+     * before it. */
+    bool cancelled;
+    /* Ended by the warning signal before the program could handle it. */
+    bool early;
     long restarts;
-    long seconds; /* that the step took */
+    /* How long the step took. */
+    long seconds;
 };
 
+/* A number >= 0 of the user's own environment, else `otherwise`. */
 static long user_long(const char *name, long otherwise)
 {
     const char *v = defaults_user_env(name);
@@ -51,6 +65,8 @@ static long user_long(const char *name, long otherwise)
     return v && (end == v || *end || n < 0) ? otherwise : n;
 }
 
+/* Slurm counts requeues itself. Only a bare srun uses our own count; inside a job that
+ * variable would be the one of an outer run. */
 long resubmit_count(void)
 {
     long requeued = user_long("SLURM_RESTART_COUNT", 0);
@@ -71,6 +87,8 @@ void resubmit_arm(uint32_t job_id)
     armed_at = time(NULL);
 }
 
+/* Fills *o from what the controller knows of the job. Without an answer only the exit
+ * code counts. */
 static void read_job(struct outcome *o)
 {
     job_info_msg_t *msg = NULL;
@@ -96,6 +114,7 @@ static void read_job(struct outcome *o)
     slurm_free_job_info_msg(msg);
 }
 
+/* Writes what happened, for all messages below. Returns buf. */
 static const char *why(const struct outcome *o, char *buf, size_t len)
 {
     const char *what = o->preempted     ? "was preempted"
@@ -111,6 +130,7 @@ static const char *why(const struct outcome *o, char *buf, size_t len)
     return buf;
 }
 
+/* Reports that Slurm refused the requeue. */
 static void say_refused(const char *reason, const char *error)
 {
     char cure[96];
@@ -120,12 +140,13 @@ static void say_refused(const char *reason, const char *error)
                  error);
 }
 
+/* Requeues the batch job, or says why not. */
 static void requeue_batch(const struct outcome *o, const struct config *cfg)
 {
     char reason[128];
 
     why(o, reason, sizeof(reason));
-    /* Rank 0, Slurm itself or another step asked already. */
+    /* Rank 0, Slurm itself or another step has asked already. */
     if (!o->present)
         return;
     if (!cfg->preempt_requeue)
@@ -146,7 +167,8 @@ static void requeue_batch(const struct outcome *o, const struct config *cfg)
                    (long long)cfg->preempt_max_restarts);
 }
 
-/* What nobody saved at the warning, or at SIGTERM, is gone, whoever starts it again. */
+/* What was not saved at the warning, or at SIGTERM, is lost, whoever restarts the run.
+ * So this is told even to jobs that do not come back. */
 static void say_unsaved(const struct outcome *o, const char *signal, int warning)
 {
     const char *what = o->timed_out ? "the time limit ended it"
@@ -164,6 +186,7 @@ static void say_unsaved(const struct outcome *o, const char *signal, int warning
             armed_job, what, o->exit_code, signal);
 }
 
+/* Prints the command, for the user to run again. */
 static void say_command(const char *what, char **argv)
 {
     struct strbuf line = { 0 };
@@ -189,7 +212,9 @@ static void close_on_exec(void)
         closedir(d);
 }
 
-/* srun blocks and handles signals; the next one must start as from a shell. */
+/* srun blocks and handles signals; the next one must start as if from a shell.
+ * Signals that were ignored stay ignored, as with nohup, except SIGPIPE, which srun
+ * itself ignores. */
 static void reset_signals(void)
 {
     struct sigaction dfl = { .sa_handler = SIG_DFL };
@@ -207,7 +232,8 @@ static void reset_signals(void)
 
 #define OWN_COUNT 3
 
-/* The user's own environment, with `own` ("NAME=VALUE") in place of what he had. */
+/* The user's own environment, with `own` ("NAME=VALUE") overriding the user's values.
+ * One malloc; the strings are not copied. */
 static char **next_environ(char own[OWN_COUNT][48])
 {
     char **env = defaults_user_environ(), **next;
@@ -219,6 +245,7 @@ static char **next_environ(char own[OWN_COUNT][48])
     if (!next)
         return NULL;
     for (size_t i = 0; i < n; i++) {
+        /* Variables that `own` replaces are left out. */
         bool ours = false;
         for (size_t o = 0; o < OWN_COUNT; o++)
             ours |= strncmp(env[i], own[o], strcspn(own[o], "=") + 1) == 0;
@@ -231,6 +258,7 @@ static char **next_environ(char own[OWN_COUNT][48])
     return next;
 }
 
+/* Replaces this process by a new srun. Returns only on failure. */
 static void run_again(char **argv, long restarts, long shorts)
 {
     char own[OWN_COUNT][48];
@@ -241,7 +269,8 @@ static void run_again(char **argv, long restarts, long shorts)
     char **env = next_environ(own);
     if (!env)
         return;
-    /* "srun < file": the next run reads it from its start, as the first one did. */
+    /* "srun < file": the next run reads the file from its start, as the first
+     * one did. */
     lseek(STDIN_FILENO, 0, SEEK_SET);
     close_on_exec();
     reset_signals();
@@ -251,6 +280,7 @@ static void run_again(char **argv, long restarts, long shorts)
     free(env);
 }
 
+/* Asks for a new allocation, or says why not and how to go on. */
 static void resubmit_bare(const struct outcome *o, const struct config *cfg)
 {
     char **argv = cmdline_read();
@@ -259,6 +289,7 @@ static void resubmit_bare(const struct outcome *o, const struct config *cfg)
 
     shorts = o->seconds < SHORT_SECONDS ? user_long(ENV_SHORT, 0) + 1 : 0;
     why(o, reason, sizeof(reason));
+    /* The first reason that applies; NULL: it is started again. */
     const char *not_again =
         defaults_user_env("SLURM_JOB_ID")        ? "the allocation is not ours"
         : !cfg->preempt_resubmit                 ? "accel.preemption.resubmit is false"
@@ -281,14 +312,15 @@ static void resubmit_bare(const struct outcome *o, const struct config *cfg)
     free(argv);
 }
 
-/* Somebody wants the end. In a batch job Slurm itself sends SIGTERM to srun, whatever comes
- * next. */
+/* Does somebody want the run to end? In a batch job only Ctrl-C says so: there Slurm
+ * itself sends SIGTERM to srun, whatever comes next. */
 static bool is_told_to_end(const struct outcome *o)
 {
     return interrupt_seen() == SIGINT || (interrupt_seen() && !o->batch);
 }
 
-/* What nobody else has said: the step has ended without its own last word. */
+/* Says that the run was ended on purpose and how to go on. Nobody else has said it: the
+ * step ended without a last word of its own. */
 static void say_ended(const struct outcome *o)
 {
     char **argv = cmdline_read();
@@ -301,6 +333,8 @@ static void say_ended(const struct outcome *o)
     free(argv);
 }
 
+/* Exit code 0 means finished, unless Slurm killed the step. A step that failed by
+ * itself (any other code) does not come back: it would fail again. */
 static bool comes_back(const struct outcome *o)
 {
     if (o->cancelled || o->exit_code == EXIT_STOPPED || is_told_to_end(o))
@@ -310,12 +344,15 @@ static bool comes_back(const struct outcome *o)
     return o->exit_code == EXIT_RESUME || o->preempted || o->node_failed || o->early;
 }
 
+/* The message about what was lost comes first, then what happens next. */
 static void bring_back(struct outcome *o, const struct config *cfg)
 {
     bool usr2 = cfg->preempt_signal == PREEMPT_USR2;
     int warning = usr2 ? SIGUSR2 : SIGUSR1;
 
     o->seconds = (long)(time(NULL) - armed_at);
+    /* Only in the first seconds: later the program has had its chance to handle
+     * the signal. */
     o->early = o->exit_code == 128 + warning && o->seconds < SHORT_SECONDS;
     say_unsaved(o, usr2 ? "SIGUSR2" : "SIGUSR1", warning);
     if (comes_back(o) && o->batch)
@@ -326,7 +363,7 @@ static void bring_back(struct outcome *o, const struct config *cfg)
         say_ended(o);
 }
 
-/* Runs inside exit(): `status` is srun's exit code. */
+/* Runs inside exit(); `status` is srun's exit code. */
 static void at_end(int status, void *unused)
 {
     const struct config *cfg = opts_config();
@@ -344,6 +381,7 @@ static void at_end(int status, void *unused)
     defaults_free();
 }
 
+/* Without a step (job 0) there is nothing to watch, and everything can be freed. */
 void resubmit_watch(void)
 {
     Dl_info self = { 0 };
@@ -353,7 +391,7 @@ void resubmit_watch(void)
         defaults_free();
         return;
     }
-    /* Slurm may close the plugin before exit() calls us: keep it mapped. */
+    /* Slurm may close the plugin before exit() calls us; this keeps it mapped. */
     if (!dladdr((void *)at_end, &self) || !self.dli_fname ||
         !dlopen(self.dli_fname, RTLD_NOW | RTLD_NODELETE)) {
         plugin_error(A0318, self.dli_fname,

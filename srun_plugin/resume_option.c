@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The option --accel-resume=auto|none|PATH: what the run goes on from. In: the user's
- * word. Out: ACCEL_RESUME in the environment of the step or job. A path that is not there
- * is refused before anything is queued, unless another job may still make it.
+ * The option --accel-resume=auto|none|PATH: where the run resumes from. The user's word
+ * comes in; ACCEL_RESUME goes out, in the environment of the step or job. A path that
+ * does not exist is refused before anything is queued, unless another job may still
+ * create it.
  */
 #include <slurm/slurm.h>
 #include <stdio.h>
@@ -11,9 +12,11 @@
 
 #include "srun_plugin/plugin.h"
 
-static char choice[PATH_MAX]; /* empty: the option is not in use */
+/* Empty: the option is not in use. */
+static char choice[PATH_MAX];
 
-/* A job that waits for others resumes from what they will have written. */
+/* Does this job wait for others (--dependency)? Then its checkpoint may not
+ * exist yet. */
 static bool waits_for_a_job(void)
 {
     char **argv = opts_words(), **script = opts_script();
@@ -24,6 +27,7 @@ static bool waits_for_a_job(void)
             (cmdline_option(script, "dependency", 3) || cmdline_letter(script, 'd')));
 }
 
+/* Slurm's callback; -1 refuses the option and ends the client. */
 static int resume_callback(int val, const char *arg, int remote)
 {
     accel_error_t err = { 0 };
@@ -56,6 +60,7 @@ void resume_register(spank_t sp)
     opts_register(sp, &option);
 }
 
+/* Only with --accel-config: without it no task would read the variable. */
 void resume_export(void)
 {
     if (choice[0] && opts_config())

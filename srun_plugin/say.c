@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Errors of the plugin, in the form that the command line gives them: a code, the place,
- * the cure in a line of its own. In: a row of messages.def and its words. Out: Slurm's log
- * of errors, which is the user's terminal in srun, sbatch, salloc and in a task.
+ * Errors of the plugin, in the form of the command line: a code, the place, the cure on
+ * a line of its own. A row of messages.def and its words come in. Out they go to
+ * Slurm's error log, which is the user's terminal in srun, sbatch, salloc and in a
+ * task.
  */
 #include <slurm/slurm.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ void plugin_error(enum message code, const char *where, const char *cure,
         slurm_error("  cure: %s", cure);
 }
 
+/* The error has its code, place and cure already. */
 void plugin_report(const accel_error_t *err)
 {
     char text[2048];
@@ -34,6 +36,7 @@ void plugin_report(const accel_error_t *err)
     plugin_lines("accel: ", text);
 }
 
+/* One call per line, so that each gets Slurm's own prefix. */
 void plugin_lines(const char *prefix, const char *text)
 {
     while (*text) {

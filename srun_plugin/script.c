@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The batch script on sbatch's command line. In: the words of the command line. Out: the
- * words of its #SBATCH lines, in the shape of a command line, so that one scanner serves
- * both. Reads with the caller's rights; a script that comes through stdin is never touched.
+ * The batch script on sbatch's command line. The words of the command line come in. The
+ * words of the #SBATCH lines go out in the shape of a command line, so that one scanner
+ * serves both. Reads with the caller's rights; never touches a script that comes
+ * through stdin.
  */
 #include <ctype.h>
 #include <limits.h>
@@ -14,6 +15,7 @@
 
 #include "srun_plugin/plugin.h"
 
+/* A regular file of bounded size: anything else is left to sbatch. */
 static bool is_script(const char *path)
 {
     struct stat st;
@@ -22,7 +24,8 @@ static bool is_script(const char *path)
            st.st_size <= (off_t)SCRIPT_MAX;
 }
 
-/* As sbatch: the current directory first, then PATH for a bare name. */
+/* Finds the script as sbatch does: the current directory first, then PATH for a
+ * bare name. */
 static bool find_script(const char *name, char *out, size_t len)
 {
     const char *path = getenv("PATH");
@@ -40,8 +43,9 @@ static bool find_script(const char *name, char *out, size_t len)
     return false;
 }
 
-/* The next word from *p (up to `end`), quotes and backslashes taken off as sbatch does,
- * copied to `out`. False at the end of the line or at a comment. */
+/* Copies the next word from *p (up to `end`) to *out, with quotes and backslashes
+ * removed as sbatch does, and moves both pointers behind it. False at the end of the
+ * line or at a comment. */
 static bool next_word(const char **p, const char *end, char **out)
 {
     const char *c = *p;
@@ -55,7 +59,8 @@ static bool next_word(const char **p, const char *end, char **out)
         if (quote ? *c == quote : *c == '"' || *c == '\'') {
             quote = quote ? '\0' : *c;
         } else if (*c == '#' && !quote) {
-            c = end; /* a comment, also right behind a word */
+            /* A comment, also right behind a word. */
+            c = end;
             break;
         } else {
             if (*c == '\\' && c + 1 < end && quote != '\'')
@@ -69,8 +74,9 @@ static bool next_word(const char **p, const char *end, char **out)
     return true;
 }
 
-/* sbatch reads #SBATCH lines up to the first line that is neither comment nor blank. With
- * argv NULL: only counts. `text` is large enough for every word of the script. */
+/* Collects the words into argv and text. sbatch reads #SBATCH lines up to the first
+ * line that is neither comment nor blank. With argv NULL it only counts. `text` has
+ * room for every word of the script. */
 static size_t collect(const char *script, char **argv, char *text)
 {
     size_t count = 0;
@@ -100,6 +106,7 @@ bool script_find(char **argv, char *out, size_t len)
     return argv[command] && find_script(argv[command], out, len);
 }
 
+/* Two passes: one to count the words, one to store them behind their pointers. */
 char **script_read(char **argv)
 {
     size_t len = 0, command = cmdline_command(argv), count;
@@ -108,12 +115,13 @@ char **script_read(char **argv)
     if (!script_find(argv, path, sizeof(path)))
         return NULL;
     script = cmdline_read_file(path, SCRIPT_MAX, &len);
+    /* sbatch refuses a script without "#!". */
     if (script && strncmp(script, "#!", 2) == 0)
         scratch = malloc(len + 1);
     if (!scratch)
         goto out;
     count = collect(script, NULL, scratch);
-    /* A word and its NUL never need more room than the word and the blank before it. */
+    /* A word and its NUL need no more room than the word and the blank before it. */
     words = malloc((count + 2) * sizeof(*words) + len + 1);
     if (!words)
         goto out;

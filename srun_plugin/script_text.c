@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a batch script or a command line starts, as far as its text tells. In: text. Out: the
- * line that starts Python without a launcher. Guesses only: its callers give hints, they
- * refuse nothing.
+ * What a batch script or a command line starts, as far as its text shows. Text comes
+ * in; the line that starts Python without a launcher goes out. These are guesses: the
+ * callers give hints and refuse nothing.
  */
 #include "srun_plugin/script_text.h"
 
@@ -10,24 +10,26 @@
 #include <string.h>
 #include <strings.h>
 
-static bool is_word(char c)
+/* A character of a shell's name. */
+static bool is_word_char(char c)
 {
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* The word `want` of text[n], in any case, so that "$SRUN" is one. */
+/* Is the word `want` in text[n]? In any case, so that "$SRUN" counts. */
 static bool has_word(const char *text, size_t n, const char *want)
 {
     size_t len = strlen(want);
 
     for (size_t i = 0; i + len <= n; i++)
-        if (!strncasecmp(text + i, want, len) && (i == 0 || !is_word(text[i - 1])) &&
-            (i + len == n || !is_word(text[i + len])))
+        if (!strncasecmp(text + i, want, len) &&
+            (i == 0 || !is_word_char(text[i - 1])) &&
+            (i + len == n || !is_word_char(text[i + len])))
             return true;
     return false;
 }
 
-/* What gives the processes that it starts their ranks. */
+/* Does the line name a program that gives ranks to the processes it starts? */
 static bool has_launcher(const char *line, size_t n)
 {
     static const char *const names[] = { "srun",      "mpirun",   "mpiexec",
@@ -41,6 +43,7 @@ static bool has_launcher(const char *line, size_t n)
     return false;
 }
 
+/* Only the last part of a path counts: "/opt/python/bin/tool" is not Python. */
 bool names_python(const char *word, size_t n)
 {
     size_t base = n;
@@ -52,7 +55,8 @@ bool names_python(const char *word, size_t n)
     return n - base > 3 && !strncmp(word + n - 3, ".py", 3);
 }
 
-/* The next word of s[n] from *at on; its length, 0 at the end. */
+/* Finds the next word of s[n] from *at on, and moves *at to it. Returns its length, 0
+ * at the end. */
 static size_t next_word(const char *s, size_t n, size_t *at)
 {
     size_t i = *at;
@@ -65,6 +69,7 @@ static size_t next_word(const char *s, size_t n, size_t *at)
     return i - *at;
 }
 
+/* Is word[n] in the NULL-terminated list? */
 static bool is_one_of(const char *word, size_t n, const char *const *list)
 {
     for (; *list; list++)
@@ -73,7 +78,7 @@ static bool is_one_of(const char *word, size_t n, const char *const *list)
     return false;
 }
 
-/* Words that stand in front of a command; "A=b" does, too. */
+/* Is it a word that may stand before a command? An assignment, "A=b", may as well. */
 static bool is_prefix(const char *word, size_t n)
 {
     static const char *const words[] = { "then", "do", "else",  "exec", "time",
@@ -81,13 +86,13 @@ static bool is_prefix(const char *word, size_t n)
                                          "{",    "(",  NULL };
     size_t i = 0;
 
-    while (i < n && is_word(word[i]))
+    while (i < n && is_word_char(word[i]))
         i++;
     return is_one_of(word, n, words) || (i > 0 && i < n && word[i] == '=');
 }
 
-/* Does the command s[n] run a script or a module with Python? Not for a tool of Python's
- * own, nor for a line of code. */
+/* Does the command s[n] run a script or a module with Python? Tools such as pip and
+ * one-liners (-c) do not count: they need no rank. */
 static bool runs_python(const char *s, size_t n)
 {
     static const char *const tools[] = { "pip", "venv", "ensurepip", "compileall",
@@ -100,6 +105,8 @@ static bool runs_python(const char *s, size_t n)
     }
     if (!len || !names_python(s + at, len))
         return false;
+    /* "./train.py" runs Python by its first line. names_python matched, so there are
+     * 3 bytes. */
     if (!strncmp(s + at + len - 3, ".py", 3))
         return true;
     for (at += len; (len = next_word(s, n, &at)) > 0; at += len) {
@@ -116,7 +123,7 @@ static bool runs_python(const char *s, size_t n)
     return false;
 }
 
-/* The commands of one line. */
+/* Does one of the commands of the line run Python? Quotes are not looked at. */
 static bool line_runs_python(const char *line, size_t n)
 {
     for (size_t from = 0; from < n;) {
@@ -131,6 +138,8 @@ static bool line_runs_python(const char *line, size_t n)
     return false;
 }
 
+/* One launcher anywhere makes it 0: the Python line may then be its helper, and a wrong
+ * hint is worse than none. */
 int script_bare_python(const char *text)
 {
     int number = 0, found = 0;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The size of an allocation from the config. sbatch and salloc have no environment input
- * for --ntasks, and their one call before the options are parsed cannot set an option: so
- * the client starts itself again, before anything is submitted, with the options a user
- * would have typed. In: command line, script, config. Never overrides a size the user gave.
+ * The size of an allocation from the config. sbatch and salloc have no environment
+ * input for --ntasks, and the only call before their options are parsed cannot set an
+ * option. So the client starts itself again, before anything is submitted, with the
+ * options a user would have typed. Command line, script and config come in. Never
+ * overrides a size the user gave.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -14,20 +15,27 @@
 #include "srun_plugin/config_api.h"
 #include "srun_plugin/plugin.h"
 
-#define ENV_GUARD "ACCEL_SIZED" /* never survives into the job */
+/* Marks the second start, so that there is no third; removed before the job gets
+ * the environment. */
+#define ENV_GUARD "ACCEL_SIZED"
+/* --ntasks, --ntasks-per-node and --nodes. */
 #define MAX_ADDED 3
 
+/* The "s" of a message. */
 static const char *plural(long long n)
 {
     return n == 1 ? "" : "s";
 }
 
+/* Is the option on this command line (or in the script's words)? `letter` 0: it
+ * has none. */
 static bool gives(char **argv, char letter, const char *name, size_t min_prefix)
 {
     return argv && (cmdline_option(argv, name, min_prefix) ||
                     (letter && cmdline_letter(argv, letter)));
 }
 
+/* Any of these options fixes the number of tasks. */
 static bool gives_tasks(char **argv)
 {
     return gives(argv, 'n', "ntasks", 6) || gives(argv, 0, "ntasks-per-node", 12) ||
@@ -35,7 +43,8 @@ static bool gives_tasks(char **argv)
            gives(argv, 0, "ntasks-per-tres", 12);
 }
 
-/* One component of several has no size that follows from the file. */
+/* Is `word` among the words from the command on? ":" and "hetjob" mark heterogeneous
+ * jobs; the size of one component does not follow from the file. */
 static bool has_word(char **argv, const char *word)
 {
     for (size_t i = argv ? cmdline_command(argv) : 0; argv && argv[i]; i++)
@@ -44,7 +53,7 @@ static bool has_word(char **argv, const char *word)
     return false;
 }
 
-/* The options to add, as text in `text`; their number. */
+/* Writes the options to add into `text`; returns their number. */
 static size_t missing(const struct config *cfg, char **argv, char **script,
                       char text[MAX_ADDED][40])
 {
@@ -56,6 +65,8 @@ static size_t missing(const struct config *cfg, char **argv, char **script,
         (argv[cmdline_command(argv)] && strcmp(argv[cmdline_command(argv)], ":") == 0))
         return 0;
     snprintf(text[n++], sizeof(*text), "--ntasks=%lld", tasks);
+    /* --nodes and --ntasks-per-node only together, or Slurm could spread the
+     * tasks unevenly. */
     if (nodes <= 0 || tasks % nodes || gives(argv, 'N', "nodes", 5) ||
         gives(script, 'N', "nodes", 5))
         return n;
@@ -64,6 +75,7 @@ static size_t missing(const struct config *cfg, char **argv, char **script,
     return n;
 }
 
+/* The added options come first, so what the user typed still wins over them. */
 void size_ask_again(const struct config *cfg, char **argv, char **script)
 {
     char text[MAX_ADDED][40], cure[80], **next;
@@ -82,6 +94,7 @@ void size_ask_again(const struct config *cfg, char **argv, char **script)
     next[0] = argv[0];
     for (size_t i = 0; i < added; i++)
         next[1 + i] = text[i];
+    /* The NULL at the end is copied along. */
     memcpy(next + 1 + added, argv + 1, words * sizeof(*next));
     if (setenv(ENV_GUARD, "1", 1) == 0) {
         cmdline_exec(next, environ);
@@ -98,7 +111,7 @@ void size_forget_guard(void)
     unsetenv(ENV_GUARD);
 }
 
-/* A whole number, or 0: "2-4", "1K" and the like are Slurm's to understand. */
+/* The number that an option gives, or 0: "2-4", "1K" and the like are left to Slurm. */
 static uint32_t number_of(char **argv, char letter, const char *name, size_t min_prefix)
 {
     const char *text = argv ? cmdline_option(argv, name, min_prefix) : NULL;
@@ -115,25 +128,28 @@ bool size_is_typed(char **argv)
     return gives(argv, 'N', "nodes", 5) || gives(argv, 'n', "ntasks", 6);
 }
 
-void size_typed(char **argv, char **script, uint32_t *tasks, uint32_t *nodes)
+/* The command line wins over the script, for tasks and for nodes separately. */
+void size_typed(char **argv, char **script, uint32_t *tasks_out, uint32_t *nodes_out)
 {
     char **said = gives(argv, 'N', "nodes", 5) ? argv : script;
     uint32_t per_node;
 
-    *nodes = number_of(said, 'N', "nodes", 5);
+    *nodes_out = number_of(said, 'N', "nodes", 5);
     said = gives_tasks(argv) ? argv : script;
-    *tasks = number_of(said, 'n', "ntasks", 6);
+    *tasks_out = number_of(said, 'n', "ntasks", 6);
     per_node = number_of(said, 0, "ntasks-per-node", 12);
-    /* srun has the number of tasks from the config then, and this is a limit. */
-    if (*tasks == 0 && spank_context() == S_CTX_ALLOCATOR && per_node < 1u << 16 &&
-        *nodes < 1u << 16)
-        *tasks = per_node * *nodes;
+    /* In srun the number of tasks comes from the config, and --ntasks-per-node is a
+     * limit. The bounds keep the product in 32 bits. */
+    if (*tasks_out == 0 && spank_context() == S_CTX_ALLOCATOR && per_node < 1u << 16 &&
+        *nodes_out < 1u << 16)
+        *tasks_out = per_node * *nodes_out;
+    /* A script's srun inherits the number of tasks of its job. */
     const char *outer = defaults_user_env("SLURM_NTASKS");
-    if (*tasks == 0 && spank_context() == S_CTX_LOCAL && outer)
-        *tasks = (uint32_t)strtoul(outer, NULL, 10);
+    if (*tasks_out == 0 && spank_context() == S_CTX_LOCAL && outer)
+        *tasks_out = (uint32_t)strtoul(outer, NULL, 10);
 }
 
-/* The sizes of parallelism_config and megatron_lm_config against this step. */
+/* Checks the sizes of parallelism_config and megatron_lm_config against this step. */
 static bool mesh_fits(const struct config *cfg, uint32_t tasks)
 {
     const struct config_api *api = opts_api();
@@ -145,6 +161,7 @@ static bool mesh_fits(const struct config *cfg, uint32_t tasks)
     return false;
 }
 
+/* Each message offers both ways out: another size, or another config. */
 bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes)
 {
     long long want = cfg->num_processes, machines = cfg->num_machines;
@@ -188,6 +205,7 @@ bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes)
     return mesh_fits(cfg, tasks);
 }
 
+/* Sizes that are not known yet pass; local.c sees the real ones. */
 void size_refuse_early(const struct config *cfg, char **argv)
 {
     uint32_t tasks, nodes;
@@ -229,6 +247,8 @@ static long long allocated_cpus(void)
     return sum;
 }
 
+/* Not when the user has chosen a number of tasks, or more tasks than CPUs,
+ * on purpose. */
 void size_hint(const struct config *cfg, char **argv)
 {
     long long cpus = allocated_cpus(), tasks = cfg->num_processes;

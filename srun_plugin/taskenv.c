@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * srun: the environment that the tasks of this step will get. In: the validated config and
- * the step. Out: one variable, whose name starts with SLURM_ so that it also travels with
- * --export=NONE and lists; and one line about what the user exported otherwise. remote.c
- * takes the variable apart in each task.
+ * srun: the environment that the tasks of this step will get. The validated config and
+ * the step come in. One variable goes out, whose name starts with SLURM_ so that it
+ * also travels with --export=NONE and with lists; and one line about what the user
+ * exported otherwise. remote.c unpacks the variable in each task.
  */
 #include <slurm/slurm.h>
 #include <stdio.h>
@@ -14,14 +14,16 @@
 #include "srun_plugin/config_api.h"
 #include "srun_plugin/plugin.h"
 
+/* Both texts while the list is made. */
 struct building {
     struct strbuf carrier;
     struct strbuf kept; /* " NAME=value ..." */
 };
 
-/* ---- what reaches the tasks -------------------------------------------------------------- */
+/* ---- what reaches the tasks ------------------------------------------------------ */
 
-/* The value that `name` has in the list of --export: "A,B=1,ALL". NULL: not in it. */
+/* The value of `name` in the list of --export, "A,B=1,ALL"; NULL: it is not in it.
+ * `buf` is used for values written in the list. */
 static const char *listed(const char *list, const char *name, char *buf, size_t len)
 {
     size_t n = strlen(name);
@@ -42,6 +44,7 @@ static const char *listed(const char *list, const char *name, char *buf, size_t 
     return found;
 }
 
+/* --export wins over SLURM_EXPORT_ENV; without either everything is exported. */
 const char *taskenv_user_value(const char *name, char *buf, size_t len)
 {
     char **words = opts_words();
@@ -54,8 +57,9 @@ const char *taskenv_user_value(const char *name, char *buf, size_t len)
     return listed(list, name, buf, len);
 }
 
-/* ---- the line about what was kept -------------------------------------------------------- */
+/* ---- the line about what was kept ------------------------------------------------ */
 
+/* Adds to the line what is kept of the user's own. */
 static void note_kept(struct strbuf *b, const char *name, const char *value, bool task)
 {
     char buf[1024];
@@ -63,10 +67,10 @@ static void note_kept(struct strbuf *b, const char *name, const char *value, boo
     environ_note_kept(b, name, value, task, taskenv_user_value(name, buf, sizeof(buf)));
 }
 
-/* ---- the list ---------------------------------------------------------------------------- */
+/* ---- the list -------------------------------------------------------------------- */
 
-/* A config_env_f. */
-static void take(void *user, const char *name, const char *value, bool task)
+/* A config_env_f: into the carrier, and into the line if the user has another value. */
+static void taskenv_take(void *user, const char *name, const char *value, bool task)
 {
     struct building *b = user;
 
@@ -74,6 +78,7 @@ static void take(void *user, const char *name, const char *value, bool task)
     note_kept(&b->kept, name, value, task);
 }
 
+/* Emits a decimal number. */
 static void add_number(config_env_f emit, void *user, const char *name, long n)
 {
     char text[24];
@@ -82,6 +87,7 @@ static void add_number(config_env_f emit, void *user, const char *name, long n)
     emit(user, name, text, false);
 }
 
+/* Emits a variable that another part of the plugin has set for the tasks. */
 static void add_exported(config_env_f emit, void *user, const char *name)
 {
     const char *value = getenv(name);
@@ -90,7 +96,7 @@ static void add_exported(config_env_f emit, void *user, const char *name)
         emit(user, name, value, false);
 }
 
-/* Where GPUs are a resource of Slurm's, a step has those that it was given: by gpu_ids it
+/* Where GPUs are a resource of Slurm, a step has the ones it was given: with gpu_ids it
  * would take the GPUs of other jobs. Asks the controller only when the key is given; no
  * answer counts as yes. */
 static bool slurm_chooses_gpus(const struct config *cfg)
@@ -111,19 +117,21 @@ static bool slurm_chooses_gpus(const struct config *cfg)
     return found;
 }
 
+/* Also the list of the dry run. Everything in it is the same for all tasks; what
+ * differs is marked as such. */
 accel_status_t taskenv_list(const struct config *cfg, const struct config_world *world,
                             config_env_f emit, void *user, accel_error_t *err)
 {
     const struct config_api *api = opts_api();
     struct config_world w = *world;
     char *resolved = malloc(RESOLVED_MAX + 1);
-    accel_status_t status = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     if (!resolved)
         return accel_fail_nomem(err, "the resolved config", RESOLVED_MAX + 1);
     w.devices_chosen = slurm_chooses_gpus(cfg);
-    status = api->encode(cfg, resolved, RESOLVED_MAX + 1, err);
-    if (status == ACCEL_OK) {
+    st = api->encode(cfg, resolved, RESOLVED_MAX + 1, err);
+    if (st == ACCEL_OK) {
         emit(user, "ACCEL_CONFIG", opts_path(), false);
         emit(user, ENV_RESOLVED, resolved, false);
         add_number(emit, user, "ACCEL_RESTART_COUNT", resubmit_count());
@@ -131,32 +139,34 @@ accel_status_t taskenv_list(const struct config *cfg, const struct config_world 
         add_exported(emit, user, ENV_NOTICE);
         add_exported(emit, user, ENV_WARNING);
         add_exported(emit, user, ENV_RESUME);
-        status = api->environment(cfg, &w, emit, user, err);
+        st = api->environment(cfg, &w, emit, user, err);
     }
     free(resolved);
-    return status;
+    return st;
 }
 
+/* The tasks per node come first, because the rank follows from them and remote.c reads
+ * the list in order. */
 bool taskenv_export(const struct config *cfg, const struct config_world *world,
                     const char *tasks_per_node)
 {
     struct building b = { 0 };
     accel_error_t err = { 0 };
-    accel_status_t status;
+    accel_status_t st;
 
     carrier_start(&b.carrier);
     carrier_add(&b.carrier, ENV_TASKS_PER_NODE, tasks_per_node, false);
-    status = taskenv_list(cfg, world, take, &b, &err);
-    if (status == ACCEL_OK)
-        status = carrier_seal(&b.carrier, &err);
-    if (status == ACCEL_OK && setenv(ENV_CARRIER, b.carrier.s, 1) != 0)
-        status = accel_fail_nomem(&err, "the tasks' environment", b.carrier.len);
-    if (status != ACCEL_OK)
+    st = taskenv_list(cfg, world, taskenv_take, &b, &err);
+    if (st == ACCEL_OK)
+        st = carrier_seal(&b.carrier, &err);
+    if (st == ACCEL_OK && setenv(ENV_CARRIER, b.carrier.s, 1) != 0)
+        st = accel_fail_nomem(&err, "the tasks' environment", b.carrier.len);
+    if (st != ACCEL_OK)
         plugin_report(&err);
     else if (b.kept.s)
         slurm_info("accel: kept from your environment:%s (unset to let accel set them)",
                    b.kept.s);
     strbuf_free(&b.carrier);
     strbuf_free(&b.kept);
-    return status == ACCEL_OK;
+    return st == ACCEL_OK;
 }

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * THE key table: every key of an Accelerate config file and of our own `accel:` map, with
- * type, words, default, help and what is done with it. Parser, validator, defaults,
- * canonical text, environment and `accel check` read it; a new key is a new row in one of
- * the keys_*.def and nothing else.
+ * THE key table: every key of an Accelerate config file and of our own `accel:` map,
+ * with type, words, default, help and what accel does with it. Parser, validator,
+ * defaults, canonical text, environment and `accel check` all read this table. A new
+ * key is a new row in one of the keys_*.def and nothing else.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "config/config.h"
 
+/* A NULL-terminated list of words, static because rows are. */
 #define WORDS(...)                                                                     \
     (const char *const[])                                                              \
     {                                                                                  \
         __VA_ARGS__, NULL                                                              \
     }
+/* The names of accelerate.utils.DynamoBackend. */
 #define DYNAMO_BACKENDS                                                                \
     WORDS("NO", "EAGER", "AOT_EAGER", "INDUCTOR", "AOT_TS_NVFUSER", "NVPRIMS_NVFUSER", \
           "CUDAGRAPHS", "OFI", "FX2TRT", "ONNXRT", "TENSORRT",                         \
@@ -24,14 +26,15 @@
 #define DEEPSPEED "deepspeed_config"
 #define MEGATRON  "megatron_lm_config"
 
-/* Rows with a field in struct config. */
+/* Rows with a field in struct config: libaccel acts on them. */
 #define FIELD(f) .use = USE_HONOURED, .offset = offsetof(struct config, f)
 #define HONOUR_BOOL(s, n, f, d, h)                                                     \
     {                                                                                  \
         .section = s, .name = n, .type = TYPE_BOOL, FIELD(f), .default_text = d,       \
         .help = h                                                                      \
     }
-/* Taken as a whole, but libaccel does `same` only, or needs not look at it: `because`. */
+/* Every value is accepted, but libaccel implements `same` only, or need not look at the
+ * key: `because`. */
 #define HONOUR_BOOL_AS(s, n, f, d, same, because, h)                                   \
     {                                                                                  \
         .section = s, .name = n, .type = TYPE_BOOL, FIELD(f), .default_text = d,       \
@@ -53,7 +56,7 @@
         .max = sizeof(((struct config *)0)->f) - 1, .help = h                          \
     }
 
-/* Rows whose text is kept. */
+/* Rows without a field: their text is kept in `given` and handed to the program. */
 #define ROW(u, s, n, t, d, same, h)                                                    \
     .section = s, .name = n, .type = t, .use = u, .offset = SIZE_MAX,                  \
     .default_text = d, .ours = same, .help = h
@@ -100,6 +103,7 @@
         ROW(USE_REFUSED, s, n, TYPE_BOOL, "false", "false", h)                         \
     }
 
+/* Answers for `why`, each used by several rows. */
 static const char of_nvme[] = "libaccel refuses the device nvme, which it is for";
 static const char of_cp[] = "libaccel refuses a cp_size above 1, which it is for";
 static const char of_sp[] = "libaccel refuses an sp_size above 1, which it is for";
@@ -124,6 +128,8 @@ const struct config_key *config_schema(size_t *count_out)
     return table;
 }
 
+/* Linear search: the table is small, and the first letter settles most rows. Old keys
+ * are skipped; validate.c finds those by section and name. */
 int config_row(const char *name)
 {
     const char *dot = strrchr(name, '.'), *last = dot ? dot + 1 : name;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * DeepSpeed's JSON file, read with the capped YAML reader (JSON is a part of YAML), and
- * the rules of deepspeed_config, whose keys it stands for.
+ * DeepSpeed's JSON file, read with the capped YAML reader after a check that it is
+ * strict JSON (JSON is a subset of YAML); and the rules of deepspeed_config, whose keys
+ * the file can replace.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,14 +11,15 @@
 #include "config/python/deepspeed.h"
 #include "config/read/validate.h"
 
-/* ---- the file -------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------- */
 
+/* One parse of the file. */
 struct reader {
     const struct yaml_tree *tree;
     struct config_report *report;
 };
 
-/* Child `name` of a map, or NULL. */
+/* The value of key `name` in a map, or NULL. `map` may be NULL or no map. */
 static const struct yaml_node *child(const struct reader *r,
                                      const struct yaml_node *map, const char *name)
 {
@@ -31,7 +33,7 @@ static const struct yaml_node *child(const struct reader *r,
     return NULL;
 }
 
-/* The map `name`, where given. */
+/* The same for a value that must be an object; anything else is reported. */
 static const struct yaml_node *child_map(const struct reader *r,
                                          const struct yaml_node *map, const char *name)
 {
@@ -45,7 +47,8 @@ static const struct yaml_node *child_map(const struct reader *r,
     return n;
 }
 
-/* DeepSpeed refuses a key that is given twice. */
+/* Reports a key that is given twice; DeepSpeed refuses that as well. Quadratic, but the
+ * reader caps the keys. */
 static void check_twice(const struct reader *r, const struct yaml_node *map)
 {
     const struct yaml_node *node = r->tree->node;
@@ -64,6 +67,7 @@ static void check_twice(const struct reader *r, const struct yaml_node *map)
 }
 
 static const char *const devices[] = { "none", "cpu", "nvme", NULL };
+/* Rows for value_check. They need no place in the schema table. */
 #define DEVICE                                                                         \
     {                                                                                  \
         .type = TYPE_ENUM, .values = devices, .offset = SIZE_MAX                       \
@@ -75,7 +79,8 @@ static const char *const devices[] = { "none", "cpu", "nvme", NULL };
 #define INTO(f)                                                                        \
     .at = offsetof(struct deepspeed_file, f),                                          \
     .len = sizeof(((struct deepspeed_file *)0)->f)
-/* What is read: the path of a key, the kind of its value, and where it goes. */
+/* What is read: the path of a key (up to two maps and a name), the type of its value,
+ * and the field of struct deepspeed_file it goes to. */
 static const struct value {
     const char *map, *inner, *name;
     struct config_key kind;
@@ -103,6 +108,7 @@ static const struct value {
     { NULL, NULL, "train_batch_size", COUNT, INTO(train_batch) },
 };
 
+/* Reports a value that its row does not take. */
 static void wrong_value(const struct reader *r, const struct value *v,
                         const struct yaml_node *n)
 {
@@ -129,7 +135,8 @@ static void wrong_value(const struct reader *r, const struct value *v,
                    n->kind == NODE_MAP ? "an object" : "a list");
 }
 
-/* Absent, null and "auto" leave the field empty. */
+/* Reads one value into its field. Absent, null and "auto" leave the field empty. JSON's
+ * numbers and truth words have no quotes, its words do. */
 static void read_value(const struct reader *r, const struct yaml_node *map,
                        const struct value *v, char *out)
 {
@@ -145,8 +152,8 @@ static void read_value(const struct reader *r, const struct yaml_node *map,
         wrong_value(r, v, n);
 }
 
-/* Sections that have keys of ours, and those that change how fast DeepSpeed is or what it
- * tells, not what is trained. */
+/* Sections that libaccel can ignore: those that have keys of ours, and those that
+ * change how fast DeepSpeed is or what it reports, not what is trained. */
 static const char *const harmless[] = {
     "zero_optimization",
     "bf16",
@@ -178,7 +185,7 @@ static const char *const harmless[] = {
     NULL,
 };
 
-/* {}, false, null and the like switch a section off. */
+/* Is the section switched off, by {}, false, null or "enabled": false? */
 static bool is_off(const struct reader *r, const struct yaml_node *val)
 {
     const struct yaml_node *enabled = child(r, val, "enabled");
@@ -189,7 +196,7 @@ static bool is_off(const struct reader *r, const struct yaml_node *val)
                               (word_bool(val->text) == 0 || !strcmp(val->text, "0")));
 }
 
-/* The first section that only DeepSpeed does. */
+/* Writes the first section that only DeepSpeed implements. */
 static void find_more(const struct reader *r, char *out, size_t len)
 {
     const struct yaml_node *node = r->tree->node;
@@ -202,7 +209,8 @@ static void find_more(const struct reader *r, char *out, size_t len)
         }
 }
 
-static void read_root(const struct reader *r, struct deepspeed_file *out)
+/* Reads all values from the tree. Goes on after a problem, so that all are shown. */
+static void read_root(const struct reader *r, struct deepspeed_file *file_out)
 {
     const struct yaml_node *root = &r->tree->node[0];
     const struct yaml_node *zero = child(r, root, "zero_optimization");
@@ -218,29 +226,30 @@ static void read_root(const struct reader *r, struct deepspeed_file *out)
             map = child_map(r, map, v->map);
         if (v->inner)
             map = child_map(r, map, v->inner);
-        read_value(r, map, v, (char *)out + v->at);
+        read_value(r, map, v, (char *)file_out + v->at);
     }
-    find_more(r, out->more, sizeof(out->more));
+    find_more(r, file_out->more, sizeof(file_out->more));
     if (!child(r, zero, "stage"))
-        snprintf(out->zero_stage, sizeof(out->zero_stage), "0");
-    if (!strcmp(out->bf16, "true") && !strcmp(out->fp16, "true"))
+        snprintf(file_out->zero_stage, sizeof(file_out->zero_stage), "0");
+    if (!strcmp(file_out->bf16, "true") && !strcmp(file_out->fp16, "true"))
         report_add(r->report, A0152, child(r, root, "fp16")->at,
                    "set \"enabled\" of one of them to false",
                    "bf16 and fp16 exclude each other");
 }
 
-/* All of r->text. */
-static void parse_text(struct config_report *r, struct deepspeed_file *out)
+/* Parses r->in.text. The grammar comes first: after a syntax error YAML's messages
+ * would mislead. */
+static void parse_text(struct config_report *r, struct deepspeed_file *file_out)
 {
     struct yaml_tree tree;
     struct reader reader = { .tree = &tree, .report = r };
 
-    memset(out, 0, sizeof(*out));
+    memset(file_out, 0, sizeof(*file_out));
     if (!json_check(r))
         return;
     if (yaml_tree_read(&tree, r)) {
         if (tree.count && tree.node[0].kind == NODE_MAP)
-            read_root(&reader, out);
+            read_root(&reader, file_out);
         else
             report_add(r, A0151, (struct place){ 0 }, "write one object, {...}",
                        "a DeepSpeed file is one JSON object");
@@ -248,7 +257,8 @@ static void parse_text(struct config_report *r, struct deepspeed_file *out)
     yaml_tree_free(&tree);
 }
 
-/* A report of its own: the file's places are in its own text. */
+/* A report of its own for the DeepSpeed file, since its places are in its own text. It
+ * shares the list of messages. */
 static struct config_report open_report(struct config_diags *diags, const char *path,
                                         enum config_origin origin)
 {
@@ -257,22 +267,24 @@ static struct config_report open_report(struct config_diags *diags, const char *
 }
 
 accel_status_t config_deepspeed_parse(const char *path, const char *text, size_t len,
-                                      struct deepspeed_file *out,
-                                      struct config_diags *diags, accel_error_t *err)
+                                      struct deepspeed_file *file_out,
+                                      struct config_diags *diags_out,
+                                      accel_error_t *err)
 {
-    struct config_report r = open_report(diags, path, ORIGIN_FILE);
+    struct config_report r = open_report(diags_out, path, ORIGIN_FILE);
 
-    memset(diags, 0, sizeof(*diags));
-    printable(diags->path, sizeof(diags->path), path, strlen(path));
+    memset(diags_out, 0, sizeof(*diags_out));
+    printable(diags_out->path, sizeof(diags_out->path), path, strlen(path));
     r.in.text = text;
     r.in.len = len;
-    parse_text(&r, out);
+    parse_text(&r, file_out);
     return report_finish(&r, err);
 }
 
-/* ---- deepspeed_config ------------------------------------------------------------------ */
+/* ---- deepspeed_config ------------------------------------------------------------ */
 
-/* The keys that the file stands for: given beside it, one of the two would be ignored. */
+/* Reports keys that the file replaces but that are given beside it: one of the two
+ * would be ignored. False: there are some. */
 static bool check_beside_file(struct validator *v)
 {
     static const char *const keys[] = {
@@ -298,8 +310,8 @@ static bool check_beside_file(struct validator *v)
     return good;
 }
 
-/* What the file says becomes the value; it is not "given", so that a Python program still
- * gets it from the file. */
+/* Takes the file's value for a key. The key does not count as given, so that a Python
+ * program still gets it from the file. Locks hold. */
 static void take_from_file(struct validator *v, const char *name, const char *text)
 {
     int row = config_row(name);
@@ -310,6 +322,7 @@ static void take_from_file(struct validator *v, const char *name, const char *te
         value_set(v->cfg, &v->schema[row], text);
 }
 
+/* bf16 and fp16 in the file set mixed_precision, or must agree with it. */
 static void check_precision(struct validator *v, const struct deepspeed_file *f)
 {
     const char *word = !strcmp(f->bf16, "true")   ? "bf16"
@@ -329,7 +342,8 @@ static void check_precision(struct validator *v, const struct deepspeed_file *f)
                    word);
 }
 
-/* DeepSpeed's own rule: micro-batch x accumulation x processes = batch. */
+/* DeepSpeed's own rule: micro-batch x accumulation x processes = batch. Checked only
+ * when all four are known; "auto" is not. */
 static void check_batch(struct validator *v, const struct deepspeed_file *f)
 {
     long long micro = atoll(f->micro_batch), batch = atoll(f->train_batch);
@@ -346,7 +360,8 @@ static void check_batch(struct validator *v, const struct deepspeed_file *f)
                    batch, micro, steps, world);
 }
 
-/* Relative paths begin at the directory of the config file that names them. */
+/* Writes the path of the DeepSpeed file. A relative one starts at the directory of the
+ * config file that names it; one from a variable or flag, at the current directory. */
 static void file_path(const struct config_text *in, const char *name, char *buf,
                       size_t len)
 {
@@ -356,14 +371,16 @@ static void file_path(const struct config_text *in, const char *name, char *buf,
     snprintf(buf, len, "%.*s%s", dir, dir ? in->path : "", name);
 }
 
-/* The tasks and their programs have other directories: they get the absolute path. */
+/* Replaces the path by an absolute one, because tasks and programs may run in
+ * another directory. */
 static void keep_absolute(struct validator *v, const char *path)
 {
     const struct config_key *k = &v->schema[config_row("deepspeed_config_file")];
     char *absolute = realpath(path, NULL);
 
     if (!absolute)
-        v->report->no_memory = true; /* it was opened a moment ago */
+        /* It was opened a moment ago, so only memory can be missing. */
+        v->report->no_memory = true;
     else if (value_set(v->cfg, k, absolute) != VALUE_OK)
         report_add(v->report, A0103, place_of(v, k->name, DEEPSPEED_CONFIG),
                    "move the file to a shorter path", "'%s' is longer than %.0f bytes",
@@ -371,11 +388,14 @@ static void keep_absolute(struct validator *v, const char *path)
     free(absolute);
 }
 
+/* Reads the DeepSpeed file and takes its values for the keys it replaces. Its first
+ * error becomes ours if there is none before. */
 static void check_file(struct validator *v, const char *name)
 {
     struct place at = place_of(v, "deepspeed_config_file", DEEPSPEED_CONFIG);
     char path[2200];
-    bool by_site = at.in && at.in->origin == ORIGIN_SITE; /* then it must be trusted */
+    /* A file that the site names must be as trusted as the site file. */
+    bool by_site = at.in && at.in->origin == ORIGIN_SITE;
     struct config_report r =
         open_report(v->report->diags, path, by_site ? ORIGIN_SITE : ORIGIN_FILE);
     struct deepspeed_file f = { 0 };
@@ -404,6 +424,7 @@ static void check_file(struct validator *v, const char *name)
     check_batch(v, &f);
 }
 
+/* Adds a note when a key is given that needs a higher ZeRO stage. */
 static void note_needs_stage(struct validator *v, const char *name, int stage)
 {
     char text[1100];
@@ -417,6 +438,8 @@ static void note_needs_stage(struct validator *v, const char *name, int stage)
                "'%s' has no effect below zero_stage %d", name, stage);
 }
 
+/* With a DeepSpeed file, nothing may be given beside it; the file's own keys are
+ * then checked. */
 void check_deepspeed(struct validator *v)
 {
     char file[1100];

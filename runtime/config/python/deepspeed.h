@@ -7,24 +7,29 @@
 
 #include "config/config.h"
 
-/* Values as canonical text of the row of the same name; empty: absent or "auto", which
- * means that the config or the program says it. */
+/* Values as the canonical text of the row of the same name. Empty: absent or "auto",
+ * which leaves the value to the config or the program. */
 struct deepspeed_file {
-    char zero_stage[8]; /* "0" when the file has no zero_optimization */
+    /* "0" when the file has no zero_optimization: DeepSpeed then shards nothing. */
+    char zero_stage[8];
     char offload_optimizer_device[8], offload_param_device[8];
     char gradient_accumulation_steps[24], gradient_clipping[32];
-    char bf16[8], fp16[8]; /* "true", "false" */
+    /* "true" or "false". */
+    char bf16[8], fp16[8];
+    /* Batch sizes, for a check only: per rank and micro-batch, and of a whole step. */
     char micro_batch[24], train_batch[24];
-    char
-        more[64]; /* the first section that changes what is trained and has no key, such
-                      as "optimizer" */
+    /* The first section that changes what is trained and has no key of ours, such as
+     * "optimizer"; made printable. Empty: none. */
+    char more[64];
 };
 
-/* Parses text[len], the content of `path`, which only messages use. ACCEL_OK: *out is
- * filled. Else diags (freed by the caller) hold all problems, each with its place, and err
- * the first. Same caps as a config file. */
+/* Parses text[len], the content of `path`, which only messages use. ACCEL_OK: *file_out
+ * is filled. Otherwise the diagnostics hold all problems, each with its place, and err
+ * the first one. The caller frees the diagnostics in both cases. Same caps as for a
+ * config file. */
 accel_status_t config_deepspeed_parse(const char *path, const char *text, size_t len,
-                                      struct deepspeed_file *out,
-                                      struct config_diags *diags, accel_error_t *err);
+                                      struct deepspeed_file *file_out,
+                                      struct config_diags *diags_out,
+                                      accel_error_t *err);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Config and step in, the variables of `accelerate launch` out: one row per variable says
- * where its value comes from, how it is written and when it is there. Never reads or
- * changes the environment.
+ * Config and step come in, the variables of `accelerate launch` go out. One row per
+ * variable says where its value comes from, how it is written and when it is set. Never
+ * reads or changes the environment.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,13 +11,13 @@
 
 #include "config/python/environ.h"
 
-/* When a row applies: all of these hold. */
+/* When a row applies: all of its bits must hold for the config. */
 enum condition {
     ALWAYS = 0,
-    RANKS = 1 << 0,    /* the processes are to find each other: all types but NO */
+    RANKS = 1 << 0,    /* the processes must find each other: all types but NO */
     TORCHRUN = 1 << 1, /* Accelerate starts this type through torchrun */
-    CPU = 1 << 2,      /* MULTI_CPU, and any other that is told to keep to CPUs */
-    ENGINE = 1 << 3,   /* not DEEPSPEED, which has its own say in the matter */
+    CPU = 1 << 2,      /* MULTI_CPU, and any other type that is told to stay on CPUs */
+    ENGINE = 1 << 3,   /* not DEEPSPEED, which sets these itself */
     DEEPSPEED = 1 << 4,
     FSDP = 1 << 5,
     MEGATRON = 1 << 6,
@@ -25,7 +25,7 @@ enum condition {
     MESH = 1 << 8, /* a parallelism_config is given */
     MESH_CP = 1 << 9,
     MESH_SP = 1 << 10,
-    SIMPLE = 1 << 11, /* NO and MULTI_CPU */
+    SIMPLE = 1 << 11, /* NO and MULTI_CPU, which Accelerate starts without torchrun */
     DEBUG = 1 << 12,
     AFFINITY = 1 << 13,
 };
@@ -37,19 +37,20 @@ enum form {
     TEXT,      /* the key's canonical text */
     PYTHON,    /* truth words as True and False */
     BIT,       /* truth words as 1 and 0 */
-    UPPER,     /* DynamoBackend's names */
-    ONE_OF_3,  /* the n-th of three truth words, n = the first letter of `value` */
-    DS_FIELDS, /* names of the keys that a file gives under deepspeed_config */
-    WORLD,     /* tasks */
+    UPPER,     /* upper case, as the names of DynamoBackend are */
+    ONE_OF_3,  /* the n-th of three truth words, n being the first letter of `value` */
+    DS_FIELDS, /* names of the keys that a file sets in deepspeed_config */
+    WORLD,     /* number of tasks */
     NODES,
     ADDR,
     PORT,
     THREADS,
-    DEVICES, /* gpu_ids, unless all, or chosen by others */
+    DEVICES, /* gpu_ids, unless it is "all" or Slurm has chosen the GPUs */
 };
 
-/* `value` of TEXT, PYTHON, BIT and UPPER: Accelerate's launch default where the key is not
- * given; NULL: then there is no variable. */
+/* One variable. `value` of TEXT, PYTHON, BIT and UPPER: the default of accelerate
+ * launch where `key` is not given; NULL: then the variable is not set. `key` is a name
+ * for config_row. */
 struct rule {
     const char *name;
     unsigned when;
@@ -58,6 +59,7 @@ struct rule {
     const char *key;
 };
 
+/* Rows of one map each: Accelerate's prefix and our name of the key differ by map. */
 #define FS(n, k, v)                                                                    \
     {                                                                                  \
         "FSDP_" n, FSDP, TEXT, v, "fsdp_" k                                            \
@@ -83,6 +85,8 @@ struct rule {
         "ACCELERATE_DYNAMO_" n, ENGINE, f, v, "dynamo_config.dynamo_" k                \
     }
 
+/* In the order in which the tasks see them. Two rows with one name stand together; the
+ * first one that applies counts. */
 static const struct rule rules[] = {
     { "RANK", RANKS, TASK, "rank", NULL },
     { "LOCAL_RANK", RANKS, TASK, "local_rank", NULL },
@@ -95,7 +99,8 @@ static const struct rule rules[] = {
     { "ROLE_RANK", RANKS, TASK, "rank", NULL },
     { "ROLE_WORLD_SIZE", RANKS, WORLD, NULL, NULL },
     { "ROLE_NAME", RANKS, FIXED, "default", NULL },
-    /* There is no elastic agent: nobody serves its store, restarts are Slurm's. */
+    /* There is no elastic agent: nobody serves its store, and restarts are up
+     * to Slurm. */
     { "TORCHELASTIC_RESTART_COUNT", RANKS, FIXED, "0", NULL },
     { "TORCHELASTIC_MAX_RESTARTS", RANKS, FIXED, "0", NULL },
     { "TORCHELASTIC_USE_AGENT_STORE", RANKS, FIXED, "False", NULL },
@@ -211,7 +216,7 @@ static const struct rule rules[] = {
        NULL),
 };
 
-/* What a GPU of another maker is chosen by. */
+/* The variable that selects devices, for types other than CUDA. */
 static const char *const device_names[][2] = {
     { "MULTI_XPU", "ZE_AFFINITY_MASK" },
     { "MULTI_NPU", "ASCEND_RT_VISIBLE_DEVICES" },
@@ -225,17 +230,20 @@ static const char *const device_names[][2] = {
 static const char mesh_section[] = "parallelism_config";
 static const char deepspeed_section[] = "deepspeed_config";
 
+/* One call of config_environment. */
 struct writer {
     const struct config *cfg;
     const struct config_world *world;
     config_env_f emit;
     void *user;
     char type[32];
-    unsigned holds; /* conditions */
-    char *text;     /* CONFIG_GIVEN_BYTES */
+    /* Bits of enum condition that hold. */
+    unsigned holds;
+    /* Scratch of CONFIG_GIVEN_BYTES: the value of one key at a time. */
+    char *text;
 };
 
-/* Truth words of Python's callers, any case. */
+/* Is word[n] true to Accelerate's str_to_bool? Any case. */
 static bool is_true(const char *word, size_t n)
 {
     static const char *const words[] = { "true", "yes", "on", "y", "t", "1" };
@@ -246,6 +254,7 @@ static bool is_true(const char *word, size_t n)
     return false;
 }
 
+/* These two overwrite w->text. */
 static bool key_true(const struct writer *w, const char *key)
 {
     config_get(w->cfg, key, w->text, CONFIG_GIVEN_BYTES);
@@ -262,12 +271,13 @@ static bool is_type(const struct writer *w, const char *type)
     return !strcmp(w->type, type);
 }
 
-/* By use_cpu, or by accel.device, which says the same. */
+/* Is the run told to stay on CPUs, by use_cpu or by accel.device? */
 static bool on_cpu(const struct writer *w)
 {
     return key_true(w, "use_cpu") || w->cfg->device == DEVICE_CPU;
 }
 
+/* The bits of enum condition that hold for this config. */
 static unsigned conditions(const struct writer *w)
 {
     bool simple = is_type(w, "NO") || is_type(w, "MULTI_CPU");
@@ -276,8 +286,8 @@ static unsigned conditions(const struct writer *w)
 
     if (!is_type(w, "NO"))
         c |= RANKS;
-    /* Without ACCELERATE_USE_CPU a script that finds no GPU runs for itself, however many
-     * ranks there are. DeepSpeed connects them by itself. */
+    /* Without ACCELERATE_USE_CPU a script that finds no GPU trains alone, however many
+     * ranks there are. DeepSpeed connects them itself. */
     if (is_type(w, "MULTI_CPU") || (!deepspeed && on_cpu(w)))
         c |= CPU;
     c |= deepspeed ? DEEPSPEED : ENGINE;
@@ -295,7 +305,8 @@ static unsigned conditions(const struct writer *w)
     return c;
 }
 
-/* Word n of "false, true, false", with or without brackets. */
+/* Is word n of "false, true, false" true? With or without brackets, since the value may
+ * be a Python tuple or list. */
 static bool truth_at(const char *list, int n)
 {
     static const char between[] = " ,[]()'\"";
@@ -310,8 +321,9 @@ static bool truth_at(const char *list, int n)
     }
 }
 
-/* Rows of the deepspeed section that a file gave, in the order of their lines. */
-static size_t deepspeed_rows(const struct config *cfg, size_t rows[CONFIG_MAX_KEYS])
+/* Rows of deepspeed_config that a file sets, in the order of their lines, into
+ * rows_out. Returns their number. Insertion sort: there are about a dozen. */
+static size_t deepspeed_rows(const struct config *cfg, size_t rows_out[CONFIG_MAX_KEYS])
 {
     size_t n, count = 0;
     const struct config_key *k = config_schema(&n);
@@ -322,16 +334,16 @@ static size_t deepspeed_rows(const struct config *cfg, size_t rows[CONFIG_MAX_KE
         if (strcmp(k[i].section, deepspeed_section) != 0 ||
             cfg->origin[i] == ORIGIN_DEFAULT || cfg->origin[i] > ORIGIN_FILE)
             continue;
-        for (; at > 0 && cfg->line[rows[at - 1]] > cfg->line[i]; at--)
-            rows[at] = rows[at - 1];
-        rows[at] = i;
+        for (; at > 0 && cfg->line[rows_out[at - 1]] > cfg->line[i]; at--)
+            rows_out[at] = rows_out[at - 1];
+        rows_out[at] = i;
         count++;
     }
     return count;
 }
 
-/* Accelerate reads the list to refuse what a DeepSpeed file says as well; only then does
- * the precision count as one of the fields. */
+/* The list lets Accelerate refuse keys that the DeepSpeed file sets as well. Only with
+ * such a file does the precision count as one of them. False: out of memory. */
 static bool deepspeed_fields(const struct writer *w, struct strbuf *b)
 {
     size_t n, rows[CONFIG_MAX_KEYS], count = deepspeed_rows(w->cfg, rows);
@@ -348,12 +360,14 @@ static bool deepspeed_fields(const struct writer *w, struct strbuf *b)
     return !b->failed;
 }
 
+/* A truth value in the form of the row. */
 static const char *truth_form(enum form form, bool yes)
 {
     return form == BIT ? (yes ? "1" : "0") : yes ? "True" : "False";
 }
 
-/* The value of a row that has a key, in w->text; NULL: there is none. */
+/* The value of a row that has a key, in w->text or static. NULL: the variable is
+ * not set. */
 static const char *key_value(const struct writer *w, const struct rule *r)
 {
     char *text = w->text;
@@ -372,6 +386,7 @@ static const char *key_value(const struct writer *w, const struct rule *r)
     return text[0] ? text : NULL;
 }
 
+/* Emits a decimal number. */
 static void emit_number(const struct writer *w, const struct rule *r, int64_t n)
 {
     char text[24];
@@ -380,7 +395,8 @@ static void emit_number(const struct writer *w, const struct rule *r, int64_t n)
     w->emit(w->user, r->name, text, false);
 }
 
-/* As many as were asked for; a CPU run gets its cores, any other one thread. */
+/* As many threads as were asked for. Otherwise a CPU run gets one per core of the task,
+ * which only the task knows; any other run gets one, as from torchrun. */
 static void emit_threads(const struct writer *w, const struct rule *r)
 {
     if (w->world->threads > 0)
@@ -391,6 +407,7 @@ static void emit_threads(const struct writer *w, const struct rule *r)
         w->emit(w->user, r->name, "1", false);
 }
 
+/* Emits gpu_ids under the name that the type's devices have. */
 static void emit_devices(const struct writer *w, const struct rule *r)
 {
     const char *name = r->name;
@@ -405,6 +422,8 @@ static void emit_devices(const struct writer *w, const struct rule *r)
     w->emit(w->user, name, w->text, false);
 }
 
+/* An empty list is emitted, too: Accelerate expects the variable. False: out
+ * of memory. */
 static bool emit_fields(const struct writer *w, const struct rule *r)
 {
     struct strbuf b = { 0 };
@@ -416,7 +435,7 @@ static bool emit_fields(const struct writer *w, const struct rule *r)
     return done;
 }
 
-/* False: out of memory. */
+/* Emits the variable of one row, if it has a value. False: out of memory. */
 static bool emit_row(const struct writer *w, const struct rule *r)
 {
     const char *value = r->value;
@@ -463,6 +482,8 @@ static bool emit_row(const struct writer *w, const struct rule *r)
     return true;
 }
 
+/* `before` is the name that was emitted last, which is enough to skip the second of
+ * two rows. */
 accel_status_t config_environment(const struct config *cfg,
                                   const struct config_world *world, config_env_f emit,
                                   void *user, accel_error_t *err)
@@ -479,7 +500,7 @@ accel_status_t config_environment(const struct config *cfg,
     for (size_t i = 0; good && i < ACCEL_ARRAY_SIZE(rules); i++) {
         const struct rule *r = &rules[i];
 
-        /* Of two rows with one name the first that holds counts. */
+        /* Of two rows with one name the first that applies counts. */
         if ((w.holds & r->when) != r->when || !strcmp(before, r->name))
             continue;
         good = emit_row(&w, r);

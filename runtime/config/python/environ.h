@@ -1,95 +1,115 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The environment of a task: what `accelerate launch` would give its children, from the
- * config and the step. In parts, because srun knows the config and a task knows its
- * place: environ.c makes the list, carrier.c puts it into one variable, environ_task.c
- * and environ_cores.c fill in what belongs to one task. All but the first parse no YAML and
- * know no schema, so that slurmstepd can carry them.
+ * The environment of a task: what `accelerate launch` would give its children, made
+ * from the config and the step. It is made in parts, because srun knows the config and
+ * a task knows its place: environ.c makes the list, carrier.c packs it into one
+ * variable, environ_task.c and environ_cores.c fill in what belongs to one task. Only
+ * environ.c knows the schema; none of the others parses YAML, so that slurmstepd can
+ * carry them.
  */
 #ifndef ACCEL_CONFIG_ENVIRON_H
 #define ACCEL_CONFIG_ENVIRON_H
 
 #include "config/config.h"
 
-/* One variable. `task` false: `value` is the value. true: `value` names what every task
- * fills in for itself, see environ_apply. */
+/* Receives one variable. `task` false: `value` is the value. true: `value` names what
+ * every task fills in for itself, see environ_apply. The strings are valid during the
+ * call only. */
 typedef void (*config_env_f)(void *user, const char *name, const char *value,
                              bool task);
 
-/* The step as a whole. */
+/* The step as a whole: tasks and nodes; address and port at which its ranks meet
+ * (master_addr is borrowed). */
 struct config_world {
     int64_t tasks, nodes;
     const char *master_addr;
     unsigned master_port;
-    int64_t threads;     /* OMP_NUM_THREADS that was asked for; 0: by rule */
-    bool devices_chosen; /* by the launcher's own system: gpu_ids counts for nothing */
+    /* OMP_NUM_THREADS that was asked for; 0: by rule, see emit_threads. */
+    int64_t threads;
+    /* Slurm has chosen the GPUs: gpu_ids has no effect. */
+    bool devices_chosen;
 };
 
-/* ---- environ.c ------------------------------------------------------------------------ */
+/* ---- environ.c ------------------------------------------------------------------- */
 
-/* Calls `emit` for every variable of the torch and Accelerate contract, in a fixed order,
- * each name once. ACCEL_ENOMEM is the only error. Not collective. */
+/* Calls `emit` for every variable of the torch and Accelerate contract, in a fixed
+ * order, each name once. The only error is ACCEL_ENOMEM. Not collective. */
 accel_status_t config_environment(const struct config *cfg,
                                   const struct config_world *w, config_env_f emit,
                                   void *user, accel_error_t *err);
 
-/* ---- carrier.c ------------------------------------------------------------------------- */
+/* ---- carrier.c ------------------------------------------------------------------- */
 
-/* "accelenv1;NAME=value;NAME:word;...;xxh3=HEX", printable ASCII, below CARRIER_MAX. The
- * hash guards against damage, not malice. */
+/* The carrier: "accelenv1;NAME=value;NAME:word;...;xxh3=HEX", printable ASCII, shorter
+ * than CARRIER_MAX bytes. The hash guards against damage, not malice. */
 enum { CARRIER_MAX = 60 << 10 };
 
+/* Begins a carrier in an empty b. */
 void carrier_start(struct strbuf *b);
-/* A config_env_f; `user` is the struct strbuf. */
+/* Appends one variable. A config_env_f whose `user` is the struct strbuf. Failures are
+ * kept in b. */
 void carrier_add(void *b, const char *name, const char *value, bool task);
-/* ACCEL_ENOMEM, ACCEL_EINVAL when it is too large. The caller frees b either way. */
+/* Appends the hash. ACCEL_ENOMEM, or A0320 when the text is too large. The caller frees
+ * b in all cases. */
 accel_status_t carrier_seal(struct strbuf *b, accel_error_t *err);
-/* Calls `each` for every variable, once the whole text was found good: only names of the
- * contract, values printable. Else A0311 and no call. */
+/* Calls `each` for every variable, but only after the whole text was found good: only
+ * names of the contract, only printable values. Otherwise fails with A0311 and makes
+ * no call. */
 accel_status_t carrier_read(const char *text, config_env_f each, void *user,
                             accel_error_t *err);
 
-/* ---- environ_task.c -------------------------------------------------------------------- */
+/* ---- environ_task.c -------------------------------------------------------------- */
 
-/* May a launcher of ours set this variable? An allow-list: LD_PRELOAD is not on it. */
+/* May a launcher of ours set this variable? By an allow-list: LD_PRELOAD is not
+ * on it. */
 bool environ_name_allowed(const char *name);
 
+/* Where a task stands in its step. Counts and numbers are those of the step, not of
+ * the job. */
 struct task_place {
-    int64_t rank;  /* counted node by node, as torch does: see rank_of_place */
-    int64_t index; /* the launcher's own number of the task; the rank of PMIx */
+    /* Counted node by node, as torch does; see rank_of_node. */
+    int64_t rank;
+    /* The launcher's own number of the task, which is also its PMIx rank. Differs from
+     * `rank` when Slurm does not number the tasks node by node. */
+    int64_t index;
     int64_t world, local_rank, local_world, node, nodes;
-    int64_t cores; /* of this task, >= 1 */
+    /* Physical cores of this task, >= 1. */
+    int64_t cores;
 };
 
-/* Where variables are read and set. `get`: false when the variable is not there; a longer
- * value is cut to len - 1 bytes. */
+/* An environment: where variables are read and set. `get` returns false when the
+ * variable is not set; a value that is too long is cut to len - 1 bytes. `where` is
+ * passed to each. */
 struct environ_ops {
     bool (*get)(void *where, const char *name, char *buf, size_t len);
     void (*set)(void *where, const char *name, const char *value);
     void (*unset)(void *where, const char *name);
     void *where;
 };
-/* Sets one variable of the list for one task. A value that is there stays, but for our own
- * names (ACCEL_*). Words: rank, local_rank, local_world, node; cores; cwd_last (the current
- * directory at the end of the path that is there). */
+/* Sets one variable of the list for one task. A value that is there already
+ * stays, except for our own names (ACCEL_*). Words: rank, local_rank,
+ * local_world, node, cores; and cwd_last, which appends the current directory to
+ * the path that is there. */
 void environ_apply(const struct environ_ops *ops, const struct task_place *place,
                    const char *name, const char *value, bool task);
-/* ACCEL_RANK and the others of a task's place, which every type gets. */
+/* Sets ACCEL_RANK and the other variables of a task's place, which tasks of every
+ * type get. */
 void environ_apply_place(const struct environ_ops *ops, const struct task_place *place);
 
-/* Adds " NAME=users (the config says VALUE)" to `b` when the user's value, NULL for none,
- * stays and contradicts ours. */
+/* Appends " NAME=users (the config says VALUE)" to `b` if the user's value (NULL: none)
+ * is kept and contradicts ours. */
 void environ_note_kept(struct strbuf *b, const char *name, const char *value, bool task,
                        const char *users);
 
 /* First rank of node `node`, from the number of tasks of each node as Slurm writes it,
- * "2(x3),1"; -1: the text is not of that form, or has fewer nodes in front. */
+ * "2(x3),1". -1: the text does not have that form, or it has too few nodes. */
 int64_t rank_of_node(const char *tasks_per_node, int64_t node);
 
-/* ---- environ_cores.c ------------------------------------------------------------------- */
+/* ---- environ_cores.c ------------------------------------------------------------- */
 
-/* Physical cores for this process, one of `local_tasks` on this node, >= 1. From Slurm: the
- * CPUs of each task, or those of all tasks of the step on this node; 0: not known. */
+/* Physical cores for this process, one of `local_tasks` on this node; >= 1. From Slurm
+ * come the CPUs of each task, or those of all tasks of the step on this node; 0: not
+ * known. Cores are those of the affinity mask. */
 int64_t environ_cores(int64_t local_tasks, long cpus_per_task, long cpus_on_node);
 
 #endif

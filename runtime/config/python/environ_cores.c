@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Physical cores for one of several tasks of a node: from this process's affinity mask, the
- * kernel's list of hyper-threads, and what Slurm granted. Needs libc only, hwloc would be
- * too much for slurmstepd.
+ * Physical cores for one of several tasks of a node: from this process's affinity mask,
+ * the kernel's list of hyper-threads, and what Slurm granted. Needs libc only; hwloc
+ * would be too much for slurmstepd.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -10,9 +10,12 @@
 
 #include "config/python/environ.h"
 
+/* As large as the largest kernels support; a smaller mask makes
+ * sched_getaffinity fail. */
 enum { MAX_CPUS = 8192 };
 
-/* Does CPU `cpu` share its core with a lower one of the mask? */
+/* Does CPU `cpu` share its core with a lower one of the mask? Then the core was counted
+ * already. A list that cannot be read counts as a core without hyper-threads. */
 static bool is_second_thread(int cpu, const cpu_set_t *mask, size_t bytes)
 {
     char path[96], line[256];
@@ -27,7 +30,8 @@ static bool is_second_thread(int cpu, const cpu_set_t *mask, size_t bytes)
         return false;
     if (!fgets(line, sizeof(line), f))
         line[0] = '\0';
-    while (*at >= '0' && *at <= '9') { /* "0,64" or "0-1" */
+    /* "0,64" or "0-1". */
+    while (*at >= '0' && *at <= '9') {
         long first = strtol(at, &at, 10), last = first;
 
         if (*at == '-')
@@ -40,6 +44,9 @@ static bool is_second_thread(int cpu, const cpu_set_t *mask, size_t bytes)
     return second;
 }
 
+/* With cgroups the mask is the task's own; without them all tasks of the node see the
+ * same mask. So the mask only gives the ratio of cores to CPUs, and Slurm's numbers
+ * give the share; without those the tasks share the mask evenly. */
 int64_t environ_cores(int64_t local_tasks, long cpus_per_task, long cpus_on_node)
 {
     size_t bytes = CPU_ALLOC_SIZE(MAX_CPUS);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One task's share of the environment: a list of variables and the task's place in, changes
- * to the environment out. What the user exported stays. Needs libc only.
+ * One task's share of the environment. A list of variables and the task's place come
+ * in, changes to the environment go out. What the user exported stays. Needs libc only,
+ * because slurmstepd carries it.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -12,11 +13,14 @@
 
 #include "config/python/environ.h"
 
-enum { PATH_BYTES = 64 << 10, SHOWN = 64 /* bytes of a value in a message */ };
+/* bytes of a value shown in a message */
+enum { PATH_BYTES = 64 << 10, SHOWN = 64 };
 static const char own_prefix[] = "ACCEL_";
-/* Says to libaccel that the number of threads is ours, not the user's. */
+/* ACCEL_OMP_NUM_THREADS tells libaccel that the number of threads is ours, not a choice
+ * of the user. */
 static const char threads_name[] = "OMP_NUM_THREADS";
 static const char threads_mark[] = "ACCEL_OMP_NUM_THREADS";
+/* The allow-list: these prefixes, and the names below. */
 static const char *const prefixes[] = {
     "ACCEL_", "ACCELERATE_", "FSDP_", "MEGATRON_LM_", "PARALLELISM_CONFIG_",
 };
@@ -50,13 +54,15 @@ static const char *const names[] = {
     "ZE_AFFINITY_MASK",
 };
 
-/* A name that nobody but accel sets. */
+/* Is this a name that nobody but accel sets? */
 static bool is_own(const char *name)
 {
     return !strncmp(name, own_prefix, strlen(own_prefix));
 }
 
-static bool is_word(const char *s)
+/* Upper-case letters, digits and underscores only: a prefix alone would let through
+ * names that a shell could not have exported. */
+static bool is_variable_word(const char *s)
 {
     for (; *s; s++)
         if (*s != '_' && !(*s >= 'A' && *s <= 'Z') && !(*s >= '0' && *s <= '9'))
@@ -70,7 +76,7 @@ bool environ_name_allowed(const char *name)
         size_t n = strlen(prefixes[i]);
 
         if (!strncmp(name, prefixes[i], n))
-            return name[n] && is_word(name);
+            return name[n] && is_variable_word(name);
     }
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(names); i++)
         if (!strcmp(name, names[i]))
@@ -78,6 +84,7 @@ bool environ_name_allowed(const char *name)
     return false;
 }
 
+/* Sets one variable to a decimal number. */
 static void set_number(const struct environ_ops *ops, const char *name, int64_t n)
 {
     char text[24];
@@ -86,7 +93,8 @@ static void set_number(const struct environ_ops *ops, const char *name, int64_t 
     ops->set(ops->where, name, text);
 }
 
-/* A path that is longer than we can hold stays as it is: better than a cut one. */
+/* Appends the current directory to the path `name`. A path too long to hold stays as it
+ * is: better than one that is cut. */
 static void add_cwd(const struct environ_ops *ops, const char *name)
 {
     char *path = calloc(1, PATH_BYTES + PATH_MAX + 1), cwd[PATH_MAX];
@@ -104,6 +112,8 @@ out:
     free(path);
 }
 
+/* Sets `name` to the number that `word` stands for. Words of a newer srun
+ * are ignored. */
 static void apply_word(const struct environ_ops *ops, const struct task_place *p,
                        const char *name, const char *word)
 {
@@ -123,6 +133,8 @@ static void apply_word(const struct environ_ops *ops, const struct task_place *p
             set_number(ops, name, numbers[i].value);
 }
 
+/* The mark for the threads is set only if the value in the environment is ours. It is
+ * removed first, since it may be left from an outer step. */
 void environ_apply(const struct environ_ops *ops, const struct task_place *place,
                    const char *name, const char *value, bool task)
 {
@@ -145,6 +157,8 @@ void environ_apply(const struct environ_ops *ops, const struct task_place *place
         ops->set(ops->where, threads_mark, set);
 }
 
+/* Overwrites what an outer step has left: the place is a fact of this step, never
+ * a choice. */
 void environ_apply_place(const struct environ_ops *ops, const struct task_place *p)
 {
     set_number(ops, "ACCEL_RANK", p->index);
@@ -155,9 +169,9 @@ void environ_apply_place(const struct environ_ops *ops, const struct task_place 
     set_number(ops, "ACCEL_NUM_NODES", p->nodes);
 }
 
-/* ---- what was kept ----------------------------------------------------------------------- */
+/* ---- what was kept --------------------------------------------------------------- */
 
-/* Is the value one that the config decides, not the step? */
+/* Does the config decide this value? The others come from the step. */
 static bool from_config(const char *name)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(prefixes); i++)
@@ -166,7 +180,8 @@ static bool from_config(const char *name)
     return false;
 }
 
-/* Control characters would end or colour the line. */
+/* Appends at most SHOWN bytes of a value. Control characters could break or colour the
+ * line of the message. */
 static void append_shown(struct strbuf *b, const char *value)
 {
     size_t n = strlen(value);
@@ -180,13 +195,16 @@ static void append_shown(struct strbuf *b, const char *value)
         strbuf_append(b, "...", 3);
 }
 
-/* Variables that are meant to be the user's, whatever we would set. */
+/* Variables that users set on purpose to override what we would set: no message when
+ * they do. */
 static bool is_theirs(const char *name)
 {
     return !strcmp(name, threads_name) || !strcmp(name, "PYTHONPATH") ||
            !strncmp(name, "KMP_", 4);
 }
 
+/* No message where both agree; words are compared without case, since Python's readers
+ * of them do the same. */
 void environ_note_kept(struct strbuf *b, const char *name, const char *value, bool task,
                        const char *users)
 {
@@ -202,6 +220,8 @@ void environ_note_kept(struct strbuf *b, const char *name, const char *value, bo
     strbuf_append(b, ")", 1);
 }
 
+/* Sums the tasks of the nodes before `node`. Checks the form on the way, because the
+ * text came through an environment. */
 int64_t rank_of_node(const char *text, int64_t node)
 {
     int64_t sum = 0;
@@ -222,6 +242,7 @@ int64_t rank_of_node(const char *text, int64_t node)
         if (*text && *text != ',')
             return -1;
         text += *text == ',';
+        /* Of "2(x3)" only the nodes before ours count. */
         if (times > node)
             times = node;
         sum += tasks * times;

@@ -9,9 +9,13 @@
 
 #include "config/read/document.h"
 
-enum { SHOWN_COLUMNS = 78 }; /* of a source line; longer ones are windowed */
+/* Columns shown of a source line. Of a longer line, a window around the caret
+ * is shown. */
+enum { SHOWN_COLUMNS = 78 };
 
-size_t utf8_next(const char *s, size_t n, uint32_t *cp)
+/* Rejects what RFC 3629 rejects: overlong forms, surrogates, and code points above
+ * U+10FFFF. libyaml rejects the same, but without a place. */
+size_t utf8_next(const char *s, size_t n, uint32_t *cp_out)
 {
     static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };
     unsigned char c = n ? (unsigned char)s[0] : 0;
@@ -19,17 +23,20 @@ size_t utf8_next(const char *s, size_t n, uint32_t *cp)
 
     if (n < len || (c >= 0x80 && c < 0xc2) || c > 0xf4)
         return 0;
-    *cp = len == 1 ? c : c & (0x7fu >> len);
+    *cp_out = len == 1 ? c : c & (0x7fu >> len);
     for (size_t i = 1; i < len; i++) {
         if (((unsigned char)s[i] & 0xc0) != 0x80)
             return 0;
-        *cp = *cp << 6 | ((unsigned char)s[i] & 0x3f);
+        *cp_out = *cp_out << 6 | ((unsigned char)s[i] & 0x3f);
     }
-    if (*cp < smallest[len] || *cp > 0x10ffff || (*cp >= 0xd800 && *cp < 0xe000))
+    if (*cp_out < smallest[len] || *cp_out > 0x10ffff ||
+        (*cp_out >= 0xd800 && *cp_out < 0xe000))
         return 0;
     return len;
 }
 
+/* CR LF, LF, CR, and in UTF-8: NEL (U+0085), LS and PS (U+2028, U+2029). libyaml counts
+ * the same breaks, so our line numbers agree with its marks. */
 size_t line_break(const char *s, size_t n)
 {
     if (n >= 2 && s[0] == '\r' && s[1] == '\n')
@@ -43,7 +50,8 @@ size_t line_break(const char *s, size_t n)
     return 0;
 }
 
-/* Control, zero-width and direction-changing characters. */
+/* Characters that could hide or reorder text on a terminal: control, zero-width and
+ * direction-changing ones, the line separators and the byte order mark. */
 static bool is_unsafe(uint32_t cp)
 {
     return cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || (cp >= 0x200b && cp <= 0x200f) ||
@@ -51,22 +59,25 @@ static bool is_unsafe(uint32_t cp)
            cp == 0xfeff;
 }
 
-/* One character of s[n] for display into out (<= 4 bytes); returns bytes consumed. */
-static size_t show_char(const char *s, size_t n, char out[4], size_t *out_len)
+/* One character of s[n] for display: 1 to 4 bytes into `out`. Returns the bytes
+ * consumed. A tab becomes a blank, so that carets below it stay in line; an invalid
+ * byte becomes '?' and counts as one character. */
+static size_t show_char(const char *s, size_t n, char out[4], size_t *len_out)
 {
     uint32_t cp;
     size_t len = utf8_next(s, n, &cp);
 
     if (len && !is_unsafe(cp)) {
         memcpy(out, s, len);
-        *out_len = len;
+        *len_out = len;
         return len;
     }
     out[0] = len && cp == '\t' ? ' ' : '?';
-    *out_len = 1;
+    *len_out = 1;
     return len ? len : 1;
 }
 
+/* Keeps 3 bytes for "..." and one for the NUL, so that a character is never cut. */
 const char *printable(char *buf, size_t len, const char *s, size_t n)
 {
     size_t used = 0, at = 0;
@@ -88,11 +99,12 @@ const char *printable(char *buf, size_t len, const char *s, size_t n)
     return buf;
 }
 
-/* The given line of the source, without its break. */
+/* Line `line` of the source, without its break. A byte order mark is not part of it. */
 static const char *find_line(const struct config_text *r, int line, size_t *len_out)
 {
     size_t start = 0, at = 0;
 
+    /* A byte order mark has no column. */
     if (r->len >= 3 && !memcmp(r->text, "\xef\xbb\xbf", 3))
         start = at = 3;
     while (at < r->len) {
@@ -111,7 +123,8 @@ static const char *find_line(const struct config_text *r, int line, size_t *len_
     return r->text + start;
 }
 
-/* "  7 |   the line" and "    |   ^^^^ hint", the line windowed around the caret. */
+/* Appends "  7 |   the line" and "    |   ^^^^ hint". A column that lies far to the
+ * right moves the window, so that the caret is about 20 columns from its left end. */
 static void add_excerpt(struct strbuf *b, struct place at, const char *hint)
 {
     size_t len, pos = 0;
@@ -130,6 +143,7 @@ static void add_excerpt(struct strbuf *b, struct place at, const char *hint)
     }
     if (pos < len)
         strbuf_append(b, "...", 3);
+    /* The carets end where the shown part of the line ends. */
     if (caret + width > SHOWN_COLUMNS)
         width = SHOWN_COLUMNS - caret;
     strbuf_printf(b, "\n%*s | %*s",
@@ -140,12 +154,15 @@ static void add_excerpt(struct strbuf *b, struct place at, const char *hint)
         strbuf_printf(b, " %s", hint);
 }
 
-/* Sources from the weakest on, then lines, then columns. */
+/* One number that sorts messages: sources from the weakest on, then lines, then
+ * columns. 28 bits suffice for either, since a file has at most 1 MiB. */
 static uint64_t order_of(enum config_origin source, int line, int col)
 {
     return (uint64_t)source << 56 | (uint64_t)line << 28 | (uint64_t)col;
 }
 
+/* Keeps the first error in that order, not the first that was found: checks between
+ * keys run late but may point to an early line. */
 static void keep_first(struct config_report *r, enum message code, uint64_t order,
                        const char *where, const char *hint, const char *text)
 {
@@ -155,11 +172,14 @@ static void keep_first(struct config_report *r, enum message code, uint64_t orde
     accel_fail_at(&r->first, code, where, hint, "%s", text);
 }
 
+/* Callers ask before work that could only add more messages. */
 bool report_full(const struct config_report *r)
 {
     return r->no_memory || r->diags->count >= CONFIG_MAX_DIAGS;
 }
 
+/* On a lack of memory the message is lost, but report_finish then
+ * returns ACCEL_ENOMEM. */
 void report_add(struct config_report *r, enum message code, struct place at,
                 const char *hint, const char *fmt, ...)
 {
@@ -174,8 +194,10 @@ void report_add(struct config_report *r, enum message code, struct place at,
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
+    /* The source that is being read, unless the place names another one. */
     if (!at.in)
         at.in = &r->in;
+    /* The name of a file is as untrusted as its content. */
     printable(path, sizeof(path), at.in->path, strlen(at.in->path));
     if (at.line)
         snprintf(where, sizeof(where), "%s:%d:%d", path, at.line, at.col);
@@ -188,6 +210,7 @@ void report_add(struct config_report *r, enum message code, struct place at,
         add_excerpt(&b, at, hint);
     else if (hint)
         strbuf_printf(&b, "\n  cure: %s", hint);
+    /* One by one: there are at most CONFIG_MAX_DIAGS. */
     grown = realloc(d->item, (d->count + 1) * sizeof(*grown));
     if (grown)
         d->item = grown;
@@ -201,6 +224,7 @@ void report_add(struct config_report *r, enum message code, struct place at,
                                                 .line = at.line,
                                                 .col = at.col,
                                                 .text = b.s };
+    /* MESSAGE_NOTE is 0, as a code it is none. */
     if (code) {
         d->errors++;
         keep_first(r, code, order_of(at.in->origin, at.line, at.col), where, hint,
@@ -208,12 +232,14 @@ void report_add(struct config_report *r, enum message code, struct place at,
     }
 }
 
+/* Separate from report_add, since only a few notes need it. */
 void report_tell(struct config_report *r)
 {
     if (r->diags->count)
         r->diags->item[r->diags->count - 1].is_told = true;
 }
 
+/* The place of a message in the list as shown. */
 static uint64_t diag_order(const struct config_diag *d)
 {
     return order_of(d->source, d->line, d->col);
@@ -225,7 +251,7 @@ accel_status_t report_finish(struct config_report *r, accel_error_t *err)
 
     if (r->no_memory)
         return accel_fail_nomem(err, "reading the config file", CONFIG_MAX_BYTES);
-    /* Insertion sort: at most 20, nearly sorted, and stable. */
+    /* Insertion sort: at most 20 items, nearly sorted, and it must be stable. */
     for (size_t i = 1; i < d->count; i++) {
         struct config_diag x = d->item[i];
         size_t j = i;

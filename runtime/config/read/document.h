@@ -8,6 +8,8 @@
 
 #include "config/config.h"
 
+/* Caps of one config file. They bound time and memory for a hostile file; no real
+ * config comes near them. */
 enum {
     CONFIG_MAX_BYTES = 1 << 20,
     CONFIG_MAX_DEPTH = 16,
@@ -15,109 +17,130 @@ enum {
     CONFIG_MAX_DIAGS = 20,
 };
 
-/* One source of values as messages show it. */
+/* One source of values, as messages show it. The strings are borrowed. */
 struct config_text {
-    const char *path; /* as the user wrote it, or "environment ACCEL_X", "flag x" */
-    const char *text; /* the file; NULL before it was read, and for a lone value */
+    /* As the user wrote it, or "environment ACCEL_X", "flag x". */
+    const char *path;
+    /* The bytes of the file; NULL before it was read, and for a single value. */
+    const char *text;
     size_t len;
     enum config_origin origin;
 };
 
-/* 1-based line and column (in characters), width in characters. line 0: the whole source.
- * `in` NULL: the source that is being read. */
+/* A place for a message: line and column from 1, column and width in characters, not
+ * bytes. line 0: the whole source. `in` NULL: the source that is being read. */
 struct place {
     int line, col, width;
     const struct config_text *in;
 };
 
-/* ---- diag.c ---------------------------------------------------------------------------- */
+/* ---- diag.c ---------------------------------------------------------------------- */
 
+/* The list of problems while it grows. `diags` belongs to the caller
+ * of config_resolve. */
 struct config_report {
     struct config_diags *diags;
-    struct config_text in; /* the source that is being read */
-    accel_error_t first;   /* of the first error in the order of sources and lines */
+    /* The source that is being read. */
+    struct config_text in;
+    /* The first error in the order of sources and lines, and that order as a number:
+     * errors are not always found in it. */
+    accel_error_t first;
     uint64_t first_order;
+    /* Out of memory: kept here until report_finish, so that readers need no status of
+     * their own. */
     bool no_memory;
 };
 
-/* Adds one message. MESSAGE_NOTE makes it a note. `hint` may be
- * NULL. */
+/* Adds one message at `at`, with an excerpt of the source line. MESSAGE_NOTE makes it a
+ * note, any other code an error. `hint`, the cure, may be NULL. Copies all texts. Does
+ * nothing once report_full. */
 void report_add(struct config_report *r, enum message code, struct place at,
                 const char *hint, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
-/* The note that was added last is one that srun tells, too. */
+/* Marks the note that was added last as one that srun shows as well. */
 void report_tell(struct config_report *r);
-/* True when no more errors are taken: callers stop. */
+/* True when no more messages are taken: callers stop early. */
 bool report_full(const struct config_report *r);
-/* Order of sources and lines; returns the first error (also into err) or ACCEL_OK. */
+/* Sorts the messages by source and line. Returns the first error (also in *err)
+ * or ACCEL_OK. */
 accel_status_t report_finish(struct config_report *r, accel_error_t *err);
 
-/* Copies s[n] for a message: control and direction characters become '?', at most `len`
- * bytes, cut with "..." between characters. Returns buf. */
+/* Copies s[n] for a message: control and direction characters become '?'. Writes at
+ * most `len` bytes, cut with "..." between characters. Returns buf. */
 const char *printable(char *buf, size_t len, const char *s, size_t n);
-/* One UTF-8 character at s[n]: its length, code point in *cp; 0 when invalid. */
-size_t utf8_next(const char *s, size_t n, uint32_t *cp);
-/* Length of the line break at s[n] as YAML 1.1 counts lines, 0 when there is none. */
+/* Decodes the UTF-8 character at s[n]: returns its length in bytes, the code point in
+ * *cp_out; 0 when it is invalid. */
+size_t utf8_next(const char *s, size_t n, uint32_t *cp_out);
+/* Length in bytes of the line break at s[n], as YAML 1.1 counts lines; 0: there
+ * is none. */
 size_t line_break(const char *s, size_t n);
 
-/* ---- yaml_events.c --------------------------------------------------------------------- */
+/* ---- yaml_events.c --------------------------------------------------------------- */
 
 enum node_kind { NODE_SCALAR, NODE_MAP, NODE_LIST };
 
-/* Children are linked by `next`; those of a map alternate key, value. -1: none. */
+/* A node of the tree. Links are indices, not pointers, because the array grows.
+ * Children are linked by `next`; those of a map alternate key and value. -1: none. */
 struct yaml_node {
     enum node_kind kind;
-    bool plain; /* scalar without quotes */
-    char *text; /* scalar only, NUL-terminated, without NUL inside */
+    /* A scalar without quotes: YAML gives its words a type, "true" is a truth value. */
+    bool plain;
+    /* Of a scalar only; owned by the tree, without NUL inside. */
+    char *text;
     struct place at;
     int first, next;
 };
 struct yaml_tree {
-    struct yaml_node *node; /* [0] is the root */
+    /* node[0] is the root. */
+    struct yaml_node *node;
     int count, cap;
 };
 
-/* Parses r->text. Problems go into the report; false when the tree is not complete. */
-bool yaml_tree_read(struct yaml_tree *t, struct config_report *r);
+/* Parses the bytes of r->in. Problems go into the report; false when the tree is not
+ * complete. The caller frees the tree in both cases. */
+bool yaml_tree_read(struct yaml_tree *tree_out, struct config_report *r);
+/* Leaves an empty tree. */
 void yaml_tree_free(struct yaml_tree *t);
 
-/* ---- json_syntax.c --------------------------------------------------------------------- */
+/* ---- json_syntax.c --------------------------------------------------------------- */
 
-/* Is r->in.text strict JSON? If not, says so in the report. */
+/* Is r->in.text strict JSON? If not, the report says what is wrong and where. */
 bool json_check(struct config_report *r);
 
-/* ---- scalar.c -------------------------------------------------------------------------- */
+/* ---- scalar.c -------------------------------------------------------------------- */
 
 /* YAML 1.1 words as PyYAML reads them: 1 true, 0 false, -1 neither. */
 int word_bool(const char *s);
+/* Is it null: the word, "~" or nothing at all? */
 bool word_null(const char *s);
 /* Index of `word` in a NULL-terminated list, or -1. */
 int word_index(const char *const *list, const char *word);
 
+/* Wrong kind of text, or the right kind outside of the row's bounds. */
 enum value_result { VALUE_OK, VALUE_TYPE, VALUE_RANGE };
-/* Checks canonical text against the row and stores it. VALUE_RANGE also when the texts of
- * all keys together do not fit struct config. */
+/* Checks canonical text against the row and stores it in cfg. VALUE_RANGE also when the
+ * texts of all keys together do not fit struct config. On failure cfg is unchanged. */
 enum value_result value_set(struct config *cfg, const struct config_key *key,
                             const char *text);
 
-/* Row `row` of `cfg` as it is in `from`, with its origin and line. */
+/* Sets row `row` of `cfg` back to what it is in `from`, with its origin and line. */
 void value_restore(struct config *cfg, const struct config *from, size_t row);
 
-/* The check alone; for a row without a field, which need not be one of the table. */
+/* The check alone. `key` needs no field and need not be a row of the table. */
 enum value_result value_check(const struct config_key *key, const char *text);
-/* "a|b" holds `text`; "*" holds all, NULL nothing. */
+/* Is `text` in the list "a|b"? "*" holds every text, NULL none. */
 bool value_among(const char *list, const char *text);
 
-/* ---- file.c ---------------------------------------------------------------------------- */
+/* ---- file.c ---------------------------------------------------------------------- */
 
-/* Reads the file r->in.path, at most CONFIG_MAX_BYTES of it, into r->in.text (the caller
- * frees it; NULL when there is none). User and site file may be missing; the site file must
- * be trusted (common/path_trust.h). */
+/* Reads the file r->in.path, at most CONFIG_MAX_BYTES, into r->in.text, which the
+ * caller frees; NULL when there is none. A missing user or site file is no problem. The
+ * site file must be trusted (common/path_trust.h). */
 void config_file_read(struct config_report *r);
 
-/* ---- validate.c ------------------------------------------------------------------------ */
+/* ---- validate.c ------------------------------------------------------------------ */
 
-/* Maps of a config file; the row of each in the table of validate.c. */
+/* The maps of a config file; each is an index into the table of validate.c. */
 enum config_section {
     TOP_LEVEL,
     FSDP_CONFIG,
@@ -135,42 +158,53 @@ enum config_section {
     CONFIG_SECTIONS,
 };
 
-/* What has been taken from the sources so far, weakest source first. */
+/* The state of one resolve: what has been taken from the sources so far. Sources are
+ * taken from the weakest to the strongest; each overwrites single keys of cfg. */
 struct validator {
     struct config *cfg;
-    const struct yaml_tree *tree; /* of the file being read */
+    /* Of the file being read. */
+    const struct yaml_tree *tree;
     struct config_report *report;
-    const struct config_text
-        *source; /* of the values being taken; outlives all places */
+    /* Where the values being taken come from. Outlives all places that point to it. */
+    const struct config_text *source;
+    /* schema[keys] */
     const struct config_key *schema;
     size_t keys;
-    struct place key_at[CONFIG_MAX_KEYS], section_at[CONFIG_SECTIONS]; /* this file's */
-    struct place value_at[CONFIG_MAX_KEYS]; /* of the strongest source that gives one */
+    /* Keys and maps seen in this file, to find what is given twice. */
+    struct place key_at[CONFIG_MAX_KEYS], section_at[CONFIG_SECTIONS];
+    /* The value of the strongest source so far; `in` NULL: no source gives one. */
+    struct place value_at[CONFIG_MAX_KEYS];
+    /* Maps of the job file, for messages about a map as a whole. */
     struct place job_section_at[CONFIG_SECTIONS];
-    struct place
-        lock_at[CONFIG_MAX_KEYS]; /* locked by the site file when `in` is set */
-    bool without_slurm;           /* of the config_sources */
-    bool needs_type; /* a job file was given: some source must say distributed_type */
-    bool misspelt_type; /* distributed_type was told to be a typo already */
+    /* Where the site file locks the key; `in` NULL: not locked. */
+    struct place lock_at[CONFIG_MAX_KEYS];
+    /* Of the config_sources. */
+    bool without_slurm;
+    /* A job file was given: some source must say distributed_type. */
+    bool needs_type;
+    /* A misspelt distributed_type was reported already: do not call it missing, too. */
+    bool misspelt_type;
 };
 
-/* Takes all keys of a file's tree from `source`; problems go into the report. */
+/* Takes all keys of a file's tree; problems go into the report. `source` must
+ * outlive v. */
 void validate_tree(struct validator *v, const struct yaml_tree *t,
                    const struct config_text *source);
-/* Takes one value from the environment or a flag. */
+/* Takes one value from the environment or a flag, by the same rules as one of
+ * a file. */
 void validate_value(struct validator *v, size_t row, const char *text,
                     const struct config_text *source);
-/* Keys against each other, once all sources are in. */
+/* Checks keys against each other, once all sources are in. */
 void validate_across(struct validator *v);
 
-/* ---- lock.c: accel.lock, the keys that a site fixes ------------------------------------- */
+/* ---- lock.c: accel.lock, the keys that a site fixes ------------------------------ */
 
-/* Is `name` of the map `accel` the list of locked keys? */
+/* Is `name`, a key of the map `accel`, the list of locked keys? */
 bool lock_is_list(const char *name);
-/* Takes that list; it may stand in the site file only. */
+/* Takes that list. Only the site file may have it. */
 void lock_take(struct validator *v, const struct yaml_node *key,
                const struct yaml_node *list);
-/* True, with a message, when row is locked and canonical `text` would change it. */
+/* True, with a message, when the row is locked and canonical `text` would change it. */
 bool lock_refuses(struct validator *v, size_t row, const char *text, struct place at);
 
 #endif

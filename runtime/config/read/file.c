@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Path of a config file in, its bytes out: opened with the caller's rights, at most 1 MiB.
- * Only regular files: no fifo can hang it, no device can feed it.
+ * The path of a config file comes in, its bytes go out. Opens with the caller's rights,
+ * reads at most 1 MiB. Only regular files: no fifo can make it hang, no device can feed
+ * it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -15,6 +16,8 @@
 #include "common/path_trust.h"
 #include "config/read/document.h"
 
+/* Directory entries that are searched for a similar name; a directory on a shared file
+ * system may have very many. */
 enum { DIR_ENTRIES = 1000, NAME_BYTES = 256 };
 
 static bool is_yaml_name(const char *name)
@@ -24,7 +27,8 @@ static bool is_yaml_name(const char *name)
     return dot && (!strcmp(dot, ".yaml") || !strcmp(dot, ".yml"));
 }
 
-/* The YAML file of that directory whose name is nearest; false when there is none. */
+/* Writes the name of the YAML file of that directory that is nearest to `base`; false
+ * when there is none. */
 static bool nearest_file(DIR *dir, const char *base, char *out, size_t len)
 {
     char best[NAME_BYTES] = "";
@@ -35,7 +39,7 @@ static bool nearest_file(DIR *dir, const char *base, char *out, size_t len)
         const char *pair[2] = { best, e->d_name };
         const char *found;
 
-        /* A link to nothing has the very name. */
+        /* A dangling link has exactly this name; it is no suggestion. */
         if (!is_yaml_name(e->d_name) || !strcmp(e->d_name, base))
             continue;
         found = suggest_nearest(base, pair + !best[0], best[0] ? 2 : 1);
@@ -47,7 +51,8 @@ static bool nearest_file(DIR *dir, const char *base, char *out, size_t len)
     return best[0] != '\0';
 }
 
-/* It is there, and points to what is not. */
+/* Reports a link whose target is missing. "No such file" alone would puzzle whoever
+ * sees the link in ls. False: the path is no link. */
 static bool dangling_link(struct config_report *r)
 {
     char target[512], shown[512];
@@ -62,6 +67,7 @@ static bool dangling_link(struct config_report *r)
     return true;
 }
 
+/* Reports a missing file, with the nearest name of its directory as the cure. */
 static void missing_file(struct config_report *r)
 {
     char dirname[1024], near[NAME_BYTES], hint[NAME_BYTES + 40];
@@ -94,6 +100,7 @@ static void missing_file(struct config_report *r)
     report_add(r, A0113, whole, hint, "no such file");
 }
 
+/* Reports errno `error` of open, by what the user can do about it. */
 static void open_failed(struct config_report *r, int error)
 {
     struct place whole = { 0 };
@@ -112,7 +119,7 @@ static void open_failed(struct config_report *r, int error)
                    "cannot open the file: %s", strerror(error));
 }
 
-/* Regular and not larger than the cap; its size now. */
+/* Is it a regular file within the cap? *size_out is its size now; it may still grow. */
 static bool check_kind(struct config_report *r, int fd, size_t *size_out)
 {
     struct place whole = { 0 };
@@ -143,9 +150,10 @@ static bool check_kind(struct config_report *r, int fd, size_t *size_out)
     return false;
 }
 
-/* The whole file into *buf, also when it has grown since its size was taken; -1 when it
- * fails or outgrows the cap while it is read. */
-static ssize_t read_all(struct config_report *r, int fd, size_t size, char **buf)
+/* Reads the whole file into *buf_out, also if it has grown since its size was taken.
+ * Returns the bytes, or -1 when it fails or outgrows the cap. The caller frees *buf_out
+ * in both cases. */
+static ssize_t read_all(struct config_report *r, int fd, size_t size, char **buf_out)
 {
     size_t used = 0, room = 0;
 
@@ -155,15 +163,17 @@ static ssize_t read_all(struct config_report *r, int fd, size_t size, char **buf
         if (used == room) {
             char *grown;
 
+            /* One byte more than expected: a read of 0 then shows the end. A file that
+             * has grown gets the whole cap at once. */
             room = room ? CONFIG_MAX_BYTES + 1 : size + 1;
-            grown = realloc(*buf, room);
+            grown = realloc(*buf_out, room);
             if (!grown) {
                 r->no_memory = true;
                 return -1;
             }
-            *buf = grown;
+            *buf_out = grown;
         }
-        n = read(fd, *buf + used, room - used);
+        n = read(fd, *buf_out + used, room - used);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
@@ -180,7 +190,9 @@ static ssize_t read_all(struct config_report *r, int fd, size_t size, char **buf
     return -1;
 }
 
-/* A home of somebody else (su, sudo) is no reason to stop; an own file is. */
+/* Under su or sudo HOME may be somebody else's directory. That is no reason to stop:
+ * a note says that it was skipped. A file of the user's own that cannot be opened is
+ * an error. */
 static void optional_failed(struct config_report *r, int error)
 {
     char dir[1024];
@@ -199,23 +211,25 @@ static void optional_failed(struct config_report *r, int error)
     open_failed(r, error);
 }
 
-/* The site file is everybody's: nobody but root or the caller may have put it there. */
+/* The site file applies to every user: nobody but root or the caller may have put it
+ * there. -1: it is missing, or the reason is in the report. */
 static int open_trusted(struct config_report *r)
 {
     accel_error_t err;
     char text[sizeof(err.text)];
     int fd = -1;
-    accel_status_t status = path_trust_open(r->in.path, &fd, &err);
+    accel_status_t st = path_trust_open(r->in.path, &fd, &err);
 
-    if (status == ACCEL_ENOENT)
+    if (st == ACCEL_ENOENT)
         return -1;
-    if (status)
+    if (st)
         report_add(r, message_of(&err), (struct place){ 0 }, err.hint,
                    "not trusted: %s",
                    printable(text, sizeof(text), err.text, strlen(err.text)));
     return fd;
 }
 
+/* A user file (`optional`) may be missing, a job file may not. */
 static int open_own(struct config_report *r, bool optional)
 {
     /* Non-blocking, so that a fifo without a writer does not hang the open. */

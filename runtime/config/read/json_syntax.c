@@ -1,30 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Is a text strict JSON? The YAML reader takes more than JSON: comments, bare words, a
- * comma too many. DeepSpeed does not, so its file is held to the grammar first. One pass,
- * no recursion, no memory.
+ * Is a text strict JSON? The YAML reader accepts more than JSON: comments, bare words,
+ * trailing commas. DeepSpeed does not, so its file is first checked against the grammar
+ * of RFC 8259. One pass, no recursion, no memory.
  */
 #include <string.h>
 
 #include "config/read/document.h"
 
+/* The state between two tokens: what the grammar allows next. */
 enum expect {
-    VALUE,        /* any value */
-    VALUE_OR_END, /* after [ */
-    KEY_OR_END,   /* after { */
-    KEY,          /* after a comma in an object */
+    /* any value */
+    VALUE,
+    /* after [ */
+    VALUE_OR_END,
+    /* after { */
+    KEY_OR_END,
+    /* after a comma in an object: } would be a trailing comma */
+    KEY,
     COLON,
-    NEXT_OR_END, /* comma or closing bracket */
+    /* after a value: comma or closing bracket */
+    NEXT_OR_END,
 };
 
+/* Where the scan stands. After a failure `at` is the place of the problem. */
 struct scanner {
     const char *s, *end;
     struct place at;
+    /* Set by fail; static. */
     const char *problem, *cure;
+    /* The open brackets, '{' or '[', outermost first. */
     char open[CONFIG_MAX_DEPTH];
     int depth;
 };
 
+/* Moves by n bytes. Columns count characters: continuation bytes of UTF-8 do not
+ * move them. */
 static void advance(struct scanner *j, size_t n)
 {
     for (; n > 0; n--, j->s++) {
@@ -37,6 +48,7 @@ static void advance(struct scanner *j, size_t n)
     }
 }
 
+/* Notes the problem; returns false, so that callers end in one line. */
 static bool fail(struct scanner *j, const char *problem, const char *cure)
 {
     j->problem = problem;
@@ -44,12 +56,14 @@ static bool fail(struct scanner *j, const char *problem, const char *cure)
     return false;
 }
 
+/* Is `c` next? False at the end of the text. */
 static bool is_at(const struct scanner *j, char c)
 {
     return j->s < j->end && *j->s == c;
 }
 
-/* "..." with JSON's escapes. */
+/* A string with JSON's escapes. \u is not followed by a check of its digits: the YAML
+ * reader checks them. */
 static bool take_string(struct scanner *j)
 {
     advance(j, 1);
@@ -70,6 +84,7 @@ static bool take_string(struct scanner *j)
     return true;
 }
 
+/* Number of decimal digits at s. */
 static size_t digits(const char *s, const char *end)
 {
     const char *from = s;
@@ -79,6 +94,7 @@ static size_t digits(const char *s, const char *end)
     return (size_t)(s - from);
 }
 
+/* -?(0|[1-9][0-9]*)(.[0-9]+)?([eE][+-]?[0-9]+)? as in the RFC. */
 static bool take_number(struct scanner *j)
 {
     const char *p = j->s + (*j->s == '-');
@@ -106,6 +122,7 @@ static bool take_number(struct scanner *j)
     return true;
 }
 
+/* true, false or null; only these, in lower case. */
 static bool take_word(struct scanner *j)
 {
     static const char *const words[] = { "true", "false", "null" };
@@ -122,15 +139,16 @@ static bool take_word(struct scanner *j)
                 "write a number, true, false, null, or text in double quotes");
 }
 
-/* Opens or takes what begins here; returns what must follow in *next. */
-static bool take_value(struct scanner *j, enum expect *next)
+/* Takes the value that begins here; of an object or list, only its opening bracket.
+ * What may follow goes to *next_out. */
+static bool take_value(struct scanner *j, enum expect *next_out)
 {
-    *next = NEXT_OR_END;
+    *next_out = NEXT_OR_END;
     if (is_at(j, '{') || is_at(j, '[')) {
         if (j->depth == CONFIG_MAX_DEPTH)
             return fail(j, "objects and lists nest too deep",
                         "is this really a DeepSpeed file?");
-        *next = *j->s == '{' ? KEY_OR_END : VALUE_OR_END;
+        *next_out = *j->s == '{' ? KEY_OR_END : VALUE_OR_END;
         j->open[j->depth++] = *j->s;
         advance(j, 1);
         return true;
@@ -142,6 +160,7 @@ static bool take_value(struct scanner *j, enum expect *next)
     return take_word(j);
 }
 
+/* Takes the closing bracket of the innermost open one. */
 static bool close_here(struct scanner *j)
 {
     char wanted = j->open[j->depth - 1] == '{' ? '}' : ']';
@@ -154,12 +173,14 @@ static bool close_here(struct scanner *j)
     return true;
 }
 
-/* One token; white space is skipped already. */
+/* Takes one token; white space is skipped already. *next goes in as the state before it
+ * and comes out as the state after it. */
 static bool take_token(struct scanner *j, enum expect *next)
 {
     switch (*next) {
     case VALUE:
         return take_value(j, next);
+    /* "[" may be closed at once, "[1," may not: that is why there are two states. */
     case VALUE_OR_END:
         if (!is_at(j, ']'))
             return take_value(j, next);
@@ -167,6 +188,7 @@ static bool take_token(struct scanner *j, enum expect *next)
         return close_here(j);
     case KEY_OR_END:
     case KEY:
+        /* The same for "{". */
         if (*next == KEY_OR_END && is_at(j, '}')) {
             *next = NEXT_OR_END;
             return close_here(j);
@@ -191,6 +213,7 @@ static bool take_token(struct scanner *j, enum expect *next)
     return false;
 }
 
+/* The text ends when the outermost value does; only white space may follow. */
 bool json_check(struct config_report *r)
 {
     struct scanner j = { .s = r->in.text,

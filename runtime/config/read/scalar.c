@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Words, numbers and canonical values: text <-> the field of struct config that a schema
- * row points at. Independent of the locale of the program that links it.
+ * Words, numbers and canonical values: text <-> the field of struct config that a
+ * schema row points to. Independent of the locale of the program that links it.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -13,6 +13,7 @@
 
 #include "config/read/document.h"
 
+/* Exact match; `list` may be NULL. */
 int word_index(const char *const *list, const char *word)
 {
     for (int i = 0; list && list[i]; i++)
@@ -21,8 +22,9 @@ int word_index(const char *const *list, const char *word)
     return -1;
 }
 
-/* Lower, Capital and UPPER case only, as YAML 1.1 has it: "nO" is a string. */
-static bool is_word(const char *s, const char *lower)
+/* Is `s` the word `lower` in lower, Capital or UPPER case? YAML 1.1 knows no other
+ * forms: "nO" is a string. */
+static bool yaml_is_word(const char *s, const char *lower)
 {
     size_t n = strlen(lower);
     bool all_lower = true, all_upper = true, capital = true;
@@ -39,6 +41,7 @@ static bool is_word(const char *s, const char *lower)
     return all_lower || all_upper || capital;
 }
 
+/* YAML 1.1 also has y and n, but PyYAML leaves those as strings, and so do we. */
 int word_bool(const char *s)
 {
     static const char *const words[2][3] = { { "no", "off", "false" },
@@ -46,18 +49,19 @@ int word_bool(const char *s)
 
     for (int value = 0; value < 2; value++)
         for (int i = 0; i < 3; i++)
-            if (is_word(s, words[value][i]))
+            if (yaml_is_word(s, words[value][i]))
                 return value;
     return -1;
 }
 
 bool word_null(const char *s)
 {
-    return !*s || !strcmp(s, "~") || is_word(s, "null");
+    return !*s || !strcmp(s, "~") || yaml_is_word(s, "null");
 }
 
-/* Decimal digits with an optional sign. A leading zero is octal in YAML 1.1: refused. */
-static enum value_result parse_int(const char *s, int64_t *out)
+/* Decimal digits with an optional sign. A leading zero makes a number octal in YAML
+ * 1.1; it is refused because nobody means that. */
+static enum value_result parse_int(const char *s, int64_t *value_out)
 {
     const char *digits = s + (*s == '-' || *s == '+');
     long long v;
@@ -69,11 +73,13 @@ static enum value_result parse_int(const char *s, int64_t *out)
     v = strtoll(s, NULL, 10);
     if (errno)
         return VALUE_RANGE;
-    *out = v;
+    *value_out = v;
     return VALUE_OK;
 }
 
-static enum value_result parse_number(const char *s, double *out)
+/* A number in decimal. strtod would read a decimal comma in some locales; hence
+ * strtod_l in the C locale. */
+static enum value_result parse_number(const char *s, double *value_out)
 {
     locale_t c;
     char *end;
@@ -89,11 +95,12 @@ static enum value_result parse_number(const char *s, double *out)
     freelocale(c);
     if (*end)
         return VALUE_TYPE;
-    *out = v;
+    *value_out = v;
     return isfinite(v) ? VALUE_OK : VALUE_RANGE;
 }
 
-/* Shortest of %.15g and %.17g that reads back as the same number, with '.' always. */
+/* The shorter of %.15g and %.17g that reads back as the same number, always with '.':
+ * the canonical text must not depend on the locale of a task. */
 static void number_text(double v, char *buf, size_t len)
 {
     locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -108,6 +115,7 @@ static void number_text(double v, char *buf, size_t len)
     }
 }
 
+/* Checks against the bounds of the row; stores the value if `store`. */
 static enum value_result set_int(struct config *cfg, const struct config_key *key,
                                  const char *text, bool store)
 {
@@ -121,6 +129,7 @@ static enum value_result set_int(struct config *cfg, const struct config_key *ke
     return res;
 }
 
+/* The same for a number. */
 static enum value_result set_number(struct config *cfg, const struct config_key *key,
                                     const char *text, bool store)
 {
@@ -134,8 +143,8 @@ static enum value_result set_number(struct config *cfg, const struct config_key 
     return res;
 }
 
-/* The text of a row without a field. A shorter text takes the place of the older one;
- * else it goes behind, and the older one's bytes are lost until the config is freed. */
+/* Keeps the text of a row without a field. A text that fits overwrites the older one; a
+ * longer one goes to the end of `given`, and the bytes of the older one stay unused. */
 static enum value_result keep_text(struct config *cfg, const struct config_key *key,
                                    const char *text)
 {
@@ -153,7 +162,7 @@ static enum value_result keep_text(struct config *cfg, const struct config_key *
     return VALUE_OK;
 }
 
-/* "true,false,false" */
+/* Are these three canonical truth words, "true,false,false"? */
 static bool is_bools(const char *s)
 {
     int count = 0;
@@ -170,6 +179,8 @@ static bool is_bools(const char *s)
     }
 }
 
+/* Checks the text by the type of the row, and stores it in the field if there is one.
+ * `cfg` may be NULL for a row without a field. */
 static enum value_result value_set_field(struct config *cfg,
                                          const struct config_key *key, const char *text)
 {
@@ -178,6 +189,7 @@ static enum value_result value_set_field(struct config *cfg,
     size_t len = strlen(text);
     int word;
 
+    /* Words that a row allows besides its type, such as "auto". */
     if (!store && key->type != TYPE_ENUM && word_index(key->values, text) >= 0)
         return VALUE_OK;
     switch (key->type) {
@@ -207,6 +219,7 @@ static enum value_result value_set_field(struct config *cfg,
     return VALUE_TYPE;
 }
 
+/* A row without a field keeps its text, once the check has passed. */
 enum value_result value_set(struct config *cfg, const struct config_key *key,
                             const char *text)
 {
@@ -215,6 +228,8 @@ enum value_result value_set(struct config *cfg, const struct config_key *key,
     return res == VALUE_OK && key->offset == SIZE_MAX ? keep_text(cfg, key, text) : res;
 }
 
+/* Goes through the canonical text, so that rows with and without a field are one case.
+ * A number that was not given has an empty text; its field becomes 0. */
 void value_restore(struct config *cfg, const struct config *from, size_t row)
 {
     size_t rows;
@@ -230,6 +245,7 @@ void value_restore(struct config *cfg, const struct config *from, size_t row)
         memset((char *)cfg + k->offset, 0, sizeof(int64_t)); /* not given */
 }
 
+/* `key` must have no field, hence no config. */
 enum value_result value_check(const struct config_key *key, const char *text)
 {
     return value_set_field(NULL, key, text);
@@ -242,6 +258,7 @@ bool config_is_given(const struct config *cfg, const char *name)
     return row >= 0 && cfg->origin[row] != ORIGIN_DEFAULT;
 }
 
+/* Compares whole items of the list: "no" is not in "none|auto". */
 bool value_among(const char *list, const char *text)
 {
     size_t n = strlen(text);
@@ -259,6 +276,7 @@ bool value_among(const char *list, const char *text)
     return false;
 }
 
+/* These two read the canonical text, so they serve rows with and without a field. */
 int64_t config_get_int(const struct config *cfg, const char *name)
 {
     char text[32];
@@ -276,6 +294,7 @@ double config_get_number(const struct config *cfg, const char *name)
                                                                                    : 0;
 }
 
+/* By name: a linear search. Not for inner loops. */
 const char *config_get(const struct config *cfg, const char *name, char *buf,
                        size_t len)
 {
@@ -288,6 +307,7 @@ const char *config_get(const struct config *cfg, const char *name, char *buf,
     return buf;
 }
 
+/* The inverse of value_set_field. */
 void config_value_text(const struct config *cfg, const struct config_key *key,
                        char *buf, size_t len)
 {
@@ -312,8 +332,10 @@ void config_value_text(const struct config *cfg, const struct config_key *key,
         break;
     case TYPE_INT:
         memcpy(&i, field, sizeof(i));
+        /* 0 cannot be given where the least value is above 0, so it means
+         * "not given". */
         if (i == 0 && key->min > 0)
-            buf[0] = '\0'; /* not given */
+            buf[0] = '\0';
         else
             snprintf(buf, len, "%lld", (long long)i);
         break;

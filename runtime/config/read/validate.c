@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * YAML tree in, struct config out, by the schema table: finds the row of each key and
- * names unknown ones with the nearest. Goes on after a problem, so that a file's problems
- * are all shown in one run.
+ * The YAML tree comes in, struct config goes out, by the schema table: finds the row of
+ * each key, and names the nearest key for an unknown one. Goes on after a problem, so
+ * that all problems of a file are shown in one run.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "config/read/validate.h"
 
-/* Maps of a config file, in the order of enum config_section. Inside one, the prefix of its
- * keys may be left out. */
+/* The maps of a config file, in the order of enum config_section. Inside a map its
+ * prefix may be left out of a key: "version" in fsdp_config is fsdp_version. */
 static const struct section {
     const char *path, *prefix;
 } sections[] = {
@@ -42,7 +42,8 @@ struct place lasting(const struct validator *v, struct place at)
     return at;
 }
 
-/* What `section` calls its child map `name`: an index into sections, or -1. */
+/* The map `name` inside of `section`: an index into sections, or -1. Maps of the top
+ * level have a path without a dot, those inside of `accel` have one. */
 static int find_section(int section, const char *name)
 {
     size_t n = strlen(sections[section].path);
@@ -60,7 +61,7 @@ static int find_section(int section, const char *name)
     return -1;
 }
 
-/* `written` is `name`, or `name` without the section's prefix. */
+/* Is `written` the key `name`, or `name` without the prefix of its section? */
 static bool is_name(const char *name, const struct section *s, const char *written)
 {
     size_t skip = strlen(s->prefix);
@@ -69,7 +70,8 @@ static bool is_name(const char *name, const struct section *s, const char *writt
            (skip && !strncmp(name, s->prefix, skip) && !strcmp(name + skip, written));
 }
 
-/* Row of `name` in `section`, with or without its prefix; -1 when there is none. */
+/* Row of the key `name` in `section`, with or without the prefix; -1: there is none.
+ * Old keys are found, too; take_value passes them on to their new row. */
 static int find_key(const struct validator *v, int section, const char *name)
 {
     const struct section *s = &sections[section];
@@ -85,9 +87,11 @@ static int find_key(const struct validator *v, int section, const char *name)
     return -1;
 }
 
-/* ---- unknown keys ---------------------------------------------------------------------- */
+/* ---- unknown keys ---------------------------------------------------------------- */
 
-/* The known key or map nearest to `name`, as written in the file, or NULL. */
+/* The known key or map nearest to `name`, in the form the user would write it, or NULL.
+ * Compared without the prefix unless `name` has it: otherwise a common prefix makes
+ * every key look near. */
 static const char *nearest_key(const struct validator *v, int section, const char *name)
 {
     const struct section *s = &sections[section];
@@ -110,11 +114,15 @@ static const char *nearest_key(const struct validator *v, int section, const cha
             names[n++] = last;
     }
     found = suggest_nearest(name, names, n);
+    /* Suggest the full name: it is right in every file, with or without the
+     * map's prefix. */
     return found && skip && !prefixed && find_key(v, section, found) >= 0
                ? v->schema[find_key(v, section, found)].name
                : found;
 }
 
+/* Reports an unknown key. The cure is the nearest name, else the map that does have
+ * this key, else the list of all keys. */
 static void unknown_key(struct validator *v, int section, const struct yaml_node *key)
 {
     const char *near = nearest_key(v, section, key->text);
@@ -145,10 +153,12 @@ static void unknown_key(struct validator *v, int section, const struct yaml_node
         report_add(v->report, A0101, key->at, hint, "unknown key '%s'", name);
 }
 
-/* ---- maps ------------------------------------------------------------------------------ */
+/* ---- maps ------------------------------------------------------------------------ */
 
+/* A map may contain maps. */
 static void take_map(struct validator *v, int section, const struct yaml_node *map);
 
+/* Takes a map inside of a map. null counts as an empty map. */
 static void take_section(struct validator *v, int section, const struct yaml_node *key,
                          const struct yaml_node *val)
 {
@@ -172,6 +182,8 @@ static void take_section(struct validator *v, int section, const struct yaml_nod
                    val->kind == NODE_LIST ? "a list" : "one value");
 }
 
+/* Children alternate key and value. Stops when the report is full: what follows could
+ * not be told. */
 static void take_map(struct validator *v, int section, const struct yaml_node *map)
 {
     const struct yaml_node *node = v->tree->node;
@@ -187,6 +199,7 @@ static void take_map(struct validator *v, int section, const struct yaml_node *m
                        key->kind == NODE_MAP ? "map" : "list");
             continue;
         }
+        /* The list of locks is no value; then maps, then keys. */
         child = find_section(section, key->text);
         row = find_key(v, section, key->text);
         if (section == ACCEL_MAP && lock_is_list(key->text))
@@ -200,6 +213,8 @@ static void take_map(struct validator *v, int section, const struct yaml_node *m
     }
 }
 
+/* The places of keys and maps belong to one file: another file may give the same key
+ * again, that is what overriding means. */
 void validate_tree(struct validator *v, const struct yaml_tree *t,
                    const struct config_text *source)
 {
@@ -214,6 +229,7 @@ void validate_tree(struct validator *v, const struct yaml_tree *t,
                    "write 'key: value' lines, as accelerate config does",
                    "a config file is a map of keys, not %s",
                    t->node[0].kind == NODE_LIST ? "a list" : "one value");
+        /* The file has no keys at all; do not also ask for one of them. */
         v->needs_type = false;
         return;
     }
@@ -221,6 +237,9 @@ void validate_tree(struct validator *v, const struct yaml_tree *t,
     v->cfg->has_accel_section |= v->section_at[ACCEL_MAP].line != 0;
 }
 
+/* Wraps the value in two nodes, so that a variable goes the same way as a line of a
+ * file. Words and texts count as quoted, numbers and truth words as plain, since a
+ * shell has no such quotes. */
 void validate_value(struct validator *v, size_t row, const char *text,
                     const struct config_text *source)
 {

@@ -1,59 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside config/: what the walk over the tree (validate.c), the values (value.c) and the
- * checks between keys (check*.c) share.
+ * Inside config/: what the walk over the tree (validate.c), the values (value.c) and
+ * the checks between keys (rules/) share.
  */
 #ifndef ACCEL_CONFIG_VALIDATE_H
 #define ACCEL_CONFIG_VALIDATE_H
 
 #include "config/read/document.h"
 
-/* ---- validate.c ------------------------------------------------------------------------ */
+/* ---- validate.c ------------------------------------------------------------------ */
 
-/* "fsdp_config" */
+/* The path of a map, "fsdp_config"; "" for the top level. Static. */
 const char *section_name(int section);
-/* `at` for messages that come when other sources are read already. */
+/* `at`, made fit for messages that come after the next source has been entered: it
+ * names its source. */
 struct place lasting(const struct validator *v, struct place at);
 
-/* ---- value.c --------------------------------------------------------------------------- */
+/* ---- value.c --------------------------------------------------------------------- */
 
-/* One key with its value into v->cfg, by row `row`. */
+/* Takes one key with its value into v->cfg, by row `row`. */
 void take_value(struct validator *v, size_t row, const struct yaml_node *key,
                 const struct yaml_node *val);
-/* null, an empty map and an empty list say "not given". */
+/* Does the value say "not given"? null, an empty map and an empty list do. */
 bool is_absent(const struct yaml_node *val);
 
-/* ---- shape.c: size and device of a run ------------------------------------------------- */
+/* ---- shape.c: size and device of a run ------------------------------------------- */
 
-/* A config as it was before the site file or the user file was taken, and the type that
- * this file says. */
+/* The config as it was before the site file or the user file was taken, so that single
+ * values of that file can be undone later; and the type that the file sets. */
 struct shape_layer {
     struct config cfg;
     struct place value_at[CONFIG_MAX_KEYS];
     bool has_type;
     enum distributed_type type;
 };
+/* Call these two around the taking of that file: the first saves the config, the second
+ * notes whether the file `file` set distributed_type. */
 void shape_before(struct shape_layer *layer, const struct validator *v);
 void shape_after(struct shape_layer *layer, const struct validator *v,
                  enum config_origin file);
-/* Sets aside what these two files say of size and device where a stronger source says
- * distributed_type and it does not go with that. */
+/* Undoes what these two files say about size and device where a stronger source sets a
+ * distributed_type that does not go with it. before[ORIGIN_SITE] and
+ * before[ORIGIN_USER] are used. */
 void shape_settle(struct validator *v, const struct shape_layer before[ORIGIN_FILE]);
 
-/* ---- checks ---------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------- */
 
-/* Where a key's value stands, or its map in the job file, or that whole file. */
+/* The place for a message about a key: its value, else its map in the job file, else
+ * the whole job file. */
 struct place place_of(const struct validator *v, const char *name, int section);
-/* Notes that a map, where it is given, has no effect until `key` is `word`. */
+/* Adds a note that a map, if it is given, has no effect until `key` is `word`. */
 void note_unused_map(struct validator *v, int section, const char *key,
                      const char *word);
 
+/* Each checks one map of the merged config; problems go into the report. */
 void check_fsdp(struct validator *v);
 void check_fp8(struct validator *v);
 void check_parallelism(struct validator *v);
 void check_deepspeed(struct validator *v);
 void check_megatron(struct validator *v);
-/* The sizes of parallelism_config and megatron_lm_config against num_processes. */
+/* Checks the sizes of parallelism_config and megatron_lm_config
+ * against num_processes. */
 void check_world(struct validator *v);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One value of a config file: put in canonical form, checked against its row and stored,
- * or refused with what the row takes. Notes what Slurm or accel decides instead.
+ * One value of a config file: put in canonical form, checked against its row and
+ * stored; or refused, with what the row takes. Adds notes about what Slurm or accel
+ * decides instead.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,8 +10,9 @@
 
 #include "config/read/validate.h"
 
-/* ---- values ---------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------- */
 
+/* What a row takes, in words for a message. Returns buf. */
 static const char *wanted(const struct config_key *k, char *buf, size_t len)
 {
     static const char *const names[] = {
@@ -36,7 +38,7 @@ static void list_words(char *buf, size_t len, const char *const *words)
             (size_t)snprintf(buf + used, len - used, "%s%s", i ? ", " : "", words[i]);
 }
 
-/* A known value that has no place on a Slurm cluster. */
+/* Reports a value that Accelerate knows but that has no meaning on a Slurm cluster. */
 static void refuse_value(struct validator *v, const struct config_key *k,
                          const struct yaml_node *val)
 {
@@ -46,13 +48,16 @@ static void refuse_value(struct validator *v, const struct config_key *k,
     if (k->ours && k->use == USE_REFUSED)
         snprintf(hint, sizeof(hint), "set it to '%.*s' or remove it: %s",
                  (int)strcspn(k->ours, "|"), k->ours, k->help);
-    else /* of distributed_type */
+    /* distributed_type, the only other row with refused words */
+    else
         snprintf(hint, sizeof(hint),
                  "it means TPUs, which Slurm does not give; the nearest are FSDP and "
                  "MULTI_CPU");
     report_add(v->report, A0105, val->at, hint, "'%s: %s' is refused", k->name, shown);
 }
 
+/* Reports a value of the wrong type. The cures are for what people write: quotes around
+ * a number, a leading zero. */
 static void wrong_type(struct validator *v, const struct config_key *k,
                        const struct yaml_node *val)
 {
@@ -71,6 +76,7 @@ static void wrong_type(struct validator *v, const struct config_key *k,
                want, val->plain ? "" : "the text ", shown);
 }
 
+/* Reports a value out of bounds, a text that is too long, or one too many. */
 static void wrong_range(struct validator *v, const struct config_key *k,
                         const struct yaml_node *val)
 {
@@ -90,6 +96,7 @@ static void wrong_range(struct validator *v, const struct config_key *k,
                    "all values together are longer than %d bytes", CONFIG_GIVEN_BYTES);
 }
 
+/* Reports a word that the row does not have, with the nearest one or all of them. */
 static void wrong_word(struct validator *v, const struct config_key *k,
                        const struct yaml_node *val)
 {
@@ -112,7 +119,8 @@ static void wrong_word(struct validator *v, const struct config_key *k,
                shown);
 }
 
-/* Accelerate also takes the numbers of PyTorch's enum, counted from 1. */
+/* Accelerate also takes the numbers of PyTorch's enum ShardingStrategy, which count
+ * from 1, and the name of its last member with the leading underscore. */
 static const char *strategy_word(const char *text)
 {
     static const char *const words[] = { "FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD",
@@ -123,7 +131,7 @@ static const char *strategy_word(const char *text)
     return strcmp(text, "_HYBRID_SHARD_ZERO2") ? text : words[4];
 }
 
-/* Accelerate takes TorchDynamo's compilers in either case. */
+/* Accelerate takes TorchDynamo's compilers in either case; the rows have upper case. */
 static const char *backend_word(const struct config_key *k, const char *text)
 {
     for (int i = 0; k->values[i]; i++)
@@ -132,7 +140,8 @@ static const char *backend_word(const struct config_key *k, const char *text)
     return text;
 }
 
-/* The user's word in canonical form; may add the note about an unquoted NO. */
+/* The user's word in canonical form, static or val's own text. May add the note about
+ * an unquoted NO. */
 static const char *canonical(struct validator *v, const struct config_key *k,
                              const struct yaml_node *val)
 {
@@ -142,6 +151,7 @@ static const char *canonical(struct validator *v, const struct config_key *k,
         return !val->plain || word_bool(text) < 0 ? text
                : word_bool(text)                  ? "true"
                                                   : "false";
+    /* Two keys have words that Accelerate writes in several ways. */
     if (!strcmp(k->name, "fsdp_sharding_strategy"))
         return strategy_word(text);
     if (!strcmp(k->name, "dynamo_backend") && (!val->plain || word_bool(text) < 0))
@@ -155,7 +165,8 @@ static const char *canonical(struct validator *v, const struct config_key *k,
         word = "no";
     if (!word)
         return text;
-    /* Accelerate itself writes `downcast_bf16: false`: nothing to remark. */
+    /* Accelerate itself writes `downcast_bf16: false`, so there is nothing to
+     * point out. */
     if (k->use == USE_REFUSED && !strcmp(text, "false"))
         return word;
     report_add(v->report, MESSAGE_NOTE, val->at, "put it in quotes to say the word",
@@ -163,19 +174,22 @@ static const char *canonical(struct validator *v, const struct config_key *k,
     return word;
 }
 
-/* Quoted numbers and truth words are text; an unquoted one is not a wrong type. */
+/* Is this a quoted text where a number or truth word is wanted? The other way around,
+ * an unquoted number where text is wanted, is no mistake. */
 static bool has_wrong_quotes(const struct config_key *k, const struct yaml_node *val)
 {
     return !val->plain && k->type != TYPE_ENUM && k->type != TYPE_STRING &&
            k->type != TYPE_BOOLS && word_index(k->values, val->text) < 0;
 }
 
+/* Would a shell expand it? accel does not, and a directory named "~" helps nobody. */
 static bool is_path_expandable(const struct config_key *k, const char *text)
 {
     return !strcmp(k->section, "accel.checkpoint") && !strcmp(k->name, "dir") &&
            (text[0] == '~' || strchr(text, '$'));
 }
 
+/* A line break in a name or path would break the messages and logs that show it. */
 static bool has_control(const char *s)
 {
     for (; *s; s++)
@@ -184,7 +198,8 @@ static bool has_control(const char *s)
     return false;
 }
 
-/* Top-level keys that Slurm replaces and accel launch honours. */
+/* Top-level keys that Slurm replaces and accel launch, which runs without
+ * Slurm, honours. */
 static bool counts_alone(const struct config_key *k)
 {
     static const char *const names[] = { "gpu_ids", "machine_rank", "main_process_ip",
@@ -196,7 +211,7 @@ static bool counts_alone(const struct config_key *k)
     return false;
 }
 
-/* What stays is checked but decided elsewhere: say by whom. */
+/* Such a value is checked but has no effect: says who decides instead. */
 static void note_replaced(struct validator *v, const struct config_key *k,
                           const char *text, const struct yaml_node *val)
 {
@@ -210,7 +225,8 @@ static void note_replaced(struct validator *v, const struct config_key *k,
                k->name, shown);
 }
 
-/* Checks canonical text that stands at `val`, and stores it. */
+/* Checks canonical text that stands at `val`, and stores it. A refused word is reported
+ * as refused before anything else is said about it. */
 static void take_text(struct validator *v, size_t row, const struct yaml_node *val,
                       const char *text)
 {
@@ -221,6 +237,7 @@ static void take_text(struct validator *v, size_t row, const struct yaml_node *v
         refuse_value(v, k, val);
         return;
     }
+    /* Before it is stored: a locked value never enters the config. */
     if (lock_refuses(v, row, text, val->at))
         return;
     switch (value_set(v->cfg, k, text)) {
@@ -245,6 +262,8 @@ static void take_text(struct validator *v, size_t row, const struct yaml_node *v
     v->cfg->line[row] = val->at.line;
 }
 
+/* Checks what depends on how the value is written (quotes, control characters, ~), then
+ * takes its canonical text. */
 static void take_scalar(struct validator *v, size_t row, const struct yaml_node *val)
 {
     const struct config_key *k = &v->schema[row];
@@ -256,7 +275,8 @@ static void take_scalar(struct validator *v, size_t row, const struct yaml_node 
     }
     if (k->type == TYPE_INT && !strcmp(k->name, "num_processes") &&
         !strcmp(val->text, "-1"))
-        return; /* what Accelerate writes for "not given" */
+        /* Accelerate writes -1 for "not given". */
+        return;
     text = canonical(v, k, val);
     if (k->type == TYPE_STRING && has_control(text))
         report_add(v->report, A0119, val->at, "remove it",
@@ -268,6 +288,7 @@ static void take_scalar(struct validator *v, size_t row, const struct yaml_node 
         take_text(v, row, val, text);
 }
 
+/* `first` is -1 in an empty map or list. A plain null is a scalar. */
 bool is_absent(const struct yaml_node *val)
 {
     if (val->kind != NODE_SCALAR)
@@ -275,6 +296,7 @@ bool is_absent(const struct yaml_node *val)
     return val->plain ? word_null(val->text) : !*val->text;
 }
 
+/* Reports a key of which no value is accepted. */
 static void refuse_key(struct validator *v, const struct config_key *k,
                        const struct yaml_node *key)
 {
@@ -284,8 +306,8 @@ static void refuse_key(struct validator *v, const struct config_key *k,
     report_add(v->report, A0105, key->at, hint, "'%s' is refused", k->name);
 }
 
-/* "(True, False, False)" or the list [true, false, false] as "true,false,false". What is
- * neither gives text that the row refuses. */
+/* Writes "(True, False, False)" or the list [true, false, false] as "true,false,false".
+ * Anything else becomes text that the row refuses. */
 static void bools_text(const struct yaml_tree *t, const struct yaml_node *val,
                        char *buf, size_t len)
 {
@@ -317,6 +339,7 @@ static void bools_text(const struct yaml_tree *t, const struct yaml_node *val,
     }
 }
 
+/* A list has no text for messages: it is called "this". */
 static void take_bools(struct validator *v, size_t row, const struct yaml_node *val)
 {
     struct yaml_node shown = *val;
@@ -329,6 +352,7 @@ static void take_bools(struct validator *v, size_t row, const struct yaml_node *
     take_text(v, row, &shown, text);
 }
 
+/* Tells the new name of an old key; its value is taken. */
 static void note_moved(struct validator *v, const struct config_key *k,
                        const struct yaml_node *key)
 {
@@ -339,6 +363,8 @@ static void note_moved(struct validator *v, const struct config_key *k,
                k->name);
 }
 
+/* An old key is taken in the name of its new row, so giving both counts as twice. A
+ * null still counts as given for that check, but sets nothing. */
 void take_value(struct validator *v, size_t row, const struct yaml_node *key,
                 const struct yaml_node *val)
 {
@@ -347,7 +373,8 @@ void take_value(struct validator *v, size_t row, const struct yaml_node *key,
     struct place *seen;
     char want[100];
 
-    if (old) /* another row took its place */
+    /* Another row replaced this one. */
+    if (old)
         row = (size_t)config_row(old->moved_to);
     k = &v->schema[row];
     seen = &v->key_at[row];
@@ -361,6 +388,8 @@ void take_value(struct validator *v, size_t row, const struct yaml_node *key,
         return;
     if (old)
         note_moved(v, old, key);
+    /* Kept also for a value that is refused below: a message about the key then points
+     * to it. */
     v->value_at[row] = lasting(v, val->at);
     if (k->use == USE_REFUSED && !k->ours)
         refuse_key(v, k, key);

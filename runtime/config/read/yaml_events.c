@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Capped YAML reader: the bytes of a file in, a small tree with places out. Uses the event
- * interface only: its cost is linear, the caps stop it early. Refuses what a config does
- * not need and an attacker likes: anchors, aliases, tags, several documents, NUL.
+ * Capped YAML reader: the bytes of a file come in, a small tree with places goes out.
+ * Uses libyaml's event interface only: its cost is linear, and the caps stop it early.
+ * Refuses what a config does not need and an attacker likes: anchors and aliases (a few
+ * lines can expand to gigabytes), tags, several documents, NUL.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 #include "config/read/document.h"
 
+/* libyaml counts from 0, we count from 1. A token of several lines gets one caret. */
 static struct place mark_place(yaml_mark_t start, yaml_mark_t end)
 {
     struct place p = { .line = (int)start.line + 1,
@@ -21,20 +23,23 @@ static struct place mark_place(yaml_mark_t start, yaml_mark_t end)
     return p;
 }
 
-/* What YAML lets stand in a file (libyaml's set). */
+/* Characters that YAML allows in a file (libyaml's set). */
 static bool is_yaml_char(uint32_t cp)
 {
     return cp == '\t' || cp == '\n' || cp == '\r' || (cp >= 0x20 && cp < 0x7f) ||
            cp == 0x85 || (cp >= 0xa0 && cp != 0xfeff && cp < 0xfffe) || cp >= 0x10000;
 }
 
-/* Bytes that libyaml would refuse without a line number. */
+/* Looks for bytes that libyaml would refuse without a line number, and reports them
+ * with their place. True: there are none. */
 static bool check_bytes(struct config_report *r)
 {
     static const char re_save[] = "save the file as UTF-8 text";
     struct place at = { .line = 1, .col = 1, .width = 1 };
     size_t pos = r->in.len >= 3 && !memcmp(r->in.text, "\xef\xbb\xbf", 3) ? 3 : 0;
 
+    /* A byte order mark of UTF-16 is the usual cause of "not UTF-8" on files
+     * from Windows. */
     if (r->in.len >= 2 &&
         (!memcmp(r->in.text, "\xff\xfe", 2) || !memcmp(r->in.text, "\xfe\xff", 2))) {
         report_add(r, A0112, (struct place){ 0 }, re_save,
@@ -66,6 +71,8 @@ static bool check_bytes(struct config_report *r)
     return true;
 }
 
+/* Reports what libyaml found. The cures go by its fixed English texts; an unknown text
+ * only costs the better cure. */
 static void syntax_error(struct config_report *r, const yaml_parser_t *p)
 {
     struct place at = mark_place(p->problem_mark, p->problem_mark);
@@ -94,10 +101,13 @@ static void syntax_error(struct config_report *r, const yaml_parser_t *p)
                p->context ? " " : "", p->context ? p->context : "");
 }
 
+/* Adds a node; returns its index, -1 when out of memory. Pointers into the array are no
+ * longer valid then. */
 static int add_node(struct yaml_tree *t, struct config_report *r, enum node_kind kind,
                     struct place at)
 {
     if (t->count == t->cap) {
+        /* Doubling; CONFIG_MAX_EVENTS bounds it. */
         int cap = t->cap ? 2 * t->cap : 64;
         struct yaml_node *grown = realloc(t->node, (size_t)cap * sizeof(*grown));
 
@@ -113,6 +123,8 @@ static int add_node(struct yaml_tree *t, struct config_report *r, enum node_kind
     return t->count++;
 }
 
+/* A quoted "\0" is legal YAML but would cut C strings: it is refused and the value
+ * becomes empty, so that reading can go on. */
 static bool copy_scalar(struct yaml_node *n, const yaml_event_t *e,
                         struct config_report *r)
 {
@@ -130,7 +142,7 @@ static bool copy_scalar(struct yaml_node *n, const yaml_event_t *e,
     return n->text != NULL;
 }
 
-/* Anchors and tags are refused, but reading goes on so that all problems are shown. */
+/* Reports anchors and tags, but reading goes on, so that all problems are shown. */
 static void check_decoration(struct config_report *r, const yaml_event_t *e)
 {
     const yaml_char_t *anchor = NULL, *tag = NULL;
@@ -154,7 +166,8 @@ static void check_decoration(struct config_report *r, const yaml_event_t *e)
                    "tags (!name) are not allowed in a config file");
 }
 
-/* Where the builder stands: the open maps and lists, and the last child of each. */
+/* Where the builder stands: the open maps and lists by index, and the last child of
+ * each (-1: none yet), to which the next child is linked. */
 struct builder {
     struct yaml_tree *tree;
     struct config_report *report;
@@ -163,6 +176,7 @@ struct builder {
     bool done;
 };
 
+/* Appends a scalar, map or list to the innermost open one. False: stop. */
 static bool take_node(struct builder *b, const yaml_event_t *e, enum node_kind kind)
 {
     struct yaml_tree *t = b->tree;
@@ -173,6 +187,8 @@ static bool take_node(struct builder *b, const yaml_event_t *e, enum node_kind k
         return false;
     check_decoration(b->report, e);
     if (b->depth > 0) {
+        /* The first child is linked from its parent, every other one from
+         * its sibling. */
         int *last = &b->last[b->depth - 1];
 
         if (*last < 0)
@@ -193,6 +209,7 @@ static bool take_node(struct builder *b, const yaml_event_t *e, enum node_kind k
     return true;
 }
 
+/* One event of libyaml. False: stop. */
 static bool take_event(struct builder *b, const yaml_event_t *e)
 {
     struct place at = mark_place(e->start_mark, e->end_mark);
@@ -203,6 +220,7 @@ static bool take_event(struct builder *b, const yaml_event_t *e)
         return false;
     }
     switch (e->type) {
+    /* An empty file has no document, and that is fine. */
     case YAML_DOCUMENT_START_EVENT:
         if (b->documents++ == 0)
             return true;
@@ -217,6 +235,7 @@ static bool take_event(struct builder *b, const yaml_event_t *e)
         return take_node(b, e, NODE_LIST);
     case YAML_MAPPING_END_EVENT:
     case YAML_SEQUENCE_END_EVENT:
+        /* libyaml guarantees that starts and ends match. */
         b->depth--;
         return true;
     case YAML_ALIAS_EVENT:
@@ -231,13 +250,14 @@ static bool take_event(struct builder *b, const yaml_event_t *e)
     }
 }
 
-bool yaml_tree_read(struct yaml_tree *t, struct config_report *r)
+/* Stops at the first syntax error: libyaml cannot resume after one. */
+bool yaml_tree_read(struct yaml_tree *tree_out, struct config_report *r)
 {
-    struct builder b = { .tree = t, .report = r };
+    struct builder b = { .tree = tree_out, .report = r };
     yaml_parser_t parser;
     bool good = true;
 
-    memset(t, 0, sizeof(*t));
+    memset(tree_out, 0, sizeof(*tree_out));
     if (!check_bytes(r))
         return false;
     if (!yaml_parser_initialize(&parser)) {
@@ -245,13 +265,14 @@ bool yaml_tree_read(struct yaml_tree *t, struct config_report *r)
         return false;
     }
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
-    /* With the encoding given, libyaml does not skip a byte order mark by itself. */
+    /* Since the encoding is set, libyaml does not skip a byte order mark by itself. */
     size_t skip = r->in.len >= 3 && !memcmp(r->in.text, "\xef\xbb\xbf", 3) ? 3 : 0;
     yaml_parser_set_input_string(&parser, (const unsigned char *)r->in.text + skip,
                                  r->in.len - skip);
     while (good && !b.done) {
         yaml_event_t e;
 
+        /* libyaml leaves no event to delete here. */
         if (!yaml_parser_parse(&parser, &e)) {
             syntax_error(r, &parser);
             good = false;
@@ -264,6 +285,7 @@ bool yaml_tree_read(struct yaml_tree *t, struct config_report *r)
     return good;
 }
 
+/* Also frees a tree that is not complete. */
 void yaml_tree_free(struct yaml_tree *t)
 {
     for (int i = 0; i < t->count; i++)

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys against each other: the type and the sizes of the job, and what one key says about
- * another. The rules inside a map are in check_fsdp.c and check_engines.c.
+ * Checks keys against each other: the type and the sizes of the job, and what one key
+ * implies for another. Works on the merged config, so a conflict may be between two
+ * files. The rules inside a map are in check_fsdp.c and check_engines.c.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "config/read/validate.h"
 
+/* A key that has no value (a default takes part in the conflict) is shown at
+ * its map. */
 struct place place_of(const struct validator *v, const char *name, int section)
 {
     int row = config_row(name);
@@ -16,6 +19,7 @@ struct place place_of(const struct validator *v, const char *name, int section)
                                            : v->job_section_at[section];
 }
 
+/* Only for the job file: a user file may well hold maps for several types. */
 void note_unused_map(struct validator *v, int section, const char *key,
                      const char *word)
 {
@@ -29,6 +33,7 @@ void note_unused_map(struct validator *v, int section, const char *key,
                section_name(section), key, config_get(v->cfg, key, now, sizeof(now)));
 }
 
+/* distributed_type NO means one process on one machine. */
 static void check_one_process(struct validator *v, long long p, long long m)
 {
     static const char cure[] = "use distributed_type: FSDP or MULTI_CPU, or %s: 1";
@@ -43,6 +48,8 @@ static void check_one_process(struct validator *v, long long p, long long m)
                p > 1 ? p : m);
 }
 
+/* num_processes counts the whole job, as in Accelerate, and every machine runs the same
+ * number. 0 stands for "not given" and fits everything. */
 static void check_sizes(struct validator *v)
 {
     long long p = v->cfg->num_processes, m = v->cfg->num_machines;
@@ -63,7 +70,8 @@ static void check_sizes(struct validator *v)
                    m);
 }
 
-/* `to` follows from what `from` says. */
+/* The value of `to` follows from `from`: gives it the origin and line of `from`, so
+ * that messages point to what the user wrote. */
 static void take_over(struct config *cfg, const char *to, const char *from)
 {
     int i = config_row(to), j = config_row(from);
@@ -72,19 +80,22 @@ static void take_over(struct config *cfg, const char *to, const char *from)
     cfg->line[i] = cfg->line[j];
 }
 
-/* MULTI_CPU says CPU by its name; use_cpu says it for the other types. */
+/* MULTI_CPU means CPU by its name, but only if the user gave it: as the default it says
+ * nothing about the device. use_cpu means it for the other types. */
 static void force_cpu(struct config *cfg)
 {
     bool by_type = config_is_given(cfg, "distributed_type") &&
                    cfg->distributed_type == DIST_MULTI_CPU;
 
+    /* accel.device: cpu is stronger or the same; its origin must stay. */
     if (cfg->device == DEVICE_CPU || (!cfg->use_cpu && !by_type))
         return;
     cfg->device = DEVICE_CPU;
     take_over(cfg, "accel.device", cfg->use_cpu ? "use_cpu" : "distributed_type");
 }
 
-/* Who writes no checkpoint has nothing to come back to: signals keep their usual effect. */
+/* A run without checkpoints has nothing to come back to, so preemption is switched off
+ * and signals keep their usual effect. Asking for both is an error. */
 static void preempt_only_saved(struct validator *v)
 {
     if (v->cfg->ckpt_save)
@@ -98,7 +109,8 @@ static void preempt_only_saved(struct validator *v)
     take_over(v->cfg, "accel.preemption.enabled", "accel.checkpoint.save");
 }
 
-/* The old `fp16: true` counts where mixed_precision is not given. */
+/* The old key `fp16: true` counts where mixed_precision is not given. It must respect a
+ * lock on mixed_precision. */
 static void take_fp16(struct validator *v)
 {
     int row = config_row("mixed_precision");
@@ -112,7 +124,8 @@ static void take_fp16(struct validator *v)
     take_over(v->cfg, "mixed_precision", "fp16");
 }
 
-/* What a task is given must have room in one environment variable. */
+/* The canonical text must fit one environment variable of a task. Found here, on the
+ * submit host, and not when the step starts. */
 static void check_room(struct validator *v)
 {
     char text[16 << 10];
@@ -123,6 +136,9 @@ static void check_room(struct validator *v)
                    "all values together are longer than %zu bytes", sizeof(text));
 }
 
+/* In this order: keys that imply others come first, so that the checks see the final
+ * values. Without a type there is nothing to check maps against; the missing type is
+ * reported then, unless it was misspelt or had a bad value. */
 void validate_across(struct validator *v)
 {
     int type = config_row("distributed_type");
@@ -142,6 +158,7 @@ void validate_across(struct validator *v)
                    "add the line 'distributed_type: FSDP' (or MULTI_CPU, or 'NO')",
                    "the required key 'distributed_type' is missing");
     }
+    /* A config with errors goes nowhere, so its size does not matter. */
     if (!v->report->diags->errors)
         check_room(v);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rules inside fp8_config, parallelism_config, deepspeed_config and megatron_lm_config.
+ * Rules inside fp8_config, parallelism_config and megatron_lm_config. Those of
+ * deepspeed_config are in python/deepspeed.c.
  */
 #include <stdio.h>
 #include <string.h>
@@ -8,9 +9,10 @@
 
 #include "config/read/validate.h"
 
-/* ---- fp8_config ------------------------------------------------------------------------ */
+/* ---- fp8_config ------------------------------------------------------------------ */
 
-/* The engine that a key of fp8_config is for. */
+/* The engine that a key of fp8_config is for: torchao (AO), MS-AMP or TransformerEngine
+ * (TE). They share one map in Accelerate. */
 static const char *engine_of(const char *name)
 {
     static const char *const ao[] = { "fp8_enable_fsdp_float8_all_gather",
@@ -21,6 +23,7 @@ static const char *engine_of(const char *name)
     return !strcmp(name, "fp8_opt_level") ? "MSAMP" : "TE";
 }
 
+/* Adds a note when a key of another engine than `backend` is given. */
 static void note_other_engine(struct validator *v, const char *name,
                               const char *backend)
 {
@@ -34,6 +37,8 @@ static void note_other_engine(struct validator *v, const char *name,
                "'%s' has no effect with fp8_backend %s", name, backend);
 }
 
+/* Without fp8 the whole map has no effect. Without a backend, nothing can be said about
+ * keys that are for one of them. */
 void check_fp8(struct validator *v)
 {
     size_t n;
@@ -58,9 +63,10 @@ void check_fp8(struct validator *v)
                    "fp8_backend AO cannot load with fsdp_cpu_ram_efficient_loading");
 }
 
-/* ---- parallelism_config ---------------------------------------------------------------- */
+/* ---- parallelism_config ---------------------------------------------------------- */
 
-/* The mesh is FSDP2's; DeepSpeed does sequence parallelism by itself. */
+/* Can the type run this mesh? FSDP version 2 can run all of it. DeepSpeed has its own
+ * sequence parallelism, but no tensor or context parallelism and no replicas. */
 static bool has_engine(const struct config *cfg, const struct config_mesh *mesh)
 {
     if (cfg->distributed_type == DIST_FSDP)
@@ -69,6 +75,7 @@ static bool has_engine(const struct config *cfg, const struct config_mesh *mesh)
            mesh->size[DIM_CP] == 1 && mesh->size[DIM_DP_REPLICATE] == 1;
 }
 
+/* A mesh whose sizes are all 1 asks for nothing. */
 void check_parallelism(struct validator *v)
 {
     struct config_mesh mesh;
@@ -87,6 +94,8 @@ void check_parallelism(struct validator *v)
                    "cp_size %lld and sp_size %lld exclude each other: both split the "
                    "sequence",
                    (long long)mesh.size[DIM_CP], (long long)mesh.size[DIM_SP]);
+    /* Without a sharded dimension there is no mesh to put tp or cp inside of. The sizes
+     * are only worth checking if the shape is right. */
     if (mesh.size[DIM_DP_REPLICATE] > 1 && mesh.size[DIM_DP_SHARD] == 1 &&
         (mesh.size[DIM_TP] > 1 || mesh.size[DIM_CP] > 1))
         report_add(
@@ -100,8 +109,9 @@ void check_parallelism(struct validator *v)
         check_world(v);
 }
 
-/* ---- megatron_lm_config ---------------------------------------------------------------- */
+/* ---- megatron_lm_config ---------------------------------------------------------- */
 
+/* Only the sizes are checked here, since they decide how many processes may start. */
 void check_megatron(struct validator *v)
 {
     if (v->cfg->distributed_type == DIST_MEGATRON_LM)

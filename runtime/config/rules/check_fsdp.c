@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rules inside fsdp_config: what versions 1 and 2 each have and lack, and what one key
- * needs of another.
+ * needs of another. A value that the version ignores gets a note; one that it cannot do
+ * is an error.
  */
 #include <string.h>
 
 #include "config/read/validate.h"
 
+/* Is the truth-valued key `name` true, given or by default? */
 static bool is_on(struct validator *v, const char *name)
 {
     char text[16];
@@ -14,6 +16,7 @@ static bool is_on(struct validator *v, const char *name)
     return !strcmp(config_get(v->cfg, name, text, sizeof(text)), "true");
 }
 
+/* Adds a note when a key is given that this version ignores. */
 static void note_version(struct validator *v, const char *name, int version,
                          const char *cure)
 {
@@ -22,6 +25,8 @@ static void note_version(struct validator *v, const char *name, int version,
                    "'%s' has no effect in fsdp_version %d", name, version);
 }
 
+/* With efficient loading only rank 0 reads the weights; without sync_module_states the
+ * others would train from garbage. Loading is on by default, which the message says. */
 static void check_loading(struct validator *v)
 {
     if (!v->cfg->cpu_ram_efficient_loading || v->cfg->sync_module_states)
@@ -34,6 +39,7 @@ static void check_loading(struct validator *v)
                    : " (on by default)");
 }
 
+/* Version 1 takes fsdp_sharding_strategy and cannot offload recomputed activations. */
 static void check_version1(struct validator *v)
 {
     check_loading(v);
@@ -46,6 +52,7 @@ static void check_version1(struct validator *v)
                    "fsdp_activation_checkpointing_offload needs fsdp_version 2");
 }
 
+/* Version 1 had a word here, version 2 has a truth value; the row takes either. */
 static void check_reshard(struct validator *v)
 {
     char text[32];
@@ -60,6 +67,8 @@ static void check_reshard(struct validator *v)
                    text);
 }
 
+/* Version 2 has no sharding strategy (reshard_after_forward stands for it), no prefetch
+ * keys and no local state dict. */
 static void check_version2(struct validator *v)
 {
     char text[32];
@@ -79,6 +88,7 @@ static void check_version2(struct validator *v)
     if (!strcmp(text, "LOCAL_STATE_DICT"))
         report_add(v->report, A0123, place_of(v, "fsdp_state_dict_type", FSDP_CONFIG),
                    "use SHARDED_STATE_DICT", "fsdp_version 2 has no LOCAL_STATE_DICT");
+    /* Offloading only moves what checkpointing keeps. */
     if (is_on(v, "fsdp_activation_checkpointing_offload") &&
         !is_on(v, "fsdp_activation_checkpointing"))
         report_add(v->report, A0124,
@@ -88,6 +98,7 @@ static void check_version2(struct validator *v)
                    "fsdp_activation_checkpointing");
 }
 
+/* One map serves both versions; fsdp_version decides which rules apply. */
 void check_fsdp(struct validator *v)
 {
     const struct config *cfg = v->cfg;
@@ -100,6 +111,7 @@ void check_fsdp(struct validator *v)
         check_version2(v);
     else
         check_version1(v);
+    /* The class names are for one policy only. */
     if (cfg->transformer_cls[0] && cfg->auto_wrap_policy != WRAP_TRANSFORMER)
         report_add(v->report, MESSAGE_NOTE,
                    place_of(v, "fsdp_transformer_layer_cls_to_wrap", FSDP_CONFIG),

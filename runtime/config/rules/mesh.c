@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * parallelism_config and the sizes of megatron_lm_config against the number of processes.
+ * parallelism_config and the sizes of megatron_lm_config against the number of
+ * processes. The same check runs before the step with the planned number, and at its
+ * start with the real one.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "config/read/validate.h"
 
+/* Short name and key of each dimension, in mesh order. */
 static const struct {
     const char *dim, *key;
 } dims[MESH_DIMS] = {
@@ -22,7 +25,8 @@ const char *mesh_dim_name(enum mesh_dim dim)
     return dims[dim].dim;
 }
 
-/* Products stop at this: larger than any number of processes. */
+/* a * b, but never more than 2^40. That is larger than any number of processes, and no
+ * product can overflow. */
 static int64_t times(int64_t a, int64_t b)
 {
     const int64_t most = (int64_t)1 << 40;
@@ -30,20 +34,24 @@ static int64_t times(int64_t a, int64_t b)
     return b > most / a ? most : a * b;
 }
 
-void config_mesh(const struct config *cfg, int64_t world, struct config_mesh *mesh)
+/* `others` is exact: total and data_parallel are products of the same sizes, unless the
+ * cap of times() was hit. */
+void config_mesh(const struct config *cfg, int64_t world, struct config_mesh *mesh_out)
 {
-    mesh->total = 1;
+    mesh_out->total = 1;
     for (int i = 0; i < MESH_DIMS; i++) {
-        mesh->size[i] = config_get_int(cfg, dims[i].key);
-        mesh->total = times(mesh->total, mesh->size[i]);
+        mesh_out->size[i] = config_get_int(cfg, dims[i].key);
+        mesh_out->total = times(mesh_out->total, mesh_out->size[i]);
     }
-    if (mesh->total == 1 && world > 1)
-        mesh->total = mesh->size[DIM_DP_REPLICATE] = world;
-    mesh->data_parallel = times(mesh->size[DIM_DP_REPLICATE], mesh->size[DIM_DP_SHARD]);
-    mesh->others = mesh->total / mesh->data_parallel;
+    /* No mesh asked for: all ranks are replicas. */
+    if (mesh_out->total == 1 && world > 1)
+        mesh_out->total = mesh_out->size[DIM_DP_REPLICATE] = world;
+    mesh_out->data_parallel =
+        times(mesh_out->size[DIM_DP_REPLICATE], mesh_out->size[DIM_DP_SHARD]);
+    mesh_out->others = mesh_out->total / mesh_out->data_parallel;
 }
 
-/* "dp_shard 2 x cp 2 = 4" */
+/* Writes "dp_shard 2 x cp 2 = 4"; dimensions of size 1 are left out. */
 static void mesh_text(const struct config_mesh *mesh, char *buf, size_t len)
 {
     size_t used = 0;
@@ -57,13 +65,15 @@ static void mesh_text(const struct config_mesh *mesh, char *buf, size_t len)
         snprintf(buf + used, len - used, " = %lld", (long long)mesh->total);
 }
 
+/* For the other types check_parallelism has refused a mesh already. */
 static bool has_mesh(const struct config *cfg)
 {
     return cfg->distributed_type == DIST_FSDP ||
            cfg->distributed_type == DIST_DEEPSPEED;
 }
 
-/* The key that says most about the mesh: the first size that is given above 1. */
+/* The key that a message about the product points to: the innermost dimension (tp
+ * first) whose size is above 1. */
 static const char *mesh_key(const struct config *cfg)
 {
     for (int i = MESH_DIMS - 1; i >= 0; i--)
@@ -72,31 +82,37 @@ static const char *mesh_key(const struct config *cfg)
     return dims[DIM_DP_REPLICATE].key;
 }
 
+/* What does not fit, for one of two callers: a message of the validator, or an error of
+ * the runtime. */
 struct misfit {
     enum message code;
     const char *key;
     char text[256], cure[128];
 };
 
-static bool mesh_misfit(const struct config *cfg, int64_t world, struct misfit *m)
+/* Does the product of the mesh differ from `world`? If so, *misfit_out says how. */
+static bool mesh_misfit(const struct config *cfg, int64_t world,
+                        struct misfit *misfit_out)
 {
     struct config_mesh mesh;
     char product[128];
 
     config_mesh(cfg, world, &mesh);
+    /* A mesh of size 1 was not asked for, so it cannot misfit. */
     if (!has_mesh(cfg) || mesh.total == world || mesh.total == 1)
         return false;
     mesh_text(&mesh, product, sizeof(product));
-    m->code = A0130;
-    m->key = mesh_key(cfg);
-    snprintf(m->text, sizeof(m->text),
+    misfit_out->code = A0130;
+    misfit_out->key = mesh_key(cfg);
+    snprintf(misfit_out->text, sizeof(misfit_out->text),
              "the sizes of parallelism_config do not fill %lld processes: %s",
              (long long)world, product);
-    snprintf(m->cure, sizeof(m->cure), "make the product of the sizes equal %lld",
-             (long long)world);
+    snprintf(misfit_out->cure, sizeof(misfit_out->cure),
+             "make the product of the sizes equal %lld", (long long)world);
     return true;
 }
 
+/* A size of Megatron's; 1 when it is not given. */
 static int64_t size_of(const struct config *cfg, const char *key)
 {
     int64_t n = config_get_int(cfg, key);
@@ -104,8 +120,11 @@ static int64_t size_of(const struct config *cfg, const char *key)
     return n > 0 ? n : 1;
 }
 
-/* Megatron splits the processes into whole copies of the model. */
-static bool megatron_misfit(const struct config *cfg, int64_t world, struct misfit *m)
+/* Megatron splits the processes into whole copies of the model: of tp x pp x cp ranks
+ * for the dense part, and of etp x pp x ep ranks for the experts. Both must divide
+ * `world`. etp is tp unless it is given. */
+static bool megatron_misfit(const struct config *cfg, int64_t world,
+                            struct misfit *misfit_out)
 {
     int64_t tp = size_of(cfg, "megatron_lm_tp_degree");
     int64_t pp = size_of(cfg, "megatron_lm_pp_degree");
@@ -117,18 +136,18 @@ static bool megatron_misfit(const struct config *cfg, int64_t world, struct misf
 
     if (cfg->distributed_type != DIST_MEGATRON_LM)
         return false;
-    m->code = A0140;
-    m->key = pp > 1 ? "megatron_lm_pp_degree" : "megatron_lm_tp_degree";
-    snprintf(m->cure, sizeof(m->cure),
+    misfit_out->code = A0140;
+    misfit_out->key = pp > 1 ? "megatron_lm_pp_degree" : "megatron_lm_tp_degree";
+    snprintf(misfit_out->cure, sizeof(misfit_out->cure),
              "choose sizes whose product divides the number of processes");
     if (world % model)
-        snprintf(m->text, sizeof(m->text),
+        snprintf(misfit_out->text, sizeof(misfit_out->text),
                  "%lld processes cannot be divided by tp %lld x pp %lld x context %lld "
                  "= %lld",
                  (long long)world, (long long)tp, (long long)pp, (long long)cp,
                  (long long)model);
     else if (world % experts)
-        snprintf(m->text, sizeof(m->text),
+        snprintf(misfit_out->text, sizeof(misfit_out->text),
                  "%lld processes cannot be divided by expert tensor %lld x pp %lld x "
                  "expert %lld = %lld",
                  (long long)world, (long long)(etp > 0 ? etp : tp), (long long)pp,
@@ -138,6 +157,8 @@ static bool megatron_misfit(const struct config *cfg, int64_t world, struct misf
     return true;
 }
 
+/* The planned number of processes; 0 (as many as are started) is checked by
+ * config_check_world later. */
 void check_world(struct validator *v)
 {
     struct misfit m;
@@ -151,6 +172,8 @@ void check_world(struct validator *v)
                    m.cure, "%s", m.text);
 }
 
+/* At the start of a run, where `world` is what was really started; every rank
+ * fails alike. */
 accel_status_t config_check_world(const struct config *cfg, int64_t world,
                                   accel_error_t *err)
 {

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Size and device of a run: they go with its distributed_type. In: all sources taken. What
- * the site or the user file says of them is set aside where a stronger source says another
- * type, which is told with both places. Never changes what stands beside the type itself.
+ * Size and device of a run belong to its distributed_type. All sources come in; what
+ * the site or the user file says about size or device is set aside where a stronger
+ * source sets another type, and a note names both places. A user file is written for
+ * one kind of run; its num_processes must not leak into a job file of another kind.
+ * Never changes what stands beside the type itself.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "config/read/validate.h"
 
+/* The keys that count as size and device. */
 static const char *const shape_keys[] = {
     "num_processes", "num_machines", "use_cpu",         "accel.device",
     "gpu_ids",       "machine_rank", "main_process_ip", "main_process_port",
@@ -25,29 +28,37 @@ void shape_after(struct shape_layer *layer, const struct validator *v,
 {
     int type = config_row("distributed_type");
 
+    /* The origin was written while the file was taken, so it is this file's. */
     layer->has_type = v->cfg->origin[type] == (unsigned char)file;
     layer->type = v->cfg->distributed_type;
 }
 
+/* How a value of a weaker file relates to the type that won. */
 enum fit {
     FITS,
-    OTHER_TYPE, /* the file describes a run of another type */
-    OWN_SIZE,   /* of the same type, but the job file describes its run itself */
-    AGAINST,    /* the type cannot be what it is with this value */
+    /* the file describes a run of another type */
+    OTHER_TYPE,
+    /* the file has the same type, but the job file describes its run itself */
+    OWN_SIZE,
+    /* the type contradicts the value, whatever the file says */
+    AGAINST,
 };
 
-/* One process per device of a maker. */
+/* Types that run one process per accelerator; see enum distributed_type. */
 static bool needs_devices(enum distributed_type type)
 {
     return type >= DIST_MULTI_GPU;
 }
 
+/* Does `key` put the run on the CPU? */
 static bool says_cpu(const struct config *cfg, const char *key)
 {
     return (!strcmp(key, "use_cpu") && cfg->use_cpu) ||
            (!strcmp(key, "accel.device") && cfg->device == DEVICE_CPU);
 }
 
+/* Does the value of `key` contradict the type? NO is one process, and the types for
+ * accelerators cannot run on the CPU. */
 static bool is_against(const struct config *cfg, const char *key)
 {
     if (cfg->distributed_type == DIST_NO)
@@ -56,8 +67,10 @@ static bool is_against(const struct config *cfg, const char *key)
     return needs_devices(cfg->distributed_type) && says_cpu(cfg, key);
 }
 
-static enum fit judge(const struct validator *v, const struct shape_layer *layer,
-                      const char *key)
+/* `layer` is the file that gave the value of `key`. A file without a type only says "so
+ * many processes, whatever runs", which fits every type. */
+static enum fit shape_judge(const struct validator *v, const struct shape_layer *layer,
+                            const char *key)
 {
     if (is_against(v->cfg, key))
         return AGAINST;
@@ -69,7 +82,8 @@ static enum fit judge(const struct validator *v, const struct shape_layer *layer
                                                                          : FITS;
 }
 
-/* "job.yaml:1", "environment ACCEL_DISTRIBUTED_TYPE" */
+/* Writes where the type that won was set: "job.yaml:1", "environment
+ * ACCEL_DISTRIBUTED_TYPE". Returns buf. */
 static const char *type_place(const struct validator *v, char *buf, size_t len)
 {
     const struct place *at = &v->value_at[config_row("distributed_type")];
@@ -83,7 +97,9 @@ static const char *type_place(const struct validator *v, char *buf, size_t len)
     return buf;
 }
 
-/* Says that the value `text` of `key`, which stood at `at`, is not applied. */
+/* Adds the note that the value `text` of `key`, which stood at `at`, is not applied.
+ * srun shows it as well unless the job file simply has its own size, which is the
+ * usual case. */
 static void tell(struct validator *v, const struct shape_layer *layer, enum fit fit,
                  const char *key, const char *text, struct place at)
 {
@@ -112,7 +128,8 @@ static void tell(struct validator *v, const struct shape_layer *layer, enum fit 
         report_tell(v->report);
 }
 
-/* The value of the weaker sources again; says so when it is another one. */
+/* Puts back the value of the weaker sources. Adds a note only if the value changes
+ * by that. */
 static void set_aside(struct validator *v, const struct shape_layer *layer,
                       enum fit fit, const char *key, size_t row)
 {
@@ -128,7 +145,8 @@ static void set_aside(struct validator *v, const struct shape_layer *layer,
         tell(v, layer, fit, key, printable(shown, sizeof(shown), was, strlen(was)), at);
 }
 
-/* A lock holds; what it makes impossible is said with both places. */
+/* A lock holds even here. Where it makes the run impossible, the error names
+ * both places. */
 static void refuse_locked(struct validator *v, const char *key, size_t row)
 {
     const struct config_key *types = &v->schema[config_row("distributed_type")];
@@ -147,6 +165,8 @@ static void refuse_locked(struct validator *v, const char *key, size_t row)
         types->values[v->cfg->distributed_type], path, lock->line, key);
 }
 
+/* Each turn removes one layer: the value that is left may come from the site file, and
+ * is judged in its turn. The origin gets weaker each time, so the loop ends. */
 void shape_settle(struct validator *v, const struct shape_layer before[ORIGIN_FILE])
 {
     unsigned char type = v->cfg->origin[config_row("distributed_type")];
@@ -154,10 +174,12 @@ void shape_settle(struct validator *v, const struct shape_layer before[ORIGIN_FI
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shape_keys); i++) {
         size_t row = (size_t)config_row(shape_keys[i]);
 
+        /* Only values of site and user file that are weaker than the type. The job
+         * file, variables and flags are always meant for this run. */
         while (v->cfg->origin[row] != ORIGIN_DEFAULT && v->cfg->origin[row] < type &&
                v->cfg->origin[row] < ORIGIN_FILE) {
             const struct shape_layer *layer = &before[v->cfg->origin[row]];
-            enum fit fit = judge(v, layer, shape_keys[i]);
+            enum fit fit = shape_judge(v, layer, shape_keys[i]);
 
             if (v->cfg->locked[row])
                 refuse_locked(v, shape_keys[i], row);

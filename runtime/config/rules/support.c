@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What libaccel's own runtime makes of a config, and what it does not do yet. A Python
- * program is not concerned: it gets everything in its environment.
+ * What a config means to libaccel's own runtime, and what the runtime does not
+ * implement yet. Python programs are not concerned: they get everything in their
+ * environment.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,11 +11,14 @@
 #include "config/config.h"
 #include "config/read/document.h"
 
+/* FSDP version 2 has other keys for the same choices. */
 static bool is_version2(const struct config *cfg)
 {
     return config_get_int(cfg, "fsdp_version") == 2;
 }
 
+/* ZeRO stages 1 and 2 are both SHARD_GRAD_OP here: state and gradients are sharded.
+ * Stage 3 shards the parameters as well. */
 enum sharding_strategy config_strategy(const struct config *cfg)
 {
     char text[32];
@@ -38,6 +42,7 @@ enum sharding_strategy config_strategy(const struct config *cfg)
     }
 }
 
+/* The words of fsdp_sharding_strategy. */
 const char *config_strategy_name(enum sharding_strategy strategy)
 {
     static const char *const names[] = {
@@ -51,9 +56,13 @@ const char *config_strategy_name(enum sharding_strategy strategy)
     return names[strategy];
 }
 
+/* Compute and the gathered copy have one dtype; only the wire of the gradients can
+ * be chosen. */
 struct precision config_precision(const struct config *cfg)
 {
     accel_dtype_t t = cfg->mixed_precision == PRECISION_BF16 ? ACCEL_BF16 : ACCEL_F32;
+    /* The dtype of the wire for each word of accel.precision.reduce; "auto"
+     * follows compute. */
     const accel_dtype_t wire[] = {
         [REDUCE_AUTO] = t,
         [REDUCE_F32] = ACCEL_F32,
@@ -70,10 +79,11 @@ enum wrap_policy config_wrap_policy(const struct config *cfg)
 {
     if (cfg->distributed_type == DIST_FSDP)
         return cfg->auto_wrap_policy;
-    /* DeepSpeed gathers module by module; the model's own blocks come nearest. */
+    /* DeepSpeed gathers module by module; the model's own blocks come closest. */
     return cfg->distributed_type == DIST_DEEPSPEED ? WRAP_TRANSFORMER : WRAP_NONE;
 }
 
+/* Version 2 always gathers ahead, which is what PREFETCH_PRE does. */
 enum backward_prefetch config_prefetch(const struct config *cfg)
 {
     return cfg->distributed_type == DIST_FSDP && is_version2(cfg)
@@ -81,6 +91,7 @@ enum backward_prefetch config_prefetch(const struct config *cfg)
                : cfg->backward_prefetch;
 }
 
+/* Only deepspeed_config has these keys; elsewhere the program decides. */
 int64_t config_accumulation(const struct config *cfg)
 {
     return cfg->distributed_type == DIST_DEEPSPEED
@@ -95,6 +106,7 @@ double config_clipping(const struct config *cfg)
                : 0;
 }
 
+/* Only fsdp_config has a key for it. */
 bool config_recomputes(const struct config *cfg)
 {
     char text[16];
@@ -104,6 +116,8 @@ bool config_recomputes(const struct config *cfg)
                   "true") == 0;
 }
 
+/* Site and user files are named by their kind, because their paths do not travel to
+ * the tasks. */
 const char *config_where(const struct config *cfg, const char *name, char *buf,
                          size_t len)
 {
@@ -137,7 +151,8 @@ const char *config_where(const struct config *cfg, const char *name, char *buf,
     return buf;
 }
 
-/* Is the map of this row in use? */
+/* Does this row matter to the run, by its map, FSDP version and precision? A key that
+ * is not in use must not stop a run. */
 static bool is_in_use(const struct config *cfg, const struct config_key *k)
 {
     static const struct {
@@ -148,7 +163,7 @@ static bool is_in_use(const struct config *cfg, const struct config_key *k)
                  { "deepspeed_config", DIST_DEEPSPEED },
                  { "megatron_lm_config", DIST_MEGATRON_LM } };
 
-    /* Each version of FSDP has keys that the other has not. */
+    /* Each version of FSDP has keys that the other one ignores. */
     static const char *const of_version1[] = { "fsdp_sharding_strategy",
                                                "fsdp_backward_prefetch",
                                                "fsdp_sync_module_states",
@@ -164,6 +179,7 @@ static bool is_in_use(const struct config *cfg, const struct config_key *k)
            cfg->mixed_precision == PRECISION_FP8;
 }
 
+/* Does libaccel implement the value of this key, or is there nothing to implement? */
 static bool is_done(const struct config *cfg, const struct config_key *k)
 {
     char text[1100];
@@ -172,10 +188,11 @@ static bool is_done(const struct config *cfg, const struct config_key *k)
         (k->use == USE_HONOURED && !k->ours) || !is_in_use(cfg, k))
         return true;
     config_value_text(cfg, k, text, sizeof(text));
+    /* A key that was neither given nor has a default asks for nothing. */
     return !text[0] || value_among(k->ours, text);
 }
 
-/* The cure: the values that are done, in the words of the row. */
+/* Writes the cure: the values that are implemented, in the words of the row. */
 static void cure_text(const struct config_key *k, char *buf, size_t len)
 {
     size_t used;
@@ -197,7 +214,8 @@ static void cure_text(const struct config_key *k, char *buf, size_t len)
         snprintf(buf + used, len - used, "'");
 }
 
-/* Whole copies have no wire of their own to narrow. */
+/* Only sharded state has a gradient wire whose dtype can be chosen; whole copies are
+ * summed in float32. */
 static accel_status_t check_reduce(const struct config *cfg, accel_error_t *err)
 {
     char where[256], text[16];
@@ -212,7 +230,7 @@ static accel_status_t check_reduce(const struct config *cfg, accel_error_t *err)
         config_get(cfg, "accel.precision.reduce", text, sizeof(text)));
 }
 
-/* What leaves the device is a rank's shard. */
+/* Offloading moves a rank's shard to the host; whole copies have none. */
 static accel_status_t check_offload(const struct config *cfg, accel_error_t *err)
 {
     char where[256], text[16];
@@ -226,7 +244,7 @@ static accel_status_t check_offload(const struct config *cfg, accel_error_t *err
                          "'fsdp_offload_params: true' is not supported yet");
 }
 
-/* What DeepSpeed's own file asks for besides the keys that accel reads. */
+/* DeepSpeed's own file may ask for more than the keys that accel reads. */
 static accel_status_t check_deepspeed_file(const struct config *cfg, accel_error_t *err)
 {
     char where[256];
@@ -241,6 +259,8 @@ static accel_status_t check_deepspeed_file(const struct config *cfg, accel_error
         cfg->deepspeed_more);
 }
 
+/* The table covers single keys; combinations have a function each. The first
+ * problem wins. */
 accel_status_t config_supported(const struct config *cfg, accel_error_t *err)
 {
     size_t n;
@@ -251,6 +271,8 @@ accel_status_t config_supported(const struct config *cfg, accel_error_t *err)
     for (size_t i = 0; i < n; i++) {
         if (is_done(cfg, &k[i]))
             continue;
+        /* Rows are in the order of the table, so the message is the same on
+         * every rank. */
         config_where(cfg, k[i].name, where, sizeof(where));
         cure_text(&k[i], cure, sizeof(cure));
         return accel_fail_at(err, A0170, where, cure, "'%s: %s' is not supported yet",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A list of variables as one printable text under a hash, and back. What comes back is
- * checked as a whole before any of it is used: the text travels through an environment that
- * others can write. Needs libc and xxHash only.
+ * A list of variables as one printable text under a hash, and back. The text is checked
+ * as a whole before any of it is used, because it travels through an environment that
+ * others can write. slurmstepd carries this file: it needs libc and xxHash only.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,16 +13,20 @@
 
 #include "config/python/environ.h"
 
+/* Caps of one item. A longer name or value is not ours. */
 enum { HASH_DIGITS = 16, NAME_MAX_BYTES = 64, VALUE_MAX_BYTES = 32 << 10 };
 
 static const char version[] = "accelenv1;";
 static const char hash_key[] = ";xxh3=";
 
+/* The version comes first, so that an old plugin on a node refuses a new text instead
+ * of misreading it. */
 void carrier_start(struct strbuf *b)
 {
     strbuf_append(b, version, strlen(version));
 }
 
+/* ":" instead of "=" marks a value that each task fills in for itself. */
 void carrier_add(void *user, const char *name, const char *value, bool task)
 {
     struct strbuf *b = user;
@@ -39,6 +43,7 @@ void carrier_add(void *user, const char *name, const char *value, bool task)
     }
 }
 
+/* The hash covers everything before it, the version included. */
 accel_status_t carrier_seal(struct strbuf *b, accel_error_t *err)
 {
     if (!b->failed)
@@ -53,6 +58,7 @@ accel_status_t carrier_seal(struct strbuf *b, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* One message for all damage: the user cannot do anything about the details. */
 static accel_status_t damaged(accel_error_t *err, const char *what)
 {
     return accel_fail(err, A0311,
@@ -62,11 +68,13 @@ static accel_status_t damaged(accel_error_t *err, const char *what)
                       what);
 }
 
+/* Are version, length and hash right? The hash is found by its position at the end. */
 static bool frame_is_whole(const char *text, size_t len)
 {
     size_t tail = strlen(hash_key) + HASH_DIGITS;
     char hash[HASH_DIGITS + 1];
 
+    /* strnlen stops at CARRIER_MAX: a text of that length has no known end. */
     if (len >= CARRIER_MAX || len < strlen(version) + tail ||
         strncmp(text, version, strlen(version)) != 0 ||
         strncmp(text + len - tail, hash_key, strlen(hash_key)) != 0)
@@ -76,12 +84,15 @@ static bool frame_is_whole(const char *text, size_t len)
     return !strcmp(text + len - HASH_DIGITS, hash);
 }
 
+/* Upper case only, as carrier_add writes it; -1: not a digit. */
 static int hex_digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* In place. False on a bad escape, on control characters and on too long a value. */
+/* Decodes %XX in place. False on a bad escape, on control characters and on a value
+ * that is too long. Control characters are refused even though they can be encoded: no
+ * variable of the contract has one. */
 static bool unescape(char *s)
 {
     const char *start = s;
@@ -106,54 +117,59 @@ static bool unescape(char *s)
     return to - start < VALUE_MAX_BYTES;
 }
 
-/* "NAME=value" or "NAME:word" into its parts. */
-static bool split(char *item, char **value_out, bool *task_out)
+/* Cuts "NAME=value" or "NAME:word" into its parts, in place: `item` becomes the name.
+ * The allow-list of names is what keeps LD_PRELOAD out of a task. */
+static bool carrier_split(char *item, char **value_out, bool *task_out)
 {
     size_t n = strcspn(item, "=:");
 
     if (!item[n] || n >= NAME_MAX_BYTES)
         return false;
+    /* The mark is looked at before it becomes the NUL of the name. */
     *task_out = item[n] == ':';
     item[n] = '\0';
     *value_out = item + n + 1;
     return environ_name_allowed(item) && unescape(*value_out);
 }
 
-/* All items of text[len] between the frame's ends. With `each` NULL: only looks. */
+/* Calls `each` for all items between version and hash. With `each` NULL it only checks.
+ * False: *st_out has the error. */
 static bool walk(const char *text, size_t len, config_env_f each, void *user,
-                 accel_error_t *err, accel_status_t *status)
+                 accel_error_t *err, accel_status_t *st_out)
 {
     size_t body = len - strlen(hash_key) - HASH_DIGITS - strlen(version);
     char *copy = strndup(text + strlen(version), body), *item, *rest = copy;
     bool good = true;
 
     if (!copy) {
-        *status = accel_fail_nomem(err, "the tasks' environment", body);
+        *st_out = accel_fail_nomem(err, "the tasks' environment", body);
         return false;
     }
+    /* An empty list is one empty item to strsep; body > 0 leaves it out. */
     while (good && body > 0 && (item = strsep(&rest, ";"))) {
         char *value;
         bool task;
 
-        good = split(item, &value, &task);
+        good = carrier_split(item, &value, &task);
         if (good && each)
             each(user, item, value, task);
     }
     free(copy);
     if (!good)
-        *status = damaged(err, "a name or value is not ours");
+        *st_out = damaged(err, "a name or value is not ours");
     return good;
 }
 
+/* Two passes: nothing is set in a task before the whole list is known to be good. */
 accel_status_t carrier_read(const char *text, config_env_f each, void *user,
                             accel_error_t *err)
 {
     size_t len = strnlen(text, CARRIER_MAX);
-    accel_status_t status = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     if (!frame_is_whole(text, len))
         return damaged(err, "wrong hash");
-    if (walk(text, len, NULL, NULL, err, &status))
-        walk(text, len, each, user, err, &status);
-    return status;
+    if (walk(text, len, NULL, NULL, err, &st))
+        walk(text, len, each, user, err, &st);
+    return st;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Canonical text: "accel1;key@f12=value;...;file=PATH;deepspeed=SECTION;accel=1;xxh3=HEX".
- * It carries every key with a field and every other key that was given, each with its
- * origin (d default, s site, u user, f file, e environment, o option) and line, so that a
- * task knows the config without opening the user's file. The hash guards against damage,
- * not malice.
+ * Canonical text:
+ * "accel1;key@f12=value;...;file=PATH;deepspeed=SECTION;accel=1;xxh3=HEX". It carries
+ * every key with a field and every other key that was given, each with its origin (d
+ * default, s site, u user, f file, e environment, o option) and line, so that a task
+ * knows the config without opening the user's file. The hash guards against damage, not
+ * malice.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +16,11 @@
 
 #include "config/read/document.h"
 
+/* MAX_TEXT includes the NUL. */
 enum { MAX_TEXT = 16 << 10, HASH_DIGITS = 16 };
 
+/* The frame, the items that are not keys of the schema, and a letter for each
+ * enum config_origin. */
 static const char version[] = "accel1;";
 static const char hash_key[] = ";xxh3=";
 static const char has_accel[] = "accel";
@@ -24,6 +28,7 @@ static const char job_file[] = "file";
 static const char deepspeed_file[] = "deepspeed";
 static const char origin_letter[] = "dsufeo";
 
+/* Printable ASCII without ';' and '%'; every other byte becomes %XX. */
 static void append_escaped(struct strbuf *b, const char *s)
 {
     for (; *s; s++) {
@@ -36,6 +41,7 @@ static void append_escaped(struct strbuf *b, const char *s)
     }
 }
 
+/* "path@f12=value;", with the full path, since two maps may have keys of one name. */
 static void append_key(struct strbuf *b, const struct config *cfg,
                        const struct config_key *k, size_t row)
 {
@@ -49,13 +55,15 @@ static void append_key(struct strbuf *b, const struct config *cfg,
     strbuf_append(b, ";", 1);
 }
 
+/* Items are in the order of the table, so equal configs give equal texts: srun compares
+ * the hash to tell whether a config has changed. */
 accel_status_t config_encode(const struct config *cfg, char *buf, size_t len,
                              accel_error_t *err)
 {
     struct strbuf b = { 0 };
     size_t n;
     const struct config_key *k = config_schema(&n);
-    accel_status_t status = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     strbuf_append(&b, version, strlen(version));
     for (size_t i = 0; i < n; i++)
@@ -72,16 +80,17 @@ accel_status_t config_encode(const struct config *cfg, char *buf, size_t len,
         strbuf_printf(&b, "%s%016llx", hash_key,
                       (unsigned long long)XXH3_64bits(b.s, b.len));
     if (b.failed)
-        status = accel_fail_nomem(err, "the resolved config", MAX_TEXT);
+        st = accel_fail_nomem(err, "the resolved config", MAX_TEXT);
     else if (b.len >= len || b.len >= MAX_TEXT)
-        status = accel_fail(err, A0125, "write the values shorter",
-                            "the resolved config has %zu bytes", b.len);
+        st = accel_fail(err, A0125, "write the values shorter",
+                        "the resolved config has %zu bytes", b.len);
     else
         memcpy(buf, b.s, b.len + 1);
     strbuf_free(&b);
-    return status;
+    return st;
 }
 
+/* One message for all damage; `what` is for us. */
 static accel_status_t damaged(accel_error_t *err, const char *what)
 {
     return accel_fail_at(err, A0311, "ACCEL_CONFIG_RESOLVED",
@@ -89,12 +98,14 @@ static accel_status_t damaged(accel_error_t *err, const char *what)
                          "the resolved config is damaged: %s", what);
 }
 
+/* Upper case only, as append_escaped writes it; -1: not a digit. */
 static int hex_digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* In place; false on a bad escape or one that stands for NUL. */
+/* Decodes %XX in place. False on a bad escape, or on one for NUL, which would cut
+ * the value. */
 static bool unescape(char *s)
 {
     char *to = s;
@@ -115,13 +126,15 @@ static bool unescape(char *s)
     return true;
 }
 
-/* "key@f12": cuts the mark off and stores origin and line. */
+/* Stores origin and line from a mark such as "f12". Lines cannot exceed the bytes of
+ * the largest file. */
 static bool take_mark(struct config *cfg, char *mark, size_t row)
 {
     const char *letter = *mark ? strchr(origin_letter, *mark) : NULL;
     char *end;
     long line;
 
+    /* strtol would also take a sign or blanks. */
     if (!letter || mark[1] < '0' || mark[1] > '9')
         return false;
     line = strtol(mark + 1, &end, 10);
@@ -132,7 +145,8 @@ static bool take_mark(struct config *cfg, char *mark, size_t row)
     return true;
 }
 
-/* For messages only. */
+/* Takes a text that only messages use; made printable, because anybody may have written
+ * the variable. */
 static bool take_shown(char *field, size_t len, char *value)
 {
     if (!unescape(value) || strlen(value) >= len)
@@ -141,7 +155,7 @@ static bool take_shown(char *field, size_t len, char *value)
     return true;
 }
 
-/* One "path@mark=value". */
+/* Takes one item. False: it is not one that this version writes. */
 static bool take_item(struct config *cfg, char *item)
 {
     size_t n;
@@ -160,27 +174,33 @@ static bool take_item(struct config *cfg, char *item)
         return take_shown(cfg->job_path, sizeof(cfg->job_path), value);
     if (!strcmp(item, deepspeed_file))
         return take_shown(cfg->deepspeed_more, sizeof(cfg->deepspeed_more), value);
+    /* Keys have no '@', and values come after the '=' that was cut. */
     mark = strchr(item, '@');
     if (!mark || !unescape(value))
         return false;
     *mark++ = '\0';
+    /* config_row finds a name without its map, too; only the full path is what
+     * we write. */
     row = config_row(item);
     if (row < 0 || strcmp(config_key_path(&k[row], path, sizeof(path)), item) ||
         !take_mark(cfg, mark, (size_t)row))
         return false;
+    /* From here on it is a known key with a good mark. */
     k += row;
     if (!*value && k->type == TYPE_INT && k->min > 0 && !k->default_text)
-        return true; /* not given */
+        /* Written by config_value_text for a number that was not given. */
+        return true;
     return value_set(cfg, k, value) == VALUE_OK;
 }
 
-/* Version, length and hash. */
+/* Checks version, length and hash. *body_out is the length up to the hash. */
 static accel_status_t check_frame(const char *text, size_t *body_out,
                                   accel_error_t *err)
 {
     size_t len = strnlen(text, MAX_TEXT), body;
     char hash[HASH_DIGITS + 1];
 
+    /* A text of another version is no damage: its cure is another module. */
     if (strncmp(text, version, strlen(version)))
         return accel_fail_at(
             err, A0127, "ACCEL_CONFIG_RESOLVED",
@@ -188,6 +208,7 @@ static accel_status_t check_frame(const char *text, size_t *body_out,
             "the resolved config is not of a version this library knows");
     if (len >= MAX_TEXT || len < strlen(version) + strlen(hash_key) + HASH_DIGITS)
         return damaged(err, "wrong length");
+    /* The hash has a fixed length, so its place follows from that of the text. */
     body = len - strlen(hash_key) - HASH_DIGITS;
     if (strncmp(text + body, hash_key, strlen(hash_key)))
         return damaged(err, "no hash");
@@ -199,27 +220,29 @@ static accel_status_t check_frame(const char *text, size_t *body_out,
     return ACCEL_OK;
 }
 
-accel_status_t config_decode(const char *text, struct config *cfg, accel_error_t *err)
+/* Decodes into a local config, so that a text with a bad item leaves *cfg_out alone. */
+accel_status_t config_decode(const char *text, struct config *cfg_out,
+                             accel_error_t *err)
 {
     struct config got;
     size_t body = 0;
     char *copy, *item, *rest;
-    accel_status_t status = check_frame(text, &body, err);
+    accel_status_t st = check_frame(text, &body, err);
 
-    if (status != ACCEL_OK)
-        return status;
+    if (st != ACCEL_OK)
+        return st;
     copy = strndup(text + strlen(version), body - strlen(version));
     if (!copy)
         return accel_fail_nomem(err, "the resolved config", body);
     config_defaults(&got);
     for (item = strtok_r(copy, ";", &rest); item; item = strtok_r(NULL, ";", &rest)) {
         if (!take_item(&got, item)) {
-            status = damaged(err, "a key or value is not known");
+            st = damaged(err, "a key or value is not known");
             break;
         }
     }
     free(copy);
-    if (status == ACCEL_OK)
-        *cfg = got;
-    return status;
+    if (st == ACCEL_OK)
+        *cfg_out = got;
+    return st;
 }

@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel.lock: a list of keys in the site file whose values stronger sources may repeat but
- * not change. A locked key that the site file does not set is locked at its built-in
- * value. Policy, not a fence: what a user's own process does cannot be forced from here.
+ * accel.lock: a list of keys in the site file whose values stronger sources may repeat
+ * but not change. A locked key that the site file does not set is locked at its
+ * built-in value. This is policy, not a fence: nothing here can force what a user's own
+ * process does.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "config/read/document.h"
 
+/* Only asked inside the map `accel`. */
 bool lock_is_list(const char *name)
 {
     return !strcmp(name, "lock");
 }
 
+/* Reports a name in the list that is no key. A typo here would leave a key unlocked, so
+ * it is an error. */
 static void unknown_name(struct validator *v, const struct yaml_node *item)
 {
     const char *near[CONFIG_MAX_KEYS], *found, *dot = strrchr(item->text, '.');
@@ -28,6 +32,8 @@ static void unknown_name(struct validator *v, const struct yaml_node *item)
                printable(name, sizeof(name), item->text, strlen(item->text)));
 }
 
+/* null and an empty list lock nothing. The list may come before or after the values it
+ * locks: both are of the same file. */
 void lock_take(struct validator *v, const struct yaml_node *key,
                const struct yaml_node *list)
 {
@@ -45,6 +51,7 @@ void lock_take(struct validator *v, const struct yaml_node *key,
         return;
     }
     for (int i = list->first; i >= 0 && !report_full(v->report); i = node[i].next) {
+        /* -1: no such key, or not even a word. */
         int row = node[i].kind == NODE_SCALAR ? config_row(node[i].text) : -1;
 
         if (node[i].kind != NODE_SCALAR) {
@@ -60,6 +67,8 @@ void lock_take(struct validator *v, const struct yaml_node *key,
     }
 }
 
+/* Compares canonical values, so that "yes" repeats a locked "true". Tries the value on
+ * a copy of the config to get its canonical form. */
 bool lock_refuses(struct validator *v, size_t row, const char *text, struct place at)
 {
     const struct config_key *k = &v->schema[row];
@@ -72,7 +81,8 @@ bool lock_refuses(struct validator *v, size_t row, const char *text, struct plac
         return false;
     changed = *v->cfg;
     if (value_set(&changed, k, text) != VALUE_OK)
-        return false; /* the caller says what is wrong with it */
+        /* The caller reports what is wrong with it. */
+        return false;
     config_value_text(v->cfg, k, now, sizeof(now));
     config_value_text(&changed, k, then, sizeof(then));
     if (!strcmp(now, then))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Site file, user file, job file, environment and flags in; one config out. Each source
- * overrides the weaker ones key by key, but for size and device (shape.c); keys are held
- * against each other once, when all sources are in. Never prints, never changes the
- * environment.
+ * Site file, user file, job file, environment and flags come in; one config goes out.
+ * Each source overrides the weaker ones key by key, except for size and device
+ * (rules/shape.c). Keys are checked against each other once, when all sources are in.
+ * Never prints, never changes the environment.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,11 +13,13 @@
 
 #include "config/read/validate.h"
 
+/* Longest name of a variable that can be a key's, with its NUL. */
 enum { NAME_BYTES = 96 };
 static const char env_prefix[] = "ACCEL_";
 enum { PREFIX = sizeof(env_prefix) - 1 };
 
-/* Variables of accel that are no keys: a name near one of them is no misspelt key. */
+/* Variables of accel that are not keys, without the prefix. A name near one of them is
+ * not reported as a misspelt key. */
 static const char *const own_names[] = {
     "BOOT_TIMEOUT_MS",
     "COMM_TIMEOUT_MS",
@@ -50,36 +52,49 @@ static const char *const own_names[] = {
     "WORLD_SIZE",
 };
 
-/* Texts that places point at live as long as the resolving. */
+/* The state of one config_resolve. It is large (more than 100 KiB), so it is on the
+ * heap. Places point to the texts in here, which therefore live until the end. */
 struct resolve {
     struct validator v;
     struct config_report report;
     struct config cfg;
-    struct config_text file[ORIGIN_FILE + 1];   /* by origin */
-    struct shape_layer before[ORIGIN_FILE];     /* the same */
-    char env_name[CONFIG_MAX_KEYS][NAME_BYTES]; /* once a variable may be a key's */
-    bool by_env[CONFIG_MAX_KEYS];               /* taken from the environment */
+    /* The files, by origin, with their bytes; and what there was before each
+     * of them. */
+    struct config_text file[ORIGIN_FILE + 1];
+    struct shape_layer before[ORIGIN_FILE];
+    /* Names of the keys' variables; filled in only when some ACCEL_ variable
+     * is seen. */
+    char env_name[CONFIG_MAX_KEYS][NAME_BYTES];
+    /* Rows that the environment has set already. */
+    bool by_env[CONFIG_MAX_KEYS];
     struct lone {
         struct config_text in;
         char label[NAME_BYTES + 20];
-    } * lone; /* one per variable and flag that gives a value */
+        /* One per variable and flag that gives a value: its name as messages show it.
+         * Never reallocated, because places point to `in`. */
+    } * lone;
     size_t lone_count;
-    bool complete; /* every file was readable and well formed */
+    /* Every file was readable and well formed. If not, checks between keys would only
+     * report consequences. */
+    bool complete;
 };
 
-void config_defaults(struct config *cfg)
+/* Rows without a default text keep 0, which means "not given". */
+void config_defaults(struct config *cfg_out)
 {
     size_t n;
     const struct config_key *k = config_schema(&n);
 
-    memset(cfg, 0, sizeof(*cfg));
+    memset(cfg_out, 0, sizeof(*cfg_out));
     for (size_t i = 0; i < n; i++)
         if (k[i].offset != SIZE_MAX && k[i].default_text)
-            value_set(cfg, &k[i], k[i].default_text);
+            value_set(cfg_out, &k[i], k[i].default_text);
 }
 
-/* ---- names ----------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------- */
 
+/* ACCEL_, the map without "accel.", and the key, all in upper case. Not toupper: the
+ * locale must not matter. */
 const char *config_env_name(size_t row, char *buf, size_t len)
 {
     size_t n;
@@ -87,7 +102,8 @@ const char *config_env_name(size_t row, char *buf, size_t len)
     const char *section = k[row].section;
     int used;
 
-    /* Names of Accelerate are unique; ours are not without their map. */
+    /* Key names of Accelerate are unique. Ours are only unique with their map:
+     * "enabled", "dir". */
     section = !strncmp(section, "accel.", 6) ? section + 6 : "";
     buf[0] = '\0';
     if (k[row].moved_to)
@@ -101,6 +117,7 @@ const char *config_env_name(size_t row, char *buf, size_t len)
     return buf;
 }
 
+/* The paths are in `src`: struct config keeps only the one of the job file. */
 const char *config_place(const struct config *cfg, const struct config_sources *src,
                          size_t row, char *buf, size_t len)
 {
@@ -128,7 +145,7 @@ const char *config_place(const struct config *cfg, const struct config_sources *
     return buf;
 }
 
-/* Is `name` set to an absolute path? */
+/* The value of `name` if it is an absolute path, else NULL. */
 static const char *absolute_env(const char *name)
 {
     const char *value = getenv(name);
@@ -136,7 +153,7 @@ static const char *absolute_env(const char *name)
     return value && value[0] == '/' ? value : NULL;
 }
 
-/* "DIR" + `tail` into buf[1024], or NULL. */
+/* Writes `dir` and `tail` into buf[1024]; NULL when there is no dir, or no room. */
 static const char *path_below(const char *dir, const char *tail, char *buf)
 {
     int n = dir ? snprintf(buf, 1024, "%s%s", dir, tail) : -1;
@@ -144,8 +161,9 @@ static const char *path_below(const char *dir, const char *tail, char *buf)
     return n > 0 && n < 1024 ? buf : NULL;
 }
 
-/* Where accelerate config writes when no file is named, by the rules of its library; NULL:
- * not known. */
+/* Where `accelerate config` writes when no file is named, by the rules of
+ * huggingface_hub: HF_HOME, else XDG_CACHE_HOME/huggingface, else ~/.cache/huggingface.
+ * NULL: not known. */
 static const char *accelerates_file(char *buf)
 {
     static const char name[] = "/accelerate/default_config.yaml";
@@ -160,32 +178,38 @@ static const char *accelerates_file(char *buf)
     return path_below(hub, name, buf);
 }
 
-void config_sources_default(struct config_sources *src, struct config_paths *paths)
+/* Accelerate's file counts only if accel's own user file does not exist. One that
+ * exists but cannot be read must be reported, not replaced. */
+void config_sources_default(struct config_sources *src, struct config_paths *paths_out)
 {
     const char *theirs;
     int n;
 
-    /* A relative XDG_CONFIG_HOME is to be ignored, says its specification. */
+    /* The XDG specification says to ignore a relative XDG_CONFIG_HOME. */
     src->user_path = absolute_env("XDG_CONFIG_HOME")
                          ? path_below(absolute_env("XDG_CONFIG_HOME"),
-                                      "/accel/config.yaml", paths->user)
+                                      "/accel/config.yaml", paths_out->user)
                          : path_below(absolute_env("HOME"),
-                                      "/.config/accel/config.yaml", paths->user);
+                                      "/.config/accel/config.yaml", paths_out->user);
     if (!src->user_path)
-        paths->user[0] = '\0';
-    theirs = src->job_path ? NULL : accelerates_file(paths->accelerate);
+        paths_out->user[0] = '\0';
+    /* Not looked for beside a job file: accelerate launch does not either. */
+    theirs = src->job_path ? NULL : accelerates_file(paths_out->accelerate);
     src->user_is_accelerates =
         theirs && access(theirs, F_OK) == 0 &&
         (!src->user_path || (access(src->user_path, F_OK) && errno == ENOENT));
     if (src->user_is_accelerates)
         src->user_path = theirs;
-    n = snprintf(paths->site, sizeof(paths->site), "%s", SYSCONFDIR "/accel/site.yaml");
-    src->site_path = (size_t)n < sizeof(paths->site) ? paths->site : NULL;
+    n = snprintf(paths_out->site, sizeof(paths_out->site), "%s",
+                 SYSCONFDIR "/accel/site.yaml");
+    src->site_path = (size_t)n < sizeof(paths_out->site) ? paths_out->site : NULL;
     src->env = environ;
 }
 
-/* ---- sources --------------------------------------------------------------------------- */
+/* ---- sources --------------------------------------------------------------------- */
 
+/* Reads one file and takes its values; site and user file between shape_before and
+ * shape_after, so that rules/shape.c can undo them. NULL: no such source. */
 static void take_file(struct resolve *s, const char *path, enum config_origin origin)
 {
     struct config_text *in = &s->file[origin];
@@ -193,11 +217,14 @@ static void take_file(struct resolve *s, const char *path, enum config_origin or
 
     if (!path)
         return;
+    /* The reader fills in the text; messages need the path before. */
     s->report.in = (struct config_text){ .path = path, .origin = origin };
     if (origin < ORIGIN_FILE)
         shape_before(&s->before[origin], &s->v);
     config_file_read(&s->report);
     *in = s->report.in;
+    /* A file that is missing and may be is no problem; any other one is in
+     * the report. */
     if (!in->text) {
         s->complete &= s->report.diags->errors == 0;
         return;
@@ -211,7 +238,7 @@ static void take_file(struct resolve *s, const char *path, enum config_origin or
     yaml_tree_free(&tree);
 }
 
-/* One line: the reader may not know that there is such a file. */
+/* One line, because the user may not know that this file exists. */
 static void note_accelerates(struct resolve *s)
 {
     report_add(&s->report, MESSAGE_NOTE, (struct place){ 0 },
@@ -220,7 +247,8 @@ static void note_accelerates(struct resolve *s)
     report_tell(&s->report);
 }
 
-/* Reports and values that follow come from this variable or flag. */
+/* From here on messages and values come from this variable or flag. Returns the source,
+ * which lives in `l`. */
 static const struct config_text *enter(struct resolve *s, struct lone *l,
                                        enum config_origin origin, const char *name,
                                        size_t len)
@@ -235,6 +263,7 @@ static const struct config_text *enter(struct resolve *s, struct lone *l,
     return &l->in;
 }
 
+/* Is it in the list above? */
 static bool is_own_name(const char *name)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(own_names); i++)
@@ -243,7 +272,8 @@ static bool is_own_name(const char *name)
     return false;
 }
 
-/* ACCEL_MIXED_PRECISON: a note, because the variable may be somebody else's. */
+/* ACCEL_MIXED_PRECISON: only a note, because the variable may be somebody else's.
+ * `here` may be local: a message copies what it shows. */
 static void note_misspelt(struct resolve *s, const char *name, size_t len)
 {
     const char *near[CONFIG_MAX_KEYS + ACCEL_ARRAY_SIZE(own_names)], *found;
@@ -251,6 +281,7 @@ static void note_misspelt(struct resolve *s, const char *name, size_t len)
     struct lone here;
     size_t n = 0;
 
+    /* The name without its prefix. */
     snprintf(word, sizeof(word), "%.*s", (int)(len - PREFIX), name + PREFIX);
     if (is_own_name(word))
         return;
@@ -260,6 +291,7 @@ static void note_misspelt(struct resolve *s, const char *name, size_t len)
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(own_names); i++)
         near[n++] = own_names[i];
     found = suggest_nearest(word, near, n);
+    /* Nearest to one of accel's own variables: that is not a misspelt key. */
     if (!found || is_own_name(found))
         return;
     snprintf(hint, sizeof(hint), "did you mean %s%s?", env_prefix, found);
@@ -268,12 +300,15 @@ static void note_misspelt(struct resolve *s, const char *name, size_t len)
                "it is not read: no key has this name");
 }
 
+/* Makes the names once, not once per variable. */
 static void name_variables(struct resolve *s)
 {
     for (size_t i = 0; i < s->v.keys; i++)
         config_env_name(i, s->env_name[i], sizeof(s->env_name[i]));
 }
 
+/* An empty environment costs one comparison per variable: names are made only when the
+ * first ACCEL_ variable with a value is met. */
 static void take_environment(struct resolve *s, char *const *env)
 {
     bool named = false;
@@ -281,6 +316,7 @@ static void take_environment(struct resolve *s, char *const *env)
     for (; env && *env && !report_full(&s->report); env++) {
         size_t len = strcspn(*env, "="), row = 0;
 
+        /* "NAME" without "=" is no variable; a longer name can be no key. */
         if (strncmp(*env, env_prefix, PREFIX) != 0 || len >= NAME_BYTES || !(*env)[len])
             continue;
         if (!named)
@@ -295,10 +331,12 @@ static void take_environment(struct resolve *s, char *const *env)
             validate_value(&s->v, row, *env + len + 1,
                            enter(s, &s->lone[s->lone_count++], ORIGIN_ENV, *env, len));
         if (row < s->v.keys)
-            s->by_env[row] = true; /* as getenv: the first of two counts */
+            /* Of two variables with one name the first counts, as for getenv. */
+            s->by_env[row] = true;
     }
 }
 
+/* An unknown flag is an error, unlike an unknown variable: the user typed it for us. */
 static void unknown_flag(struct resolve *s, const char *name)
 {
     const char *near[CONFIG_MAX_KEYS], *found, *dot = strrchr(name, '.');
@@ -312,6 +350,7 @@ static void unknown_flag(struct resolve *s, const char *name)
     report_add(&s->report, A0205, (struct place){ 0 }, hint, "no key has this name");
 }
 
+/* Takes the flags in their order; of two with one name the last one counts. */
 static void take_flags(struct resolve *s, const struct config_setting *flags,
                        size_t count)
 {
@@ -327,8 +366,10 @@ static void take_flags(struct resolve *s, const struct config_setting *flags,
     }
 }
 
-/* ---- all of them ----------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------- */
 
+/* Weakest source first. After a file that could not be read, the checks between keys
+ * are left out. */
 static void take_all(struct resolve *s, const struct config_sources *src)
 {
     s->complete = true;
@@ -339,6 +380,8 @@ static void take_all(struct resolve *s, const struct config_sources *src)
     take_file(s, src->job_path, ORIGIN_FILE);
     take_environment(s, src->env);
     take_flags(s, src->flags, src->flag_count);
+    /* From here on messages without a place of their own are about the job file, or
+     * about "the configuration" where there is none. */
     s->report.in = s->file[ORIGIN_FILE];
     if (!src->job_path)
         s->report.in.path = "the configuration";
@@ -348,59 +391,65 @@ static void take_all(struct resolve *s, const struct config_sources *src)
     validate_across(&s->v);
 }
 
-/* Of a path that is too long the end is kept. */
+/* Keeps the job file's path for messages in the tasks. Of a path that is too long the
+ * end is kept, because the file name is there. */
 static void name_job(struct config *cfg, const char *path)
 {
     const size_t room = sizeof(cfg->job_path) - 4;
     size_t n = strlen(path), from = n > room ? n - room : 0;
 
     while (from && from < n && ((unsigned char)path[from] & 0xc0) == 0x80)
-        from++; /* not within a character */
+        /* Not from the middle of a UTF-8 character. */
+        from++;
     printable(cfg->job_path, sizeof(cfg->job_path), path + from, n - from);
     if (from) {
+        /* 4 bytes were left for "..." and the NUL. */
         memmove(cfg->job_path + 3, cfg->job_path, strlen(cfg->job_path) + 1);
         memcpy(cfg->job_path, "...", 3);
     }
 }
 
-static bool prepare(struct resolve *s, const struct config_sources *src,
-                    struct config_diags *diags)
+/* Sets the state up before the first source. False: out of memory. */
+static bool resolve_prepare(struct resolve *s, const struct config_sources *src,
+                            struct config_diags *diags_out)
 {
+    /* What messages call the whole. */
     const char *shown = src->job_path ? src->job_path : "the configuration";
 
-    memset(diags, 0, sizeof(*diags));
-    printable(diags->path, sizeof(diags->path), shown, strlen(shown));
+    memset(diags_out, 0, sizeof(*diags_out));
+    printable(diags_out->path, sizeof(diags_out->path), shown, strlen(shown));
     config_defaults(&s->cfg);
     if (src->job_path)
         name_job(&s->cfg, src->job_path);
-    s->report.diags = diags;
+    s->report.diags = diags_out;
     s->v.cfg = &s->cfg;
     s->v.report = &s->report;
     s->v.schema = config_schema(&s->v.keys);
     s->v.without_slurm = src->without_slurm;
     s->v.needs_type = src->job_path != NULL;
+    /* One for every key that the environment may set, and one for every flag. */
     s->lone = calloc(s->v.keys + src->flag_count, sizeof(*s->lone));
     return s->lone != NULL;
 }
 
-accel_status_t config_resolve(const struct config_sources *src, struct config *cfg,
-                              struct config_diags *diags, accel_error_t *err)
+accel_status_t config_resolve(const struct config_sources *src, struct config *cfg_out,
+                              struct config_diags *diags_out, accel_error_t *err)
 {
     struct resolve *s = calloc(1, sizeof(*s));
-    accel_status_t status;
+    accel_status_t st;
 
-    if (!s || !prepare(s, src, diags)) {
-        memset(diags, 0, sizeof(*diags));
+    if (!s || !resolve_prepare(s, src, diags_out)) {
+        memset(diags_out, 0, sizeof(*diags_out));
         free(s);
         return accel_fail_nomem(err, "reading the configuration", sizeof(*s));
     }
     take_all(s, src);
-    status = report_finish(&s->report, err);
-    if (status == ACCEL_OK)
-        *cfg = s->cfg;
+    st = report_finish(&s->report, err);
+    if (st == ACCEL_OK)
+        *cfg_out = s->cfg;
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(s->file); i++)
         free((char *)s->file[i].text);
     free(s->lone);
     free(s);
-    return status;
+    return st;
 }
