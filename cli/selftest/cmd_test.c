@@ -113,6 +113,7 @@ static accel_status_t export_test_config(struct config *cfg, accel_error_t *err)
     static char text[16 << 10];
     accel_status_t st;
 
+    /* Only accel_save writes: nothing falls due by steps or minutes. */
     cfg->ckpt_dir[0] = '\0';
     cfg->ckpt_every_steps = 0;
     cfg->ckpt_every_minutes = 0;
@@ -258,11 +259,13 @@ static int run_test(int argc, char **argv)
         return code;
     if (is_task())
         return be_rank(&a, &cfg);
+    /* Ranks run this very program, not whatever PATH has on their node. */
     if (!own_dir(self))
         strcpy(self, ".");
     strcat(self, "/accel");
     srun = cli_find_program("srun");
     if (srun && getenv("SLURM_JOB_ID")) {
+        /* With a config the plugin chooses the PMI itself. */
         const char *const head[] = { "srun", a.config ? option : "--mpi=pmix", NULL };
 
         snprintf(option, sizeof(option), "--accel-config=%.4000s",

@@ -194,24 +194,25 @@ static accel_status_t verify_broadcast(const struct round *r, accel_error_t *err
 
 /* ---- the rounds ------------------------------------------------------------------ */
 
-/* One call of the collective. *ms is the time of the slowest rank, measured behind a
- * barrier. Wrong values are kept in `bad`, so that this rank still makes the calls its
- * peers make; a call that failed is returned. */
+/* One call of the collective. *ms_out is the time of the slowest rank, measured behind
+ * a barrier. Wrong values are kept in `bad`, so that this rank still makes the calls
+ * its peers make; a call that failed is returned. */
 static accel_status_t play_round(struct round *r, const struct collective *op,
-                                 double *ms, accel_error_t *bad, accel_error_t *err)
+                                 double *ms_out, accel_error_t *bad, accel_error_t *err)
 {
     accel_error_t why = { 0 };
     accel_status_t st;
     int64_t start;
 
+    /* The barrier keeps a late rank's filling out of the others' time. */
     op->fill(r);
     st = comm_barrier(r->comm, err);
     start = clock_ns();
     if (st == ACCEL_OK)
         st = op->call(r, err);
-    *ms = (double)(clock_ns() - start) / 1e6;
+    *ms_out = (double)(clock_ns() - start) / 1e6;
     if (st == ACCEL_OK)
-        st = comm_all_reduce(r->comm, ms, 1, ACCEL_F64, COMM_MAX, err);
+        st = comm_all_reduce(r->comm, ms_out, 1, ACCEL_F64, COMM_MAX, err);
     if (st == ACCEL_OK && op->verify(r, &why) != ACCEL_OK && !bad->code)
         *bad = why;
     return st;
@@ -246,6 +247,7 @@ static accel_status_t play_rounds(struct round *r, const struct collective *op,
         ms[at] = one;
         r->turn++;
     }
+    /* The median: one call in five may meet another job's burst. */
     *ms_out = ms[REPEATS / 2];
     return st;
 }
@@ -275,6 +277,7 @@ static accel_status_t check_collective(struct selftest *t, struct check *c,
         return bad.code;
     }
     bytes = (double)r.elems * r.size * sizeof(float);
+    /* One rank sends nothing, so it has no rate. */
     if (r.size > 1 && c->ms > 0)
         c->gb_per_s = op->sent * bytes * (r.size - 1) / r.size / c->ms / 1e6;
     snprintf(c->found, sizeof(c->found), "%zu float32 per rank%s", r.elems,

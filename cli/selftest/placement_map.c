@@ -43,8 +43,11 @@ static accel_status_t compare_launcher(const struct boot *b, accel_error_t *err)
         { "OMPI_COMM_WORLD_LOCAL_SIZE", NULL, b->local_size },
         { NULL, "SLURM_STEP_NUM_NODES", b->nodes },
     };
+    /* Open MPI's own variables tell that its mpirun started this process. */
     bool mpirun = getenv("OMPI_COMM_WORLD_SIZE") != NULL;
 
+    /* A process on its own may have stale variables of the shell
+     * it was started from. */
     if (strcmp(b->method, "pmix") != 0)
         return ACCEL_OK;
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(facts); i++) {

@@ -49,6 +49,7 @@ static accel_status_t selftest_agree(struct selftest *t, struct check *c,
 {
     const struct boot *b = &t->run->boot;
     struct finding f = { .rank = b->rank, .error = *mine };
+    /* One reduction for both: a status is a small integer, exact as a double. */
     double v[2] = { (double)*check_st, c->ms };
     size_t *sizes = calloc((size_t)b->size, sizeof(*sizes));
     void *all = NULL;

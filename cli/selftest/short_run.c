@@ -168,7 +168,8 @@ static char **lone_environment(char *resolved)
 
 /* Starts the child with its stdout in *fd_out. Returns 0 or an errno. posix_spawn with
  * /proc/self/exe finds this very program wherever it was installed. */
-static int start_reference(char *const *argv, char *const *env, pid_t *pid, int *fd_out)
+static int start_reference(char *const *argv, char *const *env, pid_t *pid_out,
+                           int *fd_out)
 {
     posix_spawn_file_actions_t actions;
     int fds[2], failed;
@@ -179,9 +180,10 @@ static int start_reference(char *const *argv, char *const *env, pid_t *pid, int 
     if (!failed) {
         failed = posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
         if (!failed)
-            failed = posix_spawn(pid, "/proc/self/exe", &actions, NULL, argv, env);
+            failed = posix_spawn(pid_out, "/proc/self/exe", &actions, NULL, argv, env);
         posix_spawn_file_actions_destroy(&actions);
     }
+    /* Only the child writes: its end is the reader's end of file. */
     close(fds[1]);
     if (failed)
         close(fds[0]);
@@ -243,6 +245,7 @@ accel_status_t selftest_alone(const accel_t *run, const char *out,
      * GPU that nobody gave. */
     if (!run->backend->device)
         one.device = DEVICE_CPU;
+    /* One process has no launcher: the config travels as the one ACCEL_ variable. */
     memcpy(resolved, key, sizeof(key));
     st = config_encode(&one, resolved + strlen(key), sizeof(resolved) - strlen(key),
                        err);
