@@ -127,7 +127,7 @@ static void check_each_gpu(struct doctor *d, const struct topo_gpus *gpus)
         char what[16], why[256], now[128];
 
         snprintf(what, sizeof(what), "gpu %d", i);
-        /* NVML counts it and cannot tell its bus id: the driver lost it. */
+        /* NVML counts this GPU, but it does not answer, not even with its bus id. */
         if (!g->bus_id[0]) {
             doctor_say(d, what, WARN,
                        "look at nvidia-smi and dmesg (Xid); have the node looked at",

@@ -197,8 +197,8 @@ static accel_status_t map_own(const struct given *g, const struct place *p,
     }
     if (st == ACCEL_OK)
         *own = place[at];
-    /* Interfaces are shared out by all GPUs of the node, and those of the others are
-     * not known here. accel_open knows them: its ranks tell each other. */
+    /* The place depends on the other ranks' GPUs, which are not known here. In
+     * accel_open the ranks tell each other. */
     if (st == ACCEL_OK && ranks > 1 && mine.devices > 0 && last == 0)
         snprintf(own->why, sizeof(own->why),
                  "a guess: which GPUs the other tasks have "

@@ -15,8 +15,8 @@ static json_t *text_or_null(const char *text)
     return text[0] ? json_string(text) : json_null();
 }
 
-/* Interfaces in the order of their numbers. Without GPUs the reason is there instead,
- * since "no GPU" and "no driver" have different cures. */
+/* Without GPUs the reason is there instead of a driver: "no GPU" and "no driver"
+ * have different cures. */
 json_t *topo_machine_json(const struct topo_machine *m)
 {
     const struct topo_gpus *gpus = topo_machine_gpus(m);
