@@ -93,8 +93,8 @@ int cli_config_load(const char *job, const struct cli_settings *s,
     return code;
 }
 
-/* Keys without a field in the config (SIZE_MAX) are Accelerate's alone: shown only when
- * some source gives them. */
+/* Keys without a field of their own (SIZE_MAX) are only handed on to programs: they are
+ * shown when some source gives them. */
 static bool is_shown(const struct config *cfg, const struct config_key *key, size_t row)
 {
     return key->offset != SIZE_MAX || cfg->origin[row] != ORIGIN_DEFAULT;

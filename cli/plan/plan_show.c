@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel plan`, what is shown: one plan as rows or JSON, all strategies as a table, and the
- * times of checkpoints. In: what plan_model.c found. Out: text on stdout.
+ * `accel plan`, what is shown: one plan as rows or JSON, all strategies as a table, and
+ * the times of checkpoints. In: what plan_model.c found. Out: text on stdout.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -11,7 +11,8 @@
 #include "cli/cli.h"
 #include "cli/plan/plan_cmd.h"
 
-static int no_memory(void)
+/* The one error of printing a plan, as an exit code. */
+static int plan_no_memory(void)
 {
     accel_error_t err;
 
@@ -31,8 +32,10 @@ static const char *time_text(double s, char *buf, size_t len)
     return buf;
 }
 
-/* ---- one plan -------------------------------------------------------------------------------- */
+/* ---- one plan -------------------------------------------------------------------- */
 
+/* The time of a save, and how often to save: Young's interval, with Daly's as the
+ * second opinion. Shown only for the speeds the user gave. */
 static void print_times(const struct planned *p, const struct plan *plan)
 {
     char a[32], b[32], c[32];
@@ -54,7 +57,7 @@ static void print_times(const struct planned *p, const struct plan *plan)
            100 * plan_interval_loss(young, save, p->mtbf), young / 60);
 }
 
-/* What is not known before a run. */
+/* Says what is not known before a run. */
 static void print_notes(const struct planned *p)
 {
     const struct plan_device *d = &p->in.device;
@@ -67,8 +70,10 @@ static void print_notes(const struct planned *p)
                       "starts)");
 }
 
-static int print_text(const struct planned *p, const struct plan *plan,
-                      const char *file)
+/* The rows of plan_print, which a run prints too, behind what only the
+ * command line knows. */
+static int print_plan_text(const struct planned *p, const struct plan *plan,
+                           const char *file)
 {
     struct strbuf text = { 0 };
     char shape[160], batch[128], threads[32];
@@ -87,7 +92,7 @@ static int print_text(const struct planned *p, const struct plan *plan,
                &text);
     if (text.failed) {
         strbuf_free(&text);
-        return no_memory();
+        return plan_no_memory();
     }
     fputs(text.s, stdout);
     strbuf_free(&text);
@@ -96,6 +101,7 @@ static int print_text(const struct planned *p, const struct plan *plan,
     return cli_finish(0);
 }
 
+/* Bytes per rank by kind. Keys are part of the interface: scripts read them. */
 static json_t *bytes_json(const struct plan *p)
 {
     return json_pack(
@@ -109,7 +115,8 @@ static json_t *bytes_json(const struct plan *p)
         (json_int_t)p->host_bytes, "peak", (json_int_t)p->total_bytes);
 }
 
-/* What the GPU has, and what its rank needs on the host; null where the host computes. */
+/* What the GPU has and what its rank needs on the host; null
+ * where the host computes. */
 static json_t *gpu_json(const struct plan_input *in, const struct plan *p)
 {
     const struct plan_device *d = &in->device;
@@ -141,6 +148,7 @@ static json_t *groups_json(const struct plan_layout *l)
     return all;
 }
 
+/* Seconds, or null where the speed or the failure rate was not given. */
 static json_t *times_json(const struct planned *p, const struct plan *plan)
 {
     double save = p->storage > 0 ? (double)plan->checkpoint_bytes / p->storage : 0;
@@ -156,6 +164,8 @@ static json_t *times_json(const struct planned *p, const struct plan *plan)
     return o;
 }
 
+/* What follows from the layout. `cut`: ranks that share one copy of
+ * the optimizer's state. */
 static json_t *plan_json(const struct planned *p, const struct plan *plan)
 {
     const struct plan_layout *l = &p->in.layout;
@@ -173,8 +183,10 @@ static json_t *plan_json(const struct planned *p, const struct plan *plan)
         (json_int_t)plan->checkpoint_bytes, "seconds", times_json(p, plan));
 }
 
-static int print_json(const struct planned *p, const struct plan *plan,
-                      const char *file)
+/* Sizes and layout in one object; order kept, so that two plans can be
+ * compared line by line. */
+static int print_plan_json(const struct planned *p, const struct plan *plan,
+                           const char *file)
 {
     const struct model_sizes *m = &p->sizes;
     json_t *all =
@@ -188,7 +200,7 @@ static int print_json(const struct planned *p, const struct plan *plan,
     int code;
 
     if (!all || !rest || json_object_update(all, rest)) {
-        code = no_memory();
+        code = plan_no_memory();
     } else {
         json_dumpf(all, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
         puts("");
@@ -204,11 +216,12 @@ int plan_show(const struct planned *p, const char *file, bool json)
     struct plan plan;
 
     plan_compute(&p->in, &plan);
-    return json ? print_json(p, &plan, file) : print_text(p, &plan, file);
+    return json ? print_plan_json(p, &plan, file) : print_plan_text(p, &plan, file);
 }
 
-/* ---- all strategies ---------------------------------------------------------------------------- */
+/* ---- all strategies -------------------------------------------------------------- */
 
+/* Plain bytes for scripts, a unit for readers. */
 static void bytes_cell(int64_t bytes, bool json, char *buf, size_t len)
 {
     if (json)
@@ -217,6 +230,7 @@ static void bytes_cell(int64_t bytes, bool json, char *buf, size_t len)
         format_bytes((double)bytes, buf, len);
 }
 
+/* "-": there is no GPU, or its memory is not known. */
 static const char *fits_word(const struct plan_device *d, const struct plan *p)
 {
     if (!d->present || d->memory_bytes == 0)
@@ -224,6 +238,8 @@ static const char *fits_word(const struct plan_device *d, const struct plan *p)
     return p->total_bytes <= d->memory_bytes ? "yes" : "no";
 }
 
+/* One strategy as a row: memory by kind, then bytes sent inside and
+ * between nodes per step. */
 static void layout_row(struct cli_table *t, const struct plan_input *in, bool json)
 {
     struct plan p;
@@ -248,6 +264,8 @@ static void layout_row(struct cli_table *t, const struct plan_input *in, bool js
                                        in->layout.runs ? "yes" : "not yet" });
 }
 
+/* This config's strategy first, then all others on the same ranks, each with the
+ * config's context-, sequence- and tensor-parallel groups. */
 int plan_show_all(const struct planned *p, bool json)
 {
     static const char *const columns[] = {
@@ -262,7 +280,7 @@ int plan_show_all(const struct planned *p, bool json)
     int local = in.local_size / others;
 
     if (!t)
-        return no_memory();
+        return plan_no_memory();
     layout_row(t, &in, json);
     for (int i = 0;
          plan_layout_at(i, in.world / others, local > 0 ? local : 1, &in.layout); i++) {

@@ -265,7 +265,8 @@ static int run_test(int argc, char **argv)
     strcat(self, "/accel");
     srun = cli_find_program("srun");
     if (srun && getenv("SLURM_JOB_ID")) {
-        /* With a config the plugin chooses the PMI itself. */
+        /* A config goes through the plugin, as in a run. Without one srun
+         * must be told of PMIx. */
         const char *const head[] = { "srun", a.config ? option : "--mpi=pmix", NULL };
 
         snprintf(option, sizeof(option), "--accel-config=%.4000s",
