@@ -202,6 +202,7 @@ static char **mpirun_command(const char *mpirun, const char *count, const char *
         argv[n++] = (char *)"-x";
         argv[n++] = (char *)names[i];
     }
+    /* Containers run as root, which Open MPI refuses by default. */
     if (geteuid() == 0)
         argv[n++] = (char *)"--allow-run-as-root";
     argv[n++] = (char *)self;
@@ -380,6 +381,7 @@ static int load_launch_config(struct launch_args *a, struct cli_config *c)
  * first process starts. */
 static int launch_config(struct launch_args *a)
 {
+    /* Static for its size. */
     static struct cli_config c;
     struct launch_env env = { .claim = -1 };
     accel_error_t err;

@@ -98,7 +98,8 @@ static accel_status_t add_resolved_config(const struct config *cfg, const char *
     return st;
 }
 
-/* carrier_start even after an error: launch_env_free then has something to free. */
+/* Makes the list in its order: the resolved config first, then what follows from it.
+ * The seal at the end tells a task that the list is complete. */
 accel_status_t launch_env_make(const struct config *cfg, const char *config_path,
                                int64_t processes, long threads, struct launch_env *env,
                                accel_error_t *err)
@@ -164,6 +165,7 @@ static void apply_variable(void *user, const char *name, const char *value, bool
 {
     struct applying *a = user;
 
+    /* "cores" stands for a number of threads that only the task can know. */
     if (task && !strcmp(value, "cores"))
         a->place.cores = environ_cores(a->place.local_world, 0, 0);
     environ_apply(&a->ops, &a->place, name, value, task);

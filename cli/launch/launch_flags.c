@@ -233,6 +233,8 @@ static int take_word(struct translation *t, int argc, char **argv, int i)
                 return 0;
             return !own[k].value || !next ? 1 : push(t, strdup(value)) ? 2 : 0;
         }
+    /* What neither table knows, or lacks its value, is the
+     * parser's to complain about. */
     f = find_flag(name);
     if ((!f && config_row(name) < 0) || (needs_value(f) && !value))
         return push(t, strdup(argv[i])); /* the parser says what is wrong */
@@ -265,6 +267,7 @@ char **launch_flags_translate(int argc, char **argv, struct launch_flags *flags,
             goto failed;
         i += took;
     }
+    /* As Accelerate: -m means Python. */
     if (flags->module && flags->no_python) {
         accel_fail_at(err, A0010, "--module", "leave one of them away",
                       "--module and --no_python cannot be used together");

@@ -141,6 +141,7 @@ static void start_children(const struct launch_env *env, struct children *c,
     pid_t parent = getpid();
     accel_error_t err;
 
+    /* Or every child would write the parent's buffers again. */
     fflush(NULL);
     for (; c->count < env->local_world; c->count++, c->left++) {
         c->pid[c->count] = fork();
@@ -164,6 +165,7 @@ static void start_children(const struct launch_env *env, struct children *c,
 static void wait_children(struct children *c, const sigset_t *set)
 {
     while (c->left > 0) {
+        /* SIGCHLD ends the wait early; a second is fine enough for the deadline. */
         struct timespec wait = { .tv_sec = c->kill_at ? 1 : 3600 };
         siginfo_t info = { 0 };
         int sig = sigtimedwait(set, &info, &wait);

@@ -21,7 +21,7 @@
 /* mpirun never sees these: it inherits them blocked. Its tasks unblock them
  * (launch_mpirun_task). */
 static const int ours[] = { SIGINT, SIGTERM, SIGHUP };
-/* mpirun handles these as it should, but what comes to us must be passed on, too. */
+/* Warnings of a preemption: mpirun keeps its own handling of them. */
 static const int passed_on[] = { SIGUSR1, SIGUSR2 };
 
 /* Adds signals[n] to *set. */
@@ -93,6 +93,7 @@ static int wait_for_mpirun(pid_t mpirun, const sigset_t *set)
     int wait_status = 0, sig = 0;
 
     for (;;) {
+        /* Without a pending signal SIGCHLD ends the wait. */
         const struct timespec wait = { .tv_sec = sig ? 0 : 3600, .tv_nsec = 100000000 };
         int next = sigtimedwait(set, NULL, &wait);
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The completion script for bash, from the table of sub-commands, their options, the config
- * schema, the messages, the published models, the functions of libaccel and Accelerate's
- * flags. It offers what the parsers take and no more. Out: text on stdout.
+ * The completion script for bash, from the table of sub-commands and their options, the
+ * config schema, the messages, the published models, the functions of libaccel and
+ * Accelerate's flags. It offers what the parsers take and no more. Out: text on stdout.
+ *
+ * The lists are written into the script, so that completing runs no program.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -15,14 +17,15 @@
 #include "cli/launch/launch.h"
 #include "cli/man/man_pages.h"
 
-/* Options as argp ends them. */
+/* argp ends its options with a row of zeros. A row with only a text is a heading. */
 static bool is_last(const struct argp_option *o)
 {
     return !o->name && !o->key && !o->doc && !o->group;
 }
 
-/* ---- lists of words --------------------------------------------------------------------- */
+/* ---- lists of words -------------------------------------------------------------- */
 
+/* Each list is a variable of the script, words divided by line ends. */
 static void print_keys(void)
 {
     size_t n;
@@ -70,8 +73,8 @@ static void print_functions(void)
     printf("\"\n");
 }
 
-/* Accelerate's, in two lists: with a value, to which the keys of a config belong, and without
- * one. */
+/* Accelerate's flags in two lists: with a value, as all keys of a config have, and
+ * without one. A key whose name another row has as well is offered once. */
 static void print_flags(void)
 {
     static const char *const lists[] = { "_accel_flags", "_accel_value_flags" };
@@ -93,7 +96,8 @@ static void print_flags(void)
     }
 }
 
-/* Is the name of a key in a map unlike all at the top level, so that it stands for itself? */
+/* May the key be written without its map? Its name must differ from every top-level
+ * key, and be the first of its kind. */
 static bool stands_alone(const struct config_key *k, size_t n, size_t row)
 {
     for (size_t i = 0; i < n; i++)
@@ -102,7 +106,7 @@ static bool stands_alone(const struct config_key *k, size_t n, size_t row)
     return config_row(k[row].name) == (int)row;
 }
 
-/* The words that a key takes, by its name and its path. */
+/* The values of a key, found by its path and, where that is clear, by its name. */
 static void print_values(void)
 {
     size_t n;
@@ -127,9 +131,10 @@ static void print_values(void)
     printf("    esac\n}\n");
 }
 
-/* ---- placeholders ------------------------------------------------------------------------ */
+/* ---- placeholders ---------------------------------------------------------------- */
 
-/* What to offer for a word of a form or of an option's argument, as a call of the script. */
+/* The call of the script that offers words for a placeholder of a form or of an
+ * option's argument. ":" offers nothing. */
 static void print_offer(const char *what, size_t n)
 {
     static const struct {
@@ -160,7 +165,8 @@ static void print_offer(const char *what, size_t n)
         printf(":");
 }
 
-/* Case arms for the word after an option that takes one. */
+/* Case arms for the word after an option that takes an argument. "a|B"
+ * makes one call for each. */
 static void print_option_arguments(const struct cli_command *c)
 {
     for (const struct argp_option *o = c->argp->options; o && !is_last(o); o++) {
@@ -180,8 +186,9 @@ static void print_option_arguments(const struct cli_command *c)
     }
 }
 
-/* ---- commands ---------------------------------------------------------------------------- */
+/* ---- commands -------------------------------------------------------------------- */
 
+/* --json in front of the command completes only to commands that take it. */
 static bool takes_json(const struct cli_command *c)
 {
     const struct argp_option *o = c->argp->options;
@@ -191,6 +198,7 @@ static bool takes_json(const struct cli_command *c)
     return o && !is_last(o);
 }
 
+/* All long options of a command, --help first; hidden aliases stay hidden. */
 static void print_options(const struct cli_command *c)
 {
     printf("--%s", CLI_HELP_OPTION);
@@ -199,7 +207,7 @@ static void print_options(const struct cli_command *c)
             printf(" --%s", o->name);
 }
 
-/* How many operands the longest form has; 0: any number. */
+/* The operands of the longest form; 0: any number ("..."). */
 static int most_operands(const char *forms)
 {
     int most = 0;
@@ -213,8 +221,8 @@ static int most_operands(const char *forms)
     return most;
 }
 
-/* Every word of the forms that stands for itself, as the first operand; then what the first
- * placeholder of any form offers. */
+/* Offers every literal word of the forms as the first operand, then what the first
+ * placeholder of any form stands for. */
 static void print_operands(const struct cli_command *c)
 {
     const char *line = c->argp->args_doc ? c->argp->args_doc : "";
@@ -240,6 +248,7 @@ static void print_operands(const struct cli_command *c)
     printf("\n");
 }
 
+/* The case arm of one command: options after a dash, else operands. */
 static void print_command(const struct cli_command *c)
 {
     printf("    %s)\n        case $cur in -*)\n            _accel_words \"", c->name);
@@ -250,6 +259,7 @@ static void print_command(const struct cli_command *c)
     printf("        ;;\n");
 }
 
+/* The commands as a variable: all of them, or those with --json. */
 static void print_names(const char *variable, bool only_json)
 {
     size_t n;
@@ -262,8 +272,9 @@ static void print_names(const char *variable, bool only_json)
     printf("\"\n");
 }
 
-/* ---- the script -------------------------------------------------------------------------- */
+/* ---- the script ------------------------------------------------------------------ */
 
+/* Functions that need nothing from the tables. COMPREPLY is bash's list of offers. */
 static const char helpers[] =
     "# Adds what begins with the word being typed.\n"
     "_accel_words() {\n"
@@ -305,6 +316,8 @@ static const char helpers[] =
     "    local flag\n"
     "    case $1 in\n";
 
+/* Accelerate's flags after `accel launch`: with - or _, a value
+ * where the key has one. */
 static const char launch_argument[] =
     "    launch:--*)\n"
     "        flag=${1#launch:--} flag=${flag//-/_}\n"
@@ -320,6 +333,8 @@ static const char launch_argument[] =
     "    *) return 1 ;;\n"
     "    esac\n}\n";
 
+/* _accel: finds command, option and number of operands in front of the cursor, then
+ * falls into the case arms that print_command adds. */
 static const char body[] =
     "_accel() {\n"
     "    local cur='' command='' option='' word before='' operands=0 json='' i\n"
@@ -376,6 +391,7 @@ static const char body[] =
     "    fi\n"
     "    case $command in\n";
 
+/* The order is that of a script: lists, functions, then _accel, which uses both. */
 void completion_bash(void)
 {
     size_t n;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel(7): what accel is, the ways to start a run, where settings come from, the
- * variables, what happens on preemption, and how to read a message.
+ * accel(7): what accel is, the ways to start a run, where settings come from,
+ * the variables, what happens on preemption, and how to read a message. Out:
+ * man(7) markup on stdout.
  */
 #include <stdio.h>
 
@@ -9,6 +10,7 @@
 #include "cli/man/man_pages.h"
 #include "cli/man/roff.h"
 
+/* A tag and its text. */
 struct item {
     const char *name, *text;
 };
