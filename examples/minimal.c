@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * minimal: a model of one's own on accel.h alone. The next byte from an embedding and a
- * residual two-layer perceptron; sharded, resumed and preemption-safe, in C or C++:
- *     srun --accel-config=fsdp.yaml ./minimal FILE.txt                                  */
+ * minimal: a model of one's own on accel.h alone. Predicts the next byte with an
+ * embedding and a residual two-layer perceptron; sharded, resumed, preemption-safe:
+ *     srun --accel-config=fsdp.yaml ./minimal FILE.txt */
 #include <stdio.h>
 #include <accel.h>
 
@@ -24,7 +24,7 @@ static void print_line(void *user, accel_log_level_t level, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
-/* What went wrong, if this rank knows it, and the exit code. */
+/* Prints what went wrong, if this rank knows it. Returns the exit code. */
 static int finish(const accel_error_t *err)
 {
     char text[1536];

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORD_MAX 100 /* longer words are unknown, as in BERT */
+/* Bytes; longer words are unknown, as in BERT. */
+#define WORD_MAX 100
 
 struct piece {
     char *text;
@@ -18,11 +19,14 @@ struct piece {
 };
 
 struct wordpiece {
-    struct piece *piece; /* sorted by text */
+    /* [count], sorted by text for bsearch. */
+    struct piece *piece;
     int count;
+    /* The id of [UNK]. */
     int32_t unknown;
 };
 
+/* For qsort and bsearch. */
 static int by_text(const void *a, const void *b)
 {
     return strcmp(((const struct piece *)a)->text, ((const struct piece *)b)->text);
@@ -37,6 +41,8 @@ int32_t wordpiece_id(const struct wordpiece *w, const char *piece)
     return found ? found->id : -1;
 }
 
+/* Appends one piece per line; -1 and errno on failure. What was read so far stays
+ * for wordpiece_close. */
 static int read_lines(struct wordpiece *w, FILE *f)
 {
     char *line = NULL;
@@ -102,7 +108,8 @@ int wordpiece_size(const struct wordpiece *w)
     return w->count;
 }
 
-/* The pieces of one word; the whole word is unknown when some part is. */
+/* The pieces of one word, the longest first; pieces inside a word begin with ##. The
+ * whole word is [UNK] when some part of it is unknown. */
 static int encode_word(const struct wordpiece *w, const char *word, int len,
                        int32_t *out, int max)
 {
@@ -128,6 +135,8 @@ static int encode_word(const struct wordpiece *w, const char *word, int len,
     return n;
 }
 
+/* Words end at spaces and punctuation, which is a word of its own. A blank is read
+ * behind the text, so that the last word ends like all others. */
 int wordpiece_encode(const struct wordpiece *w, const char *text, int len, int32_t *out,
                      int max)
 {

@@ -4,8 +4,8 @@
  * resolved in the environment. A program of its own, so that `accel` itself starts
  * without BLAS, PMIx and UCX.
  *
- *    accel-selftest [--json] DIR             the test; DIR: where it may write
- *    accel-selftest --reference WORLD OUT    the same steps alone, losses on stdout
+ *     accel-selftest [--json] DIR             the test; DIR: where it may write
+ *     accel-selftest --reference WORLD OUT    the same steps alone, losses on stdout
  */
 #include <signal.h>
 #include <stdio.h>
