@@ -152,6 +152,7 @@ static int run_check(int argc, char **argv)
         accel_fail_nomem(&err, "arguments", (size_t)argc * sizeof(*a.files));
         return cli_fail(&err);
     }
+    /* The parser stores files as it meets them; argc bounds their number. */
     cli_parse(&cli_check, argc, argv, &a);
     if (a.keys)
         code = list_keys(a.json);

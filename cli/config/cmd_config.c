@@ -55,6 +55,7 @@ static error_t parse_config_args(int key, char *arg, struct argp_state *state)
         a->target = arg;
         return 0;
     case O_PRECISION:
+        /* Judged here: this value goes into the file without a run of the validator. */
         if (strcmp(arg, "no") != 0 && strcmp(arg, "fp16") != 0 && strcmp(arg, "bf16"))
             argp_error(state, "--mixed-precision takes no, fp16 or bf16, not '%s'",
                        arg);
@@ -85,6 +86,7 @@ static error_t parse_config_args(int key, char *arg, struct argp_state *state)
     }
 }
 
+/* Hidden aliases with underscores: Accelerate's own spelling. */
 static const struct argp_option options[] = {
     { "config-file", 'f', "FILE", 0, "The file to write (default: the user file)", 0 },
     { "config_file", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0 },
@@ -125,6 +127,7 @@ static int write_config_file(const struct config_args *a)
         config_sources_default(&sources, &paths);
         path = paths.user[0] ? paths.user : NULL;
     }
+    /* Services and containers may have no HOME. */
     if (!path) {
         accel_fail(&err, A0261, "set HOME, or give --config-file FILE",
                    "there is no home directory for the user file");

@@ -68,6 +68,7 @@ static bool to_version2(struct config_values *v)
                 removed[i].instead);
         good &= config_values_set(v, removed[i].key, NULL);
     }
+    /* The strategy's one meaning that is left. */
     good &=
         config_values_set(v, "fsdp_reshard_after_forward", reshard ? "true" : "false");
     good &= config_values_set(v, "fsdp_sharding_strategy", NULL);
@@ -145,6 +146,7 @@ static error_t parse_convert_args(int key, char *arg, struct argp_state *state)
         a->overwrite = true;
         return 0;
     case ARGP_KEY_ARG:
+        /* accelerate to-fsdp2 takes no operand either. */
         argp_error(state, "give the file as --config-file %s", arg);
         return 0;
     case ARGP_KEY_END:

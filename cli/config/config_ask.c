@@ -232,6 +232,7 @@ static bool keep_answer(struct asking *a, const char *key, const struct config *
     char text[CONFIG_GIVEN_BYTES];
     struct config_setting *last = &a->answers.item[a->answers.count - 1];
 
+    /* The flag points at the typed text, which the set frees: it is mended below. */
     config_get(cfg, key, text, sizeof(text));
     if (!config_values_set(&a->values, key, text[0] ? text : NULL))
         return false;
@@ -385,6 +386,7 @@ int config_ask(const char *path)
                "[ ]; Ctrl-C ends and changes nothing.\n",
                path);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(questions) && !code; i++) {
+        /* In order: conditions only look back. */
         a.asked[i] = is_due(&a, &questions[i]);
         if (a.asked[i] && !ask_question(&a, &questions[i])) {
             printf("\n");

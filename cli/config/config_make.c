@@ -143,6 +143,7 @@ int config_default(const char *path, const char *precision)
     int gpus = count_gpus(), code;
     char count[16];
 
+    /* One process per GPU, on this machine. */
     snprintf(count, sizeof(count), "%d", gpus);
     if (!config_values_set(&v, "distributed_type", gpus > 1 ? "MULTI_GPU" : "NO") ||
         !config_values_set(&v, "num_processes", count) ||

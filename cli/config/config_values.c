@@ -118,6 +118,7 @@ static void append_escaped(struct strbuf *out, const char *s)
                         { "\xe2\x80\xa9", "\\P" }, { "\xef\xbb\xbf", "\\uFEFF" } };
         size_t i = 0;
 
+        /* Other bytes, the rest of UTF-8 included, stand for themselves. */
         while (i < ACCEL_ARRAY_SIZE(escapes) &&
                strncmp(s, escapes[i].bytes, strlen(escapes[i].bytes)) != 0)
             i++;
@@ -172,6 +173,7 @@ static bool lies_in(const char *section, const char *path)
 {
     size_t n = strlen(path);
 
+    /* "ab.c" begins with "a" and does not lie in it. */
     return !strncmp(section, path, n) && (!section[n] || section[n] == '.');
 }
 

@@ -110,6 +110,7 @@ static accel_status_t write_beside(const char *path, const struct strbuf *text,
     fd = mkostemp(temp, O_CLOEXEC);
     if (fd < 0)
         return config_write_failed("create a file beside", path, err);
+    /* mkostemp made it 0600. */
     if (fchmod(fd, mode_for(path)) || !write_and_sync(fd, text->s, text->len))
         st = config_write_failed("write", path, err);
     else
@@ -136,6 +137,7 @@ accel_status_t config_file_write(const char *path, const struct strbuf *text,
     accel_status_t st;
     char *real = NULL;
 
+    /* A strbuf that ran out of memory holds half of the text. */
     if (text->failed)
         return accel_fail_nomem(err, "the config file", text->len);
     if (!make_parents(path))
@@ -208,6 +210,7 @@ accel_status_t config_file_replace(const char *path, const struct strbuf *text,
     *kept_out = false;
     if (text->failed || access(path, F_OK))
         return config_file_write(path, text, true, err);
+    /* Nothing to write, so nothing to keep either. */
     if (is_same(path, text))
         return ACCEL_OK;
     st = name_bak(path, bak, err);

@@ -28,6 +28,7 @@ static void put_member(struct builder *b, json_t *object, const char *key,
         b->failed = true;
 }
 
+/* Appends `value` and takes it over, also when it fails. */
 static void append_item(struct builder *b, json_t *array, json_t *value)
 {
     if (json_array_append_new(array, value))
@@ -123,6 +124,7 @@ static json_t *one_of_words(struct builder *b, const struct config_key *k)
         append_item(b, list, json_string(k->values[i]));
         no |= is_no(k->values[i]);
     }
+    /* `ours` of a refused key: "a|b", the values that change nothing. */
     for (const char *p = k->use == USE_REFUSED ? k->ours : NULL; p;
          p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL) {
         size_t n = strcspn(p, "|");
@@ -130,6 +132,7 @@ static json_t *one_of_words(struct builder *b, const struct config_key *k)
         append_item(b, list, typed(k, p, n));
         no |= n == 2 && (!strncmp(p, "NO", n) || !strncmp(p, "no", n));
     }
+    /* Other spellings that the parser takes for some keys. */
     append_numbers(b, list, k);
     append_lower(b, list, k);
     if (no && k->type != TYPE_BOOL)
@@ -234,6 +237,7 @@ static json_t *key_schema(struct builder *b, const struct config_key *k)
     if (otherwise)
         put_member(b, schema, "default", otherwise);
     append_values(b, any, k);
+    /* distributed_type alone must be given. */
     if (k->offset != offsetof(struct config, distributed_type))
         append_item(b, any, json_pack("{s:s}", "$ref", NOT_GIVEN));
     put_member(b, schema, "anyOf", any);
@@ -273,6 +277,7 @@ static json_t *section_properties(struct builder *b, json_t *root, const char *s
 
         snprintf(name, sizeof(name), "%.*s", (int)n, section);
         any = json_object_get(json_object_get(properties, name), "anyOf");
+        /* The map's first key makes it; the later ones find it here. */
         if (!any) {
             map = map_schema(b, json_object());
             put_member(b, map, "type", json_string("object"));

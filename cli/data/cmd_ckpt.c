@@ -57,6 +57,7 @@ static bool exists_in(const char *dir, const char *name)
            stat(path, &st) == 0;
 }
 
+/* A table that could not be made, as an exit code. */
 static int ckpt_no_memory(void)
 {
     accel_error_t err = { 0 };
@@ -83,6 +84,7 @@ static void list_row(struct cli_table *t, const accel_ckpt_info_t *info, bool js
     char step[24], ranks[16] = "", size[32] = "";
 
     snprintf(step, sizeof(step), "%lld", (long long)info->step);
+    /* 0 ranks: the manifest could not be read. */
     if (info->world_size) {
         snprintf(ranks, sizeof(ranks), "%d", info->world_size);
         if (json)
@@ -163,6 +165,7 @@ static void tree_finding(void *user, const char *line)
         add_finding(user, ACCEL_ECORRUPT, line);
 }
 
+/* The row of a checkpoint that a run removed or replaced while it was read. */
 static void say_gone(struct cli_table *t, const char *name)
 {
     cli_table_row(
@@ -185,6 +188,7 @@ struct tree_work {
     int file;
 };
 
+/* An isolate_work: the comparison itself, in the child. */
 static accel_status_t compare_tree(void *arg, isolate_say *say, void *user,
                                    accel_error_t *err)
 {
@@ -226,6 +230,7 @@ static accel_status_t verify_trees(struct rows *r, accel_error_t *err)
 
     for (int f = 0; !st && f < accel_ckpt_world_size(c); f++) {
         st = verify_tree(c, f, r, err);
+        /* The first failure is the result; damage lets the other files be read. */
         worst = worst ? worst : st;
         st = st == ACCEL_ECORRUPT ? ACCEL_OK : st;
     }
@@ -244,6 +249,7 @@ static int verify_one(struct cli_table *t, const char *dir, const char *name)
     accel_status_t st;
 
     rows.path = path ? path : dir;
+    /* Before anything is read: what changes from here on was not damage. */
     rows.known = stat(rows.path, &rows.as_it_was) == 0;
     st = accel_ckpt_verify(dir, add_finding, &rows, &err);
     if (st == ACCEL_OK)
@@ -282,7 +288,8 @@ static int verify_root(struct cli_table *t, const char *root, int *code)
 
         snprintf(dir, sizeof(dir), "%s/%s", root, info[i].name);
         c = verify_one(t, dir, info[i].name);
-        if (c != accel_exit_code(ACCEL_ENOENT)) /* removed since they were listed */
+        /* Removed since they were listed: the run's right. */
+        if (c != accel_exit_code(ACCEL_ENOENT))
             *code = *code ? *code : c;
     }
     free(info);
@@ -321,6 +328,7 @@ static const char *one_checkpoint(char *dir, const char **root_out)
     if (!exists_in(dir, "MANIFEST") &&
         strncmp(slash ? slash + 1 : dir, "step_", 5) != 0)
         return NULL;
+    /* A bare name lies in the current directory. */
     *root_out = slash ? dir : ".";
     return slash ? slash + 1 : dir;
 }
@@ -332,8 +340,9 @@ static int run_verb(const char *verb, char *dir, bool json)
 
     if (strcmp(verb, "verify") == 0)
         return verify_checkpoints(dir, only, json);
+    /* List what is above, and show the one. */
     if (only && only > dir)
-        dir[only - dir - 1] = '\0'; /* list what is above, and show the one */
+        dir[only - dir - 1] = '\0';
     return list_checkpoints(root[0] ? root : "/", only, json);
 }
 
@@ -356,6 +365,8 @@ static const struct argp argp = {
     NULL
 };
 
+/* The directory is checked first: a wrong path would look like a directory
+ * without checkpoints. */
 static int run_ckpt(int argc, char **argv)
 {
     struct ckpt_args a = { 0 };

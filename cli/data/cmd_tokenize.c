@@ -25,6 +25,7 @@ struct args {
     int count;
 };
 
+/* A tokenization under way. */
 struct job {
     accel_tokenizer_t *t;
     struct token_output out;
@@ -65,6 +66,7 @@ static error_t parse_tokenize_args(int key, char *arg, struct argp_state *state)
     case 'e':
         a->eot = arg;
         return 0;
+    /* All operands at once: they stay in argv. */
     case ARGP_KEY_ARGS:
         a->files = state->argv + state->next;
         a->count = state->argc - state->next;
@@ -109,6 +111,7 @@ static void show_progress(struct job *j)
     if (!j->progress || now - j->shown_ns < PROGRESS_NS)
         return;
     j->shown_ns = now;
+    /* \033[K erases what a longer line before left. */
     fprintf(stderr, "\r%s, %s tokens \033[K",
             format_bytes((double)j->bytes, bytes, sizeof(bytes)),
             format_count((double)j->out.tokens, tokens, sizeof(tokens)));
@@ -147,6 +150,7 @@ static accel_status_t encode_file(struct job *j, int fd, const char *name,
         st = fill_piece(j, fd, name, &have, &end, err);
         if (st)
             break;
+        /* Where no token can reach across; 0: nowhere in this piece. */
         n = end ? have : tokenizer_cut(j->t, j->text, have);
         if (!n && !end) {
             st = grow_piece(j, err);
@@ -199,6 +203,7 @@ static accel_status_t find_eot(const struct job *j, const struct args *a,
                              "--eot: there is no token '%s'", a->eot);
     for (size_t i = 0; !a->eot && id < 0 && i < ACCEL_ARRAY_SIZE(usual); i++)
         id = accel_tokenizer_id(j->t, usual[i]);
+    /* Without an id between them the files would run into each other. */
     if (id < 0 && a->count > 1)
         return accel_fail_at(err, A0716, a->tokenizer, "name one with --eot",
                              "no token is known that stands between two files");

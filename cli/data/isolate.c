@@ -106,6 +106,7 @@ static void run_child_work(isolate_work *work, void *arg,
     struct packet m = { .kind = 'E' };
 
     confine(limits);
+    /* _exit below: no destructors of libraries that may be confused by now. */
     m.status = work(arg, say_line, &fd, &m.err);
     send_packet(fd, &m);
     _exit(0);
@@ -137,6 +138,7 @@ static int receive_packet(int fd, struct packet *m, int64_t deadline)
 
         if (ms <= 0)
             return -1;
+        /* A poll that times out or is interrupted comes round to the deadline above. */
         if (poll(&wait, 1, ms > 60000 ? 60000 : (int)ms) <= 0)
             continue;
         n = read(fd, p, left);
@@ -204,6 +206,7 @@ accel_status_t isolate_run(isolate_work *work, void *arg,
         close(fd[0]);
         run_child_work(work, arg, limits, fd[1]);
     }
+    /* The child has the only writing end: its death ends the parent's reading. */
     close(fd[1]);
     if (pid < 0) {
         close(fd[0]);
@@ -212,6 +215,7 @@ accel_status_t isolate_run(isolate_work *work, void *arg,
     }
     *end_out = listen_to(fd[0], deadline, say, user, m);
     close(fd[0]);
+    /* It may be running still, or have sent its end and hang in an exit handler. */
     if (*end_out != ISOLATE_CRASHED)
         kill(pid, SIGKILL);
     while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR)

@@ -97,6 +97,7 @@ accel_status_t token_output_open(struct token_output *o, const char *path, int v
 accel_status_t token_output_add(struct token_output *o, const int32_t *ids, size_t n,
                                 accel_error_t *err)
 {
+    /* Written so that the sum cannot overflow. */
     if ((int64_t)n > TOKEN_FILE_MAX - o->tokens)
         return accel_fail_at(err, A0717, o->path,
                              "write several .bin files into one directory and train on "
@@ -127,6 +128,7 @@ accel_status_t token_output_commit(struct token_output *o, accel_error_t *err)
 
     if (st)
         return st;
+    /* Now that the count is known, over the header at the beginning. */
     token_file_header(header, o->width, o->tokens);
     if (lseek(o->fd, 0, SEEK_SET))
         return tokens_not_written(o, err);

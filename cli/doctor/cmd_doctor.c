@@ -41,6 +41,7 @@ void doctor_say(struct doctor *d, const char *what, enum verdict v, const char *
 static void check_module(struct doctor *d)
 {
     const char *loaded = getenv("LOADEDMODULES"), *path = getenv("MODULEPATH");
+    /* strsep cuts its text, and the environment's must stay whole. */
     char *dirs = strdup(path ? path : ""), *rest = dirs;
     bool seen = false;
 
@@ -148,6 +149,7 @@ static void check_each_gpu(struct doctor *d, const struct topo_gpus *gpus)
  * to compute on them. */
 static void check_gpus(struct doctor *d, const struct topo_gpus *gpus, bool module)
 {
+    /* NVML may know the GPUs and not the driver's version. */
     const char *driver = gpus->driver[0] ? gpus->driver : "?";
 
     if (gpus->broken)

@@ -86,6 +86,7 @@ static void tell_version(const struct library *l, int fd)
 static void add_library(json_t *o, const struct library *l)
 {
     char text[512] = "";
+    /* status: waitpid's. */
     int fds[2], status = 0;
     size_t used = 0;
     ssize_t n;
@@ -114,6 +115,7 @@ static void add_library(json_t *o, const struct library *l)
     close(fds[0]);
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
         ;
+    /* A library that ends the child is worth more words than "not found". */
     if (child > 0 && (WIFSIGNALED(status) || WEXITSTATUS(status)))
         snprintf(text, sizeof(text), "broken: it ends a program that loads it");
     add_text(o, l->key, text[0] ? text : NULL);

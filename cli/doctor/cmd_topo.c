@@ -81,6 +81,7 @@ static accel_status_t find_own_place(struct place *p, accel_error_t *err)
     p->size = (int)env_long("SLURM_STEP_NUM_TASKS", 1);
     p->node = (int)env_long("SLURM_NODEID", 0);
     p->local_rank = (int)env_long("SLURM_LOCALID", 0);
+    /* Slurm names the tasks of every node in one list, and this node by its number. */
     p->local_size = step_tasks_on_node(tasks, p->node);
     if (p->local_size < 1 || p->local_rank < 0 || p->local_rank >= p->local_size)
         return accel_fail_at(err, A0415, "SLURM_LOCALID",
@@ -132,6 +133,7 @@ static accel_status_t take_devices(const struct given *g, int local_rank,
 
     if (st == ACCEL_OK)
         st = topo_check_unset(gpus, g->visible, g->on_node, err);
+    /* More than a rank can use; the report says how many it keeps. */
     if (rank->devices > TOPO_RANK_GPUS)
         rank->devices = TOPO_RANK_GPUS;
     for (int i = 0; st == ACCEL_OK && i < rank->devices; i++)
@@ -148,6 +150,7 @@ static accel_status_t map_all(const struct given *g, int ranks,
     accel_status_t st = ACCEL_OK;
     int first;
 
+    /* topo_map wants all ranks at once: what one gets depends on the others. */
     if (!rank)
         return accel_fail_nomem(err, "the map", (size_t)ranks * sizeof(*rank));
     for (int i = 0; st == ACCEL_OK && i < ranks; i++) {
@@ -230,6 +233,7 @@ static accel_status_t look_at_machine(const struct topo_args *a,
      * nothing limits them. */
     if (!a->gpus && !g->visible && a->local_ranks && !in_step)
         g->on_node = topo_machine_gpus(*machine_out)->count;
+    /* The CPUs of this process; of a recorded machine all of them. */
     st = topo_own_mask(*machine_out, g->mask, err);
     if (st != ACCEL_OK) {
         topo_machine_close(*machine_out);
@@ -327,6 +331,7 @@ static int show_map(const struct topo_args *a, const struct given *g,
         (a->json ? topo_gpus_json : topo_gpus_words)(topo_machine_gpus(g->machine)),
         "map", map);
     code = report_print(all, a->json);
+    /* The table is too wide for a report of names and values. */
     if (code == 0 && !a->json) {
         puts("");
         code = topo_map_print(place, ranks);

@@ -129,8 +129,12 @@ static void check_plugin_files(struct doctor *d, const char *plugin)
     const struct config_api *api = NULL;
     void *lib;
 
+    /* The parser is a second module beside the plugin; srun loads
+     * it only when needed. */
     snprintf(reader, sizeof(reader), "%.*s/" CONFIG_API_FILE,
              slash ? (int)(slash - plugin) : 0, plugin);
+    /* Never load what somebody else may have written: its
+     * constructors would run here. */
     if (!is_trusted(d, "plugin file", plugin) || !is_trusted(d, "plugin file", reader))
         return;
     lib = dlopen(reader, RTLD_LAZY | RTLD_LOCAL);
@@ -167,6 +171,7 @@ static void check_plugstack(struct doctor *d)
                    path);
         return;
     }
+    /* In the order of what is worse. */
     if (p.found > 1)
         doctor_say(d, "plugstack", WARN, "keep one line",
                    "accel_spank.so stands there %d times", p.found);
@@ -237,6 +242,7 @@ static void check_slurm(struct doctor *d)
         return;
     }
     check_version(d, line);
+    /* srun lists the options of the plugins that it has loaded. */
     if (cli_output_line("srun --help 2>/dev/null", "--accel-config", line,
                         sizeof(line)))
         doctor_say(d, "plugin", GOOD, NULL, "srun knows --accel-config");
@@ -244,6 +250,7 @@ static void check_slurm(struct doctor *d)
         doctor_say(d, "plugin", FAIL, "see the line about plugstack.conf",
                    "srun does not know --accel-config");
     check_plugstack(d);
+    /* Both streams: some releases write the list to stderr. */
     if (cli_output_line("srun --mpi=list 2>&1", "pmix", line, sizeof(line)))
         doctor_say(d, "srun --mpi", GOOD, NULL, "%s", line + strspn(line, " \t"));
     else

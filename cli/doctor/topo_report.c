@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/doctor/topo_report.h"
 
+/* NVML's empty text stands for "not told". */
 static json_t *text_or_null(const char *text)
 {
     return text[0] ? json_string(text) : json_null();
@@ -110,6 +111,7 @@ static void gpu_words(const struct topo_gpus *gpus, const struct topo_gpu *g,
 {
     char bytes[32], text[256];
 
+    /* NVML counts it, and nothing more is known. */
     if (!g->bus_id[0]) {
         strbuf_printf(s, "does not answer");
         return;
@@ -182,6 +184,7 @@ static void device_cells(const struct topo_place *p, struct strbuf *gpu,
         const char *comma = i ? "," : "";
         char bytes[32] = "?";
 
+        /* Not among NVML's GPUs: shown as the list names it. */
         if (d->index < 0)
             strbuf_printf(gpu, "%s%s", comma, d->id);
         else if (topo_is_slice(d))
@@ -193,6 +196,7 @@ static void device_cells(const struct topo_place *p, struct strbuf *gpu,
             format_bytes((double)d->memory_bytes, bytes, sizeof(bytes));
         strbuf_printf(memory, "%s%s", comma, bytes);
     }
+    /* "-" tells a rank without GPUs from a cell that got lost. */
     if (p->devices == 0) {
         strbuf_printf(gpu, "-");
         strbuf_printf(bus, "-");

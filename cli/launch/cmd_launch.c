@@ -249,6 +249,7 @@ static int run_mpirun(const struct launch_args *a, const struct launch_env *env)
 
     if (find_mpirun(env->world, &mpirun, &err))
         return cli_fail(&err);
+    /* mpirun starts this very program, not another one of PATH. */
     self[len > 0 ? len : 0] = '\0';
     snprintf(count, sizeof(count), "%lld", (long long)env->world);
     snprintf(port, sizeof(port), "%u", env->port);
@@ -393,6 +394,7 @@ static int launch_config(struct launch_args *a)
     if (count_processes(a, &c.config, &n, &err) || make_command(a, &err) ||
         export_resume(a->resume, &err))
         return cli_fail(&err);
+    /* mpirun has no hosts here; Python's processes meet through the variables alone. */
     if (!side_by_side(a) && c.config.num_machines > 1) {
         accel_fail_at(&err, A0302, a->config ? a->config : "num_machines",
                       "use srun --accel-config, or set num_machines: 1",

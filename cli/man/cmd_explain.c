@@ -51,6 +51,7 @@ static int number_of(const char *code)
 
 /* ---- all messages ---------------------------------------------------------------- */
 
+/* A row per message, in the order of their numbers. */
 static int list_all(bool json)
 {
     static const char *const columns[] = { "CODE", "STATUS", "#EXIT", "TITLE", NULL };
@@ -85,6 +86,7 @@ static void print_filled(const char *heading, const char *text)
     while (*text) {
         size_t word = strcspn(text, " ");
 
+        /* A word longer than the page gets a line of its own. */
         if (column == 0 || column + 1 + word > PAGE_COLUMNS) {
             printf("%s  %.*s", column ? "\n" : "", (int)word, text);
             column = 2 + word;
@@ -166,6 +168,7 @@ static const struct argp argp = {
         "and what to do. Without a code it lists all of them."
 };
 
+/* A word that is no code (-1) matches no page, and so gets the suggestion. */
 static int run_explain(int argc, char **argv)
 {
     struct explain_args a = { 0 };

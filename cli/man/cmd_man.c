@@ -57,6 +57,7 @@ static void man_values_text(const struct config_key *k, struct strbuf *out)
         strbuf_printf(out, "One of");
         break;
     }
+    /* Words beside a number or a text are further choices: ", or auto". */
     for (int i = 0; k->values && k->values[i]; i++)
         strbuf_printf(out, "%s %s",
                       i                      ? ","
@@ -93,6 +94,7 @@ static void use_text(const struct config_key *k, struct strbuf *out)
             strbuf_append(out, *p == '|' ? ", " : p, *p == '|' ? 2 : 1);
         strbuf_printf(out, ".");
     }
+    /* The variable goes with the row; some keys have none. */
     config_env_name((size_t)(k - config_schema(&n)), variable, sizeof(variable));
     if (variable[0])
         strbuf_printf(out, "\nEnvironment: %s.", variable);
@@ -104,6 +106,7 @@ static accel_status_t print_config_key(const struct config_key *k, accel_error_t
     struct strbuf text = { 0 };
     accel_status_t st = ACCEL_OK;
 
+    /* A refused key may still have values that change nothing. */
     if (k->use != USE_REFUSED) {
         strbuf_printf(&text, "%s%s.\n",
                       k->use == USE_REPLACED ? "Replaced, with a note: " : "", k->help);
@@ -138,6 +141,7 @@ static accel_status_t print_section_keys(const char *section, accel_error_t *err
     accel_status_t st = ACCEL_OK;
 
     roff_subsection(section[0] ? section : "Top level");
+    /* All keys of a map have the same prefix, or none. */
     for (size_t i = 0; i < n && !skip; i++)
         if (!strcmp(k[i].section, section))
             skip = config_key_prefix(&k[i]);
@@ -209,6 +213,7 @@ static const struct argp argp = {
 static int unknown_page(const char *name)
 {
     enum { FUNCTIONS = 256 };
+    /* Static for its size: 16 KiB. */
     static char names[FUNCTIONS][API_NAME_BYTES];
     const char *list[FUNCTIONS], *near;
     struct api_cursor at = { 0 };

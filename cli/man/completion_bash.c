@@ -41,6 +41,7 @@ static void print_keys(void)
     printf("\"\n");
 }
 
+/* Codes as they are typed, A0301. */
 static void print_codes(void)
 {
     size_t n;
@@ -52,6 +53,7 @@ static void print_codes(void)
     printf("\"\n");
 }
 
+/* Published models, for `accel plan --model`. */
 static void print_models(void)
 {
     const char *name;
@@ -62,6 +64,7 @@ static void print_models(void)
     printf("\"\n");
 }
 
+/* The functions that have a page, for `accel man`. */
 static void print_functions(void)
 {
     struct api_cursor at = { 0 };
@@ -151,6 +154,7 @@ static void print_offer(const char *what, size_t n)
         { "FUNCTION", "_accel_words \"$_accel_functions\"" },
     };
 
+    /* KEY=VALUE stands before KEY, which it begins with. */
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(offers); i++) {
         size_t len = strlen(offers[i].word);
 
@@ -159,6 +163,7 @@ static void print_offer(const char *what, size_t n)
             return;
         }
     }
+    /* A literal word offers itself. */
     if (n > 0 && (islower(*what) || isdigit(*what)))
         printf("_accel_words %.*s", (int)n, what);
     else
@@ -173,6 +178,7 @@ static void print_option_arguments(const struct cli_command *c)
         if (!o->arg || !o->name)
             continue;
         printf("    %s:--%s", c->name, o->name);
+        /* Keys that are letters have a short form. */
         if (isgraph(o->key))
             printf(" | %s:-%c", c->name, o->key);
         printf(")\n");
@@ -229,9 +235,11 @@ static void print_operands(const struct cli_command *c)
     const char *place = NULL;
     int most = most_operands(line);
 
+    /* The parser takes no more operands than the longest form has. */
     if (most)
         printf("        [ \"$operands\" -lt %d ] || return\n", most);
     printf("        [ \"$operands\" -ne 0 ] || _accel_words \"");
+    /* One form per line; literal words are in lower case, placeholders in capitals. */
     for (; *line; line += strcspn(line, "\n"), line += *line == '\n') {
         size_t n = strcspn(line, " \n");
         const char *p = line;

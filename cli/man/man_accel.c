@@ -63,6 +63,7 @@ static void print_command(const struct cli_command *c)
         CLI_HELP_OPTION, CLI_HELP_KEY, NULL, 0, CLI_HELP_TEXT, 0
     };
     const char *doc = c->argp->doc ? c->argp->doc : "";
+    /* argp shows what stands behind \v after the options. */
     const char *after = strchr(doc, '\v');
 
     roff_subsection_begin();
@@ -87,6 +88,7 @@ static void print_command(const struct cli_command *c)
 static void print_exit_codes(void)
 {
     roff_section("EXIT STATUS");
+    /* The table has statuses, not codes; several may share one. */
     for (int code = 0; code < 256; code++) {
         char number[8], meaning[256];
 

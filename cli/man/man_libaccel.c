@@ -75,6 +75,7 @@ static void print_comment(const char *text)
                 roff_form();
             roff_text_n(text + skip, n - skip);
         }
+        /* Is a paragraph open that the next line goes on with? */
         open = kind != LINE_BLANK && kind != LINE_CODE;
         text += n;
     }
@@ -161,6 +162,7 @@ static const struct api_entry *find_function(const char *name,
 
         if (strcmp(word, name) != 0)
             continue;
+        /* The first entry of the table begins a section, so this ends. */
         while (!section->section)
             section--;
         *section_out = section;
@@ -225,6 +227,7 @@ bool man_function(const char *name)
     roff_text("What holds for every function of the library (status and error, owners, "
               "threads, collective calls) is in ");
     print_page_name("libaccel", "(3).\n");
+    /* What the header says once for all functions of a section. */
     if (section->text[0]) {
         print_heading(section->section);
         print_comment(section->text);

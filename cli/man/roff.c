@@ -58,8 +58,10 @@ static void put_escaped(const char *text, size_t n)
         line_start = true;
         return;
     }
+    /* \& prints nothing and keeps the sign from being a request. */
     if (line_start && (c == '.' || c == '\''))
         fputs("\\&", stdout);
+    /* roff typesets these signs; pages are copied from, so they must stay ASCII. */
     if (c == '\\')
         fputs("\\e", stdout);
     else if (c == '-')
@@ -193,6 +195,7 @@ void roff_paragraph(const char *text)
         return;
     if (!after_heading)
         roff_request(".PP");
+    /* Line ends inside are breaks; one at the end is the paragraph's own. */
     for (; n > 0; text++, n--) {
         put_escaped(text, n);
         if (*text == '\n' && n > 1)

@@ -178,6 +178,7 @@ static error_t parse_plan_args(int key, char *arg, struct argp_state *state)
             argp_error(state, "no file given");
         return 0;
     default:
+        /* Numbers share one table; what is not in it belongs to --set and --site. */
         to = number_of(a, key, &max);
         if (!to)
             return cli_settings_parse(key, arg, state, &a->settings);
@@ -213,6 +214,8 @@ static int show_plan(const struct plan_args *a, const struct planned *p)
     accel_error_t err;
     int code = 0, shown;
 
+    /* p->in and p->other are computed by the same function: the cure is measured, not
+     * guessed. */
     if (!plan_fits(p)) {
         plan_compute(&p->in, &plan);
         accel_fail_at(&err, A0016, a->file,
@@ -242,11 +245,13 @@ static int run_plan(int argc, char **argv)
                    "--mtbf without the speed of the storage gives no interval");
         return cli_fail(&err);
     }
+    /* As a run would resolve it here, user and site file included. */
     code = cli_config_load(a.file, &a.settings, &p.sources);
     cli_settings_free(&a.settings);
     if (code)
         return code;
     p.config = &p.sources.config;
+    /* From the units of the command line to bytes per second and seconds. */
     p.storage = a.storage * 1e9;
     p.mtbf = a.mtbf * 3600;
     if (plan_prepare(&a, &p, &err))

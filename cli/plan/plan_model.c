@@ -37,8 +37,10 @@ static accel_status_t choose_ranks(const struct plan_args *a, struct planned *p,
                       : a->gpus ? nodes * a->gpus
                                 : c->num_processes;
 
-    if (!a->nodes && a->ranks && a->gpus) /* as many nodes as they need */
+    /* Without --nodes: as many nodes as the ranks need. */
+    if (!a->nodes && a->ranks && a->gpus)
         nodes = (a->ranks + a->gpus - 1) / a->gpus;
+    /* Nothing says how many: one rank per node. */
     ranks = ranks ? ranks : nodes;
     if (ranks % nodes || (a->gpus && ranks != nodes * a->gpus))
         return accel_fail_at(
@@ -52,6 +54,7 @@ static accel_status_t choose_ranks(const struct plan_args *a, struct planned *p,
         return accel_fail_at(
             err, A0303, a->file, "set distributed_type: FSDP or MULTI_CPU",
             "distributed_type NO is one process, but %lld are planned", ranks);
+    /* The plan is for another size than the file: worth a word, no error. */
     if (c->num_processes && c->num_processes != ranks)
         fprintf(
             stderr,
@@ -91,6 +94,7 @@ static accel_status_t choose_shape(const struct plan_args *a, struct planned *p,
                                                                  : LONGEST_DEFAULT);
     p->batch = given_or(a->batch, 8);
     p->in.accumulate = given_or(a->accumulate, 1);
+    /* As accel_open does: the cores this process may use, shared out. */
     p->threads = given_or(a->threads, cores / p->in.local_size);
     p->threads = p->threads < 1 ? 1 : p->threads;
     snprintf(p->model, sizeof(p->model), "%.50s%s", name,
@@ -164,6 +168,7 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
                                     accel_error_t *err)
 {
     const struct plan_layout *l = &p->in.layout;
+    /* Groups that split the sequence, each rank holding its part. */
     int pieces = l->cp * l->sp, seq = (p->seq + pieces - 1) / pieces;
     struct backend *be = NULL;
     struct graph g = { 0 };
@@ -192,9 +197,12 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
     if (st == ACCEL_OK)
         st = nn_measure(model, p->batch, fields, n, true, &activations, &own, err);
     *bytes_out = (int64_t)activations;
+    /* For the traffic of tensor- and context-parallel groups: what travels between two
+     * blocks, [batch, seq, width]. */
     in->layers = p->sizes.layers;
     in->hidden_elems = (int64_t)p->batch * seq * p->sizes.width;
     in->batch = p->batch;
+    /* Units and device do not depend on recomputation: once is enough. */
     if (st == ACCEL_OK && !in->unit_elems) {
         estimate_device(p, &in->device, be, own, fields, n);
         st = copy_unit_sizes(in, &units, err);
@@ -267,6 +275,7 @@ static accel_status_t measure_cures(struct planned *p, accel_error_t *err)
     if (c->distributed_type == DIST_DEEPSPEED)
         return ACCEL_OK;
     if (!wraps_blocks(c)) {
+        /* Cut anew, so its units are its own: plan_free frees both. */
         p->other.unit_elems = NULL;
         p->other.rewrapped = true;
         st = measure_model(p, &p->other, true, config_recomputes(c),

@@ -43,6 +43,7 @@ static void print_times(const struct planned *p, const struct plan *plan)
 
     if (!(p->storage > 0))
         return;
+    /* All ranks write at once, so the whole checkpoint over the whole speed. */
     save = (double)plan->checkpoint_bytes / p->storage;
     printf("  %-20s  %-10s at %.3g GB/s\n", "time of a save",
            time_text(save, a, sizeof(a)), p->storage / 1e9);
@@ -169,6 +170,7 @@ static json_t *times_json(const struct planned *p, const struct plan *plan)
 static json_t *plan_json(const struct planned *p, const struct plan *plan)
 {
     const struct plan_layout *l = &p->in.layout;
+    /* Context-parallel ranks hold the same parameters, so they share the state, too. */
     int cut = l->cut_optimizer ? l->shard * l->cp : 1;
 
     return json_pack(
@@ -243,6 +245,7 @@ static const char *fits_word(const struct plan_device *d, const struct plan *p)
 static void layout_row(struct cli_table *t, const struct plan_input *in, bool json)
 {
     struct plan p;
+    /* In the order of the columns. */
     int64_t kind[9];
     char cell[9][32];
 
@@ -274,6 +277,7 @@ int plan_show_all(const struct planned *p, bool json)
         "#SENT_OUT", "SUPPORTED",    NULL
     };
     const struct plan_layout *own = &p->in.layout;
+    /* Ranks that the other axes take: the strategies share out what remains. */
     int others = own->cp * own->sp * own->tp;
     struct cli_table *t = cli_table_new("strategies", columns);
     struct plan_input in = p->in;
@@ -284,11 +288,13 @@ int plan_show_all(const struct planned *p, bool json)
     layout_row(t, &in, json);
     for (int i = 0;
          plan_layout_at(i, in.world / others, local > 0 ? local : 1, &in.layout); i++) {
+        /* Shown first already. */
         if (strcmp(in.layout.name, own->name) == 0)
             continue;
         in.layout.cp = own->cp;
         in.layout.sp = own->sp;
         in.layout.tp = own->tp;
+        /* A strategy that runs alone need not run beside the other axes. */
         in.layout.runs = in.layout.runs && others == 1;
         layout_row(t, &in, json);
     }

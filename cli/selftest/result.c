@@ -88,6 +88,7 @@ void selftest_check(struct selftest *t, const char *name, selftest_f fn)
         snprintf(c->found, sizeof(c->found), "the ranks lost each other before");
         return;
     }
+    /* What this rank finds stays with it until all ranks are through the check. */
     st = fn(t, c, &mine);
     if (c->ms <= 0)
         c->ms = (double)(clock_ns() - start) / 1e6;

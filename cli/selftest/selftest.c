@@ -29,6 +29,7 @@ accel_status_t check_signal(struct selftest *t, struct check *c, accel_error_t *
         snprintf(c->found, sizeof(c->found), "preemption is switched off");
         return ACCEL_OK;
     }
+    /* A real warning must not be mistaken for the test's own. */
     if (accel_should_stop(t->run)) {
         c->verdict = VERDICT_SKIPPED;
         snprintf(c->found, sizeof(c->found), "this job is being preempted right now");

@@ -95,6 +95,7 @@ accel_status_t check_dir(struct selftest *t, struct check *c, accel_error_t *err
 
     if (comm_rank(comm) == 0)
         own = workdir_make(t->parent, t->dir, sizeof(t->dir), &bad);
+    /* "" where rank 0 failed: the others then look for nothing. */
     st = comm_broadcast(comm, t->dir, sizeof(t->dir), 0, err);
     if (st == ACCEL_OK && t->dir[0] && access(t->dir, W_OK | X_OK) != 0)
         own = accel_fail_at(&bad, A0066, t->parent,
@@ -111,6 +112,7 @@ accel_status_t check_dir(struct selftest *t, struct check *c, accel_error_t *err
 
 /* ---- the checkpoint -------------------------------------------------------------- */
 
+/* Bytes of the part of a tensor that a box describes. */
 static size_t box_bytes(const accel_ckpt_box_t *b)
 {
     size_t n = accel_dtype_bytes(b->dtype);
@@ -152,6 +154,7 @@ static accel_status_t read_back(accel_t *run, const char *dir, int64_t *bytes_ou
                 err, A0067, dir, "test this file system and the memory of this node",
                 "%s reads back with other bits than were saved", live[i].name);
     }
+    /* Boxes that were not reached have NULL (calloc). */
     for (size_t i = 0; copy && i < n; i++)
         free(copy[i].data);
     free(copy);
@@ -178,6 +181,7 @@ accel_status_t check_checkpoint(struct selftest *t, struct check *c, accel_error
              (long long)accel_steps_done(run));
     if (run->boot.rank == 0)
         own = accel_ckpt_verify(dir, NULL, NULL, &bad);
+    /* Not collective: each rank opens the checkpoint for itself. */
     if (own == ACCEL_OK)
         own = read_back(run, dir, &bytes, &bad);
     st = comm_all_reduce(run->comm, &bytes, 1, ACCEL_I64, COMM_SUM, err);
