@@ -160,6 +160,7 @@ static accel_status_t read_file(struct program *p, accel_error_t *err)
     if (n <= 0)
         return problem(err, ACCEL_EINVAL, "one pair a line", p->data, 0,
                        "the file is empty or cannot be read");
+    /* getdelim stops at a NUL: what follows it would be lost in silence. */
     if ((size_t)n != strlen(p->text))
         return problem(err, ACCEL_EINVAL, "a TSV file is text", p->data, 0,
                        "the file has a NUL byte");
@@ -192,6 +193,7 @@ static accel_status_t read_pairs(struct program *p, accel_error_t *err)
     char *line, *rest = p->text;
     long number_of_line = 0;
 
+    /* strsep ends each line with a NUL in place, so pairs can point into the text. */
     while (st == ACCEL_OK && (line = strsep(&rest, "\n")) != NULL) {
         struct pair *more;
         const char *wrong;
@@ -210,6 +212,7 @@ static accel_status_t read_pairs(struct program *p, accel_error_t *err)
         if (wrong)
             return problem(err, ACCEL_EINVAL, "LABEL<tab>SENTENCE<tab>SENTENCE",
                            p->data, number_of_line, wrong);
+        /* Labels count from 0, so the largest one tells their number. */
         if (more[p->pairs].label >= p->labels)
             p->labels = more[p->pairs].label + 1;
         p->pairs++;
@@ -222,6 +225,7 @@ static accel_status_t read_pairs(struct program *p, accel_error_t *err)
 static void encode(const struct program *p, const struct pair *pair, int32_t *ids,
                    int32_t *types, int32_t *mask)
 {
+    /* Room for pieces beside [CLS] and one or two [SEP]. */
     int both = pair->len[1] > 0, room = p->seq - 2 - both, n[2] = { 0, 0 }, at = 0;
     int32_t part[2][4096];
 
@@ -294,6 +298,7 @@ static accel_status_t choose_shape(struct program *p, accel_error_t *err)
         st = accel_bert_read_config(p->model, &p->bert, err);
     else
         p->bert.vocab = wordpiece_size(p->pieces);
+    /* A new head on top of the pre-trained layers. */
     p->bert.head = ACCEL_BERT_CLASSIFY;
     p->bert.labels = p->labels;
     /* Positions end with the model's context. */
@@ -331,6 +336,7 @@ static accel_status_t accuracy(accel_t *run, struct program *p, accel_error_t *e
         accel_tensor_t *in[3], *y;
         int best = 0;
 
+        /* Also ends the tensors of the pair before. */
         accel_eval(run, 1);
         encode(p, &p->pair[i], row, row + p->seq, row + 2 * p->seq);
         for (int k = 0; k < 3; k++)
@@ -358,6 +364,7 @@ static accel_status_t train(accel_t *run, struct program *p, accel_error_t *err)
     accel_tensor_t *batch[4];
     accel_status_t st;
 
+    /* A model that cannot be built is reported by accel_prepare, once for all ranks. */
     p->job.model = accel_bert_new(run, &p->bert, NULL);
     st = accel_prepare(run, &p->job, err);
     if (st == ACCEL_OK && p->model && accel_steps_done(run) == 0)
@@ -401,6 +408,7 @@ int main(int argc, char **argv)
     /* A tuned model needs smaller steps than one that begins. */
     if (!(p.job.optimizer.lr > 0))
         p.job.optimizer.lr = p.model ? 5e-5f : 1e-3f;
+    /* A tenth of the steps, as BERT was tuned by its authors. */
     p.job.warmup = p.job.steps / 10;
     p.job.out_dir = p.out;
     if (read_data(&p, &err) == ACCEL_OK && choose_shape(&p, &err) == ACCEL_OK &&
@@ -409,6 +417,7 @@ int main(int argc, char **argv)
         train(run, &p, &err);
     if (accel_close(run, &err) != ACCEL_OK || err.code != ACCEL_OK) {
         accel_error_format(&err, text, sizeof(text));
+        /* An empty text: another rank says why. */
         if (err.text[0])
             fprintf(stderr, "%s\n", text);
     }

@@ -133,6 +133,7 @@ static int show(void *user, int32_t token)
     fwrite(s->text, 1, whole, stdout);
     fflush(stdout);
     s->waiting = bytes - whole;
+    /* At most three bytes stay: a character of UTF-8 has four. */
     memmove(s->text, s->text + whole, s->waiting);
     return 0;
 }
@@ -161,6 +162,7 @@ static accel_status_t generate(accel_t *run, struct settings *s,
     static const char *const ends[] = { "<|endoftext|>", "<|end_of_text|>",
                                         "<|eot_id|>" };
     struct stream stream = { .tokenizer = tokenizer, .main = accel_is_main(run) };
+    /* A byte makes at most one token; 16 for those that frame the text. */
     size_t bytes = strlen(s->prompt), n, cap = bytes + 16;
     int32_t *ids = calloc(cap + (size_t)s->count, sizeof(*ids));
     accel_module_t *model;
@@ -169,6 +171,7 @@ static accel_status_t generate(accel_t *run, struct settings *s,
     if (!ids)
         return accel_error_set(err, ACCEL_ENOMEM, "no memory for the text", NULL);
     for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++)
+        /* -1: this tokenizer has no such token. */
         if ((stream.stop[stream.stops] = accel_tokenizer_id(tokenizer, ends[i])) >= 0)
             stream.stops++;
     /* FRAME: with the tokens that the model expects around a text. */

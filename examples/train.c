@@ -18,6 +18,7 @@
 
 #include <accel.h>
 
+/* Options, and the structs of the library that most of them fill directly. */
 struct settings {
     const char *data, *out;
     /* A published name or a directory; NULL: a gpt2 of the sizes below. */
@@ -66,6 +67,8 @@ enum {
     O_OPTIMIZER
 };
 
+/* Defaults in parentheses. Nothing here says how the run is
+ * distributed: the config does. */
 static const struct argp_option options[] = {
     { 0, 0, 0, 0, "Data and output:", 1 },
     { "data", O_DATA, "FILE|DIR", 0,
@@ -177,6 +180,7 @@ static error_t parse_model(int key, char *arg, struct argp_state *state)
         argp_error(state, "unexpected argument '%s' (data goes after --data)", arg);
         return 0;
     case ARGP_KEY_END:
+        /* Only now are all options known. */
         if (s->model && s->sized)
             argp_error(state,
                        "--model has its own layers, heads, width and vocabulary");
@@ -306,6 +310,7 @@ static accel_status_t print_sample(accel_t *run, const struct settings *s,
                         &(accel_sampling_t){ .temperature = 0.8f, .seed = s->job.seed },
                         err);
     if (st == ACCEL_OK && accel_is_main(run)) {
+        /* Bytes that are no text would drive the terminal. */
         printf("--- sample ---\n");
         for (int i = 0; i < s->sample; i++) {
             if (!text)
@@ -349,6 +354,7 @@ static accel_status_t train(accel_t *run, struct settings *s, accel_error_t *err
             (st = accel_step(run, err)) != ACCEL_OK)
             return st;
     }
+    /* Gathers the weights of all ranks into one Hugging Face directory. */
     if (s->save &&
         (st = accel_save_weights(run, s->save, "float32", 0, err)) != ACCEL_OK)
         return st;
@@ -369,6 +375,7 @@ static accel_status_t open_data(struct settings *s, accel_error_t *err)
     vocab = accel_dataset_vocab(s->job.data);
     if (s->gpt2.vocab == 0)
         s->gpt2.vocab = vocab;
+    /* A larger vocabulary is fine, such as one padded for the GPU. */
     if (s->gpt2.vocab < vocab) {
         *err = (accel_error_t){ .code = ACCEL_EINVAL, .message = 615 };
         snprintf(err->text, sizeof(err->text), "--vocab %d, but the data has %d",
@@ -410,12 +417,14 @@ int main(int argc, char **argv)
     accel_t *run = NULL;
     int code = 0;
 
+    /* The exit code of wrong usage, as the library's table has it. */
     argp_err_exit_status = 64;
     argp_parse(&argp, argc, argv, 0, NULL, &s);
     if (accel_open(&run, &open_options, &err) != ACCEL_OK)
         return fail(NULL, &err);
     if (open_data(&s, &err) != ACCEL_OK || train(run, &s, &err) != ACCEL_OK)
         code = fail(run, &err);
+    /* The error, if any, has been told: closing adds none. */
     accel_close(run, NULL);
     accel_dataset_close(s.job.data);
     return code;

@@ -50,6 +50,7 @@ static int read_lines(struct wordpiece *w, FILE *f)
     ssize_t n;
 
     while ((n = getline(&line, &room, f)) >= 0) {
+        /* A vocabulary has 30000 lines: growing by one is cheap enough. */
         struct piece *p = realloc(w->piece, ((size_t)w->count + 1) * sizeof(*p));
 
         if (p)
@@ -73,6 +74,7 @@ struct wordpiece *wordpiece_open(const char *path)
     static const char *const needed[] = { "[PAD]", "[UNK]", "[CLS]", "[SEP]" };
     struct wordpiece *w = calloc(1, sizeof(*w));
     FILE *f = fopen(path, "r");
+    /* Before fclose and free, which may change errno. */
     int failed = !w || !f ? -1 : read_lines(w, f), saved = errno;
 
     if (f)
@@ -120,6 +122,7 @@ static int encode_word(const struct wordpiece *w, const char *word, int len,
         int end = len <= WORD_MAX ? len : begin;
         int32_t id = -1;
 
+        /* The longest piece from `begin` on: one byte less each time. */
         for (; end > begin && id < 0; end--) {
             snprintf(text, sizeof(text), "%s%.*s", begin ? "##" : "", end - begin,
                      word + begin);
@@ -130,6 +133,7 @@ static int encode_word(const struct wordpiece *w, const char *word, int len,
             return 1;
         }
         out[n++] = id;
+        /* The loop took one byte too many off. */
         begin = end + 1;
     }
     return n;
@@ -145,9 +149,11 @@ int wordpiece_encode(const struct wordpiece *w, const char *text, int len, int32
 
     for (int i = 0; i <= len && n < max; i++) {
         unsigned char c = i < len ? (unsigned char)text[i] : ' ';
+        /* Bytes from 128 up belong to characters of UTF-8: never cut there. */
         int cut = isspace(c) || (c < 128 && ispunct(c));
 
         if (!cut) {
+            /* Longer words are only counted: encode_word makes [UNK] of them. */
             if (used <= WORD_MAX)
                 word[used < WORD_MAX ? used : WORD_MAX] = (char)tolower(c);
             used++;

@@ -157,6 +157,7 @@ static int run_check(int argc, char **argv)
     if (a.keys)
         code = list_keys(a.json);
     for (int i = 0; i < a.count; i++) {
+        /* The others are checked all the same: one run shows all problems. */
         int one = check_file(a.files[i], &a);
 
         code = code ? code : one;

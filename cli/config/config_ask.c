@@ -288,6 +288,7 @@ static char *read_answer(void)
     while (n > 0 && strchr(" \t\r\n", line[n - 1]))
         line[--n] = '\0';
     s = line + strspn(line, " \t");
+    /* Moved to the front, so that the caller frees what it got. */
     memmove(line, s, strlen(s) + 1);
     return line;
 }
@@ -380,6 +381,7 @@ int config_ask(const char *path)
     /* Before anybody has answered for nothing. */
     if (config_file_replaceable(path, &err))
         return cli_fail(&err);
+    /* Old values count as proposals only; conditions wait for this round's answers. */
     code = take_old_values(&a, path);
     if (!code)
         printf("The answers go to %s when all are given.\nEnter takes the value in "

@@ -46,6 +46,7 @@ bool config_values_take(struct config_values *v, const struct config *cfg,
         bool follows = k[i].offset == offsetof(struct config, device) &&
                        (cfg->use_cpu || cfg->distributed_type == DIST_MULTI_CPU);
 
+        /* Other sources are this user's or this machine's, not the file's. */
         if (cfg->origin[i] != from || follows)
             continue;
         config_value_text(cfg, &k[i], text, sizeof(text));
@@ -206,6 +207,7 @@ static void append_map(struct strbuf *out, const struct config_values *v,
         const char *inner = k[i].section;
         char path[128];
 
+        /* Only given rows that lie deeper than this map. */
         if (!v->text[i] || strlen(inner) <= skip || (skip && !lies_in(inner, section)))
             continue;
         /* One level deeper than `section`: "a.b" of a row in "a.b.c". */

@@ -32,6 +32,7 @@ static accel_status_t config_write_failed(const char *what, const char *path,
 /* Writes all bytes and syncs them. False: errno says why. */
 static bool write_and_sync(int fd, const char *s, size_t n)
 {
+    /* A short write is no failure: a full disk tells at the next one. */
     while (n > 0) {
         ssize_t done = write(fd, s, n);
 
@@ -68,6 +69,7 @@ static bool make_parents(const char *path)
 
     if (!slash || slash == path)
         return true;
+    /* For the case that the directory's name does not fit. */
     errno = ENAMETOOLONG;
     if ((size_t)snprintf(dir, sizeof(dir), "%.*s", (int)(slash - path), path) <
         sizeof(dir))
@@ -189,6 +191,7 @@ accel_status_t config_file_replaceable(const char *path, accel_error_t *err)
     struct stat st;
     char bak[PATH_MAX];
 
+    /* No old file, no .bak. */
     if (access(path, F_OK))
         return ACCEL_OK;
     if (name_bak(path, bak, err))

@@ -179,8 +179,9 @@ static void append_values(struct builder *b, json_t *any, const struct config_ke
         append_item(b, any,
                     json_pack("{s:s,s:I,s:I}", "type", "integer", "minimum",
                               (json_int_t)k->min, "maximum", (json_int_t)k->max));
+        /* -1 stands for "not given" here, as in Accelerate. */
         if (k->offset == offsetof(struct config, num_processes))
-            append_item(b, any, json_pack("{s:i}", "const", -1)); /* "not given" */
+            append_item(b, any, json_pack("{s:i}", "const", -1));
         break;
     case TYPE_NUMBER:
         append_item(b, any,
@@ -194,6 +195,7 @@ static void append_values(struct builder *b, json_t *any, const struct config_ke
         append_text(b, any, k);
         break;
     case TYPE_ENUM:
+        /* Its words are there already. */
         break;
     }
 }
@@ -208,6 +210,7 @@ static json_t *description(const struct config_key *k)
     struct strbuf text = { 0 };
     json_t *json;
 
+    /* "Replaced" and "Refused" stand first: editors show the beginning. */
     strbuf_printf(&text, "%s%s", uses[k->use], k->help);
     for (int i = 0; k->refused && k->refused[i]; i++)
         strbuf_printf(&text, "%s%s", i ? ", " : ". Refused: ", k->refused[i]);

@@ -13,6 +13,7 @@
 
 bool cli_settings_add(struct cli_settings *s, const char *name, const char *value)
 {
+    /* One at a time: a command line has few. */
     struct config_setting *grown = realloc(s->item, (s->count + 1) * sizeof(*s->item));
 
     if (!grown)
@@ -68,6 +69,7 @@ int cli_config_load(const char *job, const struct cli_settings *s,
                                         .flags = s->item,
                                         .flag_count = s->count,
                                         .without_slurm = s->without_slurm };
+    /* Paths are kept in out->paths, which the sources point into. */
     if (!s->alone)
         config_sources_default(sources, &out->paths);
     /* Named by us, so it is read with our rules, not as Accelerate's default file. */

@@ -158,9 +158,11 @@ static void tree_finding(void *user, const char *line)
     struct rows *r = user;
     struct stat now;
 
+    /* Once gone it stays gone: a new one of this name is another checkpoint. */
     r->gone = r->gone ||
               (r->known && (stat(r->path, &now) || now.st_dev != r->as_it_was.st_dev ||
                             now.st_ino != r->as_it_was.st_ino));
+    /* What was read of a removed checkpoint says nothing. */
     if (!r->gone)
         add_finding(user, ACCEL_ECORRUPT, line);
 }
@@ -210,6 +212,7 @@ static accel_status_t verify_tree(accel_ckpt_t *c, int file, struct rows *r,
 
     st =
         isolate_run(compare_tree, &work, &limits, tree_finding, r, &end, &work_st, err);
+    /* The child's own status, whose findings are in the table already. */
     if (st != ACCEL_OK || end == ISOLATE_DONE)
         return st != ACCEL_OK ? st : work_st;
     snprintf(where, sizeof(where), "%.200s/rank_%05d-of-%05d.h5", r->path, file,
@@ -252,6 +255,7 @@ static int verify_one(struct cli_table *t, const char *dir, const char *name)
     /* Before anything is read: what changes from here on was not damage. */
     rows.known = stat(rows.path, &rows.as_it_was) == 0;
     st = accel_ckpt_verify(dir, add_finding, &rows, &err);
+    /* The HDF5 library is only let near files whose hashes held. */
     if (st == ACCEL_OK)
         st = verify_trees(&rows, &err);
     free(path);
@@ -276,6 +280,7 @@ static int verify_root(struct cli_table *t, const char *root, int *code)
 
     if (accel_ckpt_list(root, &info, &n, &err))
         return cli_fail(&err);
+    /* For a verification nothing is a failure; for `ls` it is an answer. */
     if (n == 0) {
         free(info);
         accel_fail_at(&err, A0811, root, "give accel.checkpoint.dir",

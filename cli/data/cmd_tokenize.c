@@ -230,6 +230,7 @@ static accel_status_t tokenize_all(struct job *j, const struct args *a,
         if (!st)
             st = tokenize_file(j, a->files[i], err);
     }
+    /* The result takes the place of the progress line. */
     if (j->progress)
         fprintf(stderr, "\r\033[K");
     return st ? st : token_output_commit(&j->out, err);

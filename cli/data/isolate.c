@@ -160,6 +160,7 @@ static int receive_packet(int fd, struct packet *m, int64_t deadline)
 static enum isolate_end listen_to(int fd, int64_t deadline, isolate_say *say,
                                   void *user, struct packet *m)
 {
+    /* The end packet is one more than the lines. */
     for (int lines = 0; lines <= LINES_MAX; lines++) {
         int r = receive_packet(fd, m, deadline);
 
@@ -221,6 +222,7 @@ accel_status_t isolate_run(isolate_work *work, void *arg,
     while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR)
         ;
     *end_out = how_it_ended(*end_out, wait_status);
+    /* Outputs only where the work returned: a forged status is an integer, no more. */
     if (*end_out == ISOLATE_DONE) {
         *status_out = m->status;
         if (err)

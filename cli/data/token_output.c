@@ -65,6 +65,7 @@ accel_status_t token_output_open(struct token_output *o, const char *path, int v
                                  accel_error_t *err)
 {
     uint8_t header[TOKEN_FILE_HEADER];
+    /* umask can only be read by setting it. */
     mode_t mask = umask(0);
 
     umask(mask);
@@ -85,9 +86,10 @@ accel_status_t token_output_open(struct token_output *o, const char *path, int v
         return accel_fail_at(err, A0718, path, "write to another directory",
                              "cannot create the file: %s", strerror(errno));
     }
+    /* Before the first byte; a signal that nohup ignores stays ignored. */
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(ending); i++)
         if (signal(ending[i], remove_and_end) == SIG_IGN)
-            signal(ending[i], SIG_IGN); /* nohup */
+            signal(ending[i], SIG_IGN);
     if (fchmod(o->fd, 0666 & ~mask))
         return tokens_not_written(o, err);
     token_file_header(header, o->width, 0);

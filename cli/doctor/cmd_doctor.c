@@ -71,6 +71,7 @@ static void check_shm(struct doctor *d)
     struct statvfs v;
     char size[32];
 
+    /* errno is that of whichever call failed. */
     if (statvfs("/dev/shm", &v) || access("/dev/shm", W_OK)) {
         doctor_say(d, "/dev/shm", FAIL, "mount a tmpfs there that users may write to",
                    "%s", strerror(errno));
@@ -181,6 +182,7 @@ static void check_gpu(struct doctor *d)
         doctor_say(d, "gpu", FAIL, "free some memory", "no memory to look at them");
         return;
     }
+    /* NVML's answer, whether or not accel can use the GPUs. */
     topo_gpus_find(gpus);
     check_gpus(d, gpus, st == ACCEL_OK);
     if (st == ACCEL_OK)

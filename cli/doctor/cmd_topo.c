@@ -170,6 +170,7 @@ static accel_status_t map_own(const struct given *g, const struct place *p,
                               int *first_out, struct topo_place *own,
                               accel_error_t *err)
 {
+    /* Without a common mask this task is mapped alone, as rank 0 of 1. */
     bool common = topo_masks_common(g->machine, g->mask, p->local_size);
     int ranks = common ? p->local_size : 1, at = common ? p->local_rank : 0;
     struct topo_rank *rank = calloc((size_t)ranks, sizeof(*rank));
@@ -195,6 +196,7 @@ static accel_status_t map_own(const struct given *g, const struct place *p,
     }
     if (st == ACCEL_OK) {
         memcpy(mine.mask, g->mask, sizeof(g->mask));
+        /* The others' places are only needed to find this one. */
         rank[at] = mine;
         st = topo_map(g->machine, rank, ranks, place, err);
     }
@@ -225,6 +227,7 @@ static accel_status_t look_at_machine(const struct topo_args *a,
     if (st != ACCEL_OK)
         return st;
     g->machine = *machine_out;
+    /* This machine without --gpus: what Slurm or the user made visible. */
     if (!a->gpus && !a->record) {
         g->visible = getenv("CUDA_VISIBLE_DEVICES");
         g->on_node = (int)env_long("SLURM_GPUS_ON_NODE", 0);
@@ -310,6 +313,7 @@ static int show_own(const struct topo_args *a, const struct given *g,
 static int show_map(const struct topo_args *a, const struct given *g,
                     accel_error_t *err)
 {
+    /* --xml alone: one rank, which gets the whole machine. */
     int ranks = a->local_ranks ? a->local_ranks : 1, code;
     struct topo_place *place = calloc((size_t)ranks, sizeof(*place));
     json_t *all, *map = a->json ? json_array() : NULL;

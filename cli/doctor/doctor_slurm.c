@@ -60,6 +60,7 @@ static void read_plugstack(struct plugstack *p, const char *path, int depth)
 
     /* A line is "required|optional PATH [ARGUMENT...]" or "include PATTERN". */
     for (int n = 1; f && fgets(line, sizeof(line), f); n++) {
+        /* Comments end a line. */
         line[strcspn(line, "#\n")] = '\0';
         if (sscanf(line, "%15s %4095s", mode, what) != 2)
             continue;
@@ -86,6 +87,7 @@ static void find_plugstack(char *path, size_t len)
     const char *conf = getenv("SLURM_CONF"), *slash = conf ? strrchr(conf, '/') : NULL;
     char line[512], *value;
 
+    /* A controller that is down must not hang the doctor. */
     if (cli_output_line("timeout 10 scontrol show config 2>/dev/null",
                         "PlugStackConfig", line, sizeof(line)) &&
         (value = strchr(line, '/')))

@@ -157,6 +157,7 @@ json_t *topo_place_json(int local_rank, const struct topo_place *p)
 {
     json_t *devices = json_array();
 
+    /* index: NVML's, not the one that CUDA counts in this task. */
     for (int i = 0; i < p->devices; i++)
         json_array_append_new(
             devices,

@@ -47,9 +47,11 @@ static accel_status_t choose_ranks(const struct plan_args *a, struct planned *p,
             err, A0390, a->file, "give --nodes, --gpus and --ranks that multiply",
             "%lld ranks cannot be shared evenly by %lld node%s%s", ranks, nodes,
             nodes == 1 ? "" : "s", a->gpus ? " with so many GPUs" : "");
+    /* The options' own bound, for their product. */
     if (ranks > 1 << 20)
         return accel_fail(err, A0015, "give smaller --nodes or --gpus",
                           "%lld ranks are more than 1048576", ranks);
+    /* The mistake a run would make, told with the same message. */
     if (c->distributed_type == DIST_NO && ranks > 1)
         return accel_fail_at(
             err, A0303, a->file, "set distributed_type: FSDP or MULTI_CPU",
@@ -86,6 +88,7 @@ static accel_status_t choose_shape(const struct plan_args *a, struct planned *p,
     if (st != ACCEL_OK)
         return st;
     was = model_sizes_of(&p->shape);
+    /* Positions must reach to the end of a sample. */
     if (!given.context && a->seq > was.context)
         given.context = a->seq;
     model_resize(&p->shape, &given);
@@ -126,6 +129,7 @@ static accel_status_t copy_unit_sizes(struct plan_input *in, const struct units 
 
     if (!elems)
         return accel_fail_nomem(err, "the plan", (size_t)units->count * sizeof(*elems));
+    /* Of the whole model; elems[] is what one rank's tensor-parallel part has. */
     in->params = 0;
     for (int u = 0; u < units->count; u++) {
         elems[u] = part_of(&units->unit[u], in->layout.tp);
@@ -254,6 +258,7 @@ bool plan_fits(const struct planned *p)
     const struct plan_device *d = &p->in.device;
     struct plan plan;
 
+    /* 0 bytes: not known, so nothing can be said against it. */
     plan_compute(&p->in, &plan);
     return !d->present || d->memory_bytes == 0 || plan.total_bytes <= d->memory_bytes;
 }
@@ -306,6 +311,7 @@ accel_status_t plan_prepare(const struct plan_args *a, struct planned *p,
     if (st == ACCEL_OK)
         st = measure_model(p, &p->in, wraps_blocks(p->config),
                            config_recomputes(p->config), &p->in.activation_bytes, err);
+    /* The cures start from the same run, its units shared. */
     p->other = p->in;
     return st == ACCEL_OK && !plan_fits(p) ? measure_cures(p, err) : st;
 }

@@ -49,6 +49,7 @@ static void print_times(const struct planned *p, const struct plan *plan)
            time_text(save, a, sizeof(a)), p->storage / 1e9);
     if (!(p->mtbf > 0))
         return;
+    /* Young's is the simple one, and close to Daly's as long as a save is short. */
     young = plan_interval_young(save, p->mtbf);
     printf("  %-20s  %-10s (Young; Daly: %s) with a failure every %s, which costs "
            "%.2g %% of the time; accel.checkpoint.every_minutes: %.3g\n",
@@ -63,6 +64,7 @@ static void print_notes(const struct planned *p)
 {
     const struct plan_device *d = &p->in.device;
 
+    /* Nothing to hold the peak against: neither a GPU here nor --gpu-memory. */
     if (d->present && d->memory_bytes == 0)
         puts("  (--gpu-memory GIB holds the peak against the memory of a GPU)");
     puts(d->present ? "  (the host's process, before the model, is measured when a run "
@@ -208,11 +210,13 @@ static int print_plan_json(const struct planned *p, const struct plan *plan,
         puts("");
         code = cli_finish(0);
     }
+    /* Both may be NULL, which json_decref takes. */
     json_decref(rest);
     json_decref(all);
     return code;
 }
 
+/* A plan is computed where it is shown: it is a pure function of p->in, and cheap. */
 int plan_show(const struct planned *p, const char *file, bool json)
 {
     struct plan plan;
