@@ -66,6 +66,7 @@ static int run_schema(int argc, char **argv)
     json_t *schema;
 
     cli_parse(&cli_schema, argc, argv, &wanted);
+    /* A wrong key is told before a schema is built. */
     if (wanted) {
         key = find_schema_key(wanted, &err);
         if (!key)

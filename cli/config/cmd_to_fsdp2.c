@@ -100,6 +100,7 @@ static bool to_version1(struct config_values *v)
                 copies);
     good &= config_values_set(v, copies_key, NULL);
     good &= config_values_set(v, "fsdp_reshard_after_forward", NULL);
+    /* Nothing in a version 2 file says what these were. */
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(removed); i++)
         fprintf(stderr, "note: %s takes version 1's default\n", removed[i].key);
     return good && config_values_set(v, "fsdp_version", "1");
@@ -220,6 +221,7 @@ static int run_convert(int argc, char **argv)
     code = cli_config_load(a.input, &(struct cli_settings){ .alone = true }, &c);
     if (code)
         return code;
+    /* The texts of the file's own keys, which are what is converted. */
     if (!config_values_take(&v, &c.config, ORIGIN_FILE))
         accel_fail_nomem(&err, "the config", 0);
     else if (!check_convert_input(&a, &v, &err) &&

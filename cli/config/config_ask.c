@@ -305,6 +305,8 @@ static bool ask_question(struct asking *a, const struct question *q)
         char *line, *answer;
         bool good;
 
+        /* Asked again, the proposal is the default: a refused
+         * answer is removed below. */
         show_prompt(k, proposed);
         line = read_answer();
         if (!line)
@@ -400,6 +402,7 @@ int config_ask(const char *path)
     }
     if (!code)
         code = write_answers(&a, path);
+    /* The array only: its texts belong to the values, freed next. */
     cli_settings_free(&a.answers);
     config_values_free(&a.values);
     return cli_finish(code);

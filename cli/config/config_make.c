@@ -152,6 +152,7 @@ int config_default(const char *path, const char *precision)
         code = config_no_memory();
     else
         code = write_config_values(&v, path, false);
+    /* Says what was decided: the user has answered no question. */
     if (!code && gpus)
         printf("%s: written for %d GPU%s\n", path, gpus, gpus == 1 ? "" : "s");
     else if (!code)
@@ -186,6 +187,7 @@ static bool move_old_keys(struct config_values *v)
         } else {
             continue;
         }
+        /* By row, not by name: the new place may have the same name. */
         free(v->text[i]);
         v->text[i] = NULL;
     }

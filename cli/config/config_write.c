@@ -53,6 +53,7 @@ static mode_t mode_for(const char *path)
     struct stat st;
     mode_t mask;
 
+    /* A config may be private; a rewrite must not open it to others. */
     if (stat(path, &st) == 0)
         return st.st_mode & 0777;
     mask = umask(0);

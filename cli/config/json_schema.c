@@ -339,6 +339,7 @@ json_t *json_schema_file(void)
     put_member(&b, root, "definitions",
                json_pack("{s:{s:s,s:[n,s,[],{}]}}", "not_given", "description",
                          "not given", "enum", ""));
+    /* In the order of the table, which is the order editors offer. */
     for (size_t i = 0; i < n; i++) {
         json_t *properties = section_properties(&b, root, k[i].section);
 

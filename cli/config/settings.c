@@ -37,6 +37,7 @@ error_t cli_settings_parse(int key, char *arg, struct argp_state *state,
             argp_error(state, "--set %s: write --set KEY=VALUE", arg);
             return 0;
         }
+        /* The value may have further "="; only the first one divides. */
         *equals = '\0';
         return cli_settings_add(s, arg, equals + 1) ? 0 : ENOMEM;
     case CLI_SITE_KEY:

@@ -121,6 +121,7 @@ static int list_checkpoints(const char *root, const char *only, bool json)
             shown++;
         }
     free(info);
+    /* On stderr: the table on stdout stays one a script can read. */
     if (!shown)
         say_none(root);
     return cli_table_print(t, json);
@@ -351,6 +352,7 @@ static int run_verb(const char *verb, char *dir, bool json)
     return list_checkpoints(root[0] ? root : "/", only, json);
 }
 
+/* The verbs are operands, as the args_doc of argp has them. */
 static const struct argp_option options[] = {
     { "json", 'j', NULL, 0, "print JSON", 0 },
     { 0 },

@@ -19,6 +19,7 @@
 /* First size of a piece in bytes; time between two progress lines. */
 enum { PIECE = 1 << 20, PROGRESS_NS = 200000000 };
 
+/* The command line; eot NULL: not given. */
 struct args {
     const char *tokenizer, *output, *eot;
     char **files;
@@ -270,6 +271,7 @@ static int run_tokenize(int argc, char **argv)
 
     cli_parse(&cli_tokenize, argc, argv, &a);
     st = tokenize_all(&j, &a, &err);
+    /* On stdout, since it is the command's result. */
     if (!st)
         printf("%s: %" PRId64 " tokens of %d bytes, from %s of text; vocabulary %d\n",
                a.output, j.out.tokens, j.out.width,

@@ -145,6 +145,7 @@ accel_status_t token_output_commit(struct token_output *o, accel_error_t *err)
 
 void token_output_close(struct token_output *o)
 {
+    /* "" after a commit: the file has its name then. */
     if (temporary[0])
         unlink(temporary);
     temporary[0] = '\0';

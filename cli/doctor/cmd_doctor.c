@@ -248,6 +248,7 @@ static int run_doctor(int argc, char **argv)
         accel_fail_nomem(&err, "the table", 0);
         return cli_fail(&err);
     }
+    /* In the order in which a run meets them. */
     doctor_slurm(&d);
     check_module(&d);
     check_shm(&d);

@@ -251,6 +251,7 @@ static int run_env(int argc, char **argv)
     json_t *all;
 
     cli_parse(&cli_env, argc, argv, &json);
+    /* Three groups, which the table shows one after the other. */
     all = json_pack("{s:{},s:{},s:{}}", "versions", "hardware", "variables");
     if (all) {
         add_versions(json_object_get(all, "versions"));

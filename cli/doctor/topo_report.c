@@ -221,6 +221,7 @@ int topo_map_print(const struct topo_place *place, int ranks)
     for (int r = 0; r < ranks; r++) {
         const struct topo_place *p = &place[r];
         struct strbuf gpu = { 0 }, bus = { 0 }, memory = { 0 };
+        /* "-": the topology does not know the NUMA node. */
         char rank[16], cores[16], numa[16] = "-";
 
         snprintf(rank, sizeof(rank), "%d", r);

@@ -180,7 +180,8 @@ static accel_status_t man_config(accel_error_t *err)
 
         while (strcmp(k[j].section, k[i].section) != 0)
             j++;
-        if (j == i) /* first row of its map */
+        /* The first row of its map: print all of the map here. */
+        if (j == i)
             st = print_section_keys(k[i].section, err);
     }
     roff_section("EXAMPLE");

@@ -120,6 +120,7 @@ static void print_values(void)
     for (size_t i = 0; i < n; i++) {
         char path[128];
 
+        /* Numbers and free text have nothing to offer. */
         if (k[i].type != TYPE_BOOL && !k[i].values)
             continue;
         config_key_path(&k[i], path, sizeof(path));

@@ -79,6 +79,7 @@ static void put_escaped(const char *text, size_t n)
     line_start = false;
 }
 
+/* Ends the line, unless it is empty. */
 static void line_end(void)
 {
     put_escaped("\n", 1);
@@ -138,6 +139,7 @@ void roff_title(const char *name, int section, const char *manual)
     line_start = true;
 }
 
+/* A heading is an argument in quotation marks: it must stay one line, however long. */
 static void heading_begin(const char *macro)
 {
     if (!line_start)
@@ -146,6 +148,7 @@ static void heading_begin(const char *macro)
     line_start = filling = false; /* a heading is one line, however long */
 }
 
+/* Behind it the next paragraph needs no request. */
 static void heading_end(void)
 {
     puts("\"");
@@ -204,6 +207,7 @@ void roff_paragraph(const char *text)
     line_end();
 }
 
+/* Behind a heading man(7) begins a paragraph by itself. */
 void roff_form(void)
 {
     if (!after_heading)

@@ -66,6 +66,7 @@ static const struct argp_option options[] = {
     { "compare", O_COMPARE, NULL, 0, "One line for each strategy, this config's first",
       0 },
     CLI_SETTINGS_OPTIONS,
+    /* Groups of --help: a row without a name is a heading. */
     { NULL, 0, NULL, 0, "Ranks:", 1 },
     { "nodes", O_NODES, "N", 0, "Nodes (default: num_machines of the file, or 1)", 0 },
     { "gpus", O_GPUS, "G", 0, "GPUs of each node, one rank for each", 0 },
@@ -208,6 +209,7 @@ static const struct argp argp = {
  * exit code says 65 even where the table prints well. */
 static int show_plan(const struct plan_args *a, const struct planned *p)
 {
+    /* Bytes of one GPU. */
     const int64_t memory = p->in.device.memory_bytes;
     char cure[384], need[32], have[32];
     struct plan plan;
@@ -258,6 +260,7 @@ static int run_plan(int argc, char **argv)
         code = cli_fail(&err);
     else
         code = show_plan(&a, &p);
+    /* Also after an error, which may leave half a plan. */
     plan_free(&p);
     return code;
 }

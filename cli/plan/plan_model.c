@@ -192,6 +192,7 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
         goto close_backend;
     model = model_new(&g, &p->shape, err);
     if (!model) {
+        /* model_new returns no status: the error has it. */
         st = err->code;
         goto out;
     }
@@ -212,6 +213,7 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
         st = copy_unit_sizes(in, &units, err);
     }
 out:
+    /* In reverse: units point into the model, the model into the graph. */
     units_free(&units);
     nn_module_free(model);
     graph_close(&g);

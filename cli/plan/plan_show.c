@@ -79,6 +79,7 @@ static int print_plan_text(const struct planned *p, const struct plan *plan,
                            const char *file)
 {
     struct strbuf text = { 0 };
+    /* Rows only the command line can fill; plan_print takes them as name and text. */
     char shape[160], batch[128], threads[32];
 
     snprintf(shape, sizeof(shape),
@@ -200,6 +201,7 @@ static int print_plan_json(const struct planned *p, const struct plan *plan,
                   m->vocab, "params", (json_int_t)p->in.params, "units", p->in.units,
                   "nodes", p->in.nodes, "ranks", p->in.world, "seq", p->seq, "batch",
                   p->batch, "accumulate", p->in.accumulate, "threads", p->threads);
+    /* What follows from the layout, merged into the same object. */
     json_t *rest = plan_json(p, plan);
     int code;
 

@@ -75,6 +75,7 @@ static accel_status_t wrong_value(const struct round *r, const char *name, size_
         accel_dtype_name(r->dtype), at, got, want);
 }
 
+/* This rank's contribution to a sum, in the dtype of the round. */
 static void fill_weights(struct round *r)
 {
     size_t n = r->elems * (size_t)r->size;
@@ -168,6 +169,7 @@ static int root_of(const struct round *r)
     return (r->size - 1 + r->turn) % r->size;
 }
 
+/* The root has the values, the others -1. */
 static void fill_broadcast(struct round *r)
 {
     float *buf = r->in;

@@ -95,6 +95,7 @@ static int run_selftest(const char *parent, bool json)
     return code;
 }
 
+/* No argp here: `accel test` is the only caller, and it checks its own command line. */
 int main(int argc, char **argv)
 {
     bool json = argc > 1 && strcmp(argv[1], "--json") == 0;

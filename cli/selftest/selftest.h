@@ -15,6 +15,7 @@
 
 enum { SELFTEST_MAX_CHECKS = 12, SELFTEST_STEPS = 3 };
 
+/* SKIPPED: the check does not apply here, or the ranks lost each other before it. */
 enum verdict { VERDICT_OK, VERDICT_FAIL, VERDICT_SKIPPED };
 
 /* One line of the result. */
