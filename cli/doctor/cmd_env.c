@@ -153,9 +153,7 @@ static void add_versions(json_t *o)
 
 /* ---- hardware -------------------------------------------------------------------- */
 
-/* The widest vectors that the CPU has and accel uses. */
-/* The widest vector instructions of this CPU, as far as compilers
- * here tell them apart. */
+/* The widest vector instructions that this CPU has and accel uses. */
 static const char *isa_name(void)
 {
 #if defined(__x86_64__)
