@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Shared by the sub-commands: help with the example first, errors, tables, PATH search.
+ * In: argv, errors, rows. Out: text on stdout and stderr, exit codes.
  */
 #include <libsmartcols.h>
 #include <stdio.h>
@@ -19,6 +20,8 @@ int cli_fail(const accel_error_t *err)
     return accel_exit_code(err->code);
 }
 
+/* stdio reports a full disk or a closed pipe only when it flushes; without this check a
+ * truncated `accel check >file` would exit 0. */
 int cli_finish(int code)
 {
     accel_error_t err;
@@ -30,13 +33,16 @@ int cli_finish(int code)
     return code ? code : cli_fail(&err);
 }
 
-/* ---- arguments -------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------- */
 
+/* Input of the outer parser: what --help prints first, and the inner parser's input. */
 struct help_parser {
     const char *example;
     void *input;
 };
 
+/* The outer parser knows --help alone. argp's own --help cannot print the example
+ * before the options, so it is switched off (ARGP_NO_HELP) and replaced by this one. */
 static error_t parse_help(int key, char *arg, struct argp_state *state)
 {
     struct help_parser *h = state->input;
@@ -53,8 +59,9 @@ static error_t parse_help(int key, char *arg, struct argp_state *state)
     exit(0);
 }
 
-/* argp and getopt write their complaints to stderr and exit: they are caught here and told
- * in the form of every other error. */
+/* argp and getopt write their complaints to stderr and exit. They are caught here and
+ * shown in the form of every other error. argp offers no hook for this, so stderr
+ * points at a memory stream while it parses. */
 static struct {
     const struct cli_command *command;
     FILE *stderr_before, *stream;
@@ -62,7 +69,7 @@ static struct {
     size_t len;
 } caught;
 
-/* "did you mean '--json'? " for an unknown long option of `text`. */
+/* "did you mean '--json'? " for the unknown long option that `text` complains about. */
 static void add_near_option(const char *text, char *hint, size_t len)
 {
     const char *names[64] = { CLI_HELP_OPTION }, *dashes = strstr(text, "'--"), *near;
@@ -81,6 +88,8 @@ static void add_near_option(const char *text, char *hint, size_t len)
         snprintf(hint, len, "did you mean '--%s'? ", near);
 }
 
+/* Gives stderr back and shows what was caught. Also runs from atexit, since argp_error
+ * exits from within the parser; it does nothing the second time. */
 static void end_catching(void)
 {
     char where[64], hint[160] = "";
@@ -95,7 +104,9 @@ static void end_catching(void)
     snprintf(where, sizeof(where), "accel %s", caught.command->name);
     text = caught.text;
     if (text && *text) {
-        text[strcspn(text, "\n")] = '\0'; /* the next line says what our hint says */
+        /* argp's second line, "Try ... --help", is what our hint says. */
+        text[strcspn(text, "\n")] = '\0';
+        /* argp begins with the program's name, which is our place already. */
         if (!strncmp(text, where, strlen(where)) &&
             !strncmp(text + strlen(where), ": ", 2))
             text += strlen(where) + 2;
@@ -109,6 +120,8 @@ static void end_catching(void)
     caught.text = NULL;
 }
 
+/* Without memory for the stream argp's complaints stay as they are: worse
+ * form, same exit code. */
 static void start_catching(const struct cli_command *command)
 {
     caught.command = command;
@@ -120,6 +133,8 @@ static void start_catching(const struct cli_command *command)
     atexit(end_catching);
 }
 
+/* Two nested parsers: the outer one has the texts and --help, the inner one (a child in
+ * argp's terms) is the command's own, unchanged. */
 void cli_parse(const struct cli_command *command, int argc, char **argv, void *input)
 {
     const struct argp *argp = command->argp;
@@ -137,11 +152,12 @@ void cli_parse(const struct cli_command *command, int argc, char **argv, void *i
     accel_error_t err;
     error_t error;
 
-    /* The texts of the outer parser are shown; twice would be once too often. */
+    /* The outer parser shows these texts; the inner one would repeat them. */
     inner.doc = NULL;
     inner.args_doc = NULL;
     children[0].argp = &inner;
-    /* Wrong usage does not come back; what comes back is the system's (out of memory). */
+    /* Wrong usage exits inside argp_parse; what it returns are errors of the system,
+     * such as a lack of memory. */
     start_catching(command);
     error = argp_parse(&outer, argc, argv, ARGP_IN_ORDER | ARGP_NO_HELP, NULL, &h);
     end_catching();
@@ -171,11 +187,12 @@ error_t cli_parse_json(int key, char *arg, struct argp_state *state)
     return cli_parse_json_into(key, state, state->input);
 }
 
-/* ---- tables ----------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------- */
 
 struct cli_table {
     struct libscols_table *table;
     size_t columns;
+    /* A call of libsmartcols failed, for lack of memory: told when printed. */
     bool failed;
 };
 
@@ -190,7 +207,8 @@ struct cli_table *cli_table_new(const char *name, const char *const *columns)
         free(t);
         return NULL;
     }
-    /* A row is a line whatever the terminal: mpirun gives every rank one of 80 columns. */
+    /* A row stays one line on any terminal: mpirun gives every
+     * rank one of 80 columns. */
     t->failed = scols_table_set_name(t->table, name) ||
                 scols_table_set_termforce(t->table, SCOLS_TERMFORCE_NEVER);
     for (; columns[t->columns]; t->columns++) {
@@ -217,6 +235,8 @@ void cli_table_row(struct cli_table *t, const char *const *cells)
             t->failed = true;
 }
 
+/* The flush belongs to the table: a failed write must turn the exit code, and the
+ * table's caller often ends with it. */
 int cli_table_print(struct cli_table *t, bool json)
 {
     accel_error_t err = { 0 };
@@ -233,8 +253,10 @@ int cli_table_print(struct cli_table *t, bool json)
     return err.code ? cli_fail(&err) : 0;
 }
 
-/* ---- programs ---------------------------------------------------------------------------- */
+/* ---- programs -------------------------------------------------------------------- */
 
+/* An empty entry of PATH means the current directory, as for execvp. Without PATH the
+ * default of the shell counts. */
 char *cli_find_program(const char *name)
 {
     const char *path = getenv("PATH");
@@ -268,7 +290,7 @@ bool cli_output_line(const char *command, const char *needle, char *buf, size_t 
 
     if (!f)
         return false;
-    /* Read to the end: a program whose reader leaves may complain. */
+    /* Read to the end: a program whose reader closes the pipe early may complain. */
     while (fgets(line, sizeof(line), f)) {
         if (found || !strstr(line, needle))
             continue;

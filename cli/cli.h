@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the sub-commands of `accel` share: entry points, argument parsing with an example
- * first, errors as exit codes, tables as text or JSON.
+ * What the sub-commands of `accel` share: entry points, argument parsing with an
+ * example first, errors as exit codes, tables as text or JSON.
+ *
+ * Every sub-command follows the same stages: its table below is read by the parser,
+ * cli_parse fills the command's own struct, the work returns accel_status_t, and
+ * cli_fail turns a failure into the exit code. Results go to stdout, problems to
+ * stderr; nothing is collective, and all functions belong to the program's one thread.
  */
 #ifndef ACCEL_CLI_H
 #define ACCEL_CLI_H
@@ -10,47 +15,56 @@
 
 #include "common/common.h"
 
-/* A sub-command. Parser, --help, completion and man page are made from this one table. */
+/* A sub-command. Parser, --help, completion and manual page all read this one table. */
 struct cli_command {
     const char *name;
     /* Gets its own argv ("accel check", ...) and returns the exit code. */
     int (*run)(int argc, char **argv);
-    const char *summary; /* half a line, no full stop */
-    const char *example; /* one or more lines, each "accel ..." */
-    /* args_doc: a line per form; lower-case words stand for themselves, FILE, PATH, DIR,
-     * PROGRAM, KEY, KEY=VALUE, CODE, MODEL and FUNCTION for what completion offers. An
-     * option's argument "a|B" lists both. */
+    /* Half a line, no full stop. */
+    const char *summary;
+    /* One or more lines, each "accel ..."; shown before argp's help. */
+    const char *example;
+    /* args_doc has one form of the command per line. Lower-case words stand
+     * for themselves; FILE, PATH, DIR, PROGRAM, KEY, KEY=VALUE, CODE, MODEL
+     * and FUNCTION tell completion what to offer. An option whose argument
+     * reads "a|B" offers both. */
     const struct argp *argp;
-    bool everyday; /* shown first by `accel` and its --help */
+    /* Listed first by `accel` and its --help. */
+    bool everyday;
 };
 
 extern const struct cli_command cli_config, cli_to_fsdp2, cli_check, cli_env, cli_ckpt,
     cli_launch, cli_schema, cli_completion, cli_man, cli_topo, cli_plan, cli_doctor,
     cli_test, cli_explain, cli_tokenize;
 
-/* All sub-commands in the order of the help; the array has *count_out entries. */
+/* All sub-commands in the order of the help. The array is static and has
+ * *count_out entries. */
 const struct cli_command *const *cli_commands(size_t *count_out);
+/* Room for callers that keep an array beside the commands. */
 enum { CLI_MAX_COMMANDS = 32 };
-/* What exit code `code` means, from the status table, into buf; false: it is not used. */
+/* The meaning of exit code `code`, from the status table, into buf. False:
+ * the code is not used. */
 bool cli_exit_meaning(int code, char *buf, size_t len);
 
-/* Prints the error to stderr as "error: WHERE: TEXT" and "  cure: HINT"; returns its exit
- * code. */
+/* Prints the error to stderr as "error: WHERE: TEXT" and " cure: HINT" and
+ * returns its exit code. */
 int cli_fail(const accel_error_t *err);
 
-/* As argp_parse with ARGP_IN_ORDER. --help prints the example, then argp's help, to stdout
- * and exits 0; wrong usage exits 64, with what argp or argp_error says as message A0010. */
+/* argp_parse with ARGP_IN_ORDER. --help prints the example, then argp's help, to
+ * stdout and exits 0. Wrong usage exits 64 and shows what argp or argp_error
+ * said as message A0010. */
 void cli_parse(const struct cli_command *command, int argc, char **argv, void *input);
 /* The option that cli_parse adds to every command. */
 #define CLI_HELP_OPTION "help"
 enum { CLI_HELP_KEY = '?' };
 #define CLI_HELP_TEXT "Show this help"
 
-/* Options and parser of a command that takes --json and nothing else; the input is a
- * bool. */
+/* Options and parser of a command that takes --json and nothing else.
+ * Its input is a bool. */
 extern const struct argp_option cli_json_options[];
 error_t cli_parse_json(int key, char *arg, struct argp_state *state);
-/* The same for a parser that has options of its own and hands on the rest. */
+/* The same for a parser with options of its own: it passes on the
+ * keys it does not know. */
 #define CLI_JSON_NAME "json"
 #define CLI_JSON_OPTION                                                                \
     {                                                                                  \
@@ -61,20 +75,22 @@ error_t cli_parse_json_into(int key, struct argp_state *state, bool *json_out);
 /* Flushes stdout. Returns `code`, or the exit code of a failed write when that is 0. */
 int cli_finish(int code);
 
-/* A table with fixed columns, printed by libsmartcols. */
+/* A table with fixed columns, printed by libsmartcols. A row that could not be added is
+ * remembered, and cli_table_print reports it: callers need not check each row. */
 struct cli_table;
-/* `name` is the key of the rows in JSON; `columns` is NULL-terminated, "#X" holds numbers
- * (right-aligned, unquoted in JSON). NULL: no memory. */
+/* `name` is the key of the rows in JSON. `columns` ends with NULL; a column "#X" holds
+ * numbers (right-aligned, unquoted in JSON). NULL: out of memory. */
 struct cli_table *cli_table_new(const char *name, const char *const *columns);
-/* Adds a row of as many texts as there are columns; NULL stands for an empty cell. */
+/* Adds a row with one text per column, copied; NULL is an empty cell. */
 void cli_table_row(struct cli_table *t, const char *const *cells);
-/* Prints to stdout, as JSON when asked, and frees. Returns the exit code. */
+/* Prints the table to stdout, as JSON when asked, and frees it.
+ * Returns the exit code. */
 int cli_table_print(struct cli_table *t, bool json);
 
-/* Absolute or relative path of `name` as execvp would find it, or NULL; malloc'ed. */
+/* The path of `name` as execvp would find it, or NULL. The caller frees it. */
 char *cli_find_program(const char *name);
-/* First line that `command`, run by the shell, prints and that holds `needle`, without its
- * newline, into buf; false: there is none. */
+/* Runs `command` in the shell and copies the first line of its output that contains
+ * `needle`, without the newline, into buf. False: there is no such line. */
 bool cli_output_line(const char *command, const char *needle, char *buf, size_t len);
 
 #endif

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The list of sub-commands and of exit codes: what help, completion and man page show.
+ * The list of sub-commands and of exit codes, which help, completion and
+ * manual page show. Pure.
  */
 #include <stdio.h>
 
 #include "cli/cli.h"
 
+/* In the order of the help: everyday commands in the order of a first
+ * run, then the others. */
 static const struct cli_command *const commands[] = {
     &cli_check, &cli_config,   &cli_plan,     &cli_launch,     &cli_test,
     &cli_ckpt,  &cli_doctor,   &cli_tokenize, &cli_explain,    &cli_env,

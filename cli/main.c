@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel [--json] COMMAND ...`: finds the sub-command and hands it its arguments, as git does.
+ * `accel [--json] COMMAND ...`: finds the sub-command and hands it its
+ * arguments, as git does.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +18,7 @@ static void list_commands(bool everyday)
             printf("  accel %-10s %s\n", commands[i]->name, commands[i]->summary);
 }
 
-/* What accel is and all it can do, what one types most first. */
+/* What accel is and what it can do, the most used commands first. */
 static void overview(void)
 {
     printf("accel %s: distributed, sharded, preemption-safe training under Slurm\n\n",
@@ -29,12 +30,14 @@ static void overview(void)
     list_commands(false);
 }
 
+/* `accel` alone. */
 static void short_help(void)
 {
     overview();
     printf("\nMore: accel COMMAND --help; accel --help; accel --version\n");
 }
 
+/* `accel --help`: the overview and the exit codes, which all sub-commands share. */
 static void long_help(void)
 {
     printf("Example: accel check fsdp.yaml\n\n");
@@ -49,6 +52,7 @@ static void long_help(void)
     printf("\nMore: accel COMMAND --help; man accel; man accel-config\n");
 }
 
+/* Suggests the command with the nearest spelling. */
 static int unknown_command(const char *name)
 {
     size_t n;
@@ -71,7 +75,8 @@ static bool is_json_option(const char *word)
     return !strcmp(word, "--" CLI_JSON_NAME) || !strcmp(word, "-j");
 }
 
-/* Runs the command that argv[at] names; the words before it are options of its own. */
+/* Runs the command that argv[at] names. The words before it (--json) become options of
+ * the command: its own name is cut out and argv[0] replaced. */
 static int run_command(int argc, char **argv, int at)
 {
     size_t n;
@@ -90,6 +95,8 @@ static int run_command(int argc, char **argv, int at)
     return unknown_command(argv[at]);
 }
 
+/* Options in front of the command: only --json, which is moved behind it. The rest of
+ * argv belongs to the sub-command, so nothing here parses it. */
 int main(int argc, char **argv)
 {
     accel_error_t err;
@@ -107,6 +114,7 @@ int main(int argc, char **argv)
         long_help();
         return cli_finish(0);
     }
+    /* Scripts put --json in front of any command that prints a table. */
     while (at < argc && is_json_option(argv[at]))
         at++;
     if (at < argc)

@@ -8,7 +8,8 @@
 #include "cli/cli.h"
 #include "cli/report.h"
 
-static int no_memory(void)
+/* The error of a report that could not be built, as an exit code. */
+static int report_no_memory(void)
 {
     accel_error_t err;
 
@@ -16,7 +17,7 @@ static int no_memory(void)
     return cli_fail(&err);
 }
 
-/* "a, 2, c"; cut where the cell ends. */
+/* "a, 2, c"; what does not fit the buffer is cut. */
 static void list_text(json_t *list, char *buf, size_t len)
 {
     size_t used = 0, i;
@@ -36,6 +37,8 @@ static void list_text(json_t *list, char *buf, size_t len)
     }
 }
 
+/* One value as a cell. The unit comes from the name, so that the JSON keeps plain bytes
+ * and the table stays readable. */
 static void value_text(const char *key, json_t *v, char *buf, size_t len)
 {
     size_t n = strlen(key);
@@ -54,6 +57,7 @@ static void value_text(const char *key, json_t *v, char *buf, size_t len)
         snprintf(buf, len, "not found");
 }
 
+/* Groups only order the JSON; in the table their names would repeat on every line. */
 static int print_table(json_t *all)
 {
     static const char *const columns[] = { "NAME", "VALUE", NULL };
@@ -62,7 +66,7 @@ static int print_table(json_t *all)
     json_t *values, *v;
 
     if (!t)
-        return no_memory();
+        return report_no_memory();
     json_object_foreach(all, group, values)
     {
         json_object_foreach(values, key, v)
@@ -81,7 +85,7 @@ int report_print(json_t *all, bool json)
     int code;
 
     if (!all)
-        return no_memory();
+        return report_no_memory();
     if (json) {
         json_dumpf(all, stdout, JSON_INDENT(2));
         puts("");

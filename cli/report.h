@@ -8,9 +8,10 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* `all`: an object of objects, {group: {name: value}}; takes it over. The table drops the
- * groups; names that end in _bytes are shown with a unit, null as "not found", arrays of
- * numbers or texts as a comma list. NULL (no memory) is an error. Returns the exit code. */
+/* `all` is an object of objects, {group: {name: value}}, and is consumed. The table
+ * drops the groups, shows names that end in _bytes with a unit, null as "not found",
+ * and arrays of numbers or texts as a comma list. NULL (out of memory) is an error.
+ * Returns the exit code. */
 int report_print(json_t *all, bool json);
 
 #endif

@@ -8,8 +8,8 @@
 
 #include "cli/task_counts.h"
 
-/* A number from 1 up at *p, which moves behind it; 0: none. */
-static long number(const char **p)
+/* Reads a number from 1 up at *p and moves *p behind it. 0: there is none. */
+static long parse_task_count(const char **p)
 {
     char *end;
     long n;
@@ -21,19 +21,22 @@ static long number(const char **p)
     return n > 0 && n <= INT_MAX ? n : 0;
 }
 
+/* Walks the list without expanding it: `left` counts the nodes still to skip. A list
+ * that is broken behind the wanted entry is refused only where the entry itself
+ * touches the damage. */
 int step_tasks_on_node(const char *list, int node)
 {
     const char *p = list;
     long left = node;
 
     while (p && node >= 0) {
-        long tasks = number(&p), times = 1;
+        long tasks = parse_task_count(&p), times = 1;
 
         if (!tasks)
             return 0;
         if (!strncmp(p, "(x", 2)) {
             p += 2;
-            times = number(&p);
+            times = parse_task_count(&p);
             if (!times || *p++ != ')')
                 return 0;
         }

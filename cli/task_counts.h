@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What Slurm says in the environment about this task's place in its step.
+ * What Slurm's environment says about the number of tasks on each node of a step.
  */
 #ifndef ACCEL_STEP_H
 #define ACCEL_STEP_H
 
-/* Entry `node` of Slurm's "2(x3),1": the tasks on that node; 0: no such entry, or not in
- * this form. */
+/* The tasks on node number `node` (from 0) in Slurm's list "2(x3),1". 0: no such entry,
+ * or not a list of this form. */
 int step_tasks_on_node(const char *list, int node);
 
 #endif

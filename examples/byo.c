@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * byo: bring your own compute. A two-layer network learns sin(3a) * b, forward and backward
- * written here, by hand; the library shards its parameters, updates, saves, resumes them:
- *     ACCEL_MIXED_PRECISION=no srun -n 2 --accel-config=fsdp.yaml ./byo [OUT [STEPS]]   */
+ * byo: bring your own compute. A two-layer network learns sin(3a) * b; its forward and
+ * backward are written by hand. The library shards, updates, saves and resumes it:
+ *   ACCEL_MIXED_PRECISION=no srun -n 2 --accel-config=fsdp.yaml ./byo [OUT [STEPS]] */
 #include <math.h>
 #include <stdlib.h>
 #include <accel.h>
 
 enum { IN = 2, WIDE = 48, BATCH = 16 };
 
-/* Sample `index` is made from its number: the same on every rank and in every life. */
+/* A sample is made from its index: the same on every rank and in every life. */
 static int fetch(void *user, int64_t index, void *const *dst)
 {
     uint32_t h = (uint32_t)index * 2654435761u + 12345u;
@@ -68,7 +68,7 @@ static float squares(const float *y, const float *want, float *dy, int n)
     return (float)(sum / n);
 }
 
-/* One micro-batch. A failed call leaves `err` filled, and the next one returns it too. */
+/* One micro-batch. A failed call fills `err`, and the next one returns it too. */
 static accel_status_t micro_batch(accel_t *run, accel_unit_t *first, accel_unit_t *last,
                                   accel_error_t *err)
 {

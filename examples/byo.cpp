@@ -15,6 +15,7 @@ namespace {
 
 constexpr int in = 2, hidden = 48, batch = 16;
 
+// The library's error as an exception: its text, and the status that becomes the exit code.
 struct failure : std::runtime_error {
     explicit failure(const accel_error_t &e)
         : std::runtime_error(e.text[0] ? std::string(e.text) + ": " + e.hint : ""), code(e.code)
@@ -23,7 +24,7 @@ struct failure : std::runtime_error {
     accel_status_t code;
 };
 
-// Turns a status into an exception.
+// Runs one call of the library and turns a bad status into an exception.
 template <class F> void check(F &&call)
 {
     accel_error_t err{};
@@ -31,7 +32,8 @@ template <class F> void check(F &&call)
         throw failure(err);
 }
 
-// A unit is wanted for as long as an object of this class lives.
+// A unit's values are gathered for as long as an object of this class lives, also when an
+// exception ends the scope. A copy would release the unit twice.
 class wanted {
 public:
     explicit wanted(accel_unit_t *u) : unit(u)
@@ -50,6 +52,7 @@ private:
     accel_unit_t *unit;
 };
 
+// Parameter `index`'s gradient, to be added to.
 float *gradient(accel_unit_t *unit, int index)
 {
     float *g = nullptr;
@@ -57,7 +60,8 @@ float *gradient(accel_unit_t *unit, int index)
     return g;
 }
 
-// One micro-batch: sin(3a) * b from pairs (a, b), as in byo.c.
+// One micro-batch: sin(3a) * b from pairs (a, b), as in byo.c. The run gives sample numbers
+// only, and the samples are made from them here.
 void micro_batch(accel_t *run, accel_unit_t *first, accel_unit_t *last)
 {
     std::vector<int64_t> number(batch);
@@ -73,6 +77,7 @@ void micro_batch(accel_t *run, accel_unit_t *first, accel_unit_t *last)
         }
         want[r] = std::sin(3.0f * x[r * in]) * x[r * in + 1];
     }
+    // Forward of the first layer: its values are needed in this scope only.
     {
         wanted p(first);
         for (int r = 0; r < batch; r++)
@@ -83,6 +88,7 @@ void micro_batch(accel_t *run, accel_unit_t *first, accel_unit_t *last)
                 h[r * hidden + o] = sum > 0 ? sum : 0;
             }
     }
+    // Forward, loss and backward of the last layer in one gather.
     {
         wanted p(last);
         float *dw = gradient(last, 0), *db = gradient(last, 1);
@@ -99,6 +105,7 @@ void micro_batch(accel_t *run, accel_unit_t *first, accel_unit_t *last)
             }
         }
     }
+    // Backward of the first layer needs no values, only h and dh.
     float *dw = gradient(first, 0), *db = gradient(first, 1);
     for (int r = 0; r < batch; r++)
         for (int o = 0; o < hidden; o++) {
@@ -110,6 +117,7 @@ void micro_batch(accel_t *run, accel_unit_t *first, accel_unit_t *last)
     check([&](accel_error_t *e) { return accel_step(run, e); });
 }
 
+// A unit with weight [out, width] and bias [out].
 accel_unit_t *layer(accel_t *run, const char *name, int64_t out, int64_t width)
 {
     accel_error_t err{};
@@ -145,7 +153,7 @@ int main(int argc, char **argv)
         options.log = print_line;
         check([&](accel_error_t *e) { return accel_open(&run, &options, e); });
         accel_unit_t *first = layer(run, "first", hidden, in), *last = layer(run, "last", 1, hidden);
-        // Kernels and bfloat16 there are none here.
+        // No kernels and no bfloat16 here: the loops above are for float32 in host memory.
         if (accel_stream(run) != nullptr || accel_unit_dtype(first) != ACCEL_F32)
             check([](accel_error_t *e) {
                 return accel_error_set(e, ACCEL_EUNSUPPORTED, "byo is float32 and for CPUs",

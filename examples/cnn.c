@@ -1,21 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cnn: a small convolutional network on accel.h alone, on pictures of gratings.h.
- *     srun --accel-config=fsdp.yaml ./cnn                                               */
+ * cnn: a small convolutional network on accel.h alone, on the pictures of gratings.h.
+ * Two convolutions with pooling, then one linear layer.
+ *     srun --accel-config=fsdp.yaml ./cnn */
 #include "gratings.h"
 
+/* Parameters of the one module; owned by the run. */
 static accel_tensor_t *w1, *b1, *w2, *b2, *w3, *b3;
 
+/* in[0]: pictures [B, 1, 16, 16], in[1]: labels [B]. The shape of
+ * the batch may change. */
 static accel_tensor_t *forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     accel_tensor_t *x = accel_conv2d(in[0], w1, b1, 1, 2, ACCEL_ACT_RELU);
 
     (void)m, (void)n;
+    /* [B, 8, 16, 16], halved by the pool. */
     x = accel_conv2d(accel_maxpool2d(x, 2, 2), w2, b2, 1, 1, ACCEL_ACT_RELU);
     x = accel_maxpool2d(x, 2, 2); /* [B, 16, 4, 4] */
     x = accel_reshape(x, 2, (int64_t[]){ -1, 256 });
     return gratings_loss(accel_linear(x, w3, b3, ACCEL_ACT_NONE), in[1]);
 }
 
+/* Initial values by hand: bounds of 1 / sqrt(inputs of one output),
+ * as torch draws them. */
 int main(void)
 {
     static const accel_class_t net = { .name = "ConvNet", .forward = forward };

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * finetune_bert: classes of sentence pairs, from a TSV file with lines
+ * finetune_bert: learns classes of sentence pairs from a TSV file with lines
  * LABEL<tab>SENTENCE or LABEL<tab>SENTENCE<tab>SENTENCE, labels from 0 on:
- *     srun --accel-config=fsdp.yaml ./finetune_bert --model bert-base-uncased/ --data mrpc.tsv
+ *
+ *     srun --accel-config=fsdp.yaml ./finetune_bert --model BERT/ --data mrpc.tsv
+ *
  * Starts from a directory as Hugging Face writes it (config.json, model.safetensors,
  * vocab.txt) or, without --model, from a small model of its own.
  */
@@ -16,22 +18,27 @@
 
 #include "wordpiece.h"
 
+/* A line of the file. The texts are not ended by NUL; len[1] is 0
+ * for a single sentence. */
 struct pair {
     int32_t label;
     const char *text[2];
     int len[2];
 };
 
+/* Options, and what is made from them. */
 struct program {
     const char *model, *data, *vocab, *out, *save;
     int seq, labels;
     double holdout;
     accel_bert_t bert;
     accel_job_t job;
-    char *text; /* the whole file; pairs point into it */
+    /* The whole file; pairs point into it. */
+    char *text;
     struct pair *pair;
     int64_t pairs;
     struct wordpiece *pieces;
+    /* Ids of [CLS], [SEP] and [PAD]. */
     int32_t cls, sep, pad;
 };
 
@@ -42,6 +49,7 @@ static const char doc[] =
     "SENTENCE, SENTENCE, tabs in between) and prints the accuracy on the held-out "
     "end of the file. Options (and their defaults):";
 
+/* Long options without a letter, above all letters. */
 enum {
     O_MODEL = 256,
     O_DATA,
@@ -56,6 +64,7 @@ enum {
     O_HOLDOUT
 };
 
+/* Defaults in parentheses, as in --help of every example. */
 static const struct argp_option options[] = {
     { "model", O_MODEL, "DIR", 0, "config.json and weights to start from (none)", 0 },
     { "data", O_DATA, "FILE", 0, "the TSV file", 0 },
@@ -71,6 +80,7 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
+/* The argument of an option as a number in [min, max]; anything else exits 64. */
 static double number(struct argp_state *state, const char *arg, double min, double max)
 {
     char *end;
@@ -81,6 +91,7 @@ static double number(struct argp_state *state, const char *arg, double min, doub
     return v;
 }
 
+/* The first five keys are texts, in the order of `text`. */
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct program *p = state->input;
@@ -120,6 +131,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
+/* Fills `err` with "FILE, line N: WHAT"; line 0: of the file as a
+ * whole. Returns `status`. */
 static accel_status_t problem(accel_error_t *err, accel_status_t status,
                               const char *hint, const char *file, long line,
                               const char *what)
@@ -133,6 +146,7 @@ static accel_status_t problem(accel_error_t *err, accel_status_t status,
     return accel_error_set(err, status, text, hint);
 }
 
+/* Reads the whole file as one text. Small data: every rank has a copy. */
 static accel_status_t read_file(struct program *p, accel_error_t *err)
 {
     FILE *f = fopen(p->data, "r");
@@ -146,12 +160,14 @@ static accel_status_t read_file(struct program *p, accel_error_t *err)
     if (n <= 0)
         return problem(err, ACCEL_EINVAL, "one pair a line", p->data, 0,
                        "the file is empty or cannot be read");
+    /* getdelim stops at a NUL: what follows it would be lost in silence. */
     if ((size_t)n != strlen(p->text))
         return problem(err, ACCEL_EINVAL, "a TSV file is text", p->data, 0,
                        "the file has a NUL byte");
     return ACCEL_OK;
 }
 
+/* Splits a line: *out points into it. Returns what is wrong with the line, or NULL. */
 static const char *split_line(char *line, struct pair *out)
 {
     char *end;
@@ -170,12 +186,14 @@ static const char *split_line(char *line, struct pair *out)
     return *end ? "it has more than a label and two sentences" : NULL;
 }
 
+/* Splits the file into pairs and counts the labels. Empty lines are passed over. */
 static accel_status_t read_pairs(struct program *p, accel_error_t *err)
 {
     accel_status_t st = read_file(p, err);
     char *line, *rest = p->text;
     long number_of_line = 0;
 
+    /* strsep ends each line with a NUL in place, so pairs can point into the text. */
     while (st == ACCEL_OK && (line = strsep(&rest, "\n")) != NULL) {
         struct pair *more;
         const char *wrong;
@@ -194,6 +212,7 @@ static accel_status_t read_pairs(struct program *p, accel_error_t *err)
         if (wrong)
             return problem(err, ACCEL_EINVAL, "LABEL<tab>SENTENCE<tab>SENTENCE",
                            p->data, number_of_line, wrong);
+        /* Labels count from 0, so the largest one tells their number. */
         if (more[p->pairs].label >= p->labels)
             p->labels = more[p->pairs].label + 1;
         p->pairs++;
@@ -201,10 +220,12 @@ static accel_status_t read_pairs(struct program *p, accel_error_t *err)
     return st;
 }
 
-/* [CLS] first [SEP] second [SEP]; the longer one is cut. */
+/* Encodes "[CLS] first [SEP] second [SEP]" into ids, types (0 and 1) and mask, [seq]
+ * each. The longer sentence is cut until both fit. */
 static void encode(const struct program *p, const struct pair *pair, int32_t *ids,
                    int32_t *types, int32_t *mask)
 {
+    /* Room for pieces beside [CLS] and one or two [SEP]. */
     int both = pair->len[1] > 0, room = p->seq - 2 - both, n[2] = { 0, 0 }, at = 0;
     int32_t part[2][4096];
 
@@ -220,6 +241,7 @@ static void encode(const struct program *p, const struct pair *pair, int32_t *id
             ids[at] = k < n[i] ? part[i][k] : p->sep;
             types[at] = i;
         }
+    /* Attention sees the pieces and not the padding behind them. */
     for (int i = 0; i < p->seq; i++)
         mask[i] = i < at;
     for (; at < p->seq; at++) {
@@ -228,6 +250,8 @@ static void encode(const struct program *p, const struct pair *pair, int32_t *id
     }
 }
 
+/* accel_fetch_f: a sample is computed from its index alone, so every rank and every
+ * life sees the same one. */
 static int fetch(void *user, int64_t index, void *const *dst)
 {
     const struct program *p = user;
@@ -237,7 +261,7 @@ static int fetch(void *user, int64_t index, void *const *dst)
     return 0;
 }
 
-/* The pairs and the vocabulary. */
+/* Reads the pairs and the vocabulary. */
 static accel_status_t read_data(struct program *p, accel_error_t *err)
 {
     char path[4096];
@@ -257,7 +281,8 @@ static accel_status_t read_data(struct program *p, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* The shape of the model: that of the directory, or a small one. */
+/* The shape of the model: the directory's, or a small one; the head has as many
+ * labels as the data. */
 static accel_status_t choose_shape(struct program *p, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
@@ -268,12 +293,15 @@ static accel_status_t choose_shape(struct program *p, accel_error_t *err)
                               .hidden = 256,
                               .context = p->seq,
                               .hidden_dropout = 0.1f };
+    /* The directory's config.json decides everything but the head. */
     if (p->model)
         st = accel_bert_read_config(p->model, &p->bert, err);
     else
         p->bert.vocab = wordpiece_size(p->pieces);
+    /* A new head on top of the pre-trained layers. */
     p->bert.head = ACCEL_BERT_CLASSIFY;
     p->bert.labels = p->labels;
+    /* Positions end with the model's context. */
     if (st == ACCEL_OK && p->seq > p->bert.context)
         p->seq = p->bert.context;
     if (st == ACCEL_OK && p->bert.vocab < wordpiece_size(p->pieces))
@@ -282,6 +310,8 @@ static accel_status_t choose_shape(struct program *p, accel_error_t *err)
     return st;
 }
 
+/* Four fields per sample: ids, segment ids and attention mask, int32 [seq] each, and
+ * the label. The last part (`holdout`) is kept for the accuracy. */
 static accel_status_t open_dataset(struct program *p, accel_error_t *err)
 {
     const accel_field_t row = { ACCEL_I32, 1, { p->seq } },
@@ -292,7 +322,8 @@ static accel_status_t open_dataset(struct program *p, accel_error_t *err)
                              err);
 }
 
-/* How many of the held-out pairs get their label. Every rank computes all of them. */
+/* Prints how many of the held-out pairs get their label. Every rank computes all of
+ * them, because a forward is collective where weights are sharded. */
 static accel_status_t accuracy(accel_t *run, struct program *p, accel_error_t *err)
 {
     int64_t first = accel_dataset_samples(p->job.data), good = 0;
@@ -305,6 +336,7 @@ static accel_status_t accuracy(accel_t *run, struct program *p, accel_error_t *e
         accel_tensor_t *in[3], *y;
         int best = 0;
 
+        /* Also ends the tensors of the pair before. */
         accel_eval(run, 1);
         encode(p, &p->pair[i], row, row + p->seq, row + 2 * p->seq);
         for (int k = 0; k < 3; k++)
@@ -326,11 +358,13 @@ static accel_status_t accuracy(accel_t *run, struct program *p, accel_error_t *e
     return st;
 }
 
+/* Weights are loaded only by a run that begins: a resumed one has its own. */
 static accel_status_t train(accel_t *run, struct program *p, accel_error_t *err)
 {
     accel_tensor_t *batch[4];
     accel_status_t st;
 
+    /* A model that cannot be built is reported by accel_prepare, once for all ranks. */
     p->job.model = accel_bert_new(run, &p->bert, NULL);
     st = accel_prepare(run, &p->job, err);
     if (st == ACCEL_OK && p->model && accel_steps_done(run) == 0)
@@ -362,8 +396,10 @@ int main(int argc, char **argv)
 
     argp_err_exit_status = 64;
     argp_parse(&argp, argc, argv, 0, NULL, &p);
+    /* A tuned model needs smaller steps than one that begins. */
     if (!(p.job.optimizer.lr > 0))
         p.job.optimizer.lr = p.model ? 5e-5f : 1e-3f;
+    /* A tenth of the steps, as BERT was tuned by its authors. */
     p.job.warmup = p.job.steps / 10;
     p.job.out_dir = p.out;
     if (read_data(&p, &err) == ACCEL_OK && choose_shape(&p, &err) == ACCEL_OK &&
@@ -372,6 +408,7 @@ int main(int argc, char **argv)
         train(run, &p, &err);
     if (accel_close(run, &err) != ACCEL_OK || err.code != ACCEL_OK) {
         accel_error_format(&err, text, sizeof(text));
+        /* An empty text: another rank says why. */
         if (err.text[0])
             fprintf(stderr, "%s\n", text);
     }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * generate: continues a text with a GPT-2 or Llama in Hugging Face's format,
+ *
  *     ./generate --model DIR --prompt "Once upon a time"
- * DIR has config.json, model.safetensors and the tokenizer. Text comes out as it is made.
+ *
+ * DIR has config.json, model.safetensors and the tokenizer. Text
+ * appears as it is generated.
  */
 #include <argp.h>
 #include <stdio.h>
@@ -14,6 +17,7 @@
 struct settings {
     const char *model, *prompt, *out;
     int count;
+    /* Temperature, top-k, top-p, seed: passed to accel_generate. */
     accel_sampling_t how;
 };
 
@@ -23,6 +27,7 @@ static const char doc[] =
     "  ./generate --model gpt2 --prompt 'The meaning of life' --top-p 0.9\n\n"
     "Continues a text with a GPT-2 or Llama. Options (and their defaults):";
 
+/* Long options without a letter, above all letters. */
 enum { O_MODEL = 256, O_PROMPT, O_COUNT, O_TEMPERATURE, O_K, O_P, O_SEED, O_OUT };
 
 static const struct argp_option options[] = {
@@ -37,6 +42,7 @@ static const struct argp_option options[] = {
     { 0, 0, 0, 0, 0, 0 },
 };
 
+/* The argument of an option as a number in [min, max]; anything else exits 64. */
 static double number(struct argp_state *state, const char *arg, double min, double max)
 {
     char *end;
@@ -47,6 +53,7 @@ static double number(struct argp_state *state, const char *arg, double min, doub
     return v;
 }
 
+/* One case per option, in the order of the table. */
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct settings *s = state->input;
@@ -85,6 +92,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
+/* Warnings and errors only: the text itself is the output. */
 static void print_log(void *user, accel_log_level_t level, const char *line)
 {
     (void)user;
@@ -92,15 +100,20 @@ static void print_log(void *user, accel_log_level_t level, const char *line)
         fprintf(stderr, "accel: %s\n", line);
 }
 
-/* Bytes that wait for the rest of their character. */
+/* Turns tokens into text on stdout. A token may end inside a character of UTF-8: its
+ * first bytes wait here for the rest. */
 struct stream {
     const accel_tokenizer_t *tokenizer;
-    int32_t stop[3]; /* tokens that end a text */
+    /* Tokens that end a text: not printed. */
+    int32_t stop[3];
+    /* Only the main rank prints. */
     int stops, main;
+    /* Bytes at the beginning of `text` that are not printed yet. */
     size_t waiting;
     char text[4096];
 };
 
+/* Called with each token as it is drawn. 0: go on. */
 static int show(void *user, int32_t token)
 {
     struct stream *s = user;
@@ -115,17 +128,22 @@ static int show(void *user, int32_t token)
         bytes > sizeof(s->text) - s->waiting)
         return 0;
     bytes += s->waiting;
+    /* Bytes up to the end of the last whole character. */
     whole = accel_utf8_whole(s->text, bytes);
     fwrite(s->text, 1, whole, stdout);
     fflush(stdout);
     s->waiting = bytes - whole;
+    /* At most three bytes stay: a character of UTF-8 has four. */
     memmove(s->text, s->text + whole, s->waiting);
     return 0;
 }
 
+/* The model's shape from config.json, then its weights. accel_prepare stands between
+ * the two: it places the parameters that the weights go to. */
 static accel_status_t prepare(accel_t *run, const struct settings *s,
                               accel_module_t **model, accel_error_t *err)
 {
+    /* No step is made, but a job needs a length. */
     accel_job_t job = { .steps = 1, .batch = 1, .out_dir = s->out };
     accel_status_t st;
 
@@ -136,12 +154,15 @@ static accel_status_t prepare(accel_t *run, const struct settings *s,
     return st != ACCEL_OK ? st : accel_load_weights(run, s->model, err);
 }
 
+/* The prompt and what follows lie in one array: ids[0, cap) and ids[cap, ...). Every
+ * rank calls it; the tokens are the same on all. */
 static accel_status_t generate(accel_t *run, struct settings *s,
                                const accel_tokenizer_t *tokenizer, accel_error_t *err)
 {
     static const char *const ends[] = { "<|endoftext|>", "<|end_of_text|>",
                                         "<|eot_id|>" };
     struct stream stream = { .tokenizer = tokenizer, .main = accel_is_main(run) };
+    /* A byte makes at most one token; 16 for those that frame the text. */
     size_t bytes = strlen(s->prompt), n, cap = bytes + 16;
     int32_t *ids = calloc(cap + (size_t)s->count, sizeof(*ids));
     accel_module_t *model;
@@ -150,8 +171,10 @@ static accel_status_t generate(accel_t *run, struct settings *s,
     if (!ids)
         return accel_error_set(err, ACCEL_ENOMEM, "no memory for the text", NULL);
     for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++)
+        /* -1: this tokenizer has no such token. */
         if ((stream.stop[stream.stops] = accel_tokenizer_id(tokenizer, ends[i])) >= 0)
             stream.stops++;
+    /* FRAME: with the tokens that the model expects around a text. */
     st = accel_tokenize(tokenizer, s->prompt, bytes, ACCEL_TOKENIZE_FRAME, ids, cap, &n,
                         err);
     if (st == ACCEL_OK)
@@ -162,6 +185,7 @@ static accel_status_t generate(accel_t *run, struct settings *s,
     s->how.stop_count = stream.stops;
     if (st == ACCEL_OK)
         st = accel_generate(model, ids, (int)n, ids + cap, s->count, &s->how, err);
+    /* A text that ends inside a character: its bytes are printed as they are. */
     if (st == ACCEL_OK && stream.main) {
         fwrite(stream.text, 1, stream.waiting, stdout);
         putchar('\n');
@@ -170,6 +194,7 @@ static accel_status_t generate(accel_t *run, struct settings *s,
     return st;
 }
 
+/* argp's own exit code for wrong usage is made 64, as the library's is. */
 int main(int argc, char **argv)
 {
     static const struct argp argp = { options, parse_option, 0, doc, 0, 0, 0 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * gratings: pictures that a program can make itself, for cnn.c and mlp.c: waves of ten
- * directions, anywhere in the picture and under noise; and how often a network is wrong.
- * Sample `index` is the same on every rank and at every time.                            */
+ * gratings: pictures that a program can make itself, for cnn.c and mlp.c: waves in ten
+ * directions, shifted at random and under noise; and how often a network is wrong. A
+ * sample is a function of its index: the same on every rank and in every life. */
 #ifndef GRATINGS_H
 #define GRATINGS_H
 
@@ -11,7 +11,8 @@
 
 enum { SIDE = 16, CLASSES = 10, SAMPLES = 10240 };
 
-/* In [0, 1): draw number n of sample `index`. */
+/* Draw number n of sample `index`, in [0, 1): a hash of both
+ * (splitmix64), so no state. */
 static double gratings_draw(int64_t index, int n)
 {
     uint64_t x = (uint64_t)index * 1024 + (uint64_t)n + 0x9e3779b97f4a7c15u;
@@ -21,7 +22,8 @@ static double gratings_draw(int64_t index, int n)
     return (double)((x ^ x >> 31) >> 11) / 9007199254740992.0;
 }
 
-/* accel_fetch_f: dst[0] the picture, float32 [1, SIDE, SIDE]; dst[1] its class, int32. */
+/* accel_fetch_f: dst[0] is the picture, float32 [1, SIDE, SIDE],
+ * dst[1] its class, int32. */
 static int gratings_fetch(void *user, int64_t index, void *const *dst)
 {
     const double pi = 3.14159265358979323846;
@@ -32,6 +34,7 @@ static int gratings_fetch(void *user, int64_t index, void *const *dst)
     (void)user;
     for (int i = 0; i < SIDE * SIDE; i++) {
         double along = i / SIDE * cos(angle) + i % SIDE * sin(angle);
+        /* A sum of two draws, in [-1, 1): most noise is small. */
         double noise =
             gratings_draw(index, 2 * i + 2) + gratings_draw(index, 2 * i + 3) - 1;
 
@@ -41,6 +44,7 @@ static int gratings_fetch(void *user, int64_t index, void *const *dst)
     return 0;
 }
 
+/* One picture of one channel and its label; a fifth is held out for the accuracy. */
 static accel_status_t gratings_new(accel_dataset_t **out, accel_error_t *err)
 {
     static const accel_field_t fields[] = { { ACCEL_F32, 3, { 1, SIDE, SIDE } },
@@ -49,7 +53,8 @@ static accel_status_t gratings_new(accel_dataset_t **out, accel_error_t *err)
     return accel_dataset_new(out, SAMPLES, fields, 2, gratings_fetch, NULL, 0.2, err);
 }
 
-/* An own op: logits [B, C] and labels [B] -> how many of B are wrong, as a part of 1. */
+/* An op of our own: logits [B, C] and labels [B] -> the fraction of B
+ * that is wrong, [1]. */
 static accel_status_t wrong_shape(const void *attr, const accel_array_t *in, int n,
                                   accel_array_t *out, accel_error_t *err)
 {
@@ -84,9 +89,10 @@ static accel_status_t wrong_forward(const void *attr, const accel_array_t *in, i
 
 static const accel_op_t wrong_op = { "wrong", wrong_shape, wrong_forward, NULL };
 
-/* What a forward returns: the loss or, while `count_wrong` is 1, how many are wrong. */
+/* What a forward returns: the loss, or the fraction that is wrong while this is 1. */
 static int count_wrong;
 
+/* Classes are compared in float32 whatever the compute dtype; so is the op's input. */
 static accel_tensor_t *gratings_loss(accel_tensor_t *logits, accel_tensor_t *labels)
 {
     accel_tensor_t *in[] = { accel_cast(logits, ACCEL_F32), labels };
@@ -96,13 +102,15 @@ static accel_tensor_t *gratings_loss(accel_tensor_t *logits, accel_tensor_t *lab
     return accel_cross_entropy(logits, NULL, NULL, labels, NULL);
 }
 
+/* The library's log goes to stderr; stdout has only the accuracy. */
 static void gratings_line(void *user, accel_log_level_t level, const char *line)
 {
     (void)user, (void)level;
     fprintf(stderr, "%s\n", line);
 }
 
-/* Trains the model and prints its accuracy on what was held out; the exit code. */
+/* Trains the model and prints its accuracy on the held-out pictures.
+ * Returns the exit code. */
 static int gratings_train(accel_t *run, accel_job_t *job)
 {
     accel_error_t err = { 0 };
@@ -110,7 +118,8 @@ static int gratings_train(accel_t *run, accel_job_t *job)
     double wrong = 1;
     char text[1536];
 
-    if (accel_stream(run)) /* of kernels, and the own op has none */
+    /* There is a stream only on a GPU, and our op has no kernel for it. */
+    if (accel_stream(run))
         accel_error_set(&err, ACCEL_EUNSUPPORTED,
                         "the op that counts errors computes in the host's memory",
                         "say use_cpu: true in the config");
@@ -124,7 +133,8 @@ static int gratings_train(accel_t *run, accel_job_t *job)
     count_wrong = 1;
     if (!err.code && !accel_evaluate(run, 0, &wrong, &err) && accel_is_main(run))
         printf("accuracy %.4f\n", 1 - wrong);
-    accel_close(run, err.code ? NULL : &err); /* the first error counts */
+    /* The first error counts. */
+    accel_close(run, err.code ? NULL : &err);
     if (err.code) {
         accel_error_format(&err, text, sizeof(text));
         fprintf(stderr, "%s\n", text);

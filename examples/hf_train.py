@@ -16,7 +16,9 @@ STEPS, BATCH = 5, 24  # BATCH: samples of all ranks together
 
 
 def main():
+    # Reads the environment that accel made: ranks, address, mixed precision.
     accelerator = Accelerator()
+    # The same model and data on every rank, whatever the number of ranks.
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -30,6 +32,7 @@ def main():
         accelerator.backward(loss)
         optimizer.step()
         optimizer.zero_grad()
+        # `ranks` sums up the ranks' numbers: it shows that all of them took part.
         mean = accelerator.reduce(loss.detach(), reduction="mean").item()
         ranks = accelerator.reduce(torch.tensor(float(accelerator.process_index)), reduction="sum")
         print(f"rank {accelerator.process_index} of {accelerator.num_processes} step {step} "

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * mlp: a perceptron of three layers with dropout on accel.h alone, on the pictures of
  * gratings.h, which it sees as 256 numbers.
- *     srun --accel-config=fsdp.yaml ./mlp                                               */
+ *     srun --accel-config=fsdp.yaml ./mlp */
 #include "gratings.h"
 
 enum { WIDTH = 192 };
+/* Parameters of the one module; owned by the run. */
 static accel_tensor_t *w1, *b1, *w2, *b2, *w3, *b3;
 
+/* in[0]: pictures, flattened to [B, 256]; in[1]: labels [B]. Dropout is off
+ * while the run evaluates. */
 static accel_tensor_t *forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     accel_tensor_t *x = accel_reshape(in[0], 2, (int64_t[]){ -1, SIDE * SIDE });
@@ -17,6 +20,7 @@ static accel_tensor_t *forward(accel_module_t *m, accel_tensor_t *const *in, int
     return gratings_loss(accel_linear(x, w3, b3, ACCEL_ACT_NONE), in[1]);
 }
 
+/* One bound serves all layers: near 1 / sqrt(256) and 1 / sqrt(192). */
 int main(void)
 {
     static const accel_class_t net = { .name = "Perceptron", .forward = forward };

@@ -19,11 +19,13 @@ STEPS, BATCH = 5, 24  # BATCH: samples of all ranks together
 
 
 def main():
+    # Without RANK this is one process, and nothing has to meet.
     if "RANK" in os.environ:
         dist.init_process_group("gloo")
     rank = dist.get_rank() if dist.is_initialized() else 0
     size = dist.get_world_size() if dist.is_initialized() else 1
 
+    # The same model and data on every rank, whatever the number of ranks.
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
     wrapped = DistributedDataParallel(model) if size > 1 else model
@@ -33,6 +35,7 @@ def main():
 
     share = BATCH // size
     for step in range(STEPS):
+        # This rank's part of the step's samples.
         first = step * BATCH + rank * share
         loss = torch.nn.functional.mse_loss(wrapped(data[first : first + share]),
                                             target[first : first + share])
@@ -40,6 +43,7 @@ def main():
         loss.backward()
         optimizer.step()
         mean = loss.detach() / size
+        # Sums up to the ranks' numbers: shows that all of them took part.
         ranks = torch.tensor(float(rank))
         if size > 1:
             dist.all_reduce(mean)

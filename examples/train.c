@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * train: the reference trainer. A GPT-2 shaped model on plain text or token files,
+ *
  *     srun --accel-config=fsdp.yaml ./train --data FILE.txt
- * sharded, mixed-precision and preemption-safe as the config file says; this program only
- * names the model, the data and the schedule.
+ *
+ * sharded, mixed-precision and preemption-safe as the config file says. This program
+ * only names the model, the data and the schedule; it reads no rank, opens no
+ * connection and handles no signal.
  */
 #include <argp.h>
 #include <errno.h>
@@ -15,13 +18,18 @@
 
 #include <accel.h>
 
+/* Options, and the structs of the library that most of them fill directly. */
 struct settings {
     const char *data, *out;
-    const char *model; /* published, or a directory; NULL: gpt2 of the sizes below */
+    /* A published name or a directory; NULL: a gpt2 of the sizes below. */
+    const char *model;
+    /* Where to export the weights at the end; NULL: nowhere. */
     const char *save;
-    bool sized; /* one of those was given */
+    /* One of those sizes was given, so --model must not be. */
+    bool sized;
     accel_gpt2_t gpt2;
     accel_job_t job;
+    /* Tokens of a sample; tokens to print at the end. */
     int seq, sample;
 };
 
@@ -34,6 +42,7 @@ static const char doc[] =
     "by "
     "the config file. Options (and their defaults):";
 
+/* Long options without a letter, above all letters. */
 enum {
     O_DATA = 256,
     O_SAVE,
@@ -58,6 +67,8 @@ enum {
     O_OPTIMIZER
 };
 
+/* Defaults in parentheses. Nothing here says how the run is
+ * distributed: the config does. */
 static const struct argp_option options[] = {
     { 0, 0, 0, 0, "Data and output:", 1 },
     { "data", O_DATA, "FILE|DIR", 0,
@@ -95,6 +106,8 @@ static const struct argp_option options[] = {
     { 0, 0, 0, 0, 0, 0 },
 };
 
+/* The argument of an option as a whole number in [min, max]; anything else is wrong
+ * usage and exits 64. */
 static long whole(struct argp_state *state, const char *arg, long min, long max)
 {
     char *end;
@@ -108,6 +121,7 @@ static long whole(struct argp_state *state, const char *arg, long min, long max)
     return v;
 }
 
+/* The same for a number. The comparison also refuses "nan". */
 static float real(struct argp_state *state, const char *arg, double min, double max)
 {
     char *end;
@@ -118,6 +132,7 @@ static float real(struct argp_state *state, const char *arg, double min, double 
     return (float)v;
 }
 
+/* The names stand in the order of accel_optimizer_kind_t. */
 static void parse_optimizer(const char *arg, struct argp_state *state,
                             accel_optimizer_t *o)
 {
@@ -126,16 +141,20 @@ static void parse_optimizer(const char *arg, struct argp_state *state,
     for (int i = 0; i < 3; i++)
         if (strcmp(arg, name[i]) == 0) {
             o->kind = (accel_optimizer_kind_t)i;
+            /* The usual momentum; the other two have their own moments. */
             o->momentum = o->kind == ACCEL_SGD ? 0.9f : 0.0f;
             return;
         }
     argp_error(state, "'%s' is not adamw, sgd or lion", arg);
 }
 
+/* Options are parsed in three groups, as --help shows them; each passes on
+ * what it does not know. */
 static error_t parse_model(int key, char *arg, struct argp_state *state)
 {
     struct settings *s = state->input;
 
+    /* --seq is no size of the model: any model trains on shorter samples. */
     s->sized = s->sized || key == O_LAYERS || key == O_HEADS || key == O_WIDTH ||
                key == O_VOCAB;
     switch (key) {
@@ -161,6 +180,7 @@ static error_t parse_model(int key, char *arg, struct argp_state *state)
         argp_error(state, "unexpected argument '%s' (data goes after --data)", arg);
         return 0;
     case ARGP_KEY_END:
+        /* Only now are all options known. */
         if (s->model && s->sized)
             argp_error(state,
                        "--model has its own layers, heads, width and vocabulary");
@@ -170,6 +190,7 @@ static error_t parse_model(int key, char *arg, struct argp_state *state)
     }
 }
 
+/* Schedule, optimizer and batch. Bounds keep products within 64 bits. */
 static error_t parse_training(int key, char *arg, struct argp_state *state)
 {
     struct settings *s = state->input;
@@ -211,6 +232,7 @@ static error_t parse_training(int key, char *arg, struct argp_state *state)
     }
 }
 
+/* The parser argp calls: data and output. */
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct settings *s = state->input;
@@ -241,6 +263,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 static int fail(const accel_t *run, const accel_error_t *err)
 {
     bool saved = err->code == ACCEL_ERESUME || err->code == ACCEL_ESTOPPED;
+    /* Room for the longest error with its place and hint. */
     char rank[32] = "", text[1536];
 
     if (!err->text[0] || (saved && !accel_is_main(run)))
@@ -255,10 +278,13 @@ static int fail(const accel_t *run, const accel_error_t *err)
     return accel_exit_code(err->code);
 }
 
-/* Prints what the model writes after a newline (text), or token numbers (token files). */
+/* Prints what the model writes after a newline (text), or token numbers
+ * (token files). All ranks generate, since each has only a part of the
+ * weights; the main one prints. */
 static accel_status_t print_sample(accel_t *run, const struct settings *s,
                                    accel_error_t *err)
 {
+    /* Plain text is read as bytes, which makes a vocabulary of 256. */
     bool text = accel_dataset_vocab(s->job.data) == 256;
     const int32_t prompt = text ? '\n' : 0;
     int32_t *out = calloc((size_t)s->sample, sizeof(*out));
@@ -273,6 +299,7 @@ static accel_status_t print_sample(accel_t *run, const struct settings *s,
                         &(accel_sampling_t){ .temperature = 0.8f, .seed = s->job.seed },
                         err);
     if (st == ACCEL_OK && accel_is_main(run)) {
+        /* Bytes that are no text would drive the terminal. */
         printf("--- sample ---\n");
         for (int i = 0; i < s->sample; i++) {
             if (!text)
@@ -287,21 +314,27 @@ static accel_status_t print_sample(accel_t *run, const struct settings *s,
     return st;
 }
 
+/* The whole loop. Every call is collective: all ranks make the same ones in the same
+ * order. After a preemption accel_prepare goes on from the newest checkpoint, so the
+ * same program text serves both lives. */
 static accel_status_t train(accel_t *run, struct settings *s, accel_error_t *err)
 {
     accel_job_t *j = &s->job;
     struct stat sb;
     accel_status_t st;
 
-    /* A model that cannot be is reported by accel_prepare, once for all ranks. */
+    /* A model that cannot be built is reported by accel_prepare, once for all ranks. */
     j->model = s->model ? accel_model_open(run, s->model, NULL)
                         : accel_gpt2_new(run, &s->gpt2, NULL);
     st = accel_prepare(run, j, err);
+    /* A directory has weights; a published name is only a shape. */
     if (st == ACCEL_OK && s->model && stat(s->model, &sb) == 0 && S_ISDIR(sb.st_mode))
         st = accel_load_weights(run, s->model, err);
+    /* A run that had finished already is no error, and prints nothing again. */
     if (st != ACCEL_OK || !accel_more(run))
         return st;
     while (accel_more(run)) {
+        /* batch[0]: tokens [B, T]; batch[1]: the tokens that follow. */
         accel_tensor_t *batch[2];
 
         if ((st = accel_next(run, batch, 2, err)) != ACCEL_OK ||
@@ -310,15 +343,18 @@ static accel_status_t train(accel_t *run, struct settings *s, accel_error_t *err
             (st = accel_step(run, err)) != ACCEL_OK)
             return st;
     }
+    /* Gathers the weights of all ranks into one Hugging Face directory. */
     if (s->save &&
         (st = accel_save_weights(run, s->save, "float32", 0, err)) != ACCEL_OK)
         return st;
     return s->sample > 0 ? print_sample(run, s, err) : ACCEL_OK;
 }
 
-/* Opens the data and completes what follows from it. */
+/* Opens the data and derives what follows from it: the vocabulary, the
+ * warm-up, the learning rate. */
 static accel_status_t open_data(struct settings *s, accel_error_t *err)
 {
+    /* Without evaluations all of the data is trained on. */
     double holdout = s->job.eval_every > 0 ? 0.1 : 0;
     accel_status_t st = accel_dataset_open(&s->job.data, s->data, s->seq, holdout, err);
     int vocab;
@@ -328,6 +364,7 @@ static accel_status_t open_data(struct settings *s, accel_error_t *err)
     vocab = accel_dataset_vocab(s->job.data);
     if (s->gpt2.vocab == 0)
         s->gpt2.vocab = vocab;
+    /* A larger vocabulary is fine, such as one padded for the GPU. */
     if (s->gpt2.vocab < vocab) {
         *err = (accel_error_t){ .code = ACCEL_EINVAL, .message = 615 };
         snprintf(err->text, sizeof(err->text), "--vocab %d, but the data has %d",
@@ -338,12 +375,15 @@ static accel_status_t open_data(struct settings *s, accel_error_t *err)
     if (s->job.warmup < 0)
         s->job.warmup = s->job.steps / 20;
     if (s->job.optimizer.kind == ACCEL_ADAMW && s->job.optimizer.lr == 0)
-        s->job.optimizer.lr = 1e-3f; /* small models learn faster than the default */
+        /* Small models learn faster than the default. */
+        s->job.optimizer.lr = 1e-3f;
     s->gpt2.context = s->seq;
     s->job.out_dir = s->out;
     return ACCEL_OK;
 }
 
+/* The exit code is the library's: 85 asks for the run to be started again,
+ * as the plugin does. */
 int main(int argc, char **argv)
 {
     static const struct argp argp = { options, parse_option, 0, doc, 0, 0, 0 };
@@ -366,12 +406,14 @@ int main(int argc, char **argv)
     accel_t *run = NULL;
     int code = 0;
 
+    /* The exit code of wrong usage, as the library's table has it. */
     argp_err_exit_status = 64;
     argp_parse(&argp, argc, argv, 0, NULL, &s);
     if (accel_open(&run, &open_options, &err) != ACCEL_OK)
         return fail(NULL, &err);
     if (open_data(&s, &err) != ACCEL_OK || train(run, &s, &err) != ACCEL_OK)
         code = fail(run, &err);
+    /* The error, if any, has been told: closing adds none. */
     accel_close(run, NULL);
     accel_dataset_close(s.job.data);
     return code;

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORD_MAX 100 /* longer words are unknown, as in BERT */
+/* Bytes; longer words are unknown, as in BERT. */
+#define WORD_MAX 100
 
 struct piece {
     char *text;
@@ -18,11 +19,14 @@ struct piece {
 };
 
 struct wordpiece {
-    struct piece *piece; /* sorted by text */
+    /* [count], sorted by text for bsearch. */
+    struct piece *piece;
     int count;
+    /* The id of [UNK]. */
     int32_t unknown;
 };
 
+/* For qsort and bsearch. */
 static int by_text(const void *a, const void *b)
 {
     return strcmp(((const struct piece *)a)->text, ((const struct piece *)b)->text);
@@ -37,6 +41,8 @@ int32_t wordpiece_id(const struct wordpiece *w, const char *piece)
     return found ? found->id : -1;
 }
 
+/* Appends one piece per line; -1 and errno on failure. What was read so far stays
+ * for wordpiece_close. */
 static int read_lines(struct wordpiece *w, FILE *f)
 {
     char *line = NULL;
@@ -44,6 +50,7 @@ static int read_lines(struct wordpiece *w, FILE *f)
     ssize_t n;
 
     while ((n = getline(&line, &room, f)) >= 0) {
+        /* A vocabulary has 30000 lines: growing by one is cheap enough. */
         struct piece *p = realloc(w->piece, ((size_t)w->count + 1) * sizeof(*p));
 
         if (p)
@@ -67,6 +74,7 @@ struct wordpiece *wordpiece_open(const char *path)
     static const char *const needed[] = { "[PAD]", "[UNK]", "[CLS]", "[SEP]" };
     struct wordpiece *w = calloc(1, sizeof(*w));
     FILE *f = fopen(path, "r");
+    /* Before fclose and free, which may change errno. */
     int failed = !w || !f ? -1 : read_lines(w, f), saved = errno;
 
     if (f)
@@ -102,7 +110,8 @@ int wordpiece_size(const struct wordpiece *w)
     return w->count;
 }
 
-/* The pieces of one word; the whole word is unknown when some part is. */
+/* The pieces of one word, the longest first; pieces inside a word begin with ##. The
+ * whole word is [UNK] when some part of it is unknown. */
 static int encode_word(const struct wordpiece *w, const char *word, int len,
                        int32_t *out, int max)
 {
@@ -113,6 +122,7 @@ static int encode_word(const struct wordpiece *w, const char *word, int len,
         int end = len <= WORD_MAX ? len : begin;
         int32_t id = -1;
 
+        /* The longest piece from `begin` on: one byte less each time. */
         for (; end > begin && id < 0; end--) {
             snprintf(text, sizeof(text), "%s%.*s", begin ? "##" : "", end - begin,
                      word + begin);
@@ -123,11 +133,14 @@ static int encode_word(const struct wordpiece *w, const char *word, int len,
             return 1;
         }
         out[n++] = id;
+        /* The loop took one byte too many off. */
         begin = end + 1;
     }
     return n;
 }
 
+/* Words end at spaces and punctuation, which is a word of its own. A blank is read
+ * behind the text, so that the last word ends like all others. */
 int wordpiece_encode(const struct wordpiece *w, const char *text, int len, int32_t *out,
                      int max)
 {
@@ -136,9 +149,11 @@ int wordpiece_encode(const struct wordpiece *w, const char *text, int len, int32
 
     for (int i = 0; i <= len && n < max; i++) {
         unsigned char c = i < len ? (unsigned char)text[i] : ' ';
+        /* Bytes from 128 up belong to characters of UTF-8: never cut there. */
         int cut = isspace(c) || (c < 128 && ispunct(c));
 
         if (!cut) {
+            /* Longer words are only counted: encode_word makes [UNK] of them. */
             if (used <= WORD_MAX)
                 word[used < WORD_MAX ? used : WORD_MAX] = (char)tolower(c);
             used++;

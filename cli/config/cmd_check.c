@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel check FILE...`: the resolved values of each file with their origin on stdout, or
- * all of its problems on stderr. `--keys` lists the schema. Needs no Slurm.
+ * `accel check FILE...`: the resolved values of each file with their origin on stdout,
+ * or all of its problems on stderr. `--keys` lists the schema. Needs no Slurm.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +14,12 @@
 struct check_args {
     bool keys, json, quiet;
     struct cli_settings settings;
+    /* Words of argv; room for all of argv. */
     char **files;
     int count;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_check_args(int key, char *arg, struct argp_state *state)
 {
     struct check_args *a = state->input;
 
@@ -38,6 +39,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_END:
         if (!a->count && !a->keys)
             argp_error(state, "no file given");
+        /* JSON of two files would be two documents on one stdout. */
         if (a->count > 1 && a->json)
             argp_error(state, "--json takes one file");
         return 0;
@@ -46,8 +48,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* Which values a file may have. */
-static void values_text(const struct config_key *k, char *buf, size_t len)
+/* The values a file may give for this key, as a cell of the table. */
+static void check_values_text(const struct config_key *k, char *buf, size_t len)
 {
     static const char *const type_names[] = {
         [TYPE_BOOL] = "true false", [TYPE_INT] = "whole number",
@@ -56,6 +58,7 @@ static void values_text(const struct config_key *k, char *buf, size_t len)
     };
     size_t used;
 
+    /* A refused key may still have values that change nothing. */
     if (k->use == USE_REFUSED) {
         snprintf(buf, len, "%s%s", k->ours ? "only " : "refused",
                  k->ours ? k->ours : "");
@@ -67,6 +70,7 @@ static void values_text(const struct config_key *k, char *buf, size_t len)
                                  k->values[i]);
 }
 
+/* The schema table itself, one row per key: the same rows drive the parser. */
 static int list_keys(bool json)
 {
     static const char *const columns[] = { "KEY", "VALUES", "DEFAULT", "HELP", NULL };
@@ -83,14 +87,15 @@ static int list_keys(bool json)
         char name[128], values[256];
 
         config_key_path(&k[i], name, sizeof(name));
-        values_text(&k[i], values, sizeof(values));
+        check_values_text(&k[i], values, sizeof(values));
         cli_table_row(t,
                       (const char *[]){ name, values, k[i].default_text, k[i].help });
     }
     return cli_table_print(t, json);
 }
 
-/* A config that only Python can use is right; one line says so. */
+/* A config that only Python programs can use is valid; one line says what
+ * libaccel would refuse. */
 static void note_unsupported(const struct cli_config *c)
 {
     accel_error_t e;
@@ -102,6 +107,8 @@ static void note_unsupported(const struct cli_config *c)
                 e.where, e.text, e.hint);
 }
 
+/* One file with the sources below it. "OK" is left out of JSON, which
+ * would no longer be JSON. */
 static int check_file(const char *path, const struct check_args *a)
 {
     struct cli_config c;
@@ -124,7 +131,7 @@ static const struct argp_option options[] = {
 };
 static const struct argp argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_check_args,
     .args_doc = "FILE...\n--keys",
     .doc = "Checks Accelerate config files as srun --accel-config does, and shows "
            "each value with its origin.\vExit code: 0 all good, 65 a problem in a "
@@ -132,6 +139,7 @@ static const struct argp argp = {
            "site."
 };
 
+/* All files are checked; the exit code is that of the first bad one. */
 static int run_check(int argc, char **argv)
 {
     struct check_args a = { 0 };
@@ -144,10 +152,12 @@ static int run_check(int argc, char **argv)
         accel_fail_nomem(&err, "arguments", (size_t)argc * sizeof(*a.files));
         return cli_fail(&err);
     }
+    /* The parser stores files as it meets them; argc bounds their number. */
     cli_parse(&cli_check, argc, argv, &a);
     if (a.keys)
         code = list_keys(a.json);
     for (int i = 0; i < a.count; i++) {
+        /* The others are checked all the same: one run shows all problems. */
         int one = check_file(a.files[i], &a);
 
         code = code ? code : one;

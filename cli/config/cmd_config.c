@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel config`: asks for a config on a terminal; `default` makes one from this machine,
- * `show` tells every value and its origin, `update` brings an old file into today's form.
+ * `accel config`: asks for a config on a terminal. `default` makes one from
+ * this machine, `show` tells every value and its origin, `update` brings an old
+ * file into today's form.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,10 +11,12 @@
 #include "cli/config/config_make.h"
 #include "cli/config/settings.h"
 
+/* Long options without a letter. */
 enum { O_ORIGIN = 256, O_PRECISION };
 
 struct config_args {
-    const char *verb, *file; /* NULL: not given */
+    /* Operands and options as they were given; NULL: not given. */
+    const char *verb, *file;
     const char *target, *precision;
     bool origin, json;
     struct cli_settings settings;
@@ -24,8 +27,9 @@ static bool is_verb(const struct config_args *a, const char *verb)
     return a->verb && !strcmp(a->verb, verb);
 }
 
-/* What belongs to one verb only. */
-static void check_form(const struct config_args *a, struct argp_state *state)
+/* Refuses options and operands that belong to another verb. argp knows no verbs, and an
+ * option that is silently ignored is worse than an error. */
+static void check_verb_form(const struct config_args *a, struct argp_state *state)
 {
     if (a->verb && !is_verb(a, "default") && !is_verb(a, "show") &&
         !is_verb(a, "update"))
@@ -42,7 +46,7 @@ static void check_form(const struct config_args *a, struct argp_state *state)
                           "show");
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_config_args(int key, char *arg, struct argp_state *state)
 {
     struct config_args *a = state->input;
 
@@ -51,6 +55,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->target = arg;
         return 0;
     case O_PRECISION:
+        /* Judged here: this value goes into the file without a run of the validator. */
         if (strcmp(arg, "no") != 0 && strcmp(arg, "fp16") != 0 && strcmp(arg, "bf16"))
             argp_error(state, "--mixed-precision takes no, fp16 or bf16, not '%s'",
                        arg);
@@ -71,15 +76,17 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "one file at a time");
         return 0;
     case ARGP_KEY_END:
+        /* Accelerate's --config_file names the file for these verbs as well. */
         if (!a->file && (is_verb(a, "show") || is_verb(a, "update")))
             a->file = a->target;
-        check_form(a, state);
+        check_verb_form(a, state);
         return 0;
     default:
         return cli_settings_parse(key, arg, state, &a->settings);
     }
 }
 
+/* Hidden aliases with underscores: Accelerate's own spelling. */
 static const struct argp_option options[] = {
     { "config-file", 'f', "FILE", 0, "The file to write (default: the user file)", 0 },
     { "config_file", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0 },
@@ -93,7 +100,7 @@ static const struct argp_option options[] = {
 };
 static const struct argp argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_config_args,
     .args_doc = "\ndefault\nshow [FILE]\nupdate FILE",
     .doc =
         "Without a verb: asks on the terminal and writes the user file, whose values "
@@ -107,8 +114,9 @@ static const struct argp argp = {
         "problem in a file, 73 exists or cannot be written, 77 not trusted, 78 locked."
 };
 
-/* The user file, unless another was named. */
-static int write_file(const struct config_args *a)
+/* Writes the user file, unless another was named: `default` without
+ * questions, no verb with them. */
+static int write_config_file(const struct config_args *a)
 {
     struct config_sources sources = { 0 };
     struct config_paths paths;
@@ -119,6 +127,7 @@ static int write_file(const struct config_args *a)
         config_sources_default(&sources, &paths);
         path = paths.user[0] ? paths.user : NULL;
     }
+    /* Services and containers may have no HOME. */
     if (!path) {
         accel_fail(&err, A0261, "set HOME, or give --config-file FILE",
                    "there is no home directory for the user file");
@@ -127,6 +136,8 @@ static int write_file(const struct config_args *a)
     return a->verb ? config_default(path, a->precision) : config_ask(path);
 }
 
+/* `show` resolves as a run would; the other verbs write and never
+ * read the environment. */
 static int run_config(int argc, char **argv)
 {
     struct config_args a = { 0 };
@@ -137,7 +148,7 @@ static int run_config(int argc, char **argv)
     if (is_verb(&a, "update"))
         return config_update(a.file);
     if (!is_verb(&a, "show"))
-        return write_file(&a);
+        return write_config_file(&a);
     code = cli_config_load(a.file, &a.settings, &c);
     cli_settings_free(&a.settings);
     return code ? code : cli_config_print(&c, true, a.origin, a.json);

@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 #include "cli/config/json_schema.h"
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_schema_args(int key, char *arg, struct argp_state *state)
 {
     const char **wanted = state->input;
 
@@ -20,8 +20,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     return 0;
 }
 
-/* The row of "section.key", or NULL and `err`. */
-static const struct config_key *find(const char *wanted, accel_error_t *err)
+/* The row of "section.key". NULL: there is none, and `err`
+ * suggests the nearest path. */
+static const struct config_key *find_schema_key(const char *wanted, accel_error_t *err)
 {
     static char paths[CONFIG_MAX_KEYS][128];
     const char *names[CONFIG_MAX_KEYS], *near;
@@ -35,6 +36,7 @@ static const struct config_key *find(const char *wanted, accel_error_t *err)
         if (!strcmp(paths[i], wanted))
             return &k[i];
     }
+    /* Paths, so that a bare name finds the map it lies in. */
     near = suggest_nearest(wanted, names, n);
     if (near)
         snprintf(hint, sizeof(hint), "did you mean '%s'?", near);
@@ -43,7 +45,7 @@ static const struct config_key *find(const char *wanted, accel_error_t *err)
 }
 
 static const struct argp argp = {
-    .parser = parse,
+    .parser = parse_schema_args,
     .args_doc = "[KEY]",
     .doc =
         "Prints the JSON Schema (draft-07) of a config file, made from the same table "
@@ -54,6 +56,8 @@ static const struct argp argp = {
         "# yaml-language-server: $schema=accel.schema.json"
 };
 
+/* Keys stay in the order of the table, so that the file in an installation can be
+ * compared with a new one. */
 static int run_schema(int argc, char **argv)
 {
     const char *wanted = NULL;
@@ -62,8 +66,9 @@ static int run_schema(int argc, char **argv)
     json_t *schema;
 
     cli_parse(&cli_schema, argc, argv, &wanted);
+    /* A wrong key is told before a schema is built. */
     if (wanted) {
-        key = find(wanted, &err);
+        key = find_schema_key(wanted, &err);
         if (!key)
             return cli_fail(&err);
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel to-fsdp2`: a config of FSDP version 1 as one of version 2, or back with --reverse.
- * What the other version cannot say is told on stderr.
+ * `accel to-fsdp2`: turns a config of FSDP version 1 into one of version 2, or back
+ * with --reverse. In: the file alone, without other sources. Out: a file; what the
+ * other version cannot say is told on stderr.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +15,12 @@
 enum { O_OVERWRITE = 256 };
 
 struct convert_args {
+    /* --config-file and --output-file; output NULL: over the input. */
     const char *input, *output;
     bool overwrite, reverse;
 };
 
-/* Keys of version 1 that version 2 has no place for, with what version 2 does. */
+/* Keys of version 1 that version 2 has no place for, and what it does instead. */
 static const struct {
     const char *key, *instead;
 } removed[] = {
@@ -28,12 +30,15 @@ static const struct {
     { "fsdp_use_orig_params", "version 2 always keeps the original parameters" },
 };
 
+/* Strategies that shard inside a node and replicate between nodes. */
 static bool is_hybrid(const char *strategy)
 {
     return !strcmp(strategy, "HYBRID_SHARD") || !strcmp(strategy, "HYBRID_SHARD_ZERO2");
 }
 
-/* FULL_SHARD gathers again before backward; the others keep what they gathered. */
+/* FULL_SHARD and HYBRID_SHARD gather again before backward; the other strategies
+ * keep what they gathered. Version 2 says this with one key, and says the
+ * replicas elsewhere. */
 static bool to_version2(struct config_values *v)
 {
     static const char copies[] =
@@ -41,9 +46,11 @@ static bool to_version2(struct config_values *v)
     const char *strategy = config_values_get(v, "fsdp_sharding_strategy");
     bool good = true, reshard;
 
+    /* Version 1's default. */
     if (!strategy)
         strategy = "FULL_SHARD";
     reshard = !strcmp(strategy, "FULL_SHARD") || !strcmp(strategy, "HYBRID_SHARD");
+    /* Without a count of nodes the replicas cannot be kept: said, not guessed. */
     if (is_hybrid(strategy) && !config_values_get(v, copies))
         fprintf(stderr,
                 "note: %s keeps a copy on each node; version 2 does so by "
@@ -61,20 +68,22 @@ static bool to_version2(struct config_values *v)
                 removed[i].instead);
         good &= config_values_set(v, removed[i].key, NULL);
     }
+    /* The strategy's one meaning that is left. */
     good &=
         config_values_set(v, "fsdp_reshard_after_forward", reshard ? "true" : "false");
     good &= config_values_set(v, "fsdp_sharding_strategy", NULL);
     return good && config_values_set(v, "fsdp_version", "2");
 }
 
-/* The replicated groups of version 2 are the HYBRID strategies of version 1, when a group is
- * a node. */
+/* Version 2's replica groups are version 1's HYBRID strategies,
+ * if a group is a node. */
 static bool to_version1(struct config_values *v)
 {
     static const char copies_key[] =
         "parallelism_config.parallelism_config_dp_replicate_size";
     const char *reshard = config_values_get(v, "fsdp_reshard_after_forward");
     const char *copies = config_values_get(v, copies_key);
+    /* Version 2's default is true. */
     bool gathers_twice = !reshard || strcmp(reshard, "false") != 0;
     bool hybrid = copies && strcmp(copies, "1") != 0;
     bool good;
@@ -91,14 +100,17 @@ static bool to_version1(struct config_values *v)
                 copies);
     good &= config_values_set(v, copies_key, NULL);
     good &= config_values_set(v, "fsdp_reshard_after_forward", NULL);
+    /* Nothing in a version 2 file says what these were. */
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(removed); i++)
         fprintf(stderr, "note: %s takes version 1's default\n", removed[i].key);
     return good && config_values_set(v, "fsdp_version", "1");
 }
 
-/* Only FSDP of the other version. */
-static accel_status_t check_input(const struct convert_args *a,
-                                  const struct config_values *v, accel_error_t *err)
+/* Accepts FSDP of the other version only: converting twice would
+ * drop keys for nothing. */
+static accel_status_t check_convert_input(const struct convert_args *a,
+                                          const struct config_values *v,
+                                          accel_error_t *err)
 {
     const char *type = config_values_get(v, "distributed_type");
     const char *version = config_values_get(v, "fsdp_version");
@@ -117,7 +129,7 @@ static accel_status_t check_input(const struct convert_args *a,
     return ACCEL_OK;
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_convert_args(int key, char *arg, struct argp_state *state)
 {
     struct convert_args *a = state->input;
 
@@ -135,6 +147,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->overwrite = true;
         return 0;
     case ARGP_KEY_ARG:
+        /* accelerate to-fsdp2 takes no operand either. */
         argp_error(state, "give the file as --config-file %s", arg);
         return 0;
     case ARGP_KEY_END:
@@ -163,7 +176,7 @@ static const struct argp_option options[] = {
 };
 static const struct argp argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_convert_args,
     .doc =
         "Converts a config of FSDP version 1 to version 2, as accelerate to-fsdp2 "
         "does: FULL_SHARD and HYBRID_SHARD reshard after forward, the others do not; "
@@ -172,19 +185,20 @@ static const struct argp argp = {
         "missing, 73 the output exists or cannot be written."
 };
 
-static int write_out(const struct convert_args *a, const struct config_values *v)
+/* Without --overwrite an existing file is left alone; with it, it stays as PATH.bak. */
+static int write_converted(const struct convert_args *a, const struct config_values *v)
 {
     const char *path = a->output ? a->output : a->input;
     struct strbuf text = { 0 };
     accel_error_t err;
-    accel_status_t status;
+    accel_status_t st;
     bool kept = false;
     int code = 0;
 
     config_values_yaml(v, &text);
-    status = a->overwrite ? config_file_replace(path, &text, &kept, &err)
-                          : config_file_write(path, &text, false, &err);
-    if (status)
+    st = a->overwrite ? config_file_replace(path, &text, &kept, &err)
+                      : config_file_write(path, &text, false, &err);
+    if (st)
         code = cli_fail(&err);
     else
         printf("%s: written, fsdp_version %d%s%s%s\n", path, a->reverse ? 1 : 2,
@@ -193,6 +207,8 @@ static int write_out(const struct convert_args *a, const struct config_values *v
     return cli_finish(code);
 }
 
+/* `alone`: the result must hold what the file says, not what this
+ * user's environment adds. */
 static int run_convert(int argc, char **argv)
 {
     struct convert_args a = { 0 };
@@ -205,12 +221,13 @@ static int run_convert(int argc, char **argv)
     code = cli_config_load(a.input, &(struct cli_settings){ .alone = true }, &c);
     if (code)
         return code;
+    /* The texts of the file's own keys, which are what is converted. */
     if (!config_values_take(&v, &c.config, ORIGIN_FILE))
         accel_fail_nomem(&err, "the config", 0);
-    else if (!check_input(&a, &v, &err) &&
+    else if (!check_convert_input(&a, &v, &err) &&
              !(a.reverse ? to_version1(&v) : to_version2(&v)))
         accel_fail_nomem(&err, "the config", 0);
-    code = err.code ? cli_fail(&err) : write_out(&a, &v);
+    code = err.code ? cli_fail(&err) : write_converted(&a, &v);
     config_values_free(&v);
     return code;
 }

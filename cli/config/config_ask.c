@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The questionnaire of `accel config`: which keys are asked when, one line each. Words,
- * explanations and most defaults come from the schema table, answers are judged by the same code
- * as a file. Nothing is written before the last answer.
+ * The questionnaire of `accel config`: which key is asked when, one line per question.
+ * Words, explanations and most defaults come from the schema table, and answers are
+ * judged by the code that reads a file. Nothing is written before the last answer.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +14,10 @@
 #include "cli/config/config_values.h"
 #include "cli/config/settings.h"
 
-/* A key and the answers that make it worth asking: "A|B", or "!A" for all but A. A question
- * whose condition was not asked itself is not asked either. `enter` is what Enter takes where
- * the default is not what most runs should have; NULL: the default. */
+/* A key and the answers that make it worth asking: "A|B", or "!A" for all but
+ * A. A question is skipped when the question it depends on was skipped.
+ * `enter` is what Enter takes where the default is not the best choice for
+ * most runs; NULL: the default. */
 static const struct question {
     const char *key, *if_key, *if_words, *enter, *text;
 } questions[] = {
@@ -122,17 +123,22 @@ static const struct question {
 };
 
 struct asking {
-    struct config_values values; /* the older file's, then the answers */
+    /* The older file's values, replaced by the answers one by one. */
+    struct config_values values;
+    /* By question: asked so far? Conditions look here, not at old values. */
     bool asked[ACCEL_ARRAY_SIZE(questions)];
-    struct cli_settings answers; /* texts belong to `values` */
+    /* The answers so far as flags, for the validator; texts belong to `values`. */
+    struct cli_settings answers;
 };
 
-/* ---- which question --------------------------------------------------------------------------- */
+/* ---- which question -------------------------------------------------------------- */
 
+/* Is `word` one of "A|B", or not the one of "!A"? */
 static bool has_word(const char *words, const char *word)
 {
     size_t n = strlen(word);
 
+    /* A negated condition has one word. */
     if (words[0] == '!')
         return strcmp(words + 1, word) != 0;
     for (;;) {
@@ -146,6 +152,7 @@ static bool has_word(const char *words, const char *word)
     }
 }
 
+/* Should this question be asked, after the answers so far? */
 static bool is_due(const struct asking *a, const struct question *q)
 {
     const char *text;
@@ -159,7 +166,8 @@ static bool is_due(const struct asking *a, const struct question *q)
     return text && has_word(q->if_words, text);
 }
 
-/* What Enter takes: the older file's value, else the default. "" : the key stays out. */
+/* What Enter takes: the older file's value, else the best choice, else the default.
+ * "": the key stays out. */
 static const char *proposal(const struct asking *a, const struct config_key *k,
                             const struct question *q)
 {
@@ -172,8 +180,9 @@ static const char *proposal(const struct asking *a, const struct config_key *k,
     return k->default_text ? k->default_text : "";
 }
 
-/* ---- one question ----------------------------------------------------------------------------- */
+/* ---- one question ---------------------------------------------------------------- */
 
+/* The question, the key's line of help and the values it takes. */
 static void show_question(const struct config_key *k, const struct question *q)
 {
     static const char *const types[] = { [TYPE_BOOL] = "yes or no",
@@ -190,6 +199,8 @@ static void show_question(const struct config_key *k, const struct question *q)
     printf("\n");
 }
 
+/* The proposal in brackets, with yes and no for booleans. stdout is flushed because the
+ * prompt has no line end. */
 static void show_prompt(const struct config_key *k, const char *proposed)
 {
     bool yes = !strcmp(proposed, "true"), no = !strcmp(proposed, "false");
@@ -200,25 +211,28 @@ static void show_prompt(const struct config_key *k, const char *proposed)
     fflush(stdout);
 }
 
-/* What is wrong, and the word that was meant; what the key takes stands above already. */
+/* What is wrong with the answer, and the word that was meant. The rest of the message
+ * (place, the values it takes) stands above already. */
 static void show_problem(const char *text)
 {
     static const char cure[] = "\n  cure: ", meant[] = "did you mean";
     const char *shown = strstr(text, ": "), *hint = strstr(text, cure);
 
+    /* Messages read "PLACE: TEXT\n  cure: HINT". */
     shown = shown ? shown + 2 : text;
     printf("  %.*s\n", (int)strcspn(shown, "\n"), shown);
     if (hint && !strncmp(hint + strlen(cure), meant, strlen(meant)))
         printf("  %s\n", hint + strlen(cure));
 }
 
-/* The canonical text takes the place of what was typed ("yes"); -1 and the like mean that
- * the key stays out. */
-static bool keep(struct asking *a, const char *key, const struct config *cfg)
+/* Replaces what was typed ("yes") by its canonical text. An answer such as -1 means
+ * that the key stays out. The last flag is that of `key`. */
+static bool keep_answer(struct asking *a, const char *key, const struct config *cfg)
 {
     char text[CONFIG_GIVEN_BYTES];
     struct config_setting *last = &a->answers.item[a->answers.count - 1];
 
+    /* The flag points at the typed text, which the set frees: it is mended below. */
     config_get(cfg, key, text, sizeof(text));
     if (!config_values_set(&a->values, key, text[0] ? text : NULL))
         return false;
@@ -229,8 +243,9 @@ static bool keep(struct asking *a, const char *key, const struct config *cfg)
     return true;
 }
 
-/* Is the answer good, with all answers before it? Says why not. */
-static bool accepts(struct asking *a, const char *key, const char *answer)
+/* Judges the answer together with all answers before it, by resolving them as flags:
+ * one validator, no second set of rules. Says why not. */
+static bool accept_answer(struct asking *a, const char *key, const char *answer)
 {
     struct config_sources sources = { 0 };
     struct config_diags diags;
@@ -248,15 +263,18 @@ static bool accepts(struct asking *a, const char *key, const char *answer)
     good = config_resolve(&sources, &cfg, &diags, &err) == ACCEL_OK;
     for (size_t i = 0; i < diags.count; i++)
         show_problem(diags.item[i].text);
+    /* A failure without a problem in the config, such as a lack of memory. */
     if (!good && !diags.count)
         cli_fail(&err);
     config_diags_free(&diags);
+    /* A bad answer leaves the list, or it would spoil the next try. */
     if (!good)
         a->answers.count--;
-    return good && keep(a, key, &cfg);
+    return good && keep_answer(a, key, &cfg);
 }
 
-/* A line without the blanks around it; NULL at the end of the input. */
+/* A line of input without surrounding blanks; the caller frees it.
+ * NULL: the input ended. */
 static char *read_answer(void)
 {
     char *line = NULL, *s;
@@ -270,12 +288,13 @@ static char *read_answer(void)
     while (n > 0 && strchr(" \t\r\n", line[n - 1]))
         line[--n] = '\0';
     s = line + strspn(line, " \t");
+    /* Moved to the front, so that the caller frees what it got. */
     memmove(line, s, strlen(s) + 1);
     return line;
 }
 
-/* Asks until the answer is good. False: the input ended, or no memory. */
-static bool ask(struct asking *a, const struct question *q)
+/* Asks until the answer is good. False: the input ended, or out of memory. */
+static bool ask_question(struct asking *a, const struct question *q)
 {
     size_t n;
     const struct config_key *k = &config_schema(&n)[config_row(q->key)];
@@ -286,32 +305,39 @@ static bool ask(struct asking *a, const struct question *q)
         char *line, *answer;
         bool good;
 
+        /* Asked again, the proposal is the default: a refused
+         * answer is removed below. */
         show_prompt(k, proposed);
         line = read_answer();
         if (!line)
             return false;
         answer = line[0] ? line : (char *)proposed;
+        /* `answer` may be the old value itself: config_values_set copies it
+         * before it frees that. */
         good = config_values_set(&a->values, q->key, answer[0] ? answer : NULL);
         free(line);
         if (!good)
             return false;
         kept = config_values_get(&a->values, q->key);
-        if (!kept || accepts(a, q->key, kept))
+        /* An empty answer leaves the key out, which needs no judging. */
+        if (!kept || accept_answer(a, q->key, kept))
             return true;
         config_values_set(&a->values, q->key, NULL);
     }
 }
 
-/* ---- all of them ------------------------------------------------------------------------------ */
+/* ---- all of them ----------------------------------------------------------------- */
 
-/* The values of the file that is there; one that cannot be read ends the questionnaire. */
-static int take_old(struct asking *a, const char *path)
+/* Takes the values of the file that is there. A file that cannot be read ends the
+ * questionnaire: it would be replaced by answers that ignored it. */
+static int take_old_values(struct asking *a, const char *path)
 {
     struct cli_config c;
     int code;
 
     if (access(path, F_OK))
         return 0;
+    /* Read as a user file: it may lack what a job file must have. */
     code = cli_config_load(NULL, &(struct cli_settings){ .alone = true, .user = path },
                            &c);
     if (!code && !config_values_take(&a->values, &c.config, ORIGIN_USER))
@@ -319,7 +345,8 @@ static int take_old(struct asking *a, const char *path)
     return code;
 }
 
-static int finish(struct asking *a, const char *path)
+/* Writes the file after the last answer and says how to go on. */
+static int write_answers(struct asking *a, const char *path)
 {
     struct strbuf text = { 0 };
     accel_error_t err;
@@ -338,6 +365,8 @@ static int finish(struct asking *a, const char *path)
     return code;
 }
 
+/* The checks that could waste a user's answers come first: terminal, name of the old
+ * file, the old file itself. */
 int config_ask(const char *path)
 {
     struct asking a = { 0 };
@@ -351,17 +380,19 @@ int config_ask(const char *path)
                    "the questions of accel config need a terminal");
         return cli_fail(&err);
     }
-    if (config_file_replaceable(path,
-                                &err)) /* before anybody has answered for nothing */
+    /* Before anybody has answered for nothing. */
+    if (config_file_replaceable(path, &err))
         return cli_fail(&err);
-    code = take_old(&a, path);
+    /* Old values count as proposals only; conditions wait for this round's answers. */
+    code = take_old_values(&a, path);
     if (!code)
         printf("The answers go to %s when all are given.\nEnter takes the value in "
                "[ ]; Ctrl-C ends and changes nothing.\n",
                path);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(questions) && !code; i++) {
+        /* In order: conditions only look back. */
         a.asked[i] = is_due(&a, &questions[i]);
-        if (a.asked[i] && !ask(&a, &questions[i])) {
+        if (a.asked[i] && !ask_question(&a, &questions[i])) {
             printf("\n");
             accel_fail_at(&err, A0264, path, "run accel config again",
                           "the input ended before the last question; nothing was "
@@ -370,7 +401,8 @@ int config_ask(const char *path)
         }
     }
     if (!code)
-        code = finish(&a, path);
+        code = write_answers(&a, path);
+    /* The array only: its texts belong to the values, freed next. */
     cli_settings_free(&a.answers);
     config_values_free(&a.values);
     return cli_finish(code);

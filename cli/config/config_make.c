@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel config default` and `accel config update`: a config file from what this machine
- * offers, and an older file of Accelerate in the form its questionnaire writes today.
+ * `accel config default` and `accel config update`: a config file from what this
+ * machine offers, and an older file of Accelerate in the form that its
+ * questionnaire writes today.
  */
 #include "cli/config/config_make.h"
 
@@ -16,7 +17,7 @@
 #include "cli/config/settings.h"
 #include "topology/topo.h"
 
-/* What every file of Accelerate says; the value where the file did not. */
+/* Keys that every file of Accelerate has, with the value for files that lack them. */
 static const struct {
     const char *key, *text;
 } base[] = {
@@ -34,6 +35,8 @@ static const struct {
     { "use_cpu", "false" },
 };
 
+/* Adds the missing base keys and the number of processes: Accelerate's own
+ * questionnaire leaves none of them out. */
 static bool fill_base(struct config_values *v)
 {
     const char *type = config_values_get(v, "distributed_type");
@@ -42,14 +45,16 @@ static bool fill_base(struct config_values *v)
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(base); i++)
         if (!config_values_get(v, base[i].key))
             good &= config_values_set(v, base[i].key, base[i].text);
-    /* -1 is Accelerate's "not given"; only one process can be assumed. */
+    /* -1 is Accelerate's "not given". Only a run of one process has a count
+     * that can be assumed. */
     if (!config_values_get(v, "num_processes"))
         good &= config_values_set(v, "num_processes",
                                   type && !strcmp(type, "NO") ? "1" : "-1");
     return good;
 }
 
-static int no_memory(void)
+/* The one error of building a file's values, as an exit code. */
+static int config_no_memory(void)
 {
     accel_error_t err;
 
@@ -57,21 +62,22 @@ static int no_memory(void)
     return cli_fail(&err);
 }
 
-static int write_values(const struct config_values *v, const char *path, bool replace)
+static int write_config_values(const struct config_values *v, const char *path,
+                               bool replace)
 {
     struct strbuf text = { 0 };
     accel_error_t err;
-    accel_status_t status;
+    accel_status_t st;
 
     config_values_yaml(v, &text);
-    status = config_file_write(path, &text, replace, &err);
+    st = config_file_write(path, &text, replace, &err);
     strbuf_free(&text);
-    return status ? cli_fail(&err) : 0;
+    return st ? cli_fail(&err) : 0;
 }
 
-/* ---- default --------------------------------------------------------------------------------- */
+/* ---- default --------------------------------------------------------------------- */
 
-/* GPUs of this machine as NVML lists them; -1: there is no NVML to ask. */
+/* The GPUs of this machine as NVML lists them. -1: there is no NVML to ask. */
 static int count_nvml(void)
 {
     struct topo_machine *m;
@@ -86,7 +92,8 @@ static int count_nvml(void)
     return n;
 }
 
-/* Devices a CUDA program would see: the list it is given, else NVML's, else device files. */
+/* The devices a CUDA program would see: the visible list, else NVML's count, else
+ * device files (a driver without its library). */
 static int count_gpus(void)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -94,6 +101,7 @@ static int count_gpus(void)
     DIR *dir;
     int n = 0, listed;
 
+    /* An empty list hides all GPUs. */
     if (visible) {
         while (*visible && *visible != '-') { /* -1 ends the list */
             size_t len = strcspn(visible, ",");
@@ -106,6 +114,7 @@ static int count_gpus(void)
     listed = count_nvml();
     if (listed >= 0)
         return listed;
+    /* nvidia0, nvidia1 ...; nvidiactl and nvidia-uvm are not GPUs. */
     dir = opendir("/dev");
     if (!dir)
         return 0;
@@ -115,8 +124,8 @@ static int count_gpus(void)
     return n;
 }
 
-/* A machine without GPUs may be the login node of a cluster that is full of them: nothing
- * is said of the device and the size of a run then. */
+/* A machine without GPUs may be the login node of a cluster full of them: the file then
+ * says nothing about the device and the size of a run. */
 static bool leave_open(struct config_values *v)
 {
     static const char *const keys[] = { "use_cpu", "num_processes", "num_machines" };
@@ -127,20 +136,23 @@ static bool leave_open(struct config_values *v)
     return good;
 }
 
+/* Never replaces a file: `default` is meant for a first run. */
 int config_default(const char *path, const char *precision)
 {
     struct config_values v = { 0 };
     int gpus = count_gpus(), code;
     char count[16];
 
+    /* One process per GPU, on this machine. */
     snprintf(count, sizeof(count), "%d", gpus);
     if (!config_values_set(&v, "distributed_type", gpus > 1 ? "MULTI_GPU" : "NO") ||
         !config_values_set(&v, "num_processes", count) ||
         !config_values_set(&v, "mixed_precision", precision ? precision : "no") ||
         !fill_base(&v) || (!gpus && !leave_open(&v)))
-        code = no_memory();
+        code = config_no_memory();
     else
-        code = write_values(&v, path, false);
+        code = write_config_values(&v, path, false);
+    /* Says what was decided: the user has answered no question. */
     if (!code && gpus)
         printf("%s: written for %d GPU%s\n", path, gpus, gpus == 1 ? "" : "s");
     else if (!code)
@@ -152,9 +164,10 @@ int config_default(const char *path, const char *precision)
     return cli_finish(code);
 }
 
-/* ---- update ---------------------------------------------------------------------------------- */
+/* ---- update ---------------------------------------------------------------------- */
 
-/* Keys that have moved: fp16 became a value, dynamo_backend went into its map. */
+/* Old top-level keys that have moved: fp16 became a value of mixed_precision,
+ * dynamo_backend went into its map. A value in the new place wins. */
 static bool move_old_keys(struct config_values *v)
 {
     size_t n;
@@ -162,6 +175,7 @@ static bool move_old_keys(struct config_values *v)
     bool good = true;
 
     for (size_t i = 0; i < n && good; i++) {
+        /* Only the top level has old names. */
         if (!v->text[i] || k[i].section[0])
             continue;
         if (!strcmp(k[i].name, "fp16")) {
@@ -173,12 +187,14 @@ static bool move_old_keys(struct config_values *v)
         } else {
             continue;
         }
+        /* By row, not by name: the new place may have the same name. */
         free(v->text[i]);
         v->text[i] = NULL;
     }
     return good;
 }
 
+/* A file in today's form already is left untouched, without a .bak. */
 static int update_values(struct config_values *v, const char *path)
 {
     struct strbuf text = { 0 };
@@ -197,6 +213,7 @@ static int update_values(struct config_values *v, const char *path)
     return cli_finish(code);
 }
 
+/* The file alone is read: values from the environment do not belong into it. */
 int config_update(const char *path)
 {
     struct config_values v = { 0 };
@@ -207,7 +224,7 @@ int config_update(const char *path)
         return code;
     if (!config_values_take(&v, &c.config, ORIGIN_FILE) || !move_old_keys(&v) ||
         !fill_base(&v))
-        code = no_memory();
+        code = config_no_memory();
     else
         code = update_values(&v, path);
     config_values_free(&v);

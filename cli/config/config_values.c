@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Texts of keys in, a YAML config file out. What it writes reads back as the same values,
- * here and in any YAML 1.1 reader. Comments of an older file are not known here.
+ * Texts of keys in, a YAML config file out. What it writes reads back as the same
+ * values, here and in any YAML 1.1 reader. Comments of an older file are lost:
+ * only its values come in.
  */
 #include "cli/config/config_values.h"
 
@@ -13,8 +14,10 @@
 
 #define SCHEMA_FILE DATADIR "/accel/accel.schema.json"
 
-/* ---- values ------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------- */
 
+/* Replaces one row by a copy. The copy comes first: `text` may be
+ * the old text itself. */
 static bool set_row(struct config_values *v, int row, const char *text)
 {
     char *copy;
@@ -38,10 +41,12 @@ bool config_values_take(struct config_values *v, const struct config *cfg,
     char text[CONFIG_GIVEN_BYTES];
 
     for (size_t i = 0; i < n && good; i++) {
-        /* use_cpu and MULTI_CPU set the device along with themselves. */
+        /* use_cpu and MULTI_CPU also set the device. It was not given, so it
+         * must not be written. */
         bool follows = k[i].offset == offsetof(struct config, device) &&
                        (cfg->use_cpu || cfg->distributed_type == DIST_MULTI_CPU);
 
+        /* Other sources are this user's or this machine's, not the file's. */
         if (cfg->origin[i] != from || follows)
             continue;
         config_value_text(cfg, &k[i], text, sizeof(text));
@@ -69,9 +74,9 @@ void config_values_free(struct config_values *v)
     memset(v, 0, sizeof(*v));
 }
 
-/* ---- YAML ----------------------------------------------------------------------------------- */
+/* ---- YAML ------------------------------------------------------------------------ */
 
-/* Words that YAML 1.1 readers take for true, false or null, in any case to be safe. */
+/* Words that YAML 1.1 readers take for true, false or null; in any case, to be safe. */
 static bool is_yaml_word(const char *s)
 {
     static const char *const words[] = { "y",    "n",   "yes",   "no",   "on",
@@ -83,7 +88,8 @@ static bool is_yaml_word(const char *s)
     return false;
 }
 
-/* Letters and a few signs that nothing in YAML gives a meaning to. */
+/* Letters and signs that YAML gives no meaning to. A digit in front could
+ * make a number of it. */
 static bool is_plain(const char *s)
 {
     if (!isalpha((unsigned char)s[0]) && s[0] != '/' && s[0] != '_')
@@ -94,13 +100,14 @@ static bool is_plain(const char *s)
     return !is_yaml_word(s);
 }
 
-/* Characters that single quotes do not carry unchanged: YAML's other line breaks and what
- * no YAML text may hold as it is. All of them begin with these bytes. */
+/* Characters that single quotes do not carry unchanged: YAML's other line breaks and
+ * what no YAML text may hold as it is. All of them begin with these bytes of UTF-8. */
 static bool needs_escapes(const char *s)
 {
     return strstr(s, "\xc2") || strstr(s, "\xe2\x80") || strstr(s, "\xef\xbb\xbf");
 }
 
+/* Double quotes, the only style of YAML that has escapes. */
 static void append_escaped(struct strbuf *out, const char *s)
 {
     strbuf_append(out, "\"", 1);
@@ -112,6 +119,7 @@ static void append_escaped(struct strbuf *out, const char *s)
                         { "\xe2\x80\xa9", "\\P" }, { "\xef\xbb\xbf", "\\uFEFF" } };
         size_t i = 0;
 
+        /* Other bytes, the rest of UTF-8 included, stand for themselves. */
         while (i < ACCEL_ARRAY_SIZE(escapes) &&
                strncmp(s, escapes[i].bytes, strlen(escapes[i].bytes)) != 0)
             i++;
@@ -125,6 +133,8 @@ static void append_escaped(struct strbuf *out, const char *s)
     strbuf_append(out, "\"", 1);
 }
 
+/* The mildest style that keeps the text: plain, then single quotes (doubled inside),
+ * then double quotes. */
 static void append_text(struct strbuf *out, const char *s)
 {
     if (is_plain(s)) {
@@ -139,13 +149,15 @@ static void append_text(struct strbuf *out, const char *s)
     }
 }
 
+/* One "key: value" line. Numbers and booleans are written as they are; text and
+ * words may need quotes. */
 static void append_key(struct strbuf *out, const struct config_key *k, const char *text,
                        int indent)
 {
     bool is_text = k->type == TYPE_STRING || k->type == TYPE_ENUM;
 
     strbuf_printf(out, "%*s%s: ", indent, "", k->name);
-    /* Accelerate's own files have the boolean here. */
+    /* Accelerate's own files have a boolean here, although the key takes words. */
     if (!strcmp(k->name, "downcast_bf16") && !strcmp(text, "no"))
         strbuf_printf(out, "false");
     else if (!strcmp(k->name, "fp8_override_linear_precision"))
@@ -162,10 +174,12 @@ static bool lies_in(const char *section, const char *path)
 {
     size_t n = strlen(path);
 
+    /* "ab.c" begins with "a" and does not lie in it. */
     return !strncmp(section, path, n) && (!section[n] || section[n] == '.');
 }
 
-/* Is row i the first given one of the map `path`? Rows of one map may stand apart. */
+/* Is row i the first given one of the map `path`? Rows of one map may stand apart in
+ * the table, but YAML must open the map once. */
 static bool is_first(const struct config_values *v, size_t i, const char *path)
 {
     size_t n;
@@ -177,10 +191,12 @@ static bool is_first(const struct config_values *v, size_t i, const char *path)
     return true;
 }
 
-/* The given keys of one map, then the maps inside it. */
+/* Appends the given keys of one map, then the maps inside it, each at its first row.
+ * Recursion ends with the depth of the schema's sections. */
 static void append_map(struct strbuf *out, const struct config_values *v,
                        const char *section, int indent)
 {
+    /* Bytes of "section." in front of an inner map's name. */
     size_t n, skip = section[0] ? strlen(section) + 1 : 0;
     const struct config_key *k = config_schema(&n);
 
@@ -191,8 +207,10 @@ static void append_map(struct strbuf *out, const struct config_values *v,
         const char *inner = k[i].section;
         char path[128];
 
+        /* Only given rows that lie deeper than this map. */
         if (!v->text[i] || strlen(inner) <= skip || (skip && !lies_in(inner, section)))
             continue;
+        /* One level deeper than `section`: "a.b" of a row in "a.b.c". */
         snprintf(path, sizeof(path), "%.*s", (int)(skip + strcspn(inner + skip, ".")),
                  inner);
         if (!is_first(v, i, path))
@@ -202,6 +220,8 @@ static void append_map(struct strbuf *out, const struct config_values *v,
     }
 }
 
+/* The comment is for the YAML language server of editors; readers of
+ * the config skip it. */
 void config_values_yaml(const struct config_values *v, struct strbuf *out)
 {
     if (access(SCHEMA_FILE, R_OK) == 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A config file onto the disk: whole or not at all. A temporary file in the same directory,
- * on disk before it gets its name; signals wait meanwhile, so that none is left behind.
+ * Writes a config file to disk: whole or not at all. The text goes into a temporary
+ * file in the same directory, which is durable before it gets its name. Signals are
+ * blocked meanwhile, so that no temporary file is left behind.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,9 @@
 #include "common/path_dir.h"
 #include "cli/config/config_values.h"
 
-static accel_status_t failed(const char *what, const char *path, accel_error_t *err)
+/* A0261 with errno's text; `what` is a verb phrase, "cannot WHAT: ...". */
+static accel_status_t config_write_failed(const char *what, const char *path,
+                                          accel_error_t *err)
 {
     return accel_fail_at(
         err, A0261, path,
@@ -26,8 +29,10 @@ static accel_status_t failed(const char *what, const char *path, accel_error_t *
         "cannot %s: %s", what, strerror(errno));
 }
 
-static bool write_all(int fd, const char *s, size_t n)
+/* Writes all bytes and syncs them. False: errno says why. */
+static bool write_and_sync(int fd, const char *s, size_t n)
 {
+    /* A short write is no failure: a full disk tells at the next one. */
     while (n > 0) {
         ssize_t done = write(fd, s, n);
 
@@ -41,12 +46,14 @@ static bool write_all(int fd, const char *s, size_t n)
     return fsync(fd) == 0;
 }
 
-/* The mode of the file that goes, or what the umask allows. */
+/* The mode of the file that is replaced, or what the umask allows. umask can only be
+ * read by setting it. */
 static mode_t mode_for(const char *path)
 {
     struct stat st;
     mode_t mask;
 
+    /* A config may be private; a rewrite must not open it to others. */
     if (stat(path, &st) == 0)
         return st.st_mode & 0777;
     mask = umask(0);
@@ -54,6 +61,7 @@ static mode_t mode_for(const char *path)
     return 0666 & ~mask;
 }
 
+/* Makes the missing directories of `path`. False: errno says why. */
 static bool make_parents(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -62,6 +70,7 @@ static bool make_parents(const char *path)
 
     if (!slash || slash == path)
         return true;
+    /* For the case that the directory's name does not fit. */
     errno = ENAMETOOLONG;
     if ((size_t)snprintf(dir, sizeof(dir), "%.*s", (int)(slash - path), path) <
         sizeof(dir))
@@ -69,12 +78,13 @@ static bool make_parents(const char *path)
     return errno == 0;
 }
 
-/* Gives the finished temporary file its name. */
-static accel_status_t place(const char *temp, const char *path, bool replace,
-                            accel_error_t *err)
+/* Gives the finished temporary file its name. link, unlike rename, fails if the name
+ * exists: two programs cannot both think they made the file. */
+static accel_status_t place_config_file(const char *temp, const char *path,
+                                        bool replace, accel_error_t *err)
 {
     if (replace)
-        return rename(temp, path) ? failed("rename", path, err) : ACCEL_OK;
+        return rename(temp, path) ? config_write_failed("rename", path, err) : ACCEL_OK;
     if (link(temp, path) == 0) {
         unlink(temp);
         return ACCEL_OK;
@@ -83,31 +93,36 @@ static accel_status_t place(const char *temp, const char *path, bool replace,
         return accel_fail_at(err, A0260, path,
                              "give another name, or move the old file away",
                              "the file exists and is left as it is");
-    return failed("create", path, err);
+    return config_write_failed("create", path, err);
 }
 
+/* Writes the temporary file, places it and syncs the directory, without which
+ * the name could be lost in a crash. A directory that cannot be synced is no
+ * error: the file is there. */
 static accel_status_t write_beside(const char *path, const struct strbuf *text,
                                    bool replace, accel_error_t *err)
 {
     char temp[PATH_MAX], dir[PATH_MAX];
-    accel_status_t status;
+    accel_status_t st;
     int fd, dirfd;
 
     if ((size_t)snprintf(temp, sizeof(temp), "%s.XXXXXX", path) >= sizeof(temp)) {
         errno = ENAMETOOLONG;
-        return failed("create", path, err);
+        return config_write_failed("create", path, err);
     }
     fd = mkostemp(temp, O_CLOEXEC);
     if (fd < 0)
-        return failed("create a file beside", path, err);
-    if (fchmod(fd, mode_for(path)) || !write_all(fd, text->s, text->len))
-        status = failed("write", path, err);
+        return config_write_failed("create a file beside", path, err);
+    /* mkostemp made it 0600. */
+    if (fchmod(fd, mode_for(path)) || !write_and_sync(fd, text->s, text->len))
+        st = config_write_failed("write", path, err);
     else
-        status = place(temp, path, replace, err);
+        st = place_config_file(temp, path, replace, err);
     close(fd);
-    if (status) {
+    /* Keeps errno's text: the error was made before this unlink. */
+    if (st) {
         unlink(temp);
-        return status;
+        return st;
     }
     memcpy(dir, temp, sizeof(dir));
     dirfd = open(dirname(dir), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -122,25 +137,28 @@ accel_status_t config_file_write(const char *path, const struct strbuf *text,
                                  bool replace, accel_error_t *err)
 {
     sigset_t all, before;
-    accel_status_t status;
+    accel_status_t st;
     char *real = NULL;
 
+    /* A strbuf that ran out of memory holds half of the text. */
     if (text->failed)
         return accel_fail_nomem(err, "the config file", text->len);
     if (!make_parents(path))
-        return failed("make the directory of", path, err);
-    /* A link stays a link: what it points at is replaced. */
+        return config_write_failed("make the directory of", path, err);
+    /* A symbolic link stays a link: its target is replaced. */
     if (replace)
         real = realpath(path, NULL);
+    /* SIGKILL alone may still leave PATH.XXXXXX, which nothing reads. */
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before);
-    status = write_beside(real ? real : path, text, replace, err);
+    st = write_beside(real ? real : path, text, replace, err);
     sigprocmask(SIG_SETMASK, &before, NULL);
     free(real);
-    return status;
+    return st;
 }
 
-/* Does the file hold exactly this text? */
+/* Does the file hold exactly this text? One more byte is read than the
+ * text has, for the end. */
 static bool is_same(const char *path, const struct strbuf *text)
 {
     FILE *f = fopen(path, "re");
@@ -153,12 +171,14 @@ static bool is_same(const char *path, const struct strbuf *text)
     return same;
 }
 
+/* A0262 with errno's text. */
 static accel_status_t not_kept(const char *bak, accel_error_t *err)
 {
     return accel_fail_at(err, A0262, bak, "move the .bak file away",
                          "the old file cannot be kept under this name: %m");
 }
 
+/* PATH.bak into bak, unless it is too long. */
 static accel_status_t name_bak(const char *path, char bak[PATH_MAX], accel_error_t *err)
 {
     if ((size_t)snprintf(bak, PATH_MAX, "%s.bak", path) < PATH_MAX)
@@ -172,6 +192,7 @@ accel_status_t config_file_replaceable(const char *path, accel_error_t *err)
     struct stat st;
     char bak[PATH_MAX];
 
+    /* No old file, no .bak. */
     if (access(path, F_OK))
         return ACCEL_OK;
     if (name_bak(path, bak, err))
@@ -182,27 +203,31 @@ accel_status_t config_file_replaceable(const char *path, accel_error_t *err)
     return not_kept(bak, err);
 }
 
+/* Order matters: first a second name (.bak) for the old file, then the new file under
+ * the first name. At no moment is `path` missing or half written. */
 accel_status_t config_file_replace(const char *path, const struct strbuf *text,
                                    bool *kept_out, accel_error_t *err)
 {
     char bak[PATH_MAX];
-    accel_status_t status;
+    accel_status_t st;
 
     *kept_out = false;
     if (text->failed || access(path, F_OK))
         return config_file_write(path, text, true, err);
+    /* Nothing to write, so nothing to keep either. */
     if (is_same(path, text))
         return ACCEL_OK;
-    status = name_bak(path, bak, err);
-    if (status)
-        return status;
-    /* Of a link the file behind it is what goes. */
+    st = name_bak(path, bak, err);
+    if (st)
+        return st;
+    /* For a symbolic link, .bak becomes the file behind it, which
+     * is what is replaced. */
     if (linkat(AT_FDCWD, path, AT_FDCWD, bak, AT_SYMLINK_FOLLOW))
         return not_kept(bak, err);
-    status = config_file_write(path, text, true, err);
-    if (status)
-        unlink(
-            bak); /* the file itself is whole, and the next try finds the name free */
-    *kept_out = status == ACCEL_OK;
-    return status;
+    st = config_file_write(path, text, true, err);
+    /* The old file is still whole at its path; the next try must find .bak free. */
+    if (st)
+        unlink(bak);
+    *kept_out = st == ACCEL_OK;
+    return st;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Schema table in, JSON Schema draft-07 out. It describes the file after a YAML reader:
- * an unquoted NO is false there, and a key with null, "", [] or {} counts as not given.
- * Rules between keys stay with `accel check`. Prints nothing.
+ * Schema table in, JSON Schema draft-07 out. It describes the file as a YAML reader
+ * delivers it: an unquoted NO is false there, and a key with null, "", [] or {} counts
+ * as not given. Rules between keys stay with `accel check`. Prints nothing.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -11,20 +11,25 @@
 
 #include "cli/config/json_schema.h"
 
+/* Values that mean "not given"; every key but distributed_type takes them. */
 #define NOT_GIVEN "#/definitions/not_given"
 
-/* A failed allocation anywhere makes jansson's setters return -1: kept until the end. */
+/* A failed allocation anywhere makes jansson's setters return -1. It is kept until the
+ * end, so that building reads as one sequence. */
 struct builder {
     bool failed;
 };
 
-static void put(struct builder *b, json_t *object, const char *key, json_t *value)
+/* object[key] = value; takes over `value`, also when it fails. */
+static void put_member(struct builder *b, json_t *object, const char *key,
+                       json_t *value)
 {
     if (json_object_set_new(object, key, value))
         b->failed = true;
 }
 
-static void append(struct builder *b, json_t *array, json_t *value)
+/* Appends `value` and takes it over, also when it fails. */
+static void append_item(struct builder *b, json_t *array, json_t *value)
 {
     if (json_array_append_new(array, value))
         b->failed = true;
@@ -35,7 +40,8 @@ size_t config_key_prefix(const struct config_key *key)
     static const char suffix[] = "config";
     size_t n = strlen(key->section), skip = strlen(suffix);
 
-    /* parallelism_config.parallelism_config_tp_size, fsdp_config.fsdp_version */
+    /* The map's whole name (parallelism_config.parallelism_config_tp_size), or what
+     * stands before its "config" (fsdp_config.fsdp_version). */
     if (n && !strncmp(key->name, key->section, n) && key->name[n] == '_')
         return n + 1;
     if (n > skip && !strcmp(key->section + n - skip, suffix) &&
@@ -44,7 +50,7 @@ size_t config_key_prefix(const struct config_key *key)
     return 0;
 }
 
-/* `text` (n bytes) as the JSON value that a YAML reader makes of it for this type. */
+/* text[n] as the JSON value that a YAML reader makes of it for this type. */
 static json_t *typed(const struct config_key *k, const char *text, size_t n)
 {
     char word[256];
@@ -62,12 +68,14 @@ static json_t *typed(const struct config_key *k, const char *text, size_t n)
     }
 }
 
+/* Words that a YAML 1.1 reader turns into false when they are not quoted. */
 static bool is_no(const char *word)
 {
     return !strcmp(word, "NO") || !strcmp(word, "no");
 }
 
-/* Accelerate writes the strategy as a word or as PyTorch's number. */
+/* Accelerate writes the strategy as a word or as PyTorch's number,
+ * which old files quote. */
 static void append_numbers(struct builder *b, json_t *list, const struct config_key *k)
 {
     static const struct {
@@ -84,10 +92,11 @@ static void append_numbers(struct builder *b, json_t *list, const struct config_
     for (int i = 0; k->values[i]; i++)
         for (size_t j = 0; j < ACCEL_ARRAY_SIZE(numbers); j++)
             if (!strcmp(k->values[i], numbers[j].word)) {
-                append(b, list, json_integer(numbers[j].number));
-                append(b, list, json_string(numbers[j].text));
+                append_item(b, list, json_integer(numbers[j].number));
+                append_item(b, list, json_string(numbers[j].text));
             }
-    append(b, list, json_string("_HYBRID_SHARD_ZERO2"));
+    /* PyTorch's enum has the name with an underscore in front. */
+    append_item(b, list, json_string("_HYBRID_SHARD_ZERO2"));
 }
 
 /* TorchDynamo's compilers may be written in either case. */
@@ -99,80 +108,85 @@ static void append_lower(struct builder *b, json_t *list, const struct config_ke
         snprintf(word, sizeof(word), "%s", k->values[i]);
         for (char *p = word; *p; p++)
             *p = (char)tolower((unsigned char)*p);
-        append(b, list, json_string(word));
+        append_item(b, list, json_string(word));
     }
 }
 
-/* {"enum": [...]} of the words of a key, or of the values that a refused key may have. */
+/* {"enum": [...]} of the words of a key, or of the values that a refused key may
+ * still have. Where one of them is NO, false is accepted: that is what an
+ * unquoted NO becomes. */
 static json_t *one_of_words(struct builder *b, const struct config_key *k)
 {
     json_t *list = json_array();
     bool no = false;
 
     for (int i = 0; k->use != USE_REFUSED && k->values[i]; i++) {
-        append(b, list, json_string(k->values[i]));
+        append_item(b, list, json_string(k->values[i]));
         no |= is_no(k->values[i]);
     }
+    /* `ours` of a refused key: "a|b", the values that change nothing. */
     for (const char *p = k->use == USE_REFUSED ? k->ours : NULL; p;
          p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL) {
         size_t n = strcspn(p, "|");
 
-        append(b, list, typed(k, p, n));
+        append_item(b, list, typed(k, p, n));
         no |= n == 2 && (!strncmp(p, "NO", n) || !strncmp(p, "no", n));
     }
+    /* Other spellings that the parser takes for some keys. */
     append_numbers(b, list, k);
     append_lower(b, list, k);
     if (no && k->type != TYPE_BOOL)
-        append(b, list, json_false());
+        append_item(b, list, json_false());
     return json_pack("{s:o}", "enum", list);
 }
 
 /* Three truth values: a list, or Python's way to print them. */
 static void append_bools(struct builder *b, json_t *any)
 {
-    append(b, any,
-           json_pack("{s:s,s:{s:s},s:i,s:i}", "type", "array", "items", "type",
-                     "boolean", "minItems", 3, "maxItems", 3));
-    append(b, any,
-           json_pack("{s:s,s:s}", "type", "string", "pattern",
-                     "^\\(?([Tt]rue|[Ff]alse)(, *([Tt]rue|[Ff]alse)){2}\\)?$"));
+    append_item(b, any,
+                json_pack("{s:s,s:{s:s},s:i,s:i}", "type", "array", "items", "type",
+                          "boolean", "minItems", 3, "maxItems", 3));
+    append_item(b, any,
+                json_pack("{s:s,s:s}", "type", "string", "pattern",
+                          "^\\(?([Tt]rue|[Ff]alse)(, *([Tt]rue|[Ff]alse)){2}\\)?$"));
 }
 
 static void append_text(struct builder *b, json_t *any, const struct config_key *k)
 {
     /* ~ and $ are not expanded in a path, so they are refused there. */
-    append(b, any,
-           json_pack("{s:s,s:I,s:s}", "type", "string", "maxLength", (json_int_t)k->max,
-                     "pattern",
-                     k->offset == offsetof(struct config, ckpt_dir)
-                         ? "^(?!~)[^$\\u0000-\\u001f\\u007f]*$"
-                         : "^[^\\u0000-\\u001f\\u007f]*$"));
-    /* An unquoted text that looks like something else. */
-    append(b, any, json_pack("{s:[s,s]}", "type", "number", "boolean"));
+    append_item(b, any,
+                json_pack("{s:s,s:I,s:s}", "type", "string", "maxLength",
+                          (json_int_t)k->max, "pattern",
+                          k->offset == offsetof(struct config, ckpt_dir)
+                              ? "^(?!~)[^$\\u0000-\\u001f\\u007f]*$"
+                              : "^[^\\u0000-\\u001f\\u007f]*$"));
+    /* Unquoted text that looks like a number or a boolean, such as a version. */
+    append_item(b, any, json_pack("{s:[s,s]}", "type", "number", "boolean"));
 }
 
-/* What the key may hold, each way one entry of anyOf. */
+/* Appends what the key may hold to `any`, one entry of anyOf per form. */
 static void append_values(struct builder *b, json_t *any, const struct config_key *k)
 {
     if (k->use == USE_REFUSED ? k->ours != NULL : k->values != NULL)
-        append(b, any, one_of_words(b, k));
+        append_item(b, any, one_of_words(b, k));
     if (k->use == USE_REFUSED)
         return;
     switch (k->type) {
     case TYPE_BOOL:
-        append(b, any, json_pack("{s:s}", "type", "boolean"));
+        append_item(b, any, json_pack("{s:s}", "type", "boolean"));
         break;
     case TYPE_INT:
-        append(b, any,
-               json_pack("{s:s,s:I,s:I}", "type", "integer", "minimum",
-                         (json_int_t)k->min, "maximum", (json_int_t)k->max));
+        append_item(b, any,
+                    json_pack("{s:s,s:I,s:I}", "type", "integer", "minimum",
+                              (json_int_t)k->min, "maximum", (json_int_t)k->max));
+        /* -1 stands for "not given" here, as in Accelerate. */
         if (k->offset == offsetof(struct config, num_processes))
-            append(b, any, json_pack("{s:i}", "const", -1)); /* "not given" */
+            append_item(b, any, json_pack("{s:i}", "const", -1));
         break;
     case TYPE_NUMBER:
-        append(b, any,
-               json_pack("{s:s,s:f,s:f}", "type", "number", "minimum", k->min,
-                         "maximum", k->max));
+        append_item(b, any,
+                    json_pack("{s:s,s:f,s:f}", "type", "number", "minimum", k->min,
+                              "maximum", k->max));
         break;
     case TYPE_BOOLS:
         append_bools(b, any);
@@ -181,11 +195,12 @@ static void append_values(struct builder *b, json_t *any, const struct config_ke
         append_text(b, any, k);
         break;
     case TYPE_ENUM:
+        /* Its words are there already. */
         break;
     }
 }
 
-/* The one line of help, and what is done with the key. */
+/* The key's line of help, and what is done with the key. */
 static json_t *description(const struct config_key *k)
 {
     static const char *const uses[] = { [USE_HONOURED] = "",
@@ -195,6 +210,7 @@ static json_t *description(const struct config_key *k)
     struct strbuf text = { 0 };
     json_t *json;
 
+    /* "Replaced" and "Refused" stand first: editors show the beginning. */
     strbuf_printf(&text, "%s%s", uses[k->use], k->help);
     for (int i = 0; k->refused && k->refused[i]; i++)
         strbuf_printf(&text, "%s%s", i ? ", " : ". Refused: ", k->refused[i]);
@@ -208,23 +224,26 @@ static json_t *default_value(const struct config_key *k)
 {
     if (!k->default_text || !k->default_text[0])
         return NULL;
+    /* The one default of this type is three times false. */
     if (k->type == TYPE_BOOLS)
         return json_pack("[b,b,b]", 0, 0, 0);
     return typed(k, k->default_text, strlen(k->default_text));
 }
 
+/* Description, default and all accepted forms of one key. */
 static json_t *key_schema(struct builder *b, const struct config_key *k)
 {
     json_t *any = json_array();
     json_t *schema = json_object(), *otherwise = default_value(k);
 
-    put(b, schema, "description", description(k));
+    put_member(b, schema, "description", description(k));
     if (otherwise)
-        put(b, schema, "default", otherwise);
+        put_member(b, schema, "default", otherwise);
     append_values(b, any, k);
+    /* distributed_type alone must be given. */
     if (k->offset != offsetof(struct config, distributed_type))
-        append(b, any, json_pack("{s:s}", "$ref", NOT_GIVEN));
-    put(b, schema, "anyOf", any);
+        append_item(b, any, json_pack("{s:s}", "$ref", NOT_GIVEN));
+    put_member(b, schema, "anyOf", any);
     return schema;
 }
 
@@ -244,12 +263,13 @@ static json_t *map_schema(struct builder *b, json_t *properties)
 {
     json_t *map = json_object();
 
-    put(b, map, "additionalProperties", json_false());
-    put(b, map, "properties", properties);
+    put_member(b, map, "additionalProperties", json_false());
+    put_member(b, map, "properties", properties);
     return map;
 }
 
-/* The properties of the map at `section` ("a.b"); maps on the way are made. */
+/* The properties of the map at `section` ("a.b"). Maps on the way are made when
+ * missing; each may also be "not given", so its schema lies in anyOf[0]. */
 static json_t *section_properties(struct builder *b, json_t *root, const char *section)
 {
     json_t *properties = json_object_get(root, "properties"), *map, *any;
@@ -260,11 +280,12 @@ static json_t *section_properties(struct builder *b, json_t *root, const char *s
 
         snprintf(name, sizeof(name), "%.*s", (int)n, section);
         any = json_object_get(json_object_get(properties, name), "anyOf");
+        /* The map's first key makes it; the later ones find it here. */
         if (!any) {
             map = map_schema(b, json_object());
-            put(b, map, "type", json_string("object"));
-            put(b, properties, name,
-                json_pack("{s:[o,{s:s}]}", "anyOf", map, "$ref", NOT_GIVEN));
+            put_member(b, map, "type", json_string("object"));
+            put_member(b, properties, name,
+                       json_pack("{s:[o,{s:s}]}", "anyOf", map, "$ref", NOT_GIVEN));
             any = json_object_get(json_object_get(properties, name), "anyOf");
         }
         properties = json_object_get(json_array_get(any, 0), "properties");
@@ -273,7 +294,7 @@ static json_t *section_properties(struct builder *b, json_t *root, const char *s
     return properties;
 }
 
-/* `name` stands for the key as well. */
+/* Lets `name` stand for the key as well. */
 static void add_name(struct builder *b, json_t *properties, const struct config_key *k,
                      const char *name)
 {
@@ -281,10 +302,11 @@ static void add_name(struct builder *b, json_t *properties, const struct config_
 
     snprintf(ref, sizeof(ref), "#/properties/%s/anyOf/0/properties/%s", k->section,
              k->name);
-    put(b, properties, name, json_pack("{s:s}", "$ref", ref));
+    put_member(b, properties, name, json_pack("{s:s}", "$ref", ref));
 }
 
-/* Inside its map a key may be written without the map's prefix. */
+/* Inside its map a key may be written without the map's prefix, and so
+ * may its other name. */
 static void add_other_names(struct builder *b, json_t *properties,
                             const struct config_key *k)
 {
@@ -299,6 +321,8 @@ static void add_other_names(struct builder *b, json_t *properties,
         add_name(b, properties, k, k->other_name + skip);
 }
 
+/* Every key stands in the map of its section; other names for it are references, so
+ * that its values are written once. */
 json_t *json_schema_file(void)
 {
     struct builder b = { 0 };
@@ -306,19 +330,23 @@ json_t *json_schema_file(void)
     size_t n;
     const struct config_key *k = config_schema(&n);
 
-    put(&b, root, "$schema", json_string("http://json-schema.org/draft-07/schema#"));
-    put(&b, root, "title", json_string("Accelerate config file as accel reads it"));
-    put(&b, root, "type", json_string("object"));
-    put(&b, root, "required", json_pack("[s]", "distributed_type"));
-    put(&b, root, "definitions",
-        json_pack("{s:{s:s,s:[n,s,[],{}]}}", "not_given", "description", "not given",
-                  "enum", ""));
+    put_member(&b, root, "$schema",
+               json_string("http://json-schema.org/draft-07/schema#"));
+    put_member(&b, root, "title",
+               json_string("Accelerate config file as accel reads it"));
+    put_member(&b, root, "type", json_string("object"));
+    put_member(&b, root, "required", json_pack("[s]", "distributed_type"));
+    put_member(&b, root, "definitions",
+               json_pack("{s:{s:s,s:[n,s,[],{}]}}", "not_given", "description",
+                         "not given", "enum", ""));
+    /* In the order of the table, which is the order editors offer. */
     for (size_t i = 0; i < n; i++) {
         json_t *properties = section_properties(&b, root, k[i].section);
 
-        put(&b, properties, k[i].name, key_schema(&b, &k[i]));
+        put_member(&b, properties, k[i].name, key_schema(&b, &k[i]));
         add_other_names(&b, properties, &k[i]);
     }
+    /* Half a schema would refuse good files: none is better. */
     if (!b.failed)
         return root;
     json_decref(root);

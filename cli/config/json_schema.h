@@ -9,13 +9,14 @@
 
 #include "config/config.h"
 
-/* The schema of a whole config file. NULL: no memory. The caller owns it (json_decref). */
+/* The schema of a whole config file. The caller owns it (json_decref).
+ * NULL: out of memory. */
 json_t *json_schema_file(void);
-/* The schema of one key's value; its "$ref" points into json_schema_file. NULL: no memory.
- * The caller owns it. */
+/* The schema of one key's value. Its "$ref" points into json_schema_file. The caller
+ * owns it. NULL: out of memory. */
 json_t *json_schema_key(const struct config_key *key);
 
-/* How many leading bytes of the key's name may be left out inside its map; 0: none. */
+/* How many leading bytes of the key's name may be left out inside its map. 0: none. */
 size_t config_key_prefix(const struct config_key *key);
 
 #endif

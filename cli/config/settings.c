@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * --set and --site in, a resolved config out, its problems on stderr, as every command that
- * reads a config does it.
+ * --set and --site in, a resolved config out, its problems on stderr: the same for
+ * every command that reads a config.
  */
 #include "cli/config/settings.h"
 
@@ -13,6 +13,7 @@
 
 bool cli_settings_add(struct cli_settings *s, const char *name, const char *value)
 {
+    /* One at a time: a command line has few. */
     struct config_setting *grown = realloc(s->item, (s->count + 1) * sizeof(*s->item));
 
     if (!grown)
@@ -22,6 +23,8 @@ bool cli_settings_add(struct cli_settings *s, const char *name, const char *valu
     return true;
 }
 
+/* --set KEY=VALUE is cut in place at the first "=": argv's words live as
+ * long as the program. */
 error_t cli_settings_parse(int key, char *arg, struct argp_state *state,
                            struct cli_settings *s)
 {
@@ -34,6 +37,7 @@ error_t cli_settings_parse(int key, char *arg, struct argp_state *state,
             argp_error(state, "--set %s: write --set KEY=VALUE", arg);
             return 0;
         }
+        /* The value may have further "="; only the first one divides. */
         *equals = '\0';
         return cli_settings_add(s, arg, equals + 1) ? 0 : ENOMEM;
     case CLI_SITE_KEY:
@@ -50,35 +54,41 @@ void cli_settings_free(struct cli_settings *s)
     memset(s, 0, sizeof(*s));
 }
 
+/* The sources as a run finds them, with what the command line replaces. All problems
+ * are shown, not only the first; a failure without any (a file that cannot be opened)
+ * has the error itself. */
 int cli_config_load(const char *job, const struct cli_settings *s,
                     struct cli_config *out)
 {
     struct config_sources *sources = &out->sources;
     struct config_diags diags;
     accel_error_t err;
-    accel_status_t status;
+    accel_status_t st;
     int code;
 
     *sources = (struct config_sources){ .job_path = job,
                                         .flags = s->item,
                                         .flag_count = s->count,
                                         .without_slurm = s->without_slurm };
+    /* Paths are kept in out->paths, which the sources point into. */
     if (!s->alone)
         config_sources_default(sources, &out->paths);
+    /* Named by us, so it is read with our rules, not as Accelerate's default file. */
     if (s->user) {
         sources->user_path = s->user;
         sources->user_is_accelerates = false;
     }
     if (s->site)
         sources->site_path = s->site;
-    status = config_resolve(sources, &out->config, &diags, &err);
-    code = accel_exit_code(status);
+    st = config_resolve(sources, &out->config, &diags, &err);
+    code = accel_exit_code(st);
+    /* The problems are freed below, their name for the file is still needed. */
     memcpy(out->shown, diags.path, sizeof(out->shown));
     for (size_t i = 0; i < diags.count; i++)
         fprintf(stderr, "%s\n", diags.item[i].text);
-    if (status != ACCEL_OK && !diags.errors)
+    if (st != ACCEL_OK && !diags.errors)
         code = cli_fail(&err);
-    else if (status != ACCEL_OK)
+    else if (st != ACCEL_OK)
         fprintf(stderr, "%s: %zu error%s%s\n", diags.path, diags.errors,
                 diags.errors == 1 ? "" : "s",
                 diags.count >= 20 ? " shown, there may be more" : "");
@@ -86,11 +96,15 @@ int cli_config_load(const char *job, const struct cli_settings *s,
     return code;
 }
 
+/* Keys without a field of their own (SIZE_MAX) are only handed on to programs: they are
+ * shown when some source gives them. */
 static bool is_shown(const struct config *cfg, const struct config_key *key, size_t row)
 {
     return key->offset != SIZE_MAX || cfg->origin[row] != ORIGIN_DEFAULT;
 }
 
+/* A value the site has locked is marked, since it explains why the
+ * user's own did not win. */
 int cli_config_print(const struct cli_config *c, bool all, bool origin, bool json)
 {
     const char *const columns[] = { "KEY", "VALUE", origin ? "FROM" : NULL, NULL };

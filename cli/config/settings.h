@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the commands that read a config share: the options --set and --site, reading with
- * problems on stderr, and the name of the place a value came from.
+ * What the commands that read a config share: the options --set and --site, reading
+ * with problems on stderr, and the place that each value came from.
  */
 #ifndef ACCEL_SETTINGS_H
 #define ACCEL_SETTINGS_H
@@ -10,7 +10,9 @@
 
 #include "config/config.h"
 
+/* Above every letter and every command's own keys. */
 enum { CLI_SET_KEY = 0x1000, CLI_SITE_KEY };
+/* Rows of an argp table, the same in every command that reads a config. */
 #define CLI_SETTINGS_OPTIONS                                                           \
     { "set",                                                                           \
       CLI_SET_KEY,                                                                     \
@@ -23,34 +25,42 @@ enum { CLI_SET_KEY = 0x1000, CLI_SITE_KEY };
             "Take FILE for the site file, to try one out before it is installed", 0    \
     }
 
+/* What the command line says about sources. */
 struct cli_settings {
+    /* --set in their order; names and values belong to argv or to the caller. */
     struct config_setting *item;
     size_t count;
-    const char *site;   /* NULL: the installed one */
-    bool alone;         /* the given files only: no environment, user or site file */
-    const char *user;   /* NULL: the usual user file */
-    bool without_slurm; /* for a run that Slurm does not start */
+    /* NULL: the installed one. */
+    const char *site;
+    /* Only the given files: no environment, no user file, no site file. */
+    bool alone;
+    /* NULL: the usual user file. */
+    const char *user;
+    /* For a run that Slurm does not start. */
+    bool without_slurm;
 };
-/* Takes --set and --site from an argp parser; ARGP_ERR_UNKNOWN for other keys. */
+/* Handles --set and --site for an argp parser. ARGP_ERR_UNKNOWN for other keys. */
 error_t cli_settings_parse(int key, char *arg, struct argp_state *state,
                            struct cli_settings *s);
-/* Adds one setting; both texts must stay. False: no memory. */
+/* Adds one setting. Both texts must outlive `s`. False: out of memory. */
 bool cli_settings_add(struct cli_settings *s, const char *name, const char *value);
 void cli_settings_free(struct cli_settings *s);
 
-/* A config and the sources it was made of. */
+/* A config and the sources it was made from. Large: keep it off small stacks. */
 struct cli_config {
     struct config config;
     struct config_sources sources;
     struct config_paths paths;
-    char shown[1024]; /* the job file as messages show it */
+    /* The job file as messages show it. */
+    char shown[1024];
 };
-/* Resolves `job` (NULL: none) with the other sources, says notes and problems on stderr and
- * returns the exit code. */
+/* Resolves `job` (NULL: none) with the other sources, shows notes and problems on
+ * stderr and returns the exit code. */
 int cli_config_load(const char *job, const struct cli_settings *s,
                     struct cli_config *out);
-/* The values as a table on stdout, with origins when asked; `all` shows every key, else those
- * that count today or are given. Returns the exit code. */
+/* Prints the values as a table on stdout, with origins when asked. `all` shows
+ * every key, else only keys that libaccel reads and those that a source gives.
+ * Returns the exit code. */
 int cli_config_print(const struct cli_config *c, bool all, bool origin, bool json);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel ckpt ls|verify DIR`: what checkpoints there are and whether every byte of them is
- * as it was written. Changes nothing.
+ * `accel ckpt ls|verify DIR`: which checkpoints there are, and whether every byte of
+ * them is as it was written. Changes nothing. A running job may remove checkpoints
+ * meanwhile; that is no damage.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +15,12 @@
 
 struct ckpt_args {
     const char *verb;
+    /* argv's own word: slashes at its end are cut off in place. */
     char *dir;
     bool json;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_ckpt_args(int key, char *arg, struct argp_state *state)
 {
     struct ckpt_args *a = state->input;
 
@@ -45,7 +47,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static bool exists(const char *dir, const char *name)
+/* Is there a file or directory of this name in `dir`? */
+static bool exists_in(const char *dir, const char *name)
 {
     char path[4096];
     struct stat st;
@@ -54,7 +57,8 @@ static bool exists(const char *dir, const char *name)
            stat(path, &st) == 0;
 }
 
-static int no_memory(void)
+/* A table that could not be made, as an exit code. */
+static int ckpt_no_memory(void)
 {
     accel_error_t err = { 0 };
 
@@ -62,12 +66,13 @@ static int no_memory(void)
     return cli_fail(&err);
 }
 
-/* Nothing there is worth a word: an empty table looks like a success. */
+/* An empty table looks like a success, so say that nothing is there. */
 static void say_none(const char *dir)
 {
     fprintf(stderr, "no checkpoints in %s\n", dir);
 }
 
+/* Ranks and bytes are known only where the manifest could be read. */
 static void list_row(struct cli_table *t, const accel_ckpt_info_t *info, bool json)
 {
     static const char *const states[] = {
@@ -79,6 +84,7 @@ static void list_row(struct cli_table *t, const accel_ckpt_info_t *info, bool js
     char step[24], ranks[16] = "", size[32] = "";
 
     snprintf(step, sizeof(step), "%lld", (long long)info->step);
+    /* 0 ranks: the manifest could not be read. */
     if (info->world_size) {
         snprintf(ranks, sizeof(ranks), "%d", info->world_size);
         if (json)
@@ -90,8 +96,9 @@ static void list_row(struct cli_table *t, const accel_ckpt_info_t *info, bool js
                                        states[info->state], info->problem });
 }
 
-/* only: the one checkpoint to show; NULL: all of them. */
-static int list(const char *root, const char *only, bool json)
+/* Lists the checkpoints of `root`; `only`: the one to show, NULL: all of them. An
+ * incomplete one that is gone by now is left out: a run is writing or removing it. */
+static int list_checkpoints(const char *root, const char *only, bool json)
 {
     static const char *const columns[] = { "NAME",  "#STEP",   "#RANKS", "#SIZE",
                                            "STATE", "PROBLEM", NULL };
@@ -105,30 +112,37 @@ static int list(const char *root, const char *only, bool json)
     t = cli_table_new("checkpoints", columns);
     if (!t) {
         free(info);
-        return no_memory();
+        return ckpt_no_memory();
     }
     for (size_t i = 0; i < n; i++)
         if ((!only || strcmp(only, info[i].name) == 0) &&
-            (info[i].complete || exists(root, info[i].name))) {
+            (info[i].complete || exists_in(root, info[i].name))) {
             list_row(t, &info[i], json);
             shown++;
         }
     free(info);
+    /* On stderr: the table on stdout stays one a script can read. */
     if (!shown)
         say_none(root);
     return cli_table_print(t, json);
 }
 
+/* The table of verify and the checkpoint whose rows are being added. */
 struct rows {
     struct cli_table *t;
     const char *name;
-    const char *path; /* its own, no link */
+    /* The directory itself, links resolved. */
+    const char *path;
+    /* Identity of the directory before reading (`known`), to notice
+     * that it was replaced. */
     struct stat as_it_was;
     bool known, gone;
+    /* Rows added for this checkpoint. */
     size_t count;
 };
 
-static void finding(void *user, accel_status_t what, const char *line)
+/* accel_ckpt_verify's callback: one row per finding. */
+static void add_finding(void *user, accel_status_t what, const char *line)
 {
     struct rows *r = user;
     const char *state = what == ACCEL_ECORRUPT ? "damaged" : "unreadable";
@@ -137,25 +151,31 @@ static void finding(void *user, accel_status_t what, const char *line)
     cli_table_row(r->t, (const char *[]){ r->name, state, line });
 }
 
-/* The library looks itself whether a directory is still there, the child cannot tell. */
+/* An isolate_say. The child reads open files and cannot tell whether the
+ * directory is still there, so the parent looks: what a run removes while it is
+ * read is not damaged. */
 static void tree_finding(void *user, const char *line)
 {
     struct rows *r = user;
     struct stat now;
 
+    /* Once gone it stays gone: a new one of this name is another checkpoint. */
     r->gone = r->gone ||
               (r->known && (stat(r->path, &now) || now.st_dev != r->as_it_was.st_dev ||
                             now.st_ino != r->as_it_was.st_ino));
+    /* What was read of a removed checkpoint says nothing. */
     if (!r->gone)
-        finding(user, ACCEL_ECORRUPT, line);
+        add_finding(user, ACCEL_ECORRUPT, line);
 }
 
+/* The row of a checkpoint that a run removed or replaced while it was read. */
 static void say_gone(struct cli_table *t, const char *name)
 {
     cli_table_row(
         t, (const char *[]){ name, "removed", "it was removed or replaced meanwhile" });
 }
 
+/* An error as a row: place and text. */
 static void error_finding(struct rows *r, const accel_error_t *e)
 {
     char line[1100];
@@ -164,11 +184,14 @@ static void error_finding(struct rows *r, const accel_error_t *e)
     tree_finding(r, line);
 }
 
+/* What the isolated child gets: the open checkpoint and the
+ * number of the shard file. */
 struct tree_work {
     const accel_ckpt_t *c;
     int file;
 };
 
+/* An isolate_work: the comparison itself, in the child. */
 static accel_status_t compare_tree(void *arg, isolate_say *say, void *user,
                                    accel_error_t *err)
 {
@@ -177,70 +200,79 @@ static accel_status_t compare_tree(void *arg, isolate_say *say, void *user,
     return accel_ckpt_verify_hdf5(w->c, w->file, say, user, err);
 }
 
-/* libhdf5 reads what anybody may have written: in a process of its own. */
+/* libhdf5 parses a file that anybody may have written: it runs in a process of its own,
+ * with 120 s of processor time, 600 s in all and 1 GiB. */
 static accel_status_t verify_tree(accel_ckpt_t *c, int file, struct rows *r,
                                   accel_error_t *err)
 {
     static const struct isolate_limits limits = { 120, 600, (size_t)1 << 30 };
     struct tree_work work = { c, file };
-    accel_status_t status = ACCEL_OK, s;
+    accel_status_t work_st = ACCEL_OK, st;
     enum isolate_end end;
     char where[256];
 
-    s = isolate_run(compare_tree, &work, &limits, tree_finding, r, &end, &status, err);
-    if (s != ACCEL_OK || end == ISOLATE_DONE)
-        return s != ACCEL_OK ? s : status;
+    st =
+        isolate_run(compare_tree, &work, &limits, tree_finding, r, &end, &work_st, err);
+    /* The child's own status, whose findings are in the table already. */
+    if (st != ACCEL_OK || end == ISOLATE_DONE)
+        return st != ACCEL_OK ? st : work_st;
     snprintf(where, sizeof(where), "%.200s/rank_%05d-of-%05d.h5", r->path, file,
              accel_ckpt_world_size(c));
-    s = accel_fail_at(
+    st = accel_fail_at(
         err, A0841, where, "use another checkpoint", "the HDF5 library %s",
         end == ISOLATE_CRASHED ? "crashes on it" : "does not come to an end with it");
     error_finding(r, err);
-    return s;
+    return st;
 }
 
-/* After all hashes held. Ends with the first error that is no finding. */
+/* Compares each shard file's HDF5 tree with the manifest, once all hashes held. Goes on
+ * after damage, ends with the first other error. */
 static accel_status_t verify_trees(struct rows *r, accel_error_t *err)
 {
     accel_ckpt_t *c = NULL;
-    accel_status_t s = accel_ckpt_open(&c, r->path, err), worst = s;
+    accel_status_t st = accel_ckpt_open(&c, r->path, err), worst = st;
 
-    for (int f = 0; !s && f < accel_ckpt_world_size(c); f++) {
-        s = verify_tree(c, f, r, err);
-        worst = worst ? worst : s;
-        s = s == ACCEL_ECORRUPT ? ACCEL_OK : s;
+    for (int f = 0; !st && f < accel_ckpt_world_size(c); f++) {
+        st = verify_tree(c, f, r, err);
+        /* The first failure is the result; damage lets the other files be read. */
+        worst = worst ? worst : st;
+        st = st == ACCEL_ECORRUPT ? ACCEL_OK : st;
     }
-    if (s && s != ACCEL_EUNAVAIL)
+    if (st && st != ACCEL_EUNAVAIL)
         error_finding(r, err);
     accel_ckpt_close(c);
-    return r->gone && !r->count ? ACCEL_ENOENT : s ? s : worst;
+    return r->gone && !r->count ? ACCEL_ENOENT : st ? st : worst;
 }
 
-/* Returns the exit code of one checkpoint directory. */
+/* Verifies one checkpoint directory and returns its exit code. */
 static int verify_one(struct cli_table *t, const char *dir, const char *name)
 {
     struct rows rows = { .t = t, .name = name };
     char *path = realpath(dir, NULL);
     accel_error_t err = { 0 };
-    accel_status_t s;
+    accel_status_t st;
 
     rows.path = path ? path : dir;
+    /* Before anything is read: what changes from here on was not damage. */
     rows.known = stat(rows.path, &rows.as_it_was) == 0;
-    s = accel_ckpt_verify(dir, finding, &rows, &err);
-    if (s == ACCEL_OK)
-        s = verify_trees(&rows, &err);
+    st = accel_ckpt_verify(dir, add_finding, &rows, &err);
+    /* The HDF5 library is only let near files whose hashes held. */
+    if (st == ACCEL_OK)
+        st = verify_trees(&rows, &err);
     free(path);
-    if (s == ACCEL_OK) {
+    if (st == ACCEL_OK) {
         cli_table_row(t, (const char *[]){ name, "whole", NULL });
-    } else if (s == ACCEL_EUNAVAIL) { /* no HDF5 in this build: the hashes held */
+    } else if (st == ACCEL_EUNAVAIL) { /* no HDF5 in this build: the hashes held */
         cli_table_row(t, (const char *[]){ name, "whole", err.text });
         return 0;
-    } else if (s == ACCEL_ENOENT && !rows.count) {
+    } else if (st == ACCEL_ENOENT && !rows.count) {
         say_gone(t, name);
     }
-    return accel_exit_code(s);
+    return accel_exit_code(st);
 }
 
+/* Verifies every checkpoint of the directory. *code keeps the exit code of the first
+ * that is bad; the result is that of a failure to look at all. */
 static int verify_root(struct cli_table *t, const char *root, int *code)
 {
     accel_ckpt_info_t *info = NULL;
@@ -249,6 +281,7 @@ static int verify_root(struct cli_table *t, const char *root, int *code)
 
     if (accel_ckpt_list(root, &info, &n, &err))
         return cli_fail(&err);
+    /* For a verification nothing is a failure; for `ls` it is an answer. */
     if (n == 0) {
         free(info);
         accel_fail_at(&err, A0811, root, "give accel.checkpoint.dir",
@@ -261,21 +294,24 @@ static int verify_root(struct cli_table *t, const char *root, int *code)
 
         snprintf(dir, sizeof(dir), "%s/%s", root, info[i].name);
         c = verify_one(t, dir, info[i].name);
-        if (c != accel_exit_code(ACCEL_ENOENT)) /* removed since they were listed */
+        /* Removed since they were listed: the run's right. */
+        if (c != accel_exit_code(ACCEL_ENOENT))
             *code = *code ? *code : c;
     }
     free(info);
     return 0;
 }
 
-static int verify(const char *dir, const char *only, bool json)
+/* 74 (I/O) where the table could not be printed: a script must not take
+ * silence for success. */
+static int verify_checkpoints(const char *dir, const char *only, bool json)
 {
     static const char *const columns[] = { "NAME", "STATE", "FINDING", NULL };
     struct cli_table *t = cli_table_new("verified", columns);
     int code = 0, failed = 0;
 
     if (!t)
-        return no_memory();
+        return ckpt_no_memory();
     if (only)
         code = verify_one(t, dir, only);
     else
@@ -285,9 +321,9 @@ static int verify(const char *dir, const char *only, bool json)
     return failed ? failed : code;
 }
 
-/* Whether dir is one checkpoint and not the directory of all: its name, and what is above
- * it; NULL when it is the directory of all. Cuts the slashes off the end of dir. */
-static const char *one_checkpoint(char *dir, const char **root)
+/* The name of the checkpoint if `dir` is one, with what is above it in *root_out; NULL
+ * if it is the directory of all. Cuts the slashes off the end of dir. */
+static const char *one_checkpoint(char *dir, const char **root_out)
 {
     char *slash;
     size_t len = strlen(dir);
@@ -295,31 +331,35 @@ static const char *one_checkpoint(char *dir, const char **root)
     while (len > 1 && dir[len - 1] == '/')
         dir[--len] = '\0';
     slash = strrchr(dir, '/');
-    if (!exists(dir, "MANIFEST") && strncmp(slash ? slash + 1 : dir, "step_", 5) != 0)
+    if (!exists_in(dir, "MANIFEST") &&
+        strncmp(slash ? slash + 1 : dir, "step_", 5) != 0)
         return NULL;
-    *root = slash ? dir : ".";
+    /* A bare name lies in the current directory. */
+    *root_out = slash ? dir : ".";
     return slash ? slash + 1 : dir;
 }
 
-/* Both verbs, on a writable copy of the path. */
-static int run(const char *verb, char *dir, bool json)
+/* Runs a verb on a writable copy of the path. */
+static int run_verb(const char *verb, char *dir, bool json)
 {
     const char *root = dir, *only = one_checkpoint(dir, &root);
 
     if (strcmp(verb, "verify") == 0)
-        return verify(dir, only, json);
+        return verify_checkpoints(dir, only, json);
+    /* List what is above, and show the one. */
     if (only && only > dir)
-        dir[only - dir - 1] = '\0'; /* list what is above, and show the one */
-    return list(root[0] ? root : "/", only, json);
+        dir[only - dir - 1] = '\0';
+    return list_checkpoints(root[0] ? root : "/", only, json);
 }
 
+/* The verbs are operands, as the args_doc of argp has them. */
 static const struct argp_option options[] = {
     { "json", 'j', NULL, 0, "print JSON", 0 },
     { 0 },
 };
 static const struct argp argp = {
     options,
-    parse,
+    parse_ckpt_args,
     "ls DIR\nverify DIR",
     "List checkpoints, or read every byte of them and check every hash.\v"
     "DIR is accel.checkpoint.dir or one step_... directory in it. verify exits 74 "
@@ -332,6 +372,8 @@ static const struct argp argp = {
     NULL
 };
 
+/* The directory is checked first: a wrong path would look like a directory
+ * without checkpoints. */
 static int run_ckpt(int argc, char **argv)
 {
     struct ckpt_args a = { 0 };
@@ -345,7 +387,7 @@ static int run_ckpt(int argc, char **argv)
                       "no such directory");
         return cli_fail(&err);
     }
-    return run(a.verb, a.dir, a.json);
+    return run_verb(a.verb, a.dir, a.json);
 }
 
 const struct cli_command cli_ckpt = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel tokenize --tokenizer FILE [-o FILE] [--eot NAME] FILE...`: text into the token file
- * that a training reads. Text is read in pieces, so that a file may be larger than memory;
- * the ids are those of the whole.
+ * `accel tokenize --tokenizer FILE [-o FILE] [--eot NAME] FILE...`: turns text into the
+ * token file that a training reads. Text is read in pieces, so a file may be larger
+ * than memory; the ids are those of the whole text.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,26 +16,32 @@
 #include "cli/cli.h"
 #include "cli/data/token_output.h"
 
+/* First size of a piece in bytes; time between two progress lines. */
 enum { PIECE = 1 << 20, PROGRESS_NS = 200000000 };
 
+/* The command line; eot NULL: not given. */
 struct args {
     const char *tokenizer, *output, *eot;
     char **files;
     int count;
 };
 
+/* A tokenization under way. */
 struct job {
     accel_tokenizer_t *t;
     struct token_output out;
-    int64_t bytes, shown_ns; /* read; time of the last progress line */
+    /* Bytes read so far; time of the last progress line (clock_ns). */
+    int64_t bytes, shown_ns;
     bool progress;
-    uint8_t *text; /* [cap] */
-    int32_t
-        *ids; /* [2 * cap]: a byte is one id at most, each but the first of a text may
-                    * bring a space with it */
+    /* [cap] */
+    uint8_t *text;
+    /* [2 * cap]: a byte is at most one id, and each text but the
+     * first may bring a space. */
+    int32_t *ids;
     size_t cap;
 };
 
+/* Token files are known by their ending, also when a trainer reads them. */
 static bool is_bin(const char *path)
 {
     size_t n = strlen(path);
@@ -43,7 +49,7 @@ static bool is_bin(const char *path)
     return n > 4 && !strcmp(path + n - 4, ".bin");
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_tokenize_args(int key, char *arg, struct argp_state *state)
 {
     struct args *a = state->input;
 
@@ -61,6 +67,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'e':
         a->eot = arg;
         return 0;
+    /* All operands at once: they stay in argv. */
     case ARGP_KEY_ARGS:
         a->files = state->argv + state->next;
         a->count = state->argc - state->next;
@@ -77,9 +84,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* ---- text ------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------ */
 
-static accel_status_t grow(struct job *j, accel_error_t *err)
+/* Doubles the piece. The ids are not copied: they hold nothing between two pieces. */
+static accel_status_t grow_piece(struct job *j, accel_error_t *err)
 {
     size_t cap = j->cap ? 2 * j->cap : PIECE;
     uint8_t *text = realloc(j->text, cap);
@@ -95,6 +103,7 @@ static accel_status_t grow(struct job *j, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* One line on a terminal, rewritten at most five times a second. */
 static void show_progress(struct job *j)
 {
     int64_t now = j->progress ? clock_ns() : 0;
@@ -103,14 +112,15 @@ static void show_progress(struct job *j)
     if (!j->progress || now - j->shown_ns < PROGRESS_NS)
         return;
     j->shown_ns = now;
+    /* \033[K erases what a longer line before left. */
     fprintf(stderr, "\r%s, %s tokens \033[K",
             format_bytes((double)j->bytes, bytes, sizeof(bytes)),
             format_count((double)j->out.tokens, tokens, sizeof(tokens)));
 }
 
-/* Fills text[*have, cap); *end_out: there is no more. */
-static accel_status_t fill(struct job *j, int fd, const char *name, size_t *have,
-                           bool *end_out, accel_error_t *err)
+/* Fills text[*have, cap) and moves *have; *end_out: the input has ended. */
+static accel_status_t fill_piece(struct job *j, int fd, const char *name, size_t *have,
+                                 bool *end_out, accel_error_t *err)
 {
     *end_out = false;
     while (*have < j->cap && !*end_out) {
@@ -128,7 +138,8 @@ static accel_status_t fill(struct job *j, int fd, const char *name, size_t *have
     return ACCEL_OK;
 }
 
-/* A piece ends where it can be cut; without such a place the piece grows. */
+/* Encodes one input piece by piece. A piece ends where cutting does not change the ids;
+ * without such a place it grows. What is behind the cut moves to the front. */
 static accel_status_t encode_file(struct job *j, int fd, const char *name,
                                   accel_error_t *err)
 {
@@ -137,12 +148,13 @@ static accel_status_t encode_file(struct job *j, int fd, const char *name,
     accel_status_t st = ACCEL_OK;
 
     while (!st && !end) {
-        st = fill(j, fd, name, &have, &end, err);
+        st = fill_piece(j, fd, name, &have, &end, err);
         if (st)
             break;
+        /* Where no token can reach across; 0: nowhere in this piece. */
         n = end ? have : tokenizer_cut(j->t, j->text, have);
         if (!n && !end) {
-            st = grow(j, err);
+            st = grow_piece(j, err);
             continue;
         }
         st = tokenizer_encode(j->t, j->text, n, continued, j->ids, 2 * j->cap, &count,
@@ -157,7 +169,8 @@ static accel_status_t encode_file(struct job *j, int fd, const char *name,
     return st;
 }
 
-static accel_status_t read_file(struct job *j, const char *name, accel_error_t *err)
+/* One file, or standard input ("-"), which is not closed. */
+static accel_status_t tokenize_file(struct job *j, const char *name, accel_error_t *err)
 {
     bool is_stdin = !strcmp(name, "-");
     int fd = is_stdin ? STDIN_FILENO : open(name, O_RDONLY | O_CLOEXEC);
@@ -176,9 +189,9 @@ static accel_status_t read_file(struct job *j, const char *name, accel_error_t *
     return st;
 }
 
-/* ---- files ------------------------------------------------------------------------------ */
+/* ---- files ----------------------------------------------------------------------- */
 
-/* The id between two files, -1 where there is one file only. */
+/* The id between two files; -1 if it is not known and there is one file only. */
 static accel_status_t find_eot(const struct job *j, const struct args *a,
                                int32_t *id_out, accel_error_t *err)
 {
@@ -191,6 +204,7 @@ static accel_status_t find_eot(const struct job *j, const struct args *a,
                              "--eot: there is no token '%s'", a->eot);
     for (size_t i = 0; !a->eot && id < 0 && i < ACCEL_ARRAY_SIZE(usual); i++)
         id = accel_tokenizer_id(j->t, usual[i]);
+    /* Without an id between them the files would run into each other. */
     if (id < 0 && a->count > 1)
         return accel_fail_at(err, A0716, a->tokenizer, "name one with --eot",
                              "no token is known that stands between two files");
@@ -198,7 +212,9 @@ static accel_status_t find_eot(const struct job *j, const struct args *a,
     return ACCEL_OK;
 }
 
-static accel_status_t run_job(struct job *j, const struct args *a, accel_error_t *err)
+/* All files into one token file, with the end-of-text id between two of them. */
+static accel_status_t tokenize_all(struct job *j, const struct args *a,
+                                   accel_error_t *err)
 {
     int32_t eot;
     accel_status_t st = accel_tokenizer_open(&j->t, a->tokenizer, err);
@@ -206,15 +222,16 @@ static accel_status_t run_job(struct job *j, const struct args *a, accel_error_t
     if (!st)
         st = find_eot(j, a, &eot, err);
     if (!st)
-        st = grow(j, err);
+        st = grow_piece(j, err);
     if (!st)
         st = token_output_open(&j->out, a->output, accel_tokenizer_vocab(j->t), err);
     for (int i = 0; i < a->count && !st; i++) {
         if (i)
             st = token_output_add(&j->out, &eot, 1, err);
         if (!st)
-            st = read_file(j, a->files[i], err);
+            st = tokenize_file(j, a->files[i], err);
     }
+    /* The result takes the place of the progress line. */
     if (j->progress)
         fprintf(stderr, "\r\033[K");
     return st ? st : token_output_commit(&j->out, err);
@@ -232,7 +249,7 @@ static const struct argp_option options[] = {
 
 static const struct argp argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_tokenize_args,
     .args_doc = "FILE...",
     .doc =
         "Turns text into the token file that a training reads (--data). FILE - is "
@@ -253,7 +270,8 @@ static int run_tokenize(int argc, char **argv)
     accel_status_t st;
 
     cli_parse(&cli_tokenize, argc, argv, &a);
-    st = run_job(&j, &a, &err);
+    st = tokenize_all(&j, &a, &err);
+    /* On stdout, since it is the command's result. */
     if (!st)
         printf("%s: %" PRId64 " tokens of %d bytes, from %s of text; vocabulary %d\n",
                a.output, j.out.tokens, j.out.width,

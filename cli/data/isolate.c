@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A child with limits of time and memory, no core file, no files to write and no output but
- * a pipe. In: a function. Out: its lines, its status, or how it ended. The parent believes
- * nothing of what comes through the pipe but that it is text.
+ * A child with limits on time and memory, no core file, no files to write and no output
+ * but a pipe. In: a function. Out: its lines, its status, or how it ended. The parent
+ * believes nothing that comes through the pipe except that it is text.
  */
 #include "cli/data/isolate.h"
 
@@ -18,10 +18,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Lines a child may send, so that it cannot fill the parent's table; bytes of each. */
 #define LINES_MAX  1000
 #define LINE_BYTES 1200
 
-/* A packet is a kind ('L'ine or 'E'nd) and a body of a fixed size: no lengths to believe. */
+/* A packet is a kind ('L'ine or 'E'nd) and a body of fixed size: there are no lengths
+ * that a child could lie about. */
 struct packet {
     char kind;
     accel_status_t status;
@@ -29,8 +31,9 @@ struct packet {
     char line[LINE_BYTES];
 };
 
-/* ---- the child --------------------------------------------------------------------------- */
+/* ---- the child ------------------------------------------------------------------- */
 
+/* Writes one packet, or ends the child when the parent has gone. */
 static void send_packet(int fd, const struct packet *m)
 {
     const char *p = (const char *)m;
@@ -48,6 +51,7 @@ static void send_packet(int fd, const struct packet *m)
     }
 }
 
+/* isolate_say in the child; `user` points at the pipe. */
 static void say_line(void *user, const char *line)
 {
     struct packet m = { .kind = 'L' };
@@ -56,7 +60,8 @@ static void say_line(void *user, const char *line)
     send_packet(*(int *)user, &m);
 }
 
-/* Bytes that this process has mapped. */
+/* Bytes this process has mapped: RLIMIT_AS counts them, so the
+ * limit starts from here. */
 static size_t mapped(void)
 {
     FILE *f = fopen("/proc/self/statm", "re");
@@ -70,11 +75,13 @@ static size_t mapped(void)
     return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static void limit(int what, size_t soft, size_t hard)
+static void set_limit(int what, size_t soft, size_t hard)
 {
     setrlimit(what, &(struct rlimit){ soft, hard });
 }
 
+/* What the child gives up before it touches the data. The processor time and the memory
+ * are hard limits, so the code it runs cannot raise them again. */
 static void confine(const struct isolate_limits *l)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -83,28 +90,32 @@ static void confine(const struct isolate_limits *l)
     prctl(PR_SET_DUMPABLE, 0); /* no core file, wherever those go */
     for (int fd = 0; null >= 0 && fd <= 2; fd++)
         dup2(null, fd); /* malloc's last words */
-    limit(RLIMIT_CORE, 0, 0);
-    limit(RLIMIT_FSIZE, 0, 0);
-    limit(RLIMIT_CPU, (size_t)l->cpu_seconds, (size_t)l->cpu_seconds);
-    limit(RLIMIT_AS, mapped() + l->more_memory, mapped() + l->more_memory);
+    set_limit(RLIMIT_CORE, 0, 0);
+    set_limit(RLIMIT_FSIZE, 0, 0);
+    set_limit(RLIMIT_CPU, (size_t)l->cpu_seconds, (size_t)l->cpu_seconds);
+    set_limit(RLIMIT_AS, mapped() + l->more_memory, mapped() + l->more_memory);
 }
 
-static void child(isolate_work *work, void *arg, const struct isolate_limits *limits,
-                  int fd) __attribute__((noreturn));
+static void run_child_work(isolate_work *work, void *arg,
+                           const struct isolate_limits *limits, int fd)
+    __attribute__((noreturn));
 
-static void child(isolate_work *work, void *arg, const struct isolate_limits *limits,
-                  int fd)
+static void run_child_work(isolate_work *work, void *arg,
+                           const struct isolate_limits *limits, int fd)
 {
     struct packet m = { .kind = 'E' };
 
     confine(limits);
+    /* _exit below: no destructors of libraries that may be confused by now. */
     m.status = work(arg, say_line, &fd, &m.err);
     send_packet(fd, &m);
     _exit(0);
 }
 
-/* ---- the parent ---------------------------------------------------------------------------- */
+/* ---- the parent ------------------------------------------------------------------ */
 
+/* Ends the text and replaces control characters: a forged file must not drive
+ * the user's terminal. */
 static void make_printable(char *text, size_t size)
 {
     text[size - 1] = '\0';
@@ -113,8 +124,9 @@ static void make_printable(char *text, size_t size)
             *c = '?';
 }
 
-/* 1: a packet; 0: the other end is closed; -1: the time is over. */
-static int receive(int fd, struct packet *m, int64_t deadline)
+/* Reads one packet by the deadline (clock_ns). 1: a packet; 0: the other end is closed;
+ * -1: out of time. Texts are printable afterwards. */
+static int receive_packet(int fd, struct packet *m, int64_t deadline)
 {
     char *p = (char *)m;
     size_t left = sizeof(*m);
@@ -126,6 +138,7 @@ static int receive(int fd, struct packet *m, int64_t deadline)
 
         if (ms <= 0)
             return -1;
+        /* A poll that times out or is interrupted comes round to the deadline above. */
         if (poll(&wait, 1, ms > 60000 ? 60000 : (int)ms) <= 0)
             continue;
         n = read(fd, p, left);
@@ -143,12 +156,13 @@ static int receive(int fd, struct packet *m, int64_t deadline)
     return 1;
 }
 
-/* Until the child is done, gone, or out of time. */
+/* Listens until the child is done, gone or out of time. */
 static enum isolate_end listen_to(int fd, int64_t deadline, isolate_say *say,
                                   void *user, struct packet *m)
 {
+    /* The end packet is one more than the lines. */
     for (int lines = 0; lines <= LINES_MAX; lines++) {
-        int r = receive(fd, m, deadline);
+        int r = receive_packet(fd, m, deadline);
 
         if (r <= 0)
             return r ? ISOLATE_TOO_LONG : ISOLATE_CRASHED;
@@ -159,7 +173,8 @@ static enum isolate_end listen_to(int fd, int64_t deadline, isolate_say *say,
     return ISOLATE_TOO_LONG;
 }
 
-/* SIGKILL is what the kernel sends for the limit of processor time as well. */
+/* How the child ended. The kernel sends SIGKILL at the hard limit of processor time as
+ * well, so it counts as too long. */
 static enum isolate_end how_it_ended(enum isolate_end end, int wait_status)
 {
     bool killed = WIFSIGNALED(wait_status) && (WTERMSIG(wait_status) == SIGXCPU ||
@@ -168,6 +183,8 @@ static enum isolate_end how_it_ended(enum isolate_end end, int wait_status)
     return end == ISOLATE_CRASHED && killed ? ISOLATE_TOO_LONG : end;
 }
 
+/* stdio is flushed before the fork, or the child's exit could write the buffers twice.
+ * The child is always reaped: the pipe's end alone does not tell how it ended. */
 accel_status_t isolate_run(isolate_work *work, void *arg,
                            const struct isolate_limits *limits, isolate_say *say,
                            void *user, enum isolate_end *end_out,
@@ -188,8 +205,9 @@ accel_status_t isolate_run(isolate_work *work, void *arg,
     pid = fork();
     if (pid == 0) {
         close(fd[0]);
-        child(work, arg, limits, fd[1]);
+        run_child_work(work, arg, limits, fd[1]);
     }
+    /* The child has the only writing end: its death ends the parent's reading. */
     close(fd[1]);
     if (pid < 0) {
         close(fd[0]);
@@ -198,11 +216,13 @@ accel_status_t isolate_run(isolate_work *work, void *arg,
     }
     *end_out = listen_to(fd[0], deadline, say, user, m);
     close(fd[0]);
+    /* It may be running still, or have sent its end and hang in an exit handler. */
     if (*end_out != ISOLATE_CRASHED)
         kill(pid, SIGKILL);
     while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR)
         ;
     *end_out = how_it_ended(*end_out, wait_status);
+    /* Outputs only where the work returned: a forged status is an integer, no more. */
     if (*end_out == ISOLATE_DONE) {
         *status_out = m->status;
         if (err)

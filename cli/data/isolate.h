@@ -10,22 +10,28 @@
 #include "common/common.h"
 
 struct isolate_limits {
+    /* Processor time, and time by the clock. */
     int cpu_seconds, wall_seconds;
-    size_t more_memory; /* beyond what this process has mapped */
+    /* Bytes of address space beyond what this process has mapped. */
+    size_t more_memory;
 };
 
+/* DONE: the work returned. CRASHED: it ended in any other way. TOO_LONG: a limit of
+ * time, or of lines, ended it. */
 enum isolate_end { ISOLATE_DONE, ISOLATE_CRASHED, ISOLATE_TOO_LONG };
 
-/* Says a line to the parent; what is not printable becomes '?'. `user`: of isolate_work. */
+/* Sends a line to the parent; what is not printable becomes '?'.
+ * `user` is isolate_work's. */
 typedef void isolate_say(void *user, const char *line);
-/* Runs in the child. */
+/* The work, run in the child. It inherits the parent's memory as a
+ * copy and its files. */
 typedef accel_status_t isolate_work(void *arg, isolate_say *say, void *user,
                                     accel_error_t *err);
 
-/* Forks, runs work(arg, ...) in the child and hands each of its lines to say(user, line), at
- * most 1000. The caller has no other threads. ISOLATE_DONE: *status_out and `err` are the
- * work's. ISOLATE_CRASHED: it ended otherwise; TOO_LONG: it was ended by a limit of time.
- * The result is an error (ACCEL_EOS) when there is no child. */
+/* Forks, runs work(arg, ...) in the child and hands each of its lines to say(user,
+ * line), at most 1000. The caller must have no other threads. With ISOLATE_DONE
+ * *status_out and `err` are the work's own. The result is an error (ACCEL_EOS) only
+ * when there is no child. */
 accel_status_t isolate_run(isolate_work *work, void *arg,
                            const struct isolate_limits *limits, isolate_say *say,
                            void *user, enum isolate_end *end_out,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Token ids in, a token file out, under a temporary name until it is whole and on disk.
- * Never leaves a part of a file behind, whatever ends the program but SIGKILL.
+ * Token ids in, a token file out, under a temporary name until it is whole and durable.
+ * Never leaves a part of a file behind, whatever ends the program, except SIGKILL.
  */
 #include "cli/data/token_output.h"
 
@@ -16,11 +16,16 @@
 
 #include "data/token_file.h"
 
+/* A multiple of both token widths, so that a token never straddles two writes. */
 enum { BUFFER = 1 << 20 };
 
-static char temporary[4096]; /* of the file that is being written; "": none */
+/* Name of the file being written, for the signal handler; "": none. */
+static char temporary[4096];
+/* Signals that end a program by default and that a terminal or Slurm sends. */
 static const int ending[] = { SIGHUP, SIGINT, SIGTERM };
 
+/* Handler: removes the file and lets the signal end the program as it would have.
+ * unlink, signal and raise are safe here. */
 static void remove_and_end(int sig)
 {
     unlink(temporary);
@@ -28,14 +33,16 @@ static void remove_and_end(int sig)
     raise(sig);
 }
 
-static accel_status_t not_written(const struct token_output *o, accel_error_t *err)
+/* A0719 with errno's text. */
+static accel_status_t tokens_not_written(const struct token_output *o,
+                                         accel_error_t *err)
 {
     return accel_fail_at(err, A0719, o->path, "free space, or write to another place",
                          "cannot write the tokens: %s", strerror(errno));
 }
 
-static accel_status_t write_all(const struct token_output *o, const void *from,
-                                size_t bytes, accel_error_t *err)
+static accel_status_t write_token_bytes(const struct token_output *o, const void *from,
+                                        size_t bytes, accel_error_t *err)
 {
     const char *p = from;
 
@@ -45,17 +52,20 @@ static accel_status_t write_all(const struct token_output *o, const void *from,
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return not_written(o, err);
+            return tokens_not_written(o, err);
         p += n;
         bytes -= (size_t)n;
     }
     return ACCEL_OK;
 }
 
+/* The header is written with 0 tokens first; the count follows with the commit.
+ * mkostemp makes the file 0600, so the umask's mode is set by hand. */
 accel_status_t token_output_open(struct token_output *o, const char *path, int vocab,
                                  accel_error_t *err)
 {
     uint8_t header[TOKEN_FILE_HEADER];
+    /* umask can only be read by setting it. */
     mode_t mask = umask(0);
 
     umask(mask);
@@ -76,18 +86,20 @@ accel_status_t token_output_open(struct token_output *o, const char *path, int v
         return accel_fail_at(err, A0718, path, "write to another directory",
                              "cannot create the file: %s", strerror(errno));
     }
+    /* Before the first byte; a signal that nohup ignores stays ignored. */
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(ending); i++)
         if (signal(ending[i], remove_and_end) == SIG_IGN)
-            signal(ending[i], SIG_IGN); /* nohup */
+            signal(ending[i], SIG_IGN);
     if (fchmod(o->fd, 0666 & ~mask))
-        return not_written(o, err);
+        return tokens_not_written(o, err);
     token_file_header(header, o->width, 0);
-    return write_all(o, header, sizeof(header), err);
+    return write_token_bytes(o, header, sizeof(header), err);
 }
 
 accel_status_t token_output_add(struct token_output *o, const int32_t *ids, size_t n,
                                 accel_error_t *err)
 {
+    /* Written so that the sum cannot overflow. */
     if ((int64_t)n > TOKEN_FILE_MAX - o->tokens)
         return accel_fail_at(err, A0717, o->path,
                              "write several .bin files into one directory and train on "
@@ -97,7 +109,7 @@ accel_status_t token_output_add(struct token_output *o, const int32_t *ids, size
     o->tokens += (int64_t)n;
     for (size_t i = 0; i < n; i++) {
         if (o->used == BUFFER) {
-            accel_status_t st = write_all(o, o->buf, BUFFER, err);
+            accel_status_t st = write_token_bytes(o, o->buf, BUFFER, err);
 
             if (st)
                 return st;
@@ -109,27 +121,31 @@ accel_status_t token_output_add(struct token_output *o, const int32_t *ids, size
     return ACCEL_OK;
 }
 
+/* Header, then fsync, then rename: a name never stands for a file that is not whole. A
+ * reader of a crashed machine sees the old file or the new one. */
 accel_status_t token_output_commit(struct token_output *o, accel_error_t *err)
 {
     uint8_t header[TOKEN_FILE_HEADER];
-    accel_status_t st = write_all(o, o->buf, o->used, err);
+    accel_status_t st = write_token_bytes(o, o->buf, o->used, err);
 
     if (st)
         return st;
+    /* Now that the count is known, over the header at the beginning. */
     token_file_header(header, o->width, o->tokens);
     if (lseek(o->fd, 0, SEEK_SET))
-        return not_written(o, err);
-    st = write_all(o, header, sizeof(header), err);
+        return tokens_not_written(o, err);
+    st = write_token_bytes(o, header, sizeof(header), err);
     if (st)
         return st;
     if (fsync(o->fd) || rename(temporary, o->path))
-        return not_written(o, err);
+        return tokens_not_written(o, err);
     temporary[0] = '\0';
     return ACCEL_OK;
 }
 
 void token_output_close(struct token_output *o)
 {
+    /* "" after a commit: the file has its name then. */
     if (temporary[0])
         unlink(temporary);
     temporary[0] = '\0';

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The token file that `accel tokenize` writes: it gets its name when it is whole.
+ * The token file that `accel tokenize` writes. It gets its name when it is whole.
  */
 #ifndef ACCEL_TOKEN_OUTPUT_H
 #define ACCEL_TOKEN_OUTPUT_H
@@ -8,22 +8,27 @@
 #include "common/common.h"
 
 struct token_output {
+    /* The final name; belongs to the caller. */
     const char *path;
-    int fd, width; /* bytes of a token */
+    /* -1: not open. width: bytes of a token, 2 or 4. */
+    int fd, width;
+    /* Tokens so far, those in the buffer included. */
     int64_t tokens;
+    /* Encoded tokens that are not written yet; `used` bytes. */
     uint8_t *buf;
     size_t used;
 };
 
-/* Begins a file for a vocabulary of this size. A signal that ends the program takes what
- * was written with it. One at a time in a process. */
+/* Begins a file for a vocabulary of this size. A signal that ends the program removes
+ * what was written. One at a time in a process. */
 accel_status_t token_output_open(struct token_output *o, const char *path, int vocab,
                                  accel_error_t *err);
+/* Appends ids[n]. A0717: more tokens than the header can count. */
 accel_status_t token_output_add(struct token_output *o, const int32_t *ids, size_t n,
                                 accel_error_t *err);
-/* Puts the file in its place, on disk. */
+/* Makes the file durable and gives it its name. */
 accel_status_t token_output_commit(struct token_output *o, accel_error_t *err);
-/* Frees, and removes what was not committed. */
+/* Frees, and removes a file that was not committed. */
 void token_output_close(struct token_output *o);
 
 #endif

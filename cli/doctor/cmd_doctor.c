@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel doctor`: looks at what a run on this machine needs and says for each whether it
- * is there, with a cure where it is not. Changes nothing but a nameless file in the
- * directory of checkpoints.
+ * `accel doctor`: looks at what a run on this machine needs and says for each part
+ * whether it is there, with a cure where it is not. Changes nothing: it makes one
+ * nameless file in the directory of checkpoints, which is gone when closed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +17,8 @@
 #include "backend/cuda_load.h"
 #include "topology/topo.h"
 
+/* Formats the finding into a buffer of its own, so that the calls read as one
+ * line of the table each. */
 void doctor_say(struct doctor *d, const char *what, enum verdict v, const char *cure,
                 const char *fmt, ...)
 {
@@ -32,11 +34,14 @@ void doctor_say(struct doctor *d, const char *what, enum verdict v, const char *
                   (const char *[]){ words[v], what, found, v == GOOD ? NULL : cure });
 }
 
-/* ---- files ------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------- */
 
+/* The environment module: loaded, or in one of the folders of MODULEPATH. Without one
+ * accel works from PATH, so its absence is only a warning. */
 static void check_module(struct doctor *d)
 {
     const char *loaded = getenv("LOADEDMODULES"), *path = getenv("MODULEPATH");
+    /* strsep cuts its text, and the environment's must stay whole. */
     char *dirs = strdup(path ? path : ""), *rest = dirs;
     bool seen = false;
 
@@ -59,11 +64,14 @@ static void check_module(struct doctor *d)
                    "no module accel in MODULEPATH");
 }
 
+/* /dev/shm: shared memory of the ranks of one node. Less than 256 MiB free gets a
+ * warning, since what other jobs left there may be all that is wrong. */
 static void check_shm(struct doctor *d)
 {
     struct statvfs v;
     char size[32];
 
+    /* errno is that of whichever call failed. */
     if (statvfs("/dev/shm", &v) || access("/dev/shm", W_OK)) {
         doctor_say(d, "/dev/shm", FAIL, "mount a tmpfs there that users may write to",
                    "%s", strerror(errno));
@@ -77,7 +85,9 @@ static void check_shm(struct doctor *d)
         doctor_say(d, "/dev/shm", GOOD, NULL, "%s free", size);
 }
 
-/* Checkpoints are written past the page cache where the file system can. */
+/* Checkpoints are written past the page cache where the file system can. O_TMPFILE
+ * makes a file without a name, so nothing is left behind even if this is killed. EISDIR
+ * comes from kernels and file systems without O_TMPFILE. */
 static void check_direct_io(struct doctor *d, const char *dir)
 {
     static const char what[] = "checkpoints";
@@ -87,6 +97,7 @@ static void check_direct_io(struct doctor *d, const char *dir)
 
     if (statvfs(dir, &v) == 0)
         format_bytes((double)v.f_bavail * (double)v.f_frsize, size, sizeof(size));
+    /* Any other error means that nobody could write a checkpoint here. */
     if (fd < 0 && errno != EOPNOTSUPP && errno != EISDIR) {
         doctor_say(d, what, WARN, "name the directory of checkpoints: --dir DIR",
                    "cannot write to %s: %s", dir, strerror(errno));
@@ -98,6 +109,8 @@ static void check_direct_io(struct doctor *d, const char *dir)
                    size);
         return;
     }
+    /* Set after the open: the file system says now whether it takes O_DIRECT, and an
+     * open that fails for this reason alone could not be told from other failures. */
     if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_DIRECT) == 0)
         doctor_say(d, what, GOOD, NULL, "%s: writable, with O_DIRECT; %s free", dir,
                    size);
@@ -107,7 +120,8 @@ static void check_direct_io(struct doctor *d, const char *dir)
     close(fd);
 }
 
-/* A GPU that does not answer, or is slowed down, is one that all ranks wait for. */
+/* All ranks wait for a GPU that does not answer or is slowed down, so each such GPU
+ * gets a row of its own. */
 static void check_each_gpu(struct doctor *d, const struct topo_gpus *gpus)
 {
     for (int i = 0; i < gpus->count; i++) {
@@ -115,6 +129,7 @@ static void check_each_gpu(struct doctor *d, const struct topo_gpus *gpus)
         char what[16], why[256], now[128];
 
         snprintf(what, sizeof(what), "gpu %d", i);
+        /* NVML counts this GPU, but it does not answer, not even with its bus id. */
         if (!g->bus_id[0]) {
             doctor_say(d, what, WARN,
                        "look at nvidia-smi and dmesg (Xid); have the node looked at",
@@ -131,9 +146,11 @@ static void check_each_gpu(struct doctor *d, const struct topo_gpus *gpus)
     }
 }
 
-/* The node's GPUs as NVML counts them; `module`: there is something to use them with. */
+/* The node's GPUs as NVML counts them. `module`: there is a CUDA module
+ * to compute on them. */
 static void check_gpus(struct doctor *d, const struct topo_gpus *gpus, bool module)
 {
+    /* NVML may know the GPUs and not the driver's version. */
     const char *driver = gpus->driver[0] ? gpus->driver : "?";
 
     if (gpus->broken)
@@ -152,7 +169,8 @@ static void check_gpus(struct doctor *d, const struct topo_gpus *gpus, bool modu
     check_each_gpu(d, gpus);
 }
 
-/* GPUs and the module that computes on them; a node without GPUs needs none. */
+/* GPUs and the module that computes on them. A node without GPUs needs no module:
+ * message A0440 (module not found) is no complaint there. */
 static void check_gpu(struct doctor *d)
 {
     struct topo_gpus *gpus = calloc(1, sizeof(*gpus));
@@ -164,6 +182,7 @@ static void check_gpu(struct doctor *d)
         doctor_say(d, "gpu", FAIL, "free some memory", "no memory to look at them");
         return;
     }
+    /* NVML's answer, whether or not accel can use the GPUs. */
     topo_gpus_find(gpus);
     check_gpus(d, gpus, st == ACCEL_OK);
     if (st == ACCEL_OK)
@@ -175,16 +194,17 @@ static void check_gpu(struct doctor *d)
     free(gpus);
 }
 
-/* ---- the command -------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------- */
 
-struct args {
+struct doctor_args {
+    /* Where checkpoints will be written. */
     const char *dir;
     bool json;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_doctor_args(int key, char *arg, struct argp_state *state)
 {
-    struct args *a = state->input;
+    struct doctor_args *a = state->input;
 
     if (key != 'd')
         return cli_parse_json_into(key, state, &a->json);
@@ -192,6 +212,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     return 0;
 }
 
+/* --dir matters: file systems differ, and the one of the
+ * checkpoints is the one to try. */
 static const struct argp_option options[] = {
     { "dir", 'd', "DIR", 0, "Where checkpoints will be written (default: here)", 0 },
     CLI_JSON_OPTION,
@@ -199,7 +221,7 @@ static const struct argp_option options[] = {
 };
 static const struct argp argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_doctor_args,
     .doc =
         "Checks what a run here needs: Slurm and the plugin's versions, its line in "
         "plugstack.conf, who may change its files, PMIx, the module, /dev/shm, the "
@@ -210,12 +232,14 @@ static const struct argp argp = {
         "Slurm client without a cluster, is one), else 69."
 };
 
+/* Warnings leave the exit code 0, so that a script may call it on nodes where some
+ * parts are not set up. */
 static int run_doctor(int argc, char **argv)
 {
     static const char *const columns[] = { "STATE", "WHAT", "FOUND", "CURE", NULL };
     struct doctor d = { 0 };
     accel_error_t err;
-    struct args a = { .dir = "." };
+    struct doctor_args a = { .dir = "." };
     int code;
 
     cli_parse(&cli_doctor, argc, argv, &a);
@@ -224,12 +248,14 @@ static int run_doctor(int argc, char **argv)
         accel_fail_nomem(&err, "the table", 0);
         return cli_fail(&err);
     }
+    /* In the order in which a run meets them. */
     doctor_slurm(&d);
     check_module(&d);
     check_shm(&d);
     check_direct_io(&d, a.dir);
     check_gpu(&d);
     code = cli_table_print(d.table, a.json);
+    /* A table that could not be printed is the worse news. */
     if (!code && d.fails)
         code = accel_exit_code(ACCEL_EUNAVAIL);
     return code;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * `accel env [--json]`: what a bug report needs: versions, hardware, variables, and
- * whether srun knows the plugin. Libraries are asked at run time, so that what is shown
- * is what a program would get, and nothing heavy is linked for it.
+ * whether srun knows the plugin. Libraries are asked at run time: the report shows what
+ * a program would load, and this command links nothing heavy for it.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,14 +23,17 @@
 
 extern char **environ;
 
-/* ---- libraries ---------------------------------------------------------------------------- */
+/* ---- libraries ------------------------------------------------------------------- */
 
-static void add(json_t *o, const char *key, const char *value)
+/* Sets o[key]; a NULL value becomes null, which the table shows as "not found". */
+static void add_text(json_t *o, const char *key, const char *value)
 {
     json_object_set_new(o, key, value ? json_string(value) : json_null());
 }
 
-/* A library and the function that tells its version, in one of three shapes. */
+/* A library and the function that tells its version. Several sonames, since
+ * distributions differ: the first one that loads counts. Versions come as a text, as
+ * one packed number (hwloc: 0xMMmmpp) or through three pointers (HDF5). */
 static const struct library {
     const char *key;
     const char *sonames[6];
@@ -49,14 +52,14 @@ static const struct library {
     { "libyaml", { "libyaml-0.so.2" }, "yaml_get_version_string", RETURNS_TEXT },
 };
 
-/* In a child of its own: writes the version to `fd`, or nothing. */
+/* Runs in a child of its own: writes the version to `fd`, or nothing. */
 static void tell_version(const struct library *l, int fd)
 {
     void *lib = NULL, *symbol;
     unsigned v[3] = { 0 };
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
 
-    /* What a library has to say while it loads is no part of the report. */
+    /* What a library prints while it loads is no part of the report. */
     if (null >= 0) {
         dup2(null, STDOUT_FILENO);
         dup2(null, STDERR_FILENO);
@@ -78,25 +81,30 @@ static void tell_version(const struct library *l, int fd)
     }
 }
 
-/* A broken library must not take the report with it: each is asked in a child. */
+/* Asks one library in a child of its own: a library that crashes while it loads must
+ * not take the report with it. */
 static void add_library(json_t *o, const struct library *l)
 {
     char text[512] = "";
+    /* status: waitpid's. */
     int fds[2], status = 0;
     size_t used = 0;
     ssize_t n;
     pid_t child;
 
     if (pipe2(fds, O_CLOEXEC)) {
-        add(o, l->key, NULL);
+        add_text(o, l->key, NULL);
         return;
     }
     child = fork();
     if (child == 0) {
         tell_version(l, fds[1]);
+        /* _exit: the parent's unwritten stdout is not the child's to flush. */
         _exit(0);
     }
     close(fds[1]);
+    /* Until the child closes its end: a crash closes it, too. A failed fork (-1) reads
+     * nothing and leaves the library "not found". */
     while (child > 0 && used < sizeof(text) - 1 &&
            (n = read(fds[0], text + used, sizeof(text) - 1 - used)) != 0) {
         if (n < 0 && errno != EINTR)
@@ -107,19 +115,23 @@ static void add_library(json_t *o, const struct library *l)
     close(fds[0]);
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
         ;
+    /* A library that ends the child is worth more words than "not found". */
     if (child > 0 && (WIFSIGNALED(status) || WEXITSTATUS(status)))
         snprintf(text, sizeof(text), "broken: it ends a program that loads it");
-    add(o, l->key, text[0] ? text : NULL);
+    add_text(o, l->key, text[0] ? text : NULL);
 }
 
+/* Versions in the order in which a report is read: accel, Slurm, its
+ * plugin, libraries, system. */
 static void add_versions(json_t *o)
 {
     char slurm[512], plugin[512];
     char *srun = cli_find_program("srun");
     struct utsname u;
 
-    add(o, "accel", accel_version());
-    add(o, "slurm",
+    add_text(o, "accel", accel_version());
+    add_text(
+        o, "slurm",
         srun && cli_output_line("srun --version 2>/dev/null", "", slurm, sizeof(slurm))
             ? slurm
         : srun ? "installed, but srun --version fails (is slurm.conf there?)"
@@ -132,16 +144,16 @@ static void add_versions(json_t *o)
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(libraries); i++)
         add_library(o, &libraries[i]);
     if (uname(&u) == 0) {
-        add(o, "kernel", u.release);
-        add(o, "machine", u.machine);
+        add_text(o, "kernel", u.release);
+        add_text(o, "machine", u.machine);
     }
-    add(o, "glibc", gnu_get_libc_version());
+    add_text(o, "glibc", gnu_get_libc_version());
     free(srun);
 }
 
-/* ---- hardware ------------------------------------------------------------------------------- */
+/* ---- hardware -------------------------------------------------------------------- */
 
-/* The widest vectors that the CPU has and accel uses. */
+/* The widest vector instructions that this CPU has and accel uses. */
 static const char *isa_name(void)
 {
 #if defined(__x86_64__)
@@ -153,6 +165,7 @@ static const char *isa_name(void)
     return "generic";
 }
 
+/* Cores this task may use, which in a step are fewer than the node has. */
 static long usable_cores(void)
 {
     cpu_set_t set;
@@ -162,32 +175,36 @@ static long usable_cores(void)
     return sysconf(_SC_NPROCESSORS_ONLN);
 }
 
+/* Sizes are in bytes; the table gives them a unit by their names' ending. */
 static void add_hardware(json_t *o)
 {
     struct statvfs shm;
     json_int_t page = sysconf(_SC_PAGESIZE);
 
-    add(o, "isa", isa_name());
+    add_text(o, "isa", isa_name());
     json_object_set_new(o, "cores_usable", json_integer(usable_cores()));
     json_object_set_new(o, "cores_online", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
     json_object_set_new(o, "memory_bytes",
                         json_integer((json_int_t)sysconf(_SC_PHYS_PAGES) * page));
+    /* Containers often have a small /dev/shm, or none. */
     if (statvfs("/dev/shm", &shm))
-        add(o, "dev_shm_bytes", NULL);
+        add_text(o, "dev_shm_bytes", NULL);
     else
         json_object_set_new(
             o, "dev_shm_bytes",
             json_integer((json_int_t)shm.f_blocks * (json_int_t)shm.f_frsize));
 }
 
-/* ---- output --------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------- */
 
+/* For qsort: whole "NAME=value" texts, so that names sort first. */
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* ACCEL_*, SLURM_* and PMIX_* variables, sorted. */
+/* The ACCEL_*, SLURM_* and PMIX_* variables, sorted. No others: an environment may hold
+ * passwords, and reports are public. */
 static void add_variables(json_t *o)
 {
     size_t n = 0, kept = 0;
@@ -207,11 +224,12 @@ static void add_variables(json_t *o)
         char *eq = strchr(list[i], '=');
         char name[256];
 
+        /* Names of such a length are nobody's setting. */
         if (!eq || (size_t)(eq - list[i]) >= sizeof(name))
             continue;
         memcpy(name, list[i], (size_t)(eq - list[i]));
         name[eq - list[i]] = '\0';
-        /* A value that is not UTF-8 is no JSON string: null. */
+        /* A value that is not UTF-8 is no JSON string and becomes null. */
         json_object_set_new(o, name, json_string(eq + 1) ?: json_null());
     }
     free(list);
@@ -224,12 +242,14 @@ static const struct argp argp = {
            "Attach it to a bug report."
 };
 
+/* A report without memory for its groups is told by report_print. */
 static int run_env(int argc, char **argv)
 {
     bool json = false;
     json_t *all;
 
     cli_parse(&cli_env, argc, argv, &json);
+    /* Three groups, which the table shows one after the other. */
     all = json_pack("{s:{},s:{},s:{}}", "versions", "hardware", "variables");
     if (all) {
         add_versions(json_object_get(all, "versions"));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel topo`: what this task gets of the machine, or, with --local-ranks, the map of all
- * ranks of a node, here or on a recorded machine: GPU, cores, NUMA node, interface, by the
- * functions that accel_open uses. Binds nothing.
+ * `accel topo`: what this task gets of the machine or, with --local-ranks, the map of
+ * all ranks of a node, here or on a recorded machine: GPU, cores, NUMA node,
+ * interface. It calls the functions that accel_open uses, so both give the same
+ * answer. Binds nothing.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,20 +16,25 @@
 #include "cli/task_counts.h"
 #include "cli/doctor/topo_report.h"
 
+/* More ranks than any node has cores for; keeps a typing error from
+ * allocating gigabytes. */
 #define MAX_LOCAL_RANKS 1024
 
 struct topo_args {
-    const char *record, *gpus; /* NULL: not given */
-    int local_ranks;           /* 0: not given */
+    /* A machine recorded by lstopo, and the visible devices; NULL: not given. */
+    const char *record, *gpus;
+    /* 0: not given. */
+    int local_ranks;
     bool json;
 };
 
+/* This process among the tasks of its step. */
 struct place {
     int rank, size, node, local_rank, local_size;
     bool under_slurm;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_topo_args(int key, char *arg, struct argp_state *state)
 {
     struct topo_args *a = state->input;
     char *end;
@@ -60,12 +66,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* Outside of a step this process counts as the only one of its node. */
-static accel_status_t find_place(struct place *p, accel_error_t *err)
+/* Reads the place from Slurm's variables. Outside of a step this process counts as the
+ * only one of its node. */
+static accel_status_t find_own_place(struct place *p, accel_error_t *err)
 {
     const char *tasks = getenv("SLURM_STEP_TASKS_PER_NODE");
 
     *p = (struct place){ .size = 1, .local_size = 1 };
+    /* All three, or the variables are leftovers of a shell that srun did not start. */
     if (!getenv("SLURM_PROCID") || !getenv("SLURM_STEP_ID") || !tasks)
         return ACCEL_OK;
     p->under_slurm = true;
@@ -73,6 +81,7 @@ static accel_status_t find_place(struct place *p, accel_error_t *err)
     p->size = (int)env_long("SLURM_STEP_NUM_TASKS", 1);
     p->node = (int)env_long("SLURM_NODEID", 0);
     p->local_rank = (int)env_long("SLURM_LOCALID", 0);
+    /* Slurm names the tasks of every node in one list, and this node by its number. */
     p->local_size = step_tasks_on_node(tasks, p->node);
     if (p->local_size < 1 || p->local_rank < 0 || p->local_rank >= p->local_size)
         return accel_fail_at(err, A0415, "SLURM_LOCALID",
@@ -83,6 +92,7 @@ static accel_status_t find_place(struct place *p, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* The task's own facts; "started_by" tells whether Slurm's variables were used. */
 static void add_place(json_t *o, const struct place *p)
 {
     char host[256] = "";
@@ -98,16 +108,21 @@ static void add_place(json_t *o, const struct place *p)
     json_object_set_new(o, "ranks_on_node", json_integer(p->local_size));
 }
 
-/* ---- who gets what ---------------------------------------------------------------------- */
+/* ---- who gets what --------------------------------------------------------------- */
 
-/* What the ranks of the node were given. */
+/* What the ranks of the node were given, before it is shared out among them. */
 struct given {
     const struct topo_machine *machine;
-    const char *visible; /* CUDA_VISIBLE_DEVICES, NULL: unset */
-    int on_node;         /* GPUs that count where it is unset */
+    /* CUDA_VISIBLE_DEVICES; NULL: unset. */
+    const char *visible;
+    /* GPUs that count where it is unset. */
+    int on_node;
+    /* CPUs that this process may use. */
     char mask[TOPO_MASK];
 };
 
+/* The devices of one rank: *first_out is the index, in the visible list, of the first
+ * of them. A rank keeps at most TOPO_RANK_GPUS. */
 static accel_status_t take_devices(const struct given *g, int local_rank,
                                    int local_size, int *first_out,
                                    struct topo_rank *rank, accel_error_t *err)
@@ -118,6 +133,7 @@ static accel_status_t take_devices(const struct given *g, int local_rank,
 
     if (st == ACCEL_OK)
         st = topo_check_unset(gpus, g->visible, g->on_node, err);
+    /* More than a rank can use; the report says how many it keeps. */
     if (rank->devices > TOPO_RANK_GPUS)
         rank->devices = TOPO_RANK_GPUS;
     for (int i = 0; st == ACCEL_OK && i < rank->devices; i++)
@@ -126,7 +142,7 @@ static accel_status_t take_devices(const struct given *g, int local_rank,
     return st;
 }
 
-/* The places of `ranks` ranks that were all given the same. */
+/* The places of `ranks` ranks that were all given the same list and mask. */
 static accel_status_t map_all(const struct given *g, int ranks,
                               struct topo_place *place, accel_error_t *err)
 {
@@ -134,6 +150,7 @@ static accel_status_t map_all(const struct given *g, int ranks,
     accel_status_t st = ACCEL_OK;
     int first;
 
+    /* topo_map wants all ranks at once: what one gets depends on the others. */
     if (!rank)
         return accel_fail_nomem(err, "the map", (size_t)ranks * sizeof(*rank));
     for (int i = 0; st == ACCEL_OK && i < ranks; i++) {
@@ -146,13 +163,14 @@ static accel_status_t map_all(const struct given *g, int ranks,
     return st;
 }
 
-/* This task's place. The other tasks cannot be asked: they have the same mask if masks of
- * this size do not all fit into the machine, and else cores of their own. A single GPU is
- * this task's own, whatever number the others see. */
+/* This task's place. The other tasks cannot be asked. If masks of this size do not all
+ * fit into the machine, all tasks have the same one and share it out; else each has
+ * cores of its own. A single GPU is this task's own, whatever number the others see. */
 static accel_status_t map_own(const struct given *g, const struct place *p,
                               int *first_out, struct topo_place *own,
                               accel_error_t *err)
 {
+    /* Without a common mask this task is mapped alone, as rank 0 of 1. */
     bool common = topo_masks_common(g->machine, g->mask, p->local_size);
     int ranks = common ? p->local_size : 1, at = common ? p->local_rank : 0;
     struct topo_rank *rank = calloc((size_t)ranks, sizeof(*rank));
@@ -165,21 +183,27 @@ static accel_status_t map_own(const struct given *g, const struct place *p,
         st = accel_fail_nomem(err, "the map", (size_t)ranks * sizeof(*place));
     if (st == ACCEL_OK)
         st = take_devices(g, p->local_rank, p->local_size, first_out, &mine, err);
+    /* Where the last rank of the node begins in the list: 0 when there
+     * is nothing to share. */
     if (st == ACCEL_OK)
         topo_gpu_map(g->visible, g->on_node, p->local_size - 1, p->local_size, &last,
                      &first, NULL);
     for (int i = 0; st == ACCEL_OK && i < ranks; i++) {
         memcpy(rank[i].mask, g->mask, sizeof(g->mask));
-        if (i != at && last > 0) /* one list for all */
+        /* last > 0: the list has GPUs for several ranks, so it is the same for all. */
+        if (i != at && last > 0)
             st = take_devices(g, i, ranks, &first, &rank[i], err);
     }
     if (st == ACCEL_OK) {
         memcpy(mine.mask, g->mask, sizeof(g->mask));
+        /* The others' places are only needed to find this one. */
         rank[at] = mine;
         st = topo_map(g->machine, rank, ranks, place, err);
     }
     if (st == ACCEL_OK)
         *own = place[at];
+    /* The place depends on the other ranks' GPUs, which are not known here. In
+     * accel_open the ranks tell each other. */
     if (st == ACCEL_OK && ranks > 1 && mine.devices > 0 && last == 0)
         snprintf(own->why, sizeof(own->why),
                  "a guess: which GPUs the other tasks have "
@@ -189,8 +213,12 @@ static accel_status_t map_own(const struct given *g, const struct place *p,
     return st;
 }
 
-static accel_status_t look(const struct topo_args *a, struct topo_machine **machine_out,
-                           struct given *g, accel_error_t *err)
+/* Opens the machine, this one or a recorded one, and finds what its ranks were given. A
+ * recorded machine has no environment: only --gpus counts there. The caller closes
+ * *machine_out, which is NULL on failure. */
+static accel_status_t look_at_machine(const struct topo_args *a,
+                                      struct topo_machine **machine_out,
+                                      struct given *g, accel_error_t *err)
 {
     bool in_step = getenv("SLURM_STEP_ID") != NULL;
     accel_status_t st = topo_machine_open(machine_out, a->record, true, err);
@@ -199,13 +227,16 @@ static accel_status_t look(const struct topo_args *a, struct topo_machine **mach
     if (st != ACCEL_OK)
         return st;
     g->machine = *machine_out;
+    /* This machine without --gpus: what Slurm or the user made visible. */
     if (!a->gpus && !a->record) {
         g->visible = getenv("CUDA_VISIBLE_DEVICES");
         g->on_node = (int)env_long("SLURM_GPUS_ON_NODE", 0);
     }
-    /* The question is what ranks would get here: of all GPUs, where nobody limits them. */
+    /* The question is what ranks started here would get: all GPUs, where
+     * nothing limits them. */
     if (!a->gpus && !g->visible && a->local_ranks && !in_step)
         g->on_node = topo_machine_gpus(*machine_out)->count;
+    /* The CPUs of this process; of a recorded machine all of them. */
     st = topo_own_mask(*machine_out, g->mask, err);
     if (st != ACCEL_OK) {
         topo_machine_close(*machine_out);
@@ -214,8 +245,9 @@ static accel_status_t look(const struct topo_args *a, struct topo_machine **mach
     return st;
 }
 
-/* ---- output ----------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------- */
 
+/* The cores of this task and why it has these (`cores_are`). */
 static json_t *cores_json(const struct topo_machine *m, const struct topo_place *p)
 {
     json_t *o = json_object();
@@ -230,7 +262,8 @@ static json_t *cores_json(const struct topo_machine *m, const struct topo_place 
     return o;
 }
 
-/* Indices as CUDA counts them in this task: from the first of its part of the list. */
+/* Indices as CUDA counts them in this task: from the first of its part of the list. A
+ * slice, or a device without a bus id, is named by its id. */
 static json_t *devices_json(const struct topo_machine *m, const struct topo_place *p,
                             int first)
 {
@@ -243,6 +276,7 @@ static json_t *devices_json(const struct topo_machine *m, const struct topo_plac
         json_array_append_new(
             ids, json_string(topo_is_slice(d) || !d->bus_id[0] ? d->id : d->bus_id));
     }
+    /* Told in the group "cpu" already. */
     json_object_del(o, "cpu");
     json_object_set_new(o, "gpu_count", json_integer(p->devices));
     json_object_set_new(o, "gpu_indices", indices);
@@ -254,6 +288,7 @@ static json_t *devices_json(const struct topo_machine *m, const struct topo_plac
     return o;
 }
 
+/* The report of this task alone. */
 static int show_own(const struct topo_args *a, const struct given *g,
                     accel_error_t *err)
 {
@@ -262,7 +297,7 @@ static int show_own(const struct topo_args *a, const struct given *g,
     json_t *all, *task;
     int first = 0;
 
-    if (find_place(&place, err) || map_own(g, &place, &first, &own, err))
+    if (find_own_place(&place, err) || map_own(g, &place, &first, &own, err))
         return cli_fail(err);
     task = json_object();
     add_place(task, &place);
@@ -273,9 +308,12 @@ static int show_own(const struct topo_args *a, const struct given *g,
     return report_print(all, a->json);
 }
 
+/* The map of all ranks of a node. In JSON the map is part of the report; as text the
+ * report comes first and the map is a table of its own behind it. */
 static int show_map(const struct topo_args *a, const struct given *g,
                     accel_error_t *err)
 {
+    /* --xml alone: one rank, which gets the whole machine. */
     int ranks = a->local_ranks ? a->local_ranks : 1, code;
     struct topo_place *place = calloc((size_t)ranks, sizeof(*place));
     json_t *all, *map = a->json ? json_array() : NULL;
@@ -297,6 +335,7 @@ static int show_map(const struct topo_args *a, const struct given *g,
         (a->json ? topo_gpus_json : topo_gpus_words)(topo_machine_gpus(g->machine)),
         "map", map);
     code = report_print(all, a->json);
+    /* The table is too wide for a report of names and values. */
     if (code == 0 && !a->json) {
         puts("");
         code = topo_map_print(place, ranks);
@@ -317,7 +356,7 @@ static const struct argp_option options[] = {
 };
 static const struct argp argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_topo_args,
     .doc =
         "Shows what a rank started here computes with: cores, NUMA node, GPUs "
         "(counted as the task sees them) and the nearest network interface. Under "
@@ -329,6 +368,7 @@ static const struct argp argp = {
         "read, 69 GPUs were given but are hidden, or a visible one does not exist."
 };
 
+/* --xml and --local-ranks ask about a node, anything else about this task. */
 static int run_topo(int argc, char **argv)
 {
     struct topo_args a = { 0 };
@@ -338,7 +378,7 @@ static int run_topo(int argc, char **argv)
     int code;
 
     cli_parse(&cli_topo, argc, argv, &a);
-    if (look(&a, &machine, &given, &err))
+    if (look_at_machine(&a, &machine, &given, &err))
         return cli_fail(&err);
     code = a.record || a.local_ranks ? show_map(&a, &given, &err)
                                      : show_own(&a, &given, &err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The part of `accel doctor` about Slurm: its release against the plugin's, the line in
- * plugstack.conf, who may change the plugin's files, PMIx. Reads, and asks srun and
- * scontrol; changes nothing.
+ * plugstack.conf, who may change the plugin's files, PMIx. It reads files and asks srun
+ * and scontrol; it changes nothing.
  */
 #include <dlfcn.h>
 #include <glob.h>
@@ -23,20 +23,26 @@
 #include "cli/doctor/doctor.h"
 #include "srun_plugin/config_api.h"
 
-/* ---- the plugin ------------------------------------------------------------------------- */
+/* ---- the plugin ------------------------------------------------------------------ */
 
-/* The line of accel in plugstack.conf and the files that it includes. */
+/* The first line with accel's plugin in plugstack.conf or a file that it includes. */
 struct plugstack {
-    char file[PATH_MAX]; /* where the line is */
+    /* The file that has the line. */
+    char file[PATH_MAX];
+    /* The path that the line loads. */
     char plugin[PATH_MAX];
+    /* `found` counts the lines with the plugin; more than one loads it twice. */
     int line, found;
     bool required;
 };
 
+/* Files that include each other in a circle end here. */
 enum { INCLUDE_DEPTH = 4 };
 
 static void read_plugstack(struct plugstack *p, const char *path, int depth);
 
+/* `include` takes a glob pattern; files in the order of their names,
+ * as Slurm reads them. */
 static void include_files(struct plugstack *p, const char *pattern, int depth)
 {
     glob_t list = { 0 };
@@ -52,13 +58,16 @@ static void read_plugstack(struct plugstack *p, const char *path, int depth)
     FILE *f = fopen(path, "re");
     char line[2 * PATH_MAX], mode[16], what[PATH_MAX];
 
+    /* A line is "required|optional PATH [ARGUMENT...]" or "include PATTERN". */
     for (int n = 1; f && fgets(line, sizeof(line), f); n++) {
+        /* Comments end a line. */
         line[strcspn(line, "#\n")] = '\0';
         if (sscanf(line, "%15s %4095s", mode, what) != 2)
             continue;
         if (!strcmp(mode, "include")) {
             include_files(p, what, depth);
         } else if (strstr(what, "accel_spank.so")) {
+            /* The first one is shown, whichever file has it. */
             if (p->found++)
                 continue;
             snprintf(p->file, sizeof(p->file), "%s", path);
@@ -71,12 +80,14 @@ static void read_plugstack(struct plugstack *p, const char *path, int depth)
         fclose(f);
 }
 
-/* As the controller says; where it does not answer, beside slurm.conf. */
+/* The path of plugstack.conf as the controller says; beside slurm.conf where it does
+ * not answer within 10 s. */
 static void find_plugstack(char *path, size_t len)
 {
     const char *conf = getenv("SLURM_CONF"), *slash = conf ? strrchr(conf, '/') : NULL;
     char line[512], *value;
 
+    /* A controller that is down must not hang the doctor. */
     if (cli_output_line("timeout 10 scontrol show config 2>/dev/null",
                         "PlugStackConfig", line, sizeof(line)) &&
         (value = strchr(line, '/')))
@@ -87,17 +98,21 @@ static void find_plugstack(char *path, size_t len)
         snprintf(path, len, "/etc/slurm/plugstack.conf");
 }
 
-/* Nobody but root may be able to change what root's slurmstepd loads. */
-static bool trusted(struct doctor *d, const char *what, const char *path)
+/* root's slurmstepd loads the plugin: nobody else may be able to change it. Adds a
+ * finding and returns false where somebody is. */
+static bool is_trusted(struct doctor *d, const char *what, const char *path)
 {
     accel_error_t err;
     struct stat st;
     int fd = -1;
 
+    /* Walks from / by descriptors: a writable directory on the
+     * way is a hole as well. */
     if (path_trust_open(path, &fd, &err)) {
         doctor_say(d, what, FAIL, err.hint, "%s", err.text);
         return false;
     }
+    /* The walk trusts the caller's own files, which are not root's. */
     if (fstat(fd, &st) == 0 && st.st_uid != 0) {
         doctor_say(d, what, WARN, "install it as root before slurmd loads it",
                    "%s belongs to user %u", path, (unsigned)st.st_uid);
@@ -116,9 +131,13 @@ static void check_plugin_files(struct doctor *d, const char *plugin)
     const struct config_api *api = NULL;
     void *lib;
 
+    /* The parser is a second module beside the plugin; srun loads
+     * it only when needed. */
     snprintf(reader, sizeof(reader), "%.*s/" CONFIG_API_FILE,
              slash ? (int)(slash - plugin) : 0, plugin);
-    if (!trusted(d, "plugin file", plugin) || !trusted(d, "plugin file", reader))
+    /* Never load what somebody else may have written: its
+     * constructors would run here. */
+    if (!is_trusted(d, "plugin file", plugin) || !is_trusted(d, "plugin file", reader))
         return;
     lib = dlopen(reader, RTLD_LAZY | RTLD_LOCAL);
     if (lib)
@@ -137,6 +156,8 @@ static void check_plugin_files(struct doctor *d, const char *plugin)
         dlclose(lib);
 }
 
+/* One finding about the line: the first thing that is wrong with it. The files are
+ * looked at in any case. */
 static void check_plugstack(struct doctor *d)
 {
     struct plugstack p = { 0 };
@@ -152,6 +173,7 @@ static void check_plugstack(struct doctor *d)
                    path);
         return;
     }
+    /* In the order of what is worse. */
     if (p.found > 1)
         doctor_say(d, "plugstack", WARN, "keep one line",
                    "accel_spank.so stands there %d times", p.found);
@@ -164,13 +186,15 @@ static void check_plugstack(struct doctor *d)
         doctor_say(d, "plugstack", WARN, "load the module of that installation",
                    "%s:%d loads %s, this command is of " PKGLIBDIR, p.file, p.line,
                    p.plugin);
-    else if (trusted(d, "plugstack", p.file))
+    else if (is_trusted(d, "plugstack", p.file))
         doctor_say(d, "plugstack", GOOD, NULL, "%s:%d: required", p.file, p.line);
     check_plugin_files(d, p.plugin);
 }
 
-/* ---- Slurm ------------------------------------------------------------------------------- */
+/* ---- Slurm ----------------------------------------------------------------------- */
 
+/* Slurm loads only plugins that were built with its own headers, so versions must be
+ * equal to the micro release. */
 static void check_version(struct doctor *d, const char *installed)
 {
 #ifdef HAVE_SLURM
@@ -180,7 +204,8 @@ static void check_version(struct doctor *d, const char *installed)
              SLURM_VERSION_MAJOR(SLURM_VERSION_NUMBER),
              SLURM_VERSION_MINOR(SLURM_VERSION_NUMBER),
              SLURM_VERSION_MICRO(SLURM_VERSION_NUMBER));
-    /* "slurm-wlm 22.05.8": Slurm loads plugins of its own release only. */
+    /* Debian says "slurm-wlm 22.05.8", others "slurm 22.05.8": only the
+     * number is compared. */
     if (strstr(installed, built + strlen("slurm ")))
         doctor_say(d, "slurm", GOOD, NULL, "%s, as the plugin was built for",
                    installed);
@@ -194,6 +219,9 @@ static void check_version(struct doctor *d, const char *installed)
 #endif
 }
 
+/* From the outside in: is srun there, is it set up, does it know the option, and only
+ * then the plugin's line and files. A client without a cluster is a warning, because
+ * accel launch needs no Slurm. */
 static void check_slurm(struct doctor *d)
 {
     char *srun = cli_find_program("srun"), line[512];
@@ -205,7 +233,8 @@ static void check_slurm(struct doctor *d)
         return;
     }
     free(srun);
-    /* Slurm's programs are there and name no cluster: nothing is broken. */
+    /* srun without slurm.conf: Slurm's programs are installed, but no cluster
+     * is. Nothing is broken. */
     if (!cli_output_line("srun --version 2>/dev/null", "slurm", line, sizeof(line))) {
         doctor_say(
             d, "slurm", WARN,
@@ -215,6 +244,7 @@ static void check_slurm(struct doctor *d)
         return;
     }
     check_version(d, line);
+    /* srun lists the options of the plugins that it has loaded. */
     if (cli_output_line("srun --help 2>/dev/null", "--accel-config", line,
                         sizeof(line)))
         doctor_say(d, "plugin", GOOD, NULL, "srun knows --accel-config");
@@ -222,6 +252,7 @@ static void check_slurm(struct doctor *d)
         doctor_say(d, "plugin", FAIL, "see the line about plugstack.conf",
                    "srun does not know --accel-config");
     check_plugstack(d);
+    /* Both streams: some releases write the list to stderr. */
     if (cli_output_line("srun --mpi=list 2>&1", "pmix", line, sizeof(line)))
         doctor_say(d, "srun --mpi", GOOD, NULL, "%s", line + strspn(line, " \t"));
     else
@@ -230,8 +261,8 @@ static void check_slurm(struct doctor *d)
 }
 
 #ifdef HAVE_PMIX
-/* "OpenPMIx 4.2.2 (...": another major release than that of the headers may have other
- * tables. */
+/* `loaded` reads "OpenPMIx 4.2.2 (...". Another major release than that of the headers
+ * may have other tables. */
 static void check_pmix_version(struct doctor *d, const char *loaded)
 {
     const char *digits = loaded + strcspn(loaded, "0123456789");
@@ -248,6 +279,8 @@ static void check_pmix_version(struct doctor *d, const char *loaded)
 }
 #endif
 
+/* The PMIx library that a run would load, which need not be the one of the build.
+ * Without PMIx in the build every run has one rank. */
 static void check_pmix(struct doctor *d)
 {
 #ifdef HAVE_PMIX

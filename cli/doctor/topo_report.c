@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The output of `accel topo`: GPUs, interfaces and places as JSON, words and a table.
+ * The output of `accel topo`: GPUs, interfaces and places as JSON, as words
+ * and as a table. A lack of memory leaves a part out or makes the whole NULL,
+ * which report_print tells.
  */
 #include <stdio.h>
 #include <string.h>
@@ -8,11 +10,14 @@
 #include "cli/cli.h"
 #include "cli/doctor/topo_report.h"
 
+/* NVML's empty text stands for "not told". */
 static json_t *text_or_null(const char *text)
 {
     return text[0] ? json_string(text) : json_null();
 }
 
+/* Without GPUs the reason is there instead of a driver: "no GPU" and "no driver"
+ * have different cures. */
 json_t *topo_machine_json(const struct topo_machine *m)
 {
     const struct topo_gpus *gpus = topo_machine_gpus(m);
@@ -30,26 +35,29 @@ json_t *topo_machine_json(const struct topo_machine *m)
     return o;
 }
 
-/* ---- GPUs ------------------------------------------------------------------------------ */
+/* ---- GPUs ------------------------------------------------------------------------ */
 
-static json_t *known(int number)
+/* NVML's 0 stands for "not told". */
+static json_t *known_number(int number)
 {
     return number > 0 ? json_integer(number) : json_null();
 }
 
+/* Clocks in MHz, power in watts; why the GPU runs slower than it could. */
 static json_t *clocks_json(const struct topo_clocks *c)
 {
     char why[256];
 
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b}", "sm_mhz", known(c->sm_mhz),
-                     "sm_max_mhz", known(c->sm_max_mhz), "memory_mhz",
-                     known(c->memory_mhz), "memory_max_mhz", known(c->memory_max_mhz),
-                     "watts", known(c->watts), "limit_watts", known(c->limit_watts),
-                     "held_back_by",
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b}", "sm_mhz",
+                     known_number(c->sm_mhz), "sm_max_mhz", known_number(c->sm_max_mhz),
+                     "memory_mhz", known_number(c->memory_mhz), "memory_max_mhz",
+                     known_number(c->memory_max_mhz), "watts", known_number(c->watts),
+                     "limit_watts", known_number(c->limit_watts), "held_back_by",
                      text_or_null(topo_reasons_text(c->reasons, why, sizeof(why))),
                      "slowed_down", (c->reasons & REASONS_SLOW) != 0);
 }
 
+/* All of one GPU, for scripts. Memory in bytes; peers are bus ids. */
 static json_t *gpu_json(const struct topo_gpus *gpus, int i)
 {
     const struct topo_gpu *g = &gpus->gpu[i];
@@ -77,9 +85,11 @@ json_t *topo_gpus_json(const struct topo_gpus *gpus)
     return list;
 }
 
+/* ", 4 NVLinks to GPU 1, 2"; GPUs behind a switch are all named. */
 static void links_words(const struct topo_gpus *gpus, const struct topo_gpu *g,
                         struct strbuf *s)
 {
+    /* The first GPU gets the words, the others a comma. */
     const char *before = " to GPU ";
 
     if (g->nvlinks == 0)
@@ -94,11 +104,14 @@ static void links_words(const struct topo_gpus *gpus, const struct topo_gpu *g,
         }
 }
 
+/* One GPU in a line: bus id, name, memory, slices, links, clocks. Parts that are not
+ * known are left out. */
 static void gpu_words(const struct topo_gpus *gpus, const struct topo_gpu *g,
                       struct strbuf *s)
 {
     char bytes[32], text[256];
 
+    /* NVML counts it, and nothing more is known. */
     if (!g->bus_id[0]) {
         strbuf_printf(s, "does not answer");
         return;
@@ -119,6 +132,7 @@ static void gpu_words(const struct topo_gpus *gpus, const struct topo_gpu *g,
         strbuf_printf(s, ", %s", text);
 }
 
+/* Keys "gpu 0", "gpu 1" ...: each GPU is one line of the report's table. */
 json_t *topo_gpus_words(const struct topo_gpus *gpus)
 {
     json_t *o = json_object();
@@ -135,12 +149,15 @@ json_t *topo_gpus_words(const struct topo_gpus *gpus)
     return o;
 }
 
-/* ---- places ---------------------------------------------------------------------------- */
+/* ---- places ---------------------------------------------------------------------- */
 
+/* -1 is the topology's "unknown" and becomes null: a script must not
+ * take it for a number. */
 json_t *topo_place_json(int local_rank, const struct topo_place *p)
 {
     json_t *devices = json_array();
 
+    /* index: NVML's, not the one that CUDA counts in this task. */
     for (int i = 0; i < p->devices; i++)
         json_array_append_new(
             devices,
@@ -158,7 +175,8 @@ json_t *topo_place_json(int local_rank, const struct topo_place *p)
         text_or_null(p->net_devices));
 }
 
-/* "0", "0,1", "2:MIG-UUID" (a slice of GPU 2), or the word that stood in the list. */
+/* The three cells about a rank's devices. GPU: "0", "0,1", "2:MIG-UUID" (a slice of GPU
+ * 2), or the word in the visible list that no known GPU answers to. */
 static void device_cells(const struct topo_place *p, struct strbuf *gpu,
                          struct strbuf *bus, struct strbuf *memory)
 {
@@ -167,6 +185,7 @@ static void device_cells(const struct topo_place *p, struct strbuf *gpu,
         const char *comma = i ? "," : "";
         char bytes[32] = "?";
 
+        /* Not among NVML's GPUs: shown as the list names it. */
         if (d->index < 0)
             strbuf_printf(gpu, "%s%s", comma, d->id);
         else if (topo_is_slice(d))
@@ -178,6 +197,7 @@ static void device_cells(const struct topo_place *p, struct strbuf *gpu,
             format_bytes((double)d->memory_bytes, bytes, sizeof(bytes));
         strbuf_printf(memory, "%s%s", comma, bytes);
     }
+    /* "-" tells a rank without GPUs from a cell that got lost. */
     if (p->devices == 0) {
         strbuf_printf(gpu, "-");
         strbuf_printf(bus, "-");
@@ -185,6 +205,7 @@ static void device_cells(const struct topo_place *p, struct strbuf *gpu,
     }
 }
 
+/* Cells whose buffer failed are NULL, which is an empty cell. */
 int topo_map_print(const struct topo_place *place, int ranks)
 {
     static const char *const columns[] = { "#RANK", "GPU",    "BUS_ID",    "MEMORY",
@@ -200,6 +221,7 @@ int topo_map_print(const struct topo_place *place, int ranks)
     for (int r = 0; r < ranks; r++) {
         const struct topo_place *p = &place[r];
         struct strbuf gpu = { 0 }, bus = { 0 }, memory = { 0 };
+        /* "-": the topology does not know the NUMA node. */
         char rank[16], cores[16], numa[16] = "-";
 
         snprintf(rank, sizeof(rank), "%d", r);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * `accel launch --config FILE [-n N] CMD...`: the same program without Slurm: as one
- * process, as several of Python side by side, or through mpirun's PMIx server. Validates the
- * config first and gives the tasks the environment that srun would. The program's exit status
- * is ours.
+ * process, as several Python processes side by side, or through mpirun's PMIx server.
+ * Validates the config first and gives the tasks the environment that srun would. The
+ * program's exit status is ours.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,20 +16,25 @@
 #include "cli/launch/launch.h"
 #include "cli/config/settings.h"
 
-/* First word of the command line that mpirun gets: it is for us alone. */
+/* First word of the command line that mpirun's tasks get: it is for us alone
+ * and stands in no help. */
 static const char as_task[] = "--as-task";
 
 struct launch_args {
-    const char *config, *resume; /* resume: NULL, not given */
-    long processes;              /* 0: not given */
+    /* NULL: not given. */
+    const char *config, *resume;
+    /* 0: not given. */
+    long processes;
     bool dry_run;
     struct launch_flags flags;
     struct cli_settings settings;
-    char **command; /* NULL-terminated */
-    char *python;   /* the interpreter it runs under; NULL: none */
+    /* The program and its arguments, ended by NULL. */
+    char **command;
+    /* The interpreter that runs the command; NULL: none. */
+    char *python;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_launch_args(int key, char *arg, struct argp_state *state)
 {
     struct launch_args *a = state->input;
     char *end;
@@ -52,7 +57,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->dry_run = true;
         return 0;
     case ARGP_KEY_ARG:
-        /* The rest belongs to the program, options included. */
+        /* From the first operand on, all words belong to the
+         * program, options included. */
         a->command = &state->argv[state->next - 1];
         state->next = state->argc;
         return 0;
@@ -65,7 +71,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* How many processes the whole run has. */
+/* The number of processes of the whole run, which must be known: nothing
+ * else tells it here. */
 static accel_status_t count_processes(const struct launch_args *a,
                                       const struct config *cfg, long *n_out,
                                       accel_error_t *err)
@@ -85,23 +92,26 @@ static accel_status_t count_processes(const struct launch_args *a,
     return ACCEL_OK;
 }
 
-/* A choice that cannot work is told before anything is started. Always set in the end,
- * because mpirun warns of a variable that is not. */
+/* Resolves --resume to an absolute choice and exports it. A choice that cannot work is
+ * told before anything is started. The variable is always set in the end, because
+ * mpirun warns of one that is not. */
 static accel_status_t export_resume(const char *text, accel_error_t *err)
 {
     char choice[4096];
-    accel_status_t status;
+    accel_status_t st;
 
     if (!text)
         text = getenv(ENV_RESUME) ? getenv(ENV_RESUME) : "auto";
-    status = resume_choice(text, NULL, choice, sizeof(choice), err);
-    if (status == ACCEL_OK)
-        status = resume_exists(text, choice, err);
-    if (status == ACCEL_OK && setenv(ENV_RESUME, choice, 1))
-        status = accel_fail_nomem(err, "the environment", strlen(choice));
-    return status;
+    st = resume_choice(text, NULL, choice, sizeof(choice), err);
+    if (st == ACCEL_OK)
+        st = resume_exists(text, choice, err);
+    if (st == ACCEL_OK && setenv(ENV_RESUME, choice, 1))
+        st = accel_fail_nomem(err, "the environment", strlen(choice));
+    return st;
 }
 
+/* Finds mistakes in the program's name here, with a suggestion, and not as
+ * one failure per rank. */
 static accel_status_t check_program(const char *name, accel_error_t *err)
 {
     char *found = cli_find_program(name), hint[300] = "check the path";
@@ -118,7 +128,8 @@ static accel_status_t check_program(const char *name, accel_error_t *err)
     return accel_fail(err, A0305, hint, "no program '%s'", name);
 }
 
-/* A script runs under Python, as with Accelerate; a program as it is. */
+/* Does the command run under Python? As with Accelerate: a *.py file or a module (-m)
+ * does, any other program does not. */
 static bool is_python(const struct launch_args *a)
 {
     size_t n = strlen(a->command[0]);
@@ -127,7 +138,8 @@ static bool is_python(const struct launch_args *a)
            (!a->flags.no_python && n > 3 && !strcmp(a->command[0] + n - 3, ".py"));
 }
 
-/* The words to run; one malloc, and the interpreter's path another. */
+/* Makes the words to run: for Python, the interpreter in front. The new array and the
+ * interpreter's path are malloc'ed and live until the exec. */
 static accel_status_t make_command(struct launch_args *a, accel_error_t *err)
 {
     size_t n = 0, tail = 0;
@@ -159,14 +171,16 @@ static accel_status_t make_command(struct launch_args *a, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* Do the processes find each other by the variables alone, as Accelerate's do? */
+/* Do the processes find each other by the variables alone, as Accelerate's do? Others
+ * need a PMIx server. */
 static bool side_by_side(const struct launch_args *a)
 {
     return a->python || a->flags.no_python;
 }
 
-/* mpirun's arguments in front of the command, which this program starts as a task. Binding is
- * left to accel: with more ranks than cores (a laptop, a container) Open MPI would refuse. */
+/* mpirun's arguments, then this program as its task, then the command.
+ * Binding is left to accel: with more ranks than cores (a laptop, a
+ * container) Open MPI would refuse. */
 static char **mpirun_command(const char *mpirun, const char *count, const char *self,
                              char **command)
 {
@@ -188,6 +202,7 @@ static char **mpirun_command(const char *mpirun, const char *count, const char *
         argv[n++] = (char *)"-x";
         argv[n++] = (char *)names[i];
     }
+    /* Containers run as root, which Open MPI refuses by default. */
     if (geteuid() == 0)
         argv[n++] = (char *)"--allow-run-as-root";
     argv[n++] = (char *)self;
@@ -197,8 +212,9 @@ static char **mpirun_command(const char *mpirun, const char *count, const char *
     return argv;
 }
 
-/* Becomes the program. Returns only on failure. */
-static int become(char **argv)
+/* Becomes the program, which so gets all signals and whose exit status is ours.
+ * Returns only on failure. */
+static int become_program(char **argv)
 {
     accel_error_t err;
 
@@ -209,6 +225,7 @@ static int become(char **argv)
     return cli_fail(&err);
 }
 
+/* *mpirun_out is the caller's to free. */
 static accel_status_t find_mpirun(long n, char **mpirun_out, accel_error_t *err)
 {
     *mpirun_out = cli_find_program("mpirun");
@@ -221,6 +238,8 @@ static accel_status_t find_mpirun(long n, char **mpirun_out, accel_error_t *err)
         "mpirun is not there; %ld processes need its PMIx server", n);
 }
 
+/* The environment travels in two variables, and each task applies the
+ * list for its own rank. */
 static int run_mpirun(const struct launch_args *a, const struct launch_env *env)
 {
     char self[4096], count[32], port[16], *mpirun = NULL, **argv;
@@ -230,6 +249,7 @@ static int run_mpirun(const struct launch_args *a, const struct launch_env *env)
 
     if (find_mpirun(env->world, &mpirun, &err))
         return cli_fail(&err);
+    /* mpirun starts this very program, not another one of PATH. */
     self[len > 0 ? len : 0] = '\0';
     snprintf(count, sizeof(count), "%lld", (long long)env->world);
     snprintf(port, sizeof(port), "%u", env->port);
@@ -246,9 +266,9 @@ static int run_mpirun(const struct launch_args *a, const struct launch_env *env)
     return code;
 }
 
-/* One process: this one. Several: Python's find each other by themselves, others need a
- * PMIx server. */
-static int launch(const struct launch_args *a, const struct launch_env *env)
+/* Starts the program. One process: this one becomes it. Several: Python's find each
+ * other by themselves, others need a PMIx server. */
+static int start_program(const struct launch_args *a, const struct launch_env *env)
 {
     accel_error_t err;
 
@@ -262,10 +282,10 @@ static int launch(const struct launch_args *a, const struct launch_env *env)
         return run_mpirun(a, env);
     if (launch_env_apply(env, 0, &err))
         return cli_fail(&err);
-    return become(a->command);
+    return become_program(a->command);
 }
 
-/* As srun says it. */
+/* The same note as srun's: Accelerate's FSDP shards nothing on CPUs. */
 static void say_no_shards(const struct launch_args *a, const struct config *cfg)
 {
     char where[256];
@@ -279,7 +299,8 @@ static void say_no_shards(const struct launch_args *a, const struct config *cfg)
             config_where(cfg, "distributed_type", where, sizeof(where)));
 }
 
-static int print_plan(const struct launch_args *a, const struct launch_env *env)
+/* --dry-run: what each task would get, then the command. */
+static int print_dry_run(const struct launch_args *a, const struct launch_env *env)
 {
     accel_error_t err;
 
@@ -305,7 +326,7 @@ static const struct argp_option options[] = {
 };
 static const struct argp argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_launch_args,
     .args_doc = "PROGRAM [ARGUMENT...]",
     .doc =
         "Starts a program on this machine without Slurm, as srun "
@@ -319,7 +340,8 @@ static const struct argp argp = {
         "in the file, 66 file or program missing, 69 no mpirun."
 };
 
-/* --cpu, and a run that no source gives a type, are one process or replicas. */
+/* --cpu, or a run whose type no source gives, becomes one process or replicas
+ * (MULTI_CPU), as with Accelerate. Resolves the config once more with that type. */
 static int settle_type(const struct launch_args *a, struct cli_settings *s,
                        struct cli_config *c)
 {
@@ -336,7 +358,8 @@ static int settle_type(const struct launch_args *a, struct cli_settings *s,
     return cli_config_load(a->config, s, c);
 }
 
-static int load(struct launch_args *a, struct cli_config *c)
+/* -n is a setting like any other, so it goes over the file and is checked with it. */
+static int load_launch_config(struct launch_args *a, struct cli_config *c)
 {
     char count[32];
     accel_error_t err;
@@ -354,19 +377,24 @@ static int load(struct launch_args *a, struct cli_config *c)
     return code;
 }
 
-static int run(struct launch_args *a)
+/* The stages of a launch: resolve, count, find the program, choose where to
+ * resume, make the environment, start. Whatever can fail does so before the
+ * first process starts. */
+static int launch_config(struct launch_args *a)
 {
+    /* Static for its size. */
     static struct cli_config c;
     struct launch_env env = { .claim = -1 };
     accel_error_t err;
     long n = 0;
-    int code = load(a, &c);
+    int code = load_launch_config(a, &c);
 
     if (code)
         return code;
     if (count_processes(a, &c.config, &n, &err) || make_command(a, &err) ||
         export_resume(a->resume, &err))
         return cli_fail(&err);
+    /* mpirun has no hosts here; Python's processes meet through the variables alone. */
     if (!side_by_side(a) && c.config.num_machines > 1) {
         accel_fail_at(&err, A0302, a->config ? a->config : "num_machines",
                       "use srun --accel-config, or set num_machines: 1",
@@ -379,20 +407,22 @@ static int run(struct launch_args *a)
     if (launch_env_make(&c.config, a->config, n, a->flags.threads, &env, &err))
         code = cli_fail(&err);
     else
-        code = a->dry_run ? print_plan(a, &env) : launch(a, &env);
+        code = a->dry_run ? print_dry_run(a, &env) : start_program(a, &env);
     launch_env_free(&env);
     return code;
 }
 
-/* As a task of mpirun. */
+/* A task of mpirun: takes its environment, then becomes the program. */
 static int run_task(char **command)
 {
     accel_error_t err;
 
     launch_mpirun_task();
-    return launch_env_as_task(&err) ? cli_fail(&err) : become(command);
+    return launch_env_as_task(&err) ? cli_fail(&err) : become_program(command);
 }
 
+/* Accelerate's flags are translated first: argp knows neither underscores
+ * nor a flag per key. */
 static int run_launch(int argc, char **argv)
 {
     struct launch_args a = { .settings = { .without_slurm = true } };
@@ -406,7 +436,7 @@ static int run_launch(int argc, char **argv)
     if (!words)
         return cli_fail(&err);
     cli_parse(&cli_launch, count, words, &a);
-    code = run(&a);
+    code = launch_config(&a);
     launch_flags_free(words);
     return code;
 }

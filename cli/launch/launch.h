@@ -1,68 +1,82 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside `accel launch`: Accelerate's flags become options of ours (launch_flags.c), the
- * tasks get their environment (launch_env.c), several Python processes their parent
- * (launch_fork.c), mpirun its own (launch_mpirun.c).
+ * Inside `accel launch`: Accelerate's flags become options of ours (launch_flags.c),
+ * the tasks get their environment (launch_env.c), several Python processes get a parent
+ * (launch_fork.c), mpirun gets its own (launch_mpirun.c).
  */
 #ifndef ACCEL_LAUNCH_H
 #define ACCEL_LAUNCH_H
 
 #include "config/python/environ.h"
 
-/* ---- launch_flags.c ---------------------------------------------------------------------- */
+/* ---- launch_flags.c -------------------------------------------------------------- */
 
-/* What flags said that is no key of a config. */
+/* What flags say that is no key of a config. */
 struct launch_flags {
+    /* --cpu, -m, --no_python. */
     bool cpu, module, no_python;
-    long threads; /* per process; 0: not given */
+    /* Per process; 0: not given. */
+    long threads;
 };
-/* A copy of argv in which every flag of `accelerate launch` in front of the program is an
- * option of `accel launch`, "--fsdp_version 2" being "--set=fsdp_version=2"; other words
- * stay. Freed by launch_flags_free. NULL: `err` says why. */
+/* A copy of argv in which every flag of `accelerate launch` in front of the program is
+ * an option of `accel launch`: "--fsdp_version 2" becomes "--set=fsdp_version=2". Other
+ * words stay. The caller frees it with launch_flags_free. NULL: `err` says why. */
 char **launch_flags_translate(int argc, char **argv, struct launch_flags *flags,
                               int *argc_out, accel_error_t *err);
 void launch_flags_free(char **words);
-/* Accelerate's flags that are not keys of a config, one by one from 0, as "use_fsdp"; NULL: no
- * more. Static. *value_out: whether it takes one. */
+/* Flag number i (from 0) of Accelerate's flags that are not keys of a config, such as
+ * "use_fsdp"; NULL: no more. Static. *value_out: whether it takes a value. */
 const char *launch_flag_name(size_t i, bool *value_out);
 
-/* ---- launch_env.c ------------------------------------------------------------------------ */
+/* ---- launch_env.c ---------------------------------------------------------------- */
 
 /* The variables of all tasks of one launch. */
 struct launch_env {
+    /* The list of variables, sealed with a hash (carrier_seal). */
     struct strbuf carrier;
-    struct strbuf kept; /* the user's own that contradict */
-    unsigned port;      /* chosen here; 0: the user's */
-    int claim;          /* on the port; -1: none */
+    /* Names of the user's own variables that contradict, and stay. */
+    struct strbuf kept;
+    /* The rendezvous port, if chosen here; 0: the user's. */
+    unsigned port;
+    /* Descriptor that claims the port; -1: none. */
+    int claim;
+    /* All processes, those of this machine; this machine's number and
+     * the count of machines. */
     int64_t world, local_world, node, nodes;
 };
-/* Fills *env; its port is claimed for as long as this process stays what it is. */
+/* Fills *env. The port stays claimed as long as this process lives and does not call
+ * exec. launch_env_free frees, also after an error. */
 accel_status_t launch_env_make(const struct config *cfg, const char *config_path,
                                int64_t processes, long threads, struct launch_env *env,
                                accel_error_t *err);
-/* Sets the environment of this process for the task with that local rank. */
+/* Sets the environment of this process for the task with this local rank. */
 accel_status_t launch_env_apply(const struct launch_env *env, int64_t local_rank,
                                 accel_error_t *err);
-/* The whole list on stdout: "NAME=value", then "task 0: NAME=value ...". */
+/* Prints the whole list on stdout: "NAME=value" for all tasks, then "task
+ * 0: NAME=value ...". */
 accel_status_t launch_env_print(const struct launch_env *env, accel_error_t *err);
-/* As a task of mpirun: takes the list from the environment and applies it. */
+/* In a task of mpirun: takes the list from the environment and applies it. */
 accel_status_t launch_env_as_task(accel_error_t *err);
+/* How the list travels through mpirun, and the port of our choice (0: none). Both are
+ * removed before the program starts. */
 #define LAUNCH_CARRIER "ACCEL_LAUNCH_ENVIRONMENT"
-#define LAUNCH_PORT    "ACCEL_LAUNCH_PORT" /* of our choice; 0: none */
+#define LAUNCH_PORT    "ACCEL_LAUNCH_PORT"
 void launch_env_free(struct launch_env *env);
 
-/* ---- launch_fork.c ----------------------------------------------------------------------- */
+/* ---- launch_fork.c --------------------------------------------------------------- */
 
-/* Runs `argv` once per local task and waits for all. When one fails the others are ended.
- * Returns the exit code of the first that failed, else 0. Leaves no process behind. */
+/* Runs `argv` once per local task and waits for all. When one fails, the
+ * others are ended. Returns the exit code of the first that failed, else 0.
+ * Leaves no process behind. */
 int launch_fork(const struct launch_env *env, char **argv);
 
-/* ---- launch_mpirun.c --------------------------------------------------------------------- */
+/* ---- launch_mpirun.c ------------------------------------------------------------- */
 
-/* Runs mpirun with `argv`, and hands signals on to the processes that it starts. Returns its
- * exit code. */
+/* Runs mpirun with `argv` and passes signals on to the processes that it starts.
+ * Returns mpirun's exit code. */
 int launch_mpirun(char **argv);
-/* In such a process, before it becomes the program: it gets these signals. */
+/* In such a process, before it becomes the program: unblocks the signals that mpirun
+ * must not see, so that the program gets them. */
 void launch_mpirun_task(void);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The environment of the tasks that `accel launch` starts: the same list as srun makes, with
- * this machine in the place of Slurm's nodes. In: the config and the number of processes.
- * Out: variables of this process or text on stdout.
+ * The environment of the tasks that `accel launch` starts: the list that srun makes,
+ * with this machine in the place of Slurm's nodes. In: the config and the number of
+ * processes. Out: variables of this process, or text on stdout.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -13,11 +13,13 @@
 #include "common/port.h"
 #include "cli/launch/launch.h"
 
+/* Bytes of the encoded config, as the plugin allows. */
 enum { RESOLVED_MAX = 16 << 10 };
 static const char loopback[] = "127.0.0.1";
 
-/* A config_env_f that fills carrier and kept. */
-static void take(void *user, const char *name, const char *value, bool task)
+/* A config_env_f: adds one variable to the carrier and notes where the
+ * user's own differs. */
+static void take_variable(void *user, const char *name, const char *value, bool task)
 {
     struct launch_env *env = user;
 
@@ -25,7 +27,8 @@ static void take(void *user, const char *name, const char *value, bool task)
     environ_note_kept(&env->kept, name, value, task, getenv(name));
 }
 
-/* Machines are all alike, as with Accelerate: processes / machines on each. */
+/* Places this machine among all. Machines are alike, as with Accelerate: processes
+ * / machines on each. */
 static accel_status_t place_machine(const struct config *cfg, int64_t processes,
                                     struct launch_env *env, accel_error_t *err)
 {
@@ -45,7 +48,9 @@ static accel_status_t place_machine(const struct config *cfg, int64_t processes,
     return ACCEL_OK;
 }
 
-/* What the config says; else this machine and a port of our choice. */
+/* The rendezvous address: the config's, else this machine's loopback and a port of our
+ * choice. Several machines must be told, since none can know what another chose. A
+ * single process needs no port. */
 static accel_status_t choose_address(const struct config *cfg, struct launch_env *env,
                                      char addr[256], struct config_world *w,
                                      accel_error_t *err)
@@ -71,46 +76,50 @@ static accel_status_t choose_address(const struct config *cfg, struct launch_env
     return ACCEL_OK;
 }
 
-static accel_status_t add_config(const struct config *cfg, const char *path,
-                                 struct strbuf *carrier, accel_error_t *err)
+/* The resolved config and the file's absolute path: a task may
+ * have another directory. */
+static accel_status_t add_resolved_config(const struct config *cfg, const char *path,
+                                          struct strbuf *carrier, accel_error_t *err)
 {
     char *text = malloc(RESOLVED_MAX + 1), *full = path ? realpath(path, NULL) : NULL;
-    accel_status_t status = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     if (!text)
-        status = accel_fail_nomem(err, "the resolved config", RESOLVED_MAX + 1);
+        st = accel_fail_nomem(err, "the resolved config", RESOLVED_MAX + 1);
     else
-        status = config_encode(cfg, text, RESOLVED_MAX + 1, err);
-    if (status == ACCEL_OK) {
+        st = config_encode(cfg, text, RESOLVED_MAX + 1, err);
+    if (st == ACCEL_OK) {
         carrier_add(carrier, "ACCEL_CONFIG_RESOLVED", text, false);
         if (path)
             carrier_add(carrier, "ACCEL_CONFIG", full ? full : path, false);
     }
     free(full);
     free(text);
-    return status;
+    return st;
 }
 
+/* Makes the list in its order: the resolved config first, then what follows from it.
+ * The seal at the end tells a task that the list is complete. */
 accel_status_t launch_env_make(const struct config *cfg, const char *config_path,
                                int64_t processes, long threads, struct launch_env *env,
                                accel_error_t *err)
 {
     struct config_world w = { .tasks = processes, .threads = threads };
     char addr[256];
-    accel_status_t status;
+    accel_status_t st;
 
     memset(env, 0, sizeof(*env));
     env->claim = -1;
-    status = place_machine(cfg, processes, env, err);
+    st = place_machine(cfg, processes, env, err);
     w.nodes = env->nodes;
-    if (status == ACCEL_OK)
-        status = choose_address(cfg, env, addr, &w, err);
+    if (st == ACCEL_OK)
+        st = choose_address(cfg, env, addr, &w, err);
     carrier_start(&env->carrier);
-    if (status == ACCEL_OK)
-        status = add_config(cfg, config_path, &env->carrier, err);
-    if (status == ACCEL_OK)
-        status = config_environment(cfg, &w, take, env, err);
-    return status == ACCEL_OK ? carrier_seal(&env->carrier, err) : status;
+    if (st == ACCEL_OK)
+        st = add_resolved_config(cfg, config_path, &env->carrier, err);
+    if (st == ACCEL_OK)
+        st = config_environment(cfg, &w, take_variable, env, err);
+    return st == ACCEL_OK ? carrier_seal(&env->carrier, err) : st;
 }
 
 void launch_env_free(struct launch_env *env)
@@ -120,8 +129,10 @@ void launch_env_free(struct launch_env *env)
     strbuf_free(&env->kept);
 }
 
-/* ---- a task's own ------------------------------------------------------------------------ */
+/* ---- a task's own ---------------------------------------------------------------- */
 
+/* The three operations of environ_ops on this process's environment. `where` of
+ * set_variable is a bool that becomes true on a failure. */
 static bool get_variable(void *where, const char *name, char *buf, size_t len)
 {
     const char *value = getenv(name);
@@ -143,33 +154,39 @@ static void unset_variable(void *where, const char *name)
     unsetenv(name);
 }
 
+/* What applying a list needs: where variables go, and whose they are. */
 struct applying {
     struct environ_ops ops;
     struct task_place place;
 };
 
-static void apply(void *user, const char *name, const char *value, bool task)
+/* The cores of a task are known only when its place is, so they are filled in here. */
+static void apply_variable(void *user, const char *name, const char *value, bool task)
 {
     struct applying *a = user;
 
+    /* "cores" stands for a number of threads that only the task can know. */
     if (task && !strcmp(value, "cores"))
         a->place.cores = environ_cores(a->place.local_world, 0, 0);
     environ_apply(&a->ops, &a->place, name, value, task);
 }
 
+/* Sets every variable of the list, then those that follow from the place
+ * (RANK and the like). */
 static accel_status_t apply_list(const char *list, const struct task_place *place,
                                  accel_error_t *err)
 {
     bool failed = false;
     struct applying a = { { get_variable, set_variable, unset_variable, &failed },
                           *place };
-    accel_status_t status = carrier_read(list, apply, &a, err);
+    accel_status_t st = carrier_read(list, apply_variable, &a, err);
 
-    if (status == ACCEL_OK)
+    if (st == ACCEL_OK)
         environ_apply_place(&a.ops, &a.place);
-    return failed ? accel_fail_nomem(err, "the environment", 0) : status;
+    return failed ? accel_fail_nomem(err, "the environment", 0) : st;
 }
 
+/* Ranks count machine by machine, as torchrun's do. */
 static struct task_place place_of(const struct launch_env *env, int64_t local_rank)
 {
     int64_t rank = env->node * env->local_world + local_rank;
@@ -183,8 +200,9 @@ static struct task_place place_of(const struct launch_env *env, int64_t local_ra
                                 .nodes = env->nodes };
 }
 
-/* The rank that will open a port of our choice keeps its name. */
-static accel_status_t hold(unsigned port, accel_error_t *err)
+/* The rank that opens the port of our choice takes over the claim on it. A port of the
+ * user's is not claimed. */
+static accel_status_t hold_port(unsigned port, accel_error_t *err)
 {
     if (!port || port_hold(port))
         return ACCEL_OK;
@@ -198,13 +216,16 @@ accel_status_t launch_env_apply(const struct launch_env *env, int64_t local_rank
 {
     struct task_place place = place_of(env, local_rank);
     bool users = getenv("MASTER_PORT") != NULL;
-    accel_status_t status = apply_list(env->carrier.s, &place, err);
+    accel_status_t st = apply_list(env->carrier.s, &place, err);
 
-    if (status == ACCEL_OK && place.rank == 0 && !users)
-        status = hold(env->port, err);
-    return status;
+    if (st == ACCEL_OK && place.rank == 0 && !users)
+        st = hold_port(env->port, err);
+    return st;
 }
 
+/* mpirun tells the place through Open MPI's variables. One machine only: run_mpirun is
+ * not used with several. The list is copied before its variable goes, so that the
+ * program does not inherit it. */
 accel_status_t launch_env_as_task(accel_error_t *err)
 {
     const char *list = getenv(LAUNCH_CARRIER);
@@ -217,7 +238,7 @@ accel_status_t launch_env_as_task(accel_error_t *err)
                                 .nodes = 1 };
     bool users = getenv("MASTER_PORT") != NULL;
     char *copy;
-    accel_status_t status;
+    accel_status_t st;
 
     place.index = place.rank;
     if (!list || place.rank < 0 || place.world < 1 || place.local_rank < 0 ||
@@ -228,22 +249,25 @@ accel_status_t launch_env_as_task(accel_error_t *err)
     if (!copy)
         return accel_fail_nomem(err, "the environment", strlen(list));
     unsetenv(LAUNCH_CARRIER);
-    status = apply_list(copy, &place, err);
+    st = apply_list(copy, &place, err);
     free(copy);
-    if (status == ACCEL_OK && place.rank == 0 && !users)
-        status = hold((unsigned)env_long(LAUNCH_PORT, 0), err);
+    if (st == ACCEL_OK && place.rank == 0 && !users)
+        st = hold_port((unsigned)env_long(LAUNCH_PORT, 0), err);
     unsetenv(LAUNCH_PORT);
-    return status;
+    return st;
 }
 
-/* ---- the list as text -------------------------------------------------------------------- */
+/* ---- the list as text ------------------------------------------------------------ */
 
+/* environ_ops that print instead of setting. */
 static void print_word(void *where, const char *name, const char *value)
 {
     (void)where;
     printf(" %s=%s", name, value);
 }
 
+/* Variables that are the same for all tasks. The resolved config is left out: it is
+ * long and not for reading. A user's own value wins, except for ACCEL_ names. */
 static void print_common(void *user, const char *name, const char *value, bool task)
 {
     const char *users = getenv(name);
@@ -253,10 +277,11 @@ static void print_common(void *user, const char *name, const char *value, bool t
         printf("%s=%s\n", name, users && strncmp(name, "ACCEL_", 6) ? users : value);
 }
 
+/* Variables that depend on the task. */
 static void print_own(void *user, const char *name, const char *value, bool task)
 {
     if (task)
-        apply(user, name, value, task);
+        apply_variable(user, name, value, task);
 }
 
 static void print_unset(void *where, const char *name)
@@ -267,15 +292,15 @@ static void print_unset(void *where, const char *name)
 
 accel_status_t launch_env_print(const struct launch_env *env, accel_error_t *err)
 {
-    accel_status_t status = carrier_read(env->carrier.s, print_common, NULL, err);
+    accel_status_t st = carrier_read(env->carrier.s, print_common, NULL, err);
 
-    for (int64_t i = 0; status == ACCEL_OK && i < env->local_world; i++) {
+    for (int64_t i = 0; st == ACCEL_OK && i < env->local_world; i++) {
         struct applying a = { { get_variable, print_word, print_unset, NULL },
                               place_of(env, i) };
 
         printf("task %lld:", (long long)a.place.rank);
-        status = carrier_read(env->carrier.s, print_own, &a, err);
+        st = carrier_read(env->carrier.s, print_own, &a, err);
         printf("\n");
     }
-    return status;
+    return st;
 }

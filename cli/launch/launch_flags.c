@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command line of `accelerate launch`, as far as it differs from ours: flags with - or
- * _, one for every key of a config, and the words that choose a type. In: argv. Out: argv
- * for our own parser.
+ * The command line of `accelerate launch`, where it differs from ours: flags with - or
+ * _, one for every key of a config, and the words that choose a type. In: argv. Out:
+ * argv for our own parser.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -11,20 +11,27 @@
 
 #include "cli/launch/launch.h"
 
+/* Longer words are no flag of anybody's. */
 enum { NAME_BYTES = 96 };
 
-/* What becomes of a flag. */
+/* What becomes of a flag of Accelerate's. */
 enum flag_use {
-    AS_OPTION,  /* an option of ours, `text`, with a value */
-    AS_SETTING, /* --set=`text`; no value */
+    /* An option of ours, `text`, with a value. */
+    AS_OPTION,
+    /* --set=`text`; the flag has no value. */
+    AS_SETTING,
     IS_CPU,
     IS_MODULE,
     NO_PYTHON,
     THREADS,
-    QUIET,   /* we say nothing that it would silence */
-    NO_AGENT /* for torchrun's agent, which there is not; takes a value */
+    /* We say nothing that it would silence. */
+    QUIET,
+    /* For torchrun's agent, which does not exist here; takes a value. */
+    NO_AGENT
 };
 
+/* Flags that are not named as a key of a config, or that have no value where the key
+ * has one. Every key is a flag as well, by the schema table. */
 static const struct flag {
     const char *name;
     enum flag_use use;
@@ -59,7 +66,7 @@ static const struct flag {
     { "max_restarts", NO_AGENT, NULL },
     { "monitor_interval", NO_AGENT, NULL },
 };
-/* Our own, which the parser knows; with a value of their own? */
+/* Our own options, which our parser knows; `value`: does it take one? */
 static const struct {
     const char *name;
     bool value;
@@ -70,10 +77,13 @@ static const struct {
 };
 
 struct translation {
+    /* Where flags go that are no option of ours. */
     struct launch_flags *flags;
+    /* The new argv, of malloc'ed words; room for as many as there were. */
     char **out;
     int count;
-    const char *type; /* the flag that chose the type */
+    /* The flag that chose the type; NULL: none yet. */
+    const char *type;
     accel_error_t *err;
 };
 
@@ -91,6 +101,7 @@ static bool flag_name(const char *word, char *name)
     return true;
 }
 
+/* The row of a flag by its name with underscores; NULL: none. */
 static const struct flag *find_flag(const char *name)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(flags_table); i++)
@@ -99,6 +110,7 @@ static const struct flag *find_flag(const char *name)
     return NULL;
 }
 
+/* Takes over `text`; NULL is a failed allocation. */
 static bool push(struct translation *t, char *text)
 {
     if (!text) {
@@ -117,7 +129,7 @@ static bool push_value(struct translation *t, const char *head, const char *valu
     return push(t, asprintf(&text, "%s=%s", head, value) < 0 ? NULL : text);
 }
 
-/* One of them at most, as with Accelerate. */
+/* At most one flag may choose the type, as with Accelerate. */
 static bool take_type(struct translation *t, const char *flag)
 {
     if (t->type && strcmp(t->type, flag) != 0) {
@@ -129,6 +141,7 @@ static bool take_type(struct translation *t, const char *flag)
     return true;
 }
 
+/* Not a key of the config, so it is checked here. */
 static bool take_threads(struct translation *t, const char *value)
 {
     char *end;
@@ -143,6 +156,7 @@ static bool take_threads(struct translation *t, const char *value)
     return false;
 }
 
+/* A key of the config (no row here) always takes a value. */
 static bool needs_value(const struct flag *f)
 {
     return !f || f->use == AS_OPTION || f->use == THREADS || f->use == NO_AGENT;
@@ -156,7 +170,7 @@ const char *launch_flag_name(size_t i, bool *value_out)
     return flags_table[i].name;
 }
 
-/* A flag of Accelerate's own with its value. */
+/* Handles a flag of the table above with its value. False: `err` says why. */
 static bool take_flag(struct translation *t, const struct flag *f, const char *value)
 {
     switch (f->use) {
@@ -189,7 +203,9 @@ static bool take_flag(struct translation *t, const struct flag *f, const char *v
     return false;
 }
 
-/* The option or flag at argv[i]; returns how many words it took, 0 on failure. */
+/* Translates the option or flag at argv[i]. Returns how many words it took;
+ * 0: failure. Words that nothing here knows stay, so that the parser names
+ * them in its own words. */
 static int take_word(struct translation *t, int argc, char **argv, int i)
 {
     char name[NAME_BYTES], head[NAME_BYTES + 8];
@@ -217,6 +233,8 @@ static int take_word(struct translation *t, int argc, char **argv, int i)
                 return 0;
             return !own[k].value || !next ? 1 : push(t, strdup(value)) ? 2 : 0;
         }
+    /* What neither table knows, or lacks its value, is the
+     * parser's to complain about. */
     f = find_flag(name);
     if ((!f && config_row(name) < 0) || (needs_value(f) && !value))
         return push(t, strdup(argv[i])); /* the parser says what is wrong */
@@ -226,6 +244,8 @@ static int take_word(struct translation *t, int argc, char **argv, int i)
     return push_value(t, head, value) ? 1 + next : 0;
 }
 
+/* Stops at the first word that is no option: the program and its arguments are not ours
+ * to read. Each word becomes at most one, so the array cannot overflow. */
 char **launch_flags_translate(int argc, char **argv, struct launch_flags *flags,
                               int *argc_out, accel_error_t *err)
 {
@@ -247,6 +267,7 @@ char **launch_flags_translate(int argc, char **argv, struct launch_flags *flags,
             goto failed;
         i += took;
     }
+    /* As Accelerate: -m means Python. */
     if (flags->module && flags->no_python) {
         accel_fail_at(err, A0010, "--module", "leave one of them away",
                       "--module and --no_python cannot be used together");

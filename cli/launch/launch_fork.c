@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parent of several processes of one program, where no MPI is needed: starts them, hands
- * signals down, ends the others when one fails, and leaves none behind, their own children
- * included. In: the environment list and the command. Out: an exit code.
+ * The parent of several processes of one program, where no MPI is needed. It
+ * starts them, passes signals on, ends the others when one fails, and leaves
+ * none behind, their own children included. In: the environment list and the
+ * command. Out: an exit code.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,19 +18,27 @@
 #include "cli/cli.h"
 #include "cli/launch/launch.h"
 
-/* From SIGTERM to SIGKILL when the run is over. */
+/* Seconds from SIGTERM to SIGKILL when the run is over. */
 enum { GRACE_SECONDS = 10 };
 
+/* Blocked in the parent and passed on. SIGUSR1 and SIGUSR2 are
+ * warnings of a preemption. */
 static const int forwarded[] = { SIGTERM, SIGINT,  SIGHUP, SIGQUIT,
                                  SIGUSR1, SIGUSR2, SIGCONT };
 
 struct children {
-    pid_t *pid; /* 0: ended */
+    /* [count]; 0: ended. */
+    pid_t *pid;
+    /* Started, and still running. */
     int64_t count, left;
-    int code;        /* of the first that failed */
-    int64_t kill_at; /* clock_ns(); 0: nobody is being ended */
+    /* Exit code of the first that failed. */
+    int code;
+    /* When to send SIGKILL (clock_ns); 0: nothing is being ended. */
+    int64_t kill_at;
 };
 
+/* pid 0 stands for a child that has ended: its number may be
+ * another process's by now. */
 static void signal_all(const struct children *c, int sig)
 {
     for (int64_t i = 0; i < c->count; i++)
@@ -37,7 +46,9 @@ static void signal_all(const struct children *c, int sig)
             kill(c->pid[i], sig);
 }
 
-static void end_all(struct children *c)
+/* Asks all children to end. A second call changes nothing: the
+ * first deadline stands. */
+static void end_children(struct children *c)
 {
     if (c->kill_at)
         return;
@@ -45,33 +56,36 @@ static void end_all(struct children *c)
     signal_all(c, SIGTERM);
 }
 
-static int code_of(int status)
+/* 128 + signal, as a shell says it. */
+static int code_of(int wait_status)
 {
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status)
+                                    : WEXITSTATUS(wait_status);
 }
 
-/* Takes every ended process; ours and those that ours left to us. */
-static void reap(struct children *c)
+/* Collects every ended process: ours, and orphans of ours that became our children. */
+static void reap_children(struct children *c)
 {
-    int status;
+    int wait_status;
     pid_t pid;
 
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+    while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0) {
         for (int64_t i = 0; i < c->count; i++) {
             if (c->pid[i] != pid)
                 continue;
             c->pid[i] = 0;
             c->left--;
-            if (code_of(status) == 0)
+            if (code_of(wait_status) == 0)
                 continue;
             if (!c->code)
-                c->code = code_of(status);
-            end_all(c);
+                c->code = code_of(wait_status);
+            end_children(c);
         }
     }
 }
 
-/* Signals whatever our processes left behind: it is our child now. False: there is none. */
+/* Signals the processes that ours left behind: as a subreaper we are their parent now.
+ * `sig` 0 only asks. False: there are none. */
 static bool signal_orphans(int sig)
 {
     char path[64], text[4096], *at = text;
@@ -90,7 +104,8 @@ static bool signal_orphans(int sig)
         char *end;
         long pid = strtol(at, &end, 10);
 
-        /* A number that touches the end of what was read may be cut. */
+        /* A number at the end of what was read may be cut off. The others of the list
+         * come in a later call. */
         if (end == at || !*end)
             return true;
         kill((pid_t)pid, sig);
@@ -98,9 +113,10 @@ static bool signal_orphans(int sig)
     }
 }
 
-/* The child: a parent that is killed takes it along. Never returns. */
-static void run_child(const struct launch_env *env, int64_t i, pid_t parent,
-                      const sigset_t *before, char **argv)
+/* The child. A parent that is killed takes it along (PDEATHSIG); the check of getppid
+ * covers a parent that died before. Never returns. */
+static void run_fork_child(const struct launch_env *env, int64_t i, pid_t parent,
+                           const sigset_t *before, char **argv)
 {
     accel_error_t err;
 
@@ -118,17 +134,19 @@ static void run_child(const struct launch_env *env, int64_t i, pid_t parent,
     _exit(cli_fail(&err));
 }
 
-static void start_all(const struct launch_env *env, struct children *c,
-                      const sigset_t *before, char **argv)
+/* A fork that fails ends what has been started: a part of a world would only wait. */
+static void start_children(const struct launch_env *env, struct children *c,
+                           const sigset_t *before, char **argv)
 {
     pid_t parent = getpid();
     accel_error_t err;
 
+    /* Or every child would write the parent's buffers again. */
     fflush(NULL);
     for (; c->count < env->local_world; c->count++, c->left++) {
         c->pid[c->count] = fork();
         if (c->pid[c->count] == 0)
-            run_child(env, c->count, parent, before, argv);
+            run_fork_child(env, c->count, parent, before, argv);
         if (c->pid[c->count] > 0)
             continue;
         accel_fail(&err, A0325, "see ulimit -u, or start fewer processes",
@@ -136,20 +154,23 @@ static void start_all(const struct launch_env *env, struct children *c,
                    (long long)c->count + 1, (long long)env->local_world,
                    strerror(errno));
         c->code = cli_fail(&err);
-        end_all(c);
+        end_children(c);
         return;
     }
 }
 
-/* Until all of ours have ended. What a terminal sends, it sends to them as well. */
-static void wait_all(struct children *c, const sigset_t *set)
+/* Waits until all of ours have ended, passing signals on. Those from the
+ * kernel's terminal driver (SI_KERNEL) reach the whole process group, so they
+ * are not passed on twice. */
+static void wait_children(struct children *c, const sigset_t *set)
 {
     while (c->left > 0) {
+        /* SIGCHLD ends the wait early; a second is fine enough for the deadline. */
         struct timespec wait = { .tv_sec = c->kill_at ? 1 : 3600 };
         siginfo_t info = { 0 };
         int sig = sigtimedwait(set, &info, &wait);
 
-        reap(c);
+        reap_children(c);
         if (sig > 0 && sig != SIGCHLD && info.si_code != SI_KERNEL)
             signal_all(c, sig);
         if (c->kill_at && clock_ns() > c->kill_at)
@@ -157,15 +178,15 @@ static void wait_all(struct children *c, const sigset_t *set)
     }
 }
 
-/* Workers of a data loader and the like, whose parent is gone. */
+/* Ends workers of a data loader and the like, whose own parent is gone. */
 static void end_orphans(struct children *c, const sigset_t *set)
 {
     int64_t kill_at = clock_ns() + GRACE_SECONDS * INT64_C(1000000000);
 
-    reap(c);
+    reap_children(c);
     if (!signal_orphans(SIGTERM))
         return;
-    for (reap(c); signal_orphans(0); reap(c)) {
+    for (reap_children(c); signal_orphans(0); reap_children(c)) {
         struct timespec wait = { .tv_nsec = 100000000 };
 
         sigtimedwait(set, NULL, &wait);
@@ -174,6 +195,8 @@ static void end_orphans(struct children *c, const sigset_t *set)
     }
 }
 
+/* Signals are blocked before the first fork, so none is lost between a start and the
+ * wait. Children restore the caller's mask. */
 int launch_fork(const struct launch_env *env, char **argv)
 {
     struct children c = { .pid = calloc((size_t)env->local_world, sizeof(pid_t)) };
@@ -190,8 +213,8 @@ int launch_fork(const struct launch_env *env, char **argv)
         sigaddset(&set, forwarded[i]);
     sigprocmask(SIG_BLOCK, &set, &before);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    start_all(env, &c, &before, argv);
-    wait_all(&c, &set);
+    start_children(env, &c, &before, argv);
+    wait_children(&c, &set);
     end_orphans(&c, &set);
     sigprocmask(SIG_SETMASK, &before, NULL);
     free(c.pid);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parent of mpirun. By itself mpirun answers Ctrl-C and SIGTERM by killing the processes
- * one second later, which is no time to save. In: mpirun's command line and the signals that
- * this process gets. Out: the same signals to the processes themselves, which decide what
- * they mean; mpirun's exit code.
+ * The parent of mpirun. Left alone, mpirun answers Ctrl-C and SIGTERM by killing the
+ * processes one second later, which is no time to save. In: mpirun's command line and
+ * the signals that this process gets. Out: the same signals to the processes
+ * themselves, which decide what they mean; mpirun's exit code.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -18,17 +18,21 @@
 #include "cli/cli.h"
 #include "cli/launch/launch.h"
 
-/* mpirun never sees these: it has inherited them blocked. */
+/* mpirun never sees these: it inherits them blocked. Its tasks unblock them
+ * (launch_mpirun_task). */
 static const int ours[] = { SIGINT, SIGTERM, SIGHUP };
+/* Warnings of a preemption: mpirun keeps its own handling of them. */
 static const int passed_on[] = { SIGUSR1, SIGUSR2 };
 
-static void set_of(sigset_t *set, const int *signals, size_t n)
+/* Adds signals[n] to *set. */
+static void add_signals(sigset_t *set, const int *signals, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         sigaddset(set, signals[i]);
 }
 
-/* Sends `sig` to the processes that the thread of mpirun at `path` has started; their number. */
+/* Sends `sig` to the processes that one thread of mpirun (the list at `path`) has
+ * started. Returns how many got it. */
 static int signal_children(const char *path, int sig)
 {
     FILE *f = fopen(path, "re");
@@ -42,6 +46,8 @@ static int signal_children(const char *path, int sig)
     return n;
 }
 
+/* The ranks are the children of mpirun's threads: /proc knows them, mpirun does not
+ * tell. False: there are none yet. */
 static bool signal_ranks(pid_t mpirun, int sig)
 {
     char path[300];
@@ -63,8 +69,9 @@ static bool signal_ranks(pid_t mpirun, int sig)
     return n > 0;
 }
 
-/* Without us nobody tells the processes to end: they get the warning, as mpirun passes it on. */
-static void run_child(pid_t parent, const sigset_t *mask, char **argv)
+/* The child. If we are killed, nothing tells the processes to end: mpirun then gets
+ * SIGUSR1, the warning, which it passes on to them. Never returns. */
+static void run_mpirun_child(pid_t parent, const sigset_t *mask, char **argv)
 {
     accel_error_t err;
 
@@ -79,17 +86,20 @@ static void run_child(pid_t parent, const sigset_t *mask, char **argv)
     _exit(cli_fail(&err));
 }
 
-/* What comes before there are processes waits for them. */
-static int wait_for(pid_t mpirun, const sigset_t *set)
+/* Waits for mpirun and returns its exit code. A signal that comes before there are
+ * processes is kept, and tried again every 0.1 s until they are there. */
+static int wait_for_mpirun(pid_t mpirun, const sigset_t *set)
 {
-    int status = 0, sig = 0;
+    int wait_status = 0, sig = 0;
 
     for (;;) {
+        /* Without a pending signal SIGCHLD ends the wait. */
         const struct timespec wait = { .tv_sec = sig ? 0 : 3600, .tv_nsec = 100000000 };
         int next = sigtimedwait(set, NULL, &wait);
 
-        if (waitpid(mpirun, &status, WNOHANG) == mpirun)
-            return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+        if (waitpid(mpirun, &wait_status, WNOHANG) == mpirun)
+            return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status)
+                                            : WEXITSTATUS(wait_status);
         if (next > 0 && next != SIGCHLD)
             sig = next;
         if (sig && signal_ranks(mpirun, sig))
@@ -97,6 +107,8 @@ static int wait_for(pid_t mpirun, const sigset_t *set)
     }
 }
 
+/* Two masks: everything is blocked here and waited for; mpirun gets
+ * only `ours` blocked. */
 int launch_mpirun(char **argv)
 {
     pid_t parent = getpid(), mpirun;
@@ -105,21 +117,21 @@ int launch_mpirun(char **argv)
 
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
-    set_of(&set, ours, ACCEL_ARRAY_SIZE(ours));
-    set_of(&set, passed_on, ACCEL_ARRAY_SIZE(passed_on));
+    add_signals(&set, ours, ACCEL_ARRAY_SIZE(ours));
+    add_signals(&set, passed_on, ACCEL_ARRAY_SIZE(passed_on));
     sigprocmask(SIG_BLOCK, &set, &before);
     mask = before;
-    set_of(&mask, ours, ACCEL_ARRAY_SIZE(ours));
+    add_signals(&mask, ours, ACCEL_ARRAY_SIZE(ours));
     fflush(NULL);
     mpirun = fork();
     if (mpirun == 0)
-        run_child(parent, &mask, argv);
+        run_mpirun_child(parent, &mask, argv);
     if (mpirun < 0) {
         accel_fail(&err, A0325, "see ulimit -u", "mpirun cannot be started: %s",
                    strerror(errno));
         return cli_fail(&err);
     }
-    return wait_for(mpirun, &set);
+    return wait_for_mpirun(mpirun, &set);
 }
 
 void launch_mpirun_task(void)
@@ -127,6 +139,6 @@ void launch_mpirun_task(void)
     sigset_t set;
 
     sigemptyset(&set);
-    set_of(&set, ours, ACCEL_ARRAY_SIZE(ours));
+    add_signals(&set, ours, ACCEL_ARRAY_SIZE(ours));
     sigprocmask(SIG_UNBLOCK, &set, NULL);
 }

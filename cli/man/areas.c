@@ -5,6 +5,7 @@
 #include "common/common.h"
 #include "cli/man/areas.h"
 
+/* One row per hundred numbers, without gaps: the hundreds digit is the index. */
 static const struct message_area areas[] = {
     { 0, "system and command line", "accel(1), `accel doctor`" },
     { 100, "config file", "accel-config(5), `accel check --keys`" },

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel completion bash`: the command; the script itself is made in completion_bash.c.
+ * `accel completion bash`: the command. The script itself is made in completion_bash.c.
  */
 #include <string.h>
 
 #include "cli/cli.h"
 #include "cli/man/completion.h"
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+/* The shell must be named, so that other shells can follow without
+ * a change of meaning. */
+static error_t parse_completion_args(int key, char *arg, struct argp_state *state)
 {
     const char **shell = state->input;
 
@@ -27,7 +29,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp argp = {
-    .parser = parse,
+    .parser = parse_completion_args,
     .args_doc = "bash",
     .doc = "Prints the completion script of a shell. An installation puts it where "
            "bash-completion finds it; by hand: source <(accel completion bash)"

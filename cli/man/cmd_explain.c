@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel explain [CODE]`: the page of a message from messages.def: what accel saw, why it
- * stops, what to do. Without a code: the list of all.
+ * `accel explain [CODE]`: the page of a message from messages.def: what accel saw, why
+ * it stops, what to do. Without a code: the list of all messages.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -11,16 +11,18 @@
 #include "cli/man/areas.h"
 #include "cli/cli.h"
 
+/* Width of a page, and the largest number that four digits hold. */
 enum { PAGE_COLUMNS = 78, NUMBER_MAX = 9999 };
 
-struct args {
+struct explain_args {
+    /* NULL: list all. */
     const char *code;
     bool json;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_explain_args(int key, char *arg, struct argp_state *state)
 {
-    struct args *a = state->input;
+    struct explain_args *a = state->input;
 
     switch (key) {
     case 'j':
@@ -36,7 +38,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* "A0301", "a301", "301"; -1: none of these. */
+/* The number of "A0301", "a301" or "301"; -1: none of these. */
 static int number_of(const char *code)
 {
     char *end;
@@ -47,8 +49,9 @@ static int number_of(const char *code)
     return *code >= '0' && *code <= '9' && !*end && n <= NUMBER_MAX ? (int)n : -1;
 }
 
-/* ---- all messages ------------------------------------------------------------------------ */
+/* ---- all messages ---------------------------------------------------------------- */
 
+/* A row per message, in the order of their numbers. */
 static int list_all(bool json)
 {
     static const char *const columns[] = { "CODE", "STATUS", "#EXIT", "TITLE", NULL };
@@ -72,9 +75,9 @@ static int list_all(bool json)
     return cli_table_print(t, json);
 }
 
-/* ---- one page ---------------------------------------------------------------------------- */
+/* ---- one page -------------------------------------------------------------------- */
 
-/* A paragraph, filled, two blanks in. */
+/* A heading and its paragraph, indented by two and filled to PAGE_COLUMNS. */
 static void print_filled(const char *heading, const char *text)
 {
     size_t column = 0;
@@ -83,6 +86,7 @@ static void print_filled(const char *heading, const char *text)
     while (*text) {
         size_t word = strcspn(text, " ");
 
+        /* A word longer than the page gets a line of its own. */
         if (column == 0 || column + 1 + word > PAGE_COLUMNS) {
             printf("%s  %.*s", column ? "\n" : "", (int)word, text);
             column = 2 + word;
@@ -95,6 +99,7 @@ static void print_filled(const char *heading, const char *text)
     puts("");
 }
 
+/* The page for a terminal: title, status and exit code, why, cure, where to read on. */
 static void print_page(const struct message_page *p)
 {
     const struct message_area *area = message_area_of(p->number);
@@ -107,7 +112,8 @@ static void print_page(const struct message_page *p)
     print_filled("See also", area->see);
 }
 
-static int print_json(const struct message_page *p)
+/* The same for scripts; the words are not filled. */
+static int print_page_json(const struct message_page *p)
 {
     char code[8];
     json_t *o;
@@ -128,7 +134,8 @@ static int print_json(const struct message_page *p)
     return 0;
 }
 
-/* The code that is nearest in spelling, or in number when none is. */
+/* Suggests the nearest number. Spelling does not matter: codes of one area are
+ * about the same things. */
 static int unknown_code(const char *wanted, int number)
 {
     size_t n, near = 0;
@@ -154,16 +161,17 @@ static const struct argp_option options[] = {
 };
 static const struct argp argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_explain_args,
     .args_doc = "\nCODE",
     .doc =
         "Explains the code of a message, such as A0301: what accel saw, why it stops, "
         "and what to do. Without a code it lists all of them."
 };
 
+/* A word that is no code (-1) matches no page, and so gets the suggestion. */
 static int run_explain(int argc, char **argv)
 {
-    struct args a = { 0 };
+    struct explain_args a = { 0 };
     size_t n;
     const struct message_page *p = message_pages(&n);
     int number;
@@ -176,7 +184,7 @@ static int run_explain(int argc, char **argv)
         if (p[i].number != number)
             continue;
         if (a.json)
-            return cli_finish(print_json(&p[i]));
+            return cli_finish(print_page_json(&p[i]));
         print_page(&p[i]);
         return cli_finish(0);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel man 1|3|5|7|FUNCTION`: the manual pages, as man(7) markup on stdout;
- * accel-config(5), from the schema table, is made here, the others in man_*.c.
+ * `accel man 1|3|5|7|FUNCTION`: the manual pages, as man(7) markup on stdout.
+ * accel-config(5) is made here from the schema table, the others in man_*.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "cli/man/man_pages.h"
 #include "cli/man/roff.h"
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_man_args(int key, char *arg, struct argp_state *state)
 {
     const char **page = state->input;
 
@@ -31,10 +31,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* ---- accel-config(5) ------------------------------------------------------------------------ */
+/* ---- accel-config(5) ------------------------------------------------------------- */
 
-/* "one of a, b", "whole number from 1 to 9" ... of an honoured key. */
-static void values_text(const struct config_key *k, struct strbuf *out)
+/* What a key may hold: "One of a, b", "A whole number from 1 to 9" ..., its default and
+ * the values that are refused. */
+static void man_values_text(const struct config_key *k, struct strbuf *out)
 {
     switch (k->type) {
     case TYPE_BOOL:
@@ -56,6 +57,7 @@ static void values_text(const struct config_key *k, struct strbuf *out)
         strbuf_printf(out, "One of");
         break;
     }
+    /* Words beside a number or a text are further choices: ", or auto". */
     for (int i = 0; k->values && k->values[i]; i++)
         strbuf_printf(out, "%s %s",
                       i                      ? ","
@@ -71,7 +73,8 @@ static void values_text(const struct config_key *k, struct strbuf *out)
         strbuf_printf(out, ".");
 }
 
-/* Who acts on the key, and the variable that sets it. */
+/* Who acts on the key, and the variable that sets it. `ours`: the values libaccel
+ * accepts, "*" for all of them. */
 static void use_text(const struct config_key *k, struct strbuf *out)
 {
     char variable[96];
@@ -91,20 +94,23 @@ static void use_text(const struct config_key *k, struct strbuf *out)
             strbuf_append(out, *p == '|' ? ", " : p, *p == '|' ? 2 : 1);
         strbuf_printf(out, ".");
     }
+    /* The variable goes with the row; some keys have none. */
     config_env_name((size_t)(k - config_schema(&n)), variable, sizeof(variable));
     if (variable[0])
         strbuf_printf(out, "\nEnvironment: %s.", variable);
 }
 
-static accel_status_t print_key(const struct config_key *k, accel_error_t *err)
+/* One key as a tagged paragraph: its help, its values, who uses it. */
+static accel_status_t print_config_key(const struct config_key *k, accel_error_t *err)
 {
     struct strbuf text = { 0 };
-    accel_status_t status = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
+    /* A refused key may still have values that change nothing. */
     if (k->use != USE_REFUSED) {
         strbuf_printf(&text, "%s%s.\n",
                       k->use == USE_REPLACED ? "Replaced, with a note: " : "", k->help);
-        values_text(k, &text);
+        man_values_text(k, &text);
     } else if (k->ours) {
         strbuf_printf(&text, "Accepted: %s.\nOther values are refused: %s.", k->ours,
                       k->help);
@@ -117,23 +123,25 @@ static accel_status_t print_key(const struct config_key *k, accel_error_t *err)
     roff_bold(k->name);
     roff_tag_end();
     if (text.failed)
-        status = accel_fail_nomem(err, "the page", text.cap);
+        st = accel_fail_nomem(err, "the page", text.cap);
     else
         roff_text(text.s);
     roff_tag_end();
     strbuf_free(&text);
-    return status;
+    return st;
 }
 
-/* Rows of one map, honoured ones first as in the table. */
-static accel_status_t print_map(const char *section, accel_error_t *err)
+/* The rows of one map, with the note on its prefix in front. The table has
+ * honoured keys first. */
+static accel_status_t print_section_keys(const char *section, accel_error_t *err)
 {
     size_t n, skip = 0;
     const struct config_key *k = config_schema(&n);
     char line[160];
-    accel_status_t status = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     roff_subsection(section[0] ? section : "Top level");
+    /* All keys of a map have the same prefix, or none. */
     for (size_t i = 0; i < n && !skip; i++)
         if (!strcmp(k[i].section, section))
             skip = config_key_prefix(&k[i]);
@@ -144,17 +152,18 @@ static accel_status_t print_map(const char *section, accel_error_t *err)
             roff_paragraph(line);
             break;
         }
-    for (size_t i = 0; i < n && status == ACCEL_OK; i++)
+    for (size_t i = 0; i < n && st == ACCEL_OK; i++)
         if (!strcmp(k[i].section, section))
-            status = print_key(&k[i], err);
-    return status;
+            st = print_config_key(&k[i], err);
+    return st;
 }
 
-static accel_status_t print_config(accel_error_t *err)
+/* Maps in the order in which the table first names them. */
+static accel_status_t man_config(accel_error_t *err)
 {
     size_t n;
     const struct config_key *k = config_schema(&n);
-    accel_status_t status = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     roff_title("ACCEL\\-CONFIG", 5, "File Formats");
     roff_section("NAME");
@@ -166,13 +175,14 @@ static accel_status_t print_config(accel_error_t *err)
         "null, is as if it were not there. Unknown keys are errors. Check a file "
         "with accel check; every problem is named with its place and cure.\n");
     roff_section("KEYS");
-    for (size_t i = 0; i < n && status == ACCEL_OK; i++) {
+    for (size_t i = 0; i < n && st == ACCEL_OK; i++) {
         size_t j = 0;
 
         while (strcmp(k[j].section, k[i].section) != 0)
             j++;
-        if (j == i) /* first row of its map */
-            status = print_map(k[i].section, err);
+        /* The first row of its map: print all of the map here. */
+        if (j == i)
+            st = print_section_keys(k[i].section, err);
     }
     roff_section("EXAMPLE");
     roff_example("distributed_type: FSDP\n"
@@ -188,11 +198,11 @@ static accel_status_t print_config(accel_error_t *err)
     roff_text("(1), ");
     roff_bold("accel");
     roff_text("(7)\n");
-    return status;
+    return st;
 }
 
 static const struct argp argp = {
-    .parser = parse,
+    .parser = parse_man_args,
     .args_doc = "1\n3\n5\n7\nFUNCTION",
     .doc =
         "Prints a manual page, made from the tables that the program itself uses: 1 "
@@ -200,9 +210,11 @@ static const struct argp argp = {
         "libaccel its own page, as accel_open(3). To read one: accel man 7 | man -l -"
 };
 
+/* Suggests the function with the nearest spelling. */
 static int unknown_page(const char *name)
 {
     enum { FUNCTIONS = 256 };
+    /* Static for its size: 16 KiB. */
     static char names[FUNCTIONS][API_NAME_BYTES];
     const char *list[FUNCTIONS], *near;
     struct api_cursor at = { 0 };
@@ -222,6 +234,7 @@ static int unknown_page(const char *name)
     return cli_fail(&err);
 }
 
+/* A digit is a section's page, any other word a function's. */
 static int run_man(int argc, char **argv)
 {
     const char *page = NULL;
@@ -234,7 +247,7 @@ static int run_man(int argc, char **argv)
         man_libaccel();
     else if (!strcmp(page, "7"))
         man_overview();
-    else if (!strcmp(page, "5") && print_config(&err))
+    else if (!strcmp(page, "5") && man_config(&err))
         return cli_fail(&err);
     else if (strcmp(page, "5") != 0 && !man_function(page))
         return unknown_page(page);

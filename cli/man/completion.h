@@ -5,7 +5,7 @@
 #ifndef ACCEL_COMPLETION_H
 #define ACCEL_COMPLETION_H
 
-/* The script for bash, on stdout; output errors are left to cli_finish. */
+/* Prints the script for bash on stdout. Output errors are left to cli_finish. */
 void completion_bash(void);
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The completion script for bash, from the table of sub-commands, their options, the config
- * schema, the messages, the published models, the functions of libaccel and Accelerate's
- * flags. It offers what the parsers take and no more. Out: text on stdout.
+ * The completion script for bash, from the table of sub-commands and their options, the
+ * config schema, the messages, the published models, the functions of libaccel and
+ * Accelerate's flags. It offers what the parsers take and no more. Out: text on stdout.
+ *
+ * The lists are written into the script, so that completing runs no program.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -15,14 +17,15 @@
 #include "cli/launch/launch.h"
 #include "cli/man/man_pages.h"
 
-/* Options as argp ends them. */
+/* argp ends its options with a row of zeros. A row with only a text is a heading. */
 static bool is_last(const struct argp_option *o)
 {
     return !o->name && !o->key && !o->doc && !o->group;
 }
 
-/* ---- lists of words --------------------------------------------------------------------- */
+/* ---- lists of words -------------------------------------------------------------- */
 
+/* Each list is a variable of the script, words divided by line ends. */
 static void print_keys(void)
 {
     size_t n;
@@ -38,6 +41,7 @@ static void print_keys(void)
     printf("\"\n");
 }
 
+/* Codes as they are typed, A0301. */
 static void print_codes(void)
 {
     size_t n;
@@ -49,6 +53,7 @@ static void print_codes(void)
     printf("\"\n");
 }
 
+/* Published models, for `accel plan --model`. */
 static void print_models(void)
 {
     const char *name;
@@ -59,6 +64,7 @@ static void print_models(void)
     printf("\"\n");
 }
 
+/* The functions that have a page, for `accel man`. */
 static void print_functions(void)
 {
     struct api_cursor at = { 0 };
@@ -70,8 +76,8 @@ static void print_functions(void)
     printf("\"\n");
 }
 
-/* Accelerate's, in two lists: with a value, to which the keys of a config belong, and without
- * one. */
+/* Accelerate's flags in two lists: with a value, as all keys of a config have, and
+ * without one. A key whose name another row has as well is offered once. */
 static void print_flags(void)
 {
     static const char *const lists[] = { "_accel_flags", "_accel_value_flags" };
@@ -93,7 +99,8 @@ static void print_flags(void)
     }
 }
 
-/* Is the name of a key in a map unlike all at the top level, so that it stands for itself? */
+/* May the key be written without its map? Its name must differ from every top-level
+ * key, and be the first of its kind. */
 static bool stands_alone(const struct config_key *k, size_t n, size_t row)
 {
     for (size_t i = 0; i < n; i++)
@@ -102,7 +109,7 @@ static bool stands_alone(const struct config_key *k, size_t n, size_t row)
     return config_row(k[row].name) == (int)row;
 }
 
-/* The words that a key takes, by its name and its path. */
+/* The values of a key, found by its path and, where that is clear, by its name. */
 static void print_values(void)
 {
     size_t n;
@@ -113,6 +120,7 @@ static void print_values(void)
     for (size_t i = 0; i < n; i++) {
         char path[128];
 
+        /* Numbers and free text have nothing to offer. */
         if (k[i].type != TYPE_BOOL && !k[i].values)
             continue;
         config_key_path(&k[i], path, sizeof(path));
@@ -127,9 +135,10 @@ static void print_values(void)
     printf("    esac\n}\n");
 }
 
-/* ---- placeholders ------------------------------------------------------------------------ */
+/* ---- placeholders ---------------------------------------------------------------- */
 
-/* What to offer for a word of a form or of an option's argument, as a call of the script. */
+/* The call of the script that offers words for a placeholder of a form or of an
+ * option's argument. ":" offers nothing. */
 static void print_offer(const char *what, size_t n)
 {
     static const struct {
@@ -146,6 +155,7 @@ static void print_offer(const char *what, size_t n)
         { "FUNCTION", "_accel_words \"$_accel_functions\"" },
     };
 
+    /* KEY=VALUE stands before KEY, which it begins with. */
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(offers); i++) {
         size_t len = strlen(offers[i].word);
 
@@ -154,19 +164,22 @@ static void print_offer(const char *what, size_t n)
             return;
         }
     }
+    /* A literal word offers itself. */
     if (n > 0 && (islower(*what) || isdigit(*what)))
         printf("_accel_words %.*s", (int)n, what);
     else
         printf(":");
 }
 
-/* Case arms for the word after an option that takes one. */
+/* Case arms for the word after an option that takes an argument. "a|B"
+ * makes one call for each. */
 static void print_option_arguments(const struct cli_command *c)
 {
     for (const struct argp_option *o = c->argp->options; o && !is_last(o); o++) {
         if (!o->arg || !o->name)
             continue;
         printf("    %s:--%s", c->name, o->name);
+        /* Keys that are letters have a short form. */
         if (isgraph(o->key))
             printf(" | %s:-%c", c->name, o->key);
         printf(")\n");
@@ -180,8 +193,9 @@ static void print_option_arguments(const struct cli_command *c)
     }
 }
 
-/* ---- commands ---------------------------------------------------------------------------- */
+/* ---- commands -------------------------------------------------------------------- */
 
+/* --json in front of the command completes only to commands that take it. */
 static bool takes_json(const struct cli_command *c)
 {
     const struct argp_option *o = c->argp->options;
@@ -191,6 +205,7 @@ static bool takes_json(const struct cli_command *c)
     return o && !is_last(o);
 }
 
+/* All long options of a command, --help first; hidden aliases stay hidden. */
 static void print_options(const struct cli_command *c)
 {
     printf("--%s", CLI_HELP_OPTION);
@@ -199,7 +214,7 @@ static void print_options(const struct cli_command *c)
             printf(" --%s", o->name);
 }
 
-/* How many operands the longest form has; 0: any number. */
+/* The operands of the longest form; 0: any number ("..."). */
 static int most_operands(const char *forms)
 {
     int most = 0;
@@ -213,17 +228,19 @@ static int most_operands(const char *forms)
     return most;
 }
 
-/* Every word of the forms that stands for itself, as the first operand; then what the first
- * placeholder of any form offers. */
+/* Offers every literal word of the forms as the first operand, then what the first
+ * placeholder of any form stands for. */
 static void print_operands(const struct cli_command *c)
 {
     const char *line = c->argp->args_doc ? c->argp->args_doc : "";
     const char *place = NULL;
     int most = most_operands(line);
 
+    /* The parser takes no more operands than the longest form has. */
     if (most)
         printf("        [ \"$operands\" -lt %d ] || return\n", most);
     printf("        [ \"$operands\" -ne 0 ] || _accel_words \"");
+    /* One form per line; literal words are in lower case, placeholders in capitals. */
     for (; *line; line += strcspn(line, "\n"), line += *line == '\n') {
         size_t n = strcspn(line, " \n");
         const char *p = line;
@@ -240,6 +257,7 @@ static void print_operands(const struct cli_command *c)
     printf("\n");
 }
 
+/* The case arm of one command: options after a dash, else operands. */
 static void print_command(const struct cli_command *c)
 {
     printf("    %s)\n        case $cur in -*)\n            _accel_words \"", c->name);
@@ -250,6 +268,7 @@ static void print_command(const struct cli_command *c)
     printf("        ;;\n");
 }
 
+/* The commands as a variable: all of them, or those with --json. */
 static void print_names(const char *variable, bool only_json)
 {
     size_t n;
@@ -262,8 +281,9 @@ static void print_names(const char *variable, bool only_json)
     printf("\"\n");
 }
 
-/* ---- the script -------------------------------------------------------------------------- */
+/* ---- the script ------------------------------------------------------------------ */
 
+/* Functions that need nothing from the tables. COMPREPLY is bash's list of offers. */
 static const char helpers[] =
     "# Adds what begins with the word being typed.\n"
     "_accel_words() {\n"
@@ -305,6 +325,8 @@ static const char helpers[] =
     "    local flag\n"
     "    case $1 in\n";
 
+/* Accelerate's flags after `accel launch`: with - or _, a value
+ * where the key has one. */
 static const char launch_argument[] =
     "    launch:--*)\n"
     "        flag=${1#launch:--} flag=${flag//-/_}\n"
@@ -320,6 +342,8 @@ static const char launch_argument[] =
     "    *) return 1 ;;\n"
     "    esac\n}\n";
 
+/* _accel: finds command, option and number of operands in front of the cursor, then
+ * falls into the case arms that print_command adds. */
 static const char body[] =
     "_accel() {\n"
     "    local cur='' command='' option='' word before='' operands=0 json='' i\n"
@@ -376,6 +400,7 @@ static const char body[] =
     "    fi\n"
     "    case $command in\n";
 
+/* The order is that of a script: lists, functions, then _accel, which uses both. */
 void completion_bash(void)
 {
     size_t n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * accel(1): a section for each sub-command from its table, exit codes from the status
- * table, as man(7) markup on stdout.
+ * table. Out: man(7) markup on stdout.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -11,6 +11,8 @@
 #include "cli/man/man_pages.h"
 #include "cli/man/roff.h"
 
+/* "-j, --json=ARG" as a tag and its help as the text. Keys above
+ * ASCII have no letter. */
 static void print_option(const struct argp_option *o)
 {
     char letter[3] = { '-', (char)o->key, '\0' };
@@ -31,7 +33,7 @@ static void print_option(const struct argp_option *o)
     roff_tag_end();
 }
 
-/* Each line of args_doc is one form. */
+/* The forms of a command, one per line of args_doc. */
 static void print_forms(const struct cli_command *c)
 {
     const char *line = c->argp->args_doc ? c->argp->args_doc : "";
@@ -53,12 +55,15 @@ static void print_forms(const struct cli_command *c)
     } while (*line);
 }
 
+/* The same texts as --help: form, description, options, what stands behind argp's
+ * vertical tab, example. */
 static void print_command(const struct cli_command *c)
 {
     static const struct argp_option help = {
         CLI_HELP_OPTION, CLI_HELP_KEY, NULL, 0, CLI_HELP_TEXT, 0
     };
     const char *doc = c->argp->doc ? c->argp->doc : "";
+    /* argp shows what stands behind \v after the options. */
     const char *after = strchr(doc, '\v');
 
     roff_subsection_begin();
@@ -79,9 +84,11 @@ static void print_command(const struct cli_command *c)
     roff_example(c->example);
 }
 
+/* Only codes that some status has. */
 static void print_exit_codes(void)
 {
     roff_section("EXIT STATUS");
+    /* The table has statuses, not codes; several may share one. */
     for (int code = 0; code < 256; code++) {
         char number[8], meaning[256];
 
@@ -98,6 +105,7 @@ static void print_exit_codes(void)
                    "program that uses libaccel ends with the same codes.");
 }
 
+/* What stands here in words is what no table has. */
 void man_accel(void)
 {
     size_t n;

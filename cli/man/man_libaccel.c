@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libaccel(3): accel.h as a manual page, declarations and their comments in the order of
- * the header; and a page for each of its functions. In: the table that header.awk cuts.
- * Out: man(7) markup on stdout.
+ * libaccel(3): accel.h as a manual page, declarations and their comments in the order
+ * of the header; and a page for each function. In: the table that header.awk cuts. Out:
+ * man(7) markup on stdout.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -11,13 +11,17 @@
 #include "cli/man/man_pages.h"
 #include "cli/man/roff.h"
 
+/* Longest summary in a NAME line, with its end. */
 enum { SUMMARY_BYTES = 72 };
 
-/* ---- comments --------------------------------------------------------------------------- */
+/* ---- comments -------------------------------------------------------------------- */
 
-/* How a line of a comment goes on with the one before it. */
+/* How a line of a comment relates to the one before it. */
 enum line_kind { LINE_TEXT, LINE_NEW, LINE_BULLET, LINE_CODE, LINE_BLANK };
 
+/* The header's comments have four forms: bullets " - ", their continuation
+ * (three blanks), code (two blanks, or more than three) and plain text.
+ * "Errors:" begins a line of its own. */
 static enum line_kind kind_of(const char *line)
 {
     if (*line == '\n' || !*line)
@@ -31,6 +35,7 @@ static enum line_kind kind_of(const char *line)
     return !strncmp(line, "Errors:", 7) ? LINE_NEW : LINE_TEXT;
 }
 
+/* Bytes of the first line, its end included. */
 static size_t line_length(const char *line)
 {
     size_t n = strcspn(line, "\n");
@@ -38,7 +43,7 @@ static size_t line_length(const char *line)
     return n + (line[n] == '\n');
 }
 
-/* Bytes of the lines of code that text begins with; the last line end does not count. */
+/* Bytes of the lines of code that `text` begins with, without the last line end. */
 static size_t code_length(const char *text)
 {
     size_t n = 0;
@@ -70,11 +75,13 @@ static void print_comment(const char *text)
                 roff_form();
             roff_text_n(text + skip, n - skip);
         }
+        /* Is a paragraph open that the next line goes on with? */
         open = kind != LINE_BLANK && kind != LINE_CODE;
         text += n;
     }
 }
 
+/* A section's heading in capitals, as manual pages have them. */
 static void print_heading(const char *words)
 {
     roff_section_begin();
@@ -92,8 +99,9 @@ static void print_page_name(const char *name, const char *section)
     roff_text(section);
 }
 
-/* ---- the whole header -------------------------------------------------------------------- */
+/* ---- the whole header ------------------------------------------------------------ */
 
+/* Sections of the header become sections of the page; entries keep their order. */
 void man_libaccel(void)
 {
     roff_title("LIBACCEL", 3, "Library Functions");
@@ -119,8 +127,10 @@ void man_libaccel(void)
     print_page_name("accel", "(7)\n");
 }
 
-/* ---- one function ------------------------------------------------------------------------ */
+/* ---- one function ---------------------------------------------------------------- */
 
+/* Walks the words of `functions`, entry by entry; entries without
+ * functions are passed over. */
 bool api_next_function(struct api_cursor *at, char name[API_NAME_BYTES])
 {
     size_t n;
@@ -139,7 +149,8 @@ bool api_next_function(struct api_cursor *at, char name[API_NAME_BYTES])
     return true;
 }
 
-/* The entry that declares it; *section_out: the one that its section begins with. */
+/* The entry that declares the function; *section_out: the entry that its
+ * section begins with. */
 static const struct api_entry *find_function(const char *name,
                                              const struct api_entry **section_out)
 {
@@ -151,6 +162,7 @@ static const struct api_entry *find_function(const char *name,
 
         if (strcmp(word, name) != 0)
             continue;
+        /* The first entry of the table begins a section, so this ends. */
         while (!section->section)
             section--;
         *section_out = section;
@@ -159,8 +171,8 @@ static const struct api_entry *find_function(const char *name,
     return NULL;
 }
 
-/* Half a line on the function: the first sentence of its comment where it is one of words and
- * short, else what its section is about. */
+/* Half a line about the function: the first sentence of its comment, if it is short and
+ * made of words, else the heading of its section. */
 static void print_summary(const struct api_entry *e, const struct api_entry *section)
 {
     size_t n = strcspn(e->text, ".:;(");
@@ -179,6 +191,7 @@ static void print_summary(const struct api_entry *e, const struct api_entry *sec
     roff_text("\n");
 }
 
+/* SEE ALSO: the functions declared in the same entry. */
 static void print_others(const struct api_entry *e, const char *name)
 {
     for (const char *f = e->functions; *f; f += strcspn(f, " "), f += *f == ' ') {
@@ -190,6 +203,7 @@ static void print_others(const struct api_entry *e, const char *name)
     }
 }
 
+/* The entry's own comment, then that of its section: rules that hold for all of it. */
 bool man_function(const char *name)
 {
     const struct api_entry *section, *e = find_function(name, &section);
@@ -213,6 +227,7 @@ bool man_function(const char *name)
     roff_text("What holds for every function of the library (status and error, owners, "
               "threads, collective calls) is in ");
     print_page_name("libaccel", "(3).\n");
+    /* What the header says once for all functions of a section. */
     if (section->text[0]) {
         print_heading(section->section);
         print_comment(section->text);

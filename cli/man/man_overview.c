@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel(7): what accel is, the ways to start a run, where settings come from, the
- * variables, what happens on preemption, and how to read a message.
+ * accel(7): what accel is, the ways to start a run, where settings come from,
+ * the variables, what happens on preemption, and how to read a message. Out:
+ * man(7) markup on stdout.
  */
 #include <stdio.h>
 
@@ -9,10 +10,12 @@
 #include "cli/man/man_pages.h"
 #include "cli/man/roff.h"
 
+/* A tag and its text. */
 struct item {
     const char *name, *text;
 };
 
+/* The ways to start a run, with the options of srun. */
 static const struct item forms[] = {
     { "srun --accel-config=FILE PROGRAM ...",
       "One step of as many tasks as FILE says (num_processes, num_machines) or the "
@@ -89,6 +92,7 @@ static const struct item files[] = {
     { "OUT/checkpoints/step_N", "A checkpoint: HDF5 shard files and their MANIFEST." },
 };
 
+/* Each item as a tagged paragraph. */
 static void print_items(const struct item *items, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -100,6 +104,7 @@ static void print_items(const struct item *items, size_t count)
     }
 }
 
+/* The ways to start a run, and where its settings come from. */
 static void print_start(void)
 {
     roff_title("ACCEL", 7, "Miscellaneous");
@@ -127,6 +132,7 @@ static void print_start(void)
     roff_example("accel config show --origin FILE");
 }
 
+/* What happens from the warning to the next life of the job. */
 static void print_preemption(void)
 {
     roff_section("PREEMPTION");
@@ -141,6 +147,7 @@ static void print_preemption(void)
         "sample with the same bits.\n");
 }
 
+/* How to read a message, and the areas of their codes. */
 static void print_messages(void)
 {
     size_t n, pages_count;
@@ -174,6 +181,8 @@ static void print_messages(void)
     roff_paragraph("Exit statuses follow sysexits; accel(1) has the table.");
 }
 
+/* The page has no tables of its own: what is listed comes from the arrays
+ * above and from areas.c. */
 void man_overview(void)
 {
     print_start();

@@ -1,29 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The manual pages that `accel man` prints, each made from the tables of its subject.
+ * All print man(7) markup on stdout; output errors are left to cli_finish.
  */
 #ifndef ACCEL_MAN_PAGES_H
 #define ACCEL_MAN_PAGES_H
 
 #include "common/common.h"
 
-void man_accel(void);    /* accel(1): commands and exit codes */
-void man_libaccel(void); /* libaccel(3): the public header */
-/* NAME(3) of a function of it; false: there is none of this name. */
+/* accel(1): commands and exit codes. */
+void man_accel(void);
+/* libaccel(3): the public header. */
+void man_libaccel(void);
+/* NAME(3), the page of one function of libaccel. False: there is no
+ * function of this name. */
 bool man_function(const char *name);
-void man_overview(void); /* accel(7): the whole, areas of messages */
+/* accel(7): the whole, and the areas of messages. */
+void man_overview(void);
 
-/* accel.h in its own order, cut by header.awk when accel is built. */
+/* The public header in its own order, cut by header.awk when accel is built. */
 struct api_entry {
-    const char *section;   /* begins a section of the header, or NULL */
-    const char *text;      /* the comment; for a section what is said of all of it */
-    const char *code;      /* declarations, "" for a section */
-    const char *functions; /* of them, "accel_rank accel_world_size"; "" for none */
+    /* The heading, where a section of the header begins; else NULL. */
+    const char *section;
+    /* The comment; for a section, what is said about all of it. */
+    const char *text;
+    /* The declarations; "" for a section. */
+    const char *code;
+    /* The functions among them, "accel_rank accel_world_size"; "" for none. */
+    const char *functions;
 };
-extern const struct api_entry api_table[]; /* ends with an entry whose text is NULL */
-extern const char api_rules[];             /* the first comment: rules for all */
+/* Ends with an entry whose text is NULL. */
+extern const struct api_entry api_table[];
+/* The header's first comment: rules for all functions. */
+extern const char api_rules[];
 
-/* The function at *place, a cursor that begins as { 0 }, copied into name; false: no more. */
+/* Copies the next function's name into `name` and moves *at, which begins as {
+ * 0 }. False: no more. */
 struct api_cursor {
     size_t entry;
     const char *next;

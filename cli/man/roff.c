@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writer of man(7) markup: keeps track of the beginning of lines, where '.' and ' would be
+ * Writer of man(7) markup. It tracks the beginning of lines, where '.' and ' would be
  * requests. Output errors are left to cli_finish.
  */
 #include <stdbool.h>
@@ -12,12 +12,17 @@
 #include "cli/cli.h"
 #include "cli/man/roff.h"
 
+/* Lines of the source break here. roff fills anew; this is for diffs of pages. */
 enum { FILL_COLUMN = 66 };
 
+/* At the beginning of a line; just behind a heading, where a paragraph needs no
+ * request; may spaces become line ends? */
 static bool line_start = true, after_heading, filling = true;
+/* Characters since the last line end. */
 static int column;
 
-static void request(const char *text)
+/* A request or macro, which stands at the beginning of a line. */
+static void roff_request(const char *text)
 {
     if (!line_start)
         putchar('\n');
@@ -26,6 +31,7 @@ static void request(const char *text)
     column = 0;
 }
 
+/* Bytes up to the next space or line end. */
 static int word_length(const char *text, size_t n)
 {
     size_t length = 0;
@@ -35,7 +41,8 @@ static int word_length(const char *text, size_t n)
     return (int)length;
 }
 
-/* The first of `n` bytes of text. */
+/* Prints the first of text[n]: escaped, and as a line end where the line would get too
+ * long. The rest is needed to see how long the next word is. */
 static void put_escaped(const char *text, size_t n)
 {
     char c = *text;
@@ -51,8 +58,10 @@ static void put_escaped(const char *text, size_t n)
         line_start = true;
         return;
     }
+    /* \& prints nothing and keeps the sign from being a request. */
     if (line_start && (c == '.' || c == '\''))
         fputs("\\&", stdout);
+    /* roff typesets these signs; pages are copied from, so they must stay ASCII. */
     if (c == '\\')
         fputs("\\e", stdout);
     else if (c == '-')
@@ -70,6 +79,7 @@ static void put_escaped(const char *text, size_t n)
     line_start = false;
 }
 
+/* Ends the line, unless it is empty. */
 static void line_end(void)
 {
     put_escaped("\n", 1);
@@ -86,6 +96,8 @@ void roff_text(const char *text)
     roff_text_n(text, strlen(text));
 }
 
+/* Text in another font; \f needs no beginning of a line, but hides one: an escape in
+ * front makes a dot harmless. */
 static void in_font(char font, const char *text, size_t n)
 {
     printf("\\f%c", font);
@@ -109,6 +121,7 @@ void roff_italic(const char *text)
     roff_italic_n(text, strlen(text));
 }
 
+/* SOURCE_DATE_EPOCH makes pages reproducible: packages are built twice and compared. */
 void roff_title(const char *name, int section, const char *manual)
 {
     const char *epoch = getenv("SOURCE_DATE_EPOCH");
@@ -126,6 +139,7 @@ void roff_title(const char *name, int section, const char *manual)
     line_start = true;
 }
 
+/* A heading is an argument in quotation marks: it must stay one line, however long. */
 static void heading_begin(const char *macro)
 {
     if (!line_start)
@@ -134,6 +148,7 @@ static void heading_begin(const char *macro)
     line_start = filling = false; /* a heading is one line, however long */
 }
 
+/* Behind it the next paragraph needs no request. */
 static void heading_end(void)
 {
     puts("\"");
@@ -182,24 +197,26 @@ void roff_paragraph(const char *text)
     if (n == 0)
         return;
     if (!after_heading)
-        request(".PP");
+        roff_request(".PP");
+    /* Line ends inside are breaks; one at the end is the paragraph's own. */
     for (; n > 0; text++, n--) {
         put_escaped(text, n);
         if (*text == '\n' && n > 1)
-            request(".br");
+            roff_request(".br");
     }
     line_end();
 }
 
+/* Behind a heading man(7) begins a paragraph by itself. */
 void roff_form(void)
 {
     if (!after_heading)
-        request(".PP");
+        roff_request(".PP");
 }
 
 void roff_tag(void)
 {
-    request(".TP");
+    roff_request(".TP");
     filling = false; /* the tag is one line, however long */
 }
 
@@ -213,20 +230,21 @@ void roff_tag_end(void)
 
 void roff_bullet(void)
 {
-    request(".IP \\(bu 2");
+    roff_request(".IP \\(bu 2");
 }
 
+/* Lines between two requests, unfilled. */
 static void kept_lines(const char *begin, const char *lines, size_t n, const char *end)
 {
     roff_form();
-    request(".nf");
-    request(begin);
+    roff_request(".nf");
+    roff_request(begin);
     filling = false;
     roff_text_n(lines, n);
     line_end();
     filling = true;
-    request(end);
-    request(".fi");
+    roff_request(end);
+    roff_request(".fi");
 }
 
 void roff_example_n(const char *lines, size_t n)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Manual pages in man(7) markup on stdout: text is escaped, so that no word of a table can
- * become a request or lose its hyphens.
+ * Manual pages in man(7) markup on stdout. Text is escaped, so that no word of a table
+ * can become a request or lose its hyphens. The writer keeps its place in static
+ * variables: one page at a time.
  */
 #ifndef ACCEL_ROFF_H
 #define ACCEL_ROFF_H
@@ -12,24 +13,25 @@
 void roff_title(const char *name, int section, const char *manual);
 void roff_section(const char *name);
 void roff_subsection(const char *name);
-/* Opens a section or a part of one: words are its heading until it ends. */
+/* Open a section or a subsection; words are its heading until it ends. */
 void roff_section_begin(void);
 void roff_section_end(void);
 void roff_subsection_begin(void);
 void roff_subsection_end(void);
-/* A paragraph; blank text prints nothing. Line ends begin a new line. Ends at a vertical tab,
- * argp's border in the text of a command. */
+/* A paragraph; empty text prints nothing. A line end begins a new line. Ends at a
+ * vertical tab, which divides the text of a command for argp. */
 void roff_paragraph(const char *text);
-/* Begins a paragraph that words follow. */
+/* Begins a paragraph that words will fill. */
 void roff_form(void);
-/* Words inside a line: bold, italic, as they are. No line end is added. */
+/* Words inside a line: bold, italic, plain. No line end is added. */
 void roff_bold(const char *text);
 void roff_italic(const char *text);
 void roff_text(const char *text);
-/* The same of `n` bytes. */
+/* The same for text[n]. */
 void roff_italic_n(const char *text, size_t n);
 void roff_text_n(const char *text, size_t n);
-/* Opens a tagged paragraph: the tag is printed until roff_tag_end, its text after it. */
+/* Opens a tagged paragraph: what is printed until roff_tag_end is the tag, what
+ * follows is its text. */
 void roff_tag(void);
 void roff_tag_end(void);
 /* Begins an item of a list with a dot in front. */
@@ -37,7 +39,7 @@ void roff_bullet(void);
 /* Lines kept as they are, indented. */
 void roff_example(const char *lines);
 void roff_example_n(const char *lines, size_t n);
-/* The same in bold, not indented: declarations. */
+/* Declarations: lines kept as they are, bold, not indented. */
 void roff_code(const char *lines);
 
 #endif

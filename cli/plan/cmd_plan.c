@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel plan FILE`: what a run with this config will need, before it is started: groups,
- * memory per rank by kind, bytes on the wire, size and time of a checkpoint and how often
- * to take one; for one strategy or for all. The model is built without data and measured
- * on the meta backend; no rank is started.
+ * `accel plan FILE`: what a run with this config will need, before it is started:
+ * groups, memory per rank by kind, bytes on the wire, size and time of a checkpoint and
+ * how often to take one; for one strategy or for all. The model is built without data
+ * and measured on the meta backend. No rank is started.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,6 +13,7 @@
 #include "cli/cli.h"
 #include "cli/plan/plan_cmd.h"
 
+/* Long options without a letter, above all letters. */
 enum {
     O_NODES = 256,
     O_GPUS,
@@ -32,8 +33,10 @@ enum {
     O_THREADS
 };
 
-static int whole(struct argp_state *state, const char *option, const char *arg,
-                 long max)
+/* The argument of an option as a whole number in [1, max]; anything else is wrong usage
+ * and does not return. */
+static int whole_number(struct argp_state *state, const char *option, const char *arg,
+                        long max)
 {
     char *end;
     long v;
@@ -46,7 +49,9 @@ static int whole(struct argp_state *state, const char *option, const char *arg,
     return (int)v;
 }
 
-static double positive(struct argp_state *state, const char *option, const char *arg)
+/* The same for a number above 0. The bound keeps later sums finite. */
+static double positive_number(struct argp_state *state, const char *option,
+                              const char *arg)
 {
     char *end;
     double v = strtod(arg, &end);
@@ -61,6 +66,7 @@ static const struct argp_option options[] = {
     { "compare", O_COMPARE, NULL, 0, "One line for each strategy, this config's first",
       0 },
     CLI_SETTINGS_OPTIONS,
+    /* Groups of --help: a row without a name is a heading. */
     { NULL, 0, NULL, 0, "Ranks:", 1 },
     { "nodes", O_NODES, "N", 0, "Nodes (default: num_machines of the file, or 1)", 0 },
     { "gpus", O_GPUS, "G", 0, "GPUs of each node, one rank for each", 0 },
@@ -98,8 +104,9 @@ static const struct argp_option options[] = {
     { 0 }
 };
 
-/* Where the number of an option goes, and its largest value. */
-static int *number_of(struct plan_args *a, int key, long *max)
+/* Where the number of an option is stored, and its largest value; NULL: not such an
+ * option. The bounds keep every product of sizes within 64 bits. */
+static int *number_of(struct plan_args *a, int key, long *max_out)
 {
     const struct {
         int key, *to;
@@ -121,12 +128,13 @@ static int *number_of(struct plan_args *a, int key, long *max)
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(numbers); i++)
         if (numbers[i].key == key) {
-            *max = numbers[i].max;
+            *max_out = numbers[i].max;
             return numbers[i].to;
         }
     return NULL;
 }
 
+/* The long name of a key that is in the table. */
 static const char *option_name(int key)
 {
     const struct argp_option *o = options;
@@ -136,7 +144,7 @@ static const char *option_name(int key)
     return o->name;
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_plan_args(int key, char *arg, struct argp_state *state)
 {
     struct plan_args *a = state->input;
     long max = 0;
@@ -150,13 +158,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->compare = true;
         return 0;
     case O_STORAGE:
-        a->storage = positive(state, "storage", arg);
+        a->storage = positive_number(state, "storage", arg);
         return 0;
     case O_MTBF:
-        a->mtbf = positive(state, "mtbf", arg);
+        a->mtbf = positive_number(state, "mtbf", arg);
         return 0;
     case O_GPU_MEMORY:
-        a->gpu_memory = positive(state, "gpu-memory", arg);
+        a->gpu_memory = positive_number(state, "gpu-memory", arg);
         return 0;
     case 'm':
         a->model = arg;
@@ -171,17 +179,18 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "no file given");
         return 0;
     default:
+        /* Numbers share one table; what is not in it belongs to --set and --site. */
         to = number_of(a, key, &max);
         if (!to)
             return cli_settings_parse(key, arg, state, &a->settings);
-        *to = whole(state, option_name(key), arg, max);
+        *to = whole_number(state, option_name(key), arg, max);
         return 0;
     }
 }
 
 static const struct argp argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_plan_args,
     .args_doc = "FILE",
     .doc =
         "Plans a run of the GPT-2 trainer with this config before it is started: "
@@ -196,15 +205,19 @@ static const struct argp argp = {
         "file, or more memory is needed than the GPUs have, 66 file missing."
 };
 
-/* What would help comes before the table: it is what one is looking for then. */
-static int show(const struct plan_args *a, const struct planned *p)
+/* What would help comes before the table, since it is what the user looks for then. The
+ * exit code says 65 even where the table prints well. */
+static int show_plan(const struct plan_args *a, const struct planned *p)
 {
+    /* Bytes of one GPU. */
     const int64_t memory = p->in.device.memory_bytes;
     char cure[384], need[32], have[32];
     struct plan plan;
     accel_error_t err;
     int code = 0, shown;
 
+    /* p->in and p->other are computed by the same function: the cure is measured, not
+     * guessed. */
     if (!plan_fits(p)) {
         plan_compute(&p->in, &plan);
         accel_fail_at(&err, A0016, a->file,
@@ -219,6 +232,8 @@ static int show(const struct plan_args *a, const struct planned *p)
     return shown ? shown : code;
 }
 
+/* The young interval needs the time of a save, so --mtbf without --storage is
+ * refused before any work. */
 static int run_plan(int argc, char **argv)
 {
     struct plan_args a = { 0 };
@@ -232,17 +247,20 @@ static int run_plan(int argc, char **argv)
                    "--mtbf without the speed of the storage gives no interval");
         return cli_fail(&err);
     }
+    /* As a run would resolve it here, user and site file included. */
     code = cli_config_load(a.file, &a.settings, &p.sources);
     cli_settings_free(&a.settings);
     if (code)
         return code;
     p.config = &p.sources.config;
+    /* From the units of the command line to bytes per second and seconds. */
     p.storage = a.storage * 1e9;
     p.mtbf = a.mtbf * 3600;
     if (plan_prepare(&a, &p, &err))
         code = cli_fail(&err);
     else
-        code = show(&a, &p);
+        code = show_plan(&a, &p);
+    /* Also after an error, which may leave half a plan. */
     plan_free(&p);
     return code;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel plan` in three parts: cmd_plan.c reads the command line, plan_model.c chooses ranks
- * and sizes and measures the model, plan_show.c prints.
+ * `accel plan` in three parts: cmd_plan.c reads the command line, plan_model.c chooses
+ * ranks and sizes and measures the model, plan_show.c prints. All sizes are bytes per
+ * rank unless a name says else.
  */
 #ifndef ACCEL_PLAN_CMD_H
 #define ACCEL_PLAN_CMD_H
@@ -10,38 +11,55 @@
 #include "plan/plan.h"
 #include "cli/config/settings.h"
 
-/* The command line; 0 and NULL: not given. */
+/* The command line. 0 and NULL: not given. */
 struct plan_args {
-    const char *file, *model; /* model: see model_shape_open; NULL: GPT-2 124M */
-    struct model_sizes shape; /* 0: as the model */
+    /* model: a preset or a directory, see model_shape_open; NULL: GPT-2 124M. */
+    const char *file, *model;
+    /* 0: as the model has it. */
+    struct model_sizes shape;
     int nodes, gpus, ranks, seq, batch, accumulate, threads;
-    double storage, mtbf; /* GB/s of all ranks, hours */
-    double gpu_memory;    /* GiB */
+    /* 1e9 bytes per second that all ranks write together; hours between failures. */
+    double storage, mtbf;
+    /* GiB. */
+    double gpu_memory;
     struct cli_settings settings;
     bool json, compare;
 };
 
+/* A plan's input, complete: what the command line and the config
+ * leave open is decided. */
 struct planned {
     struct cli_config sources;
-    const struct config *config; /* of `sources` */
+    /* Points into `sources`. */
+    const struct config *config;
     struct plan_input in;
-    struct plan_input other; /* what plan_cure tries, where `in` does not fit */
+    /* The same run with what plan_cure suggests; filled only
+     * where `in` does not fit. */
+    struct plan_input other;
     struct model_shape shape;
-    struct model_sizes sizes; /* of it */
+    /* The sizes of `shape`. */
+    struct model_sizes sizes;
+    /* Tokens of a sample, samples of a micro-batch and rank,
+     * compute threads of a rank. */
     int seq, batch, threads;
+    /* The model's name, with ", changed" where options changed its sizes. */
     char model[64];
-    double storage, mtbf; /* bytes/s, seconds; 0: not given */
+    /* Bytes per second and seconds; 0: not given. */
+    double storage, mtbf;
 };
 
-/* Ranks, shape, layout, and the model measured. p->config is set. */
+/* Decides ranks, shape and layout and measures the model on the meta backend. p->config
+ * is set. plan_free frees, also after an error. */
 accel_status_t plan_prepare(const struct plan_args *a, struct planned *p,
                             accel_error_t *err);
 void plan_free(struct planned *p);
 
-/* Is the memory of the GPUs enough? True where there are none, or it is not known. */
+/* Is the memory of the GPUs enough? True where there are none, and
+ * where it is not known. */
 bool plan_fits(const struct planned *p);
 
-/* One plan as rows or JSON; all strategies as a table. Return the exit code. */
+/* Print one plan as rows or JSON, or all strategies as a table. Both
+ * return the exit code. */
 int plan_show(const struct planned *p, const char *file, bool json);
 int plan_show_all(const struct planned *p, bool json);
 

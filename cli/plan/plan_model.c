@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel plan`, the sizes: how many ranks, which shape, which layout; the model is built on
- * the meta backend, cut into units and measured. In: command line and config. Out: what
- * plan_compute needs. Starts nothing.
+ * `accel plan`, the sizes: how many ranks, which shape, which layout. The model
+ * is built on the meta backend (shapes only), cut into units and measured, by the
+ * code that a run uses. In: command line and config. Out: what plan_compute
+ * needs. Starts nothing.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -17,12 +18,16 @@
 #include "shard/shard.h"
 #include "topology/topo.h"
 
-/* Of a GPU, before the model: driver's context and code; NCCL's buffers to its peers. */
-#define GUESS_CONTEXT   ((int64_t)768 << 20)
-#define GUESS_NCCL      ((int64_t)512 << 20)
-#define LONGEST_DEFAULT 8192 /* tokens of a sample; some contexts are far longer */
+/* What a GPU holds before the model, guessed: the driver's context and code, and NCCL's
+ * buffers to its peers. A run measures both. */
+#define GUESS_CONTEXT ((int64_t)768 << 20)
+#define GUESS_NCCL    ((int64_t)512 << 20)
+/* Tokens of a sample unless --seq says else: some models' contexts are far longer. */
+#define LONGEST_DEFAULT 8192
 
-/* Options decide; what they leave open comes from the file. */
+/* Chooses nodes and ranks: options first, then the file. Nodes and GPUs must multiply
+ * to the ranks, since all nodes are alike. A count in the file that contradicts is only
+ * a note: planning for another size is what options are for. */
 static accel_status_t choose_ranks(const struct plan_args *a, struct planned *p,
                                    accel_error_t *err)
 {
@@ -32,21 +37,26 @@ static accel_status_t choose_ranks(const struct plan_args *a, struct planned *p,
                       : a->gpus ? nodes * a->gpus
                                 : c->num_processes;
 
-    if (!a->nodes && a->ranks && a->gpus) /* as many nodes as they need */
+    /* Without --nodes: as many nodes as the ranks need. */
+    if (!a->nodes && a->ranks && a->gpus)
         nodes = (a->ranks + a->gpus - 1) / a->gpus;
+    /* Nothing says how many: one rank per node. */
     ranks = ranks ? ranks : nodes;
     if (ranks % nodes || (a->gpus && ranks != nodes * a->gpus))
         return accel_fail_at(
             err, A0390, a->file, "give --nodes, --gpus and --ranks that multiply",
             "%lld ranks cannot be shared evenly by %lld node%s%s", ranks, nodes,
             nodes == 1 ? "" : "s", a->gpus ? " with so many GPUs" : "");
+    /* The options' own bound, for their product. */
     if (ranks > 1 << 20)
         return accel_fail(err, A0015, "give smaller --nodes or --gpus",
                           "%lld ranks are more than 1048576", ranks);
+    /* The mistake a run would make, told with the same message. */
     if (c->distributed_type == DIST_NO && ranks > 1)
         return accel_fail_at(
             err, A0303, a->file, "set distributed_type: FSDP or MULTI_CPU",
             "distributed_type NO is one process, but %lld are planned", ranks);
+    /* The plan is for another size than the file: worth a word, no error. */
     if (c->num_processes && c->num_processes != ranks)
         fprintf(
             stderr,
@@ -59,11 +69,13 @@ static accel_status_t choose_ranks(const struct plan_args *a, struct planned *p,
     return ACCEL_OK;
 }
 
-static int either(int given, int otherwise)
+static int given_or(int given, int otherwise)
 {
     return given ? given : otherwise;
 }
 
+/* Chooses model, sequence, batch and threads. --seq beyond the model's context makes
+ * the context longer, as one would train it. */
 static accel_status_t choose_shape(const struct plan_args *a, struct planned *p,
                                    accel_error_t *err)
 {
@@ -76,23 +88,25 @@ static accel_status_t choose_shape(const struct plan_args *a, struct planned *p,
     if (st != ACCEL_OK)
         return st;
     was = model_sizes_of(&p->shape);
+    /* Positions must reach to the end of a sample. */
     if (!given.context && a->seq > was.context)
         given.context = a->seq;
     model_resize(&p->shape, &given);
     p->sizes = model_sizes_of(&p->shape);
-    p->seq = either(a->seq, p->sizes.context < LONGEST_DEFAULT ? p->sizes.context
-                                                               : LONGEST_DEFAULT);
-    p->batch = either(a->batch, 8);
-    p->in.accumulate = either(a->accumulate, 1);
-    p->threads = either(a->threads, cores / p->in.local_size);
+    p->seq = given_or(a->seq, p->sizes.context < LONGEST_DEFAULT ? p->sizes.context
+                                                                 : LONGEST_DEFAULT);
+    p->batch = given_or(a->batch, 8);
+    p->in.accumulate = given_or(a->accumulate, 1);
+    /* As accel_open does: the cores this process may use, shared out. */
+    p->threads = given_or(a->threads, cores / p->in.local_size);
     p->threads = p->threads < 1 ? 1 : p->threads;
     snprintf(p->model, sizeof(p->model), "%.50s%s", name,
              memcmp(&p->sizes, &was, sizeof(was)) ? ", changed" : "");
     return ACCEL_OK;
 }
 
-/* What one tensor-parallel rank holds of a unit: its part of every matrix, all of the
- * vectors. */
+/* What one tensor-parallel rank holds of a unit: its part of every matrix (rounded up)
+ * and all of the vectors, which are not split. */
 static int64_t part_of(const struct unit *u, int tp)
 {
     int64_t elems = u->elems;
@@ -106,13 +120,16 @@ static int64_t part_of(const struct unit *u, int tp)
     return elems;
 }
 
-static accel_status_t take_units(struct plan_input *in, const struct units *units,
-                                 accel_error_t *err)
+/* Copies the elements of each unit out of the model, which is freed after measuring.
+ * in->unit_elems is the caller's to free. */
+static accel_status_t copy_unit_sizes(struct plan_input *in, const struct units *units,
+                                      accel_error_t *err)
 {
     int64_t *elems = calloc((size_t)units->count, sizeof(*elems));
 
     if (!elems)
         return accel_fail_nomem(err, "the plan", (size_t)units->count * sizeof(*elems));
+    /* Of the whole model; elems[] is what one rank's tensor-parallel part has. */
     in->params = 0;
     for (int u = 0; u < units->count; u++) {
         elems[u] = part_of(&units->unit[u], in->layout.tp);
@@ -124,8 +141,10 @@ static accel_status_t take_units(struct plan_input *in, const struct units *unit
     return ACCEL_OK;
 }
 
-/* What can be known of GPUs without one. */
-static void describe_device(const struct planned *p, struct plan_device *d,
+/* Fills what can be known of GPUs without one. `own`: bytes of internal workspace, in
+ * pages of 2 MiB like the driver's; fields[n] give the bytes of a micro-batch that is
+ * staged in page-locked memory. */
+static void estimate_device(const struct planned *p, struct plan_device *d,
                             const struct backend *sizes, size_t own,
                             const accel_field_t *fields, int n)
 {
@@ -144,12 +163,16 @@ static void describe_device(const struct planned *p, struct plan_device *d,
     d->library_sums = p->config->sums == SUMS_NCCL;
 }
 
-/* The activations of the model, its blocks units of their own or not, recomputed or not; what
- * `in` does not have yet: its units, and what a device has beside them. */
-static accel_status_t measure(const struct planned *p, struct plan_input *in, bool wrap,
-                              bool recompute, int64_t *bytes_out, accel_error_t *err)
+/* Builds the model, cuts it and measures its activations into *bytes_out: `wrap`:
+ * blocks are units of their own; `recompute`: their activations are computed again.
+ * Also fills what `in` lacks: its units and what a device holds beside them. The
+ * sequence is what one rank of a context- or sequence-parallel group sees. */
+static accel_status_t measure_model(const struct planned *p, struct plan_input *in,
+                                    bool wrap, bool recompute, int64_t *bytes_out,
+                                    accel_error_t *err)
 {
     const struct plan_layout *l = &p->in.layout;
+    /* Groups that split the sequence, each rank holding its part. */
     int pieces = l->cp * l->sp, seq = (p->seq + pieces - 1) / pieces;
     struct backend *be = NULL;
     struct graph g = { 0 };
@@ -158,43 +181,48 @@ static accel_status_t measure(const struct planned *p, struct plan_input *in, bo
     accel_field_t fields[4];
     int n = model_fields(&p->shape, seq, fields);
     size_t activations = 0, own = 0;
-    accel_status_t s;
+    accel_status_t st;
 
-    s = p->in.device.present ? backend_cuda_sizes_open(&be, err)
-                             : backend_cpu_sizes_open(&be, p->threads, err);
-    if (s != ACCEL_OK)
-        return s;
-    s = graph_open(&g, be, config_precision(p->config).compute, true, err);
-    if (s != ACCEL_OK)
+    st = p->in.device.present ? backend_cuda_sizes_open(&be, err)
+                              : backend_cpu_sizes_open(&be, p->threads, err);
+    if (st != ACCEL_OK)
+        return st;
+    st = graph_open(&g, be, config_precision(p->config).compute, true, err);
+    if (st != ACCEL_OK)
         goto close_backend;
     model = model_new(&g, &p->shape, err);
     if (!model) {
-        s = err->code;
+        /* model_new returns no status: the error has it. */
+        st = err->code;
         goto out;
     }
-    s = nn_units_build(model, wrap, p->config->transformer_cls, &units, err);
-    if (s == ACCEL_OK && recompute)
+    st = nn_units_build(model, wrap, p->config->transformer_cls, &units, err);
+    if (st == ACCEL_OK && recompute)
         nn_recompute_units(model);
-    if (s == ACCEL_OK)
-        s = nn_measure(model, p->batch, fields, n, true, &activations, &own, err);
+    if (st == ACCEL_OK)
+        st = nn_measure(model, p->batch, fields, n, true, &activations, &own, err);
     *bytes_out = (int64_t)activations;
+    /* For the traffic of tensor- and context-parallel groups: what travels between two
+     * blocks, [batch, seq, width]. */
     in->layers = p->sizes.layers;
     in->hidden_elems = (int64_t)p->batch * seq * p->sizes.width;
     in->batch = p->batch;
-    if (s == ACCEL_OK && !in->unit_elems) {
-        describe_device(p, &in->device, be, own, fields, n);
-        s = take_units(in, &units, err);
+    /* Units and device do not depend on recomputation: once is enough. */
+    if (st == ACCEL_OK && !in->unit_elems) {
+        estimate_device(p, &in->device, be, own, fields, n);
+        st = copy_unit_sizes(in, &units, err);
     }
 out:
+    /* In reverse: units point into the model, the model into the graph. */
     units_free(&units);
     nn_module_free(model);
     graph_close(&g);
 close_backend:
     backend_close(be);
-    return s;
+    return st;
 }
 
-/* The memory of this machine's GPUs, where it has some: often those of the cluster. */
+/* The memory of this machine's first GPU, or 0: often the GPUs of the cluster. */
 static int64_t gpu_memory_here(void)
 {
     struct topo_machine *m = NULL;
@@ -210,7 +238,7 @@ static int64_t gpu_memory_here(void)
     return bytes;
 }
 
-/* --gpus plans for GPUs, unless the file wants the CPU. */
+/* --gpus, --gpu-memory or MULTI_GPU plan for GPUs, unless the file wants the CPU. */
 static void choose_device(const struct plan_args *a, struct planned *p)
 {
     const struct config *c = p->config;
@@ -232,35 +260,41 @@ bool plan_fits(const struct planned *p)
     const struct plan_device *d = &p->in.device;
     struct plan plan;
 
+    /* 0 bytes: not known, so nothing can be said against it. */
     plan_compute(&p->in, &plan);
     return !d->present || d->memory_bytes == 0 || plan.total_bytes <= d->memory_bytes;
 }
 
-static bool wraps(const struct config *c)
+/* Are the model's blocks units of their own? */
+static bool wraps_blocks(const struct config *c)
 {
     return config_wrap_policy(c) == WRAP_TRANSFORMER;
 }
 
-/* What keys of FSDP would change of the model itself: its blocks as units, activations
- * computed once more. */
-static accel_status_t measure_others(struct planned *p, accel_error_t *err)
+/* Measures what two keys of FSDP would change: blocks as units, activations recomputed.
+ * plan_cure needs both to tell which of them makes the plan fit. DeepSpeed has other
+ * keys, so nothing is tried there. */
+static accel_status_t measure_cures(struct planned *p, accel_error_t *err)
 {
     const struct config *c = p->config;
     accel_status_t st = ACCEL_OK;
 
     if (c->distributed_type == DIST_DEEPSPEED)
         return ACCEL_OK;
-    if (!wraps(c)) {
+    if (!wraps_blocks(c)) {
+        /* Cut anew, so its units are its own: plan_free frees both. */
         p->other.unit_elems = NULL;
         p->other.rewrapped = true;
-        st = measure(p, &p->other, true, config_recomputes(c),
-                     &p->other.activation_bytes, err);
+        st = measure_model(p, &p->other, true, config_recomputes(c),
+                           &p->other.activation_bytes, err);
     }
     if (st == ACCEL_OK && !config_recomputes(c))
-        st = measure(p, &p->other, true, true, &p->other.recomputed_bytes, err);
+        st = measure_model(p, &p->other, true, true, &p->other.recomputed_bytes, err);
     return st;
 }
 
+/* plan_layout_of comes before the shape: a layout that cannot be is the more basic
+ * mistake. Two moments per parameter, as AdamW has. */
 accel_status_t plan_prepare(const struct plan_args *a, struct planned *p,
                             accel_error_t *err)
 {
@@ -277,12 +311,14 @@ accel_status_t plan_prepare(const struct plan_args *a, struct planned *p,
         return st;
     st = choose_shape(a, p, err);
     if (st == ACCEL_OK)
-        st = measure(p, &p->in, wraps(p->config), config_recomputes(p->config),
-                     &p->in.activation_bytes, err);
+        st = measure_model(p, &p->in, wraps_blocks(p->config),
+                           config_recomputes(p->config), &p->in.activation_bytes, err);
+    /* The cures start from the same run, its units shared. */
     p->other = p->in;
-    return st == ACCEL_OK && !plan_fits(p) ? measure_others(p, err) : st;
+    return st == ACCEL_OK && !plan_fits(p) ? measure_cures(p, err) : st;
 }
 
+/* `other` shares the unit sizes of `in` unless it was cut anew. */
 void plan_free(struct planned *p)
 {
     if (p->other.unit_elems != p->in.unit_elems)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel plan`, what is shown: one plan as rows or JSON, all strategies as a table, and the
- * times of checkpoints. In: what plan_model.c found. Out: text on stdout.
+ * `accel plan`, what is shown: one plan as rows or JSON, all strategies as a table, and
+ * the times of checkpoints. In: what plan_model.c found. Out: text on stdout.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -11,7 +11,8 @@
 #include "cli/cli.h"
 #include "cli/plan/plan_cmd.h"
 
-static int no_memory(void)
+/* The one error of printing a plan, as an exit code. */
+static int plan_no_memory(void)
 {
     accel_error_t err;
 
@@ -31,8 +32,10 @@ static const char *time_text(double s, char *buf, size_t len)
     return buf;
 }
 
-/* ---- one plan -------------------------------------------------------------------------------- */
+/* ---- one plan -------------------------------------------------------------------- */
 
+/* The time of a save, and how often to save: Young's interval, with Daly's as the
+ * second opinion. Shown only for the speeds the user gave. */
 static void print_times(const struct planned *p, const struct plan *plan)
 {
     char a[32], b[32], c[32];
@@ -40,11 +43,13 @@ static void print_times(const struct planned *p, const struct plan *plan)
 
     if (!(p->storage > 0))
         return;
+    /* All ranks write at once, so the whole checkpoint over the whole speed. */
     save = (double)plan->checkpoint_bytes / p->storage;
     printf("  %-20s  %-10s at %.3g GB/s\n", "time of a save",
            time_text(save, a, sizeof(a)), p->storage / 1e9);
     if (!(p->mtbf > 0))
         return;
+    /* Young's is the simple one, and close to Daly's as long as a save is short. */
     young = plan_interval_young(save, p->mtbf);
     printf("  %-20s  %-10s (Young; Daly: %s) with a failure every %s, which costs "
            "%.2g %% of the time; accel.checkpoint.every_minutes: %.3g\n",
@@ -54,11 +59,12 @@ static void print_times(const struct planned *p, const struct plan *plan)
            100 * plan_interval_loss(young, save, p->mtbf), young / 60);
 }
 
-/* What is not known before a run. */
+/* Says what is not known before a run. */
 static void print_notes(const struct planned *p)
 {
     const struct plan_device *d = &p->in.device;
 
+    /* Nothing to hold the peak against: neither a GPU here nor --gpu-memory. */
     if (d->present && d->memory_bytes == 0)
         puts("  (--gpu-memory GIB holds the peak against the memory of a GPU)");
     puts(d->present ? "  (the host's process, before the model, is measured when a run "
@@ -67,10 +73,13 @@ static void print_notes(const struct planned *p)
                       "starts)");
 }
 
-static int print_text(const struct planned *p, const struct plan *plan,
-                      const char *file)
+/* The rows of plan_print, which a run prints too, behind what only the
+ * command line knows. */
+static int print_plan_text(const struct planned *p, const struct plan *plan,
+                           const char *file)
 {
     struct strbuf text = { 0 };
+    /* Rows only the command line can fill; plan_print takes them as name and text. */
     char shape[160], batch[128], threads[32];
 
     snprintf(shape, sizeof(shape),
@@ -87,7 +96,7 @@ static int print_text(const struct planned *p, const struct plan *plan,
                &text);
     if (text.failed) {
         strbuf_free(&text);
-        return no_memory();
+        return plan_no_memory();
     }
     fputs(text.s, stdout);
     strbuf_free(&text);
@@ -96,6 +105,7 @@ static int print_text(const struct planned *p, const struct plan *plan,
     return cli_finish(0);
 }
 
+/* Bytes per rank by kind. Keys are part of the interface: scripts read them. */
 static json_t *bytes_json(const struct plan *p)
 {
     return json_pack(
@@ -109,7 +119,8 @@ static json_t *bytes_json(const struct plan *p)
         (json_int_t)p->host_bytes, "peak", (json_int_t)p->total_bytes);
 }
 
-/* What the GPU has, and what its rank needs on the host; null where the host computes. */
+/* What the GPU has and what its rank needs on the host; null
+ * where the host computes. */
 static json_t *gpu_json(const struct plan_input *in, const struct plan *p)
 {
     const struct plan_device *d = &in->device;
@@ -141,6 +152,7 @@ static json_t *groups_json(const struct plan_layout *l)
     return all;
 }
 
+/* Seconds, or null where the speed or the failure rate was not given. */
 static json_t *times_json(const struct planned *p, const struct plan *plan)
 {
     double save = p->storage > 0 ? (double)plan->checkpoint_bytes / p->storage : 0;
@@ -156,9 +168,12 @@ static json_t *times_json(const struct planned *p, const struct plan *plan)
     return o;
 }
 
+/* What follows from the layout. `cut`: ranks that share one copy of
+ * the optimizer's state. */
 static json_t *plan_json(const struct planned *p, const struct plan *plan)
 {
     const struct plan_layout *l = &p->in.layout;
+    /* Context-parallel ranks hold the same parameters, so they share the state, too. */
     int cut = l->cut_optimizer ? l->shard * l->cp : 1;
 
     return json_pack(
@@ -173,8 +188,10 @@ static json_t *plan_json(const struct planned *p, const struct plan *plan)
         (json_int_t)plan->checkpoint_bytes, "seconds", times_json(p, plan));
 }
 
-static int print_json(const struct planned *p, const struct plan *plan,
-                      const char *file)
+/* Sizes and layout in one object; order kept, so that two plans can be
+ * compared line by line. */
+static int print_plan_json(const struct planned *p, const struct plan *plan,
+                           const char *file)
 {
     const struct model_sizes *m = &p->sizes;
     json_t *all =
@@ -184,31 +201,35 @@ static int print_json(const struct planned *p, const struct plan *plan,
                   m->vocab, "params", (json_int_t)p->in.params, "units", p->in.units,
                   "nodes", p->in.nodes, "ranks", p->in.world, "seq", p->seq, "batch",
                   p->batch, "accumulate", p->in.accumulate, "threads", p->threads);
+    /* What follows from the layout, merged into the same object. */
     json_t *rest = plan_json(p, plan);
     int code;
 
     if (!all || !rest || json_object_update(all, rest)) {
-        code = no_memory();
+        code = plan_no_memory();
     } else {
         json_dumpf(all, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
         puts("");
         code = cli_finish(0);
     }
+    /* Both may be NULL, which json_decref takes. */
     json_decref(rest);
     json_decref(all);
     return code;
 }
 
+/* A plan is computed where it is shown: it is a pure function of p->in, and cheap. */
 int plan_show(const struct planned *p, const char *file, bool json)
 {
     struct plan plan;
 
     plan_compute(&p->in, &plan);
-    return json ? print_json(p, &plan, file) : print_text(p, &plan, file);
+    return json ? print_plan_json(p, &plan, file) : print_plan_text(p, &plan, file);
 }
 
-/* ---- all strategies ---------------------------------------------------------------------------- */
+/* ---- all strategies -------------------------------------------------------------- */
 
+/* Plain bytes for scripts, a unit for readers. */
 static void bytes_cell(int64_t bytes, bool json, char *buf, size_t len)
 {
     if (json)
@@ -217,6 +238,7 @@ static void bytes_cell(int64_t bytes, bool json, char *buf, size_t len)
         format_bytes((double)bytes, buf, len);
 }
 
+/* "-": there is no GPU, or its memory is not known. */
 static const char *fits_word(const struct plan_device *d, const struct plan *p)
 {
     if (!d->present || d->memory_bytes == 0)
@@ -224,9 +246,12 @@ static const char *fits_word(const struct plan_device *d, const struct plan *p)
     return p->total_bytes <= d->memory_bytes ? "yes" : "no";
 }
 
+/* One strategy as a row: memory by kind, then bytes sent inside and
+ * between nodes per step. */
 static void layout_row(struct cli_table *t, const struct plan_input *in, bool json)
 {
     struct plan p;
+    /* In the order of the columns. */
     int64_t kind[9];
     char cell[9][32];
 
@@ -248,6 +273,8 @@ static void layout_row(struct cli_table *t, const struct plan_input *in, bool js
                                        in->layout.runs ? "yes" : "not yet" });
 }
 
+/* This config's strategy first, then all others on the same ranks, each with the
+ * config's context-, sequence- and tensor-parallel groups. */
 int plan_show_all(const struct planned *p, bool json)
 {
     static const char *const columns[] = {
@@ -256,21 +283,24 @@ int plan_show_all(const struct planned *p, bool json)
         "#SENT_OUT", "SUPPORTED",    NULL
     };
     const struct plan_layout *own = &p->in.layout;
+    /* Ranks that the other axes take: the strategies share out what remains. */
     int others = own->cp * own->sp * own->tp;
     struct cli_table *t = cli_table_new("strategies", columns);
     struct plan_input in = p->in;
     int local = in.local_size / others;
 
     if (!t)
-        return no_memory();
+        return plan_no_memory();
     layout_row(t, &in, json);
     for (int i = 0;
          plan_layout_at(i, in.world / others, local > 0 ? local : 1, &in.layout); i++) {
+        /* Shown first already. */
         if (strcmp(in.layout.name, own->name) == 0)
             continue;
         in.layout.cp = own->cp;
         in.layout.sp = own->sp;
         in.layout.tp = own->tp;
+        /* A strategy that runs alone need not run beside the other axes. */
         in.layout.runs = in.layout.runs && others == 1;
         layout_row(t, &in, json);
     }

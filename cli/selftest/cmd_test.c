@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel test`: proves that a run works here. As a task of srun or mpirun it becomes one
- * rank of the self-test; inside an allocation it starts srun, elsewhere one process, or
- * mpirun where there is no Slurm. The test itself is accel-selftest, a program of its own.
+ * `accel test`: proves that a run works here. As a task of srun or mpirun it becomes
+ * one rank of the self-test. Inside an allocation it starts srun; elsewhere it runs as
+ * one process, or through mpirun where there is no Slurm. The test itself is
+ * accel-selftest, a program of its own.
  */
 #include <errno.h>
 #include <limits.h>
@@ -15,11 +16,12 @@
 #include "cli/cli.h"
 
 struct test_args {
+    /* NULL: not given. */
     const char *config, *dir;
     bool json;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_test_args(int key, char *arg, struct argp_state *state)
 {
     struct test_args *a = state->input;
 
@@ -41,10 +43,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* ---- where we are --------------------------------------------------------------------------- */
+/* ---- where we are ---------------------------------------------------------------- */
 
-/* A task of a step. The shell of salloc and a batch script are steps too, with numbers of
- * their own at the upper end; in them srun is still to be started. */
+/* Is this process a task of a step? The shell of salloc and a batch script have step
+ * ids too, at the upper end of their range (such as SLURM_BATCH_SCRIPT); in those srun
+ * is still to be started. */
 static bool is_task(void)
 {
     const char *step = getenv("SLURM_STEP_ID");
@@ -54,58 +57,63 @@ static bool is_task(void)
     return getenv("SLURM_PROCID") && step && strtoul(step, NULL, 10) < 0xfffffff0u;
 }
 
-/* The first of all tasks, which speaks for them. */
+/* Is this the first of all tasks? It alone prints what all of them found
+ * before they can talk. */
 static bool speaks(void)
 {
     return env_long("PMIX_RANK",
                     env_long("OMPI_COMM_WORLD_RANK", env_long("SLURM_PROCID", 0))) == 0;
 }
 
-/* ---- config ---------------------------------------------------------------------------------- */
+/* ---- config ---------------------------------------------------------------------- */
 
-/* FILE and all that is below it; without any file all ranks shard. */
-static int resolve(const char *path, struct config *cfg)
+/* Resolves FILE over the weaker sources. Without any file the ranks shard, so that the
+ * test covers the collectives that a real run uses. */
+static int resolve_test_config(const char *path, struct config *cfg)
 {
     struct config_sources sources = { .job_path = path && *path ? path : NULL };
     struct config_paths paths;
     struct config_diags diags;
     accel_error_t err;
-    accel_status_t status;
+    accel_status_t st;
     int code;
 
     config_sources_default(&sources, &paths);
-    status = config_resolve(&sources, cfg, &diags, &err);
-    code = accel_exit_code(status);
+    st = config_resolve(&sources, cfg, &diags, &err);
+    code = accel_exit_code(st);
     for (size_t i = 0; i < diags.count && speaks(); i++)
         fprintf(stderr, "%s\n", diags.item[i].text);
-    if (status != ACCEL_OK && !diags.errors && speaks())
+    if (st != ACCEL_OK && !diags.errors && speaks())
         code = cli_fail(&err);
     config_diags_free(&diags);
-    if (status == ACCEL_OK && !config_is_given(cfg, "distributed_type"))
+    if (st == ACCEL_OK && !config_is_given(cfg, "distributed_type"))
         cfg->distributed_type = DIST_FSDP;
     return code;
 }
 
-/* --config, else what srun resolved, else what is found without it. */
-static int load(const struct test_args *a, struct config *cfg)
+/* The config: --config, else what srun resolved for this step, else what
+ * the other sources say. */
+static int load_test_config(const struct test_args *a, struct config *cfg)
 {
     const char *resolved = getenv("ACCEL_CONFIG_RESOLVED");
     accel_error_t err = { 0 };
 
     if (a->config || !resolved || !*resolved)
-        return resolve(a->config ? a->config : getenv("ACCEL_CONFIG"), cfg);
+        return resolve_test_config(a->config ? a->config : getenv("ACCEL_CONFIG"), cfg);
     if (config_decode(resolved, cfg, &err) == ACCEL_OK)
         return 0;
     return speaks() ? cli_fail(&err) : accel_exit_code(err.code);
 }
 
-/* Nothing of the user's may be touched: no checkpoint but that of the test, in the test's
- * own directory, and no requeue when the job is preempted meanwhile. */
-static accel_status_t hand_over(struct config *cfg, accel_error_t *err)
+/* Hands the config to accel-selftest through the environment. Nothing of the user's may
+ * be touched: the only checkpoint is the test's, in its own directory, and a preempted
+ * job is not requeued from here. */
+static accel_status_t export_test_config(struct config *cfg, accel_error_t *err)
 {
     static char text[16 << 10];
     accel_status_t st;
 
+    /* Only accel_save writes: nothing falls due by steps or minutes. */
     cfg->ckpt_dir[0] = '\0';
     cfg->ckpt_every_steps = 0;
     cfg->ckpt_every_minutes = 0;
@@ -118,8 +126,10 @@ static accel_status_t hand_over(struct config *cfg, accel_error_t *err)
     return st;
 }
 
-/* ---- becoming another program ------------------------------------------------------------------ */
+/* ---- becoming another program ---------------------------------------------------- */
 
+/* Replaces this process, so that signals and the exit code are the new program's.
+ * Returns only on failure. */
 static int become(const char *program, char **argv)
 {
     accel_error_t err;
@@ -130,7 +140,7 @@ static int become(const char *program, char **argv)
     return cli_fail(&err);
 }
 
-/* Directory of this very program; false when the kernel does not say. */
+/* The directory of this program's file. False when the kernel does not say. */
 static bool own_dir(char dir[PATH_MAX])
 {
     ssize_t n = readlink("/proc/self/exe", dir, PATH_MAX - 1);
@@ -142,8 +152,8 @@ static bool own_dir(char dir[PATH_MAX])
     return true;
 }
 
-/* Next to this program (a build tree), in libexec of the same installation, which may have
- * moved, or where it was installed. */
+/* accel-selftest lies next to this program (a build tree), in libexec of the same
+ * installation, which may have been moved, or where it was installed. */
 static bool find_selftest(char path[PATH_MAX])
 {
     static const char *const near[] = { "accel-selftest",
@@ -158,7 +168,8 @@ static bool find_selftest(char path[PATH_MAX])
     return access(path, X_OK) == 0;
 }
 
-/* Several nodes meet in the current directory, one needs none that is shared. */
+/* Ranks on several nodes need a shared directory: the current one. On one node any
+ * local directory will do. */
 static const char *choose_dir(const struct test_args *a)
 {
     const char *tmp = getenv("TMPDIR");
@@ -170,6 +181,7 @@ static const char *choose_dir(const struct test_args *a)
     return tmp && *tmp ? tmp : "/tmp";
 }
 
+/* Becomes one rank of the test. */
 static int be_rank(const struct test_args *a, struct config *cfg)
 {
     char path[PATH_MAX];
@@ -182,7 +194,7 @@ static int be_rank(const struct test_args *a, struct config *cfg)
                    "accel-selftest, which `accel test` starts, is not there");
         return speaks() ? cli_fail(&err) : accel_exit_code(err.code);
     }
-    if (hand_over(cfg, &err))
+    if (export_test_config(cfg, &err))
         return cli_fail(&err);
     if (a->json)
         argv[n++] = (char *)"--json";
@@ -214,7 +226,8 @@ static int start_ranks(const struct test_args *a, const char *const *head,
     return become(argv[0], argv);
 }
 
-/* Several processes are wanted, and nobody has started them. */
+/* The config wants several processes and nothing has started them. With Slurm the user
+ * is sent to srun, since a login node must not run them. */
 static int start_elsewhere(const struct test_args *a, const char *self, bool slurm)
 {
     const char *const launch[] = { self, "launch", "--config", a->config, NULL };
@@ -230,6 +243,9 @@ static int start_elsewhere(const struct test_args *a, const char *self, bool slu
     return cli_fail(&err);
 }
 
+/* Decides who starts the ranks: nobody when this is a task already, srun inside an
+ * allocation, `accel launch` for several processes without Slurm, else this
+ * process is the only rank. */
 static int run_test(int argc, char **argv)
 {
     struct test_args a = { 0 };
@@ -238,16 +254,19 @@ static int run_test(int argc, char **argv)
     int code;
 
     cli_parse(&cli_test, argc, argv, &a);
-    code = load(&a, &cfg);
+    code = load_test_config(&a, &cfg);
     if (code)
         return code;
     if (is_task())
         return be_rank(&a, &cfg);
+    /* Ranks run this very program, not whatever PATH has on their node. */
     if (!own_dir(self))
         strcpy(self, ".");
     strcat(self, "/accel");
     srun = cli_find_program("srun");
     if (srun && getenv("SLURM_JOB_ID")) {
+        /* A config goes through the plugin, as in a run. Without one srun
+         * must be told of PMIx. */
         const char *const head[] = { "srun", a.config ? option : "--mpi=pmix", NULL };
 
         snprintf(option, sizeof(option), "--accel-config=%.4000s",
@@ -277,7 +296,7 @@ static const struct argp_option options[] = {
 };
 static const struct argp argp = {
     .options = options,
-    .parser = parse,
+    .parser = parse_test_args,
     .doc =
         "Proves that a run works here: the map of ranks, every collective with its "
         "values, three steps of a small model against the same steps in one process, "

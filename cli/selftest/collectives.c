@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The collectives of the self-test: every value is compared with its closed form, sums of
- * small whole numbers, which float32 and bfloat16 hold exactly at any world size. One size
- * is odd, one as large as the units of a training. In: the run's communicator.
+ * The collectives of the self-test. Every value is compared with its closed form: sums
+ * of small integers, exact in float32 at any world size, and small enough for bfloat16
+ * inputs. One size is odd, one is as large as the units of a training run. In: the
+ * run's communicator. Out: time, rate, the first wrong element.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,38 +11,50 @@
 #include "common/bf16.h"
 #include "cli/selftest/selftest.h"
 
+/* Timed calls, of which the median counts; bytes of the large buffer on each rank;
+ * elements per rank of the odd size, which no vector width divides. */
 enum { REPEATS = 5, WHOLE_BYTES = 4 << 20, ODD_ELEMS = 129 };
 
 /* One call of one collective, and what it works on. */
 struct round {
     struct comm *comm;
+    /* `turn` counts the calls and enters all values, so that what a former call left
+     * behind is never taken for a result. */
     int rank, size, turn;
-    size_t elems;        /* per rank */
-    accel_dtype_t dtype; /* of in */
-    void *in;            /* [size][elems] */
-    float *out;          /* [elems] */
+    /* Elements per rank. */
+    size_t elems;
+    /* Of `in`; `out` is always float32. */
+    accel_dtype_t dtype;
+    /* [size][elems] */
+    void *in;
+    /* [elems] */
+    float *out;
 };
 
 struct collective {
     const char *name;
-    double sent; /* times the whole buffer and (size - 1) / size: bytes a rank sends */
+    /* Bytes a rank sends: this times the whole buffer times (size - 1) / size. */
+    double sent;
     void (*fill)(struct round *r);
     accel_status_t (*call)(struct round *r, accel_error_t *err);
     accel_status_t (*verify)(const struct round *r, accel_error_t *err);
 };
 
-/* Rank r contributes share(r) * weight(i) at place i. */
+/* Rank r contributes rank_share(r) * weight(i) at place i, so the sum is weight(i)
+ * times the sum of all shares: exact, and different for neighbouring elements, which
+ * finds shifted blocks. */
 static float weight(size_t i, int turn)
 {
     return (float)((i + (size_t)turn) % 7 + 1);
 }
 
-static float share(int rank)
+static float rank_share(int rank)
 {
     return (float)(rank % 16 + 1);
 }
 
-/* 1 + 2 + ... + 16 for each full sixteen ranks, and the rest. */
+/* The sum of all shares: 136 = 1 + 2 + ... + 16 for each full sixteen
+ * ranks, and the rest. */
 static float share_sum(int size)
 {
     int full = size / 16, rest = size % 16;
@@ -49,8 +62,10 @@ static float share_sum(int size)
     return (float)(full * 136 + rest * (rest + 1) / 2);
 }
 
-static accel_status_t wrong(const struct round *r, const char *name, size_t at,
-                            double got, double want, accel_error_t *err)
+/* The error for one wrong element. It names index and both values: a power of two
+ * between them points at memory, a neighbour's value at an offset. */
+static accel_status_t wrong_value(const struct round *r, const char *name, size_t at,
+                                  double got, double want, accel_error_t *err)
 {
     return accel_fail(
         err, A0062,
@@ -60,12 +75,13 @@ static accel_status_t wrong(const struct round *r, const char *name, size_t at,
         accel_dtype_name(r->dtype), at, got, want);
 }
 
+/* This rank's contribution to a sum, in the dtype of the round. */
 static void fill_weights(struct round *r)
 {
     size_t n = r->elems * (size_t)r->size;
 
     for (size_t i = 0; i < n; i++) {
-        float v = share(r->rank) * weight(i, r->turn);
+        float v = rank_share(r->rank) * weight(i, r->turn);
 
         if (r->dtype == ACCEL_BF16)
             ((bf16_t *)r->in)[i] = f32_to_bf16(v);
@@ -74,7 +90,7 @@ static void fill_weights(struct round *r)
     }
 }
 
-/* Compares `got[n]`, which starts at place `first` of the whole, with the sums. */
+/* Compares got[n], which starts at place `first` of the whole, with the sums. */
 static accel_status_t verify_sums(const struct round *r, const char *name,
                                   const float *got, size_t n, size_t first,
                                   accel_error_t *err)
@@ -83,18 +99,21 @@ static accel_status_t verify_sums(const struct round *r, const char *name,
         float want = share_sum(r->size) * weight(first + i, r->turn);
 
         if (got[i] != want)
-            return wrong(r, name, first + i, got[i], want, err);
+            return wrong_value(r, name, first + i, got[i], want, err);
     }
     return ACCEL_OK;
 }
 
-/* ---- all_gather --------------------------------------------------------------------------- */
+/* ---- all_gather ------------------------------------------------------------------ */
 
+/* The value at place i of a gathered buffer; below 2^24, so
+ * float32 holds it exactly. */
 static float gathered(size_t i, int turn)
 {
     return (float)((i * 31 + (size_t)turn * 7) & 0xffffff);
 }
 
+/* Each rank fills its own part; -1 in the others shows what was not received. */
 static void fill_gather(struct round *r)
 {
     float *buf = r->in;
@@ -115,11 +134,11 @@ static accel_status_t verify_gather(const struct round *r, accel_error_t *err)
 
     for (size_t i = 0; i < r->elems * (size_t)r->size; i++)
         if (buf[i] != gathered(i, r->turn))
-            return wrong(r, "all_gather", i, buf[i], gathered(i, r->turn), err);
+            return wrong_value(r, "all_gather", i, buf[i], gathered(i, r->turn), err);
     return ACCEL_OK;
 }
 
-/* ---- reduce_scatter, all_reduce, broadcast, barrier ----------------------------------------- */
+/* ---- reduce_scatter, all_reduce, broadcast, barrier ------------------------------ */
 
 static accel_status_t call_scatter(struct round *r, accel_error_t *err)
 {
@@ -144,12 +163,13 @@ static accel_status_t verify_reduce(const struct round *r, accel_error_t *err)
     return verify_sums(r, "all_reduce", r->in, r->elems * (size_t)r->size, 0, err);
 }
 
-/* Every rank is the root once in so many turns. */
+/* Each rank is the root once in `size` turns. */
 static int root_of(const struct round *r)
 {
     return (r->size - 1 + r->turn) % r->size;
 }
 
+/* The root has the values, the others -1. */
 static void fill_broadcast(struct round *r)
 {
     float *buf = r->in;
@@ -170,38 +190,41 @@ static accel_status_t verify_broadcast(const struct round *r, accel_error_t *err
 
     for (size_t i = 0; i < r->elems * (size_t)r->size; i++)
         if (buf[i] != gathered(i, r->turn))
-            return wrong(r, "broadcast", i, buf[i], gathered(i, r->turn), err);
+            return wrong_value(r, "broadcast", i, buf[i], gathered(i, r->turn), err);
     return ACCEL_OK;
 }
 
-/* ---- the rounds ----------------------------------------------------------------------------- */
+/* ---- the rounds ------------------------------------------------------------------ */
 
-/* One call; its time goes to *ns. Wrong values are kept in `bad`, so that this rank still
- * makes the calls its peers make; a call that failed is returned. */
-static accel_status_t play(struct round *r, const struct collective *op, double *ms,
-                           accel_error_t *bad, accel_error_t *err)
+/* One call of the collective. *ms_out is the time of the slowest rank, measured behind
+ * a barrier. Wrong values are kept in `bad`, so that this rank still makes the calls
+ * its peers make; a call that failed is returned. */
+static accel_status_t play_round(struct round *r, const struct collective *op,
+                                 double *ms_out, accel_error_t *bad, accel_error_t *err)
 {
     accel_error_t why = { 0 };
     accel_status_t st;
     int64_t start;
 
+    /* The barrier keeps a late rank's filling out of the others' time. */
     op->fill(r);
     st = comm_barrier(r->comm, err);
     start = clock_ns();
     if (st == ACCEL_OK)
         st = op->call(r, err);
-    *ms = (double)(clock_ns() - start) / 1e6;
+    *ms_out = (double)(clock_ns() - start) / 1e6;
     if (st == ACCEL_OK)
-        st = comm_all_reduce(r->comm, ms, 1, ACCEL_F64, COMM_MAX, err);
+        st = comm_all_reduce(r->comm, ms_out, 1, ACCEL_F64, COMM_MAX, err);
     if (st == ACCEL_OK && op->verify(r, &why) != ACCEL_OK && !bad->code)
         *bad = why;
     return st;
 }
 
-/* The large size some times (the median counts), the odd one once per dtype. */
-static accel_status_t play_all(struct round *r, const struct collective *op,
-                               bool bfloat16, double *ms_out, accel_error_t *bad,
-                               accel_error_t *err)
+/* The odd size once per dtype, then the large size REPEATS times. The median counts,
+ * kept by insertion into a sorted list. */
+static accel_status_t play_rounds(struct round *r, const struct collective *op,
+                                  bool bfloat16, double *ms_out, accel_error_t *bad,
+                                  accel_error_t *err)
 {
     size_t large = WHOLE_BYTES / sizeof(float) / (size_t)r->size;
     double ms[REPEATS] = { 0 };
@@ -211,7 +234,7 @@ static accel_status_t play_all(struct round *r, const struct collective *op,
     for (int k = 0; st == ACCEL_OK && k <= (int)bfloat16; k++) {
         r->elems = ODD_ELEMS;
         r->dtype = k ? ACCEL_BF16 : ACCEL_F32;
-        st = play(r, op, &ms[0], bad, err);
+        st = play_round(r, op, &ms[0], bad, err);
         r->turn++;
     }
     r->elems = large;
@@ -220,19 +243,22 @@ static accel_status_t play_all(struct round *r, const struct collective *op,
         double one = 0;
         int at = k;
 
-        st = play(r, op, &one, bad, err);
+        st = play_round(r, op, &one, bad, err);
         for (; at > 0 && ms[at - 1] > one; at--)
             ms[at] = ms[at - 1];
         ms[at] = one;
         r->turn++;
     }
+    /* The median: one call in five may meet another job's burst. */
     *ms_out = ms[REPEATS / 2];
     return st;
 }
 
-static accel_status_t check(struct selftest *t, struct check *c,
-                            const struct collective *op, bool bfloat16,
-                            accel_error_t *err)
+/* Allocates both buffers in the communicator's memory, plays all rounds and derives the
+ * rate. A wrong value is returned only after the last call. */
+static accel_status_t check_collective(struct selftest *t, struct check *c,
+                                       const struct collective *op, bool bfloat16,
+                                       accel_error_t *err)
 {
     struct round r = { .comm = t->run->comm,
                        .rank = t->run->boot.rank,
@@ -247,12 +273,13 @@ static accel_status_t check(struct selftest *t, struct check *c,
     if (st == ACCEL_OK)
         st = comm_alloc(r.comm, MEMORY_WORK, most, (void **)&r.out, err);
     if (st == ACCEL_OK)
-        st = play_all(&r, op, bfloat16, &c->ms, &bad, err);
+        st = play_rounds(&r, op, bfloat16, &c->ms, &bad, err);
     if (st == ACCEL_OK && bad.code) {
         *err = bad;
         return bad.code;
     }
     bytes = (double)r.elems * r.size * sizeof(float);
+    /* One rank sends nothing, so it has no rate. */
     if (r.size > 1 && c->ms > 0)
         c->gb_per_s = op->sent * bytes * (r.size - 1) / r.size / c->ms / 1e6;
     snprintf(c->found, sizeof(c->found), "%zu float32 per rank%s", r.elems,
@@ -265,7 +292,7 @@ accel_status_t check_all_gather(struct selftest *t, struct check *c, accel_error
     static const struct collective op = { "all_gather", 1, fill_gather, call_gather,
                                           verify_gather };
 
-    return check(t, c, &op, false, err);
+    return check_collective(t, c, &op, false, err);
 }
 
 accel_status_t check_reduce_scatter(struct selftest *t, struct check *c,
@@ -274,7 +301,7 @@ accel_status_t check_reduce_scatter(struct selftest *t, struct check *c,
     static const struct collective op = { "reduce_scatter", 1, fill_weights,
                                           call_scatter, verify_scatter };
 
-    return check(t, c, &op, true, err);
+    return check_collective(t, c, &op, true, err);
 }
 
 accel_status_t check_all_reduce(struct selftest *t, struct check *c, accel_error_t *err)
@@ -282,7 +309,7 @@ accel_status_t check_all_reduce(struct selftest *t, struct check *c, accel_error
     static const struct collective op = { "all_reduce", 2, fill_weights, call_reduce,
                                           verify_reduce };
 
-    return check(t, c, &op, false, err);
+    return check_collective(t, c, &op, false, err);
 }
 
 accel_status_t check_broadcast(struct selftest *t, struct check *c, accel_error_t *err)
@@ -290,9 +317,10 @@ accel_status_t check_broadcast(struct selftest *t, struct check *c, accel_error_
     static const struct collective op = { "broadcast", 1, fill_broadcast,
                                           call_broadcast, verify_broadcast };
 
-    return check(t, c, &op, false, err);
+    return check_collective(t, c, &op, false, err);
 }
 
+/* Latency of a barrier: the mean of BARRIERS calls in a row. */
 accel_status_t check_barrier(struct selftest *t, struct check *c, accel_error_t *err)
 {
     enum { BARRIERS = 100 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The first check of the self-test: does every rank agree with the launcher and with all
- * others on where it is? In: the run, the launcher's variables. Out: one line with the map.
+ * The first check of the self-test: does every rank agree with the launcher and
+ * with all others on where it is? In: the run, the launcher's variables. Out:
+ * one line with the map.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,12 +10,17 @@
 
 #include "cli/selftest/selftest.h"
 
+/* Where one rank sits, as it tells rank 0. Sent as bytes: all
+ * ranks run this program. */
 struct seat {
     int node, local_rank, local_size, cores;
     char host[64];
 };
 
-static accel_status_t differs(const char *name, long says, long is, accel_error_t *err)
+/* The launcher and the bootstrap disagree: two launchers are mixed, or a
+ * variable was set by hand. */
+static accel_status_t launcher_differs(const char *name, long says, long is,
+                                       accel_error_t *err)
 {
     return accel_fail(err, A0061,
                       "start all ranks with one srun or one mpirun, and do not set "
@@ -22,8 +28,9 @@ static accel_status_t differs(const char *name, long says, long is, accel_error_
                       "%s is %ld, but the bootstrap found %ld", name, says, is);
 }
 
-/* What the launcher said about this task. An mpirun inside a job inherits Slurm's
- * variables of its own daemons, so only one of the two is asked. */
+/* Compares the launcher's variables of this task with the bootstrap. An
+ * mpirun inside a job passes on Slurm's variables of its own daemons, so only
+ * one of the two is asked. */
 static accel_status_t compare_launcher(const struct boot *b, accel_error_t *err)
 {
     const struct {
@@ -36,8 +43,11 @@ static accel_status_t compare_launcher(const struct boot *b, accel_error_t *err)
         { "OMPI_COMM_WORLD_LOCAL_SIZE", NULL, b->local_size },
         { NULL, "SLURM_STEP_NUM_NODES", b->nodes },
     };
+    /* Open MPI's own variables tell that its mpirun started this process. */
     bool mpirun = getenv("OMPI_COMM_WORLD_SIZE") != NULL;
 
+    /* A process on its own may have stale variables of the shell
+     * it was started from. */
     if (strcmp(b->method, "pmix") != 0)
         return ACCEL_OK;
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(facts); i++) {
@@ -45,12 +55,13 @@ static accel_status_t compare_launcher(const struct boot *b, accel_error_t *err)
         long says = name ? env_long(name, facts[i].is) : facts[i].is;
 
         if (says != facts[i].is)
-            return differs(name, says, facts[i].is, err);
+            return launcher_differs(name, says, facts[i].is, err);
     }
     return ACCEL_OK;
 }
 
-/* Every place of every node is taken once, and ranks of a node have one host. */
+/* Rank 0: every place of every node is taken once, and the ranks of a node are on one
+ * host. count[n] is the next free place of node n, since ranks count node by node. */
 static accel_status_t compare_places(const struct boot *b, const struct seat *p,
                                      accel_error_t *err)
 {
@@ -86,9 +97,10 @@ static accel_status_t compare_places(const struct boot *b, const struct seat *p,
     return st;
 }
 
-/* "4 ranks on 2 nodes (n1: 0-1, n2: 2-3), pmix, ucx, 2 cores each" */
-static void describe(const struct selftest *t, const struct seat *p, char *out,
-                     size_t len)
+/* "4 ranks on 2 nodes (n1: 0-1, n2: 2-3), pmix, ucx, at least 2 cores each". On many
+ * nodes the list stops at half of the buffer, for the rest of the line. */
+static void describe_map(const struct selftest *t, const struct seat *p, char *out,
+                         size_t len)
 {
     const struct boot *b = &t->run->boot;
     struct strbuf s = { 0 };
@@ -114,6 +126,8 @@ static void describe(const struct selftest *t, const struct seat *p, char *out,
     strbuf_free(&s);
 }
 
+/* The gather happens on every rank, whatever compare_launcher found: a rank that left
+ * early would leave rank 0 waiting. */
 accel_status_t check_map(struct selftest *t, struct check *c, accel_error_t *err)
 {
     const struct boot *b = &t->run->boot;
@@ -131,7 +145,7 @@ accel_status_t check_map(struct selftest *t, struct check *c, accel_error_t *err
     if (st == ACCEL_OK && own == ACCEL_OK && all)
         own = compare_places(b, all, &bad);
     if (st == ACCEL_OK && all)
-        describe(t, all, c->found, sizeof(c->found));
+        describe_map(t, all, c->found, sizeof(c->found));
     free(all);
     free(sizes);
     if (st != ACCEL_OK || own == ACCEL_OK)

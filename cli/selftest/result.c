@@ -17,7 +17,7 @@ struct finding {
     accel_error_t error;
 };
 
-/* The place of an error: the rank first, then what the error itself says. */
+/* The error as rank 0 shows it: "rank R on HOST" in front of its own place. */
 static void place_finding(const struct finding *f, accel_error_t *out)
 {
     *out = f->error;
@@ -25,7 +25,9 @@ static void place_finding(const struct finding *f, accel_error_t *out)
              f->error.where[0] ? ": " : "", f->error.where);
 }
 
-/* Rank 0 keeps the finding of the lowest rank that has something to say. */
+/* Rank 0 keeps the finding of the lowest rank with a text: a rank without
+ * one only noticed that another failed. `all` holds the findings of failed
+ * ranks back to back. */
 static void keep_first(struct check *c, const void *all, const size_t *sizes, int size)
 {
     const struct finding *f = all;
@@ -39,13 +41,16 @@ static void keep_first(struct check *c, const void *all, const size_t *sizes, in
     }
 }
 
-/* Outcome and slowest time of a check, the same on all ranks; reasons to rank 0. */
-static accel_status_t agree(struct selftest *t, struct check *c, accel_status_t *status,
-                            const accel_error_t *mine, accel_error_t *err)
+/* Makes outcome and time of a check the same on all ranks: the highest status and the
+ * slowest time. The reasons travel to rank 0 only where some rank failed. */
+static accel_status_t selftest_agree(struct selftest *t, struct check *c,
+                                     accel_status_t *check_st,
+                                     const accel_error_t *mine, accel_error_t *err)
 {
     const struct boot *b = &t->run->boot;
     struct finding f = { .rank = b->rank, .error = *mine };
-    double v[2] = { (double)*status, c->ms };
+    /* One reduction for both: a status is a small integer, exact as a double. */
+    double v[2] = { (double)*check_st, c->ms };
     size_t *sizes = calloc((size_t)b->size, sizeof(*sizes));
     void *all = NULL;
     accel_status_t st;
@@ -55,12 +60,12 @@ static accel_status_t agree(struct selftest *t, struct check *c, accel_status_t 
     snprintf(f.host, sizeof(f.host), "%s", b->host);
     st = comm_all_reduce(t->run->comm, v, 2, ACCEL_F64, COMM_MAX, err);
     if (st == ACCEL_OK && v[0] > 0)
-        st = comm_gather(t->run->comm, &f, *status == ACCEL_OK ? 0 : sizeof(f), 0, &all,
-                         sizes, err);
+        st = comm_gather(t->run->comm, &f, *check_st == ACCEL_OK ? 0 : sizeof(f), 0,
+                         &all, sizes, err);
     if (st == ACCEL_OK && all)
         keep_first(c, all, sizes, b->size);
     if (st == ACCEL_OK) {
-        *status = (accel_status_t)v[0];
+        *check_st = (accel_status_t)v[0];
         c->ms = v[1];
     }
     free(all);
@@ -68,6 +73,8 @@ static accel_status_t agree(struct selftest *t, struct check *c, accel_status_t 
     return st;
 }
 
+/* Ranks that cannot agree have lost each other: each keeps its own error from then on
+ * and skips what is left. */
 void selftest_check(struct selftest *t, const char *name, selftest_f fn)
 {
     struct check *c = &t->check[t->checks++];
@@ -81,11 +88,12 @@ void selftest_check(struct selftest *t, const char *name, selftest_f fn)
         snprintf(c->found, sizeof(c->found), "the ranks lost each other before");
         return;
     }
+    /* What this rank finds stays with it until all ranks are through the check. */
     st = fn(t, c, &mine);
     if (c->ms <= 0)
         c->ms = (double)(clock_ns() - start) / 1e6;
-    if (agree(t, c, &st, &mine, &err) != ACCEL_OK) {
-        /* A rank that knew why says that, the others what they noticed. */
+    if (selftest_agree(t, c, &st, &mine, &err) != ACCEL_OK) {
+        /* A rank that knows the cause says it, the others what they noticed. */
         struct finding f = { .rank = t->run->boot.rank,
                              .error = mine.text[0] ? mine : err };
 
@@ -101,7 +109,9 @@ void selftest_check(struct selftest *t, const char *name, selftest_f fn)
         t->status = st;
 }
 
-static void row(struct cli_table *table, const struct check *c)
+/* Time and rate are left empty where they say nothing: a skipped check has no time, and
+ * a failed one no rate. */
+static void add_check_row(struct cli_table *table, const struct check *c)
 {
     static const char *const words[] = { "ok", "fail", "skipped" };
     char ms[32] = "", rate[32] = "";
@@ -115,7 +125,7 @@ static void row(struct cli_table *table, const struct check *c)
                                                                       : c->found });
 }
 
-static int print(const struct selftest *t, bool json)
+static int print_checks(const struct selftest *t, bool json)
 {
     static const char *const columns[] = { "CHECK",     "RESULT", "#MS",
                                            "#GB_PER_S", "FOUND",  NULL };
@@ -127,22 +137,25 @@ static int print(const struct selftest *t, bool json)
         return cli_fail(&err);
     }
     for (int i = 0; i < t->checks; i++)
-        row(table, &t->check[i]);
+        add_check_row(table, &t->check[i]);
     return cli_table_print(table, json);
 }
 
+/* stdout is rank 0's alone, so that scripts read one table whatever
+ * the number of ranks. */
 int selftest_report(struct selftest *t, bool json)
 {
     int rank = t->run->boot.rank, code = accel_exit_code(t->status), printed = 0;
 
     if (rank == 0)
-        printed = print(t, json);
+        printed = print_checks(t, json);
     for (int i = 0; i < t->checks; i++)
         if (t->check[i].verdict == VERDICT_FAIL && (rank == 0 || t->broken) &&
             t->check[i].error.text[0])
             cli_fail(&t->check[i].error);
     fflush(NULL);
-    /* The first rank to end badly makes srun end the others: rank 0 prints first. */
+    /* srun ends all ranks when the first one exits badly: rank 0 prints
+     * before any of them may. */
     if (!t->broken)
         comm_barrier(t->run->comm, NULL);
     return code ? code : printed;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel-selftest: one rank of `accel test`, which starts it with the config resolved in the
- * environment. A program of its own, so that `accel` itself starts without BLAS, PMIx, UCX.
+ * accel-selftest: one rank of `accel test`, which starts it with the config
+ * resolved in the environment. A program of its own, so that `accel` itself starts
+ * without BLAS, PMIx and UCX.
+ *
  *     accel-selftest [--json] DIR             the test; DIR: where it may write
  *     accel-selftest --reference WORLD OUT    the same steps alone, losses on stdout
  */
@@ -13,6 +15,8 @@
 #include "cli/cli.h"
 #include "cli/selftest/selftest.h"
 
+/* Raises the signal that Slurm sends before a preemption and asks whether the run saw
+ * it. The last check, because the run counts as stopping afterwards. */
 accel_status_t check_signal(struct selftest *t, struct check *c, accel_error_t *err)
 {
     const struct config *cfg = &t->run->config;
@@ -25,12 +29,13 @@ accel_status_t check_signal(struct selftest *t, struct check *c, accel_error_t *
         snprintf(c->found, sizeof(c->found), "preemption is switched off");
         return ACCEL_OK;
     }
+    /* A real warning must not be mistaken for the test's own. */
     if (accel_should_stop(t->run)) {
         c->verdict = VERDICT_SKIPPED;
         snprintf(c->found, sizeof(c->found), "this job is being preempted right now");
         return ACCEL_OK;
     }
-    /* Without a handler it would end this process. */
+    /* Raised without a handler the signal would end this process. */
     if (sigaction(sig, NULL, &now) != 0 || now.sa_handler == SIG_DFL ||
         now.sa_handler == SIG_IGN || raise(sig) != 0 || !accel_should_stop(t->run))
         return accel_fail(err, A0068,
@@ -43,6 +48,9 @@ accel_status_t check_signal(struct selftest *t, struct check *c, accel_error_t *
     return ACCEL_OK;
 }
 
+/* Later checks need what earlier ones made: the steps need the directory, the
+ * checkpoint needs a prepared run. What is left out here is left out on all ranks,
+ * since their outcomes agree. */
 static void check_all(struct selftest *t)
 {
     selftest_check(t, "map", check_map);
@@ -59,7 +67,9 @@ static void check_all(struct selftest *t)
     selftest_check(t, "signal", check_signal);
 }
 
-static int test(const char *parent, bool json)
+/* Opens the run, which is the first check by itself, then runs the others. Without an
+ * open run there are no ranks to agree with, so each says its own error. */
+static int run_selftest(const char *parent, bool json)
 {
     accel_options_t options = { .run_name = "self-test" };
     struct selftest t = { .parent = parent };
@@ -80,10 +90,12 @@ static int test(const char *parent, bool json)
     rank = t.run->boot.rank;
     accel_close(t.run, NULL);
     if (rank == 0)
-        workdir_remove(t.dir); /* NFS keeps what was still open */
+        /* Again: NFS keeps files that were still open. */
+        workdir_remove(t.dir);
     return code;
 }
 
+/* No argp here: `accel test` is the only caller, and it checks its own command line. */
 int main(int argc, char **argv)
 {
     bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
@@ -94,5 +106,5 @@ int main(int argc, char **argv)
         fprintf(stderr, "accel-selftest: run `accel test`\n");
         return accel_exit_code(ACCEL_EUSAGE);
     }
-    return test(argv[1 + json], json);
+    return run_selftest(argv[1 + json], json);
 }

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The self-test of `accel test`: one process per rank, started by srun, mpirun or alone.
- * Every check is collective; what a rank finds reaches rank 0 with its number and host.
+ * The self-test of `accel test`: one process per rank, started by srun, by
+ * mpirun or alone. Every check is collective; what a rank finds reaches rank 0
+ * with its rank and host.
+ *
+ * A rank that finds a mistake keeps it to itself until the check is over and makes all
+ * collective calls that its peers make: a rank that returned early would leave them
+ * waiting for the deadline.
  */
 #ifndef ACCEL_SELFTEST_H
 #define ACCEL_SELFTEST_H
@@ -10,37 +15,49 @@
 
 enum { SELFTEST_MAX_CHECKS = 12, SELFTEST_STEPS = 3 };
 
+/* SKIPPED: the check does not apply here, or the ranks lost each other before it. */
 enum verdict { VERDICT_OK, VERDICT_FAIL, VERDICT_SKIPPED };
 
 /* One line of the result. */
 struct check {
     const char *name;
     enum verdict verdict;
-    double ms;       /* of the slowest rank; set by the check, else its whole time */
-    double gb_per_s; /* 0: nothing to say */
-    char found[256]; /* rank 0's words */
-    accel_error_t error; /* VERDICT_FAIL, rank 0: of the lowest rank that has a text */
+    /* Milliseconds of the slowest rank. The check may set it, else
+     * its whole time counts. */
+    double ms;
+    /* 1e9 bytes per second that one rank sends; 0: nothing to say. */
+    double gb_per_s;
+    /* What the check found when all is well, in rank 0's words. */
+    char found[256];
+    /* Set on rank 0 with VERDICT_FAIL: the error of the lowest rank that has a text. */
+    accel_error_t error;
 };
 
 struct selftest {
     accel_t *run;
-    const char *parent;    /* where the work directory is made */
-    char dir[4096];        /* the work directory; "": none yet */
-    bool broken;           /* the ranks cannot talk to each other any more */
-    accel_status_t status; /* of the first check that failed; the same on all ranks */
+    /* The directory below which the work directory is made. */
+    const char *parent;
+    /* The work directory; "": none yet. */
+    char dir[4096];
+    /* The ranks cannot talk to each other any more. */
+    bool broken;
+    /* The status of the first check that failed, the same on all ranks. */
+    accel_status_t status;
     struct check check[SELFTEST_MAX_CHECKS];
     int checks;
 };
 
-/* Returns the rank's own finding; ACCEL_OK with c->verdict SKIPPED leaves the check out. */
+/* One check on one rank. Returns this rank's own finding, which selftest_check shares.
+ * ACCEL_OK with c->verdict SKIPPED leaves the check out. Collective. */
 typedef accel_status_t (*selftest_f)(struct selftest *t, struct check *c,
                                      accel_error_t *err);
 
-/* Runs one check and agrees with all ranks on its outcome. Left out when the ranks cannot
- * talk any more. Collective. */
+/* Runs one check and agrees with all ranks on its outcome. Skipped when the ranks
+ * cannot talk any more. Collective. */
 void selftest_check(struct selftest *t, const char *name, selftest_f fn);
-/* Rank 0: prints table or JSON on stdout, errors on stderr. Other ranks: an error only when
- * nobody else can say it. Returns the exit code, the same on all ranks. Collective. */
+/* Rank 0 prints the table or JSON on stdout and errors on stderr; other ranks print
+ * an error only when the ranks lost each other. Returns the exit code, the same on
+ * all ranks. Collective. */
 int selftest_report(struct selftest *t, bool json);
 
 /* The checks, in their order. */
@@ -59,18 +76,19 @@ accel_status_t check_checkpoint(struct selftest *t, struct check *c,
                                 accel_error_t *err);
 accel_status_t check_signal(struct selftest *t, struct check *c, accel_error_t *err);
 
-/* The losses of SELFTEST_STEPS steps of a small model, `micro` micro-batches each, with
- * everything the run writes below `out`. Collective. */
+/* Losses of SELFTEST_STEPS steps of a small model with `micro` micro-batches each. All
+ * that the run writes lies below `out`. Collective. */
 accel_status_t selftest_train(accel_t *run, int micro, const char *out,
                               double loss_out[SELFTEST_STEPS], accel_error_t *err);
-/* The same steps with the same samples as the run's ranks take them, in one process of its
- * own: starts this program again without ranks and reads what it prints. */
+/* The same steps on the same samples as the run's ranks take them, in a single process:
+ * starts this program again without its launcher's variables and reads what it prints.
+ * Rank 0 calls it alone. */
 accel_status_t selftest_alone(const accel_t *run, const char *out,
                               double loss_out[SELFTEST_STEPS], accel_error_t *err);
-/* What that process does; returns its exit code. */
+/* The body of that process; returns its exit code. */
 int selftest_reference(int world, const char *out);
 
-/* Makes and removes the work directory; rank 0's alone. */
+/* Make and remove the work directory. Called by rank 0 only. */
 accel_status_t workdir_make(const char *parent, char *dir, size_t len,
                             accel_error_t *err);
 void workdir_remove(const char *dir);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The training part of the self-test: some steps of a small GPT-2 under the user's config,
- * through the public interface, against the same steps in a single process. In: the run, a
- * directory. Out: losses. What it writes stays below the directory it was given.
+ * The training part of the self-test: some steps of a small GPT-2 under the user's
+ * config, through the public interface, compared with the same steps in a single
+ * process. In: the run, a directory. Out: losses. All it writes stays below the
+ * directory it was given.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,13 +18,14 @@
 
 #include "cli/selftest/selftest.h"
 
+/* Tokens of a sample; bytes of text; lowest number of the text's descriptor. */
 enum { SEQ = 32, TEXT_BYTES = 64 << 10, TEXT_FD = 500 };
 
 extern char **environ;
 
-/* Text without a file: every process makes its own, the same. The name of a file is part
- * of what ranks must agree on, and here it is the number of the descriptor: one so high that
- * it is free in every rank. */
+/* The training text without a file: every process makes the same one in memory. The
+ * file's name is part of what ranks must agree on, and here it holds the descriptor's
+ * number: TEXT_FD is high enough to be free in every rank. */
 static int open_text(void)
 {
     static char text[TEXT_BYTES];
@@ -44,7 +46,8 @@ static int open_text(void)
     return fd;
 }
 
-/* One optimizer step: its mean loss over all samples of all ranks. */
+/* One optimizer step. *loss_out is the mean over all samples of all ranks. accel_step
+ * updates the weights with the last micro-batch only, so it follows each backward. */
 static accel_status_t one_step(accel_t *run, accel_module_t *model, int micro,
                                double *loss_out, accel_error_t *err)
 {
@@ -72,14 +75,15 @@ static accel_status_t one_step(accel_t *run, accel_module_t *model, int micro,
     return st;
 }
 
+/* Ranks agree (run_agree) on the text before accel_prepare, which is collective. */
 accel_status_t selftest_train(accel_t *run, int micro, const char *out,
                               double loss_out[SELFTEST_STEPS], accel_error_t *err)
 {
     static const accel_gpt2_t shape = {
         .layers = 2, .heads = 2, .width = 32, .context = SEQ, .vocab = 256
     };
-    /* One step more than is made: the run must not be over, with its last save. A large
-     * eps keeps rounding from turning the first steps of Adam around. */
+    /* One step more than is made: the run must not be over, or it would do its last
+     * save. A large eps keeps rounding from reversing the first steps of Adam. */
     accel_job_t job = { .steps = SELFTEST_STEPS + 1,
                         .batch = 1,
                         .accumulate = micro,
@@ -111,8 +115,10 @@ accel_status_t selftest_train(accel_t *run, int micro, const char *out,
     return st;
 }
 
-/* ---- the same in one process --------------------------------------------------------------- */
+/* ---- the same in one process ----------------------------------------------------- */
 
+/* Losses are printed as hexadecimal floats: the comparison must not lose digits. An
+ * error is printed in their place, for the parent to pass on. */
 int selftest_reference(int world, const char *out)
 {
     accel_options_t options = { .run_name = "self-test" };
@@ -134,7 +140,9 @@ int selftest_reference(int world, const char *out)
     return accel_exit_code(st);
 }
 
-/* The environment without any launcher, so that the child is a world of one. */
+/* This process's environment without any launcher's variables, so that the child is a
+ * world of one, and with the config `resolved`. The caller frees the array; its
+ * strings are not copies. */
 static char **lone_environment(char *resolved)
 {
     static const char *const launchers[] = { "PMIX_",  "PMI_", "OMPI_",
@@ -158,8 +166,10 @@ static char **lone_environment(char *resolved)
     return env;
 }
 
-/* Starts the child with its output in *pipe_out; errno or 0. */
-static int start(char *const *argv, char *const *env, pid_t *pid, int *pipe_out)
+/* Starts the child with its stdout in *fd_out. Returns 0 or an errno. posix_spawn with
+ * /proc/self/exe finds this very program wherever it was installed. */
+static int start_reference(char *const *argv, char *const *env, pid_t *pid_out,
+                           int *fd_out)
 {
     posix_spawn_file_actions_t actions;
     int fds[2], failed;
@@ -170,20 +180,23 @@ static int start(char *const *argv, char *const *env, pid_t *pid, int *pipe_out)
     if (!failed) {
         failed = posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
         if (!failed)
-            failed = posix_spawn(pid, "/proc/self/exe", &actions, NULL, argv, env);
+            failed = posix_spawn(pid_out, "/proc/self/exe", &actions, NULL, argv, env);
         posix_spawn_file_actions_destroy(&actions);
     }
+    /* Only the child writes: its end is the reader's end of file. */
     close(fds[1]);
     if (failed)
         close(fds[0]);
     else
-        *pipe_out = fds[0];
+        *fd_out = fds[0];
     return failed;
 }
 
-/* What the child printed: losses, or why not. */
-static accel_status_t listen(pid_t pid, int from, double loss_out[SELFTEST_STEPS],
-                             accel_error_t *err)
+/* Reads the losses that the child printed, or why there are none. Consumes
+ * `from` and the child. */
+static accel_status_t read_reference(pid_t pid, int from,
+                                     double loss_out[SELFTEST_STEPS],
+                                     accel_error_t *err)
 {
     char text[1024] = "";
     size_t used = 0;
@@ -228,9 +241,11 @@ accel_status_t selftest_alone(const accel_t *run, const char *out,
     accel_status_t st;
 
     one.num_processes = one.num_machines = 1;
-    /* Ranks on the CPU beside one on the CPU: it would take a GPU that nobody gave. */
+    /* Ranks on the CPU are compared with one on the CPU: by itself it would take a
+     * GPU that nobody gave. */
     if (!run->backend->device)
         one.device = DEVICE_CPU;
+    /* One process has no launcher: the config travels as the one ACCEL_ variable. */
     memcpy(resolved, key, sizeof(key));
     st = config_encode(&one, resolved + strlen(key), sizeof(resolved) - strlen(key),
                        err);
@@ -240,21 +255,25 @@ accel_status_t selftest_alone(const accel_t *run, const char *out,
     if (!env)
         return accel_fail_nomem(err, "the environment of a process", 0);
     snprintf(number, sizeof(number), "%d", run->boot.size);
-    failed = start(argv, env, &pid, &from);
+    failed = start_reference(argv, env, &pid, &from);
     free(env);
     if (failed)
         return accel_fail(err, A0063, "check the limits of processes and memory",
                           "cannot start one process for comparison: %s",
                           strerror(failed));
-    return listen(pid, from, loss_out, err);
+    return read_reference(pid, from, loss_out, err);
 }
 
-/* ---- the check ------------------------------------------------------------------------------ */
+/* ---- the check ------------------------------------------------------------------- */
 
+/* All ranks train, then rank 0 alone repeats the steps in one process with as many
+ * micro-batches as there are ranks: the same samples in the same order. The other
+ * ranks wait in the agreement that follows. A loss that is not a number fails, since
+ * !(off <= allowed) holds. */
 accel_status_t check_steps(struct selftest *t, struct check *c, accel_error_t *err)
 {
     const struct config *cfg = &t->run->config;
-    /* Float32 differs by the order of sums only; bfloat16 rounds what is on the wire. */
+    /* Float32 differs only by the order of sums; bfloat16 also rounds on the wire. */
     double allowed = cfg->mixed_precision == PRECISION_NO ? 1e-5 : 1e-2, worst = 0;
     double loss[SELFTEST_STEPS] = { 0 }, alone[SELFTEST_STEPS] = { 0 };
     char out[sizeof(t->dir) + 16];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The storage part of the self-test: one directory that all ranks see, one checkpoint that
- * is committed, verified and read back bit for bit by every rank. In: the run after its
- * steps. The directory is removed again, by a later test where this one is killed.
+ * The storage part of the self-test: one directory that all ranks see, and one
+ * checkpoint that is committed, verified and read back bit for bit by every
+ * rank. In: the run after its steps. The directory is removed again, by a later
+ * test if this one is killed.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -18,8 +19,11 @@
 #include "cli/selftest/selftest.h"
 
 static const char prefix[] = "accel-selftest.";
+/* Characters that mkdtemp fills in; age from which a directory is a leftover. */
 enum { RANDOM = 6, OLD_SECONDS = 24 * 3600 };
 
+/* For nftw. A file that is gone already is no failure: another
+ * test may clean up, too. */
 static int remove_one(const char *path, const struct stat *sb, int type,
                       struct FTW *where)
 {
@@ -35,8 +39,8 @@ void workdir_remove(const char *dir)
         nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Removes what tests that were killed have left of this user's in `parent`. No test takes a
- * day: by their age such directories are known on every node, whoever made them. */
+/* Removes this user's leftovers of killed tests in `parent`. No test takes a day, so
+ * age alone tells a leftover on every node, whichever one made it. */
 static void remove_leftovers(const char *parent)
 {
     DIR *list = opendir(parent);
@@ -59,6 +63,8 @@ static void remove_leftovers(const char *parent)
         closedir(list);
 }
 
+/* mkdtemp makes it private (0700) under a name that nobody can
+ * foresee, as /tmp needs. */
 accel_status_t workdir_make(const char *parent, char *dir, size_t len,
                             accel_error_t *err)
 {
@@ -79,6 +85,8 @@ accel_status_t workdir_make(const char *parent, char *dir, size_t len,
     return ACCEL_OK;
 }
 
+/* Rank 0 makes the directory, all ranks look for it. A path that only rank 0 can see is
+ * the usual mistake: a local /tmp on several nodes. */
 accel_status_t check_dir(struct selftest *t, struct check *c, accel_error_t *err)
 {
     struct comm *comm = t->run->comm;
@@ -87,6 +95,7 @@ accel_status_t check_dir(struct selftest *t, struct check *c, accel_error_t *err
 
     if (comm_rank(comm) == 0)
         own = workdir_make(t->parent, t->dir, sizeof(t->dir), &bad);
+    /* "" where rank 0 failed: the others then look for nothing. */
     st = comm_broadcast(comm, t->dir, sizeof(t->dir), 0, err);
     if (st == ACCEL_OK && t->dir[0] && access(t->dir, W_OK | X_OK) != 0)
         own = accel_fail_at(&bad, A0066, t->parent,
@@ -101,8 +110,9 @@ accel_status_t check_dir(struct selftest *t, struct check *c, accel_error_t *err
     return own;
 }
 
-/* ---- the checkpoint --------------------------------------------------------------------------- */
+/* ---- the checkpoint -------------------------------------------------------------- */
 
+/* Bytes of the part of a tensor that a box describes. */
 static size_t box_bytes(const accel_ckpt_box_t *b)
 {
     size_t n = accel_dtype_bytes(b->dtype);
@@ -112,7 +122,8 @@ static size_t box_bytes(const accel_ckpt_box_t *b)
     return n;
 }
 
-/* Reads this rank's pieces into memory of their own and compares all bits. */
+/* Reads this rank's pieces into memory of their own and compares all bits with the live
+ * values, which have not changed since the save. */
 static accel_status_t read_back(accel_t *run, const char *dir, int64_t *bytes_out,
                                 accel_error_t *err)
 {
@@ -143,6 +154,7 @@ static accel_status_t read_back(accel_t *run, const char *dir, int64_t *bytes_ou
                 err, A0067, dir, "test this file system and the memory of this node",
                 "%s reads back with other bits than were saved", live[i].name);
     }
+    /* Boxes that were not reached have NULL (calloc). */
     for (size_t i = 0; copy && i < n; i++)
         free(copy[i].data);
     free(copy);
@@ -151,6 +163,9 @@ static accel_status_t read_back(accel_t *run, const char *dir, int64_t *bytes_ou
     return st;
 }
 
+/* Hashes are verified by rank 0 alone, since they cover the files of all ranks; each
+ * rank then reads its own pieces back. The sum of bytes is collective and comes
+ * whatever a rank found. */
 accel_status_t check_checkpoint(struct selftest *t, struct check *c, accel_error_t *err)
 {
     accel_t *run = t->run;
@@ -166,6 +181,7 @@ accel_status_t check_checkpoint(struct selftest *t, struct check *c, accel_error
              (long long)accel_steps_done(run));
     if (run->boot.rank == 0)
         own = accel_ckpt_verify(dir, NULL, NULL, &bad);
+    /* Not collective: each rank opens the checkpoint for itself. */
     if (own == ACCEL_OK)
         own = read_back(run, dir, &bytes, &bad);
     st = comm_all_reduce(run->comm, &bytes, 1, ACCEL_I64, COMM_SUM, err);
