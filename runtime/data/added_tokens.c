@@ -89,7 +89,7 @@ static bool word_after(const uint8_t *text, size_t n, size_t at)
 }
 
 bool added_next(const struct added_set *s, const uint8_t *text, size_t n, size_t *scan,
-                size_t taken, struct added_match *m)
+                size_t taken, struct added_match *match_out)
 {
     size_t at = *scan;
     int len;
@@ -107,15 +107,15 @@ bool added_next(const struct added_set *s, const uint8_t *text, size_t n, size_t
             at = *scan - 1;
             continue;
         }
-        *m = (struct added_match){ at, *scan, t->id };
-        while (t->lstrip && m->begin > 0 &&
-               (unicode_last(text, text + m->begin, &len) & UNICODE_SPACE))
-            m->begin -= (size_t)len;
-        if (t->lstrip && m->begin < taken)
-            m->begin = taken;
-        while (t->rstrip && m->end < n &&
-               (unicode_next(text + m->end, text + n, &len) & UNICODE_SPACE))
-            m->end += (size_t)len;
+        *match_out = (struct added_match){ at, *scan, t->id };
+        while (t->lstrip && match_out->begin > 0 &&
+               (unicode_last(text, text + match_out->begin, &len) & UNICODE_SPACE))
+            match_out->begin -= (size_t)len;
+        if (t->lstrip && match_out->begin < taken)
+            match_out->begin = taken;
+        while (t->rstrip && match_out->end < n &&
+               (unicode_next(text + match_out->end, text + n, &len) & UNICODE_SPACE))
+            match_out->end += (size_t)len;
         return true;
     }
     *scan = n;

@@ -35,7 +35,7 @@ static int byte_of(unsigned cp)
 }
 
 /* The bytes that `name` spells into out[len]; 0: it is not in the alphabet. */
-static size_t spell(const char *name, size_t len, uint8_t *out)
+static size_t spell(const char *name, size_t len, uint8_t *bytes_out)
 {
     const uint8_t *p = (const uint8_t *)name, *end = p + len;
     size_t n = 0;
@@ -52,7 +52,7 @@ static size_t spell(const char *name, size_t len, uint8_t *out)
         byte = byte_of(cp);
         if (byte < 0)
             return 0;
-        out[n++] = (uint8_t)byte;
+        bytes_out[n++] = (uint8_t)byte;
     }
     return n;
 }

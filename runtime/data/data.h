@@ -14,8 +14,8 @@
 
 #define DATA_MAX_FIELDS 8
 
-/* The fields of a sample, *out valid as long as the dataset; returns how many. */
-int data_fields(const accel_dataset_t *d, const accel_field_t **out);
+/* The fields of a sample, *fields_out valid as long as the dataset; returns how many. */
+int data_fields(const accel_dataset_t *d, const accel_field_t **fields_out);
 /* Elements and bytes of one sample's field. */
 int64_t data_field_elems(const accel_field_t *f);
 int64_t data_field_bytes(const accel_field_t *f);

@@ -37,15 +37,15 @@ struct accel_dataset {
 };
 
 /* Training sample `index` of token files, or held-out sample `index` - samples. */
-accel_status_t data_tokens(const accel_dataset_t *d, int64_t index, int32_t *ids,
-                           int32_t *targets, accel_error_t *err);
+accel_status_t data_tokens(const accel_dataset_t *d, int64_t index, int32_t *ids_out,
+                           int32_t *targets_out, accel_error_t *err);
 accel_status_t data_tokens_digest(const accel_dataset_t *d, uint64_t *digest_out,
                                   accel_error_t *err);
 /* errno of a failed open or read of `path`: "cannot WHAT: ...". */
 accel_status_t data_fail_errno(accel_error_t *err, const char *path, const char *what);
 /* Tokens [at, at + n) of the whole stream, n <= seq + 1. */
-accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n, int32_t *out,
-                         accel_error_t *err);
+accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n,
+                         int32_t *tokens_out, accel_error_t *err);
 /* All of [offset, offset + bytes) of one file, or an error naming it. */
 accel_status_t data_pread(const struct data_file *f, void *buf, size_t bytes,
                           int64_t offset, accel_error_t *err);

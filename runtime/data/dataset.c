@@ -234,8 +234,8 @@ static accel_status_t find_vocab(accel_dataset_t *d, accel_error_t *err)
 
 /* ---- public ----------------------------------------------------------------------------- */
 
-static accel_status_t split(accel_dataset_t *d, const char *path, double holdout,
-                            accel_error_t *err)
+static accel_status_t dataset_split(accel_dataset_t *d, const char *path,
+                                    double holdout, accel_error_t *err)
 {
     for (int i = 0; i < d->files; i++) {
         d->file[i].first = d->total;
@@ -279,7 +279,7 @@ accel_status_t accel_dataset_open(accel_dataset_t **out, const char *path, int s
     for (int i = 0; !st && i < d->files; i++)
         st = open_file(&d->file[i], d->token_files, err);
     if (!st)
-        st = split(d, path, holdout, err);
+        st = dataset_split(d, path, holdout, err);
     if (!st)
         st = find_vocab(d, err);
     if (st) {

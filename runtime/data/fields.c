@@ -80,9 +80,9 @@ int64_t data_holdout_samples(const accel_dataset_t *d)
     return d->held_out;
 }
 
-int data_fields(const accel_dataset_t *d, const accel_field_t **out)
+int data_fields(const accel_dataset_t *d, const accel_field_t **fields_out)
 {
-    *out = d->field;
+    *fields_out = d->field;
     return d->fields;
 }
 
@@ -124,8 +124,8 @@ int data_seq(const accel_dataset_t *d)
 
 /* ---- samples ---------------------------------------------------------------------------- */
 
-static accel_status_t take(const accel_dataset_t *d, int64_t index, void *const *dst,
-                           accel_error_t *err)
+static accel_status_t fetch_sample(const accel_dataset_t *d, int64_t index,
+                                   void *const *dst, accel_error_t *err)
 {
     int failed;
 
@@ -152,7 +152,7 @@ accel_status_t data_sample(const accel_dataset_t *d, int64_t index, void *const 
 {
     if (index < 0 || index >= d->samples)
         return bad_index(index, d->samples, "training", err);
-    return take(d, index, dst, err);
+    return fetch_sample(d, index, dst, err);
 }
 
 accel_status_t data_holdout_sample(const accel_dataset_t *d, int64_t index,
@@ -160,7 +160,7 @@ accel_status_t data_holdout_sample(const accel_dataset_t *d, int64_t index,
 {
     if (index < 0 || index >= d->held_out)
         return bad_index(index, d->held_out, "held-out", err);
-    return take(d, d->samples + index, dst, err);
+    return fetch_sample(d, d->samples + index, dst, err);
 }
 
 /* ---- digest ----------------------------------------------------------------------------- */
@@ -191,7 +191,8 @@ static accel_status_t digest_samples(const accel_dataset_t *d, XXH3_state_t *h,
     for (int64_t p = 0; p < PROBES && p < total && !st; p++) {
         int64_t probes = total < PROBES ? total : PROBES;
 
-        st = take(d, total / probes * p + total % probes * p / probes, dst, err);
+        st =
+            fetch_sample(d, total / probes * p + total % probes * p / probes, dst, err);
         for (int f = 0; f < d->fields && !st; f++)
             XXH3_64bits_update(h, dst[f], (size_t)data_field_bytes(&d->field[f]));
     }

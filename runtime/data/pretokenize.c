@@ -33,8 +33,8 @@ static size_t contraction(const uint8_t *p, const uint8_t *end, bool fold)
 }
 
 /* The end of the characters from p on whose class, cut to `mask`, is `want`. */
-static const uint8_t *run(const uint8_t *p, const uint8_t *end, unsigned mask,
-                          unsigned want)
+static const uint8_t *run_of_class(const uint8_t *p, const uint8_t *end, unsigned mask,
+                                   unsigned want)
 {
     int len;
 
@@ -84,7 +84,7 @@ static size_t word_gpt2(const uint8_t *p, const uint8_t *end)
     class = unicode_next(q, end, &len) & ANY;
     if (class & UNICODE_SPACE)
         return spaces(p, end, false);
-    return (size_t)(run(q + len, end, ANY, class) - p);
+    return (size_t)(run_of_class(q + len, end, ANY, class) - p);
 }
 
 static size_t digits(const uint8_t *p, const uint8_t *end)
@@ -112,13 +112,13 @@ static size_t word_llama3(const uint8_t *p, const uint8_t *end)
     if (class & UNICODE_NUMBER)
         return digits(p, end);
     if (class & UNICODE_LETTER)
-        return (size_t)(run(p + len, end, UNICODE_LETTER, UNICODE_LETTER) - p);
+        return (size_t)(run_of_class(p + len, end, UNICODE_LETTER, UNICODE_LETTER) - p);
     if (p + len < end)
         second = unicode_next(p + len, end, &len2) & ANY;
     if ((second & UNICODE_LETTER) && !is_break(*p))
-        return (size_t)(run(p + len, end, UNICODE_LETTER, UNICODE_LETTER) - p);
+        return (size_t)(run_of_class(p + len, end, UNICODE_LETTER, UNICODE_LETTER) - p);
     if (class == 0 || (*p == ' ' && second == 0)) {
-        const uint8_t *q = run(p + len, end, ANY, 0);
+        const uint8_t *q = run_of_class(p + len, end, ANY, 0);
 
         while (q < end && is_break(*q))
             q++;

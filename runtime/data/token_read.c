@@ -66,8 +66,8 @@ static void widen(int width, int32_t *out, int64_t n)
         out[i] = (int32_t)token_file_get(raw + width * i, width);
 }
 
-accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n, int32_t *out,
-                         accel_error_t *err)
+accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n,
+                         int32_t *tokens_out, accel_error_t *err)
 {
     for (int i = file_of(d, at); n > 0; i++) {
         const struct data_file *f = &d->file[i];
@@ -77,45 +77,45 @@ accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n, int32_
 
         if (take <= 0)
             continue; /* an empty file between two others */
-        st = data_pread(f, out, (size_t)(take * f->width), f->start + skip * f->width,
-                        err);
+        st = data_pread(f, tokens_out, (size_t)(take * f->width),
+                        f->start + skip * f->width, err);
         if (st)
             return st;
-        widen(f->width, out, take);
+        widen(f->width, tokens_out, take);
         for (int64_t t = 0; t < take; t++) {
-            if (out[t] < 0 || out[t] >= d->vocab)
+            if (tokens_out[t] < 0 || tokens_out[t] >= d->vocab)
                 return accel_fail_at(err, A0709, f->path,
                                      "make the token file again, or with a tokenizer "
                                      "of that vocabulary",
                                      "token %" PRId64 " is %u, the vocabulary %d",
-                                     skip + t, (unsigned)out[t], d->vocab);
+                                     skip + t, (unsigned)tokens_out[t], d->vocab);
         }
         at += take;
-        out += take;
+        tokens_out += take;
         n -= take;
     }
     return ACCEL_OK;
 }
 
 /* The two arrays overlap in all but one token: read once into targets' place, shifted. */
-static accel_status_t sample_at(const accel_dataset_t *d, int64_t at, int32_t *ids,
-                                int32_t *targets, accel_error_t *err)
+static accel_status_t sample_at(const accel_dataset_t *d, int64_t at, int32_t *ids_out,
+                                int32_t *targets_out, accel_error_t *err)
 {
-    accel_status_t st = data_read(d, at, d->seq, ids, err);
+    accel_status_t st = data_read(d, at, d->seq, ids_out, err);
 
     if (st)
         return st;
-    memcpy(targets, ids + 1, ((size_t)d->seq - 1) * sizeof(*ids));
-    return data_read(d, at + d->seq, 1, targets + d->seq - 1, err);
+    memcpy(targets_out, ids_out + 1, ((size_t)d->seq - 1) * sizeof(*ids_out));
+    return data_read(d, at + d->seq, 1, targets_out + d->seq - 1, err);
 }
 
-accel_status_t data_tokens(const accel_dataset_t *d, int64_t index, int32_t *ids,
-                           int32_t *targets, accel_error_t *err)
+accel_status_t data_tokens(const accel_dataset_t *d, int64_t index, int32_t *ids_out,
+                           int32_t *targets_out, accel_error_t *err)
 {
     int64_t at =
         index < d->samples ? index * d->seq : d->train + (index - d->samples) * d->seq;
 
-    return sample_at(d, at, ids, targets, err);
+    return sample_at(d, at, ids_out, targets_out, err);
 }
 
 /* ---- digest ----------------------------------------------------------------------------- */

@@ -263,8 +263,9 @@ accel_status_t accel_tokenizer_open(accel_tokenizer_t **out, const char *path,
     return ACCEL_OK;
 }
 
-accel_status_t tokenizer_open_memory(accel_tokenizer_t **out, const char *json,
-                                     size_t n, const char *path, accel_error_t *err)
+accel_status_t tokenizer_open_memory(accel_tokenizer_t **tokenizer_out,
+                                     const char *json, size_t n, const char *path,
+                                     accel_error_t *err)
 {
     accel_tokenizer_t *t = calloc(1, sizeof(*t));
     accel_status_t st;
@@ -277,6 +278,6 @@ accel_status_t tokenizer_open_memory(accel_tokenizer_t **out, const char *json,
         accel_tokenizer_close(t);
         return st;
     }
-    *out = t;
+    *tokenizer_out = t;
     return ACCEL_OK;
 }

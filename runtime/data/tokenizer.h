@@ -15,7 +15,8 @@ accel_status_t tokenizer_encode(const accel_tokenizer_t *t, const uint8_t *text,
                                 size_t n, bool continued, int32_t *ids, size_t cap,
                                 size_t *count_out, accel_error_t *err);
 /* As accel_tokenizer_open, tokenizer.json in memory; `path` is for messages. */
-accel_status_t tokenizer_open_memory(accel_tokenizer_t **out, const char *json,
-                                     size_t n, const char *path, accel_error_t *err);
+accel_status_t tokenizer_open_memory(accel_tokenizer_t **tokenizer_out,
+                                     const char *json, size_t n, const char *path,
+                                     accel_error_t *err);
 
 #endif

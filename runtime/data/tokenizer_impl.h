@@ -125,7 +125,7 @@ void added_free(struct added_set *s);
 /* The first match at or after *scan in text[n]; `taken` is the end of the match before it.
  * Moves *scan behind it. */
 bool added_next(const struct added_set *s, const uint8_t *text, size_t n, size_t *scan,
-                size_t taken, struct added_match *m);
+                size_t taken, struct added_match *match_out);
 /* Could any token touch the place `at`: begin there, or begin before and end there or
  * later? */
 bool added_near(const struct added_set *s, const uint8_t *text, size_t n, size_t at);

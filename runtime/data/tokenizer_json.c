@@ -44,7 +44,7 @@ static bool is_text(const json_t *object, const char *key, const char *text)
 /* A member that is true or false, `otherwise` when it is not there. */
 static accel_status_t read_flag(const struct json_reader *r, const json_t *object,
                                 const char *at, const char *key, bool otherwise,
-                                bool *out)
+                                bool *flag_out)
 {
     const json_t *v = json_object_get(object, key);
     char what[64];
@@ -53,7 +53,7 @@ static accel_status_t read_flag(const struct json_reader *r, const json_t *objec
         snprintf(what, sizeof(what), ".%s: not true or false", key);
         return json_damaged(r, at, what);
     }
-    *out = v ? json_is_true(v) : otherwise;
+    *flag_out = v ? json_is_true(v) : otherwise;
     return ACCEL_OK;
 }
 

@@ -12,7 +12,7 @@
 
 uint8_t unicode_class[UNICODE_LIMIT];
 
-static void fill(void)
+static void unicode_fill(void)
 {
     const size_t n = sizeof(unicode_changes) / sizeof(*unicode_changes);
 
@@ -31,7 +31,7 @@ void unicode_init(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    pthread_once(&once, fill);
+    pthread_once(&once, unicode_fill);
 }
 
 static int is_tail(uint8_t c)

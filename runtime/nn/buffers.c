@@ -11,8 +11,8 @@
 #include "nn/nn.h"
 #include "tensor/tape.h"
 
-static bool fits(accel_module_t *m, const char *name, accel_dtype_t type, int ndim,
-                 const int64_t *dims, accel_init_t init)
+static bool buffer_fits(accel_module_t *m, const char *name, accel_dtype_t type,
+                        int ndim, const int64_t *dims, accel_init_t init)
 {
     int64_t elems = 1;
 
@@ -45,7 +45,7 @@ accel_tensor_t *accel_buffer(accel_module_t *m, const char *name, accel_dtype_t 
 {
     accel_tensor_t **list, *t;
 
-    if (!m || m->g->error.code || !fits(m, name, type, ndim, dims, init))
+    if (!m || m->g->error.code || !buffer_fits(m, name, type, ndim, dims, init))
         return NULL;
     list = reallocarray(m->buffer, (size_t)m->buffer_count + 1, sizeof(*list));
     if (list)
@@ -133,14 +133,14 @@ void nn_buffers_free(accel_module_t *m)
     free(m->buffer);
 }
 
-int64_t nn_buffers_list(accel_module_t *root, accel_tensor_t **out)
+int64_t nn_buffers_list(accel_module_t *root, accel_tensor_t **list_out)
 {
     int64_t n = 0;
 
     for (int i = 0; i < root->buffer_count; i++, n++)
-        if (out)
-            out[n] = root->buffer[i];
+        if (list_out)
+            list_out[n] = root->buffer[i];
     for (accel_module_t *c = root->child; c; c = c->next)
-        n += nn_buffers_list(c, out ? out + n : NULL);
+        n += nn_buffers_list(c, list_out ? list_out + n : NULL);
     return n;
 }

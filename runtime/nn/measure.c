@@ -44,8 +44,8 @@ accel_tensor_t *nn_batch_tensor(struct graph *g, int64_t batch, const accel_fiel
     return graph_tensor(g, real ? g->compute : f->dtype, f->ndim + 1, dims);
 }
 
-static accel_status_t run(accel_module_t *model, int batch, const accel_field_t *field,
-                          int n, accel_error_t *err)
+static accel_status_t measure_run(accel_module_t *model, int batch,
+                                  const accel_field_t *field, int n, accel_error_t *err)
 {
     struct graph *g = model->g;
     accel_tensor_t *in[MEASURE_MAX_IN], *loss;
@@ -64,14 +64,14 @@ accel_status_t nn_measure(accel_module_t *model, int batch, const accel_field_t 
 {
     struct graph *g = model->g, saved = *g, meta;
     struct backend *be;
-    accel_status_t status = backend_meta_open(&be, g->backend, err);
+    accel_status_t st = backend_meta_open(&be, g->backend, err);
 
-    if (status)
-        return status;
-    status = graph_open(&meta, be, g->compute, true, err);
-    if (status) {
+    if (st)
+        return st;
+    st = graph_open(&meta, be, g->compute, true, err);
+    if (st) {
         backend_close(be);
-        return status;
+        return st;
     }
     g->backend = be;
     g->arena = meta.arena;
@@ -82,13 +82,13 @@ accel_status_t nn_measure(accel_module_t *model, int batch, const accel_field_t 
     g->residency.want = fake_want;
     g->residency.done = fake_done;
     g->residency.grad = fake_grad;
-    status = run(model, batch, field, n, err);
-    if (!status)
+    st = measure_run(model, batch, field, n, err);
+    if (!st)
         *peak_bytes_out = arena_peak_bytes(g->arena);
-    if (!status && own_bytes_out)
+    if (!st && own_bytes_out)
         *own_bytes_out = backend_meta_own_bytes(be);
     *g = saved;
     graph_close(&meta);
     backend_close(be);
-    return status;
+    return st;
 }

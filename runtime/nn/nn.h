@@ -39,7 +39,7 @@ void nn_module_free(accel_module_t *root); /* the whole tree; NULL is fine */
  * wrapping all is unit 0. Lays them out.
  * Error: ACCEL_ECONFIG naming a class that does not occur, with the nearest one. */
 accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
-                              const char *classes, struct units *out,
+                              const char *classes, struct units *units_out,
                               accel_error_t *err);
 
 /* "path.name", or "name" below the root: malloc; NULL: out of memory. */
@@ -53,7 +53,7 @@ accel_status_t nn_buffers_open(accel_module_t *root, accel_error_t *err);
 void nn_buffers_free(accel_module_t *m);
 /* Writes all buffers of the tree, in order of declaration, into out (NULL: counts only);
  * returns how many there are. */
-int64_t nn_buffers_list(accel_module_t *root, accel_tensor_t **out);
+int64_t nn_buffers_list(accel_module_t *root, accel_tensor_t **list_out);
 
 /* Every module that is the root of a unit other than 0 is computed again in backward
  * (activation checkpointing). Returns how many there are. */

@@ -9,7 +9,7 @@
 
 static const char op[] = "recompute";
 
-static bool backward(struct graph *g, const struct tape_entry *e)
+static bool recompute_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_module_t *m = (accel_module_t *)(uintptr_t)e->ref[0];
     uint32_t calls = g->draws.calls;
@@ -43,9 +43,10 @@ static bool is_input(const accel_tensor_t *t, accel_tensor_t *const *in, int n)
 accel_tensor_t *nn_recompute_call(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     struct graph *g = m->g;
-    struct tape_entry e = {
-        .op = op, .backward = backward, .ints = { n, g->draws.calls }, .ref = { m }
-    };
+    struct tape_entry e = { .op = op,
+                            .backward = recompute_backward,
+                            .ints = { n, g->draws.calls },
+                            .ref = { m } };
 
     if (n < 0 || n > TAPE_MAX_IN)
         return graph_fail(g, A0605, op, "pass at most 8 tensors",

@@ -165,13 +165,13 @@ static accel_status_t allocate(struct units *u, int units, int params,
 }
 
 accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
-                              const char *classes, struct units *out,
+                              const char *classes, struct units *units_out,
                               accel_error_t *err)
 {
     struct policy p = { transformer_wrap, classes };
     struct units u = { 0 };
     int units = 1, params = 0;
-    accel_status_t status = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     if (!root)
         return accel_fail(err, A0609, "pass what accel_module_new returned",
@@ -181,11 +181,11 @@ accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
         return accel_fail(err, A0609, "declare some with accel_param",
                           "the model has no parameters");
     if (transformer_wrap && classes && *classes)
-        status = check_classes(root, classes, err);
-    if (!status)
-        status = allocate(&u, units, params, err);
-    if (status)
-        return status;
+        st = check_classes(root, classes, err);
+    if (!st)
+        st = allocate(&u, units, params, err);
+    if (st)
+        return st;
     u.count = 1;
     u.unit[0].name = root->path;
     assign(&p, root, 0, &u);
@@ -197,6 +197,6 @@ accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
     }
     collect(root, &u);
     units_lay_out(&u);
-    *out = u;
+    *units_out = u;
     return ACCEL_OK;
 }

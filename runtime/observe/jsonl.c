@@ -146,7 +146,7 @@ accel_status_t observe_open(struct observe *o, const char *path, int64_t steps_d
 }
 
 /* JSON has no NaN or infinity; null says the same. */
-static const char *number(double v, char *buf, size_t len)
+static const char *json_number(double v, char *buf, size_t len)
 {
     if (isfinite(v))
         snprintf(buf, len, "%.17g", v);
@@ -155,8 +155,8 @@ static const char *number(double v, char *buf, size_t len)
     return buf;
 }
 
-static void print_line(const struct observe *o, const struct observe_step *s,
-                       double rate)
+static void observe_print_line(const struct observe *o, const struct observe_step *s,
+                               double rate)
 {
     char count[32], mem[32], size[32], device[48] = "";
 
@@ -196,23 +196,23 @@ void observe_step(struct observe *o, const struct observe_step *s)
             o->peak_bytes = peak;
         if (o->device_peak)
             o->device_peak_bytes = o->device_peak(o->device_user);
-        print_line(o, s, rate);
+        observe_print_line(o, s, rate);
     }
     if (o->file.fd < 0)
         return;
     if (!isnan(s->eval_loss))
         snprintf(eval, sizeof(eval), ",\"eval_loss\":%s",
-                 number(s->eval_loss, value, sizeof(value)));
+                 json_number(s->eval_loss, value, sizeof(value)));
     if (o->device_peak)
         snprintf(device, sizeof(device), ",\"gpu_peak_bytes\":%lld",
                  (long long)o->device_peak_bytes);
     snprintf(record, sizeof(record),
              "{\"step\":%lld,\"loss\":%s,\"lr\":%.9g,\"step_ms\":%.3f,"
              "\"%s_per_s\":%.1f,\"grad_norm\":%s,\"mem_peak_bytes\":%lld%s%s}\n",
-             (long long)s->step, number(s->loss, loss, sizeof(loss)), s->lr, s->step_ms,
-             s->tokens ? "tokens" : "samples", rate,
-             number(s->grad_norm, norm, sizeof(norm)), (long long)o->peak_bytes, device,
-             eval);
+             (long long)s->step, json_number(s->loss, loss, sizeof(loss)), s->lr,
+             s->step_ms, s->tokens ? "tokens" : "samples", rate,
+             json_number(s->grad_norm, norm, sizeof(norm)), (long long)o->peak_bytes,
+             device, eval);
     lines_add(&o->file, record, strlen(record), "\"eval_loss\":");
 }
 

@@ -42,19 +42,19 @@ static int cut_at(int fd, int64_t at)
     return ftruncate(fd, at) == 0 ? 0 : errno;
 }
 
-int line_append(int fd, const char *line, size_t len, int64_t *torn_at)
+int line_append(int fd, const char *line, size_t len, int64_t *torn_at_out)
 {
     struct stat sb;
     sigset_t before;
     int error;
 
-    *torn_at = -1;
+    *torn_at_out = -1;
     if (fstat(fd, &sb) != 0)
         return errno;
     file_limit_hold(&before);
     error = line_write(fd, line, len);
     if (error && cut_at(fd, sb.st_size) != 0)
-        *torn_at = sb.st_size;
+        *torn_at_out = sb.st_size;
     file_limit_release(&before);
     return error;
 }

@@ -32,7 +32,7 @@ struct lines {
 int line_write(int fd, const char *buf, size_t len);
 /* Writes the whole line at the end of `fd`, or nothing of it. 0, or errno; in that case
  * *torn_at is where a part of it begins that could not be taken back, or -1. */
-int line_append(int fd, const char *line, size_t len, int64_t *torn_at);
+int line_append(int fd, const char *line, size_t len, int64_t *torn_at_out);
 
 /* Opens `path` to append to it; what is wrong is an error here only. */
 accel_status_t lines_open(struct lines *l, const char *path,

@@ -24,7 +24,7 @@ static const struct scheme {
     { "ZeRO-2", false, true, true, true, true, false },
 };
 
-static const struct scheme *find(const char *name)
+static const struct scheme *scheme_find(const char *name)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(schemes); i++)
         if (strcmp(schemes[i].name, name) == 0)
@@ -53,7 +53,7 @@ static void spread(struct plan_layout *l, const struct scheme *s, int world,
     l->replicate = world / l->shard;
 }
 
-bool plan_layout_at(int i, int world, int local_size, struct plan_layout *out)
+bool plan_layout_at(int i, int world, int local_size, struct plan_layout *layout_out)
 {
     for (size_t k = 0; k < ACCEL_ARRAY_SIZE(schemes); k++) {
         const struct scheme *s = &schemes[k];
@@ -62,10 +62,10 @@ bool plan_layout_at(int i, int world, int local_size, struct plan_layout *out)
             continue;
         if (i-- > 0)
             continue;
-        *out = (struct plan_layout){ 0 };
-        apply(out, s);
-        spread(out, s, world, local_size);
-        out->runs = k < 5; /* those of FSDP */
+        *layout_out = (struct plan_layout){ 0 };
+        apply(layout_out, s);
+        spread(layout_out, s, world, local_size);
+        layout_out->runs = k < 5; /* those of FSDP */
         return true;
     }
     return false;
@@ -78,7 +78,7 @@ static bool is(const struct config *c, const char *key, const char *word)
     return strcmp(config_get(c, key, text, sizeof(text)), word) == 0;
 }
 
-static int number(const struct config *c, const char *key)
+static int key_number(const struct config *c, const char *key)
 {
     char text[32];
     int n = atoi(config_get(c, key, text, sizeof(text)));
@@ -99,7 +99,7 @@ static const struct scheme *fsdp_scheme(const struct config *c)
                                                             : "FULL_SHARD";
     else if (word[0] >= '1' && word[0] <= '5' && !word[1])
         word = by_number[word[0] - '1'];
-    return find(word) ? find(word) : find("FULL_SHARD");
+    return scheme_find(word) ? scheme_find(word) : scheme_find("FULL_SHARD");
 }
 
 static const struct scheme *deepspeed_scheme(const struct config *c,
@@ -114,7 +114,7 @@ static const struct scheme *deepspeed_scheme(const struct config *c,
                            !is(c, "offload_optimizer_device", "");
     l->offload_params = stage == 3 && !is(c, "offload_param_device", "none") &&
                         !is(c, "offload_param_device", "");
-    return find(stages[stage >= 0 && stage <= 3 ? stage : 2]);
+    return scheme_find(stages[stage >= 0 && stage <= 3 ? stage : 2]);
 }
 
 /* Axes that divide the ranks beside data parallelism. */
@@ -122,11 +122,11 @@ static void mesh_of(const struct config *c, struct plan_layout *l)
 {
     bool megatron = is(c, "distributed_type", "MEGATRON_LM");
 
-    l->tp =
-        number(c, megatron ? "megatron_lm_tp_degree" : "parallelism_config_tp_size");
-    l->cp = number(c, megatron ? "megatron_lm_context_parallel_size"
-                               : "parallelism_config_cp_size");
-    l->sp = megatron ? 1 : number(c, "parallelism_config_sp_size");
+    l->tp = key_number(c, megatron ? "megatron_lm_tp_degree"
+                                   : "parallelism_config_tp_size");
+    l->cp = key_number(c, megatron ? "megatron_lm_context_parallel_size"
+                                   : "parallelism_config_cp_size");
+    l->sp = megatron ? 1 : key_number(c, "parallelism_config_sp_size");
 }
 
 static accel_status_t mismatch(const struct plan_layout *l, int world,
@@ -145,8 +145,8 @@ static accel_status_t fit_mesh(const struct config *c, const struct scheme *s,
                                accel_error_t *err)
 {
     int others = l->cp * l->sp * l->tp;
-    int replicate = number(c, "parallelism_config_dp_replicate_size");
-    int shard = number(c, "parallelism_config_dp_shard_size");
+    int replicate = key_number(c, "parallelism_config_dp_replicate_size");
+    int shard = key_number(c, "parallelism_config_dp_shard_size");
 
     if (s->hybrid && (world % local_size || local_size % others))
         return accel_fail(err, A0070,
@@ -167,10 +167,10 @@ static accel_status_t fit_mesh(const struct config *c, const struct scheme *s,
 }
 
 accel_status_t plan_layout_of(const struct config *c, int world, int local_size,
-                              struct plan_layout *out, accel_error_t *err)
+                              struct plan_layout *layout_out, accel_error_t *err)
 {
     struct plan_layout l = { 0 };
-    const struct scheme *s = find("NO_SHARD");
+    const struct scheme *s = scheme_find("NO_SHARD");
     bool fsdp = is(c, "distributed_type", "FSDP");
     accel_status_t st;
 
@@ -180,12 +180,12 @@ accel_status_t plan_layout_of(const struct config *c, int world, int local_size,
     } else if (is(c, "distributed_type", "DEEPSPEED")) {
         s = deepspeed_scheme(c, &l);
     } else if (is(c, "distributed_type", "MEGATRON_LM")) {
-        if (number(c, "megatron_lm_pp_degree") > 1)
+        if (key_number(c, "megatron_lm_pp_degree") > 1)
             return accel_fail(err, A0071,
                               "set megatron_lm_pp_degree: 1 to plan the rest",
                               "pipeline stages are not planned");
         if (is(c, "megatron_lm_use_distributed_optimizer", "true"))
-            s = find("ZeRO-1");
+            s = scheme_find("ZeRO-1");
     }
     apply(&l, s);
     mesh_of(c, &l);
@@ -193,7 +193,7 @@ accel_status_t plan_layout_of(const struct config *c, int world, int local_size,
     if (st != ACCEL_OK)
         return st;
     l.runs = config_supported(c, NULL) == ACCEL_OK;
-    *out = l;
+    *layout_out = l;
     return ACCEL_OK;
 }
 

@@ -309,35 +309,38 @@ static void add_device(const struct plan_input *in, const struct sizes *s,
         in->base_bytes + d->staging_bytes + p->host_bytes + p->copy_bytes;
 }
 
-void plan_compute(const struct plan_input *in, struct plan *p)
+void plan_compute(const struct plan_input *in, struct plan *plan_out)
 {
     const struct plan_layout *l = &in->layout;
     const struct precision precision = config_precision(in->config);
     struct sizes s = add_up(in);
     int64_t state, narrow = 0;
 
-    *p = (struct plan){ .activation_bytes = in->activation_bytes,
-                        .base_bytes = in->base_bytes };
-    p->shard_elems = s.all / cut_size(l);
-    p->param_bytes = p->shard_elems * 4;
-    p->moment_bytes = s.state * 4 * in->states;
-    p->gradient_bytes = (l->cut_gradients ? s.graded / cut_size(l) : s.graded) * 4;
-    p->gather_bytes = gathered_bytes(l, &s, precision.parameters == ACCEL_BF16);
+    *plan_out = (struct plan){ .activation_bytes = in->activation_bytes,
+                               .base_bytes = in->base_bytes };
+    plan_out->shard_elems = s.all / cut_size(l);
+    plan_out->param_bytes = plan_out->shard_elems * 4;
+    plan_out->moment_bytes = s.state * 4 * in->states;
+    plan_out->gradient_bytes =
+        (l->cut_gradients ? s.graded / cut_size(l) : s.graded) * 4;
+    plan_out->gather_bytes = gathered_bytes(l, &s, precision.parameters == ACCEL_BF16);
     if (l->cut_gradients && (cut_size(l) > 1 || l->offload_params))
-        p->reduce_bytes = s.largest_graded * 4;
+        plan_out->reduce_bytes = s.largest_graded * 4;
     if (l->cut_gradients && l->offload_params) /* the part that leaves the device */
-        p->reduce_bytes += s.largest_graded / cut_size(l) * 4;
-    state = p->param_bytes + p->moment_bytes + p->gradient_bytes;
+        plan_out->reduce_bytes += s.largest_graded / cut_size(l) * 4;
+    state = plan_out->param_bytes + plan_out->moment_bytes + plan_out->gradient_bytes;
     if (l->offload_params || l->offload_optimizer)
-        p->host_bytes = state;
+        plan_out->host_bytes = state;
     if (l->offload_params && precision.parameters == ACCEL_BF16)
-        narrow = p->shard_elems * 2; /* a copy of the parameters to gather from */
-    p->host_bytes += narrow;
-    add_device(in, &s, &precision, p);
-    p->total_bytes = state + narrow - p->host_bytes + p->gather_bytes +
-                     p->reduce_bytes + p->activation_bytes + p->base_bytes +
-                     p->sum_bytes + p->buffer_bytes + p->kernel_bytes;
-    wire(in, &s, &precision, &p->wire);
-    p->wire_bytes_per_step = p->wire.node + p->wire.network;
-    p->checkpoint_bytes = in->params * 4 + (in->params - in->frozen) * 4 * in->states;
+        narrow = plan_out->shard_elems * 2; /* a bf16 copy to gather from */
+    plan_out->host_bytes += narrow;
+    add_device(in, &s, &precision, plan_out);
+    plan_out->total_bytes =
+        state + narrow - plan_out->host_bytes + plan_out->gather_bytes +
+        plan_out->reduce_bytes + plan_out->activation_bytes + plan_out->base_bytes +
+        plan_out->sum_bytes + plan_out->buffer_bytes + plan_out->kernel_bytes;
+    wire(in, &s, &precision, &plan_out->wire);
+    plan_out->wire_bytes_per_step = plan_out->wire.node + plan_out->wire.network;
+    plan_out->checkpoint_bytes =
+        in->params * 4 + (in->params - in->frozen) * 4 * in->states;
 }

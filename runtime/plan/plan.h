@@ -34,10 +34,10 @@ struct plan_layout {
 /* From the config, for `world` ranks of which `local_size` share a node. ACCEL_EMISMATCH:
  * the sizes do not fit each other; ACCEL_EUNSUPPORTED: not even planned. */
 accel_status_t plan_layout_of(const struct config *c, int world, int local_size,
-                              struct plan_layout *out, accel_error_t *err);
+                              struct plan_layout *layout_out, accel_error_t *err);
 /* The layout number `i` of all that can be compared on so many ranks; false: no more.
  * Those that need several nodes are left out on one. */
-bool plan_layout_at(int i, int world, int local_size, struct plan_layout *out);
+bool plan_layout_at(int i, int world, int local_size, struct plan_layout *layout_out);
 
 /* A group: ranks first, first + stride, ... */
 struct plan_group {
@@ -113,7 +113,7 @@ struct plan {
 };
 
 /* in->world >= 1, accumulate >= 1, units >= 1; wire and memory as shard/ does it. */
-void plan_compute(const struct plan_input *in, struct plan *out);
+void plan_compute(const struct plan_input *in, struct plan *plan_out);
 
 /* ---- plan_cure.c ------------------------------------------------------------------------ */
 

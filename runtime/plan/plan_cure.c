@@ -68,7 +68,7 @@ static int64_t bytes_with(const struct plan_input *in, const struct remedy *r)
     return p.total_bytes;
 }
 
-static bool fits(const struct plan_input *in, const struct remedy *r)
+static bool remedy_fits(const struct plan_input *in, const struct remedy *r)
 {
     return bytes_with(in, r) <= in->device.memory_bytes;
 }
@@ -89,7 +89,7 @@ static bool can_recompute(const struct plan_input *in)
 /* The largest part of the batch that fits, else one sample. */
 static void smaller_batch(const struct plan_input *in, struct remedy *r)
 {
-    for (r->batch = in->batch / 2; r->batch > 1 && !fits(in, r);)
+    for (r->batch = in->batch / 2; r->batch > 1 && !remedy_fits(in, r);)
         r->batch /= 2;
 }
 
@@ -97,7 +97,7 @@ static void smaller_batch(const struct plan_input *in, struct remedy *r)
 static bool more_ranks(const struct plan_input *in, struct remedy *r)
 {
     for (r->times = 2; r->times <= MOST_TIMES; r->times *= 2)
-        if (fits(in, r))
+        if (remedy_fits(in, r))
             return true;
     r->times = 0;
     return false;
@@ -131,8 +131,8 @@ static void add(struct cure *c, const char *what)
 }
 
 /* "A, B and C (12.0 GiB)" */
-static void describe(const struct plan_input *in, const struct remedy *r, char *line,
-                     size_t len)
+static void remedy_describe(const struct plan_input *in, const struct remedy *r,
+                            char *line, size_t len)
 {
     char ranks[48], batch[96], size[32];
     const char *part[6];
@@ -171,9 +171,9 @@ static bool add_if_fits(struct cure *c, const struct remedy *r)
 {
     char line[320];
 
-    if (!fits(c->in, r))
+    if (!remedy_fits(c->in, r))
         return false;
-    describe(c->in, r, line, sizeof(line));
+    remedy_describe(c->in, r, line, sizeof(line));
     add(c, line);
     return true;
 }
@@ -186,22 +186,22 @@ static void add_together(struct cure *c, bool fsdp_keys)
                         .recompute = fsdp_keys && can_recompute(in) };
     char line[320], all[400];
 
-    if (in->batch > 1 && !fits(in, &r))
+    if (in->batch > 1 && !remedy_fits(in, &r))
         smaller_batch(in, &r);
-    if (!fits(in, &r) && !more_ranks(in, &r))
+    if (!remedy_fits(in, &r) && !more_ranks(in, &r))
         r.offload = fsdp_keys;
-    for (int i = 0; i < 3 && fits(in, &r); i++) {
+    for (int i = 0; i < 3 && remedy_fits(in, &r); i++) {
         struct remedy without = r;
 
         without.shard &= i != 0;
         without.recompute &= i != 1;
         without.batch *= i != 2;
-        if (fits(in, &without))
+        if (remedy_fits(in, &without))
             r = without;
     }
     if (add_if_fits(c, &r))
         return;
-    describe(in, &r, line, sizeof(line));
+    remedy_describe(in, &r, line, sizeof(line));
     snprintf(all, sizeof(all), "use a smaller model, or GPUs with more memory%s%s",
              line[0] ? "; still too much: " : "", line);
     add(c, all);

@@ -63,8 +63,8 @@ accel_kv_t *accel_kv_new(accel_t *run, int layers, int batch, int capacity,
 
 /* A new model belongs to the run; accel_prepare reports what went wrong, once for all
  * ranks. */
-static accel_module_t *take(accel_t *run, accel_module_t *m, const accel_error_t *why,
-                            accel_error_t *err)
+static accel_module_t *model_take(accel_t *run, accel_module_t *m,
+                                  const accel_error_t *why, accel_error_t *err)
 {
     if (!m && run && run->graph.error.code == ACCEL_OK)
         run->graph.error = *why;
@@ -83,7 +83,7 @@ accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg,
 
     if (run_given(run, "accel_gpt2_new", &why) == ACCEL_OK)
         m = gpt2_new(&run->graph, cfg, &why);
-    return take(run, m, &why, err);
+    return model_take(run, m, &why, err);
 }
 
 accel_module_t *accel_llama_new(accel_t *run, const accel_llama_t *cfg,
@@ -94,7 +94,7 @@ accel_module_t *accel_llama_new(accel_t *run, const accel_llama_t *cfg,
 
     if (run_given(run, "accel_llama_new", &why) == ACCEL_OK)
         m = llama_new(&run->graph, cfg, &why);
-    return take(run, m, &why, err);
+    return model_take(run, m, &why, err);
 }
 
 accel_module_t *accel_bert_new(accel_t *run, const accel_bert_t *cfg,
@@ -105,7 +105,7 @@ accel_module_t *accel_bert_new(accel_t *run, const accel_bert_t *cfg,
 
     if (run_given(run, "accel_bert_new", &why) == ACCEL_OK)
         m = bert_new(&run->graph, cfg, &why);
-    return take(run, m, &why, err);
+    return model_take(run, m, &why, err);
 }
 
 accel_module_t *accel_model_open(accel_t *run, const char *name, accel_error_t *err)
@@ -119,5 +119,5 @@ accel_module_t *accel_model_open(accel_t *run, const char *name, accel_error_t *
     else if (run_given(run, "accel_model_open", &why) == ACCEL_OK &&
              model_shape_open(name, &shape, &why) == ACCEL_OK)
         m = model_new(&run->graph, &shape, &why);
-    return take(run, m, &why, err);
+    return model_take(run, m, &why, err);
 }

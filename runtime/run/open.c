@@ -360,16 +360,16 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
 
 accel_status_t accel_close(accel_t *run, accel_error_t *err)
 {
-    accel_status_t status;
+    accel_status_t st;
 
     if (!run)
         return ACCEL_OK;
-    status = run->status;
-    if (status != ACCEL_OK && err)
+    st = run->status;
+    if (st != ACCEL_OK && err)
         *err = run->failure;
     signals_restore();
     free_run(run);
-    return status;
+    return st;
 }
 
 int accel_rank(const accel_t *run)

@@ -127,7 +127,8 @@ accel_status_t accel_unit_param(accel_unit_t *unit, const char *name, int ndim,
     return ACCEL_OK;
 }
 
-accel_status_t own_units_build(accel_t *run, struct units *out, accel_error_t *err)
+accel_status_t own_units_build(accel_t *run, struct units *units_out,
+                               accel_error_t *err)
 {
     struct units u = { 0 };
     accel_tensor_t **all;
@@ -156,7 +157,7 @@ accel_status_t own_units_build(accel_t *run, struct units *out, accel_error_t *e
     }
     u.count = run->own_units;
     units_lay_out(&u);
-    *out = u;
+    *units_out = u;
     return ACCEL_OK;
 }
 

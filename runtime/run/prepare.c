@@ -245,7 +245,8 @@ static void forget_values(accel_t *run)
             run->units.unit[u].param[i]->values = NULL;
 }
 
-static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_t *err)
+static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
+                                  accel_error_t *err)
 {
     accel_status_t st = take_job(run, job, err);
 
@@ -299,7 +300,7 @@ accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t
         st = accel_fail(&e, A0901, "open one run per model",
                         "accel_prepare was called twice");
     else
-        st = prepare(run, job, &e);
+        st = run_prepare(run, job, &e);
     if (st != ACCEL_OK)
         return run_report(run, st, &e, err);
     notice_check(run, run->life.history.save_seconds);

@@ -78,8 +78,8 @@ struct accel {
 
 /* ---- status.c -------------------------------------------------------------------------- */
 
-/* Keeps the first failure in the run, copies it to `err` (may be NULL), returns status. */
-accel_status_t run_report(accel_t *run, accel_status_t status, const accel_error_t *e,
+/* Keeps the first failure in the run, copies it to `err` (may be NULL), returns st. */
+accel_status_t run_report(accel_t *run, accel_status_t st, const accel_error_t *e,
                           accel_error_t *err);
 /* ACCEL_EINVAL if the program passed no run. */
 accel_status_t run_given(const accel_t *run, const char *call, accel_error_t *err);

@@ -5,19 +5,19 @@
  */
 #include "run/run.h"
 
-accel_status_t run_report(accel_t *run, accel_status_t status, const accel_error_t *e,
+accel_status_t run_report(accel_t *run, accel_status_t st, const accel_error_t *e,
                           accel_error_t *err)
 {
-    if (status == ACCEL_OK)
+    if (st == ACCEL_OK)
         return ACCEL_OK;
     if (run->status == ACCEL_OK) {
-        run->status = status;
+        run->status = st;
         run->failure = *e;
-        run->failure.code = status;
+        run->failure.code = st;
     }
     if (err)
         *err = *e;
-    return status;
+    return st;
 }
 
 accel_status_t run_given(const accel_t *run, const char *call, accel_error_t *err)

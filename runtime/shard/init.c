@@ -15,7 +15,7 @@
 /* Elements [4 * block, 4 * block + 4) of a parameter. Box-Muller in double on two pairs of
  * Philox words, rounded once. */
 static void draw(accel_init_t init, uint64_t seed, uint64_t name, int64_t block,
-                 float out[4])
+                 float values_out[4])
 {
     const double two_pi = 6.283185307179586476925;
     uint32_t bits[4];
@@ -28,13 +28,13 @@ static void draw(accel_init_t init, uint64_t seed, uint64_t name, int64_t block,
             /* rounding up to +scale is out of [-scale, scale): step back inside */
             float top = nextafterf(init.scale, -init.scale);
 
-            out[i] = fminf((float)((2 * a - 1) * init.scale), top);
-            out[i + 1] = fminf((float)((2 * b - 1) * init.scale), top);
+            values_out[i] = fminf((float)((2 * a - 1) * init.scale), top);
+            values_out[i + 1] = fminf((float)((2 * b - 1) * init.scale), top);
         } else {
             double r = sqrt(-2.0 * log(a)) * init.scale;
 
-            out[i] = (float)(r * cos(two_pi * b));
-            out[i + 1] = (float)(r * sin(two_pi * b));
+            values_out[i] = (float)(r * cos(two_pi * b));
+            values_out[i + 1] = (float)(r * sin(two_pi * b));
         }
     }
 }

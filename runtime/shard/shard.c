@@ -109,14 +109,14 @@ static void count_memory(struct shard *s)
 
 /* Where the masters live: the backend's memory, or page-locked memory of the host. */
 static accel_status_t alloc_home(struct shard *s, enum backend_memory kind,
-                                 size_t bytes, void **out, accel_error_t *err)
+                                 size_t bytes, void **data_out, accel_error_t *err)
 {
     char size[32];
 
     if (!s->offloaded)
-        return s->be->alloc(s->be, kind, bytes, out, err);
-    *out = bytes ? s->be->host_alloc(s->be, bytes) : NULL;
-    if (*out || !bytes)
+        return s->be->alloc(s->be, kind, bytes, data_out, err);
+    *data_out = bytes ? s->be->host_alloc(s->be, bytes) : NULL;
+    if (*data_out || !bytes)
         return ACCEL_OK;
     return accel_fail(
         err, A0001, "use more ranks or nodes, or ask for more host memory (--mem)",
@@ -134,12 +134,12 @@ static void free_home(struct shard *s, void *p, size_t bytes)
 }
 
 static accel_status_t alloc_floats(struct shard *s, enum backend_memory kind,
-                                   size_t bytes, float **out, accel_error_t *err)
+                                   size_t bytes, float **data_out, accel_error_t *err)
 {
     void *p = NULL;
     accel_status_t st = alloc_home(s, kind, bytes, &p, err);
 
-    *out = p;
+    *data_out = p;
     return st;
 }
 
@@ -223,11 +223,11 @@ static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
 /* What peers read: from comm_alloc, which saves them one copy. Without peers, where the
  * kernels work: the only rank of a device has no collectives on its memory. */
 static accel_status_t alloc_shared(struct shard *s, struct comm *c,
-                                   enum backend_memory kind, size_t bytes, void **out,
-                                   accel_error_t *err)
+                                   enum backend_memory kind, size_t bytes,
+                                   void **data_out, accel_error_t *err)
 {
-    return s->world > 1 ? comm_alloc(c, kind, bytes, out, err)
-                        : s->be->alloc(s->be, kind, bytes, out, err);
+    return s->world > 1 ? comm_alloc(c, kind, bytes, data_out, err)
+                        : s->be->alloc(s->be, kind, bytes, data_out, err);
 }
 
 static void free_shared(struct shard *s, void *p)
@@ -306,7 +306,7 @@ static bool is_real(accel_dtype_t t)
     return t == ACCEL_F32 || t == ACCEL_BF16;
 }
 
-accel_status_t shard_open(struct shard **out, struct comm *c,
+accel_status_t shard_open(struct shard **shard_out, struct comm *c,
                           const struct shard_options *o, const struct units *units,
                           accel_error_t *err)
 {
@@ -352,7 +352,7 @@ accel_status_t shard_open(struct shard **out, struct comm *c,
     st = alloc_window(s, err);
     if (st)
         goto fail;
-    *out = s;
+    *shard_out = s;
     return ACCEL_OK;
 fail:
     shard_close(s);
@@ -385,19 +385,19 @@ void shard_close(struct shard *s)
     free(s);
 }
 
-void shard_memory(const struct shard *s, struct shard_memory *out)
+void shard_memory(const struct shard *s, struct shard_memory *memory_out)
 {
-    *out = s->memory;
+    *memory_out = s->memory;
 }
 
 bool shard_param_range(const accel_tensor_t *p, int64_t first, int64_t count,
-                       int64_t *begin, int64_t *end)
+                       int64_t *begin_out, int64_t *end_out)
 {
     int64_t b = first - p->unit_offset, e = b + count;
 
-    *begin = b < 0 ? 0 : b;
-    *end = e > p->elems ? p->elems : e;
-    return *begin < *end;
+    *begin_out = b < 0 ? 0 : b;
+    *end_out = e > p->elems ? p->elems : e;
+    return *begin_out < *end_out;
 }
 
 /* ---- residency -------------------------------------------------------------------------- */

@@ -56,7 +56,7 @@ struct shard_memory { /* bytes of this rank */
 };
 
 /* Collective. Takes the units (not owned, must outlive it), allocates everything. */
-accel_status_t shard_open(struct shard **out, struct comm *c,
+accel_status_t shard_open(struct shard **shard_out, struct comm *c,
                           const struct shard_options *o, const struct units *units,
                           accel_error_t *err);
 void shard_close(struct shard *s);
@@ -85,12 +85,12 @@ double shard_grad_sumsq(struct shard *s);
  * gathered copies. */
 void shard_update(struct shard *s, float lr, int64_t t, float grad_scale);
 
-void shard_memory(const struct shard *s, struct shard_memory *out);
+void shard_memory(const struct shard *s, struct shard_memory *memory_out);
 /* All pieces this rank stores: model/NAME, and optim/NAME/STATE for what is trained, as
  * boxes pointing into the shards. NO_SHARD: each rank stores its 1/world of the flat range.
- * With for_load under NO_SHARD: everything. *out is one malloc with the names. */
-accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **out,
-                           size_t *count, accel_error_t *err);
+ * With for_load under NO_SHARD: everything. *boxes_out is one malloc with the names. */
+accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **boxes_out,
+                           size_t *count_out, accel_error_t *err);
 /* After a load: drops gathered copies. */
 void shard_loaded(struct shard *s);
 

@@ -27,26 +27,27 @@ static int tensors_of(const struct shard *s, const accel_tensor_t *p)
 
 /* Flat range of unit u that this rank stores in (or loads from) a checkpoint. */
 static void range_of(const struct shard *s, const struct shard_unit *u, bool for_load,
-                     int64_t *first, int64_t *count)
+                     int64_t *first_out, int64_t *count_out)
 {
-    shard_answers(s, u, first, count);
+    shard_answers(s, u, first_out, count_out);
     if (for_load) {
-        *first = u->first;
-        *count = u->stored;
+        *first_out = u->first;
+        *count_out = u->stored;
     }
 }
 
 static int cut(const accel_tensor_t *p, int64_t begin, int64_t end,
-               accel_ckpt_box_t out[BOXES_MAX])
+               accel_ckpt_box_t boxes_out[BOXES_MAX])
 {
-    return accel_ckpt_boxes_of_range(p->ndim, p->dim, begin, end, out);
+    return accel_ckpt_boxes_of_range(p->ndim, p->dim, begin, end, boxes_out);
 }
 
-static void measure(const struct shard *s, bool for_load, size_t *boxes, size_t *text)
+static void measure(const struct shard *s, bool for_load, size_t *boxes_out,
+                    size_t *text_out)
 {
     accel_ckpt_box_t scratch[BOXES_MAX];
 
-    *boxes = *text = 0;
+    *boxes_out = *text_out = 0;
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
         int64_t first, count, b, e;
@@ -57,9 +58,9 @@ static void measure(const struct shard *s, bool for_load, size_t *boxes, size_t 
 
             if (!shard_param_range(p, first, count, &b, &e))
                 continue;
-            *boxes += (size_t)tensors_of(s, p) * (size_t)cut(p, b, e, scratch);
+            *boxes_out += (size_t)tensors_of(s, p) * (size_t)cut(p, b, e, scratch);
             for (int k = 0; k < tensors_of(s, p); k++)
-                *text += (size_t)name_of(s, p, k, NULL, 0) + 1;
+                *text_out += (size_t)name_of(s, p, k, NULL, 0) + 1;
         }
     }
 }
@@ -75,9 +76,9 @@ static size_t box_elems(const accel_ckpt_box_t *box)
 
 /* Boxes of elements [b, e) of p of unit u, all its tensors; data follows the flat memory.
  * Names go to *text, before `end`. */
-static accel_ckpt_box_t *fill(const struct shard *s, const struct shard_unit *u,
-                              const accel_tensor_t *p, int64_t b, int64_t e,
-                              accel_ckpt_box_t *box, char **text, const char *end)
+static accel_ckpt_box_t *boxes_fill(const struct shard *s, const struct shard_unit *u,
+                                    const accel_tensor_t *p, int64_t b, int64_t e,
+                                    accel_ckpt_box_t *box, char **text, const char *end)
 {
     int64_t at = p->unit_offset + b - u->first;
     accel_ckpt_box_t part[BOXES_MAX];
@@ -104,8 +105,8 @@ static accel_ckpt_box_t *fill(const struct shard *s, const struct shard_unit *u,
     return box;
 }
 
-accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **out,
-                           size_t *count, accel_error_t *err)
+accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **boxes_out,
+                           size_t *count_out, accel_error_t *err)
 {
     accel_ckpt_box_t *boxes, *next;
     size_t n, text_bytes;
@@ -130,10 +131,10 @@ accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **ou
             const accel_tensor_t *p = u->def->param[j];
 
             if (shard_param_range(p, first, elems, &b, &e))
-                next = fill(s, u, p, b, e, next, &text, end);
+                next = boxes_fill(s, u, p, b, e, next, &text, end);
         }
     }
-    *out = boxes;
-    *count = n;
+    *boxes_out = boxes;
+    *count_out = n;
     return ACCEL_OK;
 }

@@ -128,8 +128,8 @@ accel_status_t shard_order_check(struct shard *s, accel_error_t *err);
 void shard_settle_home(struct shard *s);
 /* Flat range of u that this rank answers for, among all: the part it stores in a checkpoint
  * and counts in the norm. */
-void shard_answers(const struct shard *s, const struct shard_unit *u, int64_t *first,
-                   int64_t *count);
+void shard_answers(const struct shard *s, const struct shard_unit *u,
+                   int64_t *first_out, int64_t *count_out);
 
 /* gradients.c */
 accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
@@ -138,6 +138,6 @@ accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
 /* The part [*begin, *end) of parameter p, in its own elements, that lies in the flat range
  * [first, first + count) of its unit. False: nothing. */
 bool shard_param_range(const accel_tensor_t *p, int64_t first, int64_t count,
-                       int64_t *begin, int64_t *end);
+                       int64_t *begin_out, int64_t *end_out);
 
 #endif

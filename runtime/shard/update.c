@@ -62,16 +62,16 @@ accel_status_t shard_each_gradient(struct shard *s, accel_gradient_f fn, void *u
 }
 
 /* Copies of a part share it. */
-void shard_answers(const struct shard *s, const struct shard_unit *u, int64_t *first,
-                   int64_t *count)
+void shard_answers(const struct shard *s, const struct shard_unit *u,
+                   int64_t *first_out, int64_t *count_out)
 {
     int copies = s->copies ? comm_size(s->copies) : 1;
     int64_t each = (u->own + copies - 1) / copies;
     int64_t from = s->copies ? comm_rank(s->copies) * each : 0;
 
     from = from < u->own ? from : u->own;
-    *first = s->rank * u->own + from;
-    *count = u->own - from < each ? u->own - from : each;
+    *first_out = s->rank * u->own + from;
+    *count_out = u->own - from < each ? u->own - from : each;
 }
 
 double shard_grad_sumsq(struct shard *s)

@@ -86,26 +86,26 @@ static accel_status_t reserve(struct arena *a, accel_error_t *err)
     return accel_fail_nomem(err, "the address range of the activations", ARENA_STEP);
 }
 
-accel_status_t arena_open(struct arena **out, const struct backend *be,
+accel_status_t arena_open(struct arena **arena_out, const struct backend *be,
                           accel_error_t *err)
 {
     struct arena *a = calloc(1, sizeof(*a));
-    accel_status_t status = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     if (!a)
         return accel_fail_nomem(err, "an arena", sizeof(*a));
     a->be = be;
     if (be) {
-        status = reserve(a, err);
+        st = reserve(a, err);
     } else {
         a->base = (char *)(uintptr_t)FAKE_BASE;
         a->reserved = SIZE_MAX / 4;
     }
-    if (status) {
+    if (st) {
         free(a);
-        return status;
+        return st;
     }
-    *out = a;
+    *arena_out = a;
     return ACCEL_OK;
 }
 
@@ -124,7 +124,7 @@ static bool commit(struct arena *a, size_t end)
     return true;
 }
 
-static bool place(struct arena *a, size_t bytes, size_t *offset_out)
+static bool arena_place(struct arena *a, size_t bytes, size_t *offset_out)
 {
     for (size_t i = 0; i < a->gaps.count; i++) {
         struct range *gap = &a->gaps.at[i];
@@ -188,7 +188,7 @@ void *arena_alloc(struct arena *a, size_t bytes)
         gaps->at = at;
         gaps->cap = cap;
     }
-    if (!place(a, r.bytes, &r.offset))
+    if (!arena_place(a, r.bytes, &r.offset))
         return NULL;
     if (!ranges_insert(&a->used, ranges_find(&a->used, r.offset), r)) {
         release(a, r);

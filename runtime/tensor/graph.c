@@ -59,7 +59,7 @@ static accel_tensor_t *pool_at(const struct tensor_pool *p, int i)
 accel_status_t graph_open(struct graph *g, const struct backend *backend,
                           accel_dtype_t compute, bool counting, accel_error_t *err)
 {
-    accel_status_t status;
+    accel_status_t st;
 
     if (compute != ACCEL_F32 && compute != ACCEL_BF16)
         return accel_fail(err, A0606, "use float32 or bfloat16",
@@ -71,9 +71,9 @@ accel_status_t graph_open(struct graph *g, const struct backend *backend,
     g->recording = g->training = true;
     g->draws.batch = 1;
     g->module_path = "";
-    status = arena_open(&g->arena, counting ? NULL : backend, err);
-    if (status)
-        return status;
+    st = arena_open(&g->arena, counting ? NULL : backend, err);
+    if (st)
+        return st;
     g->tape = tape_new();
     if (!g->tape) {
         graph_close(g);
@@ -212,8 +212,8 @@ static bool shape_possible(struct graph *g, accel_dtype_t type, int ndim,
     return true;
 }
 
-static void describe(struct graph *g, accel_tensor_t *t, accel_dtype_t type, int ndim,
-                     const int64_t *dims, size_t elems)
+static void tensor_describe(struct graph *g, accel_tensor_t *t, accel_dtype_t type,
+                            int ndim, const int64_t *dims, size_t elems)
 {
     t->g = g;
     t->dtype = type;
@@ -250,7 +250,7 @@ accel_tensor_t *graph_tensor(struct graph *g, accel_dtype_t type, int ndim,
         t->data = arena_alloc(g->arena, bytes);
     if (!t || !t->data)
         return no_room(g, "a tensor", bytes);
-    describe(g, t, type, ndim, dims, elems);
+    tensor_describe(g, t, type, ndim, dims, elems);
     return t;
 }
 
@@ -267,7 +267,7 @@ accel_tensor_t *graph_view(struct graph *g, accel_tensor_t *t, int ndim,
         return graph_fail(g, A0001, g->op,
                           "use a smaller batch or sequence, or more ranks",
                           "no memory for a view");
-    describe(g, v, t->dtype, ndim, dims, elems);
+    tensor_describe(g, v, t->dtype, ndim, dims, elems);
     v->base = t->base ? t->base : t;
     tensor_retain(v->base);
     v->data = t->data;

@@ -64,7 +64,7 @@ struct accel_tensor {
  * out addresses that must not be touched and only keeps the books (used with the meta
  * backend to know the peak). */
 struct arena;
-accel_status_t arena_open(struct arena **out, const struct backend *be,
+accel_status_t arena_open(struct arena **arena_out, const struct backend *be,
                           accel_error_t *err);
 void *arena_alloc(struct arena *a, size_t bytes); /* NULL: out of memory */
 void arena_free(struct arena *a, void *p);        /* NULL is fine */

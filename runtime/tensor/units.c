@@ -72,7 +72,7 @@ void param_free(accel_tensor_t *p)
     free(p);
 }
 
-static void place(struct unit *u, int number, bool trained)
+static void place_params(struct unit *u, int number, bool trained)
 {
     for (int i = 0; i < u->param_count; i++) {
         accel_tensor_t *p = u->param[i];
@@ -92,9 +92,9 @@ void units_lay_out(struct units *u)
         int64_t trained;
 
         one->elems = 0;
-        place(one, i, true);
+        place_params(one, i, true);
         trained = one->elems;
-        place(one, i, false);
+        place_params(one, i, false);
         one->frozen = one->elems - trained;
     }
 }

@@ -24,7 +24,7 @@ struct model_sizes {
 
 /* A published model by its name (accel_gpt2_preset ...), or, where `name` holds a '/' or is
  * a directory or file, the config.json there. */
-accel_status_t model_shape_open(const char *name, struct model_shape *out,
+accel_status_t model_shape_open(const char *name, struct model_shape *shape_out,
                                 accel_error_t *err);
 /* The names of published models, one by one from 0; NULL: no more. Static. */
 const char *model_preset_name(size_t i);
@@ -32,7 +32,7 @@ struct model_sizes model_sizes_of(const struct model_shape *m);
 /* Changes the sizes that are not 0, and what follows from them. */
 void model_resize(struct model_shape *m, const struct model_sizes *s);
 /* The fields of a training sample of `seq` tokens; returns how many (at most 4). */
-int model_fields(const struct model_shape *m, int seq, accel_field_t out[4]);
+int model_fields(const struct model_shape *m, int seq, accel_field_t fields_out[4]);
 accel_module_t *model_new(struct graph *g, const struct model_shape *m,
                           accel_error_t *err);
 

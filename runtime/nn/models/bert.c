@@ -177,7 +177,7 @@ static accel_bert_t with_defaults(accel_bert_t c)
     return c;
 }
 
-static accel_status_t check(const accel_bert_t *c, accel_error_t *err)
+static accel_status_t bert_check(const accel_bert_t *c, accel_error_t *err)
 {
     if (c->layers < 1 || c->heads < 1 || c->width < 1 || c->hidden < 1 ||
         c->vocab < 1 || c->context < 1 || c->types < 1 || c->labels < 1)
@@ -203,7 +203,7 @@ accel_module_t *bert_new(struct graph *g, const accel_bert_t *cfg, accel_error_t
         accel_fail(err, A0612, "pass a struct accel_bert", "bert: no sizes given");
         return NULL;
     }
-    if (check(&c, err))
+    if (bert_check(&c, err))
         return NULL;
     m = nn_module_new(g, &root_class, NULL, "");
     r = accel_module_state(m);

@@ -32,7 +32,7 @@ static void sift(const float *logits, int32_t *heap, int n, int i)
 }
 
 /* Takes the top of heap[n] and puts it at heap[n - 1]. */
-static int32_t take(const float *logits, int32_t *heap, int n)
+static int32_t heap_take(const float *logits, int32_t *heap, int n)
 {
     int32_t top = heap[0];
 
@@ -84,15 +84,16 @@ static int select(const float *logits, int vocab, const accel_sampling_t *o,
         sift(logits, rank, vocab, i);
     if (by_k) /* p is a part of what k leaves */
         for (int i = 0; i < most; i++)
-            total +=
-                weight(logits, take(logits, rank, vocab - i), best, o->temperature);
+            total += weight(logits, heap_take(logits, rank, vocab - i), best,
+                            o->temperature);
     else
         for (int32_t i = 0; i < vocab; i++)
             total += weight(logits, i, best, o->temperature);
     if (!by_p)
         return most;
     for (; kept < most && !(kept > 0 && sum >= (double)o->top_p * total); kept++) {
-        int32_t next = by_k ? rank[vocab - 1 - kept] : take(logits, rank, vocab - kept);
+        int32_t next =
+            by_k ? rank[vocab - 1 - kept] : heap_take(logits, rank, vocab - kept);
 
         sum += weight(logits, next, best, o->temperature);
     }

@@ -55,14 +55,15 @@ static accel_status_t check_sampling(const accel_sampling_t *o, accel_error_t *e
     return ACCEL_OK;
 }
 
-static accel_status_t check(accel_module_t *model, const int32_t *prompt, int n,
-                            const int32_t *out, int count, const accel_sampling_t *o,
-                            struct causal *c, accel_error_t *err)
+static accel_status_t generate_check(accel_module_t *model, const int32_t *prompt,
+                                     int n, const int32_t *out, int count,
+                                     const accel_sampling_t *o,
+                                     struct causal *causal_out, accel_error_t *err)
 {
     bool found = false;
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(known) && !found; i++)
-        found = known[i](model, c);
+        found = known[i](model, causal_out);
     if (!found)
         return accel_fail(err, A0613,
                           "pass the root of a causal model that comes with the library",
@@ -75,12 +76,12 @@ static accel_status_t check(accel_module_t *model, const int32_t *prompt, int n,
         return accel_fail(err, A0613, "start from at least one token",
                           "generate: prompt of %d tokens, %d to make", n, count);
     for (int i = 0; i < n; i++)
-        if (prompt[i] < 0 || prompt[i] >= c->vocab)
+        if (prompt[i] < 0 || prompt[i] >= causal_out->vocab)
             return accel_fail(err, A0613,
                               "make the prompt with the tokenizer of the model",
                               "generate: prompt token %d is %d, the vocabulary ends at "
                               "%d",
-                              i, prompt[i], c->vocab - 1);
+                              i, prompt[i], causal_out->vocab - 1);
     return check_sampling(o, err);
 }
 
@@ -117,7 +118,7 @@ static accel_status_t predict(struct text *t, accel_error_t *err)
 {
     struct graph *g = t->model->g;
     accel_tensor_t *ids, *y;
-    accel_status_t status;
+    accel_status_t st;
     int from, n;
 
     if (t->length - t->first > t->c.context) {
@@ -137,8 +138,8 @@ static accel_status_t predict(struct text *t, accel_error_t *err)
             *err = g->error;
         return g->error.code;
     }
-    status = accel_kv_advance(t->cache, n, err);
-    return status ? status : accel_tensor_read(y, t->logits, (size_t)t->c.vocab, err);
+    st = accel_kv_advance(t->cache, n, err);
+    return st ? st : accel_tensor_read(y, t->logits, (size_t)t->c.vocab, err);
 }
 
 /* Was that the last one? */
@@ -156,11 +157,11 @@ static accel_status_t extend(struct text *t, int count, accel_error_t *err)
     const int end = t->length + count;
 
     while (t->length < end) {
-        accel_status_t status = predict(t, err);
+        accel_status_t st = predict(t, err);
         int32_t token;
 
-        if (status)
-            return status;
+        if (st)
+            return st;
         token = causal_draw(t->logits, t->c.vocab, &t->o, uniform(t->o.seed, t->length),
                             t->rank);
         if (token < 0)
@@ -179,28 +180,28 @@ accel_status_t accel_generate(accel_module_t *model, const int32_t *prompt, int 
                               accel_error_t *err)
 {
     struct text t = { .model = model };
-    accel_status_t status;
+    accel_status_t st;
     struct graph *g;
     bool recording, training;
 
     if (sampling)
         t.o = *sampling;
-    status = check(model, prompt, n, out, count, &t.o, &t.c, err);
-    if (status)
-        return status;
+    st = generate_check(model, prompt, n, out, count, &t.o, &t.c, err);
+    if (st)
+        return st;
     g = model->g;
     recording = g->recording;
     training = g->training;
     g->recording = g->training = false;
-    status = text_open(&t, prompt, n, count, err);
-    if (!status)
-        status = extend(&t, count, err);
+    st = text_open(&t, prompt, n, count, err);
+    if (!st)
+        st = extend(&t, count, err);
     g->recording = recording;
     g->training = training;
     graph_reset(g);
-    if (!status)
+    if (!st)
         for (int i = 0; i < count; i++)
             out[i] = n + i < t.length ? t.tokens[n + i] : -1;
     text_close(&t);
-    return status;
+    return st;
 }

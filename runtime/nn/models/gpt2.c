@@ -164,7 +164,7 @@ static accel_gpt2_t with_defaults(accel_gpt2_t c)
     return c;
 }
 
-static accel_status_t check(const accel_gpt2_t *c, accel_error_t *err)
+static accel_status_t gpt2_check(const accel_gpt2_t *c, accel_error_t *err)
 {
     if (c->layers < 1 || c->heads < 1 || c->width < 1 || c->context < 1 ||
         c->vocab < 1 || c->width > INT32_MAX / 4 || c->hidden < 1)
@@ -200,7 +200,7 @@ accel_module_t *gpt2_new(struct graph *g, const accel_gpt2_t *cfg, accel_error_t
         accel_fail(err, A0612, "pass a struct accel_gpt2", "gpt2: no sizes given");
         return NULL;
     }
-    if (check(&c, err))
+    if (gpt2_check(&c, err))
         return NULL;
     m = nn_module_new(g, &root_class, NULL, "");
     r = accel_module_state(m);
@@ -223,18 +223,18 @@ static accel_tensor_t *logits(accel_module_t *model, accel_tensor_t *ids,
     return y;
 }
 
-bool gpt2_causal(const accel_module_t *model, struct causal *out)
+bool gpt2_causal(const accel_module_t *model, struct causal *causal_out)
 {
     const accel_gpt2_t *c = gpt2_config(model);
 
     if (!c)
         return false;
-    *out = (struct causal){ .vocab = c->vocab,
-                            .context = c->context,
-                            .layers = c->layers,
-                            .kv_heads = c->heads,
-                            .head_width = c->width / c->heads,
-                            .logits = logits };
+    *causal_out = (struct causal){ .vocab = c->vocab,
+                                   .context = c->context,
+                                   .layers = c->layers,
+                                   .kv_heads = c->heads,
+                                   .head_width = c->width / c->heads,
+                                   .logits = logits };
     return true;
 }
 

@@ -12,7 +12,7 @@
  * the last position (no backward). NULL and `err` on failure. */
 accel_module_t *gpt2_new(struct graph *g, const accel_gpt2_t *cfg, accel_error_t *err);
 /* For accel_generate. False: no module of gpt2_new. */
-bool gpt2_causal(const accel_module_t *model, struct causal *out);
+bool gpt2_causal(const accel_module_t *model, struct causal *causal_out);
 /* The shape of a model made by gpt2_new; NULL for any other module. */
 const accel_gpt2_t *gpt2_config(const accel_module_t *model);
 

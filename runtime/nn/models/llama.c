@@ -169,7 +169,7 @@ static accel_llama_t with_defaults(accel_llama_t c)
     return c;
 }
 
-static accel_status_t check(const accel_llama_t *c, accel_error_t *err)
+static accel_status_t llama_check(const accel_llama_t *c, accel_error_t *err)
 {
     if (c->layers < 1 || c->heads < 1 || c->width < 1 || c->hidden < 1 ||
         c->vocab < 1 || c->context < 1 || c->head_width < 1 || c->kv_heads < 1 ||
@@ -216,7 +216,7 @@ accel_module_t *llama_new(struct graph *g, const accel_llama_t *cfg, accel_error
         accel_fail(err, A0612, "pass a struct accel_llama", "llama: no sizes given");
         return NULL;
     }
-    if (check(&c, err))
+    if (llama_check(&c, err))
         return NULL;
     m = nn_module_new(g, &root_class, NULL, "");
     r = accel_module_state(m);
@@ -239,18 +239,18 @@ static accel_tensor_t *logits(accel_module_t *model, accel_tensor_t *ids,
     return y;
 }
 
-bool llama_causal(const accel_module_t *model, struct causal *out)
+bool llama_causal(const accel_module_t *model, struct causal *causal_out)
 {
     const accel_llama_t *c = llama_config(model);
 
     if (!c)
         return false;
-    *out = (struct causal){ .vocab = c->vocab,
-                            .context = c->context,
-                            .layers = c->layers,
-                            .kv_heads = c->kv_heads,
-                            .head_width = c->head_width,
-                            .logits = logits };
+    *causal_out = (struct causal){ .vocab = c->vocab,
+                                   .context = c->context,
+                                   .layers = c->layers,
+                                   .kv_heads = c->kv_heads,
+                                   .head_width = c->head_width,
+                                   .logits = logits };
     return true;
 }
 

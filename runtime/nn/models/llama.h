@@ -12,7 +12,7 @@
 accel_module_t *llama_new(struct graph *g, const accel_llama_t *cfg,
                           accel_error_t *err);
 /* For accel_generate. False: no module of llama_new. */
-bool llama_causal(const accel_module_t *model, struct causal *out);
+bool llama_causal(const accel_module_t *model, struct causal *causal_out);
 /* The shape, defaults filled in, of a model made by llama_new; NULL for any other. */
 const accel_llama_t *llama_config(const accel_module_t *model);
 
