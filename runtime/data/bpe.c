@@ -13,7 +13,7 @@
 enum { WHOLE_UNKNOWN, WHOLE_YES, WHOLE_NO };
 enum { SHORT = 48 }; /* bytes of a word that is merged by looking at all its pairs */
 
-/* ---- the alphabet: bytes as letters ----------------------------------------------------- */
+/* ---- the alphabet: bytes as letters ---------------------------------------------- */
 
 /* Bytes that print stand for themselves, the other 68 for U+0100 and on, in their order. */
 static bool is_printed(unsigned byte)
@@ -57,7 +57,7 @@ static size_t spell(const char *name, size_t len, uint8_t *bytes_out)
     return n;
 }
 
-/* ---- tables ----------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------- */
 
 static uint64_t power_above(size_t n)
 {
@@ -134,7 +134,7 @@ const struct bpe_merge *bpe_merge(const struct bpe *b, int32_t left, int32_t rig
     return m->rank == UINT32_MAX ? NULL : m;
 }
 
-/* ---- filling them ----------------------------------------------------------------------- */
+/* ---- filling them ---------------------------------------------------------------- */
 
 static accel_status_t keep_text(struct bpe *b, size_t n, accel_error_t *err)
 {
@@ -268,7 +268,7 @@ accel_status_t bpe_finish(struct bpe *b, const char *path, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* ---- a word ----------------------------------------------------------------------------- */
+/* ---- a word ---------------------------------------------------------------------- */
 
 /* Merges id[n] in place, n > 1; returns how many are left. */
 static size_t merge_short(const struct bpe *b, int32_t *id, size_t n)

@@ -40,7 +40,7 @@ accel_status_t data_fail_errno(accel_error_t *err, const char *path, const char 
     return accel_fail_at(err, code, path, hint, "cannot %s: %s", what, strerror(e));
 }
 
-/* ---- one file --------------------------------------------------------------------------- */
+/* ---- one file -------------------------------------------------------------------- */
 
 static accel_status_t read_header(struct data_file *f, accel_error_t *err)
 {
@@ -80,7 +80,7 @@ static accel_status_t open_file(struct data_file *f, bool token_file,
     return token_file ? read_header(f, err) : ACCEL_OK;
 }
 
-/* ---- the list of files ------------------------------------------------------------------ */
+/* ---- the list of files ----------------------------------------------------------- */
 
 static accel_status_t add_path(accel_dataset_t *d, const char *dir, const char *name,
                                accel_error_t *err)
@@ -175,7 +175,7 @@ static accel_status_t list_files(accel_dataset_t *d, const char *path,
     return ACCEL_OK;
 }
 
-/* ---- vocabulary ------------------------------------------------------------------------- */
+/* ---- vocabulary ------------------------------------------------------------------ */
 
 /* The largest token of one file into *top, reading `budget` bytes at most. */
 static accel_status_t find_top(const struct data_file *f, int64_t *budget,
@@ -232,7 +232,7 @@ static accel_status_t find_vocab(accel_dataset_t *d, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* ---- public ----------------------------------------------------------------------------- */
+/* ---- public ---------------------------------------------------------------------- */
 
 static accel_status_t dataset_split(accel_dataset_t *d, const char *path,
                                     double holdout, accel_error_t *err)

@@ -122,7 +122,7 @@ int data_seq(const accel_dataset_t *d)
     return d->seq;
 }
 
-/* ---- samples ---------------------------------------------------------------------------- */
+/* ---- samples --------------------------------------------------------------------- */
 
 static accel_status_t fetch_sample(const accel_dataset_t *d, int64_t index,
                                    void *const *dst, accel_error_t *err)
@@ -163,7 +163,7 @@ accel_status_t data_holdout_sample(const accel_dataset_t *d, int64_t index,
     return fetch_sample(d, d->samples + index, dst, err);
 }
 
-/* ---- digest ----------------------------------------------------------------------------- */
+/* ---- digest ---------------------------------------------------------------------- */
 
 #define PROBES 64
 

@@ -118,7 +118,7 @@ accel_status_t data_tokens(const accel_dataset_t *d, int64_t index, int32_t *ids
     return sample_at(d, at, ids_out, targets_out, err);
 }
 
-/* ---- digest ----------------------------------------------------------------------------- */
+/* ---- digest ---------------------------------------------------------------------- */
 
 #define PIECES 64
 #define PIECE  4096 /* bytes */

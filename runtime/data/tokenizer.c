@@ -13,7 +13,7 @@
 #include "data/tokenizer_impl.h"
 #include "data/unicode.h"
 
-/* ---- encoding --------------------------------------------------------------------------- */
+/* ---- encoding -------------------------------------------------------------------- */
 
 enum { WORD_MAX = INT32_MAX }; /* bytes */
 
@@ -132,7 +132,7 @@ size_t tokenizer_cut(const accel_tokenizer_t *t, const uint8_t *text, size_t n)
     return 0;
 }
 
-/* ---- decoding --------------------------------------------------------------------------- */
+/* ---- decoding -------------------------------------------------------------------- */
 
 accel_status_t accel_detokenize(const accel_tokenizer_t *t, const int32_t *ids,
                                 size_t count, void *text, size_t cap, size_t *bytes_out,
@@ -193,7 +193,7 @@ const char *tokenizer_shown(const char *text, size_t n, char *buf, size_t len)
     return buf;
 }
 
-/* ---- opening ---------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------- */
 
 int32_t tokenizer_find(const struct accel_tokenizer *t, const uint8_t *text, size_t n)
 {

@@ -56,7 +56,7 @@ out:
     return st;
 }
 
-/* ---- vocab.json and merges.txt ---------------------------------------------------------- */
+/* ---- vocab.json and merges.txt --------------------------------------------------- */
 
 static size_t count_lines(const char *text, size_t n)
 {

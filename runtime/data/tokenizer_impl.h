@@ -16,7 +16,7 @@
 const char *tokenizer_shown(const char *text, size_t n, char *buf, size_t len);
 enum { SHOWN = 41 };
 
-/* ---- words (pretokenize.c) -------------------------------------------------------------- */
+/* ---- words (pretokenize.c) ------------------------------------------------------- */
 
 enum split_kind { SPLIT_GPT2, SPLIT_LLAMA3 };
 
@@ -25,7 +25,7 @@ size_t pretokenize(enum split_kind kind, const uint8_t *p, const uint8_t *end);
 /* Does a word end before p, begin < p, whatever follows? Not every such place is found. */
 bool pretokenize_cuts(enum split_kind kind, const uint8_t *begin, const uint8_t *p);
 
-/* ---- byte-pair encoding (bpe.c, bpe_long.c) --------------------------------------------- */
+/* ---- byte-pair encoding (bpe.c, bpe_long.c) -------------------------------------- */
 
 struct bpe_token {
     uint32_t at, bytes; /* in struct bpe's text */
@@ -97,7 +97,7 @@ accel_status_t bpe_encode(const struct bpe *b, const uint8_t *p, size_t n,
 accel_status_t bpe_encode_long(const struct bpe *b, const uint8_t *p, size_t n,
                                struct id_sink *out, accel_error_t *err);
 
-/* ---- added tokens (added_tokens.c) ------------------------------------------------------ */
+/* ---- added tokens (added_tokens.c) ----------------------------------------------- */
 
 struct added_token {
     uint8_t *text;
@@ -132,7 +132,7 @@ bool added_near(const struct added_set *s, const uint8_t *text, size_t n, size_t
 /* Id of the added token of this text, or -1. */
 int32_t added_find(const struct added_set *s, const uint8_t *text, size_t n);
 
-/* ---- the whole -------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------- */
 
 /* Tokens that a template puts around a text. */
 struct frame {

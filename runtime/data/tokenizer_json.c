@@ -18,7 +18,7 @@ const char split_llama3[] =
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
-/* ---- small readers ---------------------------------------------------------------------- */
+/* ---- small readers --------------------------------------------------------------- */
 
 accel_status_t json_unsupported(const struct json_reader *r, const char *at,
                                 const char *hint, const char *what)
@@ -57,7 +57,7 @@ static accel_status_t read_flag(const struct json_reader *r, const json_t *objec
     return ACCEL_OK;
 }
 
-/* ---- words ------------------------------------------------------------------------------ */
+/* ---- words ----------------------------------------------------------------------- */
 
 static accel_status_t read_byte_level(const struct json_reader *r, const json_t *j)
 {
@@ -138,7 +138,7 @@ static accel_status_t read_pre_tokenizer(const struct json_reader *r)
                             " is neither ByteLevel nor a Sequence with it");
 }
 
-/* ---- parts that must be as expected ----------------------------------------------------- */
+/* ---- parts that must be as expected ---------------------------------------------- */
 
 static bool is_absent(const json_t *object, const char *key)
 {
@@ -174,7 +174,7 @@ static accel_status_t check_parts(const struct json_reader *r)
     return ACCEL_OK;
 }
 
-/* ---- post-processor --------------------------------------------------------------------- */
+/* ---- post-processor -------------------------------------------------------------- */
 
 /* Ids of the special token `name` of a template. */
 static accel_status_t add_special(const struct json_reader *r, const json_t *j,
@@ -263,7 +263,7 @@ static accel_status_t read_post_processor(const struct json_reader *r)
     return st;
 }
 
-/* ---- the file --------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------- */
 
 json_t *json_of_text(const char *text, size_t n, const char *path, accel_error_t *err)
 {

@@ -11,7 +11,7 @@
 
 #include "data/tokenizer_json.h"
 
-/* ---- vocabulary ------------------------------------------------------------------------- */
+/* ---- vocabulary ------------------------------------------------------------------ */
 
 accel_status_t json_read_vocab(const struct json_reader *r, json_t *vocab,
                                size_t merges, int32_t ids)
@@ -48,7 +48,7 @@ accel_status_t json_read_vocab(const struct json_reader *r, json_t *vocab,
     return bpe_finish(&r->t->bpe, r->path, r->err);
 }
 
-/* ---- merges ----------------------------------------------------------------------------- */
+/* ---- merges ---------------------------------------------------------------------- */
 
 /* "left right" or ["left", "right"]. */
 static accel_status_t add_merge(const struct json_reader *r, const json_t *merge,
@@ -141,7 +141,7 @@ accel_status_t json_read_model(const struct json_reader *r)
     return st;
 }
 
-/* ---- added tokens ----------------------------------------------------------------------- */
+/* ---- added tokens ---------------------------------------------------------------- */
 
 static accel_status_t fail_added(const struct json_reader *r, size_t i,
                                  const char *what)

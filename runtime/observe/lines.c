@@ -94,7 +94,7 @@ static int follow_name(struct lines *l)
     return 0;
 }
 
-/* ---- lines that wait ------------------------------------------------------------------- */
+/* ---- lines that wait ------------------------------------------------------------- */
 
 /* Keeps of the waiting lines those with the mark and every second one of the others, or with
  * no mark every second one. */
@@ -188,7 +188,7 @@ static void end_outage(struct lines *l)
     l->dropped = 0;
 }
 
-/* ---- the file -------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------- */
 
 /* Lines that wait go first. True: none waits any more. */
 static bool catch_up(struct lines *l)

@@ -110,7 +110,7 @@ static void step_traffic(const struct plan_input *in, accel_dtype_t type,
     t->gathered = r.gathered;
 }
 
-/* ---- what travels ----------------------------------------------------------------------- */
+/* ---- what travels ---------------------------------------------------------------- */
 
 /* Ranks of a node are numbered one after the other; the first rank stands for all. */
 static int on_node(const struct plan_input *in, int size, int stride)
@@ -174,7 +174,7 @@ static void send_activations(const struct plan_input *in, int64_t elem,
         w->network += ring;
 }
 
-/* ---- what is held -------------------------------------------------------------------------- */
+/* ---- what is held ---------------------------------------------------------------- */
 
 struct sizes { /* elements, padded */
     int64_t all, largest, second;

@@ -16,7 +16,7 @@ int64_t plan_padded_elems(int64_t elems, int ranks);
 /* The strategy that the runtime follows: NO_SHARD unless distributed_type is FSDP. */
 enum sharding_strategy plan_strategy(const struct config *c);
 
-/* ---- layout.c: who holds what -------------------------------------------------------- */
+/* ---- layout.c: who holds what ---------------------------------------------------- */
 
 /* The ranks form a mesh, slowest axis first: replicate, shard, cp, sp, tp. State is cut
  * over shard * cp ranks (FSDP2 joins the two), copies are summed over replicate * sp. */
@@ -47,7 +47,7 @@ enum plan_axis { AXIS_REPLICATE, AXIS_SHARD, AXIS_CP, AXIS_SP, AXIS_TP, AXIS_COU
 struct plan_group plan_group_of(const struct plan_layout *l, enum plan_axis axis);
 const char *plan_axis_name(enum plan_axis axis); /* "dp_shard"; static */
 
-/* ---- plan.c: bytes ------------------------------------------------------------------- */
+/* ---- plan.c: bytes --------------------------------------------------------------- */
 
 /* What a device has beside the shards. */
 struct plan_device {
@@ -115,14 +115,14 @@ struct plan {
 /* in->world >= 1, accumulate >= 1, units >= 1; wire and memory as shard/ does it. */
 void plan_compute(const struct plan_input *in, struct plan *plan_out);
 
-/* ---- plan_cure.c ------------------------------------------------------------------------ */
+/* ---- plan_cure.c ----------------------------------------------------------------- */
 
 /* What would make the plan fit the device, whose memory is known, with what it then needs, as
  * one sentence into text; returns text. */
 const char *plan_cure(const struct plan_input *in, const struct plan *p, char *text,
                       size_t len);
 
-/* ---- interval.c: how often to save ---------------------------------------------------- */
+/* ---- interval.c: how often to save ----------------------------------------------- */
 
 /* Seconds between checkpoints that lose the least time, when a save takes `save_s` and
  * failures come every `mtbf_s` on average: sqrt(2 save_s mtbf_s) by J. W. Young, "A first
@@ -135,7 +135,7 @@ double plan_interval_daly(double save_s, double mtbf_s);
  * interval / (2 mtbf). */
 double plan_interval_loss(double interval_s, double save_s, double mtbf_s);
 
-/* ---- plan_print.c ---------------------------------------------------------------------- */
+/* ---- plan_print.c ---------------------------------------------------------------- */
 
 /* Appends the table ("key  value" rows, aligned) that a run prints once. `extra` holds
  * more rows as pairs key, value, ..., NULL (from the caller: model, data, log). */

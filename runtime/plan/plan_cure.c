@@ -25,7 +25,7 @@ struct cure {
     size_t len, used;
 };
 
-/* ---- remedies ---------------------------------------------------------------------------- */
+/* ---- remedies -------------------------------------------------------------------- */
 
 /* FULL_SHARD over all ranks of `in`, which keep their other axes. */
 static void cut_all(struct plan_input *in)
@@ -103,7 +103,7 @@ static bool more_ranks(const struct plan_input *in, struct remedy *r)
     return false;
 }
 
-/* ---- in words ------------------------------------------------------------------------------ */
+/* ---- in words -------------------------------------------------------------------- */
 
 /* The key that cuts all state, for the engine of the config. */
 static const char *shard_words(const struct config *c)

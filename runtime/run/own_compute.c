@@ -24,7 +24,7 @@ struct accel_unit {
     void *data; /* while wanted */
 };
 
-/* ---- declaring ------------------------------------------------------------------------- */
+/* ---- declaring ------------------------------------------------------------------- */
 
 static accel_status_t late(const accel_t *run, const char *call, accel_error_t *err)
 {
@@ -180,7 +180,7 @@ void *accel_stream(const accel_t *run)
     return run ? run->backend->native(run->backend, QUEUE_COMPUTE) : NULL;
 }
 
-/* ---- in a micro-batch ------------------------------------------------------------------- */
+/* ---- in a micro-batch ------------------------------------------------------------ */
 
 /* For calls that return no status: the micro-batch's first error. */
 static void fail_late(const accel_unit_t *unit, const char *what, const char *cure)

@@ -76,7 +76,7 @@ struct accel {
     accel_error_t failure;
 };
 
-/* ---- status.c -------------------------------------------------------------------------- */
+/* ---- status.c -------------------------------------------------------------------- */
 
 /* Keeps the first failure in the run, copies it to `err` (may be NULL), returns st. */
 accel_status_t run_report(accel_t *run, accel_status_t st, const accel_error_t *e,
@@ -96,23 +96,23 @@ static inline const struct backend *run_home(const accel_t *run)
     return run->home ? run->home : run->backend;
 }
 
-/* ---- meshes.c: communicators of the sharding strategy ----------------------------------- */
+/* ---- meshes.c: communicators of the sharding strategy ---------------------------- */
 
 /* Needs the first communicators, which must outlive the meshes. Collective. */
 accel_status_t meshes_open(accel_t *run, accel_error_t *err);
 void meshes_close(accel_t *run);
 
-/* ---- prepare.c --------------------------------------------------------------------------- */
+/* ---- prepare.c ------------------------------------------------------------------- */
 
 /* True if masters, optimizer state and gradients live on the host. */
 bool run_offloads(const accel_t *run);
 
-/* ---- descriptors.c: the soft limit of open files, raised while the run is open ---------- */
+/* ---- descriptors.c: the soft limit of open files, raised while the run is open --- */
 
 void descriptors_raise(accel_t *run);
 void descriptors_restore(const accel_t *run);
 
-/* ---- own_compute.c ------------------------------------------------------------------------ */
+/* ---- own_compute.c --------------------------------------------------------------- */
 
 /* Lays out the units that the program declared. A0609: there are none. */
 accel_status_t own_units_build(accel_t *run, struct units *units_out,
@@ -121,19 +121,19 @@ void own_units_free(accel_t *run);
 /* A0912 if the program still holds one of them. */
 accel_status_t own_units_done(const accel_t *run, accel_error_t *err);
 
-/* ---- planning.c --------------------------------------------------------------------------- */
+/* ---- planning.c ------------------------------------------------------------------ */
 
 /* Makes and prints run->plan. A0904: it does not fit. */
 accel_status_t plan_make(accel_t *run, accel_error_t *err);
 
-/* ---- groups.c ----------------------------------------------------------------------------- */
+/* ---- groups.c -------------------------------------------------------------------- */
 
 /* Assigns the job's parameter groups to the parameters of run->units. A0911. */
 accel_status_t groups_apply(accel_t *run, accel_error_t *err);
 /* A number that identifies the set of trained parameters. */
 uint64_t groups_trained(const accel_t *run);
 
-/* ---- hooks.c ------------------------------------------------------------------------------ */
+/* ---- hooks.c --------------------------------------------------------------------- */
 
 /* Calls the program's hooks with the gradients of this step. */
 accel_status_t hooks_call(accel_t *run, accel_error_t *err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One model of several kinds (see any.h). In: a name. Out: its sizes, its tree.
+ * One interface to several kinds of models (see any.h). In: a name. Out: its sizes and
+ * its tree.
  */
 #include "nn/models/any.h"
 
@@ -11,7 +12,8 @@
 #include "nn/models/gpt2.h"
 #include "nn/models/llama.h"
 
-/* The file says what it is: whoever is told "another model_type" leaves it to the next. */
+/* The file says what it is: a reader that finds another model_type returns
+ * ACCEL_EMISMATCH, and the next one is tried. Other errors are final. */
 static accel_status_t read_config(const char *path, struct model_shape *shape_out,
                                   accel_error_t *err)
 {
@@ -35,6 +37,7 @@ static accel_status_t read_config(const char *path, struct model_shape *shape_ou
     return st;
 }
 
+/* The order matters only for a name that holds two of the words. */
 static accel_status_t find_preset(const char *name, struct model_shape *shape_out,
                                   accel_error_t *err)
 {
@@ -82,12 +85,14 @@ struct model_sizes model_sizes_of(const struct model_shape *m)
     return (struct model_sizes){ b->layers, b->heads, b->width, b->context, b->vocab };
 }
 
+/* 0 keeps what is there. */
 static void change(int *value, int given)
 {
     if (given)
         *value = given;
 }
 
+/* part[kind] in the order of `given`. */
 void model_resize(struct model_shape *m, const struct model_sizes *s)
 {
     accel_gpt2_t *g = &m->gpt2;
@@ -102,6 +107,8 @@ void model_resize(struct model_shape *m, const struct model_sizes *s)
 
     for (int i = 0; i < 5; i++)
         change(part[m->kind][i], given[i]);
+    /* What follows from width and heads is worked out again: 0 lets the defaults fill
+     * in the width of heads. */
     if (!s->width && !s->heads)
         return;
     l->head_width = 0;
@@ -111,6 +118,8 @@ void model_resize(struct model_shape *m, const struct model_sizes *s)
         b->hidden = 4 * s->width;
 }
 
+/* ids and targets; BERT has {ids, types, mask, targets}, where the label of a whole
+ * sequence has no dimension besides the batch. */
 int model_fields(const struct model_shape *m, int seq, accel_field_t fields_out[4])
 {
     int n = m->kind == MODEL_BERT ? 4 : 2;
