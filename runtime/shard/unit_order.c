@@ -56,7 +56,8 @@ void shard_order_hash(struct shard *s, enum shard_event what, int unit)
 /* Starts the next step's hash, also on failure. */
 accel_status_t shard_order_check(struct shard *s, accel_error_t *err)
 {
-    /* max(h) and max(~h) = ~min(h): equal on all ranks exactly when they are complements. */
+    /* max(h) and max(~h) = ~min(h): equal on all ranks exactly when the two
+     * are complements */
     int64_t pair[2] = { (int64_t)s->hash, (int64_t)~s->hash };
     accel_status_t st = comm_all_reduce(s->comm, pair, 2, ACCEL_I64, COMM_MAX, err);
 
