@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which ranks hold which part of the state: the mesh and the strategy that the config asks
- * for, of whatever engine. In: config and world. Out: a layout. Knows keys by name, so that
- * those the runtime cannot honour yet can be planned.
+ * Which ranks hold which part of the state: the mesh and the strategy that the config
+ * asks for, whatever the engine. In: config and world. Out: a layout. Knows keys by
+ * name, so that those the runtime cannot honour yet can be planned.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 
 #include "plan/plan.h"
 
-/* Strategies by the names that users know. */
+/* Strategies by the names that users know: what is cut over the ranks, whether
+ * parameters stay gathered through a step, and whether groups are nodes. */
 static const struct scheme {
     const char *name;
     bool params, gradients, optimizer, keep, whole_all_step, hybrid;
@@ -24,6 +25,7 @@ static const struct scheme {
     { "ZeRO-2", false, true, true, true, true, false },
 };
 
+/* NULL: no such strategy. */
 static const struct scheme *scheme_find(const char *name)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(schemes); i++)
@@ -32,6 +34,7 @@ static const struct scheme *scheme_find(const char *name)
     return NULL;
 }
 
+/* The strategy's part of a layout; the mesh is not touched. */
 static void apply(struct plan_layout *l, const struct scheme *s)
 {
     l->name = s->name;
@@ -53,6 +56,7 @@ static void spread(struct plan_layout *l, const struct scheme *s, int world,
     l->replicate = world / l->shard;
 }
 
+/* HYBRID needs at least two nodes of at least two ranks, and whole nodes. */
 bool plan_layout_at(int i, int world, int local_size, struct plan_layout *layout_out)
 {
     for (size_t k = 0; k < ACCEL_ARRAY_SIZE(schemes); k++) {
@@ -65,12 +69,14 @@ bool plan_layout_at(int i, int world, int local_size, struct plan_layout *layout
         *layout_out = (struct plan_layout){ 0 };
         apply(layout_out, s);
         spread(layout_out, s, world, local_size);
-        layout_out->runs = k < 5; /* those of FSDP */
+        /* the strategies of FSDP, which come first in the table */
+        layout_out->runs = k < 5;
         return true;
     }
     return false;
 }
 
+/* Has the key this value, or this default? */
 static bool is(const struct config *c, const char *key, const char *word)
 {
     char text[64];
@@ -78,6 +84,7 @@ static bool is(const struct config *c, const char *key, const char *word)
     return strcmp(config_get(c, key, text, sizeof(text)), word) == 0;
 }
 
+/* A size of the config; what is not positive counts as 1. */
 static int key_number(const struct config *c, const char *key)
 {
     char text[32];
@@ -86,7 +93,8 @@ static int key_number(const struct config *c, const char *key)
     return n > 0 ? n : 1;
 }
 
-/* The strategy's own name; FSDP2 says it by two words of another key. */
+/* FSDP1 names the strategy, or gives its number; FSDP2 has a key that says whether
+ * parameters are freed after the forward. Unknown words count as FULL_SHARD. */
 static const struct scheme *fsdp_scheme(const struct config *c)
 {
     static const char *const by_number[] = { "FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD",
@@ -102,6 +110,7 @@ static const struct scheme *fsdp_scheme(const struct config *c)
     return scheme_find(word) ? scheme_find(word) : scheme_find("FULL_SHARD");
 }
 
+/* Stages 0 to 3. The parameters can be offloaded in stage 3 only. */
 static const struct scheme *deepspeed_scheme(const struct config *c,
                                              struct plan_layout *l)
 {
@@ -117,7 +126,7 @@ static const struct scheme *deepspeed_scheme(const struct config *c,
     return scheme_find(stages[stage >= 0 && stage <= 3 ? stage : 2]);
 }
 
-/* Axes that divide the ranks beside data parallelism. */
+/* The axes that divide the ranks besides data parallelism. */
 static void mesh_of(const struct config *c, struct plan_layout *l)
 {
     bool megatron = is(c, "distributed_type", "MEGATRON_LM");
@@ -139,7 +148,8 @@ static accel_status_t mismatch(const struct plan_layout *l, int world,
         l->replicate, l->shard, l->cp, l->sp, l->tp, world);
 }
 
-/* Whatever the mesh leaves over is data parallel. */
+/* Checks the mesh against the ranks. Ranks that the config does not assign are data
+ * parallel, as the strategy wants it. */
 static accel_status_t fit_mesh(const struct config *c, const struct scheme *s,
                                int world, int local_size, struct plan_layout *l,
                                accel_error_t *err)
@@ -161,11 +171,13 @@ static accel_status_t fit_mesh(const struct config *c, const struct scheme *s,
         return ACCEL_OK;
     if (replicate * shard > 1 || world % others)
         return mismatch(l, world, err);
+    /* spread sets the other axes to 1, so they are read again */
     spread(l, s, world / others, s->hybrid ? local_size / others : world / others);
     mesh_of(c, l);
     return ACCEL_OK;
 }
 
+/* An engine that is not known here has NO_SHARD: every rank holds everything. */
 accel_status_t plan_layout_of(const struct config *c, int world, int local_size,
                               struct plan_layout *layout_out, accel_error_t *err)
 {
@@ -197,6 +209,7 @@ accel_status_t plan_layout_of(const struct config *c, int world, int local_size,
     return ACCEL_OK;
 }
 
+/* The stride is the product of all faster axes. */
 struct plan_group plan_group_of(const struct plan_layout *l, enum plan_axis axis)
 {
     const int size[AXIS_COUNT] = { l->replicate, l->shard, l->cp, l->sp, l->tp };

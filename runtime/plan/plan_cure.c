@@ -1,24 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What would make a plan fit its GPU: remedies are planned, alone and together, and those
- * that fit are named with what they need. In: the plan. Out: one sentence.
+ * What would make a plan fit its GPU: remedies are planned, alone and together, and
+ * those that fit are named with what they need. In: the plan. Out: one sentence.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "plan/plan.h"
 
+/* how many times the ranks more_ranks tries at most */
 enum { MOST_TIMES = 256 };
 
-/* What is changed; zeros: nothing. */
+/* Changes of the plan; zeros change nothing. */
 struct remedy {
-    bool shard;     /* FULL_SHARD over all ranks */
-    bool recompute; /* activations once more in backward */
-    int batch;      /* samples of a rank and micro-batch; 0: as they are */
-    int times;      /* so many times the ranks, FULL_SHARD; 0: as they are */
-    bool offload;   /* FULL_SHARD, its state in the host's memory */
+    /* FULL_SHARD over all ranks */
+    bool shard;
+    /* activation checkpointing */
+    bool recompute;
+    /* samples per rank and micro-batch; 0: as they are */
+    int batch;
+    /* so many times the ranks, with FULL_SHARD; 0: as they are */
+    int times;
+    /* FULL_SHARD with its state in host memory */
+    bool offload;
 };
 
+/* The sentence so far. */
 struct cure {
     const struct plan_input *in;
     char *text;
@@ -43,7 +50,7 @@ static void cut_all(struct plan_input *in)
     in->layout.offload_params = was.offload_params;
 }
 
-/* The plan with the remedy; activations grow with the samples. */
+/* Device bytes of the plan with the remedy. Activations grow with the samples. */
 static int64_t bytes_with(const struct plan_input *in, const struct remedy *r)
 {
     struct plan_input other = *in;
@@ -73,6 +80,7 @@ static bool remedy_fits(const struct plan_input *in, const struct remedy *r)
     return bytes_with(in, r) <= in->device.memory_bytes;
 }
 
+/* Is anything left to cut: are parameters whole, or are there copies? */
 static bool can_shard(const struct plan_input *in)
 {
     const struct plan_layout *l = &in->layout;
@@ -81,19 +89,20 @@ static bool can_shard(const struct plan_input *in)
            l->shard * l->cp * l->sp * l->tp < in->world;
 }
 
+/* Is it known to save anything? */
 static bool can_recompute(const struct plan_input *in)
 {
     return in->recomputed_bytes > 0 && in->recomputed_bytes < in->activation_bytes;
 }
 
-/* The largest part of the batch that fits, else one sample. */
+/* The largest half, quarter ... of the batch that fits, else one sample. */
 static void smaller_batch(const struct plan_input *in, struct remedy *r)
 {
     for (r->batch = in->batch / 2; r->batch > 1 && !remedy_fits(in, r);)
         r->batch /= 2;
 }
 
-/* The fewest ranks, doubled again and again, that hold the rest; false: none. */
+/* The fewest ranks, doubled again and again, that the plan fits on; false: none. */
 static bool more_ranks(const struct plan_input *in, struct remedy *r)
 {
     for (r->times = 2; r->times <= MOST_TIMES; r->times *= 2)
@@ -105,7 +114,7 @@ static bool more_ranks(const struct plan_input *in, struct remedy *r)
 
 /* ---- in words -------------------------------------------------------------------- */
 
-/* The key that cuts all state, for the engine of the config. */
+/* The key that cuts all state, in the words of the config's engine. */
 static const char *shard_words(const struct config *c)
 {
     char text[8];
@@ -119,6 +128,8 @@ static const char *shard_words(const struct config *c)
                : "fsdp_reshard_after_forward: true";
 }
 
+/* Appends a remedy; one that does not fit the text is left out, since half a sentence
+ * helps nobody. */
 static void add(struct cure *c, const char *what)
 {
     int n = snprintf(c->text + c->used, c->len - c->used, "%s%s", c->used ? "; " : "",
@@ -127,10 +138,11 @@ static void add(struct cure *c, const char *what)
     if (n > 0 && c->used + (size_t)n < c->len)
         c->used += (size_t)n;
     else
-        c->text[c->used] = '\0'; /* half a sentence helps nobody */
+        c->text[c->used] = '\0';
 }
 
-/* "A, B and C (12.0 GiB)" */
+/* "A, B and C (12.0 GiB)". A smaller batch comes with as many more micro-batches as
+ * keep the samples of a step. */
 static void remedy_describe(const struct plan_input *in, const struct remedy *r,
                             char *line, size_t len)
 {
@@ -166,7 +178,7 @@ static void remedy_describe(const struct plan_input *in, const struct remedy *r,
                  format_bytes((double)bytes_with(in, r), size, sizeof(size)));
 }
 
-/* Adds the remedy where it fits by itself. */
+/* Adds the remedy if the plan fits with it alone. */
 static bool add_if_fits(struct cure *c, const struct remedy *r)
 {
     char line[320];
@@ -178,7 +190,8 @@ static bool add_if_fits(struct cure *c, const struct remedy *r)
     return true;
 }
 
-/* One remedy after the other until it fits; then those that it fits without are left out. */
+/* One remedy after the other until the plan fits; then those that it fits without are
+ * left out again. */
 static void add_together(struct cure *c, bool fsdp_keys)
 {
     const struct plan_input *in = c->in;
@@ -207,6 +220,8 @@ static void add_together(struct cure *c, bool fsdp_keys)
     add(c, all);
 }
 
+/* First each remedy alone, the cheap ones before more ranks and offloading; only when
+ * none is enough, several together. DeepSpeed configs have no keys for some of them. */
 const char *plan_cure(const struct plan_input *in, const struct plan *p, char *text,
                       size_t len)
 {
