@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Functions of the program that see each reduced gradient before it is clipped. In: glob
- * patterns and functions. Never communicates: every rank calls for its own pieces.
+ * Functions of the program that see each reduced gradient before it is clipped. In:
+ * glob patterns and functions. Never communicates: every rank calls them for its
+ * own pieces.
  */
 #include <fnmatch.h>
 #include <stdlib.h>
@@ -33,6 +34,7 @@ accel_status_t accel_on_gradient(accel_t *run, const char *match, accel_gradient
     return ACCEL_OK;
 }
 
+/* user is the hook. */
 static void call_one(void *user, const char *name, float *gradient, int64_t first,
                      int64_t count)
 {

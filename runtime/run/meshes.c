@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The groups of ranks that the sharding strategy works in. In: the communicators of all ranks,
- * the strategy and the nodes. Out: one among the ranks that share the state, one among those
- * that hold copies of it, and one that is the reduce queue's own.
+ * The groups of ranks that the sharding strategy works in. In: the communicators of all
+ * ranks, the strategy and the nodes. Out: one among the ranks that share the state, one
+ * among those that hold copies of it, and one for the reduce queue alone.
  */
 #include "run/run.h"
 
-/* Rank k of a node works with rank k of the others. */
+/* HYBRID: rank k of a node works with rank k of the others, so every node must have
+ * equally many. */
 static accel_status_t check_nodes(const struct boot *b, accel_error_t *err)
 {
     int each = b->size / b->nodes;
@@ -34,8 +35,8 @@ static accel_status_t open_hybrid(accel_t *run, struct comm *all, accel_error_t 
     return st;
 }
 
-/* NCCL connects the ranks, with buffers on the device, when they first exchange something:
- * before the memory is measured. */
+/* NCCL connects the ranks and allocates its buffers on the device when they first
+ * exchange something. That must happen before the memory is measured. */
 static accel_status_t warm_up(accel_t *run, struct comm *c, bool gathers, bool sums,
                               accel_error_t *err)
 {
@@ -58,6 +59,7 @@ static accel_status_t warm_up(accel_t *run, struct comm *c, bool gathers, bool s
     return st;
 }
 
+/* Each communicator is warmed up with the collectives that it will have. */
 static accel_status_t warm_up_all(accel_t *run, accel_error_t *err)
 {
     struct comm *main = run->group ? run->group : run->data;
@@ -70,6 +72,7 @@ static accel_status_t warm_up_all(accel_t *run, accel_error_t *err)
     return st;
 }
 
+/* A single rank needs none. */
 accel_status_t meshes_open(accel_t *run, accel_error_t *err)
 {
     enum sharding_strategy strategy = config_strategy(&run->config);
@@ -80,8 +83,8 @@ accel_status_t meshes_open(accel_t *run, accel_error_t *err)
         return ACCEL_OK;
     if (strategy == SHARD_HYBRID || strategy == SHARD_HYBRID_ZERO2)
         st = open_hybrid(run, all, err);
-    /* A communicator keeps the order of its calls whatever their queues: with one alone a
-     * gather would wait for the reduction before it. */
+    /* A communicator keeps the order of its calls whatever their queues. With one
+     * communicator for both, a gather would wait for the reduction before it. */
     if (st == ACCEL_OK && run->data && strategy != SHARD_NONE)
         st = comm_split(run->group ? run->group : all, 0, run->boot.rank, &run->reduce,
                         err);

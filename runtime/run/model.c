@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The calls of accel.h that build and run models on a run: thin, they hand on to nn/.
+ * The calls of accel.h that build and run models on a run: thin, they hand on
+ * to nn/.
  */
 #include "nn/models/any.h"
 #include "nn/models/bert.h"
@@ -10,12 +11,13 @@
 #include "tensor/tape.h"
 #include "run/run.h"
 
+/* For ops/ and tests: tensor/graph.h declares it. */
 struct graph *accel_run_graph(accel_t *run)
 {
     return &run->graph;
 }
 
-/* Remembers the root of a new tree so that accel_close frees it. */
+/* Remembers the root of a new tree, so that accel_close frees it. */
 static accel_module_t *adopt(accel_t *run, accel_module_t *m)
 {
     if (!m)
@@ -30,6 +32,7 @@ static accel_module_t *adopt(accel_t *run, accel_module_t *m)
     return m;
 }
 
+/* Only a root is adopted; children belong to their tree. */
 accel_module_t *accel_module_new(accel_t *run, const accel_class_t *cls,
                                  accel_module_t *parent, const char *name)
 {
@@ -38,6 +41,7 @@ accel_module_t *accel_module_new(accel_t *run, const accel_class_t *cls,
     return parent ? m : adopt(run, m);
 }
 
+/* Ends the micro-batch at work: its tensors are dropped. */
 void accel_eval(accel_t *run, int on)
 {
     if (!run)
@@ -61,8 +65,9 @@ accel_kv_t *accel_kv_new(accel_t *run, int layers, int batch, int capacity,
     return kv_new(&run->graph, layers, batch, capacity, kv_heads, head_width, err);
 }
 
-/* A new model belongs to the run; accel_prepare reports what went wrong, once for all
- * ranks. */
+/* A new model belongs to the run. What went wrong is kept as the graph's error too,
+ * so that accel_prepare reports it once for all ranks, also where the program did
+ * not look. */
 static accel_module_t *model_take(accel_t *run, accel_module_t *m,
                                   const accel_error_t *why, accel_error_t *err)
 {

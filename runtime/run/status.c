@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The status of a run: its first failure, which calls are allowed now, and one outcome for
- * all ranks.
+ * The status of a run: its first failure, which calls are allowed now, and one outcome
+ * for all ranks.
  */
 #include "run/run.h"
 
+/* Later failures are returned, but the run keeps the first: the others often follow
+ * from it. */
 accel_status_t run_report(accel_t *run, accel_status_t st, const accel_error_t *e,
                           accel_error_t *err)
 {
@@ -28,6 +30,7 @@ accel_status_t run_given(const accel_t *run, const char *call, accel_error_t *er
                       "%s was given no run", call);
 }
 
+/* A run that has failed returns its first failure from every call. */
 accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err)
 {
     if (run_given(run, call, err) != ACCEL_OK)
@@ -48,9 +51,10 @@ accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err)
                       call);
 }
 
+/* One maximum of status * size + (size - 1 - rank): the worst status, and of the ranks
+ * that have it the lowest. That rank keeps its own error. */
 accel_status_t run_agree(accel_t *run, accel_status_t st, accel_error_t *err)
 {
-    /* The status first, then the lowest rank that has it. */
     int64_t size = run->boot.size,
             worst = st == ACCEL_OK ? 0 : st * size + (size - 1 - run->boot.rank);
     int64_t mine = worst;
