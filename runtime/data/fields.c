@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Datasets of any fields: the program's callback in, samples out; and the one door to the
- * samples of either kind of dataset. Keeps nothing between two samples.
+ * Datasets of any fields: the program's callback in, samples out; and the one entrance
+ * to the samples of either kind of dataset. Keeps nothing between two samples.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -12,13 +12,15 @@
 
 #include "data/data_impl.h"
 
-#define SAMPLE_MAX ((int64_t)1 << 31) /* bytes */
+/* bytes of all fields of a sample */
+#define SAMPLE_MAX ((int64_t)1 << 31)
 
 static accel_status_t bad(accel_error_t *err, const char *what)
 {
     return accel_fail(err, A0708, "see accel_dataset_new in accel.h", "%s", what);
 }
 
+/* Adds the bytes of the field to *total, without overflow. */
 static accel_status_t check_field(const accel_field_t *f, int64_t *total,
                                   accel_error_t *err)
 {
@@ -35,6 +37,7 @@ static accel_status_t check_field(const accel_field_t *f, int64_t *total,
     return ACCEL_OK;
 }
 
+/* The held-out samples are the last ones of the program's numbering. */
 accel_status_t accel_dataset_new(accel_dataset_t **out, int64_t samples,
                                  const accel_field_t *fields, int n,
                                  accel_fetch_f fetch, void *user, double holdout,
@@ -100,6 +103,8 @@ int64_t data_field_bytes(const accel_field_t *f)
     return data_field_elems(f) * (int64_t)accel_dtype_bytes(f->dtype);
 }
 
+/* snprintf returns what it would have written, so n can pass len; the loops
+ * stop there. */
 const char *data_fields_text(const accel_dataset_t *d, char *buf, size_t len)
 {
     size_t n = 0;
@@ -124,6 +129,7 @@ int data_seq(const accel_dataset_t *d)
 
 /* ---- samples --------------------------------------------------------------------- */
 
+/* `index` counts training and held-out samples together, as fetch does. */
 static accel_status_t fetch_sample(const accel_dataset_t *d, int64_t index,
                                    void *const *dst, accel_error_t *err)
 {
@@ -167,7 +173,9 @@ accel_status_t data_holdout_sample(const accel_dataset_t *d, int64_t index,
 
 #define PROBES 64
 
-/* A program's samples are what it makes of its index: a few of them stand for all. */
+/* A program's samples are what it makes of their index: a few of them stand for all.
+ * Each field starts at a multiple of 64 bytes of one buffer. The p-th of 64 indices is
+ * total * p / probes, without overflow. */
 static accel_status_t digest_samples(const accel_dataset_t *d, XXH3_state_t *h,
                                      accel_error_t *err)
 {

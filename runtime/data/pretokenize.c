@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The words into which a text is cut before BPE: what the regular expressions of GPT-2 and
- * Llama-3 match, one word per call, in time that is linear in the text. Knows those two
+ * The words into which a text is cut before BPE: what the regular expressions of GPT-2
+ * and Llama-3 match, one word per call, in time linear in the text. Knows those two
  * expressions only and needs no regular-expression library for them.
  */
 #include "data/tokenizer_impl.h"
 #include "data/unicode.h"
 
-/* 's 't 're 've 'm 'll 'd at p, its length or 0. Where case is folded, the long s (U+017F)
- * is an s as well. */
+/* The length of 's 't 're 've 'm 'll 'd at p, or 0. Where case is folded, the long s
+ * (U+017F) is an s as well. */
 static size_t contraction(const uint8_t *p, const uint8_t *end, bool fold)
 {
     const uint8_t bit = fold ? 0x20 : 0;
@@ -50,9 +50,9 @@ static bool is_break(uint8_t c)
     return c == '\r' || c == '\n';
 }
 
-/* Whitespace at p. With `breaks` up to the last line break among it; else all of it at the
- * end of the text, and all but the last character, which belongs to the next word, before
- * one: \s*[\r\n]+|\s+(?!\S)|\s+ */
+/* Whitespace at p. With `breaks` and a line break in it: up to the last one. Otherwise
+ * all of it at the end of the text; before a word all but the last character, which
+ * belongs to that word: \s*[\r\n]+|\s+(?!\S)|\s+ */
 static size_t spaces(const uint8_t *p, const uint8_t *end, bool breaks)
 {
     const uint8_t *q = p, *last = p, *after_break = NULL;
@@ -69,7 +69,8 @@ static size_t spaces(const uint8_t *p, const uint8_t *end, bool breaks)
     return (size_t)(q == end || last == p ? q - p : last - p);
 }
 
-/* '(s|t|re|ve|m|ll|d)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
+/* '(s|t|re|ve|m|ll|d)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ (the order of
+ * alternatives counts: the first that matches wins) */
 static size_t word_gpt2(const uint8_t *p, const uint8_t *end)
 {
     size_t n = contraction(p, end, false);
@@ -87,6 +88,7 @@ static size_t word_gpt2(const uint8_t *p, const uint8_t *end)
     return (size_t)(run_of_class(q + len, end, ANY, class) - p);
 }
 
+/* At most three digits. */
 static size_t digits(const uint8_t *p, const uint8_t *end)
 {
     const uint8_t *q = p;
@@ -132,8 +134,8 @@ size_t pretokenize(enum split_kind kind, const uint8_t *p, const uint8_t *end)
     return kind == SPLIT_GPT2 ? word_gpt2(p, end) : word_llama3(p, end);
 }
 
-/* Both expressions end a word before whitespace that follows anything else, but for line
- * breaks that follow a symbol (Llama-3); what comes later does not matter. */
+/* Both expressions end a word before whitespace that follows anything else, except for
+ * line breaks that follow a symbol (Llama-3). What comes later does not matter. */
 bool pretokenize_cuts(enum split_kind kind, const uint8_t *begin, const uint8_t *p)
 {
     unsigned before;

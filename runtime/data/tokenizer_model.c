@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The vocabulary, the merges and the added tokens of tokenizer.json into the tables of a
- * tokenizer, with the ids that the tokenizers library gives them. Never accepts an id or a
- * name twice.
+ * The vocabulary, the merges and the added tokens of tokenizer.json, read into the
+ * tables of a tokenizer with the ids that the tokenizers library gives them. Never
+ * accepts an id or a name twice.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,6 +13,7 @@
 
 /* ---- vocabulary ------------------------------------------------------------------ */
 
+/* Two passes: the largest id gives the size of the tables. */
 accel_status_t json_read_vocab(const struct json_reader *r, json_t *vocab,
                                size_t merges, int32_t ids)
 {
@@ -50,7 +51,7 @@ accel_status_t json_read_vocab(const struct json_reader *r, json_t *vocab,
 
 /* ---- merges ---------------------------------------------------------------------- */
 
-/* "left right" or ["left", "right"]. */
+/* "left right" or ["left", "right"]; files have both. */
 static accel_status_t add_merge(const struct json_reader *r, const json_t *merge,
                                 uint32_t rank)
 {
@@ -71,7 +72,7 @@ static accel_status_t add_merge(const struct json_reader *r, const json_t *merge
                          "model.merges[%" PRIu32 "] is no pair of tokens", rank);
 }
 
-/* What would change the ids of a text, and does not. */
+/* Refuses settings that would change the ids of a text and are not implemented. */
 static accel_status_t check_model(const struct json_reader *r, const json_t *model)
 {
     static const char *const affixes[] = { "continuing_subword_prefix",
@@ -101,7 +102,8 @@ static accel_status_t check_model(const struct json_reader *r, const json_t *mod
     return ACCEL_OK;
 }
 
-/* Largest id of the added tokens + 1, as far as they are sound. */
+/* Largest id of the added tokens + 1. Unsound ids do not count; they are
+ * refused later. */
 static int32_t added_ids(const struct json_reader *r)
 {
     const json_t *list = json_object_get(r->root, "added_tokens");
@@ -117,6 +119,7 @@ static int32_t added_ids(const struct json_reader *r)
     return ids;
 }
 
+/* The added tokens are counted first, since their ids have room in the same table. */
 accel_status_t json_read_model(const struct json_reader *r)
 {
     json_t *model = json_object_get(r->root, "model"),
@@ -150,8 +153,8 @@ static accel_status_t fail_added(const struct json_reader *r, size_t i,
                          "added_tokens[%zu]%s", i, what);
 }
 
-/* The id that the library gives: the vocabulary's, or the next one; that of the file must
- * be the same. */
+/* The library gives the vocabulary's id, or the next free one; the file's must be
+ * the same. */
 static accel_status_t check_id(const struct json_reader *r, size_t i, const char *text,
                                json_int_t id, json_int_t next)
 {
@@ -169,6 +172,7 @@ static accel_status_t check_id(const struct json_reader *r, size_t i, const char
         i, tokenizer_shown(text, strlen(text), shown, SHOWN), id, want);
 }
 
+/* "normalized" is true by default unless the token is special. */
 static accel_status_t read_flags(const struct json_reader *r, size_t i, const json_t *j,
                                  struct added_token *t)
 {
@@ -193,6 +197,7 @@ static accel_status_t read_flags(const struct json_reader *r, size_t i, const js
     return ACCEL_OK;
 }
 
+/* Adds the token to its set and its bytes to the tables, for decoding. */
 static accel_status_t keep_added(const struct json_reader *r, struct added_token t,
                                  const char *text)
 {

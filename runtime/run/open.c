@@ -266,7 +266,6 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
     /* Every parallel region of this thread, the optimizer's too, keeps to the
      * rank's cores: one more worker per rank waits actively and takes a core from
      * another rank. */
-
     run->place.threads_before = omp_get_max_threads();
     omp_set_num_threads(run->place.threads);
     st = open_compute(run, comm.timeout_ms, err);
