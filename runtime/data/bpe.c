@@ -119,6 +119,7 @@ static uint64_t slot_of(const struct bpe *b, const uint8_t *p, size_t n)
     }
 }
 
+/* Tokens of bpe_add_raw are not in this table: no word becomes one. */
 int32_t bpe_find(const struct bpe *b, const uint8_t *p, size_t n)
 {
     return b->slot[slot_of(b, p, n)];
@@ -345,6 +346,7 @@ accel_status_t bpe_encode(const struct bpe *b, const uint8_t *p, size_t n,
         return bpe_encode_long(b, p, n, out, err);
     for (size_t i = 0; i < n; i++)
         id[i] = b->byte[p[i]];
+    /* Every byte has a token (bpe_finish). */
     left = merge_short(b, id, n);
     if (known >= 0)
         atomic_store_explicit(&b->whole[known], left == 1 ? WHOLE_YES : WHOLE_NO,

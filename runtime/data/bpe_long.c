@@ -48,6 +48,7 @@ static void push(struct work *w, struct candidate c)
     w->heap[at] = c;
 }
 
+/* The last candidate takes the place of the first and sinks. */
 static struct candidate pop(struct work *w)
 {
     struct candidate first = w->heap[0], last = w->heap[--w->candidates];

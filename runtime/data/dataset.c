@@ -260,6 +260,8 @@ static accel_status_t dataset_split(accel_dataset_t *d, const char *path,
                              "give more data, or a smaller sequence length or holdout",
                              "%lld tokens for training, a sample of %d needs %lld",
                              (long long)d->train, d->seq, (long long)d->seq + 1);
+    /* The last target of a sample is the first id of the next one; the very last sample
+     * needs one token more. */
     d->samples = (d->train - 1) / d->seq;
     if (d->total - d->train > 1)
         d->held_out = (d->total - d->train - 1) / d->seq;

@@ -89,6 +89,7 @@ int data_fields(const accel_dataset_t *d, const accel_field_t **fields_out)
     return d->fields;
 }
 
+/* A field without dimensions is one number. */
 int64_t data_field_elems(const accel_field_t *f)
 {
     int64_t n = 1;
@@ -145,6 +146,7 @@ static accel_status_t fetch_sample(const accel_dataset_t *d, int64_t index,
         "sample %" PRId64 " cannot be had: fetch returned %d", index, failed);
 }
 
+/* Only a caller's mistake comes here: orders of samples stay in range. */
 static accel_status_t bad_index(int64_t index, int64_t samples, const char *part,
                                 accel_error_t *err)
 {
@@ -208,6 +210,7 @@ static accel_status_t digest_samples(const accel_dataset_t *d, XXH3_state_t *h,
     return st;
 }
 
+/* The seed of the hash is fixed: the digest is stored in checkpoints. */
 accel_status_t data_digest(const accel_dataset_t *d, uint64_t *digest_out,
                            accel_error_t *err)
 {

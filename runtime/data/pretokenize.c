@@ -45,6 +45,7 @@ static const uint8_t *run_of_class(const uint8_t *p, const uint8_t *end, unsigne
 
 enum { ANY = UNICODE_LETTER | UNICODE_NUMBER | UNICODE_SPACE };
 
+/* The line breaks of the expressions; U+2028 and its like are whitespace only. */
 static bool is_break(uint8_t c)
 {
     return c == '\r' || c == '\n';
@@ -129,6 +130,8 @@ static size_t word_llama3(const uint8_t *p, const uint8_t *end)
     return spaces(p, end, true);
 }
 
+/* Both expressions match at least one character at every place, so a text is always
+ * cut whole. */
 size_t pretokenize(enum split_kind kind, const uint8_t *p, const uint8_t *end)
 {
     return kind == SPLIT_GPT2 ? word_gpt2(p, end) : word_llama3(p, end);

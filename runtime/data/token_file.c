@@ -16,6 +16,7 @@ static const struct form {
     { 20240801, 7, 4, 128256 }, /* Llama-3 */
 };
 
+/* 2 bytes: GPT-2's form; 4 bytes: Llama-3's. */
 static const struct form *form_of_width(int width)
 {
     return &forms[width > 2];
@@ -60,6 +61,7 @@ void token_file_header(uint8_t raw[TOKEN_FILE_HEADER], int width, int64_t tokens
     token_file_put(raw + 8, 4, (uint32_t)tokens);
 }
 
+/* The narrowest width that holds every id. */
 int token_file_width(int vocab)
 {
     return vocab <= 1 << 16 ? 2 : 4;

@@ -113,6 +113,8 @@ static accel_status_t sample_at(const accel_dataset_t *d, int64_t at, int32_t *i
     return data_read(d, at + d->seq, 1, targets_out + d->seq - 1, err);
 }
 
+/* The held-out part starts at a token of its own: no training sample reaches
+ * into it. */
 accel_status_t data_tokens(const accel_dataset_t *d, int64_t index, int32_t *ids_out,
                            int32_t *targets_out, accel_error_t *err)
 {

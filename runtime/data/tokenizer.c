@@ -83,6 +83,7 @@ static accel_status_t encode_level(const struct accel_tokenizer *t, size_t level
     return st;
 }
 
+/* Pieces of a long text have no frame; the caller adds it once. */
 accel_status_t tokenizer_encode(const accel_tokenizer_t *t, const uint8_t *text,
                                 size_t n, bool continued, int32_t *ids, size_t cap,
                                 size_t *count_out, accel_error_t *err)
@@ -158,6 +159,7 @@ accel_status_t accel_detokenize(const accel_tokenizer_t *t, const int32_t *ids,
                 err, A0716, "take the tokenizer that the ids were made with",
                 "id %d, number %zu, is no token of this tokenizer", ids[i], i);
         n = token->bytes;
+        /* `text` may be NULL, to ask for the size alone */
         if (text && bytes < cap)
             memcpy((char *)text + bytes, t->bpe.text + token->at,
                    n < cap - bytes ? n : cap - bytes);
@@ -167,7 +169,8 @@ accel_status_t accel_detokenize(const accel_tokenizer_t *t, const int32_t *ids,
     return ACCEL_OK;
 }
 
-/* Looks for the start of a character that more bytes could complete. */
+/* Looks among the last three bytes for the start of a character that more bytes
+ * could complete. */
 size_t accel_utf8_whole(const void *text, size_t bytes)
 {
     const uint8_t *p = text;
@@ -252,6 +255,7 @@ static accel_status_t read_path(struct accel_tokenizer *t, const char *path,
                            : tokenizer_read_json(t, file, err);
 }
 
+/* The classes of characters are filled in once per process, before the first text. */
 accel_status_t accel_tokenizer_open(accel_tokenizer_t **out, const char *path,
                                     accel_error_t *err)
 {

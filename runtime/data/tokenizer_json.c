@@ -20,6 +20,8 @@ const char split_llama3[] =
 
 /* ---- small readers --------------------------------------------------------------- */
 
+/* Two kinds of errors: A0715 for a sound file that accel cannot follow exactly, A0714
+ * for one that no library could. */
 accel_status_t json_unsupported(const struct json_reader *r, const char *at,
                                 const char *hint, const char *what)
 {
@@ -129,6 +131,7 @@ static accel_status_t read_sequence(const struct json_reader *r, const json_t *j
     return st;
 }
 
+/* Either form ends in ByteLevel: no other kind of BPE is supported. */
 static accel_status_t read_pre_tokenizer(const struct json_reader *r)
 {
     const json_t *j = json_object_get(r->root, "pre_tokenizer");
@@ -243,6 +246,7 @@ static accel_status_t read_template(const struct json_reader *r, const json_t *j
     return st;
 }
 
+/* RoBERTa's and BERT's own processors are not known. */
 static accel_status_t read_processor(const struct json_reader *r, const json_t *j)
 {
     if (is_text(j, "type", "ByteLevel"))
@@ -273,6 +277,8 @@ static accel_status_t read_post_processor(const struct json_reader *r)
 
 /* ---- the file -------------------------------------------------------------------- */
 
+/* Duplicate keys are refused: a name would have two ids, and the last one would
+ * win silently. */
 json_t *json_of_text(const char *text, size_t n, const char *path, accel_error_t *err)
 {
     json_error_t why;

@@ -146,6 +146,7 @@ accel_status_t json_read_model(const struct json_reader *r)
 
 /* ---- added tokens ---------------------------------------------------------------- */
 
+/* The place in the file is the number of the entry. */
 static accel_status_t fail_added(const struct json_reader *r, size_t i,
                                  const char *what)
 {
@@ -216,6 +217,7 @@ static accel_status_t keep_added(const struct json_reader *r, struct added_token
     return bpe_add_raw(&r->t->bpe, text, t.bytes, t.id, r->path, r->err);
 }
 
+/* `next` starts behind the vocabulary, whose ids the library takes to be dense. */
 accel_status_t json_read_added(const struct json_reader *r)
 {
     const json_t *list = json_object_get(r->root, "added_tokens");

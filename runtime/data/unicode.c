@@ -27,6 +27,8 @@ static void unicode_fill(void)
     }
 }
 
+/* The table of 1.1 million bytes is filled from about 2000 changes, once
+ * per process. */
 void unicode_init(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;

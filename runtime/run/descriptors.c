@@ -16,6 +16,7 @@ void descriptors_raise(accel_t *run)
 
     if (getrlimit(RLIMIT_NOFILE, &now) || now.rlim_cur >= now.rlim_max)
         return;
+    /* The hard limit stays: a process without privileges could not raise it again. */
     raised = now;
     raised.rlim_cur = now.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &raised) == 0)

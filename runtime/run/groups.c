@@ -35,6 +35,7 @@ static accel_status_t no_match(const accel_t *run, const accel_group_t *g,
 accel_status_t groups_apply(accel_t *run, accel_error_t *err)
 {
     const accel_optimizer_t *o = &run->job.optimizer;
+    /* parameters of each group; one more, since calloc(0) may return NULL */
     int *hits = calloc((size_t)o->group_count + 1, sizeof(*hits));
     int64_t trained = 0;
     accel_status_t st = ACCEL_OK;
@@ -54,6 +55,7 @@ accel_status_t groups_apply(accel_t *run, accel_error_t *err)
                 p->needs_grad = false;
             trained += p->needs_grad;
         }
+    /* A later group that an earlier one leaves nothing to is an error as well. */
     for (int i = 0; i < o->group_count && st == ACCEL_OK; i++)
         if (!hits[i])
             st = no_match(run, &o->groups[i], err);

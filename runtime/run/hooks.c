@@ -10,6 +10,8 @@
 
 #include "run/run.h"
 
+/* The pattern is copied. Hooks are called in the order in which they were added; each
+ * sees what the one before it has changed. */
 accel_status_t accel_on_gradient(accel_t *run, const char *match, accel_gradient_f fn,
                                  void *user, accel_error_t *err)
 {
@@ -44,6 +46,7 @@ static void call_one(void *user, const char *name, float *gradient, int64_t firs
         h->fn(h->user, name, gradient, first, count);
 }
 
+/* Between the last reduction and the norm, so clipping sees what the hooks wrote. */
 accel_status_t hooks_call(accel_t *run, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;

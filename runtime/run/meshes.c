@@ -10,6 +10,8 @@
  * equally many. */
 static accel_status_t check_nodes(const struct boot *b, accel_error_t *err)
 {
+    /* local ranks count from 0, so one of `each` or more means another node
+     * lacks some */
     int each = b->size / b->nodes;
     bool even = b->size % b->nodes == 0;
 
@@ -48,6 +50,7 @@ static accel_status_t warm_up(accel_t *run, struct comm *c, bool gathers, bool s
 
     if (st == ACCEL_OK)
         st = be->alloc(be, MEMORY_WORK, ELEMS * sizeof(float), &part, err);
+    /* what is exchanged does not matter */
     if (st == ACCEL_OK && gathers)
         st = comm_all_gather(c, all, ELEMS, ACCEL_F32, err);
     if (st == ACCEL_OK && sums)
@@ -91,6 +94,7 @@ accel_status_t meshes_open(accel_t *run, accel_error_t *err)
     return st == ACCEL_OK && run->data ? warm_up_all(run, err) : st;
 }
 
+/* Before the communicators that they were split from. */
 void meshes_close(accel_t *run)
 {
     comm_close(run->reduce);

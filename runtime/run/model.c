@@ -80,6 +80,8 @@ static accel_module_t *model_take(accel_t *run, accel_module_t *m,
     return NULL;
 }
 
+/* All builders of models have this shape: `why` holds what went wrong until model_take
+ * has given it to the graph and to the caller. */
 accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg,
                                accel_error_t *err)
 {
@@ -113,6 +115,8 @@ accel_module_t *accel_bert_new(accel_t *run, const accel_bert_t *cfg,
     return model_take(run, m, &why, err);
 }
 
+/* A preset's name, or a directory with a config.json; the kind of model follows
+ * from it. */
 accel_module_t *accel_model_open(accel_t *run, const char *name, accel_error_t *err)
 {
     accel_error_t why = { 0 };

@@ -35,6 +35,7 @@ static accel_status_t load_config(accel_t *run, const accel_options_t *o,
     struct config_diags diags = { 0 };
     accel_status_t st;
 
+    /* srun has merged all sources already, where the job was started. */
     if (!path && resolved && *resolved) {
         run->config_source = "srun";
         return config_decode(resolved, &run->config, err);
@@ -50,6 +51,7 @@ static accel_status_t load_config(accel_t *run, const accel_options_t *o,
     }
     config_sources_default(&sources, &paths);
     st = config_resolve(&sources, &run->config, &diags, err);
+    /* All findings are logged, not only the one that fails. */
     for (size_t i = 0; i < diags.count; i++)
         accel_logf(&run->log, diags.item[i].is_error ? ACCEL_LOG_ERROR : ACCEL_LOG_WARN,
                    "%s", diags.item[i].text);
@@ -68,6 +70,7 @@ static accel_status_t check_size(const accel_t *run, accel_error_t *err)
                    "no config given: %d processes train as MULTI_CPU with the defaults "
                    "(srun --accel-config=FILE says otherwise)",
                    run->boot.size);
+    /* 0: the config does not say */
     if (want > 0 && want != run->boot.size)
         return accel_fail_at(
             err, A0301, "num_processes",
@@ -163,6 +166,7 @@ static void wait_for_end(pid_t pid)
 {
     struct pollfd p = { .fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN };
 
+    /* a process that has ended already, or a kernel before 5.3 */
     if (p.fd < 0)
         return;
     poll(&p, 1, SPEAKER_MS);
@@ -225,6 +229,7 @@ static accel_status_t open_compute(accel_t *run, int timeout_ms, accel_error_t *
     if (st != ACCEL_OK || run->boot.size == 1)
         return st;
     o.device = run->backend;
+    /* Sums in rank order are the default: the same bits whatever NCCL's topology. */
     o.library_sums = run->config.sums == SUMS_NCCL;
     return comm_open(&run->data, &run->boot, &o, err);
 }
@@ -262,6 +267,7 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
         st = place_print(run, err);
     if (st != ACCEL_OK)
         return st;
+    /* After place_open, which knows the cores of this rank. */
     run->place.threads = choose_threads(run, o);
     /* Every parallel region of this thread, the optimizer's too, keeps to the
      * rank's cores: one more worker per rank waits actively and takes a core from
@@ -342,6 +348,8 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
     if (!run)
         return accel_fail_nomem(err, "the run", sizeof(*run));
     run->observe.file.fd = -1;
+    /* Zero is a descriptor, and a step that could have been saved: both need
+     * another "none". */
     run->life.lease_fd = -1;
     run->progress.saved_step = -1;
     run->log.level = ACCEL_LOG_INFO;
@@ -365,11 +373,14 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
     run->graph.log = &run->log;
     run->base_bytes = observe_memory(NULL);
     run->device_base_bytes = device_base(run->backend);
+    /* now with the whole config; early_signals had only what srun resolved */
     signals_install(&run->config);
     *run_out = run;
     return ACCEL_OK;
 }
 
+/* Returns the first failure of the run, so that a program that looks only here still
+ * learns of it. */
 accel_status_t accel_close(accel_t *run, accel_error_t *err)
 {
     accel_status_t st;
@@ -384,6 +395,7 @@ accel_status_t accel_close(accel_t *run, accel_error_t *err)
     return st;
 }
 
+/* Without a run there is one rank, 0. */
 int accel_rank(const accel_t *run)
 {
     return run ? run->boot.rank : 0;

@@ -41,6 +41,7 @@ static accel_status_t late(const accel_t *run, const char *call, accel_error_t *
                       call);
 }
 
+/* A0607, as for modules and parameters of a tree. */
 static accel_status_t bad_name(accel_error_t *err, const char *name, const char *why)
 {
     return accel_fail(err, A0607, "use letters, digits, _ and dots, each name once",
@@ -81,7 +82,8 @@ accel_unit_t *accel_unit_new(accel_t *run, const char *name, accel_error_t *err)
     return list[run->own_units++] = u;
 }
 
-/* Full names are unique over all units: "a.b" can come from unit "a" or unit "". */
+/* Full names are unique over all units: "a.b" can come from unit "a" or from unit "".
+ * Linear over everything declared so far. */
 static bool is_taken(const accel_t *run, const char *full)
 {
     for (int i = 0; i < run->own_units; i++)
@@ -91,6 +93,8 @@ static bool is_taken(const accel_t *run, const char *full)
     return false;
 }
 
+/* The full name is "unit.param", or "param" in the unit "". `values` is read by
+ * shard_init, within accel_prepare, and must be there until then. */
 accel_status_t accel_unit_param(accel_unit_t *unit, const char *name, int ndim,
                                 const int64_t *dims, accel_init_t init,
                                 const float *values, accel_error_t *err)
@@ -123,6 +127,7 @@ accel_status_t accel_unit_param(accel_unit_t *unit, const char *name, int ndim,
             *err = scratch.error;
         return scratch.error.code;
     }
+    /* param_new has taken over `full`; from here param_free frees both. */
     list = reallocarray(unit->param, (size_t)unit->params + 1, sizeof(*list));
     if (!list) {
         param_free(p);
@@ -156,6 +161,7 @@ accel_status_t own_units_build(accel_t *run, struct units *units_out,
         free(all);
         return accel_fail_nomem(err, "the list of units", (size_t)params * 8);
     }
+    /* `all` moves through the shared array; unit 0's list keeps its start. */
     for (int i = 0; i < run->own_units; i++) {
         accel_unit_t *own = run->own[i];
 
@@ -171,6 +177,7 @@ accel_status_t own_units_build(accel_t *run, struct units *units_out,
     return ACCEL_OK;
 }
 
+/* After shard_close: the shards point to the parameters. */
 void own_units_free(accel_t *run)
 {
     for (int i = 0; i < run->own_units; i++) {
@@ -185,6 +192,7 @@ void own_units_free(accel_t *run)
     free(run->own);
 }
 
+/* What the program queues there is ordered with gathers and reductions. */
 void *accel_stream(const accel_t *run)
 {
     return run ? run->backend->native(run->backend, QUEUE_COMPUTE) : NULL;
@@ -242,6 +250,7 @@ accel_status_t accel_unit_want(accel_unit_t *unit, accel_error_t *err)
     if (st != ACCEL_OK)
         return st;
     for (int i = 0; i < unit->run->own_units; i++)
+        /* units other than this one that are in use now */
         others += unit->run->own[i] != unit && unit->run->own[i]->wanted > 0;
     if (others > 1 && !unit->wanted)
         return misuse(unit, "wanted while two other units are in use",
@@ -272,6 +281,7 @@ void accel_unit_done(accel_unit_t *unit)
         unit->data = NULL;
 }
 
+/* Values come in the compute dtype; gradients are float32. */
 accel_dtype_t accel_unit_dtype(const accel_unit_t *unit)
 {
     return unit ? unit->run->graph.compute : ACCEL_F32;
@@ -363,6 +373,7 @@ static accel_status_t units_backward(accel_t *run, double loss, accel_error_t *e
         st = backward_begin(run, err);
     if (st == ACCEL_OK)
         st = shard_backward_end(run->shard, last, err);
+    /* The GPU is asked once per progress line, while it is busy. */
     if (last && observe_due(&run->observe, run->progress.step + 1))
         throttle_check(run);
     if (st == ACCEL_OK) {
@@ -373,6 +384,8 @@ static accel_status_t units_backward(accel_t *run, double loss, accel_error_t *e
     return st;
 }
 
+/* A failure here is kept in the run: other ranks may be in the collective that this one
+ * has left. */
 accel_status_t accel_units_backward(accel_t *run, double loss, accel_error_t *err)
 {
     accel_status_t st = run_ready(run, "accel_units_backward", err);

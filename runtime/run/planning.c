@@ -79,6 +79,7 @@ static void print_plan(accel_t *run, const struct plan_input *in)
     };
 
     plan_print(in, &run->plan, extra, &text);
+    /* Without memory for the text the run goes on: the table is information only. */
     if (text.failed || !text.s)
         return;
     for (char *line = strtok_r(text.s, "\n", &save); line;
@@ -133,6 +134,7 @@ static accel_status_t check_host(const accel_t *run, int64_t need, accel_error_t
     int64_t node = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     char a[32], b[32];
 
+    /* Ranks of a node share its memory equally; 0 or less: the system does not tell. */
     if (node <= 0 || need <= node / run->boot.local_size)
         return ACCEL_OK;
     return accel_fail(err, A0904,
@@ -154,6 +156,7 @@ static accel_status_t check_memory(const accel_t *run, const struct plan_input *
 
     if (!in->device.present)
         return check_host(run, need, err);
+    /* The hint costs several plans, so it is made only for the error. */
     if (device > 0 && need > device)
         return accel_fail(err, A0904, plan_cure(in, &run->plan, cure, sizeof(cure)),
                           "the plan needs %s on the GPU, but it has %s",
@@ -193,6 +196,7 @@ static accel_status_t measure(accel_t *run, struct plan_input *in, size_t *own_o
                               accel_error_t *err)
 {
     enum { PAGE = 2 << 20 };
+    /* own_least: what kernels may use in any case, whatever the model */
     size_t activations = 0, own = run->backend->own_least;
     const accel_field_t *fields;
     accel_status_t st = ACCEL_OK;
@@ -213,8 +217,10 @@ static accel_status_t measure(accel_t *run, struct plan_input *in, size_t *own_o
  * a step. */
 accel_status_t plan_make(accel_t *run, accel_error_t *err)
 {
+    /* by kind of optimizer */
     static const char *const rows[] = { "adam moments", "momentum", "lion momentum" };
     int64_t *elems = calloc(2 * (size_t)run->units.count, sizeof(*elems));
+    /* Every rank makes the same plan; only what was measured may differ. */
     struct plan_input in = { .config = &run->config,
                              .world = run->boot.size,
                              .nodes = run->boot.nodes,

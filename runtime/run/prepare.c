@@ -59,13 +59,16 @@ static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error
         return bad_job(err, "out_dir is too long");
     *j = *job;
     strcpy(run->out_dir, out);
+    /* from here on the job's strings are the run's */
     j->out_dir = run->out_dir;
+    /* The config wins over the program: it is what the user of the job has set. */
     if (config_accumulation(&run->config) > 0)
         j->accumulate = (int)config_accumulation(&run->config);
     if (config_clipping(&run->config) > 0)
         j->clip = (float)config_clipping(&run->config);
     if (j->accumulate == 0)
         j->accumulate = 1;
+    /* 20 lines per run, as long as it has that many steps */
     if (j->log_every == 0)
         j->log_every = j->steps / 20 > 0 ? (int)(j->steps / 20) : 1;
     j->optimizer = optim_defaults(j->optimizer);
@@ -295,6 +298,7 @@ static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
         history_say(run);
     if (st == ACCEL_OK)
         st = resume_run(run, err);
+    /* A resumed run has all its values from the checkpoint. */
     if (st == ACCEL_OK && !run->progress.resumed)
         shard_init(run->shard, run->job.seed); /* nothing to go on from */
     forget_values(run);
@@ -323,9 +327,11 @@ accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t
         st = run_prepare(run, job, &e);
     if (st != ACCEL_OK)
         return run_report(run, st, &e, err);
+    /* Warns when a save of the known length does not fit into the site's times. */
     notice_check(run, run->life.history.save_seconds);
     run->prepared = true;
     run->progress.last_save_ns = run->loop.step_start_ns = clock_ns();
+    /* A job that is submitted again after its end must not fail. */
     if (run->progress.step >= run->job.steps)
         accel_logf(&run->log, ACCEL_LOG_INFO,
                    "the run is finished: all %lld steps are done; nothing to do",

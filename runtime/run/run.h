@@ -36,7 +36,7 @@ struct gradient_hook {
 
 /* A run. Members are grouped by who sets them, and are freed in accel_close. */
 struct accel {
-    /* set by accel_open */
+    /* Set by accel_open. */
     struct config config;
     /* "file", "srun" or "built-in" */
     const char *config_source;
@@ -81,6 +81,7 @@ struct accel {
     /* the lists are owned, the parameters belong to trees or own units */
     struct units units;
     struct shard *shard;
+    /* what plan_make has printed and checked */
     struct plan plan;
     struct observe observe;
     /* memory of the process before the model */
@@ -145,6 +146,7 @@ void descriptors_restore(const accel_t *run);
  * units_free, the units stay the run's. A0609: there are none. */
 accel_status_t own_units_build(accel_t *run, struct units *units_out,
                                accel_error_t *err);
+/* Frees the units with their names and parameters. */
 void own_units_free(accel_t *run);
 /* A0912 if the program still holds the values of one of them. */
 accel_status_t own_units_done(const accel_t *run, accel_error_t *err);
@@ -168,6 +170,7 @@ uint64_t groups_trained(const accel_t *run);
 
 /* Calls the program's hooks with the gradients of this step. Not collective. */
 accel_status_t hooks_call(accel_t *run, accel_error_t *err);
+/* Frees the copies of the patterns. */
 void hooks_free(accel_t *run);
 
 #endif

@@ -22,6 +22,7 @@ accel_status_t run_report(accel_t *run, accel_status_t st, const accel_error_t *
     return st;
 }
 
+/* Calls with a NULL run follow from an accel_open whose failure was not looked at. */
 accel_status_t run_given(const accel_t *run, const char *call, accel_error_t *err)
 {
     if (run)
@@ -43,6 +44,7 @@ accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err)
             *err = run->failure;
         return run->status;
     }
+    /* A signal is announced at the next call, since a handler must not log. */
     if (run->prepared) {
         stop_announce(run, signals_pending());
         return ACCEL_OK;
@@ -62,6 +64,8 @@ accel_status_t run_agree(accel_t *run, accel_status_t st, accel_error_t *err)
     accel_status_t sent =
         comm_all_reduce(run->comm, &worst, 1, ACCEL_I64, COMM_MAX, &e);
 
+    /* Without an answer the own failure counts, if there is one: it is the
+     * better text. */
     if (sent != ACCEL_OK) {
         if (err && st == ACCEL_OK)
             *err = e;
