@@ -39,8 +39,6 @@ int64_t data_permute(uint64_t seed, int64_t epoch, int64_t n, int64_t i)
 
     while (k < 31 && (uint64_t)1 << (2 * k) < (uint64_t)n)
         k++;
-    /* 2^(2k) < 4n: fewer than 4 passes on average; ends because i's own cycle returns
-     * into [0, n). */
     do {
         x = feistel(seed, epoch, k, x);
     } while (x >= (uint64_t)n);

@@ -138,7 +138,7 @@ struct plan {
     int64_t activation_bytes, base_bytes;
     /* device: scratch of sums in rank order */
     int64_t sum_bytes;
-    int64_t buffer_bytes; /* device, as in the input: */
+    int64_t buffer_bytes; /* device: as in struct plan_device */
     int64_t kernel_bytes;
     /* peak per rank, without host_bytes */
     int64_t total_bytes;

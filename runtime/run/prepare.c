@@ -300,7 +300,7 @@ static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
         st = resume_run(run, err);
     /* A resumed run has all its values from the checkpoint. */
     if (st == ACCEL_OK && !run->progress.resumed)
-        shard_init(run->shard, run->job.seed); /* nothing to go on from */
+        shard_init(run->shard, run->job.seed);
     forget_values(run);
     if (st == ACCEL_OK)
         st = run_agree(run, open_log(run, err), err);
