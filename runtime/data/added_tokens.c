@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Added tokens, which are taken out of a text before it is cut into words: the leftmost
- * match, of several there the longest. Tokens stand sorted, and a search narrows them byte
- * by byte. Never looks into words.
+ * match, and of several there the longest. Tokens are sorted, and a search narrows them
+ * byte by byte. Never looks into words.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +10,7 @@
 #include "data/tokenizer_impl.h"
 #include "data/unicode.h"
 
+/* Order of bytes; a token comes before those that it begins. */
 static int by_text(const void *a, const void *b)
 {
     const struct added_token *x = a, *y = b;
@@ -18,6 +19,8 @@ static int by_text(const void *a, const void *b)
     return order ? order : (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
+/* Sorts the tokens, refuses equal ones, and notes their first bytes and the
+ * longest length. */
 accel_status_t added_sort(struct added_set *s, const char *path, accel_error_t *err)
 {
     if (s->count)
@@ -42,8 +45,8 @@ void added_free(struct added_set *s)
     free(s->token);
 }
 
-/* First token of [lo, hi), which agree in their first `depth` bytes, whose byte there is
- * at least `byte`; one that ends there comes before all. */
+/* The first token of [lo, hi), which agree in their first `depth` bytes, whose byte
+ * there is at least `byte`. A token that ends there comes before all. */
 static size_t bound(const struct added_set *s, size_t lo, size_t hi, size_t depth,
                     unsigned byte)
 {
@@ -58,7 +61,8 @@ static size_t bound(const struct added_set *s, size_t lo, size_t hi, size_t dept
     return lo;
 }
 
-/* The longest token that begins at text[0], or NULL. */
+/* The longest token that begins at text[0], or NULL. [lo, hi) are the tokens that agree
+ * with the text so far; the one that ends here, if any, is the first of them. */
 static const struct added_token *longest_at(const struct added_set *s,
                                             const uint8_t *text, size_t n)
 {
@@ -74,6 +78,7 @@ static const struct added_token *longest_at(const struct added_set *s,
     return found;
 }
 
+/* Does a character of a word end at `at`, or begin there? */
 static bool word_before(const uint8_t *text, size_t at)
 {
     int len;
@@ -88,8 +93,11 @@ static bool word_after(const uint8_t *text, size_t n, size_t at)
     return at < n && (unicode_next(text + at, text + n, &len) & UNICODE_WORD);
 }
 
+/* Most positions are skipped by their first byte alone. A single_word match inside a
+ * word is passed over as a whole. lstrip never takes whitespace that an earlier
+ * match has. */
 bool added_next(const struct added_set *s, const uint8_t *text, size_t n, size_t *scan,
-                size_t taken, struct added_match *m)
+                size_t taken, struct added_match *match_out)
 {
     size_t at = *scan;
     int len;
@@ -107,21 +115,22 @@ bool added_next(const struct added_set *s, const uint8_t *text, size_t n, size_t
             at = *scan - 1;
             continue;
         }
-        *m = (struct added_match){ at, *scan, t->id };
-        while (t->lstrip && m->begin > 0 &&
-               (unicode_last(text, text + m->begin, &len) & UNICODE_SPACE))
-            m->begin -= (size_t)len;
-        if (t->lstrip && m->begin < taken)
-            m->begin = taken;
-        while (t->rstrip && m->end < n &&
-               (unicode_next(text + m->end, text + n, &len) & UNICODE_SPACE))
-            m->end += (size_t)len;
+        *match_out = (struct added_match){ at, *scan, t->id };
+        while (t->lstrip && match_out->begin > 0 &&
+               (unicode_last(text, text + match_out->begin, &len) & UNICODE_SPACE))
+            match_out->begin -= (size_t)len;
+        if (t->lstrip && match_out->begin < taken)
+            match_out->begin = taken;
+        while (t->rstrip && match_out->end < n &&
+               (unicode_next(text + match_out->end, text + n, &len) & UNICODE_SPACE))
+            match_out->end += (size_t)len;
         return true;
     }
     *scan = n;
     return false;
 }
 
+/* Looks back as far as the longest token reaches. */
 bool added_near(const struct added_set *s, const uint8_t *text, size_t n, size_t at)
 {
     size_t from = at < s->longest ? 0 : at - s->longest;
@@ -136,6 +145,7 @@ bool added_near(const struct added_set *s, const uint8_t *text, size_t n, size_t
     return false;
 }
 
+/* The whole text must be the token. */
 int32_t added_find(const struct added_set *s, const uint8_t *text, size_t n)
 {
     const struct added_token *t = longest_at(s, text, n);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Byte-pair encoding: a vocabulary and its merges in, the ids of a word out. Of all pairs
- * of neighbours the one of the lowest rank is merged, the leftmost of equal ones, until
- * none is left. Never changes what it was given but for what is known of whole words.
+ * Byte-pair encoding: a vocabulary and its merges in, the ids of a word out. Of all
+ * pairs of neighbours the one of the lowest rank is merged, the leftmost of equal ones,
+ * until none is left. Only what is known of whole words changes after opening.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +10,15 @@
 
 #include "data/tokenizer_impl.h"
 
+/* what the merges make of a token's own bytes: see struct bpe */
 enum { WHOLE_UNKNOWN, WHOLE_YES, WHOLE_NO };
-enum { SHORT = 48 }; /* bytes of a word that is merged by looking at all its pairs */
+/* bytes of a word that is merged by looking at all of its pairs */
+enum { SHORT = 48 };
 
-/* ---- the alphabet: bytes as letters ----------------------------------------------------- */
+/* ---- the alphabet: bytes as letters ---------------------------------------------- */
 
-/* Bytes that print stand for themselves, the other 68 for U+0100 and on, in their order. */
+/* GPT-2's alphabet: printable bytes stand for themselves, the other 68 for U+0100 and
+ * on, in their order. */
 static bool is_printed(unsigned byte)
 {
     return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte != 0xad);
@@ -34,8 +37,9 @@ static int byte_of(unsigned cp)
     return -1;
 }
 
-/* The bytes that `name` spells into out[len]; 0: it is not in the alphabet. */
-static size_t spell(const char *name, size_t len, uint8_t *out)
+/* Writes the bytes that `name` spells to bytes_out[len] and returns how many; 0: a
+ * letter is not in the alphabet. */
+static size_t spell(const char *name, size_t len, uint8_t *bytes_out)
 {
     const uint8_t *p = (const uint8_t *)name, *end = p + len;
     size_t n = 0;
@@ -52,13 +56,14 @@ static size_t spell(const char *name, size_t len, uint8_t *out)
         byte = byte_of(cp);
         if (byte < 0)
             return 0;
-        out[n++] = (uint8_t)byte;
+        bytes_out[n++] = (uint8_t)byte;
     }
     return n;
 }
 
-/* ---- tables ----------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------- */
 
+/* A power of two for a table of n entries that is at most half full. */
 static uint64_t power_above(size_t n)
 {
     uint64_t slots = 64;
@@ -68,6 +73,7 @@ static uint64_t power_above(size_t n)
     return slots;
 }
 
+/* All bytes 0xff: id -1, rank UINT32_MAX. bpe_free takes what is half made. */
 accel_status_t bpe_init(struct bpe *b, int32_t ids, size_t tokens, size_t merges,
                         accel_error_t *err)
 {
@@ -96,7 +102,8 @@ void bpe_free(struct bpe *b)
     free(b->text);
 }
 
-/* Slot of these bytes: that of their token, or the free one where it would go. */
+/* The slot of these bytes: that of their token, or the free one where it would go.
+ * Linear probing; the table is never full. */
 static uint64_t slot_of(const struct bpe *b, const uint8_t *p, size_t n)
 {
     uint64_t at = XXH3_64bits(p, n) & (b->slots - 1);
@@ -112,11 +119,14 @@ static uint64_t slot_of(const struct bpe *b, const uint8_t *p, size_t n)
     }
 }
 
+/* Tokens of bpe_add_raw are not in this table: no word becomes one. */
 int32_t bpe_find(const struct bpe *b, const uint8_t *p, size_t n)
 {
     return b->slot[slot_of(b, p, n)];
 }
 
+/* The slot of this pair, or the free one where it would go. The multiplier is that of
+ * Fibonacci hashing. */
 static uint64_t merge_slot_of(const struct bpe *b, uint64_t pair)
 {
     uint64_t at = (pair * 0x9e3779b97f4a7c15u >> 20) & (b->merge_slots - 1);
@@ -134,8 +144,9 @@ const struct bpe_merge *bpe_merge(const struct bpe *b, int32_t left, int32_t rig
     return m->rank == UINT32_MAX ? NULL : m;
 }
 
-/* ---- filling them ----------------------------------------------------------------------- */
+/* ---- filling them ---------------------------------------------------------------- */
 
+/* Makes room for n more bytes of text. Offsets are 32-bit. */
 static accel_status_t keep_text(struct bpe *b, size_t n, accel_error_t *err)
 {
     if (b->text_cap - b->text_bytes < n) {
@@ -150,6 +161,8 @@ static accel_status_t keep_text(struct bpe *b, size_t n, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* A name outside of the alphabet is kept as it is: no word can become that token, but
+ * it can be decoded. */
 accel_status_t bpe_add_token(struct bpe *b, const char *name, size_t len, int32_t id,
                              const char *path, accel_error_t *err)
 {
@@ -186,6 +199,7 @@ accel_status_t bpe_add_token(struct bpe *b, const char *name, size_t len, int32_
     return ACCEL_OK;
 }
 
+/* An added token may be in the vocabulary already, with the same bytes. */
 accel_status_t bpe_add_raw(struct bpe *b, const char *text, size_t len, int32_t id,
                            const char *path, accel_error_t *err)
 {
@@ -209,8 +223,8 @@ accel_status_t bpe_add_raw(struct bpe *b, const char *text, size_t len, int32_t 
     return ACCEL_OK;
 }
 
-/* The token of a merge's part, or of both parts; -2: out of the alphabet, so that no text
- * comes to it; -1: there is none. */
+/* The token of these letters; -1: there is none; -2: a letter is not in the alphabet,
+ * so that no text comes to the merge. */
 static int32_t part_of(const struct bpe *b, uint8_t *scratch, const char *name,
                        size_t len)
 {
@@ -219,6 +233,8 @@ static int32_t part_of(const struct bpe *b, uint8_t *scratch, const char *name,
     return n ? bpe_find(b, scratch, n) : -2;
 }
 
+/* Both parts and their concatenation must be tokens. `scratch` is the unused end of
+ * the text. */
 accel_status_t bpe_add_merge(struct bpe *b, const char *left, size_t left_len,
                              const char *right, size_t right_len, uint32_t rank,
                              const char *path, accel_error_t *err)
@@ -254,6 +270,7 @@ accel_status_t bpe_add_merge(struct bpe *b, const char *left, size_t left_len,
     return ACCEL_OK;
 }
 
+/* With a token for every byte, every text has ids. */
 accel_status_t bpe_finish(struct bpe *b, const char *path, accel_error_t *err)
 {
     for (unsigned byte = 0; byte < 256; byte++) {
@@ -268,9 +285,10 @@ accel_status_t bpe_finish(struct bpe *b, const char *path, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* ---- a word ----------------------------------------------------------------------------- */
+/* ---- a word ---------------------------------------------------------------------- */
 
-/* Merges id[n] in place, n > 1; returns how many are left. */
+/* Merges id[n] in place, n > 1; returns how many are left. Quadratic, but for short
+ * words faster than a heap. */
 static size_t merge_short(const struct bpe *b, int32_t *id, size_t n)
 {
     const struct bpe_merge *pair[SHORT]; /* [i]: of id[i] and id[i + 1] */
@@ -301,6 +319,9 @@ static size_t merge_short(const struct bpe *b, int32_t *id, size_t n)
     return n;
 }
 
+/* A word that is a token and becomes it again by merges is looked up only. That it
+ * does is found out once per token; threads may find it out at the same time, and
+ * store the same. */
 accel_status_t bpe_encode(const struct bpe *b, const uint8_t *p, size_t n,
                           struct id_sink *out, accel_error_t *err)
 {
@@ -325,6 +346,7 @@ accel_status_t bpe_encode(const struct bpe *b, const uint8_t *p, size_t n,
         return bpe_encode_long(b, p, n, out, err);
     for (size_t i = 0; i < n; i++)
         id[i] = b->byte[p[i]];
+    /* Every byte has a token (bpe_finish). */
     left = merge_short(b, id, n);
     if (known >= 0)
         atomic_store_explicit(&b->whole[known], left == 1 ? WHOLE_YES : WHOLE_NO,

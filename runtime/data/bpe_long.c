@@ -1,24 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Byte-pair encoding of a long word: its bytes as a list of symbols, the pairs that can be
- * merged in a heap. A merge makes two new pairs at most, so the time is n log n. Gives what
- * bpe.c gives for short words.
+ * Byte-pair encoding of a long word: its bytes as a list of symbols, the pairs that can
+ * be merged in a heap. A merge makes at most two new pairs, so the time is n log n.
+ * Gives the same ids as bpe.c for short words.
  */
 #include <stdlib.h>
 
 #include "data/tokenizer_impl.h"
 
+/* A symbol of the doubly linked list; -1 ends it on both sides. */
 struct symbol {
-    int32_t id; /* -1: merged into the one before it */
+    /* -1: merged into the symbol before it */
+    int32_t id;
     int32_t before, after;
 };
 
+/* A pair that could be merged when it was pushed. */
 struct candidate {
     uint32_t rank;
-    int32_t at; /* the left symbol */
-    int32_t id; /* what the pair becomes */
+    /* the left symbol */
+    int32_t at;
+    /* what the pair becomes */
+    int32_t id;
 };
 
+/* One word. */
 struct work {
     const struct bpe *bpe;
     struct symbol *symbol;
@@ -26,11 +32,13 @@ struct work {
     size_t candidates;
 };
 
+/* The lowest rank first, then the leftmost pair. */
 static bool comes_first(const struct candidate *x, const struct candidate *y)
 {
     return x->rank != y->rank ? x->rank < y->rank : x->at < y->at;
 }
 
+/* The heap has room for all candidates there can be. */
 static void push(struct work *w, struct candidate c)
 {
     size_t at = w->candidates++;
@@ -40,6 +48,7 @@ static void push(struct work *w, struct candidate c)
     w->heap[at] = c;
 }
 
+/* The last candidate takes the place of the first and sinks. */
 static struct candidate pop(struct work *w)
 {
     struct candidate first = w->heap[0], last = w->heap[--w->candidates];
@@ -58,7 +67,7 @@ static struct candidate pop(struct work *w)
     return first;
 }
 
-/* Puts the pair of symbol `at` and its neighbour into the heap, if it can be merged. */
+/* Pushes the pair of symbol `at` and its right neighbour, if it can be merged. */
 static void consider(struct work *w, int32_t at)
 {
     const struct bpe_merge *m;
@@ -70,6 +79,8 @@ static void consider(struct work *w, int32_t at)
         push(w, (struct candidate){ m->rank, at, m->id });
 }
 
+/* Candidates are never taken out of the heap when a symbol changes: a stale one is
+ * found when it is popped, because its pair gives another id, or none. */
 static void merge_all(struct work *w)
 {
     while (w->candidates > 0) {
@@ -94,6 +105,7 @@ static void merge_all(struct work *w)
     }
 }
 
+/* Symbol 0 is never merged into another one, so the list starts there. */
 accel_status_t bpe_encode_long(const struct bpe *b, const uint8_t *p, size_t n,
                                struct id_sink *out, accel_error_t *err)
 {

@@ -2,10 +2,13 @@
  *
  * data/: samples of any fields, from token files or from the program, and the order in
  * which a run takes them.
- * Files are read with pread, not mapped: one that shrinks or lies on a failing disk is then
- * an error with its name, where a mapping would kill the process (SIGBUS). Samples of a few
- * KiB from the page cache cost about a microsecond either way.
- * The order is a function of (seed, cursor): no state but the cursor, whatever the world.
+ *
+ * Files are read with pread, not mapped: a file that shrinks or lies on a failing disk
+ * is then an error with its name, where a mapping would kill the process (SIGBUS).
+ * Samples of a few KiB from the page cache cost about a microsecond either way.
+ *
+ * The order is a function of (seed, cursor): there is no state but the cursor, whatever
+ * the world size. Nothing here is collective.
  */
 #ifndef ACCEL_DATA_DATA_H
 #define ACCEL_DATA_DATA_H
@@ -14,38 +17,41 @@
 
 #define DATA_MAX_FIELDS 8
 
-/* The fields of a sample, *out valid as long as the dataset; returns how many. */
-int data_fields(const accel_dataset_t *d, const accel_field_t **out);
-/* Elements and bytes of one sample's field. */
+/* The fields of a sample, *fields_out[count], valid as long as the dataset; returns
+ * how many. */
+int data_fields(const accel_dataset_t *d, const accel_field_t **fields_out);
+/* Elements and bytes of one field of one sample. */
 int64_t data_field_elems(const accel_field_t *f);
 int64_t data_field_bytes(const accel_field_t *f);
-/* "int32 [128], float32 [3, 32, 32]" into buf; returns buf. */
+/* "int32 [128], float32 [3, 32, 32]" into buf, cut off at len; returns buf. */
 const char *data_fields_text(const accel_dataset_t *d, char *buf, size_t len);
-/* Tokens of a sample; 0: the data is no token files. */
+/* Tokens of a sample; 0: the data are no token files. */
 int data_seq(const accel_dataset_t *d);
 
-/* Training sample `index` (0 .. accel_dataset_samples - 1) into dst[fields]. Of token
- * files: tokens [index * seq, index * seq + seq), targets shifted by one; thread-safe.
- * ACCEL_EIO (file, offset; a fetch that failed), ACCEL_ECORRUPT (token outside the
- * vocabulary), ACCEL_EINVAL. */
+/* Training sample `index` (0 .. accel_dataset_samples - 1) into dst[fields], each of
+ * data_field_bytes. From token files: tokens [index * seq, index * seq + seq), targets
+ * shifted by one. Thread-safe for token files; a program's fetch function is called in
+ * the caller's thread. ACCEL_EIO (file and offset, or a fetch that failed),
+ * ACCEL_ECORRUPT (token outside the vocabulary), ACCEL_EINVAL. */
 accel_status_t data_sample(const accel_dataset_t *d, int64_t index, void *const *dst,
                            accel_error_t *err);
-/* The held-out part, counted on its own from 0; may hold no sample. */
+/* The held-out part, numbered on its own from 0; may hold no sample. */
 int64_t data_holdout_samples(const accel_dataset_t *d);
 accel_status_t data_holdout_sample(const accel_dataset_t *d, int64_t index,
                                    void *const *dst, accel_error_t *err);
 
-/* Identity of the data for the run identity. Token files: token kind and count, file names
- * (without directory) and sizes, and 64 evenly spread pieces of content; not seq or
- * holdout. Of a program's own: fields, number of samples, and 64 evenly spread samples. */
+/* The identity of the data, which enters that of the run. Token files: kind and count
+ * of tokens, names (without directory) and sizes of files, and 64 evenly spread pieces
+ * of content; neither seq nor holdout. A program's own: fields, number of samples, and
+ * 64 evenly spread samples. */
 accel_status_t data_digest(const accel_dataset_t *d, uint64_t *digest_out,
                            accel_error_t *err);
 
-/* Position i of epoch `epoch`'s order of n samples (0 <= i < n): a bijection on [0, n)
- * computed by itself, without a table. n <= 2^62. */
+/* Position i of the order of n samples in epoch `epoch` (0 <= i < n, n <= 2^62): a
+ * bijection on [0, n), evaluated at one point without a table. */
 int64_t data_permute(uint64_t seed, int64_t epoch, int64_t n, int64_t i);
-/* Sample at the global cursor (samples taken since the start of the run, by all ranks):
- * epoch cursor / n, position cursor % n. */
+/* The sample at the global cursor, which counts the samples taken by all ranks since
+ * the start of the run: position cursor % n of epoch cursor / n. */
 int64_t data_global_index(uint64_t seed, int64_t n, int64_t cursor);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is behind a dataset: opened token files, or a callback of the program. Not for other
- * stages.
+ * What is behind a dataset: opened token files, or a callback of the program. Not for
+ * other stages.
  */
 #ifndef ACCEL_DATA_IMPL_H
 #define ACCEL_DATA_IMPL_H
@@ -9,44 +9,59 @@
 #include "data/data.h"
 #include "data/token_file.h"
 
+/* text files are read as bytes, one token each */
 #define DATA_VOCAB_TEXT 256
 
+/* One open file of tokens. */
 struct data_file {
     char *path;
-    const char *base; /* file name, inside path */
+    /* file name, inside path */
+    const char *base;
     int fd;
-    int64_t first; /* its first token in the whole stream */
+    /* its first token in the stream of all files */
+    int64_t first;
     int64_t tokens;
-    int64_t bytes; /* of the file, header included */
-    int start;     /* bytes before the first token */
-    int width;     /* bytes of a token */
+    /* of the file, header included */
+    int64_t bytes;
+    /* bytes before the first token */
+    int start;
+    /* bytes of a token */
+    int width;
 };
 
+/* A dataset of either kind. Nothing changes after opening. */
 struct accel_dataset {
     accel_field_t field[DATA_MAX_FIELDS];
     int fields;
-    int64_t samples, held_out; /* for training; the held-out ones follow them */
-    accel_fetch_f fetch;       /* NULL: token files, which are all below */
+    /* for training; the held-out samples follow them */
+    int64_t samples, held_out;
+    /* NULL: token files, which all members below are for */
+    accel_fetch_f fetch;
     void *user;
 
     struct data_file *file;
     int files;
-    bool token_files; /* tokens after a header; else bytes */
+    /* tokens after a header; else bytes of text */
+    bool token_files;
     int seq, vocab;
-    int64_t total, train; /* tokens; the holdout is [train, total) */
+    /* tokens; [train, total) are held out */
+    int64_t total, train;
 };
 
-/* Training sample `index` of token files, or held-out sample `index` - samples. */
-accel_status_t data_tokens(const accel_dataset_t *d, int64_t index, int32_t *ids,
-                           int32_t *targets, accel_error_t *err);
+/* Sample `index` of token files: ids_out[seq] and targets_out[seq]. From d->samples on
+ * the held-out ones follow. */
+accel_status_t data_tokens(const accel_dataset_t *d, int64_t index, int32_t *ids_out,
+                           int32_t *targets_out, accel_error_t *err);
+/* data_digest for token files. */
 accel_status_t data_tokens_digest(const accel_dataset_t *d, uint64_t *digest_out,
                                   accel_error_t *err);
-/* errno of a failed open or read of `path`: "cannot WHAT: ...". */
+/* An error from errno, of a failed open or read of `path`: "cannot WHAT: ...". */
 accel_status_t data_fail_errno(accel_error_t *err, const char *path, const char *what);
-/* Tokens [at, at + n) of the whole stream, n <= seq + 1. */
-accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n, int32_t *out,
-                         accel_error_t *err);
-/* All of [offset, offset + bytes) of one file, or an error naming it. */
+/* Tokens [at, at + n) of the stream of all files, n <= seq + 1, each checked against
+ * the vocabulary. */
+accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n,
+                         int32_t *tokens_out, accel_error_t *err);
+/* All of [offset, offset + bytes) of one file into buf, or an error that names it. */
 accel_status_t data_pread(const struct data_file *f, void *buf, size_t bytes,
                           int64_t offset, accel_error_t *err);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening a dataset: a path in, checked and opened files with their place in the token
+ * Opening a dataset: a path in; checked and opened files with their place in the token
  * stream out. Reads headers, and enough of token files to know the vocabulary. Never
- * writes, never follows anything but regular files.
+ * writes, and follows nothing but regular files.
  */
 #include "data/data_impl.h"
 
@@ -16,8 +16,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* bytes read at most to find the vocabulary */
 #define SCAN_MAX_BYTES ((int64_t)256 << 20)
 
+/* By the ending of the name: text has no mark of its own. */
 static bool is_token_file(const char *path)
 {
     size_t n = strlen(path);
@@ -25,6 +27,8 @@ static bool is_token_file(const char *path)
     return n > 4 && strcmp(path + n - 4, ".bin") == 0;
 }
 
+/* The hint depends on what the user can do about it. EMFILE means too many
+ * data files. */
 accel_status_t data_fail_errno(accel_error_t *err, const char *path, const char *what)
 {
     int e = errno;
@@ -40,8 +44,9 @@ accel_status_t data_fail_errno(accel_error_t *err, const char *path, const char 
     return accel_fail_at(err, code, path, hint, "cannot %s: %s", what, strerror(e));
 }
 
-/* ---- one file --------------------------------------------------------------------------- */
+/* ---- one file -------------------------------------------------------------------- */
 
+/* The file's size must agree with its header. */
 static accel_status_t read_header(struct data_file *f, accel_error_t *err)
 {
     uint8_t raw[TOKEN_FILE_WORDS];
@@ -60,7 +65,8 @@ static accel_status_t read_header(struct data_file *f, accel_error_t *err)
     return token_file_read_header(raw, f->path, f->bytes, &f->width, &f->tokens, err);
 }
 
-/* O_NONBLOCK: a FIFO put in the file's place must not hang the run. */
+/* O_NONBLOCK: a FIFO put in the file's place must not hang the run. What is opened is
+ * checked, not what had the name before. */
 static accel_status_t open_file(struct data_file *f, bool token_file,
                                 accel_error_t *err)
 {
@@ -80,8 +86,9 @@ static accel_status_t open_file(struct data_file *f, bool token_file,
     return token_file ? read_header(f, err) : ACCEL_OK;
 }
 
-/* ---- the list of files ------------------------------------------------------------------ */
+/* ---- the list of files ----------------------------------------------------------- */
 
+/* Appends dir/name (dir NULL: name alone) to the list, not opened yet. */
 static accel_status_t add_path(accel_dataset_t *d, const char *dir, const char *name,
                                accel_error_t *err)
 {
@@ -103,6 +110,8 @@ static accel_status_t add_path(accel_dataset_t *d, const char *dir, const char *
     return ACCEL_OK;
 }
 
+/* Order of bytes, not of the locale: it decides where each token is in the stream, and
+ * must be the same on all machines. */
 static int by_name(const void *a, const void *b)
 {
     const struct data_file *x = a, *y = b;
@@ -110,7 +119,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->base, y->base);
 }
 
-/* Regular files (also through links) whose names do not start with a dot. */
+/* Regular files (also through links) whose names do not start with a dot, sorted. */
 static accel_status_t list_dir(accel_dataset_t *d, const char *path, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
@@ -153,6 +162,7 @@ out:
     return st;
 }
 
+/* The files of `path`, a file or a directory. They are all of one kind. */
 static accel_status_t list_files(accel_dataset_t *d, const char *path,
                                  accel_error_t *err)
 {
@@ -175,9 +185,10 @@ static accel_status_t list_files(accel_dataset_t *d, const char *path,
     return ACCEL_OK;
 }
 
-/* ---- vocabulary ------------------------------------------------------------------------- */
+/* ---- vocabulary ------------------------------------------------------------------ */
 
-/* The largest token of one file into *top, reading `budget` bytes at most. */
+/* Raises *top to the largest token of one file, reading at most `budget` bytes. Of a
+ * file that is not read to its end, the unread part counts as the usual vocabulary. */
 static accel_status_t find_top(const struct data_file *f, int64_t *budget,
                                uint32_t *top, accel_error_t *err)
 {
@@ -208,9 +219,9 @@ static accel_status_t find_top(const struct data_file *f, int64_t *budget,
     return st;
 }
 
-/* Largest token + 1. Data of more than 256 MiB are not read through at every start: what
- * is beyond counts as the vocabulary that such files are made with, and every token is
- * checked when it is read. */
+/* Largest token + 1. More than 256 MiB of data are not read through at every start: the
+ * rest counts as the vocabulary that such files are usually made with, and every token
+ * is checked when it is read. */
 static accel_status_t find_vocab(accel_dataset_t *d, accel_error_t *err)
 {
     int64_t budget = SCAN_MAX_BYTES;
@@ -232,10 +243,12 @@ static accel_status_t find_vocab(accel_dataset_t *d, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* ---- public ----------------------------------------------------------------------------- */
+/* ---- public ---------------------------------------------------------------------- */
 
-static accel_status_t split(accel_dataset_t *d, const char *path, double holdout,
-                            accel_error_t *err)
+/* Places the files in the stream and cuts it: training samples from the start, the
+ * held-out part at the end. A sample needs seq + 1 tokens, but neighbours share one. */
+static accel_status_t dataset_split(accel_dataset_t *d, const char *path,
+                                    double holdout, accel_error_t *err)
 {
     for (int i = 0; i < d->files; i++) {
         d->file[i].first = d->total;
@@ -247,12 +260,15 @@ static accel_status_t split(accel_dataset_t *d, const char *path, double holdout
                              "give more data, or a smaller sequence length or holdout",
                              "%lld tokens for training, a sample of %d needs %lld",
                              (long long)d->train, d->seq, (long long)d->seq + 1);
+    /* The last target of a sample is the first id of the next one; the very last sample
+     * needs one token more. */
     d->samples = (d->train - 1) / d->seq;
     if (d->total - d->train > 1)
         d->held_out = (d->total - d->train - 1) / d->seq;
     return ACCEL_OK;
 }
 
+/* ids and targets are the two fields, int32 [seq] each. */
 accel_status_t accel_dataset_open(accel_dataset_t **out, const char *path, int seq,
                                   double holdout, accel_error_t *err)
 {
@@ -279,7 +295,7 @@ accel_status_t accel_dataset_open(accel_dataset_t **out, const char *path, int s
     for (int i = 0; !st && i < d->files; i++)
         st = open_file(&d->file[i], d->token_files, err);
     if (!st)
-        st = split(d, path, holdout, err);
+        st = dataset_split(d, path, holdout, err);
     if (!st)
         st = find_vocab(d, err);
     if (st) {
@@ -295,6 +311,7 @@ int accel_dataset_vocab(const accel_dataset_t *d)
     return d->vocab;
 }
 
+/* Also what accel_dataset_open has left half open. */
 void accel_dataset_close(accel_dataset_t *d)
 {
     if (!d)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Datasets of any fields: the program's callback in, samples out; and the one door to the
- * samples of either kind of dataset. Keeps nothing between two samples.
+ * Datasets of any fields: the program's callback in, samples out; and the one entrance
+ * to the samples of either kind of dataset. Keeps nothing between two samples.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -12,13 +12,15 @@
 
 #include "data/data_impl.h"
 
-#define SAMPLE_MAX ((int64_t)1 << 31) /* bytes */
+/* bytes of all fields of a sample */
+#define SAMPLE_MAX ((int64_t)1 << 31)
 
 static accel_status_t bad(accel_error_t *err, const char *what)
 {
     return accel_fail(err, A0708, "see accel_dataset_new in accel.h", "%s", what);
 }
 
+/* Adds the bytes of the field to *total, without overflow. */
 static accel_status_t check_field(const accel_field_t *f, int64_t *total,
                                   accel_error_t *err)
 {
@@ -35,6 +37,7 @@ static accel_status_t check_field(const accel_field_t *f, int64_t *total,
     return ACCEL_OK;
 }
 
+/* The held-out samples are the last ones of the program's numbering. */
 accel_status_t accel_dataset_new(accel_dataset_t **out, int64_t samples,
                                  const accel_field_t *fields, int n,
                                  accel_fetch_f fetch, void *user, double holdout,
@@ -80,12 +83,13 @@ int64_t data_holdout_samples(const accel_dataset_t *d)
     return d->held_out;
 }
 
-int data_fields(const accel_dataset_t *d, const accel_field_t **out)
+int data_fields(const accel_dataset_t *d, const accel_field_t **fields_out)
 {
-    *out = d->field;
+    *fields_out = d->field;
     return d->fields;
 }
 
+/* A field without dimensions is one number. */
 int64_t data_field_elems(const accel_field_t *f)
 {
     int64_t n = 1;
@@ -100,6 +104,8 @@ int64_t data_field_bytes(const accel_field_t *f)
     return data_field_elems(f) * (int64_t)accel_dtype_bytes(f->dtype);
 }
 
+/* snprintf returns what it would have written, so n can pass len; the loops
+ * stop there. */
 const char *data_fields_text(const accel_dataset_t *d, char *buf, size_t len)
 {
     size_t n = 0;
@@ -122,10 +128,11 @@ int data_seq(const accel_dataset_t *d)
     return d->seq;
 }
 
-/* ---- samples ---------------------------------------------------------------------------- */
+/* ---- samples --------------------------------------------------------------------- */
 
-static accel_status_t take(const accel_dataset_t *d, int64_t index, void *const *dst,
-                           accel_error_t *err)
+/* `index` counts training and held-out samples together, as fetch does. */
+static accel_status_t fetch_sample(const accel_dataset_t *d, int64_t index,
+                                   void *const *dst, accel_error_t *err)
 {
     int failed;
 
@@ -139,6 +146,7 @@ static accel_status_t take(const accel_dataset_t *d, int64_t index, void *const 
         "sample %" PRId64 " cannot be had: fetch returned %d", index, failed);
 }
 
+/* Only a caller's mistake comes here: orders of samples stay in range. */
 static accel_status_t bad_index(int64_t index, int64_t samples, const char *part,
                                 accel_error_t *err)
 {
@@ -152,7 +160,7 @@ accel_status_t data_sample(const accel_dataset_t *d, int64_t index, void *const 
 {
     if (index < 0 || index >= d->samples)
         return bad_index(index, d->samples, "training", err);
-    return take(d, index, dst, err);
+    return fetch_sample(d, index, dst, err);
 }
 
 accel_status_t data_holdout_sample(const accel_dataset_t *d, int64_t index,
@@ -160,14 +168,16 @@ accel_status_t data_holdout_sample(const accel_dataset_t *d, int64_t index,
 {
     if (index < 0 || index >= d->held_out)
         return bad_index(index, d->held_out, "held-out", err);
-    return take(d, d->samples + index, dst, err);
+    return fetch_sample(d, d->samples + index, dst, err);
 }
 
-/* ---- digest ----------------------------------------------------------------------------- */
+/* ---- digest ---------------------------------------------------------------------- */
 
 #define PROBES 64
 
-/* A program's samples are what it makes of its index: a few of them stand for all. */
+/* A program's samples are what it makes of their index: a few of them stand for all.
+ * Each field starts at a multiple of 64 bytes of one buffer. The p-th of 64 indices is
+ * total * p / probes, without overflow. */
 static accel_status_t digest_samples(const accel_dataset_t *d, XXH3_state_t *h,
                                      accel_error_t *err)
 {
@@ -191,7 +201,8 @@ static accel_status_t digest_samples(const accel_dataset_t *d, XXH3_state_t *h,
     for (int64_t p = 0; p < PROBES && p < total && !st; p++) {
         int64_t probes = total < PROBES ? total : PROBES;
 
-        st = take(d, total / probes * p + total % probes * p / probes, dst, err);
+        st =
+            fetch_sample(d, total / probes * p + total % probes * p / probes, dst, err);
         for (int f = 0; f < d->fields && !st; f++)
             XXH3_64bits_update(h, dst[f], (size_t)data_field_bytes(&d->field[f]));
     }
@@ -199,6 +210,7 @@ static accel_status_t digest_samples(const accel_dataset_t *d, XXH3_state_t *h,
     return st;
 }
 
+/* The seed of the hash is fixed: the digest is stored in checkpoints. */
 accel_status_t data_digest(const accel_dataset_t *d, uint64_t *digest_out,
                            accel_error_t *err)
 {

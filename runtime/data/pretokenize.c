@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The words into which a text is cut before BPE: what the regular expressions of GPT-2 and
- * Llama-3 match, one word per call, in time that is linear in the text. Knows those two
+ * The words into which a text is cut before BPE: what the regular expressions of GPT-2
+ * and Llama-3 match, one word per call, in time linear in the text. Knows those two
  * expressions only and needs no regular-expression library for them.
  */
 #include "data/tokenizer_impl.h"
 #include "data/unicode.h"
 
-/* 's 't 're 've 'm 'll 'd at p, its length or 0. Where case is folded, the long s (U+017F)
- * is an s as well. */
+/* The length of 's 't 're 've 'm 'll 'd at p, or 0. Where case is folded, the long s
+ * (U+017F) is an s as well. */
 static size_t contraction(const uint8_t *p, const uint8_t *end, bool fold)
 {
     const uint8_t bit = fold ? 0x20 : 0;
@@ -33,8 +33,8 @@ static size_t contraction(const uint8_t *p, const uint8_t *end, bool fold)
 }
 
 /* The end of the characters from p on whose class, cut to `mask`, is `want`. */
-static const uint8_t *run(const uint8_t *p, const uint8_t *end, unsigned mask,
-                          unsigned want)
+static const uint8_t *run_of_class(const uint8_t *p, const uint8_t *end, unsigned mask,
+                                   unsigned want)
 {
     int len;
 
@@ -45,14 +45,15 @@ static const uint8_t *run(const uint8_t *p, const uint8_t *end, unsigned mask,
 
 enum { ANY = UNICODE_LETTER | UNICODE_NUMBER | UNICODE_SPACE };
 
+/* The line breaks of the expressions; U+2028 and its like are whitespace only. */
 static bool is_break(uint8_t c)
 {
     return c == '\r' || c == '\n';
 }
 
-/* Whitespace at p. With `breaks` up to the last line break among it; else all of it at the
- * end of the text, and all but the last character, which belongs to the next word, before
- * one: \s*[\r\n]+|\s+(?!\S)|\s+ */
+/* Whitespace at p. With `breaks` and a line break in it: up to the last one. Otherwise
+ * all of it at the end of the text; before a word all but the last character, which
+ * belongs to that word: \s*[\r\n]+|\s+(?!\S)|\s+ */
 static size_t spaces(const uint8_t *p, const uint8_t *end, bool breaks)
 {
     const uint8_t *q = p, *last = p, *after_break = NULL;
@@ -69,7 +70,8 @@ static size_t spaces(const uint8_t *p, const uint8_t *end, bool breaks)
     return (size_t)(q == end || last == p ? q - p : last - p);
 }
 
-/* '(s|t|re|ve|m|ll|d)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
+/* '(s|t|re|ve|m|ll|d)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ (the order of
+ * alternatives counts: the first that matches wins) */
 static size_t word_gpt2(const uint8_t *p, const uint8_t *end)
 {
     size_t n = contraction(p, end, false);
@@ -84,9 +86,10 @@ static size_t word_gpt2(const uint8_t *p, const uint8_t *end)
     class = unicode_next(q, end, &len) & ANY;
     if (class & UNICODE_SPACE)
         return spaces(p, end, false);
-    return (size_t)(run(q + len, end, ANY, class) - p);
+    return (size_t)(run_of_class(q + len, end, ANY, class) - p);
 }
 
+/* At most three digits. */
 static size_t digits(const uint8_t *p, const uint8_t *end)
 {
     const uint8_t *q = p;
@@ -112,13 +115,13 @@ static size_t word_llama3(const uint8_t *p, const uint8_t *end)
     if (class & UNICODE_NUMBER)
         return digits(p, end);
     if (class & UNICODE_LETTER)
-        return (size_t)(run(p + len, end, UNICODE_LETTER, UNICODE_LETTER) - p);
+        return (size_t)(run_of_class(p + len, end, UNICODE_LETTER, UNICODE_LETTER) - p);
     if (p + len < end)
         second = unicode_next(p + len, end, &len2) & ANY;
     if ((second & UNICODE_LETTER) && !is_break(*p))
-        return (size_t)(run(p + len, end, UNICODE_LETTER, UNICODE_LETTER) - p);
+        return (size_t)(run_of_class(p + len, end, UNICODE_LETTER, UNICODE_LETTER) - p);
     if (class == 0 || (*p == ' ' && second == 0)) {
-        const uint8_t *q = run(p + len, end, ANY, 0);
+        const uint8_t *q = run_of_class(p + len, end, ANY, 0);
 
         while (q < end && is_break(*q))
             q++;
@@ -127,13 +130,15 @@ static size_t word_llama3(const uint8_t *p, const uint8_t *end)
     return spaces(p, end, true);
 }
 
+/* Both expressions match at least one character at every place, so a text is always
+ * cut whole. */
 size_t pretokenize(enum split_kind kind, const uint8_t *p, const uint8_t *end)
 {
     return kind == SPLIT_GPT2 ? word_gpt2(p, end) : word_llama3(p, end);
 }
 
-/* Both expressions end a word before whitespace that follows anything else, but for line
- * breaks that follow a symbol (Llama-3); what comes later does not matter. */
+/* Both expressions end a word before whitespace that follows anything else, except for
+ * line breaks that follow a symbol (Llama-3). What comes later does not matter. */
 bool pretokenize_cuts(enum split_kind kind, const uint8_t *begin, const uint8_t *p)
 {
     unsigned before;

@@ -6,19 +6,23 @@
 
 #include <string.h>
 
+/* The two forms, by width of a token. */
 static const struct form {
     uint32_t magic, version;
-    int width, vocab; /* bytes of a token; of the model that the form was made for */
+    /* bytes of a token; vocabulary of the model that the form was made for */
+    int width, vocab;
 } forms[] = {
     { 20240520, 1, 2, 50257 },  /* GPT-2 */
     { 20240801, 7, 4, 128256 }, /* Llama-3 */
 };
 
+/* 2 bytes: GPT-2's form; 4 bytes: Llama-3's. */
 static const struct form *form_of_width(int width)
 {
     return &forms[width > 2];
 }
 
+/* An unknown magic number is compared with GPT-2's and fails there. */
 accel_status_t token_file_read_header(const uint8_t raw[TOKEN_FILE_WORDS],
                                       const char *path, int64_t file_bytes,
                                       int *width_out, int64_t *tokens_out,
@@ -57,6 +61,7 @@ void token_file_header(uint8_t raw[TOKEN_FILE_HEADER], int width, int64_t tokens
     token_file_put(raw + 8, 4, (uint32_t)tokens);
 }
 
+/* The narrowest width that holds every id. */
 int token_file_width(int vocab)
 {
     return vocab <= 1 << 16 ? 2 : 4;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The format of token files: 256 little-endian int32 words, of which three are used (magic,
- * version, number of tokens), then the tokens: uint16 for GPT-2 (20240520, 1), uint32 for
- * larger vocabularies such as Llama-3's (20240801, 7).
+ * The format of token files: 256 little-endian int32 words, of which three are used
+ * (magic, version, number of tokens), then the tokens: uint16 for GPT-2 (20240520, 1),
+ * uint32 for larger vocabularies such as Llama-3's (20240801, 7). These are the files
+ * that llm.c reads.
  */
 #ifndef ACCEL_DATA_TOKEN_FILE_H
 #define ACCEL_DATA_TOKEN_FILE_H
@@ -15,8 +16,8 @@ enum {
     TOKEN_FILE_MAX = INT32_MAX, /* tokens in a file that is written */
 };
 
-/* Checks the first bytes of a file of `file_bytes`; bytes per token and tokens out. `path`
- * is for messages. ACCEL_ECORRUPT. */
+/* Checks the first bytes of a file of `file_bytes` bytes. Out come bytes per token and
+ * number of tokens. `path` is for messages. ACCEL_ECORRUPT. */
 accel_status_t token_file_read_header(const uint8_t raw[TOKEN_FILE_WORDS],
                                       const char *path, int64_t file_bytes,
                                       int *width_out, int64_t *tokens_out,
@@ -28,7 +29,7 @@ int token_file_width(int vocab);
 /* The vocabulary that files of this width are usually made with. */
 int token_file_vocab(int width);
 
-/* One token of 1, 2 or 4 bytes, little-endian. */
+/* One token of 1, 2 or 4 bytes, little-endian, unaligned. */
 static inline uint32_t token_file_get(const uint8_t *p, int width)
 {
     uint32_t token = p[0];

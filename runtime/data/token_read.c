@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reading: sample numbers in, token ids out; and the digest of what is read. Nothing is
- * kept between calls, so any thread may read. Never trusts a file to be what it was when
- * it was opened.
+ * kept between calls, so any thread may read. A file need not be what it was when it
+ * was opened: every read and every token is checked.
  */
 #include "data/data_impl.h"
 
@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+/* A file that ends too early has been cut off while the run used it. */
 accel_status_t data_pread(const struct data_file *f, void *buf, size_t bytes,
                           int64_t offset, accel_error_t *err)
 {
@@ -40,8 +41,8 @@ accel_status_t data_pread(const struct data_file *f, void *buf, size_t bytes,
     return ACCEL_OK;
 }
 
-/* The file that holds token `at`: the last one that starts at or before it and is not
- * empty. */
+/* The file that holds token `at`: the last one that starts at or before it. Where empty
+ * files start at the same place, that is the one behind them. */
 static int file_of(const accel_dataset_t *d, int64_t at)
 {
     int lo = 0, hi = d->files - 1;
@@ -57,7 +58,8 @@ static int file_of(const accel_dataset_t *d, int64_t at)
     return lo;
 }
 
-/* Widens n raw tokens, which lie at the start of out's own memory, from the back. */
+/* Widens n raw tokens, which lie at the start of out's own memory. From the back, so
+ * that nothing is overwritten before it is read. */
 static void widen(int width, int32_t *out, int64_t n)
 {
     const uint8_t *raw = (const uint8_t *)out;
@@ -66,8 +68,9 @@ static void widen(int width, int32_t *out, int64_t n)
         out[i] = (int32_t)token_file_get(raw + width * i, width);
 }
 
-accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n, int32_t *out,
-                         accel_error_t *err)
+/* May cross from one file to the next. */
+accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n,
+                         int32_t *tokens_out, accel_error_t *err)
 {
     for (int i = file_of(d, at); n > 0; i++) {
         const struct data_file *f = &d->file[i];
@@ -77,52 +80,56 @@ accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n, int32_
 
         if (take <= 0)
             continue; /* an empty file between two others */
-        st = data_pread(f, out, (size_t)(take * f->width), f->start + skip * f->width,
-                        err);
+        st = data_pread(f, tokens_out, (size_t)(take * f->width),
+                        f->start + skip * f->width, err);
         if (st)
             return st;
-        widen(f->width, out, take);
+        widen(f->width, tokens_out, take);
         for (int64_t t = 0; t < take; t++) {
-            if (out[t] < 0 || out[t] >= d->vocab)
+            if (tokens_out[t] < 0 || tokens_out[t] >= d->vocab)
                 return accel_fail_at(err, A0709, f->path,
                                      "make the token file again, or with a tokenizer "
                                      "of that vocabulary",
                                      "token %" PRId64 " is %u, the vocabulary %d",
-                                     skip + t, (unsigned)out[t], d->vocab);
+                                     skip + t, (unsigned)tokens_out[t], d->vocab);
         }
         at += take;
-        out += take;
+        tokens_out += take;
         n -= take;
     }
     return ACCEL_OK;
 }
 
-/* The two arrays overlap in all but one token: read once into targets' place, shifted. */
-static accel_status_t sample_at(const accel_dataset_t *d, int64_t at, int32_t *ids,
-                                int32_t *targets, accel_error_t *err)
+/* The two arrays overlap in all but one token: ids are read once and copied to their
+ * place among the targets, shifted; the last target is read alone. */
+static accel_status_t sample_at(const accel_dataset_t *d, int64_t at, int32_t *ids_out,
+                                int32_t *targets_out, accel_error_t *err)
 {
-    accel_status_t st = data_read(d, at, d->seq, ids, err);
+    accel_status_t st = data_read(d, at, d->seq, ids_out, err);
 
     if (st)
         return st;
-    memcpy(targets, ids + 1, ((size_t)d->seq - 1) * sizeof(*ids));
-    return data_read(d, at + d->seq, 1, targets + d->seq - 1, err);
+    memcpy(targets_out, ids_out + 1, ((size_t)d->seq - 1) * sizeof(*ids_out));
+    return data_read(d, at + d->seq, 1, targets_out + d->seq - 1, err);
 }
 
-accel_status_t data_tokens(const accel_dataset_t *d, int64_t index, int32_t *ids,
-                           int32_t *targets, accel_error_t *err)
+/* The held-out part starts at a token of its own: no training sample reaches
+ * into it. */
+accel_status_t data_tokens(const accel_dataset_t *d, int64_t index, int32_t *ids_out,
+                           int32_t *targets_out, accel_error_t *err)
 {
     int64_t at =
         index < d->samples ? index * d->seq : d->train + (index - d->samples) * d->seq;
 
-    return sample_at(d, at, ids, targets, err);
+    return sample_at(d, at, ids_out, targets_out, err);
 }
 
-/* ---- digest ----------------------------------------------------------------------------- */
+/* ---- digest ---------------------------------------------------------------------- */
 
 #define PIECES 64
 #define PIECE  4096 /* bytes */
 
+/* Little-endian, so that the digest is the same on every machine. */
 static void hash_i64(XXH3_state_t *h, int64_t v)
 {
     uint8_t raw[8];
@@ -132,7 +139,7 @@ static void hash_i64(XXH3_state_t *h, int64_t v)
     XXH3_64bits_update(h, raw, sizeof(raw));
 }
 
-/* PIECE bytes, or what the file has, at `part` 64ths of it. */
+/* PIECE bytes from `offset` on, or what the file has there. */
 static accel_status_t hash_piece(XXH3_state_t *h, const struct data_file *f,
                                  int64_t offset, accel_error_t *err)
 {
@@ -146,6 +153,8 @@ static accel_status_t hash_piece(XXH3_state_t *h, const struct data_file *f,
     return st;
 }
 
+/* All of the data would take too long at every start; 64 pieces tell different data
+ * apart, but not a single changed token between them. */
 accel_status_t data_tokens_digest(const accel_dataset_t *d, uint64_t *digest_out,
                                   accel_error_t *err)
 {

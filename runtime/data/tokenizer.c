@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A text in, its ids out, and back: added tokens are taken out first, what is between them
- * is cut into words, and each word is merged. Any bytes are a text. Never writes to what it
- * was opened from.
+ * A text in, its ids out, and back. Added tokens are taken out first, the text between
+ * them is cut into words, and each word is merged. Any bytes are a text. Never writes
+ * to what it was opened from.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +13,11 @@
 #include "data/tokenizer_impl.h"
 #include "data/unicode.h"
 
-/* ---- encoding --------------------------------------------------------------------------- */
+/* ---- encoding -------------------------------------------------------------------- */
 
 enum { WORD_MAX = INT32_MAX }; /* bytes */
 
+/* Positions inside a word are int32_t (bpe_long.c). */
 static accel_status_t encode_words(const struct accel_tokenizer *t, const uint8_t *p,
                                    const uint8_t *end, struct id_sink *out,
                                    accel_error_t *err)
@@ -36,7 +37,8 @@ static accel_status_t encode_words(const struct accel_tokenizer *t, const uint8_
     return ACCEL_OK;
 }
 
-/* Text between added tokens, with a space before it where the tokenizer wants one. */
+/* Text between added tokens, with a space before it where the tokenizer wants one; not
+ * behind a cut, where the text before it has had its own. */
 static accel_status_t encode_piece(const struct accel_tokenizer *t, const uint8_t *p,
                                    size_t n, bool continued, struct id_sink *out,
                                    accel_error_t *err)
@@ -56,7 +58,8 @@ static accel_status_t encode_piece(const struct accel_tokenizer *t, const uint8_
     return st;
 }
 
-/* Takes the tokens of added[level] out of the text, then those of the next level. */
+/* Takes the tokens of added[level] out of the text, then those of the next level out of
+ * each piece between them. */
 static accel_status_t encode_level(const struct accel_tokenizer *t, size_t level,
                                    const uint8_t *text, size_t n, bool continued,
                                    struct id_sink *out, accel_error_t *err)
@@ -80,6 +83,7 @@ static accel_status_t encode_level(const struct accel_tokenizer *t, size_t level
     return st;
 }
 
+/* Pieces of a long text have no frame; the caller adds it once. */
 accel_status_t tokenizer_encode(const accel_tokenizer_t *t, const uint8_t *text,
                                 size_t n, bool continued, int32_t *ids, size_t cap,
                                 size_t *count_out, accel_error_t *err)
@@ -92,6 +96,7 @@ accel_status_t tokenizer_encode(const accel_tokenizer_t *t, const uint8_t *text,
     return st;
 }
 
+/* The frame is what a template puts around a text. */
 accel_status_t accel_tokenize(const accel_tokenizer_t *t, const void *text,
                               size_t bytes, unsigned flags, int32_t *ids, size_t cap,
                               size_t *count_out, accel_error_t *err)
@@ -116,8 +121,8 @@ accel_status_t accel_tokenize(const accel_tokenizer_t *t, const void *text,
     return ACCEL_OK;
 }
 
-/* Goes back from the end: whatever may follow, no added token that could touch the place
- * reaches beyond what is seen. */
+/* Goes back from the end, so far that no added token that could touch the place reaches
+ * beyond what is seen, whatever may follow. */
 size_t tokenizer_cut(const accel_tokenizer_t *t, const uint8_t *text, size_t n)
 {
     size_t longest = t->added[0].longest > t->added[1].longest ? t->added[0].longest
@@ -132,8 +137,9 @@ size_t tokenizer_cut(const accel_tokenizer_t *t, const uint8_t *text, size_t n)
     return 0;
 }
 
-/* ---- decoding --------------------------------------------------------------------------- */
+/* ---- decoding -------------------------------------------------------------------- */
 
+/* Counts all bytes, stores the first `cap`; a character may be cut in two. */
 accel_status_t accel_detokenize(const accel_tokenizer_t *t, const int32_t *ids,
                                 size_t count, void *text, size_t cap, size_t *bytes_out,
                                 accel_error_t *err)
@@ -153,6 +159,7 @@ accel_status_t accel_detokenize(const accel_tokenizer_t *t, const int32_t *ids,
                 err, A0716, "take the tokenizer that the ids were made with",
                 "id %d, number %zu, is no token of this tokenizer", ids[i], i);
         n = token->bytes;
+        /* `text` may be NULL, to ask for the size alone */
         if (text && bytes < cap)
             memcpy((char *)text + bytes, t->bpe.text + token->at,
                    n < cap - bytes ? n : cap - bytes);
@@ -162,11 +169,12 @@ accel_status_t accel_detokenize(const accel_tokenizer_t *t, const int32_t *ids,
     return ACCEL_OK;
 }
 
+/* Looks among the last three bytes for the start of a character that more bytes
+ * could complete. */
 size_t accel_utf8_whole(const void *text, size_t bytes)
 {
     const uint8_t *p = text;
 
-    /* The start of a character that more bytes could complete. */
     for (size_t tail = 1; tail <= 3 && tail <= bytes; tail++) {
         uint8_t lead = p[bytes - tail];
         size_t length = lead >= 0xf0 && lead <= 0xf4   ? 4
@@ -180,6 +188,8 @@ size_t accel_utf8_whole(const void *text, size_t bytes)
     return bytes;
 }
 
+/* The text comes from a file that may be hostile: control characters never reach
+ * a terminal. */
 const char *tokenizer_shown(const char *text, size_t n, char *buf, size_t len)
 {
     size_t out = n < len ? n : len - 1;
@@ -193,8 +203,9 @@ const char *tokenizer_shown(const char *text, size_t n, char *buf, size_t len)
     return buf;
 }
 
-/* ---- opening ---------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------- */
 
+/* Added tokens first: their text may be that of a token of the vocabulary. */
 int32_t tokenizer_find(const struct accel_tokenizer *t, const uint8_t *text, size_t n)
 {
     int32_t id = added_find(&t->added[0], text, n);
@@ -214,6 +225,7 @@ int accel_tokenizer_vocab(const accel_tokenizer_t *t)
     return t->bpe.ids;
 }
 
+/* Also what an opener has left half made. */
 void accel_tokenizer_close(accel_tokenizer_t *t)
 {
     if (!t)
@@ -225,6 +237,8 @@ void accel_tokenizer_close(accel_tokenizer_t *t)
     free(t);
 }
 
+/* A file is a tokenizer.json; of a directory, tokenizer.json wins over GPT-2's
+ * two files. */
 static accel_status_t read_path(struct accel_tokenizer *t, const char *path,
                                 accel_error_t *err)
 {
@@ -241,6 +255,7 @@ static accel_status_t read_path(struct accel_tokenizer *t, const char *path,
                            : tokenizer_read_json(t, file, err);
 }
 
+/* The classes of characters are filled in once per process, before the first text. */
 accel_status_t accel_tokenizer_open(accel_tokenizer_t **out, const char *path,
                                     accel_error_t *err)
 {
@@ -263,8 +278,9 @@ accel_status_t accel_tokenizer_open(accel_tokenizer_t **out, const char *path,
     return ACCEL_OK;
 }
 
-accel_status_t tokenizer_open_memory(accel_tokenizer_t **out, const char *json,
-                                     size_t n, const char *path, accel_error_t *err)
+accel_status_t tokenizer_open_memory(accel_tokenizer_t **tokenizer_out,
+                                     const char *json, size_t n, const char *path,
+                                     accel_error_t *err)
 {
     accel_tokenizer_t *t = calloc(1, sizeof(*t));
     accel_status_t st;
@@ -277,6 +293,6 @@ accel_status_t tokenizer_open_memory(accel_tokenizer_t **out, const char *json,
         accel_tokenizer_close(t);
         return st;
     }
-    *out = t;
+    *tokenizer_out = t;
     return ACCEL_OK;
 }

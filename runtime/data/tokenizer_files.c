@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The files of a tokenizer: a path in, its text out; and a tokenizer from vocab.json and
- * merges.txt, the two files in which GPT-2 came. Never follows anything but regular files.
+ * The files of a tokenizer: a path in, its text out; and a tokenizer from
+ * vocab.json and merges.txt, the two files that GPT-2 came in. Follows nothing but
+ * regular files.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -56,8 +57,9 @@ out:
     return st;
 }
 
-/* ---- vocab.json and merges.txt ---------------------------------------------------------- */
+/* ---- vocab.json and merges.txt --------------------------------------------------- */
 
+/* At least as many as there are merges: room for the table. */
 static size_t count_lines(const char *text, size_t n)
 {
     size_t lines = 1;
@@ -67,7 +69,8 @@ static size_t count_lines(const char *text, size_t n)
     return lines;
 }
 
-/* A merge per line, "left right"; lines that begin with #version are none. */
+/* One merge per line, "left right"; lines that begin with #version are skipped. CRLF
+ * is accepted. */
 static accel_status_t read_merges(struct accel_tokenizer *t, const char *text, size_t n,
                                   const char *path, accel_error_t *err)
 {
@@ -96,7 +99,8 @@ static accel_status_t read_merges(struct accel_tokenizer *t, const char *text, s
     return ACCEL_OK;
 }
 
-/* GPT-2's own special token is a name of its vocabulary. */
+/* GPT-2's only special token is an ordinary name of its vocabulary; in a text it must
+ * be found as a whole. */
 static accel_status_t add_endoftext(struct accel_tokenizer *t, const char *path,
                                     accel_error_t *err)
 {
@@ -120,6 +124,7 @@ static accel_status_t add_endoftext(struct accel_tokenizer *t, const char *path,
     return added_sort(s, path, err);
 }
 
+/* The vocabulary is one JSON object of names and ids. */
 static accel_status_t read_vocab_file(struct accel_tokenizer *t, const char *path,
                                       size_t merges, accel_error_t *err)
 {
@@ -140,6 +145,7 @@ static accel_status_t read_vocab_file(struct accel_tokenizer *t, const char *pat
     return st;
 }
 
+/* Merges are read after the vocabulary, whose tokens they name. */
 accel_status_t tokenizer_read_gpt2(struct accel_tokenizer *t, const char *dir,
                                    accel_error_t *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of a tokenizer: cutting into words, merging, added tokens, the readers of its
- * files. Not for other stages. After opening nothing of it changes but what words are known
- * to be, so any thread may use it.
+ * The parts of a tokenizer: cutting into words, merging, added tokens, the readers of
+ * its files. Not for other stages. After opening only bpe.whole changes, atomically, so
+ * any thread may use a tokenizer.
  */
 #ifndef ACCEL_DATA_TOKENIZER_IMPL_H
 #define ACCEL_DATA_TOKENIZER_IMPL_H
@@ -11,63 +11,85 @@
 
 #include "data/tokenizer.h"
 
-/* What stands in a file, for a message: at most len - 1 bytes of it into buf, whole
- * characters, nothing that steers a terminal; returns buf. */
+/* Text of a file for a message: at most len - 1 bytes of it into buf, whole characters,
+ * no control characters. Returns buf. */
 const char *tokenizer_shown(const char *text, size_t n, char *buf, size_t len);
+/* bytes of such a buffer */
 enum { SHOWN = 41 };
 
-/* ---- words (pretokenize.c) -------------------------------------------------------------- */
+/* ---- words (pretokenize.c) ------------------------------------------------------- */
 
+/* Which regular expression cuts a text into words. */
 enum split_kind { SPLIT_GPT2, SPLIT_LLAMA3 };
 
 /* Bytes of the first word of [p, end), p < end; at least 1. */
 size_t pretokenize(enum split_kind kind, const uint8_t *p, const uint8_t *end);
-/* Does a word end before p, begin < p, whatever follows? Not every such place is found. */
+/* Does a word end before p (begin < p), whatever follows? Not every such place
+ * is found. */
 bool pretokenize_cuts(enum split_kind kind, const uint8_t *begin, const uint8_t *p);
 
-/* ---- byte-pair encoding (bpe.c, bpe_long.c) --------------------------------------------- */
+/* ---- byte-pair encoding (bpe.c, bpe_long.c) -------------------------------------- */
 
+/* A token of the vocabulary, or an added one. */
 struct bpe_token {
-    uint32_t at, bytes; /* in struct bpe's text */
-    bool used;          /* false: no token has this id */
-    bool plain;         /* in the alphabet of bytes: words can become it */
+    /* in struct bpe's text */
+    uint32_t at, bytes;
+    /* false: no token has this id */
+    bool used;
+    /* in the alphabet of bytes: words can become it */
+    bool plain;
 };
 
+/* An entry of the table of merges. */
 struct bpe_merge {
-    uint64_t pair; /* left id << 32 | right id */
-    uint32_t rank; /* UINT32_MAX: the slot is free */
-    int32_t id;    /* of the two together */
+    /* left id << 32 | right id */
+    uint64_t pair;
+    /* UINT32_MAX: the slot is free */
+    uint32_t rank;
+    /* of the two together */
+    int32_t id;
 };
 
+/* Vocabulary and merges, each with a hash table. Owns all its arrays. */
 struct bpe {
-    struct bpe_token *token; /* [ids] */
-    int32_t ids;             /* largest id + 1, added tokens included */
-    uint8_t *text;           /* the tokens' bytes, one after the other */
+    /* [ids] */
+    struct bpe_token *token;
+    /* largest id + 1, added tokens included */
+    int32_t ids;
+    /* the tokens' bytes, one after the other */
+    uint8_t *text;
     size_t text_bytes, text_cap;
-    int32_t *slot; /* [slots], ids of plain tokens by their bytes; -1: free */
+    /* [slots] ids of plain tokens by their bytes; -1: free */
+    int32_t *slot;
     uint64_t slots;
-    struct bpe_merge *merge; /* [merge_slots] by pair */
+    /* [merge_slots] by pair */
+    struct bpe_merge *merge;
     uint64_t merge_slots;
-    /* [ids] what the merges make of a token's own bytes: itself, or not, or not yet known.
-     * Threads that find out at the same time store the same. */
+    /* [ids] what the merges make of a token's own bytes: the token itself, something
+     * else, or not yet known. Threads that find out at the same time store the same. */
     _Atomic uint8_t *whole;
-    int32_t byte[256];  /* id of each single byte */
-    bool ignore_merges; /* a word that is a token is that token */
+    /* id of each single byte */
+    int32_t byte[256];
+    /* a word that is a token becomes that token, whatever the merges say */
+    bool ignore_merges;
 };
 
 enum { BPE_MAX_IDS = 1 << 22 };
-/* Room for `tokens` tokens of ids 0 .. ids - 1 <= BPE_MAX_IDS and for `merges` merges. */
+/* Allocates tables for `tokens` tokens of ids 0 .. ids - 1 <= BPE_MAX_IDS and for
+ * `merges` merges. `b` is zeroed before; bpe_free also after a failure. */
 accel_status_t bpe_init(struct bpe *b, int32_t ids, size_t tokens, size_t merges,
                         accel_error_t *err);
 void bpe_free(struct bpe *b);
-/* Adds a token by its name in the vocabulary, where each byte stands as a letter. */
+/* Adds a token by its name in the vocabulary, where each byte is written as
+ * a letter. */
 accel_status_t bpe_add_token(struct bpe *b, const char *name, size_t len, int32_t id,
                              const char *path, accel_error_t *err);
-/* Adds a token that words cannot become, by its own bytes; or says that token `id`, which is
- * in the vocabulary, has these. */
+/* Adds a token that words cannot become, by its own bytes; for an id of the vocabulary,
+ * checks that it has these bytes. */
 accel_status_t bpe_add_raw(struct bpe *b, const char *text, size_t len, int32_t id,
                            const char *path, accel_error_t *err);
-/* Merge number `rank`; of the same pair, the last one counts. Tokens first. */
+/* Adds merge number `rank`; of the same pair the last one counts. All tokens must
+ * be there. */
 accel_status_t bpe_add_merge(struct bpe *b, const char *left, size_t left_len,
                              const char *right, size_t right_len, uint32_t rank,
                              const char *path, accel_error_t *err);
@@ -90,74 +112,87 @@ static inline void sink_add(struct id_sink *s, int32_t id)
         s->id[s->count] = id;
     s->count++;
 }
-/* Ids of one word, 0 < n < 2^31. Fails for want of memory only. */
+/* Appends the ids of one word, 0 < n < 2^31. Fails only without memory. */
 accel_status_t bpe_encode(const struct bpe *b, const uint8_t *p, size_t n,
                           struct id_sink *out, accel_error_t *err);
-/* The same by a heap, for words of any length: n log n. */
+/* The same with a heap, for words of any length: n log n. */
 accel_status_t bpe_encode_long(const struct bpe *b, const uint8_t *p, size_t n,
                                struct id_sink *out, accel_error_t *err);
 
-/* ---- added tokens (added_tokens.c) ------------------------------------------------------ */
+/* ---- added tokens (added_tokens.c) ----------------------------------------------- */
 
+/* A token that is looked for in the text as it is. */
 struct added_token {
     uint8_t *text;
     size_t bytes;
     int32_t id;
-    bool lstrip, rstrip; /* take the whitespace before, after */
-    bool single_word;    /* no token inside a word */
-    bool late;           /* "normalized": looked for where the others are not */
+    /* take the whitespace before, after */
+    bool lstrip, rstrip;
+    /* not where a word goes on before or behind it */
+    bool single_word;
+    /* "normalized": looked for where the others are not */
+    bool late;
 };
 
 /* Added tokens of one kind, sorted by their text. */
 struct added_set {
     struct added_token *token;
-    size_t count, longest; /* bytes */
-    uint8_t first[256];    /* 1: a token begins with this byte */
+    /* tokens; bytes of the longest one */
+    size_t count, longest;
+    /* 1: a token begins with this byte */
+    uint8_t first[256];
 };
 
+/* Where a token was found in a text. */
 struct added_match {
-    size_t begin, end; /* whitespace that it takes included */
+    /* including the whitespace that it takes */
+    size_t begin, end;
     int32_t id;
 };
 
+/* To be called when all tokens are there. ACCEL_ECORRUPT: two have the same text. */
 accel_status_t added_sort(struct added_set *s, const char *path, accel_error_t *err);
 void added_free(struct added_set *s);
-/* The first match at or after *scan in text[n]; `taken` is the end of the match before it.
- * Moves *scan behind it. */
+/* The first match at or after *scan in text[n]; `taken` is the end of the match before
+ * it. Moves *scan behind it. False: there is none. */
 bool added_next(const struct added_set *s, const uint8_t *text, size_t n, size_t *scan,
-                size_t taken, struct added_match *m);
-/* Could any token touch the place `at`: begin there, or begin before and end there or
- * later? */
+                size_t taken, struct added_match *match_out);
+/* Could any token touch the place `at`: begin there, or begin before it and end there
+ * or later? */
 bool added_near(const struct added_set *s, const uint8_t *text, size_t n, size_t at);
 /* Id of the added token of this text, or -1. */
 int32_t added_find(const struct added_set *s, const uint8_t *text, size_t n);
 
-/* ---- the whole -------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------- */
 
 /* Tokens that a template puts around a text. */
 struct frame {
     int32_t *id;
-    size_t before, count; /* of `count`, the first `before` come first */
+    /* of `count` ids the first `before` come before the text */
+    size_t before, count;
 };
 
+/* A tokenizer. Owns all its parts. */
 struct accel_tokenizer {
     struct bpe bpe;
-    struct added_set added[2]; /* [1]: late */
+    /* [1]: late */
+    struct added_set added[2];
     struct frame frame;
     enum split_kind split;
+    /* a text that does not begin with a space gets one */
     bool prefix_space;
 };
 
-/* tokenizer.json; vocab.json and merges.txt in a directory. `t` is zeroed before; on failure
- * the caller closes it. */
+/* Reads a tokenizer.json, or vocab.json and merges.txt in a directory. `t` is zeroed
+ * before; on failure the caller closes it. */
 accel_status_t tokenizer_read_json(struct accel_tokenizer *t, const char *path,
                                    accel_error_t *err);
 accel_status_t tokenizer_read_gpt2(struct accel_tokenizer *t, const char *dir,
                                    accel_error_t *err);
-/* The same from memory; `path` is for messages only. */
+/* tokenizer_read_json from memory; `path` is for messages only. */
 accel_status_t tokenizer_parse_json(struct accel_tokenizer *t, const char *text,
                                     size_t n, const char *path, accel_error_t *err);
-/* Id of a token by its text, added tokens first; -1. */
+/* Id of a token by its text, added tokens first; -1: there is none. */
 int32_t tokenizer_find(const struct accel_tokenizer *t, const uint8_t *text, size_t n);
 
 #endif

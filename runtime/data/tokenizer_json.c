@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tokenizer.json of the tokenizers library in, a tokenizer out. What is there and not
- * supported is an error that names its place in the file: no part is left out silently.
- * Never trusts the file.
+ * tokenizer.json of the tokenizers library in, a tokenizer out. Parts that are not
+ * supported are an error that names their place in the file: none is ignored silently.
+ * The file is never trusted.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -18,8 +18,10 @@ const char split_llama3[] =
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
-/* ---- small readers ---------------------------------------------------------------------- */
+/* ---- small readers --------------------------------------------------------------- */
 
+/* Two kinds of errors: A0715 for a sound file that accel cannot follow exactly, A0714
+ * for one that no library could. */
 accel_status_t json_unsupported(const struct json_reader *r, const char *at,
                                 const char *hint, const char *what)
 {
@@ -41,10 +43,10 @@ static bool is_text(const json_t *object, const char *key, const char *text)
     return s && !strcmp(s, text);
 }
 
-/* A member that is true or false, `otherwise` when it is not there. */
+/* A member that is true or false; `otherwise` when it is missing. */
 static accel_status_t read_flag(const struct json_reader *r, const json_t *object,
                                 const char *at, const char *key, bool otherwise,
-                                bool *out)
+                                bool *flag_out)
 {
     const json_t *v = json_object_get(object, key);
     char what[64];
@@ -53,12 +55,13 @@ static accel_status_t read_flag(const struct json_reader *r, const json_t *objec
         snprintf(what, sizeof(what), ".%s: not true or false", key);
         return json_damaged(r, at, what);
     }
-    *out = v ? json_is_true(v) : otherwise;
+    *flag_out = v ? json_is_true(v) : otherwise;
     return ACCEL_OK;
 }
 
-/* ---- words ------------------------------------------------------------------------------ */
+/* ---- words ----------------------------------------------------------------------- */
 
+/* ByteLevel alone cuts by the expression of GPT-2. */
 static accel_status_t read_byte_level(const struct json_reader *r, const json_t *j)
 {
     const char *at = "pre_tokenizer";
@@ -74,6 +77,8 @@ static accel_status_t read_byte_level(const struct json_reader *r, const json_t 
     return st;
 }
 
+/* The expression is compared as text: nothing but the two known ones could
+ * be matched. */
 static accel_status_t read_split(const struct json_reader *r, const json_t *j)
 {
     const char *at = "pre_tokenizer.pretokenizers[0]";
@@ -100,7 +105,7 @@ static accel_status_t read_split(const struct json_reader *r, const json_t *j)
     return ACCEL_OK;
 }
 
-/* [Split, ByteLevel that only changes bytes to letters] */
+/* [Split, ByteLevel that only writes bytes as letters] */
 static accel_status_t read_sequence(const struct json_reader *r, const json_t *j)
 {
     const json_t *list = json_object_get(j, "pretokenizers"),
@@ -126,6 +131,7 @@ static accel_status_t read_sequence(const struct json_reader *r, const json_t *j
     return st;
 }
 
+/* Either form ends in ByteLevel: no other kind of BPE is supported. */
 static accel_status_t read_pre_tokenizer(const struct json_reader *r)
 {
     const json_t *j = json_object_get(r->root, "pre_tokenizer");
@@ -138,8 +144,9 @@ static accel_status_t read_pre_tokenizer(const struct json_reader *r)
                             " is neither ByteLevel nor a Sequence with it");
 }
 
-/* ---- parts that must be as expected ----------------------------------------------------- */
+/* ---- parts that must be as expected ---------------------------------------------- */
 
+/* null counts as absent. */
 static bool is_absent(const json_t *object, const char *key)
 {
     const json_t *v = json_object_get(object, key);
@@ -147,6 +154,7 @@ static bool is_absent(const json_t *object, const char *key)
     return !v || json_is_null(v);
 }
 
+/* Parts that would change, cut or pad a text are refused. */
 static accel_status_t check_parts(const struct json_reader *r)
 {
     static const struct {
@@ -174,9 +182,9 @@ static accel_status_t check_parts(const struct json_reader *r)
     return ACCEL_OK;
 }
 
-/* ---- post-processor --------------------------------------------------------------------- */
+/* ---- post-processor -------------------------------------------------------------- */
 
-/* Ids of the special token `name` of a template. */
+/* Appends the ids of the special token `name` of a template. */
 static accel_status_t add_special(const struct json_reader *r, const json_t *j,
                                   const char *name)
 {
@@ -205,6 +213,7 @@ static accel_status_t add_special(const struct json_reader *r, const json_t *j,
     return ACCEL_OK;
 }
 
+/* The template for a single text: special tokens, and the text as Sequence A once. */
 static accel_status_t read_template(const struct json_reader *r, const json_t *j)
 {
     const json_t *single = json_object_get(j, "single");
@@ -237,10 +246,12 @@ static accel_status_t read_template(const struct json_reader *r, const json_t *j
     return st;
 }
 
+/* RoBERTa's and BERT's own processors are not known. */
 static accel_status_t read_processor(const struct json_reader *r, const json_t *j)
 {
     if (is_text(j, "type", "ByteLevel"))
-        return ACCEL_OK; /* about offsets, which nobody asks for here */
+        /* it is about offsets, which nobody asks for here */
+        return ACCEL_OK;
     if (is_text(j, "type", "TemplateProcessing"))
         return read_template(r, j);
     return json_unsupported(r, "post_processor", "use TemplateProcessing, or null",
@@ -248,6 +259,7 @@ static accel_status_t read_processor(const struct json_reader *r, const json_t *
                             "Sequence of them");
 }
 
+/* One processor, or a sequence of them. */
 static accel_status_t read_post_processor(const struct json_reader *r)
 {
     const json_t *j = json_object_get(r->root, "post_processor"), *list;
@@ -263,8 +275,10 @@ static accel_status_t read_post_processor(const struct json_reader *r)
     return st;
 }
 
-/* ---- the file --------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------- */
 
+/* Duplicate keys are refused: a name would have two ids, and the last one would
+ * win silently. */
 json_t *json_of_text(const char *text, size_t n, const char *path, accel_error_t *err)
 {
     json_error_t why;
@@ -279,6 +293,8 @@ json_t *json_of_text(const char *text, size_t n, const char *path, accel_error_t
     return NULL;
 }
 
+/* The vocabulary comes before the added tokens, and both before the template that
+ * names them. */
 accel_status_t tokenizer_parse_json(struct accel_tokenizer *t, const char *text,
                                     size_t n, const char *path, accel_error_t *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The vocabulary, the merges and the added tokens of tokenizer.json into the tables of a
- * tokenizer, with the ids that the tokenizers library gives them. Never accepts an id or a
- * name twice.
+ * The vocabulary, the merges and the added tokens of tokenizer.json, read into the
+ * tables of a tokenizer with the ids that the tokenizers library gives them. Never
+ * accepts an id or a name twice.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,8 +11,9 @@
 
 #include "data/tokenizer_json.h"
 
-/* ---- vocabulary ------------------------------------------------------------------------- */
+/* ---- vocabulary ------------------------------------------------------------------ */
 
+/* Two passes: the largest id gives the size of the tables. */
 accel_status_t json_read_vocab(const struct json_reader *r, json_t *vocab,
                                size_t merges, int32_t ids)
 {
@@ -48,9 +49,9 @@ accel_status_t json_read_vocab(const struct json_reader *r, json_t *vocab,
     return bpe_finish(&r->t->bpe, r->path, r->err);
 }
 
-/* ---- merges ----------------------------------------------------------------------------- */
+/* ---- merges ---------------------------------------------------------------------- */
 
-/* "left right" or ["left", "right"]. */
+/* "left right" or ["left", "right"]; files have both. */
 static accel_status_t add_merge(const struct json_reader *r, const json_t *merge,
                                 uint32_t rank)
 {
@@ -71,7 +72,7 @@ static accel_status_t add_merge(const struct json_reader *r, const json_t *merge
                          "model.merges[%" PRIu32 "] is no pair of tokens", rank);
 }
 
-/* What would change the ids of a text, and does not. */
+/* Refuses settings that would change the ids of a text and are not implemented. */
 static accel_status_t check_model(const struct json_reader *r, const json_t *model)
 {
     static const char *const affixes[] = { "continuing_subword_prefix",
@@ -101,7 +102,8 @@ static accel_status_t check_model(const struct json_reader *r, const json_t *mod
     return ACCEL_OK;
 }
 
-/* Largest id of the added tokens + 1, as far as they are sound. */
+/* Largest id of the added tokens + 1. Unsound ids do not count; they are
+ * refused later. */
 static int32_t added_ids(const struct json_reader *r)
 {
     const json_t *list = json_object_get(r->root, "added_tokens");
@@ -117,6 +119,7 @@ static int32_t added_ids(const struct json_reader *r)
     return ids;
 }
 
+/* The added tokens are counted first, since their ids have room in the same table. */
 accel_status_t json_read_model(const struct json_reader *r)
 {
     json_t *model = json_object_get(r->root, "model"),
@@ -141,8 +144,9 @@ accel_status_t json_read_model(const struct json_reader *r)
     return st;
 }
 
-/* ---- added tokens ----------------------------------------------------------------------- */
+/* ---- added tokens ---------------------------------------------------------------- */
 
+/* The place in the file is the number of the entry. */
 static accel_status_t fail_added(const struct json_reader *r, size_t i,
                                  const char *what)
 {
@@ -150,8 +154,8 @@ static accel_status_t fail_added(const struct json_reader *r, size_t i,
                          "added_tokens[%zu]%s", i, what);
 }
 
-/* The id that the library gives: the vocabulary's, or the next one; that of the file must
- * be the same. */
+/* The library gives the vocabulary's id, or the next free one; the file's must be
+ * the same. */
 static accel_status_t check_id(const struct json_reader *r, size_t i, const char *text,
                                json_int_t id, json_int_t next)
 {
@@ -169,6 +173,7 @@ static accel_status_t check_id(const struct json_reader *r, size_t i, const char
         i, tokenizer_shown(text, strlen(text), shown, SHOWN), id, want);
 }
 
+/* "normalized" is true by default unless the token is special. */
 static accel_status_t read_flags(const struct json_reader *r, size_t i, const json_t *j,
                                  struct added_token *t)
 {
@@ -193,6 +198,7 @@ static accel_status_t read_flags(const struct json_reader *r, size_t i, const js
     return ACCEL_OK;
 }
 
+/* Adds the token to its set and its bytes to the tables, for decoding. */
 static accel_status_t keep_added(const struct json_reader *r, struct added_token t,
                                  const char *text)
 {
@@ -211,6 +217,7 @@ static accel_status_t keep_added(const struct json_reader *r, struct added_token
     return bpe_add_raw(&r->t->bpe, text, t.bytes, t.id, r->path, r->err);
 }
 
+/* `next` starts behind the vocabulary, whose ids the library takes to be dense. */
 accel_status_t json_read_added(const struct json_reader *r)
 {
     const json_t *list = json_object_get(r->root, "added_tokens");

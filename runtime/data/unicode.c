@@ -12,7 +12,7 @@
 
 uint8_t unicode_class[UNICODE_LIMIT];
 
-static void fill(void)
+static void unicode_fill(void)
 {
     const size_t n = sizeof(unicode_changes) / sizeof(*unicode_changes);
 
@@ -27,18 +27,22 @@ static void fill(void)
     }
 }
 
+/* The table of 1.1 million bytes is filled from about 2000 changes, once
+ * per process. */
 void unicode_init(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    pthread_once(&once, fill);
+    pthread_once(&once, unicode_fill);
 }
 
+/* Bytes 2 to 4 of a character. */
 static int is_tail(uint8_t c)
 {
     return (c & 0xc0) == 0x80;
 }
 
+/* Refuses overlong forms, surrogates and code points beyond the last. */
 int unicode_decode(const uint8_t *p, const uint8_t *end, uint32_t *cp_out)
 {
     const ptrdiff_t n = end - p;
@@ -70,6 +74,7 @@ int unicode_decode(const uint8_t *p, const uint8_t *end, uint32_t *cp_out)
     return 4;
 }
 
+/* Tries lengths of 2 to 4; a lone byte of a longer character has class 0. */
 unsigned unicode_last(const uint8_t *begin, const uint8_t *p, int *len_out)
 {
     uint32_t cp;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Characters of a text that claims to be UTF-8: the class of the next or the last one and
- * its length in bytes. A byte that belongs to no character is one of its own, of class 0.
+ * Characters of a text that claims to be UTF-8: the class of the next or the last one,
+ * and its length in bytes. A byte that belongs to no character is one of its own, of
+ * class 0.
  */
 #ifndef ACCEL_DATA_UNICODE_H
 #define ACCEL_DATA_UNICODE_H
@@ -22,11 +23,11 @@ extern uint8_t unicode_class[UNICODE_LIMIT];
 /* Fills the table; any thread, any number of times. */
 void unicode_init(void);
 
-/* Length of the well-formed character of two or more bytes at p, its code point into
- * *cp_out; 0: there is none before `end`. */
+/* Length of the well-formed character of two or more bytes at p; its code point goes to
+ * *cp_out. 0: there is none before `end`. */
 int unicode_decode(const uint8_t *p, const uint8_t *end, uint32_t *cp_out);
 
-/* Class of the character at p < end, its bytes into *len_out. */
+/* Class of the character at p < end; its length goes to *len_out. */
 static inline unsigned unicode_next(const uint8_t *p, const uint8_t *end, int *len_out)
 {
     uint32_t cp;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Made by unicode_table.py from Unicode 16.0.0; do not edit. Where the class of code
- * points changes: first code point << 4 | class, ascending; before the first the class is 0.
+ * points changes: first code point << 4 | class, ascending; before the first it is 0.
  */
 /* clang-format off */
 static const uint32_t unicode_changes[] = {

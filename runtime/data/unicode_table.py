@@ -47,7 +47,7 @@ for cp in range(0x110000):
 print(f"""/* SPDX-License-Identifier: Apache-2.0
  *
  * Made by unicode_table.py from Unicode {VERSION}; do not edit. Where the class of code
- * points changes: first code point << 4 | class, ascending; before the first the class is 0.
+ * points changes: first code point << 4 | class, ascending; before the first it is 0.
  */
 /* clang-format off */
 static const uint32_t unicode_changes[] = {{""")

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Buffers: named tensors of a module that are not trained, whole on every rank. In: their
- * declaration. Out: memory of the run's device with the first values. Never shards them.
+ * Buffers: named tensors of a module that are not trained and are whole on every
+ * rank. In: their declaration. Out: device memory with the first values. Buffers are
+ * never sharded.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +12,10 @@
 #include "nn/nn.h"
 #include "tensor/tape.h"
 
-static bool fits(accel_module_t *m, const char *name, accel_dtype_t type, int ndim,
-                 const int64_t *dims, accel_init_t init)
+/* Checks everything of a declaration before anything is allocated. First values are
+ * constants; a program that wants others writes them with accel_tensor_write. */
+static bool buffer_fits(accel_module_t *m, const char *name, accel_dtype_t type,
+                        int ndim, const int64_t *dims, accel_init_t init)
 {
     int64_t elems = 1;
 
@@ -22,6 +25,7 @@ static bool fits(accel_module_t *m, const char *name, accel_dtype_t type, int nd
         return graph_fail(m->g, A0608, NULL, "use 1 to 4 dimensions",
                           "buffer %s of module '%s' has %d dimensions", name, m->path,
                           ndim);
+    /* 64 times the elements still fit an int64_t, so sizes in bytes never overflow */
     for (int i = 0; i < ndim; i++)
         if (dims[i] < 1 || dims[i] > INT32_MAX ||
             __builtin_mul_overflow(elems, dims[i], &elems) || elems > INT64_MAX / 64)
@@ -45,7 +49,7 @@ accel_tensor_t *accel_buffer(accel_module_t *m, const char *name, accel_dtype_t 
 {
     accel_tensor_t **list, *t;
 
-    if (!m || m->g->error.code || !fits(m, name, type, ndim, dims, init))
+    if (!m || m->g->error.code || !buffer_fits(m, name, type, ndim, dims, init))
         return NULL;
     list = reallocarray(m->buffer, (size_t)m->buffer_count + 1, sizeof(*list));
     if (list)
@@ -72,6 +76,7 @@ accel_tensor_t *accel_buffer(accel_module_t *m, const char *name, accel_dtype_t 
     return t;
 }
 
+/* Fills `host` with the constant that the initialiser stands for, in t's dtype. */
 static void first_values(const accel_tensor_t *t, void *host)
 {
     float v = t->init.kind == ACCEL_INIT_ZEROS  ? 0.0f
@@ -88,6 +93,8 @@ static void first_values(const accel_tensor_t *t, void *host)
     }
 }
 
+/* One buffer: the values are made on the host and copied. from_host takes its own copy,
+ * so the host memory can go at once. */
 static accel_status_t open_one(accel_tensor_t *t, accel_error_t *err)
 {
     const struct backend *be = t->g->backend;
@@ -109,6 +116,8 @@ static accel_status_t open_one(accel_tensor_t *t, accel_error_t *err)
     return st;
 }
 
+/* The order is that of nn_buffers_list, so a checkpoint reads them as they
+ * were made. */
 accel_status_t nn_buffers_open(accel_module_t *root, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
@@ -120,6 +129,7 @@ accel_status_t nn_buffers_open(accel_module_t *root, accel_error_t *err)
     return st;
 }
 
+/* A buffer whose tree never got to accel_prepare has a name but no memory. */
 void nn_buffers_free(accel_module_t *m)
 {
     for (int i = 0; i < m->buffer_count; i++) {
@@ -133,14 +143,14 @@ void nn_buffers_free(accel_module_t *m)
     free(m->buffer);
 }
 
-int64_t nn_buffers_list(accel_module_t *root, accel_tensor_t **out)
+int64_t nn_buffers_list(accel_module_t *root, accel_tensor_t **list_out)
 {
     int64_t n = 0;
 
     for (int i = 0; i < root->buffer_count; i++, n++)
-        if (out)
-            out[n] = root->buffer[i];
+        if (list_out)
+            list_out[n] = root->buffer[i];
     for (accel_module_t *c = root->child; c; c = c->next)
-        n += nn_buffers_list(c, out ? out + n : NULL);
+        n += nn_buffers_list(c, list_out ? list_out + n : NULL);
     return n;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The activation peak before any memory is spent: the same forward and backward, on the
- * meta backend and a counting arena that are put into the graph for that time.
+ * The activation peak before any memory is spent. The same forward and backward run
+ * on the meta backend and on a counting arena, which replace the graph's own for
+ * that time.
  */
 #include "backend/backend.h"
 #include "nn/nn.h"
@@ -9,7 +10,8 @@
 
 #define MEASURE_MAX_IN 8
 
-/* Any address will do that is not NULL: nothing reads it. */
+/* A residency that gathers nothing. Any address that is not NULL will do, because no
+ * kernel of the meta backend reads it. */
 static accel_status_t fake_want(void *user, int unit, void **data_out,
                                 accel_error_t *err)
 {
@@ -44,8 +46,10 @@ accel_tensor_t *nn_batch_tensor(struct graph *g, int64_t batch, const accel_fiel
     return graph_tensor(g, real ? g->compute : f->dtype, f->ndim + 1, dims);
 }
 
-static accel_status_t run(accel_module_t *model, int batch, const accel_field_t *field,
-                          int n, accel_error_t *err)
+/* The forward, and the backward where the tape is recording. Errors stay in
+ * the graph. */
+static accel_status_t measure_run(accel_module_t *model, int batch,
+                                  const accel_field_t *field, int n, accel_error_t *err)
 {
     struct graph *g = model->g;
     accel_tensor_t *in[MEASURE_MAX_IN], *loss;
@@ -53,6 +57,7 @@ static accel_status_t run(accel_module_t *model, int batch, const accel_field_t 
     for (int i = 0; i < n; i++)
         in[i] = nn_batch_tensor(g, batch, &field[i]);
     loss = accel_call(model, in, n);
+    /* graph_backward also tells what is wrong with the forward or its loss. */
     if (g->recording || g->error.code)
         return graph_backward(g, loss, 1.0f, err);
     return ACCEL_OK;
@@ -62,17 +67,20 @@ accel_status_t nn_measure(accel_module_t *model, int batch, const accel_field_t 
                           int n, bool backward, size_t *peak_bytes_out,
                           size_t *own_bytes_out, accel_error_t *err)
 {
+    /* `saved` brings the graph back as it was, sticky error included. */
     struct graph *g = model->g, saved = *g, meta;
     struct backend *be;
-    accel_status_t status = backend_meta_open(&be, g->backend, err);
+    accel_status_t st = backend_meta_open(&be, g->backend, err);
 
-    if (status)
-        return status;
-    status = graph_open(&meta, be, g->compute, true, err);
-    if (status) {
+    if (st)
+        return st;
+    st = graph_open(&meta, be, g->compute, true, err);
+    if (st) {
         backend_close(be);
-        return status;
+        return st;
     }
+    /* Only what the forward uses is replaced. The tensors of this pass live in meta's
+     * tape and arena, and go with it. */
     g->backend = be;
     g->arena = meta.arena;
     g->tape = meta.tape;
@@ -82,13 +90,13 @@ accel_status_t nn_measure(accel_module_t *model, int batch, const accel_field_t 
     g->residency.want = fake_want;
     g->residency.done = fake_done;
     g->residency.grad = fake_grad;
-    status = run(model, batch, field, n, err);
-    if (!status)
+    st = measure_run(model, batch, field, n, err);
+    if (!st)
         *peak_bytes_out = arena_peak_bytes(g->arena);
-    if (!status && own_bytes_out)
+    if (!st && own_bytes_out)
         *own_bytes_out = backend_meta_own_bytes(be);
     *g = saved;
     graph_close(&meta);
     backend_close(be);
-    return status;
+    return st;
 }

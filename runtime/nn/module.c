@@ -20,6 +20,9 @@ char *nn_join(const char *path, const char *name)
     return s;
 }
 
+/* The last part of a full name is what follows the parent's path and a dot; below the
+ * root, whose path is "", it is the whole name. '/' is kept out because names become
+ * paths in a checkpoint ("model/NAME"). */
 bool nn_name_fits(struct graph *g, const accel_module_t *parent, const char *name)
 {
     if (!name || !*name || strchr(name, '/'))
@@ -50,6 +53,7 @@ bool nn_name_fits(struct graph *g, const accel_module_t *parent, const char *nam
     return true;
 }
 
+/* Children are kept in order of declaration: a model walks its blocks by `next`. */
 static void link_last(accel_module_t *parent, accel_module_t *m)
 {
     accel_module_t **at = &parent->child;
@@ -59,6 +63,7 @@ static void link_last(accel_module_t *parent, accel_module_t *m)
     *at = m;
 }
 
+/* `name` of a root is not looked at: its path is "". */
 accel_module_t *nn_module_new(struct graph *g, const accel_class_t *cls,
                               accel_module_t *parent, const char *name)
 {
@@ -72,6 +77,7 @@ accel_module_t *nn_module_new(struct graph *g, const accel_class_t *cls,
                           name ? name : "");
     if (parent && !nn_name_fits(g, parent, name))
         return NULL;
+    /* A state of 0 bytes gets one: NULL stays the sign of a failure. */
     m = calloc(1, sizeof(*m));
     if (m) {
         m->path = parent ? nn_join(parent->path, name) : strdup("");
@@ -91,6 +97,7 @@ accel_module_t *nn_module_new(struct graph *g, const accel_class_t *cls,
     return m;
 }
 
+/* Also frees what nn_module_new has left half made. */
 void nn_module_free(accel_module_t *root)
 {
     if (!root)
@@ -121,6 +128,7 @@ accel_t *accel_module_run(accel_module_t *m)
     return m ? m->g->run : NULL;
 }
 
+/* param_new takes over the joined name, also on failure. */
 accel_tensor_t *accel_param(accel_module_t *m, const char *name, int ndim,
                             const int64_t *dims, accel_init_t init)
 {
@@ -144,6 +152,8 @@ accel_tensor_t *accel_param(accel_module_t *m, const char *name, int ndim,
     return t;
 }
 
+/* module_path is for messages and for the tape, depth for calls that are not allowed
+ * inside a forward. Both are set back when the forward fails. */
 accel_tensor_t *nn_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     struct graph *g = m->g;
@@ -165,6 +175,8 @@ accel_tensor_t *nn_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
     return out;
 }
 
+/* A recomputed module runs as usual where nothing is recorded, and where an outer one
+ * is being recomputed already. */
 accel_tensor_t *accel_call(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     if (!m || m->g->error.code)

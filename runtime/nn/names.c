@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names of the tree: a module by its path, a second name for a parameter. In: a root and a
- * path. Out: what is there. Never creates modules.
+ * Names of the tree: a module by its path, a second name for a parameter. In: a root
+ * and a path. Out: what was found. Never creates modules.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +9,9 @@
 #include "nn/nn.h"
 #include "tensor/tape.h"
 
+/* Goes down only where the path begins with the child's, and tries the next
+ * sibling when that leads nowhere: names may hold dots, so "h.1" and "h.1.x" can
+ * be siblings. */
 accel_module_t *accel_module_find(accel_module_t *root, const char *path)
 {
     if (!root || !path)
@@ -22,12 +25,14 @@ accel_module_t *accel_module_find(accel_module_t *root, const char *path)
             accel_module_t *found = accel_module_find(c, path);
 
             if (found)
-                return found; /* names may hold dots: "h.1" and "h.1.x" can be siblings */
+                return found;
         }
     }
     return NULL;
 }
 
+/* The alias is a name only: the parameter stays in the unit of the module that declared
+ * it, and is stored once in checkpoints. */
 accel_tensor_t *accel_tie(accel_module_t *m, const char *name, accel_tensor_t *param)
 {
     struct nn_alias *list;
@@ -52,6 +57,7 @@ accel_tensor_t *accel_tie(accel_module_t *m, const char *name, accel_tensor_t *p
     return param;
 }
 
+/* Depth first; aliases count like names of parameters. */
 accel_tensor_t *accel_param_find(accel_module_t *root, const char *name)
 {
     accel_tensor_t *found = NULL;

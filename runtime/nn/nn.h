@@ -1,79 +1,105 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nn/: the named module tree, and how it is cut into units (wrap policy).
+ * nn/: the named module tree, and how the wrap policy cuts it into units. A tree
+ * belongs to one graph (and so to one run) and is used by one thread. Failures of
+ * builders are sticky: the first one stays in graph->error and everything after it
+ * returns NULL.
  */
 #ifndef ACCEL_NN_NN_H
 #define ACCEL_NN_NN_H
 
 #include "tensor/units.h"
 
+/* A second name for a parameter, made by accel_tie: checkpoints of Hugging Face name a
+ * tied head, for example, as if it had a weight of its own. */
 struct nn_alias {
-    char *name; /* full name */
+    /* full name, malloc */
+    char *name;
+    /* owned by the module that declared it */
     accel_tensor_t *param;
 };
 
+/* A node of the tree. It owns its children, its parameters and buffers, its names and
+ * its state; the tree is freed from the root. */
 struct accel_module {
     struct graph *g;
+    /* the program's or the library's, static */
     const accel_class_t *cls;
-    struct accel_module *parent, *child,
-        *next;  /* child: first; next: sibling, in order */
-    char *path; /* "h.3.attn"; "" for the root */
+    /* the first child; the next sibling, in order of declaration */
+    struct accel_module *parent, *child, *next;
+    /* "h.3.attn"; "" for the root */
+    char *path;
+    /* cls->state_bytes, zeroed at first; what accel_module_state returns */
     void *state;
-    accel_tensor_t **param; /* in order of declaration */
+    /* own parameters, in order of declaration; its children have theirs */
+    accel_tensor_t **param;
     int param_count;
-    int unit;       /* unit of its own parameters; -1 before */
-    bool recompute; /* keeps its inputs only; backward runs its forward again */
-    accel_tensor_t **buffer; /* not trained; see buffers.c */
+    /* the unit that holds its own parameters; -1 before nn_units_build */
+    int unit;
+    /* keeps its inputs only; backward runs its forward again (recompute.c) */
+    bool recompute;
+    /* not trained, whole on every rank; see buffers.c */
+    accel_tensor_t **buffer;
     int buffer_count;
-    struct nn_alias *alias; /* parameters of other modules under names of this one */
+    /* parameters of other modules under names of this one */
+    struct nn_alias *alias;
     int alias_count;
 };
 
+/* A new module under `parent` (NULL: the root of a new tree, which the caller frees
+ * with nn_module_free). `name` is copied. NULL: sticky error. */
 accel_module_t *nn_module_new(struct graph *g, const accel_class_t *cls,
                               accel_module_t *parent, const char *name);
-void nn_module_free(accel_module_t *root); /* the whole tree; NULL is fine */
+/* Frees the whole tree with its parameters and buffers; NULL is fine. */
+void nn_module_free(accel_module_t *root);
 
-/* Units: with TRANSFORMER_BASED_WRAP every module whose class is in `classes` (comma list,
- * empty: the model's own choice, classes named "...Block" or "...Layer") becomes a unit with all its
- * descendants; the rest of the tree (all of it, when no class fits) is unit 0. Without
- * wrapping all is unit 0. Lays them out.
- * Error: ACCEL_ECONFIG naming a class that does not occur, with the nearest one. */
+/* Cuts the tree into units and lays them out. With `transformer_wrap` every module
+ * whose class is in `classes` becomes a unit with all its descendants, and the rest of
+ * the tree is unit 0. `classes` is a comma list; NULL or empty stands for the classes
+ * named "...Block" or "...Layer". Without wrapping, or when no class fits, everything
+ * is unit 0. The caller frees *units_out with units_free, before the tree. Not
+ * collective, but the result is the same on all ranks. Error: ACCEL_ECONFIG naming a
+ * class that does not occur, with the nearest one. */
 accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
-                              const char *classes, struct units *out,
+                              const char *classes, struct units *units_out,
                               accel_error_t *err);
 
-/* "path.name", or "name" below the root: malloc; NULL: out of memory. */
+/* "path.name", or "name" below the root. The caller frees it; NULL: out of memory. */
 char *nn_join(const char *path, const char *name);
-/* May `parent` have another child or parameter of that name? False: sticky error. */
+/* May `parent` have another child, parameter, buffer or alias of that name? False:
+ * sticky error. */
 bool nn_name_fits(struct graph *g, const accel_module_t *parent, const char *name);
 
-/* Memory and first values for every buffer of the tree that has none. */
+/* Allocates every buffer of the tree that has no memory yet, and fills in its first
+ * values. The memory is the backend's; nn_module_free gives it back. */
 accel_status_t nn_buffers_open(accel_module_t *root, accel_error_t *err);
-/* Those of one module. */
+/* Frees the buffers of one module, not of its children. */
 void nn_buffers_free(accel_module_t *m);
-/* Writes all buffers of the tree, in order of declaration, into out (NULL: counts only);
- * returns how many there are. */
-int64_t nn_buffers_list(accel_module_t *root, accel_tensor_t **out);
+/* Writes all buffers of the tree, in order of declaration, to list_out (NULL: counts
+ * only). Returns how many there are. The tree keeps them. */
+int64_t nn_buffers_list(accel_module_t *root, accel_tensor_t **list_out);
 
-/* Every module that is the root of a unit other than 0 is computed again in backward
- * (activation checkpointing). Returns how many there are. */
+/* Turns on activation checkpointing for every module that is the root of a unit other
+ * than 0: backward computes it again. Returns how many there are. */
 int nn_recompute_units(accel_module_t *root);
-/* Runs the forward of `m`, keeping its inputs only, and records that backward has to run
- * it again. */
+/* Runs the forward of `m`, keeps its n inputs only, and records that backward has to
+ * run it again. NULL: sticky error. */
 accel_tensor_t *nn_recompute_call(accel_module_t *m, accel_tensor_t *const *in, int n);
-/* The forward in a scope of its own. NULL: sticky error. */
+/* Runs the forward in a scope of its own: tensors that are not returned are freed,
+ * unless the tape holds them. NULL: sticky error. */
 accel_tensor_t *nn_forward(accel_module_t *m, accel_tensor_t *const *in, int n);
 
-/* Peak bytes of the arena for one micro-batch of `batch` samples of n fields (at most 8)
- * through `model` (units are built): forward, and with `backward` also the backward. Runs
- * on the meta backend, touches no data and no unit, leaves the graph as it was. Equal to
- * arena_peak_bytes after the real thing. own_bytes_out (NULL is fine): the most that one
- * kernel takes for itself beside the arena. */
+/* Peak bytes of the arena for one micro-batch of `batch` samples of n fields (at most
+ * 8) through `model`, whose units are built: forward, and with `backward` also the
+ * backward. Runs on the meta backend, touches no data and no unit, and leaves the graph
+ * as it was. Equal to arena_peak_bytes after the real micro-batch. *own_bytes_out (NULL
+ * is fine) is the largest internal workspace of one kernel, in bytes, outside of the
+ * arena. Not collective. */
 accel_status_t nn_measure(accel_module_t *model, int batch, const accel_field_t *field,
                           int n, bool backward, size_t *peak_bytes_out,
                           size_t *own_bytes_out, accel_error_t *err);
-/* The batch's tensor of one field, float fields in the compute dtype; uninitialised. NULL
- * on failure (sticky error). */
+/* The tensor of one field for a whole batch, [batch, f->dims...], uninitialised. Float
+ * fields come in the compute dtype. NULL: sticky error. */
 accel_tensor_t *nn_batch_tensor(struct graph *g, int64_t batch, const accel_field_t *f);
 
 #endif

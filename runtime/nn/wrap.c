@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cuts the module tree into units by the wrap policy. In: a built tree. Out: the
- * list that shard/ works on.
+ * Cuts the module tree into units by the wrap policy. In: a built tree. Out: the list
+ * of units that shard/ works on.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,12 +9,14 @@
 
 #include "nn/nn.h"
 
+/* What makes a module the start of a unit. */
 struct policy {
     bool wrap;
-    const char
-        *classes; /* comma list; NULL or empty: names ending in "Block" or "Layer" */
+    /* comma list; NULL or empty: names that end in "Block" or "Layer" */
+    const char *classes;
 };
 
+/* Is `name` one of the words of a comma list? Blanks around a word do not count. */
 static bool in_list(const char *list, const char *name)
 {
     size_t len = strlen(name);
@@ -36,6 +38,7 @@ static bool in_list(const char *list, const char *name)
     return false;
 }
 
+/* The root never does: it holds what no unit takes. */
 static bool starts_unit(const struct policy *p, const accel_module_t *m)
 {
     static const char *const ends[] = { "Block", "Layer" };
@@ -52,6 +55,8 @@ static bool starts_unit(const struct policy *p, const accel_module_t *m)
     return false;
 }
 
+/* Adds up units and parameters, so that both lists can be allocated at once. Units do
+ * not nest: below the start of one (`inside`) no other begins. */
 static void count(const struct policy *p, const accel_module_t *m, bool inside,
                   int *units, int *params)
 {
@@ -63,7 +68,8 @@ static void count(const struct policy *p, const accel_module_t *m, bool inside,
         count(p, c, inside || starts, units, params);
 }
 
-/* Pre-order: a unit's number is the order in which its module is met. */
+/* Pre-order: a unit's number is the order in which its module is met. That is the order
+ * of the forward too, for models that call their children in order of declaration. */
 static void assign(const struct policy *p, accel_module_t *m, int unit, struct units *u)
 {
     if (unit == 0 && starts_unit(p, m)) {
@@ -76,7 +82,8 @@ static void assign(const struct policy *p, accel_module_t *m, int unit, struct u
         assign(p, c, unit, u);
 }
 
-/* Second walk, when the counts are known: the lists share one array. */
+/* The second walk, when the counts are known. The lists of all units share
+ * one array. */
 static void collect(accel_module_t *m, struct units *u)
 {
     for (int i = 0; i < m->param_count; i++) {
@@ -88,6 +95,7 @@ static void collect(accel_module_t *m, struct units *u)
         collect(c, u);
 }
 
+/* All class names of the tree, for a suggestion; beyond `cap` they are left out. */
 static int class_names(const accel_module_t *m, const char **names, int n, int cap)
 {
     if (n < cap)
@@ -97,6 +105,8 @@ static int class_names(const accel_module_t *m, const char **names, int n, int c
     return n;
 }
 
+/* A misspelt class would silently make the model one unit, which gathers all of it at
+ * once: that is refused, with the nearest name. */
 static accel_status_t unknown_class(const accel_module_t *root, const char *word,
                                     size_t len, accel_error_t *err)
 {
@@ -117,6 +127,7 @@ static accel_status_t unknown_class(const accel_module_t *root, const char *word
                       text);
 }
 
+/* The root does not count, as in starts_unit. */
 static bool has_class(const accel_module_t *m, const char *list_word)
 {
     if (m->parent && in_list(list_word, m->cls->name))
@@ -127,6 +138,7 @@ static bool has_class(const accel_module_t *m, const char *list_word)
     return false;
 }
 
+/* Every word of the list must name a class of the tree. */
 static accel_status_t check_classes(const accel_module_t *root, const char *classes,
                                     accel_error_t *err)
 {
@@ -144,6 +156,7 @@ static accel_status_t check_classes(const accel_module_t *root, const char *clas
                 at++;
                 n--;
             }
+            /* blanks before the word are no part of its name */
             return unknown_class(root, at, n, err);
         }
         at += n + (at[n] == ',');
@@ -151,6 +164,8 @@ static accel_status_t check_classes(const accel_module_t *root, const char *clas
     return ACCEL_OK;
 }
 
+/* Two arrays: the units, and one for the parameters of all of them, which starts with
+ * unit 0's (units_free knows that). */
 static accel_status_t allocate(struct units *u, int units, int params,
                                accel_error_t *err)
 {
@@ -165,13 +180,13 @@ static accel_status_t allocate(struct units *u, int units, int params,
 }
 
 accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
-                              const char *classes, struct units *out,
+                              const char *classes, struct units *units_out,
                               accel_error_t *err)
 {
     struct policy p = { transformer_wrap, classes };
     struct units u = { 0 };
     int units = 1, params = 0;
-    accel_status_t status = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     if (!root)
         return accel_fail(err, A0609, "pass what accel_module_new returned",
@@ -181,14 +196,16 @@ accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
         return accel_fail(err, A0609, "declare some with accel_param",
                           "the model has no parameters");
     if (transformer_wrap && classes && *classes)
-        status = check_classes(root, classes, err);
-    if (!status)
-        status = allocate(&u, units, params, err);
-    if (status)
-        return status;
+        st = check_classes(root, classes, err);
+    if (!st)
+        st = allocate(&u, units, params, err);
+    if (st)
+        return st;
     u.count = 1;
     u.unit[0].name = root->path;
     assign(&p, root, 0, &u);
+    /* From counts to places: each list starts where the one before it ends. The counts
+     * go back to 0, and collect brings them up again while it fills the lists. */
     for (int i = 0; i < u.count; i++) {
         if (i)
             u.unit[i].param = u.unit[i - 1].param + params;
@@ -197,6 +214,6 @@ accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
     }
     collect(root, &u);
     units_lay_out(&u);
-    *out = u;
+    *units_out = u;
     return ACCEL_OK;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The JSONL log and the progress line. In: what a step brought. Out: one record, written in
- * one piece, so that a killed run leaves at most one torn line, which the next start removes;
- * a line for people. Never an error once it is open (lines.c).
+ * The JSONL log and the progress line. In: what a step brought. Out: one
+ * record, written in one piece, so that a killed run leaves at most one torn
+ * line, which the next start removes; and a line for people. Never an error
+ * once it is open (lines.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 
 #include "observe/observe.h"
 
+/* Keeps errno: callers look at it to tell a full disk from other failures. */
 static accel_status_t io_error(accel_error_t *err, const char *path, const char *what)
 {
     int why = errno;
@@ -26,19 +28,24 @@ static accel_status_t io_error(accel_error_t *err, const char *path, const char 
     return st;
 }
 
-/* What of a log is to stay. */
+/* Which part of a log stays. */
 struct trim {
     int64_t steps_done;
-    int64_t tail;   /* where what is to go begins; -1: nothing is */
-    bool scattered; /* something behind `tail` stays */
-    bool no_room;   /* for another file beside it */
+    /* where the part to remove begins; -1: nothing is removed */
+    int64_t tail;
+    /* a line behind `tail` stays */
+    bool scattered;
+    /* no room for another file beside it */
+    bool no_room;
 };
 
+/* A full disk, a quota, or a limit of file sizes. */
 static bool is_no_room(int error)
 {
     return error == ENOSPC || error == EDQUOT || error == EFBIG;
 }
 
+/* A whole line with a step that was done; n > 0. */
 static bool stays(const char *line, ssize_t n, int64_t steps_done)
 {
     const char *at = strstr(line, "\"step\":");
@@ -46,7 +53,7 @@ static bool stays(const char *line, ssize_t n, int64_t steps_done)
     return line[n - 1] == '\n' && at && strtoll(at + 7, NULL, 10) <= steps_done;
 }
 
-/* Looks at every line; those that stay go to `out_fd` unless that is -1. */
+/* Looks at every line; those that stay go to `out_fd` unless it is -1. */
 static accel_status_t walk(FILE *in, struct trim *t, int out_fd, const char *path,
                            accel_error_t *err)
 {
@@ -72,7 +79,7 @@ static accel_status_t walk(FILE *in, struct trim *t, int out_fd, const char *pat
     return st;
 }
 
-/* Replaces the log by the lines that stay. */
+/* Replaces the log by the lines that stay: a new file, synced, then renamed. */
 static accel_status_t rewrite(FILE *in, struct trim *t, const char *path,
                               accel_error_t *err)
 {
@@ -96,16 +103,18 @@ static accel_status_t rewrite(FILE *in, struct trim *t, const char *path,
         st = io_error(err, path, "replace");
     why = errno;
     file_limit_release(&before);
-    close(fd); /* all is on the disk, or given up */
+    /* all is on disk, or given up */
+    close(fd);
     t->no_room = st != ACCEL_OK && is_no_room(why);
     if (st != ACCEL_OK)
         unlink(part);
     return st;
 }
 
-/* Takes the records after steps_done off. A new file takes the place of the old one, so that
- * an earlier life that still runs goes on in the old one. On a full disk the end of the old
- * one is cut instead: that needs no room. */
+/* Removes the records after steps_done. A new file takes the place of the old one, so
+ * that an earlier life of the job that still runs goes on writing the old one. On a
+ * full disk the end of the old file is cut off instead, which needs no room, unless
+ * lines that stay lie behind it. */
 static accel_status_t trim(const char *path, int64_t steps_done, accel_error_t *err)
 {
     struct trim t = { .steps_done = steps_done, .tail = -1 };
@@ -145,8 +154,8 @@ accel_status_t observe_open(struct observe *o, const char *path, int64_t steps_d
     return st;
 }
 
-/* JSON has no NaN or infinity; null says the same. */
-static const char *number(double v, char *buf, size_t len)
+/* JSON has neither NaN nor infinity: null stands for them. */
+static const char *json_number(double v, char *buf, size_t len)
 {
     if (isfinite(v))
         snprintf(buf, len, "%.17g", v);
@@ -155,8 +164,9 @@ static const char *number(double v, char *buf, size_t len)
     return buf;
 }
 
-static void print_line(const struct observe *o, const struct observe_step *s,
-                       double rate)
+/* The progress line, and a second one with the held-out loss after an evaluation. */
+static void observe_print_line(const struct observe *o, const struct observe_step *s,
+                               double rate)
 {
     char count[32], mem[32], size[32], device[48] = "";
 
@@ -176,11 +186,13 @@ static void print_line(const struct observe *o, const struct observe_step *s,
                    (long long)s->step, (long long)o->total_steps, s->eval_loss);
 }
 
+/* The first three steps show at once that the run works. */
 bool observe_due(const struct observe *o, int64_t step)
 {
     return step % o->every == 0 || step == o->total_steps || step <= 3;
 }
 
+/* Memory is sampled only when a line is due: the kernel walks all pages for it. */
 void observe_step(struct observe *o, const struct observe_step *s)
 {
     double rate = s->step_ms > 0 ? (double)s->items / (s->step_ms * 1e-3) : 0;
@@ -196,23 +208,23 @@ void observe_step(struct observe *o, const struct observe_step *s)
             o->peak_bytes = peak;
         if (o->device_peak)
             o->device_peak_bytes = o->device_peak(o->device_user);
-        print_line(o, s, rate);
+        observe_print_line(o, s, rate);
     }
     if (o->file.fd < 0)
         return;
     if (!isnan(s->eval_loss))
         snprintf(eval, sizeof(eval), ",\"eval_loss\":%s",
-                 number(s->eval_loss, value, sizeof(value)));
+                 json_number(s->eval_loss, value, sizeof(value)));
     if (o->device_peak)
         snprintf(device, sizeof(device), ",\"gpu_peak_bytes\":%lld",
                  (long long)o->device_peak_bytes);
     snprintf(record, sizeof(record),
              "{\"step\":%lld,\"loss\":%s,\"lr\":%.9g,\"step_ms\":%.3f,"
              "\"%s_per_s\":%.1f,\"grad_norm\":%s,\"mem_peak_bytes\":%lld%s%s}\n",
-             (long long)s->step, number(s->loss, loss, sizeof(loss)), s->lr, s->step_ms,
-             s->tokens ? "tokens" : "samples", rate,
-             number(s->grad_norm, norm, sizeof(norm)), (long long)o->peak_bytes, device,
-             eval);
+             (long long)s->step, json_number(s->loss, loss, sizeof(loss)), s->lr,
+             s->step_ms, s->tokens ? "tokens" : "samples", rate,
+             json_number(s->grad_norm, norm, sizeof(norm)), (long long)o->peak_bytes,
+             device, eval);
     lines_add(&o->file, record, strlen(record), "\"eval_loss\":");
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lines at the end of a file, whole or not at all. In: lines, one at a time. Out: the file; or,
- * while it cannot be written, memory of a bounded size, with a warning. Never an error: what
- * is written here is about a run, and the run is worth more.
+ * Lines at the end of a file, whole or not at all. In: lines, one at a time. Out: the
+ * file; while it cannot be written, memory of a bounded size, with a warning. Never an
+ * error: the lines are about a run, and the run is worth more.
  */
 #include "observe/lines.h"
 
@@ -15,6 +15,7 @@
 
 #define OPEN_FLAGS (O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW)
 
+/* A write of 0 bytes would loop for ever; it counts as EIO. */
 int line_write(int fd, const char *buf, size_t len)
 {
     while (len > 0) {
@@ -30,7 +31,8 @@ int line_write(int fd, const char *buf, size_t len)
     return 0;
 }
 
-/* Cutting needs no room, so that it works where writing did not. */
+/* Cuts the file back to `at`. Cutting needs no room, so it works where writing
+ * did not. */
 static int cut_at(int fd, int64_t at)
 {
     struct stat sb;
@@ -42,19 +44,21 @@ static int cut_at(int fd, int64_t at)
     return ftruncate(fd, at) == 0 ? 0 : errno;
 }
 
-int line_append(int fd, const char *line, size_t len, int64_t *torn_at)
+/* SIGXFSZ is held meanwhile: at the limit of file sizes the write fails with EFBIG
+ * instead of killing the process. */
+int line_append(int fd, const char *line, size_t len, int64_t *torn_at_out)
 {
     struct stat sb;
     sigset_t before;
     int error;
 
-    *torn_at = -1;
+    *torn_at_out = -1;
     if (fstat(fd, &sb) != 0)
         return errno;
     file_limit_hold(&before);
     error = line_write(fd, line, len);
     if (error && cut_at(fd, sb.st_size) != 0)
-        *torn_at = sb.st_size;
+        *torn_at_out = sb.st_size;
     file_limit_release(&before);
     return error;
 }
@@ -74,8 +78,9 @@ accel_status_t lines_open(struct lines *l, const char *path,
     return ACCEL_OK;
 }
 
-/* Another file of that name, where ours was removed or its server forgot it: whoever looks
- * there is to find the lines. Not where a later life replaced it: that one's lines are there. */
+/* Opens the file of that name anew where ours was removed or its server has forgotten
+ * it: readers look for the lines there. Not where a later life of the job has replaced
+ * it: that one writes its own. */
 static int follow_name(struct lines *l)
 {
     struct stat sb;
@@ -89,15 +94,17 @@ static int follow_name(struct lines *l)
         return errno;
     close(l->fd);
     l->fd = fd;
-    if (known) /* a new file; else it may be the same one with the part of a line */
+    /* A new file has no torn line; where fstat failed it may be the same file,
+     * with one. */
+    if (known)
         l->torn_at = -1;
     return 0;
 }
 
-/* ---- lines that wait ------------------------------------------------------------------- */
+/* ---- lines that wait ------------------------------------------------------------- */
 
-/* Keeps of the waiting lines those with the mark and every second one of the others, or with
- * no mark every second one. */
+/* Keeps the waiting lines with the mark and every second one of the others; with no
+ * mark every second one of all. What is left still spans the whole outage. */
 static void thin_out(struct lines *l, const char *mark)
 {
     char *to = l->kept, *end = l->kept + l->kept_bytes;
@@ -119,6 +126,7 @@ static void thin_out(struct lines *l, const char *mark)
     l->kept_bytes = (size_t)(to - l->kept);
 }
 
+/* Keeps one line in memory. Lines longer than a quarter of the room are dropped. */
 static void keep(struct lines *l, const char *line, size_t len, const char *mark)
 {
     if (!l->kept)
@@ -129,7 +137,8 @@ static void keep(struct lines *l, const char *line, size_t len, const char *mark
     }
     if (l->kept_bytes + len > LINES_KEPT_BYTES) {
         thin_out(l, mark);
-        if (l->kept_bytes > LINES_KEPT_BYTES / 4 * 3) /* nearly all are marked */
+        /* nearly all are marked */
+        if (l->kept_bytes > LINES_KEPT_BYTES / 4 * 3)
             thin_out(l, NULL);
     }
     memcpy(l->kept + l->kept_bytes, line, len);
@@ -137,6 +146,8 @@ static void keep(struct lines *l, const char *line, size_t len, const char *mark
     l->kept_lines++;
 }
 
+/* Writes what waits, oldest first, after cutting off a torn line. On an error the lines
+ * that are not written stay. */
 static int write_kept(struct lines *l)
 {
     size_t done = 0;
@@ -163,6 +174,7 @@ static int write_kept(struct lines *l)
     return error;
 }
 
+/* Warns once; errno of later attempts is kept for lines_close. */
 static void begin_outage(struct lines *l, int error)
 {
     if (!l->error)
@@ -173,6 +185,7 @@ static void begin_outage(struct lines *l, int error)
     l->error = error;
 }
 
+/* Warns that it is over, with what was dropped. */
 static void end_outage(struct lines *l)
 {
     if (l->dropped > 0)
@@ -188,9 +201,10 @@ static void end_outage(struct lines *l)
     l->dropped = 0;
 }
 
-/* ---- the file -------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------- */
 
-/* Lines that wait go first. True: none waits any more. */
+/* Waiting lines go first, so that the file stays in order. True: none waits
+ * any more. */
 static bool catch_up(struct lines *l)
 {
     int error;
@@ -224,6 +238,7 @@ void lines_add(struct lines *l, const char *line, size_t len, const char *mark)
     }
 }
 
+/* Files that cannot be synced (EINVAL: a pipe or a terminal) are none to warn of. */
 void lines_sync(struct lines *l)
 {
     int rc;

@@ -1,51 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file of lines, written by one process at a time, of which a reader never sees a part of a
- * line but for the very end, and whose writer is never stopped by it.
+ * A file of lines, written by one process at a time. A reader never sees part of a
+ * line, except at the very end of the file, and a file that cannot be written never
+ * stops its writer.
  */
 #ifndef ACCEL_OBSERVE_LINES_H
 #define ACCEL_OBSERVE_LINES_H
 
 #include "common/common.h"
 
+/* memory for lines that wait for the file, in bytes */
 #define LINES_KEPT_BYTES (1 << 20)
 
+/* An open file of lines. `path` and `log` serve messages; `log` is not owned. */
 struct lines {
-    int fd; /* -1: not open */
+    /* -1: not open */
+    int fd;
     char path[2048];
     const struct accel_log *log;
-    int64_t
-        torn_at; /* where a part of a line begins that could not be cut off; -1: none */
-    int error;   /* errno while the file cannot be written; 0: it can */
+    /* where part of a line begins that could not be cut off; -1: none */
+    int64_t torn_at;
+    /* errno while the file cannot be written; 0: it can */
+    int error;
+    /* warned already */
     bool sync_failed;
-    /* Is the file of that name still for this process to write, now that it is another one?
+    /* Asked when another file has taken the name: may this process still write there?
      * NULL: yes. */
     bool (*ours)(void *ours_user);
     void *ours_user;
-    char
-        *kept; /* what waits for the file, LINES_KEPT_BYTES; NULL: nothing did so far */
+    /* [LINES_KEPT_BYTES] lines that wait for the file; NULL: none has so far */
+    char *kept;
     size_t kept_bytes;
-    int64_t kept_lines, dropped; /* in this outage */
+    /* in this outage */
+    int64_t kept_lines, dropped;
 };
 
-/* Writes all of `buf`, in pieces where the system wants it. 0, or errno. */
+/* Writes all of `buf`, in pieces if the system wants it. 0, or errno. */
 int line_write(int fd, const char *buf, size_t len);
-/* Writes the whole line at the end of `fd`, or nothing of it. 0, or errno; in that case
- * *torn_at is where a part of it begins that could not be taken back, or -1. */
-int line_append(int fd, const char *line, size_t len, int64_t *torn_at);
+/* Writes the whole line at the end of `fd`, or nothing of it. 0, or errno; then
+ * *torn_at_out is where a part of it begins that could not be taken back, or -1. */
+int line_append(int fd, const char *line, size_t len, int64_t *torn_at_out);
 
-/* Opens `path` to append to it; what is wrong is an error here only. */
+/* Opens `path` to append to it. This is the only call of lines_* that fails. */
 accel_status_t lines_open(struct lines *l, const char *path,
                           const struct accel_log *log, accel_error_t *err);
-/* Adds one line, newline included. While the file cannot be written (full disk, quota, a
- * directory that is gone), lines are kept in memory and tried again with the next one. When
- * they are more than LINES_KEPT_BYTES, every second one of those without `mark` in it is
- * dropped. Says so once when it begins and once when it is over, with the number of those
- * that were dropped. */
+/* Adds one line, newline included. While the file cannot be written (full disk,
+ * quota, a directory that is gone), lines are kept in memory and tried again with the
+ * next one. Beyond LINES_KEPT_BYTES every second line without `mark` in it is
+ * dropped. Logs one warning when this begins and one when it is over, with the number
+ * of dropped lines. */
 void lines_add(struct lines *l, const char *line, size_t len, const char *mark);
-/* What can be written is on disk when this returns. */
+/* All that can be written is durable on return. */
 void lines_sync(struct lines *l);
-/* Tries once more; says how many lines are lost. */
+/* Tries once more, and warns of the lines that are lost. Not open: does nothing. */
 void lines_close(struct lines *l);
 
 #endif

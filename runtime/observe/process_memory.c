@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Memory of this process as the kernel sees it. Proportional, not resident, set size:
- * ranks of one node map each other's windows, and RSS would count those pages in each.
+ * ranks of one node map each other's windows, and RSS would count those pages in each
+ * of them.
  */
 #include <stdio.h>
 #include <string.h>
@@ -30,9 +31,9 @@ int64_t observe_memory(int64_t *peak_out)
 {
     int64_t now = kib_line("/proc/self/smaps_rollup", "Pss");
 
+    /* The kernel keeps the peak of the resident size only. What is shared now is taken
+     * to have been shared then. */
     if (peak_out) {
-        /* The kernel keeps the peak of the resident size only; what is shared now is taken
-         * to have been shared then. */
         int64_t shared = kib_line("/proc/self/smaps_rollup", "Rss") - now;
         int64_t peak = kib_line("/proc/self/status", "VmHWM") - shared;
 

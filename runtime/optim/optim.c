@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The optimizers' policy: defaults, limits, names of their state, constants of a step, and
- * which kernel it is. In: options of the job, learning rate, number of the step. Touches
- * arrays through the backend only.
+ * The optimizers' policy: defaults, limits, names of their state, constants of a step,
+ * and which kernel runs it. In: options of the job, learning rate, number of the step.
+ * Touches arrays through the backend only.
  */
 #include "optim/optim.h"
 
 #include <fnmatch.h>
 #include <math.h>
 
+/* Tables by kind: AdamW, SGD, Lion. SGD has no beta1; it uses momentum. */
 accel_optimizer_t optim_defaults(accel_optimizer_t o)
 {
     static const float lr[] = { 3e-4f, 1e-2f, 1e-4f }, beta2[] = { 0.95f, 0.0f, 0.99f };
@@ -29,11 +30,13 @@ static accel_status_t bad(accel_error_t *err, const char *what)
     return accel_fail(err, A0902, "see struct accel_optimizer in accel.h", "%s", what);
 }
 
+/* False for NaN too. */
 static bool part_of_one(float x)
 {
     return x >= 0 && x < 1;
 }
 
+/* The comparisons are written so that NaN does not pass. */
 accel_status_t optim_check(const accel_optimizer_t *o, accel_error_t *err)
 {
     if ((int)o->kind < ACCEL_ADAMW || o->kind > ACCEL_LION)
@@ -64,6 +67,7 @@ accel_status_t optim_check(const accel_optimizer_t *o, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* Lion keeps the first of AdamW's two averages; SGD has state with momentum only. */
 const char *const *optim_state_names(const accel_optimizer_t *o, int *count_out)
 {
     static const char *const averages[] = { "exp_avg", "exp_avg_sq" };
@@ -81,6 +85,7 @@ const char *optim_name(const accel_optimizer_t *o)
                                    : "sgd";
 }
 
+/* A group's lr_scale of 0 and a negative weight_decay mean "as without the group". */
 struct optim_param optim_param_of(const accel_optimizer_t *o, const char *name,
                                   int ndim)
 {
@@ -104,6 +109,8 @@ struct optim_param optim_param_of(const accel_optimizer_t *o, const char *name,
     return p;
 }
 
+/* What would be worked out for every element is worked out once here, in double: the
+ * bias corrections, 1 - beta, and the decay of decoupled weight decay. */
 struct optim_step optim_step_of(const accel_optimizer_t *o, const struct optim_param *p,
                                 float lr, int64_t t, float grad_scale)
 {
@@ -124,6 +131,8 @@ struct optim_step optim_step_of(const accel_optimizer_t *o, const struct optim_p
             .grad_scale = grad_scale,
         };
     else if (o->kind == ACCEL_SGD)
+        /* The update is own * g + mixed * buffer; Nesterov adds the gradient once more.
+         * SGD's decay is added to the gradient, as in torch. */
         k.sgd = (struct sgd_step){
             .lr = (float)rate,
             .momentum = o->momentum,

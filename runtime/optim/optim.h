@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * optim/: what the optimizer does in a step: its constants, the learning-rate schedule and
- * the clip factor. Numbers in, numbers out; the arrays are the backend's kernels' business.
- * Never communicates, never allocates.
+ * optim/: what the optimizer does in a step: its constants, the learning-rate schedule
+ * and the clip factor. Numbers in, numbers out; the arrays are left to the backend's
+ * kernels. Never communicates, never allocates.
  */
 #ifndef ACCEL_OPTIM_OPTIM_H
 #define ACCEL_OPTIM_OPTIM_H
@@ -11,27 +11,31 @@
 
 /* Replaces the zeros of `o` that mean "default" (accel.h). Idempotent. */
 accel_optimizer_t optim_defaults(accel_optimizer_t o);
-/* ACCEL_EINVAL naming the field that is out of range. `o` with or without defaults. */
+/* ACCEL_EINVAL naming the field that is out of range. Accepts `o` with or
+ * without defaults. */
 accel_status_t optim_check(const accel_optimizer_t *o, accel_error_t *err);
 
-/* What is kept per trained element, in the order that optim_apply takes it: names as in
- * checkpoints ("exp_avg"), *count_out of them (0, 1 or 2). Static. */
+/* Arrays kept per trained element, in the order that optim_apply takes them: their
+ * names in checkpoints ("exp_avg"), *count_out of them (0, 1 or 2). Static. */
 #define OPTIM_MAX_STATE 2
 const char *const *optim_state_names(const accel_optimizer_t *o, int *count_out);
-/* "adamw", "sgd", "sgd-momentum", "lion": equal names have equal state. */
+/* "adamw", "sgd", "sgd-momentum" or "lion": equal names have equal state. Static. */
 const char *optim_name(const accel_optimizer_t *o);
 
-/* What holds for one parameter, from the groups. */
+/* What one parameter takes from the parameter groups. */
 struct optim_param {
     float lr_scale, weight_decay;
     bool frozen;
-    int group; /* -1: in none */
+    /* -1: in none */
+    int group;
 };
+/* The first group whose glob matches the full name wins. Without a group, or where the
+ * group leaves it open, only parameters of 2 or more dimensions decay. */
 struct optim_param optim_param_of(const accel_optimizer_t *o, const char *name,
                                   int ndim);
 
-/* Constants of step t = 1, 2, ... at learning rate lr, computed once in double. `o` with
- * defaults; its own lr is not looked at. */
+/* Constants of step t = 1, 2, ... at learning rate lr, computed once, in double. Only
+ * the member of `kind` is set. `o` with defaults; its own lr is not looked at. */
 struct optim_step {
     accel_optimizer_kind_t kind;
     struct adamw_step adamw;
@@ -40,7 +44,8 @@ struct optim_step {
 };
 struct optim_step optim_step_of(const accel_optimizer_t *o, const struct optim_param *p,
                                 float lr, int64_t t, float grad_scale);
-/* One step over p[n] and its state with gradients g[n], which are zero afterwards. */
+/* One step over p[n] and its state with gradients g[n], which are zero afterwards. All
+ * float32, in the memory of `be`. */
 void optim_apply(const struct backend *be, const struct optim_step *k, float *p,
                  float *const state[OPTIM_MAX_STATE], float *g, int64_t n);
 
@@ -48,9 +53,9 @@ void optim_apply(const struct backend *be, const struct optim_step *k, float *p,
  * steps, then half a cosine from peak down to peak/10, reached at the last step. */
 float optim_lr(float peak, int64_t warmup, int64_t steps, int64_t step);
 
-/* Factor that brings a gradient of global norm sqrt(sumsq) down to `clip` (0: never):
- * 1 when the norm is within it. `sumsq` not finite: ACCEL_EINVAL with a text that says so
- * and outputs unset. norm_out may be NULL. */
+/* The factor that brings a gradient of global norm sqrt(sumsq) down to `clip` (0:
+ * never): 1 when the norm is within it. norm_out may be NULL. ACCEL_EINVAL, outputs
+ * unset: `sumsq` is not finite. */
 accel_status_t optim_clip(double sumsq, float clip, float *factor_out, double *norm_out,
                           accel_error_t *err);
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Learning rate as a pure function of the step (so that a resumed run needs no state), and
- * the factor of global norm clipping.
+ * The learning rate as a pure function of the step, so that a resumed run needs no
+ * state; and the factor of global norm clipping.
  */
 #include "optim/optim.h"
 
 #include <math.h>
 
+/* Steps out of range give the value at the nearer end; warm-up comes first even when it
+ * is longer than the run. */
 float optim_lr(float peak, int64_t warmup, int64_t steps, int64_t step)
 {
     const double pi = 3.14159265358979323846;

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Scratch of sums that a device makes in rank order (comm/nccl_sum.c): every rank gets its
- * part of all arrays in their own type and adds them up. Elements in, bytes out: the
- * collectives and the plan ask the same functions.
+ * Scratch of sums that a device makes in rank order (comm/nccl_sum.c): every rank
+ * receives its part of all arrays in their own dtype and adds them up. Elements
+ * in, bytes out. The collectives and the plan call the same functions, so the plan
+ * is exact.
  */
 #ifndef ACCEL_PLAN_EXCHANGE_H
 #define ACCEL_PLAN_EXCHANGE_H
 
 #include "common/wire.h"
 
-#define EXCHANGE_MOST  ((size_t)64 << 20) /* bytes, unless the communicator says other */
-#define EXCHANGE_PIECE ((size_t)64)       /* elements: pieces are multiples of it */
+/* bytes, unless the communicator says otherwise */
+#define EXCHANGE_MOST ((size_t)64 << 20)
+/* elements: pieces are multiples of it */
+#define EXCHANGE_PIECE ((size_t)64)
 
-/* Elements of one rank's part of a piece, when a piece takes `each` bytes per element. */
+/* Elements of one rank's part of a piece that takes `each` bytes per element. */
 static inline size_t exchange_piece(size_t most, size_t each)
 {
     size_t elems = most / each / EXCHANGE_PIECE * EXCHANGE_PIECE;
@@ -20,7 +23,8 @@ static inline size_t exchange_piece(size_t most, size_t each)
     return elems ? elems : EXCHANGE_PIECE;
 }
 
-/* Elements of each part at a time in a reduce-scatter of parts[ranks][elems]. */
+/* Elements of each part at a time, in a reduce-scatter of parts[ranks][elems]. Scaled
+ * dtypes are cut between blocks that share a scale. */
 static inline size_t exchange_scatter_elems(size_t elems, accel_dtype_t t, size_t ranks,
                                             size_t most)
 {
@@ -31,13 +35,14 @@ static inline size_t exchange_scatter_elems(size_t elems, accel_dtype_t t, size_
     return piece < elems ? piece : elems;
 }
 
+/* Scratch of a reduce-scatter: such a piece from every rank. */
 static inline size_t exchange_scatter_bytes(size_t elems, accel_dtype_t t, size_t ranks,
                                             size_t most)
 {
     return ranks * wire_bytes(exchange_scatter_elems(elems, t, ranks, most), t);
 }
 
-/* Elements at a time in an all-reduce; beside the parts there is a float32 sum. */
+/* Elements at a time in an all-reduce. Besides the parts there is a float32 sum. */
 static inline size_t exchange_reduce_elems(size_t elems, size_t elem_bytes,
                                            size_t ranks, size_t most)
 {
@@ -46,7 +51,7 @@ static inline size_t exchange_reduce_elems(size_t elems, size_t elem_bytes,
     return piece < elems ? piece : elems;
 }
 
-/* Elements of the longest slice when `at_a_time` are cut for all ranks. */
+/* Elements of the longest slice when `at_a_time` elements are cut for all ranks. */
 static inline size_t exchange_slice(size_t at_a_time, size_t ranks)
 {
     size_t pieces = (at_a_time + EXCHANGE_PIECE - 1) / EXCHANGE_PIECE;
@@ -54,6 +59,7 @@ static inline size_t exchange_slice(size_t at_a_time, size_t ranks)
     return (pieces / ranks + 1) * EXCHANGE_PIECE;
 }
 
+/* Scratch of an all-reduce: a slice from every rank, and its float32 sum. */
 static inline size_t exchange_reduce_bytes(size_t elems, size_t elem_bytes,
                                            size_t ranks, size_t most)
 {

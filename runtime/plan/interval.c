@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How often to save: the interval at which saves and lost work cost the least. In: seconds
- * of a save, mean seconds between failures. Out: seconds. Sources: plan.h.
+ * How often to save: the interval at which saves and lost work together cost the
+ * least. In: seconds of a save, mean seconds between failures. Out: seconds.
+ * Sources: plan.h.
  */
 #include <math.h>
 
@@ -16,7 +17,7 @@ double plan_interval_daly(double save_s, double mtbf_s)
 {
     double ratio = save_s / (2 * mtbf_s);
 
-    /* Beyond this a save takes longer than a failure is away. */
+    /* Beyond this a save takes longer than the time to the next failure. */
     if (ratio >= 1)
         return mtbf_s;
     return plan_interval_young(save_s, mtbf_s) * (1 + sqrt(ratio) / 3 + ratio / 9) -

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which ranks hold which part of the state: the mesh and the strategy that the config asks
- * for, of whatever engine. In: config and world. Out: a layout. Knows keys by name, so that
- * those the runtime cannot honour yet can be planned.
+ * Which ranks hold which part of the state: the mesh and the strategy that the config
+ * asks for, whatever the engine. In: config and world. Out: a layout. Knows keys by
+ * name, so that those the runtime cannot honour yet can be planned.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 
 #include "plan/plan.h"
 
-/* Strategies by the names that users know. */
+/* Strategies by the names that users know: what is cut over the ranks, whether
+ * parameters stay gathered through a step, and whether groups are nodes. */
 static const struct scheme {
     const char *name;
     bool params, gradients, optimizer, keep, whole_all_step, hybrid;
@@ -24,7 +25,8 @@ static const struct scheme {
     { "ZeRO-2", false, true, true, true, true, false },
 };
 
-static const struct scheme *find(const char *name)
+/* NULL: no such strategy. */
+static const struct scheme *scheme_find(const char *name)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(schemes); i++)
         if (strcmp(schemes[i].name, name) == 0)
@@ -32,6 +34,7 @@ static const struct scheme *find(const char *name)
     return NULL;
 }
 
+/* The strategy's part of a layout; the mesh is not touched. */
 static void apply(struct plan_layout *l, const struct scheme *s)
 {
     l->name = s->name;
@@ -53,7 +56,8 @@ static void spread(struct plan_layout *l, const struct scheme *s, int world,
     l->replicate = world / l->shard;
 }
 
-bool plan_layout_at(int i, int world, int local_size, struct plan_layout *out)
+/* HYBRID needs at least two nodes of at least two ranks, and whole nodes. */
+bool plan_layout_at(int i, int world, int local_size, struct plan_layout *layout_out)
 {
     for (size_t k = 0; k < ACCEL_ARRAY_SIZE(schemes); k++) {
         const struct scheme *s = &schemes[k];
@@ -62,15 +66,17 @@ bool plan_layout_at(int i, int world, int local_size, struct plan_layout *out)
             continue;
         if (i-- > 0)
             continue;
-        *out = (struct plan_layout){ 0 };
-        apply(out, s);
-        spread(out, s, world, local_size);
-        out->runs = k < 5; /* those of FSDP */
+        *layout_out = (struct plan_layout){ 0 };
+        apply(layout_out, s);
+        spread(layout_out, s, world, local_size);
+        /* the strategies of FSDP, which come first in the table */
+        layout_out->runs = k < 5;
         return true;
     }
     return false;
 }
 
+/* Has the key this value, or this default? */
 static bool is(const struct config *c, const char *key, const char *word)
 {
     char text[64];
@@ -78,7 +84,8 @@ static bool is(const struct config *c, const char *key, const char *word)
     return strcmp(config_get(c, key, text, sizeof(text)), word) == 0;
 }
 
-static int number(const struct config *c, const char *key)
+/* A size of the config; what is not positive counts as 1. */
+static int key_number(const struct config *c, const char *key)
 {
     char text[32];
     int n = atoi(config_get(c, key, text, sizeof(text)));
@@ -86,7 +93,8 @@ static int number(const struct config *c, const char *key)
     return n > 0 ? n : 1;
 }
 
-/* The strategy's own name; FSDP2 says it by two words of another key. */
+/* FSDP1 names the strategy, or gives its number; FSDP2 has a key that says whether
+ * parameters are freed after the forward. Unknown words count as FULL_SHARD. */
 static const struct scheme *fsdp_scheme(const struct config *c)
 {
     static const char *const by_number[] = { "FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD",
@@ -99,9 +107,10 @@ static const struct scheme *fsdp_scheme(const struct config *c)
                                                             : "FULL_SHARD";
     else if (word[0] >= '1' && word[0] <= '5' && !word[1])
         word = by_number[word[0] - '1'];
-    return find(word) ? find(word) : find("FULL_SHARD");
+    return scheme_find(word) ? scheme_find(word) : scheme_find("FULL_SHARD");
 }
 
+/* Stages 0 to 3. The parameters can be offloaded in stage 3 only. */
 static const struct scheme *deepspeed_scheme(const struct config *c,
                                              struct plan_layout *l)
 {
@@ -114,19 +123,19 @@ static const struct scheme *deepspeed_scheme(const struct config *c,
                            !is(c, "offload_optimizer_device", "");
     l->offload_params = stage == 3 && !is(c, "offload_param_device", "none") &&
                         !is(c, "offload_param_device", "");
-    return find(stages[stage >= 0 && stage <= 3 ? stage : 2]);
+    return scheme_find(stages[stage >= 0 && stage <= 3 ? stage : 2]);
 }
 
-/* Axes that divide the ranks beside data parallelism. */
+/* The axes that divide the ranks besides data parallelism. */
 static void mesh_of(const struct config *c, struct plan_layout *l)
 {
     bool megatron = is(c, "distributed_type", "MEGATRON_LM");
 
-    l->tp =
-        number(c, megatron ? "megatron_lm_tp_degree" : "parallelism_config_tp_size");
-    l->cp = number(c, megatron ? "megatron_lm_context_parallel_size"
-                               : "parallelism_config_cp_size");
-    l->sp = megatron ? 1 : number(c, "parallelism_config_sp_size");
+    l->tp = key_number(c, megatron ? "megatron_lm_tp_degree"
+                                   : "parallelism_config_tp_size");
+    l->cp = key_number(c, megatron ? "megatron_lm_context_parallel_size"
+                                   : "parallelism_config_cp_size");
+    l->sp = megatron ? 1 : key_number(c, "parallelism_config_sp_size");
 }
 
 static accel_status_t mismatch(const struct plan_layout *l, int world,
@@ -139,14 +148,15 @@ static accel_status_t mismatch(const struct plan_layout *l, int world,
         l->replicate, l->shard, l->cp, l->sp, l->tp, world);
 }
 
-/* Whatever the mesh leaves over is data parallel. */
+/* Checks the mesh against the ranks. Ranks that the config does not assign are data
+ * parallel, as the strategy wants it. */
 static accel_status_t fit_mesh(const struct config *c, const struct scheme *s,
                                int world, int local_size, struct plan_layout *l,
                                accel_error_t *err)
 {
     int others = l->cp * l->sp * l->tp;
-    int replicate = number(c, "parallelism_config_dp_replicate_size");
-    int shard = number(c, "parallelism_config_dp_shard_size");
+    int replicate = key_number(c, "parallelism_config_dp_replicate_size");
+    int shard = key_number(c, "parallelism_config_dp_shard_size");
 
     if (s->hybrid && (world % local_size || local_size % others))
         return accel_fail(err, A0070,
@@ -161,16 +171,18 @@ static accel_status_t fit_mesh(const struct config *c, const struct scheme *s,
         return ACCEL_OK;
     if (replicate * shard > 1 || world % others)
         return mismatch(l, world, err);
+    /* spread sets the other axes to 1, so they are read again */
     spread(l, s, world / others, s->hybrid ? local_size / others : world / others);
     mesh_of(c, l);
     return ACCEL_OK;
 }
 
+/* An engine that is not known here has NO_SHARD: every rank holds everything. */
 accel_status_t plan_layout_of(const struct config *c, int world, int local_size,
-                              struct plan_layout *out, accel_error_t *err)
+                              struct plan_layout *layout_out, accel_error_t *err)
 {
     struct plan_layout l = { 0 };
-    const struct scheme *s = find("NO_SHARD");
+    const struct scheme *s = scheme_find("NO_SHARD");
     bool fsdp = is(c, "distributed_type", "FSDP");
     accel_status_t st;
 
@@ -180,12 +192,12 @@ accel_status_t plan_layout_of(const struct config *c, int world, int local_size,
     } else if (is(c, "distributed_type", "DEEPSPEED")) {
         s = deepspeed_scheme(c, &l);
     } else if (is(c, "distributed_type", "MEGATRON_LM")) {
-        if (number(c, "megatron_lm_pp_degree") > 1)
+        if (key_number(c, "megatron_lm_pp_degree") > 1)
             return accel_fail(err, A0071,
                               "set megatron_lm_pp_degree: 1 to plan the rest",
                               "pipeline stages are not planned");
         if (is(c, "megatron_lm_use_distributed_optimizer", "true"))
-            s = find("ZeRO-1");
+            s = scheme_find("ZeRO-1");
     }
     apply(&l, s);
     mesh_of(c, &l);
@@ -193,10 +205,11 @@ accel_status_t plan_layout_of(const struct config *c, int world, int local_size,
     if (st != ACCEL_OK)
         return st;
     l.runs = config_supported(c, NULL) == ACCEL_OK;
-    *out = l;
+    *layout_out = l;
     return ACCEL_OK;
 }
 
+/* The stride is the product of all faster axes. */
 struct plan_group plan_group_of(const struct plan_layout *l, enum plan_axis axis)
 {
     const int size[AXIS_COUNT] = { l->replicate, l->shard, l->cp, l->sp, l->tp };

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run will need, from sizes alone: memory per rank as shard/ allocates it, bytes on
- * the wire, bytes of a checkpoint. In: config, world, unit sizes. Out: numbers. Never
- * reads the environment, never allocates.
+ * What a run will need, from sizes alone: memory per rank as shard/ allocates it, bytes
+ * on the wire, bytes of a checkpoint. In: config, world, unit sizes. Out: numbers.
+ * Never reads the environment, never allocates.
  */
 #include "plan/plan.h"
 
 #include "common/wire.h"
 #include "plan/exchange.h"
 
-#define PAD 32 /* elements: 128 bytes of float32 per rank */
+/* elements per rank: 128 bytes of float32 */
+#define PAD 32
 
 int64_t plan_padded_elems(int64_t elems, int ranks)
 {
@@ -25,13 +26,14 @@ enum sharding_strategy plan_strategy(const struct config *c)
     return config_strategy(c);
 }
 
-/* The ranks that hold one part of the state each. */
+/* How many ranks share one copy of the state. */
 static int cut_size(const struct plan_layout *l)
 {
     return l->cut_optimizer ? l->shard * l->cp : 1;
 }
 
-/* Units are padded for those that share them. */
+/* Units are padded for the ranks that share them; without sharding for all ranks, as
+ * shard/ does with its world. */
 static int pad_ranks(const struct plan_input *in)
 {
     const struct plan_layout *l = &in->layout;
@@ -48,7 +50,7 @@ static int64_t trained_elems(const struct plan_input *in, int unit)
                   : plan_padded_elems(in->unit_elems[unit], pad_ranks(in));
 }
 
-/* A unit with nothing to train has no gradient. */
+/* Elements of a unit's gradient; 0 when nothing in it is trained. */
 static int64_t reduced_elems(const struct plan_input *in, int unit)
 {
     return trained_elems(in, unit) > 0
@@ -56,12 +58,14 @@ static int64_t reduced_elems(const struct plan_input *in, int unit)
                : 0;
 }
 
-/* The gather ring of shard/, played with sizes only. */
+/* The gather ring of shard/, played with sizes only: which unit lies in which slot. */
 struct ring {
     int unit[2], newest;
-    int64_t gathered; /* elements */
+    int64_t gathered;
 };
 
+/* The older slot is evicted. Pins need no place here: a transformer never uses more
+ * than two units at once. */
 static void ring_want(struct ring *r, const struct plan_input *in, int unit)
 {
     int slot = r->unit[0] == unit ? 0 : r->unit[1] == unit ? 1 : -1;
@@ -76,10 +80,13 @@ static void ring_want(struct ring *r, const struct plan_input *in, int unit)
 
 /* What is gathered and reduced in one step. */
 struct traffic {
-    int64_t gathered, reduced; /* elements */
-    int64_t part_bytes;        /* of those reduced: from one rank to another */
+    /* elements of whole units, padded */
+    int64_t gathered, reduced;
+    /* of the reduced: from one rank to another */
+    int64_t part_bytes;
 };
 
+/* Counts one reduction of a unit. */
 static void reduce_unit(struct traffic *t, const struct plan_input *in, int unit,
                         accel_dtype_t type)
 {
@@ -89,8 +96,8 @@ static void reduce_unit(struct traffic *t, const struct plan_input *in, int unit
     t->part_bytes += (int64_t)wire_bytes((size_t)(elems / cut_size(&in->layout)), type);
 }
 
-/* When unit 0 (the root) is used before and after all others, as in a transformer: embedding
- * first, head last. */
+/* Units are used as in a transformer: unit 0 (the root) before and after all others,
+ * because the embedding comes first and the head last. */
 static void step_traffic(const struct plan_input *in, accel_dtype_t type,
                          struct traffic *t)
 {
@@ -110,9 +117,10 @@ static void step_traffic(const struct plan_input *in, accel_dtype_t type,
     t->gathered = r.gathered;
 }
 
-/* ---- what travels ----------------------------------------------------------------------- */
+/* ---- what travels ---------------------------------------------------------------- */
 
-/* Ranks of a node are numbered one after the other; the first rank stands for all. */
+/* Ranks of such a group on the node of the first rank, which stands for all. Ranks of a
+ * node are numbered consecutively. */
 static int on_node(const struct plan_input *in, int size, int stride)
 {
     int n = stride > 0 ? (in->local_size + stride - 1) / stride : size;
@@ -120,28 +128,29 @@ static int on_node(const struct plan_input *in, int size, int stride)
     return n < size ? n : size;
 }
 
-/* Every rank sends each of its peers so many bytes; `near` of the group are on its node,
- * itself too. */
+/* Every rank sends `part` bytes to each of its peers; `near` ranks of the group are on
+ * its node, itself included. */
 static void send_bytes(struct plan_wire *w, int64_t part, int size, int near)
 {
     w->node += part * (near - 1);
     w->network += part * (size - near);
 }
 
-/* 1/size of the elements to each. */
+/* The same, with 1/size of the elements for each. */
 static void send_parts(struct plan_wire *w, int64_t elems, int64_t elem_bytes, int size,
                        int near)
 {
     send_bytes(w, elems / size * elem_bytes, size, near);
 }
 
-/* The ranks that hold copies of a part. */
+/* Ranks that hold copies of one part. */
 static int copies(const struct plan_input *in)
 {
     return in->world / in->layout.tp / cut_size(&in->layout);
 }
 
-/* Copies on the node of the first rank: sp lies inside the cut group, replicas outside. */
+/* Copies on the node of the first rank: sp lies inside the cut group,
+ * replicas outside. */
 static int copies_on_node(const struct plan_input *in)
 {
     const struct plan_layout *l = &in->layout;
@@ -155,8 +164,8 @@ static int copies_on_node(const struct plan_input *in)
     return on_node(in, far.size, far.stride) * on_node(in, sp.size, sp.stride);
 }
 
-/* Between the blocks of a transformer: sums over tp, keys and values around the ring of
- * cp, four exchanges over sp, in forward and backward. */
+/* Between the blocks of a transformer, in forward and backward: sums over tp, keys and
+ * values around the ring of cp, four exchanges over sp. */
 static void send_activations(const struct plan_input *in, int64_t elem,
                              struct plan_wire *w)
 {
@@ -174,14 +183,18 @@ static void send_activations(const struct plan_input *in, int64_t elem,
         w->network += ring;
 }
 
-/* ---- what is held -------------------------------------------------------------------------- */
+/* ---- what is held ---------------------------------------------------------------- */
 
-struct sizes { /* elements, padded */
+/* Elements of all units, padded. */
+struct sizes {
     int64_t all, largest, second;
-    int64_t graded, largest_graded; /* of units with something to train */
-    int64_t state;                  /* with optimizer state, on the first rank */
+    /* of units with something to train */
+    int64_t graded, largest_graded;
+    /* with optimizer state, on the first rank */
+    int64_t state;
 };
 
+/* The first rank holds the start of each unit, so no rank has more optimizer state. */
 static struct sizes add_up(const struct plan_input *in)
 {
     struct sizes s = { 0 };
@@ -205,6 +218,8 @@ static struct sizes add_up(const struct plan_input *in)
     return s;
 }
 
+/* Bytes on the wire per step; every collective sends parts directly, so a rank sends
+ * (size - 1) / size of what is exchanged. */
 static void wire(const struct plan_input *in, const struct sizes *s,
                  const struct precision *precision, struct plan_wire *w)
 {
@@ -215,7 +230,8 @@ static void wire(const struct plan_input *in, const struct sizes *s,
     struct traffic t = { 0 };
 
     step_traffic(in, precision->reduce, &t);
-    if (l->keep_gathered) /* until the step's end */
+    /* gathered once, kept until the end of the step */
+    if (l->keep_gathered)
         t.gathered = all;
     if (!l->cut_gradients) {
         t.reduced = t.part_bytes = 0;
@@ -235,7 +251,7 @@ static void wire(const struct plan_input *in, const struct sizes *s,
         w->host = all / cut * (elem + 4);
 }
 
-/* What is gathered. The masters themselves serve where they are whole, in the compute
+/* Bytes of gathered parameters. None where the masters serve: whole, in the compute
  * dtype and on the device. */
 static int64_t gathered_bytes(const struct plan_layout *l, const struct sizes *s,
                               bool bf16)
@@ -252,8 +268,8 @@ static int64_t gathered_bytes(const struct plan_layout *l, const struct sizes *s
     return bytes;
 }
 
-/* Scratch of a device's sums in rank order: of a unit's gradient on its way to the shards, or
- * of all of it where every rank stores all. */
+/* Scratch of a device's sums in rank order: of a unit's gradient on its way to the
+ * shards, or of the whole gradient where every rank stores everything. */
 static int64_t sum_bytes(const struct plan_input *in, const struct sizes *s,
                          const struct precision *precision)
 {
@@ -272,7 +288,7 @@ static int64_t sum_bytes(const struct plan_input *in, const struct sizes *s,
                      : exchange_reduce_bytes(elems, 4, ranks, EXCHANGE_MOST));
 }
 
-/* The same for copies of parts, which are summed once a step. */
+/* The same for copies of parts, which are summed once per step. */
 static int64_t copies_sum_bytes(const struct plan_input *in, const struct sizes *s)
 {
     const struct plan_layout *l = &in->layout;
@@ -285,12 +301,14 @@ static int64_t copies_sum_bytes(const struct plan_input *in, const struct sizes 
                                           EXCHANGE_MOST);
 }
 
+/* Rounds up to the granularity of the device's memory. */
 static int64_t in_steps(int64_t bytes, int64_t step)
 {
     return step > 0 ? (bytes + step - 1) / step * step : bytes;
 }
 
-/* What is on the device beside the shards, and on the host beside what is offloaded. */
+/* What is on the device besides the shards, and on the host besides what
+ * is offloaded. */
 static void add_device(const struct plan_input *in, const struct sizes *s,
                        const struct precision *precision, struct plan *p)
 {
@@ -309,35 +327,40 @@ static void add_device(const struct plan_input *in, const struct sizes *s,
         in->base_bytes + d->staging_bytes + p->host_bytes + p->copy_bytes;
 }
 
-void plan_compute(const struct plan_input *in, struct plan *p)
+/* Every row of the table has one formula here, and what allocates it follows the same
+ * one (doc/architecture.md lists which). */
+void plan_compute(const struct plan_input *in, struct plan *plan_out)
 {
     const struct plan_layout *l = &in->layout;
     const struct precision precision = config_precision(in->config);
     struct sizes s = add_up(in);
     int64_t state, narrow = 0;
 
-    *p = (struct plan){ .activation_bytes = in->activation_bytes,
-                        .base_bytes = in->base_bytes };
-    p->shard_elems = s.all / cut_size(l);
-    p->param_bytes = p->shard_elems * 4;
-    p->moment_bytes = s.state * 4 * in->states;
-    p->gradient_bytes = (l->cut_gradients ? s.graded / cut_size(l) : s.graded) * 4;
-    p->gather_bytes = gathered_bytes(l, &s, precision.parameters == ACCEL_BF16);
+    *plan_out = (struct plan){ .activation_bytes = in->activation_bytes,
+                               .base_bytes = in->base_bytes };
+    plan_out->shard_elems = s.all / cut_size(l);
+    plan_out->param_bytes = plan_out->shard_elems * 4;
+    plan_out->moment_bytes = s.state * 4 * in->states;
+    plan_out->gradient_bytes =
+        (l->cut_gradients ? s.graded / cut_size(l) : s.graded) * 4;
+    plan_out->gather_bytes = gathered_bytes(l, &s, precision.parameters == ACCEL_BF16);
     if (l->cut_gradients && (cut_size(l) > 1 || l->offload_params))
-        p->reduce_bytes = s.largest_graded * 4;
+        plan_out->reduce_bytes = s.largest_graded * 4;
     if (l->cut_gradients && l->offload_params) /* the part that leaves the device */
-        p->reduce_bytes += s.largest_graded / cut_size(l) * 4;
-    state = p->param_bytes + p->moment_bytes + p->gradient_bytes;
+        plan_out->reduce_bytes += s.largest_graded / cut_size(l) * 4;
+    state = plan_out->param_bytes + plan_out->moment_bytes + plan_out->gradient_bytes;
     if (l->offload_params || l->offload_optimizer)
-        p->host_bytes = state;
+        plan_out->host_bytes = state;
     if (l->offload_params && precision.parameters == ACCEL_BF16)
-        narrow = p->shard_elems * 2; /* a copy of the parameters to gather from */
-    p->host_bytes += narrow;
-    add_device(in, &s, &precision, p);
-    p->total_bytes = state + narrow - p->host_bytes + p->gather_bytes +
-                     p->reduce_bytes + p->activation_bytes + p->base_bytes +
-                     p->sum_bytes + p->buffer_bytes + p->kernel_bytes;
-    wire(in, &s, &precision, &p->wire);
-    p->wire_bytes_per_step = p->wire.node + p->wire.network;
-    p->checkpoint_bytes = in->params * 4 + (in->params - in->frozen) * 4 * in->states;
+        narrow = plan_out->shard_elems * 2; /* a bf16 copy to gather from */
+    plan_out->host_bytes += narrow;
+    add_device(in, &s, &precision, plan_out);
+    plan_out->total_bytes =
+        state + narrow - plan_out->host_bytes + plan_out->gather_bytes +
+        plan_out->reduce_bytes + plan_out->activation_bytes + plan_out->base_bytes +
+        plan_out->sum_bytes + plan_out->buffer_bytes + plan_out->kernel_bytes;
+    wire(in, &s, &precision, &plan_out->wire);
+    plan_out->wire_bytes_per_step = plan_out->wire.node + plan_out->wire.network;
+    plan_out->checkpoint_bytes =
+        in->params * 4 + (in->params - in->frozen) * 4 * in->states;
 }

@@ -1,31 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What would make a plan fit its GPU: remedies are planned, alone and together, and those
- * that fit are named with what they need. In: the plan. Out: one sentence.
+ * What would make a plan fit its GPU: remedies are planned, alone and together, and
+ * those that fit are named with what they need. In: the plan. Out: one sentence.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "plan/plan.h"
 
+/* how many times the ranks more_ranks tries at most */
 enum { MOST_TIMES = 256 };
 
-/* What is changed; zeros: nothing. */
+/* Changes of the plan; zeros change nothing. */
 struct remedy {
-    bool shard;     /* FULL_SHARD over all ranks */
-    bool recompute; /* activations once more in backward */
-    int batch;      /* samples of a rank and micro-batch; 0: as they are */
-    int times;      /* so many times the ranks, FULL_SHARD; 0: as they are */
-    bool offload;   /* FULL_SHARD, its state in the host's memory */
+    /* FULL_SHARD over all ranks */
+    bool shard;
+    /* activation checkpointing */
+    bool recompute;
+    /* samples per rank and micro-batch; 0: as they are */
+    int batch;
+    /* so many times the ranks, with FULL_SHARD; 0: as they are */
+    int times;
+    /* FULL_SHARD with its state in host memory */
+    bool offload;
 };
 
+/* The sentence so far. */
 struct cure {
     const struct plan_input *in;
     char *text;
     size_t len, used;
 };
 
-/* ---- remedies ---------------------------------------------------------------------------- */
+/* ---- remedies -------------------------------------------------------------------- */
 
 /* FULL_SHARD over all ranks of `in`, which keep their other axes. */
 static void cut_all(struct plan_input *in)
@@ -43,7 +50,7 @@ static void cut_all(struct plan_input *in)
     in->layout.offload_params = was.offload_params;
 }
 
-/* The plan with the remedy; activations grow with the samples. */
+/* Device bytes of the plan with the remedy. Activations grow with the samples. */
 static int64_t bytes_with(const struct plan_input *in, const struct remedy *r)
 {
     struct plan_input other = *in;
@@ -68,11 +75,12 @@ static int64_t bytes_with(const struct plan_input *in, const struct remedy *r)
     return p.total_bytes;
 }
 
-static bool fits(const struct plan_input *in, const struct remedy *r)
+static bool remedy_fits(const struct plan_input *in, const struct remedy *r)
 {
     return bytes_with(in, r) <= in->device.memory_bytes;
 }
 
+/* Is anything left to cut: are parameters whole, or are there copies? */
 static bool can_shard(const struct plan_input *in)
 {
     const struct plan_layout *l = &in->layout;
@@ -81,31 +89,32 @@ static bool can_shard(const struct plan_input *in)
            l->shard * l->cp * l->sp * l->tp < in->world;
 }
 
+/* Is it known to save anything? */
 static bool can_recompute(const struct plan_input *in)
 {
     return in->recomputed_bytes > 0 && in->recomputed_bytes < in->activation_bytes;
 }
 
-/* The largest part of the batch that fits, else one sample. */
+/* The largest half, quarter ... of the batch that fits, else one sample. */
 static void smaller_batch(const struct plan_input *in, struct remedy *r)
 {
-    for (r->batch = in->batch / 2; r->batch > 1 && !fits(in, r);)
+    for (r->batch = in->batch / 2; r->batch > 1 && !remedy_fits(in, r);)
         r->batch /= 2;
 }
 
-/* The fewest ranks, doubled again and again, that hold the rest; false: none. */
+/* The fewest ranks, doubled again and again, that the plan fits on; false: none. */
 static bool more_ranks(const struct plan_input *in, struct remedy *r)
 {
     for (r->times = 2; r->times <= MOST_TIMES; r->times *= 2)
-        if (fits(in, r))
+        if (remedy_fits(in, r))
             return true;
     r->times = 0;
     return false;
 }
 
-/* ---- in words ------------------------------------------------------------------------------ */
+/* ---- in words -------------------------------------------------------------------- */
 
-/* The key that cuts all state, for the engine of the config. */
+/* The key that cuts all state, in the words of the config's engine. */
 static const char *shard_words(const struct config *c)
 {
     char text[8];
@@ -119,6 +128,8 @@ static const char *shard_words(const struct config *c)
                : "fsdp_reshard_after_forward: true";
 }
 
+/* Appends a remedy; one that does not fit the text is left out, since half a sentence
+ * helps nobody. */
 static void add(struct cure *c, const char *what)
 {
     int n = snprintf(c->text + c->used, c->len - c->used, "%s%s", c->used ? "; " : "",
@@ -127,12 +138,13 @@ static void add(struct cure *c, const char *what)
     if (n > 0 && c->used + (size_t)n < c->len)
         c->used += (size_t)n;
     else
-        c->text[c->used] = '\0'; /* half a sentence helps nobody */
+        c->text[c->used] = '\0';
 }
 
-/* "A, B and C (12.0 GiB)" */
-static void describe(const struct plan_input *in, const struct remedy *r, char *line,
-                     size_t len)
+/* "A, B and C (12.0 GiB)". A smaller batch comes with as many more micro-batches as
+ * keep the samples of a step. */
+static void remedy_describe(const struct plan_input *in, const struct remedy *r,
+                            char *line, size_t len)
 {
     char ranks[48], batch[96], size[32];
     const char *part[6];
@@ -166,19 +178,20 @@ static void describe(const struct plan_input *in, const struct remedy *r, char *
                  format_bytes((double)bytes_with(in, r), size, sizeof(size)));
 }
 
-/* Adds the remedy where it fits by itself. */
+/* Adds the remedy if the plan fits with it alone. */
 static bool add_if_fits(struct cure *c, const struct remedy *r)
 {
     char line[320];
 
-    if (!fits(c->in, r))
+    if (!remedy_fits(c->in, r))
         return false;
-    describe(c->in, r, line, sizeof(line));
+    remedy_describe(c->in, r, line, sizeof(line));
     add(c, line);
     return true;
 }
 
-/* One remedy after the other until it fits; then those that it fits without are left out. */
+/* One remedy after the other until the plan fits; then those that it fits without are
+ * left out again. */
 static void add_together(struct cure *c, bool fsdp_keys)
 {
     const struct plan_input *in = c->in;
@@ -186,27 +199,29 @@ static void add_together(struct cure *c, bool fsdp_keys)
                         .recompute = fsdp_keys && can_recompute(in) };
     char line[320], all[400];
 
-    if (in->batch > 1 && !fits(in, &r))
+    if (in->batch > 1 && !remedy_fits(in, &r))
         smaller_batch(in, &r);
-    if (!fits(in, &r) && !more_ranks(in, &r))
+    if (!remedy_fits(in, &r) && !more_ranks(in, &r))
         r.offload = fsdp_keys;
-    for (int i = 0; i < 3 && fits(in, &r); i++) {
+    for (int i = 0; i < 3 && remedy_fits(in, &r); i++) {
         struct remedy without = r;
 
         without.shard &= i != 0;
         without.recompute &= i != 1;
         without.batch *= i != 2;
-        if (fits(in, &without))
+        if (remedy_fits(in, &without))
             r = without;
     }
     if (add_if_fits(c, &r))
         return;
-    describe(in, &r, line, sizeof(line));
+    remedy_describe(in, &r, line, sizeof(line));
     snprintf(all, sizeof(all), "use a smaller model, or GPUs with more memory%s%s",
              line[0] ? "; still too much: " : "", line);
     add(c, all);
 }
 
+/* First each remedy alone, the cheap ones before more ranks and offloading; only when
+ * none is enough, several together. DeepSpeed configs have no keys for some of them. */
 const char *plan_cure(const struct plan_input *in, const struct plan *p, char *text,
                       size_t len)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plan as a table of aligned "key  value" rows, printed once per run.
- * In: the plan and the caller's own rows. Out: text. Never prints itself.
+ * The plan as a table of aligned "key value" rows, printed once per run. In: the plan
+ * and the caller's own rows. Out: text. Never prints itself.
  */
 #include "plan/plan.h"
 
@@ -11,11 +11,13 @@
 
 #define KEY_WIDTH 20
 
+/* " key value" */
 static void row(struct strbuf *out, const char *key, const char *value)
 {
     strbuf_printf(out, "  %-*s  %s\n", KEY_WIDTH, key, value);
 }
 
+/* row with a formatted value. */
 __attribute__((format(printf, 3, 4))) static void rowf(struct strbuf *out,
                                                        const char *key, const char *fmt,
                                                        ...)
@@ -29,6 +31,7 @@ __attribute__((format(printf, 3, 4))) static void rowf(struct strbuf *out,
     row(out, key, value);
 }
 
+/* A row of bytes in a human unit, with a note. */
 static void bytes_row(struct strbuf *out, const char *key, int64_t bytes,
                       const char *what)
 {
@@ -43,7 +46,8 @@ static const char *plural(int n)
     return n == 1 ? "" : "s";
 }
 
-/* "dp_replicate 2 x dp_shard 8", the axes that divide ranks; a plain group needs no row. */
+/* "dp_replicate 2 x dp_shard 8": the axes that divide the ranks. A plain group needs
+ * no row. */
 static void print_mesh(const struct plan_layout *l, struct strbuf *out)
 {
     char text[160] = "";
@@ -63,7 +67,8 @@ static void print_mesh(const struct plan_layout *l, struct strbuf *out)
         row(out, "groups", text);
 }
 
-/* What gradients travel in, as the key has it, where that is not what is computed in. */
+/* The dtype that gradients travel in, as the key has it, where it is not that of the
+ * computation; else NULL. */
 static const char *narrow_wire(const struct plan_layout *l, const struct precision *p)
 {
     if (!l->cut_optimizer || p->reduce == p->compute)
@@ -75,6 +80,7 @@ static const char *narrow_wire(const struct plan_layout *l, const struct precisi
                                        : NULL;
 }
 
+/* Masters and sums are always float32; the row says what else there is. */
 static void print_precision(const struct plan_layout *l, const struct precision *p,
                             struct strbuf *out)
 {
@@ -95,6 +101,7 @@ static void print_precision(const struct plan_layout *l, const struct precision 
                              : "bf16 compute, float32 masters, wire and sums");
 }
 
+/* What is trained, on how many ranks, how it is cut. */
 static void print_shape(const struct plan_input *in, const struct plan *p,
                         struct strbuf *out)
 {
@@ -115,7 +122,8 @@ static void print_shape(const struct plan_input *in, const struct plan *p,
     print_precision(l, &precision, out);
 }
 
-/* Parameters, moments and gradients; those that are offloaded have no rows of their own. */
+/* Parameters, moments and gradients. Offloaded ones are printed with the
+ * host's rows. */
 static void print_state(const struct plan_input *in, const struct plan *p,
                         struct strbuf *out)
 {
@@ -132,6 +140,7 @@ static void print_state(const struct plan_input *in, const struct plan *p,
               l->cut_gradients ? "shard" : "whole");
 }
 
+/* What a step needs besides the state; rows of 0 bytes are left out. */
 static void print_buffers(const struct plan_input *in, const struct plan *p,
                           struct strbuf *out)
 {
@@ -155,6 +164,7 @@ static void print_buffers(const struct plan_input *in, const struct plan *p,
                       : "peak of a micro-batch");
 }
 
+/* One table, where the host computes. */
 static void print_host(const struct plan_input *in, const struct plan *p,
                        struct strbuf *out)
 {
@@ -170,7 +180,7 @@ static void print_host(const struct plan_input *in, const struct plan *p,
                   "parameters, moments, gradients");
 }
 
-/* The peak against the memory that there is. */
+/* The peak against the memory of the device, where that is known. */
 static void peak_row(struct strbuf *out, int64_t bytes, int64_t memory)
 {
     char all[32], note[96] = "";
@@ -183,7 +193,7 @@ static void peak_row(struct strbuf *out, int64_t bytes, int64_t memory)
     bytes_row(out, "  peak", bytes, note);
 }
 
-/* Each rank has one GPU; the rest of it is on the host. */
+/* Two tables: each rank has one GPU; everything else is on the host. */
 static void print_device(const struct plan_input *in, const struct plan *p,
                          struct strbuf *out)
 {
@@ -229,6 +239,7 @@ static void print_memory(const struct plan_input *in, const struct plan *p,
         print_host(in, p, out);
 }
 
+/* The parts are only worth a row where there is a network. */
 static void print_wire(const struct plan_input *in, const struct plan *p,
                        struct strbuf *out)
 {
@@ -242,7 +253,7 @@ static void print_wire(const struct plan_input *in, const struct plan *p,
         bytes_row(out, "to and from host", p->wire.host, "per rank and step");
 }
 
-/* "key  value  note" rows leave blanks at the end where there is no note. */
+/* "key value note" rows end in blanks where there is no note. */
 static void trim_line_ends(struct strbuf *out, size_t from)
 {
     size_t to = from;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parameter groups of the job: what each parameter's learning rate and weight decay are,
- * and which are not trained. In: globs and units. Out: parameters that carry their values,
- * laid out anew. Reads names only.
+ * The parameter groups of the job: the learning rate and weight decay of each
+ * parameter, and which ones are frozen. In: globs and units. Out: parameters that carry
+ * their values, laid out anew. Reads names only.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +14,8 @@
 #include "optim/optim.h"
 #include "run/run.h"
 
+/* A group without parameters is most likely a mistyped glob: the hint shows a
+ * full name. */
 static accel_status_t no_match(const accel_t *run, const accel_group_t *g,
                                accel_error_t *err)
 {
@@ -29,9 +31,11 @@ static accel_status_t no_match(const accel_t *run, const accel_group_t *g,
                       g->match);
 }
 
+/* Frozen parameters move to the end of their unit, so the units are laid out again. */
 accel_status_t groups_apply(accel_t *run, accel_error_t *err)
 {
     const accel_optimizer_t *o = &run->job.optimizer;
+    /* parameters of each group; one more, since calloc(0) may return NULL */
     int *hits = calloc((size_t)o->group_count + 1, sizeof(*hits));
     int64_t trained = 0;
     accel_status_t st = ACCEL_OK;
@@ -51,6 +55,7 @@ accel_status_t groups_apply(accel_t *run, accel_error_t *err)
                 p->needs_grad = false;
             trained += p->needs_grad;
         }
+    /* A later group that an earlier one leaves nothing to is an error as well. */
     for (int i = 0; i < o->group_count && st == ACCEL_OK; i++)
         if (!hits[i])
             st = no_match(run, &o->groups[i], err);
@@ -62,11 +67,11 @@ accel_status_t groups_apply(accel_t *run, accel_error_t *err)
     return st;
 }
 
+/* Hashes are added, not chained: the order of units follows the wrap policy. */
 uint64_t groups_trained(const accel_t *run)
 {
     uint64_t h = 0;
 
-    /* Added, not chained: the order of units follows the wrap policy. */
     for (int u = 0; u < run->units.count; u++)
         for (int i = 0; i < run->units.unit[u].param_count; i++) {
             const accel_tensor_t *p = run->units.unit[u].param[i];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Functions of the program that see each reduced gradient before it is clipped. In: glob
- * patterns and functions. Never communicates: every rank calls for its own pieces.
+ * Functions of the program that see each reduced gradient before it is clipped. In:
+ * glob patterns and functions. Never communicates: every rank calls them for its
+ * own pieces.
  */
 #include <fnmatch.h>
 #include <stdlib.h>
@@ -9,6 +10,8 @@
 
 #include "run/run.h"
 
+/* The pattern is copied. Hooks are called in the order in which they were added; each
+ * sees what the one before it has changed. */
 accel_status_t accel_on_gradient(accel_t *run, const char *match, accel_gradient_f fn,
                                  void *user, accel_error_t *err)
 {
@@ -33,6 +36,7 @@ accel_status_t accel_on_gradient(accel_t *run, const char *match, accel_gradient
     return ACCEL_OK;
 }
 
+/* user is the hook. */
 static void call_one(void *user, const char *name, float *gradient, int64_t first,
                      int64_t count)
 {
@@ -42,6 +46,7 @@ static void call_one(void *user, const char *name, float *gradient, int64_t firs
         h->fn(h->user, name, gradient, first, count);
 }
 
+/* Between the last reduction and the norm, so clipping sees what the hooks wrote. */
 accel_status_t hooks_call(accel_t *run, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The groups of ranks that the sharding strategy works in. In: the communicators of all ranks,
- * the strategy and the nodes. Out: one among the ranks that share the state, one among those
- * that hold copies of it, and one that is the reduce queue's own.
+ * The groups of ranks that the sharding strategy works in. In: the communicators of all
+ * ranks, the strategy and the nodes. Out: one among the ranks that share the state, one
+ * among those that hold copies of it, and one for the reduce queue alone.
  */
 #include "run/run.h"
 
-/* Rank k of a node works with rank k of the others. */
+/* HYBRID: rank k of a node works with rank k of the others, so every node must have
+ * equally many. */
 static accel_status_t check_nodes(const struct boot *b, accel_error_t *err)
 {
+    /* local ranks count from 0, so one of `each` or more means another node
+     * lacks some */
     int each = b->size / b->nodes;
     bool even = b->size % b->nodes == 0;
 
@@ -34,8 +37,8 @@ static accel_status_t open_hybrid(accel_t *run, struct comm *all, accel_error_t 
     return st;
 }
 
-/* NCCL connects the ranks, with buffers on the device, when they first exchange something:
- * before the memory is measured. */
+/* NCCL connects the ranks and allocates its buffers on the device when they first
+ * exchange something. That must happen before the memory is measured. */
 static accel_status_t warm_up(accel_t *run, struct comm *c, bool gathers, bool sums,
                               accel_error_t *err)
 {
@@ -47,6 +50,7 @@ static accel_status_t warm_up(accel_t *run, struct comm *c, bool gathers, bool s
 
     if (st == ACCEL_OK)
         st = be->alloc(be, MEMORY_WORK, ELEMS * sizeof(float), &part, err);
+    /* what is exchanged does not matter */
     if (st == ACCEL_OK && gathers)
         st = comm_all_gather(c, all, ELEMS, ACCEL_F32, err);
     if (st == ACCEL_OK && sums)
@@ -58,6 +62,7 @@ static accel_status_t warm_up(accel_t *run, struct comm *c, bool gathers, bool s
     return st;
 }
 
+/* Each communicator is warmed up with the collectives that it will have. */
 static accel_status_t warm_up_all(accel_t *run, accel_error_t *err)
 {
     struct comm *main = run->group ? run->group : run->data;
@@ -70,6 +75,7 @@ static accel_status_t warm_up_all(accel_t *run, accel_error_t *err)
     return st;
 }
 
+/* A single rank needs none. */
 accel_status_t meshes_open(accel_t *run, accel_error_t *err)
 {
     enum sharding_strategy strategy = config_strategy(&run->config);
@@ -80,14 +86,15 @@ accel_status_t meshes_open(accel_t *run, accel_error_t *err)
         return ACCEL_OK;
     if (strategy == SHARD_HYBRID || strategy == SHARD_HYBRID_ZERO2)
         st = open_hybrid(run, all, err);
-    /* A communicator keeps the order of its calls whatever their queues: with one alone a
-     * gather would wait for the reduction before it. */
+    /* A communicator keeps the order of its calls whatever their queues. With one
+     * communicator for both, a gather would wait for the reduction before it. */
     if (st == ACCEL_OK && run->data && strategy != SHARD_NONE)
         st = comm_split(run->group ? run->group : all, 0, run->boot.rank, &run->reduce,
                         err);
     return st == ACCEL_OK && run->data ? warm_up_all(run, err) : st;
 }
 
+/* Before the communicators that they were split from. */
 void meshes_close(accel_t *run)
 {
     comm_close(run->reduce);

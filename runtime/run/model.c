@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The calls of accel.h that build and run models on a run: thin, they hand on to nn/.
+ * The calls of accel.h that build and run models on a run: thin, they hand on
+ * to nn/.
  */
 #include "nn/models/any.h"
 #include "nn/models/bert.h"
@@ -10,12 +11,13 @@
 #include "tensor/tape.h"
 #include "run/run.h"
 
+/* For ops/ and tests: tensor/graph.h declares it. */
 struct graph *accel_run_graph(accel_t *run)
 {
     return &run->graph;
 }
 
-/* Remembers the root of a new tree so that accel_close frees it. */
+/* Remembers the root of a new tree, so that accel_close frees it. */
 static accel_module_t *adopt(accel_t *run, accel_module_t *m)
 {
     if (!m)
@@ -30,6 +32,7 @@ static accel_module_t *adopt(accel_t *run, accel_module_t *m)
     return m;
 }
 
+/* Only a root is adopted; children belong to their tree. */
 accel_module_t *accel_module_new(accel_t *run, const accel_class_t *cls,
                                  accel_module_t *parent, const char *name)
 {
@@ -38,6 +41,7 @@ accel_module_t *accel_module_new(accel_t *run, const accel_class_t *cls,
     return parent ? m : adopt(run, m);
 }
 
+/* Ends the micro-batch at work: its tensors are dropped. */
 void accel_eval(accel_t *run, int on)
 {
     if (!run)
@@ -61,10 +65,11 @@ accel_kv_t *accel_kv_new(accel_t *run, int layers, int batch, int capacity,
     return kv_new(&run->graph, layers, batch, capacity, kv_heads, head_width, err);
 }
 
-/* A new model belongs to the run; accel_prepare reports what went wrong, once for all
- * ranks. */
-static accel_module_t *take(accel_t *run, accel_module_t *m, const accel_error_t *why,
-                            accel_error_t *err)
+/* A new model belongs to the run. What went wrong is kept as the graph's error too,
+ * so that accel_prepare reports it once for all ranks, also where the program did
+ * not look. */
+static accel_module_t *model_take(accel_t *run, accel_module_t *m,
+                                  const accel_error_t *why, accel_error_t *err)
 {
     if (!m && run && run->graph.error.code == ACCEL_OK)
         run->graph.error = *why;
@@ -75,6 +80,8 @@ static accel_module_t *take(accel_t *run, accel_module_t *m, const accel_error_t
     return NULL;
 }
 
+/* All builders of models have this shape: `why` holds what went wrong until model_take
+ * has given it to the graph and to the caller. */
 accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg,
                                accel_error_t *err)
 {
@@ -83,7 +90,7 @@ accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg,
 
     if (run_given(run, "accel_gpt2_new", &why) == ACCEL_OK)
         m = gpt2_new(&run->graph, cfg, &why);
-    return take(run, m, &why, err);
+    return model_take(run, m, &why, err);
 }
 
 accel_module_t *accel_llama_new(accel_t *run, const accel_llama_t *cfg,
@@ -94,7 +101,7 @@ accel_module_t *accel_llama_new(accel_t *run, const accel_llama_t *cfg,
 
     if (run_given(run, "accel_llama_new", &why) == ACCEL_OK)
         m = llama_new(&run->graph, cfg, &why);
-    return take(run, m, &why, err);
+    return model_take(run, m, &why, err);
 }
 
 accel_module_t *accel_bert_new(accel_t *run, const accel_bert_t *cfg,
@@ -105,9 +112,11 @@ accel_module_t *accel_bert_new(accel_t *run, const accel_bert_t *cfg,
 
     if (run_given(run, "accel_bert_new", &why) == ACCEL_OK)
         m = bert_new(&run->graph, cfg, &why);
-    return take(run, m, &why, err);
+    return model_take(run, m, &why, err);
 }
 
+/* A preset's name, or a directory with a config.json; the kind of model follows
+ * from it. */
 accel_module_t *accel_model_open(accel_t *run, const char *name, accel_error_t *err)
 {
     accel_error_t why = { 0 };
@@ -119,5 +128,5 @@ accel_module_t *accel_model_open(accel_t *run, const char *name, accel_error_t *
     else if (run_given(run, "accel_model_open", &why) == ACCEL_OK &&
              model_shape_open(name, &shape, &why) == ACCEL_OK)
         m = model_new(&run->graph, &shape, &why);
-    return take(run, m, &why, err);
+    return model_take(run, m, &why, err);
 }

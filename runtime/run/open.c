@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_open and accel_close: config, bootstrap, topology, backend and collectives come up
- * in this order and go down in the reverse one.
+ * accel_open and accel_close: config, bootstrap, topology, backend and collectives come
+ * up in this order and go down in the reverse one.
  */
 #include <errno.h>
 #include <omp.h>
@@ -16,12 +16,15 @@
 #include "backend/cuda_load.h"
 #include "run/run.h"
 
+/* Milliseconds; the first two are defaults of ACCEL_BOOT_TIMEOUT_MS and
+ * ACCEL_COMM_TIMEOUT_MS. SPEAKER_MS: see tell_once. */
 #define BOOT_TIMEOUT_MS 120000
 #define COMM_TIMEOUT_MS 600000
 #define SPEAKER_MS      3000
 
-/* Job file: the option > config resolved by srun > $ACCEL_CONFIG > none. What srun did not
- * resolve is merged here with the other sources. */
+/* The job file is the option, else the config that srun has resolved, else
+ * $ACCEL_CONFIG, else none. What srun did not resolve is merged with the other
+ * sources here. */
 static accel_status_t load_config(accel_t *run, const accel_options_t *o,
                                   accel_error_t *err)
 {
@@ -32,6 +35,7 @@ static accel_status_t load_config(accel_t *run, const accel_options_t *o,
     struct config_diags diags = { 0 };
     accel_status_t st;
 
+    /* srun has merged all sources already, where the job was started. */
     if (!path && resolved && *resolved) {
         run->config_source = "srun";
         return config_decode(resolved, &run->config, err);
@@ -47,6 +51,7 @@ static accel_status_t load_config(accel_t *run, const accel_options_t *o,
     }
     config_sources_default(&sources, &paths);
     st = config_resolve(&sources, &run->config, &diags, err);
+    /* All findings are logged, not only the one that fails. */
     for (size_t i = 0; i < diags.count; i++)
         accel_logf(&run->log, diags.item[i].is_error ? ACCEL_LOG_ERROR : ACCEL_LOG_WARN,
                    "%s", diags.item[i].text);
@@ -54,7 +59,7 @@ static accel_status_t load_config(accel_t *run, const accel_options_t *o,
     return st;
 }
 
-/* What the config says against what was started. */
+/* Compares the config with what was started. */
 static accel_status_t check_size(const accel_t *run, accel_error_t *err)
 {
     int64_t want = run->config.num_processes;
@@ -65,6 +70,7 @@ static accel_status_t check_size(const accel_t *run, accel_error_t *err)
                    "no config given: %d processes train as MULTI_CPU with the defaults "
                    "(srun --accel-config=FILE says otherwise)",
                    run->boot.size);
+    /* 0: the config does not say */
     if (want > 0 && want != run->boot.size)
         return accel_fail_at(
             err, A0301, "num_processes",
@@ -79,8 +85,9 @@ static accel_status_t check_size(const accel_t *run, accel_error_t *err)
     return config_check_world(&run->config, run->boot.size, err);
 }
 
-/* OMP_NUM_THREADS counts when it is the user's. The launcher sets it as Accelerate does, to
- * 1 as a rule, which is meant for Python's workers; it leaves a mark with the same value. */
+/* OMP_NUM_THREADS counts when the user has set it. The launcher sets it as Accelerate
+ * does, as a rule to 1, which is meant for Python's workers; it leaves a mark with the
+ * same value. */
 static long user_threads(void)
 {
     const char *threads = getenv("OMP_NUM_THREADS");
@@ -90,6 +97,7 @@ static long user_threads(void)
                                                      : env_long("OMP_NUM_THREADS", 0);
 }
 
+/* The option, else the user's variable, else the cores of this rank. */
 static int choose_threads(const accel_t *run, const accel_options_t *o)
 {
     long asked = o && o->threads > 0 ? o->threads : user_threads();
@@ -99,9 +107,9 @@ static int choose_threads(const accel_t *run, const accel_options_t *o)
     return asked < 1 ? 1 : asked > 1024 ? 1024 : (int)asked;
 }
 
-/* One matrix product that fills every thread's workspace (the BLAS's own buffers, panels of
- * widened operands), so that what the process needs beside the model is there when it is
- * measured, and the plan is right from the start. */
+/* One matrix product that fills every thread's workspace (buffers of the BLAS, panels
+ * of widened operands), so that it is counted in the memory of the process before the
+ * model, and the plan is right from the start. */
 static accel_status_t warm_up(accel_t *run, accel_error_t *err)
 {
     enum { M = 512, N = 384, K = 1024 };
@@ -141,7 +149,7 @@ static accel_status_t warm_up(accel_t *run, accel_error_t *err)
     return st;
 }
 
-/* A warning during the bootstrap must not kill the task: what srun resolved tells the
+/* A signal during the bootstrap must not kill the task: what srun resolved names the
  * signals before anything is up. A config that does not decode is reported later. */
 static void early_signals(accel_t *run)
 {
@@ -158,15 +166,16 @@ static void wait_for_end(pid_t pid)
 {
     struct pollfd p = { .fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN };
 
+    /* a process that has ended already, or a kernel before 5.3 */
     if (p.fd < 0)
         return;
     poll(&p, 1, SPEAKER_MS);
     close(p.fd);
 }
 
-/* Collective. A failure that all ranks have in common is told once per node, by its first
- * rank. The others end after it: a launcher ends the job with the first rank that fails,
- * and the line must be out by then. */
+/* Collective. A failure that all ranks have in common is reported once per node, by its
+ * first rank. The others end after it: a launcher ends the job with the first rank that
+ * fails, and the message must be out by then. */
 static void tell_once(accel_t *run, accel_error_t *err)
 {
     struct boot *b = &run->boot;
@@ -189,7 +198,8 @@ static void tell_once(accel_t *run, accel_error_t *err)
         wait_for_end(speaker);
 }
 
-/* The GPU that this rank was given, by CUDA's number for it: is it the one? */
+/* Is the device that CUDA opened the GPU that this rank was given? CUDA numbers devices
+ * by speed unless CUDA_DEVICE_ORDER says otherwise. */
 static accel_status_t check_device(const accel_t *run, accel_error_t *err)
 {
     const char *given = run->place.topo.device[0].bus_id,
@@ -203,8 +213,8 @@ static accel_status_t check_device(const accel_t *run, accel_error_t *err)
                          run->boot.rank, given, run->place.first_device, opened);
 }
 
-/* Kernels on the GPUs that were given, else on the cores. All ranks come to one end: a GPU
- * that cannot be used is never made up for by the CPU. */
+/* Kernels on the GPUs that were given, else on the cores. All ranks have one outcome: a
+ * GPU that cannot be used is never replaced by the CPU. */
 static accel_status_t open_compute(accel_t *run, int timeout_ms, accel_error_t *err)
 {
     struct comm_options o = { .timeout_ms = timeout_ms, .backend = "nccl" };
@@ -219,10 +229,12 @@ static accel_status_t open_compute(accel_t *run, int timeout_ms, accel_error_t *
     if (st != ACCEL_OK || run->boot.size == 1)
         return st;
     o.device = run->backend;
+    /* Sums in rank order are the default: the same bits whatever NCCL's topology. */
     o.library_sums = run->config.sums == SUMS_NCCL;
     return comm_open(&run->data, &run->boot, &o, err);
 }
 
+/* boot_leave comes after all communicators, which open through the bootstrap. */
 static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
                                   accel_error_t *err)
 {
@@ -234,6 +246,7 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
                    err);
     if (st != ACCEL_OK)
         return st;
+    /* only rank 0 says what goes well */
     if (run->boot.rank != 0 && run->log.level > ACCEL_LOG_WARN)
         run->log.level = ACCEL_LOG_WARN;
     st = load_config(run, o, err);
@@ -254,9 +267,11 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
         st = place_print(run, err);
     if (st != ACCEL_OK)
         return st;
+    /* After place_open, which knows the cores of this rank. */
     run->place.threads = choose_threads(run, o);
-    /* Every parallel region of this thread, the optimizer's too, keeps to the rank's cores:
-     * one worker more per rank waits actively and takes a core from another rank. */
+    /* Every parallel region of this thread, the optimizer's too, keeps to the
+     * rank's cores: one more worker per rank waits actively and takes a core from
+     * another rank. */
     run->place.threads_before = omp_get_max_threads();
     omp_set_num_threads(run->place.threads);
     st = open_compute(run, comm.timeout_ms, err);
@@ -274,6 +289,7 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
     return st == ACCEL_OK ? warm_up(run, err) : st;
 }
 
+/* Also what accel_open has left half open: every call copes with NULL or zeros. */
 static void free_run(accel_t *run)
 {
     if (run->place.threads_before > 0)
@@ -305,8 +321,7 @@ static void free_run(accel_t *run)
     free(run);
 }
 
-/* What the device's memory was used for before the model, by whomever: all that is not in
- * our books. */
+/* Device memory used before the model, by anybody: all that is not in our books. */
 static int64_t device_base(const struct backend *be)
 {
     struct backend_usage u;
@@ -321,6 +336,9 @@ static int64_t device_base(const struct backend *be)
     return bytes > 0 ? bytes : 0;
 }
 
+/* Descriptors and signals first: the bootstrap needs many connections, and a warning
+ * may come while it waits. base_bytes is measured last, when all libraries have
+ * their buffers. */
 accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
                           accel_error_t *err)
 {
@@ -330,6 +348,8 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
     if (!run)
         return accel_fail_nomem(err, "the run", sizeof(*run));
     run->observe.file.fd = -1;
+    /* Zero is a descriptor, and a step that could have been saved: both need
+     * another "none". */
     run->life.lease_fd = -1;
     run->progress.saved_step = -1;
     run->log.level = ACCEL_LOG_INFO;
@@ -353,25 +373,29 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
     run->graph.log = &run->log;
     run->base_bytes = observe_memory(NULL);
     run->device_base_bytes = device_base(run->backend);
+    /* now with the whole config; early_signals had only what srun resolved */
     signals_install(&run->config);
     *run_out = run;
     return ACCEL_OK;
 }
 
+/* Returns the first failure of the run, so that a program that looks only here still
+ * learns of it. */
 accel_status_t accel_close(accel_t *run, accel_error_t *err)
 {
-    accel_status_t status;
+    accel_status_t st;
 
     if (!run)
         return ACCEL_OK;
-    status = run->status;
-    if (status != ACCEL_OK && err)
+    st = run->status;
+    if (st != ACCEL_OK && err)
         *err = run->failure;
     signals_restore();
     free_run(run);
-    return status;
+    return st;
 }
 
+/* Without a run there is one rank, 0. */
 int accel_rank(const accel_t *run)
 {
     return run ? run->boot.rank : 0;

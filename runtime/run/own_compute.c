@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bring your own compute: units that the program declares, and the doors to their values and
- * gradients. The structures and the residency are those that the tape uses. Computes
- * nothing; every misuse is an error of the micro-batch.
+ * Bring your own compute: units that the program declares, and access to their values
+ * and gradients. The structures and the residency are those that the tape uses.
+ * Computes nothing; every misuse is an error of the micro-batch.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,18 +14,23 @@
 
 #define UNITS_MAX 65536
 
+/* A unit of the program. The run owns it, its name and its parameters. */
 struct accel_unit {
     accel_t *run;
     char *name;
     accel_tensor_t **param;
     int params;
-    int number; /* in run->units; -1: not prepared */
-    int wanted; /* want without done */
-    void *data; /* while wanted */
+    /* in run->units; -1: not prepared, or the job has a model */
+    int number;
+    /* want without done */
+    int wanted;
+    /* the gathered values, while wanted */
+    void *data;
 };
 
-/* ---- declaring ------------------------------------------------------------------------- */
+/* ---- declaring ------------------------------------------------------------------- */
 
+/* Units are declared before accel_prepare only. ACCEL_OK: it is not too late. */
 static accel_status_t late(const accel_t *run, const char *call, accel_error_t *err)
 {
     accel_status_t st = run_given(run, call, err);
@@ -36,12 +41,14 @@ static accel_status_t late(const accel_t *run, const char *call, accel_error_t *
                       call);
 }
 
+/* A0607, as for modules and parameters of a tree. */
 static accel_status_t bad_name(accel_error_t *err, const char *name, const char *why)
 {
     return accel_fail(err, A0607, "use letters, digits, _ and dots, each name once",
                       "'%s' %s", name ? name : "NULL", why);
 }
 
+/* '/' is kept out because names become paths in a checkpoint. */
 accel_unit_t *accel_unit_new(accel_t *run, const char *name, accel_error_t *err)
 {
     accel_unit_t **list, *u;
@@ -75,6 +82,8 @@ accel_unit_t *accel_unit_new(accel_t *run, const char *name, accel_error_t *err)
     return list[run->own_units++] = u;
 }
 
+/* Full names are unique over all units: "a.b" can come from unit "a" or from unit "".
+ * Linear over everything declared so far. */
 static bool is_taken(const accel_t *run, const char *full)
 {
     for (int i = 0; i < run->own_units; i++)
@@ -84,11 +93,14 @@ static bool is_taken(const accel_t *run, const char *full)
     return false;
 }
 
+/* The full name is "unit.param", or "param" in the unit "". `values` is read by
+ * shard_init, within accel_prepare, and must be there until then. */
 accel_status_t accel_unit_param(accel_unit_t *unit, const char *name, int ndim,
                                 const int64_t *dims, accel_init_t init,
                                 const float *values, accel_error_t *err)
 {
-    struct graph scratch = { 0 }; /* takes the error: this one is the caller's alone */
+    /* takes the sticky error, which is the caller's alone here */
+    struct graph scratch = { 0 };
     accel_tensor_t **list, *p;
     char *full;
     accel_status_t st;
@@ -115,6 +127,7 @@ accel_status_t accel_unit_param(accel_unit_t *unit, const char *name, int ndim,
             *err = scratch.error;
         return scratch.error.code;
     }
+    /* param_new has taken over `full`; from here param_free frees both. */
     list = reallocarray(unit->param, (size_t)unit->params + 1, sizeof(*list));
     if (!list) {
         param_free(p);
@@ -127,7 +140,10 @@ accel_status_t accel_unit_param(accel_unit_t *unit, const char *name, int ndim,
     return ACCEL_OK;
 }
 
-accel_status_t own_units_build(accel_t *run, struct units *out, accel_error_t *err)
+/* All lists lie in one array, which units_free frees with the first. A unit without
+ * parameters is allowed. */
+accel_status_t own_units_build(accel_t *run, struct units *units_out,
+                               accel_error_t *err)
 {
     struct units u = { 0 };
     accel_tensor_t **all;
@@ -145,6 +161,7 @@ accel_status_t own_units_build(accel_t *run, struct units *out, accel_error_t *e
         free(all);
         return accel_fail_nomem(err, "the list of units", (size_t)params * 8);
     }
+    /* `all` moves through the shared array; unit 0's list keeps its start. */
     for (int i = 0; i < run->own_units; i++) {
         accel_unit_t *own = run->own[i];
 
@@ -156,10 +173,11 @@ accel_status_t own_units_build(accel_t *run, struct units *out, accel_error_t *e
     }
     u.count = run->own_units;
     units_lay_out(&u);
-    *out = u;
+    *units_out = u;
     return ACCEL_OK;
 }
 
+/* After shard_close: the shards point to the parameters. */
 void own_units_free(accel_t *run)
 {
     for (int i = 0; i < run->own_units; i++) {
@@ -174,14 +192,15 @@ void own_units_free(accel_t *run)
     free(run->own);
 }
 
+/* What the program queues there is ordered with gathers and reductions. */
 void *accel_stream(const accel_t *run)
 {
     return run ? run->backend->native(run->backend, QUEUE_COMPUTE) : NULL;
 }
 
-/* ---- in a micro-batch ------------------------------------------------------------------- */
+/* ---- in a micro-batch ------------------------------------------------------------ */
 
-/* For calls that return no status: the micro-batch's first error. */
+/* For calls that return no status: becomes the micro-batch's first error. */
 static void fail_late(const accel_unit_t *unit, const char *what, const char *cure)
 {
     struct graph *g = &unit->run->graph;
@@ -190,12 +209,14 @@ static void fail_late(const accel_unit_t *unit, const char *what, const char *cu
         accel_fail_at(&g->error, A0912, unit->name, cure, "%s", what);
 }
 
+/* `unit` NULL: the message names none. */
 static accel_status_t misuse(const accel_unit_t *unit, const char *what,
                              const char *cure, accel_error_t *err)
 {
     return accel_fail_at(err, A0912, unit ? unit->name : "unit", cure, "%s", what);
 }
 
+/* The run is ready, and its units are what it trains. */
 static accel_status_t usable(const accel_unit_t *unit, const char *call,
                              accel_error_t *err)
 {
@@ -211,11 +232,14 @@ static accel_status_t usable(const accel_unit_t *unit, const char *call,
     return st;
 }
 
+/* Has the unit a parameter of this number? */
 static bool has(const accel_unit_t *unit, int index)
 {
     return index >= 0 && index < unit->params;
 }
 
+/* The ring has two slots: a third unit in use is refused here, with a text that says
+ * what to do. The unit pointers stay valid until done. */
 accel_status_t accel_unit_want(accel_unit_t *unit, accel_error_t *err)
 {
     accel_status_t st = usable(unit, "accel_unit_want", err);
@@ -226,6 +250,7 @@ accel_status_t accel_unit_want(accel_unit_t *unit, accel_error_t *err)
     if (st != ACCEL_OK)
         return st;
     for (int i = 0; i < unit->run->own_units; i++)
+        /* units other than this one that are in use now */
         others += unit->run->own[i] != unit && unit->run->own[i]->wanted > 0;
     if (others > 1 && !unit->wanted)
         return misuse(unit, "wanted while two other units are in use",
@@ -238,6 +263,7 @@ accel_status_t accel_unit_want(accel_unit_t *unit, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* Each want has its done; the values are gone with the last. */
 void accel_unit_done(accel_unit_t *unit)
 {
     const struct residency *r;
@@ -255,11 +281,13 @@ void accel_unit_done(accel_unit_t *unit)
         unit->data = NULL;
 }
 
+/* Values come in the compute dtype; gradients are float32. */
 accel_dtype_t accel_unit_dtype(const accel_unit_t *unit)
 {
     return unit ? unit->run->graph.compute : ACCEL_F32;
 }
 
+/* Offsets are elements of the compute dtype from the start of the unit. */
 const void *accel_unit_values(const accel_unit_t *unit, int index)
 {
     if (!unit)
@@ -276,7 +304,7 @@ const void *accel_unit_values(const accel_unit_t *unit, int index)
     return NULL;
 }
 
-/* The backward of a micro-batch begins with the first gradient, or at its end. */
+/* The backward of a micro-batch begins with its first gradient, or at its end. */
 static accel_status_t backward_begin(accel_t *run, accel_error_t *err)
 {
     accel_status_t st;
@@ -288,6 +316,7 @@ static accel_status_t backward_begin(accel_t *run, accel_error_t *err)
     return st;
 }
 
+/* A frozen parameter has no gradient: NULL, and no error. */
 accel_status_t accel_unit_grad(accel_unit_t *unit, int index, float **out,
                                accel_error_t *err)
 {
@@ -318,6 +347,8 @@ accel_status_t accel_unit_grad(accel_unit_t *unit, int index, float **out,
     return ACCEL_OK;
 }
 
+/* Gathered values are stale after the step, so no unit may be held over the end of
+ * a micro-batch. */
 accel_status_t own_units_done(const accel_t *run, accel_error_t *err)
 {
     for (int i = 0; i < run->own_units; i++)
@@ -327,6 +358,8 @@ accel_status_t own_units_done(const accel_t *run, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* The end of a micro-batch, as accel_backward has it. Also without any gradient: the
+ * collectives must match those of other ranks. */
 static accel_status_t units_backward(accel_t *run, double loss, accel_error_t *err)
 {
     bool last = run->loop.micro + 1 == run->job.accumulate;
@@ -340,6 +373,7 @@ static accel_status_t units_backward(accel_t *run, double loss, accel_error_t *e
         st = backward_begin(run, err);
     if (st == ACCEL_OK)
         st = shard_backward_end(run->shard, last, err);
+    /* The GPU is asked once per progress line, while it is busy. */
     if (last && observe_due(&run->observe, run->progress.step + 1))
         throttle_check(run);
     if (st == ACCEL_OK) {
@@ -350,6 +384,8 @@ static accel_status_t units_backward(accel_t *run, double loss, accel_error_t *e
     return st;
 }
 
+/* A failure here is kept in the run: other ranks may be in the collective that this one
+ * has left. */
 accel_status_t accel_units_backward(accel_t *run, double loss, accel_error_t *err)
 {
     accel_status_t st = run_ready(run, "accel_units_backward", err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plan of a run: what the model, the ranks and the backend need, printed once and held
- * against the memory that there is. In: a prepared job. Out: run->plan, or why it cannot be.
+ * The plan of a run: what the model, the ranks and the backend need, printed once and
+ * compared with the memory that there is. In: a prepared job. Out: run->plan, or why it
+ * cannot be.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "optim/optim.h"
 #include "run/run.h"
 
+/* Elements without padding or gaps, and how many are frozen. */
 static void count_params(const struct units *units, struct plan_input *in)
 {
     for (int u = 0; u < units->count; u++)
@@ -24,6 +26,7 @@ static void count_params(const struct units *units, struct plan_input *in)
         }
 }
 
+/* The "data" row: samples and their fields. */
 static void describe_data(const accel_dataset_t *d, char *buf, size_t len)
 {
     char fields[200];
@@ -38,6 +41,7 @@ static void describe_data(const accel_dataset_t *d, char *buf, size_t len)
                  data_fields_text(d, fields, sizeof(fields)));
 }
 
+/* Logs the table line by line; rank 0's level is the one that shows it. */
 static void print_plan(accel_t *run, const struct plan_input *in)
 {
     const accel_job_t *j = &run->job;
@@ -75,6 +79,7 @@ static void print_plan(accel_t *run, const struct plan_input *in)
     };
 
     plan_print(in, &run->plan, extra, &text);
+    /* Without memory for the text the run goes on: the table is information only. */
     if (text.failed || !text.s)
         return;
     for (char *line = strtok_r(text.s, "\n", &save); line;
@@ -83,7 +88,7 @@ static void print_plan(accel_t *run, const struct plan_input *in)
     strbuf_free(&text);
 }
 
-/* Values of the model that are not trained. */
+/* Bytes of the model's buffers, which are not trained. */
 static accel_status_t count_buffers(accel_t *run, int64_t *bytes_out,
                                     accel_error_t *err)
 {
@@ -101,7 +106,8 @@ static accel_status_t count_buffers(accel_t *run, int64_t *bytes_out,
     return ACCEL_OK;
 }
 
-/* `own`: what the largest kernel takes for itself. */
+/* The device's side of the plan; nothing on a host. `own`: the internal workspace of
+ * the largest kernel. */
 static accel_status_t describe_device(accel_t *run, size_t own, struct plan_device *d,
                                       accel_error_t *err)
 {
@@ -121,13 +127,14 @@ static accel_status_t describe_device(accel_t *run, size_t own, struct plan_devi
     return count_buffers(run, &d->buffer_bytes, err);
 }
 
-/* The kernel grants memory it does not have and kills a rank much later, perhaps hours
- * into the run: what cannot fit on the node is refused before it. */
+/* Linux grants memory that it does not have, and kills a rank much later, perhaps hours
+ * into the run. What cannot fit on the node is refused at the start. */
 static accel_status_t check_host(const accel_t *run, int64_t need, accel_error_t *err)
 {
     int64_t node = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     char a[32], b[32];
 
+    /* Ranks of a node share its memory equally; 0 or less: the system does not tell. */
     if (node <= 0 || need <= node / run->boot.local_size)
         return ACCEL_OK;
     return accel_fail(err, A0904,
@@ -140,6 +147,7 @@ static accel_status_t check_host(const accel_t *run, int64_t need, accel_error_t
                       format_bytes((double)node, b, sizeof(b)));
 }
 
+/* Device and host each against what the plan needs there. */
 static accel_status_t check_memory(const accel_t *run, const struct plan_input *in,
                                    accel_error_t *err)
 {
@@ -148,6 +156,7 @@ static accel_status_t check_memory(const accel_t *run, const struct plan_input *
 
     if (!in->device.present)
         return check_host(run, need, err);
+    /* The hint costs several plans, so it is made only for the error. */
     if (device > 0 && need > device)
         return accel_fail(err, A0904, plan_cure(in, &run->plan, cure, sizeof(cure)),
                           "the plan needs %s on the GPU, but it has %s",
@@ -156,7 +165,8 @@ static accel_status_t check_memory(const accel_t *run, const struct plan_input *
     return check_host(run, run->plan.host_total_bytes, err);
 }
 
-/* Shapes, parameters and layout; elems[2][units]. */
+/* Shapes, parameters and layout. elems[2][units] is working memory that `in`
+ * points to. */
 static accel_status_t describe_run(accel_t *run, struct plan_input *in, int64_t *elems,
                                    accel_error_t *err)
 {
@@ -173,16 +183,20 @@ static accel_status_t describe_run(accel_t *run, struct plan_input *in, int64_t 
     if (plan_layout_of(&run->config, run->boot.size, run->boot.local_size, &in->layout,
                        err))
         return err->code;
-    if (!run->home) /* all is in the CPU's memory already */
+    /* everything is in the CPU's memory already */
+    if (!run->home)
         in->layout.offload_params = false;
     return ACCEL_OK;
 }
 
-/* Activations, and what the largest kernel takes for itself, in whole pages of a device. */
+/* The activation peak of a micro-batch, and the internal workspace of the largest
+ * kernel, rounded up to pages of a device. A program that feeds itself has no known
+ * shapes: then activations count as 0. */
 static accel_status_t measure(accel_t *run, struct plan_input *in, size_t *own_out,
                               accel_error_t *err)
 {
     enum { PAGE = 2 << 20 };
+    /* own_least: what kernels may use in any case, whatever the model */
     size_t activations = 0, own = run->backend->own_least;
     const accel_field_t *fields;
     accel_status_t st = ACCEL_OK;
@@ -199,10 +213,14 @@ static accel_status_t measure(accel_t *run, struct plan_input *in, size_t *own_o
     return st;
 }
 
+/* The workspace of kernels is reserved at the end, so that no kernel has to allocate in
+ * a step. */
 accel_status_t plan_make(accel_t *run, accel_error_t *err)
 {
+    /* by kind of optimizer */
     static const char *const rows[] = { "adam moments", "momentum", "lion momentum" };
     int64_t *elems = calloc(2 * (size_t)run->units.count, sizeof(*elems));
+    /* Every rank makes the same plan; only what was measured may differ. */
     struct plan_input in = { .config = &run->config,
                              .world = run->boot.size,
                              .nodes = run->boot.nodes,

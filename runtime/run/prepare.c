@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_prepare: checks the job, cuts the model into units, plans memory, shards and
- * initialises, prints the plan once, and goes on from a checkpoint when there is one.
+ * accel_prepare: checks the job, cuts the model into units, plans memory, shards
+ * and initialises, prints the plan once, and resumes from a checkpoint when there
+ * is one.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,11 +16,13 @@
 #include "optim/optim.h"
 #include "run/run.h"
 
+/* The program passed a job that cannot be. */
 static accel_status_t bad_job(accel_error_t *err, const char *what)
 {
     return accel_fail(err, A0902, "see struct accel_job in accel.h", "%s", what);
 }
 
+/* Comparisons are written so that NaN does not pass. */
 static accel_status_t check_job(const accel_job_t *j, accel_error_t *err)
 {
     if (!j->model && j->eval_every > 0)
@@ -41,6 +44,9 @@ static accel_status_t check_job(const accel_job_t *j, accel_error_t *err)
     return optim_check(&j->optimizer, err);
 }
 
+/* Copies the job, with the config's values instead of the program's where it has
+ * some, and with defaults for what is 0. Paths are copied, since the program may free
+ * its own. */
 static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error_t *err)
 {
     accel_status_t st = check_job(job, err);
@@ -53,13 +59,16 @@ static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error
         return bad_job(err, "out_dir is too long");
     *j = *job;
     strcpy(run->out_dir, out);
+    /* from here on the job's strings are the run's */
     j->out_dir = run->out_dir;
+    /* The config wins over the program: it is what the user of the job has set. */
     if (config_accumulation(&run->config) > 0)
         j->accumulate = (int)config_accumulation(&run->config);
     if (config_clipping(&run->config) > 0)
         j->clip = (float)config_clipping(&run->config);
     if (j->accumulate == 0)
         j->accumulate = 1;
+    /* 20 lines per run, as long as it has that many steps */
     if (j->log_every == 0)
         j->log_every = j->steps / 20 > 0 ? (int)(j->steps / 20) : 1;
     j->optimizer = optim_defaults(j->optimizer);
@@ -70,7 +79,7 @@ static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error
     return batch_open(run, err);
 }
 
-/* mkdir -p, and may we write there? errno or 0. */
+/* mkdir -p. errno, or 0 if the directory is there and can be written. */
 static int make_dirs(const char *dir)
 {
     size_t failed_len;
@@ -86,7 +95,8 @@ static int make_dirs(const char *dir)
     return access(dir, W_OK | X_OK) == 0 ? 0 : errno;
 }
 
-/* It is there and writable: is it one that we may write into? */
+/* The directory is there and writable; may it be trusted? path_open_dir refuses links
+ * that others could have planted. */
 static accel_status_t check_link(const char *dir, accel_error_t *err)
 {
     int fd;
@@ -97,7 +107,7 @@ static accel_status_t check_link(const char *dir, accel_error_t *err)
     return st;
 }
 
-/* Rank 0's. */
+/* Rank 0 makes the directories for all. */
 static accel_status_t make_out_dirs(const accel_t *run, accel_error_t *err)
 {
     int failed = make_dirs(run->out_dir);
@@ -121,7 +131,8 @@ static accel_status_t make_out_dirs(const accel_t *run, accel_error_t *err)
     return check_link(run->ckpt_dir, err);
 }
 
-/* Output and checkpoint directory, which is then ours alone. */
+/* The output and checkpoint directories, which this run then owns by its
+ * lease. Collective. */
 static accel_status_t take_dirs(accel_t *run, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
@@ -135,7 +146,7 @@ static accel_status_t take_dirs(accel_t *run, accel_error_t *err)
     return run_agree(run, st, err);
 }
 
-/* fsdp_offload_params: nothing to do where the CPU computes. */
+/* fsdp_offload_params; where the CPU computes there is nothing to do. */
 bool run_offloads(const accel_t *run)
 {
     char text[16];
@@ -145,12 +156,14 @@ bool run_offloads(const accel_t *run)
                   "true") == 0;
 }
 
+/* Offloaded shards are updated by the CPU backend. */
 static accel_status_t open_home(accel_t *run, accel_error_t *err)
 {
     return run_offloads(run) ? backend_cpu_open(&run->home, run->place.threads, err)
                              : ACCEL_OK;
 }
 
+/* Opens the shards and puts their residency into the graph. Collective. */
 static accel_status_t shard_model(accel_t *run, accel_error_t *err)
 {
     struct shard_options o = { .strategy = plan_strategy(&run->config),
@@ -172,6 +185,7 @@ static accel_status_t shard_model(accel_t *run, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* For observe/: most bytes the device had in use. */
 static int64_t device_peak(const void *user)
 {
     const struct backend *be = user;
@@ -181,11 +195,13 @@ static int64_t device_peak(const void *user)
     return (int64_t)u.peak;
 }
 
+/* False once a later life of the job has the lease: the log is that one's then. */
 static bool log_is_ours(void *run)
 {
     return lease_keep(run, NULL) == ACCEL_OK;
 }
 
+/* Every rank opens it; only rank 0 has a file. */
 static accel_status_t open_log(accel_t *run, accel_error_t *err)
 {
     char path[sizeof(run->out_dir) + 16];
@@ -202,7 +218,8 @@ static accel_status_t open_log(accel_t *run, accel_error_t *err)
                         run->progress.step, err);
 }
 
-/* fsdp_activation_checkpointing */
+/* fsdp_activation_checkpointing. A model of one unit would have nothing
+ * to recompute. */
 static void recompute_units(accel_t *run)
 {
     if (!config_recomputes(&run->config))
@@ -214,7 +231,7 @@ static void recompute_units(accel_t *run)
             "computed again; fsdp_auto_wrap_policy cuts it into units");
 }
 
-/* Units of the model's tree, or those that the program declared. */
+/* The units of the model's tree, or those that the program declared. */
 static accel_status_t take_units(accel_t *run, accel_error_t *err)
 {
     bool wrap = config_wrap_policy(&run->config) == WRAP_TRANSFORMER;
@@ -237,7 +254,8 @@ static accel_status_t take_units(accel_t *run, accel_error_t *err)
     return st;
 }
 
-/* Initial values are in the shards: the program's arrays are not looked at any more. */
+/* The initial values are in the shards: the program may free its arrays
+ * after accel_prepare. */
 static void forget_values(accel_t *run)
 {
     for (int u = 0; u < run->units.count; u++)
@@ -245,7 +263,11 @@ static void forget_values(accel_t *run)
             run->units.unit[u].param[i]->values = NULL;
 }
 
-static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_t *err)
+/* Failures that one rank can have alone are agreed on before the next collective step.
+ * state_same_on_all compares the jobs before anything is written; the log is opened
+ * after the resume, which tells it how many steps are done. */
+static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
+                                  accel_error_t *err)
 {
     accel_status_t st = take_job(run, job, err);
 
@@ -276,8 +298,9 @@ static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_
         history_say(run);
     if (st == ACCEL_OK)
         st = resume_run(run, err);
+    /* A resumed run has all its values from the checkpoint. */
     if (st == ACCEL_OK && !run->progress.resumed)
-        shard_init(run->shard, run->job.seed); /* nothing to go on from */
+        shard_init(run->shard, run->job.seed);
     forget_values(run);
     if (st == ACCEL_OK)
         st = run_agree(run, open_log(run, err), err);
@@ -286,6 +309,8 @@ static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_
     return st;
 }
 
+/* Signals that would interrupt are only taken over at the end: before that, there is
+ * nothing to lose. */
 accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t *err)
 {
     accel_error_t e = { 0 };
@@ -299,12 +324,14 @@ accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t
         st = accel_fail(&e, A0901, "open one run per model",
                         "accel_prepare was called twice");
     else
-        st = prepare(run, job, &e);
+        st = run_prepare(run, job, &e);
     if (st != ACCEL_OK)
         return run_report(run, st, &e, err);
+    /* Warns when a save of the known length does not fit into the site's times. */
     notice_check(run, run->life.history.save_seconds);
     run->prepared = true;
     run->progress.last_save_ns = run->loop.step_start_ns = clock_ns();
+    /* A job that is submitted again after its end must not fail. */
     if (run->progress.step >= run->job.steps)
         accel_logf(&run->log, ACCEL_LOG_INFO,
                    "the run is finished: all %lld steps are done; nothing to do",

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * run/: the handle behind accel_t, which ties the stages together. It is made of one struct
- * per room (place, life, state, loop); their files include this header, programs never do.
+ * run/: the handle behind accel_t, which ties the stages together. It is made of one
+ * struct per room (place, life, state, loop). The files of those rooms include this
+ * header; programs never do. A run is used by one thread.
  */
 #ifndef ACCEL_RUN_H
 #define ACCEL_RUN_H
@@ -25,118 +26,151 @@ struct backend;
 #define RUN_MAX_TREES 16
 #define RUN_MAX_HOOKS 8
 
+/* A function of the program that sees gradients (hooks.c). */
 struct gradient_hook {
-    char *match; /* glob of parameter names; NULL: every parameter */
+    /* glob of parameter names, malloc; NULL: every parameter */
+    char *match;
     accel_gradient_f fn;
     void *user;
 };
 
+/* A run. Members are grouped by who sets them, and are freed in accel_close. */
 struct accel {
-    /* set by accel_open */
+    /* Set by accel_open. */
     struct config config;
-    const char *config_source; /* file, "srun" or "built-in" */
+    /* "file", "srun" or "built-in" */
+    const char *config_source;
     char config_path[1024];
-    struct accel_log log; /* its level depends on the rank */
+    /* its level depends on the rank */
+    struct accel_log log;
     struct boot boot;
     struct place place;
-    unsigned long long files_before; /* soft limit of open files; 0: not raised */
-    struct comm *comm;               /* all ranks */
-    struct comm *data; /* collectives on device memory; NULL: `comm` does them */
-    struct comm *group, *copies, *reduce; /* meshes.c; NULL: not needed */
+    /* soft limit of open files before the run; 0: not raised */
+    unsigned long long files_before;
+    /* all ranks, memory of the host */
+    struct comm *comm;
+    /* all ranks, memory of the device; NULL: `comm` does its work */
+    struct comm *data;
+    /* the sharding strategy's, from meshes.c; NULL: not needed */
+    struct comm *group, *copies, *reduce;
+    /* computes; owned, as are graph and communicators */
     struct backend *backend;
-    struct backend *home; /* the CPU, for offloaded shards; NULL: not offloaded */
+    /* the CPU, for offloaded shards; NULL: not offloaded */
+    struct backend *home;
     struct graph graph;
+    /* graph_open has succeeded, so graph_close must be called */
     bool graph_open;
     char run_name[128];
 
-    /* set by the program between accel_open and accel_prepare */
+    /* Set by the program between accel_open and accel_prepare. The run owns these
+     * trees: adopt in model.c. */
     accel_module_t *tree[RUN_MAX_TREES];
     int trees;
-    accel_unit_t **own; /* units of own compute */
+    /* units of own compute, which have no model (own_compute.c) */
+    accel_unit_t **own;
     int own_units;
     struct gradient_hook hook[RUN_MAX_HOOKS];
     int hooks;
 
-    /* set by accel_prepare */
+    /* Set by accel_prepare; true at its very end. */
     bool prepared;
-    accel_job_t job; /* strings point to the members below */
+    /* a copy; its strings point to the members below */
+    accel_job_t job;
     char out_dir[1024];
     char ckpt_dir[2048];
+    /* the lists are owned, the parameters belong to trees or own units */
     struct units units;
     struct shard *shard;
+    /* what plan_make has printed and checked */
     struct plan plan;
     struct observe observe;
-    int64_t base_bytes;        /* memory of the process before the model */
-    int64_t device_base_bytes; /* device memory in use that we did not allocate */
+    /* memory of the process before the model */
+    int64_t base_bytes;
+    /* device memory in use that is not ours */
+    int64_t device_base_bytes;
     struct progress progress;
     struct loop loop;
     struct life life;
 
-    accel_status_t status; /* first failure; ACCEL_OK while running */
+    /* The first failure; ACCEL_OK while running. After it run_ready refuses
+     * every call. */
+    accel_status_t status;
     accel_error_t failure;
 };
 
-/* ---- status.c -------------------------------------------------------------------------- */
+/* ---- status.c -------------------------------------------------------------------- */
 
-/* Keeps the first failure in the run, copies it to `err` (may be NULL), returns status. */
-accel_status_t run_report(accel_t *run, accel_status_t status, const accel_error_t *e,
+/* Keeps the first failure in the run, copies it to `err` (may be NULL), and
+ * returns st. */
+accel_status_t run_report(accel_t *run, accel_status_t st, const accel_error_t *e,
                           accel_error_t *err);
-/* ACCEL_EINVAL if the program passed no run. */
+/* ACCEL_EINVAL if the program passed no run. `call` is its name, for the message. */
 accel_status_t run_given(const accel_t *run, const char *call, accel_error_t *err);
 /* For calls that are allowed only between accel_prepare and the first failure, and not
- * inside a module's forward, because they begin and end micro-batches. */
+ * inside a module's forward, because they begin and end micro-batches. Also announces a
+ * signal that has come. Not collective. */
 accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err);
-/* Gives all ranks one outcome: the worst `st` of any rank. A rank that did not report it
- * itself gets it with an empty error. Collective. */
+/* Gives all ranks one outcome: the worst `st` of any rank. A rank that did not report
+ * it itself gets it with an empty error. Collective. */
 accel_status_t run_agree(accel_t *run, accel_status_t st, accel_error_t *err);
 
-/* Where the shards live. */
+/* The backend in whose memory the shards live. */
 static inline const struct backend *run_home(const accel_t *run)
 {
     return run->home ? run->home : run->backend;
 }
 
-/* ---- meshes.c: communicators of the sharding strategy ----------------------------------- */
+/* ---- meshes.c: communicators of the sharding strategy ---------------------------- */
 
-/* Needs the first communicators, which must outlive the meshes. Collective. */
+/* Opens the communicators of the sharding strategy, after those of all ranks, which
+ * must outlive them. Collective. */
 accel_status_t meshes_open(accel_t *run, accel_error_t *err);
+/* NULL ones are fine. */
 void meshes_close(accel_t *run);
 
-/* ---- prepare.c --------------------------------------------------------------------------- */
+/* ---- prepare.c ------------------------------------------------------------------- */
 
-/* True if masters, optimizer state and gradients live on the host. */
+/* True if masters, optimizer state and gradients live on the host, away from
+ * the device. */
 bool run_offloads(const accel_t *run);
 
-/* ---- descriptors.c: the soft limit of open files, raised while the run is open ---------- */
+/* ---- descriptors.c: the soft limit of open files, raised while the run is open --- */
 
+/* To the hard limit; restore gives the old limit back. */
 void descriptors_raise(accel_t *run);
 void descriptors_restore(const accel_t *run);
 
-/* ---- own_compute.c ------------------------------------------------------------------------ */
+/* ---- own_compute.c --------------------------------------------------------------- */
 
-/* Lays out the units that the program declared. A0609: there are none. */
+/* Lays out the units that the program declared; the caller frees the lists with
+ * units_free, the units stay the run's. A0609: there are none. */
 accel_status_t own_units_build(accel_t *run, struct units *units_out,
                                accel_error_t *err);
+/* Frees the units with their names and parameters. */
 void own_units_free(accel_t *run);
-/* A0912 if the program still holds one of them. */
+/* A0912 if the program still holds the values of one of them. */
 accel_status_t own_units_done(const accel_t *run, accel_error_t *err);
 
-/* ---- planning.c --------------------------------------------------------------------------- */
+/* ---- planning.c ------------------------------------------------------------------ */
 
-/* Makes and prints run->plan. A0904: it does not fit. */
+/* Makes and prints run->plan, and reserves the kernels' workspace on a device. A0904:
+ * it does not fit. */
 accel_status_t plan_make(accel_t *run, accel_error_t *err);
 
-/* ---- groups.c ----------------------------------------------------------------------------- */
+/* ---- groups.c -------------------------------------------------------------------- */
 
-/* Assigns the job's parameter groups to the parameters of run->units. A0911. */
+/* Gives the parameters of run->units the learning rate and weight decay of their group,
+ * freezes some, and lays the units out again. A0911: a group matches nothing, or
+ * nothing is trained. */
 accel_status_t groups_apply(accel_t *run, accel_error_t *err);
-/* A number that identifies the set of trained parameters. */
+/* A number that identifies the set of trained parameters, for the run's identity. */
 uint64_t groups_trained(const accel_t *run);
 
-/* ---- hooks.c ------------------------------------------------------------------------------ */
+/* ---- hooks.c --------------------------------------------------------------------- */
 
-/* Calls the program's hooks with the gradients of this step. */
+/* Calls the program's hooks with the gradients of this step. Not collective. */
 accel_status_t hooks_call(accel_t *run, accel_error_t *err);
+/* Frees the copies of the patterns. */
 void hooks_free(accel_t *run);
 
 #endif

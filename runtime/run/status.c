@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The status of a run: its first failure, which calls are allowed now, and one outcome for
- * all ranks.
+ * The status of a run: its first failure, which calls are allowed now, and one outcome
+ * for all ranks.
  */
 #include "run/run.h"
 
-accel_status_t run_report(accel_t *run, accel_status_t status, const accel_error_t *e,
+/* Later failures are returned, but the run keeps the first: the others often follow
+ * from it. */
+accel_status_t run_report(accel_t *run, accel_status_t st, const accel_error_t *e,
                           accel_error_t *err)
 {
-    if (status == ACCEL_OK)
+    if (st == ACCEL_OK)
         return ACCEL_OK;
     if (run->status == ACCEL_OK) {
-        run->status = status;
+        run->status = st;
         run->failure = *e;
-        run->failure.code = status;
+        run->failure.code = st;
     }
     if (err)
         *err = *e;
-    return status;
+    return st;
 }
 
+/* Calls with a NULL run follow from an accel_open whose failure was not looked at. */
 accel_status_t run_given(const accel_t *run, const char *call, accel_error_t *err)
 {
     if (run)
@@ -28,6 +31,7 @@ accel_status_t run_given(const accel_t *run, const char *call, accel_error_t *er
                       "%s was given no run", call);
 }
 
+/* A run that has failed returns its first failure from every call. */
 accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err)
 {
     if (run_given(run, call, err) != ACCEL_OK)
@@ -40,6 +44,7 @@ accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err)
             *err = run->failure;
         return run->status;
     }
+    /* A signal is announced at the next call, since a handler must not log. */
     if (run->prepared) {
         stop_announce(run, signals_pending());
         return ACCEL_OK;
@@ -48,9 +53,10 @@ accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err)
                       call);
 }
 
+/* One maximum of status * size + (size - 1 - rank): the worst status, and of the ranks
+ * that have it the lowest. That rank keeps its own error. */
 accel_status_t run_agree(accel_t *run, accel_status_t st, accel_error_t *err)
 {
-    /* The status first, then the lowest rank that has it. */
     int64_t size = run->boot.size,
             worst = st == ACCEL_OK ? 0 : st * size + (size - 1 - run->boot.rank);
     int64_t mine = worst;
@@ -58,6 +64,8 @@ accel_status_t run_agree(accel_t *run, accel_status_t st, accel_error_t *err)
     accel_status_t sent =
         comm_all_reduce(run->comm, &worst, 1, ACCEL_I64, COMM_MAX, &e);
 
+    /* Without an answer the own failure counts, if there is one: it is the
+     * better text. */
     if (sent != ACCEL_OK) {
         if (err && st == ACCEL_OK)
             *err = e;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gradients on their way from the full unit to the shard: one float32 reduce buffer, handed
- * in (reduce-scatter, float32 sums in rank order, added to the gradient shard) when
- * backward moves on to another unit. Where each rank stores everything, they are added up
- * in place and all-reduced once, after the last micro-batch. So are copies of shards.
+ * Gradients on their way from the full unit to the shard. One float32 reduce buffer is
+ * reduce-scattered (float32 sums in rank order, added to the gradient shard) when
+ * backward moves on to another unit. Where each rank stores everything, gradients are
+ * added up in place and all-reduced once, after the last micro-batch. Copies of shards
+ * are summed then too.
  */
 #include "common/wire.h"
 #include "shard/shard_impl.h"
 
-/* The reduce queue takes over what compute has left in the gradients. */
+/* The reduce queue waits for what compute has written; calls that follow go to it. */
 static void begin_reduce(struct shard *s)
 {
     s->be->record(s->be, s->computed, QUEUE_COMPUTE);
@@ -16,6 +17,8 @@ static void begin_reduce(struct shard *s)
     s->be->use(s->be, QUEUE_REDUCE);
 }
 
+/* Back to the compute queue, which does not wait yet: the reduction overlaps with the
+ * backward of the next unit until that needs the buffer. */
 static void end_reduce(struct shard *s)
 {
     s->be->record(s->be, s->reduced, QUEUE_REDUCE);
@@ -23,7 +26,7 @@ static void end_reduce(struct shard *s)
     s->reducing = true;
 }
 
-/* Compute may change the reduce buffer, or read the gradient, from here on. */
+/* From here on compute may change the reduce buffer, or read the gradient. */
 static void wait_reduced(struct shard *s)
 {
     if (s->reducing)
@@ -31,7 +34,8 @@ static void wait_reduced(struct shard *s)
     s->reducing = false;
 }
 
-/* Own part of the unit's gradient, all ranks' summed, into (or onto what is in) `out`. */
+/* This rank's part of the unit's gradient, summed over all ranks and scaled, into `out`
+ * or (accumulate) onto what it holds. */
 static accel_status_t sum_up(struct shard *s, int unit, float *out, bool accumulate,
                              accel_error_t *err)
 {
@@ -48,7 +52,8 @@ static accel_status_t sum_up(struct shard *s, int unit, float *out, bool accumul
     return ACCEL_OK;
 }
 
-/* The gradient shard is at home: earlier micro-batches come here first, the sum goes back. */
+/* Offloaded: the sum of earlier micro-batches comes to the device first, then the new
+ * sum goes home. The first micro-batch of a step has nothing to fetch. */
 static accel_status_t sum_up_at_home(struct shard *s, int unit, accel_error_t *err)
 {
     struct shard_unit *u = &s->unit[unit];
@@ -64,7 +69,8 @@ static accel_status_t sum_up_at_home(struct shard *s, int unit, accel_error_t *e
     return st;
 }
 
-/* The reduce buffer as it travels. */
+/* Brings the reduce buffer to the dtype of the wire. Scaled dtypes (fp8) are narrowed
+ * in one part per rank, each with scales of its own. */
 static void narrow_in_place(struct shard *s, const struct shard_unit *u)
 {
     const accel_dtype_t wire = s->o.precision.reduce;
@@ -75,6 +81,7 @@ static void narrow_in_place(struct shard *s, const struct shard_unit *u)
         s->be->narrow_parts(s->be, s->reduce, wire, s->reduce, s->world, u->own);
 }
 
+/* Reduces the open unit, if there is one, into the gradient shard. */
 static accel_status_t hand_in(struct shard *s, accel_error_t *err)
 {
     const struct shard_unit *u;
@@ -93,6 +100,9 @@ static accel_status_t hand_in(struct shard *s, accel_error_t *err)
     return st;
 }
 
+/* Without a reduce buffer backward writes into the gradient itself. With one it is
+ * zeroed for each unit, since kernels add to it. PREFETCH_POST gathers the next unit
+ * behind the reduction of the previous one. */
 accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
                           accel_error_t *err)
 {
@@ -121,6 +131,7 @@ accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
     return ACCEL_OK;
 }
 
+/* The scale counts all ranks, copies included: comm, not data. */
 accel_status_t shard_backward_begin(struct shard *s, int accumulate, accel_error_t *err)
 {
     if (accumulate < 1)
@@ -133,12 +144,14 @@ accel_status_t shard_backward_begin(struct shard *s, int accumulate, accel_error
     return ACCEL_OK;
 }
 
-/* The gradients stored here, summed with those of other ranks. */
+/* All-reduces the gradients stored here with those of `others`, in float32. */
 static accel_status_t sum_with(struct shard *s, struct comm *others, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
 
-    if (s->reduce) /* what is summed came by this queue */
+    /* The reduce-scatter that made the values went by this queue, so no event
+     * is needed. */
+    if (s->reduce)
         s->be->use(s->be, QUEUE_REDUCE);
     else
         begin_reduce(s);
@@ -153,7 +166,8 @@ static accel_status_t sum_with(struct shard *s, struct comm *others, accel_error
     return st;
 }
 
-/* After the last micro-batch: what no reduce-scatter has summed and scaled. */
+/* After the last micro-batch: what no reduce-scatter has summed and scaled. Without a
+ * reduce buffer (NO_SHARD, or one rank) that is everything. */
 static accel_status_t reduce_all(struct shard *s, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
@@ -170,6 +184,7 @@ static accel_status_t reduce_all(struct shard *s, accel_error_t *err)
     return st;
 }
 
+/* What the previous backward did beyond this one's length is forgotten. */
 accel_status_t shard_backward_end(struct shard *s, bool last, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;

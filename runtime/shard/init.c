@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Initial values of the parameters. Drawn when somebody first asks for a parameter, so that
- * those that are read from a file instead cost nothing. In: a seed. Out: the masters of
- * this rank. Never communicates.
+ * Initial values of the parameters. They are drawn when a parameter is first asked for,
+ * so that those read from a file cost nothing. In: a seed. Out: the masters of this
+ * rank. Never communicates.
  */
 #include "shard/shard_impl.h"
 
@@ -12,10 +12,10 @@
 
 #include "common/rng.h"
 
-/* Elements [4 * block, 4 * block + 4) of a parameter. Box-Muller in double on two pairs of
- * Philox words, rounded once. */
+/* Elements [4 * block, 4 * block + 4) of a parameter: Box-Muller in double on two pairs
+ * of Philox words, rounded once. */
 static void draw(accel_init_t init, uint64_t seed, uint64_t name, int64_t block,
-                 float out[4])
+                 float values_out[4])
 {
     const double two_pi = 6.283185307179586476925;
     uint32_t bits[4];
@@ -28,18 +28,19 @@ static void draw(accel_init_t init, uint64_t seed, uint64_t name, int64_t block,
             /* rounding up to +scale is out of [-scale, scale): step back inside */
             float top = nextafterf(init.scale, -init.scale);
 
-            out[i] = fminf((float)((2 * a - 1) * init.scale), top);
-            out[i + 1] = fminf((float)((2 * b - 1) * init.scale), top);
+            values_out[i] = fminf((float)((2 * a - 1) * init.scale), top);
+            values_out[i + 1] = fminf((float)((2 * b - 1) * init.scale), top);
         } else {
             double r = sqrt(-2.0 * log(a)) * init.scale;
 
-            out[i] = (float)(r * cos(two_pi * b));
-            out[i + 1] = (float)(r * sin(two_pi * b));
+            values_out[i] = (float)(r * cos(two_pi * b));
+            values_out[i + 1] = (float)(r * sin(two_pi * b));
         }
     }
 }
 
-/* Elements [begin, end) of parameter p into dst. */
+/* Elements [begin, end) of parameter p into dst, host memory. The name is hashed, so
+ * values do not depend on units, order or ranks. */
 static void init_range(const accel_tensor_t *p, uint64_t seed, int64_t begin,
                        int64_t end, float *dst)
 {
@@ -70,7 +71,8 @@ static void init_range(const accel_tensor_t *p, uint64_t seed, int64_t begin,
     }
 }
 
-/* In place, or by way of the host, a piece at a time. */
+/* What this rank stores of p: in place, or by way of the host, a piece at a time.
+ * from_host copies the piece before it returns, so `stage` can be used again. */
 static void init_param(struct shard *s, const struct shard_unit *u,
                        const accel_tensor_t *p)
 {
@@ -91,19 +93,20 @@ static void init_param(struct shard *s, const struct shard_unit *u,
     }
 }
 
-/* The values are a function of (seed, name, element) on every rank: that is what
+/* Every rank computes its part as a function of (seed, name, element). That is what
  * sync_module_states asks for, without a byte sent. */
 void shard_init(struct shard *s, uint64_t seed)
 {
     s->seed = seed;
-    if (s->grad_in_window) /* the rest came zeroed */
+    if (s->grad_in_window) /* the other memory came zeroed */
         s->be->zero(s->be, s->grad, s->memory.gradient_shard);
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
 
         for (int j = 0; j < u->def->param_count; j++) {
             u->undrawn[j] = !u->def->param[j]->values;
-            if (!u->undrawn[j]) /* the program's array may be gone tomorrow */
+            /* the program's array may be gone after accel_prepare */
+            if (!u->undrawn[j])
                 init_param(s, u, u->def->param[j]);
         }
     }
@@ -119,6 +122,8 @@ void shard_given(struct shard *s, const accel_tensor_t *p)
                 s->unit[i].undrawn[j] = false;
 }
 
+/* Also before a save or an update, which would otherwise see zeros. The gathers that
+ * may read the masters are waited for. */
 void shard_draw(struct shard *s)
 {
     if (s->all_drawn)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The gather ring: at most two units lie gathered at a time, in the dtype of parameters, or
- * all of them until the masters change. In: a unit number. Out: its full parameters. Which
- * unit is evicted depends only on the order of want and done, which is the same on all ranks,
- * so the collectives match.
+ * The gather ring: at most two units are gathered at a time, in the dtype of
+ * parameters, or all of them until the masters change (keep). In: a unit number. Out:
+ * its full parameters. Which unit is evicted depends only on the order of want and
+ * done, which is the same on all ranks, so the collectives match.
  */
 #include "shard/shard_impl.h"
 
+/* The slot that holds the unit, or NULL. */
 static struct shard_slot *slot_of(struct shard *s, int unit)
 {
     if (s->keep)
@@ -18,8 +19,9 @@ static struct shard_slot *slot_of(struct shard *s, int unit)
     return NULL;
 }
 
-/* Where the unit is to be: in its place, else in an empty slot, else in the unpinned one used
- * longest ago, else NULL. */
+/* The slot for a unit that is not there: its own (keep), else an empty one, else the
+ * unpinned one that was used longest ago. NULL: both are pinned. A single unit has one
+ * slot, since its region has no room for two. */
 static struct shard_slot *victim(struct shard *s, int unit)
 {
     struct shard_slot *a = &s->slot[0], *b = &s->slot[1];
@@ -35,11 +37,14 @@ static struct shard_slot *victim(struct shard *s, int unit)
     return b->pins || a->used < b->used ? a : b;
 }
 
+/* Bytes of a gathered unit, padding included. */
 static size_t gathered_bytes(const struct shard *s, int unit)
 {
     return (size_t)s->unit[unit].padded * accel_dtype_bytes(s->o.precision.parameters);
 }
 
+/* The address of a slot. The second one depends on the size of its unit: it ends where
+ * the region ends. */
 static void *slot_data(const struct shard *s, const struct shard_slot *slot)
 {
     if (s->keep)
@@ -50,9 +55,9 @@ static void *slot_data(const struct shard *s, const struct shard_slot *slot)
     return s->ring + s->ring_bytes - gathered_bytes(s, slot->unit);
 }
 
-/* The gather queue behind the masters' last change and the slot's last reader. What lay in
- * the other slot before may reach into this one: its readers were waited for when it was
- * overwritten, by this same queue. */
+/* Puts the gather queue behind the masters' last change and the slot's last reader; the
+ * later mark implies the earlier. What the other slot held before may reach into this
+ * one, but its readers were waited for when it was overwritten, by this same queue. */
 static void begin_gather(struct shard *s, struct shard_slot *slot)
 {
     bool reader = slot->left > s->changed;
@@ -65,6 +70,7 @@ static void begin_gather(struct shard *s, struct shard_slot *slot)
     s->be->use(s->be, QUEUE_GATHER);
 }
 
+/* Numbers the gather, so that wait_gathered can skip what compute has waited for. */
 static void end_gather(struct shard *s, struct shard_slot *slot)
 {
     s->be->record(s->be, slot->ready, QUEUE_GATHER);
@@ -72,7 +78,7 @@ static void end_gather(struct shard *s, struct shard_slot *slot)
     slot->gathered = ++s->gathers;
 }
 
-/* The compute queue behind what was gathered into the slot. */
+/* Puts the compute queue behind the gather of this slot. */
 static void wait_gathered(struct shard *s, const struct shard_slot *slot)
 {
     if (slot->gathered <= s->gather_seen)
@@ -81,8 +87,9 @@ static void wait_gathered(struct shard *s, const struct shard_slot *slot)
     s->gather_seen = slot->gathered;
 }
 
-/* This rank's part, in the dtype of parameters. From the host it comes as it is: what the
- * copy reads is not changed before the next step, which waits for the device. */
+/* Writes this rank's part to its place in the slot, in the dtype of parameters. When
+ * offloaded, the copy may still be running on return; what it reads does not change
+ * before the next step, which waits for the device. */
 static void put_own(struct shard *s, struct shard_unit *u, void *data)
 {
     const float *own = s->master + u->at;
@@ -102,7 +109,7 @@ static void put_own(struct shard *s, struct shard_unit *u, void *data)
     }
 }
 
-/* Own part first, at its place in the whole; then one in-place all-gather. */
+/* The own part first, at its place in the whole; then one in-place all-gather. */
 static accel_status_t gather(struct shard *s, struct shard_slot *slot, int unit,
                              accel_error_t *err)
 {
@@ -122,11 +129,13 @@ static accel_status_t gather(struct shard *s, struct shard_slot *slot, int unit,
                              err);
     }
     end_gather(s, slot);
+    /* a failed gather left no unit there */
     if (st)
         slot->unit = -1;
     return st;
 }
 
+/* Never evicts a pinned unit: without a slot the unit is gathered when it is wanted. */
 accel_status_t shard_ring_prefetch(struct shard *s, accel_error_t *err)
 {
     int next = shard_order_next(s);
@@ -138,6 +147,8 @@ accel_status_t shard_ring_prefetch(struct shard *s, accel_error_t *err)
     return slot ? gather(s, slot, next, err) : ACCEL_OK;
 }
 
+/* Pins the unit. In backward the next one is prefetched right after this one was found
+ * (PREFETCH_PRE), so that its gather overlaps with this one's kernels. */
 accel_status_t shard_ring_want(struct shard *s, int unit, void **data_out,
                                accel_error_t *err)
 {
@@ -173,6 +184,7 @@ accel_status_t shard_ring_want(struct shard *s, int unit, void **data_out,
     return ACCEL_OK;
 }
 
+/* The mark is set at every done: the last one counts as the slot's last reader. */
 void shard_ring_done(struct shard *s, int unit)
 {
     struct shard_slot *slot = slot_of(s, unit);
@@ -184,6 +196,7 @@ void shard_ring_done(struct shard *s, int unit)
     s->be->record(s->be, slot->read, QUEUE_COMPUTE);
 }
 
+/* Waiting for the newest gather implies all others: they share a queue. */
 void shard_ring_settle(struct shard *s)
 {
     for (int i = 0; i < s->slots; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening and closing of the sharded state: layout of every unit, all memory, and the
+ * Opens and closes the sharded state: the layout of every unit, all memory, and the
  * residency table through which the tape asks for units. Allocates exactly what
- * plan_compute foretells; nothing is allocated during a step.
+ * plan_compute predicts; nothing is allocated during a step.
  */
 #include "shard/shard_impl.h"
 
@@ -11,13 +11,15 @@
 #include "common/wire.h"
 #include "plan/plan.h"
 
-/* Elements of the unit, from its start, that are trained; padding counts as such where
- * nothing is frozen. */
+/* Elements of the unit, from its start, that are trained. Padding counts as trained
+ * where nothing is frozen, so that the range of the optimizer is the whole unit. */
 static int64_t trained_elems(const struct shard_unit *u)
 {
     return u->def->frozen ? u->def->elems - u->def->frozen : u->padded;
 }
 
+/* The unit's ranges on this rank, in each of the flat arrays. The trained range may end
+ * inside this rank's part, before it, or behind it. */
 static void place_unit(struct shard *s, struct shard_unit *u)
 {
     bool is_cut = s->o.strategy != SHARD_NONE;
@@ -38,6 +40,8 @@ static void place_unit(struct shard *s, struct shard_unit *u)
     s->grad_elems += u->grad_at >= 0 ? u->stored : 0;
 }
 
+/* Places all units and finds the largest ones. 64 times the elements of all units still
+ * fit an int64_t. */
 static accel_status_t lay_out(struct shard *s, const struct units *units,
                               accel_error_t *err)
 {
@@ -83,6 +87,8 @@ static size_t piece_bytes(const struct shard *s)
            (size_t)s->world * sizeof(float);
 }
 
+/* Chooses how parameters become present and counts the bytes of each kind, as
+ * plan.c does. */
 static void count_memory(struct shard *s)
 {
     struct shard_memory *m = &s->memory;
@@ -107,16 +113,16 @@ static void count_memory(struct shard *s)
     }
 }
 
-/* Where the masters live: the backend's memory, or page-locked memory of the host. */
+/* Memory where the masters live: the backend's, or page-locked memory of the host. */
 static accel_status_t alloc_home(struct shard *s, enum backend_memory kind,
-                                 size_t bytes, void **out, accel_error_t *err)
+                                 size_t bytes, void **data_out, accel_error_t *err)
 {
     char size[32];
 
     if (!s->offloaded)
-        return s->be->alloc(s->be, kind, bytes, out, err);
-    *out = bytes ? s->be->host_alloc(s->be, bytes) : NULL;
-    if (*out || !bytes)
+        return s->be->alloc(s->be, kind, bytes, data_out, err);
+    *data_out = bytes ? s->be->host_alloc(s->be, bytes) : NULL;
+    if (*data_out || !bytes)
         return ACCEL_OK;
     return accel_fail(
         err, A0001, "use more ranks or nodes, or ask for more host memory (--mem)",
@@ -133,17 +139,19 @@ static void free_home(struct shard *s, void *p, size_t bytes)
         s->be->host_free(s->be, p, bytes);
 }
 
+/* alloc_home for arrays of float32. */
 static accel_status_t alloc_floats(struct shard *s, enum backend_memory kind,
-                                   size_t bytes, float **out, accel_error_t *err)
+                                   size_t bytes, float **data_out, accel_error_t *err)
 {
     void *p = NULL;
     accel_status_t st = alloc_home(s, kind, bytes, &p, err);
 
-    *out = p;
+    *data_out = p;
     return st;
 }
 
-/* The bfloat16 copy of what is stored: of everything, or offloaded to gather from. */
+/* The bf16 copy of the stored elements: of everything (resident), or to gather
+ * from (offloaded). */
 static accel_status_t alloc_copy(struct shard *s, accel_error_t *err)
 {
     size_t bytes = s->offloaded ? s->memory.narrow_master : s->memory.gather_slots;
@@ -156,7 +164,8 @@ static accel_status_t alloc_copy(struct shard *s, accel_error_t *err)
     return st;
 }
 
-/* What sums of the largest unit need; it does not grow in a step. */
+/* Reserves the communicators' scratch for sums of the largest unit, so that it does not
+ * grow in a step. */
 static accel_status_t reserve_sums(struct shard *s, accel_error_t *err)
 {
     bool scatter = s->memory.reduce_buffer > 0;
@@ -173,8 +182,8 @@ static accel_status_t reserve_sums(struct shard *s, accel_error_t *err)
     return st;
 }
 
-/* Private memory. All ranks learn whether all have theirs: one that fails alone would
- * leave the others waiting in the next collective. */
+/* Memory that no peer reads. All ranks learn whether all have theirs: one that fails
+ * alone would leave the others waiting in the next collective. */
 static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
 {
     size_t need = s->memory.master + s->memory.moments + s->memory.gradient_shard;
@@ -206,7 +215,8 @@ static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
         if (st)
             return st;
     }
-    if (failed && s->be->device) { /* it knows what is held, and by what */
+    /* a device's own text says what holds its memory */
+    if (failed && s->be->device) {
         if (err)
             *err = e;
         return failed;
@@ -220,22 +230,26 @@ static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* What peers read: from comm_alloc, which saves them one copy. Without peers, where the
- * kernels work: the only rank of a device has no collectives on its memory. */
+/* Memory that peers read comes from comm_alloc, which saves them one copy. The only
+ * rank of a world has no peers, and on a device no collectives: the backend's
+ * memory serves. */
 static accel_status_t alloc_shared(struct shard *s, struct comm *c,
-                                   enum backend_memory kind, size_t bytes, void **out,
-                                   accel_error_t *err)
+                                   enum backend_memory kind, size_t bytes,
+                                   void **data_out, accel_error_t *err)
 {
-    return s->world > 1 ? comm_alloc(c, kind, bytes, out, err)
-                        : s->be->alloc(s->be, kind, bytes, out, err);
+    return s->world > 1 ? comm_alloc(c, kind, bytes, data_out, err)
+                        : s->be->alloc(s->be, kind, bytes, data_out, err);
 }
 
+/* What comm_alloc gave goes with the communicator. */
 static void free_shared(struct shard *s, void *p)
 {
     if (s->world == 1)
         s->be->free(s->be, p);
 }
 
+/* The memory that peers read: gradients (NO_SHARD), gather slots, reduce buffer.
+ * Collective through comm_alloc, so only after alloc_private's agreement. */
 static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
@@ -268,6 +282,7 @@ static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* Slots and events. `slots` goes back to 0 on failure, for close_slots. */
 static accel_status_t open_slots(struct shard *s, accel_error_t *err)
 {
     s->slots = s->keep ? s->units : 2;
@@ -301,12 +316,14 @@ static void close_slots(struct shard *s)
     free(s->slot);
 }
 
+/* The dtypes that parameters can have. */
 static bool is_real(accel_dtype_t t)
 {
     return t == ACCEL_F32 || t == ACCEL_BF16;
 }
 
-accel_status_t shard_open(struct shard **out, struct comm *c,
+/* Of copies, a group of one rank is none. NO_SHARD is never offloaded. */
+accel_status_t shard_open(struct shard **shard_out, struct comm *c,
                           const struct shard_options *o, const struct units *units,
                           accel_error_t *err)
 {
@@ -335,7 +352,8 @@ accel_status_t shard_open(struct shard **out, struct comm *c,
     s->o = *o;
     s->rank = comm_rank(s->data);
     s->world = comm_size(s->data);
-    s->all_drawn = true; /* nothing but what is loaded, until shard_init */
+    /* nothing is to be drawn before shard_init */
+    s->all_drawn = true;
     s->open = s->last_unit = -1;
     s->grad_scale = 1.0f;
     s->state_name = optim_state_names(&o->optimizer, &s->states);
@@ -352,13 +370,14 @@ accel_status_t shard_open(struct shard **out, struct comm *c,
     st = alloc_window(s, err);
     if (st)
         goto fail;
-    *out = s;
+    *shard_out = s;
     return ACCEL_OK;
 fail:
     shard_close(s);
     return st;
 }
 
+/* Also what shard_open has left half open. */
 void shard_close(struct shard *s)
 {
     accel_error_t ignored;
@@ -385,24 +404,25 @@ void shard_close(struct shard *s)
     free(s);
 }
 
-void shard_memory(const struct shard *s, struct shard_memory *out)
+void shard_memory(const struct shard *s, struct shard_memory *memory_out)
 {
-    *out = s->memory;
+    *memory_out = s->memory;
 }
 
 bool shard_param_range(const accel_tensor_t *p, int64_t first, int64_t count,
-                       int64_t *begin, int64_t *end)
+                       int64_t *begin_out, int64_t *end_out)
 {
     int64_t b = first - p->unit_offset, e = b + count;
 
-    *begin = b < 0 ? 0 : b;
-    *end = e > p->elems ? p->elems : e;
-    return *begin < *end;
+    *begin_out = b < 0 ? 0 : b;
+    *end_out = e > p->elems ? p->elems : e;
+    return *begin_out < *end_out;
 }
 
-/* ---- residency -------------------------------------------------------------------------- */
+/* ---- residency ------------------------------------------------------------------- */
 
-/* Whole here, with bf16: narrows a unit the first time it is wanted after an update. */
+/* The bf16 copy of a unit that is whole here, narrowed when it is first wanted after
+ * an update. */
 static void *resident_unit(struct shard *s, struct shard_unit *u)
 {
     if (!u->fresh)
@@ -417,6 +437,7 @@ static accel_status_t bad_unit(int unit, int units, accel_error_t *err)
                       "unit %d of %d does not exist or is not trained", unit, units);
 }
 
+/* The residency table. direct and resident need no slot and no `done`. */
 static accel_status_t want(void *user, int unit, void **data_out, accel_error_t *err)
 {
     struct shard *s = user;
@@ -441,6 +462,7 @@ static void done(void *user, int unit)
         shard_ring_done(s, unit);
 }
 
+/* Units without a trained parameter have no gradient to ask for. */
 static accel_status_t grad(void *user, int unit, float **grad_out, accel_error_t *err)
 {
     struct shard *s = user;
@@ -455,6 +477,7 @@ struct residency shard_residency(struct shard *s)
     return (struct residency){ .user = s, .want = want, .done = done, .grad = grad };
 }
 
+/* The bf16 copies are stale as well. */
 void shard_loaded(struct shard *s)
 {
     shard_ring_drop(s);

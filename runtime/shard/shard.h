@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shard/: flat units. Each unit's parameters lie in one float32 master buffer, padded to
- * world * 128 bytes; FULL_SHARD keeps elements [rank*S, (rank+1)*S) of it (and of the
- * optimizer's state and the gradient) on each rank and gathers the whole, in the dtype of
- * parameters, into a ring of two slots when the tape wants it; SHARD_GRAD_OP gathers a unit
- * once a step and keeps it; NO_SHARD keeps everything everywhere. The HYBRID strategies do
- * the first two within groups of ranks, and sum the gradient over the groups' copies at the
- * end of a step.
- * Gradients: one reduce buffer, float32, handed in when backward moves to another unit;
- * the wire carries the reduce dtype, sums are float32 in rank order.
- * What is not trained (frozen, the end of its unit) has no state; a unit of it alone no
- * gradient either.
- * Names are always the original ones: the segment table maps flat ranges to parameters.
+ * shard/: flat units, and how they are spread over the ranks.
+ *
+ * Each unit's parameters lie in one float32 master buffer, padded to a multiple of
+ * world * 128 bytes. FULL_SHARD keeps elements [rank * S, (rank + 1) * S) of it on each
+ * rank, with the optimizer state and the gradient of the same range, and gathers the
+ * whole unit, in the dtype of parameters, into a ring of two slots when the tape wants
+ * it. SHARD_GRAD_OP gathers a unit once per step and keeps it. NO_SHARD keeps
+ * everything everywhere. The HYBRID strategies do the first two within groups of ranks,
+ * and sum the gradient over the copies of a group at the end of a step.
+ *
+ * Gradients go through one float32 reduce buffer, which is reduce-scattered when
+ * backward moves to another unit. The wire carries the reduce dtype; sums are float32
+ * in rank order.
+ *
+ * Frozen parameters lie at the end of their unit and have no optimizer state; a unit of
+ * nothing else has no gradient either.
+ *
+ * Names are always the original ones: the segment table maps flat ranges to
+ * parameters.
  */
 #ifndef ACCEL_SHARD_SHARD_H
 #define ACCEL_SHARD_SHARD_H
@@ -24,74 +31,95 @@
 
 struct shard;
 
-/* What travels between host and device at a time. */
+/* Elements that travel between host and device at a time, through one
+ * page-locked buffer. */
 #define SHARD_STAGE_ELEMS ((int64_t)1 << 20)
 #define SHARD_STAGE_BYTES ((size_t)SHARD_STAGE_ELEMS * sizeof(float))
 
+/* What shard_open is told. Everything pointed to must outlive the shards. */
 struct shard_options {
     enum sharding_strategy strategy;
     enum backward_prefetch prefetch;
     struct precision precision;
-    accel_optimizer_t optimizer;   /* with defaults; its groups are not looked at */
-    const struct backend *backend; /* owns the shards' memory, and has their kernels */
-    /* Sharded: the CPU, where masters, state and gradient shard live instead (page-locked)
-     * and the optimizer runs; `backend` gathers, computes and reduces. NULL: not offloaded. */
+    /* with defaults; its groups are not looked at */
+    accel_optimizer_t optimizer;
+    /* owns the shards' memory and has their kernels */
+    const struct backend *backend;
+    /* Offloading: the CPU, where masters, optimizer state and gradient shard live
+     * instead (page-locked) and where the optimizer runs; `backend` gathers, computes
+     * and reduces. NULL: not offloaded. */
     const struct backend *home;
-    /* Collectives on that memory, among the ranks that the state is cut over; NULL: the one
-     * of the control. `reduce` has the same ranks and is the reduce queue's own, so that it
-     * waits for no gather; NULL: `data` does both. */
+    /* Collectives on the backend's memory, among the ranks that the state is cut over;
+     * NULL: the communicator given to shard_open. `reduce` has the same ranks and
+     * serves the reduce queue alone, so that a reduction waits for no gather; NULL:
+     * `data` does both. */
     struct comm *data, *reduce;
-    /* HYBRID: the ranks that hold copies of this rank's part, in the memory of the gradient
-     * shard. */
+    /* HYBRID: the ranks that hold copies of this rank's part, in the memory of the
+     * gradient shard. NULL: none. */
     struct comm *copies;
     const struct accel_log *log;
 };
 
-struct shard_memory { /* bytes of this rank */
-    size_t master, moments /* of all kinds */, gradient_shard, gather_slots,
-        reduce_buffer;
-    size_t narrow_master; /* offloaded: bfloat16 copy of the masters to gather from */
-    size_t largest_unit, second_unit; /* gathered, compute dtype */
-    size_t largest_trained;           /* the same, of those that are not frozen whole */
+/* What is allocated on this rank, in bytes. */
+struct shard_memory {
+    size_t master, gradient_shard, gather_slots, reduce_buffer;
+    /* of all kinds together */
+    size_t moments;
+    /* offloaded: bfloat16 copy of the masters to gather from */
+    size_t narrow_master;
+    /* gathered, in the dtype of parameters */
+    size_t largest_unit, second_unit;
+    /* the same, of the units that are not wholly frozen */
+    size_t largest_trained;
 };
 
-/* Collective. Takes the units (not owned, must outlive it), allocates everything. */
-accel_status_t shard_open(struct shard **out, struct comm *c,
+/* Lays out the units and allocates everything; nothing is allocated in a step. The
+ * units are not owned and must outlive the shards. Collective: when one rank is out of
+ * memory, all fail. */
+accel_status_t shard_open(struct shard **shard_out, struct comm *c,
                           const struct shard_options *o, const struct units *units,
                           accel_error_t *err);
+/* Waits for the device, then frees everything; NULL is fine. Not collective. */
 void shard_close(struct shard *s);
-/* Once: initial values by counter, Philox(seed, hash(name), element). Any world size, same
- * bits. Arrays of the program are copied at once; what is drawn is drawn when parameters
- * are first asked for. */
+/* Initial values by counter, Philox(seed, hash(name), element): the same bits for any
+ * world size. Called once. Arrays of the program are copied at once; random values are
+ * drawn when parameters are first asked for. */
 void shard_init(struct shard *s, uint64_t seed);
-/* All that this rank stores of p has been written through shard_boxes: no initial values. */
+/* Says that all this rank stores of p has been written through shard_boxes: p is not
+ * initialised any more. */
 void shard_given(struct shard *s, const accel_tensor_t *p);
+/* The table through which the tape asks for units. Its calls are collective. */
 struct residency shard_residency(struct shard *s);
 
-/* Around the backward of one micro-batch. end(): hands in the open gradient; with
- * `last` the gradient shard holds the mean over world * accumulate micro-batches. */
+/* Around the backward of one micro-batch. end() reduces the gradient that is still
+ * open; with `last` the gradient shard then holds the mean over world * accumulate
+ * micro-batches. end() is collective. */
 accel_status_t shard_backward_begin(struct shard *s, int accumulate,
                                     accel_error_t *err);
 accel_status_t shard_backward_end(struct shard *s, bool last, accel_error_t *err);
-/* Calls fn for the stored piece of every parameter's gradient, in a fixed order. On a device
- * fn gets a copy on the host, which is taken back. */
+/* Calls fn for the stored piece of every parameter's gradient, in a fixed order.
+ * On a device fn gets a copy on the host; what it writes there is taken back.
+ * Not collective. */
 accel_status_t shard_each_gradient(struct shard *s, accel_gradient_f fn, void *user,
                                    accel_error_t *err);
-/* Sum of squares of the gradient elements this rank answers for, so that summing over all
- * ranks gives the global value under every strategy. */
+/* Sum of squares of the gradient elements that this rank answers for: summed over all
+ * ranks it is the global value under every strategy. Not collective. */
 double shard_grad_sumsq(struct shard *s);
-/* One step of the optimizer (t = 1, 2, ...) with gradients times grad_scale and, for each
- * parameter, the lr_scale and weight_decay it carries; zeroes the gradient and drops
- * gathered copies. */
+/* One step of the optimizer (t = 1, 2, ...) on the gradients times grad_scale, with the
+ * lr_scale and weight_decay of each parameter. Zeroes the gradient and drops gathered
+ * copies. Not collective. */
 void shard_update(struct shard *s, float lr, int64_t t, float grad_scale);
 
-void shard_memory(const struct shard *s, struct shard_memory *out);
-/* All pieces this rank stores: model/NAME, and optim/NAME/STATE for what is trained, as
- * boxes pointing into the shards. NO_SHARD: each rank stores its 1/world of the flat range.
- * With for_load under NO_SHARD: everything. *out is one malloc with the names. */
-accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **out,
-                           size_t *count, accel_error_t *err);
-/* After a load: drops gathered copies. */
+/* What shard_open has allocated. */
+void shard_memory(const struct shard *s, struct shard_memory *memory_out);
+/* All pieces that this rank stores, as boxes that point into the shards: model/NAME,
+ * and optim/NAME/STATE for what is trained. NO_SHARD: each rank stores its 1/world of
+ * the flat range, and with for_load all of it. The caller frees *boxes_out, one malloc
+ * that holds the names too. Not collective. */
+accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **boxes_out,
+                           size_t *count_out, accel_error_t *err);
+/* To be called when the boxes have been written: drops gathered copies, which
+ * are stale. */
 void shard_loaded(struct shard *s);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The shards as the checkpoint sees them: every parameter and its optimizer state as
- * n-dimensional boxes of its own tensor, contiguous in the flat memory, so that nothing
+ * n-dimensional boxes of its own tensor, contiguous in the flat memory. Nothing that is
  * stored depends on units, padding or world size.
  */
 #include "shard/shard_impl.h"
@@ -12,7 +12,8 @@
 
 #define BOXES_MAX (2 * TENSOR_MAX_DIMS - 1)
 
-/* Tensor k stored of a parameter: itself, then the optimizer's state. */
+/* Name of tensor k of a parameter: itself, then its optimizer state. Returns the
+ * length, as snprintf does, so that a first pass can count. */
 static int name_of(const struct shard *s, const accel_tensor_t *p, int k, char *to,
                    size_t len)
 {
@@ -20,33 +21,39 @@ static int name_of(const struct shard *s, const accel_tensor_t *p, int k, char *
                   : snprintf(to, len, "optim/%s/%s", p->name, s->state_name[k - 1]);
 }
 
+/* Frozen parameters have no optimizer state. */
 static int tensors_of(const struct shard *s, const accel_tensor_t *p)
 {
     return p->needs_grad ? 1 + s->states : 1;
 }
 
-/* Flat range of unit u that this rank stores in (or loads from) a checkpoint. */
+/* The flat range of unit u that this rank stores in a checkpoint, or loads from one.
+ * Under NO_SHARD each rank stores a share, but loads everything. */
 static void range_of(const struct shard *s, const struct shard_unit *u, bool for_load,
-                     int64_t *first, int64_t *count)
+                     int64_t *first_out, int64_t *count_out)
 {
-    shard_answers(s, u, first, count);
+    shard_answers(s, u, first_out, count_out);
     if (for_load) {
-        *first = u->first;
-        *count = u->stored;
+        *first_out = u->first;
+        *count_out = u->stored;
     }
 }
 
+/* A contiguous range of a tensor as at most BOXES_MAX boxes, in order of
+ * the elements. */
 static int cut(const accel_tensor_t *p, int64_t begin, int64_t end,
-               accel_ckpt_box_t out[BOXES_MAX])
+               accel_ckpt_box_t boxes_out[BOXES_MAX])
 {
-    return accel_ckpt_boxes_of_range(p->ndim, p->dim, begin, end, out);
+    return accel_ckpt_boxes_of_range(p->ndim, p->dim, begin, end, boxes_out);
 }
 
-static void measure(const struct shard *s, bool for_load, size_t *boxes, size_t *text)
+/* First pass: boxes, and bytes of all names. */
+static void measure(const struct shard *s, bool for_load, size_t *boxes_out,
+                    size_t *text_out)
 {
     accel_ckpt_box_t scratch[BOXES_MAX];
 
-    *boxes = *text = 0;
+    *boxes_out = *text_out = 0;
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
         int64_t first, count, b, e;
@@ -57,9 +64,9 @@ static void measure(const struct shard *s, bool for_load, size_t *boxes, size_t 
 
             if (!shard_param_range(p, first, count, &b, &e))
                 continue;
-            *boxes += (size_t)tensors_of(s, p) * (size_t)cut(p, b, e, scratch);
+            *boxes_out += (size_t)tensors_of(s, p) * (size_t)cut(p, b, e, scratch);
             for (int k = 0; k < tensors_of(s, p); k++)
-                *text += (size_t)name_of(s, p, k, NULL, 0) + 1;
+                *text_out += (size_t)name_of(s, p, k, NULL, 0) + 1;
         }
     }
 }
@@ -73,11 +80,11 @@ static size_t box_elems(const accel_ckpt_box_t *box)
     return n;
 }
 
-/* Boxes of elements [b, e) of p of unit u, all its tensors; data follows the flat memory.
- * Names go to *text, before `end`. */
-static accel_ckpt_box_t *fill(const struct shard *s, const struct shard_unit *u,
-                              const accel_tensor_t *p, int64_t b, int64_t e,
-                              accel_ckpt_box_t *box, char **text, const char *end)
+/* Boxes of elements [b, e) of p of unit u, for all its tensors; data follows the flat
+ * memory. Names go to *text, before `end`. Returns the place behind the last box. */
+static accel_ckpt_box_t *boxes_fill(const struct shard *s, const struct shard_unit *u,
+                                    const accel_tensor_t *p, int64_t b, int64_t e,
+                                    accel_ckpt_box_t *box, char **text, const char *end)
 {
     int64_t at = p->unit_offset + b - u->first;
     accel_ckpt_box_t part[BOXES_MAX];
@@ -104,8 +111,10 @@ static accel_ckpt_box_t *fill(const struct shard *s, const struct shard_unit *u,
     return box;
 }
 
-accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **out,
-                           size_t *count, accel_error_t *err)
+/* A save draws what has no values yet; a load is about to write them. Names lie behind
+ * the boxes in one malloc. */
+accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **boxes_out,
+                           size_t *count_out, accel_error_t *err)
 {
     accel_ckpt_box_t *boxes, *next;
     size_t n, text_bytes;
@@ -130,10 +139,10 @@ accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **ou
             const accel_tensor_t *p = u->def->param[j];
 
             if (shard_param_range(p, first, elems, &b, &e))
-                next = fill(s, u, p, b, e, next, &text, end);
+                next = boxes_fill(s, u, p, b, e, next, &text, end);
         }
     }
-    *out = boxes;
-    *count = n;
+    *boxes_out = boxes;
+    *count_out = n;
     return ACCEL_OK;
 }

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of shard/ share: the layout of a unit on this rank, the ring, the state
- * of one step. Not for other stages.
+ * What the files of shard/ share: the layout of a unit on this rank, the ring, the
+ * state of one step. Not for other stages.
  *
- * On a device three queues work beside each other, and nothing but events orders them:
- *   master changed (compute) -> gather;          slot gathered (gather) -> compute
- *   slot's last reader (compute) -> gather;      last gather -> master changes (compute)
- *   gradient computed (compute) -> reduce;       buffer reduced (reduce) -> compute
- * Offloaded, masters, state and gradient shard lie in page-locked memory of the host: gather
- * and reduce begin and end with a copy, and the host waits for the device once a step, before
- * the norm of the gradient.
- * Each wait is put where the first one who needs it comes, and only there.
+ * On a device three queues work side by side, and only events order them:
+ *   master changed (compute) -> gather; slot gathered (gather) -> compute
+ *   slot's last reader (compute) -> gather; last gather -> master changes (compute)
+ *   gradient computed (compute) -> reduce; buffer reduced (reduce) -> compute
+ *
+ * When offloaded, masters, optimizer state and gradient shard lie in page-locked host
+ * memory. Gather and reduce then begin or end with a copy, and the host waits for the
+ * device once per step, before the norm of the gradient.
+ *
+ * Each wait stands where the first reader needs it, and only there.
  */
 #ifndef ACCEL_SHARD_IMPL_H
 #define ACCEL_SHARD_IMPL_H
@@ -18,126 +20,180 @@
 #include "optim/optim.h"
 #include "shard/shard.h"
 
-/* One unit. `own` elements from flat index rank * own on are this rank's part: it stores
- * them (FULL_SHARD) or answers for them among the copies (NO_SHARD). */
+/* One unit. The `own` elements from flat index rank * own on are this rank's part: it
+ * stores them (FULL_SHARD), or answers for them among the copies (NO_SHARD). */
 struct shard_unit {
     const struct unit *def;
-    int64_t padded;          /* elements, a multiple of world * 32 */
-    int64_t own;             /* padded / world */
-    int64_t all_at;          /* where it starts among all units' padded elements */
-    int64_t first;           /* flat index of the first element stored here */
-    int64_t stored;          /* elements stored here: own, or padded */
-    int64_t at;              /* where they start in master */
-    int64_t state_at, state; /* the same in each array of state; elements there */
-    int64_t grad_at; /* the same in grad, which has all stored ones; -1: none trained */
-    bool fresh;      /* bf16 copy is that of the masters */
-    bool partial;    /* offloaded: grad holds earlier micro-batches */
-    bool *undrawn;   /* [def->param_count] still without its initial values */
+    /* elements, a multiple of world * 32 */
+    int64_t padded;
+    /* padded / world */
+    int64_t own;
+    /* where it starts among the padded elements of all units */
+    int64_t all_at;
+    /* flat index of the first element stored here */
+    int64_t first;
+    /* elements stored here: own, or padded */
+    int64_t stored;
+    /* where they start in `master` */
+    int64_t at;
+    /* the same in each array of optimizer state, and the elements there */
+    int64_t state_at, state;
+    /* the same in `grad`, which has all stored ones; -1: nothing is trained */
+    int64_t grad_at;
+    /* the bf16 copy matches the masters */
+    bool fresh;
+    /* offloaded: grad holds the sum of earlier micro-batches */
+    bool partial;
+    /* [def->param_count]: still without initial values */
+    bool *undrawn;
 };
 
-/* A gathered unit. Where units are kept each has its place; else two slots share one region of (largest + second largest) bytes: the
- * first grows up from its start, the second down from its end, so that any two different
- * units fit beside each other without either slot having to be of the largest size. */
+/* A place for one gathered unit. In keep mode each unit owns a slot. Otherwise two
+ * slots share one region of (largest + second largest) bytes: the first grows up from
+ * its start, the second down from its end, so that any two different units fit side by
+ * side without either slot having the size of the largest. */
 struct shard_slot {
-    int unit; /* -1: empty */
-    int pins; /* want without done */
+    /* -1: empty */
+    int unit;
+    /* want without done */
+    int pins;
+    /* shard.clock when it was last wanted; the smaller one is evicted */
     uint64_t used;
+    /* gathered (gather queue); read for the last time (compute queue) */
     struct backend_event *ready, *read;
-    uint64_t gathered; /* number of the gather into it */
-    uint64_t left;     /* number of its last reader's mark */
+    /* number of the gather that filled it */
+    uint64_t gathered;
+    /* number of its last reader's mark */
+    uint64_t left;
 };
 
+/* All state of the shards of one rank. */
 struct shard {
-    struct comm *comm;        /* what the ranks tell each other, on the host */
-    struct comm *data;        /* parameters, in the backend's memory */
-    struct comm *reduce_data; /* gradients, there, among the same ranks */
-    struct comm *copies; /* of gradient shards: the ranks with the same; NULL: none */
+    /* control messages between the ranks, on the host */
+    struct comm *comm;
+    /* gathers parameters, in the backend's memory */
+    struct comm *data;
+    /* reduces gradients there, among the same ranks */
+    struct comm *reduce_data;
+    /* ranks with the same gradient shard; NULL: none */
+    struct comm *copies;
     const struct backend *be;
-    const struct backend *home; /* of masters, state and grad: be, or the CPU */
-    bool offloaded;             /* home is another one than be */
+    /* of masters, state and grad: `be`, or the CPU */
+    const struct backend *home;
+    /* home is another backend than be */
+    bool offloaded;
     struct shard_options o;
-    int rank, world; /* of those that the state is cut over */
+    /* among the ranks that the state is cut over */
+    int rank, world;
     struct shard_unit *unit;
     int units;
-    int64_t all_elems;                             /* padded, of all units */
-    int64_t stored_elems, state_elems, grad_elems; /* of all units */
-    bool all_drawn;                                /* no unit has an undrawn one */
-    uint64_t seed;                                 /* of the initial values */
+    /* sums over all units; the first counts padded elements */
+    int64_t all_elems;
+    int64_t stored_elems, state_elems, grad_elems;
+    /* no unit has a parameter without values */
+    bool all_drawn;
+    /* of the initial values */
+    uint64_t seed;
     struct shard_memory memory;
     const char *const *state_name;
-    int states;                    /* arrays of state in use: 0 .. 2 */
+    /* arrays of optimizer state in use: 0 .. 2 */
+    int states;
     float *master;                 /* [stored_elems] */
     float *state[OPTIM_MAX_STATE]; /* [state_elems] each */
     float *grad;                   /* [grad_elems] */
-    float *stage;        /* [SHARD_STAGE_ELEMS] of the host; NULL: no device */
-    bool grad_in_window; /* grad belongs to comm_alloc */
+    /* [SHARD_STAGE_ELEMS], page-locked; NULL: no device */
+    float *stage;
+    /* grad belongs to comm_alloc */
+    bool grad_in_window;
 
-    /* Parameters. direct: masters serve as they are; resident: bf16 copy of everything;
-     * keep: a slot for every unit, gathered once a step; else the ring. */
+    /* How parameters become present. direct: the masters serve as they are. resident: a
+     * bf16 copy of everything. keep: a slot for every unit, gathered once per step.
+     * Otherwise the ring. */
     bool direct, resident, keep;
-    uint16_t *copy; /* resident, or offloaded at home: [stored_elems] */
+    /* resident, or offloaded (then at home): [stored_elems] in bf16 */
+    uint16_t *copy;
+    /* memory of all slots */
     char *ring;
     size_t ring_bytes;
     struct shard_slot *slot;
-    int slots; /* 2, or as many as units */
+    /* 2, or as many as units */
+    int slots;
     uint64_t clock;
-    struct backend_event *updated; /* masters have changed */
-    /* A queue keeps its order, so being behind one event is being behind all earlier ones
-     * of that queue: gathers and marks (events of the compute queue) are numbered, and a
-     * wait is left out where a later number was waited for. */
-    uint64_t gathers, gather_seen; /* compute is behind gather number gather_seen */
-    uint64_t marks, mark_seen; /* the gather queue is behind mark number mark_seen */
-    uint64_t changed;          /* number of the mark `updated` */
+    /* the masters have changed */
+    struct backend_event *updated;
+    /* A queue keeps its order, so waiting for an event implies all earlier ones of its
+     * queue. Gathers and marks (events of the compute queue) are numbered, and a wait
+     * is skipped where a later number was waited for. The compute queue has waited for
+     * gather number gather_seen, the gather queue for mark number mark_seen. */
+    uint64_t gathers, gather_seen;
+    uint64_t marks, mark_seen;
+    /* number of the mark `updated` */
+    uint64_t changed;
 
-    /* Gradients. Without a reduce buffer they are added up in `grad` at once. */
+    /* Gradients. Without a reduce buffer they are added up in `grad` directly. */
     float *reduce;
-    float *piece; /* offloaded: a unit's own part on its way home */
-    int open;     /* unit in the reduce buffer, or -1 */
-    struct backend_event *computed, *reduced; /* what `reduce` or `grad` holds */
-    bool reducing;                            /* compute is not behind `reduced` yet */
+    /* offloaded: a unit's own part on its way home */
+    float *piece;
+    /* unit in the reduce buffer, or -1 */
+    int open;
+    /* compute has written, reduce has read what `reduce` or `grad` holds */
+    struct backend_event *computed, *reduced;
+    /* compute has not waited for `reduced` yet */
+    bool reducing;
+    /* 1 / (world * accumulate): sums become means */
     float grad_scale;
-    struct span *span; /* [units]: room for those of the norm */
+    /* [units], scratch of shard_grad_sumsq */
+    struct span *span;
 
-    /* Order in which the last backward asked for units; see unit_order.c. */
+    /* The order in which the last backward asked for units; see unit_order.c. */
     bool in_backward;
     int *order;
     int order_len, order_cap, order_at, last_unit;
-    uint64_t hash; /* of the collectives since the last step */
+    /* of the collectives since the last step */
+    uint64_t hash;
 };
 
-/* init.c: initial values of the parameters that have none yet. */
+/* init.c: draws initial values for the parameters that have none yet. */
 void shard_draw(struct shard *s);
 
-/* ring.c */
+/* ring.c: the unit's full parameters in the dtype of parameters, gathered unless they
+ * are there. Valid until done. Collective. */
 accel_status_t shard_ring_want(struct shard *s, int unit, void **data_out,
                                accel_error_t *err);
 void shard_ring_done(struct shard *s, int unit);
+/* Gathers the unit that the last backward asked for next, if a slot is
+ * free. Collective. */
 accel_status_t shard_ring_prefetch(struct shard *s, accel_error_t *err);
-void shard_ring_drop(struct shard *s); /* forgets gathered copies */
-/* Before the compute queue changes masters: behind every gather that reads them. */
+/* Forgets gathered copies: the masters have changed. */
+void shard_ring_drop(struct shard *s);
+/* Before the compute queue changes masters: waits for every gather that reads them. */
 void shard_ring_settle(struct shard *s);
 
-/* unit_order.c */
+/* unit_order.c: notes that this backward wants `unit` now. */
 accel_status_t shard_order_note(struct shard *s, int unit, accel_error_t *err);
-int shard_order_next(const struct shard *s); /* -1: not known */
+/* The unit that comes next if this backward goes on as the last one; -1: not known. */
+int shard_order_next(const struct shard *s);
+/* Collectives that count in the hash, and the hash itself. */
 enum shard_event { SHARD_GATHER = 1, SHARD_REDUCE = 2 };
 void shard_order_hash(struct shard *s, enum shard_event what, int unit);
+/* Collective. A0504: the ranks used the units in different orders. */
 accel_status_t shard_order_check(struct shard *s, accel_error_t *err);
 
-/* update.c */
+/* update.c: offloaded, waits until copies from and to the device are complete. */
 void shard_settle_home(struct shard *s);
-/* Flat range of u that this rank answers for, among all: the part it stores in a checkpoint
+/* The flat range of u that this rank alone answers for: what it stores in a checkpoint
  * and counts in the norm. */
-void shard_answers(const struct shard *s, const struct shard_unit *u, int64_t *first,
-                   int64_t *count);
+void shard_answers(const struct shard *s, const struct shard_unit *u,
+                   int64_t *first_out, int64_t *count_out);
 
-/* gradients.c */
+/* gradients.c: where backward adds the gradient of a unit, float32; reduces the unit
+ * before. Collective. */
 accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
                           accel_error_t *err);
 
-/* The part [*begin, *end) of parameter p, in its own elements, that lies in the flat range
- * [first, first + count) of its unit. False: nothing. */
+/* The part [*begin_out, *end_out) of parameter p, in its own elements, that lies in the
+ * flat range [first, first + count) of its unit. False: nothing does. */
 bool shard_param_range(const accel_tensor_t *p, int64_t first, int64_t count,
-                       int64_t *begin, int64_t *end);
+                       int64_t *begin_out, int64_t *end_out);
 
 #endif

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The order of units: what the last backward asked for (to know what to prefetch), and a
- * hash of all gathers and reductions of a step, compared over the ranks at its end. A rank
- * whose units came in another order would have exchanged the wrong buffers: that is said,
- * never trained on. Sizes that differ are comm's to detect at once; equal sizes are ours.
+ * The order of units: what the last backward asked for (to know what to prefetch), and
+ * a hash of all gathers and reductions of a step, compared over the ranks at its end. A
+ * rank whose units came in another order would have exchanged the wrong buffers: that
+ * is an error, never trained on. The collectives themselves find sizes that differ;
+ * this finds wrong units of equal sizes.
  */
 #include "shard/shard_impl.h"
 
 #include <stdlib.h>
 
 /* Called for every want of a backward. order[0, order_at) is what this backward did so
- * far; beyond it, up to order_len, what the previous one did. When the two part, the old
- * tail is dropped and nothing is foretold until the next backward. */
+ * far; beyond it, up to order_len, is what the previous one did. When the two differ,
+ * the old tail is dropped and nothing is predicted until the next backward. */
 accel_status_t shard_order_note(struct shard *s, int unit, accel_error_t *err)
 {
     if (unit == s->last_unit)
@@ -40,6 +41,7 @@ int shard_order_next(const struct shard *s)
     return s->order_at < s->order_len ? s->order[s->order_at] : -1;
 }
 
+/* Chains one collective into the hash of this step. */
 void shard_order_hash(struct shard *s, enum shard_event what, int unit)
 {
     uint64_t x = s->hash ^ ((uint64_t)what << 32 | (uint32_t)unit);
@@ -51,9 +53,11 @@ void shard_order_hash(struct shard *s, enum shard_event what, int unit)
     s->hash = x ^ x >> 31;
 }
 
+/* Starts the next step's hash, also on failure. */
 accel_status_t shard_order_check(struct shard *s, accel_error_t *err)
 {
-    /* max(h) and max(~h) = ~min(h): equal on all ranks exactly when they are complements. */
+    /* max(h) and max(~h) = ~min(h): equal on all ranks exactly when the two
+     * are complements */
     int64_t pair[2] = { (int64_t)s->hash, (int64_t)~s->hash };
     accel_status_t st = comm_all_reduce(s->comm, pair, 2, ACCEL_I64, COMM_MAX, err);
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What happens to the shards besides communication: norm of the gradient, the optimizer's
- * step. Works on the ranges stored here, parameter by parameter; gaps and padding stay zero.
- * Never communicates.
+ * What happens to the shards besides communication: the norm of the gradient and the
+ * optimizer's step. Works on the ranges stored here, parameter by parameter; gaps and
+ * padding stay zero. Never communicates.
  */
 #include "shard/shard_impl.h"
 
 #include <stdlib.h>
 
-/* Offloaded: what the device writes home is there, and what it reads there may change. A
- * failure is kept by the device and told by its next check. */
+/* Offloaded: device-to-host copies are complete after this, and what the device reads
+ * at home may change. The device keeps a failure and reports it with its next check. */
 void shard_settle_home(struct shard *s)
 {
     accel_error_t kept;
@@ -18,7 +18,7 @@ void shard_settle_home(struct shard *s)
         s->be->sync(s->be, &kept);
 }
 
-/* The piece itself, or a copy of it on the host and back. */
+/* Calls fn for one piece: in place, or on a copy on the host that is taken back. */
 static accel_status_t show(const struct shard *s, accel_gradient_f fn, void *user,
                            const char *name, float *g, int64_t first, int64_t count,
                            accel_error_t *err)
@@ -61,19 +61,20 @@ accel_status_t shard_each_gradient(struct shard *s, accel_gradient_f fn, void *u
     return st;
 }
 
-/* Copies of a part share it. */
-void shard_answers(const struct shard *s, const struct shard_unit *u, int64_t *first,
-                   int64_t *count)
+/* Ranks that hold copies of a part share it, in equal pieces; the last may be empty. */
+void shard_answers(const struct shard *s, const struct shard_unit *u,
+                   int64_t *first_out, int64_t *count_out)
 {
     int copies = s->copies ? comm_size(s->copies) : 1;
     int64_t each = (u->own + copies - 1) / copies;
     int64_t from = s->copies ? comm_rank(s->copies) * each : 0;
 
     from = from < u->own ? from : u->own;
-    *first = s->rank * u->own + from;
-    *count = u->own - from < each ? u->own - from : each;
+    *first_out = s->rank * u->own + from;
+    *count_out = u->own - from < each ? u->own - from : each;
 }
 
+/* Spans of trained elements only: `state` ends where the frozen ones begin. */
 double shard_grad_sumsq(struct shard *s)
 {
     int spans = 0;
@@ -106,7 +107,8 @@ static void update_range(struct shard *s, const struct shard_unit *u,
                 e - b);
 }
 
-/* Elements [from, to) of unit u, from the first one stored: what no optimizer zeroed. */
+/* Zeroes the gradient of stored elements [from, to) of unit u: those of frozen
+ * parameters and gaps, which no optimizer has zeroed. */
 static void zero_gap(struct shard *s, const struct shard_unit *u, int64_t from,
                      int64_t to)
 {
@@ -115,6 +117,8 @@ static void zero_gap(struct shard *s, const struct shard_unit *u, int64_t from,
                       (size_t)(to - from) * sizeof(float));
 }
 
+/* The constants of a step are made once per parameter, from its group's own learning
+ * rate and weight decay. */
 void shard_update(struct shard *s, float lr, int64_t t, float grad_scale)
 {
     shard_draw(s);

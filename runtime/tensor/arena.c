@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The arena: blocks of one reserved address range, first fit, neighbours merged on free.
- * The books (sorted ranges) are kept outside the range, so that counting mode, which has
- * no memory at all, runs the very same placement. Never gives memory back before close.
+ * The arena: blocks of one reserved address range, first fit, neighbours merged on
+ * free. The books (sorted ranges) are kept outside the range, so that counting mode,
+ * which has no memory at all, runs the very same placement. Never gives memory back
+ * before close.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,8 @@
 #include "backend/backend.h"
 #include "tensor/graph.h"
 
+/* Blocks start on a cache line; memory is committed in steps of BACKEND_STEP. Addresses
+ * of counting mode begin at FAKE_BASE, so that none of them is NULL. */
 #define ARENA_ALIGN 64
 #define ARENA_STEP  BACKEND_STEP
 #define FAKE_BASE   ((size_t)1 << 32)
@@ -23,15 +26,21 @@ struct ranges { /* sorted by offset */
     size_t count, cap;
 };
 
+/* Bytes from `base` on: reserved addresses, of which `committed` have memory. */
 struct arena {
-    const struct backend *be; /* whose memory it is; NULL: only counting */
+    /* whose memory it is; NULL: only counting */
+    const struct backend *be;
     char *base;
     size_t reserved, committed;
-    struct ranges used, gaps; /* gaps: free ranges below `top` */
-    size_t top;               /* end of the last used block */
-    size_t peak;              /* largest `top` so far: what was ever touched */
+    /* gaps: free ranges below `top` */
+    struct ranges used, gaps;
+    /* end of the last used block */
+    size_t top;
+    /* largest `top` so far: what was ever touched */
+    size_t peak;
 };
 
+/* False: out of memory. */
 static bool ranges_insert(struct ranges *r, size_t index, struct range v)
 {
     if (r->count == r->cap) {
@@ -71,6 +80,8 @@ static size_t ranges_find(const struct ranges *r, size_t offset)
     return lo;
 }
 
+/* Reserves addresses for all memory of the backend, or half of that, and so on: an
+ * address space can be limited (ulimit -v). Reserving costs no memory. */
 static accel_status_t reserve(struct arena *a, accel_error_t *err)
 {
     size_t want = a->be->memory_bytes ? a->be->memory_bytes : ARENA_STEP;
@@ -86,29 +97,30 @@ static accel_status_t reserve(struct arena *a, accel_error_t *err)
     return accel_fail_nomem(err, "the address range of the activations", ARENA_STEP);
 }
 
-accel_status_t arena_open(struct arena **out, const struct backend *be,
+accel_status_t arena_open(struct arena **arena_out, const struct backend *be,
                           accel_error_t *err)
 {
     struct arena *a = calloc(1, sizeof(*a));
-    accel_status_t status = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     if (!a)
         return accel_fail_nomem(err, "an arena", sizeof(*a));
     a->be = be;
     if (be) {
-        status = reserve(a, err);
+        st = reserve(a, err);
     } else {
         a->base = (char *)(uintptr_t)FAKE_BASE;
         a->reserved = SIZE_MAX / 4;
     }
-    if (status) {
+    if (st) {
         free(a);
-        return status;
+        return st;
     }
-    *out = a;
+    *arena_out = a;
     return ACCEL_OK;
 }
 
+/* Backs [0, end) with memory, in large steps that are kept until close. */
 static bool commit(struct arena *a, size_t end)
 {
     size_t upto;
@@ -124,7 +136,8 @@ static bool commit(struct arena *a, size_t end)
     return true;
 }
 
-static bool place(struct arena *a, size_t bytes, size_t *offset_out)
+/* First fit, then the end. False: no memory. */
+static bool arena_place(struct arena *a, size_t bytes, size_t *offset_out)
 {
     for (size_t i = 0; i < a->gaps.count; i++) {
         struct range *gap = &a->gaps.at[i];
@@ -147,7 +160,7 @@ static bool place(struct arena *a, size_t bytes, size_t *offset_out)
     return true;
 }
 
-/* Gives [offset, offset + bytes) back: into `top`, a neighbour, or a gap of its own. */
+/* Gives a range back: to `top`, to a neighbour, or as a gap of its own. */
 static void release(struct arena *a, struct range r)
 {
     size_t i = ranges_find(&a->gaps, r.offset);
@@ -168,6 +181,7 @@ static void release(struct arena *a, struct range r)
         ranges_insert(&a->gaps, i, r); /* room was made by arena_alloc */
 }
 
+/* A block of 0 bytes takes ARENA_ALIGN, so that its address is its own. */
 void *arena_alloc(struct arena *a, size_t bytes)
 {
     struct range r;
@@ -188,7 +202,7 @@ void *arena_alloc(struct arena *a, size_t bytes)
         gaps->at = at;
         gaps->cap = cap;
     }
-    if (!place(a, r.bytes, &r.offset))
+    if (!arena_place(a, r.bytes, &r.offset))
         return NULL;
     if (!ranges_insert(&a->used, ranges_find(&a->used, r.offset), r)) {
         release(a, r);
@@ -197,6 +211,7 @@ void *arena_alloc(struct arena *a, size_t bytes)
     return (char *)((uintptr_t)a->base + r.offset);
 }
 
+/* An address that is not the start of a block is ignored. */
 void arena_free(struct arena *a, void *p)
 {
     size_t offset, i;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The context of one micro-batch: tensors by pool, their lifetime, the tape, the first
- * error. In: shapes and dtypes from ops/. Out: tensors with room in the arena.
- * Never reads or writes tensor data.
+ * error. In: shapes and dtypes from ops/. Out: tensors with room in the arena. Never
+ * reads or writes tensor data.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,14 +13,16 @@
 
 #define POOL_CHUNK 256
 
+/* Tensors are handed out in order and taken back all at once. */
 struct tensor_pool {
-    accel_tensor_t **chunk; /* POOL_CHUNK tensors each; addresses stay put */
+    /* POOL_CHUNK tensors each; their addresses stay put */
+    accel_tensor_t **chunk;
     int chunks;
     int tensors;
 };
 
-/* Two pools take turns: a tensor of the micro-batch before is then still itself, without
- * data, and not one of this micro-batch that has its address. */
+/* Two pools take turns. A tensor of the previous micro-batch is then still itself,
+ * without data, and not one of this micro-batch at the same address. */
 struct tape {
     struct tape_entry *entry;
     int length, cap;
@@ -46,6 +48,7 @@ void tape_free(struct tape *t)
     free(t);
 }
 
+/* The pool of this micro-batch. */
 static struct tensor_pool *pool_now(const struct graph *g)
 {
     return &g->tape->pool[g->tape->turn];
@@ -59,7 +62,7 @@ static accel_tensor_t *pool_at(const struct tensor_pool *p, int i)
 accel_status_t graph_open(struct graph *g, const struct backend *backend,
                           accel_dtype_t compute, bool counting, accel_error_t *err)
 {
-    accel_status_t status;
+    accel_status_t st;
 
     if (compute != ACCEL_F32 && compute != ACCEL_BF16)
         return accel_fail(err, A0606, "use float32 or bfloat16",
@@ -71,9 +74,9 @@ accel_status_t graph_open(struct graph *g, const struct backend *backend,
     g->recording = g->training = true;
     g->draws.batch = 1;
     g->module_path = "";
-    status = arena_open(&g->arena, counting ? NULL : backend, err);
-    if (status)
-        return status;
+    st = arena_open(&g->arena, counting ? NULL : backend, err);
+    if (st)
+        return st;
     g->tape = tape_new();
     if (!g->tape) {
         graph_close(g);
@@ -84,7 +87,8 @@ accel_status_t graph_open(struct graph *g, const struct backend *backend,
 
 void graph_close(struct graph *g)
 {
-    if (g->backend) /* the modules' names go as well */
+    /* The device's mark points to names of modules, which are about to go. */
+    if (g->backend)
         g->backend->mark(g->backend, NULL);
     tape_free(g->tape);
     arena_close(g->arena);
@@ -92,13 +96,14 @@ void graph_close(struct graph *g)
     g->arena = NULL;
 }
 
+/* A pool that was not used keeps its turn: some callers reset twice between
+ * micro-batches, and the previous tensors must survive that. */
 void graph_reset(struct graph *g)
 {
     struct tensor_pool *p = pool_now(g);
 
     for (int i = 0; i < p->tensors; i++)
         pool_at(p, i)->data = NULL;
-    /* What was not used needs no rest: some callers reset twice between micro-batches. */
     if (p->tensors)
         g->tape->turn = !g->tape->turn;
     pool_now(g)->tensors = 0;
@@ -111,6 +116,8 @@ void graph_reset(struct graph *g)
     g->backend->mark(g->backend, NULL);
 }
 
+/* The first error wins. Its place is the module's path, and the op where it
+ * is known. */
 void *graph_fail(struct graph *g, enum message code, const char *op, const char *hint,
                  const char *fmt, ...)
 {
@@ -135,7 +142,7 @@ void graph_mark(struct graph *g, const char *op, bool backward)
                      &(struct backend_mark){ op, g->module_path, backward });
 }
 
-/* A device says where it was when it knows that. */
+/* A device that knows where it was has said so; else it is the op at work. */
 static void locate(struct graph *g, const char *op)
 {
     const char *path = g->module_path && *g->module_path ? g->module_path : "model";
@@ -145,6 +152,7 @@ static void locate(struct graph *g, const char *op)
                  op);
 }
 
+/* Only a device reports late; with the CPU there is nothing to ask. */
 bool graph_check(struct graph *g, const char *op)
 {
     if (!g->backend->device || g->error.code ||
@@ -154,6 +162,7 @@ bool graph_check(struct graph *g, const char *op)
     return false;
 }
 
+/* The next tensor of the pool, zeroed; NULL: out of memory. */
 static accel_tensor_t *pool_take(struct tensor_pool *p)
 {
     accel_tensor_t *one;
@@ -184,6 +193,8 @@ static const char *sizes_text(int ndim, const int64_t *dims, char *buf, size_t l
     return tensor_shape_text(&t, buf, len);
 }
 
+/* Checks a shape and counts its elements. An overflow counts as SIZE_MAX, which a size
+ * of 0 still brings down to 0. */
 static bool shape_possible(struct graph *g, accel_dtype_t type, int ndim,
                            const int64_t *dims, size_t *elems_out)
 {
@@ -212,8 +223,9 @@ static bool shape_possible(struct graph *g, accel_dtype_t type, int ndim,
     return true;
 }
 
-static void describe(struct graph *g, accel_tensor_t *t, accel_dtype_t type, int ndim,
-                     const int64_t *dims, size_t elems)
+/* A new tensor has one holder, the scope of the module at work. */
+static void tensor_describe(struct graph *g, accel_tensor_t *t, accel_dtype_t type,
+                            int ndim, const int64_t *dims, size_t elems)
 {
     t->g = g;
     t->dtype = type;
@@ -225,7 +237,7 @@ static void describe(struct graph *g, accel_tensor_t *t, accel_dtype_t type, int
     t->scoped = true;
 }
 
-/* A device has kept what it could not give, and says who holds the rest. */
+/* A device keeps what it could not give, with a text that says what holds the rest. */
 static void *no_room(struct graph *g, const char *what, size_t bytes)
 {
     if (g->backend->check(g->backend, &g->error)) {
@@ -250,10 +262,11 @@ accel_tensor_t *graph_tensor(struct graph *g, accel_dtype_t type, int ndim,
         t->data = arena_alloc(g->arena, bytes);
     if (!t || !t->data)
         return no_room(g, "a tensor", bytes);
-    describe(g, t, type, ndim, dims, elems);
+    tensor_describe(g, t, type, ndim, dims, elems);
     return t;
 }
 
+/* A view of a view holds the first tensor, so that chains do not grow. */
 accel_tensor_t *graph_view(struct graph *g, accel_tensor_t *t, int ndim,
                            const int64_t *dims)
 {
@@ -267,7 +280,7 @@ accel_tensor_t *graph_view(struct graph *g, accel_tensor_t *t, int ndim,
         return graph_fail(g, A0001, g->op,
                           "use a smaller batch or sequence, or more ranks",
                           "no memory for a view");
-    describe(g, v, t->dtype, ndim, dims, elems);
+    tensor_describe(g, v, t->dtype, ndim, dims, elems);
     v->base = t->base ? t->base : t;
     tensor_retain(v->base);
     v->data = t->data;
@@ -295,6 +308,7 @@ void tensor_retain(accel_tensor_t *t)
         t->refs++;
 }
 
+/* Calls beyond the last holder do nothing. */
 void tensor_release(accel_tensor_t *t)
 {
     if (!t || t->refs < 1 || --t->refs > 0)
@@ -306,6 +320,7 @@ void tensor_release(accel_tensor_t *t)
     t->data = NULL;
 }
 
+/* A device's failure is looked for here, once per op, while the op is known. */
 bool tape_record(struct graph *g, const struct tape_entry *e)
 {
     struct tape *t = g->tape;
@@ -328,6 +343,7 @@ bool tape_record(struct graph *g, const struct tape_entry *e)
     t->length++;
     for (int i = 0; i < TAPE_MAX_SAVED; i++)
         tensor_retain(e->saved[i]);
+    /* parameters are no results of ops: who reads them does not matter */
     for (int i = 0; i < TAPE_MAX_IN; i++)
         if (e->in[i] && e->in[i]->unit < 0)
             e->in[i]->readers++;
@@ -339,6 +355,7 @@ int tape_length(const struct graph *g)
     return g->tape->length;
 }
 
+/* Valid until the next tape_record, which may move the entries. */
 struct tape_entry *tape_at(struct graph *g, int index)
 {
     return &g->tape->entry[index];
@@ -357,6 +374,8 @@ int scope_begin(const struct graph *g)
     return pool_now(g)->tensors;
 }
 
+/* The scope's tensors are those of the pool from `mark` on; an inner scope has already
+ * let go of its own, except its output. */
 void scope_end(struct graph *g, int mark, const accel_tensor_t *out)
 {
     const struct tensor_pool *p = pool_now(g);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tensor/: tensors, the arena they live in, the tape of one micro-batch, and the context
- * (struct graph) that ties them together. Nothing here touches tensor data: that is the
- * backend's. Errors inside a forward are sticky: the first one stays in graph->error and
- * every later op returns NULL.
+ * tensor/: tensors, the arena they live in, the tape of one micro-batch, and the
+ * context (struct graph) that ties them together. Nothing here touches tensor data:
+ * that is the backend's. Errors inside a forward are sticky: the first one stays in
+ * graph->error, and every later op returns NULL. A graph is used by one thread.
  */
 #ifndef ACCEL_TENSOR_GRAPH_H
 #define ACCEL_TENSOR_GRAPH_H
@@ -16,109 +16,146 @@ struct backend; /* backend/backend.h */
 struct graph;
 struct tape_entry;
 
-/* How parameters become present: implemented by shard/ (and by a resident stand-in in unit
- * tests). A unit is a group of parameters in one flat buffer. */
+/* How parameters become present; implemented by shard/, and by a resident stand-in in
+ * unit tests. A unit is a group of parameters in one flat buffer. */
 struct residency {
     void *user;
-    /* The unit's full parameters in the compute dtype. Valid until done(unit). Calls for
-     * up to two different units may be open at once. Collective when sharded. */
+    /* The unit's full parameters in the compute dtype. Valid until done(unit). Up to
+     * two different units may be open at once. Collective when sharded. */
     accel_status_t (*want)(void *user, int unit, void **data_out, accel_error_t *err);
     void (*done)(void *user, int unit);
-    /* The unit's full gradient, float32, same offsets; the caller adds to it. Asking for
-     * another unit hands the previous one in (it may be reduced at that moment). */
+    /* The unit's full gradient, float32, at the same offsets; the caller adds to it.
+     * Asking for another unit ends the previous one, which may be reduced at that
+     * moment. Collective when sharded. */
     accel_status_t (*grad)(void *user, int unit, float **grad_out, accel_error_t *err);
 };
 
+/* A tensor of the micro-batch, a parameter (unit >= 0 after the layout) or a buffer. */
 struct accel_tensor {
     struct graph *g;
     accel_dtype_t dtype;
     int ndim;
     int64_t dim[TENSOR_MAX_DIMS];
     int64_t elems;
-    void *data;                /* NULL for parameters */
-    struct accel_tensor *grad; /* float32 or compute dtype; during backward only */
+    /* NULL for parameters, which are asked of the residency */
+    void *data;
+    /* float32 or compute dtype; during backward only */
+    struct accel_tensor *grad;
     bool needs_grad;
-    int refs; /* holders of `data`: its module's scope, tape entries, a `grad` link */
-    bool scoped;               /* the scope still holds it */
-    struct accel_tensor *base; /* a view: the tensor whose data it shares, and holds */
-    /* The result of an op that ends in an activation, while the tape has that op: what its
-     * derivative is made from. An op that alone reads the result may hand in the gradient
-     * before the activation. */
-    struct accel_tensor *before; /* NULL: none */
+    /* holders of `data`: its module's scope, tape entries, a `grad` link */
+    int refs;
+    /* the scope still holds it */
+    bool scoped;
+    /* a view: the tensor whose data it shares, and holds; else NULL */
+    struct accel_tensor *base;
+    /* For the result of an op that ends in an activation, while the tape has that
+     * op: what the derivative of the activation is made from; else NULL. An op that
+     * alone reads the result may hand in the gradient of the value before the
+     * activation (grad_before). */
+    struct accel_tensor *before;
     accel_activation_t act;
-    int readers;      /* inputs of tape entries that it is */
-    bool grad_before; /* grad is that of the value before the activation */
-    /* parameters only */
-    int unit;            /* -1: not a parameter, or not assigned yet */
-    int64_t unit_offset; /* elements from the start of the unit */
-    const char *name;    /* full name of a parameter, else NULL */
-    const char *buffer;  /* full name of a buffer, else NULL */
+    /* how many inputs of tape entries it is */
+    int readers;
+    /* grad is that of the value before the activation */
+    bool grad_before;
+    /* Parameters only. -1: not a parameter, or not assigned yet. */
+    int unit;
+    /* elements from the start of the unit */
+    int64_t unit_offset;
+    /* full name of a parameter, else NULL */
+    const char *name;
+    /* full name of a buffer, else NULL */
+    const char *buffer;
     accel_init_t init;
-    const float
-        *values; /* the program's initial values, until accel_prepare; NULL: init */
-    float lr_scale, weight_decay; /* of its group; set by accel_prepare */
+    /* the program's initial values, until accel_prepare; NULL: init */
+    const float *values;
+    /* of its parameter group; set by accel_prepare */
+    float lr_scale, weight_decay;
 };
 
-/* The arena: one address range per run; alloc and free in any order, first fit over a
- * sorted free list, 64-byte aligned, in the memory of `be`. NULL, counting mode: it hands
- * out addresses that must not be touched and only keeps the books (used with the meta
- * backend to know the peak). */
+/* The arena: one address range per run, in the memory of `be`. Alloc and free in any
+ * order, first fit over a sorted free list, 64-byte aligned. With `be` NULL it counts
+ * only: it hands out addresses that must not be touched and keeps the books, which
+ * together with the meta backend gives the peak without any memory. */
 struct arena;
-accel_status_t arena_open(struct arena **out, const struct backend *be,
+accel_status_t arena_open(struct arena **arena_out, const struct backend *be,
                           accel_error_t *err);
-void *arena_alloc(struct arena *a, size_t bytes); /* NULL: out of memory */
-void arena_free(struct arena *a, void *p);        /* NULL is fine */
-void arena_reset(struct arena *a);                /* frees all, keeps the memory */
+/* NULL: out of memory. Contents are undefined. */
+void *arena_alloc(struct arena *a, size_t bytes);
+/* NULL is fine, and so is an address that is not in use. */
+void arena_free(struct arena *a, void *p);
+/* Frees all blocks, keeps the memory and the peak. */
+void arena_reset(struct arena *a);
+/* The largest extent so far, gaps included: what was ever touched. */
 size_t arena_peak_bytes(const struct arena *a);
 void arena_close(struct arena *a);
 
 /* Where random numbers of a forward come from: Philox(seed, call, sample, element). The
  * sample is counted over the whole run and all ranks, so that a mask does not depend on
- * who computes it. */
+ * which rank computes it. */
 struct draws {
     uint64_t seed;
-    int64_t first_sample; /* of this micro-batch, in the global order of the run */
-    int64_t batch;        /* samples of this micro-batch: dim 0 of activations */
-    uint32_t calls;       /* draws so far in this forward */
+    /* of this micro-batch, in the global order of the run */
+    int64_t first_sample;
+    /* samples of this micro-batch: dim 0 of activations */
+    int64_t batch;
+    /* draws so far in this forward */
+    uint32_t calls;
 };
 
+/* The context of the micro-batch at work. Owned by the run; arena and tape are
+ * its own. */
 struct graph {
-    accel_t *run;          /* for accel_module_run */
-    accel_dtype_t compute; /* ACCEL_F32 or ACCEL_BF16 */
+    /* for accel_module_run */
+    accel_t *run;
+    /* ACCEL_F32 or ACCEL_BF16 */
+    accel_dtype_t compute;
     const struct backend *backend;
     struct arena *arena;
     struct residency residency;
     const struct accel_log *log;
-    bool recording;   /* false: evaluation, no tape */
-    bool training;    /* false: no dropout */
-    bool recomputing; /* a module's forward runs again, in backward */
-    bool evaluating;  /* asked for by accel_eval: neither tape nor dropout */
+    /* false: evaluation or generation, nothing goes on the tape */
+    bool recording;
+    /* false: no dropout */
+    bool training;
+    /* a module's forward runs again, in backward */
+    bool recomputing;
+    /* asked for by accel_eval: neither tape nor dropout */
+    bool evaluating;
     struct draws draws;
-    accel_error_t error; /* first error of this micro-batch */
+    /* first error of this micro-batch, cleared by graph_reset */
+    accel_error_t error;
     struct tape *tape;
-    const char *module_path; /* of the module in forward, for messages */
-    const char *op;          /* at work, for messages; NULL: none yet */
-    int depth;               /* forwards that have not returned */
+    /* of the module in forward, for messages */
+    const char *module_path;
+    /* at work, for messages; NULL: none yet */
+    const char *op;
+    /* forwards that have not returned */
+    int depth;
 };
 
-/* Opens arena and tape on `backend`. */
+/* Opens arena and tape on `backend`, which must outlive the graph. compute: ACCEL_F32
+ * or ACCEL_BF16. `counting`: the arena has no memory. */
 accel_status_t graph_open(struct graph *g, const struct backend *backend,
                           accel_dtype_t compute, bool counting, accel_error_t *err);
 void graph_close(struct graph *g);
-/* Drops all tensors and the tape of the micro-batch; keeps memory. */
+/* Drops all tensors and the tape of the micro-batch, and its error; keeps
+ * the memory. */
 void graph_reset(struct graph *g);
-/* A tensor with data in the arena (uninitialised); a size of 0 is fine, there is an address
- * then, too. NULL on failure (sticky error). */
+/* A tensor with data in the arena, uninitialised. A size of 0 is fine and has an
+ * address too. NULL: sticky error. */
 accel_tensor_t *graph_tensor(struct graph *g, accel_dtype_t t, int ndim,
                              const int64_t *dims);
-/* A tensor of other sizes, no more elements, over the data of `t` (an activation). Holds
- * the data; moves nothing, records nothing. NULL on failure (sticky error). */
+/* A tensor of other sizes, with no more elements, over the data of `t` (an activation),
+ * which it holds. Moves nothing, records nothing. NULL: sticky error. */
 accel_tensor_t *graph_view(struct graph *g, accel_tensor_t *t, int ndim,
                            const int64_t *dims);
-/* The first error of the forward, or what keeps `loss` from being its loss. */
+/* The first error of the forward, or what keeps `loss` from being one: a single float32
+ * element that needs a gradient. */
 accel_status_t graph_check_loss(const struct graph *g, const accel_tensor_t *loss,
                                 accel_error_t *err);
-/* Backward of a one-element float32 loss with d(loss) = seed. */
+/* Backward of a one-element float32 loss with d(loss) = seed. Empties the tape.
+ * Collective when parameters are sharded. */
 accel_status_t graph_backward(struct graph *g, accel_tensor_t *loss, float seed,
                               accel_error_t *err);
 /* Implemented by run/: the graph of a run. */

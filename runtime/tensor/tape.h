@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The tape of one micro-batch and the lifetime of tensor data, for ops/ and nn/.
- * Data lives while somebody holds it: the scope of the module that made it (until that
- * module's forward returns; the output passes to the caller's scope), tape entries that
- * need it in backward, or the `grad` link of another tensor. The structs themselves stay
+ *
+ * Data lives while it is held: by the scope of the module that made it (until that
+ * module's forward returns; the output passes to the caller's scope), by tape entries
+ * that need it in backward, or by the `grad` link of another tensor. The structs stay
  * until the graph_reset after the next, so that a late use is found (data == NULL) and
  * named.
  */
@@ -15,42 +16,53 @@
 #define TAPE_MAX_IN    8
 #define TAPE_MAX_SAVED 8
 
+/* One op that backward has to undo. Entries are copied when they are recorded. */
 struct tape_entry {
     const char *op;
-    const char *path; /* module that called the op */
-    /* Reads out->grad, adds to the gradients of in[]. Failures go to g->error. */
+    /* module that called the op; set by tape_record */
+    const char *path;
+    /* Reads out->grad and adds to the gradients of in[]. Failures go to g->error. */
     bool (*backward)(struct graph *g, const struct tape_entry *e);
     accel_tensor_t *out;
-    accel_tensor_t *in[TAPE_MAX_IN];       /* meaning is the op's; may be NULL */
-    accel_tensor_t *saved[TAPE_MAX_SAVED]; /* data held until backward is done */
-    int64_t ints[6]; /* attributes of the call; meaning is the op's */
+    /* meaning is the op's; may be NULL */
+    accel_tensor_t *in[TAPE_MAX_IN];
+    /* data held until backward is done; may be NULL */
+    accel_tensor_t *saved[TAPE_MAX_SAVED];
+    /* attributes of the call; meaning is the op's */
+    int64_t ints[6];
     float reals[4];
-    const void *ref[2]; /* what the op needs besides; not owned */
+    /* whatever else the op needs; not owned */
+    const void *ref[2];
 };
 
-/* Sets g->error unless one is there already. `op` may be NULL. Always returns NULL, so
+/* Sets g->error unless there is one already. `op` may be NULL. Always returns NULL, so
  * that ops end with `return graph_fail(...)`. */
 void *graph_fail(struct graph *g, enum message code, const char *op, const char *hint,
                  const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
-/* The op, of the module at work, whose work is put on the device from here on. */
+/* Names the op whose work is queued on the device from here on, and the module that
+ * called it: a device failure is reported there. */
 void graph_mark(struct graph *g, const char *op, bool backward);
 
-/* What a device has told so far, at the op that has just been put on it. False: sticky. */
+/* Takes what the device has reported so far, without waiting, as an error of `op`.
+ * False: sticky error. */
 bool graph_check(struct graph *g, const char *op);
 
-/* Appends an entry and holds its saved tensors. False: out of memory (sticky). */
+/* Appends a copy of `e` and holds its saved tensors. False: out of memory (sticky). */
 bool tape_record(struct graph *g, const struct tape_entry *e);
 int tape_length(const struct graph *g);
 struct tape_entry *tape_at(struct graph *g, int index);
-/* Drops the holds of the last entry and the entry itself. */
+/* Releases the saved tensors of the last entry, and the entry itself. */
 void tape_pop(struct graph *g);
 
+/* Parameters are not counted: their data belongs to the residency. */
 void tensor_retain(accel_tensor_t *t);
-void tensor_release(accel_tensor_t *t); /* frees the data with the last holder */
+/* Frees the data with the last holder; NULL is fine. */
+void tensor_release(accel_tensor_t *t);
 
-/* scope_begin ... scope_end(mark, output): what was made in between and is held by
- * nobody else is freed, except `out` (may be NULL). */
+/* scope_begin ... scope_end(mark, output): tensors made in between are freed
+ * unless something else holds them, except `out` (may be NULL), which passes to
+ * the outer scope. */
 int scope_begin(const struct graph *g);
 void scope_end(struct graph *g, int mark, const accel_tensor_t *out);
 
@@ -61,6 +73,7 @@ void graph_scratch_free(struct graph *g, void *p);
 /* "[4, 64, 768]" into buf; returns buf. */
 const char *tensor_shape_text(const accel_tensor_t *t, char *buf, size_t len);
 
+/* NULL: out of memory. tape_free takes NULL too. */
 struct tape *tape_new(void);
 void tape_free(struct tape *t);
 

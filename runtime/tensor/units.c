@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parameters and the layout of units. In: declarations. Out: names, shapes, offsets. Knows
- * nothing of modules, ranks or values.
+ * Parameters and the layout of units. In: declarations. Out: names, shapes, offsets.
+ * Knows nothing of modules, ranks or values.
  */
 #include "tensor/units.h"
 
@@ -29,6 +29,7 @@ accel_tensor_t *param_new(struct graph *g, const char *owner, char *name, int nd
                    "parameter %s of '%s' has %d dimensions", name, owner, ndim);
         goto fail;
     }
+    /* 64 times the elements still fit an int64_t, so sizes in bytes never overflow */
     for (int i = 0; i < ndim; i++)
         if (dims[i] < 1 || dims[i] > INT32_MAX ||
             __builtin_mul_overflow(elems, dims[i], &elems) || elems > INT64_MAX / 64) {
@@ -72,7 +73,8 @@ void param_free(accel_tensor_t *p)
     free(p);
 }
 
-static void place(struct unit *u, int number, bool trained)
+/* Appends the parameters of one kind, trained or frozen, in order of declaration. */
+static void place_params(struct unit *u, int number, bool trained)
 {
     for (int i = 0; i < u->param_count; i++) {
         accel_tensor_t *p = u->param[i];
@@ -92,9 +94,9 @@ void units_lay_out(struct units *u)
         int64_t trained;
 
         one->elems = 0;
-        place(one, i, true);
+        place_params(one, i, true);
         trained = one->elems;
-        place(one, i, false);
+        place_params(one, i, false);
         one->frozen = one->elems - trained;
     }
 }

@@ -1,39 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Units: what is gathered, reduced and updated together. A unit is a list of named
- * parameters in one flat range of float32. The module tree (nn/) and programs with their own
- * compute (run/own_compute.c) both make them; all that comes after knows nothing else.
+ * parameters in one flat range of float32. The module tree (nn/) and programs with
+ * their own compute (run/own_compute.c) both make them; all later stages see nothing
+ * but units.
  */
 #ifndef ACCEL_TENSOR_UNITS_H
 #define ACCEL_TENSOR_UNITS_H
 
 #include "tensor/graph.h"
 
+/* One unit. Parameters are owned by whoever declared them. */
 struct unit {
-    const char *name;       /* path of its module; "" for the root unit */
-    accel_tensor_t **param; /* in order of declaration */
+    /* path of its module; "" for the root unit */
+    const char *name;
+    /* in order of declaration */
+    accel_tensor_t **param;
     int param_count;
-    int64_t elems;  /* with alignment gaps */
-    int64_t frozen; /* elements at the end that are not trained */
+    /* with alignment gaps */
+    int64_t elems;
+    /* elements at the end that are not trained */
+    int64_t frozen;
 };
 
+/* All units of a run; one without parameters is allowed. */
 struct units {
     struct unit *unit;
     int count;
 };
 
-/* Gives every parameter its unit and its place there (64-byte aligned offsets of float32):
- * in order of declaration, but those that need no gradient behind all others, so that what
- * is trained is one range from the start. May be called again when that has changed. */
+/* Gives every parameter its unit and its place there (64-byte aligned offsets of
+ * float32): in order of declaration, frozen parameters last, so that what is trained is
+ * one range from the start. May be called again when needs_grad has changed. */
 void units_lay_out(struct units *u);
-/* Frees lists that lie in one array, which begins with the first unit's. */
+/* Frees the lists, which lie in one array that begins with the first unit's; not the
+ * parameters. NULL is fine. */
 void units_free(struct units *u);
 
 /* A declared parameter: float32, in no unit yet, without values. Takes over `name`, a
- * malloc, which it frees on failure (NULL: out of memory). Shape and initialiser are
- * checked; `owner` is for the message. NULL: sticky error. */
+ * malloc, and frees it on failure (NULL: out of memory). Checks shape and initialiser;
+ * `owner` is for the message. The caller frees the parameter with param_free. NULL:
+ * sticky error. */
 accel_tensor_t *param_new(struct graph *g, const char *owner, char *name, int ndim,
                           const int64_t *dims, accel_init_t init);
-void param_free(accel_tensor_t *p); /* NULL is fine */
+/* NULL is fine. */
+void param_free(accel_tensor_t *p);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One model of several kinds (see any.h). In: a name. Out: its sizes, its tree.
+ * One interface to several kinds of models (see any.h). In: a name. Out: its sizes and
+ * its tree.
  */
 #include "nn/models/any.h"
 
@@ -11,21 +12,22 @@
 #include "nn/models/gpt2.h"
 #include "nn/models/llama.h"
 
-/* The file says what it is: whoever is told "another model_type" leaves it to the next. */
-static accel_status_t read_config(const char *path, struct model_shape *out,
+/* The file says what it is: a reader that finds another model_type returns
+ * ACCEL_EMISMATCH, and the next one is tried. Other errors are final. */
+static accel_status_t read_config(const char *path, struct model_shape *shape_out,
                                   accel_error_t *err)
 {
     accel_error_t why = { 0 };
-    accel_status_t st = accel_gpt2_read_config(path, &out->gpt2, &why);
+    accel_status_t st = accel_gpt2_read_config(path, &shape_out->gpt2, &why);
 
-    out->kind = MODEL_GPT2;
+    shape_out->kind = MODEL_GPT2;
     if (st == ACCEL_EMISMATCH) {
-        out->kind = MODEL_LLAMA;
-        st = accel_llama_read_config(path, &out->llama, &why);
+        shape_out->kind = MODEL_LLAMA;
+        st = accel_llama_read_config(path, &shape_out->llama, &why);
     }
     if (st == ACCEL_EMISMATCH) {
-        out->kind = MODEL_BERT;
-        st = accel_bert_read_config(path, &out->bert, &why);
+        shape_out->kind = MODEL_BERT;
+        st = accel_bert_read_config(path, &shape_out->bert, &why);
     }
     if (st == ACCEL_EMISMATCH)
         return accel_fail_at(err, A0644, path, "use a gpt2, llama or bert model",
@@ -35,20 +37,21 @@ static accel_status_t read_config(const char *path, struct model_shape *out,
     return st;
 }
 
-static accel_status_t find_preset(const char *name, struct model_shape *out,
+/* The order matters only for a name that holds two of the words. */
+static accel_status_t find_preset(const char *name, struct model_shape *shape_out,
                                   accel_error_t *err)
 {
     if (strstr(name, "llama")) {
-        out->kind = MODEL_LLAMA;
-        return accel_llama_preset(name, &out->llama, err);
+        shape_out->kind = MODEL_LLAMA;
+        return accel_llama_preset(name, &shape_out->llama, err);
     }
     if (strstr(name, "bert")) {
-        out->kind = MODEL_BERT;
-        return accel_bert_preset(name, &out->bert, err);
+        shape_out->kind = MODEL_BERT;
+        return accel_bert_preset(name, &shape_out->bert, err);
     }
     if (strstr(name, "gpt")) {
-        out->kind = MODEL_GPT2;
-        return accel_gpt2_preset(name, &out->gpt2, err);
+        shape_out->kind = MODEL_GPT2;
+        return accel_gpt2_preset(name, &shape_out->gpt2, err);
     }
     return accel_fail(err, A0644,
                       "give a name like gpt2, llama-3-8b or bert-base-uncased, or a "
@@ -56,15 +59,15 @@ static accel_status_t find_preset(const char *name, struct model_shape *out,
                       "there is no model '%.64s'", name);
 }
 
-accel_status_t model_shape_open(const char *name, struct model_shape *out,
+accel_status_t model_shape_open(const char *name, struct model_shape *shape_out,
                                 accel_error_t *err)
 {
     struct stat sb;
 
-    memset(out, 0, sizeof(*out));
+    memset(shape_out, 0, sizeof(*shape_out));
     if (strchr(name, '/') || stat(name, &sb) == 0)
-        return read_config(name, out, err);
-    return find_preset(name, out, err);
+        return read_config(name, shape_out, err);
+    return find_preset(name, shape_out, err);
 }
 
 struct model_sizes model_sizes_of(const struct model_shape *m)
@@ -82,12 +85,14 @@ struct model_sizes model_sizes_of(const struct model_shape *m)
     return (struct model_sizes){ b->layers, b->heads, b->width, b->context, b->vocab };
 }
 
+/* 0 keeps what is there. */
 static void change(int *value, int given)
 {
     if (given)
         *value = given;
 }
 
+/* part[kind] in the order of `given`. */
 void model_resize(struct model_shape *m, const struct model_sizes *s)
 {
     accel_gpt2_t *g = &m->gpt2;
@@ -102,6 +107,8 @@ void model_resize(struct model_shape *m, const struct model_sizes *s)
 
     for (int i = 0; i < 5; i++)
         change(part[m->kind][i], given[i]);
+    /* What follows from width and heads is worked out again: 0 lets the defaults fill
+     * in the width of heads. */
     if (!s->width && !s->heads)
         return;
     l->head_width = 0;
@@ -111,14 +118,16 @@ void model_resize(struct model_shape *m, const struct model_sizes *s)
         b->hidden = 4 * s->width;
 }
 
-int model_fields(const struct model_shape *m, int seq, accel_field_t out[4])
+/* ids and targets; BERT has {ids, types, mask, targets}, where the label of a whole
+ * sequence has no dimension besides the batch. */
+int model_fields(const struct model_shape *m, int seq, accel_field_t fields_out[4])
 {
     int n = m->kind == MODEL_BERT ? 4 : 2;
 
     for (int i = 0; i < n; i++)
-        out[i] = (accel_field_t){ ACCEL_I32, 1, { seq } };
+        fields_out[i] = (accel_field_t){ ACCEL_I32, 1, { seq } };
     if (m->kind == MODEL_BERT && m->bert.head == ACCEL_BERT_CLASSIFY)
-        out[3] = (accel_field_t){ ACCEL_I32, 0, { 0 } };
+        fields_out[3] = (accel_field_t){ ACCEL_I32, 0, { 0 } };
     return n;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * BERT: an encoder with normalisation after each part, learned positions and segments.
- * Devlin et al., "BERT" (2019). Heads for masked words and for classes of a sequence.
+ * BERT: an encoder with normalisation after each part, and learned positions and
+ * segments. Devlin et al., "BERT" (2019). Heads for masked words and for classes of a
+ * sequence. B: sequences, T: positions, C: width.
  */
 #include "nn/models/bert.h"
 
@@ -12,20 +13,25 @@
 
 #define DEVIATION 0.02f /* of initial weights: initializer_range of config.json */
 
+/* One encoder layer; `attended` is the projection behind the heads. */
 struct layer_part {
     accel_module_t *query, *key, *value, *attended, *norm, *up, *down, *norm2;
     const accel_bert_t *cfg;
 };
 
+/* State of the root module. */
 struct bert {
     accel_bert_t cfg;
     accel_module_t *words, *positions, *types, *norm, *first, *last;
-    accel_module_t *transform, *transform_norm; /* masked words */
-    accel_tensor_t *bias;                       /* of the words, masked words */
-    accel_module_t *pooler, *classifier;        /* classes */
+    /* head for masked words: dense and norm, and the bias of each word */
+    accel_module_t *transform, *transform_norm;
+    accel_tensor_t *bias;
+    /* head for classes */
+    accel_module_t *pooler, *classifier;
 };
 
-/* in: x [B, T, C], mask int32 [B, T] */
+/* in: x [B, T, C], mask int32 [B, T] (0: the position is padding). Residuals are added
+ * before the norm (post-normalisation), unlike GPT-2. */
 static accel_tensor_t *layer_forward(accel_module_t *m, accel_tensor_t *const *in,
                                      int n)
 {
@@ -45,7 +51,8 @@ static accel_tensor_t *layer_forward(accel_module_t *m, accel_tensor_t *const *i
     return layer_call(p->norm2, accel_add(x, y));
 }
 
-/* The mean loss of masked words, or with targets NULL their logits [B, T, vocab]. */
+/* The mean loss of masked words, or with targets NULL their logits [B, T, vocab]. The
+ * output weight is that of the word embedding (tied). */
 static accel_tensor_t *masked_lm(const struct bert *r, accel_tensor_t *x,
                                  accel_tensor_t *targets)
 {
@@ -56,19 +63,21 @@ static accel_tensor_t *masked_lm(const struct bert *r, accel_tensor_t *x,
                    : accel_linear(x, words, r->bias, ACCEL_ACT_NONE);
 }
 
-/* The mean loss of the labels [B], or with labels NULL logits [B, labels]. */
+/* The mean loss of the labels [B], or with labels NULL the logits [B, labels]. Position
+ * 0 ([CLS]) speaks for the whole sequence. */
 static accel_tensor_t *classify(const struct bert *r, accel_tensor_t *x,
                                 accel_tensor_t *labels)
 {
     const int64_t dims[] = { -1, r->cfg.width };
 
-    x = accel_reshape(accel_slice(x, 1, 0, 1), 2,
-                      dims); /* the first word speaks for all */
+    x = accel_reshape(accel_slice(x, 1, 0, 1), 2, dims);
     x = accel_dropout(layer_call(r->pooler, x), r->cfg.classifier_dropout);
     x = layer_call(r->classifier, x);
     return labels ? accel_cross_entropy(x, NULL, NULL, labels, NULL) : x;
 }
 
+/* in: ids, types and mask, int32 [B, T]; with a head the targets too, int32 [B, T] for
+ * masked words, [B] for classes. Without a head the result is [B, T, C]. */
 static accel_tensor_t *root_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     const struct bert *r = accel_module_state(m);
@@ -96,12 +105,15 @@ static const accel_class_t layer_class = { "BertLayer", layer_forward,
 static const accel_class_t root_class = { "BertModel", root_forward,
                                           sizeof(struct bert) };
 
+/* Every linear layer of BERT has a bias. */
 static accel_module_t *dense(accel_module_t *parent, const char *name, int64_t out,
                              int64_t in, accel_activation_t act)
 {
     return layer_linear(parent, name, out, in, LAYER_BIAS, DEVIATION, act);
 }
 
+/* Names below the layer hold dots, as in Hugging Face's files; there is no module for
+ * "attention" or "output" alone. */
 static accel_module_t *encoder_new(accel_module_t *root, const accel_bert_t *c,
                                    int layer)
 {
@@ -127,6 +139,8 @@ static accel_module_t *encoder_new(accel_module_t *root, const accel_bert_t *c,
     return m;
 }
 
+/* The head that the config asks for, if any. The tied names are those under which
+ * Hugging Face stores the decoder. */
 static void heads_new(accel_module_t *m, struct bert *r)
 {
     const accel_bert_t *c = &r->cfg;
@@ -147,6 +161,8 @@ static void heads_new(accel_module_t *m, struct bert *r)
     }
 }
 
+/* The encoder layers are children of the root one after the other: root_forward walks
+ * them from `first` to `last`. */
 static void build(accel_module_t *m, struct bert *r)
 {
     const accel_bert_t *c = &r->cfg;
@@ -164,6 +180,7 @@ static void build(accel_module_t *m, struct bert *r)
     heads_new(m, r);
 }
 
+/* Replaces the zeros of the config; norm_eps is BERT's 1e-12. */
 static accel_bert_t with_defaults(accel_bert_t c)
 {
     if (!c.types)
@@ -177,7 +194,8 @@ static accel_bert_t with_defaults(accel_bert_t c)
     return c;
 }
 
-static accel_status_t check(const accel_bert_t *c, accel_error_t *err)
+/* After the defaults: what is still not positive was given wrongly. */
+static accel_status_t bert_check(const accel_bert_t *c, accel_error_t *err)
 {
     if (c->layers < 1 || c->heads < 1 || c->width < 1 || c->hidden < 1 ||
         c->vocab < 1 || c->context < 1 || c->types < 1 || c->labels < 1)
@@ -193,6 +211,7 @@ static accel_status_t check(const accel_bert_t *c, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* An error of a builder stays in the graph; layer_tree looks for it at the end. */
 accel_module_t *bert_new(struct graph *g, const accel_bert_t *cfg, accel_error_t *err)
 {
     accel_bert_t c = cfg ? with_defaults(*cfg) : (accel_bert_t){ 0 };
@@ -203,7 +222,7 @@ accel_module_t *bert_new(struct graph *g, const accel_bert_t *cfg, accel_error_t
         accel_fail(err, A0612, "pass a struct accel_bert", "bert: no sizes given");
         return NULL;
     }
-    if (check(&c, err))
+    if (bert_check(&c, err))
         return NULL;
     m = nn_module_new(g, &root_class, NULL, "");
     r = accel_module_state(m);

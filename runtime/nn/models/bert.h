@@ -7,8 +7,8 @@
 
 #include "nn/nn.h"
 
-/* Builds the tree; the caller frees it with nn_module_free. Forward as accel_bert_new. NULL
- * and `err` on failure. */
+/* Builds the tree; the caller frees it with nn_module_free. Forward takes the same
+ * inputs as a model of accel_bert_new. NULL and `err` on failure. */
 accel_module_t *bert_new(struct graph *g, const accel_bert_t *cfg, accel_error_t *err);
 /* The shape, defaults filled in, of a model made by bert_new; NULL for any other. */
 const accel_bert_t *bert_config(const accel_module_t *model);

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One token from logits: temperature, then the k likeliest, then the likeliest that reach
- * p, then one draw. Sorts no more of the vocabulary than it needs (a heap). No state.
+ * One token from logits: temperature, then the k likeliest, then the likeliest whose
+ * sum reaches p, then one draw. A heap sorts no more of the vocabulary than is needed.
+ * No state.
  */
 #include <math.h>
 
 #include "common/bf16.h"
 #include "nn/models/causal.h"
 
+/* Order of tokens: the likelier one, then the one of the smaller number. A total order,
+ * so that every rank and every machine draws the same token. */
 static bool before(const float *logits, int32_t a, int32_t b)
 {
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
 }
 
-/* The subtree below `i` becomes a heap, its first on top. */
+/* Makes the subtree below `i` a heap with its likeliest token on top. */
 static void sift(const float *logits, int32_t *heap, int n, int i)
 {
     for (;;) {
@@ -31,8 +34,9 @@ static void sift(const float *logits, int32_t *heap, int n, int i)
     }
 }
 
-/* Takes the top of heap[n] and puts it at heap[n - 1]. */
-static int32_t take(const float *logits, int32_t *heap, int n)
+/* Takes the top of heap[n] and puts it at heap[n - 1]: the tokens taken so far stand at
+ * the end of the array, the likeliest last. */
+static int32_t heap_take(const float *logits, int32_t *heap, int n)
 {
     int32_t top = heap[0];
 
@@ -42,8 +46,8 @@ static int32_t take(const float *logits, int32_t *heap, int n)
     return top;
 }
 
-/* The first of the likeliest; -1: there is none, or a NaN. Two passes without a branch on
- * what they read, which the compiler makes vectors of. */
+/* The likeliest token, of equal ones the first. -1: there is none, or a NaN. Two passes
+ * without a branch on what they read, which the compiler can vectorise. */
 ACCEL_MULTIVERSION
 static int32_t likeliest(const float *logits, int vocab)
 {
@@ -63,13 +67,16 @@ static int32_t likeliest(const float *logits, int vocab)
     return -1;
 }
 
+/* exp of the distance from the best logit: at most 1, so nothing overflows. In double,
+ * since a vocabulary of 100 000 of them is added up. */
 static double weight(const float *logits, int32_t token, int32_t best,
                      float temperature)
 {
     return exp(((double)logits[token] - (double)logits[best]) / (double)temperature);
 }
 
-/* Moves the tokens that stay to the end of rank[vocab], the likeliest last; how many. */
+/* Moves the tokens that stay to the end of rank[vocab], the likeliest last. Returns how
+ * many stay. */
 static int select(const float *logits, int vocab, const accel_sampling_t *o,
                   int32_t best, int32_t *rank)
 {
@@ -82,23 +89,30 @@ static int select(const float *logits, int vocab, const accel_sampling_t *o,
         rank[i] = i;
     for (int i = vocab / 2 - 1; i >= 0; i--)
         sift(logits, rank, vocab, i);
-    if (by_k) /* p is a part of what k leaves */
+    /* top_p is a part of what top_k leaves; `total` is the weight of that */
+    if (by_k)
         for (int i = 0; i < most; i++)
-            total +=
-                weight(logits, take(logits, rank, vocab - i), best, o->temperature);
+            total += weight(logits, heap_take(logits, rank, vocab - i), best,
+                            o->temperature);
     else
         for (int32_t i = 0; i < vocab; i++)
             total += weight(logits, i, best, o->temperature);
     if (!by_p)
         return most;
+    /* At least one token stays, whatever p. With by_k the tokens are in
+     * order already. */
     for (; kept < most && !(kept > 0 && sum >= (double)o->top_p * total); kept++) {
-        int32_t next = by_k ? rank[vocab - 1 - kept] : take(logits, rank, vocab - kept);
+        int32_t next =
+            by_k ? rank[vocab - 1 - kept] : heap_take(logits, rank, vocab - kept);
 
         sum += weight(logits, next, best, o->temperature);
     }
     return kept;
 }
 
+/* Without top_k and top_p nothing is sorted: the draw goes over the tokens by
+ * number. Rounding can leave u * sum just above the last `at`; then it is the
+ * likeliest token. */
 int32_t causal_draw(const float *logits, int vocab, const accel_sampling_t *o, double u,
                     int32_t *rank)
 {

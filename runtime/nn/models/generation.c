@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text from a causal model: the prompt in one forward, then one position per token with a
- * cache of keys and values. Draws by counter, (seed, position), so that every rank takes
- * the same token. Never touches parameters or gradients.
+ * Text from a causal model: the whole prompt in one forward, then one position per
+ * token, with a cache of keys and values. Draws are by counter, (seed, position), so
+ * every rank takes the same token. Never touches parameters or gradients. Collective
+ * when the parameters are sharded.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -14,20 +15,27 @@
 #include "nn/models/llama.h"
 #include "ops/kv.h"
 
+/* The causal models: each entry says whether a module is its own. */
 static bool (*const known[])(const accel_module_t *,
                              struct causal *) = { gpt2_causal, llama_causal };
 
+/* One call of accel_generate. */
 struct text {
     accel_module_t *model;
     struct causal c;
     accel_sampling_t o;
     accel_kv_t *cache;
-    int32_t *tokens;   /* prompt and what follows */
-    int32_t *rank;     /* [vocab] */
-    float *logits;     /* [vocab] */
-    int length, first; /* tokens there are; the first that the model sees */
+    /* the prompt and what follows */
+    int32_t *tokens;
+    /* [vocab], working memory of causal_draw */
+    int32_t *rank;
+    /* [vocab], of the position after the last token */
+    float *logits;
+    /* number of tokens, and the first one that the model still sees */
+    int length, first;
 };
 
+/* 53 random bits in [0, 1), as doubles have them. */
 static double uniform(uint64_t seed, int position)
 {
     uint32_t r[4];
@@ -37,6 +45,7 @@ static double uniform(uint64_t seed, int position)
            9007199254740992.0;
 }
 
+/* NaN fails too: the comparisons are written so that it does not pass. */
 static accel_status_t check_sampling(const accel_sampling_t *o, accel_error_t *err)
 {
     if (!(o->temperature >= 0.0f) || isinf(o->temperature))
@@ -55,19 +64,23 @@ static accel_status_t check_sampling(const accel_sampling_t *o, accel_error_t *e
     return ACCEL_OK;
 }
 
-static accel_status_t check(accel_module_t *model, const int32_t *prompt, int n,
-                            const int32_t *out, int count, const accel_sampling_t *o,
-                            struct causal *c, accel_error_t *err)
+/* Everything that can be wrong with the call, before anything is allocated.
+ * Fills causal_out. */
+static accel_status_t generate_check(accel_module_t *model, const int32_t *prompt,
+                                     int n, const int32_t *out, int count,
+                                     const accel_sampling_t *o,
+                                     struct causal *causal_out, accel_error_t *err)
 {
     bool found = false;
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(known) && !found; i++)
-        found = known[i](model, c);
+        found = known[i](model, causal_out);
     if (!found)
         return accel_fail(err, A0613,
                           "pass the root of a causal model that comes with the library",
                           "generate: the module is no such model");
-    if (model->g->depth > 0) /* each token would take the tensors of that forward */
+    /* graph_reset before each token would take the tensors of that forward */
+    if (model->g->depth > 0)
         return accel_fail(err, A0613, "generate between two steps",
                           "generate: called inside of the forward of %s",
                           model->g->module_path);
@@ -75,15 +88,16 @@ static accel_status_t check(accel_module_t *model, const int32_t *prompt, int n,
         return accel_fail(err, A0613, "start from at least one token",
                           "generate: prompt of %d tokens, %d to make", n, count);
     for (int i = 0; i < n; i++)
-        if (prompt[i] < 0 || prompt[i] >= c->vocab)
+        if (prompt[i] < 0 || prompt[i] >= causal_out->vocab)
             return accel_fail(err, A0613,
                               "make the prompt with the tokenizer of the model",
                               "generate: prompt token %d is %d, the vocabulary ends at "
                               "%d",
-                              i, prompt[i], c->vocab - 1);
+                              i, prompt[i], causal_out->vocab - 1);
     return check_sampling(o, err);
 }
 
+/* Also what text_open has left half open. */
 static void text_close(struct text *t)
 {
     accel_kv_free(t->cache);
@@ -92,6 +106,8 @@ static void text_close(struct text *t)
     free(t->logits);
 }
 
+/* The cache has room for all positions, or for a whole context where the text grows
+ * beyond it. */
 static accel_status_t text_open(struct text *t, const int32_t *prompt, int n, int count,
                                 accel_error_t *err)
 {
@@ -112,12 +128,15 @@ static accel_status_t text_open(struct text *t, const int32_t *prompt, int n, in
     return t->cache ? ACCEL_OK : ACCEL_ENOMEM;
 }
 
-/* Logits of what follows, from the tokens that the cache has not seen. */
+/* Logits of the next position, from the tokens that the cache has not seen yet. When
+ * the text outgrows the context, the older half is forgotten and the cache is built
+ * again from the rest: positions are absolute, so that the cached values cannot be
+ * shifted. That happens once per half context, not once per token. */
 static accel_status_t predict(struct text *t, accel_error_t *err)
 {
     struct graph *g = t->model->g;
     accel_tensor_t *ids, *y;
-    accel_status_t status;
+    accel_status_t st;
     int from, n;
 
     if (t->length - t->first > t->c.context) {
@@ -137,11 +156,11 @@ static accel_status_t predict(struct text *t, accel_error_t *err)
             *err = g->error;
         return g->error.code;
     }
-    status = accel_kv_advance(t->cache, n, err);
-    return status ? status : accel_tensor_read(y, t->logits, (size_t)t->c.vocab, err);
+    st = accel_kv_advance(t->cache, n, err);
+    return st ? st : accel_tensor_read(y, t->logits, (size_t)t->c.vocab, err);
 }
 
-/* Was that the last one? */
+/* The program's callback sees every token, also one that stops anyway. */
 static bool ends(const accel_sampling_t *o, int32_t token)
 {
     bool last = false;
@@ -151,16 +170,17 @@ static bool ends(const accel_sampling_t *o, int32_t token)
     return (o->token && o->token(o->user, token)) || last;
 }
 
+/* Adds up to `count` tokens. */
 static accel_status_t extend(struct text *t, int count, accel_error_t *err)
 {
     const int end = t->length + count;
 
     while (t->length < end) {
-        accel_status_t status = predict(t, err);
+        accel_status_t st = predict(t, err);
         int32_t token;
 
-        if (status)
-            return status;
+        if (st)
+            return st;
         token = causal_draw(t->logits, t->c.vocab, &t->o, uniform(t->o.seed, t->length),
                             t->rank);
         if (token < 0)
@@ -174,33 +194,35 @@ static accel_status_t extend(struct text *t, int count, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* The graph's mode is set back also on failure. out[] is written only on success; -1
+ * stands behind an early end. */
 accel_status_t accel_generate(accel_module_t *model, const int32_t *prompt, int n,
                               int32_t *out, int count, const accel_sampling_t *sampling,
                               accel_error_t *err)
 {
     struct text t = { .model = model };
-    accel_status_t status;
+    accel_status_t st;
     struct graph *g;
     bool recording, training;
 
     if (sampling)
         t.o = *sampling;
-    status = check(model, prompt, n, out, count, &t.o, &t.c, err);
-    if (status)
-        return status;
+    st = generate_check(model, prompt, n, out, count, &t.o, &t.c, err);
+    if (st)
+        return st;
     g = model->g;
     recording = g->recording;
     training = g->training;
     g->recording = g->training = false;
-    status = text_open(&t, prompt, n, count, err);
-    if (!status)
-        status = extend(&t, count, err);
+    st = text_open(&t, prompt, n, count, err);
+    if (!st)
+        st = extend(&t, count, err);
     g->recording = recording;
     g->training = training;
     graph_reset(g);
-    if (!status)
+    if (!st)
         for (int i = 0; i < count; i++)
             out[i] = n + i < t.length ? t.tokens[n + i] : -1;
     text_close(&t);
-    return status;
+    return st;
 }

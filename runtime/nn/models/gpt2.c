@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * GPT-2: embedding, blocks of attention and MLP with pre-normalisation, tied head.
- * Parameters are named as in Hugging Face's checkpoints; linear weights are [out, in].
+ * Parameters are named as in Hugging Face's checkpoints, but linear weights are [out,
+ * in]. B: sequences, T: positions, C: width.
  */
 #include "nn/models/gpt2.h"
 
@@ -13,27 +14,35 @@
 
 #define DEVIATION 0.02f /* of initial weights: initializer_range of config.json */
 
+/* State of the root module. */
 struct gpt2 {
-    accel_gpt2_t cfg; /* defaults filled in */
+    /* defaults filled in */
+    accel_gpt2_t cfg;
+    /* embeddings of words and positions, first block, final norm */
     accel_module_t *wte, *wpe, *first, *norm;
-    accel_kv_t *cache; /* of the forward that runs; NULL: none */
+    /* of the forward that runs; NULL: none. Blocks find it through `root`. */
+    accel_kv_t *cache;
 };
 
+/* State of "attn"; qkv is one product [3 C, C]. */
 struct attention_part {
     accel_module_t *qkv, *out;
     const struct gpt2 *root;
     int layer;
 };
 
+/* State of "mlp". */
 struct mlp_part {
     accel_module_t *up, *down;
     const accel_gpt2_t *cfg;
 };
 
+/* State of "h.N": norm, attention, norm, MLP, each half with a residual. */
 struct block_part {
     accel_module_t *norm, *attention, *norm2, *mlp;
 };
 
+/* x [B, T, C]. accel_attention splits the joint projection itself (k and v NULL). */
 static accel_tensor_t *attention_forward(accel_module_t *m, accel_tensor_t *const *in,
                                          int n)
 {
@@ -50,6 +59,7 @@ static accel_tensor_t *attention_forward(accel_module_t *m, accel_tensor_t *cons
     return accel_dropout(layer_call(p->out, x), c->resid_dropout);
 }
 
+/* The activation is fused into the first product. */
 static accel_tensor_t *mlp_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     const struct mlp_part *p = accel_module_state(m);
@@ -59,6 +69,7 @@ static accel_tensor_t *mlp_forward(accel_module_t *m, accel_tensor_t *const *in,
     return accel_dropout(x, p->cfg->resid_dropout);
 }
 
+/* Norms come before each part, so the residual stream itself is never normalised. */
 static accel_tensor_t *block_forward(accel_module_t *m, accel_tensor_t *const *in,
                                      int n)
 {
@@ -69,6 +80,8 @@ static accel_tensor_t *block_forward(accel_module_t *m, accel_tensor_t *const *i
     return accel_add(x, layer_call(p->mlp, layer_call(p->norm2, x)));
 }
 
+/* in: ids [B, T], and targets [B, T] for the loss. Positions go on from the cache. The
+ * head is the word embedding; unit 0 is gathered again for it. */
 static accel_tensor_t *root_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     const struct gpt2 *r = accel_module_state(m);
@@ -94,12 +107,14 @@ static const accel_class_t block_class = { "GPT2Block", block_forward,
                                            sizeof(struct block_part) };
 static const accel_class_t root_class = { "GPT2", root_forward, sizeof(struct gpt2) };
 
-/* Each block adds twice to the residual stream: keep its variance at the start. */
+/* Each block adds twice to the residual stream. Scaling down the projections that do
+ * keeps its variance at the start. */
 static float residual_deviation(const accel_gpt2_t *c)
 {
     return DEVIATION / sqrtf(2.0f * (float)c->layers);
 }
 
+/* NULL parents go through: after a failure each builder returns NULL. */
 static accel_module_t *attention_new(accel_module_t *parent, const struct gpt2 *root,
                                      int layer)
 {
@@ -133,6 +148,7 @@ static accel_module_t *mlp_new(accel_module_t *parent, const accel_gpt2_t *c)
     return m;
 }
 
+/* The class name ends in "Block": that makes each one a unit (wrap.c). */
 static accel_module_t *block_new(accel_module_t *parent, const struct gpt2 *root,
                                  int layer)
 {
@@ -153,6 +169,8 @@ static accel_module_t *block_new(accel_module_t *parent, const struct gpt2 *root
     return m;
 }
 
+/* Replaces the zeros of the config. A width too large to multiply is left
+ * for gpt2_check. */
 static accel_gpt2_t with_defaults(accel_gpt2_t c)
 {
     if (!c.hidden && c.width <= INT32_MAX / 4)
@@ -164,7 +182,8 @@ static accel_gpt2_t with_defaults(accel_gpt2_t c)
     return c;
 }
 
-static accel_status_t check(const accel_gpt2_t *c, accel_error_t *err)
+/* After the defaults: what is still not positive was given wrongly. */
+static accel_status_t gpt2_check(const accel_gpt2_t *c, accel_error_t *err)
 {
     if (c->layers < 1 || c->heads < 1 || c->width < 1 || c->context < 1 ||
         c->vocab < 1 || c->width > INT32_MAX / 4 || c->hidden < 1)
@@ -178,6 +197,8 @@ static accel_status_t check(const accel_gpt2_t *c, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* Blocks stand between `first` and `norm` among the children: root_forward walks
+ * them there. */
 static void build(accel_module_t *m, struct gpt2 *r)
 {
     const accel_gpt2_t *c = &r->cfg;
@@ -190,6 +211,7 @@ static void build(accel_module_t *m, struct gpt2 *r)
     r->norm = layer_layernorm(m, "ln_f", c->width, c->norm_eps);
 }
 
+/* An error of a builder stays in the graph; layer_tree looks for it at the end. */
 accel_module_t *gpt2_new(struct graph *g, const accel_gpt2_t *cfg, accel_error_t *err)
 {
     accel_gpt2_t c = cfg ? with_defaults(*cfg) : (accel_gpt2_t){ 0 };
@@ -200,7 +222,7 @@ accel_module_t *gpt2_new(struct graph *g, const accel_gpt2_t *cfg, accel_error_t
         accel_fail(err, A0612, "pass a struct accel_gpt2", "gpt2: no sizes given");
         return NULL;
     }
-    if (check(&c, err))
+    if (gpt2_check(&c, err))
         return NULL;
     m = nn_module_new(g, &root_class, NULL, "");
     r = accel_module_state(m);
@@ -211,6 +233,7 @@ accel_module_t *gpt2_new(struct graph *g, const accel_gpt2_t *cfg, accel_error_t
     return layer_tree(g, m, err);
 }
 
+/* The cache is set for one call only, so that training never sees it. */
 static accel_tensor_t *logits(accel_module_t *model, accel_tensor_t *ids,
                               accel_kv_t *cache)
 {
@@ -223,18 +246,18 @@ static accel_tensor_t *logits(accel_module_t *model, accel_tensor_t *ids,
     return y;
 }
 
-bool gpt2_causal(const accel_module_t *model, struct causal *out)
+bool gpt2_causal(const accel_module_t *model, struct causal *causal_out)
 {
     const accel_gpt2_t *c = gpt2_config(model);
 
     if (!c)
         return false;
-    *out = (struct causal){ .vocab = c->vocab,
-                            .context = c->context,
-                            .layers = c->layers,
-                            .kv_heads = c->heads,
-                            .head_width = c->width / c->heads,
-                            .logits = logits };
+    *causal_out = (struct causal){ .vocab = c->vocab,
+                                   .context = c->context,
+                                   .layers = c->layers,
+                                   .kv_heads = c->heads,
+                                   .head_width = c->width / c->heads,
+                                   .logits = logits };
     return true;
 }
 

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Linear, norm and embedding as modules (see layers.h).
+ * Linear, norm and embedding as modules (see layers.h). Every leaf has the same state,
+ * so that layer_weight and layer_bias work for all of them.
  */
 #include "nn/models/layers.h"
 #include "tensor/tape.h"
 
-struct layer { /* of a leaf */
+/* State of a leaf; it uses the members that its kind has. */
+struct layer {
     accel_tensor_t *weight, *bias;
     accel_activation_t act;
     float eps;
 };
 
-/* A leaf takes one input. */
+/* A leaf takes one input. A NULL one came from an earlier failure and stays NULL. */
 static accel_tensor_t *input(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     if (n == 1)
@@ -67,6 +69,7 @@ accel_module_t *layer_new(accel_module_t *parent, const accel_class_t *cls,
     return parent ? nn_module_new(parent->g, cls, parent, name) : NULL;
 }
 
+/* accel_param is NULL after a failure; then the forward is never reached. */
 accel_module_t *layer_linear(accel_module_t *parent, const char *name, int64_t out,
                              int64_t in, enum layer_bias bias, float deviation,
                              accel_activation_t act)
@@ -85,6 +88,7 @@ accel_module_t *layer_linear(accel_module_t *parent, const char *name, int64_t o
     return m;
 }
 
+/* Both norms: weight of ones, and a bias where asked for. */
 static accel_module_t *norm(accel_module_t *parent, const accel_class_t *cls,
                             const char *name, int64_t width, float eps, bool bias)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Llama: RMSNorm before each part, rotary positions, grouped keys and values, a gated MLP.
- * Touvron et al., "LLaMA" (2023); the grouped heads and the scaled rotation of Llama 3 are
- * those of Hugging Face's config.json. Linear weights are [out, in].
+ * Llama: RMSNorm before each part, rotary positions, grouped keys and values, a gated
+ * MLP. Touvron et al., "LLaMA" (2023); the grouped heads and the scaled rotation of
+ * Llama 3 are those of Hugging Face's config.json. Linear weights are [out, in].
  */
 #include "nn/models/llama.h"
 
@@ -13,27 +13,35 @@
 
 #define DEVIATION 0.02f /* of initial weights: initializer_range of config.json */
 
+/* State of "self_attn". */
 struct attention_part {
     accel_module_t *q, *k, *v, *o;
     const struct llama *root;
     int layer;
 };
 
+/* State of "mlp". */
 struct mlp_part {
     accel_module_t *gate, *up, *down;
     accel_activation_t act;
 };
 
+/* State of "model.layers.N". */
 struct layer_part {
     accel_module_t *norm, *attention, *norm2, *mlp;
 };
 
+/* State of the root module. */
 struct llama {
     accel_llama_t cfg;
+    /* embedding, first layer, final norm; head: NULL where it is tied */
     accel_module_t *tokens, *first, *norm, *head;
-    accel_kv_t *cache; /* of the forward that runs; NULL: none */
+    /* of the forward that runs; NULL: none. Layers find it through `root`. */
+    accel_kv_t *cache;
 };
 
+/* x [B, T, C]. Queries and keys are rotated by their position, which goes on from the
+ * cache; keys enter the cache rotated. */
 static accel_tensor_t *attention_forward(accel_module_t *m, accel_tensor_t *const *in,
                                          int n)
 {
@@ -54,6 +62,7 @@ static accel_tensor_t *attention_forward(accel_module_t *m, accel_tensor_t *cons
     return layer_call(p->o, accel_attention(q, k, v, &o));
 }
 
+/* down(act(gate(x)) * up(x)), the product and the activation in one op. */
 static accel_tensor_t *mlp_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     const struct mlp_part *p = accel_module_state(m);
@@ -62,6 +71,7 @@ static accel_tensor_t *mlp_forward(accel_module_t *m, accel_tensor_t *const *in,
     return layer_call(p->down, accel_gated(gate, layer_call(p->up, x), p->act));
 }
 
+/* Pre-normalisation: the residual stream itself is never normalised. */
 static accel_tensor_t *layer_forward(accel_module_t *m, accel_tensor_t *const *in,
                                      int n)
 {
@@ -72,6 +82,8 @@ static accel_tensor_t *layer_forward(accel_module_t *m, accel_tensor_t *const *i
     return accel_add(x, layer_call(p->mlp, layer_call(p->norm2, x)));
 }
 
+/* in: ids [B, T], and targets [B, T] for the loss. The head is lm_head, or the
+ * embedding where the config ties them. */
 static accel_tensor_t *root_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     const struct llama *r = accel_module_state(m);
@@ -97,6 +109,8 @@ static const accel_class_t layer_class = { "LlamaDecoderLayer", layer_forward,
 static const accel_class_t root_class = { "LlamaForCausalLM", root_forward,
                                           sizeof(struct llama) };
 
+/* Widths: heads * head_width for queries, kv_heads * head_width for keys and values.
+ * head_width need not be width / heads. */
 static accel_module_t *attention_new(accel_module_t *parent, const struct llama *root,
                                      int layer)
 {
@@ -136,6 +150,7 @@ static accel_module_t *mlp_new(accel_module_t *parent, const accel_llama_t *c)
     return m;
 }
 
+/* The class name ends in "Layer": that makes each one a unit (wrap.c). */
 static accel_module_t *decoder_new(accel_module_t *parent, const struct llama *root,
                                    int layer)
 {
@@ -156,6 +171,7 @@ static accel_module_t *decoder_new(accel_module_t *parent, const struct llama *r
     return m;
 }
 
+/* Replaces the zeros of the config: as many key heads as heads, no wider than width. */
 static accel_llama_t with_defaults(accel_llama_t c)
 {
     if (!c.kv_heads)
@@ -169,7 +185,9 @@ static accel_llama_t with_defaults(accel_llama_t c)
     return c;
 }
 
-static accel_status_t check(const accel_llama_t *c, accel_error_t *err)
+/* After the defaults. 4 * heads * head_width stays below 2^31, as do the sizes made
+ * from it. */
+static accel_status_t llama_check(const accel_llama_t *c, accel_error_t *err)
 {
     if (c->layers < 1 || c->heads < 1 || c->width < 1 || c->hidden < 1 ||
         c->vocab < 1 || c->context < 1 || c->head_width < 1 || c->kv_heads < 1 ||
@@ -190,6 +208,8 @@ static accel_status_t check(const accel_llama_t *c, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* Layers stand between `first` and `norm` among the children: root_forward walks them
+ * there. A tied head is a second name of the embedding. */
 static void build(accel_module_t *m, struct llama *r)
 {
     const accel_llama_t *c = &r->cfg;
@@ -206,6 +226,7 @@ static void build(accel_module_t *m, struct llama *r)
         accel_tie(m, "lm_head.weight", layer_weight(r->tokens));
 }
 
+/* An error of a builder stays in the graph; layer_tree looks for it at the end. */
 accel_module_t *llama_new(struct graph *g, const accel_llama_t *cfg, accel_error_t *err)
 {
     accel_llama_t c = cfg ? with_defaults(*cfg) : (accel_llama_t){ 0 };
@@ -216,7 +237,7 @@ accel_module_t *llama_new(struct graph *g, const accel_llama_t *cfg, accel_error
         accel_fail(err, A0612, "pass a struct accel_llama", "llama: no sizes given");
         return NULL;
     }
-    if (check(&c, err))
+    if (llama_check(&c, err))
         return NULL;
     m = nn_module_new(g, &root_class, NULL, "");
     r = accel_module_state(m);
@@ -227,6 +248,7 @@ accel_module_t *llama_new(struct graph *g, const accel_llama_t *cfg, accel_error
     return layer_tree(g, m, err);
 }
 
+/* The cache is set for one call only, so that training never sees it. */
 static accel_tensor_t *logits(accel_module_t *model, accel_tensor_t *ids,
                               accel_kv_t *cache)
 {
@@ -239,18 +261,18 @@ static accel_tensor_t *logits(accel_module_t *model, accel_tensor_t *ids,
     return y;
 }
 
-bool llama_causal(const accel_module_t *model, struct causal *out)
+bool llama_causal(const accel_module_t *model, struct causal *causal_out)
 {
     const accel_llama_t *c = llama_config(model);
 
     if (!c)
         return false;
-    *out = (struct causal){ .vocab = c->vocab,
-                            .context = c->context,
-                            .layers = c->layers,
-                            .kv_heads = c->kv_heads,
-                            .head_width = c->head_width,
-                            .logits = logits };
+    *causal_out = (struct causal){ .vocab = c->vocab,
+                                   .context = c->context,
+                                   .layers = c->layers,
+                                   .kv_heads = c->kv_heads,
+                                   .head_width = c->head_width,
+                                   .logits = logits };
     return true;
 }
 
