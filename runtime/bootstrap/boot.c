@@ -58,7 +58,7 @@ static bool needs_pmix(void)
 
 accel_status_t boot_open(struct boot *b, int timeout_ms, accel_error_t *err)
 {
-    accel_status_t s;
+    accel_status_t st;
 
     memset(b, 0, sizeof(*b));
     if (timeout_ms <= 0)
@@ -67,15 +67,15 @@ accel_status_t boot_open(struct boot *b, int timeout_ms, accel_error_t *err)
     if (gethostname(b->host, sizeof(b->host) - 1) != 0)
         strcpy(b->host, "localhost");
     if (needs_pmix()) {
-        s = boot_open_pmix(b, err);
+        st = boot_open_pmix(b, err);
     } else {
-        s = refuse_lost_tasks(err);
-        if (s == ACCEL_OK)
-            s = boot_open_single(b, err);
+        st = refuse_lost_tasks(err);
+        if (st == ACCEL_OK)
+            st = boot_open_single(b, err);
     }
-    if (s != ACCEL_OK)
+    if (st != ACCEL_OK)
         boot_free(b);
-    return s;
+    return st;
 }
 
 accel_status_t boot_exchange(struct boot *b, const void *mine, size_t bytes,

@@ -96,7 +96,7 @@ static accel_status_t call_run(struct call *call, int64_t deadline_ns,
     struct pmix_world *world = call->world;
     pthread_t thread;
     const char *doing;
-    accel_status_t s;
+    accel_status_t st;
     int rc = pthread_create(&thread, NULL, call_thread, call);
 
     if (rc != 0) {
@@ -109,8 +109,8 @@ static accel_status_t call_run(struct call *call, int64_t deadline_ns,
         rc = pthread_cond_timedwait(&call->ended, &call->lock, &until);
     call->abandoned = !call->done;
     doing = __atomic_load_n(&call->doing, __ATOMIC_RELAXED);
-    s = call->done ? call->status : ACCEL_EPEER;
-    if (s != ACCEL_OK && call->done && err)
+    st = call->done ? call->status : ACCEL_EPEER;
+    if (st != ACCEL_OK && call->done && err)
         *err = call->err;
     pthread_mutex_unlock(&call->lock);
     if (call->abandoned) {
@@ -123,9 +123,9 @@ static accel_status_t call_run(struct call *call, int64_t deadline_ns,
                              "%s did not return before the bootstrap deadline", doing);
     }
     pthread_join(thread, NULL);
-    if (s != ACCEL_OK)
+    if (st != ACCEL_OK)
         call_free(call);
-    return s;
+    return st;
 }
 
 static void call_doing(struct call *call, const char *what)
@@ -178,7 +178,7 @@ static accel_status_t fence(struct call *call)
 static accel_status_t get_all(struct call *call, const char *key, pmix_value_t **values)
 {
     size_t total = 0;
-    accel_status_t s;
+    accel_status_t st;
     char *p;
 
     call_doing(call, "PMIx_Get(address of a rank)");
@@ -196,9 +196,9 @@ static accel_status_t get_all(struct call *call, const char *key, pmix_value_t *
                                  PMIx_Error_string(rc));
         total += values[r]->data.bo.size;
     }
-    s = boot_blobs_alloc(&call->blobs, call->b.size, total, &call->err);
-    if (s != ACCEL_OK)
-        return s;
+    st = boot_blobs_alloc(&call->blobs, call->b.size, total, &call->err);
+    if (st != ACCEL_OK)
+        return st;
     p = call->blobs.data[0];
     for (int r = 0; r < call->b.size; r++) {
         size_t n = values[r]->data.bo.size;
@@ -215,7 +215,7 @@ static accel_status_t get_all(struct call *call, const char *key, pmix_value_t *
 static accel_status_t exchange_call(struct call *call)
 {
     pmix_value_t **values;
-    accel_status_t s;
+    accel_status_t st;
     char key[32];
 
     /* A fresh key for every exchange: clients may cache the values of an old one. */
@@ -224,23 +224,23 @@ static accel_status_t exchange_call(struct call *call)
     if (!values)
         return accel_fail_nomem(&call->err, "bootstrap exchange",
                                 (size_t)call->b.size * sizeof(*values));
-    s = put_mine(call, key);
-    if (s == ACCEL_OK)
-        s = fence(call);
-    if (s == ACCEL_OK)
-        s = get_all(call, key, values);
+    st = put_mine(call, key);
+    if (st == ACCEL_OK)
+        st = fence(call);
+    if (st == ACCEL_OK)
+        st = get_all(call, key, values);
     for (int r = 0; r < call->b.size; r++)
         if (values[r])
             PMIX_VALUE_RELEASE(values[r]);
     free(values);
-    return s;
+    return st;
 }
 
 /* ---- opening -------------------------------------------------------------------------- */
 
 /* An unsigned job-level value of `rank`; false when the server does not give it. */
 static bool get_number(const struct call *call, uint32_t rank, const char *key,
-                       int64_t *out)
+                       int64_t *number_out)
 {
     pmix_proc_t proc;
     pmix_value_t *v = NULL;
@@ -251,19 +251,19 @@ static bool get_number(const struct call *call, uint32_t rank, const char *key,
         return false;
     switch (v->type) {
     case PMIX_UINT16:
-        *out = v->data.uint16;
+        *number_out = v->data.uint16;
         break;
     case PMIX_UINT32:
-        *out = v->data.uint32;
+        *number_out = v->data.uint32;
         break;
     case PMIX_INT:
-        *out = v->data.integer;
+        *number_out = v->data.integer;
         break;
     case PMIX_INT32:
-        *out = v->data.int32;
+        *number_out = v->data.int32;
         break;
     case PMIX_PROC_RANK:
-        *out = v->data.rank;
+        *number_out = v->data.rank;
         break;
     default:
         ok = false;
@@ -298,7 +298,7 @@ static accel_status_t find_nodes(struct call *call)
     uint32_t me = call->world->me.rank;
     int64_t id = -1, local = 0;
     char place[96];
-    accel_status_t s;
+    accel_status_t st;
 
     call_doing(call, "PMIx_Get(node of this rank)");
     if (get_number(call, PMIX_RANK_WILDCARD, PMIX_LOCAL_SIZE, &local) &&
@@ -311,8 +311,8 @@ static accel_status_t find_nodes(struct call *call)
     call->bytes = strlen(place) + 1;
     if (!call->mine)
         return accel_fail_nomem(&call->err, "bootstrap", call->bytes);
-    s = exchange_call(call);
-    for (int r = 0; s == ACCEL_OK && r < b->size; r++) {
+    st = exchange_call(call);
+    for (int r = 0; st == ACCEL_OK && r < b->size; r++) {
         int same = 0;
 
         while (same < r && (call->blobs.bytes[same] != call->blobs.bytes[r] ||
@@ -322,7 +322,7 @@ static accel_status_t find_nodes(struct call *call)
         b->node_of[r] = same;
     }
     boot_blobs_free(&call->blobs);
-    return s;
+    return st;
 }
 
 static void name_job(struct call *call)
@@ -344,7 +344,7 @@ static accel_status_t open_call(struct call *call)
     struct pmix_world *world = call->world;
     struct boot *b = &call->b;
     pmix_status_t rc;
-    accel_status_t s;
+    accel_status_t st;
     int64_t size;
 
     call_doing(call, "PMIx_Init");
@@ -358,15 +358,15 @@ static accel_status_t open_call(struct call *call)
         return pmix_says(call, PMIX_ERR_NOT_FOUND, "PMIx_Get(job size)");
     b->rank = (int)world->me.rank;
     b->size = (int)size;
-    s = boot_alloc_ranks(b, &call->err);
-    if (s == ACCEL_OK)
-        s = find_nodes(call);
-    if (s == ACCEL_OK)
-        s = boot_number_nodes(b, &call->err);
-    if (s != ACCEL_OK) {
+    st = boot_alloc_ranks(b, &call->err);
+    if (st == ACCEL_OK)
+        st = find_nodes(call);
+    if (st == ACCEL_OK)
+        st = boot_number_nodes(b, &call->err);
+    if (st != ACCEL_OK) {
         free(b->node_of);
         free(b->local_rank_of);
-        return s;
+        return st;
     }
     get_string(call, world->me.rank, PMIX_HOSTNAME, b->host, sizeof(b->host));
     name_job(call);
@@ -385,7 +385,7 @@ static accel_status_t world_exchange(struct boot *b, const void *mine, size_t by
 {
     struct pmix_world *world = (struct pmix_world *)b->impl;
     struct call *call;
-    accel_status_t s;
+    accel_status_t st;
 
     if (world->stuck)
         return stuck(err);
@@ -403,9 +403,9 @@ static accel_status_t world_exchange(struct boot *b, const void *mine, size_t by
     if (bytes > 0)
         memcpy(call->mine, mine, bytes);
     call->bytes = bytes;
-    s = call_run(call, b->deadline_ns, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = call_run(call, b->deadline_ns, err);
+    if (st != ACCEL_OK)
+        return st;
     *all_out = call->blobs;
     call_free(call);
     return ACCEL_OK;
@@ -427,7 +427,7 @@ static accel_status_t world_leave(struct boot *b, accel_error_t *err)
     struct pmix_world *world = (struct pmix_world *)b->impl;
     int64_t grace = clock_ns() + (int64_t)LEAVE_MS * 1000000;
     struct call *call;
-    accel_status_t s;
+    accel_status_t st;
 
     if (world->stuck)
         return stuck(err);
@@ -437,10 +437,10 @@ static accel_status_t world_leave(struct boot *b, accel_error_t *err)
     if (!call)
         return accel_fail_nomem(err, "bootstrap", sizeof(*call));
     world->initialized = false;
-    s = call_run(call, grace > b->deadline_ns ? grace : b->deadline_ns, err);
-    if (s == ACCEL_OK)
+    st = call_run(call, grace > b->deadline_ns ? grace : b->deadline_ns, err);
+    if (st == ACCEL_OK)
         call_free(call);
-    return s;
+    return st;
 }
 
 static void world_free(struct boot *b)
@@ -456,7 +456,7 @@ accel_status_t boot_open_pmix(struct boot *b, accel_error_t *err)
 {
     struct pmix_world *world = calloc(1, sizeof(*world));
     struct call *call;
-    accel_status_t s;
+    accel_status_t st;
 
     if (!world)
         return accel_fail_nomem(err, "bootstrap", sizeof(*world));
@@ -466,9 +466,9 @@ accel_status_t boot_open_pmix(struct boot *b, accel_error_t *err)
     call = call_new(open_call, b);
     if (!call)
         return accel_fail_nomem(err, "bootstrap", sizeof(*call));
-    s = call_run(call, b->deadline_ns, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = call_run(call, b->deadline_ns, err);
+    if (st != ACCEL_OK)
+        return st;
     *b = call->b;
     call_free(call);
     return ACCEL_OK;

@@ -13,10 +13,10 @@
 static accel_status_t single_exchange(struct boot *b, const void *mine, size_t bytes,
                                       struct boot_blobs *all_out, accel_error_t *err)
 {
-    accel_status_t s = boot_blobs_alloc(all_out, b->size, bytes, err);
+    accel_status_t st = boot_blobs_alloc(all_out, b->size, bytes, err);
 
-    if (s != ACCEL_OK)
-        return s;
+    if (st != ACCEL_OK)
+        return st;
     if (bytes > 0)
         memcpy(all_out->data[0], mine, bytes);
     all_out->bytes[0] = bytes;
@@ -48,16 +48,16 @@ static void name_job(struct boot *b)
 
 accel_status_t boot_open_single(struct boot *b, accel_error_t *err)
 {
-    accel_status_t s;
+    accel_status_t st;
 
     b->rank = 0;
     b->size = 1;
     b->method = "single";
-    s = boot_alloc_ranks(b, err);
-    if (s == ACCEL_OK)
-        s = boot_number_nodes(b, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = boot_alloc_ranks(b, err);
+    if (st == ACCEL_OK)
+        st = boot_number_nodes(b, err);
+    if (st != ACCEL_OK)
+        return st;
     b->impl = malloc(sizeof(*b->impl));
     if (!b->impl)
         return accel_fail_nomem(err, "bootstrap", sizeof(*b->impl));

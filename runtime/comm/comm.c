@@ -20,10 +20,10 @@ static accel_status_t open_shm_or_ucx(struct comm *c, struct boot *b, bool must_
 {
     char why[128] = "";
     bool fits = false;
-    accel_status_t s = comm_shm_open(c, b, window_bytes, &fits, why, err);
+    accel_status_t st = comm_shm_open(c, b, window_bytes, &fits, why, err);
 
-    if (s != ACCEL_OK || fits)
-        return s;
+    if (st != ACCEL_OK || fits)
+        return st;
 #ifdef HAVE_UCX
     if (!must_share)
         return comm_ucx_open(c, b, err);
@@ -60,7 +60,7 @@ static accel_status_t open_backend(struct comm *c, struct boot *b, accel_error_t
     return open_shm_or_ucx(c, b, name[0] != '\0', c->options->window_bytes, err);
 }
 
-accel_status_t comm_new(struct comm **out, const struct boot *b, int timeout_ms,
+accel_status_t comm_new(struct comm **comm_out, const struct boot *b, int timeout_ms,
                         accel_error_t *err)
 {
     struct comm *c = calloc(1, sizeof(*c));
@@ -79,7 +79,7 @@ accel_status_t comm_new(struct comm **out, const struct boot *b, int timeout_ms,
     }
     if (b->node_of)
         memcpy(c->node_of, b->node_of, n * sizeof(*c->node_of));
-    *out = c;
+    *comm_out = c;
     return ACCEL_OK;
 }
 
@@ -96,26 +96,26 @@ static accel_status_t keep_options(struct comm *c, const struct comm_options *o,
     return ACCEL_OK;
 }
 
-accel_status_t comm_open(struct comm **out, struct boot *b,
+accel_status_t comm_open(struct comm **comm_out, struct boot *b,
                          const struct comm_options *o, accel_error_t *err)
 {
     int timeout_ms = o && o->timeout_ms > 0 ? o->timeout_ms : DEFAULT_TIMEOUT_MS;
     const struct comm_options none = { 0 };
     struct comm *c = NULL;
-    accel_status_t s = comm_new(&c, b, timeout_ms, err);
+    accel_status_t st = comm_new(&c, b, timeout_ms, err);
 
-    if (s != ACCEL_OK)
-        return s;
+    if (st != ACCEL_OK)
+        return st;
     c->options = o ? o : &none;
-    s = keep_options(c, c->options, err);
-    if (s == ACCEL_OK)
-        s = open_backend(c, b, err);
-    if (s != ACCEL_OK) {
+    st = keep_options(c, c->options, err);
+    if (st == ACCEL_OK)
+        st = open_backend(c, b, err);
+    if (st != ACCEL_OK) {
         comm_close(c);
-        return s;
+        return st;
     }
     c->options = NULL;
-    *out = c;
+    *comm_out = c;
     return ACCEL_OK;
 }
 
@@ -147,7 +147,7 @@ const char *comm_backend(const struct comm *c)
     return c->ops->name;
 }
 
-accel_status_t comm_private_alloc(size_t bytes, void **out, accel_error_t *err)
+accel_status_t comm_private_alloc(size_t bytes, void **mem_out, accel_error_t *err)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -155,7 +155,7 @@ accel_status_t comm_private_alloc(size_t bytes, void **out, accel_error_t *err)
     if (p == MAP_FAILED)
         return accel_fail_nomem(err, "communication buffer", bytes);
     madvise(p, bytes, MADV_HUGEPAGE); /* only a wish */
-    *out = p;
+    *mem_out = p;
     return ACCEL_OK;
 }
 
@@ -174,15 +174,15 @@ accel_status_t comm_begin(struct comm *c, struct comm_args args, accel_error_t *
     return ACCEL_OK;
 }
 
-accel_status_t comm_end(struct comm *c, accel_status_t s, const accel_error_t *own,
+accel_status_t comm_end(struct comm *c, accel_status_t st, const accel_error_t *own,
                         accel_error_t *err)
 {
-    if (s == ACCEL_OK)
+    if (st == ACCEL_OK)
         return ACCEL_OK;
     if (!c->failed) {
         c->failed = true;
         c->failure = *own;
-        c->failure.code = s;
+        c->failure.code = st;
         c->ops->fail(c);
     }
     if (err)
@@ -215,45 +215,46 @@ static accel_status_t check_root(const struct comm *c, int root, accel_error_t *
     return ACCEL_OK;
 }
 
-accel_status_t comm_split(struct comm *c, int color, int key, struct comm **out,
+accel_status_t comm_split(struct comm *c, int color, int key, struct comm **comm_out,
                           accel_error_t *err)
 {
     accel_error_t own = { 0 };
 
-    *out = NULL;
+    *comm_out = NULL;
     if (c->failed)
         return comm_end(c, c->failure.code, &c->failure, err);
-    return comm_end(c, c->ops->split(c, color, key, out, &own), &own, err);
+    return comm_end(c, c->ops->split(c, color, key, comm_out, &own), &own, err);
 }
 
 accel_status_t comm_alloc(struct comm *c, enum backend_memory kind, size_t bytes,
-                          void **out, accel_error_t *err)
+                          void **mem_out, accel_error_t *err)
 {
     struct comm_args a = { .call = COMM_CALL_ALLOC, .dtype = ACCEL_U8, .elems = bytes };
     accel_error_t own = { 0 };
-    accel_status_t s;
+    accel_status_t st;
 
-    s = check_size(bytes, ACCEL_U8, 2, err);
-    if (s == ACCEL_OK)
-        s = comm_begin(c, a, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = check_size(bytes, ACCEL_U8, 2, err);
+    if (st == ACCEL_OK)
+        st = comm_begin(c, a, err);
+    if (st != ACCEL_OK)
+        return st;
     c->kind = kind;
-    return comm_end(c, c->ops->alloc(c, bytes ? bytes : 1, out, &own), &own, err);
+    return comm_end(c, c->ops->alloc(c, bytes ? bytes : 1, mem_out, &own), &own, err);
 }
 
 accel_status_t comm_reserve(struct comm *c, bool scatter, size_t elems, accel_dtype_t t,
                             accel_error_t *err)
 {
-    accel_status_t s = check_size(elems, t, (size_t)c->size, err);
+    accel_status_t st = check_size(elems, t, (size_t)c->size, err);
 
-    if (s == ACCEL_OK && c->failed) {
+    if (st == ACCEL_OK && c->failed) {
         if (err)
             *err = c->failure;
         return c->failure.code;
     }
-    return s == ACCEL_OK && c->ops->reserve ? c->ops->reserve(c, scatter, elems, t, err)
-                                            : s;
+    return st == ACCEL_OK && c->ops->reserve
+               ? c->ops->reserve(c, scatter, elems, t, err)
+               : st;
 }
 
 accel_status_t comm_all_gather(struct comm *c, void *buf, size_t elems, accel_dtype_t t,
@@ -261,12 +262,12 @@ accel_status_t comm_all_gather(struct comm *c, void *buf, size_t elems, accel_dt
 {
     struct comm_args a = { .call = COMM_CALL_ALL_GATHER, .dtype = t, .elems = elems };
     accel_error_t own = { 0 };
-    accel_status_t s = check_size(elems, t, (size_t)c->size, err);
+    accel_status_t st = check_size(elems, t, (size_t)c->size, err);
 
-    if (s == ACCEL_OK)
-        s = comm_begin(c, a, err);
-    if (s != ACCEL_OK)
-        return s;
+    if (st == ACCEL_OK)
+        st = comm_begin(c, a, err);
+    if (st != ACCEL_OK)
+        return st;
     return comm_end(c, c->ops->all_gather(c, buf, &own), &own, err);
 }
 
@@ -278,17 +279,17 @@ accel_status_t comm_reduce_scatter(struct comm *c, const void *in, float *out,
                            .dtype = t,
                            .elems = elems };
     accel_error_t own = { 0 };
-    accel_status_t s = check_size(elems, t, (size_t)c->size, err);
+    accel_status_t st = check_size(elems, t, (size_t)c->size, err);
 
-    if (s == ACCEL_OK && t != ACCEL_F32 && t != ACCEL_BF16 && !wire_is_scaled(t))
-        s = accel_fail(err, A0506, "use float32, bfloat16, float16, e4m3 or e5m2",
-                       "reduce_scatter of %s", accel_dtype_name(t));
-    if (s == ACCEL_OK)
-        s = comm_begin(c, a, err);
-    if (s != ACCEL_OK)
-        return s;
-    s = c->ops->reduce_scatter(c, in, out, scale, accumulate, &own);
-    return comm_end(c, s, &own, err);
+    if (st == ACCEL_OK && t != ACCEL_F32 && t != ACCEL_BF16 && !wire_is_scaled(t))
+        st = accel_fail(err, A0506, "use float32, bfloat16, float16, e4m3 or e5m2",
+                        "reduce_scatter of %s", accel_dtype_name(t));
+    if (st == ACCEL_OK)
+        st = comm_begin(c, a, err);
+    if (st != ACCEL_OK)
+        return st;
+    st = c->ops->reduce_scatter(c, in, out, scale, accumulate, &own);
+    return comm_end(c, st, &own, err);
 }
 
 accel_status_t comm_all_reduce(struct comm *c, void *buf, size_t elems, accel_dtype_t t,
@@ -298,17 +299,17 @@ accel_status_t comm_all_reduce(struct comm *c, void *buf, size_t elems, accel_dt
         .call = COMM_CALL_ALL_REDUCE, .dtype = t, .op = op, .elems = elems
     };
     accel_error_t own = { 0 };
-    accel_status_t s = check_size(elems, t, (size_t)c->size, err);
+    accel_status_t st = check_size(elems, t, (size_t)c->size, err);
 
-    if (s == ACCEL_OK &&
+    if (st == ACCEL_OK &&
         ((t != ACCEL_F32 && t != ACCEL_BF16 && t != ACCEL_F64 && t != ACCEL_I64) ||
          (unsigned)op > COMM_MIN))
-        s = accel_fail(err, A0506, "use float32, bfloat16, float64 or int64",
-                       "all_reduce of %s, operation %d", accel_dtype_name(t), (int)op);
-    if (s == ACCEL_OK)
-        s = comm_begin(c, a, err);
-    if (s != ACCEL_OK)
-        return s;
+        st = accel_fail(err, A0506, "use float32, bfloat16, float64 or int64",
+                        "all_reduce of %s, operation %d", accel_dtype_name(t), (int)op);
+    if (st == ACCEL_OK)
+        st = comm_begin(c, a, err);
+    if (st != ACCEL_OK)
+        return st;
     return comm_end(c, c->ops->all_reduce(c, buf, &own), &own, err);
 }
 
@@ -319,12 +320,12 @@ accel_status_t comm_broadcast(struct comm *c, void *buf, size_t bytes, int root,
         .call = COMM_CALL_BROADCAST, .dtype = ACCEL_U8, .elems = bytes, .root = root
     };
     accel_error_t own = { 0 };
-    accel_status_t s = check_root(c, root, err);
+    accel_status_t st = check_root(c, root, err);
 
-    if (s == ACCEL_OK)
-        s = comm_begin(c, a, err);
-    if (s != ACCEL_OK)
-        return s;
+    if (st == ACCEL_OK)
+        st = comm_begin(c, a, err);
+    if (st != ACCEL_OK)
+        return st;
     return comm_end(c, c->ops->broadcast(c, buf, &own), &own, err);
 }
 
@@ -332,30 +333,30 @@ accel_status_t comm_barrier(struct comm *c, accel_error_t *err)
 {
     struct comm_args a = { .call = COMM_CALL_BARRIER, .dtype = ACCEL_U8 };
     accel_error_t own = { 0 };
-    accel_status_t s = comm_begin(c, a, err);
+    accel_status_t st = comm_begin(c, a, err);
 
-    if (s != ACCEL_OK)
-        return s;
+    if (st != ACCEL_OK)
+        return st;
     return comm_end(c, c->ops->barrier(c, &own), &own, err);
 }
 
 accel_status_t comm_gather(struct comm *c, const void *mine, size_t bytes, int root,
-                           void **all, size_t *sizes, accel_error_t *err)
+                           void **all_out, size_t *sizes_out, accel_error_t *err)
 {
     struct comm_args a = {
         .call = COMM_CALL_GATHER, .dtype = ACCEL_U8, .elems = bytes, .root = root
     };
     accel_error_t own = { 0 };
-    accel_status_t s = check_root(c, root, err);
+    accel_status_t st = check_root(c, root, err);
 
-    if (s == ACCEL_OK && c->rank == root && (!all || !sizes))
-        s = accel_fail(err, A0506, "pass both on the root",
-                       "gather: the root needs all and sizes");
-    if (s == ACCEL_OK)
-        s = comm_begin(c, a, err);
-    if (s != ACCEL_OK)
-        return s;
-    if (all)
-        *all = NULL;
-    return comm_end(c, c->ops->gather(c, mine, all, sizes, &own), &own, err);
+    if (st == ACCEL_OK && c->rank == root && (!all_out || !sizes_out))
+        st = accel_fail(err, A0506, "pass both on the root",
+                        "gather: the root needs all and sizes");
+    if (st == ACCEL_OK)
+        st = comm_begin(c, a, err);
+    if (st != ACCEL_OK)
+        return st;
+    if (all_out)
+        *all_out = NULL;
+    return comm_end(c, c->ops->gather(c, mine, all_out, sizes_out, &own), &own, err);
 }

@@ -42,7 +42,7 @@ void comm_args_unpack(struct comm_args *a, uint32_t packed)
     a->op = packed >> 12 & 0xf;
 }
 
-static void describe(const struct comm_args *a, char *buf, size_t len)
+static void comm_describe_call(const struct comm_args *a, char *buf, size_t len)
 {
     const char *name =
         a->call < COMM_CALL_COUNT ? call_names[a->call] : "something else";
@@ -94,7 +94,7 @@ accel_status_t comm_fail_silent(struct comm *c, const bool *silent, accel_error_
     struct strbuf list = { 0 };
     double seconds = (double)c->timeout_ns / 1e9;
     int count = 0;
-    accel_status_t s;
+    accel_status_t st;
 
     for (int r = 0; r < c->size; r++) {
         if (!silent[r])
@@ -105,14 +105,14 @@ accel_status_t comm_fail_silent(struct comm *c, const bool *silent, accel_error_
     }
     if (count > 32)
         strbuf_printf(&list, " and %d more", count - 32);
-    s = accel_fail(err, A0501,
-                   "look at these ranks: still computing, stuck in I/O, or in another "
-                   "branch of the program",
-                   "%s #%" PRIu64 ": rank%s %s did not arrive within %g s",
-                   call_names[c->args.call], c->seq, count == 1 ? "" : "s",
-                   list.s ? list.s : "?", seconds);
+    st = accel_fail(err, A0501,
+                    "look at these ranks: still computing, stuck in I/O, or in another "
+                    "branch of the program",
+                    "%s #%" PRIu64 ": rank%s %s did not arrive within %g s",
+                    call_names[c->args.call], c->seq, count == 1 ? "" : "s",
+                    list.s ? list.s : "?", seconds);
     strbuf_free(&list);
-    return s;
+    return st;
 }
 
 accel_status_t comm_fail_peer(struct comm *c, int peer, const char *what,
@@ -128,8 +128,8 @@ accel_status_t comm_fail_differs(struct comm *c, int peer,
 {
     char own[128], other[128];
 
-    describe(&c->args, own, sizeof(own));
-    describe(theirs, other, sizeof(other));
+    comm_describe_call(&c->args, own, sizeof(own));
+    comm_describe_call(theirs, other, sizeof(other));
     return accel_fail(err, A0503,
                       "every rank must make the same calls in the same order",
                       "collective #%" PRIu64 ": rank %d called %s, rank %d %s", c->seq,

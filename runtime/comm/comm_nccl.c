@@ -32,17 +32,18 @@ static void note_call(struct comm *c)
 }
 
 /* A call of NCCL that is all there is to this collective, or its end. */
-static accel_status_t put(struct comm *c, int rc, const char *what, accel_error_t *err)
+static accel_status_t nccl_put_call(struct comm *c, int rc, const char *what,
+                                    accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
-    accel_status_t s = nccl_settle(c, rc, what, err);
+    accel_status_t st = nccl_settle(c, rc, what, err);
 
-    if (s == ACCEL_OK)
+    if (st == ACCEL_OK)
         nccl_issued(c, n->be->queue(n->be));
-    return s;
+    return st;
 }
 
-static accel_status_t all_gather(struct comm *c, void *buf, accel_error_t *err)
+static accel_status_t nccl_all_gather(struct comm *c, void *buf, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
     size_t bytes = bytes_of(c);
@@ -51,9 +52,9 @@ static accel_status_t all_gather(struct comm *c, void *buf, accel_error_t *err)
     note_call(c);
     if (bytes == 0)
         return ACCEL_OK;
-    return put(c,
-               n->api.all_gather(own, buf, bytes, NCCL_UINT8, n->comm, nccl_stream(n)),
-               "ncclAllGather", err);
+    return nccl_put_call(
+        c, n->api.all_gather(own, buf, bytes, NCCL_UINT8, n->comm, nccl_stream(n)),
+        "ncclAllGather", err);
 }
 
 static int type_of(accel_dtype_t t)
@@ -75,90 +76,91 @@ static accel_status_t library_scatter(struct comm *c, const void *in, float *out
 {
     struct nccl_state *n = c->impl;
     void *sum;
-    accel_status_t s = nccl_scratch(c, bytes_of(c), &sum, err);
+    accel_status_t st = nccl_scratch(c, bytes_of(c), &sum, err);
 
-    if (s == ACCEL_OK)
-        s = nccl_settle(c,
-                        n->api.reduce_scatter(in, sum, c->args.elems,
-                                              type_of(c->args.dtype), NCCL_SUM, n->comm,
-                                              nccl_stream(n)),
-                        "ncclReduceScatter", err);
-    if (s == ACCEL_OK)
+    if (st == ACCEL_OK)
+        st = nccl_settle(c,
+                         n->api.reduce_scatter(in, sum, c->args.elems,
+                                               type_of(c->args.dtype), NCCL_SUM,
+                                               n->comm, nccl_stream(n)),
+                         "ncclReduceScatter", err);
+    if (st == ACCEL_OK)
         n->be->sum_parts(n->be, out, accumulate, sum, c->args.dtype, 1,
                          (int64_t)c->args.elems, scale);
     nccl_scratch_done(c);
-    return s;
+    return st;
 }
 
-static accel_status_t reduce_scatter(struct comm *c, const void *in, float *out,
-                                     float scale, bool accumulate, accel_error_t *err)
+static accel_status_t nccl_reduce_scatter(struct comm *c, const void *in, float *out,
+                                          float scale, bool accumulate,
+                                          accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
-    accel_status_t s;
+    accel_status_t st;
 
     note_call(c);
     if (c->args.elems == 0)
         return ACCEL_OK;
     /* Numbers with different scales are nothing that NCCL could add. */
-    s = n->library_sums && !wire_is_scaled(c->args.dtype)
-            ? library_scatter(c, in, out, scale, accumulate, err)
-            : nccl_direct_scatter(c, in, out, scale, accumulate, err);
-    return s == ACCEL_OK ? put(c, NCCL_SUCCESS, NULL, err) : s;
+    st = n->library_sums && !wire_is_scaled(c->args.dtype)
+             ? library_scatter(c, in, out, scale, accumulate, err)
+             : nccl_direct_scatter(c, in, out, scale, accumulate, err);
+    return st == ACCEL_OK ? nccl_put_call(c, NCCL_SUCCESS, NULL, err) : st;
 }
 
 /* Only sums of floats depend on their order. */
-static accel_status_t all_reduce(struct comm *c, void *buf, accel_error_t *err)
+static accel_status_t nccl_all_reduce(struct comm *c, void *buf, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
     accel_dtype_t t = c->args.dtype;
     bool is_sum = c->args.op == COMM_SUM && (t == ACCEL_F32 || t == ACCEL_BF16);
-    accel_status_t s;
+    accel_status_t st;
 
     note_call(c);
     if (c->args.elems == 0)
         return ACCEL_OK;
     if (is_sum && !n->library_sums) {
-        s = nccl_direct_reduce(c, buf, err);
-        return s == ACCEL_OK ? put(c, NCCL_SUCCESS, NULL, err) : s;
+        st = nccl_direct_reduce(c, buf, err);
+        return st == ACCEL_OK ? nccl_put_call(c, NCCL_SUCCESS, NULL, err) : st;
     }
-    return put(c,
-               n->api.all_reduce(buf, buf, c->args.elems, type_of(t), op_of(c->args.op),
-                                 n->comm, nccl_stream(n)),
-               "ncclAllReduce", err);
+    return nccl_put_call(c,
+                         n->api.all_reduce(buf, buf, c->args.elems, type_of(t),
+                                           op_of(c->args.op), n->comm, nccl_stream(n)),
+                         "ncclAllReduce", err);
 }
 
-static accel_status_t broadcast(struct comm *c, void *buf, accel_error_t *err)
+static accel_status_t nccl_broadcast(struct comm *c, void *buf, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
 
     note_call(c);
     if (c->args.elems == 0)
         return ACCEL_OK;
-    return put(c,
-               n->api.broadcast(buf, buf, c->args.elems, NCCL_UINT8, c->args.root,
-                                n->comm, nccl_stream(n)),
-               "ncclBroadcast", err);
+    return nccl_put_call(c,
+                         n->api.broadcast(buf, buf, c->args.elems, NCCL_UINT8,
+                                          c->args.root, n->comm, nccl_stream(n)),
+                         "ncclBroadcast", err);
 }
 
 /* Equal on all ranks exactly when max(h) and max(~h) = ~min(h) are complements. */
-static accel_status_t barrier(struct comm *c, accel_error_t *err)
+static accel_status_t nccl_barrier(struct comm *c, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
     int64_t pair[NCCL_WORDS];
-    accel_status_t s;
+    accel_status_t st;
 
     note_call(c);
     pair[0] = (int64_t)n->agreed;
     pair[1] = (int64_t)~n->agreed;
     n->be->from_host(n->be, n->words, pair, sizeof(pair));
-    s = put(c,
-            n->api.all_reduce(n->words, n->words, NCCL_WORDS, NCCL_INT64, NCCL_MAX,
-                              n->comm, nccl_stream(n)),
-            "ncclAllReduce", err);
-    if (s == ACCEL_OK)
-        s = n->be->sync(n->be, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = nccl_put_call(c,
+                       n->api.all_reduce(n->words, n->words, NCCL_WORDS, NCCL_INT64,
+                                         NCCL_MAX, n->comm, nccl_stream(n)),
+                       "ncclAllReduce", err);
+    if (st == ACCEL_OK)
+        st = n->be->sync(n->be, err);
+    if (st != ACCEL_OK)
+        return st;
     n->be->to_host_bytes(n->be, pair, n->words, sizeof(pair));
     if (pair[0] != ~pair[1])
         return accel_fail(err, A0503,
@@ -170,22 +172,24 @@ static accel_status_t barrier(struct comm *c, accel_error_t *err)
 
 /* ---- gather -------------------------------------------------------------------------------- */
 
-static accel_status_t gather_sizes(struct comm *c, int64_t *sizes, accel_error_t *err)
+static accel_status_t gather_sizes(struct comm *c, int64_t *sizes_out,
+                                   accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
     int64_t own = (int64_t)c->args.elems;
-    accel_status_t s;
+    accel_status_t st;
 
     n->be->from_host(n->be, n->words + c->rank, &own, sizeof(own));
-    s = put(c,
-            n->api.all_gather(n->words + c->rank, n->words, 1, NCCL_INT64, n->comm,
-                              nccl_stream(n)),
-            "ncclAllGather", err);
-    if (s == ACCEL_OK)
-        s = n->be->sync(n->be, err);
-    if (s == ACCEL_OK)
-        n->be->to_host_bytes(n->be, sizes, n->words, (size_t)c->size * sizeof(*sizes));
-    return s;
+    st = nccl_put_call(c,
+                       n->api.all_gather(n->words + c->rank, n->words, 1, NCCL_INT64,
+                                         n->comm, nccl_stream(n)),
+                       "ncclAllGather", err);
+    if (st == ACCEL_OK)
+        st = n->be->sync(n->be, err);
+    if (st == ACCEL_OK)
+        n->be->to_host_bytes(n->be, sizes_out, n->words,
+                             (size_t)c->size * sizeof(*sizes_out));
+    return st;
 }
 
 /* Own bytes to the root, all of them there. */
@@ -210,59 +214,59 @@ static accel_status_t collect(struct comm *c, const void *mine, char *all,
         all += bytes;
     }
     end = n->api.group_end();
-    return put(c, nccl_going(rc) ? end : rc, "ncclSend and ncclRecv", err);
+    return nccl_put_call(c, nccl_going(rc) ? end : rc, "ncclSend and ncclRecv", err);
 }
 
 static accel_status_t gather_all(struct comm *c, const void *mine, int64_t *sizes,
-                                 size_t total, void *room, void **all,
+                                 size_t total, void *room, void **all_out,
                                  accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
     bool is_root = c->rank == c->args.root;
     char *result = is_root ? malloc(total + 1) : NULL;
-    accel_status_t s;
+    accel_status_t st;
 
     if (is_root && !result)
         return accel_fail_nomem(err, "gather", total);
-    s = collect(c, mine, room, sizes, err);
-    if (s == ACCEL_OK)
-        s = n->be->sync(n->be, err);
-    if (s == ACCEL_OK && is_root)
+    st = collect(c, mine, room, sizes, err);
+    if (st == ACCEL_OK)
+        st = n->be->sync(n->be, err);
+    if (st == ACCEL_OK && is_root)
         n->be->to_host_bytes(n->be, result, room, total);
-    if (s != ACCEL_OK) {
+    if (st != ACCEL_OK) {
         free(result);
-        return s;
+        return st;
     }
     if (is_root)
-        *all = result;
+        *all_out = result;
     return ACCEL_OK;
 }
 
-static accel_status_t gather(struct comm *c, const void *mine, void **all,
-                             size_t *sizes, accel_error_t *err)
+static accel_status_t nccl_gather(struct comm *c, const void *mine, void **all_out,
+                                  size_t *sizes_out, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
     int64_t *bytes = calloc((size_t)c->size, sizeof(*bytes));
     bool is_root = c->rank == c->args.root;
     void *room = NULL;
     size_t total = 0;
-    accel_status_t s;
+    accel_status_t st;
 
     if (!bytes)
         return accel_fail_nomem(err, "gather", (size_t)c->size * sizeof(*bytes));
     note_call(c);
-    s = gather_sizes(c, bytes, err);
-    for (int r = 0; s == ACCEL_OK && r < c->size; r++)
+    st = gather_sizes(c, bytes, err);
+    for (int r = 0; st == ACCEL_OK && r < c->size; r++)
         total += (size_t)bytes[r];
-    if (s == ACCEL_OK && is_root && total > 0)
-        s = n->be->alloc(n->be, MEMORY_WORK, total, &room, err);
-    if (s == ACCEL_OK)
-        s = gather_all(c, mine, bytes, total, room, all, err);
-    for (int r = 0; s == ACCEL_OK && is_root && r < c->size; r++)
-        sizes[r] = (size_t)bytes[r];
+    if (st == ACCEL_OK && is_root && total > 0)
+        st = n->be->alloc(n->be, MEMORY_WORK, total, &room, err);
+    if (st == ACCEL_OK)
+        st = gather_all(c, mine, bytes, total, room, all_out, err);
+    for (int r = 0; st == ACCEL_OK && is_root && r < c->size; r++)
+        sizes_out[r] = (size_t)bytes[r];
     n->be->free(n->be, room);
     free(bytes);
-    return s;
+    return st;
 }
 
 /* ---- memory -------------------------------------------------------------------------------- */
@@ -294,12 +298,12 @@ accel_status_t nccl_keep_block(struct nccl_state *n, void *mem, accel_error_t *e
 
 /* Memory of NCCL's own kind, registered, can be read by peers directly. Where the library or
  * the device has none of it, any memory will do. */
-static accel_status_t nccl_alloc(struct comm *c, size_t bytes, void **out,
+static accel_status_t nccl_alloc(struct comm *c, size_t bytes, void **mem_out,
                                  accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
     struct nccl_block *block = new_block(n, err);
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     note_call(c);
     if (!block)
@@ -309,15 +313,15 @@ static accel_status_t nccl_alloc(struct comm *c, size_t bytes, void **out,
         block->kind = c->kind;
         n->be->count(n->be, c->kind, (int64_t)bytes);
         n->be->zero(n->be, block->mem, bytes);
-        s = nccl_settle(c, n->api.reg(n->comm, block->mem, bytes, &block->handle),
-                        "ncclCommRegister", err);
-        if (s == ACCEL_OK) /* other queues may be the first to use it */
-            s = n->be->sync(n->be, err);
+        st = nccl_settle(c, n->api.reg(n->comm, block->mem, bytes, &block->handle),
+                         "ncclCommRegister", err);
+        if (st == ACCEL_OK) /* other queues may be the first to use it */
+            st = n->be->sync(n->be, err);
     } else {
-        s = n->be->alloc(n->be, c->kind, bytes, &block->mem, err);
+        st = n->be->alloc(n->be, c->kind, bytes, &block->mem, err);
     }
-    *out = block->mem;
-    return s;
+    *mem_out = block->mem;
+    return st;
 }
 
 static void free_blocks(struct nccl_state *n)
@@ -406,12 +410,12 @@ static const struct comm_ops nccl_ops = {
     .name = "nccl",
     .alloc = nccl_alloc,
     .reserve = nccl_reserve,
-    .all_gather = all_gather,
-    .reduce_scatter = reduce_scatter,
-    .all_reduce = all_reduce,
-    .broadcast = broadcast,
-    .barrier = barrier,
-    .gather = gather,
+    .all_gather = nccl_all_gather,
+    .reduce_scatter = nccl_reduce_scatter,
+    .all_reduce = nccl_all_reduce,
+    .broadcast = nccl_broadcast,
+    .barrier = nccl_barrier,
+    .gather = nccl_gather,
     .split = nccl_split,
     .fail = give_up,
     .close = nccl_close_comm,

@@ -16,23 +16,23 @@ struct self_block {
     size_t bytes;
 };
 
-static accel_status_t self_alloc(struct comm *c, size_t bytes, void **out,
+static accel_status_t self_alloc(struct comm *c, size_t bytes, void **mem_out,
                                  accel_error_t *err)
 {
     struct self_block *block = malloc(sizeof(*block));
-    accel_status_t s;
+    accel_status_t st;
 
     if (!block)
         return accel_fail_nomem(err, "communication buffer", sizeof(*block));
-    s = comm_private_alloc(bytes, &block->mem, err);
-    if (s != ACCEL_OK) {
+    st = comm_private_alloc(bytes, &block->mem, err);
+    if (st != ACCEL_OK) {
         free(block);
-        return s;
+        return st;
     }
     block->bytes = bytes;
     block->next = c->impl;
     c->impl = block;
-    *out = block->mem;
+    *mem_out = block->mem;
     return ACCEL_OK;
 }
 
@@ -68,8 +68,8 @@ static accel_status_t self_all_reduce(struct comm *c, void *buf, accel_error_t *
     return ACCEL_OK;
 }
 
-static accel_status_t self_gather(struct comm *c, const void *mine, void **all,
-                                  size_t *sizes, accel_error_t *err)
+static accel_status_t self_gather(struct comm *c, const void *mine, void **all_out,
+                                  size_t *sizes_out, accel_error_t *err)
 {
     size_t bytes = c->args.elems;
     void *copy = malloc(bytes + 1);
@@ -78,8 +78,8 @@ static accel_status_t self_gather(struct comm *c, const void *mine, void **all,
         return accel_fail_nomem(err, "gather", bytes);
     if (bytes > 0)
         memcpy(copy, mine, bytes);
-    *all = copy;
-    sizes[0] = bytes;
+    *all_out = copy;
+    sizes_out[0] = bytes;
     return ACCEL_OK;
 }
 

@@ -88,18 +88,18 @@ static accel_status_t gather_staged(struct comm *c, char *buf, size_t slice,
                                     accel_error_t *err)
 {
     const char *own = buf + (size_t)c->rank * slice;
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
-    for (size_t pos = 0; s == ACCEL_OK && pos < slice; pos += SHM_SLOT_BYTES) {
+    for (size_t pos = 0; st == ACCEL_OK && pos < slice; pos += SHM_SLOT_BYTES) {
         size_t n = slice - pos < SHM_SLOT_BYTES ? slice - pos : SHM_SLOT_BYTES;
 
         copy(shm_slot_of(c, c->rank), own + pos, n);
-        s = shm_next(c, err);
-        if (s == ACCEL_OK)
+        st = shm_next(c, err);
+        if (st == ACCEL_OK)
             gather_chunk(c, buf, slice, pos, n);
         shm_next_slot(c);
     }
-    return s;
+    return st;
 }
 
 static accel_status_t shm_all_gather(struct comm *c, void *buf, accel_error_t *err)
@@ -107,26 +107,26 @@ static accel_status_t shm_all_gather(struct comm *c, void *buf, accel_error_t *e
     size_t slice = c->args.elems * accel_dtype_bytes(c->args.dtype);
     uint64_t place =
         choose_place(c, buf, slice * (size_t)c->size, slice, &gather_limits);
-    accel_status_t s;
+    accel_status_t st;
 
     if (stages_first(c, place, slice, &gather_limits))
         copy(shm_slot_of(c, c->rank), (char *)buf + (size_t)c->rank * slice, slice);
-    s = shm_arrive(c, place, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = shm_arrive(c, place, err);
+    if (st != ACCEL_OK)
+        return st;
     if (is_quick(c, slice, &gather_limits)) {
         gather_chunk(c, buf, slice, 0, slice);
         return release(c, err);
     }
     if (!is_reachable(c, true))
         return gather_staged(c, buf, slice, err);
-    for (int i = 1; s == ACCEL_OK && i < c->size; i++) {
+    for (int i = 1; st == ACCEL_OK && i < c->size; i++) {
         int r = (c->rank + i) % c->size;
         size_t at = (size_t)r * slice;
 
-        s = shm_fetch(c, r, at, slice, (char *)buf + at, err);
+        st = shm_fetch(c, r, at, slice, (char *)buf + at, err);
     }
-    return s == ACCEL_OK ? shm_next(c, err) : s;
+    return st == ACCEL_OK ? shm_next(c, err) : st;
 }
 
 /* ---- reduce_scatter -------------------------------------------------------------------- */
@@ -179,7 +179,7 @@ static accel_status_t scatter_staged(struct comm *c, const struct scatter *w,
 {
     size_t elems = c->args.elems, step = wire_step(c->args.dtype);
     size_t chunk = SHM_SLOT_BYTES / ((size_t)c->size * on_wire(c, step)) * step;
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     if (chunk == 0)
         return accel_fail(err, A0506, "use bf16",
@@ -187,16 +187,16 @@ static accel_status_t scatter_staged(struct comm *c, const struct scatter *w,
                           accel_dtype_name(c->args.dtype), c->size);
     if (chunk >= 64)
         chunk = chunk / 64 * 64;
-    for (size_t pos = 0; s == ACCEL_OK && pos < elems; pos += chunk) {
+    for (size_t pos = 0; st == ACCEL_OK && pos < elems; pos += chunk) {
         size_t n = elems - pos < chunk ? elems - pos : chunk;
 
         stage_parts(c, w, pos, n);
-        s = shm_next(c, err);
-        if (s == ACCEL_OK)
+        st = shm_next(c, err);
+        if (st == ACCEL_OK)
             sum_parts(c, w, pos, n);
         shm_next_slot(c);
     }
-    return s;
+    return st;
 }
 
 static accel_status_t shm_reduce_scatter(struct comm *c, const void *in, float *out,
@@ -207,13 +207,13 @@ static accel_status_t shm_reduce_scatter(struct comm *c, const void *in, float *
     size_t elems = c->args.elems;
     size_t bytes = on_wire(c, elems) * (size_t)c->size;
     uint64_t place = choose_place(c, in, bytes, bytes, &scatter_limits);
-    accel_status_t s;
+    accel_status_t st;
 
     if (stages_first(c, place, bytes, &scatter_limits))
         stage_parts(c, &w, 0, elems);
-    s = shm_arrive(c, place, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = shm_arrive(c, place, err);
+    if (st != ACCEL_OK)
+        return st;
     if (is_quick(c, bytes, &scatter_limits)) {
         sum_parts(c, &w, 0, elems);
         return release(c, err);
@@ -227,12 +227,12 @@ static accel_status_t shm_reduce_scatter(struct comm *c, const void *in, float *
 /* ---- all_reduce ------------------------------------------------------------------------- */
 
 /* Rank r's slice of n elements, as bytes from the begin. */
-static void slice_of(const struct comm *c, int r, size_t n, size_t first[2])
+static void slice_of(const struct comm *c, int r, size_t n, size_t range_out[2])
 {
     size_t es = accel_dtype_bytes(c->args.dtype);
 
-    first[0] = reduce_slice_begin(n, c->size, r) * es;
-    first[1] = reduce_slice_begin(n, c->size, r + 1) * es;
+    range_out[0] = reduce_slice_begin(n, c->size, r) * es;
+    range_out[1] = reduce_slice_begin(n, c->size, r + 1) * es;
 }
 
 /* The block that begins with element pos: there in the window, or alone in the slot. */
@@ -261,7 +261,7 @@ static accel_status_t reduce_slices(struct comm *c, char *buf, size_t pos, size_
                                     accel_error_t *err)
 {
     size_t es = accel_dtype_bytes(c->args.dtype), first[2];
-    accel_status_t s;
+    accel_status_t st;
 
     slice_of(c, c->rank, n, first);
     for (int r = 0; r < c->size; r++)
@@ -269,8 +269,8 @@ static accel_status_t reduce_slices(struct comm *c, char *buf, size_t pos, size_
     c->src[c->rank] = buf + pos * es + first[0];
     reduce_op(block_of(c, c->rank, pos) + first[0], c->src, c->size,
               (first[1] - first[0]) / es, c->args.dtype, c->args.op);
-    s = shm_next(c, err);
-    for (int i = 0; s == ACCEL_OK && i < c->size; i++) {
+    st = shm_next(c, err);
+    for (int i = 0; st == ACCEL_OK && i < c->size; i++) {
         int r = (c->rank + i) % c->size;
         const char *from = block_of(c, r, pos);
 
@@ -278,24 +278,24 @@ static accel_status_t reduce_slices(struct comm *c, char *buf, size_t pos, size_
         if (from != buf + pos * es)
             copy(buf + pos * es + first[0], from + first[0], first[1] - first[0]);
     }
-    return s;
+    return st;
 }
 
 static accel_status_t all_reduce_staged(struct comm *c, char *buf, accel_error_t *err)
 {
     size_t es = accel_dtype_bytes(c->args.dtype), bytes = c->args.elems * es;
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
-    for (size_t pos = 0; s == ACCEL_OK && pos < bytes; pos += SHM_SLOT_BYTES) {
+    for (size_t pos = 0; st == ACCEL_OK && pos < bytes; pos += SHM_SLOT_BYTES) {
         size_t n = bytes - pos < SHM_SLOT_BYTES ? bytes - pos : SHM_SLOT_BYTES;
 
         stage_slices(c, buf + pos, n / es);
-        s = shm_next(c, err);
-        if (s == ACCEL_OK)
-            s = reduce_slices(c, buf, pos / es, n / es, err);
+        st = shm_next(c, err);
+        if (st == ACCEL_OK)
+            st = reduce_slices(c, buf, pos / es, n / es, err);
         shm_next_slot(c);
     }
-    return s;
+    return st;
 }
 
 /* Block by block, so that what a peer has just reduced is fetched from the cache. */
@@ -303,29 +303,29 @@ static accel_status_t all_reduce_windows(struct comm *c, char *buf, accel_error_
 {
     size_t es = accel_dtype_bytes(c->args.dtype), elems = c->args.elems;
     size_t block = BLOCK_BYTES / es;
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
-    for (size_t pos = 0; s == ACCEL_OK && pos < elems; pos += block) {
+    for (size_t pos = 0; st == ACCEL_OK && pos < elems; pos += block) {
         size_t n = elems - pos < block ? elems - pos : block;
 
-        s = reduce_slices(c, buf, pos, n, err);
+        st = reduce_slices(c, buf, pos, n, err);
     }
-    return s == ACCEL_OK ? shm_next(c, err) : s;
+    return st == ACCEL_OK ? shm_next(c, err) : st;
 }
 
 static accel_status_t shm_all_reduce(struct comm *c, void *buf, accel_error_t *err)
 {
     size_t bytes = c->args.elems * accel_dtype_bytes(c->args.dtype);
     uint64_t place = choose_place(c, buf, bytes, bytes, &reduce_limits);
-    accel_status_t s;
+    accel_status_t st;
 
     if (bytes <= reduce_limits.small)
         copy(shm_slot_of(c, c->rank), buf, bytes);
     else if (stages_first(c, place, bytes, &reduce_limits))
         stage_slices(c, buf, c->args.elems);
-    s = shm_arrive(c, place, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = shm_arrive(c, place, err);
+    if (st != ACCEL_OK)
+        return st;
     if (bytes <= reduce_limits.small) {
         for (int r = 0; r < c->size; r++)
             c->src[r] = r == c->rank ? buf : shm_slot_of(c, r);
@@ -334,8 +334,8 @@ static accel_status_t shm_all_reduce(struct comm *c, void *buf, accel_error_t *e
         return ACCEL_OK;
     }
     if (is_quick(c, bytes, &reduce_limits)) {
-        s = reduce_slices(c, buf, 0, c->args.elems, err);
-        return s == ACCEL_OK ? release(c, err) : s;
+        st = reduce_slices(c, buf, 0, c->args.elems, err);
+        return st == ACCEL_OK ? release(c, err) : st;
     }
     return is_reachable(c, false) ? all_reduce_windows(c, buf, err)
                                   : all_reduce_staged(c, buf, err);
@@ -347,19 +347,19 @@ static accel_status_t broadcast_staged(struct comm *c, char *buf, accel_error_t 
 {
     size_t bytes = c->args.elems;
     int root = c->args.root;
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
-    for (size_t pos = 0; s == ACCEL_OK && pos < bytes; pos += SHM_SLOT_BYTES) {
+    for (size_t pos = 0; st == ACCEL_OK && pos < bytes; pos += SHM_SLOT_BYTES) {
         size_t n = bytes - pos < SHM_SLOT_BYTES ? bytes - pos : SHM_SLOT_BYTES;
 
         if (c->rank == root)
             copy(shm_slot_of(c, root), buf + pos, n);
-        s = shm_next(c, err);
-        if (s == ACCEL_OK && c->rank != root)
+        st = shm_next(c, err);
+        if (st == ACCEL_OK && c->rank != root)
             copy(buf + pos, shm_slot_of(c, root), n);
         shm_next_slot(c);
     }
-    return s;
+    return st;
 }
 
 static accel_status_t shm_broadcast(struct comm *c, void *buf, accel_error_t *err)
@@ -369,13 +369,13 @@ static accel_status_t shm_broadcast(struct comm *c, void *buf, accel_error_t *er
     uint64_t place = c->rank == root
                          ? choose_place(c, buf, bytes, bytes, &gather_limits)
                          : SHM_IN_SLOT;
-    accel_status_t s;
+    accel_status_t st;
 
     if (c->rank == root && stages_first(c, place, bytes, &gather_limits))
         copy(shm_slot_of(c, root), buf, bytes);
-    s = shm_arrive(c, place, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = shm_arrive(c, place, err);
+    if (st != ACCEL_OK)
+        return st;
     if (is_quick(c, bytes, &gather_limits)) {
         if (c->rank != root)
             copy(buf, shm_data_of(c, root), bytes);
@@ -384,8 +384,8 @@ static accel_status_t shm_broadcast(struct comm *c, void *buf, accel_error_t *er
     if (shm_call_of(c, root)->place == SHM_IN_SLOT)
         return broadcast_staged(c, buf, err);
     if (c->rank != root)
-        s = shm_fetch(c, root, 0, bytes, buf, err);
-    return s == ACCEL_OK ? shm_next(c, err) : s;
+        st = shm_fetch(c, root, 0, bytes, buf, err);
+    return st == ACCEL_OK ? shm_next(c, err) : st;
 }
 
 static accel_status_t shm_barrier(struct comm *c, accel_error_t *err)
@@ -395,19 +395,19 @@ static accel_status_t shm_barrier(struct comm *c, accel_error_t *err)
 
 /* The sizes are in the descriptions of the call. Without memory for the result the root
  * still takes part to the end: the peers are not to blame. */
-static accel_status_t shm_gather(struct comm *c, const void *mine, void **all,
-                                 size_t *sizes, accel_error_t *err)
+static accel_status_t shm_gather(struct comm *c, const void *mine, void **all_out,
+                                 size_t *sizes_out, accel_error_t *err)
 {
     bool is_root = c->rank == c->args.root;
     size_t bytes = c->args.elems, longest = 0, total = 0;
     char *result = NULL;
-    accel_status_t s;
+    accel_status_t st;
 
     copy(shm_slot_of(c, c->rank), mine,
          bytes < SHM_SLOT_BYTES ? bytes : SHM_SLOT_BYTES);
-    s = shm_arrive(c, SHM_IN_SLOT, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = shm_arrive(c, SHM_IN_SLOT, err);
+    if (st != ACCEL_OK)
+        return st;
     for (int r = 0; r < c->size; r++) {
         size_t n = shm_call_of(c, r)->elems;
 
@@ -416,7 +416,7 @@ static accel_status_t shm_gather(struct comm *c, const void *mine, void **all,
     }
     if (is_root)
         result = malloc(total + 1);
-    for (size_t pos = 0; s == ACCEL_OK && (pos == 0 || pos < longest);
+    for (size_t pos = 0; st == ACCEL_OK && (pos == 0 || pos < longest);
          pos += SHM_SLOT_BYTES) {
         size_t before = 0;
 
@@ -424,9 +424,9 @@ static accel_status_t shm_gather(struct comm *c, const void *mine, void **all,
             if (pos < bytes)
                 copy(shm_slot_of(c, c->rank), (const char *)mine + pos,
                      bytes - pos < SHM_SLOT_BYTES ? bytes - pos : SHM_SLOT_BYTES);
-            s = shm_next(c, err);
+            st = shm_next(c, err);
         }
-        for (int r = 0; s == ACCEL_OK && result && r < c->size; r++) {
+        for (int r = 0; st == ACCEL_OK && result && r < c->size; r++) {
             size_t n = shm_call_of(c, r)->elems, left = n > pos ? n - pos : 0;
 
             copy(result + before + pos, shm_slot_of(c, r),
@@ -435,31 +435,31 @@ static accel_status_t shm_gather(struct comm *c, const void *mine, void **all,
         }
         shm_next_slot(c);
     }
-    if (s == ACCEL_OK && is_root && !result)
-        s = accel_fail_nomem(err, "gather", total);
-    if (s != ACCEL_OK || !is_root) {
+    if (st == ACCEL_OK && is_root && !result)
+        st = accel_fail_nomem(err, "gather", total);
+    if (st != ACCEL_OK || !is_root) {
         free(result);
-        return s;
+        return st;
     }
     for (int r = 0; r < c->size; r++)
-        sizes[r] = shm_call_of(c, r)->elems;
-    *all = result;
+        sizes_out[r] = shm_call_of(c, r)->elems;
+    *all_out = result;
     return ACCEL_OK;
 }
 
 /* ---- memory, life ------------------------------------------------------------------------ */
 
-static accel_status_t shm_alloc(struct comm *c, size_t bytes, void **out,
+static accel_status_t shm_alloc(struct comm *c, size_t bytes, void **mem_out,
                                 accel_error_t *err)
 {
     struct shm *m = c->impl;
     size_t huge = (size_t)2 * 1024 * 1024, align = bytes >= huge ? huge : 4096;
     size_t at = (m->heap_used + align - 1) / align * align;
     char want[32], have[32];
-    accel_status_t s = shm_arrive(c, SHM_IN_SLOT, err);
+    accel_status_t st = shm_arrive(c, SHM_IN_SLOT, err);
 
-    if (s != ACCEL_OK)
-        return s;
+    if (st != ACCEL_OK)
+        return st;
     if (at > m->window_bytes || bytes > m->window_bytes - at)
         return accel_fail(
             err, A0512,
@@ -470,7 +470,7 @@ static accel_status_t shm_alloc(struct comm *c, size_t bytes, void **out,
             format_bytes((double)m->window_bytes - (double)m->heap_used, have,
                          sizeof(have)));
     m->heap_used = (at + bytes + 4095) / 4096 * 4096;
-    *out = shm_base(m, c->rank) + at;
+    *mem_out = shm_base(m, c->rank) + at;
     return ACCEL_OK;
 }
 
@@ -506,7 +506,7 @@ accel_status_t comm_shm_open(struct comm *c, struct boot *b, size_t window_bytes
 {
     struct shm *m = calloc(1, sizeof(*m));
     size_t n = (size_t)c->size;
-    accel_status_t s;
+    accel_status_t st;
 
     if (!m)
         return accel_fail_nomem(err, "communicator", sizeof(*m));
@@ -521,10 +521,10 @@ accel_status_t comm_shm_open(struct comm *c, struct boot *b, size_t window_bytes
     for (size_t r = 0; r < n; r++)
         m->pidfd[r] = -1;
     m->spins = shm_choose_spins(b->local_size);
-    s = shm_connect(c, m, b, window_bytes, fits_out, why, err);
-    if (s != ACCEL_OK || !*fits_out) {
+    st = shm_connect(c, m, b, window_bytes, fits_out, why, err);
+    if (st != ACCEL_OK || !*fits_out) {
         shm_disconnect(c, m);
-        return s;
+        return st;
     }
     m->heap_used = SHM_HEAP_OFFSET;
     c->impl = m;

@@ -183,21 +183,21 @@ static accel_status_t reduce_parts(struct comm *c, struct parts *p,
                                    const struct sink *sink, accel_error_t *err)
 {
     size_t longest = 0, chunks;
-    accel_status_t s;
+    accel_status_t st;
 
     for (int r = 0; r < c->size; r++)
         if (p->begin[r + 1] - p->begin[r] > longest)
             longest = p->begin[r + 1] - p->begin[r];
     p->chunk = choose_chunk(c, longest);
     chunks = longest ? (longest + p->chunk - 1) / p->chunk : 1;
-    s = room_for(c, 2 * (size_t)c->size * on_wire(c, p->chunk), err);
-    if (s != ACCEL_OK)
-        return s;
+    st = room_for(c, 2 * (size_t)c->size * on_wire(c, p->chunk), err);
+    if (st != ACCEL_OK)
+        return st;
     start_chunk(c, p, 0);
     for (size_t k = 0; k < chunks; k++) {
-        s = ucx_wait(c, err);
-        if (s != ACCEL_OK)
-            return s;
+        st = ucx_wait(c, err);
+        if (st != ACCEL_OK)
+            return st;
         if (k + 1 < chunks)
             start_chunk(c, p, k + 1);
         point_at_chunk(c, p, k);
@@ -226,19 +226,19 @@ static accel_status_t all_reduce_small(struct comm *c, void *buf, size_t bytes,
                                        accel_error_t *err)
 {
     struct ucx *u = c->impl;
-    accel_status_t s = room_for(c, bytes * (size_t)c->size, err);
+    accel_status_t st = room_for(c, bytes * (size_t)c->size, err);
 
-    if (s != ACCEL_OK)
-        return s;
+    if (st != ACCEL_OK)
+        return st;
     for (int i = 1; i < c->size; i++) {
         int to = (c->rank + i) % c->size, from = (c->rank - i + c->size) % c->size;
 
         ucx_recv(c, from, 0, u->room + (size_t)from * bytes, bytes);
         ucx_send(c, to, 0, buf, bytes);
     }
-    s = ucx_wait(c, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = ucx_wait(c, err);
+    if (st != ACCEL_OK)
+        return st;
     for (int r = 0; r < c->size; r++)
         c->src[r] = r == c->rank ? buf : (void *)(u->room + (size_t)r * bytes);
     reduce_op(buf, c->src, c->size, c->args.elems, c->args.dtype, c->args.op);
@@ -251,7 +251,7 @@ static accel_status_t ucx_all_reduce(struct comm *c, void *buf, accel_error_t *e
     size_t es = dtype_bytes(c);
     struct parts p = { .in = buf, .begin = u->begin };
     struct sink sink = { .fn = sink_op };
-    accel_status_t s;
+    accel_status_t st;
 
     if (c->args.elems * es <= SMALL_BYTES)
         return all_reduce_small(c, buf, c->args.elems * es, err);
@@ -259,9 +259,9 @@ static accel_status_t ucx_all_reduce(struct comm *c, void *buf, accel_error_t *e
         u->begin[r] = reduce_slice_begin(c->args.elems, c->size, r);
     /* In place: the own slice is not sent to anybody before it is reduced. */
     sink.out = (char *)buf + u->begin[c->rank] * es;
-    s = reduce_parts(c, &p, &sink, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = reduce_parts(c, &p, &sink, err);
+    if (st != ACCEL_OK)
+        return st;
     for (int r = 0; r <= c->size; r++)
         u->begin[r] *= es;
     return swap_slices(c, buf, u->begin, UCX_STEPS - 1, err);
@@ -269,51 +269,51 @@ static accel_status_t ucx_all_reduce(struct comm *c, void *buf, accel_error_t *e
 
 /* ---- gather --------------------------------------------------------------------------------- */
 
-static accel_status_t gather_at_root(struct comm *c, const void *mine, void **all,
-                                     size_t *sizes, accel_error_t *err)
+static accel_status_t gather_at_root(struct comm *c, const void *mine, void **all_out,
+                                     size_t *sizes_out, accel_error_t *err)
 {
     size_t own = c->args.elems, total = 0, at = 0;
     uint64_t *said = calloc((size_t)c->size, sizeof(*said));
     char *result = NULL;
-    accel_status_t s;
+    accel_status_t st;
 
     if (!said)
         return accel_fail_nomem(err, "gather", (size_t)c->size * sizeof(*said));
     for (int r = 0; r < c->size; r++)
         if (r != c->rank)
             ucx_recv(c, r, 0, &said[r], sizeof(said[r]));
-    s = ucx_wait(c, err);
+    st = ucx_wait(c, err);
     said[c->rank] = own;
     for (int r = 0; r < c->size; r++)
         total += said[r];
-    if (s == ACCEL_OK && !(result = malloc(total + 1)))
-        s = accel_fail_nomem(err, "gather", total);
-    for (int r = 0; s == ACCEL_OK && r < c->size; r++) {
+    if (st == ACCEL_OK && !(result = malloc(total + 1)))
+        st = accel_fail_nomem(err, "gather", total);
+    for (int r = 0; st == ACCEL_OK && r < c->size; r++) {
         if (r == c->rank && own > 0)
             memcpy(result + at, mine, own);
         else if (r != c->rank && said[r] > 0)
             ucx_recv(c, r, 1, result + at, said[r]);
         at += said[r];
     }
-    if (s == ACCEL_OK)
-        s = ucx_wait(c, err);
-    for (int r = 0; s == ACCEL_OK && r < c->size; r++)
-        sizes[r] = said[r];
-    if (s == ACCEL_OK)
-        *all = result;
+    if (st == ACCEL_OK)
+        st = ucx_wait(c, err);
+    for (int r = 0; st == ACCEL_OK && r < c->size; r++)
+        sizes_out[r] = said[r];
+    if (st == ACCEL_OK)
+        *all_out = result;
     else
         free(result);
     free(said);
-    return s;
+    return st;
 }
 
-static accel_status_t ucx_gather(struct comm *c, const void *mine, void **all,
-                                 size_t *sizes, accel_error_t *err)
+static accel_status_t ucx_gather(struct comm *c, const void *mine, void **all_out,
+                                 size_t *sizes_out, accel_error_t *err)
 {
     uint64_t own = c->args.elems;
 
     if (c->rank == c->args.root)
-        return gather_at_root(c, mine, all, sizes, err);
+        return gather_at_root(c, mine, all_out, sizes_out, err);
     ucx_send(c, c->args.root, 0, &own, sizeof(own));
     if (own > 0)
         ucx_send(c, c->args.root, 1, mine, own);
@@ -322,24 +322,24 @@ static accel_status_t ucx_gather(struct comm *c, const void *mine, void **all,
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static accel_status_t ucx_alloc(struct comm *c, size_t bytes, void **out,
+static accel_status_t ucx_alloc(struct comm *c, size_t bytes, void **mem_out,
                                 accel_error_t *err)
 {
     struct ucx *u = c->impl;
     struct ucx_block *block = calloc(1, sizeof(*block));
-    accel_status_t s;
+    accel_status_t st;
 
     if (!block)
         return accel_fail_nomem(err, "communication buffer", sizeof(*block));
-    s = comm_private_alloc(bytes, &block->mem, err);
-    if (s != ACCEL_OK) {
+    st = comm_private_alloc(bytes, &block->mem, err);
+    if (st != ACCEL_OK) {
         free(block);
-        return s;
+        return st;
     }
     block->bytes = bytes;
     block->next = u->blocks;
     u->blocks = block;
-    *out = block->mem;
+    *mem_out = block->mem;
     return ACCEL_OK;
 }
 
@@ -361,7 +361,7 @@ accel_status_t comm_ucx_open(struct comm *c, struct boot *b, accel_error_t *err)
 {
     struct ucx *u = calloc(1, sizeof(*u));
     size_t n = (size_t)c->size;
-    accel_status_t s;
+    accel_status_t st;
 
     if (!u)
         return accel_fail_nomem(err, "communicator", sizeof(*u));
@@ -371,10 +371,10 @@ accel_status_t comm_ucx_open(struct comm *c, struct boot *b, accel_error_t *err)
     u->lost = calloc(n, sizeof(*u->lost));
     u->begin = calloc(n + 1, sizeof(*u->begin));
     if (u->ep && u->lost && u->begin)
-        s = ucx_connect(c, b, err);
+        st = ucx_connect(c, b, err);
     else
-        s = accel_fail_nomem(err, "communicator", n * sizeof(*u->ep));
+        st = accel_fail_nomem(err, "communicator", n * sizeof(*u->ep));
     /* Nobody to say goodbye to yet: closing must not wait for peers. */
-    c->failed = s != ACCEL_OK;
-    return s;
+    c->failed = st != ACCEL_OK;
+    return st;
 }

@@ -21,33 +21,33 @@ struct card {
 };
 
 /* All that needs no peer: the library and what the calls work with. */
-static accel_status_t prepare(struct comm *c, accel_error_t *err)
+static accel_status_t nccl_prepare_local(struct comm *c, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
     size_t words = c->size > NCCL_WORDS ? (size_t)c->size : NCCL_WORDS;
-    accel_status_t s = nccl_open(&n->api, err);
+    accel_status_t st = nccl_open(&n->api, err);
     void *mem = NULL;
 
-    if (s != ACCEL_OK)
-        return s;
+    if (st != ACCEL_OK)
+        return st;
     n->reached = n->be->host_alloc(n->be, QUEUE_COUNT * sizeof(*n->reached));
     if (!n->reached)
         return accel_fail_nomem(err, "communicator", QUEUE_COUNT * sizeof(*n->reached));
-    s = n->be->alloc(n->be, MEMORY_WORK, words * sizeof(*n->words), &mem, err);
+    st = n->be->alloc(n->be, MEMORY_WORK, words * sizeof(*n->words), &mem, err);
     n->words = mem;
     n->scratch_free = n->be->event_new(n->be);
-    return s;
+    return st;
 }
 
 static accel_status_t write_card(struct comm *c, struct card *own, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
-    accel_status_t s = prepare(c, err);
+    accel_status_t st = nccl_prepare_local(c, err);
     int rc;
 
     own->version = n->api.version;
-    if (s != ACCEL_OK || c->rank != 0)
-        return s;
+    if (st != ACCEL_OK || c->rank != 0)
+        return st;
     rc = n->api.unique_id(&own->id);
     if (rc != NCCL_SUCCESS)
         return accel_fail(err, A0515,
@@ -96,13 +96,13 @@ static accel_status_t check_cards(const struct boot *b, const struct card *card,
 }
 
 /* All ranks go on, or none does; own failures are told by the rank itself. */
-static accel_status_t agree(struct boot *b, struct card *own, accel_status_t mine,
-                            const accel_error_t *why, struct nccl_id *id_out,
-                            accel_error_t *err)
+static accel_status_t nccl_agree_cards(struct boot *b, struct card *own,
+                                       accel_status_t mine, const accel_error_t *why,
+                                       struct nccl_id *id_out, accel_error_t *err)
 {
     struct boot_blobs all = { 0 };
     struct card *card = calloc((size_t)b->size, sizeof(*card));
-    accel_status_t s;
+    accel_status_t st;
 
     if (!card)
         return accel_fail_nomem(err, "communicator", (size_t)b->size * sizeof(*card));
@@ -113,27 +113,27 @@ static accel_status_t agree(struct boot *b, struct card *own, accel_status_t min
         snprintf(own->hint, sizeof(own->hint), "%.*s", (int)sizeof(own->hint) - 1,
                  why->hint);
     }
-    s = boot_exchange(b, own, sizeof(*own), &all, err);
-    for (int r = 0; s == ACCEL_OK && r < b->size; r++) {
+    st = boot_exchange(b, own, sizeof(*own), &all, err);
+    for (int r = 0; st == ACCEL_OK && r < b->size; r++) {
         if (all.bytes[r] == sizeof(*card))
             memcpy(&card[r], all.data[r], sizeof(*card));
         else
-            s = accel_fail(err, A0433, "start all ranks with one version of accel",
-                           "rank %d told about its NCCL in a form that this version "
-                           "does not know",
-                           r);
+            st = accel_fail(err, A0433, "start all ranks with one version of accel",
+                            "rank %d told about its NCCL in a form that this version "
+                            "does not know",
+                            r);
     }
     boot_blobs_free(&all);
-    if (s == ACCEL_OK && mine != ACCEL_OK) {
-        s = mine;
+    if (st == ACCEL_OK && mine != ACCEL_OK) {
+        st = mine;
         if (err)
             *err = *why;
-    } else if (s == ACCEL_OK) {
-        s = check_cards(b, card, err);
+    } else if (st == ACCEL_OK) {
+        st = check_cards(b, card, err);
     }
     *id_out = card[0].id;
     free(card);
-    return s;
+    return st;
 }
 
 static accel_status_t connect_ranks(struct comm *c, struct nccl_id id,
@@ -151,7 +151,8 @@ static accel_status_t connect_ranks(struct comm *c, struct nccl_id id,
     return nccl_settle(c, rc, "ncclCommInitRankConfig", err);
 }
 
-static accel_status_t begin(struct comm *c, struct backend *device, accel_error_t *err)
+static accel_status_t nccl_begin_state(struct comm *c, struct backend *device,
+                                       accel_error_t *err)
 {
     struct nccl_state *n = calloc(1, sizeof(*n));
 
@@ -171,28 +172,28 @@ accel_status_t comm_nccl_open(struct comm *c, struct boot *b, accel_error_t *err
     struct card own = { 0 };
     accel_error_t why = { 0 };
     struct nccl_id id;
-    accel_status_t s;
+    accel_status_t st;
 
     if (!o->device)
         return accel_fail(err, A0507, "use shm or ucx for memory of the host",
                           "comm backend nccl is for GPUs");
-    s = begin(c, o->device, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = nccl_begin_state(c, o->device, err);
+    if (st != ACCEL_OK)
+        return st;
     n = c->impl;
     n->library_sums = o->library_sums;
     n->scratch_most = o->scratch_bytes ? o->scratch_bytes : EXCHANGE_MOST;
     if (n->be->bus_id)
         snprintf(own.bus_id, sizeof(own.bus_id), "%s", n->be->bus_id);
-    s = write_card(c, &own, &why);
-    s = agree(b, &own, s, &why, &id, err);
-    if (s == ACCEL_OK)
-        s = connect_ranks(c, id, err);
-    if (s != ACCEL_OK)
+    st = write_card(c, &own, &why);
+    st = nccl_agree_cards(b, &own, st, &why, &id, err);
+    if (st == ACCEL_OK)
+        st = connect_ranks(c, id, err);
+    if (st != ACCEL_OK)
         c->failed = true; /* closing gives up what there is */
     else
         nccl_watch(c);
-    return s;
+    return st;
 }
 
 /* ---- groups -------------------------------------------------------------------------------- */
@@ -204,14 +205,14 @@ static accel_status_t split_off(struct comm *c, int color, int key, struct comm 
     struct nccl_state *n = c->impl, *own = part->impl;
     int rc =
         n->api.split(n->comm, color < 0 ? NCCL_NO_COLOR : color, key, &own->comm, NULL);
-    accel_status_t s = nccl_settle(c, rc, "ncclCommSplit", err);
+    accel_status_t st = nccl_settle(c, rc, "ncclCommSplit", err);
 
-    if (s != ACCEL_OK || color < 0)
-        return s;
+    if (st != ACCEL_OK || color < 0)
+        return st;
     part->args.call = COMM_CALL_OPEN;
-    s = nccl_settle(part, NCCL_IN_PROGRESS, "ncclCommSplit", err);
-    if (s != ACCEL_OK)
-        return s;
+    st = nccl_settle(part, NCCL_IN_PROGRESS, "ncclCommSplit", err);
+    if (st != ACCEL_OK)
+        return st;
     rc = own->api.count(own->comm, &part->size);
     if (rc == NCCL_SUCCESS)
         rc = own->api.user_rank(own->comm, &part->rank);
@@ -219,36 +220,36 @@ static accel_status_t split_off(struct comm *c, int color, int key, struct comm 
 }
 
 /* NCCL wants nothing under way while a communicator is split. */
-accel_status_t nccl_split(struct comm *c, int color, int key, struct comm **out,
+accel_status_t nccl_split(struct comm *c, int color, int key, struct comm **comm_out,
                           accel_error_t *err)
 {
     struct nccl_state *n = c->impl, *own;
     const struct boot like = { .rank = c->rank, .size = c->size }; /* at most */
     struct comm *part = NULL;
-    accel_status_t s =
+    accel_status_t st =
         comm_begin(c, (struct comm_args){ .call = COMM_CALL_SPLIT }, err);
 
-    if (s == ACCEL_OK)
-        s = n->be->sync(n->be, err);
-    if (s == ACCEL_OK)
-        s = comm_new(&part, &like, (int)(c->timeout_ns / 1000000), err);
-    if (s == ACCEL_OK)
-        s = begin(part, c->device, err);
-    if (s == ACCEL_OK)
-        s = prepare(part, err);
-    if (s == ACCEL_OK) {
+    if (st == ACCEL_OK)
+        st = n->be->sync(n->be, err);
+    if (st == ACCEL_OK)
+        st = comm_new(&part, &like, (int)(c->timeout_ns / 1000000), err);
+    if (st == ACCEL_OK)
+        st = nccl_begin_state(part, c->device, err);
+    if (st == ACCEL_OK)
+        st = nccl_prepare_local(part, err);
+    if (st == ACCEL_OK) {
         own = part->impl;
         own->library_sums = n->library_sums;
         own->scratch_most = n->scratch_most;
-        s = split_off(c, color, key, part, err);
+        st = split_off(c, color, key, part, err);
     }
-    if (s != ACCEL_OK || color < 0) {
+    if (st != ACCEL_OK || color < 0) {
         if (part)
             part->failed = true; /* there is nobody to part from */
         comm_close(part);
-        return s;
+        return st;
     }
     nccl_watch(part);
-    *out = part;
+    *comm_out = part;
     return ACCEL_OK;
 }

@@ -71,7 +71,8 @@ const char *nccl_find(struct nccl *n)
     return NULL;
 }
 
-static accel_status_t check(struct nccl *n, const char *file, accel_error_t *err)
+static accel_status_t nccl_check_library(struct nccl *n, const char *file,
+                                         accel_error_t *err)
 {
     static const char cure[] = "install NCCL 2.18 or newer where the loader finds it, "
                                "or name its file in " ENV_NCCL_LIBRARY;
@@ -95,7 +96,7 @@ static accel_status_t check(struct nccl *n, const char *file, accel_error_t *err
 accel_status_t nccl_open(struct nccl *n, accel_error_t *err)
 {
     const char *file = getenv(ENV_NCCL_LIBRARY);
-    accel_status_t s;
+    accel_status_t st;
 
     memset(n, 0, sizeof(*n));
     if (!file || !file[0])
@@ -109,10 +110,10 @@ accel_status_t nccl_open(struct nccl *n, accel_error_t *err)
             "install NCCL (libnccl2, or your cluster's module), add its folder to "
             "LD_LIBRARY_PATH, or name its file in " ENV_NCCL_LIBRARY,
             "several GPUs need NCCL: %s", dlerror());
-    s = check(n, file, err);
-    if (s != ACCEL_OK)
+    st = nccl_check_library(n, file, err);
+    if (st != ACCEL_OK)
         nccl_close(n);
-    return s;
+    return st;
 }
 
 void nccl_close(struct nccl *n)

@@ -12,37 +12,38 @@
 
 /* ---- scratch ------------------------------------------------------------------------------- */
 
-static accel_status_t grow(struct nccl_state *n, size_t bytes, accel_error_t *err)
+static accel_status_t nccl_grow_scratch(struct nccl_state *n, size_t bytes,
+                                        accel_error_t *err)
 {
     /* The first is what was planned for; only what was not grows. */
     size_t most = 2 * n->scratch_bytes > bytes ? 2 * n->scratch_bytes : bytes;
     void *mem = NULL;
-    accel_status_t s;
+    accel_status_t st;
 
     /* The smaller one may be in use on the device: it is freed with the rest. */
-    s = n->be->alloc(n->be, MEMORY_REDUCE, most, &mem, err);
-    if (s == ACCEL_OK)
-        s = nccl_keep_block(n, mem, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = n->be->alloc(n->be, MEMORY_REDUCE, most, &mem, err);
+    if (st == ACCEL_OK)
+        st = nccl_keep_block(n, mem, err);
+    if (st != ACCEL_OK)
+        return st;
     n->scratch = mem;
     n->scratch_bytes = most;
     return ACCEL_OK;
 }
 
-accel_status_t nccl_scratch(struct comm *c, size_t bytes, void **out,
+accel_status_t nccl_scratch(struct comm *c, size_t bytes, void **mem_out,
                             accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
     enum backend_queue now = n->be->queue(n->be);
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     if (bytes > n->scratch_bytes)
-        s = grow(n, bytes, err);
+        st = nccl_grow_scratch(n, bytes, err);
     else if (n->scratch_queue != now)
         n->be->wait(n->be, now, n->scratch_free);
-    *out = n->scratch;
-    return s;
+    *mem_out = n->scratch;
+    return st;
 }
 
 void nccl_scratch_done(struct comm *c)
@@ -65,7 +66,7 @@ accel_status_t nccl_reserve(struct comm *c, bool scatter, size_t elems, accel_dt
         bytes = exchange_scatter_bytes(elems, t, size, n->scratch_most);
     else
         bytes = exchange_reduce_bytes(elems, es, size, n->scratch_most);
-    return bytes > n->scratch_bytes ? grow(n, bytes, err) : ACCEL_OK;
+    return bytes > n->scratch_bytes ? nccl_grow_scratch(n, bytes, err) : ACCEL_OK;
 }
 
 /* ---- exchange ------------------------------------------------------------------------------ */
@@ -135,23 +136,23 @@ accel_status_t nccl_direct_scatter(struct comm *c, const void *in, float *out,
     size_t elems = c->args.elems, size = (size_t)c->size, bytes;
     size_t most = exchange_scatter_elems(elems, t, size, n->scratch_most);
     struct scatter w = { .in = in };
-    accel_status_t s;
+    accel_status_t st;
     void *parts;
 
-    s = nccl_scratch(c, size * wire_bytes(most, t), &parts, err);
+    st = nccl_scratch(c, size * wire_bytes(most, t), &parts, err);
     w.parts = parts;
-    for (; s == ACCEL_OK && w.pos < elems; w.pos += w.elems) {
+    for (; st == ACCEL_OK && w.pos < elems; w.pos += w.elems) {
         w.elems = elems - w.pos < most ? elems - w.pos : most;
         bytes = wire_bytes(w.elems, t);
         n->be->copy(n->be, w.parts + (size_t)c->rank * bytes,
                     w.in + input_at(c, c->rank, w.pos), bytes);
-        s = exchange(c, &w, scatter_with, err);
-        if (s == ACCEL_OK)
+        st = exchange(c, &w, scatter_with, err);
+        if (st == ACCEL_OK)
             n->be->sum_parts(n->be, out + w.pos, accumulate, w.parts, t, c->size,
                              (int64_t)w.elems, scale);
     }
     nccl_scratch_done(c);
-    return s;
+    return st;
 }
 
 /* ---- all_reduce ---------------------------------------------------------------------------- */
@@ -221,24 +222,24 @@ accel_status_t nccl_direct_reduce(struct comm *c, void *buf, accel_error_t *err)
     size_t size = (size_t)c->size;
     size_t most = exchange_reduce_elems(elems, es, size, n->scratch_most);
     struct reduction w = { 0 };
-    accel_status_t s;
+    accel_status_t st;
     void *scratch;
 
     slice = exchange_slice(most, size); /* no slice is longer */
-    s = nccl_scratch(c, slice * (size * es + sizeof(float)), &scratch, err);
-    for (size_t pos = 0; s == ACCEL_OK && pos < elems; pos += w.elems) {
+    st = nccl_scratch(c, slice * (size * es + sizeof(float)), &scratch, err);
+    for (size_t pos = 0; st == ACCEL_OK && pos < elems; pos += w.elems) {
         w.piece = (char *)buf + pos * es;
         w.parts = (char *)scratch + slice * sizeof(float);
         w.elems = elems - pos < most ? elems - pos : most;
         me = slice_elems(c, &w, c->rank) * es;
         n->be->copy(n->be, w.parts + (size_t)c->rank * me,
                     w.piece + slice_begin(c, &w, c->rank) * es, me);
-        s = exchange(c, &w, collect_with, err);
-        if (s == ACCEL_OK)
+        st = exchange(c, &w, collect_with, err);
+        if (st == ACCEL_OK)
             sum_slice(c, &w, scratch);
-        if (s == ACCEL_OK)
-            s = exchange(c, &w, spread_with, err);
+        if (st == ACCEL_OK)
+            st = exchange(c, &w, spread_with, err);
     }
     nccl_scratch_done(c);
-    return s;
+    return st;
 }

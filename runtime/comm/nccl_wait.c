@@ -133,7 +133,7 @@ accel_status_t nccl_poll(void *user, bool first, accel_error_t *err)
     struct nccl_state *n = c->impl;
     accel_error_t own = { 0 };
     const struct nccl_call *open;
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
     int rc;
 
     if (c->failed) {
@@ -148,11 +148,11 @@ accel_status_t nccl_poll(void *user, bool first, accel_error_t *err)
     rc = state_of(n);
     open = oldest_open(c);
     if (rc != NCCL_SUCCESS && rc != NCCL_IN_PROGRESS)
-        s = failed(c, open ? open->seq : c->seq, open ? open->call : c->args.call, rc,
-                   "on the device", &own);
+        st = failed(c, open ? open->seq : c->seq, open ? open->call : c->args.call, rc,
+                    "on the device", &own);
     else if (open && comm_expired(c))
-        s = late(c, open->seq, open->call, "done on the device", &own);
-    return comm_end(c, s, &own, err);
+        st = late(c, open->seq, open->call, "done on the device", &own);
+    return comm_end(c, st, &own, err);
 }
 
 /* ---- the end ------------------------------------------------------------------------------- */

@@ -124,14 +124,14 @@ static accel_status_t wait_long(struct comm *c, struct shm *m, int peer,
     }
     comm_expired(c); /* the clock of this call starts */
     while (!reached(ctl, target)) {
-        accel_status_t s;
+        accel_status_t st;
 
         sleep_on(ctl, target);
         if (reached(ctl, target))
             break;
-        s = check_peers(c, m, target, err);
-        if (s != ACCEL_OK)
-            return s;
+        st = check_peers(c, m, target, err);
+        if (st != ACCEL_OK)
+            return st;
         if (comm_expired(c) && !reached(ctl, target))
             return fail_late(c, m, target, err);
     }
@@ -151,10 +151,10 @@ accel_status_t shm_next(struct comm *c, accel_error_t *err)
         int peer = (c->rank + i) % c->size;
 
         if (!reached(m->ctl[peer], target)) {
-            accel_status_t s = wait_long(c, m, peer, target, err);
+            accel_status_t st = wait_long(c, m, peer, target, err);
 
-            if (s != ACCEL_OK)
-                return s;
+            if (st != ACCEL_OK)
+                return st;
         }
     }
     return ACCEL_OK;
@@ -175,12 +175,12 @@ accel_status_t shm_arrive(struct comm *c, uint64_t place, accel_error_t *err)
                             .what = comm_args_pack(&c->args),
                             .root = c->args.root };
     bool same_elems = c->args.call != COMM_CALL_GATHER;
-    accel_status_t s;
+    accel_status_t st;
 
     m->slots_only = false;
     m->ctl[c->rank]->call[c->seq & 1] = own;
-    s = shm_next(c, err);
-    for (int r = 0; s == ACCEL_OK && r < c->size; r++) {
+    st = shm_next(c, err);
+    for (int r = 0; st == ACCEL_OK && r < c->size; r++) {
         const struct shm_call *peer = shm_call_of(c, r);
         struct comm_args theirs = { .elems = peer->elems, .root = peer->root };
 
@@ -188,9 +188,9 @@ accel_status_t shm_arrive(struct comm *c, uint64_t place, accel_error_t *err)
             (!same_elems || peer->elems == own.elems))
             continue;
         comm_args_unpack(&theirs, peer->what);
-        s = comm_fail_differs(c, r, &theirs, err);
+        st = comm_fail_differs(c, r, &theirs, err);
     }
-    return s;
+    return st;
 }
 
 void shm_set_state(struct comm *c, enum shm_state state)

@@ -63,14 +63,14 @@ static void *map_window(int fd, size_t bytes)
 }
 
 static void create(struct comm *c, struct shm *m, size_t window_bytes,
-                   struct ticket *ticket)
+                   struct ticket *ticket_out)
 {
     struct shm_ctl *ctl = NULL;
     struct stat st;
     const char *step = "memfd_create";
 
-    ticket->pid = getpid();
-    ticket->window_bytes = window_bytes;
+    ticket_out->pid = getpid();
+    ticket_out->window_bytes = window_bytes;
     m->fd = memfd_create("accel-window", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (m->fd < 0)
         goto fail;
@@ -88,15 +88,15 @@ static void create(struct comm *c, struct shm *m, size_t window_bytes,
     if (!ctl || getrandom(&ctl->nonce, sizeof(ctl->nonce), 0) < 0)
         goto fail;
     m->ctl[c->rank] = ctl;
-    ticket->fd = m->fd;
-    ticket->dev = st.st_dev;
-    ticket->ino = st.st_ino;
-    ticket->nonce = ctl->nonce;
-    ticket->nonce_address = (uintptr_t)&ctl->nonce;
-    ticket->ok = 1;
+    ticket_out->fd = m->fd;
+    ticket_out->dev = st.st_dev;
+    ticket_out->ino = st.st_ino;
+    ticket_out->nonce = ctl->nonce;
+    ticket_out->nonce_address = (uintptr_t)&ctl->nonce;
+    ticket_out->ok = 1;
     return;
 fail:
-    snprintf(ticket->why, sizeof(ticket->why), "%s: %s", step, strerror(errno));
+    snprintf(ticket_out->why, sizeof(ticket_out->why), "%s: %s", step, strerror(errno));
     if (ctl)
         munmap(ctl, window_bytes);
 }
@@ -183,14 +183,14 @@ struct vote {
 };
 
 /* Second exchange: all ranks attached, or none stays. */
-static accel_status_t agree(struct boot *b, const struct vote *own,
-                            struct vote *all_out, accel_error_t *err)
+static accel_status_t shm_agree_votes(struct boot *b, const struct vote *own,
+                                      struct vote *all_out, accel_error_t *err)
 {
     struct boot_blobs votes;
-    accel_status_t s = boot_exchange(b, own, sizeof(*own), &votes, err);
+    accel_status_t st = boot_exchange(b, own, sizeof(*own), &votes, err);
 
-    if (s != ACCEL_OK)
-        return s;
+    if (st != ACCEL_OK)
+        return st;
     *all_out = (struct vote){ .attached = 1, .can_pull = 1 };
     for (int r = 0; r < votes.count && all_out->attached; r++) {
         struct vote v = { 0 };
@@ -226,21 +226,21 @@ accel_status_t shm_connect(struct comm *c, struct shm *m, struct boot *b,
     struct ticket own = { 0 };
     struct boot_blobs tickets;
     struct vote mine = { 0 }, all;
-    accel_status_t s;
+    accel_status_t st;
 
     if (window_bytes == 0)
         window_bytes = default_window(c->size);
     window_bytes = SHM_HEAP_OFFSET + (window_bytes + HUGE_PAGE) / HUGE_PAGE * HUGE_PAGE;
     m->window_bytes = window_bytes;
     create(c, m, window_bytes, &own);
-    s = boot_exchange(b, &own, sizeof(own), &tickets, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = boot_exchange(b, &own, sizeof(own), &tickets, err);
+    if (st != ACCEL_OK)
+        return st;
     mine.attached = attach_all(c, m, &tickets, mine.why);
     mine.can_pull = mine.attached && can_pull_all(c, m, &tickets);
     boot_blobs_free(&tickets);
-    s = agree(b, &mine, &all, err);
-    if (s == ACCEL_OK) {
+    st = shm_agree_votes(b, &mine, &all, err);
+    if (st == ACCEL_OK) {
         *fits_out = all.attached;
         m->can_pull = all.can_pull;
         memcpy(why, all.why, sizeof(all.why));
@@ -248,7 +248,7 @@ accel_status_t shm_connect(struct comm *c, struct shm *m, struct boot *b,
     if (m->fd >= 0)
         close(m->fd);
     m->fd = -1;
-    return s;
+    return st;
 }
 
 void shm_disconnect(struct comm *c, struct shm *m)

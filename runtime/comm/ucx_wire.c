@@ -126,7 +126,8 @@ static bool poll_op(struct ucx_op *op)
     return true;
 }
 
-static accel_status_t judge(struct comm *c, const struct ucx_op *op, accel_error_t *err)
+static accel_status_t ucx_judge_message(struct comm *c, const struct ucx_op *op,
+                                        accel_error_t *err)
 {
     ucp_tag_t what = (op->sender_tag & TAG_WHAT_MASK) >> TAG_WHAT_SHIFT;
     struct comm_args theirs = { .call = what & 0xf,
@@ -170,10 +171,10 @@ static accel_status_t poll_all(struct comm *c, int *first_open, accel_error_t *e
         if (!poll_op(op))
             continue;
         if (!was) {
-            accel_status_t s = judge(c, op, err);
+            accel_status_t st = ucx_judge_message(c, op, err);
 
-            if (s != ACCEL_OK)
-                return s;
+            if (st != ACCEL_OK)
+                return st;
         }
         if (i == *first_open)
             (*first_open)++;
@@ -226,19 +227,19 @@ static accel_status_t wait_all(struct comm *c, accel_error_t *err)
     int first_open = 0, idle = 0;
 
     for (;;) {
-        accel_status_t s = poll_all(c, &first_open, err);
+        accel_status_t st = poll_all(c, &first_open, err);
 
-        if (s != ACCEL_OK || first_open == u->op_count)
-            return s;
+        if (st != ACCEL_OK || first_open == u->op_count)
+            return st;
         if (ucp_worker_progress(u->worker) != 0) {
             idle = 0;
             continue;
         }
         back_off(++idle);
         if (idle > IDLE_SPINS + IDLE_YIELDS) {
-            s = check_lost(c, first_open, err);
-            if (s != ACCEL_OK)
-                return s;
+            st = check_lost(c, first_open, err);
+            if (st != ACCEL_OK)
+                return st;
         }
         if (idle % 64 == 0 && comm_expired(c))
             return fail_late(c, err);
@@ -278,19 +279,19 @@ static void give_up_messages(struct ucx *u, int size)
 accel_status_t ucx_wait(struct comm *c, accel_error_t *err)
 {
     struct ucx *u = c->impl;
-    accel_status_t s;
+    accel_status_t st;
 
     if (u->post_failed) {
         if (err)
             *err = u->post_error;
-        s = u->post_error.code;
+        st = u->post_error.code;
     } else {
-        s = wait_all(c, err);
+        st = wait_all(c, err);
     }
-    if (s != ACCEL_OK)
+    if (st != ACCEL_OK)
         give_up_messages(u, c->size);
     u->op_count = 0;
-    return s;
+    return st;
 }
 
 void ucx_fail(struct comm *c)
@@ -307,18 +308,17 @@ static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
     *(bool *)arg = true;
 }
 
-static accel_status_t ucx_says(ucs_status_t status, const char *what,
-                               accel_error_t *err)
+static accel_status_t ucx_says(ucs_status_t rc, const char *what, accel_error_t *err)
 {
     return accel_fail(err, A0509,
                       "ucx_info -d lists the transports UCX can use; check UCX_TLS and "
                       "UCX_NET_DEVICES if they are set",
-                      "UCX: %s: %s", what, ucs_status_string(status));
+                      "UCX: %s: %s", what, ucs_status_string(rc));
 }
 
 /* One attempt; *what names the step that failed. */
 static ucs_status_t try_worker(struct ucx *u, int ranks, const char *net_devices,
-                               const char **what)
+                               const char **what_out)
 {
     const ucp_params_t params = { .field_mask = UCP_PARAM_FIELD_FEATURES |
                                                 UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
@@ -328,29 +328,29 @@ static ucs_status_t try_worker(struct ucx *u, int ranks, const char *net_devices
                                              UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                          .thread_mode = UCS_THREAD_MODE_SINGLE };
     ucp_config_t *config;
-    ucs_status_t st = ucp_config_read(NULL, NULL, &config);
+    ucs_status_t rc = ucp_config_read(NULL, NULL, &config);
 
-    *what = "configuration";
-    if (st != UCS_OK)
-        return st;
-    *what = "initialization";
+    *what_out = "configuration";
+    if (rc != UCS_OK)
+        return rc;
+    *what_out = "initialization";
     if (net_devices)
-        st = ucp_config_modify(config, "NET_DEVICES", net_devices);
-    if (st == UCS_OK)
-        st = ucp_init(&params, config, &u->context);
+        rc = ucp_config_modify(config, "NET_DEVICES", net_devices);
+    if (rc == UCS_OK)
+        rc = ucp_init(&params, config, &u->context);
     ucp_config_release(config);
-    if (st != UCS_OK) {
+    if (rc != UCS_OK) {
         u->context = NULL;
-        return st;
+        return rc;
     }
-    *what = "worker";
-    st = ucp_worker_create(u->context, &worker, &u->worker);
-    if (st != UCS_OK) {
+    *what_out = "worker";
+    rc = ucp_worker_create(u->context, &worker, &u->worker);
+    if (rc != UCS_OK) {
         u->worker = NULL;
         ucp_cleanup(u->context);
         u->context = NULL;
     }
-    return st;
+    return rc;
 }
 
 /* UCX lists the network interfaces first and opens them later: one that was unplugged in
@@ -360,19 +360,19 @@ static accel_status_t make_worker(struct comm *c, int64_t deadline_ns,
 {
     struct timespec pause = { 0, 5000000 };
     const char *what = NULL;
-    ucs_status_t st = UCS_OK;
+    ucs_status_t rc = UCS_OK;
 
     for (int i = 0; i < OPEN_ATTEMPTS; i++) {
-        st = try_worker(c->impl, c->size, c->options->net_devices, &what);
-        if (st != UCS_ERR_NO_DEVICE && st != UCS_ERR_IO_ERROR &&
-            st != UCS_ERR_UNREACHABLE)
+        rc = try_worker(c->impl, c->size, c->options->net_devices, &what);
+        if (rc != UCS_ERR_NO_DEVICE && rc != UCS_ERR_IO_ERROR &&
+            rc != UCS_ERR_UNREACHABLE)
             break;
         if (clock_ns() > deadline_ns || i == OPEN_ATTEMPTS - 1)
             break;
         nanosleep(&pause, NULL);
         pause.tv_nsec *= 2;
     }
-    return st == UCS_OK ? ACCEL_OK : ucx_says(st, what, err);
+    return rc == UCS_OK ? ACCEL_OK : ucx_says(rc, what, err);
 }
 
 static accel_status_t make_endpoints(struct comm *c, const struct boot_blobs *addresses,
@@ -390,7 +390,7 @@ static accel_status_t make_endpoints(struct comm *c, const struct boot_blobs *ad
             .err_handler = { .cb = on_error, .arg = &u->lost[r] },
         };
         char what[64];
-        ucs_status_t st;
+        ucs_status_t rc;
 
         if (r == c->rank)
             continue;
@@ -398,10 +398,10 @@ static accel_status_t make_endpoints(struct comm *c, const struct boot_blobs *ad
         if (addresses->bytes[r] == 0)
             return accel_fail(err, A0509, "see the output of that rank",
                               "rank %d could not start UCX", r);
-        st = ucp_ep_create(u->worker, &params, &u->ep[r]);
-        if (st != UCS_OK) {
+        rc = ucp_ep_create(u->worker, &params, &u->ep[r]);
+        if (rc != UCS_OK) {
             u->ep[r] = NULL;
-            return ucx_says(st, what, err);
+            return ucx_says(rc, what, err);
         }
     }
     return ACCEL_OK;
@@ -411,47 +411,47 @@ static accel_status_t make_endpoints(struct comm *c, const struct boot_blobs *ad
 static accel_status_t first_contact(struct comm *c, struct boot *b, accel_error_t *err)
 {
     int64_t timeout_ns = c->timeout_ns;
-    accel_status_t s;
+    accel_status_t st;
 
     c->args = (struct comm_args){ .call = COMM_CALL_BARRIER, .dtype = ACCEL_U8 };
     c->timeout_ns = b->deadline_ns - clock_ns();
     comm_set_deadline(c, b->deadline_ns);
-    s = c->ops->barrier(c, err);
+    st = c->ops->barrier(c, err);
     c->timeout_ns = timeout_ns;
-    return s;
+    return st;
 }
 
 /* A rank that has no worker still takes part in the exchange, with an empty address. */
 accel_status_t ucx_connect(struct comm *c, struct boot *b, accel_error_t *err)
 {
     struct ucx *u = c->impl;
-    accel_status_t s = make_worker(c, b->deadline_ns, err), exchanged;
+    accel_status_t st = make_worker(c, b->deadline_ns, err), exchanged;
     ucp_address_t *address = NULL;
     struct boot_blobs all;
     size_t bytes = 0;
 
-    if (s == ACCEL_OK) {
-        ucs_status_t st = ucp_worker_get_address(u->worker, &address, &bytes);
+    if (st == ACCEL_OK) {
+        ucs_status_t rc = ucp_worker_get_address(u->worker, &address, &bytes);
 
-        if (st != UCS_OK) {
+        if (rc != UCS_OK) {
             address = NULL;
             bytes = 0;
-            s = ucx_says(st, "worker address", err);
+            st = ucx_says(rc, "worker address", err);
         }
     }
-    exchanged = boot_exchange(b, address, bytes, &all, s == ACCEL_OK ? err : NULL);
+    exchanged = boot_exchange(b, address, bytes, &all, st == ACCEL_OK ? err : NULL);
     if (address)
         ucp_worker_release_address(u->worker, address);
-    if (s == ACCEL_OK)
-        s = exchanged;
-    if (s == ACCEL_OK && c->size > UCX_RANKS)
-        s = accel_fail(err, A0511, "start fewer ranks", "%d ranks: at most %d", c->size,
-                       UCX_RANKS);
-    if (s == ACCEL_OK)
-        s = make_endpoints(c, &all, err);
+    if (st == ACCEL_OK)
+        st = exchanged;
+    if (st == ACCEL_OK && c->size > UCX_RANKS)
+        st = accel_fail(err, A0511, "start fewer ranks", "%d ranks: at most %d",
+                        c->size, UCX_RANKS);
+    if (st == ACCEL_OK)
+        st = make_endpoints(c, &all, err);
     if (exchanged == ACCEL_OK)
         boot_blobs_free(&all);
-    return s == ACCEL_OK ? first_contact(c, b, err) : s;
+    return st == ACCEL_OK ? first_contact(c, b, err) : st;
 }
 
 /* ---- closing --------------------------------------------------------------------------------- */

@@ -97,45 +97,46 @@ static accel_status_t status_of(enum message code)
     return ACCEL_EBUG;
 }
 
-static accel_status_t fill(accel_error_t *err, enum message code, const char *where,
-                           const char *hint, const char *fmt, va_list ap)
+static accel_status_t error_fill(accel_error_t *err, enum message code,
+                                 const char *where, const char *hint, const char *fmt,
+                                 va_list ap)
 {
-    accel_status_t status = status_of(code);
+    accel_status_t st = status_of(code);
     int saved = errno;
 
     if (!err)
-        return status;
-    err->code = status;
+        return st;
+    err->code = st;
     err->message = (int)code - MESSAGE_BASE;
     snprintf(err->where, sizeof(err->where), "%s", where ? where : "");
     snprintf(err->hint, sizeof(err->hint), "%s", hint ? hint : "");
     vsnprintf(err->text, sizeof(err->text), fmt, ap);
     errno = saved;
-    return status;
+    return st;
 }
 
 accel_status_t accel_fail(accel_error_t *err, enum message code, const char *hint,
                           const char *fmt, ...)
 {
-    accel_status_t status;
+    accel_status_t st;
     va_list ap;
 
     va_start(ap, fmt);
-    status = fill(err, code, NULL, hint, fmt, ap);
+    st = error_fill(err, code, NULL, hint, fmt, ap);
     va_end(ap);
-    return status;
+    return st;
 }
 
 accel_status_t accel_fail_at(accel_error_t *err, enum message code, const char *where,
                              const char *hint, const char *fmt, ...)
 {
-    accel_status_t status;
+    accel_status_t st;
     va_list ap;
 
     va_start(ap, fmt);
-    status = fill(err, code, where, hint, fmt, ap);
+    st = error_fill(err, code, where, hint, fmt, ap);
     va_end(ap);
-    return status;
+    return st;
 }
 
 accel_status_t accel_fail_from(accel_error_t *err, const accel_error_t *cause,

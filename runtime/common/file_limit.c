@@ -11,13 +11,13 @@
 
 #include "common/common.h"
 
-void file_limit_hold(sigset_t *before)
+void file_limit_hold(sigset_t *before_out)
 {
     sigset_t set;
 
     sigemptyset(&set);
     sigaddset(&set, SIGXFSZ);
-    pthread_sigmask(SIG_BLOCK, &set, before);
+    pthread_sigmask(SIG_BLOCK, &set, before_out);
 }
 
 void file_limit_release(const sigset_t *before)

@@ -93,13 +93,13 @@ static int make_dir(const char *path, const char *leaf)
     return error;
 }
 
-int path_make_dirs(const char *path, size_t *failed_len)
+int path_make_dirs(const char *path, size_t *failed_len_out)
 {
     size_t len = strlen(path), end = 0;
     char name[PATH_MAX];
 
     if (len == 0 || len >= sizeof(name)) {
-        *failed_len = len;
+        *failed_len_out = len;
         return len ? ENAMETOOLONG : ENOENT;
     }
     memcpy(name, path, len + 1);
@@ -114,7 +114,7 @@ int path_make_dirs(const char *path, size_t *failed_len)
         error = make_dir(name, name + leaf);
         name[end] = path[end];
         if (error) {
-            *failed_len = end;
+            *failed_len_out = end;
             return error;
         }
     }

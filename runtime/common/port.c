@@ -69,24 +69,25 @@ static void set_port(struct sockaddr_storage *a, unsigned port)
         ((struct sockaddr_in *)a)->sin_port = htons((uint16_t)port);
 }
 
-static void find_target(const char *host, struct target *t)
+static void find_target(const char *host, struct target *target_out)
 {
     struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list = NULL;
     int fd;
 
-    memset(t, 0, sizeof(*t));
-    snprintf(t->text, sizeof(t->text), "%s", host);
+    memset(target_out, 0, sizeof(*target_out));
+    snprintf(target_out->text, sizeof(target_out->text), "%s", host);
     if (getaddrinfo(host, NULL, &hints, &list) || !list)
         return;
-    memcpy(&t->addr, list->ai_addr, list->ai_addrlen);
-    t->len = list->ai_addrlen;
-    t->known = true;
-    getnameinfo(list->ai_addr, list->ai_addrlen, t->text, sizeof(t->text), NULL, 0,
-                NI_NUMERICHOST);
+    memcpy(&target_out->addr, list->ai_addr, list->ai_addrlen);
+    target_out->len = list->ai_addrlen;
+    target_out->known = true;
+    getnameinfo(list->ai_addr, list->ai_addrlen, target_out->text,
+                sizeof(target_out->text), NULL, 0, NI_NUMERICHOST);
     /* An address that can be bound is this host's. */
-    fd = socket(t->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    fd = socket(target_out->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd >= 0) {
-        t->local = bind(fd, (struct sockaddr *)&t->addr, t->len) == 0;
+        target_out->local =
+            bind(fd, (struct sockaddr *)&target_out->addr, target_out->len) == 0;
         close(fd);
     }
     freeaddrinfo(list);

@@ -14,7 +14,7 @@
 
 static const char *const words[] = { "auto", "none" };
 
-static bool is_word(const char *text)
+static bool resume_is_word(const char *text)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(words); i++)
         if (strcmp(text, words[i]) == 0)
@@ -31,7 +31,7 @@ accel_status_t resume_choice(const char *text, const char *base, char *out, size
     if (!text[0])
         return accel_fail(err, A0340, "give auto, none, or the path of a checkpoint",
                           "the choice of what to resume from is empty");
-    if (is_word(text) || text[0] == '/')
+    if (resume_is_word(text) || text[0] == '/')
         n = snprintf(out, len, "%s", text);
     else if (base || (base = getcwd(cwd, sizeof(cwd))))
         n = snprintf(out, len, "%s/%s", base, text);

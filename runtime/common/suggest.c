@@ -18,15 +18,15 @@ struct word {
 };
 
 /* False when it is shorter or longer than that, or than LONGEST. */
-static bool read_word(struct word *w, const char *s, int shortest, int longest)
+static bool read_word(struct word *word_out, const char *s, int shortest, int longest)
 {
-    w->len = (int)strnlen(s, LONGEST + 1);
-    w->letters = 0;
-    if (w->len < shortest || w->len > longest || w->len > LONGEST)
+    word_out->len = (int)strnlen(s, LONGEST + 1);
+    word_out->letters = 0;
+    if (word_out->len < shortest || word_out->len > longest || word_out->len > LONGEST)
         return false;
-    for (int i = 0; i < w->len; i++) {
-        w->lower[i] = (char)tolower((unsigned char)s[i]);
-        w->letters |= UINT64_C(1) << (w->lower[i] & 63);
+    for (int i = 0; i < word_out->len; i++) {
+        word_out->lower[i] = (char)tolower((unsigned char)s[i]);
+        word_out->letters |= UINT64_C(1) << (word_out->lower[i] & 63);
     }
     return true;
 }

@@ -82,7 +82,7 @@ enum holder {
 };
 
 /* The whole line, as describe_us writes it: half of one names nobody. */
-static bool is_whole(const char *line, struct incarnation *job)
+static bool is_whole(const char *line, struct incarnation *job_out)
 {
     static const char *const forms[] = {
         "job %ld (restart %ld of job %ld) on %*s process %*d, since %*10c %*8c%n",
@@ -96,7 +96,7 @@ static bool is_whole(const char *line, struct incarnation *job)
     sscanf(line, forms[1], &b.job, &b.restart, &n[1]);
     sscanf(line, forms[2], &n[2]);
     b.first_job = b.job;
-    *job = n[0] ? a : n[1] ? b : (struct incarnation){ 0 };
+    *job_out = n[0] ? a : n[1] ? b : (struct incarnation){ 0 };
     return (n[0] && !line[n[0]]) || (n[1] && !line[n[1]]) || (n[2] && !line[n[2]]);
 }
 
@@ -135,7 +135,8 @@ static void lease_path(const accel_t *run, char *buf, size_t len)
     snprintf(buf, len, "%s/%s", run->ckpt_dir, LEASE_FILE);
 }
 
-static accel_status_t refuse(const accel_t *run, const char *holder, accel_error_t *err)
+static accel_status_t lease_refuse(const accel_t *run, const char *holder,
+                                   accel_error_t *err)
 {
     return accel_fail_at(err, A0822, run->ckpt_dir,
                          "wait for it or cancel it, or give this run another --out "
@@ -165,7 +166,7 @@ accel_status_t lease_take(accel_t *run, accel_error_t *err)
     read_holder(run->life.lease_fd, holder, sizeof(holder));
     who = who_holds(holder, run->life.lease, &run->life.incarnation);
     if (rc == EWOULDBLOCK && who != EARLIER)
-        return refuse(run, holder, err);
+        return lease_refuse(run, holder, err);
     if (rc == EWOULDBLOCK)
         accel_logf(&run->log, ACCEL_LOG_WARN,
                    "%s: an earlier incarnation still runs (%s); it saves no more",

@@ -44,17 +44,17 @@ static accel_status_t take_devices(const struct boot *b, const struct topo_gpus 
 /* ---- telling each other ------------------------------------------------------------------ */
 
 /* "STATUS DEVICES MASK [BUS-ID ID]..." */
-static void write_card(accel_status_t status, const struct topo_rank *own,
+static void write_card(accel_status_t st, const struct topo_rank *own,
                        struct strbuf *out)
 {
-    strbuf_printf(out, "%d %d %s", (int)status, own->devices, own->mask);
+    strbuf_printf(out, "%d %d %s", (int)st, own->devices, own->mask);
     for (int i = 0; i < own->devices; i++)
         strbuf_printf(out, " %s %s", own->device[i].bus_id, own->device[i].id);
     strbuf_append(out, "", 1); /* the NUL travels, too */
 }
 
-static bool read_card(char *text, size_t bytes, accel_status_t *status,
-                      struct topo_rank *rank)
+static bool read_card(char *text, size_t bytes, accel_status_t *status_out,
+                      struct topo_rank *rank_out)
 {
     char *save = NULL, *word[3];
 
@@ -63,18 +63,19 @@ static bool read_card(char *text, size_t bytes, accel_status_t *status,
     for (int i = 0; i < 3; i++)
         if (!(word[i] = strtok_r(i ? NULL : text, " ", &save)))
             return false;
-    *status = (accel_status_t)strtol(word[0], NULL, 10);
-    rank->devices = (int)strtol(word[1], NULL, 10);
-    snprintf(rank->mask, sizeof(rank->mask), "%s", word[2]);
-    if (rank->devices < 0 || rank->devices > TOPO_RANK_GPUS)
+    *status_out = (accel_status_t)strtol(word[0], NULL, 10);
+    rank_out->devices = (int)strtol(word[1], NULL, 10);
+    snprintf(rank_out->mask, sizeof(rank_out->mask), "%s", word[2]);
+    if (rank_out->devices < 0 || rank_out->devices > TOPO_RANK_GPUS)
         return false;
-    for (int i = 0; i < rank->devices; i++) {
+    for (int i = 0; i < rank_out->devices; i++) {
         const char *bus = strtok_r(NULL, " ", &save), *id = strtok_r(NULL, " ", &save);
 
         if (!bus || !id)
             return false;
-        snprintf(rank->device[i].bus_id, sizeof(rank->device[i].bus_id), "%s", bus);
-        snprintf(rank->device[i].id, sizeof(rank->device[i].id), "%s", id);
+        snprintf(rank_out->device[i].bus_id, sizeof(rank_out->device[i].bus_id), "%s",
+                 bus);
+        snprintf(rank_out->device[i].id, sizeof(rank_out->device[i].id), "%s", id);
     }
     return true;
 }
@@ -88,8 +89,8 @@ static accel_status_t bad_card(accel_error_t *err, int rank)
 
 /* What every rank was given and how it fared, by rank. */
 static accel_status_t exchange(struct boot *b, accel_status_t mine,
-                               const struct topo_rank *own, struct topo_rank *rank,
-                               accel_status_t *status, accel_error_t *err)
+                               const struct topo_rank *own, struct topo_rank *rank_out,
+                               accel_status_t *status_out, accel_error_t *err)
 {
     struct boot_blobs all = { 0 };
     struct strbuf card = { 0 };
@@ -102,7 +103,7 @@ static accel_status_t exchange(struct boot *b, accel_status_t mine,
     }
     st = boot_exchange(b, card.s, card.len, &all, err);
     for (int r = 0; st == ACCEL_OK && r < b->size; r++)
-        if (!read_card(all.data[r], all.bytes[r], &status[r], &rank[r]))
+        if (!read_card(all.data[r], all.bytes[r], &status_out[r], &rank_out[r]))
             st = bad_card(err, r);
     boot_blobs_free(&all);
     strbuf_free(&card);
@@ -122,21 +123,22 @@ static accel_status_t as_said_by(const struct boot *b, int speaker, accel_status
 
 /* The ranks of a node, in the order of their local ranks. Returns how many. */
 static int pick_node(const struct boot *b, int node, const struct topo_rank *rank,
-                     struct topo_rank *out, int *world_rank)
+                     struct topo_rank *rank_out, int *world_rank_out)
 {
     int n = 0;
 
     for (int r = 0; r < b->size; r++)
         if (b->node_of[r] == node) {
-            out[n] = rank[r];
-            world_rank[n++] = r;
+            rank_out[n] = rank[r];
+            world_rank_out[n++] = r;
         }
     return n;
 }
 
-static accel_status_t judge(const struct boot *b, const struct topo_rank *rank,
-                            const accel_status_t *status, struct topo_rank *scratch,
-                            int *world_rank, accel_error_t *err)
+static accel_status_t place_judge(const struct boot *b, const struct topo_rank *rank,
+                                  const accel_status_t *status,
+                                  struct topo_rank *scratch, int *world_rank,
+                                  accel_error_t *err)
 {
     for (int r = 0; r < b->size; r++)
         if (status[r] != ACCEL_OK)
@@ -308,9 +310,9 @@ static accel_status_t map_node(accel_t *run, const struct topo_machine *m,
 }
 
 /* `st`, `err`: how this rank fared so far. */
-static accel_status_t agree(accel_t *run, const struct topo_machine *m,
-                            accel_status_t st, const struct topo_rank *own,
-                            accel_error_t *err)
+static accel_status_t place_agree(accel_t *run, const struct topo_machine *m,
+                                  accel_status_t st, const struct topo_rank *own,
+                                  accel_error_t *err)
 {
     struct boot *b = &run->boot;
     size_t n = (size_t)b->size;
@@ -331,7 +333,7 @@ static accel_status_t agree(accel_t *run, const struct topo_machine *m,
         st = st == ACCEL_OK ? sent : st;
         goto out;
     }
-    st = judge(b, rank, status, scratch, world_rank, err);
+    st = place_judge(b, rank, status, scratch, world_rank, err);
     if (st == ACCEL_OK)
         st = map_node(run, m, own, rank, scratch, world_rank, err);
 out:
@@ -405,7 +407,7 @@ accel_status_t place_open(accel_t *run, accel_error_t *err)
         st = find_nic(run, m, &nic, err);
     if (st != ACCEL_OK) /* said to the others without details */
         *own = (struct topo_rank){ .mask = "0x0" };
-    st = agree(run, m, st, own, err);
+    st = place_agree(run, m, st, own, err);
     if (st == ACCEL_OK) {
         if (nic >= 0)
             topo_use_nic(m, nic, &run->place.topo);

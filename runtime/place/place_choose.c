@@ -18,11 +18,11 @@ bool place_may_choose(const accel_t *run)
 
 /* Number of the first GPU that answers and is no empty MIG GPU; -1: none, `err` is the
  * last one's. */
-static int first_usable(const struct topo_gpus *gpus, struct topo_device *out,
+static int first_usable(const struct topo_gpus *gpus, struct topo_device *device_out,
                         accel_error_t *err)
 {
     for (int i = 0; i < gpus->count; i++)
-        if (topo_visible_device(gpus, NULL, i, out, err) == ACCEL_OK)
+        if (topo_visible_device(gpus, NULL, i, device_out, err) == ACCEL_OK)
             return i;
     return -1;
 }

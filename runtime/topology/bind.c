@@ -18,18 +18,18 @@
 enum { MAX_CPUS = 8192 };
 
 /* The text as the kernel takes it; false: no memory, or not a mask. */
-static bool read_mask(const char *text, cpu_set_t *set)
+static bool read_mask(const char *text, cpu_set_t *set_out)
 {
     hwloc_bitmap_t bits = hwloc_bitmap_alloc();
     unsigned cpu;
     bool good = bits && hwloc_bitmap_sscanf(bits, text) == 0;
 
-    CPU_ZERO_S(CPU_ALLOC_SIZE(MAX_CPUS), set);
+    CPU_ZERO_S(CPU_ALLOC_SIZE(MAX_CPUS), set_out);
     if (good) {
         hwloc_bitmap_foreach_begin(cpu, bits)
         {
             if (cpu < MAX_CPUS)
-                CPU_SET_S(cpu, CPU_ALLOC_SIZE(MAX_CPUS), set);
+                CPU_SET_S(cpu, CPU_ALLOC_SIZE(MAX_CPUS), set_out);
         }
         hwloc_bitmap_foreach_end();
     }

@@ -40,9 +40,9 @@ static unsigned reasons(const struct nvml *n, nvml_device_t *device)
 }
 
 void topo_clocks_read(const struct nvml *n, nvml_device_t *device,
-                      struct topo_clocks *out)
+                      struct topo_clocks *clocks_out)
 {
-    *out = (struct topo_clocks){
+    *clocks_out = (struct topo_clocks){
         .sm_mhz = mhz(n->clock, device, NVML_CLOCK_SM),
         .sm_max_mhz = mhz(n->max_clock, device, NVML_CLOCK_SM),
         .memory_mhz = mhz(n->clock, device, NVML_CLOCK_MEMORY),
@@ -96,9 +96,9 @@ unsigned topo_watch_slow(const struct topo_watch *w)
     return reasons(&w->nvml, w->device) & REASONS_SLOW;
 }
 
-void topo_watch_read(const struct topo_watch *w, struct topo_clocks *out)
+void topo_watch_read(const struct topo_watch *w, struct topo_clocks *clocks_out)
 {
-    topo_clocks_read(&w->nvml, w->device, out);
+    topo_clocks_read(&w->nvml, w->device, clocks_out);
 }
 
 void topo_watch_close(struct topo_watch *w)
@@ -126,7 +126,7 @@ static void pair(struct strbuf *s, const char *what, int now, int most,
         strbuf_printf(s, "at most %d %s", most, unit);
 }
 
-static const char *finish(struct strbuf *s, char *buf, size_t len)
+static const char *clocks_finish_text(struct strbuf *s, char *buf, size_t len)
 {
     snprintf(buf, len, "%s", s->s && !s->failed ? s->s : "");
     strbuf_free(s);
@@ -140,7 +140,7 @@ const char *topo_clocks_text(const struct topo_clocks *c, char *buf, size_t len)
     pair(&s, "", c->sm_mhz, c->sm_max_mhz, "MHz");
     pair(&s, "memory ", c->memory_mhz, c->memory_max_mhz, "MHz");
     pair(&s, "", c->watts, c->limit_watts, "W");
-    return finish(&s, buf, len);
+    return clocks_finish_text(&s, buf, len);
 }
 
 const char *topo_reasons_text(unsigned bits, char *buf, size_t len)
@@ -166,5 +166,5 @@ const char *topo_reasons_text(unsigned bits, char *buf, size_t len)
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(words); i++)
         if (bits & words[i].bit)
             strbuf_printf(&s, "%s%s", s.len ? "; " : "", words[i].text);
-    return finish(&s, buf, len);
+    return clocks_finish_text(&s, buf, len);
 }

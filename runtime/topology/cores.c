@@ -182,7 +182,7 @@ static void serve(struct deal *d, int i, struct topo_place *p)
     add_core(d->m, d->pool[i], (int)((long)before * cores / equals), d->own[i]);
 }
 
-static void describe(const struct deal *d, int i, struct topo_place *p)
+static void cores_describe_share(const struct deal *d, int i, struct topo_place *p)
 {
     p->cores = count_cores(d->m, d->own[i]);
     p->pus = hwloc_bitmap_weight(d->own[i]);
@@ -236,7 +236,7 @@ accel_status_t topo_map_cores(const struct topo_machine *m,
         for (int i = next_rank(&d); i >= 0; i = next_rank(&d))
             serve(&d, i, &place[i]);
         for (int i = 0; i < ranks; i++)
-            describe(&d, i, &place[i]);
+            cores_describe_share(&d, i, &place[i]);
     }
     deal_close(&d);
     return st;

@@ -107,17 +107,17 @@ static void read_gpu(const struct nvml *n, nvml_device_t *device, struct topo_gp
     read_links(n, device, gpu);
 }
 
-void topo_gpus_find(struct topo_gpus *out)
+void topo_gpus_find(struct topo_gpus *gpus_out)
 {
     nvml_device_t *device;
     struct nvml nvml;
     unsigned count = 0;
     int rc;
 
-    memset(out, 0, sizeof(*out));
-    switch (nvml_open(&nvml, out->why, sizeof(out->why))) {
+    memset(gpus_out, 0, sizeof(*gpus_out));
+    switch (nvml_open(&nvml, gpus_out->why, sizeof(gpus_out->why))) {
     case NVML_BROKEN:
-        out->broken = true;
+        gpus_out->broken = true;
         return;
     case NVML_ABSENT:
         return;
@@ -125,21 +125,21 @@ void topo_gpus_find(struct topo_gpus *out)
         break;
     }
     if (!nvml.driver_version ||
-        nvml.driver_version(out->driver, sizeof(out->driver)) != NVML_SUCCESS)
-        out->driver[0] = '\0';
+        nvml.driver_version(gpus_out->driver, sizeof(gpus_out->driver)) != NVML_SUCCESS)
+        gpus_out->driver[0] = '\0';
     rc = nvml.device_count(&count);
     if (rc != NVML_SUCCESS) {
-        out->broken = true;
-        snprintf(out->why, sizeof(out->why), "NVML cannot count the GPUs: %s",
+        gpus_out->broken = true;
+        snprintf(gpus_out->why, sizeof(gpus_out->why), "NVML cannot count the GPUs: %s",
                  nvml_error(&nvml, rc));
         nvml_close(&nvml);
         return;
     }
-    out->known = true;
-    out->count = count < TOPO_GPUS ? (int)count : TOPO_GPUS;
-    for (int i = 0; i < out->count; i++)
+    gpus_out->known = true;
+    gpus_out->count = count < TOPO_GPUS ? (int)count : TOPO_GPUS;
+    for (int i = 0; i < gpus_out->count; i++)
         if (nvml.device((unsigned)i, &device) == NVML_SUCCESS)
-            read_gpu(&nvml, device, &out->gpu[i]);
+            read_gpu(&nvml, device, &gpus_out->gpu[i]);
     nvml_close(&nvml);
 }
 
@@ -185,24 +185,24 @@ int topo_machine_gpus_present(const struct topo_machine *m)
     return count;
 }
 
-void topo_gpus_of_record(struct topo_gpus *out, hwloc_topology_t tree)
+void topo_gpus_of_record(struct topo_gpus *gpus_out, hwloc_topology_t tree)
 {
     hwloc_obj_t pci = NULL;
 
-    memset(out, 0, sizeof(*out));
-    out->known = true;
-    while ((pci = hwloc_get_next_pcidev(tree, pci)) && out->count < TOPO_GPUS) {
+    memset(gpus_out, 0, sizeof(*gpus_out));
+    gpus_out->known = true;
+    while ((pci = hwloc_get_next_pcidev(tree, pci)) && gpus_out->count < TOPO_GPUS) {
         const struct hwloc_pcidev_attr_s *p = &pci->attr->pcidev;
-        struct topo_gpu *gpu = &out->gpu[out->count];
+        struct topo_gpu *gpu = &gpus_out->gpu[gpus_out->count];
 
         if (!is_gpu(pci))
             continue;
         snprintf(gpu->bus_id, sizeof(gpu->bus_id), "%04x:%02x:%02x.0", p->domain,
                  p->bus, p->dev);
         read_notes(pci, gpu);
-        out->count++;
+        gpus_out->count++;
     }
-    qsort(out->gpu, (size_t)out->count, sizeof(out->gpu[0]), by_bus_id);
+    qsort(gpus_out->gpu, (size_t)gpus_out->count, sizeof(gpus_out->gpu[0]), by_bus_id);
 }
 
 hwloc_obj_t topo_gpu_object(const struct topo_machine *m, const struct topo_rank *rank)

@@ -24,8 +24,8 @@ static void leave_drivers_alone(hwloc_topology_t tree)
                                       components[i]);
 }
 
-static accel_status_t load(struct topo_machine *m, const char *record,
-                           accel_error_t *err)
+static accel_status_t machine_load_tree(struct topo_machine *m, const char *record,
+                                        accel_error_t *err)
 {
     if (record && access(record, R_OK) != 0)
         return accel_fail_at(err, A0436, record, "write one with: lstopo FILE.xml",
@@ -50,7 +50,7 @@ static accel_status_t load(struct topo_machine *m, const char *record,
                       "hwloc cannot read the machine's topology: %s", strerror(errno));
 }
 
-accel_status_t topo_machine_open(struct topo_machine **out, const char *record,
+accel_status_t topo_machine_open(struct topo_machine **machine_out, const char *record,
                                  bool want_gpus, accel_error_t *err)
 {
     struct topo_machine *m = calloc(1, sizeof(*m));
@@ -58,7 +58,7 @@ accel_status_t topo_machine_open(struct topo_machine **out, const char *record,
 
     if (!m)
         return accel_fail_nomem(err, "the machine's topology", sizeof(*m));
-    st = load(m, record, err);
+    st = machine_load_tree(m, record, err);
     if (st != ACCEL_OK) {
         topo_machine_close(m);
         return st;
@@ -69,7 +69,7 @@ accel_status_t topo_machine_open(struct topo_machine **out, const char *record,
         topo_gpus_of_record(&m->gpus, m->tree);
     else if (want_gpus)
         topo_gpus_find(&m->gpus);
-    *out = m;
+    *machine_out = m;
     return ACCEL_OK;
 }
 

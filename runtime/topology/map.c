@@ -143,7 +143,7 @@ const char *topo_place_text(const struct topo_place *place, char *buf, size_t le
 }
 
 accel_status_t topo_map(const struct topo_machine *m, const struct topo_rank *rank,
-                        int ranks, struct topo_place *place, accel_error_t *err)
+                        int ranks, struct topo_place *place_out, accel_error_t *err)
 {
     int a, b;
     accel_status_t st = topo_check_devices(rank, ranks, &a, &b, err);
@@ -151,13 +151,13 @@ accel_status_t topo_map(const struct topo_machine *m, const struct topo_rank *ra
     if (st != ACCEL_OK)
         return st;
     for (int r = 0; r < ranks; r++) {
-        memset(&place[r], 0, sizeof(place[r]));
-        place[r].devices = rank[r].devices;
-        memcpy(place[r].device, rank[r].device, sizeof(place[r].device));
-        map_links(m, rank, ranks, r, &place[r]);
+        memset(&place_out[r], 0, sizeof(place_out[r]));
+        place_out[r].devices = rank[r].devices;
+        memcpy(place_out[r].device, rank[r].device, sizeof(place_out[r].device));
+        map_links(m, rank, ranks, r, &place_out[r]);
     }
-    st = topo_map_cores(m, rank, ranks, place, err);
+    st = topo_map_cores(m, rank, ranks, place_out, err);
     if (st == ACCEL_OK)
-        st = topo_map_nics(m, rank, ranks, place, err);
+        st = topo_map_nics(m, rank, ranks, place_out, err);
     return st;
 }

@@ -38,21 +38,22 @@ bool topo_is_slice(const struct topo_device *d)
 }
 
 static void take_slice(const struct topo_gpus *gpus, int index, int slice,
-                       struct topo_device *out)
+                       struct topo_device *device_out)
 {
     const struct topo_gpu *gpu = &gpus->gpu[index];
 
-    out->index = index;
-    snprintf(out->bus_id, sizeof(out->bus_id), "%s", gpu->bus_id);
-    snprintf(out->id, sizeof(out->id), "%s",
+    device_out->index = index;
+    snprintf(device_out->bus_id, sizeof(device_out->bus_id), "%s", gpu->bus_id);
+    snprintf(device_out->id, sizeof(device_out->id), "%s",
              slice < 0 ? gpu->uuid : gpu->slice[slice].uuid);
-    out->memory_bytes = slice < 0 ? gpu->memory_bytes : gpu->slice[slice].memory_bytes;
-    out->sm_max_mhz = gpu->clocks.sm_max_mhz;
-    out->limit_watts = slice < 0 ? gpu->clocks.limit_watts : 0;
+    device_out->memory_bytes =
+        slice < 0 ? gpu->memory_bytes : gpu->slice[slice].memory_bytes;
+    device_out->sm_max_mhz = gpu->clocks.sm_max_mhz;
+    device_out->limit_watts = slice < 0 ? gpu->clocks.limit_watts : 0;
 }
 
 static accel_status_t take_gpu(const struct topo_gpus *gpus, int index,
-                               const char *word, struct topo_device *out,
+                               const char *word, struct topo_device *device_out,
                                accel_error_t *err)
 {
     const struct topo_gpu *gpu = &gpus->gpu[index];
@@ -67,7 +68,7 @@ static accel_status_t take_gpu(const struct topo_gpus *gpus, int index,
         return accel_fail(
             err, A0427, "make slices with nvidia-smi mig -cgi, or turn MIG off",
             "GPU %s (%s) is in MIG mode but has no slice", word, gpu->bus_id);
-    take_slice(gpus, index, gpu->mig ? 0 : -1, out);
+    take_slice(gpus, index, gpu->mig ? 0 : -1, device_out);
     return ACCEL_OK;
 }
 
@@ -109,7 +110,8 @@ static int find_uuid(const struct topo_gpus *gpus, const char *word, int *slice_
 }
 
 accel_status_t topo_visible_device(const struct topo_gpus *gpus, const char *visible,
-                                   int at, struct topo_device *out, accel_error_t *err)
+                                   int at, struct topo_device *device_out,
+                                   accel_error_t *err)
 {
     char word[TOPO_ID], *end;
     int slice = -1, index;
@@ -119,17 +121,17 @@ accel_status_t topo_visible_device(const struct topo_gpus *gpus, const char *vis
         word_at(visible, at, word, sizeof(word));
     else
         snprintf(word, sizeof(word), "%d", at);
-    memset(out, 0, sizeof(*out));
-    out->index = -1;
+    memset(device_out, 0, sizeof(*device_out));
+    device_out->index = -1;
     if (!gpus->known) {
-        snprintf(out->id, sizeof(out->id), "%s", word);
+        snprintf(device_out->id, sizeof(device_out->id), "%s", word);
         return ACCEL_OK;
     }
     number = strtol(word, &end, 10);
     if (*word && *end == '\0') {
         if (number < 0 || number >= gpus->count)
             return no_such(gpus, word, err);
-        return take_gpu(gpus, (int)number, word, out, err);
+        return take_gpu(gpus, (int)number, word, device_out, err);
     }
     index = find_uuid(gpus, word, &slice);
     if (index == -2)
@@ -141,8 +143,8 @@ accel_status_t topo_visible_device(const struct topo_gpus *gpus, const char *vis
     if (index < 0)
         return no_such(gpus, word, err);
     if (slice < 0)
-        return take_gpu(gpus, index, word, out, err);
-    take_slice(gpus, index, slice, out);
+        return take_gpu(gpus, index, word, device_out, err);
+    take_slice(gpus, index, slice, device_out);
     return ACCEL_OK;
 }
 
