@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A world of one process: no server, no waiting.
- * In: nothing but the process itself. Out: rank 0 of 1. Never looks for peers.
+ * In: the process itself. Out: rank 0 of 1. Never looks for peers.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +35,7 @@ static void single_free(struct boot *b)
     free(b->impl);
 }
 
+/* Outside of Slurm: host, pid and time make a word that no other run has. */
 static void name_job(struct boot *b)
 {
     const char *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");

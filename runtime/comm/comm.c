@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The communicator: chooses the backend, checks arguments, counts calls, keeps the first
- * failure. In: the caller's buffers. Out: whatever the backend's table does with them.
- * Never touches data itself.
+ * The communicator: chooses the backend, checks arguments, counts calls and keeps the
+ * first failure. In: the caller's buffers. Out: what the backend's table does with
+ * them. Never touches data itself.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,11 @@
 
 #define DEFAULT_TIMEOUT_MS 600000
 
-/* ---- opening and closing ---------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------- */
 
+/* Tries shared memory first. Whether it works is known only after the ranks have tried
+ * to map each other's windows, and all learn the same answer; so all of them fall back
+ * to UCX, or none. */
 static accel_status_t open_shm_or_ucx(struct comm *c, struct boot *b, bool must_share,
                                       size_t window_bytes, accel_error_t *err)
 {
@@ -35,6 +38,9 @@ static accel_status_t open_shm_or_ucx(struct comm *c, struct boot *b, bool must_
                       "the ranks cannot share memory: %s", why);
 }
 
+/* The backend by name, or else self for one rank, shm (falling back to ucx) for one
+ * node, ucx for several. The empty name stands for "shm if it works". Depends only on
+ * what all ranks have in common, so all choose the same one. */
 static accel_status_t open_backend(struct comm *c, struct boot *b, accel_error_t *err)
 {
     const char *name = c->options->backend;
@@ -83,7 +89,8 @@ accel_status_t comm_new(struct comm **comm_out, const struct boot *b, int timeou
     return ACCEL_OK;
 }
 
-/* What a split will ask for again. */
+/* Copies what comm_split_by_rounds asks for again: the caller's options need not live
+ * longer than comm_open. */
 static accel_status_t keep_options(struct comm *c, const struct comm_options *o,
                                    accel_error_t *err)
 {
@@ -154,13 +161,16 @@ accel_status_t comm_private_alloc(size_t bytes, void **mem_out, accel_error_t *e
 
     if (p == MAP_FAILED)
         return accel_fail_nomem(err, "communication buffer", bytes);
-    madvise(p, bytes, MADV_HUGEPAGE); /* only a wish */
+    madvise(p, bytes, MADV_HUGEPAGE); /* may fail: it is only a hint */
     *mem_out = p;
     return ACCEL_OK;
 }
 
-/* ---- calls ---------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------- */
 
+/* A failed communicator stays failed: the ranks may have stopped at different calls,
+ * and a further one would pair up messages that do not belong together. The deadline is
+ * set by comm_expired, so that short calls need no clock. */
 accel_status_t comm_begin(struct comm *c, struct comm_args args, accel_error_t *err)
 {
     if (c->failed) {
@@ -174,6 +184,8 @@ accel_status_t comm_begin(struct comm *c, struct comm_args args, accel_error_t *
     return ACCEL_OK;
 }
 
+/* `failed` is set before fail() runs: nccl walks over all communicators of the device
+ * there, this one included, and must find it failed. */
 accel_status_t comm_end(struct comm *c, accel_status_t st, const accel_error_t *own,
                         accel_error_t *err)
 {
@@ -190,7 +202,8 @@ accel_status_t comm_end(struct comm *c, accel_status_t st, const accel_error_t *
     return c->failure.code;
 }
 
-/* elems of type t, `copies` times over, must be countable in bytes. */
+/* The size in bytes of elems numbers of type t, `copies` times over,
+ * must not overflow. */
 static accel_status_t check_size(size_t elems, accel_dtype_t t, size_t copies,
                                  accel_error_t *err)
 {
@@ -242,6 +255,8 @@ accel_status_t comm_alloc(struct comm *c, enum backend_memory kind, size_t bytes
     return comm_end(c, c->ops->alloc(c, bytes ? bytes : 1, mem_out, &own), &own, err);
 }
 
+/* Not collective, hence no comm_begin: it must not be counted as a call. Only the
+ * argument check and the failure are shared with the others. */
 accel_status_t comm_reserve(struct comm *c, bool scatter, size_t elems, accel_dtype_t t,
                             accel_error_t *err)
 {

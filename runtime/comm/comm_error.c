@@ -8,6 +8,8 @@
 
 #include "comm/comm_impl.h"
 
+/* Longer gaps than this between two questions in a wait mean that the process was
+ * stopped. Waits ask at least every 50 ms (shm_wait.c). */
 #define STOPPED_NS 2000000000
 
 static const char *const call_names[COMM_CALL_COUNT] = {
@@ -28,6 +30,7 @@ const char *comm_call_name(enum comm_call call)
     return call_names[call];
 }
 
+/* by enum comm_op */
 static const char *const op_names[] = { "sum", "max", "min" };
 
 uint32_t comm_args_pack(const struct comm_args *a)
@@ -35,6 +38,7 @@ uint32_t comm_args_pack(const struct comm_args *a)
     return (uint32_t)a->call | (uint32_t)a->dtype << 8 | (uint32_t)a->op << 12;
 }
 
+/* The fields come from a peer that may run anything: readers check their range. */
 void comm_args_unpack(struct comm_args *a, uint32_t packed)
 {
     a->call = packed & 0xff;
@@ -42,6 +46,8 @@ void comm_args_unpack(struct comm_args *a, uint32_t packed)
     a->op = packed >> 12 & 0xf;
 }
 
+/* One call in words, with only those arguments that the call has. `a` may be a peer's,
+ * and then out of range. */
 static void comm_describe_call(const struct comm_args *a, char *buf, size_t len)
 {
     const char *name =
@@ -76,8 +82,9 @@ bool comm_expired(struct comm *c)
     if (c->deadline_ns == 0)
         c->deadline_ns = now + c->timeout_ns;
     else if (gap > STOPPED_NS)
-        /* A waiting rank asks many times a second: it was stopped itself meanwhile (the
-         * job was suspended), and so were its peers. */
+        /* A waiting rank asks many times a second. After such a gap it was
+         * stopped itself (the job was suspended), and so were its peers: the time
+         * does not count. */
         c->deadline_ns += gap;
     c->asked_ns = now;
     return now >= c->deadline_ns;
@@ -89,6 +96,7 @@ void comm_set_deadline(struct comm *c, int64_t deadline_ns)
     c->asked_ns = clock_ns();
 }
 
+/* Names at most 32 ranks: the text has a fixed size, and more help nobody. */
 accel_status_t comm_fail_silent(struct comm *c, const bool *silent, accel_error_t *err)
 {
     struct strbuf list = { 0 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collectives of GPUs. In: memory of a device backend. Out: NCCL's work at the end of the
- * queue in use; only barrier and gather wait for it. What goes wrong later is found by the
- * device's waits, which ask nccl_poll. Never waits past a deadline.
+ * Collectives of GPUs. In: memory of a device backend. Out: NCCL's work at the end of
+ * the queue in use; only barrier and gather wait for it. Errors that show later are
+ * found by the device's waits, which call nccl_poll. Never waits past a deadline.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,15 +10,16 @@
 #include "comm/nccl.h"
 #include "common/wire.h"
 
-/* ---- calls -------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------- */
 
 static size_t bytes_of(const struct comm *c)
 {
     return c->args.elems * accel_dtype_bytes(c->args.dtype);
 }
 
-/* Every rank must make the same calls: barriers compare. The length of a gather is each
- * rank's own. */
+/* Mixes the running call into a hash of all calls so far, which barriers compare. NCCL
+ * does not check that ranks make the same calls. The length of a gather is left out: it
+ * is each rank's own. */
 static void note_call(struct comm *c)
 {
     struct nccl_state *n = c->impl;
@@ -31,7 +32,8 @@ static void note_call(struct comm *c)
     }
 }
 
-/* A call of NCCL that is all there is to this collective, or its end. */
+/* Takes the result of the NCCL call that is the whole collective, or its end: waits
+ * until it is on the queue, then marks the collective as issued. */
 static accel_status_t nccl_put_call(struct comm *c, int rc, const char *what,
                                     accel_error_t *err)
 {
@@ -43,6 +45,7 @@ static accel_status_t nccl_put_call(struct comm *c, int rc, const char *what,
     return st;
 }
 
+/* As bytes: any dtype. NCCL works in place if `own` is the own part of buf. */
 static accel_status_t nccl_all_gather(struct comm *c, void *buf, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
@@ -57,6 +60,7 @@ static accel_status_t nccl_all_gather(struct comm *c, void *buf, accel_error_t *
         "ncclAllGather", err);
 }
 
+/* Only the types that an all_reduce can have; comm.c refused the others. */
 static int type_of(accel_dtype_t t)
 {
     return t == ACCEL_F32    ? NCCL_FLOAT32
@@ -70,7 +74,8 @@ static int op_of(enum comm_op op)
     return op == COMM_SUM ? NCCL_SUM : op == COMM_MAX ? NCCL_MAX : NCCL_MIN;
 }
 
-/* NCCL's sum in the arrays' own type, then one kernel scales and adds it. */
+/* NCCL sums in the arrays' own type into the workspace; then one kernel scales the sum
+ * and stores it in out or adds it there. */
 static accel_status_t library_scatter(struct comm *c, const void *in, float *out,
                                       float scale, bool accumulate, accel_error_t *err)
 {
@@ -101,14 +106,15 @@ static accel_status_t nccl_reduce_scatter(struct comm *c, const void *in, float 
     note_call(c);
     if (c->args.elems == 0)
         return ACCEL_OK;
-    /* Numbers with different scales are nothing that NCCL could add. */
+    /* NCCL cannot add numbers with different scales. */
     st = n->library_sums && !wire_is_scaled(c->args.dtype)
              ? library_scatter(c, in, out, scale, accumulate, err)
              : nccl_direct_scatter(c, in, out, scale, accumulate, err);
     return st == ACCEL_OK ? nccl_put_call(c, NCCL_SUCCESS, NULL, err) : st;
 }
 
-/* Only sums of floats depend on their order. */
+/* Only sums of floats depend on the order: all else goes to NCCL. float64
+ * does, too (comm.h). */
 static accel_status_t nccl_all_reduce(struct comm *c, void *buf, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
@@ -142,7 +148,9 @@ static accel_status_t nccl_broadcast(struct comm *c, void *buf, accel_error_t *e
                          "ncclBroadcast", err);
 }
 
-/* Equal on all ranks exactly when max(h) and max(~h) = ~min(h) are complements. */
+/* Waits for the device and compares the ranks' hashes h with one reduction:
+ * max(~h) is ~min(h), so max(h) and max(~h) are complements exactly if h is the
+ * same on all ranks. */
 static accel_status_t nccl_barrier(struct comm *c, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
@@ -170,8 +178,9 @@ static accel_status_t nccl_barrier(struct comm *c, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* ---- gather -------------------------------------------------------------------------------- */
+/* ---- gather ---------------------------------------------------------------------- */
 
+/* sizes_out[size], host memory: bytes of every rank. Waits for the device. */
 static accel_status_t gather_sizes(struct comm *c, int64_t *sizes_out,
                                    accel_error_t *err)
 {
@@ -192,7 +201,8 @@ static accel_status_t gather_sizes(struct comm *c, int64_t *sizes_out,
     return st;
 }
 
-/* Own bytes to the root, all of them there. */
+/* Sends the own bytes to the root; there they arrive in `all` (device memory) one after
+ * the other. Sizes of 0 are skipped on both sides. */
 static accel_status_t collect(struct comm *c, const void *mine, char *all,
                               const int64_t *sizes, accel_error_t *err)
 {
@@ -204,6 +214,7 @@ static accel_status_t collect(struct comm *c, const void *mine, char *all,
     if (rc == NCCL_SUCCESS && !is_root && c->args.elems > 0)
         rc =
             n->api.send(mine, c->args.elems, NCCL_UINT8, c->args.root, n->comm, stream);
+    /* group_end must follow group_start even after an error */
     for (int r = 0; is_root && nccl_going(rc) && r < c->size; r++) {
         size_t bytes = (size_t)sizes[r];
 
@@ -217,6 +228,8 @@ static accel_status_t collect(struct comm *c, const void *mine, char *all,
     return nccl_put_call(c, nccl_going(rc) ? end : rc, "ncclSend and ncclRecv", err);
 }
 
+/* `room`: device memory for `total` bytes, on the root only. *all_out: a copy
+ * in host memory. */
 static accel_status_t gather_all(struct comm *c, const void *mine, int64_t *sizes,
                                  size_t total, void *room, void **all_out,
                                  accel_error_t *err)
@@ -242,6 +255,8 @@ static accel_status_t gather_all(struct comm *c, const void *mine, int64_t *size
     return ACCEL_OK;
 }
 
+/* The first exchange tells the sizes, the second brings the data. The root's device
+ * memory is allocated for this call only: gathers are rare. */
 static accel_status_t nccl_gather(struct comm *c, const void *mine, void **all_out,
                                   size_t *sizes_out, accel_error_t *err)
 {
@@ -269,8 +284,9 @@ static accel_status_t nccl_gather(struct comm *c, const void *mine, void **all_o
     return st;
 }
 
-/* ---- memory -------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------- */
 
+/* An empty entry in the list, so that it is freed whatever happens to its memory. */
 static struct nccl_block *new_block(struct nccl_state *n, accel_error_t *err)
 {
     struct nccl_block *block = calloc(1, sizeof(*block));
@@ -296,8 +312,8 @@ accel_status_t nccl_keep_block(struct nccl_state *n, void *mem, accel_error_t *e
     return ACCEL_OK;
 }
 
-/* Memory of NCCL's own kind, registered, can be read by peers directly. Where the library or
- * the device has none of it, any memory will do. */
+/* Memory from ncclMemAlloc, once registered, can be read by peers directly. If the
+ * library or the device does not offer it, other memory will do. */
 static accel_status_t nccl_alloc(struct comm *c, size_t bytes, void **mem_out,
                                  accel_error_t *err)
 {
@@ -315,7 +331,7 @@ static accel_status_t nccl_alloc(struct comm *c, size_t bytes, void **mem_out,
         n->be->zero(n->be, block->mem, bytes);
         st = nccl_settle(c, n->api.reg(n->comm, block->mem, bytes, &block->handle),
                          "ncclCommRegister", err);
-        if (st == ACCEL_OK) /* other queues may be the first to use it */
+        if (st == ACCEL_OK) /* zeroed before other queues use it */
             st = n->be->sync(n->be, err);
     } else {
         st = n->be->alloc(n->be, c->kind, bytes, &block->mem, err);
@@ -340,10 +356,10 @@ static void free_blocks(struct nccl_state *n)
     }
 }
 
-/* ---- life ---------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------ */
 
-/* The communicators of one device wait for each other's work: none goes on without the
- * others. */
+/* Aborts all communicators of the device. Their kernels wait for each other on the
+ * device's queues, so none of them can continue without the others. */
 static void give_up(struct comm *c)
 {
     struct backend_watch *w = c->device->watch;
@@ -360,6 +376,7 @@ static void give_up(struct comm *c)
     nccl_give_up(c->impl);
 }
 
+/* At the head of the device's list of watches; the entry is part of the state. */
 void nccl_watch(struct comm *c)
 {
     struct nccl_state *n = c->impl;
@@ -379,6 +396,7 @@ static void unwatch(struct comm *c)
         *at = n->watch.next;
 }
 
+/* Buffers must be deregistered while the communicator exists. */
 static void deregister(struct nccl_state *n)
 {
     for (struct nccl_block *b = n->blocks; b && n->comm; b = b->next)
@@ -386,6 +404,8 @@ static void deregister(struct nccl_state *n)
             n->api.dereg(n->comm, b->handle);
 }
 
+/* The order matters: first NCCL lets go of the buffers and ends, then the device
+ * finishes, then memory is freed, and the library goes last. */
 static void nccl_close_comm(struct comm *c)
 {
     struct nccl_state *n = c->impl;

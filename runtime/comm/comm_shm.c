@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collectives in shared memory. Small data goes through a slot, published together with
- * the arrival: one phase per call. Larger data is read where it is: in the windows, or in
- * private memory if the system allows it, else it goes through the slots chunk by chunk.
- * The choice depends on what all ranks know, so it is the same everywhere.
+ * Collectives in shared memory. Small data goes through a slot and is published
+ * together with the arrival: one phase per call. Larger data is read where it is: in
+ * the windows, or in private memory if the system allows that; otherwise it goes
+ * through the slots chunk by chunk. The choice depends only on what all ranks know, so
+ * all make the same one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,26 +13,30 @@
 #include "comm/shm.h"
 #include "common/wire.h"
 
-/* By the bytes of one rank: up to `small` all data goes through a slot; up to `pull`
- * private data does, and longer is read where it is. */
+/* Sizes in bytes of one rank's data. Up to `small` all data goes through a slot; up to
+ * `pull` only private data does; larger data is read where it is. */
 struct limits {
     size_t small, pull;
 };
 
 static const struct limits gather_limits = { 4 * 1024, 16 * 1024 };
-/* Sums of private data: two copies within the caches beat fetching it first. */
+/* For sums of private data up to a slot, two copies within the caches are faster than
+ * fetching it first. */
 static const struct limits scatter_limits = { 8 * 1024, SHM_SLOT_BYTES };
 static const struct limits reduce_limits = { 16 * 1024, SHM_SLOT_BYTES };
 
-#define BLOCK_BYTES ((size_t)4 * 1024 * 1024) /* all_reduce: stays in the last cache */
+#define BLOCK_BYTES                                                                    \
+    ((size_t)4 * 1024 * 1024) /* of an all_reduce: stays in the last cache */
 
+/* memcpy with NULL is undefined even for 0 bytes, and empty buffers may be NULL. */
 static void copy(void *dst, const void *src, size_t bytes)
 {
     if (bytes > 0)
         memcpy(dst, src, bytes);
 }
 
-/* All data is in slots or windows after the arrival. */
+/* True if all data is in slots or windows after the arrival, so that no second phase is
+ * needed to get at it. */
 static bool is_quick(const struct comm *c, size_t bytes, const struct limits *limits)
 {
     const struct shm *m = c->impl;
@@ -39,8 +44,9 @@ static bool is_quick(const struct comm *c, size_t bytes, const struct limits *li
     return bytes <= (m->can_pull ? limits->pull : SHM_SLOT_BYTES);
 }
 
-/* Where the `extent` bytes at p are; in the slot means: staged by the caller, before the
- * arrival if is_quick. */
+/* The place to announce for the `extent` bytes at p, of which `bytes` decide the path.
+ * SHM_IN_SLOT means that the caller stages them: before the arrival if is_quick,
+ * otherwise chunk by chunk after it. */
 static uint64_t choose_place(const struct comm *c, const void *p, size_t extent,
                              size_t bytes, const struct limits *limits)
 {
@@ -49,13 +55,15 @@ static uint64_t choose_place(const struct comm *c, const void *p, size_t extent,
     return is_quick(c, bytes, limits) && !(place & SHM_IN_WINDOW) ? SHM_IN_SLOT : place;
 }
 
+/* Does this rank copy its data to the slot before it arrives? */
 static bool stages_first(const struct comm *c, uint64_t place, size_t bytes,
                          const struct limits *limits)
 {
     return place == SHM_IN_SLOT && is_quick(c, bytes, limits);
 }
 
-/* Else large data goes through the slots, also that of ranks which have it in a window. */
+/* Can large data be read where it is? Otherwise it goes through the slots, also from
+ * ranks that have it in a window: all ranks must take the same phases. */
 static bool is_reachable(struct comm *c, bool may_pull)
 {
     struct shm *m = c->impl;
@@ -64,15 +72,19 @@ static bool is_reachable(struct comm *c, bool may_pull)
     return !m->slots_only;
 }
 
-/* Whoever's window was read may write it again when all have finished. */
+/* Ends a quick call. A rank whose window was read may write to it again only
+ * when all have finished reading, which takes another phase; slots are protected
+ * by their alternation. */
 static accel_status_t release(struct comm *c, accel_error_t *err)
 {
     shm_next_slot(c);
     return shm_any_in_window(c) ? shm_next(c, err) : ACCEL_OK;
 }
 
-/* ---- all_gather ----------------------------------------------------------------------- */
+/* ---- all_gather ------------------------------------------------------------------ */
 
+/* Copies the peers' [pos, pos + n) of their slice into buf. Starts with the next rank,
+ * so that the ranks do not all read the same one first. */
 static void gather_chunk(struct comm *c, char *buf, size_t slice, size_t pos, size_t n)
 {
     for (int i = 1; i < c->size; i++) {
@@ -84,6 +96,7 @@ static void gather_chunk(struct comm *c, char *buf, size_t slice, size_t pos, si
     }
 }
 
+/* One phase per chunk: everybody stages a chunk, then copies those of all others. */
 static accel_status_t gather_staged(struct comm *c, char *buf, size_t slice,
                                     accel_error_t *err)
 {
@@ -129,8 +142,9 @@ static accel_status_t shm_all_gather(struct comm *c, void *buf, accel_error_t *e
     return st == ACCEL_OK ? shm_next(c, err) : st;
 }
 
-/* ---- reduce_scatter -------------------------------------------------------------------- */
+/* ---- reduce_scatter -------------------------------------------------------------- */
 
+/* arguments of reduce_scatter; `in` is laid out as on the wire */
 struct scatter {
     const char *in;
     float *out;
@@ -143,13 +157,14 @@ static size_t on_wire(const struct comm *c, size_t elems)
     return wire_bytes(elems, c->args.dtype);
 }
 
-/* Element pos of part j of a rank's input, as an offset. */
+/* Offset of element pos of part j in a rank's input. */
 static size_t part_at(const struct comm *c, size_t j, size_t pos)
 {
     return j * on_wire(c, c->args.elems) + on_wire(c, pos);
 }
 
-/* Slots hold [size][n] elements: part j of the chunk at pos. Own data is read in place. */
+/* Slot layout: [size][n] elements, part j of the chunk at pos. The own part is skipped:
+ * it is read in place. */
 static void stage_parts(struct comm *c, const struct scatter *w, size_t pos, size_t n)
 {
     size_t bytes = on_wire(c, n);
@@ -160,6 +175,8 @@ static void stage_parts(struct comm *c, const struct scatter *w, size_t pos, siz
             copy(slot + j * bytes, w->in + part_at(c, j, pos), bytes);
 }
 
+/* Sums elements [pos, pos + n) of this rank's part over all ranks, from windows where
+ * the data is there and otherwise from slots as stage_parts filled them. */
 static void sum_parts(struct comm *c, const struct scatter *w, size_t pos, size_t n)
 {
     size_t me = (size_t)c->rank;
@@ -174,6 +191,8 @@ static void sum_parts(struct comm *c, const struct scatter *w, size_t pos, size_
                       w->accumulate);
 }
 
+/* A chunk is what fits into a slot for all ranks: whole blocks of the wire, and a
+ * multiple of 64 elements if there is room for that many. */
 static accel_status_t scatter_staged(struct comm *c, const struct scatter *w,
                                      accel_error_t *err)
 {
@@ -224,9 +243,9 @@ static accel_status_t shm_reduce_scatter(struct comm *c, const void *in, float *
     return shm_next(c, err);
 }
 
-/* ---- all_reduce ------------------------------------------------------------------------- */
+/* ---- all_reduce ------------------------------------------------------------------ */
 
-/* Rank r's slice of n elements, as bytes from the begin. */
+/* range_out: begin and end of rank r's slice of n elements, in bytes. */
 static void slice_of(const struct comm *c, int r, size_t n, size_t range_out[2])
 {
     size_t es = accel_dtype_bytes(c->args.dtype);
@@ -235,7 +254,8 @@ static void slice_of(const struct comm *c, int r, size_t n, size_t range_out[2])
     range_out[1] = reduce_slice_begin(n, c->size, r + 1) * es;
 }
 
-/* The block that begins with element pos: there in the window, or alone in the slot. */
+/* Rank r's block that begins with element pos: at that offset in its window, or alone
+ * in its slot. */
 static char *block_of(const struct comm *c, int r, size_t pos)
 {
     size_t at = shm_in_window(c, r) ? pos * accel_dtype_bytes(c->args.dtype) : 0;
@@ -243,7 +263,8 @@ static char *block_of(const struct comm *c, int r, size_t pos)
     return shm_data_of(c, r) + at;
 }
 
-/* All but the own slice of the block at buf. */
+/* Copies the block at buf to the slot, except the own slice, which only
+ * this rank reads. */
 static void stage_slices(struct comm *c, const char *buf, size_t n)
 {
     size_t es = accel_dtype_bytes(c->args.dtype), own[2];
@@ -254,9 +275,9 @@ static void stage_slices(struct comm *c, const char *buf, size_t n)
     copy(slot + own[1], buf + own[1], n * es - own[1]);
 }
 
-/* n elements of every rank are in its window or slot: this rank reduces its slice into
- * there (nobody else reads that slice before the next phase), then all slices are copied
- * from their owners into buf. */
+/* On entry n elements of every rank are in its window or slot. This rank reduces its
+ * own slice over all ranks and stores the result there; nobody else reads that slice
+ * before the next phase. Then all slices are copied from their owners into buf. */
 static accel_status_t reduce_slices(struct comm *c, char *buf, size_t pos, size_t n,
                                     accel_error_t *err)
 {
@@ -281,6 +302,7 @@ static accel_status_t reduce_slices(struct comm *c, char *buf, size_t pos, size_
     return st;
 }
 
+/* Two phases per chunk: one after staging, one after the reduction. */
 static accel_status_t all_reduce_staged(struct comm *c, char *buf, accel_error_t *err)
 {
     size_t es = accel_dtype_bytes(c->args.dtype), bytes = c->args.elems * es;
@@ -298,7 +320,8 @@ static accel_status_t all_reduce_staged(struct comm *c, char *buf, accel_error_t
     return st;
 }
 
-/* Block by block, so that what a peer has just reduced is fetched from the cache. */
+/* All buffers are in windows. Goes block by block, so that a peer's results are still
+ * in the cache when they are copied. */
 static accel_status_t all_reduce_windows(struct comm *c, char *buf, accel_error_t *err)
 {
     size_t es = accel_dtype_bytes(c->args.dtype), elems = c->args.elems;
@@ -313,6 +336,10 @@ static accel_status_t all_reduce_windows(struct comm *c, char *buf, accel_error_
     return st == ACCEL_OK ? shm_next(c, err) : st;
 }
 
+/* Three paths. Small: every rank reduces everything itself, which needs no second
+ * phase. Up to a slot or in windows: each rank reduces a slice. Otherwise in
+ * chunks. Private memory of peers is never read: fetching it all to sum it would
+ * cost more than staging. */
 static accel_status_t shm_all_reduce(struct comm *c, void *buf, accel_error_t *err)
 {
     size_t bytes = c->args.elems * accel_dtype_bytes(c->args.dtype);
@@ -341,7 +368,7 @@ static accel_status_t shm_all_reduce(struct comm *c, void *buf, accel_error_t *e
                                   : all_reduce_staged(c, buf, err);
 }
 
-/* ---- broadcast, barrier, gather ------------------------------------------------------------ */
+/* ---- broadcast, barrier, gather -------------------------------------------------- */
 
 static accel_status_t broadcast_staged(struct comm *c, char *buf, accel_error_t *err)
 {
@@ -393,8 +420,9 @@ static accel_status_t shm_barrier(struct comm *c, accel_error_t *err)
     return shm_arrive(c, SHM_IN_SLOT, err);
 }
 
-/* The sizes are in the descriptions of the call. Without memory for the result the root
- * still takes part to the end: the peers are not to blame. */
+/* The sizes are in the ranks' descriptions of the call, so all know how many chunks
+ * there are. If the root has no memory for the result, it still takes part to the end:
+ * the peers are not to blame and must not wait for it. */
 static accel_status_t shm_gather(struct comm *c, const void *mine, void **all_out,
                                  size_t *sizes_out, accel_error_t *err)
 {
@@ -447,8 +475,12 @@ static accel_status_t shm_gather(struct comm *c, const void *mine, void **all_ou
     return ACCEL_OK;
 }
 
-/* ---- memory, life ------------------------------------------------------------------------ */
+/* ---- memory, life ---------------------------------------------------------------- */
 
+/* All ranks allocate in the same order, so the offset is the same in every window; that
+ * is what makes them symmetric. Nothing is touched here: pages appear, zeroed, at their
+ * first use. Sizes are compared in shm_arrive, so the check against the window fails on
+ * all ranks or none. */
 static accel_status_t shm_alloc(struct comm *c, size_t bytes, void **mem_out,
                                 accel_error_t *err)
 {
@@ -479,7 +511,8 @@ static void shm_fail(struct comm *c)
     shm_set_state(c, SHM_FAILED);
 }
 
-/* Nothing to wait for: peers keep this rank's window mapped as long as they need it. */
+/* Never waits: peers keep this rank's window mapped for as long as they need it. After
+ * a failure the state stays SHM_FAILED, which says more than SHM_CLOSED. */
 static void shm_close(struct comm *c)
 {
     if (!c->failed)
@@ -501,6 +534,8 @@ static const struct comm_ops shm_ops = {
     .close = shm_close,
 };
 
+/* c->ops is set only at the end. Until then comm_close does not call shm_close, and
+ * open_shm_or_ucx may open another backend in c. */
 accel_status_t comm_shm_open(struct comm *c, struct boot *b, size_t window_bytes,
                              bool *fits_out, char why[128], accel_error_t *err)
 {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Groups of a communicator's ranks. In: a color and a key of every rank. Out: one communicator
- * for each color, of the kind that fits its ranks. A group is opened as any other communicator
- * is, with rounds of the one it comes from in place of the bootstrap: all ranks take part in
- * all rounds until no group has anything more to say.
+ * Groups of a communicator's ranks. In: a color and a key of every rank. Out: one
+ * communicator per color, with the backend that fits its ranks. A group is opened like
+ * any other communicator, with collectives of its parent in place of the bootstrap.
+ * These are collective over all of the parent's ranks, while the groups need different
+ * numbers of them. So they come in rounds: every rank takes part in every round until
+ * no group is busy.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,28 +13,32 @@
 #include "bootstrap/boot_impl.h"
 #include "comm/comm_impl.h"
 
-/* What a rank says at the begin of a round. */
+/* What a rank announces first in a round. Gathered as int64, so only such fields. */
 struct head {
-    int64_t busy, bytes;
+    int64_t busy;  /* its group is still being opened */
+    int64_t bytes; /* of the blob that follows */
 };
 
-/* What a rank wants. */
+/* The arguments of a rank's comm_split. Gathered as int64, too. */
 struct wish {
     int64_t color, key;
 };
 
-/* The group of this rank, while it is opened. */
+/* The group of this rank while it is opened. Serves as its bootstrap (boot_impl.h). */
 struct group {
     struct boot_impl base;
-    struct comm *from;
-    int *member;       /* [size of from] its ranks in `from` */
-    struct head *head; /* [size of from] of the last round */
-    char *data;        /* [size of from][longest] of the last round */
+    struct comm *from; /* the parent */
+    int *member;       /* [size of from] the group's ranks as ranks of `from` */
+    struct head *head; /* [size of from] from the last round */
+    char *data;        /* [size of from][longest] blobs of the last round */
     size_t longest;
 };
 
-/* ---- rounds ------------------------------------------------------------------------------ */
+/* ---- rounds ---------------------------------------------------------------------- */
 
+/* One round: all ranks of the parent exchange their heads and then, if any rank has
+ * one, their blobs. Blobs are padded to the longest, because an all_gather has equal
+ * parts. The result is in g->head and g->data. */
 static accel_status_t speak(struct group *g, bool busy, const void *mine, size_t bytes,
                             accel_error_t *err)
 {
@@ -59,7 +65,7 @@ static accel_status_t speak(struct group *g, bool busy, const void *mine, size_t
     return comm_all_gather(c, room, g->longest, ACCEL_U8, err);
 }
 
-/* boot_exchange of a group. */
+/* boot_exchange of a group: one round, of which only the members' blobs are kept. */
 static accel_status_t group_exchange(struct boot *b, const void *mine, size_t bytes,
                                      struct boot_blobs *all_out, accel_error_t *err)
 {
@@ -87,6 +93,7 @@ static accel_status_t group_exchange(struct boot *b, const void *mine, size_t by
     return ACCEL_OK;
 }
 
+/* There is no server to leave. */
 static accel_status_t group_leave(struct boot *b, accel_error_t *err)
 {
     (void)b;
@@ -99,7 +106,9 @@ static void group_free(struct boot *b)
     (void)b; /* the group outlives its bootstrap */
 }
 
-/* Takes part in what other groups still have to say. */
+/* Joins the rounds of the other groups until the last one is open. Ranks without a
+ * group start here at once. A rank whose own group failed does not come here: the error
+ * fails the parent, which ends the others' rounds. */
 static accel_status_t hear_others(struct group *g, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
@@ -114,9 +123,11 @@ static accel_status_t hear_others(struct group *g, accel_error_t *err)
     return st;
 }
 
-/* ---- groups -------------------------------------------------------------------------------- */
+/* ---- groups ---------------------------------------------------------------------- */
 
-/* Who is in this rank's group, by key and then by rank. */
+/* Sorts the ranks of this rank's color by key and then by rank (insertion sort:
+ * ranks come in ascending order, so equal keys stay so). Fills g->member,
+ * b->size and b->rank. */
 static void gather_members(const struct comm *c, const struct wish *wish,
                            struct group *g, struct boot *b)
 {
@@ -135,6 +146,8 @@ static void gather_members(const struct comm *c, const struct wish *wish,
             b->rank = i;
 }
 
+/* Fills b as a bootstrap would have: rank, size and nodes within the group, and the
+ * parent's timeout as deadline. */
 static accel_status_t describe_group(struct comm *c, const struct wish *wish,
                                      struct group *g, struct boot *b,
                                      accel_error_t *err)
@@ -151,6 +164,9 @@ static accel_status_t describe_group(struct comm *c, const struct wish *wish,
     return st == ACCEL_OK ? boot_number_nodes(b, err) : st;
 }
 
+/* Opens the group and then waits for the others. The backend is the one asked for when
+ * the parent was opened, not the parent's own: a group within one node gets shared
+ * memory although its parent needs UCX. */
 static accel_status_t open_group(struct group *g, struct wish *wish,
                                  struct comm **comm_out, accel_error_t *err)
 {

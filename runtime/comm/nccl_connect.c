@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening the NCCL backend. In: a device on every rank. Out: a communicator, or one reason
- * on all ranks why there is none. What can be known beforehand is told in one exchange, so
- * that nobody waits in NCCL for a rank that will not come.
+ * Opening the NCCL backend. In: a device on every rank. Out: a communicator, or one
+ * reason on all ranks why there is none. All that can be known beforehand is told in
+ * one exchange, so that nobody waits in NCCL for a rank that will not come.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,16 +11,18 @@
 #include "comm/nccl.h"
 #include "plan/exchange.h"
 
-/* What each rank tells the others before NCCL is asked for anything. */
+/* What each rank tells the others before NCCL connects anything. */
 struct card {
-    struct nccl_id id; /* of rank 0 */
-    int32_t version;
-    int32_t code; /* enum message: why this rank cannot; 0: it can */
+    struct nccl_id id; /* of rank 0: how NCCL's ranks find each other */
+    int32_t version;   /* of its NCCL */
+
+    int32_t code; /* enum message: why this rank cannot go on; 0: it can */
     char why[400], hint[200];
-    char bus_id[32];
+    char bus_id[32]; /* of its GPU; empty: unknown */
 };
 
-/* All that needs no peer: the library and what the calls work with. */
+/* Everything that needs no peer: loads the library and allocates what calls work with.
+ * nccl_close_comm frees it, also after an error. */
 static accel_status_t nccl_prepare_local(struct comm *c, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
@@ -39,6 +41,8 @@ static accel_status_t nccl_prepare_local(struct comm *c, accel_error_t *err)
     return st;
 }
 
+/* Fills what depends on NCCL. Only rank 0 makes an id: it starts a thread in NCCL that
+ * listens for the ranks. */
 static accel_status_t write_card(struct comm *c, struct card *own, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
@@ -57,7 +61,7 @@ static accel_status_t write_card(struct comm *c, struct card *own, accel_error_t
     return ACCEL_OK;
 }
 
-/* Two ranks with one GPU: NCCL would only say that its usage is invalid. */
+/* Do two ranks share a GPU? NCCL would only say that its usage is invalid. */
 static accel_status_t check_gpus(const struct boot *b, const struct card *card,
                                  accel_error_t *err)
 {
@@ -77,6 +81,8 @@ static accel_status_t check_gpus(const struct boot *b, const struct card *card,
     return ACCEL_OK;
 }
 
+/* The verdict on all cards, the same on every rank: nobody failed, all have one version
+ * of NCCL , each has its own GPU. */
 static accel_status_t check_cards(const struct boot *b, const struct card *card,
                                   accel_error_t *err)
 {
@@ -95,7 +101,8 @@ static accel_status_t check_cards(const struct boot *b, const struct card *card,
     return check_gpus(b, card, err);
 }
 
-/* All ranks go on, or none does; own failures are told by the rank itself. */
+/* Either all ranks go on or none. `mine` and `why`: how this rank fared. It returns its
+ * own failure unchanged, and others' failures with their rank. */
 static accel_status_t nccl_agree_cards(struct boot *b, struct card *own,
                                        accel_status_t mine, const accel_error_t *why,
                                        struct nccl_id *id_out, accel_error_t *err)
@@ -136,6 +143,7 @@ static accel_status_t nccl_agree_cards(struct boot *b, struct card *own,
     return st;
 }
 
+/* Non-blocking (config.blocking is 0), so that a missing rank ends at the deadline. */
 static accel_status_t connect_ranks(struct comm *c, struct nccl_id id,
                                     accel_error_t *err)
 {
@@ -151,6 +159,7 @@ static accel_status_t connect_ranks(struct comm *c, struct nccl_id id,
     return nccl_settle(c, rc, "ncclCommInitRankConfig", err);
 }
 
+/* From here on comm_close frees what there is, whatever fails next. */
 static accel_status_t nccl_begin_state(struct comm *c, struct backend *device,
                                        accel_error_t *err)
 {
@@ -190,15 +199,16 @@ accel_status_t comm_nccl_open(struct comm *c, struct boot *b, accel_error_t *err
     if (st == ACCEL_OK)
         st = connect_ranks(c, id, err);
     if (st != ACCEL_OK)
-        c->failed = true; /* closing gives up what there is */
+        c->failed = true; /* closing aborts what there is */
     else
         nccl_watch(c);
     return st;
 }
 
-/* ---- groups -------------------------------------------------------------------------------- */
+/* ---- groups ---------------------------------------------------------------------- */
 
-/* The group's communicator comes with the end of the call on the one it is split from. */
+/* Two waits: the split is a call on the parent, and the group's communicator is set up
+ * in the background like any other. Size and rank are then asked from NCCL. */
 static accel_status_t split_off(struct comm *c, int color, int key, struct comm *part,
                                 accel_error_t *err)
 {
@@ -219,12 +229,15 @@ static accel_status_t split_off(struct comm *c, int color, int key, struct comm 
     return nccl_settle(part, rc, "ncclCommUserRank", err);
 }
 
-/* NCCL wants nothing under way while a communicator is split. */
+/* The backend's split. NCCL requires that nothing is in flight on a communicator
+ * while it is split, hence the sync. The group gets a state of its own: workspace,
+ * watch and hash. */
 accel_status_t nccl_split(struct comm *c, int color, int key, struct comm **comm_out,
                           accel_error_t *err)
 {
     struct nccl_state *n = c->impl, *own;
-    const struct boot like = { .rank = c->rank, .size = c->size }; /* at most */
+    /* The group's size is not known yet; it is not larger than c. */
+    const struct boot like = { .rank = c->rank, .size = c->size };
     struct comm *part = NULL;
     accel_status_t st =
         comm_begin(c, (struct comm_args){ .call = COMM_CALL_SPLIT }, err);
@@ -245,7 +258,7 @@ accel_status_t nccl_split(struct comm *c, int color, int key, struct comm **comm
     }
     if (st != ACCEL_OK || color < 0) {
         if (part)
-            part->failed = true; /* there is nobody to part from */
+            part->failed = true; /* no peers: closing must not finalize */
         comm_close(part);
         return st;
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Messages of the UCX backend: connect, post, wait, close.
- * In: buffers and tags. Out: delivered, or which rank is to blame. Waits poll the worker,
- * then yield, then sleep in short steps; never past the deadline of the call. Sets no UCX
- * variable of the environment.
+ * In: buffers and tags. Out: delivered, or which rank is to blame. Waits poll the
+ * worker, then yield, then sleep in short steps; never past the deadline of the call.
+ * Sets no UCX variable in the environment.
  */
 #include <inttypes.h>
 #include <sched.h>
@@ -15,35 +15,44 @@
 
 #include "comm/ucx.h"
 
+/* Polls without progress before a wait yields, and before it sleeps. A sleep grows with
+ * the wait from SLEEP_MIN to SLEEP_MAX, in ns. */
 #define IDLE_SPINS  200
 #define IDLE_YIELDS 400
-#define SLEEP_MIN   10000  /* ns */
-#define SLEEP_MAX   500000 /* ns */
-#define CLOSE_NS    INT64_C(4000000000)
+#define SLEEP_MIN   10000
+#define SLEEP_MAX   500000
+/* Time for closing in good order, in ns; a quarter of it for cancelling messages. */
+#define CLOSE_NS INT64_C(4000000000)
 
-#define OPEN_ATTEMPTS 8 /* pauses of 5, 10, ... 320 ms between them */
+/* Attempts to open UCX, with pauses of 5, 10, ... 320 ms between them. */
+#define OPEN_ATTEMPTS 8
 
-/* ---- tags ---------------------------------------------------------------------------- */
+/* ---- tags ------------------------------------------------------------------------ */
 
 #define TAG_WHAT_SHIFT 12
 #define TAG_RANK_SHIFT 24
 #define TAG_SEQ_SHIFT  40
 #define TAG_WHAT_MASK  ((ucp_tag_t)0xfff << TAG_WHAT_SHIFT)
 
-/* call, dtype and operation in 12 bits */
+/* Call, dtype and operation in 12 bits, 4 each. comm_args_pack needs 16:
+ * too many here. */
 static ucp_tag_t what_of(const struct comm_args *a)
 {
     return (ucp_tag_t)a->call | (ucp_tag_t)a->dtype << 4 | (ucp_tag_t)a->op << 8;
 }
 
+/* The tag of a message of the running call. 24 bits of the number are enough: no rank
+ * is 2^24 calls away from its peers. */
 static ucp_tag_t tag_of(const struct comm *c, int sender, int step)
 {
     return (c->seq & 0xffffff) << TAG_SEQ_SHIFT | (ucp_tag_t)sender << TAG_RANK_SHIFT |
            what_of(&c->args) << TAG_WHAT_SHIFT | (ucp_tag_t)step;
 }
 
-/* ---- posting ----------------------------------------------------------------------------- */
+/* ---- posting --------------------------------------------------------------------- */
 
+/* A zeroed entry for a message, or NULL when out of memory; ucx_wait then fails. The
+ * array may move, so no pointer to an entry is kept across this call. */
 static struct ucx_op *new_op(struct ucx *u)
 {
     if (u->op_count == u->op_capacity) {
@@ -63,6 +72,8 @@ static struct ucx_op *new_op(struct ucx *u)
     return &u->ops[u->op_count++];
 }
 
+/* What UCX returned for a posted message: a request to poll, or, if it is done already
+ * or failed at once, a status. */
 static void take_request(struct ucx_op *op, ucs_status_ptr_t request)
 {
     if (UCS_PTR_IS_PTR(request)) {
@@ -73,6 +84,7 @@ static void take_request(struct ucx_op *op, ucs_status_ptr_t request)
     }
 }
 
+/* buf must not be NULL for UCX, also with 0 bytes. */
 void ucx_send(struct comm *c, int peer, int step, const void *buf, size_t bytes)
 {
     struct ucx *u = c->impl;
@@ -91,7 +103,8 @@ void ucx_recv(struct comm *c, int peer, int step, void *buf, size_t bytes)
 {
     static char nothing;
     struct ucx *u = c->impl;
-    /* Always a request: UCX 1.13 does not say who sent what had arrived before. */
+    /* Forces a request: for messages that had already arrived, UCX 1.13 would
+         * complete at once and not tell the sender's tag. */
     const ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL };
     struct ucx_op *op = new_op(u);
 
@@ -104,8 +117,10 @@ void ucx_recv(struct comm *c, int peer, int step, void *buf, size_t bytes)
                                       tag_of(c, peer, step), ~TAG_WHAT_MASK, &param));
 }
 
-/* ---- waiting ------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------- */
 
+/* True once the message is complete; its result is then in op and the
+ * request is freed. */
 static bool poll_op(struct ucx_op *op)
 {
     ucp_tag_recv_info_t info = { 0 };
@@ -126,6 +141,9 @@ static bool poll_op(struct ucx_op *op)
     return true;
 }
 
+/* Was the completed message the expected one? A receive accepts any call (see
+ * ucx.h), so it compares the sender's tag with the own call, and the length with
+ * what was posted. */
 static accel_status_t ucx_judge_message(struct comm *c, const struct ucx_op *op,
                                         accel_error_t *err)
 {
@@ -159,7 +177,9 @@ static accel_status_t ucx_judge_message(struct comm *c, const struct ucx_op *op,
                       c->seq, op->peer, op->received, c->rank, op->bytes);
 }
 
-/* One pass over the unfinished messages. */
+/* One pass over the incomplete messages. *first_open: all before it are complete and
+ * judged; moved on here. Later ones may be complete, too: `was` tells those judged in
+ * an earlier pass. */
 static accel_status_t poll_all(struct comm *c, int *first_open, accel_error_t *err)
 {
     struct ucx *u = c->impl;
@@ -182,6 +202,7 @@ static accel_status_t poll_all(struct comm *c, int *first_open, accel_error_t *e
     return ACCEL_OK;
 }
 
+/* Is a rank that we still wait for known to be gone? */
 static accel_status_t check_lost(struct comm *c, int first_open, accel_error_t *err)
 {
     struct ucx *u = c->impl;
@@ -193,6 +214,7 @@ static accel_status_t check_lost(struct comm *c, int first_open, accel_error_t *
     return ACCEL_OK;
 }
 
+/* The silent ranks are those with incomplete messages. */
 static accel_status_t fail_late(struct comm *c, accel_error_t *err)
 {
     struct ucx *u = c->impl;
@@ -205,7 +227,7 @@ static accel_status_t fail_late(struct comm *c, accel_error_t *err)
     return comm_fail_silent(c, silent, err);
 }
 
-/* Nothing moved `idle` times in a row. */
+/* Pauses after `idle` polls in a row without progress. */
 static void back_off(int idle)
 {
     struct timespec nap = { 0, SLEEP_MIN };
@@ -221,6 +243,9 @@ static void back_off(int idle)
     nanosleep(&nap, NULL);
 }
 
+/* Asks about lost ranks and the deadline only in the sleeping phase or every 64 idle
+ * polls: a wait that makes progress costs no clock. A message that completed is judged
+ * before a lost rank is reported, since it may have been sent just before the end. */
 static accel_status_t wait_all(struct comm *c, accel_error_t *err)
 {
     struct ucx *u = c->impl;
@@ -246,8 +271,9 @@ static accel_status_t wait_all(struct comm *c, accel_error_t *err)
     }
 }
 
-/* After a failure nothing may touch the caller's buffers any more: receives are cancelled,
- * sends end when their endpoint is closed by force. */
+/* After a failure nothing may touch the callers' buffers any more: receives are
+ * cancelled, and sends end when their endpoint is closed by force. Waits at most a
+ * second for that. Peers notice the closed endpoints. */
 static void give_up_messages(struct ucx *u, int size)
 {
     int64_t until = clock_ns() + CLOSE_NS / 4;
@@ -299,8 +325,10 @@ void ucx_fail(struct comm *c)
     give_up_messages(c->impl, c->size);
 }
 
-/* ---- connecting ------------------------------------------------------------------------------ */
+/* ---- connecting ------------------------------------------------------------------ */
 
+/* UCX calls this during progress when an endpoint breaks. It only notes the fact:
+ * messages that have arrived are still delivered. */
 static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
     (void)ep;
@@ -316,7 +344,9 @@ static accel_status_t ucx_says(ucs_status_t rc, const char *what, accel_error_t 
                       "UCX: %s: %s", what, ucs_status_string(rc));
 }
 
-/* One attempt; *what names the step that failed. */
+/* One attempt to make context and worker; *what_out names the step that failed. The
+ * interfaces are set in UCX's config and not by setenv, which would affect other users
+ * of UCX in this process. */
 static ucs_status_t try_worker(struct ucx *u, int ranks, const char *net_devices,
                                const char **what_out)
 {
@@ -353,8 +383,8 @@ static ucs_status_t try_worker(struct ucx *u, int ranks, const char *net_devices
     return rc;
 }
 
-/* UCX lists the network interfaces first and opens them later: one that was unplugged in
- * between fails all of it, and a fresh context does not see it any more. */
+/* Retries what a fresh context can mend: UCX lists the network interfaces first and
+ * opens them later, and an interface that vanished in between fails all of it. */
 static accel_status_t make_worker(struct comm *c, int64_t deadline_ns,
                                   accel_error_t *err)
 {
@@ -375,6 +405,8 @@ static accel_status_t make_worker(struct comm *c, int64_t deadline_ns,
     return rc == UCS_OK ? ACCEL_OK : ucx_says(rc, what, err);
 }
 
+/* One endpoint per peer. Creating them sends nothing yet: who cannot be reached
+ * shows in first_contact. */
 static accel_status_t make_endpoints(struct comm *c, const struct boot_blobs *addresses,
                                      accel_error_t *err)
 {
@@ -407,7 +439,9 @@ static accel_status_t make_endpoints(struct comm *c, const struct boot_blobs *ad
     return ACCEL_OK;
 }
 
-/* A first barrier: whoever cannot be reached shows now, while bootstrap's deadline runs. */
+/* A first barrier, so that a rank that cannot be reached shows now and not in
+ * the first collective. It runs until the bootstrap's deadline, which also
+ * stands in the error. */
 static accel_status_t first_contact(struct comm *c, struct boot *b, accel_error_t *err)
 {
     int64_t timeout_ns = c->timeout_ns;
@@ -421,7 +455,8 @@ static accel_status_t first_contact(struct comm *c, struct boot *b, accel_error_
     return st;
 }
 
-/* A rank that has no worker still takes part in the exchange, with an empty address. */
+/* A rank without a worker still takes part in the exchange, with an empty address, so
+ * that the others need not wait for it and can name it. */
 accel_status_t ucx_connect(struct comm *c, struct boot *b, accel_error_t *err)
 {
     struct ucx *u = c->impl;
@@ -454,9 +489,9 @@ accel_status_t ucx_connect(struct comm *c, struct boot *b, accel_error_t *err)
     return st == ACCEL_OK ? first_contact(c, b, err) : st;
 }
 
-/* ---- closing --------------------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------- */
 
-/* Closes all endpoints with their last messages flushed, until the deadline. */
+/* Closes all endpoints after flushing their last messages, until the deadline. */
 static void flush_and_close(struct comm *c, int64_t until)
 {
     const ucp_request_param_t flush = { 0 };
@@ -489,7 +524,8 @@ void ucx_close(struct comm *c)
     int64_t until = clock_ns() + CLOSE_NS;
 
     if (u->worker && !c->failed) {
-        /* Together: a peer may still be receiving what this rank sent last. */
+        /* A barrier first: a peer may still be receiving what this rank sent
+                 * last, and would take a closed endpoint for a lost rank. */
         c->args = (struct comm_args){ .call = COMM_CALL_BARRIER, .dtype = ACCEL_U8 };
         c->seq++;
         comm_set_deadline(c, until);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Beyond the file size limit (ulimit -f) a write sends SIGXFSZ, which ends the process. Held
- * back in the calling thread, the write fails with EFBIG and its caller says so. In and out:
- * the thread's signal mask, nothing else.
+ * Beyond the file size limit (ulimit -f) a write sends SIGXFSZ, which ends the process.
+ * Held back in the calling thread, the write fails with EFBIG and its caller says so.
+ * In and out: the thread's signal mask, nothing else.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Directories that a run writes into: makes them, durably, and opens them; somebody else's
- * link to one is refused. Never prints, never changes a file.
+ * Directories that a run writes into: makes them, durably, and opens them; somebody
+ * else's link to one is refused. Never prints, never changes a file.
  */
 #include "common/path_dir.h"
 
@@ -43,7 +43,8 @@ accel_status_t path_open_dir(const char *path, int *fd_out, accel_error_t *err)
             "the directory is a link of uid %u, who is neither root nor "
             "you; nothing is written behind it",
             (unsigned)st.st_uid);
-    /* Whoever may exchange it now owns the directory around it, and is trusted with it. */
+    /* Whoever may exchange it now owns the directory around it, and is
+     * trusted with it. */
     *fd_out = TEMP_FAILURE_RETRY(open(name, flags));
     return ACCEL_OK;
 }
@@ -62,8 +63,8 @@ static int open_above(const char *path, const char *leaf)
     return TEMP_FAILURE_RETRY(open(above, flags));
 }
 
-/* The name of a directory just made is part of the one above it. Where that may be written
- * to but not read, the whole file system is what can be synced. */
+/* The name of a directory just made is part of the one above it. Where that may be
+ * written to but not read, the whole file system is what can be synced. */
 static int sync_name(const char *path, const char *leaf)
 {
     int fd = open_above(path, leaf), error = 0;
@@ -79,8 +80,8 @@ static int sync_name(const char *path, const char *leaf)
     return error;
 }
 
-/* One that cannot be made durable is taken back: the next try would find it, and take it
- * for one that has been there. */
+/* One that cannot be made durable is taken back: the next try would find it, and take
+ * it for one that has been there. */
 static int make_dir(const char *path, const char *leaf)
 {
     int error;

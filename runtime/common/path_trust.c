@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Path trust on descriptors: every step opens the next name below an open directory without
- * following links, and judges what fstat says about that descriptor. A path is never opened
- * twice. Never prints, never changes a file.
+ * Path trust on descriptors: every step opens the next name below an open directory
+ * without following links, and judges what fstat says about that descriptor. A path is
+ * never opened twice. Never prints, never changes a file.
  */
 #include "common/path_trust.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ports for a rendezvous: claims by abstract socket, a look at who listens. Nothing is left
- * on any file system, and no claim outlives its holder.
+ * Ports for a rendezvous: claims by abstract socket, a look at who listens. Nothing is
+ * left on any file system, and no claim outlives its holder.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,8 @@
 
 enum { TRIES = 2048, PROBE_MS = 200 };
 
-/* Near the golden ratio of PORT_COUNT: the first d multiples keep PORT_COUNT / 3d apart. */
+/* Near the golden ratio of PORT_COUNT: the first d multiples keep PORT_COUNT
+ * / 3d apart. */
 static const unsigned stride = 8918;
 
 struct target {
@@ -93,8 +94,9 @@ static void find_target(const char *host, struct target *target_out)
     freeaddrinfo(list);
 }
 
-/* Both families at once where there are both, as a server would; without SO_REUSEADDR, because
- * not every server sets it, and the connections of one that ended linger for a minute. */
+/* Both families at once where there are both, as a server would; without
+ * SO_REUSEADDR, because not every server sets it, and the connections of one that
+ * ended linger for a minute. */
 static bool can_bind(unsigned port)
 {
     struct sockaddr_in6 a6 = { .sin6_family = AF_INET6,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The choice of what a run goes on from: --accel-resume of srun, --resume of accel launch.
- * In: what the user typed. Out: "auto", "none" or an absolute path, as it travels to the
- * tasks in ACCEL_RESUME.
+ * The choice of what a run goes on from: --accel-resume of srun, --resume of accel
+ * launch. In: what the user typed. Out: "auto", "none" or an absolute path, as it
+ * travels to the tasks in ACCEL_RESUME.
  */
 #include <errno.h>
 #include <limits.h>

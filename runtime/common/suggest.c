@@ -78,9 +78,9 @@ static int edit_distance(const struct word *a, const struct word *b, int limit)
     return row[a->len % 3][b->len];
 }
 
-/* One edit is a slip, and so are letters too many or too few in one place. Where more of the
- * words differs, half of it must be common: "list" is not meant to be "test", nor "ddp.yaml"
- * "fsdp.yaml", whose distance alone is that of two slips. */
+/* One edit is a slip, and so are letters too many or too few in one place. Where more
+ * of the words differs, half of it must be common: "list" is not meant to be "test",
+ * nor "ddp.yaml" "fsdp.yaml", whose distance alone is that of two slips. */
 static bool are_alike(const struct word *a, const struct word *b, int distance)
 {
     int shorter = a->len < b->len ? a->len : b->len, head = 0, tail = 0, longer;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Arrays to and from blocks of the wire; one thread. Every number is computed alone but for
- * the largest of its block, so neither threads nor the vector width can change a bit.
- * `omp simd`: -O2 alone vectorises no loop whose trip count is unknown.
+ * Arrays to and from blocks of the wire; one thread. Every number is computed alone but
+ * for the largest of its block, so neither threads nor the vector width can change a
+ * bit. `omp simd`: -O2 alone vectorises no loop whose trip count is unknown.
  */
 #include "common/wire.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What happened to a job, kept beside its checkpoints and not in Slurm: CKPTDIR/history,
- * one line per event (start, first save, stop). In: the events. Out: how often this job was
- * started again, why it stopped last, how long a checkpoint takes. Rank 0's alone. A file
- * that cannot be written costs the counters, never the run.
+ * What happened to a job, kept beside its checkpoints and not in Slurm:
+ * CKPTDIR/history, one line per event (start, first save, stop). In: the events.
+ * Out: how often this job was started again, why it stopped last, how long a
+ * checkpoint takes. Rank 0's alone. A file that cannot be written costs the
+ * counters, never the run.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -51,8 +52,9 @@ static double word(const char *line, const char *name, double otherwise)
     return end == at + strlen(name) ? otherwise : v;
 }
 
-/* Why the line says the run stopped: all that follows, for reasons have blanks. Others may
- * write there: what has more than letters, blanks and hyphens in it is not repeated. */
+/* Why the line says the run stopped: all that follows, for reasons have blanks.
+ * Others may write there: what has more than letters, blanks and hyphens in it
+ * is not repeated. */
 static void keep_reason(struct history *h, const char *line)
 {
     static const char name[] = " reason=";
@@ -69,7 +71,8 @@ static void keep_reason(struct history *h, const char *line)
         snprintf(h->reason, sizeof(h->reason), "%.*s", (int)n, at);
 }
 
-/* Every change of the incarnation number of this job is a restart, whoever asked for it. */
+/* Every change of the incarnation number of this job is a restart, whoever
+ * asked for it. */
 static void take_line(struct history *h, const struct incarnation *us, const char *line,
                       double *incarnation)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One run at a time per checkpoint directory. Rank 0 holds a lock on DIR/.lock from
- * accel_prepare to accel_close; the file says who. In: the directory. Out: the lock, or an
- * error that names the holder. A dead holder's lock is free at once: the kernel drops it.
- * Only a later life of the same job pushes a live holder aside: Slurm requeues a job while
- * tasks of it still run on a node that it lost. Locks need not reach over nodes: what the
- * file says decides at every commit, and a save under way loses its directory. A file that
- * says nothing (removed, emptied, unreadable) ends no run: it is written again by whoever
- * holds the lock, or warned of.
+ * accel_prepare to accel_close; the file says who. In: the directory. Out: the lock, or
+ * an error that names the holder. A dead holder's lock is free at once: the kernel
+ * drops it. Only a later life of the same job pushes a live holder aside: Slurm
+ * requeues a job while tasks of it still run on a node that it lost. Locks need not
+ * reach over nodes: what the file says decides at every commit, and a save under way
+ * loses its directory. A file that says nothing (removed, emptied, unreadable) ends no
+ * run: it is written again by whoever holds the lock, or warned of.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -60,8 +60,8 @@ static int read_holder(int fd, char *buf, size_t len)
     return rc;
 }
 
-/* From here on whoever held the lock before finds that he lost it, on every node. The line is
- * in place before what was longer goes: nobody meets an empty file. */
+/* From here on whoever held the lock before finds that he lost it, on every node. The
+ * line is in place before what was longer goes: nobody meets an empty file. */
 static int write_holder(int fd, const char *text)
 {
     char line[LEASE_LINE + 1];
@@ -210,8 +210,8 @@ static accel_status_t go_on(accel_t *run, const char *path, const char *what, in
     return ACCEL_OK;
 }
 
-/* Makes `fd`, another file of that name, the one that we hold. False: somebody else does, and
- * is no earlier life of ours; `holder` is what he says. */
+/* Makes `fd`, another file of that name, the one that we hold. False: somebody else
+ * does, and is no earlier life of ours; `holder` is what he says. */
 static bool hold_instead(accel_t *run, int fd, bool forced, char *holder, size_t len)
 {
     int rc = lock_within(fd, LEASE_READ_S);
@@ -227,8 +227,8 @@ static bool hold_instead(accel_t *run, int fd, bool forced, char *holder, size_t
     return true;
 }
 
-/* Nobody took the lock, but the file does not say that it is ours. `forced`: it names an
- * earlier life, which has to hear of us whether or not it still has the lock. */
+/* Nobody took the lock, but the file does not say that it is ours. `forced`: it names
+ * an earlier life, which has to hear of us whether or not it still has the lock. */
 static accel_status_t restore(accel_t *run, const char *path, bool forced,
                               accel_error_t *err)
 {

@@ -17,8 +17,8 @@ struct config;
  * asked for. All zero outside of Slurm. */
 struct incarnation {
     long job; /* the present allocation */
-    long
-        first_job; /* the one that began it all; equal to job without later allocations */
+    /* job of the first life; equal to job unless srun asked for a new allocation */
+    long first_job;
     long restart; /* 0 for the first life */
 };
 

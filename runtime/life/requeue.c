@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requeue of the present batch job by `scontrol`. In: the job's id from the environment,
- * the job's state as text (the layout of libslurm's structures changes with every release,
- * these words do not). Out: a requeue, at most once per incarnation. Never waits without
- * a deadline, never starts a shell.
+ * Requeue of the present batch job by `scontrol`. In: the job's id from the
+ * environment, the job's state as text (the layout of libslurm's structures changes
+ * with every release, these words do not). Out: a requeue, at most once per
+ * incarnation. Never waits without a deadline, never starts a shell.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -76,10 +76,11 @@ const char *stop_reason_text(enum stop_reason reason)
     return "?";
 }
 
-/* ---- scontrol ------------------------------------------------------------------------ */
+/* ---- scontrol -------------------------------------------------------------------- */
 
-/* The trainer blocks or handles signals; scontrol must not inherit that. But what Slurm
- * sends to end the step reaches it, too, and must not end it midway: it has a deadline. */
+/* The trainer blocks or handles signals; scontrol must not inherit that. But
+ * what Slurm sends to end the step reaches it, too, and must not end it midway:
+ * it has a deadline. */
 static int spawn_scontrol(char *const argv[], int out_fd, pid_t *pid_out)
 {
     posix_spawn_file_actions_t files;
@@ -170,7 +171,7 @@ static int run_scontrol(char *const argv[], char *buf, size_t len)
     return rc == 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* ---- the job's state ------------------------------------------------------------------- */
+/* ---- the job's state ------------------------------------------------------------- */
 
 /* Copies the value of " NAME=VALUE"; false when it is not there. */
 static bool field(const char *line, const char *name, char *out, size_t len)
@@ -248,8 +249,8 @@ static enum stop_reason reason_of_kill(const struct requeue_job_facts *f,
         return STOP_CANCELLED;
     if (f->preempted)
         return STOP_PREEMPTED;
-    /* A batch job that ends before its grace time is over was cancelled in it. Of others
-     * srun knows more than the state's name. */
+    /* A batch job that ends before its grace time is over was cancelled in it. Of
+     * others srun knows more than the state's name. */
     if (f->preempt_time > 0)
         return f->batch && request->grace_seconds > 0 &&
                        f->end_time < f->preempt_time + request->grace_seconds
@@ -293,7 +294,7 @@ enum requeue_result requeue_decide(const struct requeue_job_facts *facts,
     return facts->may_requeue ? REQUEUE_DONE : REQUEUE_FORBIDDEN;
 }
 
-/* ---- once ------------------------------------------------------------------------------ */
+/* ---- once ------------------------------------------------------------------------ */
 
 /* 1: the marker is ours, 0: somebody else's, -1: no marker can be made. */
 static int make_marker(const char *path)

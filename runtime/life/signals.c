@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The stop flag: SIGTERM (preemption, scancel), the warning signal of --signal (time limit)
- * and the first SIGINT (Ctrl-C) set it; the step loop reads it. A handler is a process-wide
- * thing, hence the only global of this library; it is installed for signals that nobody
- * handles yet (or that accel itself had ignored), and taken back by accel_close. SIGINT is
- * ours only while there is something to save, and once: the second one ends the process, as
- * it does without us.
+ * The stop flag: SIGTERM (preemption, scancel), the warning signal of --signal (time
+ * limit) and the first SIGINT (Ctrl-C) set it; the step loop reads it. A handler is a
+ * process-wide thing, hence the only global of this library; it is installed for
+ * signals that nobody handles yet (or that accel itself had ignored), and taken back by
+ * accel_close. SIGINT is ours only while there is something to save, and once: the
+ * second one ends the process, as it does without us.
  */
 #include <signal.h>
 #include <string.h>
@@ -20,8 +20,8 @@ static struct sigaction previous[SLOTS];
 static int on_its_way; /* another rank got it: ours may come when the run is over */
 static bool agreed;    /* the ranks stop together, and have saved or will have */
 
-/* What says more about the end that is wanted hides the rest: SIGTERM comes behind a warning,
- * and whoever presses Ctrl-C wants no other end. */
+/* What says more about the end that is wanted hides the rest: SIGTERM comes behind a
+ * warning, and whoever presses Ctrl-C wants no other end. */
 static int weight(int sig)
 {
     return sig == 0 ? 0 : sig == SIGTERM ? 1 : sig == SIGINT ? 3 : 2;
@@ -60,10 +60,11 @@ static void install(int slot, int sig, int flags)
     installed[slot] = sig;
 }
 
-/* What the program put in our place meanwhile stays. A signal that the run has obeyed already
- * must not end this process with another code than that of the other ranks: one is let by.
- * SIGTERM always is: the first rank to end with 75 or 85 makes srun send it to all others
- * (kill-on-bad-exit), which may take longer to leave. SIGKILL follows after KillWait. */
+/* What the program put in our place meanwhile stays. A signal that the run has obeyed
+ * already must not end this process with another code than that of the other ranks:
+ * one is let by. SIGTERM always is: the first rank to end with 75 or 85 makes srun
+ * send it to all others (kill-on-bad-exit), which may take longer to leave. SIGKILL
+ * follows after KillWait. */
 static void restore(int slot)
 {
     struct sigaction now, next = previous[slot];

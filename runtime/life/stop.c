@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a life that was told to stop and is saved: why, what comes next, and one
- * status for all ranks. 85 means "run me again", 75 that nobody will by himself: the job
- * was cancelled, somebody pressed Ctrl-C, or it has been restarted as often as it may.
+ * The end of a life that was told to stop and is saved: why, what comes next, and
+ * one status for all ranks. 85 means "run me again", 75 that nobody will by himself:
+ * the job was cancelled, somebody pressed Ctrl-C, or it has been restarted as often
+ * as it may.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -39,8 +40,8 @@ void stop_announce(accel_t *run, int sig)
                (long long)run->progress.step + 1, kept);
 }
 
-/* Rank 0: finds out why, notes it, asks for the requeue. In this order, because an accepted
- * request ends this process at any moment. */
+/* Rank 0: finds out why, notes it, asks for the requeue. In this order, because an
+ * accepted request ends this process at any moment. */
 static struct ending find_ending(accel_t *run, int sig)
 {
     const struct requeue_request request = {

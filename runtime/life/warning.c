@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The warning that accel asked Slurm for, until this program can handle it: tasks start with
- * that signal ignored. In: $ACCEL_WARNING, "USR1@SECONDS", the signal and the time (since
- * 1970, 0: none) at which Slurm has sent it at the latest. Out: whether accel itself had the
- * signal ignored, and a timer that stands in for a warning that came too early to be seen.
- * Says nothing; a text that is not of that form counts as none.
+ * The warning that accel asked Slurm for, until this program can handle it: tasks start
+ * with that signal ignored. In: $ACCEL_WARNING, "USR1@SECONDS", the signal and the time
+ * (since 1970, 0: none) at which Slurm has sent it at the latest. Out: whether accel
+ * itself had the signal ignored, and a timer that stands in for a warning that came too
+ * early to be seen. Says nothing; a text that is not of that form counts as none.
  */
 #include <errno.h>
 #include <signal.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gives every rank its place: GPU, cores, interface. In: what each rank was given, said to
- * all by the bootstrap. Out: run->place.topo and the process bound to it. Every rank comes to the
- * same verdict: a contradiction ends all of them.
+ * Gives every rank its place: GPU, cores, interface. In: what each rank was given, said
+ * to all by the bootstrap. Out: run->place.topo and the process bound to it. Every rank
+ * comes to the same verdict: a contradiction ends all of them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #include "run/run.h"
 
-/* ---- what this rank was given ------------------------------------------------------------ */
+/* ---- what this rank was given ---------------------------------------------------- */
 
 /* A GPU that was given to the step is used or refused, never ignored. */
 static accel_status_t take_devices(const struct boot *b, const struct topo_gpus *gpus,
@@ -41,7 +41,7 @@ static accel_status_t take_devices(const struct boot *b, const struct topo_gpus 
     return st;
 }
 
-/* ---- telling each other ------------------------------------------------------------------ */
+/* ---- telling each other ---------------------------------------------------------- */
 
 /* "STATUS DEVICES MASK [BUS-ID ID]..." */
 static void write_card(accel_status_t st, const struct topo_rank *own,
@@ -110,7 +110,7 @@ static accel_status_t exchange(struct boot *b, accel_status_t mine,
     return st;
 }
 
-/* ---- one verdict ------------------------------------------------------------------------- */
+/* ---- one verdict ----------------------------------------------------------------- */
 
 /* The rank that is not `speaker` has nothing to add. */
 static accel_status_t as_said_by(const struct boot *b, int speaker, accel_status_t st,
@@ -167,7 +167,7 @@ static accel_status_t place_judge(const struct boot *b, const struct topo_rank *
     return ACCEL_OK;
 }
 
-/* ---- binding ----------------------------------------------------------------------------- */
+/* ---- binding --------------------------------------------------------------------- */
 
 /* Hardware threads in a hexadecimal mask. */
 static long count_bits(const char *mask)
@@ -217,10 +217,11 @@ static void bind_process(accel_t *run, const char *mask)
     memcpy(run->place.mask_before, mask, sizeof(run->place.mask_before));
 }
 
-/* ---- the list of visible devices --------------------------------------------------------- */
+/* ---- the list of visible devices ------------------------------------------------- */
 
-/* CUDA shows a process one slice only, the first of the list; and it numbers GPUs by their
- * speed, not as the map does. The list becomes this rank's own before CUDA reads it. */
+/* CUDA shows a process one slice only, the first of the list; and it numbers GPUs
+ * by their speed, not as the map does. The list becomes this rank's own before
+ * CUDA reads it. */
 static accel_status_t narrow_list(accel_t *run, accel_error_t *err)
 {
     const char *list = getenv("CUDA_VISIBLE_DEVICES");
@@ -249,7 +250,7 @@ static void restore_list(accel_t *run)
     run->place.list_before = NULL;
 }
 
-/* ---- all of it --------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------- */
 
 void place_undo(accel_t *run)
 {

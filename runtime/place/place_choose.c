@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The GPU of a run that nobody gave one. In: the node's GPUs. Out: the first that can be used,
- * or why there is none, in words for the map. For one process outside of Slurm alone: a
- * step's GPUs are Slurm's to give, and others of the node may be another job's.
+ * The GPU of a run that nobody gave one. In: the node's GPUs. Out: the first that
+ * can be used, or why there is none, in words for the map. For one process
+ * outside of Slurm alone: a step's GPUs are Slurm's to give, and others of the
+ * node may be another job's.
  */
 #include <stdio.h>
 #include <stdlib.h>

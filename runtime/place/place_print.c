@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The map of all ranks as rank 0 logs it at the start. In: every rank's place. Out: a line
- * per rank of the first node, and of other nodes what differs from it.
+ * The map of all ranks as rank 0 logs it at the start. In: every rank's place. Out: a
+ * line per rank of the first node, and of other nodes what differs from it.
  */
 #include <stdio.h>
 #include <stdlib.h>

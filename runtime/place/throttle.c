@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Says when this rank's GPU is slower than it should be. In: NVML's reasons. Out: a warning
- * at the start, and one for each change. All ranks wait for the slowest: a single hot GPU
- * slows down the whole run, and without this line nobody knows which.
+ * Says when this rank's GPU is slower than it should be. In: NVML's reasons. Out: a
+ * warning at the start, and one for each change. All ranks wait for the slowest: a
+ * single hot GPU slows down the whole run, and without this line nobody knows which.
  */
 #include "run/run.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The GPUs of the node. In: NVML, or the PCI devices of a recorded machine. Out: struct
- * topo_gpus. A GPU that does not answer keeps its place in the list, so that the indices
- * of the others stay right. Never fails: not to know is one of the answers.
+ * topo_gpus. A GPU that does not answer keeps its place in the list, so that the
+ * indices of the others stay right. Never fails: not to know is one of the answers.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 enum { PCI_NVIDIA = 0x10de, PCI_DISPLAY = 0x03 };
 
-/* ---- by NVML --------------------------------------------------------------------------- */
+/* ---- by NVML --------------------------------------------------------------------- */
 
 static void read_slices(const struct nvml *n, nvml_device_t *device,
                         struct topo_gpu *gpu)
@@ -143,7 +143,7 @@ void topo_gpus_find(struct topo_gpus *gpus_out)
     nvml_close(&nvml);
 }
 
-/* ---- of a record ----------------------------------------------------------------------- */
+/* ---- of a record ----------------------------------------------------------------- */
 
 /* hwloc notes UUID and model at the OS device of the driver, where it saw one. */
 static void read_notes(hwloc_obj_t pci, struct topo_gpu *gpu)

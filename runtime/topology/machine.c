@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The machine as hwloc and NVML see it, read once. In: this machine, or an hwloc XML file.
- * Out: struct topo_machine. Loads no GPU driver by way of hwloc: its plugins would wake
- * them, and NVML is asked directly.
+ * The machine as hwloc and NVML see it, read once. In: this machine, or an hwloc XML
+ * file. Out: struct topo_machine. Loads no GPU driver by way of hwloc: its plugins
+ * would wake them, and NVML is asked directly.
  */
 #include <errno.h>
 #include <hwloc/glibc-sched.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The map of a node: every rank's GPU, cores, NUMA node and interface. In: the machine and
- * what each rank was given. Out: one place per rank, or the contradiction in words. Pure.
+ * The map of a node: every rank's GPU, cores, NUMA node and interface. In: the
+ * machine and what each rank was given. Out: one place per rank, or the contradiction
+ * in words. Pure.
  */
 #include <stdio.h>
 #include <string.h>
@@ -61,8 +62,8 @@ static int rank_of_gpu(const struct topo_rank *rank, int ranks, const char *bus_
     return -1;
 }
 
-/* "NVLink to local ranks 1, 2" and, of GPUs that none of them has, "0000:41:00.0". Slices
- * have no links. */
+/* "NVLink to local ranks 1, 2" and, of GPUs that none of them has, "0000:41:00.0".
+ * Slices have no links. */
 static void map_links(const struct topo_machine *m, const struct topo_rank *rank,
                       int ranks, int self, struct topo_place *place)
 {

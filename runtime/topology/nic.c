@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The network interfaces of the node, and which of them each rank uses. In: hwloc's tree
- * with devices. Out: the nearest one; where several are equally near, the ranks take turns.
- * Offers UCX fewer than all only where some are farther, of the same fabric, and other ranks
- * of the node keep them busy: to leave out the only way to another node, or bandwidth that
- * nobody uses, would be worse than a detour.
+ * The network interfaces of the node, and which of them each rank uses. In: hwloc's
+ * tree with devices. Out: the nearest one; where several are equally near, the ranks
+ * take turns. Offers UCX fewer than all only where some are farther, of the same
+ * fabric, and other ranks of the node keep them busy: to leave out the only way to
+ * another node, or bandwidth that nobody uses, would be worse than a detour.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ const char *topo_path_name(enum topo_path path)
     return path_names[path];
 }
 
-/* ---- what there is ---------------------------------------------------------------------- */
+/* ---- what there is --------------------------------------------------------------- */
 
 /* Up, as far as anybody says; a port that is down must not be chosen. */
 static bool is_up(const struct topo_machine *m, hwloc_obj_t os, bool fabric)
@@ -74,7 +74,7 @@ void topo_nics_find(struct topo_machine *m)
     qsort(m->nic, (size_t)m->nics, sizeof(m->nic[0]), by_place);
 }
 
-/* ---- how far ---------------------------------------------------------------------------- */
+/* ---- how far --------------------------------------------------------------------- */
 
 static bool is_above(hwloc_obj_t above, hwloc_obj_t obj)
 {
@@ -140,7 +140,7 @@ static enum topo_path path_from_cores(const struct topo_machine *m, hwloc_obj_t 
     return path;
 }
 
-/* ---- which ------------------------------------------------------------------------------ */
+/* ---- which ----------------------------------------------------------------------- */
 
 struct choice {
     enum topo_path path[TOPO_NICS]; /* from this rank */
@@ -187,8 +187,8 @@ static uint64_t same_fabric(const struct topo_machine *m, const struct choice *c
     return same;
 }
 
-/* Everything but the farther ports of its fabric, and only where other ranks of the node
- * keep these busy: `used` has all chosen ones. */
+/* Everything but the farther ports of its fabric, and only where other ranks of the
+ * node keep these busy: `used` has all chosen ones. */
 static void offer(const struct topo_machine *m, const struct choice *c, uint64_t used,
                   struct topo_place *place)
 {
@@ -205,7 +205,8 @@ static void offer(const struct topo_machine *m, const struct choice *c, uint64_t
     strbuf_free(&list);
 }
 
-/* The nearest; of several, the next one in turn for each rank that is as near to them. */
+/* The nearest; of several, the next one in turn for each rank that is as
+ * near to them. */
 static int take_turn(const struct choice *all, int r)
 {
     int turn = 0, at = -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds NVML and its functions. In: the system's libraries. Out: a table of functions, or
- * the reason why there is none. Never needs the library, or a new one.
+ * Finds NVML and its functions. In: the system's libraries. Out: a table of functions,
+ * or the reason why there is none. Never needs the library, or a new one.
  */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a word of CUDA_VISIBLE_DEVICES to a device of the node. In: the list as text, the
- * GPUs. Out: bus id and UUID. Never reads the environment and never asks the driver.
+ * From a word of CUDA_VISIBLE_DEVICES to a device of the node. In: the list as
+ * text, the GPUs. Out: bus id and UUID. Never reads the environment and never
+ * asks the driver.
  */
 #include <stdio.h>
 #include <stdlib.h>
