@@ -63,7 +63,7 @@ struct topo_watch {
     nvml_device_t *device;
 };
 
-/* By bus id and not by index: indices count only the GPUs that this process can see. */
+/* By bus id and not by index: NVML and CUDA number the GPUs in different orders. */
 static nvml_device_t *find_device(const struct nvml *n, const char *bus_id)
 {
     nvml_device_t *device;

@@ -21,8 +21,8 @@ struct deal {
     hwloc_cpuset_t scratch;
 };
 
-/* Core number `i`, or hardware thread number `i` in a tree without cores (as some
- * virtual machines show); NULL beyond the last one. */
+/* Core number `i`, or hardware thread number `i` in a tree without cores ; NULL beyond
+ * the last one. */
 static hwloc_obj_t core_at(const struct topo_machine *m, int i)
 {
     bool cores = hwloc_get_nbobjs_by_type(m->tree, HWLOC_OBJ_CORE) > 0;
@@ -257,8 +257,7 @@ accel_status_t topo_map_cores(const struct topo_machine *m,
     return st;
 }
 
-/* Cores that only other jobs may use do not count (the allowed set): disjoint masks
- * would have to fit into the others. */
+/* Counts only cores that the cgroup allows. */
 bool topo_masks_common(const struct topo_machine *m, const char *mask, int ranks)
 {
     hwloc_cpuset_t set = hwloc_bitmap_alloc();

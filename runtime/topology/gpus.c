@@ -11,10 +11,12 @@
 #include "topology/machine.h"
 #include "topology/nvml.h"
 
-enum { PCI_NVIDIA = 0x10de, PCI_DISPLAY = 0x03 };
+enum { PCI_NVIDIA = 0x10de, PCI_DISPLAY = 0x03 }; /* vendor; upper byte of the class */
 
 /* ---- by NVML --------------------------------------------------------------------- */
 
+/* The MIG slices of a GPU. Old drivers lack some of the questions; what
+ * is known stays. */
 static void read_slices(const struct nvml *n, nvml_device_t *device,
                         struct topo_gpu *gpu)
 {
@@ -32,7 +34,7 @@ static void read_slices(const struct nvml *n, nvml_device_t *device,
         nvml_device_t *slice = NULL;
         unsigned id;
 
-        /* Places without a slice answer "not found". */
+        /* `places` is the maximum: those without a slice answer "not found". */
         if (n->mig_device(device, i, &slice) != NVML_SUCCESS ||
             n->uuid(slice, s->uuid, sizeof(s->uuid)) != NVML_SUCCESS)
             continue;
@@ -47,7 +49,7 @@ static void read_slices(const struct nvml *n, nvml_device_t *device,
     }
 }
 
-/* The GPU at the other end, once however many links lead there. */
+/* Notes the GPU at the other end of a link, once however many links lead there. */
 static void add_peer(struct topo_gpu *gpu, const struct nvml_pci *pci)
 {
     char bus_id[sizeof(gpu->bus_id)];
@@ -57,6 +59,8 @@ static void add_peer(struct topo_gpu *gpu, const struct nvml_pci *pci)
         memcpy(gpu->peer[gpu->peers++], bus_id, sizeof(bus_id));
 }
 
+/* Counts the active NVLinks and notes where they lead. Behind a switch every GPU
+ * reaches every other one, so the ends are not listed. */
 static void read_links(const struct nvml *n, nvml_device_t *device,
                        struct topo_gpu *gpu)
 {
@@ -87,6 +91,8 @@ bool topo_gpu_linked(const struct topo_gpu *gpu, const char *bus_id)
     return false;
 }
 
+/* bus_id is copied only when the UUID is known, too: an empty one marks a GPU that
+ * does not answer. */
 static void read_gpu(const struct nvml *n, nvml_device_t *device, struct topo_gpu *gpu)
 {
     struct nvml_memory memory;
@@ -145,7 +151,8 @@ void topo_gpus_find(struct topo_gpus *gpus_out)
 
 /* ---- of a record ----------------------------------------------------------------- */
 
-/* hwloc notes UUID and model at the OS device of the driver, where it saw one. */
+/* hwloc stores UUID and model with the driver's OS device, if it saw one when the
+ * machine was recorded. The UUID may lack NVML's prefix. */
 static void read_notes(hwloc_obj_t pci, struct topo_gpu *gpu)
 {
     const char *name = pci->name;
@@ -163,6 +170,7 @@ static void read_notes(hwloc_obj_t pci, struct topo_gpu *gpu)
     snprintf(gpu->name, sizeof(gpu->name), "%s", name ? name : "");
 }
 
+/* for qsort: the order in which NVML numbers GPUs */
 static int by_bus_id(const void *a, const void *b)
 {
     return strcmp(((const struct topo_gpu *)a)->bus_id,

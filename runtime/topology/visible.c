@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * From a word of CUDA_VISIBLE_DEVICES to a device of the node. In: the list as
- * text, the GPUs. Out: bus id and UUID. Never reads the environment and never
+ * text, and the GPUs. Out: bus id and UUID. Never reads the environment and never
  * asks the driver.
  */
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #include "topology/topo.h"
 
-/* Word number `at` of the list, without blanks. */
+/* Word number `at` (from 0) of the list, without blanks; empty beyond the last one. */
 static void word_at(const char *list, int at, char *out, size_t len)
 {
     size_t n;
@@ -38,6 +38,8 @@ bool topo_is_slice(const struct topo_device *d)
     return strncmp(d->id, "MIG-", 4) == 0;
 }
 
+/* Fills *device_out from a GPU, or from its slice number `slice` (-1:
+ * the whole GPU). */
 static void take_slice(const struct topo_gpus *gpus, int index, int slice,
                        struct topo_device *device_out)
 {
@@ -53,6 +55,8 @@ static void take_slice(const struct topo_gpus *gpus, int index, int slice,
     device_out->limit_watts = slice < 0 ? gpu->clocks.limit_watts : 0;
 }
 
+/* The GPU at `index`, or its first slice if it is in MIG mode. `word`: as the
+ * list names it. */
 static accel_status_t take_gpu(const struct topo_gpus *gpus, int index,
                                const char *word, struct topo_device *device_out,
                                accel_error_t *err)
@@ -73,7 +77,7 @@ static accel_status_t take_gpu(const struct topo_gpus *gpus, int index,
     return ACCEL_OK;
 }
 
-/* "MIG-GPU-UUID/gi/ci", as drivers before 470 name a slice. */
+/* Does the word name this slice as drivers before 470 did: "MIG-GPU-UUID/gi/ci"? */
 static bool is_old_name(const struct topo_gpu *gpu, const struct topo_slice *slice,
                         const char *word)
 {
@@ -84,7 +88,8 @@ static bool is_old_name(const struct topo_gpu *gpu, const struct topo_slice *sli
     return strcmp(name, word) == 0;
 }
 
-/* The only GPU, or slice, that begins so; -1: none, -2: several. */
+/* Index of the only GPU whose UUID begins with the word, or of the GPU whose slice
+ * *slice_out does; -1: none, -2: several. CUDA accepts such abbreviations, too. */
 static int find_uuid(const struct topo_gpus *gpus, const char *word, int *slice_out)
 {
     bool slices = strncmp(word, "MIG-", 4) == 0;
@@ -149,6 +154,9 @@ accel_status_t topo_visible_device(const struct topo_gpus *gpus, const char *vis
     return ACCEL_OK;
 }
 
+/* Slurm leaves the variable unset with --gpu-bind=none and several tasks (22.05).
+ * If a cgroup hides the other GPUs, exactly the step's are visible and nothing
+ * can go wrong. */
 accel_status_t topo_check_unset(const struct topo_gpus *gpus, const char *visible,
                                 int on_node, accel_error_t *err)
 {
