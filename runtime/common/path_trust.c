@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Path trust on descriptors: every step opens the next name below an open directory
- * without following links, and judges what fstat says about that descriptor. A path is
- * never opened twice. Never prints, never changes a file.
+ * without following links, and judges what fstat says of that descriptor. No path is
+ * opened twice. Never prints, never changes a file.
  */
 #include "common/path_trust.h"
 
@@ -14,19 +14,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_LINKS = 40 }; /* as the kernel */
+enum { MAX_LINKS = 40 }; /* the kernel's limit */
 
-/* Where the walk stands. The first fault is kept: a file that is not there is missing,
- * whatever its directories are like. */
+/* Where the walk stands. The first fault is kept and reported only at the end: a file
+ * that is not there is reported as missing, whatever its directories are like. */
 struct walk {
-    int dir;             /* the open directory */
+    int dir;             /* the open directory; -1: none yet */
     char at[PATH_MAX];   /* its path, for messages */
-    char rest[PATH_MAX]; /* names still to go */
-    int links;
-    accel_error_t fault;
+    char rest[PATH_MAX]; /* components still to walk */
+    int links;           /* followed so far */
+    accel_error_t fault; /* code ACCEL_OK: none so far */
 };
 
-/* Nobody else may have made or changed it. `what` names its kind in messages. */
+/* Notes a fault if somebody else may have made or changed the object. `what` names its
+ * kind in messages. A writable directory with the sticky bit (/tmp) passes: others
+ * cannot replace what is trusted in it. The mode of a link means nothing. */
 static void trust_judge(struct walk *w, const struct stat *info, const char *what,
                         const char *path)
 {
@@ -48,6 +50,7 @@ static void trust_judge(struct walk *w, const struct stat *info, const char *wha
     }
 }
 
+/* The error for errno while opening `path`. */
 static accel_status_t os_failed(const char *path, accel_error_t *err)
 {
     if (errno == ENOENT || errno == ENOTDIR)
@@ -61,7 +64,8 @@ static accel_status_t os_failed(const char *path, accel_error_t *err)
                       strerror(errno));
 }
 
-/* The first name of w->rest into `name`; what follows stays. False: none is left. */
+/* Moves the first component of w->rest to `name`. False: none is left, or it
+ * is too long. */
 static bool next_name(struct walk *w, char name[NAME_MAX + 1])
 {
     char left[PATH_MAX]; /* a copy, because valgrind takes a memmove for memcpy here */
@@ -89,6 +93,7 @@ static void enter(struct walk *w, int dir, const char *path)
     snprintf(w->at, sizeof(w->at), "%s", path);
 }
 
+/* Begins at "/", also after an absolute link. */
 static accel_status_t trust_start(struct walk *w, accel_error_t *err)
 {
     struct stat info;
@@ -104,7 +109,8 @@ static accel_status_t trust_start(struct walk *w, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* The names of the link `fd` go before those that are left. */
+/* Puts the components of the link `fd` before those that are left. The walk then judges
+ * them like all others. */
 static accel_status_t follow(struct walk *w, int fd, const char *path,
                              accel_error_t *err)
 {
@@ -123,7 +129,7 @@ static accel_status_t follow(struct walk *w, int fd, const char *path,
     return target[0] == '/' ? trust_start(w, err) : ACCEL_OK;
 }
 
-/* One directory, or a link to one, further. */
+/* Walks one component: into a directory, or by way of a link. */
 static accel_status_t step(struct walk *w, const char *name, accel_error_t *err)
 {
     char path[PATH_MAX];
@@ -155,7 +161,8 @@ static accel_status_t step(struct walk *w, const char *name, accel_error_t *err)
     return st;
 }
 
-/* The file itself. */
+/* The last component, the file itself. Here the walk's first fault is reported.
+ * O_NONBLOCK: opening a fifo must not wait for a writer. */
 static accel_status_t trust_finish(struct walk *w, const char *name, int *fd_out,
                                    accel_error_t *err)
 {

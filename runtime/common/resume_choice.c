@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The choice of what a run goes on from: --accel-resume of srun, --resume of accel
- * launch. In: what the user typed. Out: "auto", "none" or an absolute path, as it
- * travels to the tasks in ACCEL_RESUME.
+ * What a run resumes from: --accel-resume of srun, --resume of accel launch. In: what
+ * the user typed. Out: "auto", "none" or an absolute path, as it is passed to the
+ * tasks in ACCEL_RESUME.
  */
 #include <errno.h>
 #include <limits.h>
@@ -12,6 +12,7 @@
 
 #include "common/common.h"
 
+/* The choices that are not paths. A file with such a name needs a slash: ./auto */
 static const char *const words[] = { "auto", "none" };
 
 static bool resume_is_word(const char *text)
@@ -22,6 +23,7 @@ static bool resume_is_word(const char *text)
     return false;
 }
 
+/* Absolute, because the tasks may run in another directory than srun. */
 accel_status_t resume_choice(const char *text, const char *base, char *out, size_t len,
                              accel_error_t *err)
 {
@@ -44,6 +46,7 @@ accel_status_t resume_choice(const char *text, const char *base, char *out, size
     return ACCEL_OK;
 }
 
+/* A word without a slash may be a misspelt choice: suggests that. */
 accel_status_t resume_exists(const char *text, const char *choice, accel_error_t *err)
 {
     const char *near = strchr(text, '/') ? NULL : suggest_nearest(text, words, 2);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Log line, growing strings, units, clock and dtype sizes.
- * Nothing here fails other than by a `failed` flag, and nothing prints.
+ * Log lines, growing strings, units, the clock and the sizes of dtypes.
+ * Failures here are only a `failed` flag, and nothing prints.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -25,6 +25,7 @@ void accel_logf(const struct accel_log *log, accel_log_level_t level, const char
     log->fn(log->user, level, line);
 }
 
+/* Makes room for `more` bytes and the NUL; doubles, so that appends are cheap. */
 static bool strbuf_reserve(struct strbuf *b, size_t more)
 {
     size_t cap = b->cap ? b->cap : 128;

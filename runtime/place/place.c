@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gives every rank its place: GPU, cores, interface. In: what each rank was given, said
- * to all by the bootstrap. Out: run->place.topo and the process bound to it. Every rank
- * comes to the same verdict: a contradiction ends all of them.
+ * Gives every rank its place: GPU, cores, interface. In: what each rank was given, told
+ * to all by the bootstrap. Out: run->place.topo, and the process bound to it. Every
+ * rank comes to the same verdict: a contradiction ends all of them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,9 @@
 
 /* ---- what this rank was given ---------------------------------------------------- */
 
-/* A GPU that was given to the step is used or refused, never ignored. */
+/* Fills own->device with the devices that the step gave to this rank. A GPU that was
+ * given is used or refused, never ignored: silence would waste it. *first_out: index of
+ * the first one among the visible devices. */
 static accel_status_t take_devices(const struct boot *b, const struct topo_gpus *gpus,
                                    struct topo_rank *own, int *first_out,
                                    accel_error_t *err)
@@ -43,7 +45,8 @@ static accel_status_t take_devices(const struct boot *b, const struct topo_gpus 
 
 /* ---- telling each other ---------------------------------------------------------- */
 
-/* "STATUS DEVICES MASK [BUS-ID ID]..." */
+/* What a rank tells the others, as text: "STATUS DEVICES MASK [BUS-ID ID]...". Only
+ * what the map needs of other ranks. */
 static void write_card(accel_status_t st, const struct topo_rank *own,
                        struct strbuf *out)
 {
@@ -53,6 +56,7 @@ static void write_card(accel_status_t st, const struct topo_rank *own,
     strbuf_append(out, "", 1); /* the NUL travels, too */
 }
 
+/* Cuts `text` into words, in place. False: not such a card. */
 static bool read_card(char *text, size_t bytes, accel_status_t *status_out,
                       struct topo_rank *rank_out)
 {
@@ -87,7 +91,9 @@ static accel_status_t bad_card(accel_error_t *err, int rank)
         "rank %d told its place in a form that this version does not know", rank);
 }
 
-/* What every rank was given and how it fared, by rank. */
+/* Collective: rank_out[size] and status_out[size], what every rank was given and how
+ * it fared so far. A rank that failed takes part, too: otherwise the others would
+ * wait for it. */
 static accel_status_t exchange(struct boot *b, accel_status_t mine,
                                const struct topo_rank *own, struct topo_rank *rank_out,
                                accel_status_t *status_out, accel_error_t *err)
@@ -112,7 +118,8 @@ static accel_status_t exchange(struct boot *b, accel_status_t mine,
 
 /* ---- one verdict ----------------------------------------------------------------- */
 
-/* The rank that is not `speaker` has nothing to add. */
+/* Ends all ranks with st, but only rank `speaker` keeps the text: one
+ * message is enough. */
 static accel_status_t as_said_by(const struct boot *b, int speaker, accel_status_t st,
                                  accel_error_t *err)
 {
@@ -121,7 +128,8 @@ static accel_status_t as_said_by(const struct boot *b, int speaker, accel_status
     return st;
 }
 
-/* The ranks of a node, in the order of their local ranks. Returns how many. */
+/* The ranks of a node by local rank: rank_out[] what they were given, world_rank_out[]
+ * their ranks. Returns how many. */
 static int pick_node(const struct boot *b, int node, const struct topo_rank *rank,
                      struct topo_rank *rank_out, int *world_rank_out)
 {
@@ -135,6 +143,8 @@ static int pick_node(const struct boot *b, int node, const struct topo_rank *ran
     return n;
 }
 
+/* The verdict on all ranks, the same on each: nobody failed, no device was given twice,
+ * and all have GPUs or none has. scratch and world_rank have room for [size]. */
 static accel_status_t place_judge(const struct boot *b, const struct topo_rank *rank,
                                   const accel_status_t *status,
                                   struct topo_rank *scratch, int *world_rank,
@@ -169,7 +179,7 @@ static accel_status_t place_judge(const struct boot *b, const struct topo_rank *
 
 /* ---- binding --------------------------------------------------------------------- */
 
-/* Hardware threads in a hexadecimal mask. */
+/* Counts the hardware threads in a mask such as "0x0000000f,0xffffffff". */
 static long count_bits(const char *mask)
 {
     long n = 0;
@@ -196,12 +206,15 @@ static const char *why_unbound(const accel_t *run, const char *mask)
         return "OpenMP's own binding is asked for";
     if (run->place.topo.shared)
         return "more ranks than cores";
-    /* Which ones are ours is not known, and another job may count on the same. */
+    /* Which CPUs are ours is unknown, and another job may be using the ones
+         * we would take. */
     if (given > 0 && given < count_bits(mask))
         return "the job has a part of the node's CPUs and Slurm did not say which";
     return NULL;
 }
 
+/* Binds the threads, unless that would do harm. Without permission the run goes on
+ * unbound: it is only slower. */
 static void bind_process(accel_t *run, const char *mask)
 {
     accel_error_t err = { 0 };
@@ -219,9 +232,9 @@ static void bind_process(accel_t *run, const char *mask)
 
 /* ---- the list of visible devices ------------------------------------------------- */
 
-/* CUDA shows a process one slice only, the first of the list; and it numbers GPUs
- * by their speed, not as the map does. The list becomes this rank's own before
- * CUDA reads it. */
+/* Sets CUDA_VISIBLE_DEVICES to this rank's device, before CUDA reads it. CUDA shows a
+ * process only one slice, the first of the list; and for a chosen GPU the UUID is
+ * needed, since CUDA numbers GPUs by speed and the map does not. */
 static accel_status_t narrow_list(accel_t *run, accel_error_t *err)
 {
     const char *list = getenv("CUDA_VISIBLE_DEVICES");
@@ -240,6 +253,7 @@ static accel_status_t narrow_list(accel_t *run, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* Puts CUDA_VISIBLE_DEVICES back as it was. */
 static void restore_list(accel_t *run)
 {
     if (run->place.list_before && run->place.no_list_before)
@@ -260,7 +274,8 @@ void place_undo(accel_t *run)
     run->place.mask_before[0] = '\0';
 }
 
-/* Number of the interface that accel.topology.nic names; -1: the key is not given. */
+/* Number of the interface that accel.topology.nic names; -1: the key is not set. The
+ * error lists the node's interfaces. */
 static accel_status_t find_nic(const accel_t *run, const struct topo_machine *m,
                                int *nic_out, accel_error_t *err)
 {
@@ -289,7 +304,8 @@ static accel_status_t find_nic(const accel_t *run, const struct topo_machine *m,
     return st;
 }
 
-/* What this rank knows of its own devices is more than its card says. */
+/* Maps this rank's node. Its own entry is `own` in place of its card, which does not
+ * have all that the rank knows of its devices. */
 static accel_status_t map_node(accel_t *run, const struct topo_machine *m,
                                const struct topo_rank *own,
                                const struct topo_rank *rank, struct topo_rank *scratch,
@@ -310,7 +326,8 @@ static accel_status_t map_node(accel_t *run, const struct topo_machine *m,
     return st;
 }
 
-/* `st`, `err`: how this rank fared so far. */
+/* Collective: exchanges the cards, judges them and maps the node. `st` and `err`: how
+ * this rank fared so far. */
 static accel_status_t place_agree(accel_t *run, const struct topo_machine *m,
                                   accel_status_t st, const struct topo_rank *own,
                                   accel_error_t *err)
@@ -345,7 +362,7 @@ out:
     return st;
 }
 
-/* No GPU was given: fine, unless the config is for GPUs only. */
+/* No GPU was given: an error only if the config is for GPUs. */
 static accel_status_t check_cpu_wanted(const struct config *c, const char *host,
                                        accel_error_t *err)
 {
@@ -358,7 +375,8 @@ static accel_status_t check_cpu_wanted(const struct config *c, const char *host,
         "distributed_type is MULTI_GPU, and this task was given no GPU");
 }
 
-/* Nobody is to find out from the speed. */
+/* Warns that a node has GPUs that the run does not use: the user should not have to
+ * find out from the speed. */
 static void tell_idle_gpus(const accel_t *run, const struct topo_machine *m)
 {
     int present = topo_machine_gpus_present(m), shown = topo_machine_gpus(m)->count;
@@ -406,7 +424,7 @@ accel_status_t place_open(accel_t *run, accel_error_t *err)
         st = check_cpu_wanted(c, run->boot.host, err);
     if (st == ACCEL_OK)
         st = find_nic(run, m, &nic, err);
-    if (st != ACCEL_OK) /* said to the others without details */
+    if (st != ACCEL_OK) /* the others get the status without details */
         *own = (struct topo_rank){ .mask = "0x0" };
     st = place_agree(run, m, st, own, err);
     if (st == ACCEL_OK) {

@@ -204,8 +204,8 @@ static uint64_t same_fabric(const struct topo_machine *m, const struct choice *c
 }
 
 /* Sets place->net_devices to everything except the farther ports of the rank's fabric,
- * but only if every port of that fabric is some rank's choice (`used`). Otherwise it
- * stays empty, and UCX uses all. */
+ * but only if the nearest are on its own NUMA node and every port of that fabric is
+ * some rank's choice (`used`). Otherwise it stays empty, and UCX uses all. */
 static void offer(const struct topo_machine *m, const struct choice *c, uint64_t used,
                   struct topo_place *place)
 {
