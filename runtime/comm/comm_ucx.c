@@ -189,8 +189,8 @@ static size_t choose_chunk(const struct comm *c, size_t longest)
     size_t step = wire_step(c->args.dtype);
     size_t row = (size_t)c->size * on_wire(c, step), steps = CHUNK_BYTES / 2 / row + 1;
 
-    /* The number of the chunk must fit into the tag's step; the last step is kept
-         * for all_reduce's second half. */
+    /* The number of the chunk must fit into the tag's step; the last step is kept for
+     * all_reduce's second half. */
     if (longest / (steps * step) >= UCX_STEPS - 1)
         steps = longest / step / (UCX_STEPS - 1) + 1;
     return steps * step < longest ? steps * step : longest ? longest : 1;
@@ -278,8 +278,8 @@ static accel_status_t ucx_all_reduce(struct comm *c, void *buf, accel_error_t *e
         return all_reduce_small(c, buf, c->args.elems * es, err);
     for (int r = 0; r <= c->size; r++)
         u->begin[r] = reduce_slice_begin(c->args.elems, c->size, r);
-    /* In place: reduce_parts does not send the own slice to anybody, and the
-         * others' slices of buf are overwritten only after their sends are complete. */
+    /* In place: reduce_parts does not send the own slice to anybody, and the others'
+     * slices of buf are overwritten only after their sends are complete. */
     sink.out = (char *)buf + u->begin[c->rank] * es;
     st = reduce_parts(c, &p, &sink, err);
     if (st != ACCEL_OK)

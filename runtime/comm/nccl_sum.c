@@ -17,14 +17,13 @@
 static accel_status_t nccl_grow_scratch(struct nccl_state *n, size_t bytes,
                                         accel_error_t *err)
 {
-    /* nccl_reserve asks for what was planned; that is allocated exactly when it is
-         * the first. Unplanned growth doubles, so that it happens seldom. */
+    /* nccl_reserve asks for what was planned; that is allocated exactly when it is the
+     * first. Unplanned growth doubles, so that it happens seldom. */
     size_t most = 2 * n->scratch_bytes > bytes ? 2 * n->scratch_bytes : bytes;
     void *mem = NULL;
     accel_status_t st;
 
-    /* The old workspace may still be in use on the device, so it
-         * stays until close. */
+    /* The old workspace may still be in use on the device, so it stays until close. */
     st = n->be->alloc(n->be, MEMORY_REDUCE, most, &mem, err);
     if (st == ACCEL_OK)
         st = nccl_keep_block(n, mem, err);

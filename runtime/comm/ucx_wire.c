@@ -103,8 +103,8 @@ void ucx_recv(struct comm *c, int peer, int step, void *buf, size_t bytes)
 {
     static char nothing;
     struct ucx *u = c->impl;
-    /* Forces a request: for messages that had already arrived, UCX 1.13 would
-         * complete at once and not tell the sender's tag. */
+    /* Forces a request: for messages that had already arrived, UCX 1.13 would complete
+     * at once and not tell the sender's tag. */
     const ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL };
     struct ucx_op *op = new_op(u);
 
@@ -524,8 +524,8 @@ void ucx_close(struct comm *c)
     int64_t until = clock_ns() + CLOSE_NS;
 
     if (u->worker && !c->failed) {
-        /* A barrier first: a peer may still be receiving what this rank sent
-                 * last, and would take a closed endpoint for a lost rank. */
+        /* A barrier first: a peer may still be receiving what this rank sent last, and
+         * would take a closed endpoint for a lost rank. */
         c->args = (struct comm_args){ .call = COMM_CALL_BARRIER, .dtype = ACCEL_U8 };
         c->seq++;
         comm_set_deadline(c, until);

@@ -18,8 +18,8 @@ void bf16_widen(float *dst, const bf16_t *src, size_t n)
 ACCEL_MULTIVERSION
 void bf16_narrow(bf16_t *dst, const float *src, size_t n)
 {
-    /* Safe in place: results are half as long, so a store never reaches numbers
-         * that are still to be loaded. */
+    /* Safe in place: results are half as long, so a store never reaches numbers that
+     * are still to be loaded. */
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
         dst[i] = f32_to_bf16(src[i]);

@@ -44,8 +44,8 @@ accel_status_t path_open_dir(const char *path, int *fd_out, accel_error_t *err)
             "the directory is a link of uid %u, who is neither root nor "
             "you; nothing is written behind it",
             (unsigned)st.st_uid);
-    /* A trusted user's link may be followed. It can be swapped now only by someone
-         * who may write to the directory around it, and who is trusted with that. */
+    /* A trusted user's link may be followed. It can be swapped now only by someone who
+     * may write to the directory around it, and who is trusted with that. */
     *fd_out = TEMP_FAILURE_RETRY(open(name, flags));
     return ACCEL_OK;
 }

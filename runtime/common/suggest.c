@@ -70,8 +70,8 @@ static int edit_distance(const struct word *a, const struct word *b, int limit)
             if (cur[j] < least)
                 least = cur[j];
         }
-        /* Later rows are built from the last two (the older one by a swap), so
-                 * once both are beyond the limit, all are. */
+        /* Later rows are built from the last two (the older one by a swap), so once
+         * both are beyond the limit, all are. */
         if (least > limit && least_before >= limit)
             return limit + 1;
         least_before = least;

@@ -191,8 +191,8 @@ accel_status_t lease_take(accel_t *run, accel_error_t *err)
         return accel_fail_at(err, A0920, path, "free space, or check the file system",
                              "cannot write the lock of the checkpoints: %s",
                              strerror(rc));
-    /* An earlier life in the middle of a save may have read the file before we
-         * wrote it: this takes its unfinished save away. */
+    /* An earlier life in the middle of a save may have read the file before we wrote
+     * it: this takes its unfinished save away. */
     return accel_ckpt_fence(run->ckpt_dir, err);
 }
 
@@ -282,8 +282,8 @@ accel_status_t lease_keep(accel_t *run, accel_error_t *err)
 
     if (run->life.lease_fd < 0)
         return ACCEL_OK;
-    /* Opened again, not read through lease_fd: on a network file system only an
-         * open asks the server for the present contents. */
+    /* Opened again, not read through lease_fd: on a network file system only an open
+     * asks the server for the present contents. */
     lease_path(run, path, sizeof(path));
     fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 && errno == ENOENT)

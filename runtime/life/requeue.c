@@ -230,7 +230,7 @@ bool requeue_parse_job(const char *line, struct requeue_job_facts *facts_out)
     if (strncmp(line, "JobId=", 6) != 0 || !field(line, "JobState", v, sizeof(v)))
         return false;
     /* While a signal is on its way to the job, Slurm shows this state
-         * instead of RUNNING. */
+     * instead of RUNNING. */
     f.running = !strcmp(v, "RUNNING") || !strcmp(v, "SIGNALING");
     f.cancelled = !strcmp(v, "CANCELLED");
     f.preempted = !strcmp(v, "PREEMPTED");
@@ -282,8 +282,8 @@ enum stop_reason requeue_reason(const struct requeue_job_facts *facts,
     if (facts->end_time > 0 &&
         facts->end_time - now <= request->lead_seconds + LIMIT_SLACK_S)
         return STOP_TIME_LIMIT;
-    /* The warning signal means: save and come back. A bare SIGTERM without any
-         * other reason is a cancellation. */
+    /* The warning signal means: save and come back. A bare SIGTERM without any other
+     * reason is a cancellation. */
     return request->signal == SIGTERM ? STOP_CANCELLED : STOP_WARNED;
 }
 

@@ -93,10 +93,9 @@ accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err)
         final = e.result == REQUEUE_NOT_MEANT || e.result == REQUEUE_STOPPED ||
                 e.result == REQUEUE_LIMIT;
     }
-    /* The others wait here for rank 0: the first rank to exit makes srun end
-         * the rest of the step (kill-on-bad-exit), and so rank 0 in the middle of
-         * its request. Errors are ignored: an accepted request kills the ranks,
-         * perhaps right now. */
+    /* The others wait here for rank 0: the first rank to exit makes srun end the rest
+     * of the step (kill-on-bad-exit), and so rank 0 in the middle of its request.
+     * Errors are ignored: an accepted request kills the ranks, perhaps right now. */
     if (comm_broadcast(run->comm, &final, sizeof(final), 0, NULL) == ACCEL_OK)
         comm_barrier(run->comm, NULL);
     next_text(run, &e, next, sizeof(next));

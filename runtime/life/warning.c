@@ -59,7 +59,7 @@ void warning_arm(int sig)
     time_t due;
 
     /* A warning that is due later than this cannot have been sent yet:
-         * no timer needed. */
+     * no timer needed. */
     if (armed || !read_warning(&asked, &due) || asked != sig || due == 0 ||
         due - time(NULL) > EARLY_SECONDS)
         return;

@@ -207,7 +207,7 @@ static const char *why_unbound(const accel_t *run, const char *mask)
     if (run->place.topo.shared)
         return "more ranks than cores";
     /* Which CPUs are ours is unknown, and another job may be using the ones
-         * we would take. */
+     * we would take. */
     if (given > 0 && given < count_bits(mask))
         return "the job has a part of the node's CPUs and Slurm did not say which";
     return NULL;

@@ -40,8 +40,8 @@ static accel_status_t machine_load_tree(struct topo_machine *m, const char *reco
     if (record && hwloc_topology_set_xml(m->tree, record) != 0)
         return accel_fail_at(err, A0436, record, "write one with: lstopo FILE.xml",
                              "not a machine recorded by hwloc");
-    /* Cores that only other tasks of the node may use belong to the machine, too:
-         * masks of other ranks name them. */
+    /* Cores that only other tasks of the node may use belong to the machine, too: masks
+     * of other ranks name them. */
     if (hwloc_topology_set_flags(m->tree, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) ==
             0 &&
         hwloc_topology_set_io_types_filter(m->tree, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) ==

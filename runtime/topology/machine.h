@@ -17,8 +17,8 @@ struct topo_nic {
     char name[32];
     char port[40]; /* UCX's name of it: "eth0", "mlx5_0:1" */
     bool fabric;   /* InfiniBand or RoCE, else Ethernet */
-    char
-        subnet[24]; /* fabric: first half of its GID; equal ones can reach each other */
+    /* fabric: first half of its GID; equal ones can reach each other */
+    char subnet[24];
     hwloc_obj_t at; /* its PCI device, or the interface itself */
 };
 
