@@ -66,6 +66,7 @@ static accel_status_t open_backend(struct comm *c, struct boot *b, accel_error_t
     return open_shm_or_ucx(c, b, name[0] != '\0', c->options->window_bytes, err);
 }
 
+/* Nodes are copied: b may be freed before c, and splits need them. */
 accel_status_t comm_new(struct comm **comm_out, const struct boot *b, int timeout_ms,
                         accel_error_t *err)
 {
@@ -126,6 +127,7 @@ accel_status_t comm_open(struct comm **comm_out, struct boot *b,
     return ACCEL_OK;
 }
 
+/* c->ops is NULL if no backend was opened; a backend's close frees c->impl. */
 void comm_close(struct comm *c)
 {
     if (!c)
@@ -272,6 +274,8 @@ accel_status_t comm_reserve(struct comm *c, bool scatter, size_t elems, accel_dt
                : st;
 }
 
+/* The collectives all go the same way: check the arguments (a mistake here fails this
+ * rank only and is not counted), begin, the backend's function, end. */
 accel_status_t comm_all_gather(struct comm *c, void *buf, size_t elems, accel_dtype_t t,
                                accel_error_t *err)
 {

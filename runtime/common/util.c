@@ -80,6 +80,7 @@ void strbuf_free(struct strbuf *b)
     memset(b, 0, sizeof(*b));
 }
 
+/* Units of 1024. */
 const char *format_bytes(double bytes, char *buf, size_t len)
 {
     static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
@@ -93,6 +94,7 @@ const char *format_bytes(double bytes, char *buf, size_t len)
     return buf;
 }
 
+/* Units of 1000, without a blank: numbers of parameters, tokens. */
 const char *format_count(double n, char *buf, size_t len)
 {
     static const char *const unit[] = { "", "k", "M", "G", "T" };
@@ -106,6 +108,7 @@ const char *format_count(double n, char *buf, size_t len)
     return buf;
 }
 
+/* Monotonic, so a clock that is set does not move deadlines. */
 int64_t clock_ns(void)
 {
     struct timespec t;
@@ -114,6 +117,7 @@ int64_t clock_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* Text after the number makes it invalid: "4x" is more likely a mistake than a 4. */
 long env_long(const char *name, long otherwise)
 {
     const char *s = getenv(name);
@@ -143,6 +147,7 @@ size_t accel_dtype_bytes(accel_dtype_t t)
     return (size_t)t < ACCEL_ARRAY_SIZE(dtype_table) ? dtype_table[t].bytes : 0;
 }
 
+/* The dtypes after ACCEL_I64 exist only on the wire. */
 size_t accel_dtype_stored_bytes(accel_dtype_t t)
 {
     return (size_t)t <= ACCEL_I64 ? accel_dtype_bytes(t) : 0;

@@ -115,6 +115,8 @@ static int find_uuid(const struct topo_gpus *gpus, const char *word, int *slice_
     return found;
 }
 
+/* Without knowledge of the GPUs the word itself is the id, and the
+ * rest stays unknown. */
 accel_status_t topo_visible_device(const struct topo_gpus *gpus, const char *visible,
                                    int at, struct topo_device *device_out,
                                    accel_error_t *err)
