@@ -13,6 +13,8 @@
 
 #define DEFAULT_TIMEOUT_MS 60000
 
+/* Variables by which launchers tell the number of tasks, with the cure if
+ * PMIx is missing. */
 static const struct {
     const char *name, *hint;
 } task_counts[] = {
@@ -24,6 +26,9 @@ static const struct {
                   "Open MPI's mpirun" },
 };
 
+/* Without PMIx every task would train alone, on all data, and write the same
+ * checkpoints. So this is an error as soon as any launcher says that there
+ * are more tasks. */
 static accel_status_t refuse_lost_tasks(accel_error_t *err)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(task_counts); i++) {
@@ -43,7 +48,8 @@ static accel_status_t refuse_lost_tasks(accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* A build without PMIx may still be the only task of a launcher that offers PMIx. */
+/* Has a launcher offered PMIx? A build without it may still be the only task of such a
+ * launcher, and starts alone then. */
 static bool needs_pmix(void)
 {
     if (!getenv("PMIX_NAMESPACE") || !getenv("PMIX_RANK"))
@@ -56,9 +62,11 @@ static bool needs_pmix(void)
     return true;
 }
 
+/* The clock starts here: the deadline covers opening, all exchanges and the first
+ * contact of the communicator (ucx_wire.c). */
 accel_status_t boot_open(struct boot *b, int timeout_ms, accel_error_t *err)
 {
-    accel_status_t s;
+    accel_status_t st;
 
     memset(b, 0, sizeof(*b));
     if (timeout_ms <= 0)
@@ -67,15 +75,15 @@ accel_status_t boot_open(struct boot *b, int timeout_ms, accel_error_t *err)
     if (gethostname(b->host, sizeof(b->host) - 1) != 0)
         strcpy(b->host, "localhost");
     if (needs_pmix()) {
-        s = boot_open_pmix(b, err);
+        st = boot_open_pmix(b, err);
     } else {
-        s = refuse_lost_tasks(err);
-        if (s == ACCEL_OK)
-            s = boot_open_single(b, err);
+        st = refuse_lost_tasks(err);
+        if (st == ACCEL_OK)
+            st = boot_open_single(b, err);
     }
-    if (s != ACCEL_OK)
+    if (st != ACCEL_OK)
         boot_free(b);
-    return s;
+    return st;
 }
 
 accel_status_t boot_exchange(struct boot *b, const void *mine, size_t bytes,
@@ -108,6 +116,7 @@ void boot_free(struct boot *b)
     b->local_rank_of = NULL;
 }
 
+/* Layout of the one malloc: data[count], bytes[count], then the blobs' bytes. */
 accel_status_t boot_blobs_alloc(struct boot_blobs *blobs, int count, size_t total,
                                 accel_error_t *err)
 {
@@ -143,6 +152,7 @@ accel_status_t boot_alloc_ranks(struct boot *b, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* By node, then by rank. */
 static int compare_pairs(const void *a, const void *b)
 {
     const int *x = a, *y = b;
@@ -150,6 +160,10 @@ static int compare_pairs(const void *a, const void *b)
     return x[0] != y[0] ? (x[0] < y[0] ? -1 : 1) : (x[1] > y[1]) - (x[1] < y[1]);
 }
 
+/* Sorting by (node, rank) puts the ranks of a node side by side, in rank order: the
+ * position in the group is the local rank, its first member the node's lowest rank. A
+ * rank that is its node's lowest opens the next number; the others look theirs up at
+ * that rank, which comes before them. */
 accel_status_t boot_number_nodes(struct boot *b, accel_error_t *err)
 {
     size_t n = (size_t)b->size;

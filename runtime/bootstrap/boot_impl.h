@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a way of starting (PMIx, single process, ...) must provide to boot.c.
- * Each way embeds struct boot_impl as the first member of its own state. boot_exchange
- * has checked the blob size before `exchange` runs. Never seen outside bootstrap/, except
- * by whoever brings a world of their own.
+ * What a way of starting (PMIx, single process, ...) provides to boot.c. Each way
+ * embeds struct boot_impl as the first member of its own state. boot_exchange has
+ * checked the size of the blob before `exchange` runs. Private to bootstrap/, except
+ * for code that brings a world of its own (comm_split.c).
  */
 #ifndef ACCEL_BOOTSTRAP_BOOT_IMPL_H
 #define ACCEL_BOOTSTRAP_BOOT_IMPL_H
@@ -17,18 +17,19 @@ struct boot_impl {
     void (*free)(struct boot *b); /* frees the impl itself, not the arrays of *b */
 };
 
-/* Fill *b from a way of starting; rank, size, arrays and impl are set on success. */
+/* Fill *b from one way of starting: rank, size, arrays and impl are set on success. */
 accel_status_t boot_open_pmix(struct boot *b, accel_error_t *err);
 accel_status_t boot_open_single(struct boot *b, accel_error_t *err);
 
-/* One malloc for `count` blobs of `total` bytes altogether: data[0] points to the room,
- * the caller sets data[i] and bytes[i]. */
+/* One malloc for `count` blobs of `total` bytes altogether. data[0] points to the
+ * bytes; the caller sets data[i] and bytes[i]. */
 accel_status_t boot_blobs_alloc(struct boot_blobs *blobs, int count, size_t total,
                                 accel_error_t *err);
-/* Allocates node_of and local_rank_of for b->size ranks. */
+/* Allocates node_of and local_rank_of for b->size ranks, zeroed: all on node 0. */
 accel_status_t boot_alloc_ranks(struct boot *b, accel_error_t *err);
-/* From node_of[] (any small integers): node numbers 0.. in order of first appearance,
- * local ranks in rank order, node, nodes, local_rank, local_size. */
+/* Takes node_of[] as any integers that are equal for ranks of one node. Renumbers
+ * them from 0 in order of first appearance and fills local_rank_of, node, nodes,
+ * local_rank and local_size. */
 accel_status_t boot_number_nodes(struct boot *b, accel_error_t *err);
 
 #endif

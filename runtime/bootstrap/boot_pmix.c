@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A world found through PMIx (srun --mpi=pmix, Open MPI's mpirun).
- * Every PMIx call runs on a helper thread that the caller waits for until the bootstrap
- * deadline, because PMIx calls can hang for ever whatever PMIX_TIMEOUT says. Registers no
- * event handler: an event that reaches the default one makes Slurm cancel the step.
+ * Every PMIx call runs on a helper thread for which the caller waits until the
+ * bootstrap deadline, because PMIx calls can hang for ever whatever PMIX_TIMEOUT
+ * says. Registers no event handler: an event that reaches the default one makes Slurm
+ * cancel the step.
  */
 #include <errno.h>
 #include <pmix.h>
@@ -15,30 +16,35 @@
 
 #include "bootstrap/boot_impl.h"
 
-#define LEAVE_MS 5000 /* leaving is given this long even when the deadline is near */
+/* Leaving gets this long even if the deadline is nearer. */
+#define LEAVE_MS 5000
 
+/* Lives from boot_open to boot_free; leaked with a stuck call, which still uses it. */
 struct pmix_world {
-    struct boot_impl base;
-    pmix_proc_t me;
-    bool initialized;
-    bool stuck; /* a call did not come back: PMIx must not be called again */
-    int exchanges;
+    struct boot_impl base; /* first: boot->impl points here */
+    pmix_proc_t me;        /* namespace and rank, from PMIx_Init */
+    bool initialized;      /* between PMIx_Init and PMIx_Finalize */
+    bool stuck;            /* a call did not return: PMIx must not be called again */
+    int exchanges;         /* so far: numbers the keys */
 };
 
-/* One piece of work on the helper thread. Heap-allocated: whoever comes last, the caller
- * or the thread, frees it; so a call that never returns leaks it and nothing else. */
+/* One piece of work for the helper thread. On the heap, and freed by the caller
+ * or the thread, whichever is last; so a call that never returns leaks this
+ * (and its world). */
 struct call {
     accel_status_t (*fn)(struct call *call);
     struct pmix_world *world;
-    struct boot b; /* the thread's own copy; copied back when it ended in time */
+    struct boot b; /* the thread's own copy; copied back if it ends in time */
     void *mine;    /* a copy: the thread may outlive the caller's buffer */
     size_t bytes;
     struct boot_blobs blobs;
-    const char *doing; /* the PMIx call being made, for the error text */
-    accel_status_t status;
+    const char *doing;     /* the PMIx call being made, for the error text */
+    accel_status_t status; /* of fn */
     accel_error_t err;
+
     pthread_mutex_t lock;
     pthread_cond_t ended;
+    /* Under the lock: fn has returned; the caller gave up waiting. */
     bool done, abandoned;
 };
 
@@ -50,6 +56,7 @@ static void call_free(struct call *call)
     free(call);
 }
 
+/* An abandoned call has nobody to take its results: the thread frees them. */
 static void *call_thread(void *arg)
 {
     struct call *call = arg;
@@ -68,6 +75,8 @@ static void *call_thread(void *arg)
     return NULL;
 }
 
+/* NULL: out of memory. The condition uses CLOCK_MONOTONIC, like deadlines: a clock that
+ * is set must not end or prolong the wait. */
 static struct call *call_new(accel_status_t (*fn)(struct call *), struct boot *b)
 {
     struct call *call = calloc(1, sizeof(*call));
@@ -87,8 +96,8 @@ static struct call *call_new(accel_status_t (*fn)(struct call *), struct boot *b
     return call;
 }
 
-/* Runs call->fn until deadline_ns. On success the caller owns `call` again (call_free);
- * on failure it is gone. */
+/* Runs call->fn, but not beyond deadline_ns. On success the caller owns `call` again
+ * and calls call_free; on failure `call` is gone. */
 static accel_status_t call_run(struct call *call, int64_t deadline_ns,
                                accel_error_t *err)
 {
@@ -96,7 +105,7 @@ static accel_status_t call_run(struct call *call, int64_t deadline_ns,
     struct pmix_world *world = call->world;
     pthread_t thread;
     const char *doing;
-    accel_status_t s;
+    accel_status_t st;
     int rc = pthread_create(&thread, NULL, call_thread, call);
 
     if (rc != 0) {
@@ -109,8 +118,8 @@ static accel_status_t call_run(struct call *call, int64_t deadline_ns,
         rc = pthread_cond_timedwait(&call->ended, &call->lock, &until);
     call->abandoned = !call->done;
     doing = __atomic_load_n(&call->doing, __ATOMIC_RELAXED);
-    s = call->done ? call->status : ACCEL_EPEER;
-    if (s != ACCEL_OK && call->done && err)
+    st = call->done ? call->status : ACCEL_EPEER;
+    if (st != ACCEL_OK && call->done && err)
         *err = call->err;
     pthread_mutex_unlock(&call->lock);
     if (call->abandoned) {
@@ -123,11 +132,12 @@ static accel_status_t call_run(struct call *call, int64_t deadline_ns,
                              "%s did not return before the bootstrap deadline", doing);
     }
     pthread_join(thread, NULL);
-    if (s != ACCEL_OK)
+    if (st != ACCEL_OK)
         call_free(call);
-    return s;
+    return st;
 }
 
+/* `doing` is read by the caller while the thread sets it, so both are atomic. */
 static void call_doing(struct call *call, const char *what)
 {
     __atomic_store_n(&call->doing, what, __ATOMIC_RELAXED);
@@ -141,8 +151,9 @@ static accel_status_t pmix_says(struct call *call, pmix_status_t rc, const char 
                          "%s: %s", what, PMIx_Error_string(rc));
 }
 
-/* ---- exchange ------------------------------------------------------------------------- */
+/* ---- exchange -------------------------------------------------------------------- */
 
+/* Publishes this rank's blob under `key`. */
 static accel_status_t put_mine(struct call *call, const char *key)
 {
     pmix_value_t v;
@@ -159,8 +170,8 @@ static accel_status_t put_mine(struct call *call, const char *key)
     return rc == PMIX_SUCCESS ? ACCEL_OK : pmix_says(call, rc, "PMIx_Put");
 }
 
-/* The fence ends when all ranks have put: the server drops ranks that died, so their
- * absence shows in the get after it. */
+/* Returns when all ranks have put their blobs. The server drops ranks that died, so a
+ * missing rank does not show here but in get_all. */
 static accel_status_t fence(struct call *call)
 {
     bool collect = true;
@@ -175,10 +186,12 @@ static accel_status_t fence(struct call *call)
     return rc == PMIX_SUCCESS ? ACCEL_OK : pmix_says(call, rc, "PMIx_Fence");
 }
 
+/* The blobs of all ranks, copied into call->blobs. values[size]: PMIx's objects,
+ * released by the caller. */
 static accel_status_t get_all(struct call *call, const char *key, pmix_value_t **values)
 {
     size_t total = 0;
-    accel_status_t s;
+    accel_status_t st;
     char *p;
 
     call_doing(call, "PMIx_Get(address of a rank)");
@@ -196,9 +209,9 @@ static accel_status_t get_all(struct call *call, const char *key, pmix_value_t *
                                  PMIx_Error_string(rc));
         total += values[r]->data.bo.size;
     }
-    s = boot_blobs_alloc(&call->blobs, call->b.size, total, &call->err);
-    if (s != ACCEL_OK)
-        return s;
+    st = boot_blobs_alloc(&call->blobs, call->b.size, total, &call->err);
+    if (st != ACCEL_OK)
+        return st;
     p = call->blobs.data[0];
     for (int r = 0; r < call->b.size; r++) {
         size_t n = values[r]->data.bo.size;
@@ -215,7 +228,7 @@ static accel_status_t get_all(struct call *call, const char *key, pmix_value_t *
 static accel_status_t exchange_call(struct call *call)
 {
     pmix_value_t **values;
-    accel_status_t s;
+    accel_status_t st;
     char key[32];
 
     /* A fresh key for every exchange: clients may cache the values of an old one. */
@@ -224,23 +237,24 @@ static accel_status_t exchange_call(struct call *call)
     if (!values)
         return accel_fail_nomem(&call->err, "bootstrap exchange",
                                 (size_t)call->b.size * sizeof(*values));
-    s = put_mine(call, key);
-    if (s == ACCEL_OK)
-        s = fence(call);
-    if (s == ACCEL_OK)
-        s = get_all(call, key, values);
+    st = put_mine(call, key);
+    if (st == ACCEL_OK)
+        st = fence(call);
+    if (st == ACCEL_OK)
+        st = get_all(call, key, values);
     for (int r = 0; r < call->b.size; r++)
         if (values[r])
             PMIX_VALUE_RELEASE(values[r]);
     free(values);
-    return s;
+    return st;
 }
 
-/* ---- opening -------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------- */
 
-/* An unsigned job-level value of `rank`; false when the server does not give it. */
+/* A number that the server knows of `rank`, or of the job (PMIX_RANK_WILDCARD). Servers
+ * differ in the type they use. False if there is none. */
 static bool get_number(const struct call *call, uint32_t rank, const char *key,
-                       int64_t *out)
+                       int64_t *number_out)
 {
     pmix_proc_t proc;
     pmix_value_t *v = NULL;
@@ -251,19 +265,19 @@ static bool get_number(const struct call *call, uint32_t rank, const char *key,
         return false;
     switch (v->type) {
     case PMIX_UINT16:
-        *out = v->data.uint16;
+        *number_out = v->data.uint16;
         break;
     case PMIX_UINT32:
-        *out = v->data.uint32;
+        *number_out = v->data.uint32;
         break;
     case PMIX_INT:
-        *out = v->data.integer;
+        *number_out = v->data.integer;
         break;
     case PMIX_INT32:
-        *out = v->data.int32;
+        *number_out = v->data.int32;
         break;
     case PMIX_PROC_RANK:
-        *out = v->data.rank;
+        *number_out = v->data.rank;
         break;
     default:
         ok = false;
@@ -272,6 +286,7 @@ static bool get_number(const struct call *call, uint32_t rank, const char *key,
     return ok;
 }
 
+/* The same for a string, cut to len bytes. */
 static bool get_string(const struct call *call, uint32_t rank, const char *key,
                        char *out, size_t len)
 {
@@ -289,16 +304,16 @@ static bool get_string(const struct call *call, uint32_t rank, const char *key,
     return ok;
 }
 
-/* All ranks on this node: nothing to ask. Otherwise every rank tells the others where it
- * is, because servers give these keys for their own node's ranks only; node_of[r] is the
- * lowest rank that said the same. */
+/* Fills node_of. With all ranks on this node there is nothing to ask. Otherwise every
+ * rank tells the others where it is, because servers give these keys only for ranks of
+ * their own node; node_of[r] becomes the lowest rank that said the same as r. */
 static accel_status_t find_nodes(struct call *call)
 {
     struct boot *b = &call->b;
     uint32_t me = call->world->me.rank;
     int64_t id = -1, local = 0;
     char place[96];
-    accel_status_t s;
+    accel_status_t st;
 
     call_doing(call, "PMIx_Get(node of this rank)");
     if (get_number(call, PMIX_RANK_WILDCARD, PMIX_LOCAL_SIZE, &local) &&
@@ -311,8 +326,8 @@ static accel_status_t find_nodes(struct call *call)
     call->bytes = strlen(place) + 1;
     if (!call->mine)
         return accel_fail_nomem(&call->err, "bootstrap", call->bytes);
-    s = exchange_call(call);
-    for (int r = 0; s == ACCEL_OK && r < b->size; r++) {
+    st = exchange_call(call);
+    for (int r = 0; st == ACCEL_OK && r < b->size; r++) {
         int same = 0;
 
         while (same < r && (call->blobs.bytes[same] != call->blobs.bytes[r] ||
@@ -322,9 +337,11 @@ static accel_status_t find_nodes(struct call *call)
         b->node_of[r] = same;
     }
     boot_blobs_free(&call->blobs);
-    return s;
+    return st;
 }
 
+/* The namespace of Slurm's PMIx is "slurm.pmix.JOB.STEP": the rest is
+ * the job's name. */
 static void name_job(struct call *call)
 {
     static const char prefix[] = "slurm.pmix.";
@@ -339,12 +356,13 @@ static void name_job(struct call *call)
     snprintf(call->b.job, sizeof(call->b.job), "%s", name);
 }
 
+/* On the helper thread: everything that opening asks of PMIx. */
 static accel_status_t open_call(struct call *call)
 {
     struct pmix_world *world = call->world;
     struct boot *b = &call->b;
     pmix_status_t rc;
-    accel_status_t s;
+    accel_status_t st;
     int64_t size;
 
     call_doing(call, "PMIx_Init");
@@ -358,21 +376,22 @@ static accel_status_t open_call(struct call *call)
         return pmix_says(call, PMIX_ERR_NOT_FOUND, "PMIx_Get(job size)");
     b->rank = (int)world->me.rank;
     b->size = (int)size;
-    s = boot_alloc_ranks(b, &call->err);
-    if (s == ACCEL_OK)
-        s = find_nodes(call);
-    if (s == ACCEL_OK)
-        s = boot_number_nodes(b, &call->err);
-    if (s != ACCEL_OK) {
+    st = boot_alloc_ranks(b, &call->err);
+    if (st == ACCEL_OK)
+        st = find_nodes(call);
+    if (st == ACCEL_OK)
+        st = boot_number_nodes(b, &call->err);
+    if (st != ACCEL_OK) {
         free(b->node_of);
         free(b->local_rank_of);
-        return s;
+        return st;
     }
     get_string(call, world->me.rank, PMIX_HOSTNAME, b->host, sizeof(b->host));
     name_job(call);
     return ACCEL_OK;
 }
 
+/* The error for any use of PMIx after a call that did not return. */
 static accel_status_t stuck(accel_error_t *err)
 {
     return accel_fail_at(err, A0404, "bootstrap",
@@ -380,12 +399,13 @@ static accel_status_t stuck(accel_error_t *err)
                          "an earlier PMIx call did not return");
 }
 
+/* The blob is copied first: the thread may outlive the caller's buffer. */
 static accel_status_t world_exchange(struct boot *b, const void *mine, size_t bytes,
                                      struct boot_blobs *all_out, accel_error_t *err)
 {
     struct pmix_world *world = (struct pmix_world *)b->impl;
     struct call *call;
-    accel_status_t s;
+    accel_status_t st;
 
     if (world->stuck)
         return stuck(err);
@@ -403,15 +423,15 @@ static accel_status_t world_exchange(struct boot *b, const void *mine, size_t by
     if (bytes > 0)
         memcpy(call->mine, mine, bytes);
     call->bytes = bytes;
-    s = call_run(call, b->deadline_ns, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = call_run(call, b->deadline_ns, err);
+    if (st != ACCEL_OK)
+        return st;
     *all_out = call->blobs;
     call_free(call);
     return ACCEL_OK;
 }
 
-/* ---- leaving -------------------------------------------------------------------------- */
+/* ---- leaving --------------------------------------------------------------------- */
 
 static accel_status_t leave_call(struct call *call)
 {
@@ -422,12 +442,14 @@ static accel_status_t leave_call(struct call *call)
     return rc == PMIX_SUCCESS ? ACCEL_OK : pmix_says(call, rc, "PMIx_Finalize");
 }
 
+/* initialized is cleared before the call: after a failed PMIx_Finalize there is nothing
+ * that could be done again. Harmless if left already. */
 static accel_status_t world_leave(struct boot *b, accel_error_t *err)
 {
     struct pmix_world *world = (struct pmix_world *)b->impl;
     int64_t grace = clock_ns() + (int64_t)LEAVE_MS * 1000000;
     struct call *call;
-    accel_status_t s;
+    accel_status_t st;
 
     if (world->stuck)
         return stuck(err);
@@ -437,10 +459,10 @@ static accel_status_t world_leave(struct boot *b, accel_error_t *err)
     if (!call)
         return accel_fail_nomem(err, "bootstrap", sizeof(*call));
     world->initialized = false;
-    s = call_run(call, grace > b->deadline_ns ? grace : b->deadline_ns, err);
-    if (s == ACCEL_OK)
+    st = call_run(call, grace > b->deadline_ns ? grace : b->deadline_ns, err);
+    if (st == ACCEL_OK)
         call_free(call);
-    return s;
+    return st;
 }
 
 static void world_free(struct boot *b)
@@ -456,7 +478,7 @@ accel_status_t boot_open_pmix(struct boot *b, accel_error_t *err)
 {
     struct pmix_world *world = calloc(1, sizeof(*world));
     struct call *call;
-    accel_status_t s;
+    accel_status_t st;
 
     if (!world)
         return accel_fail_nomem(err, "bootstrap", sizeof(*world));
@@ -466,9 +488,9 @@ accel_status_t boot_open_pmix(struct boot *b, accel_error_t *err)
     call = call_new(open_call, b);
     if (!call)
         return accel_fail_nomem(err, "bootstrap", sizeof(*call));
-    s = call_run(call, b->deadline_ns, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = call_run(call, b->deadline_ns, err);
+    if (st != ACCEL_OK)
+        return st;
     *b = call->b;
     call_free(call);
     return ACCEL_OK;

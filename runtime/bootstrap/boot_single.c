@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A world of one process: no server, no waiting.
- * In: nothing but the process itself. Out: rank 0 of 1. Never looks for peers.
+ * In: the process itself. Out: rank 0 of 1. Never looks for peers.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +13,10 @@
 static accel_status_t single_exchange(struct boot *b, const void *mine, size_t bytes,
                                       struct boot_blobs *all_out, accel_error_t *err)
 {
-    accel_status_t s = boot_blobs_alloc(all_out, b->size, bytes, err);
+    accel_status_t st = boot_blobs_alloc(all_out, b->size, bytes, err);
 
-    if (s != ACCEL_OK)
-        return s;
+    if (st != ACCEL_OK)
+        return st;
     if (bytes > 0)
         memcpy(all_out->data[0], mine, bytes);
     all_out->bytes[0] = bytes;
@@ -35,6 +35,7 @@ static void single_free(struct boot *b)
     free(b->impl);
 }
 
+/* Outside of Slurm: host, pid and time make a word that no other run has. */
 static void name_job(struct boot *b)
 {
     const char *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
@@ -48,16 +49,16 @@ static void name_job(struct boot *b)
 
 accel_status_t boot_open_single(struct boot *b, accel_error_t *err)
 {
-    accel_status_t s;
+    accel_status_t st;
 
     b->rank = 0;
     b->size = 1;
     b->method = "single";
-    s = boot_alloc_ranks(b, err);
-    if (s == ACCEL_OK)
-        s = boot_number_nodes(b, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = boot_alloc_ranks(b, err);
+    if (st == ACCEL_OK)
+        st = boot_number_nodes(b, err);
+    if (st != ACCEL_OK)
+        return st;
     b->impl = malloc(sizeof(*b->impl));
     if (!b->impl)
         return accel_fail_nomem(err, "bootstrap", sizeof(*b->impl));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What stands in for PMIx in a build without it: a refusal that says what to install.
- * boot.c comes here only when a launcher offered PMIx to more than one task, or did not
- * say how many there are.
+ * Stands in for PMIx in a build without it: a refusal that says what to install. boot.c
+ * calls it only if a launcher offered PMIx to more than one task or did not say how
+ * many there are.
  */
 #include "bootstrap/boot_impl.h"
 

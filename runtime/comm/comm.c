@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The communicator: chooses the backend, checks arguments, counts calls, keeps the first
- * failure. In: the caller's buffers. Out: whatever the backend's table does with them.
- * Never touches data itself.
+ * The communicator: chooses the backend, checks arguments, counts calls and keeps the
+ * first failure. In: the caller's buffers. Out: what the backend's table does with
+ * them. Never touches data itself.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,17 +13,20 @@
 
 #define DEFAULT_TIMEOUT_MS 600000
 
-/* ---- opening and closing ---------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------- */
 
+/* Tries shared memory first. Whether it works is known only after the ranks have tried
+ * to map each other's windows, and all learn the same answer; so all of them fall back
+ * to UCX, or none. */
 static accel_status_t open_shm_or_ucx(struct comm *c, struct boot *b, bool must_share,
                                       size_t window_bytes, accel_error_t *err)
 {
     char why[128] = "";
     bool fits = false;
-    accel_status_t s = comm_shm_open(c, b, window_bytes, &fits, why, err);
+    accel_status_t st = comm_shm_open(c, b, window_bytes, &fits, why, err);
 
-    if (s != ACCEL_OK || fits)
-        return s;
+    if (st != ACCEL_OK || fits)
+        return st;
 #ifdef HAVE_UCX
     if (!must_share)
         return comm_ucx_open(c, b, err);
@@ -35,6 +38,9 @@ static accel_status_t open_shm_or_ucx(struct comm *c, struct boot *b, bool must_
                       "the ranks cannot share memory: %s", why);
 }
 
+/* The backend by name, or else self for one rank, shm (falling back to ucx) for one
+ * node, ucx for several. The empty name stands for "shm if it works". Depends only on
+ * what all ranks have in common, so all choose the same one. */
 static accel_status_t open_backend(struct comm *c, struct boot *b, accel_error_t *err)
 {
     const char *name = c->options->backend;
@@ -60,7 +66,8 @@ static accel_status_t open_backend(struct comm *c, struct boot *b, accel_error_t
     return open_shm_or_ucx(c, b, name[0] != '\0', c->options->window_bytes, err);
 }
 
-accel_status_t comm_new(struct comm **out, const struct boot *b, int timeout_ms,
+/* Nodes are copied: b may be freed before c, and splits need them. */
+accel_status_t comm_new(struct comm **comm_out, const struct boot *b, int timeout_ms,
                         accel_error_t *err)
 {
     struct comm *c = calloc(1, sizeof(*c));
@@ -79,11 +86,12 @@ accel_status_t comm_new(struct comm **out, const struct boot *b, int timeout_ms,
     }
     if (b->node_of)
         memcpy(c->node_of, b->node_of, n * sizeof(*c->node_of));
-    *out = c;
+    *comm_out = c;
     return ACCEL_OK;
 }
 
-/* What a split will ask for again. */
+/* Copies what comm_split_by_rounds asks for again: the caller's options need not live
+ * longer than comm_open. */
 static accel_status_t keep_options(struct comm *c, const struct comm_options *o,
                                    accel_error_t *err)
 {
@@ -96,29 +104,30 @@ static accel_status_t keep_options(struct comm *c, const struct comm_options *o,
     return ACCEL_OK;
 }
 
-accel_status_t comm_open(struct comm **out, struct boot *b,
+accel_status_t comm_open(struct comm **comm_out, struct boot *b,
                          const struct comm_options *o, accel_error_t *err)
 {
     int timeout_ms = o && o->timeout_ms > 0 ? o->timeout_ms : DEFAULT_TIMEOUT_MS;
     const struct comm_options none = { 0 };
     struct comm *c = NULL;
-    accel_status_t s = comm_new(&c, b, timeout_ms, err);
+    accel_status_t st = comm_new(&c, b, timeout_ms, err);
 
-    if (s != ACCEL_OK)
-        return s;
+    if (st != ACCEL_OK)
+        return st;
     c->options = o ? o : &none;
-    s = keep_options(c, c->options, err);
-    if (s == ACCEL_OK)
-        s = open_backend(c, b, err);
-    if (s != ACCEL_OK) {
+    st = keep_options(c, c->options, err);
+    if (st == ACCEL_OK)
+        st = open_backend(c, b, err);
+    if (st != ACCEL_OK) {
         comm_close(c);
-        return s;
+        return st;
     }
     c->options = NULL;
-    *out = c;
+    *comm_out = c;
     return ACCEL_OK;
 }
 
+/* c->ops is NULL if no backend was opened; a backend's close frees c->impl. */
 void comm_close(struct comm *c)
 {
     if (!c)
@@ -147,20 +156,23 @@ const char *comm_backend(const struct comm *c)
     return c->ops->name;
 }
 
-accel_status_t comm_private_alloc(size_t bytes, void **out, accel_error_t *err)
+accel_status_t comm_private_alloc(size_t bytes, void **mem_out, accel_error_t *err)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (p == MAP_FAILED)
         return accel_fail_nomem(err, "communication buffer", bytes);
-    madvise(p, bytes, MADV_HUGEPAGE); /* only a wish */
-    *out = p;
+    madvise(p, bytes, MADV_HUGEPAGE); /* may fail: it is only a hint */
+    *mem_out = p;
     return ACCEL_OK;
 }
 
-/* ---- calls ---------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------- */
 
+/* A failed communicator stays failed: the ranks may have stopped at different calls,
+ * and a further one would pair up messages that do not belong together. The deadline is
+ * set by comm_expired, so that short calls need no clock. */
 accel_status_t comm_begin(struct comm *c, struct comm_args args, accel_error_t *err)
 {
     if (c->failed) {
@@ -174,15 +186,17 @@ accel_status_t comm_begin(struct comm *c, struct comm_args args, accel_error_t *
     return ACCEL_OK;
 }
 
-accel_status_t comm_end(struct comm *c, accel_status_t s, const accel_error_t *own,
+/* `failed` is set before fail() runs: nccl walks over all communicators of the device
+ * there, this one included, and must find it failed. */
+accel_status_t comm_end(struct comm *c, accel_status_t st, const accel_error_t *own,
                         accel_error_t *err)
 {
-    if (s == ACCEL_OK)
+    if (st == ACCEL_OK)
         return ACCEL_OK;
     if (!c->failed) {
         c->failed = true;
         c->failure = *own;
-        c->failure.code = s;
+        c->failure.code = st;
         c->ops->fail(c);
     }
     if (err)
@@ -190,7 +204,8 @@ accel_status_t comm_end(struct comm *c, accel_status_t s, const accel_error_t *o
     return c->failure.code;
 }
 
-/* elems of type t, `copies` times over, must be countable in bytes. */
+/* The size in bytes of elems numbers of type t, `copies` times over,
+ * must not overflow. */
 static accel_status_t check_size(size_t elems, accel_dtype_t t, size_t copies,
                                  accel_error_t *err)
 {
@@ -215,58 +230,63 @@ static accel_status_t check_root(const struct comm *c, int root, accel_error_t *
     return ACCEL_OK;
 }
 
-accel_status_t comm_split(struct comm *c, int color, int key, struct comm **out,
+accel_status_t comm_split(struct comm *c, int color, int key, struct comm **comm_out,
                           accel_error_t *err)
 {
     accel_error_t own = { 0 };
 
-    *out = NULL;
+    *comm_out = NULL;
     if (c->failed)
         return comm_end(c, c->failure.code, &c->failure, err);
-    return comm_end(c, c->ops->split(c, color, key, out, &own), &own, err);
+    return comm_end(c, c->ops->split(c, color, key, comm_out, &own), &own, err);
 }
 
 accel_status_t comm_alloc(struct comm *c, enum backend_memory kind, size_t bytes,
-                          void **out, accel_error_t *err)
+                          void **mem_out, accel_error_t *err)
 {
     struct comm_args a = { .call = COMM_CALL_ALLOC, .dtype = ACCEL_U8, .elems = bytes };
     accel_error_t own = { 0 };
-    accel_status_t s;
+    accel_status_t st;
 
-    s = check_size(bytes, ACCEL_U8, 2, err);
-    if (s == ACCEL_OK)
-        s = comm_begin(c, a, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = check_size(bytes, ACCEL_U8, 2, err);
+    if (st == ACCEL_OK)
+        st = comm_begin(c, a, err);
+    if (st != ACCEL_OK)
+        return st;
     c->kind = kind;
-    return comm_end(c, c->ops->alloc(c, bytes ? bytes : 1, out, &own), &own, err);
+    return comm_end(c, c->ops->alloc(c, bytes ? bytes : 1, mem_out, &own), &own, err);
 }
 
+/* Not collective, hence no comm_begin: it must not be counted as a call. Only the
+ * argument check and the failure are shared with the others. */
 accel_status_t comm_reserve(struct comm *c, bool scatter, size_t elems, accel_dtype_t t,
                             accel_error_t *err)
 {
-    accel_status_t s = check_size(elems, t, (size_t)c->size, err);
+    accel_status_t st = check_size(elems, t, (size_t)c->size, err);
 
-    if (s == ACCEL_OK && c->failed) {
+    if (st == ACCEL_OK && c->failed) {
         if (err)
             *err = c->failure;
         return c->failure.code;
     }
-    return s == ACCEL_OK && c->ops->reserve ? c->ops->reserve(c, scatter, elems, t, err)
-                                            : s;
+    return st == ACCEL_OK && c->ops->reserve
+               ? c->ops->reserve(c, scatter, elems, t, err)
+               : st;
 }
 
+/* The collectives all go the same way: check the arguments (a mistake here fails this
+ * rank only and is not counted), begin, the backend's function, end. */
 accel_status_t comm_all_gather(struct comm *c, void *buf, size_t elems, accel_dtype_t t,
                                accel_error_t *err)
 {
     struct comm_args a = { .call = COMM_CALL_ALL_GATHER, .dtype = t, .elems = elems };
     accel_error_t own = { 0 };
-    accel_status_t s = check_size(elems, t, (size_t)c->size, err);
+    accel_status_t st = check_size(elems, t, (size_t)c->size, err);
 
-    if (s == ACCEL_OK)
-        s = comm_begin(c, a, err);
-    if (s != ACCEL_OK)
-        return s;
+    if (st == ACCEL_OK)
+        st = comm_begin(c, a, err);
+    if (st != ACCEL_OK)
+        return st;
     return comm_end(c, c->ops->all_gather(c, buf, &own), &own, err);
 }
 
@@ -278,17 +298,17 @@ accel_status_t comm_reduce_scatter(struct comm *c, const void *in, float *out,
                            .dtype = t,
                            .elems = elems };
     accel_error_t own = { 0 };
-    accel_status_t s = check_size(elems, t, (size_t)c->size, err);
+    accel_status_t st = check_size(elems, t, (size_t)c->size, err);
 
-    if (s == ACCEL_OK && t != ACCEL_F32 && t != ACCEL_BF16 && !wire_is_scaled(t))
-        s = accel_fail(err, A0506, "use float32, bfloat16, float16, e4m3 or e5m2",
-                       "reduce_scatter of %s", accel_dtype_name(t));
-    if (s == ACCEL_OK)
-        s = comm_begin(c, a, err);
-    if (s != ACCEL_OK)
-        return s;
-    s = c->ops->reduce_scatter(c, in, out, scale, accumulate, &own);
-    return comm_end(c, s, &own, err);
+    if (st == ACCEL_OK && t != ACCEL_F32 && t != ACCEL_BF16 && !wire_is_scaled(t))
+        st = accel_fail(err, A0506, "use float32, bfloat16, float16, e4m3 or e5m2",
+                        "reduce_scatter of %s", accel_dtype_name(t));
+    if (st == ACCEL_OK)
+        st = comm_begin(c, a, err);
+    if (st != ACCEL_OK)
+        return st;
+    st = c->ops->reduce_scatter(c, in, out, scale, accumulate, &own);
+    return comm_end(c, st, &own, err);
 }
 
 accel_status_t comm_all_reduce(struct comm *c, void *buf, size_t elems, accel_dtype_t t,
@@ -298,17 +318,17 @@ accel_status_t comm_all_reduce(struct comm *c, void *buf, size_t elems, accel_dt
         .call = COMM_CALL_ALL_REDUCE, .dtype = t, .op = op, .elems = elems
     };
     accel_error_t own = { 0 };
-    accel_status_t s = check_size(elems, t, (size_t)c->size, err);
+    accel_status_t st = check_size(elems, t, (size_t)c->size, err);
 
-    if (s == ACCEL_OK &&
+    if (st == ACCEL_OK &&
         ((t != ACCEL_F32 && t != ACCEL_BF16 && t != ACCEL_F64 && t != ACCEL_I64) ||
          (unsigned)op > COMM_MIN))
-        s = accel_fail(err, A0506, "use float32, bfloat16, float64 or int64",
-                       "all_reduce of %s, operation %d", accel_dtype_name(t), (int)op);
-    if (s == ACCEL_OK)
-        s = comm_begin(c, a, err);
-    if (s != ACCEL_OK)
-        return s;
+        st = accel_fail(err, A0506, "use float32, bfloat16, float64 or int64",
+                        "all_reduce of %s, operation %d", accel_dtype_name(t), (int)op);
+    if (st == ACCEL_OK)
+        st = comm_begin(c, a, err);
+    if (st != ACCEL_OK)
+        return st;
     return comm_end(c, c->ops->all_reduce(c, buf, &own), &own, err);
 }
 
@@ -319,12 +339,12 @@ accel_status_t comm_broadcast(struct comm *c, void *buf, size_t bytes, int root,
         .call = COMM_CALL_BROADCAST, .dtype = ACCEL_U8, .elems = bytes, .root = root
     };
     accel_error_t own = { 0 };
-    accel_status_t s = check_root(c, root, err);
+    accel_status_t st = check_root(c, root, err);
 
-    if (s == ACCEL_OK)
-        s = comm_begin(c, a, err);
-    if (s != ACCEL_OK)
-        return s;
+    if (st == ACCEL_OK)
+        st = comm_begin(c, a, err);
+    if (st != ACCEL_OK)
+        return st;
     return comm_end(c, c->ops->broadcast(c, buf, &own), &own, err);
 }
 
@@ -332,30 +352,30 @@ accel_status_t comm_barrier(struct comm *c, accel_error_t *err)
 {
     struct comm_args a = { .call = COMM_CALL_BARRIER, .dtype = ACCEL_U8 };
     accel_error_t own = { 0 };
-    accel_status_t s = comm_begin(c, a, err);
+    accel_status_t st = comm_begin(c, a, err);
 
-    if (s != ACCEL_OK)
-        return s;
+    if (st != ACCEL_OK)
+        return st;
     return comm_end(c, c->ops->barrier(c, &own), &own, err);
 }
 
 accel_status_t comm_gather(struct comm *c, const void *mine, size_t bytes, int root,
-                           void **all, size_t *sizes, accel_error_t *err)
+                           void **all_out, size_t *sizes_out, accel_error_t *err)
 {
     struct comm_args a = {
         .call = COMM_CALL_GATHER, .dtype = ACCEL_U8, .elems = bytes, .root = root
     };
     accel_error_t own = { 0 };
-    accel_status_t s = check_root(c, root, err);
+    accel_status_t st = check_root(c, root, err);
 
-    if (s == ACCEL_OK && c->rank == root && (!all || !sizes))
-        s = accel_fail(err, A0506, "pass both on the root",
-                       "gather: the root needs all and sizes");
-    if (s == ACCEL_OK)
-        s = comm_begin(c, a, err);
-    if (s != ACCEL_OK)
-        return s;
-    if (all)
-        *all = NULL;
-    return comm_end(c, c->ops->gather(c, mine, all, sizes, &own), &own, err);
+    if (st == ACCEL_OK && c->rank == root && (!all_out || !sizes_out))
+        st = accel_fail(err, A0506, "pass both on the root",
+                        "gather: the root needs all and sizes");
+    if (st == ACCEL_OK)
+        st = comm_begin(c, a, err);
+    if (st != ACCEL_OK)
+        return st;
+    if (all_out)
+        *all_out = NULL;
+    return comm_end(c, c->ops->gather(c, mine, all_out, sizes_out, &own), &own, err);
 }

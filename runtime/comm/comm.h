@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * comm/: collectives behind one table. Backends of host memory: self (one rank), shm (all
- * ranks on one node: symmetric windows in memfd), ucx (UCP tagged, any nodes). Of a device's
- * memory: nccl.
- * All sums of floats but float64 are taken in float32 in rank order: same world size, same
- * bits, whatever the backend (but for library_sums). Every call is collective and blocking,
- * and carries a sequence number; a wait that exceeds the deadline fails with ACCEL_EPEER
- * naming the operation, its number and the silent ranks. Waits spin, then yield, then sleep.
+ * comm/: collectives behind one table. Backends for host memory: self (one rank), shm
+ * (all ranks on one node: symmetric windows in memfd), ucx (UCP tagged messages, any
+ * nodes). For device memory: nccl.
+ * Every backend sums floats (except float64) in float32 and in rank order: the same
+ * world size gives the same bits with any of them, unless library_sums is set. Every
+ * call is collective and blocking, and carries a sequence number; a wait that exceeds
+ * the deadline fails with ACCEL_EPEER and names the operation, its number and the
+ * silent ranks. Waits spin, then yield, then sleep.
  *
- * With nccl all data is in the device's memory, and calls but barrier and gather return when
- * their work is at the end of the queue in use. A failure that shows later comes from
- * whatever waits for the device (backend.h, watch) and from every later call.
+ * With nccl all data is in device memory, and every call except barrier and gather
+ * returns once its work is queued. A failure that shows later is returned by whatever
+ * waits for the device (backend.h, watch) and by every later call.
  */
 #ifndef ACCEL_COMM_COMM_H
 #define ACCEL_COMM_COMM_H
@@ -25,69 +26,81 @@ struct comm;
 struct comm_ops; /* the backend table: comm_impl.h */
 
 struct comm_options {
-    const char *backend;     /* NULL: self, shm or ucx as fits; nccl: only by name */
-    int timeout_ms;          /* per operation; 0: 600 000 */
-    size_t window_bytes;     /* address space for comm_alloc; 0: a default that
-                                        is only reserved, not touched */
-    const char *net_devices; /* ucx: the interfaces it may use, comma separated, as its
-                                own UCX_NET_DEVICES; NULL: as that variable says */
-    struct backend
-        *device;          /* nccl: whose memory and queues; outlives the communicator */
-    bool library_sums;    /* nccl: NCCL's own sums, in an order of its own; not of the
-                             types with a scale for each block */
-    size_t scratch_bytes; /* nccl: at most for sums in rank order; 0: 64 MiB */
+    /* NULL: self, shm or ucx, whichever fits; nccl must be asked for by name */
+    const char *backend;
+    /* deadline of one operation; 0: 600 000 */
+    int timeout_ms;
+    /* shm: address space for comm_alloc, reserved but not touched; 0: a default */
+    size_t window_bytes;
+    /* ucx: interfaces it may use, comma separated as in UCX_NET_DEVICES; NULL: what
+     * that variable says */
+    const char *net_devices;
+    /* nccl: whose memory and queues are used; must outlive the communicator */
+    struct backend *device;
+    /* nccl: let NCCL sum, in its own order. Never applies to types with a scale per
+     * block, which NCCL cannot add. */
+    bool library_sums;
+    /* nccl: upper limit of the workspace for sums in rank order; 0: 64 MiB */
+    size_t scratch_bytes;
 };
 
-/* Collective. Uses boot_exchange; the caller calls boot_leave afterwards. */
-accel_status_t comm_open(struct comm **out, struct boot *b,
+/* Collective. Connects the ranks of b by boot_exchange; the caller calls boot_leave
+ * afterwards. `o` may be NULL. */
+accel_status_t comm_open(struct comm **comm_out, struct boot *b,
                          const struct comm_options *o, accel_error_t *err);
-void comm_close(struct comm *c); /* collective when healthy; never blocks > 5 s */
+/* Collective while c is healthy. Never blocks for more than 5 s. NULL is allowed. */
+void comm_close(struct comm *c);
 
-/* Collective. The ranks that pass the same color >= 0 get a communicator of their own, ranked
- * by key and then by rank; *out is NULL where the color is negative. Device, sums and deadline
- * are those of c; the backend is the one that fits the group, or the one c was asked to be.
- * Closed before c; with nccl, one that fails takes the others of its device along. An error
- * fails c. */
-accel_status_t comm_split(struct comm *c, int color, int key, struct comm **out,
+/* Collective. Ranks that pass the same color >= 0 get a communicator of their own,
+ * ordered by key and then by rank; *comm_out is NULL where the color is negative. The
+ * group inherits device, sums and deadline from c; its backend is the one c was asked
+ * to use, or else the one that fits the group. Close it before c. With nccl, a group
+ * that fails takes all other communicators of its device with it. An error fails c. */
+accel_status_t comm_split(struct comm *c, int color, int key, struct comm **comm_out,
                           accel_error_t *err);
 
 int comm_rank(const struct comm *c);
 int comm_size(const struct comm *c);
+/* "self", "shm", "ucx" or "nccl"; static. */
 const char *comm_backend(const struct comm *c);
 
-/* Collective. Zeroed memory at the same offset of every rank's window, 4 KiB aligned (huge
- * pages asked for): buffers from here are read by peers directly (one copy fewer). Never
- * needed for correctness: the collectives take any memory. A device's is in its books as of
- * that kind. Freed by comm_close. */
+/* Collective. Zeroed memory at the same offset of every rank's window, 4 KiB aligned
+ * (huge pages are requested). Peers read such buffers directly, which saves a copy;
+ * they are never needed for correctness, because the collectives take any memory.
+ * Device memory is counted under `kind`. Freed by comm_close. */
 accel_status_t comm_alloc(struct comm *c, enum backend_memory kind, size_t bytes,
-                          void **out, accel_error_t *err);
-/* Not collective. Room for the sums of a reduce_scatter (or all_reduce) of so many elements,
- * so that a lack of memory shows here and no such call takes more. Memory of the host needs
- * none. */
+                          void **mem_out, accel_error_t *err);
+/* Not collective. Allocates the workspace for a reduce_scatter (or all_reduce) of this
+ * many elements now, so that a lack of memory shows here and no such call allocates
+ * later. Host memory needs none. */
 accel_status_t comm_reserve(struct comm *c, bool scatter, size_t elems, accel_dtype_t t,
                             accel_error_t *err);
 
-/* In place: buf[size][elems], this rank's part at index rank is the input. dtype any, its
- * elements side by side. */
+/* Collective, in place: buf[size][elems]; the part at index rank is this rank's input.
+ * Any dtype, stored densely. */
 accel_status_t comm_all_gather(struct comm *c, void *buf, size_t elems, accel_dtype_t t,
                                accel_error_t *err);
-/* in[size] arrays of elems numbers, as t (float32, bfloat16, float16, e4m3 or e5m2) lies on
- * the wire (common/wire.h), one behind the other, left unchanged; out[elems] float32:
+/* Collective. `in`: [size] arrays of elems numbers each, one after the other, laid out
+ * as t (float32, bfloat16, float16, e4m3 or e5m2) is on the wire (common/wire.h); not
+ * modified. out[elems] float32:
  * out = (accumulate ? out : 0) + scale * (in_0 + in_1 + ... in rank order). */
 accel_status_t comm_reduce_scatter(struct comm *c, const void *in, float *out,
                                    size_t elems, accel_dtype_t t, float scale,
                                    bool accumulate, accel_error_t *err);
-/* In place, float32, bfloat16 (summed in float32), float64 or int64. All ranks get the
- * same bits. */
+/* Collective, in place: buf[elems] of float32, bfloat16 (summed in float32), float64 or
+ * int64. All ranks get the same bits. */
 accel_status_t comm_all_reduce(struct comm *c, void *buf, size_t elems, accel_dtype_t t,
                                enum comm_op op, accel_error_t *err);
+/* Collective: buf[bytes] of `root` is copied to all other ranks. */
 accel_status_t comm_broadcast(struct comm *c, void *buf, size_t bytes, int root,
                               accel_error_t *err);
+/* Collective. No rank returns before all have called it; with nccl, not before the
+ * device has finished all earlier work either. */
 accel_status_t comm_barrier(struct comm *c, accel_error_t *err);
-/* Variable-size bytes of every rank to `root`. On root: *all (malloc, caller frees)
- * holds them one after the other in rank order and sizes[size] is filled; elsewhere *all
- * is NULL and sizes may be NULL. *all is the host's memory with nccl, too. */
+/* Collective. Each rank sends `bytes` of its own choice to `root`. There *all_out (host
+ * memory, also with nccl; the caller frees it) holds them in rank order without gaps,
+ * and sizes_out[size] is filled. Elsewhere *all_out is NULL and both may be NULL. */
 accel_status_t comm_gather(struct comm *c, const void *mine, size_t bytes, int root,
-                           void **all, size_t *sizes, accel_error_t *err);
+                           void **all_out, size_t *sizes_out, accel_error_t *err);
 
 #endif

@@ -8,6 +8,8 @@
 
 #include "comm/comm_impl.h"
 
+/* Longer gaps than this between two questions in a wait mean that the process was
+ * stopped. Waits ask at least every 50 ms (shm_wait.c). */
 #define STOPPED_NS 2000000000
 
 static const char *const call_names[COMM_CALL_COUNT] = {
@@ -28,6 +30,7 @@ const char *comm_call_name(enum comm_call call)
     return call_names[call];
 }
 
+/* by enum comm_op */
 static const char *const op_names[] = { "sum", "max", "min" };
 
 uint32_t comm_args_pack(const struct comm_args *a)
@@ -35,6 +38,7 @@ uint32_t comm_args_pack(const struct comm_args *a)
     return (uint32_t)a->call | (uint32_t)a->dtype << 8 | (uint32_t)a->op << 12;
 }
 
+/* The fields come from a peer that may run anything: readers check their range. */
 void comm_args_unpack(struct comm_args *a, uint32_t packed)
 {
     a->call = packed & 0xff;
@@ -42,7 +46,9 @@ void comm_args_unpack(struct comm_args *a, uint32_t packed)
     a->op = packed >> 12 & 0xf;
 }
 
-static void describe(const struct comm_args *a, char *buf, size_t len)
+/* One call in words, with only those arguments that the call has. `a` may be a peer's,
+ * and then out of range. */
+static void comm_describe_call(const struct comm_args *a, char *buf, size_t len)
 {
     const char *name =
         a->call < COMM_CALL_COUNT ? call_names[a->call] : "something else";
@@ -76,8 +82,9 @@ bool comm_expired(struct comm *c)
     if (c->deadline_ns == 0)
         c->deadline_ns = now + c->timeout_ns;
     else if (gap > STOPPED_NS)
-        /* A waiting rank asks many times a second: it was stopped itself meanwhile (the
-         * job was suspended), and so were its peers. */
+        /* A waiting rank asks many times a second. After such a gap it was
+         * stopped itself (the job was suspended), and so were its peers: the time
+         * does not count. */
         c->deadline_ns += gap;
     c->asked_ns = now;
     return now >= c->deadline_ns;
@@ -89,12 +96,13 @@ void comm_set_deadline(struct comm *c, int64_t deadline_ns)
     c->asked_ns = clock_ns();
 }
 
+/* Names at most 32 ranks: the text has a fixed size, and more help nobody. */
 accel_status_t comm_fail_silent(struct comm *c, const bool *silent, accel_error_t *err)
 {
     struct strbuf list = { 0 };
     double seconds = (double)c->timeout_ns / 1e9;
     int count = 0;
-    accel_status_t s;
+    accel_status_t st;
 
     for (int r = 0; r < c->size; r++) {
         if (!silent[r])
@@ -105,14 +113,14 @@ accel_status_t comm_fail_silent(struct comm *c, const bool *silent, accel_error_
     }
     if (count > 32)
         strbuf_printf(&list, " and %d more", count - 32);
-    s = accel_fail(err, A0501,
-                   "look at these ranks: still computing, stuck in I/O, or in another "
-                   "branch of the program",
-                   "%s #%" PRIu64 ": rank%s %s did not arrive within %g s",
-                   call_names[c->args.call], c->seq, count == 1 ? "" : "s",
-                   list.s ? list.s : "?", seconds);
+    st = accel_fail(err, A0501,
+                    "look at these ranks: still computing, stuck in I/O, or in another "
+                    "branch of the program",
+                    "%s #%" PRIu64 ": rank%s %s did not arrive within %g s",
+                    call_names[c->args.call], c->seq, count == 1 ? "" : "s",
+                    list.s ? list.s : "?", seconds);
     strbuf_free(&list);
-    return s;
+    return st;
 }
 
 accel_status_t comm_fail_peer(struct comm *c, int peer, const char *what,
@@ -128,8 +136,8 @@ accel_status_t comm_fail_differs(struct comm *c, int peer,
 {
     char own[128], other[128];
 
-    describe(&c->args, own, sizeof(own));
-    describe(theirs, other, sizeof(other));
+    comm_describe_call(&c->args, own, sizeof(own));
+    comm_describe_call(theirs, other, sizeof(other));
     return accel_fail(err, A0503,
                       "every rank must make the same calls in the same order",
                       "collective #%" PRIu64 ": rank %d called %s, rank %d %s", c->seq,

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a backend provides to comm.c and what it gets. comm.c has checked the arguments
- * and the sequence is counted; a backend only moves bytes. An error a backend returns
- * fails the communicator for good.
+ * What a backend provides to comm.c and what it can rely on: comm.c has checked the
+ * arguments and counted the call, so a backend only moves bytes. An error that a
+ * backend returns fails the communicator for good.
  */
 #ifndef ACCEL_COMM_COMM_IMPL_H
 #define ACCEL_COMM_COMM_IMPL_H
 
 #include "comm/comm.h"
 
+/* The values travel in message tags and shared memory: they start at 1, so that zeroed
+ * memory is no call, and stay below 16 (ucx_wire.c packs them into 4 bits). */
 enum comm_call {
     COMM_CALL_ALLOC = 1,
     COMM_CALL_ALL_GATHER,
@@ -17,13 +19,13 @@ enum comm_call {
     COMM_CALL_BROADCAST,
     COMM_CALL_BARRIER,
     COMM_CALL_GATHER,
-    COMM_CALL_OPEN, /* of a backend that waits for peers while it is opened */
+    COMM_CALL_OPEN, /* a backend that waits for peers while it is opened */
     COMM_CALL_SPLIT,
     COMM_CALL_COUNT
 };
 
-/* One call as every rank must agree on it; the element count of a gather is each rank's
- * own. `what` packs into 16 bits so that it also travels in message tags. */
+/* One call, as all ranks must agree on it. Only the element count of a gather differs
+ * from rank to rank. */
 struct comm_args {
     enum comm_call call;
     accel_dtype_t dtype;
@@ -32,14 +34,18 @@ struct comm_args {
     int root;
 };
 
-uint32_t comm_args_pack(const struct comm_args *a); /* call, dtype, op; < 2^16 */
+/* Call, dtype and operation in 16 bits, so that they fit into shared
+ * memory and messages. */
+uint32_t comm_args_pack(const struct comm_args *a);
+/* Sets those three fields of *a and leaves the others alone. */
 void comm_args_unpack(struct comm_args *a, uint32_t packed);
 
+/* The functions find the arguments that all ranks share in c->args. */
 struct comm_ops {
     const char *name;
-    accel_status_t (*alloc)(struct comm *c, size_t bytes, void **out,
+    accel_status_t (*alloc)(struct comm *c, size_t bytes, void **mem_out,
                             accel_error_t *err);
-    /* NULL: sums need no scratch. */
+    /* NULL: sums need no workspace */
     accel_status_t (*reserve)(struct comm *c, bool scatter, size_t elems,
                               accel_dtype_t t, accel_error_t *err);
     accel_status_t (*all_gather)(struct comm *c, void *buf, accel_error_t *err);
@@ -48,63 +54,71 @@ struct comm_ops {
     accel_status_t (*all_reduce)(struct comm *c, void *buf, accel_error_t *err);
     accel_status_t (*broadcast)(struct comm *c, void *buf, accel_error_t *err);
     accel_status_t (*barrier)(struct comm *c, accel_error_t *err);
-    accel_status_t (*gather)(struct comm *c, const void *mine, void **all,
-                             size_t *sizes, accel_error_t *err);
-    /* *out is NULL before; and stays NULL with a negative color. */
-    accel_status_t (*split)(struct comm *c, int color, int key, struct comm **out,
+    accel_status_t (*gather)(struct comm *c, const void *mine, void **all_out,
+                             size_t *sizes_out, accel_error_t *err);
+    /* *comm_out is NULL before the call, and stays NULL with a negative color */
+    accel_status_t (*split)(struct comm *c, int color, int key, struct comm **comm_out,
                             accel_error_t *err);
-    void (*fail)(struct comm *c);  /* tell the peers that this rank gave up */
-    void (*close)(struct comm *c); /* frees c->impl; at most 5 s */
+    /* tells the peers that this rank gave up */
+    void (*fail)(struct comm *c);
+    /* frees c->impl; takes at most 5 s */
+    void (*close)(struct comm *c);
 };
 
 struct comm {
     const struct comm_ops *ops;
-    void *impl;
+    void *impl; /* the backend's own state */
     int rank, size;
-    int64_t timeout_ns;
+    int64_t timeout_ns;       /* per call */
     int64_t deadline_ns;      /* of the running call; 0 until a wait becomes long */
-    int64_t asked_ns;         /* when comm_expired was asked last */
-    uint64_t seq;             /* calls begun; the first one is number 1 */
+    int64_t asked_ns;         /* last call of comm_expired */
+    uint64_t seq;             /* number of the running call; the first one is 1 */
     struct comm_args args;    /* of the running call */
     enum backend_memory kind; /* of the running comm_alloc */
     bool failed;
-    accel_error_t failure;              /* what every later call returns */
-    const void **src;                   /* [size] scratch for reductions */
-    const struct comm_options *options; /* while the backend is opened */
-    int *node_of;                       /* [size] */
-    char *asked;                        /* the backend's name in the options, or NULL */
-    char *net_devices;                  /* of the options, or NULL */
-    struct backend *device;             /* of the options: nccl */
+    accel_error_t failure; /* once failed: what every call returns */
+    const void **src;      /* [size] scratch for reductions */
+    /* the caller's, valid only while the backend is opened; NULL afterwards */
+    const struct comm_options *options;
+    int *node_of;           /* [size] */
+    char *asked;            /* copy of options.backend, for splits; may be NULL */
+    char *net_devices;      /* copy of options.net_devices; may be NULL */
+    struct backend *device; /* nccl: options.device, not owned */
 };
 
 /* Backends: fill c->ops and c->impl. Collective. */
 accel_status_t comm_self_open(struct comm *c, accel_error_t *err);
-/* *fits_out = false (and ACCEL_OK) on all ranks alike when some rank cannot share memory;
- * `why` then says who and why. */
+/* When some rank cannot share memory, returns ACCEL_OK with *fits_out = false on all
+ * ranks alike; `why` then says which rank and the reason. */
 accel_status_t comm_shm_open(struct comm *c, struct boot *b, size_t window_bytes,
                              bool *fits_out, char why[128], accel_error_t *err);
 accel_status_t comm_ucx_open(struct comm *c, struct boot *b, accel_error_t *err);
 accel_status_t comm_nccl_open(struct comm *c, struct boot *b, accel_error_t *err);
 
-/* An empty communicator for the ranks of b; comm_close frees it. */
-accel_status_t comm_new(struct comm **out, const struct boot *b, int timeout_ms,
+/* A communicator for the ranks of b that has no backend yet; comm_close frees it. */
+accel_status_t comm_new(struct comm **comm_out, const struct boot *b, int timeout_ms,
                         accel_error_t *err);
-/* The split of a backend that has none of its own: opens the groups anew (comm_split.c). */
+/* The split of backends that have none of their own: opens the groups from scratch,
+ * with c in place of the bootstrap (comm_split.c). Collective. */
 accel_status_t comm_split_by_rounds(struct comm *c, int color, int key,
-                                    struct comm **out, accel_error_t *err);
+                                    struct comm **comm_out, accel_error_t *err);
 
-/* A call with these arguments: counted, and refused when c has failed. */
+/* Starts a call: counts it and notes its arguments. A failed c refuses
+ * with its failure. */
 accel_status_t comm_begin(struct comm *c, struct comm_args args, accel_error_t *err);
-/* The end of a call with status s: keeps the first failure `own` and tells the peers, so that
- * they need not wait it out. Returns s, or the failure kept before. */
-accel_status_t comm_end(struct comm *c, accel_status_t s, const accel_error_t *own,
+/* Ends a call with status st. Keeps the first failure, whose text is in `own`, and
+ * tells the peers so that they need not run into their deadline. Returns st, or the
+ * failure that was kept before. */
+accel_status_t comm_end(struct comm *c, accel_status_t st, const accel_error_t *own,
                         accel_error_t *err);
+/* "all_gather"; static. */
 const char *comm_call_name(enum comm_call call);
 
-/* True once the running call has used up its time. Called from long waits only. Time in
- * which this process was stopped (a suspended job) does not count. */
+/* True once the running call has used up its time; the first question of a call starts
+ * its clock. Asked in long waits only. Time during which this process was stopped (a
+ * suspended job) does not count. */
 bool comm_expired(struct comm *c);
-/* The running call ends at `deadline_ns` whatever its own time. */
+/* Ends the running call at `deadline_ns`, whatever its own timeout is. */
 void comm_set_deadline(struct comm *c, int64_t deadline_ns);
 /* "all_gather #7: ranks 1, 3 did not arrive within 600 s"; silent[size]. */
 accel_status_t comm_fail_silent(struct comm *c, const bool *silent, accel_error_t *err);
@@ -114,7 +128,7 @@ accel_status_t comm_fail_peer(struct comm *c, int peer, const char *what,
 /* "rank 1 called reduce_scatter of 40 float32, rank 0 all_gather of 32 float32" */
 accel_status_t comm_fail_differs(struct comm *c, int peer,
                                  const struct comm_args *theirs, accel_error_t *err);
-/* Anonymous zeroed memory for backends without windows; huge pages are asked for. */
-accel_status_t comm_private_alloc(size_t bytes, void **out, accel_error_t *err);
+/* Anonymous zeroed memory for backends without windows; huge pages are requested. */
+accel_status_t comm_private_alloc(size_t bytes, void **mem_out, accel_error_t *err);
 
 #endif

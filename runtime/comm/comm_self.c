@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collectives of one rank: copies at most. Same kernels, hence the same bits, as the
- * backends with peers.
+ * Collectives of one rank: at most copies. Uses the same kernels as the backends with
+ * peers, so the bits are the same.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,32 +10,34 @@
 #include "comm/comm_impl.h"
 #include "comm/reduce.h"
 
+/* An allocation of comm_alloc; a list at c->impl, unmapped at close. */
 struct self_block {
     struct self_block *next;
     void *mem;
     size_t bytes;
 };
 
-static accel_status_t self_alloc(struct comm *c, size_t bytes, void **out,
+static accel_status_t self_alloc(struct comm *c, size_t bytes, void **mem_out,
                                  accel_error_t *err)
 {
     struct self_block *block = malloc(sizeof(*block));
-    accel_status_t s;
+    accel_status_t st;
 
     if (!block)
         return accel_fail_nomem(err, "communication buffer", sizeof(*block));
-    s = comm_private_alloc(bytes, &block->mem, err);
-    if (s != ACCEL_OK) {
+    st = comm_private_alloc(bytes, &block->mem, err);
+    if (st != ACCEL_OK) {
         free(block);
-        return s;
+        return st;
     }
     block->bytes = bytes;
     block->next = c->impl;
     c->impl = block;
-    *out = block->mem;
+    *mem_out = block->mem;
     return ACCEL_OK;
 }
 
+/* all_gather and broadcast: in place, and nobody to exchange with. */
 static accel_status_t self_buf(struct comm *c, void *buf, accel_error_t *err)
 {
     (void)c;
@@ -58,7 +60,7 @@ static accel_status_t self_reduce_scatter(struct comm *c, const void *in, float 
     return ACCEL_OK;
 }
 
-/* Through the kernel, because bfloat16 NaNs are made quiet there as with more ranks. */
+/* Not a no-op: the kernel makes bfloat16 NaNs quiet, as it does with more ranks. */
 static accel_status_t self_all_reduce(struct comm *c, void *buf, accel_error_t *err)
 {
     const void *src = buf;
@@ -68,8 +70,9 @@ static accel_status_t self_all_reduce(struct comm *c, void *buf, accel_error_t *
     return ACCEL_OK;
 }
 
-static accel_status_t self_gather(struct comm *c, const void *mine, void **all,
-                                  size_t *sizes, accel_error_t *err)
+/* One byte more than needed, because malloc(0) may return NULL. */
+static accel_status_t self_gather(struct comm *c, const void *mine, void **all_out,
+                                  size_t *sizes_out, accel_error_t *err)
 {
     size_t bytes = c->args.elems;
     void *copy = malloc(bytes + 1);
@@ -78,11 +81,12 @@ static accel_status_t self_gather(struct comm *c, const void *mine, void **all,
         return accel_fail_nomem(err, "gather", bytes);
     if (bytes > 0)
         memcpy(copy, mine, bytes);
-    *all = copy;
-    sizes[0] = bytes;
+    *all_out = copy;
+    sizes_out[0] = bytes;
     return ACCEL_OK;
 }
 
+/* There is no peer to tell. */
 static void self_fail(struct comm *c)
 {
     (void)c;

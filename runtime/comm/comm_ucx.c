@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collectives over UCP tagged messages, for ranks on any nodes. Direct algorithms: every
- * rank talks to every other, so a silent rank is known by its own silence. Sums use the
- * kernels of rank_order.c in rank order, as shared memory does.
+ * Collectives over UCP tagged messages, for ranks on any nodes. Direct algorithms:
+ * every rank talks to every other one, so a silent rank is recognised by its own
+ * silence and not by that of a chain of others. Sums use the kernels of rank_order.c in
+ * rank order, as in shared memory.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,17 +13,23 @@
 #include "comm/ucx.h"
 #include "common/wire.h"
 
-#define SMALL_BYTES ((size_t)16 * 1024)       /* all_reduce: all to all up to here */
-#define CHUNK_BYTES ((size_t)4 * 1024 * 1024) /* received and not yet summed, in all */
+/* Up to this size an all_reduce sends everything to everybody: one message
+ * time, not two. */
+#define SMALL_BYTES ((size_t)16 * 1024)
+/* Workspace for what is received and not yet summed, from all ranks together. */
+#define CHUNK_BYTES ((size_t)4 * 1024 * 1024)
 
 static size_t dtype_bytes(const struct comm *c)
 {
     return accel_dtype_bytes(c->args.dtype);
 }
 
-/* ---- all_gather, broadcast, barrier ------------------------------------------------------ */
+/* ---- all_gather, broadcast, barrier ---------------------------------------------- */
 
-/* Slices of buf, cut at begin(r) .. begin(r + 1): own to all, theirs from all. */
+/* Sends the own slice of buf to all ranks and receives theirs; slice r is [begin[r],
+ * begin[r + 1]) in bytes. In step i rank r sends to r + i and receives from r - i, so
+ * that not all send to one rank at the same time. Receives are posted first: a message
+ * that finds none is buffered and copied. */
 static accel_status_t swap_slices(struct comm *c, char *buf, const size_t *begin,
                                   int step, accel_error_t *err)
 {
@@ -58,6 +65,7 @@ static accel_status_t ucx_broadcast(struct comm *c, void *buf, accel_error_t *er
     return ucx_wait(c, err);
 }
 
+/* A message of 0 bytes from everybody to everybody. */
 static accel_status_t ucx_barrier(struct comm *c, accel_error_t *err)
 {
     struct ucx *u = c->impl;
@@ -66,9 +74,10 @@ static accel_status_t ucx_barrier(struct comm *c, accel_error_t *err)
     return swap_slices(c, NULL, u->begin, 0, err);
 }
 
-/* ---- reductions ---------------------------------------------------------------------------- */
+/* ---- reductions ------------------------------------------------------------------ */
 
-/* What arrives for one part of a reduction: the same `n` elements from every rank. */
+/* Makes the workspace at least `bytes` large. The contents are lost, so nothing may be
+ * in flight. It only grows and is freed at close. */
 static accel_status_t room_for(struct comm *c, size_t bytes, accel_error_t *err)
 {
     struct ucx *u = c->impl;
@@ -89,16 +98,17 @@ static accel_status_t room_for(struct comm *c, size_t bytes, accel_error_t *err)
 struct parts {
     const char *in;
     const size_t *begin; /* [size + 1] in elements: part of rank r */
-    size_t stride;       /* bytes from one to the next; 0: as the elements are */
-    size_t chunk;        /* elements of a part handled at once */
+    size_t stride;       /* bytes from one part to the next; 0: parts are contiguous */
+    size_t chunk;        /* elements of a part that travel at a time */
 };
 
-/* Bytes of so many elements of a part, from its begin or that of a chunk. */
+/* Bytes of `elems` elements that start where a part or a chunk starts. */
 static size_t on_wire(const struct comm *c, size_t elems)
 {
     return wire_bytes(elems, c->args.dtype);
 }
 
+/* This rank's input for rank r, from element pos of that part on. */
 static const char *part_at(const struct comm *c, const struct parts *p, int r,
                            size_t pos)
 {
@@ -106,6 +116,7 @@ static const char *part_at(const struct comm *c, const struct parts *p, int r,
            on_wire(c, pos);
 }
 
+/* Elements of rank's part in the chunk at pos; 0 beyond the end of a shorter part. */
 static size_t chunk_of(const struct parts *p, int rank, size_t pos)
 {
     size_t n = p->begin[rank + 1] - p->begin[rank];
@@ -114,7 +125,10 @@ static size_t chunk_of(const struct parts *p, int rank, size_t pos)
     return n < p->chunk ? n : p->chunk;
 }
 
-/* Chunk number k of every part on its way; the own part's arrives in half k & 1. */
+/* Posts the messages of chunk k: to every rank its part's chunk, from every rank that
+ * of the own part. These arrive in half k & 1 of the workspace, as [size][chunk]; the
+ * chunk's number is the step of the tag. Chunk 0 is sent even if it is empty, so that a
+ * peer in another call is noticed. */
 static void start_chunk(struct comm *c, const struct parts *p, size_t k)
 {
     struct ucx *u = c->impl;
@@ -133,7 +147,7 @@ static void start_chunk(struct comm *c, const struct parts *p, size_t k)
     }
 }
 
-/* c->src[] = the ranks' elements of the own part's chunk k. */
+/* Points c->src[] at all ranks' elements of chunk k of the own part. */
 static void point_at_chunk(struct comm *c, const struct parts *p, size_t k)
 {
     struct ucx *u = c->impl;
@@ -145,7 +159,8 @@ static void point_at_chunk(struct comm *c, const struct parts *p, size_t k)
     c->src[c->rank] = part_at(c, p, c->rank, k * p->chunk);
 }
 
-/* What is done with the chunk of the own part once it is there from all ranks. */
+/* What to do with a chunk of the own part (elements [pos, pos + n)) once all ranks'
+ * elements have arrived and c->src points at them. */
 struct sink {
     void (*fn)(struct comm *c, const struct sink *sink, size_t pos, size_t n);
     char *out;
@@ -153,51 +168,56 @@ struct sink {
     bool accumulate;
 };
 
+/* for reduce_scatter */
 static void sink_scaled(struct comm *c, const struct sink *k, size_t pos, size_t n)
 {
     reduce_scaled_sum((float *)(void *)k->out + pos, c->src, c->size, n, c->args.dtype,
                       k->scale, k->accumulate);
 }
 
+/* for all_reduce */
 static void sink_op(struct comm *c, const struct sink *k, size_t pos, size_t n)
 {
     reduce_op(k->out + pos * dtype_bytes(c), c->src, c->size, n, c->args.dtype,
               c->args.op);
 }
 
-/* Elements of a part at a time: whole blocks of the wire, or all. */
+/* Elements of a chunk: whole blocks of the wire, as many as half the workspace holds
+ * from all ranks; not more than the longest part. */
 static size_t choose_chunk(const struct comm *c, size_t longest)
 {
     size_t step = wire_step(c->args.dtype);
     size_t row = (size_t)c->size * on_wire(c, step), steps = CHUNK_BYTES / 2 / row + 1;
 
-    /* The chunk's number must fit into the tag. */
+    /* The number of the chunk must fit into the tag's step; the last step is kept for
+     * all_reduce's second half. */
     if (longest / (steps * step) >= UCX_STEPS - 1)
         steps = longest / step / (UCX_STEPS - 1) + 1;
     return steps * step < longest ? steps * step : longest ? longest : 1;
 }
 
-/* Every rank gets its part from all others chunk by chunk; one chunk is on its way while
- * the one before is summed. */
+/* Every rank receives its own part from all others, chunk by chunk. One chunk is in
+ * flight while the one before it is summed, hence two halves of the workspace. All
+ * ranks go through the same number of chunks, that of the longest part. */
 static accel_status_t reduce_parts(struct comm *c, struct parts *p,
                                    const struct sink *sink, accel_error_t *err)
 {
     size_t longest = 0, chunks;
-    accel_status_t s;
+    accel_status_t st;
 
     for (int r = 0; r < c->size; r++)
         if (p->begin[r + 1] - p->begin[r] > longest)
             longest = p->begin[r + 1] - p->begin[r];
     p->chunk = choose_chunk(c, longest);
     chunks = longest ? (longest + p->chunk - 1) / p->chunk : 1;
-    s = room_for(c, 2 * (size_t)c->size * on_wire(c, p->chunk), err);
-    if (s != ACCEL_OK)
-        return s;
+    st = room_for(c, 2 * (size_t)c->size * on_wire(c, p->chunk), err);
+    if (st != ACCEL_OK)
+        return st;
     start_chunk(c, p, 0);
     for (size_t k = 0; k < chunks; k++) {
-        s = ucx_wait(c, err);
-        if (s != ACCEL_OK)
-            return s;
+        st = ucx_wait(c, err);
+        if (st != ACCEL_OK)
+            return st;
         if (k + 1 < chunks)
             start_chunk(c, p, k + 1);
         point_at_chunk(c, p, k);
@@ -221,24 +241,25 @@ static accel_status_t ucx_reduce_scatter(struct comm *c, const void *in, float *
     return reduce_parts(c, &p, &sink, err);
 }
 
-/* Small: everybody gets everything and reduces all of it. */
+/* Every rank gets all data and reduces all of it. buf may be overwritten at the end:
+ * its sends are complete by then. */
 static accel_status_t all_reduce_small(struct comm *c, void *buf, size_t bytes,
                                        accel_error_t *err)
 {
     struct ucx *u = c->impl;
-    accel_status_t s = room_for(c, bytes * (size_t)c->size, err);
+    accel_status_t st = room_for(c, bytes * (size_t)c->size, err);
 
-    if (s != ACCEL_OK)
-        return s;
+    if (st != ACCEL_OK)
+        return st;
     for (int i = 1; i < c->size; i++) {
         int to = (c->rank + i) % c->size, from = (c->rank - i + c->size) % c->size;
 
         ucx_recv(c, from, 0, u->room + (size_t)from * bytes, bytes);
         ucx_send(c, to, 0, buf, bytes);
     }
-    s = ucx_wait(c, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = ucx_wait(c, err);
+    if (st != ACCEL_OK)
+        return st;
     for (int r = 0; r < c->size; r++)
         c->src[r] = r == c->rank ? buf : (void *)(u->room + (size_t)r * bytes);
     reduce_op(buf, c->src, c->size, c->args.elems, c->args.dtype, c->args.op);
@@ -251,95 +272,100 @@ static accel_status_t ucx_all_reduce(struct comm *c, void *buf, accel_error_t *e
     size_t es = dtype_bytes(c);
     struct parts p = { .in = buf, .begin = u->begin };
     struct sink sink = { .fn = sink_op };
-    accel_status_t s;
+    accel_status_t st;
 
     if (c->args.elems * es <= SMALL_BYTES)
         return all_reduce_small(c, buf, c->args.elems * es, err);
     for (int r = 0; r <= c->size; r++)
         u->begin[r] = reduce_slice_begin(c->args.elems, c->size, r);
-    /* In place: the own slice is not sent to anybody before it is reduced. */
+    /* In place: reduce_parts does not send the own slice to anybody, and the others'
+     * slices of buf are overwritten only after their sends are complete. */
     sink.out = (char *)buf + u->begin[c->rank] * es;
-    s = reduce_parts(c, &p, &sink, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = reduce_parts(c, &p, &sink, err);
+    if (st != ACCEL_OK)
+        return st;
     for (int r = 0; r <= c->size; r++)
         u->begin[r] *= es;
     return swap_slices(c, buf, u->begin, UCX_STEPS - 1, err);
 }
 
-/* ---- gather --------------------------------------------------------------------------------- */
+/* ---- gather ---------------------------------------------------------------------- */
 
-static accel_status_t gather_at_root(struct comm *c, const void *mine, void **all,
-                                     size_t *sizes, accel_error_t *err)
+/* First the sizes (step 0), then the data (step 1) right into its place in the result.
+ * One byte more is allocated, because malloc(0) may return NULL. */
+static accel_status_t gather_at_root(struct comm *c, const void *mine, void **all_out,
+                                     size_t *sizes_out, accel_error_t *err)
 {
     size_t own = c->args.elems, total = 0, at = 0;
     uint64_t *said = calloc((size_t)c->size, sizeof(*said));
     char *result = NULL;
-    accel_status_t s;
+    accel_status_t st;
 
     if (!said)
         return accel_fail_nomem(err, "gather", (size_t)c->size * sizeof(*said));
     for (int r = 0; r < c->size; r++)
         if (r != c->rank)
             ucx_recv(c, r, 0, &said[r], sizeof(said[r]));
-    s = ucx_wait(c, err);
+    st = ucx_wait(c, err);
     said[c->rank] = own;
     for (int r = 0; r < c->size; r++)
         total += said[r];
-    if (s == ACCEL_OK && !(result = malloc(total + 1)))
-        s = accel_fail_nomem(err, "gather", total);
-    for (int r = 0; s == ACCEL_OK && r < c->size; r++) {
+    if (st == ACCEL_OK && !(result = malloc(total + 1)))
+        st = accel_fail_nomem(err, "gather", total);
+    for (int r = 0; st == ACCEL_OK && r < c->size; r++) {
         if (r == c->rank && own > 0)
             memcpy(result + at, mine, own);
         else if (r != c->rank && said[r] > 0)
             ucx_recv(c, r, 1, result + at, said[r]);
         at += said[r];
     }
-    if (s == ACCEL_OK)
-        s = ucx_wait(c, err);
-    for (int r = 0; s == ACCEL_OK && r < c->size; r++)
-        sizes[r] = said[r];
-    if (s == ACCEL_OK)
-        *all = result;
+    if (st == ACCEL_OK)
+        st = ucx_wait(c, err);
+    for (int r = 0; st == ACCEL_OK && r < c->size; r++)
+        sizes_out[r] = said[r];
+    if (st == ACCEL_OK)
+        *all_out = result;
     else
         free(result);
     free(said);
-    return s;
+    return st;
 }
 
-static accel_status_t ucx_gather(struct comm *c, const void *mine, void **all,
-                                 size_t *sizes, accel_error_t *err)
+static accel_status_t ucx_gather(struct comm *c, const void *mine, void **all_out,
+                                 size_t *sizes_out, accel_error_t *err)
 {
     uint64_t own = c->args.elems;
 
     if (c->rank == c->args.root)
-        return gather_at_root(c, mine, all, sizes, err);
+        return gather_at_root(c, mine, all_out, sizes_out, err);
     ucx_send(c, c->args.root, 0, &own, sizeof(own));
     if (own > 0)
         ucx_send(c, c->args.root, 1, mine, own);
     return ucx_wait(c, err);
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------- */
 
-static accel_status_t ucx_alloc(struct comm *c, size_t bytes, void **out,
+/* Not collective in fact: there are no windows, so plain memory will do. It is kept in
+ * a list and unmapped at close. */
+static accel_status_t ucx_alloc(struct comm *c, size_t bytes, void **mem_out,
                                 accel_error_t *err)
 {
     struct ucx *u = c->impl;
     struct ucx_block *block = calloc(1, sizeof(*block));
-    accel_status_t s;
+    accel_status_t st;
 
     if (!block)
         return accel_fail_nomem(err, "communication buffer", sizeof(*block));
-    s = comm_private_alloc(bytes, &block->mem, err);
-    if (s != ACCEL_OK) {
+    st = comm_private_alloc(bytes, &block->mem, err);
+    if (st != ACCEL_OK) {
         free(block);
-        return s;
+        return st;
     }
     block->bytes = bytes;
     block->next = u->blocks;
     u->blocks = block;
-    *out = block->mem;
+    *mem_out = block->mem;
     return ACCEL_OK;
 }
 
@@ -357,11 +383,12 @@ static const struct comm_ops ucx_ops = {
     .close = ucx_close,
 };
 
+/* The arrays are freed by ucx_close, also after an error here. */
 accel_status_t comm_ucx_open(struct comm *c, struct boot *b, accel_error_t *err)
 {
     struct ucx *u = calloc(1, sizeof(*u));
     size_t n = (size_t)c->size;
-    accel_status_t s;
+    accel_status_t st;
 
     if (!u)
         return accel_fail_nomem(err, "communicator", sizeof(*u));
@@ -371,10 +398,10 @@ accel_status_t comm_ucx_open(struct comm *c, struct boot *b, accel_error_t *err)
     u->lost = calloc(n, sizeof(*u->lost));
     u->begin = calloc(n + 1, sizeof(*u->begin));
     if (u->ep && u->lost && u->begin)
-        s = ucx_connect(c, b, err);
+        st = ucx_connect(c, b, err);
     else
-        s = accel_fail_nomem(err, "communicator", n * sizeof(*u->ep));
-    /* Nobody to say goodbye to yet: closing must not wait for peers. */
-    c->failed = s != ACCEL_OK;
-    return s;
+        st = accel_fail_nomem(err, "communicator", n * sizeof(*u->ep));
+    /* Closing must not wait for peers that may not have connected. */
+    c->failed = st != ACCEL_OK;
+    return st;
 }

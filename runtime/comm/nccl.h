@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL as a table of function pointers: found at run time, so that a node without GPUs
- * needs nothing and no build needs its header. The declarations are our own and hold only
- * what is used; tests/unit/test_comm_nccl.c compares them with nccl.h where there is one.
+ * NCCL as a table of function pointers: loaded at run time, so that nodes without
+ * GPUs need no NCCL and no build needs its header. The declarations are our own and
+ * contain only what is used; tests/unit/test_comm_nccl.c compares them with nccl.h
+ * where there is one.
  */
 #ifndef ACCEL_COMM_NCCL_H
 #define ACCEL_COMM_NCCL_H
@@ -16,13 +17,14 @@
 #define NCCL_LIBRARY     "libnccl.so.2"
 #define ENV_NCCL_LIBRARY "ACCEL_NCCL_LIBRARY" /* a path to use instead */
 
-/* As ncclGetVersion counts, from 2.9 on. */
+/* As ncclGetVersion counts since 2.9. */
 #define NCCL_VERSION_OF(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
-/* Communicators that can be given up while they are set up came with 2.14 and work as
- * described since 2.18. */
+/* Communicators that can be aborted while they are being set up came with 2.14 and work
+ * as documented since 2.18. */
 #define NCCL_OLDEST  NCCL_VERSION_OF(2, 18, 0)
 #define NCCL_BUFFERS NCCL_VERSION_OF(2, 19, 0) /* ncclMemAlloc, ncclCommRegister */
 
+/* ncclResult_t, ncclDataType_t and ncclRedOp_t: only the values used here. */
 enum nccl_result {
     NCCL_SUCCESS = 0,
     NCCL_INVALID_USAGE = 5,
@@ -38,15 +40,16 @@ enum nccl_type {
 };
 enum nccl_op { NCCL_SUM = 0, NCCL_MAX = 2, NCCL_MIN = 3 };
 
+/* ncclUniqueId: passed by value, so the size is part of the ABI. */
 struct nccl_id {
     char bytes[128];
 };
-/* The layout of 2.14: a newer library reads `size` bytes and takes its own defaults for
- * all that was added since. */
+/* ncclConfig_t as of 2.14. A newer library reads `size` bytes and uses its own defaults
+ * for the fields added since. */
 struct nccl_config {
     size_t size;
     unsigned magic, version;
-    int blocking;
+    int blocking; /* 0: calls return NCCL_IN_PROGRESS, so that no call can hang */
 };
 #define NCCL_CONFIG_MAGIC   0xcafebeefu
 #define NCCL_CONFIG_VERSION NCCL_VERSION_OF(2, 14, 0)
@@ -54,17 +57,18 @@ struct nccl_config {
 typedef struct nccl_comm nccl_comm_t; /* opaque, owned by the library */
 typedef void nccl_stream_t;           /* what a cudaStream_t points to */
 
+/* NCCL's functions, named as there without "nccl" and "Comm". */
 struct nccl {
-    void *library;
+    void *library; /* of dlopen; NULL: not loaded */
     int version;
     int (*get_version)(int *version_out);
-    int (*unique_id)(struct nccl_id *out);
-    int (*init)(nccl_comm_t **out, int size, struct nccl_id id, int rank,
+    int (*unique_id)(struct nccl_id *id_out);
+    int (*init)(nccl_comm_t **comm_out, int size, struct nccl_id id, int rank,
                 struct nccl_config *config);
-    int (*split)(nccl_comm_t *c, int color, int key, nccl_comm_t **out,
+    int (*split)(nccl_comm_t *c, int color, int key, nccl_comm_t **comm_out,
                  struct nccl_config *config);
-    int (*count)(nccl_comm_t *c, int *out);
-    int (*user_rank)(nccl_comm_t *c, int *out);
+    int (*count)(nccl_comm_t *c, int *count_out);
+    int (*user_rank)(nccl_comm_t *c, int *rank_out);
     int (*finalize)(nccl_comm_t *c);
     int (*destroy)(nccl_comm_t *c);
     int (*abort)(nccl_comm_t *c);
@@ -85,63 +89,66 @@ struct nccl {
                 nccl_stream_t *stream);
     int (*group_start)(void);
     int (*group_end)(void);
-    /* NULL before NCCL_BUFFERS. */
-    int (*mem_alloc)(void **out, size_t bytes);
+    /* NULL before NCCL_BUFFERS */
+    int (*mem_alloc)(void **mem_out, size_t bytes);
     int (*mem_free)(void *p);
     int (*reg)(nccl_comm_t *c, void *p, size_t bytes, void **handle_out);
     int (*dereg)(nccl_comm_t *c, void *handle);
 };
 
-/* Finds the library and its functions. Nothing to close after a failure. */
+/* Loads the library and finds its functions. Nothing to close after a failure.
+ * ACCEL_EUNAVAIL with the cure: no library, too old, or a function is missing. */
 accel_status_t nccl_open(struct nccl *n, accel_error_t *err);
 void nccl_close(struct nccl *n);
-/* The functions of a library of this version: those it must have and those it may have. Name
- * of the first that is needed and not there, or NULL. */
+/* Fills the table from n->library of version n->version. Returns the name of the first
+ * function that this version must have and that is missing, or NULL. */
 const char *nccl_find(struct nccl *n);
 /* "2.28.9" into buf; returns buf. */
 const char *nccl_version_text(int version, char buf[16]);
 
-/* ---- the backend (comm_nccl.c) ---------------------------------------------------------- */
+/* ---- the backend (comm_nccl.c) --------------------------------------------------- */
 
-#define NCCL_WORDS    2
-#define NCCL_NO_COLOR (-1)
-#define NCCL_RECENT   256 /* calls whose names are kept; a power of two */
+#define NCCL_WORDS    2    /* that a barrier exchanges */
+#define NCCL_NO_COLOR (-1) /* NCCL_SPLIT_NOCOLOR */
+#define NCCL_RECENT   256  /* calls whose names are kept; a power of two */
 
+/* A call that was queued, kept to name it when it turns out to be stuck. */
 struct nccl_call {
     uint64_t seq;
     enum comm_call call;
     enum backend_queue queue;
 };
 
+/* Device memory that is freed when the communicator is closed. */
 struct nccl_block {
     struct nccl_block *next;
-    void *mem, *handle;
-    size_t of_library; /* bytes; 0: of the device's alloc */
-    enum backend_memory kind;
+    void *mem, *handle;       /* handle: of ncclCommRegister; NULL: not registered */
+    size_t of_library;        /* bytes from ncclMemAlloc; 0: from the device's alloc */
+    enum backend_memory kind; /* of_library: as what they are counted */
 };
 
 struct nccl_state {
     struct nccl api;
     const struct backend *be;
-    struct backend_watch watch; /* nccl_poll */
-    nccl_comm_t *comm;          /* NULL: not set up, or given up */
-    bool library_sums;   /* reduce_scatter and all_reduce by NCCL, in its order */
+    struct backend_watch watch; /* in the device's list: its waits call nccl_poll */
+    nccl_comm_t *comm;          /* NULL: not set up, or aborted */
+    bool library_sums;   /* NCCL sums reduce_scatter and all_reduce, in its own order */
     uint64_t agreed;     /* hash of all calls so far, compared at barriers */
-    size_t scratch_most; /* bytes; longer data goes through it piece by piece */
-    void *scratch;
+    size_t scratch_most; /* limit in bytes: longer arrays are summed piece by piece */
+    void *scratch;       /* workspace for sums; owned by blocks */
     size_t scratch_bytes;
-    struct backend_event *scratch_free; /* after the last use, on scratch_queue */
-    enum backend_queue scratch_queue;
-    int64_t *words; /* device, [NCCL_WORDS] or [size] if that is more */
+    struct backend_event *scratch_free; /* recorded after its last use */
+    enum backend_queue scratch_queue;   /* the queue of that use */
+    int64_t *words; /* device, [max(NCCL_WORDS, size)]: for barrier and gather */
     struct nccl_block *blocks;
-    /* Numbers of calls, modulo 2^24: a float32 holds them. The device writes reached[queue]
-     * (host memory) when the queue has passed that call. */
+    /* Host memory, [QUEUE_COUNT]: the device writes a call's number, modulo 2^24 (exact
+     * in a float32), when its queue has passed that call. */
     volatile float *reached;
-    float seen[QUEUE_COUNT];
-    struct nccl_call recent[NCCL_RECENT]; /* by number */
+    float seen[QUEUE_COUNT];              /* reached at the last poll */
+    struct nccl_call recent[NCCL_RECENT]; /* [seq % NCCL_RECENT] */
 };
 
-/* Did a call begin well? It may still be on its way to the queue. */
+/* Has a call started without error? It may not be queued yet. */
 static inline bool nccl_going(int rc)
 {
     return rc == NCCL_SUCCESS || rc == NCCL_IN_PROGRESS;
@@ -154,40 +161,51 @@ static inline nccl_stream_t *nccl_stream(const struct nccl_state *n)
 }
 
 /* comm_nccl.c */
+
 const struct comm_ops *nccl_operations(void);
-/* `mem` of the device's alloc is freed when the communicator is closed; at once
- * after a failure. */
+/* Takes `mem`, which the device's alloc returned: it is freed when the communicator is
+ * closed, or at once if this fails. */
 accel_status_t nccl_keep_block(struct nccl_state *n, void *mem, accel_error_t *err);
 
-/* From now on the device's waits ask for c's errors. */
+/* From now on the device's waits also report c's errors. */
 void nccl_watch(struct comm *c);
+
 /* nccl_connect.c */
-accel_status_t nccl_split(struct comm *c, int color, int key, struct comm **out,
+
+accel_status_t nccl_split(struct comm *c, int color, int key, struct comm **comm_out,
                           accel_error_t *err);
 
 /* nccl_wait.c */
-/* What an NCCL call returned, waited for until it is under way on the queue. */
+
+/* Takes the result of an NCCL call and waits until the call is on its queue. `what`:
+ * name of NCCL's function, for the error. */
 accel_status_t nccl_settle(struct comm *c, int rc, const char *what,
                            accel_error_t *err);
-/* The running call has been put on `queue` whole. */
+/* The running call is on `queue` completely: the device will report when
+ * it has passed. */
 void nccl_issued(struct comm *c, enum backend_queue queue);
-/* Looks for errors of NCCL and, while calls are under way, at the clock: the device's waits
- * ask this. A failure gives the communicator up and is kept. */
+/* Called by the device's waits. Returns an error of NCCL's, or of a call that has not
+ * made progress for the length of the timeout. `first`: a new wait begins, so the clock
+ * starts again. A failure is kept and aborts the communicator. */
 accel_status_t nccl_poll(void *user, bool first, accel_error_t *err);
-/* Ends whatever NCCL has under way; nothing more can be called. */
+/* Aborts the communicator, which ends all that NCCL has in flight. No
+ * call may follow. */
 void nccl_give_up(struct nccl_state *n);
-/* Leaves in good order, or gives up after 5 s. */
+/* Finalizes and destroys the communicator, or aborts it after 5 s. */
 void nccl_leave(struct comm *c);
 
-/* nccl_sum.c: sums in rank order, which NCCL itself does not promise. */
+/* nccl_sum.c: sums in rank order, which NCCL itself does not promise */
+
+/* reduce_scatter and all_reduce, queued; arguments as in comm.h. */
 accel_status_t nccl_direct_scatter(struct comm *c, const void *in, float *out,
                                    float scale, bool accumulate, accel_error_t *err);
 accel_status_t nccl_direct_reduce(struct comm *c, void *buf, accel_error_t *err);
-/* `bytes` of scratch for the queue in use, after its last use on any queue. */
-accel_status_t nccl_scratch(struct comm *c, size_t bytes, void **out,
+/* *mem_out: the workspace, at least `bytes`. The queue in use waits for its last use on
+ * any queue. nccl_scratch_done ends the use. */
+accel_status_t nccl_scratch(struct comm *c, size_t bytes, void **mem_out,
                             accel_error_t *err);
 void nccl_scratch_done(struct comm *c);
-/* Scratch for such a reduce-scatter or all-reduce, now. */
+/* The backend's reserve (comm_impl.h). */
 accel_status_t nccl_reserve(struct comm *c, bool scatter, size_t elems, accel_dtype_t t,
                             accel_error_t *err);
 

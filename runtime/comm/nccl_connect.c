@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening the NCCL backend. In: a device on every rank. Out: a communicator, or one reason
- * on all ranks why there is none. What can be known beforehand is told in one exchange, so
- * that nobody waits in NCCL for a rank that will not come.
+ * Opening the NCCL backend. In: a device on every rank. Out: a communicator, or one
+ * reason on all ranks why there is none. All that can be known beforehand is told in
+ * one exchange, so that nobody waits in NCCL for a rank that will not come.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,43 +11,47 @@
 #include "comm/nccl.h"
 #include "plan/exchange.h"
 
-/* What each rank tells the others before NCCL is asked for anything. */
+/* What each rank tells the others before NCCL connects anything. */
 struct card {
-    struct nccl_id id; /* of rank 0 */
-    int32_t version;
-    int32_t code; /* enum message: why this rank cannot; 0: it can */
+    struct nccl_id id; /* of rank 0: how NCCL's ranks find each other */
+    int32_t version;   /* of its NCCL */
+
+    int32_t code; /* enum message: why this rank cannot go on; 0: it can */
     char why[400], hint[200];
-    char bus_id[32];
+    char bus_id[32]; /* of its GPU; empty: unknown */
 };
 
-/* All that needs no peer: the library and what the calls work with. */
-static accel_status_t prepare(struct comm *c, accel_error_t *err)
+/* Everything that needs no peer: loads the library and allocates what calls work with.
+ * nccl_close_comm frees it, also after an error. */
+static accel_status_t nccl_prepare_local(struct comm *c, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
     size_t words = c->size > NCCL_WORDS ? (size_t)c->size : NCCL_WORDS;
-    accel_status_t s = nccl_open(&n->api, err);
+    accel_status_t st = nccl_open(&n->api, err);
     void *mem = NULL;
 
-    if (s != ACCEL_OK)
-        return s;
+    if (st != ACCEL_OK)
+        return st;
     n->reached = n->be->host_alloc(n->be, QUEUE_COUNT * sizeof(*n->reached));
     if (!n->reached)
         return accel_fail_nomem(err, "communicator", QUEUE_COUNT * sizeof(*n->reached));
-    s = n->be->alloc(n->be, MEMORY_WORK, words * sizeof(*n->words), &mem, err);
+    st = n->be->alloc(n->be, MEMORY_WORK, words * sizeof(*n->words), &mem, err);
     n->words = mem;
     n->scratch_free = n->be->event_new(n->be);
-    return s;
+    return st;
 }
 
+/* Fills what depends on NCCL. Only rank 0 makes an id: it starts a thread in NCCL that
+ * listens for the ranks. */
 static accel_status_t write_card(struct comm *c, struct card *own, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
-    accel_status_t s = prepare(c, err);
+    accel_status_t st = nccl_prepare_local(c, err);
     int rc;
 
     own->version = n->api.version;
-    if (s != ACCEL_OK || c->rank != 0)
-        return s;
+    if (st != ACCEL_OK || c->rank != 0)
+        return st;
     rc = n->api.unique_id(&own->id);
     if (rc != NCCL_SUCCESS)
         return accel_fail(err, A0515,
@@ -57,7 +61,7 @@ static accel_status_t write_card(struct comm *c, struct card *own, accel_error_t
     return ACCEL_OK;
 }
 
-/* Two ranks with one GPU: NCCL would only say that its usage is invalid. */
+/* Do two ranks share a GPU? NCCL would only say that its usage is invalid. */
 static accel_status_t check_gpus(const struct boot *b, const struct card *card,
                                  accel_error_t *err)
 {
@@ -77,6 +81,8 @@ static accel_status_t check_gpus(const struct boot *b, const struct card *card,
     return ACCEL_OK;
 }
 
+/* The verdict on all cards, the same on every rank: nobody failed, all have one version
+ * of NCCL , each has its own GPU. */
 static accel_status_t check_cards(const struct boot *b, const struct card *card,
                                   accel_error_t *err)
 {
@@ -95,14 +101,15 @@ static accel_status_t check_cards(const struct boot *b, const struct card *card,
     return check_gpus(b, card, err);
 }
 
-/* All ranks go on, or none does; own failures are told by the rank itself. */
-static accel_status_t agree(struct boot *b, struct card *own, accel_status_t mine,
-                            const accel_error_t *why, struct nccl_id *id_out,
-                            accel_error_t *err)
+/* Either all ranks go on or none. `mine` and `why`: how this rank fared. It returns its
+ * own failure unchanged, and others' failures with their rank. */
+static accel_status_t nccl_agree_cards(struct boot *b, struct card *own,
+                                       accel_status_t mine, const accel_error_t *why,
+                                       struct nccl_id *id_out, accel_error_t *err)
 {
     struct boot_blobs all = { 0 };
     struct card *card = calloc((size_t)b->size, sizeof(*card));
-    accel_status_t s;
+    accel_status_t st;
 
     if (!card)
         return accel_fail_nomem(err, "communicator", (size_t)b->size * sizeof(*card));
@@ -113,29 +120,30 @@ static accel_status_t agree(struct boot *b, struct card *own, accel_status_t min
         snprintf(own->hint, sizeof(own->hint), "%.*s", (int)sizeof(own->hint) - 1,
                  why->hint);
     }
-    s = boot_exchange(b, own, sizeof(*own), &all, err);
-    for (int r = 0; s == ACCEL_OK && r < b->size; r++) {
+    st = boot_exchange(b, own, sizeof(*own), &all, err);
+    for (int r = 0; st == ACCEL_OK && r < b->size; r++) {
         if (all.bytes[r] == sizeof(*card))
             memcpy(&card[r], all.data[r], sizeof(*card));
         else
-            s = accel_fail(err, A0433, "start all ranks with one version of accel",
-                           "rank %d told about its NCCL in a form that this version "
-                           "does not know",
-                           r);
+            st = accel_fail(err, A0433, "start all ranks with one version of accel",
+                            "rank %d told about its NCCL in a form that this version "
+                            "does not know",
+                            r);
     }
     boot_blobs_free(&all);
-    if (s == ACCEL_OK && mine != ACCEL_OK) {
-        s = mine;
+    if (st == ACCEL_OK && mine != ACCEL_OK) {
+        st = mine;
         if (err)
             *err = *why;
-    } else if (s == ACCEL_OK) {
-        s = check_cards(b, card, err);
+    } else if (st == ACCEL_OK) {
+        st = check_cards(b, card, err);
     }
     *id_out = card[0].id;
     free(card);
-    return s;
+    return st;
 }
 
+/* Non-blocking (config.blocking is 0), so that a missing rank ends at the deadline. */
 static accel_status_t connect_ranks(struct comm *c, struct nccl_id id,
                                     accel_error_t *err)
 {
@@ -151,7 +159,9 @@ static accel_status_t connect_ranks(struct comm *c, struct nccl_id id,
     return nccl_settle(c, rc, "ncclCommInitRankConfig", err);
 }
 
-static accel_status_t begin(struct comm *c, struct backend *device, accel_error_t *err)
+/* From here on comm_close frees what there is, whatever fails next. */
+static accel_status_t nccl_begin_state(struct comm *c, struct backend *device,
+                                       accel_error_t *err)
 {
     struct nccl_state *n = calloc(1, sizeof(*n));
 
@@ -171,84 +181,88 @@ accel_status_t comm_nccl_open(struct comm *c, struct boot *b, accel_error_t *err
     struct card own = { 0 };
     accel_error_t why = { 0 };
     struct nccl_id id;
-    accel_status_t s;
+    accel_status_t st;
 
     if (!o->device)
         return accel_fail(err, A0507, "use shm or ucx for memory of the host",
                           "comm backend nccl is for GPUs");
-    s = begin(c, o->device, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = nccl_begin_state(c, o->device, err);
+    if (st != ACCEL_OK)
+        return st;
     n = c->impl;
     n->library_sums = o->library_sums;
     n->scratch_most = o->scratch_bytes ? o->scratch_bytes : EXCHANGE_MOST;
     if (n->be->bus_id)
         snprintf(own.bus_id, sizeof(own.bus_id), "%s", n->be->bus_id);
-    s = write_card(c, &own, &why);
-    s = agree(b, &own, s, &why, &id, err);
-    if (s == ACCEL_OK)
-        s = connect_ranks(c, id, err);
-    if (s != ACCEL_OK)
-        c->failed = true; /* closing gives up what there is */
+    st = write_card(c, &own, &why);
+    st = nccl_agree_cards(b, &own, st, &why, &id, err);
+    if (st == ACCEL_OK)
+        st = connect_ranks(c, id, err);
+    if (st != ACCEL_OK)
+        c->failed = true; /* closing aborts what there is */
     else
         nccl_watch(c);
-    return s;
+    return st;
 }
 
-/* ---- groups -------------------------------------------------------------------------------- */
+/* ---- groups ---------------------------------------------------------------------- */
 
-/* The group's communicator comes with the end of the call on the one it is split from. */
+/* Two waits: the split is a call on the parent, and the group's communicator is set up
+ * in the background like any other. Size and rank are then asked from NCCL. */
 static accel_status_t split_off(struct comm *c, int color, int key, struct comm *part,
                                 accel_error_t *err)
 {
     struct nccl_state *n = c->impl, *own = part->impl;
     int rc =
         n->api.split(n->comm, color < 0 ? NCCL_NO_COLOR : color, key, &own->comm, NULL);
-    accel_status_t s = nccl_settle(c, rc, "ncclCommSplit", err);
+    accel_status_t st = nccl_settle(c, rc, "ncclCommSplit", err);
 
-    if (s != ACCEL_OK || color < 0)
-        return s;
+    if (st != ACCEL_OK || color < 0)
+        return st;
     part->args.call = COMM_CALL_OPEN;
-    s = nccl_settle(part, NCCL_IN_PROGRESS, "ncclCommSplit", err);
-    if (s != ACCEL_OK)
-        return s;
+    st = nccl_settle(part, NCCL_IN_PROGRESS, "ncclCommSplit", err);
+    if (st != ACCEL_OK)
+        return st;
     rc = own->api.count(own->comm, &part->size);
     if (rc == NCCL_SUCCESS)
         rc = own->api.user_rank(own->comm, &part->rank);
     return nccl_settle(part, rc, "ncclCommUserRank", err);
 }
 
-/* NCCL wants nothing under way while a communicator is split. */
-accel_status_t nccl_split(struct comm *c, int color, int key, struct comm **out,
+/* The backend's split. NCCL requires that nothing is in flight on a communicator
+ * while it is split, hence the sync. The group gets a state of its own: workspace,
+ * watch and hash. */
+accel_status_t nccl_split(struct comm *c, int color, int key, struct comm **comm_out,
                           accel_error_t *err)
 {
     struct nccl_state *n = c->impl, *own;
-    const struct boot like = { .rank = c->rank, .size = c->size }; /* at most */
+    /* The group's size is not known yet; it is not larger than c. */
+    const struct boot like = { .rank = c->rank, .size = c->size };
     struct comm *part = NULL;
-    accel_status_t s =
+    accel_status_t st =
         comm_begin(c, (struct comm_args){ .call = COMM_CALL_SPLIT }, err);
 
-    if (s == ACCEL_OK)
-        s = n->be->sync(n->be, err);
-    if (s == ACCEL_OK)
-        s = comm_new(&part, &like, (int)(c->timeout_ns / 1000000), err);
-    if (s == ACCEL_OK)
-        s = begin(part, c->device, err);
-    if (s == ACCEL_OK)
-        s = prepare(part, err);
-    if (s == ACCEL_OK) {
+    if (st == ACCEL_OK)
+        st = n->be->sync(n->be, err);
+    if (st == ACCEL_OK)
+        st = comm_new(&part, &like, (int)(c->timeout_ns / 1000000), err);
+    if (st == ACCEL_OK)
+        st = nccl_begin_state(part, c->device, err);
+    if (st == ACCEL_OK)
+        st = nccl_prepare_local(part, err);
+    if (st == ACCEL_OK) {
         own = part->impl;
         own->library_sums = n->library_sums;
         own->scratch_most = n->scratch_most;
-        s = split_off(c, color, key, part, err);
+        st = split_off(c, color, key, part, err);
     }
-    if (s != ACCEL_OK || color < 0) {
+    if (st != ACCEL_OK || color < 0) {
         if (part)
-            part->failed = true; /* there is nobody to part from */
+            part->failed = true; /* no peers: closing must not finalize */
         comm_close(part);
-        return s;
+        return st;
     }
     nccl_watch(part);
-    *out = part;
+    *comm_out = part;
     return ACCEL_OK;
 }

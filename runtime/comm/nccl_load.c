@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Finds NCCL and its functions. In: the system's libraries, or the one that
- * ACCEL_NCCL_LIBRARY names. Out: a table of functions, or why there is none and what helps.
+ * ACCEL_NCCL_LIBRARY names. Out: a table of functions, or the reason why there is none
+ * and what helps.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -10,9 +11,10 @@
 
 #include "comm/nccl.h"
 
+/* Which function of the library goes to which field of struct nccl. */
 static const struct {
     size_t offset;
-    int since; /* 0: needed */
+    int since; /* first version that has it; 0: all that are accepted */
     const char *name;
 } symbols[] = {
 #define SYMBOL(field, since, name)                                                     \
@@ -48,7 +50,7 @@ static const struct {
 
 const char *nccl_version_text(int version, char buf[16])
 {
-    /* Before 2.9 a thousand stood for the first number. */
+    /* Before 2.9 the major version was multiplied by 1000. */
     int unit = version < 10000 ? 1000 : 10000;
 
     snprintf(buf, 16, "%d.%d.%d", version / unit % 100, version % unit / 100,
@@ -56,6 +58,8 @@ const char *nccl_version_text(int version, char buf[16])
     return buf;
 }
 
+/* A library older than `since` leaves NULL in the field. Without the check a stray
+ * symbol of that name would be used. */
 const char *nccl_find(struct nccl *n)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(symbols); i++) {
@@ -71,7 +75,10 @@ const char *nccl_find(struct nccl *n)
     return NULL;
 }
 
-static accel_status_t check(struct nccl *n, const char *file, accel_error_t *err)
+/* The version first, by the one function that every NCCL has: which functions to expect
+ * depends on it. */
+static accel_status_t nccl_check_library(struct nccl *n, const char *file,
+                                         accel_error_t *err)
 {
     static const char cure[] = "install NCCL 2.18 or newer where the loader finds it, "
                                "or name its file in " ENV_NCCL_LIBRARY;
@@ -95,13 +102,13 @@ static accel_status_t check(struct nccl *n, const char *file, accel_error_t *err
 accel_status_t nccl_open(struct nccl *n, accel_error_t *err)
 {
     const char *file = getenv(ENV_NCCL_LIBRARY);
-    accel_status_t s;
+    accel_status_t st;
 
     memset(n, 0, sizeof(*n));
     if (!file || !file[0])
         file = NCCL_LIBRARY;
-    /* Its threads outlive its communicators, and one waits with every unique id until all
-     * ranks have come: their code must stay where it is. */
+    /* NODELETE: NCCL's threads outlive its communicators, and one per unique id waits
+     * until all ranks have come. Their code must stay mapped after dlclose. */
     n->library = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!n->library)
         return accel_fail(
@@ -109,10 +116,10 @@ accel_status_t nccl_open(struct nccl *n, accel_error_t *err)
             "install NCCL (libnccl2, or your cluster's module), add its folder to "
             "LD_LIBRARY_PATH, or name its file in " ENV_NCCL_LIBRARY,
             "several GPUs need NCCL: %s", dlerror());
-    s = check(n, file, err);
-    if (s != ACCEL_OK)
+    st = nccl_check_library(n, file, err);
+    if (st != ACCEL_OK)
         nccl_close(n);
-    return s;
+    return st;
 }
 
 void nccl_close(struct nccl *n)

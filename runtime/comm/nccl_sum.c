@@ -1,48 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums in rank order on the device. In: an array of every rank. Out: its sum, with the bits
- * that the other backends give. Each rank gets its part of all arrays in their own type and
- * one kernel adds them in float32; NCCL's own sums depend on its rings and trees. Arrays
- * longer than the scratch go piece by piece.
+ * Sums in rank order on the device. In: an array of every rank. Out: their sum, with
+ * the same bits as from the other backends. Each rank receives its part of all arrays
+ * in their own type, and one kernel adds them in float32; the order of NCCL's own
+ * sums depends on its rings and trees. Arrays longer than the workspace are summed
+ * piece by piece.
  */
 #include "comm/nccl.h"
 #include "comm/reduce.h"
 #include "common/wire.h"
 #include "plan/exchange.h"
 
-/* ---- scratch ------------------------------------------------------------------------------- */
+/* ---- scratch --------------------------------------------------------------------- */
 
-static accel_status_t grow(struct nccl_state *n, size_t bytes, accel_error_t *err)
+/* Replaces the workspace by one of at least `bytes`. */
+static accel_status_t nccl_grow_scratch(struct nccl_state *n, size_t bytes,
+                                        accel_error_t *err)
 {
-    /* The first is what was planned for; only what was not grows. */
+    /* nccl_reserve asks for what was planned; that is allocated exactly when it is the
+     * first. Unplanned growth doubles, so that it happens seldom. */
     size_t most = 2 * n->scratch_bytes > bytes ? 2 * n->scratch_bytes : bytes;
     void *mem = NULL;
-    accel_status_t s;
+    accel_status_t st;
 
-    /* The smaller one may be in use on the device: it is freed with the rest. */
-    s = n->be->alloc(n->be, MEMORY_REDUCE, most, &mem, err);
-    if (s == ACCEL_OK)
-        s = nccl_keep_block(n, mem, err);
-    if (s != ACCEL_OK)
-        return s;
+    /* The old workspace may still be in use on the device, so it stays until close. */
+    st = n->be->alloc(n->be, MEMORY_REDUCE, most, &mem, err);
+    if (st == ACCEL_OK)
+        st = nccl_keep_block(n, mem, err);
+    if (st != ACCEL_OK)
+        return st;
     n->scratch = mem;
     n->scratch_bytes = most;
     return ACCEL_OK;
 }
 
-accel_status_t nccl_scratch(struct comm *c, size_t bytes, void **out,
+/* One workspace serves all queues: a use on another queue than the last one waits
+ * for the event recorded after that. A new workspace needs no wait, since nobody
+ * has used it. */
+accel_status_t nccl_scratch(struct comm *c, size_t bytes, void **mem_out,
                             accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
     enum backend_queue now = n->be->queue(n->be);
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     if (bytes > n->scratch_bytes)
-        s = grow(n, bytes, err);
+        st = nccl_grow_scratch(n, bytes, err);
     else if (n->scratch_queue != now)
         n->be->wait(n->be, now, n->scratch_free);
-    *out = n->scratch;
-    return s;
+    *mem_out = n->scratch;
+    return st;
 }
 
 void nccl_scratch_done(struct comm *c)
@@ -53,6 +60,8 @@ void nccl_scratch_done(struct comm *c)
     n->be->record(n->be, n->scratch_free, n->scratch_queue);
 }
 
+/* The same functions of plan/exchange.h give these sizes, the plan's row and the pieces
+ * below, so the plan is what is allocated. */
 accel_status_t nccl_reserve(struct comm *c, bool scatter, size_t elems, accel_dtype_t t,
                             accel_error_t *err)
 {
@@ -65,19 +74,21 @@ accel_status_t nccl_reserve(struct comm *c, bool scatter, size_t elems, accel_dt
         bytes = exchange_scatter_bytes(elems, t, size, n->scratch_most);
     else
         bytes = exchange_reduce_bytes(elems, es, size, n->scratch_most);
-    return bytes > n->scratch_bytes ? grow(n, bytes, err) : ACCEL_OK;
+    return bytes > n->scratch_bytes ? nccl_grow_scratch(n, bytes, err) : ACCEL_OK;
 }
 
-/* ---- exchange ------------------------------------------------------------------------------ */
+/* ---- exchange -------------------------------------------------------------------- */
 
-/* What goes to rank r and what comes from it, as bytes. */
+/* What goes to a rank and what comes from it. */
 struct parcel {
     const char *to;
     char *from;
     size_t to_bytes, from_bytes;
 };
 
-/* One parcel with every other rank, all at once. */
+/* Exchanges a parcel with every other rank in one group, which NCCL runs as one kernel;
+ * sends and receives of a group cannot block each other. `with` says what the parcel
+ * for a rank is. */
 static accel_status_t exchange(struct comm *c, void *arg,
                                struct parcel (*with)(const struct comm *c, void *arg,
                                                      int rank),
@@ -97,27 +108,29 @@ static accel_status_t exchange(struct comm *c, void *arg,
         if (nccl_going(rc) && p.from_bytes > 0)
             rc = n->api.recv(p.from, p.from_bytes, NCCL_UINT8, r, n->comm, stream);
         if (nccl_going(rc))
-            rc = NCCL_SUCCESS; /* of a call within a group: known at its end */
+            rc = NCCL_SUCCESS; /* within a group: the result comes with its end */
     }
     end = n->api.group_end();
     return nccl_settle(c, rc == NCCL_SUCCESS ? end : rc, "ncclSend and ncclRecv", err);
 }
 
-/* ---- reduce_scatter ------------------------------------------------------------------------ */
+/* ---- reduce_scatter -------------------------------------------------------------- */
 
+/* a reduce_scatter under way */
 struct scatter {
     const char *in;
-    char *parts;       /* [size][elems] */
-    size_t pos, elems; /* the piece of every rank's part */
+    char *parts;       /* workspace, [size][elems] on the wire */
+    size_t pos, elems; /* the running piece of every rank's part */
 };
 
-/* Element pos of what is for rank r, as an offset. */
+/* Offset in the input of element pos of rank r's part. */
 static size_t input_at(const struct comm *c, int r, size_t pos)
 {
     return (size_t)r * wire_bytes(c->args.elems, c->args.dtype) +
            wire_bytes(pos, c->args.dtype);
 }
 
+/* Rank r gets its part's piece of my array; I get mine of its array. */
 static struct parcel scatter_with(const struct comm *c, void *arg, int r)
 {
     const struct scatter *w = arg;
@@ -127,6 +140,8 @@ static struct parcel scatter_with(const struct comm *c, void *arg, int r)
                             w->parts + (size_t)r * bytes, bytes, bytes };
 }
 
+/* The own part is copied to its row of the workspace, so that one kernel can add the
+ * rows in rank order. */
 accel_status_t nccl_direct_scatter(struct comm *c, const void *in, float *out,
                                    float scale, bool accumulate, accel_error_t *err)
 {
@@ -135,34 +150,35 @@ accel_status_t nccl_direct_scatter(struct comm *c, const void *in, float *out,
     size_t elems = c->args.elems, size = (size_t)c->size, bytes;
     size_t most = exchange_scatter_elems(elems, t, size, n->scratch_most);
     struct scatter w = { .in = in };
-    accel_status_t s;
+    accel_status_t st;
     void *parts;
 
-    s = nccl_scratch(c, size * wire_bytes(most, t), &parts, err);
+    st = nccl_scratch(c, size * wire_bytes(most, t), &parts, err);
     w.parts = parts;
-    for (; s == ACCEL_OK && w.pos < elems; w.pos += w.elems) {
+    for (; st == ACCEL_OK && w.pos < elems; w.pos += w.elems) {
         w.elems = elems - w.pos < most ? elems - w.pos : most;
         bytes = wire_bytes(w.elems, t);
         n->be->copy(n->be, w.parts + (size_t)c->rank * bytes,
                     w.in + input_at(c, c->rank, w.pos), bytes);
-        s = exchange(c, &w, scatter_with, err);
-        if (s == ACCEL_OK)
+        st = exchange(c, &w, scatter_with, err);
+        if (st == ACCEL_OK)
             n->be->sum_parts(n->be, out + w.pos, accumulate, w.parts, t, c->size,
                              (int64_t)w.elems, scale);
     }
     nccl_scratch_done(c);
-    return s;
+    return st;
 }
 
-/* ---- all_reduce ---------------------------------------------------------------------------- */
+/* ---- all_reduce ------------------------------------------------------------------ */
 
+/* an all_reduce under way */
 struct reduction {
-    char *piece; /* in place */
-    char *parts; /* [size][own slice] */
-    size_t elems;
+    char *piece;  /* of the caller's array, summed in place */
+    char *parts;  /* workspace, [size][own slice] */
+    size_t elems; /* of the piece */
 };
 
-/* Rank r's slice of the piece: its begin, in elements. */
+/* Where rank r's slice of the piece begins, in elements. */
 static size_t slice_begin(const struct comm *c, const struct reduction *w, int r)
 {
     return reduce_slice_begin(w->elems, c->size, r);
@@ -173,7 +189,7 @@ static size_t slice_elems(const struct comm *c, const struct reduction *w, int r
     return slice_begin(c, w, r + 1) - slice_begin(c, w, r);
 }
 
-/* Their slice of my array for my slice of theirs. */
+/* First exchange: rank r gets its slice of my array, I get my slice of its array. */
 static struct parcel collect_with(const struct comm *c, void *arg, int r)
 {
     const struct reduction *w = arg;
@@ -185,7 +201,7 @@ static struct parcel collect_with(const struct comm *c, void *arg, int r)
                             own };
 }
 
-/* My slice of the sum for theirs. */
+/* Second exchange: rank r gets my slice of the sum, I get its slice. */
 static struct parcel spread_with(const struct comm *c, void *arg, int r)
 {
     const struct reduction *w = arg;
@@ -197,7 +213,8 @@ static struct parcel spread_with(const struct comm *c, void *arg, int r)
                             slice_elems(c, w, r) * es };
 }
 
-/* The sum of the parts, in the own slice; bfloat16 is rounded once, at the end of `wide`. */
+/* Sums the parts into the own slice. bfloat16 is summed in float32 in `wide` and
+ * rounded once, at the end. */
 static void sum_slice(struct comm *c, const struct reduction *w, float *wide)
 {
     const struct backend *be = ((struct nccl_state *)c->impl)->be;
@@ -214,6 +231,8 @@ static void sum_slice(struct comm *c, const struct reduction *w, float *wide)
     be->narrow(be, own, wide, elems);
 }
 
+/* Layout of the workspace: [slice] float32 for `wide`, then the parts. Pieces are cut
+ * into slices like whole arrays; where they are cut does not change the bits. */
 accel_status_t nccl_direct_reduce(struct comm *c, void *buf, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
@@ -221,24 +240,24 @@ accel_status_t nccl_direct_reduce(struct comm *c, void *buf, accel_error_t *err)
     size_t size = (size_t)c->size;
     size_t most = exchange_reduce_elems(elems, es, size, n->scratch_most);
     struct reduction w = { 0 };
-    accel_status_t s;
+    accel_status_t st;
     void *scratch;
 
-    slice = exchange_slice(most, size); /* no slice is longer */
-    s = nccl_scratch(c, slice * (size * es + sizeof(float)), &scratch, err);
-    for (size_t pos = 0; s == ACCEL_OK && pos < elems; pos += w.elems) {
+    slice = exchange_slice(most, size); /* the longest slice of a piece */
+    st = nccl_scratch(c, slice * (size * es + sizeof(float)), &scratch, err);
+    for (size_t pos = 0; st == ACCEL_OK && pos < elems; pos += w.elems) {
         w.piece = (char *)buf + pos * es;
         w.parts = (char *)scratch + slice * sizeof(float);
         w.elems = elems - pos < most ? elems - pos : most;
         me = slice_elems(c, &w, c->rank) * es;
         n->be->copy(n->be, w.parts + (size_t)c->rank * me,
                     w.piece + slice_begin(c, &w, c->rank) * es, me);
-        s = exchange(c, &w, collect_with, err);
-        if (s == ACCEL_OK)
+        st = exchange(c, &w, collect_with, err);
+        if (st == ACCEL_OK)
             sum_slice(c, &w, scratch);
-        if (s == ACCEL_OK)
-            s = exchange(c, &w, spread_with, err);
+        if (st == ACCEL_OK)
+            st = exchange(c, &w, spread_with, err);
     }
     nccl_scratch_done(c);
-    return s;
+    return st;
 }

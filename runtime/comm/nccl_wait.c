@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL's errors and the clock. In: what NCCL says about a communicator and how far the
- * device got. Out: nothing, or which call failed and why; the communicator is then given
- * up, which ends whatever waits in it on the device. Never waits past a deadline.
+ * NCCL's errors and the clock. In: what NCCL says of a communicator and how far the
+ * device has come. Out: nothing, or which call failed and why; the communicator is then
+ * aborted, which ends all that waits in it on the device. Never waits past a deadline.
  */
 #include <inttypes.h>
 #include <sched.h>
@@ -10,13 +10,18 @@
 
 #include "comm/nccl.h"
 
-#define YIELD_NS    1000000    /* of a wait; then it sleeps */
-#define SLEEP_NS    200000     /* one sleep */
-#define LEAVE_NS    5000000000 /* closing */
-#define NUMBER_MASK 0xffffffu  /* a float32 holds these numbers */
+/* A wait yields for this long, then it sleeps for SLEEP_NS at a time. */
+#define YIELD_NS 1000000
+#define SLEEP_NS 200000
+/* The deadline of closing in good order. */
+#define LEAVE_NS 5000000000
+/* Call numbers that a float32 holds exactly. */
+#define NUMBER_MASK 0xffffffu
 
-/* ---- texts -------------------------------------------------------------------------------- */
+/* ---- texts ----------------------------------------------------------------------- */
 
+/* The error for result `rc` of a call. A remote error is another rank's end and not a
+ * failure of NCCL's: it has its own message. `what`: NCCL's function. */
 static accel_status_t failed(struct comm *c, uint64_t seq, enum comm_call call, int rc,
                              const char *what, accel_error_t *err)
 {
@@ -35,6 +40,7 @@ static accel_status_t failed(struct comm *c, uint64_t seq, enum comm_call call, 
         n->api.error_string(rc), has_more ? ": " : "", has_more ? more : "");
 }
 
+/* The error for a call past its deadline. NCCL does not say which ranks are missing. */
 static accel_status_t late(struct comm *c, uint64_t seq, enum comm_call call,
                            const char *where, accel_error_t *err)
 {
@@ -46,8 +52,9 @@ static accel_status_t late(struct comm *c, uint64_t seq, enum comm_call call,
         comm_call_name(call), seq, where, (double)c->timeout_ns / 1e9, c->size);
 }
 
-/* ---- calls -------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------- */
 
+/* Yields or sleeps once in a wait that began at `since`. */
 static void give_way(int64_t since)
 {
     const struct timespec tick = { 0, SLEEP_NS };
@@ -58,7 +65,8 @@ static void give_way(int64_t since)
         nanosleep(&tick, NULL);
 }
 
-/* What NCCL says about the communicator now. */
+/* The state of the communicator: NCCL_IN_PROGRESS until its last call is on the queue,
+ * or an error that happened in the background. */
 static int state_of(const struct nccl_state *n)
 {
     int state = NCCL_SUCCESS, rc = n->api.async_error(n->comm, &state);
@@ -66,6 +74,8 @@ static int state_of(const struct nccl_state *n)
     return rc == NCCL_SUCCESS ? state : rc;
 }
 
+/* Non-blocking communicators return NCCL_IN_PROGRESS; no other call may be made on them
+ * until that is over. */
 accel_status_t nccl_settle(struct comm *c, int rc, const char *what, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
@@ -83,8 +93,11 @@ accel_status_t nccl_settle(struct comm *c, int rc, const char *what, accel_error
                               : failed(c, c->seq, c->args.call, rc, what, err);
 }
 
-/* ---- progress on the device ---------------------------------------------------------------- */
+/* ---- progress on the device ------------------------------------------------------ */
 
+/* The device itself writes the call's number, after the call in the same queue:
+ * reading a float in host memory tells the progress, without asking the driver or an
+ * event per call. */
 void nccl_issued(struct comm *c, enum backend_queue queue)
 {
     struct nccl_state *n = c->impl;
@@ -94,7 +107,9 @@ void nccl_issued(struct comm *c, enum backend_queue queue)
                 (float)(c->seq & NUMBER_MASK));
 }
 
-/* The oldest call that its queue has not passed, or NULL. */
+/* The oldest call that its queue has not passed, or NULL. Numbers are compared as
+ * distances to the newest call, modulo 2^24. Calls older than NCCL_RECENT are not
+ * known any more. */
 static const struct nccl_call *oldest_open(const struct comm *c)
 {
     const struct nccl_state *n = c->impl;
@@ -104,7 +119,7 @@ static const struct nccl_call *oldest_open(const struct comm *c)
         const struct nccl_call *k = &n->recent[seq % NCCL_RECENT];
         uint64_t reached, behind;
 
-        if (k->seq != seq) /* one without a part on the device */
+        if (k->seq != seq) /* a call that queued nothing */
             continue;
         reached = (uint64_t)n->reached[k->queue];
         behind = (c->seq - reached) & NUMBER_MASK;
@@ -114,6 +129,7 @@ static const struct nccl_call *oldest_open(const struct comm *c)
     return NULL;
 }
 
+/* Has any queue passed another call since the last question? */
 static bool moved(struct nccl_state *n)
 {
     bool any = false;
@@ -127,13 +143,16 @@ static bool moved(struct nccl_state *n)
     return any;
 }
 
+/* The deadline restarts whenever a queue passes a call. It so bounds the time
+ * without progress, not the time of a wait: one wait may cover many calls that
+ * each take long. */
 accel_status_t nccl_poll(void *user, bool first, accel_error_t *err)
 {
     struct comm *c = user;
     struct nccl_state *n = c->impl;
     accel_error_t own = { 0 };
     const struct nccl_call *open;
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
     int rc;
 
     if (c->failed) {
@@ -148,14 +167,14 @@ accel_status_t nccl_poll(void *user, bool first, accel_error_t *err)
     rc = state_of(n);
     open = oldest_open(c);
     if (rc != NCCL_SUCCESS && rc != NCCL_IN_PROGRESS)
-        s = failed(c, open ? open->seq : c->seq, open ? open->call : c->args.call, rc,
-                   "on the device", &own);
+        st = failed(c, open ? open->seq : c->seq, open ? open->call : c->args.call, rc,
+                    "on the device", &own);
     else if (open && comm_expired(c))
-        s = late(c, open->seq, open->call, "done on the device", &own);
-    return comm_end(c, s, &own, err);
+        st = late(c, open->seq, open->call, "done on the device", &own);
+    return comm_end(c, st, &own, err);
 }
 
-/* ---- the end ------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------- */
 
 void nccl_give_up(struct nccl_state *n)
 {
@@ -164,6 +183,7 @@ void nccl_give_up(struct nccl_state *n)
     n->comm = NULL;
 }
 
+/* ncclCommFinalize is collective and waits for work in flight, hence the deadline. */
 void nccl_leave(struct comm *c)
 {
     struct nccl_state *n = c->impl;

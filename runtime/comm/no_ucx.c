@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What stands in for the UCX backend in a build without UCX: a refusal that says what to
+ * Stands in for the UCX backend in a build without UCX: a refusal that says what to
  * install. Ranks of one node still have shared memory.
  */
 #include "comm/comm_impl.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rank-order reduction kernels, blocked so that the accumulator stays in the first cache.
- * In: one pointer per rank. Out: the reduced array. Element-wise only: no kernel here adds
- * two elements of one array, so vector width and blocking change no bit.
+ * Reductions in rank order, in blocks so that the accumulator stays in the first cache.
+ * In: one pointer per rank. Out: the reduced array. Element-wise only: no kernel here
+ * adds two elements of one array, so vector width and blocking do not change any bit.
  */
 #include <string.h>
 
@@ -12,8 +12,9 @@
 
 #define BLOCK 2048 /* elements; 8 KiB of float32 */
 
-/* Kernels: dst[i] = a[i] op b[i]. dst may be a or b: element i is read before it is
- * written. `omp simd`: -O2 alone vectorises no loop whose trip count is unknown. */
+/* Kernels: dst[i] = a[i] op b[i]. dst may be a or b: element i is read before it
+ * is written. `omp simd`, because -O2 alone does not vectorise loops with an
+ * unknown trip count. */
 #define KERNEL(name, type, expr)                                                       \
     ACCEL_MULTIVERSION                                                                 \
     static void name(void *dst, const void *va, const void *vb, size_t n)              \
@@ -29,7 +30,9 @@
         }                                                                              \
     }
 
-/* Comparisons are written so that a NaN on either side is kept, and without branches. */
+/* The comparisons keep a NaN on either side: a != a keeps that of a, and if b is one
+ * the comparison is false, so b is taken. `|` instead of `||`: no branch. int64 is
+ * added unsigned, because signed overflow is undefined. */
 KERNEL(sum_f32, float, a + b)
 KERNEL(max_f32, float, ((a != a) | (b <= a)) ? a : b)
 KERNEL(min_f32, float, ((a != a) | (b >= a)) ? a : b)
@@ -42,6 +45,7 @@ KERNEL(min_i64, int64_t, b < a ? b : a)
 
 typedef void (*kernel_t)(void *dst, const void *a, const void *b, size_t n);
 
+/* The tables are indexed by enum comm_op. bfloat16 uses the float32 kernels. */
 static kernel_t choose_kernel(accel_dtype_t t, enum comm_op op)
 {
     static const kernel_t f32[] = { sum_f32, max_f32, min_f32 };
@@ -52,6 +56,8 @@ static kernel_t choose_kernel(accel_dtype_t t, enum comm_op op)
 }
 
 ACCEL_MULTIVERSION
+/* acc += b, widened on the fly: the usual case, so it gets a kernel without
+ * a wide copy */
 static void add_bf16(float *restrict acc, const bf16_t *restrict b, size_t n)
 {
 #pragma omp simd
@@ -60,6 +66,9 @@ static void add_bf16(float *restrict acc, const bf16_t *restrict b, size_t n)
 }
 
 ACCEL_MULTIVERSION
+/* The end of a block: out = scale * acc, or added to out. Two kernels, so that the
+ * loops need no test. Each product is rounded before the addition: -ffp-contract=off
+ * keeps FMA out. */
 static void store_scaled(float *restrict out, const float *restrict acc, size_t n,
                          float scale)
 {
@@ -77,8 +86,9 @@ static void add_scaled(float *restrict out, const float *restrict acc, size_t n,
         out[i] = out[i] + scale * acc[i];
 }
 
-/* One block of sources of `es` bytes per element, folded with k. dst may be a source only
- * if there are at most two. */
+/* Folds elements [at, at + n) of all sources (`es` bytes each) into dst with k. dst may
+ * be a source only if there are at most two: with more, it is written before the third
+ * one is read. */
 static void fold_block(void *dst, const void *const *src, int ranks, size_t at,
                        size_t n, size_t es, kernel_t k)
 {
@@ -94,7 +104,7 @@ static void fold_block(void *dst, const void *const *src, int ranks, size_t at,
         k(dst, dst, (const char *)src[r] + at * es, n);
 }
 
-/* One block of bfloat16 sources, folded in float32. */
+/* The same for bfloat16 sources, in float32. */
 static void fold_bf16(float *acc, const void *const *src, int ranks, size_t at,
                       size_t n, enum comm_op op)
 {
@@ -112,7 +122,7 @@ static void fold_bf16(float *acc, const void *const *src, int ranks, size_t at,
     }
 }
 
-/* One block of sources in blocks of the wire, which begins with one of them. */
+/* The same for the sum of sources with a scale per block; `at` is at such a block. */
 static void fold_scaled(float *acc, const void *const *src, int ranks, size_t at,
                         size_t n, accel_dtype_t t)
 {
@@ -154,7 +164,7 @@ void reduce_op(void *out, const void *const *src, int n, size_t elems, accel_dty
 {
     size_t es = accel_dtype_bytes(t);
     kernel_t k = choose_kernel(t, op);
-    double acc[BLOCK]; /* of any type */
+    double acc[BLOCK]; /* holds elements of any type, aligned */
 
     for (size_t at = 0; at < elems; at += BLOCK) {
         size_t m = elems - at < BLOCK ? elems - at : BLOCK;
@@ -172,6 +182,8 @@ void reduce_op(void *out, const void *const *src, int n, size_t elems, accel_dty
     }
 }
 
+/* The lines of 64 elements are divided first by quotient and then by remainder, so that
+ * lines * r cannot overflow. */
 size_t reduce_slice_begin(size_t elems, int n, int r)
 {
     size_t lines = (elems + 63) / 64;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where the data of each rank is in the running call, and how its peers get at it: slots
- * and windows are read where they are, private memory is fetched by process_vm_readv.
- * In: the places that the ranks announced. Out: pointers or copies. Never waits.
+ * Where each rank's data is in the running call, and how its peers get at it: slots and
+ * windows are read in place, private memory is fetched by process_vm_readv. In: the
+ * places that the ranks announced. Out: pointers or copies. Never waits.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -11,6 +11,9 @@
 
 #include "comm/shm.h"
 
+/* The heap of the own window only: other memory of the window (slots) is
+ * never a caller's. A window's address differs from rank to rank, so peers
+ * are told the offset. */
 uint64_t shm_place_of(const struct comm *c, const void *p, size_t bytes)
 {
     const struct shm *m = c->impl;
@@ -64,8 +67,10 @@ char *shm_data_of(const struct comm *c, int rank)
     return shm_base(c->impl, rank) + (shm_call_of(c, rank)->place & ~SHM_IN_WINDOW);
 }
 
-/* ---- private memory of peers ------------------------------------------------------------ */
+/* ---- private memory of peers ----------------------------------------------------- */
 
+/* One system call, one copy, no help from the peer. The kernel applies the rules of
+ * ptrace (same user, kernel.yama.ptrace_scope), so it may be refused. */
 static ssize_t pull(pid_t pid, void *dst, uint64_t address, size_t bytes)
 {
     struct iovec to = { dst, bytes };
@@ -74,6 +79,8 @@ static ssize_t pull(pid_t pid, void *dst, uint64_t address, size_t bytes)
     return process_vm_readv(pid, &to, 1, &from, 1, 0);
 }
 
+/* Trying is the only way to know: the rules depend on security modules and namespaces.
+ * The value proves that the pid means the expected process. */
 bool shm_probe_pull(pid_t pid, uint64_t address, uint64_t want)
 {
     uint64_t got = ~want;
@@ -81,6 +88,7 @@ bool shm_probe_pull(pid_t pid, uint64_t address, uint64_t want)
     return pull(pid, &got, address, sizeof(got)) == (ssize_t)sizeof(got) && got == want;
 }
 
+/* The kernel may copy less than was asked for, hence the loop. */
 accel_status_t shm_fetch(struct comm *c, int rank, size_t at, size_t bytes, void *dst,
                          accel_error_t *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Waiting for peers in shared memory: spin, yield, then sleep on the peer's counter.
- * In: the phase all ranks must reach. Out: reached, or who is to blame. Never waits past
- * the deadline of the call, nor for a process that has ended.
+ * In: the phase that all ranks must reach. Out: reached, or who is to blame. Never
+ * waits past the deadline of the call, nor for a process that has ended.
  */
 #include <errno.h>
 #include <limits.h>
@@ -16,11 +16,17 @@
 
 #include "comm/shm.h"
 
-#define SLICE_NS     50000000 /* one sleep; health of all peers is looked at after each */
-#define YIELD_NS     1000000 /* waking a sleeper takes some 50 us: yield for longer */
-#define SPINS_QUIET  2000    /* about 50 us */
-#define SPINS_SHARED 20      /* more ranks than CPUs: the peer needs this CPU */
+/* One sleep in the kernel; the peers' health is checked after each. */
+#define SLICE_NS 50000000
+/* Waking a sleeper takes some 50 us, so a waiting rank yields for longer
+ * than that first. */
+#define YIELD_NS 1000000
+/* Busy polls: about 50 us; few where ranks outnumber CPUs, since the peer
+ * needs this one. */
+#define SPINS_QUIET  2000
+#define SPINS_SHARED 20
 
+/* Tells the core that this is a busy wait: saves power and helps its sibling thread. */
 static inline void cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -39,6 +45,8 @@ int shm_choose_spins(int ranks)
     return SPINS_QUIET;
 }
 
+/* Acquire: pairs with the store in shm_next, so the peer's data is visible after it.
+ * The difference is signed because the counter wraps around. */
 static inline bool reached(struct shm_ctl *ctl, uint32_t target)
 {
     uint32_t at = atomic_load_explicit(&ctl->phase, memory_order_acquire);
@@ -46,13 +54,16 @@ static inline bool reached(struct shm_ctl *ctl, uint32_t target)
     return (int32_t)(at - target) >= 0;
 }
 
+/* Wakes all peers that sleep on this rank's counter. */
 static void wake_all(struct shm_ctl *ctl)
 {
     syscall(SYS_futex, &ctl->phase, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* The sleeper counts itself, then reads the phase; the owner writes the phase, then reads
- * the count: with both orders sequentially consistent no wake-up is lost. */
+/* No wake-up is lost: the sleeper counts itself and then reads the phase, the owner
+ * writes the phase and then reads the count, and both orders are sequentially
+ * consistent. FUTEX_WAIT returns at once if the phase has moved on. The futex is not a
+ * private one, because the word is shared between processes. */
 static void sleep_on(struct shm_ctl *ctl, uint32_t target)
 {
     const struct timespec slice = { 0, SLICE_NS };
@@ -65,6 +76,8 @@ static void sleep_on(struct shm_ctl *ctl, uint32_t target)
     atomic_fetch_sub(&ctl->sleepers, 1);
 }
 
+/* By pidfd, which becomes readable when the process ends and cannot mean another one.
+ * Without it (old kernels) by pid: a recycled one looks alive until the deadline. */
 static bool process_ended(const struct shm *m, int rank)
 {
     struct pollfd p = { .fd = m->pidfd[rank], .events = POLLIN };
@@ -74,8 +87,9 @@ static bool process_ended(const struct shm *m, int rank)
     return kill(m->pid[rank], 0) != 0 && errno == ESRCH;
 }
 
-/* Looks at every rank that has not reached the target: ended, failed or closed ones end
- * the wait at once. A rank's phase is read again after its end was seen. */
+/* Looks at all ranks that have not reached the target, not only the one waited for: if
+ * any of them ended, failed or closed, the wait is over. The phase is read again after
+ * that, because the rank may have arrived just before it ended. */
 static accel_status_t check_peers(struct comm *c, struct shm *m, uint32_t target,
                                   accel_error_t *err)
 {
@@ -97,6 +111,7 @@ static accel_status_t check_peers(struct comm *c, struct shm *m, uint32_t target
     return ACCEL_OK;
 }
 
+/* Names all ranks that are missing, not only the one that was waited for. */
 static accel_status_t fail_late(struct comm *c, struct shm *m, uint32_t target,
                                 accel_error_t *err)
 {
@@ -107,6 +122,8 @@ static accel_status_t fail_late(struct comm *c, struct shm *m, uint32_t target,
     return comm_fail_silent(c, silent, err);
 }
 
+/* Waits until `peer` has reached the target. The clock starts only when spinning and
+ * yielding did not help: calls that go well read no clock for their deadline. */
 static accel_status_t wait_long(struct comm *c, struct shm *m, int peer,
                                 uint32_t target, accel_error_t *err)
 {
@@ -122,22 +139,24 @@ static accel_status_t wait_long(struct comm *c, struct shm *m, int peer,
             return ACCEL_OK;
         sched_yield();
     }
-    comm_expired(c); /* the clock of this call starts */
+    comm_expired(c); /* starts the clock of this call */
     while (!reached(ctl, target)) {
-        accel_status_t s;
+        accel_status_t st;
 
         sleep_on(ctl, target);
         if (reached(ctl, target))
             break;
-        s = check_peers(c, m, target, err);
-        if (s != ACCEL_OK)
-            return s;
+        st = check_peers(c, m, target, err);
+        if (st != ACCEL_OK)
+            return st;
         if (comm_expired(c) && !reached(ctl, target))
             return fail_late(c, m, target, err);
     }
     return ACCEL_OK;
 }
 
+/* Peers are waited for one after the other, starting with the next rank. The order does
+ * not matter: the phase is over when the last one has arrived. */
 accel_status_t shm_next(struct comm *c, accel_error_t *err)
 {
     struct shm *m = c->impl;
@@ -151,10 +170,10 @@ accel_status_t shm_next(struct comm *c, accel_error_t *err)
         int peer = (c->rank + i) % c->size;
 
         if (!reached(m->ctl[peer], target)) {
-            accel_status_t s = wait_long(c, m, peer, target, err);
+            accel_status_t st = wait_long(c, m, peer, target, err);
 
-            if (s != ACCEL_OK)
-                return s;
+            if (st != ACCEL_OK)
+                return st;
         }
     }
     return ACCEL_OK;
@@ -167,6 +186,8 @@ const struct shm_call *shm_call_of(const struct comm *c, int rank)
     return &m->ctl[rank]->call[c->seq & 1];
 }
 
+/* The descriptions alternate like the slots: a rank can be one call ahead of a peer
+ * that still reads the last one, but not two. */
 accel_status_t shm_arrive(struct comm *c, uint64_t place, accel_error_t *err)
 {
     struct shm *m = c->impl;
@@ -175,12 +196,12 @@ accel_status_t shm_arrive(struct comm *c, uint64_t place, accel_error_t *err)
                             .what = comm_args_pack(&c->args),
                             .root = c->args.root };
     bool same_elems = c->args.call != COMM_CALL_GATHER;
-    accel_status_t s;
+    accel_status_t st;
 
     m->slots_only = false;
     m->ctl[c->rank]->call[c->seq & 1] = own;
-    s = shm_next(c, err);
-    for (int r = 0; s == ACCEL_OK && r < c->size; r++) {
+    st = shm_next(c, err);
+    for (int r = 0; st == ACCEL_OK && r < c->size; r++) {
         const struct shm_call *peer = shm_call_of(c, r);
         struct comm_args theirs = { .elems = peer->elems, .root = peer->root };
 
@@ -188,9 +209,9 @@ accel_status_t shm_arrive(struct comm *c, uint64_t place, accel_error_t *err)
             (!same_elems || peer->elems == own.elems))
             continue;
         comm_args_unpack(&theirs, peer->what);
-        s = comm_fail_differs(c, r, &theirs, err);
+        st = comm_fail_differs(c, r, &theirs, err);
     }
-    return s;
+    return st;
 }
 
 void shm_set_state(struct comm *c, enum shm_state state)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Windows: each rank makes one memfd and maps its peers' through /proc/PID/fd/N.
- * In: the bootstrap exchange. Out: every rank's window mapped, or the same refusal on all
- * ranks. Leaves no name behind in any file system.
+ * Windows: each rank makes a memfd and maps those of its peers through
+ * /proc/PID/fd/N. In: the bootstrap exchange. Out: every rank's window mapped, or the
+ * same refusal on all ranks. Leaves no name in any file system, so a rank that is
+ * killed leaves nothing behind.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,15 +21,19 @@
 
 #define HUGE_PAGE ((size_t)2 * 1024 * 1024)
 
-/* What a rank tells about its window; ok == 0: it could not make one, `why` says so. */
+/* What a rank tells the others about its window. ok == 0: it could not make
+ * one; why says so. Sent as bytes: all ranks run the same build, which the size
+ * is a check for. */
 struct ticket {
-    uint64_t window_bytes, dev, ino, nonce;
-    uint64_t nonce_address; /* in the rank's own address space */
+    uint64_t window_bytes;
+    uint64_t dev, ino, nonce; /* to recognise the window, see attach */
+    uint64_t nonce_address;   /* in the rank's own address space */
     int32_t pid, fd, ok;
     char why[100];
 };
 
-/* Passing this limit would raise a deadly signal. */
+/* Checked beforehand, because ftruncate beyond RLIMIT_FSIZE raises
+ * SIGXFSZ, which kills. */
 static bool file_may_have(uint64_t bytes)
 {
     struct rlimit limit;
@@ -37,8 +42,9 @@ static bool file_may_have(uint64_t bytes)
            bytes <= limit.rlim_cur;
 }
 
-/* Symmetric allocations cannot exceed a rank's share of the memory; twice that is
- * reserved, and never more than half of an address space limit for all windows. */
+/* Symmetric allocations cannot exceed a rank's share of the node's memory; twice that
+ * is reserved. All windows together take at most half of an address space limit (ulimit
+ * -v): every rank maps all of them. */
 static size_t default_window(int ranks)
 {
     size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
@@ -51,6 +57,8 @@ static size_t default_window(int ranks)
     return window;
 }
 
+/* MAP_NORESERVE: the window is address space, of which most is never touched. Huge
+ * pages only for the heap. */
 static void *map_window(int fd, size_t bytes)
 {
     void *p =
@@ -62,15 +70,17 @@ static void *map_window(int fd, size_t bytes)
     return p;
 }
 
+/* Makes the own window. Failing is no error here: the ticket carries the reason, and
+ * all ranks decide together. */
 static void create(struct comm *c, struct shm *m, size_t window_bytes,
-                   struct ticket *ticket)
+                   struct ticket *ticket_out)
 {
     struct shm_ctl *ctl = NULL;
     struct stat st;
     const char *step = "memfd_create";
 
-    ticket->pid = getpid();
-    ticket->window_bytes = window_bytes;
+    ticket_out->pid = getpid();
+    ticket_out->window_bytes = window_bytes;
     m->fd = memfd_create("accel-window", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (m->fd < 0)
         goto fail;
@@ -81,28 +91,28 @@ static void create(struct comm *c, struct shm *m, size_t window_bytes,
     step = "ftruncate of the window";
     if (ftruncate(m->fd, (off_t)window_bytes) != 0 || fstat(m->fd, &st) != 0)
         goto fail;
-    /* Nobody can cut the file under a peer's feet. */
+    /* Otherwise a shorter file would give peers SIGBUS. */
     fcntl(m->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
     step = "mmap of the window";
     ctl = map_window(m->fd, window_bytes);
     if (!ctl || getrandom(&ctl->nonce, sizeof(ctl->nonce), 0) < 0)
         goto fail;
     m->ctl[c->rank] = ctl;
-    ticket->fd = m->fd;
-    ticket->dev = st.st_dev;
-    ticket->ino = st.st_ino;
-    ticket->nonce = ctl->nonce;
-    ticket->nonce_address = (uintptr_t)&ctl->nonce;
-    ticket->ok = 1;
+    ticket_out->fd = m->fd;
+    ticket_out->dev = st.st_dev;
+    ticket_out->ino = st.st_ino;
+    ticket_out->nonce = ctl->nonce;
+    ticket_out->nonce_address = (uintptr_t)&ctl->nonce;
+    ticket_out->ok = 1;
     return;
 fail:
-    snprintf(ticket->why, sizeof(ticket->why), "%s: %s", step, strerror(errno));
+    snprintf(ticket_out->why, sizeof(ticket_out->why), "%s: %s", step, strerror(errno));
     if (ctl)
         munmap(ctl, window_bytes);
 }
 
-/* Maps one peer's window; the pid may mean another process here, so the file must be the
- * one that was announced. */
+/* Maps one peer's window. The pid may mean another process here (pid namespaces, a
+ * recycled pid), so device, inode and nonce must be those that were announced. */
 static bool attach(struct shm *m, int rank, const struct ticket *peer, char why[128])
 {
     char path[64];
@@ -141,7 +151,8 @@ static bool attach(struct shm *m, int rank, const struct ticket *peer, char why[
     return true;
 }
 
-/* First exchange: everybody's ticket. The window is the smallest that was asked for. */
+/* Maps all peers' windows by their tickets (the first exchange). All windows get the
+ * size of the smallest one, so that an offset is valid in all of them. */
 static bool attach_all(struct comm *c, struct shm *m, const struct boot_blobs *tickets,
                        char why[128])
 {
@@ -161,7 +172,8 @@ static bool attach_all(struct comm *c, struct shm *m, const struct boot_blobs *t
         if (t->window_bytes < smallest)
             smallest = t->window_bytes;
     }
-    /* Pages of the own window beyond the smallest one are just never used. */
+    /* Only the mapping shrinks: the file is sealed, and its pages beyond
+     * are never used. */
     if (smallest < m->window_bytes)
         munmap(shm_base(m, c->rank) + smallest, m->window_bytes - smallest);
     m->window_bytes = smallest;
@@ -176,21 +188,24 @@ static bool attach_all(struct comm *c, struct shm *m, const struct boot_blobs *t
     return true;
 }
 
-/* What a rank says after attaching. */
+/* What a rank says after it tried to attach all windows. */
 struct vote {
-    int32_t attached, can_pull;
+    int32_t attached;
+    int32_t can_pull; /* it may read all peers' private memory */
     char why[128];
 };
 
-/* Second exchange: all ranks attached, or none stays. */
-static accel_status_t agree(struct boot *b, const struct vote *own,
-                            struct vote *all_out, accel_error_t *err)
+/* The second exchange: either all ranks attached all windows, or none uses
+ * them. *all_out: the conjunction of all votes, with the reason of the first
+ * rank that failed. */
+static accel_status_t shm_agree_votes(struct boot *b, const struct vote *own,
+                                      struct vote *all_out, accel_error_t *err)
 {
     struct boot_blobs votes;
-    accel_status_t s = boot_exchange(b, own, sizeof(*own), &votes, err);
+    accel_status_t st = boot_exchange(b, own, sizeof(*own), &votes, err);
 
-    if (s != ACCEL_OK)
-        return s;
+    if (st != ACCEL_OK)
+        return st;
     *all_out = (struct vote){ .attached = 1, .can_pull = 1 };
     for (int r = 0; r < votes.count && all_out->attached; r++) {
         struct vote v = { 0 };
@@ -205,7 +220,8 @@ static accel_status_t agree(struct boot *b, const struct vote *own,
     return ACCEL_OK;
 }
 
-/* Whether the system lets this rank read all its peers' memory (ptrace rules). */
+/* Does the system let this rank read all its peers' memory (ptrace rules)? Tries it
+ * with the nonce of each window. */
 static bool can_pull_all(struct comm *c, const struct shm *m,
                          const struct boot_blobs *tickets)
 {
@@ -219,6 +235,8 @@ static bool can_pull_all(struct comm *c, const struct shm *m,
     return true;
 }
 
+/* The own memfd stays open until all have attached, since peers open it through /proc;
+ * the second exchange says when. The mappings keep the memory alive after that. */
 accel_status_t shm_connect(struct comm *c, struct shm *m, struct boot *b,
                            size_t window_bytes, bool *fits_out, char why[128],
                            accel_error_t *err)
@@ -226,21 +244,21 @@ accel_status_t shm_connect(struct comm *c, struct shm *m, struct boot *b,
     struct ticket own = { 0 };
     struct boot_blobs tickets;
     struct vote mine = { 0 }, all;
-    accel_status_t s;
+    accel_status_t st;
 
     if (window_bytes == 0)
         window_bytes = default_window(c->size);
     window_bytes = SHM_HEAP_OFFSET + (window_bytes + HUGE_PAGE) / HUGE_PAGE * HUGE_PAGE;
     m->window_bytes = window_bytes;
     create(c, m, window_bytes, &own);
-    s = boot_exchange(b, &own, sizeof(own), &tickets, err);
-    if (s != ACCEL_OK)
-        return s;
+    st = boot_exchange(b, &own, sizeof(own), &tickets, err);
+    if (st != ACCEL_OK)
+        return st;
     mine.attached = attach_all(c, m, &tickets, mine.why);
     mine.can_pull = mine.attached && can_pull_all(c, m, &tickets);
     boot_blobs_free(&tickets);
-    s = agree(b, &mine, &all, err);
-    if (s == ACCEL_OK) {
+    st = shm_agree_votes(b, &mine, &all, err);
+    if (st == ACCEL_OK) {
         *fits_out = all.attached;
         m->can_pull = all.can_pull;
         memcpy(why, all.why, sizeof(all.why));
@@ -248,7 +266,7 @@ accel_status_t shm_connect(struct comm *c, struct shm *m, struct boot *b,
     if (m->fd >= 0)
         close(m->fd);
     m->fd = -1;
-    return s;
+    return st;
 }
 
 void shm_disconnect(struct comm *c, struct shm *m)

@@ -2,9 +2,10 @@
  *
  * The UCX backend: one worker per communicator, one endpoint per peer, tagged messages.
  *
- * Tag: call number (24 bits) | sender (16) | call, dtype and operation (12) | step (12).
- * A receive leaves the third field open: a peer in another collective is then seen at
- * once by what its message says, and a peer with another element count by its length.
+ * Tag: call number (24 bits) | sender (16) | call, dtype and operation (12) | step
+ * (12). A receive masks out the third field. A peer that is in another collective then
+ * matches and is recognised by its tag, one with another element count by the length of
+ * its message; otherwise both would only show as silence at the deadline.
  */
 #ifndef ACCEL_COMM_UCX_H
 #define ACCEL_COMM_UCX_H
@@ -13,24 +14,25 @@
 
 #include "comm/comm_impl.h"
 
-#define UCX_STEPS 4096 /* messages between two ranks in one call, one way */
-#define UCX_RANKS 65536
+#define UCX_STEPS 4096  /* messages from one rank to another in one call */
+#define UCX_RANKS 65536 /* ranks at most: the sender's field of the tag */
 
+/* An allocation of comm_alloc: an anonymous mapping, unmapped at close. */
 struct ucx_block {
     struct ucx_block *next;
     void *mem;
     size_t bytes;
 };
 
-/* A message under way. */
+/* A message in flight. */
 struct ucx_op {
-    void *request; /* NULL: free */
+    void *request; /* UCX's handle; NULL: finished, or never needed one */
     struct ucx *owner;
     int peer;
     bool is_recv;
-    size_t bytes;
+    size_t bytes;         /* as posted */
     ucp_tag_t sender_tag; /* of a finished receive */
-    size_t received;
+    size_t received;      /* bytes of a finished receive */
     ucs_status_t status;
     bool finished;
 };
@@ -38,24 +40,32 @@ struct ucx_op {
 struct ucx {
     ucp_context_h context;
     ucp_worker_h worker;
-    ucp_ep_h *ep; /* [size] */
-    bool *lost;   /* [size] the endpoint reported an error */
-    struct ucx_op *ops;
-    int op_count, op_capacity; /* of the running call, in posting order */
-    bool post_failed;          /* kept until ucx_wait */
+    ucp_ep_h *ep;       /* [size] */
+    bool *lost;         /* [size] the endpoint reported an error */
+    struct ucx_op *ops; /* of the running call, in posting order */
+    int op_count, op_capacity;
+    bool post_failed; /* a message could not be posted: ucx_wait returns post_error */
     accel_error_t post_error;
-    size_t *begin; /* [size + 1] scratch */
-    char *room;    /* scratch for what arrives */
+    size_t *begin; /* [size + 1] scratch: where the ranks' slices begin */
+    char *room;    /* workspace for data that arrives to be reduced */
     size_t room_bytes;
     struct ucx_block *blocks; /* of comm_alloc */
 };
 
-/* ucx_wire.c: post messages of the running call; errors show in ucx_wait. */
+/* ---- ucx_wire.c ------------------------------------------------------------------ */
+
+/* Post a message of the running call to (from) `peer`. `step` tells the messages
+ * between two ranks apart, 0 <= step < UCX_STEPS. The buffer must stay valid until
+ * ucx_wait, which also returns the errors. */
 void ucx_send(struct comm *c, int peer, int step, const void *buf, size_t bytes);
 void ucx_recv(struct comm *c, int peer, int step, void *buf, size_t bytes);
-/* Until all posted messages are done, or somebody is to blame. */
+/* Waits until all posted messages are complete. An error says which rank is to blame;
+ * the messages are then cancelled and all endpoints closed. */
 accel_status_t ucx_wait(struct comm *c, accel_error_t *err);
+/* Collective. Exchanges the workers' addresses and makes first contact
+ * with every rank. */
 accel_status_t ucx_connect(struct comm *c, struct boot *b, accel_error_t *err);
+/* The backend's fail and close (comm_impl.h). */
 void ucx_fail(struct comm *c);
 void ucx_close(struct comm *c);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Messages of the UCX backend: connect, post, wait, close.
- * In: buffers and tags. Out: delivered, or which rank is to blame. Waits poll the worker,
- * then yield, then sleep in short steps; never past the deadline of the call. Sets no UCX
- * variable of the environment.
+ * In: buffers and tags. Out: delivered, or which rank is to blame. Waits poll the
+ * worker, then yield, then sleep in short steps; never past the deadline of the call.
+ * Sets no UCX variable in the environment.
  */
 #include <inttypes.h>
 #include <sched.h>
@@ -15,35 +15,44 @@
 
 #include "comm/ucx.h"
 
+/* Polls without progress before a wait yields, and before it sleeps. A sleep grows with
+ * the wait from SLEEP_MIN to SLEEP_MAX, in ns. */
 #define IDLE_SPINS  200
 #define IDLE_YIELDS 400
-#define SLEEP_MIN   10000  /* ns */
-#define SLEEP_MAX   500000 /* ns */
-#define CLOSE_NS    INT64_C(4000000000)
+#define SLEEP_MIN   10000
+#define SLEEP_MAX   500000
+/* Time for closing in good order, in ns; a quarter of it for cancelling messages. */
+#define CLOSE_NS INT64_C(4000000000)
 
-#define OPEN_ATTEMPTS 8 /* pauses of 5, 10, ... 320 ms between them */
+/* Attempts to open UCX, with pauses of 5, 10, ... 320 ms between them. */
+#define OPEN_ATTEMPTS 8
 
-/* ---- tags ---------------------------------------------------------------------------- */
+/* ---- tags ------------------------------------------------------------------------ */
 
 #define TAG_WHAT_SHIFT 12
 #define TAG_RANK_SHIFT 24
 #define TAG_SEQ_SHIFT  40
 #define TAG_WHAT_MASK  ((ucp_tag_t)0xfff << TAG_WHAT_SHIFT)
 
-/* call, dtype and operation in 12 bits */
+/* Call, dtype and operation in 12 bits, 4 each. comm_args_pack needs 16:
+ * too many here. */
 static ucp_tag_t what_of(const struct comm_args *a)
 {
     return (ucp_tag_t)a->call | (ucp_tag_t)a->dtype << 4 | (ucp_tag_t)a->op << 8;
 }
 
+/* The tag of a message of the running call. 24 bits of the number are enough: no rank
+ * is 2^24 calls away from its peers. */
 static ucp_tag_t tag_of(const struct comm *c, int sender, int step)
 {
     return (c->seq & 0xffffff) << TAG_SEQ_SHIFT | (ucp_tag_t)sender << TAG_RANK_SHIFT |
            what_of(&c->args) << TAG_WHAT_SHIFT | (ucp_tag_t)step;
 }
 
-/* ---- posting ----------------------------------------------------------------------------- */
+/* ---- posting --------------------------------------------------------------------- */
 
+/* A zeroed entry for a message, or NULL when out of memory; ucx_wait then fails. The
+ * array may move, so no pointer to an entry is kept across this call. */
 static struct ucx_op *new_op(struct ucx *u)
 {
     if (u->op_count == u->op_capacity) {
@@ -63,6 +72,8 @@ static struct ucx_op *new_op(struct ucx *u)
     return &u->ops[u->op_count++];
 }
 
+/* What UCX returned for a posted message: a request to poll, or, if it is done already
+ * or failed at once, a status. */
 static void take_request(struct ucx_op *op, ucs_status_ptr_t request)
 {
     if (UCS_PTR_IS_PTR(request)) {
@@ -73,6 +84,7 @@ static void take_request(struct ucx_op *op, ucs_status_ptr_t request)
     }
 }
 
+/* buf must not be NULL for UCX, also with 0 bytes. */
 void ucx_send(struct comm *c, int peer, int step, const void *buf, size_t bytes)
 {
     struct ucx *u = c->impl;
@@ -91,7 +103,8 @@ void ucx_recv(struct comm *c, int peer, int step, void *buf, size_t bytes)
 {
     static char nothing;
     struct ucx *u = c->impl;
-    /* Always a request: UCX 1.13 does not say who sent what had arrived before. */
+    /* Forces a request: for messages that had already arrived, UCX 1.13 would complete
+     * at once and not tell the sender's tag. */
     const ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL };
     struct ucx_op *op = new_op(u);
 
@@ -104,8 +117,10 @@ void ucx_recv(struct comm *c, int peer, int step, void *buf, size_t bytes)
                                       tag_of(c, peer, step), ~TAG_WHAT_MASK, &param));
 }
 
-/* ---- waiting ------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------- */
 
+/* True once the message is complete; its result is then in op and the
+ * request is freed. */
 static bool poll_op(struct ucx_op *op)
 {
     ucp_tag_recv_info_t info = { 0 };
@@ -126,7 +141,11 @@ static bool poll_op(struct ucx_op *op)
     return true;
 }
 
-static accel_status_t judge(struct comm *c, const struct ucx_op *op, accel_error_t *err)
+/* Was the completed message the expected one? A receive accepts any call (see
+ * ucx.h), so it compares the sender's tag with the own call, and the length with
+ * what was posted. */
+static accel_status_t ucx_judge_message(struct comm *c, const struct ucx_op *op,
+                                        accel_error_t *err)
 {
     ucp_tag_t what = (op->sender_tag & TAG_WHAT_MASK) >> TAG_WHAT_SHIFT;
     struct comm_args theirs = { .call = what & 0xf,
@@ -158,7 +177,9 @@ static accel_status_t judge(struct comm *c, const struct ucx_op *op, accel_error
                       c->seq, op->peer, op->received, c->rank, op->bytes);
 }
 
-/* One pass over the unfinished messages. */
+/* One pass over the incomplete messages. *first_open: all before it are complete and
+ * judged; moved on here. Later ones may be complete, too: `was` tells those judged in
+ * an earlier pass. */
 static accel_status_t poll_all(struct comm *c, int *first_open, accel_error_t *err)
 {
     struct ucx *u = c->impl;
@@ -170,10 +191,10 @@ static accel_status_t poll_all(struct comm *c, int *first_open, accel_error_t *e
         if (!poll_op(op))
             continue;
         if (!was) {
-            accel_status_t s = judge(c, op, err);
+            accel_status_t st = ucx_judge_message(c, op, err);
 
-            if (s != ACCEL_OK)
-                return s;
+            if (st != ACCEL_OK)
+                return st;
         }
         if (i == *first_open)
             (*first_open)++;
@@ -181,6 +202,7 @@ static accel_status_t poll_all(struct comm *c, int *first_open, accel_error_t *e
     return ACCEL_OK;
 }
 
+/* Is a rank that we still wait for known to be gone? */
 static accel_status_t check_lost(struct comm *c, int first_open, accel_error_t *err)
 {
     struct ucx *u = c->impl;
@@ -192,6 +214,7 @@ static accel_status_t check_lost(struct comm *c, int first_open, accel_error_t *
     return ACCEL_OK;
 }
 
+/* The silent ranks are those with incomplete messages. */
 static accel_status_t fail_late(struct comm *c, accel_error_t *err)
 {
     struct ucx *u = c->impl;
@@ -204,7 +227,7 @@ static accel_status_t fail_late(struct comm *c, accel_error_t *err)
     return comm_fail_silent(c, silent, err);
 }
 
-/* Nothing moved `idle` times in a row. */
+/* Pauses after `idle` polls in a row without progress. */
 static void back_off(int idle)
 {
     struct timespec nap = { 0, SLEEP_MIN };
@@ -220,33 +243,37 @@ static void back_off(int idle)
     nanosleep(&nap, NULL);
 }
 
+/* Asks about lost ranks and the deadline only in the sleeping phase or every 64 idle
+ * polls: a wait that makes progress costs no clock. A message that completed is judged
+ * before a lost rank is reported, since it may have been sent just before the end. */
 static accel_status_t wait_all(struct comm *c, accel_error_t *err)
 {
     struct ucx *u = c->impl;
     int first_open = 0, idle = 0;
 
     for (;;) {
-        accel_status_t s = poll_all(c, &first_open, err);
+        accel_status_t st = poll_all(c, &first_open, err);
 
-        if (s != ACCEL_OK || first_open == u->op_count)
-            return s;
+        if (st != ACCEL_OK || first_open == u->op_count)
+            return st;
         if (ucp_worker_progress(u->worker) != 0) {
             idle = 0;
             continue;
         }
         back_off(++idle);
         if (idle > IDLE_SPINS + IDLE_YIELDS) {
-            s = check_lost(c, first_open, err);
-            if (s != ACCEL_OK)
-                return s;
+            st = check_lost(c, first_open, err);
+            if (st != ACCEL_OK)
+                return st;
         }
         if (idle % 64 == 0 && comm_expired(c))
             return fail_late(c, err);
     }
 }
 
-/* After a failure nothing may touch the caller's buffers any more: receives are cancelled,
- * sends end when their endpoint is closed by force. */
+/* After a failure nothing may touch the callers' buffers any more: receives are
+ * cancelled, and sends end when their endpoint is closed by force. Waits at most a
+ * second for that. Peers notice the closed endpoints. */
 static void give_up_messages(struct ucx *u, int size)
 {
     int64_t until = clock_ns() + CLOSE_NS / 4;
@@ -278,19 +305,19 @@ static void give_up_messages(struct ucx *u, int size)
 accel_status_t ucx_wait(struct comm *c, accel_error_t *err)
 {
     struct ucx *u = c->impl;
-    accel_status_t s;
+    accel_status_t st;
 
     if (u->post_failed) {
         if (err)
             *err = u->post_error;
-        s = u->post_error.code;
+        st = u->post_error.code;
     } else {
-        s = wait_all(c, err);
+        st = wait_all(c, err);
     }
-    if (s != ACCEL_OK)
+    if (st != ACCEL_OK)
         give_up_messages(u, c->size);
     u->op_count = 0;
-    return s;
+    return st;
 }
 
 void ucx_fail(struct comm *c)
@@ -298,8 +325,10 @@ void ucx_fail(struct comm *c)
     give_up_messages(c->impl, c->size);
 }
 
-/* ---- connecting ------------------------------------------------------------------------------ */
+/* ---- connecting ------------------------------------------------------------------ */
 
+/* UCX calls this during progress when an endpoint breaks. It only notes the fact:
+ * messages that have arrived are still delivered. */
 static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
     (void)ep;
@@ -307,18 +336,19 @@ static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
     *(bool *)arg = true;
 }
 
-static accel_status_t ucx_says(ucs_status_t status, const char *what,
-                               accel_error_t *err)
+static accel_status_t ucx_says(ucs_status_t rc, const char *what, accel_error_t *err)
 {
     return accel_fail(err, A0509,
                       "ucx_info -d lists the transports UCX can use; check UCX_TLS and "
                       "UCX_NET_DEVICES if they are set",
-                      "UCX: %s: %s", what, ucs_status_string(status));
+                      "UCX: %s: %s", what, ucs_status_string(rc));
 }
 
-/* One attempt; *what names the step that failed. */
+/* One attempt to make context and worker; *what_out names the step that failed. The
+ * interfaces are set in UCX's config and not by setenv, which would affect other users
+ * of UCX in this process. */
 static ucs_status_t try_worker(struct ucx *u, int ranks, const char *net_devices,
-                               const char **what)
+                               const char **what_out)
 {
     const ucp_params_t params = { .field_mask = UCP_PARAM_FIELD_FEATURES |
                                                 UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
@@ -328,53 +358,55 @@ static ucs_status_t try_worker(struct ucx *u, int ranks, const char *net_devices
                                              UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                          .thread_mode = UCS_THREAD_MODE_SINGLE };
     ucp_config_t *config;
-    ucs_status_t st = ucp_config_read(NULL, NULL, &config);
+    ucs_status_t rc = ucp_config_read(NULL, NULL, &config);
 
-    *what = "configuration";
-    if (st != UCS_OK)
-        return st;
-    *what = "initialization";
+    *what_out = "configuration";
+    if (rc != UCS_OK)
+        return rc;
+    *what_out = "initialization";
     if (net_devices)
-        st = ucp_config_modify(config, "NET_DEVICES", net_devices);
-    if (st == UCS_OK)
-        st = ucp_init(&params, config, &u->context);
+        rc = ucp_config_modify(config, "NET_DEVICES", net_devices);
+    if (rc == UCS_OK)
+        rc = ucp_init(&params, config, &u->context);
     ucp_config_release(config);
-    if (st != UCS_OK) {
+    if (rc != UCS_OK) {
         u->context = NULL;
-        return st;
+        return rc;
     }
-    *what = "worker";
-    st = ucp_worker_create(u->context, &worker, &u->worker);
-    if (st != UCS_OK) {
+    *what_out = "worker";
+    rc = ucp_worker_create(u->context, &worker, &u->worker);
+    if (rc != UCS_OK) {
         u->worker = NULL;
         ucp_cleanup(u->context);
         u->context = NULL;
     }
-    return st;
+    return rc;
 }
 
-/* UCX lists the network interfaces first and opens them later: one that was unplugged in
- * between fails all of it, and a fresh context does not see it any more. */
+/* Retries what a fresh context can mend: UCX lists the network interfaces first and
+ * opens them later, and an interface that vanished in between fails all of it. */
 static accel_status_t make_worker(struct comm *c, int64_t deadline_ns,
                                   accel_error_t *err)
 {
     struct timespec pause = { 0, 5000000 };
     const char *what = NULL;
-    ucs_status_t st = UCS_OK;
+    ucs_status_t rc = UCS_OK;
 
     for (int i = 0; i < OPEN_ATTEMPTS; i++) {
-        st = try_worker(c->impl, c->size, c->options->net_devices, &what);
-        if (st != UCS_ERR_NO_DEVICE && st != UCS_ERR_IO_ERROR &&
-            st != UCS_ERR_UNREACHABLE)
+        rc = try_worker(c->impl, c->size, c->options->net_devices, &what);
+        if (rc != UCS_ERR_NO_DEVICE && rc != UCS_ERR_IO_ERROR &&
+            rc != UCS_ERR_UNREACHABLE)
             break;
         if (clock_ns() > deadline_ns || i == OPEN_ATTEMPTS - 1)
             break;
         nanosleep(&pause, NULL);
         pause.tv_nsec *= 2;
     }
-    return st == UCS_OK ? ACCEL_OK : ucx_says(st, what, err);
+    return rc == UCS_OK ? ACCEL_OK : ucx_says(rc, what, err);
 }
 
+/* One endpoint per peer. Creating them sends nothing yet: who cannot be reached
+ * shows in first_contact. */
 static accel_status_t make_endpoints(struct comm *c, const struct boot_blobs *addresses,
                                      accel_error_t *err)
 {
@@ -390,7 +422,7 @@ static accel_status_t make_endpoints(struct comm *c, const struct boot_blobs *ad
             .err_handler = { .cb = on_error, .arg = &u->lost[r] },
         };
         char what[64];
-        ucs_status_t st;
+        ucs_status_t rc;
 
         if (r == c->rank)
             continue;
@@ -398,65 +430,68 @@ static accel_status_t make_endpoints(struct comm *c, const struct boot_blobs *ad
         if (addresses->bytes[r] == 0)
             return accel_fail(err, A0509, "see the output of that rank",
                               "rank %d could not start UCX", r);
-        st = ucp_ep_create(u->worker, &params, &u->ep[r]);
-        if (st != UCS_OK) {
+        rc = ucp_ep_create(u->worker, &params, &u->ep[r]);
+        if (rc != UCS_OK) {
             u->ep[r] = NULL;
-            return ucx_says(st, what, err);
+            return ucx_says(rc, what, err);
         }
     }
     return ACCEL_OK;
 }
 
-/* A first barrier: whoever cannot be reached shows now, while bootstrap's deadline runs. */
+/* A first barrier, so that a rank that cannot be reached shows now and not in
+ * the first collective. It runs until the bootstrap's deadline, which also
+ * stands in the error. */
 static accel_status_t first_contact(struct comm *c, struct boot *b, accel_error_t *err)
 {
     int64_t timeout_ns = c->timeout_ns;
-    accel_status_t s;
+    accel_status_t st;
 
     c->args = (struct comm_args){ .call = COMM_CALL_BARRIER, .dtype = ACCEL_U8 };
     c->timeout_ns = b->deadline_ns - clock_ns();
     comm_set_deadline(c, b->deadline_ns);
-    s = c->ops->barrier(c, err);
+    st = c->ops->barrier(c, err);
     c->timeout_ns = timeout_ns;
-    return s;
+    return st;
 }
 
-/* A rank that has no worker still takes part in the exchange, with an empty address. */
+/* A rank without a worker still takes part in the exchange, with an empty address, so
+ * that the others need not wait for it and can name it. */
 accel_status_t ucx_connect(struct comm *c, struct boot *b, accel_error_t *err)
 {
     struct ucx *u = c->impl;
-    accel_status_t s = make_worker(c, b->deadline_ns, err), exchanged;
+    accel_status_t st = make_worker(c, b->deadline_ns, err), exchanged;
     ucp_address_t *address = NULL;
     struct boot_blobs all;
     size_t bytes = 0;
 
-    if (s == ACCEL_OK) {
-        ucs_status_t st = ucp_worker_get_address(u->worker, &address, &bytes);
+    if (st == ACCEL_OK) {
+        ucs_status_t rc = ucp_worker_get_address(u->worker, &address, &bytes);
 
-        if (st != UCS_OK) {
+        if (rc != UCS_OK) {
             address = NULL;
             bytes = 0;
-            s = ucx_says(st, "worker address", err);
+            st = ucx_says(rc, "worker address", err);
         }
     }
-    exchanged = boot_exchange(b, address, bytes, &all, s == ACCEL_OK ? err : NULL);
+    exchanged = boot_exchange(b, address, bytes, &all, st == ACCEL_OK ? err : NULL);
     if (address)
         ucp_worker_release_address(u->worker, address);
-    if (s == ACCEL_OK)
-        s = exchanged;
-    if (s == ACCEL_OK && c->size > UCX_RANKS)
-        s = accel_fail(err, A0511, "start fewer ranks", "%d ranks: at most %d", c->size,
-                       UCX_RANKS);
-    if (s == ACCEL_OK)
-        s = make_endpoints(c, &all, err);
+    if (st == ACCEL_OK)
+        st = exchanged;
+    if (st == ACCEL_OK && c->size > UCX_RANKS)
+        st = accel_fail(err, A0511, "start fewer ranks", "%d ranks: at most %d",
+                        c->size, UCX_RANKS);
+    if (st == ACCEL_OK)
+        st = make_endpoints(c, &all, err);
     if (exchanged == ACCEL_OK)
         boot_blobs_free(&all);
-    return s == ACCEL_OK ? first_contact(c, b, err) : s;
+    return st == ACCEL_OK ? first_contact(c, b, err) : st;
 }
 
-/* ---- closing --------------------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------- */
 
-/* Closes all endpoints with their last messages flushed, until the deadline. */
+/* Closes all endpoints after flushing their last messages, until the deadline. */
 static void flush_and_close(struct comm *c, int64_t until)
 {
     const ucp_request_param_t flush = { 0 };
@@ -489,7 +524,8 @@ void ucx_close(struct comm *c)
     int64_t until = clock_ns() + CLOSE_NS;
 
     if (u->worker && !c->failed) {
-        /* Together: a peer may still be receiving what this rank sent last. */
+        /* A barrier first: a peer may still be receiving what this rank sent last, and
+         * would take a closed endpoint for a lost rank. */
         c->args = (struct comm_args){ .call = COMM_CALL_BARRIER, .dtype = ACCEL_U8 };
         c->seq++;
         comm_set_deadline(c, until);

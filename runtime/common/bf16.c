@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Array forms of the bfloat16 conversions; one thread, any alignment.
- * `omp simd`: -O2 alone vectorises no loop whose trip count is unknown.
+ * The array forms of the bfloat16 conversions; one thread, any alignment.
+ * `omp simd`, because -O2 alone does not vectorise loops with an unknown trip count.
  */
 #include "common/bf16.h"
 
@@ -18,7 +18,8 @@ void bf16_widen(float *dst, const bf16_t *src, size_t n)
 ACCEL_MULTIVERSION
 void bf16_narrow(bf16_t *dst, const float *src, size_t n)
 {
-    /* In place a vector's stores end before the next vector's loads begin. */
+    /* Safe in place: results are half as long, so a store never reaches numbers that
+     * are still to be loaded. */
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
         dst[i] = f32_to_bf16(src[i]);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bfloat16 <-> float32: scalar rule and whole arrays.
- * bfloat16 is the upper half of a float32; narrowing rounds to nearest even and keeps NaN
- * quiet. Arrays use the widest vectors the CPU has; every ISA gives the same bits.
+ * bfloat16 <-> float32: the rule for one number, and whole arrays.
+ * bfloat16 is the upper half of a float32. Narrowing rounds to nearest even and
+ * makes NaN quiet. Arrays use the widest vectors that the CPU has; every ISA gives
+ * the same bits.
  */
 #ifndef ACCEL_COMMON_BF16_H
 #define ACCEL_COMMON_BF16_H
@@ -11,9 +12,10 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Compiles a function once per ISA and picks at load time. Functions so marked must not
- * depend on the order of float additions or on contraction (-ffp-contract=off). GCC only:
- * clones of clang 14 called from another file do not link; it builds the plain code. */
+/* Compiles a function once per ISA; the loader picks one. Functions marked so must not
+ * depend on the order of float additions or on contraction (-ffp-contract=off). GCC
+ * only: clang 14's clones do not link when called from another file, so it builds the
+ * plain code. The sanitizers get the plain code, too. */
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&    \
     !defined(__SANITIZE_THREAD__) && !defined(ACCEL_NO_MULTIVERSION)
 #define ACCEL_MULTIVERSION __attribute__((target_clones("default", "avx2", "avx512f")))
@@ -21,7 +23,7 @@
 #define ACCEL_MULTIVERSION
 #endif
 
-/* nvcc builds the scalar rule for both sides. */
+/* nvcc builds the rule for one number for host and device. */
 #ifdef __CUDACC__
 #define BF16_INLINE static inline __host__ __device__
 #else
@@ -30,6 +32,7 @@
 
 typedef uint16_t bf16_t;
 
+/* Exact. */
 BF16_INLINE float bf16_to_f32(bf16_t h)
 {
     uint32_t u = (uint32_t)h << 16;
@@ -39,7 +42,8 @@ BF16_INLINE float bf16_to_f32(bf16_t h)
     return f;
 }
 
-/* Without a branch: one would keep the loops around it from being vectorised. */
+/* Has no branch, because one would keep the loops around it from being vectorised: both
+ * the rounded value and the quiet NaN are computed, and a mask selects. */
 BF16_INLINE bf16_t f32_to_bf16(float f)
 {
     uint32_t u, nan, rounded;
@@ -53,8 +57,10 @@ BF16_INLINE bf16_t f32_to_bf16(float f)
 #ifdef __cplusplus
 extern "C" {
 #endif
+/* dst[n] from src[n]; they must not overlap. */
 void bf16_widen(float *dst, const bf16_t *src, size_t n);
-/* dst may start at the same address as src (element i is read before it is overwritten). */
+/* dst[n] from src[n]. dst may start at the same address as src: element i is read
+ * before it is overwritten. */
 void bf16_narrow(bf16_t *dst, const float *src, size_t n);
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Status names, exit codes and the filler of accel_error_t.
+ * Status names, exit codes, and the functions that fill accel_error_t.
  * The exit codes are sysexits where one fits; 85 means "saved, run me again".
  */
 #include <errno.h>
@@ -9,6 +9,7 @@
 
 #include "common/common.h"
 
+/* One row per status. Values are fixed for ever: scripts see them. */
 static const struct {
     const char *name;
     int exit_code;
@@ -72,6 +73,7 @@ int accel_api_version(void)
     return ACCEL_API_VERSION;
 }
 
+/* Ordered by number, because messages.def is. */
 static const struct message_page pages[] = {
 #define MESSAGE(number, status, title, why, cure)                                      \
     { A##number - MESSAGE_BASE, status, title, why, cure },
@@ -94,6 +96,7 @@ const char *message_tag(int number, char *buf, size_t len)
     return buf;
 }
 
+/* A linear search: it runs once per error, over a few hundred rows. */
 static accel_status_t status_of(enum message code)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(pages); i++)
@@ -102,45 +105,48 @@ static accel_status_t status_of(enum message code)
     return ACCEL_EBUG;
 }
 
-static accel_status_t fill(accel_error_t *err, enum message code, const char *where,
-                           const char *hint, const char *fmt, va_list ap)
+/* Common to accel_fail and accel_fail_at; `where` and `hint` may be NULL. errno
+ * survives, because callers may print it after this. */
+static accel_status_t error_fill(accel_error_t *err, enum message code,
+                                 const char *where, const char *hint, const char *fmt,
+                                 va_list ap)
 {
-    accel_status_t status = status_of(code);
+    accel_status_t st = status_of(code);
     int saved = errno;
 
     if (!err)
-        return status;
-    err->code = status;
+        return st;
+    err->code = st;
     err->message = (int)code - MESSAGE_BASE;
     snprintf(err->where, sizeof(err->where), "%s", where ? where : "");
     snprintf(err->hint, sizeof(err->hint), "%s", hint ? hint : "");
     vsnprintf(err->text, sizeof(err->text), fmt, ap);
     errno = saved;
-    return status;
+    return st;
 }
 
 accel_status_t accel_fail(accel_error_t *err, enum message code, const char *hint,
                           const char *fmt, ...)
 {
-    accel_status_t status;
+    accel_status_t st;
     va_list ap;
 
     va_start(ap, fmt);
-    status = fill(err, code, NULL, hint, fmt, ap);
+    st = error_fill(err, code, NULL, hint, fmt, ap);
     va_end(ap);
-    return status;
+    return st;
 }
 
 accel_status_t accel_fail_at(accel_error_t *err, enum message code, const char *where,
                              const char *hint, const char *fmt, ...)
 {
-    accel_status_t status;
+    accel_status_t st;
     va_list ap;
 
     va_start(ap, fmt);
-    status = fill(err, code, where, hint, fmt, ap);
+    st = error_fill(err, code, where, hint, fmt, ap);
     va_end(ap);
-    return status;
+    return st;
 }
 
 accel_status_t accel_fail_from(accel_error_t *err, const accel_error_t *cause,
@@ -166,6 +172,7 @@ accel_status_t accel_fail_nomem(accel_error_t *err, const char *what, size_t byt
                       format_bytes((double)bytes, size, sizeof(size)));
 }
 
+/* For programs: an error without a code of the table, so number 0. */
 accel_status_t accel_error_set(accel_error_t *err, accel_status_t status,
                                const char *text, const char *hint)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * float16 and the two float8 formats of the Open Compute Project <-> float32, one number at a
- * time. Narrowing rounds to nearest even. What is beyond the largest number becomes infinity;
- * e4m3, which has none, keeps to its largest number, and infinity becomes NaN there. NaN stays
- * NaN. nvcc builds all of it for both sides.
+ * float16 and the two float8 formats of the Open Compute Project <-> float32, one
+ * number at a time. Narrowing rounds to nearest even. Values beyond the largest number
+ * become infinity; e4m3 has no infinity, so there they become its largest number, and
+ * infinity becomes NaN. NaN stays NaN. nvcc builds all of it for host and device.
  */
 #ifndef ACCEL_COMMON_MINIFLOAT_H
 #define ACCEL_COMMON_MINIFLOAT_H
@@ -19,10 +19,10 @@
 #endif
 
 typedef uint16_t f16_t;
-typedef uint8_t f8_t; /* either of the two */
+typedef uint8_t f8_t; /* e4m3 or e5m2 */
 
-/* Bits in all and of the mantissa, exponent of 1.0, and whether there are infinities: the
- * arguments of the two functions below. */
+/* Arguments `size, mantissa, bias, infinite` of the two functions below: bits in all,
+ * bits of the mantissa, exponent of 1.0, and whether the format has infinities. */
 #define MINIFLOAT_F16  16, 10, 15, true
 #define MINIFLOAT_E4M3 8, 3, 7, false
 #define MINIFLOAT_E5M2 8, 2, 15, true
@@ -43,8 +43,8 @@ MINIFLOAT_INLINE uint32_t minifloat_bits(float f)
     return bits;
 }
 
-/* Without a branch, which compilers make of `?:` here: it would keep the loops around these
- * from being vectorised. */
+/* first ? a : b without a branch. Compilers make a branch of `?:` here, which keeps the
+ * loops around these functions from being vectorised. */
 MINIFLOAT_INLINE uint32_t minifloat_pick(bool first, uint32_t a, uint32_t b)
 {
     const uint32_t mask = 0u - (uint32_t)first;
@@ -52,21 +52,24 @@ MINIFLOAT_INLINE uint32_t minifloat_pick(bool first, uint32_t a, uint32_t b)
     return (a & mask) | (b & ~mask);
 }
 
-/* Where the numbers below the least normal one line up with the last bits of a float32. */
+/* A float32 so large that its last bit is worth one step of the format's subnormal
+ * numbers: adding it makes the hardware round to such a step. */
 MINIFLOAT_INLINE uint32_t minifloat_line(int mantissa, int bias)
 {
     return (uint32_t)(128 - bias + 23 - mantissa) << 23;
 }
 
-/* Normal numbers are rounded as integers and the bias is taken off; below them the hardware
- * rounds when a larger number is added. */
+/* Normal numbers are rounded as integers, then the exponent's bias is changed.
+ * Subnormal ones are rounded by the hardware, in the addition of minifloat_line. Both
+ * results are computed; masks select, also for overflow and NaN. */
 MINIFLOAT_INLINE uint32_t minifloat_narrow(float f, int size, int mantissa, int bias,
                                            bool infinite)
 {
     const int shift = 23 - mantissa;
     const uint32_t line = minifloat_line(mantissa, bias);
-    const uint32_t least = (uint32_t)(128 - bias) << 23;
-    const uint32_t top = (uint32_t)(2 * bias + 1) << mantissa; /* infinity, if it is */
+    const uint32_t least = (uint32_t)(128 - bias) << 23; /* least normal one */
+    const uint32_t top = (uint32_t)(2 * bias + 1)
+                         << mantissa; /* infinity, if it has one */
     const uint32_t last = infinite ? top : top + (1u << mantissa) - 2;
     const uint32_t quiet = 1u << (mantissa - 1), low = (1u << mantissa) - 1;
     uint32_t u = minifloat_bits(f), sign = u >> 31 << (size - 1), nan, small, out;
@@ -81,6 +84,8 @@ MINIFLOAT_INLINE uint32_t minifloat_narrow(float f, int size, int mantissa, int 
     return sign | minifloat_pick(u > 0x7f800000u - (infinite ? 0 : 1), nan, out);
 }
 
+/* Exact. Subnormal numbers are those below 1 << mantissa; subtracting minifloat_line
+ * makes the hardware normalise them. */
 MINIFLOAT_INLINE float minifloat_widen(uint32_t h, int size, int mantissa, int bias,
                                        bool infinite)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Directories that a run writes into: makes them, durably, and opens them; somebody else's
- * link to one is refused. Never prints, never changes a file.
+ * Directories that a run writes into: makes them durably and opens them; somebody
+ * else's link to one is refused. Never prints, never changes a file.
  */
 #include "common/path_dir.h"
 
@@ -16,7 +16,8 @@
 accel_status_t path_open_dir(const char *path, int *fd_out, accel_error_t *err)
 {
     const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
-    char name[PATH_MAX]; /* without the slash behind, which would follow a link */
+    char name
+        [PATH_MAX]; /* no trailing slash: with one, O_NOFOLLOW would follow a link */
     size_t len = strlen(path);
     struct stat st;
 
@@ -43,12 +44,14 @@ accel_status_t path_open_dir(const char *path, int *fd_out, accel_error_t *err)
             "the directory is a link of uid %u, who is neither root nor "
             "you; nothing is written behind it",
             (unsigned)st.st_uid);
-    /* Whoever may exchange it now owns the directory around it, and is trusted with it. */
+    /* A trusted user's link may be followed. It can be swapped now only by someone who
+     * may write to the directory around it, and who is trusted with that. */
     *fd_out = TEMP_FAILURE_RETRY(open(name, flags));
     return ACCEL_OK;
 }
 
-/* The directory that `path`, whose last name begins at `leaf`, lies in. */
+/* Opens the directory that contains `path`, whose last component begins at `leaf`.
+ * -1 with errno. */
 static int open_above(const char *path, const char *leaf)
 {
     const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
@@ -62,8 +65,9 @@ static int open_above(const char *path, const char *leaf)
     return TEMP_FAILURE_RETRY(open(above, flags));
 }
 
-/* The name of a directory just made is part of the one above it. Where that may be written
- * to but not read, the whole file system is what can be synced. */
+/* Makes the name of a new directory durable. It is an entry of the directory above,
+ * which must be synced; if that may be written to but not read, it cannot be opened,
+ * and the whole file system is synced instead. Returns 0, or errno. */
 static int sync_name(const char *path, const char *leaf)
 {
     int fd = open_above(path, leaf), error = 0;
@@ -79,8 +83,9 @@ static int sync_name(const char *path, const char *leaf)
     return error;
 }
 
-/* One that cannot be made durable is taken back: the next try would find it, and take it
- * for one that has been there. */
+/* mkdir, durable. A directory that cannot be made durable is removed: the next
+ * try would find it and take it for an old one. One that exists is fine. Returns
+ * 0, or errno. */
 static int make_dir(const char *path, const char *leaf)
 {
     int error;
@@ -93,13 +98,13 @@ static int make_dir(const char *path, const char *leaf)
     return error;
 }
 
-int path_make_dirs(const char *path, size_t *failed_len)
+int path_make_dirs(const char *path, size_t *failed_len_out)
 {
     size_t len = strlen(path), end = 0;
     char name[PATH_MAX];
 
     if (len == 0 || len >= sizeof(name)) {
-        *failed_len = len;
+        *failed_len_out = len;
         return len ? ENAMETOOLONG : ENOENT;
     }
     memcpy(name, path, len + 1);
@@ -114,7 +119,7 @@ int path_make_dirs(const char *path, size_t *failed_len)
         error = make_dir(name, name + leaf);
         name[end] = path[end];
         if (error) {
-            *failed_len = end;
+            *failed_len_out = end;
             return error;
         }
     }

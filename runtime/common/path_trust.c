@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Path trust on descriptors: every step opens the next name below an open directory without
- * following links, and judges what fstat says about that descriptor. A path is never opened
- * twice. Never prints, never changes a file.
+ * Path trust on descriptors: every step opens the next name below an open directory
+ * without following links, and judges what fstat says of that descriptor. No path is
+ * opened twice. Never prints, never changes a file.
  */
 #include "common/path_trust.h"
 
@@ -14,40 +14,43 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_LINKS = 40 }; /* as the kernel */
+enum { MAX_LINKS = 40 }; /* the kernel's limit */
 
-/* Where the walk stands. The first fault is kept: a file that is not there is missing,
- * whatever its directories are like. */
+/* Where the walk stands. The first fault is kept and reported only at the end: a file
+ * that is not there is reported as missing, whatever its directories are like. */
 struct walk {
-    int dir;             /* the open directory */
+    int dir;             /* the open directory; -1: none yet */
     char at[PATH_MAX];   /* its path, for messages */
-    char rest[PATH_MAX]; /* names still to go */
-    int links;
-    accel_error_t fault;
+    char rest[PATH_MAX]; /* components still to walk */
+    int links;           /* followed so far */
+    accel_error_t fault; /* code ACCEL_OK: none so far */
 };
 
-/* Nobody else may have made or changed it. `what` names its kind in messages. */
-static void judge(struct walk *w, const struct stat *st, const char *what,
-                  const char *path)
+/* Notes a fault if somebody else may have made or changed the object. `what` names its
+ * kind in messages. A writable directory with the sticky bit (/tmp) passes: others
+ * cannot replace what is trusted in it. The mode of a link means nothing. */
+static void trust_judge(struct walk *w, const struct stat *info, const char *what,
+                        const char *path)
 {
-    bool sticky_dir = S_ISDIR(st->st_mode) && (st->st_mode & S_ISVTX);
+    bool sticky_dir = S_ISDIR(info->st_mode) && (info->st_mode & S_ISVTX);
     char hint[sizeof(w->fault.hint)];
 
     if (w->fault.code)
         return;
-    if (st->st_uid != 0 && st->st_uid != geteuid()) {
+    if (info->st_uid != 0 && info->st_uid != geteuid()) {
         snprintf(hint, sizeof(hint), "chown root '%s', or remove it", path);
         accel_fail(&w->fault, A0206, hint,
                    "%s %s is owned by uid %u, who is neither root nor you", what, path,
-                   (unsigned)st->st_uid);
-    } else if (!S_ISLNK(st->st_mode) && (st->st_mode & 022) && !sticky_dir) {
+                   (unsigned)info->st_uid);
+    } else if (!S_ISLNK(info->st_mode) && (info->st_mode & 022) && !sticky_dir) {
         snprintf(hint, sizeof(hint), "chmod go-w '%s'", path);
         accel_fail(&w->fault, A0206, hint, "%s %s can be written by %s (mode %04o)",
-                   what, path, st->st_mode & 02 ? "everybody" : "its group",
-                   (unsigned)st->st_mode & 07777);
+                   what, path, info->st_mode & 02 ? "everybody" : "its group",
+                   (unsigned)info->st_mode & 07777);
     }
 }
 
+/* The error for errno while opening `path`. */
 static accel_status_t os_failed(const char *path, accel_error_t *err)
 {
     if (errno == ENOENT || errno == ENOTDIR)
@@ -61,7 +64,8 @@ static accel_status_t os_failed(const char *path, accel_error_t *err)
                       strerror(errno));
 }
 
-/* The first name of w->rest into `name`; what follows stays. False: none is left. */
+/* Moves the first component of w->rest to `name`. False: none is left, or it
+ * is too long. */
 static bool next_name(struct walk *w, char name[NAME_MAX + 1])
 {
     char left[PATH_MAX]; /* a copy, because valgrind takes a memmove for memcpy here */
@@ -89,22 +93,24 @@ static void enter(struct walk *w, int dir, const char *path)
     snprintf(w->at, sizeof(w->at), "%s", path);
 }
 
-static accel_status_t start(struct walk *w, accel_error_t *err)
+/* Begins at "/", also after an absolute link. */
+static accel_status_t trust_start(struct walk *w, accel_error_t *err)
 {
-    struct stat st;
+    struct stat info;
     int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-    if (root < 0 || fstat(root, &st)) {
+    if (root < 0 || fstat(root, &info)) {
         if (root >= 0)
             close(root);
         return os_failed("/", err);
     }
     enter(w, root, "");
-    judge(w, &st, "directory", "/");
+    trust_judge(w, &info, "directory", "/");
     return ACCEL_OK;
 }
 
-/* The names of the link `fd` go before those that are left. */
+/* Puts the components of the link `fd` before those that are left. The walk then judges
+ * them like all others. */
 static accel_status_t follow(struct walk *w, int fd, const char *path,
                              accel_error_t *err)
 {
@@ -120,15 +126,15 @@ static accel_status_t follow(struct walk *w, int fd, const char *path,
         return os_failed(path, err);
     }
     memcpy(w->rest, joined, sizeof(joined));
-    return target[0] == '/' ? start(w, err) : ACCEL_OK;
+    return target[0] == '/' ? trust_start(w, err) : ACCEL_OK;
 }
 
-/* One directory, or a link to one, further. */
+/* Walks one component: into a directory, or by way of a link. */
 static accel_status_t step(struct walk *w, const char *name, accel_error_t *err)
 {
     char path[PATH_MAX];
-    struct stat st;
-    accel_status_t status = ACCEL_OK;
+    struct stat info;
+    accel_status_t st = ACCEL_OK;
     int fd;
 
     if (snprintf(path, sizeof(path), "%s/%s", w->at, name) >= (int)sizeof(path)) {
@@ -138,29 +144,30 @@ static accel_status_t step(struct walk *w, const char *name, accel_error_t *err)
     fd = openat(w->dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return os_failed(path, err);
-    if (fstat(fd, &st)) {
-        status = os_failed(path, err);
-    } else if (S_ISLNK(st.st_mode)) {
-        judge(w, &st, "link", path);
-        status = follow(w, fd, path, err);
-    } else if (!S_ISDIR(st.st_mode)) {
+    if (fstat(fd, &info)) {
+        st = os_failed(path, err);
+    } else if (S_ISLNK(info.st_mode)) {
+        trust_judge(w, &info, "link", path);
+        st = follow(w, fd, path, err);
+    } else if (!S_ISDIR(info.st_mode)) {
         errno = ENOTDIR;
-        status = os_failed(path, err);
+        st = os_failed(path, err);
     } else {
-        judge(w, &st, "directory", path);
+        trust_judge(w, &info, "directory", path);
         enter(w, fd, path);
         return ACCEL_OK;
     }
     close(fd);
-    return status;
+    return st;
 }
 
-/* The file itself. */
-static accel_status_t finish(struct walk *w, const char *name, int *fd_out,
-                             accel_error_t *err)
+/* The last component, the file itself. Here the walk's first fault is reported.
+ * O_NONBLOCK: opening a fifo must not wait for a writer. */
+static accel_status_t trust_finish(struct walk *w, const char *name, int *fd_out,
+                                   accel_error_t *err)
 {
     char path[PATH_MAX];
-    struct stat st;
+    struct stat info;
     int fd;
 
     if (snprintf(path, sizeof(path), "%s/%s", w->at, name) >= (int)sizeof(path)) {
@@ -174,16 +181,16 @@ static accel_status_t finish(struct walk *w, const char *name, int *fd_out,
                           "%s is a symbolic link", path);
     if (fd < 0)
         return os_failed(path, err);
-    if (fstat(fd, &st)) {
-        accel_status_t status = os_failed(path, err);
+    if (fstat(fd, &info)) {
+        accel_status_t st = os_failed(path, err);
 
         close(fd);
-        return status;
+        return st;
     }
-    if (!S_ISREG(st.st_mode) && !w->fault.code)
+    if (!S_ISREG(info.st_mode) && !w->fault.code)
         accel_fail(&w->fault, A0206, "put a regular file there", "%s is %s, not a file",
-                   path, S_ISDIR(st.st_mode) ? "a directory" : "a fifo or device");
-    judge(w, &st, "file", path);
+                   path, S_ISDIR(info.st_mode) ? "a directory" : "a fifo or device");
+    trust_judge(w, &info, "file", path);
     if (w->fault.code) {
         close(fd);
         if (err)
@@ -198,7 +205,7 @@ accel_status_t path_trust_open(const char *path, int *fd_out, accel_error_t *err
 {
     struct walk w = { .dir = -1 };
     char name[NAME_MAX + 1] = "", cwd[PATH_MAX] = "";
-    accel_status_t status;
+    accel_status_t st;
 
     if (path[0] != '/' && !getcwd(cwd, sizeof(cwd)))
         return os_failed(path, err);
@@ -206,19 +213,19 @@ accel_status_t path_trust_open(const char *path, int *fd_out, accel_error_t *err
         errno = ENAMETOOLONG;
         return os_failed(path, err);
     }
-    status = start(&w, err);
-    while (status == ACCEL_OK) {
+    st = trust_start(&w, err);
+    while (st == ACCEL_OK) {
         if (!next_name(&w, name)) {
             errno = ENOENT;
-            status = os_failed(path, err);
+            st = os_failed(path, err);
         } else if (!w.rest[0]) {
-            status = finish(&w, name, fd_out, err);
+            st = trust_finish(&w, name, fd_out, err);
             break;
         } else {
-            status = step(&w, name, err);
+            st = step(&w, name, err);
         }
     }
     if (w.dir >= 0)
         close(w.dir);
-    return status;
+    return st;
 }

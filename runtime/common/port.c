@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ports for a rendezvous: claims by abstract socket, a look at who listens. Nothing is left
- * on any file system, and no claim outlives its holder.
+ * Ports for a rendezvous: claims by abstract socket, and a look at who listens. Leaves
+ * nothing in any file system, and no claim outlives its holder.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,17 +16,21 @@
 
 #include "common/port.h"
 
-enum { TRIES = 2048, PROBE_MS = 200 };
+enum { TRIES = 2048, PROBE_MS = 200 }; /* ports to try; wait for a host's answer */
 
-/* Near the golden ratio of PORT_COUNT: the first d multiples keep PORT_COUNT / 3d apart. */
+/* Near the golden ratio of PORT_COUNT, so consecutive jobs start far apart: the first d
+ * multiples are at least PORT_COUNT / 3d apart. */
 static const unsigned stride = 8918;
 
+/* The host on which the port will be opened. */
 struct target {
+
     struct sockaddr_storage addr;
     socklen_t len;
-    char text[128]; /* numeric */
-    bool known, local;
-    bool silent; /* it does not answer: no further probes */
+    char text[128]; /* its address in numbers; the name as given if unknown */
+    bool known;     /* addr is valid */
+    bool local;     /* it is this host */
+    bool silent;    /* it does not answer: no further probes */
 };
 
 unsigned port_first_choice(uint32_t job, uint32_t step)
@@ -34,7 +38,9 @@ unsigned port_first_choice(uint32_t job, uint32_t step)
     return (unsigned)(((uint64_t)job * stride + step) % PORT_COUNT);
 }
 
-/* A socket that holds the name; -1 when somebody else does. */
+/* A socket that holds the abstract name, or -1 with errno; EADDRINUSE:
+ * somebody else holds it. The leading NUL makes it abstract: no file, and gone
+ * with its last descriptor. */
 static int claim_name(const char *name, int flags)
 {
     struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -56,6 +62,7 @@ static int claim_name(const char *name, int flags)
     return fd;
 }
 
+/* The claim of a first rank. Per network namespace, as the port itself is. */
 static void task_name(unsigned port, char *buf, size_t len)
 {
     snprintf(buf, len, "accel-rank0-%u", port);
@@ -69,31 +76,35 @@ static void set_port(struct sockaddr_storage *a, unsigned port)
         ((struct sockaddr_in *)a)->sin_port = htons((uint16_t)port);
 }
 
-static void find_target(const char *host, struct target *t)
+/* Resolves the host. An unknown name is no error here: the port can still be claimed,
+ * only not probed. */
+static void find_target(const char *host, struct target *target_out)
 {
     struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list = NULL;
     int fd;
 
-    memset(t, 0, sizeof(*t));
-    snprintf(t->text, sizeof(t->text), "%s", host);
+    memset(target_out, 0, sizeof(*target_out));
+    snprintf(target_out->text, sizeof(target_out->text), "%s", host);
     if (getaddrinfo(host, NULL, &hints, &list) || !list)
         return;
-    memcpy(&t->addr, list->ai_addr, list->ai_addrlen);
-    t->len = list->ai_addrlen;
-    t->known = true;
-    getnameinfo(list->ai_addr, list->ai_addrlen, t->text, sizeof(t->text), NULL, 0,
-                NI_NUMERICHOST);
-    /* An address that can be bound is this host's. */
-    fd = socket(t->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    memcpy(&target_out->addr, list->ai_addr, list->ai_addrlen);
+    target_out->len = list->ai_addrlen;
+    target_out->known = true;
+    getnameinfo(list->ai_addr, list->ai_addrlen, target_out->text,
+                sizeof(target_out->text), NULL, 0, NI_NUMERICHOST);
+    /* An address that can be bound belongs to this host. */
+    fd = socket(target_out->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd >= 0) {
-        t->local = bind(fd, (struct sockaddr *)&t->addr, t->len) == 0;
+        target_out->local =
+            bind(fd, (struct sockaddr *)&target_out->addr, target_out->len) == 0;
         close(fd);
     }
     freeaddrinfo(list);
 }
 
-/* Both families at once where there are both, as a server would; without SO_REUSEADDR, because
- * not every server sets it, and the connections of one that ended linger for a minute. */
+/* Could a server on this host bind the port? Tries both families at once if there are
+ * both, as a server would; without SO_REUSEADDR, because not every server sets it and
+ * the connections of an ended one linger for a minute. */
 static bool can_bind(unsigned port)
 {
     struct sockaddr_in6 a6 = { .sin6_family = AF_INET6,
@@ -115,7 +126,8 @@ static bool can_bind(unsigned port)
     return good;
 }
 
-/* Nobody listens there, or it cannot be seen from here. */
+/* Does nobody listen on the port of a remote host, or can that not be seen from here? A
+ * host that does not answer in time (a firewall) is not asked again. */
 static bool is_quiet(struct target *t, unsigned port)
 {
     struct pollfd p = { .events = POLLOUT };
@@ -139,6 +151,7 @@ static bool is_quiet(struct target *t, unsigned port)
     return error != 0;
 }
 
+/* Here: no first rank holds the port and it can be bound. Elsewhere: nobody listens. */
 static bool is_free(struct target *t, unsigned port)
 {
     char name[64];
@@ -182,6 +195,9 @@ accel_status_t port_claim(const char *host, uint32_t job, uint32_t step,
                       "%d ports on %s were tried, and all are in use", TRIES, host);
 }
 
+/* Without SOCK_CLOEXEC: the claim must outlive exec. Its descriptor is leaked on
+ * purpose. Errors other than a taken name count as held: they must not keep a
+ * run from starting. */
 bool port_hold(unsigned port)
 {
     char name[64];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The choice of what a run goes on from: --accel-resume of srun, --resume of accel launch.
- * In: what the user typed. Out: "auto", "none" or an absolute path, as it travels to the
+ * What a run resumes from: --accel-resume of srun, --resume of accel launch. In: what
+ * the user typed. Out: "auto", "none" or an absolute path, as it is passed to the
  * tasks in ACCEL_RESUME.
  */
 #include <errno.h>
@@ -12,9 +12,10 @@
 
 #include "common/common.h"
 
+/* The choices that are not paths. A file with such a name needs a slash: ./auto */
 static const char *const words[] = { "auto", "none" };
 
-static bool is_word(const char *text)
+static bool resume_is_word(const char *text)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(words); i++)
         if (strcmp(text, words[i]) == 0)
@@ -22,6 +23,7 @@ static bool is_word(const char *text)
     return false;
 }
 
+/* Absolute, because the tasks may run in another directory than srun. */
 accel_status_t resume_choice(const char *text, const char *base, char *out, size_t len,
                              accel_error_t *err)
 {
@@ -31,7 +33,7 @@ accel_status_t resume_choice(const char *text, const char *base, char *out, size
     if (!text[0])
         return accel_fail(err, A0340, "give auto, none, or the path of a checkpoint",
                           "the choice of what to resume from is empty");
-    if (is_word(text) || text[0] == '/')
+    if (resume_is_word(text) || text[0] == '/')
         n = snprintf(out, len, "%s", text);
     else if (base || (base = getcwd(cwd, sizeof(cwd))))
         n = snprintf(out, len, "%s/%s", base, text);
@@ -44,6 +46,7 @@ accel_status_t resume_choice(const char *text, const char *base, char *out, size
     return ACCEL_OK;
 }
 
+/* A word without a slash may be a misspelt choice: suggests that. */
 accel_status_t resume_exists(const char *text, const char *choice, accel_error_t *err)
 {
     const char *near = strchr(text, '/') ? NULL : suggest_nearest(text, words, 2);

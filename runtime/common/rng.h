@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Randomness by counter: Philox4x32-10 (Random123). (key, stream, index) in, 128 random
- * bits out; no state, so any rank computes any draw. Never seeds from time or the system.
+ * Counter-based random numbers: Philox4x32-10 (Random123). (key, stream, index) in, 128
+ * random bits out; there is no state, so any rank can compute any draw. Never seeded
+ * from time or the system.
  */
 #ifndef ACCEL_COMMON_RNG_H
 #define ACCEL_COMMON_RNG_H
@@ -10,14 +11,14 @@
 
 #include <Random123/philox.h>
 
-/* nvcc builds it for both sides. */
+/* nvcc builds it for host and device. */
 #ifdef __CUDACC__
 #define RNG_INLINE static inline __host__ __device__
 #else
 #define RNG_INLINE static inline
 #endif
 
-/* out[4]: independent for every different (key, stream, index). */
+/* out[4]: independent draws for every different (key, stream, index). */
 RNG_INLINE void rng_block(uint64_t key, uint64_t stream, uint64_t index,
                           uint32_t out[4])
 {
@@ -30,7 +31,7 @@ RNG_INLINE void rng_block(uint64_t key, uint64_t stream, uint64_t index,
         out[i] = c.v[i];
 }
 
-/* In the open interval (0, 1), exact in double. */
+/* Maps 32 random bits into the open interval (0, 1); exact in double. */
 static inline double rng_unit(uint32_t bits)
 {
     return ((double)bits + 0.5) * 0x1p-32;

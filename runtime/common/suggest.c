@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Did-you-mean: the nearest name by edit distance (insert, delete, replace and swap of
- * neighbours, each 1), if it is like the word. Case is ignored so that FULL_shard finds
- * FULL_SHARD.
+ * Did-you-mean: the nearest name by edit distance (insert, delete, replace, and swap
+ * of neighbours, each 1), if it resembles the word. Case is ignored, so that
+ * FULL_shard finds FULL_SHARD.
  */
 #include <ctype.h>
 #include <string.h>
 
 #include "common/common.h"
 
-#define LONGEST 64
+#define LONGEST 64 /* longer words are never suggested */
 
 struct word {
     int len;
-    uint64_t letters; /* a bit for each that occurs; some share one */
+    uint64_t letters; /* a bit for each letter that occurs; some share one */
     char lower[LONGEST];
 };
 
-/* False when it is shorter or longer than that, or than LONGEST. */
-static bool read_word(struct word *w, const char *s, int shortest, int longest)
+/* False if s is shorter or longer than the limits, or longer than LONGEST. */
+static bool read_word(struct word *word_out, const char *s, int shortest, int longest)
 {
-    w->len = (int)strnlen(s, LONGEST + 1);
-    w->letters = 0;
-    if (w->len < shortest || w->len > longest || w->len > LONGEST)
+    word_out->len = (int)strnlen(s, LONGEST + 1);
+    word_out->letters = 0;
+    if (word_out->len < shortest || word_out->len > longest || word_out->len > LONGEST)
         return false;
-    for (int i = 0; i < w->len; i++) {
-        w->lower[i] = (char)tolower((unsigned char)s[i]);
-        w->letters |= UINT64_C(1) << (w->lower[i] & 63);
+    for (int i = 0; i < word_out->len; i++) {
+        word_out->lower[i] = (char)tolower((unsigned char)s[i]);
+        word_out->letters |= UINT64_C(1) << (word_out->lower[i] & 63);
     }
     return true;
 }
@@ -38,7 +38,7 @@ static int min3(int a, int b, int c)
     return m < c ? m : c;
 }
 
-/* Letters that only one of them has cost an edit each. */
+/* A quick test: each letter that only one of the words has costs an edit. */
 static bool are_far(const struct word *a, const struct word *b, int limit)
 {
     return __builtin_popcountll(a->letters & ~b->letters) > limit ||
@@ -70,7 +70,8 @@ static int edit_distance(const struct word *a, const struct word *b, int limit)
             if (cur[j] < least)
                 least = cur[j];
         }
-        /* The rows to come grow from these two, from the older one by a swap. */
+        /* Later rows are built from the last two (the older one by a swap), so once
+         * both are beyond the limit, all are. */
         if (least > limit && least_before >= limit)
             return limit + 1;
         least_before = least;
@@ -78,9 +79,10 @@ static int edit_distance(const struct word *a, const struct word *b, int limit)
     return row[a->len % 3][b->len];
 }
 
-/* One edit is a slip, and so are letters too many or too few in one place. Where more of the
- * words differs, half of it must be common: "list" is not meant to be "test", nor "ddp.yaml"
- * "fsdp.yaml", whose distance alone is that of two slips. */
+/* Does the word resemble the name? One edit is a slip, and so are missing or extra
+ * letters in one place. If more differs, the edits must be at most half of the part
+ * that differs: "list" is not meant to be "test", nor "ddp.yaml" "fsdp.yaml", although
+ * their distance is that of two slips. */
 static bool are_alike(const struct word *a, const struct word *b, int distance)
 {
     int shorter = a->len < b->len ? a->len : b->len, head = 0, tail = 0, longer;
@@ -109,7 +111,7 @@ const char *suggest_nearest(const char *word, const char *const *names, size_t n
         d = edit_distance(&wanted, &name, limit);
         if (d <= limit && are_alike(&wanted, &name, d)) {
             found = names[i];
-            limit = d - 1; /* of equally near ones the first */
+            limit = d - 1; /* of equally near names the first one wins */
         }
     }
     return found;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Log line, growing strings, units, clock and dtype sizes.
- * Nothing here fails other than by a `failed` flag, and nothing prints.
+ * Log lines, growing strings, units, the clock and the sizes of dtypes.
+ * Failures here are only a `failed` flag, and nothing prints.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -25,6 +25,7 @@ void accel_logf(const struct accel_log *log, accel_log_level_t level, const char
     log->fn(log->user, level, line);
 }
 
+/* Makes room for `more` bytes and the NUL; doubles, so that appends are cheap. */
 static bool strbuf_reserve(struct strbuf *b, size_t more)
 {
     size_t cap = b->cap ? b->cap : 128;
@@ -79,6 +80,7 @@ void strbuf_free(struct strbuf *b)
     memset(b, 0, sizeof(*b));
 }
 
+/* Units of 1024. */
 const char *format_bytes(double bytes, char *buf, size_t len)
 {
     static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
@@ -92,6 +94,7 @@ const char *format_bytes(double bytes, char *buf, size_t len)
     return buf;
 }
 
+/* Units of 1000, without a blank: numbers of parameters, tokens. */
 const char *format_count(double n, char *buf, size_t len)
 {
     static const char *const unit[] = { "", "k", "M", "G", "T" };
@@ -105,6 +108,7 @@ const char *format_count(double n, char *buf, size_t len)
     return buf;
 }
 
+/* Monotonic, so a clock that is set does not move deadlines. */
 int64_t clock_ns(void)
 {
     struct timespec t;
@@ -113,6 +117,7 @@ int64_t clock_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* Text after the number makes it invalid: "4x" is more likely a mistake than a 4. */
 long env_long(const char *name, long otherwise)
 {
     const char *s = getenv(name);
@@ -142,6 +147,7 @@ size_t accel_dtype_bytes(accel_dtype_t t)
     return (size_t)t < ACCEL_ARRAY_SIZE(dtype_table) ? dtype_table[t].bytes : 0;
 }
 
+/* The dtypes after ACCEL_I64 exist only on the wire. */
 size_t accel_dtype_stored_bytes(accel_dtype_t t)
 {
     return (size_t)t <= ACCEL_I64 ? accel_dtype_bytes(t) : 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Arrays to and from blocks of the wire; one thread. Every number is computed alone but for
- * the largest of its block, so neither threads nor the vector width can change a bit.
- * `omp simd`: -O2 alone vectorises no loop whose trip count is unknown.
+ * Arrays to and from blocks of the wire; one thread. Every number is computed alone,
+ * except for the largest one of its block, so neither threads nor the vector width
+ * can change a bit. `omp simd`, because -O2 alone does not vectorise loops with an
+ * unknown trip count.
  */
 #include "common/wire.h"
 
@@ -22,7 +23,8 @@ static uint32_t largest_of(const float *restrict src, size_t n)
     return most;
 }
 
-/* One block's numbers, without the scale. */
+/* Functions for one format: name##_out narrows a block's numbers times `by`, name##_in
+ * widens them; the scale before them is not their business. */
 #define FORMAT(name, type, narrow, widen)                                              \
     ACCEL_MULTIVERSION                                                                 \
     static void name##_out(void *to, const float *restrict src, size_t n, float by)    \
@@ -44,8 +46,10 @@ FORMAT(f16, f16_t, f32_to_f16, f16_to_f32)
 FORMAT(e4m3, f8_t, f32_to_e4m3, e4m3_to_f32)
 FORMAT(e5m2, f8_t, f32_to_e5m2, e5m2_to_f32)
 
+/* A format's largest number and its two functions. */
 struct format {
     float largest;
+
     void (*out)(void *to, const float *src, size_t n, float by);
     void (*in)(float *dst, const void *from, size_t n, float by);
 };
@@ -59,11 +63,14 @@ static const struct format *format_of(accel_dtype_t t)
     return t == ACCEL_F16 ? &f16 : t == ACCEL_F8E4M3 ? &e4m3 : &e5m2;
 }
 
+/* Numbers in the block that begins at `at`: the last one may be shorter. */
 static size_t block_length(size_t n, size_t at)
 {
     return n - at < WIRE_BLOCK ? n - at : WIRE_BLOCK;
 }
 
+/* Builds each block in a local array and copies it, because in place its first bytes
+ * lie on numbers that are still to be read. */
 void wire_narrow(void *blocks, const float *src, size_t n, accel_dtype_t t)
 {
     const struct format *f = format_of(t);
@@ -75,7 +82,7 @@ void wire_narrow(void *blocks, const float *src, size_t n, accel_dtype_t t)
         uint32_t block[1 + WIRE_BLOCK * sizeof(f16_t) / 4];
         const float scale = wire_scale(exponent);
 
-        block[bytes / 4 - 1] = 0; /* what fills it up */
+        block[bytes / 4 - 1] = 0; /* the padding */
         memcpy(block, &scale, sizeof(scale));
         f->out(block + 1, src + at, length, wire_inverse(exponent));
         memcpy(to, block, bytes);

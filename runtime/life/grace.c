@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Does a checkpoint fit into the time that this site gives? In: $ACCEL_PREEMPTION_NOTICE
- * (what srun knows of the partition), the lead asked for in the config, and the measured
- * time of a checkpoint. Out: warnings with the numbers, once. Rank 0's alone.
+ * Does a checkpoint fit into the time that this site gives? In:
+ * $ACCEL_PREEMPTION_NOTICE (what srun knows of the partition), the lead time from the
+ * config, and the measured time of a checkpoint. Out: warnings with the numbers, once.
+ * Rank 0 only.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,8 @@
 
 #include "run/run.h"
 
-/* "PARTITION MODE GRACE KILLWAIT" as srun wrote it. */
+/* Reads "PARTITION MODE GRACE KILLWAIT", as the plugin in srun wrote it;
+ * times in seconds. */
 static bool read_site(struct notice *n)
 {
     const char *text = getenv("ACCEL_PREEMPTION_NOTICE");
@@ -19,6 +21,9 @@ static bool read_site(struct notice *n)
                           &n->kill_wait) == 4;
 }
 
+/* Between the notice of a preemption and the kill there is GraceTime or, without
+ * one, KillWait. The warning comes once the time of a checkpoint is known, not when
+ * it is too late. */
 static void warn_short(const accel_t *run, const struct notice *n, double seconds)
 {
     const char *cure =
@@ -39,6 +44,8 @@ static void warn_short(const accel_t *run, const struct notice *n, double second
                    seconds, n->partition, n->kill_wait, cure);
 }
 
+/* Two limits: the partition's, unless preemption is off there, and the lead time, which
+ * must cover a checkpoint before the job's time limit. */
 void notice_check(accel_t *run, double seconds)
 {
     struct notice *n = &run->life.notice;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What happened to a job, kept beside its checkpoints and not in Slurm: CKPTDIR/history,
- * one line per event (start, first save, stop). In: the events. Out: how often this job was
- * started again, why it stopped last, how long a checkpoint takes. Rank 0's alone. A file
- * that cannot be written costs the counters, never the run.
+ * What happened to a job, kept beside its checkpoints and not in Slurm:
+ * CKPTDIR/history, one line per event (start, first save, stop). In: the events. Out:
+ * how often this job was restarted, why it stopped last, how long a checkpoint takes.
+ * Rank 0 only. A file that cannot be written costs the counters, never the run.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +20,8 @@
 #define HISTORY_FILE "history"
 #define LINE_MAX_LEN 256
 
+/* The plugin's variables come first: when srun asks for a new allocation, Slurm's count
+ * starts again at 0. Values that make no sense mean a first life. */
 struct incarnation incarnation_read(void)
 {
     struct incarnation i = { .job = env_long("SLURM_JOB_ID", 0) };
@@ -38,7 +40,7 @@ static void path_of(const accel_t *run, char *buf, size_t len)
     snprintf(buf, len, "%s/" HISTORY_FILE, run->ckpt_dir);
 }
 
-/* Value of the word "NAME=VALUE" in `line`; `otherwise` when it is not there. */
+/* The number after `name` (" restart=") in `line`; `otherwise` if there is none. */
 static double word(const char *line, const char *name, double otherwise)
 {
     const char *at = strstr(line, name);
@@ -51,8 +53,9 @@ static double word(const char *line, const char *name, double otherwise)
     return end == at + strlen(name) ? otherwise : v;
 }
 
-/* Why the line says the run stopped: all that follows, for reasons have blanks. Others may
- * write there: what has more than letters, blanks and hyphens in it is not repeated. */
+/* Keeps the reason of a stop line: the rest of the line, because reasons contain
+ * blanks. Others may write to the file, so only letters, blanks and hyphens are
+ * accepted: the reason goes to the log. */
 static void keep_reason(struct history *h, const char *line)
 {
     static const char name[] = " reason=";
@@ -69,7 +72,9 @@ static void keep_reason(struct history *h, const char *line)
         snprintf(h->reason, sizeof(h->reason), "%.*s", (int)n, at);
 }
 
-/* Every change of the incarnation number of this job is a restart, whoever asked for it. */
+/* Takes one line of the file into account. Every change of this job's incarnation
+ * number is a restart, whoever asked for it. *incarnation: the number of the last start
+ * line so far, -1 at first. Times of checkpoints count from other jobs, too. */
 static void take_line(struct history *h, const struct incarnation *us, const char *line,
                       double *incarnation)
 {
@@ -88,6 +93,8 @@ static void take_line(struct history *h, const struct incarnation *us, const cha
     }
 }
 
+/* A line is appended in one piece, so that lines of two processes do not mix.
+ * O_NOFOLLOW: nobody can make the run write elsewhere by a link. */
 void history_add(accel_t *run, const char *fmt, ...)
 {
     char path[sizeof(run->ckpt_dir) + 16], line[LINE_MAX_LEN], when[32] = "?";
@@ -123,7 +130,7 @@ void history_add(accel_t *run, const char *fmt, ...)
         close(fd);
 }
 
-/* What the last incarnation's request left behind; history tells who asked. */
+/* Removes the marker of the last incarnation's requeue (requeue.c): it has served. */
 static void forget_marker(const accel_t *run)
 {
     char path[sizeof(run->ckpt_dir) + 64];
@@ -135,6 +142,8 @@ static void forget_marker(const accel_t *run)
     unlink(path);
 }
 
+/* Guards against a run that is requeued for ever, also by others than accel. Counts
+ * from the file, not from Slurm, whose count starts again with a new allocation. */
 static accel_status_t check_limit(const accel_t *run, accel_error_t *err)
 {
     const struct history *h = &run->life.history;
@@ -150,6 +159,7 @@ static accel_status_t check_limit(const accel_t *run, accel_error_t *err)
                          (long long)h->restarts, run->life.incarnation.first_job, max);
 }
 
+/* A missing file is a first life. */
 accel_status_t history_start(accel_t *run, accel_error_t *err)
 {
     char path[sizeof(run->ckpt_dir) + 16], line[LINE_MAX_LEN];

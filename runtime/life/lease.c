@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One run at a time per checkpoint directory. Rank 0 holds a lock on DIR/.lock from
- * accel_prepare to accel_close; the file says who. In: the directory. Out: the lock, or an
- * error that names the holder. A dead holder's lock is free at once: the kernel drops it.
- * Only a later life of the same job pushes a live holder aside: Slurm requeues a job while
- * tasks of it still run on a node that it lost. Locks need not reach over nodes: what the
- * file says decides at every commit, and a save under way loses its directory. A file that
- * says nothing (removed, emptied, unreadable) ends no run: it is written again by whoever
- * holds the lock, or warned of.
+ * accel_prepare to accel_close; the file says who. In: the directory. Out: the lock, or
+ * an error that names the holder. A dead holder's lock is free at once, because the
+ * kernel drops it. Only a later life of the same job may push a live holder aside:
+ * Slurm requeues a job while tasks of it still run on a node that it lost. Locks need
+ * not work across nodes: what the file says decides at every commit, and a save under
+ * way loses its directory. A file that says nothing (removed, emptied, unreadable) ends
+ * no run: the holder of the lock writes it again, or a warning is given.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,8 +22,8 @@
 #include "run/run.h"
 
 #define LEASE_FILE   ".lock"
-#define LEASE_WAIT_S 5
-#define LEASE_READ_S 1 /* for whoever takes it to say who he is */
+#define LEASE_WAIT_S 5 /* for a run that is ending */
+#define LEASE_READ_S 1 /* for a new holder to write its line */
 #define LEASE_LINE   sizeof(((accel_t *)0)->life.lease)
 
 /* "job 12 (restart 1) on n1, process 77, since 2026-01-01 12:00:00", one line; with
@@ -46,7 +46,8 @@ static void describe_us(const struct incarnation *us, char *buf, size_t len)
              since);
 }
 
-/* First line of the file, made printable: somebody else wrote it. 0, or errno. */
+/* Reads the first line of the file. Somebody else wrote it, and it goes to the log, so
+ * it is made printable. Returns 0, or errno with an empty line. */
 static int read_holder(int fd, char *buf, size_t len)
 {
     ssize_t n = pread(fd, buf, len - 1, 0);
@@ -60,8 +61,9 @@ static int read_holder(int fd, char *buf, size_t len)
     return rc;
 }
 
-/* From here on whoever held the lock before finds that he lost it, on every node. The line is
- * in place before what was longer goes: nobody meets an empty file. */
+/* Writes our line. From here on an earlier holder finds on every node that it lost the
+ * lock. The line is written before the file is cut to its length: nobody ever reads an
+ * empty file. Returns 0, or errno. EINVAL of fsync: a file system that cannot sync. */
 static int write_holder(int fd, const char *text)
 {
     char line[LEASE_LINE + 1];
@@ -73,7 +75,7 @@ static int write_holder(int fd, const char *text)
     return fsync(fd) == 0 || errno == EINVAL ? 0 : errno;
 }
 
-/* What a line says of whoever wrote it. */
+/* What the line in the file says of its writer. */
 enum holder {
     NOBODY,  /* no such line */
     US,      /* this very run */
@@ -81,8 +83,9 @@ enum holder {
     ANOTHER, /* a later life, or another run */
 };
 
-/* The whole line, as describe_us writes it: half of one names nobody. */
-static bool is_whole(const char *line, struct incarnation *job)
+/* Is it a complete line as describe_us writes it? Half a line (a full disk, a reader in
+ * between) names nobody. *job_out: the job in it, zeroed if it has none. */
+static bool is_whole(const char *line, struct incarnation *job_out)
 {
     static const char *const forms[] = {
         "job %ld (restart %ld of job %ld) on %*s process %*d, since %*10c %*8c%n",
@@ -96,10 +99,12 @@ static bool is_whole(const char *line, struct incarnation *job)
     sscanf(line, forms[1], &b.job, &b.restart, &n[1]);
     sscanf(line, forms[2], &n[2]);
     b.first_job = b.job;
-    *job = n[0] ? a : n[1] ? b : (struct incarnation){ 0 };
+    *job_out = n[0] ? a : n[1] ? b : (struct incarnation){ 0 };
     return (n[0] && !line[n[0]]) || (n[1] && !line[n[1]]) || (n[2] && !line[n[2]]);
 }
 
+/* A life is earlier if it belongs to the same first job and has a smaller number.
+ * Without a job there are no lives: any other line is another run. */
 static enum holder who_holds(const char *line, const char *ours,
                              const struct incarnation *us)
 {
@@ -114,7 +119,9 @@ static enum holder who_holds(const char *line, const char *ours,
                : ANOTHER;
 }
 
-/* The next incarnation may start while the last rank 0 is still on its way out. */
+/* Takes the lock, waiting some seconds: the next incarnation may start while the last
+ * rank 0 is still on its way out. Returns 0, EWOULDBLOCK if somebody holds it, or errno
+ * if the file system has no locks. */
 static int lock_within(int fd, int seconds)
 {
     int64_t deadline = clock_ns() + seconds * INT64_C(1000000000);
@@ -135,7 +142,9 @@ static void lease_path(const accel_t *run, char *buf, size_t len)
     snprintf(buf, len, "%s/%s", run->ckpt_dir, LEASE_FILE);
 }
 
-static accel_status_t refuse(const accel_t *run, const char *holder, accel_error_t *err)
+/* The error when another run holds the directory. `holder`: its line, perhaps empty. */
+static accel_status_t lease_refuse(const accel_t *run, const char *holder,
+                                   accel_error_t *err)
 {
     return accel_fail_at(err, A0822, run->ckpt_dir,
                          "wait for it or cancel it, or give this run another --out "
@@ -145,6 +154,9 @@ static accel_status_t refuse(const accel_t *run, const char *holder, accel_error
                          holder[0] ? holder : "its lock does not say which");
 }
 
+/* In this order: lock, read, judge, write, fence. The lock alone does not decide: an
+ * earlier life loses although it holds the lock, and without locks (some network file
+ * systems) the run goes on with a warning. */
 accel_status_t lease_take(accel_t *run, accel_error_t *err)
 {
     char path[sizeof(run->ckpt_dir) + sizeof(LEASE_FILE) + 1];
@@ -165,7 +177,7 @@ accel_status_t lease_take(accel_t *run, accel_error_t *err)
     read_holder(run->life.lease_fd, holder, sizeof(holder));
     who = who_holds(holder, run->life.lease, &run->life.incarnation);
     if (rc == EWOULDBLOCK && who != EARLIER)
-        return refuse(run, holder, err);
+        return lease_refuse(run, holder, err);
     if (rc == EWOULDBLOCK)
         accel_logf(&run->log, ACCEL_LOG_WARN,
                    "%s: an earlier incarnation still runs (%s); it saves no more",
@@ -179,10 +191,12 @@ accel_status_t lease_take(accel_t *run, accel_error_t *err)
         return accel_fail_at(err, A0920, path, "free space, or check the file system",
                              "cannot write the lock of the checkpoints: %s",
                              strerror(rc));
-    /* Whoever is in the middle of a save and looked at the lock before. */
+    /* An earlier life in the middle of a save may have read the file before we wrote
+     * it: this takes its unfinished save away. */
     return accel_ckpt_fence(run->ckpt_dir, err);
 }
 
+/* The error of a run that lost the directory to another one. */
 static accel_status_t fenced(const accel_t *run, const char *holder, accel_error_t *err)
 {
     const struct incarnation *us = &run->life.incarnation;
@@ -196,7 +210,7 @@ static accel_status_t fenced(const accel_t *run, const char *holder, accel_error
         holder[0] ? holder : "its lock does not say which");
 }
 
-/* The lock file cannot be used: once is enough to say so. */
+/* The lock file cannot be used: warns once, and the run goes on. `error`: errno. */
 static accel_status_t go_on(accel_t *run, const char *path, const char *what, int error)
 {
     if (!run->life.lease_warned)
@@ -209,8 +223,9 @@ static accel_status_t go_on(accel_t *run, const char *path, const char *what, in
     return ACCEL_OK;
 }
 
-/* Makes `fd`, another file of that name, the one that we hold. False: somebody else does, and
- * is no earlier life of ours; `holder` is what he says. */
+/* The lock file was replaced: takes the lock on the new one, `fd`, and drops the old
+ * one. False: somebody else holds it who is not an earlier life of ours; `holder` is
+ * then its line and `fd` closed. */
 static bool hold_instead(accel_t *run, int fd, bool forced, char *holder, size_t len)
 {
     int rc = lock_within(fd, LEASE_READ_S);
@@ -226,8 +241,9 @@ static bool hold_instead(accel_t *run, int fd, bool forced, char *holder, size_t
     return true;
 }
 
-/* Nobody took the lock, but the file does not say that it is ours. `forced`: it names an
- * earlier life, which has to hear of us whether or not it still has the lock. */
+/* Nobody took over, but the file does not name us: writes our line again.
+ * `forced`: it names an earlier life, which must learn of us whether or not it
+ * still holds the lock. */
 static accel_status_t restore(accel_t *run, const char *path, bool forced,
                               accel_error_t *err)
 {
@@ -241,7 +257,8 @@ static accel_status_t restore(accel_t *run, const char *path, bool forced,
     if (fstat(fd, &there) == 0 && fstat(run->life.lease_fd, &ours) == 0 &&
         there.st_dev == ours.st_dev && there.st_ino == ours.st_ino) {
         close(fd);
-        /* Held: this changes nothing. Without locks: neither. */
+        /* Same file. Our lock is held already, so this changes nothing; without locks
+         * it fails and changes nothing either. */
         rc = flock(run->life.lease_fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
         if (rc == EWOULDBLOCK && !forced)
             return go_on(run, path, "it says nothing, and somebody else locks it", rc);
@@ -265,7 +282,8 @@ accel_status_t lease_keep(accel_t *run, accel_error_t *err)
 
     if (run->life.lease_fd < 0)
         return ACCEL_OK;
-    /* Opened anew: on a network file system that is what asks the server. */
+    /* Opened again, not read through lease_fd: on a network file system only an open
+     * asks the server for the present contents. */
     lease_path(run, path, sizeof(path));
     fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 && errno == ENOENT)

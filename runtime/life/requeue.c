@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requeue of the present batch job by `scontrol`. In: the job's id from the environment,
- * the job's state as text (the layout of libslurm's structures changes with every release,
- * these words do not). Out: a requeue, at most once per incarnation. Never waits without
- * a deadline, never starts a shell.
+ * The requeue of the present batch job by `scontrol`. In: the job's id from the
+ * environment, and the job's state as text (the layout of libslurm's structures changes
+ * with every release, these words do not). Out: a requeue, at most once per
+ * incarnation. Never waits without a deadline, never starts a shell.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,9 +19,9 @@
 
 #include "life/requeue.h"
 
-#define ANSWER_MAX    (64 << 10)
-#define DEADLINE_NS   INT64_C(10000000000)
-#define LIMIT_SLACK_S 60 /* Slurm scans time limits twice a minute */
+#define ANSWER_MAX    (64 << 10)           /* bytes kept of scontrol's output */
+#define DEADLINE_NS   INT64_C(10000000000) /* of one scontrol */
+#define LIMIT_SLACK_S 60                   /* Slurm checks time limits twice a minute */
 
 extern char **environ;
 
@@ -76,10 +76,12 @@ const char *stop_reason_text(enum stop_reason reason)
     return "?";
 }
 
-/* ---- scontrol ------------------------------------------------------------------------ */
+/* ---- scontrol -------------------------------------------------------------------- */
 
-/* The trainer blocks or handles signals; scontrol must not inherit that. But what Slurm
- * sends to end the step reaches it, too, and must not end it midway: it has a deadline. */
+/* Starts scontrol with its output on out_fd. The trainer blocks or handles signals, and
+ * scontrol must not inherit that: all dispositions are reset. But Slurm signals every
+ * process of the step when it ends it, and that must not cut the request off midway, so
+ * those signals are blocked. The deadline ends it anyway.  */
 static int spawn_scontrol(char *const argv[], int out_fd, pid_t *pid_out)
 {
     posix_spawn_file_actions_t files;
@@ -117,7 +119,9 @@ out_files:
     return rc;
 }
 
-/* Collects the child's output until it closes it; false at the deadline. */
+/* Collects the child's output until it closes its end; what does not fit into buf is
+ * read and dropped, so that the child never blocks. False: the deadline passed or
+ * the read failed. */
 static bool read_answer(int fd, char *buf, size_t len, int64_t deadline)
 {
     size_t have = 0;
@@ -144,7 +148,8 @@ static bool read_answer(int fd, char *buf, size_t len, int64_t deadline)
     }
 }
 
-/* Exit status of `scontrol ARG...`; -1 when it cannot be run or takes too long. */
+/* Runs scontrol. Returns its exit status, or -1 if it cannot be run or takes too long.
+ * buf: its output, standard error included, or why it could not be run. */
 static int run_scontrol(char *const argv[], char *buf, size_t len)
 {
     int fd[2], status = -1;
@@ -170,9 +175,10 @@ static int run_scontrol(char *const argv[], char *buf, size_t len)
     return rc == 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* ---- the job's state ------------------------------------------------------------------- */
+/* ---- the job's state ------------------------------------------------------------- */
 
-/* Copies the value of " NAME=VALUE"; false when it is not there. */
+/* Copies the value of the word "NAME=VALUE" in line to out. False: there is no such
+ * word. The name must follow a blank: a longer name may end in it. */
 static bool field(const char *line, const char *name, char *out, size_t len)
 {
     size_t n = strlen(name);
@@ -186,6 +192,8 @@ static bool field(const char *line, const char *name, char *out, size_t len)
     return false;
 }
 
+/* "2026-01-31T12:00:00", local time, to seconds since the epoch; 0 for words
+ * such as Unknown. */
 static int64_t parse_time(const char *text)
 {
     struct tm tm = { .tm_isdst = -1 };
@@ -221,7 +229,8 @@ bool requeue_parse_job(const char *line, struct requeue_job_facts *facts_out)
 
     if (strncmp(line, "JobId=", 6) != 0 || !field(line, "JobState", v, sizeof(v)))
         return false;
-    /* While a signal is on its way to the job Slurm says so in place of RUNNING. */
+    /* While a signal is on its way to the job, Slurm shows this state
+     * instead of RUNNING. */
     f.running = !strcmp(v, "RUNNING") || !strcmp(v, "SIGNALING");
     f.cancelled = !strcmp(v, "CANCELLED");
     f.preempted = !strcmp(v, "PREEMPTED");
@@ -240,7 +249,8 @@ bool requeue_parse_job(const char *line, struct requeue_job_facts *facts_out)
     return true;
 }
 
-/* The job is being killed, which Slurm calls COMPLETING whatever the reason was. */
+/* The reason for a job that is being killed. Slurm's state is COMPLETING then, whatever
+ * the reason was, so times decide. */
 static enum stop_reason reason_of_kill(const struct requeue_job_facts *f,
                                        const struct requeue_request *request)
 {
@@ -248,8 +258,8 @@ static enum stop_reason reason_of_kill(const struct requeue_job_facts *f,
         return STOP_CANCELLED;
     if (f->preempted)
         return STOP_PREEMPTED;
-    /* A batch job that ends before its grace time is over was cancelled in it. Of others
-     * srun knows more than the state's name. */
+    /* A batch job that ends before its grace time is over was cancelled within it. For
+     * other jobs srun knows more than the state's name. */
     if (f->preempt_time > 0)
         return f->batch && request->grace_seconds > 0 &&
                        f->end_time < f->preempt_time + request->grace_seconds
@@ -272,7 +282,8 @@ enum stop_reason requeue_reason(const struct requeue_job_facts *facts,
     if (facts->end_time > 0 &&
         facts->end_time - now <= request->lead_seconds + LIMIT_SLACK_S)
         return STOP_TIME_LIMIT;
-    /* A warning signal was asked for; a bare SIGTERM needs a reason to come back. */
+    /* The warning signal means: save and come back. A bare SIGTERM without any other
+     * reason is a cancellation. */
     return request->signal == SIGTERM ? STOP_CANCELLED : STOP_WARNED;
 }
 
@@ -293,9 +304,10 @@ enum requeue_result requeue_decide(const struct requeue_job_facts *facts,
     return facts->may_requeue ? REQUEUE_DONE : REQUEUE_FORBIDDEN;
 }
 
-/* ---- once ------------------------------------------------------------------------------ */
+/* ---- once ------------------------------------------------------------------------ */
 
-/* 1: the marker is ours, 0: somebody else's, -1: no marker can be made. */
+/* Makes the marker with O_EXCL, so that only one process can. 1: it is ours, 0:
+ * somebody else's, -1: no marker can be made (then we ask anyway). */
 static int make_marker(const char *path)
 {
     char text[256], host[128] = "?";
@@ -315,6 +327,7 @@ static int make_marker(const char *path)
     return 1;
 }
 
+/* The id is passed to scontrol and becomes part of a file name: only digits will do. */
 static const char *job_id(void)
 {
     const char *job = getenv("SLURM_JOB_ID");
@@ -355,6 +368,8 @@ accel_status_t requeue_look(const struct requeue_request *request,
     return ACCEL_OK;
 }
 
+/* The marker comes before the request: an accepted request may kill this process before
+ * it could write anything. If asking fails, the marker is removed again. */
 enum requeue_result requeue_ask(const struct requeue_request *request,
                                 const struct accel_log *log)
 {

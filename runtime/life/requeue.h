@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The requeue of a batch job that has saved its state. Asked by rank 0, once, after the
+ * The requeue of a batch job whose state is saved. Rank 0 asks once, after the
  * checkpoint is durable and before the ranks exit with 85.
  */
 #ifndef ACCEL_TRAIN_REQUEUE_H
@@ -8,12 +8,12 @@
 
 #include "common/common.h"
 
-/* Why the run is to end. */
+/* Why the run was told to stop. */
 enum stop_reason {
-    STOP_SIGNAL,      /* no job, or Slurm does not say: the signal alone is known */
-    STOP_PREEMPTED,   /* the partition's GraceTime runs, or the job is being killed */
-    STOP_TIME_LIMIT,  /* near it, or it has come */
-    STOP_WARNED,      /* the warning signal, sent by hand: save and come back */
+    STOP_SIGNAL,      /* no job, or Slurm does not say why */
+    STOP_PREEMPTED,   /* within the partition's GraceTime, or being killed */
+    STOP_TIME_LIMIT,  /* near it, or past it */
+    STOP_WARNED,      /* warning signal, sent by hand: save and come back */
     STOP_REQUEUED,    /* somebody requeued the job */
     STOP_CANCELLED,   /* scancel of the job or the step, or SIGTERM by hand */
     STOP_INTERRUPTED, /* SIGINT: Ctrl-C, scancel -s INT */
@@ -21,54 +21,58 @@ enum stop_reason {
 
 enum requeue_result {
     REQUEUE_DONE,         /* Slurm accepted; it kills the job's processes at once */
-    REQUEUE_BY_OTHER,     /* this incarnation is being requeued already */
+    REQUEUE_BY_OTHER,     /* this incarnation is already being requeued */
     REQUEUE_NO_JOB,       /* not in a Slurm job */
-    REQUEUE_NOT_BATCH,    /* srun or salloc: the plugin in srun goes on */
+    REQUEUE_NOT_BATCH,    /* srun or salloc: left to the plugin in srun */
     REQUEUE_FORBIDDEN,    /* the job was submitted with --no-requeue */
-    REQUEUE_NOT_MEANT,    /* cancelled */
+    REQUEUE_NOT_MEANT,    /* cancelled: nobody wants it back */
     REQUEUE_STOPPED,      /* interrupted, in a job or not */
     REQUEUE_LIMIT,        /* max_restarts is reached */
-    REQUEUE_LEFT,         /* could not ask: left to the srun plugin and RequeueExit */
+    REQUEUE_LEFT,         /* asking failed: left to the srun plugin and RequeueExit */
     REQUEUE_SWITCHED_OFF, /* accel.preemption.requeue is false */
 };
 
+/* What rank 0 knows about its stop. */
 struct requeue_request {
     const char *state_dir; /* shared directory for the marker; NULL: no marker */
-    int signal;            /* the one that stopped the run; SIGTERM may mean scancel */
-    int64_t lead_seconds;  /* a SIGTERM this near the time limit means the limit */
+    int signal;            /* that stopped the run; SIGTERM may mean scancel */
+    int64_t lead_seconds;  /* a SIGTERM this close to the time limit means the limit */
     int64_t grace_seconds; /* GraceTime of the partition; < 0: not known */
-    int64_t restart;       /* number of this incarnation, from 0 */
-    int64_t restarts, max_restarts; /* so far, and allowed */
-    bool switched_off;              /* find out why, but do not ask */
+    int64_t restart;       /* number of this incarnation; the first is 0 */
+    int64_t restarts, max_restarts; /* of this job so far, and allowed */
+    bool switched_off;              /* find out why, but do not requeue */
 };
 
-/* Finds out why the run is told to stop, and whether to ask for a requeue: then the result
- * is REQUEUE_DONE. Takes at most 10 s (one call of scontrol), and no time after SIGINT. Not collective. ACCEL_OK and
- * both outcomes in every case but lack of memory. */
+/* Not collective. Finds out why the run was told to stop and whether to ask for a
+ * requeue; *result_out is then REQUEUE_DONE, though nothing has been asked yet.
+ * Takes at most 10 s (one call of scontrol), and no time after SIGINT. Fails only
+ * for lack of memory. */
 accel_status_t requeue_look(const struct requeue_request *request,
                             const struct accel_log *log,
                             enum requeue_result *result_out,
                             enum stop_reason *reason_out, accel_error_t *err);
 /* Asks Slurm to requeue the present job. The marker <state_dir>/requeue.<job>.<restart>
- * says who asked; whoever finds it does not ask again. Takes at most 10 s. */
+ * says who asked; a process that finds it does not ask again. Takes at most 10 s. */
 enum requeue_result requeue_ask(const struct requeue_request *request,
                                 const struct accel_log *log);
-/* One clause for the log, "the job is requeued", and a word: "preempted"; static. */
+/* A clause for the log, "the job is requeued", and a word or two, "preempted";
+ * static. */
 const char *requeue_result_text(enum requeue_result result);
 const char *stop_reason_text(enum stop_reason reason);
 
 /* What `scontrol --oneliner show job` says of a job. */
 struct requeue_job_facts {
     bool batch, may_requeue, running;
-    bool cancelled,
-        preempted; /* by the state's name, once the job has left its nodes */
-    int64_t restarts;
+    /* from the state's name, which says so once the job has left its nodes */
+    bool cancelled, preempted;
+    int64_t restarts; /* Slurm's count, of requeues of this job id */
     int64_t start_time, end_time, preempt_time; /* seconds since the epoch; 0: none */
     int64_t limit_seconds;                      /* 0: none */
 };
-/* False when `line` is not such a line. */
+/* False if `line` is not such a line; *facts_out is then unchanged. */
 bool requeue_parse_job(const char *line, struct requeue_job_facts *facts_out);
-/* The decisions alone. `now` in seconds since the epoch; REQUEUE_DONE means: ask. */
+/* The decisions, as pure functions. `now` in seconds since the epoch. REQUEUE_DONE
+ * means: ask for it. */
 enum stop_reason requeue_reason(const struct requeue_job_facts *facts,
                                 const struct requeue_request *request, int64_t now);
 enum requeue_result requeue_decide(const struct requeue_job_facts *facts,

@@ -1,27 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The stop flag: SIGTERM (preemption, scancel), the warning signal of --signal (time limit)
- * and the first SIGINT (Ctrl-C) set it; the step loop reads it. A handler is a process-wide
- * thing, hence the only global of this library; it is installed for signals that nobody
- * handles yet (or that accel itself had ignored), and taken back by accel_close. SIGINT is
- * ours only while there is something to save, and once: the second one ends the process, as
- * it does without us.
+ * The stop flag. SIGTERM (preemption, scancel), the warning signal of --signal (time
+ * limit) and the first SIGINT (Ctrl-C) set it; the step loop reads it. A handler is
+ * process-wide, hence the only globals of this library. It is installed for signals
+ * that nobody handles yet (or that accel itself had ignored) and removed by
+ * accel_close. SIGINT is ours only while there is something to save, and only once: the
+ * second one ends the process, as it does without us.
  */
 #include <signal.h>
 #include <string.h>
 
 #include "run/run.h"
 
-enum { SLOT_TERM, SLOT_WARNING, SLOT_INTERRUPT, SLOTS };
+enum { SLOT_TERM, SLOT_WARNING, SLOT_INTERRUPT, SLOTS }; /* the three signals */
 
+/* The signal that asked for a stop; 0: none. The only one that the handler touches. */
 static volatile sig_atomic_t pending_signal;
+/* Signal number of each slot's handler; 0: none installed. */
 static int installed[SLOTS];
+/* What was there before us, to be put back. */
 static struct sigaction previous[SLOTS];
-static int on_its_way; /* another rank got it: ours may come when the run is over */
-static bool agreed;    /* the ranks stop together, and have saved or will have */
+/* A signal that another rank received: ours may arrive when the run is over. */
+static int on_its_way;
+/* All ranks stop together, and have saved or will do so. */
+static bool agreed;
 
-/* What says more about the end that is wanted hides the rest: SIGTERM comes behind a warning,
- * and whoever presses Ctrl-C wants no other end. */
+/* Of several signals the one that says more about the wanted end is kept: a warning
+ * outweighs the SIGTERM that follows it, and Ctrl-C outweighs both. */
 static int weight(int sig)
 {
     return sig == 0 ? 0 : sig == SIGTERM ? 1 : sig == SIGINT ? 3 : 2;
@@ -33,11 +38,14 @@ static void on_signal(int sig)
         pending_signal = sig;
 }
 
+/* Lets a signal pass that comes after the run: see restore. */
 static void on_late_signal(int sig)
 {
     (void)sig;
 }
 
+/* Installs the handler, unless the program has one of its own or ignores the signal.
+ * SA_RESTART: the program's system calls do not fail because of us. */
 static void install(int slot, int sig, int flags)
 {
     struct sigaction now, ours;
@@ -60,10 +68,12 @@ static void install(int slot, int sig, int flags)
     installed[slot] = sig;
 }
 
-/* What the program put in our place meanwhile stays. A signal that the run has obeyed already
- * must not end this process with another code than that of the other ranks: one is let by.
- * SIGTERM always is: the first rank to end with 75 or 85 makes srun send it to all others
- * (kill-on-bad-exit), which may take longer to leave. SIGKILL follows after KillWait. */
+/* Puts back what was there before, unless the program has replaced our handler
+ * meanwhile. A signal that the run has already obeyed must not end this process
+ * with another code than the other ranks', so one of that kind is let pass.
+ * SIGTERM is always let pass: the first rank to end with 75 or 85 makes srun send
+ * it to all others (kill-on-bad-exit), which may take longer to leave. SIGKILL
+ * follows after KillWait. */
 static void restore(int slot)
 {
     struct sigaction now, next = previous[slot];
@@ -85,6 +95,8 @@ void signals_agreed(int sig)
     on_its_way = pending_signal == sig ? 0 : sig;
 }
 
+/* The flags are cleared only by the first call: a second accel_open keeps
+ * a pending stop. */
 void signals_install(const struct config *cfg)
 {
     if (!cfg->preempt_enabled)

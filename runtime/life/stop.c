@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The end of a life that was told to stop and is saved: why, what comes next, and one
- * status for all ranks. 85 means "run me again", 75 that nobody will by himself: the job
- * was cancelled, somebody pressed Ctrl-C, or it has been restarted as often as it may.
+ * status for all ranks. 85 means "run me again"; 75 means that it is not restarted
+ * automatically: the job was cancelled, somebody pressed Ctrl-C, or the limit of
+ * restarts is reached.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include "life/requeue.h"
 #include "run/run.h"
 
+/* Why the run stops, and whether it comes back. Known to rank 0 only. */
 struct ending {
     enum stop_reason reason;
     enum requeue_result result;
@@ -39,8 +41,9 @@ void stop_announce(accel_t *run, int sig)
                (long long)run->progress.step + 1, kept);
 }
 
-/* Rank 0: finds out why, notes it, asks for the requeue. In this order, because an accepted
- * request ends this process at any moment. */
+/* Rank 0: finds out why, notes it in the history, asks for the requeue. In
+ * this order, because Slurm may kill this process at any moment once it has
+ * accepted the request. */
 static struct ending find_ending(accel_t *run, int sig)
 {
     const struct requeue_request request = {
@@ -66,6 +69,7 @@ static struct ending find_ending(accel_t *run, int sig)
     return e;
 }
 
+/* What comes next, for the hint of the error. */
 static void next_text(const accel_t *run, const struct ending *e, char *buf, size_t len)
 {
     if (e->result == REQUEUE_DONE)
@@ -89,9 +93,9 @@ accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err)
         final = e.result == REQUEUE_NOT_MEANT || e.result == REQUEUE_STOPPED ||
                 e.result == REQUEUE_LIMIT;
     }
-    /* The others wait here: the first one to exit makes srun end the rest of the step
-     * (kill-on-bad-exit), rank 0 in the middle of its request included. A peer that is
-     * killed meanwhile is what an accepted request does. */
+    /* The others wait here for rank 0: the first rank to exit makes srun end the rest
+     * of the step (kill-on-bad-exit), and so rank 0 in the middle of its request.
+     * Errors are ignored: an accepted request kills the ranks, perhaps right now. */
     if (comm_broadcast(run->comm, &final, sizeof(final), 0, NULL) == ACCEL_OK)
         comm_barrier(run->comm, NULL);
     next_text(run, &e, next, sizeof(next));

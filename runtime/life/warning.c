@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The warning that accel asked Slurm for, until this program can handle it: tasks start with
- * that signal ignored. In: $ACCEL_WARNING, "USR1@SECONDS", the signal and the time (since
- * 1970, 0: none) at which Slurm has sent it at the latest. Out: whether accel itself had the
- * signal ignored, and a timer that stands in for a warning that came too early to be seen.
- * Says nothing; a text that is not of that form counts as none.
+ * The warning that accel asked Slurm for. Until this program can handle it, the signal
+ * is ignored: tasks start so. In: $ACCEL_WARNING, "USR1@SECONDS", the signal and the
+ * time (since 1970, 0: none) by which Slurm has sent it. Out: whether accel itself had
+ * the signal ignored, and a timer that stands in for a warning that came too early to
+ * be noticed. Prints nothing; a text of another form counts as none.
  */
 #include <errno.h>
 #include <signal.h>
@@ -14,12 +14,13 @@
 
 #include "run/run.h"
 
-#define EARLY_SECONDS 90 /* Slurm may send the warning this much before it is due */
+/* Slurm may send the warning this many seconds before it is due. */
+#define EARLY_SECONDS 90
 
 static timer_t timer;
 static bool armed;
 
-/* False: accel asked for no warning. */
+/* Parses $ACCEL_WARNING. False: accel asked for no warning. */
 static bool read_warning(int *sig_out, time_t *due_out)
 {
     const char *text = getenv("ACCEL_WARNING");
@@ -47,6 +48,9 @@ bool warning_is_ours(int sig)
     return read_warning(&asked, &due) && asked == sig;
 }
 
+/* An ignored signal leaves no trace, so nobody can tell whether the warning has been
+ * sent. Near its time a timer sends it (again) when it was due; twice does no harm.
+ * CLOCK_REALTIME: Slurm's time is that of the day. */
 void warning_arm(int sig)
 {
     struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = sig };
@@ -54,7 +58,8 @@ void warning_arm(int sig)
     int asked;
     time_t due;
 
-    /* One that is due later than this cannot have been sent yet. */
+    /* A warning that is due later than this cannot have been sent yet:
+     * no timer needed. */
     if (armed || !read_warning(&asked, &due) || asked != sig || due == 0 ||
         due - time(NULL) > EARLY_SECONDS)
         return;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gives every rank its place: GPU, cores, interface. In: what each rank was given, said to
- * all by the bootstrap. Out: run->place.topo and the process bound to it. Every rank comes to the
- * same verdict: a contradiction ends all of them.
+ * Gives every rank its place: GPU, cores, interface. In: what each rank was given, told
+ * to all by the bootstrap. Out: run->place.topo, and the process bound to it. Every
+ * rank comes to the same verdict: a contradiction ends all of them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +10,11 @@
 
 #include "run/run.h"
 
-/* ---- what this rank was given ------------------------------------------------------------ */
+/* ---- what this rank was given ---------------------------------------------------- */
 
-/* A GPU that was given to the step is used or refused, never ignored. */
+/* Fills own->device with the devices that the step gave to this rank. A GPU that was
+ * given is used or refused, never ignored: silence would waste it. *first_out: index of
+ * the first one among the visible devices. */
 static accel_status_t take_devices(const struct boot *b, const struct topo_gpus *gpus,
                                    struct topo_rank *own, int *first_out,
                                    accel_error_t *err)
@@ -41,20 +43,22 @@ static accel_status_t take_devices(const struct boot *b, const struct topo_gpus 
     return st;
 }
 
-/* ---- telling each other ------------------------------------------------------------------ */
+/* ---- telling each other ---------------------------------------------------------- */
 
-/* "STATUS DEVICES MASK [BUS-ID ID]..." */
-static void write_card(accel_status_t status, const struct topo_rank *own,
+/* What a rank tells the others, as text: "STATUS DEVICES MASK [BUS-ID ID]...". Only
+ * what the map needs of other ranks. */
+static void write_card(accel_status_t st, const struct topo_rank *own,
                        struct strbuf *out)
 {
-    strbuf_printf(out, "%d %d %s", (int)status, own->devices, own->mask);
+    strbuf_printf(out, "%d %d %s", (int)st, own->devices, own->mask);
     for (int i = 0; i < own->devices; i++)
         strbuf_printf(out, " %s %s", own->device[i].bus_id, own->device[i].id);
     strbuf_append(out, "", 1); /* the NUL travels, too */
 }
 
-static bool read_card(char *text, size_t bytes, accel_status_t *status,
-                      struct topo_rank *rank)
+/* Cuts `text` into words, in place. False: not such a card. */
+static bool read_card(char *text, size_t bytes, accel_status_t *status_out,
+                      struct topo_rank *rank_out)
 {
     char *save = NULL, *word[3];
 
@@ -63,18 +67,19 @@ static bool read_card(char *text, size_t bytes, accel_status_t *status,
     for (int i = 0; i < 3; i++)
         if (!(word[i] = strtok_r(i ? NULL : text, " ", &save)))
             return false;
-    *status = (accel_status_t)strtol(word[0], NULL, 10);
-    rank->devices = (int)strtol(word[1], NULL, 10);
-    snprintf(rank->mask, sizeof(rank->mask), "%s", word[2]);
-    if (rank->devices < 0 || rank->devices > TOPO_RANK_GPUS)
+    *status_out = (accel_status_t)strtol(word[0], NULL, 10);
+    rank_out->devices = (int)strtol(word[1], NULL, 10);
+    snprintf(rank_out->mask, sizeof(rank_out->mask), "%s", word[2]);
+    if (rank_out->devices < 0 || rank_out->devices > TOPO_RANK_GPUS)
         return false;
-    for (int i = 0; i < rank->devices; i++) {
+    for (int i = 0; i < rank_out->devices; i++) {
         const char *bus = strtok_r(NULL, " ", &save), *id = strtok_r(NULL, " ", &save);
 
         if (!bus || !id)
             return false;
-        snprintf(rank->device[i].bus_id, sizeof(rank->device[i].bus_id), "%s", bus);
-        snprintf(rank->device[i].id, sizeof(rank->device[i].id), "%s", id);
+        snprintf(rank_out->device[i].bus_id, sizeof(rank_out->device[i].bus_id), "%s",
+                 bus);
+        snprintf(rank_out->device[i].id, sizeof(rank_out->device[i].id), "%s", id);
     }
     return true;
 }
@@ -86,10 +91,12 @@ static accel_status_t bad_card(accel_error_t *err, int rank)
         "rank %d told its place in a form that this version does not know", rank);
 }
 
-/* What every rank was given and how it fared, by rank. */
+/* Collective: rank_out[size] and status_out[size], what every rank was given and how
+ * it fared so far. A rank that failed takes part, too: otherwise the others would
+ * wait for it. */
 static accel_status_t exchange(struct boot *b, accel_status_t mine,
-                               const struct topo_rank *own, struct topo_rank *rank,
-                               accel_status_t *status, accel_error_t *err)
+                               const struct topo_rank *own, struct topo_rank *rank_out,
+                               accel_status_t *status_out, accel_error_t *err)
 {
     struct boot_blobs all = { 0 };
     struct strbuf card = { 0 };
@@ -102,16 +109,17 @@ static accel_status_t exchange(struct boot *b, accel_status_t mine,
     }
     st = boot_exchange(b, card.s, card.len, &all, err);
     for (int r = 0; st == ACCEL_OK && r < b->size; r++)
-        if (!read_card(all.data[r], all.bytes[r], &status[r], &rank[r]))
+        if (!read_card(all.data[r], all.bytes[r], &status_out[r], &rank_out[r]))
             st = bad_card(err, r);
     boot_blobs_free(&all);
     strbuf_free(&card);
     return st;
 }
 
-/* ---- one verdict ------------------------------------------------------------------------- */
+/* ---- one verdict ----------------------------------------------------------------- */
 
-/* The rank that is not `speaker` has nothing to add. */
+/* Ends all ranks with st, but only rank `speaker` keeps the text: one
+ * message is enough. */
 static accel_status_t as_said_by(const struct boot *b, int speaker, accel_status_t st,
                                  accel_error_t *err)
 {
@@ -120,23 +128,27 @@ static accel_status_t as_said_by(const struct boot *b, int speaker, accel_status
     return st;
 }
 
-/* The ranks of a node, in the order of their local ranks. Returns how many. */
+/* The ranks of a node by local rank: rank_out[] what they were given, world_rank_out[]
+ * their ranks. Returns how many. */
 static int pick_node(const struct boot *b, int node, const struct topo_rank *rank,
-                     struct topo_rank *out, int *world_rank)
+                     struct topo_rank *rank_out, int *world_rank_out)
 {
     int n = 0;
 
     for (int r = 0; r < b->size; r++)
         if (b->node_of[r] == node) {
-            out[n] = rank[r];
-            world_rank[n++] = r;
+            rank_out[n] = rank[r];
+            world_rank_out[n++] = r;
         }
     return n;
 }
 
-static accel_status_t judge(const struct boot *b, const struct topo_rank *rank,
-                            const accel_status_t *status, struct topo_rank *scratch,
-                            int *world_rank, accel_error_t *err)
+/* The verdict on all ranks, the same on each: nobody failed, no device was given twice,
+ * and all have GPUs or none has. scratch and world_rank have room for [size]. */
+static accel_status_t place_judge(const struct boot *b, const struct topo_rank *rank,
+                                  const accel_status_t *status,
+                                  struct topo_rank *scratch, int *world_rank,
+                                  accel_error_t *err)
 {
     for (int r = 0; r < b->size; r++)
         if (status[r] != ACCEL_OK)
@@ -165,9 +177,9 @@ static accel_status_t judge(const struct boot *b, const struct topo_rank *rank,
     return ACCEL_OK;
 }
 
-/* ---- binding ----------------------------------------------------------------------------- */
+/* ---- binding --------------------------------------------------------------------- */
 
-/* Hardware threads in a hexadecimal mask. */
+/* Counts the hardware threads in a mask such as "0x0000000f,0xffffffff". */
 static long count_bits(const char *mask)
 {
     long n = 0;
@@ -194,12 +206,15 @@ static const char *why_unbound(const accel_t *run, const char *mask)
         return "OpenMP's own binding is asked for";
     if (run->place.topo.shared)
         return "more ranks than cores";
-    /* Which ones are ours is not known, and another job may count on the same. */
+    /* Which CPUs are ours is unknown, and another job may be using the ones
+     * we would take. */
     if (given > 0 && given < count_bits(mask))
         return "the job has a part of the node's CPUs and Slurm did not say which";
     return NULL;
 }
 
+/* Binds the threads, unless that would do harm. Without permission the run goes on
+ * unbound: it is only slower. */
 static void bind_process(accel_t *run, const char *mask)
 {
     accel_error_t err = { 0 };
@@ -215,10 +230,11 @@ static void bind_process(accel_t *run, const char *mask)
     memcpy(run->place.mask_before, mask, sizeof(run->place.mask_before));
 }
 
-/* ---- the list of visible devices --------------------------------------------------------- */
+/* ---- the list of visible devices ------------------------------------------------- */
 
-/* CUDA shows a process one slice only, the first of the list; and it numbers GPUs by their
- * speed, not as the map does. The list becomes this rank's own before CUDA reads it. */
+/* Sets CUDA_VISIBLE_DEVICES to this rank's device, before CUDA reads it. CUDA shows a
+ * process only one slice, the first of the list; and for a chosen GPU the UUID is
+ * needed, since CUDA numbers GPUs by speed and the map does not. */
 static accel_status_t narrow_list(accel_t *run, accel_error_t *err)
 {
     const char *list = getenv("CUDA_VISIBLE_DEVICES");
@@ -237,6 +253,7 @@ static accel_status_t narrow_list(accel_t *run, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* Puts CUDA_VISIBLE_DEVICES back as it was. */
 static void restore_list(accel_t *run)
 {
     if (run->place.list_before && run->place.no_list_before)
@@ -247,7 +264,7 @@ static void restore_list(accel_t *run)
     run->place.list_before = NULL;
 }
 
-/* ---- all of it --------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------- */
 
 void place_undo(accel_t *run)
 {
@@ -257,7 +274,8 @@ void place_undo(accel_t *run)
     run->place.mask_before[0] = '\0';
 }
 
-/* Number of the interface that accel.topology.nic names; -1: the key is not given. */
+/* Number of the interface that accel.topology.nic names; -1: the key is not set. The
+ * error lists the node's interfaces. */
 static accel_status_t find_nic(const accel_t *run, const struct topo_machine *m,
                                int *nic_out, accel_error_t *err)
 {
@@ -286,7 +304,8 @@ static accel_status_t find_nic(const accel_t *run, const struct topo_machine *m,
     return st;
 }
 
-/* What this rank knows of its own devices is more than its card says. */
+/* Maps this rank's node. Its own entry is `own` in place of its card, which does not
+ * have all that the rank knows of its devices. */
 static accel_status_t map_node(accel_t *run, const struct topo_machine *m,
                                const struct topo_rank *own,
                                const struct topo_rank *rank, struct topo_rank *scratch,
@@ -307,10 +326,11 @@ static accel_status_t map_node(accel_t *run, const struct topo_machine *m,
     return st;
 }
 
-/* `st`, `err`: how this rank fared so far. */
-static accel_status_t agree(accel_t *run, const struct topo_machine *m,
-                            accel_status_t st, const struct topo_rank *own,
-                            accel_error_t *err)
+/* Collective: exchanges the cards, judges them and maps the node. `st` and `err`: how
+ * this rank fared so far. */
+static accel_status_t place_agree(accel_t *run, const struct topo_machine *m,
+                                  accel_status_t st, const struct topo_rank *own,
+                                  accel_error_t *err)
 {
     struct boot *b = &run->boot;
     size_t n = (size_t)b->size;
@@ -331,7 +351,7 @@ static accel_status_t agree(accel_t *run, const struct topo_machine *m,
         st = st == ACCEL_OK ? sent : st;
         goto out;
     }
-    st = judge(b, rank, status, scratch, world_rank, err);
+    st = place_judge(b, rank, status, scratch, world_rank, err);
     if (st == ACCEL_OK)
         st = map_node(run, m, own, rank, scratch, world_rank, err);
 out:
@@ -342,7 +362,7 @@ out:
     return st;
 }
 
-/* No GPU was given: fine, unless the config is for GPUs only. */
+/* No GPU was given: an error only if the config is for GPUs. */
 static accel_status_t check_cpu_wanted(const struct config *c, const char *host,
                                        accel_error_t *err)
 {
@@ -355,7 +375,8 @@ static accel_status_t check_cpu_wanted(const struct config *c, const char *host,
         "distributed_type is MULTI_GPU, and this task was given no GPU");
 }
 
-/* Nobody is to find out from the speed. */
+/* Warns that a node has GPUs that the run does not use: the user should not have to
+ * find out from the speed. */
 static void tell_idle_gpus(const accel_t *run, const struct topo_machine *m)
 {
     int present = topo_machine_gpus_present(m), shown = topo_machine_gpus(m)->count;
@@ -403,9 +424,9 @@ accel_status_t place_open(accel_t *run, accel_error_t *err)
         st = check_cpu_wanted(c, run->boot.host, err);
     if (st == ACCEL_OK)
         st = find_nic(run, m, &nic, err);
-    if (st != ACCEL_OK) /* said to the others without details */
+    if (st != ACCEL_OK) /* the others get the status without details */
         *own = (struct topo_rank){ .mask = "0x0" };
-    st = agree(run, m, st, own, err);
+    st = place_agree(run, m, st, own, err);
     if (st == ACCEL_OK) {
         if (nic >= 0)
             topo_use_nic(m, nic, &run->place.topo);

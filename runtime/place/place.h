@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * place/: which GPU, cores and network interface each rank uses. Ranks of one node agree on
- * them before anything large is allocated; accel_close gives everything back.
+ * place/: which GPU, cores and network interface each rank uses. Ranks of one node
+ * agree on them before anything large is allocated; accel_close gives everything back.
  */
 #ifndef ACCEL_PLACE_H
 #define ACCEL_PLACE_H
@@ -11,6 +11,7 @@
 #include "accel.h"
 #include "topology/topo.h"
 
+/* This rank's place, and what place_undo needs to give it back. */
 struct place {
     struct topo_place topo;
     /* CPU mask of the threads before they were bound; empty: they were not bound */
@@ -21,40 +22,45 @@ struct place {
     int first_device;    /* of this rank, among the visible devices */
     bool chosen;         /* the run took a free GPU: nobody had assigned one */
     char choice[320];    /* which GPU was taken, or why none; empty: chosen is false */
-    /* CUDA_VISIBLE_DEVICES before it was narrowed; NULL: not narrowed, or it was unset */
+    /* CUDA_VISIBLE_DEVICES before it was narrowed; NULL: not narrowed, or
+     * it was unset */
     char *list_before;
     bool no_list_before; /* it was narrowed, and unset before */
-    struct topo_watch
-        *watch;    /* of this rank's GPU; NULL: none, or it cannot be watched */
-    unsigned slow; /* why its clocks were reduced at the last look */
+    /* of this rank's GPU, owned; NULL: none, or it cannot be watched */
+    struct topo_watch *watch;
+    unsigned slow; /* REASONS_SLOW of the GPU at the last look */
 };
 
-/* ---- place.c -------------------------------------------------------------------------- */
+/* ---- place.c --------------------------------------------------------------------- */
 
 /* Assigns devices and cores, fills run->place and binds the process. Collective, before
  * anything large is allocated. All ranks fail together; one of them says why. */
 accel_status_t place_open(accel_t *run, accel_error_t *err);
+/* Restores affinity and CUDA_VISIBLE_DEVICES. Local; safe to call at any time. */
 void place_undo(accel_t *run);
-/* Interfaces that UCX may use: NULL for all of them, or for those that the user set. */
+/* Interfaces that UCX may use, comma separated; NULL: all of them, or those that the
+ * user's UCX_NET_DEVICES names. Valid as long as the run. */
 const char *place_net_devices(const accel_t *run);
 
-/* ---- place_choose.c ------------------------------------------------------------------- */
+/* ---- place_choose.c -------------------------------------------------------------- */
 
-/* True where the config does not ask for the CPU, so that the run may take a free GPU. */
+/* True for a single process outside of Slurm with CUDA_VISIBLE_DEVICES unset: it may
+ * take a GPU that nobody assigned. */
 bool place_may_choose(const accel_t *run);
-/* Takes a free GPU into `own`, or none; run->place.choice says which one, or why none. */
+/* Takes a free GPU into `own`, or none; run->place.choice says which one,
+ * or why none. */
 void place_choose(accel_t *run, const struct topo_gpus *gpus, struct topo_rank *own);
 
-/* ---- place_print.c -------------------------------------------------------------------- */
+/* ---- place_print.c --------------------------------------------------------------- */
 
 /* Rank 0 logs the placement of all ranks. Collective. */
 accel_status_t place_print(accel_t *run, accel_error_t *err);
 
-/* ---- throttle.c ----------------------------------------------------------------------- */
+/* ---- throttle.c ------------------------------------------------------------------ */
 
-/* Warns when heat or power limits slow this rank's GPU down, at the start and whenever that
- * changes. throttle_check is called when a step's line is due, while the GPU is busy, so no
- * step waits for the answer. */
+/* Warns when heat or power limits slow this rank's GPU down, at the start and whenever
+ * that changes. throttle_check is called when a step's line is due, while the GPU is
+ * busy, so no step waits for the answer. */
 void throttle_open(accel_t *run);
 void throttle_check(accel_t *run);
 void throttle_close(accel_t *run);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The GPU of a run that nobody gave one. In: the node's GPUs. Out: the first that can be used,
- * or why there is none, in words for the map. For one process outside of Slurm alone: a
- * step's GPUs are Slurm's to give, and others of the node may be another job's.
+ * The GPU of a run that nobody gave one. In: the node's GPUs. Out: the first one
+ * that can be used, or why there is none, in words for the map. Only for a single
+ * process outside of Slurm: a step's GPUs are Slurm's to give, and the node's others
+ * may be another job's.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,17 +17,19 @@ bool place_may_choose(const accel_t *run)
            !getenv("SLURM_JOB_ID") && env_long("SLURM_GPUS_ON_NODE", 0) <= 0;
 }
 
-/* Number of the first GPU that answers and is no empty MIG GPU; -1: none, `err` is the
- * last one's. */
-static int first_usable(const struct topo_gpus *gpus, struct topo_device *out,
+/* Number of the first GPU that answers and is not a MIG GPU without slices. -1: none;
+ * `err` is then that of the last one. */
+static int first_usable(const struct topo_gpus *gpus, struct topo_device *device_out,
                         accel_error_t *err)
 {
     for (int i = 0; i < gpus->count; i++)
-        if (topo_visible_device(gpus, NULL, i, out, err) == ACCEL_OK)
+        if (topo_visible_device(gpus, NULL, i, device_out, err) == ACCEL_OK)
             return i;
     return -1;
 }
 
+/* Without the CUDA module a GPU could not be used: then none is taken, and the choice
+ * says why. Never fails: the CPU is always there. */
 void place_choose(accel_t *run, const struct topo_gpus *gpus, struct topo_rank *own)
 {
     accel_error_t err = { .text = "the driver shows none" };

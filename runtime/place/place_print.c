@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The map of all ranks as rank 0 logs it at the start. In: every rank's place. Out: a line
- * per rank of the first node, and of other nodes what differs from it.
+ * The map of all ranks as rank 0 logs it at the start. In: every rank's place. Out: a
+ * line per rank of the first node; of the other nodes only those that differ from it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,14 +9,19 @@
 
 #include "run/run.h"
 
+/* Differing nodes shown in full, and ranks shown per node: the log
+ * must stay readable. */
 enum { FULL_NODES = 3, FULL_RANKS = 64 };
 
+/* A rank's line, gathered as bytes. */
 struct line {
+
     int node;
     char host[64], text[640];
 };
 
-/* The lines of node `node`, which begin at [rank]; are they those of node 0? */
+/* Has the node the same texts as node 0, rank by rank? line[size] is ordered by rank,
+ * and ranks of a node need not be side by side. */
 static bool like_first(const struct line *line, int size, int node)
 {
     int a = 0, b = 0;
@@ -33,6 +38,7 @@ static bool like_first(const struct line *line, int size, int node)
     }
 }
 
+/* One line per rank of the node, at most FULL_RANKS. */
 static void print_node(const accel_t *run, const struct line *line, int node)
 {
     int shown = 0, left = 0;

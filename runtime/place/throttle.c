@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Says when this rank's GPU is slower than it should be. In: NVML's reasons. Out: a warning
- * at the start, and one for each change. All ranks wait for the slowest: a single hot GPU
- * slows down the whole run, and without this line nobody knows which.
+ * Reports when this rank's GPU is slower than it should be. In: NVML's reasons. Out: a
+ * warning at the start and one for each change. All ranks wait for the slowest one: a
+ * single hot GPU slows down the whole run, and without this line nobody knows which.
  */
 #include "run/run.h"
 
+/* The warning for the reasons `slow`; 0: it has recovered. */
 static void tell(const accel_t *run, unsigned slow)
 {
     struct topo_clocks clocks;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Binds the threads of this process to the cores of its rank. In: the mask they have and
- * the mask they shall have. Threads that were put elsewhere by the program stay there, and
- * what is started later inherits. Memory follows by first touch, so this comes before the
- * first large allocation.
+ * Binds the threads of this process to its rank's cores. In: the mask they have and the
+ * mask they are to get. Threads that the program bound elsewhere stay there; threads
+ * started later inherit the mask. Memory follows by first touch, so this comes before
+ * the first large allocation.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -15,21 +15,22 @@
 
 #include "topology/topo.h"
 
-enum { MAX_CPUS = 8192 };
+enum { MAX_CPUS = 8192 }; /* hardware threads; as many as TOPO_MASK has room for */
 
-/* The text as the kernel takes it; false: no memory, or not a mask. */
-static bool read_mask(const char *text, cpu_set_t *set)
+/* A mask's text as the set that the kernel takes. False: out of memory, or
+ * not a mask. */
+static bool read_mask(const char *text, cpu_set_t *set_out)
 {
     hwloc_bitmap_t bits = hwloc_bitmap_alloc();
     unsigned cpu;
     bool good = bits && hwloc_bitmap_sscanf(bits, text) == 0;
 
-    CPU_ZERO_S(CPU_ALLOC_SIZE(MAX_CPUS), set);
+    CPU_ZERO_S(CPU_ALLOC_SIZE(MAX_CPUS), set_out);
     if (good) {
         hwloc_bitmap_foreach_begin(cpu, bits)
         {
             if (cpu < MAX_CPUS)
-                CPU_SET_S(cpu, CPU_ALLOC_SIZE(MAX_CPUS), set);
+                CPU_SET_S(cpu, CPU_ALLOC_SIZE(MAX_CPUS), set_out);
         }
         hwloc_bitmap_foreach_end();
     }
@@ -37,6 +38,8 @@ static bool read_mask(const char *text, cpu_set_t *set)
     return good;
 }
 
+/* Moves every thread with the affinity `from`. `has` is scratch: sets of this size are
+ * allocated by the caller, which can fail. */
 static void move_threads(const cpu_set_t *from, const cpu_set_t *to, cpu_set_t *has)
 {
     size_t bytes = CPU_ALLOC_SIZE(MAX_CPUS);
@@ -64,7 +67,7 @@ accel_status_t topo_bind(const char *from, const char *to, accel_error_t *err)
 
     if (!old || !new || !has || !read_mask(from, old) || !read_mask(to, new))
         st = accel_fail_nomem(err, "cpu sets", 3 * bytes);
-    /* The calling thread first: it tells whether binding is allowed at all. */
+    /* The calling thread first: this shows whether binding is allowed at all. */
     else if (sched_setaffinity(0, bytes, new) != 0)
         st = accel_fail(err, A0432,
                         "say accel.topology.bind: false, or see what forbids "

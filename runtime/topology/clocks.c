@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How fast a GPU may run, and what holds it back. In: NVML's answers for one GPU. Out:
- * clocks, power and reasons, as numbers and in words. A question that the driver does not
- * know leaves a 0; nothing here fails.
+ * How fast a GPU may run, and what slows it down. In: NVML's answers for one GPU. Out:
+ * clocks, power and reasons, as numbers and in words. Where the driver has no answer
+ * the value is 0; nothing here fails.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +11,12 @@
 #include "topology/nvml.h"
 #include "topology/topo.h"
 
-/* ---- asking ---------------------------------------------------------------------------- */
+/* ---- asking ---------------------------------------------------------------------- */
 
 typedef int clock_f(nvml_device_t *device, int which, unsigned *out);
 typedef int power_f(nvml_device_t *device, unsigned *out);
 
+/* One of the clocks; 0: the library or the device does not say. */
 static int mhz(clock_f *ask, nvml_device_t *device, int which)
 {
     unsigned value = 0;
@@ -23,6 +24,7 @@ static int mhz(clock_f *ask, nvml_device_t *device, int which)
     return ask && ask(device, which, &value) == NVML_SUCCESS ? (int)value : 0;
 }
 
+/* NVML counts in milliwatts; rounded. */
 static int watts(power_f *ask, nvml_device_t *device)
 {
     unsigned milliwatts = 0;
@@ -40,9 +42,9 @@ static unsigned reasons(const struct nvml *n, nvml_device_t *device)
 }
 
 void topo_clocks_read(const struct nvml *n, nvml_device_t *device,
-                      struct topo_clocks *out)
+                      struct topo_clocks *clocks_out)
 {
-    *out = (struct topo_clocks){
+    *clocks_out = (struct topo_clocks){
         .sm_mhz = mhz(n->clock, device, NVML_CLOCK_SM),
         .sm_max_mhz = mhz(n->max_clock, device, NVML_CLOCK_SM),
         .memory_mhz = mhz(n->clock, device, NVML_CLOCK_MEMORY),
@@ -53,13 +55,15 @@ void topo_clocks_read(const struct nvml *n, nvml_device_t *device,
     };
 }
 
-/* ---- asking again ---------------------------------------------------------------------- */
+/* ---- asking again ---------------------------------------------------------------- */
 
+/* NVML stays open as long as the watch does. */
 struct topo_watch {
     struct nvml nvml;
     nvml_device_t *device;
 };
 
+/* By bus id and not by index: NVML and CUDA number the GPUs in different orders. */
 static nvml_device_t *find_device(const struct nvml *n, const char *bus_id)
 {
     nvml_device_t *device;
@@ -96,9 +100,9 @@ unsigned topo_watch_slow(const struct topo_watch *w)
     return reasons(&w->nvml, w->device) & REASONS_SLOW;
 }
 
-void topo_watch_read(const struct topo_watch *w, struct topo_clocks *out)
+void topo_watch_read(const struct topo_watch *w, struct topo_clocks *clocks_out)
 {
-    topo_clocks_read(&w->nvml, w->device, out);
+    topo_clocks_read(&w->nvml, w->device, clocks_out);
 }
 
 void topo_watch_close(struct topo_watch *w)
@@ -109,7 +113,7 @@ void topo_watch_close(struct topo_watch *w)
     free(w);
 }
 
-/* ---- in words -------------------------------------------------------------------------- */
+/* ---- in words -------------------------------------------------------------------- */
 
 /* "345 of 1980 MHz", with what is known of the two. */
 static void pair(struct strbuf *s, const char *what, int now, int most,
@@ -126,7 +130,8 @@ static void pair(struct strbuf *s, const char *what, int now, int most,
         strbuf_printf(s, "at most %d %s", most, unit);
 }
 
-static const char *finish(struct strbuf *s, char *buf, size_t len)
+/* Copies the string to buf, empty after a failed allocation, and frees it. */
+static const char *clocks_finish_text(struct strbuf *s, char *buf, size_t len)
 {
     snprintf(buf, len, "%s", s->s && !s->failed ? s->s : "");
     strbuf_free(s);
@@ -140,7 +145,7 @@ const char *topo_clocks_text(const struct topo_clocks *c, char *buf, size_t len)
     pair(&s, "", c->sm_mhz, c->sm_max_mhz, "MHz");
     pair(&s, "memory ", c->memory_mhz, c->memory_max_mhz, "MHz");
     pair(&s, "", c->watts, c->limit_watts, "W");
-    return finish(&s, buf, len);
+    return clocks_finish_text(&s, buf, len);
 }
 
 const char *topo_reasons_text(unsigned bits, char *buf, size_t len)
@@ -160,11 +165,12 @@ const char *topo_reasons_text(unsigned bits, char *buf, size_t len)
     };
     struct strbuf s = { 0 };
 
-    /* Said better by the other two. */
+    /* Heat and power brake say it better than the general bit, which
+     * comes with them. */
     if (bits & (REASON_HARDWARE_HEAT | REASON_POWER_BRAKE))
         bits &= ~(unsigned)REASON_HARDWARE;
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(words); i++)
         if (bits & words[i].bit)
             strbuf_printf(&s, "%s%s", s.len ? "; " : "", words[i].text);
-    return finish(&s, buf, len);
+    return clocks_finish_text(&s, buf, len);
 }

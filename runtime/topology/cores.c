@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which cores each rank of a node computes on. In: the machine, what every rank was given.
- * Out: disjoint sets of cores, near the rank's GPU where it has one. A rank gets nothing
- * outside its mask; ranks with cores in common share these out.
+ * Which cores each rank of a node computes on. In: the machine, and what every rank was
+ * given. Out: disjoint sets of cores, near the rank's GPU if it has one. A rank gets
+ * nothing outside its mask; ranks with overlapping masks divide the cores among them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,16 +10,19 @@
 
 #include "topology/machine.h"
 
+/* The cores of a node while they are dealt out. Sets are of hardware threads. */
 struct deal {
     const struct topo_machine *m;
     int ranks;
     hwloc_cpuset_t *pool; /* [ranks] what a rank may get */
-    hwloc_cpuset_t *own;  /* [ranks] what it gets */
-    hwloc_cpuset_t free;  /* nobody's yet */
+    hwloc_cpuset_t *own;  /* [ranks] what it gets; empty: not served yet */
+    hwloc_cpuset_t free;  /* not dealt out yet */
+
     hwloc_cpuset_t scratch;
 };
 
-/* Core number `i`; in a tree without cores, hardware thread number `i`. */
+/* Core number `i`, or hardware thread number `i` in a tree without cores ; NULL beyond
+ * the last one. */
 static hwloc_obj_t core_at(const struct topo_machine *m, int i)
 {
     bool cores = hwloc_get_nbobjs_by_type(m->tree, HWLOC_OBJ_CORE) > 0;
@@ -39,7 +42,8 @@ static int count_cores(const struct topo_machine *m, hwloc_const_cpuset_t set)
     return n;
 }
 
-/* Adds the set's core number `at` to `out`: its threads that are in the set. */
+/* Adds core number `at` of those in the set to `out`, with those of its threads that
+ * are in the set. */
 static void add_core(const struct topo_machine *m, hwloc_const_cpuset_t set, int at,
                      hwloc_cpuset_t out)
 {
@@ -59,6 +63,8 @@ static void add_core(const struct topo_machine *m, hwloc_const_cpuset_t set, int
     }
 }
 
+/* The NUMA node of the set's first hardware thread, as the system numbers
+ * it; -1: none. */
 static int numa_of_first(const struct topo_machine *m, hwloc_const_cpuset_t set)
 {
     int pu = hwloc_bitmap_first(set);
@@ -71,9 +77,10 @@ static int numa_of_first(const struct topo_machine *m, hwloc_const_cpuset_t set)
     return -1;
 }
 
-/* ---- what each may get ------------------------------------------------------------------ */
+/* ---- what each may get ----------------------------------------------------------- */
 
-/* The rank's mask; of that the cores near its GPU, if there are any. */
+/* A rank's pool: its mask, or the part of it near the rank's GPU if there is any. Also
+ * says in words why, in place[i].why. */
 static accel_status_t find_pool(struct deal *d, const struct topo_rank *rank, int i,
                                 struct topo_place *place, accel_error_t *err)
 {
@@ -110,9 +117,10 @@ static accel_status_t find_pool(struct deal *d, const struct topo_rank *rank, in
     return ACCEL_OK;
 }
 
-/* ---- dealing out ------------------------------------------------------------------------ */
+/* ---- dealing out ----------------------------------------------------------------- */
 
-/* Ranks with the same pool, and how many of them come before rank `i`. */
+/* How many ranks have the same pool as rank `i`, itself included; *before_out: how many
+ * of them come before it. */
 static int count_equals(const struct deal *d, int i, int *before_out)
 {
     int n = 0;
@@ -127,7 +135,8 @@ static int count_equals(const struct deal *d, int i, int *before_out)
     return n;
 }
 
-/* The rank not yet served that has the least choice; -1: all are served. */
+/* The next rank to serve: the one with the smallest pool, because it has the least
+ * choice; -1: all are served. */
 static int next_rank(const struct deal *d)
 {
     int best = -1, least = 0;
@@ -143,7 +152,9 @@ static int next_rank(const struct deal *d)
     return best;
 }
 
-/* An even share of what is free in the rank's pool, the first cores of it. */
+/* Gives rank `i` an even share of the free cores in its pool: those divided by
+ * the ranks that still want some of them, at least one. Returns how many; 0:
+ * none is free. */
 static int take_share(struct deal *d, int i)
 {
     int cores, rivals = 0;
@@ -162,6 +173,8 @@ static int take_share(struct deal *d, int i)
     return cores;
 }
 
+/* Serves rank `i`: cores of its own, or, if that is impossible, a core
+ * shared with others. */
 static void serve(struct deal *d, int i, struct topo_place *p)
 {
     int before, equals = count_equals(d, i, &before);
@@ -182,7 +195,8 @@ static void serve(struct deal *d, int i, struct topo_place *p)
     add_core(d->m, d->pool[i], (int)((long)before * cores / equals), d->own[i]);
 }
 
-static void describe(const struct deal *d, int i, struct topo_place *p)
+/* What rank `i` got, as numbers and text. */
+static void cores_describe_share(const struct deal *d, int i, struct topo_place *p)
 {
     p->cores = count_cores(d->m, d->own[i]);
     p->pus = hwloc_bitmap_weight(d->own[i]);
@@ -205,6 +219,7 @@ static void deal_close(struct deal *d)
     hwloc_bitmap_free(d->scratch);
 }
 
+/* After an error deal_close frees what there is; hwloc_bitmap_free takes NULL. */
 static accel_status_t deal_open(struct deal *d, accel_error_t *err)
 {
     size_t n = (size_t)d->ranks;
@@ -236,12 +251,13 @@ accel_status_t topo_map_cores(const struct topo_machine *m,
         for (int i = next_rank(&d); i >= 0; i = next_rank(&d))
             serve(&d, i, &place[i]);
         for (int i = 0; i < ranks; i++)
-            describe(&d, i, &place[i]);
+            cores_describe_share(&d, i, &place[i]);
     }
     deal_close(&d);
     return st;
 }
 
+/* Counts only cores that the cgroup allows. */
 bool topo_masks_common(const struct topo_machine *m, const char *mask, int ranks)
 {
     hwloc_cpuset_t set = hwloc_bitmap_alloc();

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which of the visible GPUs belong to this rank. In: the environment's words, as
- * arguments. Out: a range of device indices as CUDA counts them. Never looks at ids:
- * Slurm renumbers them with cgroups, so only their number can be relied on.
+ * arguments. Out: a range of device indices as CUDA counts them. Never looks at
+ * the ids: Slurm renumbers them when it uses cgroups, so only their number can
+ * be relied on.
  */
 #include <string.h>
 
 #include "topology/topo.h"
 
-/* Entries up to the first that CUDA would not accept: an empty one or a negative. */
+/* Entries before the first one that CUDA would not accept (an empty or negative one):
+ * CUDA ignores that and all after it. Slurm writes NoDevFiles for "none". */
 static int count_visible(const char *visible)
 {
     int n = 0;

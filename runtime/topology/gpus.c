@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The GPUs of the node. In: NVML, or the PCI devices of a recorded machine. Out: struct
- * topo_gpus. A GPU that does not answer keeps its place in the list, so that the indices
- * of the others stay right. Never fails: not to know is one of the answers.
+ * topo_gpus. A GPU that does not answer keeps its place in the list, so that the
+ * indices of the others stay right. Never fails: not to know is one of the answers.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +11,12 @@
 #include "topology/machine.h"
 #include "topology/nvml.h"
 
-enum { PCI_NVIDIA = 0x10de, PCI_DISPLAY = 0x03 };
+enum { PCI_NVIDIA = 0x10de, PCI_DISPLAY = 0x03 }; /* vendor; upper byte of the class */
 
-/* ---- by NVML --------------------------------------------------------------------------- */
+/* ---- by NVML --------------------------------------------------------------------- */
 
+/* The MIG slices of a GPU. Old drivers lack some of the questions; what
+ * is known stays. */
 static void read_slices(const struct nvml *n, nvml_device_t *device,
                         struct topo_gpu *gpu)
 {
@@ -32,7 +34,7 @@ static void read_slices(const struct nvml *n, nvml_device_t *device,
         nvml_device_t *slice = NULL;
         unsigned id;
 
-        /* Places without a slice answer "not found". */
+        /* `places` is the maximum: those without a slice answer "not found". */
         if (n->mig_device(device, i, &slice) != NVML_SUCCESS ||
             n->uuid(slice, s->uuid, sizeof(s->uuid)) != NVML_SUCCESS)
             continue;
@@ -47,7 +49,7 @@ static void read_slices(const struct nvml *n, nvml_device_t *device,
     }
 }
 
-/* The GPU at the other end, once however many links lead there. */
+/* Notes the GPU at the other end of a link, once however many links lead there. */
 static void add_peer(struct topo_gpu *gpu, const struct nvml_pci *pci)
 {
     char bus_id[sizeof(gpu->bus_id)];
@@ -57,6 +59,8 @@ static void add_peer(struct topo_gpu *gpu, const struct nvml_pci *pci)
         memcpy(gpu->peer[gpu->peers++], bus_id, sizeof(bus_id));
 }
 
+/* Counts the active NVLinks and notes where they lead. Behind a switch every GPU
+ * reaches every other one, so the ends are not listed. */
 static void read_links(const struct nvml *n, nvml_device_t *device,
                        struct topo_gpu *gpu)
 {
@@ -87,6 +91,8 @@ bool topo_gpu_linked(const struct topo_gpu *gpu, const char *bus_id)
     return false;
 }
 
+/* bus_id is copied only when the UUID is known, too: an empty one marks a GPU that
+ * does not answer. */
 static void read_gpu(const struct nvml *n, nvml_device_t *device, struct topo_gpu *gpu)
 {
     struct nvml_memory memory;
@@ -107,17 +113,17 @@ static void read_gpu(const struct nvml *n, nvml_device_t *device, struct topo_gp
     read_links(n, device, gpu);
 }
 
-void topo_gpus_find(struct topo_gpus *out)
+void topo_gpus_find(struct topo_gpus *gpus_out)
 {
     nvml_device_t *device;
     struct nvml nvml;
     unsigned count = 0;
     int rc;
 
-    memset(out, 0, sizeof(*out));
-    switch (nvml_open(&nvml, out->why, sizeof(out->why))) {
+    memset(gpus_out, 0, sizeof(*gpus_out));
+    switch (nvml_open(&nvml, gpus_out->why, sizeof(gpus_out->why))) {
     case NVML_BROKEN:
-        out->broken = true;
+        gpus_out->broken = true;
         return;
     case NVML_ABSENT:
         return;
@@ -125,27 +131,28 @@ void topo_gpus_find(struct topo_gpus *out)
         break;
     }
     if (!nvml.driver_version ||
-        nvml.driver_version(out->driver, sizeof(out->driver)) != NVML_SUCCESS)
-        out->driver[0] = '\0';
+        nvml.driver_version(gpus_out->driver, sizeof(gpus_out->driver)) != NVML_SUCCESS)
+        gpus_out->driver[0] = '\0';
     rc = nvml.device_count(&count);
     if (rc != NVML_SUCCESS) {
-        out->broken = true;
-        snprintf(out->why, sizeof(out->why), "NVML cannot count the GPUs: %s",
+        gpus_out->broken = true;
+        snprintf(gpus_out->why, sizeof(gpus_out->why), "NVML cannot count the GPUs: %s",
                  nvml_error(&nvml, rc));
         nvml_close(&nvml);
         return;
     }
-    out->known = true;
-    out->count = count < TOPO_GPUS ? (int)count : TOPO_GPUS;
-    for (int i = 0; i < out->count; i++)
+    gpus_out->known = true;
+    gpus_out->count = count < TOPO_GPUS ? (int)count : TOPO_GPUS;
+    for (int i = 0; i < gpus_out->count; i++)
         if (nvml.device((unsigned)i, &device) == NVML_SUCCESS)
-            read_gpu(&nvml, device, &out->gpu[i]);
+            read_gpu(&nvml, device, &gpus_out->gpu[i]);
     nvml_close(&nvml);
 }
 
-/* ---- of a record ----------------------------------------------------------------------- */
+/* ---- of a record ----------------------------------------------------------------- */
 
-/* hwloc notes UUID and model at the OS device of the driver, where it saw one. */
+/* hwloc stores UUID and model with the driver's OS device, if it saw one when the
+ * machine was recorded. The UUID may lack NVML's prefix. */
 static void read_notes(hwloc_obj_t pci, struct topo_gpu *gpu)
 {
     const char *name = pci->name;
@@ -163,6 +170,7 @@ static void read_notes(hwloc_obj_t pci, struct topo_gpu *gpu)
     snprintf(gpu->name, sizeof(gpu->name), "%s", name ? name : "");
 }
 
+/* for qsort: the order in which NVML numbers GPUs */
 static int by_bus_id(const void *a, const void *b)
 {
     return strcmp(((const struct topo_gpu *)a)->bus_id,
@@ -185,24 +193,24 @@ int topo_machine_gpus_present(const struct topo_machine *m)
     return count;
 }
 
-void topo_gpus_of_record(struct topo_gpus *out, hwloc_topology_t tree)
+void topo_gpus_of_record(struct topo_gpus *gpus_out, hwloc_topology_t tree)
 {
     hwloc_obj_t pci = NULL;
 
-    memset(out, 0, sizeof(*out));
-    out->known = true;
-    while ((pci = hwloc_get_next_pcidev(tree, pci)) && out->count < TOPO_GPUS) {
+    memset(gpus_out, 0, sizeof(*gpus_out));
+    gpus_out->known = true;
+    while ((pci = hwloc_get_next_pcidev(tree, pci)) && gpus_out->count < TOPO_GPUS) {
         const struct hwloc_pcidev_attr_s *p = &pci->attr->pcidev;
-        struct topo_gpu *gpu = &out->gpu[out->count];
+        struct topo_gpu *gpu = &gpus_out->gpu[gpus_out->count];
 
         if (!is_gpu(pci))
             continue;
         snprintf(gpu->bus_id, sizeof(gpu->bus_id), "%04x:%02x:%02x.0", p->domain,
                  p->bus, p->dev);
         read_notes(pci, gpu);
-        out->count++;
+        gpus_out->count++;
     }
-    qsort(out->gpu, (size_t)out->count, sizeof(out->gpu[0]), by_bus_id);
+    qsort(gpus_out->gpu, (size_t)gpus_out->count, sizeof(gpus_out->gpu[0]), by_bus_id);
 }
 
 hwloc_obj_t topo_gpu_object(const struct topo_machine *m, const struct topo_rank *rank)

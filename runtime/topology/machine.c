@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The machine as hwloc and NVML see it, read once. In: this machine, or an hwloc XML file.
- * Out: struct topo_machine. Loads no GPU driver by way of hwloc: its plugins would wake
- * them, and NVML is asked directly.
+ * The machine as hwloc and NVML see it, read once. In: this machine, or an hwloc XML
+ * file. Out: struct topo_machine. hwloc must not load GPU drivers: its plugins would
+ * wake them up, and NVML is asked directly.
  */
 #include <errno.h>
 #include <hwloc/glibc-sched.h>
@@ -13,19 +13,23 @@
 
 #include "topology/machine.h"
 
-/* pci: the same is read from /sys; libpciaccess would keep memory. */
+/* Excludes hwloc's components for GPU drivers. Also pci: hwloc's linux
+ * component reads the same from /sys, and libpciaccess does not free its memory
+ * (9 leaks under LSan). */
 static void leave_drivers_alone(hwloc_topology_t tree)
 {
     static const char *const components[] = { "cuda", "gl",     "levelzero", "nvml",
                                               "pci",  "opencl", "rsmi" };
 
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(components); i++) /* -1: not there */
+    /* An error only means that this hwloc has no such component. */
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(components); i++)
         hwloc_topology_set_components(tree, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
                                       components[i]);
 }
 
-static accel_status_t load(struct topo_machine *m, const char *record,
-                           accel_error_t *err)
+/* Loads the tree, with I/O devices, from the record or from this machine. */
+static accel_status_t machine_load_tree(struct topo_machine *m, const char *record,
+                                        accel_error_t *err)
 {
     if (record && access(record, R_OK) != 0)
         return accel_fail_at(err, A0436, record, "write one with: lstopo FILE.xml",
@@ -36,7 +40,8 @@ static accel_status_t load(struct topo_machine *m, const char *record,
     if (record && hwloc_topology_set_xml(m->tree, record) != 0)
         return accel_fail_at(err, A0436, record, "write one with: lstopo FILE.xml",
                              "not a machine recorded by hwloc");
-    /* Cores that only other tasks of the node may use belong to the machine, too. */
+    /* Cores that only other tasks of the node may use belong to the machine, too: masks
+     * of other ranks name them. */
     if (hwloc_topology_set_flags(m->tree, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) ==
             0 &&
         hwloc_topology_set_io_types_filter(m->tree, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) ==
@@ -50,7 +55,7 @@ static accel_status_t load(struct topo_machine *m, const char *record,
                       "hwloc cannot read the machine's topology: %s", strerror(errno));
 }
 
-accel_status_t topo_machine_open(struct topo_machine **out, const char *record,
+accel_status_t topo_machine_open(struct topo_machine **machine_out, const char *record,
                                  bool want_gpus, accel_error_t *err)
 {
     struct topo_machine *m = calloc(1, sizeof(*m));
@@ -58,7 +63,7 @@ accel_status_t topo_machine_open(struct topo_machine **out, const char *record,
 
     if (!m)
         return accel_fail_nomem(err, "the machine's topology", sizeof(*m));
-    st = load(m, record, err);
+    st = machine_load_tree(m, record, err);
     if (st != ACCEL_OK) {
         topo_machine_close(m);
         return st;
@@ -69,7 +74,7 @@ accel_status_t topo_machine_open(struct topo_machine **out, const char *record,
         topo_gpus_of_record(&m->gpus, m->tree);
     else if (want_gpus)
         topo_gpus_find(&m->gpus);
-    *out = m;
+    *machine_out = m;
     return ACCEL_OK;
 }
 
@@ -103,7 +108,8 @@ const char *topo_machine_nic(const struct topo_machine *m, int i)
     return i >= 0 && i < m->nics ? m->nic[i].name : NULL;
 }
 
-/* The affinity of the calling thread; grows the set until the kernel's fits. */
+/* The affinity of the calling thread. The kernel's set may be larger than glibc's
+ * default: EINVAL says that ours is too small, and it doubles. */
 static accel_status_t read_affinity(const struct topo_machine *m, hwloc_cpuset_t mask,
                                     accel_error_t *err)
 {

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The map of a node: every rank's GPU, cores, NUMA node and interface. In: the machine and
- * what each rank was given. Out: one place per rank, or the contradiction in words. Pure.
+ * The map of a node: every rank's GPU, cores, NUMA node and interface. In: the machine
+ * and what each rank was given. Out: one place per rank, or the contradiction in words.
+ * A pure function.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "topology/machine.h"
 
-/* A device that two ranks were given would be shared without either knowing. */
+/* Refuses ranks a and b if they have a device in common: neither would know that it
+ * shares it. Slices of one GPU have the same bus id but different UUIDs. */
 static accel_status_t refuse_same_device(const struct topo_rank *rank, int a, int b,
                                          accel_error_t *err)
 {
@@ -51,7 +53,7 @@ const struct topo_gpu *topo_gpu_at(const struct topo_gpus *gpus, const char *bus
     return NULL;
 }
 
-/* The first rank that was given the GPU; -1: none. */
+/* The first local rank that was given the GPU; -1: none. */
 static int rank_of_gpu(const struct topo_rank *rank, int ranks, const char *bus_id)
 {
     for (int r = 0; r < ranks; r++)
@@ -61,8 +63,8 @@ static int rank_of_gpu(const struct topo_rank *rank, int ranks, const char *bus_
     return -1;
 }
 
-/* "NVLink to local ranks 1, 2" and, of GPUs that none of them has, "0000:41:00.0". Slices
- * have no links. */
+/* place->nvlink: "NVLink to local ranks 1, 2", followed by the bus ids of linked GPUs
+ * that no rank of the node has. Empty for slices, which have no links. */
 static void map_links(const struct topo_machine *m, const struct topo_rank *rank,
                       int ranks, int self, struct topo_place *place)
 {
@@ -96,7 +98,8 @@ static void map_links(const struct topo_machine *m, const struct topo_rank *rank
     strbuf_free(&rest);
 }
 
-/* "GPU 0000:17:00.0 (80.0 GiB, 1980 MHz, 700 W)" */
+/* Appends "GPU 0000:17:00.0 (80.0 GiB, 1980 MHz, 700 W)". Unknown facts
+ * are left out. */
 static void device_text(const struct topo_device *d, struct strbuf *s)
 {
     bool slice = topo_is_slice(d);
@@ -142,8 +145,9 @@ const char *topo_place_text(const struct topo_place *place, char *buf, size_t le
     return buf;
 }
 
+/* The order matters: interfaces need the NUMA node of the cores. */
 accel_status_t topo_map(const struct topo_machine *m, const struct topo_rank *rank,
-                        int ranks, struct topo_place *place, accel_error_t *err)
+                        int ranks, struct topo_place *place_out, accel_error_t *err)
 {
     int a, b;
     accel_status_t st = topo_check_devices(rank, ranks, &a, &b, err);
@@ -151,13 +155,13 @@ accel_status_t topo_map(const struct topo_machine *m, const struct topo_rank *ra
     if (st != ACCEL_OK)
         return st;
     for (int r = 0; r < ranks; r++) {
-        memset(&place[r], 0, sizeof(place[r]));
-        place[r].devices = rank[r].devices;
-        memcpy(place[r].device, rank[r].device, sizeof(place[r].device));
-        map_links(m, rank, ranks, r, &place[r]);
+        memset(&place_out[r], 0, sizeof(place_out[r]));
+        place_out[r].devices = rank[r].devices;
+        memcpy(place_out[r].device, rank[r].device, sizeof(place_out[r].device));
+        map_links(m, rank, ranks, r, &place_out[r]);
     }
-    st = topo_map_cores(m, rank, ranks, place, err);
+    st = topo_map_cores(m, rank, ranks, place_out, err);
     if (st == ACCEL_OK)
-        st = topo_map_nics(m, rank, ranks, place, err);
+        st = topo_map_nics(m, rank, ranks, place_out, err);
     return st;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The network interfaces of the node, and which of them each rank uses. In: hwloc's tree
- * with devices. Out: the nearest one; where several are equally near, the ranks take turns.
- * Offers UCX fewer than all only where some are farther, of the same fabric, and other ranks
- * of the node keep them busy: to leave out the only way to another node, or bandwidth that
- * nobody uses, would be worse than a detour.
+ * The network interfaces of the node, and which of them each rank uses. In: hwloc's
+ * tree with devices. Out: the nearest interface; if several are equally near, the ranks
+ * take turns. Offers UCX fewer than all only if some are farther away, belong to the
+ * same fabric and are kept busy by other ranks of the node: to leave out the only way
+ * to another node, or bandwidth that nobody uses, would be worse than a detour.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +12,7 @@
 
 #include "topology/machine.h"
 
+/* by enum topo_path */
 static const char *const path_names[] = { "PIX", "PXB", "PHB", "NODE", "SYS", "-" };
 
 const char *topo_path_name(enum topo_path path)
@@ -19,9 +20,10 @@ const char *topo_path_name(enum topo_path path)
     return path_names[path];
 }
 
-/* ---- what there is ---------------------------------------------------------------------- */
+/* ---- what there is --------------------------------------------------------------- */
 
-/* Up, as far as anybody says; a port that is down must not be chosen. */
+/* Is the link up, as far as anybody says? A port that is down must not be chosen; in
+ * doubt it is up. A record does not have the state of Ethernet links. */
 static bool is_up(const struct topo_machine *m, hwloc_obj_t os, bool fabric)
 {
     const char *state = fabric ? hwloc_obj_get_info_by_name(os, "Port1State") : NULL;
@@ -42,6 +44,7 @@ static bool is_up(const struct topo_machine *m, hwloc_obj_t os, bool fabric)
     return strncmp(word, "down", 4) != 0;
 }
 
+/* for qsort: fabric before Ethernet, then in the order of the tree */
 static int by_place(const void *a, const void *b)
 {
     const struct topo_nic *x = a, *y = b;
@@ -51,6 +54,8 @@ static int by_place(const void *a, const void *b)
     return x->at->logical_index < y->at->logical_index ? -1 : 1;
 }
 
+/* The first port of each device only. Interfaces without a PCI device (virtual
+ * ones) count, too. */
 void topo_nics_find(struct topo_machine *m)
 {
     hwloc_obj_t os = NULL;
@@ -74,8 +79,9 @@ void topo_nics_find(struct topo_machine *m)
     qsort(m->nic, (size_t)m->nics, sizeof(m->nic[0]), by_place);
 }
 
-/* ---- how far ---------------------------------------------------------------------------- */
+/* ---- how far --------------------------------------------------------------------- */
 
+/* Is `above` an ancestor of obj, or obj itself? */
 static bool is_above(hwloc_obj_t above, hwloc_obj_t obj)
 {
     while (obj && obj != above)
@@ -83,13 +89,15 @@ static bool is_above(hwloc_obj_t above, hwloc_obj_t obj)
     return obj != NULL;
 }
 
+/* Does this bridge connect a PCIe tree to the CPU? */
 static bool is_host_bridge(hwloc_obj_t obj)
 {
     return obj->type == HWLOC_OBJ_BRIDGE &&
            obj->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_HOST;
 }
 
-/* Objects between the two; a switch is two bridges one below the other. */
+/* Number of objects between obj and its ancestor `above`. A switch is two bridges, one
+ * below the other. */
 static int steps_to(hwloc_obj_t obj, hwloc_obj_t above)
 {
     int n = 0;
@@ -99,6 +107,8 @@ static int steps_to(hwloc_obj_t obj, hwloc_obj_t above)
     return n;
 }
 
+/* For an interface that shares no bridge with the GPU or the cores: same NUMA
+ * nodes or not? */
 static enum topo_path path_by_numa(const struct topo_machine *m, hwloc_obj_t nic,
                                    hwloc_const_nodeset_t nodes)
 {
@@ -109,6 +119,8 @@ static enum topo_path path_by_numa(const struct topo_machine *m, hwloc_obj_t nic
     return hwloc_bitmap_isequal(near->nodeset, nodes) ? PATH_NODE : PATH_SYS;
 }
 
+/* Looks for the lowest bridge above both. Below a host bridge it is a switch: one (PIX)
+ * if hardly anything lies in between, else several (PXB). */
 static enum topo_path path_from_gpu(const struct topo_machine *m, hwloc_obj_t nic,
                                     hwloc_obj_t gpu)
 {
@@ -126,6 +138,7 @@ static enum topo_path path_from_gpu(const struct topo_machine *m, hwloc_obj_t ni
     return path_by_numa(m, nic, near ? near->nodeset : NULL);
 }
 
+/* A CPU reaches every interface through a host bridge: only the NUMA node matters. */
 static enum topo_path path_from_cores(const struct topo_machine *m, hwloc_obj_t nic,
                                       int numa_node)
 {
@@ -140,16 +153,18 @@ static enum topo_path path_from_cores(const struct topo_machine *m, hwloc_obj_t 
     return path;
 }
 
-/* ---- which ------------------------------------------------------------------------------ */
+/* ---- which ----------------------------------------------------------------------- */
 
+/* A rank's view of the interfaces. */
 struct choice {
-    enum topo_path path[TOPO_NICS]; /* from this rank */
-    enum topo_path best;
-    uint64_t nearest; /* bit i: m->nic[i] is one of the nearest */
-    int chosen;
+    enum topo_path path[TOPO_NICS]; /* from this rank to m->nic[i] */
+    enum topo_path best;            /* the shortest of them */
+    uint64_t nearest;               /* bit i: path[i] is best */
+    int chosen;                     /* index of the one that it uses */
 };
 
-/* Only the first kind counts: an Ethernet beside InfiniBand is not for the data. */
+/* Fills path, best and nearest. Only interfaces of the first kind count: an Ethernet
+ * beside InfiniBand is not for data. They are sorted, so fabric comes first. */
 static void look_around(const struct topo_machine *m, const struct topo_rank *rank,
                         const struct topo_place *place, struct choice *c)
 {
@@ -169,7 +184,8 @@ static void look_around(const struct topo_machine *m, const struct topo_rank *ra
     }
 }
 
-/* Ports of the fabric that the chosen one is on, and those of them that are farther. */
+/* Bit set of the ports on the chosen one's fabric (empty for Ethernet). *farther_out:
+ * those of them that are not among the nearest. */
 static uint64_t same_fabric(const struct topo_machine *m, const struct choice *c,
                             uint64_t *farther_out)
 {
@@ -187,8 +203,9 @@ static uint64_t same_fabric(const struct topo_machine *m, const struct choice *c
     return same;
 }
 
-/* Everything but the farther ports of its fabric, and only where other ranks of the node
- * keep these busy: `used` has all chosen ones. */
+/* Sets place->net_devices to everything except the farther ports of the rank's fabric,
+ * but only if the nearest are on its own NUMA node and every port of that fabric is
+ * some rank's choice (`used`). Otherwise it stays empty, and UCX uses all. */
 static void offer(const struct topo_machine *m, const struct choice *c, uint64_t used,
                   struct topo_place *place)
 {
@@ -205,7 +222,8 @@ static void offer(const struct topo_machine *m, const struct choice *c, uint64_t
     strbuf_free(&list);
 }
 
-/* The nearest; of several, the next one in turn for each rank that is as near to them. */
+/* The nearest interface for rank r. Ranks to which the same ones are nearest take
+ * turns, by the order of their local ranks. */
 static int take_turn(const struct choice *all, int r)
 {
     int turn = 0, at = -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds NVML and its functions. In: the system's libraries. Out: a table of functions, or
- * the reason why there is none. Never needs the library, or a new one.
+ * Finds NVML and its functions. In: the system's libraries. Out: a table of functions,
+ * or the reason why there is none. Does not require the library, nor a new one.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -10,8 +10,9 @@
 #include "common/common.h"
 #include "topology/nvml.h"
 
-/* Newest name first. A newer driver keeps the old names; a name with another version
- * suffix may take another struct, so no name is tried that is not known here. */
+/* Which function goes to which field; the newest name comes first. Newer drivers
+ * keep the old names. Another version suffix may mean another struct, so only known
+ * names are tried. */
 static const struct {
     size_t offset;
     bool needed;
@@ -61,7 +62,8 @@ const char *nvml_error(const struct nvml *n, int rc)
     return text ? text : "unknown NVML error";
 }
 
-/* Name of the first function that is needed and not there, or NULL. */
+/* Fills the table. Returns the name of the first function that is needed and
+ * missing, or NULL. */
 static const char *fill_table(struct nvml *n)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(symbols); i++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a word of CUDA_VISIBLE_DEVICES to a device of the node. In: the list as text, the
- * GPUs. Out: bus id and UUID. Never reads the environment and never asks the driver.
+ * From a word of CUDA_VISIBLE_DEVICES to a device of the node. In: the list as
+ * text, and the GPUs. Out: bus id and UUID. Never reads the environment and never
+ * asks the driver.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 #include "topology/topo.h"
 
-/* Word number `at` of the list, without blanks. */
+/* Word number `at` (from 0) of the list, without blanks; empty beyond the last one. */
 static void word_at(const char *list, int at, char *out, size_t len)
 {
     size_t n;
@@ -37,22 +38,27 @@ bool topo_is_slice(const struct topo_device *d)
     return strncmp(d->id, "MIG-", 4) == 0;
 }
 
+/* Fills *device_out from a GPU, or from its slice number `slice` (-1:
+ * the whole GPU). */
 static void take_slice(const struct topo_gpus *gpus, int index, int slice,
-                       struct topo_device *out)
+                       struct topo_device *device_out)
 {
     const struct topo_gpu *gpu = &gpus->gpu[index];
 
-    out->index = index;
-    snprintf(out->bus_id, sizeof(out->bus_id), "%s", gpu->bus_id);
-    snprintf(out->id, sizeof(out->id), "%s",
+    device_out->index = index;
+    snprintf(device_out->bus_id, sizeof(device_out->bus_id), "%s", gpu->bus_id);
+    snprintf(device_out->id, sizeof(device_out->id), "%s",
              slice < 0 ? gpu->uuid : gpu->slice[slice].uuid);
-    out->memory_bytes = slice < 0 ? gpu->memory_bytes : gpu->slice[slice].memory_bytes;
-    out->sm_max_mhz = gpu->clocks.sm_max_mhz;
-    out->limit_watts = slice < 0 ? gpu->clocks.limit_watts : 0;
+    device_out->memory_bytes =
+        slice < 0 ? gpu->memory_bytes : gpu->slice[slice].memory_bytes;
+    device_out->sm_max_mhz = gpu->clocks.sm_max_mhz;
+    device_out->limit_watts = slice < 0 ? gpu->clocks.limit_watts : 0;
 }
 
+/* The GPU at `index`, or its first slice if it is in MIG mode. `word`: as the
+ * list names it. */
 static accel_status_t take_gpu(const struct topo_gpus *gpus, int index,
-                               const char *word, struct topo_device *out,
+                               const char *word, struct topo_device *device_out,
                                accel_error_t *err)
 {
     const struct topo_gpu *gpu = &gpus->gpu[index];
@@ -67,11 +73,11 @@ static accel_status_t take_gpu(const struct topo_gpus *gpus, int index,
         return accel_fail(
             err, A0427, "make slices with nvidia-smi mig -cgi, or turn MIG off",
             "GPU %s (%s) is in MIG mode but has no slice", word, gpu->bus_id);
-    take_slice(gpus, index, gpu->mig ? 0 : -1, out);
+    take_slice(gpus, index, gpu->mig ? 0 : -1, device_out);
     return ACCEL_OK;
 }
 
-/* "MIG-GPU-UUID/gi/ci", as drivers before 470 name a slice. */
+/* Does the word name this slice as drivers before 470 did: "MIG-GPU-UUID/gi/ci"? */
 static bool is_old_name(const struct topo_gpu *gpu, const struct topo_slice *slice,
                         const char *word)
 {
@@ -82,7 +88,8 @@ static bool is_old_name(const struct topo_gpu *gpu, const struct topo_slice *sli
     return strcmp(name, word) == 0;
 }
 
-/* The only GPU, or slice, that begins so; -1: none, -2: several. */
+/* Index of the only GPU whose UUID begins with the word, or of the GPU whose slice
+ * *slice_out does; -1: none, -2: several. CUDA accepts such abbreviations, too. */
 static int find_uuid(const struct topo_gpus *gpus, const char *word, int *slice_out)
 {
     bool slices = strncmp(word, "MIG-", 4) == 0;
@@ -108,8 +115,11 @@ static int find_uuid(const struct topo_gpus *gpus, const char *word, int *slice_
     return found;
 }
 
+/* Without knowledge of the GPUs the word itself is the id, and the
+ * rest stays unknown. */
 accel_status_t topo_visible_device(const struct topo_gpus *gpus, const char *visible,
-                                   int at, struct topo_device *out, accel_error_t *err)
+                                   int at, struct topo_device *device_out,
+                                   accel_error_t *err)
 {
     char word[TOPO_ID], *end;
     int slice = -1, index;
@@ -119,17 +129,17 @@ accel_status_t topo_visible_device(const struct topo_gpus *gpus, const char *vis
         word_at(visible, at, word, sizeof(word));
     else
         snprintf(word, sizeof(word), "%d", at);
-    memset(out, 0, sizeof(*out));
-    out->index = -1;
+    memset(device_out, 0, sizeof(*device_out));
+    device_out->index = -1;
     if (!gpus->known) {
-        snprintf(out->id, sizeof(out->id), "%s", word);
+        snprintf(device_out->id, sizeof(device_out->id), "%s", word);
         return ACCEL_OK;
     }
     number = strtol(word, &end, 10);
     if (*word && *end == '\0') {
         if (number < 0 || number >= gpus->count)
             return no_such(gpus, word, err);
-        return take_gpu(gpus, (int)number, word, out, err);
+        return take_gpu(gpus, (int)number, word, device_out, err);
     }
     index = find_uuid(gpus, word, &slice);
     if (index == -2)
@@ -141,11 +151,14 @@ accel_status_t topo_visible_device(const struct topo_gpus *gpus, const char *vis
     if (index < 0)
         return no_such(gpus, word, err);
     if (slice < 0)
-        return take_gpu(gpus, index, word, out, err);
-    take_slice(gpus, index, slice, out);
+        return take_gpu(gpus, index, word, device_out, err);
+    take_slice(gpus, index, slice, device_out);
     return ACCEL_OK;
 }
 
+/* Slurm leaves the variable unset with --gpu-bind=none and several tasks (22.05).
+ * If a cgroup hides the other GPUs, exactly the step's are visible and nothing
+ * can go wrong. */
 accel_status_t topo_check_unset(const struct topo_gpus *gpus, const char *visible,
                                 int on_node, accel_error_t *err)
 {
