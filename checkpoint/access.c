@@ -61,9 +61,9 @@ accel_status_t ckpt_fail_root(accel_error_t *err, const char *root, const char *
                          strerror(error));
 }
 
-bool ckpt_may_pass(accel_status_t s)
+bool ckpt_may_pass(accel_status_t st)
 {
-    return s == ACCEL_EIO || s == ACCEL_EPERM || s == ACCEL_ENOMEM;
+    return st == ACCEL_EIO || st == ACCEL_EPERM || st == ACCEL_ENOMEM;
 }
 
 bool ckpt_try_again(struct ckpt_tries *t)
@@ -86,27 +86,27 @@ accel_status_t ckpt_open_shard(const accel_ckpt_t *c, int file, int *fd_out,
                                accel_error_t *err)
 {
     const struct ckpt_file *f = &c->m.file[file];
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
     char where[300];
-    struct stat st;
+    struct stat sb;
     int fd;
 
     snprintf(where, sizeof(where), "%.200s/%s", c->dir, f->name);
     fd = ckpt_open_plain(c->dirfd, f->name);
     if (fd < 0)
         return ckpt_fail_access(err, where, "cannot open", errno);
-    if (fstat(fd, &st))
-        s = ckpt_fail_access(err, where, "cannot stat", errno);
-    else if (!S_ISREG(st.st_mode))
-        s = accel_fail_at(err, A0807, where, "use another checkpoint",
-                          "not a plain file");
-    else if (st.st_size != f->bytes)
-        s = accel_fail_at(err, A0807, where, "use another checkpoint",
-                          "it has %lld bytes, the manifest says %" PRId64,
-                          (long long)st.st_size, f->bytes);
-    if (s)
+    if (fstat(fd, &sb))
+        st = ckpt_fail_access(err, where, "cannot stat", errno);
+    else if (!S_ISREG(sb.st_mode))
+        st = accel_fail_at(err, A0807, where, "use another checkpoint",
+                           "not a plain file");
+    else if (sb.st_size != f->bytes)
+        st = accel_fail_at(err, A0807, where, "use another checkpoint",
+                           "it has %lld bytes, the manifest says %" PRId64,
+                           (long long)sb.st_size, f->bytes);
+    if (st)
         close(fd);
     else
         *fd_out = fd;
-    return s;
+    return st;
 }

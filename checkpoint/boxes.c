@@ -50,12 +50,12 @@ bool ckpt_box_intersect(int ndim, const int64_t *a_off, const int64_t *a_shape,
 }
 
 /* A box of `rows` rows from `row` at depth `dim`, below the fixed index prefix. */
-static void put_box(accel_ckpt_box_t *box, int ndim, const int64_t *shape,
+static void put_box(accel_ckpt_box_t *box_out, int ndim, const int64_t *shape,
                     const int64_t *prefix, int dim, int64_t row, int64_t rows)
 {
     for (int d = 0; d < ndim; d++) {
-        box->offset[d] = d < dim ? prefix[d] : d == dim ? row : 0;
-        box->shape[d] = d < dim ? 1 : d == dim ? rows : shape[d];
+        box_out->offset[d] = d < dim ? prefix[d] : d == dim ? row : 0;
+        box_out->shape[d] = d < dim ? 1 : d == dim ? rows : shape[d];
     }
 }
 
@@ -63,7 +63,7 @@ static void put_box(accel_ckpt_box_t *box, int ndim, const int64_t *shape,
  * depth the range is: a rest of a row, whole rows, the start of a row. The outer parts go
  * one dimension deeper, so that a depth adds at most two boxes. */
 static int cut(int ndim, const int64_t *shape, int64_t *prefix, int dim, int64_t begin,
-               int64_t end, accel_ckpt_box_t *out)
+               int64_t end, accel_ckpt_box_t *boxes_out)
 {
     int64_t row_elems = ckpt_volume(ndim - dim - 1, shape + dim + 1);
     int64_t first = begin / row_elems, last = end / row_elems;
@@ -73,21 +73,21 @@ static int cut(int ndim, const int64_t *shape, int64_t *prefix, int dim, int64_t
     if (head != 0) {
         prefix[dim] = first;
         if (first == last)
-            return cut(ndim, shape, prefix, dim + 1, head, tail, out);
-        n += cut(ndim, shape, prefix, dim + 1, head, row_elems, out);
+            return cut(ndim, shape, prefix, dim + 1, head, tail, boxes_out);
+        n += cut(ndim, shape, prefix, dim + 1, head, row_elems, boxes_out);
         first++;
     }
     if (last > first)
-        put_box(&out[n++], ndim, shape, prefix, dim, first, last - first);
+        put_box(&boxes_out[n++], ndim, shape, prefix, dim, first, last - first);
     if (tail != 0) {
         prefix[dim] = last;
-        n += cut(ndim, shape, prefix, dim + 1, 0, tail, out + n);
+        n += cut(ndim, shape, prefix, dim + 1, 0, tail, boxes_out + n);
     }
     return n;
 }
 
 int accel_ckpt_boxes_of_range(int ndim, const int64_t *shape, int64_t begin,
-                              int64_t end, accel_ckpt_box_t *out)
+                              int64_t end, accel_ckpt_box_t *boxes_out)
 {
     int64_t prefix[ACCEL_CKPT_MAX_DIMS] = { 0 };
     int64_t total;
@@ -103,7 +103,7 @@ int accel_ckpt_boxes_of_range(int ndim, const int64_t *shape, int64_t begin,
         return 0;
     if (ndim == 0)
         return 1;
-    return cut(ndim, shape, prefix, 0, begin, end, out);
+    return cut(ndim, shape, prefix, 0, begin, end, boxes_out);
 }
 
 void ckpt_runs_start(struct ckpt_runs *r, int ndim, size_t elem_bytes,

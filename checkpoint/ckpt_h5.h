@@ -27,7 +27,7 @@ hid_t ckpt_h5_bf16(void);
 /* What elements are stored as; -1: never stored. */
 hid_t ckpt_h5_type(hid_t bf16, accel_dtype_t t);
 /* model/x, then model/x@1, model/x@2 for further boxes of the tensor in this file. */
-void ckpt_h5_name(char out[CKPT_H5_NAME_MAX], const struct ckpt_tensor *t,
+void ckpt_h5_name(char name_out[CKPT_H5_NAME_MAX], const struct ckpt_tensor *t,
                   size_t index);
 
 /* The deepest entry of libhdf5's error stack, one line; clears the stack. */

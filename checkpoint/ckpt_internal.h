@@ -97,7 +97,7 @@ struct ckpt_manifest {
 
 void ckpt_manifest_free(struct ckpt_manifest *m);
 /* "rank_00001-of-00004.h5" */
-void ckpt_shard_name(char out[40], int rank, int world);
+void ckpt_shard_name(char name_out[40], int rank, int world);
 /* NULL, or why `name` may not name a tensor. */
 const char *ckpt_name_problem(const char *name);
 /* Header word: printable, no blanks, shorter than `cap`. */
@@ -117,7 +117,7 @@ accel_status_t ckpt_manifest_merge(struct ckpt_manifest *m,
                                    accel_error_t *err);
 /* Canonical text with self hash. only_file >= 0: a fragment with that file alone. */
 accel_status_t ckpt_manifest_format(const struct ckpt_manifest *m, int only_file,
-                                    struct strbuf *out, accel_error_t *err);
+                                    struct strbuf *text_out, accel_error_t *err);
 const struct ckpt_tensor *ckpt_manifest_find(const struct ckpt_manifest *m, bool blob,
                                              const char *name);
 
@@ -128,7 +128,7 @@ const struct ckpt_tensor *ckpt_manifest_find(const struct ckpt_manifest *m, bool
 accel_status_t ckpt_manifest_check(const struct ckpt_manifest *m, enum message code,
                                    accel_error_t *err);
 /* Indices of all boxes ordered by (file, at); *out is one malloc. */
-accel_status_t ckpt_boxes_by_place(const struct ckpt_manifest *m, size_t **out,
+accel_status_t ckpt_boxes_by_place(const struct ckpt_manifest *m, size_t **order_out,
                                    accel_error_t *err);
 
 /* ---- manifest_parse.c ------------------------------------------------------------------ */
@@ -147,8 +147,8 @@ int64_t ckpt_piece_bytes(const struct ckpt_mbox *b, size_t index);
 bool ckpt_hash_equal(struct ckpt_hash a, struct ckpt_hash b);
 /* Hash of the bytes of file f outside boxes. order[count]: its boxes by place. */
 accel_status_t ckpt_meta_hash(const struct ckpt_manifest *m, int f, int fd,
-                              const size_t *order, size_t count, struct ckpt_hash *out,
-                              accel_error_t *err);
+                              const size_t *order, size_t count,
+                              struct ckpt_hash *hash_out, accel_error_t *err);
 
 /* ---- h5_layout.c, h5_tree.c: what calls libhdf5; no_hdf5.c in a build without it ----------- */
 
@@ -183,18 +183,18 @@ bool ckpt_is_locked(int rootfd, const char *name, bool unknown);
 /* Renames `name` to a free .trash-name... and removes that. 0 or -1. */
 int ckpt_trash(int rootfd, const char *name);
 /* "step_00001200" */
-void ckpt_step_name(char out[64], int64_t step);
+void ckpt_step_name(char name_out[64], int64_t step);
 /* The step of a directory name; -1: not one. */
 int64_t ckpt_step_of_name(const char *name);
 /* The name that the directory has now, whatever it was opened by; "" when that cannot be
  * told. */
-void ckpt_path_of(int dirfd, char *out, size_t len);
+void ckpt_path_of(int dirfd, char *buf, size_t len);
 /* The one rule about names: a directory called step_N holds step N. ACCEL_ECORRUPT. */
 accel_status_t ckpt_check_name(int dirfd, int64_t step, const char *shown,
                                accel_error_t *err);
 /* Names in rootfd that begin with `prefix`; *out is one malloc of fixed-size entries. */
 accel_status_t ckpt_list_names(int rootfd, const char *prefix,
-                               char (**out)[CKPT_DIR_MAX], size_t *count,
+                               char (**names_out)[CKPT_DIR_MAX], size_t *count_out,
                                accel_error_t *err);
 
 /* ---- access.c: reading what may be damaged or out of reach ------------------------------------------ */
@@ -210,7 +210,7 @@ accel_status_t ckpt_fail_access(accel_error_t *err, const char *where,
 accel_status_t ckpt_fail_root(accel_error_t *err, const char *root, const char *doing,
                               int error);
 /* Says nothing about the checkpoint: it cannot be read now. */
-bool ckpt_may_pass(accel_status_t s);
+bool ckpt_may_pass(accel_status_t st);
 /* How often something may be tried again: CKPT_TRIES times, and only while `left` lasts,
  * which several things may share; `used` is 0 before each of them. */
 struct ckpt_tries {
@@ -247,7 +247,7 @@ void ckpt_commit_close(struct ckpt_commit *c);
 /* Renames directory `name`, durably, so that it is no checkpoint of the run any more; its
  * new name into out. `damaged`: whoever read it has proof. */
 accel_status_t ckpt_set_aside(int rootfd, const char *name, bool damaged,
-                              char out[CKPT_DIR_MAX], accel_error_t *err);
+                              char name_out[CKPT_DIR_MAX], accel_error_t *err);
 /* Of the checkpoints of run `run_id` deletes all but the `keep` newest whole ones up to
  * step `saved`, which was just saved. */
 void ckpt_retain(int rootfd, int64_t saved, const char *run_id, int keep);
@@ -265,7 +265,7 @@ struct accel_ckpt {
 };
 /* Opens and parses; that each file can be opened and has its size is checked; blobs not
  * read. What may pass is tried again. */
-accel_status_t ckpt_open_at(accel_ckpt_t **out, int at, const char *name,
+accel_status_t ckpt_open_at(accel_ckpt_t **ckpt_out, int at, const char *name,
                             const char *shown, accel_error_t *err);
 /* What directory `name` of rootfd is, looked at once. */
 struct ckpt_identity {
@@ -273,7 +273,7 @@ struct ckpt_identity {
     int64_t step;          /* what its manifest says, if that is whole; else -1 */
     char owner[64], run_id[CKPT_RUN_ID_MAX + 1];
 };
-void ckpt_identify(struct ckpt_identity *id, int rootfd, const char *name);
+void ckpt_identify(struct ckpt_identity *id_out, int rootfd, const char *name);
 
 /* ---- read.c -------------------------------------------------------------------------------------------- */
 

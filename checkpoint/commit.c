@@ -65,25 +65,25 @@ accel_status_t accel_ckpt_fence(const char *root, accel_error_t *err)
 {
     char(*list)[CKPT_DIR_MAX] = NULL;
     int rootfd;
-    accel_status_t s = path_open_dir(root, &rootfd, err);
+    accel_status_t st = path_open_dir(root, &rootfd, err);
     size_t n = 0;
 
-    if (s)
-        return s;
+    if (st)
+        return st;
     if (rootfd < 0)
         return errno == ENOENT
                    ? ACCEL_OK
                    : accel_fail_at(err, A0803, root, "check accel.checkpoint.dir",
                                    "cannot open the checkpoint directory: %m");
-    s = ckpt_list_names(rootfd, TMP_PREFIX, &list, &n, err);
-    for (size_t i = 0; s == ACCEL_OK && i < n; i++)
+    st = ckpt_list_names(rootfd, TMP_PREFIX, &list, &n, err);
+    for (size_t i = 0; st == ACCEL_OK && i < n; i++)
         if (ckpt_trash(rootfd, list[i]) != 0 &&
             faccessat(rootfd, list[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-            s = accel_fail_at(err, A0925, list[i], "remove it by hand",
-                              "cannot stop a save in progress: %m");
+            st = accel_fail_at(err, A0925, list[i], "remove it by hand",
+                               "cannot stop a save in progress: %m");
     free(list);
     close(rootfd);
-    return s;
+    return st;
 }
 
 static accel_status_t check_room(const struct ckpt_commit *c, const char *root,
@@ -107,21 +107,21 @@ static accel_status_t check_room(const struct ckpt_commit *c, const char *root,
 accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_t step,
                                  const char *owner, int64_t bytes, accel_error_t *err)
 {
-    accel_status_t s = ckpt_make_root(root, err);
+    accel_status_t st = ckpt_make_root(root, err);
 
-    if (s)
-        return s;
+    if (st)
+        return st;
     names(c, step, owner);
-    s = path_open_dir(root, &c->rootfd, err);
-    if (s)
-        return s;
+    st = path_open_dir(root, &c->rootfd, err);
+    if (st)
+        return st;
     if (c->rootfd < 0)
         return accel_fail_at(err, A0803, root, "check accel.checkpoint.dir",
                              "cannot open the checkpoint directory: %m");
     clean_stale(c->rootfd, owner);
-    s = check_room(c, root, bytes, err);
-    if (s)
-        return s;
+    st = check_room(c, root, bytes, err);
+    if (st)
+        return st;
     if (TEMP_FAILURE_RETRY(mkdirat(c->rootfd, c->tmp, 0777)))
         return accel_fail_at(err, A0804, c->tmp,
                              errno == EEXIST
@@ -141,12 +141,12 @@ accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_
 accel_status_t ckpt_commit_join(struct ckpt_commit *c, const char *root, int64_t step,
                                 const char *owner, accel_error_t *err)
 {
-    accel_status_t s;
+    accel_status_t st;
 
     names(c, step, owner);
-    s = path_open_dir(root, &c->rootfd, err);
-    if (s)
-        return s;
+    st = path_open_dir(root, &c->rootfd, err);
+    if (st)
+        return st;
     if (c->rootfd >= 0)
         c->tmpfd = ckpt_open_dir(c->rootfd, c->tmp);
     if (c->tmpfd < 0)
@@ -162,21 +162,21 @@ static accel_status_t write_manifest(const struct ckpt_commit *c,
     int fd = TEMP_FAILURE_RETRY(
         openat(c->tmpfd, "MANIFEST.part",
                O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     if (fd < 0)
         return accel_fail_at(err, A0801, "MANIFEST", "check the disk and the quota",
                              "cannot create: %m");
     if (ckpt_pwrite_all(fd, text->s, text->len, 0))
-        s = accel_fail_at(err, A0801, "MANIFEST", "free space", "write: %m");
-    if (!s)
-        s = ckpt_fsync(fd, "MANIFEST", err);
-    if (close(fd) && !s)
-        s = accel_fail_at(err, A0801, "MANIFEST", "check the disk", "close: %m");
-    if (!s &&
+        st = accel_fail_at(err, A0801, "MANIFEST", "free space", "write: %m");
+    if (!st)
+        st = ckpt_fsync(fd, "MANIFEST", err);
+    if (close(fd) && !st)
+        st = accel_fail_at(err, A0801, "MANIFEST", "check the disk", "close: %m");
+    if (!st &&
         TEMP_FAILURE_RETRY(renameat(c->tmpfd, "MANIFEST.part", c->tmpfd, "MANIFEST")))
-        s = accel_fail_at(err, A0801, "MANIFEST", "check the disk", "rename: %m");
-    return s ? s : ckpt_fsync(c->tmpfd, c->tmp, err);
+        st = accel_fail_at(err, A0801, "MANIFEST", "check the disk", "rename: %m");
+    return st ? st : ckpt_fsync(c->tmpfd, c->tmp, err);
 }
 
 /* Advisory: points at the newest for humans; nobody reads it to decide. */
@@ -218,22 +218,22 @@ static accel_status_t make_way(struct ckpt_commit *c, accel_error_t *err)
 }
 
 /* A file system without the flags: what this life saved before steps aside first. */
-static int put_in_place_plainly(const struct ckpt_commit *c, char old[CKPT_DIR_MAX])
+static int put_in_place_plainly(const struct ckpt_commit *c, char old_out[CKPT_DIR_MAX])
 {
     int error;
 
-    old[0] = '\0';
+    old_out[0] = '\0';
     if (faccessat(c->rootfd, c->final, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
-        snprintf(old, CKPT_DIR_MAX, "%.*s.old", CKPT_DIR_MAX - 5, c->tmp);
-        ckpt_remove_dir(c->rootfd, old);
-        if (move(c, c->final, old, 0))
+        snprintf(old_out, CKPT_DIR_MAX, "%.*s.old", CKPT_DIR_MAX - 5, c->tmp);
+        ckpt_remove_dir(c->rootfd, old_out);
+        if (move(c, c->final, old_out, 0))
             return -1;
     }
     if (move(c, c->tmp, c->final, 0) == 0)
         return 0;
     error = errno;
-    if (old[0])
-        move(c, old, c->final, 0);
+    if (old_out[0])
+        move(c, old_out, c->final, 0);
     errno = error;
     return -1;
 }
@@ -241,18 +241,18 @@ static int put_in_place_plainly(const struct ckpt_commit *c, char old[CKPT_DIR_M
 /* Puts the finished directory in place. One that this life saved before is exchanged
  * atomically, so that at every moment one of the two is there.
  * old: the name that the one before has now, or "". */
-static int put_in_place(const struct ckpt_commit *c, char old[CKPT_DIR_MAX])
+static int put_in_place(const struct ckpt_commit *c, char old_out[CKPT_DIR_MAX])
 {
-    old[0] = '\0';
+    old_out[0] = '\0';
     if (move(c, c->tmp, c->final, RENAME_NOREPLACE) == 0)
         return 0;
     if (errno == EEXIST && move(c, c->tmp, c->final, RENAME_EXCHANGE) == 0) {
-        memcpy(old, c->tmp, sizeof(c->tmp));
+        memcpy(old_out, c->tmp, sizeof(c->tmp));
         return 0;
     }
     if (errno != EINVAL && errno != ENOSYS)
         return -1;
-    return put_in_place_plainly(c, old);
+    return put_in_place_plainly(c, old_out);
 }
 
 /* Not known to be durable: taken back, so that error means "not there". Where that fails,
@@ -279,25 +279,25 @@ static void bring_back(struct ckpt_commit *c)
 accel_status_t ckpt_commit_publish(struct ckpt_commit *c, const struct strbuf *manifest,
                                    accel_error_t *err)
 {
-    accel_status_t s = write_manifest(c, manifest, err);
+    accel_status_t st = write_manifest(c, manifest, err);
     char old[CKPT_DIR_MAX];
 
-    if (s)
-        return s;
-    s = make_way(c, err);
-    if (s)
-        return s;
+    if (st)
+        return st;
+    st = make_way(c, err);
+    if (st)
+        return st;
     if (put_in_place(c, old)) {
-        s = accel_fail_at(err, A0801, c->final, "check the checkpoint directory",
-                          "cannot rename %s: %m", c->tmp);
+        st = accel_fail_at(err, A0801, c->final, "check the checkpoint directory",
+                           "cannot rename %s: %m", c->tmp);
         bring_back(c);
-        return s;
+        return st;
     }
-    s = ckpt_fsync(c->rootfd, c->final, err);
-    if (s) {
+    st = ckpt_fsync(c->rootfd, c->final, err);
+    if (st) {
         take_back(c, old);
         bring_back(c);
-        return s;
+        return st;
     }
     c->made = false; /* nothing in progress any more */
     if (old[0])

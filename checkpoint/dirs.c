@@ -122,9 +122,9 @@ int ckpt_trash(int rootfd, const char *name)
     return r;
 }
 
-void ckpt_step_name(char out[64], int64_t step)
+void ckpt_step_name(char name_out[64], int64_t step)
 {
-    snprintf(out, 64, "step_%08" PRId64, step);
+    snprintf(name_out, 64, "step_%08" PRId64, step);
 }
 
 int64_t ckpt_step_of_name(const char *name)
@@ -144,14 +144,14 @@ int64_t ckpt_step_of_name(const char *name)
     return strcmp(canonical, name) == 0 ? step : -1;
 }
 
-void ckpt_path_of(int dirfd, char *out, size_t len)
+void ckpt_path_of(int dirfd, char *buf, size_t len)
 {
     char self[64];
     ssize_t n;
 
     snprintf(self, sizeof(self), "/proc/self/fd/%d", dirfd);
-    n = readlink(self, out, len - 1);
-    out[n > 0 && (size_t)n < len - 1 ? n : 0] = '\0'; /* cut: another path */
+    n = readlink(self, buf, len - 1);
+    buf[n > 0 && (size_t)n < len - 1 ? n : 0] = '\0'; /* cut: another path */
 }
 
 accel_status_t ckpt_check_name(int dirfd, int64_t step, const char *shown,
@@ -172,21 +172,21 @@ accel_status_t ckpt_check_name(int dirfd, int64_t step, const char *shown,
 }
 
 accel_status_t ckpt_list_names(int rootfd, const char *prefix,
-                               char (**out)[CKPT_DIR_MAX], size_t *count,
+                               char (**names_out)[CKPT_DIR_MAX], size_t *count_out,
                                accel_error_t *err)
 {
     /* A second descriptor, because the position of a directory stream is shared. */
     int fd = ckpt_open_dir(rootfd, ".");
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     char(*names)[CKPT_DIR_MAX] = NULL;
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
     size_t n = 0;
 
     if (!d) {
-        s = ckpt_fail_root(err, NULL, "cannot list the directory", errno);
+        st = ckpt_fail_root(err, NULL, "cannot list the directory", errno);
         if (fd >= 0)
             close(fd);
-        return s;
+        return st;
     }
     for (;;) {
         char(*grown)[CKPT_DIR_MAX];
@@ -197,7 +197,7 @@ accel_status_t ckpt_list_names(int rootfd, const char *prefix,
         if (!e) {
             /* A list that breaks off would hide what is newest. */
             if (errno)
-                s = ckpt_fail_root(err, NULL, "cannot list the directory", errno);
+                st = ckpt_fail_root(err, NULL, "cannot list the directory", errno);
             break;
         }
         if (strncmp(e->d_name, prefix, strlen(prefix)) != 0 ||
@@ -205,18 +205,18 @@ accel_status_t ckpt_list_names(int rootfd, const char *prefix,
             continue;
         grown = realloc(names, (n + 1) * sizeof(*names));
         if (!grown) {
-            s = accel_fail_nomem(err, "a directory list", (n + 1) * sizeof(*names));
+            st = accel_fail_nomem(err, "a directory list", (n + 1) * sizeof(*names));
             break;
         }
         names = grown;
         strcpy(names[n++], e->d_name);
     }
     closedir(d);
-    if (s) {
+    if (st) {
         free(names);
-        return s;
+        return st;
     }
-    *out = names;
-    *count = n;
+    *names_out = names;
+    *count_out = n;
     return ACCEL_OK;
 }

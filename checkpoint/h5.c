@@ -60,9 +60,10 @@ hid_t ckpt_h5_type(hid_t bf16, accel_dtype_t t)
     return -1;
 }
 
-void ckpt_h5_name(char out[CKPT_H5_NAME_MAX], const struct ckpt_tensor *t, size_t index)
+void ckpt_h5_name(char name_out[CKPT_H5_NAME_MAX], const struct ckpt_tensor *t,
+                  size_t index)
 {
-    snprintf(out, CKPT_H5_NAME_MAX, index ? "%s%s@%zu" : "%s%s",
+    snprintf(name_out, CKPT_H5_NAME_MAX, index ? "%s%s@%zu" : "%s%s",
              t->blob ? "state/" : "", t->name, index);
 }
 

@@ -99,12 +99,12 @@ static herr_t box_attributes(const struct layout *l, hid_t set,
 
 /* Where to create `name`: the second dataset of a group and those after it start from the
  * open group. *leaf: the name from there. */
-static hid_t start_of(struct layout *l, const char *name, const char **leaf)
+static hid_t start_of(struct layout *l, const char *name, const char **leaf_out)
 {
     const char *slash = strrchr(name, '/');
     size_t len = slash ? (size_t)(slash - name) : 0;
 
-    *leaf = name;
+    *leaf_out = name;
     if (len == 0)
         return l->file;
     if (strlen(l->group_path) != len || memcmp(l->group_path, name, len) != 0) {
@@ -117,7 +117,7 @@ static hid_t start_of(struct layout *l, const char *name, const char **leaf)
     }
     if (l->group < 0)
         l->group = H5Gopen2(l->file, l->group_path, H5P_DEFAULT);
-    *leaf = slash + 1;
+    *leaf_out = slash + 1;
     return l->group;
 }
 
@@ -142,10 +142,10 @@ static accel_status_t put_box(struct layout *l, const struct ckpt_tensor *t,
         return failed(l, "create", name);
     at = H5Dget_offset(set);
     if (at == HADDR_UNDEF || box_attributes(l, set, t, b) < 0) {
-        accel_status_t s = failed(l, "attributes", name);
+        accel_status_t st = failed(l, "attributes", name);
 
         H5Dclose(set);
-        return s;
+        return st;
     }
     b->at = (int64_t)at;
     if (H5Dclose(set) < 0)
@@ -216,7 +216,7 @@ static accel_status_t set_up(struct layout *l, const struct ckpt_manifest *m)
 static accel_status_t fill_file(struct layout *l, int dirfd, struct ckpt_manifest *m,
                                 int rank)
 {
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
     char path[96];
 
     /* Through the open directory, so that nobody can swap a parent; EXCL does not follow
@@ -226,15 +226,15 @@ static accel_status_t fill_file(struct layout *l, int dirfd, struct ckpt_manifes
     if (l->file < 0)
         return failed(l, "create", l->shard->name);
     if (file_attributes(l, m, rank) < 0)
-        s = failed(l, "attributes", l->shard->name);
-    for (size_t i = 0; !s && i < m->tensors; i++)
-        for (size_t k = 0; !s && k < m->tensor[i].boxes; k++)
-            s = put_box(l, &m->tensor[i], &m->box[m->tensor[i].box + k], k);
+        st = failed(l, "attributes", l->shard->name);
+    for (size_t i = 0; !st && i < m->tensors; i++)
+        for (size_t k = 0; !st && k < m->tensor[i].boxes; k++)
+            st = put_box(l, &m->tensor[i], &m->box[m->tensor[i].box + k], k);
     if (l->group >= 0)
         H5Gclose(l->group);
-    if (H5Fclose(l->file) < 0 && !s)
-        s = failed(l, "close", l->shard->name);
-    return s;
+    if (H5Fclose(l->file) < 0 && !st)
+        st = failed(l, "close", l->shard->name);
+    return st;
 }
 
 accel_status_t accel_ckpt_can_save(accel_error_t *err)
@@ -248,21 +248,21 @@ accel_status_t ckpt_layout(int dirfd, struct ckpt_manifest *m, int rank,
 {
     struct layout l = { .group = -1, .shard = &m->file[rank], .err = err };
     struct ckpt_h5_quiet quiet;
-    accel_status_t s;
-    struct stat st;
+    accel_status_t st;
+    struct stat sb;
 
     if (ckpt_h5_begin(&quiet))
         return failed(&l, "start", "the library");
-    s = set_up(&l, m);
-    if (!s)
-        s = fill_file(&l, dirfd, m, rank);
+    st = set_up(&l, m);
+    if (!st)
+        st = fill_file(&l, dirfd, m, rank);
     tear_down(&l);
     ckpt_h5_end(&quiet);
-    if (s)
-        return s;
-    if (fstatat(dirfd, l.shard->name, &st, AT_SYMLINK_NOFOLLOW))
+    if (st)
+        return st;
+    if (fstatat(dirfd, l.shard->name, &sb, AT_SYMLINK_NOFOLLOW))
         return accel_fail_at(err, A0801, l.shard->name, "check the disk",
                              "cannot stat: %m");
-    m->file[rank].bytes = st.st_size;
+    m->file[rank].bytes = sb.st_size;
     return ACCEL_OK;
 }

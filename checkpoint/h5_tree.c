@@ -120,34 +120,34 @@ static struct node *above(const struct tree *t, const struct node *n)
 static accel_status_t expect(struct tree *t, const char *name,
                              const struct ckpt_mbox *box)
 {
-    accel_status_t s = add_node(t, name, strlen(name), box);
+    accel_status_t st = add_node(t, name, strlen(name), box);
 
-    for (const char *p = name; !s && (p = strchr(p, '/')) != NULL; p++)
-        s = add_node(t, name, (size_t)(p - name), NULL);
-    return s;
+    for (const char *p = name; !st && (p = strchr(p, '/')) != NULL; p++)
+        st = add_node(t, name, (size_t)(p - name), NULL);
+    return st;
 }
 
 static accel_status_t expect_all(struct tree *t)
 {
     const struct ckpt_manifest *m = &t->c->m;
-    accel_status_t s = add_node(t, "", 0, NULL);
+    accel_status_t st = add_node(t, "", 0, NULL);
     char name[CKPT_H5_NAME_MAX];
     size_t kept = 0;
 
-    for (size_t i = 0; i < m->tensors && !s; i++) {
+    for (size_t i = 0; i < m->tensors && !st; i++) {
         size_t index = 0;
 
-        for (size_t k = 0; k < m->tensor[i].boxes && !s; k++) {
+        for (size_t k = 0; k < m->tensor[i].boxes && !st; k++) {
             const struct ckpt_mbox *b = &m->box[m->tensor[i].box + k];
 
             if (b->file != t->file)
                 continue;
             ckpt_h5_name(name, &m->tensor[i], index++);
-            s = expect(t, name, b);
+            st = expect(t, name, b);
         }
     }
-    if (s)
-        return s;
+    if (st)
+        return st;
     qsort(t->node, t->nodes, sizeof(*t->node), by_path);
     for (size_t i = 0; i < t->nodes; i++)
         if (kept && strcmp(t->node[kept - 1].path, t->node[i].path) == 0)
@@ -285,24 +285,25 @@ static void compare_group(const struct tree *t, const struct node *n, hid_t grou
 }
 
 /* Hard links only: others lead to wherever their text says. */
-static hid_t open_node(const struct tree *t, const struct node *n, const char **problem)
+static hid_t open_node(const struct tree *t, const struct node *n,
+                       const char **problem_out)
 {
     H5L_info_t link;
     hid_t h;
 
-    *problem = "there is none";
+    *problem_out = "there is none";
     if (n == t->node)
         return H5Gopen2(t->h5, "/", H5P_DEFAULT);
     if (H5Lexists(t->h5, n->path, H5P_DEFAULT) <= 0)
         return -1;
-    *problem = "it is a link";
+    *problem_out = "it is a link";
     if (H5Lget_info(t->h5, n->path, &link, H5P_DEFAULT) < 0 ||
         link.type != H5L_TYPE_HARD)
         return -1;
-    *problem = "it cannot be opened";
+    *problem_out = "it cannot be opened";
     h = H5Oopen(t->h5, n->path, H5P_DEFAULT);
     if (h >= 0 && H5Iget_type(h) != (n->box ? H5I_DATASET : H5I_GROUP)) {
-        *problem = "it is something else";
+        *problem_out = "it is something else";
         H5Oclose(h);
         return -1;
     }
@@ -385,7 +386,7 @@ static hid_t open_file(const struct tree *t, int fd)
     return h5;
 }
 
-static void compare(struct tree *t, int fd)
+static void compare_shard(struct tree *t, int fd)
 {
     unsigned plugins = 0;
 
@@ -411,18 +412,18 @@ accel_status_t ckpt_h5_compare(const accel_ckpt_t *c, int file,
     struct ckpt_h5_quiet quiet;
     int fd = TEMP_FAILURE_RETRY(
         openat(c->dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-    accel_status_t s;
+    accel_status_t st;
 
     if (fd < 0)
         return accel_fail_at(err, A0810, name, "check the disk and the rights",
                              "cannot open: %m");
-    s = expect_all(&t);
-    if (!s && ckpt_h5_begin(&quiet))
-        s = accel_fail_at(err, A0810, name, "check the HDF5 library",
-                          "the HDF5 library does not start");
-    if (!s) {
+    st = expect_all(&t);
+    if (!st && ckpt_h5_begin(&quiet))
+        st = accel_fail_at(err, A0810, name, "check the HDF5 library",
+                           "the HDF5 library does not start");
+    if (!st) {
         t.bf16 = ckpt_h5_bf16();
-        compare(&t, fd);
+        compare_shard(&t, fd);
         H5Tclose(t.bf16);
         ckpt_h5_end(&quiet);
     }
@@ -430,5 +431,5 @@ accel_status_t ckpt_h5_compare(const accel_ckpt_t *c, int file,
         free(t.node[i].path);
     free(t.node);
     close(fd);
-    return s;
+    return st;
 }

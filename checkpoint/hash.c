@@ -69,33 +69,33 @@ static int feed(XXH3_state_t *state, int fd, int64_t at, int64_t end, void *buf)
 }
 
 accel_status_t ckpt_meta_hash(const struct ckpt_manifest *m, int f, int fd,
-                              const size_t *order, size_t count, struct ckpt_hash *out,
-                              accel_error_t *err)
+                              const size_t *order, size_t count,
+                              struct ckpt_hash *hash_out, accel_error_t *err)
 {
     const struct ckpt_file *file = &m->file[f];
     XXH3_state_t *state = XXH3_createState();
     void *buf = malloc(CKPT_PIECE_BYTES);
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
     int64_t at = 0;
     XXH128_hash_t h;
 
     if (!state || !buf) {
-        s = accel_fail_nomem(err, "hashing", CKPT_PIECE_BYTES);
-        goto out;
+        st = accel_fail_nomem(err, "hashing", CKPT_PIECE_BYTES);
+        goto hash_out;
     }
     XXH3_128bits_reset_withSeed(state, XXH3_64bits(file->name, strlen(file->name)) +
                                            (uint64_t)m->step);
-    for (size_t i = 0; i <= count && !s; i++) {
+    for (size_t i = 0; i <= count && !st; i++) {
         int64_t end = i < count ? m->box[order[i]].at : file->bytes;
 
         if (feed(state, fd, at, end, buf))
-            s = ckpt_fail_access(err, file->name, "cannot read", errno);
+            st = ckpt_fail_access(err, file->name, "cannot read", errno);
         at = i < count ? end + m->box[order[i]].bytes : end;
     }
     h = XXH3_128bits_digest(state);
-    *out = (struct ckpt_hash){ h.high64, h.low64 };
-out:
+    *hash_out = (struct ckpt_hash){ h.high64, h.low64 };
+hash_out:
     XXH3_freeState(state);
     free(buf);
-    return s;
+    return st;
 }

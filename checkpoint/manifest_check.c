@@ -135,7 +135,7 @@ static int compare_place(const void *pa, const void *pb, void *arg)
     return (a->at > b->at) - (a->at < b->at);
 }
 
-accel_status_t ckpt_boxes_by_place(const struct ckpt_manifest *m, size_t **out,
+accel_status_t ckpt_boxes_by_place(const struct ckpt_manifest *m, size_t **order_out,
                                    accel_error_t *err)
 {
     size_t *order = calloc(m->boxes + 1, sizeof(*order));
@@ -146,46 +146,46 @@ accel_status_t ckpt_boxes_by_place(const struct ckpt_manifest *m, size_t **out,
         order[i] = i;
     if (m->boxes)
         qsort_r(order, m->boxes, sizeof(*order), compare_place, (void *)m);
-    *out = order;
+    *order_out = order;
     return ACCEL_OK;
 }
 
 accel_status_t ckpt_manifest_check(const struct ckpt_manifest *m, enum message code,
                                    accel_error_t *err)
 {
-    accel_status_t s;
+    accel_status_t st;
     int64_t pairs = 0, blobs = CKPT_BLOBS_MAX; /* what is left of the allowance */
     size_t *order;
 
     for (size_t i = 0; i < m->tensors; i++) {
         const struct ckpt_tensor *t = &m->tensor[i];
 
-        s = check_tensor(m, t, &pairs, code, err);
-        if (s)
-            return s;
+        st = check_tensor(m, t, &pairs, code, err);
+        if (st)
+            return st;
         if (t->blob && (blobs -= t->shape[0]) < 0)
             return accel_fail_at(err, code, t->name, "store large data as tensors",
                                  "the blobs have more than %d bytes", CKPT_BLOBS_MAX);
     }
-    s = ckpt_boxes_by_place(m, &order, err);
-    if (s)
-        return s;
-    for (size_t i = 0; i < m->boxes && !s; i++) {
+    st = ckpt_boxes_by_place(m, &order, err);
+    if (st)
+        return st;
+    for (size_t i = 0; i < m->boxes && !st; i++) {
         const struct ckpt_mbox *b = &m->box[order[i]],
                                *last = i ? &m->box[order[i - 1]] : b;
         const struct ckpt_file *f = &m->file[b->file];
 
         if (b->at < 0 || b->bytes > f->bytes || b->at > f->bytes - b->bytes)
-            s = accel_fail_at(err, code, f->name,
-                              "the file was cut, or the manifest is of another one",
-                              "tensor %s reaches beyond the end of the file",
-                              m->tensor[b->tensor].name);
+            st = accel_fail_at(err, code, f->name,
+                               "the file was cut, or the manifest is of another one",
+                               "tensor %s reaches beyond the end of the file",
+                               m->tensor[b->tensor].name);
         else if (i && last->file == b->file && last->at + last->bytes > b->at)
-            s = accel_fail_at(err, code, f->name,
-                              "every tensor must have its own bytes",
-                              "tensors %s and %s share bytes of the file",
-                              m->tensor[last->tensor].name, m->tensor[b->tensor].name);
+            st = accel_fail_at(err, code, f->name,
+                               "every tensor must have its own bytes",
+                               "tensors %s and %s share bytes of the file",
+                               m->tensor[last->tensor].name, m->tensor[b->tensor].name);
     }
     free(order);
-    return s;
+    return st;
 }

@@ -87,8 +87,8 @@ accel_status_t ckpt_fail_damaged(const accel_ckpt_t *c, const struct ckpt_mbox *
 
 /* ---- plan -------------------------------------------------------------------------------- */
 
-static accel_status_t grow(void **array, size_t *cap, size_t used, size_t entry,
-                           accel_error_t *err)
+static accel_status_t grow_plan(void **array, size_t *cap, size_t used, size_t entry,
+                                accel_error_t *err)
 {
     size_t want = *cap ? *cap * 2 : 64;
     void *grown;
@@ -120,15 +120,15 @@ static accel_status_t plan_pair(struct reader *r, const struct ckpt_tensor *t,
 {
     const struct ckpt_mbox *b = &r->c->m.box[index];
     int64_t off[ACCEL_CKPT_MAX_DIMS], shape[ACCEL_CKPT_MAX_DIMS], end;
-    accel_status_t s;
+    accel_status_t st;
     struct copy *copy;
 
     if (!ckpt_box_intersect(t->ndim, b->offset, b->shape, want->offset, want->shape,
                             off, shape))
         return ACCEL_OK;
-    s = grow((void **)&r->copy, &r->copy_cap, r->copies, sizeof(*r->copy), err);
-    if (s)
-        return s;
+    st = grow_plan((void **)&r->copy, &r->copy_cap, r->copies, sizeof(*r->copy), err);
+    if (st)
+        return st;
     copy = &r->copy[r->copies++];
     *copy = (struct copy){ .dst = want->data };
     ckpt_runs_start(&copy->runs, t->ndim, accel_dtype_bytes(t->dtype), b->offset,
@@ -138,9 +138,9 @@ static accel_status_t plan_pair(struct reader *r, const struct ckpt_tensor *t,
          at += CKPT_PIECE_BYTES) {
         size_t k = (size_t)(at / CKPT_PIECE_BYTES);
 
-        s = grow((void **)&r->use, &r->use_cap, r->uses, sizeof(*r->use), err);
-        if (s)
-            return s;
+        st = grow_plan((void **)&r->use, &r->use_cap, r->uses, sizeof(*r->use), err);
+        if (st)
+            return st;
         r->use[r->uses++] = (struct use){ index,   k,          r->copies - 1,
                                           b->file, b->at + at, ckpt_piece_bytes(b, k) };
     }
@@ -151,7 +151,7 @@ static accel_status_t plan_box(struct reader *r, const accel_ckpt_box_t *want,
                                bool blob, accel_error_t *err)
 {
     const struct ckpt_tensor *t = ckpt_manifest_find(&r->c->m, blob, want->name);
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     if (!t)
         return accel_fail_at(err, A0814, want->name,
@@ -168,9 +168,9 @@ static accel_status_t plan_box(struct reader *r, const accel_ckpt_box_t *want,
         return accel_fail_at(err, A0815, want->name,
                              "ask for a box inside the tensor's shape",
                              "the box asked for lies outside the tensor");
-    for (size_t i = t->box; i < t->box + t->boxes && !s; i++)
-        s = plan_pair(r, t, i, want, err);
-    return s;
+    for (size_t i = t->box; i < t->box + t->boxes && !st; i++)
+        st = plan_pair(r, t, i, want, err);
+    return st;
 }
 
 static int compare_uses(const void *pa, const void *pb)
@@ -227,13 +227,13 @@ static void leave_file(struct reader *r)
 static accel_status_t enter_file(struct reader *r, int file, accel_error_t *err)
 {
     const struct ckpt_file *f = &r->c->m.file[file];
-    accel_status_t s;
+    accel_status_t st;
     void *map;
 
     leave_file(r);
-    s = ckpt_open_shard(r->c, file, &r->fd, err);
-    if (s)
-        return s;
+    st = ckpt_open_shard(r->c, file, &r->fd, err);
+    if (st)
+        return st;
     r->file = file;
     map = mmap(NULL, (size_t)f->bytes, PROT_READ, MAP_SHARED, r->fd, 0);
     r->direct = TEMP_FAILURE_RETRY(
@@ -390,27 +390,27 @@ static accel_status_t take_span(struct reader *r, const struct span *s,
 
 static accel_status_t take_all(struct reader *r, accel_error_t *err)
 {
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
-    for (size_t i = 0; i < r->spans && !s; i++) {
+    for (size_t i = 0; i < r->spans && !st; i++) {
         pthread_mutex_lock(&r->lock);
         while (r->filled == i)
             pthread_cond_wait(&r->moved, &r->lock);
         pthread_mutex_unlock(&r->lock);
-        s = take_span(r, &r->span[i], &r->slot[i % SLOTS], err);
+        st = take_span(r, &r->span[i], &r->slot[i % SLOTS], err);
         pthread_mutex_lock(&r->lock);
         r->taken++;
-        r->stop = s != ACCEL_OK;
+        r->stop = st != ACCEL_OK;
         pthread_cond_signal(&r->moved);
         pthread_mutex_unlock(&r->lock);
     }
-    return s;
+    return st;
 }
 
-static accel_status_t run(struct reader *r, accel_error_t *err)
+static accel_status_t run_reader(struct reader *r, accel_error_t *err)
 {
     sigset_t all, before;
-    accel_status_t s;
+    accel_status_t st;
     pthread_t thread;
     int e;
 
@@ -427,15 +427,15 @@ static accel_status_t run(struct reader *r, accel_error_t *err)
     e = pthread_create(&thread, NULL, read_ahead, r);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (e) {
-        s = accel_fail(err, A0002, "raise the process limit",
-                       "cannot start the reading thread: %s", strerror(e));
+        st = accel_fail(err, A0002, "raise the process limit",
+                        "cannot start the reading thread: %s", strerror(e));
     } else {
-        s = take_all(r, err);
+        st = take_all(r, err);
         pthread_join(thread, NULL);
     }
     pthread_cond_destroy(&r->moved);
     pthread_mutex_destroy(&r->lock);
-    return s;
+    return st;
 }
 
 accel_status_t ckpt_read_boxes(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, size_t n,
@@ -444,19 +444,19 @@ accel_status_t ckpt_read_boxes(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, s
     struct reader r = {
         .c = c, .file = -1, .fd = -1, .direct = -1, .tries = { .left = CKPT_TRIES }
     };
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
-    for (size_t i = 0; i < n && !s; i++)
-        s = plan_box(&r, &boxes[i], blobs, err);
-    if (!s)
-        s = plan_spans(&r, err);
-    if (!s && r.spans)
-        s = run(&r, err);
+    for (size_t i = 0; i < n && !st; i++)
+        st = plan_box(&r, &boxes[i], blobs, err);
+    if (!st)
+        st = plan_spans(&r, err);
+    if (!st && r.spans)
+        st = run_reader(&r, err);
     ckpt_stage_unmap(r.staging, SLOTS * SLOT_BYTES);
     free(r.copy);
     free(r.use);
     free(r.span);
-    return s;
+    return st;
 }
 
 accel_status_t ckpt_verify_file(accel_ckpt_t *c, int file, ckpt_finding_fn *finding,
@@ -470,14 +470,14 @@ accel_status_t ckpt_verify_file(accel_ckpt_t *c, int file, ckpt_finding_fn *find
                         .finding = finding,
                         .user = user,
                         .told = SIZE_MAX };
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     for (size_t i = c->file_first[file]; i < c->file_first[file + 1]; i++) {
         const struct ckpt_mbox *b = &c->m.box[c->by_place[i]];
 
-        for (size_t k = 0; k < b->pieces && !s; k++) {
-            s = grow((void **)&r.use, &r.use_cap, r.uses, sizeof(*r.use), err);
-            if (!s)
+        for (size_t k = 0; k < b->pieces && !st; k++) {
+            st = grow_plan((void **)&r.use, &r.use_cap, r.uses, sizeof(*r.use), err);
+            if (!st)
                 r.use[r.uses++] = (struct use){ c->by_place[i],
                                                 k,
                                                 0,
@@ -486,14 +486,14 @@ accel_status_t ckpt_verify_file(accel_ckpt_t *c, int file, ckpt_finding_fn *find
                                                 ckpt_piece_bytes(b, k) };
         }
     }
-    if (!s)
-        s = plan_spans(&r, err);
-    if (!s && r.spans)
-        s = run(&r, err);
+    if (!st)
+        st = plan_spans(&r, err);
+    if (!st && r.spans)
+        st = run_reader(&r, err);
     ckpt_stage_unmap(r.staging, SLOTS * SLOT_BYTES);
     free(r.use);
     free(r.span);
-    return s;
+    return st;
 }
 
 accel_status_t accel_ckpt_read(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, size_t n,

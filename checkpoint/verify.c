@@ -61,7 +61,7 @@ static void check_file(accel_ckpt_t *c, int file, struct findings *f)
     size_t first = c->file_first[file], count = c->file_first[file + 1] - first;
     struct ckpt_hash h = { 0 };
     accel_error_t e = { 0 };
-    accel_status_t s;
+    accel_status_t st;
     int fd;
 
     if (ckpt_verify_file(c, file, finding, f, &e))
@@ -70,9 +70,9 @@ static void check_file(accel_ckpt_t *c, int file, struct findings *f)
         finding(f, &e);
         return;
     }
-    s = ckpt_meta_hash(&c->m, file, fd, c->by_place + first, count, &h, &e);
+    st = ckpt_meta_hash(&c->m, file, fd, c->by_place + first, count, &h, &e);
     close(fd);
-    if (s) {
+    if (st) {
         finding(f, &e);
     } else if (!ckpt_hash_equal(h, c->m.file[file].meta)) {
         char where[256];
@@ -87,14 +87,14 @@ static void check_file(accel_ckpt_t *c, int file, struct findings *f)
 
 /* The findings of a directory that is still there count; what was found before it went
  * does, too. `s`: why nothing could be looked at. */
-static accel_status_t conclude(const struct findings *f, accel_status_t s,
+static accel_status_t conclude(const struct findings *f, accel_status_t st,
                                const char *dir)
 {
     if (f->gone && !f->count)
         return accel_fail_at(f->err, A0843, dir, "look at one that stays",
                              "it was removed or replaced while it was verified");
-    if (s)
-        return s;
+    if (st)
+        return st;
     return f->damaged ? ACCEL_ECORRUPT : f->count ? f->err->code : ACCEL_OK;
 }
 
@@ -106,24 +106,24 @@ accel_status_t accel_ckpt_verify(const char *dir,
     accel_error_t e = { 0 }, first = { 0 };
     struct findings f = { .report = report, .user = user, .err = err ? err : &first };
     accel_ckpt_t *c = NULL;
-    accel_status_t s;
+    accel_status_t st;
 
     f.dirfd = TEMP_FAILURE_RETRY(open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (f.dirfd >= 0)
         ckpt_path_of(f.dirfd, f.path, sizeof(f.path));
-    s = ckpt_open_at(&c, AT_FDCWD, dir, dir, &e);
-    if (s == ACCEL_ENOENT && f.dirfd < 0) { /* nothing that could be damaged */
+    st = ckpt_open_at(&c, AT_FDCWD, dir, dir, &e);
+    if (st == ACCEL_ENOENT && f.dirfd < 0) { /* nothing that could be damaged */
         if (err)
             *err = e;
-    } else if (s) {
+    } else if (st) {
         finding(&f, &e);
     }
-    for (int i = 0; !s && i < c->m.world && !f.gone; i++)
+    for (int i = 0; !st && i < c->m.world && !f.gone; i++)
         check_file(c, i, &f);
     accel_ckpt_close(c);
     if (f.dirfd >= 0)
         close(f.dirfd);
-    return conclude(&f, s, dir);
+    return conclude(&f, st, dir);
 }
 
 struct lines {
@@ -149,11 +149,11 @@ accel_status_t accel_ckpt_verify_hdf5(const accel_ckpt_t *c, int file,
     struct findings f = {
         .report = as_line, .user = &lines, .dirfd = -1, .err = err ? err : &first
     };
-    accel_status_t s;
+    accel_status_t st;
 
     if (file < 0 || file >= c->m.world)
         return accel_fail_at(err, A0815, c->dir, "see accel_ckpt.h",
                              "accel_ckpt_verify_hdf5: there is no file %d", file);
-    s = ckpt_h5_compare(c, file, finding, &f, err);
-    return conclude(&f, s, c->dir);
+    st = ckpt_h5_compare(c, file, finding, &f, err);
+    return conclude(&f, st, c->dir);
 }

@@ -119,8 +119,8 @@ static void hand_over(struct ring *r)
 
 /* Fills a slot with bytes [from, from+n) of a box and hashes them, piece by piece so that
  * a piece is still in the cache when it is hashed. `from` is a multiple of a piece. */
-static void fill(struct ckpt_manifest *m, const struct ckpt_mbox *b, uint64_t seed,
-                 int64_t from, size_t n, struct slot *s, bool in_place)
+static void fill_slot(struct ckpt_manifest *m, const struct ckpt_mbox *b, uint64_t seed,
+                      int64_t from, size_t n, struct slot *s, bool in_place)
 {
     size_t k = (size_t)(from / CKPT_PIECE_BYTES);
     const char *src = (const char *)b->data + from;
@@ -164,7 +164,7 @@ static void produce(struct ckpt_manifest *m, struct ring *r, const size_t *order
                     return;
                 *s = (struct slot){ s->stage, in_place ? src : s->stage, at, 0 };
             }
-            fill(m, b, seed, from, n, s, in_place);
+            fill_slot(m, b, seed, from, n, s, in_place);
             from += (int64_t)n;
             if (in_place || s->bytes == CKPT_IO_BYTES) {
                 hand_over(r);
@@ -235,37 +235,37 @@ accel_status_t ckpt_write_shard(int dirfd, struct ckpt_manifest *m, int rank,
     struct ring r = { .fd = -1, .direct = -1 };
     const struct ckpt_file *f = &m->file[rank];
     size_t *order = NULL;
-    accel_status_t s = ckpt_boxes_by_place(m, &order, err);
+    accel_status_t st = ckpt_boxes_by_place(m, &order, err);
     int e;
 
-    if (!s)
-        s = open_files(&r, dirfd, f, err);
-    if (!s) {
+    if (!st)
+        st = open_files(&r, dirfd, f, err);
+    if (!st) {
         r.staging = ckpt_stage_map(SLOTS * CKPT_IO_BYTES);
         if (!r.staging)
-            s = accel_fail_nomem(err, "checkpoint staging", SLOTS * CKPT_IO_BYTES);
+            st = accel_fail_nomem(err, "checkpoint staging", SLOTS * CKPT_IO_BYTES);
         for (size_t i = 0; r.staging && i < SLOTS; i++)
             r.slot[i].stage = r.staging + i * CKPT_IO_BYTES;
     }
-    if (!s)
-        s = ckpt_meta_hash(m, rank, r.fd, order, m->boxes, &m->file[rank].meta, err);
-    if (s)
+    if (!st)
+        st = ckpt_meta_hash(m, rank, r.fd, order, m->boxes, &m->file[rank].meta, err);
+    if (st)
         goto out;
     e = run_ring(m, &r, order);
     if (e)
-        s = accel_fail_at(err, e == ENOSPC ? A0802 : A0801, f->name,
-                          e == ENOSPC ? "free space, or lower accel.checkpoint.keep"
-                                      : "check the disk",
-                          "write: %s", strerror(e));
-    if (!s)
-        s = ckpt_fsync(r.fd, f->name, err);
+        st = accel_fail_at(err, e == ENOSPC ? A0802 : A0801, f->name,
+                           e == ENOSPC ? "free space, or lower accel.checkpoint.keep"
+                                       : "check the disk",
+                           "write: %s", strerror(e));
+    if (!st)
+        st = ckpt_fsync(r.fd, f->name, err);
     *direct_out = r.direct >= 0;
 out:
-    if (r.direct >= 0 && close(r.direct) && !s)
-        s = accel_fail_at(err, A0801, f->name, "check the disk", "close: %m");
-    if (r.fd >= 0 && close(r.fd) && !s)
-        s = accel_fail_at(err, A0801, f->name, "check the disk", "close: %m");
+    if (r.direct >= 0 && close(r.direct) && !st)
+        st = accel_fail_at(err, A0801, f->name, "check the disk", "close: %m");
+    if (r.fd >= 0 && close(r.fd) && !st)
+        st = accel_fail_at(err, A0801, f->name, "check the disk", "close: %m");
     ckpt_stage_unmap(r.staging, SLOTS * CKPT_IO_BYTES);
     free(order);
-    return s;
+    return st;
 }

@@ -89,19 +89,19 @@ accel_status_t batch_take(accel_t *run, int64_t first, int count, bool held_out,
     return ACCEL_OK;
 }
 
-accel_status_t batch_tensors(accel_t *run, int count, accel_tensor_t **batch,
+accel_status_t batch_tensors(accel_t *run, int count, accel_tensor_t **batch_out,
                              accel_error_t *err)
 {
     const accel_field_t *f;
     int n = data_fields(run->job.data, &f);
 
     for (int i = 0; i < n; i++) {
-        batch[i] = nn_batch_tensor(&run->graph, count, &f[i]);
-        if (!batch[i]) {
+        batch_out[i] = nn_batch_tensor(&run->graph, count, &f[i]);
+        if (!batch_out[i]) {
             *err = run->graph.error;
             return err->code;
         }
-        upload(run->backend, batch[i], f[i].dtype,
+        upload(run->backend, batch_out[i], f[i].dtype,
                run->loop.host_batch + run->loop.batch_at[i]);
     }
     return ACCEL_OK;
@@ -109,7 +109,7 @@ accel_status_t batch_tensors(accel_t *run, int count, accel_tensor_t **batch,
 
 /* A new micro-batch: tensors of the one before are gone. Returns the number of this rank's
  * first sample in the order of the run. */
-static int64_t begin(accel_t *run)
+static int64_t batch_begin(accel_t *run)
 {
     int64_t first = run_first_sample(run->progress.cursor, run->loop.micro,
                                      run->boot.size, run->boot.rank, run->job.batch);
@@ -148,7 +148,7 @@ accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
     fields = data_fields(run->job.data, &f);
     if (n != fields || !batch)
         return wrong_count("accel_next", n, fields, "tensors", err);
-    st = batch_take(run, begin(run), run->job.batch, false, &e);
+    st = batch_take(run, batch_begin(run), run->job.batch, false, &e);
     if (st == ACCEL_OK)
         st = batch_tensors(run, run->job.batch, next, &e);
     if (st != ACCEL_OK)
@@ -173,7 +173,7 @@ accel_status_t accel_next_samples(accel_t *run, int64_t *index, int count,
                           "accel_next_samples for a job with data");
     if (count != run->job.batch)
         return wrong_count("accel_next_samples", count, run->job.batch, "samples", err);
-    first = begin(run);
+    first = batch_begin(run);
     for (int i = 0; index && i < count; i++)
         index[i] = first + i;
     return ACCEL_OK;

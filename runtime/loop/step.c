@@ -24,7 +24,8 @@ int64_t accel_steps_done(const accel_t *run)
     return run ? run->progress.step : 0;
 }
 
-static accel_status_t backward(accel_t *run, accel_tensor_t *loss, accel_error_t *err)
+static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
+                                    accel_error_t *err)
 {
     bool last = run->loop.micro + 1 == run->job.accumulate;
     const struct backend *be = run->backend;
@@ -60,7 +61,7 @@ accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t 
 
     if (st != ACCEL_OK)
         return st;
-    return run_report(run, backward(run, loss, &e), &e, err);
+    return run_report(run, step_backward(run, loss, &e), &e, err);
 }
 
 /* The values of a step that all ranks share. */
@@ -70,7 +71,8 @@ struct agreed {
     bool save;
 };
 
-static accel_status_t agree(accel_t *run, struct agreed *out, accel_error_t *err)
+static accel_status_t step_agree(accel_t *run, struct agreed *agreed_out,
+                                 accel_error_t *err)
 {
     const struct config *c = &run->config;
     double minutes = (double)(clock_ns() - run->progress.last_save_ns) / 60e9;
@@ -86,20 +88,21 @@ static accel_status_t agree(accel_t *run, struct agreed *out, accel_error_t *err
 
     if (st != ACCEL_OK)
         return st;
-    out->loss = v[0];
-    out->grad_sumsq = v[1];
+    agreed_out->loss = v[0];
+    agreed_out->grad_sumsq = v[1];
     /* A warning on any rank counts as one; slurmctld may send SIGTERM right behind it.
      * Whoever presses Ctrl-C wants the end, whatever else is on its way. */
-    out->stop = v[5] > 0   ? SIGINT
-                : v[3] > 0 ? (c->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1)
-                : v[2] > 0 ? SIGTERM
-                           : 0;
-    if (out->stop)
-        signals_agreed(out->stop);
-    out->save = v[4] > 0 ||
-                (c->ckpt_every_steps > 0 &&
-                 (run->progress.step + 1) % c->ckpt_every_steps == 0) ||
-                run->progress.step + 1 == run->job.steps;
+    agreed_out->stop = v[5] > 0 ? SIGINT
+                       : v[3] > 0
+                           ? (c->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1)
+                       : v[2] > 0 ? SIGTERM
+                                  : 0;
+    if (agreed_out->stop)
+        signals_agreed(agreed_out->stop);
+    agreed_out->save = v[4] > 0 ||
+                       (c->ckpt_every_steps > 0 &&
+                        (run->progress.step + 1) % c->ckpt_every_steps == 0) ||
+                       run->progress.step + 1 == run->job.steps;
     return ACCEL_OK;
 }
 
@@ -125,18 +128,19 @@ static accel_status_t diverged(const accel_t *run, const struct agreed *a,
                       (long long)run->progress.step + 1, what);
 }
 
-static accel_status_t update(accel_t *run, const struct agreed *a, struct applied *out,
-                             accel_error_t *err)
+static accel_status_t update(accel_t *run, const struct agreed *a,
+                             struct applied *did_out, accel_error_t *err)
 {
     const accel_job_t *j = &run->job;
     accel_error_t why = { 0 };
     float factor;
 
     if (!isfinite(a->loss) ||
-        optim_clip(a->grad_sumsq, j->clip, &factor, &out->norm, &why) != ACCEL_OK)
+        optim_clip(a->grad_sumsq, j->clip, &factor, &did_out->norm, &why) != ACCEL_OK)
         return diverged(run, a, err);
-    out->lr = optim_lr(j->optimizer.lr, j->warmup, j->steps, run->progress.step + 1);
-    shard_update(run->shard, (float)out->lr, run->progress.step + 1, factor);
+    did_out->lr =
+        optim_lr(j->optimizer.lr, j->warmup, j->steps, run->progress.step + 1);
+    shard_update(run->shard, (float)did_out->lr, run->progress.step + 1, factor);
     run->progress.step++;
     run->progress.cursor = run_first_sample(run->progress.cursor, j->accumulate,
                                             run->boot.size, 0, j->batch);
@@ -145,8 +149,8 @@ static accel_status_t update(accel_t *run, const struct agreed *a, struct applie
     return ACCEL_OK;
 }
 
-static void record(accel_t *run, double loss, const struct applied *did,
-                   double eval_loss)
+static void step_record(accel_t *run, double loss, const struct applied *did,
+                        double eval_loss)
 {
     const accel_job_t *j = &run->job;
     int64_t now = clock_ns();
@@ -179,7 +183,7 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
     if (st == ACCEL_OK) /* ids out of range, and whatever a device has not told yet */
         st = run->backend->sync(run->backend, err);
     if (st == ACCEL_OK)
-        st = agree(run, &a, err);
+        st = step_agree(run, &a, err);
     if (st == ACCEL_OK) {
         stop_announce(run, a.stop); /* rank 0 may not have got it itself */
         st = update(run, &a, &did, err);
@@ -190,7 +194,7 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
         (finished || run->progress.step % run->job.eval_every == 0))
         st = accel_evaluate(run, 0, &eval_loss, err);
     if (st == ACCEL_OK)
-        record(run, a.loss, &did, eval_loss);
+        step_record(run, a.loss, &did, eval_loss);
     if (st == ACCEL_OK && a.stop && !finished)
         accel_logf(&run->log, ACCEL_LOG_INFO, "told to stop by %s: saving step %lld",
                    stop_signal_name(a.stop), (long long)run->progress.step);

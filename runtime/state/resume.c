@@ -44,7 +44,7 @@ static void identity_difference(const char *theirs, const char *ours, char *buf,
 }
 
 /* Reads checkpoint `dir` into the shards. Local: errors are this rank's own. */
-static accel_status_t load_one(accel_t *run, const char *dir, int *writers,
+static accel_status_t load_one(accel_t *run, const char *dir, int *writers_out,
                                accel_error_t *err)
 {
     struct run_boxes boxes = { 0 };
@@ -55,7 +55,7 @@ static accel_status_t load_one(accel_t *run, const char *dir, int *writers,
 
     if (st != ACCEL_OK)
         return st;
-    *writers = accel_ckpt_world_size(c);
+    *writers_out = accel_ckpt_world_size(c);
     if (strcmp(accel_ckpt_run_id(c), run->progress.run_id) != 0) {
         char difference[512];
 
@@ -122,11 +122,11 @@ static accel_status_t second_opinion(accel_t *run, const char *dir, accel_status
 
 /* All ranks try `dir`. Damage is the outcome when one of them proved it and none had
  * trouble of another kind, which wins. Every rank that found damage says which. */
-static accel_status_t load_together(accel_t *run, const char *dir, int *writers,
+static accel_status_t load_together(accel_t *run, const char *dir, int *writers_out,
                                     accel_error_t *err)
 {
     accel_error_t own = { 0 };
-    accel_status_t st = load_one(run, dir, writers, &own),
+    accel_status_t st = load_one(run, dir, writers_out, &own),
                    trouble = second_opinion(run, dir, &st, &own, err);
 
     if (trouble != ACCEL_OK)
@@ -143,8 +143,8 @@ static accel_status_t load_together(accel_t *run, const char *dir, int *writers,
 
 /* Rank 0's view of directory `dir` decides which names are tried, so that all ranks try
  * the same ones in the same order. */
-static accel_status_t agree_on_list(accel_t *run, const char *dir, struct found *f,
-                                    accel_error_t *err)
+static accel_status_t agree_on_list(accel_t *run, const char *dir,
+                                    struct found *found_out, accel_error_t *err)
 {
     accel_error_t own = { 0 };
     int64_t head[2] = { 0, ACCEL_OK };
@@ -152,7 +152,7 @@ static accel_status_t agree_on_list(accel_t *run, const char *dir, struct found 
     accel_status_t st;
 
     if (run->boot.rank == 0) {
-        head[1] = accel_ckpt_list(dir, &f->list, &n, &own);
+        head[1] = accel_ckpt_list(dir, &found_out->list, &n, &own);
         head[0] = (int64_t)n;
     }
     st = comm_broadcast(run->comm, head, sizeof(head), 0, err);
@@ -160,16 +160,16 @@ static accel_status_t agree_on_list(accel_t *run, const char *dir, struct found 
         *err = own;
         return err->code = (accel_status_t)head[1];
     }
-    f->count = head[0];
+    found_out->count = head[0];
     if (st != ACCEL_OK || head[0] == 0)
         return st;
     if (run->boot.rank != 0)
-        f->list = calloc((size_t)head[0], sizeof(*f->list));
-    if (!f->list)
+        found_out->list = calloc((size_t)head[0], sizeof(*found_out->list));
+    if (!found_out->list)
         return accel_fail_nomem(err, "the list of checkpoints",
-                                (size_t)head[0] * sizeof(*f->list));
-    return comm_broadcast(run->comm, f->list, (size_t)head[0] * sizeof(*f->list), 0,
-                          err);
+                                (size_t)head[0] * sizeof(*found_out->list));
+    return comm_broadcast(run->comm, found_out->list,
+                          (size_t)head[0] * sizeof(*found_out->list), 0, err);
 }
 
 /* Says so and returns ACCEL_OK, or the error that all ranks have. */
@@ -193,7 +193,7 @@ static accel_status_t load_checkpoint(accel_t *run, const char *dir, accel_error
  * error ends the run: also what rank 0 could not read when it made the list. *at: the place
  * in the list of what was loaded. */
 static accel_status_t try_all(accel_t *run, const char *root, const struct found *f,
-                              int64_t *at, accel_error_t *err)
+                              int64_t *at_out, accel_error_t *err)
 {
     for (int64_t i = 0; i < f->count; i++) {
         char dir[sizeof(run->ckpt_dir) + sizeof(f->list[i].name) + 2];
@@ -207,7 +207,7 @@ static accel_status_t try_all(accel_t *run, const char *root, const struct found
         }
         snprintf(dir, sizeof(dir), "%s/%s", root, f->list[i].name);
         st = load_checkpoint(run, dir, err);
-        *at = i;
+        *at_out = i;
         if (st == ACCEL_OK || !is_damage(st))
             return st;
         if (run->boot.rank == 0)
@@ -314,7 +314,7 @@ static bool is_checkpoint(const char *dir, const char *name)
 /* Rank 0's: what `path` is. Both are resolved, so that no second name of the run's own
  * directory passes for another one. */
 static accel_status_t look_at(const accel_t *run, const char *path,
-                              const struct found *own, int64_t *place,
+                              const struct found *own, int64_t *place_out,
                               accel_error_t *err)
 {
     char *real = realpath(path, NULL), *ours = realpath(run->ckpt_dir, NULL);
@@ -326,14 +326,14 @@ static accel_status_t look_at(const accel_t *run, const char *path,
     }
     char *name = strrchr(real, '/') + 1;
     if (ours && strcmp(real, ours) == 0) {
-        *place = PLACE_OWN;
+        *place_out = PLACE_OWN;
     } else if (is_checkpoint(real, name)) {
         bool newest = own->count > 0 && strcmp(own->list[0].name, name) == 0;
         name[-1] = '\0';
-        *place = newest && ours && strcmp(real, ours) == 0 ? PLACE_OWN_NEWEST
-                                                           : PLACE_CHECKPOINT;
+        *place_out = newest && ours && strcmp(real, ours) == 0 ? PLACE_OWN_NEWEST
+                                                               : PLACE_CHECKPOINT;
     } else {
-        *place = PLACE_DIRECTORY;
+        *place_out = PLACE_DIRECTORY;
     }
     free(real);
     free(ours);
@@ -396,18 +396,22 @@ static accel_status_t from_path(accel_t *run, const char *path, const struct fou
 /* ---- the choice -------------------------------------------------------------------------- */
 
 /* Rank 0's environment decides. */
-static accel_status_t agree_on_choice(accel_t *run, struct choice *c,
+static accel_status_t agree_on_choice(accel_t *run, struct choice *choice_out,
                                       accel_error_t *err)
 {
     const char *text = getenv(ENV_RESUME);
     accel_status_t st = ACCEL_OK;
 
-    memset(c, 0, sizeof(*c));
-    c->restarts = env_long("ACCEL_RESTART_COUNT", env_long("SLURM_RESTART_COUNT", 0));
+    memset(choice_out, 0, sizeof(*choice_out));
+    choice_out->restarts =
+        env_long("ACCEL_RESTART_COUNT", env_long("SLURM_RESTART_COUNT", 0));
     if (run->boot.rank == 0)
-        st = resume_choice(text ? text : "auto", NULL, c->what, sizeof(c->what), err);
+        st = resume_choice(text ? text : "auto", NULL, choice_out->what,
+                           sizeof(choice_out->what), err);
     st = run_agree(run, st, err);
-    return st == ACCEL_OK ? comm_broadcast(run->comm, c, sizeof(*c), 0, err) : st;
+    return st == ACCEL_OK
+               ? comm_broadcast(run->comm, choice_out, sizeof(*choice_out), 0, err)
+               : st;
 }
 
 accel_status_t resume_run(accel_t *run, accel_error_t *err)

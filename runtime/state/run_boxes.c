@@ -25,10 +25,10 @@ static accel_ckpt_box_t box_of(accel_tensor_t *t, const char *name)
 /* The buffers' boxes behind `shards`[n], all in one malloc with the names. */
 static accel_status_t join(accel_tensor_t **buffer, size_t buffers,
                            const accel_ckpt_box_t *shards, size_t n,
-                           accel_ckpt_box_t **out, accel_error_t *err)
+                           accel_ckpt_box_t **boxes_out, accel_error_t *err)
 {
     static const char prefix[] = "buffer/";
-    size_t bytes = (n + buffers) * sizeof(**out), names = 0;
+    size_t bytes = (n + buffers) * sizeof(**boxes_out), names = 0;
     accel_ckpt_box_t *all;
     char *text;
 
@@ -43,7 +43,7 @@ static accel_status_t join(accel_tensor_t **buffer, size_t buffers,
         all[n + i] = box_of(buffer[i], text);
         text += sprintf(text, "%s%s", prefix, buffer[i]->buffer) + 1;
     }
-    *out = all;
+    *boxes_out = all;
     return ACCEL_OK;
 }
 
@@ -98,7 +98,7 @@ void run_boxes_store(accel_t *run, const struct run_boxes *b)
     shard_loaded(run->shard);
 }
 
-accel_status_t run_boxes(accel_t *run, bool for_load, struct run_boxes *out,
+accel_status_t run_boxes(accel_t *run, bool for_load, struct run_boxes *boxes_out,
                          accel_error_t *err)
 {
     accel_module_t *model = run->job.model;
@@ -108,21 +108,21 @@ accel_status_t run_boxes(accel_t *run, bool for_load, struct run_boxes *out,
     accel_tensor_t **list;
     accel_status_t st;
 
-    memset(out, 0, sizeof(*out));
-    st = shard_boxes(run->shard, for_load, &out->shards, &out->count, err);
-    out->all = out->shards;
-    out->shard_count = out->count;
+    memset(boxes_out, 0, sizeof(*boxes_out));
+    st = shard_boxes(run->shard, for_load, &boxes_out->shards, &boxes_out->count, err);
+    boxes_out->all = boxes_out->shards;
+    boxes_out->shard_count = boxes_out->count;
     if (st || !buffers)
-        return st || !run->backend->device ? st : bring(run, for_load, out, err);
+        return st || !run->backend->device ? st : bring(run, for_load, boxes_out, err);
     list = calloc(buffers, sizeof(*list));
     if (!list)
         return accel_fail_nomem(err, "list of buffers", buffers * sizeof(*list));
     nn_buffers_list(model, list);
-    st = join(list, buffers, out->shards, out->count, &out->all, err);
+    st = join(list, buffers, boxes_out->shards, boxes_out->count, &boxes_out->all, err);
     if (!st)
-        out->count += buffers;
+        boxes_out->count += buffers;
     free(list);
-    return st || !run->backend->device ? st : bring(run, for_load, out, err);
+    return st || !run->backend->device ? st : bring(run, for_load, boxes_out, err);
 }
 
 void run_boxes_free(struct run_boxes *b)

@@ -18,9 +18,9 @@ static accel_status_t coll_barrier(void *user, accel_error_t *err)
 }
 
 static accel_status_t coll_gather(void *user, const void *mine, size_t bytes, int root,
-                                  void **all, size_t *sizes, accel_error_t *err)
+                                  void **all_out, size_t *sizes_out, accel_error_t *err)
 {
-    return comm_gather(user, mine, bytes, root, all, sizes, err);
+    return comm_gather(user, mine, bytes, root, all_out, sizes_out, err);
 }
 
 static accel_status_t coll_broadcast(void *user, void *buf, size_t bytes, int root,

@@ -81,7 +81,7 @@ static void settings(const accel_t *run, struct strbuf *b)
 #define AGREE_BYTES 8192
 
 /* Everything that must be the same on all ranks, as lines "key=value". */
-static accel_status_t common_text(accel_t *run, char out[AGREE_BYTES],
+static accel_status_t common_text(accel_t *run, char text_out[AGREE_BYTES],
                                   accel_error_t *err)
 {
     char encoded[16 * 1024 + 1], fields[512] = "none";
@@ -107,13 +107,13 @@ static accel_status_t common_text(accel_t *run, char out[AGREE_BYTES],
         strbuf_free(&b);
         return accel_fail_nomem(err, "the common settings", AGREE_BYTES);
     }
-    memset(out, 0, AGREE_BYTES);
-    memcpy(out, b.s, b.len);
+    memset(text_out, 0, AGREE_BYTES);
+    memcpy(text_out, b.s, b.len);
     strbuf_free(&b);
     return ACCEL_OK;
 }
 
-accel_status_t state_encode(const accel_t *run, char **out, size_t *bytes,
+accel_status_t state_encode(const accel_t *run, char **text_out, size_t *bytes_out,
                             accel_error_t *err)
 {
     struct strbuf b = { 0 };
@@ -131,8 +131,8 @@ accel_status_t state_encode(const accel_t *run, char **out, size_t *bytes,
         strbuf_free(&b);
         return accel_fail_nomem(err, "the trainer state", 4096);
     }
-    *out = b.s;
-    *bytes = b.len;
+    *text_out = b.s;
+    *bytes_out = b.len;
     return ACCEL_OK;
 }
 
@@ -154,7 +154,7 @@ static bool lookup(const char *text, const char *key, char *buf, size_t len)
     return false;
 }
 
-static bool lookup_i64(const char *text, const char *key, int64_t *out)
+static bool lookup_i64(const char *text, const char *key, int64_t *value_out)
 {
     char value[64], *end;
     long long v;
@@ -165,7 +165,7 @@ static bool lookup_i64(const char *text, const char *key, int64_t *out)
     v = strtoll(value, &end, 10);
     if (errno || *end || end == value || v < 0)
         return false;
-    *out = v;
+    *value_out = v;
     return true;
 }
 

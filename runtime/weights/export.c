@@ -29,12 +29,12 @@ static const struct {
     const char *name, *stored;
 } dtypes[] = { { "float32", "F32" }, { "bfloat16", "BF16" }, { "float16", "F16" } };
 
-static accel_status_t stored_name(const char *dtype, const char **stored,
+static accel_status_t stored_name(const char *dtype, const char **stored_out,
                                   accel_error_t *err)
 {
     for (size_t i = 0; dtype && i < ACCEL_ARRAY_SIZE(dtypes); i++)
         if (strcmp(dtypes[i].name, dtype) == 0) {
-            *stored = dtypes[i].stored;
+            *stored_out = dtypes[i].stored;
             return ACCEL_OK;
         }
     return accel_fail(err, A0815, "use float32, bfloat16 or float16",
@@ -42,8 +42,9 @@ static accel_status_t stored_name(const char *dtype, const char **stored,
 }
 
 /* Rank 0's: the files, with their names and shapes. */
-static accel_status_t begin(struct export *x, const char *dir, const char *stored,
-                            int64_t shard_bytes, accel_error_t *err)
+static accel_status_t export_begin(struct export *x, const char *dir,
+                                   const char *stored, int64_t shard_bytes,
+                                   accel_error_t *err)
 {
     accel_safetensors_entry_t *entry = calloc(x->parts + 1, sizeof(*entry));
     char(*name)[512] = calloc(x->parts + 1, sizeof(*name));
@@ -154,21 +155,22 @@ static accel_status_t write_all(struct export *x, accel_error_t *err)
 }
 
 /* config.json of a model of the library; *text is NULL for any other. */
-static accel_status_t config_text(const accel_t *run, const char *dtype, char **text,
-                                  accel_error_t *err)
+static accel_status_t config_text(const accel_t *run, const char *dtype,
+                                  char **text_out, accel_error_t *err)
 {
     const accel_gpt2_t *gpt2 = gpt2_config(run->job.model);
     const accel_llama_t *llama = llama_config(run->job.model);
     const accel_bert_t *bert = bert_config(run->job.model);
 
-    *text = NULL;
-    return gpt2    ? hf_gpt2_format(gpt2, dtype, text, err)
-           : llama ? hf_llama_format(llama, dtype, text, err)
-           : bert  ? hf_bert_format(bert, dtype, text, err)
+    *text_out = NULL;
+    return gpt2    ? hf_gpt2_format(gpt2, dtype, text_out, err)
+           : llama ? hf_llama_format(llama, dtype, text_out, err)
+           : bert  ? hf_bert_format(bert, dtype, text_out, err)
                    : ACCEL_OK;
 }
 
-static accel_status_t finish(struct export *x, const char *dtype, accel_error_t *err)
+static accel_status_t export_finish(struct export *x, const char *dtype,
+                                    accel_error_t *err)
 {
     char *text = NULL;
     accel_status_t st = ACCEL_OK;
@@ -196,12 +198,12 @@ static accel_status_t save(accel_t *run, const char *dir, const char *dtype,
     if (!st)
         st = open_stage(&x, err);
     if (!st && run->boot.rank == 0)
-        st = begin(&x, dir, stored, shard_bytes, err);
+        st = export_begin(&x, dir, stored, shard_bytes, err);
     st = run_agree(run, st, err);
     if (!st)
         st = write_all(&x, err);
     if (!st)
-        st = finish(&x, dtype, err);
+        st = export_finish(&x, dtype, err);
     if (!st && run->boot.rank == 0)
         accel_logf(&run->log, ACCEL_LOG_INFO,
                    "%zu parameters written to %s as %s in %.2f s", x.parts, dir, dtype,

@@ -18,15 +18,16 @@
 /* ---- this rank's parts ------------------------------------------------------------------ */
 
 /* Where the box begins in its tensor, and how many elements it has. */
-static void range_of(const accel_ckpt_box_t *box, int64_t *begin, int64_t *count)
+static void range_of(const accel_ckpt_box_t *box, int64_t *begin_out,
+                     int64_t *count_out)
 {
     int64_t stride = 1;
 
-    *begin = 0;
-    *count = 1;
+    *begin_out = 0;
+    *count_out = 1;
     for (int d = box->ndim - 1; d >= 0; d--) {
-        *begin += box->offset[d] * stride;
-        *count *= box->shape[d];
+        *begin_out += box->offset[d] * stride;
+        *count_out *= box->shape[d];
         stride *= box->global_shape[d];
     }
 }
@@ -57,8 +58,8 @@ static void take_boxes(struct weight_part *part, size_t n, const accel_ckpt_box_
     }
 }
 
-accel_status_t weight_parts(accel_t *run, bool for_load, struct weight_part **out,
-                            size_t *count, accel_error_t *err)
+accel_status_t weight_parts(accel_t *run, bool for_load, struct weight_part **parts_out,
+                            size_t *count_out, accel_error_t *err)
 {
     accel_ckpt_box_t *box = NULL;
     struct weight_part *part;
@@ -81,8 +82,8 @@ accel_status_t weight_parts(accel_t *run, bool for_load, struct weight_part **ou
     }
     take_boxes(part, n, box, boxes);
     free(box);
-    *out = part;
-    *count = n;
+    *parts_out = part;
+    *count_out = n;
     return ACCEL_OK;
 }
 
@@ -154,19 +155,20 @@ static accel_status_t find_one(struct load *l, size_t i, const char *path,
 }
 
 /* The tensor that may be there again, and the one that its parameter was read from. */
-static bool tied_pair(const struct load *l, int i, const accel_safetensors_tensor_t **a,
-                      const accel_safetensors_tensor_t **b)
+static bool tied_pair(const struct load *l, int i,
+                      const accel_safetensors_tensor_t **a_out,
+                      const accel_safetensors_tensor_t **b_out)
 {
     const char *tensor, *param;
     char name[NAME_BYTES];
 
-    *a = *b = NULL;
+    *a_out = *b_out = NULL;
     if (!hf_tied(l->names, i, &tensor, &param))
         return false;
-    for (int k = 0; !*a && hf_name(l->names, tensor, k, name, sizeof(name)); k++)
-        *a = accel_safetensors_find(l->file, name);
-    for (int k = 0; !*b && hf_name(l->names, param, k, name, sizeof(name)); k++)
-        *b = accel_safetensors_find(l->file, name);
+    for (int k = 0; !*a_out && hf_name(l->names, tensor, k, name, sizeof(name)); k++)
+        *a_out = accel_safetensors_find(l->file, name);
+    for (int k = 0; !*b_out && hf_name(l->names, param, k, name, sizeof(name)); k++)
+        *b_out = accel_safetensors_find(l->file, name);
     return true;
 }
 
@@ -284,8 +286,8 @@ static accel_status_t read_piece(const struct load *l, const struct piece *p,
     return st;
 }
 
-static accel_status_t list_pieces(const struct load *l, struct piece **out, size_t *n,
-                                  accel_error_t *err)
+static accel_status_t list_pieces(const struct load *l, struct piece **list_out,
+                                  size_t *count_out, accel_error_t *err)
 {
     struct piece *list;
     size_t cap = 0;
@@ -295,17 +297,17 @@ static accel_status_t list_pieces(const struct load *l, struct piece **out, size
     list = calloc(cap, sizeof(*list));
     if (!list)
         return accel_fail_nomem(err, "the list of reads", cap * sizeof(*list));
-    *n = 0;
+    *count_out = 0;
     for (size_t i = 0; i < l->parts; i++) {
         int64_t most = piece_elems(l, i);
 
         for (int64_t at = 0; l->from[i] && at < l->part[i].count; at += most) {
             int64_t rest = l->part[i].count - at;
 
-            list[(*n)++] = (struct piece){ i, at, rest < most ? rest : most };
+            list[(*count_out)++] = (struct piece){ i, at, rest < most ? rest : most };
         }
     }
-    *out = list;
+    *list_out = list;
     return ACCEL_OK;
 }
 
@@ -386,7 +388,7 @@ static void say(const struct load *l, const char *path, double seconds)
                path, seconds, format_bytes((double)bytes, size, sizeof(size)));
 }
 
-static accel_status_t load(accel_t *run, const char *path, accel_error_t *err)
+static accel_status_t load_weights(accel_t *run, const char *path, accel_error_t *err)
 {
     struct load l = { .run = run, .names = hf_names_of(run->job.model) };
     int64_t start = clock_ns();
@@ -428,6 +430,6 @@ accel_status_t accel_load_weights(accel_t *run, const char *path, accel_error_t 
 
     if (st != ACCEL_OK)
         return st;
-    st = load(run, path, &e);
+    st = load_weights(run, path, &e);
     return st == ACCEL_OK ? st : run_report(run, st, &e, err);
 }

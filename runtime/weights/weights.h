@@ -19,7 +19,7 @@ struct weight_part {
 
 /* All parameters of the run in the order of their units, the same list on every rank;
  * *out is one malloc. for_load as for shard_boxes. */
-accel_status_t weight_parts(accel_t *run, bool for_load, struct weight_part **out,
-                            size_t *count, accel_error_t *err);
+accel_status_t weight_parts(accel_t *run, bool for_load, struct weight_part **parts_out,
+                            size_t *count_out, accel_error_t *err);
 
 #endif

@@ -62,7 +62,7 @@ static accel_status_t misfit(struct hf_json *j, const char *a, int a_value,
     } while (0)
 
 accel_status_t hf_gpt2_parse(const char *text, size_t len, const char *where,
-                             accel_gpt2_t *out, accel_error_t *err)
+                             accel_gpt2_t *model_out, accel_error_t *err)
 {
     accel_gpt2_t m = { 0 };
     struct hf_json j;
@@ -89,7 +89,7 @@ accel_status_t hf_gpt2_parse(const char *text, size_t len, const char *where,
         if (!j.status && m.width % m.heads)
             misfit(&j, "n_embd", m.width, "n_head", m.heads);
     }
-    FINISH(j, m, out);
+    FINISH(j, m, model_out);
 }
 
 /* ---- llama ------------------------------------------------------------------------------ */
@@ -140,7 +140,7 @@ static void read_rope(struct hf_json *j, accel_rope_t *rope)
 }
 
 accel_status_t hf_llama_parse(const char *text, size_t len, const char *where,
-                              accel_llama_t *out, accel_error_t *err)
+                              accel_llama_t *model_out, accel_error_t *err)
 {
     accel_llama_t m = { 0 };
     struct hf_json j;
@@ -170,7 +170,7 @@ accel_status_t hf_llama_parse(const char *text, size_t len, const char *where,
         if (!j.status && m.head_width % 2)
             misfit(&j, "head_dim", m.head_width, "the pairs of the rotation,", 2);
     }
-    FINISH(j, m, out);
+    FINISH(j, m, model_out);
 }
 
 /* ---- bert ------------------------------------------------------------------------------- */
@@ -200,7 +200,7 @@ static void read_head(struct hf_json *j, accel_bert_t *m)
 }
 
 accel_status_t hf_bert_parse(const char *text, size_t len, const char *where,
-                             accel_bert_t *out, accel_error_t *err)
+                             accel_bert_t *model_out, accel_error_t *err)
 {
     accel_bert_t m = { 0 };
     const char *positions;
@@ -230,14 +230,14 @@ accel_status_t hf_bert_parse(const char *text, size_t len, const char *where,
         if (!j.status && m.width % m.heads)
             misfit(&j, "hidden_size", m.width, "num_attention_heads", m.heads);
     }
-    FINISH(j, m, out);
+    FINISH(j, m, model_out);
 }
 
 /* ---- files ------------------------------------------------------------------------------ */
 
 /* config.json of `path`, itself or in it: its text, one malloc; its name in `where`. */
 static accel_status_t read_file(const char *path, char *where, size_t where_len,
-                                char **text, size_t *len, accel_error_t *err)
+                                char **text_out, size_t *len_out, accel_error_t *err)
 {
     struct stat sb;
     size_t n = 0;
@@ -245,7 +245,7 @@ static accel_status_t read_file(const char *path, char *where, size_t where_len,
     bool in_dir;
     int fd;
 
-    *text = NULL;
+    *text_out = NULL;
     in_dir = path && stat(path, &sb) == 0 && S_ISDIR(sb.st_mode);
     snprintf(where, where_len, "%s%s", path ? path : "", in_dir ? "/config.json" : "");
     fd = path ? open(where, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
@@ -254,17 +254,17 @@ static accel_status_t read_file(const char *path, char *where, size_t where_len,
                              "give the config.json of a model, or its directory",
                              "cannot open it: %s", path ? strerror(errno) : "no path");
     if (fstat(fd, &sb) == 0 && S_ISREG(sb.st_mode) && sb.st_size <= FILE_MAX_BYTES)
-        *text = malloc((size_t)sb.st_size + 1);
-    while (*text && got > 0 && n < (size_t)sb.st_size) {
-        got = read(fd, *text + n, (size_t)sb.st_size - n);
+        *text_out = malloc((size_t)sb.st_size + 1);
+    while (*text_out && got > 0 && n < (size_t)sb.st_size) {
+        got = read(fd, *text_out + n, (size_t)sb.st_size - n);
         n += got > 0 ? (size_t)got : 0;
     }
     close(fd);
-    if (*text && got >= 0) {
-        *len = n;
+    if (*text_out && got >= 0) {
+        *len_out = n;
         return ACCEL_OK;
     }
-    free(*text);
+    free(*text_out);
     return accel_fail_at(err, A0640, where,
                          "give the config.json of a model, or its directory",
                          "it is no regular file of at most 16 MiB that can be read");

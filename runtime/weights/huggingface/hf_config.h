@@ -10,19 +10,19 @@
 
 /* The text of a config.json; `where` names it in errors. Errors as accel_*_read_config. */
 accel_status_t hf_gpt2_parse(const char *text, size_t len, const char *where,
-                             accel_gpt2_t *out, accel_error_t *err);
+                             accel_gpt2_t *model_out, accel_error_t *err);
 accel_status_t hf_llama_parse(const char *text, size_t len, const char *where,
-                              accel_llama_t *out, accel_error_t *err);
+                              accel_llama_t *model_out, accel_error_t *err);
 accel_status_t hf_bert_parse(const char *text, size_t len, const char *where,
-                             accel_bert_t *out, accel_error_t *err);
+                             accel_bert_t *model_out, accel_error_t *err);
 
 /* A config.json that the same transformers class reads back as this model; `dtype`, "float32", is
  * that of the weights beside it. *out is one malloc. */
-accel_status_t hf_gpt2_format(const accel_gpt2_t *m, const char *dtype, char **out,
+accel_status_t hf_gpt2_format(const accel_gpt2_t *m, const char *dtype, char **text_out,
                               accel_error_t *err);
-accel_status_t hf_llama_format(const accel_llama_t *m, const char *dtype, char **out,
-                               accel_error_t *err);
-accel_status_t hf_bert_format(const accel_bert_t *m, const char *dtype, char **out,
+accel_status_t hf_llama_format(const accel_llama_t *m, const char *dtype,
+                               char **text_out, accel_error_t *err);
+accel_status_t hf_bert_format(const accel_bert_t *m, const char *dtype, char **text_out,
                               accel_error_t *err);
 
 /* hf_json.c: values by key. The first problem stays in err, and later calls do nothing. */
@@ -55,7 +55,7 @@ accel_activation_t hf_json_activation(struct hf_json *j, const char *key,
                                       const char *otherwise);
 const char *hf_activation_name(accel_activation_t act);
 /* The object of `key`, sharing err; false when absent. Not to be closed. */
-bool hf_json_object(struct hf_json *j, const char *key, struct hf_json *out);
+bool hf_json_object(struct hf_json *j, const char *key, struct hf_json *object_out);
 /* A text as it may stand in a message: printable, shorter than len. Returns buf. */
 const char *hf_json_shown(const char *s, char *buf, size_t len);
 /* How many members the object of `key` has; 0 when absent. */

@@ -183,14 +183,14 @@ const char *hf_activation_name(accel_activation_t act)
     return NULL;
 }
 
-bool hf_json_object(struct hf_json *j, const char *key, struct hf_json *out)
+bool hf_json_object(struct hf_json *j, const char *key, struct hf_json *object_out)
 {
     json_t *v = get(j, key);
 
     if (v && !json_is_object(v))
         bad_value(j, key, "an object");
-    *out = *j;
-    out->object = v;
+    *object_out = *j;
+    object_out->object = v;
     return v && !j->status;
 }
 

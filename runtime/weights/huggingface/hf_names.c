@@ -119,11 +119,12 @@ bool hf_is_buffer(const struct hf_names *n, const char *tensor)
     return any(n->buffers, tensor, ends);
 }
 
-bool hf_tied(const struct hf_names *n, int i, const char **tensor, const char **param)
+bool hf_tied(const struct hf_names *n, int i, const char **tensor_out,
+             const char **param_out)
 {
     if (i >= MOST || !n->tied[i][0])
         return false;
-    *tensor = n->tied[i][0];
-    *param = n->tied[i][1];
+    *tensor_out = n->tied[i][0];
+    *param_out = n->tied[i][1];
     return true;
 }

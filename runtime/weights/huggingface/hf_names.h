@@ -23,6 +23,7 @@ bool hf_is_head(const struct hf_names *n, const char *param);
 bool hf_is_buffer(const struct hf_names *n, const char *tensor);
 /* The i-th tensor that may be there again under another name: `tensor` equals the
  * parameter `param`. False: no more. */
-bool hf_tied(const struct hf_names *n, int i, const char **tensor, const char **param);
+bool hf_tied(const struct hf_names *n, int i, const char **tensor_out,
+             const char **param_out);
 
 #endif

@@ -22,7 +22,7 @@ static json_t *real(float v)
     return json_real(strtod(text, NULL));
 }
 
-static accel_status_t finish(json_t *o, char **out, accel_error_t *err)
+static accel_status_t hf_finish_text(json_t *o, char **text_out, accel_error_t *err)
 {
     char *text =
         o ? json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(9))
@@ -31,11 +31,11 @@ static accel_status_t finish(json_t *o, char **out, accel_error_t *err)
     json_decref(o);
     if (!text)
         return accel_fail_nomem(err, "the text of config.json", 4096);
-    *out = text;
+    *text_out = text;
     return ACCEL_OK;
 }
 
-accel_status_t hf_gpt2_format(const accel_gpt2_t *m, const char *dtype, char **out,
+accel_status_t hf_gpt2_format(const accel_gpt2_t *m, const char *dtype, char **text_out,
                               accel_error_t *err)
 {
     json_t *o = json_pack(
@@ -50,7 +50,7 @@ accel_status_t hf_gpt2_format(const accel_gpt2_t *m, const char *dtype, char **o
         hf_activation_name(m->activation ? m->activation : ACCEL_ACT_GELU),
         "tie_word_embeddings", 1);
 
-    return finish(o, out, err);
+    return hf_finish_text(o, text_out, err);
 }
 
 /* rope_scaling is what all versions of transformers read. */
@@ -67,8 +67,8 @@ static json_t *rope_scaling(const accel_rope_t *r)
     return json_null();
 }
 
-accel_status_t hf_llama_format(const accel_llama_t *m, const char *dtype, char **out,
-                               accel_error_t *err)
+accel_status_t hf_llama_format(const accel_llama_t *m, const char *dtype,
+                               char **text_out, accel_error_t *err)
 {
     json_t *o = json_pack(
         "{s:[s], s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, "
@@ -87,7 +87,7 @@ accel_status_t hf_llama_format(const accel_llama_t *m, const char *dtype, char *
         "tie_word_embeddings", m->tied, "attention_bias", m->attention_bias, "mlp_bias",
         m->mlp_bias);
 
-    return finish(o, out, err);
+    return hf_finish_text(o, text_out, err);
 }
 
 /* {"0": "LABEL_0", ...}: their number is that of the labels. */
@@ -104,7 +104,7 @@ static json_t *labels(int n)
     return o;
 }
 
-accel_status_t hf_bert_format(const accel_bert_t *m, const char *dtype, char **out,
+accel_status_t hf_bert_format(const accel_bert_t *m, const char *dtype, char **text_out,
                               accel_error_t *err)
 {
     static const char *const classes[] = {
@@ -128,5 +128,5 @@ accel_status_t hf_bert_format(const accel_bert_t *m, const char *dtype, char **o
 
     if (o && m->head == ACCEL_BERT_CLASSIFY)
         json_object_set_new(o, "id2label", labels(m->labels ? m->labels : 2));
-    return finish(o, out, err);
+    return hf_finish_text(o, text_out, err);
 }

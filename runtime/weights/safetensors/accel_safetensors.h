@@ -33,8 +33,8 @@ typedef struct accel_safetensors_tensor {
 /* Opens `path`: a .safetensors file, an index (.json) whose shards lie beside it, or a
  * directory with model.safetensors or model.safetensors.index.json. Reads the headers
  * only. Errors: ACCEL_ENOENT (naming the missing shards), ACCEL_EIO, ACCEL_ECORRUPT. */
-accel_status_t accel_safetensors_open(accel_safetensors_t **out, const char *path,
-                                      accel_error_t *err);
+accel_status_t accel_safetensors_open(accel_safetensors_t **weights_out,
+                                      const char *path, accel_error_t *err);
 void accel_safetensors_close(accel_safetensors_t *s); /* NULL is fine */
 
 /* Tensors of all shards, sorted by name; owned by s. `i` below the count. */
@@ -53,14 +53,14 @@ const char *accel_safetensors_metadata(const accel_safetensors_t *s, const char 
  * Errors: ACCEL_EINVAL (range), ACCEL_EIO, ACCEL_ECORRUPT (cut since it was opened). */
 accel_status_t accel_safetensors_read(accel_safetensors_t *s,
                                       const accel_safetensors_tensor_t *t,
-                                      int64_t begin, int64_t count, float *out,
+                                      int64_t begin, int64_t count, float *values_out,
                                       accel_error_t *err);
 /* As accel_safetensors_read of the transpose: t is stored [R, C]; the elements are those
  * of the [C, R] matrix, row-major. */
 accel_status_t accel_safetensors_read_transposed(accel_safetensors_t *s,
                                                  const accel_safetensors_tensor_t *t,
                                                  int64_t begin, int64_t count,
-                                                 float *out, accel_error_t *err);
+                                                 float *values_out, accel_error_t *err);
 
 /* ---- writing ------------------------------------------------------------------------- */
 
@@ -77,7 +77,7 @@ typedef struct accel_safetensors_entry {
  * would have more than shard_bytes of data (0: no limit), as model-00001-of-0000N and an
  * index. Nothing is visible before the commit, and weights that are there already are
  * never replaced. Errors: ACCEL_ECREATE, ACCEL_EPERM, ACCEL_EIO, ACCEL_EINVAL. */
-accel_status_t accel_safetensors_create(accel_safetensors_writer_t **out,
+accel_status_t accel_safetensors_create(accel_safetensors_writer_t **writer_out,
                                         const char *dir, const char *dtype,
                                         const accel_safetensors_entry_t *entry,
                                         size_t n, int64_t shard_bytes,

@@ -37,7 +37,7 @@ const char *st_shown(const char *name, char *buf, size_t len)
     return buf;
 }
 
-static void *grow(void *list, size_t count, size_t *cap, size_t size)
+static void *st_grow(void *list, size_t count, size_t *cap, size_t size)
 {
     size_t next = *cap ? 2 * *cap : 64;
     void *p = list;
@@ -56,7 +56,8 @@ static bool take_meta(struct st_json *j, struct st_header *h)
     char *key, *value;
 
     while (st_json_member(j, &n, &key)) {
-        struct st_pair *list = grow(h->meta, h->metas, &h->meta_cap, sizeof(*h->meta));
+        struct st_pair *list =
+            st_grow(h->meta, h->metas, &h->meta_cap, sizeof(*h->meta));
 
         if (!list)
             return st_json_fail(j, st_no_memory);
@@ -95,15 +96,16 @@ static bool take_shape(struct st_json *j, accel_safetensors_tensor_t *t)
     return st_json_want(j, ']');
 }
 
-static bool take_range(struct st_json *j, int64_t *begin, int64_t *end)
+static bool take_range(struct st_json *j, int64_t *begin_out, int64_t *end_out)
 {
-    return st_json_want(j, '[') && st_json_whole(j, begin) && st_json_want(j, ',') &&
-           st_json_whole(j, end) && st_json_want(j, ']');
+    return st_json_want(j, '[') && st_json_whole(j, begin_out) &&
+           st_json_want(j, ',') && st_json_whole(j, end_out) && st_json_want(j, ']');
 }
 
 enum { HAS_DTYPE = 1, HAS_SHAPE = 2, HAS_RANGE = 4 };
 
-static bool take_field(struct st_json *j, struct st_tensor *t, int64_t *end, int *has)
+static bool take_field(struct st_json *j, struct st_tensor *t, int64_t *end_out,
+                       int *has)
 {
     char *key, *text;
     int which;
@@ -122,7 +124,7 @@ static bool take_field(struct st_json *j, struct st_tensor *t, int64_t *end, int
         if (which == HAS_SHAPE) {
             take_shape(j, &t->pub);
         } else if (which == HAS_RANGE) {
-            take_range(j, &t->begin, end);
+            take_range(j, &t->begin, end_out);
         } else if (st_json_string(j, &text)) {
             t->dtype = st_dtype_find(text);
             if (!t->dtype)
@@ -135,7 +137,7 @@ static bool take_field(struct st_json *j, struct st_tensor *t, int64_t *end, int
 
 static bool take_tensor(struct st_json *j, struct st_header *h, const char *name)
 {
-    struct st_tensor *list = grow(h->tensor, h->count, &h->cap, sizeof(*h->tensor));
+    struct st_tensor *list = st_grow(h->tensor, h->count, &h->cap, sizeof(*h->tensor));
     struct st_tensor *t;
     int64_t end = 0;
     int has = 0;

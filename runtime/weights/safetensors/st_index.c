@@ -43,23 +43,24 @@ static bool take_map(struct st_json *j, struct st_index *x)
     return !j->problem;
 }
 
-static int compare(const void *a, const void *b)
+static int st_index_compare(const void *a, const void *b)
 {
     const struct st_pair *x = a, *y = b;
 
     return strcmp(x->key, y->key);
 }
 
-static accel_status_t check(struct st_index *x, const char *where, accel_error_t *err)
+static accel_status_t st_index_check(struct st_index *x, const char *where,
+                                     accel_error_t *err)
 {
     char shown[ST_SHOWN];
 
     if (x->count == 0)
         return accel_fail_at(err, A0824, where, "get the index again",
                              "the index has no weight_map with tensors");
-    qsort(x->entry, x->count, sizeof(*x->entry), compare);
+    qsort(x->entry, x->count, sizeof(*x->entry), st_index_compare);
     for (size_t i = 1; i < x->count; i++)
-        if (compare(&x->entry[i - 1], &x->entry[i]) == 0)
+        if (st_index_compare(&x->entry[i - 1], &x->entry[i]) == 0)
             return accel_fail_at(err, A0824, where, "get the index again",
                                  "tensor %s is there twice",
                                  st_shown(x->entry[i].key, shown, sizeof(shown)));
@@ -87,7 +88,7 @@ accel_status_t st_index_parse(struct st_index *x, char *text, size_t len,
         }
     }
     if (st_json_end(&j))
-        st = check(x, where, err);
+        st = st_index_check(x, where, err);
     else
         st = st_json_error(&j, where, "", err);
     if (st)

@@ -33,14 +33,14 @@ bool st_json_fail(struct st_json *j, const char *problem);
 bool st_json_is(struct st_json *j, char c);
 bool st_json_want(struct st_json *j, char c); /* the same, and a problem */
 /* UTF-8 without NUL, ended by a NUL in the scanned text. */
-bool st_json_string(struct st_json *j, char **out);
+bool st_json_string(struct st_json *j, char **text_out);
 /* A whole number from 0 to INT64_MAX. */
-bool st_json_whole(struct st_json *j, int64_t *out);
+bool st_json_whole(struct st_json *j, int64_t *value_out);
 bool st_json_skip(struct st_json *j); /* any value, at most 32 deep */
 bool st_json_end(struct st_json *j);  /* only blanks are left */
 /* Steps through an object: opens it (first call, *n = 0), takes the next key and colon.
  * False at its end or at a problem. */
-bool st_json_member(struct st_json *j, size_t *n, char **key);
+bool st_json_member(struct st_json *j, size_t *n, char **key_out);
 /* The error of j's problem. `at`: " at what", or "". */
 accel_status_t st_json_error(const struct st_json *j, const char *where, const char *at,
                              accel_error_t *err);

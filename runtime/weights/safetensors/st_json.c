@@ -98,16 +98,16 @@ static char *put_utf8(char *to, uint32_t code)
 }
 
 /* The four digits of \uXXXX at s. */
-static bool take_hex(struct st_json *j, uint32_t *out)
+static bool take_hex(struct st_json *j, uint32_t *code_out)
 {
-    *out = 0;
+    *code_out = 0;
     for (int i = 0; i < 4; i++, j->s++) {
         char c = j->s < j->end ? *j->s : '\0', lower = (char)(c | 0x20);
 
         if (c >= '0' && c <= '9')
-            *out = *out << 4 | (uint32_t)(c - '0');
+            *code_out = *code_out << 4 | (uint32_t)(c - '0');
         else if (lower >= 'a' && lower <= 'f')
-            *out = *out << 4 | (uint32_t)(lower - 'a' + 10);
+            *code_out = *code_out << 4 | (uint32_t)(lower - 'a' + 10);
         else
             return st_json_fail(j, "\\u needs four hexadecimal digits");
     }
@@ -157,7 +157,7 @@ static bool take_escape(struct st_json *j, char **to)
     return true;
 }
 
-bool st_json_string(struct st_json *j, char **out)
+bool st_json_string(struct st_json *j, char **text_out)
 {
     char *to, *start;
 
@@ -184,11 +184,11 @@ bool st_json_string(struct st_json *j, char **out)
         return st_json_fail(j, "a text is not closed");
     j->s++;
     *to = '\0'; /* at the latest where the closing quote was */
-    *out = start;
+    *text_out = start;
     return true;
 }
 
-bool st_json_whole(struct st_json *j, int64_t *out)
+bool st_json_whole(struct st_json *j, int64_t *value_out)
 {
     int64_t v = 0;
     char *from;
@@ -204,7 +204,7 @@ bool st_json_whole(struct st_json *j, int64_t *out)
         return st_json_fail(j, "a whole number, 0 or more, is expected here");
     if (j->s - from > 1 && *from == '0')
         return st_json_fail(j, "a number with a leading zero");
-    *out = v;
+    *value_out = v;
     return true;
 }
 
@@ -298,7 +298,7 @@ bool st_json_end(struct st_json *j)
     return j->s == j->end || st_json_fail(j, "something follows the end");
 }
 
-bool st_json_member(struct st_json *j, size_t *n, char **key)
+bool st_json_member(struct st_json *j, size_t *n, char **key_out)
 {
     if ((*n)++ == 0) {
         if (!st_json_want(j, '{') || st_json_is(j, '}'))
@@ -309,7 +309,7 @@ bool st_json_member(struct st_json *j, size_t *n, char **key)
         if (!st_json_want(j, ','))
             return false;
     }
-    return st_json_string(j, key) && st_json_want(j, ':');
+    return st_json_string(j, key_out) && st_json_want(j, ':');
 }
 
 accel_status_t st_json_error(const struct st_json *j, const char *where, const char *at,

@@ -28,23 +28,23 @@ static accel_status_t fail_io(const char *where, int error, accel_error_t *err)
 }
 
 /* A regular file, O_NONBLOCK so that a FIFO in its place does not hang. */
-static accel_status_t open_file(int at, const char *name, const char *where, int *fd,
-                                int64_t *bytes, accel_error_t *err)
+static accel_status_t open_file(int at, const char *name, const char *where,
+                                int *fd_out, int64_t *bytes_out, accel_error_t *err)
 {
     struct stat sb;
     int e = 0;
 
-    *fd = TEMP_FAILURE_RETRY(openat(at, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (*fd < 0)
+    *fd_out = TEMP_FAILURE_RETRY(openat(at, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (*fd_out < 0)
         return fail_io(where, errno, err);
-    if (fstat(*fd, &sb) != 0)
+    if (fstat(*fd_out, &sb) != 0)
         e = errno;
     else if (S_ISREG(sb.st_mode)) {
-        *bytes = sb.st_size;
+        *bytes_out = sb.st_size;
         return ACCEL_OK;
     }
-    close(*fd);
-    *fd = -1;
+    close(*fd_out);
+    *fd_out = -1;
     return e ? fail_io(where, e, err)
              : accel_fail_at(err, A0826, where, "give a regular file",
                              "it is a directory, a device or a pipe");
@@ -52,7 +52,7 @@ static accel_status_t open_file(int at, const char *name, const char *where, int
 
 /* Bytes [at, at + n) into one malloc. */
 static accel_status_t read_text(int fd, int64_t at, size_t n, const char *where,
-                                char **out, accel_error_t *err)
+                                char **text_out, accel_error_t *err)
 {
     char *text = malloc(n + 1);
     ssize_t got;
@@ -61,7 +61,7 @@ static accel_status_t read_text(int fd, int64_t at, size_t n, const char *where,
         return accel_fail_nomem(err, "the header of a safetensors file", n);
     got = ckpt_pread_all(fd, text, n, at);
     if (got == (ssize_t)n) {
-        *out = text;
+        *text_out = text;
         return ACCEL_OK;
     }
     free(text);
@@ -117,7 +117,7 @@ static accel_status_t add_file(struct accel_safetensors *s, int at, const char *
     return st ? st : read_header(f, bytes, where, err);
 }
 
-static int compare(const void *a, const void *b)
+static int st_tensor_compare(const void *a, const void *b)
 {
     const struct st_tensor *x = a, *y = b;
 
@@ -144,9 +144,9 @@ static accel_status_t join(struct accel_safetensors *s, accel_error_t *err)
             t->pub.file = s->file[f].name;
         }
     if (n)
-        qsort(s->tensor, n, sizeof(*s->tensor), compare);
+        qsort(s->tensor, n, sizeof(*s->tensor), st_tensor_compare);
     for (size_t i = 1; i < n; i++)
-        if (compare(&s->tensor[i - 1], &s->tensor[i]) == 0)
+        if (st_tensor_compare(&s->tensor[i - 1], &s->tensor[i]) == 0)
             return accel_fail_at(err, A0824, s->path, "get the shards again",
                                  "tensor %s is in %s and in %s",
                                  st_shown(s->tensor[i].pub.name, shown, sizeof(shown)),
@@ -164,8 +164,9 @@ static int compare_values(const void *a, const void *b)
 }
 
 /* Names of the index's files, each once, in order; one malloc of pointers. */
-static accel_status_t shard_names(const struct st_index *x, const char ***out,
-                                  size_t *count, const char *where, accel_error_t *err)
+static accel_status_t shard_names(const struct st_index *x, const char ***names_out,
+                                  size_t *count_out, const char *where,
+                                  accel_error_t *err)
 {
     const char **name = calloc(x->count + 1, sizeof(*name));
     size_t n = 0;
@@ -178,8 +179,8 @@ static accel_status_t shard_names(const struct st_index *x, const char ***out,
     for (size_t i = 0; i < x->count; i++)
         if (n == 0 || strcmp(name[n - 1], name[i]) != 0)
             name[n++] = name[i];
-    *out = name;
-    *count = n;
+    *names_out = name;
+    *count_out = n;
     if (n <= ST_SHARDS_MAX)
         return ACCEL_OK;
     free(name);
@@ -295,7 +296,7 @@ static accel_status_t open_index(struct accel_safetensors *s, const char *path,
 /* ---- paths ------------------------------------------------------------------------------ */
 
 /* What to open for a directory, into `out`. */
-static accel_status_t look_into(const char *dir, char *out, size_t len,
+static accel_status_t look_into(const char *dir, char *buf, size_t len,
                                 accel_error_t *err)
 {
     static const char *const names[] = { ST_SINGLE, ST_INDEX };
@@ -303,13 +304,13 @@ static accel_status_t look_into(const char *dir, char *out, size_t len,
                                            "pytorch_model.bin.index.json" };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(names); i++) {
-        snprintf(out, len, "%s/%s", dir, names[i]);
-        if (access(out, F_OK) == 0)
+        snprintf(buf, len, "%s/%s", dir, names[i]);
+        if (access(buf, F_OK) == 0)
             return ACCEL_OK;
     }
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(pickled); i++) {
-        snprintf(out, len, "%s/%s", dir, pickled[i]);
-        if (access(out, F_OK) == 0)
+        snprintf(buf, len, "%s/%s", dir, pickled[i]);
+        if (access(buf, F_OK) == 0)
             return accel_fail_at(err, A0825, dir,
                                  "save the model once more with transformers, which "
                                  "writes safetensors",
@@ -330,8 +331,8 @@ static bool ends_with(const char *s, const char *tail)
     return n >= m && strcmp(s + n - m, tail) == 0;
 }
 
-accel_status_t accel_safetensors_open(accel_safetensors_t **out, const char *path,
-                                      accel_error_t *err)
+accel_status_t accel_safetensors_open(accel_safetensors_t **weights_out,
+                                      const char *path, accel_error_t *err)
 {
     struct accel_safetensors *s;
     char file[PATH_MAX];
@@ -360,7 +361,7 @@ accel_status_t accel_safetensors_open(accel_safetensors_t **out, const char *pat
     if (st)
         accel_safetensors_close(s);
     else
-        *out = s;
+        *weights_out = s;
     return st;
 }
 
@@ -397,7 +398,8 @@ const accel_safetensors_tensor_t *accel_safetensors_find(const accel_safetensors
 {
     struct st_tensor key = { .pub = { .name = name } };
     struct st_tensor *t =
-        s->count ? bsearch(&key, s->tensor, s->count, sizeof(key), compare) : NULL;
+        s->count ? bsearch(&key, s->tensor, s->count, sizeof(key), st_tensor_compare)
+                 : NULL;
 
     return t ? &t->pub : NULL;
 }

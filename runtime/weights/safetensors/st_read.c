@@ -49,9 +49,10 @@ static accel_status_t fetch(const struct source *r, int64_t first, int64_t n, vo
     return fail_read(r, got < 0 ? errno : ENODATA, err);
 }
 
-static accel_status_t start(accel_safetensors_t *s, const accel_safetensors_tensor_t *t,
-                            int64_t begin, int64_t count, struct source *r,
-                            accel_error_t *err)
+static accel_status_t st_read_start(accel_safetensors_t *s,
+                                    const accel_safetensors_tensor_t *t, int64_t begin,
+                                    int64_t count, struct source *source_out,
+                                    accel_error_t *err)
 {
     const struct st_tensor *own = (const struct st_tensor *)(const void *)t;
     char shown[ST_SHOWN];
@@ -66,25 +67,25 @@ static accel_status_t start(accel_safetensors_t *s, const accel_safetensors_tens
                              "use weights in F32, BF16, F16 or F64",
                              "tensor %s has dtype %s",
                              st_shown(t->name, shown, sizeof(shown)), t->dtype);
-    *r = (struct source){ .s = s, .t = own, .fd = s->file[own->file].fd };
-    r->at = s->file[own->file].data_at + own->begin;
+    *source_out = (struct source){ .s = s, .t = own, .fd = s->file[own->file].fd };
+    source_out->at = s->file[own->file].data_at + own->begin;
     return ACCEL_OK;
 }
 
 accel_status_t accel_safetensors_read(accel_safetensors_t *s,
                                       const accel_safetensors_tensor_t *t,
-                                      int64_t begin, int64_t count, float *out,
+                                      int64_t begin, int64_t count, float *values_out,
                                       accel_error_t *err)
 {
     struct source r;
-    accel_status_t st = start(s, t, begin, count, &r, err);
+    accel_status_t st = st_read_start(s, t, begin, count, &r, err);
     int64_t block;
     void *buffer;
 
     if (st || count == 0)
         return st;
     if (strcmp(t->dtype, "F32") == 0)
-        return fetch(&r, begin, count, out, err);
+        return fetch(&r, begin, count, values_out, err);
     buffer = malloc(BUFFER_BYTES);
     if (!buffer)
         return accel_fail_nomem(err, "read buffers", BUFFER_BYTES);
@@ -94,7 +95,7 @@ accel_status_t accel_safetensors_read(accel_safetensors_t *s,
 
         st = fetch(&r, begin + i, n, buffer, err);
         if (!st)
-            st_to_f32(out + i, buffer, (size_t)n, r.t->dtype);
+            st_to_f32(values_out + i, buffer, (size_t)n, r.t->dtype);
     }
     free(buffer);
     return st;
@@ -260,10 +261,10 @@ static accel_status_t turn_all(const struct source *src, struct turn *w,
 accel_status_t accel_safetensors_read_transposed(accel_safetensors_t *s,
                                                  const accel_safetensors_tensor_t *t,
                                                  int64_t begin, int64_t count,
-                                                 float *out, accel_error_t *err)
+                                                 float *values_out, accel_error_t *err)
 {
     struct source src;
-    accel_status_t st = start(s, t, begin, count, &src, err);
+    accel_status_t st = st_read_start(s, t, begin, count, &src, err);
     int64_t most;
 
     if (st)
@@ -279,7 +280,7 @@ accel_status_t accel_safetensors_read_transposed(accel_safetensors_t *s,
                           .cols = t->shape[1],
                           .begin = begin + i,
                           .end = begin + i + n,
-                          .out = out + i };
+                          .out = values_out + i };
 
         st = turn_all(&src, &w, err);
     }

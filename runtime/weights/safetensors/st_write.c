@@ -57,9 +57,9 @@ static accel_status_t fail_write(const struct accel_safetensors_writer *w,
 }
 
 /* ".NAME.tmp": what a file is called until it is whole. */
-static void temporary(const char *name, char out[80])
+static void temporary(const char *name, char name_out[80])
 {
-    snprintf(out, 80, ".%.70s.tmp", name);
+    snprintf(name_out, 80, ".%.70s.tmp", name);
 }
 
 /* ---- layout --------------------------------------------------------------------------- */
@@ -90,7 +90,7 @@ static accel_status_t take_entry(struct accel_safetensors_writer *w,
     return ACCEL_OK;
 }
 
-static int compare(const void *a, const void *b)
+static int st_name_compare(const void *a, const void *b)
 {
     const char *const *x = a, *const *y = b;
 
@@ -108,7 +108,7 @@ static accel_status_t check_names(const struct accel_safetensors_writer *w,
         return accel_fail_nomem(err, "the table of tensors", w->count * sizeof(*name));
     for (size_t i = 0; i < w->count; i++)
         name[i] = w->tensor[i].name;
-    qsort(name, w->count, sizeof(*name), compare);
+    qsort(name, w->count, sizeof(*name), st_name_compare);
     for (size_t i = 0; i < w->count && !st; i++)
         if ((i && strcmp(name[i - 1], name[i]) == 0) ||
             strcmp(name[i], "__metadata__") == 0)
@@ -254,7 +254,7 @@ static accel_status_t open_dir(struct accel_safetensors_writer *w, accel_error_t
     return ACCEL_OK;
 }
 
-accel_status_t accel_safetensors_create(accel_safetensors_writer_t **out,
+accel_status_t accel_safetensors_create(accel_safetensors_writer_t **writer_out,
                                         const char *dir, const char *dtype,
                                         const accel_safetensors_entry_t *entry,
                                         size_t n, int64_t shard_bytes,
@@ -288,7 +288,7 @@ accel_status_t accel_safetensors_create(accel_safetensors_writer_t **out,
     if (st)
         accel_safetensors_writer_close(w);
     else
-        *out = w;
+        *writer_out = w;
     return st;
 }
 
@@ -306,9 +306,9 @@ static accel_status_t check_range(struct accel_safetensors_writer *w, size_t i,
 }
 
 /* At most PIECE_ELEMS values to element `first`. */
-static accel_status_t put(struct accel_safetensors_writer *w,
-                          const struct out_tensor *t, int64_t first, int64_t n,
-                          const float *values, accel_error_t *err)
+static accel_status_t st_put_values(struct accel_safetensors_writer *w,
+                                    const struct out_tensor *t, int64_t first,
+                                    int64_t n, const float *values, accel_error_t *err)
 {
     const struct out_shard *s = &w->shard[t->shard];
     int64_t size = w->dtype->bytes;
@@ -327,8 +327,9 @@ accel_status_t accel_safetensors_write(accel_safetensors_writer_t *w, size_t i,
     accel_status_t st = check_range(w, i, begin, count, err);
 
     for (int64_t k = 0; k < count && !st; k += PIECE_ELEMS)
-        st = put(w, &w->tensor[i], begin + k,
-                 count - k < PIECE_ELEMS ? count - k : PIECE_ELEMS, values + k, err);
+        st = st_put_values(w, &w->tensor[i], begin + k,
+                           count - k < PIECE_ELEMS ? count - k : PIECE_ELEMS,
+                           values + k, err);
     if (!st)
         w->tensor[i].written += count;
     return st;
@@ -362,7 +363,7 @@ accel_status_t accel_safetensors_write_transposed(accel_safetensors_writer_t *w,
 
             for (int64_t k = 0; k < m; k++)
                 row[k] = values[(c + k) * rows + r];
-            st = put(w, t, r * cols + c0 + c, m, row, err);
+            st = st_put_values(w, t, r * cols + c0 + c, m, row, err);
         }
     if (!st)
         t->written += count;
