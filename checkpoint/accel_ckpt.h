@@ -3,13 +3,14 @@
  * accel_ckpt.h: the public header of libaccelckpt. Sharded checkpoints on disk: write,
  * commit, find, verify, and read at any world size. Format: doc/checkpoint-format.md.
  *
- * The library knows nothing of the runtime: collectives come in as callbacks, tensors as
- * (name, box, pointer). The load path never calls libhdf5. Nothing is printed.
- * A box is an n-dimensional sub-array of a tensor: offset[ndim] and shape[ndim] in elements
+ * The library knows nothing of the runtime: collectives come in as callbacks, tensors
+ * as (name, box, pointer). The load path never calls libhdf5. Nothing is printed. A box
+ * is an n-dimensional sub-array of a tensor: offset[ndim] and shape[ndim] in elements
  * of the global tensor; in memory it is row-major and contiguous.
  *
- * Every function takes `err` last. It may be NULL, belongs to the caller, and is written
- * only on failure. Outputs (`_out`) are written only on success unless it says otherwise.
+ * Every function takes `err` last. It may be NULL, belongs to the caller, and is
+ * written only on failure. Outputs (`_out`) are written only on success unless it says
+ * otherwise.
  */
 #ifndef ACCEL_CKPT_H
 #define ACCEL_CKPT_H
@@ -24,17 +25,18 @@ extern "C" {
 
 #define ACCEL_CKPT_MAX_DIMS 8
 
-/* The caller's collectives. All ranks call the library's collective functions in the same
- * order; the library then calls these in the same order on every rank. A NULL pointer to
- * the struct means one process. The contracts are those of comm.h. */
+/* The caller's collectives. All ranks call the library's collective functions in the
+ * same order; the library then calls these in the same order on every rank. A NULL
+ * pointer to the struct means one process. The contracts are those of comm.h. */
 typedef struct accel_ckpt_coll {
     /* passed back as the first argument of each callback */
     void *user;
     /* 0 <= rank < size */
     int rank, size;
     accel_status_t (*barrier)(void *user, accel_error_t *err);
-    /* Blocks of any size, bytes of each rank, to `root`. There *all is one malloc with the
-     * blocks in rank order and sizes[size] their bytes; elsewhere both are unused. */
+    /* Blocks of any size to `root`. There *all is one malloc with the blocks in rank
+     * order, which the library frees, and sizes[size] gets their bytes; elsewhere *all
+     * is NULL and sizes may be NULL. */
     accel_status_t (*gather)(void *user, const void *mine, size_t bytes, int root,
                              void **all, size_t *sizes, accel_error_t *err);
     accel_status_t (*broadcast)(void *user, void *buf, size_t bytes, int root,
@@ -43,8 +45,8 @@ typedef struct accel_ckpt_coll {
     accel_status_t (*max_i64)(void *user, int64_t *value, accel_error_t *err);
 } accel_ckpt_coll_t;
 
-/* One piece of a tensor that this rank holds. The strings and arrays are the caller's and
- * are read only during the call. */
+/* One piece of a tensor that this rank holds. The strings and arrays are the caller's
+ * and are read only during the call. */
 typedef struct accel_ckpt_box {
     /* path inside the shard file, such as "model/h.0.attn.c_attn.weight" or
      * "optim/wte.weight/exp_avg" */
@@ -67,9 +69,9 @@ typedef struct accel_ckpt_blob {
     size_t bytes;
 } accel_ckpt_blob_t;
 
-/* Cuts elements [begin, end) of a row-major tensor into at most 2*ndim-1 boxes, in memory
- * order. boxes_out[2*ndim-1] gets offset and shape only. Returns the number of boxes; 0 for
- * an empty range. Not collective. */
+/* Cuts elements [begin, end) of a row-major tensor into at most 2*ndim-1 boxes, in
+ * memory order. boxes_out[2*ndim-1] gets offset and shape only. Returns the number of
+ * boxes; 0 for an empty range. Not collective. */
 int accel_ckpt_boxes_of_range(int ndim, const int64_t *shape, int64_t begin,
                               int64_t end, accel_ckpt_box_t *boxes_out);
 
@@ -91,8 +93,8 @@ typedef struct accel_ckpt_save {
     size_t blob_count;
     /* complete checkpoints to keep, this one included (>= 1) */
     int keep;
-    /* Asked on rank 0 when all is written, right before the commit. An error ends the save
-     * with nothing visible changed. NULL: always yes. */
+    /* Asked on rank 0 when all is written, right before the commit. An error ends the
+     * save with nothing visible changed. NULL: always yes. */
     accel_status_t (*may_commit)(void *user, accel_error_t *err);
     void *may_commit_user;
 } accel_ckpt_save_t;
@@ -104,33 +106,34 @@ typedef struct accel_ckpt_stats {
     double seconds;
     /* 1: O_DIRECT; 0: the file system refused it, the page cache was used */
     int direct_io;
-    /* Rank 0: the new name of a directory that had this step's name and was not written by
-     * this run in this life; "" when there was none. */
+    /* Rank 0: the new name of a directory that had this step's name and was not written
+     * by this run in this life; "" when there was none. */
     char aside[192];
 } accel_ckpt_stats_t;
 
-/* Whether this build can write checkpoints. ACCEL_EUNAVAIL without HDF5. Not collective. */
+/* Whether this build can write checkpoints. ACCEL_EUNAVAIL without
+ * HDF5. Not collective. */
 accel_status_t accel_ckpt_can_save(accel_error_t *err);
 
-/* Saves a checkpoint of step s->step. Collective. Returns when the commit is durable, or an
- * error on every rank with nothing visible changed. `stats_out` may be NULL. Errors:
- * ACCEL_EINVAL (arguments), ACCEL_EMISMATCH (the ranks disagree, or the boxes do not tile),
- * ACCEL_ECREATE, ACCEL_EPERM, ACCEL_EIO, ACCEL_ENOMEM, ACCEL_EUNAVAIL (no HDF5), and
- * whatever the callbacks return. */
+/* Saves a checkpoint of step s->step. Collective. Returns when the commit is durable,
+ * or an error on every rank with nothing visible changed. `stats_out` may be NULL.
+ * Errors: ACCEL_EINVAL (arguments), ACCEL_EMISMATCH (the ranks disagree, or the boxes
+ * do not tile), ACCEL_ECREATE, ACCEL_EPERM, ACCEL_EIO, ACCEL_ENOMEM, ACCEL_EUNAVAIL (no
+ * HDF5), and whatever the callbacks return. */
 accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
                                const accel_ckpt_coll_t *coll,
                                accel_ckpt_stats_t *stats_out, accel_error_t *err);
 
-/* Makes every save in progress below `root` fail at its commit, on whatever node its ranks
- * run. A process that has just become the only writer there calls this first. A missing
- * root is fine. Not collective. ACCEL_EIO when a save cannot be stopped. */
+/* Makes every save in progress below `root` fail at its commit, on whatever node its
+ * ranks run. A process that has just become the only writer there calls this first. A
+ * missing root is fine. Not collective. ACCEL_EIO when a save cannot be stopped. */
 accel_status_t accel_ckpt_fence(const char *root, accel_error_t *err);
 
 /* Moves step directory `name` of `root` out of the way, durably. The new name is
- * step_N.damaged-TIME where damage is proven, by a look at it or by the caller (`damaged`
- * not 0), else step_N.aside-TIME. Lists and saves ignore it from then on. buf[len],
- * len >= 192, gets the new name. Not collective. ACCEL_ECREATE, ACCEL_EIO: it still has its
- * old name. */
+ * step_N.damaged-TIME where damage is proven, by a look at it or by the caller
+ * (`damaged` not 0), else step_N.aside-TIME. Lists and saves ignore it from then on.
+ * buf[len], len >= 192, gets the new name. Not collective. ACCEL_ECREATE, ACCEL_EIO: it
+ * still has its old name. */
 accel_status_t accel_ckpt_set_aside(const char *root, const char *name, int damaged,
                                     char *buf, size_t len, accel_error_t *err);
 
@@ -163,16 +166,17 @@ typedef struct accel_ckpt_info {
     char problem[256];
 } accel_ckpt_info_t;
 
-/* All step directories below root, newest first. *list_out is one malloc, freed by the
- * caller. A missing root is an empty list. What cannot be read is tried again for up to two
- * seconds. Not collective. ACCEL_EIO, ACCEL_EPERM: the root itself cannot be read. */
+/* All step directories below root, newest first. *list_out is one malloc, freed by
+ * the caller. A missing root is an empty list. What cannot be read is tried again
+ * for up to two seconds. Not collective. ACCEL_EIO, ACCEL_EPERM: the root itself
+ * cannot be read. */
 accel_status_t accel_ckpt_list(const char *root, accel_ckpt_info_t **list_out,
                                size_t *count_out, accel_error_t *err);
-/* Opens one checkpoint directory; accel_ckpt_close frees it. It holds one file descriptor
- * however many shard files there are. Not collective: each rank opens for itself.
- * ACCEL_ENOENT: no such directory. ACCEL_ECORRUPT: proven damage. ACCEL_EUNSUPPORTED:
- * another format. ACCEL_EPERM, ACCEL_EIO, ACCEL_ENOMEM: it cannot be read now, although it
- * was tried several times. */
+/* Opens one checkpoint directory; accel_ckpt_close frees it. It holds one file
+ * descriptor however many shard files there are. Not collective: each rank opens for
+ * itself. ACCEL_ENOENT: no such directory. ACCEL_ECORRUPT: proven damage.
+ * ACCEL_EUNSUPPORTED: another format. ACCEL_EPERM, ACCEL_EIO, ACCEL_ENOMEM: it cannot
+ * be read now, although it was tried several times. */
 accel_status_t accel_ckpt_open(accel_ckpt_t **ckpt_out, const char *dir,
                                accel_error_t *err);
 /* NULL is fine. */
@@ -182,8 +186,8 @@ int64_t accel_ckpt_step(const accel_ckpt_t *c);
 int accel_ckpt_world_size(const accel_ckpt_t *c);
 /* Owned by c. */
 const char *accel_ckpt_run_id(const accel_ckpt_t *c);
-/* The stored bytes of a blob, or NULL when there is none of that name. Owned by c; the hash
- * was checked when it was opened. */
+/* The stored bytes of a blob, or NULL when there is none of that name. Owned by c; the
+ * hash was checked when it was opened. */
 const void *accel_ckpt_blob(const accel_ckpt_t *c, const char *name, size_t *bytes_out);
 /* Tensors are numbered in the order of their names. */
 size_t accel_ckpt_tensor_count(const accel_ckpt_t *c);
@@ -192,10 +196,11 @@ size_t accel_ckpt_tensor_count(const accel_ckpt_t *c);
 accel_status_t accel_ckpt_tensor(const accel_ckpt_t *c, size_t i, const char **name_out,
                                  accel_dtype_t *dtype_out, int *ndim_out,
                                  const int64_t **shape_out);
-/* Fills boxes[n].data from the stored boxes, whatever the world size of the writer was. Not
- * collective. Every chunk touched is hashed; a mismatch is ACCEL_ECORRUPT and names file and
- * tensor. ACCEL_EIO, ACCEL_EPERM: a read failed again and again. ACCEL_EMISMATCH: the
- * checkpoint has no such tensor, or with another shape or dtype. */
+/* Fills boxes[n].data from the stored boxes, whatever the world size of the writer
+ * was. Not collective. Every chunk touched is hashed; a mismatch is ACCEL_ECORRUPT
+ * and names file and tensor. ACCEL_EIO, ACCEL_EPERM: a read failed again and again.
+ * ACCEL_EMISMATCH: the checkpoint has no such tensor, or with another shape or
+ * dtype. */
 accel_status_t accel_ckpt_read(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, size_t n,
                                accel_error_t *err);
 /* Reads everything and checks every hash. report(user, what, line) is called once per
@@ -212,12 +217,12 @@ accel_status_t accel_ckpt_verify(const char *dir,
                                  void *user, accel_error_t *err);
 /* Compares the HDF5 structures of shard file `file` (0 ... world size - 1) with the
  * manifest: the same datasets, types, shapes and places and nothing else, so that HDF5
- * tools read what accel reads. report(user, line) is called once per finding; NULL is fine,
- * and `err` gets the first. Not collective.
- * The HDF5 library reads the file, and may crash or hang on a forged one. Call this in a
- * process of its own with limits, as `accel ckpt verify` does; this library never forks.
- * No other thread may call libhdf5 meanwhile. ACCEL_OK, ACCEL_ECORRUPT, ACCEL_EIO,
- * ACCEL_ENOMEM; ACCEL_EINVAL when there is no such file; ACCEL_EUNAVAIL without HDF5. */
+ * tools read what accel reads. report(user, line) is called once per finding; NULL is
+ * fine, and `err` gets the first. Not collective. The HDF5 library reads the file, and
+ * may crash or hang on a forged one. Call this in a process of its own with limits, as
+ * `accel ckpt verify` does; this library never forks. No other thread may call libhdf5
+ * meanwhile. ACCEL_OK, ACCEL_ECORRUPT, ACCEL_EIO, ACCEL_ENOMEM; ACCEL_EINVAL when there
+ * is no such file; ACCEL_EUNAVAIL without HDF5. */
 accel_status_t accel_ckpt_verify_hdf5(const accel_ckpt_t *c, int file,
                                       void (*report)(void *user, const char *line),
                                       void *user, accel_error_t *err);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Access to the files of a checkpoint: opens one at a time for reading, and tells damage,
- * which stays (a file missing, cut or no file), from what may pass (no permission, no
- * descriptor, an I/O error) and is worth another try. Writes nothing.
+ * Access to the files of a checkpoint: opens them one at a time for reading, and tells
+ * lasting damage (a file is missing, cut, or no plain file) from failures that may pass
+ * (no permission, no descriptor, an I/O error) and are worth another try. Writes
+ * nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,8 +16,8 @@
 
 #include "ckpt_internal.h"
 
-/* The pauses before the tries: 20, 100 and 500 ms. A file system that is away for longer is
- * for a person to look at. */
+/* The pauses before the tries are 20, 100 and 500 ms. A file system that is away for
+ * longer needs a person. */
 #define FIRST_PAUSE_MS 20
 #define LONGER_BY      5
 
@@ -27,6 +28,8 @@ int ckpt_open_plain(int dirfd, const char *name)
         openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
 }
 
+/* The split matters: a run falls back to an older checkpoint on damage only, so an
+ * errno that may be temporary must never end up in A0807. */
 accel_status_t ckpt_fail_access(accel_error_t *err, const char *where,
                                 const char *doing, int error)
 {
@@ -53,6 +56,8 @@ accel_status_t ckpt_fail_access(accel_error_t *err, const char *where,
     }
 }
 
+/* Always temporary or a matter of rights: a root that cannot be listed says nothing
+ * about the checkpoints in it. */
 accel_status_t ckpt_fail_root(accel_error_t *err, const char *root, const char *doing,
                               int error)
 {
@@ -66,6 +71,8 @@ bool ckpt_may_pass(accel_status_t st)
     return st == ACCEL_EIO || st == ACCEL_EPERM || st == ACCEL_ENOMEM;
 }
 
+/* The pause grows with the tries that this thing has used, and `left` bounds the total
+ * over all things that share it. */
 bool ckpt_try_again(struct ckpt_tries *t)
 {
     int64_t ms = FIRST_PAUSE_MS;
@@ -82,6 +89,8 @@ bool ckpt_try_again(struct ckpt_tries *t)
     return true;
 }
 
+/* The size is compared on every open, so a file that was cut after the checkpoint was
+ * opened is found before its bytes are hashed. */
 accel_status_t ckpt_open_shard(const accel_ckpt_t *c, int file, int *fd_out,
                                accel_error_t *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Moving a checkpoint directory out of the way: step_N becomes step_N.damaged-TIME where
- * damage is proven, step_N.aside-TIME where it is somebody's copy or cannot be judged. A
- * rename and an fsync; nothing is ever removed.
+ * Moves a checkpoint directory out of the way: step_N becomes step_N.damaged-TIME where
+ * damage is proven, step_N.aside-TIME where it is somebody's copy or cannot be judged.
+ * One rename and one fsync; nothing is ever removed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,8 +14,9 @@
 #include "ckpt_internal.h"
 #include "common/path_dir.h"
 
-/* No flag where the file system has none: a name with the time in it that is not there is
- * then looked for. */
+/* Renames without replacing anything. Some file systems lack RENAME_NOREPLACE; there a
+ * look at the new name comes first. The gap between look and rename is harmless: the
+ * name holds a time, and one process at a time writes here. */
 static int rename_to_free(int rootfd, const char *name, const char *to)
 {
     struct stat sb;
@@ -31,6 +32,8 @@ static int rename_to_free(int rootfd, const char *name, const char *to)
     return TEMP_FAILURE_RETRY(renameat(rootfd, name, rootfd, to));
 }
 
+/* Two moves within one second get the same time: then a number follows it. After a
+ * failed fsync the rename is taken back, so that an error means the old name. */
 accel_status_t ckpt_set_aside(int rootfd, const char *name, bool damaged,
                               char name_out[CKPT_DIR_MAX], accel_error_t *err)
 {
@@ -65,6 +68,7 @@ accel_status_t ckpt_set_aside(int rootfd, const char *name, bool damaged,
     return ACCEL_OK;
 }
 
+/* Only names of steps are accepted, so that a caller cannot rename anything else. */
 accel_status_t accel_ckpt_set_aside(const char *root, const char *name, int damaged,
                                     char *buf, size_t len, accel_error_t *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding and opening checkpoints: manifest, self hash, file sizes, blobs.
- * Cheap enough to look at every directory; the data are checked while they are read.
+ * Finds and opens checkpoints: manifest, its hash, file sizes, blobs. Cheap enough to
+ * look at every directory; tensor data is checked when it is read.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +14,7 @@
 
 #include "ckpt_internal.h"
 
+/* Reads MANIFEST into c->m. A directory without one is a save that never finished. */
 static accel_status_t read_manifest(accel_ckpt_t *c, const char *shown,
                                     accel_error_t *err)
 {
@@ -54,8 +55,8 @@ out:
     return st;
 }
 
-/* Each file can be opened and has its size. One descriptor at a time: a checkpoint may have
- * more files than a process may have open. */
+/* Every shard file can be opened and has its size. One descriptor at a time: a
+ * checkpoint may have more files than a process may have open. */
 static accel_status_t check_shards(accel_ckpt_t *c, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
@@ -70,6 +71,7 @@ static accel_status_t check_shards(accel_ckpt_t *c, accel_error_t *err)
     return st;
 }
 
+/* by_place and file_first: counts the boxes per file, then sums up. */
 static accel_status_t index_places(accel_ckpt_t *c, accel_error_t *err)
 {
     size_t world = (size_t)c->m.world;
@@ -87,7 +89,8 @@ static accel_status_t index_places(accel_ckpt_t *c, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* A directory that a person named is not there, or was listed and is gone. */
+/* A directory that a person named (AT_FDCWD) and that is not there, or one that was
+ * listed and is gone: not damage. */
 static accel_status_t fail_open_dir(int at, const char *shown, accel_error_t *err)
 {
     if (errno == ENOENT || (at == AT_FDCWD && (errno == ENOTDIR || errno == ELOOP)))
@@ -96,7 +99,8 @@ static accel_status_t fail_open_dir(int at, const char *shown, accel_error_t *er
     return ckpt_fail_access(err, shown, "cannot open", errno);
 }
 
-/* *out is set as soon as there is memory for it, also on failure. */
+/* One look. *ckpt_out is set as soon as there is memory for it, also on failure;
+ * the caller closes it. */
 static accel_status_t open_once(accel_ckpt_t **ckpt_out, int at, const char *name,
                                 const char *shown, accel_error_t *err)
 {
@@ -121,7 +125,7 @@ static accel_status_t open_once(accel_ckpt_t **ckpt_out, int at, const char *nam
     return st ? st : check_shards(c, err);
 }
 
-/* The contents, and their name. */
+/* The contents, and whether the directory's name fits them. */
 static accel_status_t open_named(accel_ckpt_t **ckpt_out, int at, const char *name,
                                  const char *shown, accel_error_t *err)
 {
@@ -131,6 +135,8 @@ static accel_status_t open_named(accel_ckpt_t **ckpt_out, int at, const char *na
               : ckpt_check_name((*ckpt_out)->dirfd, (*ckpt_out)->m.step, shown, err);
 }
 
+/* Each try starts from scratch: on a network file system an old
+ * descriptor may be what fails. */
 static accel_status_t open_patiently(accel_ckpt_t **ckpt_out, int at, const char *name,
                                      const char *shown, struct ckpt_tries *tries,
                                      accel_error_t *err)
@@ -158,6 +164,8 @@ accel_status_t ckpt_open_at(accel_ckpt_t **ckpt_out, int at, const char *name,
     return open_patiently(ckpt_out, at, name, shown, &tries, err);
 }
 
+/* No second try: the callers are about to delete or rename, and leave alone what they
+ * cannot read. The manifest counts even if a shard file is missing. */
 void ckpt_identify(struct ckpt_identity *id_out, int rootfd, const char *name)
 {
     accel_ckpt_t *c;
@@ -172,6 +180,8 @@ void ckpt_identify(struct ckpt_identity *id_out, int rootfd, const char *name)
     accel_ckpt_close(c);
 }
 
+/* Reads all blobs into one block, at the offsets blob_at[]. Their total is bounded by
+ * ckpt_manifest_check. */
 static accel_status_t load_blobs(accel_ckpt_t *c, accel_error_t *err)
 {
     const struct ckpt_manifest *m = &c->m;
@@ -259,7 +269,7 @@ const void *accel_ckpt_blob(const accel_ckpt_t *c, const char *name, size_t *byt
     return c->blob + c->blob_at[t - c->m.tensor];
 }
 
-/* Blobs sort behind all tensors. */
+/* Blobs sort behind all tensors, so that the tensors are the first entries. */
 size_t accel_ckpt_tensor_count(const accel_ckpt_t *c)
 {
     size_t n = c->m.tensors;
@@ -282,6 +292,7 @@ accel_status_t accel_ckpt_tensor(const accel_ckpt_t *c, size_t i, const char **n
     return ACCEL_OK;
 }
 
+/* How a failure to open looks in a list. */
 static accel_ckpt_state_t state_of(accel_status_t st)
 {
     return st == ACCEL_ECORRUPT       ? ACCEL_CKPT_DAMAGED
@@ -289,7 +300,8 @@ static accel_ckpt_state_t state_of(accel_status_t st)
                                       : ACCEL_CKPT_UNREADABLE;
 }
 
-/* False: it is gone since the directory was read, as what retention removes beside us. */
+/* Fills one entry of the list. False: it is gone since the directory was read, as when
+ * retention removes it at the same time. */
 static bool describe_step(int rootfd, const char *name, struct ckpt_tries *tries,
                           accel_ckpt_info_t *info_out)
 {
@@ -316,6 +328,7 @@ static bool describe_step(int rootfd, const char *name, struct ckpt_tries *tries
     return true;
 }
 
+/* for qsort */
 static int newest_first(const void *pa, const void *pb)
 {
     const accel_ckpt_info_t *a = pa, *b = pb;
@@ -323,6 +336,8 @@ static int newest_first(const void *pa, const void *pb)
     return (a->step < b->step) - (a->step > b->step);
 }
 
+/* One pass over the root. Names that only begin with step_ are not steps: moved
+ * aside, or a person's. */
 static accel_status_t list_once(int rootfd, struct ckpt_tries *tries,
                                 accel_ckpt_info_t **list_out, size_t *count_out,
                                 accel_error_t *err)
@@ -352,10 +367,12 @@ static accel_status_t list_once(int rootfd, struct ckpt_tries *tries,
     return ACCEL_OK;
 }
 
+/* All entries share one allowance of tries: a root with fifty unreadable directories
+ * must not take a minute. */
 accel_status_t accel_ckpt_list(const char *root, accel_ckpt_info_t **list_out,
                                size_t *count_out, accel_error_t *err)
 {
-    struct ckpt_tries tries = { .left = 2 * CKPT_TRIES }; /* for all that is there */
+    struct ckpt_tries tries = { .left = 2 * CKPT_TRIES };
     accel_status_t st;
 
     for (;;) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The manifest in memory: build, merge the ranks' fragments, sort, print as text.
- * Parsing is manifest_parse.c, the geometric checks are manifest_check.c.
+ * Parsing is in manifest_parse.c, the geometric checks are in manifest_check.c.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,6 +31,7 @@ void ckpt_shard_name(char name_out[40], int rank, int world)
     snprintf(name_out, 40, "rank_%05d-of-%05d.h5", rank, world);
 }
 
+/* Looks at each part between slashes when it ends; the NUL ends the last one. */
 const char *ckpt_name_problem(const char *name)
 {
     size_t len = name ? strlen(name) : 0;
@@ -64,7 +65,8 @@ bool ckpt_word_ok(const char *s, size_t cap)
     return true;
 }
 
-/* Room for `more` further entries in a growing array. */
+/* Makes room for `more` further entries of `entry` bytes in a growing array. Sizes come
+ * from files, so every sum and product is checked. */
 static accel_status_t reserve(void **array, size_t *cap, size_t used, size_t more,
                               size_t entry, accel_error_t *err)
 {
@@ -105,6 +107,8 @@ accel_status_t ckpt_manifest_add_tensor(struct ckpt_manifest *m,
     return ACCEL_OK;
 }
 
+/* The range of pieces is fixed here: pieces are appended box by box, also when the
+ * boxes are sorted later. */
 accel_status_t ckpt_manifest_add_box(struct ckpt_manifest *m, const struct ckpt_mbox *b,
                                      accel_error_t *err)
 {
@@ -128,13 +132,15 @@ accel_status_t ckpt_manifest_add_box(struct ckpt_manifest *m, const struct ckpt_
     return ACCEL_OK;
 }
 
-/* ---- sorting -------------------------------------------------------------------------- */
+/* ---- sorting --------------------------------------------------------------------- */
 
+/* Order of the manifest: tensors by name, then blobs by name. */
 static int compare_key(bool a_blob, const char *a, bool b_blob, const char *b)
 {
     return a_blob != b_blob ? (int)a_blob - (int)b_blob : strcmp(a, b);
 }
 
+/* Order of the manifest, then of addition. */
 static int compare_tensors(const void *pa, const void *pb)
 {
     const struct ckpt_tensor *a = pa, *b = pb;
@@ -144,6 +150,8 @@ static int compare_tensors(const void *pa, const void *pb)
     return c ? c : (a->box > b->box) - (a->box < b->box);
 }
 
+/* By tensor, then by offset. The file breaks ties, so that the order does not depend on
+ * the order in which ranks were merged. */
 static int compare_boxes(const void *pa, const void *pb)
 {
     const struct ckpt_mbox *a = pa, *b = pb;
@@ -156,13 +164,15 @@ static int compare_boxes(const void *pa, const void *pb)
     return (a->file > b->file) - (a->file < b->file);
 }
 
+/* Shapes are compared whole: entries behind ndim are 0 everywhere. */
 static bool same_tensor(const struct ckpt_tensor *a, const struct ckpt_tensor *b)
 {
     return a->dtype == b->dtype && a->ndim == b->ndim &&
            memcmp(a->shape, b->shape, sizeof(a->shape)) == 0;
 }
 
-/* Joins neighbours of one name; map[old index] = new index. */
+/* Each rank adds its own entry for a tensor. Joins neighbours of one name in the sorted
+ * list and frees the names of the rest. map_out[old index] = new index. */
 static accel_status_t join_tensors(struct ckpt_manifest *m, size_t *map_out,
                                    accel_error_t *err)
 {
@@ -192,6 +202,7 @@ static accel_status_t join_tensors(struct ckpt_manifest *m, size_t *map_out,
     return ACCEL_OK;
 }
 
+/* While it sorts, .box of a tensor is its old index; afterwards its range of boxes. */
 accel_status_t ckpt_manifest_sort(struct ckpt_manifest *m, accel_error_t *err)
 {
     size_t *map = calloc(m->tensors + 1, sizeof(*map));
@@ -221,6 +232,7 @@ out:
     return st;
 }
 
+/* Indices of the fragment's tensors and pieces move up behind those already in m. */
 accel_status_t ckpt_manifest_merge(struct ckpt_manifest *m,
                                    const struct ckpt_manifest *part, int rank,
                                    accel_error_t *err)
@@ -248,8 +260,9 @@ accel_status_t ckpt_manifest_merge(struct ckpt_manifest *m,
     return ACCEL_OK;
 }
 
-/* ---- text ------------------------------------------------------------------------------ */
+/* ---- text ------------------------------------------------------------------------ */
 
+/* " 3x4", or " -" for no dimension. */
 static void put_dims(struct strbuf *b, int ndim, const int64_t *dims)
 {
     if (ndim == 0)
@@ -258,6 +271,7 @@ static void put_dims(struct strbuf *b, int ndim, const int64_t *dims)
         strbuf_printf(b, "%c%" PRId64, d ? 'x' : ' ', dims[d]);
 }
 
+/* The lines of one tensor: T or S, then B per box, each followed by a C per piece. */
 static void put_tensor(struct strbuf *b, const struct ckpt_manifest *m,
                        const struct ckpt_tensor *t, int only_file)
 {
@@ -282,6 +296,8 @@ static void put_tensor(struct strbuf *b, const struct ckpt_manifest *m,
     }
 }
 
+/* One spelling only: the parser accepts exactly this text. The hash covers
+ * everything up to its own line. */
 accel_status_t ckpt_manifest_format(const struct ckpt_manifest *m, int only_file,
                                     struct strbuf *text_out, accel_error_t *err)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * MANIFEST text -> struct ckpt_manifest. Strict: the self hash first, then one fixed order
- * of lines, one spelling of every number, checked arithmetic, sorted names.
- * Trusts nothing; never reads outside text[len]. Memory is bounded by a multiple of len.
+ * MANIFEST text -> struct ckpt_manifest. Strict: the self hash first, then one fixed
+ * order of lines, one spelling of every number, checked arithmetic, sorted names.
+ * Trusts nothing; never reads outside text[len]. Memory is bounded by a multiple of
+ * len.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,16 +14,21 @@
 
 #include "ckpt_internal.h"
 
-#define SELF_BYTES 35 /* "X ", 32 digits, newline */
+/* a C or X line: letter, blank, 32 digits, newline */
+#define SELF_BYTES 35
 
+/* A position in the text, line by line. */
 struct parser {
-    const char *at, *end; /* end: start of the X line */
+    /* end: where the X line starts */
+    const char *at, *end;
+    /* the newline of the current line */
     const char *line_end;
     const char *where;
     long line;
     accel_error_t *err;
 };
 
+/* The error of the current line. */
 static accel_status_t bad(const struct parser *p, const char *what)
 {
     return accel_fail(p->err, A0808,
@@ -30,7 +36,8 @@ static accel_status_t bad(const struct parser *p, const char *what)
                       "%s: line %ld: %s", p->where, p->line, what);
 }
 
-/* Moves to the next line; false at the end. */
+/* Finds the end of the line at p->at; false at the end of the text, or when the
+ * line has no newline. */
 static bool next_line(struct parser *p)
 {
     if (p->at >= p->end)
@@ -40,12 +47,13 @@ static bool next_line(struct parser *p)
     return p->line_end != NULL;
 }
 
+/* Does the line begin with that letter and a blank? */
 static bool line_is(const struct parser *p, char kind)
 {
     return p->line_end - p->at >= 2 && p->at[0] == kind && p->at[1] == ' ';
 }
 
-/* The next blank-separated word of the line; p->at moves behind its blank. */
+/* The next word of the line, not ended by a NUL; p->at moves behind its blank. */
 static bool word(struct parser *p, const char **w_out, size_t *len_out)
 {
     const char *stop;
@@ -84,6 +92,7 @@ static bool next_number(struct parser *p, int64_t *value_out)
     return word(p, &w, &len) && digits(w, len, value_out);
 }
 
+/* 32 lower-case hexadecimal digits. */
 static bool hash(struct parser *p, struct ckpt_hash *hash_out)
 {
     uint64_t v[2] = { 0, 0 };
@@ -104,7 +113,7 @@ static bool hash(struct parser *p, struct ckpt_hash *hash_out)
     return true;
 }
 
-/* "3x4" or "-" for no dimension. */
+/* "3x4", or "-" for no dimension. */
 static bool dims(struct parser *p, int64_t *dims_out, int *ndim_out)
 {
     const char *w, *x;
@@ -140,7 +149,8 @@ static void end_line(struct parser *p)
     p->at = p->line_end + 1;
 }
 
-/* "key VALUE"; blanks allowed inside VALUE only where `blanks`. */
+/* A header line "key VALUE"; blanks inside VALUE only where `blanks`.
+ * buf[cap] gets the value. */
 static bool header(struct parser *p, const char *key, char *buf, size_t cap,
                    bool blanks)
 {
@@ -171,8 +181,8 @@ static bool header_number(struct parser *p, const char *key, int64_t max,
            digits(text, strlen(text), value_out) && *value_out <= max;
 }
 
-/* The first line, before anything else is believed: another format may end otherwise, and
- * what it holds is not for this library to call damaged. */
+/* Looks at the first line before anything else is believed. Another format may end
+ * differently, and this library must not call its files damaged. */
 static accel_status_t check_format(const struct parser *whole, const char *text,
                                    size_t len)
 {
@@ -189,6 +199,7 @@ static accel_status_t check_format(const struct parser *whole, const char *text,
                          version, PACKAGE_VERSION, CKPT_FORMAT);
 }
 
+/* The header lines, in their only order. */
 static accel_status_t parse_header(struct parser *p, struct ckpt_manifest *m)
 {
     int64_t version, world, piece;
@@ -207,6 +218,7 @@ static accel_status_t parse_header(struct parser *p, struct ckpt_manifest *m)
     return ACCEL_OK;
 }
 
+/* One F line per rank in rank order; in a fragment a single one of any rank. */
 static accel_status_t parse_files(struct parser *p, struct ckpt_manifest *m,
                                   bool fragment)
 {
@@ -251,7 +263,7 @@ static accel_status_t parse_files(struct parser *p, struct ckpt_manifest *m,
     return ACCEL_OK;
 }
 
-/* Which rank a fragment's single file belongs to. */
+/* The rank that a fragment's single file belongs to. */
 static int fragment_rank(const struct ckpt_manifest *m)
 {
     for (int f = 0; f < m->world; f++)
@@ -273,6 +285,7 @@ static bool dtype_named(const char *w, size_t len, accel_dtype_t *dtype_out)
     return false;
 }
 
+/* A T line (tensor) or S line (blob). Names ascend, which rules out doubles. */
 static accel_status_t parse_tensor(struct parser *p, struct ckpt_manifest *m)
 {
     struct ckpt_tensor t = { .blob = p->at[0] == 'S' };
@@ -307,6 +320,7 @@ static accel_status_t parse_tensor(struct parser *p, struct ckpt_manifest *m)
     return ckpt_manifest_add_tensor(m, &t, p->err);
 }
 
+/* A B line and the C lines of its pieces. */
 static accel_status_t parse_box(struct parser *p, struct ckpt_manifest *m, int files,
                                 int file_base)
 {
@@ -323,7 +337,8 @@ static accel_status_t parse_box(struct parser *p, struct ckpt_manifest *m, int f
         !at_line_end(p))
         return bad(p, "bad box line");
     end_line(p);
-    /* Each piece has a line of 35 bytes: what is left of the text bounds the pieces. */
+    /* Each piece has a line of 35 bytes, so the rest of the text bounds the pieces that
+     * are worth allocating. */
     if (b.bytes / CKPT_PIECE_BYTES > (p->end - p->at) / SELF_BYTES)
         return bad(p, "fewer hashes than the box has pieces");
     b.file = file_base + (int)file;
@@ -339,6 +354,7 @@ static accel_status_t parse_box(struct parser *p, struct ckpt_manifest *m, int f
     return st;
 }
 
+/* Everything behind the F lines. A B line belongs to the tensor above it. */
 static accel_status_t parse_tensors(struct parser *p, struct ckpt_manifest *m,
                                     bool fragment)
 {
@@ -358,7 +374,8 @@ static accel_status_t parse_tensors(struct parser *p, struct ckpt_manifest *m,
     return st;
 }
 
-/* Ranges of boxes per tensor; boxes were read tensor by tensor. */
+/* Sets each tensor's range of boxes and checks that its offsets ascend. Boxes were read
+ * tensor by tensor, so the ranges are contiguous. */
 static accel_status_t index_boxes(struct parser *p, struct ckpt_manifest *m)
 {
     for (size_t i = 0; i < m->boxes; i++) {
@@ -378,6 +395,8 @@ static accel_status_t index_boxes(struct parser *p, struct ckpt_manifest *m)
     return ACCEL_OK;
 }
 
+/* The last line is the hash of everything above it: no other line is
+ * looked at before it holds. */
 static accel_status_t check_self(struct parser *p, const char *text, size_t len)
 {
     struct ckpt_hash stored;

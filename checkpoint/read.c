@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loading: wanted boxes x stored boxes -> pieces -> spans of the files, read ahead by one
- * thread (O_DIRECT when the page cache has not got them), hashed and scattered by the
- * caller's. Every piece touched is hashed whole, once. Never calls libhdf5.
+ * Loading: wanted boxes x stored boxes -> pieces -> spans of the files. One thread
+ * reads ahead (O_DIRECT when the page cache does not hold the span), the caller's
+ * thread hashes and scatters. Every piece touched is hashed whole, once. Never calls
+ * libhdf5.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,38 +17,54 @@
 
 #include "ckpt_internal.h"
 
+/* spans in memory: one being hashed, one ready, one being read */
 #define SLOTS 3
-/* A span that begins and ends inside a page. */
+/* O_DIRECT reads whole pages: a span may begin and end inside one. */
 #define SLOT_BYTES (CKPT_IO_BYTES + 2 * CKPT_PAGE)
-#define GAP_BYTES  (64 << 10) /* read through gaps up to this between pieces */
+/* gaps up to this many bytes between two pieces are read along */
+#define GAP_BYTES (64 << 10)
 
-/* One wanted box x one stored box: where the copying stands. Pieces of a stored box come
- * in ascending order, so one position suffices. */
+/* One wanted box x one stored box: how far copying has come. Pieces of a stored box
+ * arrive in ascending order, so one position is enough. */
 struct copy {
     struct ckpt_runs runs;
-    int64_t used; /* bytes of the current run already copied */
+    /* bytes of the current run already copied */
+    int64_t used;
+    /* the wanted box's memory */
     char *dst;
 };
 
+/* One piece that one copy needs. A piece that several copies need has several uses,
+ * which are neighbours after sorting. */
 struct use {
     size_t box, piece, copy;
     int file;
-    int64_t at, bytes; /* of the piece, in the file */
+    /* of the piece, in the file */
+    int64_t at, bytes;
 };
 
+/* A contiguous read: pieces that lie close together in one file. */
 struct span {
     int file;
     int64_t at, bytes;
-    size_t first, count; /* uses */
+    /* its uses: use[first .. first+count) */
+    size_t first, count;
 };
 
 struct read_slot {
-    char *memory; /* SLOT_BYTES, page aligned */
+    /* SLOT_BYTES, page aligned */
+    char *memory;
+    /* where in it the span begins */
     const char *data;
-    accel_status_t status; /* of the read; `why` says more */
+    /* of the read; `why` says more */
+    accel_status_t status;
     accel_error_t why;
 };
 
+/* One load or one file's verification. The two threads share the slots: filled and
+ * taken count spans, slot = count % SLOTS, and `lock` guards both counters and `stop`.
+ * A slot belongs to the reading thread until its span is counted in filled, then to the
+ * caller's until it is counted in taken. */
 struct reader {
     accel_ckpt_t *c;
     struct copy *copy;
@@ -55,17 +72,19 @@ struct reader {
     struct span *span;
     size_t copies, uses, spans, copy_cap, use_cap;
     struct read_slot slot[SLOTS];
-    char *staging; /* of all slots */
+    /* memory of all slots */
+    char *staging;
     pthread_mutex_t lock;
     pthread_cond_t moved;
     size_t filled, taken;
     bool stop;
-    /* verify: damage is told and passed over, nothing is copied */
+    /* verify: damage is reported and passed over, and nothing is copied */
     ckpt_finding_fn *finding;
     void *user;
-    size_t told; /* the box of the last finding: one each */
-    /* of the file being read, by the reading thread */
-    int file; /* -1: none */
+    /* the box of the last finding: one finding per box */
+    size_t told;
+    /* the file being read; the reading thread's own. -1: none */
+    int file;
     int fd, direct;
     void *map;
     size_t map_bytes;
@@ -85,8 +104,9 @@ accel_status_t ckpt_fail_damaged(const accel_ckpt_t *c, const struct ckpt_mbox *
                          t->blob ? "blob" : "tensor", t->name);
 }
 
-/* ---- plan -------------------------------------------------------------------------------- */
+/* ---- plan ------------------------------------------------------------------------ */
 
+/* Room for one more entry of `entry` bytes. */
 static accel_status_t grow_plan(void **array, size_t *cap, size_t used, size_t entry,
                                 accel_error_t *err)
 {
@@ -103,7 +123,7 @@ static accel_status_t grow_plan(void **array, size_t *cap, size_t used, size_t e
     return ACCEL_OK;
 }
 
-/* Byte behind the last element of `part` in the memory of box b. */
+/* Byte behind the last element of `part` (off, shape) in the memory of box b. */
 static int64_t last_byte(const struct ckpt_tensor *t, const struct ckpt_mbox *b,
                          const int64_t *off, const int64_t *shape)
 {
@@ -114,6 +134,8 @@ static int64_t last_byte(const struct ckpt_tensor *t, const struct ckpt_mbox *b,
     return (at + 1) * (int64_t)accel_dtype_bytes(t->dtype);
 }
 
+/* If the wanted box meets stored box `index`: one copy, and a use for each
+ * piece that it touches. */
 static accel_status_t plan_pair(struct reader *r, const struct ckpt_tensor *t,
                                 size_t index, const accel_ckpt_box_t *want,
                                 accel_error_t *err)
@@ -147,6 +169,8 @@ static accel_status_t plan_pair(struct reader *r, const struct ckpt_tensor *t,
     return ACCEL_OK;
 }
 
+/* All stored boxes that a wanted box meets. The stored boxes tile the tensor, so that
+ * the whole wanted box is filled. */
 static accel_status_t plan_box(struct reader *r, const accel_ckpt_box_t *want,
                                bool blob, accel_error_t *err)
 {
@@ -173,6 +197,7 @@ static accel_status_t plan_box(struct reader *r, const accel_ckpt_box_t *want,
     return st;
 }
 
+/* By place, so that files are read front to back, each once. */
 static int compare_uses(const void *pa, const void *pb)
 {
     const struct use *a = pa, *b = pb;
@@ -184,6 +209,8 @@ static int compare_uses(const void *pa, const void *pb)
     return (a->copy > b->copy) - (a->copy < b->copy);
 }
 
+/* Joins pieces to spans of at most CKPT_IO_BYTES: reading through a small gap is
+ * cheaper than another request. */
 static accel_status_t plan_spans(struct reader *r, accel_error_t *err)
 {
     struct span *last = NULL;
@@ -209,8 +236,9 @@ static accel_status_t plan_spans(struct reader *r, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* ---- reading thread ------------------------------------------------------------------------ */
+/* ---- reading thread -------------------------------------------------------------- */
 
+/* Closes the file being read, if any. */
 static void leave_file(struct reader *r)
 {
     if (r->fd >= 0)
@@ -223,7 +251,8 @@ static void leave_file(struct reader *r)
     r->map = NULL;
 }
 
-/* The mapping is never touched: it is there to ask the page cache about. */
+/* Opens the file twice, for the page cache and for O_DIRECT. The mapping is never
+ * touched: mincore asks the page cache about it. */
 static accel_status_t enter_file(struct reader *r, int file, accel_error_t *err)
 {
     const struct ckpt_file *f = &r->c->m.file[file];
@@ -243,6 +272,8 @@ static accel_status_t enter_file(struct reader *r, int file, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* Does the page cache hold all of [begin, end)? Then reading past it would only be
+ * slower. Where mincore cannot tell, yes: the page cache is always right. */
 static bool is_cached(const struct reader *r, int64_t begin, int64_t end)
 {
     unsigned char present[CKPT_IO_BYTES / CKPT_PAGE + 2];
@@ -256,6 +287,9 @@ static bool is_cached(const struct reader *r, int64_t begin, int64_t end)
     return true;
 }
 
+/* Reads span s into the slot. begin and end are rounded to pages for O_DIRECT; a
+ * read that ends short of the span at the end of the file goes through the page
+ * cache again. */
 static accel_status_t read_once(struct reader *r, const struct span *s,
                                 struct read_slot *slot, accel_error_t *err)
 {
@@ -283,8 +317,8 @@ static accel_status_t read_once(struct reader *r, const struct span *s,
     return ckpt_fail_access(err, where, "cannot read", got < 0 ? errno : ENODATA);
 }
 
-/* Every try opens the file anew: on a network file system the old descriptor may be what is
- * no longer good. */
+/* Every try opens the file anew: on a network file system the old descriptor may be
+ * what fails. A failure stays in the slot; the caller's thread reports it. */
 static void read_span(struct reader *r, const struct span *s, struct read_slot *slot)
 {
     while ((slot->status = read_once(r, s, slot, &slot->why)) != ACCEL_OK) {
@@ -294,6 +328,8 @@ static void read_span(struct reader *r, const struct span *s, struct read_slot *
     }
 }
 
+/* The reading thread: fills slots in the order of the spans, at most SLOTS ahead of
+ * the caller's thread. */
 static void *read_ahead(void *arg)
 {
     struct reader *r = arg;
@@ -317,9 +353,10 @@ static void *read_ahead(void *arg)
     return NULL;
 }
 
-/* ---- caller's thread ------------------------------------------------------------------------- */
+/* ---- caller's thread ------------------------------------------------------------- */
 
-/* Copies what of piece bytes [begin, begin+n) of the stored box is wanted. */
+/* Copies the wanted parts of piece bytes [begin, begin+n) of the stored box. Stops at
+ * the end of the piece in the middle of a run if need be; `used` remembers how far. */
 static void scatter(struct copy *c, int64_t begin, int64_t n, const char *data)
 {
     while (!c->runs.done) {
@@ -338,6 +375,7 @@ static void scatter(struct copy *c, int64_t begin, int64_t n, const char *data)
     }
 }
 
+/* Names the tensor in an error of the reading thread. */
 static accel_status_t fail_read(const struct reader *r, const struct ckpt_mbox *b,
                                 const accel_error_t *why, accel_error_t *err)
 {
@@ -347,7 +385,8 @@ static accel_status_t fail_read(const struct reader *r, const struct ckpt_mbox *
                            t->name, why->text);
 }
 
-/* A piece that was read, or not (slot->status): whole, or an error that names it. */
+/* Whether a piece is whole: an error when it could not be read, or
+ * does not match its hash. */
 static accel_status_t check_piece(const struct reader *r, const struct use *u,
                                   const struct read_slot *slot, const char *data,
                                   accel_error_t *err)
@@ -364,6 +403,8 @@ static accel_status_t check_piece(const struct reader *r, const struct use *u,
     return ACCEL_OK;
 }
 
+/* Hashes and scatters the pieces of one span. A load ends with the first bad piece; a
+ * verification reports it and goes on. */
 static accel_status_t take_span(struct reader *r, const struct span *s,
                                 const struct read_slot *slot, accel_error_t *err)
 {
@@ -388,6 +429,7 @@ static accel_status_t take_span(struct reader *r, const struct span *s,
     return ACCEL_OK;
 }
 
+/* The caller's side of the ring. After an error `stop` ends the reading thread. */
 static accel_status_t take_all(struct reader *r, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
@@ -407,6 +449,7 @@ static accel_status_t take_all(struct reader *r, accel_error_t *err)
     return st;
 }
 
+/* Runs both threads to the end. */
 static accel_status_t run_reader(struct reader *r, accel_error_t *err)
 {
     sigset_t all, before;
@@ -421,7 +464,7 @@ static accel_status_t run_reader(struct reader *r, accel_error_t *err)
         r->slot[i].memory = r->staging + i * SLOT_BYTES;
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->moved, NULL);
-    /* The caller's handlers run in the caller's threads. */
+    /* Signals go to the caller's threads, where its handlers expect them. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     e = pthread_create(&thread, NULL, read_ahead, r);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * accel_ckpt_save: the six steps of a save over all ranks. After every step the ranks
- * agree; one rank's failure makes all of them abandon, with the same error everywhere.
+ * agree; one rank's failure makes all of them abandon the save, with the same error
+ * everywhere.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,9 +12,12 @@
 
 #include "ckpt_internal.h"
 
+/* stands in for NULL: its callbacks are never called */
 static const accel_ckpt_coll_t alone = { .rank = 0, .size = 1 };
 
-/* The error of the lowest failing rank becomes everybody's. */
+/* Collective. The error of the lowest failing rank becomes everyone's. The vote is
+ * size - rank, so that one maximum finds that rank; 0 means that all are well.
+ * `err` may not be NULL. */
 static accel_status_t save_agree(const accel_ckpt_coll_t *c, accel_status_t mine,
                                  accel_error_t *err)
 {
@@ -38,6 +42,7 @@ static accel_status_t save_agree(const accel_ckpt_coll_t *c, accel_status_t mine
     return accel_fail_from(err, &shared, "rank %d: %.700s", rank, shared.text);
 }
 
+/* What a rank can check alone; a failure is agreed on before anything is made. */
 static accel_status_t check_args(const accel_ckpt_save_t *s, const accel_ckpt_coll_t *c,
                                  accel_error_t *err)
 {
@@ -60,6 +65,8 @@ static accel_status_t check_args(const accel_ckpt_save_t *s, const accel_ckpt_co
     return ACCEL_OK;
 }
 
+/* Checks one of the caller's boxes and adds it to the fragment. Boxes of a tensor that
+ * lie side by side make one entry each; ckpt_manifest_sort joins them. */
 static accel_status_t add_box(struct ckpt_manifest *m, const accel_ckpt_box_t *x,
                               bool blob, int rank, accel_error_t *err)
 {
@@ -89,6 +96,7 @@ static accel_status_t add_box(struct ckpt_manifest *m, const accel_ckpt_box_t *x
     return st || volume == 0 ? st : ckpt_manifest_add_box(m, &b, err);
 }
 
+/* The header of the manifest, from the arguments. */
 static accel_status_t start_manifest(struct ckpt_manifest *m,
                                      const accel_ckpt_save_t *s,
                                      const accel_ckpt_coll_t *c, accel_error_t *err)
@@ -131,7 +139,8 @@ static accel_status_t save_describe(struct ckpt_manifest *m, const accel_ckpt_sa
     return st ? st : ckpt_manifest_sort(m, err);
 }
 
-/* All that a rank can do without the others; sizes: an entry per rank, the caller's. */
+/* Everything that a rank can do without the others. *sizes_out has an entry per rank,
+ * for the gathers; the caller frees it. */
 static accel_status_t save_prepare(struct ckpt_manifest *m, const accel_ckpt_save_t *s,
                                    const accel_ckpt_coll_t *c, size_t **sizes_out,
                                    accel_error_t *err)
@@ -144,6 +153,7 @@ static accel_status_t save_prepare(struct ckpt_manifest *m, const accel_ckpt_sav
     return *sizes_out ? ACCEL_OK : accel_fail_nomem(err, "sizes", sizeof(**sizes_out));
 }
 
+/* Tensor data of a fragment. */
 static int64_t data_bytes(const struct ckpt_manifest *m)
 {
     int64_t sum = 0;
@@ -153,13 +163,14 @@ static int64_t data_bytes(const struct ckpt_manifest *m)
     return sum;
 }
 
-/* What the ranks tell rank 0 before anything is made. */
+/* What each rank tells rank 0 before anything is made on disk. */
 struct intent {
     int64_t step, bytes;
 };
 
-/* Bytes of all ranks, on rank 0; with the overhead of a page per dataset. Another step is
- * found here: the rank would look for a directory that nobody makes. */
+/* Collective. Rank 0 gets the bytes of all ranks, with a page of overhead per
+ * dataset. A rank that saves another step is found here: it would look for a
+ * directory that nobody makes. */
 static accel_status_t total_bytes(const accel_ckpt_coll_t *c,
                                   const struct ckpt_manifest *m, size_t *sizes,
                                   int64_t *total_out, accel_error_t *err)
@@ -187,7 +198,9 @@ static accel_status_t total_bytes(const accel_ckpt_coll_t *c,
     return st;
 }
 
-/* Rank 0: joins the fragments, checks that they tile, prints the MANIFEST. */
+/* Rank 0: parses and joins the fragments, checks that they tile, prints the
+ * MANIFEST into text_out. Fragments come from other processes and are parsed
+ * as strictly as a file. */
 static accel_status_t join_fragments(const struct ckpt_manifest *mine, const char *all,
                                      const size_t *sizes, struct strbuf *text_out,
                                      accel_error_t *err)
@@ -228,7 +241,8 @@ static accel_status_t join_fragments(const struct ckpt_manifest *mine, const cha
     return st;
 }
 
-/* Step 3: the ranks' records to rank 0, over the caller's collectives. */
+/* Step 3: the fragments' texts to rank 0 over the caller's collectives.
+ * Alone, a copy of our own. */
 static accel_status_t gather_fragments(const accel_ckpt_coll_t *c,
                                        const struct strbuf *mine, void **all_out,
                                        size_t *sizes_out, accel_error_t *err)
@@ -243,7 +257,8 @@ static accel_status_t gather_fragments(const accel_ckpt_coll_t *c,
     return ACCEL_OK;
 }
 
-/* Steps 3 to 5, once every rank has its records. */
+/* Steps 3 to 5, once every rank has its text. Rank 0 asks may_commit last, right before
+ * the rename: a run that lost its lease must not publish. */
 static accel_status_t join_and_commit(struct ckpt_commit *commit,
                                       const accel_ckpt_save_t *save,
                                       const struct ckpt_manifest *m,
@@ -267,8 +282,8 @@ static accel_status_t join_and_commit(struct ckpt_commit *commit,
     return save_agree(c, st, err);
 }
 
-/* After an error that the ranks agreed on, or a collective that failed, none is begun: a
- * peer may still be in the one before. */
+/* After an error that the ranks agreed on, or a collective that failed, no other one is
+ * begun: a peer may still be in the one before. */
 static accel_status_t publish(struct ckpt_commit *commit, const accel_ckpt_save_t *save,
                               const struct ckpt_manifest *m, size_t *sizes,
                               const accel_ckpt_coll_t *c, accel_error_t *err)
@@ -283,7 +298,8 @@ static accel_status_t publish(struct ckpt_commit *commit, const accel_ckpt_save_
     return st;
 }
 
-/* Step 2: layout and data of this rank. */
+/* Step 2: layout and data of this rank's file. The ranks work side by side
+ * and meet in save_agree. */
 static accel_status_t write_rank(struct ckpt_commit *commit, struct ckpt_manifest *m,
                                  const accel_ckpt_save_t *s, const accel_ckpt_coll_t *c,
                                  int *direct_out, accel_error_t *err)
@@ -299,6 +315,9 @@ static accel_status_t write_rank(struct ckpt_commit *commit, struct ckpt_manifes
     return save_agree(c, st, err);
 }
 
+/* The steps in order. Between file_limit_hold and file_limit_release a write beyond
+ * RLIMIT_FSIZE is an error instead of a signal. Rank 0 deletes older checkpoints only
+ * after the commit is durable. */
 accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
                                const accel_ckpt_coll_t *coll,
                                accel_ckpt_stats_t *stats_out, accel_error_t *err)
@@ -307,7 +326,8 @@ accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
     struct ckpt_commit commit = { .rootfd = -1, .tmpfd = -1, .run_id = s->run_id };
     struct ckpt_manifest m = { 0 };
     int64_t begun = clock_ns(), total = 0;
-    accel_error_t own = { 0 }, *e = err ? err : &own; /* agree() passes it on */
+    /* save_agree needs one to pass on, even if the caller wants none */
+    accel_error_t own = { 0 }, *e = err ? err : &own;
     size_t *sizes = NULL;
     sigset_t before;
     int direct = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_ckpt_verify: reads every byte of every file and checks every hash; goes on after a
- * finding, so that all damage is named. accel_ckpt_verify_hdf5: the same for the HDF5
- * structures, by libhdf5. A checkpoint that is removed meanwhile is not damaged. Changes
- * nothing.
+ * accel_ckpt_verify reads every byte of every file and checks every hash; it goes on
+ * after a finding, so that all damage is named. accel_ckpt_verify_hdf5 does the same
+ * for the HDF5 structures, through libhdf5. A checkpoint that is removed meanwhile is
+ * not damaged. Changes nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,18 +16,26 @@
 
 #include "ckpt_internal.h"
 
+/* Where findings go, and what they amount to. */
 struct findings {
     void (*report)(void *user, accel_status_t what, const char *line);
     void *user;
     size_t count;
-    bool damaged; /* one of them is proven damage */
-    int dirfd;    /* -1: not looked after */
+    /* at least one of them is proven damage */
+    bool damaged;
+    /* the checkpoint's directory; -1: do not look whether it is gone */
+    int dirfd;
+    /* its path when it was opened */
     char path[PATH_MAX];
-    bool gone;          /* nothing is a finding any more */
-    accel_error_t *err; /* gets the first damage, else the first finding */
+    /* the directory was removed or replaced: nothing is a finding any more */
+    bool gone;
+    /* gets the first damage, else the first finding; never NULL */
+    accel_error_t *err;
 };
 
-/* Its own path, so that a link that leads elsewhere by now does not count. */
+/* Is the directory no longer at its path? The path is resolved once, so a link
+ * that leads elsewhere by now does not count. Retention may delete a checkpoint
+ * while it is verified. */
 static bool is_gone(const struct findings *f)
 {
     struct stat held, named;
@@ -38,6 +46,7 @@ static bool is_gone(const struct findings *f)
            held.st_ino != named.st_ino;
 }
 
+/* Counts and reports a finding, unless the directory is gone. */
 static void finding(void *user, const accel_error_t *e)
 {
     struct findings *f = user;
@@ -56,6 +65,7 @@ static void finding(void *user, const accel_error_t *e)
     f->count++;
 }
 
+/* One file: its boxes, then the bytes around them. */
 static void check_file(accel_ckpt_t *c, int file, struct findings *f)
 {
     size_t first = c->file_first[file], count = c->file_first[file + 1] - first;
@@ -85,8 +95,8 @@ static void check_file(accel_ckpt_t *c, int file, struct findings *f)
     }
 }
 
-/* The findings of a directory that is still there count; what was found before it went
- * does, too. `s`: why nothing could be looked at. */
+/* The result. `st`: why nothing could be looked at. Findings from before the directory
+ * was gone still count. */
 static accel_status_t conclude(const struct findings *f, accel_status_t st,
                                const char *dir)
 {
@@ -98,6 +108,7 @@ static accel_status_t conclude(const struct findings *f, accel_status_t st,
     return f->damaged ? ACCEL_ECORRUPT : f->count ? f->err->code : ACCEL_OK;
 }
 
+/* The directory is held open from the start, to notice its removal. */
 accel_status_t accel_ckpt_verify(const char *dir,
                                  void (*report)(void *user, accel_status_t what,
                                                 const char *line),
@@ -126,6 +137,7 @@ accel_status_t accel_ckpt_verify(const char *dir,
     return conclude(&f, st, dir);
 }
 
+/* accel_ckpt_verify_hdf5's report has no status: as_line adapts it */
 struct lines {
     void (*report)(void *user, const char *line);
     void *user;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What goes into a forward: the samples of the dataset, or the program's own values, as
- * tensors of the micro-batch. In: host memory. Out: tensors; float values in the compute
- * dtype. Decides which samples are whose, never how they are used.
+ * tensors of the micro-batch. In: host memory. Out: tensors; float values in the
+ * compute dtype. Decides which samples are whose, never how they are used.
  */
 #include <stdlib.h>
 
@@ -107,8 +107,8 @@ accel_status_t batch_tensors(accel_t *run, int count, accel_tensor_t **batch_out
     return ACCEL_OK;
 }
 
-/* A new micro-batch: tensors of the one before are gone. Returns the number of this rank's
- * first sample in the order of the run. */
+/* A new micro-batch: tensors of the one before are gone. Returns the number of this
+ * rank's first sample in the order of the run. */
 static int64_t batch_begin(accel_t *run)
 {
     int64_t first = run_first_sample(run->progress.cursor, run->loop.micro,

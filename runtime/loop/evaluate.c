@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Mean loss over the held-out samples, no gradients. Ranks take micro-batches in rank
- * order; every rank makes the same number of calls, also beyond the end, where its loss does
- * not count. Stops early when a rank is told to stop.
+ * order; every rank makes the same number of calls, also beyond the end, where its loss
+ * does not count. Stops early when a rank is told to stop.
  */
 #include <math.h>
 
 #include "run/run.h"
 
-/* One micro-batch from held-out sample `first` on: adds its loss times samples, its samples
- * and the stop flag. */
+/* One micro-batch from held-out sample `first` on: adds its loss times samples, its
+ * samples and the stop flag. */
 static accel_status_t evaluate_batch(accel_t *run, int64_t first, double sums[3],
                                      accel_error_t *err)
 {

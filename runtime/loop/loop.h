@@ -23,12 +23,12 @@ struct loop {
     int64_t step_start_ns;
 };
 
-/* ---- batch.c --------------------------------------------------------------------------- */
+/* ---- batch.c --------------------------------------------------------------------- */
 
 /* Allocates room for a micro-batch on the host. */
 accel_status_t batch_open(accel_t *run, accel_error_t *err);
-/* Reads samples first .. first + count, in the run's order or of the held-out part, into
- * run->loop.host_batch. */
+/* Reads samples first .. first + count, in the run's order or of the held-out part,
+ * into run->loop.host_batch. */
 accel_status_t batch_take(accel_t *run, int64_t first, int count, bool held_out,
                           accel_error_t *err);
 /* Makes one tensor per field of the first `count` samples of run->loop.host_batch. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loop: next micro-batch, backward, optimizer step. What the ranks must agree on in a
- * step (loss, gradient norm, stop, save) travels in one reduction, so that all of them
- * stop, save and go on at the same step.
+ * The loop: next micro-batch, backward, optimizer step. What the ranks must agree on in
+ * a step (loss, gradient norm, stop, save) travels in one reduction, so that all of
+ * them stop, save and go on at the same step.
  */
 #include <math.h>
 #include <signal.h>

@@ -4,8 +4,8 @@
  * progress out. auto: the newest intact checkpoint there. none: nothing, and there must
  * be none. A path: that checkpoint, or the newest intact one of that directory. A run
  * that was started again by Slurm or by srun goes on from its own newest checkpoint,
- * whatever was asked of its first start. All ranks choose together. Only proven damage makes
- * it go back to an older one; what is newer is then moved aside, never removed.
+ * whatever was asked of its first start. All ranks choose together. Only proven damage
+ * makes it go back to an older one; what is newer is then moved aside, never removed.
  */
 #include <errno.h>
 #include <limits.h>
@@ -88,8 +88,8 @@ out:
     return st;
 }
 
-/* Proof that what a save left there is not there any more. All else says nothing about the
- * checkpoint: going back to an older one could cost a newer one that is whole. */
+/* Proof that what a save left there is not there any more. All else says nothing about
+ * the checkpoint: going back to an older one could cost a newer one that is whole. */
 static bool is_damage(accel_status_t st)
 {
     return st == ACCEL_ECORRUPT;
@@ -100,9 +100,9 @@ static bool is_missing(const accel_error_t *e)
     return message_of(e) == A0807 || message_of(e) == A0811;
 }
 
-/* A file or directory that this rank misses, or finds shorter, while rank 0 does not, is no
- * damage: the storage does not show the same to all nodes. Changes *st and *own then; the
- * result is that of the exchange. */
+/* A file or directory that this rank misses, or finds shorter, while rank 0 does not,
+ * is no damage: the storage does not show the same to all nodes. Changes *st and *own
+ * then; the result is that of the exchange. */
 static accel_status_t second_opinion(accel_t *run, const char *dir, accel_status_t *st,
                                      accel_error_t *own, accel_error_t *err)
 {
@@ -190,8 +190,8 @@ static accel_status_t load_checkpoint(accel_t *run, const char *dir, accel_error
 }
 
 /* Newest first. What the list calls damaged is passed over; all else is tried, and its
- * error ends the run: also what rank 0 could not read when it made the list. *at: the place
- * in the list of what was loaded. */
+ * error ends the run: also what rank 0 could not read when it made the list. *at: the
+ * place in the list of what was loaded. */
 static accel_status_t try_all(accel_t *run, const char *root, const struct found *f,
                               int64_t *at_out, accel_error_t *err)
 {
@@ -241,7 +241,8 @@ static accel_status_t move_aside(accel_t *run, const struct found *own, int64_t 
 {
     for (int64_t i = 0; i < count; i++) {
         char to[192];
-        /* A complete one in the list was passed over because reading it proved damage. */
+        /* A complete one in the list was passed over because reading it proved
+         * damage. */
         accel_status_t st =
             accel_ckpt_set_aside(run->ckpt_dir, own->list[i].name,
                                  own->list[i].complete, to, sizeof(to), err);
@@ -254,8 +255,8 @@ static accel_status_t move_aside(accel_t *run, const struct found *own, int64_t 
     return ACCEL_OK;
 }
 
-/* Goes on from the run's own directory: later saves follow that checkpoint there. A run that
- * saves nothing changes nothing. */
+/* Goes on from the run's own directory: later saves follow that checkpoint there. A run
+ * that saves nothing changes nothing. */
 static accel_status_t from_own(accel_t *run, const struct found *own,
                                accel_error_t *err)
 {
@@ -274,7 +275,7 @@ static accel_status_t from_own(accel_t *run, const struct found *own,
     return run_agree(run, st, err);
 }
 
-/* ---- a fresh start ---------------------------------------------------------------------- */
+/* ---- a fresh start --------------------------------------------------------------- */
 
 static accel_status_t from_nothing(accel_t *run, const struct found *own,
                                    accel_error_t *err)
@@ -298,7 +299,7 @@ static accel_status_t from_nothing(accel_t *run, const struct found *own,
     return ACCEL_OK;
 }
 
-/* ---- a path ------------------------------------------------------------------------------ */
+/* ---- a path ---------------------------------------------------------------------- */
 
 enum resume_path { PLACE_CHECKPOINT, PLACE_DIRECTORY, PLACE_OWN, PLACE_OWN_NEWEST };
 
@@ -393,7 +394,7 @@ static accel_status_t from_path(accel_t *run, const char *path, const struct fou
                                      : from_directory(run, path, err);
 }
 
-/* ---- the choice -------------------------------------------------------------------------- */
+/* ---- the choice ------------------------------------------------------------------ */
 
 /* Rank 0's environment decides. */
 static accel_status_t agree_on_choice(accel_t *run, struct choice *choice_out,

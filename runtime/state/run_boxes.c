@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Everything of a run that a checkpoint holds as tensors: the shards' boxes and the
- * buffers, which rank 0 stores whole and every rank reads. From a device and back to it by
- * way of a copy on the host.
+ * buffers, which rank 0 stores whole and every rank reads. From a device and back to it
+ * by way of a copy on the host.
  */
 #include <stdio.h>
 #include <stdlib.h>

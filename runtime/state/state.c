@@ -2,8 +2,8 @@
  *
  * What a checkpoint holds besides tensors, as text: identity of the run (must agree to
  * resume), progress (step, sample cursor, random streams), and the settings that may
- * change between starts (listed when they do). No world size in it: the cursor is global
- * and every random number is a function of (seed, name or sample, index).
+ * change between starts (listed when they do). No world size in it: the cursor is
+ * global and every random number is a function of (seed, name or sample, index).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -24,7 +24,8 @@ static uint64_t model_digest(const struct units *units, int64_t *params_out)
     XXH64_hash_t h = 0;
     int64_t params = 0;
 
-    /* Order of units follows the wrap policy, so the digest must not: add, don't chain. */
+    /* Order of units follows the wrap policy, so the digest must not: add, don't
+     * chain. */
     for (int u = 0; u < units->count; u++) {
         for (int i = 0; i < units->unit[u].param_count; i++) {
             const accel_tensor_t *p = units->unit[u].param[i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_save_weights: the masters of all ranks into Hugging Face files. Rank 0 writes; a
- * slice of a parameter travels at a time, so that no rank ever holds the whole model.
+ * accel_save_weights: the masters of all ranks into Hugging Face files. Rank 0 writes;
+ * a slice of a parameter travels at a time, so that no rank ever holds the whole model.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -82,8 +82,8 @@ static const float *on_host(const struct export *x, const float *values, size_t 
 }
 
 /* Elements [first, first + count) of part i from all ranks to rank 0's file. The ranks
- * hold them one after the other in rank order. A failure of the file is kept in *bad, so
- * that all ranks go through the same collectives. */
+ * hold them one after the other in rank order. A failure of the file is kept in *bad,
+ * so that all ranks go through the same collectives. */
 static accel_status_t slice(struct export *x, size_t i, int64_t first, int64_t count,
                             accel_status_t *bad, accel_error_t *why, accel_error_t *err)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_load_weights: Hugging Face files into the shards. Each rank reads the ranges that
- * it keeps, a few tensors at a time. Never changes the optimizer's state or the progress.
+ * accel_load_weights: Hugging Face files into the shards. Each rank reads the ranges
+ * that it keeps, a few tensors at a time. Never changes the optimizer's state or the
+ * progress.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 #define COMPARE_ELEMS  (64 << 10)
 #define NAME_BYTES     512
 
-/* ---- this rank's parts ------------------------------------------------------------------ */
+/* ---- this rank's parts ----------------------------------------------------------- */
 
 /* Where the box begins in its tensor, and how many elements it has. */
 static void range_of(const accel_ckpt_box_t *box, int64_t *begin_out,
@@ -87,7 +88,7 @@ accel_status_t weight_parts(accel_t *run, bool for_load, struct weight_part **pa
     return ACCEL_OK;
 }
 
-/* ---- which tensor is which parameter ---------------------------------------------------- */
+/* ---- which tensor is which parameter --------------------------------------------- */
 
 struct load {
     accel_t *run;
@@ -238,7 +239,7 @@ static void list_left(struct load *l)
     }
 }
 
-/* ---- reading ----------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------- */
 
 struct piece {
     size_t part;
@@ -262,8 +263,8 @@ static accel_status_t read_to(const struct load *l, const struct piece *p, float
                                           w->begin + p->first, p->count, to, err);
 }
 
-/* Straight into the shard, or by way of the host. Many threads read; one at a time talks to
- * the device. */
+/* Straight into the shard, or by way of the host. Many threads read; one at a time
+ * talks to the device. */
 static accel_status_t read_piece(const struct load *l, const struct piece *p,
                                  accel_error_t *err)
 {
@@ -336,7 +337,7 @@ static accel_status_t read_all(struct load *l, accel_error_t *err)
     return first;
 }
 
-/* ---- the call ----------------------------------------------------------------------------- */
+/* ---- the call -------------------------------------------------------------------- */
 
 /* Local; what is wrong is this rank's own error. */
 static accel_status_t load_own(struct load *l, const char *path, accel_error_t *err)

@@ -9,8 +9,8 @@
 #include "weights/huggingface/hf_names.h"
 #include "run/run.h"
 
-/* Elements [begin, begin + count) of a parameter, one after the other in this rank's shard,
- * in the backend's memory. */
+/* Elements [begin, begin + count) of a parameter, one after the other in this rank's
+ * shard, in the backend's memory. */
 struct weight_part {
     const accel_tensor_t *param;
     int64_t begin, count; /* count 0: nothing of it */

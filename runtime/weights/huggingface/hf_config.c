@@ -92,7 +92,7 @@ accel_status_t hf_gpt2_parse(const char *text, size_t len, const char *where,
     FINISH(j, m, model_out);
 }
 
-/* ---- llama ------------------------------------------------------------------------------ */
+/* ---- llama ----------------------------------------------------------------------- */
 
 /* `in` is rope_scaling, or rope_parameters, which has the base as well. */
 static void take_rope(struct hf_json *in, accel_rope_t *rope)
@@ -173,7 +173,7 @@ accel_status_t hf_llama_parse(const char *text, size_t len, const char *where,
     FINISH(j, m, model_out);
 }
 
-/* ---- bert ------------------------------------------------------------------------------- */
+/* ---- bert ------------------------------------------------------------------------ */
 
 static void read_head(struct hf_json *j, accel_bert_t *m)
 {
@@ -233,7 +233,7 @@ accel_status_t hf_bert_parse(const char *text, size_t len, const char *where,
     FINISH(j, m, model_out);
 }
 
-/* ---- files ------------------------------------------------------------------------------ */
+/* ---- files ----------------------------------------------------------------------- */
 
 /* config.json of `path`, itself or in it: its text, one malloc; its name in `where`. */
 static accel_status_t read_file(const char *path, char *where, size_t where_len,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Values of a config.json by key. In: JSON text. Out: numbers and words in their ranges;
- * what has a wrong type or cannot be computed is one error with key and value.
+ * Values of a config.json by key. In: JSON text. Out: numbers and words in their
+ * ranges; what has a wrong type or cannot be computed is one error with key and value.
  */
 #include <jansson.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sizes of published models by name. In: a name. Out: a struct of accel.h without dropout;
- * never a file.
+ * Sizes of published models by name. In: a name. Out: a struct of accel.h without
+ * dropout; never a file.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_safetensors.h: weights in safetensors files, single or sharded with an index, read
- * and written. Part of libaccelckpt; nothing is executed, mapped or printed.
+ * accel_safetensors.h: weights in safetensors files, single or sharded with an index,
+ * read and written. Part of libaccelckpt; nothing is executed, mapped or printed.
  *
- * A file is believed only after all of its header was checked: every tensor's range lies
- * in the file, none overlaps another, and together they cover it without a hole.
+ * A file is believed only after all of its header was checked: every tensor's range
+ * lies in the file, none overlaps another, and together they cover it without a hole.
  */
 #ifndef ACCEL_SAFETENSORS_H
 #define ACCEL_SAFETENSORS_H
@@ -17,7 +17,7 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 
-/* ---- reading ------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------- */
 
 typedef struct accel_safetensors accel_safetensors_t; /* one file, or all shards */
 
@@ -55,14 +55,14 @@ accel_status_t accel_safetensors_read(accel_safetensors_t *s,
                                       const accel_safetensors_tensor_t *t,
                                       int64_t begin, int64_t count, float *values_out,
                                       accel_error_t *err);
-/* As accel_safetensors_read of the transpose: t is stored [R, C]; the elements are those
- * of the [C, R] matrix, row-major. */
+/* As accel_safetensors_read of the transpose: t is stored [R, C]; the elements are
+ * those of the [C, R] matrix, row-major. */
 accel_status_t accel_safetensors_read_transposed(accel_safetensors_t *s,
                                                  const accel_safetensors_tensor_t *t,
                                                  int64_t begin, int64_t count,
                                                  float *values_out, accel_error_t *err);
 
-/* ---- writing ------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------- */
 
 typedef struct accel_safetensors_writer accel_safetensors_writer_t;
 
@@ -74,9 +74,9 @@ typedef struct accel_safetensors_entry {
 
 /* Begins to write tensors entry[n], all of `dtype` (F32, BF16 or F16), into directory
  * `dir`, which is created when its parent is there: as model.safetensors, or, when that
- * would have more than shard_bytes of data (0: no limit), as model-00001-of-0000N and an
- * index. Nothing is visible before the commit, and weights that are there already are
- * never replaced. Errors: ACCEL_ECREATE, ACCEL_EPERM, ACCEL_EIO, ACCEL_EINVAL. */
+ * would have more than shard_bytes of data (0: no limit), as model-00001-of-0000N and
+ * an index. Nothing is visible before the commit, and weights that are there already
+ * are never replaced. Errors: ACCEL_ECREATE, ACCEL_EPERM, ACCEL_EIO, ACCEL_EINVAL. */
 accel_status_t accel_safetensors_create(accel_safetensors_writer_t **writer_out,
                                         const char *dir, const char *dtype,
                                         const accel_safetensors_entry_t *entry,

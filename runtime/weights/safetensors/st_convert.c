@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Stored floats to float32 and back: F32, BF16, F16, F64. Widening is exact, narrowing
- * rounds to nearest even and keeps infinities and NaN. Element by element: the same bits
- * on every machine.
+ * rounds to nearest even and keeps infinities and NaN. Element by element: the same
+ * bits on every machine.
  */
 #include <string.h>
 

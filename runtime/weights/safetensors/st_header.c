@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The header of a safetensors file. In: its JSON text and the size of the data behind it.
- * Out: tensors sorted by name, whose ranges are proven to cover the data exactly. Never
- * opens or reads a file.
+ * The header of a safetensors file. In: its JSON text and the size of the data behind
+ * it. Out: tensors sorted by name, whose ranges are proven to cover the data exactly.
+ * Never opens or reads a file.
  */
 #include <stdio.h>
 #include <stdlib.h>

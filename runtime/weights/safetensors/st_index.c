@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The index of a sharded model. In: its JSON text. Out: which file each tensor is said to
- * be in; only names of files beside the index are accepted. Never opens a file.
+ * The index of a sharded model. In: its JSON text. Out: which file each tensor is said
+ * to be in; only names of files beside the index are accepted. Never opens a file.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Private to the safetensors part of checkpoint/: the JSON scanner, the header in memory,
- * conversions. Everything here has the prefix st_ and hidden visibility.
+ * Private to the safetensors part of checkpoint/: the JSON scanner, the header in
+ * memory, conversions. Everything here has the prefix st_ and hidden visibility.
  */
 #ifndef ACCEL_ST_INTERNAL_H
 #define ACCEL_ST_INTERNAL_H
@@ -17,7 +17,7 @@
 #define ST_SINGLE     "model.safetensors"
 #define ST_INDEX      "model.safetensors.index.json"
 
-/* ---- st_json.c: strict JSON, one pass, strings decoded in place --------------------- */
+/* ---- st_json.c: strict JSON, one pass, strings decoded in place ------------------ */
 
 struct st_json {
     char *begin, *s, *end;
@@ -45,7 +45,7 @@ bool st_json_member(struct st_json *j, size_t *n, char **key_out);
 accel_status_t st_json_error(const struct st_json *j, const char *where, const char *at,
                              accel_error_t *err);
 
-/* ---- st_header.c: the header of one file ------------------------------------------------ */
+/* ---- st_header.c: the header of one file ----------------------------------------- */
 
 struct st_dtype {
     const char *name;
@@ -83,7 +83,7 @@ accel_status_t st_header_parse(struct st_header *h, char *text, size_t len,
                                accel_error_t *err);
 void st_header_free(struct st_header *h);
 
-/* ---- st_index.c ------------------------------------------------------------------------- */
+/* ---- st_index.c ------------------------------------------------------------------ */
 
 struct st_index {
     struct st_pair *entry; /* key: tensor, value: file; sorted by tensor */
@@ -94,7 +94,7 @@ accel_status_t st_index_parse(struct st_index *x, char *text, size_t len,
                               const char *where, accel_error_t *err);
 void st_index_free(struct st_index *x);
 
-/* ---- st_open.c ---------------------------------------------------------------------------- */
+/* ---- st_open.c ------------------------------------------------------------------- */
 
 struct st_file {
     char *name; /* as in the index; the path's last part */
@@ -112,7 +112,7 @@ struct accel_safetensors {
     size_t count;
 };
 
-/* ---- st_convert.c: any stored float to and from float32 ----------------------------------- */
+/* ---- st_convert.c: any stored float to and from float32 -------------------------- */
 
 bool st_is_float(const struct st_dtype *d);
 /* dst may not overlap src. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strict JSON for headers that may be hostile: what the caller expects is asked for token
- * by token, so that nothing is built for text that has another form. Strings are decoded
- * where they stand. Never allocates.
+ * Strict JSON for headers that may be hostile: what the caller expects is asked for
+ * token by token, so that nothing is built for text that has another form. Strings are
+ * decoded where they stand. Never allocates.
  */
 #include <string.h>
 

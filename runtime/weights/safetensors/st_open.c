@@ -154,7 +154,7 @@ static accel_status_t join(struct accel_safetensors *s, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* ---- shards --------------------------------------------------------------------------- */
+/* ---- shards ---------------------------------------------------------------------- */
 
 static int compare_values(const void *a, const void *b)
 {
@@ -293,7 +293,7 @@ static accel_status_t open_index(struct accel_safetensors *s, const char *path,
     return st;
 }
 
-/* ---- paths ------------------------------------------------------------------------------ */
+/* ---- paths ----------------------------------------------------------------------- */
 
 /* What to open for a directory, into `out`. */
 static accel_status_t look_into(const char *dir, char *buf, size_t len,

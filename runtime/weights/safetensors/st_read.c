@@ -165,8 +165,8 @@ static void turn_quad(const float *from, int64_t step, float *to, int64_t rows)
         memcpy(to + i * rows, &out[i], sizeof(out[i]));
 }
 
-/* The same for any size. Four columns at a time, so that 32 rows of them are whole cache
- * lines of the output. */
+/* The same for any size. Four columns at a time, so that 32 rows of them are whole
+ * cache lines of the output. */
 static void turn_tile(const struct turn *w, int64_t r0, int64_t first, int64_t n,
                       int64_t c0, int64_t c1)
 {
@@ -201,8 +201,8 @@ static void turn_band(const struct turn *w, int64_t r0, int64_t n)
     }
 }
 
-/* Columns [low, low + width) of rows [r0, r0 + n) into the band: whole rows at once where
- * the gaps are small, else row by row. */
+/* Columns [low, low + width) of rows [r0, r0 + n) into the band: whole rows at once
+ * where the gaps are small, else row by row. */
 static accel_status_t fetch_band(const struct source *src, const struct turn *w,
                                  int64_t r0, int64_t n, bool at_once,
                                  accel_error_t *err)
@@ -272,7 +272,8 @@ accel_status_t accel_safetensors_read_transposed(accel_safetensors_t *s,
     if (t->ndim != 2)
         return accel_fail_at(err, A0815, t->file, "transpose matrices only",
                              "a tensor of %d dimensions has no transpose", t->ndim);
-    /* Of a wide matrix some columns at a time, so that 32 rows of them fit the buffer. */
+    /* Of a wide matrix some columns at a time, so that 32 rows of them fit the
+     * buffer. */
     most = BUFFER_BYTES / TILE / src.t->dtype->bytes * t->shape[0];
     for (int64_t i = 0; i < count && !st; i += most) {
         int64_t n = count - i < most ? count - i : most;

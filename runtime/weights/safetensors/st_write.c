@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writing weights. In: names and shapes at once, then values in any order. Out: one file
- * or shards with their index. The whole layout is known before the first value, so that
- * values go to their place; names appear by rename, the index last.
+ * Writing weights. In: names and shapes at once, then values in any order. Out: one
+ * file or shards with their index. The whole layout is known before the first value, so
+ * that values go to their place; names appear by rename, the index last.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -62,7 +62,7 @@ static void temporary(const char *name, char name_out[80])
     snprintf(name_out, 80, ".%.70s.tmp", name);
 }
 
-/* ---- layout --------------------------------------------------------------------------- */
+/* ---- layout ---------------------------------------------------------------------- */
 
 static accel_status_t take_entry(struct accel_safetensors_writer *w,
                                  const accel_safetensors_entry_t *e, accel_error_t *err)
@@ -230,7 +230,7 @@ static accel_status_t open_shard(struct accel_safetensors_writer *w, int i,
     return st;
 }
 
-/* ---- directory -------------------------------------------------------------------------- */
+/* ---- directory ------------------------------------------------------------------- */
 
 static accel_status_t open_dir(struct accel_safetensors_writer *w, accel_error_t *err)
 {
@@ -292,7 +292,7 @@ accel_status_t accel_safetensors_create(accel_safetensors_writer_t **writer_out,
     return st;
 }
 
-/* ---- values ------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------- */
 
 static accel_status_t check_range(struct accel_safetensors_writer *w, size_t i,
                                   int64_t begin, int64_t count, accel_error_t *err)
@@ -370,7 +370,7 @@ accel_status_t accel_safetensors_write_transposed(accel_safetensors_writer_t *w,
     return st;
 }
 
-/* ---- commit ------------------------------------------------------------------------------ */
+/* ---- commit ---------------------------------------------------------------------- */
 
 static accel_status_t publish(struct accel_safetensors_writer *w, const char *name,
                               accel_error_t *err)
