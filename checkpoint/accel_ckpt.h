@@ -204,13 +204,14 @@ accel_status_t accel_ckpt_tensor(const accel_ckpt_t *c, size_t i, const char **n
 accel_status_t accel_ckpt_read(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, size_t n,
                                accel_error_t *err);
 /* Reads everything and checks every hash. report(user, what, line) is called once per
- * finding; NULL is fine. `what` is ACCEL_ECORRUPT for damage, else the reason why something
- * cannot be read now. Not collective. Returns:
+ * finding; NULL is fine. `what` is ACCEL_ECORRUPT for damage, else the reason why
+ * something cannot be read now. Not collective. Returns:
  *   ACCEL_OK        no findings;
  *   ACCEL_ECORRUPT  something is damaged, and `err` has the first damage;
- *   ACCEL_EIO, ACCEL_EPERM ...  what was read is right, but not everything could be read;
- *   ACCEL_ENOENT    there is no such directory, or it was removed or replaced meanwhile,
- *                   which is not a finding. */
+ *   ACCEL_EIO, ACCEL_EPERM and the like
+ *                   what was read is right, but not everything could be read;
+ *   ACCEL_ENOENT    there is no such directory, or it was removed or replaced
+ *                   meanwhile, which is not a finding. */
 accel_status_t accel_ckpt_verify(const char *dir,
                                  void (*report)(void *user, accel_status_t what,
                                                 const char *line),

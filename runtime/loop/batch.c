@@ -2,7 +2,7 @@
  *
  * What goes into a forward: the samples of the dataset, or the program's own values, as
  * tensors of the micro-batch. In: host memory. Out: tensors; float values in the
- * compute dtype. Decides which samples are whose, never how they are used.
+ * compute dtype. Decides which samples a rank takes, never how they are used.
  */
 #include <stdlib.h>
 
@@ -11,8 +11,10 @@
 #include "tensor/tape.h"
 #include "run/run.h"
 
-#define BATCH_MAX ((int64_t)1 << 31) /* bytes: sizes below stay far from overflow */
+/* bytes of a micro-batch: sizes below stay far from overflow */
+#define BATCH_MAX ((int64_t)1 << 31)
 
+/* The size is checked by division, before anything is multiplied. */
 accel_status_t batch_open(accel_t *run, accel_error_t *err)
 {
     const accel_field_t *f;
@@ -38,7 +40,8 @@ accel_status_t batch_open(accel_t *run, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* `host` as it is, or float values of the other width in pieces. */
+/* Copies `host` to t as it is or, float values of the other width, in converted pieces
+ * on the stack: no second copy of the batch. */
 static void upload(const struct backend *be, accel_tensor_t *t, accel_dtype_t dtype,
                    const void *host)
 {
@@ -65,6 +68,8 @@ static void upload(const struct backend *be, accel_tensor_t *t, accel_dtype_t dt
     }
 }
 
+/* data_global_index maps a place in the run's order to a sample; held-out samples are
+ * taken in their own order. */
 accel_status_t batch_take(accel_t *run, int64_t first, int count, bool held_out,
                           accel_error_t *err)
 {
@@ -107,8 +112,8 @@ accel_status_t batch_tensors(accel_t *run, int count, accel_tensor_t **batch_out
     return ACCEL_OK;
 }
 
-/* A new micro-batch: tensors of the one before are gone. Returns the number of this
- * rank's first sample in the order of the run. */
+/* Starts a micro-batch: frees the tensors of the one before and sets what dropout draws
+ * from. Returns the number of this rank's first sample in the order of the run. */
 static int64_t batch_begin(accel_t *run)
 {
     int64_t first = run_first_sample(run->progress.cursor, run->loop.micro,
@@ -123,7 +128,7 @@ static int64_t batch_begin(accel_t *run)
     return first;
 }
 
-/* The program may go on after this one: it asked for something that is not there. */
+/* An error of the call, not of the run: the program may go on after it. */
 static accel_status_t wrong_count(const char *call, int n, int have, const char *what,
                                   accel_error_t *err)
 {
@@ -131,6 +136,7 @@ static accel_status_t wrong_count(const char *call, int n, int have, const char 
                       call, n, what, have);
 }
 
+/* The caller's array is written only when all tensors are made. */
 accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
                           accel_error_t *err)
 {
@@ -160,6 +166,8 @@ accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
     return ACCEL_OK;
 }
 
+/* For a job without data the program gets the numbers of its samples; the library
+ * advances the cursor as usual. */
 accel_status_t accel_next_samples(accel_t *run, int64_t *index, int count,
                                   accel_error_t *err)
 {
@@ -179,7 +187,8 @@ accel_status_t accel_next_samples(accel_t *run, int64_t *index, int count,
     return ACCEL_OK;
 }
 
-/* In a forward too, also in the one that accel_prepare runs for its plan. */
+/* Inputs are also made inside a forward, even in the one that
+ * accel_prepare runs for its plan. */
 static bool input_possible(accel_t *run, accel_error_t *err)
 {
     if (run_given(run, "accel_input", err) != ACCEL_OK)
@@ -187,6 +196,7 @@ static bool input_possible(accel_t *run, accel_error_t *err)
     return run->graph.depth > 0 || run_ready(run, "accel_input", err) == ACCEL_OK;
 }
 
+/* Float values become the compute dtype; integers stay what they are. */
 accel_tensor_t *accel_input(accel_t *run, accel_dtype_t dtype, int ndim,
                             const int64_t *dims, const void *host, accel_error_t *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loop: next micro-batch, backward, optimizer step. What the ranks must agree on in
- * a step (loss, gradient norm, stop, save) travels in one reduction, so that all of
- * them stop, save and go on at the same step.
+ * The loop: backward of a micro-batch, then the optimizer's step. What the ranks must
+ * agree on in a step (loss, gradient norm, stop, save) travels in one reduction, so
+ * that all of them stop, save and go on at the same step.
  */
 #include <math.h>
 #include <signal.h>
@@ -13,17 +13,21 @@
 #include "optim/optim.h"
 #include "run/run.h"
 
+/* False after a failure as well: a loop on accel_more ends by itself. */
 int accel_more(const accel_t *run)
 {
     return run && run->prepared && run->status == ACCEL_OK &&
            run->progress.step < run->job.steps;
 }
 
+/* Counts steps of earlier lives as well. */
 int64_t accel_steps_done(const accel_t *run)
 {
     return run ? run->progress.step : 0;
 }
 
+/* Backward of one micro-batch. The CPU's loss is read before it; a device is not waited
+ * for until all its work is queued. */
 static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
                                     accel_error_t *err)
 {
@@ -32,7 +36,6 @@ static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
     float value = 0;
     accel_status_t st = graph_check_loss(&run->graph, loss, err);
 
-    /* A device is not waited for before all its work is there. */
     if (st == ACCEL_OK && !be->device)
         st = accel_tensor_read(loss, &value, 1, err);
     if (st == ACCEL_OK)
@@ -42,6 +45,7 @@ static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
     if (st == ACCEL_OK)
         st = shard_backward_end(run->shard, last, err);
     be->step_end(be);
+    /* while the GPU is still busy, so that no step waits for the answer */
     if (last && observe_due(&run->observe, run->progress.step + 1))
         throttle_check(run);
     if (st == ACCEL_OK && be->device)
@@ -54,6 +58,7 @@ static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
     return st;
 }
 
+/* A failure is the run's: run_report keeps it, and accel_more turns false. */
 accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t *err)
 {
     accel_error_t e = { 0 };
@@ -64,15 +69,19 @@ accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t 
     return run_report(run, step_backward(run, loss, &e), &e, err);
 }
 
-/* The values of a step that all ranks share. */
+/* The values of a step that all ranks share after the reduction. */
 struct agreed {
     double loss, grad_sumsq;
-    int stop; /* signal that asked some rank to stop; 0: none */
+    /* signal that asked some rank to stop; 0: none */
+    int stop;
+    /* a checkpoint of this step is due */
     bool save;
 };
 
-static accel_status_t step_agree(accel_t *run, struct agreed *agreed_out,
-                                 accel_error_t *err)
+/* Collective: the one reduction of a step. Flags of single ranks become counts; any
+ * count above 0 counts for all. Time for a save is measured by each rank's clock, and
+ * the first rank to reach it decides. */
+static accel_status_t step_agree(accel_t *run, struct agreed *a_out, accel_error_t *err)
 {
     const struct config *c = &run->config;
     double minutes = (double)(clock_ns() - run->progress.last_save_ns) / 60e9;
@@ -88,30 +97,32 @@ static accel_status_t step_agree(accel_t *run, struct agreed *agreed_out,
 
     if (st != ACCEL_OK)
         return st;
-    agreed_out->loss = v[0];
-    agreed_out->grad_sumsq = v[1];
-    /* A warning on any rank counts as one; slurmctld may send SIGTERM right behind it.
-     * Whoever presses Ctrl-C wants the end, whatever else is on its way. */
-    agreed_out->stop = v[5] > 0 ? SIGINT
-                       : v[3] > 0
-                           ? (c->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1)
-                       : v[2] > 0 ? SIGTERM
-                                  : 0;
-    if (agreed_out->stop)
-        signals_agreed(agreed_out->stop);
-    agreed_out->save = v[4] > 0 ||
-                       (c->ckpt_every_steps > 0 &&
-                        (run->progress.step + 1) % c->ckpt_every_steps == 0) ||
-                       run->progress.step + 1 == run->job.steps;
+    a_out->loss = v[0];
+    a_out->grad_sumsq = v[1];
+    /* A warning on any rank counts as one, since slurmctld may send SIGTERM
+     * right behind it. Whoever presses Ctrl-C wants the run to end, whatever
+     * other signals arrive. */
+    a_out->stop = v[5] > 0   ? SIGINT
+                  : v[3] > 0 ? (c->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1)
+                  : v[2] > 0 ? SIGTERM
+                             : 0;
+    if (a_out->stop)
+        signals_agreed(a_out->stop);
+    a_out->save = v[4] > 0 ||
+                  (c->ckpt_every_steps > 0 &&
+                   (run->progress.step + 1) % c->ckpt_every_steps == 0) ||
+                  run->progress.step + 1 == run->job.steps;
     return ACCEL_OK;
 }
 
-/* What the optimizer did with the agreed values. */
+/* What the optimizer did with the agreed values: learning rate, and the
+ * norm before clipping. */
 struct applied {
     double lr, norm;
 };
 
-/* All ranks see the same values; one of them says so. */
+/* All ranks see the same values, so rank 0 alone says it. Called before the update: the
+ * weights are still those of the step before. */
 static accel_status_t diverged(const accel_t *run, const struct agreed *a,
                                accel_error_t *err)
 {
@@ -128,6 +139,8 @@ static accel_status_t diverged(const accel_t *run, const struct agreed *a,
                       (long long)run->progress.step + 1, what);
 }
 
+/* Clips, updates this rank's shard, and moves step and cursor on. Steps count from 1
+ * for schedule and bias correction. */
 static accel_status_t update(accel_t *run, const struct agreed *a,
                              struct applied *did_out, accel_error_t *err)
 {
@@ -149,6 +162,8 @@ static accel_status_t update(accel_t *run, const struct agreed *a,
     return ACCEL_OK;
 }
 
+/* Hands the step's numbers to observe/. Items are tokens for token data, else
+ * samples. */
 static void step_record(accel_t *run, double loss, const struct applied *did,
                         double eval_loss)
 {
@@ -171,6 +186,9 @@ static void step_record(accel_t *run, double loss, const struct applied *did,
     observe_step(&run->observe, &s);
 }
 
+/* The end of a step, in the order that keeps ranks together: agree, update,
+ * evaluate, log, save, stop. A stop skips the evaluation, since time is short, and
+ * saves even if no save is due. */
 static accel_status_t step(accel_t *run, accel_error_t *err)
 {
     double eval_loss = NAN;
@@ -210,6 +228,7 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
     return st;
 }
 
+/* Does nothing until the last micro-batch of the step is done. */
 accel_status_t accel_step(accel_t *run, accel_error_t *err)
 {
     accel_error_t e = { 0 };
@@ -226,6 +245,7 @@ accel_status_t accel_step(accel_t *run, accel_error_t *err)
     return run_report(run, step(run, &e), &e, err);
 }
 
+/* Only between steps: a checkpoint has no gradients. */
 accel_status_t accel_save(accel_t *run, accel_error_t *err)
 {
     accel_error_t e = { 0 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Everything of a run that a checkpoint holds as tensors: the shards' boxes and the
- * buffers, which rank 0 stores whole and every rank reads. From a device and back to it
- * by way of a copy on the host.
+ * Everything of a run that a checkpoint holds as tensors: the boxes of the shards, and
+ * the buffers, which rank 0 stores whole and every rank reads. To and from a device by
+ * way of a copy on the host.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "backend/backend.h"
 #include "run/run.h"
 
+/* A box that is the whole tensor. `name` must outlive it. */
 static accel_ckpt_box_t box_of(accel_tensor_t *t, const char *name)
 {
     accel_ckpt_box_t box = {
@@ -22,7 +23,8 @@ static accel_ckpt_box_t box_of(accel_tensor_t *t, const char *name)
     return box;
 }
 
-/* The buffers' boxes behind `shards`[n], all in one malloc with the names. */
+/* The boxes of the shards, those of the buffers behind them, and the names of the
+ * latter, in one malloc. */
 static accel_status_t join(accel_tensor_t **buffer, size_t buffers,
                            const accel_ckpt_box_t *shards, size_t n,
                            accel_ckpt_box_t **boxes_out, accel_error_t *err)
@@ -47,6 +49,7 @@ static accel_status_t join(accel_tensor_t **buffer, size_t buffers,
     return ACCEL_OK;
 }
 
+/* bytes of a box in memory */
 static size_t box_bytes(const accel_ckpt_box_t *b)
 {
     size_t n = accel_dtype_bytes(b->dtype);
@@ -56,13 +59,15 @@ static size_t box_bytes(const accel_ckpt_box_t *b)
     return n;
 }
 
-/* Box i is on the device: all, or offloaded the buffers only. */
+/* Is box i in device memory? Of an offloaded run only the buffers are: its shards live
+ * in host memory (run->home). */
 static bool on_device(const accel_t *run, const struct run_boxes *b, size_t i)
 {
     return run->backend->device && !(run->home && i < b->shard_count);
 }
 
-/* Host memory for those on the device, with copies of what is to be saved. */
+/* Points boxes that are on the device to host memory, one allocation for all, and fills
+ * it with copies of what is to be saved. */
 static accel_status_t bring(accel_t *run, bool for_load, struct run_boxes *b,
                             accel_error_t *err)
 {
@@ -98,6 +103,8 @@ void run_boxes_store(accel_t *run, const struct run_boxes *b)
     shard_loaded(run->shard);
 }
 
+/* Buffers are equal on all ranks: one copy is stored, and each rank reads it. Whatever
+ * was allocated before an error is in *boxes_out, which the caller frees. */
 accel_status_t run_boxes(accel_t *run, bool for_load, struct run_boxes *boxes_out,
                          accel_error_t *err)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a checkpoint holds besides tensors, as text: identity of the run (must agree to
- * resume), progress (step, sample cursor, random streams), and the settings that may
- * change between starts (listed when they do). No world size in it: the cursor is
- * global and every random number is a function of (seed, name or sample, index).
+ * What a checkpoint holds besides tensors, as text: the identity of the run (must agree
+ * to resume), progress (step, sample cursor, random streams), and settings that may
+ * change between starts (listed when they do). The world size is not part of the
+ * progress: the cursor is global, and every random number is a function of (seed, name
+ * or sample, index).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -17,15 +18,18 @@
 #include "optim/optim.h"
 #include "run/run.h"
 
+/* version of the trainer state's text */
 #define STATE_VERSION 1
 
+/* Digest of names and shapes of all parameters, and how many elements they have. */
 static uint64_t model_digest(const struct units *units, int64_t *params_out)
 {
+    /* a sum of 64-bit hashes; wraps around */
     XXH64_hash_t h = 0;
     int64_t params = 0;
 
-    /* Order of units follows the wrap policy, so the digest must not: add, don't
-     * chain. */
+    /* The order of units follows the wrap policy and the digest must not, so the hashes
+     * are added instead of chained. */
     for (int u = 0; u < units->count; u++) {
         for (int i = 0; i < units->unit[u].param_count; i++) {
             const accel_tensor_t *p = units->unit[u].param[i];
@@ -39,6 +43,8 @@ static uint64_t model_digest(const struct units *units, int64_t *params_out)
     return h;
 }
 
+/* No batch size and no world size: a run may resume with others. What is not in here
+ * may change, and then list_differences warns. */
 accel_status_t state_identity(accel_t *run, accel_error_t *err)
 {
     uint64_t data = 0;
@@ -56,7 +62,7 @@ accel_status_t state_identity(accel_t *run, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* Settings that a restart may change; listed when they differ. */
+/* Settings that a restart may change, as lines; listed when they differ. */
 static void settings(const accel_t *run, struct strbuf *b)
 {
     const accel_job_t *j = &run->job;
@@ -79,9 +85,12 @@ static void settings(const accel_t *run, struct strbuf *b)
                   p.compute == ACCEL_BF16 ? "bf16" : "no", accel_dtype_name(p.reduce));
 }
 
+/* fixed size, so that one broadcast carries the text */
 #define AGREE_BYTES 8192
 
-/* Everything that must be the same on all ranks, as lines "key=value". */
+/* Everything that must be the same on all ranks, as lines "key=value", padded
+ * with NUL. The config goes in as a digest; the other keys have lines, so that a
+ * message can name them. */
 static accel_status_t common_text(accel_t *run, char text_out[AGREE_BYTES],
                                   accel_error_t *err)
 {
@@ -114,6 +123,7 @@ static accel_status_t common_text(accel_t *run, char text_out[AGREE_BYTES],
     return ACCEL_OK;
 }
 
+/* step, cursor and rng_step are enough: nothing else of the loop outlives a step. */
 accel_status_t state_encode(const accel_t *run, char **text_out, size_t *bytes_out,
                             accel_error_t *err)
 {
@@ -137,7 +147,7 @@ accel_status_t state_encode(const accel_t *run, char **text_out, size_t *bytes_o
     return ACCEL_OK;
 }
 
-/* Value of `key` in lines "key=value"; copied to buf. */
+/* Value of `key` in lines "key=value", copied to buf[len]. */
 static bool lookup(const char *text, const char *key, char *buf, size_t len)
 {
     size_t klen = strlen(key);
@@ -155,6 +165,7 @@ static bool lookup(const char *text, const char *key, char *buf, size_t len)
     return false;
 }
 
+/* The same as a whole number, 0 or more. */
 static bool lookup_i64(const char *text, const char *key, int64_t *value_out)
 {
     char value[64], *end;
@@ -170,7 +181,8 @@ static bool lookup_i64(const char *text, const char *key, int64_t *value_out)
     return true;
 }
 
-/* One warning per setting that is not what it was when the checkpoint was written. */
+/* One warning for each setting that differs from what the checkpoint
+ * has. Rank 0 says it. */
 static void list_differences(accel_t *run, const char *text)
 {
     struct strbuf now = { 0 };
@@ -194,6 +206,7 @@ static void list_differences(accel_t *run, const char *text)
     strbuf_free(&now);
 }
 
+/* A checkpoint without the line has AdamW's state. */
 accel_status_t state_check_optimizer(const accel_t *run, const char *dir,
                                      const char *blob, size_t bytes, accel_error_t *err)
 {
@@ -220,6 +233,7 @@ accel_status_t state_check_optimizer(const accel_t *run, const char *dir,
     return st;
 }
 
+/* Keys that it does not know are ignored. */
 accel_status_t state_decode(accel_t *run, const char *blob, size_t bytes,
                             accel_error_t *err)
 {
@@ -246,7 +260,8 @@ accel_status_t state_decode(accel_t *run, const char *blob, size_t bytes,
     return st;
 }
 
-/* The first line of `mine` that `root` (rank 0's text) has differently. */
+/* The first line of `mine` that `root`, rank 0's text, lacks or has with another value.
+ * Cuts `mine` into pieces. */
 static accel_status_t first_difference(const accel_t *run, char *mine, const char *root,
                                        accel_error_t *err)
 {
@@ -268,6 +283,8 @@ static accel_status_t first_difference(const accel_t *run, char *mine, const cha
     return ACCEL_OK;
 }
 
+/* Each rank compares with rank 0's text. run_agree before the broadcast keeps a rank
+ * that failed from leaving the others in it. */
 accel_status_t state_same_on_all(accel_t *run, accel_error_t *err)
 {
     char *mine = calloc(2, AGREE_BYTES), *root = mine ? mine + AGREE_BYTES : NULL;

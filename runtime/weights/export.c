@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_save_weights: the masters of all ranks into Hugging Face files. Rank 0 writes;
- * a slice of a parameter travels at a time, so that no rank ever holds the whole model.
+ * accel_save_weights: the master weights of all ranks into Hugging Face files. Rank 0
+ * writes. One slice of a parameter travels at a time, so that no rank ever holds the
+ * whole model.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,22 +14,28 @@
 #include "backend/backend.h"
 #include "weights/weights.h"
 
+/* elements gathered at a time: 16 MiB of float32 on rank 0 */
 #define SLICE_ELEMS (4 << 20)
 
+/* One call of accel_save_weights on this rank. */
 struct export
 {
     accel_t *run;
     const struct hf_names *names;
     struct weight_part *part;
     size_t parts;
-    accel_safetensors_writer_t *out; /* rank 0's */
-    float *stage;                    /* on a device: room for a slice */
+    /* rank 0's; NULL elsewhere */
+    accel_safetensors_writer_t *out;
+    /* with a device: host memory for a slice */
+    float *stage;
 };
 
+/* names of dtypes in accel.h and in safetensors files */
 static const struct {
     const char *name, *stored;
 } dtypes[] = { { "float32", "F32" }, { "bfloat16", "BF16" }, { "float16", "F16" } };
 
+/* *stored_out: static text */
 static accel_status_t stored_name(const char *dtype, const char **stored_out,
                                   accel_error_t *err)
 {
@@ -41,7 +48,7 @@ static accel_status_t stored_name(const char *dtype, const char **stored_out,
                       "weights are not written as '%.40s'", dtype ? dtype : "");
 }
 
-/* Rank 0's: the files, with their names and shapes. */
+/* Rank 0: lays out the files, with Hugging Face names and shapes. */
 static accel_status_t export_begin(struct export *x, const char *dir,
                                    const char *stored, int64_t shard_bytes,
                                    accel_error_t *err)
@@ -70,7 +77,8 @@ static accel_status_t export_begin(struct export *x, const char *dir,
     return st;
 }
 
-/* Values of this rank's shard where the CPU can read them. */
+/* Values of this rank's shard where the CPU can read them: themselves, or a copy in the
+ * stage that is good until the next call. */
 static const float *on_host(const struct export *x, const float *values, size_t bytes)
 {
     const struct backend *be = run_home(x->run);
@@ -81,9 +89,10 @@ static const float *on_host(const struct export *x, const float *values, size_t 
     return x->stage;
 }
 
-/* Elements [first, first + count) of part i from all ranks to rank 0's file. The ranks
- * hold them one after the other in rank order. A failure of the file is kept in *bad,
- * so that all ranks go through the same collectives. */
+/* Collective. Elements [first, first + count) of part i from all ranks to rank 0's
+ * file. The ranks hold them one after the other in rank order, so the gathered blocks
+ * are the slice. A failure of the file is kept in *bad, so that all ranks still go
+ * through the same collectives. */
 static accel_status_t slice(struct export *x, size_t i, int64_t first, int64_t count,
                             accel_status_t *bad, accel_error_t *why, accel_error_t *err)
 {
@@ -110,7 +119,8 @@ static accel_status_t slice(struct export *x, size_t i, int64_t first, int64_t c
     return st;
 }
 
-/* Elements of a parameter that travel at a time: whole rows. */
+/* Elements of a parameter that travel at a time: whole rows, since
+ * write_transposed takes no less. */
 static int64_t slice_elems(const accel_tensor_t *p)
 {
     int64_t row = p->elems / p->dim[0];
@@ -118,6 +128,7 @@ static int64_t slice_elems(const accel_tensor_t *p)
     return row < SLICE_ELEMS ? SLICE_ELEMS / row * row : row;
 }
 
+/* With a device: the stage, for the largest slice. */
 static accel_status_t open_stage(struct export *x, accel_error_t *err)
 {
     int64_t most = 1;
@@ -133,6 +144,8 @@ static accel_status_t open_stage(struct export *x, accel_error_t *err)
                                        (size_t)most * sizeof(*x->stage));
 }
 
+/* All parameters; after each the ranks agree, so that a full disk on rank 0
+ * ends the export for all. */
 static accel_status_t write_all(struct export *x, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK, bad = ACCEL_OK;
@@ -154,7 +167,8 @@ static accel_status_t write_all(struct export *x, accel_error_t *err)
     return st;
 }
 
-/* config.json of a model of the library; *text is NULL for any other. */
+/* config.json for a model of the library; *text_out, one malloc, is NULL for any
+ * other. */
 static accel_status_t config_text(const accel_t *run, const char *dtype,
                                   char **text_out, accel_error_t *err)
 {
@@ -169,6 +183,7 @@ static accel_status_t config_text(const accel_t *run, const char *dtype,
                    : ACCEL_OK;
 }
 
+/* Rank 0 commits; the ranks agree on whether that worked. Collective. */
 static accel_status_t export_finish(struct export *x, const char *dtype,
                                     accel_error_t *err)
 {
@@ -185,6 +200,8 @@ static accel_status_t export_finish(struct export *x, const char *dtype,
     return run_agree(x->run, st, err);
 }
 
+/* Collective. Nothing is visible in `dir` until the commit; on failure writer_close
+ * removes what was written. */
 static accel_status_t save(accel_t *run, const char *dir, const char *dtype,
                            int64_t shard_bytes, accel_error_t *err)
 {
@@ -214,6 +231,8 @@ static accel_status_t save(accel_t *run, const char *dir, const char *dtype,
     return st;
 }
 
+/* A failure of the files leaves the run as it was, and it may go on. Only the loss of a
+ * peer is the run's error. */
 accel_status_t accel_save_weights(accel_t *run, const char *dir, const char *dtype,
                                   int64_t shard_bytes, accel_error_t *err)
 {

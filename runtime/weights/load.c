@@ -11,14 +11,17 @@
 #include "backend/backend.h"
 #include "weights/weights.h"
 
-#define STRAIGHT_ELEMS (1 << 20) /* of a piece that one thread reads at a time */
+/* elements that one thread reads at a time: as stored, and transposed */
+#define STRAIGHT_ELEMS (1 << 20)
 #define TURNED_ELEMS   (4 << 20)
-#define COMPARE_ELEMS  (64 << 10)
-#define NAME_BYTES     512
+/* elements compared at a time when tied tensors are held against each other */
+#define COMPARE_ELEMS (64 << 10)
+#define NAME_BYTES    512
 
 /* ---- this rank's parts ----------------------------------------------------------- */
 
-/* Where the box begins in its tensor, and how many elements it has. */
+/* Flat range of a box: its first element in the tensor, and how many it has. The boxes
+ * of a shard are cut from one range, so those of a parameter follow each other. */
 static void range_of(const accel_ckpt_box_t *box, int64_t *begin_out,
                      int64_t *count_out)
 {
@@ -33,7 +36,9 @@ static void range_of(const accel_ckpt_box_t *box, int64_t *begin_out,
     }
 }
 
-/* Boxes come in the order of the parameters, and those of one in memory order. */
+/* Joins boxes to parts. Boxes come in the order of the parameters, those of one
+ * parameter in memory order, so one pass is enough. Boxes of the optimizer's
+ * state are passed over. */
 static void take_boxes(struct weight_part *part, size_t n, const accel_ckpt_box_t *box,
                        size_t boxes)
 {
@@ -59,6 +64,7 @@ static void take_boxes(struct weight_part *part, size_t n, const accel_ckpt_box_
     }
 }
 
+/* shard_boxes names what is stored; a parameter without a box keeps count 0. */
 accel_status_t weight_parts(accel_t *run, bool for_load, struct weight_part **parts_out,
                             size_t *count_out, accel_error_t *err)
 {
@@ -90,18 +96,24 @@ accel_status_t weight_parts(accel_t *run, bool for_load, struct weight_part **pa
 
 /* ---- which tensor is which parameter --------------------------------------------- */
 
+/* One call of accel_load_weights on this rank. */
 struct load {
     accel_t *run;
     const struct hf_names *names;
     accel_safetensors_t *file;
     struct weight_part *part;
     size_t parts;
-    const accel_safetensors_tensor_t **from; /* of each part; NULL: keeps its values */
-    bool *used;                              /* of each tensor */
-    struct strbuf kept, left; /* heads without values, tensors without a parameter */
+    /* [parts]: the tensor it is read from; NULL: keeps its values */
+    const accel_safetensors_tensor_t **from;
+    /* [tensors]: is a parameter's source */
+    bool *used;
+    /* for the log: heads without values, tensors without a parameter */
+    struct strbuf kept, left;
+    /* how many of the latter; only the first 20 are in the text */
     size_t lefts;
 };
 
+/* "[768, 3072]"; reversed where the file has the transpose. */
 static void shape_text(int ndim, const int64_t *dim, bool turned, char *buf, size_t len)
 {
     size_t used = (size_t)snprintf(buf, len, "[");
@@ -113,6 +125,7 @@ static void shape_text(int ndim, const int64_t *dim, bool turned, char *buf, siz
         snprintf(buf + used, len - used, "]");
 }
 
+/* The shapes must agree, after transposition where the model's files have it. */
 static accel_status_t check_shape(const struct load *l, const accel_tensor_t *p,
                                   const accel_safetensors_tensor_t *t,
                                   accel_error_t *err)
@@ -131,6 +144,8 @@ static accel_status_t check_shape(const struct load *l, const accel_tensor_t *p,
         "%.200s has shape %s in the file, and %s in the model", p->name, theirs, ours);
 }
 
+/* Finds the tensor for part i under one of its names. A new head may be missing, any
+ * other parameter may not. */
 static accel_status_t find_one(struct load *l, size_t i, const char *path,
                                accel_error_t *err)
 {
@@ -155,7 +170,8 @@ static accel_status_t find_one(struct load *l, size_t i, const char *path,
     return check_shape(l, p, t, err);
 }
 
-/* The tensor that may be there again, and the one that its parameter was read from. */
+/* Pair i of tensors that a file may hold twice: a_out is the copy, b_out the tensor
+ * that the parameter is read from; NULL: not in the file. False: no more pairs. */
 static bool tied_pair(const struct load *l, int i,
                       const accel_safetensors_tensor_t **a_out,
                       const accel_safetensors_tensor_t **b_out)
@@ -173,6 +189,7 @@ static bool tied_pair(const struct load *l, int i,
     return true;
 }
 
+/* ndim and all sizes */
 static bool same_shape(const accel_safetensors_tensor_t *a,
                        const accel_safetensors_tensor_t *b)
 {
@@ -180,7 +197,9 @@ static bool same_shape(const accel_safetensors_tensor_t *a,
            memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(*a->shape)) == 0;
 }
 
-/* A head that the model ties must not have values of its own. */
+/* A head that the model ties to its embedding must not have values of its own in
+ * the file: they would be lost silently. Compares piece by piece, with two
+ * buffers of COMPARE_ELEMS. */
 static accel_status_t check_tied(struct load *l, accel_error_t *err)
 {
     const accel_safetensors_tensor_t *a, *b;
@@ -217,6 +236,7 @@ static accel_status_t check_tied(struct load *l, accel_error_t *err)
     return st;
 }
 
+/* Is t a copy that check_tied has looked at? */
 static bool is_tied(const struct load *l, const accel_safetensors_tensor_t *t)
 {
     const accel_safetensors_tensor_t *a, *b;
@@ -227,6 +247,7 @@ static bool is_tied(const struct load *l, const accel_safetensors_tensor_t *t)
     return false;
 }
 
+/* Tensors that nothing reads: a sign of a wrong model, so they are logged. */
 static void list_left(struct load *l)
 {
     for (size_t k = 0; k < accel_safetensors_count(l->file); k++) {
@@ -241,17 +262,21 @@ static void list_left(struct load *l)
 
 /* ---- reading --------------------------------------------------------------------- */
 
+/* A read of one thread. */
 struct piece {
     size_t part;
-    int64_t first, count; /* from the part's own first element */
+    /* elements, from the part's own first one */
+    int64_t first, count;
 };
 
+/* elements of the pieces of part i */
 static int64_t piece_elems(const struct load *l, size_t i)
 {
     return hf_is_transposed(l->names, l->part[i].param->name) ? TURNED_ELEMS
                                                               : STRAIGHT_ELEMS;
 }
 
+/* Reads a piece into host memory, transposed where the file has it so. */
 static accel_status_t read_to(const struct load *l, const struct piece *p, float *to,
                               accel_error_t *err)
 {
@@ -287,6 +312,7 @@ static accel_status_t read_piece(const struct load *l, const struct piece *p,
     return st;
 }
 
+/* All reads of this rank. *list_out is one malloc. */
 static accel_status_t list_pieces(const struct load *l, struct piece **list_out,
                                   size_t *count_out, accel_error_t *err)
 {
@@ -312,6 +338,8 @@ static accel_status_t list_pieces(const struct load *l, struct piece **list_out,
     return ACCEL_OK;
 }
 
+/* Reads all pieces with the threads of the process. The first failure to be noted is
+ * the result; the others still finish. */
 static accel_status_t read_all(struct load *l, accel_error_t *err)
 {
     struct piece *list = NULL;
@@ -339,7 +367,8 @@ static accel_status_t read_all(struct load *l, accel_error_t *err)
 
 /* ---- the call -------------------------------------------------------------------- */
 
-/* Local; what is wrong is this rank's own error. */
+/* This rank's work. Nothing is read into the shards before every parameter has its
+ * tensor. Rank 0 alone compares tied tensors: one look is enough. */
 static accel_status_t load_own(struct load *l, const char *path, accel_error_t *err)
 {
     accel_status_t st = accel_safetensors_open(&l->file, path, err);
@@ -365,6 +394,7 @@ static accel_status_t load_own(struct load *l, const char *path, accel_error_t *
     return st ? st : read_all(l, err);
 }
 
+/* Rank 0's lines in the log. */
 static void say(const struct load *l, const char *path, double seconds)
 {
     const struct accel_log *log = &l->run->log;
@@ -389,6 +419,8 @@ static void say(const struct load *l, const char *path, double seconds)
                path, seconds, format_bytes((double)bytes, size, sizeof(size)));
 }
 
+/* Collective. A run that resumed has better values already, so the same program works
+ * for a first start and a restart. */
 static accel_status_t load_weights(accel_t *run, const char *path, accel_error_t *err)
 {
     struct load l = { .run = run, .names = hf_names_of(run->job.model) };
@@ -411,7 +443,8 @@ static accel_status_t load_weights(accel_t *run, const char *path, accel_error_t
             if (l.from[i])
                 shard_given(run->shard, l.part[i].param);
         shard_loaded(run->shard);
-        run->loop.step_start_ns = clock_ns(); /* no part of the first step */
+        /* loading is not part of the first step's time */
+        run->loop.step_start_ns = clock_ns();
         if (run->boot.rank == 0)
             say(&l, path, (double)(clock_ns() - start) / 1e9);
     }

@@ -15,10 +15,11 @@
 
 #include "weights/huggingface/hf_config.h"
 
+/* a config.json has a few KiB; a file beyond this is something else */
 #define FILE_MAX_BYTES (16 << 20)
 #define PLAIN          "use a model without it"
 
-/* Opens the text and holds it to `type`. */
+/* Opens the text and checks that its model_type is `type`. */
 static accel_status_t open_typed(struct hf_json *j, const char *text, size_t len,
                                  const char *type, const char *where,
                                  accel_error_t *err)
@@ -42,6 +43,7 @@ static accel_status_t open_typed(struct hf_json *j, const char *text, size_t len
     return j->status;
 }
 
+/* Notes that a size is no multiple of another one. */
 static accel_status_t misfit(struct hf_json *j, const char *a, int a_value,
                              const char *b, int b_value)
 {
@@ -52,7 +54,7 @@ static accel_status_t misfit(struct hf_json *j, const char *a, int a_value,
     return j->status;
 }
 
-/* `out` is set only on success. */
+/* Ends a parse function: `out` is set only on success. */
 #define FINISH(j, m, out)                                                              \
     do {                                                                               \
         if (!(j).status)                                                               \
@@ -94,7 +96,8 @@ accel_status_t hf_gpt2_parse(const char *text, size_t len, const char *where,
 
 /* ---- llama ----------------------------------------------------------------------- */
 
-/* `in` is rope_scaling, or rope_parameters, which has the base as well. */
+/* `in` is the object of rope_scaling, or of rope_parameters, which
+ * has the base as well. */
 static void take_rope(struct hf_json *in, accel_rope_t *rope)
 {
     const char *key = hf_json_has(in, "rope_type") ? "rope_type" : "type";
@@ -112,7 +115,7 @@ static void take_rope(struct hf_json *in, accel_rope_t *rope)
     rope->kind = *kind == 'l' && kind[1] == 'i' ? ACCEL_ROPE_LINEAR : ACCEL_ROPE_LLAMA3;
     rope->factor = hf_json_real(in, "factor", 0, 1, 1e9);
     if (!in->status && !hf_json_has(in, "factor"))
-        hf_json_size(in, "factor", 0); /* says that it is missing */
+        hf_json_size(in, "factor", 0); /* reports that it is missing */
     if (rope->kind == ACCEL_ROPE_LINEAR)
         return;
     rope->low_freq_factor = hf_json_real(in, "low_freq_factor", 1, 1e-9, 1e9);
@@ -125,6 +128,8 @@ static void take_rope(struct hf_json *in, accel_rope_t *rope)
             (double)rope->high_freq_factor, (double)rope->low_freq_factor);
 }
 
+/* Rotary positions. Newer versions of transformers write rope_parameters, older ones
+ * rope_scaling and rope_theta; both occur. */
 static void read_rope(struct hf_json *j, accel_rope_t *rope)
 {
     struct hf_json in;
@@ -139,6 +144,7 @@ static void read_rope(struct hf_json *j, accel_rope_t *rope)
     }
 }
 
+/* Absent kv heads mean one per head; an absent head width divides the width. */
 accel_status_t hf_llama_parse(const char *text, size_t len, const char *where,
                               accel_llama_t *model_out, accel_error_t *err)
 {
@@ -175,6 +181,7 @@ accel_status_t hf_llama_parse(const char *text, size_t len, const char *where,
 
 /* ---- bert ------------------------------------------------------------------------ */
 
+/* BERT's head, from the class in `architectures`; none of those named here: no head. */
 static void read_head(struct hf_json *j, accel_bert_t *m)
 {
     static const char key[] = "architectures";
@@ -235,7 +242,9 @@ accel_status_t hf_bert_parse(const char *text, size_t len, const char *where,
 
 /* ---- files ----------------------------------------------------------------------- */
 
-/* config.json of `path`, itself or in it: its text, one malloc; its name in `where`. */
+/* Text of the config.json that `path` is, or that lies in directory `path`.
+ * *text_out is one malloc; where[where_len] gets the file's name. O_NONBLOCK:
+ * a pipe must not hang. */
 static accel_status_t read_file(const char *path, char *where, size_t where_len,
                                 char **text_out, size_t *len_out, accel_error_t *err)
 {
@@ -270,6 +279,7 @@ static accel_status_t read_file(const char *path, char *where, size_t where_len,
                          "it is no regular file of at most 16 MiB that can be read");
 }
 
+/* The body of the public functions, which differ in the parser only. */
 #define READ_CONFIG(parse)                                                             \
     char where[PATH_MAX], *text;                                                       \
     size_t len;                                                                        \

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Values of a config.json by key. In: JSON text. Out: numbers and words in their
- * ranges; what has a wrong type or cannot be computed is one error with key and value.
+ * ranges. A value of the wrong type, or one that cannot be computed with, is one error
+ * with key and value.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -10,8 +11,10 @@
 
 #include "weights/huggingface/hf_config.h"
 
+/* the largest size; its text is in hf_json_size */
 #define SIZE_MAX_VALUE (INT32_MAX / 4)
 
+/* The file may hold anything, terminals react to control characters. */
 const char *hf_json_shown(const char *s, char *buf, size_t len)
 {
     size_t n = 0;
@@ -22,6 +25,7 @@ const char *hf_json_shown(const char *s, char *buf, size_t len)
     return buf;
 }
 
+/* A value as JSON text, printable and cut to fit buf[len]. */
 static const char *value_text(const json_t *v, char *buf, size_t len)
 {
     char *text =
@@ -59,6 +63,7 @@ void hf_json_close(struct hf_json *j)
     j->object = NULL;
 }
 
+/* The value of a key, borrowed; NULL when absent, null, or after an error. */
 static json_t *get(const struct hf_json *j, const char *key)
 {
     json_t *v = j->status ? NULL : json_object_get(j->object, key);
@@ -71,6 +76,7 @@ bool hf_json_has(const struct hf_json *j, const char *key)
     return get(j, key) != NULL;
 }
 
+/* Notes that a value is not what is wanted. */
 static void bad_value(struct hf_json *j, const char *key, const char *wanted)
 {
     char value[96];
@@ -81,6 +87,7 @@ static void bad_value(struct hf_json *j, const char *key, const char *wanted)
             value_text(json_object_get(j->object, key), value, sizeof(value)), wanted);
 }
 
+/* 1 after an error: callers divide by sizes. */
 int hf_json_size(struct hf_json *j, const char *key, int otherwise)
 {
     json_t *v = get(j, key);
@@ -151,7 +158,8 @@ void hf_json_absent(struct hf_json *j, const char *key, const char *hint)
         hf_json_refuse(j, key, hint);
 }
 
-/* The first name of a form is the one that is written. */
+/* names of activations in transformers; of several names of a form the first is
+ * written */
 static const struct {
     const char *name;
     accel_activation_t act;
@@ -183,6 +191,7 @@ const char *hf_activation_name(accel_activation_t act)
     return NULL;
 }
 
+/* A copy of the struct with another object: the caller must hand the status back. */
 bool hf_json_object(struct hf_json *j, const char *key, struct hf_json *object_out)
 {
     json_t *v = get(j, key);

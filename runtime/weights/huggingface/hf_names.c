@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of names and layouts, a row per model. Files leave the prefix of the base
- * model out or put it in, old ones call the norms' parameters gamma and beta; GPT-2's
- * linear layers are stored [in, out].
+ * The table of names and layouts, one row per model. Files may leave out the prefix of
+ * the base model or have it; old ones call the norms' parameters gamma and beta;
+ * GPT-2's linear layers are stored [in, out].
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,16 +12,24 @@
 #include "weights/huggingface/hf_names.h"
 #include "nn/models/llama.h"
 
+/* entries of each list; unused ones are NULL */
 #define MOST 4
 
 struct hf_names {
-    const char *prefix;           /* of the base model */
-    const char *heads[MOST];      /* names outside the base model begin with one */
-    const char *transposed[MOST]; /* names end with one */
-    const char *optional[MOST];   /* begin with one, behind the prefix */
-    const char *buffers[MOST];    /* end with one */
-    const char *tied[MOST][2];    /* tensor, parameter */
-    bool gamma;                   /* LayerNorm.gamma and .beta are names, too */
+    /* of the base model's names */
+    const char *prefix;
+    /* names outside the base model begin with one of these: never prefixed */
+    const char *heads[MOST];
+    /* names of transposed matrices end with one */
+    const char *transposed[MOST];
+    /* parameters that may be missing begin with one, behind the prefix */
+    const char *optional[MOST];
+    /* buffers end with one */
+    const char *buffers[MOST];
+    /* { tensor, parameter } pairs of equal values */
+    const char *tied[MOST][2];
+    /* LayerNorm.gamma and .beta are names as well */
+    bool gamma;
 };
 
 static const struct hf_names gpt2_names = {
@@ -68,6 +76,7 @@ static bool ends(const char *s, const char *tail)
     return n >= m && strcmp(s + n - m, tail) == 0;
 }
 
+/* Does s fit an entry of the list? */
 static bool any(const char *const list[MOST], const char *s,
                 bool (*fits)(const char *, const char *))
 {
@@ -83,6 +92,8 @@ static const char *inner(const struct hf_names *n, const char *name)
     return begins(name, n->prefix) ? name + strlen(n->prefix) : name;
 }
 
+/* Names 0 .. forms-1 are with and without prefix; then the same with the
+ * old names of the norms. */
 bool hf_name(const struct hf_names *n, const char *param, int i, char *buf, size_t len)
 {
     const char *base = inner(n, param), *old = NULL;

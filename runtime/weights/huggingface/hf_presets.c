@@ -9,7 +9,8 @@
 #include "nn/models/any.h"
 
 static const struct {
-    const char *name, *other; /* what it is called, too */
+    /* two names for one model */
+    const char *name, *other;
     int layers, heads, width;
 } gpt2[] = {
     { "gpt2", "gpt2-124M", 12, 12, 768 },
@@ -18,6 +19,7 @@ static const struct {
     { "gpt2-xl", "gpt2-1558M", 48, 25, 1600 },
 };
 
+/* generations differ in vocabulary, rotary base and scaling, and tied heads */
 enum llama_kind { LLAMA_2, LLAMA_3, LLAMA_31, LLAMA_32 };
 
 static const struct {
@@ -48,6 +50,8 @@ static const struct {
     { "bert-large-cased", 24, 16, 1024, 28996 },
 };
 
+/* Counts through the three tables: both names of each GPT-2, then llama, then bert.
+ * NULL behind the last. */
 const char *model_preset_name(size_t i)
 {
     if (i < 2 * ACCEL_ARRAY_SIZE(gpt2))
@@ -59,6 +63,7 @@ const char *model_preset_name(size_t i)
     return i < ACCEL_ARRAY_SIZE(bert) ? bert[i].name : NULL;
 }
 
+/* The error for an unknown name; the hint has the nearest name, else all of them. */
 static accel_status_t unknown(const char *model, const char *name,
                               const char *const *names, size_t n, accel_error_t *err)
 {
@@ -94,6 +99,7 @@ accel_status_t accel_gpt2_preset(const char *name, accel_gpt2_t *out,
     return unknown("gpt2", name, names, ACCEL_ARRAY_SIZE(names), err);
 }
 
+/* Rotary positions of a generation, as in its published config.json. */
 static accel_rope_t rope_of(enum llama_kind kind)
 {
     if (kind == LLAMA_2)

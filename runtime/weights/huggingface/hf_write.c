@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes config.json from the structs of accel.h, so that transformers loads what is
- * beside it. In: a struct. Out: text; never a file.
+ * Writes config.json from the structs of accel.h, so that transformers loads the
+ * weights beside it. In: a struct. Out: text; never a file.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -22,6 +22,8 @@ static json_t *real(float v)
     return json_real(strtod(text, NULL));
 }
 
+/* The object as indented text, and the object freed. A NULL object means that memory
+ * ran out while it was made. */
 static accel_status_t hf_finish_text(json_t *o, char **text_out, accel_error_t *err)
 {
     char *text =
@@ -35,6 +37,8 @@ static accel_status_t hf_finish_text(json_t *o, char **text_out, accel_error_t *
     return ACCEL_OK;
 }
 
+/* A field of 0 means the library's default, which is written out: that of
+ * transformers may differ. */
 accel_status_t hf_gpt2_format(const accel_gpt2_t *m, const char *dtype, char **text_out,
                               accel_error_t *err)
 {
@@ -53,7 +57,7 @@ accel_status_t hf_gpt2_format(const accel_gpt2_t *m, const char *dtype, char **t
     return hf_finish_text(o, text_out, err);
 }
 
-/* rope_scaling is what all versions of transformers read. */
+/* All versions of transformers read this key; rope_parameters only new ones. */
 static json_t *rope_scaling(const accel_rope_t *r)
 {
     if (r->kind == ACCEL_ROPE_LINEAR)
@@ -90,7 +94,7 @@ accel_status_t hf_llama_format(const accel_llama_t *m, const char *dtype,
     return hf_finish_text(o, text_out, err);
 }
 
-/* {"0": "LABEL_0", ...}: their number is that of the labels. */
+/* id2label, {"0": "LABEL_0", ...}: transformers takes the number of labels from it. */
 static json_t *labels(int n)
 {
     json_t *o = json_object();

@@ -10,6 +10,7 @@
 
 #include "st_internal.h"
 
+/* All dtypes of the format: files may hold tensors that nobody reads here. */
 static const struct st_dtype dtypes[] = {
     { "BOOL", 1 },    { "U8", 1 },  { "I8", 1 },  { "F8_E4M3", 1 }, { "F8_E5M2", 1 },
     { "F8_E8M0", 1 }, { "I16", 2 }, { "U16", 2 }, { "F16", 2 },     { "BF16", 2 },
@@ -25,6 +26,7 @@ const struct st_dtype *st_dtype_find(const char *name)
     return NULL;
 }
 
+/* Names come from files, and terminals react to control characters. */
 const char *st_shown(const char *name, char *buf, size_t len)
 {
     size_t n = 0;
@@ -37,6 +39,8 @@ const char *st_shown(const char *name, char *buf, size_t len)
     return buf;
 }
 
+/* Room for one more entry of `size` bytes. The list, which may have moved, or NULL;
+ * then the old one is still valid. */
 static void *st_grow(void *list, size_t count, size_t *cap, size_t size)
 {
     size_t next = *cap ? 2 * *cap : 64;
@@ -50,6 +54,7 @@ static void *st_grow(void *list, size_t count, size_t *cap, size_t size)
     return p;
 }
 
+/* The object of __metadata__: texts only. */
 static bool take_meta(struct st_json *j, struct st_header *h)
 {
     size_t n = 0;
@@ -88,7 +93,7 @@ static bool take_shape(struct st_json *j, accel_safetensors_tensor_t *t)
             return false;
         t->shape[t->ndim++] = size;
         zero = zero || size == 0;
-        /* What lies beyond a size of zero must not overflow either. */
+        /* The sizes around a 0 must not overflow either. */
         if (size && __builtin_mul_overflow(elems, size, &elems))
             return st_json_fail(j, "a shape with too many elements");
     } while (st_json_is(j, ','));
@@ -96,14 +101,17 @@ static bool take_shape(struct st_json *j, accel_safetensors_tensor_t *t)
     return st_json_want(j, ']');
 }
 
+/* [begin, end], in bytes of the data. */
 static bool take_range(struct st_json *j, int64_t *begin_out, int64_t *end_out)
 {
     return st_json_want(j, '[') && st_json_whole(j, begin_out) &&
            st_json_want(j, ',') && st_json_whole(j, end_out) && st_json_want(j, ']');
 }
 
+/* the keys of a tensor, each exactly once */
 enum { HAS_DTYPE = 1, HAS_SHAPE = 2, HAS_RANGE = 4 };
 
+/* The object of one tensor. *end_out: the end of its range; *has: which keys it had. */
 static bool take_field(struct st_json *j, struct st_tensor *t, int64_t *end_out,
                        int *has)
 {
@@ -135,6 +143,7 @@ static bool take_field(struct st_json *j, struct st_tensor *t, int64_t *end_out,
     return !j->problem;
 }
 
+/* One tensor: its range must have the size that shape and dtype give. */
 static bool take_tensor(struct st_json *j, struct st_header *h, const char *name)
 {
     struct st_tensor *list = st_grow(h->tensor, h->count, &h->cap, sizeof(*h->tensor));
@@ -160,6 +169,7 @@ static bool take_tensor(struct st_json *j, struct st_header *h, const char *name
     return true;
 }
 
+/* for qsort: by name */
 static int compare_names(const void *a, const void *b)
 {
     const struct st_tensor *x = a, *y = b;
@@ -167,6 +177,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(x->pub.name, y->pub.name);
 }
 
+/* By begin, then end: an empty tensor goes before one that begins at the same byte. */
 static int compare_places(const void *a, const void *b)
 {
     const struct st_tensor *x = a, *y = b;
@@ -177,6 +188,7 @@ static int compare_places(const void *a, const void *b)
     return (xe > ye) - (xe < ye);
 }
 
+/* for qsort: by key */
 static int compare_keys(const void *a, const void *b)
 {
     const struct st_pair *x = a, *y = b;
@@ -184,7 +196,9 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(x->key, y->key);
 }
 
-/* In the order of their places each range begins where the one before it ended. */
+/* In the order of their places each range begins where the one before it ended,
+ * and the last ends with the data. That rules out holes, overlaps, and data that
+ * is cut or appended to. */
 static accel_status_t check_cover(struct st_header *h, int64_t data_bytes,
                                   const char *where, accel_error_t *err)
 {
@@ -212,6 +226,7 @@ static accel_status_t check_cover(struct st_header *h, int64_t data_bytes,
     return ACCEL_OK;
 }
 
+/* Sorts tensors and metadata; equal names are then neighbours. */
 static accel_status_t check_twice(struct st_header *h, const char *where,
                                   accel_error_t *err)
 {
@@ -234,6 +249,8 @@ static accel_status_t check_twice(struct st_header *h, const char *where,
     return ACCEL_OK;
 }
 
+/* Problems inside the loop stay in j: the next st_json_member is false,
+ * and st_json_end tells. */
 accel_status_t st_header_parse(struct st_header *h, char *text, size_t len,
                                int64_t data_bytes, const char *where,
                                accel_error_t *err)

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The index of a sharded model. In: its JSON text. Out: which file each tensor is said
- * to be in; only names of files beside the index are accepted. Never opens a file.
+ * The index of a sharded model. In: its JSON text. Out: the file that each tensor is
+ * said to be in. Only names of files beside the index are accepted. Never opens a file.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "st_internal.h"
 
-/* A file of the index's own directory, not hidden. */
+/* A .safetensors file of the index's own directory, not hidden: an index must not make
+ * us open other paths. */
 static bool is_plain(const char *name)
 {
     static const char suffix[] = ".safetensors";
@@ -18,6 +19,7 @@ static bool is_plain(const char *name)
            strcmp(name + n - tail, suffix) == 0;
 }
 
+/* The object of weight_map. */
 static bool take_map(struct st_json *j, struct st_index *x)
 {
     char *key, *value;
@@ -43,6 +45,7 @@ static bool take_map(struct st_json *j, struct st_index *x)
     return !j->problem;
 }
 
+/* for qsort: by tensor */
 static int st_index_compare(const void *a, const void *b)
 {
     const struct st_pair *x = a, *y = b;
@@ -50,6 +53,7 @@ static int st_index_compare(const void *a, const void *b)
     return strcmp(x->key, y->key);
 }
 
+/* Sorts the entries; equal names are then neighbours. */
 static accel_status_t st_index_check(struct st_index *x, const char *where,
                                      accel_error_t *err)
 {
@@ -67,6 +71,7 @@ static accel_status_t st_index_check(struct st_index *x, const char *where,
     return ACCEL_OK;
 }
 
+/* Other keys, such as metadata, are skipped. */
 accel_status_t st_index_parse(struct st_index *x, char *text, size_t len,
                               const char *where, accel_error_t *err)
 {

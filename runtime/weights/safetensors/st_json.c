@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strict JSON for headers that may be hostile: what the caller expects is asked for
- * token by token, so that nothing is built for text that has another form. Strings are
- * decoded where they stand. Never allocates.
+ * Strict JSON for headers that may be hostile. The caller asks for what it expects
+ * token by token, so nothing is built for text of another form. Strings are decoded
+ * where they stand. Never allocates.
  */
 #include <string.h>
 
 #include "st_internal.h"
 
+/* levels of objects and lists that a skipped value may have: bounds the recursion */
 #define DEPTH 32
 
 const char st_no_memory[] = "no memory for it";
@@ -19,6 +20,7 @@ bool st_json_fail(struct st_json *j, const char *problem)
     return false;
 }
 
+/* the four blanks of JSON */
 static void skip_blanks(struct st_json *j)
 {
     while (j->s < j->end &&
@@ -55,7 +57,8 @@ bool st_json_want(struct st_json *j, char c)
     }
 }
 
-/* Length of the well-formed UTF-8 sequence at s, 0 if there is none. */
+/* Length of the well-formed UTF-8 sequence at s; 0 if there is none. Overlong forms,
+ * surrogates and codes beyond 10ffff are not. */
 static int utf8_length(const unsigned char *s, const unsigned char *end)
 {
     static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
@@ -77,6 +80,8 @@ static int utf8_length(const unsigned char *s, const unsigned char *end)
     return n;
 }
 
+/* Appends a code point. At most as long as the escape that it came from, so decoding in
+ * place never overtakes reading. */
 static char *put_utf8(char *to, uint32_t code)
 {
     if (code < 0x80) {
@@ -97,7 +102,7 @@ static char *put_utf8(char *to, uint32_t code)
     return to;
 }
 
-/* The four digits of \uXXXX at s. */
+/* The four digits of \uXXXX. */
 static bool take_hex(struct st_json *j, uint32_t *code_out)
 {
     *code_out = 0;
@@ -114,7 +119,8 @@ static bool take_hex(struct st_json *j, uint32_t *code_out)
     return true;
 }
 
-/* Behind \u: one code point, of two escapes when the first is half of a pair. */
+/* Behind \u: one code point, from two escapes when the first is half of a surrogate
+ * pair. NUL is refused, since texts end with one. */
 static bool take_unicode(struct st_json *j, char **to)
 {
     uint32_t code, low;
@@ -137,6 +143,7 @@ static bool take_unicode(struct st_json *j, char **to)
     return true;
 }
 
+/* A backslash and what follows; *to moves behind what was decoded. */
 static bool take_escape(struct st_json *j, char **to)
 {
     static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
@@ -157,6 +164,7 @@ static bool take_escape(struct st_json *j, char **to)
     return true;
 }
 
+/* The closing quote gives room for the NUL. */
 bool st_json_string(struct st_json *j, char **text_out)
 {
     char *to, *start;
@@ -188,6 +196,7 @@ bool st_json_string(struct st_json *j, char **text_out)
     return true;
 }
 
+/* Signs, fractions, exponents and leading zeros are refused. */
 bool st_json_whole(struct st_json *j, int64_t *value_out)
 {
     int64_t v = 0;
@@ -208,6 +217,7 @@ bool st_json_whole(struct st_json *j, int64_t *value_out)
     return true;
 }
 
+/* number of digits skipped */
 static size_t skip_digits(struct st_json *j)
 {
     char *from = j->s;
@@ -217,6 +227,7 @@ static size_t skip_digits(struct st_json *j)
     return (size_t)(j->s - from);
 }
 
+/* A number of JSON, of any size. */
 static bool skip_number(struct st_json *j)
 {
     char *first;
@@ -243,6 +254,7 @@ static bool skip_number(struct st_json *j)
     return true;
 }
 
+/* true, false, null or a number. */
 static bool skip_word(struct st_json *j)
 {
     static const char *const words[] = { "true", "false", "null" };
@@ -258,6 +270,7 @@ static bool skip_word(struct st_json *j)
     return skip_number(j);
 }
 
+/* Any value. After a problem every call returns at once, so the loops end. */
 static bool skip(struct st_json *j, int depth)
 {
     char *text;
@@ -298,6 +311,7 @@ bool st_json_end(struct st_json *j)
     return j->s == j->end || st_json_fail(j, "something follows the end");
 }
 
+/* Nothing but a comma may stand between members, and no comma before the end. */
 bool st_json_member(struct st_json *j, size_t *n, char **key_out)
 {
     if ((*n)++ == 0) {

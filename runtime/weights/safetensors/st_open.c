@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Opening weights: a path in, a table of tensors over all shards out. Finds the file or
- * index, reads and checks every header, and holds the shards against the index. Never
+ * index, reads and checks every header, and compares the shards with the index. Never
  * reads data.
  */
 #include <errno.h>
@@ -16,6 +16,7 @@
 #include "ckpt_io.h"
 #include "st_internal.h"
 
+/* The error for errno `error`: a missing file has a hint of its own. */
 static accel_status_t fail_io(const char *where, int error, accel_error_t *err)
 {
     if (error == ENOENT || error == ENOTDIR)
@@ -27,7 +28,8 @@ static accel_status_t fail_io(const char *where, int error, accel_error_t *err)
                          "cannot read it: %s", strerror(error));
 }
 
-/* A regular file, O_NONBLOCK so that a FIFO in its place does not hang. */
+/* Opens a regular file; O_NONBLOCK so that a FIFO in its place does not hang.
+ * *bytes_out is its size. *fd_out is -1 after an error. */
 static accel_status_t open_file(int at, const char *name, const char *where,
                                 int *fd_out, int64_t *bytes_out, accel_error_t *err)
 {
@@ -50,7 +52,7 @@ static accel_status_t open_file(int at, const char *name, const char *where,
                              "it is a directory, a device or a pipe");
 }
 
-/* Bytes [at, at + n) into one malloc. */
+/* Bytes [at, at + n) of fd in one malloc, with room for a NUL. */
 static accel_status_t read_text(int fd, int64_t at, size_t n, const char *where,
                                 char **text_out, accel_error_t *err)
 {
@@ -68,6 +70,8 @@ static accel_status_t read_text(int fd, int64_t at, size_t n, const char *where,
     return fail_io(where, got < 0 ? errno : EIO, err);
 }
 
+/* The header: 8 bytes of length, little endian, and that many of JSON. The length is
+ * checked against the file before it is allocated. */
 static accel_status_t read_header(struct st_file *f, int64_t bytes, const char *where,
                                   accel_error_t *err)
 {
@@ -95,7 +99,8 @@ static accel_status_t read_header(struct st_file *f, int64_t bytes, const char *
     return st;
 }
 
-/* One more file of s, `name` in directory `at`. */
+/* One more file of s: `name` in directory `at`; `where` is its path in errors. What was
+ * allocated belongs to s, also after an error. */
 static accel_status_t add_file(struct accel_safetensors *s, int at, const char *name,
                                const char *where, accel_error_t *err)
 {
@@ -117,6 +122,7 @@ static accel_status_t add_file(struct accel_safetensors *s, int at, const char *
     return st ? st : read_header(f, bytes, where, err);
 }
 
+/* for qsort and bsearch: by name */
 static int st_tensor_compare(const void *a, const void *b)
 {
     const struct st_tensor *x = a, *y = b;
@@ -124,7 +130,7 @@ static int st_tensor_compare(const void *a, const void *b)
     return strcmp(x->pub.name, y->pub.name);
 }
 
-/* The tables of all files as one. */
+/* The tables of all files as one. No tensor may be in two files. */
 static accel_status_t join(struct accel_safetensors *s, accel_error_t *err)
 {
     char shown[ST_SHOWN];
@@ -156,6 +162,7 @@ static accel_status_t join(struct accel_safetensors *s, accel_error_t *err)
 
 /* ---- shards ---------------------------------------------------------------------- */
 
+/* for qsort: texts */
 static int compare_values(const void *a, const void *b)
 {
     const char *const *x = a, *const *y = b;
@@ -163,7 +170,8 @@ static int compare_values(const void *a, const void *b)
     return strcmp(*x, *y);
 }
 
-/* Names of the index's files, each once, in order; one malloc of pointers. */
+/* Names of the index's files, each once, sorted. *names_out is one malloc of pointers
+ * into the index's text. */
 static accel_status_t shard_names(const struct st_index *x, const char ***names_out,
                                   size_t *count_out, const char *where,
                                   accel_error_t *err)
@@ -188,7 +196,8 @@ static accel_status_t shard_names(const struct st_index *x, const char ***names_
                          "the index names %zu files", n);
 }
 
-/* All that are not there, in one message. */
+/* Looks for all shards before any is opened: one message names the
+ * missing ones, up to 8. */
 static accel_status_t check_present(int dirfd, const char *const *name, size_t n,
                                     const char *where, accel_error_t *err)
 {
@@ -211,7 +220,7 @@ static accel_status_t check_present(int dirfd, const char *const *name, size_t n
     return st;
 }
 
-/* Every tensor is in the file that the index says. */
+/* Every tensor of the index is in the file that it says. */
 static accel_status_t check_map(const struct accel_safetensors *s,
                                 const struct st_index *x, const char *where,
                                 accel_error_t *err)
@@ -232,6 +241,7 @@ static accel_status_t check_map(const struct accel_safetensors *s,
     return ACCEL_OK;
 }
 
+/* Opens the shards of index x, which lie in `dir`, and checks them against it. */
 static accel_status_t open_shards(struct accel_safetensors *s, int dirfd,
                                   const struct st_index *x, const char *dir,
                                   const char *where, accel_error_t *err)
@@ -257,6 +267,8 @@ static accel_status_t open_shards(struct accel_safetensors *s, int dirfd,
     return st;
 }
 
+/* Reads the index at `path`, then its shards. They are opened relative to its
+ * directory's descriptor. */
 static accel_status_t open_index(struct accel_safetensors *s, const char *path,
                                  accel_error_t *err)
 {
@@ -295,7 +307,8 @@ static accel_status_t open_index(struct accel_safetensors *s, const char *path,
 
 /* ---- paths ----------------------------------------------------------------------- */
 
-/* What to open for a directory, into `out`. */
+/* What to open for a directory, into buf[len]. Weights that exist only as pickles are
+ * refused with a hint of their own: loading a pickle runs a program. */
 static accel_status_t look_into(const char *dir, char *buf, size_t len,
                                 accel_error_t *err)
 {
@@ -324,6 +337,7 @@ static accel_status_t look_into(const char *dir, char *buf, size_t len,
                          "the directory has neither " ST_SINGLE " nor " ST_INDEX);
 }
 
+/* Does s end with `tail`? */
 static bool ends_with(const char *s, const char *tail)
 {
     size_t n = strlen(s), m = strlen(tail);
@@ -331,6 +345,7 @@ static bool ends_with(const char *s, const char *tail)
     return n >= m && strcmp(s + n - m, tail) == 0;
 }
 
+/* A file is an index if its name ends with .json. */
 accel_status_t accel_safetensors_open(accel_safetensors_t **weights_out,
                                       const char *path, accel_error_t *err)
 {

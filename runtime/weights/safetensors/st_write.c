@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Writing weights. In: names and shapes at once, then values in any order. Out: one
- * file or shards with their index. The whole layout is known before the first value, so
- * that values go to their place; names appear by rename, the index last.
+ * file, or shards with their index. The whole layout is known before the first value,
+ * so values go straight to their place. Files appear by rename, the index last.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,20 +16,26 @@
 #include "common/path_dir.h"
 #include "st_internal.h"
 
+/* elements converted at a time */
 #define PIECE_ELEMS (128 << 10)
 
+/* An entry, and where it goes. */
 struct out_tensor {
     char *name;
     int ndim;
     int64_t shape[ACCEL_CKPT_MAX_DIMS];
-    int64_t elems, begin; /* begin: byte in the data of its shard */
-    int64_t written;      /* elements */
+    /* begin: byte in the data of its shard */
+    int64_t elems, begin;
+    /* elements so far; must be elems at the commit */
+    int64_t written;
     int shard;
 };
 
+/* A file in progress; fd is -1 until it is created. */
 struct out_shard {
     char name[48];
     int fd;
+    /* where its data begins, and how much there is */
     int64_t data_at, bytes;
 };
 
@@ -42,9 +48,11 @@ struct accel_safetensors_writer {
     struct out_shard *shard;
     int shards;
     bool committed;
-    char *buffer; /* PIECE_ELEMS in the file's dtype, and as many floats */
+    /* PIECE_ELEMS in the file's dtype, then as many floats */
+    char *buffer;
 };
 
+/* The error for errno, which is read first. */
 static accel_status_t fail_write(const struct accel_safetensors_writer *w,
                                  const char *name, const char *what, accel_error_t *err)
 {
@@ -56,7 +64,7 @@ static accel_status_t fail_write(const struct accel_safetensors_writer *w,
                          "%s: %s", what, strerror(e));
 }
 
-/* ".NAME.tmp": what a file is called until it is whole. */
+/* ".NAME.tmp": the name of a file until it is whole. */
 static void temporary(const char *name, char name_out[80])
 {
     snprintf(name_out, 80, ".%.70s.tmp", name);
@@ -64,6 +72,7 @@ static void temporary(const char *name, char name_out[80])
 
 /* ---- layout ---------------------------------------------------------------------- */
 
+/* Copies an entry. elems * 64 fits an int64, so later products cannot overflow. */
 static accel_status_t take_entry(struct accel_safetensors_writer *w,
                                  const accel_safetensors_entry_t *e, accel_error_t *err)
 {
@@ -90,6 +99,7 @@ static accel_status_t take_entry(struct accel_safetensors_writer *w,
     return ACCEL_OK;
 }
 
+/* for qsort: texts */
 static int st_name_compare(const void *a, const void *b)
 {
     const char *const *x = a, *const *y = b;
@@ -97,6 +107,7 @@ static int st_name_compare(const void *a, const void *b)
     return strcmp(*x, *y);
 }
 
+/* Each name once, and none that the format uses itself. */
 static accel_status_t check_names(const struct accel_safetensors_writer *w,
                                   accel_error_t *err)
 {
@@ -119,7 +130,8 @@ static accel_status_t check_names(const struct accel_safetensors_writer *w,
     return st;
 }
 
-/* In the order of the entries; a shard ends before the tensor that would exceed it. */
+/* Places tensors in the order of the entries; a shard ends before the tensor that would
+ * exceed the limit. A single tensor larger than that has a shard of its own. */
 static accel_status_t lay_out(struct accel_safetensors_writer *w, int64_t limit,
                               accel_error_t *err)
 {
@@ -160,6 +172,7 @@ static accel_status_t lay_out(struct accel_safetensors_writer *w, int64_t limit,
     return ACCEL_OK;
 }
 
+/* A JSON text; UTF-8 is passed on as it is. */
 static void put_text(struct strbuf *b, const char *s)
 {
     strbuf_append(b, "\"", 1);
@@ -171,6 +184,7 @@ static void put_text(struct strbuf *b, const char *s)
     strbuf_append(b, "\"", 1);
 }
 
+/* The header of a shard, padded with blanks to a multiple of 8 bytes. */
 static void put_header(const struct accel_safetensors_writer *w, int shard,
                        struct strbuf *b)
 {
@@ -193,7 +207,8 @@ static void put_header(const struct accel_safetensors_writer *w, int shard,
         strbuf_append(b, " ", 1);
 }
 
-/* A new file under its temporary name; one that a crash left is removed. */
+/* Creates a file under its temporary name; one that a crash left is removed first. The
+ * descriptor, or -1 with errno. */
 static int open_new(int dirfd, const char *name)
 {
     char tmp[80];
@@ -205,6 +220,7 @@ static int open_new(int dirfd, const char *name)
         openat(dirfd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
 }
 
+/* Creates a shard with its header and its final size. */
 static accel_status_t open_shard(struct accel_safetensors_writer *w, int i,
                                  accel_error_t *err)
 {
@@ -232,6 +248,7 @@ static accel_status_t open_shard(struct accel_safetensors_writer *w, int i,
 
 /* ---- directory ------------------------------------------------------------------- */
 
+/* Creates the directory if need be. One that holds weights already is refused. */
 static accel_status_t open_dir(struct accel_safetensors_writer *w, accel_error_t *err)
 {
     static const char *const taken[] = { ST_SINGLE, ST_INDEX };
@@ -254,6 +271,7 @@ static accel_status_t open_dir(struct accel_safetensors_writer *w, accel_error_t
     return ACCEL_OK;
 }
 
+/* Nothing is made on disk before all entries are checked. */
 accel_status_t accel_safetensors_create(accel_safetensors_writer_t **writer_out,
                                         const char *dir, const char *dtype,
                                         const accel_safetensors_entry_t *entry,
@@ -294,6 +312,7 @@ accel_status_t accel_safetensors_create(accel_safetensors_writer_t **writer_out,
 
 /* ---- values ---------------------------------------------------------------------- */
 
+/* count is compared by subtraction: begin + count of a wrong call may overflow. */
 static accel_status_t check_range(struct accel_safetensors_writer *w, size_t i,
                                   int64_t begin, int64_t count, accel_error_t *err)
 {
@@ -305,7 +324,7 @@ static accel_status_t check_range(struct accel_safetensors_writer *w, size_t i,
                          (long long)begin, (long long)(begin + count));
 }
 
-/* At most PIECE_ELEMS values to element `first`. */
+/* Converts at most PIECE_ELEMS values and writes them from element `first` on. */
 static accel_status_t st_put_values(struct accel_safetensors_writer *w,
                                     const struct out_tensor *t, int64_t first,
                                     int64_t n, const float *values, accel_error_t *err)
@@ -335,6 +354,8 @@ accel_status_t accel_safetensors_write(accel_safetensors_writer_t *w, size_t i,
     return st;
 }
 
+/* Each stored row gets the values of n columns, collected with a stride of R into the
+ * float half of the buffer. */
 accel_status_t accel_safetensors_write_transposed(accel_safetensors_writer_t *w,
                                                   size_t i, int64_t begin,
                                                   int64_t count, const float *values,
@@ -372,6 +393,7 @@ accel_status_t accel_safetensors_write_transposed(accel_safetensors_writer_t *w,
 
 /* ---- commit ---------------------------------------------------------------------- */
 
+/* Gives a file its final name. */
 static accel_status_t publish(struct accel_safetensors_writer *w, const char *name,
                               accel_error_t *err)
 {
@@ -383,6 +405,7 @@ static accel_status_t publish(struct accel_safetensors_writer *w, const char *na
     return ACCEL_OK;
 }
 
+/* A small text file, durable before it has its name. */
 static accel_status_t put_file(struct accel_safetensors_writer *w, const char *name,
                                const char *text, size_t len, accel_error_t *err)
 {
@@ -400,6 +423,7 @@ static accel_status_t put_file(struct accel_safetensors_writer *w, const char *n
     return st;
 }
 
+/* The index of the shards, in the form that transformers writes. */
 static accel_status_t put_index(struct accel_safetensors_writer *w, accel_error_t *err)
 {
     struct strbuf b = { 0 };
@@ -424,6 +448,8 @@ static accel_status_t put_index(struct accel_safetensors_writer *w, accel_error_
     return st;
 }
 
+/* Readers start from the index or the single file, so that these appear last. All data
+ * is durable before the first rename. */
 accel_status_t accel_safetensors_commit(accel_safetensors_writer_t *w, const char *name,
                                         const char *text, accel_error_t *err)
 {
@@ -452,6 +478,8 @@ accel_status_t accel_safetensors_commit(accel_safetensors_writer_t *w, const cha
     return st;
 }
 
+/* Before the commit succeeded, temporary names are removed; shards that it
+ * already renamed stay. */
 void accel_safetensors_writer_close(accel_safetensors_writer_t *w)
 {
     char tmp[80];
