@@ -196,11 +196,11 @@ size_t accel_ckpt_tensor_count(const accel_ckpt_t *c);
 accel_status_t accel_ckpt_tensor(const accel_ckpt_t *c, size_t i, const char **name_out,
                                  accel_dtype_t *dtype_out, int *ndim_out,
                                  const int64_t **shape_out);
-/* Fills boxes[n].data from the stored boxes, whatever the world size of the writer
- * was. Not collective. Every chunk touched is hashed; a mismatch is ACCEL_ECORRUPT
- * and names file and tensor. ACCEL_EIO, ACCEL_EPERM: a read failed again and again.
- * ACCEL_EMISMATCH: the checkpoint has no such tensor, or with another shape or
- * dtype. */
+/* Fills boxes[n].data from the stored boxes, whatever the world size of the
+ * writer was. Not collective. Every chunk touched is hashed; a mismatch is
+ * ACCEL_ECORRUPT and names file and tensor. ACCEL_EIO, ACCEL_EPERM: a read
+ * failed again and again. ACCEL_EMISMATCH: the checkpoint has no such tensor, or
+ * with another shape or dtype. */
 accel_status_t accel_ckpt_read(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, size_t n,
                                accel_error_t *err);
 /* Reads everything and checks every hash. report(user, what, line) is called once per

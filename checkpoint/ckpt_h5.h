@@ -26,8 +26,8 @@ int ckpt_h5_begin(struct ckpt_h5_quiet *q);
 /* Restores what ckpt_h5_begin saved, and clears the error stack. */
 void ckpt_h5_end(const struct ckpt_h5_quiet *q);
 
-/* A new HDF5 float type with the layout of bfloat16; the caller closes it. -1 on
- * error. */
+/* A new HDF5 float type with the layout of bfloat16; the caller
+ * closes it. -1 on error. */
 hid_t ckpt_h5_bf16(void);
 /* The file type of elements of dtype t; `bf16` comes from ckpt_h5_bf16. Not to be
  * closed. -1 for a dtype that is never stored. */

@@ -23,8 +23,8 @@
 #define CKPT_IO_BYTES (4 << 20)
 /* what O_DIRECT wants of memory, offset and length */
 #define CKPT_PAGE 4096
-/* datasets of at least this many bytes start on a page, so that O_DIRECT can write
- * them */
+/* datasets of at least this many bytes start on a page, so that
+ * O_DIRECT can write them */
 #define CKPT_ALIGN_FROM (64 << 10)
 /* a manifest is parsed in memory; a larger one is refused before it is read */
 #define CKPT_MANIFEST_MAX (256 << 20)
@@ -42,8 +42,8 @@
 
 /* Product of shape[ndim]; -1 for a negative extent or a product beyond INT64_MAX. */
 int64_t ckpt_volume(int ndim, const int64_t *shape);
-/* Does the box lie inside a tensor of shape global[ndim]? Safe for any input: nothing
- * overflows. */
+/* Does the box lie inside a tensor of shape global[ndim]? Safe for any
+ * input: nothing overflows. */
 bool ckpt_box_inside(int ndim, const int64_t *offset, const int64_t *shape,
                      const int64_t *global);
 /* Common part of boxes a and b, in global coordinates. False: they do not meet, and the
@@ -190,8 +190,8 @@ accel_status_t ckpt_manifest_parse(struct ckpt_manifest *m, const char *text,
 
 /* ---- hash.c ---------------------------------------------------------------------- */
 
-/* Seed of all pieces of a box: a digest of step, kind, name, dtype, global shape and
- * box. */
+/* Seed of all pieces of a box: a digest of step, kind, name, dtype,
+ * global shape and box. */
 uint64_t ckpt_box_seed(const struct ckpt_manifest *m, const struct ckpt_mbox *b);
 /* Hash of piece `index` of a box. */
 struct ckpt_hash ckpt_piece_hash(uint64_t seed, size_t index, const void *data,
@@ -207,9 +207,9 @@ accel_status_t ckpt_meta_hash(const struct ckpt_manifest *m, int f, int fd,
 
 /* ---- h5_layout.c, h5_tree.c: what calls libhdf5; no_hdf5.c in a build without it - */
 
-/* Creates file `rank` of m in dirfd with one contiguous dataset per box; sets at of
- * each box and bytes of the file. Writes no data. Local: the ranks lay out their files
- * side by side. */
+/* Creates file `rank` of m in dirfd with one contiguous dataset per box; sets at
+ * of each box and bytes of the file. Writes no data. Local: the ranks lay out
+ * their files side by side. */
 accel_status_t ckpt_layout(int dirfd, struct ckpt_manifest *m, int rank,
                            accel_error_t *err);
 

@@ -18,8 +18,8 @@ int ckpt_pwrite_all(int fd, const void *data, size_t bytes, int64_t at)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
-            /* pwrite of more than 0 bytes should never return 0; do not spin if it
-             * does */
+            /* pwrite of more than 0 bytes should never return 0;
+             * do not spin if it does */
             if (n == 0)
                 errno = EIO;
             return -1;

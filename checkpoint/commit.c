@@ -62,9 +62,9 @@ static void clean_stale(int rootfd, const char *owner)
     }
 }
 
-/* The rename to the trash decides the race: either the other writer's commit came
- * first and its checkpoint is complete, or ours did and that writer finds nothing to
- * rename. */
+/* The rename to the trash decides the race: either the other writer's commit
+ * came first and its checkpoint is complete, or ours did and that writer
+ * finds nothing to rename. */
 accel_status_t accel_ckpt_fence(const char *root, accel_error_t *err)
 {
     char(*list)[CKPT_DIR_MAX] = NULL;

@@ -155,8 +155,8 @@ int64_t ckpt_step_of_name(const char *name)
     return strcmp(canonical, name) == 0 ? step : -1;
 }
 
-/* A path that fills the buffer may have been cut, which would be another path: ""
- * then. */
+/* A path that fills the buffer may have been cut, which would be
+ * another path: "" then. */
 void ckpt_path_of(int dirfd, char *buf, size_t len)
 {
     char self[64];

@@ -73,8 +73,8 @@ void ckpt_h5_name(char name_out[CKPT_H5_NAME_MAX], const struct ckpt_tensor *t,
              t->blob ? "state/" : "", t->name, index);
 }
 
-/* `at` is inside a "word = value": the comma or colon in front of it, or `at`
- * itself. */
+/* `at` is inside a "word = value": the comma or colon in front
+ * of it, or `at` itself. */
 static const char *before_value(const char *desc, const char *at)
 {
     for (const char *p = at; p > desc; p--)

@@ -287,9 +287,9 @@ static bool is_cached(const struct reader *r, int64_t begin, int64_t end)
     return true;
 }
 
-/* Reads span s into the slot. begin and end are rounded to pages for O_DIRECT; a
- * read that ends short of the span at the end of the file goes through the page
- * cache again. */
+/* Reads span s into the slot. begin and end are rounded to pages for
+ * O_DIRECT; a read that ends short of the span at the end of the file goes
+ * through the page cache again. */
 static accel_status_t read_once(struct reader *r, const struct span *s,
                                 struct read_slot *slot, accel_error_t *err)
 {

@@ -79,6 +79,7 @@ accel_status_t batch_take(accel_t *run, int64_t first, int count, bool held_out,
     void *dst[DATA_MAX_FIELDS];
 
     for (int i = 0; i < count; i++) {
+        /* training samples: the permutation is over these */
         int64_t all = accel_dataset_samples(j->data);
         accel_status_t st;
 
@@ -119,6 +120,7 @@ static int64_t batch_begin(accel_t *run)
     int64_t first = run_first_sample(run->progress.cursor, run->loop.micro,
                                      run->boot.size, run->boot.rank, run->job.batch);
 
+    /* data of the micro-batch before is freed */
     graph_reset(&run->graph);
     run->loop.in_micro = true;
     run->graph.recording = run->graph.training = !run->graph.evaluating;
@@ -161,6 +163,7 @@ accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
         return run_report(run, st, &e, err);
     for (int i = 0; i < n; i++)
         batch[i] = next[i];
+    /* a device may record the micro-batch from here on */
     if (run->graph.recording)
         run->backend->step_begin(run->backend);
     return ACCEL_OK;

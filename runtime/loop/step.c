@@ -162,8 +162,8 @@ static accel_status_t update(accel_t *run, const struct agreed *a,
     return ACCEL_OK;
 }
 
-/* Hands the step's numbers to observe/. Items are tokens for token data, else
- * samples. */
+/* Hands the step's numbers to observe/. Items are tokens for
+ * token data, else samples. */
 static void step_record(accel_t *run, double loss, const struct applied *did,
                         double eval_loss)
 {

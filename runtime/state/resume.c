@@ -144,6 +144,8 @@ static accel_status_t load_together(accel_t *run, const char *dir, int *writers_
     if (is_damage(st))
         accel_logf(&run->log, ACCEL_LOG_WARN, "rank %d: %s: %s", run->boot.rank,
                    own.where[0] ? own.where : dir, own.text);
+    /* Two rounds: trouble of any kind first, then damage. A single one would pick the
+     * larger status, which may be damage. */
     trouble = run_agree(run, is_damage(st) ? ACCEL_OK : st, &own);
     st = trouble != ACCEL_OK ? trouble : run_agree(run, st, &own);
     if (st != ACCEL_OK)
@@ -211,6 +213,7 @@ static accel_status_t try_all(accel_t *run, const char *root, const struct found
         char dir[sizeof(run->ckpt_dir) + sizeof(f->list[i].name) + 2];
         accel_status_t st;
 
+        /* rank 0 has proof: nobody needs to open it */
         if (f->list[i].state == ACCEL_CKPT_DAMAGED) {
             if (run->boot.rank == 0)
                 accel_logf(&run->log, ACCEL_LOG_WARN, "%s is damaged (%s); passed over",
@@ -253,8 +256,8 @@ static accel_status_t move_aside(accel_t *run, const struct found *own, int64_t 
 {
     for (int64_t i = 0; i < count; i++) {
         char to[192];
-        /* A complete one in the list was passed over because reading it proved
-         * damage. */
+        /* A complete one in the list was passed over because
+         * reading it proved damage. */
         accel_status_t st =
             accel_ckpt_set_aside(run->ckpt_dir, own->list[i].name,
                                  own->list[i].complete, to, sizeof(to), err);

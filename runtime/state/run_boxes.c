@@ -34,6 +34,7 @@ static accel_status_t join(accel_tensor_t **buffer, size_t buffers,
     accel_ckpt_box_t *all;
     char *text;
 
+    /* bytes of the names, each with its NUL */
     for (size_t i = 0; i < buffers; i++)
         names += sizeof(prefix) + strlen(buffer[i]->buffer);
     all = malloc(bytes + names);

@@ -106,6 +106,7 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
     char *state = NULL;
     accel_status_t st;
 
+    /* the same on all ranks, so none of them waits for another */
     if (!run->config.ckpt_save || run->progress.saved_step == run->progress.step)
         return ACCEL_OK;
     st = state_encode(run, &state, &blob.bytes, err);

@@ -64,6 +64,7 @@ static accel_status_t export_begin(struct export *x, const char *dir,
         const accel_tensor_t *p = x->part[i].param;
         bool turned = hf_is_transposed(x->names, p->name);
 
+        /* name 0 is the one to write */
         hf_name(x->names, p->name, 0, name[i], sizeof(name[i]));
         entry[i] = (accel_safetensors_entry_t){ .name = name[i], .ndim = p->ndim };
         for (int d = 0; d < p->ndim; d++)
@@ -85,6 +86,7 @@ static const float *on_host(const struct export *x, const float *values, size_t 
 
     if (!be->device)
         return values;
+    /* complete when the call returns */
     be->to_host_bytes(be, x->stage, values, bytes);
     return x->stage;
 }
@@ -104,6 +106,7 @@ static accel_status_t slice(struct export *x, size_t i, int64_t first, int64_t c
     void *all = NULL;
     accel_status_t st;
 
+    /* b .. e: this rank's share of the slice; empty when b >= e */
     e = e < first + count ? e : first + count;
     bytes = b < e ? (size_t)(e - b) * sizeof(*mine) : 0;
     if (bytes)
@@ -111,6 +114,7 @@ static accel_status_t slice(struct export *x, size_t i, int64_t first, int64_t c
     if (x->run->boot.rank == 0)
         sizes = calloc((size_t)x->run->boot.size, sizeof(*sizes));
     st = comm_gather(x->run->comm, mine, bytes, 0, &all, sizes, err);
+    /* after a failed write the rest is gathered and dropped */
     if (!st && x->out && !*bad)
         *bad = (turned ? accel_safetensors_write_transposed
                        : accel_safetensors_write)(x->out, i, first, count, all, why);
@@ -155,6 +159,8 @@ static accel_status_t write_all(struct export *x, accel_error_t *err)
         const accel_tensor_t *p = x->part[i].param;
         int64_t most = slice_elems(p);
 
+        /* a failed collective ends the loop at once, a failed
+         * file after the parameter */
         for (int64_t at = 0; at < p->elems && !st; at += most)
             st = slice(x, i, at, p->elems - at < most ? p->elems - at : most, &bad,
                        &why, err);
@@ -167,8 +173,8 @@ static accel_status_t write_all(struct export *x, accel_error_t *err)
     return st;
 }
 
-/* config.json for a model of the library; *text_out, one malloc, is NULL for any
- * other. */
+/* config.json for a model of the library; *text_out, one malloc,
+ * is NULL for any other. */
 static accel_status_t config_text(const accel_t *run, const char *dtype,
                                   char **text_out, accel_error_t *err)
 {
@@ -216,6 +222,7 @@ static accel_status_t save(accel_t *run, const char *dir, const char *dtype,
         st = open_stage(&x, err);
     if (!st && run->boot.rank == 0)
         st = export_begin(&x, dir, stored, shard_bytes, err);
+    /* every rank must have its stage, and rank 0 its files */
     st = run_agree(run, st, err);
     if (!st)
         st = write_all(&x, err);
@@ -242,6 +249,7 @@ accel_status_t accel_save_weights(accel_t *run, const char *dir, const char *dty
     if (st != ACCEL_OK)
         return st;
     st = save(run, dir, dtype, shard_bytes, &e);
+    /* the ranks are no longer together: the run cannot go on */
     if (st == ACCEL_EPEER)
         return run_report(run, st, &e, err);
     if (st != ACCEL_OK && err)

@@ -49,6 +49,7 @@ static void take_boxes(struct weight_part *part, size_t n, const accel_ckpt_box_
         const char *name = box[i].name + sizeof(prefix) - 1;
         int64_t begin, count;
 
+        /* the optimizer's state: optim/... */
         if (strncmp(box[i].name, prefix, sizeof(prefix) - 1) != 0)
             continue;
         while (at < n && strcmp(part[at].param->name, name) != 0)
@@ -153,8 +154,10 @@ static accel_status_t find_one(struct load *l, size_t i, const char *path,
     const accel_safetensors_tensor_t *t = NULL;
     char name[NAME_BYTES];
 
+    /* the first name that is there */
     for (int k = 0; !t && hf_name(l->names, p->name, k, name, sizeof(name)); k++)
         t = accel_safetensors_find(l->file, name);
+    /* a pre-trained body under a new head: its initial values stay */
     if (!t && hf_is_head(l->names, p->name)) {
         strbuf_printf(&l->kept, "%s%s", l->kept.len ? ", " : "", p->name);
         return ACCEL_OK;
@@ -216,6 +219,7 @@ static accel_status_t check_tied(struct load *l, accel_error_t *err)
             used = used || l->from[k] == a; /* a parameter: not tied in this model */
         if (!a || used)
             continue;
+        /* bit by bit: tied tensors are copies */
         for (int64_t at = 0; same && !st && at < a->elems; at += COMPARE_ELEMS) {
             int64_t n = a->elems - at < COMPARE_ELEMS ? a->elems - at : COMPARE_ELEMS;
 
@@ -253,6 +257,7 @@ static void list_left(struct load *l)
     for (size_t k = 0; k < accel_safetensors_count(l->file); k++) {
         const accel_safetensors_tensor_t *t = accel_safetensors_at(l->file, k);
 
+        /* known and without a parameter: no reason for a warning */
         if (l->used[k] || hf_is_buffer(l->names, t->name) || is_tied(l, t))
             continue;
         if (l->lefts++ < 20)
@@ -298,6 +303,7 @@ static accel_status_t read_piece(const struct load *l, const struct piece *p,
     size_t bytes = (size_t)p->count * sizeof(*host);
     accel_status_t st;
 
+    /* the shard is host memory */
     if (!be->device)
         return read_to(l, p, to, err);
     host = malloc(bytes);
@@ -320,6 +326,7 @@ static accel_status_t list_pieces(const struct load *l, struct piece **list_out,
     size_t cap = 0;
 
     for (size_t i = 0; i < l->parts; i++)
+        /* an upper bound; parts without a tensor make no pieces */
         cap += (size_t)(l->part[i].count / piece_elems(l, i)) + 1;
     list = calloc(cap, sizeof(*list));
     if (!list)
@@ -338,7 +345,8 @@ static accel_status_t list_pieces(const struct load *l, struct piece **list_out,
     return ACCEL_OK;
 }
 
-/* Reads all pieces with the threads of the process. The first failure to be noted is
+/* Reads all pieces with the threads of the process; the schedule is dynamic, since
+ * transposed pieces take longer. The first failure to get to the critical section is
  * the result; the others still finish. */
 static accel_status_t read_all(struct load *l, accel_error_t *err)
 {
@@ -433,14 +441,17 @@ static accel_status_t load_weights(accel_t *run, const char *path, accel_error_t
                        "%s is not read: the run goes on from its checkpoint", path);
         return ACCEL_OK;
     }
+    /* the moments of the optimizer would belong to other weights */
     if (run->progress.step > 0)
         return accel_fail(err, A0901, "load weights before the first step",
                           "accel_load_weights after %lld steps",
                           (long long)run->progress.step);
+    /* from here on all ranks have their values, or all have the error */
     st = run_agree(run, load_own(&l, path, err), err);
     if (!st) {
         for (size_t i = 0; i < l.parts; i++)
             if (l.from[i])
+                /* parameters that were read need no initial values */
                 shard_given(run->shard, l.part[i].param);
         shard_loaded(run->shard);
         /* loading is not part of the first step's time */

@@ -32,6 +32,7 @@ struct hf_names {
     bool gamma;
 };
 
+/* GPT-2's Conv1D stores [in, out]. Older files hold the causal mask as a buffer. */
 static const struct hf_names gpt2_names = {
     .prefix = "transformer.",
     .heads = { "lm_head." },
@@ -39,12 +40,15 @@ static const struct hf_names gpt2_names = {
     .buffers = { ".attn.bias", ".attn.masked_bias" },
     .tied = { { "lm_head.weight", "wte.weight" } },
 };
+/* Where the head is not tied, lm_head is a parameter and the pair does not count. */
 static const struct hf_names llama_names = {
     .prefix = "model.",
     .heads = { "lm_head." },
     .buffers = { ".rotary_emb.inv_freq" },
     .tied = { { "lm_head.weight", "embed_tokens.weight" } },
 };
+/* Heads and pooler may be missing: pre-trained files are the usual start
+ * for a new classifier. */
 static const struct hf_names bert_names = {
     .prefix = "bert.",
     .heads = { "cls.", "classifier." },
@@ -54,8 +58,10 @@ static const struct hf_names bert_names = {
               { "cls.predictions.decoder.bias", "cls.predictions.bias" } },
     .gamma = true,
 };
+/* any other model: names as they are, nothing transposed, nothing optional */
 static const struct hf_names plain = { .prefix = "" };
 
+/* The model's kind is known by its configuration, not by the names in it. */
 const struct hf_names *hf_names_of(const accel_module_t *root)
 {
     return gpt2_config(root)    ? &gpt2_names
@@ -98,6 +104,7 @@ bool hf_name(const struct hf_names *n, const char *param, int i, char *buf, size
 {
     const char *base = inner(n, param), *old = NULL;
     bool head = any(n->heads, base, begins);
+    /* with the prefix and without; heads have one form */
     int forms = head || !*n->prefix ? 1 : 2;
     size_t cut;
 
@@ -110,6 +117,7 @@ bool hf_name(const struct hf_names *n, const char *param, int i, char *buf, size
     snprintf(buf, len, "%s%s", head || i % forms ? "" : n->prefix, base);
     if (i < forms)
         return true;
+    /* replaces weight or bias behind the last dot */
     cut = (size_t)(strrchr(buf, '.') - buf) + 1;
     snprintf(buf + cut, len - cut, "%s", old);
     return true;

@@ -85,6 +85,7 @@ accel_status_t accel_gpt2_preset(const char *name, accel_gpt2_t *out,
     const char *names[2 * ACCEL_ARRAY_SIZE(gpt2)];
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(gpt2); i++) {
+        /* all names are collected on the way, for the hint of a failure */
         names[2 * i] = gpt2[i].name;
         names[2 * i + 1] = gpt2[i].other;
         if (!name || (strcmp(name, gpt2[i].name) && strcmp(name, gpt2[i].other)))
@@ -106,6 +107,7 @@ static accel_rope_t rope_of(enum llama_kind kind)
         return (accel_rope_t){ .theta = 10000 };
     if (kind == LLAMA_3)
         return (accel_rope_t){ .theta = 500000 };
+    /* 3.1 and 3.2 stretch the 8192 positions of their first training */
     return (accel_rope_t){ .theta = 500000,
                            .kind = ACCEL_ROPE_LLAMA3,
                            .factor = kind == LLAMA_31 ? 8 : 32,

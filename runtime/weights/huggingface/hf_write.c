@@ -14,6 +14,7 @@ static json_t *real(float v)
 {
     char text[32];
 
+    /* 9 digits tell any two floats apart, so the loop finds one */
     for (int digits = 1; digits <= 9; digits++) {
         snprintf(text, sizeof(text), "%.*g", digits, (double)v);
         if (strtof(text, NULL) == v)
@@ -68,6 +69,7 @@ static json_t *rope_scaling(const accel_rope_t *r)
                          real(r->factor), "low_freq_factor", real(r->low_freq_factor),
                          "high_freq_factor", real(r->high_freq_factor),
                          "original_max_position_embeddings", r->original_context);
+    /* no scaling: the key is there, and null */
     return json_null();
 }
 
@@ -130,6 +132,7 @@ accel_status_t hf_bert_format(const accel_bert_t *m, const char *dtype, char **t
         hf_activation_name(m->activation ? m->activation : ACCEL_ACT_GELU_ERF),
         "position_embedding_type", "absolute", "tie_word_embeddings", 1);
 
+    /* without it transformers would build a head of two labels */
     if (o && m->head == ACCEL_BERT_CLASSIFY)
         json_object_set_new(o, "id2label", labels(m->labels ? m->labels : 2));
     return hf_finish_text(o, text_out, err);

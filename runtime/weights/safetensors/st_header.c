@@ -108,7 +108,8 @@ static bool take_range(struct st_json *j, int64_t *begin_out, int64_t *end_out)
            st_json_want(j, ',') && st_json_whole(j, end_out) && st_json_want(j, ']');
 }
 
-/* the keys of a tensor, each exactly once */
+/* The keys of a tensor, each exactly once, in any order:
+ *   "wte.weight": {"dtype": "F32", "shape": [50257, 768], "data_offsets": [0, N]} */
 enum { HAS_DTYPE = 1, HAS_SHAPE = 2, HAS_RANGE = 4 };
 
 /* The object of one tensor. *end_out: the end of its range; *has: which keys it had. */
@@ -158,12 +159,14 @@ static bool take_tensor(struct st_json *j, struct st_header *h, const char *name
     *t = (struct st_tensor){ .pub = { .name = name, .elems = 1 } };
     if (!take_field(j, t, &end, &has))
         return false;
+    /* a missing dtype would be NULL below */
     if (has != (HAS_DTYPE | HAS_SHAPE | HAS_RANGE))
         return st_json_fail(j, "dtype, shape or data_offsets is missing");
     if (__builtin_mul_overflow(t->pub.elems, t->dtype->bytes, &t->pub.bytes))
         return st_json_fail(j, "a shape with too many bytes");
     if (end < t->begin)
         return st_json_fail(j, "data_offsets end before they begin");
+    /* the difference cannot overflow: both are 0 or more */
     if (end - t->begin != t->pub.bytes)
         return st_json_fail(j, "data_offsets do not have the size of shape and dtype");
     return true;
@@ -207,6 +210,7 @@ static accel_status_t check_cover(struct st_header *h, int64_t data_bytes,
 
     if (h->count)
         qsort(h->tensor, h->count, sizeof(*h->tensor), compare_places);
+    /* st_read relies on this: data_at + begin + bytes lies inside the file */
     for (size_t i = 0; i < h->count; i++) {
         const struct st_tensor *t = &h->tensor[i];
 
@@ -239,6 +243,7 @@ static accel_status_t check_twice(struct st_header *h, const char *where,
             return accel_fail_at(err, A0824, where, "get the file again",
                                  "tensor %s is there twice",
                                  st_shown(h->tensor[i].pub.name, shown, sizeof(shown)));
+    /* qsort of a NULL list is undefined, even of length 0 */
     if (h->metas)
         qsort(h->meta, h->metas, sizeof(*h->meta), compare_keys);
     for (size_t i = 1; i < h->metas; i++)
@@ -262,6 +267,7 @@ accel_status_t st_header_parse(struct st_header *h, char *text, size_t len,
     size_t n = 0;
 
     memset(h, 0, sizeof(*h));
+    /* the format allows no blanks in front of the header */
     if (len == 0 || text[0] != '{')
         return accel_fail_at(err, A0824, where, "give a file in safetensors format",
                              "the header does not begin with {");
@@ -278,6 +284,8 @@ accel_status_t st_header_parse(struct st_header *h, char *text, size_t len,
     }
     if (!st_json_end(&j)) {
         if (begun)
+            /* name is the last key that was read, which helps
+             * more than a byte number */
             snprintf(at, sizeof(at), " of the header, at or behind %s",
                      st_shown(name, shown, sizeof(shown)));
         st = st_json_error(&j, where, at, err);

@@ -26,6 +26,7 @@ static bool take_map(struct st_json *j, struct st_index *x)
     size_t n = 0;
 
     while (st_json_member(j, &n, &key)) {
+        /* grows by doubling; models have up to some thousand tensors */
         if (x->count == x->cap) {
             size_t cap = x->cap ? 2 * x->cap : 256;
             struct st_pair *p = reallocarray(x->entry, cap, sizeof(*p));
@@ -37,6 +38,7 @@ static bool take_map(struct st_json *j, struct st_index *x)
         }
         if (!st_json_string(j, &value))
             return false;
+        /* checked before any file is opened */
         if (!is_plain(value))
             return st_json_fail(j, "a shard is not named as a .safetensors file of "
                                    "this directory");

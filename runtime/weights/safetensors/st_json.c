@@ -13,6 +13,7 @@
 
 const char st_no_memory[] = "no memory for it";
 
+/* The first problem is the cause; later ones follow from it. */
 bool st_json_fail(struct st_json *j, const char *problem)
 {
     if (!j->problem)
@@ -39,6 +40,7 @@ bool st_json_is(struct st_json *j, char c)
     return true;
 }
 
+/* Says what was expected, not what was found: the error has the byte. */
 bool st_json_want(struct st_json *j, char c)
 {
     if (st_json_is(j, c))
@@ -67,6 +69,7 @@ static int utf8_length(const unsigned char *s, const unsigned char *end)
 
     if (n == 1)
         return 1;
+    /* 0x80 to 0xbf continue a sequence, c0 and c1 would begin an overlong one */
     if (n == 0 || *s < 0xc2 || end - s < n)
         return 0;
     code = *s & (0x7fu >> n);
@@ -75,6 +78,7 @@ static int utf8_length(const unsigned char *s, const unsigned char *end)
             return 0;
         code = code << 6 | (s[i] & 0x3f);
     }
+    /* overlong, beyond Unicode, or half of a surrogate pair */
     if (code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
         return 0;
     return n;
@@ -107,6 +111,7 @@ static bool take_hex(struct st_json *j, uint32_t *code_out)
 {
     *code_out = 0;
     for (int i = 0; i < 4; i++, j->s++) {
+        /* | 0x20 makes upper-case letters lower-case */
         char c = j->s < j->end ? *j->s : '\0', lower = (char)(c | 0x20);
 
         if (c >= '0' && c <= '9')
@@ -130,6 +135,7 @@ static bool take_unicode(struct st_json *j, char **to)
     if (code == 0)
         return st_json_fail(j, "a NUL in a text");
     if (code >= 0xd800 && code < 0xe000) {
+        /* a low half first, or no second escape behind the high half */
         if (code >= 0xdc00 || j->end - j->s < 2 || j->s[0] != '\\' || j->s[1] != 'u')
             return st_json_fail(j, "half of a surrogate pair");
         j->s += 2;
@@ -146,6 +152,7 @@ static bool take_unicode(struct st_json *j, char **to)
 /* A backslash and what follows; *to moves behind what was decoded. */
 static bool take_escape(struct st_json *j, char **to)
 {
+    /* from[i] is the letter of the escape, into[i] the character */
     static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
     const char *at;
 
@@ -156,6 +163,7 @@ static bool take_escape(struct st_json *j, char **to)
         j->s++;
         return take_unicode(j, to);
     }
+    /* strchr would find the NUL at the end of `from` */
     at = *j->s ? strchr(from, *j->s) : NULL;
     if (!at)
         return st_json_fail(j, "an unknown escape");
@@ -171,6 +179,7 @@ bool st_json_string(struct st_json *j, char **text_out)
 
     if (!st_json_want(j, '"'))
         return false;
+    /* `to` follows j->s and never passes it: decoding shortens */
     start = to = j->s;
     while (j->s < j->end && *j->s != '"') {
         int n;
@@ -205,10 +214,12 @@ bool st_json_whole(struct st_json *j, int64_t *value_out)
     if (j->problem)
         return false;
     skip_blanks(j);
+    /* checked digit by digit: a number of any length may be there */
     for (from = j->s; j->s < j->end && *j->s >= '0' && *j->s <= '9'; j->s++)
         if (__builtin_mul_overflow(v, 10, &v) ||
             __builtin_add_overflow(v, *j->s - '0', &v))
             return st_json_fail(j, "a number beyond 9223372036854775807");
+    /* no digit at all, a sign, a fraction or an exponent */
     if (j->s == from || (j->s < j->end && memchr(".eE", *j->s, 3)))
         return st_json_fail(j, "a whole number, 0 or more, is expected here");
     if (j->s - from > 1 && *from == '0')
@@ -235,6 +246,7 @@ static bool skip_number(struct st_json *j)
 
     if (j->s < j->end && *j->s == '-')
         j->s++;
+    /* leading zeros are no JSON, wherever a number is */
     first = j->s;
     n = skip_digits(j);
     if (n == 0 || (n > 1 && *first == '0'))

@@ -82,8 +82,10 @@ static accel_status_t read_header(struct st_file *f, int64_t bytes, const char *
     if (bytes < (int64_t)sizeof(head) || ckpt_pread_all(f->fd, head, 8, 0) != 8)
         return accel_fail_at(err, A0824, where, "give a file in safetensors format",
                              "%lld bytes are too few for a header", (long long)bytes);
+    /* the length of the header, little endian */
     for (int i = 7; i >= 0; i--)
         n = n << 8 | head[i];
+    /* before anything is allocated: n is any 64 bits */
     if (n > ST_HEADER_MAX || (int64_t)n > bytes - 8)
         return accel_fail_at(
             err, A0824, where, "give a file in safetensors format",
@@ -95,6 +97,7 @@ static accel_status_t read_header(struct st_file *f, int64_t bytes, const char *
     if (!st)
         st = st_header_parse(&f->header, f->text, (size_t)n, f->data_bytes, where, err);
     if (!st)
+        /* advice only: ranks read ranges of tensors front to back */
         posix_fadvise(f->fd, f->data_at, f->data_bytes, POSIX_FADV_SEQUENTIAL);
     return st;
 }
@@ -104,6 +107,7 @@ static accel_status_t read_header(struct st_file *f, int64_t bytes, const char *
 static accel_status_t add_file(struct accel_safetensors *s, int at, const char *name,
                                const char *where, accel_error_t *err)
 {
+    /* The list moves when it grows: no pointer into it is kept. */
     struct st_file *list =
                        reallocarray(s->file, (size_t)s->files + 1, sizeof(*s->file)),
                    *f;
@@ -115,6 +119,7 @@ static accel_status_t add_file(struct accel_safetensors *s, int at, const char *
         return accel_fail_nomem(err, "the list of shards", sizeof(*list));
     s->file = list;
     f = &list[s->files++];
+    /* counted in s->files already, so that closing s frees it */
     *f = (struct st_file){ .name = strdup(last ? last + 1 : name), .fd = -1 };
     if (!f->name)
         return accel_fail_nomem(err, "the list of shards", strlen(name));
@@ -151,6 +156,7 @@ static accel_status_t join(struct accel_safetensors *s, accel_error_t *err)
         }
     if (n)
         qsort(s->tensor, n, sizeof(*s->tensor), st_tensor_compare);
+    /* sorted: equal names are neighbours */
     for (size_t i = 1; i < n; i++)
         if (st_tensor_compare(&s->tensor[i - 1], &s->tensor[i]) == 0)
             return accel_fail_at(err, A0824, s->path, "get the shards again",
@@ -208,6 +214,7 @@ static accel_status_t check_present(int dirfd, const char *const *name, size_t n
 
     for (size_t i = 0; i < n; i++)
         if (faccessat(dirfd, name[i], F_OK, 0) != 0 && errno == ENOENT) {
+            /* all are counted, the first few are named */
             if (missing++ < 8)
                 strbuf_printf(&list, "%s%s", missing > 1 ? ", " : "",
                               st_shown(name[i], shown, sizeof(shown)));
@@ -231,6 +238,7 @@ static accel_status_t check_map(const struct accel_safetensors *s,
         const accel_safetensors_tensor_t *t =
             accel_safetensors_find(s, x->entry[i].key);
 
+        /* a stale index, or shards of another export */
         if (!t || strcmp(t->file, x->entry[i].value) != 0)
             return accel_fail_at(
                 err, A0824, where, "get the index and its shards again",
@@ -287,6 +295,7 @@ static accel_status_t open_index(struct accel_safetensors *s, const char *path,
         st = st_index_parse(&x, text, (size_t)bytes, path, err);
     snprintf(dir, sizeof(dir), "%s", path);
     slash = strrchr(dir, '/');
+    /* "/x.json" lies in "/", "x.json" in "." */
     if (slash)
         slash[slash == dir] = '\0';
     else
@@ -312,6 +321,7 @@ static accel_status_t open_index(struct accel_safetensors *s, const char *path,
 static accel_status_t look_into(const char *dir, char *buf, size_t len,
                                 accel_error_t *err)
 {
+    /* in this order: a single file wins over an index */
     static const char *const names[] = { ST_SINGLE, ST_INDEX };
     static const char *const pickled[] = { "pytorch_model.bin",
                                            "pytorch_model.bin.index.json" };
@@ -354,6 +364,7 @@ accel_status_t accel_safetensors_open(accel_safetensors_t **weights_out,
     struct stat sb;
     accel_status_t st = ACCEL_OK;
 
+    /* room for the longest name that look_into appends */
     if (!path || !*path || strlen(path) + sizeof(ST_INDEX) + 1 > sizeof(file))
         return accel_fail(err, A0825, "give a file or a directory",
                           "no path, or one that is too long");
@@ -408,6 +419,7 @@ const accel_safetensors_tensor_t *accel_safetensors_at(const accel_safetensors_t
     return i < s->count ? &s->tensor[i].pub : NULL;
 }
 
+/* A key with nothing but the name is enough for st_tensor_compare. */
 const accel_safetensors_tensor_t *accel_safetensors_find(const accel_safetensors_t *s,
                                                          const char *name)
 {

@@ -64,6 +64,7 @@ static accel_status_t st_read_start(accel_safetensors_t *s,
     const struct st_tensor *own = (const struct st_tensor *)(const void *)t;
     char shown[ST_SHOWN];
 
+    /* by subtraction: begin + count could overflow */
     if (begin < 0 || count < 0 || begin > t->elems || count > t->elems - begin)
         return accel_fail_at(err, A0815, t->file, "ask for elements of the tensor",
                              "tensor %s has %lld elements, not %lld from %lld on",
@@ -97,6 +98,7 @@ accel_status_t accel_safetensors_read(accel_safetensors_t *s,
     buffer = malloc(BUFFER_BYTES);
     if (!buffer)
         return accel_fail_nomem(err, "read buffers", BUFFER_BYTES);
+    /* elements that fit the buffer */
     block = BUFFER_BYTES / r.t->dtype->bytes;
     for (int64_t i = 0; i < count && !st; i += block) {
         int64_t n = count - i < block ? count - i : block;
@@ -111,10 +113,10 @@ accel_status_t accel_safetensors_read(accel_safetensors_t *s,
 
 /* ---- transposed ------------------------------------------------------------------ */
 
-/* Stored [R, C]; element (r, c) is number c * R + r of the transpose. Of stored row
- * r the wanted elements [begin, end) are columns [low(r), high(r)), which are nearly
- * the same for all rows. One band of rows is fetched at a time and transposed tile
- * by tile. */
+/* Stored [R, C]; element (r, c) is number c * R + r of the transpose. Of stored
+ * row r the wanted elements [begin, end) are columns [low(r), high(r)), which are
+ * nearly the same for all rows. One band of rows is fetched at a time and
+ * transposed tile by tile. */
 
 struct turn {
     /* as stored: R and C */
@@ -208,8 +210,10 @@ static void turn_band(const struct turn *w, int64_t r0, int64_t n)
     int64_t whole = column(w, r0, w->begin); /* from here on every row has it */
     int64_t stop = column(w, r0 + n - 1, w->end);
 
+    /* the columns that every row has: tile by tile */
     for (int64_t r = r0; whole < stop && r < r0 + n; r += TILE)
         turn_tile(w, r0, r, r0 + n - r < TILE ? r0 + n - r : TILE, whole, stop);
+    /* the rest, at most a column or two on either side */
     for (int64_t r = r0; r < r0 + n; r++) {
         int64_t low = column(w, r, w->begin), high = column(w, r, w->end);
 
@@ -253,15 +257,19 @@ static accel_status_t turn_all(const struct source *src, struct turn *w,
     accel_status_t st = ACCEL_OK;
     bool at_once;
 
+    /* The last row has the lowest first column, row 0 the highest last one:
+     * the band covers both. */
     w->low = column(w, w->rows - 1, w->begin);
     w->width = column(w, 0, w->end) - w->low;
     w->plain = strcmp(src->t->dtype->name, "F32") == 0;
     at_once = (w->cols - w->width) * size <= GAP_BYTES;
     stride = at_once ? w->cols : w->width;
     w->step = w->plain ? stride : w->width;
+    /* whole tiles, at least one, at most all rows */
     band = BUFFER_BYTES / (stride * size) / TILE * TILE;
     band = band < TILE ? TILE : band;
     band = band > w->rows ? w->rows : band;
+    /* the float32 band follows the raw one at a multiple of 64 bytes */
     raw_bytes = ((size_t)(band * stride * size) + 63) / 64 * 64;
     bytes = raw_bytes + (w->plain ? 0 : (size_t)(band * w->width) * sizeof(float));
     w->raw = malloc(bytes);

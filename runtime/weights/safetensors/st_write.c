@@ -39,6 +39,8 @@ struct out_shard {
     int64_t data_at, bytes;
 };
 
+/* Everything of one export. The files exist, under temporary names and with their final
+ * size, from accel_safetensors_create on. */
 struct accel_safetensors_writer {
     char *dir;
     int dirfd;
@@ -142,6 +144,7 @@ static accel_status_t lay_out(struct accel_safetensors_writer *w, int64_t limit,
         struct out_tensor *t = &w->tensor[i];
         int64_t bytes = t->elems * w->dtype->bytes;
 
+        /* at > 0: never an empty shard in front of a large tensor */
         if (limit > 0 && at > 0 && bytes > limit - at) {
             at = 0;
             shard++;
@@ -149,6 +152,7 @@ static accel_status_t lay_out(struct accel_safetensors_writer *w, int64_t limit,
         t->shard = shard;
         t->begin = at;
         if (__builtin_add_overflow(at, bytes, &at))
+            /* too large in total: refused below */
             shard = ST_SHARDS_MAX;
     }
     w->shards = shard + 1;
@@ -203,6 +207,7 @@ static void put_header(const struct accel_safetensors_writer *w, int shard,
                       (long long)(t->begin + t->elems * w->dtype->bytes));
     }
     strbuf_append(b, "}", 1);
+    /* a strbuf that ran out of memory does not grow: no endless loop */
     while (b->len % 8 && !b->failed)
         strbuf_append(b, " ", 1);
 }
@@ -234,10 +239,13 @@ static accel_status_t open_shard(struct accel_safetensors_writer *w, int i,
         strbuf_free(&b);
         return accel_fail_nomem(err, "the header of the weights", ST_HEADER_MAX);
     }
+    /* little endian, whatever the machine */
     for (int k = 0; k < 8; k++)
         head[k] = (unsigned char)(b.len >> 8 * k);
     s->data_at = 8 + (int64_t)b.len;
     s->fd = open_new(w->dirfd, s->name);
+    /* ftruncate makes the file as long as it will be; what is not
+     * written yet reads as 0 */
     if (s->fd < 0 || ckpt_pwrite_all(s->fd, head, 8, 0) ||
         ckpt_pwrite_all(s->fd, b.s, b.len, 8) ||
         ftruncate(s->fd, s->data_at + s->bytes) != 0)
@@ -248,12 +256,14 @@ static accel_status_t open_shard(struct accel_safetensors_writer *w, int i,
 
 /* ---- directory ------------------------------------------------------------------- */
 
-/* Creates the directory if need be. One that holds weights already is refused. */
+/* Creates the directory if need be, one level only: a typo in the path must not create
+ * a tree. One that holds weights already is refused. */
 static accel_status_t open_dir(struct accel_safetensors_writer *w, accel_error_t *err)
 {
     static const char *const taken[] = { ST_SINGLE, ST_INDEX };
     accel_status_t st;
 
+    /* one that is there is fine if it holds no weights */
     if (mkdir(w->dir, 0777) != 0 && errno != EEXIST)
         return accel_fail_at(err, A0828, w->dir, "check the rights above it",
                              "cannot create the directory: %s", strerror(errno));
@@ -263,6 +273,7 @@ static accel_status_t open_dir(struct accel_safetensors_writer *w, accel_error_t
     if (w->dirfd < 0)
         return accel_fail_at(err, A0828, w->dir, "give a directory",
                              "cannot open the directory: %s", strerror(errno));
+    /* a dangling link counts as taken as well */
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(taken); i++)
         if (faccessat(w->dirfd, taken[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
             return accel_fail_at(err, A0828, w->dir,
@@ -281,6 +292,7 @@ accel_status_t accel_safetensors_create(accel_safetensors_writer_t **writer_out,
     struct accel_safetensors_writer *w = calloc(1, sizeof(*w));
     accel_status_t st = ACCEL_OK;
 
+    /* a NULL among these is looked at below; writer_close frees the rest */
     if (w) {
         w->dirfd = -1;
         w->dir = strdup(dir);
@@ -345,6 +357,7 @@ accel_status_t accel_safetensors_write(accel_safetensors_writer_t *w, size_t i,
 {
     accel_status_t st = check_range(w, i, begin, count, err);
 
+    /* in pieces that fit the buffer */
     for (int64_t k = 0; k < count && !st; k += PIECE_ELEMS)
         st = st_put_values(w, &w->tensor[i], begin + k,
                            count - k < PIECE_ELEMS ? count - k : PIECE_ELEMS,
@@ -375,9 +388,11 @@ accel_status_t accel_safetensors_write_transposed(accel_safetensors_writer_t *w,
                              (long long)begin, (long long)(begin + count));
     if (count == 0)
         return ACCEL_OK;
+    /* c0: the first stored column that these values are */
     cols = t->shape[1];
     c0 = begin / rows;
     n = count / rows; /* columns of the stored matrix */
+    /* stored row r, columns c0 .. c0 + n */
     for (int64_t r = 0; r < rows && !st; r++)
         for (int64_t c = 0; c < n && !st; c += PIECE_ELEMS) {
             int64_t m = n - c < PIECE_ELEMS ? n - c : PIECE_ELEMS;
@@ -414,6 +429,7 @@ static accel_status_t put_file(struct accel_safetensors_writer *w, const char *n
     accel_status_t st = good ? ACCEL_OK : fail_write(w, name, "cannot write", err);
     char tmp[80];
 
+    /* some network file systems report a failed write only here */
     if (fd >= 0 && close(fd) != 0 && good)
         st = fail_write(w, name, "cannot write", err);
     if (!st)
@@ -434,6 +450,7 @@ static accel_status_t put_index(struct accel_safetensors_writer *w, accel_error_
         total += w->shard[i].bytes;
     strbuf_printf(&b, "{\n  \"metadata\": {\n    \"total_size\": %lld\n  },\n",
                   (long long)total);
+    /* every tensor, in the order of the entries */
     strbuf_printf(&b, "  \"weight_map\": {\n");
     for (size_t i = 0; i < w->count; i++) {
         strbuf_printf(&b, "    ");
@@ -442,6 +459,7 @@ static accel_status_t put_index(struct accel_safetensors_writer *w, accel_error_
                       i + 1 < w->count ? "," : "");
     }
     strbuf_printf(&b, "  }\n}\n");
+    /* b.failed covers all appends: one look at the end is enough */
     st = b.failed ? accel_fail_nomem(err, "the index of the weights", b.cap)
                   : put_file(w, ST_INDEX, b.s, b.len, err);
     strbuf_free(&b);
@@ -463,6 +481,7 @@ accel_status_t accel_safetensors_commit(accel_safetensors_writer_t *w, const cha
                                  st_shown(w->tensor[i].name, shown, sizeof(shown)),
                                  (long long)w->tensor[i].written,
                                  (long long)w->tensor[i].elems);
+    /* durable before any name appears */
     for (int i = 0; i < w->shards && !st; i++)
         if (fsync(w->shard[i].fd) != 0)
             st = fail_write(w, w->shard[i].name, "cannot write", err);
@@ -474,6 +493,7 @@ accel_status_t accel_safetensors_commit(accel_safetensors_writer_t *w, const cha
         st = put_index(w, err);
     if (!st && fsync(w->dirfd) != 0)
         st = fail_write(w, "", "cannot write the directory", err);
+    /* from here on writer_close removes nothing */
     w->committed = !st;
     return st;
 }
