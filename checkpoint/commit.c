@@ -319,7 +319,7 @@ accel_status_t ckpt_commit_publish(struct ckpt_commit *c, const struct strbuf *m
         bring_back(c);
         return st;
     }
-    /* nothing is in progress any more */
+    /* nothing is in progress now: abandon has nothing to remove */
     c->made = false;
     if (old[0])
         ckpt_trash(c->rootfd, old);

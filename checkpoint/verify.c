@@ -27,7 +27,7 @@ struct findings {
     int dirfd;
     /* its path when it was opened */
     char path[PATH_MAX];
-    /* the directory was removed or replaced: nothing is a finding any more */
+    /* the directory was removed or replaced: findings end here */
     bool gone;
     /* gets the first damage, else the first finding; never NULL */
     accel_error_t *err;

@@ -198,7 +198,8 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
     accel_status_t st;
 
     st = hooks_call(run, err);
-    if (st == ACCEL_OK) /* ids out of range, and whatever a device has not told yet */
+    /* errors that a device has not reported yet, such as ids out of range */
+    if (st == ACCEL_OK)
         st = run->backend->sync(run->backend, err);
     if (st == ACCEL_OK)
         st = step_agree(run, &a, err);

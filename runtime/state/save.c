@@ -157,7 +157,7 @@ static bool may_pass(accel_status_t st)
            st == ACCEL_EPERM || st == ACCEL_ENOMEM;
 }
 
-/* A pause that a signal ends: whoever is in a hurry gets the next try at once. */
+/* A pause that any signal ends: then time is short, and the next try begins at once. */
 static void pause_seconds(int seconds)
 {
     nanosleep(&(struct timespec){ .tv_sec = seconds }, NULL);
