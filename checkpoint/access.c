@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Access to the files of a checkpoint: opens one at a time for reading, and tells damage,
- * which stays (a file missing, cut or no file), from what may pass (no permission, no
- * descriptor, an I/O error) and is worth another try. Writes nothing.
+ * Access to the files of a checkpoint: opens them one at a time for reading, and tells
+ * lasting damage (a file is missing, cut, or no plain file) from failures that may pass
+ * (no permission, no descriptor, an I/O error) and are worth another try. Writes
+ * nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,8 +16,8 @@
 
 #include "ckpt_internal.h"
 
-/* The pauses before the tries: 20, 100 and 500 ms. A file system that is away for longer is
- * for a person to look at. */
+/* The pauses before the tries are 20, 100 and 500 ms. A file system that is away for
+ * longer needs a person. */
 #define FIRST_PAUSE_MS 20
 #define LONGER_BY      5
 
@@ -27,6 +28,8 @@ int ckpt_open_plain(int dirfd, const char *name)
         openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
 }
 
+/* The split matters: a run falls back to an older checkpoint on damage only, so an
+ * errno that may be temporary must never end up in A0807. */
 accel_status_t ckpt_fail_access(accel_error_t *err, const char *where,
                                 const char *doing, int error)
 {
@@ -53,6 +56,8 @@ accel_status_t ckpt_fail_access(accel_error_t *err, const char *where,
     }
 }
 
+/* Always temporary or a matter of rights: a root that cannot be listed says nothing
+ * about the checkpoints in it. */
 accel_status_t ckpt_fail_root(accel_error_t *err, const char *root, const char *doing,
                               int error)
 {
@@ -61,11 +66,13 @@ accel_status_t ckpt_fail_root(accel_error_t *err, const char *root, const char *
                          strerror(error));
 }
 
-bool ckpt_may_pass(accel_status_t s)
+bool ckpt_may_pass(accel_status_t st)
 {
-    return s == ACCEL_EIO || s == ACCEL_EPERM || s == ACCEL_ENOMEM;
+    return st == ACCEL_EIO || st == ACCEL_EPERM || st == ACCEL_ENOMEM;
 }
 
+/* The pause grows with the tries that this thing has used, and `left` bounds the total
+ * over all things that share it. */
 bool ckpt_try_again(struct ckpt_tries *t)
 {
     int64_t ms = FIRST_PAUSE_MS;
@@ -82,31 +89,33 @@ bool ckpt_try_again(struct ckpt_tries *t)
     return true;
 }
 
+/* The size is compared on every open, so a file that was cut after the checkpoint was
+ * opened is found before its bytes are hashed. */
 accel_status_t ckpt_open_shard(const accel_ckpt_t *c, int file, int *fd_out,
                                accel_error_t *err)
 {
     const struct ckpt_file *f = &c->m.file[file];
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
     char where[300];
-    struct stat st;
+    struct stat sb;
     int fd;
 
     snprintf(where, sizeof(where), "%.200s/%s", c->dir, f->name);
     fd = ckpt_open_plain(c->dirfd, f->name);
     if (fd < 0)
         return ckpt_fail_access(err, where, "cannot open", errno);
-    if (fstat(fd, &st))
-        s = ckpt_fail_access(err, where, "cannot stat", errno);
-    else if (!S_ISREG(st.st_mode))
-        s = accel_fail_at(err, A0807, where, "use another checkpoint",
-                          "not a plain file");
-    else if (st.st_size != f->bytes)
-        s = accel_fail_at(err, A0807, where, "use another checkpoint",
-                          "it has %lld bytes, the manifest says %" PRId64,
-                          (long long)st.st_size, f->bytes);
-    if (s)
+    if (fstat(fd, &sb))
+        st = ckpt_fail_access(err, where, "cannot stat", errno);
+    else if (!S_ISREG(sb.st_mode))
+        st = accel_fail_at(err, A0807, where, "use another checkpoint",
+                           "not a plain file");
+    else if (sb.st_size != f->bytes)
+        st = accel_fail_at(err, A0807, where, "use another checkpoint",
+                           "it has %lld bytes, the manifest says %" PRId64,
+                           (long long)sb.st_size, f->bytes);
+    if (st)
         close(fd);
     else
         *fd_out = fd;
-    return s;
+    return st;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Moving a checkpoint directory out of the way: step_N becomes step_N.damaged-TIME where
- * damage is proven, step_N.aside-TIME where it is somebody's copy or cannot be judged. A
- * rename and an fsync; nothing is ever removed.
+ * Moves a checkpoint directory out of the way: step_N becomes step_N.damaged-TIME where
+ * damage is proven, step_N.aside-TIME where it is somebody's copy or cannot be judged.
+ * One rename and one fsync; nothing is ever removed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,30 +14,33 @@
 #include "ckpt_internal.h"
 #include "common/path_dir.h"
 
-/* No flag where the file system has none: a name with the time in it that is not there is
- * then looked for. */
+/* Renames without replacing anything. Some file systems lack RENAME_NOREPLACE; there a
+ * look at the new name comes first. The gap between look and rename is harmless: the
+ * name holds a time, and one process at a time writes here. */
 static int rename_to_free(int rootfd, const char *name, const char *to)
 {
-    struct stat st;
+    struct stat sb;
 
     if (TEMP_FAILURE_RETRY(renameat2(rootfd, name, rootfd, to, RENAME_NOREPLACE)) == 0)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
         return -1;
-    if (fstatat(rootfd, to, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+    if (fstatat(rootfd, to, &sb, AT_SYMLINK_NOFOLLOW) == 0) {
         errno = EEXIST;
         return -1;
     }
     return TEMP_FAILURE_RETRY(renameat(rootfd, name, rootfd, to));
 }
 
+/* Two moves within one second get the same time: then a number follows it. After a
+ * failed fsync the rename is taken back, so that an error means the old name. */
 accel_status_t ckpt_set_aside(int rootfd, const char *name, bool damaged,
-                              char out[CKPT_DIR_MAX], accel_error_t *err)
+                              char name_out[CKPT_DIR_MAX], accel_error_t *err)
 {
     char when[32] = "?", number[16] = "", to[CKPT_DIR_MAX];
     time_t now = time(NULL);
     struct ckpt_identity id;
-    accel_status_t s;
+    accel_status_t st;
     struct tm tm;
     int rc = -1;
 
@@ -56,34 +59,35 @@ accel_status_t ckpt_set_aside(int rootfd, const char *name, bool damaged,
         return accel_fail_at(err, A0833, name,
                              "move it away by hand, or make the directory writable",
                              "cannot move it aside: %m");
-    s = ckpt_fsync(rootfd, name, err);
-    if (s) {
+    st = ckpt_fsync(rootfd, name, err);
+    if (st) {
         rename_to_free(rootfd, to, name);
-        return s;
+        return st;
     }
-    snprintf(out, CKPT_DIR_MAX, "%s", to);
+    snprintf(name_out, CKPT_DIR_MAX, "%s", to);
     return ACCEL_OK;
 }
 
+/* Only names of steps are accepted, so that a caller cannot rename anything else. */
 accel_status_t accel_ckpt_set_aside(const char *root, const char *name, int damaged,
-                                    char *out, size_t len, accel_error_t *err)
+                                    char *buf, size_t len, accel_error_t *err)
 {
     char to[CKPT_DIR_MAX];
     int rootfd;
-    accel_status_t s;
+    accel_status_t st;
 
     if (ckpt_step_of_name(name) < 0)
         return accel_fail_at(err, A0815, name, "see accel_ckpt.h",
                              "accel_ckpt_set_aside: not the name of a step");
-    s = path_open_dir(root, &rootfd, err);
-    if (s)
-        return s;
+    st = path_open_dir(root, &rootfd, err);
+    if (st)
+        return st;
     if (rootfd < 0)
         return accel_fail_at(err, A0803, root, "check accel.checkpoint.dir",
                              "cannot open the checkpoint directory: %m");
-    s = ckpt_set_aside(rootfd, name, damaged, to, err);
+    st = ckpt_set_aside(rootfd, name, damaged, to, err);
     close(rootfd);
-    if (!s)
-        snprintf(out, len, "%s", to);
-    return s;
+    if (!st)
+        snprintf(buf, len, "%s", to);
+    return st;
 }

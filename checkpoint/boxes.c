@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Boxes (n-dimensional sub-arrays): flat range -> boxes, intersection, contiguous runs.
- * Pure arithmetic on shapes; sizes from outside are checked for overflow.
+ * Boxes (n-dimensional sub-arrays): from a flat range to boxes, intersection,
+ * contiguous runs. Pure arithmetic on shapes; sizes from outside are checked for
+ * overflow.
  */
 #include "ckpt_internal.h"
 
+/* A zero extent makes the volume 0, but the extents behind it must still be valid. */
 int64_t ckpt_volume(int ndim, const int64_t *shape)
 {
     int64_t n = 1;
@@ -21,6 +23,8 @@ int64_t ckpt_volume(int ndim, const int64_t *shape)
     return zero ? 0 : n;
 }
 
+/* Compares with a subtraction, because offset + shape of a hostile
+ * manifest could overflow. */
 bool ckpt_box_inside(int ndim, const int64_t *offset, const int64_t *shape,
                      const int64_t *global)
 {
@@ -32,6 +36,7 @@ bool ckpt_box_inside(int ndim, const int64_t *offset, const int64_t *shape,
     return true;
 }
 
+/* Per dimension: the larger begin, the smaller end. */
 bool ckpt_box_intersect(int ndim, const int64_t *a_off, const int64_t *a_shape,
                         const int64_t *b_off, const int64_t *b_shape, int64_t *off_out,
                         int64_t *shape_out)
@@ -49,21 +54,22 @@ bool ckpt_box_intersect(int ndim, const int64_t *a_off, const int64_t *a_shape,
     return true;
 }
 
-/* A box of `rows` rows from `row` at depth `dim`, below the fixed index prefix. */
-static void put_box(accel_ckpt_box_t *box, int ndim, const int64_t *shape,
+/* The box of `rows` rows from `row` on in dimension `dim`; dimensions above it are
+ * fixed at prefix[], those below are whole. */
+static void put_box(accel_ckpt_box_t *box_out, int ndim, const int64_t *shape,
                     const int64_t *prefix, int dim, int64_t row, int64_t rows)
 {
     for (int d = 0; d < ndim; d++) {
-        box->offset[d] = d < dim ? prefix[d] : d == dim ? row : 0;
-        box->shape[d] = d < dim ? 1 : d == dim ? rows : shape[d];
+        box_out->offset[d] = d < dim ? prefix[d] : d == dim ? row : 0;
+        box_out->shape[d] = d < dim ? 1 : d == dim ? rows : shape[d];
     }
 }
 
-/* [begin, end) counts elements inside the sub-array that prefix[0..dim) selects. At each
- * depth the range is: a rest of a row, whole rows, the start of a row. The outer parts go
- * one dimension deeper, so that a depth adds at most two boxes. */
+/* [begin, end) counts elements inside the sub-array that prefix[0..dim) selects. At
+ * each depth the range is: a rest of a row, whole rows, the start of a row. The outer
+ * parts go one dimension deeper, so that a depth adds at most two boxes. */
 static int cut(int ndim, const int64_t *shape, int64_t *prefix, int dim, int64_t begin,
-               int64_t end, accel_ckpt_box_t *out)
+               int64_t end, accel_ckpt_box_t *boxes_out)
 {
     int64_t row_elems = ckpt_volume(ndim - dim - 1, shape + dim + 1);
     int64_t first = begin / row_elems, last = end / row_elems;
@@ -73,21 +79,21 @@ static int cut(int ndim, const int64_t *shape, int64_t *prefix, int dim, int64_t
     if (head != 0) {
         prefix[dim] = first;
         if (first == last)
-            return cut(ndim, shape, prefix, dim + 1, head, tail, out);
-        n += cut(ndim, shape, prefix, dim + 1, head, row_elems, out);
+            return cut(ndim, shape, prefix, dim + 1, head, tail, boxes_out);
+        n += cut(ndim, shape, prefix, dim + 1, head, row_elems, boxes_out);
         first++;
     }
     if (last > first)
-        put_box(&out[n++], ndim, shape, prefix, dim, first, last - first);
+        put_box(&boxes_out[n++], ndim, shape, prefix, dim, first, last - first);
     if (tail != 0) {
         prefix[dim] = last;
-        n += cut(ndim, shape, prefix, dim + 1, 0, tail, out + n);
+        n += cut(ndim, shape, prefix, dim + 1, 0, tail, boxes_out + n);
     }
     return n;
 }
 
 int accel_ckpt_boxes_of_range(int ndim, const int64_t *shape, int64_t begin,
-                              int64_t end, accel_ckpt_box_t *out)
+                              int64_t end, accel_ckpt_box_t *boxes_out)
 {
     int64_t prefix[ACCEL_CKPT_MAX_DIMS] = { 0 };
     int64_t total;
@@ -103,7 +109,7 @@ int accel_ckpt_boxes_of_range(int ndim, const int64_t *shape, int64_t begin,
         return 0;
     if (ndim == 0)
         return 1;
-    return cut(ndim, shape, prefix, 0, begin, end, out);
+    return cut(ndim, shape, prefix, 0, begin, end, boxes_out);
 }
 
 void ckpt_runs_start(struct ckpt_runs *r, int ndim, size_t elem_bytes,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Private to the files that call libhdf5: what the writing of a shard file and the
- * comparing of one have in common.
+ * Private to the files that call libhdf5: what writing the layout of a shard file and
+ * comparing one with its manifest have in common.
  */
 #ifndef ACCEL_CKPT_H5_H
 #define ACCEL_CKPT_H5_H
@@ -10,30 +10,38 @@
 
 #include "ckpt_internal.h"
 
-#define CKPT_H5_DTYPE_NAME 16                   /* bytes of the attribute accel_dtype */
-#define CKPT_H5_NAME_MAX   (CKPT_NAME_MAX + 40) /* of a dataset */
+/* bytes of the attribute accel_dtype, padded with NUL */
+#define CKPT_H5_DTYPE_NAME 16
+/* of a dataset: "state/" in front or "@index" behind, and a NUL */
+#define CKPT_H5_NAME_MAX (CKPT_NAME_MAX + 40)
 
-/* libhdf5's own printing of errors, held back. */
+/* How libhdf5 printed its errors before ckpt_h5_begin silenced it. */
 struct ckpt_h5_quiet {
     H5E_auto2_t fn;
     void *data;
 };
-/* -1: the library does not start. */
+/* Starts the library and holds back its own printing of errors. 0, or -1 when it does
+ * not start; then there is nothing to end. */
 int ckpt_h5_begin(struct ckpt_h5_quiet *q);
+/* Restores what ckpt_h5_begin saved, and clears the error stack. */
 void ckpt_h5_end(const struct ckpt_h5_quiet *q);
 
-/* A new type, the caller's to close; -1. */
+/* A new HDF5 float type with the layout of bfloat16; the caller
+ * closes it. -1 on error. */
 hid_t ckpt_h5_bf16(void);
-/* What elements are stored as; -1: never stored. */
+/* The file type of elements of dtype t; `bf16` comes from ckpt_h5_bf16. Not to be
+ * closed. -1 for a dtype that is never stored. */
 hid_t ckpt_h5_type(hid_t bf16, accel_dtype_t t);
-/* model/x, then model/x@1, model/x@2 for further boxes of the tensor in this file. */
-void ckpt_h5_name(char out[CKPT_H5_NAME_MAX], const struct ckpt_tensor *t,
+/* Name of a tensor's dataset: model/x for its first box in this file, model/x@1,
+ * model/x@2 for further ones. Blobs lie below state/. */
+void ckpt_h5_name(char name_out[CKPT_H5_NAME_MAX], const struct ckpt_tensor *t,
                   size_t index);
 
-/* The deepest entry of libhdf5's error stack, one line; clears the stack. */
+/* The deepest entry of libhdf5's error stack in one line; clears the stack. */
 void ckpt_h5_cause(char *buf, size_t len);
-/* "H5FD_write: file write failed: No space left on device" of an entry's function and
- * description, which may hold line breaks, pointers and the system's words in the middle. */
+/* One entry of the stack in one line: "H5FD_write: file write failed: No space left on
+ * device". `desc` may hold line breaks, pointers, and the system's words in its middle;
+ * only the words are kept. buf[len] is printable ASCII. */
 void ckpt_h5_describe(const char *func, const char *desc, char *buf, size_t len);
 
 #endif

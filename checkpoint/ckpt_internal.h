@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Private to checkpoint/: the manifest in memory and the steps of save and load.
- * Everything here has the prefix ckpt_ and hidden visibility.
+ * Everything here has the prefix ckpt_ and hidden visibility. Outputs (`_out`) are
+ * written only on success.
  */
 #ifndef ACCEL_CKPT_INTERNAL_H
 #define ACCEL_CKPT_INTERNAL_H
@@ -13,285 +14,371 @@
 #include "ckpt_io.h"
 #include "common/common.h"
 
-#define CKPT_FORMAT       1
-#define CKPT_PIECE_BYTES  (1 << 20)  /* unit of hashing */
-#define CKPT_IO_BYTES     (4 << 20)  /* unit of reading and writing */
-#define CKPT_PAGE         4096       /* O_DIRECT: memory, offset and length */
-#define CKPT_ALIGN_FROM   (64 << 10) /* datasets this large start on a page */
+/* version of the format, in the first line of MANIFEST */
+#define CKPT_FORMAT 1
+/* Unit of hashing. Part of the format: a reader that wants any byte of a piece reads
+ * and hashes all of it. */
+#define CKPT_PIECE_BYTES (1 << 20)
+/* unit of reading and writing; a multiple of the piece */
+#define CKPT_IO_BYTES (4 << 20)
+/* what O_DIRECT wants of memory, offset and length */
+#define CKPT_PAGE 4096
+/* datasets of at least this many bytes start on a page, so that
+ * O_DIRECT can write them */
+#define CKPT_ALIGN_FROM (64 << 10)
+/* a manifest is parsed in memory; a larger one is refused before it is read */
 #define CKPT_MANIFEST_MAX (256 << 20)
-#define CKPT_BLOBS_MAX    (1 << 30) /* all blobs together: open reads them */
-#define CKPT_NAME_MAX     511
-#define CKPT_RUN_ID_MAX   1024
-#define CKPT_WORLD_MAX    99999
-#define CKPT_STEP_MAX     INT64_C(999999999999)
-#define CKPT_DIR_MAX      192 /* "step_...", ".tmp-step_....OWNER" */
+/* all blobs together, because opening a checkpoint reads them into memory */
+#define CKPT_BLOBS_MAX (1 << 30)
+/* longest tensor name, without its NUL */
+#define CKPT_NAME_MAX   511
+#define CKPT_RUN_ID_MAX 1024
+#define CKPT_WORLD_MAX  99999
+#define CKPT_STEP_MAX   INT64_C(999999999999)
+/* names below the root: "step_...", ".tmp-step_....OWNER" */
+#define CKPT_DIR_MAX 192
 
-/* ---- boxes.c ------------------------------------------------------------------------ */
+/* ---- boxes.c --------------------------------------------------------------------- */
 
-/* Product of shape[ndim]; -1 for a negative extent or beyond INT64_MAX. */
+/* Product of shape[ndim]; -1 for a negative extent or a product beyond INT64_MAX. */
 int64_t ckpt_volume(int ndim, const int64_t *shape);
+/* Does the box lie inside a tensor of shape global[ndim]? Safe for any
+ * input: nothing overflows. */
 bool ckpt_box_inside(int ndim, const int64_t *offset, const int64_t *shape,
                      const int64_t *global);
-/* Common part of boxes a and b in global coordinates; false: they do not meet. */
+/* Common part of boxes a and b, in global coordinates. False: they do not meet, and the
+ * outputs are undefined. */
 bool ckpt_box_intersect(int ndim, const int64_t *a_off, const int64_t *a_shape,
                         const int64_t *b_off, const int64_t *b_shape, int64_t *off_out,
                         int64_t *shape_out);
 
-/* Walks the runs of a sub-box that are contiguous in both a source and a destination box,
- * in source memory order. All offsets in bytes from the start of either box's memory. */
+/* Walks a sub-box as runs that are contiguous in both a source and a destination box,
+ * in the order of the source's memory. Offsets and strides are bytes from the start of
+ * either box's memory. */
 struct ckpt_runs {
-    int outer; /* dimensions that are looped over */
+    /* dimensions 0 .. outer-1 are looped over; those behind are in the run */
+    int outer;
+    /* of each looped dimension: its extent, and where the walk stands */
     int64_t count[ACCEL_CKPT_MAX_DIMS], index[ACCEL_CKPT_MAX_DIMS];
     int64_t src_stride[ACCEL_CKPT_MAX_DIMS], dst_stride[ACCEL_CKPT_MAX_DIMS];
-    int64_t src, dst;  /* of the current run */
-    int64_t run_bytes; /* length of every run */
+    /* start of the current run */
+    int64_t src, dst;
+    /* length of every run */
+    int64_t run_bytes;
     bool done;
 };
+/* Starts at the first run of `part`, which must lie inside both boxes and not be empty.
+ * All offsets and shapes are global coordinates in elements. */
 void ckpt_runs_start(struct ckpt_runs *r, int ndim, size_t elem_bytes,
                      const int64_t *src_off, const int64_t *src_shape,
                      const int64_t *dst_off, const int64_t *dst_shape,
                      const int64_t *part_off, const int64_t *part_shape);
+/* To the next run; sets `done` behind the last. */
 void ckpt_runs_next(struct ckpt_runs *r);
 
-/* ---- manifest.c: the manifest in memory ---------------------------------------------- */
+/* ---- manifest.c: the manifest in memory ------------------------------------------ */
 
+/* xxh3-128 */
 struct ckpt_hash {
     uint64_t hi, lo;
 };
 
 struct ckpt_file {
-    char name[40]; /* ckpt_shard_name(); empty: not yet known */
+    /* see ckpt_shard_name; "": not known yet (a fragment has one file) */
+    char name[40];
     int64_t bytes;
-    struct ckpt_hash meta; /* of all bytes outside boxes, in file order */
+    /* of all bytes outside boxes, in file order: HDF5's own structures */
+    struct ckpt_hash meta;
 };
 
 struct ckpt_tensor {
     char *name;
     accel_dtype_t dtype;
-    bool blob; /* u8[bytes], kept apart from tensors */
+    /* a blob is u8[bytes] and is kept apart: tensors first, blobs behind them */
+    bool blob;
     int ndim;
     int64_t shape[ACCEL_CKPT_MAX_DIMS];
-    size_t box, boxes; /* its range of manifest.box, sorted by offset */
+    /* its range of manifest.box, sorted by offset; set by ckpt_manifest_sort */
+    size_t box, boxes;
 };
 
+/* One stored box: a dataset of one shard file. */
 struct ckpt_mbox {
+    /* index into manifest.tensor */
     size_t tensor;
     int file;
     int64_t offset[ACCEL_CKPT_MAX_DIMS], shape[ACCEL_CKPT_MAX_DIMS];
-    int64_t at, bytes;    /* where in the file */
-    size_t piece, pieces; /* its range of manifest.piece */
-    const void *data;     /* save only */
+    /* where its bytes lie in the file */
+    int64_t at, bytes;
+    /* its range of manifest.piece: one hash per CKPT_PIECE_BYTES */
+    size_t piece, pieces;
+    /* the caller's memory, in a save only */
+    const void *data;
 };
 
+/* A whole manifest, or one rank's fragment of it. Owns all arrays and the tensors'
+ * names; ckpt_manifest_free frees them. */
 struct ckpt_manifest {
     int64_t step;
+    /* ranks that wrote it, one file each */
     int world;
     char version[32], owner[64], sharding[64], run_id[CKPT_RUN_ID_MAX + 1];
-    struct ckpt_file *file; /* [world] */
+    /* [world], by rank */
+    struct ckpt_file *file;
     struct ckpt_tensor *tensor;
     struct ckpt_mbox *box;
     struct ckpt_hash *piece;
+    /* entries in use */
     size_t tensors, boxes, pieces;
+    /* entries allocated */
     size_t tensor_cap, box_cap, piece_cap;
 };
 
+/* NULL is fine; leaves *m empty. */
 void ckpt_manifest_free(struct ckpt_manifest *m);
 /* "rank_00001-of-00004.h5" */
-void ckpt_shard_name(char out[40], int rank, int world);
-/* NULL, or why `name` may not name a tensor. */
+void ckpt_shard_name(char name_out[40], int rank, int world);
+/* NULL, or the reason why `name` may not name a tensor. Names become HDF5 paths and
+ * words of the manifest, so blanks, '@' and empty parts are out. */
 const char *ckpt_name_problem(const char *name);
-/* Header word: printable, no blanks, shorter than `cap`. */
+/* Is s fit to be a word of the header and part of a file name: printable, no blanks or
+ * slashes, no leading dot, shorter than `cap`? */
 bool ckpt_word_ok(const char *s, size_t cap);
+/* Appends a copy of *t, its name included. Its range of boxes is empty. */
 accel_status_t ckpt_manifest_add_tensor(struct ckpt_manifest *m,
                                         const struct ckpt_tensor *t,
                                         accel_error_t *err);
-/* Adds a box with its (still empty) pieces to tensor b->tensor. b->bytes must be set. */
+/* Appends a box of tensor b->tensor, with room for the hashes of its pieces (zeroed).
+ * b->bytes must be set. */
 accel_status_t ckpt_manifest_add_box(struct ckpt_manifest *m, const struct ckpt_mbox *b,
                                      accel_error_t *err);
-/* Sorts tensors and boxes, joins tensors of one name. ACCEL_EMISMATCH when two boxes
- * disagree about dtype or shape of their tensor. */
+/* Sorts tensors by name and boxes by offset, joins tensors of one name, and sets the
+ * tensors' ranges of boxes. ACCEL_EMISMATCH when two boxes disagree about the dtype or
+ * shape of their tensor. */
 accel_status_t ckpt_manifest_sort(struct ckpt_manifest *m, accel_error_t *err);
-/* Moves the boxes of rank's fragment into m; the caller sorts when all are in. */
+/* Copies a rank's fragment into m. The caller sorts m when all ranks are in. */
 accel_status_t ckpt_manifest_merge(struct ckpt_manifest *m,
                                    const struct ckpt_manifest *part, int rank,
                                    accel_error_t *err);
-/* Canonical text with self hash. only_file >= 0: a fragment with that file alone. */
+/* Appends the canonical text, its own hash in the last line, to text_out. only_file >=
+ * 0: a fragment, with that file alone, which is file 0 of its box lines. */
 accel_status_t ckpt_manifest_format(const struct ckpt_manifest *m, int only_file,
-                                    struct strbuf *out, accel_error_t *err);
+                                    struct strbuf *text_out, accel_error_t *err);
+/* The tensor or blob of that name in a sorted manifest, or NULL. */
 const struct ckpt_tensor *ckpt_manifest_find(const struct ckpt_manifest *m, bool blob,
                                              const char *name);
 
-/* ---- manifest_check.c ---------------------------------------------------------------- */
+/* ---- manifest_check.c ------------------------------------------------------------ */
 
-/* Boxes inside their tensor, tiling it exactly; bytes = volume * element; ranges inside
- * their file and disjoint there. `code`: what a violation is called. */
+/* Checks the geometry of a sorted manifest: boxes lie inside their tensor and tile it
+ * exactly, bytes are volume times element size, byte ranges lie inside their file and
+ * do not overlap. `code` is the message of a violation. */
 accel_status_t ckpt_manifest_check(const struct ckpt_manifest *m, enum message code,
                                    accel_error_t *err);
-/* Indices of all boxes ordered by (file, at); *out is one malloc. */
-accel_status_t ckpt_boxes_by_place(const struct ckpt_manifest *m, size_t **out,
+/* Indices of all boxes, ordered by (file, at). *order_out is one malloc of m->boxes. */
+accel_status_t ckpt_boxes_by_place(const struct ckpt_manifest *m, size_t **order_out,
                                    accel_error_t *err);
 
-/* ---- manifest_parse.c ------------------------------------------------------------------ */
+/* ---- manifest_parse.c ------------------------------------------------------------ */
 
-/* fragment: one file, no tiling. `where` names the text in errors. ACCEL_ECORRUPT. */
+/* Parses text[len] into a new manifest. fragment: it has one file, and tiling is not
+ * checked. `where` names the text in errors. ACCEL_ECORRUPT; ACCEL_EUNSUPPORTED for
+ * another format; ACCEL_ENOMEM. */
 accel_status_t ckpt_manifest_parse(struct ckpt_manifest *m, const char *text,
                                    size_t len, bool fragment, const char *where,
                                    accel_error_t *err);
 
-/* ---- hash.c ------------------------------------------------------------------------------ */
+/* ---- hash.c ---------------------------------------------------------------------- */
 
+/* Seed of all pieces of a box: a digest of step, kind, name, dtype,
+ * global shape and box. */
 uint64_t ckpt_box_seed(const struct ckpt_manifest *m, const struct ckpt_mbox *b);
+/* Hash of piece `index` of a box. */
 struct ckpt_hash ckpt_piece_hash(uint64_t seed, size_t index, const void *data,
                                  size_t bytes);
+/* Bytes of piece `index`: CKPT_PIECE_BYTES, less for the last one. */
 int64_t ckpt_piece_bytes(const struct ckpt_mbox *b, size_t index);
 bool ckpt_hash_equal(struct ckpt_hash a, struct ckpt_hash b);
-/* Hash of the bytes of file f outside boxes. order[count]: its boxes by place. */
+/* Hash of the bytes of file f outside its boxes, read from fd. order[count]: the file's
+ * boxes by place. */
 accel_status_t ckpt_meta_hash(const struct ckpt_manifest *m, int f, int fd,
-                              const size_t *order, size_t count, struct ckpt_hash *out,
-                              accel_error_t *err);
+                              const size_t *order, size_t count,
+                              struct ckpt_hash *hash_out, accel_error_t *err);
 
-/* ---- h5_layout.c, h5_tree.c: what calls libhdf5; no_hdf5.c in a build without it ----------- */
+/* ---- h5_layout.c, h5_tree.c: what calls libhdf5; no_hdf5.c in a build without it - */
 
-/* Creates m's file `rank` in dirfd with one contiguous dataset per box, and sets box.at
- * and file.bytes. The data are not written. */
+/* Creates file `rank` of m in dirfd with one contiguous dataset per box; sets at
+ * of each box and bytes of the file. Writes no data. Local: the ranks lay out
+ * their files side by side. */
 accel_status_t ckpt_layout(int dirfd, struct ckpt_manifest *m, int rank,
                            accel_error_t *err);
 
-/* ---- write.c -------------------------------------------------------------------------------- */
+/* ---- write.c --------------------------------------------------------------------- */
 
-/* Writes the data of all boxes into the laid out file, hashes them, fsyncs. */
+/* Writes the data of all boxes into the laid out file, fills in their hashes and the
+ * file's meta hash, fsyncs. *direct_out: whether O_DIRECT held to the end. */
 accel_status_t ckpt_write_shard(int dirfd, struct ckpt_manifest *m, int rank,
                                 int *direct_out, accel_error_t *err);
 
-/* ---- stage.c -------------------------------------------------------------------------------- */
+/* ---- stage.c --------------------------------------------------------------------- */
 
-/* Zeroed memory aligned to 2 MiB, of its own mapping; NULL: none left. */
+/* Zeroed memory aligned to 2 MiB, in a mapping of its own. NULL: there is none left. */
 void *ckpt_stage_map(size_t bytes);
-void ckpt_stage_unmap(void *p, size_t bytes); /* accepts NULL */
+/* `bytes` as given to ckpt_stage_map. NULL is fine. */
+void ckpt_stage_unmap(void *p, size_t bytes);
 
-/* ---- dirs.c ----------------------------------------------------------------------------------- */
+/* ---- dirs.c ---------------------------------------------------------------------- */
 
+/* Opens directory `name` of `at`, never through a link. -1 with errno. */
 int ckpt_open_dir(int at, const char *name);
-/* Makes the root and what is missing above it, durably. */
+/* Makes the root and whatever is missing above it, durably. */
 accel_status_t ckpt_make_root(const char *root, accel_error_t *err);
+/* fsync of fd; `what` names it in the error. Never tried again: see dirs.c. */
 accel_status_t ckpt_fsync(int fd, const char *what, accel_error_t *err);
-/* Removes directory `name` and the plain files in it, MANIFEST first. 0 or -1. */
+/* Removes directory `name` and the plain files in it, MANIFEST first. 0, also when it
+ * is not there, or -1. */
 int ckpt_remove_dir(int rootfd, const char *name);
-/* Does a live process hold the lock of directory `name`? `unknown`: the answer where locks
- * do not work on directories (NFS). */
+/* Does a live process hold the lock of directory `name`? `unknown` is the answer where
+ * directories cannot be locked (NFS). */
 bool ckpt_is_locked(int rootfd, const char *name, bool unknown);
 /* Renames `name` to a free .trash-name... and removes that. 0 or -1. */
 int ckpt_trash(int rootfd, const char *name);
 /* "step_00001200" */
-void ckpt_step_name(char out[64], int64_t step);
-/* The step of a directory name; -1: not one. */
+void ckpt_step_name(char name_out[64], int64_t step);
+/* The step of a directory name, -1 when it is not the canonical name of one. */
 int64_t ckpt_step_of_name(const char *name);
-/* The name that the directory has now, whatever it was opened by; "" when that cannot be
- * told. */
-void ckpt_path_of(int dirfd, char *out, size_t len);
-/* The one rule about names: a directory called step_N holds step N. ACCEL_ECORRUPT. */
+/* buf[len] gets the path that the open directory has now, under whatever name it was
+ * opened; "" when that cannot be told. */
+void ckpt_path_of(int dirfd, char *buf, size_t len);
+/* The one rule about names: a directory called step_N holds step N. `shown` names it in
+ * the error. ACCEL_ECORRUPT. */
 accel_status_t ckpt_check_name(int dirfd, int64_t step, const char *shown,
                                accel_error_t *err);
-/* Names in rootfd that begin with `prefix`; *out is one malloc of fixed-size entries. */
+/* Names in rootfd that begin with `prefix`, unsorted. *names_out is one malloc of
+ * fixed-size entries; the caller frees it. */
 accel_status_t ckpt_list_names(int rootfd, const char *prefix,
-                               char (**out)[CKPT_DIR_MAX], size_t *count,
+                               char (**names_out)[CKPT_DIR_MAX], size_t *count_out,
                                accel_error_t *err);
 
-/* ---- access.c: reading what may be damaged or out of reach ------------------------------------------ */
+/* ---- access.c: reading what may be damaged or out of reach ----------------------- */
 
-/* O_RDONLY, never through a link. -1 with errno. */
+/* Opens a file to read, never through a link. -1 with errno. */
 int ckpt_open_plain(int dirfd, const char *name);
-/* `error` met while `doing` something with the file or directory `where` of a checkpoint.
- * ACCEL_ECORRUPT: proof that it is not what a save left there. ACCEL_EPERM, ACCEL_EIO: it
- * cannot be read now. */
+/* The error for errno `error`, met while `doing` something with the file or directory
+ * `where` of a checkpoint. ACCEL_ECORRUPT is proof that it is not what a save left
+ * there; ACCEL_EPERM and ACCEL_EIO say that it cannot be read now. */
 accel_status_t ckpt_fail_access(accel_error_t *err, const char *where,
                                 const char *doing, int error);
-/* The same of the directory of all checkpoints: never damage. */
+/* The same for the directory of all checkpoints, which is never damaged. */
 accel_status_t ckpt_fail_root(accel_error_t *err, const char *root, const char *doing,
                               int error);
-/* Says nothing about the checkpoint: it cannot be read now. */
-bool ckpt_may_pass(accel_status_t s);
-/* How often something may be tried again: CKPT_TRIES times, and only while `left` lasts,
- * which several things may share; `used` is 0 before each of them. */
+/* Is the failure temporary? Then it says nothing about the checkpoint itself. */
+bool ckpt_may_pass(accel_status_t st);
+/* How often something is tried again: CKPT_TRIES times, and only while `left` lasts.
+ * Several things may share `left`; `used` is set to 0 before each of them. */
 struct ckpt_tries {
     int left, used;
 };
 #define CKPT_TRIES 3
-/* Waits a little longer each time; false, at once, when no try is left. */
+/* Waits, longer each time. False, without waiting, when no try is left. */
 bool ckpt_try_again(struct ckpt_tries *t);
-/* A shard file with the size that the manifest says; the caller closes it. */
+/* Opens shard file `file` to read and checks that its size is that of the manifest. The
+ * caller closes *fd_out. */
 accel_status_t ckpt_open_shard(const accel_ckpt_t *c, int file, int *fd_out,
                                accel_error_t *err);
 
-/* ---- commit.c, retain.c (rank 0 only) ------------------------------------------------------------ */
+/* ---- commit.c, retain.c (rank 0 only) -------------------------------------------- */
 
+/* A save in progress, as seen by one rank. */
 struct ckpt_commit {
-    int rootfd, tmpfd; /* -1: not open */
-    bool made;         /* by us (rank 0), and not yet in place: ours to remove */
+    /* the root and the directory in progress; -1: not open */
+    int rootfd, tmpfd;
+    /* rank 0 made tmp and it is not in place yet: ours to remove */
+    bool made;
+    /* names in the root, and the owner "JOBID.RESTART" */
     char tmp[CKPT_DIR_MAX], final[64], owner[64];
-    const char *run_id;       /* the caller's */
-    char aside[CKPT_DIR_MAX]; /* where what had the final name was moved; "": nowhere */
+    /* the caller's */
+    const char *run_id;
+    /* new name of whatever had the final name; "": nothing had it */
+    char aside[CKPT_DIR_MAX];
 };
-/* Step 1: root, stale directories of dead owners, room for `bytes`, .tmp-step_N.OWNER. */
+/* Step 1, rank 0: makes the root, removes stale directories of dead owners, checks that
+ * `bytes` are free, makes .tmp-step_N.OWNER. */
 accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_t step,
                                  const char *owner, int64_t bytes, accel_error_t *err);
-/* Every rank but 0: opens what rank 0 made. */
+/* Step 1, all other ranks: opens the directory that rank 0 made. Called after the ranks
+ * agreed that it is there. */
 accel_status_t ckpt_commit_join(struct ckpt_commit *c, const char *root, int64_t step,
                                 const char *owner, accel_error_t *err);
-/* Steps 4 and 5. On error nothing visible has changed. */
+/* Steps 4 and 5, rank 0: writes the MANIFEST and puts the directory in place. On error
+ * nothing visible has changed. */
 accel_status_t ckpt_commit_publish(struct ckpt_commit *c, const struct strbuf *manifest,
                                    accel_error_t *err);
-/* Removes the directory in progress (rank 0). */
+/* Rank 0: removes the directory in progress, if it is still ours. */
 void ckpt_commit_abandon(struct ckpt_commit *c);
+/* Closes the descriptors. Removes nothing. */
 void ckpt_commit_close(struct ckpt_commit *c);
-/* Renames directory `name`, durably, so that it is no checkpoint of the run any more; its
- * new name into out. `damaged`: whoever read it has proof. */
+/* Renames directory `name`, durably, so that it is no checkpoint of the run any more;
+ * its new name goes to name_out. `damaged`: the caller has proof of damage. */
 accel_status_t ckpt_set_aside(int rootfd, const char *name, bool damaged,
-                              char out[CKPT_DIR_MAX], accel_error_t *err);
-/* Of the checkpoints of run `run_id` deletes all but the `keep` newest whole ones up to
- * step `saved`, which was just saved. */
+                              char name_out[CKPT_DIR_MAX], accel_error_t *err);
+/* Deletes the checkpoints of run `run_id` below step `saved`, which was just saved and
+ * counts as one, except the newest whole ones up to `keep` in all. */
 void ckpt_retain(int rootfd, int64_t saved, const char *run_id, int keep);
 
-/* ---- list.c ------------------------------------------------------------------------------------------ */
+/* ---- list.c ---------------------------------------------------------------------- */
 
 struct accel_ckpt {
-    int dirfd; /* the only descriptor it holds: files are opened when they are read */
+    /* the only descriptor it holds: shard files are opened while they are read */
+    int dirfd;
+    /* as shown in messages */
     char *dir;
     struct ckpt_manifest m;
-    size_t *by_place;    /* boxes by (file, at) */
-    size_t *file_first;  /* [world+1]: range of by_place of each file */
-    unsigned char *blob; /* all blobs, one after the other */
-    size_t *blob_at;     /* [tensors] */
+    /* [boxes], ordered by (file, at) */
+    size_t *by_place;
+    /* [world+1]: boxes of file f are by_place[file_first[f] .. file_first[f+1]) */
+    size_t *file_first;
+    /* all blobs, one after the other; NULL until accel_ckpt_open reads them */
+    unsigned char *blob;
+    /* [tensors]: where in `blob` the bytes of a blob begin */
+    size_t *blob_at;
 };
-/* Opens and parses; that each file can be opened and has its size is checked; blobs not
- * read. What may pass is tried again. */
-accel_status_t ckpt_open_at(accel_ckpt_t **out, int at, const char *name,
+/* Opens directory `name` of `at` (or AT_FDCWD) and parses its manifest. Checks that
+ * every shard file can be opened and has its size; does not read blobs. A temporary
+ * failure is tried again. `shown` is its name in messages. */
+accel_status_t ckpt_open_at(accel_ckpt_t **ckpt_out, int at, const char *name,
                             const char *shown, accel_error_t *err);
-/* What directory `name` of rootfd is, looked at once. */
+/* What directory `name` of rootfd is, by a single look at it. */
 struct ckpt_identity {
-    accel_status_t status; /* ACCEL_OK: a whole checkpoint; else why it is not one */
-    int64_t step;          /* what its manifest says, if that is whole; else -1 */
+    /* ACCEL_OK: a whole checkpoint; else the reason why it is not */
+    accel_status_t status;
+    /* from its manifest; -1 when that is not whole, and then the texts are empty */
+    int64_t step;
     char owner[64], run_id[CKPT_RUN_ID_MAX + 1];
 };
-void ckpt_identify(struct ckpt_identity *id, int rootfd, const char *name);
+/* Always fills *id_out. */
+void ckpt_identify(struct ckpt_identity *id_out, int rootfd, const char *name);
 
-/* ---- read.c -------------------------------------------------------------------------------------------- */
+/* ---- read.c ---------------------------------------------------------------------- */
 
-/* Reads boxes of either kind. */
+/* Fills boxes[n].data. blobs: the names are those of blobs, else of tensors. */
 accel_status_t ckpt_read_boxes(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, size_t n,
                                bool blobs, accel_error_t *err);
-/* Reads all boxes of a file and checks them. `finding` is called once per damaged box and
- * the rest still read; the result is an error only when the check itself cannot run. */
+/* Receives one finding; *e is valid only during the call. */
 typedef void ckpt_finding_fn(void *user, const accel_error_t *e);
+/* Reads all boxes of a file and checks their hashes. `finding` is called once per
+ * damaged or unreadable box, and the rest is still read. The result is an error only
+ * when the check itself cannot run. */
 accel_status_t ckpt_verify_file(accel_ckpt_t *c, int file, ckpt_finding_fn *finding,
                                 void *user, accel_error_t *err);
+/* The error for a box whose bytes do not match their hash. */
 accel_status_t ckpt_fail_damaged(const accel_ckpt_t *c, const struct ckpt_mbox *b,
                                  accel_error_t *err);
 
-/* ---- h5_tree.c ------------------------------------------------------------------------------------------- */
+/* ---- h5_tree.c ------------------------------------------------------------------- */
 
 /* Compares the HDF5 structures of a file with the manifest, through libhdf5: see
- * accel_ckpt_verify_hdf5. An error only when the comparing itself cannot run. */
+ * accel_ckpt_verify_hdf5. An error only when the comparison itself cannot run. */
 accel_status_t ckpt_h5_compare(const accel_ckpt_t *c, int file,
                                ckpt_finding_fn *finding, void *user,
                                accel_error_t *err);

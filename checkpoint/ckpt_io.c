@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whole reads and writes at an offset. The kernel may transfer less than it was asked for,
- * or be interrupted; the callers here never want a part.
+ * Whole reads and writes at an offset. The kernel may transfer less than it was asked
+ * for, or be interrupted; the callers here never want a part.
  */
 #include "ckpt_io.h"
 
@@ -18,6 +18,8 @@ int ckpt_pwrite_all(int fd, const void *data, size_t bytes, int64_t at)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
+            /* pwrite of more than 0 bytes should never return 0;
+             * do not spin if it does */
             if (n == 0)
                 errno = EIO;
             return -1;
@@ -40,6 +42,7 @@ ssize_t ckpt_pread_all(int fd, void *data, size_t bytes, int64_t at)
             continue;
         if (n < 0)
             return -1;
+        /* end of the file: the caller compares the count */
         if (n == 0)
             break;
         done += (size_t)n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whole reads and writes, for checkpoints and for safetensors files.
+ * Whole reads and writes at an offset, for checkpoints and for safetensors files.
  */
 #ifndef ACCEL_CKPT_IO_H
 #define ACCEL_CKPT_IO_H
@@ -9,9 +9,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* pwrite until done; retries EINTR and short writes. 0 or -1 with errno. */
+/* Writes all of data[bytes] at byte `at` of fd. Goes on after EINTR and short writes.
+ * 0, or -1 with errno; then some of it may be written. */
 int ckpt_pwrite_all(int fd, const void *data, size_t bytes, int64_t at);
-/* pread until done or end of file; the count read or -1 with errno. */
+/* Reads data[bytes] from byte `at` of fd, up to the end of the file. Returns the bytes
+ * read, fewer than asked for only at the end of the file, or -1 with errno. */
 ssize_t ckpt_pread_all(int fd, void *data, size_t bytes, int64_t at);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Commit on rank 0: private directory, MANIFEST last, one rename, fsync of everything the
- * rename relies on. A reader sees a complete checkpoint or none.
+ * The commit on rank 0: a private directory, MANIFEST last, one rename, and an fsync of
+ * everything that the rename relies on. A reader sees a complete checkpoint or none.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +18,8 @@
 
 #define TMP_PREFIX ".tmp-step_"
 
+/* The three names of a save. All ranks derive them from the same
+ * words, so no path travels. */
 static void names(struct ckpt_commit *c, int64_t step, const char *owner)
 {
     ckpt_step_name(c->final, step);
@@ -25,7 +27,8 @@ static void names(struct ckpt_commit *c, int64_t step, const char *owner)
     snprintf(c->tmp, sizeof(c->tmp), ".tmp-%s.%s", c->final, owner);
 }
 
-/* "JOBID" of "JOBID.RESTART" is the same: an earlier life of this job, certainly over. */
+/* Is the directory in progress that of an earlier life of this job? "JOBID.RESTART":
+ * the same JOBID with another RESTART, which is certainly over. */
 static bool same_job(const char *tmp_name, const char *owner)
 {
     const char *theirs = strchr(tmp_name + strlen(TMP_PREFIX), '.');
@@ -36,10 +39,10 @@ static bool same_job(const char *tmp_name, const char *owner)
            (theirs[1 + job] == '.' || theirs[1 + job] == '\0');
 }
 
-/* Directories in progress of dead owners and half-deleted ones. A live writer or deleter
- * holds a lock; where there are none, another job's directory in progress is left alone and
- * what is in the trash is deleted by whoever comes. Best effort: what cannot be removed now
- * is met again by the next save. */
+/* Removes stale directories in progress and half-deleted checkpoints. A live writer or
+ * deleter holds a lock. Where locks do not work, another job's directory in progress is
+ * left alone, and the trash is deleted by the next job. Best effort: what cannot be
+ * removed now is tried again by the next save. */
 static void clean_stale(int rootfd, const char *owner)
 {
     char(*list)[CKPT_DIR_MAX] = NULL;
@@ -59,33 +62,35 @@ static void clean_stale(int rootfd, const char *owner)
     }
 }
 
-/* One rename decides: either the other's commit came first, and its checkpoint is complete,
- * or ours, and it finds nothing to rename. */
+/* The rename to the trash decides the race: either the other writer's commit
+ * came first and its checkpoint is complete, or ours did and that writer
+ * finds nothing to rename. */
 accel_status_t accel_ckpt_fence(const char *root, accel_error_t *err)
 {
     char(*list)[CKPT_DIR_MAX] = NULL;
     int rootfd;
-    accel_status_t s = path_open_dir(root, &rootfd, err);
+    accel_status_t st = path_open_dir(root, &rootfd, err);
     size_t n = 0;
 
-    if (s)
-        return s;
+    if (st)
+        return st;
     if (rootfd < 0)
         return errno == ENOENT
                    ? ACCEL_OK
                    : accel_fail_at(err, A0803, root, "check accel.checkpoint.dir",
                                    "cannot open the checkpoint directory: %m");
-    s = ckpt_list_names(rootfd, TMP_PREFIX, &list, &n, err);
-    for (size_t i = 0; s == ACCEL_OK && i < n; i++)
+    st = ckpt_list_names(rootfd, TMP_PREFIX, &list, &n, err);
+    for (size_t i = 0; st == ACCEL_OK && i < n; i++)
         if (ckpt_trash(rootfd, list[i]) != 0 &&
             faccessat(rootfd, list[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-            s = accel_fail_at(err, A0925, list[i], "remove it by hand",
-                              "cannot stop a save in progress: %m");
+            st = accel_fail_at(err, A0925, list[i], "remove it by hand",
+                               "cannot stop a save in progress: %m");
     free(list);
     close(rootfd);
-    return s;
+    return st;
 }
 
+/* Finds a full disk before anything is written. `bytes` are those of all ranks. */
 static accel_status_t check_room(const struct ckpt_commit *c, const char *root,
                                  int64_t bytes, accel_error_t *err)
 {
@@ -104,24 +109,27 @@ static accel_status_t check_room(const struct ckpt_commit *c, const char *root,
                          format_bytes(avail, have, sizeof(have)));
 }
 
+/* mkdirat fails if the directory exists: two writers of one step and owner would mix
+ * their files. The lock on it tells other jobs that its owner is alive; the fsync makes
+ * the new name durable before ranks write below it. */
 accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_t step,
                                  const char *owner, int64_t bytes, accel_error_t *err)
 {
-    accel_status_t s = ckpt_make_root(root, err);
+    accel_status_t st = ckpt_make_root(root, err);
 
-    if (s)
-        return s;
+    if (st)
+        return st;
     names(c, step, owner);
-    s = path_open_dir(root, &c->rootfd, err);
-    if (s)
-        return s;
+    st = path_open_dir(root, &c->rootfd, err);
+    if (st)
+        return st;
     if (c->rootfd < 0)
         return accel_fail_at(err, A0803, root, "check accel.checkpoint.dir",
                              "cannot open the checkpoint directory: %m");
     clean_stale(c->rootfd, owner);
-    s = check_room(c, root, bytes, err);
-    if (s)
-        return s;
+    st = check_room(c, root, bytes, err);
+    if (st)
+        return st;
     if (TEMP_FAILURE_RETRY(mkdirat(c->rootfd, c->tmp, 0777)))
         return accel_fail_at(err, A0804, c->tmp,
                              errno == EEXIST
@@ -134,19 +142,21 @@ accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_
         return accel_fail_at(err, A0801, c->tmp,
                              "check the rights of the checkpoint directory",
                              "cannot open: %m");
-    flock(c->tmpfd, LOCK_EX | LOCK_NB); /* says "alive"; failure costs only that */
+    /* a failure costs only the sign of life */
+    flock(c->tmpfd, LOCK_EX | LOCK_NB);
     return ckpt_fsync(c->rootfd, root, err);
 }
 
+/* On storage that the nodes do not share, this is where it shows. */
 accel_status_t ckpt_commit_join(struct ckpt_commit *c, const char *root, int64_t step,
                                 const char *owner, accel_error_t *err)
 {
-    accel_status_t s;
+    accel_status_t st;
 
     names(c, step, owner);
-    s = path_open_dir(root, &c->rootfd, err);
-    if (s)
-        return s;
+    st = path_open_dir(root, &c->rootfd, err);
+    if (st)
+        return st;
     if (c->rootfd >= 0)
         c->tmpfd = ckpt_open_dir(c->rootfd, c->tmp);
     if (c->tmpfd < 0)
@@ -156,30 +166,33 @@ accel_status_t ckpt_commit_join(struct ckpt_commit *c, const char *root, int64_t
     return ACCEL_OK;
 }
 
+/* Writes MANIFEST under another name, fsyncs it, renames it, then fsyncs the directory.
+ * A directory with a MANIFEST therefore has a whole one. */
 static accel_status_t write_manifest(const struct ckpt_commit *c,
                                      const struct strbuf *text, accel_error_t *err)
 {
     int fd = TEMP_FAILURE_RETRY(
         openat(c->tmpfd, "MANIFEST.part",
                O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     if (fd < 0)
         return accel_fail_at(err, A0801, "MANIFEST", "check the disk and the quota",
                              "cannot create: %m");
     if (ckpt_pwrite_all(fd, text->s, text->len, 0))
-        s = accel_fail_at(err, A0801, "MANIFEST", "free space", "write: %m");
-    if (!s)
-        s = ckpt_fsync(fd, "MANIFEST", err);
-    if (close(fd) && !s)
-        s = accel_fail_at(err, A0801, "MANIFEST", "check the disk", "close: %m");
-    if (!s &&
+        st = accel_fail_at(err, A0801, "MANIFEST", "free space", "write: %m");
+    if (!st)
+        st = ckpt_fsync(fd, "MANIFEST", err);
+    if (close(fd) && !st)
+        st = accel_fail_at(err, A0801, "MANIFEST", "check the disk", "close: %m");
+    if (!st &&
         TEMP_FAILURE_RETRY(renameat(c->tmpfd, "MANIFEST.part", c->tmpfd, "MANIFEST")))
-        s = accel_fail_at(err, A0801, "MANIFEST", "check the disk", "rename: %m");
-    return s ? s : ckpt_fsync(c->tmpfd, c->tmp, err);
+        st = accel_fail_at(err, A0801, "MANIFEST", "check the disk", "rename: %m");
+    return st ? st : ckpt_fsync(c->tmpfd, c->tmp, err);
 }
 
-/* Advisory: points at the newest for humans; nobody reads it to decide. */
+/* Advisory: the link `latest` points people at the newest checkpoint. The library never
+ * reads it, and a failure is ignored. */
 static void point_latest(const struct ckpt_commit *c)
 {
     unlinkat(c->rootfd, ".latest.part", 0);
@@ -191,14 +204,15 @@ static void point_latest(const struct ckpt_commit *c)
         unlinkat(c->rootfd, ".latest.part", 0);
 }
 
+/* rename within the root; -1 with errno. */
 static int move(const struct ckpt_commit *c, const char *from, const char *to,
                 unsigned flags)
 {
     return TEMP_FAILURE_RETRY(renameat2(c->rootfd, from, c->rootfd, to, flags));
 }
 
-/* Did this very run, in this life, save what has the final name (a save that was told to
- * have failed, and is tried again)? */
+/* Did this run, in this life, write what has the final name now? That is so when a save
+ * was reported as failed and is tried again. */
 static bool wrote_final(const struct ckpt_commit *c)
 {
     struct ckpt_identity id;
@@ -208,7 +222,8 @@ static bool wrote_final(const struct ckpt_commit *c)
            strcmp(id.run_id, c->run_id) == 0;
 }
 
-/* The final name becomes free: what is there and is not ours steps aside. */
+/* Frees the final name: a directory there that is not ours is set
+ * aside, never replaced. */
 static accel_status_t make_way(struct ckpt_commit *c, accel_error_t *err)
 {
     if (faccessat(c->rootfd, c->final, F_OK, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -217,46 +232,49 @@ static accel_status_t make_way(struct ckpt_commit *c, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* A file system without the flags: what this life saved before steps aside first. */
-static int put_in_place_plainly(const struct ckpt_commit *c, char old[CKPT_DIR_MAX])
+/* For a file system without RENAME_NOREPLACE and RENAME_EXCHANGE: our own earlier save
+ * of this step steps aside first, and comes back if the second rename fails. For a
+ * moment neither has the final name. */
+static int put_in_place_plainly(const struct ckpt_commit *c, char old_out[CKPT_DIR_MAX])
 {
     int error;
 
-    old[0] = '\0';
+    old_out[0] = '\0';
     if (faccessat(c->rootfd, c->final, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
-        snprintf(old, CKPT_DIR_MAX, "%.*s.old", CKPT_DIR_MAX - 5, c->tmp);
-        ckpt_remove_dir(c->rootfd, old);
-        if (move(c, c->final, old, 0))
+        snprintf(old_out, CKPT_DIR_MAX, "%.*s.old", CKPT_DIR_MAX - 5, c->tmp);
+        ckpt_remove_dir(c->rootfd, old_out);
+        if (move(c, c->final, old_out, 0))
             return -1;
     }
     if (move(c, c->tmp, c->final, 0) == 0)
         return 0;
     error = errno;
-    if (old[0])
-        move(c, old, c->final, 0);
+    if (old_out[0])
+        move(c, old_out, c->final, 0);
     errno = error;
     return -1;
 }
 
-/* Puts the finished directory in place. One that this life saved before is exchanged
- * atomically, so that at every moment one of the two is there.
- * old: the name that the one before has now, or "". */
-static int put_in_place(const struct ckpt_commit *c, char old[CKPT_DIR_MAX])
+/* Puts the finished directory in place. Our own earlier save of this step is
+ * exchanged atomically, so that at every moment one of the two is there. old_out: its
+ * name afterwards, or "". */
+static int put_in_place(const struct ckpt_commit *c, char old_out[CKPT_DIR_MAX])
 {
-    old[0] = '\0';
+    old_out[0] = '\0';
     if (move(c, c->tmp, c->final, RENAME_NOREPLACE) == 0)
         return 0;
     if (errno == EEXIST && move(c, c->tmp, c->final, RENAME_EXCHANGE) == 0) {
-        memcpy(old, c->tmp, sizeof(c->tmp));
+        memcpy(old_out, c->tmp, sizeof(c->tmp));
         return 0;
     }
     if (errno != EINVAL && errno != ENOSYS)
         return -1;
-    return put_in_place_plainly(c, old);
+    return put_in_place_plainly(c, old_out);
 }
 
-/* Not known to be durable: taken back, so that error means "not there". Where that fails,
- * what has the name in progress may be the one before: it stays. */
+/* The rename may not be durable, so it is undone: an error must mean "not there".
+ * If undoing fails too, the directory with the name in progress may be the
+ * earlier save, and it stays. */
 static void take_back(struct ckpt_commit *c, const char *old)
 {
     int r;
@@ -269,37 +287,40 @@ static void take_back(struct ckpt_commit *c, const char *old)
         c->made = false;
 }
 
-/* What an error leaves is what was there before. */
+/* Undoes make_way: an error leaves what was there before. */
 static void bring_back(struct ckpt_commit *c)
 {
     if (c->aside[0] && move(c, c->aside, c->final, RENAME_NOREPLACE) == 0)
         c->aside[0] = '\0';
 }
 
+/* Until put_in_place returns, a failure removes our own directory only. After the fsync
+ * of the root the checkpoint is durable, and nothing that follows can fail the save. */
 accel_status_t ckpt_commit_publish(struct ckpt_commit *c, const struct strbuf *manifest,
                                    accel_error_t *err)
 {
-    accel_status_t s = write_manifest(c, manifest, err);
+    accel_status_t st = write_manifest(c, manifest, err);
     char old[CKPT_DIR_MAX];
 
-    if (s)
-        return s;
-    s = make_way(c, err);
-    if (s)
-        return s;
+    if (st)
+        return st;
+    st = make_way(c, err);
+    if (st)
+        return st;
     if (put_in_place(c, old)) {
-        s = accel_fail_at(err, A0801, c->final, "check the checkpoint directory",
-                          "cannot rename %s: %m", c->tmp);
+        st = accel_fail_at(err, A0801, c->final, "check the checkpoint directory",
+                           "cannot rename %s: %m", c->tmp);
         bring_back(c);
-        return s;
+        return st;
     }
-    s = ckpt_fsync(c->rootfd, c->final, err);
-    if (s) {
+    st = ckpt_fsync(c->rootfd, c->final, err);
+    if (st) {
         take_back(c, old);
         bring_back(c);
-        return s;
+        return st;
     }
-    c->made = false; /* nothing in progress any more */
+    /* nothing is in progress now: abandon has nothing to remove */
+    c->made = false;
     if (old[0])
         ckpt_trash(c->rootfd, old);
     point_latest(c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Directories: create the root, fsync, list, rename to trash, remove.
- * Everything below the root is reached by openat with O_NOFOLLOW; links are never followed.
+ * Directories: create the root, fsync, list, rename to trash, remove. Everything below
+ * the root is reached by openat with O_NOFOLLOW; links are never followed.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -24,6 +24,8 @@ int ckpt_open_dir(int at, const char *name)
         openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
+/* `failed` is the longest part of the path that could not be made: the message names
+ * that, not the whole. */
 accel_status_t ckpt_make_root(const char *root, accel_error_t *err)
 {
     char failed[sizeof(err->where)];
@@ -40,7 +42,7 @@ accel_status_t ckpt_make_root(const char *root, accel_error_t *err)
 
 accel_status_t ckpt_fsync(int fd, const char *what, accel_error_t *err)
 {
-    /* EINTR alone is worth another try: after any other error the kernel may have
+    /* Only EINTR is worth another try: after any other error the kernel may have
      * dropped the data, and a second fsync would lie. */
     if (TEMP_FAILURE_RETRY(fsync(fd)))
         return accel_fail_at(err, A0801, what, "check the disk and the quota",
@@ -48,12 +50,15 @@ accel_status_t ckpt_fsync(int fd, const char *what, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* An entry that is a file of ours, or a leftover of one. */
+/* Removes a file of ours or a leftover of one. Gone already is fine: another job may be
+ * deleting the same trash. */
 static int remove_entry(int fd, const char *name)
 {
     return TEMP_FAILURE_RETRY(unlinkat(fd, name, 0)) && errno != ENOENT ? -1 : 0;
 }
 
+/* One level deep, as checkpoints are: a directory in it stays, and makes
+ * the last unlinkat fail. */
 int ckpt_remove_dir(int rootfd, const char *name)
 {
     int fd = ckpt_open_dir(rootfd, name), r = 0;
@@ -79,6 +84,8 @@ int ckpt_remove_dir(int rootfd, const char *name)
     return r;
 }
 
+/* The rename takes the checkpoint away at once; deleting gigabytes may be interrupted,
+ * and then the trash is left to the next save. */
 static int rename_and_remove(int rootfd, const char *name)
 {
     char trash[CKPT_DIR_MAX + 32];
@@ -94,6 +101,8 @@ static int rename_and_remove(int rootfd, const char *name)
     return -1;
 }
 
+/* Takes the lock for a moment to find out. A directory that cannot be opened
+ * has an unknown owner. */
 bool ckpt_is_locked(int rootfd, const char *name, bool unknown)
 {
     int fd = ckpt_open_dir(rootfd, name);
@@ -109,24 +118,26 @@ bool ckpt_is_locked(int rootfd, const char *name, bool unknown)
     return locked;
 }
 
-/* The lock tells other jobs that somebody is at it. */
+/* The lock tells other jobs that this one is deleting. */
 int ckpt_trash(int rootfd, const char *name)
 {
     int fd = ckpt_open_dir(rootfd, name), r;
 
     if (fd >= 0)
-        flock(fd, LOCK_EX | LOCK_NB); /* failing costs only double work */
+        flock(fd, LOCK_EX | LOCK_NB);
     r = rename_and_remove(rootfd, name);
     if (fd >= 0)
         close(fd);
     return r;
 }
 
-void ckpt_step_name(char out[64], int64_t step)
+void ckpt_step_name(char name_out[64], int64_t step)
 {
-    snprintf(out, 64, "step_%08" PRId64, step);
+    snprintf(name_out, 64, "step_%08" PRId64, step);
 }
 
+/* Only the canonical spelling counts: step_7 and step_000000007 are not names of step
+ * 7, and neither is step_00000007.aside-... */
 int64_t ckpt_step_of_name(const char *name)
 {
     char canonical[64];
@@ -144,16 +155,21 @@ int64_t ckpt_step_of_name(const char *name)
     return strcmp(canonical, name) == 0 ? step : -1;
 }
 
-void ckpt_path_of(int dirfd, char *out, size_t len)
+/* A path that fills the buffer may have been cut, which would be
+ * another path: "" then. */
+void ckpt_path_of(int dirfd, char *buf, size_t len)
 {
     char self[64];
     ssize_t n;
 
     snprintf(self, sizeof(self), "/proc/self/fd/%d", dirfd);
-    n = readlink(self, out, len - 1);
-    out[n > 0 && (size_t)n < len - 1 ? n : 0] = '\0'; /* cut: another path */
+    n = readlink(self, buf, len - 1);
+    buf[n > 0 && (size_t)n < len - 1 ? n : 0] = '\0'; /* cut: another path */
 }
 
+/* Someone who copies or renames a checkpoint must not make a run resume at
+ * the wrong step. Directories not called step_... are exempt: a person may
+ * open a copy of any name. */
 accel_status_t ckpt_check_name(int dirfd, int64_t step, const char *shown,
                                accel_error_t *err)
 {
@@ -172,21 +188,21 @@ accel_status_t ckpt_check_name(int dirfd, int64_t step, const char *shown,
 }
 
 accel_status_t ckpt_list_names(int rootfd, const char *prefix,
-                               char (**out)[CKPT_DIR_MAX], size_t *count,
+                               char (**names_out)[CKPT_DIR_MAX], size_t *count_out,
                                accel_error_t *err)
 {
     /* A second descriptor, because the position of a directory stream is shared. */
     int fd = ckpt_open_dir(rootfd, ".");
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     char(*names)[CKPT_DIR_MAX] = NULL;
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
     size_t n = 0;
 
     if (!d) {
-        s = ckpt_fail_root(err, NULL, "cannot list the directory", errno);
+        st = ckpt_fail_root(err, NULL, "cannot list the directory", errno);
         if (fd >= 0)
             close(fd);
-        return s;
+        return st;
     }
     for (;;) {
         char(*grown)[CKPT_DIR_MAX];
@@ -197,7 +213,7 @@ accel_status_t ckpt_list_names(int rootfd, const char *prefix,
         if (!e) {
             /* A list that breaks off would hide what is newest. */
             if (errno)
-                s = ckpt_fail_root(err, NULL, "cannot list the directory", errno);
+                st = ckpt_fail_root(err, NULL, "cannot list the directory", errno);
             break;
         }
         if (strncmp(e->d_name, prefix, strlen(prefix)) != 0 ||
@@ -205,18 +221,18 @@ accel_status_t ckpt_list_names(int rootfd, const char *prefix,
             continue;
         grown = realloc(names, (n + 1) * sizeof(*names));
         if (!grown) {
-            s = accel_fail_nomem(err, "a directory list", (n + 1) * sizeof(*names));
+            st = accel_fail_nomem(err, "a directory list", (n + 1) * sizeof(*names));
             break;
         }
         names = grown;
         strcpy(names[n++], e->d_name);
     }
     closedir(d);
-    if (s) {
+    if (st) {
         free(names);
-        return s;
+        return st;
     }
-    *out = names;
-    *count = n;
+    *names_out = names;
+    *count_out = n;
     return ACCEL_OK;
 }

@@ -9,7 +9,9 @@
 
 int ckpt_h5_begin(struct ckpt_h5_quiet *q)
 {
-    H5dont_atexit(); /* fails, harmlessly, when HDF5 is already in use */
+    /* No cleanup by libhdf5 at the program's exit. The call fails, harmlessly, when
+     * HDF5 is already in use. */
+    H5dont_atexit();
     if (H5open() < 0)
         return -1;
     H5Eget_auto2(H5E_DEFAULT, &q->fn, &q->data);
@@ -23,6 +25,8 @@ void ckpt_h5_end(const struct ckpt_h5_quiet *q)
     H5Eset_auto2(H5E_DEFAULT, q->fn, q->data);
 }
 
+/* float32 with its lower half cut off: sign in bit 15, 8 bits of exponent from bit 7, 7
+ * of mantissa from bit 0, bias 127. h5py shows such a dataset as numbers. */
 hid_t ckpt_h5_bf16(void)
 {
     hid_t t = H5Tcopy(H5T_IEEE_F32LE);
@@ -60,13 +64,17 @@ hid_t ckpt_h5_type(hid_t bf16, accel_dtype_t t)
     return -1;
 }
 
-void ckpt_h5_name(char out[CKPT_H5_NAME_MAX], const struct ckpt_tensor *t, size_t index)
+/* index counts the boxes of this tensor in this file. '@' is in no tensor name, so that
+ * the numbered names are unique. */
+void ckpt_h5_name(char name_out[CKPT_H5_NAME_MAX], const struct ckpt_tensor *t,
+                  size_t index)
 {
-    snprintf(out, CKPT_H5_NAME_MAX, index ? "%s%s@%zu" : "%s%s",
+    snprintf(name_out, CKPT_H5_NAME_MAX, index ? "%s%s@%zu" : "%s%s",
              t->blob ? "state/" : "", t->name, index);
 }
 
-/* The comma or colon in front of the "word = value" that `at` is in, or `at`. */
+/* `at` is inside a "word = value": the comma or colon in front
+ * of it, or `at` itself. */
 static const char *before_value(const char *desc, const char *at)
 {
     for (const char *p = at; p > desc; p--)
@@ -86,7 +94,8 @@ void ckpt_h5_describe(const char *func, const char *desc, char *buf, size_t len)
         said += strlen(words);
         stop = strchr(said, '\'');
     }
-    if (stop) /* the system's words, which are what counts of all the values */
+    /* the system's own words are the only value worth showing */
+    if (stop)
         end = before_value(desc, first);
     else if (pointer)
         end = before_value(desc, pointer);
@@ -97,11 +106,13 @@ void ckpt_h5_describe(const char *func, const char *desc, char *buf, size_t len)
             *c = ' ';
 }
 
+/* where `innermost` writes its line */
 struct cause {
     char *buf;
     size_t len;
 };
 
+/* Called by H5Ewalk2 for each entry, the deepest first, which stops the walk. */
 static herr_t innermost(unsigned n, const H5E_error2_t *e, void *user)
 {
     const struct cause *c = user;

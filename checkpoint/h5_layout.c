@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lays out a rank's shard file through libhdf5 and reports where each dataset's bytes go.
- * Never reads an existing HDF5 file, writes no data.
+ * Lays out a rank's shard file through libhdf5 and reports where each dataset's bytes
+ * go. Never reads an existing HDF5 file, writes no data: write.c does that with pwrite,
+ * at the offsets found here.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,17 +13,23 @@
 
 #include "ckpt_h5.h"
 
-/* What thousands of datasets share is made once: in HDF5 every id costs microseconds. */
+/* Objects that thousands of datasets share are made once: in HDF5 every
+ * id costs microseconds. */
 struct layout {
+    /* file, and property lists: file access, dataset creation, link creation; the types
+     * of bfloat16 and of accel_dtype */
     hid_t file, fapl, dcpl, lcpl, bf16, dtype_name;
-    hid_t scalar, vector[ACCEL_CKPT_MAX_DIMS + 1]; /* attribute spaces by length */
-    hid_t group;                                   /* -1: not open; of the path below */
+    /* attribute spaces: one value, and vectors by length */
+    hid_t scalar, vector[ACCEL_CKPT_MAX_DIMS + 1];
+    /* group of the last dataset; -1: not open. group_path is its name */
+    hid_t group;
     char group_path[CKPT_NAME_MAX + 8];
     const struct ckpt_file *shard;
     accel_error_t *err;
 };
 
-/* The deepest entry of libhdf5's error stack, as our error. */
+/* The deepest entry of libhdf5's error stack, as our error. `name`: what was being
+ * made, `what`: the step of it. */
 static accel_status_t failed(struct layout *l, const char *what, const char *name)
 {
     char cause[256];
@@ -34,7 +41,8 @@ static accel_status_t failed(struct layout *l, const char *what, const char *nam
         "cannot lay out %.400s (%s): HDF5 %s", name, what, cause);
 }
 
-/* Only fixed-size attributes: variable-length ones live in a heap that damages badly. */
+/* Writes one attribute. Sizes are fixed: variable-length ones live in a heap, where one
+ * damaged byte spoils many. */
 static herr_t put_attr(hid_t on, const char *name, hid_t type, hid_t space,
                        const void *data)
 {
@@ -46,11 +54,13 @@ static herr_t put_attr(hid_t on, const char *name, hid_t type, hid_t space,
     return r;
 }
 
+/* An attribute of the file itself. */
 static herr_t put_int(const struct layout *l, const char *name, int64_t value)
 {
     return put_attr(l->file, name, H5T_NATIVE_INT64, l->scalar, &value);
 }
 
+/* Padded with NUL to `size` bytes, which is the same for every checkpoint. */
 static herr_t put_string(const struct layout *l, const char *name, const char *text,
                          size_t size)
 {
@@ -65,6 +75,8 @@ static herr_t put_string(const struct layout *l, const char *name, const char *t
     return r;
 }
 
+/* Attributes of the file. They are for people and for h5_tree.c; accel itself
+ * reads the MANIFEST only. */
 static herr_t file_attributes(const struct layout *l, const struct ckpt_manifest *m,
                               int rank)
 {
@@ -78,6 +90,7 @@ static herr_t file_attributes(const struct layout *l, const struct ckpt_manifest
     return 0;
 }
 
+/* Says to readers of HDF5 which part of which tensor a dataset is. */
 static herr_t box_attributes(const struct layout *l, hid_t set,
                              const struct ckpt_tensor *t, const struct ckpt_mbox *b)
 {
@@ -86,8 +99,8 @@ static herr_t box_attributes(const struct layout *l, hid_t set,
     snprintf(dtype, sizeof(dtype), "%s", accel_dtype_name(t->dtype));
     if (put_attr(set, "accel_dtype", l->dtype_name, l->scalar, dtype) < 0)
         return -1;
-    /* A dataset that is the whole tensor says all of it: two attributes saved are a third
-     * of the time that thousands of small tensors take. */
+    /* A dataset that is the whole tensor needs no offset: leaving the two attributes
+     * out saves a third of the time for thousands of small tensors. */
     if (memcmp(b->shape, t->shape, sizeof(b->shape)) == 0)
         return 0;
     if (put_attr(set, "global_shape", H5T_NATIVE_INT64, l->vector[t->ndim], t->shape) <
@@ -97,14 +110,15 @@ static herr_t box_attributes(const struct layout *l, hid_t set,
     return 0;
 }
 
-/* Where to create `name`: the second dataset of a group and those after it start from the
- * open group. *leaf: the name from there. */
-static hid_t start_of(struct layout *l, const char *name, const char **leaf)
+/* Where to create `name`. The first dataset of a group is created from the file, which
+ * makes the group; those after it start from the open group, which saves the walk
+ * through the path. *leaf_out: the name from there. */
+static hid_t start_of(struct layout *l, const char *name, const char **leaf_out)
 {
     const char *slash = strrchr(name, '/');
     size_t len = slash ? (size_t)(slash - name) : 0;
 
-    *leaf = name;
+    *leaf_out = name;
     if (len == 0)
         return l->file;
     if (strlen(l->group_path) != len || memcmp(l->group_path, name, len) != 0) {
@@ -113,14 +127,17 @@ static hid_t start_of(struct layout *l, const char *name, const char **leaf)
         l->group = -1;
         memcpy(l->group_path, name, len);
         l->group_path[len] = '\0';
-        return l->file; /* which creates the group */
+        /* creating the dataset creates the group */
+        return l->file;
     }
     if (l->group < 0)
         l->group = H5Gopen2(l->file, l->group_path, H5P_DEFAULT);
-    *leaf = slash + 1;
+    *leaf_out = slash + 1;
     return l->group;
 }
 
+/* One contiguous dataset of box b. With early allocation its place in the file
+ * is fixed now: b->at. */
 static accel_status_t put_box(struct layout *l, const struct ckpt_tensor *t,
                               struct ckpt_mbox *b, size_t index)
 {
@@ -142,10 +159,10 @@ static accel_status_t put_box(struct layout *l, const struct ckpt_tensor *t,
         return failed(l, "create", name);
     at = H5Dget_offset(set);
     if (at == HADDR_UNDEF || box_attributes(l, set, t, b) < 0) {
-        accel_status_t s = failed(l, "attributes", name);
+        accel_status_t st = failed(l, "attributes", name);
 
         H5Dclose(set);
-        return s;
+        return st;
     }
     b->at = (int64_t)at;
     if (H5Dclose(set) < 0)
@@ -153,7 +170,7 @@ static accel_status_t put_box(struct layout *l, const struct ckpt_tensor *t,
     return ACCEL_OK;
 }
 
-/* Types and spaces that attributes share. */
+/* Types and dataspaces that all attributes share. */
 static herr_t set_up_shared(struct layout *l)
 {
     l->bf16 = ckpt_h5_bf16();
@@ -170,6 +187,8 @@ static herr_t set_up_shared(struct layout *l)
     return 0;
 }
 
+/* Closes whatever is open; closing an invalid id fails silently while the
+ * printing is held back. */
 static void tear_down(struct layout *l)
 {
     H5Pclose(l->fapl);
@@ -182,6 +201,9 @@ static void tear_down(struct layout *l)
         H5Sclose(l->vector[d]);
 }
 
+/* The file's properties. Small datasets lie side by side in one block, large ones start
+ * on a page. Space is allocated at creation and never filled, since write.c overwrites
+ * all of it. No times are stored. */
 static accel_status_t set_up(struct layout *l, const struct ckpt_manifest *m)
 {
     size_t small = 0;
@@ -206,35 +228,37 @@ static accel_status_t set_up(struct layout *l, const struct ckpt_manifest *m)
         H5Pset_create_intermediate_group(l->lcpl, 1) < 0)
         return failed(l, "properties", l->shard->name);
 #if H5_VERSION_GE(1, 10, 7)
-    /* The directory is private until the commit; flock fails on some parallel disks. */
+    /* The directory is private until the commit, and flock fails on some
+     * parallel file systems. */
     if (H5Pset_file_locking(l->fapl, 0, 1) < 0)
         return failed(l, "locking", l->shard->name);
 #endif
     return ACCEL_OK;
 }
 
+/* Creates the file, its attributes, and its datasets in the manifest's order. */
 static accel_status_t fill_file(struct layout *l, int dirfd, struct ckpt_manifest *m,
                                 int rank)
 {
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
     char path[96];
 
-    /* Through the open directory, so that nobody can swap a parent; EXCL does not follow
-     * a link in the last part. */
+    /* Through the open directory, so that nobody can swap a parent; EXCL does not
+     * follow a link in the last part. */
     snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", dirfd, l->shard->name);
     l->file = H5Fcreate(path, H5F_ACC_EXCL, H5P_DEFAULT, l->fapl);
     if (l->file < 0)
         return failed(l, "create", l->shard->name);
     if (file_attributes(l, m, rank) < 0)
-        s = failed(l, "attributes", l->shard->name);
-    for (size_t i = 0; !s && i < m->tensors; i++)
-        for (size_t k = 0; !s && k < m->tensor[i].boxes; k++)
-            s = put_box(l, &m->tensor[i], &m->box[m->tensor[i].box + k], k);
+        st = failed(l, "attributes", l->shard->name);
+    for (size_t i = 0; !st && i < m->tensors; i++)
+        for (size_t k = 0; !st && k < m->tensor[i].boxes; k++)
+            st = put_box(l, &m->tensor[i], &m->box[m->tensor[i].box + k], k);
     if (l->group >= 0)
         H5Gclose(l->group);
-    if (H5Fclose(l->file) < 0 && !s)
-        s = failed(l, "close", l->shard->name);
-    return s;
+    if (H5Fclose(l->file) < 0 && !st)
+        st = failed(l, "close", l->shard->name);
+    return st;
 }
 
 accel_status_t accel_ckpt_can_save(accel_error_t *err)
@@ -243,26 +267,28 @@ accel_status_t accel_ckpt_can_save(accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* The size is read back from the file system: HDF5 may extend the
+ * file when it closes it. */
 accel_status_t ckpt_layout(int dirfd, struct ckpt_manifest *m, int rank,
                            accel_error_t *err)
 {
     struct layout l = { .group = -1, .shard = &m->file[rank], .err = err };
     struct ckpt_h5_quiet quiet;
-    accel_status_t s;
-    struct stat st;
+    accel_status_t st;
+    struct stat sb;
 
     if (ckpt_h5_begin(&quiet))
         return failed(&l, "start", "the library");
-    s = set_up(&l, m);
-    if (!s)
-        s = fill_file(&l, dirfd, m, rank);
+    st = set_up(&l, m);
+    if (!st)
+        st = fill_file(&l, dirfd, m, rank);
     tear_down(&l);
     ckpt_h5_end(&quiet);
-    if (s)
-        return s;
-    if (fstatat(dirfd, l.shard->name, &st, AT_SYMLINK_NOFOLLOW))
+    if (st)
+        return st;
+    if (fstatat(dirfd, l.shard->name, &sb, AT_SYMLINK_NOFOLLOW))
         return accel_fail_at(err, A0801, l.shard->name, "check the disk",
                              "cannot stat: %m");
-    m->file[rank].bytes = st.st_size;
+    m->file[rank].bytes = sb.st_size;
     return ACCEL_OK;
 }

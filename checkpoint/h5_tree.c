@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compares what libhdf5 finds in a shard file with the manifest: the same datasets, of the
- * same types and shapes, lying at the same bytes, and nothing else. In: an open checkpoint.
- * Out: findings. The names come from the manifest; links are counted, never listed. Nothing
- * is read but attributes, after their type; the file is not changed. libhdf5 may crash or
- * hang on a forged file: see accel_ckpt_verify_hdf5.
+ * Compares what libhdf5 finds in a shard file with the manifest: the same datasets, of
+ * the same types and shapes, at the same bytes, and nothing else. In: an open
+ * checkpoint. Out: findings. Names come from the manifest; links are counted, never
+ * listed. Only attributes are read, after a look at their type; the file is not
+ * changed. libhdf5 may crash or hang on a forged file: see accel_ckpt_verify_hdf5.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,19 +16,24 @@
 
 #include "ckpt_h5.h"
 
-/* A name in the file: of a dataset, or of a group that leads to one. */
+/* A name that the file should have: a dataset, or a group that leads to one. */
 struct node {
     char *path;
-    const struct ckpt_mbox *box; /* NULL: a group */
-    size_t links;                /* entries of a group */
-    bool bad;                    /* what lies below it is not looked at */
+    /* NULL: a group */
+    const struct ckpt_mbox *box;
+    /* entries that a group should have */
+    size_t links;
+    /* already a finding: nothing below it is looked at */
+    bool bad;
 };
 
+/* All names of one file, and where findings go. */
 struct tree {
     const accel_ckpt_t *c;
     int file;
     hid_t h5, bf16;
-    struct node *node; /* sorted; [0] is the root, "" */
+    /* sorted by path; [0] is the root, "" */
+    struct node *node;
     size_t nodes, cap;
     ckpt_finding_fn *finding;
     void *user;
@@ -38,6 +43,7 @@ struct tree {
 static void differs(const struct tree *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Reports one finding, and clears the error stack for the next call. */
 static void differs(const struct tree *t, const char *fmt, ...)
 {
     char where[256], text[700];
@@ -56,8 +62,9 @@ static void differs(const struct tree *t, const char *fmt, ...)
     t->finding(t->user, &e);
 }
 
-/* ---- what there should be ------------------------------------------------------------------ */
+/* ---- what there should be -------------------------------------------------------- */
 
+/* Appends path[len]; it may be there twice until expect_all removes doubles. */
 static accel_status_t add_node(struct tree *t, const char *path, size_t len,
                                const struct ckpt_mbox *box)
 {
@@ -77,7 +84,8 @@ static accel_status_t add_node(struct tree *t, const char *path, size_t len,
     return ACCEL_OK;
 }
 
-/* Datasets behind groups of the same name, which then are bad. */
+/* Sorts by path. Where a dataset has the name of a group, the group comes first and
+ * wins: the dataset's place is then a finding. */
 static int by_path(const void *pa, const void *pb)
 {
     const struct node *a = pa, *b = pb;
@@ -86,6 +94,7 @@ static int by_path(const void *pa, const void *pb)
     return r ? r : (a->box != NULL) - (b->box != NULL);
 }
 
+/* Binary search for path[len], or NULL. */
 static struct node *find_node(const struct tree *t, const char *path, size_t len)
 {
     size_t lo = 0, hi = t->nodes;
@@ -106,7 +115,7 @@ static struct node *find_node(const struct tree *t, const char *path, size_t len
     return NULL;
 }
 
-/* The group that a node lies in; the root has none. */
+/* The group that a node lies in; NULL for the root. */
 static struct node *above(const struct tree *t, const struct node *n)
 {
     const char *slash = strrchr(n->path, '/');
@@ -116,38 +125,40 @@ static struct node *above(const struct tree *t, const struct node *n)
     return slash ? find_node(t, n->path, (size_t)(slash - n->path)) : t->node;
 }
 
-/* A dataset and the groups above it. */
+/* Notes a dataset and all groups above it. */
 static accel_status_t expect(struct tree *t, const char *name,
                              const struct ckpt_mbox *box)
 {
-    accel_status_t s = add_node(t, name, strlen(name), box);
+    accel_status_t st = add_node(t, name, strlen(name), box);
 
-    for (const char *p = name; !s && (p = strchr(p, '/')) != NULL; p++)
-        s = add_node(t, name, (size_t)(p - name), NULL);
-    return s;
+    for (const char *p = name; !st && (p = strchr(p, '/')) != NULL; p++)
+        st = add_node(t, name, (size_t)(p - name), NULL);
+    return st;
 }
 
+/* Builds the tree from the manifest: all datasets of this file and their groups, each
+ * name once, with the number of entries of each group. */
 static accel_status_t expect_all(struct tree *t)
 {
     const struct ckpt_manifest *m = &t->c->m;
-    accel_status_t s = add_node(t, "", 0, NULL);
+    accel_status_t st = add_node(t, "", 0, NULL);
     char name[CKPT_H5_NAME_MAX];
     size_t kept = 0;
 
-    for (size_t i = 0; i < m->tensors && !s; i++) {
+    for (size_t i = 0; i < m->tensors && !st; i++) {
         size_t index = 0;
 
-        for (size_t k = 0; k < m->tensor[i].boxes && !s; k++) {
+        for (size_t k = 0; k < m->tensor[i].boxes && !st; k++) {
             const struct ckpt_mbox *b = &m->box[m->tensor[i].box + k];
 
             if (b->file != t->file)
                 continue;
             ckpt_h5_name(name, &m->tensor[i], index++);
-            s = expect(t, name, b);
+            st = expect(t, name, b);
         }
     }
-    if (s)
-        return s;
+    if (st)
+        return st;
     qsort(t->node, t->nodes, sizeof(*t->node), by_path);
     for (size_t i = 0; i < t->nodes; i++)
         if (kept && strcmp(t->node[kept - 1].path, t->node[i].path) == 0)
@@ -160,8 +171,9 @@ static accel_status_t expect_all(struct tree *t)
     return ACCEL_OK;
 }
 
-/* ---- what there is --------------------------------------------------------------------------- */
+/* ---- what there is --------------------------------------------------------------- */
 
+/* HSIZE_UNDEF when it cannot be told, which equals no expected number. */
 static hsize_t attribute_count(hid_t on)
 {
 #if H5_VERSION_GE(1, 12, 0)
@@ -174,8 +186,9 @@ static hsize_t attribute_count(hid_t on)
     return r < 0 ? HSIZE_UNDEF : info.num_attrs;
 }
 
-/* Does `on` have the attribute, of that type, with `count` values (0: a scalar)? It is read
- * only when its type is the one that the buffer has. */
+/* Does `on` have the attribute with that type, `count` values (0: a scalar), and the
+ * bytes of `want`? The value is read only when its type is that of the buffer, so a
+ * forged attribute cannot overrun it. */
 static bool has_attribute(hid_t on, const char *name, hid_t type, int count,
                           const void *want, size_t bytes)
 {
@@ -202,7 +215,8 @@ static bool has_attribute(hid_t on, const char *name, hid_t type, int count,
     return same;
 }
 
-/* What says where in its tensor a dataset lies. */
+/* The attributes that say where in its tensor a dataset lies, exactly as h5_layout.c
+ * writes them. NULL: nothing is wrong. */
 static const char *attributes_problem(const struct tree *t, hid_t set,
                                       const struct ckpt_mbox *b)
 {
@@ -227,6 +241,8 @@ static const char *attributes_problem(const struct tree *t, hid_t set,
                : "it has other attributes than accel writes";
 }
 
+/* One piece, in this file, without filters: only then do HDF5 tools read the
+ * bytes that accel reads. */
 static const char *storage_problem(hid_t plist)
 {
     if (plist < 0 || H5Pget_layout(plist) != H5D_CONTIGUOUS)
@@ -236,6 +252,7 @@ static const char *storage_problem(hid_t plist)
     return H5Pget_nfilters(plist) == 0 ? NULL : "it has filters";
 }
 
+/* The dataset's extent; it may not be extendible either. */
 static const char *shape_problem(hid_t space, const struct ckpt_tensor *x,
                                  const struct ckpt_mbox *b)
 {
@@ -251,6 +268,8 @@ static const char *shape_problem(hid_t space, const struct ckpt_tensor *x,
     return NULL;
 }
 
+/* The first difference of a dataset from box b, or NULL. Ids that failed to open are
+ * -1; closing those does no harm. */
 static const char *dataset_problem(const struct tree *t, hid_t set,
                                    const struct ckpt_mbox *b)
 {
@@ -273,6 +292,8 @@ static const char *dataset_problem(const struct tree *t, hid_t set,
     return p ? p : attributes_problem(t, set, b);
 }
 
+/* A group needs the right number of entries: each expected one is looked for by name,
+ * so one too many is a stranger. */
 static void compare_group(const struct tree *t, const struct node *n, hid_t group)
 {
     H5G_info_t info;
@@ -284,31 +305,34 @@ static void compare_group(const struct tree *t, const struct node *n, hid_t grou
                 (unsigned long long)info.nlinks, n->links);
 }
 
-/* Hard links only: others lead to wherever their text says. */
-static hid_t open_node(const struct tree *t, const struct node *n, const char **problem)
+/* Opens a node through hard links only: soft and external links lead wherever their
+ * text says. -1 with the reason in *problem_out. */
+static hid_t open_node(const struct tree *t, const struct node *n,
+                       const char **problem_out)
 {
     H5L_info_t link;
     hid_t h;
 
-    *problem = "there is none";
+    *problem_out = "there is none";
     if (n == t->node)
         return H5Gopen2(t->h5, "/", H5P_DEFAULT);
     if (H5Lexists(t->h5, n->path, H5P_DEFAULT) <= 0)
         return -1;
-    *problem = "it is a link";
+    *problem_out = "it is a link";
     if (H5Lget_info(t->h5, n->path, &link, H5P_DEFAULT) < 0 ||
         link.type != H5L_TYPE_HARD)
         return -1;
-    *problem = "it cannot be opened";
+    *problem_out = "it cannot be opened";
     h = H5Oopen(t->h5, n->path, H5P_DEFAULT);
     if (h >= 0 && H5Iget_type(h) != (n->box ? H5I_DATASET : H5I_GROUP)) {
-        *problem = "it is something else";
+        *problem_out = "it is something else";
         H5Oclose(h);
         return -1;
     }
     return h;
 }
 
+/* One node. Below a bad group everything would differ: that is said once. */
 static void compare_node(struct tree *t, struct node *n)
 {
     const struct node *group = above(t, n);
@@ -338,7 +362,8 @@ static void compare_node(struct tree *t, struct node *n)
     H5Oclose(h);
 }
 
-/* The rest of the file's attributes are words for people. */
+/* The file's own attributes and its first byte. The other three attributes
+ * are words for people. */
 static void compare_file(const struct tree *t)
 {
     const struct ckpt_manifest *m = &t->c->m;
@@ -364,6 +389,8 @@ static void compare_file(const struct tree *t)
         differs(t, "the file has other attributes than accel writes");
 }
 
+/* Opens by descriptor, so that libhdf5 sees the file that was opened
+ * without following links. */
 static hid_t open_file(const struct tree *t, int fd)
 {
     hid_t fapl = H5Pcreate(H5P_FILE_ACCESS), h5;
@@ -385,12 +412,14 @@ static hid_t open_file(const struct tree *t, int fd)
     return h5;
 }
 
-static void compare(struct tree *t, int fd)
+/* Everything that runs libhdf5 on the file. */
+static void compare_shard(struct tree *t, int fd)
 {
     unsigned plugins = 0;
 
     H5PLget_loading_state(&plugins);
-    H5PLset_loading_state(0); /* no code of a filter that the file names */
+    /* a forged file may name a filter: no plugin's code is loaded for it */
+    H5PLset_loading_state(0);
     t->h5 = open_file(t, fd);
     if (t->h5 >= 0) {
         compare_file(t);
@@ -411,18 +440,18 @@ accel_status_t ckpt_h5_compare(const accel_ckpt_t *c, int file,
     struct ckpt_h5_quiet quiet;
     int fd = TEMP_FAILURE_RETRY(
         openat(c->dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-    accel_status_t s;
+    accel_status_t st;
 
     if (fd < 0)
         return accel_fail_at(err, A0810, name, "check the disk and the rights",
                              "cannot open: %m");
-    s = expect_all(&t);
-    if (!s && ckpt_h5_begin(&quiet))
-        s = accel_fail_at(err, A0810, name, "check the HDF5 library",
-                          "the HDF5 library does not start");
-    if (!s) {
+    st = expect_all(&t);
+    if (!st && ckpt_h5_begin(&quiet))
+        st = accel_fail_at(err, A0810, name, "check the HDF5 library",
+                           "the HDF5 library does not start");
+    if (!st) {
         t.bf16 = ckpt_h5_bf16();
-        compare(&t, fd);
+        compare_shard(&t, fd);
         H5Tclose(t.bf16);
         ckpt_h5_end(&quiet);
     }
@@ -430,5 +459,5 @@ accel_status_t ckpt_h5_compare(const accel_ckpt_t *c, int file,
         free(t.node[i].path);
     free(t.node);
     close(fd);
-    return s;
+    return st;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hashes: xxh3-128 of each piece of a box, seeded with the box's identity (a piece that
- * is right but in the wrong place does not pass), and of a file's bytes outside boxes.
+ * Hashes: xxh3-128 of each piece of a box, and of a file's bytes outside boxes. The
+ * seed is the box's identity, so that a right piece in the wrong place does not pass.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -14,6 +14,8 @@
 
 #include "ckpt_internal.h"
 
+/* Everything that says which bytes these are. Part of the format: an entry added here
+ * makes every older checkpoint look damaged. */
 uint64_t ckpt_box_seed(const struct ckpt_manifest *m, const struct ckpt_mbox *b)
 {
     const struct ckpt_tensor *t = &m->tensor[b->tensor];
@@ -29,6 +31,7 @@ uint64_t ckpt_box_seed(const struct ckpt_manifest *m, const struct ckpt_mbox *b)
     return XXH3_64bits_withSeed(id, sizeof(id), XXH3_64bits(t->name, strlen(t->name)));
 }
 
+/* The index goes into the seed, so that two exchanged pieces of a box are found. */
 struct ckpt_hash ckpt_piece_hash(uint64_t seed, size_t index, const void *data,
                                  size_t bytes)
 {
@@ -49,7 +52,8 @@ bool ckpt_hash_equal(struct ckpt_hash a, struct ckpt_hash b)
     return a.hi == b.hi && a.lo == b.lo;
 }
 
-/* Feeds bytes [at, end) of fd to the hash. */
+/* Feeds bytes [at, end) of fd to the hash, through
+ * buf[CKPT_PIECE_BYTES]. -1 with errno. */
 static int feed(XXH3_state_t *state, int fd, int64_t at, int64_t end, void *buf)
 {
     while (at < end) {
@@ -59,7 +63,8 @@ static int feed(XXH3_state_t *state, int fd, int64_t at, int64_t end, void *buf)
 
         if (got != (ssize_t)want) {
             if (got >= 0)
-                errno = ENODATA; /* shorter than it was */
+                /* shorter than it was when it was opened */
+                errno = ENODATA;
             return -1;
         }
         XXH3_128bits_update(state, buf, want);
@@ -68,34 +73,37 @@ static int feed(XXH3_state_t *state, int fd, int64_t at, int64_t end, void *buf)
     return 0;
 }
 
+/* The gaps between boxes in file order, the last one up to the end of the file.
+ * The seed holds the file's name and the step: HDF5 structures of another rank
+ * or step do not pass. */
 accel_status_t ckpt_meta_hash(const struct ckpt_manifest *m, int f, int fd,
-                              const size_t *order, size_t count, struct ckpt_hash *out,
-                              accel_error_t *err)
+                              const size_t *order, size_t count,
+                              struct ckpt_hash *hash_out, accel_error_t *err)
 {
     const struct ckpt_file *file = &m->file[f];
     XXH3_state_t *state = XXH3_createState();
     void *buf = malloc(CKPT_PIECE_BYTES);
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
     int64_t at = 0;
     XXH128_hash_t h;
 
     if (!state || !buf) {
-        s = accel_fail_nomem(err, "hashing", CKPT_PIECE_BYTES);
-        goto out;
+        st = accel_fail_nomem(err, "hashing", CKPT_PIECE_BYTES);
+        goto hash_out;
     }
     XXH3_128bits_reset_withSeed(state, XXH3_64bits(file->name, strlen(file->name)) +
                                            (uint64_t)m->step);
-    for (size_t i = 0; i <= count && !s; i++) {
+    for (size_t i = 0; i <= count && !st; i++) {
         int64_t end = i < count ? m->box[order[i]].at : file->bytes;
 
         if (feed(state, fd, at, end, buf))
-            s = ckpt_fail_access(err, file->name, "cannot read", errno);
+            st = ckpt_fail_access(err, file->name, "cannot read", errno);
         at = i < count ? end + m->box[order[i]].bytes : end;
     }
     h = XXH3_128bits_digest(state);
-    *out = (struct ckpt_hash){ h.high64, h.low64 };
-out:
+    *hash_out = (struct ckpt_hash){ h.high64, h.low64 };
+hash_out:
     XXH3_freeState(state);
     free(buf);
-    return s;
+    return st;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding and opening checkpoints: manifest, self hash, file sizes, blobs.
- * Cheap enough to look at every directory; the data are checked while they are read.
+ * Finds and opens checkpoints: manifest, its hash, file sizes, blobs. Cheap enough to
+ * look at every directory; tensor data is checked when it is read.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,69 +14,71 @@
 
 #include "ckpt_internal.h"
 
+/* Reads MANIFEST into c->m. A directory without one is a save that never finished. */
 static accel_status_t read_manifest(accel_ckpt_t *c, const char *shown,
                                     accel_error_t *err)
 {
     int fd = ckpt_open_plain(c->dirfd, "MANIFEST");
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
     char where[300];
     char *text = NULL;
     ssize_t got;
-    struct stat st;
+    struct stat sb;
 
     snprintf(where, sizeof(where), "%.280s/MANIFEST", shown);
     if (fd < 0)
         return ckpt_fail_access(
             err, where, errno == ENOENT ? "the save never finished" : "cannot open",
             errno);
-    if (fstat(fd, &st)) {
-        s = ckpt_fail_access(err, where, "cannot stat", errno);
+    if (fstat(fd, &sb)) {
+        st = ckpt_fail_access(err, where, "cannot stat", errno);
         goto out;
     }
-    if (!S_ISREG(st.st_mode) || st.st_size > CKPT_MANIFEST_MAX) {
-        s = accel_fail_at(err, A0808, where, "use another checkpoint",
-                          "not a plain file of at most %d bytes", CKPT_MANIFEST_MAX);
+    if (!S_ISREG(sb.st_mode) || sb.st_size > CKPT_MANIFEST_MAX) {
+        st = accel_fail_at(err, A0808, where, "use another checkpoint",
+                           "not a plain file of at most %d bytes", CKPT_MANIFEST_MAX);
         goto out;
     }
-    text = malloc((size_t)st.st_size + 1);
+    text = malloc((size_t)sb.st_size + 1);
     if (!text) {
-        s = accel_fail_nomem(err, "the manifest", (size_t)st.st_size);
+        st = accel_fail_nomem(err, "the manifest", (size_t)sb.st_size);
         goto out;
     }
-    got = ckpt_pread_all(fd, text, (size_t)st.st_size, 0);
-    if (got == st.st_size)
-        s = ckpt_manifest_parse(&c->m, text, (size_t)st.st_size, false, where, err);
+    got = ckpt_pread_all(fd, text, (size_t)sb.st_size, 0);
+    if (got == sb.st_size)
+        st = ckpt_manifest_parse(&c->m, text, (size_t)sb.st_size, false, where, err);
     else
-        s = ckpt_fail_access(err, where, "cannot read", got < 0 ? errno : ENODATA);
+        st = ckpt_fail_access(err, where, "cannot read", got < 0 ? errno : ENODATA);
 out:
     free(text);
     close(fd);
-    return s;
+    return st;
 }
 
-/* Each file can be opened and has its size. One descriptor at a time: a checkpoint may have
- * more files than a process may have open. */
+/* Every shard file can be opened and has its size. One descriptor at a time: a
+ * checkpoint may have more files than a process may have open. */
 static accel_status_t check_shards(accel_ckpt_t *c, accel_error_t *err)
 {
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
-    for (int f = 0; f < c->m.world && !s; f++) {
+    for (int f = 0; f < c->m.world && !st; f++) {
         int fd;
 
-        s = ckpt_open_shard(c, f, &fd, err);
-        if (!s)
+        st = ckpt_open_shard(c, f, &fd, err);
+        if (!st)
             close(fd);
     }
-    return s;
+    return st;
 }
 
+/* by_place and file_first: counts the boxes per file, then sums up. */
 static accel_status_t index_places(accel_ckpt_t *c, accel_error_t *err)
 {
     size_t world = (size_t)c->m.world;
-    accel_status_t s = ckpt_boxes_by_place(&c->m, &c->by_place, err);
+    accel_status_t st = ckpt_boxes_by_place(&c->m, &c->by_place, err);
 
-    if (s)
-        return s;
+    if (st)
+        return st;
     c->file_first = calloc(world + 1, sizeof(*c->file_first));
     if (!c->file_first)
         return accel_fail_nomem(err, "the file index", world * sizeof(size_t));
@@ -87,7 +89,8 @@ static accel_status_t index_places(accel_ckpt_t *c, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* A directory that a person named is not there, or was listed and is gone. */
+/* A directory that a person named (AT_FDCWD) and that is not there, or one that was
+ * listed and is gone: not damage. */
 static accel_status_t fail_open_dir(int at, const char *shown, accel_error_t *err)
 {
     if (errno == ENOENT || (at == AT_FDCWD && (errno == ENOTDIR || errno == ELOOP)))
@@ -96,14 +99,15 @@ static accel_status_t fail_open_dir(int at, const char *shown, accel_error_t *er
     return ckpt_fail_access(err, shown, "cannot open", errno);
 }
 
-/* *out is set as soon as there is memory for it, also on failure. */
-static accel_status_t open_once(accel_ckpt_t **out, int at, const char *name,
+/* One look. *ckpt_out is set as soon as there is memory for it, also on failure;
+ * the caller closes it. */
+static accel_status_t open_once(accel_ckpt_t **ckpt_out, int at, const char *name,
                                 const char *shown, accel_error_t *err)
 {
     accel_ckpt_t *c = calloc(1, sizeof(*c));
-    accel_status_t s;
+    accel_status_t st;
 
-    *out = c;
+    *ckpt_out = c;
     if (!c)
         return accel_fail_nomem(err, "a checkpoint", sizeof(*c));
     c->dirfd = -1;
@@ -115,66 +119,73 @@ static accel_status_t open_once(accel_ckpt_t **out, int at, const char *name,
                    : ckpt_open_dir(at, name);
     if (c->dirfd < 0)
         return fail_open_dir(at, shown, err);
-    s = read_manifest(c, shown, err);
-    if (!s)
-        s = index_places(c, err);
-    return s ? s : check_shards(c, err);
+    st = read_manifest(c, shown, err);
+    if (!st)
+        st = index_places(c, err);
+    return st ? st : check_shards(c, err);
 }
 
-/* The contents, and their name. */
-static accel_status_t open_named(accel_ckpt_t **out, int at, const char *name,
+/* The contents, and whether the directory's name fits them. */
+static accel_status_t open_named(accel_ckpt_t **ckpt_out, int at, const char *name,
                                  const char *shown, accel_error_t *err)
 {
-    accel_status_t s = open_once(out, at, name, shown, err);
+    accel_status_t st = open_once(ckpt_out, at, name, shown, err);
 
-    return s ? s : ckpt_check_name((*out)->dirfd, (*out)->m.step, shown, err);
+    return st ? st
+              : ckpt_check_name((*ckpt_out)->dirfd, (*ckpt_out)->m.step, shown, err);
 }
 
-static accel_status_t open_patiently(accel_ckpt_t **out, int at, const char *name,
+/* Each try starts from scratch: on a network file system an old
+ * descriptor may be what fails. */
+static accel_status_t open_patiently(accel_ckpt_t **ckpt_out, int at, const char *name,
                                      const char *shown, struct ckpt_tries *tries,
                                      accel_error_t *err)
 {
     accel_ckpt_t *c;
-    accel_status_t s;
+    accel_status_t st;
 
     for (;;) {
-        s = open_named(&c, at, name, shown, err);
-        if (!s)
+        st = open_named(&c, at, name, shown, err);
+        if (!st)
             break;
         accel_ckpt_close(c);
-        if (!ckpt_may_pass(s) || !ckpt_try_again(tries))
-            return s;
+        if (!ckpt_may_pass(st) || !ckpt_try_again(tries))
+            return st;
     }
-    *out = c;
+    *ckpt_out = c;
     return ACCEL_OK;
 }
 
-accel_status_t ckpt_open_at(accel_ckpt_t **out, int at, const char *name,
+accel_status_t ckpt_open_at(accel_ckpt_t **ckpt_out, int at, const char *name,
                             const char *shown, accel_error_t *err)
 {
     struct ckpt_tries tries = { .left = CKPT_TRIES };
 
-    return open_patiently(out, at, name, shown, &tries, err);
+    return open_patiently(ckpt_out, at, name, shown, &tries, err);
 }
 
-void ckpt_identify(struct ckpt_identity *id, int rootfd, const char *name)
+/* No second try: the callers are about to delete or rename, and leave alone what they
+ * cannot read. The manifest counts even if a shard file is missing. */
+void ckpt_identify(struct ckpt_identity *id_out, int rootfd, const char *name)
 {
     accel_ckpt_t *c;
 
-    *id = (struct ckpt_identity){ .step = -1 };
-    id->status = open_once(&c, rootfd, name, name, NULL);
+    *id_out = (struct ckpt_identity){ .step = -1 };
+    id_out->status = open_once(&c, rootfd, name, name, NULL);
     if (c && c->m.world > 0) {
-        id->step = c->m.step;
-        memcpy(id->owner, c->m.owner, sizeof(id->owner));
-        memcpy(id->run_id, c->m.run_id, sizeof(id->run_id));
+        id_out->step = c->m.step;
+        memcpy(id_out->owner, c->m.owner, sizeof(id_out->owner));
+        memcpy(id_out->run_id, c->m.run_id, sizeof(id_out->run_id));
     }
     accel_ckpt_close(c);
 }
 
+/* Reads all blobs into one block, at the offsets blob_at[]. Their total is bounded by
+ * ckpt_manifest_check. */
 static accel_status_t load_blobs(accel_ckpt_t *c, accel_error_t *err)
 {
     const struct ckpt_manifest *m = &c->m;
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
     size_t total = 0;
 
     c->blob_at = calloc(m->tensors + 1, sizeof(*c->blob_at));
@@ -188,7 +199,7 @@ static accel_status_t load_blobs(accel_ckpt_t *c, accel_error_t *err)
     c->blob = malloc(total + 1);
     if (!c->blob)
         return accel_fail_nomem(err, "blobs", total);
-    for (size_t i = 0; i < m->tensors && !s; i++) {
+    for (size_t i = 0; i < m->tensors && !st; i++) {
         const struct ckpt_tensor *t = &m->tensor[i];
         accel_ckpt_box_t x = { .name = t->name,
                                .dtype = t->dtype,
@@ -197,23 +208,24 @@ static accel_status_t load_blobs(accel_ckpt_t *c, accel_error_t *err)
 
         x.global_shape[0] = x.shape[0] = t->shape[0];
         if (t->blob && t->shape[0])
-            s = ckpt_read_boxes(c, &x, 1, true, err);
+            st = ckpt_read_boxes(c, &x, 1, true, err);
     }
-    return s;
+    return st;
 }
 
-accel_status_t accel_ckpt_open(accel_ckpt_t **out, const char *dir, accel_error_t *err)
+accel_status_t accel_ckpt_open(accel_ckpt_t **ckpt_out, const char *dir,
+                               accel_error_t *err)
 {
     accel_ckpt_t *c = NULL;
-    accel_status_t s = ckpt_open_at(&c, AT_FDCWD, dir, dir, err);
+    accel_status_t st = ckpt_open_at(&c, AT_FDCWD, dir, dir, err);
 
-    if (!s)
-        s = load_blobs(c, err);
-    if (s) {
+    if (!st)
+        st = load_blobs(c, err);
+    if (st) {
         accel_ckpt_close(c);
-        return s;
+        return st;
     }
-    *out = c;
+    *ckpt_out = c;
     return ACCEL_OK;
 }
 
@@ -257,7 +269,7 @@ const void *accel_ckpt_blob(const accel_ckpt_t *c, const char *name, size_t *byt
     return c->blob + c->blob_at[t - c->m.tensor];
 }
 
-/* Blobs sort behind all tensors. */
+/* Blobs sort behind all tensors, so that the tensors are the first entries. */
 size_t accel_ckpt_tensor_count(const accel_ckpt_t *c)
 {
     size_t n = c->m.tensors;
@@ -267,52 +279,56 @@ size_t accel_ckpt_tensor_count(const accel_ckpt_t *c)
     return n;
 }
 
-accel_status_t accel_ckpt_tensor(const accel_ckpt_t *c, size_t i, const char **name,
-                                 accel_dtype_t *dtype, int *ndim, const int64_t **shape)
+accel_status_t accel_ckpt_tensor(const accel_ckpt_t *c, size_t i, const char **name_out,
+                                 accel_dtype_t *dtype_out, int *ndim_out,
+                                 const int64_t **shape_out)
 {
     if (i >= c->m.tensors || c->m.tensor[i].blob)
         return ACCEL_EINVAL;
-    *name = c->m.tensor[i].name;
-    *dtype = c->m.tensor[i].dtype;
-    *ndim = c->m.tensor[i].ndim;
-    *shape = c->m.tensor[i].shape;
+    *name_out = c->m.tensor[i].name;
+    *dtype_out = c->m.tensor[i].dtype;
+    *ndim_out = c->m.tensor[i].ndim;
+    *shape_out = c->m.tensor[i].shape;
     return ACCEL_OK;
 }
 
-static accel_ckpt_state_t state_of(accel_status_t s)
+/* How a failure to open looks in a list. */
+static accel_ckpt_state_t state_of(accel_status_t st)
 {
-    return s == ACCEL_ECORRUPT       ? ACCEL_CKPT_DAMAGED
-           : s == ACCEL_EUNSUPPORTED ? ACCEL_CKPT_OTHER_FORMAT
-                                     : ACCEL_CKPT_UNREADABLE;
+    return st == ACCEL_ECORRUPT       ? ACCEL_CKPT_DAMAGED
+           : st == ACCEL_EUNSUPPORTED ? ACCEL_CKPT_OTHER_FORMAT
+                                      : ACCEL_CKPT_UNREADABLE;
 }
 
-/* False: it is gone since the directory was read, as what retention removes beside us. */
-static bool describe(int rootfd, const char *name, struct ckpt_tries *tries,
-                     accel_ckpt_info_t *info)
+/* Fills one entry of the list. False: it is gone since the directory was read, as when
+ * retention removes it at the same time. */
+static bool describe_step(int rootfd, const char *name, struct ckpt_tries *tries,
+                          accel_ckpt_info_t *info_out)
 {
     accel_error_t err = { 0 };
     accel_ckpt_t *c = NULL;
-    accel_status_t s;
+    accel_status_t st;
 
-    snprintf(info->name, sizeof(info->name), "%.63s", name);
-    info->step = ckpt_step_of_name(name);
+    snprintf(info_out->name, sizeof(info_out->name), "%.63s", name);
+    info_out->step = ckpt_step_of_name(name);
     tries->used = 0;
-    s = open_patiently(&c, rootfd, name, name, tries, &err);
-    if (s) {
-        snprintf(info->problem, sizeof(info->problem), "%.96s%s%.150s", err.where,
-                 err.where[0] ? ": " : "", err.text);
-        info->state = state_of(s);
+    st = open_patiently(&c, rootfd, name, name, tries, &err);
+    if (st) {
+        snprintf(info_out->problem, sizeof(info_out->problem), "%.96s%s%.150s",
+                 err.where, err.where[0] ? ": " : "", err.text);
+        info_out->state = state_of(st);
         return faccessat(rootfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
                errno != ENOENT;
     }
-    info->complete = info->state == ACCEL_CKPT_COMPLETE;
-    info->world_size = c->m.world;
+    info_out->complete = info_out->state == ACCEL_CKPT_COMPLETE;
+    info_out->world_size = c->m.world;
     for (int f = 0; f < c->m.world; f++)
-        info->bytes += c->m.file[f].bytes;
+        info_out->bytes += c->m.file[f].bytes;
     accel_ckpt_close(c);
     return true;
 }
 
+/* for qsort */
 static int newest_first(const void *pa, const void *pb)
 {
     const accel_ckpt_info_t *a = pa, *b = pb;
@@ -320,17 +336,19 @@ static int newest_first(const void *pa, const void *pb)
     return (a->step < b->step) - (a->step > b->step);
 }
 
+/* One pass over the root. Names that only begin with step_ are not steps: moved
+ * aside, or a person's. */
 static accel_status_t list_once(int rootfd, struct ckpt_tries *tries,
-                                accel_ckpt_info_t **out, size_t *count,
+                                accel_ckpt_info_t **list_out, size_t *count_out,
                                 accel_error_t *err)
 {
     char(*names)[CKPT_DIR_MAX] = NULL;
     accel_ckpt_info_t *list;
     size_t n = 0, used = 0;
-    accel_status_t s = ckpt_list_names(rootfd, "step_", &names, &n, err);
+    accel_status_t st = ckpt_list_names(rootfd, "step_", &names, &n, err);
 
-    if (s)
-        return s;
+    if (st)
+        return st;
     list = calloc(n + 1, sizeof(*list));
     if (!list) {
         free(names);
@@ -339,36 +357,38 @@ static accel_status_t list_once(int rootfd, struct ckpt_tries *tries,
     for (size_t i = 0; i < n; i++)
         if (ckpt_step_of_name(names[i]) >= 0) {
             list[used] = (accel_ckpt_info_t){ 0 };
-            used += describe(rootfd, names[i], tries, &list[used]);
+            used += describe_step(rootfd, names[i], tries, &list[used]);
         }
     if (used)
         qsort(list, used, sizeof(*list), newest_first);
     free(names);
-    *out = list;
-    *count = used;
+    *list_out = list;
+    *count_out = used;
     return ACCEL_OK;
 }
 
-accel_status_t accel_ckpt_list(const char *root, accel_ckpt_info_t **out, size_t *count,
-                               accel_error_t *err)
+/* All entries share one allowance of tries: a root with fifty unreadable directories
+ * must not take a minute. */
+accel_status_t accel_ckpt_list(const char *root, accel_ckpt_info_t **list_out,
+                               size_t *count_out, accel_error_t *err)
 {
-    struct ckpt_tries tries = { .left = 2 * CKPT_TRIES }; /* for all that is there */
-    accel_status_t s;
+    struct ckpt_tries tries = { .left = 2 * CKPT_TRIES };
+    accel_status_t st;
 
     for (;;) {
         int rootfd = TEMP_FAILURE_RETRY(open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 
         if (rootfd >= 0) {
-            s = list_once(rootfd, &tries, out, count, err);
+            st = list_once(rootfd, &tries, list_out, count_out, err);
             close(rootfd);
         } else if (errno == ENOENT) {
-            *out = NULL;
-            *count = 0;
-            s = ACCEL_OK;
+            *list_out = NULL;
+            *count_out = 0;
+            st = ACCEL_OK;
         } else {
-            s = ckpt_fail_root(err, root, "cannot open", errno);
+            st = ckpt_fail_root(err, root, "cannot open", errno);
         }
-        if (!s || !ckpt_may_pass(s) || !ckpt_try_again(&tries))
-            return s;
+        if (!st || !ckpt_may_pass(st) || !ckpt_try_again(&tries))
+            return st;
     }
 }

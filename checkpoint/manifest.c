@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The manifest in memory: build, merge the ranks' fragments, sort, print as text.
- * Parsing is manifest_parse.c, the geometric checks are manifest_check.c.
+ * Parsing is in manifest_parse.c, the geometric checks are in manifest_check.c.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,11 +26,12 @@ void ckpt_manifest_free(struct ckpt_manifest *m)
     *m = (struct ckpt_manifest){ 0 };
 }
 
-void ckpt_shard_name(char out[40], int rank, int world)
+void ckpt_shard_name(char name_out[40], int rank, int world)
 {
-    snprintf(out, 40, "rank_%05d-of-%05d.h5", rank, world);
+    snprintf(name_out, 40, "rank_%05d-of-%05d.h5", rank, world);
 }
 
+/* Looks at each part between slashes when it ends; the NUL ends the last one. */
 const char *ckpt_name_problem(const char *name)
 {
     size_t len = name ? strlen(name) : 0;
@@ -64,7 +65,8 @@ bool ckpt_word_ok(const char *s, size_t cap)
     return true;
 }
 
-/* Room for `more` further entries in a growing array. */
+/* Makes room for `more` further entries of `entry` bytes in a growing array. Sizes come
+ * from files, so every sum and product is checked. */
 static accel_status_t reserve(void **array, size_t *cap, size_t used, size_t more,
                               size_t entry, accel_error_t *err)
 {
@@ -89,12 +91,12 @@ static accel_status_t reserve(void **array, size_t *cap, size_t used, size_t mor
 accel_status_t ckpt_manifest_add_tensor(struct ckpt_manifest *m,
                                         const struct ckpt_tensor *t, accel_error_t *err)
 {
-    accel_status_t s = reserve((void **)&m->tensor, &m->tensor_cap, m->tensors, 1,
-                               sizeof(*m->tensor), err);
+    accel_status_t st = reserve((void **)&m->tensor, &m->tensor_cap, m->tensors, 1,
+                                sizeof(*m->tensor), err);
     char *name;
 
-    if (s)
-        return s;
+    if (st)
+        return st;
     name = strdup(t->name);
     if (!name)
         return accel_fail_nomem(err, "a tensor name", strlen(t->name) + 1);
@@ -105,19 +107,21 @@ accel_status_t ckpt_manifest_add_tensor(struct ckpt_manifest *m,
     return ACCEL_OK;
 }
 
+/* The range of pieces is fixed here: pieces are appended box by box, also when the
+ * boxes are sorted later. */
 accel_status_t ckpt_manifest_add_box(struct ckpt_manifest *m, const struct ckpt_mbox *b,
                                      accel_error_t *err)
 {
     size_t pieces =
         (size_t)(b->bytes / CKPT_PIECE_BYTES + (b->bytes % CKPT_PIECE_BYTES != 0));
-    accel_status_t s =
+    accel_status_t st =
         reserve((void **)&m->box, &m->box_cap, m->boxes, 1, sizeof(*m->box), err);
 
-    if (!s)
-        s = reserve((void **)&m->piece, &m->piece_cap, m->pieces, pieces,
-                    sizeof(*m->piece), err);
-    if (s)
-        return s;
+    if (!st)
+        st = reserve((void **)&m->piece, &m->piece_cap, m->pieces, pieces,
+                     sizeof(*m->piece), err);
+    if (st)
+        return st;
     m->box[m->boxes] = *b;
     m->box[m->boxes].piece = m->pieces;
     m->box[m->boxes].pieces = pieces;
@@ -128,13 +132,15 @@ accel_status_t ckpt_manifest_add_box(struct ckpt_manifest *m, const struct ckpt_
     return ACCEL_OK;
 }
 
-/* ---- sorting -------------------------------------------------------------------------- */
+/* ---- sorting --------------------------------------------------------------------- */
 
+/* Order of the manifest: tensors by name, then blobs by name. */
 static int compare_key(bool a_blob, const char *a, bool b_blob, const char *b)
 {
     return a_blob != b_blob ? (int)a_blob - (int)b_blob : strcmp(a, b);
 }
 
+/* Order of the manifest, then of addition. */
 static int compare_tensors(const void *pa, const void *pb)
 {
     const struct ckpt_tensor *a = pa, *b = pb;
@@ -144,6 +150,8 @@ static int compare_tensors(const void *pa, const void *pb)
     return c ? c : (a->box > b->box) - (a->box < b->box);
 }
 
+/* By tensor, then by offset. The file breaks ties, so that the order does not depend on
+ * the order in which ranks were merged. */
 static int compare_boxes(const void *pa, const void *pb)
 {
     const struct ckpt_mbox *a = pa, *b = pb;
@@ -156,14 +164,16 @@ static int compare_boxes(const void *pa, const void *pb)
     return (a->file > b->file) - (a->file < b->file);
 }
 
+/* Shapes are compared whole: entries behind ndim are 0 everywhere. */
 static bool same_tensor(const struct ckpt_tensor *a, const struct ckpt_tensor *b)
 {
     return a->dtype == b->dtype && a->ndim == b->ndim &&
            memcmp(a->shape, b->shape, sizeof(a->shape)) == 0;
 }
 
-/* Joins neighbours of one name; map[old index] = new index. */
-static accel_status_t join_tensors(struct ckpt_manifest *m, size_t *map,
+/* Each rank adds its own entry for a tensor. Joins neighbours of one name in the sorted
+ * list and frees the names of the rest. map_out[old index] = new index. */
+static accel_status_t join_tensors(struct ckpt_manifest *m, size_t *map_out,
                                    accel_error_t *err)
 {
     size_t kept = 0;
@@ -176,12 +186,12 @@ static accel_status_t join_tensors(struct ckpt_manifest *m, size_t *map,
                 return accel_fail_at(
                     err, A0816, t->name, "all ranks must describe a tensor alike",
                     "two boxes disagree about its dtype or global shape");
-            map[t->box] = kept - 1;
+            map_out[t->box] = kept - 1;
             free(t->name);
             t->name = NULL;
             continue;
         }
-        map[t->box] = kept;
+        map_out[t->box] = kept;
         if (i != kept) {
             m->tensor[kept] = *t;
             t->name = NULL;
@@ -192,10 +202,11 @@ static accel_status_t join_tensors(struct ckpt_manifest *m, size_t *map,
     return ACCEL_OK;
 }
 
+/* While it sorts, .box of a tensor is its old index; afterwards its range of boxes. */
 accel_status_t ckpt_manifest_sort(struct ckpt_manifest *m, accel_error_t *err)
 {
     size_t *map = calloc(m->tensors + 1, sizeof(*map));
-    accel_status_t s;
+    accel_status_t st;
 
     if (!map)
         return accel_fail_nomem(err, "the manifest", (m->tensors + 1) * sizeof(*map));
@@ -203,8 +214,8 @@ accel_status_t ckpt_manifest_sort(struct ckpt_manifest *m, accel_error_t *err)
         m->tensor[i].box = i;
     if (m->tensors)
         qsort(m->tensor, m->tensors, sizeof(*m->tensor), compare_tensors);
-    s = join_tensors(m, map, err);
-    if (s)
+    st = join_tensors(m, map, err);
+    if (st)
         goto out;
     for (size_t i = 0; i < m->boxes; i++)
         m->box[i].tensor = map[m->box[i].tensor];
@@ -218,29 +229,30 @@ accel_status_t ckpt_manifest_sort(struct ckpt_manifest *m, accel_error_t *err)
     }
 out:
     free(map);
-    return s;
+    return st;
 }
 
+/* Indices of the fragment's tensors and pieces move up behind those already in m. */
 accel_status_t ckpt_manifest_merge(struct ckpt_manifest *m,
                                    const struct ckpt_manifest *part, int rank,
                                    accel_error_t *err)
 {
     size_t first = m->tensors;
-    accel_status_t s;
+    accel_status_t st;
 
     for (size_t i = 0; i < part->tensors; i++) {
-        s = ckpt_manifest_add_tensor(m, &part->tensor[i], err);
-        if (s)
-            return s;
+        st = ckpt_manifest_add_tensor(m, &part->tensor[i], err);
+        if (st)
+            return st;
     }
     for (size_t i = 0; i < part->boxes; i++) {
         struct ckpt_mbox b = part->box[i];
 
         b.tensor += first;
         b.file = rank;
-        s = ckpt_manifest_add_box(m, &b, err);
-        if (s)
-            return s;
+        st = ckpt_manifest_add_box(m, &b, err);
+        if (st)
+            return st;
         memcpy(m->piece + m->box[m->boxes - 1].piece, part->piece + b.piece,
                b.pieces * sizeof(*m->piece));
     }
@@ -248,8 +260,9 @@ accel_status_t ckpt_manifest_merge(struct ckpt_manifest *m,
     return ACCEL_OK;
 }
 
-/* ---- text ------------------------------------------------------------------------------ */
+/* ---- text ------------------------------------------------------------------------ */
 
+/* " 3x4", or " -" for no dimension. */
 static void put_dims(struct strbuf *b, int ndim, const int64_t *dims)
 {
     if (ndim == 0)
@@ -258,6 +271,7 @@ static void put_dims(struct strbuf *b, int ndim, const int64_t *dims)
         strbuf_printf(b, "%c%" PRId64, d ? 'x' : ' ', dims[d]);
 }
 
+/* The lines of one tensor: T or S, then B per box, each followed by a C per piece. */
 static void put_tensor(struct strbuf *b, const struct ckpt_manifest *m,
                        const struct ckpt_tensor *t, int only_file)
 {
@@ -282,32 +296,36 @@ static void put_tensor(struct strbuf *b, const struct ckpt_manifest *m,
     }
 }
 
+/* One spelling only: the parser accepts exactly this text. The hash covers
+ * everything up to its own line. */
 accel_status_t ckpt_manifest_format(const struct ckpt_manifest *m, int only_file,
-                                    struct strbuf *out, accel_error_t *err)
+                                    struct strbuf *text_out, accel_error_t *err)
 {
     XXH128_hash_t self;
 
-    strbuf_printf(out, "accel-checkpoint %d\nlibrary %s\nstep %" PRId64 "\nworld %d\n",
+    strbuf_printf(text_out,
+                  "accel-checkpoint %d\nlibrary %s\nstep %" PRId64 "\nworld %d\n",
                   CKPT_FORMAT, m->version, m->step, m->world);
-    strbuf_printf(out, "owner %s\nsharding %s\nrun-id %s\npiece %d\n", m->owner,
+    strbuf_printf(text_out, "owner %s\nsharding %s\nrun-id %s\npiece %d\n", m->owner,
                   m->sharding, m->run_id, CKPT_PIECE_BYTES);
     for (int f = 0; f < m->world; f++) {
         if (only_file >= 0 && f != only_file)
             continue;
-        strbuf_printf(out, "F %s %" PRId64 " %016" PRIx64 "%016" PRIx64 "\n",
+        strbuf_printf(text_out, "F %s %" PRId64 " %016" PRIx64 "%016" PRIx64 "\n",
                       m->file[f].name, m->file[f].bytes, m->file[f].meta.hi,
                       m->file[f].meta.lo);
     }
     for (size_t i = 0; i < m->tensors; i++)
-        put_tensor(out, m, &m->tensor[i], only_file);
-    if (out->failed)
-        return accel_fail_nomem(err, "the manifest text", out->len);
-    self = XXH3_128bits(out->s, out->len);
-    strbuf_printf(out, "X %016" PRIx64 "%016" PRIx64 "\n", self.high64, self.low64);
-    if (out->failed || out->len > CKPT_MANIFEST_MAX)
+        put_tensor(text_out, m, &m->tensor[i], only_file);
+    if (text_out->failed)
+        return accel_fail_nomem(err, "the manifest text", text_out->len);
+    self = XXH3_128bits(text_out->s, text_out->len);
+    strbuf_printf(text_out, "X %016" PRIx64 "%016" PRIx64 "\n", self.high64,
+                  self.low64);
+    if (text_out->failed || text_out->len > CKPT_MANIFEST_MAX)
         return accel_fail(err, A0817, "use fewer, larger tensors",
                           "the manifest would have %zu bytes; the limit is %d",
-                          out->len, CKPT_MANIFEST_MAX);
+                          text_out->len, CKPT_MANIFEST_MAX);
     return ACCEL_OK;
 }
 

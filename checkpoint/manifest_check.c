@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Geometry of a manifest: do the boxes tile every tensor exactly, do their byte ranges
- * lie inside their file without overlap. Used before publishing and after parsing.
+ * Geometry of a manifest: do the boxes tile every tensor exactly, and do their byte
+ * ranges lie inside their file without overlap? Asked before a save is published and
+ * after a manifest is parsed.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,10 +10,11 @@
 
 #include "ckpt_internal.h"
 
-/* Pairs of boxes compared per manifest; far above any real one (10^5 boxes of a tensor cut
- * along one dimension need 10^5), so that a hostile one cannot stall the reader. */
+/* Pairs of boxes compared per manifest. Far above any real one (10^5 boxes of a tensor
+ * cut along one dimension need 10^5); keeps a hostile one from stalling the reader. */
 #define PAIRS_MAX INT64_C(200000000)
 
+/* A box as an interval along the dimension that is swept. */
 struct sweep {
     int64_t begin, end;
     const struct ckpt_mbox *box;
@@ -25,8 +27,8 @@ static int compare_sweep(const void *pa, const void *pb)
     return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
-/* The dimension along which the boxes meet least often: the sum of their extents relative
- * to the tensor's is how many of them a cut across it goes through. */
+/* The dimension along which the boxes meet least often. The sum of their extents,
+ * relative to the tensor's, is how many of them a cut across it goes through. */
 static int cut_dimension(const struct ckpt_manifest *m, const struct ckpt_tensor *t)
 {
     double best_depth = 0;
@@ -46,6 +48,9 @@ static int cut_dimension(const struct ckpt_manifest *m, const struct ckpt_tensor
     return best;
 }
 
+/* Sweeps along one dimension: only boxes whose intervals meet there are
+ * compared. Together with the covered volume, which check_tensor adds up, no
+ * overlap means an exact tiling. */
 static accel_status_t check_overlap(const struct ckpt_manifest *m,
                                     const struct ckpt_tensor *t, int64_t *pairs,
                                     enum message code, accel_error_t *err)
@@ -89,6 +94,7 @@ static accel_status_t check_overlap(const struct ckpt_manifest *m,
     return ACCEL_OK;
 }
 
+/* Each box by itself, then their total volume, then overlaps. */
 static accel_status_t check_tensor(const struct ckpt_manifest *m,
                                    const struct ckpt_tensor *t, int64_t *pairs,
                                    enum message code, accel_error_t *err)
@@ -111,6 +117,7 @@ static accel_status_t check_tensor(const struct ckpt_manifest *m,
             return accel_fail_at(
                 err, code, t->name, "a box has its volume times the size of an element",
                 "a box of %s has the wrong number of bytes", m->file[b->file].name);
+        /* beyond the volume the sum says enough: boxes are there twice */
         if (__builtin_add_overflow(covered, v, &covered))
             covered = -1;
         if (covered < 0 || covered > volume)
@@ -124,6 +131,7 @@ static accel_status_t check_tensor(const struct ckpt_manifest *m,
     return check_overlap(m, t, pairs, code, err);
 }
 
+/* by (file, at), for qsort_r */
 static int compare_place(const void *pa, const void *pb, void *arg)
 {
     const struct ckpt_manifest *m = arg;
@@ -135,7 +143,7 @@ static int compare_place(const void *pa, const void *pb, void *arg)
     return (a->at > b->at) - (a->at < b->at);
 }
 
-accel_status_t ckpt_boxes_by_place(const struct ckpt_manifest *m, size_t **out,
+accel_status_t ckpt_boxes_by_place(const struct ckpt_manifest *m, size_t **order_out,
                                    accel_error_t *err)
 {
     size_t *order = calloc(m->boxes + 1, sizeof(*order));
@@ -146,46 +154,46 @@ accel_status_t ckpt_boxes_by_place(const struct ckpt_manifest *m, size_t **out,
         order[i] = i;
     if (m->boxes)
         qsort_r(order, m->boxes, sizeof(*order), compare_place, (void *)m);
-    *out = order;
+    *order_out = order;
     return ACCEL_OK;
 }
 
 accel_status_t ckpt_manifest_check(const struct ckpt_manifest *m, enum message code,
                                    accel_error_t *err)
 {
-    accel_status_t s;
+    accel_status_t st;
     int64_t pairs = 0, blobs = CKPT_BLOBS_MAX; /* what is left of the allowance */
     size_t *order;
 
     for (size_t i = 0; i < m->tensors; i++) {
         const struct ckpt_tensor *t = &m->tensor[i];
 
-        s = check_tensor(m, t, &pairs, code, err);
-        if (s)
-            return s;
+        st = check_tensor(m, t, &pairs, code, err);
+        if (st)
+            return st;
         if (t->blob && (blobs -= t->shape[0]) < 0)
             return accel_fail_at(err, code, t->name, "store large data as tensors",
                                  "the blobs have more than %d bytes", CKPT_BLOBS_MAX);
     }
-    s = ckpt_boxes_by_place(m, &order, err);
-    if (s)
-        return s;
-    for (size_t i = 0; i < m->boxes && !s; i++) {
+    st = ckpt_boxes_by_place(m, &order, err);
+    if (st)
+        return st;
+    for (size_t i = 0; i < m->boxes && !st; i++) {
         const struct ckpt_mbox *b = &m->box[order[i]],
                                *last = i ? &m->box[order[i - 1]] : b;
         const struct ckpt_file *f = &m->file[b->file];
 
         if (b->at < 0 || b->bytes > f->bytes || b->at > f->bytes - b->bytes)
-            s = accel_fail_at(err, code, f->name,
-                              "the file was cut, or the manifest is of another one",
-                              "tensor %s reaches beyond the end of the file",
-                              m->tensor[b->tensor].name);
+            st = accel_fail_at(err, code, f->name,
+                               "the file was cut, or the manifest is of another one",
+                               "tensor %s reaches beyond the end of the file",
+                               m->tensor[b->tensor].name);
         else if (i && last->file == b->file && last->at + last->bytes > b->at)
-            s = accel_fail_at(err, code, f->name,
-                              "every tensor must have its own bytes",
-                              "tensors %s and %s share bytes of the file",
-                              m->tensor[last->tensor].name, m->tensor[b->tensor].name);
+            st = accel_fail_at(err, code, f->name,
+                               "every tensor must have its own bytes",
+                               "tensors %s and %s share bytes of the file",
+                               m->tensor[last->tensor].name, m->tensor[b->tensor].name);
     }
     free(order);
-    return s;
+    return st;
 }

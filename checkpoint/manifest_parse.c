@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * MANIFEST text -> struct ckpt_manifest. Strict: the self hash first, then one fixed order
- * of lines, one spelling of every number, checked arithmetic, sorted names.
- * Trusts nothing; never reads outside text[len]. Memory is bounded by a multiple of len.
+ * MANIFEST text -> struct ckpt_manifest. Strict: the self hash first, then one fixed
+ * order of lines, one spelling of every number, checked arithmetic, sorted names.
+ * Trusts nothing; never reads outside text[len]. Memory is bounded by a multiple of
+ * len.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,16 +14,21 @@
 
 #include "ckpt_internal.h"
 
-#define SELF_BYTES 35 /* "X ", 32 digits, newline */
+/* a C or X line: letter, blank, 32 digits, newline */
+#define SELF_BYTES 35
 
+/* A position in the text, line by line. */
 struct parser {
-    const char *at, *end; /* end: start of the X line */
+    /* end: where the X line starts */
+    const char *at, *end;
+    /* the newline of the current line */
     const char *line_end;
     const char *where;
     long line;
     accel_error_t *err;
 };
 
+/* The error of the current line. */
 static accel_status_t bad(const struct parser *p, const char *what)
 {
     return accel_fail(p->err, A0808,
@@ -30,7 +36,8 @@ static accel_status_t bad(const struct parser *p, const char *what)
                       "%s: line %ld: %s", p->where, p->line, what);
 }
 
-/* Moves to the next line; false at the end. */
+/* Finds the end of the line at p->at; false at the end of the text, or when the
+ * line has no newline. */
 static bool next_line(struct parser *p)
 {
     if (p->at >= p->end)
@@ -40,28 +47,29 @@ static bool next_line(struct parser *p)
     return p->line_end != NULL;
 }
 
+/* Does the line begin with that letter and a blank? */
 static bool line_is(const struct parser *p, char kind)
 {
     return p->line_end - p->at >= 2 && p->at[0] == kind && p->at[1] == ' ';
 }
 
-/* The next blank-separated word of the line; p->at moves behind its blank. */
-static bool word(struct parser *p, const char **w, size_t *len)
+/* The next word of the line, not ended by a NUL; p->at moves behind its blank. */
+static bool word(struct parser *p, const char **w_out, size_t *len_out)
 {
     const char *stop;
 
     if (p->at >= p->line_end)
         return false;
     stop = memchr(p->at, ' ', (size_t)(p->line_end - p->at));
-    *w = p->at;
-    *len = (size_t)((stop ? stop : p->line_end) - p->at);
+    *w_out = p->at;
+    *len_out = (size_t)((stop ? stop : p->line_end) - p->at);
     p->at = stop ? stop + 1 : p->line_end;
     /* A blank before the newline would be a second spelling of the same line. */
-    return *len > 0 && !(stop && p->at == p->line_end);
+    return *len_out > 0 && !(stop && p->at == p->line_end);
 }
 
 /* Decimal without sign or leading zero, at most INT64_MAX. */
-static bool digits(const char *w, size_t len, int64_t *out)
+static bool digits(const char *w, size_t len, int64_t *value_out)
 {
     int64_t v = 0;
 
@@ -72,19 +80,20 @@ static bool digits(const char *w, size_t len, int64_t *out)
             __builtin_add_overflow(v, w[i] - '0', &v))
             return false;
     }
-    *out = v;
+    *value_out = v;
     return true;
 }
 
-static bool number(struct parser *p, int64_t *out)
+static bool next_number(struct parser *p, int64_t *value_out)
 {
     const char *w;
     size_t len;
 
-    return word(p, &w, &len) && digits(w, len, out);
+    return word(p, &w, &len) && digits(w, len, value_out);
 }
 
-static bool hash(struct parser *p, struct ckpt_hash *out)
+/* 32 lower-case hexadecimal digits. */
+static bool hash(struct parser *p, struct ckpt_hash *hash_out)
 {
     uint64_t v[2] = { 0, 0 };
     const char *w;
@@ -100,19 +109,19 @@ static bool hash(struct parser *p, struct ckpt_hash *out)
             return false;
         v[i / 16] = v[i / 16] << 4 | (uint64_t)(d - hex);
     }
-    *out = (struct ckpt_hash){ v[0], v[1] };
+    *hash_out = (struct ckpt_hash){ v[0], v[1] };
     return true;
 }
 
-/* "3x4" or "-" for no dimension. */
-static bool dims(struct parser *p, int64_t *out, int *ndim)
+/* "3x4", or "-" for no dimension. */
+static bool dims(struct parser *p, int64_t *dims_out, int *ndim_out)
 {
     const char *w, *x;
     size_t len;
 
     if (!word(p, &w, &len))
         return false;
-    *ndim = 0;
+    *ndim_out = 0;
     if (len == 1 && w[0] == '-')
         return true;
     for (;;) {
@@ -120,7 +129,8 @@ static bool dims(struct parser *p, int64_t *out, int *ndim)
 
         x = memchr(w, 'x', len);
         part = x ? (size_t)(x - w) : len;
-        if (*ndim == ACCEL_CKPT_MAX_DIMS || !digits(w, part, &out[(*ndim)++]))
+        if (*ndim_out == ACCEL_CKPT_MAX_DIMS ||
+            !digits(w, part, &dims_out[(*ndim_out)++]))
             return false;
         if (!x)
             return true;
@@ -139,8 +149,9 @@ static void end_line(struct parser *p)
     p->at = p->line_end + 1;
 }
 
-/* "key VALUE"; blanks allowed inside VALUE only where `blanks`. */
-static bool header(struct parser *p, const char *key, char *out, size_t cap,
+/* A header line "key VALUE"; blanks inside VALUE only where `blanks`.
+ * buf[cap] gets the value. */
+static bool header(struct parser *p, const char *key, char *buf, size_t cap,
                    bool blanks)
 {
     size_t klen = strlen(key), len;
@@ -155,22 +166,23 @@ static bool header(struct parser *p, const char *key, char *out, size_t cap,
     for (size_t i = 0; i < len; i++)
         if (p->at[i] < (blanks ? 0x20 : 0x21) || p->at[i] > 0x7e)
             return false;
-    memcpy(out, p->at, len);
-    out[len] = '\0';
+    memcpy(buf, p->at, len);
+    buf[len] = '\0';
     end_line(p);
     return true;
 }
 
-static bool header_number(struct parser *p, const char *key, int64_t max, int64_t *out)
+static bool header_number(struct parser *p, const char *key, int64_t max,
+                          int64_t *value_out)
 {
     char text[24];
 
     return header(p, key, text, sizeof(text), false) &&
-           digits(text, strlen(text), out) && *out <= max;
+           digits(text, strlen(text), value_out) && *value_out <= max;
 }
 
-/* The first line, before anything else is believed: another format may end otherwise, and
- * what it holds is not for this library to call damaged. */
+/* Looks at the first line before anything else is believed. Another format may end
+ * differently, and this library must not call its files damaged. */
 static accel_status_t check_format(const struct parser *whole, const char *text,
                                    size_t len)
 {
@@ -187,6 +199,7 @@ static accel_status_t check_format(const struct parser *whole, const char *text,
                          version, PACKAGE_VERSION, CKPT_FORMAT);
 }
 
+/* The header lines, in their only order. */
 static accel_status_t parse_header(struct parser *p, struct ckpt_manifest *m)
 {
     int64_t version, world, piece;
@@ -205,6 +218,7 @@ static accel_status_t parse_header(struct parser *p, struct ckpt_manifest *m)
     return ACCEL_OK;
 }
 
+/* One F line per rank in rank order; in a fragment a single one of any rank. */
 static accel_status_t parse_files(struct parser *p, struct ckpt_manifest *m,
                                   bool fragment)
 {
@@ -236,7 +250,7 @@ static accel_status_t parse_files(struct parser *p, struct ckpt_manifest *m,
             if (!fragment)
                 return bad(p, "file name out of order or not rank_R-of-N.h5");
         }
-        if (rank == m->world || !number(p, &f.bytes) || !hash(p, &f.meta) ||
+        if (rank == m->world || !next_number(p, &f.bytes) || !hash(p, &f.meta) ||
             !at_line_end(p))
             return bad(p, "bad file line");
         m->file[rank] = f;
@@ -249,7 +263,7 @@ static accel_status_t parse_files(struct parser *p, struct ckpt_manifest *m,
     return ACCEL_OK;
 }
 
-/* Which rank a fragment's single file belongs to. */
+/* The rank that a fragment's single file belongs to. */
 static int fragment_rank(const struct ckpt_manifest *m)
 {
     for (int f = 0; f < m->world; f++)
@@ -258,19 +272,20 @@ static int fragment_rank(const struct ckpt_manifest *m)
     return 0;
 }
 
-static bool dtype_named(const char *w, size_t len, accel_dtype_t *out)
+static bool dtype_named(const char *w, size_t len, accel_dtype_t *dtype_out)
 {
     for (int t = ACCEL_F32; t <= ACCEL_I64; t++) {
         const char *name = accel_dtype_name((accel_dtype_t)t);
 
         if (strlen(name) == len && memcmp(name, w, len) == 0) {
-            *out = (accel_dtype_t)t;
+            *dtype_out = (accel_dtype_t)t;
             return true;
         }
     }
     return false;
 }
 
+/* A T line (tensor) or S line (blob). Names ascend, which rules out doubles. */
 static accel_status_t parse_tensor(struct parser *p, struct ckpt_manifest *m)
 {
     struct ckpt_tensor t = { .blob = p->at[0] == 'S' };
@@ -290,7 +305,7 @@ static accel_status_t parse_tensor(struct parser *p, struct ckpt_manifest *m)
     if (t.blob) {
         t.dtype = ACCEL_U8;
         t.ndim = 1;
-        if (!number(p, &t.shape[0]))
+        if (!next_number(p, &t.shape[0]))
             return bad(p, "bad blob line");
     } else if (!word(p, &w, &len) || !dtype_named(w, len, &t.dtype) ||
                !dims(p, t.shape, &t.ndim)) {
@@ -305,6 +320,7 @@ static accel_status_t parse_tensor(struct parser *p, struct ckpt_manifest *m)
     return ckpt_manifest_add_tensor(m, &t, p->err);
 }
 
+/* A B line and the C lines of its pieces. */
 static accel_status_t parse_box(struct parser *p, struct ckpt_manifest *m, int files,
                                 int file_base)
 {
@@ -312,20 +328,22 @@ static accel_status_t parse_box(struct parser *p, struct ckpt_manifest *m, int f
     const struct ckpt_tensor *t = &m->tensor[m->tensors - 1];
     int no = 0, ns = 0;
     int64_t file;
-    accel_status_t s;
+    accel_status_t st;
 
     p->at += 2;
     if (!dims(p, b.offset, &no) || !dims(p, b.shape, &ns) || no != t->ndim ||
-        ns != t->ndim || !number(p, &file) || file >= files || !number(p, &b.at) ||
-        !number(p, &b.bytes) || b.bytes < 1 || !at_line_end(p))
+        ns != t->ndim || !next_number(p, &file) || file >= files ||
+        !next_number(p, &b.at) || !next_number(p, &b.bytes) || b.bytes < 1 ||
+        !at_line_end(p))
         return bad(p, "bad box line");
     end_line(p);
-    /* Each piece has a line of 35 bytes: what is left of the text bounds the pieces. */
+    /* Each piece has a line of 35 bytes, so the rest of the text bounds the pieces that
+     * are worth allocating. */
     if (b.bytes / CKPT_PIECE_BYTES > (p->end - p->at) / SELF_BYTES)
         return bad(p, "fewer hashes than the box has pieces");
     b.file = file_base + (int)file;
-    s = ckpt_manifest_add_box(m, &b, p->err);
-    for (size_t k = 0; !s && k < m->box[m->boxes - 1].pieces; k++) {
+    st = ckpt_manifest_add_box(m, &b, p->err);
+    for (size_t k = 0; !st && k < m->box[m->boxes - 1].pieces; k++) {
         if (!next_line(p) || !line_is(p, 'C'))
             return bad(p, "fewer hashes than the box has pieces");
         p->at += 2;
@@ -333,29 +351,31 @@ static accel_status_t parse_box(struct parser *p, struct ckpt_manifest *m, int f
             return bad(p, "bad hash line");
         end_line(p);
     }
-    return s;
+    return st;
 }
 
+/* Everything behind the F lines. A B line belongs to the tensor above it. */
 static accel_status_t parse_tensors(struct parser *p, struct ckpt_manifest *m,
                                     bool fragment)
 {
     int base = fragment ? fragment_rank(m) : 0, files = fragment ? 1 : m->world;
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
-    while (!s && p->at < p->end) {
+    while (!st && p->at < p->end) {
         if (!next_line(p))
             return bad(p, "a line does not end");
         if (line_is(p, 'T') || line_is(p, 'S'))
-            s = parse_tensor(p, m);
+            st = parse_tensor(p, m);
         else if (line_is(p, 'B') && m->tensors > 0)
-            s = parse_box(p, m, files, base);
+            st = parse_box(p, m, files, base);
         else
             return bad(p, "unknown line");
     }
-    return s;
+    return st;
 }
 
-/* Ranges of boxes per tensor; boxes were read tensor by tensor. */
+/* Sets each tensor's range of boxes and checks that its offsets ascend. Boxes were read
+ * tensor by tensor, so the ranges are contiguous. */
 static accel_status_t index_boxes(struct parser *p, struct ckpt_manifest *m)
 {
     for (size_t i = 0; i < m->boxes; i++) {
@@ -375,6 +395,8 @@ static accel_status_t index_boxes(struct parser *p, struct ckpt_manifest *m)
     return ACCEL_OK;
 }
 
+/* The last line is the hash of everything above it: no other line is
+ * looked at before it holds. */
 static accel_status_t check_self(struct parser *p, const char *text, size_t len)
 {
     struct ckpt_hash stored;
@@ -400,30 +422,30 @@ static accel_status_t check_self(struct parser *p, const char *text, size_t len)
     return ACCEL_OK;
 }
 
-accel_status_t ckpt_manifest_parse(struct ckpt_manifest *out, const char *text,
+accel_status_t ckpt_manifest_parse(struct ckpt_manifest *m_out, const char *text,
                                    size_t len, bool fragment, const char *where,
                                    accel_error_t *err)
 {
     struct ckpt_manifest m = { 0 };
     struct parser p = { .where = where, .err = err };
-    accel_status_t s = check_format(&p, text, len);
+    accel_status_t st = check_format(&p, text, len);
 
-    if (!s)
-        s = check_self(&p, text, len);
-    if (!s)
-        s = parse_header(&p, &m);
-    if (!s)
-        s = parse_files(&p, &m, fragment);
-    if (!s)
-        s = parse_tensors(&p, &m, fragment);
-    if (!s)
-        s = index_boxes(&p, &m);
-    if (!s && !fragment)
-        s = ckpt_manifest_check(&m, A0808, err);
-    if (s) {
+    if (!st)
+        st = check_self(&p, text, len);
+    if (!st)
+        st = parse_header(&p, &m);
+    if (!st)
+        st = parse_files(&p, &m, fragment);
+    if (!st)
+        st = parse_tensors(&p, &m, fragment);
+    if (!st)
+        st = index_boxes(&p, &m);
+    if (!st && !fragment)
+        st = ckpt_manifest_check(&m, A0808, err);
+    if (st) {
         ckpt_manifest_free(&m);
-        return s;
+        return st;
     }
-    *out = m;
+    *m_out = m;
     return ACCEL_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What stands in for the layout and the comparing of shard files in a build without HDF5: a
- * refusal that says what to do. Checkpoints are still read.
+ * Stands in for the layout and the comparison of shard files in a build without HDF5:
+ * each call refuses and says what to do. Checkpoints are still read.
  */
 #include "ckpt_internal.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loading: wanted boxes x stored boxes -> pieces -> spans of the files, read ahead by one
- * thread (O_DIRECT when the page cache has not got them), hashed and scattered by the
- * caller's. Every piece touched is hashed whole, once. Never calls libhdf5.
+ * Loading: wanted boxes x stored boxes -> pieces -> spans of the files. One thread
+ * reads ahead (O_DIRECT when the page cache does not hold the span), the caller's
+ * thread hashes and scatters. Every piece touched is hashed whole, once. Never calls
+ * libhdf5.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,38 +17,54 @@
 
 #include "ckpt_internal.h"
 
+/* spans in memory: one being hashed, one ready, one being read */
 #define SLOTS 3
-/* A span that begins and ends inside a page. */
+/* O_DIRECT reads whole pages: a span may begin and end inside one. */
 #define SLOT_BYTES (CKPT_IO_BYTES + 2 * CKPT_PAGE)
-#define GAP_BYTES  (64 << 10) /* read through gaps up to this between pieces */
+/* gaps up to this many bytes between two pieces are read along */
+#define GAP_BYTES (64 << 10)
 
-/* One wanted box x one stored box: where the copying stands. Pieces of a stored box come
- * in ascending order, so one position suffices. */
+/* One wanted box x one stored box: how far copying has come. Pieces of a stored box
+ * arrive in ascending order, so one position is enough. */
 struct copy {
     struct ckpt_runs runs;
-    int64_t used; /* bytes of the current run already copied */
+    /* bytes of the current run already copied */
+    int64_t used;
+    /* the wanted box's memory */
     char *dst;
 };
 
+/* One piece that one copy needs. A piece that several copies need has several uses,
+ * which are neighbours after sorting. */
 struct use {
     size_t box, piece, copy;
     int file;
-    int64_t at, bytes; /* of the piece, in the file */
+    /* of the piece, in the file */
+    int64_t at, bytes;
 };
 
+/* A contiguous read: pieces that lie close together in one file. */
 struct span {
     int file;
     int64_t at, bytes;
-    size_t first, count; /* uses */
+    /* its uses: use[first .. first+count) */
+    size_t first, count;
 };
 
 struct read_slot {
-    char *memory; /* SLOT_BYTES, page aligned */
+    /* SLOT_BYTES, page aligned */
+    char *memory;
+    /* where in it the span begins */
     const char *data;
-    accel_status_t status; /* of the read; `why` says more */
+    /* of the read; `why` says more */
+    accel_status_t status;
     accel_error_t why;
 };
 
+/* One load or one file's verification. The two threads share the slots: filled and
+ * taken count spans, slot = count % SLOTS, and `lock` guards both counters and `stop`.
+ * A slot belongs to the reading thread until its span is counted in filled, then to the
+ * caller's until it is counted in taken. */
 struct reader {
     accel_ckpt_t *c;
     struct copy *copy;
@@ -55,17 +72,19 @@ struct reader {
     struct span *span;
     size_t copies, uses, spans, copy_cap, use_cap;
     struct read_slot slot[SLOTS];
-    char *staging; /* of all slots */
+    /* memory of all slots */
+    char *staging;
     pthread_mutex_t lock;
     pthread_cond_t moved;
     size_t filled, taken;
     bool stop;
-    /* verify: damage is told and passed over, nothing is copied */
+    /* verify: damage is reported and passed over, and nothing is copied */
     ckpt_finding_fn *finding;
     void *user;
-    size_t told; /* the box of the last finding: one each */
-    /* of the file being read, by the reading thread */
-    int file; /* -1: none */
+    /* the box of the last finding: one finding per box */
+    size_t told;
+    /* the file being read; the reading thread's own. -1: none */
+    int file;
     int fd, direct;
     void *map;
     size_t map_bytes;
@@ -85,10 +104,11 @@ accel_status_t ckpt_fail_damaged(const accel_ckpt_t *c, const struct ckpt_mbox *
                          t->blob ? "blob" : "tensor", t->name);
 }
 
-/* ---- plan -------------------------------------------------------------------------------- */
+/* ---- plan ------------------------------------------------------------------------ */
 
-static accel_status_t grow(void **array, size_t *cap, size_t used, size_t entry,
-                           accel_error_t *err)
+/* Room for one more entry of `entry` bytes. */
+static accel_status_t grow_plan(void **array, size_t *cap, size_t used, size_t entry,
+                                accel_error_t *err)
 {
     size_t want = *cap ? *cap * 2 : 64;
     void *grown;
@@ -103,7 +123,7 @@ static accel_status_t grow(void **array, size_t *cap, size_t used, size_t entry,
     return ACCEL_OK;
 }
 
-/* Byte behind the last element of `part` in the memory of box b. */
+/* Byte behind the last element of `part` (off, shape) in the memory of box b. */
 static int64_t last_byte(const struct ckpt_tensor *t, const struct ckpt_mbox *b,
                          const int64_t *off, const int64_t *shape)
 {
@@ -114,21 +134,23 @@ static int64_t last_byte(const struct ckpt_tensor *t, const struct ckpt_mbox *b,
     return (at + 1) * (int64_t)accel_dtype_bytes(t->dtype);
 }
 
+/* If the wanted box meets stored box `index`: one copy, and a use for each
+ * piece that it touches. */
 static accel_status_t plan_pair(struct reader *r, const struct ckpt_tensor *t,
                                 size_t index, const accel_ckpt_box_t *want,
                                 accel_error_t *err)
 {
     const struct ckpt_mbox *b = &r->c->m.box[index];
     int64_t off[ACCEL_CKPT_MAX_DIMS], shape[ACCEL_CKPT_MAX_DIMS], end;
-    accel_status_t s;
+    accel_status_t st;
     struct copy *copy;
 
     if (!ckpt_box_intersect(t->ndim, b->offset, b->shape, want->offset, want->shape,
                             off, shape))
         return ACCEL_OK;
-    s = grow((void **)&r->copy, &r->copy_cap, r->copies, sizeof(*r->copy), err);
-    if (s)
-        return s;
+    st = grow_plan((void **)&r->copy, &r->copy_cap, r->copies, sizeof(*r->copy), err);
+    if (st)
+        return st;
     copy = &r->copy[r->copies++];
     *copy = (struct copy){ .dst = want->data };
     ckpt_runs_start(&copy->runs, t->ndim, accel_dtype_bytes(t->dtype), b->offset,
@@ -138,20 +160,22 @@ static accel_status_t plan_pair(struct reader *r, const struct ckpt_tensor *t,
          at += CKPT_PIECE_BYTES) {
         size_t k = (size_t)(at / CKPT_PIECE_BYTES);
 
-        s = grow((void **)&r->use, &r->use_cap, r->uses, sizeof(*r->use), err);
-        if (s)
-            return s;
+        st = grow_plan((void **)&r->use, &r->use_cap, r->uses, sizeof(*r->use), err);
+        if (st)
+            return st;
         r->use[r->uses++] = (struct use){ index,   k,          r->copies - 1,
                                           b->file, b->at + at, ckpt_piece_bytes(b, k) };
     }
     return ACCEL_OK;
 }
 
+/* All stored boxes that a wanted box meets. The stored boxes tile the tensor, so that
+ * the whole wanted box is filled. */
 static accel_status_t plan_box(struct reader *r, const accel_ckpt_box_t *want,
                                bool blob, accel_error_t *err)
 {
     const struct ckpt_tensor *t = ckpt_manifest_find(&r->c->m, blob, want->name);
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     if (!t)
         return accel_fail_at(err, A0814, want->name,
@@ -168,11 +192,12 @@ static accel_status_t plan_box(struct reader *r, const accel_ckpt_box_t *want,
         return accel_fail_at(err, A0815, want->name,
                              "ask for a box inside the tensor's shape",
                              "the box asked for lies outside the tensor");
-    for (size_t i = t->box; i < t->box + t->boxes && !s; i++)
-        s = plan_pair(r, t, i, want, err);
-    return s;
+    for (size_t i = t->box; i < t->box + t->boxes && !st; i++)
+        st = plan_pair(r, t, i, want, err);
+    return st;
 }
 
+/* By place, so that files are read front to back, each once. */
 static int compare_uses(const void *pa, const void *pb)
 {
     const struct use *a = pa, *b = pb;
@@ -184,6 +209,8 @@ static int compare_uses(const void *pa, const void *pb)
     return (a->copy > b->copy) - (a->copy < b->copy);
 }
 
+/* Joins pieces to spans of at most CKPT_IO_BYTES: reading through a small gap is
+ * cheaper than another request. */
 static accel_status_t plan_spans(struct reader *r, accel_error_t *err)
 {
     struct span *last = NULL;
@@ -209,8 +236,9 @@ static accel_status_t plan_spans(struct reader *r, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* ---- reading thread ------------------------------------------------------------------------ */
+/* ---- reading thread -------------------------------------------------------------- */
 
+/* Closes the file being read, if any. */
 static void leave_file(struct reader *r)
 {
     if (r->fd >= 0)
@@ -223,17 +251,18 @@ static void leave_file(struct reader *r)
     r->map = NULL;
 }
 
-/* The mapping is never touched: it is there to ask the page cache about. */
+/* Opens the file twice, for the page cache and for O_DIRECT. The mapping is never
+ * touched: mincore asks the page cache about it. */
 static accel_status_t enter_file(struct reader *r, int file, accel_error_t *err)
 {
     const struct ckpt_file *f = &r->c->m.file[file];
-    accel_status_t s;
+    accel_status_t st;
     void *map;
 
     leave_file(r);
-    s = ckpt_open_shard(r->c, file, &r->fd, err);
-    if (s)
-        return s;
+    st = ckpt_open_shard(r->c, file, &r->fd, err);
+    if (st)
+        return st;
     r->file = file;
     map = mmap(NULL, (size_t)f->bytes, PROT_READ, MAP_SHARED, r->fd, 0);
     r->direct = TEMP_FAILURE_RETRY(
@@ -243,6 +272,8 @@ static accel_status_t enter_file(struct reader *r, int file, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* Does the page cache hold all of [begin, end)? Then reading past it would only be
+ * slower. Where mincore cannot tell, yes: the page cache is always right. */
 static bool is_cached(const struct reader *r, int64_t begin, int64_t end)
 {
     unsigned char present[CKPT_IO_BYTES / CKPT_PAGE + 2];
@@ -256,6 +287,9 @@ static bool is_cached(const struct reader *r, int64_t begin, int64_t end)
     return true;
 }
 
+/* Reads span s into the slot. begin and end are rounded to pages for
+ * O_DIRECT; a read that ends short of the span at the end of the file goes
+ * through the page cache again. */
 static accel_status_t read_once(struct reader *r, const struct span *s,
                                 struct read_slot *slot, accel_error_t *err)
 {
@@ -283,8 +317,8 @@ static accel_status_t read_once(struct reader *r, const struct span *s,
     return ckpt_fail_access(err, where, "cannot read", got < 0 ? errno : ENODATA);
 }
 
-/* Every try opens the file anew: on a network file system the old descriptor may be what is
- * no longer good. */
+/* Every try opens the file anew: on a network file system the old descriptor may be
+ * what fails. A failure stays in the slot; the caller's thread reports it. */
 static void read_span(struct reader *r, const struct span *s, struct read_slot *slot)
 {
     while ((slot->status = read_once(r, s, slot, &slot->why)) != ACCEL_OK) {
@@ -294,6 +328,8 @@ static void read_span(struct reader *r, const struct span *s, struct read_slot *
     }
 }
 
+/* The reading thread: fills slots in the order of the spans, at most SLOTS ahead of
+ * the caller's thread. */
 static void *read_ahead(void *arg)
 {
     struct reader *r = arg;
@@ -317,9 +353,10 @@ static void *read_ahead(void *arg)
     return NULL;
 }
 
-/* ---- caller's thread ------------------------------------------------------------------------- */
+/* ---- caller's thread ------------------------------------------------------------- */
 
-/* Copies what of piece bytes [begin, begin+n) of the stored box is wanted. */
+/* Copies the wanted parts of piece bytes [begin, begin+n) of the stored box. Stops at
+ * the end of the piece in the middle of a run if need be; `used` remembers how far. */
 static void scatter(struct copy *c, int64_t begin, int64_t n, const char *data)
 {
     while (!c->runs.done) {
@@ -338,6 +375,7 @@ static void scatter(struct copy *c, int64_t begin, int64_t n, const char *data)
     }
 }
 
+/* Names the tensor in an error of the reading thread. */
 static accel_status_t fail_read(const struct reader *r, const struct ckpt_mbox *b,
                                 const accel_error_t *why, accel_error_t *err)
 {
@@ -347,7 +385,8 @@ static accel_status_t fail_read(const struct reader *r, const struct ckpt_mbox *
                            t->name, why->text);
 }
 
-/* A piece that was read, or not (slot->status): whole, or an error that names it. */
+/* Whether a piece is whole: an error when it could not be read, or
+ * does not match its hash. */
 static accel_status_t check_piece(const struct reader *r, const struct use *u,
                                   const struct read_slot *slot, const char *data,
                                   accel_error_t *err)
@@ -364,6 +403,8 @@ static accel_status_t check_piece(const struct reader *r, const struct use *u,
     return ACCEL_OK;
 }
 
+/* Hashes and scatters the pieces of one span. A load ends with the first bad piece; a
+ * verification reports it and goes on. */
 static accel_status_t take_span(struct reader *r, const struct span *s,
                                 const struct read_slot *slot, accel_error_t *err)
 {
@@ -388,29 +429,31 @@ static accel_status_t take_span(struct reader *r, const struct span *s,
     return ACCEL_OK;
 }
 
+/* The caller's side of the ring. After an error `stop` ends the reading thread. */
 static accel_status_t take_all(struct reader *r, accel_error_t *err)
 {
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
-    for (size_t i = 0; i < r->spans && !s; i++) {
+    for (size_t i = 0; i < r->spans && !st; i++) {
         pthread_mutex_lock(&r->lock);
         while (r->filled == i)
             pthread_cond_wait(&r->moved, &r->lock);
         pthread_mutex_unlock(&r->lock);
-        s = take_span(r, &r->span[i], &r->slot[i % SLOTS], err);
+        st = take_span(r, &r->span[i], &r->slot[i % SLOTS], err);
         pthread_mutex_lock(&r->lock);
         r->taken++;
-        r->stop = s != ACCEL_OK;
+        r->stop = st != ACCEL_OK;
         pthread_cond_signal(&r->moved);
         pthread_mutex_unlock(&r->lock);
     }
-    return s;
+    return st;
 }
 
-static accel_status_t run(struct reader *r, accel_error_t *err)
+/* Runs both threads to the end. */
+static accel_status_t run_reader(struct reader *r, accel_error_t *err)
 {
     sigset_t all, before;
-    accel_status_t s;
+    accel_status_t st;
     pthread_t thread;
     int e;
 
@@ -421,21 +464,21 @@ static accel_status_t run(struct reader *r, accel_error_t *err)
         r->slot[i].memory = r->staging + i * SLOT_BYTES;
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->moved, NULL);
-    /* The caller's handlers run in the caller's threads. */
+    /* Signals go to the caller's threads, where its handlers expect them. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     e = pthread_create(&thread, NULL, read_ahead, r);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (e) {
-        s = accel_fail(err, A0002, "raise the process limit",
-                       "cannot start the reading thread: %s", strerror(e));
+        st = accel_fail(err, A0002, "raise the process limit",
+                        "cannot start the reading thread: %s", strerror(e));
     } else {
-        s = take_all(r, err);
+        st = take_all(r, err);
         pthread_join(thread, NULL);
     }
     pthread_cond_destroy(&r->moved);
     pthread_mutex_destroy(&r->lock);
-    return s;
+    return st;
 }
 
 accel_status_t ckpt_read_boxes(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, size_t n,
@@ -444,19 +487,19 @@ accel_status_t ckpt_read_boxes(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, s
     struct reader r = {
         .c = c, .file = -1, .fd = -1, .direct = -1, .tries = { .left = CKPT_TRIES }
     };
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
-    for (size_t i = 0; i < n && !s; i++)
-        s = plan_box(&r, &boxes[i], blobs, err);
-    if (!s)
-        s = plan_spans(&r, err);
-    if (!s && r.spans)
-        s = run(&r, err);
+    for (size_t i = 0; i < n && !st; i++)
+        st = plan_box(&r, &boxes[i], blobs, err);
+    if (!st)
+        st = plan_spans(&r, err);
+    if (!st && r.spans)
+        st = run_reader(&r, err);
     ckpt_stage_unmap(r.staging, SLOTS * SLOT_BYTES);
     free(r.copy);
     free(r.use);
     free(r.span);
-    return s;
+    return st;
 }
 
 accel_status_t ckpt_verify_file(accel_ckpt_t *c, int file, ckpt_finding_fn *finding,
@@ -470,14 +513,14 @@ accel_status_t ckpt_verify_file(accel_ckpt_t *c, int file, ckpt_finding_fn *find
                         .finding = finding,
                         .user = user,
                         .told = SIZE_MAX };
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     for (size_t i = c->file_first[file]; i < c->file_first[file + 1]; i++) {
         const struct ckpt_mbox *b = &c->m.box[c->by_place[i]];
 
-        for (size_t k = 0; k < b->pieces && !s; k++) {
-            s = grow((void **)&r.use, &r.use_cap, r.uses, sizeof(*r.use), err);
-            if (!s)
+        for (size_t k = 0; k < b->pieces && !st; k++) {
+            st = grow_plan((void **)&r.use, &r.use_cap, r.uses, sizeof(*r.use), err);
+            if (!st)
                 r.use[r.uses++] = (struct use){ c->by_place[i],
                                                 k,
                                                 0,
@@ -486,14 +529,14 @@ accel_status_t ckpt_verify_file(accel_ckpt_t *c, int file, ckpt_finding_fn *find
                                                 ckpt_piece_bytes(b, k) };
         }
     }
-    if (!s)
-        s = plan_spans(&r, err);
-    if (!s && r.spans)
-        s = run(&r, err);
+    if (!st)
+        st = plan_spans(&r, err);
+    if (!st && r.spans)
+        st = run_reader(&r, err);
     ckpt_stage_unmap(r.staging, SLOTS * SLOT_BYTES);
     free(r.use);
     free(r.span);
-    return s;
+    return st;
 }
 
 accel_status_t accel_ckpt_read(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, size_t n,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * accel_ckpt_save: the six steps of a save over all ranks. After every step the ranks
- * agree; one rank's failure makes all of them abandon, with the same error everywhere.
+ * agree; one rank's failure makes all of them abandon the save, with the same error
+ * everywhere.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,33 +12,37 @@
 
 #include "ckpt_internal.h"
 
+/* stands in for NULL: its callbacks are never called */
 static const accel_ckpt_coll_t alone = { .rank = 0, .size = 1 };
 
-/* The error of the lowest failing rank becomes everybody's. */
-static accel_status_t agree(const accel_ckpt_coll_t *c, accel_status_t mine,
-                            accel_error_t *err)
+/* Collective. The error of the lowest failing rank becomes everyone's. The vote is
+ * size - rank, so that one maximum finds that rank; 0 means that all are well.
+ * `err` may not be NULL. */
+static accel_status_t save_agree(const accel_ckpt_coll_t *c, accel_status_t mine,
+                                 accel_error_t *err)
 {
     int64_t vote = mine ? c->size - c->rank : 0;
     accel_error_t shared = { 0 };
-    accel_status_t s;
+    accel_status_t st;
     int rank;
 
     if (c->size == 1)
         return mine;
-    s = c->max_i64(c->user, &vote, err);
-    if (s || vote == 0)
-        return s;
+    st = c->max_i64(c->user, &vote, err);
+    if (st || vote == 0)
+        return st;
     rank = c->size - (int)vote;
     if (rank == c->rank) {
         shared = *err;
         shared.code = mine;
     }
-    s = c->broadcast(c->user, &shared, sizeof(shared), rank, err);
-    if (s)
-        return s;
+    st = c->broadcast(c->user, &shared, sizeof(shared), rank, err);
+    if (st)
+        return st;
     return accel_fail_from(err, &shared, "rank %d: %.700s", rank, shared.text);
 }
 
+/* What a rank can check alone; a failure is agreed on before anything is made. */
 static accel_status_t check_args(const accel_ckpt_save_t *s, const accel_ckpt_coll_t *c,
                                  accel_error_t *err)
 {
@@ -60,6 +65,8 @@ static accel_status_t check_args(const accel_ckpt_save_t *s, const accel_ckpt_co
     return ACCEL_OK;
 }
 
+/* Checks one of the caller's boxes and adds it to the fragment. Boxes of a tensor that
+ * lie side by side make one entry each; ckpt_manifest_sort joins them. */
 static accel_status_t add_box(struct ckpt_manifest *m, const accel_ckpt_box_t *x,
                               bool blob, int rank, accel_error_t *err)
 {
@@ -69,7 +76,7 @@ static accel_status_t add_box(struct ckpt_manifest *m, const accel_ckpt_box_t *x
     struct ckpt_mbox b = { .tensor = m->tensors, .file = rank, .data = x->data };
     const char *problem = ckpt_name_problem(x->name);
     int64_t elem = (int64_t)accel_dtype_stored_bytes(x->dtype), volume;
-    accel_status_t s;
+    accel_status_t st;
 
     if (problem)
         return accel_fail_at(err, A0607, x->name, "rename the module", "bad name: %s",
@@ -84,11 +91,12 @@ static accel_status_t add_box(struct ckpt_manifest *m, const accel_ckpt_box_t *x
     memcpy(t.shape, x->global_shape, (size_t)x->ndim * sizeof(int64_t));
     memcpy(b.offset, x->offset, (size_t)x->ndim * sizeof(int64_t));
     memcpy(b.shape, x->shape, (size_t)x->ndim * sizeof(int64_t));
-    s = ckpt_manifest_add_tensor(m, &t, err);
+    st = ckpt_manifest_add_tensor(m, &t, err);
     /* An empty box adds nothing, but its tensor exists. */
-    return s || volume == 0 ? s : ckpt_manifest_add_box(m, &b, err);
+    return st || volume == 0 ? st : ckpt_manifest_add_box(m, &b, err);
 }
 
+/* The header of the manifest, from the arguments. */
 static accel_status_t start_manifest(struct ckpt_manifest *m,
                                      const accel_ckpt_save_t *s,
                                      const accel_ckpt_coll_t *c, accel_error_t *err)
@@ -107,8 +115,8 @@ static accel_status_t start_manifest(struct ckpt_manifest *m,
 }
 
 /* This rank's part of the manifest: its boxes and, on rank 0, the blobs. */
-static accel_status_t describe(struct ckpt_manifest *m, const accel_ckpt_save_t *s,
-                               const accel_ckpt_coll_t *c, accel_error_t *err)
+static accel_status_t save_describe(struct ckpt_manifest *m, const accel_ckpt_save_t *s,
+                                    const accel_ckpt_coll_t *c, accel_error_t *err)
 {
     accel_status_t st = check_args(s, c, err);
 
@@ -131,19 +139,21 @@ static accel_status_t describe(struct ckpt_manifest *m, const accel_ckpt_save_t 
     return st ? st : ckpt_manifest_sort(m, err);
 }
 
-/* All that a rank can do without the others; sizes: an entry per rank, the caller's. */
-static accel_status_t prepare(struct ckpt_manifest *m, const accel_ckpt_save_t *s,
-                              const accel_ckpt_coll_t *c, size_t **sizes,
-                              accel_error_t *err)
+/* Everything that a rank can do without the others. *sizes_out has an entry per rank,
+ * for the gathers; the caller frees it. */
+static accel_status_t save_prepare(struct ckpt_manifest *m, const accel_ckpt_save_t *s,
+                                   const accel_ckpt_coll_t *c, size_t **sizes_out,
+                                   accel_error_t *err)
 {
-    accel_status_t st = describe(m, s, c, err);
+    accel_status_t st = save_describe(m, s, c, err);
 
     if (st)
         return st;
-    *sizes = calloc((size_t)c->size, sizeof(**sizes));
-    return *sizes ? ACCEL_OK : accel_fail_nomem(err, "sizes", sizeof(**sizes));
+    *sizes_out = calloc((size_t)c->size, sizeof(**sizes_out));
+    return *sizes_out ? ACCEL_OK : accel_fail_nomem(err, "sizes", sizeof(**sizes_out));
 }
 
+/* Tensor data of a fragment. */
 static int64_t data_bytes(const struct ckpt_manifest *m)
 {
     int64_t sum = 0;
@@ -153,47 +163,50 @@ static int64_t data_bytes(const struct ckpt_manifest *m)
     return sum;
 }
 
-/* What the ranks tell rank 0 before anything is made. */
+/* What each rank tells rank 0 before anything is made on disk. */
 struct intent {
     int64_t step, bytes;
 };
 
-/* Bytes of all ranks, on rank 0; with the overhead of a page per dataset. Another step is
- * found here: the rank would look for a directory that nobody makes. */
+/* Collective. Rank 0 gets the bytes of all ranks, with a page of overhead per
+ * dataset. A rank that saves another step is found here: it would look for a
+ * directory that nobody makes. */
 static accel_status_t total_bytes(const accel_ckpt_coll_t *c,
                                   const struct ckpt_manifest *m, size_t *sizes,
-                                  int64_t *total, accel_error_t *err)
+                                  int64_t *total_out, accel_error_t *err)
 {
     const struct intent mine = { m->step,
                                  data_bytes(m) + (int64_t)(m->boxes + 16) * CKPT_PAGE };
     struct intent *of = NULL;
-    accel_status_t s;
+    accel_status_t st;
     void *all = NULL;
 
-    *total = mine.bytes;
+    *total_out = mine.bytes;
     if (c->size == 1)
         return ACCEL_OK;
-    s = c->gather(c->user, &mine, sizeof(mine), 0, &all, sizes, err);
+    st = c->gather(c->user, &mine, sizeof(mine), 0, &all, sizes, err);
     of = all;
-    for (int r = 1; !s && c->rank == 0 && r < c->size; r++) {
-        *total += of[r].bytes;
+    for (int r = 1; !st && c->rank == 0 && r < c->size; r++) {
+        *total_out += of[r].bytes;
         if (of[r].step != mine.step)
-            s = accel_fail(err, A0816, "all ranks must save the same step",
-                           "rank %d saves step %" PRId64 ", rank 0 step %" PRId64, r,
-                           of[r].step, mine.step);
+            st = accel_fail(err, A0816, "all ranks must save the same step",
+                            "rank %d saves step %" PRId64 ", rank 0 step %" PRId64, r,
+                            of[r].step, mine.step);
     }
     if (c->rank == 0)
         free(all);
-    return s;
+    return st;
 }
 
-/* Rank 0: joins the fragments, checks that they tile, prints the MANIFEST. */
+/* Rank 0: parses and joins the fragments, checks that they tile, prints the
+ * MANIFEST into text_out. Fragments come from other processes and are parsed
+ * as strictly as a file. */
 static accel_status_t join_fragments(const struct ckpt_manifest *mine, const char *all,
-                                     const size_t *sizes, struct strbuf *text,
+                                     const size_t *sizes, struct strbuf *text_out,
                                      accel_error_t *err)
 {
     struct ckpt_manifest m = { .step = mine->step, .world = mine->world };
-    accel_status_t s = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
     memcpy(m.version, mine->version, sizeof(m.version));
     memcpy(m.owner, mine->owner, sizeof(m.owner));
@@ -203,47 +216,49 @@ static accel_status_t join_fragments(const struct ckpt_manifest *mine, const cha
     if (!m.file)
         return accel_fail_nomem(err, "the file list",
                                 (size_t)m.world * sizeof(*m.file));
-    for (int r = 0; r < m.world && !s; all += sizes[r], r++) {
+    for (int r = 0; r < m.world && !st; all += sizes[r], r++) {
         struct ckpt_manifest part = { 0 };
         char where[48];
 
         snprintf(where, sizeof(where), "records of rank %d", r);
-        s = ckpt_manifest_parse(&part, all, sizes[r], true, where, err);
-        if (!s && (part.world != m.world || strcmp(part.run_id, m.run_id) != 0 ||
-                   !part.file[r].name[0]))
-            s = accel_fail(err, A0816, "all ranks must save the same run",
-                           "rank %d of %d saves run '%s', rank 0 of %d '%s'", r,
-                           part.world, part.run_id, m.world, m.run_id);
-        if (!s)
-            s = ckpt_manifest_merge(&m, &part, r, err);
+        st = ckpt_manifest_parse(&part, all, sizes[r], true, where, err);
+        if (!st && (part.world != m.world || strcmp(part.run_id, m.run_id) != 0 ||
+                    !part.file[r].name[0]))
+            st = accel_fail(err, A0816, "all ranks must save the same run",
+                            "rank %d of %d saves run '%s', rank 0 of %d '%s'", r,
+                            part.world, part.run_id, m.world, m.run_id);
+        if (!st)
+            st = ckpt_manifest_merge(&m, &part, r, err);
         ckpt_manifest_free(&part);
     }
-    if (!s)
-        s = ckpt_manifest_sort(&m, err);
-    if (!s)
-        s = ckpt_manifest_check(&m, A0816, err);
-    if (!s)
-        s = ckpt_manifest_format(&m, -1, text, err);
+    if (!st)
+        st = ckpt_manifest_sort(&m, err);
+    if (!st)
+        st = ckpt_manifest_check(&m, A0816, err);
+    if (!st)
+        st = ckpt_manifest_format(&m, -1, text_out, err);
     ckpt_manifest_free(&m);
-    return s;
+    return st;
 }
 
-/* Step 3: the ranks' records to rank 0, over the caller's collectives. */
+/* Step 3: the fragments' texts to rank 0 over the caller's collectives.
+ * Alone, a copy of our own. */
 static accel_status_t gather_fragments(const accel_ckpt_coll_t *c,
-                                       const struct strbuf *mine, void **all,
-                                       size_t *sizes, accel_error_t *err)
+                                       const struct strbuf *mine, void **all_out,
+                                       size_t *sizes_out, accel_error_t *err)
 {
     if (c->size > 1)
-        return c->gather(c->user, mine->s, mine->len, 0, all, sizes, err);
-    *all = malloc(mine->len);
-    if (!*all)
+        return c->gather(c->user, mine->s, mine->len, 0, all_out, sizes_out, err);
+    *all_out = malloc(mine->len);
+    if (!*all_out)
         return accel_fail_nomem(err, "the manifest", mine->len);
-    memcpy(*all, mine->s, mine->len);
-    sizes[0] = mine->len;
+    memcpy(*all_out, mine->s, mine->len);
+    sizes_out[0] = mine->len;
     return ACCEL_OK;
 }
 
-/* Steps 3 to 5, once every rank has its records. */
+/* Steps 3 to 5, once every rank has its text. Rank 0 asks may_commit last, right before
+ * the rename: a run that lost its lease must not publish. */
 static accel_status_t join_and_commit(struct ckpt_commit *commit,
                                       const accel_ckpt_save_t *save,
                                       const struct ckpt_manifest *m,
@@ -252,40 +267,42 @@ static accel_status_t join_and_commit(struct ckpt_commit *commit,
 {
     struct strbuf text = { 0 };
     void *all = NULL;
-    accel_status_t s = gather_fragments(c, mine, &all, sizes, err);
+    accel_status_t st = gather_fragments(c, mine, &all, sizes, err);
 
-    if (!s && c->rank == 0) {
-        s = join_fragments(m, all, sizes, &text, err);
-        if (!s && save->may_commit)
-            s = save->may_commit(save->may_commit_user, err);
-        if (!s)
-            s = ckpt_commit_publish(commit, &text, err);
+    if (!st && c->rank == 0) {
+        st = join_fragments(m, all, sizes, &text, err);
+        if (!st && save->may_commit)
+            st = save->may_commit(save->may_commit_user, err);
+        if (!st)
+            st = ckpt_commit_publish(commit, &text, err);
     }
     if (c->rank == 0)
         free(all);
     strbuf_free(&text);
-    return agree(c, s, err);
+    return save_agree(c, st, err);
 }
 
-/* After an error that the ranks agreed on, or a collective that failed, none is begun: a
- * peer may still be in the one before. */
+/* After an error that the ranks agreed on, or a collective that failed, no other one is
+ * begun: a peer may still be in the one before. */
 static accel_status_t publish(struct ckpt_commit *commit, const accel_ckpt_save_t *save,
                               const struct ckpt_manifest *m, size_t *sizes,
                               const accel_ckpt_coll_t *c, accel_error_t *err)
 {
     struct strbuf mine = { 0 };
-    accel_status_t s = agree(c, ckpt_manifest_format(m, c->rank, &mine, err), err);
+    accel_status_t st =
+        save_agree(c, ckpt_manifest_format(m, c->rank, &mine, err), err);
 
-    if (!s)
-        s = join_and_commit(commit, save, m, &mine, sizes, c, err);
+    if (!st)
+        st = join_and_commit(commit, save, m, &mine, sizes, c, err);
     strbuf_free(&mine);
-    return s;
+    return st;
 }
 
-/* Step 2: layout and data of this rank. */
+/* Step 2: layout and data of this rank's file. The ranks work side by side
+ * and meet in save_agree. */
 static accel_status_t write_rank(struct ckpt_commit *commit, struct ckpt_manifest *m,
                                  const accel_ckpt_save_t *s, const accel_ckpt_coll_t *c,
-                                 int *direct, accel_error_t *err)
+                                 int *direct_out, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
 
@@ -294,29 +311,33 @@ static accel_status_t write_rank(struct ckpt_commit *commit, struct ckpt_manifes
     if (!st)
         st = ckpt_layout(commit->tmpfd, m, c->rank, err);
     if (!st)
-        st = ckpt_write_shard(commit->tmpfd, m, c->rank, direct, err);
-    return agree(c, st, err);
+        st = ckpt_write_shard(commit->tmpfd, m, c->rank, direct_out, err);
+    return save_agree(c, st, err);
 }
 
+/* The steps in order. Between file_limit_hold and file_limit_release a write beyond
+ * RLIMIT_FSIZE is an error instead of a signal. Rank 0 deletes older checkpoints only
+ * after the commit is durable. */
 accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
-                               const accel_ckpt_coll_t *coll, accel_ckpt_stats_t *stats,
-                               accel_error_t *err)
+                               const accel_ckpt_coll_t *coll,
+                               accel_ckpt_stats_t *stats_out, accel_error_t *err)
 {
     const accel_ckpt_coll_t *c = coll ? coll : &alone;
     struct ckpt_commit commit = { .rootfd = -1, .tmpfd = -1, .run_id = s->run_id };
     struct ckpt_manifest m = { 0 };
     int64_t begun = clock_ns(), total = 0;
-    accel_error_t own = { 0 }, *e = err ? err : &own; /* agree() passes it on */
+    /* save_agree needs one to pass on, even if the caller wants none */
+    accel_error_t own = { 0 }, *e = err ? err : &own;
     size_t *sizes = NULL;
     sigset_t before;
     int direct = 0;
-    accel_status_t st = agree(c, prepare(&m, s, c, &sizes, e), e);
+    accel_status_t st = save_agree(c, save_prepare(&m, s, c, &sizes, e), e);
 
     if (!st) {
         st = total_bytes(c, &m, sizes, &total, e);
         if (!st && c->rank == 0)
             st = ckpt_commit_begin(&commit, s->root, s->step, s->owner, total, e);
-        st = agree(c, st, e);
+        st = save_agree(c, st, e);
     }
     file_limit_hold(&before);
     if (!st)
@@ -326,11 +347,12 @@ accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
     file_limit_release(&before);
     if (c->rank == 0 && st)
         ckpt_commit_abandon(&commit);
-    if (!st && stats) {
-        *stats = (accel_ckpt_stats_t){ .bytes = data_bytes(&m),
-                                       .seconds = (double)(clock_ns() - begun) * 1e-9,
-                                       .direct_io = direct };
-        memcpy(stats->aside, commit.aside, sizeof(stats->aside));
+    if (!st && stats_out) {
+        *stats_out =
+            (accel_ckpt_stats_t){ .bytes = data_bytes(&m),
+                                  .seconds = (double)(clock_ns() - begun) * 1e-9,
+                                  .direct_io = direct };
+        memcpy(stats_out->aside, commit.aside, sizeof(stats_out->aside));
     }
     if (c->rank == 0 && !st)
         ckpt_retain(commit.rootfd, s->step, s->run_id, s->keep);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Staging memory for reading and writing: page aligned for O_DIRECT, on huge pages where
- * there are any. The kernel pins every page of each O_DIRECT request, and with small pages
- * that alone costs a third of the time.
+ * Staging memory for reading and writing: page aligned for O_DIRECT, on huge pages
+ * where there are any. The kernel pins every page of each O_DIRECT request, and with
+ * small pages that alone costs a third of the time.
  */
 #include <sys/mman.h>
 
@@ -10,11 +10,14 @@
 
 #define HUGE_BYTES ((size_t)2 << 20)
 
+/* up to whole huge pages */
 static size_t rounded(size_t bytes)
 {
     return (bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
 }
 
+/* Maps a huge page more than needed, since mmap aligns to small pages only, and gives
+ * back what is outside. */
 void *ckpt_stage_map(size_t bytes)
 {
     size_t want = rounded(bytes), head;

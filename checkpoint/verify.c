@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_ckpt_verify: reads every byte of every file and checks every hash; goes on after a
- * finding, so that all damage is named. accel_ckpt_verify_hdf5: the same for the HDF5
- * structures, by libhdf5. A checkpoint that is removed meanwhile is not damaged. Changes
- * nothing.
+ * accel_ckpt_verify reads every byte of every file and checks every hash; it goes on
+ * after a finding, so that all damage is named. accel_ckpt_verify_hdf5 does the same
+ * for the HDF5 structures, through libhdf5. A checkpoint that is removed meanwhile is
+ * not damaged. Changes nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,18 +16,26 @@
 
 #include "ckpt_internal.h"
 
+/* Where findings go, and what they amount to. */
 struct findings {
     void (*report)(void *user, accel_status_t what, const char *line);
     void *user;
     size_t count;
-    bool damaged; /* one of them is proven damage */
-    int dirfd;    /* -1: not looked after */
+    /* at least one of them is proven damage */
+    bool damaged;
+    /* the checkpoint's directory; -1: do not look whether it is gone */
+    int dirfd;
+    /* its path when it was opened */
     char path[PATH_MAX];
-    bool gone;          /* nothing is a finding any more */
-    accel_error_t *err; /* gets the first damage, else the first finding */
+    /* the directory was removed or replaced: findings end here */
+    bool gone;
+    /* gets the first damage, else the first finding; never NULL */
+    accel_error_t *err;
 };
 
-/* Its own path, so that a link that leads elsewhere by now does not count. */
+/* Is the directory no longer at its path? The path is resolved once, so a link
+ * that leads elsewhere by now does not count. Retention may delete a checkpoint
+ * while it is verified. */
 static bool is_gone(const struct findings *f)
 {
     struct stat held, named;
@@ -38,6 +46,7 @@ static bool is_gone(const struct findings *f)
            held.st_ino != named.st_ino;
 }
 
+/* Counts and reports a finding, unless the directory is gone. */
 static void finding(void *user, const accel_error_t *e)
 {
     struct findings *f = user;
@@ -56,12 +65,13 @@ static void finding(void *user, const accel_error_t *e)
     f->count++;
 }
 
+/* One file: its boxes, then the bytes around them. */
 static void check_file(accel_ckpt_t *c, int file, struct findings *f)
 {
     size_t first = c->file_first[file], count = c->file_first[file + 1] - first;
     struct ckpt_hash h = { 0 };
     accel_error_t e = { 0 };
-    accel_status_t s;
+    accel_status_t st;
     int fd;
 
     if (ckpt_verify_file(c, file, finding, f, &e))
@@ -70,9 +80,9 @@ static void check_file(accel_ckpt_t *c, int file, struct findings *f)
         finding(f, &e);
         return;
     }
-    s = ckpt_meta_hash(&c->m, file, fd, c->by_place + first, count, &h, &e);
+    st = ckpt_meta_hash(&c->m, file, fd, c->by_place + first, count, &h, &e);
     close(fd);
-    if (s) {
+    if (st) {
         finding(f, &e);
     } else if (!ckpt_hash_equal(h, c->m.file[file].meta)) {
         char where[256];
@@ -85,19 +95,20 @@ static void check_file(accel_ckpt_t *c, int file, struct findings *f)
     }
 }
 
-/* The findings of a directory that is still there count; what was found before it went
- * does, too. `s`: why nothing could be looked at. */
-static accel_status_t conclude(const struct findings *f, accel_status_t s,
+/* The result. `st`: why nothing could be looked at. Findings from before the directory
+ * was gone still count. */
+static accel_status_t conclude(const struct findings *f, accel_status_t st,
                                const char *dir)
 {
     if (f->gone && !f->count)
         return accel_fail_at(f->err, A0843, dir, "look at one that stays",
                              "it was removed or replaced while it was verified");
-    if (s)
-        return s;
+    if (st)
+        return st;
     return f->damaged ? ACCEL_ECORRUPT : f->count ? f->err->code : ACCEL_OK;
 }
 
+/* The directory is held open from the start, to notice its removal. */
 accel_status_t accel_ckpt_verify(const char *dir,
                                  void (*report)(void *user, accel_status_t what,
                                                 const char *line),
@@ -106,26 +117,27 @@ accel_status_t accel_ckpt_verify(const char *dir,
     accel_error_t e = { 0 }, first = { 0 };
     struct findings f = { .report = report, .user = user, .err = err ? err : &first };
     accel_ckpt_t *c = NULL;
-    accel_status_t s;
+    accel_status_t st;
 
     f.dirfd = TEMP_FAILURE_RETRY(open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (f.dirfd >= 0)
         ckpt_path_of(f.dirfd, f.path, sizeof(f.path));
-    s = ckpt_open_at(&c, AT_FDCWD, dir, dir, &e);
-    if (s == ACCEL_ENOENT && f.dirfd < 0) { /* nothing that could be damaged */
+    st = ckpt_open_at(&c, AT_FDCWD, dir, dir, &e);
+    if (st == ACCEL_ENOENT && f.dirfd < 0) { /* nothing that could be damaged */
         if (err)
             *err = e;
-    } else if (s) {
+    } else if (st) {
         finding(&f, &e);
     }
-    for (int i = 0; !s && i < c->m.world && !f.gone; i++)
+    for (int i = 0; !st && i < c->m.world && !f.gone; i++)
         check_file(c, i, &f);
     accel_ckpt_close(c);
     if (f.dirfd >= 0)
         close(f.dirfd);
-    return conclude(&f, s, dir);
+    return conclude(&f, st, dir);
 }
 
+/* accel_ckpt_verify_hdf5's report has no status: as_line adapts it */
 struct lines {
     void (*report)(void *user, const char *line);
     void *user;
@@ -149,11 +161,11 @@ accel_status_t accel_ckpt_verify_hdf5(const accel_ckpt_t *c, int file,
     struct findings f = {
         .report = as_line, .user = &lines, .dirfd = -1, .err = err ? err : &first
     };
-    accel_status_t s;
+    accel_status_t st;
 
     if (file < 0 || file >= c->m.world)
         return accel_fail_at(err, A0815, c->dir, "see accel_ckpt.h",
                              "accel_ckpt_verify_hdf5: there is no file %d", file);
-    s = ckpt_h5_compare(c, file, finding, &f, err);
-    return conclude(&f, s, c->dir);
+    st = ckpt_h5_compare(c, file, finding, &f, err);
+    return conclude(&f, st, c->dir);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The data of a shard file: two threads over a ring of staging buffers. The caller's thread
- * copies and hashes, one writer does O_DIRECT pwrite; tails and file systems without
- * O_DIRECT go through the page cache. Ends with fsync. Never calls libhdf5.
+ * The data of a shard file: two threads over a ring of staging buffers. The caller's
+ * thread copies and hashes; one writer thread does O_DIRECT pwrite. Tails, and file
+ * systems without O_DIRECT, go through the page cache. Ends with fsync. Never calls
+ * libhdf5.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,28 +15,40 @@
 
 #include "ckpt_internal.h"
 
+/* slots of the ring: 16 MiB of staging */
 #define SLOTS 4
 
+/* Up to CKPT_IO_BYTES that are contiguous in the file. */
 struct slot {
-    char *stage;      /* CKPT_IO_BYTES of the ring's staging */
-    const char *data; /* stage, or the caller's memory when that is aligned */
+    /* its part of the ring's staging */
+    char *stage;
+    /* `stage`, or the caller's memory where that is aligned: no copy then */
+    const char *data;
+    /* place in the file */
     int64_t at;
     size_t bytes;
 };
 
+/* The caller's thread fills slots and counts them in put, the writer writes them and
+ * counts them in got. `lock` guards the counters, closed and error. */
 struct ring {
     pthread_mutex_t lock;
     pthread_cond_t moved;
     struct slot slot[SLOTS];
-    size_t put, got; /* counters; slot = counter % SLOTS */
+    /* slot = counter % SLOTS; put - got slots are in flight */
+    size_t put, got;
+    /* nothing more will be put */
     bool closed;
-    int error;      /* errno of the first failed write */
-    int fd, direct; /* direct: -1 when refused */
-    char *staging;  /* of all slots */
+    /* errno of the first failed write; later slots are passed over */
+    int error;
+    /* the file twice; direct is -1 when O_DIRECT was refused */
+    int fd, direct;
+    /* memory of all slots */
+    char *staging;
 };
 
-/* Whole pages through O_DIRECT. Returns the bytes written (a multiple of a page); a rest,
- * after a refusal or an odd short write, is for the page cache. -1: error. */
+/* Writes whole pages with O_DIRECT. Returns the bytes written, a multiple of a page;
+ * the rest, after a refusal or an odd short write, is for the page cache. -1: error. */
 static ssize_t write_direct(struct ring *r, const struct slot *s)
 {
     size_t whole = s->bytes / CKPT_PAGE * CKPT_PAGE, done = 0;
@@ -60,6 +73,7 @@ static ssize_t write_direct(struct ring *r, const struct slot *s)
     return (ssize_t)done;
 }
 
+/* A slot that does not start on a page goes through the page cache as a whole. */
 static int write_slot(struct ring *r, const struct slot *s)
 {
     ssize_t done = write_direct(r, s);
@@ -70,6 +84,8 @@ static int write_slot(struct ring *r, const struct slot *s)
                            s->at + done);
 }
 
+/* The writer thread. After an error it keeps taking slots without writing, so that the
+ * other thread is never stuck. */
 static void *writer(void *arg)
 {
     struct ring *r = arg;
@@ -96,7 +112,7 @@ static void *writer(void *arg)
     return NULL;
 }
 
-/* Waits for a free slot; NULL after a write error. */
+/* Waits for a free slot. NULL after a write error: hashing on would be in vain. */
 static struct slot *free_slot(struct ring *r)
 {
     int error;
@@ -109,6 +125,7 @@ static struct slot *free_slot(struct ring *r)
     return error ? NULL : &r->slot[r->put % SLOTS];
 }
 
+/* The slot now belongs to the writer. */
 static void hand_over(struct ring *r)
 {
     pthread_mutex_lock(&r->lock);
@@ -117,10 +134,11 @@ static void hand_over(struct ring *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Fills a slot with bytes [from, from+n) of a box and hashes them, piece by piece so that
- * a piece is still in the cache when it is hashed. `from` is a multiple of a piece. */
-static void fill(struct ckpt_manifest *m, const struct ckpt_mbox *b, uint64_t seed,
-                 int64_t from, size_t n, struct slot *s, bool in_place)
+/* Puts bytes [from, from+n) of a box into a slot and hashes them, piece by
+ * piece, so that a piece is still in the cache when it is hashed. `from` is a
+ * multiple of a piece. */
+static void fill_slot(struct ckpt_manifest *m, const struct ckpt_mbox *b, uint64_t seed,
+                      int64_t from, size_t n, struct slot *s, bool in_place)
 {
     size_t k = (size_t)(from / CKPT_PIECE_BYTES);
     const char *src = (const char *)b->data + from;
@@ -136,8 +154,9 @@ static void fill(struct ckpt_manifest *m, const struct ckpt_mbox *b, uint64_t se
     }
 }
 
-/* Copies and hashes all boxes in file order; neighbours in the file share a slot, so that
- * many small tensors are one write. */
+/* Copies and hashes all boxes in file order. Neighbours in the file share a slot,
+ * so that many small tensors are one write; large aligned blocks are written from
+ * the caller's memory. */
 static void produce(struct ckpt_manifest *m, struct ring *r, const size_t *order)
 {
     struct slot *s = NULL;
@@ -164,7 +183,7 @@ static void produce(struct ckpt_manifest *m, struct ring *r, const size_t *order
                     return;
                 *s = (struct slot){ s->stage, in_place ? src : s->stage, at, 0 };
             }
-            fill(m, b, seed, from, n, s, in_place);
+            fill_slot(m, b, seed, from, n, s, in_place);
             from += (int64_t)n;
             if (in_place || s->bytes == CKPT_IO_BYTES) {
                 hand_over(r);
@@ -176,6 +195,7 @@ static void produce(struct ckpt_manifest *m, struct ring *r, const size_t *order
         hand_over(r);
 }
 
+/* Opens the laid out file for both ways of writing. */
 static accel_status_t open_files(struct ring *r, int dirfd, const struct ckpt_file *f,
                                  accel_error_t *err)
 {
@@ -201,7 +221,7 @@ static accel_status_t open_files(struct ring *r, int dirfd, const struct ckpt_fi
     return ACCEL_OK;
 }
 
-/* Runs both threads to the end; returns the errno of a failed write or 0. */
+/* Runs both threads to the end; returns the errno of a failed write, or 0. */
 static int run_ring(struct ckpt_manifest *m, struct ring *r, const size_t *order)
 {
     sigset_t all, before;
@@ -210,7 +230,7 @@ static int run_ring(struct ckpt_manifest *m, struct ring *r, const size_t *order
 
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->moved, NULL);
-    /* The caller's handlers run in the caller's threads. */
+    /* Signals go to the caller's threads, where its handlers expect them. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     e = pthread_create(&thread, NULL, writer, r);
@@ -229,43 +249,46 @@ static int run_ring(struct ckpt_manifest *m, struct ring *r, const size_t *order
     return e;
 }
 
+/* The meta hash is read back from the file, before the data is written: those bytes are
+ * libhdf5's and are in no box. close is checked too, since some network file systems
+ * report a failed write only there. */
 accel_status_t ckpt_write_shard(int dirfd, struct ckpt_manifest *m, int rank,
                                 int *direct_out, accel_error_t *err)
 {
     struct ring r = { .fd = -1, .direct = -1 };
     const struct ckpt_file *f = &m->file[rank];
     size_t *order = NULL;
-    accel_status_t s = ckpt_boxes_by_place(m, &order, err);
+    accel_status_t st = ckpt_boxes_by_place(m, &order, err);
     int e;
 
-    if (!s)
-        s = open_files(&r, dirfd, f, err);
-    if (!s) {
+    if (!st)
+        st = open_files(&r, dirfd, f, err);
+    if (!st) {
         r.staging = ckpt_stage_map(SLOTS * CKPT_IO_BYTES);
         if (!r.staging)
-            s = accel_fail_nomem(err, "checkpoint staging", SLOTS * CKPT_IO_BYTES);
+            st = accel_fail_nomem(err, "checkpoint staging", SLOTS * CKPT_IO_BYTES);
         for (size_t i = 0; r.staging && i < SLOTS; i++)
             r.slot[i].stage = r.staging + i * CKPT_IO_BYTES;
     }
-    if (!s)
-        s = ckpt_meta_hash(m, rank, r.fd, order, m->boxes, &m->file[rank].meta, err);
-    if (s)
+    if (!st)
+        st = ckpt_meta_hash(m, rank, r.fd, order, m->boxes, &m->file[rank].meta, err);
+    if (st)
         goto out;
     e = run_ring(m, &r, order);
     if (e)
-        s = accel_fail_at(err, e == ENOSPC ? A0802 : A0801, f->name,
-                          e == ENOSPC ? "free space, or lower accel.checkpoint.keep"
-                                      : "check the disk",
-                          "write: %s", strerror(e));
-    if (!s)
-        s = ckpt_fsync(r.fd, f->name, err);
+        st = accel_fail_at(err, e == ENOSPC ? A0802 : A0801, f->name,
+                           e == ENOSPC ? "free space, or lower accel.checkpoint.keep"
+                                       : "check the disk",
+                           "write: %s", strerror(e));
+    if (!st)
+        st = ckpt_fsync(r.fd, f->name, err);
     *direct_out = r.direct >= 0;
 out:
-    if (r.direct >= 0 && close(r.direct) && !s)
-        s = accel_fail_at(err, A0801, f->name, "check the disk", "close: %m");
-    if (r.fd >= 0 && close(r.fd) && !s)
-        s = accel_fail_at(err, A0801, f->name, "check the disk", "close: %m");
+    if (r.direct >= 0 && close(r.direct) && !st)
+        st = accel_fail_at(err, A0801, f->name, "check the disk", "close: %m");
+    if (r.fd >= 0 && close(r.fd) && !st)
+        st = accel_fail_at(err, A0801, f->name, "check the disk", "close: %m");
     ckpt_stage_unmap(r.staging, SLOTS * CKPT_IO_BYTES);
     free(order);
-    return s;
+    return st;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What goes into a forward: the samples of the dataset, or the program's own values, as
- * tensors of the micro-batch. In: host memory. Out: tensors; float values in the compute
- * dtype. Decides which samples are whose, never how they are used.
+ * tensors of the micro-batch. In: host memory. Out: tensors; float values in the
+ * compute dtype. Decides which samples a rank takes, never how they are used.
  */
 #include <stdlib.h>
 
@@ -11,8 +11,10 @@
 #include "tensor/tape.h"
 #include "run/run.h"
 
-#define BATCH_MAX ((int64_t)1 << 31) /* bytes: sizes below stay far from overflow */
+/* bytes of a micro-batch: sizes below stay far from overflow */
+#define BATCH_MAX ((int64_t)1 << 31)
 
+/* The size is checked by division, before anything is multiplied. */
 accel_status_t batch_open(accel_t *run, accel_error_t *err)
 {
     const accel_field_t *f;
@@ -38,7 +40,8 @@ accel_status_t batch_open(accel_t *run, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* `host` as it is, or float values of the other width in pieces. */
+/* Copies `host` to t as it is or, float values of the other width, in converted pieces
+ * on the stack: no second copy of the batch. */
 static void upload(const struct backend *be, accel_tensor_t *t, accel_dtype_t dtype,
                    const void *host)
 {
@@ -65,6 +68,8 @@ static void upload(const struct backend *be, accel_tensor_t *t, accel_dtype_t dt
     }
 }
 
+/* data_global_index maps a place in the run's order to a sample; held-out samples are
+ * taken in their own order. */
 accel_status_t batch_take(accel_t *run, int64_t first, int count, bool held_out,
                           accel_error_t *err)
 {
@@ -74,6 +79,7 @@ accel_status_t batch_take(accel_t *run, int64_t first, int count, bool held_out,
     void *dst[DATA_MAX_FIELDS];
 
     for (int i = 0; i < count; i++) {
+        /* training samples: the permutation is over these */
         int64_t all = accel_dataset_samples(j->data);
         accel_status_t st;
 
@@ -89,31 +95,32 @@ accel_status_t batch_take(accel_t *run, int64_t first, int count, bool held_out,
     return ACCEL_OK;
 }
 
-accel_status_t batch_tensors(accel_t *run, int count, accel_tensor_t **batch,
+accel_status_t batch_tensors(accel_t *run, int count, accel_tensor_t **batch_out,
                              accel_error_t *err)
 {
     const accel_field_t *f;
     int n = data_fields(run->job.data, &f);
 
     for (int i = 0; i < n; i++) {
-        batch[i] = nn_batch_tensor(&run->graph, count, &f[i]);
-        if (!batch[i]) {
+        batch_out[i] = nn_batch_tensor(&run->graph, count, &f[i]);
+        if (!batch_out[i]) {
             *err = run->graph.error;
             return err->code;
         }
-        upload(run->backend, batch[i], f[i].dtype,
+        upload(run->backend, batch_out[i], f[i].dtype,
                run->loop.host_batch + run->loop.batch_at[i]);
     }
     return ACCEL_OK;
 }
 
-/* A new micro-batch: tensors of the one before are gone. Returns the number of this rank's
- * first sample in the order of the run. */
-static int64_t begin(accel_t *run)
+/* Starts a micro-batch: frees the tensors of the one before and sets what dropout draws
+ * from. Returns the number of this rank's first sample in the order of the run. */
+static int64_t batch_begin(accel_t *run)
 {
     int64_t first = run_first_sample(run->progress.cursor, run->loop.micro,
                                      run->boot.size, run->boot.rank, run->job.batch);
 
+    /* data of the micro-batch before is freed */
     graph_reset(&run->graph);
     run->loop.in_micro = true;
     run->graph.recording = run->graph.training = !run->graph.evaluating;
@@ -123,7 +130,7 @@ static int64_t begin(accel_t *run)
     return first;
 }
 
-/* The program may go on after this one: it asked for something that is not there. */
+/* An error of the call, not of the run: the program may go on after it. */
 static accel_status_t wrong_count(const char *call, int n, int have, const char *what,
                                   accel_error_t *err)
 {
@@ -131,6 +138,7 @@ static accel_status_t wrong_count(const char *call, int n, int have, const char 
                       call, n, what, have);
 }
 
+/* The caller's array is written only when all tensors are made. */
 accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
                           accel_error_t *err)
 {
@@ -148,18 +156,21 @@ accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
     fields = data_fields(run->job.data, &f);
     if (n != fields || !batch)
         return wrong_count("accel_next", n, fields, "tensors", err);
-    st = batch_take(run, begin(run), run->job.batch, false, &e);
+    st = batch_take(run, batch_begin(run), run->job.batch, false, &e);
     if (st == ACCEL_OK)
         st = batch_tensors(run, run->job.batch, next, &e);
     if (st != ACCEL_OK)
         return run_report(run, st, &e, err);
     for (int i = 0; i < n; i++)
         batch[i] = next[i];
+    /* a device may record the micro-batch from here on */
     if (run->graph.recording)
         run->backend->step_begin(run->backend);
     return ACCEL_OK;
 }
 
+/* For a job without data the program gets the numbers of its samples; the library
+ * advances the cursor as usual. */
 accel_status_t accel_next_samples(accel_t *run, int64_t *index, int count,
                                   accel_error_t *err)
 {
@@ -173,13 +184,14 @@ accel_status_t accel_next_samples(accel_t *run, int64_t *index, int count,
                           "accel_next_samples for a job with data");
     if (count != run->job.batch)
         return wrong_count("accel_next_samples", count, run->job.batch, "samples", err);
-    first = begin(run);
+    first = batch_begin(run);
     for (int i = 0; index && i < count; i++)
         index[i] = first + i;
     return ACCEL_OK;
 }
 
-/* In a forward too, also in the one that accel_prepare runs for its plan. */
+/* Inputs are also made inside a forward, even in the one that
+ * accel_prepare runs for its plan. */
 static bool input_possible(accel_t *run, accel_error_t *err)
 {
     if (run_given(run, "accel_input", err) != ACCEL_OK)
@@ -187,6 +199,7 @@ static bool input_possible(accel_t *run, accel_error_t *err)
     return run->graph.depth > 0 || run_ready(run, "accel_input", err) == ACCEL_OK;
 }
 
+/* Float values become the compute dtype; integers stay what they are. */
 accel_tensor_t *accel_input(accel_t *run, accel_dtype_t dtype, int ndim,
                             const int64_t *dims, const void *host, accel_error_t *err)
 {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mean loss over the held-out samples, no gradients. Ranks take micro-batches in rank
- * order; every rank makes the same number of calls, also beyond the end, where its loss does
- * not count. Stops early when a rank is told to stop.
+ * Mean loss over the held-out samples, without gradients. Ranks take micro-batches in
+ * rank order. Every rank makes the same number of calls, also beyond the end, where its
+ * loss does not count, since each call gathers units. Stops early when a rank is told
+ * to stop.
  */
 #include <math.h>
 
 #include "run/run.h"
 
-/* One micro-batch from held-out sample `first` on: adds its loss times samples, its samples
- * and the stop flag. */
+/* One micro-batch from held-out sample `first` on. Adds to sums[3], over all ranks:
+ * loss times samples, samples, ranks told to stop. Collective. */
 static accel_status_t evaluate_batch(accel_t *run, int64_t first, double sums[3],
                                      accel_error_t *err)
 {
@@ -21,6 +22,7 @@ static accel_status_t evaluate_batch(accel_t *run, int64_t first, double sums[3]
     float value;
     accel_status_t st;
 
+    /* tensors of the micro-batch before are freed */
     graph_reset(&run->graph);
     /* Beyond the end: one sample that counts for nothing, for the collectives' sake. */
     st = batch_take(run, count > 0 ? first : 0, count > 0 ? count : 1, true, err);
@@ -45,6 +47,9 @@ static accel_status_t evaluate_batch(accel_t *run, int64_t first, double sums[3]
     return st;
 }
 
+/* batches > 0 limits the rounds. The mean is over samples, not over micro-batches,
+ * so that the last, smaller ones count less. A run that is told to stop gets NAN:
+ * the rest was not seen. */
 static accel_status_t evaluate(accel_t *run, int batches, double *loss_out,
                                accel_error_t *err)
 {
@@ -65,6 +70,7 @@ static accel_status_t evaluate(accel_t *run, int batches, double *loss_out,
                           "the dataset has no held-out samples");
     if (batches > 0 && batches < rounds)
         rounds = batches;
+    /* no tape, no dropout */
     run->graph.recording = run->graph.training = false;
     for (int64_t i = 0; i < rounds && st == ACCEL_OK && sums[2] == 0; i++)
         st = evaluate_batch(

@@ -12,26 +12,38 @@
 #include "accel.h"
 #include "data/data.h"
 
+/* What a step in progress knows. All of it is rebuilt from the
+ * cursor when a run resumes. */
 struct loop {
-    char *host_batch; /* a micro-batch on its way to the backend */
+    /* A micro-batch on its way to the backend: field by field, each with its samples
+     * side by side. The backend allocates it (page-locked for a device). */
+    char *host_batch;
     size_t host_batch_bytes;
-    int64_t batch_at[DATA_MAX_FIELDS]; /* byte offset of each field in host_batch */
-    int micro;                         /* micro-batches done in the current step */
-    double loss_sum;                   /* of this step's micro-batches, this rank */
-    bool in_micro;                     /* a micro-batch is open: backward is due */
-    bool in_backward;                  /* and backward has begun (own compute) */
+    /* byte offset of each field in host_batch, a multiple of 64 */
+    int64_t batch_at[DATA_MAX_FIELDS];
+    /* micro-batches done in the current step */
+    int micro;
+    /* of this rank's micro-batches in this step */
+    double loss_sum;
+    /* a micro-batch is open: its backward is due */
+    bool in_micro;
+    /* and its backward has begun (own compute) */
+    bool in_backward;
+    /* clock_ns at the end of the step before */
     int64_t step_start_ns;
 };
 
-/* ---- batch.c --------------------------------------------------------------------------- */
+/* ---- batch.c --------------------------------------------------------------------- */
 
-/* Allocates room for a micro-batch on the host. */
+/* Allocates host memory for a micro-batch; nothing for a job without
+ * data. Not collective. */
 accel_status_t batch_open(accel_t *run, accel_error_t *err);
-/* Reads samples first .. first + count, in the run's order or of the held-out part, into
- * run->loop.host_batch. */
+/* Reads samples [first, first + count) into run->loop.host_batch: of the run's order,
+ * or of the held-out part. At most job.batch of them. Errors are those of data/. */
 accel_status_t batch_take(accel_t *run, int64_t first, int count, bool held_out,
                           accel_error_t *err);
-/* Makes one tensor per field of the first `count` samples of run->loop.host_batch. */
+/* Makes one tensor per field, [count, field's dimensions], of the samples in
+ * run->loop.host_batch. batch_out[fields]; the tensors are the graph's. */
 accel_status_t batch_tensors(accel_t *run, int count, accel_tensor_t **batch_out,
                              accel_error_t *err);
 

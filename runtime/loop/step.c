@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loop: next micro-batch, backward, optimizer step. What the ranks must agree on in a
- * step (loss, gradient norm, stop, save) travels in one reduction, so that all of them
- * stop, save and go on at the same step.
+ * The loop: backward of a micro-batch, then the optimizer's step. What the ranks must
+ * agree on in a step (loss, gradient norm, stop, save) travels in one reduction, so
+ * that all of them stop, save and go on at the same step.
  */
 #include <math.h>
 #include <signal.h>
@@ -13,25 +13,29 @@
 #include "optim/optim.h"
 #include "run/run.h"
 
+/* False after a failure as well: a loop on accel_more ends by itself. */
 int accel_more(const accel_t *run)
 {
     return run && run->prepared && run->status == ACCEL_OK &&
            run->progress.step < run->job.steps;
 }
 
+/* Counts steps of earlier lives as well. */
 int64_t accel_steps_done(const accel_t *run)
 {
     return run ? run->progress.step : 0;
 }
 
-static accel_status_t backward(accel_t *run, accel_tensor_t *loss, accel_error_t *err)
+/* Backward of one micro-batch. The CPU's loss is read before it; a device is not waited
+ * for until all its work is queued. */
+static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
+                                    accel_error_t *err)
 {
     bool last = run->loop.micro + 1 == run->job.accumulate;
     const struct backend *be = run->backend;
     float value = 0;
     accel_status_t st = graph_check_loss(&run->graph, loss, err);
 
-    /* A device is not waited for before all its work is there. */
     if (st == ACCEL_OK && !be->device)
         st = accel_tensor_read(loss, &value, 1, err);
     if (st == ACCEL_OK)
@@ -41,6 +45,7 @@ static accel_status_t backward(accel_t *run, accel_tensor_t *loss, accel_error_t
     if (st == ACCEL_OK)
         st = shard_backward_end(run->shard, last, err);
     be->step_end(be);
+    /* while the GPU is still busy, so that no step waits for the answer */
     if (last && observe_due(&run->observe, run->progress.step + 1))
         throttle_check(run);
     if (st == ACCEL_OK && be->device)
@@ -53,6 +58,7 @@ static accel_status_t backward(accel_t *run, accel_tensor_t *loss, accel_error_t
     return st;
 }
 
+/* A failure is the run's: run_report keeps it, and accel_more turns false. */
 accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t *err)
 {
     accel_error_t e = { 0 };
@@ -60,17 +66,22 @@ accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t 
 
     if (st != ACCEL_OK)
         return st;
-    return run_report(run, backward(run, loss, &e), &e, err);
+    return run_report(run, step_backward(run, loss, &e), &e, err);
 }
 
-/* The values of a step that all ranks share. */
+/* The values of a step that all ranks share after the reduction. */
 struct agreed {
     double loss, grad_sumsq;
-    int stop; /* signal that asked some rank to stop; 0: none */
+    /* signal that asked some rank to stop; 0: none */
+    int stop;
+    /* a checkpoint of this step is due */
     bool save;
 };
 
-static accel_status_t agree(accel_t *run, struct agreed *out, accel_error_t *err)
+/* Collective: the one reduction of a step. Flags of single ranks become counts; any
+ * count above 0 counts for all. Time for a save is measured by each rank's clock, and
+ * the first rank to reach it decides. */
+static accel_status_t step_agree(accel_t *run, struct agreed *a_out, accel_error_t *err)
 {
     const struct config *c = &run->config;
     double minutes = (double)(clock_ns() - run->progress.last_save_ns) / 60e9;
@@ -86,29 +97,32 @@ static accel_status_t agree(accel_t *run, struct agreed *out, accel_error_t *err
 
     if (st != ACCEL_OK)
         return st;
-    out->loss = v[0];
-    out->grad_sumsq = v[1];
-    /* A warning on any rank counts as one; slurmctld may send SIGTERM right behind it.
-     * Whoever presses Ctrl-C wants the end, whatever else is on its way. */
-    out->stop = v[5] > 0   ? SIGINT
-                : v[3] > 0 ? (c->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1)
-                : v[2] > 0 ? SIGTERM
-                           : 0;
-    if (out->stop)
-        signals_agreed(out->stop);
-    out->save = v[4] > 0 ||
-                (c->ckpt_every_steps > 0 &&
-                 (run->progress.step + 1) % c->ckpt_every_steps == 0) ||
-                run->progress.step + 1 == run->job.steps;
+    a_out->loss = v[0];
+    a_out->grad_sumsq = v[1];
+    /* A warning on any rank counts as one, since slurmctld may send SIGTERM
+     * right behind it. Whoever presses Ctrl-C wants the run to end, whatever
+     * other signals arrive. */
+    a_out->stop = v[5] > 0   ? SIGINT
+                  : v[3] > 0 ? (c->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1)
+                  : v[2] > 0 ? SIGTERM
+                             : 0;
+    if (a_out->stop)
+        signals_agreed(a_out->stop);
+    a_out->save = v[4] > 0 ||
+                  (c->ckpt_every_steps > 0 &&
+                   (run->progress.step + 1) % c->ckpt_every_steps == 0) ||
+                  run->progress.step + 1 == run->job.steps;
     return ACCEL_OK;
 }
 
-/* What the optimizer did with the agreed values. */
+/* What the optimizer did with the agreed values: learning rate, and the
+ * norm before clipping. */
 struct applied {
     double lr, norm;
 };
 
-/* All ranks see the same values; one of them says so. */
+/* All ranks see the same values, so rank 0 alone says it. Called before the update: the
+ * weights are still those of the step before. */
 static accel_status_t diverged(const accel_t *run, const struct agreed *a,
                                accel_error_t *err)
 {
@@ -125,18 +139,21 @@ static accel_status_t diverged(const accel_t *run, const struct agreed *a,
                       (long long)run->progress.step + 1, what);
 }
 
-static accel_status_t update(accel_t *run, const struct agreed *a, struct applied *out,
-                             accel_error_t *err)
+/* Clips, updates this rank's shard, and moves step and cursor on. Steps count from 1
+ * for schedule and bias correction. */
+static accel_status_t update(accel_t *run, const struct agreed *a,
+                             struct applied *did_out, accel_error_t *err)
 {
     const accel_job_t *j = &run->job;
     accel_error_t why = { 0 };
     float factor;
 
     if (!isfinite(a->loss) ||
-        optim_clip(a->grad_sumsq, j->clip, &factor, &out->norm, &why) != ACCEL_OK)
+        optim_clip(a->grad_sumsq, j->clip, &factor, &did_out->norm, &why) != ACCEL_OK)
         return diverged(run, a, err);
-    out->lr = optim_lr(j->optimizer.lr, j->warmup, j->steps, run->progress.step + 1);
-    shard_update(run->shard, (float)out->lr, run->progress.step + 1, factor);
+    did_out->lr =
+        optim_lr(j->optimizer.lr, j->warmup, j->steps, run->progress.step + 1);
+    shard_update(run->shard, (float)did_out->lr, run->progress.step + 1, factor);
     run->progress.step++;
     run->progress.cursor = run_first_sample(run->progress.cursor, j->accumulate,
                                             run->boot.size, 0, j->batch);
@@ -145,8 +162,10 @@ static accel_status_t update(accel_t *run, const struct agreed *a, struct applie
     return ACCEL_OK;
 }
 
-static void record(accel_t *run, double loss, const struct applied *did,
-                   double eval_loss)
+/* Hands the step's numbers to observe/. Items are tokens for
+ * token data, else samples. */
+static void step_record(accel_t *run, double loss, const struct applied *did,
+                        double eval_loss)
 {
     const accel_job_t *j = &run->job;
     int64_t now = clock_ns();
@@ -167,6 +186,9 @@ static void record(accel_t *run, double loss, const struct applied *did,
     observe_step(&run->observe, &s);
 }
 
+/* The end of a step, in the order that keeps ranks together: agree, update,
+ * evaluate, log, save, stop. A stop skips the evaluation, since time is short, and
+ * saves even if no save is due. */
 static accel_status_t step(accel_t *run, accel_error_t *err)
 {
     double eval_loss = NAN;
@@ -176,10 +198,11 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
     accel_status_t st;
 
     st = hooks_call(run, err);
-    if (st == ACCEL_OK) /* ids out of range, and whatever a device has not told yet */
+    /* errors that a device has not reported yet, such as ids out of range */
+    if (st == ACCEL_OK)
         st = run->backend->sync(run->backend, err);
     if (st == ACCEL_OK)
-        st = agree(run, &a, err);
+        st = step_agree(run, &a, err);
     if (st == ACCEL_OK) {
         stop_announce(run, a.stop); /* rank 0 may not have got it itself */
         st = update(run, &a, &did, err);
@@ -190,7 +213,7 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
         (finished || run->progress.step % run->job.eval_every == 0))
         st = accel_evaluate(run, 0, &eval_loss, err);
     if (st == ACCEL_OK)
-        record(run, a.loss, &did, eval_loss);
+        step_record(run, a.loss, &did, eval_loss);
     if (st == ACCEL_OK && a.stop && !finished)
         accel_logf(&run->log, ACCEL_LOG_INFO, "told to stop by %s: saving step %lld",
                    stop_signal_name(a.stop), (long long)run->progress.step);
@@ -206,6 +229,7 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
     return st;
 }
 
+/* Does nothing until the last micro-batch of the step is done. */
 accel_status_t accel_step(accel_t *run, accel_error_t *err)
 {
     accel_error_t e = { 0 };
@@ -222,6 +246,7 @@ accel_status_t accel_step(accel_t *run, accel_error_t *err)
     return run_report(run, step(run, &e), &e, err);
 }
 
+/* Only between steps: a checkpoint has no gradients. */
 accel_status_t accel_save(accel_t *run, accel_error_t *err)
 {
     accel_error_t e = { 0 };

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run goes on from: ACCEL_RESUME and the checkpoint directory in, tensors and
- * progress out. auto: the newest intact checkpoint there. none: nothing, and there must
- * be none. A path: that checkpoint, or the newest intact one of that directory. A run
- * that was started again by Slurm or by srun goes on from its own newest checkpoint,
- * whatever was asked of its first start. All ranks choose together. Only proven damage makes
- * it go back to an older one; what is newer is then moved aside, never removed.
+ * What a run resumes from: ACCEL_RESUME and the checkpoint directory in, tensors and
+ * progress out. auto: the newest intact checkpoint there. none: no checkpoint, and
+ * there must be none. A path: that checkpoint, or the newest intact one of that
+ * directory. A run that Slurm or srun started again resumes from its own newest
+ * checkpoint, whatever its first start asked for. All ranks choose together. Only
+ * proven damage makes it fall back to an older checkpoint; newer ones are then moved
+ * aside, never removed.
  */
 #include <errno.h>
 #include <limits.h>
@@ -16,17 +17,23 @@
 
 #include "run/run.h"
 
+/* What to resume from, as rank 0 decided it. */
 struct choice {
-    char what[2048]; /* auto, none or an absolute path */
+    /* "auto", "none" or an absolute path */
+    char what[2048];
+    /* earlier starts of this job; 0: this is the first */
     long restarts;
 };
 
+/* The checkpoints of one directory, the same list on every rank. */
 struct found {
-    accel_ckpt_info_t *list; /* newest first; one malloc */
+    /* newest first; one malloc */
+    accel_ckpt_info_t *list;
     int64_t count;
 };
 
-/* "seed=1, this run has seed=7": the words of two identities that are not the same. */
+/* "it has seed=1, this run seed=7": the words in which two identities differ. Both have
+ * the same keys in the same order. */
 static void identity_difference(const char *theirs, const char *ours, char *buf,
                                 size_t len)
 {
@@ -43,8 +50,9 @@ static void identity_difference(const char *theirs, const char *ours, char *buf,
                                      used ? "; " : "", wa, wb);
 }
 
-/* Reads checkpoint `dir` into the shards. Local: errors are this rank's own. */
-static accel_status_t load_one(accel_t *run, const char *dir, int *writers,
+/* Reads checkpoint `dir` into the shards. Local: each rank reads for itself, and errors
+ * are its own. Identity and optimizer are checked before any tensor is overwritten. */
+static accel_status_t load_one(accel_t *run, const char *dir, int *writers_out,
                                accel_error_t *err)
 {
     struct run_boxes boxes = { 0 };
@@ -55,7 +63,7 @@ static accel_status_t load_one(accel_t *run, const char *dir, int *writers,
 
     if (st != ACCEL_OK)
         return st;
-    *writers = accel_ckpt_world_size(c);
+    *writers_out = accel_ckpt_world_size(c);
     if (strcmp(accel_ckpt_run_id(c), run->progress.run_id) != 0) {
         char difference[512];
 
@@ -88,21 +96,22 @@ out:
     return st;
 }
 
-/* Proof that what a save left there is not there any more. All else says nothing about the
- * checkpoint: going back to an older one could cost a newer one that is whole. */
+/* Proof that what a save wrote is no longer there. No other error says anything about
+ * the checkpoint: falling back to an older one could lose a newer one that is whole. */
 static bool is_damage(accel_status_t st)
 {
     return st == ACCEL_ECORRUPT;
 }
 
+/* Does the error say that a file or directory is not there, or cut? */
 static bool is_missing(const accel_error_t *e)
 {
     return message_of(e) == A0807 || message_of(e) == A0811;
 }
 
-/* A file or directory that this rank misses, or finds shorter, while rank 0 does not, is no
- * damage: the storage does not show the same to all nodes. Changes *st and *own then; the
- * result is that of the exchange. */
+/* Collective. A file or directory that this rank misses or finds shorter, while rank 0
+ * does not, is no damage: the storage does not show the same to all nodes. *st and *own
+ * then say so. Returns the result of the exchange itself. */
 static accel_status_t second_opinion(accel_t *run, const char *dir, accel_status_t *st,
                                      accel_error_t *own, accel_error_t *err)
 {
@@ -120,13 +129,14 @@ static accel_status_t second_opinion(accel_t *run, const char *dir, accel_status
     return sent;
 }
 
-/* All ranks try `dir`. Damage is the outcome when one of them proved it and none had
- * trouble of another kind, which wins. Every rank that found damage says which. */
-static accel_status_t load_together(accel_t *run, const char *dir, int *writers,
+/* All ranks try `dir`. Collective. The outcome is damage if one rank proved it and none
+ * had trouble of another kind, which wins. Every rank that found damage logs it, as
+ * each sees other files. */
+static accel_status_t load_together(accel_t *run, const char *dir, int *writers_out,
                                     accel_error_t *err)
 {
     accel_error_t own = { 0 };
-    accel_status_t st = load_one(run, dir, writers, &own),
+    accel_status_t st = load_one(run, dir, writers_out, &own),
                    trouble = second_opinion(run, dir, &st, &own, err);
 
     if (trouble != ACCEL_OK)
@@ -134,6 +144,8 @@ static accel_status_t load_together(accel_t *run, const char *dir, int *writers,
     if (is_damage(st))
         accel_logf(&run->log, ACCEL_LOG_WARN, "rank %d: %s: %s", run->boot.rank,
                    own.where[0] ? own.where : dir, own.text);
+    /* Two rounds: trouble of any kind first, then damage. A single one would pick the
+     * larger status, which may be damage. */
     trouble = run_agree(run, is_damage(st) ? ACCEL_OK : st, &own);
     st = trouble != ACCEL_OK ? trouble : run_agree(run, st, &own);
     if (st != ACCEL_OK)
@@ -141,10 +153,10 @@ static accel_status_t load_together(accel_t *run, const char *dir, int *writers,
     return st;
 }
 
-/* Rank 0's view of directory `dir` decides which names are tried, so that all ranks try
- * the same ones in the same order. */
-static accel_status_t agree_on_list(accel_t *run, const char *dir, struct found *f,
-                                    accel_error_t *err)
+/* Collective. Rank 0's view of directory `dir` decides which names are tried, so that
+ * all ranks try the same ones in the same order. */
+static accel_status_t agree_on_list(accel_t *run, const char *dir,
+                                    struct found *found_out, accel_error_t *err)
 {
     accel_error_t own = { 0 };
     int64_t head[2] = { 0, ACCEL_OK };
@@ -152,7 +164,7 @@ static accel_status_t agree_on_list(accel_t *run, const char *dir, struct found 
     accel_status_t st;
 
     if (run->boot.rank == 0) {
-        head[1] = accel_ckpt_list(dir, &f->list, &n, &own);
+        head[1] = accel_ckpt_list(dir, &found_out->list, &n, &own);
         head[0] = (int64_t)n;
     }
     st = comm_broadcast(run->comm, head, sizeof(head), 0, err);
@@ -160,19 +172,20 @@ static accel_status_t agree_on_list(accel_t *run, const char *dir, struct found 
         *err = own;
         return err->code = (accel_status_t)head[1];
     }
-    f->count = head[0];
+    found_out->count = head[0];
     if (st != ACCEL_OK || head[0] == 0)
         return st;
     if (run->boot.rank != 0)
-        f->list = calloc((size_t)head[0], sizeof(*f->list));
-    if (!f->list)
+        found_out->list = calloc((size_t)head[0], sizeof(*found_out->list));
+    if (!found_out->list)
         return accel_fail_nomem(err, "the list of checkpoints",
-                                (size_t)head[0] * sizeof(*f->list));
-    return comm_broadcast(run->comm, f->list, (size_t)head[0] * sizeof(*f->list), 0,
-                          err);
+                                (size_t)head[0] * sizeof(*found_out->list));
+    return comm_broadcast(run->comm, found_out->list,
+                          (size_t)head[0] * sizeof(*found_out->list), 0, err);
 }
 
-/* Says so and returns ACCEL_OK, or the error that all ranks have. */
+/* Loads `dir` on all ranks and notes that the run is resumed. Collective: all
+ * ranks return the same. */
 static accel_status_t load_checkpoint(accel_t *run, const char *dir, accel_error_t *err)
 {
     int writers = 0;
@@ -189,16 +202,18 @@ static accel_status_t load_checkpoint(accel_t *run, const char *dir, accel_error
     return ACCEL_OK;
 }
 
-/* Newest first. What the list calls damaged is passed over; all else is tried, and its
- * error ends the run: also what rank 0 could not read when it made the list. *at: the place
- * in the list of what was loaded. */
+/* Tries the list, newest first. Entries that the list calls damaged are passed over.
+ * All others are tried, also those that rank 0 could not read when it made the list,
+ * and an error other than damage ends the run. *at_out: place in the list of the one
+ * that was tried last. */
 static accel_status_t try_all(accel_t *run, const char *root, const struct found *f,
-                              int64_t *at, accel_error_t *err)
+                              int64_t *at_out, accel_error_t *err)
 {
     for (int64_t i = 0; i < f->count; i++) {
         char dir[sizeof(run->ckpt_dir) + sizeof(f->list[i].name) + 2];
         accel_status_t st;
 
+        /* rank 0 has proof: nobody needs to open it */
         if (f->list[i].state == ACCEL_CKPT_DAMAGED) {
             if (run->boot.rank == 0)
                 accel_logf(&run->log, ACCEL_LOG_WARN, "%s is damaged (%s); passed over",
@@ -207,7 +222,7 @@ static accel_status_t try_all(accel_t *run, const char *root, const struct found
         }
         snprintf(dir, sizeof(dir), "%s/%s", root, f->list[i].name);
         st = load_checkpoint(run, dir, err);
-        *at = i;
+        *at_out = i;
         if (st == ACCEL_OK || !is_damage(st))
             return st;
         if (run->boot.rank == 0)
@@ -225,7 +240,7 @@ static accel_status_t try_all(accel_t *run, const char *root, const struct found
                          (long long)f->count);
 }
 
-/* All ranks found the same: one of them says it. */
+/* All ranks found the same error: only rank 0's keeps its text. */
 static accel_status_t said_once(const accel_t *run, accel_status_t st,
                                 accel_error_t *err)
 {
@@ -234,14 +249,15 @@ static accel_status_t said_once(const accel_t *run, accel_status_t st,
     return st;
 }
 
-/* Rank 0's. The damaged ones among the first `count` of the list are in the way of what
- * this run will save: they step aside, and nothing of them is lost. */
+/* Rank 0. The damaged ones among the first `count` of the list are in the way of what
+ * this run will save: they are moved aside, and nothing of them is lost. */
 static accel_status_t move_aside(accel_t *run, const struct found *own, int64_t count,
                                  accel_error_t *err)
 {
     for (int64_t i = 0; i < count; i++) {
         char to[192];
-        /* A complete one in the list was passed over because reading it proved damage. */
+        /* A complete one in the list was passed over because
+         * reading it proved damage. */
         accel_status_t st =
             accel_ckpt_set_aside(run->ckpt_dir, own->list[i].name,
                                  own->list[i].complete, to, sizeof(to), err);
@@ -254,8 +270,8 @@ static accel_status_t move_aside(accel_t *run, const struct found *own, int64_t 
     return ACCEL_OK;
 }
 
-/* Goes on from the run's own directory: later saves follow that checkpoint there. A run that
- * saves nothing changes nothing. */
+/* Resumes from the run's own directory: later saves follow that checkpoint there. A run
+ * that saves nothing moves nothing. */
 static accel_status_t from_own(accel_t *run, const struct found *own,
                                accel_error_t *err)
 {
@@ -274,8 +290,10 @@ static accel_status_t from_own(accel_t *run, const struct found *own,
     return run_agree(run, st, err);
 }
 
-/* ---- a fresh start ---------------------------------------------------------------------- */
+/* ---- a fresh start --------------------------------------------------------------- */
 
+/* --accel-resume=none. Refuses to start over a run that has checkpoints: its saves
+ * would mix with them. */
 static accel_status_t from_nothing(accel_t *run, const struct found *own,
                                    accel_error_t *err)
 {
@@ -298,8 +316,10 @@ static accel_status_t from_nothing(accel_t *run, const struct found *own,
     return ACCEL_OK;
 }
 
-/* ---- a path ------------------------------------------------------------------------------ */
+/* ---- a path ---------------------------------------------------------------------- */
 
+/* what a path is: one checkpoint, a directory of them, the run's own directory, or the
+ * newest checkpoint in that */
 enum resume_path { PLACE_CHECKPOINT, PLACE_DIRECTORY, PLACE_OWN, PLACE_OWN_NEWEST };
 
 /* By what is in it, or by its name where the save never finished. */
@@ -311,10 +331,10 @@ static bool is_checkpoint(const char *dir, const char *name)
     return access(path, F_OK) == 0 || strncmp(name, "step_", 5) == 0;
 }
 
-/* Rank 0's: what `path` is. Both are resolved, so that no second name of the run's own
- * directory passes for another one. */
+/* Rank 0: what `path` is. Both paths are resolved, so that a second name of the run's
+ * own directory does not pass for another one. */
 static accel_status_t look_at(const accel_t *run, const char *path,
-                              const struct found *own, int64_t *place,
+                              const struct found *own, int64_t *place_out,
                               accel_error_t *err)
 {
     char *real = realpath(path, NULL), *ours = realpath(run->ckpt_dir, NULL);
@@ -326,20 +346,21 @@ static accel_status_t look_at(const accel_t *run, const char *path,
     }
     char *name = strrchr(real, '/') + 1;
     if (ours && strcmp(real, ours) == 0) {
-        *place = PLACE_OWN;
+        *place_out = PLACE_OWN;
     } else if (is_checkpoint(real, name)) {
         bool newest = own->count > 0 && strcmp(own->list[0].name, name) == 0;
         name[-1] = '\0';
-        *place = newest && ours && strcmp(real, ours) == 0 ? PLACE_OWN_NEWEST
-                                                           : PLACE_CHECKPOINT;
+        *place_out = newest && ours && strcmp(real, ours) == 0 ? PLACE_OWN_NEWEST
+                                                               : PLACE_CHECKPOINT;
     } else {
-        *place = PLACE_DIRECTORY;
+        *place_out = PLACE_DIRECTORY;
     }
     free(real);
     free(ours);
     return ACCEL_OK;
 }
 
+/* The newest intact checkpoint of a directory that is not the run's own. */
 static accel_status_t from_directory(accel_t *run, const char *path, accel_error_t *err)
 {
     struct found f = { 0 };
@@ -358,6 +379,8 @@ static accel_status_t from_directory(accel_t *run, const char *path, accel_error
     return st;
 }
 
+/* --accel-resume=PATH. To resume from elsewhere the run's own directory must be empty:
+ * its checkpoints would belong to another history. */
 static accel_status_t from_path(accel_t *run, const char *path, const struct found *own,
                                 accel_error_t *err)
 {
@@ -393,23 +416,29 @@ static accel_status_t from_path(accel_t *run, const char *path, const struct fou
                                      : from_directory(run, path, err);
 }
 
-/* ---- the choice -------------------------------------------------------------------------- */
+/* ---- the choice ------------------------------------------------------------------ */
 
-/* Rank 0's environment decides. */
-static accel_status_t agree_on_choice(accel_t *run, struct choice *c,
+/* Collective. Rank 0's environment decides. */
+static accel_status_t agree_on_choice(accel_t *run, struct choice *choice_out,
                                       accel_error_t *err)
 {
     const char *text = getenv(ENV_RESUME);
     accel_status_t st = ACCEL_OK;
 
-    memset(c, 0, sizeof(*c));
-    c->restarts = env_long("ACCEL_RESTART_COUNT", env_long("SLURM_RESTART_COUNT", 0));
+    memset(choice_out, 0, sizeof(*choice_out));
+    choice_out->restarts =
+        env_long("ACCEL_RESTART_COUNT", env_long("SLURM_RESTART_COUNT", 0));
     if (run->boot.rank == 0)
-        st = resume_choice(text ? text : "auto", NULL, c->what, sizeof(c->what), err);
+        st = resume_choice(text ? text : "auto", NULL, choice_out->what,
+                           sizeof(choice_out->what), err);
     st = run_agree(run, st, err);
-    return st == ACCEL_OK ? comm_broadcast(run->comm, c, sizeof(*c), 0, err) : st;
+    return st == ACCEL_OK
+               ? comm_broadcast(run->comm, choice_out, sizeof(*choice_out), 0, err)
+               : st;
 }
 
+/* After a restart "none" or a path would throw away what the first life trained, so the
+ * run's own checkpoints win. */
 accel_status_t resume_run(accel_t *run, accel_error_t *err)
 {
     struct found own = { 0 };

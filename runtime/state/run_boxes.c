@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Everything of a run that a checkpoint holds as tensors: the shards' boxes and the
- * buffers, which rank 0 stores whole and every rank reads. From a device and back to it by
+ * Everything of a run that a checkpoint holds as tensors: the boxes of the shards, and
+ * the buffers, which rank 0 stores whole and every rank reads. To and from a device by
  * way of a copy on the host.
  */
 #include <stdio.h>
@@ -11,6 +11,7 @@
 #include "backend/backend.h"
 #include "run/run.h"
 
+/* A box that is the whole tensor. `name` must outlive it. */
 static accel_ckpt_box_t box_of(accel_tensor_t *t, const char *name)
 {
     accel_ckpt_box_t box = {
@@ -22,16 +23,18 @@ static accel_ckpt_box_t box_of(accel_tensor_t *t, const char *name)
     return box;
 }
 
-/* The buffers' boxes behind `shards`[n], all in one malloc with the names. */
+/* The boxes of the shards, those of the buffers behind them, and the names of the
+ * latter, in one malloc. */
 static accel_status_t join(accel_tensor_t **buffer, size_t buffers,
                            const accel_ckpt_box_t *shards, size_t n,
-                           accel_ckpt_box_t **out, accel_error_t *err)
+                           accel_ckpt_box_t **boxes_out, accel_error_t *err)
 {
     static const char prefix[] = "buffer/";
-    size_t bytes = (n + buffers) * sizeof(**out), names = 0;
+    size_t bytes = (n + buffers) * sizeof(**boxes_out), names = 0;
     accel_ckpt_box_t *all;
     char *text;
 
+    /* bytes of the names, each with its NUL */
     for (size_t i = 0; i < buffers; i++)
         names += sizeof(prefix) + strlen(buffer[i]->buffer);
     all = malloc(bytes + names);
@@ -43,10 +46,11 @@ static accel_status_t join(accel_tensor_t **buffer, size_t buffers,
         all[n + i] = box_of(buffer[i], text);
         text += sprintf(text, "%s%s", prefix, buffer[i]->buffer) + 1;
     }
-    *out = all;
+    *boxes_out = all;
     return ACCEL_OK;
 }
 
+/* bytes of a box in memory */
 static size_t box_bytes(const accel_ckpt_box_t *b)
 {
     size_t n = accel_dtype_bytes(b->dtype);
@@ -56,13 +60,15 @@ static size_t box_bytes(const accel_ckpt_box_t *b)
     return n;
 }
 
-/* Box i is on the device: all, or offloaded the buffers only. */
+/* Is box i in device memory? Of an offloaded run only the buffers are: its shards live
+ * in host memory (run->home). */
 static bool on_device(const accel_t *run, const struct run_boxes *b, size_t i)
 {
     return run->backend->device && !(run->home && i < b->shard_count);
 }
 
-/* Host memory for those on the device, with copies of what is to be saved. */
+/* Points boxes that are on the device to host memory, one allocation for all, and fills
+ * it with copies of what is to be saved. */
 static accel_status_t bring(accel_t *run, bool for_load, struct run_boxes *b,
                             accel_error_t *err)
 {
@@ -98,7 +104,9 @@ void run_boxes_store(accel_t *run, const struct run_boxes *b)
     shard_loaded(run->shard);
 }
 
-accel_status_t run_boxes(accel_t *run, bool for_load, struct run_boxes *out,
+/* Buffers are equal on all ranks: one copy is stored, and each rank reads it. Whatever
+ * was allocated before an error is in *boxes_out, which the caller frees. */
+accel_status_t run_boxes(accel_t *run, bool for_load, struct run_boxes *boxes_out,
                          accel_error_t *err)
 {
     accel_module_t *model = run->job.model;
@@ -108,21 +116,21 @@ accel_status_t run_boxes(accel_t *run, bool for_load, struct run_boxes *out,
     accel_tensor_t **list;
     accel_status_t st;
 
-    memset(out, 0, sizeof(*out));
-    st = shard_boxes(run->shard, for_load, &out->shards, &out->count, err);
-    out->all = out->shards;
-    out->shard_count = out->count;
+    memset(boxes_out, 0, sizeof(*boxes_out));
+    st = shard_boxes(run->shard, for_load, &boxes_out->shards, &boxes_out->count, err);
+    boxes_out->all = boxes_out->shards;
+    boxes_out->shard_count = boxes_out->count;
     if (st || !buffers)
-        return st || !run->backend->device ? st : bring(run, for_load, out, err);
+        return st || !run->backend->device ? st : bring(run, for_load, boxes_out, err);
     list = calloc(buffers, sizeof(*list));
     if (!list)
         return accel_fail_nomem(err, "list of buffers", buffers * sizeof(*list));
     nn_buffers_list(model, list);
-    st = join(list, buffers, out->shards, out->count, &out->all, err);
+    st = join(list, buffers, boxes_out->shards, boxes_out->count, &boxes_out->all, err);
     if (!st)
-        out->count += buffers;
+        boxes_out->count += buffers;
     free(list);
-    return st || !run->backend->device ? st : bring(run, for_load, out, err);
+    return st || !run->backend->device ? st : bring(run, for_load, boxes_out, err);
 }
 
 void run_boxes_free(struct run_boxes *b)

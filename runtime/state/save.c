@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Saving: boxes from shard/, the trainer blob, and collectives as callbacks go to
- * libaccelckpt.
+ * Saving: the boxes of the shards, the trainer's blob, and the run's collectives as
+ * callbacks go to libaccelckpt.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,15 +12,16 @@
 
 #include "run/run.h"
 
+/* accel_ckpt_coll in terms of comm/; `user` is the run's communicator. */
 static accel_status_t coll_barrier(void *user, accel_error_t *err)
 {
     return comm_barrier(user, err);
 }
 
 static accel_status_t coll_gather(void *user, const void *mine, size_t bytes, int root,
-                                  void **all, size_t *sizes, accel_error_t *err)
+                                  void **all_out, size_t *sizes_out, accel_error_t *err)
 {
-    return comm_gather(user, mine, bytes, root, all, sizes, err);
+    return comm_gather(user, mine, bytes, root, all_out, sizes_out, err);
 }
 
 static accel_status_t coll_broadcast(void *user, void *buf, size_t bytes, int root,
@@ -34,6 +35,7 @@ static accel_status_t coll_max(void *user, int64_t *value, accel_error_t *err)
     return comm_all_reduce(user, value, 1, ACCEL_I64, COMM_MAX, err);
 }
 
+/* libaccelckpt knows nothing of comm/: these four are all that it needs. */
 static accel_ckpt_coll_t collectives(const accel_t *run)
 {
     return (accel_ckpt_coll_t){
@@ -47,7 +49,8 @@ static accel_ckpt_coll_t collectives(const accel_t *run)
     };
 }
 
-/* Who writes: job and incarnation, the same word on every rank. */
+/* Collective. Who writes: job and incarnation, rank 0's word on every rank, since all
+ * of them derive the directory's name from it. */
 static accel_status_t owner_name(accel_t *run, char *buf, size_t len,
                                  accel_error_t *err)
 {
@@ -59,12 +62,14 @@ static accel_status_t owner_name(accel_t *run, char *buf, size_t len,
     return comm_broadcast(run->comm, buf, len, 0, err);
 }
 
+/* Asked right before the rename: a later start of this job may have taken the lease
+ * while this one was writing. */
 static accel_status_t may_commit(void *user, accel_error_t *err)
 {
     return lease_keep(user, err);
 }
 
-/* What is known once a checkpoint is durable. */
+/* Notes and logs what is known once a checkpoint is durable. */
 static void note_saved(accel_t *run, const accel_ckpt_stats_t *stats)
 {
     char size[32];
@@ -89,6 +94,8 @@ static void note_saved(accel_t *run, const accel_ckpt_stats_t *stats)
     notice_check(run, stats->seconds);
 }
 
+/* Each rank prepares alone; run_agree then makes sure that all of them enter
+ * accel_ckpt_save or none does. */
 accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
 {
     accel_ckpt_coll_t coll = collectives(run);
@@ -99,6 +106,7 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
     char *state = NULL;
     accel_status_t st;
 
+    /* the same on all ranks, so none of them waits for another */
     if (!run->config.ckpt_save || run->progress.saved_step == run->progress.step)
         return ACCEL_OK;
     st = state_encode(run, &state, &blob.bytes, err);
@@ -142,23 +150,25 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* What another try may cure: a full disk, a file system that is away. */
+/* Errors that another try may cure: a full disk, a file system that is away. */
 static bool may_pass(accel_status_t st)
 {
     return st == ACCEL_EIO || st == ACCEL_ECREATE || st == ACCEL_EOS ||
            st == ACCEL_EPERM || st == ACCEL_ENOMEM;
 }
 
-/* A pause that a signal ends: whoever is in a hurry gets the next try at once. */
+/* A pause that any signal ends: then time is short, and the next try begins at once. */
 static void pause_seconds(int seconds)
 {
     nanosleep(&(struct timespec){ .tv_sec = seconds }, NULL);
 }
 
+/* All ranks have the same status, so all of them try again or none does. Errors of
+ * other kinds end it at once. */
 accel_status_t save_last(accel_t *run, accel_error_t *err)
 {
-    static const int pauses[] = { 1, 2,
-                                  4 }; /* seconds; after a warning, time is short */
+    /* seconds; short, since after Slurm's warning little time is left */
+    static const int pauses[] = { 1, 2, 4 };
     accel_error_t why = { 0 };
     accel_status_t st;
 
@@ -182,6 +192,7 @@ accel_status_t save_last(accel_t *run, accel_error_t *err)
     return st;
 }
 
+/* last_save_ns moves on after a failure too, or every step would try again. */
 accel_status_t save_or_go_on(accel_t *run, accel_error_t *err)
 {
     accel_error_t why = { 0 };
@@ -194,8 +205,8 @@ accel_status_t save_or_go_on(accel_t *run, accel_error_t *err)
         return st;
     }
     run->progress.failed_saves++;
-    run->progress.last_save_ns =
-        clock_ns(); /* every_minutes: not again at the very next step */
+    /* every_minutes: not again at the very next step */
+    run->progress.last_save_ns = clock_ns();
     if (run->progress.saved_step >= 0)
         snprintf(kept, sizeof(kept), "that of step %lld is intact",
                  (long long)run->progress.saved_step);

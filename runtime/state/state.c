@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a checkpoint holds besides tensors, as text: identity of the run (must agree to
- * resume), progress (step, sample cursor, random streams), and the settings that may
- * change between starts (listed when they do). No world size in it: the cursor is global
- * and every random number is a function of (seed, name or sample, index).
+ * What a checkpoint holds besides tensors, as text: the identity of the run (must agree
+ * to resume), progress (step, sample cursor, random streams), and settings that may
+ * change between starts (listed when they do). The world size is not part of the
+ * progress: the cursor is global, and every random number is a function of (seed, name
+ * or sample, index).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -17,14 +18,18 @@
 #include "optim/optim.h"
 #include "run/run.h"
 
+/* version of the trainer state's text */
 #define STATE_VERSION 1
 
+/* Digest of names and shapes of all parameters, and how many elements they have. */
 static uint64_t model_digest(const struct units *units, int64_t *params_out)
 {
+    /* a sum of 64-bit hashes; wraps around */
     XXH64_hash_t h = 0;
     int64_t params = 0;
 
-    /* Order of units follows the wrap policy, so the digest must not: add, don't chain. */
+    /* The order of units follows the wrap policy and the digest must not, so the hashes
+     * are added instead of chained. */
     for (int u = 0; u < units->count; u++) {
         for (int i = 0; i < units->unit[u].param_count; i++) {
             const accel_tensor_t *p = units->unit[u].param[i];
@@ -38,6 +43,8 @@ static uint64_t model_digest(const struct units *units, int64_t *params_out)
     return h;
 }
 
+/* No batch size and no world size: a run may resume with others. What is not in here
+ * may change, and then list_differences warns. */
 accel_status_t state_identity(accel_t *run, accel_error_t *err)
 {
     uint64_t data = 0;
@@ -55,7 +62,7 @@ accel_status_t state_identity(accel_t *run, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* Settings that a restart may change; listed when they differ. */
+/* Settings that a restart may change, as lines; listed when they differ. */
 static void settings(const accel_t *run, struct strbuf *b)
 {
     const accel_job_t *j = &run->job;
@@ -78,10 +85,13 @@ static void settings(const accel_t *run, struct strbuf *b)
                   p.compute == ACCEL_BF16 ? "bf16" : "no", accel_dtype_name(p.reduce));
 }
 
+/* fixed size, so that one broadcast carries the text */
 #define AGREE_BYTES 8192
 
-/* Everything that must be the same on all ranks, as lines "key=value". */
-static accel_status_t common_text(accel_t *run, char out[AGREE_BYTES],
+/* Everything that must be the same on all ranks, as lines "key=value", padded
+ * with NUL. The config goes in as a digest; the other keys have lines, so that a
+ * message can name them. */
+static accel_status_t common_text(accel_t *run, char text_out[AGREE_BYTES],
                                   accel_error_t *err)
 {
     char encoded[16 * 1024 + 1], fields[512] = "none";
@@ -107,13 +117,14 @@ static accel_status_t common_text(accel_t *run, char out[AGREE_BYTES],
         strbuf_free(&b);
         return accel_fail_nomem(err, "the common settings", AGREE_BYTES);
     }
-    memset(out, 0, AGREE_BYTES);
-    memcpy(out, b.s, b.len);
+    memset(text_out, 0, AGREE_BYTES);
+    memcpy(text_out, b.s, b.len);
     strbuf_free(&b);
     return ACCEL_OK;
 }
 
-accel_status_t state_encode(const accel_t *run, char **out, size_t *bytes,
+/* step, cursor and rng_step are enough: nothing else of the loop outlives a step. */
+accel_status_t state_encode(const accel_t *run, char **text_out, size_t *bytes_out,
                             accel_error_t *err)
 {
     struct strbuf b = { 0 };
@@ -131,12 +142,12 @@ accel_status_t state_encode(const accel_t *run, char **out, size_t *bytes,
         strbuf_free(&b);
         return accel_fail_nomem(err, "the trainer state", 4096);
     }
-    *out = b.s;
-    *bytes = b.len;
+    *text_out = b.s;
+    *bytes_out = b.len;
     return ACCEL_OK;
 }
 
-/* Value of `key` in lines "key=value"; copied to buf. */
+/* Value of `key` in lines "key=value", copied to buf[len]. */
 static bool lookup(const char *text, const char *key, char *buf, size_t len)
 {
     size_t klen = strlen(key);
@@ -154,7 +165,8 @@ static bool lookup(const char *text, const char *key, char *buf, size_t len)
     return false;
 }
 
-static bool lookup_i64(const char *text, const char *key, int64_t *out)
+/* The same as a whole number, 0 or more. */
+static bool lookup_i64(const char *text, const char *key, int64_t *value_out)
 {
     char value[64], *end;
     long long v;
@@ -165,11 +177,12 @@ static bool lookup_i64(const char *text, const char *key, int64_t *out)
     v = strtoll(value, &end, 10);
     if (errno || *end || end == value || v < 0)
         return false;
-    *out = v;
+    *value_out = v;
     return true;
 }
 
-/* One warning per setting that is not what it was when the checkpoint was written. */
+/* One warning for each setting that differs from what the checkpoint
+ * has. Rank 0 says it. */
 static void list_differences(accel_t *run, const char *text)
 {
     struct strbuf now = { 0 };
@@ -193,6 +206,7 @@ static void list_differences(accel_t *run, const char *text)
     strbuf_free(&now);
 }
 
+/* A checkpoint without the line has AdamW's state. */
 accel_status_t state_check_optimizer(const accel_t *run, const char *dir,
                                      const char *blob, size_t bytes, accel_error_t *err)
 {
@@ -219,6 +233,7 @@ accel_status_t state_check_optimizer(const accel_t *run, const char *dir,
     return st;
 }
 
+/* Keys that it does not know are ignored. */
 accel_status_t state_decode(accel_t *run, const char *blob, size_t bytes,
                             accel_error_t *err)
 {
@@ -245,7 +260,8 @@ accel_status_t state_decode(accel_t *run, const char *blob, size_t bytes,
     return st;
 }
 
-/* The first line of `mine` that `root` (rank 0's text) has differently. */
+/* The first line of `mine` that `root`, rank 0's text, lacks or has with another value.
+ * Cuts `mine` into pieces. */
 static accel_status_t first_difference(const accel_t *run, char *mine, const char *root,
                                        accel_error_t *err)
 {
@@ -267,6 +283,8 @@ static accel_status_t first_difference(const accel_t *run, char *mine, const cha
     return ACCEL_OK;
 }
 
+/* Each rank compares with rank 0's text. run_agree before the broadcast keeps a rank
+ * that failed from leaving the others in it. */
 accel_status_t state_same_on_all(accel_t *run, accel_error_t *err)
 {
     char *mine = calloc(2, AGREE_BYTES), *root = mine ? mine + AGREE_BYTES : NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_save_weights: the masters of all ranks into Hugging Face files. Rank 0 writes; a
- * slice of a parameter travels at a time, so that no rank ever holds the whole model.
+ * accel_save_weights: the master weights of all ranks into Hugging Face files. Rank 0
+ * writes. One slice of a parameter travels at a time, so that no rank ever holds the
+ * whole model.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,37 +14,44 @@
 #include "backend/backend.h"
 #include "weights/weights.h"
 
+/* elements gathered at a time: 16 MiB of float32 on rank 0 */
 #define SLICE_ELEMS (4 << 20)
 
+/* One call of accel_save_weights on this rank. */
 struct export
 {
     accel_t *run;
     const struct hf_names *names;
     struct weight_part *part;
     size_t parts;
-    accel_safetensors_writer_t *out; /* rank 0's */
-    float *stage;                    /* on a device: room for a slice */
+    /* rank 0's; NULL elsewhere */
+    accel_safetensors_writer_t *out;
+    /* with a device: host memory for a slice */
+    float *stage;
 };
 
+/* names of dtypes in accel.h and in safetensors files */
 static const struct {
     const char *name, *stored;
 } dtypes[] = { { "float32", "F32" }, { "bfloat16", "BF16" }, { "float16", "F16" } };
 
-static accel_status_t stored_name(const char *dtype, const char **stored,
+/* *stored_out: static text */
+static accel_status_t stored_name(const char *dtype, const char **stored_out,
                                   accel_error_t *err)
 {
     for (size_t i = 0; dtype && i < ACCEL_ARRAY_SIZE(dtypes); i++)
         if (strcmp(dtypes[i].name, dtype) == 0) {
-            *stored = dtypes[i].stored;
+            *stored_out = dtypes[i].stored;
             return ACCEL_OK;
         }
     return accel_fail(err, A0815, "use float32, bfloat16 or float16",
                       "weights are not written as '%.40s'", dtype ? dtype : "");
 }
 
-/* Rank 0's: the files, with their names and shapes. */
-static accel_status_t begin(struct export *x, const char *dir, const char *stored,
-                            int64_t shard_bytes, accel_error_t *err)
+/* Rank 0: lays out the files, with Hugging Face names and shapes. */
+static accel_status_t export_begin(struct export *x, const char *dir,
+                                   const char *stored, int64_t shard_bytes,
+                                   accel_error_t *err)
 {
     accel_safetensors_entry_t *entry = calloc(x->parts + 1, sizeof(*entry));
     char(*name)[512] = calloc(x->parts + 1, sizeof(*name));
@@ -56,6 +64,7 @@ static accel_status_t begin(struct export *x, const char *dir, const char *store
         const accel_tensor_t *p = x->part[i].param;
         bool turned = hf_is_transposed(x->names, p->name);
 
+        /* name 0 is the one to write */
         hf_name(x->names, p->name, 0, name[i], sizeof(name[i]));
         entry[i] = (accel_safetensors_entry_t){ .name = name[i], .ndim = p->ndim };
         for (int d = 0; d < p->ndim; d++)
@@ -69,20 +78,23 @@ static accel_status_t begin(struct export *x, const char *dir, const char *store
     return st;
 }
 
-/* Values of this rank's shard where the CPU can read them. */
+/* Values of this rank's shard where the CPU can read them: themselves, or a copy in the
+ * stage that is good until the next call. */
 static const float *on_host(const struct export *x, const float *values, size_t bytes)
 {
     const struct backend *be = run_home(x->run);
 
     if (!be->device)
         return values;
+    /* complete when the call returns */
     be->to_host_bytes(be, x->stage, values, bytes);
     return x->stage;
 }
 
-/* Elements [first, first + count) of part i from all ranks to rank 0's file. The ranks
- * hold them one after the other in rank order. A failure of the file is kept in *bad, so
- * that all ranks go through the same collectives. */
+/* Collective. Elements [first, first + count) of part i from all ranks to rank 0's
+ * file. The ranks hold them one after the other in rank order, so the gathered blocks
+ * are the slice. A failure of the file is kept in *bad, so that all ranks still go
+ * through the same collectives. */
 static accel_status_t slice(struct export *x, size_t i, int64_t first, int64_t count,
                             accel_status_t *bad, accel_error_t *why, accel_error_t *err)
 {
@@ -94,6 +106,7 @@ static accel_status_t slice(struct export *x, size_t i, int64_t first, int64_t c
     void *all = NULL;
     accel_status_t st;
 
+    /* b .. e: this rank's share of the slice; empty when b >= e */
     e = e < first + count ? e : first + count;
     bytes = b < e ? (size_t)(e - b) * sizeof(*mine) : 0;
     if (bytes)
@@ -101,6 +114,7 @@ static accel_status_t slice(struct export *x, size_t i, int64_t first, int64_t c
     if (x->run->boot.rank == 0)
         sizes = calloc((size_t)x->run->boot.size, sizeof(*sizes));
     st = comm_gather(x->run->comm, mine, bytes, 0, &all, sizes, err);
+    /* after a failed write the rest is gathered and dropped */
     if (!st && x->out && !*bad)
         *bad = (turned ? accel_safetensors_write_transposed
                        : accel_safetensors_write)(x->out, i, first, count, all, why);
@@ -109,7 +123,8 @@ static accel_status_t slice(struct export *x, size_t i, int64_t first, int64_t c
     return st;
 }
 
-/* Elements of a parameter that travel at a time: whole rows. */
+/* Elements of a parameter that travel at a time: whole rows, since
+ * write_transposed takes no less. */
 static int64_t slice_elems(const accel_tensor_t *p)
 {
     int64_t row = p->elems / p->dim[0];
@@ -117,6 +132,7 @@ static int64_t slice_elems(const accel_tensor_t *p)
     return row < SLICE_ELEMS ? SLICE_ELEMS / row * row : row;
 }
 
+/* With a device: the stage, for the largest slice. */
 static accel_status_t open_stage(struct export *x, accel_error_t *err)
 {
     int64_t most = 1;
@@ -132,6 +148,8 @@ static accel_status_t open_stage(struct export *x, accel_error_t *err)
                                        (size_t)most * sizeof(*x->stage));
 }
 
+/* All parameters; after each the ranks agree, so that a full disk on rank 0
+ * ends the export for all. */
 static accel_status_t write_all(struct export *x, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK, bad = ACCEL_OK;
@@ -141,6 +159,8 @@ static accel_status_t write_all(struct export *x, accel_error_t *err)
         const accel_tensor_t *p = x->part[i].param;
         int64_t most = slice_elems(p);
 
+        /* a failed collective ends the loop at once, a failed
+         * file after the parameter */
         for (int64_t at = 0; at < p->elems && !st; at += most)
             st = slice(x, i, at, p->elems - at < most ? p->elems - at : most, &bad,
                        &why, err);
@@ -153,22 +173,25 @@ static accel_status_t write_all(struct export *x, accel_error_t *err)
     return st;
 }
 
-/* config.json of a model of the library; *text is NULL for any other. */
-static accel_status_t config_text(const accel_t *run, const char *dtype, char **text,
-                                  accel_error_t *err)
+/* config.json for a model of the library; *text_out, one malloc,
+ * is NULL for any other. */
+static accel_status_t config_text(const accel_t *run, const char *dtype,
+                                  char **text_out, accel_error_t *err)
 {
     const accel_gpt2_t *gpt2 = gpt2_config(run->job.model);
     const accel_llama_t *llama = llama_config(run->job.model);
     const accel_bert_t *bert = bert_config(run->job.model);
 
-    *text = NULL;
-    return gpt2    ? hf_gpt2_format(gpt2, dtype, text, err)
-           : llama ? hf_llama_format(llama, dtype, text, err)
-           : bert  ? hf_bert_format(bert, dtype, text, err)
+    *text_out = NULL;
+    return gpt2    ? hf_gpt2_format(gpt2, dtype, text_out, err)
+           : llama ? hf_llama_format(llama, dtype, text_out, err)
+           : bert  ? hf_bert_format(bert, dtype, text_out, err)
                    : ACCEL_OK;
 }
 
-static accel_status_t finish(struct export *x, const char *dtype, accel_error_t *err)
+/* Rank 0 commits; the ranks agree on whether that worked. Collective. */
+static accel_status_t export_finish(struct export *x, const char *dtype,
+                                    accel_error_t *err)
 {
     char *text = NULL;
     accel_status_t st = ACCEL_OK;
@@ -183,6 +206,8 @@ static accel_status_t finish(struct export *x, const char *dtype, accel_error_t 
     return run_agree(x->run, st, err);
 }
 
+/* Collective. Nothing is visible in `dir` until the commit; on failure writer_close
+ * removes what was written. */
 static accel_status_t save(accel_t *run, const char *dir, const char *dtype,
                            int64_t shard_bytes, accel_error_t *err)
 {
@@ -196,12 +221,13 @@ static accel_status_t save(accel_t *run, const char *dir, const char *dtype,
     if (!st)
         st = open_stage(&x, err);
     if (!st && run->boot.rank == 0)
-        st = begin(&x, dir, stored, shard_bytes, err);
+        st = export_begin(&x, dir, stored, shard_bytes, err);
+    /* every rank must have its stage, and rank 0 its files */
     st = run_agree(run, st, err);
     if (!st)
         st = write_all(&x, err);
     if (!st)
-        st = finish(&x, dtype, err);
+        st = export_finish(&x, dtype, err);
     if (!st && run->boot.rank == 0)
         accel_logf(&run->log, ACCEL_LOG_INFO,
                    "%zu parameters written to %s as %s in %.2f s", x.parts, dir, dtype,
@@ -212,6 +238,8 @@ static accel_status_t save(accel_t *run, const char *dir, const char *dtype,
     return st;
 }
 
+/* A failure of the files leaves the run as it was, and it may go on. Only the loss of a
+ * peer is the run's error. */
 accel_status_t accel_save_weights(accel_t *run, const char *dir, const char *dtype,
                                   int64_t shard_bytes, accel_error_t *err)
 {
@@ -221,6 +249,7 @@ accel_status_t accel_save_weights(accel_t *run, const char *dir, const char *dty
     if (st != ACCEL_OK)
         return st;
     st = save(run, dir, dtype, shard_bytes, &e);
+    /* the ranks are no longer together: the run cannot go on */
     if (st == ACCEL_EPEER)
         return run_report(run, st, &e, err);
     if (st != ACCEL_OK && err)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_load_weights: Hugging Face files into the shards. Each rank reads the ranges that
- * it keeps, a few tensors at a time. Never changes the optimizer's state or the progress.
+ * accel_load_weights: Hugging Face files into the shards. Each rank reads the ranges
+ * that it keeps, a few tensors at a time. Never changes the optimizer's state or the
+ * progress.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,28 +11,34 @@
 #include "backend/backend.h"
 #include "weights/weights.h"
 
-#define STRAIGHT_ELEMS (1 << 20) /* of a piece that one thread reads at a time */
+/* elements that one thread reads at a time: as stored, and transposed */
+#define STRAIGHT_ELEMS (1 << 20)
 #define TURNED_ELEMS   (4 << 20)
-#define COMPARE_ELEMS  (64 << 10)
-#define NAME_BYTES     512
+/* elements compared at a time when tied tensors are held against each other */
+#define COMPARE_ELEMS (64 << 10)
+#define NAME_BYTES    512
 
-/* ---- this rank's parts ------------------------------------------------------------------ */
+/* ---- this rank's parts ----------------------------------------------------------- */
 
-/* Where the box begins in its tensor, and how many elements it has. */
-static void range_of(const accel_ckpt_box_t *box, int64_t *begin, int64_t *count)
+/* Flat range of a box: its first element in the tensor, and how many it has. The boxes
+ * of a shard are cut from one range, so those of a parameter follow each other. */
+static void range_of(const accel_ckpt_box_t *box, int64_t *begin_out,
+                     int64_t *count_out)
 {
     int64_t stride = 1;
 
-    *begin = 0;
-    *count = 1;
+    *begin_out = 0;
+    *count_out = 1;
     for (int d = box->ndim - 1; d >= 0; d--) {
-        *begin += box->offset[d] * stride;
-        *count *= box->shape[d];
+        *begin_out += box->offset[d] * stride;
+        *count_out *= box->shape[d];
         stride *= box->global_shape[d];
     }
 }
 
-/* Boxes come in the order of the parameters, and those of one in memory order. */
+/* Joins boxes to parts. Boxes come in the order of the parameters, those of one
+ * parameter in memory order, so one pass is enough. Boxes of the optimizer's
+ * state are passed over. */
 static void take_boxes(struct weight_part *part, size_t n, const accel_ckpt_box_t *box,
                        size_t boxes)
 {
@@ -42,6 +49,7 @@ static void take_boxes(struct weight_part *part, size_t n, const accel_ckpt_box_
         const char *name = box[i].name + sizeof(prefix) - 1;
         int64_t begin, count;
 
+        /* the optimizer's state: optim/... */
         if (strncmp(box[i].name, prefix, sizeof(prefix) - 1) != 0)
             continue;
         while (at < n && strcmp(part[at].param->name, name) != 0)
@@ -57,8 +65,9 @@ static void take_boxes(struct weight_part *part, size_t n, const accel_ckpt_box_
     }
 }
 
-accel_status_t weight_parts(accel_t *run, bool for_load, struct weight_part **out,
-                            size_t *count, accel_error_t *err)
+/* shard_boxes names what is stored; a parameter without a box keeps count 0. */
+accel_status_t weight_parts(accel_t *run, bool for_load, struct weight_part **parts_out,
+                            size_t *count_out, accel_error_t *err)
 {
     accel_ckpt_box_t *box = NULL;
     struct weight_part *part;
@@ -81,25 +90,31 @@ accel_status_t weight_parts(accel_t *run, bool for_load, struct weight_part **ou
     }
     take_boxes(part, n, box, boxes);
     free(box);
-    *out = part;
-    *count = n;
+    *parts_out = part;
+    *count_out = n;
     return ACCEL_OK;
 }
 
-/* ---- which tensor is which parameter ---------------------------------------------------- */
+/* ---- which tensor is which parameter --------------------------------------------- */
 
+/* One call of accel_load_weights on this rank. */
 struct load {
     accel_t *run;
     const struct hf_names *names;
     accel_safetensors_t *file;
     struct weight_part *part;
     size_t parts;
-    const accel_safetensors_tensor_t **from; /* of each part; NULL: keeps its values */
-    bool *used;                              /* of each tensor */
-    struct strbuf kept, left; /* heads without values, tensors without a parameter */
+    /* [parts]: the tensor it is read from; NULL: keeps its values */
+    const accel_safetensors_tensor_t **from;
+    /* [tensors]: is a parameter's source */
+    bool *used;
+    /* for the log: heads without values, tensors without a parameter */
+    struct strbuf kept, left;
+    /* how many of the latter; only the first 20 are in the text */
     size_t lefts;
 };
 
+/* "[768, 3072]"; reversed where the file has the transpose. */
 static void shape_text(int ndim, const int64_t *dim, bool turned, char *buf, size_t len)
 {
     size_t used = (size_t)snprintf(buf, len, "[");
@@ -111,6 +126,7 @@ static void shape_text(int ndim, const int64_t *dim, bool turned, char *buf, siz
         snprintf(buf + used, len - used, "]");
 }
 
+/* The shapes must agree, after transposition where the model's files have it. */
 static accel_status_t check_shape(const struct load *l, const accel_tensor_t *p,
                                   const accel_safetensors_tensor_t *t,
                                   accel_error_t *err)
@@ -129,6 +145,8 @@ static accel_status_t check_shape(const struct load *l, const accel_tensor_t *p,
         "%.200s has shape %s in the file, and %s in the model", p->name, theirs, ours);
 }
 
+/* Finds the tensor for part i under one of its names. A new head may be missing, any
+ * other parameter may not. */
 static accel_status_t find_one(struct load *l, size_t i, const char *path,
                                accel_error_t *err)
 {
@@ -136,8 +154,10 @@ static accel_status_t find_one(struct load *l, size_t i, const char *path,
     const accel_safetensors_tensor_t *t = NULL;
     char name[NAME_BYTES];
 
+    /* the first name that is there */
     for (int k = 0; !t && hf_name(l->names, p->name, k, name, sizeof(name)); k++)
         t = accel_safetensors_find(l->file, name);
+    /* a pre-trained body under a new head: its initial values stay */
     if (!t && hf_is_head(l->names, p->name)) {
         strbuf_printf(&l->kept, "%s%s", l->kept.len ? ", " : "", p->name);
         return ACCEL_OK;
@@ -153,23 +173,26 @@ static accel_status_t find_one(struct load *l, size_t i, const char *path,
     return check_shape(l, p, t, err);
 }
 
-/* The tensor that may be there again, and the one that its parameter was read from. */
-static bool tied_pair(const struct load *l, int i, const accel_safetensors_tensor_t **a,
-                      const accel_safetensors_tensor_t **b)
+/* Pair i of tensors that a file may hold twice: a_out is the copy, b_out the tensor
+ * that the parameter is read from; NULL: not in the file. False: no more pairs. */
+static bool tied_pair(const struct load *l, int i,
+                      const accel_safetensors_tensor_t **a_out,
+                      const accel_safetensors_tensor_t **b_out)
 {
     const char *tensor, *param;
     char name[NAME_BYTES];
 
-    *a = *b = NULL;
+    *a_out = *b_out = NULL;
     if (!hf_tied(l->names, i, &tensor, &param))
         return false;
-    for (int k = 0; !*a && hf_name(l->names, tensor, k, name, sizeof(name)); k++)
-        *a = accel_safetensors_find(l->file, name);
-    for (int k = 0; !*b && hf_name(l->names, param, k, name, sizeof(name)); k++)
-        *b = accel_safetensors_find(l->file, name);
+    for (int k = 0; !*a_out && hf_name(l->names, tensor, k, name, sizeof(name)); k++)
+        *a_out = accel_safetensors_find(l->file, name);
+    for (int k = 0; !*b_out && hf_name(l->names, param, k, name, sizeof(name)); k++)
+        *b_out = accel_safetensors_find(l->file, name);
     return true;
 }
 
+/* ndim and all sizes */
 static bool same_shape(const accel_safetensors_tensor_t *a,
                        const accel_safetensors_tensor_t *b)
 {
@@ -177,7 +200,9 @@ static bool same_shape(const accel_safetensors_tensor_t *a,
            memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(*a->shape)) == 0;
 }
 
-/* A head that the model ties must not have values of its own. */
+/* A head that the model ties to its embedding must not have values of its own in
+ * the file: they would be lost silently. Compares piece by piece, with two
+ * buffers of COMPARE_ELEMS. */
 static accel_status_t check_tied(struct load *l, accel_error_t *err)
 {
     const accel_safetensors_tensor_t *a, *b;
@@ -194,6 +219,7 @@ static accel_status_t check_tied(struct load *l, accel_error_t *err)
             used = used || l->from[k] == a; /* a parameter: not tied in this model */
         if (!a || used)
             continue;
+        /* bit by bit: tied tensors are copies */
         for (int64_t at = 0; same && !st && at < a->elems; at += COMPARE_ELEMS) {
             int64_t n = a->elems - at < COMPARE_ELEMS ? a->elems - at : COMPARE_ELEMS;
 
@@ -214,6 +240,7 @@ static accel_status_t check_tied(struct load *l, accel_error_t *err)
     return st;
 }
 
+/* Is t a copy that check_tied has looked at? */
 static bool is_tied(const struct load *l, const accel_safetensors_tensor_t *t)
 {
     const accel_safetensors_tensor_t *a, *b;
@@ -224,11 +251,13 @@ static bool is_tied(const struct load *l, const accel_safetensors_tensor_t *t)
     return false;
 }
 
+/* Tensors that nothing reads: a sign of a wrong model, so they are logged. */
 static void list_left(struct load *l)
 {
     for (size_t k = 0; k < accel_safetensors_count(l->file); k++) {
         const accel_safetensors_tensor_t *t = accel_safetensors_at(l->file, k);
 
+        /* known and without a parameter: no reason for a warning */
         if (l->used[k] || hf_is_buffer(l->names, t->name) || is_tied(l, t))
             continue;
         if (l->lefts++ < 20)
@@ -236,19 +265,23 @@ static void list_left(struct load *l)
     }
 }
 
-/* ---- reading ----------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------- */
 
+/* A read of one thread. */
 struct piece {
     size_t part;
-    int64_t first, count; /* from the part's own first element */
+    /* elements, from the part's own first one */
+    int64_t first, count;
 };
 
+/* elements of the pieces of part i */
 static int64_t piece_elems(const struct load *l, size_t i)
 {
     return hf_is_transposed(l->names, l->part[i].param->name) ? TURNED_ELEMS
                                                               : STRAIGHT_ELEMS;
 }
 
+/* Reads a piece into host memory, transposed where the file has it so. */
 static accel_status_t read_to(const struct load *l, const struct piece *p, float *to,
                               accel_error_t *err)
 {
@@ -260,8 +293,8 @@ static accel_status_t read_to(const struct load *l, const struct piece *p, float
                                           w->begin + p->first, p->count, to, err);
 }
 
-/* Straight into the shard, or by way of the host. Many threads read; one at a time talks to
- * the device. */
+/* Straight into the shard, or by way of the host. Many threads read; one at a time
+ * talks to the device. */
 static accel_status_t read_piece(const struct load *l, const struct piece *p,
                                  accel_error_t *err)
 {
@@ -270,6 +303,7 @@ static accel_status_t read_piece(const struct load *l, const struct piece *p,
     size_t bytes = (size_t)p->count * sizeof(*host);
     accel_status_t st;
 
+    /* the shard is host memory */
     if (!be->device)
         return read_to(l, p, to, err);
     host = malloc(bytes);
@@ -284,31 +318,36 @@ static accel_status_t read_piece(const struct load *l, const struct piece *p,
     return st;
 }
 
-static accel_status_t list_pieces(const struct load *l, struct piece **out, size_t *n,
-                                  accel_error_t *err)
+/* All reads of this rank. *list_out is one malloc. */
+static accel_status_t list_pieces(const struct load *l, struct piece **list_out,
+                                  size_t *count_out, accel_error_t *err)
 {
     struct piece *list;
     size_t cap = 0;
 
     for (size_t i = 0; i < l->parts; i++)
+        /* an upper bound; parts without a tensor make no pieces */
         cap += (size_t)(l->part[i].count / piece_elems(l, i)) + 1;
     list = calloc(cap, sizeof(*list));
     if (!list)
         return accel_fail_nomem(err, "the list of reads", cap * sizeof(*list));
-    *n = 0;
+    *count_out = 0;
     for (size_t i = 0; i < l->parts; i++) {
         int64_t most = piece_elems(l, i);
 
         for (int64_t at = 0; l->from[i] && at < l->part[i].count; at += most) {
             int64_t rest = l->part[i].count - at;
 
-            list[(*n)++] = (struct piece){ i, at, rest < most ? rest : most };
+            list[(*count_out)++] = (struct piece){ i, at, rest < most ? rest : most };
         }
     }
-    *out = list;
+    *list_out = list;
     return ACCEL_OK;
 }
 
+/* Reads all pieces with the threads of the process; the schedule is dynamic, since
+ * transposed pieces take longer. The first failure to get to the critical section is
+ * the result; the others still finish. */
 static accel_status_t read_all(struct load *l, accel_error_t *err)
 {
     struct piece *list = NULL;
@@ -334,9 +373,10 @@ static accel_status_t read_all(struct load *l, accel_error_t *err)
     return first;
 }
 
-/* ---- the call ----------------------------------------------------------------------------- */
+/* ---- the call -------------------------------------------------------------------- */
 
-/* Local; what is wrong is this rank's own error. */
+/* This rank's work. Nothing is read into the shards before every parameter has its
+ * tensor. Rank 0 alone compares tied tensors: one look is enough. */
 static accel_status_t load_own(struct load *l, const char *path, accel_error_t *err)
 {
     accel_status_t st = accel_safetensors_open(&l->file, path, err);
@@ -362,6 +402,7 @@ static accel_status_t load_own(struct load *l, const char *path, accel_error_t *
     return st ? st : read_all(l, err);
 }
 
+/* Rank 0's lines in the log. */
 static void say(const struct load *l, const char *path, double seconds)
 {
     const struct accel_log *log = &l->run->log;
@@ -386,7 +427,9 @@ static void say(const struct load *l, const char *path, double seconds)
                path, seconds, format_bytes((double)bytes, size, sizeof(size)));
 }
 
-static accel_status_t load(accel_t *run, const char *path, accel_error_t *err)
+/* Collective. A run that resumed has better values already, so the same program works
+ * for a first start and a restart. */
+static accel_status_t load_weights(accel_t *run, const char *path, accel_error_t *err)
 {
     struct load l = { .run = run, .names = hf_names_of(run->job.model) };
     int64_t start = clock_ns();
@@ -398,17 +441,21 @@ static accel_status_t load(accel_t *run, const char *path, accel_error_t *err)
                        "%s is not read: the run goes on from its checkpoint", path);
         return ACCEL_OK;
     }
+    /* the moments of the optimizer would belong to other weights */
     if (run->progress.step > 0)
         return accel_fail(err, A0901, "load weights before the first step",
                           "accel_load_weights after %lld steps",
                           (long long)run->progress.step);
+    /* from here on all ranks have their values, or all have the error */
     st = run_agree(run, load_own(&l, path, err), err);
     if (!st) {
         for (size_t i = 0; i < l.parts; i++)
             if (l.from[i])
+                /* parameters that were read need no initial values */
                 shard_given(run->shard, l.part[i].param);
         shard_loaded(run->shard);
-        run->loop.step_start_ns = clock_ns(); /* no part of the first step */
+        /* loading is not part of the first step's time */
+        run->loop.step_start_ns = clock_ns();
         if (run->boot.rank == 0)
             say(&l, path, (double)(clock_ns() - start) / 1e9);
     }
@@ -428,6 +475,6 @@ accel_status_t accel_load_weights(accel_t *run, const char *path, accel_error_t 
 
     if (st != ACCEL_OK)
         return st;
-    st = load(run, path, &e);
+    st = load_weights(run, path, &e);
     return st == ACCEL_OK ? st : run_report(run, st, &e, err);
 }

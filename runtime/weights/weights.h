@@ -9,17 +9,20 @@
 #include "weights/huggingface/hf_names.h"
 #include "run/run.h"
 
-/* Elements [begin, begin + count) of a parameter, one after the other in this rank's shard,
- * in the backend's memory. */
+/* Elements [begin, begin + count) of a parameter, row-major, which lie one after the
+ * other in this rank's shard, in the memory of the run's home backend. */
 struct weight_part {
     const accel_tensor_t *param;
-    int64_t begin, count; /* count 0: nothing of it */
+    /* in elements of the parameter; count 0: this rank has none of it */
+    int64_t begin, count;
+    /* points into the shard; not owned */
     float *data;
 };
 
-/* All parameters of the run in the order of their units, the same list on every rank;
- * *out is one malloc. for_load as for shard_boxes. */
-accel_status_t weight_parts(accel_t *run, bool for_load, struct weight_part **out,
-                            size_t *count, accel_error_t *err);
+/* All parameters of the run in the order of their units: the same list on every rank,
+ * with other ranges. *parts_out is one malloc, freed by the caller. for_load as for
+ * shard_boxes. Not collective. */
+accel_status_t weight_parts(accel_t *run, bool for_load, struct weight_part **parts_out,
+                            size_t *count_out, accel_error_t *err);
 
 #endif

@@ -15,10 +15,12 @@
 
 #include "weights/huggingface/hf_config.h"
 
+/* a config.json has a few KiB; a file beyond this is something else */
 #define FILE_MAX_BYTES (16 << 20)
-#define PLAIN          "use a model without it"
+/* the hint of most refusals */
+#define PLAIN "use a model without it"
 
-/* Opens the text and holds it to `type`. */
+/* Opens the text and checks that its model_type is `type`. */
 static accel_status_t open_typed(struct hf_json *j, const char *text, size_t len,
                                  const char *type, const char *where,
                                  accel_error_t *err)
@@ -29,6 +31,7 @@ static accel_status_t open_typed(struct hf_json *j, const char *text, size_t len
 
     if (st)
         return st;
+    /* a missing type and a wrong one have different messages */
     found = hf_json_text(j, "model_type", NULL);
     if (!j->status && !found)
         j->status = accel_fail_at(err, A0640, where, "give the config.json of a model",
@@ -42,6 +45,7 @@ static accel_status_t open_typed(struct hf_json *j, const char *text, size_t len
     return j->status;
 }
 
+/* Notes that a size is no multiple of another one. */
 static accel_status_t misfit(struct hf_json *j, const char *a, int a_value,
                              const char *b, int b_value)
 {
@@ -52,7 +56,7 @@ static accel_status_t misfit(struct hf_json *j, const char *a, int a_value,
     return j->status;
 }
 
-/* `out` is set only on success. */
+/* Ends a parse function: `out` is set only on success. */
 #define FINISH(j, m, out)                                                              \
     do {                                                                               \
         if (!(j).status)                                                               \
@@ -62,7 +66,7 @@ static accel_status_t misfit(struct hf_json *j, const char *a, int a_value,
     } while (0)
 
 accel_status_t hf_gpt2_parse(const char *text, size_t len, const char *where,
-                             accel_gpt2_t *out, accel_error_t *err)
+                             accel_gpt2_t *model_out, accel_error_t *err)
 {
     accel_gpt2_t m = { 0 };
     struct hf_json j;
@@ -71,9 +75,11 @@ accel_status_t hf_gpt2_parse(const char *text, size_t len, const char *where,
         m.layers = hf_json_size(&j, "n_layer", 0);
         m.heads = hf_json_size(&j, "n_head", 0);
         m.width = hf_json_size(&j, "n_embd", 0);
+        /* old files have n_ctx only */
         m.context = hf_json_size(
             &j, hf_json_has(&j, "n_positions") ? "n_positions" : "n_ctx", 0);
         m.vocab = hf_json_size(&j, "vocab_size", 0);
+        /* null, which is usual, means 4 x width: hidden stays 0 */
         if (hf_json_has(&j, "n_inner"))
             m.hidden = hf_json_size(&j, "n_inner", 0);
         m.resid_dropout = hf_json_real(&j, "resid_pdrop", 0.1, 0, 1);
@@ -81,20 +87,23 @@ accel_status_t hf_gpt2_parse(const char *text, size_t len, const char *where,
         m.attn_dropout = hf_json_real(&j, "attn_pdrop", 0.1, 0, 1);
         m.norm_eps = hf_json_real(&j, "layer_norm_epsilon", 1e-5, 1e-30, 1);
         m.activation = hf_json_activation(&j, "activation_function", "gelu_new");
+        /* features that change the computation and that this library lacks */
         hf_json_only(&j, "scale_attn_weights", true, PLAIN);
         hf_json_only(&j, "scale_attn_by_inverse_layer_idx", false, PLAIN);
         hf_json_only(&j, "add_cross_attention", false, PLAIN);
         hf_json_only(&j, "tie_word_embeddings", true,
                      "use a model whose head is its embedding");
+        /* a head takes an equal part of the width */
         if (!j.status && m.width % m.heads)
             misfit(&j, "n_embd", m.width, "n_head", m.heads);
     }
-    FINISH(j, m, out);
+    FINISH(j, m, model_out);
 }
 
-/* ---- llama ------------------------------------------------------------------------------ */
+/* ---- llama ----------------------------------------------------------------------- */
 
-/* `in` is rope_scaling, or rope_parameters, which has the base as well. */
+/* `in` is the object of rope_scaling, or of rope_parameters, which
+ * has the base as well. */
 static void take_rope(struct hf_json *in, accel_rope_t *rope)
 {
     const char *key = hf_json_has(in, "rope_type") ? "rope_type" : "type";
@@ -109,10 +118,12 @@ static void take_rope(struct hf_json *in, accel_rope_t *rope)
         hf_json_refuse(in, key, "use a model with plain, linear or llama3 positions");
         return;
     }
+    /* "linear" or "llama3", told apart by their second letter */
     rope->kind = *kind == 'l' && kind[1] == 'i' ? ACCEL_ROPE_LINEAR : ACCEL_ROPE_LLAMA3;
+    /* 0 is no valid factor: it shows that the key is absent */
     rope->factor = hf_json_real(in, "factor", 0, 1, 1e9);
     if (!in->status && !hf_json_has(in, "factor"))
-        hf_json_size(in, "factor", 0); /* says that it is missing */
+        hf_json_size(in, "factor", 0); /* reports that it is missing */
     if (rope->kind == ACCEL_ROPE_LINEAR)
         return;
     rope->low_freq_factor = hf_json_real(in, "low_freq_factor", 1, 1e-9, 1e9);
@@ -125,6 +136,8 @@ static void take_rope(struct hf_json *in, accel_rope_t *rope)
             (double)rope->high_freq_factor, (double)rope->low_freq_factor);
 }
 
+/* Rotary positions. Newer versions of transformers write rope_parameters, older ones
+ * rope_scaling and rope_theta; both occur. */
 static void read_rope(struct hf_json *j, accel_rope_t *rope)
 {
     struct hf_json in;
@@ -132,15 +145,18 @@ static void read_rope(struct hf_json *j, accel_rope_t *rope)
     rope->theta = hf_json_real(j, "rope_theta", 10000, 1, 1e30);
     if (hf_json_real(j, "partial_rotary_factor", 1, 0, 1e9) != 1)
         hf_json_refuse(j, "partial_rotary_factor", PLAIN);
+    /* the new key wins where both are there */
     if (hf_json_object(j, "rope_parameters", &in) ||
         hf_json_object(j, "rope_scaling", &in)) {
         take_rope(&in, rope);
+        /* the object has a status of its own: hand it back */
         j->status = in.status;
     }
 }
 
+/* Absent kv heads mean one per head; an absent head width divides the width. */
 accel_status_t hf_llama_parse(const char *text, size_t len, const char *where,
-                              accel_llama_t *out, accel_error_t *err)
+                              accel_llama_t *model_out, accel_error_t *err)
 {
     accel_llama_t m = { 0 };
     struct hf_json j;
@@ -148,6 +164,7 @@ accel_status_t hf_llama_parse(const char *text, size_t len, const char *where,
     if (!open_typed(&j, text, len, "llama", where, err)) {
         m.layers = hf_json_size(&j, "num_hidden_layers", 0);
         m.heads = hf_json_size(&j, "num_attention_heads", 0);
+        /* absent: one per head, plain multi-head attention */
         m.kv_heads = hf_json_size(&j, "num_key_value_heads", m.heads);
         m.width = hf_json_size(&j, "hidden_size", 0);
         if (!j.status && !hf_json_has(&j, "head_dim") && m.width % m.heads)
@@ -170,11 +187,12 @@ accel_status_t hf_llama_parse(const char *text, size_t len, const char *where,
         if (!j.status && m.head_width % 2)
             misfit(&j, "head_dim", m.head_width, "the pairs of the rotation,", 2);
     }
-    FINISH(j, m, out);
+    FINISH(j, m, model_out);
 }
 
-/* ---- bert ------------------------------------------------------------------------------- */
+/* ---- bert ------------------------------------------------------------------------ */
 
+/* BERT's head, from the class in `architectures`; none of those named here: no head. */
 static void read_head(struct hf_json *j, accel_bert_t *m)
 {
     static const char key[] = "architectures";
@@ -189,18 +207,21 @@ static void read_head(struct hf_json *j, accel_bert_t *m)
     if (!hf_json_lists(j, key, "BertForSequenceClassification"))
         return;
     m->head = ACCEL_BERT_CLASSIFY;
+    /* transformers counts the names of the labels; num_labels is the older way */
     m->labels = hf_json_members(j, "id2label");
     m->labels = m->labels ? m->labels : hf_json_size(j, "num_labels", 2);
     problem = hf_json_text(j, "problem_type", "single_label_classification");
+    /* several labels per sequence would need another loss */
     if (strcmp(problem, "single_label_classification") != 0)
         hf_json_refuse(j, "problem_type", "use a model of one label per sequence");
+    /* one label would mean regression, another loss */
     if (!j->status && m->labels < 2)
         hf_json_refuse(j, hf_json_has(j, "id2label") ? "id2label" : "num_labels",
                        "one label means regression; use two or more");
 }
 
 accel_status_t hf_bert_parse(const char *text, size_t len, const char *where,
-                             accel_bert_t *out, accel_error_t *err)
+                             accel_bert_t *model_out, accel_error_t *err)
 {
     accel_bert_t m = { 0 };
     const char *positions;
@@ -217,9 +238,11 @@ accel_status_t hf_bert_parse(const char *text, size_t len, const char *where,
         m.norm_eps = hf_json_real(&j, "layer_norm_eps", 1e-12, 1e-30, 1);
         m.hidden_dropout = hf_json_real(&j, "hidden_dropout_prob", 0.1, 0, 1);
         m.attn_dropout = hf_json_real(&j, "attention_probs_dropout_prob", 0.1, 0, 1);
+        /* null means the dropout of the hidden layers */
         m.classifier_dropout =
             hf_json_real(&j, "classifier_dropout", (double)m.hidden_dropout, 0, 1);
         m.activation = hf_json_activation(&j, "hidden_act", "gelu");
+        /* relative positions would need another attention */
         positions = hf_json_text(&j, "position_embedding_type", "absolute");
         if (strcmp(positions, "absolute") != 0)
             hf_json_refuse(&j, "position_embedding_type",
@@ -230,14 +253,16 @@ accel_status_t hf_bert_parse(const char *text, size_t len, const char *where,
         if (!j.status && m.width % m.heads)
             misfit(&j, "hidden_size", m.width, "num_attention_heads", m.heads);
     }
-    FINISH(j, m, out);
+    FINISH(j, m, model_out);
 }
 
-/* ---- files ------------------------------------------------------------------------------ */
+/* ---- files ----------------------------------------------------------------------- */
 
-/* config.json of `path`, itself or in it: its text, one malloc; its name in `where`. */
+/* Text of the config.json that `path` is, or that lies in directory `path`.
+ * *text_out is one malloc; where[where_len] gets the file's name. O_NONBLOCK:
+ * a pipe must not hang. */
 static accel_status_t read_file(const char *path, char *where, size_t where_len,
-                                char **text, size_t *len, accel_error_t *err)
+                                char **text_out, size_t *len_out, accel_error_t *err)
 {
     struct stat sb;
     size_t n = 0;
@@ -245,7 +270,8 @@ static accel_status_t read_file(const char *path, char *where, size_t where_len,
     bool in_dir;
     int fd;
 
-    *text = NULL;
+    *text_out = NULL;
+    /* a directory stands for the config.json in it */
     in_dir = path && stat(path, &sb) == 0 && S_ISDIR(sb.st_mode);
     snprintf(where, where_len, "%s%s", path ? path : "", in_dir ? "/config.json" : "");
     fd = path ? open(where, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
@@ -254,22 +280,24 @@ static accel_status_t read_file(const char *path, char *where, size_t where_len,
                              "give the config.json of a model, or its directory",
                              "cannot open it: %s", path ? strerror(errno) : "no path");
     if (fstat(fd, &sb) == 0 && S_ISREG(sb.st_mode) && sb.st_size <= FILE_MAX_BYTES)
-        *text = malloc((size_t)sb.st_size + 1);
-    while (*text && got > 0 && n < (size_t)sb.st_size) {
-        got = read(fd, *text + n, (size_t)sb.st_size - n);
+        *text_out = malloc((size_t)sb.st_size + 1);
+    /* a file that shrinks meanwhile ends early, and its text will not parse */
+    while (*text_out && got > 0 && n < (size_t)sb.st_size) {
+        got = read(fd, *text_out + n, (size_t)sb.st_size - n);
         n += got > 0 ? (size_t)got : 0;
     }
     close(fd);
-    if (*text && got >= 0) {
-        *len = n;
+    if (*text_out && got >= 0) {
+        *len_out = n;
         return ACCEL_OK;
     }
-    free(*text);
+    free(*text_out);
     return accel_fail_at(err, A0640, where,
                          "give the config.json of a model, or its directory",
                          "it is no regular file of at most 16 MiB that can be read");
 }
 
+/* The body of the public functions, which differ in the parser only. */
 #define READ_CONFIG(parse)                                                             \
     char where[PATH_MAX], *text;                                                       \
     size_t len;                                                                        \

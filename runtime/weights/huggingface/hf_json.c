@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Values of a config.json by key. In: JSON text. Out: numbers and words in their ranges;
- * what has a wrong type or cannot be computed is one error with key and value.
+ * Values of a config.json by key. In: JSON text. Out: numbers and words in their
+ * ranges. A value of the wrong type, or one that cannot be computed with, is one error
+ * with key and value.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -10,8 +11,10 @@
 
 #include "weights/huggingface/hf_config.h"
 
+/* the largest size; its text is in hf_json_size */
 #define SIZE_MAX_VALUE (INT32_MAX / 4)
 
+/* The file may hold anything, terminals react to control characters. */
 const char *hf_json_shown(const char *s, char *buf, size_t len)
 {
     size_t n = 0;
@@ -22,8 +25,10 @@ const char *hf_json_shown(const char *s, char *buf, size_t len)
     return buf;
 }
 
+/* A value as JSON text, printable and cut to fit buf[len]. */
 static const char *value_text(const json_t *v, char *buf, size_t len)
 {
+    /* 9 digits, as many as a float has */
     char *text =
         v ? json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9))
           : NULL;
@@ -40,6 +45,7 @@ accel_status_t hf_json_open(struct hf_json *j, const char *text, size_t len,
     char buf[128];
 
     *j = (struct hf_json){ .where = where, .err = err };
+    /* a key that is there twice has no one value */
     j->object = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
     if (!j->object)
         j->status = accel_fail_at(err, A0640, where, "get the file again",
@@ -53,24 +59,29 @@ accel_status_t hf_json_open(struct hf_json *j, const char *text, size_t len,
     return j->status;
 }
 
+/* Also right when the opening failed. */
 void hf_json_close(struct hf_json *j)
 {
     json_decref(j->object);
     j->object = NULL;
 }
 
+/* The value of a key, borrowed; NULL when absent, null, or after an error. */
 static json_t *get(const struct hf_json *j, const char *key)
 {
+    /* after a problem everything is absent: no second message */
     json_t *v = j->status ? NULL : json_object_get(j->object, key);
 
     return json_is_null(v) ? NULL : v;
 }
 
+/* Files write null for "the default". */
 bool hf_json_has(const struct hf_json *j, const char *key)
 {
     return get(j, key) != NULL;
 }
 
+/* Notes that a value is not what is wanted. */
 static void bad_value(struct hf_json *j, const char *key, const char *wanted)
 {
     char value[96];
@@ -81,6 +92,7 @@ static void bad_value(struct hf_json *j, const char *key, const char *wanted)
             value_text(json_object_get(j->object, key), value, sizeof(value)), wanted);
 }
 
+/* 1 after an error: callers divide by sizes. */
 int hf_json_size(struct hf_json *j, const char *key, int otherwise)
 {
     json_t *v = get(j, key);
@@ -106,6 +118,7 @@ float hf_json_real(struct hf_json *j, const char *key, double otherwise, double 
     if (!v)
         return (float)otherwise;
     snprintf(wanted, sizeof(wanted), "a number from %g to below %g", min, max);
+    /* written so that not a number is refused */
     if (!json_is_number(v) || !(n >= min && n < max))
         bad_value(j, key, wanted);
     return j->status ? (float)otherwise : (float)n;
@@ -120,6 +133,7 @@ bool hf_json_bool(struct hf_json *j, const char *key, bool otherwise)
     return v ? json_is_true(v) : otherwise;
 }
 
+/* Lives as long as the object of j. */
 const char *hf_json_text(struct hf_json *j, const char *key, const char *otherwise)
 {
     json_t *v = get(j, key);
@@ -129,6 +143,7 @@ const char *hf_json_text(struct hf_json *j, const char *key, const char *otherwi
     return v && !j->status ? json_string_value(v) : otherwise;
 }
 
+/* Message A0641: the file is right, the library cannot do it. */
 void hf_json_refuse(struct hf_json *j, const char *key, const char *hint)
 {
     char value[96];
@@ -139,6 +154,7 @@ void hf_json_refuse(struct hf_json *j, const char *key, const char *hint)
             value_text(json_object_get(j->object, key), value, sizeof(value)));
 }
 
+/* Absent means `wanted`: the default of the class is the plain computation. */
 void hf_json_only(struct hf_json *j, const char *key, bool wanted, const char *hint)
 {
     if (hf_json_bool(j, key, wanted) != wanted)
@@ -151,7 +167,8 @@ void hf_json_absent(struct hf_json *j, const char *key, const char *hint)
         hf_json_refuse(j, key, hint);
 }
 
-/* The first name of a form is the one that is written. */
+/* names of activations in transformers; of several names of a form
+ * the first is written */
 static const struct {
     const char *name;
     accel_activation_t act;
@@ -183,14 +200,15 @@ const char *hf_activation_name(accel_activation_t act)
     return NULL;
 }
 
-bool hf_json_object(struct hf_json *j, const char *key, struct hf_json *out)
+/* A copy of the struct with another object: the caller must hand the status back. */
+bool hf_json_object(struct hf_json *j, const char *key, struct hf_json *object_out)
 {
     json_t *v = get(j, key);
 
     if (v && !json_is_object(v))
         bad_value(j, key, "an object");
-    *out = *j;
-    out->object = v;
+    *object_out = *j;
+    object_out->object = v;
     return v && !j->status;
 }
 
@@ -208,6 +226,7 @@ bool hf_json_lists(struct hf_json *j, const char *key, const char *word)
 
     if (v && !json_is_array(v))
         bad_value(j, key, "a list");
+    /* entries that are no texts are passed over */
     json_array_foreach(v, i, item) if (json_is_string(item) &&
                                        strcmp(json_string_value(item), word) ==
                                            0) return true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of names and layouts, a row per model. Files leave the prefix of the base
- * model out or put it in, old ones call the norms' parameters gamma and beta; GPT-2's
- * linear layers are stored [in, out].
+ * The table of names and layouts, one row per model. Files may leave out the prefix of
+ * the base model or have it; old ones call the norms' parameters gamma and beta;
+ * GPT-2's linear layers are stored [in, out].
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,18 +12,27 @@
 #include "weights/huggingface/hf_names.h"
 #include "nn/models/llama.h"
 
+/* entries of each list; unused ones are NULL */
 #define MOST 4
 
 struct hf_names {
-    const char *prefix;           /* of the base model */
-    const char *heads[MOST];      /* names outside the base model begin with one */
-    const char *transposed[MOST]; /* names end with one */
-    const char *optional[MOST];   /* begin with one, behind the prefix */
-    const char *buffers[MOST];    /* end with one */
-    const char *tied[MOST][2];    /* tensor, parameter */
-    bool gamma;                   /* LayerNorm.gamma and .beta are names, too */
+    /* of the base model's names */
+    const char *prefix;
+    /* names outside the base model begin with one of these: never prefixed */
+    const char *heads[MOST];
+    /* names of transposed matrices end with one */
+    const char *transposed[MOST];
+    /* parameters that may be missing begin with one, behind the prefix */
+    const char *optional[MOST];
+    /* buffers end with one */
+    const char *buffers[MOST];
+    /* { tensor, parameter } pairs of equal values */
+    const char *tied[MOST][2];
+    /* LayerNorm.gamma and .beta are names as well */
+    bool gamma;
 };
 
+/* GPT-2's Conv1D stores [in, out]. Older files hold the causal mask as a buffer. */
 static const struct hf_names gpt2_names = {
     .prefix = "transformer.",
     .heads = { "lm_head." },
@@ -31,12 +40,15 @@ static const struct hf_names gpt2_names = {
     .buffers = { ".attn.bias", ".attn.masked_bias" },
     .tied = { { "lm_head.weight", "wte.weight" } },
 };
+/* Where the head is not tied, lm_head is a parameter and the pair does not count. */
 static const struct hf_names llama_names = {
     .prefix = "model.",
     .heads = { "lm_head." },
     .buffers = { ".rotary_emb.inv_freq" },
     .tied = { { "lm_head.weight", "embed_tokens.weight" } },
 };
+/* Heads and pooler may be missing: pre-trained files are the usual start
+ * for a new classifier. */
 static const struct hf_names bert_names = {
     .prefix = "bert.",
     .heads = { "cls.", "classifier." },
@@ -46,8 +58,10 @@ static const struct hf_names bert_names = {
               { "cls.predictions.decoder.bias", "cls.predictions.bias" } },
     .gamma = true,
 };
+/* any other model: names as they are, nothing transposed, nothing optional */
 static const struct hf_names plain = { .prefix = "" };
 
+/* The model's kind is known by its configuration, not by the names in it. */
 const struct hf_names *hf_names_of(const accel_module_t *root)
 {
     return gpt2_config(root)    ? &gpt2_names
@@ -68,6 +82,7 @@ static bool ends(const char *s, const char *tail)
     return n >= m && strcmp(s + n - m, tail) == 0;
 }
 
+/* Does s fit an entry of the list? */
 static bool any(const char *const list[MOST], const char *s,
                 bool (*fits)(const char *, const char *))
 {
@@ -83,10 +98,13 @@ static const char *inner(const struct hf_names *n, const char *name)
     return begins(name, n->prefix) ? name + strlen(n->prefix) : name;
 }
 
+/* Names 0 .. forms-1 are with and without prefix; then the same with the
+ * old names of the norms. */
 bool hf_name(const struct hf_names *n, const char *param, int i, char *buf, size_t len)
 {
     const char *base = inner(n, param), *old = NULL;
     bool head = any(n->heads, base, begins);
+    /* with the prefix and without; heads have one form */
     int forms = head || !*n->prefix ? 1 : 2;
     size_t cut;
 
@@ -99,6 +117,7 @@ bool hf_name(const struct hf_names *n, const char *param, int i, char *buf, size
     snprintf(buf, len, "%s%s", head || i % forms ? "" : n->prefix, base);
     if (i < forms)
         return true;
+    /* replaces weight or bias behind the last dot */
     cut = (size_t)(strrchr(buf, '.') - buf) + 1;
     snprintf(buf + cut, len - cut, "%s", old);
     return true;
@@ -119,11 +138,12 @@ bool hf_is_buffer(const struct hf_names *n, const char *tensor)
     return any(n->buffers, tensor, ends);
 }
 
-bool hf_tied(const struct hf_names *n, int i, const char **tensor, const char **param)
+bool hf_tied(const struct hf_names *n, int i, const char **tensor_out,
+             const char **param_out)
 {
     if (i >= MOST || !n->tied[i][0])
         return false;
-    *tensor = n->tied[i][0];
-    *param = n->tied[i][1];
+    *tensor_out = n->tied[i][0];
+    *param_out = n->tied[i][1];
     return true;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sizes of published models by name. In: a name. Out: a struct of accel.h without dropout;
- * never a file.
+ * Sizes of published models by name. In: a name. Out: a struct of accel.h without
+ * dropout; never a file.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 #include "nn/models/any.h"
 
 static const struct {
-    const char *name, *other; /* what it is called, too */
+    /* two names for one model */
+    const char *name, *other;
     int layers, heads, width;
 } gpt2[] = {
     { "gpt2", "gpt2-124M", 12, 12, 768 },
@@ -18,6 +19,7 @@ static const struct {
     { "gpt2-xl", "gpt2-1558M", 48, 25, 1600 },
 };
 
+/* generations differ in vocabulary, rotary base and scaling, and tied heads */
 enum llama_kind { LLAMA_2, LLAMA_3, LLAMA_31, LLAMA_32 };
 
 static const struct {
@@ -48,6 +50,8 @@ static const struct {
     { "bert-large-cased", 24, 16, 1024, 28996 },
 };
 
+/* Counts through the three tables: both names of each GPT-2, then llama, then bert.
+ * NULL behind the last. */
 const char *model_preset_name(size_t i)
 {
     if (i < 2 * ACCEL_ARRAY_SIZE(gpt2))
@@ -59,6 +63,7 @@ const char *model_preset_name(size_t i)
     return i < ACCEL_ARRAY_SIZE(bert) ? bert[i].name : NULL;
 }
 
+/* The error for an unknown name; the hint has the nearest name, else all of them. */
 static accel_status_t unknown(const char *model, const char *name,
                               const char *const *names, size_t n, accel_error_t *err)
 {
@@ -80,6 +85,7 @@ accel_status_t accel_gpt2_preset(const char *name, accel_gpt2_t *out,
     const char *names[2 * ACCEL_ARRAY_SIZE(gpt2)];
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(gpt2); i++) {
+        /* all names are collected on the way, for the hint of a failure */
         names[2 * i] = gpt2[i].name;
         names[2 * i + 1] = gpt2[i].other;
         if (!name || (strcmp(name, gpt2[i].name) && strcmp(name, gpt2[i].other)))
@@ -94,12 +100,14 @@ accel_status_t accel_gpt2_preset(const char *name, accel_gpt2_t *out,
     return unknown("gpt2", name, names, ACCEL_ARRAY_SIZE(names), err);
 }
 
+/* Rotary positions of a generation, as in its published config.json. */
 static accel_rope_t rope_of(enum llama_kind kind)
 {
     if (kind == LLAMA_2)
         return (accel_rope_t){ .theta = 10000 };
     if (kind == LLAMA_3)
         return (accel_rope_t){ .theta = 500000 };
+    /* 3.1 and 3.2 stretch the 8192 positions of their first training */
     return (accel_rope_t){ .theta = 500000,
                            .kind = ACCEL_ROPE_LLAMA3,
                            .factor = kind == LLAMA_31 ? 8 : 32,

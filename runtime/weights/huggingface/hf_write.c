@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes config.json from the structs of accel.h, so that transformers loads what is
- * beside it. In: a struct. Out: text; never a file.
+ * Writes config.json from the structs of accel.h, so that transformers loads the
+ * weights beside it. In: a struct. Out: text; never a file.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@ static json_t *real(float v)
 {
     char text[32];
 
+    /* 9 digits tell any two floats apart, so the loop finds one */
     for (int digits = 1; digits <= 9; digits++) {
         snprintf(text, sizeof(text), "%.*g", digits, (double)v);
         if (strtof(text, NULL) == v)
@@ -22,7 +23,9 @@ static json_t *real(float v)
     return json_real(strtod(text, NULL));
 }
 
-static accel_status_t finish(json_t *o, char **out, accel_error_t *err)
+/* The object as indented text, and the object freed. A NULL object means that memory
+ * ran out while it was made. */
+static accel_status_t hf_finish_text(json_t *o, char **text_out, accel_error_t *err)
 {
     char *text =
         o ? json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(9))
@@ -31,11 +34,13 @@ static accel_status_t finish(json_t *o, char **out, accel_error_t *err)
     json_decref(o);
     if (!text)
         return accel_fail_nomem(err, "the text of config.json", 4096);
-    *out = text;
+    *text_out = text;
     return ACCEL_OK;
 }
 
-accel_status_t hf_gpt2_format(const accel_gpt2_t *m, const char *dtype, char **out,
+/* A field of 0 means the library's default, which is written out: that of
+ * transformers may differ. */
+accel_status_t hf_gpt2_format(const accel_gpt2_t *m, const char *dtype, char **text_out,
                               accel_error_t *err)
 {
     json_t *o = json_pack(
@@ -50,10 +55,10 @@ accel_status_t hf_gpt2_format(const accel_gpt2_t *m, const char *dtype, char **o
         hf_activation_name(m->activation ? m->activation : ACCEL_ACT_GELU),
         "tie_word_embeddings", 1);
 
-    return finish(o, out, err);
+    return hf_finish_text(o, text_out, err);
 }
 
-/* rope_scaling is what all versions of transformers read. */
+/* All versions of transformers read this key; rope_parameters only new ones. */
 static json_t *rope_scaling(const accel_rope_t *r)
 {
     if (r->kind == ACCEL_ROPE_LINEAR)
@@ -64,11 +69,12 @@ static json_t *rope_scaling(const accel_rope_t *r)
                          real(r->factor), "low_freq_factor", real(r->low_freq_factor),
                          "high_freq_factor", real(r->high_freq_factor),
                          "original_max_position_embeddings", r->original_context);
+    /* no scaling: the key is there, and null */
     return json_null();
 }
 
-accel_status_t hf_llama_format(const accel_llama_t *m, const char *dtype, char **out,
-                               accel_error_t *err)
+accel_status_t hf_llama_format(const accel_llama_t *m, const char *dtype,
+                               char **text_out, accel_error_t *err)
 {
     json_t *o = json_pack(
         "{s:[s], s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, "
@@ -87,10 +93,10 @@ accel_status_t hf_llama_format(const accel_llama_t *m, const char *dtype, char *
         "tie_word_embeddings", m->tied, "attention_bias", m->attention_bias, "mlp_bias",
         m->mlp_bias);
 
-    return finish(o, out, err);
+    return hf_finish_text(o, text_out, err);
 }
 
-/* {"0": "LABEL_0", ...}: their number is that of the labels. */
+/* id2label, {"0": "LABEL_0", ...}: transformers takes the number of labels from it. */
 static json_t *labels(int n)
 {
     json_t *o = json_object();
@@ -104,7 +110,7 @@ static json_t *labels(int n)
     return o;
 }
 
-accel_status_t hf_bert_format(const accel_bert_t *m, const char *dtype, char **out,
+accel_status_t hf_bert_format(const accel_bert_t *m, const char *dtype, char **text_out,
                               accel_error_t *err)
 {
     static const char *const classes[] = {
@@ -126,7 +132,8 @@ accel_status_t hf_bert_format(const accel_bert_t *m, const char *dtype, char **o
         hf_activation_name(m->activation ? m->activation : ACCEL_ACT_GELU_ERF),
         "position_embedding_type", "absolute", "tie_word_embeddings", 1);
 
+    /* without it transformers would build a head of two labels */
     if (o && m->head == ACCEL_BERT_CLASSIFY)
         json_object_set_new(o, "id2label", labels(m->labels ? m->labels : 2));
-    return finish(o, out, err);
+    return hf_finish_text(o, text_out, err);
 }

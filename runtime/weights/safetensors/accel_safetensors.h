@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_safetensors.h: weights in safetensors files, single or sharded with an index, read
- * and written. Part of libaccelckpt; nothing is executed, mapped or printed.
+ * accel_safetensors.h: weights in safetensors files, single or sharded with an index,
+ * read and written. Part of libaccelckpt; nothing is executed, mapped or printed.
  *
- * A file is believed only after all of its header was checked: every tensor's range lies
- * in the file, none overlaps another, and together they cover it without a hole.
+ * A file is believed only after all of its header was checked: every tensor's range
+ * lies in the file, none overlaps another, and together they cover the data without a
+ * hole.
+ *
+ * No function is collective. `err` may be NULL and is written only on failure.
  */
 #ifndef ACCEL_SAFETENSORS_H
 #define ACCEL_SAFETENSORS_H
@@ -17,55 +20,68 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 
-/* ---- reading ------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------- */
 
-typedef struct accel_safetensors accel_safetensors_t; /* one file, or all shards */
+/* open weights: one file, or all shards of a model */
+typedef struct accel_safetensors accel_safetensors_t;
 
+/* A stored tensor; owned by the accel_safetensors_t that it came from. */
 typedef struct accel_safetensors_tensor {
     const char *name;
-    const char *dtype; /* as in the file: "F32", "BF16" ... */
-    int ndim;          /* 0: a scalar */
+    /* as in the file: "F32", "BF16" ... */
+    const char *dtype;
+    /* 0: a scalar */
+    int ndim;
     int64_t shape[ACCEL_CKPT_MAX_DIMS];
+    /* product of shape, and what it takes in the file */
     int64_t elems, bytes;
-    const char *file; /* the shard it is in */
+    /* name of the shard that it is in */
+    const char *file;
 } accel_safetensors_tensor_t;
 
 /* Opens `path`: a .safetensors file, an index (.json) whose shards lie beside it, or a
  * directory with model.safetensors or model.safetensors.index.json. Reads the headers
- * only. Errors: ACCEL_ENOENT (naming the missing shards), ACCEL_EIO, ACCEL_ECORRUPT. */
-accel_status_t accel_safetensors_open(accel_safetensors_t **out, const char *path,
-                                      accel_error_t *err);
-void accel_safetensors_close(accel_safetensors_t *s); /* NULL is fine */
+ * only, and keeps all files open until accel_safetensors_close. Errors: ACCEL_ENOENT
+ * (naming the missing shards), ACCEL_EIO, ACCEL_ECORRUPT, ACCEL_ENOMEM. */
+accel_status_t accel_safetensors_open(accel_safetensors_t **weights_out,
+                                      const char *path, accel_error_t *err);
+/* NULL is fine. */
+void accel_safetensors_close(accel_safetensors_t *s);
 
-/* Tensors of all shards, sorted by name; owned by s. `i` below the count. */
+/* Tensors of all shards, numbered by name. */
 size_t accel_safetensors_count(const accel_safetensors_t *s);
+/* Tensor i, owned by s; NULL for an i beyond the count. */
 const accel_safetensors_tensor_t *accel_safetensors_at(const accel_safetensors_t *s,
                                                        size_t i);
-/* NULL when there is none of that name. */
+/* The tensor of that name, owned by s; NULL when there is none. */
 const accel_safetensors_tensor_t *accel_safetensors_find(const accel_safetensors_t *s,
                                                          const char *name);
-/* The text of `key` in the __metadata__ of the first shard that has it, or NULL. */
+/* The text of `key` in the __metadata__ of the first shard that has it,
+ * owned by s, or NULL. */
 const char *accel_safetensors_metadata(const accel_safetensors_t *s, const char *key);
 
-/* Elements [begin, begin + count) of t, row-major, as float32 into out[count]. F64 is
- * rounded, F16 and BF16 are exact; other dtypes are ACCEL_EUNSUPPORTED. Reads what is
- * asked for and holds a fixed amount of memory. Several threads may read at a time.
- * Errors: ACCEL_EINVAL (range), ACCEL_EIO, ACCEL_ECORRUPT (cut since it was opened). */
+/* Elements [begin, begin + count) of t, row-major, as float32 into values_out[count].
+ * F64 is rounded, F16 and BF16 are exact; other dtypes are ACCEL_EUNSUPPORTED. Reads
+ * only what is asked for, with a fixed amount of memory. Several threads may read at a
+ * time. Other errors: ACCEL_EINVAL (range), ACCEL_EIO, ACCEL_ECORRUPT (the file was cut
+ * since it was opened), ACCEL_ENOMEM. On error values_out may be written in part. */
 accel_status_t accel_safetensors_read(accel_safetensors_t *s,
                                       const accel_safetensors_tensor_t *t,
-                                      int64_t begin, int64_t count, float *out,
+                                      int64_t begin, int64_t count, float *values_out,
                                       accel_error_t *err);
-/* As accel_safetensors_read of the transpose: t is stored [R, C]; the elements are those
- * of the [C, R] matrix, row-major. */
+/* accel_safetensors_read of the transpose: t is stored [R, C], and the elements are
+ * those of the [C, R] matrix, row-major. ACCEL_EINVAL when t is no matrix. */
 accel_status_t accel_safetensors_read_transposed(accel_safetensors_t *s,
                                                  const accel_safetensors_tensor_t *t,
                                                  int64_t begin, int64_t count,
-                                                 float *out, accel_error_t *err);
+                                                 float *values_out, accel_error_t *err);
 
-/* ---- writing ------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------- */
 
+/* weights being written */
 typedef struct accel_safetensors_writer accel_safetensors_writer_t;
 
+/* A tensor to be written; copied by accel_safetensors_create. */
 typedef struct accel_safetensors_entry {
     const char *name;
     int ndim;
@@ -73,31 +89,34 @@ typedef struct accel_safetensors_entry {
 } accel_safetensors_entry_t;
 
 /* Begins to write tensors entry[n], all of `dtype` (F32, BF16 or F16), into directory
- * `dir`, which is created when its parent is there: as model.safetensors, or, when that
- * would have more than shard_bytes of data (0: no limit), as model-00001-of-0000N and an
- * index. Nothing is visible before the commit, and weights that are there already are
- * never replaced. Errors: ACCEL_ECREATE, ACCEL_EPERM, ACCEL_EIO, ACCEL_EINVAL. */
-accel_status_t accel_safetensors_create(accel_safetensors_writer_t **out,
+ * `dir`, which is created when its parent is there. The file is model.safetensors or,
+ * when that would have more than shard_bytes of data (0: no limit),
+ * model-00001-of-0000N and an index. Nothing is visible before the commit, and weights
+ * that are there already are never replaced. Errors: ACCEL_ECREATE, ACCEL_EPERM,
+ * ACCEL_EIO, ACCEL_EINVAL, ACCEL_ENOMEM. */
+accel_status_t accel_safetensors_create(accel_safetensors_writer_t **writer_out,
                                         const char *dir, const char *dtype,
                                         const accel_safetensors_entry_t *entry,
                                         size_t n, int64_t shard_bytes,
                                         accel_error_t *err);
-/* Elements [begin, begin + count) of entry i, row-major, rounded to the file's dtype.
- * Each element is to be written once. One thread at a time. */
+/* Writes elements [begin, begin + count) of entry i, row-major, rounded to the file's
+ * dtype. Any order; each element must be written exactly once. One thread at a time.
+ * ACCEL_EINVAL (range), ACCEL_EIO. */
 accel_status_t accel_safetensors_write(accel_safetensors_writer_t *w, size_t i,
                                        int64_t begin, int64_t count,
                                        const float *values, accel_error_t *err);
-/* The same of the transpose: entry i is stored [R, C]; the values are whole rows of the
- * [C, R] matrix, so begin and count are multiples of R. */
+/* The same for the transpose: entry i is stored [R, C]; the values are whole rows of
+ * the [C, R] matrix, so begin and count are multiples of R. */
 accel_status_t accel_safetensors_write_transposed(accel_safetensors_writer_t *w,
                                                   size_t i, int64_t begin,
                                                   int64_t count, const float *values,
                                                   accel_error_t *err);
-/* Makes everything durable and visible: a text file `name` (such as config.json; NULL:
- * none), then the shards, the index last. ACCEL_EINVAL when elements are missing. */
+/* Makes everything durable and visible: first a text file `name` (such as config.json;
+ * NULL: none), then the shards, the index last. ACCEL_EINVAL when elements are missing,
+ * ACCEL_EIO. Call accel_safetensors_writer_close afterwards. */
 accel_status_t accel_safetensors_commit(accel_safetensors_writer_t *w, const char *name,
                                         const char *text, accel_error_t *err);
-/* Removes what was not committed. NULL is fine. */
+/* Frees w and removes what was not committed. NULL is fine. */
 void accel_safetensors_writer_close(accel_safetensors_writer_t *w);
 
 #pragma GCC visibility pop

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The header of a safetensors file. In: its JSON text and the size of the data behind it.
- * Out: tensors sorted by name, whose ranges are proven to cover the data exactly. Never
- * opens or reads a file.
+ * The header of a safetensors file. In: its JSON text and the size of the data behind
+ * it. Out: tensors sorted by name, whose ranges are proven to cover the data exactly.
+ * Never opens or reads a file.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 
 #include "st_internal.h"
 
+/* All dtypes of the format: files may hold tensors that nobody reads here. */
 static const struct st_dtype dtypes[] = {
     { "BOOL", 1 },    { "U8", 1 },  { "I8", 1 },  { "F8_E4M3", 1 }, { "F8_E5M2", 1 },
     { "F8_E8M0", 1 }, { "I16", 2 }, { "U16", 2 }, { "F16", 2 },     { "BF16", 2 },
@@ -25,6 +26,7 @@ const struct st_dtype *st_dtype_find(const char *name)
     return NULL;
 }
 
+/* Names come from files, and terminals react to control characters. */
 const char *st_shown(const char *name, char *buf, size_t len)
 {
     size_t n = 0;
@@ -37,7 +39,9 @@ const char *st_shown(const char *name, char *buf, size_t len)
     return buf;
 }
 
-static void *grow(void *list, size_t count, size_t *cap, size_t size)
+/* Room for one more entry of `size` bytes. The list, which may have moved, or NULL;
+ * then the old one is still valid. */
+static void *st_grow(void *list, size_t count, size_t *cap, size_t size)
 {
     size_t next = *cap ? 2 * *cap : 64;
     void *p = list;
@@ -50,13 +54,15 @@ static void *grow(void *list, size_t count, size_t *cap, size_t size)
     return p;
 }
 
+/* The object of __metadata__: texts only. */
 static bool take_meta(struct st_json *j, struct st_header *h)
 {
     size_t n = 0;
     char *key, *value;
 
     while (st_json_member(j, &n, &key)) {
-        struct st_pair *list = grow(h->meta, h->metas, &h->meta_cap, sizeof(*h->meta));
+        struct st_pair *list =
+            st_grow(h->meta, h->metas, &h->meta_cap, sizeof(*h->meta));
 
         if (!list)
             return st_json_fail(j, st_no_memory);
@@ -87,7 +93,7 @@ static bool take_shape(struct st_json *j, accel_safetensors_tensor_t *t)
             return false;
         t->shape[t->ndim++] = size;
         zero = zero || size == 0;
-        /* What lies beyond a size of zero must not overflow either. */
+        /* The sizes around a 0 must not overflow either. */
         if (size && __builtin_mul_overflow(elems, size, &elems))
             return st_json_fail(j, "a shape with too many elements");
     } while (st_json_is(j, ','));
@@ -95,15 +101,20 @@ static bool take_shape(struct st_json *j, accel_safetensors_tensor_t *t)
     return st_json_want(j, ']');
 }
 
-static bool take_range(struct st_json *j, int64_t *begin, int64_t *end)
+/* [begin, end], in bytes of the data. */
+static bool take_range(struct st_json *j, int64_t *begin_out, int64_t *end_out)
 {
-    return st_json_want(j, '[') && st_json_whole(j, begin) && st_json_want(j, ',') &&
-           st_json_whole(j, end) && st_json_want(j, ']');
+    return st_json_want(j, '[') && st_json_whole(j, begin_out) &&
+           st_json_want(j, ',') && st_json_whole(j, end_out) && st_json_want(j, ']');
 }
 
+/* The keys of a tensor, each exactly once, in any order:
+ *   "wte.weight": {"dtype": "F32", "shape": [50257, 768], "data_offsets": [0, N]} */
 enum { HAS_DTYPE = 1, HAS_SHAPE = 2, HAS_RANGE = 4 };
 
-static bool take_field(struct st_json *j, struct st_tensor *t, int64_t *end, int *has)
+/* The object of one tensor. *end_out: the end of its range; *has: which keys it had. */
+static bool take_field(struct st_json *j, struct st_tensor *t, int64_t *end_out,
+                       int *has)
 {
     char *key, *text;
     int which;
@@ -122,7 +133,7 @@ static bool take_field(struct st_json *j, struct st_tensor *t, int64_t *end, int
         if (which == HAS_SHAPE) {
             take_shape(j, &t->pub);
         } else if (which == HAS_RANGE) {
-            take_range(j, &t->begin, end);
+            take_range(j, &t->begin, end_out);
         } else if (st_json_string(j, &text)) {
             t->dtype = st_dtype_find(text);
             if (!t->dtype)
@@ -133,9 +144,10 @@ static bool take_field(struct st_json *j, struct st_tensor *t, int64_t *end, int
     return !j->problem;
 }
 
+/* One tensor: its range must have the size that shape and dtype give. */
 static bool take_tensor(struct st_json *j, struct st_header *h, const char *name)
 {
-    struct st_tensor *list = grow(h->tensor, h->count, &h->cap, sizeof(*h->tensor));
+    struct st_tensor *list = st_grow(h->tensor, h->count, &h->cap, sizeof(*h->tensor));
     struct st_tensor *t;
     int64_t end = 0;
     int has = 0;
@@ -147,17 +159,20 @@ static bool take_tensor(struct st_json *j, struct st_header *h, const char *name
     *t = (struct st_tensor){ .pub = { .name = name, .elems = 1 } };
     if (!take_field(j, t, &end, &has))
         return false;
+    /* a missing dtype would be NULL below */
     if (has != (HAS_DTYPE | HAS_SHAPE | HAS_RANGE))
         return st_json_fail(j, "dtype, shape or data_offsets is missing");
     if (__builtin_mul_overflow(t->pub.elems, t->dtype->bytes, &t->pub.bytes))
         return st_json_fail(j, "a shape with too many bytes");
     if (end < t->begin)
         return st_json_fail(j, "data_offsets end before they begin");
+    /* the difference cannot overflow: both are 0 or more */
     if (end - t->begin != t->pub.bytes)
         return st_json_fail(j, "data_offsets do not have the size of shape and dtype");
     return true;
 }
 
+/* for qsort: by name */
 static int compare_names(const void *a, const void *b)
 {
     const struct st_tensor *x = a, *y = b;
@@ -165,6 +180,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(x->pub.name, y->pub.name);
 }
 
+/* By begin, then end: an empty tensor goes before one that begins at the same byte. */
 static int compare_places(const void *a, const void *b)
 {
     const struct st_tensor *x = a, *y = b;
@@ -175,6 +191,7 @@ static int compare_places(const void *a, const void *b)
     return (xe > ye) - (xe < ye);
 }
 
+/* for qsort: by key */
 static int compare_keys(const void *a, const void *b)
 {
     const struct st_pair *x = a, *y = b;
@@ -182,7 +199,9 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(x->key, y->key);
 }
 
-/* In the order of their places each range begins where the one before it ended. */
+/* In the order of their places each range begins where the one before it ended,
+ * and the last ends with the data. That rules out holes, overlaps, and data that
+ * is cut or appended to. */
 static accel_status_t check_cover(struct st_header *h, int64_t data_bytes,
                                   const char *where, accel_error_t *err)
 {
@@ -191,6 +210,7 @@ static accel_status_t check_cover(struct st_header *h, int64_t data_bytes,
 
     if (h->count)
         qsort(h->tensor, h->count, sizeof(*h->tensor), compare_places);
+    /* st_read relies on this: data_at + begin + bytes lies inside the file */
     for (size_t i = 0; i < h->count; i++) {
         const struct st_tensor *t = &h->tensor[i];
 
@@ -210,6 +230,7 @@ static accel_status_t check_cover(struct st_header *h, int64_t data_bytes,
     return ACCEL_OK;
 }
 
+/* Sorts tensors and metadata; equal names are then neighbours. */
 static accel_status_t check_twice(struct st_header *h, const char *where,
                                   accel_error_t *err)
 {
@@ -222,6 +243,7 @@ static accel_status_t check_twice(struct st_header *h, const char *where,
             return accel_fail_at(err, A0824, where, "get the file again",
                                  "tensor %s is there twice",
                                  st_shown(h->tensor[i].pub.name, shown, sizeof(shown)));
+    /* qsort of a NULL list is undefined, even of length 0 */
     if (h->metas)
         qsort(h->meta, h->metas, sizeof(*h->meta), compare_keys);
     for (size_t i = 1; i < h->metas; i++)
@@ -232,6 +254,8 @@ static accel_status_t check_twice(struct st_header *h, const char *where,
     return ACCEL_OK;
 }
 
+/* Problems inside the loop stay in j: the next st_json_member is false,
+ * and st_json_end tells. */
 accel_status_t st_header_parse(struct st_header *h, char *text, size_t len,
                                int64_t data_bytes, const char *where,
                                accel_error_t *err)
@@ -243,6 +267,7 @@ accel_status_t st_header_parse(struct st_header *h, char *text, size_t len,
     size_t n = 0;
 
     memset(h, 0, sizeof(*h));
+    /* the format allows no blanks in front of the header */
     if (len == 0 || text[0] != '{')
         return accel_fail_at(err, A0824, where, "give a file in safetensors format",
                              "the header does not begin with {");
@@ -259,6 +284,8 @@ accel_status_t st_header_parse(struct st_header *h, char *text, size_t len,
     }
     if (!st_json_end(&j)) {
         if (begun)
+            /* name is the last key that was read, which helps
+             * more than a byte number */
             snprintf(at, sizeof(at), " of the header, at or behind %s",
                      st_shown(name, shown, sizeof(shown)));
         st = st_json_error(&j, where, at, err);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The index of a sharded model. In: its JSON text. Out: which file each tensor is said to
- * be in; only names of files beside the index are accepted. Never opens a file.
+ * The index of a sharded model. In: its JSON text. Out: the file that each tensor is
+ * said to be in. Only names of files beside the index are accepted. Never opens a file.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "st_internal.h"
 
-/* A file of the index's own directory, not hidden. */
+/* A .safetensors file of the index's own directory, not hidden: an index must not make
+ * us open other paths. */
 static bool is_plain(const char *name)
 {
     static const char suffix[] = ".safetensors";
@@ -18,12 +19,14 @@ static bool is_plain(const char *name)
            strcmp(name + n - tail, suffix) == 0;
 }
 
+/* The object of weight_map. */
 static bool take_map(struct st_json *j, struct st_index *x)
 {
     char *key, *value;
     size_t n = 0;
 
     while (st_json_member(j, &n, &key)) {
+        /* grows by doubling; models have up to some thousand tensors */
         if (x->count == x->cap) {
             size_t cap = x->cap ? 2 * x->cap : 256;
             struct st_pair *p = reallocarray(x->entry, cap, sizeof(*p));
@@ -35,6 +38,7 @@ static bool take_map(struct st_json *j, struct st_index *x)
         }
         if (!st_json_string(j, &value))
             return false;
+        /* checked before any file is opened */
         if (!is_plain(value))
             return st_json_fail(j, "a shard is not named as a .safetensors file of "
                                    "this directory");
@@ -43,29 +47,33 @@ static bool take_map(struct st_json *j, struct st_index *x)
     return !j->problem;
 }
 
-static int compare(const void *a, const void *b)
+/* for qsort: by tensor */
+static int st_index_compare(const void *a, const void *b)
 {
     const struct st_pair *x = a, *y = b;
 
     return strcmp(x->key, y->key);
 }
 
-static accel_status_t check(struct st_index *x, const char *where, accel_error_t *err)
+/* Sorts the entries; equal names are then neighbours. */
+static accel_status_t st_index_check(struct st_index *x, const char *where,
+                                     accel_error_t *err)
 {
     char shown[ST_SHOWN];
 
     if (x->count == 0)
         return accel_fail_at(err, A0824, where, "get the index again",
                              "the index has no weight_map with tensors");
-    qsort(x->entry, x->count, sizeof(*x->entry), compare);
+    qsort(x->entry, x->count, sizeof(*x->entry), st_index_compare);
     for (size_t i = 1; i < x->count; i++)
-        if (compare(&x->entry[i - 1], &x->entry[i]) == 0)
+        if (st_index_compare(&x->entry[i - 1], &x->entry[i]) == 0)
             return accel_fail_at(err, A0824, where, "get the index again",
                                  "tensor %s is there twice",
                                  st_shown(x->entry[i].key, shown, sizeof(shown)));
     return ACCEL_OK;
 }
 
+/* Other keys, such as metadata, are skipped. */
 accel_status_t st_index_parse(struct st_index *x, char *text, size_t len,
                               const char *where, accel_error_t *err)
 {
@@ -87,7 +95,7 @@ accel_status_t st_index_parse(struct st_index *x, char *text, size_t len,
         }
     }
     if (st_json_end(&j))
-        st = check(x, where, err);
+        st = st_index_check(x, where, err);
     else
         st = st_json_error(&j, where, "", err);
     if (st)

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strict JSON for headers that may be hostile: what the caller expects is asked for token
- * by token, so that nothing is built for text that has another form. Strings are decoded
+ * Strict JSON for headers that may be hostile. The caller asks for what it expects
+ * token by token, so nothing is built for text of another form. Strings are decoded
  * where they stand. Never allocates.
  */
 #include <string.h>
 
 #include "st_internal.h"
 
+/* levels of objects and lists that a skipped value may have: bounds the recursion */
 #define DEPTH 32
 
 const char st_no_memory[] = "no memory for it";
 
+/* The first problem is the cause; later ones follow from it. */
 bool st_json_fail(struct st_json *j, const char *problem)
 {
     if (!j->problem)
@@ -19,6 +21,7 @@ bool st_json_fail(struct st_json *j, const char *problem)
     return false;
 }
 
+/* the four blanks of JSON */
 static void skip_blanks(struct st_json *j)
 {
     while (j->s < j->end &&
@@ -37,6 +40,7 @@ bool st_json_is(struct st_json *j, char c)
     return true;
 }
 
+/* Says what was expected, not what was found: the error has the byte. */
 bool st_json_want(struct st_json *j, char c)
 {
     if (st_json_is(j, c))
@@ -55,7 +59,8 @@ bool st_json_want(struct st_json *j, char c)
     }
 }
 
-/* Length of the well-formed UTF-8 sequence at s, 0 if there is none. */
+/* Length of the well-formed UTF-8 sequence at s; 0 if there is none. Overlong forms,
+ * surrogates and codes beyond 10ffff are not. */
 static int utf8_length(const unsigned char *s, const unsigned char *end)
 {
     static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
@@ -64,6 +69,7 @@ static int utf8_length(const unsigned char *s, const unsigned char *end)
 
     if (n == 1)
         return 1;
+    /* 0x80 to 0xbf continue a sequence, c0 and c1 would begin an overlong one */
     if (n == 0 || *s < 0xc2 || end - s < n)
         return 0;
     code = *s & (0x7fu >> n);
@@ -72,11 +78,14 @@ static int utf8_length(const unsigned char *s, const unsigned char *end)
             return 0;
         code = code << 6 | (s[i] & 0x3f);
     }
+    /* overlong, beyond Unicode, or half of a surrogate pair */
     if (code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
         return 0;
     return n;
 }
 
+/* Appends a code point. At most as long as the escape that it came from, so decoding in
+ * place never overtakes reading. */
 static char *put_utf8(char *to, uint32_t code)
 {
     if (code < 0x80) {
@@ -97,24 +106,26 @@ static char *put_utf8(char *to, uint32_t code)
     return to;
 }
 
-/* The four digits of \uXXXX at s. */
-static bool take_hex(struct st_json *j, uint32_t *out)
+/* The four digits of \uXXXX. */
+static bool take_hex(struct st_json *j, uint32_t *code_out)
 {
-    *out = 0;
+    *code_out = 0;
     for (int i = 0; i < 4; i++, j->s++) {
+        /* | 0x20 makes upper-case letters lower-case */
         char c = j->s < j->end ? *j->s : '\0', lower = (char)(c | 0x20);
 
         if (c >= '0' && c <= '9')
-            *out = *out << 4 | (uint32_t)(c - '0');
+            *code_out = *code_out << 4 | (uint32_t)(c - '0');
         else if (lower >= 'a' && lower <= 'f')
-            *out = *out << 4 | (uint32_t)(lower - 'a' + 10);
+            *code_out = *code_out << 4 | (uint32_t)(lower - 'a' + 10);
         else
             return st_json_fail(j, "\\u needs four hexadecimal digits");
     }
     return true;
 }
 
-/* Behind \u: one code point, of two escapes when the first is half of a pair. */
+/* Behind \u: one code point, from two escapes when the first is half of a surrogate
+ * pair. NUL is refused, since texts end with one. */
 static bool take_unicode(struct st_json *j, char **to)
 {
     uint32_t code, low;
@@ -124,6 +135,7 @@ static bool take_unicode(struct st_json *j, char **to)
     if (code == 0)
         return st_json_fail(j, "a NUL in a text");
     if (code >= 0xd800 && code < 0xe000) {
+        /* a low half first, or no second escape behind the high half */
         if (code >= 0xdc00 || j->end - j->s < 2 || j->s[0] != '\\' || j->s[1] != 'u')
             return st_json_fail(j, "half of a surrogate pair");
         j->s += 2;
@@ -137,8 +149,10 @@ static bool take_unicode(struct st_json *j, char **to)
     return true;
 }
 
+/* A backslash and what follows; *to moves behind what was decoded. */
 static bool take_escape(struct st_json *j, char **to)
 {
+    /* from[i] is the letter of the escape, into[i] the character */
     static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
     const char *at;
 
@@ -149,6 +163,7 @@ static bool take_escape(struct st_json *j, char **to)
         j->s++;
         return take_unicode(j, to);
     }
+    /* strchr would find the NUL at the end of `from` */
     at = *j->s ? strchr(from, *j->s) : NULL;
     if (!at)
         return st_json_fail(j, "an unknown escape");
@@ -157,12 +172,14 @@ static bool take_escape(struct st_json *j, char **to)
     return true;
 }
 
-bool st_json_string(struct st_json *j, char **out)
+/* The closing quote gives room for the NUL. */
+bool st_json_string(struct st_json *j, char **text_out)
 {
     char *to, *start;
 
     if (!st_json_want(j, '"'))
         return false;
+    /* `to` follows j->s and never passes it: decoding shortens */
     start = to = j->s;
     while (j->s < j->end && *j->s != '"') {
         int n;
@@ -184,11 +201,12 @@ bool st_json_string(struct st_json *j, char **out)
         return st_json_fail(j, "a text is not closed");
     j->s++;
     *to = '\0'; /* at the latest where the closing quote was */
-    *out = start;
+    *text_out = start;
     return true;
 }
 
-bool st_json_whole(struct st_json *j, int64_t *out)
+/* Signs, fractions, exponents and leading zeros are refused. */
+bool st_json_whole(struct st_json *j, int64_t *value_out)
 {
     int64_t v = 0;
     char *from;
@@ -196,18 +214,21 @@ bool st_json_whole(struct st_json *j, int64_t *out)
     if (j->problem)
         return false;
     skip_blanks(j);
+    /* checked digit by digit: a number of any length may be there */
     for (from = j->s; j->s < j->end && *j->s >= '0' && *j->s <= '9'; j->s++)
         if (__builtin_mul_overflow(v, 10, &v) ||
             __builtin_add_overflow(v, *j->s - '0', &v))
             return st_json_fail(j, "a number beyond 9223372036854775807");
+    /* no digit at all, a sign, a fraction or an exponent */
     if (j->s == from || (j->s < j->end && memchr(".eE", *j->s, 3)))
         return st_json_fail(j, "a whole number, 0 or more, is expected here");
     if (j->s - from > 1 && *from == '0')
         return st_json_fail(j, "a number with a leading zero");
-    *out = v;
+    *value_out = v;
     return true;
 }
 
+/* number of digits skipped */
 static size_t skip_digits(struct st_json *j)
 {
     char *from = j->s;
@@ -217,6 +238,7 @@ static size_t skip_digits(struct st_json *j)
     return (size_t)(j->s - from);
 }
 
+/* A number of JSON, of any size. */
 static bool skip_number(struct st_json *j)
 {
     char *first;
@@ -224,6 +246,7 @@ static bool skip_number(struct st_json *j)
 
     if (j->s < j->end && *j->s == '-')
         j->s++;
+    /* leading zeros are no JSON, wherever a number is */
     first = j->s;
     n = skip_digits(j);
     if (n == 0 || (n > 1 && *first == '0'))
@@ -243,6 +266,7 @@ static bool skip_number(struct st_json *j)
     return true;
 }
 
+/* true, false, null or a number. */
 static bool skip_word(struct st_json *j)
 {
     static const char *const words[] = { "true", "false", "null" };
@@ -258,6 +282,7 @@ static bool skip_word(struct st_json *j)
     return skip_number(j);
 }
 
+/* Any value. After a problem every call returns at once, so the loops end. */
 static bool skip(struct st_json *j, int depth)
 {
     char *text;
@@ -298,7 +323,8 @@ bool st_json_end(struct st_json *j)
     return j->s == j->end || st_json_fail(j, "something follows the end");
 }
 
-bool st_json_member(struct st_json *j, size_t *n, char **key)
+/* Nothing but a comma may stand between members, and no comma before the end. */
+bool st_json_member(struct st_json *j, size_t *n, char **key_out)
 {
     if ((*n)++ == 0) {
         if (!st_json_want(j, '{') || st_json_is(j, '}'))
@@ -309,7 +335,7 @@ bool st_json_member(struct st_json *j, size_t *n, char **key)
         if (!st_json_want(j, ','))
             return false;
     }
-    return st_json_string(j, key) && st_json_want(j, ':');
+    return st_json_string(j, key_out) && st_json_want(j, ':');
 }
 
 accel_status_t st_json_error(const struct st_json *j, const char *where, const char *at,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Opening weights: a path in, a table of tensors over all shards out. Finds the file or
- * index, reads and checks every header, and holds the shards against the index. Never
+ * index, reads and checks every header, and compares the shards with the index. Never
  * reads data.
  */
 #include <errno.h>
@@ -16,6 +16,7 @@
 #include "ckpt_io.h"
 #include "st_internal.h"
 
+/* The error for errno `error`: a missing file has a hint of its own. */
 static accel_status_t fail_io(const char *where, int error, accel_error_t *err)
 {
     if (error == ENOENT || error == ENOTDIR)
@@ -27,32 +28,33 @@ static accel_status_t fail_io(const char *where, int error, accel_error_t *err)
                          "cannot read it: %s", strerror(error));
 }
 
-/* A regular file, O_NONBLOCK so that a FIFO in its place does not hang. */
-static accel_status_t open_file(int at, const char *name, const char *where, int *fd,
-                                int64_t *bytes, accel_error_t *err)
+/* Opens a regular file; O_NONBLOCK so that a FIFO in its place does not hang.
+ * *bytes_out is its size. *fd_out is -1 after an error. */
+static accel_status_t open_file(int at, const char *name, const char *where,
+                                int *fd_out, int64_t *bytes_out, accel_error_t *err)
 {
     struct stat sb;
     int e = 0;
 
-    *fd = TEMP_FAILURE_RETRY(openat(at, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (*fd < 0)
+    *fd_out = TEMP_FAILURE_RETRY(openat(at, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (*fd_out < 0)
         return fail_io(where, errno, err);
-    if (fstat(*fd, &sb) != 0)
+    if (fstat(*fd_out, &sb) != 0)
         e = errno;
     else if (S_ISREG(sb.st_mode)) {
-        *bytes = sb.st_size;
+        *bytes_out = sb.st_size;
         return ACCEL_OK;
     }
-    close(*fd);
-    *fd = -1;
+    close(*fd_out);
+    *fd_out = -1;
     return e ? fail_io(where, e, err)
              : accel_fail_at(err, A0826, where, "give a regular file",
                              "it is a directory, a device or a pipe");
 }
 
-/* Bytes [at, at + n) into one malloc. */
+/* Bytes [at, at + n) of fd in one malloc, with room for a NUL. */
 static accel_status_t read_text(int fd, int64_t at, size_t n, const char *where,
-                                char **out, accel_error_t *err)
+                                char **text_out, accel_error_t *err)
 {
     char *text = malloc(n + 1);
     ssize_t got;
@@ -61,13 +63,15 @@ static accel_status_t read_text(int fd, int64_t at, size_t n, const char *where,
         return accel_fail_nomem(err, "the header of a safetensors file", n);
     got = ckpt_pread_all(fd, text, n, at);
     if (got == (ssize_t)n) {
-        *out = text;
+        *text_out = text;
         return ACCEL_OK;
     }
     free(text);
     return fail_io(where, got < 0 ? errno : EIO, err);
 }
 
+/* The header: 8 bytes of length, little endian, and that many of JSON. The length is
+ * checked against the file before it is allocated. */
 static accel_status_t read_header(struct st_file *f, int64_t bytes, const char *where,
                                   accel_error_t *err)
 {
@@ -78,8 +82,10 @@ static accel_status_t read_header(struct st_file *f, int64_t bytes, const char *
     if (bytes < (int64_t)sizeof(head) || ckpt_pread_all(f->fd, head, 8, 0) != 8)
         return accel_fail_at(err, A0824, where, "give a file in safetensors format",
                              "%lld bytes are too few for a header", (long long)bytes);
+    /* the length of the header, little endian */
     for (int i = 7; i >= 0; i--)
         n = n << 8 | head[i];
+    /* before anything is allocated: n is any 64 bits */
     if (n > ST_HEADER_MAX || (int64_t)n > bytes - 8)
         return accel_fail_at(
             err, A0824, where, "give a file in safetensors format",
@@ -91,14 +97,17 @@ static accel_status_t read_header(struct st_file *f, int64_t bytes, const char *
     if (!st)
         st = st_header_parse(&f->header, f->text, (size_t)n, f->data_bytes, where, err);
     if (!st)
+        /* advice only: ranks read ranges of tensors front to back */
         posix_fadvise(f->fd, f->data_at, f->data_bytes, POSIX_FADV_SEQUENTIAL);
     return st;
 }
 
-/* One more file of s, `name` in directory `at`. */
+/* One more file of s: `name` in directory `at`; `where` is its path in errors. What was
+ * allocated belongs to s, also after an error. */
 static accel_status_t add_file(struct accel_safetensors *s, int at, const char *name,
                                const char *where, accel_error_t *err)
 {
+    /* The list moves when it grows: no pointer into it is kept. */
     struct st_file *list =
                        reallocarray(s->file, (size_t)s->files + 1, sizeof(*s->file)),
                    *f;
@@ -110,6 +119,7 @@ static accel_status_t add_file(struct accel_safetensors *s, int at, const char *
         return accel_fail_nomem(err, "the list of shards", sizeof(*list));
     s->file = list;
     f = &list[s->files++];
+    /* counted in s->files already, so that closing s frees it */
     *f = (struct st_file){ .name = strdup(last ? last + 1 : name), .fd = -1 };
     if (!f->name)
         return accel_fail_nomem(err, "the list of shards", strlen(name));
@@ -117,14 +127,15 @@ static accel_status_t add_file(struct accel_safetensors *s, int at, const char *
     return st ? st : read_header(f, bytes, where, err);
 }
 
-static int compare(const void *a, const void *b)
+/* for qsort and bsearch: by name */
+static int st_tensor_compare(const void *a, const void *b)
 {
     const struct st_tensor *x = a, *y = b;
 
     return strcmp(x->pub.name, y->pub.name);
 }
 
-/* The tables of all files as one. */
+/* The tables of all files as one. No tensor may be in two files. */
 static accel_status_t join(struct accel_safetensors *s, accel_error_t *err)
 {
     char shown[ST_SHOWN];
@@ -144,9 +155,10 @@ static accel_status_t join(struct accel_safetensors *s, accel_error_t *err)
             t->pub.file = s->file[f].name;
         }
     if (n)
-        qsort(s->tensor, n, sizeof(*s->tensor), compare);
+        qsort(s->tensor, n, sizeof(*s->tensor), st_tensor_compare);
+    /* sorted: equal names are neighbours */
     for (size_t i = 1; i < n; i++)
-        if (compare(&s->tensor[i - 1], &s->tensor[i]) == 0)
+        if (st_tensor_compare(&s->tensor[i - 1], &s->tensor[i]) == 0)
             return accel_fail_at(err, A0824, s->path, "get the shards again",
                                  "tensor %s is in %s and in %s",
                                  st_shown(s->tensor[i].pub.name, shown, sizeof(shown)),
@@ -154,8 +166,9 @@ static accel_status_t join(struct accel_safetensors *s, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* ---- shards --------------------------------------------------------------------------- */
+/* ---- shards ---------------------------------------------------------------------- */
 
+/* for qsort: texts */
 static int compare_values(const void *a, const void *b)
 {
     const char *const *x = a, *const *y = b;
@@ -163,9 +176,11 @@ static int compare_values(const void *a, const void *b)
     return strcmp(*x, *y);
 }
 
-/* Names of the index's files, each once, in order; one malloc of pointers. */
-static accel_status_t shard_names(const struct st_index *x, const char ***out,
-                                  size_t *count, const char *where, accel_error_t *err)
+/* Names of the index's files, each once, sorted. *names_out is one malloc of pointers
+ * into the index's text. */
+static accel_status_t shard_names(const struct st_index *x, const char ***names_out,
+                                  size_t *count_out, const char *where,
+                                  accel_error_t *err)
 {
     const char **name = calloc(x->count + 1, sizeof(*name));
     size_t n = 0;
@@ -178,8 +193,8 @@ static accel_status_t shard_names(const struct st_index *x, const char ***out,
     for (size_t i = 0; i < x->count; i++)
         if (n == 0 || strcmp(name[n - 1], name[i]) != 0)
             name[n++] = name[i];
-    *out = name;
-    *count = n;
+    *names_out = name;
+    *count_out = n;
     if (n <= ST_SHARDS_MAX)
         return ACCEL_OK;
     free(name);
@@ -187,7 +202,8 @@ static accel_status_t shard_names(const struct st_index *x, const char ***out,
                          "the index names %zu files", n);
 }
 
-/* All that are not there, in one message. */
+/* Looks for all shards before any is opened: one message names the
+ * missing ones, up to 8. */
 static accel_status_t check_present(int dirfd, const char *const *name, size_t n,
                                     const char *where, accel_error_t *err)
 {
@@ -198,6 +214,7 @@ static accel_status_t check_present(int dirfd, const char *const *name, size_t n
 
     for (size_t i = 0; i < n; i++)
         if (faccessat(dirfd, name[i], F_OK, 0) != 0 && errno == ENOENT) {
+            /* all are counted, the first few are named */
             if (missing++ < 8)
                 strbuf_printf(&list, "%s%s", missing > 1 ? ", " : "",
                               st_shown(name[i], shown, sizeof(shown)));
@@ -210,7 +227,7 @@ static accel_status_t check_present(int dirfd, const char *const *name, size_t n
     return st;
 }
 
-/* Every tensor is in the file that the index says. */
+/* Every tensor of the index is in the file that it says. */
 static accel_status_t check_map(const struct accel_safetensors *s,
                                 const struct st_index *x, const char *where,
                                 accel_error_t *err)
@@ -221,6 +238,7 @@ static accel_status_t check_map(const struct accel_safetensors *s,
         const accel_safetensors_tensor_t *t =
             accel_safetensors_find(s, x->entry[i].key);
 
+        /* a stale index, or shards of another export */
         if (!t || strcmp(t->file, x->entry[i].value) != 0)
             return accel_fail_at(
                 err, A0824, where, "get the index and its shards again",
@@ -231,6 +249,7 @@ static accel_status_t check_map(const struct accel_safetensors *s,
     return ACCEL_OK;
 }
 
+/* Opens the shards of index x, which lie in `dir`, and checks them against it. */
 static accel_status_t open_shards(struct accel_safetensors *s, int dirfd,
                                   const struct st_index *x, const char *dir,
                                   const char *where, accel_error_t *err)
@@ -256,6 +275,8 @@ static accel_status_t open_shards(struct accel_safetensors *s, int dirfd,
     return st;
 }
 
+/* Reads the index at `path`, then its shards. They are opened relative to its
+ * directory's descriptor. */
 static accel_status_t open_index(struct accel_safetensors *s, const char *path,
                                  accel_error_t *err)
 {
@@ -274,6 +295,7 @@ static accel_status_t open_index(struct accel_safetensors *s, const char *path,
         st = st_index_parse(&x, text, (size_t)bytes, path, err);
     snprintf(dir, sizeof(dir), "%s", path);
     slash = strrchr(dir, '/');
+    /* "/x.json" lies in "/", "x.json" in "." */
     if (slash)
         slash[slash == dir] = '\0';
     else
@@ -292,24 +314,26 @@ static accel_status_t open_index(struct accel_safetensors *s, const char *path,
     return st;
 }
 
-/* ---- paths ------------------------------------------------------------------------------ */
+/* ---- paths ----------------------------------------------------------------------- */
 
-/* What to open for a directory, into `out`. */
-static accel_status_t look_into(const char *dir, char *out, size_t len,
+/* What to open for a directory, into buf[len]. Weights that exist only as pickles are
+ * refused with a hint of their own: loading a pickle runs a program. */
+static accel_status_t look_into(const char *dir, char *buf, size_t len,
                                 accel_error_t *err)
 {
+    /* in this order: a single file wins over an index */
     static const char *const names[] = { ST_SINGLE, ST_INDEX };
     static const char *const pickled[] = { "pytorch_model.bin",
                                            "pytorch_model.bin.index.json" };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(names); i++) {
-        snprintf(out, len, "%s/%s", dir, names[i]);
-        if (access(out, F_OK) == 0)
+        snprintf(buf, len, "%s/%s", dir, names[i]);
+        if (access(buf, F_OK) == 0)
             return ACCEL_OK;
     }
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(pickled); i++) {
-        snprintf(out, len, "%s/%s", dir, pickled[i]);
-        if (access(out, F_OK) == 0)
+        snprintf(buf, len, "%s/%s", dir, pickled[i]);
+        if (access(buf, F_OK) == 0)
             return accel_fail_at(err, A0825, dir,
                                  "save the model once more with transformers, which "
                                  "writes safetensors",
@@ -323,6 +347,7 @@ static accel_status_t look_into(const char *dir, char *out, size_t len,
                          "the directory has neither " ST_SINGLE " nor " ST_INDEX);
 }
 
+/* Does s end with `tail`? */
 static bool ends_with(const char *s, const char *tail)
 {
     size_t n = strlen(s), m = strlen(tail);
@@ -330,14 +355,16 @@ static bool ends_with(const char *s, const char *tail)
     return n >= m && strcmp(s + n - m, tail) == 0;
 }
 
-accel_status_t accel_safetensors_open(accel_safetensors_t **out, const char *path,
-                                      accel_error_t *err)
+/* A file is an index if its name ends with .json. */
+accel_status_t accel_safetensors_open(accel_safetensors_t **weights_out,
+                                      const char *path, accel_error_t *err)
 {
     struct accel_safetensors *s;
     char file[PATH_MAX];
     struct stat sb;
     accel_status_t st = ACCEL_OK;
 
+    /* room for the longest name that look_into appends */
     if (!path || !*path || strlen(path) + sizeof(ST_INDEX) + 1 > sizeof(file))
         return accel_fail(err, A0825, "give a file or a directory",
                           "no path, or one that is too long");
@@ -360,7 +387,7 @@ accel_status_t accel_safetensors_open(accel_safetensors_t **out, const char *pat
     if (st)
         accel_safetensors_close(s);
     else
-        *out = s;
+        *weights_out = s;
     return st;
 }
 
@@ -392,12 +419,14 @@ const accel_safetensors_tensor_t *accel_safetensors_at(const accel_safetensors_t
     return i < s->count ? &s->tensor[i].pub : NULL;
 }
 
+/* A key with nothing but the name is enough for st_tensor_compare. */
 const accel_safetensors_tensor_t *accel_safetensors_find(const accel_safetensors_t *s,
                                                          const char *name)
 {
     struct st_tensor key = { .pub = { .name = name } };
     struct st_tensor *t =
-        s->count ? bsearch(&key, s->tensor, s->count, sizeof(key), compare) : NULL;
+        s->count ? bsearch(&key, s->tensor, s->count, sizeof(key), st_tensor_compare)
+                 : NULL;
 
     return t ? &t->pub : NULL;
 }

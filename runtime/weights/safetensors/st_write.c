@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writing weights. In: names and shapes at once, then values in any order. Out: one file
- * or shards with their index. The whole layout is known before the first value, so that
- * values go to their place; names appear by rename, the index last.
+ * Writing weights. In: names and shapes at once, then values in any order. Out: one
+ * file, or shards with their index. The whole layout is known before the first value,
+ * so values go straight to their place. Files appear by rename, the index last.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,23 +16,31 @@
 #include "common/path_dir.h"
 #include "st_internal.h"
 
+/* elements converted at a time */
 #define PIECE_ELEMS (128 << 10)
 
+/* An entry, and where it goes. */
 struct out_tensor {
     char *name;
     int ndim;
     int64_t shape[ACCEL_CKPT_MAX_DIMS];
-    int64_t elems, begin; /* begin: byte in the data of its shard */
-    int64_t written;      /* elements */
+    /* begin: byte in the data of its shard */
+    int64_t elems, begin;
+    /* elements so far; must be elems at the commit */
+    int64_t written;
     int shard;
 };
 
+/* A file in progress; fd is -1 until it is created. */
 struct out_shard {
     char name[48];
     int fd;
+    /* where its data begins, and how much there is */
     int64_t data_at, bytes;
 };
 
+/* Everything of one export. The files exist, under temporary names and with their final
+ * size, from accel_safetensors_create on. */
 struct accel_safetensors_writer {
     char *dir;
     int dirfd;
@@ -42,9 +50,11 @@ struct accel_safetensors_writer {
     struct out_shard *shard;
     int shards;
     bool committed;
-    char *buffer; /* PIECE_ELEMS in the file's dtype, and as many floats */
+    /* PIECE_ELEMS in the file's dtype, then as many floats */
+    char *buffer;
 };
 
+/* The error for errno, which is read first. */
 static accel_status_t fail_write(const struct accel_safetensors_writer *w,
                                  const char *name, const char *what, accel_error_t *err)
 {
@@ -56,14 +66,15 @@ static accel_status_t fail_write(const struct accel_safetensors_writer *w,
                          "%s: %s", what, strerror(e));
 }
 
-/* ".NAME.tmp": what a file is called until it is whole. */
-static void temporary(const char *name, char out[80])
+/* ".NAME.tmp": the name of a file until it is whole. */
+static void temporary(const char *name, char name_out[80])
 {
-    snprintf(out, 80, ".%.70s.tmp", name);
+    snprintf(name_out, 80, ".%.70s.tmp", name);
 }
 
-/* ---- layout --------------------------------------------------------------------------- */
+/* ---- layout ---------------------------------------------------------------------- */
 
+/* Copies an entry. elems * 64 fits an int64, so later products cannot overflow. */
 static accel_status_t take_entry(struct accel_safetensors_writer *w,
                                  const accel_safetensors_entry_t *e, accel_error_t *err)
 {
@@ -90,13 +101,15 @@ static accel_status_t take_entry(struct accel_safetensors_writer *w,
     return ACCEL_OK;
 }
 
-static int compare(const void *a, const void *b)
+/* for qsort: texts */
+static int st_name_compare(const void *a, const void *b)
 {
     const char *const *x = a, *const *y = b;
 
     return strcmp(*x, *y);
 }
 
+/* Each name once, and none that the format uses itself. */
 static accel_status_t check_names(const struct accel_safetensors_writer *w,
                                   accel_error_t *err)
 {
@@ -108,7 +121,7 @@ static accel_status_t check_names(const struct accel_safetensors_writer *w,
         return accel_fail_nomem(err, "the table of tensors", w->count * sizeof(*name));
     for (size_t i = 0; i < w->count; i++)
         name[i] = w->tensor[i].name;
-    qsort(name, w->count, sizeof(*name), compare);
+    qsort(name, w->count, sizeof(*name), st_name_compare);
     for (size_t i = 0; i < w->count && !st; i++)
         if ((i && strcmp(name[i - 1], name[i]) == 0) ||
             strcmp(name[i], "__metadata__") == 0)
@@ -119,7 +132,8 @@ static accel_status_t check_names(const struct accel_safetensors_writer *w,
     return st;
 }
 
-/* In the order of the entries; a shard ends before the tensor that would exceed it. */
+/* Places tensors in the order of the entries; a shard ends before the tensor that would
+ * exceed the limit. A single tensor larger than that has a shard of its own. */
 static accel_status_t lay_out(struct accel_safetensors_writer *w, int64_t limit,
                               accel_error_t *err)
 {
@@ -130,6 +144,7 @@ static accel_status_t lay_out(struct accel_safetensors_writer *w, int64_t limit,
         struct out_tensor *t = &w->tensor[i];
         int64_t bytes = t->elems * w->dtype->bytes;
 
+        /* at > 0: never an empty shard in front of a large tensor */
         if (limit > 0 && at > 0 && bytes > limit - at) {
             at = 0;
             shard++;
@@ -137,6 +152,7 @@ static accel_status_t lay_out(struct accel_safetensors_writer *w, int64_t limit,
         t->shard = shard;
         t->begin = at;
         if (__builtin_add_overflow(at, bytes, &at))
+            /* too large in total: refused below */
             shard = ST_SHARDS_MAX;
     }
     w->shards = shard + 1;
@@ -160,6 +176,7 @@ static accel_status_t lay_out(struct accel_safetensors_writer *w, int64_t limit,
     return ACCEL_OK;
 }
 
+/* A JSON text; UTF-8 is passed on as it is. */
 static void put_text(struct strbuf *b, const char *s)
 {
     strbuf_append(b, "\"", 1);
@@ -171,6 +188,7 @@ static void put_text(struct strbuf *b, const char *s)
     strbuf_append(b, "\"", 1);
 }
 
+/* The header of a shard, padded with blanks to a multiple of 8 bytes. */
 static void put_header(const struct accel_safetensors_writer *w, int shard,
                        struct strbuf *b)
 {
@@ -189,11 +207,13 @@ static void put_header(const struct accel_safetensors_writer *w, int shard,
                       (long long)(t->begin + t->elems * w->dtype->bytes));
     }
     strbuf_append(b, "}", 1);
+    /* a strbuf that ran out of memory does not grow: no endless loop */
     while (b->len % 8 && !b->failed)
         strbuf_append(b, " ", 1);
 }
 
-/* A new file under its temporary name; one that a crash left is removed. */
+/* Creates a file under its temporary name; one that a crash left is removed first. The
+ * descriptor, or -1 with errno. */
 static int open_new(int dirfd, const char *name)
 {
     char tmp[80];
@@ -205,6 +225,7 @@ static int open_new(int dirfd, const char *name)
         openat(dirfd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
 }
 
+/* Creates a shard with its header and its final size. */
 static accel_status_t open_shard(struct accel_safetensors_writer *w, int i,
                                  accel_error_t *err)
 {
@@ -218,10 +239,13 @@ static accel_status_t open_shard(struct accel_safetensors_writer *w, int i,
         strbuf_free(&b);
         return accel_fail_nomem(err, "the header of the weights", ST_HEADER_MAX);
     }
+    /* little endian, whatever the machine */
     for (int k = 0; k < 8; k++)
         head[k] = (unsigned char)(b.len >> 8 * k);
     s->data_at = 8 + (int64_t)b.len;
     s->fd = open_new(w->dirfd, s->name);
+    /* ftruncate makes the file as long as it will be; what is not
+     * written yet reads as 0 */
     if (s->fd < 0 || ckpt_pwrite_all(s->fd, head, 8, 0) ||
         ckpt_pwrite_all(s->fd, b.s, b.len, 8) ||
         ftruncate(s->fd, s->data_at + s->bytes) != 0)
@@ -230,13 +254,16 @@ static accel_status_t open_shard(struct accel_safetensors_writer *w, int i,
     return st;
 }
 
-/* ---- directory -------------------------------------------------------------------------- */
+/* ---- directory ------------------------------------------------------------------- */
 
+/* Creates the directory if need be, one level only: a typo in the path must not create
+ * a tree. One that holds weights already is refused. */
 static accel_status_t open_dir(struct accel_safetensors_writer *w, accel_error_t *err)
 {
     static const char *const taken[] = { ST_SINGLE, ST_INDEX };
     accel_status_t st;
 
+    /* one that is there is fine if it holds no weights */
     if (mkdir(w->dir, 0777) != 0 && errno != EEXIST)
         return accel_fail_at(err, A0828, w->dir, "check the rights above it",
                              "cannot create the directory: %s", strerror(errno));
@@ -246,6 +273,7 @@ static accel_status_t open_dir(struct accel_safetensors_writer *w, accel_error_t
     if (w->dirfd < 0)
         return accel_fail_at(err, A0828, w->dir, "give a directory",
                              "cannot open the directory: %s", strerror(errno));
+    /* a dangling link counts as taken as well */
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(taken); i++)
         if (faccessat(w->dirfd, taken[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
             return accel_fail_at(err, A0828, w->dir,
@@ -254,7 +282,8 @@ static accel_status_t open_dir(struct accel_safetensors_writer *w, accel_error_t
     return ACCEL_OK;
 }
 
-accel_status_t accel_safetensors_create(accel_safetensors_writer_t **out,
+/* Nothing is made on disk before all entries are checked. */
+accel_status_t accel_safetensors_create(accel_safetensors_writer_t **writer_out,
                                         const char *dir, const char *dtype,
                                         const accel_safetensors_entry_t *entry,
                                         size_t n, int64_t shard_bytes,
@@ -263,6 +292,7 @@ accel_status_t accel_safetensors_create(accel_safetensors_writer_t **out,
     struct accel_safetensors_writer *w = calloc(1, sizeof(*w));
     accel_status_t st = ACCEL_OK;
 
+    /* a NULL among these is looked at below; writer_close frees the rest */
     if (w) {
         w->dirfd = -1;
         w->dir = strdup(dir);
@@ -288,12 +318,13 @@ accel_status_t accel_safetensors_create(accel_safetensors_writer_t **out,
     if (st)
         accel_safetensors_writer_close(w);
     else
-        *out = w;
+        *writer_out = w;
     return st;
 }
 
-/* ---- values ------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------- */
 
+/* count is compared by subtraction: begin + count of a wrong call may overflow. */
 static accel_status_t check_range(struct accel_safetensors_writer *w, size_t i,
                                   int64_t begin, int64_t count, accel_error_t *err)
 {
@@ -305,10 +336,10 @@ static accel_status_t check_range(struct accel_safetensors_writer *w, size_t i,
                          (long long)begin, (long long)(begin + count));
 }
 
-/* At most PIECE_ELEMS values to element `first`. */
-static accel_status_t put(struct accel_safetensors_writer *w,
-                          const struct out_tensor *t, int64_t first, int64_t n,
-                          const float *values, accel_error_t *err)
+/* Converts at most PIECE_ELEMS values and writes them from element `first` on. */
+static accel_status_t st_put_values(struct accel_safetensors_writer *w,
+                                    const struct out_tensor *t, int64_t first,
+                                    int64_t n, const float *values, accel_error_t *err)
 {
     const struct out_shard *s = &w->shard[t->shard];
     int64_t size = w->dtype->bytes;
@@ -326,14 +357,18 @@ accel_status_t accel_safetensors_write(accel_safetensors_writer_t *w, size_t i,
 {
     accel_status_t st = check_range(w, i, begin, count, err);
 
+    /* in pieces that fit the buffer */
     for (int64_t k = 0; k < count && !st; k += PIECE_ELEMS)
-        st = put(w, &w->tensor[i], begin + k,
-                 count - k < PIECE_ELEMS ? count - k : PIECE_ELEMS, values + k, err);
+        st = st_put_values(w, &w->tensor[i], begin + k,
+                           count - k < PIECE_ELEMS ? count - k : PIECE_ELEMS,
+                           values + k, err);
     if (!st)
         w->tensor[i].written += count;
     return st;
 }
 
+/* Each stored row gets the values of n columns, collected with a stride of R into the
+ * float half of the buffer. */
 accel_status_t accel_safetensors_write_transposed(accel_safetensors_writer_t *w,
                                                   size_t i, int64_t begin,
                                                   int64_t count, const float *values,
@@ -353,24 +388,27 @@ accel_status_t accel_safetensors_write_transposed(accel_safetensors_writer_t *w,
                              (long long)begin, (long long)(begin + count));
     if (count == 0)
         return ACCEL_OK;
+    /* c0: the first stored column that these values are */
     cols = t->shape[1];
     c0 = begin / rows;
     n = count / rows; /* columns of the stored matrix */
+    /* stored row r, columns c0 .. c0 + n */
     for (int64_t r = 0; r < rows && !st; r++)
         for (int64_t c = 0; c < n && !st; c += PIECE_ELEMS) {
             int64_t m = n - c < PIECE_ELEMS ? n - c : PIECE_ELEMS;
 
             for (int64_t k = 0; k < m; k++)
                 row[k] = values[(c + k) * rows + r];
-            st = put(w, t, r * cols + c0 + c, m, row, err);
+            st = st_put_values(w, t, r * cols + c0 + c, m, row, err);
         }
     if (!st)
         t->written += count;
     return st;
 }
 
-/* ---- commit ------------------------------------------------------------------------------ */
+/* ---- commit ---------------------------------------------------------------------- */
 
+/* Gives a file its final name. */
 static accel_status_t publish(struct accel_safetensors_writer *w, const char *name,
                               accel_error_t *err)
 {
@@ -382,6 +420,7 @@ static accel_status_t publish(struct accel_safetensors_writer *w, const char *na
     return ACCEL_OK;
 }
 
+/* A small text file, durable before it has its name. */
 static accel_status_t put_file(struct accel_safetensors_writer *w, const char *name,
                                const char *text, size_t len, accel_error_t *err)
 {
@@ -390,6 +429,7 @@ static accel_status_t put_file(struct accel_safetensors_writer *w, const char *n
     accel_status_t st = good ? ACCEL_OK : fail_write(w, name, "cannot write", err);
     char tmp[80];
 
+    /* some network file systems report a failed write only here */
     if (fd >= 0 && close(fd) != 0 && good)
         st = fail_write(w, name, "cannot write", err);
     if (!st)
@@ -399,6 +439,7 @@ static accel_status_t put_file(struct accel_safetensors_writer *w, const char *n
     return st;
 }
 
+/* The index of the shards, in the form that transformers writes. */
 static accel_status_t put_index(struct accel_safetensors_writer *w, accel_error_t *err)
 {
     struct strbuf b = { 0 };
@@ -409,6 +450,7 @@ static accel_status_t put_index(struct accel_safetensors_writer *w, accel_error_
         total += w->shard[i].bytes;
     strbuf_printf(&b, "{\n  \"metadata\": {\n    \"total_size\": %lld\n  },\n",
                   (long long)total);
+    /* every tensor, in the order of the entries */
     strbuf_printf(&b, "  \"weight_map\": {\n");
     for (size_t i = 0; i < w->count; i++) {
         strbuf_printf(&b, "    ");
@@ -417,12 +459,15 @@ static accel_status_t put_index(struct accel_safetensors_writer *w, accel_error_
                       i + 1 < w->count ? "," : "");
     }
     strbuf_printf(&b, "  }\n}\n");
+    /* b.failed covers all appends: one look at the end is enough */
     st = b.failed ? accel_fail_nomem(err, "the index of the weights", b.cap)
                   : put_file(w, ST_INDEX, b.s, b.len, err);
     strbuf_free(&b);
     return st;
 }
 
+/* Readers start from the index or the single file, so that these appear last. All data
+ * is durable before the first rename. */
 accel_status_t accel_safetensors_commit(accel_safetensors_writer_t *w, const char *name,
                                         const char *text, accel_error_t *err)
 {
@@ -436,6 +481,7 @@ accel_status_t accel_safetensors_commit(accel_safetensors_writer_t *w, const cha
                                  st_shown(w->tensor[i].name, shown, sizeof(shown)),
                                  (long long)w->tensor[i].written,
                                  (long long)w->tensor[i].elems);
+    /* durable before any name appears */
     for (int i = 0; i < w->shards && !st; i++)
         if (fsync(w->shard[i].fd) != 0)
             st = fail_write(w, w->shard[i].name, "cannot write", err);
@@ -447,10 +493,13 @@ accel_status_t accel_safetensors_commit(accel_safetensors_writer_t *w, const cha
         st = put_index(w, err);
     if (!st && fsync(w->dirfd) != 0)
         st = fail_write(w, "", "cannot write the directory", err);
+    /* from here on writer_close removes nothing */
     w->committed = !st;
     return st;
 }
 
+/* Before the commit succeeded, temporary names are removed; shards that it
+ * already renamed stay. */
 void accel_safetensors_writer_close(accel_safetensors_writer_t *w)
 {
     char tmp[80];
