@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * softmax, sum, mean, mean-squared error, and cast. softmax saves its result, the error its
- * inputs, the others nothing.
+ * softmax, sum, mean, mean-squared error, and cast. softmax saves its result, the error
+ * its inputs, the others nothing but sizes.
  */
 #include "ops/ops.h"
 
@@ -12,6 +12,7 @@ static int64_t last_size(const accel_tensor_t *x)
     return x->dim[x->ndim - 1];
 }
 
+/* Empty tensors have no rows, even if their last size is 0. */
 static int64_t rows_of(const accel_tensor_t *x)
 {
     return x->elems ? x->elems / last_size(x) : 0;
@@ -56,7 +57,7 @@ accel_tensor_t *accel_softmax(accel_tensor_t *x)
 
 /* ---- sum and mean -------------------------------------------------------------------- */
 
-/* x as [a][b][c], summed over b; dim -1: all of it. */
+/* Views x as [a][b][c], to be summed over b. dim -1: all of x is b. */
 static void around(const accel_tensor_t *x, int dim, int64_t to[3])
 {
     to[0] = to[2] = 1;
@@ -67,6 +68,7 @@ static void around(const accel_tensor_t *x, int dim, int64_t to[3])
         to[2] *= x->dim[i];
 }
 
+/* The mean of nothing is 0, not NaN. */
 static float scale_of(bool mean, const int64_t dim[3])
 {
     return !mean ? 1.0f : dim[1] ? 1.0f / (float)dim[1] : 0.0f;
@@ -88,6 +90,8 @@ static bool reduce_backward(struct graph *g, const struct tape_entry *e)
     return true;
 }
 
+/* The forward of sum and mean. A sum over everything is a loss: float32 whatever x
+ * is. */
 static accel_tensor_t *reduce(const char *op, accel_tensor_t *x, int dim, bool mean)
 {
     struct graph *g = op_graph(op, &x, 1);
@@ -129,7 +133,7 @@ accel_tensor_t *accel_mean(accel_tensor_t *x, int dim)
 
 /* ---- mean-squared error -------------------------------------------------------------- */
 
-/* The error is the same the other way round, and so is its derivative. */
+/* (x - y)^2 is symmetric, and so is its derivative: one kernel serves both inputs. */
 static bool mse_backward(struct graph *g, const struct tape_entry *e)
 {
     const struct backend *be = g->backend;
@@ -177,6 +181,7 @@ accel_tensor_t *accel_mse(accel_tensor_t *x, accel_tensor_t *y)
 
 /* ---- cast ---------------------------------------------------------------------------- */
 
+/* The gradient is cast back to the dtype of x. */
 static bool cast_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *dy = e->out->grad, *dx;
