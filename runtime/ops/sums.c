@@ -5,7 +5,7 @@
  */
 #include "ops/ops.h"
 
-/* ---- softmax ------------------------------------------------------------------------- */
+/* ---- softmax --------------------------------------------------------------------- */
 
 static int64_t last_size(const accel_tensor_t *x)
 {
@@ -55,7 +55,7 @@ accel_tensor_t *accel_softmax(accel_tensor_t *x)
     return y;
 }
 
-/* ---- sum and mean -------------------------------------------------------------------- */
+/* ---- sum and mean ---------------------------------------------------------------- */
 
 /* Views x as [a][b][c], to be summed over b. dim -1: all of x is b. */
 static void around(const accel_tensor_t *x, int dim, int64_t to[3])
@@ -131,7 +131,7 @@ accel_tensor_t *accel_mean(accel_tensor_t *x, int dim)
     return reduce("mean", x, dim, true);
 }
 
-/* ---- mean-squared error -------------------------------------------------------------- */
+/* ---- mean-squared error ---------------------------------------------------------- */
 
 /* (x - y)^2 is symmetric, and so is its derivative: one kernel serves both inputs. */
 static bool mse_backward(struct graph *g, const struct tape_entry *e)
@@ -179,7 +179,7 @@ accel_tensor_t *accel_mse(accel_tensor_t *x, accel_tensor_t *y)
     return mean;
 }
 
-/* ---- cast ---------------------------------------------------------------------------- */
+/* ---- cast ------------------------------------------------------------------------ */
 
 /* The gradient is cast back to the dtype of x. */
 static bool cast_backward(struct graph *g, const struct tape_entry *e)

@@ -18,7 +18,7 @@ static bool view_record(struct graph *g, const struct tape_entry *e)
     return !e->out->needs_grad || tape_record(g, e);
 }
 
-/* ---- reshape ------------------------------------------------------------------------- */
+/* ---- reshape --------------------------------------------------------------------- */
 
 /* The gradient of a renaming is the gradient, renamed: a view, no copy. */
 static bool same_data_backward(struct graph *g, const struct tape_entry *e)
@@ -93,7 +93,7 @@ accel_tensor_t *accel_reshape(accel_tensor_t *x, int ndim, const int64_t *dims)
     return rename_sizes(g, reshape_op, x, ndim, to);
 }
 
-/* ---- slice --------------------------------------------------------------------------- */
+/* ---- slice ----------------------------------------------------------------------- */
 
 /* x as [outer][size][inner] around dimension `dim`. */
 struct around {
@@ -181,7 +181,7 @@ accel_tensor_t *accel_slice(accel_tensor_t *x, int dim, int64_t begin, int64_t c
     return y;
 }
 
-/* ---- transpose ----------------------------------------------------------------------- */
+/* ---- transpose ------------------------------------------------------------------- */
 
 /* Views x as [a][b][c][d][e], where b and d are the dimensions that change places. */
 static void five(const accel_tensor_t *x, int first, int second, int64_t dim[5])
