@@ -80,6 +80,7 @@ static bool open_gradient(struct graph *g, const char *op, accel_tensor_t *in,
     t = grad_target(g, in, &add);
     if (!t)
         return false;
+    /* the first contribution: start from zero */
     if (!add)
         be->fill(be, t->data, t->dtype, t->elems, 0.0f);
     array_out->data = t->data;
@@ -179,6 +180,7 @@ static bool apply_record(struct graph *g, const accel_op_t *own,
     return tape_record(g, &e);
 }
 
+/* At most TAPE_MAX_IN - 1 inputs: the entry saves the output beside them. */
 accel_tensor_t *accel_apply(const accel_op_t *op, accel_tensor_t *const *in, int n,
                             const void *attr)
 {

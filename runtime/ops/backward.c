@@ -76,6 +76,7 @@ accel_status_t graph_backward(struct graph *g, accel_tensor_t *loss, float seed,
 
     if (st)
         return st;
+    /* held by the loss alone, not by the scope of a module */
     loss->grad = graph_tensor(g, ACCEL_F32, 1, &one);
     if (loss->grad) {
         loss->grad->scoped = false;

@@ -63,6 +63,7 @@ static bool gradients(struct graph *g, const struct tape_entry *e, const struct 
         if (!b->dweight)
             return false;
     }
+    /* one call for both */
     if (b->dx || b->dweight)
         be->conv_grad(be, p, b, scratch);
     if (!bias || !bias->needs_grad)
@@ -76,6 +77,7 @@ static bool gradients(struct graph *g, const struct tape_entry *e, const struct 
     return b->dbias != NULL;
 }
 
+/* dx, dweight and dbias; the weight stays gathered until all are queued. */
 static bool conv2d_backward(struct graph *g, const struct tape_entry *e)
 {
     struct conv p = conv2d_describe(e->in[0], e->in[1], e->ints[0], e->ints[1]);
@@ -156,6 +158,7 @@ accel_tensor_t *accel_conv2d(accel_tensor_t *x, accel_tensor_t *weight,
     dims[2] = p.out_h;
     dims[3] = p.out_w;
     y = graph_tensor(g, x->dtype, 4, dims);
+    /* only a backward needs the value before the activation */
     if (y && g->recording && act != ACCEL_ACT_NONE && act != ACCEL_ACT_RELU)
         pre = graph_tensor(g, x->dtype, 4, dims);
     if (g->error.code)

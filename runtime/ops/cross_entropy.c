@@ -187,6 +187,8 @@ static void chunks_backward(struct graph *g, const struct tape_entry *e,
     }
 }
 
+/* Asks for the destinations once, before the loop over chunks, which all add to
+ * them. */
 static bool open_grads(struct graph *g, const struct tape_entry *e, struct grads *to,
                        int64_t vocab)
 {
@@ -263,6 +265,7 @@ static bool parameters_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *w
     return true;
 }
 
+/* One target per row of x; smoothing within [0, 1]. */
 static bool cross_entropy_shapes_fit(struct graph *g, accel_tensor_t *x,
                                      accel_tensor_t *weight, accel_tensor_t *bias,
                                      accel_tensor_t *targets, float smoothing)
@@ -299,6 +302,7 @@ static int64_t cross_entropy_forward(struct graph *g, const struct head *h,
     return -1;
 }
 
+/* The last chunk's logits are saved; they become the gradients' memory. */
 static bool cross_entropy_record(struct graph *g, accel_tensor_t *const *in,
                                  accel_tensor_t *bias, accel_tensor_t *mean,
                                  accel_tensor_t *stats, accel_tensor_t *logits,
@@ -337,6 +341,7 @@ accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
     rows = targets->elems;
     vocab = weight ? weight->dim[0] : x->dim[x->ndim - 1];
     mean = graph_tensor(g, ACCEL_F32, 1, &one);
+    /* lse[rows], loss[rows] and the count in one tensor, as head_of expects */
     stats = graph_tensor(g, ACCEL_F32, 1, (int64_t[]){ 2 * rows + 1 });
     logits = graph_tensor(g, ACCEL_F32, 2,
                           (int64_t[]){ chunk_rows(rows, vocab, g->recording), vocab });

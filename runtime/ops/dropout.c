@@ -21,6 +21,7 @@ struct mask op_mask(const struct graph *g, uint32_t call, int64_t per_sample, fl
                           .scale = (float)(1.0 / (1.0 - (double)p)) };
 }
 
+/* The same mask on the gradient: the mask is its own derivative. */
 static bool dropout_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *dx;
@@ -63,11 +64,14 @@ accel_tensor_t *accel_dropout(accel_tensor_t *x, float p)
 
     if (!g || !dropout_fits(g, x, p))
         return NULL;
+    /* no copy and no draw: x itself is the result */
     if (!g->training || p == 0.0f)
         return x;
     y = graph_tensor(g, x->dtype, x->ndim, x->dim);
     if (!y)
         return NULL;
+    /* the number of the draw within this forward; a recomputed forward starts over from
+     * it */
     call = g->draws.calls++;
     per_sample = x->elems / g->draws.batch;
     mask = op_mask(g, (uint32_t)call, per_sample, p);

@@ -7,6 +7,7 @@
 
 static const char op[] = "embedding";
 
+/* Adds rows of dy into the gradients of table and positions. */
 static bool embedding_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *ids = e->saved[0], *table = e->in[1], *positions = e->in[2];
@@ -77,6 +78,7 @@ accel_tensor_t *op_embedding(accel_tensor_t *ids, accel_tensor_t *table,
                      (int64_t[]){ ids->dim[0], ids->dim[1], table->dim[1] });
     if (!y || !op_want(g, op, &u, params, 2))
         return NULL;
+    /* the kernel counts positions from 0: with a cache, move the start */
     from = op_values(g, &u, positions);
     if (from)
         from += (size_t)(first * table->dim[1]) * accel_dtype_bytes(g->compute);
@@ -84,6 +86,7 @@ accel_tensor_t *op_embedding(accel_tensor_t *ids, accel_tensor_t *table,
                             from, g->compute, ids->elems, ids->dim[1], table->dim[0],
                             table->dim[1]);
     op_done(g, &u);
+    /* -1 on a device, which reports a bad id at the next sync */
     if (bad >= 0)
         return graph_fail(g, A0615, op, "check the vocabulary size",
                           "id %lld of the batch is not in [0, %lld)", (long long)bad,

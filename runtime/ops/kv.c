@@ -66,6 +66,7 @@ int accel_kv_capacity(const accel_kv_t *kv)
     return kv ? kv->capacity : 0;
 }
 
+/* Called once per forward, when every layer has appended. */
 accel_status_t accel_kv_advance(accel_kv_t *kv, int positions, accel_error_t *err)
 {
     if (!kv || positions < 0 || positions > kv->capacity - kv->length)

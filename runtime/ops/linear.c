@@ -26,6 +26,7 @@ static bool delta_open(struct graph *g, const struct tape_entry *e, struct delta
     d->data = dy->data;
     d->type = dy->dtype;
     d->scratch = NULL;
+    /* nothing to apply: out->grad is the gradient before the activation */
     if (e->ints[0] == ACCEL_ACT_NONE || e->out->grad_before)
         return true;
     d->scratch = graph_scratch(g, (size_t)dy->elems * accel_dtype_bytes(dy->dtype));
@@ -99,6 +100,8 @@ static bool weight_grad(struct graph *g, const accel_tensor_t *x,
                       .ldb = w->dim[1],
                       .c_type = ACCEL_F32,
                       .ldc = w->dim[1],
+                      /* a parameter's gradient sums over micro-batches and uses of the
+                       * weight */
                       .add = true };
 
     if (!w->needs_grad)
@@ -147,6 +150,7 @@ static bool linear_backward(struct graph *g, const struct tape_entry *e)
     return good;
 }
 
+/* Checks x [..., in], weight [out, in], bias [out] or NULL, and the activation. */
 static bool linear_shapes_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *w,
                               accel_tensor_t *bias, accel_activation_t act)
 {
@@ -200,10 +204,12 @@ accel_tensor_t *accel_linear(accel_tensor_t *x, accel_tensor_t *weight,
 
     if (!g || !linear_shapes_fit(g, x, weight, bias, act))
         return NULL;
+    /* y has the shape of x, but for the last dimension: [..., in] to [..., out] */
     for (int i = 0; i < x->ndim; i++)
         dims[i] = x->dim[i];
     dims[x->ndim - 1] = weight->dim[0];
     y = graph_tensor(g, g->compute, x->ndim, dims);
+    /* only a backward needs the value before the activation */
     if (y && g->recording && act != ACCEL_ACT_NONE && act != ACCEL_ACT_RELU)
         pre = graph_tensor(g, g->compute, x->ndim, dims);
     if (g->error.code || !op_want(g, op, &u, in + 1, 2))

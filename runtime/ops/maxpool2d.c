@@ -21,6 +21,7 @@ static struct pool maxpool2d_describe(const accel_tensor_t *x, int64_t size,
                           .stride = stride };
 }
 
+/* The places saved by the forward say where each gradient goes. */
 static bool maxpool2d_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *dx;
@@ -74,6 +75,7 @@ accel_tensor_t *accel_maxpool2d(accel_tensor_t *x, int size, int stride)
     dims[2] = p.out_h;
     dims[3] = p.out_w;
     y = graph_tensor(g, x->dtype, 4, dims);
+    /* allocated without a tape, too: the kernel writes it in any case */
     where = graph_tensor(g, ACCEL_I32, 4, dims);
     if (!y || !where)
         return NULL;

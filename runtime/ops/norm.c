@@ -52,6 +52,7 @@ static bool param_grads(struct graph *g, const struct tape_entry *e,
     return true;
 }
 
+/* dx first: it needs the gain while it is gathered. */
 static bool norm_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *gain = e->in[1];
@@ -75,6 +76,7 @@ static bool norm_backward(struct graph *g, const struct tape_entry *e)
     return good;
 }
 
+/* eps 0 is allowed, although a constant row then has no finite 1 / deviation. */
 static bool norm_fits(struct graph *g, const char *op, accel_tensor_t *x,
                       accel_tensor_t *gain, accel_tensor_t *bias, float eps)
 {

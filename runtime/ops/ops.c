@@ -9,6 +9,7 @@
 
 #include "ops/ops.h"
 
+/* Every op starts here, so this is also where it is marked for late failures. */
 struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
 {
     struct graph *g = NULL;
@@ -171,6 +172,7 @@ static bool residency_failed(struct graph *g, const char *op, accel_status_t st,
     return false;
 }
 
+/* Units are gathered in the order of t; a unit that two tensors share counts once. */
 bool op_want(struct graph *g, const char *op, struct op_units *u,
              accel_tensor_t *const *t, int n)
 {
@@ -200,6 +202,7 @@ bool op_want(struct graph *g, const char *op, struct op_units *u,
     return true;
 }
 
+/* In the reverse order of op_want. */
 void op_done(struct graph *g, const struct op_units *u)
 {
     for (int k = u->count - 1; k >= 0; k--)
@@ -225,6 +228,7 @@ bool op_needs_grad(const struct graph *g, accel_tensor_t *const *t, int n)
     return false;
 }
 
+/* The residency hands out one unit's buffer; the parameter lies at its offset in it. */
 float *op_grad(struct graph *g, const char *op, const accel_tensor_t *t)
 {
     accel_error_t err = { 0 };
@@ -255,6 +259,7 @@ static bool alone(const accel_tensor_t *t)
     return t->refs == 1 && (!t->base || t->base->refs == 1);
 }
 
+/* A gradient that others hold is copied before it is changed (copy on write). */
 accel_tensor_t *grad_target(struct graph *g, accel_tensor_t *x, bool *add_out)
 {
     accel_tensor_t *old = x->grad, *t;

@@ -60,6 +60,7 @@ static void rope_describe(const accel_tensor_t *x, int64_t heads, int64_t first,
     rope_frequencies(o, p->head_width, p->frequency);
 }
 
+/* A rotation's derivative is the rotation back, so the angles are all it needs. */
 static bool rope_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *dx;
@@ -123,6 +124,7 @@ accel_tensor_t *accel_rope(accel_tensor_t *x, int heads, const accel_rope_t *o,
     y = graph_tensor(g, g->compute, 3, x->dim);
     if (!y)
         return NULL;
+    /* with a cache, positions go on where it ends */
     rope_describe(x, heads, accel_kv_length(cache), o, &p);
     g->backend->rope(g->backend, y->data, x->data, &p, false, false);
     y->needs_grad = g->recording && x->needs_grad;

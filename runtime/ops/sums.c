@@ -18,6 +18,7 @@ static int64_t rows_of(const accel_tensor_t *x)
     return x->elems ? x->elems / last_size(x) : 0;
 }
 
+/* From the result alone: dx = (dy - sum of dy y) y. */
 static bool softmax_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *y = e->saved[0], *dx;
@@ -74,6 +75,7 @@ static float scale_of(bool mean, const int64_t dim[3])
     return !mean ? 1.0f : dim[1] ? 1.0f / (float)dim[1] : 0.0f;
 }
 
+/* Each element of x gets the gradient of the sum that it went into. */
 static bool reduce_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *dy = e->out->grad, *dx;
@@ -102,6 +104,7 @@ static accel_tensor_t *reduce(const char *op, accel_tensor_t *x, int dim, bool m
     if (!g || !op_floats(g, op, x, "x") || (dim != -1 && !op_dim(g, op, x, dim)))
         return NULL;
     for (int i = 0; i < x->ndim && dim >= 0; i++)
+        /* the summed dimension disappears; a scalar has shape [1] */
         if (i != dim)
             dims[n++] = x->dim[i];
     y = graph_tensor(g, dim < 0 ? ACCEL_F32 : x->dtype, n ? n : 1, dims);
@@ -202,6 +205,7 @@ accel_tensor_t *accel_cast(accel_tensor_t *x, accel_dtype_t dtype)
 
     if (!g || !op_computed(g, op, x, "x"))
         return NULL;
+    /* no copy: x itself is the result */
     if (x->dtype == dtype)
         return x;
     if (dtype != ACCEL_F32 && dtype != ACCEL_BF16)

@@ -64,12 +64,14 @@ static bool complete(int64_t *to, int ndim, const int64_t *dims, int64_t elems)
     }
     if (open < 0)
         return known == elems;
+    /* with a 0 among the other sizes, the open one could be anything */
     if (known == 0 || elems % known)
         return false;
     to[open] = elems / known;
     return true;
 }
 
+/* Never copies: tensors are contiguous. */
 accel_tensor_t *accel_reshape(accel_tensor_t *x, int ndim, const int64_t *dims)
 {
     struct graph *g = op_graph(reshape_op, &x, 1);
@@ -158,6 +160,7 @@ static accel_tensor_t *cut(struct graph *g, accel_tensor_t *x, struct around a, 
     return y;
 }
 
+/* A view in the first dimension, a copy in any other. */
 accel_tensor_t *accel_slice(accel_tensor_t *x, int dim, int64_t begin, int64_t count)
 {
     struct graph *g = op_graph(slice_op, &x, 1);

@@ -144,6 +144,7 @@ static void query_block(const struct grad_task *w, int64_t b, int64_t h, int64_t
     store_dq(w, &t);
 }
 
+/* `rows` keys: all of them for a whole head, one block otherwise. */
 static void clear_dkv(const struct grad_task *w, int64_t rows)
 {
     size_t bytes = (size_t)(rows * attn_padded(w->p->head_width)) * sizeof(float);
@@ -206,6 +207,8 @@ static void attention_grad_split(const struct grad_task *w)
     }
 }
 
+/* Both ways add in the same order, so the choice by threads does not show in the
+ * bits. */
 void cpu_attention_grad(const struct backend *be, const struct attention *p,
                         const struct attention_grads *grads, void *scratch)
 {

@@ -155,6 +155,7 @@ static bool is_large(const struct conv *p)
            CPU_ALONE_PRODUCTS;
 }
 
+/* Tasks are chunks of places; which thread takes one does not matter. */
 void cpu_conv(const struct backend *be, const struct conv *p,
               const struct conv_forward *f, void *scratch)
 {

@@ -122,6 +122,7 @@ void cpu_transpose(const struct backend *be, void *dst, bool add, const void *sr
 void cpu_cast(const struct backend *be, void *dst, accel_dtype_t dst_type, bool add,
               const void *src, accel_dtype_t src_type, int64_t n);
 
+/* cpu_reduce.c: every sum has an order that depends on shapes only. */
 void cpu_softmax(const struct backend *be, void *y, const void *x, accel_dtype_t type,
                  int64_t rows, int64_t cols);
 void cpu_softmax_grad(const struct backend *be, void *dx, bool add, const void *dy,
@@ -137,6 +138,8 @@ void cpu_mse_grad(const struct backend *be, void *dx, bool add, const void *x,
                   accel_dtype_t x_type, const void *y, accel_dtype_t y_type,
                   const float *dmean, int64_t n);
 
+/* conv.c and pool.c: the scratch comes from the caller, conv_plan says how it is
+ * used. */
 size_t cpu_conv_scratch(const struct backend *be, const struct conv *p, bool backward);
 void cpu_conv(const struct backend *be, const struct conv *p,
               const struct conv_forward *f, void *scratch);
@@ -168,6 +171,7 @@ void cpu_sgd(const struct backend *be, float *p, float *m, float *g, int64_t n,
 void cpu_lion(const struct backend *be, float *p, float *m, float *g, int64_t n,
               const struct lion_step *k);
 
+/* embed.c: ids are checked at once, so that a bad one fails its own op. */
 int64_t cpu_embed(const struct backend *be, void *out, const int32_t *ids,
                   const void *table, const void *positions, accel_dtype_t type,
                   int64_t rows, int64_t time, int64_t vocab, int64_t cols);
@@ -175,6 +179,7 @@ void cpu_embed_grad(const struct backend *be, float *dtable, float *dpositions,
                     const int32_t *ids, const void *dy, accel_dtype_t type,
                     int64_t rows, int64_t time, int64_t cols);
 
+/* cpu_norm.c: rows over threads; the parameters' gradients columns over threads. */
 void cpu_norm(const struct backend *be, const struct norm *p, void *y, float *stats,
               const void *x, const void *gain, const void *bias);
 void cpu_norm_grad(const struct backend *be, const struct norm *p, void *dx, bool add,
@@ -183,6 +188,7 @@ void cpu_norm_param_grad(const struct backend *be, const struct norm *p, float *
                          float *dbias, const void *dy, const void *x,
                          const float *stats);
 
+/* cpu_rope.c, and attention_decode.c, where the cache is filled. */
 void cpu_rope(const struct backend *be, void *dst, const void *src,
               const struct rope *p, bool back, bool add);
 void cpu_copy_heads(const struct backend *be, struct heads_out to, struct heads from,
@@ -197,6 +203,7 @@ void cpu_attention(const struct backend *be, const struct attention *p, void *ou
 void cpu_attention_grad(const struct backend *be, const struct attention *p,
                         const struct attention_grads *grads, void *scratch);
 
+/* xent.c: in place over the logits of one chunk. */
 int64_t cpu_xent(const struct backend *be, const struct xent *o, float *lse,
                  float *loss, const float *logits, const int32_t *targets, int64_t rows,
                  int64_t vocab);

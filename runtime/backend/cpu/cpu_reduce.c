@@ -251,6 +251,7 @@ static void spread(void *dx, accel_dtype_t type, bool add, const void *dy,
     }
 }
 
+/* Spreads each gradient over the elements that went into its sum. */
 void cpu_reduce_grad(const struct backend *be, void *dx, accel_dtype_t type, bool add,
                      const void *dy, accel_dtype_t dy_type, const int64_t dim[3],
                      float scale)
@@ -285,6 +286,7 @@ static float distance_block(const void *x, accel_dtype_t x_type, const void *y,
     return sum;
 }
 
+/* Like long_sum: blocks over threads, their sums in order. */
 void cpu_mse(const struct backend *be, float *mean, const void *x, accel_dtype_t x_type,
              const void *y, accel_dtype_t y_type, int64_t n)
 {

@@ -15,6 +15,7 @@
 
 #define BLOCK 16384 /* elements per task: 4 arrays = 256 KiB, in L2 */
 
+/* In parallel: one core alone cannot use the memory bandwidth of a node. */
 void cpu_zero(const struct backend *be, void *dst, size_t bytes)
 {
     const size_t part = BLOCK * sizeof(float);

@@ -32,6 +32,7 @@ VM_INLINE void store_row(void *dst, const float *src, int64_t n, const int add,
         vm_store(dst, i, add ? vm_load(dst, i, bf) + src[i] : src[i], bf);
 }
 
+/* Four copies of one loop, because `add` and the type must be constants inside. */
 ACCEL_MULTIVERSION
 void cpu_store_row(void *dst, const float *src, accel_dtype_t type, int64_t n, bool add)
 {
@@ -112,6 +113,8 @@ static void column_any(float *dst, const void *src, int64_t rows, int64_t cols,
         column_slab(dst, src, rows, cols, first, n, 0);
 }
 
+/* Threads take slabs of columns and add all rows in order: no partial sums to
+ * combine. */
 void cpu_column_sum(const struct backend *be, float *dst, const void *src,
                     accel_dtype_t type, int64_t rows, int64_t cols)
 {

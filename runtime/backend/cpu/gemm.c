@@ -29,12 +29,15 @@ struct cutting {
     int64_t columns, tiles;
 };
 
+/* Room for a block of a, a block of b and a tile of c. bf16_gemm.c packs into the first
+ * two. */
 size_t gemm_panel_floats(void)
 {
     return (size_t)TILE_M * BLOCK_K + (size_t)TILE_N * BLOCK_K +
            (size_t)TILE_M * TILE_N;
 }
 
+/* OpenBLAS takes int sizes; tiles are far smaller. */
 void cpu_sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
                const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
                float *c, int64_t ldc)
@@ -122,6 +125,7 @@ static void tile(const struct gemm *p, const struct cutting *cut,
         cpu_bf16_tile(p, i0, j0, m, n, c, ldc, add, panels->a, panels->b);
     else
         multiply(p, panels, i0, j0, m, n, c, ldc, add);
+    /* a float32 result without bias and activation is complete */
     if (!direct || p->bias || p->act != ACCEL_ACT_NONE)
         epilogue(p, i0, j0, m, n, c, ldc);
 }
@@ -133,6 +137,7 @@ static struct cutting cut_of(const struct gemm *p)
     int64_t rows = (p->m + TILE_M - 1) / TILE_M;
     struct cutting cut = { .m = (p->m + rows - 1) / rows, .n = TILE_N };
 
+    /* m is split evenly, not into full tiles and a small rest */
     cut.m = (cut.m + 15) / 16 * 16;
     while (cut.n > MIN_TILE_N && rows * ((p->n + cut.n - 1) / cut.n) < ENOUGH_TILES)
         cut.n /= 2;
@@ -146,6 +151,7 @@ void cpu_gemm(const struct backend *be, const struct gemm *p)
     const struct cpu_state *s = be->state;
     struct cutting cut;
 
+    /* k 0 comes only with add (backend.h): nothing to add */
     if (!p->m || !p->n || !p->k)
         return;
     /* a is stored [k, m]: its column sums are op(a)'s sums over k */

@@ -16,6 +16,7 @@
  * MAX_FLOATS. */
 enum { MAX_M = 8, MAX_FLOATS = 512 * 1024, CHUNK_BYTES = 192 * 1024 };
 
+/* b must be stored by rows of k: then each of its rows is one sum's operand. */
 bool cpu_gemv_fits(const struct gemm *p)
 {
     return !p->trans_a && p->trans_b && !p->act_grad && p->m <= MAX_M &&
@@ -196,6 +197,7 @@ static void columns(const struct gemm *p, const float *a, int64_t j0, int64_t n)
     }
 }
 
+/* a is small: it is widened once by the calling thread and then shared by all. */
 void cpu_gemv(const struct backend *be, const struct gemm *p)
 {
     const struct cpu_state *s = be->state;

@@ -55,6 +55,7 @@ static void meta_to_host(const struct backend *be, float *host, const void *src,
     memset(host, 0, (size_t)n * sizeof(*host));
 }
 
+/* Zeros, for the same reason. */
 static void meta_to_host_bytes(const struct backend *be, void *host, const void *src,
                                size_t bytes)
 {
@@ -190,6 +191,7 @@ static void meta_maxpool(const struct backend *be, const struct pool *p, void *y
 {
 }
 
+/* As meta_conv_scratch. */
 static size_t meta_maxpool_scratch(const struct backend *be, const struct pool *p)
 {
     const struct backend *like = like_of(be);
@@ -212,6 +214,7 @@ static int64_t meta_embed(const struct backend *be, void *out, const int32_t *id
     return -1;
 }
 
+/* Only the table's gradient sorts ids; positions need nothing. */
 static void meta_embed_grad(const struct backend *be, float *dtable, float *dpositions,
                             const int32_t *ids, const void *dy, accel_dtype_t type,
                             int64_t rows, int64_t time, int64_t cols)
@@ -258,6 +261,7 @@ static size_t meta_attention_scratch(const struct backend *be,
     return like->attention_scratch(like, p, backward);
 }
 
+/* NULL asks for the forward's workspace. */
 static void meta_attention(const struct backend *be, const struct attention *p,
                            void *out, float *lse, void *scratch)
 {
@@ -356,6 +360,7 @@ static const struct backend kernels = {
     .xent_grad = meta_xent_grad,
 };
 
+/* own starts at what every kernel of `like` may use in any case. */
 accel_status_t backend_meta_open(struct backend **backend_out,
                                  const struct backend *like, accel_error_t *err)
 {
