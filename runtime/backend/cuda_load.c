@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds and loads the CUDA module. In: the installation, or ACCEL_CUDA_MODULE. Out: its entry
- * after a check that it is of this very version. Never unloads it: the driver's threads may
- * outlive a backend.
+ * Finds and loads the CUDA module. In: the installation, or ACCEL_CUDA_MODULE. Out: the
+ * module's entry, after a check that both come from the same build. A module that was
+ * opened is never unloaded: the driver's threads may outlive a backend.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -15,6 +15,7 @@
 
 #define ENV_MODULE "ACCEL_CUDA_MODULE" /* a path, for builds that are not installed */
 
+/* An empty variable counts as unset, as a shell's `VAR= cmd` means it. */
 static const char *module_path(void)
 {
     const char *path = getenv(ENV_MODULE);
@@ -22,15 +23,18 @@ static const char *module_path(void)
     return path && *path ? path : PKGLIBDIR "/" CUDA_MODULE_FILE;
 }
 
-/* The library that is not there, of the loader's sentence "libX.so.1: cannot open shared
- * object file: No such file or directory"; empty when it says anything else. */
-static void missing_library(const char *why, char *out, size_t len)
+/* Extracts the name of the missing library from the loader's sentence "libX.so.1:
+ * cannot open shared object file: No such file or directory"; empty for any other
+ * sentence. */
+static void missing_library(const char *why, char *text, size_t len)
 {
     const char *end = strstr(why, ": cannot open shared object file");
 
-    snprintf(out, len, "%.*s", end ? (int)(end - why) : 0, why);
+    snprintf(text, len, "%.*s", end ? (int)(end - why) : 0, why);
 }
 
+/* A0441 with the hint that fits: a library of the toolkit is missing, or the file is
+ * damaged. */
 static accel_status_t not_loaded(const char *path, const char *why, accel_error_t *err)
 {
     char library[128], hint[256];
@@ -48,6 +52,8 @@ static accel_status_t not_loaded(const char *path, const char *why, accel_error_
     return accel_fail(err, A0441, hint, "%s cannot be loaded: %s", path, why);
 }
 
+/* Three guards, from coarse to fine: the interface, the release, and the size of the
+ * vtable, which differs between two development builds of one release. */
 static accel_status_t check_module(const struct accel_cuda_module *m, const char *path,
                                    accel_error_t *err)
 {
@@ -71,7 +77,8 @@ static accel_status_t check_module(const struct accel_cuda_module *m, const char
     return ACCEL_OK;
 }
 
-static accel_status_t load(const struct accel_cuda_module **out, accel_error_t *err)
+static accel_status_t cuda_load_module(const struct accel_cuda_module **module_out,
+                                       accel_error_t *err)
 {
     const char *path = module_path();
     accel_cuda_module_f *entry;
@@ -95,26 +102,28 @@ static accel_status_t load(const struct accel_cuda_module **out, accel_error_t *
         dlclose(library);
         return not_loaded(path, "it has no " CUDA_MODULE_ENTRY, err);
     }
+    /* ISO C has no cast from an object pointer to a function pointer */
     memcpy(&entry, &symbol, sizeof(entry));
-    *out = entry();
-    st = check_module(*out, path, err);
+    *module_out = entry();
+    st = check_module(*module_out, path, err);
     if (st)
         dlclose(library);
     return st;
 }
 
-accel_status_t backend_cuda_open(struct backend **out, int device, accel_error_t *err)
+accel_status_t backend_cuda_open(struct backend **backend_out, int device,
+                                 accel_error_t *err)
 {
     const struct accel_cuda_module *m;
-    accel_status_t st = load(&m, err);
+    accel_status_t st = cuda_load_module(&m, err);
 
-    return st ? st : m->open(out, device, err);
+    return st ? st : m->open(backend_out, device, err);
 }
 
 accel_status_t backend_cuda_module(char *text, size_t len, accel_error_t *err)
 {
     const struct accel_cuda_module *m;
-    accel_status_t st = load(&m, err);
+    accel_status_t st = cuda_load_module(&m, err);
 
     if (st == ACCEL_OK)
         snprintf(text, len, "%s: accel %s, %s", module_path(), m->version, m->toolkit);

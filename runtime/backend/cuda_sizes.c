@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sizes of the CUDA kernels' scratch as a backend of their own: who only plans needs
- * neither the module nor a device. Shapes in, bytes out.
+ * The scratch sizes of the CUDA kernels as a backend of their own: planning needs
+ * neither the module nor a device. Shapes in, bytes out. Serves as the `like` of a meta
+ * backend; its kernels are NULL and never called.
  */
 #include <stdlib.h>
 
 #include "backend/cuda/own.h"
 
+/* The six below are the vtable's forms of the functions in cuda_sizes.h and cuda/own.h.
+ */
 static size_t attention_scratch(const struct backend *be, const struct attention *p,
                                 bool backward)
 {
@@ -39,6 +42,7 @@ static size_t embed_grad_own(const struct backend *be, int64_t rows)
     return cuda_embed_grad_own_bytes(rows);
 }
 
+/* A guess: only cuDNN itself, on the device, knows its workspace. */
 static size_t attention_own(const struct backend *be, const struct attention *p,
                             const struct attention_grads *grads)
 {
@@ -51,7 +55,7 @@ static void sizes_close(struct backend *be)
     free(be);
 }
 
-accel_status_t backend_cuda_sizes_open(struct backend **out, accel_error_t *err)
+accel_status_t backend_cuda_sizes_open(struct backend **backend_out, accel_error_t *err)
 {
     struct backend *be = calloc(1, sizeof(*be));
 
@@ -71,6 +75,6 @@ accel_status_t backend_cuda_sizes_open(struct backend **out, accel_error_t *err)
     be->gemm_own = gemm_own;
     be->embed_grad_own = embed_grad_own;
     be->attention_own = attention_own;
-    *out = be;
+    *backend_out = be;
     return ACCEL_OK;
 }

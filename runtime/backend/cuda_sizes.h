@@ -1,48 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Working memory of the CUDA kernels, from shapes alone: planning needs neither the module
- * nor a device. Shapes in, bytes out.
+ * Workspace of the CUDA kernels, from shapes alone, so that planning needs neither the
+ * module nor a device. Shapes in, bytes out. The kernels ask the same functions, so
+ * plan and run cannot disagree.
  */
 #ifndef ACCEL_BACKEND_CUDA_SIZES_H
 #define ACCEL_BACKEND_CUDA_SIZES_H
 
 #include "backend/backend.h"
 
-/* What cuBLASLt may use beside its operands, for each queue that multiplies. */
+/* cuBLASLt's workspace, one for each queue that multiplies. */
 #define CUDA_GEMM_WORKSPACE ((size_t)32 << 20)
-/* Float32 sums of a product that an own kernel rounds: so many rows at a time. */
+/* Float32 sums of a product that one of our kernels rounds afterwards. Larger products
+ * are made in groups of rows that fit. */
 #define CUDA_GEMM_WIDE ((size_t)64 << 20)
-/* Columns, sums and transposed gradients of a convolution, unless one image, or one place
- * of all channels, takes more. */
+/* Scratch of a convolution: columns, sums and transposed gradients. Exceeded only if
+ * one image, or one place of all channels, needs more. */
 #define CUDA_CONV_BYTES ((int64_t)64 << 20)
 
-/* Page-locked buffers that copies to and from the host go through, made as they are wanted. */
+/* Page-locked staging buffers for copies to and from the host, allocated on demand. */
 #define CUDA_STAGING_SLOT  ((size_t)2 << 20)
 #define CUDA_STAGING_SLOTS 16
 #define CUDA_STAGING_BYTES (CUDA_STAGING_SLOT * CUDA_STAGING_SLOTS)
 
+/* How a convolution is cut into products that fit CUDA_CONV_BYTES. A place is a
+ * position of y. */
 struct cuda_conv_plan {
-    int64_t taps;   /* of one channel: kernel_h * kernel_w */
-    int64_t depth;  /* of a product: channels * taps */
-    int64_t places; /* of one image: out_h * out_w */
-    int64_t all;    /* of all images */
-    int64_t chunk;  /* places at a time in y and the gradient of the weights */
-    int64_t images; /* at a time in the gradient of x */
+    /* per channel: kernel_h * kernel_w */
+    int64_t taps;
+    /* inner length of the product: channels * taps */
+    int64_t depth;
+    /* places of one image: out_h * out_w */
+    int64_t places;
+    /* places of all images */
+    int64_t all;
+    /* places per pass, for y and for the gradient of the weights */
+    int64_t chunk;
+    /* images per pass, for the gradient of x */
+    int64_t images;
+    /* channels per pass, for the gradient of x */
     int64_t channels;
 };
 
+/* v, but at least 1 and otherwise at most `high`. */
 static inline int64_t cuda_conv_clamp(int64_t v, int64_t high)
 {
     v = v > high ? high : v;
     return v < 1 ? 1 : v;
 }
 
-/* Between rows of a matrix of n places: rows of bfloat16 begin at 16 bytes. */
+/* Leading dimension of a matrix with n places per row: rows of bfloat16 start at 16
+ * bytes. */
 static inline int64_t cuda_conv_ld(int64_t n)
 {
     return (n + 7) / 8 * 8;
 }
 
+/* Depends on the shape alone, so the order of sums, and with it every bit, is the same
+ * on every device. */
 static inline struct cuda_conv_plan cuda_conv_plan_of(const struct conv *p)
 {
     struct cuda_conv_plan c = { 0, 0, 0, 0, 0, 0, 0 };
@@ -63,6 +78,8 @@ static inline struct cuda_conv_plan cuda_conv_plan_of(const struct conv *p)
     return c;
 }
 
+/* Scratch of one call in bytes. Backward needs the weights' and x's part one after the
+ * other, so the larger one; 256 covers the alignment of the parts. */
 static inline size_t cuda_conv_bytes(const struct conv *p, bool backward)
 {
     struct cuda_conv_plan c = cuda_conv_plan_of(p);
@@ -70,7 +87,7 @@ static inline size_t cuda_conv_bytes(const struct conv *p, bool backward)
     int64_t images = cuda_conv_ld(c.images * c.places);
     int64_t forward = (c.depth * size + p->outputs * 4) * chunk;
     int64_t weights = (c.depth + p->outputs) * size * chunk;
-    /* the gradient of y of one image is read where it is */
+    /* a single image's gradient of y is read in place */
     int64_t delta = c.images > 1 ? p->outputs * size : 0;
     int64_t input = (c.channels * c.taps * 4 + delta) * images;
 
@@ -79,27 +96,30 @@ static inline size_t cuda_conv_bytes(const struct conv *p, bool backward)
     return (size_t)(weights > input ? weights : input) + 256;
 }
 
-/* The gradient of a maximum is gathered; this much is asked for all the same. */
+/* The gradient of a maximum is gathered from y, without scratch. Nonzero all the same:
+ * callers ask for one block in any case. */
 static inline size_t cuda_maxpool_bytes(const struct pool *p)
 {
     (void)p;
     return 256;
 }
 
-/* ---- attention ----------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------- */
 
+/* Widest head of the decode kernel. */
 #define ATTN_DECODE_WIDEST 1024
-#define ATTN_DECODE_BLOCKS 512 /* enough for a device of some 130 multiprocessors */
+/* enough blocks for some 130 multiprocessors */
+#define ATTN_DECODE_BLOCKS 512
 #define ATTN_DECODE_SPLITS 64
 
-/* Is one query per sample handed to the kernel that splits the keys? */
+/* Does this call (one query per sample) go to the kernel that splits the keys? */
 static inline bool cuda_attention_decodes(const struct attention *p)
 {
     return p->queries == 1 && p->dropout == 0.0f && p->head_width <= ATTN_DECODE_WIDEST;
 }
 
-/* Parts that the keys are split into: enough blocks for the device, whatever the number of
- * keys, which grows from call to call when there is a cache. */
+/* Number of parts that the keys are split into: enough blocks to fill the device,
+ * independent of the number of keys, which grows from call to call with a cache. */
 static inline int64_t cuda_attention_splits(const struct attention *p)
 {
     int64_t heads = p->batch * p->kv_heads;
@@ -108,7 +128,8 @@ static inline int64_t cuda_attention_splits(const struct attention *p)
     return splits < 1 ? 1 : splits > ATTN_DECODE_SPLITS ? ATTN_DECODE_SPLITS : splits;
 }
 
-/* Forward: an output, a maximum and a sum per split. Backward: a delta per query. */
+/* Scratch in bytes. Forward: an output, a maximum and a sum per split. Backward: one
+ * delta per query. */
 static inline size_t cuda_attention_bytes(const struct attention *p, bool backward)
 {
     int64_t rows = p->batch * p->heads * p->queries, floats = 1;

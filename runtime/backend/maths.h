@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The arithmetic of one element, for C and CUDA alike: what every backend must compute the
- * same way is written down once: activations and their derivatives, the mask of dropout,
- * optimizer steps. Static inline functions of floats; no memory, no loops, no libm but sqrt.
+ * The arithmetic of one element, for C and CUDA alike. What every backend must compute
+ * identically is written once: activations and their derivatives, the dropout mask,
+ * optimizer steps. Static inline functions of floats; no memory, no loops, no libm but
+ * sqrt.
  */
 #ifndef ACCEL_BACKEND_MATHS_H
 #define ACCEL_BACKEND_MATHS_H
@@ -13,15 +14,19 @@
 #include "backend/backend.h"
 #include "common/rng.h"
 
+/* Forced inline: the callers' loops are vectorized only if nothing in them is a call.
+ */
 #ifdef __CUDACC__
 #define ACCEL_MATHS static __host__ __device__ __forceinline__
 #else
 #define ACCEL_MATHS static inline __attribute__((always_inline))
 #endif
 
-/* ---- exp and activations ------------------------------------------------------------- */
+/* ---- exp and activations --------------------------------------------------------- */
 
-/* exp(x) to about 2 ulp on [-87, 88]; clamped outside. x = n ln 2 + r, |r| <= ln2 / 2. */
+/* exp(x) to about 2 ulp on [-87, 88]; clamped outside. x = n ln 2 + r, |r| <= ln2 / 2.
+ * libm's exp differs between hosts and devices, and the compiler cannot vectorize it.
+ */
 ACCEL_MATHS float maths_exp(float x)
 {
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
@@ -32,6 +37,7 @@ ACCEL_MATHS float maths_exp(float x)
     x = x > 88.0f ? 88.0f : x;
     shifted = x * 1.44269504f + magic;
     n = shifted - magic;
+    /* ln 2 in two parts: n times the first is exact, so r loses no digits */
     r = x - n * 0.693359375f;
     r = r + n * 2.12194440e-4f;
     p = 1.9875691500e-4f;
@@ -57,14 +63,16 @@ ACCEL_MATHS float maths_sigmoid(float x)
     return x < -87.0f ? 0.0f : s;
 }
 
-/* Where a derivative has reached its limits; keeps products of large numbers finite. */
+/* Clamps x where a derivative has reached its limit anyway, so that products of large
+ * numbers stay finite. */
 ACCEL_MATHS float maths_clamp(float x, float limit)
 {
     x = x < -limit ? -limit : x;
     return x > limit ? limit : x;
 }
 
-/* d/dx of x sigmoid(u(x)), given u and du/dx. 1 - s is exp(-u) s, without cancellation. */
+/* d/dx of x sigmoid(u(x)), given u and du/dx. 1 - s is exp(-u) s, without cancellation.
+ */
 ACCEL_MATHS float maths_swish_grad(float x, float u, float du)
 {
     float e = maths_exp(-u), s = 1.0f / (1.0f + e);
@@ -79,6 +87,7 @@ ACCEL_MATHS float maths_gelu(float x)
     return x * maths_sigmoid(1.5957691216f * (x + 0.044715f * x * x * x));
 }
 
+/* Beyond |x| = 20 the derivative is 0 or 1 in float32; x^3 would overflow far out. */
 ACCEL_MATHS float maths_gelu_grad(float x)
 {
     float u;
@@ -88,8 +97,9 @@ ACCEL_MATHS float maths_gelu_grad(float x)
     return maths_swish_grad(x, u, 1.5957691216f * (1.0f + 0.134145f * x * x));
 }
 
-/* Upper tail of the normal distribution at a >= 0 over e = exp(-a^2 / 2): a polynomial in
- * t = 1 / (1 + 0.35 a), fitted for the smallest relative error on [0, 14] (3e-8). */
+/* Upper tail of the normal distribution at a >= 0, divided by e = exp(-a^2 / 2): a
+ * polynomial in t = 1 / (1 + 0.35 a), fitted for the smallest relative error on [0, 14]
+ * (3e-8). */
 ACCEL_MATHS float maths_tail(float a)
 {
     float t = 1.0f / (1.0f + 0.35f * a), p = -2.914600633e-2f;
@@ -105,7 +115,7 @@ ACCEL_MATHS float maths_tail(float a)
     return p * t;
 }
 
-/* Phi(x), the normal distribution, from e = exp(-x^2 / 2). */
+/* Phi(x), the normal distribution, given e = exp(-x^2 / 2). */
 ACCEL_MATHS float maths_normal(float x, float e)
 {
     float tail = e * maths_tail(x < 0.0f ? -x : x);
@@ -119,6 +129,7 @@ ACCEL_MATHS float maths_gelu_erf(float x)
     return x * maths_normal(x, maths_exp(-0.5f * x * x));
 }
 
+/* Phi(x) + x phi(x); 0.3989... is 1 / sqrt(2 pi). */
 ACCEL_MATHS float maths_gelu_erf_grad(float x)
 {
     float e;
@@ -139,7 +150,7 @@ ACCEL_MATHS float maths_silu_grad(float x)
     return maths_swish_grad(x, x, 1.0f);
 }
 
-/* Not a number stays one: the comparison is that way round. */
+/* NaN stays NaN: the comparison is written that way round. */
 ACCEL_MATHS float maths_relu(float x)
 {
     return x < 0.0f ? 0.0f : x;
@@ -150,7 +161,7 @@ ACCEL_MATHS float maths_relu_grad(float x)
     return x > 0.0f ? 1.0f : 0.0f;
 }
 
-/* Near 0 a polynomial, where 1 - 2 / (e^2x + 1) would cancel. */
+/* A polynomial near 0, where 1 - 2 / (e^2x + 1) would cancel. */
 ACCEL_MATHS float maths_tanh(float x)
 {
     float q = x * x, p = 2.1869488536e-2f;
@@ -162,6 +173,7 @@ ACCEL_MATHS float maths_tanh(float x)
     return q < 0.0625f ? x + x * q * p : far;
 }
 
+/* act(x); NONE is the identity. */
 ACCEL_MATHS float maths_act(float x, accel_activation_t act)
 {
     switch (act) {
@@ -183,7 +195,7 @@ ACCEL_MATHS float maths_act(float x, accel_activation_t act)
     return x;
 }
 
-/* d act(x) / dx; that of RELU at 0 is 0. */
+/* d act(x) / dx. That of RELU at 0 is 0. */
 ACCEL_MATHS float maths_act_grad(float x, accel_activation_t act)
 {
     switch (act) {
@@ -205,22 +217,27 @@ ACCEL_MATHS float maths_act_grad(float x, accel_activation_t act)
     return 1.0f;
 }
 
-/* ---- dropout ------------------------------------------------------------------------- */
+/* ---- dropout --------------------------------------------------------------------- */
 
-/* One draw of a forward: which elements stay follows from the seed of the run, the number
- * of the draw within the forward, and the element's number counted over all samples of
- * the run. Neither the rank nor the thread that computes it matters. */
+/* One draw of a forward. Which elements stay follows from the seed of the run, the
+ * number of the draw within the forward, and the element's number counted over all
+ * samples of the run. The rank or thread that computes an element does not matter. */
 struct mask {
     uint64_t seed, stream;
-    uint64_t first;     /* number of the first element */
-    uint32_t threshold; /* dropped when the random word is below: p 2^32 */
-    float scale;        /* of the elements that stay: 1 / (1 - p) */
+    /* run-wide number of the first element */
+    uint64_t first;
+    /* an element is dropped when its random word is below this: p 2^32 */
+    uint32_t threshold;
+    /* factor of the elements that stay: 1 / (1 - p) */
+    float scale;
 };
 
-/* Streams of masks, apart from those of initial values and sample orders. */
+/* Random streams of masks start here, away from those of initial values and sample
+ * orders. */
 #define MATHS_MASK_STREAM ((uint64_t)0x6d61736b << 32)
 
-/* The factors, 0 or `scale`, of elements 4 block .. 4 block + 3 of the draw. */
+/* The factors, 0 or `scale`, of elements 4 block .. 4 block + 3 of the draw. One call
+ * of the generator gives four words, so kernels work in fours. */
 ACCEL_MATHS void maths_mask(const struct mask *m, uint64_t block, float keep[4])
 {
     uint32_t word[4];
@@ -230,8 +247,11 @@ ACCEL_MATHS void maths_mask(const struct mask *m, uint64_t block, float keep[4])
         keep[i] = word[i] < m->threshold ? 0.0f : m->scale;
 }
 
-/* ---- one element of an optimizer step; constants: backend.h ------------------------------ */
+/* ---- one element of an optimizer step; constants in backend.h -----------------------
+ */
 
+/* AdamW. Bias correction is folded into rate and root_scale; eps is added after the
+ * correction, and the decay is decoupled. */
 ACCEL_MATHS void maths_adamw(float *p, float *m, float *v, float g,
                              const struct adamw_step *k)
 {
@@ -244,11 +264,14 @@ ACCEL_MATHS void maths_adamw(float *p, float *m, float *v, float g,
     *p = *p * k->decay - k->rate * mi / (sqrtf(vi) * k->root_scale + k->eps);
 }
 
+/* SGD without momentum: weight decay is part of the gradient. */
 ACCEL_MATHS void maths_sgd(float *p, float g, const struct sgd_step *k)
 {
     *p = *p - k->lr * (g * k->grad_scale + *p * k->decay);
 }
 
+/* SGD with momentum, as torch: m = momentum m + g. Step with m, or with g + momentum m
+ * for Nesterov. */
 ACCEL_MATHS void maths_sgd_momentum(float *p, float *m, float g,
                                     const struct sgd_step *k)
 {
@@ -259,6 +282,8 @@ ACCEL_MATHS void maths_sgd_momentum(float *p, float *m, float g,
     *p = *p - k->lr * (gi * k->own + mi * k->mixed);
 }
 
+/* Lion: steps by the sign of a blend with beta1, then updates m with beta2. The sign of
+ * 0 is 0. */
 ACCEL_MATHS void maths_lion(float *p, float *m, float g, const struct lion_step *k)
 {
     float gi = g * k->grad_scale;

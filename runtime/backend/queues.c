@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The part of the vtable that only a device needs (queues, events, errors that come later)
- * for backends that have done everything when a call returns.
+ * The part of the vtable that only a device needs (queues, events, late errors), for
+ * backends that have finished when a call returns. In and out: a vtable whose other
+ * functions the caller fills.
  */
 #include "backend/backend.h"
 
+/* Selecting a queue changes nothing: the calling thread is the only one. */
 static void no_use(const struct backend *be, enum backend_queue q)
 {
     (void)be;
@@ -17,6 +19,7 @@ static enum backend_queue no_queue(const struct backend *be)
     return QUEUE_COMPUTE;
 }
 
+/* NULL is the event that was never recorded, so waiting for it is no wait. */
 static struct backend_event *no_event_new(const struct backend *be)
 {
     (void)be;
@@ -43,12 +46,14 @@ static void no_wait(const struct backend *be, enum backend_queue q,
     no_record(be, e, q);
 }
 
+/* Collectives of the host need no handle. */
 static void *no_native(const struct backend *be, enum backend_queue q)
 {
     no_use(be, q);
     return NULL;
 }
 
+/* check and sync: the caller has seen every failure already. */
 static accel_status_t no_failure(const struct backend *be, accel_error_t *err)
 {
     (void)be;
@@ -68,6 +73,7 @@ static void no_count(const struct backend *be, enum backend_memory kind, int64_t
     (void)bytes;
 }
 
+/* Kernels of the host use the stack or the state's panels, never the room. */
 static accel_status_t no_room(const struct backend *be, size_t bytes,
                               accel_error_t *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * activate: act(x). gated: act(gate) * up, and mul, which is the same without activation.
- * They save their inputs; activate with RELU saves its result, from which the derivative
- * is as plain.
+ * activate: act(x). gated: act(gate) * up. mul: gated without an activation. They save
+ * their inputs; activate with RELU saves its result, which gives the derivative just as
+ * well and lets x be freed.
  */
 #include "ops/ops.h"
 
@@ -45,7 +45,8 @@ accel_tensor_t *accel_activate(accel_tensor_t *x, accel_activation_t act)
     return y;
 }
 
-/* d of gate (which 0) or up (1), one at a time: they may be the same tensor. */
+/* Gradient of gate (which 0) or up (1) alone: they may be the same tensor, or only one
+ * may need it. */
 static bool factor_grad(struct graph *g, const struct tape_entry *e, int which)
 {
     accel_tensor_t *gate = e->in[0], *up = e->in[1], *to;
@@ -62,6 +63,7 @@ static bool factor_grad(struct graph *g, const struct tape_entry *e, int which)
     return to != NULL;
 }
 
+/* Both gradients in one pass over memory where possible. */
 static bool gated_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *gate = e->in[0], *up = e->in[1], *dgate, *dup;
@@ -79,6 +81,7 @@ static bool gated_backward(struct graph *g, const struct tape_entry *e)
     return dup != NULL;
 }
 
+/* The forward of gated and mul; names for the messages. */
 static accel_tensor_t *product(const char *op, accel_tensor_t *gate,
                                const char *gate_name, accel_tensor_t *up,
                                const char *up_name, accel_activation_t act)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * add: x + y. Both inputs share the gradient of the sum; nothing is saved.
+ * add: x + y. Both inputs share the gradient of the sum, so the backward neither
+ * computes nor copies unless an input has a gradient already. Nothing is saved.
  */
 #include "ops/ops.h"
 
 static const char op[] = "add";
 
-static bool backward(struct graph *g, const struct tape_entry *e)
+/* x and y may be one tensor: then grad_share adds the second time. */
+static bool add_backward(struct graph *g, const struct tape_entry *e)
 {
     return grad_share(g, e->in[0], e->out->grad) &&
            grad_share(g, e->in[1], e->out->grad);
@@ -25,9 +27,9 @@ accel_tensor_t *accel_add(accel_tensor_t *x, accel_tensor_t *y)
     g->backend->add(g->backend, sum->data, x->data, y->data, x->dtype, x->elems);
     sum->needs_grad = g->recording && (x->needs_grad || y->needs_grad);
     if (sum->needs_grad &&
-        !tape_record(g,
-                     &(struct tape_entry){
-                         .op = op, .backward = backward, .out = sum, .in = { x, y } }))
+        !tape_record(
+            g, &(struct tape_entry){
+                   .op = op, .backward = add_backward, .out = sum, .in = { x, y } }))
         return NULL;
     return sum;
 }

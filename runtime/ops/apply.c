@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops of the program's own: its shape, forward and backward on the memory of the tensors.
- * In: a table of three functions. Out: an op like ours, on the tape. Never trusts a shape
- * or a status without looking.
+ * Ops that the program defines: shape, forward and backward, which work on the tensors'
+ * memory. In: a table of three functions. Out: an op like ours, on the tape. No shape
+ * or status from the program is trusted unchecked.
  */
 #include <string.h>
 
 #include "ops/ops.h"
 
-static accel_array_t describe(const accel_tensor_t *t, accel_dtype_t type, void *data)
+/* A tensor as the program's functions see it. */
+static accel_array_t apply_describe(const accel_tensor_t *t, accel_dtype_t type,
+                                    void *data)
 {
     accel_array_t a = {
         .dtype = type, .ndim = t->ndim, .elems = t->elems, .data = data
@@ -19,25 +21,27 @@ static accel_array_t describe(const accel_tensor_t *t, accel_dtype_t type, void 
     return a;
 }
 
-/* A failure of the program's function, with its own words. */
-static void *own_failure(struct graph *g, const char *op, accel_status_t status,
+/* Turns a failure of the program's function into the graph's, with its own words and
+ * its code. */
+static void *own_failure(struct graph *g, const char *op, accel_status_t st,
                          const accel_error_t *err)
 {
     graph_fail(g, A0620, op,
                err->hint[0] ? err->hint : "see the function of that op in the program",
                "%s", err->text[0] ? err->text : "the op's function failed");
-    g->error.code = status;
+    g->error.code = st;
     return NULL;
 }
 
+/* Prepared parameters live in a unit; values that are not trained are plain tensors. */
 static bool is_parameter(const accel_tensor_t *t)
 {
     return t->unit >= 0;
 }
 
-/* Inputs as the functions see them; parameters are present until op_done(u). */
+/* The inputs as the functions see them. Parameters stay gathered until op_done(u). */
 static bool open_inputs(struct graph *g, const char *op, accel_tensor_t *const *in,
-                        int n, struct op_units *u, accel_array_t *out)
+                        int n, struct op_units *u, accel_array_t *arrays_out)
 {
     accel_tensor_t *parameter[TAPE_MAX_IN] = { 0 };
 
@@ -50,42 +54,47 @@ static bool open_inputs(struct graph *g, const char *op, accel_tensor_t *const *
     if (!op_want(g, op, u, parameter, n))
         return false;
     for (int i = 0; i < n; i++)
-        out[i] = parameter[i] ? describe(in[i], g->compute,
-                                         (void *)(uintptr_t)op_values(g, u, in[i]))
-                              : describe(in[i], in[i]->dtype, in[i]->data);
+        arrays_out[i] = parameter[i]
+                            ? apply_describe(in[i], g->compute,
+                                             (void *)(uintptr_t)op_values(g, u, in[i]))
+                            : apply_describe(in[i], in[i]->dtype, in[i]->data);
     return true;
 }
 
-/* Where the derivative by in[i] is added to; data stays NULL when nobody wants it. */
+/* The place that the derivative with respect to `in` is added to, zeroed if it is new:
+ * the program's function always adds. data stays NULL if nobody needs it. */
 static bool open_gradient(struct graph *g, const char *op, accel_tensor_t *in,
-                          accel_array_t *out)
+                          accel_array_t *array_out)
 {
     const struct backend *be = g->backend;
     accel_tensor_t *t;
     bool add;
 
-    *out = describe(in, is_parameter(in) ? ACCEL_F32 : in->dtype, NULL);
+    *array_out = apply_describe(in, is_parameter(in) ? ACCEL_F32 : in->dtype, NULL);
     if (!in->needs_grad)
         return true;
     if (is_parameter(in)) {
-        out->data = op_grad(g, op, in);
-        return out->data != NULL;
+        array_out->data = op_grad(g, op, in);
+        return array_out->data != NULL;
     }
     t = grad_target(g, in, &add);
     if (!t)
         return false;
+    /* the first contribution: start from zero */
     if (!add)
         be->fill(be, t->data, t->dtype, t->elems, 0.0f);
-    out->data = t->data;
+    array_out->data = t->data;
     return true;
 }
 
-static bool backward(struct graph *g, const struct tape_entry *e)
+/* Gathers inputs and gradients, calls the program. A rehearsal (shapes_only) makes the
+ * same allocations but skips the call: there is no memory behind the pointers. */
+static bool apply_backward(struct graph *g, const struct tape_entry *e)
 {
     const accel_op_t *own = e->ref[0];
     accel_array_t in[TAPE_MAX_IN], din[TAPE_MAX_IN], out, dout;
     accel_error_t err = { 0 };
-    accel_status_t status;
+    accel_status_t st;
     struct op_units u;
     int n = (int)e->ints[0];
 
@@ -96,41 +105,43 @@ static bool backward(struct graph *g, const struct tape_entry *e)
             op_done(g, &u);
             return false;
         }
-    out = describe(e->out, e->out->dtype, e->out->data);
-    dout = describe(e->out->grad, e->out->grad->dtype, e->out->grad->data);
-    status = g->backend->shapes_only
-                 ? ACCEL_OK
-                 : own->backward(e->ref[1], in, n, &out, &dout, din, &err);
+    out = apply_describe(e->out, e->out->dtype, e->out->data);
+    dout = apply_describe(e->out->grad, e->out->grad->dtype, e->out->grad->data);
+    st = g->backend->shapes_only
+             ? ACCEL_OK
+             : own->backward(e->ref[1], in, n, &out, &dout, din, &err);
     op_done(g, &u);
-    if (status)
-        own_failure(g, own->name, status, &err);
-    return !status;
+    if (st)
+        own_failure(g, own->name, st, &err);
+    return !st;
 }
 
-/* The output, of the shape that the program says. */
+/* The output tensor, of the shape that the program's function returns. That function
+ * sees shapes only: data is NULL. */
 static accel_tensor_t *output(struct graph *g, const accel_op_t *own, const void *attr,
                               const accel_array_t *in, int n)
 {
     accel_array_t shape[TAPE_MAX_IN], out = { .dtype = g->compute };
     accel_error_t err = { 0 };
-    accel_status_t status;
+    accel_status_t st;
 
     for (int i = 0; i < n; i++) {
         shape[i] = in[i];
         shape[i].data = NULL;
     }
-    status = own->shape(attr, shape, n, &out, &err);
-    if (status)
-        return own_failure(g, own->name, status, &err);
+    st = own->shape(attr, shape, n, &out, &err);
+    if (st)
+        return own_failure(g, own->name, st, &err);
     return graph_tensor(g, out.dtype, out.ndim, out.dims);
 }
 
-static accel_tensor_t *run(struct graph *g, const accel_op_t *own,
-                           accel_tensor_t *const *in, int n, const void *attr)
+/* The forward. */
+static accel_tensor_t *apply_run(struct graph *g, const accel_op_t *own,
+                                 accel_tensor_t *const *in, int n, const void *attr)
 {
     accel_array_t arrays[TAPE_MAX_IN];
     accel_error_t err = { 0 };
-    accel_status_t status = ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
     struct op_units u;
     accel_tensor_t *y;
 
@@ -138,19 +149,21 @@ static accel_tensor_t *run(struct graph *g, const accel_op_t *own,
         return NULL;
     y = output(g, own, attr, arrays, n);
     if (y && !g->backend->shapes_only) {
-        accel_array_t out = describe(y, y->dtype, y->data);
+        accel_array_t out = apply_describe(y, y->dtype, y->data);
 
-        status = own->forward(attr, arrays, n, &out, &err);
+        st = own->forward(attr, arrays, n, &out, &err);
     }
     op_done(g, &u);
-    return status ? own_failure(g, own->name, status, &err) : y;
+    return st ? own_failure(g, own->name, st, &err) : y;
 }
 
-static bool record(struct graph *g, const accel_op_t *own, accel_tensor_t *const *in,
-                   int n, const void *attr, accel_tensor_t *y)
+/* Everything is saved, as we cannot know what the program's backward reads. */
+static bool apply_record(struct graph *g, const accel_op_t *own,
+                         accel_tensor_t *const *in, int n, const void *attr,
+                         accel_tensor_t *y)
 {
     struct tape_entry e = { .op = own->name,
-                            .backward = backward,
+                            .backward = apply_backward,
                             .out = y,
                             .ints = { n },
                             .ref = { own, attr } };
@@ -163,10 +176,11 @@ static bool record(struct graph *g, const accel_op_t *own, accel_tensor_t *const
     y->needs_grad = g->recording && needed && own->backward;
     if (!y->needs_grad)
         return true;
-    e.saved[n] = y; /* the backward may look at the output */
+    e.saved[n] = y; /* the backward may read the output */
     return tape_record(g, &e);
 }
 
+/* At most TAPE_MAX_IN - 1 inputs: the entry saves the output beside them. */
 accel_tensor_t *accel_apply(const accel_op_t *op, accel_tensor_t *const *in, int n,
                             const void *attr)
 {
@@ -184,6 +198,6 @@ accel_tensor_t *accel_apply(const accel_op_t *op, accel_tensor_t *const *in, int
     if (!op || !op->name || !op->shape || !op->forward)
         return graph_fail(g, A0605, name, "fill name, shape and forward of accel_op_t",
                           "the table of an own op is not complete");
-    y = run(g, op, in, n, attr);
-    return y && record(g, op, in, n, attr, y) ? y : NULL;
+    y = apply_run(g, op, in, n, attr);
+    return y && apply_record(g, op, in, n, attr, y) ? y : NULL;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * attention: softmax(scale q k^T) v per head, on a fused qkv or on q, k and v, with or
- * without a cache. Saves its inputs, the output and one log-sum-exp per query; never the
- * scores, never the dropout's mask.
+ * without a cache. Saves its inputs, the output and one log-sum-exp per query, but
+ * never the scores or the dropout mask: both are recomputed.
  */
 #include <math.h>
 
@@ -11,27 +11,30 @@
 
 static const char op[] = "attention";
 
+/* The address of an element of t. */
 static const void *at(const struct graph *g, const accel_tensor_t *t, int64_t elems)
 {
     return (const char *)t->data + (size_t)elems * accel_dtype_bytes(g->compute);
 }
 
-/* Heads side by side in the last dimension of t, from column `first` on. */
+/* Addresses heads that lie side by side in the last dimension of t, from column
+ * `first`. */
 static struct heads columns(const struct graph *g, const accel_tensor_t *t,
                             int64_t first, int64_t width)
 {
     return (struct heads){ at(g, t, first), t->dim[1] * t->dim[2], t->dim[2], width };
 }
 
+/* The same place for writing. Gradients have the layout of their inputs. */
 static struct heads_out writable(struct heads h, bool add)
 {
     return (struct heads_out){ (void *)(uintptr_t)h.data, h.sample, h.row, h.head,
                                add };
 }
 
-/* Where q, k and v of this call are; lengths, mask and dropout are the caller's. */
-static void place(const struct graph *g, struct attention *p, accel_tensor_t *q,
-                  accel_tensor_t *k, accel_tensor_t *v)
+/* Sets the addresses of q, k and v. k NULL: all three lie in q, the fused qkv. */
+static void attention_place(const struct graph *g, struct attention *p,
+                            accel_tensor_t *q, accel_tensor_t *k, accel_tensor_t *v)
 {
     int64_t d = p->head_width;
 
@@ -40,8 +43,8 @@ static void place(const struct graph *g, struct attention *p, accel_tensor_t *q,
     p->v = v ? columns(g, v, 0, d) : columns(g, q, (p->heads + p->kv_heads) * d, d);
 }
 
-/* in: q, k, v. saved: q, k, v, out, lse, lengths, mask. ints: heads, kv heads, causal,
- * stream. reals: scale, dropout. */
+/* Rebuilds the call from its tape entry. in: q, k, v. saved: q, k, v, out, lse,
+ * lengths, mask. ints: heads, kv heads, causal, stream. reals: scale, dropout. */
 static struct attention recorded(const struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *q = e->in[0], *k = e->in[1], *out = e->out;
@@ -63,11 +66,11 @@ static struct attention recorded(const struct graph *g, const struct tape_entry 
                            .stream = (uint64_t)e->ints[3],
                            .first_sample = g->draws.first_sample };
 
-    place(g, &p, q, k, e->in[2]);
+    attention_place(g, &p, q, k, e->in[2]);
     return p;
 }
 
-/* The gradient of t, laid out as `from`. Data NULL: not wanted, or failed (sticky). */
+/* The gradient of t in the layout `from`. Data NULL: not wanted, or failed (sticky). */
 static struct heads_out grad_of(struct graph *g, accel_tensor_t *t, struct heads from)
 {
     bool add;
@@ -79,7 +82,7 @@ static struct heads_out grad_of(struct graph *g, accel_tensor_t *t, struct heads
     return writable(from, add);
 }
 
-static bool backward(struct graph *g, const struct tape_entry *e)
+static bool attention_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *q = e->in[0], *k = e->in[1], *v = e->in[2];
     struct attention p = recorded(g, e);
@@ -90,10 +93,12 @@ static bool backward(struct graph *g, const struct tape_entry *e)
     void *scratch;
 
     grads.dq = grad_of(g, q, p.q);
-    if (k) { /* in this order: they may be one tensor */
+    if (k) { /* in this order: q, k and v may be one tensor */
         grads.dk = grad_of(g, k, p.k);
         grads.dv = grad_of(g, v, p.v);
     } else {
+        /* fused: one gradient tensor, in which dk and dv lie where k and v lie in
+         * qkv */
         grads.dk = grads.dv = grads.dq;
         grads.dk.data =
             (char *)grads.dq.data + ((const char *)p.k.data - (const char *)p.q.data);
@@ -110,6 +115,7 @@ static bool backward(struct graph *g, const struct tape_entry *e)
     return true;
 }
 
+/* Sets the error for a tensor that does not divide into heads; false. */
 static bool bad_shape(struct graph *g, const accel_tensor_t *t, const char *name,
                       int64_t heads, const char *rule)
 {
@@ -120,9 +126,10 @@ static bool bad_shape(struct graph *g, const accel_tensor_t *t, const char *name
     return false;
 }
 
-/* Heads, width and lengths from the shapes of q, or of q, k and v. */
-static bool shapes_fit(struct graph *g, accel_tensor_t *q, accel_tensor_t *k,
-                       accel_tensor_t *v, struct attention *p)
+/* Checks the shapes of q (fused) or of q, k and v, and takes batch, lengths and head
+ * width from them. */
+static bool attention_shapes_fit(struct graph *g, accel_tensor_t *q, accel_tensor_t *k,
+                                 accel_tensor_t *v, struct attention *p)
 {
     int64_t all = k ? p->heads : p->heads + 2 * p->kv_heads;
 
@@ -146,6 +153,7 @@ static bool shapes_fit(struct graph *g, accel_tensor_t *q, accel_tensor_t *k,
     return true;
 }
 
+/* Checks the cache and sets the offset of the new positions. */
 static bool cache_fits(struct graph *g, const accel_attention_t *o, struct attention *p)
 {
     const accel_kv_t *kv = o->cache;
@@ -176,6 +184,7 @@ static bool cache_fits(struct graph *g, const accel_attention_t *o, struct atten
     return true;
 }
 
+/* Checks lengths and mask; either may be missing. */
 static bool padding_fits(struct graph *g, const accel_attention_t *o,
                          const struct attention *p)
 {
@@ -203,19 +212,20 @@ static bool padding_fits(struct graph *g, const accel_attention_t *o,
     return true;
 }
 
-/* Everything but where q, k and v are. */
-static bool describe(struct graph *g, accel_tensor_t *q, accel_tensor_t *k,
-                     accel_tensor_t *v, const accel_attention_t *o, struct attention *p)
+/* Fills in everything but the addresses of q, k and v. */
+static bool attention_describe(struct graph *g, accel_tensor_t *q, accel_tensor_t *k,
+                               accel_tensor_t *v, const accel_attention_t *o,
+                               struct attention *p)
 {
     p->type = g->compute;
     p->heads = o->heads;
     p->kv_heads = o->kv_heads ? o->kv_heads : o->heads;
     p->causal = o->causal;
-    if (!shapes_fit(g, q, k, v, p))
+    if (!attention_shapes_fit(g, q, k, v, p))
         return false;
     if (o->cache && !cache_fits(g, o, p))
         return false;
-    /* The last query sees the last key. */
+    /* aligned at the end: the last query sees the last key */
     if (!o->cache)
         p->offset = p->keys - p->queries;
     if (!padding_fits(g, o, p))
@@ -235,7 +245,8 @@ static bool describe(struct graph *g, accel_tensor_t *q, accel_tensor_t *k,
     return true;
 }
 
-/* Appends the new keys and values to the cache, which takes their place. */
+/* Appends the new keys and values to the cache; from here on the call reads the cache
+ * in their place. kv->length stays until all layers have appended. */
 static void append(struct graph *g, struct attention *p, const accel_attention_t *o)
 {
     struct heads *part[2] = { &p->k, &p->v };
@@ -252,13 +263,15 @@ static void append(struct graph *g, struct attention *p, const accel_attention_t
     p->keys += o->cache->length;
 }
 
-static bool record(struct graph *g, const struct attention *p, accel_tensor_t *q,
-                   accel_tensor_t *k, accel_tensor_t *v, accel_tensor_t *y,
-                   accel_tensor_t *lse, const accel_attention_t *o)
+/* Saved are also the inputs: the backward recomputes the scores from them. */
+static bool attention_record(struct graph *g, const struct attention *p,
+                             accel_tensor_t *q, accel_tensor_t *k, accel_tensor_t *v,
+                             accel_tensor_t *y, accel_tensor_t *lse,
+                             const accel_attention_t *o)
 {
     struct tape_entry e = {
         .op = op,
-        .backward = backward,
+        .backward = attention_backward,
         .out = y,
         .in = { q, k, v },
         .saved = { q, k, v, y, lse, o->lengths, o->mask },
@@ -285,11 +298,12 @@ accel_tensor_t *accel_attention(accel_tensor_t *q, accel_tensor_t *k, accel_tens
     if (!o)
         return graph_fail(g, A0601, op, "pass at least the number of heads",
                           "the options are NULL");
-    if (!describe(g, q, k, v, o, &p))
+    if (!attention_describe(g, q, k, v, o, &p))
         return NULL;
-    place(g, &p, q, k, v);
+    attention_place(g, &p, q, k, v);
     y = graph_tensor(g, g->compute, 3,
                      (int64_t[]){ p.batch, p.queries, p.heads * p.head_width });
+    /* allocated without a tape, too: the kernels write it in any case */
     lse = graph_tensor(g, ACCEL_F32, 3, (int64_t[]){ p.batch, p.heads, p.queries });
     scratch =
         y && lse
@@ -301,5 +315,5 @@ accel_tensor_t *accel_attention(accel_tensor_t *q, accel_tensor_t *k, accel_tens
         append(g, &p, o);
     g->backend->attention(g->backend, &p, y->data, lse->data, scratch);
     graph_scratch_free(g, scratch);
-    return record(g, &p, q, k, v, y, lse, o) ? y : NULL;
+    return attention_record(g, &p, q, k, v, y, lse, o) ? y : NULL;
 }

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walks the tape backwards from a loss. Gradients and saved activations are freed as soon
- * as the entry that needed them is done. Parameter gradients go to the residency.
+ * Walks the tape backwards from a loss. Gradients and saved activations are freed as
+ * soon as the entry that needed them is done. Parameter gradients go to the residency,
+ * which reduces a unit once the walk has left it.
  */
 #include "ops/ops.h"
 
-static accel_status_t refuse(accel_error_t *err, const char *text)
+/* A0610 for anything that is not this micro-batch's loss. */
+static accel_status_t backward_refuse(accel_error_t *err, const char *text)
 {
     return accel_fail(err, A0610,
                       "pass the loss that the forward of this micro-batch returned",
                       "backward: %s", text);
 }
 
+/* Checked before the walk starts, so that a wrong loss changes nothing. */
 accel_status_t graph_check_loss(const struct graph *g, const accel_tensor_t *loss,
                                 accel_error_t *err)
 {
@@ -23,12 +26,12 @@ accel_status_t graph_check_loss(const struct graph *g, const accel_tensor_t *los
         return g->error.code;
     }
     if (!loss)
-        return refuse(err, "the loss is NULL");
+        return backward_refuse(err, "the loss is NULL");
     if (loss->name)
         return accel_fail(err, A0610, "compute a loss from it",
                           "backward: the loss is parameter %s itself", loss->name);
     if (loss->g != g || !loss->data)
-        return refuse(err, "the loss is not of this micro-batch");
+        return backward_refuse(err, "the loss is not of this micro-batch");
     if (loss->elems != 1 || loss->dtype != ACCEL_F32)
         return accel_fail(err, A0610,
                           "end the forward with accel_cross_entropy, accel_mse, "
@@ -37,18 +40,20 @@ accel_status_t graph_check_loss(const struct graph *g, const accel_tensor_t *los
                           accel_dtype_name(loss->dtype),
                           tensor_shape_text(loss, shape, sizeof(shape)));
     if (!loss->needs_grad)
-        return refuse(err, "the loss depends on no parameter, or nothing was recorded");
+        return backward_refuse(
+            err, "the loss depends on no parameter, or nothing was recorded");
     return ACCEL_OK;
 }
 
 bool graph_backward_to(struct graph *g, int base)
 {
     while (!g->error.code && tape_length(g) > base) {
-        /* a copy: running a module again records entries, which may move the tape */
+        /* a copy: recomputing a module records entries, which may move the tape */
         const struct tape_entry e = *tape_at(g, tape_length(g) - 1);
 
         g->module_path = e.path;
         graph_mark(g, e.op, true);
+        /* without a gradient the result did not contribute to the loss */
         if (e.out->grad && !e.backward(g, &e))
             graph_fail(g, A0003, e.op,
                        "report it with the model and the output of `accel env`",
@@ -61,14 +66,17 @@ bool graph_backward_to(struct graph *g, int base)
     return !g->error.code;
 }
 
+/* `seed` is d(loss)/d(loss): 1, or a share of it with several micro-batches per
+ * step. */
 accel_status_t graph_backward(struct graph *g, accel_tensor_t *loss, float seed,
                               accel_error_t *err)
 {
     const int64_t one = 1;
-    accel_status_t status = graph_check_loss(g, loss, err);
+    accel_status_t st = graph_check_loss(g, loss, err);
 
-    if (status)
-        return status;
+    if (st)
+        return st;
+    /* held by the loss alone, not by the scope of a module */
     loss->grad = graph_tensor(g, ACCEL_F32, 1, &one);
     if (loss->grad) {
         loss->grad->scoped = false;

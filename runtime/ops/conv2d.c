@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conv2d: act(x * weight + bias) over two dimensions. With an activation the value before
- * it is saved; with RELU the result itself.
+ * conv2d: act(x * weight + bias) over two dimensions, x [B, C, H, W], weight [O, C,
+ * kh, kw]. With an activation, the value before it is saved; with RELU the result
+ * itself.
  */
 #include "ops/ops.h"
 
 static const char op[] = "conv2d";
 
-static struct conv describe(const accel_tensor_t *x, const accel_tensor_t *w,
-                            int64_t stride, int64_t pad)
+/* The call as the backend takes it. x and weight have passed conv2d_fits. */
+static struct conv conv2d_describe(const accel_tensor_t *x, const accel_tensor_t *w,
+                                   int64_t stride, int64_t pad)
 {
     return (struct conv){ .type = x->dtype,
                           .batch = x->dim[0],
@@ -24,23 +26,26 @@ static struct conv describe(const accel_tensor_t *x, const accel_tensor_t *w,
                           .pad = pad };
 }
 
-/* Gradient before the activation: out->grad itself, or scratch. */
-static const void *delta(struct graph *g, const struct tape_entry *e, void **scratch)
+/* The gradient before the activation: out->grad itself, or scratch that the caller
+ * frees. NULL: sticky error. */
+static const void *delta(struct graph *g, const struct tape_entry *e,
+                         void **scratch_out)
 {
     const accel_tensor_t *dy = e->out->grad;
     const struct backend *be = g->backend;
 
-    *scratch = NULL;
+    *scratch_out = NULL;
     if (e->ints[2] == ACCEL_ACT_NONE)
         return dy->data;
-    *scratch = graph_scratch(g, (size_t)dy->elems * accel_dtype_bytes(dy->dtype));
-    if (*scratch)
-        be->act_grad(be, *scratch, false, dy->data, e->saved[1]->data, dy->dtype,
+    *scratch_out = graph_scratch(g, (size_t)dy->elems * accel_dtype_bytes(dy->dtype));
+    if (*scratch_out)
+        be->act_grad(be, *scratch_out, false, dy->data, e->saved[1]->data, dy->dtype,
                      dy->elems, (accel_activation_t)e->ints[2]);
-    return *scratch;
+    return *scratch_out;
 }
 
-/* Weight and bias may live in units of their own: one gradient at a time is asked for. */
+/* Weight and bias may live in different units, so their gradients are asked for one at
+ * a time. */
 static bool gradients(struct graph *g, const struct tape_entry *e, const struct conv *p,
                       struct conv_backward *b, void *scratch)
 {
@@ -58,10 +63,12 @@ static bool gradients(struct graph *g, const struct tape_entry *e, const struct 
         if (!b->dweight)
             return false;
     }
+    /* one call for both */
     if (b->dx || b->dweight)
         be->conv_grad(be, p, b, scratch);
     if (!bias || !bias->needs_grad)
         return true;
+    /* the weight's buffer may be gone once the bias's is asked for */
     b->dx = NULL;
     b->dweight = NULL;
     b->dbias = op_grad(g, op, bias);
@@ -70,9 +77,10 @@ static bool gradients(struct graph *g, const struct tape_entry *e, const struct 
     return b->dbias != NULL;
 }
 
-static bool backward(struct graph *g, const struct tape_entry *e)
+/* dx, dweight and dbias; the weight stays gathered until all are queued. */
+static bool conv2d_backward(struct graph *g, const struct tape_entry *e)
 {
-    struct conv p = describe(e->in[0], e->in[1], e->ints[0], e->ints[1]);
+    struct conv p = conv2d_describe(e->in[0], e->in[1], e->ints[0], e->ints[1]);
     struct conv_backward b = { .x = e->in[0]->data };
     void *own, *scratch = NULL;
     struct op_units u;
@@ -91,8 +99,10 @@ static bool backward(struct graph *g, const struct tape_entry *e)
     return good;
 }
 
-static bool fits(struct graph *g, accel_tensor_t *x, accel_tensor_t *w,
-                 accel_tensor_t *bias, int stride, int pad, accel_activation_t act)
+/* INT32_MAX / 4 keeps every later sum of sizes far from overflow. */
+static bool conv2d_fits(struct graph *g, accel_tensor_t *x, accel_tensor_t *w,
+                        accel_tensor_t *bias, int stride, int pad,
+                        accel_activation_t act)
 {
     if (!op_activation(g, op, x, "x") || !op_parameter(g, op, w, "weight", 4))
         return false;
@@ -113,9 +123,9 @@ static bool fits(struct graph *g, accel_tensor_t *x, accel_tensor_t *w,
     return op_act(g, op, act);
 }
 
-/* False: sticky error. */
-static bool forward(struct graph *g, const struct conv *p, struct conv_forward *f,
-                    accel_tensor_t *const *params)
+/* Runs the forward with params gathered. False: sticky error. */
+static bool conv2d_forward(struct graph *g, const struct conv *p,
+                           struct conv_forward *f, accel_tensor_t *const *params)
 {
     void *scratch = graph_scratch(g, g->backend->conv_scratch(g->backend, p, false));
     struct op_units u;
@@ -140,14 +150,15 @@ accel_tensor_t *accel_conv2d(accel_tensor_t *x, accel_tensor_t *weight,
     struct conv p;
     int64_t dims[4];
 
-    if (!g || !fits(g, x, weight, bias, stride, pad, act))
+    if (!g || !conv2d_fits(g, x, weight, bias, stride, pad, act))
         return NULL;
-    p = describe(x, weight, stride, pad);
+    p = conv2d_describe(x, weight, stride, pad);
     dims[0] = p.batch;
     dims[1] = p.outputs;
     dims[2] = p.out_h;
     dims[3] = p.out_w;
     y = graph_tensor(g, x->dtype, 4, dims);
+    /* only a backward needs the value before the activation */
     if (y && g->recording && act != ACCEL_ACT_NONE && act != ACCEL_ACT_RELU)
         pre = graph_tensor(g, x->dtype, 4, dims);
     if (g->error.code)
@@ -155,13 +166,13 @@ accel_tensor_t *accel_conv2d(accel_tensor_t *x, accel_tensor_t *weight,
     f = (struct conv_forward){
         .y = y->data, .pre = pre ? pre->data : NULL, .x = x->data, .act = act
     };
-    if (!forward(g, &p, &f, in + 1))
+    if (!conv2d_forward(g, &p, &f, in + 1))
         return NULL;
     y->needs_grad = op_needs_grad(g, in, 3);
     if (y->needs_grad &&
         !tape_record(
             g, &(struct tape_entry){ .op = op,
-                                     .backward = backward,
+                                     .backward = conv2d_backward,
                                      .out = y,
                                      .in = { x, weight, bias },
                                      .saved = { x, act == ACCEL_ACT_RELU ? y : pre },

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cross_entropy: head, softmax and loss in one, in chunks of rows, so that the logits of
- * a whole batch are never stored. The last chunk stays for the backward, which needs the
- * room anyway; the others are computed again.
+ * cross_entropy: head, softmax and loss in one op, in chunks of rows, so that the
+ * logits of a whole batch never exist at once. The last chunk's logits are kept for the
+ * backward, which needs the room anyway; those of the others are recomputed.
  */
 #include "ops/ops.h"
 
 static const char op[] = "cross_entropy";
 
-/* Logits of one chunk take at most this, but never fewer than 64 rows. With a backward to
- * come more are kept, because every chunk but the last is computed again. */
+/* Limit on the logits of one chunk in bytes, though a chunk has at least 64 rows. If a
+ * backward follows the limit is higher, because every chunk but the last is
+ * recomputed. */
 #define CHUNK_BYTES ((int64_t)64 << 20)
 #define KEPT_BYTES  ((int64_t)256 << 20)
 
+/* Multiples of 64 rows, at most 4096: enough for the products to run at full speed. */
 static int64_t chunk_rows(int64_t rows, int64_t vocab, bool recording)
 {
     int64_t fit = (recording ? KEPT_BYTES : CHUNK_BYTES) / 4 / vocab / 64 * 64;
@@ -21,16 +23,18 @@ static int64_t chunk_rows(int64_t rows, int64_t vocab, bool recording)
     return fit < rows ? fit : rows;
 }
 
+/* The op as its loops need it: addresses in the tensors of the tape entry. */
 struct head {
     int64_t rows, chunk, vocab, cols;
     const accel_tensor_t *x;
-    const void *weight, *bias; /* weight NULL: x holds the logits */
+    const void *weight, *bias; /* weight NULL: x itself is the logits */
     float *logits;             /* [chunk][vocab] */
     float *lse, *loss, *count; /* [rows], [rows], [1] */
     const int32_t *targets;
     struct xent how;
 };
 
+/* stats holds lse[rows], loss[rows] and count[1], one behind the other. */
 static struct head head_of(const accel_tensor_t *x, const accel_tensor_t *targets,
                            const accel_tensor_t *stats, const accel_tensor_t *logits,
                            struct xent how)
@@ -50,11 +54,13 @@ static struct head head_of(const accel_tensor_t *x, const accel_tensor_t *target
     return h;
 }
 
+/* Row `row` of t, seen as [..., cols]. */
 static const void *rows_at(const accel_tensor_t *t, int64_t row, int64_t cols)
 {
     return (const char *)t->data + row * cols * (int64_t)accel_dtype_bytes(t->dtype);
 }
 
+/* Logits of the rows first ... first + n - 1, in float32: product, or copy of x. */
 static void make_logits(struct graph *g, const struct head *h, int64_t first, int64_t n)
 {
     const struct backend *be = g->backend;
@@ -83,16 +89,17 @@ static void make_logits(struct graph *g, const struct head *h, int64_t first, in
         be->copy(be, h->logits, x, (size_t)(n * h->vocab) * sizeof(float));
 }
 
-/* Where the gradients of a chunk go. */
+/* Destinations of a chunk's gradients. */
 struct grads {
-    accel_tensor_t *dx; /* NULL: x needs none */
+    accel_tensor_t *dx; /* NULL: x needs no gradient */
     bool add;
     float *dweight, *dbias;
-    int64_t ld; /* between rows of gradients in the compute dtype, elements */
+    /* elements between rows of the gradients in the compute dtype */
+    int64_t ld;
 };
 
-/* The logits of rows first ... become gradients in the compute dtype; the bias gets its
- * part while they are float32. */
+/* Turns the logits of rows first ... into gradients in the compute dtype. With a bias
+ * they stay float32 until its column sums are taken, so that these lose nothing. */
 static void turn_logits(struct graph *g, const struct head *h, const struct grads *to,
                         const float *dmean, int64_t first, int64_t n)
 {
@@ -107,7 +114,7 @@ static void turn_logits(struct graph *g, const struct head *h, const struct grad
         be->narrow(be, h->logits, h->logits, n * h->vocab);
 }
 
-/* Logits given by the caller: their gradient is that of x. */
+/* The caller gave the logits: their gradient is that of x. */
 static void plain_grads(struct graph *g, const struct head *h, const struct grads *to,
                         int64_t first, int64_t n)
 {
@@ -121,6 +128,8 @@ static void plain_grads(struct graph *g, const struct head *h, const struct grad
                  (size_t)(n * h->vocab) * accel_dtype_bytes(g->compute));
 }
 
+/* dx = dlogits weight and dweight += dlogits^T x. The order of the chunks is fixed, and
+ * with it the sum in dweight. */
 static void head_grads(struct graph *g, const struct head *h, const struct grads *to,
                        int64_t first, int64_t n)
 {
@@ -159,6 +168,7 @@ static void head_grads(struct graph *g, const struct head *h, const struct grads
         g->backend->gemm(g->backend, &q);
 }
 
+/* Last chunk first: its logits are still there from the forward. */
 static void chunks_backward(struct graph *g, const struct tape_entry *e,
                             const struct head *h, const struct grads *to)
 {
@@ -177,13 +187,16 @@ static void chunks_backward(struct graph *g, const struct tape_entry *e,
     }
 }
 
+/* Asks for the destinations once, before the loop over chunks, which all add to
+ * them. */
 static bool open_grads(struct graph *g, const struct tape_entry *e, struct grads *to,
                        int64_t vocab)
 {
     accel_tensor_t *x = e->in[0], *weight = e->in[1], *bias = e->in[3];
 
     *to = (struct grads){ .ld = vocab };
-    if (weight && !bias) /* narrowed row by row, each in its place */
+    /* rows are narrowed in place, so they keep the float32 distance */
+    if (weight && !bias)
         to->ld = vocab * 4 / (int64_t)accel_dtype_bytes(g->compute);
     if (x->needs_grad) {
         to->dx = grad_target(g, x, &to->add);
@@ -197,14 +210,16 @@ static bool open_grads(struct graph *g, const struct tape_entry *e, struct grads
     }
     if (bias && bias->needs_grad) {
         to->dbias = op_grad(g, op, bias);
-        /* of the same unit: asking for it does not hand the weight's in */
+        /* of the weight's unit (parameters_fit): asking does not reduce the weight's
+         * buffer */
         if (!to->dbias)
             return false;
     }
     return true;
 }
 
-static bool backward(struct graph *g, const struct tape_entry *e)
+/* Weight and bias stay gathered over all chunks. */
+static bool cross_entropy_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *parameter[] = { e->in[1], e->in[3] };
     struct xent how = { (int32_t)e->ints[0], e->reals[0] };
@@ -224,6 +239,8 @@ static bool backward(struct graph *g, const struct tape_entry *e)
     return good;
 }
 
+/* Weight and bias must share a unit: each chunk adds to both gradients, and only one
+ * unit's gradients are available at a time. */
 static bool parameters_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *weight,
                            accel_tensor_t *bias)
 {
@@ -248,8 +265,10 @@ static bool parameters_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *w
     return true;
 }
 
-static bool shapes_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *weight,
-                       accel_tensor_t *bias, accel_tensor_t *targets, float smoothing)
+/* One target per row of x; smoothing within [0, 1]. */
+static bool cross_entropy_shapes_fit(struct graph *g, accel_tensor_t *x,
+                                     accel_tensor_t *weight, accel_tensor_t *bias,
+                                     accel_tensor_t *targets, float smoothing)
 {
     if (!op_activation(g, op, x, "x") || !op_int32(g, op, targets, "targets") ||
         !parameters_fit(g, x, weight, bias))
@@ -263,8 +282,9 @@ static bool shapes_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *weigh
     return true;
 }
 
-/* Returns the first row with a target that is no class, or -1. */
-static int64_t forward(struct graph *g, const struct head *h, accel_tensor_t *mean)
+/* Returns the first row whose target is not a class, or -1. */
+static int64_t cross_entropy_forward(struct graph *g, const struct head *h,
+                                     accel_tensor_t *mean)
 {
     const struct backend *be = g->backend;
     int64_t bad = -1;
@@ -282,12 +302,14 @@ static int64_t forward(struct graph *g, const struct head *h, accel_tensor_t *me
     return -1;
 }
 
-static bool record(struct graph *g, accel_tensor_t *const *in, accel_tensor_t *bias,
-                   accel_tensor_t *mean, accel_tensor_t *stats, accel_tensor_t *logits,
-                   struct xent how)
+/* The last chunk's logits are saved; they become the gradients' memory. */
+static bool cross_entropy_record(struct graph *g, accel_tensor_t *const *in,
+                                 accel_tensor_t *bias, accel_tensor_t *mean,
+                                 accel_tensor_t *stats, accel_tensor_t *logits,
+                                 struct xent how)
 {
     struct tape_entry e = { .op = op,
-                            .backward = backward,
+                            .backward = cross_entropy_backward,
                             .out = mean,
                             .in = { in[0], in[1], in[2], bias },
                             .saved = { in[0], stats, logits, in[2] },
@@ -314,11 +336,12 @@ accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
     struct head h;
     int64_t bad, rows, vocab;
 
-    if (!g || !shapes_fit(g, x, weight, bias, targets, how.smoothing))
+    if (!g || !cross_entropy_shapes_fit(g, x, weight, bias, targets, how.smoothing))
         return NULL;
     rows = targets->elems;
     vocab = weight ? weight->dim[0] : x->dim[x->ndim - 1];
     mean = graph_tensor(g, ACCEL_F32, 1, &one);
+    /* lse[rows], loss[rows] and the count in one tensor, as head_of expects */
     stats = graph_tensor(g, ACCEL_F32, 1, (int64_t[]){ 2 * rows + 1 });
     logits = graph_tensor(g, ACCEL_F32, 2,
                           (int64_t[]){ chunk_rows(rows, vocab, g->recording), vocab });
@@ -327,15 +350,16 @@ accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
     h = head_of(x, targets, stats, logits, how);
     h.weight = op_values(g, &u, weight);
     h.bias = op_values(g, &u, bias);
-    bad = forward(g, &h, mean);
+    bad = cross_entropy_forward(g, &h, mean);
     op_done(g, &u);
     if (bad >= 0)
         return graph_fail(g, A0615, op, "check the number of classes",
                           "target %lld of the batch is not below %lld", (long long)bad,
                           (long long)vocab);
-    return record(g, in, bias, mean, stats, logits, how) ? mean : NULL;
+    return cross_entropy_record(g, in, bias, mean, stats, logits, how) ? mean : NULL;
 }
 
+/* lda skips to the next sample: only the last position of each is multiplied. */
 accel_tensor_t *op_last_logits(accel_tensor_t *x, accel_tensor_t *weight)
 {
     accel_tensor_t *in[] = { x, weight }, *y;

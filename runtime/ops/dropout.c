@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dropout: elements are zeroed by a mask that is drawn by counter. Nothing is saved: the
- * backward, and a recomputed forward, draw the same mask again.
+ * dropout: zeroes elements by a mask that is drawn from a counter. Nothing is saved:
+ * the backward, and a recomputed forward, draw the same mask again. In evaluation the
+ * op returns x itself.
  */
 #include "backend/maths.h"
 #include "ops/ops.h"
 
 static const char op[] = "dropout";
 
+/* Counting from first_sample makes the mask of a sample independent of the rank that
+ * has it. */
 struct mask op_mask(const struct graph *g, uint32_t call, int64_t per_sample, float p)
 {
     return (struct mask){ .seed = g->draws.seed,
@@ -18,7 +21,8 @@ struct mask op_mask(const struct graph *g, uint32_t call, int64_t per_sample, fl
                           .scale = (float)(1.0 / (1.0 - (double)p)) };
 }
 
-static bool backward(struct graph *g, const struct tape_entry *e)
+/* The same mask on the gradient: the mask is its own derivative. */
+static bool dropout_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *dx;
     struct mask mask = op_mask(g, (uint32_t)e->ints[0], e->ints[1], e->reals[0]);
@@ -31,7 +35,8 @@ static bool backward(struct graph *g, const struct tape_entry *e)
     return dx != NULL;
 }
 
-static bool fits(struct graph *g, accel_tensor_t *x, float p)
+/* The first dimension must hold the samples, as per_sample is taken from it. */
+static bool dropout_fits(struct graph *g, accel_tensor_t *x, float p)
 {
     char shape[96];
 
@@ -57,13 +62,16 @@ accel_tensor_t *accel_dropout(accel_tensor_t *x, float p)
     struct mask mask;
     int64_t call, per_sample;
 
-    if (!g || !fits(g, x, p))
+    if (!g || !dropout_fits(g, x, p))
         return NULL;
+    /* no copy and no draw: x itself is the result */
     if (!g->training || p == 0.0f)
         return x;
     y = graph_tensor(g, x->dtype, x->ndim, x->dim);
     if (!y)
         return NULL;
+    /* the number of the draw within this forward; a recomputed forward starts over from
+     * it */
     call = g->draws.calls++;
     per_sample = x->elems / g->draws.batch;
     mask = op_mask(g, (uint32_t)call, per_sample, p);
@@ -71,7 +79,7 @@ accel_tensor_t *accel_dropout(accel_tensor_t *x, float p)
     y->needs_grad = g->recording && x->needs_grad;
     if (y->needs_grad &&
         !tape_record(g, &(struct tape_entry){ .op = op,
-                                              .backward = backward,
+                                              .backward = dropout_backward,
                                               .out = y,
                                               .in = { x },
                                               .ints = { call, per_sample },

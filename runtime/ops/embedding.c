@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * embedding: rows of a table by token id, plus learned positions.
+ * embedding: rows of a table by token id, plus learned positions (optional). ids [B,
+ * T], table [V, C], positions [P, C], result [B, T, C]. Saves the ids.
  */
 #include "ops/ops.h"
 
 static const char op[] = "embedding";
 
-static bool backward(struct graph *g, const struct tape_entry *e)
+/* Adds rows of dy into the gradients of table and positions. */
+static bool embedding_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *ids = e->saved[0], *table = e->in[1], *positions = e->in[2];
     const struct backend *be = g->backend;
@@ -18,7 +20,7 @@ static bool backward(struct graph *g, const struct tape_entry *e)
     if (!op_want(g, op, &u, e->in + 1, 2))
         return false;
     /* One call per parameter: they may live in different units, and asking for one
-     * unit's gradient hands in the other's. */
+     * unit's gradient gives the other's up to be reduced. */
     if (table->needs_grad)
         dtable = op_grad(g, op, table);
     if (dtable)
@@ -33,8 +35,10 @@ static bool backward(struct graph *g, const struct tape_entry *e)
     return (dtable || !table->needs_grad) && (dpositions || !trained);
 }
 
-static bool shapes_fit(struct graph *g, accel_tensor_t *ids, accel_tensor_t *table,
-                       accel_tensor_t *positions, int64_t first)
+/* `first` + T positions must exist. */
+static bool embedding_shapes_fit(struct graph *g, accel_tensor_t *ids,
+                                 accel_tensor_t *table, accel_tensor_t *positions,
+                                 int64_t first)
 {
     if (!op_int32(g, op, ids, "ids") || !op_parameter(g, op, table, "table", 2))
         return false;
@@ -68,12 +72,13 @@ accel_tensor_t *op_embedding(accel_tensor_t *ids, accel_tensor_t *table,
     const char *from;
     int64_t bad;
 
-    if (!g || !shapes_fit(g, ids, table, positions, first))
+    if (!g || !embedding_shapes_fit(g, ids, table, positions, first))
         return NULL;
     y = graph_tensor(g, g->compute, 3,
                      (int64_t[]){ ids->dim[0], ids->dim[1], table->dim[1] });
     if (!y || !op_want(g, op, &u, params, 2))
         return NULL;
+    /* the kernel counts positions from 0: with a cache, move the start */
     from = op_values(g, &u, positions);
     if (from)
         from += (size_t)(first * table->dim[1]) * accel_dtype_bytes(g->compute);
@@ -81,6 +86,7 @@ accel_tensor_t *op_embedding(accel_tensor_t *ids, accel_tensor_t *table,
                             from, g->compute, ids->elems, ids->dim[1], table->dim[0],
                             table->dim[1]);
     op_done(g, &u);
+    /* -1 on a device, which reports a bad id at the next sync */
     if (bad >= 0)
         return graph_fail(g, A0615, op, "check the vocabulary size",
                           "id %lld of the batch is not in [0, %lld)", (long long)bad,
@@ -88,7 +94,7 @@ accel_tensor_t *op_embedding(accel_tensor_t *ids, accel_tensor_t *table,
     y->needs_grad = op_needs_grad(g, params, 2);
     if (y->needs_grad &&
         !tape_record(g, &(struct tape_entry){ .op = op,
-                                              .backward = backward,
+                                              .backward = embedding_backward,
                                               .out = y,
                                               .in = { ids, table, positions },
                                               .saved = { ids },

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The cache of keys and values: size checks, memory, the count of positions. In: shapes of
- * a model. Out: places for attention to write to. Never touches the values.
+ * The cache of keys and values: size checks, memory, the count of positions. In: the
+ * sizes of a model. Out: places for attention to write to. Never touches the values.
  */
 #include "ops/kv.h"
 
 #include <stdlib.h>
 
+/* Elements of one layer, keys and values. */
 static size_t layer_elems(const accel_kv_t *kv)
 {
     return 2 * (size_t)kv->batch * (size_t)kv->kv_heads * (size_t)kv->capacity *
@@ -16,6 +17,7 @@ static size_t layer_elems(const accel_kv_t *kv)
 accel_kv_t *kv_new(struct graph *g, int layers, int batch, int capacity, int kv_heads,
                    int head_width, accel_error_t *err)
 {
+    /* the product of all sizes is checked for overflow, factor by factor */
     const int size[] = { layers, batch, capacity, kv_heads, head_width };
     size_t bytes = 2 * accel_dtype_bytes(g->compute);
     accel_kv_t *kv;
@@ -43,6 +45,7 @@ accel_kv_t *kv_new(struct graph *g, int layers, int batch, int capacity, int kv_
     return kv;
 }
 
+/* A head's positions are adjacent, so that generation reads a head in one sweep. */
 struct heads kv_heads_of(const accel_kv_t *kv, int layer, int which)
 {
     size_t half = layer_elems(kv) / 2, elem = accel_dtype_bytes(kv->g->compute);
@@ -63,6 +66,7 @@ int accel_kv_capacity(const accel_kv_t *kv)
     return kv ? kv->capacity : 0;
 }
 
+/* Called once per forward, when every layer has appended. */
 accel_status_t accel_kv_advance(accel_kv_t *kv, int positions, accel_error_t *err)
 {
     if (!kv || positions < 0 || positions > kv->capacity - kv->length)
@@ -73,6 +77,7 @@ accel_status_t accel_kv_advance(accel_kv_t *kv, int positions, accel_error_t *er
     return ACCEL_OK;
 }
 
+/* Values beyond `length` stay in memory, to be overwritten by the next append. */
 accel_status_t accel_kv_trim(accel_kv_t *kv, int length, accel_error_t *err)
 {
     if (!kv || length < 0 || length > kv->length)

@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * linear: act(x weight^T + bias). With an activation the value before it is saved; with
- * RELU the result itself, from which the derivative is as plain. A linear that alone reads
- * such a result multiplies its input's gradient with that derivative while it makes it.
+ * linear: act(x weight^T + bias). With an activation, the value before it is saved;
+ * with RELU the result itself, which gives the derivative just as well. A linear that
+ * is the only reader of such a result multiplies its input gradient by that derivative
+ * in the product's epilogue, which saves a pass over memory.
  */
 #include "ops/ops.h"
 
 static const char op[] = "linear";
 
-/* Gradient before the activation, in the compute dtype: out->grad itself, or scratch. */
+/* The gradient before the activation, in the compute dtype: out->grad itself, or
+ * scratch that the caller frees. */
 struct delta {
     const void *data;
     accel_dtype_t type;
     void *scratch;
 };
 
+/* grad_before: our only reader has applied the derivative already. */
 static bool delta_open(struct graph *g, const struct tape_entry *e, struct delta *d)
 {
     const accel_tensor_t *dy = e->out->grad;
@@ -23,6 +26,7 @@ static bool delta_open(struct graph *g, const struct tape_entry *e, struct delta
     d->data = dy->data;
     d->type = dy->dtype;
     d->scratch = NULL;
+    /* nothing to apply: out->grad is the gradient before the activation */
     if (e->ints[0] == ACCEL_ACT_NONE || e->out->grad_before)
         return true;
     d->scratch = graph_scratch(g, (size_t)dy->elems * accel_dtype_bytes(dy->dtype));
@@ -34,8 +38,8 @@ static bool delta_open(struct graph *g, const struct tape_entry *e, struct delta
     return true;
 }
 
-/* May the gradient of x be that before the activation that made it? Nobody else adds to
- * it then. */
+/* May this op store the gradient of x before the activation that made x? Only if nobody
+ * else adds to that gradient. */
 static bool passes_act(const accel_tensor_t *x)
 {
     return x->before && x->before->data && x->readers == 1 && !x->grad;
@@ -72,14 +76,14 @@ static bool input_grad(struct graph *g, accel_tensor_t *x, const accel_tensor_t 
     return true;
 }
 
-/* Gradients of one unit are there at the same time: the bias gets its own with the
- * weight's product. */
+/* Are the gradients of weight and bias available at the same time (one unit)? Then the
+ * bias gets its gradient along with the weight's product. */
 static bool side_by_side(const accel_tensor_t *w, const accel_tensor_t *bias)
 {
     return bias && bias->needs_grad && w->needs_grad && bias->unit == w->unit;
 }
 
-/* dweight += delta^T x, and dbias += the sums of delta's columns */
+/* dweight += delta^T x and, with side_by_side, dbias += the column sums of delta */
 static bool weight_grad(struct graph *g, const accel_tensor_t *x,
                         const accel_tensor_t *w, const accel_tensor_t *bias,
                         const struct delta *d)
@@ -96,6 +100,8 @@ static bool weight_grad(struct graph *g, const accel_tensor_t *x,
                       .ldb = w->dim[1],
                       .c_type = ACCEL_F32,
                       .ldc = w->dim[1],
+                      /* a parameter's gradient sums over micro-batches and uses of the
+                       * weight */
                       .add = true };
 
     if (!w->needs_grad)
@@ -109,7 +115,7 @@ static bool weight_grad(struct graph *g, const accel_tensor_t *x,
     return true;
 }
 
-/* dbias += the sums of delta's columns, where the weight's product has not made them */
+/* dbias += the column sums of delta, unless the weight's product has made them */
 static bool bias_grad(struct graph *g, const accel_tensor_t *w,
                       const accel_tensor_t *bias, int64_t rows, const struct delta *d)
 {
@@ -123,7 +129,8 @@ static bool bias_grad(struct graph *g, const accel_tensor_t *w,
     return to != NULL;
 }
 
-static bool backward(struct graph *g, const struct tape_entry *e)
+/* The weight stays gathered for all three products: one gather per backward. */
+static bool linear_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *w = e->in[1], *bias = e->in[2];
     struct op_units u;
@@ -143,8 +150,9 @@ static bool backward(struct graph *g, const struct tape_entry *e)
     return good;
 }
 
-static bool shapes_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *w,
-                       accel_tensor_t *bias, accel_activation_t act)
+/* Checks x [..., in], weight [out, in], bias [out] or NULL, and the activation. */
+static bool linear_shapes_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *w,
+                              accel_tensor_t *bias, accel_activation_t act)
 {
     if (!op_activation(g, op, x, "x") || !op_parameter(g, op, w, "weight", 2))
         return false;
@@ -158,9 +166,12 @@ static bool shapes_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *w,
     return op_act(g, op, act);
 }
 
-static void forward(struct graph *g, const struct op_units *u, accel_tensor_t *x,
-                    accel_tensor_t *w, accel_tensor_t *bias, accel_activation_t act,
-                    accel_tensor_t *y, accel_tensor_t *pre)
+/* y [rows, out] = act(x [rows, in] weight^T + bias); all leading dimensions are
+ * rows. */
+static void linear_forward(struct graph *g, const struct op_units *u, accel_tensor_t *x,
+                           accel_tensor_t *w, accel_tensor_t *bias,
+                           accel_activation_t act, accel_tensor_t *y,
+                           accel_tensor_t *pre)
 {
     struct gemm p = { .trans_b = true,
                       .m = x->elems / w->dim[1],
@@ -191,25 +202,28 @@ accel_tensor_t *accel_linear(accel_tensor_t *x, accel_tensor_t *weight,
     struct op_units u;
     int64_t dims[TENSOR_MAX_DIMS];
 
-    if (!g || !shapes_fit(g, x, weight, bias, act))
+    if (!g || !linear_shapes_fit(g, x, weight, bias, act))
         return NULL;
+    /* y has the shape of x, but for the last dimension: [..., in] to [..., out] */
     for (int i = 0; i < x->ndim; i++)
         dims[i] = x->dim[i];
     dims[x->ndim - 1] = weight->dim[0];
     y = graph_tensor(g, g->compute, x->ndim, dims);
+    /* only a backward needs the value before the activation */
     if (y && g->recording && act != ACCEL_ACT_NONE && act != ACCEL_ACT_RELU)
         pre = graph_tensor(g, g->compute, x->ndim, dims);
     if (g->error.code || !op_want(g, op, &u, in + 1, 2))
         return NULL;
-    forward(g, &u, x, weight, bias, act, y, pre);
+    linear_forward(g, &u, x, weight, bias, act, y, pre);
     op_done(g, &u);
     y->needs_grad = op_needs_grad(g, in, 3);
+    /* for a later linear that reads y: see passes_act */
     y->before = act == ACCEL_ACT_RELU ? y : pre;
     y->act = act;
     if (y->needs_grad &&
         !tape_record(
             g, &(struct tape_entry){ .op = op,
-                                     .backward = backward,
+                                     .backward = linear_backward,
                                      .out = y,
                                      .in = { x, weight, bias },
                                      .saved = { x, act == ACCEL_ACT_RELU ? y : pre },

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * maxpool2d: the largest of each window. Saves where each maximum was, one int32 each.
+ * maxpool2d: the largest element of each window. Saves the place of each maximum, one
+ * int32 each, instead of x.
  */
 #include "ops/ops.h"
 
 static const char op[] = "maxpool2d";
 
-static struct pool describe(const accel_tensor_t *x, int64_t size, int64_t stride)
+/* Samples and channels alike are planes to the backend. */
+static struct pool maxpool2d_describe(const accel_tensor_t *x, int64_t size,
+                                      int64_t stride)
 {
     return (struct pool){ .type = x->dtype,
                           .planes = x->dim[0] * x->dim[1],
@@ -18,10 +21,11 @@ static struct pool describe(const accel_tensor_t *x, int64_t size, int64_t strid
                           .stride = stride };
 }
 
-static bool backward(struct graph *g, const struct tape_entry *e)
+/* The places saved by the forward say where each gradient goes. */
+static bool maxpool2d_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *dx;
-    struct pool p = describe(x, e->ints[0], e->ints[1]);
+    struct pool p = maxpool2d_describe(x, e->ints[0], e->ints[1]);
     const struct backend *be = g->backend;
     void *scratch;
     bool add;
@@ -36,7 +40,9 @@ static bool backward(struct graph *g, const struct tape_entry *e)
     return true;
 }
 
-static bool fits(struct graph *g, const accel_tensor_t *x, int size, int stride)
+/* A place within a plane must fit an int32. */
+static bool maxpool2d_fits(struct graph *g, const accel_tensor_t *x, int size,
+                           int stride)
 {
     char shape[96];
 
@@ -61,14 +67,15 @@ accel_tensor_t *accel_maxpool2d(accel_tensor_t *x, int size, int stride)
     int64_t dims[4];
     struct pool p;
 
-    if (!g || !fits(g, x, size, stride))
+    if (!g || !maxpool2d_fits(g, x, size, stride))
         return NULL;
-    p = describe(x, size, stride);
+    p = maxpool2d_describe(x, size, stride);
     dims[0] = x->dim[0];
     dims[1] = x->dim[1];
     dims[2] = p.out_h;
     dims[3] = p.out_w;
     y = graph_tensor(g, x->dtype, 4, dims);
+    /* allocated without a tape, too: the kernel writes it in any case */
     where = graph_tensor(g, ACCEL_I32, 4, dims);
     if (!y || !where)
         return NULL;
@@ -76,7 +83,7 @@ accel_tensor_t *accel_maxpool2d(accel_tensor_t *x, int size, int stride)
     y->needs_grad = g->recording && x->needs_grad;
     if (y->needs_grad &&
         !tape_record(g, &(struct tape_entry){ .op = op,
-                                              .backward = backward,
+                                              .backward = maxpool2d_backward,
                                               .out = y,
                                               .in = { x },
                                               .saved = { where },

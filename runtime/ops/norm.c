@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * layernorm and rmsnorm over the last dimension, with gain and (layernorm) optional bias.
- * Both save x and two numbers a row.
+ * layernorm and rmsnorm over the last dimension, with gain and (layernorm) optional
+ * bias. Both save x and two float32 numbers per row.
  */
 #include "ops/ops.h"
 
-static struct norm describe(const accel_tensor_t *x, const accel_tensor_t *gain,
-                            float eps, bool rms)
+/* All leading dimensions are rows. */
+static struct norm norm_describe(const accel_tensor_t *x, const accel_tensor_t *gain,
+                                 float eps, bool rms)
 {
     return (struct norm){ .type = x->dtype,
                           .rows = x->elems / gain->dim[0],
@@ -15,6 +16,7 @@ static struct norm describe(const accel_tensor_t *x, const accel_tensor_t *gain,
                           .rms = rms };
 }
 
+/* Gradient of gain (which 1) or bias (2) alone. */
 static bool param_grad(struct graph *g, const struct tape_entry *e,
                        const struct norm *p, int which)
 {
@@ -31,6 +33,7 @@ static bool param_grad(struct graph *g, const struct tape_entry *e,
     return to != NULL;
 }
 
+/* In one pass if both live in one unit, whose gradient buffer then holds both. */
 static bool param_grads(struct graph *g, const struct tape_entry *e,
                         const struct norm *p)
 {
@@ -43,15 +46,17 @@ static bool param_grads(struct graph *g, const struct tape_entry *e,
     dgain = op_grad(g, e->op, gain);
     if (!dgain)
         return false;
+    /* the bias lies at its own offset in the same buffer */
     be->norm_param_grad(be, p, dgain, dgain - gain->unit_offset + bias->unit_offset,
                         e->out->grad->data, e->saved[0]->data, e->saved[1]->data);
     return true;
 }
 
-static bool backward(struct graph *g, const struct tape_entry *e)
+/* dx first: it needs the gain while it is gathered. */
+static bool norm_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *gain = e->in[1];
-    struct norm p = describe(x, gain, e->reals[0], e->ints[0] != 0);
+    struct norm p = norm_describe(x, gain, e->reals[0], e->ints[0] != 0);
     const struct backend *be = g->backend;
     struct op_units u;
     bool add, good = true;
@@ -71,8 +76,9 @@ static bool backward(struct graph *g, const struct tape_entry *e)
     return good;
 }
 
-static bool fits(struct graph *g, const char *op, accel_tensor_t *x,
-                 accel_tensor_t *gain, accel_tensor_t *bias, float eps)
+/* eps 0 is allowed, although a constant row then has no finite 1 / deviation. */
+static bool norm_fits(struct graph *g, const char *op, accel_tensor_t *x,
+                      accel_tensor_t *gain, accel_tensor_t *bias, float eps)
 {
     if (!op_activation(g, op, x, "x") || !op_parameter(g, op, gain, "gain", 1))
         return false;
@@ -88,7 +94,8 @@ static bool fits(struct graph *g, const char *op, accel_tensor_t *x,
     return true;
 }
 
-static accel_tensor_t *normalise(const char *op, accel_tensor_t *x,
+/* The forward of both; `op` names it in messages and on the tape. */
+static accel_tensor_t *normalize(const char *op, accel_tensor_t *x,
                                  accel_tensor_t *gain, accel_tensor_t *bias, float eps,
                                  bool rms)
 {
@@ -97,9 +104,9 @@ static accel_tensor_t *normalise(const char *op, accel_tensor_t *x,
     struct op_units u;
     struct norm p;
 
-    if (!g || !fits(g, op, x, gain, bias, eps))
+    if (!g || !norm_fits(g, op, x, gain, bias, eps))
         return NULL;
-    p = describe(x, gain, eps, rms);
+    p = norm_describe(x, gain, eps, rms);
     y = graph_tensor(g, x->dtype, x->ndim, x->dim);
     stats = graph_tensor(g, ACCEL_F32, 2, (int64_t[]){ 2, p.rows });
     if (!y || !stats || !op_want(g, op, &u, in + 1, 2))
@@ -108,13 +115,14 @@ static accel_tensor_t *normalise(const char *op, accel_tensor_t *x,
                      op_values(g, &u, gain), op_values(g, &u, bias));
     op_done(g, &u);
     y->needs_grad = op_needs_grad(g, in, 3);
-    if (y->needs_grad && !tape_record(g, &(struct tape_entry){ .op = op,
-                                                               .backward = backward,
-                                                               .out = y,
-                                                               .in = { x, gain, bias },
-                                                               .saved = { x, stats },
-                                                               .ints = { rms },
-                                                               .reals = { eps } }))
+    if (y->needs_grad &&
+        !tape_record(g, &(struct tape_entry){ .op = op,
+                                              .backward = norm_backward,
+                                              .out = y,
+                                              .in = { x, gain, bias },
+                                              .saved = { x, stats },
+                                              .ints = { rms },
+                                              .reals = { eps } }))
         return NULL;
     return y;
 }
@@ -122,10 +130,10 @@ static accel_tensor_t *normalise(const char *op, accel_tensor_t *x,
 accel_tensor_t *accel_layernorm(accel_tensor_t *x, accel_tensor_t *gain,
                                 accel_tensor_t *bias, float eps)
 {
-    return normalise("layernorm", x, gain, bias, eps, false);
+    return normalize("layernorm", x, gain, bias, eps, false);
 }
 
 accel_tensor_t *accel_rmsnorm(accel_tensor_t *x, accel_tensor_t *gain, float eps)
 {
-    return normalise("rmsnorm", x, gain, NULL, eps, true);
+    return normalize("rmsnorm", x, gain, NULL, eps, true);
 }

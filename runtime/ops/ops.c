@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Helpers of the ops (see ops.h): checks, residency calls, gradient bookkeeping.
+ * Helpers of the ops (see ops.h): checks, residency calls, gradient bookkeeping. In:
+ * tensors as a program passes them. Out: values, gradients, or the graph's sticky
+ * error.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "ops/ops.h"
 
+/* Every op starts here, so this is also where it is marked for late failures. */
 struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
 {
     struct graph *g = NULL;
@@ -24,6 +27,7 @@ struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
             return graph_fail(g, A0601, op, "pass tensors of this run's forward",
                               "input %d, %s, belongs to another run", i + 1,
                               tensor_shape_text(in[i], shape, sizeof(shape)));
+        /* buffers get their memory in accel_prepare */
         if (!in[i]->data && in[i]->buffer)
             return graph_fail(g, A0604, op, "call accel_prepare before the forward",
                               "buffer %s has no values yet", in[i]->buffer);
@@ -35,6 +39,7 @@ struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
                               "step was over",
                               i + 1, tensor_shape_text(in[i], shape, sizeof(shape)));
     }
+    /* late failures of the device are told with this op's name */
     graph_mark(g, op, false);
     return g;
 }
@@ -155,17 +160,19 @@ void *op_misfit(struct graph *g, const char *op, const accel_tensor_t *x,
                       tensor_shape_text(y, ys, sizeof(ys)), rule);
 }
 
-/* An error of the residency becomes the graph's, with its own words. */
-static bool residency_failed(struct graph *g, const char *op, accel_status_t status,
+/* Makes an error of the residency the graph's, in its own words. graph_fail does
+ * nothing if there is one by then. */
+static bool residency_failed(struct graph *g, const char *op, accel_status_t st,
                              const accel_error_t *err)
 {
     if (!g->error.code && err->code)
         g->error = *err;
     graph_fail(g, A0003, op, "report it with the output of `accel env`",
-               "the parameters cannot be reached (%s)", accel_status_name(status));
+               "the parameters cannot be reached (%s)", accel_status_name(st));
     return false;
 }
 
+/* Units are gathered in the order of t; a unit that two tensors share counts once. */
 bool op_want(struct graph *g, const char *op, struct op_units *u,
              accel_tensor_t *const *t, int n)
 {
@@ -174,7 +181,7 @@ bool op_want(struct graph *g, const char *op, struct op_units *u,
     u->count = 0;
     for (int i = 0; i < n; i++) {
         bool have = !t[i];
-        accel_status_t status;
+        accel_status_t st;
 
         for (int k = 0; k < u->count; k++)
             have = have || u->unit[k] == t[i]->unit;
@@ -185,17 +192,17 @@ bool op_want(struct graph *g, const char *op, struct op_units *u,
             return graph_fail(g, A0606, op, "wrap fewer modules",
                               "parameters of three units in one op");
         }
-        status =
-            g->residency.want(g->residency.user, t[i]->unit, &u->base[u->count], &err);
-        if (status) {
+        st = g->residency.want(g->residency.user, t[i]->unit, &u->base[u->count], &err);
+        if (st) {
             op_done(g, u);
-            return residency_failed(g, op, status, &err);
+            return residency_failed(g, op, st, &err);
         }
         u->unit[u->count++] = t[i]->unit;
     }
     return true;
 }
 
+/* In the reverse order of op_want. */
 void op_done(struct graph *g, const struct op_units *u)
 {
     for (int k = u->count - 1; k >= 0; k--)
@@ -221,46 +228,49 @@ bool op_needs_grad(const struct graph *g, accel_tensor_t *const *t, int n)
     return false;
 }
 
+/* The residency hands out one unit's buffer; the parameter lies at its offset in it. */
 float *op_grad(struct graph *g, const char *op, const accel_tensor_t *t)
 {
     accel_error_t err = { 0 };
     float *base;
-    accel_status_t status = g->residency.grad(g->residency.user, t->unit, &base, &err);
+    accel_status_t st = g->residency.grad(g->residency.user, t->unit, &base, &err);
 
-    if (status) {
-        residency_failed(g, op, status, &err);
+    if (st) {
+        residency_failed(g, op, st, &err);
         return NULL;
     }
     return base + t->unit_offset;
 }
 
+/* A tensor for the gradient of x, uninitialized. */
 static accel_tensor_t *grad_new(struct graph *g, const accel_tensor_t *x)
 {
     accel_tensor_t *t = graph_tensor(g, x->dtype, x->ndim, x->dim);
 
     if (t)
-        t->scoped = false; /* held by the link from x alone */
+        t->scoped = false; /* held only by the link from x */
     return t;
 }
 
-/* Nobody else reads the gradient `t`: it may be written to. A view is alone when it is the
- * last holder of its data. */
+/* Does nobody else read the gradient `t`, so that it may be written to? A view counts
+ * as alone if it is the last holder of its data. */
 static bool alone(const accel_tensor_t *t)
 {
     return t->refs == 1 && (!t->base || t->base->refs == 1);
 }
 
-accel_tensor_t *grad_target(struct graph *g, accel_tensor_t *x, bool *add)
+/* A gradient that others hold is copied before it is changed (copy on write). */
+accel_tensor_t *grad_target(struct graph *g, accel_tensor_t *x, bool *add_out)
 {
     accel_tensor_t *old = x->grad, *t;
 
-    *add = old != NULL;
+    *add_out = old != NULL;
     if (old && alone(old))
         return old;
     t = grad_new(g, x);
     if (!t)
         return NULL;
-    /* Shared with another tensor, which must not see what is added here. */
+    /* another tensor shares the old one and must not see what is added here */
     if (old)
         g->backend->copy(g->backend, t->data, old->data,
                          (size_t)t->elems * accel_dtype_bytes(t->dtype));
@@ -269,6 +279,7 @@ accel_tensor_t *grad_target(struct graph *g, accel_tensor_t *x, bool *add)
     return t;
 }
 
+/* The sum of two gradients may need a new tensor: both may be shared. */
 bool grad_share(struct graph *g, accel_tensor_t *x, accel_tensor_t *dy)
 {
     const struct backend *be = g->backend;
@@ -291,7 +302,8 @@ bool grad_share(struct graph *g, accel_tensor_t *x, accel_tensor_t *dy)
     return true;
 }
 
-/* Far from the streams of initial values and sample order, which have the same key. */
+/* A hash of the call's number (splitmix64), so the streams lie far from those of
+ * initial values and sample order, which use the same key. */
 uint64_t op_draw_stream(struct graph *g)
 {
     uint64_t z = 0xd6e8feb86659fd93u + ++g->draws.calls * 0x9e3779b97f4a7c15u;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the ops share: argument checks with messages, parameters through the residency,
- * gradients of inputs. An op file holds shape check, forward and backward of one op and
- * reaches data through the backend only.
+ * What the ops share: argument checks with messages, access to parameters through the
+ * residency, gradients of inputs. An op's file holds its shape check, forward and
+ * backward, and reaches data through the backend only. Errors are sticky: the first one
+ * stays in the graph, and every later op returns NULL at once.
  */
 #ifndef ACCEL_OPS_OPS_H
 #define ACCEL_OPS_OPS_H
@@ -10,11 +11,12 @@
 #include "backend/backend.h"
 #include "tensor/tape.h"
 
-/* The graph of the first input that is not NULL. An input that is NULL, was freed, or
- * belongs to another graph is an error (sticky), as is an error before: returns NULL.
+/* Returns the graph of the first input that is not NULL. An input that is NULL, was
+ * freed, or belongs to another graph is an error; so is a previous error: NULL then.
  * Pass only the inputs that must be there. */
 struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n);
-/* An activation of the compute dtype with at least one dimension. */
+/* The checks below return false after setting an error that names `what`. This one: an
+ * activation of the compute dtype, with at least one dimension. */
 bool op_activation(struct graph *g, const char *op, const accel_tensor_t *t,
                    const char *what);
 /* A prepared parameter of `ndim` dimensions. */
@@ -23,70 +25,80 @@ bool op_parameter(struct graph *g, const char *op, const accel_tensor_t *t,
 /* An int32 tensor. */
 bool op_int32(struct graph *g, const char *op, const accel_tensor_t *t,
               const char *what);
-/* The result of an op or a batch, of any dtype: no parameter. */
+/* The result of an op, or a tensor of the batch, of any dtype: not a parameter. */
 bool op_computed(struct graph *g, const char *op, const accel_tensor_t *t,
                  const char *what);
-/* Such a tensor of float32 or bfloat16, whatever the compute dtype. */
+/* The same, but float32 or bfloat16, whatever the compute dtype. */
 bool op_floats(struct graph *g, const char *op, const accel_tensor_t *t,
                const char *what);
 bool op_same_shape(struct graph *g, const char *op, const accel_tensor_t *x,
                    const char *x_name, const accel_tensor_t *y, const char *y_name);
-/* Two such tensors of one dtype and one shape. */
+/* Two such tensors of the same dtype and shape. */
 bool op_alike(struct graph *g, const char *op, const accel_tensor_t *x,
               const char *x_name, const accel_tensor_t *y, const char *y_name);
-/* A dimension of t. */
+/* Is `dim` a dimension of t? */
 bool op_dim(struct graph *g, const char *op, const accel_tensor_t *t, int dim);
 bool op_act(struct graph *g, const char *op, accel_activation_t act);
-/* "x [2, 8] and weight [4, 9] do not fit: RULE" */
+/* Sets "x [2, 8] and weight [4, 9] do not fit: RULE" as the error; returns NULL, which
+ * is also false. */
 void *op_misfit(struct graph *g, const char *op, const accel_tensor_t *x,
                 const char *x_name, const accel_tensor_t *y, const char *y_name,
                 const char *rule);
 
-/* Full parameters of the units that t[n] (NULLs allowed) live in, between want and done. */
+/* The units that an op's parameters live in, gathered between op_want and op_done. At
+ * most two units at a time: the gather ring has two slots. */
 struct op_units {
     int unit[2];
     void *base[2];
     int count;
 };
+/* Gathers the units of t[n] (NULLs allowed). False: sticky error, and nothing is
+ * held. */
 bool op_want(struct graph *g, const char *op, struct op_units *u,
              accel_tensor_t *const *t, int n);
+/* Lets go of them. Kernels already queued still see the values. */
 void op_done(struct graph *g, const struct op_units *u);
-/* Where the parameter's values are; NULL for NULL. */
+/* The values of parameter t, in the compute dtype; NULL for NULL. Valid until
+ * op_done. */
 const void *op_values(const struct graph *g, const struct op_units *u,
                       const accel_tensor_t *t);
-/* Is a backward wanted: something is recorded, and one of t[n] (NULLs allowed) needs its
+/* Is a backward wanted: recording is on, and one of t[n] (NULLs allowed) needs its
  * gradient? */
 bool op_needs_grad(const struct graph *g, accel_tensor_t *const *t, int n);
-/* Where the gradient of a parameter that needs one is added to; may hand in another unit's. NULL: sticky
- * error. */
+/* The float32 buffer that the gradient of parameter t is added to. Asking for another
+ * unit's gradient may reduce the previous unit and reuse its buffer, so finish one unit
+ * first. NULL: sticky error. */
 float *op_grad(struct graph *g, const char *op, const accel_tensor_t *t);
 
-/* The mask of a random op: `call` is g->draws.calls at its forward, before it was counted;
- * `per_sample` elements belong to one sample of the micro-batch; p is in [0, 1). */
+/* The mask of a random op. `call` is g->draws.calls as its forward found it;
+ * `per_sample` elements belong to each sample of the micro-batch; p is in [0, 1). */
 struct mask op_mask(const struct graph *g, uint32_t call, int64_t per_sample, float p);
 
-/* The gradient tensor of input x, for a kernel to write (*add false) or add to (true).
- * NULL: out of memory (sticky). */
-accel_tensor_t *grad_target(struct graph *g, accel_tensor_t *x, bool *add);
-/* Gives `dy` itself to x, which shares it, or adds it to the gradient x has. */
+/* The gradient tensor of input x, which a kernel then writes (*add_out false) or adds
+ * to (true). NULL: out of memory (sticky). */
+accel_tensor_t *grad_target(struct graph *g, accel_tensor_t *x, bool *add_out);
+/* Makes `dy` itself the gradient of x, shared, or adds it to the gradient x already
+ * has. Passing a gradient on this way costs no memory. */
 bool grad_share(struct graph *g, accel_tensor_t *x, accel_tensor_t *dy);
 
-/* The stream of the next random draw of this forward (see struct draws): the key is the
- * run's seed, the index is the op's own count of elements over all samples of the run. */
+/* The random stream of this forward's next draw (see struct draws): the key is the
+ * run's seed, the index is the op's own count of elements over all samples of the
+ * run. */
 uint64_t op_draw_stream(struct graph *g);
 
-/* Runs the entries after the first `base` backwards and drops them. False: sticky error. */
+/* Runs the backwards of all entries after the first `base`, last first, and drops the
+ * entries. False: sticky error. */
 bool graph_backward_to(struct graph *g, int base);
 
-/* frequency[head_width / 2] of accel_rope: angle per position. */
+/* Writes frequency[head_width / 2] of accel_rope: radians per position. */
 void rope_frequencies(const accel_rope_t *o, int64_t head_width, float *frequency);
 
-/* accel_embedding whose first position is `first`, not 0: generation with a cache. */
+/* accel_embedding, but with positions from `first` on: generation with a cache. */
 accel_tensor_t *op_embedding(accel_tensor_t *ids, accel_tensor_t *table,
                              accel_tensor_t *positions, int64_t first);
 
-/* Logits float32 [B, V] of the last position of x [B, T, C] with weight [V, C]; for
- * generation, no backward. */
+/* Float32 logits [B, V] of the last position of x [B, T, C], with weight [V, C]. For
+ * generation; no backward. */
 accel_tensor_t *op_last_logits(accel_tensor_t *x, accel_tensor_t *weight);
 
 #endif

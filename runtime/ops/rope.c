@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rope: rotary positions, pairs (i, i + D / 2), frequencies as Hugging Face's Llama has
- * them, with its two ways of stretching the context. Saves nothing: its backward turns
- * back.
+ * rope: rotary positions on pairs (i, i + D / 2), with the frequencies of Hugging
+ * Face's Llama and its two ways of stretching the context. Saves nothing: the backward
+ * rotates the other way.
  */
 #include <math.h>
 
@@ -11,8 +11,9 @@
 
 static const char op[] = "rope";
 
-/* The context in wavelengths decides: long waves are stretched, short ones kept, and those
- * in between get a mean of both. */
+/* Llama 3's stretching. What counts is how often a wave fits into the original
+ * context: long waves are stretched, short ones kept, and those in between get a blend
+ * of both. */
 static float llama3(const accel_rope_t *o, float frequency)
 {
     float context = (float)o->original_context, smooth;
@@ -27,8 +28,8 @@ static float llama3(const accel_rope_t *o, float frequency)
     return (1.0f - smooth) * frequency / o->factor + smooth * frequency;
 }
 
-/* Steps and roundings in the order in which transformers takes them: far positions multiply
- * every difference. */
+/* Operations and roundings are in the order in which transformers does them: far
+ * positions multiply every difference. */
 void rope_frequencies(const accel_rope_t *o, int64_t head_width, float *frequency)
 {
     double theta = o->theta != 0.0f ? (double)o->theta : 10000.0;
@@ -45,9 +46,10 @@ void rope_frequencies(const accel_rope_t *o, int64_t head_width, float *frequenc
     }
 }
 
-/* ints: heads, first position, kind, original context; reals: theta, factor, low, high. */
-static void describe(const accel_tensor_t *x, int64_t heads, int64_t first,
-                     const accel_rope_t *o, struct rope *p)
+/* The call as the backend takes it. On the tape: ints: heads, first position, kind,
+ * original context; reals: theta, factor, low, high. */
+static void rope_describe(const accel_tensor_t *x, int64_t heads, int64_t first,
+                          const accel_rope_t *o, struct rope *p)
 {
     p->type = x->dtype;
     p->batch = x->dim[0];
@@ -58,7 +60,8 @@ static void describe(const accel_tensor_t *x, int64_t heads, int64_t first,
     rope_frequencies(o, p->head_width, p->frequency);
 }
 
-static bool backward(struct graph *g, const struct tape_entry *e)
+/* A rotation's derivative is the rotation back, so the angles are all it needs. */
+static bool rope_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *dx;
     accel_rope_t o = { e->reals[0], (accel_rope_kind_t)e->ints[2],
@@ -72,11 +75,12 @@ static bool backward(struct graph *g, const struct tape_entry *e)
     dx = grad_target(g, x, &add);
     if (!dx)
         return false;
-    describe(x, e->ints[0], e->ints[1], &o, &p);
+    rope_describe(x, e->ints[0], e->ints[1], &o, &p);
     g->backend->rope(g->backend, dx->data, e->out->grad->data, &p, true, add);
     return true;
 }
 
+/* theta 0 means the default. NaN fails each comparison and is refused. */
 static bool options_good(struct graph *g, const accel_rope_t *o)
 {
     bool plain = o->kind == ACCEL_ROPE_PLAIN;
@@ -120,13 +124,14 @@ accel_tensor_t *accel_rope(accel_tensor_t *x, int heads, const accel_rope_t *o,
     y = graph_tensor(g, g->compute, 3, x->dim);
     if (!y)
         return NULL;
-    describe(x, heads, accel_kv_length(cache), o, &p);
+    /* with a cache, positions go on where it ends */
+    rope_describe(x, heads, accel_kv_length(cache), o, &p);
     g->backend->rope(g->backend, y->data, x->data, &p, false, false);
     y->needs_grad = g->recording && x->needs_grad;
     if (y->needs_grad &&
         !tape_record(g, &(struct tape_entry){
                             .op = op,
-                            .backward = backward,
+                            .backward = rope_backward,
                             .out = y,
                             .in = { x },
                             .ints = { heads, p.first, o->kind, o->original_context },

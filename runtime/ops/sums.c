@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * softmax, sum, mean, mean-squared error, and cast. softmax saves its result, the error its
- * inputs, the others nothing.
+ * softmax, sum, mean, mean-squared error, and cast. softmax saves its result, the error
+ * its inputs, the others nothing but sizes.
  */
 #include "ops/ops.h"
 
-/* ---- softmax ------------------------------------------------------------------------- */
+/* ---- softmax --------------------------------------------------------------------- */
 
 static int64_t last_size(const accel_tensor_t *x)
 {
     return x->dim[x->ndim - 1];
 }
 
+/* Empty tensors have no rows, even if their last size is 0. */
 static int64_t rows_of(const accel_tensor_t *x)
 {
     return x->elems ? x->elems / last_size(x) : 0;
 }
 
+/* From the result alone: dx = (dy - sum of dy y) y. */
 static bool softmax_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *y = e->saved[0], *dx;
@@ -54,9 +56,9 @@ accel_tensor_t *accel_softmax(accel_tensor_t *x)
     return y;
 }
 
-/* ---- sum and mean -------------------------------------------------------------------- */
+/* ---- sum and mean ---------------------------------------------------------------- */
 
-/* x as [a][b][c], summed over b; dim -1: all of it. */
+/* Views x as [a][b][c], to be summed over b. dim -1: all of x is b. */
 static void around(const accel_tensor_t *x, int dim, int64_t to[3])
 {
     to[0] = to[2] = 1;
@@ -67,11 +69,13 @@ static void around(const accel_tensor_t *x, int dim, int64_t to[3])
         to[2] *= x->dim[i];
 }
 
+/* The mean of nothing is 0, not NaN. */
 static float scale_of(bool mean, const int64_t dim[3])
 {
     return !mean ? 1.0f : dim[1] ? 1.0f / (float)dim[1] : 0.0f;
 }
 
+/* Each element of x gets the gradient of the sum that it went into. */
 static bool reduce_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *dy = e->out->grad, *dx;
@@ -88,6 +92,8 @@ static bool reduce_backward(struct graph *g, const struct tape_entry *e)
     return true;
 }
 
+/* The forward of sum and mean. A sum over everything is a loss: float32 whatever x
+ * is. */
 static accel_tensor_t *reduce(const char *op, accel_tensor_t *x, int dim, bool mean)
 {
     struct graph *g = op_graph(op, &x, 1);
@@ -98,6 +104,7 @@ static accel_tensor_t *reduce(const char *op, accel_tensor_t *x, int dim, bool m
     if (!g || !op_floats(g, op, x, "x") || (dim != -1 && !op_dim(g, op, x, dim)))
         return NULL;
     for (int i = 0; i < x->ndim && dim >= 0; i++)
+        /* the summed dimension disappears; a scalar has shape [1] */
         if (i != dim)
             dims[n++] = x->dim[i];
     y = graph_tensor(g, dim < 0 ? ACCEL_F32 : x->dtype, n ? n : 1, dims);
@@ -127,9 +134,9 @@ accel_tensor_t *accel_mean(accel_tensor_t *x, int dim)
     return reduce("mean", x, dim, true);
 }
 
-/* ---- mean-squared error -------------------------------------------------------------- */
+/* ---- mean-squared error ---------------------------------------------------------- */
 
-/* The error is the same the other way round, and so is its derivative. */
+/* (x - y)^2 is symmetric, and so is its derivative: one kernel serves both inputs. */
 static bool mse_backward(struct graph *g, const struct tape_entry *e)
 {
     const struct backend *be = g->backend;
@@ -175,8 +182,9 @@ accel_tensor_t *accel_mse(accel_tensor_t *x, accel_tensor_t *y)
     return mean;
 }
 
-/* ---- cast ---------------------------------------------------------------------------- */
+/* ---- cast ------------------------------------------------------------------------ */
 
+/* The gradient is cast back to the dtype of x. */
 static bool cast_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *dy = e->out->grad, *dx;
@@ -197,6 +205,7 @@ accel_tensor_t *accel_cast(accel_tensor_t *x, accel_dtype_t dtype)
 
     if (!g || !op_computed(g, op, x, "x"))
         return NULL;
+    /* no copy: x itself is the result */
     if (x->dtype == dtype)
         return x;
     if (dtype != ACCEL_F32 && dtype != ACCEL_BF16)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a program may ask of a tensor and give to one: shape, dtype, values.
+ * What a program may read from a tensor and write to one: shape, dtype, values.
+ * Parameters are refused: they are sharded.
  */
 #include "ops/ops.h"
 
@@ -38,6 +39,7 @@ accel_status_t accel_tensor_read(const accel_tensor_t *t, float *host, size_t el
             err, A0611, "pass the tensor's number of elements, from its shape",
             "the tensor %s has %lld elements, not %zu",
             tensor_shape_text(t, shape, sizeof(shape)), (long long)t->elems, elems);
+    /* waits for the compute queue; check then tells a failure before this point */
     t->g->backend->to_host(t->g->backend, host, t->data, t->dtype, t->elems);
     return t->g->backend->check(t->g->backend, err);
 }

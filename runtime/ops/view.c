@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reshape, slice and transpose. Tensors are contiguous: what only renames the sizes, and a
- * slice of whole rows from the front, shares the data; everything else is one copy, made
- * at once, because every kernel reads contiguous rows.
+ * reshape, slice and transpose. Tensors are contiguous. Whatever only renames the sizes
+ * shares the data, and so does a slice of whole rows from the front dimension. All else
+ * is one copy, made at once, because every kernel reads contiguous rows.
  */
 #include <string.h>
 
@@ -11,15 +11,16 @@
 static const char reshape_op[] = "reshape", slice_op[] = "slice",
                   transpose_op[] = "transpose";
 
-static bool record(struct graph *g, const struct tape_entry *e)
+/* Puts the entry on the tape if its input needs a gradient. */
+static bool view_record(struct graph *g, const struct tape_entry *e)
 {
     e->out->needs_grad = g->recording && e->in[0]->needs_grad;
     return !e->out->needs_grad || tape_record(g, e);
 }
 
-/* ---- reshape ------------------------------------------------------------------------- */
+/* ---- reshape --------------------------------------------------------------------- */
 
-/* The gradient of a renaming is the gradient, renamed. */
+/* The gradient of a renaming is the gradient, renamed: a view, no copy. */
 static bool same_data_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *dy;
@@ -34,20 +35,21 @@ static bool same_data_backward(struct graph *g, const struct tape_entry *e)
     return good;
 }
 
+/* y shares the data of x. */
 static accel_tensor_t *rename_sizes(struct graph *g, const char *op, accel_tensor_t *x,
                                     int ndim, const int64_t *dims)
 {
     accel_tensor_t *y = graph_view(g, x, ndim, dims);
 
-    if (!y ||
-        !record(g,
-                &(struct tape_entry){
-                    .op = op, .backward = same_data_backward, .out = y, .in = { x } }))
+    if (!y || !view_record(g, &(struct tape_entry){ .op = op,
+                                                    .backward = same_data_backward,
+                                                    .out = y,
+                                                    .in = { x } }))
         return NULL;
     return y;
 }
 
-/* Copies dims with the one that is -1 replaced; false: they do not fit. */
+/* Copies dims to `to`, with the one that is -1 computed. False: they do not fit. */
 static bool complete(int64_t *to, int ndim, const int64_t *dims, int64_t elems)
 {
     int64_t known = 1;
@@ -62,12 +64,14 @@ static bool complete(int64_t *to, int ndim, const int64_t *dims, int64_t elems)
     }
     if (open < 0)
         return known == elems;
+    /* with a 0 among the other sizes, the open one could be anything */
     if (known == 0 || elems % known)
         return false;
     to[open] = elems / known;
     return true;
 }
 
+/* Never copies: tensors are contiguous. */
 accel_tensor_t *accel_reshape(accel_tensor_t *x, int ndim, const int64_t *dims)
 {
     struct graph *g = op_graph(reshape_op, &x, 1);
@@ -91,14 +95,14 @@ accel_tensor_t *accel_reshape(accel_tensor_t *x, int ndim, const int64_t *dims)
     return rename_sizes(g, reshape_op, x, ndim, to);
 }
 
-/* ---- slice --------------------------------------------------------------------------- */
+/* ---- slice ----------------------------------------------------------------------- */
 
 /* x as [outer][size][inner] around dimension `dim`. */
 struct around {
     int64_t outer, size, inner;
 };
 
-static struct around split(const accel_tensor_t *x, int dim)
+static struct around view_split(const accel_tensor_t *x, int dim)
 {
     struct around a = { 1, x->dim[dim], 1 };
 
@@ -109,15 +113,17 @@ static struct around split(const accel_tensor_t *x, int dim)
     return a;
 }
 
+/* The address of element `at`. */
 static void *element(const accel_tensor_t *t, int64_t at)
 {
     return (char *)t->data + at * (int64_t)accel_dtype_bytes(t->dtype);
 }
 
+/* dx is zero outside of the slice. */
 static bool slice_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *dx;
-    struct around a = split(x, (int)e->ints[0]);
+    struct around a = view_split(x, (int)e->ints[0]);
     const struct backend *be = g->backend;
     bool add;
 
@@ -132,6 +138,7 @@ static bool slice_backward(struct graph *g, const struct tape_entry *e)
     return true;
 }
 
+/* outer 1: the slice is contiguous already, so y is a view. */
 static accel_tensor_t *cut(struct graph *g, accel_tensor_t *x, struct around a, int dim,
                            int64_t begin, int64_t count)
 {
@@ -153,6 +160,7 @@ static accel_tensor_t *cut(struct graph *g, accel_tensor_t *x, struct around a, 
     return y;
 }
 
+/* A view in the first dimension, a copy in any other. */
 accel_tensor_t *accel_slice(accel_tensor_t *x, int dim, int64_t begin, int64_t count)
 {
     struct graph *g = op_graph(slice_op, &x, 1);
@@ -166,19 +174,19 @@ accel_tensor_t *accel_slice(accel_tensor_t *x, int dim, int64_t begin, int64_t c
                           "x %s has no %lld elements from %lld in dimension %d",
                           tensor_shape_text(x, shape, sizeof(shape)), (long long)count,
                           (long long)begin, dim);
-    y = cut(g, x, split(x, dim), dim, begin, count);
-    if (!y || !record(g, &(struct tape_entry){ .op = slice_op,
-                                               .backward = slice_backward,
-                                               .out = y,
-                                               .in = { x },
-                                               .ints = { dim, begin, count } }))
+    y = cut(g, x, view_split(x, dim), dim, begin, count);
+    if (!y || !view_record(g, &(struct tape_entry){ .op = slice_op,
+                                                    .backward = slice_backward,
+                                                    .out = y,
+                                                    .in = { x },
+                                                    .ints = { dim, begin, count } }))
         return NULL;
     return y;
 }
 
-/* ---- transpose ----------------------------------------------------------------------- */
+/* ---- transpose ------------------------------------------------------------------- */
 
-/* x as [a][b][c][d][e] with b and d the dimensions that change places. */
+/* Views x as [a][b][c][d][e], where b and d are the dimensions that change places. */
 static void five(const accel_tensor_t *x, int first, int second, int64_t dim[5])
 {
     for (int i = 0; i < 5; i++)
@@ -187,6 +195,7 @@ static void five(const accel_tensor_t *x, int first, int second, int64_t dim[5])
         dim[(i >= first) + (i > first) + (i >= second) + (i > second)] *= x->dim[i];
 }
 
+/* The same exchange, from the sizes of the result. */
 static bool transpose_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *dx;
@@ -219,18 +228,18 @@ accel_tensor_t *accel_transpose(accel_tensor_t *x, int dim0, int dim1)
     dims[dim0] = x->dim[dim1];
     dims[dim1] = x->dim[dim0];
     five(x, first, second, dim);
-    /* Nothing moves when at most one of the sizes concerned is more than 1. */
+    /* Nothing moves if at most one of the sizes involved is greater than 1. */
     if ((dim[1] > 1) + (dim[2] > 1) + (dim[3] > 1) < 2)
         return rename_sizes(g, transpose_op, x, x->ndim, dims);
     y = graph_tensor(g, x->dtype, x->ndim, dims);
     if (!y)
         return NULL;
     g->backend->transpose(g->backend, y->data, false, x->data, x->dtype, dim);
-    if (!record(g, &(struct tape_entry){ .op = transpose_op,
-                                         .backward = transpose_backward,
-                                         .out = y,
-                                         .in = { x },
-                                         .ints = { first, second } }))
+    if (!view_record(g, &(struct tape_entry){ .op = transpose_op,
+                                              .backward = transpose_backward,
+                                              .out = y,
+                                              .in = { x },
+                                              .ints = { first, second } }))
         return NULL;
     return y;
 }

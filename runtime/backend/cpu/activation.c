@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Activations, gated products and dropout on the CPU: one element in, one out. Pieces of
- * a thousand elements are widened, computed in float32 and stored, all in L1.
+ * Activations, gated products and dropout on the CPU: one element in, one out. Pieces
+ * of a thousand elements are widened, computed in float32 and stored, all in L1.
  */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
 
-/* A switch over constants: each loop holds one activation only, so that it vectorises. */
+/* A switch over constants: each loop holds one activation only, so that it
+ * vectorizes. */
 #define FOR_ACT(act, LOOP)                                                             \
     switch (act) {                                                                     \
     case ACCEL_ACT_NONE:                                                               \
@@ -32,6 +33,7 @@
         break;                                                                         \
     }
 
+/* `act` is a constant after inlining; the switch inside maths_act disappears. */
 VM_INLINE void act_loop(float *y, const float *x, int64_t n, accel_activation_t act)
 {
 #pragma omp simd
@@ -57,6 +59,7 @@ VM_INLINE void act_grad_loop(float *dx, const float *dy, const float *x, int64_t
         dx[i] = dy[i] * maths_act_grad(x[i], act);
 }
 
+/* dx = dy * act'(x); dx may be dy. */
 ACCEL_MULTIVERSION
 static void act_grad_piece(float *dx, const float *dy, const float *x, int64_t n,
                            accel_activation_t act){
@@ -66,6 +69,7 @@ static void act_grad_piece(float *dx, const float *dy, const float *x, int64_t n
 }
 
 ACCEL_MULTIVERSION
+    /* v = a * b; v may be either. */
     static void times_piece(float *v, const float *a, const float *b, int64_t n)
 {
 #pragma omp simd
@@ -109,7 +113,8 @@ void cpu_slope_row(void *out, const void *pre, accel_dtype_t type, const float *
         float a[CPU_PIECE], b[CPU_PIECE], *v = cpu_room(out, i, type, false, b);
         int64_t len = cpu_piece(n, i);
 
-        if (type == ACCEL_BF16) { /* rounded, as if a pass of its own came after */
+        /* round first, as if act_grad ran as a pass of its own */
+        if (type == ACCEL_BF16) {
             cpu_put(out, i, type, false, c + i, len);
             cpu_load_row(b, vm_at(out, i, type), type, len);
         }
@@ -158,13 +163,15 @@ void cpu_gated_grad(const struct backend *be, void *dgate, bool add_gate, void *
     }
 }
 
-/* keep[j]: factor of element 4 * block + j. */
+/* keep[j]: factor of element 4 * block + j; writes up to 3 more than n. */
 static void keep_piece(float *keep, const struct mask *mask, uint64_t block, int64_t n)
 {
     for (int64_t j = 0; j < n; j += 4)
         maths_mask(mask, block + (uint64_t)j / 4, keep + j);
 }
 
+/* Random words come in fours, counted over the whole run: a piece may start inside one,
+ * hence `into`. Generating them costs more than the product, so teams start sooner. */
 void cpu_dropout(const struct backend *be, void *y, bool add, const void *x,
                  accel_dtype_t type, int64_t n, const struct mask *mask)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One block of 64 queries x 64 keys: who sees whom, loading, and the products of forward
- * and backward as tile products. On the diagonal of a causal attention only the part that
- * is seen is multiplied, 16 lanes at a time.
+ * One block of 64 queries x 64 keys: visibility, loading, and the products of forward
+ * and backward as tile products. On the diagonal of a causal attention only the visible
+ * part is multiplied, 16 lanes at a time.
  */
 #include <math.h>
 #include <string.h>
@@ -10,6 +10,7 @@
 #include "backend/cpu/cpu_attention.h"
 #include "backend/cpu/vmath.h"
 
+/* Every [..][64] buffer has this leading dimension, however few lanes are in use. */
 #define LD ATTN_BLOCK
 
 static int64_t clamp(int64_t v, int64_t low, int64_t high)
@@ -17,6 +18,7 @@ static int64_t clamp(int64_t v, int64_t low, int64_t high)
     return v < low ? low : v > high ? high : v;
 }
 
+/* Clips the block at the ends of queries and keys. */
 struct attn_pair attn_pair(const struct attention *p, int64_t b, int64_t h, int64_t q0,
                            int64_t k0)
 {
@@ -35,6 +37,7 @@ int64_t attn_key_limit(const struct attention *p, int64_t b, int64_t q_end)
     return p->causal ? clamp(p->offset + q_end, 0, limit) : limit;
 }
 
+/* The order and sizes must match attention_thread_floats() in sizes.c. */
 struct attn_mem attn_mem(const struct attention *p, float *mem, bool backward,
                          bool whole)
 {
@@ -61,6 +64,7 @@ struct attn_mem attn_mem(const struct attention *p, float *mem, bool backward,
     return m;
 }
 
+/* x *= scale */
 ACCEL_MULTIVERSION
 static void scale_row(float *x, int64_t n, float scale)
 {
@@ -82,6 +86,7 @@ void attn_load(const struct attention *p, float *dst, const struct heads *from,
         cpu_load_row(to, vm_at(from->data, at, p->type), p->type, d);
         if (scale != 1.0f)
             scale_row(to, d, scale);
+        /* the padding takes part in whole-vector products: zeros add nothing */
         for (int64_t i = d; i < dp; i++)
             to[i] = 0.0f;
     }
@@ -89,7 +94,7 @@ void attn_load(const struct attention *p, float *dst, const struct heads *from,
         memset(dst + rows * dp, 0, (size_t)((padded - rows) * dp) * sizeof(*dst));
 }
 
-/* Keys of the block that lane q sees, as far as the diagonal goes. */
+/* Number of the block's keys up to the diagonal of lane q. */
 static int64_t seen_by(const struct attn_pair *t, int64_t q)
 {
     if (!t->p->causal)
@@ -97,13 +102,14 @@ static int64_t seen_by(const struct attn_pair *t, int64_t q)
     return clamp(t->p->offset + t->q0 + q + 1 - t->k0, 0, t->keys);
 }
 
-/* Lanes that can be multiplied at once: all, or a step along the diagonal. */
+/* Lanes per product: all of them, or on the diagonal 16 at a time. */
 static int64_t lane_step(const struct attn_pair *t)
 {
     return seen_by(t, 0) == t->keys ? t->lanes : TILE_LANES;
 }
 
-/* Minus infinity where a lane does not see the key. */
+/* Writes minus infinity where a lane does not see the key. Under the causal rule key k
+ * is hidden from the lanes before `first`. */
 static void hide(const struct attn_pair *t, float *s)
 {
     const struct attention *p = t->p;
@@ -122,6 +128,7 @@ static void hide(const struct attn_pair *t, float *s)
     }
 }
 
+/* Each product stops at the last key that its last lane sees. */
 void attn_outer(const struct attn_pair *t, const struct attn_mem *m, const float *rows,
                 const float *x, float *c)
 {
@@ -146,6 +153,7 @@ void attn_scores(const struct attn_pair *t, const struct attn_mem *m)
     hide(t, m->s);
 }
 
+/* a is read transposed (a_row 1): the rows stay as they are stored. */
 void attn_gather(const struct attn_pair *t, const struct attn_mem *m, const float *rows,
                  const float *s, float *acc)
 {
@@ -168,6 +176,7 @@ void attn_gather(const struct attn_pair *t, const struct attn_mem *m, const floa
 void attn_scatter(const struct attn_pair *t, const struct attn_mem *m, const float *s,
                   const float *rows, float *to)
 {
+    /* Here keys are the rows of the result, so the diagonal is cut along keys. */
     int64_t dp = attn_padded(t->p->head_width);
     int64_t step = lane_step(t) == t->lanes ? t->keys : TILE_LANES;
 

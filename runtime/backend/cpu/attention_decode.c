@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention of one query per sample, and filling the cache it reads: generation. Bound by reading keys and
- * values, so they are read once, in their own type, for all query heads that share them.
+ * Attention of one query per sample, and filling the cache that it reads: generation.
+ * Reading keys and values is the bottleneck, so they are read once, in their own type,
+ * for all query heads that share them.
  */
 #include <math.h>
 #include <omp.h>
@@ -9,7 +10,7 @@
 #include "backend/cpu/cpu_attention.h"
 #include "backend/cpu/vmath.h"
 
-/* s[i] = q . row of key i, hidden where nobody looks */
+/* s[j] = q . row of key j. The lanes of VM_SUM fix the order, as everywhere. */
 VM_INLINE void scores(float *s, const float *q, const void *k, int64_t row,
                       int64_t keys, int64_t d, const int bf)
 {
@@ -33,6 +34,7 @@ VM_INLINE void gather(float *acc, const float *s, const void *v, int64_t row,
     }
 }
 
+/* Fixes the type before the loops, so that each is compiled without the branch. */
 ACCEL_MULTIVERSION
 static void scores_any(float *s, const float *q, const void *k, int64_t row,
                        int64_t keys, int64_t d, bool bf)
@@ -43,6 +45,7 @@ static void scores_any(float *s, const float *q, const void *k, int64_t row,
         scores(s, q, k, row, keys, d, 0);
 }
 
+/* acc = acc * factor + sum of s[j] * value j. */
 ACCEL_MULTIVERSION
 static void gather_any(float *acc, const float *s, const void *v, int64_t row,
                        int64_t keys, int64_t d, float factor, bool bf)
@@ -55,7 +58,8 @@ static void gather_any(float *acc, const float *s, const void *v, int64_t row,
         gather(acc, s, v, row, keys, d, 0);
 }
 
-/* s -> exp(s - max), with the running maximum and sum; returns what the past is scaled by. */
+/* s -> exp(s - max), updating the running maximum and sum; returns the factor for
+ * earlier results. */
 ACCEL_MULTIVERSION
 static float soften(float *s, int64_t keys, float *max, float *sum)
 {
@@ -77,8 +81,8 @@ static float soften(float *s, int64_t keys, float *max, float *sum)
     return factor;
 }
 
-/* The query heads of one key head; m->q holds their queries, m->acc their outputs, up to
- * ATTN_BLOCK of them. */
+/* Up to ATTN_BLOCK query heads of one key head: m->q holds their queries, m->k their
+ * outputs until they are stored. A block of keys stays in cache for all heads. */
 static void key_head(const struct attention *p, const struct attn_mem *m, int64_t b,
                      int64_t first, int64_t heads, void *out, float *lse)
 {
@@ -125,7 +129,7 @@ static void key_head(const struct attention *p, const struct attn_mem *m, int64_
     }
 }
 
-/* Keys and values are enough for more than one thread. */
+/* Are there enough keys and values for more than one thread? */
 static bool reads_much(const struct attention *p)
 {
     return p->batch * p->kv_heads * p->keys * p->head_width > CPU_ALONE_ELEMS;
@@ -136,6 +140,7 @@ void attn_decode(const struct backend *be, const struct attention *p, void *out,
 {
     size_t floats = attention_thread_floats(p, be->threads, false);
     int64_t group = p->heads / p->kv_heads;
+    /* a group of more than 64 query heads is several tasks */
     int64_t parts = (group + ATTN_BLOCK - 1) / ATTN_BLOCK;
 
 #pragma omp parallel num_threads(be->threads) if (reads_much(p))

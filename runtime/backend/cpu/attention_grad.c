@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention backward on the CPU. Probabilities are made again, block by block, from the
- * log-sum-exp of the forward. Sums run over key blocks (dq), and over heads and then query
- * blocks (dk, dv), in this order whoever computes them.
+ * Attention backward on the CPU. Probabilities are recomputed, block by block, from the
+ * log-sum-exp of the forward. Sums run over key blocks (dq), and over heads and then
+ * query blocks (dk, dv), in this order whichever thread computes them.
  */
 #include <math.h>
 #include <omp.h>
@@ -11,14 +11,17 @@
 #include "backend/cpu/cpu_attention.h"
 #include "backend/cpu/vmath.h"
 
+/* What every function below needs: the call, its gradients, this thread's workspace. */
 struct grad_task {
     const struct attention *p;
     const struct attention_grads *g;
     const struct attn_mem *m;
 };
 
+/* Which gradients a pass over a pair of blocks makes. */
 enum { WANT_Q = 1, WANT_KV = 2 };
 
+/* Rounds `rows` rows of a [..][dp] buffer into one head of a gradient. */
 static void store(const struct attention *p, const struct heads_out *to, int64_t b,
                   int64_t h, int64_t first, int64_t rows, const float *from)
 {
@@ -39,8 +42,8 @@ static float dot(const float *a, const float *b, int64_t n)
     return sum;
 }
 
-/* q, dout, their transposes, log-sum-exp and delta = sum of dout * out of a query block;
- * dq = 0. */
+/* Loads a query block: q, dout, their transposes, log-sum-exp and delta = sum of dout *
+ * out; clears dq. m->k is borrowed for `out`; keys are loaded later. */
 static void load_queries(const struct grad_task *w, const struct attn_pair *t)
 {
     const struct attention *p = w->p;
@@ -62,6 +65,7 @@ static void load_queries(const struct grad_task *w, const struct attn_pair *t)
     memset(m->acc, 0, (size_t)(d * ATTN_BLOCK) * sizeof(*m->acc));
 }
 
+/* The key block; query heads of one group share a key head. */
 static void load_keys(const struct grad_task *w, const struct attn_pair *t)
 {
     const struct attention *p = w->p;
@@ -71,7 +75,8 @@ static void load_keys(const struct grad_task *w, const struct attn_pair *t)
     attn_load(p, w->m->v, &p->v, t->b, kv_head, t->k0, t->keys, t->keys, 1.0f);
 }
 
-/* Adds what this pair of blocks gives to dq (transposed) and to dk, dv of the key block. */
+/* Adds the contribution of this pair of blocks to dq (transposed) and to dk, dv of the
+ * key block. */
 static void pair(const struct grad_task *w, const struct attn_pair *t, int want,
                  float *dk, float *dv)
 {
@@ -92,7 +97,8 @@ static void pair(const struct grad_task *w, const struct attn_pair *t, int want,
     }
 }
 
-/* dq of the query block is complete, but for the scale. */
+/* dq of the query block is complete but for the scale; scales, transposes and stores
+ * it. */
 static void store_dq(const struct grad_task *w, const struct attn_pair *t)
 {
     const struct attn_mem *m = w->m;
@@ -107,6 +113,7 @@ static void store_dq(const struct grad_task *w, const struct attn_pair *t)
     store(w->p, &w->g->dq, t->b, t->h, t->q0, t->rows, m->q);
 }
 
+/* The scale of dk is in q already (attn_load scaled it). */
 static void store_dkv(const struct grad_task *w, int64_t b, int64_t kv_head,
                       int64_t first, int64_t rows)
 {
@@ -116,7 +123,8 @@ static void store_dkv(const struct grad_task *w, int64_t b, int64_t kv_head,
         store(w->p, &w->g->dv, b, kv_head, first, rows, w->m->dv);
 }
 
-/* dq of one query block, and with WANT_KV what it adds to dk and dv of all keys. */
+/* dq of one query block and, with WANT_KV, its contribution to dk and dv of all
+ * keys. */
 static void query_block(const struct grad_task *w, int64_t b, int64_t h, int64_t q0,
                         int want)
 {
@@ -136,6 +144,7 @@ static void query_block(const struct grad_task *w, int64_t b, int64_t h, int64_t
     store_dq(w, &t);
 }
 
+/* `rows` keys: all of them for a whole head, one block otherwise. */
 static void clear_dkv(const struct grad_task *w, int64_t rows)
 {
     size_t bytes = (size_t)(rows * attn_padded(w->p->head_width)) * sizeof(float);
@@ -144,7 +153,8 @@ static void clear_dkv(const struct grad_task *w, int64_t rows)
     memset(w->m->dv, 0, bytes);
 }
 
-/* All of one key head: every pair of blocks once. */
+/* All of one key head, for its whole group of query heads: every pair of blocks
+ * once. */
 static void whole_head(const struct grad_task *w, int64_t b, int64_t kv_head)
 {
     const struct attention *p = w->p;
@@ -157,7 +167,7 @@ static void whole_head(const struct grad_task *w, int64_t b, int64_t kv_head)
     store_dkv(w, b, kv_head, 0, p->keys);
 }
 
-/* dk and dv of one key block. */
+/* dk and dv of one key block. Query blocks that lie wholly before it are skipped. */
 static void key_block(const struct grad_task *w, int64_t b, int64_t kv_head, int64_t k0)
 {
     const struct attention *p = w->p;
@@ -177,7 +187,7 @@ static void key_block(const struct grad_task *w, int64_t b, int64_t kv_head, int
     store_dkv(w, b, kv_head, k0, t.keys);
 }
 
-static void split(const struct grad_task *w)
+static void attention_grad_split(const struct grad_task *w)
 {
     const struct attention *p = w->p;
     int64_t q_blocks = (p->queries + ATTN_BLOCK - 1) / ATTN_BLOCK;
@@ -197,6 +207,8 @@ static void split(const struct grad_task *w)
     }
 }
 
+/* Both ways add in the same order, so the choice by threads does not show in the
+ * bits. */
 void cpu_attention_grad(const struct backend *be, const struct attention *p,
                         const struct attention_grads *grads, void *scratch)
 {
@@ -210,7 +222,7 @@ void cpu_attention_grad(const struct backend *be, const struct attention *p,
         struct grad_task w = { p, grads, &m };
 
         if (!whole) {
-            split(&w);
+            attention_grad_split(&w);
         } else {
 #pragma omp for schedule(dynamic)
             for (int64_t i = 0; i < p->batch * p->kv_heads; i++)

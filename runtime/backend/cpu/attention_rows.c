@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Row kernels of the attention: softmax along lanes, its gradient, dropout by counter,
- * transposition. In and out: blocks in a thread's own memory. The order of operations is
- * fixed per lane, so that every instruction set gives the same bits.
+ * Row kernels of the attention: softmax along lanes, its gradient, counter-based
+ * dropout, transposition. In and out: blocks in a thread's own workspace. The order of
+ * operations is fixed per lane, so every instruction set gives the same bits.
  */
 #include <math.h>
 
@@ -11,7 +11,8 @@
 
 #define LD ATTN_BLOCK
 
-/* The four words of rng_block(key, stream, index), common/rng.h, in lanes. */
+/* The four words of rng_block(key, stream, index) in common/rng.h, written so that
+ * lanes vectorize. Both must stay the same generator (Philox 4x32-10). */
 VM_INLINE void philox(uint32_t c[4], uint32_t k0, uint32_t k1)
 {
 #pragma GCC unroll 10
@@ -28,7 +29,8 @@ VM_INLINE void philox(uint32_t c[4], uint32_t k0, uint32_t k1)
     }
 }
 
-/* Four keys of every lane: the index of lane q is first + q * step. */
+/* Dropout factors of four keys for every lane. The block index of lane q is first + q *
+ * step; its four words belong to four consecutive keys. */
 ACCEL_MULTIVERSION
 static void keep_rows(float *keep, uint64_t seed, uint64_t stream, uint64_t first,
                       uint64_t step, int64_t lanes, uint32_t below, float kept)
@@ -47,6 +49,7 @@ static void keep_rows(float *keep, uint64_t seed, uint64_t stream, uint64_t firs
     }
 }
 
+/* `row` counts over all samples of the run, so the mask does not depend on the rank. */
 void attn_keep(const struct attn_pair *t, float *keep)
 {
     const struct attention *p = t->p;
@@ -64,6 +67,9 @@ void attn_keep(const struct attn_pair *t, float *keep)
                   kept);
 }
 
+/* Online softmax: the new maximum may exceed the old one; then earlier sums, and by
+ * `factor` earlier outputs, shrink accordingly. Three passes over the block, all in
+ * L1. */
 ACCEL_MULTIVERSION
 void attn_softmax(float *s, int64_t keys, int64_t lanes, float *max, float *sum,
                   float *factor)
@@ -78,7 +84,7 @@ void attn_softmax(float *s, int64_t keys, int64_t lanes, float *max, float *sum,
             next[q] = s[k * LD + q] > next[q] ? s[k * LD + q] : next[q];
 #pragma omp simd
     for (int64_t q = 0; q < lanes; q++) {
-        /* No key seen yet: any finite number will do. */
+        /* No key seen yet: any finite number will do, and avoids inf - inf. */
         float base = next[q] == -INFINITY ? 0.0f : next[q];
         float f = maths_exp(max[q] - base);
 
@@ -107,6 +113,8 @@ void attn_scale_rows(float *x, int64_t rows, int64_t lanes, const float *factor)
             x[r * LD + q] *= factor[q];
 }
 
+/* Recomputes the probabilities from lse. A hidden key gives 0 even where lse is
+ * infinite. */
 ACCEL_MULTIVERSION
 void attn_probabilities(float *s, int64_t keys, int64_t lanes, const float *lse)
 {
@@ -136,7 +144,8 @@ void attn_score_grad(float *p, float *ds, const float *keep, int64_t keys,
         float *pk = p + k * LD, *dk = ds + k * LD;
         const float *keep_k = keep ? keep + k * LD : NULL;
 
-        /* Where nothing is seen ds was not made. */
+        /* Where nothing is seen, ds was never computed and may hold anything, NaN
+         * included: it is replaced, not multiplied. */
         if (keep_k) {
 #pragma omp simd
             for (int64_t q = 0; q < lanes; q++) {
@@ -167,6 +176,7 @@ VM_INLINE four row_of(const float *p)
     return v;
 }
 
+/* Picks four of the eight elements of a and b; clang has no __builtin_shuffle. */
 VM_INLINE four mix(four a, four b, four_int order)
 {
 #ifdef __clang__
@@ -180,6 +190,7 @@ VM_INLINE four mix(four a, four b, four_int order)
 #endif
 }
 
+/* A 4 x 4 block by two rounds of interleaving. */
 VM_INLINE void transpose4(float *dst, int64_t ldd, const float *src, int64_t lds)
 {
     const four_int low = { 0, 4, 1, 5 }, high = { 2, 6, 3, 7 };
@@ -197,6 +208,7 @@ VM_INLINE void transpose4(float *dst, int64_t ldd, const float *src, int64_t lds
         memcpy(dst + i * ldd, &out[i], sizeof(out[i]));
 }
 
+/* 4 x 4 blocks first, the right and lower edge one element at a time. */
 void attn_transpose(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t m,
                     int64_t n)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One tile of a product of bfloat16 matrices on the instruction that multiplies pairs of
- * bfloat16 and adds in float32 (AVX512_BF16). In: strips of both operands, packed here as
- * pairs along k. Out: a float32 tile. Called only where the processor has the instruction.
- * Every element is summed over k in one order, whatever the tile it lies in.
+ * One tile of a product of bfloat16 matrices, with the instruction that multiplies
+ * pairs of bfloat16 and adds in float32 (AVX512_BF16). In: strips of both operands,
+ * packed here as pairs along k. Out: a float32 tile. Called only where the processor
+ * has the instruction. Every element is summed over k in one order, whatever tile it
+ * lies in.
  */
 #include "backend/cpu/cpu.h"
 #include "common/bf16.h"
@@ -14,11 +15,12 @@
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
-/* STRIP_M x STRIP_N results stay in 28 registers; a block of DEPTH keeps the packed rows
- * of a whole tile in the second-level cache. */
+/* STRIP_M x STRIP_N results stay in 28 of the 32 registers. DEPTH is chosen so that the
+ * packed rows of a whole tile stay in the second-level cache. */
 enum { STRIP_M = 14, STRIP_N = 32, DEPTH = 512, PAIRS = DEPTH / 2 };
 
-/* A packed strip of rows, with room for what the last store writes behind it. */
+/* A packed strip of rows, with room for the tail that its last store writes past the
+ * end. */
 enum { STRIP = STRIP_M * PAIRS + 16 };
 
 bool cpu_has_bf16_products(void)
@@ -28,12 +30,13 @@ bool cpu_has_bf16_products(void)
            __builtin_cpu_supports("avx512bf16");
 }
 
+/* Mask of the first n lanes of 16; n may be negative or larger. */
 INLINE __mmask16 first(int64_t n)
 {
     return (__mmask16)(n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1);
 }
 
-/* 16 x 16 numbers of 32 bits, transposed. */
+/* Transposes 16 x 16 numbers of 32 bits: interleave by 32, by 64, then by 128 bits. */
 INLINE void transpose(__m512i r[16])
 {
     __m512i t[16];
@@ -64,8 +67,9 @@ INLINE void transpose(__m512i r[16])
     }
 }
 
-/* `n` <= width rows of k contiguous elements each -> [k / 2][width] pairs. Stores whole
- * vectors: what they write behind a row of pairs, the next row or strip overwrites. */
+/* Packs `n` <= width rows of k contiguous elements each as [k / 2][width] pairs. It
+ * stores whole vectors: what they write past a row of pairs is overwritten by the next
+ * row or strip. An odd k is padded with zeros. */
 INLINE void pack_rows(uint32_t *to, const bf16_t *from, int64_t ld, int64_t n,
                       int64_t k, const int width)
 {
@@ -90,7 +94,8 @@ INLINE void pack_rows(uint32_t *to, const bf16_t *from, int64_t ld, int64_t n,
     }
 }
 
-/* k rows of n <= width contiguous elements -> [k / 2][width] pairs; stores as above. */
+/* Packs k rows of n <= width contiguous elements as [k / 2][width] pairs; stores as
+ * above. */
 INLINE void pack_columns(uint32_t *to, const bf16_t *from, int64_t ld, int64_t n,
                          int64_t k, const int width)
 {
@@ -110,8 +115,8 @@ INLINE void pack_columns(uint32_t *to, const bf16_t *from, int64_t ld, int64_t n
     }
 }
 
-/* All strips of a tile. Columns are packed 16 rows at a time over all strips: the next
- * strip begins on the cache lines where this one ended. */
+/* Packs all strips of a tile. Columns are packed 16 rows at a time over all strips,
+ * because the next strip starts on the cache lines where this one ended. */
 TARGET static void pack_a(uint32_t *to, bool columns, const bf16_t *from, int64_t ld,
                           int64_t m, int64_t k)
 {
@@ -125,6 +130,7 @@ TARGET static void pack_a(uint32_t *to, bool columns, const bf16_t *from, int64_
                   m - i < STRIP_M ? m - i : STRIP_M, k, STRIP_M);
 }
 
+/* One strip of b; the tile's loop packs the next one when it gets there. */
 TARGET static void pack_b(uint32_t *to, bool columns, const bf16_t *from, int64_t ld,
                           int64_t n, int64_t k)
 {
@@ -134,7 +140,8 @@ TARGET static void pack_b(uint32_t *to, bool columns, const bf16_t *from, int64_
         pack_rows(to, from, ld, n, k, STRIP_N);
 }
 
-/* c[m <= STRIP_M, n <= STRIP_N] (+)= a strip times a strip, `pairs` of k. */
+/* c[m <= STRIP_M, n <= STRIP_N] (+)= strip of a times strip of b, over `pairs` pairs of
+ * k. All STRIP_M rows are computed, only m x n are stored. */
 TARGET static void strips(const uint32_t *a, const uint32_t *b, int64_t pairs, float *c,
                           int64_t ldc, int64_t m, int64_t n, bool add)
 {

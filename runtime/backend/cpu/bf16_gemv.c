@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of two bfloat16 matrices multiplied on the instruction that bf16_gemm.c uses: two
- * threads of one core share its units, and with fewer instructions they wait for memory
- * alone. In: a few rows of a, any of b. Out: float32 sums. Called only where the processor
- * has the instruction.
+ * Dot products of rows of two bfloat16 matrices, with the instruction that bf16_gemm.c
+ * uses. Two threads of a core share its units; with fewer instructions they wait for
+ * memory alone. In: a few rows of a, any of b. Out: float32 sums. Called only where the
+ * processor has the instruction.
  */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
@@ -14,20 +14,22 @@
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
+/* Elements per instruction, and per round of the loop: two instructions. */
 enum { PAIRED = 32, STEP = 2 * PAIRED };
 
-/* Two sums side by side, so that no addition waits for the one before. */
+/* Two independent sums, so that no addition waits for the previous one. */
 struct sums {
     __m512 a, b;
 };
 
+/* sum += 32 products: each of the 16 lanes adds a pair. */
 INLINE void add(__m512 *sum, const bf16_t *a, const bf16_t *b)
 {
     *sum = _mm512_dpbf16_ps(*sum, (__m512bh)_mm512_loadu_si512(a),
                             (__m512bh)_mm512_loadu_si512(b));
 }
 
-/* Elements [i, k): the last ones, without reading behind them. */
+/* Adds the last elements, [i, k), without reading past them. */
 INLINE void add_rest(struct sums *s, const bf16_t *a, const bf16_t *b, int64_t i,
                      int64_t k)
 {
@@ -39,6 +41,7 @@ INLINE void add_rest(struct sums *s, const bf16_t *a, const bf16_t *b, int64_t i
     }
 }
 
+/* Both sums, added in the tree of vm_total as everywhere. */
 INLINE float total(const struct sums *s)
 {
     float lane[VM_LANES];
@@ -47,7 +50,7 @@ INLINE float total(const struct sums *s)
     return vm_total(lane);
 }
 
-/* Two products whose rows are a . b and a2 . b2, of which one is shared: it is loaded once.
+/* Two dot products, a . b and a2 . b2, that share one operand, which is loaded once.
  * out2 NULL: the first one alone. */
 INLINE void dots(float *out, float *out2, const bf16_t *a, const bf16_t *a2,
                  const bf16_t *b, const bf16_t *b2, int64_t k)
@@ -72,7 +75,7 @@ INLINE void dots(float *out, float *out2, const bf16_t *a, const bf16_t *a2,
     *out2 = total(&t);
 }
 
-/* One row of a, with long rows of b two at a time: as in gemv.c. */
+/* One row of a; long rows of b two at a time, as in gemv.c. */
 TARGET static void dots_one(float *out, const bf16_t *a, const bf16_t *b, int64_t ldb,
                             int64_t rows, int64_t k)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two-dimensional convolution on the CPU: columns of a few hundred places at a time, one
- * single-threaded product each, bias and activation while the result is in cache. The
- * matrix of all columns is never made.
+ * Two-dimensional convolution on the CPU: columns of a few hundred places at a time,
+ * one single-threaded product each, bias and activation while the result is in cache.
+ * The whole matrix of columns never exists.
  */
 #include <omp.h>
 #include <string.h>
@@ -11,12 +11,13 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
 
-/* Where tap (u, v) of the places in output row oy, from column ox, lies in a plane: row
- * *iy, first column ix + i * stride. */
+/* Consecutive places of one output row, seen through one tap (u, v): they read row iy
+ * of the plane, columns ix + i * stride, i < length. Both may lie in the padding. */
 struct run {
     int64_t iy, ix, length;
 };
 
+/* The run that starts at `place`, at most `left` places long. */
 static struct run run_at(const struct conv *p, int64_t place, int64_t left, int64_t u,
                          int64_t v)
 {
@@ -27,6 +28,7 @@ static struct run run_at(const struct conv *p, int64_t place, int64_t left, int6
                          .length = p->out_w - ox < left ? p->out_w - ox : left };
 }
 
+/* Copies a run, zeros in the padding. */
 VM_INLINE void take_run(float *to, const void *plane, const struct conv *p,
                         struct run r, const int bf)
 {
@@ -41,7 +43,7 @@ VM_INLINE void take_run(float *to, const void *plane, const struct conv *p,
     }
 }
 
-/* cols[depth][n] of the places [first, first + n) of an image. */
+/* Writes cols[depth][n] for the places [first, first + n) of an image. */
 static void columns(float *cols, const struct conv *p, const void *image, int64_t first,
                     int64_t n)
 {
@@ -61,7 +63,7 @@ static void columns(float *cols, const struct conv *p, const void *image, int64_
     }
 }
 
-/* The other way: adds columns of `count` channels into their planes. */
+/* The reverse: adds columns of `count` channels into their planes. */
 static void scatter(float *planes, const struct conv *p, const float *cols,
                     int64_t count, int64_t first, int64_t n)
 {
@@ -85,7 +87,8 @@ static void scatter(float *planes, const struct conv *p, const float *cols,
     }
 }
 
-/* The weights as float32: in place, or widened into the shared scratch. */
+/* The weights as float32: in place, or widened into the shared scratch, which moves
+ * on. */
 static const float *weights_of(const struct conv *p, const struct conv_plan *c,
                                const void *weight, float **shared)
 {
@@ -115,6 +118,8 @@ static void finish_row(void *out, void *pre, accel_dtype_t type, const float *su
     }
 }
 
+/* One chunk of places of one image: columns, product, epilogue. A float32 product goes
+ * straight to y; a bfloat16 one through scratch behind the columns. */
 static void forward_chunk(const struct conv *p, const struct conv_plan *c,
                           const struct conv_forward *f, const float *weight,
                           float *scratch, int64_t image, int64_t first)
@@ -142,6 +147,7 @@ static void forward_chunk(const struct conv *p, const struct conv_plan *c,
     }
 }
 
+/* Is there enough work for more than one thread? */
 static bool is_large(const struct conv *p)
 {
     return p->batch * p->outputs * p->out_h * p->out_w * p->channels * p->kernel_h *
@@ -149,6 +155,7 @@ static bool is_large(const struct conv *p)
            CPU_ALONE_PRODUCTS;
 }
 
+/* Tasks are chunks of places; which thread takes one does not matter. */
 void cpu_conv(const struct backend *be, const struct conv *p,
               const struct conv_forward *f, void *scratch)
 {
@@ -167,7 +174,8 @@ void cpu_conv(const struct backend *be, const struct conv *p,
     }
 }
 
-/* Places [first, first + n) of dy of one image, [outputs][n]: in place, or widened. */
+/* Places [first, first + n) of dy of one image, [outputs][n]: in place, or widened into
+ * `room`. */
 static const float *delta(const struct conv *p, const struct conv_plan *c,
                           const void *dy, int64_t image, int64_t first, int64_t n,
                           float *room, int64_t *ld_out)
@@ -182,7 +190,8 @@ static const float *delta(const struct conv *p, const struct conv_plan *c,
     return room;
 }
 
-/* dx of channels [from, from + count) of one image: no other task touches them. */
+/* dx of channels [from, from + count) of one image. No other task writes them, so sums
+ * need neither locks nor an order between tasks. */
 static void input_grad(const struct conv *p, const struct conv_plan *c,
                        const struct conv_backward *b, const float *weight,
                        float *scratch, int64_t image, int64_t from)
@@ -240,6 +249,7 @@ static void add_groups(float *dweight, const float *sums, int64_t weights,
     }
 }
 
+/* dbias of one output: images and pieces in order. */
 static void bias_grad(const struct conv *p, const struct conv_plan *c, const void *dy,
                       float *dbias, int64_t o)
 {
@@ -260,6 +270,8 @@ static void bias_grad(const struct conv *p, const struct conv_plan *c, const voi
     dbias[o] += sum;
 }
 
+/* Four loops in one team. The barrier after each is needed only before add_groups,
+ * which reads the partial sums of all threads. */
 void cpu_conv_grad(const struct backend *be, const struct conv *p,
                    const struct conv_backward *b, void *scratch)
 {

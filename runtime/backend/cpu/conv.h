@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a convolution is cut into products, and the scratch that this takes: from the shape
- * alone, so that planning needs no BLAS and results do not depend on the threads.
+ * How a convolution is cut into products, and the scratch that this needs. Both follow
+ * from the shape alone, so planning needs no BLAS and results do not depend on the
+ * number of threads.
  */
 #ifndef ACCEL_BACKEND_CPU_CONV_H
 #define ACCEL_BACKEND_CPU_CONV_H
@@ -10,28 +11,33 @@
 
 /* Elements of one matrix of columns; 512 KiB, which leaves room in L2. */
 #define CONV_FLOATS ((int64_t)128 << 10)
-/* Elements of all partial weight gradients together, unless two take more. */
+/* Elements of all partial weight gradients together; exceeded if two of them need
+ * more. */
 #define CONV_PARTIAL ((int64_t)4 << 20)
 
+/* A place is a position (row, column) of y; a tap is a position in the kernel. */
 struct conv_plan {
-    int64_t taps;     /* of one channel: kernel_h * kernel_w */
-    int64_t depth;    /* of a product: channels * taps */
-    int64_t places;   /* out_h * out_w */
-    int64_t chunk;    /* places at a time */
-    int64_t chunks;   /* of one image */
-    int64_t channels; /* at a time in the gradient of x */
-    int64_t step;     /* places at a time there */
-    int64_t groups;   /* partial sums of the weight gradient */
-    int64_t weights;  /* outputs * depth */
-    int64_t per_thread /* floats */, shared;
+    int64_t taps;               /* per channel: kernel_h * kernel_w */
+    int64_t depth;              /* inner length of the product: channels * taps */
+    int64_t places;             /* out_h * out_w */
+    int64_t chunk;              /* places per chunk */
+    int64_t chunks;             /* chunks per image */
+    int64_t channels;           /* channels per task in the gradient of x */
+    int64_t step;               /* places per pass in the gradient of x */
+    int64_t groups;             /* number of partial sums of the weight gradient */
+    int64_t weights;            /* outputs * depth */
+    int64_t per_thread, shared; /* scratch in floats: of one thread, of all */
 };
 
+/* v within [low, high]; `low` wins if the two cross. */
 static inline int64_t conv_clamp(int64_t v, int64_t low, int64_t high)
 {
     v = v > high ? high : v;
     return v < low ? low : v;
 }
 
+/* At least two groups of partial sums and at most 16: the cut must not depend on the
+ * number of threads, so it is chosen for the shapes alone. */
 static inline struct conv_plan conv_plan_of(const struct conv *p, bool backward)
 {
     struct conv_plan c = { .taps = p->kernel_h * p->kernel_w,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CPU backend: chooses threads and names the vector instructions, fills the vtable.
+ * The CPU backend: chooses threads, names the vector instructions, fills the vtable.
  * In: a thread count. Out: a backend. Never changes the process's OpenMP settings.
  */
 #include <cblas.h>
@@ -13,12 +13,15 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
 
+/* One allocation: the vtable first, its state behind it, the text that be.isa points
+ * to. */
 struct cpu_backend {
     struct backend be;
     struct cpu_state state;
     char isa[64];
 };
 
+/* Must name what the loader picks among the clones of ACCEL_MULTIVERSION functions. */
 static const char *vector_isa(void)
 {
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) &&                           \
@@ -32,6 +35,7 @@ static const char *vector_isa(void)
     return "generic";
 }
 
+/* Any dtype of an array as float32; memory is the host's, so this is a conversion. */
 static void cpu_to_host(const struct backend *be, float *host, const void *src,
                         accel_dtype_t type, int64_t n)
 {
@@ -57,19 +61,21 @@ static void cpu_to_host(const struct backend *be, float *host, const void *src,
         case ACCEL_BF16:
             cpu_load_row(host, src, type, n);
             return;
-        default: /* no arrays of what only travels */
+        default: /* wire types never form arrays */
             break;
         }
 }
 
 static void cpu_close(struct backend *be)
 {
-    struct cpu_backend *c = (struct cpu_backend *)(void *)be; /* its first member */
+    /* be is its first member */
+    struct cpu_backend *c = (struct cpu_backend *)(void *)be;
 
     munmap(c->state.panels, be->fixed_bytes);
     free(c);
 }
 
+/* A template; open copies it and adds memory, threads and state. */
 static const struct backend kernels = {
     .name = "cpu",
     .close = cpu_close,
@@ -123,7 +129,8 @@ static const struct backend kernels = {
     .xent_grad = cpu_xent_grad,
 };
 
-accel_status_t backend_cpu_open(struct backend **out, int threads, accel_error_t *err)
+accel_status_t backend_cpu_open(struct backend **backend_out, int threads,
+                                accel_error_t *err)
 {
     struct cpu_backend *c = calloc(1, sizeof(*c));
     void *panels;
@@ -142,14 +149,16 @@ accel_status_t backend_cpu_open(struct backend **out, int threads, accel_error_t
         free(c);
         return accel_fail_nomem(err, "the matrix panels of the threads", bytes);
     }
+    /* only a hint; pages appear when a thread first packs into them */
     madvise(panels, c->be.fixed_bytes, MADV_HUGEPAGE);
     c->state.panels = panels;
     c->be.state = &c->state;
-    /* Who pins OpenBLAS's kernel wants the bits of another machine. */
+    /* Whoever pins OpenBLAS's kernel wants the bits of another machine: no instruction
+     * that it may lack. */
     c->state.bf16_products = cpu_has_bf16_products() && !getenv("OPENBLAS_CORETYPE");
     snprintf(c->isa, sizeof(c->isa), "%s%s, OpenBLAS %s", vector_isa(),
              c->state.bf16_products ? " with bf16" : "", openblas_get_corename());
     c->be.isa = c->isa;
-    *out = &c->be;
+    *backend_out = &c->be;
     return ACCEL_OK;
 }

@@ -2,7 +2,7 @@
  *
  * Attention forward on the CPU: each thread takes one block of queries of one head over
  * the key blocks that it sees, with a running maximum and sum. Scores exist for 64 x 64
- * at a time; out go the output and one log-sum-exp per query.
+ * at a time. Out: the output and one log-sum-exp per query.
  */
 #include <math.h>
 #include <omp.h>
@@ -10,8 +10,10 @@
 #include "backend/cpu/cpu_attention.h"
 #include "backend/cpu/vmath.h"
 
-static void finish(const struct attn_pair *t, const struct attn_mem *m, void *out,
-                   float *lse)
+/* Divides by the sums, turns the output back to rows and stores it with lse. A query
+ * that saw no key has sum 0: output 0, lse infinity. */
+static void attention_finish(const struct attn_pair *t, const struct attn_mem *m,
+                             void *out, float *lse)
 {
     const struct attention *p = t->p;
     int64_t d = p->head_width, dp = attn_padded(d), cols = p->heads * d;
@@ -30,6 +32,7 @@ static void finish(const struct attn_pair *t, const struct attn_mem *m, void *ou
     }
 }
 
+/* One block of queries of one head, from loading to storing. */
 static void forward_block(const struct attention *p, const struct attn_mem *m,
                           int64_t b, int64_t h, int64_t q0, void *out, float *lse)
 {
@@ -54,13 +57,14 @@ static void forward_block(const struct attention *p, const struct attn_mem *m,
         attn_softmax(m->s, t.keys, t.lanes, m->max, m->sum, m->factor);
         if (k0 > 0)
             attn_scale_rows(m->acc, d, t.lanes, m->factor);
+        /* after the sum: dropped keys still count in the softmax */
         if (p->dropout > 0) {
             attn_keep(&t, m->keep);
             attn_multiply(m->s, m->keep, t.keys, t.lanes);
         }
         attn_gather(&t, m, m->v, m->s, m->acc);
     }
-    finish(&t, m, out, lse + (b * p->heads + h) * p->queries + q0);
+    attention_finish(&t, m, out, lse + (b * p->heads + h) * p->queries + q0);
 }
 
 void cpu_attention(const struct backend *be, const struct attention *p, void *out,
@@ -79,7 +83,7 @@ void cpu_attention(const struct backend *be, const struct attention *p, void *ou
         struct attn_mem m = attn_mem(
             p, (float *)scratch + floats * (size_t)omp_get_thread_num(), false, false);
 
-        /* Later blocks of a causal attention have more to do: they go first. */
+        /* Later blocks of a causal attention have more work, so they start first. */
 #pragma omp for schedule(dynamic)
         for (int64_t i = tasks - 1; i >= 0; i--) {
             int64_t block = i / (p->batch * p->heads), bh = i % (p->batch * p->heads);

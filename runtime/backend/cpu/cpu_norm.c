@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Layer and RMS normalisation on the CPU: forward, input gradient (rows over threads) and
- * parameter gradients (slabs of columns over threads, rows in order).
+ * Layer and RMS normalization on the CPU: forward, input gradient (rows over threads)
+ * and parameter gradients (slabs of columns over threads, rows in order).
  */
 #include <math.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
 
+/* One row. Mean and variance take two passes: the row is in cache, and the difference
+ * of large squares would cancel. rms, with_bias and bf are constants. */
 VM_INLINE void norm_row(void *y, float *mean_out, float *rstd_out, const void *x,
                         const void *gain, const void *bias, int64_t n, float eps,
                         const int rms, const int with_bias, const int bf)
@@ -30,6 +32,7 @@ VM_INLINE void norm_row(void *y, float *mean_out, float *rstd_out, const void *x
     *rstd_out = rstd;
 }
 
+/* Turns the run-time choice into constants; so do the *_any functions below. */
 ACCEL_MULTIVERSION
 static void norm_any(void *y, float *mean, float *rstd, const void *x, const void *gain,
                      const void *bias, const struct norm *p)
@@ -58,8 +61,8 @@ void cpu_norm(const struct backend *be, const struct norm *p, void *y, float *st
                  vm_at(x, r * p->cols, p->type), gain, bias, p);
 }
 
-/* With h = (x - mean) rstd and d = dy gain: dx = (d - mean(d) - h mean(d h)) rstd. The mean
- * of d comes from that of x: it is missing when rms. */
+/* With h = (x - mean) rstd and d = dy gain: dx = (d - mean(d) - h mean(d h)) rstd. The
+ * term mean(d) stems from the mean of x, so rms has none. */
 VM_INLINE void grad_row(void *dx, const void *dy, const void *x, const void *gain,
                         float mean, float rstd, int64_t n, const int rms, const int add,
                         const int bf)
@@ -118,6 +121,8 @@ void cpu_norm_grad(const struct backend *be, const struct norm *p, void *dx, boo
                  add, p);
 }
 
+/* Columns [first, first + n) over all rows, 64 rows at a time: the rounding error of a
+ * long batch stays that of a short one. */
 VM_INLINE void param_slab(float *dgain, float *dbias, const void *dy, const void *x,
                           const float *stats, int64_t rows, int64_t cols, int64_t first,
                           int64_t n, const int bf)

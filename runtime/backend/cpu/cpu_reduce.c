@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Many numbers into few on the CPU, and back: softmax, sums over a dimension, mean-squared
- * error. Long sums go over fixed blocks, whose sums are added in order.
+ * Reductions on the CPU and their gradients: softmax, sums over a dimension,
+ * mean-squared error. Long sums go over fixed blocks, whose sums are added in order.
  */
 #include <math.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
 
-/* ---- softmax ------------------------------------------------------------------------- */
+/* ---- softmax --------------------------------------------------------------------- */
 
+/* A maximum is the same in any order; lanes only make it fast. */
 VM_INLINE float row_max(const void *x, int64_t n, const int bf)
 {
     float lane[VM_LANES], max;
@@ -43,6 +44,8 @@ VM_INLINE float part(float x)
     return x < -87.0f ? 0.0f : e;
 }
 
+/* exp is computed twice instead of stored: y may be bfloat16, and the sum must not see
+ * its rounding. */
 VM_INLINE void softmax_row(void *y, const void *x, int64_t n, const int bf)
 {
     float max = row_max(x, n, bf), sum;
@@ -72,6 +75,7 @@ void cpu_softmax(const struct backend *be, void *y, const void *x, accel_dtype_t
                     type == ACCEL_BF16);
 }
 
+/* dx (+)= (dy - sum of dy y) y */
 VM_INLINE void softmax_grad_row(void *dx, const void *dy, const void *y, int64_t n,
                                 const int add, const int bf)
 {
@@ -110,7 +114,7 @@ void cpu_softmax_grad(const struct backend *be, void *dx, bool add, const void *
                          vm_at(y, r * cols, type), cols, add, type == ACCEL_BF16);
 }
 
-/* ---- sums ---------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------ */
 
 VM_INLINE float sum_block(const void *x, int64_t n, const int bf)
 {
@@ -120,12 +124,14 @@ VM_INLINE float sum_block(const void *x, int64_t n, const int bf)
     return sum;
 }
 
+/* Sum of x[n] on the calling thread. */
 ACCEL_MULTIVERSION
 static float sum_any(const void *x, int64_t n, bool bf)
 {
     return bf ? sum_block(x, n, 1) : sum_block(x, n, 0);
 }
 
+/* Sum of (x - y)^2. */
 ACCEL_MULTIVERSION
 static float square_distance(const float *x, const float *y, int64_t n)
 {
@@ -135,9 +141,11 @@ static float square_distance(const float *x, const float *y, int64_t n)
     return sum;
 }
 
-enum { BLOCKS = 256 }; /* summed at a time, each of CPU_ELEM_BLOCK elements */
+/* blocks summed at a time, each of CPU_ELEM_BLOCK elements */
+enum { BLOCKS = 256 };
 
-/* Sum of x[n]; the blocks over threads. */
+/* Sum of x[n], blocks spread over threads. Block sums are added in order by the
+ * caller. */
 static float long_sum(const struct backend *be, const void *x, accel_dtype_t type,
                       int64_t n)
 {
@@ -187,6 +195,7 @@ static void slab_any(float *sum, const void *x, int64_t rows, int64_t cols,
         slab(sum, x, rows, cols, first, n, 0);
 }
 
+/* Stores v * scale, rounded once. */
 static void put_scaled(void *y, int64_t at, accel_dtype_t type, float *v, int64_t n,
                        float scale)
 {
@@ -201,6 +210,7 @@ void cpu_reduce(const struct backend *be, void *y, accel_dtype_t y_type, const v
     int64_t rows = dim[1], cols = dim[2];
     int64_t slabs = (cols + CPU_COLUMN_SLAB - 1) / CPU_COLUMN_SLAB;
 
+    /* few long rows: threads share a row; otherwise each takes rows of its own */
     if (cols == 1 && rows > CPU_ELEM_BLOCK) {
         for (int64_t o = 0; o < dim[0]; o++) {
             float sum = long_sum(be, vm_at(x, o * rows, type), type, rows);
@@ -225,7 +235,7 @@ void cpu_reduce(const struct backend *be, void *y, accel_dtype_t y_type, const v
     }
 }
 
-/* Piece by piece of one row of dx: constant, or that of dy. */
+/* One row of dx, piece by piece: all from one element of dy, or from its row. */
 static void spread(void *dx, accel_dtype_t type, bool add, const void *dy,
                    accel_dtype_t dy_type, int64_t n, bool constant, float scale)
 {
@@ -241,12 +251,14 @@ static void spread(void *dx, accel_dtype_t type, bool add, const void *dy,
     }
 }
 
+/* Spreads each gradient over the elements that went into its sum. */
 void cpu_reduce_grad(const struct backend *be, void *dx, accel_dtype_t type, bool add,
                      const void *dy, accel_dtype_t dy_type, const int64_t dim[3],
                      float scale)
 {
     bool constant = dim[2] == 1;
-    /* A row of dx has one gradient, or is one of dim[1] rows with the same ones. */
+    /* Either a row of dx has a single gradient, or dim[1] rows of dx share a row of
+     * them. */
     int64_t each = constant ? 1 : dim[1], cols = constant ? dim[1] : dim[2];
 
 #pragma omp parallel for num_threads(be->threads) if (dim[0] * each * cols >           \
@@ -256,8 +268,9 @@ void cpu_reduce_grad(const struct backend *be, void *dx, accel_dtype_t type, boo
                vm_at(dy, r / each * dim[2], dy_type), dy_type, cols, constant, scale);
 }
 
-/* ---- mean-squared error -------------------------------------------------------------- */
+/* ---- mean-squared error ---------------------------------------------------------- */
 
+/* Sum of (x - y)^2 over one block; the types may differ. */
 static float distance_block(const void *x, accel_dtype_t x_type, const void *y,
                             accel_dtype_t y_type, int64_t first, int64_t n)
 {
@@ -273,6 +286,7 @@ static float distance_block(const void *x, accel_dtype_t x_type, const void *y,
     return sum;
 }
 
+/* Like long_sum: blocks over threads, their sums in order. */
 void cpu_mse(const struct backend *be, float *mean, const void *x, accel_dtype_t x_type,
              const void *y, accel_dtype_t y_type, int64_t n)
 {
@@ -294,6 +308,7 @@ void cpu_mse(const struct backend *be, float *mean, const void *x, accel_dtype_t
     mean[0] = n ? sum / (float)n : 0.0f;
 }
 
+/* v = (x - y) * scale */
 ACCEL_MULTIVERSION
 static void distance_piece(float *v, const float *x, const float *y, int64_t n,
                            float scale)

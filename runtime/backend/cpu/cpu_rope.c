@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rotary positions on the CPU: sine and cosine of a position once, in double, for all
- * samples and heads. In: vectors of heads. Out: the same, turned. Keeps no table.
+ * samples and heads. In: vectors of heads. Out: the same, rotated. Keeps no table.
  */
 #include <math.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
 
+/* Rotates the pairs (i, i + pairs) of one head. dst may be src: a pair is read before
+ * it is written. */
 VM_INLINE void turn(void *dst, const void *src, const float *c, const float *s,
                     int64_t pairs, const int add, const int bf)
 {
@@ -35,6 +37,8 @@ static void turn_any(void *dst, const void *src, const float *c, const float *s,
         turn(dst, src, c, s, pairs, 0, 0);
 }
 
+/* Threads take positions, so each sine is computed once. Double: positions reach 10^5,
+ * where a float32 angle has lost its low digits. */
 void cpu_rope(const struct backend *be, void *dst, const void *src,
               const struct rope *p, bool back, bool add)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What happens to the shards between two steps, on flat float32 ranges: sum of
- * squares, sums over ranks, scaling, narrowing, the optimizers. Every element is computed alone and every operation
- * is correctly rounded, so neither the split over threads nor the vector width can change a
- * bit. `omp simd`: -O2 alone vectorises no loop whose trip count is unknown.
+ * What happens to the shards between two steps, on flat float32 ranges: sum of squares,
+ * sums over ranks, scaling, narrowing, the optimizers. Every element is computed alone
+ * and every operation is correctly rounded, so neither the split over threads nor the
+ * vector width can change a bit. `omp simd`, because -O2 alone vectorizes no loop whose
+ * trip count is unknown.
  */
 #include <string.h>
 
@@ -12,8 +13,9 @@
 #include "common/bf16.h"
 #include "common/wire.h"
 
-#define BLOCK 16384 /* elements one thread takes at a time: 4 arrays = 256 KiB, in L2 */
+#define BLOCK 16384 /* elements per task: 4 arrays = 256 KiB, in L2 */
 
+/* In parallel: one core alone cannot use the memory bandwidth of a node. */
 void cpu_zero(const struct backend *be, void *dst, size_t bytes)
 {
     const size_t part = BLOCK * sizeof(float);
@@ -23,6 +25,7 @@ void cpu_zero(const struct backend *be, void *dst, size_t bytes)
         memset((char *)dst + i, 0, bytes - i < part ? bytes - i : part);
 }
 
+/* Length of the block that starts at `at`. */
 static int64_t block_length(int64_t n, int64_t at)
 {
     return n - at < BLOCK ? n - at : BLOCK;
@@ -35,7 +38,8 @@ void cpu_widen(const struct backend *be, float *dst, const void *src, int64_t n)
         bf16_widen(dst + i, (const bf16_t *)src + i, (size_t)block_length(n, i));
 }
 
-/* In place the halves lie where other threads still have to read. */
+/* In place, the results land where other threads still have to read: one thread
+ * then. */
 void cpu_narrow(const struct backend *be, void *dst, const float *src, int64_t n)
 {
     bf16_t *out = dst;
@@ -49,6 +53,9 @@ void cpu_narrow(const struct backend *be, void *dst, const float *src, int64_t n
         bf16_narrow(out + i, src + i, (size_t)block_length(n, i));
 }
 
+/* In place, the output of a block may land on input not yet read. wire_reach() says how
+ * far one can go from `at` before that happens; each such range is done in parallel,
+ * and the barrier at its end frees the next. */
 void cpu_narrow_parts(const struct backend *be, void *dst, accel_dtype_t type,
                       const float *src, int count, int64_t n)
 {
@@ -78,6 +85,8 @@ void cpu_scale(const struct backend *be, float *x, int64_t n, float by)
         x[i] *= by;
 }
 
+/* restrict and a local copy of the constants let the loop vectorize. Gradients are
+ * zeroed here, while they are in cache, rather than in a pass of their own. */
 ACCEL_MULTIVERSION
 static void adamw_block(float *restrict p, float *restrict m, float *restrict v,
                         float *restrict g, int64_t n,
@@ -161,8 +170,8 @@ void cpu_lion(const struct backend *be, float *p, float *m, float *g, int64_t n,
 
 #define LANES 8
 
-/* Eight running sums by index mod 8, added pairwise at the end: written out so that the
- * order is the same for every vector width. */
+/* Eight running sums by index mod 8, added pairwise at the end. They are written out so
+ * that the order is the same for every vector width. */
 ACCEL_MULTIVERSION
 static double sumsq_block(const float *restrict g, int64_t n)
 {
@@ -180,9 +189,11 @@ static double sumsq_block(const float *restrict g, int64_t n)
            ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
+/* Sum of squares of one span: blocks in order within a part, then parts in order. */
 static double sumsq_span(const struct backend *be, const float *x, int64_t n)
 {
-    enum { PARTS = 64 }; /* of whole blocks; n decides where they end, not threads */
+    /* parts of whole blocks; n decides where they end, not the threads */
+    enum { PARTS = 64 };
     double part[PARTS] = { 0 }, sum = 0;
     const int64_t blocks = (n + BLOCK - 1) / BLOCK;
     const int64_t each = (blocks + PARTS - 1) / PARTS;
@@ -205,7 +216,8 @@ double cpu_sumsq(const struct backend *be, const struct span *x, int count)
     return sum;
 }
 
-/* Elements [at, at + n) of part r: a piece begins with a block of the wire. */
+/* Elements [at, at + n) of part r as float32. `at` is the start of a wire block, so the
+ * piece can be widened alone. */
 static const float *part_piece(const char *parts, accel_dtype_t type, int r,
                                int64_t whole, int64_t at, int64_t n, float *room)
 {
@@ -219,7 +231,8 @@ static const float *part_piece(const char *parts, accel_dtype_t type, int r,
 
 _Static_assert(CPU_PIECE % WIRE_BLOCK == 0, "pieces are whole blocks");
 
-/* Elements [at, at + n) of all parts. */
+/* Elements [at, at + n) of all parts, added in rank order and starting from part 0, not
+ * from 0: a single part keeps its bits, -0 included. */
 static void sum_piece(float *out, bool accumulate, const void *parts,
                       accel_dtype_t type, int count, int64_t whole, int64_t at,
                       int64_t n, float scale)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * CPU kernels without structure: fill, add, column sums, and the row loads, stores and
- * epilogues the other families use.
+ * epilogues that the other families use.
  */
 #include <string.h>
 
@@ -32,6 +32,7 @@ VM_INLINE void store_row(void *dst, const float *src, int64_t n, const int add,
         vm_store(dst, i, add ? vm_load(dst, i, bf) + src[i] : src[i], bf);
 }
 
+/* Four copies of one loop, because `add` and the type must be constants inside. */
 ACCEL_MULTIVERSION
 void cpu_store_row(void *dst, const float *src, accel_dtype_t type, int64_t n, bool add)
 {
@@ -45,6 +46,7 @@ void cpu_store_row(void *dst, const float *src, accel_dtype_t type, int64_t n, b
         memcpy(dst, src, (size_t)n * sizeof(*src));
 }
 
+/* dst = a + b; dst may be either. */
 VM_INLINE void add_block(void *dst, const void *a, const void *b, int64_t n,
                          const int bf)
 {
@@ -79,7 +81,7 @@ void cpu_fill(const struct backend *be, void *dst, accel_dtype_t type, int64_t n
         vm_store(dst, i, value, type == ACCEL_BF16);
 }
 
-/* Sums 64 rows at a time and then the sums, which keeps the rounding error of a long
+/* Adds 64 rows at a time and then those sums, which keeps the rounding error of a long
  * batch that of a short one. */
 VM_INLINE void column_slab(float *dst, const void *src, int64_t rows, int64_t cols,
                            int64_t first, int64_t n, const int bf)
@@ -111,6 +113,8 @@ static void column_any(float *dst, const void *src, int64_t rows, int64_t cols,
         column_slab(dst, src, rows, cols, first, n, 0);
 }
 
+/* Threads take slabs of columns and add all rows in order: no partial sums to
+ * combine. */
 void cpu_column_sum(const struct backend *be, float *dst, const void *src,
                     accel_dtype_t type, int64_t rows, int64_t cols)
 {
@@ -122,6 +126,7 @@ void cpu_column_sum(const struct backend *be, float *dst, const void *src,
                    type == ACCEL_BF16);
 }
 
+/* v = a + b */
 ACCEL_MULTIVERSION
 static void add_rows(float *restrict v, const float *a, const float *b, int64_t n)
 {
@@ -130,6 +135,8 @@ static void add_rows(float *restrict v, const float *a, const float *b, int64_t 
         v[i] = a[i] + b[i];
 }
 
+/* Without bias and activation this is only a store; a float32 result was computed in
+ * place then. */
 void cpu_epilogue_row(void *out, void *pre, accel_dtype_t type, const float *c,
                       const float *bias, int64_t n, accel_activation_t act, bool add)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Embedding lookup on the CPU. The gradient walks the rows in order on every thread and
- * cuts the columns, so that a token that occurs twice is added in one fixed order.
+ * Embedding lookup on the CPU. In the gradient every thread walks all rows in order and
+ * takes a slab of columns, so that a token that occurs twice is added in one fixed
+ * order.
  */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
@@ -24,6 +25,7 @@ static void lookup_any(void *out, const void *token, const void *position, int64
         lookup(out, token, position, n, 0);
 }
 
+/* All ids are checked before anything is written. */
 int64_t cpu_embed(const struct backend *be, void *out, const int32_t *ids,
                   const void *table, const void *positions, accel_dtype_t type,
                   int64_t rows, int64_t time, int64_t vocab, int64_t cols)
@@ -48,6 +50,7 @@ int64_t cpu_embed(const struct backend *be, void *out, const int32_t *ids,
     return -1;
 }
 
+/* Columns [first, first + n) of all rows, in the order of the rows. */
 VM_INLINE void scatter(float *dtable, float *dpositions, const int32_t *ids,
                        const void *dy, int64_t rows, int64_t time, int64_t cols,
                        int64_t first, int64_t n, const int bf)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products of a few rows with a large weight, c = act(a b^T + bias): generation, a token at
- * a time. Bound by reading b, so it is read once, in its own type. Every element is one sum
- * over 2 x 16 lanes, whichever thread makes it.
+ * Products of a few rows with a large weight, c = act(a b^T + bias): generation, one
+ * token at a time. Reading b is the bottleneck, so it is read once, in its own type.
+ * Every element is one sum over 2 x 16 lanes, whichever thread computes it.
  */
 #include <omp.h>
 
@@ -10,10 +10,13 @@
 #include "backend/cpu/vmath.h"
 
 #define SUMS  2  /* vectors of partial sums per element: struct sums */
-#define CHUNK 64 /* rows of b between two epilogues, at most */
+#define CHUNK 64 /* most rows of b between two epilogues */
 
+/* More rows go to cpu_gemm, which packs. Widened rows of a must fit a panel:
+ * MAX_FLOATS. */
 enum { MAX_M = 8, MAX_FLOATS = 512 * 1024, CHUNK_BYTES = 192 * 1024 };
 
+/* b must be stored by rows of k: then each of its rows is one sum's operand. */
 bool cpu_gemv_fits(const struct gemm *p)
 {
     return !p->trans_a && p->trans_b && !p->act_grad && p->m <= MAX_M &&
@@ -22,9 +25,9 @@ bool cpu_gemv_fits(const struct gemm *p)
 
 typedef uint32_t bit_lanes __attribute__((vector_size(4 * VM_LANES)));
 
-/* Two vectors of b, from element i. A word holds two bfloat16 numbers: a shift makes the
- * even ones float32, a mask the odd ones, which is a third of the work of widening them in
- * their order. `pair_up` puts a into that order. */
+/* Loads two vectors of b, from element i. A word holds two bfloat16 numbers: a shift
+ * makes the even ones float32, a mask the odd ones, which is a third of the work of
+ * widening them in order. `pair_up` puts a into the same order. */
 VM_INLINE void load_two(vm_lanes *even, vm_lanes *odd, const void *p, int64_t i,
                         const int bf)
 {
@@ -42,7 +45,7 @@ VM_INLINE void load_two(vm_lanes *even, vm_lanes *odd, const void *p, int64_t i,
     memcpy(odd, &bit, sizeof(bit));
 }
 
-/* In place: of every two vectors the even elements, then the odd ones, as far as `dots`
+/* In place: the even elements of every two vectors, then the odd ones, as far as `dots`
  * takes whole vectors. */
 static void pair_up(float *a, int64_t k)
 {
@@ -58,15 +61,15 @@ static void pair_up(float *a, int64_t k)
         }
 }
 
-/* Two sums side by side, so that no addition waits for the one before. Members, not an
+/* Two independent sums, so that no addition waits for the previous one. Members, not an
  * array: they stay in registers. */
 struct sums {
     vm_lanes a, b;
 };
 
-/* The sum with what is behind the last whole vectors, elements [i, k). */
-VM_INLINE float finish(const struct sums *s, const float *a, const void *b, int64_t i,
-                       int64_t k, const int bf)
+/* The total, with elements [i, k) after the last whole vectors added. */
+VM_INLINE float gemv_finish(const struct sums *s, const float *a, const void *b,
+                            int64_t i, int64_t k, const int bf)
 {
     vm_lanes sum = s->a + s->b;
     float lane[VM_LANES];
@@ -77,6 +80,7 @@ VM_INLINE float finish(const struct sums *s, const float *a, const void *b, int6
     return vm_total(lane);
 }
 
+/* Adds 32 products, elements [i, i + 32), to the sums. */
 VM_INLINE void add(struct sums *s, const float *a, const void *b, int64_t i,
                    const int bf)
 {
@@ -89,8 +93,8 @@ VM_INLINE void add(struct sums *s, const float *a, const void *b, int64_t i,
     s->b += y * odd;
 }
 
-/* Two products whose rows are a . b and a2 . b2, of which one is shared: the compiler loads
- * it once. out2 NULL: the first one alone. */
+/* Two dot products, a . b and a2 . b2, that share one operand, which the compiler loads
+ * once. out2 NULL: the first one alone. */
 VM_INLINE void dots(float *out, float *out2, const float *a, const float *a2,
                     const void *b, const void *b2, int64_t k, const int bf)
 {
@@ -103,13 +107,13 @@ VM_INLINE void dots(float *out, float *out2, const float *a, const float *a2,
         if (out2)
             add(&t, a2, b2, i, bf);
     }
-    *out = finish(&s, a, b, i, k, bf);
+    *out = gemv_finish(&s, a, b, i, k, bf);
     if (out2)
-        *out2 = finish(&t, a2, b2, i, k, bf);
+        *out2 = gemv_finish(&t, a2, b2, i, k, bf);
 }
 
-/* One row of a. Of long rows of b two far from each other are taken together: a then passes
- * through the first cache, where it has to stand beside all that is read of b, half as
+/* One row of a. For long rows of b, two distant rows per pass: a then passes through
+ * the first-level cache, where it competes with all that is read of b, half as
  * often. */
 VM_INLINE void chunk_one(float *out, const float *a, const char *b, int64_t row_bytes,
                          int64_t rows, int64_t k, const int bf)
@@ -123,6 +127,8 @@ VM_INLINE void chunk_one(float *out, const float *a, const char *b, int64_t row_
         dots(out + j, NULL, a, NULL, b + j * row_bytes, NULL, k, bf);
 }
 
+/* m rows of a with `rows` rows of b, in pairs of rows of a that share the row of b: out
+ * [m][CHUNK]. */
 VM_INLINE void chunk(float *out, const float *a, int64_t m, const char *b,
                      int64_t row_bytes, int64_t rows, int64_t k, const int bf)
 {
@@ -143,6 +149,7 @@ VM_INLINE void chunk(float *out, const float *a, int64_t m, const char *b,
     }
 }
 
+/* Fixes the type before the loops, so that each is compiled without the branch. */
 ACCEL_MULTIVERSION
 static void chunk_any(float *out, const float *a, int64_t m, const void *b, int64_t ldb,
                       int64_t rows, int64_t k, bool bf)
@@ -153,7 +160,7 @@ static void chunk_any(float *out, const float *a, int64_t m, const void *b, int6
         chunk(out, a, m, b, ldb * (int64_t)sizeof(float), rows, k, 0);
 }
 
-/* How many rows of b are taken at a time: of long ones fewer, so that the threads end
+/* Rows of b per task. Long rows come in smaller tasks, so that the threads finish
  * together. */
 static int64_t chunk_rows(const struct gemm *p)
 {
@@ -163,7 +170,8 @@ static int64_t chunk_rows(const struct gemm *p)
     return rows > CHUNK ? CHUNK : rows < 8 ? 8 : rows;
 }
 
-/* Rows [j0, j0 + n) of b. `a` is NULL where both are bfloat16 and stay so. */
+/* One task: rows [j0, j0 + n) of b, which are columns of c, with their epilogue. `a` is
+ * NULL where both operands stay bfloat16. */
 static void columns(const struct gemm *p, const float *a, int64_t j0, int64_t n)
 {
     float out[MAX_M * CHUNK], bias[CHUNK];
@@ -189,6 +197,7 @@ static void columns(const struct gemm *p, const float *a, int64_t j0, int64_t n)
     }
 }
 
+/* a is small: it is widened once by the calling thread and then shared by all. */
 void cpu_gemv(const struct backend *be, const struct gemm *p)
 {
     const struct cpu_state *s = be->state;
@@ -202,8 +211,8 @@ void cpu_gemv(const struct backend *be, const struct gemm *p)
         if (p->b_type == ACCEL_BF16)
             pair_up(a + r * p->k, p->k);
     }
-    /* Threads seldom get the same part of the memory's bandwidth: they share the rows out
-     * as they go, of many chunks several at a time. */
+    /* Threads seldom get equal shares of the memory bandwidth, so they take rows
+     * dynamically; if there are many chunks, several at a time. */
     piece = (int)(chunks / (32 * be->threads)) + 1;
 #pragma omp parallel for num_threads(be->threads)                                      \
     schedule(dynamic, piece) if (p->n * p->k > CPU_ALONE_ELEMS)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of the CPU backend: the host's. In: bytes. Out: memory, zeroed. Never counts what
- * it gave.
+ * Memory of the CPU backend: the host's. In: bytes. Out: zeroed memory. It keeps no
+ * books of what it gave.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -11,18 +11,21 @@
 
 #include "backend/cpu/cpu.h"
 
+/* Requests of at least HUGE_FROM bytes get a mapping of their own on huge pages. */
 #define PAGE      4096
 #define HUGE      ((size_t)2 << 20)
 #define HUGE_FROM ((size_t)4 << 20)
 
-/* In front of what cpu_alloc gave: a mapping of its own, or malloc's memory. */
+/* Stored just before the memory that cpu_alloc returns, so that cpu_free knows its
+ * source: a mapping of its own, or malloc's memory. */
 struct origin {
     void *base;
     size_t mapped; /* 0: malloc */
 };
 
-/* A mapping is zero as it is, and gets its pages where it is first used: by the threads that
- * read the weights into it, or by those that update it and find the page in their cache. */
+/* A fresh mapping is zero, and gets its pages at first use: from the threads that
+ * read the weights into it, or from those that update it and find the page in their
+ * cache. */
 static char *map_huge(size_t whole, struct origin *o)
 {
     char *p;
@@ -34,18 +37,19 @@ static char *map_huge(size_t whole, struct origin *o)
         return NULL;
     p = (char *)o->base + PAGE;
     p += (HUGE - (uintptr_t)p % HUGE) % HUGE;
-    madvise(p, whole, MADV_HUGEPAGE); /* advice only: a refusal costs speed */
+    madvise(p, whole, MADV_HUGEPAGE); /* a hint: refusal only costs speed */
     return p;
 }
 
 static accel_status_t cpu_alloc(const struct backend *be, enum backend_memory kind,
-                                size_t bytes, void **out, accel_error_t *err)
+                                size_t bytes, void **memory_out, accel_error_t *err)
 {
     size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
     struct origin o = { 0 };
     char *p = NULL;
 
     (void)be;
+    /* whole < bytes means that rounding up overflowed: refused below */
     if (whole >= bytes && whole >= HUGE_FROM && whole < SIZE_MAX / 2) {
         p = map_huge(whole, &o);
     } else if (whole >= bytes && whole < HUGE_FROM) {
@@ -57,7 +61,7 @@ static accel_status_t cpu_alloc(const struct backend *be, enum backend_memory ki
     if (!p)
         return accel_fail_nomem(err, backend_memory_name(kind), bytes);
     memcpy(p - sizeof(o), &o, sizeof(o));
-    *out = p;
+    *memory_out = p;
     return ACCEL_OK;
 }
 
@@ -75,7 +79,7 @@ static void cpu_free(const struct backend *be, void *p)
         free(o.base);
 }
 
-/* Addresses cost nothing; a limit on address space (ulimit -v) may still object. */
+/* Address space costs nothing, but a limit on it (ulimit -v) may still refuse. */
 static void *cpu_reserve(const struct backend *be, size_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
@@ -92,7 +96,7 @@ static bool cpu_commit(const struct backend *be, void *base, size_t from, size_t
     (void)be;
     if (mprotect(p, to - from, PROT_READ | PROT_WRITE))
         return false;
-    /* Only a wish: without huge pages the arena works as well, with more TLB misses. */
+    /* Only a hint: without huge pages the arena works too, with more TLB misses. */
     madvise(p, to - from, MADV_HUGEPAGE);
     return true;
 }
@@ -121,7 +125,7 @@ static void cpu_host_free(const struct backend *be, void *p, size_t bytes)
 static void cpu_copy(const struct backend *be, void *dst, const void *src, size_t bytes)
 {
     (void)be;
-    if (bytes > 0) /* of nothing there may be no address */
+    if (bytes > 0) /* empty arrays may have no address */
         memcpy(dst, src, bytes);
 }
 

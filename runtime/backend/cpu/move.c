@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Elements from one place to another on the CPU: the stack buffers of other kernels, rows
- * with strides, two dimensions swapped. Computes nothing but the sum with what is there.
+ * Moving elements on the CPU: stack buffers of other kernels, rows with strides,
+ * swapped dimensions. No arithmetic beyond adding to the destination.
  */
 #include <string.h>
 
@@ -29,6 +29,7 @@ void cpu_put(void *p, int64_t at, accel_dtype_t type, bool add, const float *v,
         cpu_store_row(vm_to(p, at, type), v, type, n, add);
 }
 
+/* dst += src, float32 or bfloat16, rounded once. */
 static void add_row(void *dst, const void *src, accel_dtype_t type, int64_t n)
 {
     for (int64_t i = 0; i < n; i += CPU_PIECE) {
@@ -63,8 +64,8 @@ void cpu_copy_rows(const struct backend *be, void *dst, int64_t dst_stride, bool
     }
 }
 
-/* to[j][i] = from[i][j], n x m elements, leading sizes in elements. The callers cut their
- * matrices into squares that stay in L1. */
+/* to[j][i] = from[i][j], n x m elements, leading dimensions in elements. The callers
+ * cut their matrices into squares that stay in L1. */
 #define SWAP(TYPE)                                                                     \
     do {                                                                               \
         const TYPE *f = from;                                                          \
@@ -75,6 +76,7 @@ void cpu_copy_rows(const struct backend *be, void *dst, int64_t dst_stride, bool
                 t[j * to_ld + i] = f[i * from_ld + j];                                 \
     } while (0)
 
+/* By element size, not dtype: nothing is computed. */
 static void swap(void *to, int64_t to_ld, const void *from, int64_t from_ld, int64_t n,
                  int64_t m, size_t size)
 {
@@ -94,9 +96,11 @@ static void swap(void *to, int64_t to_ld, const void *from, int64_t from_ld, int
     }
 }
 
+/* Side of a square: 32 x 32 elements of 8 bytes are 8 KiB, twice that fits L1. */
 enum { SQUARE = 32 };
 
-/* dst [d][n] = src [n][d] transposed; leading sizes in elements, n <= SQUARE. */
+/* dst [d][n] (+)= src [n][d] transposed; leading dimensions in elements, n <= SQUARE.
+ * Adding goes through `room`, because add_row needs rows of dst. */
 static void swap_slab(char *dst, int64_t dst_ld, const char *src, int64_t src_ld,
                       int64_t n, int64_t d, accel_dtype_t type, bool add)
 {
@@ -119,7 +123,9 @@ static void swap_slab(char *dst, int64_t dst_ld, const char *src, int64_t src_ld
     }
 }
 
-/* src is at (((a B + b) C + c) D + d) E + e, dst at (((a D + d) C + c) B + b) E + e. */
+/* Element (a, b, c, d, e) is at (((a B + b) C + c) D + d) E + e of src and at (((a D +
+ * d) C + c) B + b) E + e of dst. With E = 1 single elements move, in squares; otherwise
+ * rows of E. */
 void cpu_transpose(const struct backend *be, void *dst, bool add, const void *src,
                    accel_dtype_t type, const int64_t dim[5])
 {
@@ -152,7 +158,7 @@ void cpu_transpose(const struct backend *be, void *dst, bool add, const void *sr
             room[i] = (float)from[i];                                                  \
     } while (0)
 
-/* As cpu_get, of any dtype. */
+/* As cpu_get, for any dtype of an array. */
 static const float *get_any(const void *src, int64_t at, accel_dtype_t type, int64_t n,
                             float *room)
 {
@@ -175,7 +181,7 @@ static const float *get_any(const void *src, int64_t at, accel_dtype_t type, int
     case ACCEL_I64:
         WIDEN(int64_t);
         break;
-    default: /* no arrays of what only travels */
+    default: /* wire types never form arrays */
         break;
     }
     return room;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Maximum over square windows on the CPU, one plane (an image's channel) at a time. The
- * forward keeps where each maximum was; the backward needs nothing else.
+ * Max pooling over square windows on the CPU, one plane (an image's channel) at a time.
+ * The forward keeps the place of each maximum; the backward needs nothing else.
  */
 #include <omp.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
 
-/* The first largest element of the window at (top, left); a NaN wins, and stays. */
+/* The place of the first largest element of the window at (top, left). A NaN wins, and
+ * the first one stays. */
 VM_INLINE int32_t largest(const void *plane, const struct pool *p, int64_t top,
                           int64_t left, const int bf)
 {
@@ -29,6 +30,7 @@ VM_INLINE int32_t largest(const void *plane, const struct pool *p, int64_t top,
     return (int32_t)at;
 }
 
+/* One plane: values and their places. */
 VM_INLINE void pool_plane(void *y, int32_t *where, const void *x, const struct pool *p,
                           const int bf)
 {
@@ -57,6 +59,8 @@ void cpu_maxpool(const struct backend *be, const struct pool *p, void *y,
     }
 }
 
+/* Windows may overlap, so gradients are summed in a float32 plane per thread and
+ * rounded once. */
 void cpu_maxpool_grad(const struct backend *be, const struct pool *p, void *dx,
                       bool add, const void *dy, const int32_t *where, void *scratch)
 {

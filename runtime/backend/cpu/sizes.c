@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sizes of the CPU kernels' scratch, apart from the kernels: who only plans needs no
- * BLAS. Shapes in, bytes out.
+ * The scratch sizes of the CPU kernels, apart from the kernels, so that planning needs
+ * no BLAS. Shapes in, bytes out.
  */
 #include <stdlib.h>
 
@@ -9,8 +9,8 @@
 #include "backend/cpu/conv.h"
 #include "backend/cpu/cpu.h"
 
-/* One thread per key head does five products for each pair of blocks, two passes over
- * blocks do seven, but fill any number of threads. */
+/* One thread per key head needs five products per pair of blocks. Two passes over
+ * blocks need seven, but keep any number of threads busy. */
 bool attn_whole(const struct attention *p, int threads)
 {
     int64_t heads = p->batch * p->kv_heads, rounds = (heads + threads - 1) / threads;
@@ -18,7 +18,7 @@ bool attn_whole(const struct attention *p, int threads)
     return rounds * threads * 5 <= heads * 7;
 }
 
-/* What attn_mem lays out. */
+/* Must match the layout in attn_mem; rounded to whole cache lines. */
 size_t attention_thread_floats(const struct attention *p, int threads, bool backward)
 {
     size_t d = (size_t)p->head_width, dp = (size_t)attn_padded(p->head_width);
@@ -46,6 +46,7 @@ size_t cpu_conv_scratch(const struct backend *be, const struct conv *p, bool bac
     return (size_t)(c.shared + be->threads * c.per_thread) * sizeof(float);
 }
 
+/* One float32 plane of dx per thread. */
 size_t cpu_maxpool_scratch(const struct backend *be, const struct pool *p)
 {
     return (size_t)be->threads * (size_t)(p->height * p->width) * sizeof(float);
@@ -56,7 +57,7 @@ static void sizes_close(struct backend *be)
     free(be);
 }
 
-accel_status_t backend_cpu_sizes_open(struct backend **out, int threads,
+accel_status_t backend_cpu_sizes_open(struct backend **backend_out, int threads,
                                       accel_error_t *err)
 {
     struct backend *be;
@@ -75,7 +76,7 @@ accel_status_t backend_cpu_sizes_open(struct backend **out, int threads,
     be->attention_scratch = cpu_attention_scratch;
     be->conv_scratch = cpu_conv_scratch;
     be->maxpool_scratch = cpu_maxpool_scratch;
-    *out = be;
+    *backend_out = be;
     return ACCEL_OK;
 }
 

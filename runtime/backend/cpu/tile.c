@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The micro-kernels behind tile.h: a block of rows x lanes of the result stays in
- * registers while k runs. AVX-512: 8 x 32, AVX2: 6 x 16, else plain C. Takes no memory and
- * never looks at the values.
+ * registers while k runs. AVX-512: 8 x 32, AVX2: 6 x 16, else plain C. They take no
+ * memory, and control flow never depends on the values.
  */
 #include "backend/cpu/tile.h"
 
@@ -12,7 +12,8 @@
 
 #define TILE_INLINE static inline __attribute__((always_inline))
 
-/* Both need FMA; a build without clones (ACCEL_NO_MULTIVERSION) has the plain code only. */
+/* Both need FMA. A build without clones (ACCEL_NO_MULTIVERSION) has only the plain
+ * code. */
 #if defined(__x86_64__) && !defined(ACCEL_NO_MULTIVERSION)
 #include <immintrin.h>
 #define TILE_X86 1
@@ -24,8 +25,9 @@
 #define AVX2   __attribute__((target("avx2,fma")))
 #define AVX512 __attribute__((target("avx512f")))
 
-/* rows x (16 * vectors) elements from column j of c. The loops over rows and vectors
- * unroll: both counts are constants of the caller. */
+/* rows x (16 * vectors) elements from row r and column j of c. `rows`, `vectors` and
+ * `by_row` are constants of the caller: the loops unroll, and each layout of a has its
+ * own copy. by_row: consecutive rows of a are adjacent (a_row is 1). */
 AVX512 TILE_INLINE void block512(const struct tile *t, int64_t r, int64_t j,
                                  const int rows, const int vectors, const int by_row)
 {
@@ -62,6 +64,8 @@ AVX512 TILE_INLINE void block512(const struct tile *t, int64_t r, int64_t j,
             _mm512_storeu_ps(c + i * t->ldc + 16 * v, acc[i][v]);
 }
 
+/* All rows of one column block: eights, then a four, then singles. The order of k is
+ * the same in each, so the cut does not change bits. */
 AVX512 TILE_INLINE void rows512(const struct tile *t, int64_t j, const int vectors,
                                 const int by_row)
 {
@@ -77,6 +81,7 @@ AVX512 TILE_INLINE void rows512(const struct tile *t, int64_t j, const int vecto
         block512(t, r, j, 1, vectors, by_row);
 }
 
+/* Column blocks of 32, then of 16. */
 AVX512 TILE_INLINE void product512(const struct tile *t, const int by_row)
 {
     int64_t j = 0;
@@ -95,6 +100,7 @@ AVX512 static void tile_avx512(const struct tile *t)
         product512(t, 0);
 }
 
+/* As block512, rows x 16: with 16 registers, 6 rows take 12 sums, 2 of b and 1 of a. */
 AVX2 TILE_INLINE void block256(const struct tile *t, int64_t r, int64_t j,
                                const int rows, const int by_row)
 {
@@ -151,6 +157,7 @@ AVX2 static void tile_avx2(const struct tile *t)
 }
 #endif
 
+/* The same chains with fmaf, which is exact everywhere, if slow where it is a call. */
 static void tile_generic(const struct tile *t)
 {
     for (int64_t r = 0; r < t->m; r++)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Building blocks of the CPU kernels, inlined into functions marked ACCEL_MULTIVERSION:
- * sums over 16 explicit lanes, loads and stores of either storage type. The order of every
- * operation is written down here and in backend/maths.h, so that generic, AVX2 and AVX-512
- * code give the same bits.
+ * sums over 16 explicit lanes, loads and stores of either storage type. The order of
+ * every operation is fixed here and in backend/maths.h, so that generic, AVX2 and
+ * AVX-512 code give the same bits.
  */
 #ifndef ACCEL_BACKEND_CPU_VMATH_H
 #define ACCEL_BACKEND_CPU_VMATH_H
@@ -16,6 +16,8 @@
 
 typedef float vm_lanes __attribute__((vector_size(4 * VM_LANES)));
 
+/* Element i of a float32 or, with `bf`, a bfloat16 array. `bf` is a constant of the
+ * caller, so the branch disappears and the loop vectorizes. */
 VM_INLINE float vm_load(const void *p, int64_t i, const int bf)
 {
     return bf ? bf16_to_f32(((const bf16_t *)p)[i]) : ((const float *)p)[i];
@@ -29,7 +31,7 @@ VM_INLINE void vm_store(void *p, int64_t i, float v, const int bf)
         ((float *)p)[i] = v;
 }
 
-/* p + i elements. */
+/* The address of element i, for float32 and bfloat16 arrays. */
 static inline const void *vm_at(const void *p, int64_t i, accel_dtype_t t)
 {
     return (const char *)p + i * (t == ACCEL_BF16 ? 2 : 4);
@@ -40,7 +42,7 @@ static inline void *vm_to(void *p, int64_t i, accel_dtype_t t)
     return (char *)p + i * (t == ACCEL_BF16 ? 2 : 4);
 }
 
-/* The lanes of a sum, always combined in this tree. */
+/* Adds the lanes of a sum, always in this tree. */
 VM_INLINE float vm_total(const float lane[VM_LANES])
 {
     float a[8], b[4];

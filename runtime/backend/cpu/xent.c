@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Softmax cross-entropy on the CPU over rows of float32 logits; rows over threads, sums
- * inside a row over 16 fixed lanes, the mean over rows in order and in double.
+ * Softmax cross-entropy on the CPU over rows of float32 logits: rows spread over
+ * threads, sums within a row over 16 fixed lanes, the mean over rows in order and in
+ * double.
  */
 #include <math.h>
 
@@ -12,7 +13,7 @@ VM_INLINE float row_max(const float *x, int64_t n)
 {
     float max = x[0];
 
-    /* A maximum is the same in any order. */
+    /* a maximum is the same in any order */
 #pragma omp simd reduction(max : max)
     for (int64_t i = 0; i < n; i++)
         max = x[i] > max ? x[i] : max;
@@ -38,11 +39,14 @@ static float row_mean(const float *x, int64_t n)
     return sum / (float)n;
 }
 
+/* Does the target of a row count in the loss? */
 static bool counts(const struct xent *o, int32_t target)
 {
     return target >= 0 && target != o->ignore;
 }
 
+/* Targets are checked before anything is written. With smoothing s the loss is lse - (1
+ * - s) x[target] - s mean(x). */
 int64_t cpu_xent(const struct backend *be, const struct xent *o, float *lse,
                  float *loss, const float *logits, const int32_t *targets, int64_t rows,
                  int64_t vocab)
@@ -81,6 +85,7 @@ void cpu_xent_mean(const struct backend *be, const struct xent *o, float *mean,
     mean[0] = n ? (float)(sum / (double)n) : 0.0f;
 }
 
+/* The gradient of all classes but the target's own term, which the caller subtracts. */
 ACCEL_MULTIVERSION
 static void grad_row(float *x, int64_t n, float lse, float scale, float spread)
 {
@@ -89,8 +94,8 @@ static void grad_row(float *x, int64_t n, float lse, float scale, float spread)
         x[i] = maths_exp(x[i] - lse) * scale - spread;
 }
 
-/* Narrows n numbers in place, by way of a block of their own: the halves lie where the
- * next block has still to be read. */
+/* Narrows n numbers in place, through a block buffer: the results land where the next
+ * block has still to be read. */
 static void narrow_row(float *x, int64_t n)
 {
     bf16_t *out = (bf16_t *)(void *)x;
@@ -104,6 +109,7 @@ static void narrow_row(float *x, int64_t n)
     }
 }
 
+/* In place: nobody needs the logits afterwards. */
 void cpu_xent_grad(const struct backend *be, const struct xent *o, float *logits,
                    accel_dtype_t type, const float *lse, const float *count,
                    const float *dmean, const int32_t *targets, int64_t rows,

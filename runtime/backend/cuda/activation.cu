@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Activations and gated products on a CUDA device, a kernel per activation: which one it is
- * must be known where the loop over a pack is unrolled.
+ * Activations and gated products on a CUDA device, one kernel per activation: the
+ * compiler must know which one it is to unroll the loop over a pack. In and out:
+ * float32 or bfloat16 elements, computed in float32.
  */
 #include "backend/cuda/vector.h"
 
-/* Runs the statements with A as the activation, a constant. */
+/* Runs the statements with A as the activation, a compile-time constant. */
 #define BY_ACT(act, A, ...)                                                            \
     do {                                                                               \
         switch (act) {                                                                 \
@@ -25,6 +26,7 @@
         break;                                                                         \
     }
 
+/* y = act(x); an operation for `map` (vector.h), as all structs below. */
 template <typename T, accel_activation_t A> struct act_op {
     enum { INPUTS = 1 };
     T *y;
@@ -51,6 +53,7 @@ void cuda_act(const struct backend *be, void *y, const void *x, accel_dtype_t ty
                                      act_op<T, A>{ (T *)y, (const T *)x })));
 }
 
+/* dx (+)= dy * act'(pre) */
 template <typename T, accel_activation_t A> struct act_grad_op {
     enum { INPUTS = 2 };
     T *dx;
@@ -81,6 +84,7 @@ void cuda_act_grad(const struct backend *be, void *dx, bool add, const void *dy,
                                                         (const T *)pre, add })));
 }
 
+/* y = act(gate) * up */
 template <typename T, accel_activation_t A> struct gated_op {
     enum { INPUTS = 2 };
     T *y;
@@ -109,6 +113,7 @@ void cuda_gated(const struct backend *be, void *y, const void *gate, const void 
                        gated_op<T, A>{ (T *)y, (const T *)gate, (const T *)up })));
 }
 
+/* Both gradients in one pass; either destination may be NULL. */
 template <typename T, accel_activation_t A> struct gated_grad_op {
     enum { INPUTS = 3 };
     T *dgate, *dup;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention of the CUDA backend: chooses between the kernels here and cuDNN's.
+ * Attention of the CUDA backend: chooses between our kernels and cuDNN's
+ * (attention_path.h). In: a call as in backend.h. Out: the same result on every path,
+ * up to rounding.
  */
 #include "backend/cuda/attention_mma.h"
 #include "backend/cuda/own.h"
@@ -12,7 +14,8 @@ size_t cuda_attention_scratch(const struct backend *be, const struct attention *
     return cuda_attention_bytes(p, backward);
 }
 
-/* cuDNN says how much when the plan is made, which it is here unless it was. */
+/* cuDNN tells its workspace when a plan is made; unless there is one, it is made here,
+ * in the rehearsal, and not in the first step. */
 size_t cuda_attention_own(const struct backend *be, const struct attention *p,
                           const struct attention_grads *grads)
 {
@@ -21,6 +24,7 @@ size_t cuda_attention_own(const struct backend *be, const struct attention *p,
                : 0;
 }
 
+/* cuDNN may refuse a shape that fits on paper: then as if there were no cuDNN. */
 void cuda_attention(const struct backend *be, const struct attention *p, void *out,
                     float *lse, void *scratch)
 {
@@ -40,6 +44,7 @@ void cuda_attention(const struct backend *be, const struct attention *p, void *o
     }
 }
 
+/* Scratch is delta; cuDNN keeps its own there as well. */
 void cuda_attention_grad(const struct backend *be, const struct attention *p,
                          const struct attention_grads *grads, void *scratch)
 {

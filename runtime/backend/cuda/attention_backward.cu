@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention backward: probabilities are made again, tile by tile, from the log-sum-exp of
- * the forward. dq is made by a block per 64 queries, dk and dv by a block per 64 keys that
- * goes over the heads and query tiles in order: no sum is shared between blocks.
+ * Attention backward in plain float32: probabilities are recomputed, tile by tile, from
+ * the log-sum-exp of the forward. A block per 64 queries makes dq; a block per 64 keys
+ * makes dk and dv and goes over heads and query tiles in order. No sum is shared
+ * between blocks, so none needs atomics.
  */
 #include "backend/cuda/cuda_attention.h"
 
-/* delta[b,h,t] = sum of dout * out: one warp per row. */
+/* delta[b,h,t] = sum of dout * out, one warp per row. The gradient of a softmax needs
+ * it for every key, so it is made once. */
 template <typename T>
 static __global__ void __launch_bounds__(ATTN_THREADS)
     attention_delta(struct attention p, const T *out, const T *dout, float *delta)
@@ -29,7 +31,8 @@ static __global__ void __launch_bounds__(ATTN_THREADS)
     }
 }
 
-/* p = exp(s - lse), ds = p (dp * keep - delta), p *= keep, of element (q, k). */
+/* One element: s becomes p * keep with p = exp(s - lse), dp becomes ds = p (dp * keep -
+ * delta). Where p is 0, lse may be infinite, so ds is set, not multiplied. */
 static __device__ __forceinline__ void score_grad(float &s, float &dp, bool sees,
                                                   float lse, float delta, float keep)
 {
@@ -48,6 +51,7 @@ template <int N> static __device__ __forceinline__ void clear(float acc[ATTN_EAC
             acc[i][n] = 0.0f;
 }
 
+/* What the kernels need beside the attention and the destinations. */
 struct grad_task {
     const void *dout;
     const float *lse, *delta;
@@ -98,7 +102,8 @@ static __device__ __forceinline__ void query_tile(const struct attention &p,
     attn_store<T, CHUNKS>(dq, t.b, t.h, t.q0, t.queries, acc, p.scale, c0, d);
 }
 
-/* What the queries of one tile add to dk and dv of its keys. Rows are keys here. */
+/* Adds what the queries of one tile contribute to dk and dv of the keys. Rows are keys
+ * here, so scores come out transposed. */
 template <typename T, int CHUNKS>
 static __device__ __forceinline__ void add_queries(
     const struct attention &p, const struct grad_task &w, struct attn_shared &sh,
@@ -135,7 +140,8 @@ static __device__ __forceinline__ void add_queries(
     attn_gather<T, CHUNKS>(dk, sh, q, c0, d);
 }
 
-/* dk and dv may be one tensor: each element is the same thread's in both, dk first. */
+/* dk and dv may be one tensor: each element belongs to the same thread in both, dk
+ * first. */
 template <typename T, int CHUNKS>
 static __device__ __forceinline__ void key_tile(const struct attention &p,
                                                 const struct grad_task &w,
@@ -145,7 +151,7 @@ static __device__ __forceinline__ void key_tile(const struct attention &p,
                                                 const struct heads_out &to_v)
 {
     const int64_t group = p.heads / p.kv_heads, d = p.head_width;
-    /* The first query that sees the first key. */
+    /* the first query that sees the tile's first key; earlier tiles see none */
     const int64_t first = p.causal ? attn_clamp(k0 - p.offset, 0, p.queries) : 0;
     float dk[ATTN_EACH][ATTN_EACH * CHUNKS], dv[ATTN_EACH][ATTN_EACH * CHUNKS];
     struct attn_tile t = attn_tile_at(p, b, kv_head * group, 0, k0);
@@ -193,7 +199,8 @@ static __global__ void __launch_bounds__(ATTN_THREADS)
         (p.head_width + ATTN_TILE * CHUNKS - 1) / (ATTN_TILE * CHUNKS);
     const int64_t heads = p.batch * p.kv_heads, tasks = heads * blocks * parts;
 
-    /* Earlier keys of a causal attention are seen by more: they go first. */
+    /* Earlier keys of a causal attention are seen by more queries, so they start
+     * first. */
     for (int64_t i = blockIdx.x; i < tasks; i += gridDim.x) {
         int64_t part = i % parts, bh = i / parts % heads;
 

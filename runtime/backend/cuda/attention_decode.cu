@@ -1,29 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention of one query per sample: generation. Bound by reading keys and values, so a
- * block reads its part of them once for up to eight query heads that share them; the parts
- * are combined in their order.
+ * Attention of one query per sample: generation. Reading keys and values is the
+ * bottleneck, so a block reads its split of them once, for up to eight query heads that
+ * share them. A second kernel combines the splits in order.
  */
 #include "backend/cuda/cuda_attention.h"
 
 #define DECODE_THREADS 128
 #define DECODE_WARPS   (DECODE_THREADS / WARP)
-#define DECODE_HEADS   8  /* query heads of a block */
-#define DECODE_KEYS    64 /* keys at a time */
+#define DECODE_HEADS   8  /* query heads per block */
+#define DECODE_KEYS    64 /* keys per pass */
 
 struct decode_task {
-    int64_t splits, parts; /* of the keys; of the query heads that share a key head */
-    int64_t step;          /* keys of a split */
-    float *out;            /* [batch * heads][splits][head_width], not yet divided */
-    float *max, *sum;      /* [batch * heads][splits] */
+    /* splits of the keys; parts of the query heads that share a key head */
+    int64_t splits, parts;
+    int64_t step; /* keys per split */
+    /* [batch * heads][splits][head_width], not yet divided by the sum */
+    float *out;
+    float *max, *sum; /* [batch * heads][splits] */
 };
 
+/* Scores of one pass, and the running state of each head. */
 struct decode_shared {
     float s[DECODE_HEADS][DECODE_KEYS];
     float max[DECODE_HEADS], sum[DECODE_HEADS], factor[DECODE_HEADS];
 };
 
-/* s[g][j] = q[g] . key k0 + j, minus infinity where nobody looks: a key per warp. */
+/* s[g][j] = q[g] . key k0 + j, minus infinity if the key is hidden. One warp per key:
+ * its lanes read adjacent elements, and each value serves all heads. */
 template <typename T>
 static __device__ __forceinline__ void decode_scores(const struct attention &p,
                                                      struct decode_shared &sh,
@@ -57,7 +61,8 @@ static __device__ __forceinline__ void decode_scores(const struct attention &p,
     }
 }
 
-/* Scores to exp(score - max), with the running maximum and sum: a warp per head. */
+/* Turns scores into exp(score - max), with the running maximum and sum: a warp per
+ * head, two keys per lane. */
 static __device__ __forceinline__ void decode_soften(struct decode_shared &sh,
                                                      int heads)
 {
@@ -85,7 +90,7 @@ static __device__ __forceinline__ void decode_soften(struct decode_shared &sh,
     }
 }
 
-/* acc[g] = acc[g] * factor + sum over keys of s[g][j] v[j], a column per thread. */
+/* acc[g] = acc[g] * factor + sum over keys of s[g][j] v[j]: a column per thread. */
 template <typename T>
 static __device__ __forceinline__ void decode_gather(const struct attention &p,
                                                      const struct decode_shared &sh,
@@ -117,7 +122,8 @@ static __device__ __forceinline__ void decode_gather(const struct attention &p,
     }
 }
 
-/* Queries of `heads` heads from h on, scaled, into q; everything else to where it begins. */
+/* Loads the queries of `heads` heads from h on, scaled, and initializes all else.
+ * Unused heads are zero, so that the loops need no test. */
 template <typename T>
 static __device__ __forceinline__ void decode_start(const struct attention &p,
                                                     struct decode_shared &sh, float *q,
@@ -146,7 +152,7 @@ static __device__ __forceinline__ void decode_start(const struct attention &p,
     __syncthreads();
 }
 
-/* One split of the keys, for the query heads of one part of a group. */
+/* One split of the keys for one part of a group's query heads. */
 template <typename T>
 static __global__ void __launch_bounds__(DECODE_THREADS)
     attention_split(struct attention p, struct decode_task w)
@@ -187,7 +193,8 @@ static __global__ void __launch_bounds__(DECODE_THREADS)
     }
 }
 
-/* Splits of each head, in their order; every thread makes the same factors. */
+/* Combines the splits of each head in order. Every thread computes the same factors. A
+ * split without visible keys has maximum -inf and is left out. */
 template <typename T>
 static __global__ void __launch_bounds__(DECODE_THREADS)
     attention_combine(struct attention p, struct decode_task w, T *out, float *lse)
@@ -235,6 +242,8 @@ static void decode(struct cuda_state *s, const struct attention *p,
            task, out, lse);
 }
 
+/* No more splits than passes; the scratch was sized for cuda_attention_splits, the
+ * most. */
 void attn_decode(const struct backend *be, const struct attention *p, void *out,
                  float *lse, float *scratch)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention through cuDNN, when its library is found: opened at run time, one plan for each
- * shape, kept. What it refuses, and why it is not used at all, is said in `isa`; own kernels
- * do the work then. Engines whose results differ from run to run are not taken.
+ * Attention through cuDNN, if its library is found: opened at run time, one plan per
+ * shape, kept. `isa` says what it refuses, or why it is not used at all; our kernels do
+ * the work then. Engines whose results differ from run to run are not taken.
  */
 #include "backend/cuda/attention_dnn.h"
 
@@ -12,8 +12,10 @@
 #include "backend/cuda/cuda_attention.h"
 #include "backend/cuda/own.h"
 
+/* Numbers in a key: 8, and 6 for each of q, k and v. */
 enum { KEYS = 26 };
 
+/* A plan, or the memory that cuDNN refused that shape. */
 struct plan {
     struct plan *next;
     int64_t key[KEYS];
@@ -25,12 +27,12 @@ struct plan {
 struct cuda_dnn {
     struct dnn_api api;
     void *library, *handle;
-    size_t version; /* 0: not to be used */
+    size_t version; /* 0: do not use it */
     struct plan *plans;
-    bool refused; /* one shape at least, said in isa */
+    bool refused; /* at least one shape was refused, and isa says so */
 };
 
-/* The text that `doctor` and the plan print. */
+/* Appends to isa, which `doctor` and the plan print. */
 static void say(struct cuda_state *s, const char *format, const char *what)
 {
     size_t used = strlen(s->isa);
@@ -38,6 +40,7 @@ static void say(struct cuda_state *s, const char *format, const char *what)
     snprintf(s->isa + used, sizeof(s->isa) - used, format, what);
 }
 
+/* Looks all functions up; false if one is missing. */
 static bool find(struct cuda_dnn *d)
 {
     const struct {
@@ -67,7 +70,7 @@ static bool find(struct cuda_dnn *d)
     return true;
 }
 
-/* NULL or why cuDNN is not used. */
+/* Opens the library. NULL, or the reason why cuDNN is not used. */
 static const char *load(struct cuda_dnn *d)
 {
 #ifdef __CUDACC__
@@ -120,7 +123,7 @@ void cuda_attention_close(struct cuda_state *s)
     }
     if (d->handle)
         d->api.destroy(d->handle);
-    /* The library stays: its threads and exit handlers outlive the handle. */
+    /* the library stays loaded: its threads and exit handlers outlive the handle */
     free(d);
     s->dnn = NULL;
 }
@@ -132,7 +135,8 @@ size_t attn_dnn_version(const struct backend *be)
     return d ? d->version : 0;
 }
 
-/* All that a plan depends on. */
+/* Writes all that a plan depends on: direction, shape, strides. Not the addresses:
+ * these are bound at each call. */
 static void make_key(int64_t key[KEYS], const struct attention *p,
                      const struct attention_grads *g)
 {
@@ -163,6 +167,7 @@ static void make_key(int64_t key[KEYS], const struct attention *p,
     }
 }
 
+/* Says the first refusal in isa; later ones would not fit. */
 static void refuse(struct cuda_state *s, const struct plan *plan)
 {
     char text[96];
@@ -176,7 +181,7 @@ static void refuse(struct cuda_state *s, const struct plan *plan)
     say(s, " (refuses %s)", text);
 }
 
-/* The plan of this shape, made when it is new. NULL: refused. */
+/* The plan of this shape, made if it is new. NULL: refused. */
 static struct plan *plan_of(struct cuda_state *s, const struct attention *p,
                             const struct attention_grads *g)
 {
@@ -191,7 +196,7 @@ static struct plan *plan_of(struct cuda_state *s, const struct attention *p,
     plan = (struct plan *)calloc(1, sizeof(*plan));
     if (!plan)
         return NULL;
-    /* Kernels are built and loaded: nothing that a recording could hold. */
+    /* making a plan builds and loads kernels, which a recording cannot hold */
     if (s->end_recording)
         s->end_recording(s);
     memcpy(plan->key, key, sizeof(key));
@@ -217,6 +222,7 @@ size_t attn_dnn_workspace(const struct backend *be, const struct attention *p,
     return plan ? (size_t)plan->workspace : 0;
 }
 
+/* Addresses for the ids of a graph. */
 struct binding {
     int64_t uid[DNN_UIDS];
     void *at[DNN_UIDS];
@@ -229,6 +235,8 @@ static void bind(struct binding *b, int64_t uid, const void *at)
     b->at[b->count++] = (void *)(uintptr_t)at;
 }
 
+/* Runs a plan on the queue in use. A failure may stem from earlier work, hence
+ * cuda_breaks. */
 static void execute(struct cuda_state *s, struct plan *plan, const struct binding *b)
 {
     void *workspace = cuda_scratch(s, (size_t)plan->workspace), *pack;
@@ -250,7 +258,8 @@ static void execute(struct cuda_state *s, struct plan *plan, const struct bindin
     cuda_scratch_free(s, workspace);
 }
 
-/* Inputs and constants of both directions. */
+/* Binds the inputs and constants of both directions. Constants are read when the plan
+ * is executed, so they may lie on the host. */
 static struct binding bind_inputs(const struct attention *p, const void *out,
                                   const float *lse)
 {

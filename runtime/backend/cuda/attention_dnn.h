@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The attention as graphs of cuDNN: scores, mask, softmax and product, and their gradients.
- * Nothing of a graph but its inputs and results is in memory, except for what the engine of
- * the backward asks as workspace. C and C++, no device needed.
+ * The attention as cuDNN graphs: scores, mask, softmax and product, and their
+ * gradients. Only a graph's inputs and results are in memory, plus the workspace that
+ * the backward's engine asks for. C and C++, no device needed.
  */
 #ifndef ACCEL_BACKEND_CUDA_ATTENTION_DNN_H
 #define ACCEL_BACKEND_CUDA_ATTENTION_DNN_H
@@ -12,7 +12,8 @@
 #include "backend/cuda/attention_path.h"
 #include "backend/cuda/dnn.h"
 
-/* The tensors in memory and the constants, by their numbers in the graph. */
+/* Ids of the graph's tensors in memory and constants; attention_dnn.cu binds addresses
+ * to them. */
 enum {
     DNN_UID_Q = 1,
     DNN_UID_K,
@@ -30,7 +31,7 @@ enum {
     DNN_UIDS
 };
 
-/* Virtual tensors and constants that several operations of one graph share. */
+/* Shapes that several operations of one graph share. */
 struct dnn_attention {
     struct dnn_graph *g;
     struct dnn_shape scores, per_query, one;
@@ -50,7 +51,7 @@ static inline struct dnn_shape dnn_packed(int64_t b, int64_t h, int64_t t, int64
     return dnn_shape_of(b, h, t, d, h * t * d, t * d, d);
 }
 
-/* Rows and columns change places, the memory stays. */
+/* The transpose: rows and columns swap, the memory stays. */
 static inline struct dnn_shape dnn_turned(struct dnn_shape s)
 {
     int64_t dim = s.dim[2], stride = s.stride[2];
@@ -62,7 +63,7 @@ static inline struct dnn_shape dnn_turned(struct dnn_shape s)
     return s;
 }
 
-/* [batch, rows, heads * width], as out and dout */
+/* The shape of out and dout, [batch, rows, heads * width]. */
 static inline struct dnn_shape dnn_out_shape(const struct attention *p)
 {
     int64_t d = p->head_width, row = p->heads * d;
@@ -84,7 +85,7 @@ static inline void *dnn_virtual(struct dnn_graph *g, int type,
     return dnn_tensor(g, 0, type, shape, DNN_VIRTUAL);
 }
 
-/* A float32 result of one operation. */
+/* Adds one pointwise operation; returns its float32 result. */
 static inline void *dnn_apply(struct dnn_graph *g, int mode, void *x, void *b,
                               const struct dnn_shape *shape)
 {
@@ -112,7 +113,8 @@ static inline void *dnn_constant(const struct dnn_attention *a, int64_t uid)
     return dnn_tensor(a->g, uid, DNN_FLOAT, &a->one, DNN_BY_VALUE);
 }
 
-/* The lowest number where the key comes after the query. */
+/* Replaces the scores of keys after the query by the lowest finite number, so that no
+ * arithmetic of the graph meets an infinity. */
 static inline void *dnn_hide(const struct dnn_attention *a, void *scores)
 {
     struct dnn_graph *g = a->g;
@@ -132,7 +134,7 @@ static inline void *dnn_hide(const struct dnn_attention *a, void *scores)
     return y;
 }
 
-/* Rows that sum to 1, as bfloat16; lse = maximum + log of the sum. */
+/* Softmax of rows, as bfloat16; lse = maximum + log of the sum. */
 static inline void *dnn_softmax(const struct dnn_attention *a, void *s, void *lse)
 {
     struct dnn_graph *g = a->g;
@@ -150,6 +152,7 @@ static inline void *dnn_softmax(const struct dnn_attention *a, void *s, void *ls
     return y;
 }
 
+/* Builds the forward's graph; nothing runs. Errors are kept in g. */
 static inline void dnn_attention_forward(struct dnn_graph *g, const struct attention *p,
                                          void *handle)
 {
@@ -170,7 +173,8 @@ static inline void dnn_attention_forward(struct dnn_graph *g, const struct atten
     dnn_join(g, handle);
 }
 
-/* to [batch, kv_heads, keys, width] = x^T b, summed over the query heads of a key head. */
+/* to [batch, kv_heads, keys, width] = x^T b, summed over the query heads of each key
+ * head. */
 static inline void dnn_key_grad(const struct dnn_attention *a,
                                 const struct attention *p, void *x, void *b,
                                 const struct heads_out *to, int64_t uid)
@@ -192,7 +196,8 @@ static inline void dnn_key_grad(const struct dnn_attention *a,
     dnn_reduce(g, DNN_REDUCE_ADD, every, y);
 }
 
-/* delta = sum of dout * out: in memory, as every block of keys reads it again. */
+/* delta = sum of dout * out. In memory, because every block of keys rereads it; the
+ * product with one writes it there. */
 static inline void *dnn_delta(const struct dnn_attention *a, const struct attention *p,
                               void *dout)
 {
@@ -208,7 +213,7 @@ static inline void *dnn_delta(const struct dnn_attention *a, const struct attent
     return delta;
 }
 
-/* s = exp(scale q k^T - lse), hidden where nobody looks. */
+/* exp(scale q k^T - lse): the probabilities, 0 where the key is hidden. */
 static inline void *dnn_probabilities(const struct dnn_attention *a, void *q, void *kt,
                                       void *scale)
 {
@@ -222,6 +227,8 @@ static inline void *dnn_probabilities(const struct dnn_attention *a, void *q, vo
     return dnn_apply(g, DNN_EXP, s, NULL, &a->scores);
 }
 
+/* Builds the backward's graph: dv = p^T dout, ds = scale p (dout v^T - delta), dk =
+ * ds^T q, dq = ds k. */
 static inline void dnn_attention_backward(struct dnn_graph *g,
                                           const struct attention *p,
                                           const struct attention_grads *to,

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention forward: one thread block per 64 queries of a head goes over the key tiles
- * that they see with a running maximum and sum. Out go the output and one log-sum-exp per
- * query.
+ * Attention forward in plain float32: one thread block per 64 queries of a head goes
+ * over the key tiles that they see, with a running maximum and sum. Out: the output and
+ * one log-sum-exp per query.
  */
 #include "backend/cuda/cuda_attention.h"
 
-/* Of the 16 threads that share rows; every one of them has the result. */
+/* Maximum and sum over the 16 threads that share rows; all of them get the result. Half
+ * a warp: the exchange never crosses to the other half's rows. */
 static __device__ __forceinline__ float row_max(float v)
 {
     for (int o = ATTN_LANES / 2; o > 0; o /= 2) {
@@ -24,7 +25,8 @@ static __device__ __forceinline__ float row_sum(float v)
     return v;
 }
 
-/* Scores of one row to exp(score - max); returns what the past is scaled by. */
+/* Turns the scores of one row into exp(score - max); returns the factor for earlier
+ * results. */
 static __device__ __forceinline__ float soften(float s[ATTN_EACH], float &max,
                                                float &sum)
 {
@@ -33,7 +35,7 @@ static __device__ __forceinline__ float soften(float s[ATTN_EACH], float &max,
     for (int j = 0; j < ATTN_EACH; j++)
         next = s[j] > next ? s[j] : next;
     next = row_max(next);
-    /* No key seen yet: any finite number will do. */
+    /* no key seen yet: any finite number will do, and avoids inf - inf */
     base = next == -INFINITY ? 0.0f : next;
     factor = max == -INFINITY ? 0.0f : maths_exp(max - base);
     for (int j = 0; j < ATTN_EACH; j++) {
@@ -45,7 +47,8 @@ static __device__ __forceinline__ float soften(float s[ATTN_EACH], float &max,
     return factor;
 }
 
-/* One block of queries, columns [c0, c0 + 64 CHUNKS) of the output. */
+/* One block of queries, columns [c0, c0 + 64 CHUNKS) of the output. For wide heads each
+ * part computes the scores again: cheaper than passing them through memory. */
 template <typename T, int CHUNKS>
 static __device__ __forceinline__ void forward_tile(const struct attention &p,
                                                     struct attn_shared &sh,
@@ -89,6 +92,7 @@ static __device__ __forceinline__ void forward_tile(const struct attention &p,
                 s[i][j] *=
                     attn_keep(sh.kept, scale, ATTN_EACH * y + i, x + ATTN_LANES * j);
         }
+        /* attn_gather synchronizes before it reads them */
         attn_share(sh, s);
         attn_gather<T, CHUNKS>(
             acc, sh, attn_rows_of<T>(p.v, t.b, t.kv_head, k0, t.keys, 1.0f), c0, d);
@@ -109,7 +113,7 @@ static __device__ __forceinline__ void forward_tile(const struct attention &p,
     attn_store<T, CHUNKS>(to, t.b, t.h, t.q0, t.queries, acc, 1.0f, c0, d);
 }
 
-/* Later blocks of a causal attention have more to do: they go first. */
+/* Later blocks of a causal attention have more work, so they start first. */
 template <typename T, int CHUNKS>
 static __global__ void __launch_bounds__(ATTN_THREADS)
     attention_forward(struct attention p, T *out, float *lse)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products of bfloat16 tiles on tensor cores for the attention: 16 x 8 results of a warp,
- * summed in float32 over 16 columns a time. Where there are none (the kernels run on the
- * CPU) the same products are made through shuffles, element for element.
+ * Products of bfloat16 tiles on tensor cores for the attention: 16 x 8 results per
+ * warp, summed in float32 over 16 columns at a time. In the stand-in build, where
+ * kernels run on the CPU, the same products are made through shuffles, element for
+ * element.
  */
 #ifndef ACCEL_BACKEND_CUDA_ATTENTION_MMA_H
 #define ACCEL_BACKEND_CUDA_ATTENTION_MMA_H
@@ -10,12 +11,13 @@
 #include "backend/cuda/cuda_attention.h"
 
 #define MMA_THREADS 128
-#define MMA_ROWS    16 /* of a tile that one warp has */
+#define MMA_ROWS    16 /* rows of a tile per warp */
 #define MMA_WIDEST  128
-#define MMA_PAD     8 /* elements after a row in shared memory: no bank conflicts */
+/* padding after a row in shared memory, against bank conflicts */
+#define MMA_PAD 8
 
-/* Lane l of a result has row l / 4, columns 2 (l % 4) and the next, and the same of row
- * l / 4 + 8: c[0..1], c[2..3]. */
+/* Lane l of a result owns row l / 4, columns 2 (l % 4) and the next in c[0..1], and the
+ * same columns of row l / 4 + 8 in c[2..3]. */
 static __device__ __forceinline__ int mma_row(void)
 {
     return (int)threadIdx.x % WARP / 4;
@@ -26,12 +28,13 @@ static __device__ __forceinline__ int mma_col(void)
     return (int)threadIdx.x % 4 * 2;
 }
 
-/* First row of the warp within the tile. */
+/* The warp's first row within the tile. */
 static __device__ __forceinline__ int mma_first(void)
 {
     return (int)threadIdx.x / WARP * MMA_ROWS;
 }
 
+/* Two floats rounded to bfloat16 in one register, `low` in the lower half. */
 static __device__ __forceinline__ uint32_t mma_pack(float low, float high)
 {
 #ifdef __CUDACC__
@@ -45,7 +48,7 @@ static __device__ __forceinline__ uint32_t mma_pack(float low, float high)
 }
 
 #ifndef __CUDACC__
-/* low (half 0) or high bfloat16 of a register */
+/* The low (half 0) or high bfloat16 of a register. */
 static inline float mma_half(uint32_t both, int half)
 {
     return bf16_to_f32((bf16_t)(both >> 16 * half));
@@ -64,7 +67,8 @@ static __device__ __forceinline__ void mma(float c[4], const uint32_t a[4], uint
 #else
     const int lane = (int)threadIdx.x % WARP;
 
-    /* Each of the four lanes that have a row, or a column, has four of its elements. */
+    /* Four lanes share a row of a, or a column of b, and each holds four of its
+     * elements. */
     for (int from = 0; from < 4; from++) {
         uint32_t row[4], col[2][2];
 
@@ -90,9 +94,10 @@ static __device__ __forceinline__ void mma(float c[4], const uint32_t a[4], uint
 #endif
 }
 
-/* Four 8 x 8 matrices at rows [0, 8) and [8, 16), columns [0, 8) of `at`, and the same of
- * columns [8, 16): lane l has row l / 4, columns 2 (l % 4) and the next of each. As a it is
- * {0, 1, 2, 3}; as b of the rows' transpose {0, 2} and {1, 3}. */
+/* Loads four 8 x 8 matrices: rows [0, 8) and [8, 16) at columns [0, 8) of `at`, then
+ * the same rows at columns [8, 16). Lane l gets row l / 4, columns 2 (l % 4) and the
+ * next of each. They serve as a in the order {0, 1, 2, 3}, or as b of the rows'
+ * transpose in {0, 2} and {1, 3}. */
 static __device__ __forceinline__ void mma_load(uint32_t r[4], const bf16_t *at, int ld)
 {
     const int lane = (int)threadIdx.x % WARP;
@@ -109,8 +114,8 @@ static __device__ __forceinline__ void mma_load(uint32_t r[4], const bf16_t *at,
 #endif
 }
 
-/* The same matrices, each transposed: lane l has column l / 4, rows 2 (l % 4) and the next.
- * As b it is {0, 1} and {2, 3}. */
+/* The same matrices, each transposed: lane l gets column l / 4, rows 2 (l % 4) and the
+ * next. They serve as b in {0, 1} and {2, 3}. */
 static __device__ __forceinline__ void mma_load_turned(uint32_t r[4], const bf16_t *at,
                                                        int ld)
 {
@@ -132,8 +137,8 @@ static __device__ __forceinline__ void mma_load_turned(uint32_t r[4], const bf16
 #endif
 }
 
-/* Rows of a head into shared memory, zero where there is none. Rows and widths are such
- * that 8 elements can be read at once (attn_mma_fits). */
+/* Copies rows of a head to shared memory, zeros where there are none. Rows and widths
+ * allow reads of 8 elements (attn_mma_fits). */
 template <int WIDTH>
 static __device__ __forceinline__ void mma_stage(bf16_t *dst,
                                                  const struct attn_rows<bf16_t> &from,
@@ -154,7 +159,7 @@ static __device__ __forceinline__ void mma_stage(bf16_t *dst,
     }
 }
 
-/* c = rows [0, 16) of a times the first 8 N rows of b, transposed. */
+/* c = rows [0, 16) of a times the transpose of the first 8 N rows of b. */
 template <int WIDTH, int N>
 static __device__ __forceinline__ void mma_scores(float c[N][4], const bf16_t *a,
                                                   const bf16_t *b)
@@ -179,7 +184,8 @@ static __device__ __forceinline__ void mma_scores(float c[N][4], const bf16_t *a
     }
 }
 
-/* acc += c, rounded, times the first 8 N rows of b. */
+/* acc += c, rounded to bfloat16, times the first 8 N rows of b. The layout of a result
+ * is that of an operand a, so c needs no trip through shared memory. */
 template <int WIDTH, int N>
 static __device__ __forceinline__ void mma_gather(float acc[WIDTH / 8][4],
                                                   const float c[N][4], const bf16_t *b)
@@ -203,7 +209,8 @@ static __device__ __forceinline__ void mma_gather(float acc[WIDTH / 8][4],
     }
 }
 
-/* The warp's rows of a finished tile, times a factor for each of the two rows. */
+/* Stores the warp's rows of a finished tile; `upper` and `lower` are the factors of
+ * this lane's two rows. */
 template <int WIDTH>
 static __device__ __forceinline__ void mma_store(const struct heads_out &to, int64_t b,
                                                  int64_t h, int64_t first, int rows,

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention backward on tensor cores: bfloat16, heads of up to 128 elements. As in the
- * plain backward, dq is made by a block per 64 queries, dk and dv by a block per 64 keys;
- * a warp has 16 rows, and takes 32 of the other side at a time.
+ * plain backward, a block per 64 queries makes dq and a block per 64 keys dk and dv. A
+ * warp has 16 rows and takes 32 of the other side at a time, to fit its registers.
  */
 #include "backend/cuda/attention_mma.h"
 
 #define HALF  (ATTN_TILE / 2)
-#define TILES (HALF / 8) /* results side by side in half a row of scores */
+#define TILES (HALF / 8) /* 8-column results in half a row of scores */
 
 struct mma_task {
     const void *dout;
     const float *lse, *delta;
 };
 
-/* Two tiles that stay and two that change, and two floats per query. */
+/* Two tiles that stay and two that change, and two floats per query. For dq the
+ * queries' side stays (q, dout), for dk and dv the keys' side (k, v). */
 template <int WIDTH> struct grad_shared {
     bf16_t own[2][ATTN_TILE * (WIDTH + MMA_PAD)],
         other[2][ATTN_TILE * (WIDTH + MMA_PAD)];
@@ -22,6 +23,7 @@ template <int WIDTH> struct grad_shared {
     uint8_t kept[ATTN_TILE * ATTN_QUADS];
 };
 
+/* Copies lse and delta of the tile's queries to shared memory. */
 static __device__ __forceinline__ void stage_rows(const struct attention &p,
                                                   const struct mma_task &w,
                                                   const struct attn_tile &t, float *lse,
@@ -36,7 +38,8 @@ static __device__ __forceinline__ void stage_rows(const struct attention &p,
     }
 }
 
-/* One element: s to p * keep, dp to ds = p (dp * keep - delta). */
+/* One element: s becomes p * keep, dp becomes ds = p (dp * keep - delta), as in the
+ * plain backward. */
 static __device__ __forceinline__ void score_grad(float &s, float &dp, bool sees,
                                                   float lse, float delta, float keep)
 {
@@ -55,7 +58,7 @@ static __device__ __forceinline__ void clear(float acc[WIDTH / 8][4])
             acc[n][i] = 0.0f;
 }
 
-/* dq: rows are queries. */
+/* dq of one tile: rows are queries, keys pass by. */
 template <int WIDTH>
 static __device__ __forceinline__ void query_tile(const struct attention &p,
                                                   const struct mma_task &w,
@@ -110,7 +113,8 @@ static __device__ __forceinline__ void query_tile(const struct attention &p,
     mma_store<WIDTH>(dq, t.b, t.h, t.q0, t.queries, acc, p.scale, p.scale, d);
 }
 
-/* What the queries of one tile add to dk and dv of its keys. Rows are keys. */
+/* Adds what the queries of one tile contribute to dk and dv of the keys. Rows are
+ * keys. */
 template <int WIDTH>
 static __device__ __forceinline__ void add_queries(
     const struct attention &p, const struct mma_task &w, struct grad_shared<WIDTH> &sh,
@@ -151,7 +155,8 @@ static __device__ __forceinline__ void add_queries(
     }
 }
 
-/* dk and dv may be one tensor: each element is the same thread's in both, dk first. */
+/* dk and dv may be one tensor: each element belongs to the same thread in both, dk
+ * first. */
 template <int WIDTH>
 static __device__ __forceinline__ void key_tile(const struct attention &p,
                                                 const struct mma_task &w,
@@ -161,7 +166,7 @@ static __device__ __forceinline__ void key_tile(const struct attention &p,
                                                 const struct heads_out &to_v)
 {
     const int64_t group = p.heads / p.kv_heads, d = p.head_width;
-    /* The first query that sees the first key. */
+    /* the first query that sees the tile's first key; earlier tiles see none */
     const int64_t first = p.causal ? attn_clamp(k0 - p.offset, 0, p.queries) : 0;
     struct attn_tile t = attn_tile_at(p, b, kv_head * group, 0, k0);
     float dk[WIDTH / 8][4], dv[WIDTH / 8][4];
@@ -209,7 +214,8 @@ static __global__ void __launch_bounds__(MMA_THREADS)
     const int64_t blocks = (p.keys + ATTN_TILE - 1) / ATTN_TILE;
     const int64_t heads = p.batch * p.kv_heads;
 
-    /* Earlier keys of a causal attention are seen by more: they go first. */
+    /* Earlier keys of a causal attention are seen by more queries, so they start
+     * first. */
     ROW_STRIDE(i, heads * blocks)
     {
         int64_t bh = i % heads;

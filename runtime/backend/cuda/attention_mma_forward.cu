@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention forward on tensor cores: bfloat16, heads of up to 128 elements. A thread block
- * has 64 queries, a warp 16 of them, and goes over the key tiles that they see with a
- * running maximum and sum. Out go the output and one log-sum-exp per query.
+ * Attention forward on tensor cores: bfloat16, heads of up to 128 elements. A thread
+ * block has 64 queries, each warp 16 of them, and goes over the key tiles that they see
+ * with a running maximum and sum. Out: the output and one log-sum-exp per query.
  */
 #include "backend/cuda/attention_mma.h"
 
-#define TILES (ATTN_TILE / 8) /* results side by side in a row of scores */
+#define TILES (ATTN_TILE / 8) /* 8-column results in a row of scores */
 
-/* Of the four lanes that share a row. */
+/* Maximum and sum over the four lanes that share a row. */
 static __device__ __forceinline__ float quad_max(float v)
 {
     for (int o = 2; o > 0; o /= 2) {
@@ -26,8 +26,8 @@ static __device__ __forceinline__ float quad_sum(float v)
     return v;
 }
 
-/* Row `half` of this lane's two: scores to exp(score - max); returns what the past is
- * scaled by. */
+/* Row `half` of this lane's two: turns scores into exp(score - max); returns the factor
+ * for earlier results. */
 static __device__ __forceinline__ float soften(float s[TILES][4], int half, float &max,
                                                float &sum)
 {
@@ -38,7 +38,7 @@ static __device__ __forceinline__ float soften(float s[TILES][4], int half, floa
         for (int i = 2 * half; i < 2 * half + 2; i++)
             next = s[n][i] > next ? s[n][i] : next;
     next = quad_max(next);
-    /* No key seen yet: any finite number will do. */
+    /* no key seen yet: any finite number will do, and avoids inf - inf */
     base = next == -INFINITY ? 0.0f : next;
     factor = max == -INFINITY ? 0.0f : maths_exp(max - base);
 #pragma unroll
@@ -52,7 +52,8 @@ static __device__ __forceinline__ float soften(float s[TILES][4], int half, floa
     return factor;
 }
 
-/* Scales the scores and hides what is not seen. */
+/* Scales the scores and hides keys that are not seen. Scaling the float32 scores, not
+ * the bfloat16 queries, costs no accuracy. */
 static __device__ __forceinline__ void hide(const struct attn_view &view, float scale,
                                             float s[TILES][4])
 {
@@ -65,6 +66,7 @@ static __device__ __forceinline__ void hide(const struct attn_view &view, float 
         }
 }
 
+/* Applies dropout, after the sums: dropped keys still count in the softmax. */
 static __device__ __forceinline__ void drop(const uint8_t *kept, float scale,
                                             float s[TILES][4])
 {
@@ -75,6 +77,7 @@ static __device__ __forceinline__ void drop(const uint8_t *kept, float scale,
                                  n * 8 + mma_col() + i % 2);
 }
 
+/* More than 48 KiB with WIDTH 128, hence dynamic shared memory. */
 template <int WIDTH> struct forward_shared {
     bf16_t q[ATTN_TILE * (WIDTH + MMA_PAD)], k[ATTN_TILE * (WIDTH + MMA_PAD)],
         v[ATTN_TILE * (WIDTH + MMA_PAD)];
@@ -136,7 +139,7 @@ static __device__ __forceinline__ void forward_tile(const struct attention &p,
     mma_store<WIDTH>(to, t.b, t.h, t.q0, t.queries, acc, inverse[0], inverse[1], d);
 }
 
-/* Later blocks of a causal attention have more to do: they go first. */
+/* Later blocks of a causal attention have more work, so they start first. */
 template <int WIDTH>
 static __global__ void __launch_bounds__(MMA_THREADS)
     attention_mma_forward(struct attention p, void *out, float *lse)

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which kernels an attention is given to: a function of shapes, addresses and the version
- * of cuDNN, no device asked. Every path gives the same result; they differ in speed.
+ * Which kernels an attention call goes to: a function of shapes, addresses and the
+ * version of cuDNN, without asking a device. Every path gives the same result up to
+ * rounding; they differ in speed.
  */
 #ifndef ACCEL_BACKEND_CUDA_ATTENTION_PATH_H
 #define ACCEL_BACKEND_CUDA_ATTENTION_PATH_H
 
 #include "backend/cuda_sizes.h"
 
-#define DNN_VERSION_LEAST 90000 /* before, keys had to come in multiples of 64 */
+/* before 9.0.0, keys had to come in multiples of 64 */
+#define DNN_VERSION_LEAST 90000
 
 enum attn_path {
     ATTN_PLAIN,  /* float32 products, any width */
@@ -18,7 +20,7 @@ enum attn_path {
     ATTN_PATHS
 };
 
-/* Can 8 elements of a row be read at once? */
+/* Can 8 bfloat16 elements of a row be read at once (16 bytes)? */
 static inline bool attn_aligned(const void *data, int64_t sample, int64_t row,
                                 int64_t head)
 {
@@ -33,8 +35,8 @@ static inline bool attn_inputs_aligned(const struct attention *p)
            attn_aligned(p->v.data, p->v.sample, p->v.row, p->v.head);
 }
 
-/* Own kernels on tensor cores: bfloat16, heads of 8, 16, ... 128 elements. `g` is NULL for
- * the forward. */
+/* Do our own kernels on tensor cores apply? bfloat16, heads of 8, 16, ... 128 elements.
+ * `g` is NULL for the forward. */
 static inline bool attn_mma_fits(const struct attention *p,
                                  const struct attention_grads *g)
 {
@@ -42,8 +44,9 @@ static inline bool attn_mma_fits(const struct attention *p,
            attn_inputs_aligned(p) && (!g || attn_aligned(g->dout, 0, 0, 0));
 }
 
-/* cuDNN, version 90000 for 9.0.0, 0: none. Its dropout has other bits, and a query that sees
- * no key another lse; those stay here. Gradients are written, not added to. */
+/* Does cuDNN apply? Version 90000 is 9.0.0, 0: none. Not with dropout, whose bits
+ * differ, nor where a query may see no key, whose lse differs. It writes gradients and
+ * cannot add. */
 static inline bool attn_dnn_fits(const struct attention *p,
                                  const struct attention_grads *g, size_t version)
 {
@@ -62,6 +65,8 @@ static inline bool attn_dnn_fits(const struct attention *p,
     return !g || (attn_aligned(g->dout, 0, 0, 0) && attn_aligned(g->out, 0, 0, 0));
 }
 
+/* In this order: one query per sample, cuDNN, our tensor-core kernels, plain
+ * float32. */
 static inline enum attn_path attn_path_of(const struct attention *p,
                                           const struct attention_grads *g,
                                           size_t version)

@@ -1,39 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums of columns on a CUDA device: of gradients over rows, for the parameters of a norm,
- * over a dimension that is not the last. Two stages without atomics: parts of the rows, then
- * the parts in their order; the shapes alone decide where parts end.
+ * Sums of columns on a CUDA device: of gradients over rows, for the parameters of a
+ * norm, over a dimension that is not the last. Two stages without atomics: parts of the
+ * rows, then the parts in order. The shapes alone decide where parts end.
  */
 #include "backend/cuda/vector.h"
 
 enum {
     COLUMN_BLOCK = 256,
     STRIPS = COLUMN_BLOCK / WARP, /* rows that a block reads at a time */
-    PART_ROWS = 4 * STRIPS,       /* rows of a part at least */
-    PART_BLOCKS = 512             /* blocks of a launch that is large enough, about */
+    PART_ROWS = 4 * STRIPS,       /* least rows of a part */
+    PART_BLOCKS = 512             /* about as many blocks fill a device */
 };
 
-/* [outer][rows][cols] to [outer][cols], `parts` of the rows apart. */
+/* From [outer][rows][cols] to [outer][cols], the rows cut into `parts` parts. */
 struct columns {
     int64_t outer, rows, cols;
     int64_t parts, part_rows;
     float *part; /* [outer][parts][SUMS][cols], unless parts is 1 */
 };
 
+/* Index in shared memory with a gap after every 32, against bank conflicts. */
 static __device__ inline int gapped(int i)
 {
     return i + i / WARP;
 }
 
-/* OP: SUMS, add<V>(sum, outer, row, col) adds the values there to sum[SUMS][V];
- * finish(which, outer, col, total) writes. Their rows are packed or they are not. */
+/* OP has SUMS; add<V>(sum, outer, row, col), which adds the values there to
+ * sum[SUMS][V]; and finish(which, outer, col, total), which writes. V is the pack of
+ * its rows, or 1. */
 template <int V, typename OP>
 static __global__ void __launch_bounds__(COLUMN_BLOCK)
     columns_kernel(OP op, struct columns p)
 {
     enum { WIDTH = WARP * V };
     __shared__ float room[STRIPS][OP::SUMS]
-                         [WIDTH + V]; /* a gap after 32: no bank twice */
+                         [WIDTH + V]; /* with gaps: no bank conflicts */
     const int lane = (int)threadIdx.x % WARP, strip = (int)threadIdx.x / WARP;
     const int64_t left = (int64_t)blockIdx.x * WIDTH, col = left + lane * V;
     const int64_t begin = (int64_t)blockIdx.y * p.part_rows;
@@ -67,7 +69,8 @@ static __global__ void __launch_bounds__(COLUMN_BLOCK)
     }
 }
 
-/* The parts of one column after the other, a warp's lanes in neighbouring columns. */
+/* Second stage: adds the parts of each column; the lanes of a warp take adjacent
+ * columns. */
 template <typename OP>
 static __global__ void __launch_bounds__(COLUMN_BLOCK)
     parts_kernel(OP op, struct columns p)
@@ -96,6 +99,7 @@ static __global__ void __launch_bounds__(COLUMN_BLOCK)
     }
 }
 
+/* n within [low, high]. */
 static int64_t limited(int64_t n, int64_t low, int64_t high)
 {
     return n < low ? low : least(n, high);
@@ -124,7 +128,7 @@ static void launch_columns(struct cuda_state *s, struct columns p, OP op)
     cuda_scratch_free(s, p.part);
 }
 
-/* aligned: the addresses allow packs of V. */
+/* Sums with packs of V where addresses (`aligned`) and row length allow it. */
 template <int V, typename OP>
 static void sum_columns(struct cuda_state *s, bool aligned, int64_t outer, int64_t rows,
                         int64_t cols, OP op)
@@ -137,7 +141,7 @@ static void sum_columns(struct cuda_state *s, bool aligned, int64_t outer, int64
         launch_columns<1>(s, p, op);
 }
 
-/* ---- gradients: dst[c] += the sum over rows ------------------------------------------ */
+/* ---- gradients: dst[c] += the sum over rows -------------------------------------- */
 
 template <typename T> struct column_sum_op {
     enum { SUMS = 1 };
@@ -168,6 +172,7 @@ void cuda_column_sum(const struct backend *be, float *dst, const void *src,
                                       column_sum_op<T>{ dst, (const T *)src, cols }));
 }
 
+/* Gradients of gain and bias in one pass; either may be NULL. */
 template <typename T> struct norm_param_op {
     enum { SUMS = 2 };
     float *dgain, *dbias;
@@ -208,7 +213,7 @@ void cuda_norm_param_grad(const struct backend *be, const struct norm *p, float 
                                   p->rows, p->cols }));
 }
 
-/* ---- sums over a dimension: y[outer][c] = scale * the sum ------------------------------ */
+/* ---- sums over a dimension: y[outer][c] = scale * the sum ------------------------ */
 
 template <typename T, typename Y> struct reduce_op {
     enum { SUMS = 1 };

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two-dimensional convolution: columns of many places at a time, of all images in one row,
- * one product each. How much at a time: cuda_sizes.h. Gradients of x are gathered, so that
- * every sum has one order.
+ * Two-dimensional convolution: columns of many places at a time, of all images in one
+ * row, one product each. cuda_sizes.h says how many. Gradients of x are gathered, not
+ * scattered, so that every sum has one order.
  */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda_sizes.h"
 
 enum { THREADS = 256 };
 
-/* Places [first, first + n) of all images; rows of the matrices are `ld` elements apart. */
+/* Places [first, first + n), counted over all images; rows of the matrices are `ld`
+ * elements apart. */
 struct piece {
     struct conv p;
     int64_t taps, places, first, n, ld;
@@ -23,12 +24,14 @@ static struct piece piece_of(const struct conv *p, const struct cuda_conv_plan *
     return k;
 }
 
+/* x: elements; y: rows, which the kernels step over. */
 static dim3 grid_of(int64_t n, int64_t rows)
 {
     return dim3(elements_grid(n, THREADS), (unsigned)(rows < 4096 ? rows : 4096));
 }
 
-/* cols[k][j]: tap k % taps of channel k / taps around place first + j. */
+/* cols[k][j]: tap k % taps of channel k / taps around place first + j, zero in the
+ * padding. */
 template <typename T>
 static __global__ void columns_kernel(T *cols, const T *x, struct piece k,
                                       int64_t depth)
@@ -53,7 +56,7 @@ static __global__ void columns_kernel(T *cols, const T *x, struct piece k,
     }
 }
 
-/* Element of y or dy of channel o at place first + j. */
+/* Index of place first + j, channel o, in y or dy. */
 static __device__ inline int64_t output_at(const struct piece &k, int64_t o, int64_t j)
 {
     const int64_t at = k.first + j;
@@ -61,7 +64,7 @@ static __device__ inline int64_t output_at(const struct piece &k, int64_t o, int
     return (at / k.places * k.p.outputs + o) * k.places + at % k.places;
 }
 
-/* y = act(sum + bias), pre = sum + bias. */
+/* y = act(sum + bias), pre = sum + bias, from [outputs][n] back to the layout of y. */
 template <typename T>
 static __global__ void finish_kernel(T *y, T *pre, const float *sum, const T *bias,
                                      struct piece k, accel_activation_t act)
@@ -79,7 +82,8 @@ static __global__ void finish_kernel(T *y, T *pre, const float *sum, const T *bi
     }
 }
 
-/* out[o][j] = dy of channel o at place first + j. */
+/* out[o][j] = dy of channel o at place first + j: dy in the layout that the product
+ * takes. */
 template <typename T>
 static __global__ void delta_kernel(T *out, const T *dy, struct piece k)
 {
@@ -88,8 +92,9 @@ static __global__ void delta_kernel(T *out, const T *dy, struct piece k)
         out[o * k.ld + j] = dy[output_at(k, o, j)];
 }
 
-/* dx (+)= the columns that an element was copied into: channels [from, from + count) of
- * the images that begin with place `first`. */
+/* dx (+)= sum of the columns that an element was copied into, for channels [from, from
+ * + count) of the images that start with place `first`. Tap (u, v) copied it for place
+ * (y, x) / stride, if that is whole and inside. */
 template <typename T>
 static __global__ void gather_kernel(T *dx, bool add, const float *cols, struct piece k,
                                      int64_t from, int64_t count)
@@ -123,7 +128,7 @@ static __global__ void gather_kernel(T *dx, bool add, const float *cols, struct 
     }
 }
 
-/* A block for each output channel. */
+/* One block per output channel. */
 template <typename T>
 static __global__ void bias_kernel(float *dbias, const T *dy, struct piece k)
 {
@@ -188,7 +193,7 @@ void cuda_conv(const struct backend *be, const struct conv *p,
     BY_TYPE(p->type, T, forward<T>(s, p, f, scratch));
 }
 
-/* dweight += dy columns^T, piece by piece. */
+/* dweight += dy columns^T, piece by piece; the order of the pieces fixes the sum. */
 template <typename T>
 static void weight_grad(struct cuda_state *s, const struct conv *p,
                         const struct conv_backward *b, void *scratch)
@@ -220,7 +225,7 @@ static void weight_grad(struct cuda_state *s, const struct conv *p,
     }
 }
 
-/* Some channels of some images: columns = weight^T dy, then gathered. */
+/* Some channels of some images: columns = weight^T dy, then gathered into dx. */
 template <typename T>
 static void input_part(struct cuda_state *s, const struct conv_backward *b,
                        const struct cuda_conv_plan *c, const struct piece k,
@@ -263,6 +268,7 @@ static void input_grad(struct cuda_state *s, const struct conv *p,
     for (int64_t first = 0; first < c.all; first += step) {
         const struct piece k =
             piece_of(p, &c, first, c.all - first < step ? c.all - first : step);
+        /* one image's dy lies as the product needs it */
         const T *in = delta;
 
         if (c.images > 1)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies within the device and to and from the host. What the caller may change at once goes
- * through page-locked buffers: the copy is then the device's business, and the calling thread
- * waits only when all buffers are still on their way.
+ * Copies within the device and to and from the host. Host data that the caller may
+ * change at once goes through page-locked buffers: the copy is then the device's
+ * business, and the calling thread waits only when all buffers are in flight.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +12,15 @@
 
 #define SLOT_BYTES CUDA_STAGING_SLOT
 #define SLOTS      CUDA_STAGING_SLOTS
-/* From here on page-locked memory is worth a wait: nothing is copied twice. */
+/* From this size on, waiting for a direct copy from page-locked memory is cheaper than
+ * copying twice. */
 #define DIRECT_FROM (4 * SLOT_BYTES)
 
+/* One staging buffer. The calling thread may refill it once `done` has passed. */
 struct slot {
     char *p;
-    cudaEvent_t done; /* its last copy */
-    uint64_t stamp;   /* of that copy: the lowest is the oldest */
+    cudaEvent_t done; /* recorded after its last copy */
+    uint64_t stamp;   /* of that copy; the lowest is the oldest */
 };
 
 struct cuda_staging {
@@ -57,8 +59,8 @@ static struct slot *make_slot(struct cuda_state *s)
     return slot;
 }
 
-/* The buffer that was used longest ago if its copy is done, else a new one, else that one
- * when it is done. NULL after a failure. */
+/* The least recently used buffer if its copy is complete, else a new one, else wait for
+ * that one. NULL after a failure. */
 static struct slot *take_slot(struct cuda_state *s)
 {
     struct cuda_staging *g = s->staging;
@@ -82,6 +84,7 @@ static struct slot *take_slot(struct cuda_state *s)
     return cuda_ok(s, code, "cudaEventQuery") ? slot : NULL;
 }
 
+/* The runtime finds out which side is whose (cudaMemcpyDefault). */
 void cuda_copy(const struct backend *be, void *dst, const void *src, size_t bytes)
 {
     struct cuda_state *s = cuda_state_of(be);
@@ -124,7 +127,7 @@ void cuda_from_host(const struct backend *be, void *dst, const void *host, size_
     }
 }
 
-/* At most SLOT_BYTES into a buffer of ours, waiting for them. NULL after a failure. */
+/* Copies at most SLOT_BYTES into one of our buffers and waits. NULL after a failure. */
 static const void *fetch_piece(struct cuda_state *s, const void *src, size_t bytes)
 {
     struct slot *slot = take_slot(s);
@@ -154,7 +157,7 @@ bool cuda_fetch(struct cuda_state *s, void *host, const void *src, size_t bytes)
     return !s->failed;
 }
 
-/* After a failure there are no values; zeros are at least not somebody else's memory. */
+/* After a failure there are no values; zeros at least do not leak other memory. */
 void cuda_to_host_bytes(const struct backend *be, void *host, const void *src,
                         size_t bytes)
 {
@@ -162,6 +165,7 @@ void cuda_to_host_bytes(const struct backend *be, void *host, const void *src,
         memset(host, 0, bytes);
 }
 
+/* Values of any dtype as float32, on the host. */
 static void as_float(float *out, const void *src, accel_dtype_t type, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -187,7 +191,7 @@ static void as_float(float *out, const void *src, accel_dtype_t type, int64_t n)
         case ACCEL_F64:
             out[i] = (float)((const double *)src)[i];
             break;
-        default: /* no arrays of what only travels */
+        default: /* wire types never form arrays */
             break;
         }
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opens and closes one device. In: its number among the visible ones. Out: a backend, or the
- * reason why the driver, the device or its memory will not do. The module's entry.
+ * Opens and closes one device. In: its number among the visible ones. Out: a backend,
+ * or the reason why the driver, the device or its memory will not do. Also holds the
+ * module's entry.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,13 +17,15 @@
 #define MAJOR(version) ((version) / 1000)
 #define MINOR(version) ((version) % 1000 / 10)
 
+/* INT32_MAX: no bad row, no op. atomicMin lowers both. */
 static __global__ void clear_fault_kernel(struct cuda_fault *f)
 {
     f->embed.row = f->target.row = f->embed.mark = f->target.mark = INT32_MAX;
     f->embed.limit = f->target.limit = 0;
 }
 
-/* The static runtime answers without a driver as well: 0 is its version then. */
+/* Is there a driver that works with this toolkit? The static runtime answers without a
+ * driver too, with version 0. */
 static accel_status_t driver_answers(accel_error_t *err)
 {
     int driver = 0, runtime = 0, devices = 0;
@@ -54,12 +57,15 @@ static accel_status_t driver_answers(accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* Numbers count the visible devices: Slurm may show a process one of eight as number
+ * 0. */
 static accel_status_t device_exists(int device, accel_error_t *err)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     int devices = 0;
 
-    /* No device is an error of that call, and one that is not kept. */
+    /* having no device is an error of this call; clear it, so that no later call
+     * reports it */
     if (cudaGetDeviceCount(&devices) != cudaSuccess)
         devices = 0;
     (void)cudaGetLastError();
@@ -73,7 +79,7 @@ static accel_status_t device_exists(int device, accel_error_t *err)
                       device, devices, visible ? visible : ", not set");
 }
 
-/* "580.65.06" of the driver that is loaded, else for which CUDA it is. */
+/* Writes "580.65.06", the release of the loaded driver, or which CUDA it is for. */
 static void driver_release(char *out, size_t len)
 {
     FILE *f = fopen("/proc/driver/nvidia/version", "re");
@@ -94,6 +100,7 @@ static void driver_release(char *out, size_t len)
         fclose(f);
 }
 
+/* Takes the device's properties and makes the texts of name and isa from them. */
 static bool describe(struct cuda_state *s)
 {
     const int blas = (int)cublasLtGetVersion();
@@ -119,7 +126,8 @@ static bool describe(struct cuda_state *s)
     return true;
 }
 
-/* The first kernel tells whether the module has code for the device. */
+/* Sets the device up. The first kernel shows whether the module has code for this GPU,
+ * so it runs before anything large is allocated. */
 static bool start(struct cuda_state *s)
 {
     if (!CHECK(s, cudaSetDevice(s->device)) || !describe(s))
@@ -141,7 +149,7 @@ void cuda_close(struct backend *be)
 
     if (s->end_recording)
         s->end_recording(s);
-    /* What is still running uses what is freed here; what failed was told before. */
+    /* wait: work in flight uses what is freed below; a failure was reported before */
     (void)cudaDeviceSynchronize();
     cuda_close_parts(s);
     cuda_staging_close(s);
@@ -155,6 +163,8 @@ void cuda_close(struct backend *be)
     free(s);
 }
 
+/* Closes what it had opened when a part fails, after the error text is made: that text
+ * needs the state. */
 static accel_status_t cuda_open(struct backend **out, int device, accel_error_t *err)
 {
     accel_status_t st = driver_answers(err);

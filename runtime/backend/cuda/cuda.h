@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA backend as its own files see it: the state of one device, checked calls, launches
- * and memory. Two compilers build these files: nvcc, and g++ against the stand-in toolkit of
- * tests/cuda, which runs the kernels on the CPU. Nothing here includes a header of libaccel
- * but backend.h, maths.h and common/.
+ * The CUDA backend as its own files see it: the state of one device, checked calls,
+ * launches and memory. Two compilers build these files: nvcc, and g++ against the
+ * stand-in toolkit of tests/cuda, which runs the kernels on the CPU. Of libaccel's
+ * headers, only backend.h, maths.h and common/ may be included here.
  */
 #ifndef ACCEL_BACKEND_CUDA_CUDA_H
 #define ACCEL_BACKEND_CUDA_CUDA_H
@@ -23,46 +23,53 @@ struct cuda_graph; /* graph.cu: the recorded step */
 struct cuda_marks; /* marks.cu: the ops of this micro-batch */
 struct cuda_dnn;   /* attention_dnn.cu: cuDNN, when it could be loaded */
 
-/* Rows whose ids are out of range, noted by kernels and read at sync. */
+/* Rows whose ids are out of range. Kernels note them on the device; sync reads them. */
 struct cuda_fault {
     struct cuda_bad embed, target;
 };
 
+/* All that is known about one opened device. Nothing in it is locked. */
 struct cuda_state {
     struct backend be; /* its state points back here */
     int device;        /* number of the device among the visible ones */
     int compute;       /* capability: 90 for 9.0 */
     int sms;
-    size_t shared_bytes; /* dynamic shared memory that one block can have at most */
+    size_t shared_bytes; /* most dynamic shared memory of a block, in bytes */
     bool pool;           /* the driver has stream-ordered allocation */
     char name[96], isa[192];
 
-    cudaStream_t stream[QUEUE_COUNT], now; /* now: the one in use */
+    /* now: the stream of the queue in use */
+    cudaStream_t stream[QUEUE_COUNT], now;
 
-    /* The first failure; after it every call does nothing. */
+    /* The first failure. From then on every call does nothing. */
     bool failed;
     cudaError_t code;
     char call[96], why[160];
-    char where[256];   /* its op, or the first that it may have been; "" is not known */
-    char last_op[160]; /* of one that came late: the last op on the device */
-    size_t asked;      /* by the request that failed, if it was one for memory */
+    /* the op that failed, or the first that may have; "": not known */
+    char where[256];
+    char last_op[160]; /* for a late failure: the last op put on the device */
+    /* bytes of the request that failed, if it was one for memory */
+    size_t asked;
     enum backend_memory asked_kind;
 
     struct cuda_block *blocks;
     struct cuda_range *ranges;
-    size_t held[MEMORY_KINDS]; /* bytes by kind, without the pool's */
+    /* bytes by kind, without those of the stream-ordered pool */
+    size_t held[MEMORY_KINDS];
     struct {
         char *base;
         size_t bytes, top;
-    } room; /* scratch.cu: kernels of the compute queue take from it */
+        /* scratch.cu: the stack that kernels of the compute queue take scratch from */
+    } room;
     struct cuda_staging *staging;
     struct cuda_fault *fault; /* device memory */
 
-    /* Set by whoever records the step as a graph, else NULL: ends the recording and runs
-     * what was recorded, before the CPU waits for the device or uses other memory. */
+    /* Set while a step is recorded as a graph, else NULL. Ends the recording and
+     * launches what it holds. Must be called before the CPU waits for the device or
+     * memory outside the recording is used. */
     void (*end_recording)(struct cuda_state *s);
-    /* Grows where a recording begins and ends. All queues meet there: an event of another
-     * part needs no wait. */
+    /* Incremented where a recording begins and ends. All queues meet there, so an event
+     * from another part needs no wait. */
     uint64_t part;
 
     struct cuda_blas *blas;
@@ -70,7 +77,8 @@ struct cuda_state {
     struct cuda_marks *marks;
     struct cuda_dnn *dnn;
 
-    bool peer_gone; /* the first failure is the watch's: */
+    /* the first failure came from the watch; it is kept in `peer` */
+    bool peer_gone;
     accel_error_t peer;
     char bus_id[32];
 };
@@ -80,24 +88,25 @@ static inline struct cuda_state *cuda_state_of(const struct backend *be)
     return (struct cuda_state *)be->state;
 }
 
-/* ---- checked calls ------------------------------------------------------------------- */
+/* ---- checked calls --------------------------------------------------------------- */
 
-/* Keeps the first failure with the name of the call (`call` up to its parenthesis). False
- * when this call failed. */
+/* Keeps the first failure with the name of the call (`call` up to its parenthesis).
+ * False: this call failed. */
 bool cuda_ok(struct cuda_state *s, cudaError_t code, const char *call);
-/* The same for a library that has codes of its own: `why` is its text. Always false. */
+/* The same for a library with error codes of its own; `why` is their text. Always
+ * false. */
 bool cuda_fails(struct cuda_state *s, const char *call, const char *why);
-/* The same where the device failed, maybe at what was put on it before. */
+/* The same where the device failed, possibly in work queued earlier. */
 bool cuda_breaks(struct cuda_state *s, const char *call, const char *why);
-/* Keeps a lack of memory of the device as the failure. Always false. */
+/* Keeps an out-of-memory of the device as the failure. Always false. */
 bool cuda_lacks(struct cuda_state *s, enum backend_memory kind, size_t bytes);
 
-/* Calls unless something failed before: true when it was called and succeeded. */
+/* Makes the call unless something failed before; true if it was made and succeeded. */
 #define CHECK(s, ...) (!(s)->failed && cuda_ok(s, (__VA_ARGS__), #__VA_ARGS__))
 
-/* Puts a kernel at the end of the queue in use, unless something failed before. A kernel's
- * name with a comma goes in parentheses: LAUNCH((add_kernel<float, 4>), ...). `grid` and
- * `block` are numbers or dim3; a grid of nothing is not launched. */
+/* Appends a kernel to the queue in use, unless something failed before. A kernel's name
+ * that contains a comma goes in parentheses: LAUNCH((add_kernel<float, 4>), ...).
+ * `grid` and `block` are numbers or dim3; an empty grid is not launched. */
 #ifdef __CUDACC__
 #define LAUNCH(kernel, grid, block, shared_bytes, s, ...)                              \
     do {                                                                               \
@@ -123,58 +132,63 @@ bool cuda_lacks(struct cuda_state *s, enum backend_memory kind, size_t bytes);
     } while (0)
 #endif
 
-/* Before a kernel may be launched with more than 48 KiB of dynamic shared memory. */
+/* Required before a kernel may be launched with more than 48 KiB of dynamic shared
+ * memory. */
 #define ALLOW_SHARED(kernel, bytes, s)                                                 \
     CHECK(s, cudaFuncSetAttribute((const void *)(kernel),                              \
                                   cudaFuncAttributeMaxDynamicSharedMemorySize,         \
                                   (int)(bytes)))
 
-/* ---- memory -------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------- */
 
-/* Scratch of the call that asks for it, for the queue in use; given back in the opposite
- * order. NULL after a failure (which is kept) and for 0 bytes. */
+/* Scratch for the calling function, in the order of the queue in use. Free it in
+ * reverse order: the room is a stack. NULL after a failure (which is kept) and for 0
+ * bytes. */
 void *cuda_scratch(struct cuda_state *s, size_t bytes);
 void cuda_scratch_free(struct cuda_state *s, void *p); /* NULL is fine */
-/* What the stream-ordered pool has of the device, and the most it had. */
+/* Bytes that the stream-ordered pool holds of the device now, and its peak. */
 void cuda_pool_bytes(struct cuda_state *s, size_t *now, size_t *most);
 
-/* The sentence, code and cure of memory that was not there: what was asked for, what is
- * held by kind and what is free. */
+/* Fills err for an out-of-memory: what was asked for, what is held by kind, what is
+ * free, and which option helps. */
 accel_status_t cuda_no_memory(struct cuda_state *s, enum backend_memory kind,
                               size_t bytes, accel_error_t *err);
 
-/* Is it within memory of host_alloc? */
+/* Does [p, p + bytes) lie within memory of host_alloc? */
 bool cuda_is_locked(struct cuda_state *s, const void *p, size_t bytes);
 
-/* Waits that ask the watch meanwhile; false after a failure. */
+/* Waits that poll the watch meanwhile; false after a failure. */
 bool cuda_await_queue(struct cuda_state *s, cudaStream_t queue);
 bool cuda_await_event(struct cuda_state *s, cudaEvent_t event);
 bool cuda_await_all(struct cuda_state *s);
 
-/* Waits for the queue in use and ends a recording first; false after a failure. */
+/* Ends a recording, then waits for the queue in use; false after a failure. */
 bool cuda_finish(struct cuda_state *s);
-/* Copies to the host and waits: small results, such as a sum. */
+/* Copies to the host and waits; for small results, such as a sum. */
 bool cuda_fetch(struct cuda_state *s, void *host, const void *src, size_t bytes);
 
-/* Parts of the core, in the order in which open calls them (close: the other way round). */
+/* Parts of the core, in the order in which open calls them; close goes the other
+ * way. */
 bool cuda_memory_open(struct cuda_state *s);
 void cuda_memory_close(struct cuda_state *s);
 bool cuda_staging_open(struct cuda_state *s);
 void cuda_staging_close(struct cuda_state *s);
 void cuda_ranges_close(struct cuda_state *s);
 
-/* Parts that belong to graph.cu: no step is recorded from now on (somebody else puts work
- * on the queues), and scratch while a step is recorded. free: false when it is not its. */
+/* graph.cu. cuda_graph_never: no step is recorded from now on, because others put work
+ * on the queues. The other two are scratch while a step is recorded; free returns false
+ * for memory that is not graph.cu's. */
 void cuda_graph_never(struct cuda_state *s);
 void *cuda_graph_scratch(struct cuda_state *s, size_t bytes);
 bool cuda_graph_scratch_free(struct cuda_state *s, void *p);
 
-/* marks.cu: where the first failure is, into where and last_op; late: it may be that of any
- * op which is not known to be over. */
+/* marks.cu: writes the place of the first failure to where and last_op. late: any op
+ * that is not known to be complete may have caused it. */
 void cuda_marks_fail(struct cuda_state *s, bool late);
-/* All ops but the last are over. */
+/* Notes that all ops but the last are complete. */
 void cuda_marks_waited(struct cuda_state *s);
-/* The number of the op at work, for kernels that note something; its name, or "". */
+/* The number of the current op, for kernels that note something, and the name of an op
+ * by number, or "". */
 int cuda_mark_now(const struct cuda_state *s);
 void cuda_mark_name(const struct cuda_state *s, int mark, char *out, size_t len);
 
@@ -187,9 +201,9 @@ void cuda_attention_close(struct cuda_state *s);
 bool cuda_gemm_open(struct cuda_state *s);
 void cuda_gemm_close(struct cuda_state *s);
 
-/* ---- entries ------------------------------------------------------------------------- */
+/* ---- entries --------------------------------------------------------------------- */
 
-/* table.cu: every function of the vtable, and what the parts open and close. */
+/* table.cu: fills in every function of the vtable; opens and closes the parts. */
 void cuda_fill_table(struct backend *be);
 bool cuda_open_parts(struct cuda_state *s);
 void cuda_close_parts(struct cuda_state *s);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the CUDA attention: tiles of 64 queries x 64 keys, one per thread block at a
- * time, 4 x 4 elements per thread. Operands pass through shared memory; scores never leave
- * the chip. Every sum has a fixed order, so that two runs give the same bits.
+ * Internals of the CUDA attention: tiles of 64 queries x 64 keys, one per thread block
+ * at a time, 4 x 4 elements per thread. Operands pass through shared memory; scores
+ * never leave the chip. Every sum has a fixed order, so two runs give the same bits.
  */
 #ifndef ACCEL_BACKEND_CUDA_ATTENTION_H
 #define ACCEL_BACKEND_CUDA_ATTENTION_H
@@ -12,34 +12,37 @@
 #include "backend/maths.h"
 
 #define ATTN_TILE    64
-#define ATTN_CHUNK   32 /* columns of two operands staged at a time */
+#define ATTN_CHUNK   32 /* columns of both operands that are staged at a time */
 #define ATTN_THREADS 256
-#define ATTN_EACH    4 /* rows, and columns, of a tile that one thread has */
+#define ATTN_EACH    4 /* rows, and columns, of a tile per thread */
 #define ATTN_LANES   (ATTN_TILE / ATTN_EACH)
-#define ATTN_S_ROW   (ATTN_TILE + 1) /* one more than a power of two: no bank conflicts */
-#define ATTN_QUADS   (ATTN_TILE / 4) /* keys share a block of random words by fours */
+/* one more than a power of two avoids bank conflicts */
+#define ATTN_S_ROW (ATTN_TILE + 1)
+/* four keys share a block of random words */
+#define ATTN_QUADS (ATTN_TILE / 4)
 
-/* Thread (x, y) of a block has the rows 4 y + i and the columns x + 16 j, i, j < 4. */
+/* Thread (x, y) of a block owns rows 4 y + i and columns x + 16 j of a tile, i, j <
+ * 4. */
 struct attn_shared {
     float stage[2 * ATTN_TILE * (ATTN_CHUNK + 1)]; /* or [64][65] */
     float s[ATTN_TILE * ATTN_S_ROW];
     uint8_t kept[ATTN_TILE * ATTN_QUADS];
 };
 
-/* The rows of one head from a first position on. */
+/* Rows of one head, from a first position on. */
 template <typename T> struct attn_rows {
     const T *at;
     int64_t stride;
-    int count; /* rows there are, at most ATTN_TILE; zero beyond */
+    int count; /* valid rows, at most ATTN_TILE; the others read as zero */
     float scale;
 };
 
-/* One tile: its place, and how much of it there is. */
+/* A tile's place and its valid size. */
 struct attn_tile {
     int64_t b, h, kv_head;
     int64_t q0, k0;
     int queries, keys;
-    int64_t limit; /* keys of this sample that are no padding */
+    int64_t limit; /* keys of this sample before the padding */
 };
 
 ACCEL_MATHS int64_t attn_clamp(int64_t v, int64_t low, int64_t high)
@@ -63,16 +66,16 @@ static __device__ __forceinline__ struct attn_tile attn_tile_at(
     return t;
 }
 
-/* Keys from 0 that some query of the tile may see. */
+/* Number of leading keys that some query of the tile may see. */
 static __device__ __forceinline__ int64_t attn_key_end(const struct attention &p,
                                                        const struct attn_tile &t)
 {
     return p.causal ? attn_clamp(p.offset + t.q0 + t.queries, 0, t.limit) : t.limit;
 }
 
-/* Who sees whom within a tile, in small numbers. */
+/* Which query sees which key within a tile, in small numbers that fit registers. */
 struct attn_view {
-    int queries, keys;   /* there and no padding */
+    int queries, keys;   /* valid ones, without padding */
     int ahead;           /* query q sees the keys up to q + ahead */
     const int32_t *mask; /* of the first key */
     bool all;            /* every query sees every key */
@@ -113,7 +116,7 @@ static __device__ __forceinline__ struct attn_rows<T> attn_rows_of(
     return r;
 }
 
-/* out and dout: [batch, queries, heads * head_width] */
+/* Rows of out or dout, which are [batch, queries, heads * head_width]. */
 template <typename T>
 static __device__ __forceinline__ struct attn_rows<T> attn_out_rows(
     const struct attention &p, const void *data, const struct attn_tile &t) {
@@ -123,7 +126,8 @@ static __device__ __forceinline__ struct attn_rows<T> attn_out_rows(
     return attn_rows_of<T>(h, t.b, t.h, t.q0, t.queries, 1.0f);
 }
 
-/* dst[64][ld] = the rows' columns [c0, c0 + cols), zero where there is none. */
+/* Copies columns [c0, c0 + cols) of the rows to dst[64][ld], zeros where there are
+ * none. All threads of the block take part; the caller synchronizes. */
 template <typename T>
 static __device__ __forceinline__ void attn_stage(float *dst, int ld, int cols,
                                                   const struct attn_rows<T> &from,
@@ -138,7 +142,7 @@ static __device__ __forceinline__ void attn_stage(float *dst, int ld, int cols,
     }
 }
 
-/* acc = a b^T of two tiles of rows, summed from the first column to the last. */
+/* acc = a b^T for two tiles of rows, summed from the first column to the last. */
 template <typename T>
 static __device__ __forceinline__ void attn_dot(float acc[ATTN_EACH][ATTN_EACH],
                                                 struct attn_shared &sh,
@@ -169,8 +173,8 @@ static __device__ __forceinline__ void attn_dot(float acc[ATTN_EACH][ATTN_EACH],
     }
 }
 
-/* acc[i][4 n + j] += row 4 y + i of sh.s times the rows' column c0 + 64 n + x + 16 j. The
- * caller has not synchronised after writing sh.s; the block has when it returns. */
+/* acc[i][4 n + j] += row 4 y + i of sh.s times column c0 + 64 n + x + 16 j of the rows.
+ * Synchronizes before it reads sh.s and again before it returns. */
 template <typename T, int CHUNKS>
 static __device__ __forceinline__ void attn_gather(
     float acc[ATTN_EACH][ATTN_EACH * CHUNKS], struct attn_shared &sh,
@@ -197,7 +201,8 @@ static __device__ __forceinline__ void attn_gather(
     __syncthreads();
 }
 
-/* Bit k % 4 of kept[q][k / 4]: dropout leaves key k of query q. The readers synchronise. */
+/* Sets bit k % 4 of kept[q][k / 4] if dropout keeps key k of query q. Readers
+ * synchronize. */
 static __device__ __forceinline__ void attn_stage_kept(const struct attention &p,
                                                        const struct attn_tile &t,
                                                        uint8_t *kept)
@@ -221,7 +226,7 @@ static __device__ __forceinline__ void attn_stage_kept(const struct attention &p
     }
 }
 
-/* The factor of one element; scale: 1 / (1 - dropout), or 0 when nothing is dropped. */
+/* The dropout factor of one element. scale: 1 / (1 - dropout), or 0 without dropout. */
 static __device__ __forceinline__ float attn_keep(const uint8_t *kept, float scale,
                                                   int q, int k)
 {
@@ -235,7 +240,7 @@ static __device__ __forceinline__ float attn_keep_scale(const struct attention &
     return p.dropout > 0.0f ? 1.0f / (1.0f - p.dropout) : 0.0f;
 }
 
-/* sh.s = this thread's elements; the readers synchronise. */
+/* Writes this thread's elements to sh.s. Readers synchronize. */
 static __device__ __forceinline__ void attn_share(struct attn_shared &sh,
                                                   const float e[ATTN_EACH][ATTN_EACH])
 {
@@ -246,7 +251,7 @@ static __device__ __forceinline__ void attn_share(struct attn_shared &sh,
             sh.s[(ATTN_EACH * y + i) * ATTN_S_ROW + x + ATTN_LANES * j] = e[i][j];
 }
 
-/* Rows 4 y + i of a finished tile, times `scale`, to the head at `to`. */
+/* Stores rows 4 y + i of a finished tile, times `scale`, to the head at `to`. */
 template <typename T, int CHUNKS>
 static __device__ __forceinline__ void attn_store(
     const struct heads_out &to, int64_t b, int64_t h, int64_t first, int rows,
@@ -269,8 +274,8 @@ static __device__ __forceinline__ void attn_store(
         }
 }
 
-/* What a launch of the kernels below needs. Column blocks of 64, 128 or 256, as few as
- * cover the width: registers hold them all. */
+/* Column blocks of 64 that a launch needs: 1, 2 or 4, as few as cover the width,
+ * because registers hold them all. Wider heads take several passes. */
 static inline int attn_chunks(int64_t width)
 {
     return width <= ATTN_TILE ? 1 : width <= 2 * ATTN_TILE ? 2 : 4;
@@ -280,10 +285,10 @@ void attn_forward(const struct backend *be, const struct attention *p, void *out
                   float *lse);
 void attn_decode(const struct backend *be, const struct attention *p, void *out,
                  float *lse, float *scratch);
-/* cuDNN's version, 0: not there. The other two are false when it refuses this one; nothing
- * has been done then. */
+/* cuDNN's version; 0: not available. The forward and backward return false if cuDNN
+ * refuses the call; then nothing has been done. */
 size_t attn_dnn_version(const struct backend *be);
-/* What cuDNN works in, `g` NULL for the forward; 0 where it refuses. */
+/* cuDNN's workspace in bytes, `g` NULL for the forward; 0 if it refuses. */
 size_t attn_dnn_workspace(const struct backend *be, const struct attention *p,
                           const struct attention_grads *g);
 bool attn_dnn_forward(const struct backend *be, const struct attention *p, void *out,
@@ -291,7 +296,7 @@ bool attn_dnn_forward(const struct backend *be, const struct attention *p, void 
 bool attn_dnn_backward(const struct backend *be, const struct attention *p,
                        const struct attention_grads *g, float *delta);
 
-/* delta[batch, heads, queries] = sum of dout * out, which both backwards take. */
+/* delta[batch, heads, queries] = sum of dout * out, which both our backwards read. */
 void attn_delta(const struct backend *be, const struct attention *p,
                 const struct attention_grads *g, float *delta);
 void attn_backward(const struct backend *be, const struct attention *p,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What kernels share: elements of either storage type, sums over a warp and a block in a
- * fixed order, sizes of grids. Device code only; a block has whole warps.
+ * What kernels share: elements of either storage type, sums over a warp and a block in
+ * a fixed order, grid sizes. Mostly device code. A block always has whole warps.
  */
 #ifndef ACCEL_BACKEND_CUDA_DEVICE_H
 #define ACCEL_BACKEND_CUDA_DEVICE_H
@@ -14,7 +14,8 @@
 #define WARP      32
 #define WARP_MASK 0xffffffffu
 
-/* Dynamic shared memory of the running block, aligned to 16 bytes. */
+/* The dynamic shared memory of the running block, aligned to 16 bytes. `extern` arrays
+ * must have one type per file, hence the cast. */
 #ifdef __CUDACC__
 #define DYNAMIC_SHARED(type, name)                                                     \
     extern __shared__ __align__(16) unsigned char dynamic_shared[];                    \
@@ -24,10 +25,10 @@
     type *const name = reinterpret_cast<type *>(fakecuda_shared())
 #endif
 
-/* ---- grids --------------------------------------------------------------------------- */
+/* ---- grids ----------------------------------------------------------------------- */
 
-/* Blocks of a kernel whose threads step over the elements (GRID_STRIDE): depends on n only,
- * so that sums per block do not depend on the device. 0 for nothing. */
+/* Grid of a kernel whose threads step over the elements (GRID_STRIDE). Depends on n
+ * only, so that sums per block do not depend on the device. 0 for nothing. */
 static inline unsigned elements_grid(int64_t n, int per_block)
 {
     const int64_t most = 4096, blocks = (n + per_block - 1) / per_block;
@@ -35,7 +36,7 @@ static inline unsigned elements_grid(int64_t n, int per_block)
     return (unsigned)(blocks < 0 ? 0 : blocks < most ? blocks : most);
 }
 
-/* Blocks of a kernel whose blocks step over the rows (ROW_STRIDE). */
+/* Grid of a kernel whose blocks step over the rows (ROW_STRIDE). */
 static inline unsigned rows_grid(int64_t rows)
 {
     const int64_t most = 1 << 20;
@@ -43,13 +44,15 @@ static inline unsigned rows_grid(int64_t rows)
     return (unsigned)(rows < 0 ? 0 : rows < most ? rows : most);
 }
 
+/* Loops over elements by all threads, rows by blocks, and elements by one block's
+ * threads. */
 #define GRID_STRIDE(i, n)                                                              \
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n);          \
          i += (int64_t)gridDim.x * blockDim.x)
 #define ROW_STRIDE(r, rows) for (int64_t r = blockIdx.x; r < (rows); r += gridDim.x)
 #define BLOCK_STRIDE(i, n)  for (int64_t i = threadIdx.x; i < (n); i += blockDim.x)
 
-/* ---- elements ------------------------------------------------------------------------ */
+/* ---- elements -------------------------------------------------------------------- */
 
 /* Runs the statements with T as the C type of a storage type: float or bf16_t. */
 #define BY_TYPE(type, T, ...)                                                          \
@@ -89,9 +92,9 @@ template <typename T> ACCEL_MATHS void store_float(T *p, int64_t i, bool add, fl
     store_float(p, i, add ? load_float(p, i) + v : v);
 }
 
-/* ---- sums ---------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------ */
 
-/* Pairs at a distance of 16, 8, 4, 2, 1: every lane has the same bits. */
+/* Adds pairs at distances of 16, 8, 4, 2, 1, so every lane has the same bits. */
 template <typename T> static __device__ inline T warp_sum(T v)
 {
     for (int apart = WARP / 2; apart; apart /= 2)
@@ -109,8 +112,8 @@ static __device__ inline float warp_max(float v)
     return v;
 }
 
-/* The sum over the block, in all its threads: warps first, then their sums. room[WARP] is
- * shared memory and can be used again at once. All threads must call. */
+/* The sum over the block, returned in all its threads: warps first, then their sums.
+ * room[WARP] is shared memory and can be reused at once. All threads must call. */
 template <typename T> static __device__ inline T block_sum(T v, T *room)
 {
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
@@ -125,6 +128,7 @@ template <typename T> static __device__ inline T block_sum(T v, T *room)
     return v;
 }
 
+/* The maximum, in the same way. Unused lanes repeat the first warp's maximum. */
 static __device__ inline float block_max(float v, float *room)
 {
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
@@ -139,15 +143,18 @@ static __device__ inline float block_max(float v, float *room)
     return v;
 }
 
-/* ---- ids out of range ---------------------------------------------------------------- */
+/* ---- ids out of range ------------------------------------------------------------ */
 
+/* An id out of range, as kernels note it with atomics: the lowest row wins, so the
+ * message does not depend on timing. */
 struct cuda_bad {
-    int row;   /* the first one, INT32_MAX: none */
+    int row;   /* first bad row; INT32_MAX: none */
     int limit; /* ids must be below */
-    int mark;  /* the op, of cuda_mark_now */
+    int mark;  /* op number, see cuda_mark_now */
 };
 
-/* Notes the lowest row and the first op; the calls of one forward have one limit. */
+/* Notes the lowest row and the first op. All calls of one forward have the same limit,
+ * so a plain store is enough for it. */
 static __device__ inline void note_bad_row(struct cuda_bad *bad, int64_t row,
                                            int64_t limit, int mark)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuDNN's graph interface as far as the attention needs it: own declarations of what is
- * looked up in the library at run time, and descriptors put together with one check at the
- * end. No device is needed before a plan is made. C and C++.
+ * The part of cuDNN's graph interface that the attention needs: our own declarations of
+ * what is looked up in the library at run time, and descriptors that are put together
+ * with one check at the end. No device is needed before a plan is made. C and C++.
  */
 #ifndef ACCEL_BACKEND_CUDA_DNN_H
 #define ACCEL_BACKEND_CUDA_DNN_H
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Names and numbers are those of cudnn_graph.h, which test_dnn.c compares. */
+/* Names and numbers follow cudnn_graph.h, which test_dnn.c compares. */
 enum { DNN_FLOAT = 0, DNN_INT32 = 4, DNN_BFLOAT16 = 9, DNN_BOOLEAN = 11 };
 
 enum {
@@ -109,7 +109,7 @@ enum {
     DNN_DEVICEPROP_JSON = 2702
 };
 
-/* What the library exports; every int is 0 on success. */
+/* What the library exports. Every int result is 0 on success. */
 struct dnn_api {
     size_t (*version)(void);
     int (*create)(void **handle);
@@ -127,7 +127,8 @@ struct dnn_api {
 
 enum { DNN_DESCRIPTORS = 128, DNN_OPS = 32, DNN_FIRST_VIRTUAL = 100 };
 
-/* Descriptors of one graph; all are dropped together. After a failure nothing is done. */
+/* The descriptors of one graph, which are dropped together. After a failure nothing
+ * more is done, so callers check once, at the end. */
 struct dnn_graph {
     const struct dnn_api *api;
     void *all[DNN_DESCRIPTORS], *ops[DNN_OPS], *whole;
@@ -137,7 +138,7 @@ struct dnn_graph {
     char why[192];
 };
 
-/* Sizes and strides of a tensor: [batch, head, row, column]. */
+/* Sizes and strides of a tensor: [batch, head, row, column], in elements. */
 struct dnn_shape {
     int64_t dim[4], stride[4];
 };
@@ -156,7 +157,7 @@ static inline void dnn_end(struct dnn_graph *g)
     g->whole = NULL;
 }
 
-/* Keeps the first failure, in the library's words. */
+/* Keeps the first failure, in the library's words. False: this call failed. */
 static inline bool dnn_check(struct dnn_graph *g, int code, const char *call)
 {
     char text[160] = "";
@@ -171,6 +172,7 @@ static inline bool dnn_check(struct dnn_graph *g, int code, const char *call)
     return false;
 }
 
+/* A new descriptor, owned by g. NULL after a failure. */
 static inline void *dnn_make(struct dnn_graph *g, int type)
 {
     void *d = NULL;
@@ -202,7 +204,7 @@ static inline void dnn_set_int(struct dnn_graph *g, void *d, int attribute, int6
     dnn_set(g, d, attribute, DNN_TYPE_INT64, 1, &v);
 }
 
-/* Modes and data types are C enums. */
+/* Modes and data types are C enums, thus ints. */
 static inline void dnn_set_enum(struct dnn_graph *g, void *d, int attribute, int type,
                                 int v)
 {
@@ -222,6 +224,8 @@ static inline void dnn_finish(struct dnn_graph *g, void *d, const char *what)
 
 enum dnn_kind { DNN_IN_MEMORY, DNN_VIRTUAL, DNN_BY_VALUE };
 
+/* A tensor: in memory or by value under the id `uid`, or virtual, which means an
+ * intermediate result that never leaves the chip. */
 static inline void *dnn_tensor(struct dnn_graph *g, int64_t uid, int type,
                                const struct dnn_shape *shape, enum dnn_kind kind)
 {
@@ -241,6 +245,7 @@ static inline void *dnn_tensor(struct dnn_graph *g, int64_t uid, int type,
     return t;
 }
 
+/* Finishes an operation and appends it to the graph. */
 static inline void dnn_op(struct dnn_graph *g, void *op, const char *what)
 {
     dnn_finish(g, op, what);
@@ -264,7 +269,7 @@ static inline void dnn_matmul(struct dnn_graph *g, void *a, void *b, void *c)
     dnn_op(g, op, "matmul operation");
 }
 
-/* y = mode(x, b), or of x alone; SELECT: y = t ? x : b. */
+/* y = mode(x, b), or mode(x) with b NULL; SELECT: y = t ? x : b. */
 static inline void dnn_pointwise(struct dnn_graph *g, int mode, int prec, void *x,
                                  void *b, void *t, void *y)
 {
@@ -323,7 +328,8 @@ static inline void dnn_reshape(struct dnn_graph *g, void *x, void *y)
     dnn_op(g, op, "reshape operation");
 }
 
-/* All operations together; `handle` may be NULL where there is no device. */
+/* Joins all operations into the graph. `handle` may be NULL where there is no
+ * device. */
 static inline void dnn_join(struct dnn_graph *g, void *handle)
 {
     void *d = dnn_make(g, DNN_GRAPH);
@@ -335,7 +341,7 @@ static inline void dnn_join(struct dnn_graph *g, void *handle)
     g->whole = d;
 }
 
-/* Does an engine's result depend on more than its inputs? */
+/* Does the engine of this config give the same bits every time? */
 static inline bool dnn_same_again(struct dnn_graph *g, void *config)
 {
     void *engine = dnn_make(g, DNN_ENGINE);
@@ -353,8 +359,8 @@ static inline bool dnn_same_again(struct dnn_graph *g, void *config)
     return true;
 }
 
-/* A plan of one engine, or NULL when it is refused or takes more than `limit` bytes; that is
- * known before its kernels are built. */
+/* A plan for one engine; NULL if it is refused or needs more than `limit` bytes, which
+ * is known before its kernels are built. */
 static inline void *dnn_plan_of(struct dnn_graph *g, void *handle, void *device,
                                 void *config, int64_t limit, int64_t *workspace)
 {
@@ -377,9 +383,9 @@ static inline void *dnn_plan_of(struct dnn_graph *g, void *handle, void *device,
     return *workspace <= limit ? plan : NULL;
 }
 
-/* The first plan, best first, that gives the same bits every time within `limit` bytes of
- * workspace. Made for the device of `handle`, or the one that `device` describes. NULL: `why`
- * says what was refused. */
+/* The best plan that gives the same bits every time within `limit` bytes of workspace,
+ * for the device of `handle` or the one that `device` describes. NULL: `why` says what
+ * was refused. */
 static inline void *dnn_plan(struct dnn_graph *g, void *handle, void *device,
                              int64_t limit, int64_t *workspace)
 {

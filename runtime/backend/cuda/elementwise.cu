@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Element by element on a CUDA device: one value everywhere, sums of two, dropout, and one
- * dtype to another.
+ * Element by element on a CUDA device: fill, add, dropout, and casts. All but the last
+ * kernel are operations for `map` (vector.h).
  */
 #include "backend/cuda/vector.h"
 
-/* ---- fill ---------------------------------------------------------------------------- */
+/* ---- fill ------------------------------------------------------------------------ */
 
 template <typename T> struct fill_op {
     enum { INPUTS = 1 };
@@ -31,7 +31,7 @@ void cuda_fill(const struct backend *be, void *dst, accel_dtype_t type, int64_t 
                               fill_op<T>{ (T *)dst, value }));
 }
 
-/* ---- add ----------------------------------------------------------------------------- */
+/* ---- add ------------------------------------------------------------------------- */
 
 template <typename T> struct add_op {
     enum { INPUTS = 2 };
@@ -59,9 +59,10 @@ void cuda_add(const struct backend *be, void *dst, const void *a, const void *b,
                               add_op<T>{ (T *)dst, (const T *)a, (const T *)b }));
 }
 
-/* ---- dropout ------------------------------------------------------------------------- */
+/* ---- dropout --------------------------------------------------------------------- */
 
-/* The draw begins with a whole block of four: packs are whole blocks too. */
+/* For draws that start with a whole block of four, so that packs are whole blocks
+ * too. */
 template <typename T> struct dropout_op {
     enum { INPUTS = 1 };
     T *y;
@@ -85,7 +86,7 @@ template <typename T> struct dropout_op {
         }
         store<V>(y + at, add, v[0]);
     }
-    /* One of four without an index, which registers have not. */
+    /* Selects one of four without an index: registers cannot be indexed. */
     static __device__ float kept(const float keep[4], uint64_t number)
     {
         const float even = number & 2 ? keep[2] : keep[0];
@@ -95,7 +96,8 @@ template <typename T> struct dropout_op {
     }
 };
 
-/* Any first number and any addresses: one block of four of the draw at a time. */
+/* For any first number and any addresses: one block of four of the draw per thread, so
+ * the generator still runs once per four elements. */
 template <typename T> struct dropout_block_op {
     enum { INPUTS = 1 };
     struct dropout_op<T> op;
@@ -136,8 +138,9 @@ void cuda_dropout(const struct backend *be, void *y, bool add, const void *x,
                     dropout_op<T>{ (T *)y, (const T *)x, add, *mask }));
 }
 
-/* ---- one dtype to another ------------------------------------------------------------ */
+/* ---- one dtype to another -------------------------------------------------------- */
 
+/* Elements per pack: 16 bytes of bfloat16, two accesses of float32. */
 enum { CAST_PACK = 8 };
 
 template <accel_dtype_t> struct element;
@@ -210,7 +213,7 @@ void cuda_cast(const struct backend *be, void *dst, accel_dtype_t dst_type, bool
         FROM(ACCEL_U8);
         FROM(ACCEL_F64);
         FROM(ACCEL_I64);
-    default: /* no arrays of what only travels */
+    default: /* wire types never form arrays */
         break;
     }
 #undef FROM
@@ -221,8 +224,8 @@ void cuda_widen(const struct backend *be, float *dst, const void *src, int64_t n
     cast_from<ACCEL_BF16>(cuda_state_of(be), dst, ACCEL_F32, false, src, n);
 }
 
-/* The first elements in place, by one block: the halves of a piece lie over what it was
- * made from and before what comes next. */
+/* Narrows the first elements in place, with one block: the results of a piece land on
+ * what it was made from, and before what comes next. */
 static __global__ void __launch_bounds__(MAP_BLOCK)
     narrow_head_kernel(float *x, int64_t n)
 {
@@ -238,7 +241,8 @@ static __global__ void __launch_bounds__(MAP_BLOCK)
     }
 }
 
-/* In place: the results of [at, 2 at) lie where [at / 2, at) was, which is done by then. */
+/* In place, the results of [at, 2 at) land where [at / 2, at) was, which is done by
+ * then: launches on one queue follow each other. */
 void cuda_narrow(const struct backend *be, void *dst, const float *src, int64_t n)
 {
     const int64_t head = 4096;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Embedding lookup on a CUDA device. An id out of range is noted, told by sync, and read as
- * id 0.
+ * Embedding lookup on a CUDA device. An id out of range is noted, reported by sync, and
+ * read as id 0 meanwhile.
  */
 #include "backend/cuda/vector.h"
 
 enum { EMBED_BLOCK = 256 };
 
+/* The call for the kernel. */
 template <typename T> struct lookup {
     T *out;
     const int32_t *ids;

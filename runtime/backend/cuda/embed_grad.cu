@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gradient of an embedding on a CUDA device without float atomics: the rows are put in the
- * order of their ids, rows of one id in their own order; each id's rows are then added by one
- * block. The order comes from tiles that are sorted alone: a row's place is the sum, over
- * the tiles, of how many of theirs come before it.
+ * Gradient of an embedding on a CUDA device without float atomics: rows are sorted by
+ * id, equal ids by row number, and one block adds the rows of each id. Tiles are sorted
+ * alone first; a row's final place is the sum, over all tiles, of how many of their
+ * rows come before it.
  */
 #include "backend/cuda/own.h"
 #include "backend/cuda/vector.h"
 
 enum { SORT_TILE = 512, GATHER_BLOCK = 128, GATHER_WARPS = GATHER_BLOCK / WARP };
 
-/* Of `rows` rows: sorted within tiles (id, row), and then all of them. */
+/* Arrays of `rows`: sorted within tiles (tile_id, tile_row), the final places, and all
+ * sorted (id, row). */
 struct id_order {
     int64_t rows;
     int32_t *tile_id, *tile_row, *place, *id, *row;
@@ -41,7 +42,7 @@ static __global__ void __launch_bounds__(SORT_TILE)
     }
 }
 
-/* How many of tile[n], sorted, are below id, or not above it. */
+/* How many of the sorted tile[n] are below id or, with `equal`, not above it. */
 static __device__ inline int count_before(const int32_t *tile, int n, int32_t id,
                                           bool equal)
 {
@@ -57,7 +58,9 @@ static __device__ inline int count_before(const int32_t *tile, int n, int32_t id
     return low;
 }
 
-/* Adds to each row's place what comes before it in the tile blockIdx.y of others. */
+/* Adds to each row's place the number of rows in tile blockIdx.y that come before it.
+ * Integer atomics: their order does not matter. `other < at` counts equal ids of
+ * earlier tiles as before. */
 static __global__ void __launch_bounds__(SORT_TILE) place_kernel(struct id_order o)
 {
     __shared__ int32_t tile[SORT_TILE];
@@ -79,6 +82,7 @@ static __global__ void __launch_bounds__(SORT_TILE) place_kernel(struct id_order
     }
 }
 
+/* Moves each row to its place. */
 static __global__ void __launch_bounds__(SORT_TILE) spread_kernel(struct id_order o)
 {
     GRID_STRIDE(i, o.rows)
@@ -88,7 +92,8 @@ static __global__ void __launch_bounds__(SORT_TILE) spread_kernel(struct id_orde
     }
 }
 
-/* How many places from `at` on have the id of the first; every warp counts for itself. */
+/* Number of places from `at` on with the id of the first; every warp counts for
+ * itself. */
 static __device__ inline int64_t run_length(const struct id_order &o, int64_t at)
 {
     const int lane = (int)threadIdx.x % WARP;
@@ -104,7 +109,8 @@ static __device__ inline int64_t run_length(const struct id_order &o, int64_t at
     return n;
 }
 
-/* Adds dy of the rows at row[first], row[first + step] ... below end, V columns from col. */
+/* Adds dy of the rows row[first], row[first + step] ... below end, V columns from
+ * col. */
 template <int V, typename T>
 static __device__ inline void add_rows(float *sum, const T *dy, const int32_t *row,
                                        int64_t first, int64_t step, int64_t end,
@@ -120,8 +126,9 @@ static __device__ inline void add_rows(float *sum, const T *dy, const int32_t *r
     }
 }
 
-/* A block per place at which an id begins; nothing after a forward with ids out of range.
- * Few rows: the warps share the columns. Many: they share the rows, by turns. */
+/* One block per place at which an id starts. Does nothing after a forward with ids out
+ * of range. With few rows the warps share the columns; with many they take rows in turn
+ * and their sums are added in order. */
 template <int V, typename T>
 static __global__ void __launch_bounds__(GATHER_BLOCK)
     gather_kernel(struct id_order o, float *dtable, const T *dy, int64_t cols,
@@ -173,8 +180,8 @@ template <typename T> struct position_op {
     enum { INPUTS = 1 };
     float *dpositions;
     const T *dy;
-    int64_t each; /* elements of a sample */
-    int64_t n;    /* of all samples: the last one may be short */
+    int64_t each; /* elements per sample */
+    int64_t n;    /* of all samples; the last one may be short */
 
     template <int V> __device__ void load(int64_t at, float (*sum)[V]) const
     {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions of the CUDA backend's vtable, by the files they are in; their contracts are
- * those of backend.h. table.cu puts them in.
+ * The functions of the CUDA backend's vtable, grouped by file; backend.h has their
+ * contracts. table.cu puts them in.
  */
 #ifndef ACCEL_BACKEND_CUDA_ENTRIES_H
 #define ACCEL_BACKEND_CUDA_ENTRIES_H
@@ -58,7 +58,7 @@ double cuda_sumsq(const struct backend *be, const struct span *x, int count);
 void cuda_sum_parts(const struct backend *be, float *out, bool accumulate,
                     const void *parts, accel_dtype_t type, int count, int64_t n,
                     float scale);
-/* wire.cu: of a scaled type of the wire; one part at least. */
+/* wire.cu: cuda_sum_parts for scaled wire types; at least one part. */
 void cuda_sum_blocks(const struct backend *be, float *out, bool accumulate,
                      const void *parts, accel_dtype_t type, int count, int64_t n,
                      float scale);
@@ -97,7 +97,7 @@ void cuda_softmax_grad(const struct backend *be, void *dx, bool add, const void 
                        const void *y, accel_dtype_t type, int64_t rows, int64_t cols);
 void cuda_reduce(const struct backend *be, void *y, accel_dtype_t y_type, const void *x,
                  accel_dtype_t type, const int64_t dim[3], float scale);
-/* Its own part: dim[2] is not 1. */
+/* columns.cu: cuda_reduce for dim[2] other than 1. */
 void cuda_reduce_columns(const struct backend *be, void *y, accel_dtype_t y_type,
                          const void *x, accel_dtype_t type, const int64_t dim[3],
                          float scale);

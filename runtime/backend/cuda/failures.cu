@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Failures of CUDA: the first one is kept, and told with its op, its call, its cause and a
- * cure. In: codes of calls. Out: errors. Kernels that meet an id out of range note its row,
- * which sync reads.
+ * Failures of CUDA. The first one is kept and reported with its op, call, cause and
+ * cure. In: codes of calls. Out: errors. Kernels that meet an id out of range note its
+ * row, which sync reads.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@
     "the output of `accel env` and of a run with CUDA_LAUNCH_BLOCKING=1 and "          \
     "ACCEL_CUDA_GRAPHS=0, which names the op"
 
-/* What helps against a failure, where it is known; all others: the last row. */
+/* What helps against a failure, where known; the last row covers all others. */
 static const struct {
     cudaError_t code;
     enum message message;
@@ -52,7 +52,8 @@ static const struct {
       "the last checkpoint, on another node if it comes again" },
 };
 
-/* The device's own: told by whatever is called next. */
+/* Is this a failure of the device itself? Such a code is returned by whatever call
+ * comes next, which is rarely the one to blame. */
 static bool comes_late(cudaError_t code)
 {
     switch (code) {
@@ -68,6 +69,8 @@ static bool comes_late(cudaError_t code)
     }
 }
 
+/* Keeps code, call and text, and where it happened. `call` is the source text of the
+ * call, of which only the name is used. */
 static void keep(struct cuda_state *s, cudaError_t code, const char *call, bool late)
 {
     size_t name = strcspn(call, "(<");
@@ -94,7 +97,8 @@ bool cuda_ok(struct cuda_state *s, cudaError_t code, const char *call)
     return false;
 }
 
-/* A library hides why: the device has failed, when it says so itself. */
+/* A library's code hides the cause. If the device has a failure of its own, that is the
+ * one to report. */
 static bool library_fails(struct cuda_state *s, const char *call, const char *why,
                           bool late)
 {
@@ -128,6 +132,7 @@ bool cuda_lacks(struct cuda_state *s, enum backend_memory kind, size_t bytes)
     return cuda_ok(s, cudaErrorMemoryAllocation, "cudaMalloc");
 }
 
+/* Makes the error from what was kept. */
 static accel_status_t tell(struct cuda_state *s, accel_error_t *err)
 {
     size_t i = 0;
@@ -166,7 +171,7 @@ accel_status_t cuda_check(const struct backend *be, accel_error_t *err)
     return st;
 }
 
-/* Whether a kernel met an id out of range; the words are those of the CPU's ops. */
+/* Did a kernel meet an id out of range? The words are those of the CPU's ops. */
 static accel_status_t check_ids(struct cuda_state *s, accel_error_t *err)
 {
     char where[sizeof(s->where)];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products on cuBLASLt. Operands of two types meet as float32; what an epilogue does
- * not do, gemm_finish does. One algorithm per key for the whole run, by default the first
- * that cuBLASLt proposes: two runs on one kind of device make the same bits.
+ * Matrix products on cuBLASLt. Operands of two types are brought to float32; what an
+ * epilogue cannot do, gemm_finish does. One algorithm per key for the whole run, by
+ * default cuBLASLt's first proposal: two runs on the same kind of device give the same
+ * bits.
  */
 #include "backend/cuda/gemm.h"
 #include "backend/cuda/own.h"
@@ -10,8 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Algorithms that are timed when tuning. */
 enum { CANDIDATES = 8 };
 
+/* EXECUTION_FAILED may stem from work queued earlier, any other code from this call. */
 bool gemm_lt_ok(struct cuda_state *s, cublasStatus_t status, const char *call)
 {
     const char *why = cublasLtGetStatusString(status);
@@ -21,7 +24,8 @@ bool gemm_lt_ok(struct cuda_state *s, cublasStatus_t status, const char *call)
                                                      : cuda_fails(s, call, why));
 }
 
-/* That of the queue in use: products of two queues run beside each other. */
+/* The workspace of the queue in use. Products of two queues run side by side, so each
+ * queue has its own. */
 static void *workspace_of(struct cuda_state *s)
 {
     int q = 0;
@@ -36,7 +40,8 @@ static void *workspace_of(struct cuda_state *s)
     return s->blas->workspace[q];
 }
 
-/* The algorithm of a key: asked for once. */
+/* Chooses the algorithm of a key, once. No timing while a step is recorded: the trials
+ * would become part of it. */
 static void search(struct cuda_state *s, struct gemm_lt *g, const struct gemm *p,
                    void *workspace)
 {
@@ -86,7 +91,8 @@ bool gemm_product(struct cuda_state *s, const struct gemm *p, uint8_t fused)
     status = cublasLtMatmul(s->blas->lt, g->product, &one, p->b, g->first, p->a,
                             g->second, &beta, p->c, g->result, p->c, g->result,
                             &g->algo, workspace, CUDA_GEMM_WORKSPACE, s->now);
-    if (fused && status == CUBLAS_STATUS_NOT_SUPPORTED) { /* proposed, yet refused */
+    /* proposed, yet refused */
+    if (fused && status == CUBLAS_STATUS_NOT_SUPPORTED) {
         g->found = false;
         return false;
     }
@@ -103,7 +109,7 @@ static void no_algorithm(struct cuda_state *s, const struct gemm *p)
         cuda_fails(s, "cublasLtMatmulAlgoGetHeuristic", why);
 }
 
-/* All rows at once, into c: false when an epilogue has no algorithm. */
+/* All rows at once, into c. False: the epilogue has no algorithm. */
 static bool direct(struct cuda_state *s, const struct gemm *p, struct gemm_way way)
 {
     struct gemm part = *p;
@@ -111,9 +117,11 @@ static bool direct(struct cuda_state *s, const struct gemm *p, struct gemm_way w
     float *wide = NULL;
     bool good;
 
-    if (fused_sums) /* the product writes them, it does not add */
+    /* the product overwrites them; they are added to row_sums below */
+    if (fused_sums)
         part.bias = wide = (float *)cuda_scratch(s, (size_t)p->m * sizeof(*wide));
-    if (fused_bias && p->bias_type != p->c_type) { /* float32 beside a float32 result */
+    /* the epilogue wants a float32 bias beside a float32 result */
+    if (fused_bias && p->bias_type != p->c_type) {
         wide = (float *)cuda_scratch(s, (size_t)p->n * sizeof(*wide));
         s->be.widen(&s->be, wide, p->bias, p->n);
         part.bias = wide;
@@ -127,7 +135,7 @@ static bool direct(struct cuda_state *s, const struct gemm *p, struct gemm_way w
     return good;
 }
 
-/* Some rows at a time through float32 sums. */
+/* Groups of rows through float32 sums, for results that one of our kernels rounds. */
 static bool rounded(struct cuda_state *s, const struct gemm *p)
 {
     const size_t row_bytes = (size_t)p->n * sizeof(float);
@@ -157,7 +165,7 @@ static bool rounded(struct cuda_state *s, const struct gemm *p)
     return good;
 }
 
-/* Operands of one type, in one of the ways of gemm_key.h. */
+/* One product with operands of one type, in one of the ways of gemm_key.h. */
 static bool multiply(struct cuda_state *s, const struct gemm *p, struct gemm_way way)
 {
     if (!(way.wide ? rounded(s, p) : direct(s, p, way)))
@@ -167,7 +175,7 @@ static bool multiply(struct cuda_state *s, const struct gemm *p, struct gemm_way
     return true;
 }
 
-/* A bfloat16 operand beside a float32 one: its n stored elements as float32. */
+/* Widens a bfloat16 operand: its n stored elements as float32 scratch. */
 static void *widened(struct cuda_state *s, const void *from, int64_t n)
 {
     float *to = (float *)cuda_scratch(s, (size_t)n * sizeof(*to));
@@ -177,6 +185,7 @@ static void *widened(struct cuda_state *s, const void *from, int64_t n)
     return to;
 }
 
+/* Tries the fused way first, then the plain one, which every shape must have. */
 void cuda_gemm(const struct backend *be, const struct gemm *p)
 {
     struct cuda_state *s = cuda_state_of(be);

@@ -11,24 +11,27 @@
 
 struct cuda_blas {
     cublasLtHandle_t lt;
-    void *workspace[QUEUE_COUNT]; /* of each queue that has multiplied */
+    /* one for each queue that has multiplied; NULL: none yet */
+    void *workspace[QUEUE_COUNT];
     struct gemm_table table;
-    bool tune; /* algorithms are timed, not only asked for */
+    /* time the proposed algorithms instead of taking the first (ACCEL_CUDA_TUNE) */
+    bool tune;
     bool forward_plain,
         back_plain; /* no epilogues: own kernels do all but the product */
 };
 
-/* Keeps the first failure, as cuda_ok does. */
+/* Keeps the first failure, as cuda_ok does. False: this call failed. */
 bool gemm_lt_ok(struct cuda_state *s, cublasStatus_t status, const char *call);
-/* c (+)= op(a) op(b) and what `fused` says, for operands of one type. False: cuBLASLt has
- * no algorithm for it, or something failed. */
+/* c (+)= op(a) op(b) plus what `fused` names, for operands of one type. False: cuBLASLt
+ * has no algorithm for it, or something failed. */
 bool gemm_product(struct cuda_state *s, const struct gemm *p, uint8_t fused);
-/* gemm_tune.cu: the fastest of the algorithms by the device's clock. */
+/* gemm_tune.cu: index of the fastest of the algorithms, by the device's clock. */
 int gemm_fastest(struct cuda_state *s, const struct gemm_lt *g, const struct gemm *p,
                  const cublasLtMatmulHeuristicResult_t *found, int count,
                  void *workspace);
-/* gemm_finish.cu: c = act(sum + bias), rounded, and the value before; or c += sum; or
- * c = sum * act'(pre). Sums in `type` with `ld` elements between rows; they may be c. */
+/* gemm_finish.cu: c = act(sum + bias), rounded, and the value before; or c += sum; or c
+ * = sum * act'(pre). Sums have type `type` and `ld` elements between rows; they may be
+ * c. */
 void gemm_finish(struct cuda_state *s, const struct gemm *p, const void *sum,
                  accel_dtype_t type, int64_t ld, bool with_bias);
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a product where cuBLASLt's own epilogue does not do it: bias, value before the
- * activation, activation or its slope, rounding. One pass over the result.
+ * The end of a product where cuBLASLt's epilogue does not do it: bias, the value before
+ * the activation, activation or its derivative, rounding. One pass over the result.
  */
 #include "backend/cuda/gemm.h"
 
+/* The call for the kernel; narrow_*: bfloat16. */
 struct finish {
     void *out, *pre;
     const void *sum, *bias;
@@ -26,7 +27,7 @@ static __device__ inline void put(void *p, int64_t i, bool narrow, float v)
         store_float((float *)p, i, v);
 }
 
-/* Blocks along the columns; y steps over the rows. */
+/* Blocks along the columns; y steps over the rows, so a row's accesses are adjacent. */
 static __global__ void finish_kernel(struct finish f)
 {
     for (int64_t r = blockIdx.y; r < f.rows; r += gridDim.y)
@@ -68,7 +69,7 @@ void gemm_finish(struct cuda_state *s, const struct gemm *p, const void *sum,
     f.narrow_out = p->c_type == ACCEL_BF16;
     f.narrow_sum = type == ACCEL_BF16;
     f.narrow_bias = p->bias_type == ACCEL_BF16;
-    f.add = p->add && sum != p->c; /* a product into c has been added */
+    f.add = p->add && sum != p->c; /* a product into c has added already */
     f.slope = p->act_grad;
     f.act = p->act;
     LAUNCH(finish_kernel, dim3(elements_grid(p->n, 256), (unsigned)rows), 256, 0, s, f);

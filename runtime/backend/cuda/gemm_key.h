@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What selects the algorithm of a product, and which part of a product cuBLASLt does:
+ * What selects the algorithm of a product, and which part of it cuBLASLt does:
  * functions of struct gemm alone, for C and C++, without a toolkit.
  */
 #ifndef ACCEL_BACKEND_CUDA_GEMM_KEY_H
@@ -10,8 +10,9 @@
 
 #include "backend/backend.h"
 
-/* Done by cuBLASLt's epilogue: any sum of the first three, GEMM_PRE with GEMM_GELU only;
- * or one of the backward's: the product times the slope of GELU, row sums of op(a). */
+/* What cuBLASLt's epilogue does. Forward: any sum of the first three, GEMM_PRE only
+ * with GEMM_GELU. Backward: one of the last two, the product times the slope of GELU,
+ * or the row sums of op(a). */
 enum {
     GEMM_PLAIN = 0,
     GEMM_BIAS = 1,
@@ -21,21 +22,25 @@ enum {
     GEMM_SUMS = 16
 };
 
-/* 16 bytes: no algorithm asks for more, and which one runs hangs on no address beyond. */
+/* Alignments are compared up to 2^4 = 16 bytes: no algorithm asks for more, so the
+ * choice depends on no higher address bit. */
 enum { GEMM_ALIGNED = 4 };
 
+/* How a product is made: what is fused into it, and what is left to our own kernels. */
 struct gemm_way {
-    uint8_t fused; /* GEMM_*: what the product does itself */
-    bool after;    /* an own kernel does the rest */
-    bool wide;     /* the product goes to float32 scratch, which that kernel rounds */
+    uint8_t fused; /* GEMM_*: done by the product itself */
+    bool after;    /* gemm_finish does the rest */
+    /* the product goes to float32 scratch, which gemm_finish rounds */
+    bool wide;
 };
 
-/* No padding: compared and hashed as bytes. Two products of one key run the same algorithm. */
+/* Compared and hashed as bytes, so there must be no padding. Products with equal keys
+ * run the same algorithm, and so give the same bits. */
 struct gemm_key {
     int64_t m, n, k, lda, ldb, ldc;
     uint8_t trans_a, trans_b, add, fused;
     uint8_t narrow_in, narrow_out; /* bfloat16 operands, result */
-    /* Powers of two that the addresses are multiples of: at most GEMM_ALIGNED. */
+    /* Alignment of each address as a power of two, at most GEMM_ALIGNED. */
     uint8_t align_a, align_b, align_c, align_bias, align_pre;
     uint8_t none[5];
 };
@@ -50,16 +55,17 @@ static inline uint8_t gemm_alignment(const void *p)
     return power;
 }
 
-/* The value before a GELU, saved or read: rows of whole 16 bytes. Asked for as well where
- * it is not saved, so that a forward without a tape has the bits of one with it. */
+/* Can the epilogue save or read the value before a GELU? Rows must be whole 16 bytes.
+ * Asked even where it is not saved, so that a forward without a tape has the same bits
+ * as one with it. */
 static inline bool gemm_pre_fits(const struct gemm *p)
 {
     return p->ldc % 8 == 0 && (!p->pre || gemm_alignment(p->pre) == GEMM_ALIGNED);
 }
 
-/* The backward's. Sums of rows come as the type of c: those of a float32 gradient of a
- * weight are as exact as an own kernel's. A bias before a GELU could get its own where the
- * slope is applied, too, but rounded to bfloat16. */
+/* The backward's way. Row sums come in the type of c; those beside a float32 weight
+ * gradient are as exact as our own kernel's. The bias before a GELU could get its
+ * gradient along with the slope too, but rounded to bfloat16. */
 static inline struct gemm_way gemm_way_back(const struct gemm *p)
 {
     bool narrow_in = p->a_type == ACCEL_BF16 && p->b_type == ACCEL_BF16;
@@ -81,9 +87,9 @@ static inline bool gemm_is_back(const struct gemm *p)
     return p->act_grad || p->row_sums;
 }
 
-/* GELU is cuBLASLt's for bfloat16 only, whose rounding hides how it computes tanh. RELU is
- * never: not a number has to stay one. Rounded values keep their sign, so RELU may follow
- * the rounding; the other activations may not. */
+/* The forward's way. cuBLASLt does GELU for bfloat16 only, whose rounding hides how it
+ * computes tanh. It never does RELU: NaN must stay NaN. Rounding keeps the sign, so
+ * RELU may follow it; the other activations may not. */
 static inline struct gemm_way gemm_way_of(const struct gemm *p)
 {
     bool narrow_in = p->a_type == ACCEL_BF16 && p->b_type == ACCEL_BF16;
@@ -108,7 +114,8 @@ static inline struct gemm_way gemm_way_of(const struct gemm *p)
     return way;
 }
 
-/* Where an epilogue has no algorithm: the plain product, all else by own kernels. */
+/* The fallback where an epilogue has no algorithm: the plain product, with everything
+ * else in our own kernels. */
 static inline struct gemm_way gemm_way_plain(const struct gemm *p)
 {
     struct gemm_way way = { GEMM_PLAIN, true, p->c_type == ACCEL_BF16 };
@@ -121,7 +128,7 @@ static inline struct gemm_way gemm_way_plain(const struct gemm *p)
     return way;
 }
 
-/* Operands of one type each, as they are when the product is made. */
+/* The key of a product whose operands have been brought to one type. */
 static inline struct gemm_key gemm_key_of(const struct gemm *p, uint8_t fused)
 {
     struct gemm_key key;

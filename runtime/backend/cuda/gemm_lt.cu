@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Descriptors of products for cuBLASLt, and the table that keeps one set for each key.
+ * Descriptors of products for cuBLASLt, and the table that keeps one set per key. In:
+ * keys. Out: entries that the table owns. Touches no device memory.
  */
 #include "backend/cuda/gemm_lt.h"
 
@@ -33,7 +34,7 @@ static cublasLtEpilogue_t epilogue_of(unsigned fused)
     }
 }
 
-/* Stops at the first failure. */
+/* Sets one attribute; does nothing after a failure, so callers check once. */
 static void set(cublasStatus_t *status, struct gemm_lt *g,
                 cublasLtMatmulDescAttributes_t what, const void *value, size_t bytes)
 {
@@ -41,7 +42,8 @@ static void set(cublasStatus_t *status, struct gemm_lt *g,
         *status = cublasLtMatmulDescSetAttribute(g->product, what, value, bytes);
 }
 
-/* Float32 accumulation; float32 operands are multiplied as they are, never as TF32. */
+/* Accumulates in float32. float32 operands are multiplied as they are, never as
+ * TF32. */
 static cublasStatus_t describe_product(struct gemm_lt *g, const struct gemm_key *key)
 {
     cublasOperation_t first = key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -66,6 +68,7 @@ static cublasStatus_t describe_matrix(cublasLtMatrixLayout_t *out, bool narrow,
                                       (uint64_t)cols, ld);
 }
 
+/* Rows and columns are exchanged throughout: cuBLASLt reads our rows as its columns. */
 cublasStatus_t gemm_lt_open(struct gemm_lt *g, const struct gemm_key *key)
 {
     cublasStatus_t status;
@@ -113,6 +116,7 @@ cublasStatus_t gemm_lt_vectors(struct gemm_lt *g, const void *bias, void *pre)
     return status;
 }
 
+/* As `set`, for a preference. */
 static void prefer(cublasStatus_t *status, cublasLtMatmulPreference_t p,
                    cublasLtMatmulPreferenceAttributes_t what, const void *value,
                    size_t bytes)
@@ -124,8 +128,8 @@ static void prefer(cublasStatus_t *status, cublasLtMatmulPreference_t p,
 cublasStatus_t gemm_lt_preference(const struct gemm_key *key, size_t workspace,
                                   cublasLtMatmulPreference_t *out)
 {
-    /* Parts of k are added in float32 and in order: not in place by whoever comes first,
-     * nor after rounding. */
+    /* Parts of k are added in float32 and in order: not in place by whichever comes
+     * first, and not after rounding. */
     uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     uint32_t first = 1u << key->align_b, second = 1u << key->align_a;
     uint32_t result = 1u << key->align_c;
@@ -153,7 +157,7 @@ cublasStatus_t gemm_lt_preference(const struct gemm_key *key, size_t workspace,
     return status;
 }
 
-/* Where the key is, or the free slot where it belongs. */
+/* The slot of the key, or the free one where it belongs. There always is a free one. */
 static struct gemm_lt **find(const struct gemm_table *t, const struct gemm_key *key)
 {
     size_t at = (size_t)gemm_key_hash(key) & (t->slots - 1);
@@ -163,6 +167,7 @@ static struct gemm_lt **find(const struct gemm_table *t, const struct gemm_key *
     return &t->slot[at];
 }
 
+/* Doubles the table and moves the entries; pointers to them stay valid. */
 static bool grow(struct gemm_table *t)
 {
     struct gemm_table larger = { NULL, t->slots ? 2 * t->slots : 64, t->used };

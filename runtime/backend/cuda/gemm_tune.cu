@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Times the algorithms that cuBLASLt proposes for a product, on the product's own operands
- * and with a result of its own, so that nothing of the step changes.
+ * Times the algorithms that cuBLASLt proposes for a product, on the product's own
+ * operands but with a result of its own, so that nothing in the step changes.
  */
 #include "backend/cuda/gemm.h"
 
+/* Timed repetitions per algorithm. */
 enum { RUNS = 3 };
 
+/* What all trials of one product share. */
 struct trial {
     const struct gemm_lt *g;
     const struct gemm *p;
@@ -25,7 +27,7 @@ static bool run(struct cuda_state *s, const struct trial *t,
                           CUDA_GEMM_WORKSPACE, s->now) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* Milliseconds of RUNS products after one that warms up; negative: it cannot be run. */
+/* Milliseconds of RUNS products, after one to warm up; negative: it cannot run. */
 static float time_of(struct cuda_state *s, const struct trial *t,
                      const cublasLtMatmulAlgo_t *algo)
 {

@@ -1,44 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The step as one CUDA graph. Between step_begin and step_end all queues are recorded instead
- * of run; at the end the recording updates the graph of the step before, which is then
- * launched. Whatever needs the device earlier ends the recording: what there is is launched,
- * the rest of the step runs call by call. Both edges of a recording are barriers between the
- * queues, so events from the other side of one need no wait (cuda_state.part).
+ * The step as one CUDA graph. Between step_begin and step_end all queues are recorded
+ * instead of run. At the end the recording updates the previous step's graph, which is
+ * then launched. Whatever needs the device earlier ends the recording: what was
+ * recorded is launched, the rest of the step runs call by call. Both ends of a
+ * recording are barriers between the queues, so events from beyond one need no wait
+ * (cuda_state.part).
  */
 #include "backend/cuda/cuda.h"
 
 #include <stdlib.h>
 
-/* Steps in a row that did not come to their end, after which no more are recorded. */
+/* After this many unfinished recordings in a row, no more steps are recorded. */
 enum { PATIENCE = 3 };
 
-/* Scratch of recorded steps, kept: the addresses of the next recording are the same. */
+/* Scratch of recorded steps. It is kept, so that the next recording has the same
+ * addresses and the graph can be updated instead of rebuilt. */
 struct kept {
     struct kept *next;
     void *data;
     size_t bytes;
-    cudaStream_t queue; /* its order makes using it again safe */
+    cudaStream_t queue; /* runs in order, which makes reuse safe */
     bool busy;
 };
 
 struct cuda_graph {
     bool off;
     bool
-        warm; /* one step has run call by call: code is loaded, algorithms are chosen */
-    int early; /* recordings in a row that ended before their step */
+        /* one step has run call by call: code is loaded, algorithms are chosen */
+        warm;
+    int early; /* recordings in a row that ended before their step did */
     cudaEvent_t edge[QUEUE_COUNT];
     cudaGraphExec_t exec;
     struct kept *kept;
 };
 
-/* What comes later in queue `to` starts after all that is in `from`. */
+/* Later work in queue `to` starts after all work in `from`. */
 static bool order(struct cuda_state *s, int from, int to)
 {
     return CHECK(s, cudaEventRecord(s->graph->edge[from], s->stream[from])) &&
            CHECK(s, cudaStreamWaitEvent(s->stream[to], s->graph->edge[from], 0));
 }
 
+/* The compute queue waits for all others; fork_queues is the reverse. While
+ * recording, fork is also what draws the other queues into the capture, and join what
+ * ends them. */
 static void join_queues(struct cuda_state *s)
 {
     for (int q = 0; q < QUEUE_COUNT; q++)
@@ -53,7 +59,8 @@ static void fork_queues(struct cuda_state *s)
             order(s, QUEUE_COMPUTE, q);
 }
 
-/* A graph of the same shape takes over the new arguments; any other is built anew. */
+/* Launches the recording. An existing graph of the same shape takes over its arguments;
+ * any other is built anew. */
 static void launch(struct cuda_state *s, cudaGraph_t graph)
 {
     struct cuda_graph *g = s->graph;
@@ -68,7 +75,8 @@ static void launch(struct cuda_state *s, cudaGraph_t graph)
         CHECK(s, cudaGraphLaunch(g->exec, s->stream[QUEUE_COMPUTE]));
 }
 
-/* Also after a failure: the queues are not left recording. */
+/* Ends the recording and launches it. Runs after a failure too, so that no queue is
+ * left recording. */
 static void end_recording(struct cuda_state *s)
 {
     cudaGraph_t graph = NULL;
@@ -86,6 +94,8 @@ static void end_recording(struct cuda_state *s)
     fork_queues(s);
 }
 
+/* Somebody needed the device in mid-step. If that happens step after step, recording
+ * only costs time. */
 static void end_early(struct cuda_state *s)
 {
     if (++s->graph->early == PATIENCE)
@@ -93,6 +103,8 @@ static void end_early(struct cuda_state *s)
     end_recording(s);
 }
 
+/* The first step is never recorded: it loads code and chooses algorithms, which a
+ * recording cannot hold. */
 void cuda_step_begin(const struct backend *be)
 {
     struct cuda_state *s = cuda_state_of(be);
@@ -133,6 +145,7 @@ void cuda_graph_never(struct cuda_state *s)
         s->graph->off = true;
 }
 
+/* cudaMalloc, as pool allocations would become part of the graph. */
 static struct kept *new_scratch(struct cuda_state *s, size_t bytes)
 {
     struct kept *k = (struct kept *)calloc(1, sizeof(*k));
@@ -145,12 +158,15 @@ static struct kept *new_scratch(struct cuda_state *s, size_t bytes)
     code = cudaMalloc(&k->data, bytes);
     if (code == cudaErrorMemoryAllocation)
         cuda_lacks(s, MEMORY_WORK, bytes);
+    /* cuda_lacks has kept an out-of-memory with its size; this keeps any other
+     * failure */
     if (cuda_ok(s, code, "cudaMalloc"))
         return k;
     free(k);
     return NULL;
 }
 
+/* The smallest free piece of this queue that is large enough, else a new one. */
 void *cuda_graph_scratch(struct cuda_state *s, size_t bytes)
 {
     struct kept *best = NULL, *k;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which op a failure belongs to. In: the op whose work comes next, told by the tape. Out:
- * where the first failure was, in words. A call that is refused names its op. A kernel fails
- * long after its launch: then all that is known is the part of the ops that were over, from a
- * number that the device writes to the host every few ops, and what was put on it last.
+ * Which op a failure belongs to. In: the op whose work follows, told by the tape. Out:
+ * the place of the first failure, in words. A refused call names its op. A kernel fails
+ * long after its launch: then all we know is which ops were complete, from a number
+ * that the device writes to the host every few ops, and what was queued last.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,17 +11,20 @@
 
 #include "backend/cuda/cuda.h"
 
-enum { STRIDE = 16 }; /* ops from one number to the next: one small kernel */
+enum { STRIDE = 16 }; /* ops between two numbers; each costs one small kernel */
 
-/* Ops have numbers that go on through the run. */
+/* Ops are numbered through the whole run. */
 struct cuda_marks {
     struct backend_mark *at; /* of this micro-batch */
     int count, space;
-    int64_t base;           /* number of at[0] */
-    int64_t waited;         /* ops before it were waited for */
-    volatile int64_t *over; /* page-locked: ops before it are over on the device */
-    char tail[160];         /* the first of the micro-batch before that was not over */
-    bool blocking; /* launches wait for their kernel: what fails is the last op */
+    int64_t base;   /* number of at[0] */
+    int64_t waited; /* all ops before this number were waited for */
+    /* page-locked: all ops before this number are complete on the device */
+    volatile int64_t *over;
+    /* first op of the previous micro-batch that was not complete */
+    char tail[160];
+    /* launches wait for their kernel, so what fails is the last op */
+    bool blocking;
 };
 
 static __global__ void over_kernel(volatile int64_t *over, int64_t number)
@@ -29,6 +32,7 @@ static __global__ void over_kernel(volatile int64_t *over, int64_t number)
     *over = number;
 }
 
+/* Room for one more mark; doubles. */
 static bool room(struct cuda_marks *m)
 {
     const int space = m->space ? 2 * m->space : 256;
@@ -44,6 +48,7 @@ static bool room(struct cuda_marks *m)
     return true;
 }
 
+/* "module path: op", with "(backward)" where it is one. */
 static void name(char *out, size_t len, const struct backend_mark *m)
 {
     if (!m->path)
@@ -53,7 +58,7 @@ static void name(char *out, size_t len, const struct backend_mark *m)
                  m->backward ? " (backward)" : "");
 }
 
-/* The first op that may not have been over. */
+/* Names the first op that may not have been complete. */
 static void name_open(const struct cuda_marks *m, char *out, size_t len)
 {
     int64_t over = m->over ? *m->over : 0;
@@ -67,7 +72,8 @@ static void name_open(const struct cuda_marks *m, char *out, size_t len)
         name(out, len, &m->at[over]);
 }
 
-/* The names of the modules may go when their ops do: only texts are kept. */
+/* Starts a micro-batch. Module names may be freed with their ops, so only texts are
+ * kept beyond it. */
 static void begin(struct cuda_marks *m)
 {
     char tail[sizeof(m->tail)];
@@ -78,7 +84,7 @@ static void begin(struct cuda_marks *m)
     m->count = 0;
 }
 
-/* Without room an op is not named: no reason to end a run. */
+/* Out of memory, an op stays unnamed: no reason to end a run. */
 void cuda_mark(const struct backend *be, const struct backend_mark *mark)
 {
     struct cuda_state *s = cuda_state_of(be);
@@ -99,6 +105,7 @@ void cuda_mark(const struct backend *be, const struct backend_mark *mark)
         LAUNCH(over_kernel, 1, 1, 0, s, m->over, m->base + at);
 }
 
+/* All but the last: its kernels may have been queued after the wait began. */
 void cuda_marks_waited(struct cuda_state *s)
 {
     if (s->marks && s->marks->count > 0)

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Maximum over square windows. The forward keeps where each maximum was; the backward
- * gathers, for each element, the windows whose maximum it was, in their order.
+ * Max pooling over square windows. The forward keeps the place of each maximum. The
+ * backward gathers, for each element, the windows whose maximum it was, in order: no
+ * atomics.
  */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda_sizes.h"
 
 enum { THREADS = 256 };
 
-/* The first largest element of a window; a NaN wins, and stays. */
+/* The first largest element of a window. A NaN wins, and the first one stays. */
 template <typename T>
 static __global__ void maxpool_kernel(T *y, int32_t *where, const T *x, struct pool p)
 {
@@ -37,7 +38,7 @@ static __global__ void maxpool_kernel(T *y, int32_t *where, const T *x, struct p
     }
 }
 
-/* The first window along one side that reaches `at`. */
+/* The first window along one side that covers `at`. */
 static __device__ inline int64_t first_window(const struct pool &p, int64_t at)
 {
     return at < p.size ? 0 : (at - p.size) / p.stride + 1;

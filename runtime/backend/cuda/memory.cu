@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of the device that outlives a step, counted by what it is for, and page-locked memory
- * of the host. In: bytes. Out: memory, or what cuda_no_memory says.
+ * Device memory that outlives a step, counted by use, and page-locked host memory. In:
+ * bytes. Out: memory, or the error of cuda_no_memory.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/cuda/cuda.h"
 
+/* One allocation. The list of them serves frees by address and the lookup of
+ * page-locked memory. */
 struct cuda_block {
     struct cuda_block *next;
     void *p;
     size_t bytes;
     enum backend_memory kind;
-    bool host; /* page-locked: not in the device's books */
+    bool host; /* page-locked host memory: not in the device's books */
 };
 
-/* The pool keeps what was freed; a failed allocation gets it once that is given back. */
+/* cudaMalloc, with a second try: the pool keeps freed memory, and once it has given
+ * that back the allocation may succeed. */
 static cudaError_t device_memory(struct cuda_state *s, void **out, size_t bytes)
 {
     cudaError_t code = cudaMalloc(out, bytes);
@@ -31,6 +34,8 @@ static cudaError_t device_memory(struct cuda_state *s, void **out, size_t bytes)
     return cudaMalloc(out, bytes);
 }
 
+/* The entry for an allocation; keep_block puts it into the list once that has
+ * succeeded. */
 static struct cuda_block *new_block(struct cuda_state *s, enum backend_memory kind,
                                     size_t bytes, bool host)
 {
@@ -52,7 +57,7 @@ static void keep_block(struct cuda_state *s, struct cuda_block *b)
         s->held[b->kind] += b->bytes;
 }
 
-/* Lack of memory ends this call, any other failure the run. */
+/* Out of memory fails this call only; any other failure is kept and ends the run. */
 accel_status_t cuda_alloc(const struct backend *be, enum backend_memory kind,
                           size_t bytes, void **out, accel_error_t *err)
 {
@@ -79,7 +84,7 @@ accel_status_t cuda_alloc(const struct backend *be, enum backend_memory kind,
         return cuda_check(be, err);
     }
     keep_block(s, b);
-    /* Other queues may use it first: it is zero before the call returns. */
+    /* another queue may use it first, so it is zeroed before the call returns */
     if (!CHECK(s, cudaMemsetAsync(b->p, 0, whole, s->now)) || !cuda_finish(s)) {
         cuda_free(be, b->p);
         return cuda_check(be, err);
@@ -88,6 +93,7 @@ accel_status_t cuda_alloc(const struct backend *be, enum backend_memory kind,
     return ACCEL_OK;
 }
 
+/* Takes the entry of p out of the list; NULL: not ours. */
 static struct cuda_block *take_block(struct cuda_state *s, void *p)
 {
     for (struct cuda_block **at = &s->blocks; *at; at = &(*at)->next)
@@ -102,7 +108,7 @@ static struct cuda_block *take_block(struct cuda_state *s, void *p)
 
 static void drop_block(struct cuda_state *s, struct cuda_block *b)
 {
-    /* After a failure these fail as well, and there is nothing left to save. */
+    /* after a failure these fail too, but there is nothing left to save */
     if (b->host)
         (void)cudaFreeHost(b->p);
     else
@@ -130,7 +136,8 @@ void cuda_count(const struct backend *be, enum backend_memory kind, int64_t byte
     cuda_state_of(be)->held[kind] += (size_t)bytes;
 }
 
-/* What the pool has freed is still the process's: the most that it ever had is kept. */
+/* Memory that the pool has freed still belongs to the process, so the pool counts with
+ * what it reserves, and its peak is added to the rest. */
 void cuda_usage(const struct backend *be, struct backend_usage *out)
 {
     struct cuda_state *s = cuda_state_of(be);
@@ -160,7 +167,8 @@ void *cuda_host_alloc(const struct backend *be, size_t bytes)
     if (!b)
         return NULL;
     if (cudaHostAlloc(&b->p, bytes ? bytes : 1, cudaHostAllocPortable) != cudaSuccess) {
-        (void)cudaGetLastError(); /* the limit on locked memory: the caller's to tell */
+        /* usually the limit on locked memory; the caller reports it */
+        (void)cudaGetLastError();
         free(b);
         return NULL;
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Elements from one place to another on a CUDA device: rows with strides, heads, two
- * dimensions swapped. Copies move the largest units that sizes and addresses allow, whatever
- * the dtype; sums with what is there go by elements.
+ * Moving elements on a CUDA device: rows with strides, heads, swapped dimensions.
+ * Copies move the largest units that sizes and addresses allow, whatever the dtype;
+ * adding goes by elements.
  */
 #include "backend/cuda/vector.h"
 
@@ -12,8 +12,8 @@ struct alignas(16) unit16 {
     uint64_t half[2];
 };
 
-/* Runs the statements with U as the largest unit that divides `bits`: addresses, strides and
- * lengths in bytes, or-ed. */
+/* Runs the statements with U as the largest unit that divides `bits`, which is the
+ * bitwise or of addresses, strides and lengths in bytes. */
 #define BY_UNIT(bits, U, ...)                                                          \
     do {                                                                               \
         const uint64_t unit_bits = (bits);                                             \
@@ -36,14 +36,15 @@ struct alignas(16) unit16 {
         }                                                                              \
     } while (0)
 
-/* What is at dim[0] x ... x dim[3] places, `width` elements side by side at each of them,
- * with the distances between them in both arrays, all in elements. */
+/* `width` adjacent elements at each of dim[0] x ... x dim[3] places; `to` and `from`
+ * are the strides of both arrays, all in elements. */
 enum { DIMS = 4 };
 struct places {
     int64_t dim[DIMS], width;
     int64_t to[DIMS], from[DIMS];
 };
 
+/* Offsets of unit i in both arrays. */
 static __device__ inline void find_place(const struct places &p, int64_t i,
                                          int64_t *to_out, int64_t *from_out)
 {
@@ -71,7 +72,7 @@ static __global__ void __launch_bounds__(MOVE_BLOCK)
     }
 }
 
-/* Places in packs of V. */
+/* dst += src, places in packs of V. */
 template <int V, typename T>
 static __global__ void __launch_bounds__(MOVE_BLOCK)
     add_kernel(struct places p, T *dst, const T *src, int64_t n)
@@ -87,7 +88,8 @@ static __global__ void __launch_bounds__(MOVE_BLOCK)
     }
 }
 
-/* Elements of `size` bytes to units of `unit` bytes, which divide all that is there. */
+/* Converts from elements of `size` bytes to units of `unit` bytes, which divide every
+ * stride and length. */
 static struct places in_units(struct places p, int64_t size, int64_t unit)
 {
     p.width = p.width * size / unit;
@@ -133,6 +135,7 @@ static void copy(struct cuda_state *s, const struct places &p, void *dst,
            (const U *)src, n);
 }
 
+/* Dimensions of size 1 have no say in the unit: their strides are not used. */
 static void move(struct cuda_state *s, const struct places &p, void *dst, bool adds,
                  const void *src, accel_dtype_t type)
 {
@@ -172,12 +175,12 @@ void cuda_copy_heads(const struct backend *be, struct heads_out to, struct heads
     move(cuda_state_of(be), p, to.data, false, from.data, type);
 }
 
-/* ---- the last two dimensions swapped ---------------------------------------------------- */
+/* ---- the last two dimensions swapped --------------------------------------------- */
 
 enum { TILE = 32, TILE_ROWS = MOVE_BLOCK / TILE };
 
-/* src [a][b][c][d] -> dst [a][d][c][b], tiles of b x d by way of shared memory: both sides
- * are read and written along their rows. */
+/* src [a][b][c][d] -> dst [a][d][c][b]. Tiles of b x d pass through shared memory, so
+ * that both sides are accessed along their rows. */
 struct swap_dims {
     int64_t a, b, c, d;
 };
@@ -242,8 +245,9 @@ static void swap(struct cuda_state *s, struct swap_dims n, void *dst, const void
            (const T *)src, put);
 }
 
-/* src is at (((a B + b) C + c) D + d) E + e, dst at (((a D + d) C + c) B + b) E + e. Rows
- * of e elements are copied in the order of dst; with e = 1 tiles are turned. */
+/* Element (a, b, c, d, e) is at (((a B + b) C + c) D + d) E + e of src and at (((a D +
+ * d) C + c) B + b) E + e of dst. With E = 1 tiles are turned; otherwise rows of E
+ * elements are copied in the order of dst. */
 void cuda_transpose(const struct backend *be, void *dst, bool add, const void *src,
                     accel_dtype_t type, const int64_t dim[5])
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Layer and RMS normalisation on a CUDA device: forward and the gradient of the input, each
- * reading its rows once. The parameters' gradients are sums of columns: columns.cu.
+ * Layer and RMS normalization on a CUDA device: forward and the gradient of the input,
+ * each reading its rows once. The parameters' gradients are column sums: columns.cu.
  */
 #include "backend/cuda/rows.h"
 
-/* Mean and 1 / deviation of a row, which stays behind in row.room. Two passes as on the
- * CPU: the squares are those of the distances from the mean. */
+/* Mean and 1 / deviation of a row, which is left in row.room for the caller. Two
+ * passes, as on the CPU: the squares are of distances from the mean, which does not
+ * cancel. The squares summed in the first pass serve rms. */
 template <typename T, int V, int G>
 static __device__ inline void statistics(const struct norm &p, const kept_row<T> &row,
                                          float *room, float *mean_out, float *rstd_out)
@@ -88,8 +89,8 @@ void cuda_norm(const struct backend *be, const struct norm *p, void *y, float *s
     });
 }
 
-/* With h = (x - mean) rstd and d = dy gain: dx = (d - mean(d) - h mean(d h)) rstd; the mean
- * of d counts as 0 when rms. */
+/* With h = (x - mean) rstd and d = dy gain: dx = (d - mean(d) - h mean(d h)) rstd. With
+ * rms, mean(d) counts as 0. */
 template <typename T, int V, int G>
 static __global__ void __launch_bounds__(ROW_BLOCK)
     norm_grad_kernel(struct norm p, T *dx, bool add, const T *dy, const T *x,

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a lack of the device's memory says: what was asked for, what is held by kind, what is
- * free, and which option helps.
+ * The message for a lack of device memory: what was asked for, what is held by kind,
+ * what is free, and which option helps.
  */
 #include <stdio.h>
 
 #include "backend/cuda/cuda.h"
 
+/* Hints by the kind of memory asked for. */
 static const char *const helps[MEMORY_KINDS] = {
     "shard over all ranks (fsdp_sharding_strategy: FULL_SHARD), use more ranks, or "
     "keep "
@@ -27,7 +28,8 @@ static const char *const helps[MEMORY_KINDS] = {
     "use a smaller batch with more gradient accumulation, or mixed_precision: bf16",
 };
 
-/* "parameters 1.2 GiB, activations 3.0 GiB"; kinds that hold nothing are left out. */
+/* Writes "parameters 1.2 GiB, activations 3.0 GiB"; kinds that hold nothing are left
+ * out. */
 static void list_held(const struct backend_usage *u, char *out, size_t len)
 {
     char size[32];
@@ -42,7 +44,8 @@ static void list_held(const struct backend_usage *u, char *out, size_t len)
                                  format_bytes((double)u->held[k], size, sizeof(size)));
 }
 
-/* Of what is used, what is in nobody's books here: the driver's, or another process's. */
+/* Names the used memory that is not in our books: the driver's, NCCL's or another
+ * process's. */
 static void tell_rest(const struct backend_usage *u, char *out, size_t len)
 {
     size_t rest = u->used;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What kernels take by themselves while they run, beside operands and scratch that callers
- * hand in. The kernels ask these functions, and so does the plan: both count the same.
- * Shapes in, bytes out; for C and C++, without a toolkit.
+ * Internal workspace of kernels, beside operands and the scratch that callers pass. The
+ * kernels call these functions and so does the plan, so both count the same. Shapes in,
+ * bytes out; C and C++, without a toolkit.
  */
 #ifndef ACCEL_BACKEND_CUDA_OWN_H
 #define ACCEL_BACKEND_CUDA_OWN_H
@@ -11,20 +11,21 @@
 #include "backend/cuda/gemm_key.h"
 #include "backend/cuda_sizes.h"
 
-/* All that is smaller than this is not counted: parts of sums over columns, rows and spans,
- * a widened bias. The room has it in any case. */
+/* Anything smaller is not counted: parts of sums over columns, rows and spans, a
+ * widened bias. The room always includes this much. */
 #define CUDA_OWN_LEAST ((size_t)4 << 20)
 #define CUDA_OWN_ALIGN ((size_t)256)
-/* The backward of cuDNN that gives the same bits every time keeps a matrix of scores in
- * bfloat16: as long as it is small, that is faster than the own kernels. */
+/* cuDNN's reproducible backward keeps a matrix of scores in bfloat16. Up to this size
+ * of the matrix it is faster than our own kernels. */
 #define CUDA_DNN_MOST ((size_t)256 << 20)
 
+/* cudaMalloc aligns to 256 as well: a piece of the room is as good as an allocation. */
 static inline size_t cuda_own_round(size_t bytes)
 {
     return (bytes + CUDA_OWN_ALIGN - 1) / CUDA_OWN_ALIGN * CUDA_OWN_ALIGN;
 }
 
-/* Rows at a time of a product that goes through float32 sums. */
+/* Rows per pass of a product that goes through float32 sums; at least one. */
 static inline int64_t gemm_wide_rows(const struct gemm *p)
 {
     int64_t rows = (int64_t)(CUDA_GEMM_WIDE / ((size_t)p->n * sizeof(float)));
@@ -32,13 +33,13 @@ static inline int64_t gemm_wide_rows(const struct gemm *p)
     return rows < 1 ? 1 : rows > p->m ? p->m : rows;
 }
 
-/* Elements from the first one of stored rows to the last. */
+/* Elements from the first to the last of stored rows, gaps included. */
 static inline int64_t gemm_stored(int64_t rows, int64_t cols, int64_t ld)
 {
     return rows ? (rows - 1) * ld + cols : 0;
 }
 
-/* Elements of a and b, as they are stored. */
+/* Stored elements of a, and of b. */
 static inline int64_t gemm_stored_a(const struct gemm *p)
 {
     return gemm_stored(p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k, p->lda);
@@ -49,7 +50,8 @@ static inline int64_t gemm_stored_b(const struct gemm *p)
     return gemm_stored(p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n, p->ldb);
 }
 
-/* A bfloat16 operand beside a float32 one is widened. */
+/* Workspace of a product: a bfloat16 operand beside a float32 one is widened, and a
+ * product that one of our kernels rounds needs its float32 sums. */
 static inline size_t cuda_gemm_own_bytes(const struct gemm *p)
 {
     struct gemm same = *p;
@@ -69,13 +71,14 @@ static inline size_t cuda_gemm_own_bytes(const struct gemm *p)
     return bytes;
 }
 
-/* Ids in their order, with their rows. */
+/* Workspace of the embedding's gradient: five int32 per row, the sorted ids with their
+ * rows and what sorting them needs. */
 static inline size_t cuda_embed_grad_own_bytes(int64_t rows)
 {
     return cuda_own_round((size_t)rows * 5 * sizeof(int32_t));
 }
 
-/* cuDNN's workspace where none can be asked: its matrix of scores. */
+/* cuDNN's workspace where there is no device to ask: its matrix of scores. */
 static inline size_t cuda_attention_own_guess(const struct attention *p,
                                               const struct attention_grads *g)
 {

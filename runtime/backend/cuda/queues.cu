@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Queues of a device and the events that order them. In: a queue's number. Out: nothing that
- * the calling thread waits for.
+ * Queues of a device and the events that order them. In: a queue's number. Out: order.
+ * Nothing here blocks the calling thread, except cuda_finish at the end.
  */
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@
 struct backend_event {
     cudaEvent_t event;
     bool recorded;
-    uint64_t part; /* of the device's work that it was recorded in */
+    uint64_t part; /* cuda_state.part at its recording */
 };
 
 void cuda_use(const struct backend *be, enum backend_queue q)
@@ -45,12 +45,14 @@ struct backend_event *cuda_event_new(const struct backend *be)
     return NULL;
 }
 
+/* Safe while the event is still in flight. */
 void cuda_event_free(const struct backend *be, struct backend_event *e)
 {
     (void)be;
     if (!e)
         return;
-    /* The device may still have to reach it: it then goes when it was reached. */
+    /* the driver frees an event that is still in flight once the device has reached
+     * it */
     (void)cudaEventDestroy(e->event);
     free(e);
 }
@@ -66,6 +68,8 @@ void cuda_record(const struct backend *be, struct backend_event *e,
     }
 }
 
+/* No wait for an event of another part: the queues met in between, and an event from
+ * outside a recording must not be waited for within it. */
 void cuda_wait(const struct backend *be, enum backend_queue q, struct backend_event *e)
 {
     struct cuda_state *s = cuda_state_of(be);
@@ -74,6 +78,7 @@ void cuda_wait(const struct backend *be, enum backend_queue q, struct backend_ev
         CHECK(s, cudaStreamWaitEvent(s->stream[q], e->event, 0));
 }
 
+/* Whoever has the stream can put work on it that a recorded step does not know. */
 void *cuda_native(const struct backend *be, enum backend_queue q)
 {
     struct cuda_state *s = cuda_state_of(be);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranges of addresses with memory behind their beginning, as the arena wants them: the
- * driver's own functions, which the runtime finds, so that nothing is linked to libcuda.
+ * Address ranges backed by memory from their start on, as the arena needs it. Uses the
+ * driver's own functions, which the runtime looks up, so that nothing links to
+ * libcuda.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 
 #include "backend/cuda/cuda.h"
 
+/* A reserved range; [base, base + backed) has memory. */
 struct cuda_range {
     struct cuda_range *next;
     void *base;
@@ -31,6 +33,7 @@ static struct {
     CUresult (*allow)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
 } vm;
 
+/* Looks up a function of the driver. The way to ask changed with CUDA 12 and 12.5. */
 static bool find(struct cuda_state *s, const char *name, void **out)
 {
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSuccess;
@@ -51,6 +54,7 @@ static bool find(struct cuda_state *s, const char *name, void **out)
     return cuda_fails(s, name, "the driver has no such function: it is too old");
 }
 
+/* All or none: `allow`, the last, is set only if the others are. */
 static bool find_all(struct cuda_state *s)
 {
     return vm.allow ||
@@ -80,8 +84,8 @@ static CUdeviceptr address(const void *base, size_t offset)
     return (CUdeviceptr)(uintptr_t)base + offset;
 }
 
-/* Codes of the driver have no text without libcuda; those that a user meets are the same
- * numbers as the runtime's. */
+/* Without libcuda the driver's codes have no text, but those that a user meets have the
+ * same numbers as the runtime's. */
 static bool driver_ok(struct cuda_state *s, CUresult code, const char *call)
 {
     return cuda_ok(s, (cudaError_t)code, call);
@@ -103,7 +107,7 @@ void *cuda_reserve(const struct backend *be, size_t bytes)
     r = (struct cuda_range *)calloc(1, sizeof(*r));
     if (!r)
         return NULL;
-    /* Addresses may run out: the caller then asks for fewer. */
+    /* addresses may run out: the caller then asks for less */
     if (vm.reserve(&base, bytes, 0, 0, 0) != CUDA_SUCCESS) {
         free(r);
         return NULL;
@@ -124,7 +128,7 @@ static struct cuda_range **find_range(struct cuda_state *s, const void *base)
     return at;
 }
 
-/* Memory behind [backed, backed + bytes); it lives until it is unmapped. */
+/* Backs [backed, backed + bytes) with memory, which lives until it is unmapped. */
 static bool back(struct cuda_state *s, struct cuda_range *r, size_t bytes)
 {
     CUmemAllocationProp prop = memory_of(s);
@@ -142,7 +146,7 @@ static bool back(struct cuda_state *s, struct cuda_range *r, size_t bytes)
     if (!driver_ok(s, code, "cuMemCreate"))
         return false;
     code = vm.map(at, bytes, 0, memory, 0);
-    (void)vm.release(memory); /* the mapping holds it */
+    (void)vm.release(memory); /* the mapping keeps it alive */
     if (!driver_ok(s, code, "cuMemMap"))
         return false;
     r->backed += bytes;
@@ -157,7 +161,7 @@ bool cuda_commit(const struct backend *be, void *base, size_t from, size_t to)
     CUmemAllocationProp prop = memory_of(s);
     size_t unit = 1;
 
-    (void)from; /* what is behind the beginning already is known here */
+    (void)from; /* `backed` is known here */
     if (s->failed || !r || to > r->reserved)
         return false;
     if (to <= r->backed)

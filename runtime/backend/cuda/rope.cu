@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rotary positions on a CUDA device: a block takes one position of some samples; sine and
- * cosine of its angles once, in double as on the CPU.
+ * Rotary positions on a CUDA device: a block takes one position of some samples and
+ * computes sine and cosine of its angles once, in double, as on the CPU.
  */
 #include "backend/cuda/vector.h"
 
+/* ROPE_GRID: about as many blocks as fill a device; short sequences are cut by
+ * samples. */
 enum { ROPE_BLOCK = 128, ROPE_GRID = 2048 };
 
 template <int V, typename T>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels that see a whole row at once: a warp or a block per row, which reads its row from
- * memory once and keeps it in shared memory. Sums have one order for a length of rows.
+ * Kernels that need a whole row: a warp or a block per row reads it from memory once
+ * and keeps it in shared memory. The order of a sum follows from the length of the
+ * row.
  */
 #ifndef ACCEL_BACKEND_CUDA_ROWS_H
 #define ACCEL_BACKEND_CUDA_ROWS_H
@@ -9,10 +10,11 @@
 #include "backend/cuda/vector.h"
 
 #define ROW_BLOCK 256
-#define ROW_KEEP  48128 /* bytes: 48 KiB without asking, sums among them */
+/* bytes: 48 KiB need no permission; the rest holds the sums */
+#define ROW_KEEP 48128
 
-/* A row in memory and, unless it is too long, its copy in shared memory. A thread reads
- * again only what it has read itself. */
+/* A row in memory and, unless it is too long, its copy in shared memory. A thread
+ * rereads only what it read itself, so no barrier is needed between the two. */
 template <typename T> struct kept_row {
     const T *x;
     T *room; /* NULL: too long */
@@ -35,7 +37,7 @@ template <typename T> struct kept_row {
     }
 };
 
-/* Sums and maxima over the G threads of a row; `room` as in block_sum. */
+/* Sum and maximum over the G threads of a row; `room` as in block_sum. */
 template <int G> static __device__ inline float row_sum(float v, float *room)
 {
     return G == WARP ? warp_sum(v) : block_sum(v, room);
@@ -46,7 +48,8 @@ template <int G> static __device__ inline float row_max(float v, float *room)
     return G == WARP ? warp_max(v) : block_max(v, room);
 }
 
-/* The rows of a block, G threads each, and the elements of a thread in its row. */
+/* Loops over the rows of a block, G threads each, and over a thread's elements in its
+ * row. */
 #define TEAM_ROWS(G, r, rows)                                                          \
     for (int64_t r = (int64_t)blockIdx.x * (ROW_BLOCK / (G)) + threadIdx.x / (G);      \
          r < (rows); r += (int64_t)gridDim.x * (ROW_BLOCK / (G)))
@@ -55,14 +58,15 @@ template <int G> static __device__ inline float row_max(float v, float *room)
 
 /* How the rows of a kernel are cut. */
 struct row_plan {
-    bool warp;     /* a warp per row */
-    bool packed;   /* packs of 16 bytes */
-    int64_t keep;  /* elements of shared memory per row that is kept; 0: too long */
+    bool warp;   /* a warp per row */
+    bool packed; /* packs of 16 bytes */
+    /* elements of shared memory per row; 0: the row is too long to keep */
+    int64_t keep;
     size_t shared; /* bytes per block */
     unsigned grid;
 };
 
-/* kept: rows in shared memory at a time, for each row of the result. */
+/* kept: how many input rows each result row keeps in shared memory. */
 template <typename T>
 static struct row_plan plan_rows(int64_t rows, int64_t cols, int kept, bool aligned)
 {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What kernels take while they run. On the compute queue it lies in one room, as a stack: a
- * queue keeps its order, so what one kernel gave back the next may have. What does not fit in,
- * and what other queues want, is of the stream-ordered pool, or of the recorded step.
+ * Scratch of running kernels. On the compute queue it comes from one room, used as a
+ * stack: a queue runs in order, so what one kernel gives back the next may take. What
+ * does not fit, and what other queues need, comes from the stream-ordered pool, or from
+ * the recorded step.
  */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/own.h"
 
+/* Once only: later calls find the room and return. */
 accel_status_t cuda_room(const struct backend *be, size_t bytes, accel_error_t *err)
 {
     struct cuda_state *s = cuda_state_of(be);
@@ -23,7 +25,7 @@ accel_status_t cuda_room(const struct backend *be, size_t bytes, accel_error_t *
     return ACCEL_OK;
 }
 
-/* NULL: it does not fit in, or another queue is in use. */
+/* From the room. NULL: it does not fit, or another queue is in use. */
 static void *of_room(struct cuda_state *s, size_t bytes)
 {
     void *p = s->room.base + s->room.top;
@@ -55,6 +57,7 @@ void *cuda_scratch(struct cuda_state *s, size_t bytes)
 
 void cuda_scratch_free(struct cuda_state *s, void *p)
 {
+    /* unsigned: an address below the room gives a huge offset */
     const size_t at = (size_t)((uintptr_t)p - (uintptr_t)s->room.base);
 
     if (!p)
@@ -71,7 +74,7 @@ void cuda_scratch_free(struct cuda_state *s, void *p)
         CHECK(s, cudaFree(p)); /* waits for the device */
 }
 
-/* Freed scratch stays with the process: asking the system again would take longer than most
+/* Lets the pool keep freed scratch: asking the system again would take longer than most
  * kernels. */
 bool cuda_memory_open(struct cuda_state *s)
 {

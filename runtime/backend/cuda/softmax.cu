@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Softmax of rows on a CUDA device and its gradient.
+ * Softmax of rows on a CUDA device and its gradient. A row is read from memory once
+ * (rows.h); the exponentials are computed twice, which is cheaper than keeping them.
  */
 #include "backend/cuda/rows.h"
 

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Long sums on a CUDA device: over the last dimension, of squared differences, of squares of
- * shards. A block sums a part of a row, whose place follows from its length alone; the parts
- * are then added by one warp or block in one order.
+ * Long sums on a CUDA device: over the last dimension, and of squared differences; with
+ * their gradients. A block sums a part of a row, whose place follows from the shapes
+ * alone; one block then adds the parts in one order.
  */
 #include "backend/cuda/vector.h"
 
 enum {
     SUM_BLOCK = 256,
-    PART = 16384, /* elements of a part at least */
+    PART = 16384, /* least elements of a part */
     MOST_PARTS = 1024
 };
 
-/* ---- rows ---------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------ */
 
-/* OP: value<V>(row, at) is the sum of V values from `at` of the row on; finish(row, total)
- * writes. `room`: parts [rows][parts], unless there is one part per row. G threads a row. */
+/* OP has value<V>(row, at), the sum of V values of the row from `at` on, and
+ * finish(row, total), which writes. `room` holds parts [rows][parts], unless each row
+ * is one part. G threads per row. */
 template <int V, int G, typename OP>
 static __global__ void __launch_bounds__(SUM_BLOCK)
     rows_kernel(OP op, int64_t rows, int64_t n, int64_t parts, float *room)
@@ -86,7 +87,7 @@ static void launch_rows(struct cuda_state *s, int64_t rows, int64_t n, OP op)
     cuda_scratch_free(s, room);
 }
 
-/* aligned: the addresses allow packs of V. */
+/* Sums with packs of V where addresses (`aligned`) and row length allow it. */
 template <int V, typename OP>
 static void sum_rows(struct cuda_state *s, bool aligned, int64_t rows, int64_t n, OP op)
 {
@@ -131,7 +132,7 @@ void cuda_reduce(const struct backend *be, void *y, accel_dtype_t y_type, const 
                         row_sum_op<T, Y>{ (Y *)y, (const T *)x, dim[1], scale })));
 }
 
-/* Element [a, b, c] of dx gets that of dy at [a, c]; with cols 1 the c are left out. */
+/* Element [a, b, c] of dx gets dy [a, c]; with cols 1 there is no c. */
 template <typename T, typename Y> struct spread_op {
     enum { INPUTS = 1 };
     T *dx;
@@ -166,7 +167,7 @@ void cuda_reduce_grad(const struct backend *be, void *dx, accel_dtype_t type, bo
                       float scale)
 {
     const int64_t length =
-        dim[2] == 1 ? dim[1] : dim[2]; /* that a pack may not leave */
+        dim[2] == 1 ? dim[1] : dim[2]; /* a pack must not cross this */
 
     BY_TYPE(type, T,
             BY_TYPE(dy_type, Y,
@@ -177,7 +178,7 @@ void cuda_reduce_grad(const struct backend *be, void *dx, accel_dtype_t type, bo
                                                        dim[1], dim[2], scale })));
 }
 
-/* ---- mean-squared error -------------------------------------------------------------- */
+/* ---- mean-squared error ---------------------------------------------------------- */
 
 enum { MSE_PACK = 4 };
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums over ranks on a CUDA device, whatever the numbers lie in: an operation for `map`. In:
- * arrays that can be read, `count` of them, at least one. Out: float32.
+ * Sums over ranks on a CUDA device, whatever format the numbers have: an operation for
+ * `map`. In: `count` readable arrays, at least one. Out: float32.
  */
 #ifndef ACCEL_BACKEND_CUDA_SUMS_H
 #define ACCEL_BACKEND_CUDA_SUMS_H
 
 #include "backend/cuda/vector.h"
 
-/* PARTS has read<V>(part, at, to): numbers at .. at + V - 1 of that array as float32. */
+/* PARTS has read<V>(part, at, to): the numbers at .. at + V - 1 of that array as
+ * float32. */
 template <typename PARTS> struct sum_op {
     enum { INPUTS = 1 };
     float *out;
@@ -17,7 +18,8 @@ template <typename PARTS> struct sum_op {
     int count;
     float scale;
 
-    /* The sum begins with the first part, not with 0, and goes on in the order of parts. */
+    /* The sum starts with the first part, not with 0, and continues in rank order, as
+     * on the CPU: the bits are the same. */
     template <int V> __device__ void load(int64_t at, float (*sum)[V]) const
     {
         parts.template read<V>(0, at, sum[0]);

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sum of squares of the shards on a CUDA device, in double: parts of fixed lengths, then the
- * parts by one block. Neither addresses nor the device decide the order, lengths do.
+ * Sum of squares of the shards on a CUDA device, in double: parts of fixed length, then
+ * the parts by one block. The lengths decide the order, neither addresses nor the
+ * device.
  */
 #include "backend/cuda/vector.h"
 
+/* Spans are passed by value: 64 of them fit a kernel's arguments. */
 enum { SPANS = 64, SPAN_PART = 65536, SUMSQ_BLOCK = 256, TOTAL_BLOCK = 1024 };
 
-/* Spans of one launch; part[first[k] .. first[k + 1]) are those of span k. */
+/* The spans of one launch. part[first[k] .. first[k + 1]) are the parts of span k. */
 struct span_list {
     struct span span[SPANS];
     int64_t first[SPANS + 1];
     int count;
 };
 
-/* Four neighbours at a time, in one access or four: the order is the same. */
+/* Four adjacent elements at a time, in one access or in four: the order is the same. */
 static __device__ inline double squares(const float *x, int64_t n, bool aligned)
 {
     double sum = 0.0;
@@ -75,7 +77,7 @@ static int64_t parts_of(const struct span *x)
     return x->n > 0 ? (x->n + SPAN_PART - 1) / SPAN_PART : 0;
 }
 
-/* Takes up to SPANS of them; returns how many. */
+/* Fills the list with up to SPANS spans; returns how many. */
 static int take(struct span_list *list, const struct span *x, int count)
 {
     list->count = (int)least(count, SPANS);

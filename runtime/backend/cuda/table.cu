@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The vtable of the CUDA backend: one line for every function, by the parts they belong to,
- * and what the parts open and close.
+ * The vtable of the CUDA backend, one line per function, grouped by part; and what the
+ * parts open and close.
  */
 #include "backend/cuda/cuda.h"
 
@@ -116,6 +116,8 @@ void cuda_fill_table(struct backend *be)
     put_attention(be);
 }
 
+/* The graph comes last: opening the others must not be recorded. Close goes the other
+ * way. */
 bool cuda_open_parts(struct cuda_state *s)
 {
     return !s->failed && cuda_marks_open(s) && cuda_gemm_open(s) &&

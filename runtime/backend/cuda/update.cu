@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What happens to the shards between two steps, on a CUDA device: the optimizers, which
- * leave the gradients zero, scaling, sums over ranks.
+ * zero the gradients, scaling, and sums over ranks. In place over flat float32 ranges;
+ * the arithmetic is that of backend/maths.h.
  */
 #include "common/wire.h"
 
@@ -9,8 +10,9 @@
 
 enum { PACK = pack_size<float> };
 
-/* ---- optimizers ---------------------------------------------------------------------- */
+/* ---- optimizers ------------------------------------------------------------------ */
 
+/* One pass: reads and writes all four arrays once, which is all the time it takes. */
 struct adamw_op {
     enum { INPUTS = 4 };
     float *p, *m, *v, *g;
@@ -42,7 +44,7 @@ void cuda_adamw(const struct backend *be, float *p, float *m, float *v, float *g
     map<PACK>(cuda_state_of(be), on_16(p, m, v, g), n, adamw_op{ p, m, v, g, *k });
 }
 
-/* Parameter, momentum and gradient; the optimizer is what STEP does with them. */
+/* Parameter, momentum and gradient; STEP is the optimizer that updates them. */
 template <typename STEP> struct momentum_op {
     enum { INPUTS = 3 };
     float *p, *m, *g;
@@ -122,7 +124,7 @@ void cuda_lion(const struct backend *be, float *p, float *m, float *g, int64_t n
               momentum_op<lion>{ p, m, g, { *k } });
 }
 
-/* ---- scale, sums over ranks ---------------------------------------------------------- */
+/* ---- scale, sums over ranks ------------------------------------------------------ */
 
 struct scale_op {
     enum { INPUTS = 1 };
@@ -145,6 +147,7 @@ void cuda_scale(const struct backend *be, float *x, int64_t n, float by)
     map<PACK>(cuda_state_of(be), on_16(x), n, scale_op{ x, by });
 }
 
+/* Reads parts of float32 or bfloat16 for sum_op. */
 template <typename T> struct plain_parts {
     const T *x;
     int64_t n;

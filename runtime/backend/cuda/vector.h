@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels over elements that do not depend on each other: packs of 16 bytes where addresses
- * allow it, two packs in flight per thread. An element's result is the same either way.
+ * Kernels over independent elements: packs of 16 bytes where the addresses allow it,
+ * two packs in flight per thread. The result of an element is the same either way.
  */
 #ifndef ACCEL_BACKEND_CUDA_VECTOR_H
 #define ACCEL_BACKEND_CUDA_VECTOR_H
@@ -13,7 +13,7 @@
 /* Elements of a type in 16 bytes. */
 template <typename T> constexpr int pack_size = 16 / (int)sizeof(T);
 
-/* V elements, moved in accesses of 16 bytes or, when they are fewer, in one. */
+/* V elements that are moved in 16-byte accesses or, if smaller, in a single access. */
 template <typename T, int V>
 struct alignas(sizeof(T) * V < 16 ? sizeof(T) * V : 16) pack {
     T v[V];
@@ -24,6 +24,7 @@ template <int V, typename T> ACCEL_MATHS pack<T, V> pack_at(const T *from)
     return *reinterpret_cast<const pack<T, V> *>(from);
 }
 
+/* V elements as float32. */
 template <int V, typename T> ACCEL_MATHS void load(float *to, const T *from)
 {
     const pack<T, V> p = pack_at<V>(from);
@@ -41,7 +42,7 @@ template <int V, typename T> ACCEL_MATHS void store(T *to, const float *from)
     *reinterpret_cast<pack<T, V> *>(to) = p;
 }
 
-/* to = from, or to += from; rounded once. */
+/* to = from or to += from, rounded once. */
 template <int V, typename T> ACCEL_MATHS void store(T *to, bool add, const float *from)
 {
     float was[V], sum[V];
@@ -53,7 +54,7 @@ template <int V, typename T> ACCEL_MATHS void store(T *to, bool add, const float
     store<V>(to, sum);
 }
 
-/* All addresses are multiples of 16; NULL is one. */
+/* Are all addresses multiples of 16? NULL counts as one. */
 template <typename... P> static inline bool on_16(P... p)
 {
     return ((((uintptr_t)p) % 16 == 0) && ...);
@@ -64,7 +65,8 @@ ACCEL_MATHS int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* i / by, the rest apart; 64-bit divisions only where they are needed. */
+/* Returns i / by and writes the remainder. Divides in 64 bits only where needed: that
+ * takes several times as long on a GPU. */
 ACCEL_MATHS int64_t divide(int64_t i, int64_t by, int64_t *rest)
 {
     int64_t q;
@@ -77,8 +79,9 @@ ACCEL_MATHS int64_t divide(int64_t i, int64_t by, int64_t *rest)
     return q;
 }
 
-/* OP: INPUTS, load<V>(at, x[INPUTS][V]) reads what belongs to elements at .. at + V - 1,
- * finish<V>(at, x) computes and writes. All reads of a thread come before its writes. */
+/* OP has INPUTS; load<V>(at, x[INPUTS][V]), which reads what elements at .. at + V - 1
+ * need; and finish<V>(at, x), which computes and writes. Both packs of a thread are
+ * read before either is written, to keep two loads in flight. */
 template <int V, typename OP>
 static __global__ void __launch_bounds__(MAP_BLOCK) map_kernel(OP op, int64_t n)
 {
@@ -100,6 +103,7 @@ static __global__ void __launch_bounds__(MAP_BLOCK) map_kernel(OP op, int64_t n)
         op.template load<V>(i * V, x);
         op.template finish<V>(i * V, x);
     }
+    /* the elements after the last whole pack, one thread each */
     if (V > 1 && first < n % V) {
         float x[OP::INPUTS][1];
 
@@ -108,7 +112,7 @@ static __global__ void __launch_bounds__(MAP_BLOCK) map_kernel(OP op, int64_t n)
     }
 }
 
-/* packed: the addresses allow packs of V. */
+/* Launches map_kernel. packed: the addresses allow packs of V. */
 template <int V, typename OP>
 static void map(struct cuda_state *s, bool packed, int64_t n, OP op)
 {

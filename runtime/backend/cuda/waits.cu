@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Waits of the calling thread for the device. In: a queue or an event. Out: it was passed, or
- * the first failure. Work of a collective whose peer is gone never ends by itself: where the
- * backend has a watch, a wait asks it and does not block.
+ * Waits of the calling thread for the device. In: a queue or an event. Out: it has
+ * passed, or the first failure. A collective whose peer is gone never ends: where the
+ * backend has watches, a wait polls them and does not block.
  */
 #include <sched.h>
 #include <time.h>
 
 #include "backend/cuda/cuda.h"
 
-#define YIELD_NS 50000000 /* of a wait, about a step; then it sleeps */
+#define YIELD_NS 50000000 /* yield this long, about a step; then sleep */
 #define SLEEP_NS 100000   /* one sleep */
 
+/* Yields at first, for low latency; then sleeps, to leave the core to others. */
 static void give_way(int64_t since)
 {
     const struct timespec tick = { 0, SLEEP_NS };
@@ -22,7 +23,7 @@ static void give_way(int64_t since)
         nanosleep(&tick, NULL);
 }
 
-/* One look, and a question to the watches while it is not there yet. */
+/* One look at the device and, if it is not done, one at the watches. True: wait on. */
 static bool goes_on(struct cuda_state *s, cudaError_t code, const char *call,
                     bool first)
 {
@@ -49,6 +50,7 @@ bool cuda_await_queue(struct cuda_state *s, cudaStream_t queue)
         first = false;
         give_way(since);
     }
+    /* done already where watched; without a watch this is the wait */
     return CHECK(s, cudaStreamSynchronize(queue));
 }
 
@@ -65,6 +67,7 @@ bool cuda_await_event(struct cuda_state *s, cudaEvent_t event)
     return CHECK(s, cudaEventSynchronize(event));
 }
 
+/* Queue by queue, so that the watches are polled; then the device, for its failures. */
 bool cuda_await_all(struct cuda_state *s)
 {
     for (int q = 0; s->be.watch && q < QUEUE_COUNT; q++)

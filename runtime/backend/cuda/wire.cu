@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocks of the wire (common/wire.h) on a CUDA device: numbers into blocks behind a scale
- * each, and the sums of several arrays of them. A warp has one block, each lane four numbers
- * side by side: words of 32 bits are all that is moved.
+ * Wire blocks (common/wire.h) on a CUDA device: numbers into blocks behind a scale
+ * each, and sums of several arrays of blocks. A warp has one block, each lane four
+ * adjacent numbers, so that only 32-bit words are moved.
  */
 #include "common/wire.h"
 
@@ -10,6 +10,7 @@
 
 enum { LANE = WIRE_BLOCK / WARP };
 
+/* The three formats: their storage type, largest number and conversions. */
 struct of_f16 {
     using type = f16_t;
     static constexpr float largest = WIRE_LARGEST_F16;
@@ -67,7 +68,7 @@ struct of_e5m2 {
         }                                                                              \
     } while (0)
 
-/* Bytes: of a whole block, and from one array to the next. */
+/* Bytes of a whole block, and from one array to the next. */
 struct stride {
     int64_t block, array;
 };
@@ -78,16 +79,17 @@ static struct stride stride_of(int64_t n, accel_dtype_t type)
              (int64_t)wire_bytes((size_t)n, type) };
 }
 
-/* ---- into blocks --------------------------------------------------------------------- */
+/* ---- into blocks ----------------------------------------------------------------- */
 
 struct narrow_blocks {
     char *dst;
     const float *src;
-    int64_t n, each; /* numbers and blocks of an array */
+    int64_t n, each; /* numbers and blocks per array */
     struct stride stride;
 };
 
-/* The largest magnitude in all lanes. */
+/* The largest magnitude of the block, in every lane. Compared as integers, so NaN and
+ * infinity rank above all numbers. */
 static __device__ inline uint32_t warp_most(const float *x)
 {
     uint32_t most = 0;
@@ -105,7 +107,8 @@ static __device__ inline uint32_t warp_most(const float *x)
     return most;
 }
 
-/* One block by one warp, which has read it all when the first lane writes. */
+/* One warp narrows one block. The shuffles in warp_most make sure that every lane has
+ * read its numbers before any writes: src and dst may overlap. */
 template <typename F>
 static __device__ inline void narrow_block(const struct narrow_blocks &o, int64_t b)
 {
@@ -114,7 +117,8 @@ static __device__ inline void narrow_block(const struct narrow_blocks &o, int64_
     int64_t i;
     const int64_t array = divide(b, o.each, &i);
     const int64_t first = i * WIRE_BLOCK + lane * LANE;
-    const int left = (int)least(o.n - first, LANE); /* below 1: none */
+    /* below 1: none of this lane's numbers exist */
+    const int left = (int)least(o.n - first, LANE);
     const float *src = o.src + array * o.n + first;
     uint32_t *to = reinterpret_cast<uint32_t *>(o.dst + array * o.stride.array +
                                                 i * o.stride.block);
@@ -151,6 +155,8 @@ static __global__ void __launch_bounds__(MAP_BLOCK)
         narrow_block<F>(o, b);
 }
 
+/* In place, wire_reach() says how far a launch may go before results would land on
+ * numbers not yet read; the next launch continues there. */
 void cuda_narrow_parts(const struct backend *be, void *dst, accel_dtype_t type,
                        const float *src, int count, int64_t n)
 {
@@ -168,8 +174,9 @@ void cuda_narrow_parts(const struct backend *be, void *dst, accel_dtype_t type,
     }
 }
 
-/* ---- sums ---------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------ */
 
+/* Reads parts in blocks for sum_op. */
 template <typename F> struct block_parts {
     const char *x;
     struct stride stride;
@@ -186,7 +193,8 @@ template <typename F> struct block_parts {
             to[i] = F::widen((T)(word >> (8 * (int)sizeof(T) * (i % per_word)))) * by;
         }
     }
-    /* Numbers at .. at + V - 1 of the block at p. V is 1, or LANE and `at` a multiple of it. */
+    /* Numbers at .. at + V - 1 of the block at p. V is 1, or LANE with `at` a multiple
+     * of it. */
     template <int V> static __device__ void numbers(const char *p, int at, float *to)
     {
         using T = typename F::type;

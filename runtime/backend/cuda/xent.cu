@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Softmax cross-entropy over rows of float32 logits on a CUDA device: a block per row, which
- * reads it once for maximum and sum together. Rows begin at any multiple of 4 bytes: packs
- * start where the addresses do.
+ * Softmax cross-entropy over rows of float32 logits on a CUDA device: one block per
+ * row, which reads it once for maximum and sum together. Rows start at any multiple of
+ * 4 bytes, so packs start where addresses allow.
  */
 #include "backend/cuda/vector.h"
 
@@ -10,17 +10,18 @@ enum {
     XENT_BLOCK = 512,
     XENT_PACK = 4,
     XENT_STEP = XENT_BLOCK * XENT_PACK,
-    FORWARD_PACKS = 4, /* of a thread on their way at a time */
+    FORWARD_PACKS = 4, /* packs in flight per thread */
     BACKWARD_PACKS = 2,
     MEAN_BLOCK = 1024
 };
 
+/* Does the target of a row count in the loss? */
 static __device__ inline bool counts(const struct xent &o, int32_t target)
 {
     return target >= 0 && target != o.ignore;
 }
 
-/* Elements before the first that is at a multiple of 16 bytes. */
+/* Elements before the first 16-byte boundary. */
 static __device__ inline int64_t lead_of(const float *x, int64_t n)
 {
     const int64_t lead = (int64_t)((16 - (uintptr_t)x % 16) / 4 % 4);
@@ -28,13 +29,15 @@ static __device__ inline int64_t lead_of(const float *x, int64_t n)
     return lead < n ? lead : n;
 }
 
-/* ---- forward ------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------- */
 
-/* Sum of exp(x - max) and of x over some of a row, max over the same. */
+/* Over part of a row: the maximum, the sum of exp(x - max), and the plain sum of x,
+ * which label smoothing needs. */
 struct partial {
     float max, sum, plain;
 };
 
+/* Adds V elements; rescales the sum if the maximum grows. */
 template <int V> static __device__ inline void take(struct partial *p, const float *x)
 {
     float top = x[0];
@@ -51,12 +54,14 @@ template <int V> static __device__ inline void take(struct partial *p, const flo
     }
 }
 
+/* This thread's part of a row: an unaligned head, groups of packs, single packs, a
+ * tail. */
 static __device__ inline struct partial take_row(const float *x, int64_t n)
 {
     const int64_t lead = lead_of(x, n);
     const int64_t tail = lead + (n - lead) / XENT_PACK * XENT_PACK;
     const int64_t me = threadIdx.x;
-    /* The least number: the first comparison must not meet an infinity twice. */
+    /* the lowest finite number, not -inf: inf - inf would be NaN */
     struct partial p = { -3.402823466e38f, 0.0f, 0.0f };
 
     int64_t at = lead + XENT_PACK * me;
@@ -152,13 +157,15 @@ void cuda_xent_mean(const struct backend *be, const struct xent *o, float *mean,
            targets, rows);
 }
 
-/* ---- backward ------------------------------------------------------------------------ */
+/* ---- backward -------------------------------------------------------------------- */
 
+/* What the gradient of a row needs. */
 struct xent_row {
-    float lse, scale, spread, own; /* own: taken from the target's */
+    float lse, scale, spread, own; /* own: subtracted at the target */
     int64_t target;                /* -1: the row does not count */
 };
 
+/* d(mean)/d(logit) of element `at`, as on the CPU. */
 static __device__ inline float gradient(const struct xent_row &k, float x, int64_t at)
 {
     const float g = maths_exp(x - k.lse) * k.scale - k.spread;
@@ -200,7 +207,7 @@ static __device__ inline void float_row(float *x, int64_t n, const struct xent_r
         x[tail + me] = gradient(k, x[tail + me], tail + me);
 }
 
-/* Packs of x from `at` on, as much of them as is in the row. Packs are at multiples of 16
+/* Loads packs of x from `at` on, zeros outside the row. Packs lie at multiples of 16
  * bytes; `at` may be up to 3 before the row. */
 static __device__ inline void load_piece(float (*v)[XENT_PACK], const float *x,
                                          int64_t at, int64_t n)
@@ -213,7 +220,7 @@ static __device__ inline void load_piece(float (*v)[XENT_PACK], const float *x,
                 v[k][i] = at + i >= 0 && at + i < n ? x[at + i] : 0.0f;
 }
 
-/* Writes the gradients as bfloat16 and goes on with the next piece. */
+/* Writes the gradients as bfloat16 and moves the next piece up. */
 static __device__ inline void put_piece(bf16_t *to, float (*v)[XENT_PACK],
                                         float (*next)[XENT_PACK], int64_t at, int64_t n,
                                         const struct xent_row &row)
@@ -226,8 +233,8 @@ static __device__ inline void put_piece(bf16_t *to, float (*v)[XENT_PACK],
         }
 }
 
-/* In place: what a thread writes lies over what others have to read. The next piece is read
- * before this one is written, and no thread writes before all have read. */
+/* In place: what a thread writes lands on what others have to read. So the next piece
+ * is read before this one is written, and no thread writes before all have read. */
 static __device__ inline void bf16_row(float *x, int64_t n, const struct xent_row &row)
 {
     const int64_t piece = BACKWARD_PACKS * XENT_STEP;

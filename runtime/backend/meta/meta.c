@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The meta backend: kernels that touch nothing. Running a forward and backward on it with
- * a counting arena makes the very same allocations in the same order, and so tells the
- * peak before any memory is spent. Reading a value back gives zeros. It has no memory of its
- * own and no kernels of the optimizer: there are no shards in a rehearsal.
+ * The meta backend: kernels that touch nothing. A forward and backward on it with a
+ * counting arena makes the same allocations in the same order, and so gives the peak
+ * before any memory is spent. Reading a value back gives zeros. It has no memory
+ * functions and no optimizer kernels: a rehearsal has no shards.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/backend.h"
 
-/* An unused argument is the rule here. */
+/* Most arguments are unused by design. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 struct meta {
     struct backend be; /* its state points back here */
     const struct backend *like;
-    size_t own; /* the most that one kernel would take for itself */
+    /* largest internal workspace of one kernel so far, in bytes */
+    size_t own;
 };
 
 static const struct backend *like_of(const struct backend *be)
@@ -24,6 +25,7 @@ static const struct backend *like_of(const struct backend *be)
     return ((const struct meta *)be->state)->like;
 }
 
+/* Kernels of the compute queue run one after the other, so the maximum is enough. */
 static void note_own(const struct backend *be, size_t bytes)
 {
     struct meta *m = be->state;
@@ -46,12 +48,14 @@ static void meta_copy(const struct backend *be, void *dst, const void *src,
 {
 }
 
+/* The host sees defined values, so that code which reads a loss goes on. */
 static void meta_to_host(const struct backend *be, float *host, const void *src,
                          accel_dtype_t type, int64_t n)
 {
     memset(host, 0, (size_t)n * sizeof(*host));
 }
 
+/* Zeros, for the same reason. */
 static void meta_to_host_bytes(const struct backend *be, void *host, const void *src,
                                size_t bytes)
 {
@@ -68,6 +72,8 @@ static void meta_add(const struct backend *be, void *dst, const void *a, const v
 {
 }
 
+/* The products, the embedding's gradient and the attention use internal workspace; a
+ * rehearsal of the step finds the largest. */
 static void meta_gemm(const struct backend *be, const struct gemm *p)
 {
     const struct backend *like = like_of(be);
@@ -161,6 +167,7 @@ static void meta_mse_grad(const struct backend *be, void *dx, bool add, const vo
 {
 }
 
+/* Scratch comes out of the arena, so the sizes must be those of the real device. */
 static size_t meta_conv_scratch(const struct backend *be, const struct conv *p,
                                 bool backward)
 {
@@ -184,6 +191,7 @@ static void meta_maxpool(const struct backend *be, const struct pool *p, void *y
 {
 }
 
+/* As meta_conv_scratch. */
 static size_t meta_maxpool_scratch(const struct backend *be, const struct pool *p)
 {
     const struct backend *like = like_of(be);
@@ -197,6 +205,8 @@ static void meta_maxpool_grad(const struct backend *be, const struct pool *p, vo
 {
 }
 
+/* -1: no id is out of range. The ids are not read; there may be no memory behind them.
+ */
 static int64_t meta_embed(const struct backend *be, void *out, const int32_t *ids,
                           const void *table, const void *positions, accel_dtype_t type,
                           int64_t rows, int64_t time, int64_t vocab, int64_t cols)
@@ -204,6 +214,7 @@ static int64_t meta_embed(const struct backend *be, void *out, const int32_t *id
     return -1;
 }
 
+/* Only the table's gradient sorts ids; positions need nothing. */
 static void meta_embed_grad(const struct backend *be, float *dtable, float *dpositions,
                             const int32_t *ids, const void *dy, accel_dtype_t type,
                             int64_t rows, int64_t time, int64_t cols)
@@ -250,6 +261,7 @@ static size_t meta_attention_scratch(const struct backend *be,
     return like->attention_scratch(like, p, backward);
 }
 
+/* NULL asks for the forward's workspace. */
 static void meta_attention(const struct backend *be, const struct attention *p,
                            void *out, float *lse, void *scratch)
 {
@@ -297,6 +309,7 @@ static void meta_xent_grad(const struct backend *be, const struct xent *o,
 {
 }
 
+/* A template: backend_meta_open copies it and adds what depends on `like`. */
 static const struct backend kernels = {
     .name = "meta",
     .shapes_only = true,
@@ -347,8 +360,9 @@ static const struct backend kernels = {
     .xent_grad = meta_xent_grad,
 };
 
-accel_status_t backend_meta_open(struct backend **out, const struct backend *like,
-                                 accel_error_t *err)
+/* own starts at what every kernel of `like` may use in any case. */
+accel_status_t backend_meta_open(struct backend **backend_out,
+                                 const struct backend *like, accel_error_t *err)
 {
     struct meta *m = malloc(sizeof(*m));
 
@@ -359,7 +373,7 @@ accel_status_t backend_meta_open(struct backend **out, const struct backend *lik
     m->be.threads = like->threads;
     m->be.fixed_bytes = like->fixed_bytes;
     m->be.state = m;
-    *out = &m->be;
+    *backend_out = &m->be;
     return ACCEL_OK;
 }
 
