@@ -60,7 +60,7 @@ cut_page() {
         END { print n + 0 }' "$page"
 }
 
-# What differs from run to run gives way to a word. tail shows the step of the moment.
+# What differs from run to run gives way to a word; of what tail shows, also the step.
 loosely() { # COMMAND
     moment='s/^$//'
     case $1 in tail*) moment='s/^step [0-9]*\//step N\//' ;; esac
@@ -148,7 +148,7 @@ one_command() { # N
         run_and_interrupt "$1"
     else
         case $command in
-        squeue* | tail*) wait_until 60 comes "$1" ;; # they look at what is under way
+        squeue* | tail*) wait_until 120 comes "$1" ;; # they look at what is under way
         *) in_page_shell "$1" ;;
         esac
     fi
