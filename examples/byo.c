@@ -85,8 +85,8 @@ static accel_status_t micro_batch(accel_t *run, accel_unit_t *first, accel_unit_
     accel_unit_done(first); /* ... and may be freed again */
     for (int i = 0; i < BATCH * WIDE; i++)
         h[i] = h[i] > 0 ? h[i] : 0;
-    if (accel_unit_want(last, err) || accel_unit_grad(last, 0, &dw, err) ||
-        accel_unit_grad(last, 1, &db, err))
+    if (accel_unit_want(last, err) || accel_unit_gradient(last, 0, &dw, err) ||
+        accel_unit_gradient(last, 1, &db, err))
         return err->code;
     linear(h, accel_unit_values(last, 0), accel_unit_values(last, 1), y, WIDE, 1);
     loss = squares(y, want, dy, BATCH);
@@ -94,10 +94,11 @@ static accel_status_t micro_batch(accel_t *run, accel_unit_t *first, accel_unit_
     accel_unit_done(last);
     for (int i = 0; i < BATCH * WIDE; i++)
         dh[i] = h[i] > 0 ? dh[i] : 0;
-    if (accel_unit_grad(first, 0, &dw, err) || accel_unit_grad(first, 1, &db, err))
+    if (accel_unit_gradient(first, 0, &dw, err) ||
+        accel_unit_gradient(first, 1, &db, err))
         return err->code;
     linear_backward(x, NULL, dh, NULL, dw, db, IN, WIDE);
-    return accel_units_backward(run, loss, err) ? err->code : accel_step(run, err);
+    return accel_finish_backward(run, loss, err) ? err->code : accel_step(run, err);
 }
 
 /* Declares a linear layer as one unit: what is gathered and reduced together. */

@@ -56,7 +56,7 @@ private:
 float *gradient(accel_unit_t *unit, int index)
 {
     float *g = nullptr;
-    check([&](accel_error_t *e) { return accel_unit_grad(unit, index, &g, e); });
+    check([&](accel_error_t *e) { return accel_unit_gradient(unit, index, &g, e); });
     return g;
 }
 
@@ -113,7 +113,7 @@ void micro_batch(accel_t *run, accel_unit_t *first, accel_unit_t *last)
             for (int i = 0; i < in; i++)
                 dw[o * in + i] += dh[r * hidden + o] * x[r * in + i];
         }
-    check([&](accel_error_t *e) { return accel_units_backward(run, loss, e); });
+    check([&](accel_error_t *e) { return accel_finish_backward(run, loss, e); });
     check([&](accel_error_t *e) { return accel_step(run, e); });
 }
 

@@ -337,7 +337,7 @@ static accel_status_t accuracy(accel_t *run, struct program *p, accel_error_t *e
         int best = 0;
 
         /* Also ends the tensors of the pair before. */
-        accel_eval(run, 1);
+        accel_inference_mode(run, 1);
         encode(p, &p->pair[i], row, row + p->seq, row + 2 * p->seq);
         for (int k = 0; k < 3; k++)
             in[k] = accel_input(run, ACCEL_I32, 2, dims, row + k * p->seq, err);
@@ -348,7 +348,7 @@ static accel_status_t accuracy(accel_t *run, struct program *p, accel_error_t *e
             best = logits[k] > logits[best] ? k : best;
         good += best == p->pair[i].label;
     }
-    accel_eval(run, 0);
+    accel_inference_mode(run, 0);
     if (st == ACCEL_OK && accel_is_main(run) && p->pairs > first)
         printf("accuracy %.4f (%lld of %lld held-out pairs)\n",
                (double)good / (double)(p->pairs - first), (long long)good,
@@ -389,7 +389,8 @@ int main(int argc, char **argv)
                          .labels = 2,
                          .holdout = 0.1,
                          .job = { .steps = 200, .batch = 16, .clip = 1, .seed = 1 } };
-    accel_options_t open_options = { .run_name = "finetune_bert", .log = accel_log_stderr };
+    accel_options_t open_options = { .run_name = "finetune_bert",
+                                     .log = accel_log_stderr };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
     char text[1536];

@@ -67,7 +67,8 @@ check-gpu: $(CHECK_GPU_MODULE) $(gpu_unit_tests) accel$(EXEEXT) examples/train$(
 	echo "the machine:"; ./accel$(EXEEXT) topo | grep -E '^(driver|gpu [0-9]|no_gpus)'; exit $$rc
 .PHONY: check-gpu
 EXTRA_DIST += doc/gpu.md
-shell_tests += tests/t/1100-messages-golden.t tests/t/1105-messages-shown.t
+shell_tests += tests/t/1100-messages-golden.t tests/t/1105-messages-shown.t \
+	tests/t/1120-named-things.t
 
 # The long form of tests/issues/0100: 300 errors, the same ones every time.
 check-errors: accel$(EXEEXT) examples/train$(EXEEXT) tests/faults/failcall.la

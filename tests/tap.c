@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TAP producer for unit tests. A skip is "ok N # SKIP reason", which prove and automake's
- * driver both count as skipped.
+ * TAP producer for unit tests. A skip is "ok N # SKIP reason", which prove and
+ * automake's driver both count as skipped.
  */
 #include "tap.h"
 

@@ -30,7 +30,7 @@ typedef accel_status_t isolate_work(void *arg, isolate_say *say, void *user,
 
 /* Forks, runs work(arg, ...) in the child and hands each of its lines to say(user,
  * line), at most 1000. The caller must have no other threads. With ISOLATE_DONE
- * *status_out and `err` are the work's own. The result is an error (ACCEL_EOS) only
+ * *status_out and `err` are the work's own. The result is an error (ACCEL_ESYSTEM) only
  * when there is no child. */
 accel_status_t isolate_run(isolate_work *work, void *arg,
                            const struct isolate_limits *limits, isolate_say *say,

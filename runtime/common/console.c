@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ready-made pieces for a program's main: a logger and the report of its last error, both to
- * stderr. Nothing in the library calls them.
+ * Ready-made pieces for a program's main: a logger and the report of its last error,
+ * both to stderr. Nothing in the library calls them.
  */
 #include <stdio.h>
 
@@ -9,7 +9,8 @@
 
 void accel_log_stderr(void *user, accel_log_level_t level, const char *line)
 {
-    static const char *const prefix[] = { "accel: error: ", "accel: warning: ", "", "" };
+    static const char *const prefix[] = { "accel: error: ", "accel: warning: ", "",
+                                          "" };
 
     (void)user;
     fprintf(stderr, "%s%s\n", prefix[level], line);

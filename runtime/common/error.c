@@ -23,7 +23,7 @@ static const struct {
                          "something needed is not there (PMIx server, peer, GPU, "
                          "program)" },
     [ACCEL_EBUG] = { "ACCEL_EBUG", 70, "a defect of accel" },
-    [ACCEL_EOS] = { "ACCEL_EOS", 71, "the operating system refused" },
+    [ACCEL_ESYSTEM] = { "ACCEL_ESYSTEM", 71, "the operating system refused" },
     [ACCEL_ECREATE] = { "ACCEL_ECREATE", 73, "cannot create an output" },
     [ACCEL_EIO] = { "ACCEL_EIO", 74, "read or write failed, or the disk is full" },
     [ACCEL_EPEER] = { "ACCEL_EPEER", 76, "a peer died or missed a deadline" },

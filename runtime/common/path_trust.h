@@ -13,7 +13,7 @@
  * writable; links on the way must have such an owner. Works on descriptors from "/" on,
  * so that nothing can be swapped between check and use.
  * ACCEL_OK: the caller closes *fd_out. ACCEL_ENOENT: no such file; ACCEL_EPERM: not
- * trusted, or not readable; ACCEL_EOS: the system refused. */
+ * trusted, or not readable; ACCEL_ESYSTEM: the system refused. */
 accel_status_t path_trust_open(const char *path, int *fd_out, accel_error_t *err);
 
 #endif

@@ -160,3 +160,27 @@ bool config_section_given(const struct config *cfg, const char *section)
             return true;
     return false;
 }
+
+/* ACCEL_, the map without "accel.", and the key, all in upper case. Not toupper: the
+ * locale must not matter. */
+const char *config_env_name(size_t row, char *buf, size_t len)
+{
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+    const char *section = k[row].section;
+    int used;
+
+    /* Key names of Accelerate are unique. Ours are only unique with their map:
+     * "enabled", "dir". */
+    section = !strncmp(section, "accel.", 6) ? section + 6 : "";
+    buf[0] = '\0';
+    if (k[row].moved_to)
+        return buf;
+    used = snprintf(buf, len, "%s%s%s%s", CONFIG_ENV_PREFIX, section,
+                    section[0] ? "_" : "", k[row].name);
+    for (int i = 0; i < used && (size_t)i < len; i++)
+        buf[i] = buf[i] == '.'                    ? '_'
+                 : buf[i] >= 'a' && buf[i] <= 'z' ? (char)(buf[i] - 'a' + 'A')
+                                                  : buf[i];
+    return buf;
+}

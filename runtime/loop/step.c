@@ -237,7 +237,7 @@ accel_status_t accel_step(accel_t *run, accel_error_t *err)
 
     if (st == ACCEL_OK && run->loop.in_micro)
         return accel_fail(err, A0901,
-                          "call accel_backward or accel_units_backward first",
+                          "call accel_backward or accel_finish_backward first",
                           "accel_step before the backward of its micro-batch");
     if (st == ACCEL_OK)
         st = own_units_done(run, err);

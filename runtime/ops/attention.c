@@ -159,7 +159,8 @@ static bool cache_fits(struct graph *g, const accel_attention_t *o, struct atten
     const accel_kv_t *kv = o->cache;
 
     if (g->recording) {
-        graph_fail(g, A0605, op, "turn recording off first: accel_eval(run, 1)",
+        graph_fail(g, A0605, op,
+                   "turn recording off first: accel_inference_mode(run, 1)",
                    "a cache of keys and values has no backward");
         return false;
     }

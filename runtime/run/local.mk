@@ -36,7 +36,7 @@ tests_unit_test_train_reshard_LDADD = $(fork_ldadd)
 
 # Whole runs of the reference trainer.
 shell_tests += tests/t/5120-train-lease.t tests/t/6110-train-timelimit.t \
-	tests/t/6120-train-user.t
+	tests/t/6120-train-user.t tests/t/6300-first-job.t
 
 # Preemption in all its cases; check-preempt adds what takes long, to be run by hand.
 shell_tests += tests/t/6130-preempt-table.t tests/t/6140-preempt-lives.t \

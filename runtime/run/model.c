@@ -42,13 +42,13 @@ accel_module_t *accel_module_new(accel_t *run, const accel_class_t *cls,
 }
 
 /* Ends the micro-batch at work: its tensors are dropped. */
-void accel_eval(accel_t *run, int on)
+void accel_inference_mode(accel_t *run, int on)
 {
     if (!run)
         return;
     if (run->graph.depth > 0) {
         graph_fail(&run->graph, A0901, NULL, "call it between forwards",
-                   "accel_eval inside of the forward of a module");
+                   "accel_inference_mode inside of the forward of a module");
         return;
     }
     run->graph.evaluating = on != 0;

@@ -317,10 +317,10 @@ static accel_status_t backward_begin(accel_t *run, accel_error_t *err)
 }
 
 /* A frozen parameter has no gradient: NULL, and no error. */
-accel_status_t accel_unit_grad(accel_unit_t *unit, int index, float **out,
-                               accel_error_t *err)
+accel_status_t accel_unit_gradient(accel_unit_t *unit, int index, float **out,
+                                   accel_error_t *err)
 {
-    accel_status_t st = usable(unit, "accel_unit_grad", err);
+    accel_status_t st = usable(unit, "accel_unit_gradient", err);
     const struct residency *r;
     accel_error_t e = { 0 };
     float *base = NULL;
@@ -386,9 +386,9 @@ static accel_status_t units_backward(accel_t *run, double loss, accel_error_t *e
 
 /* A failure here is kept in the run: other ranks may be in the collective that this one
  * has left. */
-accel_status_t accel_units_backward(accel_t *run, double loss, accel_error_t *err)
+accel_status_t accel_finish_backward(accel_t *run, double loss, accel_error_t *err)
 {
-    accel_status_t st = run_ready(run, "accel_units_backward", err);
+    accel_status_t st = run_ready(run, "accel_finish_backward", err);
     accel_error_t e = { 0 };
 
     if (st != ACCEL_OK)
@@ -396,7 +396,7 @@ accel_status_t accel_units_backward(accel_t *run, double loss, accel_error_t *er
     if (run->job.model || !run->loop.in_micro)
         return misuse(NULL,
                       run->job.model ? "the job has a model"
-                                     : "accel_units_backward outside of a micro-batch",
+                                     : "accel_finish_backward outside of a micro-batch",
                       run->job.model ? "call accel_backward"
                                      : "call accel_next or accel_next_samples first",
                       err);

@@ -153,7 +153,7 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
 /* Errors that another try may cure: a full disk, a file system that is away. */
 static bool may_pass(accel_status_t st)
 {
-    return st == ACCEL_EIO || st == ACCEL_ECREATE || st == ACCEL_EOS ||
+    return st == ACCEL_EIO || st == ACCEL_ECREATE || st == ACCEL_ESYSTEM ||
            st == ACCEL_EPERM || st == ACCEL_ENOMEM;
 }
 

@@ -120,7 +120,7 @@ struct graph {
     bool training;
     /* a module's forward runs again, in backward */
     bool recomputing;
-    /* asked for by accel_eval: neither tape nor dropout */
+    /* asked for by accel_inference_mode: neither tape nor dropout */
     bool evaluating;
     struct draws draws;
     /* first error of this micro-batch, cleared by graph_reset */

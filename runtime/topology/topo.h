@@ -131,7 +131,8 @@ struct topo_machine;
 
 /* `record`: an hwloc XML file, whose PCI devices are the GPUs. NULL: this machine
  * (which $HWLOC_XMLFILE may describe), with the GPUs from NVML; NVML is not touched
- * unless `want_gpus`. Nothing to free on failure. Errors: ACCEL_ENOENT, ACCEL_EOS. */
+ * unless `want_gpus`. Nothing to free on failure. Errors: ACCEL_ENOENT,
+ * ACCEL_ESYSTEM. */
 accel_status_t topo_machine_open(struct topo_machine **machine_out, const char *record,
                                  bool want_gpus, accel_error_t *err);
 void topo_machine_close(struct topo_machine *m);
@@ -195,7 +196,7 @@ bool topo_masks_common(const struct topo_machine *m, const char *mask, int ranks
 
 /* Moves every thread of this process whose affinity is `from`, the caller's
  * own, to `to`. Other threads were bound by the program and stay. Errors:
- * ACCEL_EOS (not allowed). */
+ * ACCEL_ESYSTEM (not allowed). */
 accel_status_t topo_bind(const char *from, const char *to, accel_error_t *err);
 /* Uses interface number `i` of m instead of the nearest one. */
 void topo_use_nic(const struct topo_machine *m, int i, struct topo_place *place);

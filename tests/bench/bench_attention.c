@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Time of the attention kernel, forward and backward, on fused q, k, v of GPT-2's heads.
- * Reads lines "B T" and answers each with two times in milliseconds, so that
+ * Time of the attention kernel, forward and backward, on fused q, k, v of GPT-2's
+ * heads. Reads lines "B T" and answers each with two times in milliseconds, so that
  * attention_torch.py can run it in turns with torch.
  *     bench_attention [threads]
  */

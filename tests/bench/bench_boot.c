@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Times the bootstrap; one rank per process: srun -n64 --overcommit --mpi=pmix bench_boot.
- * Prints the median and the maximum over the ranks of each phase, in milliseconds.
+ * Times the bootstrap; one rank per process: srun -n64 --overcommit --mpi=pmix
+ * bench_boot. Prints the median and the maximum over the ranks of each phase, in
+ * milliseconds.
  */
 #include <stdio.h>
 #include <stdlib.h>

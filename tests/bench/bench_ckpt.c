@@ -130,7 +130,8 @@ static double save_once(const char *root, int64_t step, const struct set *set,
     return stats.seconds;
 }
 
-/* The best this machine does: whole requests from huge pages, as the save makes them. */
+/* The best this machine does: whole requests from huge pages, as the save makes
+ * them. */
 static double raw_once(const char *root, const struct set *set)
 {
     char path[400], *from = ckpt_stage_map(4 * IO_BYTES);

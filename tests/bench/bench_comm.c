@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Times the collectives; one rank per process, started by srun or mpirun. Bytes are those
- * of the whole buffer (all_gather output, reduce_scatter input). Prints the minimum and the
- * median over the repeats of the slowest rank's time, and memcpy's speed in the same run.
+ * Times the collectives; one rank per process, started by srun or mpirun. Bytes are
+ * those of the whole buffer (all_gather output, reduce_scatter input). Prints the
+ * minimum and the median over the repeats of the slowest rank's time, and memcpy's
+ * speed in the same run.
  *   bench_comm [--backend NAME] [--memory window|private] [--bytes N | --max N]
  *              [--repeats N]
  */

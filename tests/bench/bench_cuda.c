@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Speed of the CUDA backend on one GPU: every product of a training step beside a bare loop
- * of cuBLASLt over the same shapes, and kernels that memory bounds beside a copy within the
- * device. Medians, with the clocks and the power while they ran. No pass or fail.
- * Arguments: names of models (default: all).
+ * Speed of the CUDA backend on one GPU: every product of a training step beside a bare
+ * loop of cuBLASLt over the same shapes, and kernels that memory bounds beside a copy
+ * within the device. Medians, with the clocks and the power while they ran. No pass or
+ * fail. Arguments: names of models (default: all).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,7 +137,7 @@ static void print_state(void)
     printf("  %s\n", text[0] ? text : "clocks and power are not known (no NVML)");
 }
 
-/* ---- products ------------------------------------------------------------------------ */
+/* ---- products -------------------------------------------------------------------- */
 
 struct product {
     struct gemm p;
@@ -186,7 +186,8 @@ static void measure(const char *name, const char *pass, struct gemm p, int64_t c
     bare_free(x.bare);
 }
 
-/* Forward, gradient of the input, gradient of the weights, as linear.c asks for them. */
+/* Forward, gradient of the input, gradient of the weights, as linear.c asks for
+ * them. */
 static void measure_linear(const struct model *m, const struct linear *l,
                            struct totals *sum)
 {
@@ -247,7 +248,7 @@ static void measure_model(const struct model *m)
                sum.own, sum.bare, 100.0 * sum.bare / sum.own);
 }
 
-/* ---- memory -------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------- */
 
 enum { ROWS = 16384, COLS = 4096, VOCAB = 50304, XENT_ROWS = 1024 };
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention on the GPU, forward and backward, on the heads of GPT-2 and Llama-8B: the path
- * that the backend takes, cuDNN where it fits, beside the own kernels. A path is chosen by
- * what cuDNN refuses: the same attention with full lengths goes to the own kernels.
+ * Attention on the GPU, forward and backward, on the heads of GPT-2 and Llama-8B: the
+ * path that the backend takes, cuDNN where it fits, beside the own kernels. A path is
+ * chosen by what cuDNN refuses: the same attention with full lengths goes to the own
+ * kernels.
  *     bench_cuda_attention [device]
  */
 #include <math.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every matrix product of GPT-2 124M, alone: as the CPU backend cuts it into tiles, float32
- * and bfloat16, against one plain OpenBLAS call.  bench_gemm [threads] [repeats] [rows]
+ * Every matrix product of GPT-2 124M, alone: as the CPU backend cuts it into tiles,
+ * float32 and bfloat16, against one plain OpenBLAS call.  bench_gemm [threads]
+ * [repeats] [rows]
  */
 #include <cblas.h>
 #include <omp.h>
@@ -51,7 +52,8 @@ static double gemm_rate(const struct backend *be, const struct gemm *p, bool pla
     return rate;
 }
 
-/* One product with operands of `type` (plain BLAS always in float32), result float32. */
+/* One product with operands of `type` (plain BLAS always in float32), result
+ * float32. */
 static void bench_gemm(const struct backend *be, const char *name, struct gemm p,
                        int repeats)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Generation with GPT-2 124M, one sequence, against the rate at which the same cores read
- * memory, measured between the tokens' rounds in the same process. A token reads all
- * weights but the table of positions, and the cache of keys and values. By wall clock and
- * by CPU time, which other programs on the same cores disturb less.
+ * Generation with GPT-2 124M, one sequence, against the rate at which the same cores
+ * read memory, measured between the tokens' rounds in the same process. A token reads
+ * all weights but the table of positions, and the cache of keys and values. By wall
+ * clock and by CPU time, which other programs on the same cores disturb less.
  *     bench_generate [-t THREADS] [-r ROUNDS] [-n TOKENS] [-d float32 | bfloat16]
  */
 #include <stdio.h>

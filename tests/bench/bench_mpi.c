@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The same table as bench_comm for an MPI library; compiled by comm_vs_mpi.sh with mpicc,
- * no part of the normal build.
+ * The same table as bench_comm for an MPI library; compiled by comm_vs_mpi.sh with
+ * mpicc, no part of the normal build.
  *   bench_mpi [REPEATS [MAX_BYTES]]
  */
 #include <mpi.h>

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The training step of GPT-2 124M against torch and llm.c: every program is a process of its
- * own, and they take turns, step by step, in one run. Medians, ratios (our step to the
- * peer's), memory; then where the time of our own step goes.
- *     bench_step [-t THREADS] [-n STEPS] [-d DTYPE] [BATCHxTIME ...]
- * torch is asked of $ACCEL_TORCH_PYTHON, or else of python3. llm.c, float32 only, is built
- * from the checkout $ACCEL_LLMC (git clone https://github.com/karpathy/llm.c; its Makefile's
- * flags, no weights or data); its steps at 4x256 and 1x1024 take half a minute and more.
+ * The training step of GPT-2 124M against torch and llm.c: every program is a process
+ * of its own, and they take turns, step by step, in one run. Medians, ratios (our step
+ * to the peer's), memory; then where the time of our own step goes.
+ *     bench_step [-t THREADS] [-n STEPS] [-d DTYPE] [BATCHxTIME ...] torch is asked of
+ *     $ACCEL_TORCH_PYTHON, or else of python3. llm.c, float32 only, is built from the
+ *     checkout $ACCEL_LLMC (git clone https://github.com/karpathy/llm.c; its Makefile's
+ *     flags, no weights or data); its steps at 4x256 and 1x1024 take half a minute and
+ *     more.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Speed of what every step does to the shards: AdamW, gradient norm, narrowing to bf16;
- * and of drawing a sample. Beside each the bytes it moves, against memcpy in the same run.
- * Prints a table; best of several passes. No pass or fail.
+ * and of drawing a sample. Beside each the bytes it moves, against memcpy in the same
+ * run. Prints a table; best of several passes. No pass or fail.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fibers: stacks that hand the processor to one another. A switch costs two jumps and no
- * system call.
+ * Fibers: stacks that hand the processor to one another. A switch costs two jumps and
+ * no system call.
  */
 #ifndef FAKE_FIBER_H
 #define FAKE_FIBER_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stand-in for libnccl.so.2: the same functions between processes of one machine, over a
- * memfd that rank 0's unique id names. Work runs when its stream of the stand-in toolkit
- * reaches it, one launch of a communicator after the other, as with NCCL; without streams
- * (NULL) it runs while the caller asks for the communicator's state. A rank that
- * aborts is seen by the others as a remote error.
- * $FAKE_NCCL, words with commas between them:
+ * A stand-in for libnccl.so.2: the same functions between processes of one machine,
+ * over a memfd that rank 0's unique id names. Work runs when its stream of the stand-in
+ * toolkit reaches it, one launch of a communicator after the other, as with NCCL;
+ * without streams (NULL) it runs while the caller asks for the communicator's state. A
+ * rank that aborts is seen by the others as a remote error. $FAKE_NCCL, words with
+ * commas between them:
  *     version=NUMBER   what ncclGetVersion says (22809)
  *     init=RC          ncclCommInitRankConfig fails
  *     silent=RANK      that rank never arrives when communicators are made
@@ -49,7 +49,7 @@ static __thread int group_depth;
 static __thread struct launch *group;
 static __thread cudaStream_t group_stream;
 
-/* ---- what the environment wants ---------------------------------------------------------- */
+/* ---- what the environment wants -------------------------------------------------- */
 
 const char *wish(const char *name)
 {
@@ -71,7 +71,7 @@ static bool wish_pair(const char *name, long *a, long *b)
     return true;
 }
 
-/* ---- the stand-in toolkit ---------------------------------------------------------------- */
+/* ---- the stand-in toolkit -------------------------------------------------------- */
 
 static int look_in(struct dl_phdr_info *info, size_t size, void *user)
 {
@@ -109,7 +109,7 @@ static void look_for_cuda(void)
     *(void **)&cuda.free = dlsym(lib, "cudaFree");
 }
 
-/* ---- messages ------------------------------------------------------------------------------ */
+/* ---- messages -------------------------------------------------------------------- */
 
 static char *chunk_of(const struct nccl_comm *c, int from, int to)
 {
@@ -142,7 +142,7 @@ static void move_item(struct nccl_comm *c, struct item *it)
     }
 }
 
-/* ---- launches ------------------------------------------------------------------------------ */
+/* ---- launches -------------------------------------------------------------------- */
 
 static void free_launch(struct launch *l)
 {
@@ -273,7 +273,7 @@ static int start(struct launch *l, cudaStream_t stream)
     return NCCL_IN_PROGRESS;
 }
 
-/* ---- the library --------------------------------------------------------------------------- */
+/* ---- the library ----------------------------------------------------------------- */
 
 EXPORT int ncclGetVersion(int *out)
 {
@@ -364,7 +364,7 @@ EXPORT int ncclCommInitRankConfig(nccl_comm_t **out, int size, struct nccl_id id
     return NCCL_IN_PROGRESS;
 }
 
-/* ---- progress ------------------------------------------------------------------------------ */
+/* ---- progress -------------------------------------------------------------------- */
 
 /* Without streams the work is done here; else streams that are asked go on. */
 static void go_on(struct nccl_comm *c)
@@ -393,7 +393,8 @@ static bool one_aborted(const nccl_comm_t *c)
     return one;
 }
 
-/* Aborts are looked for first: what such a rank had sent before is then there to be taken. */
+/* Aborts are looked for first: what such a rank had sent before is then there to be
+ * taken. */
 EXPORT int ncclCommGetAsyncError(nccl_comm_t *c, int *out)
 {
     bool aborted = one_aborted(c);
@@ -452,7 +453,7 @@ EXPORT int ncclCommDestroy(nccl_comm_t *c)
     return NCCL_SUCCESS;
 }
 
-/* ---- collectives --------------------------------------------------------------------------- */
+/* ---- collectives ----------------------------------------------------------------- */
 
 EXPORT int ncclAllGather(const void *in, void *out, size_t elems, int type,
                          nccl_comm_t *c, void *stream)
@@ -515,7 +516,7 @@ EXPORT int ncclBroadcast(const void *in, void *out, size_t elems, int type, int 
     return start(l, stream);
 }
 
-/* ---- groups -------------------------------------------------------------------------------- */
+/* ---- groups ---------------------------------------------------------------------- */
 
 EXPORT int ncclGroupStart(void)
 {
@@ -562,7 +563,7 @@ EXPORT int ncclRecv(void *out, size_t elems, int type, int peer, nccl_comm_t *c,
     return message(c, peer, false, out, elems * size_of(type), stream);
 }
 
-/* ---- memory -------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------- */
 
 /* Never zeroed: who needs that must do it. */
 EXPORT int ncclMemAlloc(void **out, size_t bytes)

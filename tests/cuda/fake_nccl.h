@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the stand-in for NCCL share: what the ranks of a communicator have in
- * common memory, and what one of them knows.
+ * What the files of the stand-in for NCCL share: what the ranks of a communicator have
+ * in common memory, and what one of them knows.
  */
 #ifndef ACCEL_TESTS_FAKE_NCCL_H
 #define ACCEL_TESTS_FAKE_NCCL_H
@@ -25,8 +25,9 @@ struct channel {
     size_t bytes;                 /* of the last one */
 };
 
-/* What a rank wants of split number `asked`, and, from the first rank of a group, where the
- * group's memory is. Two in turn: nobody is at split n + 2 before all are through n. */
+/* What a rank wants of split number `asked`, and, from the first rank of a group, where
+ * the group's memory is. Two in turn: nobody is at split n + 2 before all are through
+ * n. */
 struct wish {
     _Atomic uint64_t asked, made;
     int color, key;
@@ -81,7 +82,8 @@ struct nccl_comm {
 /* fake_nccl.c */
 /* The text after `name` in $FAKE_NCCL, or NULL. */
 const char *wish(const char *name);
-/* Memory for the ranks of a communicator: its descriptor and the name others open it by. */
+/* Memory for the ranks of a communicator: its descriptor and the name others open it
+ * by. */
 int make_world(char path[128]);
 int attach(struct nccl_comm *c, const char *path);
 void close_made(struct nccl_comm *c);

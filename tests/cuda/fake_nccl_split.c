@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Splits of the stand-in for NCCL. In: a color and a key of every rank. Out: communicators of
- * the groups, each in memory that its first rank makes.
+ * Splits of the stand-in for NCCL. In: a color and a key of every rank. Out:
+ * communicators of the groups, each in memory that its first rank makes.
  */
 #include <stdlib.h>
 
@@ -52,8 +52,8 @@ static int place_in_group(struct nccl_comm *c, int *size, int *first)
     return place;
 }
 
-/* The first rank of a group makes its memory, the others wait for that. As with NCCL there is
- * no communicator before the one it comes from is done with the split. */
+/* The first rank of a group makes its memory, the others wait for that. As with NCCL
+ * there is no communicator before the one it comes from is done with the split. */
 void go_on_splitting(struct nccl_comm *c)
 {
     struct wish *own = wish_of(c, c->rank), *maker;

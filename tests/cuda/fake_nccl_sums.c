@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reductions of the stand-in for NCCL. Sums of float32 and bfloat16 begin with the last rank:
+ * Reductions of the stand-in for NCCL. Sums of float32 and bfloat16 begin with the last
+ * rank:
  * another order than accel's own.
  */
 #include "tests/cuda/fake_nccl.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the stand-in toolkit: the devices, the queues of work and the graphs. One lock
- * is held by whoever is in a call; kernels run on the caller's thread, under it.
+ * Inside of the stand-in toolkit: the devices, the queues of work and the graphs. One
+ * lock is held by whoever is in a call; kernels run on the caller's thread, under it.
  */
 #ifndef FAKECUDA_H
 #define FAKECUDA_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ckpt_once save|load DIR STEP RANKS: one save of the known test state, or a load of the
- * newest checkpoint that must be STEP. Prints the error; exits with its code. Driven by
- * shell tests and by the fault shim.
+ * ckpt_once save|load DIR STEP RANKS: one save of the known test state, or a load of
+ * the newest checkpoint that must be STEP. Prints the error; exits with its code.
+ * Driven by shell tests and by the fault shim.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LD_PRELOAD shim: makes the n-th call that touches a checkpoint fail or end the process.
+ * LD_PRELOAD shim: makes the n-th call that touches a checkpoint fail or end the
+ * process.
  *   FAILCALL_AT=n        which intercepted call (1 ...), counted per process
  *   FAILCALL_TIMES=k     and how many from there on; 0: all of them; unset: 1
- *   FAILCALL_HOW=KIND    EIO EACCES EMFILE ENOSPC EINTR short kill hang; at every call: noopen
+ *   FAILCALL_HOW=KIND    EIO EACCES EMFILE ENOSPC EINTR short kill hang; at every call:
+ *   noopen
  *                        (O_DIRECT is refused when opening), nowrite (when writing)
  *   FAILCALL_SEEN=FILE   created when the call was reached
  *   FAILCALL_PATH=TEXT   only what has TEXT in its path counts, and then the calls that
  *                        open, read, list and lock count as well
  *   FAILCALL_RANK=r      only in the process whose PMIX_RANK is r
  *   FAILCALL_COUNT=FILE  gets the number of calls of each such process at its end
- *   FAILCALL_LEAVE=FILE  the rank named by FAILCALL_RANK (and not the scontrol it asks) waits
- *                        in exit() for a signal, 30 s at most; FILE is created before that
+ *   FAILCALL_LEAVE=FILE  the rank named by FAILCALL_RANK (and not the scontrol it asks)
+ *   waits
+ *                        in exit() for a signal, 30 s at most; FILE is created before
+ *                        that
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -135,7 +139,8 @@ static bool at_in_path(int fd, const char *name)
     return in_path(path);
 }
 
-/* A call that changes what is on the disk: counts everywhere, or below FAILCALL_PATH. */
+/* A call that changes what is on the disk: counts everywhere, or below
+ * FAILCALL_PATH. */
 static int strike_at(int fd, const char *name)
 {
     return !getenv("FAILCALL_PATH") || at_in_path(fd, name) ? strike() : 0;
@@ -247,15 +252,15 @@ int openat(int dir, const char *name, int flags, ...)
     va_end(ap);
     if (refuses("noopen", flags))
         return -1;
-    /* Without a path only files that are written: a failed directory open is met through
-     * the others. */
+    /* Without a path only files that are written: a failed directory open is met
+     * through the others. */
     if (((flags & O_ACCMODE) != O_RDONLY ? strike_at(dir, name)
                                          : strike_look(dir, name)) < 0)
         return -1;
     return real(dir, name, flags, mode);
 }
 
-/* ---- what only looks, and what is reached by its full name ---------------------------------- */
+/* ---- what only looks, and what is reached by its full name ----------------------- */
 
 static int open_path(const char *call, const char *name, int flags, mode_t mode)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What every fuzz target of config/ demands: a config that is accepted survives its round
- * trip; one that is refused has messages with a place and nothing that steers a terminal.
+ * What every fuzz target of config/ demands: a config that is accepted survives its
+ * round trip; one that is refused has messages with a place and nothing that steers a
+ * terminal.
  */
 #ifndef ACCEL_TESTS_FUZZ_CHECK_H
 #define ACCEL_TESTS_FUZZ_CHECK_H

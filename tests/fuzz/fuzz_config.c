@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fuzz target: bytes as a config file and as canonical text. Whatever they are, loading
- * must end with a config that survives its round trip, or with messages that have a place.
+ * must end with a config that survives its round trip, or with messages that have a
+ * place.
  */
 #include <stdlib.h>
 #include <string.h>

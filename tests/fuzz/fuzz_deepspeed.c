@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target: bytes as a DeepSpeed JSON file. What is accepted gives values that the rows
- * of deepspeed_config take, each in its canonical form; what is refused has messages.
+ * Fuzz target: bytes as a DeepSpeed JSON file. What is accepted gives values that the
+ * rows of deepspeed_config take, each in its canonical form; what is refused has
+ * messages.
  */
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target: bytes as what a task reads from its environment: the carrier of the torch
- * contract and the resolved config, as they are and sealed with the right hash, and Slurm's
- * list of task counts. Only names of the contract are set, only printable values, and what
- * the user had stays.
+ * Fuzz target: bytes as what a task reads from its environment: the carrier of the
+ * torch contract and the resolved config, as they are and sealed with the right hash,
+ * and Slurm's list of task counts. Only names of the contract are set, only printable
+ * values, and what the user had stays.
  */
 #include <stdio.h>
 #include <stdlib.h>

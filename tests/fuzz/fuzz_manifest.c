@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target: bytes as a MANIFEST, as they are and sealed again with the right hash, whole
- * and as a rank's fragment. What is accepted must print as the very same text, and its
- * boxes must hold every element once inside its files; what is refused must say why.
+ * Fuzz target: bytes as a MANIFEST, as they are and sealed again with the right hash,
+ * whole and as a rank's fragment. What is accepted must print as the very same text,
+ * and its boxes must hold every element once inside its files; what is refused must say
+ * why.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,8 +31,8 @@ static void check_error(const accel_error_t *err)
             abort();
 }
 
-/* Counts, element by element and without the library's arithmetic, how often each one of
- * a small tensor is stored. */
+/* Counts, element by element and without the library's arithmetic, how often each one
+ * of a small tensor is stored. */
 static void check_tiling(const struct ckpt_manifest *m, const struct ckpt_tensor *t)
 {
     static unsigned char seen[4096];
@@ -142,7 +143,8 @@ static size_t below(size_t n)
     return n ? state % n : 0;
 }
 
-/* Replaces data[at, at+old) by `with`; returns the new size, or `size` if it is too long. */
+/* Replaces data[at, at+old) by `with`; returns the new size, or `size` if it is too
+ * long. */
 static size_t replace(uint8_t *data, size_t size, size_t max, size_t at, size_t old,
                       const void *with, size_t n)
 {
@@ -166,8 +168,8 @@ static size_t pick(const uint8_t *data, size_t size, char blank, size_t *len)
     return at;
 }
 
-/* The grammar's own mistakes: a line or word gone, doubled or moved; a number replaced by
- * one at a limit. libFuzzer and replay.c both call this when it is there. */
+/* The grammar's own mistakes: a line or word gone, doubled or moved; a number replaced
+ * by one at a limit. libFuzzer and replay.c both call this when it is there. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed)
 {
     static const char *const words[] = {

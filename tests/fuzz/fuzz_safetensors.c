@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target: bytes as the header of a safetensors file (with as much data behind it as
- * they speak of), as a whole file, and as an index. What is accepted holds every byte of
- * the data exactly once; what is refused says why, in plain characters.
+ * Fuzz target: bytes as the header of a safetensors file (with as much data behind it
+ * as they speak of), as a whole file, and as an index. What is accepted holds every
+ * byte of the data exactly once; what is refused says why, in plain characters.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -201,8 +201,8 @@ static size_t pick(const uint8_t *data, size_t size, size_t *len)
     return at;
 }
 
-/* Mistakes of the grammar: a word replaced by one at a limit, doubled, or gone; a digit, a
- * bracket or a byte changed. libFuzzer and replay.c both call this. */
+/* Mistakes of the grammar: a word replaced by one at a limit, doubled, or gone; a
+ * digit, a bracket or a byte changed. libFuzzer and replay.c both call this. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed)
 {
     static const char *const words[] = {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fuzz target: bytes as all sources of a config together, in five parts with "%%" lines
- * between them: site file (with its locks), user file, job file, environment, flags. What is
- * accepted survives its round trip and holds the site's value in every locked key.
+ * between them: site file (with its locks), user file, job file, environment, flags.
+ * What is accepted survives its round trip and holds the site's value in every locked
+ * key.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,8 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { FILES = 3, MAX_LINES = 8 };
 
-/* Site, user and job file in a directory of our own, because the site file must be trusted;
- * in memory where that can be had, because every run writes them. */
+/* Site, user and job file in a directory of our own, because the site file must be
+ * trusted; in memory where that can be had, because every run writes them. */
 static char dir[64], path[FILES][80];
 static int file[FILES];
 

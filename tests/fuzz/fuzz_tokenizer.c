@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target: bytes up to the first NUL as tokenizer.json, the rest as text. "@@" in the
- * first stands for a vocabulary of all bytes, ids 0 to 255, without which no file is
- * accepted. What is accepted gives ids of its vocabulary and the text back; what is refused
- * has a message.
+ * Fuzz target: bytes up to the first NUL as tokenizer.json, the rest as text. "@@" in
+ * the first stands for a vocabulary of all bytes, ids 0 to 255, without which no file
+ * is accepted. What is accepted gives ids of its vocabulary and the text back; what is
+ * refused has a message.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The entries of the vocabulary, in the order of the code points that stand for bytes. */
+/* The entries of the vocabulary, in the order of the code points that stand for
+ * bytes. */
 static const char *alphabet(void)
 {
     static char text[4096];
@@ -38,7 +39,8 @@ static const char *alphabet(void)
     return text;
 }
 
-/* A copy with the first @@ replaced, of its exact size: a read beyond its end is seen. */
+/* A copy with the first @@ replaced, of its exact size: a read beyond its end is
+ * seen. */
 static char *expand(const uint8_t *data, size_t size, size_t *size_out)
 {
     static const char *all;

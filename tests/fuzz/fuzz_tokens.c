@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fuzz target: bytes as a token file, without the part of the header that nobody reads.
- * What is opened gives all its samples, each token below the vocabulary; what is refused
- * has a message.
+ * What is opened gives all its samples, each token below the vocabulary; what is
+ * refused has a message.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * byo_modules: the network of examples/byo.c as modules. The ops call the very functions of
- * that file, so that both ways into the library must give the same bits; with a third
- * argument the library's own ops compute instead.
+ * byo_modules: the network of examples/byo.c as modules. The ops call the very
+ * functions of that file, so that both ways into the library must give the same bits;
+ * with a third argument the library's own ops compute instead.
  *     byo_modules OUT STEPS [ops]
  */
 #include <stdbool.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ckpt_shapes ROOT WANT: checkpoints of several worlds and ways to cut tensors, for readers
- * that are not accel's. Out: ROOT/step_N, and what each one holds as plain files,
- * WANT/N/tensors/NAME and WANT/N/blobs/NAME. Prints one line per checkpoint. Exits 0, or
- * with the first save's error. Never reads a checkpoint.
+ * ckpt_shapes ROOT WANT: checkpoints of several worlds and ways to cut tensors, for
+ * readers that are not accel's. Out: ROOT/step_N, and what each one holds as plain
+ * files, WANT/N/tensors/NAME and WANT/N/blobs/NAME. Prints one line per checkpoint.
+ * Exits 0, or with the first save's error. Never reads a checkpoint.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,16 +5,22 @@
  *     driver VERSION
  *     init RC  |  count RC                    these calls fail with RC
  *     gpu BUS-ID UUID BYTES USED NAME...      the next GPU
- *     dev FILE                                its device file: hidden unless it may be opened
+ *     dev FILE                                its device file: hidden unless it may be
+ *     opened
  *     lost                                    it does not answer
- *     mig UUID GI CI [BYTES]                  a slice of it; `mig -` turns MIG on without one
+ *     mig UUID GI CI [BYTES]                  a slice of it; `mig -` turns MIG on
+ *     without one
  *     link N BUS-ID | link N switch           its NVLink number N
  *     clocks SM SM-MAX MEMORY MEMORY-MAX      in MHz
  *     power MILLIWATTS LIMIT
- *     reasons BITS...                         why its clocks are down, question by question
- *                                             (hexadecimal; the last one stays)
- * What a file does not say is "not supported". Built with FAKE_NVML_OLD it has only what a
- * driver of 2014 had, under the old names: no clocks and power, but the reasons.
+ *     reasons BITS...                         why its clocks are down, question by
+ *     question
+ *                                             (hexadecimal; the last one stays) What a
+ *                                             file does not say is "not supported".
+ *                                             Built with FAKE_NVML_OLD it has only what
+ *                                             a driver of 2014 had, under the old
+ *                                             names: no clocks and power, but the
+ *                                             reasons.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -158,7 +164,7 @@ static int next_reason(struct device *d, unsigned long long *out)
 
 #pragma GCC visibility push(default)
 
-/* ---- what both have --------------------------------------------------------------------- */
+/* ---- what both have -------------------------------------------------------------- */
 
 int nvmlShutdown(void);
 int nvmlShutdown(void)

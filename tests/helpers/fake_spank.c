@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fake_spank PLUGIN.so: stands in for slurmd and slurmstepd, so that their side of the
- * plugin runs under valgrind: every callback in every context, twice, with a carrier that
- * is right, missing, cut, too long, or damaged at random (always in the same way). The calls that
- * only srun may make end the program. Exit 0, or 1 with what went wrong on stderr.
+ * plugin runs under valgrind: every callback in every context, twice, with a carrier
+ * that is right, missing, cut, too long, or damaged at random (always in the same way).
+ * The calls that only srun may make end the program. Exit 0, or 1 with what went wrong
+ * on stderr.
  */
 #include <dlfcn.h>
 #include <signal.h>
@@ -209,7 +210,8 @@ static void other_contexts(void)
     }
 }
 
-/* What task_init makes of SIGUSR1 with this warning in the carrier, when it was `before`. */
+/* What task_init makes of SIGUSR1 with this warning in the carrier, when it was
+ * `before`. */
 static void warned(const char *warning, void (*before)(int), void (*want)(int))
 {
     struct strbuf b = { 0 };

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * malformed FIRST COUNT CMD... {}: makes the files FIRST .. FIRST + COUNT - 1 of an endless
- * list of damaged configs (N.yaml, the same at every run), runs CMD with each in place of
- * {}, and judges: it must end by itself, and a refusal must have a place and a cure. Prints
- * a line per fault, then one of figures:
- *     refused R accepted A faults F user_ms WORST rss_kb WORST good_rss_kb OF-A-GOOD-FILE
+ * malformed FIRST COUNT CMD... {}: makes the files FIRST .. FIRST + COUNT - 1 of an
+ * endless list of damaged configs (N.yaml, the same at every run), runs CMD with each
+ * in place of {}, and judges: it must end by itself, and a refusal must have a place
+ * and a cure. Prints a line per fault, then one of figures:
+ *     refused R accepted A faults F user_ms WORST rss_kb WORST good_rss_kb
+ *     OF-A-GOOD-FILE
  */
 #include <stdint.h>
 #include <stdio.h>

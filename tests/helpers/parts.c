@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * parts: a small model that uses what the reference trainer does not: an op of its own, a
- * buffer that counts steps, a gradient function, a tied weight, recomputed blocks.
+ * parts: a small model that uses what the reference trainer does not: an op of its own,
+ * a buffer that counts steps, a gradient function, a tied weight, recomputed blocks.
  *     parts TEXT OUT STEPS [recompute]
  * At the end it prints the buffer, so that a test sees whether a resumed run had it.
  */

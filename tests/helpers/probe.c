@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * probe [exit N | signal N]: one line with what this task was told of its place, for the
- * tests of the launch forms:
+ * probe [exit N | signal N]: one line with what this task was told of its place, for
+ * the tests of the launch forms:
  *     RANK/WORLD LOCAL/LOCAL_WORLD NODE/NODES gpus=... port=... restart=...
  * behind "bad " where accel's variables, torch's and Slurm's own contradict each other.
  * Then ends as asked.

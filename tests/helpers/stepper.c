@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stepper FILE [requeue=DIR] [exit=N] [save=MS] [ignore]: a program that trains on nothing,
- * reduced to its contract with Slurm. Rank 0 appends one line "STEP RESTART" per step to
- * FILE and continues there after a restart; every rank appends "RANK RESTART SIGNAL" to
- * FILE.signals. SIGTERM, SIGUSR1 or SIGUSR2: stops after the step, saves for MS and exits
- * 85, or N, or goes on; with `requeue` rank 0 first asks for the requeue as the library
- * does, which may end in 75. Ends 0 five steps after a restart; 3 if none comes.
+ * stepper FILE [requeue=DIR] [exit=N] [save=MS] [ignore]: a program that trains on
+ * nothing, reduced to its contract with Slurm. Rank 0 appends one line "STEP RESTART"
+ * per step to FILE and continues there after a restart; every rank appends "RANK
+ * RESTART SIGNAL" to FILE.signals. SIGTERM, SIGUSR1 or SIGUSR2: stops after the step,
+ * saves for MS and exits 85, or N, or goes on; with `requeue` rank 0 first asks for the
+ * requeue as the library does, which may end in 75. Ends 0 five steps after a restart;
+ * 3 if none comes.
  */
 #include <errno.h>
 #include <signal.h>
@@ -133,8 +134,8 @@ static bool ends(struct settings *s, int sig)
     if (s->requeue_dir && s->rank == 0)
         s->exit_code = ask_for_requeue(s->requeue_dir, sig);
     if (s->requeue_dir && s->rank != 0) {
-        /* As the library: leave after rank 0 has asked, or srun's kill-on-bad-exit ends it
-         * midway. srun ends with the largest code, so rank 0 decides. */
+        /* As the library: leave after rank 0 has asked, or srun's kill-on-bad-exit ends
+         * it midway. srun ends with the largest code, so rank 0 decides. */
         sigtimedwait(&stop, NULL, &asking_time);
         s->exit_code = 75;
     }

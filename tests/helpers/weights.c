@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A program as a user writes it: a model from a directory of Hugging Face, its logits, and
- * the model written to another directory. Prints a line per call, the number of tokens and
- * the logits: of the last token behind 1, 2 ... LENGTH of them, or all of bert's at once.
+ * A program as a user writes it: a model from a directory of Hugging Face, its logits,
+ * and the model written to another directory. Prints a line per call, the number of
+ * tokens and the logits: of the last token behind 1, 2 ... LENGTH of them, or all of
+ * bert's at once.
  *     weights IN OUT DTYPE SHARD_BYTES LENGTH WORK
  */
 #include <stdio.h>
@@ -35,7 +36,7 @@ static accel_tensor_t *forward(accel_t *run, accel_module_t *model, int n, int i
     int32_t value[3][MOST];
     accel_tensor_t *in[3];
 
-    accel_eval(run, 1);
+    accel_inference_mode(run, 1);
     for (int b = 0; b < 2; b++)
         for (int i = 0; i < n; i++) {
             value[0][b * n + i] = (7 * i + 5 * b + 3) % 41;

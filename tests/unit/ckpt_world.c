@@ -143,7 +143,7 @@ int world_end(struct world *w, int status)
     return bad;
 }
 
-/* ---- state ------------------------------------------------------------------------------ */
+/* ---- state ----------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -324,7 +324,7 @@ int64_t world_load_newest(const char *root, int rank, int size, accel_error_t *e
     return step;
 }
 
-/* ---- a state of a few bytes --------------------------------------------------------- */
+/* ---- a state of a few bytes ------------------------------------------------------ */
 
 #define NUMBERS 300
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For checkpoint tests: N forked ranks joined by sockets, and a state whose every element
- * is known from its name, index and step, cut over the ranks as flat shards are.
+ * For checkpoint tests: N forked ranks joined by sockets, and a state whose every
+ * element is known from its name, index and step, cut over the ranks as flat shards
+ * are.
  */
 #ifndef TESTS_CKPT_WORLD_H
 #define TESTS_CKPT_WORLD_H
@@ -45,12 +46,12 @@ accel_status_t world_save(const struct world *w, const char *root, int64_t step,
 /* Reads the newest complete checkpoint and compares; its step, or -1. */
 int64_t world_load_newest(const char *root, int rank, int size, accel_error_t *err);
 
-/* A state of a few bytes for tests of many saves, cut into equal parts. `part`: root, step,
- * keep and what shall not be as usual. */
+/* A state of a few bytes for tests of many saves, cut into equal parts. `part`: root,
+ * step, keep and what shall not be as usual. */
 accel_status_t numbers_save(const struct world *w, const accel_ckpt_save_t *part,
                             accel_error_t *err);
-/* The step of the newest complete checkpoint when it loads and its numbers are right, -1
- * when there is none, -2 when it does not load, -3 when its numbers are wrong. */
+/* The step of the newest complete checkpoint when it loads and its numbers are right,
+ * -1 when there is none, -2 when it does not load, -3 when its numbers are wrong. */
 int64_t numbers_load(const char *root);
 
 /* A new empty directory below $TMPDIR or the current one; removed by world_rmtree. */

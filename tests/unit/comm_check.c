@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Started once per rank by srun or mpirun: bootstrap, then every collective against the
- * scalar reference, and groups. Rank 0 prints one line of facts; any failure is a nonzero exit.
+ * scalar reference, and groups. Rank 0 prints one line of facts; any failure is a
+ * nonzero exit.
  *   comm_check [--backend NAME] [--elems N] [--lose RANK]
  * --lose: that rank ends without a word after the bootstrap; the others must name it.
  */

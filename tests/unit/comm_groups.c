@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Groups split from a communicator: who is in which, in what order, and that they work at the
- * same time as the one they come from.
+ * Groups split from a communicator: who is in which, in what order, and that they work
+ * at the same time as the one they come from.
  */
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +24,8 @@ static int complain(struct comm *c, const char *what, int value,
     return 1;
 }
 
-/* Every rank's number in the communicator it came from, through the group, and a sum. */
+/* Every rank's number in the communicator it came from, through the group, and a
+ * sum. */
 static int use_group(struct comm *c, struct comm *group, const struct expected *want,
                      accel_error_t *err)
 {

@@ -8,9 +8,10 @@
 
 #include "comm/comm.h"
 
-/* Runs all operations and dtypes over sizes up to max_elems, with private memory and with
- * memory of comm_alloc. Adds all result bytes to *hash (equal on equal bits; the same on
- * all ranks only if summed over them). Returns 0, or 1 after a "# ..." line on stderr. */
+/* Runs all operations and dtypes over sizes up to max_elems, with private memory and
+ * with memory of comm_alloc. Adds all result bytes to *hash (equal on equal bits; the
+ * same on all ranks only if summed over them). Returns 0, or 1 after a "# ..." line on
+ * stderr. */
 int comm_ref_check(struct comm *c, size_t max_elems, uint64_t *hash);
 /* Splits it in several ways and uses the groups; at most 64 ranks, memory of the host.
  * Returns as above. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds the module of a test (cuda_device.h): the stand-in's lies in the folder beside that
- * of the program.
+ * Finds the module of a test (cuda_device.h): the stand-in's lies in the folder beside
+ * that of the program.
  */
 #include "tests/unit/cuda_device.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opens the CUDA backend beside the CPU's and gives out arrays of both. Each array is an
- * allocation of its own, so that a tool that watches memory sees a kernel leave it.
+ * Opens the CUDA backend beside the CPU's and gives out arrays of both. Each array is
+ * an allocation of its own, so that a tool that watches memory sees a kernel leave it.
  */
 #include <math.h>
 #include <stdlib.h>

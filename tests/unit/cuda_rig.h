@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA backend beside the CPU's: arrays with the same values on both sides, and how far
- * results are apart.
+ * The CUDA backend beside the CPU's: arrays with the same values on both sides, and how
+ * far results are apart.
  */
 #ifndef ACCEL_TESTS_CUDA_RIG_H
 #define ACCEL_TESTS_CUDA_RIG_H
@@ -34,8 +34,8 @@ struct cuda_array cuda_rig_values(struct cuda_rig *rig, accel_dtype_t type, int6
 void *cuda_rig_copy(struct cuda_rig *rig, const void *from, size_t bytes);
 void *cuda_rig_fetch(struct cuda_rig *rig, const void *device, size_t bytes);
 
-/* The largest distance from what is wanted, in parts of what is allowed: float32 1e-5 of
- * the value and of 4, bfloat16 2 units in the last place besides. NaN wants NaN. */
+/* The largest distance from what is wanted, in parts of what is allowed: float32 1e-5
+ * of the value and of 4, bfloat16 2 units in the last place besides. NaN wants NaN. */
 double cuda_rig_distance(const void *want, const void *got, accel_dtype_t type,
                          int64_t n);
 

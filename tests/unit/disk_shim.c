@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The calls of disk_shim.h. Comes in: calls of the program and of its libraries. Goes out:
+ * The calls of disk_shim.h. Comes in: calls of the program and of its libraries. Goes
+ * out:
  * the same calls, or the failure that the hook wants.
  */
 #include <dlfcn.h>

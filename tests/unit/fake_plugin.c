@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stands in for Slurm and for the plugin's own opts.c, say.c: see fake_plugin.h. Never talks
- * to a controller.
+ * Stands in for Slurm and for the plugin's own opts.c, say.c: see fake_plugin.h. Never
+ * talks to a controller.
  */
 #include "tests/unit/fake_plugin.h"
 
@@ -35,7 +35,7 @@ __attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
     va_end(ap);
 }
 
-/* ---- the plugin's other files ------------------------------------------------------------ */
+/* ---- the plugin's other files ---------------------------------------------------- */
 
 spank_context_t spank_context(void)
 {
@@ -91,7 +91,7 @@ const struct config_api *opts_api(void)
     return &api;
 }
 
-/* ---- Slurm ------------------------------------------------------------------------------- */
+/* ---- Slurm ----------------------------------------------------------------------- */
 
 void slurm_info(const char *fmt, ...)
 {
@@ -186,7 +186,7 @@ char *slurm_strerror(int number)
     return (char *)"Access/permission denied";
 }
 
-/* ---- helpers ------------------------------------------------------------------------------ */
+/* ---- helpers --------------------------------------------------------------------- */
 
 char **fake_split(const char *line)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the plugin's files need of each other and of Slurm, for tests of one file: the context,
- * errors and lines are kept as text, the controller answers with one job.
+ * What the plugin's files need of each other and of Slurm, for tests of one file: the
+ * context, errors and lines are kept as text, the controller answers with one job.
  */
 #ifndef ACCEL_TESTS_FAKE_PLUGIN_H
 #define ACCEL_TESTS_FAKE_PLUGIN_H
@@ -15,7 +15,8 @@ extern spank_context_t fake_context;
 extern char fake_said[4096];
 extern char *fake_words[32]; /* the command line, for opts_words() */
 
-/* The controller. Each look at the job takes the next of `states`, the last one stays. */
+/* The controller. Each look at the job takes the next of `states`, the last one
+ * stays. */
 struct fake_slurm {
     slurm_job_info_t job;
     uint32_t states[4];
@@ -31,8 +32,8 @@ extern struct fake_slurm fake_slurm;
 
 /* Splits "srun -n 4 ./a" at blanks into fake_words, after it was copied. */
 char **fake_split(const char *line);
-/* Runs f(arg) in a child of its own, so that no static variable stays; what it writes to
- * standard output, at most 4 KiB, is valid until the next call. */
+/* Runs f(arg) in a child of its own, so that no static variable stays; what it writes
+ * to standard output, at most 4 KiB, is valid until the next call. */
 const char *fake_child(void (*f)(const void *arg), const void *arg);
 
 #endif

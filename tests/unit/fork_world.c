@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The forked world: blobs go through one shared mapping, two slots per rank used in turn.
- * A slot is written again two exchanges later, when every rank has been seen past the
- * exchange between, hence has copied it out.
+ * The forked world: blobs go through one shared mapping, two slots per rank used in
+ * turn. A slot is written again two exchanges later, when every rank has been seen past
+ * the exchange between, hence has copied it out.
  */
 #include <errno.h>
 #include <sched.h>

@@ -66,7 +66,7 @@ void model_run_close(accel_t *run)
     comm_close(run->comm);
 }
 
-/* ---- logits ----------------------------------------------------------------------------- */
+/* ---- logits ---------------------------------------------------------------------- */
 
 static accel_tensor_t *ints(accel_t *run, int n, int (*value)(int))
 {

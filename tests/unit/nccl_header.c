@@ -39,8 +39,8 @@ SAME_PLACE(version);
 SAME_PLACE(blocking);
 _Static_assert(sizeof(struct nccl_config) <= sizeof(ncclConfig_t), "config");
 
-/* A signature in terms of result, communicator, type, operation, stream, id and config: with
- * NCCL's names it is NCCL's, with ours it is that of our table. */
+/* A signature in terms of result, communicator, type, operation, stream, id and config:
+ * with NCCL's names it is NCCL's, with ours it is that of our table. */
 #define SAME(field, name)                                                              \
     _Static_assert(                                                                    \
         __builtin_types_compatible_p(                                                  \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the tests of single ops share: random values that the dtype holds exactly, tensors
- * made from them, a weighted sum as the loss, distances.
+ * What the tests of single ops share: random values that the dtype holds exactly,
+ * tensors made from them, a weighted sum as the loss, distances.
  */
 #ifndef ACCEL_TESTS_OP_RIG_H
 #define ACCEL_TESTS_OP_RIG_H
@@ -24,10 +24,11 @@ double rig_distance(const double *got, const double *want, int64_t n, double flo
 void rig_check(const accel_tensor_t *y, const double *want, double tolerance,
                const char *what);
 
-/* tests/data/ops/NAME of the source tree; NULL and a failed TAP line when it is not there. */
+/* tests/data/ops/NAME of the source tree; NULL and a failed TAP line when it is not
+ * there. */
 FILE *rig_golden(const char *name);
-/* Reads the next line, "WORD number ...", into v[most]; how many numbers, -1: another word
- * or the end. */
+/* Reads the next line, "WORD number ...", into v[most]; how many numbers, -1: another
+ * word or the end. */
 int rig_line(FILE *f, const char *word, double *v, int most);
 /* A TAP line: is every (elems / 40 + 1)th value of y as the line WORD says? */
 void rig_check_line(FILE *f, const char *word, const accel_tensor_t *y,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Drives the op table (optable.h): inputs drawn from the case's name alone, one forward and
- * backward per backend, values against the reference, gradients against its central
+ * Drives the op table (optable.h): inputs drawn from the case's name alone, one forward
+ * and backward per backend, values against the reference, gradients against its central
  * differences. Reaches tensors through the backend only.
  */
 #include <math.h>
@@ -32,7 +32,7 @@ struct op_input op_parameter_input(int ndim, int64_t a, int64_t b, int64_t c, in
         struct op_input){ .kind = OP_PARAMETER, .ndim = ndim, .dim = { a, b, c, d } };
 }
 
-/* ---- inputs -------------------------------------------------------------------------- */
+/* ---- inputs ---------------------------------------------------------------------- */
 
 static uint64_t drawn;
 
@@ -99,7 +99,7 @@ static void upload(struct graph *g, accel_tensor_t *t, const double *from)
     free(host);
 }
 
-/* ---- forward and backward ------------------------------------------------------------ */
+/* ---- forward and backward -------------------------------------------------------- */
 
 static accel_tensor_t *part_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
@@ -271,7 +271,7 @@ void op_outcome_free(struct op_outcome *o)
         free(o->grad[i]);
 }
 
-/* ---- judgement ----------------------------------------------------------------------- */
+/* ---- judgement ------------------------------------------------------------------- */
 
 double op_excess(const double *got, const double *want, int64_t n, double rel,
                  double size)

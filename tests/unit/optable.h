@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The op table: every op, what it is given, how it is called, and the same in double. One
- * driver runs it forward and backward on any backend: what is true of one is then true of
- * all. A family of ops adds a file with its rows and a line in optable.c.
+ * The op table: every op, what it is given, how it is called, and the same in double.
+ * One driver runs it forward and backward on any backend: what is true of one is then
+ * true of all. A family of ops adds a file with its rows and a line in optable.c.
  */
 #ifndef ACCEL_TESTS_OPTABLE_H
 #define ACCEL_TESTS_OPTABLE_H
@@ -57,15 +57,16 @@ extern const struct op_rows *const optable[];
 extern const struct op_rows optable_elementwise, optable_rows, optable_views,
     optable_linear;
 
-/* Runs the table on be[0] and judges values and gradients by the references; be[1 .. n-1]
- * must then give the same bits as be[0]. Prints TAP results. */
+/* Runs the table on be[0] and judges values and gradients by the references; be[1 ..
+ * n-1] must then give the same bits as be[0]. Prints TAP results. */
 void optable_run(struct backend *const *be, int n);
 
-/* The table on `be` and on `device`, by the same inputs: float32 to 1e-5, bfloat16 to two of
- * its last places. */
+/* The table on `be` and on `device`, by the same inputs: float32 to 1e-5, bfloat16 to
+ * two of its last places. */
 void optable_beside(struct backend *be, struct backend *device);
 
-/* Writes what optable.py needs to compute the table with PyTorch: cases, inputs, weights. */
+/* Writes what optable.py needs to compute the table with PyTorch: cases, inputs,
+ * weights. */
 void optable_dump(struct backend *be, FILE *to);
 /* Compares the table on `be` with what optable.py wrote. */
 void optable_golden(struct backend *be, FILE *from);
@@ -93,8 +94,8 @@ void op_trial_open(struct op_trial *t, const struct op_case *c, accel_dtype_t co
                    bool apart);
 /* Forward and backward; false: a TAP result says why. */
 bool op_attempt(struct op_trial *t, struct backend *be, struct op_outcome *o);
-/* Largest |got - want| in units of what is allowed: `rel` of each value (one rounding of
- * the storage) and `size` of the largest. */
+/* Largest |got - want| in units of what is allowed: `rel` of each value (one rounding
+ * of the storage) and `size` of the largest. */
 double op_excess(const double *got, const double *want, int64_t n, double rel,
                  double size);
 void op_outcome_free(struct op_outcome *o);

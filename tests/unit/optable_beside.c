@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The op table on two backends: their results beside each other, which the references are too
- * coarse for where they take differences.
+ * The op table on two backends: their results beside each other, which the references
+ * are too coarse for where they take differences.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -30,8 +30,8 @@ static void beside(const struct op_trial *t, const struct op_outcome *want,
                    const struct op_outcome *got)
 {
     const bool bf16 = t->compute == ACCEL_BF16;
-    /* Near zero a sum of bfloat16 numbers that cancel; behind a second rounded value, whose
-     * last place may differ, that much of what it was. */
+    /* Near zero a sum of bfloat16 numbers that cancel; behind a second rounded value,
+     * whose last place may differ, that much of what it was. */
     const double rel = bf16 ? 0x1p-7 : 1e-5;
     const double size = bf16 ? t->c->coarse ? 0x1p-7 : 0x1p-12 : 1e-5;
     double far = apart(got->out, want->out, want->elems, rel, bf16 ? 0x1p-12 : 1e-5);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The op table beside PyTorch's results (tests/data/ops/optable.golden, float64 arithmetic on
- * the table's float32 inputs). The file holds some elements of every array, not the inputs:
+ * The op table beside PyTorch's results (tests/data/ops/optable.golden, float64
+ * arithmetic on the table's float32 inputs). The file holds some elements of every
+ * array, not the inputs:
  * those follow from the cases.
  */
 #include <math.h>

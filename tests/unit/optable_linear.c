@@ -4,7 +4,7 @@
  */
 #include "tests/unit/optable.h"
 
-/* ---- linear: s[0] rows, s[1] in, s[2] out, s[3] activation, s[4] with bias ----------- */
+/* ---- linear: s[0] rows, s[1] in, s[2] out, s[3] activation, s[4] with bias ------- */
 
 static int linear_inputs(const struct op_case *c, struct op_input in[OP_INPUTS])
 {
@@ -34,8 +34,9 @@ static void linear_ref(const struct op_case *c, const struct op_input *in, doubl
         }
 }
 
-/* ---- chain: the linear above, s[5] outputs of a second one without bias and activation;
- * r[0]: its input is read twice ---------------------------------------------------------- */
+/* ---- chain: the linear above, s[5] outputs of a second one without bias and
+ * activation; r[0]: its input is read twice
+ * ---------------------------------------------------------- */
 
 static int chain_inputs(const struct op_case *c, struct op_input in[OP_INPUTS])
 {
@@ -74,7 +75,7 @@ static void chain_ref(const struct op_case *c, const struct op_input *in, double
     }
 }
 
-/* ---- embedding: s[0] x s[1] ids, s[2] tokens of s[3], s[4] with positions ------------ */
+/* ---- embedding: s[0] x s[1] ids, s[2] tokens of s[3], s[4] with positions -------- */
 
 static int embedding_inputs(const struct op_case *c, struct op_input in[OP_INPUTS])
 {
@@ -102,7 +103,8 @@ static void embedding_ref(const struct op_case *c, const struct op_input *in, do
 }
 
 /* ---- conv2d: x [s0, s1, s2, s3], weight [s4, s1, s5, s6]; s[7] = stride + 10 pad +
- * 100 activation; r[0]: with bias ------------------------------------------------------ */
+ * 100 activation; r[0]: with bias
+ * ------------------------------------------------------ */
 
 static int conv_inputs(const struct op_case *c, struct op_input in[OP_INPUTS])
 {
@@ -153,7 +155,7 @@ static void conv_ref(const struct op_case *c, const struct op_input *in, double 
     }
 }
 
-/* ---- maxpool2d: x [s0, s1, s2, s3], windows of s[4], stride s[5] --------------------- */
+/* ---- maxpool2d: x [s0, s1, s2, s3], windows of s[4], stride s[5] ----------------- */
 
 static int pool_inputs(const struct op_case *c, struct op_input in[OP_INPUTS])
 {

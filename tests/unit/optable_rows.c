@@ -6,7 +6,7 @@
 
 #include "tests/unit/optable.h"
 
-/* ---- layernorm and rmsnorm: s[0] rows of s[1], s[2]: with bias; r[0]: eps ------------ */
+/* ---- layernorm and rmsnorm: s[0] rows of s[1], s[2]: with bias; r[0]: eps -------- */
 
 static int norm_inputs(const struct op_case *c, struct op_input in[OP_INPUTS])
 {
@@ -58,7 +58,7 @@ static const struct op_family layernorm_family = { norm_inputs, layernorm,
                                                    layernorm_ref };
 static const struct op_family rmsnorm_family = { norm_inputs, rmsnorm, rmsnorm_ref };
 
-/* ---- softmax: s[0] rows of s[1] ------------------------------------------------------ */
+/* ---- softmax: s[0] rows of s[1] -------------------------------------------------- */
 
 static int softmax_inputs(const struct op_case *c, struct op_input in[OP_INPUTS])
 {
@@ -90,7 +90,7 @@ static void softmax_ref(const struct op_case *c, const struct op_input *in, doub
     }
 }
 
-/* ---- sum, mean: [s0, s1, s2] over dimension s[3] ------------------------------------- */
+/* ---- sum, mean: [s0, s1, s2] over dimension s[3] --------------------------------- */
 
 static int reduce_inputs(const struct op_case *c, struct op_input in[OP_INPUTS])
 {
@@ -138,7 +138,7 @@ static void mean_ref(const struct op_case *c, const struct op_input *in, double 
         y[i] = n ? y[i] / (double)n : 0;
 }
 
-/* ---- mse: two of [s0, s1]; s[2]: y is cast to float32 -------------------------------- */
+/* ---- mse: two of [s0, s1]; s[2]: y is cast to float32 ---------------------------- */
 
 static int mse_inputs(const struct op_case *c, struct op_input in[OP_INPUTS])
 {
@@ -160,7 +160,7 @@ static void mse_ref(const struct op_case *c, const struct op_input *in, double *
             (in[0].v[i] - in[1].v[i]) * (in[0].v[i] - in[1].v[i]) / (double)in[0].elems;
 }
 
-/* ---- cast: [s0, s1] to float32 (0) or bfloat16 (1); s[2]: of int32 ------------------- */
+/* ---- cast: [s0, s1] to float32 (0) or bfloat16 (1); s[2]: of int32 --------------- */
 
 static int cast_inputs(const struct op_case *c, struct op_input in[OP_INPUTS])
 {

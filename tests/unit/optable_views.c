@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of the op table: reshape, slice, transpose. The input is [s0, s1, s2, s3]; r[0] and
- * r[1] are the dimensions or the slice's dimension and first element.
+ * Rows of the op table: reshape, slice, transpose. The input is [s0, s1, s2, s3]; r[0]
+ * and r[1] are the dimensions or the slice's dimension and first element.
  */
 #include "tests/unit/optable.h"
 
@@ -11,7 +11,8 @@ static int inputs(const struct op_case *c, struct op_input in[OP_INPUTS])
     return 1;
 }
 
-/* The result is used twice, and so is x: their gradients must not meet in one memory. */
+/* The result is used twice, and so is x: their gradients must not meet in one
+ * memory. */
 static accel_tensor_t *doubled(accel_tensor_t *y)
 {
     return accel_add(y, y);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See queue_record.h. Memory is watched in cells of 16 bytes; each keeps the last write and
- * the last read per queue as places on that queue's own clock, and each queue knows how far
- * it is behind every other one: what events say, and nothing else.
+ * See queue_record.h. Memory is watched in cells of 16 bytes; each keeps the last write
+ * and the last read per queue as places on that queue's own clock, and each queue knows
+ * how far it is behind every other one: what events say, and nothing else.
  */
 #include "tests/unit/queue_record.h"
 
@@ -53,7 +53,7 @@ static struct queue_record *the; /* vtable functions get a const backend */
 
 static const char *const queue_name[] = { "compute", "gather", "reduce", "copy" };
 
-/* ---- writing down ------------------------------------------------------------------------ */
+/* ---- writing down ---------------------------------------------------------------- */
 
 static void *grow(void *p, int count, size_t one)
 {
@@ -112,7 +112,7 @@ void queue_record_kernel(struct queue_record *r, const char *name, const void *i
     touch(e, out, out_bytes, true);
 }
 
-/* ---- the vtable -------------------------------------------------------------------------- */
+/* ---- the vtable ------------------------------------------------------------------ */
 
 static void use(const struct backend *be, enum backend_queue q)
 {
@@ -257,7 +257,7 @@ void queue_record_close(struct queue_record *r)
     free(r);
 }
 
-/* ---- judging ----------------------------------------------------------------------------- */
+/* ---- judging --------------------------------------------------------------------- */
 
 struct cell {
     int write_queue;

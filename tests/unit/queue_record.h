@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A backend that computes on the CPU and writes down what a device would have been told:
- * every kernel with its queue and the memory it reads and writes, every event recorded and
- * waited for. And a judge of such a record: is everything that touches the same memory
- * ordered, whatever the speed of the queues?
+ * A backend that computes on the CPU and writes down what a device would have been
+ * told:
+ * every kernel with its queue and the memory it reads and writes, every event recorded
+ * and waited for. And a judge of such a record: is everything that touches the same
+ * memory ordered, whatever the speed of the queues?
  */
 #ifndef ACCEL_TESTS_QUEUE_RECORD_H
 #define ACCEL_TESTS_QUEUE_RECORD_H

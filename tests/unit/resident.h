@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A residency for unit tests: every unit in buffers of its graph's backend, with the values
- * and, after resident_pull, the gradients on the host. Checks that want and done come in
- * pairs and that no more than two units are open at once.
+ * A residency for unit tests: every unit in buffers of its graph's backend, with the
+ * values and, after resident_pull, the gradients on the host. Checks that want and done
+ * come in pairs and that no more than two units are open at once.
  */
 #ifndef ACCEL_TESTS_RESIDENT_H
 #define ACCEL_TESTS_RESIDENT_H
@@ -21,8 +21,8 @@ struct resident {
     int faults; /* broken protocol: unpaired done, third open unit, grad without want */
 };
 
-/* Allocates (0: fine) and fills master from each parameter's init by a small counter-based
- * generator. */
+/* Allocates (0: fine) and fills master from each parameter's init by a small
+ * counter-based generator. */
 int resident_open(struct resident *r, const struct units *units, accel_dtype_t compute,
                   unsigned seed);
 void resident_refresh(struct resident *r); /* master -> data */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See shard_world.h. Counts the bytes that leave each rank by standing in front of comm's
- * functions (linker option --wrap).
+ * See shard_world.h. Counts the bytes that leave each rank by standing in front of
+ * comm's functions (linker option --wrap).
  */
 #include "tests/unit/shard_world.h"
 
@@ -77,7 +77,7 @@ void model_build(struct model *m)
     }
 }
 
-/* ---- bytes on the wire (the linker puts these in front of comm's own) --------------------- */
+/* ---- bytes on the wire (the linker puts these in front of comm's own) ------------ */
 
 accel_status_t __real_comm_all_gather(struct comm *c, void *buf, size_t elems,
                                       accel_dtype_t t, accel_error_t *err);
@@ -147,7 +147,7 @@ accel_status_t __wrap_comm_all_reduce(struct comm *c, void *buf, size_t elems,
         wire += 2 * (int64_t)(elems / (size_t)comm_size(c) * 4) * (comm_size(c) - 1);
     return __real_comm_all_reduce(c, buf, elems, t, op, err);
 }
-/* ---- a world's run --------------------------------------------------------------------- */
+/* ---- a world's run --------------------------------------------------------------- */
 
 static float noise(int step, int sample, int64_t i)
 {
@@ -267,8 +267,8 @@ static int copy_boxes(struct boot *b, const struct model *m, struct shard *s, bo
     return 0;
 }
 
-/* Elements of a gathered unit that differ from the whole masters, narrowed to the compute
- * dtype. */
+/* Elements of a gathered unit that differ from the whole masters, narrowed to the
+ * compute dtype. */
 static int differs(const struct model *m, const struct job *job, int u,
                    const void *data)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A small synthetic model and a world of forked ranks that shard, train and export it; for
- * the tests of shard/. In: a job. Out: a result in memory shared with the parent.
+ * A small synthetic model and a world of forked ranks that shard, train and export it;
+ * for the tests of shard/. In: a job. Out: a result in memory shared with the parent.
  */
 #ifndef ACCEL_TESTS_SHARD_WORLD_H
 #define ACCEL_TESTS_SHARD_WORLD_H
@@ -54,18 +54,18 @@ struct job {
         }                                                                              \
     } while (0)
 
-/* Set: called for every collective of parameters (g) and gradients (r) with what it reads
- * and what it changes. */
+/* Set: called for every collective of parameters (g) and gradients (r) with what it
+ * reads and what it changes. */
 extern void (*shard_collective)(char what, const void *in, size_t in_bytes, void *out,
                                 size_t out_bytes);
 
 void model_build(struct model *m);
-/* Uses a unit as a layer would: reads its parameters and, in backward (sample >= 0), adds a
- * gradient that depends on them. Nonzero on failure, already said on stderr. */
+/* Uses a unit as a layer would: reads its parameters and, in backward (sample >= 0),
+ * adds a gradient that depends on them. Nonzero on failure, already said on stderr. */
 int use_unit(struct boot *b, const struct model *m, struct residency *r, int u,
              accel_dtype_t compute, int step, int sample);
-/* Runs the job in job.world forked ranks. The result is a mapping of its own; free it with
- * munmap. A rank that fails is a failed test. */
+/* Runs the job in job.world forked ranks. The result is a mapping of its own; free it
+ * with munmap. A rank that fails is a failed test. */
 struct result *run(struct job job);
 /* The groups of a HYBRID strategy; NULL where there are none. */
 int open_groups(struct boot *b, struct comm *c, const struct job *job,

@@ -74,8 +74,9 @@ static void test_lost_tasks(void)
 }
 
 #ifdef HAVE_PMIX
-/* A server that takes the connection and never says a word: PMIx_Init hangs for ever, the
- * deadline does not. In a process of its own, because the helper thread stays behind. */
+/* A server that takes the connection and never says a word: PMIx_Init hangs for ever,
+ * the deadline does not. In a process of its own, because the helper thread stays
+ * behind. */
 static int silent_server(struct boot *unused, void *arg)
 {
     static const char *const uris[] = { "PMIX_SERVER_URI2", "PMIX_SERVER_URI21",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls without a run, from inside of a forward, or with what is no loss: an error each,
- * never a crash. And a forward that brings values of its own.
+ * Calls without a run, from inside of a forward, or with what is no loss: an error
+ * each, never a crash. And a forward that brings values of its own.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static accel_status_t call_inside(accel_t *run, enum inside what, accel_error_t 
     case SAVE:
         return accel_save(run, err);
     case EVAL:
-        accel_eval(run, 1);
+        accel_inference_mode(run, 1);
         return ACCEL_EINVAL;
     default:
         return ACCEL_OK;
@@ -176,7 +176,7 @@ static void test_no_run(void)
         accel_next(NULL, t, 1, NULL),
         accel_next_samples(NULL, index, 1, NULL),
         accel_backward(NULL, NULL, NULL),
-        accel_units_backward(NULL, 0, NULL),
+        accel_finish_backward(NULL, 0, NULL),
         accel_step(NULL, NULL),
         accel_evaluate(NULL, 0, &loss, NULL),
         accel_save(NULL, NULL),
@@ -199,7 +199,7 @@ static void test_no_run(void)
         tap_is_int(st[i], ACCEL_EINVAL, "call %zu without a run", i);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(made); i++)
         tap_ok(!made[i], "nothing is made without a run (%zu)", i);
-    accel_eval(NULL, 1);
+    accel_inference_mode(NULL, 1);
     tap_ok(!accel_more(NULL) && !accel_steps_done(NULL) && !accel_rank(NULL) &&
                accel_world_size(NULL) == 1 && !accel_local_rank(NULL) &&
                accel_is_main(NULL) && !accel_close(NULL, NULL),
@@ -228,7 +228,7 @@ int main(void)
         tap_skip_all("no file");
     test_no_run();
     test_inside(&k);
-    test_fatal(&k, EVAL, "accel_eval inside of the forward");
+    test_fatal(&k, EVAL, "accel_inference_mode inside of the forward");
     test_fatal(&k, VECTOR, "one float32, not float32 [2, 4]");
     test_input(&k);
     snprintf(command, sizeof(command), "rm -rf %s", k.dir);

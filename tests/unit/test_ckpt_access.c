@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What cannot be read now is not damage: errors of single calls, once and for good, while a
- * checkpoint is opened, read and listed; few descriptors; what retention may remove; what a
- * save finds under its name, and how that steps aside. The calls fail by --wrap.
+ * What cannot be read now is not damage: errors of single calls, once and for good,
+ * while a checkpoint is opened, read and listed; few descriptors; what retention may
+ * remove; what a save finds under its name, and how that steps aside. The calls fail by
+ * --wrap.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -23,7 +24,7 @@
 
 static char root[256];
 
-/* ---- calls that fail ------------------------------------------------------------------- */
+/* ---- calls that fail ------------------------------------------------------------- */
 
 static struct {
     const char *call, *name; /* NULL: none; name: what its path ends in */
@@ -144,7 +145,7 @@ int __wrap_renameat2(int a, const char *from, int b, const char *to, unsigned fl
                : __real_renameat2(a, from, b, to, flags);
 }
 
-/* ---- small checkpoints ------------------------------------------------------------------- */
+/* ---- small checkpoints ----------------------------------------------------------- */
 
 static struct {
     const char *run_id, *owner;
@@ -208,7 +209,8 @@ static void shell(const char *fmt, ...)
         abort();
 }
 
-/* Names in the root that are not hidden, sorted, with blanks between; times are cut off. */
+/* Names in the root that are not hidden, sorted, with blanks between; times are cut
+ * off. */
 static const char *names(void)
 {
     static char text[2000];
@@ -235,7 +237,7 @@ static void empty_root(void)
         abort();
 }
 
-/* ---- open and read ------------------------------------------------------------------------- */
+/* ---- open and read --------------------------------------------------------------- */
 
 #define SHARD0 "rank_00000-of-00002.h5"
 #define SHARD1 "rank_00001-of-00002.h5"
@@ -369,7 +371,7 @@ static void test_descriptors(void)
     setrlimit(RLIMIT_NOFILE, &before);
 }
 
-/* ---- the list --------------------------------------------------------------------------------- */
+/* ---- the list -------------------------------------------------------------------- */
 
 static const struct {
     int64_t step;
@@ -471,7 +473,7 @@ static void test_vanishing(void)
     free(list);
 }
 
-/* ---- retention ------------------------------------------------------------------------------------ */
+/* ---- retention ------------------------------------------------------------------- */
 
 static void test_retention(void)
 {
@@ -526,7 +528,7 @@ static void test_retention(void)
     made.owner = "17.0";
 }
 
-/* ---- what has the name ------------------------------------------------------------------------------ */
+/* ---- what has the name ----------------------------------------------------------- */
 
 static void test_set_aside(void)
 {
@@ -629,7 +631,7 @@ static void test_taken_back(void)
     tap_ok(n == 3 && refused == n, "%d of them: begin, aside, commit", n);
 }
 
-/* ---- leftovers of other jobs --------------------------------------------------------------------------- */
+/* ---- leftovers of other jobs ----------------------------------------------------- */
 
 static int locked_dir(const char *name)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One rank fails while all save: at any call of the system, or by dying between any two
- * collectives. All ranks get the same error and nothing visible has changed, or all of them
- * have saved. Then ranks that want different things, and directories of other jobs.
+ * collectives. All ranks get the same error and nothing visible has changed, or all of
+ * them have saved. Then ranks that want different things, and directories of other
+ * jobs.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +35,7 @@ static struct outcome {
     accel_error_t err;
 } * outcome;
 
-/* ---- one rank's failure --------------------------------------------------------------------- */
+/* ---- one rank's failure ---------------------------------------------------------- */
 
 struct fault {
     int rank;
@@ -240,7 +241,7 @@ static void test_deaths(int rank)
     tap_ok(n > 6, "there are that many");
 }
 
-/* ---- ranks that want different things --------------------------------------------------------- */
+/* ---- ranks that want different things -------------------------------------------- */
 
 static void differs(const char *want, const char *what)
 {
@@ -271,7 +272,7 @@ static void test_different(void)
     differs("'letters'", "another run");
 }
 
-/* ---- directories of other jobs ---------------------------------------------------------------- */
+/* ---- directories of other jobs --------------------------------------------------- */
 
 static void test_jobs(void)
 {
@@ -312,7 +313,7 @@ static void test_jobs(void)
     }
 }
 
-/* ---- the same step again ------------------------------------------------------------------------ */
+/* ---- the same step again --------------------------------------------------------- */
 
 static bool flags_known;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * checkpoint/boxes.c: every range of small tensors against an element-by-element oracle;
- * runs of every intersection against direct indexing; overflow of volumes.
+ * checkpoint/boxes.c: every range of small tensors against an element-by-element
+ * oracle; runs of every intersection against direct indexing; overflow of volumes.
  */
 #include <string.h>
 
@@ -126,7 +126,8 @@ static void test_runs(void)
         }
         count++;
     }
-    /* 7 has no factor in common with the choices of a dimension: all of them come up. */
+    /* 7 has no factor in common with the choices of a dimension: all of them come
+     * up. */
     for (int i = 0; i < count; i++)
         for (int j = 0; j < count; j += 7)
             bad += runs_wrong(3, shape, &all[i], &all[j]) != 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shard files whose hashes all hold and whose HDF5 structures tell another story than the
- * manifest: each is found, and named. Then flipped bits in structures whose hash was made
- * anew, and HDF5's errors as one line.
+ * Shard files whose hashes all hold and whose HDF5 structures tell another story than
+ * the manifest: each is found, and named. Then flipped bits in structures whose hash
+ * was made anew, and HDF5's errors as one line.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -97,7 +97,8 @@ static const struct {
     [USERBLOCK] = { "a block in front", "do not begin at the first byte" },
 };
 
-/* The datasets, in the manifest's order; the two of model/cut are boxes of one tensor. */
+/* The datasets, in the manifest's order; the two of model/cut are boxes of one
+ * tensor. */
 static const struct set {
     const char *tensor, *name;
     accel_dtype_t dtype;
@@ -126,7 +127,7 @@ static int64_t bytes_of(const struct set *x)
     return n;
 }
 
-/* ---- the HDF5 file --------------------------------------------------------------------------- */
+/* ---- the HDF5 file --------------------------------------------------------------- */
 
 static void must(int64_t r)
 {
@@ -305,7 +306,7 @@ static void put_file(enum kind kind)
     H5Pclose(lcpl);
 }
 
-/* ---- data and manifest that agree ---------------------------------------------------------------- */
+/* ---- data and manifest that agree ------------------------------------------------ */
 
 static void put_data(struct ckpt_manifest *m)
 {
@@ -394,7 +395,7 @@ static void forge(enum kind kind)
     ckpt_manifest_free(&m);
 }
 
-/* ---- what is found --------------------------------------------------------------------------------- */
+/* ---- what is found --------------------------------------------------------------- */
 
 struct found {
     int lines;
@@ -458,7 +459,7 @@ static void test_kinds(void)
     }
 }
 
-/* ---- flipped bits ------------------------------------------------------------------------------------ */
+/* ---- flipped bits ---------------------------------------------------------------- */
 
 static bool in_box(const struct ckpt_manifest *m, int64_t byte)
 {
@@ -481,8 +482,8 @@ static void flip(int64_t byte, int bit)
     close(fd);
 }
 
-/* Bits flipped in HDF5's structures, and the manifest made to fit: each is either found, or
- * HDF5 finds all as it should be (a gap, say); never is the parent harmed. */
+/* Bits flipped in HDF5's structures, and the manifest made to fit: each is either
+ * found, or HDF5 finds all as it should be (a gap, say); never is the parent harmed. */
 static void test_flips(void)
 {
     int found = 0, right = 0, fatal = 0, unsound = 0, flips = 200;
@@ -521,7 +522,7 @@ static void test_flips(void)
     tap_ok(found > flips / 4, "most are found");
 }
 
-/* ---- errors ---------------------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------- */
 
 static void test_describe(void)
 {
@@ -589,7 +590,8 @@ static void name_files(void)
     snprintf(other, sizeof(other), "%s/other", root);
 }
 
-/* For shell tests: ROOT [NUMBER] makes ROOT/step_00000003 of that kind and leaves it. */
+/* For shell tests: ROOT [NUMBER] makes ROOT/step_00000003 of that kind and leaves
+ * it. */
 static int leave_one(int argc, char **argv)
 {
     int kind = argc > 2 ? atoi(argv[2]) : SOUND;

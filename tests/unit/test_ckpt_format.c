@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What doc/checkpoint-format.md says, in numbers and bytes that were worked out without the
- * library: seeds and hashes of pieces and files, names, the text of a MANIFEST, and how the
- * ranks' records become one. A change on both sides, of writing and of reading, would pass
- * every save and load.
+ * What doc/checkpoint-format.md says, in numbers and bytes that were worked out without
+ * the library: seeds and hashes of pieces and files, names, the text of a MANIFEST, and
+ * how the ranks' records become one. A change on both sides, of writing and of reading,
+ * would pass every save and load.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "checkpoint/ckpt_internal.h"
 #include "tests/tap.h"
 
-/* ---- hashes ----------------------------------------------------------------------------- */
+/* ---- hashes ---------------------------------------------------------------------- */
 
 /* The examples of the page. */
 static const struct {
@@ -234,7 +234,7 @@ static void test_file_hash(void)
     free(rest);
 }
 
-/* ---- names ------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------- */
 
 static void test_names(void)
 {
@@ -277,7 +277,7 @@ static void test_names(void)
     tap_is_str(name, "rank_00002-of-00031.h5", "a file's name");
 }
 
-/* ---- the records of the ranks -------------------------------------------------------------- */
+/* ---- the records of the ranks ---------------------------------------------------- */
 
 static accel_error_t error;
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A model of lost power. Of a file only what it held at its last fsync is left, of a
- * directory only the names at its last fsync; or, of each on its own, what it holds now,
- * because the system may write at any time. A save that returned must load from every such
- * tree, and while one runs the older checkpoint must, whenever the power goes.
+ * directory only the names at its last fsync; or, of each on its own, what it holds
+ * now, because the system may write at any time. A save that returned must load from
+ * every such tree, and while one runs the older checkpoint must, whenever the power
+ * goes.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -209,8 +210,8 @@ static void lose_entry(int dirfd, const char *name, ino_t ino, int mix, const ch
         lose_file(dirfd, name, ino, mix, path);
 }
 
-/* mix 0: only what was synced. mix 1: all names, but no contents that were not. Others: of
- * each file and directory one or the other. */
+/* mix 0: only what was synced. mix 1: all names, but no contents that were not. Others:
+ * of each file and directory one or the other. */
 static void lose_dir(ino_t ino, int mix, const char *to)
 {
     char list[400], name[300];
@@ -240,7 +241,7 @@ static void lose_dir(ino_t ino, int mix, const char *to)
     }
 }
 
-/* ---- the power goes ------------------------------------------------------------------------ */
+/* ---- the power goes -------------------------------------------------------------- */
 
 static int64_t older, newer; /* what may be there while a save runs */
 static long moments, wrong;
@@ -269,8 +270,8 @@ static int power_goes(const char *call, const char *name, int fd)
     return refused && strcmp(refused, call) == 0 ? EINVAL : 0;
 }
 
-/* A save of `step` while `before` is the newest there, and the power goes at each of its
- * calls and after it. */
+/* A save of `step` while `before` is the newest there, and the power goes at each of
+ * its calls and after it. */
 static void test_save(int64_t before, int64_t step, int keep, const char *without,
                       const char *what)
 {
@@ -312,7 +313,7 @@ static void test_ranks(int64_t step)
     tap_is_int(lost, 0, "it loads after a loss of power");
 }
 
-/* ---- directories made on the way ------------------------------------------------------------ */
+/* ---- directories made on the way ------------------------------------------------- */
 
 static int fail_at; /* the n-th fsync fails */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Save and load through the real format with forked ranks: every n -> m up to 4 bit-equal,
- * retention, the same step twice, agreement on errors, 1000 flipped bits.
+ * Save and load through the real format with forked ranks: every n -> m up to 4
+ * bit-equal, retention, the same step twice, agreement on errors, 1000 flipped bits.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -151,8 +151,8 @@ static void flip(const char *path, long at, int bit)
     close(fd);
 }
 
-/* The name that a finding about byte `at` of the file must hold: the tensor or blob that
- * lies there, or the file's structures. Found without the code under test. */
+/* The name that a finding about byte `at` of the file must hold: the tensor or blob
+ * that lies there, or the file's structures. Found without the code under test. */
 static void expected(const accel_ckpt_t *c, const char *file, int64_t at, char out[600])
 {
     snprintf(out, 600, strcmp(file, "MANIFEST") == 0 ? "MANIFEST" : "HDF5 structures");
@@ -186,8 +186,8 @@ static int load_damaged(const char *dir, const char *name, int *unnamed)
     return r;
 }
 
-/* Every flip is found by verify, once, with the names of the file and of the tensor; what
- * a load gives despite the flip is right. */
+/* Every flip is found by verify, once, with the names of the file and of the tensor;
+ * what a load gives despite the flip is right. */
 static void test_flips(void)
 {
     static const char *const files[] = { "rank_00000-of-00002.h5",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What verify makes of a directory with another step's name, and of one that is removed or
- * replaced while it looks; and the process in which `accel ckpt verify` runs libhdf5: what
- * crashes, hangs, eats memory or talks without end is contained.
+ * What verify makes of a directory with another step's name, and of one that is removed
+ * or replaced while it looks; and the process in which `accel ckpt verify` runs
+ * libhdf5: what crashes, hangs, eats memory or talks without end is contained.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -54,7 +54,7 @@ static void path_of(char out[400], int64_t step)
     snprintf(out, 400, "%s/step_%08lld", root, (long long)step);
 }
 
-/* ---- names -------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------- */
 
 static void test_names(void)
 {
@@ -94,7 +94,7 @@ static void test_names(void)
     world_rmtree(copy);
 }
 
-/* ---- removed meanwhile -------------------------------------------------------------------- */
+/* ---- removed meanwhile ----------------------------------------------------------- */
 
 static char victim[400], trash[400], spare[400];
 static const char *moment; /* the file that is about to be opened */
@@ -168,7 +168,7 @@ static void test_stays(void)
            "what is not there is not damaged: %s", err.text);
 }
 
-/* ---- a process of its own --------------------------------------------------------------------- */
+/* ---- a process of its own -------------------------------------------------------- */
 
 static accel_status_t work_fine(void *arg, isolate_say *say, void *user,
                                 accel_error_t *err)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * checkpoint/write.c and stage.c under a disk that does what disks may: interrupts, short
- * writes, O_DIRECT refused or cut at odd places, no room, errors. What was saved is read back
- * and compared; what could not be saved is an error with nothing visible.
+ * checkpoint/write.c and stage.c under a disk that does what disks may: interrupts,
+ * short writes, O_DIRECT refused or cut at odd places, no room, errors. What was saved
+ * is read back and compared; what could not be saved is an error with nothing visible.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,8 @@
 #include "tests/tap.h"
 #include "tests/unit/ckpt_world.h"
 
-/* The linker sends the library's system calls through these. One thread writes at a time. */
+/* The linker sends the library's system calls through these. One thread writes at a
+ * time. */
 static struct disk {
     int every;    /* every n-th call goes wrong; 0: none */
     int error;    /* so: this error, or a short write */
@@ -137,7 +138,7 @@ int __wrap_fsync(int fd)
     return __real_fsync(fd);
 }
 
-/* ---- one call ----------------------------------------------------------------------------- */
+/* ---- one call -------------------------------------------------------------------- */
 
 static void test_calls(void)
 {
@@ -195,7 +196,7 @@ static void test_calls(void)
     close(fd);
 }
 
-/* ---- a save ------------------------------------------------------------------------------- */
+/* ---- a save ---------------------------------------------------------------------- */
 
 static char root[256];
 
@@ -378,7 +379,7 @@ static void test_failures(void)
     }
 }
 
-/* ---- libhdf5 -------------------------------------------------------------------------------- */
+/* ---- libhdf5 --------------------------------------------------------------------- */
 
 static herr_t own_handler(hid_t stack, void *user)
 {
@@ -387,8 +388,8 @@ static herr_t own_handler(hid_t stack, void *user)
     return 0;
 }
 
-/* What libhdf5 cannot do is an error with its cause; neither stderr nor the program's own
- * handler of HDF5's errors sees it. */
+/* What libhdf5 cannot do is an error with its cause; neither stderr nor the program's
+ * own handler of HDF5's errors sees it. */
 static void test_hdf5(void)
 {
     struct rlimit before, low;
@@ -428,7 +429,7 @@ static void test_hdf5(void)
     close(out);
 }
 
-/* ---- staging memory ------------------------------------------------------------------------ */
+/* ---- staging memory -------------------------------------------------------------- */
 
 static long pages_mapped(void)
 {

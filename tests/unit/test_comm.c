@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * comm/: every collective, dtype and size against a scalar reference on forked ranks, in
- * private and in window memory; the same bits from every backend; failures.
+ * comm/: every collective, dtype and size against a scalar reference on forked ranks,
+ * in private and in window memory; the same bits from every backend; failures.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -52,7 +52,7 @@ static const bool have_ucx = true;
 static const bool have_ucx = false;
 #endif
 
-/* ---- results ------------------------------------------------------------------------------ */
+/* ---- results --------------------------------------------------------------------- */
 
 /* What containers do that forbid reading other processes' memory. */
 static int forbid_pull(void)
@@ -138,7 +138,7 @@ static void test_results(struct job *job)
     }
 }
 
-/* ---- failures ----------------------------------------------------------------------------- */
+/* ---- failures -------------------------------------------------------------------- */
 
 static void keep_text(const struct job *job, int rank, const accel_error_t *err)
 {
@@ -295,7 +295,7 @@ static void test_failures(struct job *job, const char *backend)
     tap_is_int(fork_world(2, bad_arguments, job, 60), 0, "%s: bad arguments", backend);
 }
 
-/* ---- choice of the backend ------------------------------------------------------------- */
+/* ---- choice of the backend ------------------------------------------------------- */
 
 static int open_fails(struct boot *b, void *arg)
 {
@@ -354,7 +354,8 @@ static void test_choice(struct job *job)
                "  said plainly");
 }
 
-/* Two nodes of two ranks: the groups of a node share its memory, those across do not. */
+/* Two nodes of two ranks: the groups of a node share its memory, those across do
+ * not. */
 static int node_groups(struct boot *b, void *arg)
 {
     const struct job *job = arg;
@@ -399,8 +400,8 @@ int main(void)
 
     if (shared == MAP_FAILED)
         return 1;
-    /* Left to itself UCX may choose an interface that another test's cluster takes away in
-     * the middle of a call; its connections then hang. */
+    /* Left to itself UCX may choose an interface that another test's cluster takes away
+     * in the middle of a call; its connections then hang. */
     setenv("UCX_NET_DEVICES", "lo", 0);
     job.hash = (_Atomic uint64_t *)(void *)shared;
     job.text = (char(*)[1024])(void *)(shared + 4096);

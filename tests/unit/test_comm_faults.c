@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank that goes wrong between two collectives, whichever they are: killed, closed, late,
- * or in another call. The others learn it in the next call, from what has happened and not from
- * the clock, are told which rank, and stay failed.
+ * A rank that goes wrong between two collectives, whichever they are: killed, closed,
+ * late, or in another call. The others learn it in the next call, from what has
+ * happened and not from the clock, are told which rank, and stay failed.
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -211,7 +211,7 @@ static void test_between(struct job *job, enum way way, const char *words,
     }
 }
 
-/* ---- a rank that is only late ------------------------------------------------------------ */
+/* ---- a rank that is only late ---------------------------------------------------- */
 
 struct late {
     _Atomic int *gone; /* shared: how many gave up */
@@ -261,7 +261,7 @@ static void test_late(struct late *job)
     }
 }
 
-/* ---- calls that do not fit each other ------------------------------------------------ */
+/* ---- calls that do not fit each other -------------------------------------------- */
 
 static accel_status_t reduce_max(struct comm *c, struct buffers *m, accel_error_t *err)
 {
@@ -366,9 +366,10 @@ static void test_differing(const char *backend)
     }
 }
 
-/* ---- limits ------------------------------------------------------------------------------ */
+/* ---- limits ---------------------------------------------------------------------- */
 
-/* What a window gives does not overlap, is there on all ranks, and ends with the window. */
+/* What a window gives does not overlap, is there on all ranks, and ends with the
+ * window. */
 static int window_of(struct boot *b, void *arg)
 {
     static const size_t sizes[] = { 1, 4095, 4096, 4097, 100000, 1 };
@@ -464,7 +465,8 @@ static void test_limits(void)
                "what cannot be is refused, and the rest goes on");
 }
 
-/* A rank that was stopped itself has as much time as before; the missing are counted. */
+/* A rank that was stopped itself has as much time as before; the missing are
+ * counted. */
 static void test_clock(void)
 {
     const int64_t second = 1000000000;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * comm/nccl on forked ranks with a stand-in for NCCL, found the way the real one is: all
- * collectives with the bits of shared memory, NCCL's own sums, and every way to fail. The
- * device is the CPU backend: its queues are done at once, what is late is NCCL.
+ * comm/nccl on forked ranks with a stand-in for NCCL, found the way the real one is:
+ * all collectives with the bits of shared memory, NCCL's own sums, and every way to
+ * fail. The device is the CPU backend: its queues are done at once, what is late is
+ * NCCL.
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -71,7 +72,7 @@ static void close_comm(struct comm *c, struct backend *be)
     backend_close(be);
 }
 
-/* ---- results ------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------- */
 
 static int run_reference(struct boot *b, void *arg)
 {
@@ -131,7 +132,7 @@ static void test_results(struct job *job)
     unsetenv("FAKE_NCCL");
 }
 
-/* ---- NCCL's own sums ------------------------------------------------------------------------ */
+/* ---- NCCL's own sums ------------------------------------------------------------- */
 
 #define SUMS 1000
 
@@ -161,7 +162,8 @@ static bool scaled_sums(struct comm *c, int rank, int n, accel_dtype_t t)
     return good;
 }
 
-/* Sums of numbers of mixed size, near enough to those in rank order, but not all the same. */
+/* Sums of numbers of mixed size, near enough to those in rank order, but not all the
+ * same. */
 static int library_sums(struct boot *b, void *arg)
 {
     const struct job *job = arg;
@@ -212,7 +214,7 @@ static void test_library_sums(struct job *job)
     job->library_sums = false;
 }
 
-/* ---- failures on the way -------------------------------------------------------------------- */
+/* ---- failures on the way --------------------------------------------------------- */
 
 static void keep_text(const struct job *job, int rank, const accel_error_t *err)
 {
@@ -220,7 +222,8 @@ static void keep_text(const struct job *job, int rank, const accel_error_t *err)
              err->text);
 }
 
-/* The call that is to fail. Same traffic of another operation shows at the next barrier. */
+/* The call that is to fail. Same traffic of another operation shows at the next
+ * barrier. */
 static accel_status_t failing_call(struct comm *c, enum act act, accel_error_t *err)
 {
     float x[8] = { 0 };
@@ -310,7 +313,7 @@ static void test_failures(struct job *job)
                "  are told");
 }
 
-/* ---- failures to open ----------------------------------------------------------------------- */
+/* ---- failures to open ------------------------------------------------------------ */
 
 static int open_fails(struct boot *b, void *arg)
 {
@@ -387,10 +390,10 @@ static void test_openings(struct job *job)
     job->timeout_ms = 60000;
 }
 
-/* ---- the header, the library ---------------------------------------------------------------- */
+/* ---- the header, the library ----------------------------------------------------- */
 
-/* Run-time half of the comparison with NCCL's own header (nccl_header.c): all functions are
- * there in the real library. */
+/* Run-time half of the comparison with NCCL's own header (nccl_header.c): all functions
+ * are there in the real library. */
 static void test_real_library(void)
 {
     struct nccl n;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * comm/nccl on the CUDA module, one device for each forked rank: collectives run when their
- * queue reaches them and no sooner, sums have the bits of rank order, and a wait for the
- * device ends when a peer does not come. With stand-ins for driver, toolkit and NCCL; with
- * NCCL itself where ACCEL_CUDA_MODULE names the module for GPUs.
+ * comm/nccl on the CUDA module, one device for each forked rank: collectives run when
+ * their queue reaches them and no sooner, sums have the bits of rank order, and a wait
+ * for the device ends when a peer does not come. With stand-ins for driver, toolkit and
+ * NCCL; with NCCL itself where ACCEL_CUDA_MODULE names the module for GPUs.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -68,7 +68,8 @@ static float number(int rank, int i)
     return 1.0f / (float)(1 + (i * 7 + rank * 31) % 97) - 0.3f;
 }
 
-/* [size][ELEMS] of every rank, as it would hold them; of a scaled type as they travel. */
+/* [size][ELEMS] of every rank, as it would hold them; of a scaled type as they
+ * travel. */
 static void make(void *out, accel_dtype_t t, int rank, int count)
 {
     static float wide[4 * ELEMS];
@@ -155,8 +156,9 @@ static int reduce(struct rank *k, accel_dtype_t t)
     return memcmp(got, want, bytes) ? FAILS(k) : 0;
 }
 
-/* The own part is written on the compute queue, gathered on another, read on the first: only
- * the events order them. Twice, so that a forgotten wait would show the first round. */
+/* The own part is written on the compute queue, gathered on another, read on the first:
+ * only the events order them. Twice, so that a forgotten wait would show the first
+ * round. */
 static int gather(struct rank *k)
 {
     struct backend_event *written = k->be->event_new(k->be);
@@ -239,8 +241,8 @@ static int sum_now(struct rank *k, struct comm *c, void *p)
     return be->check(be, &k->err) || got != 3 * (float)k->size ? FAILS(k) : 0;
 }
 
-/* All ranks but the first wait for the sum before they gather; the first gathers first. In one
- * communicator the sum would be behind the gather, and never come. */
+/* All ranks but the first wait for the sum before they gather; the first gathers first.
+ * In one communicator the sum would be behind the gather, and never come. */
 static int side_by_side(struct rank *k)
 {
     const struct backend *be = k->be;
@@ -327,10 +329,10 @@ static void test_results(struct job *job)
     tap_is_int(fork_world(1, run_all, job, 120), 0, "one device");
 }
 
-/* ---- failures -------------------------------------------------------------------------------- */
+/* ---- failures -------------------------------------------------------------------- */
 
-/* The call goes well and what waits for the device later tells, or, where the other rank was
- * quick, the call tells. */
+/* The call goes well and what waits for the device later tells, or, where the other
+ * rank was quick, the call tells. */
 static int fails_later(struct boot *b, void *arg)
 {
     const struct job *job = arg;
@@ -414,12 +416,12 @@ static void test_failures(struct job *job)
     unsetenv("FAKE_NCCL");
 }
 
-/* ---- on GPUs --------------------------------------------------------------------------------- */
+/* ---- on GPUs --------------------------------------------------------------------- */
 
 enum { ABSENT = 2 };
 
-/* Is there a GPU for every rank? In processes of their own: one that has used a device cannot
- * fork. */
+/* Is there a GPU for every rank? In processes of their own: one that has used a device
+ * cannot fork. */
 static int try_gpus(struct boot *b, void *arg)
 {
     const struct job *job = arg;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels of sums, maxima and minima over ranks, without ranks: every type, operation
- * and number of sources, around the length of a block, with NaN and infinity in any of
- * them; and the slices in which ranks share the work.
+ * The kernels of sums, maxima and minima over ranks, without ranks: every type,
+ * operation and number of sources, around the length of a block, with NaN and infinity
+ * in any of them; and the slices in which ranks share the work.
  */
 #include <math.h>
 #include <stdio.h>
@@ -24,8 +24,8 @@ static double value(int rank, size_t i)
     return (double)((i * 7 + (size_t)rank * 13) % 29) - 14;
 }
 
-/* What rank r has at i: every rank has a NaN, an infinity of either sign, and both beside
- * them, each where no other rank has one. */
+/* What rank r has at i: every rank has a NaN, an infinity of either sign, and both
+ * beside them, each where no other rank has one. */
 static double held(accel_dtype_t t, int r, size_t i)
 {
     size_t kind = i % (4 * MOST);
@@ -79,7 +79,8 @@ static bool same(double a, double b)
     return isnan(a) ? isnan(b) : a == b;
 }
 
-/* The first element that is wrong, or -1; in place: the result replaces the first source. */
+/* The first element that is wrong, or -1; in place: the result replaces the first
+ * source. */
 static long wrong_at(accel_dtype_t t, enum comm_op op, int ranks, size_t elems,
                      bool in_place)
 {

@@ -21,7 +21,7 @@ static void test_errors(void)
     } pinned[] = {
         { ACCEL_OK, 0 },       { ACCEL_EUSAGE, 64 },   { ACCEL_ECONFIG, 65 },
         { ACCEL_ENOENT, 66 },  { ACCEL_EUNAVAIL, 69 }, { ACCEL_EBUG, 70 },
-        { ACCEL_EOS, 71 },     { ACCEL_ECREATE, 73 },  { ACCEL_EIO, 74 },
+        { ACCEL_ESYSTEM, 71 }, { ACCEL_ECREATE, 73 },  { ACCEL_EIO, 74 },
         { ACCEL_EPEER, 76 },   { ACCEL_EPERM, 77 },    { ACCEL_EPOLICY, 78 },
         { ACCEL_ERESUME, 85 },
     };

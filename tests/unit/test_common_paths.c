@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * common/: files and directories that are trusted or refused, what a run goes on from, and
- * ports that nobody else has. What needs another owner needs root.
+ * common/: files and directories that are trusted or refused, what a run goes on from,
+ * and ports that nobody else has. What needs another owner needs root.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +55,7 @@ static void make_link(const char *to, const char *name)
         abort();
 }
 
-/* ---- trust -------------------------------------------------------------------------------- */
+/* ---- trust ----------------------------------------------------------------------- */
 
 static void make_tree(void)
 {
@@ -123,8 +123,8 @@ static void test_trust(void)
         { "none/file", "%s/none: No such file", ACCEL_ENOENT },
         { "all-dir/none", "%s/all-dir/none: No such file", ACCEL_ENOENT },
         { "good/file", "%s/good: Not a directory", ACCEL_ENOENT },
-        { "chain41/file", "Too many levels of symbolic links", ACCEL_EOS },
-        { "loop/file", "Too many levels of symbolic links", ACCEL_EOS },
+        { "chain41/file", "Too many levels of symbolic links", ACCEL_ESYSTEM },
+        { "loop/file", "Too many levels of symbolic links", ACCEL_ESYSTEM },
     };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
@@ -188,7 +188,7 @@ static void test_trust_relative(void)
                err.text);
 }
 
-/* ---- directories to write into -------------------------------------------------------------- */
+/* ---- directories to write into --------------------------------------------------- */
 
 static void test_open_dir(void)
 {
@@ -238,7 +238,7 @@ static void test_open_dir(void)
         abort();
 }
 
-/* ---- what a run goes on from ------------------------------------------------------------------ */
+/* ---- what a run goes on from ----------------------------------------------------- */
 
 static void test_resume(void)
 {
@@ -292,7 +292,7 @@ static void test_resume(void)
            "a path is no misspelt word: %s", err.text);
 }
 
-/* ---- ports ------------------------------------------------------------------------------------- */
+/* ---- ports ----------------------------------------------------------------------- */
 
 static unsigned claim(uint32_t step, int *fd)
 {

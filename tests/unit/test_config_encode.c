@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Canonical text of a config: decode(encode(c)) == c for random configs with odd strings,
- * printable and bounded; damaged, cut, extended and foreign text is refused.
+ * Canonical text of a config: decode(encode(c)) == c for random configs with odd
+ * strings, printable and bounded; damaged, cut, extended and foreign text is refused.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * config/: no key of a strategy is dropped without a word. Each value that is not the
- * default is read by libaccel, refused by it, or has a stated reason in the schema table.
+ * default is read by libaccel, refused by it, or has a stated reason in the schema
+ * table.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,10 +11,10 @@
 #include "config/config.h"
 #include "tests/tap.h"
 
-/* ---- the keys that libaccel reads --------------------------------------------------------- */
+/* ---- the keys that libaccel reads ------------------------------------------------ */
 
-/* In struct config or by name; `file` is where that is done. NULL: one of the functions that
- * differ() calls. */
+/* In struct config or by name; `file` is where that is done. NULL: one of the functions
+ * that differ() calls. */
 static const struct {
     const char *key, *file, *text;
 } read_by[] = {
@@ -65,7 +66,7 @@ static bool differ(const struct config *a, const struct config *b)
            config_prefetch(a) != config_prefetch(b) || m.total != n.total;
 }
 
-/* ---- one value ---------------------------------------------------------------------------- */
+/* ---- one value ------------------------------------------------------------------- */
 
 /* Where a map counts: the settings that switch it on. */
 static const struct {

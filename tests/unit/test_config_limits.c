@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * config/: the caps at their very edge, files that are none, whom the site file may belong
- * to, and what a lock holds.
+ * config/: the caps at their very edge, files that are none, whom the site file may
+ * belong to, and what a lock holds.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static accel_status_t judge(const char *text, size_t n)
                    &cfg);
 }
 
-/* ---- caps ----------------------------------------------------------------------------- */
+/* ---- caps ------------------------------------------------------------------------ */
 
 static void test_size(void)
 {
@@ -133,7 +133,7 @@ static void test_count(void)
            first.where);
 }
 
-/* ---- bytes ---------------------------------------------------------------------------- */
+/* ---- bytes ----------------------------------------------------------------------- */
 
 static void test_bytes(void)
 {
@@ -189,7 +189,7 @@ static void test_bytes(void)
     }
 }
 
-/* ---- files that are none -------------------------------------------------------------- */
+/* ---- files that are none --------------------------------------------------------- */
 
 static void test_kinds(void)
 {
@@ -252,7 +252,7 @@ static void test_broken(void)
            "of equal variables the first counts, as for getenv");
 }
 
-/* ---- locks ---------------------------------------------------------------------------- */
+/* ---- locks ----------------------------------------------------------------------- */
 
 static void test_locks(void)
 {
@@ -295,7 +295,7 @@ static void test_locks(void)
     tap_ok(says("error[A0204]"), "is told");
 }
 
-/* ---- what libaccel does not do where every rank has a copy ------------------------------ */
+/* ---- what libaccel does not do where every rank has a copy ----------------------- */
 
 static void test_copies(void)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * config/: the whole of an Accelerate file. Each word and range of each map, both names of
- * a key, the rules between keys, the mesh against its own arithmetic, DeepSpeed's JSON, and
- * what libaccel's runtime says it does. Samples measured with accelerate 1.15.0 are marked.
+ * config/: the whole of an Accelerate file. Each word and range of each map, both names
+ * of a key, the rules between keys, the mesh against its own arithmetic, DeepSpeed's
+ * JSON, and what libaccel's runtime says it does. Samples measured with accelerate
+ * 1.15.0 are marked.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +71,7 @@ static const char *flat(const char *text)
     return line;
 }
 
-/* ---- every row -------------------------------------------------------------------------- */
+/* ---- every row ------------------------------------------------------------------- */
 
 /* A head with which keys of the map count. */
 static const char *head_of(const char *section)
@@ -169,7 +170,7 @@ static void test_names(void)
                "each is taken with and without its prefix and by other names");
 }
 
-/* ---- samples of accelerate: files accepted and refused ----------------------------------- */
+/* ---- samples of accelerate: files accepted and refused --------------------------- */
 
 static const struct {
     const char *text, *code, *key, *value;
@@ -223,7 +224,7 @@ static void test_files(void)
     }
 }
 
-/* ---- checkpoints and preemption ----------------------------------------------------------- */
+/* ---- checkpoints and preemption -------------------------------------------------- */
 
 static void test_preemption(void)
 {
@@ -252,7 +253,7 @@ static void test_preemption(void)
     }
 }
 
-/* ---- fsdp_config ------------------------------------------------------------------------- */
+/* ---- fsdp_config ----------------------------------------------------------------- */
 
 static const struct {
     const char *keys, *code;
@@ -305,7 +306,7 @@ static void test_fsdp(void)
     }
 }
 
-/* ---- parallelism_config ------------------------------------------------------------------ */
+/* ---- parallelism_config ---------------------------------------------------------- */
 
 static const char *const axes[] = { "dp_replicate", "dp_shard", "cp", "sp", "tp" };
 
@@ -422,7 +423,7 @@ static void test_world(void)
         "A0133", "but not matrices");
 }
 
-/* ---- deepspeed_config -------------------------------------------------------------------- */
+/* ---- deepspeed_config ------------------------------------------------------------ */
 
 static const struct {
     const char *text, *want; /* NULL: refused */
@@ -544,7 +545,7 @@ static void test_deepspeed(void)
            "is noted");
 }
 
-/* ---- what libaccel does ------------------------------------------------------------------ */
+/* ---- what libaccel does ---------------------------------------------------------- */
 
 static const struct {
     const char *text, *refused; /* key, or NULL */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * config/: what a machine happened to show never overrides what a job file means. Size and
- * device of the site and the user file beside the distributed_type of a stronger source; the
- * default file of Accelerate.
+ * config/: what a machine happened to show never overrides what a job file means. Size
+ * and device of the site and the user file beside the distributed_type of a stronger
+ * source; the default file of Accelerate.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static accel_status_t resolve(const struct config_sources *src, struct config *c
     return status;
 }
 
-/* ---- who says the type -------------------------------------------------------------------- */
+/* ---- who says the type ----------------------------------------------------------- */
 
 #define NO_FILE "distributed_type: 'NO'\nnum_processes: 1\nuse_cpu: true\n"
 #define GPUS    "distributed_type: MULTI_GPU\nnum_processes: 4\nnum_machines: 1\n"
@@ -76,7 +76,8 @@ static const struct {
     { NULL, GPUS, "distributed_type: FSDP\n", NULL, "0 0 auto", "tt" },
     { NULL, GPUS, NULL, NULL, "4 1 auto", "" },
     { NULL, GPUS, NULL, "MULTI_GPU", "4 1 auto", "" },
-    /* One's own habits, without a type: they stand behind a job file that can have them. */
+    /* One's own habits, without a type: they stand behind a job file that can have
+     * them. */
     { NULL, "num_processes: 4\n", "distributed_type: FSDP\n", NULL, "4 0 auto", "" },
     { NULL, "num_processes: 4\nnum_machines: 2\n", "distributed_type: 'NO'\n", NULL,
       "0 0 auto", "tt" },
@@ -237,7 +238,7 @@ static void test_restored_place(void)
     tap_ok(!strncmp(said, want, strlen(want)), "the site's line is named");
 }
 
-/* ---- Accelerate's default file ------------------------------------------------------------ */
+/* ---- Accelerate's default file --------------------------------------------------- */
 
 /* Which file counts as the user's. */
 static const char *found(const char *job_path, struct config_sources *src,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * config/: the sources against each other. Who wins for each pair, where a value says it
- * comes from, what a message names, and the variables of all keys.
+ * config/: the sources against each other. Who wins for each pair, where a value says
+ * it comes from, what a message names, and the variables of all keys.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The writer of config files: what a key accepts, written and read again, is the same value,
- * for every row of the schema table and for texts that YAML would take for something else.
+ * The writer of config files: what a key accepts, written and read again, is the same
+ * value, for every row of the schema table and for texts that YAML would take for
+ * something else.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -203,7 +203,8 @@ static void test_row(const struct row *c)
     backend_close(be);
 }
 
-/* Settings that cannot be, and targets that are no class, by their place in the batch. */
+/* Settings that cannot be, and targets that are no class, by their place in the
+ * batch. */
 static void test_misuse(void)
 {
     static const float smoothings[] = { -0.1f, 1.1f, NAN, INFINITY };

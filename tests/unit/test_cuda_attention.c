@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention of the CUDA backend beside the CPU backend's on the same inputs: output,
- * log-sum-exp and gradients over layouts, masks, widths, dropout and a cache, and the same
- * bits of two runs.
+ * log-sum-exp and gradients over layouts, masks, widths, dropout and a cache, and the
+ * same bits of two runs.
  */
 #include <math.h>
 #include <stdio.h>
@@ -414,7 +414,8 @@ static void test_paths(void)
                "a delta per query");
 }
 
-/* With the sanitizer each access takes its time: small shapes only, each with one type. */
+/* With the sanitizer each access takes its time: small shapes only, each with one
+ * type. */
 static bool is_tested(size_t i, accel_dtype_t type)
 {
 #ifdef __SANITIZE_ADDRESS__

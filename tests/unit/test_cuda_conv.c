@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Convolution and maximum pooling of the CUDA backend beside those of the CPU, forward and
- * backward. Twice: the same bits.
+ * Convolution and maximum pooling of the CUDA backend beside those of the CPU, forward
+ * and backward. Twice: the same bits.
  */
 #include <stdlib.h>
 #include <string.h>

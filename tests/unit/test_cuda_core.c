@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA module's core: address ranges, copies that return early, queues and events, ids
- * out of range; on the stand-in toolkit also too little memory and the loss of the device.
+ * The CUDA module's core: address ranges, copies that return early, queues and events,
+ * ids out of range; on the stand-in toolkit also too little memory and the loss of the
+ * device.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -288,7 +289,7 @@ static void test_edges_of_ids(void)
     }
 }
 
-/* ---- which op it was --------------------------------------------------------------------- */
+/* ---- which op it was ------------------------------------------------------------- */
 
 /* Ops of modules p0, p1 ..., a kernel each. */
 static void run_ops(const struct backend *be, float *x, int first, int count)
@@ -354,7 +355,8 @@ static void test_progress(void)
     fake.reset();
 }
 
-/* Scratch that is not there: the op that asked, what it asked for, who holds the rest. */
+/* Scratch that is not there: the op that asked, what it asked for, who holds the
+ * rest. */
 static void test_op_memory(void)
 {
     struct backend *be = open_one("268435456");
@@ -384,7 +386,8 @@ static void test_op_memory(void)
     fake.reset();
 }
 
-/* After the ops of a micro-batch; and before those of the next one, whose names are new. */
+/* After the ops of a micro-batch; and before those of the next one, whose names are
+ * new. */
 static void test_no_op(void)
 {
     struct backend *be = open_one("268435456");

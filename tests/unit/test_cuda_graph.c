@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Steps recorded and launched as graphs give the bits of steps run call by call: over several
- * queues, with scratch, with arguments that change, and when the host waits in the middle.
- * The stand-in counts what was recorded and launched.
+ * Steps recorded and launched as graphs give the bits of steps run call by call: over
+ * several queues, with scratch, with arguments that change, and when the host waits in
+ * the middle. The stand-in counts what was recorded and launched.
  */
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
@@ -65,7 +65,8 @@ static void work_close(struct work *w)
     be->free(be, w->total);
 }
 
-/* The weights cross on another queue, which waits until the step before has used them. */
+/* The weights cross on another queue, which waits until the step before has used
+ * them. */
 static void gather(struct work *w)
 {
     struct backend *be = w->be;

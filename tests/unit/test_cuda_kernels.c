@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels of the CUDA backend beside those of the CPU, function by function: packs and
- * their tails, addresses that allow no packs, nothing, one, primes, every dtype and flag. On
- * the stand-in toolkit or on a GPU, whichever module ACCEL_CUDA_MODULE names.
+ * The kernels of the CUDA backend beside those of the CPU, function by function: packs
+ * and their tails, addresses that allow no packs, nothing, one, primes, every dtype and
+ * flag. On the stand-in toolkit or on a GPU, whichever module ACCEL_CUDA_MODULE names.
  */
 #include "tests/tap.h"
 #include "tests/unit/cuda_device.h"

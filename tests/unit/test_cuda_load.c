@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loading the CUDA module: what is told when it is not there, cannot be loaded, is another
- * version's, or finds no driver, no device or no code. No GPU is needed: the module is the one
- * of the stand-in toolkit, or what nvcc built on a machine without a driver.
+ * Loading the CUDA module: what is told when it is not there, cannot be loaded, is
+ * another version's, or finds no driver, no device or no code. No GPU is needed: the
+ * module is the one of the stand-in toolkit, or what nvcc built on a machine without a
+ * driver.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -23,7 +24,8 @@ static const char *in_build(const char *name)
     return path;
 }
 
-/* Opens `device` of the module and says which error comes, with what in its text and cure. */
+/* Opens `device` of the module and says which error comes, with what in its text and
+ * cure. */
 static void refused(const char *module, int device, int message, const char *text,
                     const char *cure, const char *what)
 {

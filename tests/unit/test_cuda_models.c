@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models with published weights on a CUDA device, or on the stand-in: in float32 torch's
- * logits, in bfloat16 those of the CPU.
+ * Models with published weights on a CUDA device, or on the stand-in: in float32
+ * torch's logits, in bfloat16 those of the CPU.
  */
 #include <math.h>
 #include <stdio.h>

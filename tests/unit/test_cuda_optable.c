@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The op table on a CUDA device, or on the stand-in: against the references, against PyTorch's
- * results, against the CPU's; twice the same bits.
+ * The op table on a CUDA device, or on the stand-in: against the references, against
+ * PyTorch's results, against the CPU's; twice the same bits.
  */
 #include <stdlib.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products of the CUDA backend beside those of the CPU: odd shapes, every orientation
- * and dtype, bias, activation and the value before it. Twice: the same bits.
+ * Matrix products of the CUDA backend beside those of the CPU: odd shapes, every
+ * orientation and dtype, bias, activation and the value before it. Twice: the same
+ * bits.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -164,7 +165,8 @@ static const struct {
     { ACCEL_ACT_TANH, "tanh" },
 };
 
-/* Bias of either type, the value before saved or not, rows that an epilogue fits or not. */
+/* Bias of either type, the value before saved or not, rows that an epilogue fits or
+ * not. */
 static void make_act(struct pair *o, struct cuda_rig *rig, const struct shape *s,
                      const struct choice *t, int how)
 {
@@ -239,7 +241,8 @@ static void test_sums(struct cuda_rig *rig, accel_dtype_t a, accel_dtype_t b)
            accel_dtype_name(a), accel_dtype_name(b), worst);
 }
 
-/* Bits where an own kernel ends the product; else the library's kernel may be another one. */
+/* Bits where an own kernel ends the product; else the library's kernel may be another
+ * one. */
 static bool alike(const struct gemm *p, const void *taped, const void *plain)
 {
     const int64_t n = p->m * p->ldc;
@@ -250,7 +253,8 @@ static bool alike(const struct gemm *p, const void *taped, const void *plain)
                  : !memcmp(taped, plain, (size_t)n * 2);
 }
 
-/* GELU with its value before saved, and the same without: as training and as evaluation. */
+/* GELU with its value before saved, and the same without: as training and as
+ * evaluation. */
 static void test_taped(struct cuda_rig *rig)
 {
     int differ = 0;
@@ -331,8 +335,8 @@ static void test_epilogues(struct cuda_rig *rig)
     test_taped(rig);
 }
 
-/* The same where cuBLASLt has no kernel for any epilogue, where it refuses what it proposed,
- * and where none is asked for: own kernels do it. */
+/* The same where cuBLASLt has no kernel for any epilogue, where it refuses what it
+ * proposed, and where none is asked for: own kernels do it. */
 static void test_without(const char *variable, const char *value)
 {
     struct cuda_rig rig;

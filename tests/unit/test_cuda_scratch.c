@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What kernels take by themselves is what the backend says beforehand: in a room of that size
- * nothing more comes from the device, without a room as much does. And what is in the books.
+ * What kernels take by themselves is what the backend says beforehand: in a room of
+ * that size nothing more comes from the device, without a room as much does. And what
+ * is in the books.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,8 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* The stand-in's: the most that its pool had is forgotten. A GPU's pool keeps what it got. */
+/* The stand-in's: the most that its pool had is forgotten. A GPU's pool keeps what it
+ * got. */
 static void (*reset)(void);
 
 static void *get(const struct backend *be, size_t bytes)
@@ -53,7 +55,8 @@ static struct gemm product(const struct backend *be, accel_dtype_t a, accel_dtyp
     return g;
 }
 
-/* How much more of the device there was for the product, with a room of its size or without. */
+/* How much more of the device there was for the product, with a room of its size or
+ * without. */
 static size_t growth(const struct gemm *shape, bool room, size_t *own_out)
 {
     struct backend *be;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Datasets on real files: order, headers and their damage, directories, files that shrink;
- * and the permutation.
+ * Datasets on real files: order, headers and their damage, directories, files that
+ * shrink; and the permutation.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -31,8 +31,8 @@ static void put(const char *name, const void *bytes, size_t n)
         tap_ok(false, "writing %s", path);
 }
 
-/* A token file of `n` tokens (or `claim` in the header), token i = (first + i) % 60000, and
- * in the form of 4 bytes 70000 more. */
+/* A token file of `n` tokens (or `claim` in the header), token i = (first + i) % 60000,
+ * and in the form of 4 bytes 70000 more. */
 static void put_tokens(const char *name, uint32_t magic, uint32_t version,
                        uint32_t claim, int n, int first)
 {
@@ -119,8 +119,8 @@ static void test_tokens(void)
     accel_dataset_close(d);
 }
 
-/* A file that changes after its vocabulary was found: the first token beyond it, and those
- * that are negative as numbers of 32 bits. */
+/* A file that changes after its vocabulary was found: the first token beyond it, and
+ * those that are negative as numbers of 32 bits. */
 static void test_vocabulary(void)
 {
     static const struct {
@@ -442,8 +442,8 @@ static void test_permutation(void)
     free(seen);
 }
 
-/* Ranks take cursors step * global batch + rank * batch + i: whatever the world, the same
- * samples in the same order, each once per epoch. */
+/* Ranks take cursors step * global batch + rank * batch + i: whatever the world, the
+ * same samples in the same order, each once per epoch. */
 static void test_order(void)
 {
     enum { SAMPLES = 97, EPOCHS = 3 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The attention's graphs for cuDNN without a device: our numbers beside those of its header,
- * plans chosen from the answers of a made-up library, and, where libcudnn is installed, the
- * graphs themselves accepted by it.
+ * The attention's graphs for cuDNN without a device: our numbers beside those of its
+ * header, plans chosen from the answers of a made-up library, and, where libcudnn is
+ * installed, the graphs themselves accepted by it.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -97,7 +97,7 @@ SAME(DNN_OP_RESHAPE_Y, CUDNN_ATTR_OPERATION_RESHAPE_YDESC);
 #endif
 #endif
 
-/* ---- a made-up library ------------------------------------------------------------------ */
+/* ---- a made-up library ----------------------------------------------------------- */
 
 /* Engines as the heuristics would list them. */
 static struct {
@@ -190,7 +190,7 @@ static const struct dnn_api made_up = { .make = fake_make,
                                         .drop = fake_drop,
                                         .last_error = fake_error };
 
-/* ---- shapes ----------------------------------------------------------------------------- */
+/* ---- shapes ---------------------------------------------------------------------- */
 
 struct shape {
     int batch, time, heads, kv_heads, width;
@@ -327,7 +327,7 @@ static void test_refusal(void)
     }
 }
 
-/* ---- the real one ----------------------------------------------------------------------- */
+/* ---- the real one ---------------------------------------------------------------- */
 
 static bool find(void *library, struct dnn_api *api)
 {

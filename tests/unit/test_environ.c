@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The environment of a task: which variables each type gets, every key of every map in its
- * variable, the carrier there and back (and damaged), one task's share of it.
+ * The environment of a task: which variables each type gets, every key of every map in
+ * its variable, the carrier there and back (and damaged), one task's share of it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -311,7 +311,7 @@ static void test_keys(void)
     list_free(&l);
 }
 
-/* ---- the carrier ------------------------------------------------------------------------ */
+/* ---- the carrier ----------------------------------------------------------------- */
 
 static void test_carrier(void)
 {
@@ -403,7 +403,7 @@ static void test_foreign(void)
     free(longest);
 }
 
-/* ---- one task --------------------------------------------------------------------------- */
+/* ---- one task -------------------------------------------------------------------- */
 
 static bool get_env(void *where, const char *name, char *buf, size_t len)
 {

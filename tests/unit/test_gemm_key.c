@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the CUDA backend leaves to cuBLASLt's epilogues, and what makes two products differ
- * for the table of algorithms. Scratch sizes of convolutions. No toolkit, no device.
+ * What the CUDA backend leaves to cuBLASLt's epilogues, and what makes two products
+ * differ for the table of algorithms. Scratch sizes of convolutions. No toolkit, no
+ * device.
  */
 #include <string.h>
 
@@ -120,7 +121,8 @@ static const struct back_case {
     { "both", B, B, ACCEL_ACT_GELU, true, true, 16, GEMM_SLOPE, false, false },
 };
 
-/* The backward's: what an epilogue does, and that without it own kernels do the same. */
+/* The backward's: what an epilogue does, and that without it own kernels do the
+ * same. */
 static void test_backs(void)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(backs); i++) {

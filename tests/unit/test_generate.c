@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Generation: greedy tokens with the cache equal those of whole forwards, also beyond the
- * context; draws by temperature, top-k and top-p have exactly the shares they should; ends,
- * callbacks and misuse.
+ * Generation: greedy tokens with the cache equal those of whole forwards, also beyond
+ * the context; draws by temperature, top-k and top-p have exactly the shares they
+ * should; ends, callbacks and misuse.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -270,7 +270,8 @@ static void test_ends(void)
     rig_close(&k);
 }
 
-/* Where all tokens are alike, the number that is drawn is the token: of (seed, position). */
+/* Where all tokens are alike, the number that is drawn is the token: of (seed,
+ * position). */
 static void test_numbers(void)
 {
     const accel_sampling_t o = { .temperature = 1.0f, .seed = 7 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gpt2 end to end on the CPU backend: loss of a fresh model, learning a fixed batch, same
- * bits for any thread count, measured peak.
+ * gpt2 end to end on the CPU backend: loss of a fresh model, learning a fixed batch,
+ * same bits for any thread count, measured peak.
  */
 #include <fnmatch.h>
 #include <math.h>

@@ -80,8 +80,9 @@ static void check_param(const struct resident *r, int unit, const accel_tensor_t
            diff / size);
 }
 
-/* Larger weights than a fresh model's, so that no gradient is small by accident, but not
- * so large that the softmax saturates: then the gradients would be ill-conditioned. */
+/* Larger weights than a fresh model's, so that no gradient is small by accident, but
+ * not so large that the softmax saturates: then the gradients would be
+ * ill-conditioned. */
 static void spread(struct resident *r, accel_dtype_t compute)
 {
     for (int u = 0; u < units->count; u++)

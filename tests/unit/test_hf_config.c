@@ -215,7 +215,7 @@ static void test_bad(void)
     }
 }
 
-/* ---- written and read again -------------------------------------------------------------- */
+/* ---- written and read again ------------------------------------------------------ */
 
 static void test_round_trip(void)
 {

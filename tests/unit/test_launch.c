@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel launch --dry-run` against the environment that `accelerate launch` was seen to give
- * (tests/data/environ/launch_env.json): every variable of every case, for every process. The
- * differences that doc/python.md names are the ones in this file.
+ * `accel launch --dry-run` against the environment that `accelerate launch` was seen to
+ * give (tests/data/environ/launch_env.json): every variable of every case, for every
+ * process. The differences that doc/python.md names are the ones in this file.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -165,7 +165,8 @@ static bool is_ranks(const char *name)
     return !strncmp(name, "TORCH", 5);
 }
 
-/* Nothing that Accelerate does not set, but our own, and the ranks where it has none. */
+/* Nothing that Accelerate does not set, but our own, and the ranks where it has
+ * none. */
 static void check_extra(const char *name, const json_t *common, const json_t *child,
                         const struct vars *v, bool ranks_may)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * life/: the lease of a checkpoint directory. Two lives at once: the later one goes on, the
- * earlier one saves no more. A lock file that was emptied, removed, replaced or cannot be
- * read ends no run, and keeps the others out as soon as it can.
+ * life/: the lease of a checkpoint directory. Two lives at once: the later one goes on,
+ * the earlier one saves no more. A lock file that was emptied, removed, replaced or
+ * cannot be read ends no run, and keeps the others out as soon as it can.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The backward of linear where it takes short cuts: a result with an activation that two
- * read, a bias of another unit than its weight, a frozen weight. The gradients are those of
- * the same model without short cuts, though only one unit's lies in memory at a time.
+ * The backward of linear where it takes short cuts: a result with an activation that
+ * two read, a bias of another unit than its weight, a frozen weight. The gradients are
+ * those of the same model without short cuts, though only one unit's lies in memory at
+ * a time.
  */
 #include <math.h>
 #include <string.h>

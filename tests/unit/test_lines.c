@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * observe/: a file of lines where the disk does not play along. Writes that stop at every
- * length, a part of a line that cannot be cut off, more lines than are kept, a file or
- * directory that is removed, fsync that fails: whole lines in their order, and one warning.
+ * observe/: a file of lines where the disk does not play along. Writes that stop at
+ * every length, a part of a line that cannot be cut off, more lines than are kept, a
+ * file or directory that is removed, fsync that fails: whole lines in their order, and
+ * one warning.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -45,7 +46,8 @@ int fsync(int fd)
     return -1;
 }
 
-/* Files may be so long. The test's own output may be one: nothing is printed meanwhile. */
+/* Files may be so long. The test's own output may be one: nothing is printed
+ * meanwhile. */
 static void set_room(rlim_t bytes)
 {
     struct rlimit r;

@@ -296,8 +296,8 @@ static void test_loss(struct rig *k)
     tap_is_int(k->g.draws.calls, 0, "each micro-batch counts its draws from 0");
 }
 
-/* A tensor of the micro-batch before is not one of this micro-batch, which would have its
- * address: between the two the graph is reset by the step and by the next batch. */
+/* A tensor of the micro-batch before is not one of this micro-batch, which would have
+ * its address: between the two the graph is reset by the step and by the next batch. */
 static void test_stale(struct rig *k)
 {
     accel_tensor_t *before = make(&k->g, ACCEL_F32, 2, 3, 0), *x, *loss;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * observe/: the JSONL log keeps each step once over restarts, whatever a killed run left;
- * the progress line; memory of this process.
+ * observe/: the JSONL log keeps each step once over restarts, whatever a killed run
+ * left; the progress line; memory of this process.
  */
 #include <math.h>
 #include <stdio.h>

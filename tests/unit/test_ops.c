@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Every op against a naive one in double: values, and gradients against central
- * differences of the naive one. Odd sizes, both dtypes, parameters of one op in one unit
- * and in two.
+ * differences of the naive one. Odd sizes, both dtypes, parameters of one op in one
+ * unit and in two.
  */
 #include <math.h>
 #include <omp.h>

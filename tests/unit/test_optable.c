@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The op table on the CPU: one thread against the references and against PyTorch's results,
- * and two threads against one, to the bit. --dump: the table's inputs for optable.py.
+ * The op table on the CPU: one thread against the references and against PyTorch's
+ * results, and two threads against one, to the bit. --dump: the table's inputs for
+ * optable.py.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The optimizers against their formulas in double and against torch, the groups, the schedule at its corners, clipping, and that
- * neither threads nor the cut of a range change a bit.
+ * The optimizers against their formulas in double and against torch, the groups, the
+ * schedule at its corners, clipping, and that neither threads nor the cut of a range
+ * change a bit.
  */
 #include <math.h>
 #include <stdio.h>
@@ -266,7 +267,7 @@ static void test_clip(void)
            "so is NaN, also without clipping, with a cure");
 }
 
-/* ---- against torch (tests/data/optim) ----------------------------------------------------- */
+/* ---- against torch (tests/data/optim) -------------------------------------------- */
 
 /* The sequence of tests/data/optim/make.py. */
 static float sequence(uint32_t stream, uint32_t i)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plan against figures worked out by hand, and the form of its table. That it equals
- * what shard/ allocates is tested in test_shard.
+ * The plan against figures worked out by hand, and the form of its table. That it
+ * equals what shard/ allocates is tested in test_shard.
  */
 #include <string.h>
 
@@ -61,7 +61,8 @@ static void test_full(void)
     tap_is_int(p.total_bytes, 832 * 16 + 2688 + 4096 + 12000, "total is the sum");
     tap_is_int(p.checkpoint_bytes, 1590 * 12, "checkpoint holds no padding");
     /* gathers: root b1 b2 root | (root b2 in the ring) b1 root = 3 roots, 3 blocks;
-     * reduced: root twice, each block once. Half of each goes out, 2 bytes an element. */
+     * reduced: root twice, each block once. Half of each goes out, 2 bytes an
+     * element. */
     tap_is_int(p.wire_bytes_per_step,
                ((3 * 1024 + 3 * 320) + (2 * 1024 + 2 * 320)) / 2 * 2, "wire of a step");
     in.accumulate = 2;
@@ -77,7 +78,8 @@ static void test_full(void)
     tap_is_int(p.wire_bytes_per_step, 2 * 1024, "gathered once, reduced once");
 }
 
-/* Half of a unit goes to the other rank: 512 or 160 numbers, with a scale for each 128. */
+/* Half of a unit goes to the other rank: 512 or 160 numbers, with a scale for each
+ * 128. */
 static void test_scaled_wire(void)
 {
     struct config c = { .distributed_type = DIST_FSDP,
@@ -137,12 +139,12 @@ static void test_whole(void)
            "FULL_SHARD on one rank in float32 needs no buffers and no wire");
 }
 
-/* ---- every strategy, by hand ------------------------------------------------------------ */
+/* ---- every strategy, by hand ----------------------------------------------------- */
 
-/* 8 ranks on 2 nodes, bf16, two micro-batches, units of 1000, 300, 300 elements. Padded to
- * 8 * 32: 1024 + 512 + 512 = 2048; to 4 * 32: 1024 + 384 + 384 = 1792. Gathers of
- * FULL_SHARD: 5 roots, 5 blocks (above); it reduces root and blocks twice a micro-batch,
- * that is 4 roots and 4 blocks. */
+/* 8 ranks on 2 nodes, bf16, two micro-batches, units of 1000, 300, 300 elements. Padded
+ * to 8 * 32: 1024 + 512 + 512 = 2048; to 4 * 32: 1024 + 384 + 384 = 1792. Gathers of
+ * FULL_SHARD: 5 roots, 5 blocks (above); it reduces root and blocks twice a
+ * micro-batch, that is 4 roots and 4 blocks. */
 struct byte_counts {
     const char *name;
     int64_t param, moment, gradient, gather, reduce;
@@ -340,7 +342,7 @@ static void test_frozen(void)
     tap_is_int(p.checkpoint_bytes, 1590 * 4 + 1090 * 4 * 2, "nor are they saved");
 }
 
-/* ---- a device ------------------------------------------------------------------------- */
+/* ---- a device -------------------------------------------------------------------- */
 
 static void test_device(void)
 {
@@ -387,8 +389,9 @@ static void test_cure(void)
     struct config c = { .distributed_type = DIST_FSDP,
                         .sharding_strategy = SHARD_NONE };
     struct plan_input in = input(&c, 4, 1);
-    /* memory from WHOLE on: that of copies, 1792 * 16 and sums in rank order; sharded, padded to 128: 448 * 16 + (1024 + 384) * 4 + 2 * 1024 * 4 = 20992;
-     * over 8: 256 * 16 + (1024 + 512) * 4 + 2 * 1024 * 4 = 18432 */
+    /* memory from WHOLE on: that of copies, 1792 * 16 and sums in rank order; sharded,
+     * padded to 128: 448 * 16 + (1024 + 384) * 4 + 2 * 1024 * 4 = 20992; over 8: 256 *
+     * 16 + (1024 + 512) * 4 + 2 * 1024 * 4 = 18432 */
     enum { WHOLE = 1 << 24 };
     static const struct {
         int64_t memory, activations, recomputed;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plugin's cmdline.c and script.c: which words are the client's own options, what their
- * values are, where the command begins, and what #SBATCH lines say.
+ * The plugin's cmdline.c and script.c: which words are the client's own options, what
+ * their values are, where the command begins, and what #SBATCH lines say.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plugin's defaults.c: which launch options follow from a config, and give way to what
- * the environment, the command line or the script says; whose warning signal it is.
+ * The plugin's defaults.c: which launch options follow from a config, and give way to
+ * what the environment, the command line or the script says; whose warning signal it
+ * is.
  */
 #include <stdio.h>
 #include <stdlib.h>

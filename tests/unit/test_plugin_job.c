@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the plugin asks the controller about its job: notice.c (grace time, warning) before the
- * tasks start, and requeued.c (a job that RequeueExit queued once more) at the end.
+ * What the plugin asks the controller about its job: notice.c (grace time, warning)
+ * before the tasks start, and requeued.c (a job that RequeueExit queued once more) at
+ * the end.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plugin's size.c: options that a client is started again with, what the user's own say
- * of a size, which sizes fit a config, and the words of a refusal.
+ * The plugin's size.c: options that a client is started again with, what the user's own
+ * say of a size, which sizes fit a config, and the words of a refusal.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "tests/tap.h"
 #include "tests/unit/fake_plugin.h"
 
-/* ---- asking again ------------------------------------------------------------------------- */
+/* ---- asking again ---------------------------------------------------------------- */
 
 struct again {
     int tasks, nodes;
@@ -71,7 +71,7 @@ static void guarded(const void *arg)
     ask_again(&again_rows[0]);
 }
 
-/* ---- what was typed ------------------------------------------------------------------------- */
+/* ---- what was typed -------------------------------------------------------------- */
 
 struct typed {
     const char *line, *script, *outer; /* outer: SLURM_NTASKS of the allocation */
@@ -132,7 +132,7 @@ static void test_typed(void)
     }
 }
 
-/* ---- does it fit? ------------------------------------------------------------------------------ */
+/* ---- does it fit? ---------------------------------------------------------------- */
 
 static void test_fits(void)
 {
@@ -193,7 +193,7 @@ static void refuse(const void *arg)
     printf("goes on%s", fake_said);
 }
 
-/* ---- too small an allocation -------------------------------------------------------------------- */
+/* ---- too small an allocation ----------------------------------------------------- */
 
 struct hint {
     int tasks;

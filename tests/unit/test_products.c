@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products of odd shapes in every orientation and dtype against sums in double, and the same
- * bits for any number of threads; with the processor's bfloat16 instruction and without.
+ * Products of odd shapes in every orientation and dtype against sums in double, and the
+ * same bits for any number of threads; with the processor's bfloat16 instruction and
+ * without.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -33,8 +34,8 @@ static float value(int64_t i)
            64.0f; /* exact in bfloat16 */
 }
 
-/* Element (r, c) is value(r * cols + c), stored as it is or transposed, in rows that are 3
- * elements longer than needed and hold NaN there. */
+/* Element (r, c) is value(r * cols + c), stored as it is or transposed, in rows that
+ * are 3 elements longer than needed and hold NaN there. */
 static void *matrix(accel_dtype_t type, int64_t rows, int64_t cols, bool turned)
 {
     int64_t stored = turned ? cols : rows, ld = (turned ? rows : cols) + 3;

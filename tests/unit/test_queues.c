@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The shards on a device whose queues run at any speed: whatever the strategy, prefetch,
- * accumulation and world, events alone put every read behind its write and every write
- * behind its last reader; and each single wait is needed, so that this test notices one
- * that is missing.
+ * The shards on a device whose queues run at any speed: whatever the strategy,
+ * prefetch, accumulation and world, events alone put every read behind its write and
+ * every write behind its last reader; and each single wait is needed, so that this test
+ * notices one that is missing.
  */
 #include <stdatomic.h>
 #include <stdio.h>

@@ -47,7 +47,7 @@ static void rig_close(struct rig *k)
     backend_close(k->be);
 }
 
-/* ---- recompute ------------------------------------------------------------------------ */
+/* ---- recompute ------------------------------------------------------------------- */
 
 enum { LAYERS = 4, BATCH = 2, TIME = 33, VOCAB = 61 };
 
@@ -165,7 +165,7 @@ static void test_edges(void)
     rig_close(&k);
 }
 
-/* ---- backward in one product ------------------------------------------------------------ */
+/* ---- backward in one product ----------------------------------------------------- */
 
 static struct {
     int products, slopes, sums, own_slopes, own_sums;
@@ -223,7 +223,7 @@ static void test_one_product(bool recompute)
     rig_close(&k);
 }
 
-/* ---- ops of one's own ------------------------------------------------------------------ */
+/* ---- ops of one's own ------------------------------------------------------------ */
 
 /* y = x scaled by the parameter w (one number a column): shape, forward, backward. */
 struct scale_attr {
@@ -407,7 +407,7 @@ static void test_own(void)
     rig_close(&k);
 }
 
-/* ---- names ----------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------- */
 
 static void test_names(void)
 {
@@ -446,7 +446,7 @@ static void test_names(void)
     rig_close(&k);
 }
 
-/* ---- buffers ---------------------------------------------------------------------------- */
+/* ---- buffers --------------------------------------------------------------------- */
 
 /* The output is x + buffer. */
 static accel_tensor_t *shift_forward(accel_module_t *m, accel_tensor_t *const *in,

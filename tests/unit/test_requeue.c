@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * When a stopped run asks for a requeue: the decision as a table, the parser of scontrol's
- * line on real and on cut lines, and the paths that need no Slurm.
+ * When a stopped run asks for a requeue: the decision as a table, the parser of
+ * scontrol's line on real and on cut lines, and the paths that need no Slurm.
  */
 #include <signal.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading safetensors: every rule of the header and of the index with a file that breaks
- * it, every float dtype against arithmetic of its own, every range of a transpose.
+ * Reading safetensors: every rule of the header and of the index with a file that
+ * breaks it, every float dtype against arithmetic of its own, every range of a
+ * transpose.
  */
 #include <fcntl.h>
 #include <math.h>
@@ -355,7 +356,7 @@ static void test_cut(void)
     accel_safetensors_close(s);
 }
 
-/* ---- values ------------------------------------------------------------------------------ */
+/* ---- values ---------------------------------------------------------------------- */
 
 static uint32_t bits_of(float f)
 {
@@ -519,7 +520,7 @@ static void test_transposed(void)
                    (long long)cases[i].cols, cases[i].dtype);
 }
 
-/* ---- shards ------------------------------------------------------------------------------- */
+/* ---- shards ---------------------------------------------------------------------- */
 
 static const char *index_of(const char *text)
 {

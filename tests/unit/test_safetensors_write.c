@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writing safetensors: how tensors are spread over shards, the bytes of header and index,
- * what is refused, values in pieces and transposed, and what is left when nothing was
- * committed.
+ * Writing safetensors: how tensors are spread over shards, the bytes of header and
+ * index, what is refused, values in pieces and transposed, and what is left when
+ * nothing was committed.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -255,7 +255,8 @@ static void test_refused(void)
     }
 }
 
-/* A matrix written in pieces of many sizes, straight and transposed, is the same file. */
+/* A matrix written in pieces of many sizes, straight and transposed, is the same
+ * file. */
 static void test_values(void)
 {
     static const int64_t shapes[][2] = { { 1, 1 },     { 1, 9 },    { 9, 1 },

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the saves of a run make of a disk that fails: the last one, at the end and when told
- * to stop, is tried again a few times; one in the middle is passed over. The output
- * directories that a run makes are durable.
+ * What the saves of a run make of a disk that fails: the last one, at the end and when
+ * told to stop, is tried again a few times; one in the middle is passed over. The
+ * output directories that a run makes are durable.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -77,9 +77,9 @@ static accel_status_t train(const char *name, int stop, accel_error_t *err)
 
         st = accel_next_samples(run, index, 4, err);
         if (!st)
-            st = accel_unit_grad(u, 0, &g, err);
+            st = accel_unit_gradient(u, 0, &g, err);
         if (!st)
-            st = accel_units_backward(run, 1.0, err);
+            st = accel_finish_backward(run, 1.0, err);
         if (i == stop)
             raise(SIGUSR1);
         if (!st)

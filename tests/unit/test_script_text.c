@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The text of a batch script: which line starts Python without a launcher, and what is no
- * reason for a hint.
+ * The text of a batch script: which line starts Python without a launcher, and what is
+ * no reason for a hint.
  */
 #include <string.h>
 

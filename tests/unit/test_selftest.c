@@ -16,7 +16,7 @@
 #include "tests/tap.h"
 #include "tests/unit/fork_world.h"
 
-/* ---- faults --------------------------------------------------------------------------------- */
+/* ---- faults ---------------------------------------------------------------------- */
 
 static bool spoil;      /* this process, what it calls next */
 static bool spoil_loss; /* one per mille off */
@@ -104,7 +104,7 @@ accel_status_t __wrap_accel_ckpt_read(accel_ckpt_t *c, const accel_ckpt_box_t *b
     return st;
 }
 
-/* ---- checks of several ranks ------------------------------------------------------------------ */
+/* ---- checks of several ranks ----------------------------------------------------- */
 
 struct fault {
     const char *name;
@@ -184,10 +184,10 @@ static int rank_main(struct boot *b, void *arg)
     return !good;
 }
 
-/* ---- steps and checkpoint ---------------------------------------------------------------------- */
+/* ---- steps and checkpoint -------------------------------------------------------- */
 
-/* `steps` and `checkpoint`: the codes of the two checks; 0: good. `child`: what goes wrong
- * in the process for comparison. */
+/* `steps` and `checkpoint`: the codes of the two checks; 0: good. `child`: what goes
+ * wrong in the process for comparison. */
 static void one_process(const char *name, const char *child, int steps, int checkpoint)
 {
     struct selftest t = { .parent = "/tmp" };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sharding on worlds of 1 to 4 ranks: every strategy and world size trains to the same
- * parameters, repeats to the bit, tiles its tensors and reloads the state of another world.
+ * parameters, repeats to the bit, tiles its tensors and reloads the state of another
+ * world.
  */
 #include <math.h>
 #include <string.h>
@@ -53,8 +54,8 @@ static bool tiles(const struct result *r, const struct model *m)
     return true;
 }
 
-/* World and nodes for a strategy, number k; false: no more. One node is enough for those that
- * do not ask about nodes. */
+/* World and nodes for a strategy, number k; false: no more. One node is enough for
+ * those that do not ask about nodes. */
 static bool shape(enum sharding_strategy s, int k, struct job *job)
 {
     static const int grouped[][2] = { { 1, 1 }, { 3, 1 }, { 2, 2 }, { 4, 2 } };
@@ -127,8 +128,8 @@ static void test_training(const struct result *one, const struct model *m)
     }
 }
 
-/* Where the shards live changes no bit. One rank alone scales its gradients once a step when
- * they are here, and once a micro-batch on their way home: rounded differently. */
+/* Where the shards live changes no bit. One rank alone scales its gradients once a step
+ * when they are here, and once a micro-batch on their way home: rounded differently. */
 static void test_offload(const struct model *m)
 {
     for (int k = 0; k < 15; k++) {
@@ -196,7 +197,8 @@ static void test_bf16(const struct result *one, const struct model *m)
     }
 }
 
-/* Gradients that travel with few bits and a scale for each block: one rank sends none. */
+/* Gradients that travel with few bits and a scale for each block: one rank sends
+ * none. */
 static void test_scaled(const struct result *one, const struct model *m)
 {
     static const double most[] = { 5e-5, 5e-3,
@@ -238,7 +240,8 @@ static void test_prefetch(void)
         tap_ok(same_bits(none, pre) && same_bits(none, post),
                "BACKWARD_PRE, BACKWARD_POST and none give the same bits (%s)",
                accel_dtype_name(t));
-        /* Backward of root, h.3 .. h.0, root; root and h.3 lie in the ring at its start. */
+        /* Backward of root, h.3 .. h.0, root; root and h.3 lie in the ring at its
+         * start. */
         tap_is_str(none->trace, "drdgrdgrdgrdgrdr", "none: gathered when wanted");
         tap_is_str(pre->trace, "dgrdgrdgrdgrdrdr",
                    "PRE: the next unit comes before this one's gradients");

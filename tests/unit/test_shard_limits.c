@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What sharding costs and refuses: memory and wire bytes are the plan's to the byte; units
- * in another order, too many units at once and too large models are errors that say so.
+ * What sharding costs and refuses: memory and wire bytes are the plan's to the byte;
+ * units in another order, too many units at once and too large models are errors that
+ * say so.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -339,7 +340,8 @@ static int gap_main(struct boot *b, void *arg)
     return sum[0] > 0 && sum[1] == 0 ? 0 : 6;
 }
 
-/* A unit that is all frozen has no part in the norm; half of another has none either. */
+/* A unit that is all frozen has no part in the norm; half of another has none
+ * either. */
 static int frozen_main(struct boot *b, void *arg)
 {
     struct shard_options o = { .strategy = SHARD_FULL };
@@ -387,12 +389,12 @@ static int frozen_main(struct boot *b, void *arg)
     return fabs(sum - (double)kept) < 1e-9 ? 0 : 6;
 }
 
-/* ---- a device that writes home late -------------------------------------------------------- */
+/* ---- a device that writes home late ---------------------------------------------- */
 
 enum { MANY = 64 };
 
-/* The CPU, but for copies to the host's memory, which come when somebody waits for them or
- * reads what they write on the device's own queue. */
+/* The CPU, but for copies to the host's memory, which come when somebody waits for them
+ * or reads what they write on the device's own queue. */
 static struct {
     struct backend be, *real;
     const char *home[MANY];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * life/: the signals that ask a run to stop, which of several counts, and whose handlers
- * stay. What ends a process is tried in a child.
+ * life/: the signals that ask a run to stop, which of several counts, and whose
+ * handlers stay. What ends a process is tried in a child.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -69,7 +69,8 @@ static int restored(void)
     return raise(SIGINT);
 }
 
-/* Another rank got the first one: the own one, which comes when all is over, ends nothing. */
+/* Another rank got the first one: the own one, which comes when all is over, ends
+ * nothing. */
 static int late(void)
 {
     signals_install(&on);

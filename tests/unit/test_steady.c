@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A training step in the steady state allocates nothing: this program's malloc family counts
- * its calls, and after the second step no more are made, in any library.
+ * A training step in the steady state allocates nothing: this program's malloc family
+ * counts its calls, and after the second step no more are made, in any library.
  */
 #include <errno.h>
 #include <stdlib.h>

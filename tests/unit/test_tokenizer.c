@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tokenizers: the ids of the tokenizers library, any bytes there and back, text in pieces,
- * long words, and files that are damaged or of another kind.
+ * Tokenizers: the ids of the tokenizers library, any bytes there and back, text in
+ * pieces, long words, and files that are damaged or of another kind.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -74,7 +74,7 @@ static int32_t *ids_of(const accel_tokenizer_t *t, const void *text, size_t n,
     return ids;
 }
 
-/* ---- the library's ids ------------------------------------------------------------------ */
+/* ---- the library's ids ----------------------------------------------------------- */
 
 static void check_golden(const accel_tokenizer_t *t, const char *name)
 {
@@ -120,7 +120,7 @@ static void test_library(void)
     accel_tokenizer_close(llama);
 }
 
-/* ---- any bytes -------------------------------------------------------------------------- */
+/* ---- any bytes ------------------------------------------------------------------- */
 
 /* Pieces of text with bytes that are none between them. */
 static void fill_random(uint8_t *p, size_t n, const struct bytes *text)
@@ -174,7 +174,7 @@ static void test_bytes(void)
     accel_tokenizer_close(t);
 }
 
-/* ---- words ------------------------------------------------------------------------------ */
+/* ---- words ----------------------------------------------------------------------- */
 
 static void test_words(void)
 {
@@ -219,7 +219,7 @@ static void test_words(void)
     }
 }
 
-/* ---- pieces ----------------------------------------------------------------------------- */
+/* ---- pieces ---------------------------------------------------------------------- */
 
 /* Text read through a window of `window` bytes, which grows where it must. */
 static bool same_in_pieces(const accel_tokenizer_t *t, const struct bytes *text,
@@ -331,7 +331,7 @@ static void test_prefix(void)
     free(gpt2.p);
 }
 
-/* ---- merging ---------------------------------------------------------------------------- */
+/* ---- merging --------------------------------------------------------------------- */
 
 /* The heap of long words merges as the table of short ones does. */
 static void test_long_words(void)
@@ -360,7 +360,7 @@ static void test_long_words(void)
     accel_tokenizer_close(t);
 }
 
-/* ---- threads ---------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------- */
 
 struct reader {
     const accel_tokenizer_t *t;
@@ -403,7 +403,7 @@ static void test_threads(void)
     accel_tokenizer_close(t);
 }
 
-/* ---- misuse and damage ------------------------------------------------------------------ */
+/* ---- misuse and damage ----------------------------------------------------------- */
 
 static void test_arguments(void)
 {

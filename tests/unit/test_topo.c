@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * topology/: cores of the ranks on recorded machines and on this one, words of the list of
- * visible devices, binding, the GPU rule.
+ * topology/: cores of the ranks on recorded machines and on this one, words of the list
+ * of visible devices, binding, the GPU rule.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -231,7 +231,8 @@ static void test_devices(void)
     tap_is_int(err.message, 427, "  %s", err.text);
 }
 
-/* The calling thread is bound, one that was put elsewhere is not, and it can be undone. */
+/* The calling thread is bound, one that was put elsewhere is not, and it can be
+ * undone. */
 static void test_bind(void)
 {
     struct topo_machine *m = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A change of the world size: parameters and Adam moments of a gpt2 saved by 4 ranks come
- * back bit for bit on 1, 2 and 3 ranks, and the sample order goes on with each sample once
- * per epoch. No trainer runs here; only the pieces it is made of.
+ * A change of the world size: parameters and Adam moments of a gpt2 saved by 4 ranks
+ * come back bit for bit on 1, 2 and 3 ranks, and the sample order goes on with each
+ * sample once per epoch. No trainer runs here; only the pieces it is made of.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,8 +64,8 @@ static uint32_t want_bits(const char *name, int64_t index)
     return (uint32_t)(h >> 32);
 }
 
-/* Fills (or compares) a box by the place of each element in the whole tensor. Returns the
- * number of elements that are not as they must be. */
+/* Fills (or compares) a box by the place of each element in the whole tensor. Returns
+ * the number of elements that are not as they must be. */
 static int64_t visit(const accel_ckpt_box_t *box, bool fill, int64_t *count)
 {
     int64_t elems = 1, bad = 0;
@@ -184,8 +184,8 @@ static int rank_main(struct boot *b, void *arg)
     return st != ACCEL_OK || bad || elems != whole;
 }
 
-/* The order in which `worlds` take samples from `epochs` epochs of n: each once per epoch.
- * Returns the samples that are not there exactly `epochs` times. */
+/* The order in which `worlds` take samples from `epochs` epochs of n: each once per
+ * epoch. Returns the samples that are not there exactly `epochs` times. */
 static int uneven(int64_t n, int batch, int accumulate, const int *world,
                   const int *steps, int phases)
 {

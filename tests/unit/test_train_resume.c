@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two ranks choose what they go on from: damage that one of them proves takes both back to
- * the older checkpoint, anything else ends both, with the file named, and nothing is written.
- * No trainer runs here; openat fails by --wrap on one rank.
+ * Two ranks choose what they go on from: damage that one of them proves takes both back
+ * to the older checkpoint, anything else ends both, with the file named, and nothing is
+ * written. No trainer runs here; openat fails by --wrap on one rank.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * state/: the trainer state in a checkpoint survives a round trip, names what changed
- * between two starts, and refuses text that is not one. The identity of a run tells models
- * apart that differ in one name or shape, and does not depend on the order of units.
+ * between two starts, and refuses text that is not one. The identity of a run tells
+ * models apart that differ in one name or shape, and does not depend on the order of
+ * units.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,7 +93,7 @@ static void test_refused(void)
     }
 }
 
-/* ---- identity --------------------------------------------------------------------------- */
+/* ---- identity -------------------------------------------------------------------- */
 
 struct parameter {
     const char *name;
@@ -100,7 +101,8 @@ struct parameter {
     int64_t dim[4];
 };
 
-/* A model of at most four parameters in two units, the first `first` of them in unit 0. */
+/* A model of at most four parameters in two units, the first `first` of them in unit
+ * 0. */
 static void identity_of(const struct parameter *list, int first, const char *name,
                         uint64_t seed, char out[512])
 {

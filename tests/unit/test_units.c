@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Units of a program's own and programs that feed themselves, on one rank: initial values,
- * every misuse an error and no crash, groups, the exact sample after a resume, the end of an
- * evaluation, checkpoints of another optimizer.
+ * Units of a program's own and programs that feed themselves, on one rank: initial
+ * values, every misuse an error and no crash, groups, the exact sample after a resume,
+ * the end of an evaluation, checkpoints of another optimizer.
  */
 #include <math.h>
 #include <stdio.h>
@@ -67,12 +67,12 @@ static int64_t step(accel_t *run, accel_unit_t *u[2])
     if (accel_next_samples(run, index, 4, &err))
         goto fail;
     for (int k = 0; k < 2; k++) {
-        if (accel_unit_grad(u[k], 0, &g, &err))
+        if (accel_unit_gradient(u[k], 0, &g, &err))
             goto fail;
         for (int i = 0; g && i < (k ? 1 : 6); i++)
             g[i] += 1;
     }
-    if (accel_units_backward(run, 1.0, &err) || accel_step(run, &err))
+    if (accel_finish_backward(run, 1.0, &err) || accel_step(run, &err))
         goto fail;
     return index[0];
 fail:
@@ -160,9 +160,9 @@ static void test_misuse(void)
     u[2] = accel_unit_new(run, "c", &err);
     accel_unit_param(u[2], "weight", 1, one, zeros, NULL, &err);
     accel_prepare(run, &j, &err);
-    tap_is_int(accel_unit_grad(u[0], 0, &g, &err), ACCEL_EINVAL,
+    tap_is_int(accel_unit_gradient(u[0], 0, &g, &err), ACCEL_EINVAL,
                "a gradient without a micro-batch: %s", err.text);
-    tap_is_int(accel_units_backward(run, 0, &err), ACCEL_EINVAL, "nor its end: %s",
+    tap_is_int(accel_finish_backward(run, 0, &err), ACCEL_EINVAL, "nor its end: %s",
                err.text);
     tap_is_int(accel_next(run, t, 2, &err), ACCEL_EINVAL, "no data: %s", err.text);
     tap_is_int(accel_next_samples(run, index, 5, &err), ACCEL_EINVAL,
@@ -171,9 +171,9 @@ static void test_misuse(void)
     tap_ok(index[3] == 3, "of four samples");
     tap_is_int(accel_step(run, &err), ACCEL_EINVAL, "no step before its backward: %s",
                err.text);
-    tap_is_int(accel_unit_grad(u[0], 2, &g, &err), ACCEL_EINVAL, "no parameter 2: %s",
-               err.text);
-    tap_is_int(accel_unit_grad(u[0], 0, NULL, &err), ACCEL_EINVAL, "nowhere to: %s",
+    tap_is_int(accel_unit_gradient(u[0], 2, &g, &err), ACCEL_EINVAL,
+               "no parameter 2: %s", err.text);
+    tap_is_int(accel_unit_gradient(u[0], 0, NULL, &err), ACCEL_EINVAL, "nowhere to: %s",
                err.text);
     tap_ok(!accel_unit_want(u[0], &err) && !accel_unit_want(u[1], &err), "two units");
     tap_is_int(accel_unit_want(u[2], &err), ACCEL_EINVAL, "and no third: %s", err.text);
@@ -181,7 +181,7 @@ static void test_misuse(void)
     tap_is_int(accel_unit_want(u[2], &err), ACCEL_OK, "but after a done");
     accel_unit_done(u[2]);
     accel_unit_done(u[0]);
-    tap_is_int(accel_units_backward(run, 1, &err), ACCEL_OK, "all is well");
+    tap_is_int(accel_finish_backward(run, 1, &err), ACCEL_OK, "all is well");
     tap_is_int(accel_step(run, &err), ACCEL_OK, "with a gradient of zeros");
     tap_is_int(accel_evaluate(run, 0, &(double){ 0 }, &err), ACCEL_EINVAL,
                "no model to evaluate: %s", err.text);
@@ -213,7 +213,7 @@ static void test_fatal(enum wrong wrong, const char *what)
         accel_unit_done(u[0]);
     if (wrong == DONE_TWICE)
         accel_unit_done(u[0]);
-    st = accel_units_backward(run, 1, &err);
+    st = accel_finish_backward(run, 1, &err);
     tap_ok(st == ACCEL_EINVAL && !strcmp(err.where, "a") && err.hint[0], "%s: %s", what,
            err.text);
     tap_is_int(accel_close(run, NULL), ACCEL_EINVAL, "and the run ends with it");
@@ -282,10 +282,10 @@ static void test_resume(void)
     tap_ok(!accel_prepare(run, &j, &err), "a frozen unit");
     accel_next_samples(run, NULL, 4, &err);
     g = &(float){ 0 };
-    tap_ok(!accel_unit_grad(u[0], 0, &g, &err) && !g, "has no gradient");
-    tap_ok(!accel_unit_grad(u[1], 0, &g, &err) && g, "the other has");
+    tap_ok(!accel_unit_gradient(u[0], 0, &g, &err) && !g, "has no gradient");
+    tap_ok(!accel_unit_gradient(u[1], 0, &g, &err) && g, "the other has");
     g[0] = 1;
-    tap_ok(!accel_units_backward(run, 1, &err) && !accel_step(run, &err), "a step");
+    tap_ok(!accel_finish_backward(run, 1, &err) && !accel_step(run, &err), "a step");
     accel_unit_want(u[0], &err);
     accel_unit_want(u[1], &err);
     tap_ok(!memcmp(accel_unit_values(u[0], 0), start, sizeof(start)) &&
@@ -321,7 +321,7 @@ static void test_groups(void)
     accel_close(run, NULL);
 }
 
-/* ---- any fields ------------------------------------------------------------------------- */
+/* ---- any fields ------------------------------------------------------------------ */
 
 static int fetch(void *user, int64_t index, void *const *dst)
 {
@@ -553,17 +553,17 @@ static void test_end(void)
     declare(run, u);
     accel_prepare(run, &j, &err);
     accel_next_samples(run, NULL, 4, &err);
-    tap_ok(!accel_unit_grad(u[0], 0, &first, &err) &&
-               !accel_unit_grad(u[0], 1, &second, &err) && second - first >= 6,
+    tap_ok(!accel_unit_gradient(u[0], 0, &first, &err) &&
+               !accel_unit_gradient(u[0], 1, &second, &err) && second - first >= 6,
            "each parameter has a gradient of its own");
-    accel_units_backward(run, NAN, &err);
+    accel_finish_backward(run, NAN, &err);
     tap_ok(accel_step(run, &err) == ACCEL_EDIVERGED && accel_steps_done(run) == 0,
            "a loss that is no number: %s", err.text);
     accel_close(run, NULL);
 }
 
-/* Two micro-batches a step: their samples, what is drawn for them, and the mean of their
- * losses. */
+/* Two micro-batches a step: their samples, what is drawn for them, and the mean of
+ * their losses. */
 static void test_accumulation(void)
 {
     accel_job_t j = job_of("accumulate", 2);
@@ -584,7 +584,7 @@ static void test_accumulation(void)
         tap_ok(!accel_next_samples(run, index, 4, &err) && index[0] == 4 * i &&
                    index[3] == 4 * i + 3 && run->graph.draws.first_sample == 4 * i,
                "micro-batch %d begins with sample %lld", i, (long long)index[0]);
-        tap_ok(!accel_units_backward(run, 1 + i % 2, &err), "its backward");
+        tap_ok(!accel_finish_backward(run, 1 + i % 2, &err), "its backward");
         if (i % 2 == 0)
             tap_is_int(accel_save(run, &err), ACCEL_EINVAL,
                        "nor between two of one step: %s", err.text);

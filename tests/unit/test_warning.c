@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The warning signal before and after a program can handle it: what is ignored by accel's own
- * doing is handled, what others ignore or handle stays, and a warning that came too early is
- * made up for. And why a life stopped, as its history tells the next one.
+ * The warning signal before and after a program can handle it: what is ignored by
+ * accel's own doing is handled, what others ignore or handle stays, and a warning that
+ * came too early is made up for. And why a life stopped, as its history tells the next
+ * one.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -117,7 +118,7 @@ static void test_due(void)
     signal(SIGUSR1, SIG_DFL);
 }
 
-/* ---- history -------------------------------------------------------------------------------- */
+/* ---- history --------------------------------------------------------------------- */
 
 static char said[1024];
 

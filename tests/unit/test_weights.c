@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weights that transformers wrote, read by 1 to 4 ranks: every rank's part equals the file,
- * the logits equal torch's; written by them, the files hold the same bits. What does not
- * fit is refused with the tensor's name.
+ * Weights that transformers wrote, read by 1 to 4 ranks: every rank's part equals the
+ * file, the logits equal torch's; written by them, the files hold the same bits. What
+ * does not fit is refused with the tensor's name.
  */
 #include <math.h>
 #include <stdio.h>
@@ -55,8 +55,8 @@ static accel_status_t open_run(accel_t *run, struct boot *b, const struct job *j
                                                 : model_run_open(run, b, &r, err);
 }
 
-/* Elements of this rank that are not those of the file. The file is read whole, and turned
- * here. */
+/* Elements of this rank that are not those of the file. The file is read whole, and
+ * turned here. */
 static int wrong_parts(accel_t *run, const char *path, accel_error_t *err)
 {
     static float whole[4096];
@@ -93,8 +93,8 @@ static int wrong_parts(accel_t *run, const char *path, accel_error_t *err)
     return bad;
 }
 
-/* Parts whose values are not what they are to be beside a run that loaded nothing: the same
- * for a head that the file did not have, others for the embeddings that it had. */
+/* Parts whose values are not what they are to be beside a run that loaded nothing: the
+ * same for a head that the file did not have, others for the embeddings that it had. */
 static int wrong_beside_fresh(accel_t *run, struct boot *b, const struct job *j,
                               accel_error_t *err)
 {
@@ -176,8 +176,8 @@ static int rank_main(struct boot *b, void *arg)
     return st || bad || !(off < 1e-4) || text[0];
 }
 
-/* Tensors of a that are not in b with the same shape and, read as float32 and rounded to
- * `dtype`, the same bits. */
+/* Tensors of a that are not in b with the same shape and, read as float32 and rounded
+ * to `dtype`, the same bits. */
 static int different(const char *a, const char *b, const char *dtype, size_t files)
 {
     static float x[4096], y[4096];
@@ -242,8 +242,8 @@ static void test_load(void)
                "names without prefix, masks as buffers, the head a second time");
 }
 
-/* A language model's file for a model of labels, and the other way round. What the file does
- * not have is as in a run that loads nothing. */
+/* A language model's file for a model of labels, and the other way round. What the file
+ * does not have is as in a run that loads nothing. */
 static void test_heads(void)
 {
     struct job j = { .in = DATA "/bert",
@@ -330,7 +330,7 @@ static void test_refused(void)
     tap_ok(stat(path, &sb) != 0, "no temporary file is left");
 }
 
-/* ---- the writer's own rules ---------------------------------------------------------------- */
+/* ---- the writer's own rules ------------------------------------------------------ */
 
 static void test_writer(void)
 {

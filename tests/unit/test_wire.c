@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * float16, e4m3 and e5m2: every number there is, and float32 between them, against the formats
- * as they are defined, in doubles. Blocks of the wire: layout, scales, error, infinities and
- * NaN, in place and by several threads.
+ * float16, e4m3 and e5m2: every number there is, and float32 between them, against the
+ * formats as they are defined, in doubles. Blocks of the wire: layout, scales, error,
+ * infinities and NaN, in place and by several threads.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static const struct format formats[] = {
     { ACCEL_F8E5M2, 256, 2, 15, 57344, true, narrow_e5m2, widen_e5m2 },
 };
 
-/* ---- one number ------------------------------------------------------------------------ */
+/* ---- one number ------------------------------------------------------------------ */
 
 /* What a code means. */
 static double meaning(const struct format *f, int code)
@@ -170,7 +170,7 @@ static void test_limits(void)
            "NaN keeps its sign and what there is room for, and is quiet");
 }
 
-/* ---- blocks ------------------------------------------------------------------------------ */
+/* ---- blocks ---------------------------------------------------------------------- */
 
 enum { N = 5 * WIRE_BLOCK + 37 };
 
@@ -312,7 +312,7 @@ static void test_special(const struct format *f)
     tap_ok(near(f, x, got, WIRE_BLOCK) && isfinite(got[0]), "  nearly the largest");
 }
 
-/* ---- the kernels of the CPU -------------------------------------------------------------- */
+/* ---- the kernels of the CPU ------------------------------------------------------ */
 
 static void test_kernels(const struct format *f)
 {

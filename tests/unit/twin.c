@@ -13,7 +13,8 @@
 #include "common/bf16.h"
 #include "tests/tap.h"
 
-/* Elements behind an array that no call may touch; none where reading them is found, too. */
+/* Elements behind an array that no call may touch; none where reading them is found,
+ * too. */
 #ifdef __SANITIZE_ADDRESS__
 #define GUARD 0
 #else
@@ -85,7 +86,7 @@ void *twin_host(struct twin *t, int k)
     return (char *)a->start + (size_t)a->shift * accel_dtype_bytes(a->type);
 }
 
-/* ---- a call ---------------------------------------------------------------------------- */
+/* ---- a call ---------------------------------------------------------------------- */
 
 /* What every array holds after the call, on the host; false: the backend failed. */
 static bool call(struct twin *t, struct backend *be, twin_f *f,
@@ -117,7 +118,7 @@ static bool call(struct twin *t, struct backend *be, twin_f *f,
     return !status;
 }
 
-/* ---- comparison ------------------------------------------------------------------------ */
+/* ---- comparison ------------------------------------------------------------------ */
 
 static double value(const void *p, int64_t i, accel_dtype_t type)
 {
@@ -125,8 +126,8 @@ static double value(const void *p, int64_t i, accel_dtype_t type)
                              : bf16_to_f32(((const bf16_t *)p)[i]);
 }
 
-/* How far apart in units of what is allowed: float32 to 1e-5 of a value, bfloat16 to two of
- * its last places; sums that cancel to a little of the largest value. */
+/* How far apart in units of what is allowed: float32 to 1e-5 of a value, bfloat16 to
+ * two of its last places; sums that cancel to a little of the largest value. */
 static double distance(const struct twin_array *a, const void *got, const void *want)
 {
     const int64_t n = a->shift + a->n + GUARD;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One function of two backends on the same inputs: what the CPU gives is what a device must
- * give, within the rounding of its sums, and twice the same bits. Arrays may begin at any
- * element and are watched behind their ends.
+ * One function of two backends on the same inputs: what the CPU gives is what a device
+ * must give, within the rounding of its sums, and twice the same bits. Arrays may begin
+ * at any element and are watched behind their ends.
  */
 #ifndef ACCEL_TESTS_TWIN_H
 #define ACCEL_TESTS_TWIN_H
@@ -11,7 +11,8 @@
 
 #define TWIN_ARRAYS 8
 
-/* What a function is called with beside its arrays; the test says what its numbers mean. */
+/* What a function is called with beside its arrays; the test says what its numbers
+ * mean. */
 struct twin_call {
     accel_dtype_t type, other;
     int64_t n, dim[5];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Twins of what goes element by element: fill, casts, sums, activations, dropout, optimizers.
+ * Twins of what goes element by element: fill, casts, sums, activations, dropout,
+ * optimizers.
  */
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Twins of what moves elements: rows with strides, transposition, heads, rotary positions.
+ * Twins of what moves elements: rows with strides, transposition, heads, rotary
+ * positions.
  */
 #include "tests/unit/twin.h"
 

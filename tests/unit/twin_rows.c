@@ -6,7 +6,8 @@
 
 #include "tests/unit/twin.h"
 
-/* Rows of a warp and of a block, with and without packs, kept and too long to be kept. */
+/* Rows of a warp and of a block, with and without packs, kept and too long to be
+ * kept. */
 static const int64_t shapes[][2] = { { 0, 8 },     { 1, 1 },    { 5, 7 },
                                      { 67, 32 },   { 9, 768 },  { 3, 1024 },
                                      { 3, 1031 },  { 2, 4104 }, { 1, 6151 },
@@ -95,7 +96,7 @@ static void softmaxes(struct twin *t, struct twin_call c, int64_t shift)
              (long long)c.dim[0], (long long)c.dim[1], accel_dtype_name(c.type), c.add);
 }
 
-/* ---- cross-entropy --------------------------------------------------------------------- */
+/* ---- cross-entropy --------------------------------------------------------------- */
 
 static void xent(const struct backend *be, void *const *a, const struct twin_call *c)
 {

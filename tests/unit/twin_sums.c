@@ -93,7 +93,7 @@ static void errors(struct twin *t, accel_dtype_t type, accel_dtype_t other)
     }
 }
 
-/* ---- embeddings ------------------------------------------------------------------------ */
+/* ---- embeddings ------------------------------------------------------------------ */
 
 struct table {
     int64_t rows, time, vocab, cols;

@@ -256,3 +256,27 @@ void validate_value(struct validator *v, size_t row, const char *text,
     v->key_at[row] = (struct place){ 0 };
     take_value(v, row, &key, &value);
 }
+
+/* A key that has no value (a default takes part in the conflict) is shown at
+ * its map. */
+struct place place_of(const struct validator *v, const char *name, int section)
+{
+    int row = config_row(name);
+
+    return row >= 0 && v->value_at[row].in ? v->value_at[row]
+                                           : v->job_section_at[section];
+}
+
+/* Only for the job file: a user file may well hold maps for several types. */
+void note_unused_map(struct validator *v, int section, const char *key,
+                     const char *word)
+{
+    char now[32], cure[64];
+    struct place at = v->job_section_at[section];
+
+    if (!at.in || !config_section_given(v->cfg, section_name(section)))
+        return;
+    snprintf(cure, sizeof(cure), "set %s: %s to use it", key, word);
+    report_add(v->report, MESSAGE_NOTE, at, cure, "'%s' has no effect with %s %s",
+               section_name(section), key, config_get(v->cfg, key, now, sizeof(now)));
+}

@@ -402,3 +402,15 @@ void take_value(struct validator *v, size_t row, const struct yaml_node *key,
     else
         take_scalar(v, row, val);
 }
+
+/* Rows without a default text keep 0, which means "not given". */
+void config_defaults(struct config *cfg_out)
+{
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+
+    memset(cfg_out, 0, sizeof(*cfg_out));
+    for (size_t i = 0; i < n; i++)
+        if (k[i].offset != SIZE_MAX && k[i].default_text)
+            value_set(cfg_out, &k[i], k[i].default_text);
+}

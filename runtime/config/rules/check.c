@@ -9,30 +9,6 @@
 
 #include "config/read/validate.h"
 
-/* A key that has no value (a default takes part in the conflict) is shown at
- * its map. */
-struct place place_of(const struct validator *v, const char *name, int section)
-{
-    int row = config_row(name);
-
-    return row >= 0 && v->value_at[row].in ? v->value_at[row]
-                                           : v->job_section_at[section];
-}
-
-/* Only for the job file: a user file may well hold maps for several types. */
-void note_unused_map(struct validator *v, int section, const char *key,
-                     const char *word)
-{
-    char now[32], cure[64];
-    struct place at = v->job_section_at[section];
-
-    if (!at.in || !config_section_given(v->cfg, section_name(section)))
-        return;
-    snprintf(cure, sizeof(cure), "set %s: %s to use it", key, word);
-    report_add(v->report, MESSAGE_NOTE, at, cure, "'%s' has no effect with %s %s",
-               section_name(section), key, config_get(v->cfg, key, now, sizeof(now)));
-}
-
 /* distributed_type NO means one process on one machine. */
 static void check_one_process(struct validator *v, long long p, long long m)
 {
@@ -124,18 +100,6 @@ static void take_fp16(struct validator *v)
     take_over(v->cfg, "mixed_precision", "fp16");
 }
 
-/* The canonical text must fit one environment variable of a task. Found here, on the
- * submit host, and not when the step starts. */
-static void check_room(struct validator *v)
-{
-    char text[16 << 10];
-    accel_error_t err;
-
-    if (config_encode(v->cfg, text, sizeof(text), &err) == ACCEL_ECONFIG)
-        report_add(v->report, A0125, (struct place){ 0 }, "write the values shorter",
-                   "all values together are longer than %zu bytes", sizeof(text));
-}
-
 /* In this order: keys that imply others come first, so that the checks see the final
  * values. Without a type there is nothing to check maps against; the missing type is
  * reported then, unless it was misspelt or had a bad value. */
@@ -158,7 +122,4 @@ void validate_across(struct validator *v)
                    "add the line 'distributed_type: FSDP' (or MULTI_CPU, or 'NO')",
                    "the required key 'distributed_type' is missing");
     }
-    /* A config with errors goes nowhere, so its size does not matter. */
-    if (!v->report->diags->errors)
-        check_room(v);
 }

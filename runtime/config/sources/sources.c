@@ -15,7 +15,7 @@
 
 /* Longest name of a variable that can be a key's, with its NUL. */
 enum { NAME_BYTES = 96 };
-static const char env_prefix[] = "ACCEL_";
+static const char env_prefix[] = CONFIG_ENV_PREFIX;
 enum { PREFIX = sizeof(env_prefix) - 1 };
 
 /* Variables of accel that are not keys, without the prefix. A name near one of them is
@@ -79,43 +79,7 @@ struct resolve {
     bool complete;
 };
 
-/* Rows without a default text keep 0, which means "not given". */
-void config_defaults(struct config *cfg_out)
-{
-    size_t n;
-    const struct config_key *k = config_schema(&n);
-
-    memset(cfg_out, 0, sizeof(*cfg_out));
-    for (size_t i = 0; i < n; i++)
-        if (k[i].offset != SIZE_MAX && k[i].default_text)
-            value_set(cfg_out, &k[i], k[i].default_text);
-}
-
 /* ---- names ----------------------------------------------------------------------- */
-
-/* ACCEL_, the map without "accel.", and the key, all in upper case. Not toupper: the
- * locale must not matter. */
-const char *config_env_name(size_t row, char *buf, size_t len)
-{
-    size_t n;
-    const struct config_key *k = config_schema(&n);
-    const char *section = k[row].section;
-    int used;
-
-    /* Key names of Accelerate are unique. Ours are only unique with their map:
-     * "enabled", "dir". */
-    section = !strncmp(section, "accel.", 6) ? section + 6 : "";
-    buf[0] = '\0';
-    if (k[row].moved_to)
-        return buf;
-    used = snprintf(buf, len, "%s%s%s%s", env_prefix, section, section[0] ? "_" : "",
-                    k[row].name);
-    for (int i = 0; i < used && (size_t)i < len; i++)
-        buf[i] = buf[i] == '.'                    ? '_'
-                 : buf[i] >= 'a' && buf[i] <= 'z' ? (char)(buf[i] - 'a' + 'A')
-                                                  : buf[i];
-    return buf;
-}
 
 /* The paths are in `src`: struct config keeps only the one of the job file. */
 const char *config_place(const struct config *cfg, const struct config_sources *src,
@@ -368,6 +332,18 @@ static void take_flags(struct resolve *s, const struct config_setting *flags,
 
 /* ---- all of them ----------------------------------------------------------------- */
 
+/* The canonical text must fit one environment variable of a task. Found here, on the
+ * submit host, and not when the step starts. */
+static void check_room(struct validator *v)
+{
+    char text[16 << 10];
+    accel_error_t err;
+
+    if (config_encode(v->cfg, text, sizeof(text), &err) == ACCEL_ECONFIG)
+        report_add(v->report, A0125, (struct place){ 0 }, "write the values shorter",
+                   "all values together are longer than %zu bytes", sizeof(text));
+}
+
 /* Weakest source first. After a file that could not be read, the checks between keys
  * are left out. */
 static void take_all(struct resolve *s, const struct config_sources *src)
@@ -389,6 +365,9 @@ static void take_all(struct resolve *s, const struct config_sources *src)
         return;
     shape_settle(&s->v, s->before);
     validate_across(&s->v);
+    /* A config with errors goes nowhere, so its size does not matter. */
+    if (!s->report.diags->errors)
+        check_room(&s->v);
 }
 
 /* Keeps the job file's path for messages in the tasks. Of a path that is too long the

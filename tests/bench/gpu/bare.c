@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A product by cuBLASLt with nothing around it: what the backend's products are measured
- * against. In: the struct of the backend's product; operands of one type.
+ * A product by cuBLASLt with nothing around it: what the backend's products are
+ * measured against. In: the struct of the backend's product; operands of one type.
  */
 #include <cublasLt.h>
 #include <stdlib.h>

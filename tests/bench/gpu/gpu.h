@@ -9,7 +9,8 @@
 
 #include "backend/backend.h"
 
-/* ---- bare.c: one product, its own descriptors, the first algorithm of the heuristic ---- */
+/* ---- bare.c: one product, its own descriptors, the first algorithm of the heuristic
+ * ---- */
 struct bare;
 /* The same operands and result without epilogue; NULL: cuBLASLt has none. */
 struct bare *bare_new(const struct gemm *p);

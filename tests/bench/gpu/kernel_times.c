@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How much of a program's time no kernel runs, without a profiler: CUDA's driver loads this
- * into a program that has its path in CUDA_INJECTION64_PATH. In: CUPTI's records of kernels,
- * copies and fills. Out, when the program ends, to the file that $KERNEL_TIMES names: the
- * nanoseconds of the second half of what was recorded, those in which a kernel ran, and those
- * in which anything ran. Loads libcupti at run time; without it nothing is written.
+ * How much of a program's time no kernel runs, without a profiler: CUDA's driver loads
+ * this into a program that has its path in CUDA_INJECTION64_PATH. In: CUPTI's records
+ * of kernels, copies and fills. Out, when the program ends, to the file that
+ * $KERNEL_TIMES names: the nanoseconds of the second half of what was recorded, those
+ * in which a kernel ran, and those in which anything ran. Loads libcupti at run time;
+ * without it nothing is written.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -83,7 +84,8 @@ static int by_start(const void *a, const void *b)
     return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Time behind `from` in which any, or any kernel, ran; they are in order of their starts. */
+/* Time behind `from` in which any, or any kernel, ran; they are in order of their
+ * starts. */
 static uint64_t covered(uint64_t from, bool kernels_only)
 {
     uint64_t sum = 0;

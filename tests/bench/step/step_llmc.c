@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The same training step in llm.c, on request (see peer.h): GPT-2 124M, AdamW, float32. Its
- * train_gpt2.c is taken as it is, without its main (TESTING, as its own tests do it), and
- * the step is that main's.   step_llmc BATCH TIME   (step_llmc.sh builds and runs it)
+ * The same training step in llm.c, on request (see peer.h): GPT-2 124M, AdamW, float32.
+ * Its train_gpt2.c is taken as it is, without its main (TESTING, as its own tests do
+ * it), and the step is that main's.   step_llmc BATCH TIME   (step_llmc.sh builds and
+ * runs it)
  */
 #include "train_gpt2.c"
 
