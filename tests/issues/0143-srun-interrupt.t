@@ -31,7 +31,8 @@ saved() { # NAME: the step that the log ends with
     unlike "$(cat "$1.out")" 'asking for a new allocation|requeued' "$1: it does not come back"
 }
 
-# in_terminal NAME COMMAND: in the background as $pid; press sends Ctrl-C.
+# in_terminal NAME COMMAND: in the background as $pid; press sends Ctrl-C. COMMAND begins with exec:
+# a shell that waits dies of the same Ctrl-C, dash by its code even when its child handled it.
 in_terminal() {
     mkfifo "$1.keys"
     timeout 180 script -qfec "$2" "$1.out" <"$1.keys" >/dev/null 2>&1 &
@@ -49,7 +50,7 @@ leave() {
 }
 
 # shellcheck disable=SC2016 # for the inner shell
-in_terminal once 'srun --accel-config=two.yaml $TRAIN $MODEL --out once'
+in_terminal once 'exec srun --accel-config=two.yaml $TRAIN $MODEL --out once'
 press
 leave
 is $? 75 "Ctrl-C: srun ends 75" || diag "$(cat once.out)"
@@ -60,7 +61,7 @@ like "$(cat once.out)" 'not run again: it was interrupted; run the same command 
 failcall=$ACCEL_BUILD/tests/faults/.libs/failcall.so
 if [ -r "$failcall" ] && ! built_with_sanitizer; then
     # shellcheck disable=SC2016 # for the inner shell
-    in_terminal twice 'srun --accel-config=two.yaml env FAILCALL_AT=12 FAILCALL_HOW=hang \
+    in_terminal twice 'exec srun --accel-config=two.yaml env FAILCALL_AT=12 FAILCALL_HOW=hang \
         FAILCALL_SEEN=hangs LD_PRELOAD='"$failcall"' $TRAIN $MODEL --out twice'
     press
     wait_until 60 [ -e hangs ]
@@ -76,7 +77,7 @@ else
 fi
 
 # shellcheck disable=SC2016 # for the inner shell
-in_terminal salloc 'salloc -Q -n2 srun --accel-config=two.yaml $TRAIN $MODEL --out salloc'
+in_terminal salloc 'exec salloc -Q -n2 srun --accel-config=two.yaml $TRAIN $MODEL --out salloc'
 press
 leave
 saved salloc
