@@ -6,6 +6,7 @@
  *     byo_modules OUT STEPS [ops]
  */
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #define main byo_main
@@ -30,8 +31,8 @@ static accel_status_t linear_run(const void *attr, const accel_array_t *in, int 
     float *y = out->data;
 
     (void)n, (void)err;
-    linear(in[0].data, in[1].data, in[2].data, y, (int)in[0].dims[0],
-           (int)in[0].dims[1], (int)out->dims[1]);
+    linear(in[0].data, in[1].data, in[2].data, y, (int)in[0].dims[1],
+           (int)out->dims[1]);
     for (int64_t i = 0; *relu && i < out->elems; i++)
         y[i] = y[i] > 0 ? y[i] : 0;
     return ACCEL_OK;
@@ -41,7 +42,7 @@ static accel_status_t linear_back(const void *attr, const accel_array_t *in, int
                                   const accel_array_t *out, const accel_array_t *dout,
                                   const accel_array_t *din, accel_error_t *err)
 {
-    float dy[BATCH * HIDDEN], dx[BATCH * HIDDEN];
+    float dy[BATCH * WIDE], dx[BATCH * WIDE];
     const bool *relu = attr;
     const float *y = out->data;
 
@@ -49,8 +50,7 @@ static accel_status_t linear_back(const void *attr, const accel_array_t *in, int
     for (int64_t i = 0; i < out->elems; i++)
         dy[i] = !*relu || y[i] > 0 ? ((const float *)dout->data)[i] : 0;
     linear_backward(in[0].data, in[1].data, dy, din[0].data ? dx : NULL, din[1].data,
-                    din[2].data, (int)in[0].dims[0], (int)in[0].dims[1],
-                    (int)out->dims[1]);
+                    din[2].data, (int)in[0].dims[1], (int)out->dims[1]);
     for (int64_t i = 0; din[0].data && i < in[0].elems; i++)
         ((float *)din[0].data)[i] += dx[i];
     return ACCEL_OK;
@@ -154,7 +154,7 @@ int main(int argc, char **argv)
     const accel_field_t fields[] = { { ACCEL_F32, 1, { IN } },
                                      { ACCEL_F32, 1, { 1 } } };
     accel_job_t job = { .batch = BATCH, .seed = 1, .optimizer = { .lr = 1e-2f } };
-    accel_options_t options = { .run_name = "byo", .log = print_line };
+    accel_options_t options = { .run_name = "byo", .log = accel_log_stderr };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
 
@@ -166,8 +166,8 @@ int main(int argc, char **argv)
     if (!accel_open(&run, &options, &err) &&
         !accel_dataset_new(&job.data, 4096, fields, 2, fetch, NULL, 0, &err)) {
         job.model = accel_module_new(run, &net, NULL, "");
-        layer_new(run, job.model, 0, "first", HIDDEN, IN);
-        layer_new(run, job.model, 1, "last", 1, HIDDEN);
+        layer_new(run, job.model, 0, "first", WIDE, IN);
+        layer_new(run, job.model, 1, "last", 1, WIDE);
         accel_prepare(run, &job, &err);
     }
     while (run && accel_more(run)) {

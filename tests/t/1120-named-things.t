@@ -193,7 +193,7 @@ all_in "$known" "constants and variables of accel"
     printf '%s\n' save_pretrained byte_fallback unk_token # of Hugging Face
     echo tokens_per_s # put together in jsonl.c
 } >"$known"
-grep -v -E '^doc/(architecture|checkpoint-format|python)\.md	' "$tap_tmp/said" |
+grep -v -E '^doc/(architecture|checkpoint-format|glossary|python)\.md	' "$tap_tmp/said" |
     sed -n -e '/^doc\/for-accelerate-users.md/{s/	 *|[^|]*|/	|/p' -e d -e '}' -e p |
     matches '(^|[^a-zA-Z0-9_./-])[a-z][a-z0-9]*(_[a-z0-9]+)+' - | sed 's/	[^a-z]*/	/' |
     grep -v -E '	accel_|_[0-9]+$' >"$claims"
