@@ -29,7 +29,6 @@ static void linear(const float *x, const float *w, const float *b, float *y, int
     for (int r = 0; r < BATCH; r++)
         for (int o = 0; o < out; o++) {
             double sum = b[o];
-
             for (int i = 0; i < in; i++)
                 sum += (double)x[r * in + i] * w[o * in + i];
             y[r * out + o] = (float)sum;
