@@ -86,7 +86,7 @@ static accel_status_t add_box(struct ckpt_manifest *m, const accel_ckpt_box_t *x
         (volume = ckpt_volume(x->ndim, x->shape)) < 0 ||
         __builtin_mul_overflow(volume, elem, &b.bytes) || (volume && !x->data))
         return accel_fail_at(err, A0815, x->name,
-                             "see accel_ckpt_tensor_t in accel_ckpt.h",
+                             "see accel_ckpt_box_t in accel_ckpt.h",
                              "its dtype, shape, offset or data make no sense");
     memcpy(t.shape, x->global_shape, (size_t)x->ndim * sizeof(int64_t));
     memcpy(b.offset, x->offset, (size_t)x->ndim * sizeof(int64_t));

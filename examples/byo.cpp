@@ -135,11 +135,6 @@ accel_unit_t *layer(accel_t *run, const char *name, int64_t out, int64_t width)
     return u;
 }
 
-void print_line(void *, accel_log_level_t, const char *line)
-{
-    std::fprintf(stderr, "%s\n", line);
-}
-
 } // namespace
 
 int main(int argc, char **argv)
@@ -150,7 +145,7 @@ int main(int argc, char **argv)
     try {
         accel_options_t options{};
         options.run_name = "byo";
-        options.log = print_line;
+        options.log = accel_log_stderr;
         check([&](accel_error_t *e) { return accel_open(&run, &options, e); });
         accel_unit_t *first = layer(run, "first", hidden, in), *last = layer(run, "last", 1, hidden);
         // No kernels and no bfloat16 here: the loops above are for float32 in host memory.

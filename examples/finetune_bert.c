@@ -393,7 +393,6 @@ int main(int argc, char **argv)
                                      .log = accel_log_stderr };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
-    char text[1536];
 
     argp_err_exit_status = 64;
     argp_parse(&argp, argc, argv, 0, NULL, &p);
@@ -407,15 +406,10 @@ int main(int argc, char **argv)
         open_dataset(&p, &err) == ACCEL_OK &&
         accel_open(&run, &open_options, &err) == ACCEL_OK)
         train(run, &p, &err);
-    if (accel_close(run, &err) != ACCEL_OK || err.code != ACCEL_OK) {
-        accel_error_format(&err, text, sizeof(text));
-        /* An empty text: another rank says why. */
-        if (err.text[0])
-            fprintf(stderr, "%s\n", text);
-    }
+    accel_close(run, &err);
     accel_dataset_close(p.job.data);
     wordpiece_close(p.pieces);
     free(p.pair);
     free(p.text);
-    return accel_exit_code(err.code);
+    return accel_report(&err); /* prints nothing where another rank says why */
 }

@@ -104,9 +104,9 @@ accel_status_t shm_fetch(struct comm *c, int rank, size_t at, size_t bytes, void
         ssize_t n = pull(m->pid[rank], (char *)dst + done,
                          shm_call_of(c, rank)->place + at + done, bytes - done);
 
-        if (n <= 0 && errno == EINTR)
+        if (n < 0 && errno == EINTR)
             continue;
-        if (n <= 0 && errno == ESRCH)
+        if (n < 0 && errno == ESRCH)
             return comm_fail_peer(c, rank, "died", err);
         if (n <= 0) {
             snprintf(text, sizeof(text), "has memory that cannot be read: %s",

@@ -3,8 +3,8 @@
  * The requeue of a batch job whose state is saved. Rank 0 asks once, after the
  * checkpoint is durable and before the ranks exit with 85.
  */
-#ifndef ACCEL_TRAIN_REQUEUE_H
-#define ACCEL_TRAIN_REQUEUE_H
+#ifndef ACCEL_LIFE_REQUEUE_H
+#define ACCEL_LIFE_REQUEUE_H
 
 #include "common/common.h"
 

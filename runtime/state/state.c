@@ -189,8 +189,10 @@ static void list_differences(accel_t *run, const char *text)
     char *save = NULL;
 
     settings(run, &now);
-    if (now.failed || !now.s)
+    if (now.failed || !now.s) {
+        strbuf_free(&now);
         return;
+    }
     for (char *line = strtok_r(now.s, "\n", &save); line;
          line = strtok_r(NULL, "\n", &save)) {
         char *eq = strchr(line, '=');

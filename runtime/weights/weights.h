@@ -2,8 +2,8 @@
  *
  * What reading and writing weights share: this rank's part of every parameter.
  */
-#ifndef ACCEL_TRAIN_WEIGHTS_H
-#define ACCEL_TRAIN_WEIGHTS_H
+#ifndef ACCEL_WEIGHTS_H
+#define ACCEL_WEIGHTS_H
 
 #include "accel_safetensors.h"
 #include "weights/huggingface/hf_names.h"

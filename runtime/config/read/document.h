@@ -3,8 +3,8 @@
  * Inside config/: the source text with its list of problems, the YAML tree, and the
  * scalar rules that reader, validator, defaults and canonical text share.
  */
-#ifndef ACCEL_CONFIG_REPORT_H
-#define ACCEL_CONFIG_REPORT_H
+#ifndef ACCEL_CONFIG_DOCUMENT_H
+#define ACCEL_CONFIG_DOCUMENT_H
 
 #include "config/config.h"
 

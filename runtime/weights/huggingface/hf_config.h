@@ -3,8 +3,8 @@
  * config.json of Hugging Face models: read into the structs of accel.h, and written
  * from them. In: text or a path. Out: a struct; never a model.
  */
-#ifndef ACCEL_NN_MODELS_HF_CONFIG_H
-#define ACCEL_NN_MODELS_HF_CONFIG_H
+#ifndef ACCEL_WEIGHTS_HF_CONFIG_H
+#define ACCEL_WEIGHTS_HF_CONFIG_H
 
 #include "common/common.h"
 

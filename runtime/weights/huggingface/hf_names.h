@@ -4,8 +4,8 @@
  * with the parameters of this library. In: a model and a name. Out: names; never a
  * file.
  */
-#ifndef ACCEL_NN_MODELS_HF_NAMES_H
-#define ACCEL_NN_MODELS_HF_NAMES_H
+#ifndef ACCEL_WEIGHTS_HF_NAMES_H
+#define ACCEL_WEIGHTS_HF_NAMES_H
 
 #include "nn/nn.h"
 
