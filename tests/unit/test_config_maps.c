@@ -413,6 +413,31 @@ static void test_world(void)
                "", "Megatron, 2 x 2 x 2");
     tap_is_int(config_check_world(&cfg, 16, &err), ACCEL_OK, "divides 16");
     tap_is_int(config_check_world(&cfg, 12, &err), ACCEL_EMISMATCH, "but not 12");
+    tap_is_str(verdict("distributed_type: MEGATRON_LM\nmegatron_lm_config:\n"
+                       "  tp_degree: 1\n  expert_model_parallel_size: 3\n",
+                       &cfg),
+               "", "Megatron, experts over 3");
+    tap_is_int(config_check_world(&cfg, 6, &err), ACCEL_OK, "divide 6");
+    for (int world = 7; world <= 8; world++)
+        tap_is_int(config_check_world(&cfg, world, &err), ACCEL_EMISMATCH, "but not %d",
+                   world);
+    tap_is_str(verdict("distributed_type: FSDP\nfsdp_config: {version: 1}\n"
+                       "parallelism_config: {tp_size: 2}\n",
+                       &cfg),
+               "A0133", "FSDP version 1 has no mesh");
+    tap_is_str(verdict("distributed_type: FSDP\nfsdp_config: {version: 2}\n"
+                       "parallelism_config: {tp_size: 2}\n",
+                       &cfg),
+               "", "version 2 has one");
+    /* 2^64 would be 0: the product stays at its cap */
+    verdict("distributed_type: FSDP\nfsdp_config: {version: 2}\nparallelism_config:\n"
+            "  {dp_replicate_size: 65536, dp_shard_size: 65536, cp_size: 65536, "
+            "tp_size: 65536}\n",
+            &cfg);
+    config_mesh(&cfg, 4, &mesh);
+    tap_ok(mesh.total == (int64_t)1 << 40 &&
+               config_check_world(&cfg, 1, &err) == ACCEL_EMISMATCH,
+           "2^64 processes are too many, not 0: %lld", (long long)mesh.total);
     tap_is_str(
         verdict("distributed_type: DEEPSPEED\nparallelism_config: {sp_size: 2}\n",
                 &cfg),

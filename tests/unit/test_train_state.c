@@ -53,6 +53,12 @@ static void test_round_trip(void)
     tap_is_int(to.progress.cursor, 7680, "sample cursor");
     tap_is_str(lines, "", "nothing differs, nothing is said");
 
+    to.progress.step = 0;
+    tap_ok(state_decode(&to, "accel_trainer=1\nsteps=10\nstep=7\ncursor=5\n", 41,
+                        &err) == ACCEL_OK &&
+               to.progress.step == 7,
+           "a key is not taken for one that begins with it");
+    lines[0] = '\0';
     to.job.optimizer.lr = 5e-4f;
     to.boot.size = 3;
     tap_is_int(state_decode(&to, text, bytes, &err), ACCEL_OK,
@@ -72,6 +78,8 @@ static void test_refused(void)
         { "empty", "", ACCEL_ECORRUPT },
         { "no cursor", "accel_trainer=1\nstep=5\n", ACCEL_ECORRUPT },
         { "no step", "accel_trainer=1\ncursor=5\n", ACCEL_ECORRUPT },
+        { "no step, but steps", "accel_trainer=1\ncursor=5\nsteps=10\n",
+          ACCEL_ECORRUPT },
         { "step is a word", "accel_trainer=1\nstep=five\ncursor=5\n", ACCEL_ECORRUPT },
         { "negative step", "accel_trainer=1\nstep=-5\ncursor=5\n", ACCEL_ECORRUPT },
         { "step beyond 64 bits",

@@ -26,6 +26,8 @@ struct job {
     int layers, width, vocab; /* 0: as in the file */
     const char *model;        /* another directory; the values are not compared */
     const char *warning;      /* rank 0's, with this text */
+    int64_t step;             /* steps done before */
+    bool resumed;             /* from a checkpoint: in is not read */
 };
 
 static char root[] = "/tmp/accel-weights.XXXXXX";
@@ -149,6 +151,8 @@ static int rank_main(struct boot *b, void *arg)
     int bad = 0;
 
     text[0] = '\0';
+    run.progress.step = j->step;
+    run.progress.resumed = j->resumed;
     if (!st)
         st = accel_load_weights(&run, j->in, &err);
     if (j->problem) {
@@ -300,12 +304,87 @@ static void test_save(void)
     }
 }
 
+/* gpt2's file with one change in it: `deeper` gets a last dimension of size 1, or a head
+ * is added that differs from the embedding in its last value. */
+static void write_changed(const char *dir, const char *deeper, bool head)
+{
+    static float x[4096];
+    accel_safetensors_entry_t e[64];
+    accel_safetensors_writer_t *w = NULL;
+    accel_safetensors_t *s = NULL;
+    accel_error_t err = { 0 };
+    size_t n = 0;
+    bool good = !accel_safetensors_open(&s, DATA "/gpt2", &err);
+
+    for (size_t i = 0; good && i < accel_safetensors_count(s); i++) {
+        const accel_safetensors_tensor_t *t = accel_safetensors_at(s, i);
+
+        e[n] = (accel_safetensors_entry_t){ .name = t->name, .ndim = t->ndim };
+        memcpy(e[n].shape, t->shape, sizeof(t->shape));
+        if (deeper && strcmp(t->name, deeper) == 0)
+            e[n].shape[e[n].ndim++] = 1;
+        n++;
+    }
+    if (head)
+        e[n++] = (accel_safetensors_entry_t){ "lm_head.weight", 2, { 41, 8 } };
+    good = good && !accel_safetensors_create(&w, dir, "F32", e, n, 0, &err);
+    for (size_t i = 0; good && i < n; i++) {
+        bool added = head && i == n - 1;
+        const accel_safetensors_tensor_t *t =
+            accel_safetensors_find(s, added ? "transformer.wte.weight" : e[i].name);
+
+        good = t && !accel_safetensors_read(s, t, 0, t->elems, x, &err);
+        if (good && added)
+            x[t->elems - 1] += 1;
+        good = good && !accel_safetensors_write(w, i, 0, t->elems, x, &err);
+    }
+    good = good && !accel_safetensors_commit(w, NULL, NULL, &err);
+    tap_ok(good, "a changed file is written %s", err.text);
+    accel_safetensors_close(s);
+}
+
+static void test_changed(void)
+{
+    char deep[64], headed[64];
+    struct job j = { .model = DATA "/gpt2", .strategy = SHARD_FULL };
+
+    snprintf(deep, sizeof(deep), "%s/deep", root);
+    snprintf(headed, sizeof(headed), "%s/headed", root);
+    write_changed(deep, "transformer.ln_f.bias", false);
+    write_changed(headed, NULL, true);
+    j.in = deep;
+    j.problem = "ln_f.bias has shape [8, 1] in the file, and [8] in the model";
+    tap_is_int(fork_world(2, rank_main, &j, 60), 0, "refused: %s", j.problem);
+    j.in = headed;
+    j.problem = "lm_head.weight is not equal to transformer.wte.weight, to which";
+    tap_is_int(fork_world(2, rank_main, &j, 60), 0, "refused: %s", j.problem);
+}
+
+/* After a step the optimizer's moments belong to other weights; a run that goes on from a
+ * checkpoint has better ones, and does not even open the file. */
+static void test_late(void)
+{
+    struct job j = { .in = DATA "/gpt2", .strategy = SHARD_FULL, .step = 1 };
+
+    j.problem = "accel_load_weights after 1 steps";
+    tap_is_int(fork_world(2, rank_main, &j, 60), 0, "refused: %s", j.problem);
+    j = (struct job){ .in = DATA "/nothing",
+                      .model = DATA "/gpt2",
+                      .strategy = SHARD_FULL,
+                      .step = 1,
+                      .resumed = true };
+    tap_is_int(fork_world(2, rank_main, &j, 60), 0,
+               "a resumed run keeps the values of its checkpoint");
+}
+
 static void test_refused(void)
 {
     static const struct {
         const char *problem, *in;
         int layers, width, vocab;
     } cases[] = {
+        { "wte.weight has shape [41, 8] in the file, and [40, 8] in the model",
+          DATA "/gpt2", 0, 0, 40 },
         { "h.2.ln_1.weight is not in the file", DATA "/gpt2", 3, 0, 0 },
         { "wte.weight has shape [41, 8] in the file, and [50, 8] in the model",
           DATA "/gpt2", 0, 0, 50 },
@@ -404,6 +483,8 @@ int main(void)
     test_heads();
     test_save();
     test_refused();
+    test_changed();
+    test_late();
     test_writer();
     snprintf(command, sizeof(command), "rm -rf %s", root);
     tap_ok(system(command) == 0, "removed");
