@@ -126,7 +126,7 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
             .step = run->progress.step,
             .owner = owner,
             .run_id = run->progress.run_id,
-            .sharding = config_strategy_name(config_strategy(&run->config)),
+            .sharding = run->progress.sharding,
             .boxes = boxes.all,
             .box_count = boxes.count,
             .blobs = &blob,

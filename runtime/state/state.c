@@ -43,27 +43,8 @@ static uint64_t model_digest(const struct units *units, int64_t *params_out)
     return h;
 }
 
-/* No batch size and no world size: a run may resume with others. What is not in here
- * may change, and then list_differences warns. */
-accel_status_t state_identity(accel_t *run, accel_error_t *err)
-{
-    uint64_t data = 0;
-    int64_t params;
-    uint64_t model = model_digest(&run->units, &params);
-    accel_status_t st =
-        run->job.data ? data_digest(run->job.data, &data, err) : ACCEL_OK;
-
-    if (st != ACCEL_OK)
-        return st;
-    snprintf(run->progress.run_id, sizeof(run->progress.run_id),
-             "run=%s model=%016" PRIx64 " params=%" PRId64 " data=%016" PRIx64
-             " seed=%" PRIu64,
-             run->run_name, model, params, data, run->job.seed);
-    return ACCEL_OK;
-}
-
 /* Settings that a restart may change, as lines; listed when they differ. */
-static void settings(const accel_t *run, struct strbuf *b)
+static void put_settings(const accel_t *run, struct strbuf *b)
 {
     const accel_job_t *j = &run->job;
     const accel_optimizer_t *o = &j->optimizer;
@@ -83,6 +64,42 @@ static void settings(const accel_t *run, struct strbuf *b)
                   "mixed_precision=%s\nreduce=%s\n",
                   j->clip, j->batch, j->accumulate, run->boot.size,
                   p.compute == ACCEL_BF16 ? "bf16" : "no", accel_dtype_name(p.reduce));
+}
+
+/* No batch size and no world size in run_id: a run may resume with others. What is not
+ * in it may change, and then list_differences warns. */
+accel_status_t state_identity(accel_t *run, accel_error_t *err)
+{
+    struct strbuf b = { 0 };
+    uint64_t data = 0;
+    int64_t params;
+    uint64_t model = model_digest(&run->units, &params);
+    accel_status_t st =
+        run->job.data ? data_digest(run->job.data, &data, err) : ACCEL_OK;
+
+    if (st != ACCEL_OK)
+        return st;
+    snprintf(run->progress.run_id, sizeof(run->progress.run_id),
+             "run=%s model=%016" PRIx64 " params=%" PRId64 " data=%016" PRIx64
+             " seed=%" PRIu64,
+             run->run_name, model, params, data, run->job.seed);
+    strbuf_printf(&b, "optimizer=%s\ntrained=%016" PRIx64 "\n",
+                  optim_name(&run->job.optimizer), groups_trained(run));
+    put_settings(run, &b);
+    if (b.failed) {
+        strbuf_free(&b);
+        return accel_fail_nomem(err, "the settings of the run", 4096);
+    }
+    state_free(run);
+    run->progress.settings = b.s;
+    run->progress.sharding = config_strategy_name(config_strategy(&run->config));
+    return ACCEL_OK;
+}
+
+void state_free(accel_t *run)
+{
+    free(run->progress.settings);
+    run->progress.settings = NULL;
 }
 
 /* fixed size, so that one broadcast carries the text */
@@ -106,8 +123,7 @@ static accel_status_t common_text(accel_t *run, char text_out[AGREE_BYTES],
     snprintf(id, sizeof(id), "%s", run->progress.run_id);
     for (char *w = strtok_r(id, " ", &save); w; w = strtok_r(NULL, " ", &save))
         strbuf_printf(&b, "%s\n", w);
-    settings(run, &b);
-    strbuf_printf(&b, "optimizer=%s\n", optim_name(&run->job.optimizer));
+    strbuf_printf(&b, "%s", run->progress.settings);
     strbuf_printf(&b,
                   "fields=%s\neval_every=%lld\ncheckpoints=%s\n"
                   "config=%016" PRIx64 "\n",
@@ -131,13 +147,10 @@ accel_status_t state_encode(const accel_t *run, char **text_out, size_t *bytes_o
 
     strbuf_printf(&b,
                   "accel_trainer=%d\nstep=%lld\ncursor=%lld\naccumulation_index=%d\n"
-                  "rng=philox4x32-10\nrng_seed=%" PRIu64 "\nrng_step=%lld\n"
-                  "optimizer=%s\ntrained=%016" PRIx64 "\n",
+                  "rng=philox4x32-10\nrng_seed=%" PRIu64 "\nrng_step=%lld\n%s",
                   STATE_VERSION, (long long)run->progress.step,
                   (long long)run->progress.cursor, run->loop.micro, run->job.seed,
-                  (long long)run->progress.step, optim_name(&run->job.optimizer),
-                  groups_trained(run));
-    settings(run, &b);
+                  (long long)run->progress.step, run->progress.settings);
     if (b.failed) {
         strbuf_free(&b);
         return accel_fail_nomem(err, "the trainer state", 4096);
@@ -183,29 +196,22 @@ static bool lookup_i64(const char *text, const char *key, int64_t *value_out)
 
 /* One warning for each setting that differs from what the checkpoint
  * has. Rank 0 says it. */
-static void list_differences(accel_t *run, const char *text)
+static void list_differences(const accel_t *run, const char *text)
 {
-    struct strbuf now = { 0 };
-    char *save = NULL;
+    char key[64], was[320]; /* a group's line has up to 200 characters of its pattern */
 
-    settings(run, &now);
-    if (now.failed || !now.s) {
-        strbuf_free(&now);
-        return;
-    }
-    for (char *line = strtok_r(now.s, "\n", &save); line;
-         line = strtok_r(NULL, "\n", &save)) {
-        char *eq = strchr(line, '=');
-        char was[64];
+    for (const char *line = run->progress.settings; *line;
+         line += strcspn(line, "\n") + 1) {
+        size_t klen = strcspn(line, "="), n = strcspn(line + klen + 1, "\n");
+        const char *now = line + klen + 1;
 
-        *eq = '\0';
-        if (lookup(text, line, was, sizeof(was)) && strcmp(was, eq + 1) != 0 &&
-            run->boot.rank == 0)
+        snprintf(key, sizeof(key), "%.*s", (int)klen, line);
+        if (lookup(text, key, was, sizeof(was)) && run->boot.rank == 0 &&
+            (strlen(was) != n || strncmp(was, now, n) != 0))
             accel_logf(&run->log, ACCEL_LOG_WARN,
-                       "resuming with %s = %s (the checkpoint had %s)", line, eq + 1,
-                       was);
+                       "resuming with %s = %.*s (the checkpoint had %s)", key, (int)n,
+                       now, was);
     }
-    strbuf_free(&now);
 }
 
 /* A checkpoint without the line has AdamW's state. */

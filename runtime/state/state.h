@@ -27,8 +27,13 @@ struct progress {
     int64_t failed_saves;
     /* clock_ns of the last save, also of one that failed */
     int64_t last_save_ns;
-    /* identity of the run: "key=value" words; must agree to resume */
+    /* What every save writes and no step changes, made once by state_identity. The
+     * identity of the run: "key=value" words; must agree to resume. */
     char run_id[512];
+    /* lines "key=value": optimizer, trained parameters and settings; owned */
+    char *settings;
+    /* sharding strategy, as a checkpoint names it */
+    const char *sharding;
 };
 
 /* Place in the global sample order of the first sample that `rank` takes in micro-batch
@@ -43,9 +48,12 @@ static inline int64_t run_first_sample(int64_t cursor, int micro, int world, int
 
 /* ---- state.c: identity and progress as text -------------------------------------- */
 
-/* Fills in progress.run_id: name, model, data and seed. Not collective; reads samples
- * of a program's own dataset. */
+/* Fills in progress.run_id (name, model, data and seed), settings and sharding, from a
+ * run whose units and groups are known. Not collective; reads samples of a program's
+ * own dataset. */
 accel_status_t state_identity(accel_t *run, accel_error_t *err);
+/* Frees what state_identity made. */
+void state_free(accel_t *run);
 /* Collective. Refuses ranks that were started with different jobs, models or configs,
  * and names what differs: they would silently train on different things. */
 accel_status_t state_same_on_all(accel_t *run, accel_error_t *err);

@@ -93,10 +93,10 @@ static accel_status_t open_run(accel_t *run, struct boot *b, accel_error_t *err)
     run->life.lease_fd = run->observe.file.fd = -1;
     run->config.ckpt_save = !now || !now->no_save;
     run->config.ckpt_keep = 9;
-    snprintf(run->progress.run_id, sizeof(run->progress.run_id), "test run");
     snprintf(run->ckpt_dir, sizeof(run->ckpt_dir), "%s/now", root);
-    return backend_cpu_open(&r.backend, 1, err) ? err->code
-                                                : model_run_open(run, b, &r, err);
+    if (backend_cpu_open(&r.backend, 1, err) || model_run_open(run, b, &r, err))
+        return err->code;
+    return state_identity(run, err);
 }
 
 static int save_rank(struct boot *b, void *arg)

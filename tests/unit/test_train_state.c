@@ -46,6 +46,7 @@ static void test_round_trip(void)
     size_t bytes = 0;
 
     to.progress.step = to.progress.cursor = 0;
+    tap_ok(!state_identity(&from, &err) && !state_identity(&to, &err), "two runs");
     lines[0] = '\0';
     tap_is_int(state_encode(&from, &text, &bytes, &err), ACCEL_OK, "encoded");
     tap_is_int(state_decode(&to, text, bytes, &err), ACCEL_OK, "decoded");
@@ -61,11 +62,14 @@ static void test_round_trip(void)
     lines[0] = '\0';
     to.job.optimizer.lr = 5e-4f;
     to.boot.size = 3;
+    tap_ok(!state_identity(&to, &err), "and another one");
     tap_is_int(state_decode(&to, text, bytes, &err), ACCEL_OK,
                "other settings are fine");
     tap_ok(strstr(lines, "lr") && strstr(lines, "world_size"), "and are listed");
     tap_diag("%s", lines);
     tap_ok(!strstr(lines, "batch") && !strstr(lines, "clip"), "what agrees is not");
+    state_free(&from);
+    state_free(&to);
     free(text);
 }
 
@@ -137,6 +141,7 @@ static void identity_of(const struct parameter *list, int first, const char *nam
     if (state_identity(&run, &err))
         tap_ok(false, "an identity: %s", err.text);
     snprintf(out, 512, "%s", run.progress.run_id);
+    state_free(&run);
 }
 
 static void test_identity(void)
