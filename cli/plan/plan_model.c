@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "backend/cuda_sizes.h"
 #include "data/data.h"
 #include "cli/cli.h"

@@ -89,6 +89,7 @@ static accel_status_t cuda_load_module(const struct accel_cuda_module **module_o
         return accel_fail(err, A0440,
                           "unset " ENV_MODULE " or give it the module's path",
                           "the CUDA module %s (" ENV_MODULE ") is not there", path);
+    /* the usual case: accel was built on a machine without a toolkit */
     if (access(path, F_OK))
         return accel_fail(err, A0440,
                           "build accel where the CUDA toolkit is (./configure "
@@ -107,6 +108,8 @@ static accel_status_t cuda_load_module(const struct accel_cuda_module **module_o
     *module_out = entry();
     st = check_module(*module_out, path, err);
     if (st)
+        /* Only its entry has run: it has started no thread and knows no driver, so it may
+         * go. */
         dlclose(library);
     return st;
 }

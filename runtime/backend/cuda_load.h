@@ -6,7 +6,7 @@
 #ifndef ACCEL_BACKEND_CUDA_LOAD_H
 #define ACCEL_BACKEND_CUDA_LOAD_H
 
-#include "backend/backend.h"
+#include "backend/device.h"
 
 /* Opens visible device number `device` (from 0) with the installed module or the one
  * that ACCEL_CUDA_MODULE names. *backend_out is the caller's, to be closed with

@@ -7,50 +7,50 @@
 #include <stdlib.h>
 
 #include "backend/cuda/own.h"
+#include "backend/device.h"
 
-/* The six below are the vtable's forms of the functions in cuda_sizes.h and cuda/own.h.
- */
-static size_t attention_scratch(const struct backend *be, const struct attention *p,
-                                bool backward)
+/* The rows of sizes.h in terms of cuda_sizes.h and cuda/own.h. */
+static size_t sizes_attention_scratch(const struct backend *be,
+                                      const struct attention *p, bool backward)
 {
     (void)be;
     return cuda_attention_bytes(p, backward);
 }
 
-static size_t conv_scratch(const struct backend *be, const struct conv *p,
-                           bool backward)
+static size_t sizes_conv_scratch(const struct backend *be, const struct conv *p,
+                                 bool backward)
 {
     (void)be;
     return cuda_conv_bytes(p, backward);
 }
 
-static size_t maxpool_scratch(const struct backend *be, const struct pool *p)
+static size_t sizes_maxpool_scratch(const struct backend *be, const struct pool *p)
 {
     (void)be;
     return cuda_maxpool_bytes(p);
 }
 
-static size_t gemm_own(const struct backend *be, const struct gemm *p)
+static size_t sizes_gemm_own(const struct backend *be, const struct gemm *p)
 {
     (void)be;
     return cuda_gemm_own_bytes(p);
 }
 
-static size_t embed_grad_own(const struct backend *be, int64_t rows)
+static size_t sizes_embed_grad_own(const struct backend *be, int64_t rows)
 {
     (void)be;
     return cuda_embed_grad_own_bytes(rows);
 }
 
 /* A guess: only cuDNN itself, on the device, knows its workspace. */
-static size_t attention_own(const struct backend *be, const struct attention *p,
-                            const struct attention_grads *grads)
+static size_t sizes_attention_own(const struct backend *be, const struct attention *p,
+                                  const struct attention_grads *grads)
 {
     (void)be;
     return cuda_attention_own_guess(p, grads);
 }
 
-static void sizes_close(struct backend *be)
+static void cuda_sizes_close(struct backend *be)
 {
     free(be);
 }
@@ -67,14 +67,11 @@ accel_status_t backend_cuda_sizes_open(struct backend **backend_out, accel_error
     be->device = true;
     be->fixed_bytes = CUDA_GEMM_WORKSPACE;
     be->own_least = CUDA_OWN_LEAST;
-    be->close = sizes_close;
+    be->close = cuda_sizes_close;
     backend_no_queues(be);
-    be->attention_scratch = attention_scratch;
-    be->conv_scratch = conv_scratch;
-    be->maxpool_scratch = maxpool_scratch;
-    be->gemm_own = gemm_own;
-    be->embed_grad_own = embed_grad_own;
-    be->attention_own = attention_own;
+#define SCRATCH(name, ...) be->name = sizes_##name;
+#define OWN(name, ...)     be->name = sizes_##name;
+#include "backend/sizes.h"
     *backend_out = be;
     return ACCEL_OK;
 }

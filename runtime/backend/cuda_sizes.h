@@ -7,7 +7,7 @@
 #ifndef ACCEL_BACKEND_CUDA_SIZES_H
 #define ACCEL_BACKEND_CUDA_SIZES_H
 
-#include "backend/backend.h"
+#include "backend/operands.h"
 
 /* cuBLASLt's workspace, one for each queue that multiplies. */
 #define CUDA_GEMM_WORKSPACE ((size_t)32 << 20)
@@ -67,8 +67,11 @@ static inline struct cuda_conv_plan cuda_conv_plan_of(const struct conv *p)
     c.depth = p->channels * c.taps;
     c.places = p->out_h * p->out_w;
     c.all = p->batch * c.places;
+    /* one place takes a column of x and a float32 sum per output; + 1 avoids a division
+     * by 0 */
     c.chunk = CUDA_CONV_BYTES / (c.depth * size + p->outputs * 4 + 1);
     c.chunk = cuda_conv_clamp(c.chunk / 8 * 8, c.all);
+    /* for the gradient of x: float32 columns, and dy in its own type */
     image = (c.depth * 4 + p->outputs * size) * c.places + 1;
     c.images = cuda_conv_clamp(CUDA_CONV_BYTES / image, p->batch);
     c.channels =

@@ -1,6 +1,9 @@
 # backend/
 libaccel_core_la_SOURCES += \
-	runtime/backend/backend.h \
+	runtime/backend/device.h \
+	runtime/backend/kernels.h \
+	runtime/backend/operands.h \
+	runtime/backend/sizes.h \
 	runtime/backend/cpu/activation.c \
 	runtime/backend/cpu/cpu_attention.c \
 	runtime/backend/cpu/cpu_attention.h \
@@ -16,15 +19,17 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/cpu.h \
 	runtime/backend/cpu/elementwise.c \
 	runtime/backend/cpu/embed.c \
+	runtime/backend/cpu/epilogue.c \
 	runtime/backend/cpu/gemm.c \
 	runtime/backend/cpu/gemv.c \
+	runtime/backend/cpu/load_store.c \
 	runtime/backend/cpu/memory.c \
 	runtime/backend/cpu/move.c \
 	runtime/backend/cpu/cpu_norm.c \
 	runtime/backend/cpu/cpu_rope.c \
 	runtime/backend/cpu/pool.c \
 	runtime/backend/cpu/cpu_reduce.c \
-	runtime/backend/cpu/sizes.c \
+	runtime/backend/cpu/cpu_sizes.c \
 	runtime/backend/cpu/tile.c \
 	runtime/backend/cpu/tile.h \
 	runtime/backend/cpu/cpu_update.c \

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/operands.h"
 #include "common/rng.h"
 
 /* Forced inline: the callers' loops are vectorized only if nothing in them is a call.
@@ -40,6 +40,7 @@ ACCEL_MATHS float maths_exp(float x)
     /* ln 2 in two parts: n times the first is exact, so r loses no digits */
     r = x - n * 0.693359375f;
     r = r + n * 2.12194440e-4f;
+    /* Horner; the coefficients are Cephes's expf */
     p = 1.9875691500e-4f;
     p = p * r + 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f;
@@ -139,6 +140,8 @@ ACCEL_MATHS float maths_gelu_erf_grad(float x)
     return maths_normal(x, e) + x * e * 0.3989422804f;
 }
 
+/* SiLU (swish): x sigmoid(x). u(x) = x, so its derivative is maths_swish_grad with du
+ * 1. */
 ACCEL_MATHS float maths_silu(float x)
 {
     return x * maths_sigmoid(x);
@@ -167,6 +170,7 @@ ACCEL_MATHS float maths_tanh(float x)
     float q = x * x, p = 2.1869488536e-2f;
     float far = 1.0f - 2.0f / (maths_exp(2.0f * maths_clamp(x, 20.0f)) + 1.0f);
 
+    /* x - x^3 / 3 + 2 x^5 / 15 - 17 x^7 / 315 + 62 x^9 / 2835 */
     p = p * q - 5.3968253968e-2f;
     p = p * q + 1.3333333333e-1f;
     p = p * q - 3.3333333333e-1f;
@@ -247,11 +251,11 @@ ACCEL_MATHS void maths_mask(const struct mask *m, uint64_t block, float keep[4])
         keep[i] = word[i] < m->threshold ? 0.0f : m->scale;
 }
 
-/* ---- one element of an optimizer step; constants in backend.h -----------------------
- */
+/* ---- one element of an optimizer step; constants in operands.h ------------------- */
 
 /* AdamW. Bias correction is folded into rate and root_scale; eps is added after the
- * correction, and the decay is decoupled. */
+ * correction, and the decay is decoupled. Loshchilov and Hutter 2019: p = p (1 - lr wd)
+ * - lr m_hat / (sqrt(v_hat) + eps). */
 ACCEL_MATHS void maths_adamw(float *p, float *m, float *v, float g,
                              const struct adamw_step *k)
 {
@@ -283,7 +287,7 @@ ACCEL_MATHS void maths_sgd_momentum(float *p, float *m, float g,
 }
 
 /* Lion: steps by the sign of a blend with beta1, then updates m with beta2. The sign of
- * 0 is 0. */
+ * 0 is 0. Chen et al. 2023. */
 ACCEL_MATHS void maths_lion(float *p, float *m, float g, const struct lion_step *k)
 {
     float gi = g * k->grad_scale;

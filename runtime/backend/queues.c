@@ -4,7 +4,7 @@
  * backends that have finished when a call returns. In and out: a vtable whose other
  * functions the caller fills.
  */
-#include "backend/backend.h"
+#include "backend/device.h"
 
 /* Selecting a queue changes nothing: the calling thread is the only one. */
 static void no_use(const struct backend *be, enum backend_queue q)

@@ -11,12 +11,12 @@
  *
  * With nccl all data is in device memory, and every call except barrier and gather
  * returns once its work is queued. A failure that shows later is returned by whatever
- * waits for the device (backend.h, watch) and by every later call.
+ * waits for the device (device.h, watch) and by every later call.
  */
 #ifndef ACCEL_COMM_COMM_H
 #define ACCEL_COMM_COMM_H
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "bootstrap/boot.h"
 #include "common/common.h"
 

@@ -11,7 +11,7 @@
 #include <limits.h>
 #include <stddef.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "comm/comm_impl.h"
 
 #define NCCL_LIBRARY     "libnccl.so.2"

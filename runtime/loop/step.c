@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "optim/optim.h"
 #include "run/run.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "common/bf16.h"
 #include "nn/nn.h"
 #include "tensor/tape.h"

@@ -4,7 +4,7 @@
  * on the meta backend and on a counting arena, which replace the graph's own for
  * that time.
  */
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "nn/nn.h"
 #include "tensor/tape.h"
 

@@ -2,10 +2,12 @@
  *
  * activate: act(x). gated: act(gate) * up. mul: gated without an activation. They save
  * their inputs; activate with RELU saves its result, which gives the derivative just as
- * well and lets x be freed.
+ * well and lets x be freed. ints: the activation.
  */
 #include "ops/ops.h"
 
+/* dx (+)= dy * act'(x). The saved tensor is x or, with RELU, the result: its sign is
+ * the sign of x. */
 static bool activate_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *dx;
@@ -27,6 +29,7 @@ accel_tensor_t *accel_activate(accel_tensor_t *x, accel_activation_t act)
 
     if (!g || !op_floats(g, op, x, "x") || !op_act(g, op, act))
         return NULL;
+    /* no copy: x itself is the result, and its gradient is its own */
     if (act == ACCEL_ACT_NONE)
         return x;
     y = graph_tensor(g, x->dtype, x->ndim, x->dim);
@@ -53,6 +56,7 @@ static bool factor_grad(struct graph *g, const struct tape_entry *e, int which)
     const struct backend *be = g->backend;
     bool add;
 
+    /* a frozen factor: its product with dy would be thrown away */
     if (!e->in[which]->needs_grad)
         return true;
     to = grad_target(g, e->in[which], &add);
@@ -70,9 +74,12 @@ static bool gated_backward(struct graph *g, const struct tape_entry *e)
     const struct backend *be = g->backend;
     bool add_gate, add_up;
 
+    /* x * x: both gradients go to one tensor, which one call may not write twice */
     if (gate == up || !gate->needs_grad || !up->needs_grad)
         return factor_grad(g, e, 0) && factor_grad(g, e, 1);
+    /* memory: dy, gate and up are read once instead of twice */
     dgate = grad_target(g, gate, &add_gate);
+    /* the first failure is sticky: no second attempt */
     dup = dgate ? grad_target(g, up, &add_up) : NULL;
     if (dup)
         be->gated_grad(be, dgate->data, add_gate, dup->data, add_up, e->out->grad->data,
@@ -91,6 +98,7 @@ static accel_tensor_t *product(const char *op, accel_tensor_t *gate,
 
     if (!g || !op_act(g, op, act) || !op_alike(g, op, gate, gate_name, up, up_name))
         return NULL;
+    /* one pass: act(gate) is never stored, the backward computes it again */
     y = graph_tensor(g, gate->dtype, gate->ndim, gate->dim);
     if (!y)
         return NULL;
@@ -114,6 +122,7 @@ accel_tensor_t *accel_gated(accel_tensor_t *gate, accel_tensor_t *up,
     return product("gated", gate, "gate", up, "up", act);
 }
 
+/* A gate without an activation: the product rule for two factors. */
 accel_tensor_t *accel_mul(accel_tensor_t *x, accel_tensor_t *y)
 {
     return product("mul", x, "x", y, "y", ACCEL_ACT_NONE);

@@ -21,6 +21,7 @@ accel_tensor_t *accel_add(accel_tensor_t *x, accel_tensor_t *y)
 
     if (!g || !op_alike(g, op, x, "x", y, "y"))
         return NULL;
+    /* nothing is broadcast: both inputs have the shape of the result */
     sum = graph_tensor(g, x->dtype, x->ndim, x->dim);
     if (!sum)
         return NULL;

@@ -8,7 +8,8 @@
 
 #include "ops/ops.h"
 
-/* A tensor as the program's functions see it. */
+/* A tensor as the program's functions see it. A copy: whatever the function writes into
+ * it changes nothing of ours. */
 static accel_array_t apply_describe(const accel_tensor_t *t, accel_dtype_t type,
                                     void *data)
 {
@@ -33,7 +34,8 @@ static void *own_failure(struct graph *g, const char *op, accel_status_t st,
     return NULL;
 }
 
-/* Prepared parameters live in a unit; values that are not trained are plain tensors. */
+/* Prepared parameters live in a unit; values that are not trained are plain tensors. A
+ * parameter that accel_prepare has not placed yet has no unit either. */
 static bool is_parameter(const accel_tensor_t *t)
 {
     return t->unit >= 0;
@@ -49,11 +51,13 @@ static bool open_inputs(struct graph *g, const char *op, accel_tensor_t *const *
         if (in[i]->name && !in[i]->data && !is_parameter(in[i]))
             return graph_fail(g, A0604, op, "call accel_prepare before the forward",
                               "parameter %s has no values yet", in[i]->name);
+        /* op_want gathers at most two units, and skips what is NULL */
         parameter[i] = is_parameter(in[i]) ? in[i] : NULL;
     }
     if (!op_want(g, op, u, parameter, n))
         return false;
     for (int i = 0; i < n; i++)
+        /* a parameter is seen in the compute dtype, whatever its master copy has */
         arrays_out[i] = parameter[i]
                             ? apply_describe(in[i], g->compute,
                                              (void *)(uintptr_t)op_values(g, u, in[i]))
@@ -110,6 +114,7 @@ static bool apply_backward(struct graph *g, const struct tape_entry *e)
     st = g->backend->shapes_only
              ? ACCEL_OK
              : own->backward(e->ref[1], in, n, &out, &dout, din, &err);
+    /* kernels that the function queued on the device still see the values */
     op_done(g, &u);
     if (st)
         own_failure(g, own->name, st, &err);
@@ -125,6 +130,8 @@ static accel_tensor_t *output(struct graph *g, const accel_op_t *own, const void
     accel_error_t err = { 0 };
     accel_status_t st;
 
+    /* values would tempt a program to size its result by them: then the meta run, which
+     * has none, would plan another shape */
     for (int i = 0; i < n; i++) {
         shape[i] = in[i];
         shape[i].data = NULL;
@@ -149,6 +156,7 @@ static accel_tensor_t *apply_run(struct graph *g, const accel_op_t *own,
         return NULL;
     y = output(g, own, attr, arrays, n);
     if (y && !g->backend->shapes_only) {
+        /* uninitialized: the function writes every element */
         accel_array_t out = apply_describe(y, y->dtype, y->data);
 
         st = own->forward(attr, arrays, n, &out, &err);
@@ -173,6 +181,7 @@ static bool apply_record(struct graph *g, const accel_op_t *own,
         e.in[i] = e.saved[i] = in[i];
         needed = needed || in[i]->needs_grad;
     }
+    /* without a backward the op ends the gradient, like a detached tensor */
     y->needs_grad = g->recording && needed && own->backward;
     if (!y->needs_grad)
         return true;
@@ -189,6 +198,8 @@ accel_tensor_t *accel_apply(const accel_op_t *op, accel_tensor_t *const *in, int
     accel_tensor_t *y;
 
     if (!g) {
+        /* too many inputs is the only mistake left to name; op_graph named the others
+         */
         g = in && n > 0 && in[0] ? in[0]->g : NULL;
         if (g && n >= TAPE_MAX_IN)
             graph_fail(g, A0605, name, "pass at most 7 tensors",

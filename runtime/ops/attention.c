@@ -18,7 +18,8 @@ static const void *at(const struct graph *g, const accel_tensor_t *t, int64_t el
 }
 
 /* Addresses heads that lie side by side in the last dimension of t, from column
- * `first`. */
+ * `first`. t is [B, T, columns]: value i of head h, position t and sample b lies at (b
+ * T + t) columns + first + h width + i. */
 static struct heads columns(const struct graph *g, const accel_tensor_t *t,
                             int64_t first, int64_t width)
 {
@@ -32,7 +33,8 @@ static struct heads_out writable(struct heads h, bool add)
                                add };
 }
 
-/* Sets the addresses of q, k and v. k NULL: all three lie in q, the fused qkv. */
+/* Sets the addresses of q, k and v. k NULL: all three lie in q, the fused qkv. Its
+ * columns are the queries of all heads, then the keys, then the values. */
 static void attention_place(const struct graph *g, struct attention *p,
                             accel_tensor_t *q, accel_tensor_t *k, accel_tensor_t *v)
 {
@@ -57,6 +59,8 @@ static struct attention recorded(const struct graph *g, const struct tape_entry 
                            .kv_heads = e->ints[1],
                            .head_width = out->dim[2] / e->ints[0],
                            .causal = e->ints[2] != 0,
+                           /* no cache here, since a cache has no backward: aligned at
+                            * the end */
                            .offset = (k ? k->dim[1] : q->dim[1]) - q->dim[1],
                            .lengths = lengths ? lengths->data : NULL,
                            .mask = mask ? mask->data : NULL,
@@ -105,8 +109,10 @@ static bool attention_backward(struct graph *g, const struct tape_entry *e)
         grads.dv.data =
             (char *)grads.dq.data + ((const char *)p.v.data - (const char *)p.q.data);
     }
+    /* grad_of may have failed for one of three; the error is sticky */
     if (g->error.code)
         return false;
+    /* blocks of scores, and their gradients, of one thread or block at a time */
     scratch = graph_scratch(g, be->attention_scratch(be, &p, true));
     if (!scratch)
         return false;
@@ -131,6 +137,7 @@ static bool bad_shape(struct graph *g, const accel_tensor_t *t, const char *name
 static bool attention_shapes_fit(struct graph *g, accel_tensor_t *q, accel_tensor_t *k,
                                  accel_tensor_t *v, struct attention *p)
 {
+    /* how many heads lie in the last dimension of q */
     int64_t all = k ? p->heads : p->heads + 2 * p->kv_heads;
 
     if (q->ndim != 3 || p->heads < 1 || p->kv_heads < 1 || p->heads % p->kv_heads ||
@@ -139,6 +146,7 @@ static bool attention_shapes_fit(struct graph *g, accel_tensor_t *q, accel_tenso
                          "qkv is [B, T, (heads + 2 kv_heads) D], q is [B, T, heads D], "
                          "and heads a multiple of kv_heads");
     p->batch = q->dim[0];
+    /* fused: as many keys as queries */
     p->queries = p->keys = q->dim[1];
     p->head_width = q->dim[2] / all;
     if (!k)
@@ -164,6 +172,7 @@ static bool cache_fits(struct graph *g, const accel_attention_t *o, struct atten
                    "a cache of keys and values has no backward");
         return false;
     }
+    /* the program made the cache, perhaps for another model: check every size */
     if (kv->g != g || kv->batch != p->batch || kv->kv_heads != p->kv_heads ||
         kv->head_width != p->head_width || o->layer < 0 || o->layer >= kv->layers) {
         graph_fail(g, A0602, op, "make the cache with the model's sizes",
@@ -174,6 +183,7 @@ static bool cache_fits(struct graph *g, const accel_attention_t *o, struct atten
                    kv->head_width);
         return false;
     }
+    /* what is appended is what is asked about: one key per query */
     if (p->keys != p->queries || kv->length + p->keys > kv->capacity) {
         graph_fail(g, A0605, op, "make a larger cache, or trim it",
                    "%lld new positions do not fit into a cache of %d, of which %d are "
@@ -190,6 +200,7 @@ static bool padding_fits(struct graph *g, const accel_attention_t *o,
                          const struct attention *p)
 {
     accel_tensor_t *in[] = { o->lengths ? o->lengths : o->mask, o->mask };
+    /* a mask covers the cached positions, too */
     int64_t keys = p->keys + (o->cache ? p->offset : 0);
     char shape[96];
 
@@ -240,6 +251,8 @@ static bool attention_describe(struct graph *g, accel_tensor_t *q, accel_tensor_
     if (g->training && o->dropout > 0.0f) {
         p->dropout = o->dropout;
         p->seed = g->draws.seed;
+        /* the mask itself is never stored: seed, stream and the place of an element
+         * give it back */
         p->stream = op_draw_stream(g);
         p->first_sample = g->draws.first_sample;
     }
@@ -250,11 +263,13 @@ static bool attention_describe(struct graph *g, accel_tensor_t *q, accel_tensor_
  * in their place. kv->length stays until all layers have appended. */
 static void append(struct graph *g, struct attention *p, const accel_attention_t *o)
 {
+    /* kv_heads_of: 0 is keys, 1 is values */
     struct heads *part[2] = { &p->k, &p->v };
 
     for (int i = 0; i < 2; i++) {
         struct heads all = kv_heads_of(o->cache, o->layer, i), to = all;
 
+        /* behind the positions that the cache holds */
         to.data = (const char *)all.data +
                   (size_t)(o->cache->length * all.row) * accel_dtype_bytes(g->compute);
         g->backend->copy_heads(g->backend, writable(to, false), *part[i], p->type,
@@ -280,6 +295,7 @@ static bool attention_record(struct graph *g, const struct attention *p,
         .reals = { p->scale, p->dropout },
     };
 
+    /* a fused qkv has k and v NULL */
     y->needs_grad =
         g->recording && (q->needs_grad || (k && (k->needs_grad || v->needs_grad)));
     return !y->needs_grad || tape_record(g, &e);

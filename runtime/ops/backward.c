@@ -2,7 +2,8 @@
  *
  * Walks the tape backwards from a loss. Gradients and saved activations are freed as
  * soon as the entry that needed them is done. Parameter gradients go to the residency,
- * which reduces a unit once the walk has left it.
+ * which reduces a unit once the walk has left it. In: the tape and the loss. Out:
+ * gradients of parameters. An entry whose result has no gradient is skipped.
  */
 #include "ops/ops.h"
 
@@ -32,6 +33,7 @@ accel_status_t graph_check_loss(const struct graph *g, const accel_tensor_t *los
                           "backward: the loss is parameter %s itself", loss->name);
     if (loss->g != g || !loss->data)
         return backward_refuse(err, "the loss is not of this micro-batch");
+    /* the walk starts from one number: d(loss)/d(loss) = seed */
     if (loss->elems != 1 || loss->dtype != ACCEL_F32)
         return accel_fail(err, A0610,
                           "end the forward with accel_cross_entropy, accel_mse, "
@@ -58,7 +60,9 @@ bool graph_backward_to(struct graph *g, int base)
             graph_fail(g, A0003, e.op,
                        "report it with the model and the output of `accel env`",
                        "backward failed");
+        /* a device may have failed by now: name this op and not the last */
         graph_check(g, e.op);
+        /* complete for every reader: those stand later on the tape, and are done */
         tensor_release(e.out->grad);
         e.out->grad = NULL;
         tape_pop(g);
@@ -83,6 +87,7 @@ accel_status_t graph_backward(struct graph *g, accel_tensor_t *loss, float seed,
         g->backend->fill(g->backend, loss->grad->data, ACCEL_F32, 1, seed);
     }
     graph_backward_to(g, 0);
+    /* errors from here on belong to no module */
     g->module_path = "";
     if (g->error.code && err)
         *err = g->error;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conv2d: act(x * weight + bias) over two dimensions, x [B, C, H, W], weight [O, C,
- * kh, kw]. With an activation, the value before it is saved; with RELU the result
- * itself.
+ * conv2d: act(x * weight + bias) over two dimensions, x [B, C, H, W], weight [O, C, kh,
+ * kw]. With an activation, the value before it is saved; with RELU the result itself.
+ * in: x, weight, bias. saved: x and that value. ints: stride, pad, activation.
  */
 #include "ops/ops.h"
 
@@ -35,6 +35,7 @@ static const void *delta(struct graph *g, const struct tape_entry *e,
     const struct backend *be = g->backend;
 
     *scratch_out = NULL;
+    /* without an activation there is nothing to undo and nothing to copy */
     if (e->ints[2] == ACCEL_ACT_NONE)
         return dy->data;
     *scratch_out = graph_scratch(g, (size_t)dy->elems * accel_dtype_bytes(dy->dtype));
@@ -52,6 +53,7 @@ static bool gradients(struct graph *g, const struct tape_entry *e, const struct 
     const struct backend *be = g->backend;
     accel_tensor_t *x = e->in[0], *w = e->in[1], *bias = e->in[2], *dx;
 
+    /* images need no gradient: the first layer saves its largest product */
     if (x->needs_grad) {
         dx = grad_target(g, x, &b->add);
         if (!dx)
@@ -86,6 +88,7 @@ static bool conv2d_backward(struct graph *g, const struct tape_entry *e)
     struct op_units u;
     bool good;
 
+    /* dx needs the weight; the bias is held because its gradient is asked for */
     if (!op_want(g, op, &u, e->in + 1, 2))
         return false;
     b.weight = op_values(g, &u, e->in[1]);
@@ -93,6 +96,7 @@ static bool conv2d_backward(struct graph *g, const struct tape_entry *e)
     if (b.dy)
         scratch = graph_scratch(g, g->backend->conv_scratch(g->backend, &p, true));
     good = scratch && gradients(g, e, &p, &b, scratch);
+    /* in the reverse order; freeing NULL is fine */
     graph_scratch_free(g, scratch);
     graph_scratch_free(g, own);
     op_done(g, &u);
@@ -112,6 +116,7 @@ static bool conv2d_fits(struct graph *g, accel_tensor_t *x, accel_tensor_t *w,
     if (stride < 1 || pad < 0 || pad > INT32_MAX / 4)
         return graph_fail(g, A0605, op, "stride is 1 or more, pad is 0 or more",
                           "stride %d and pad %d cannot be used", stride, pad);
+    /* the output would have no row or no column */
     if (x->dim[2] + 2 * (int64_t)pad < w->dim[2] ||
         x->dim[3] + 2 * (int64_t)pad < w->dim[3])
         return op_misfit(g, op, x, "x", w, "weight",
@@ -127,6 +132,7 @@ static bool conv2d_fits(struct graph *g, accel_tensor_t *x, accel_tensor_t *w,
 static bool conv2d_forward(struct graph *g, const struct conv *p,
                            struct conv_forward *f, accel_tensor_t *const *params)
 {
+    /* columns of x, unfolded for the product; the backend says how many at a time */
     void *scratch = graph_scratch(g, g->backend->conv_scratch(g->backend, p, false));
     struct op_units u;
 
@@ -152,6 +158,7 @@ accel_tensor_t *accel_conv2d(accel_tensor_t *x, accel_tensor_t *weight,
 
     if (!g || !conv2d_fits(g, x, weight, bias, stride, pad, act))
         return NULL;
+    /* out_h = floor((H + 2 pad - kh) / stride) + 1, and the same for the width */
     p = conv2d_describe(x, weight, stride, pad);
     dims[0] = p.batch;
     dims[1] = p.outputs;
@@ -168,6 +175,7 @@ accel_tensor_t *accel_conv2d(accel_tensor_t *x, accel_tensor_t *weight,
     };
     if (!conv2d_forward(g, &p, &f, in + 1))
         return NULL;
+    /* recorded for any of x, weight and bias */
     y->needs_grad = op_needs_grad(g, in, 3);
     if (y->needs_grad &&
         !tape_record(

@@ -2,7 +2,9 @@
  *
  * cross_entropy: head, softmax and loss in one op, in chunks of rows, so that the
  * logits of a whole batch never exist at once. The last chunk's logits are kept for the
- * backward, which needs the room anyway; those of the others are recomputed.
+ * backward, which needs the room anyway; those of the others are recomputed. On the
+ * tape: in: x, weight, targets, bias. saved: x, stats, logits, targets. ints: the
+ * ignored target. reals: smoothing.
  */
 #include "ops/ops.h"
 
@@ -17,6 +19,7 @@ static const char op[] = "cross_entropy";
 /* Multiples of 64 rows, at most 4096: enough for the products to run at full speed. */
 static int64_t chunk_rows(int64_t rows, int64_t vocab, bool recording)
 {
+    /* 4 bytes per logit: they are float32 whatever the compute dtype */
     int64_t fit = (recording ? KEPT_BYTES : CHUNK_BYTES) / 4 / vocab / 64 * 64;
 
     fit = fit < 64 ? 64 : fit > 4096 ? 4096 : fit;
@@ -81,6 +84,8 @@ static void make_logits(struct graph *g, const struct head *h, int64_t first, in
                       .bias = h->bias,
                       .bias_type = g->compute };
 
+    /* bfloat16 logits would lose what the loss is made of: the product stores float32
+     */
     if (h->weight)
         be->gemm(be, &p);
     else if (g->compute == ACCEL_BF16)
@@ -104,10 +109,12 @@ static void turn_logits(struct graph *g, const struct head *h, const struct grad
                         const float *dmean, int64_t first, int64_t n)
 {
     const struct backend *be = g->backend;
+    /* with the distance of float32 rows kept, no row overwrites the next one */
     bool at_once = to->ld != h->vocab || g->compute == ACCEL_F32;
 
     be->xent_grad(be, &h->how, h->logits, at_once ? g->compute : ACCEL_F32,
                   h->lse + first, h->count, dmean, h->targets + first, n, h->vocab);
+    /* dbias[v] += sum over the rows of dlogits[r, v], in float32 */
     if (to->dbias)
         be->column_sum(be, to->dbias, h->logits, ACCEL_F32, n, h->vocab);
     if (!at_once)
@@ -121,6 +128,7 @@ static void plain_grads(struct graph *g, const struct head *h, const struct grad
     const struct backend *be = g->backend;
     void *dx = (void *)(uintptr_t)rows_at(to->dx, first, h->cols);
 
+    /* dx had a gradient before: the logits are read elsewhere, too */
     if (to->add)
         be->add(be, dx, dx, h->logits, g->compute, n * h->vocab);
     else
@@ -133,6 +141,7 @@ static void plain_grads(struct graph *g, const struct head *h, const struct grad
 static void head_grads(struct graph *g, const struct head *h, const struct grads *to,
                        int64_t first, int64_t n)
 {
+    /* p: [n, V] [V, C]; q: [n, V]^T [n, C], added to over all chunks */
     struct gemm p = { .m = n,
                       .n = h->cols,
                       .k = h->vocab,
@@ -172,11 +181,14 @@ static void head_grads(struct graph *g, const struct head *h, const struct grads
 static void chunks_backward(struct graph *g, const struct tape_entry *e,
                             const struct head *h, const struct grads *to)
 {
+    /* first row of the last chunk; -1: an empty batch has none */
     int64_t last = h->rows ? (h->rows - 1) / h->chunk * h->chunk : -1;
 
     for (int64_t r = last; r >= 0; r -= h->chunk) {
         int64_t n = h->rows - r < h->chunk ? h->rows - r : h->chunk;
 
+        /* one product more than in the forward per other chunk: the price of not
+         * keeping them */
         if (r != last)
             make_logits(g, h, r, n);
         turn_logits(g, h, to, e->out->grad->data, r, n);
@@ -276,6 +288,7 @@ static bool cross_entropy_shapes_fit(struct graph *g, accel_tensor_t *x,
     if (targets->elems * x->dim[x->ndim - 1] != x->elems)
         return op_misfit(g, op, x, "x", targets, "targets",
                          "there must be one target per row of x");
+    /* written so that a NaN is refused, too */
     if (!(smoothing >= 0.0f && smoothing <= 1.0f))
         return graph_fail(g, A0605, op, "0.1 is usual",
                           "label smoothing %g is not in [0, 1]", (double)smoothing);
@@ -296,13 +309,17 @@ static int64_t cross_entropy_forward(struct graph *g, const struct head *h,
         bad = be->xent(be, &h->how, h->lse + r, h->loss + r, h->logits, h->targets + r,
                        n, h->vocab);
         if (bad >= 0)
+            /* rows of this chunk are counted from its first */
             return r + bad;
     }
+    /* over all chunks at once: the mean divides by the targets that count, which are
+     * known only now */
     be->xent_mean(be, &h->how, mean->data, h->count, h->loss, h->targets, h->rows);
     return -1;
 }
 
-/* The last chunk's logits are saved; they become the gradients' memory. */
+/* The last chunk's logits are saved; they become the gradients' memory. A second
+ * backward of the same forward would find gradients there; the tape allows one. */
 static bool cross_entropy_record(struct graph *g, accel_tensor_t *const *in,
                                  accel_tensor_t *bias, accel_tensor_t *mean,
                                  accel_tensor_t *stats, accel_tensor_t *logits,
@@ -338,6 +355,7 @@ accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
 
     if (!g || !cross_entropy_shapes_fit(g, x, weight, bias, targets, how.smoothing))
         return NULL;
+    /* x [rows, C] with weight [V, C], or x [rows, V]: the logits themselves */
     rows = targets->elems;
     vocab = weight ? weight->dim[0] : x->dim[x->ndim - 1];
     mean = graph_tensor(g, ACCEL_F32, 1, &one);
@@ -350,6 +368,7 @@ accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
     h = head_of(x, targets, stats, logits, how);
     h.weight = op_values(g, &u, weight);
     h.bias = op_values(g, &u, bias);
+    /* a device returns -1 and reports a bad target at the next sync */
     bad = cross_entropy_forward(g, &h, mean);
     op_done(g, &u);
     if (bad >= 0)
@@ -375,6 +394,7 @@ accel_tensor_t *op_last_logits(accel_tensor_t *x, accel_tensor_t *weight)
     y = graph_tensor(g, ACCEL_F32, 2, (int64_t[]){ x->dim[0], weight->dim[0] });
     if (!y || !op_want(g, "head", &u, &weight, 1))
         return NULL;
+    /* [B, C] of the last positions times [V, C]^T */
     p.m = x->dim[0];
     p.n = weight->dim[0];
     p.k = x->dim[2];

@@ -2,7 +2,8 @@
  *
  * dropout: zeroes elements by a mask that is drawn from a counter. Nothing is saved:
  * the backward, and a recomputed forward, draw the same mask again. In evaluation the
- * op returns x itself.
+ * op returns x itself. ints: number of the draw, elements per sample. reals: the
+ * probability.
  */
 #include "backend/maths.h"
 #include "ops/ops.h"
@@ -67,12 +68,14 @@ accel_tensor_t *accel_dropout(accel_tensor_t *x, float p)
     /* no copy and no draw: x itself is the result */
     if (!g->training || p == 0.0f)
         return x;
+    /* kept elements are scaled by 1 / (1 - p), so that evaluation needs no factor */
     y = graph_tensor(g, x->dtype, x->ndim, x->dim);
     if (!y)
         return NULL;
     /* the number of the draw within this forward; a recomputed forward starts over from
      * it */
     call = g->draws.calls++;
+    /* the samples of the micro-batch divide the first dimension (dropout_fits) */
     per_sample = x->elems / g->draws.batch;
     mask = op_mask(g, (uint32_t)call, per_sample, p);
     g->backend->dropout(g->backend, y->data, false, x->data, x->dtype, x->elems, &mask);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * embedding: rows of a table by token id, plus learned positions (optional). ids [B,
- * T], table [V, C], positions [P, C], result [B, T, C]. Saves the ids.
+ * T], table [V, C], positions [P, C], result [B, T, C]. Saves the ids. ints: the first
+ * position. Gradients of equal ids are added in a fixed order, so two runs have equal
+ * bits.
  */
 #include "ops/ops.h"
 
@@ -15,8 +17,11 @@ static bool embedding_backward(struct graph *g, const struct tape_entry *e)
     struct op_units u;
     float *dtable = NULL, *dpositions = NULL;
     int64_t cols = table->dim[1];
+    /* rotary models have no positions, and frozen ones need no gradient */
     bool trained = positions && positions->needs_grad;
 
+    /* the values are not read, but a gradient may be asked for only while its unit is
+     * held */
     if (!op_want(g, op, &u, e->in + 1, 2))
         return false;
     /* One call per parameter: they may live in different units, and asking for one
@@ -32,6 +37,7 @@ static bool embedding_backward(struct graph *g, const struct tape_entry *e)
         be->embed_grad(be, NULL, dpositions + e->ints[0] * cols, ids->data,
                        e->out->grad->data, g->compute, ids->elems, ids->dim[1], cols);
     op_done(g, &u);
+    /* a gradient that was not asked for is no failure */
     return (dtable || !table->needs_grad) && (dpositions || !trained);
 }
 
@@ -51,6 +57,7 @@ static bool embedding_shapes_fit(struct graph *g, accel_tensor_t *ids,
     if (positions->dim[1] != table->dim[1])
         return op_misfit(g, op, table, "table", positions, "positions",
                          "both must have the same width");
+    /* ids are checked by the kernel; positions only here */
     if (positions->dim[0] - first < ids->dim[1])
         return op_misfit(g, op, ids, "ids", positions, "positions",
                          "the sequence is longer than the positions");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The cache of keys and values: size checks, memory, the count of positions. In: the
- * sizes of a model. Out: places for attention to write to. Never touches the values.
+ * sizes of a model. Out: places for attention to write to. Never touches the values. A
+ * cache is filled from the front; what lies beyond its length is never read.
  */
 #include "ops/kv.h"
 
@@ -10,6 +11,7 @@
 /* Elements of one layer, keys and values. */
 static size_t layer_elems(const accel_kv_t *kv)
 {
+    /* kv_new has checked that no product of the sizes overflows */
     return 2 * (size_t)kv->batch * (size_t)kv->kv_heads * (size_t)kv->capacity *
            (size_t)kv->head_width;
 }
@@ -31,6 +33,7 @@ accel_kv_t *kv_new(struct graph *g, int layers, int batch, int capacity, int kv_
                        layers, batch, capacity, kv_heads, head_width);
             return NULL;
         }
+    /* the struct is the host's; only the values are the device's */
     kv = calloc(1, sizeof(*kv));
     if (kv)
         *kv = (accel_kv_t){ g, layers, batch, capacity, kv_heads, head_width, 0, NULL };
@@ -38,6 +41,7 @@ accel_kv_t *kv_new(struct graph *g, int layers, int batch, int capacity, int kv_
         accel_fail_nomem(err, "the cache of keys and values", bytes);
         return NULL;
     }
+    /* of the device, not of the arena: it outlives many forwards */
     if (g->backend->alloc(g->backend, MEMORY_WORK, bytes, &kv->data, err)) {
         free(kv);
         return NULL;
@@ -69,10 +73,12 @@ int accel_kv_capacity(const accel_kv_t *kv)
 /* Called once per forward, when every layer has appended. */
 accel_status_t accel_kv_advance(accel_kv_t *kv, int positions, accel_error_t *err)
 {
+    /* the comparison by subtraction cannot overflow */
     if (!kv || positions < 0 || positions > kv->capacity - kv->length)
         return accel_fail(err, A0605, "advance by the positions of the last forward",
                           "kv cache: %d more positions, %d of %d are used", positions,
                           accel_kv_length(kv), accel_kv_capacity(kv));
+    /* after the last layer: all of them wrote to the same positions */
     kv->length += positions;
     return ACCEL_OK;
 }

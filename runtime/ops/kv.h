@@ -6,7 +6,7 @@
 #ifndef ACCEL_OPS_KV_H
 #define ACCEL_OPS_KV_H
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "tensor/graph.h"
 
 /* The cache owns `data`; the graph, and with it the backend, must outlive the cache.

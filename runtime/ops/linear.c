@@ -3,7 +3,8 @@
  * linear: act(x weight^T + bias). With an activation, the value before it is saved;
  * with RELU the result itself, which gives the derivative just as well. A linear that
  * is the only reader of such a result multiplies its input gradient by that derivative
- * in the product's epilogue, which saves a pass over memory.
+ * in the product's epilogue, which saves a pass over memory. in: x, weight, bias.
+ * saved: x and the value for the derivative. ints: the activation.
  */
 #include "ops/ops.h"
 
@@ -17,7 +18,8 @@ struct delta {
     void *scratch;
 };
 
-/* grad_before: our only reader has applied the derivative already. */
+/* grad_before: our only reader has applied the derivative already. delta is [rows, out]
+ * in either case. */
 static bool delta_open(struct graph *g, const struct tape_entry *e, struct delta *d)
 {
     const accel_tensor_t *dy = e->out->grad;
@@ -45,7 +47,7 @@ static bool passes_act(const accel_tensor_t *x)
     return x->before && x->before->data && x->readers == 1 && !x->grad;
 }
 
-/* dx = delta weight */
+/* dx = delta weight [rows, out] [out, in]. Rows are all leading dimensions of x. */
 static bool input_grad(struct graph *g, accel_tensor_t *x, const accel_tensor_t *w,
                        const void *values, const struct delta *d)
 {
@@ -55,6 +57,8 @@ static bool input_grad(struct graph *g, accel_tensor_t *x, const accel_tensor_t 
 
     if (!x->needs_grad)
         return true;
+    /* x = act(before): hand down the gradient by `before`, which is what the op that
+     * made x wants */
     if (passes_act(x)) {
         p.act_grad = x->grad_before = true;
         p.act = x->act;
@@ -63,6 +67,7 @@ static bool input_grad(struct graph *g, accel_tensor_t *x, const accel_tensor_t 
     dx = grad_target(g, x, &p.add);
     if (!dx)
         return false;
+    /* a: [rows, out], b: [out, in], c: [rows, in], all row-major without gaps */
     p.a = d->data;
     p.a_type = d->type;
     p.lda = w->dim[0];
@@ -83,7 +88,9 @@ static bool side_by_side(const accel_tensor_t *w, const accel_tensor_t *bias)
     return bias && bias->needs_grad && w->needs_grad && bias->unit == w->unit;
 }
 
-/* dweight += delta^T x and, with side_by_side, dbias += the column sums of delta */
+/* dweight += delta^T x and, with side_by_side, dbias += the column sums of delta [rows,
+ * out]^T [rows, in] -> [out, in]. The sum over rows is the long one, and a fixed order
+ * of it is the backend's business. */
 static bool weight_grad(struct graph *g, const accel_tensor_t *x,
                         const accel_tensor_t *w, const accel_tensor_t *bias,
                         const struct delta *d)
@@ -107,6 +114,7 @@ static bool weight_grad(struct graph *g, const accel_tensor_t *x,
     if (!w->needs_grad)
         return true;
     p.c = op_grad(g, op, w);
+    /* one unit: asking for the second does not give the first one's buffer up */
     if (p.c && side_by_side(w, bias))
         p.row_sums = op_grad(g, op, bias);
     if (g->error.code)
@@ -156,6 +164,7 @@ static bool linear_shapes_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t
 {
     if (!op_activation(g, op, x, "x") || !op_parameter(g, op, w, "weight", 2))
         return false;
+    /* torch's layout, [out, in]: weights of Hugging Face are used as they are */
     if (w->dim[1] != x->dim[x->ndim - 1])
         return op_misfit(g, op, x, "x", w, "weight",
                          "weight is [out, in] and x is [..., in]");
@@ -208,6 +217,7 @@ accel_tensor_t *accel_linear(accel_tensor_t *x, accel_tensor_t *weight,
     for (int i = 0; i < x->ndim; i++)
         dims[i] = x->dim[i];
     dims[x->ndim - 1] = weight->dim[0];
+    /* the epilogue adds the bias and applies the activation before the one rounding */
     y = graph_tensor(g, g->compute, x->ndim, dims);
     /* only a backward needs the value before the activation */
     if (y && g->recording && act != ACCEL_ACT_NONE && act != ACCEL_ACT_RELU)
@@ -216,6 +226,7 @@ accel_tensor_t *accel_linear(accel_tensor_t *x, accel_tensor_t *weight,
         return NULL;
     linear_forward(g, &u, x, weight, bias, act, y, pre);
     op_done(g, &u);
+    /* a frozen weight does not end the gradient: x may need it */
     y->needs_grad = op_needs_grad(g, in, 3);
     /* for a later linear that reads y: see passes_act */
     y->before = act == ACCEL_ACT_RELU ? y : pre;

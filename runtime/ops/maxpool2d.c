@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * maxpool2d: the largest element of each window. Saves the place of each maximum, one
- * int32 each, instead of x.
+ * int32 each, instead of x. Windows lie wholly inside: there is no padding. ints: size,
+ * stride.
  */
 #include "ops/ops.h"
 
@@ -30,6 +31,8 @@ static bool maxpool2d_backward(struct graph *g, const struct tape_entry *e)
     void *scratch;
     bool add;
 
+    /* scratch for float32 sums: windows may overlap, and their gradients are rounded
+     * once */
     dx = grad_target(g, x, &add);
     scratch = dx ? graph_scratch(g, be->maxpool_scratch(be, &p)) : NULL;
     if (!scratch)
@@ -69,6 +72,7 @@ accel_tensor_t *accel_maxpool2d(accel_tensor_t *x, int size, int stride)
 
     if (!g || !maxpool2d_fits(g, x, size, stride))
         return NULL;
+    /* out_h = floor((H - size) / stride) + 1: rows that fill no window are left out */
     p = maxpool2d_describe(x, size, stride);
     dims[0] = x->dim[0];
     dims[1] = x->dim[1];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * layernorm and rmsnorm over the last dimension, with gain and (layernorm) optional
- * bias. Both save x and two float32 numbers per row.
+ * bias. Both save x and two float32 numbers per row. in: x, gain, bias. saved: x, stats
+ * [2, rows]. ints: rms. reals: eps.
  */
 #include "ops/ops.h"
 
@@ -28,6 +29,7 @@ static bool param_grad(struct graph *g, const struct tape_entry *e,
         return true;
     to = op_grad(g, e->op, t);
     if (to)
+        /* to is the parameter's own place in its unit's buffer */
         be->norm_param_grad(be, p, which == 1 ? to : NULL, which == 2 ? to : NULL,
                             e->out->grad->data, e->saved[0]->data, e->saved[1]->data);
     return to != NULL;
@@ -41,6 +43,7 @@ static bool param_grads(struct graph *g, const struct tape_entry *e,
     accel_tensor_t *gain = e->in[1], *bias = e->in[2];
     float *dgain;
 
+    /* two units, or one of the two frozen: a pass for each */
     if (!bias || gain->unit != bias->unit || !gain->needs_grad || !bias->needs_grad)
         return param_grad(g, e, p, 1) && param_grad(g, e, p, 2);
     dgain = op_grad(g, e->op, gain);
@@ -63,6 +66,7 @@ static bool norm_backward(struct graph *g, const struct tape_entry *e)
 
     if (!op_want(g, e->op, &u, e->in + 1, 2))
         return false;
+    /* the sums for gain and bias read dy and x again; they do not need the gain */
     if (x->needs_grad) {
         accel_tensor_t *dx = grad_target(g, x, &add);
 
@@ -82,12 +86,14 @@ static bool norm_fits(struct graph *g, const char *op, accel_tensor_t *x,
 {
     if (!op_activation(g, op, x, "x") || !op_parameter(g, op, gain, "gain", 1))
         return false;
+    /* only the last dimension is normalized, as in every model here */
     if (gain->dim[0] != x->dim[x->ndim - 1])
         return op_misfit(g, op, x, "x", gain, "gain", "the last size must be equal");
     if (bias && !op_parameter(g, op, bias, "bias", 1))
         return false;
     if (bias && bias->dim[0] != gain->dim[0])
         return op_misfit(g, op, gain, "gain", bias, "bias", "they must be equal");
+    /* written so that a NaN is refused, too */
     if (!(eps >= 0.0f))
         return graph_fail(g, A0605, op, "use 0 or more; 1e-5 is usual",
                           "eps %g is negative", (double)eps);
@@ -106,8 +112,10 @@ static accel_tensor_t *normalize(const char *op, accel_tensor_t *x,
 
     if (!g || !norm_fits(g, op, x, gain, bias, eps))
         return NULL;
+    /* y has the shape and dtype of x; gain and bias are [cols] */
     p = norm_describe(x, gain, eps, rms);
     y = graph_tensor(g, x->dtype, x->ndim, x->dim);
+    /* float32 even with bfloat16: the backward multiplies by 1 / deviation */
     stats = graph_tensor(g, ACCEL_F32, 2, (int64_t[]){ 2, p.rows });
     if (!y || !stats || !op_want(g, op, &u, in + 1, 2))
         return NULL;

@@ -2,7 +2,7 @@
  *
  * Helpers of the ops (see ops.h): checks, residency calls, gradient bookkeeping. In:
  * tensors as a program passes them. Out: values, gradients, or the graph's sticky
- * error.
+ * error. Nothing here computes but grad_share, which may add two gradients.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,12 +17,14 @@ struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
 
     for (int i = 0; i < n && !g; i++)
         g = in[i] ? in[i]->g : NULL;
+    /* an earlier op has failed: its error stays, and this one adds nothing */
     if (!g || g->error.code)
         return NULL;
     for (int i = 0; i < n; i++) {
         if (!in[i])
             return graph_fail(g, A0601, op, "check what the caller passes",
                               "input %d is NULL", i + 1);
+        /* a tensor of another run has other units, and perhaps another device */
         if (in[i]->g != g)
             return graph_fail(g, A0601, op, "pass tensors of this run's forward",
                               "input %d, %s, belongs to another run", i + 1,
@@ -65,10 +67,13 @@ bool op_parameter(struct graph *g, const char *op, const accel_tensor_t *t,
         return graph_fail(g, A0603, op, "declare it with accel_param",
                           "%s must be a parameter, not an activation %s", what,
                           tensor_shape_text(t, shape, sizeof(shape)));
+    /* parameters are checked when they are used, and not when they are declared: only
+     * the op knows what fits */
     if (t->ndim != ndim)
         return graph_fail(g, A0602, op, "declare it with as many sizes (accel_param)",
                           "%s must have %d dimensions, but %s is %s", what, ndim,
                           t->name, tensor_shape_text(t, shape, sizeof(shape)));
+    /* a parameter has a unit from accel_prepare on */
     if (t->unit < 0)
         return graph_fail(g, A0604, op, "call accel_prepare before the forward",
                           "parameter %s has no values yet", t->name);
@@ -142,6 +147,7 @@ bool op_dim(struct graph *g, const char *op, const accel_tensor_t *t, int dim)
 
 bool op_act(struct graph *g, const char *op, accel_activation_t act)
 {
+    /* the value comes from a program, and may be any int */
     if ((int)act >= ACCEL_ACT_NONE && act <= ACCEL_ACT_TANH)
         return true;
     return graph_fail(g, A0605, op, "use one of accel_activation_t",
@@ -184,9 +190,12 @@ bool op_want(struct graph *g, const char *op, struct op_units *u,
         accel_status_t st;
 
         for (int k = 0; k < u->count; k++)
+            /* the same unit twice would need two dones and gather nothing new */
             have = have || u->unit[k] == t[i]->unit;
         if (have)
             continue;
+        /* the gather ring has two slots, so a third unit would wait for itself for ever
+         */
         if (u->count == 2) {
             op_done(g, u);
             return graph_fail(g, A0606, op, "wrap fewer modules",
@@ -212,9 +221,11 @@ void op_done(struct graph *g, const struct op_units *u)
 const void *op_values(const struct graph *g, const struct op_units *u,
                       const accel_tensor_t *t)
 {
+    /* a gathered unit is one array in the compute dtype */
     size_t at = t ? (size_t)t->unit_offset * accel_dtype_bytes(g->compute) : 0;
 
     for (int k = 0; t && k < u->count; k++)
+        /* op_want has put every unit of the op here */
         if (u->unit[k] == t->unit)
             return (const char *)u->base[k] + at;
     return NULL;
@@ -224,6 +235,7 @@ bool op_needs_grad(const struct graph *g, accel_tensor_t *const *t, int n)
 {
     for (int i = 0; i < n; i++)
         if (t[i] && t[i]->needs_grad)
+            /* one that needs it is enough; without recording none does */
             return g->recording;
     return false;
 }
@@ -232,6 +244,7 @@ bool op_needs_grad(const struct graph *g, accel_tensor_t *const *t, int n)
 float *op_grad(struct graph *g, const char *op, const accel_tensor_t *t)
 {
     accel_error_t err = { 0 };
+    /* a unit's gradients are one array, in float32 whatever the compute dtype */
     float *base;
     accel_status_t st = g->residency.grad(g->residency.user, t->unit, &base, &err);
 
@@ -259,12 +272,15 @@ static bool alone(const accel_tensor_t *t)
     return t->refs == 1 && (!t->base || t->base->refs == 1);
 }
 
-/* A gradient that others hold is copied before it is changed (copy on write). */
+/* A gradient that others hold is copied before it is changed (copy on write). So add
+ * and reshape may pass on the tensor itself, and only a second contribution pays for a
+ * copy. */
 accel_tensor_t *grad_target(struct graph *g, accel_tensor_t *x, bool *add_out)
 {
     accel_tensor_t *old = x->grad, *t;
 
     *add_out = old != NULL;
+    /* nobody would see the change */
     if (old && alone(old))
         return old;
     t = grad_new(g, x);
@@ -274,6 +290,7 @@ accel_tensor_t *grad_target(struct graph *g, accel_tensor_t *x, bool *add_out)
     if (old)
         g->backend->copy(g->backend, t->data, old->data,
                          (size_t)t->elems * accel_dtype_bytes(t->dtype));
+    /* the link from x to the old one ends; its other holders keep it */
     tensor_release(old);
     x->grad = t;
     return t;
@@ -287,6 +304,7 @@ bool grad_share(struct graph *g, accel_tensor_t *x, accel_tensor_t *dy)
 
     if (!x->needs_grad)
         return true;
+    /* the first contribution: hold it, copy nothing */
     if (!x->grad) {
         tensor_retain(dy);
         x->grad = dy;
@@ -295,6 +313,7 @@ bool grad_share(struct graph *g, accel_tensor_t *x, accel_tensor_t *dy)
     t = alone(x->grad) ? x->grad : grad_new(g, x);
     if (!t)
         return false;
+    /* one pass reads both, wherever the sum goes */
     be->add(be, t->data, x->grad->data, dy->data, t->dtype, t->elems);
     if (t != x->grad)
         tensor_release(x->grad);

@@ -8,7 +8,7 @@
 #ifndef ACCEL_OPS_OPS_H
 #define ACCEL_OPS_OPS_H
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "tensor/tape.h"
 
 /* Returns the graph of the first input that is not NULL. An input that is NULL, was

@@ -2,7 +2,7 @@
  *
  * rope: rotary positions on pairs (i, i + D / 2), with the frequencies of Hugging
  * Face's Llama and its two ways of stretching the context. Saves nothing: the backward
- * rotates the other way.
+ * rotates the other way. x [B, T, heads D], D even.
  */
 #include <math.h>
 
@@ -17,12 +17,14 @@ static const char op[] = "rope";
 static float llama3(const accel_rope_t *o, float frequency)
 {
     float context = (float)o->original_context, smooth;
+    /* wavelength in positions: 2 pi / frequency */
     float wave = (float)(2.0 * 3.14159265358979323846) / frequency;
 
     if (wave < context / o->high_freq_factor)
         return frequency;
     if (wave > context / o->low_freq_factor)
         return frequency / o->factor;
+    /* 0 at the long end of the blend, 1 at the short one */
     smooth = (context / wave - o->low_freq_factor) /
              (o->high_freq_factor - o->low_freq_factor);
     return (1.0f - smooth) * frequency / o->factor + smooth * frequency;
@@ -35,6 +37,7 @@ void rope_frequencies(const accel_rope_t *o, int64_t head_width, float *frequenc
     double theta = o->theta != 0.0f ? (double)o->theta : 10000.0;
 
     for (int64_t i = 0; i < head_width / 2; i++) {
+        /* frequency[i] = theta^(-2 i / D) */
         float power = (float)(2 * i) / (float)head_width;
         float f = 1.0f / (float)pow(theta, (double)power);
 
@@ -83,6 +86,7 @@ static bool rope_backward(struct graph *g, const struct tape_entry *e)
 /* theta 0 means the default. NaN fails each comparison and is refused. */
 static bool options_good(struct graph *g, const accel_rope_t *o)
 {
+    /* a plain rope has no factor */
     bool plain = o->kind == ACCEL_ROPE_PLAIN;
     bool good = plain || o->kind == ACCEL_ROPE_LINEAR || o->kind == ACCEL_ROPE_LLAMA3;
 
@@ -113,9 +117,11 @@ accel_tensor_t *accel_rope(accel_tensor_t *x, int heads, const accel_rope_t *o,
     accel_tensor_t *y;
     char shape[96];
 
+    /* no options: theta 10000, nothing stretched */
     o = o ? o : &plain;
     if (!g || !op_activation(g, op, x, "x") || !options_good(g, o))
         return NULL;
+    /* ROPE_MAX_PAIRS: the frequencies travel with the call, as kernel arguments */
     if (x->ndim != 3 || heads < 1 || x->dim[2] % heads || x->dim[2] / heads % 2 ||
         x->dim[2] / heads / 2 > ROPE_MAX_PAIRS)
         return graph_fail(g, A0602, op, "x is [B, T, heads D], D even and at most 512",

@@ -40,6 +40,7 @@ accel_tensor_t *accel_softmax(accel_tensor_t *x)
 
     if (!g || !op_floats(g, op, x, "x"))
         return NULL;
+    /* the result is saved instead of x, which may then be freed */
     y = graph_tensor(g, x->dtype, x->ndim, x->dim);
     if (!y)
         return NULL;
@@ -61,6 +62,8 @@ accel_tensor_t *accel_softmax(accel_tensor_t *x)
 /* Views x as [a][b][c], to be summed over b. dim -1: all of x is b. */
 static void around(const accel_tensor_t *x, int dim, int64_t to[3])
 {
+    /* x[a, b, c] lies at (a B + b) C + c: dimensions before `dim` are a, those after it
+     * are c */
     to[0] = to[2] = 1;
     to[1] = dim < 0 ? x->elems : x->dim[dim];
     for (int i = 0; i < dim; i++)
@@ -75,7 +78,8 @@ static float scale_of(bool mean, const int64_t dim[3])
     return !mean ? 1.0f : dim[1] ? 1.0f / (float)dim[1] : 0.0f;
 }
 
-/* Each element of x gets the gradient of the sum that it went into. */
+/* Each element of x gets the gradient of the sum that it went into. ints: dimension,
+ * mean. Saves nothing: the sizes of x are enough. */
 static bool reduce_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *dy = e->out->grad, *dx;
@@ -136,7 +140,8 @@ accel_tensor_t *accel_mean(accel_tensor_t *x, int dim)
 
 /* ---- mean-squared error ---------------------------------------------------------- */
 
-/* (x - y)^2 is symmetric, and so is its derivative: one kernel serves both inputs. */
+/* (x - y)^2 is symmetric, and so is its derivative: one kernel serves both inputs.
+ * d/dx = 2 / n (x - y); for y the same with both exchanged. */
 static bool mse_backward(struct graph *g, const struct tape_entry *e)
 {
     const struct backend *be = g->backend;
@@ -166,6 +171,7 @@ accel_tensor_t *accel_mse(accel_tensor_t *x, accel_tensor_t *y)
     if (!g || !op_floats(g, op, x, "x") || !op_floats(g, op, y, "y") ||
         !op_same_shape(g, op, x, "x", y, "y"))
         return NULL;
+    /* a loss: float32 whatever the inputs are, which may differ */
     mean = graph_tensor(g, ACCEL_F32, 1, &one);
     if (!mean)
         return NULL;
@@ -193,6 +199,7 @@ static bool cast_backward(struct graph *g, const struct tape_entry *e)
 
     dx = grad_target(g, x, &add);
     if (dx)
+        /* a narrower x has lost digits already; its gradient loses the same ones */
         be->cast(be, dx->data, dx->dtype, add, dy->data, dy->dtype, dy->elems);
     return dx != NULL;
 }
@@ -208,6 +215,7 @@ accel_tensor_t *accel_cast(accel_tensor_t *x, accel_dtype_t dtype)
     /* no copy: x itself is the result */
     if (x->dtype == dtype)
         return x;
+    /* integers come from batches only; no kernel writes them */
     if (dtype != ACCEL_F32 && dtype != ACCEL_BF16)
         return graph_fail(g, A0605, op, "cast to float32 or bfloat16",
                           "x cannot become %s", accel_dtype_name(dtype));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a program may read from a tensor and write to one: shape, dtype, values.
- * Parameters are refused: they are sharded.
+ * Parameters are refused: they are sharded. No rank holds all values of one.
  */
 #include "ops/ops.h"
 
@@ -30,10 +30,13 @@ accel_status_t accel_tensor_read(const accel_tensor_t *t, float *host, size_t el
     if (t->name)
         return accel_fail(err, A0611, "save a checkpoint and read it there",
                           "parameter %s is sharded and cannot be read", t->name);
+    /* the struct outlives its data until the graph_reset after the next, so a late read
+     * is found */
     if (!t->data)
         return accel_fail(err, A0611, "read it before its step is over",
                           "the memory of the tensor %s was given back already",
                           tensor_shape_text(t, shape, sizeof(shape)));
+    /* the caller's buffer has that many: a wrong number must not be read past it */
     if (elems != (size_t)t->elems)
         return accel_fail(
             err, A0611, "pass the tensor's number of elements, from its shape",
@@ -64,6 +67,7 @@ accel_status_t accel_tensor_write(accel_tensor_t *t, const void *host, size_t by
     if (bytes != want)
         return accel_fail(err, A0611, "pass the whole tensor in its own dtype",
                           "the tensor has %zu bytes, not %zu", want, bytes);
+    /* host may change as soon as this returns */
     t->g->backend->from_host(t->g->backend, t->data, host, bytes);
     return ACCEL_OK;
 }

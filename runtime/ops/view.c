@@ -2,7 +2,8 @@
  *
  * reshape, slice and transpose. Tensors are contiguous. Whatever only renames the sizes
  * shares the data, and so does a slice of whole rows from the front dimension. All else
- * is one copy, made at once, because every kernel reads contiguous rows.
+ * is one copy, made at once, because every kernel reads contiguous rows. A view is a
+ * tensor of its own on the tape, and holds the one whose data it shares.
  */
 #include <string.h>
 
@@ -29,6 +30,7 @@ static bool same_data_backward(struct graph *g, const struct tape_entry *e)
     dy = graph_view(g, e->out->grad, x->ndim, x->dim);
     if (!dy)
         return false;
+    /* held by the link from x alone, not by the scope of a module */
     dy->scoped = false;
     good = grad_share(g, x, dy);
     tensor_release(dy);
@@ -57,6 +59,7 @@ static bool complete(int64_t *to, int ndim, const int64_t *dims, int64_t elems)
 
     for (int i = 0; i < ndim; i++) {
         to[i] = dims[i];
+        /* a second -1 is a size below 0 and refused below */
         if (dims[i] == -1 && open < 0)
             open = i;
         else if (dims[i] < 0 || __builtin_mul_overflow(known, dims[i], &known))
@@ -76,6 +79,7 @@ accel_tensor_t *accel_reshape(accel_tensor_t *x, int ndim, const int64_t *dims)
 {
     struct graph *g = op_graph(reshape_op, &x, 1);
     int64_t to[TENSOR_MAX_DIMS];
+    /* only carries sizes that do not fit into the message */
     accel_tensor_t want = { 0 };
     char xs[96], ys[96];
 
@@ -130,8 +134,10 @@ static bool slice_backward(struct graph *g, const struct tape_entry *e)
     dx = grad_target(g, x, &add);
     if (!dx)
         return false;
+    /* what the slice leaves out would be uninitialized */
     if (!add)
         be->fill(be, dx->data, dx->dtype, dx->elems, 0.0f);
+    /* rows of the slice, `count` of the `size` elements of each outer row */
     be->copy_rows(be, element(dx, e->ints[1] * a.inner), a.size * a.inner, add,
                   e->out->grad->data, e->ints[2] * a.inner, dx->dtype, a.outer,
                   e->ints[2] * a.inner);
@@ -147,6 +153,7 @@ static accel_tensor_t *cut(struct graph *g, accel_tensor_t *x, struct around a, 
 
     memcpy(dims, x->dim, sizeof(dims));
     dims[dim] = count;
+    /* a view costs no memory, but keeps all of x alive while it is held */
     y = a.outer == 1 ? graph_view(g, x, x->ndim, dims)
                      : graph_tensor(g, x->dtype, x->ndim, dims);
     if (!y)
@@ -192,6 +199,8 @@ static void five(const accel_tensor_t *x, int first, int second, int64_t dim[5])
     for (int i = 0; i < 5; i++)
         dim[i] = 1;
     for (int i = 0; i < x->ndim; i++)
+        /* the index counts the borders that i has passed: 0 before first, 1 at it, 2
+         * between, 3 at second, 4 behind */
         dim[(i >= first) + (i > first) + (i >= second) + (i > second)] *= x->dim[i];
 }
 
@@ -206,6 +215,7 @@ static bool transpose_backward(struct graph *g, const struct tape_entry *e)
     dx = grad_target(g, x, &add);
     if (!dx)
         return false;
+    /* dy has b and d exchanged; exchanging them again gives the order of x */
     five(x, (int)e->ints[0], (int)e->ints[1], dim);
     b = dim[1];
     dim[1] = dim[3];
@@ -225,6 +235,7 @@ accel_tensor_t *accel_transpose(accel_tensor_t *x, int dim0, int dim1)
         !op_dim(g, transpose_op, x, dim0) || !op_dim(g, transpose_op, x, dim1))
         return NULL;
     memcpy(dims, x->dim, sizeof(dims));
+    /* dims of the result; the kernel takes the cut of x into five */
     dims[dim0] = x->dim[dim1];
     dims[dim1] = x->dim[dim0];
     five(x, first, second, dim);

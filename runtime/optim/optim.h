@@ -7,7 +7,7 @@
 #ifndef ACCEL_OPTIM_OPTIM_H
 #define ACCEL_OPTIM_OPTIM_H
 
-#include "backend/backend.h"
+#include "backend/device.h"
 
 /* Replaces the zeros of `o` that mean "default" (accel.h). Idempotent. */
 accel_optimizer_t optim_defaults(accel_optimizer_t o);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "backend/cuda_sizes.h"
 #include "optim/optim.h"
 #include "run/run.h"

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "common/path_dir.h"
 #include "optim/optim.h"
 #include "run/run.h"

@@ -23,7 +23,7 @@
 #ifndef ACCEL_SHARD_SHARD_H
 #define ACCEL_SHARD_SHARD_H
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "accel_ckpt.h"
 #include "comm/comm.h"
 #include "config/config.h"

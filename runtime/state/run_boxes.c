@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "run/run.h"
 
 /* A box that is the whole tensor. `name` must outlive it. */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "tensor/graph.h"
 
 /* Blocks start on a cache line; memory is committed in steps of BACKEND_STEP. Addresses

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "tensor/tape.h"
 
 #define POOL_CHUNK 256

@@ -12,7 +12,7 @@
 
 #define TENSOR_MAX_DIMS 4
 
-struct backend; /* backend/backend.h */
+struct backend; /* backend/device.h */
 struct graph;
 struct tape_entry;
 

@@ -11,7 +11,7 @@
 #include "nn/models/gpt2.h"
 #include "weights/huggingface/hf_config.h"
 #include "nn/models/llama.h"
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "weights/weights.h"
 
 /* elements gathered at a time: 16 MiB of float32 on rank 0 */

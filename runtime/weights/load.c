@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "weights/weights.h"
 
 /* elements that one thread reads at a time: as stored, and transposed */

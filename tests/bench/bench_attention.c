@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "common/common.h"
 
 #define HEADS 12

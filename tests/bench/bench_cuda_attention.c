@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "backend/cuda_load.h"
 #include "common/common.h"
 

@@ -6,7 +6,7 @@
 #ifndef ACCEL_TESTS_CUDA_DEVICE_H
 #define ACCEL_TESTS_CUDA_DEVICE_H
 
-#include "backend/backend.h"
+#include "backend/device.h"
 
 /* False: without a name in the environment, and this build has no stand-in. */
 bool cuda_module_named(void);

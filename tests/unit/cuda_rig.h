@@ -6,7 +6,7 @@
 #ifndef ACCEL_TESTS_CUDA_RIG_H
 #define ACCEL_TESTS_CUDA_RIG_H
 
-#include "backend/backend.h"
+#include "backend/device.h"
 
 struct cuda_rig {
     struct backend *cpu, *device;

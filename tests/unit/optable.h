@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 
 #define OP_INPUTS 4
 

@@ -9,7 +9,7 @@
 #ifndef ACCEL_TESTS_QUEUE_RECORD_H
 #define ACCEL_TESTS_QUEUE_RECORD_H
 
-#include "backend/backend.h"
+#include "backend/device.h"
 
 struct queue_record;
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "backend/cpu/tile.h"
 #include "common/rng.h"
 #include "ops/kv.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "tests/tap.h"
 #include "tests/unit/op_rig.h"
 #include "tests/unit/resident.h"

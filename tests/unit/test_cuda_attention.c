@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "backend/cuda/attention_path.h"
 #include "common/bf16.h"
 #include "tests/tap.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "common/rng.h"
 #include "nn/models/gpt2.h"
 #include "tests/tap.h"

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "tests/tap.h"
 #include "tests/unit/resident.h"
 

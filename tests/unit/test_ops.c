@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "common/bf16.h"
 #include "ops/ops.h"
 #include "tests/tap.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "ops/kv.h"
 #include "ops/ops.h"
 #include "tests/tap.h"

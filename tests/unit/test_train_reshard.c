@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "nn/models/gpt2.h"
 #include "tests/tap.h"
 #include "tests/unit/fork_world.h"

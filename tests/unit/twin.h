@@ -7,7 +7,7 @@
 #ifndef ACCEL_TESTS_TWIN_H
 #define ACCEL_TESTS_TWIN_H
 
-#include "backend/backend.h"
+#include "backend/device.h"
 
 #define TWIN_ARRAYS 8
 

@@ -9,29 +9,31 @@
 /* A switch over constants: each loop holds one activation only, so that it
  * vectorizes. */
 #define FOR_ACT(act, LOOP)                                                             \
-    switch (act) {                                                                     \
-    case ACCEL_ACT_NONE:                                                               \
-        LOOP(ACCEL_ACT_NONE);                                                          \
-        break;                                                                         \
-    case ACCEL_ACT_GELU:                                                               \
-        LOOP(ACCEL_ACT_GELU);                                                          \
-        break;                                                                         \
-    case ACCEL_ACT_GELU_ERF:                                                           \
-        LOOP(ACCEL_ACT_GELU_ERF);                                                      \
-        break;                                                                         \
-    case ACCEL_ACT_SILU:                                                               \
-        LOOP(ACCEL_ACT_SILU);                                                          \
-        break;                                                                         \
-    case ACCEL_ACT_RELU:                                                               \
-        LOOP(ACCEL_ACT_RELU);                                                          \
-        break;                                                                         \
-    case ACCEL_ACT_RELU2:                                                              \
-        LOOP(ACCEL_ACT_RELU2);                                                         \
-        break;                                                                         \
-    case ACCEL_ACT_TANH:                                                               \
-        LOOP(ACCEL_ACT_TANH);                                                          \
-        break;                                                                         \
-    }
+    do {                                                                               \
+        switch (act) {                                                                 \
+        case ACCEL_ACT_NONE:                                                           \
+            LOOP(ACCEL_ACT_NONE);                                                      \
+            break;                                                                     \
+        case ACCEL_ACT_GELU:                                                           \
+            LOOP(ACCEL_ACT_GELU);                                                      \
+            break;                                                                     \
+        case ACCEL_ACT_GELU_ERF:                                                       \
+            LOOP(ACCEL_ACT_GELU_ERF);                                                  \
+            break;                                                                     \
+        case ACCEL_ACT_SILU:                                                           \
+            LOOP(ACCEL_ACT_SILU);                                                      \
+            break;                                                                     \
+        case ACCEL_ACT_RELU:                                                           \
+            LOOP(ACCEL_ACT_RELU);                                                      \
+            break;                                                                     \
+        case ACCEL_ACT_RELU2:                                                          \
+            LOOP(ACCEL_ACT_RELU2);                                                     \
+            break;                                                                     \
+        case ACCEL_ACT_TANH:                                                           \
+            LOOP(ACCEL_ACT_TANH);                                                      \
+            break;                                                                     \
+        }                                                                              \
+    } while (0)
 
 /* `act` is a constant after inlining; the switch inside maths_act disappears. */
 VM_INLINE void act_loop(float *y, const float *x, int64_t n, accel_activation_t act)
@@ -47,7 +49,7 @@ void cpu_act_piece(float *y, const float *x, int64_t n, accel_activation_t act)
     if (act == ACCEL_ACT_NONE && y == x)
         return;
 #define LOOP(a) act_loop(y, x, n, a)
-    FOR_ACT(act, LOOP)
+    FOR_ACT(act, LOOP);
 #undef LOOP
 }
 
@@ -59,24 +61,26 @@ VM_INLINE void act_grad_loop(float *dx, const float *dy, const float *x, int64_t
         dx[i] = dy[i] * maths_act_grad(x[i], act);
 }
 
-/* dx = dy * act'(x); dx may be dy. */
 ACCEL_MULTIVERSION
-static void act_grad_piece(float *dx, const float *dy, const float *x, int64_t n,
-                           accel_activation_t act){
+void cpu_act_grad_piece(float *dx, const float *dy, const float *x, int64_t n,
+                        accel_activation_t act)
+{
 #define LOOP(a) act_grad_loop(dx, dy, x, n, a)
-    FOR_ACT(act, LOOP)
+    FOR_ACT(act, LOOP);
 #undef LOOP
 }
 
+/* v = a * b; v may be either. */
 ACCEL_MULTIVERSION
-    /* v = a * b; v may be either. */
-    static void times_piece(float *v, const float *a, const float *b, int64_t n)
+static void times_piece(float *v, const float *a, const float *b, int64_t n)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
         v[i] = a[i] * b[i];
 }
 
+/* y[n] = act(x[n]), a thousand elements at a time: bfloat16 is widened into the stack.
+ */
 void cpu_act(const struct backend *be, void *y, const void *x, accel_dtype_t type,
              int64_t n, accel_activation_t act)
 {
@@ -100,30 +104,13 @@ void cpu_act_grad(const struct backend *be, void *dx, bool add, const void *dy,
         float *v = cpu_room(dx, i, type, add, c);
         int64_t len = cpu_piece(n, i);
 
-        act_grad_piece(v, cpu_get(dy, i, type, len, a), cpu_get(pre, i, type, len, b),
-                       len, act);
+        cpu_act_grad_piece(v, cpu_get(dy, i, type, len, a),
+                           cpu_get(pre, i, type, len, b), len, act);
         cpu_put(dx, i, type, add, v, len);
     }
 }
 
-void cpu_slope_row(void *out, const void *pre, accel_dtype_t type, const float *c,
-                   int64_t n, accel_activation_t act)
-{
-    for (int64_t i = 0; i < n; i += CPU_PIECE) {
-        float a[CPU_PIECE], b[CPU_PIECE], *v = cpu_room(out, i, type, false, b);
-        int64_t len = cpu_piece(n, i);
-
-        /* round first, as if act_grad ran as a pass of its own */
-        if (type == ACCEL_BF16) {
-            cpu_put(out, i, type, false, c + i, len);
-            cpu_load_row(b, vm_at(out, i, type), type, len);
-        }
-        act_grad_piece(v, type == ACCEL_BF16 ? b : c + i, cpu_get(pre, i, type, len, a),
-                       len, act);
-        cpu_put(out, i, type, false, v, len);
-    }
-}
-
+/* y = act(gate) * up. The activation goes through the stack, the product to y. */
 void cpu_gated(const struct backend *be, void *y, const void *gate, const void *up,
                accel_dtype_t type, int64_t n, accel_activation_t act)
 {
@@ -139,6 +126,7 @@ void cpu_gated(const struct backend *be, void *y, const void *gate, const void *
     }
 }
 
+/* Both gradients from one read of the three inputs. */
 void cpu_gated_grad(const struct backend *be, void *dgate, bool add_gate, void *dup,
                     bool add_up, const void *dy, const void *gate, const void *up,
                     accel_dtype_t type, int64_t n, accel_activation_t act)
@@ -152,7 +140,7 @@ void cpu_gated_grad(const struct backend *be, void *dgate, bool add_gate, void *
         d = cpu_get(dy, i, type, len, b);
         if (dgate) {
             times_piece(v, d, cpu_get(up, i, type, len, c), len);
-            act_grad_piece(v, v, g, len, act);
+            cpu_act_grad_piece(v, v, g, len, act);
             cpu_put(dgate, i, type, add_gate, v, len);
         }
         if (dup) {

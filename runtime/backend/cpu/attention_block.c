@@ -37,14 +37,16 @@ int64_t attn_key_limit(const struct attention *p, int64_t b, int64_t q_end)
     return p->causal ? clamp(p->offset + q_end, 0, limit) : limit;
 }
 
-/* The order and sizes must match attention_thread_floats() in sizes.c. */
+/* The order and sizes must match attention_thread_floats() in cpu_sizes.c. */
 struct attn_mem attn_mem(const struct attention *p, float *mem, bool backward,
                          bool whole)
 {
     int64_t d = p->head_width, dp = attn_padded(d), tile = ATTN_BLOCK * ATTN_BLOCK;
+    /* dk and dv: of all keys of a head, or of one block */
     int64_t grads = (whole ? p->keys : ATTN_BLOCK) * dp;
     struct attn_mem m = { .max = mem, .isa = tile_isa() };
 
+    /* rows are dp floats, a multiple of the lanes; transposed tiles are [d][64] */
     m.sum = m.max + ATTN_BLOCK;
     m.factor = m.sum + ATTN_BLOCK;
     m.s = m.factor + ATTN_BLOCK;
@@ -78,6 +80,7 @@ void attn_load(const struct attention *p, float *dst, const struct heads *from,
                float scale)
 {
     int64_t d = p->head_width, dp = attn_padded(d);
+    /* value i of row r lies at `at` + r from->row + i */
     int64_t at = b * from->sample + h * from->head + first * from->row;
 
     for (int64_t r = 0; r < rows; r++, at += from->row) {
@@ -91,6 +94,7 @@ void attn_load(const struct attention *p, float *dst, const struct heads *from,
             to[i] = 0.0f;
     }
     if (padded > rows)
+        /* lanes without a query compute on zeros; their results are never stored */
         memset(dst + rows * dp, 0, (size_t)((padded - rows) * dp) * sizeof(*dst));
 }
 
@@ -99,6 +103,7 @@ static int64_t seen_by(const struct attn_pair *t, int64_t q)
 {
     if (!t->p->causal)
         return t->keys;
+    /* query t sees keys 0 .. offset + t, counted from this block's first key */
     return clamp(t->p->offset + t->q0 + q + 1 - t->k0, 0, t->keys);
 }
 
@@ -116,6 +121,7 @@ static void hide(const struct attn_pair *t, float *s)
     int64_t limit = attn_key_limit(p, t->b, p->queries);
     const int32_t *mask = p->mask ? p->mask + t->b * p->keys + t->k0 : NULL;
 
+    /* the usual block of a long sequence: nothing to hide */
     if (seen_by(t, 0) == t->keys && !mask && t->k0 + t->keys <= limit)
         return;
     for (int64_t k = 0; k < t->keys; k++) {
@@ -128,7 +134,8 @@ static void hide(const struct attn_pair *t, float *s)
     }
 }
 
-/* Each product stops at the last key that its last lane sees. */
+/* Each product stops at the last key that its last lane sees. c[k][q] = sum over i of
+ * rows[k][i] x[i][q]: keys by queries. */
 void attn_outer(const struct attn_pair *t, const struct attn_mem *m, const float *rows,
                 const float *x, float *c)
 {
@@ -149,11 +156,13 @@ void attn_outer(const struct attn_pair *t, const struct attn_mem *m, const float
 
 void attn_scores(const struct attn_pair *t, const struct attn_mem *m)
 {
+    /* s = k q^T; the scale is in q already */
     attn_outer(t, m, m->k, m->qt, m->s);
     hide(t, m->s);
 }
 
-/* a is read transposed (a_row 1): the rows stay as they are stored. */
+/* a is read transposed (a_row 1): the rows stay as they are stored. acc[i][q] += sum
+ * over k of rows[k][i] s[k][q]. */
 void attn_gather(const struct attn_pair *t, const struct attn_mem *m, const float *rows,
                  const float *s, float *acc)
 {

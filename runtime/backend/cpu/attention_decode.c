@@ -67,6 +67,7 @@ static float soften(float *s, int64_t keys, float *max, float *sum)
 
     for (int64_t j = 0; j < keys; j++)
         next = s[j] > next ? s[j] : next;
+    /* no key seen yet: any finite number will do, and avoids inf - inf */
     base = next == -INFINITY ? 0.0f : next;
     factor = *max == -INFINITY ? 0.0f : maths_exp(*max - base);
 #pragma omp simd
@@ -87,6 +88,7 @@ static void key_head(const struct attention *p, const struct attn_mem *m, int64_
                      int64_t first, int64_t heads, void *out, float *lse)
 {
     int64_t d = p->head_width, dp = attn_padded(d);
+    /* grouped heads: `first` is a query head, all of the call share its key head */
     int64_t kv_head = first / (p->heads / p->kv_heads);
     int64_t limit = attn_key_limit(p, b, 1);
     bool bf = p->type == ACCEL_BF16;
@@ -98,6 +100,7 @@ static void key_head(const struct attention *p, const struct attn_mem *m, int64_
         m->max[h] = -INFINITY;
         m->sum[h] = 0.0f;
     }
+    /* outputs start at zero; scores need only one row, for which m->factor is free */
     for (int64_t i = 0; i < heads * dp; i++)
         m->k[i] = 0.0f;
     for (int64_t k0 = 0; k0 < limit; k0 += ATTN_BLOCK) {
@@ -110,6 +113,7 @@ static void key_head(const struct attention *p, const struct attn_mem *m, int64_
         for (int64_t h = 0; h < heads; h++) {
             float factor;
 
+            /* q was scaled when it was loaded */
             scores_any(s, m->q + h * dp, k, p->k.row, keys, d, bf);
             for (int64_t j = 0; mask && j < keys; j++)
                 s[j] = mask[k0 + j] ? s[j] : -INFINITY;
@@ -121,6 +125,7 @@ static void key_head(const struct attention *p, const struct attn_mem *m, int64_
         int64_t at = (b * p->heads + first + h) * d;
         float sum = m->sum[h], inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
 
+        /* [batch, heads, 1 query]; in double, as max and log(sum) may differ by much */
         lse[b * p->heads + first + h] =
             sum > 0.0f ? (float)((double)m->max[h] + log((double)sum)) : INFINITY;
         for (int64_t i = 0; i < d; i++)
@@ -173,6 +178,7 @@ void cpu_copy_heads(const struct backend *be, struct heads_out to, struct heads 
                 src = b * from.sample + h * from.head;
 
         for (int64_t r = 0; r < rows; r++)
+            /* bits are copied, nothing is rounded */
             memcpy(vm_to(to.data, dst + r * to.row, type),
                    vm_at(from.data, src + r * from.row, type), bytes);
     }

@@ -33,6 +33,7 @@ static void store(const struct attention *p, const struct heads_out *to, int64_t
                       to->add);
 }
 
+/* a . b, in the lanes of VM_SUM: delta has the same bits on every instruction set. */
 ACCEL_MULTIVERSION
 static float dot(const float *a, const float *b, int64_t n)
 {
@@ -52,6 +53,7 @@ static void load_queries(const struct grad_task *w, const struct attn_pair *t)
     struct heads out = { w->g->out, p->queries * cols, cols, d }, dout = out;
     const float *lse = w->g->lse + (t->b * p->heads + t->h) * p->queries + t->q0;
 
+    /* out and dout are [batch, queries, heads * width] */
     dout.data = w->g->dout;
     attn_load(p, m->q, &p->q, t->b, t->h, t->q0, t->rows, t->lanes, p->scale);
     attn_load(p, m->dout, &dout, t->b, t->h, t->q0, t->rows, t->lanes, 1.0f);
@@ -59,6 +61,7 @@ static void load_queries(const struct grad_task *w, const struct attn_pair *t)
     attn_transpose(m->qt, ATTN_BLOCK, m->q, dp, t->lanes, d);
     attn_transpose(m->doutt, ATTN_BLOCK, m->dout, dp, t->lanes, d);
     for (int64_t q = 0; q < t->lanes; q++) {
+        /* lanes without a query: 0, so that exp stays finite */
         m->max[q] = q < t->rows ? lse[q] : 0.0f;
         m->sum[q] = dot(m->dout + q * dp, m->k + q * dp, d);
     }
@@ -83,6 +86,7 @@ static void pair(const struct grad_task *w, const struct attn_pair *t, int want,
     const struct attn_mem *m = w->m;
     const float *keep = w->p->dropout > 0 ? m->keep : NULL;
 
+    /* s = k q^T; p = exp(s - lse); dp = v dout^T; ds = p (dp keep - delta) */
     attn_scores(t, m);
     attn_probabilities(m->s, t->keys, t->lanes, m->max);
     attn_outer(t, m, m->v, m->doutt, m->ds);
@@ -92,6 +96,7 @@ static void pair(const struct grad_task *w, const struct attn_pair *t, int want,
     if (want & WANT_Q)
         attn_gather(t, m, m->k, m->ds, m->acc);
     if (want & WANT_KV) {
+        /* dv += p dout, dk += ds q; attn_score_grad has put p keep into s */
         attn_scatter(t, m, m->s, m->dout, dv);
         attn_scatter(t, m, m->ds, m->q, dk);
     }
@@ -137,6 +142,8 @@ static void query_block(const struct grad_task *w, int64_t b, int64_t h, int64_t
         t = attn_pair(w->p, b, h, q0, k0);
         load_keys(w, &t);
         if (want & WANT_KV)
+            /* the buffers hold all keys of the head, so a block has its place in them
+             */
             pair(w, &t, want, w->m->dk + k0 * dp, w->m->dv + k0 * dp);
         else
             pair(w, &t, want, NULL, NULL);
@@ -187,6 +194,8 @@ static void key_block(const struct grad_task *w, int64_t b, int64_t kv_head, int
     store_dkv(w, b, kv_head, k0, t.keys);
 }
 
+/* Two passes over the pairs of blocks, for fewer heads than threads: dq by query
+ * blocks, dk and dv by key blocks. */
 static void attention_grad_split(const struct grad_task *w)
 {
     const struct attention *p = w->p;
@@ -195,12 +204,14 @@ static void attention_grad_split(const struct grad_task *w)
 
     if (w->g->dq.data) {
 #pragma omp for schedule(dynamic)
+        /* from the end: later queries of a causal attention have more work */
         for (int64_t i = p->batch * p->heads * q_blocks - 1; i >= 0; i--)
             query_block(w, i / q_blocks / p->heads, i / q_blocks % p->heads,
                         i % q_blocks * ATTN_BLOCK, WANT_Q);
     }
     if (w->g->dk.data || w->g->dv.data) {
 #pragma omp for schedule(dynamic)
+        /* from the start: earlier keys are seen by more queries */
         for (int64_t i = 0; i < p->batch * p->kv_heads * k_blocks; i++)
             key_block(w, i / k_blocks / p->kv_heads, i / k_blocks % p->kv_heads,
                       i % k_blocks * ATTN_BLOCK);

@@ -53,6 +53,7 @@ static void keep_rows(float *keep, uint64_t seed, uint64_t stream, uint64_t firs
 void attn_keep(const struct attn_pair *t, float *keep)
 {
     const struct attention *p = t->p;
+    /* the numbering of struct attention: four keys share a block of random words */
     uint64_t quads = ((uint64_t)p->keys + 3) / 4;
     uint64_t row =
         ((uint64_t)(p->first_sample + t->b) * (uint64_t)p->heads + (uint64_t)t->h) *
@@ -98,6 +99,7 @@ void attn_softmax(float *s, int64_t keys, int64_t lanes, float *max, float *sum,
         for (int64_t q = 0; q < lanes; q++) {
             float v = s[k * LD + q], e = maths_exp(v - next[q]);
 
+            /* maths_exp clamps at -87, which is not 0 */
             e = v == -INFINITY ? 0.0f : e;
             sum[q] += e;
             s[k * LD + q] = e;
@@ -195,6 +197,7 @@ VM_INLINE void transpose4(float *dst, int64_t ldd, const float *src, int64_t lds
 {
     const four_int low = { 0, 4, 1, 5 }, high = { 2, 6, 3, 7 };
     const four_int even = { 0, 1, 4, 5 }, odd = { 2, 3, 6, 7 };
+    /* rows a, b, c, d; out[0] is a0 b0 c0 d0, and so on */
     four a = row_of(src), b = row_of(src + lds), c = row_of(src + 2 * lds);
     four d = row_of(src + 3 * lds), ab = mix(a, b, low), cd = mix(c, d, low), out[4];
 

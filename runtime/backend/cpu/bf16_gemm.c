@@ -74,7 +74,9 @@ INLINE void pack_rows(uint32_t *to, const bf16_t *from, int64_t ld, int64_t n,
                       int64_t k, const int width)
 {
     for (int64_t p = 0; p < k; p += 32) {
+        /* masked loads: elements behind the row are not touched, and count as zero */
         __mmask32 part = k - p >= 32 ? ~0u : (1u << (k - p)) - 1;
+        /* 32 elements are 16 pairs; the last group may have fewer */
         int64_t pairs = k - p >= 32 ? 16 : (k - p + 1) / 2;
 
         for (int c = 0; c < width; c += 16) {
@@ -105,6 +107,7 @@ INLINE void pack_columns(uint32_t *to, const bf16_t *from, int64_t ld, int64_t n
             __mmask16 part = first(n - c);
             __m256i low = _mm256_maskz_loadu_epi16(part, at), high;
 
+            /* a pair is rows p and p + 1 of one column */
             high = p + 1 < k ? _mm256_maskz_loadu_epi16(part, at + ld)
                              : _mm256_setzero_si256();
             _mm512_storeu_si512(
@@ -145,6 +148,7 @@ TARGET static void pack_b(uint32_t *to, bool columns, const bf16_t *from, int64_
 TARGET static void strips(const uint32_t *a, const uint32_t *b, int64_t pairs, float *c,
                           int64_t ldc, int64_t m, int64_t n, bool add)
 {
+    /* 28 sums, 2 vectors of b and one broadcast of a: 31 of 32 registers */
     __m512 sum[STRIP_M][2];
     __mmask16 left = first(n), right = first(n - 16);
 
@@ -157,6 +161,7 @@ TARGET static void strips(const uint32_t *a, const uint32_t *b, int64_t pairs, f
 
 #pragma GCC unroll 14
         for (int i = 0; i < STRIP_M; i++) {
+            /* a pair of a, the same in all lanes */
             __m512bh x = (__m512bh)_mm512_set1_epi32((int)a[p * STRIP_M + i]);
 
             sum[i][0] = _mm512_dpbf16_ps(sum[i][0], x, b0);
@@ -169,6 +174,7 @@ TARGET static void strips(const uint32_t *a, const uint32_t *b, int64_t pairs, f
 
         if (i >= m)
             break;
+        /* a later block of k, or c += : added once per block, not per element of k */
         if (add) {
             sum[i][0] = _mm512_add_ps(sum[i][0], _mm512_maskz_loadu_ps(left, row));
             sum[i][1] =
@@ -185,6 +191,7 @@ void cpu_bf16_tile(const struct gemm *p, int64_t i0, int64_t j0, int64_t m, int6
     uint32_t *pa = (uint32_t *)(void *)a_panel, *pb = (uint32_t *)(void *)b_panel;
     const bf16_t *a = p->a, *b = p->b;
 
+    /* blocks of k in order: the sum of an element depends on k alone */
     for (int64_t k0 = 0; k0 < p->k; k0 += DEPTH) {
         int64_t k = p->k - k0 < DEPTH ? p->k - k0 : DEPTH;
 

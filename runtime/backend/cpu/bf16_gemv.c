@@ -34,6 +34,7 @@ INLINE void add_rest(struct sums *s, const bf16_t *a, const bf16_t *b, int64_t i
                      int64_t k)
 {
     for (; i < k; i += PAIRED) {
+        /* masked: a row may end at the end of a page */
         __mmask32 in = k - i >= PAIRED ? ~0U : (1U << (k - i)) - 1;
 
         s->a = _mm512_dpbf16_ps(s->a, (__m512bh)_mm512_maskz_loadu_epi16(in, a + i),
@@ -79,6 +80,8 @@ INLINE void dots(float *out, float *out2, const bf16_t *a, const bf16_t *a2,
 TARGET static void dots_one(float *out, const bf16_t *a, const bf16_t *b, int64_t ldb,
                             int64_t rows, int64_t k)
 {
+    /* two distant rows per pass, as in gemv.c: a passes through the cache half as often
+     */
     int64_t half = ldb * (int64_t)sizeof(*b) > CPU_SHORT_ROW ? rows / 2 : 0;
 
     for (int64_t j = 0; j < half; j++)
@@ -99,6 +102,7 @@ TARGET void cpu_bf16_dots(float *out, int64_t stride, const bf16_t *a, int64_t l
         const bf16_t *at = b + j * ldb;
         int64_t r = 0;
 
+        /* two rows of a share each load of b */
         for (; r + 2 <= m; r += 2)
             dots(out + r * stride + j, out + (r + 1) * stride + j, a + r * lda,
                  a + (r + 1) * lda, at, at, k);

@@ -47,6 +47,8 @@ VM_INLINE void take_run(float *to, const void *plane, const struct conv *p,
 static void columns(float *cols, const struct conv *p, const void *image, int64_t first,
                     int64_t n)
 {
+    /* row k of cols is tap k % taps of channel k / taps, as in weight [outputs, depth]
+     */
     int64_t taps = p->kernel_h * p->kernel_w;
 
     for (int64_t k = 0; k < p->channels * taps; k++) {
@@ -126,6 +128,7 @@ static void forward_chunk(const struct conv *p, const struct conv_plan *c,
 {
     int64_t n = c->places - first < c->chunk ? c->places - first : c->chunk;
     int64_t to = image * p->outputs * c->places + first;
+    /* y [outputs][places] of one image: the product's rows are `places` apart */
     bool direct = p->type == ACCEL_F32;
     float *sum = direct ? (float *)f->y + to : scratch + c->depth * c->chunk;
     int64_t ld = direct ? c->places : n;
@@ -140,6 +143,7 @@ static void forward_chunk(const struct conv *p, const struct conv_plan *c,
 
         if (f->bias)
             cpu_load_row(&bias, vm_at(f->bias, o, p->type), p->type, 1);
+        /* a plain float32 result is complete */
         if (!direct || f->bias || f->act != ACCEL_ACT_NONE)
             finish_row(vm_to(f->y, at, p->type),
                        f->pre ? vm_to(f->pre, at, p->type) : NULL, p->type,
@@ -198,6 +202,7 @@ static void input_grad(const struct conv *p, const struct conv_plan *c,
 {
     int64_t count = p->channels - from < c->channels ? p->channels - from : c->channels;
     int64_t plane = p->height * p->width, ld;
+    /* this thread's scratch: columns, planes of dx, widened dy (conv_plan_of) */
     float *cols = scratch, *planes = cols + c->channels * c->taps * c->step;
     float *room = planes + c->channels * plane;
 
@@ -206,6 +211,7 @@ static void input_grad(const struct conv *p, const struct conv_plan *c,
         int64_t n = c->places - at < c->step ? c->places - at : c->step;
         const float *dy = delta(p, c, b->dy, image, at, n, room, &ld);
 
+        /* cols = weight^T dy, for the taps of these channels */
         cpu_sgemm(true, false, count * c->taps, n, p->outputs, 1.0f,
                   weight + from * c->taps, c->depth, dy, ld, 0.0f, cols, n);
         scatter(planes, p, cols, count, at, n);
@@ -229,6 +235,7 @@ static void weight_grad(const struct conv *p, const struct conv_plan *c,
         columns(scratch, p,
                 vm_at(b->x, image * p->channels * p->height * p->width, p->type), at,
                 n);
+        /* sum += dy cols^T over these places */
         cpu_sgemm(false, true, p->outputs, c->depth, n, 1.0f, dy, ld, scratch, n, 1.0f,
                   sum, c->depth);
     }
@@ -244,6 +251,7 @@ static void add_groups(float *dweight, const float *sums, int64_t weights,
         float v = 0.0f;
 
         for (int64_t k = 0; k < groups; k++)
+            /* groups are cut by the shape, so this order is, too */
             v += sums[k * weights + i];
         dweight[i] += v;
     }
@@ -282,6 +290,7 @@ void cpu_conv_grad(const struct backend *be, const struct conv *p,
     float *sums = scratch, *own;
     const float *weight = weights_of(p, &c, b->weight, &sums);
 
+    /* shared scratch first: widened weights, then a partial sum per group */
     own = sums + c.groups * c.weights;
 #pragma omp parallel num_threads(be->threads) if (is_large(p))
     {

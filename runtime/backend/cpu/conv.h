@@ -7,7 +7,7 @@
 #ifndef ACCEL_BACKEND_CPU_CONV_H
 #define ACCEL_BACKEND_CPU_CONV_H
 
-#include "backend/backend.h"
+#include "backend/operands.h"
 
 /* Elements of one matrix of columns; 512 KiB, which leaves room in L2. */
 #define CONV_FLOATS ((int64_t)128 << 10)

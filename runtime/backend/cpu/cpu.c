@@ -79,54 +79,12 @@ static void cpu_close(struct backend *be)
 static const struct backend kernels = {
     .name = "cpu",
     .close = cpu_close,
-    .fill = cpu_fill,
     .to_host = cpu_to_host,
-    .zero = cpu_zero,
-    .narrow = cpu_narrow,
-    .narrow_parts = cpu_narrow_parts,
-    .widen = cpu_widen,
-    .scale = cpu_scale,
-    .sumsq = cpu_sumsq,
-    .sum_parts = cpu_sum_parts,
-    .adamw = cpu_adamw,
-    .sgd = cpu_sgd,
-    .lion = cpu_lion,
-    .add = cpu_add,
-    .gemm = cpu_gemm,
-    .column_sum = cpu_column_sum,
-    .act = cpu_act,
-    .act_grad = cpu_act_grad,
-    .gated = cpu_gated,
-    .gated_grad = cpu_gated_grad,
-    .dropout = cpu_dropout,
-    .copy_rows = cpu_copy_rows,
-    .transpose = cpu_transpose,
-    .cast = cpu_cast,
-    .softmax = cpu_softmax,
-    .softmax_grad = cpu_softmax_grad,
-    .reduce = cpu_reduce,
-    .reduce_grad = cpu_reduce_grad,
-    .mse = cpu_mse,
-    .mse_grad = cpu_mse_grad,
-    .conv_scratch = cpu_conv_scratch,
-    .conv = cpu_conv,
-    .conv_grad = cpu_conv_grad,
-    .maxpool = cpu_maxpool,
-    .maxpool_scratch = cpu_maxpool_scratch,
-    .maxpool_grad = cpu_maxpool_grad,
-    .embed = cpu_embed,
-    .embed_grad = cpu_embed_grad,
-    .norm = cpu_norm,
-    .norm_grad = cpu_norm_grad,
-    .norm_param_grad = cpu_norm_param_grad,
-    .rope = cpu_rope,
-    .copy_heads = cpu_copy_heads,
-    .attention_scratch = cpu_attention_scratch,
-    .attention = cpu_attention,
-    .attention_grad = cpu_attention_grad,
-    .xent = cpu_xent,
-    .xent_mean = cpu_xent_mean,
-    .xent_grad = cpu_xent_grad,
+#define KERNEL(type, name, ...) .name = cpu_##name,
+#include "backend/kernels.h"
+#define SCRATCH(name, ...) .name = cpu_##name,
+#define OWN(name, ...)
+#include "backend/sizes.h"
 };
 
 accel_status_t backend_cpu_open(struct backend **backend_out, int threads,
@@ -137,10 +95,12 @@ accel_status_t backend_cpu_open(struct backend **backend_out, int threads,
 
     if (!c)
         return accel_fail_nomem(err, "the cpu backend", sizeof(*c));
+    /* a copy: memory, threads and state belong to this backend alone */
     c->be = kernels;
     cpu_memory_functions(&c->be);
     c->be.threads = threads > 0 ? threads : omp_get_max_threads();
     c->be.fixed_bytes = (size_t)c->be.threads * gemm_panel_floats() * sizeof(float);
+    /* address space only: a thread's panels get pages when it first multiplies */
     panels = mmap(NULL, c->be.fixed_bytes, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (panels == MAP_FAILED) {

@@ -26,6 +26,7 @@ static void attention_finish(const struct attn_pair *t, const struct attn_mem *m
     attn_scale_rows(m->acc, d, t->lanes, m->factor);
     attn_transpose(m->q, dp, m->acc, ATTN_BLOCK, d, t->rows);
     for (int64_t q = 0; q < t->rows; q++) {
+        /* out is [batch, queries, heads * width] */
         int64_t at = (t->b * p->queries + t->q0 + q) * cols + t->h * d;
 
         cpu_store_row(vm_to(out, at, p->type), m->q + q * dp, p->type, d, false);
@@ -41,6 +42,7 @@ static void forward_block(const struct attention *p, const struct attn_mem *m,
     int64_t kv_head = h / (p->heads / p->kv_heads);
     int64_t limit = attn_key_limit(p, b, q0 + t.rows);
 
+    /* scaled once here instead of every score */
     attn_load(p, m->q, &p->q, b, h, q0, t.rows, t.lanes, p->scale);
     attn_transpose(m->qt, ATTN_BLOCK, m->q, dp, t.lanes, d);
     for (int64_t i = 0; i < t.lanes; i++) {
@@ -54,7 +56,10 @@ static void forward_block(const struct attention *p, const struct attn_mem *m,
         attn_load(p, m->k, &p->k, b, kv_head, k0, t.keys, t.keys, 1.0f);
         attn_load(p, m->v, &p->v, b, kv_head, k0, t.keys, t.keys, 1.0f);
         attn_scores(&t, m);
+        /* online softmax (Milakov and Gimelshein 2018), block by block */
         attn_softmax(m->s, t.keys, t.lanes, m->max, m->sum, m->factor);
+        /* what was summed so far shrinks where the maximum has grown; the first block
+         * has no past */
         if (k0 > 0)
             attn_scale_rows(m->acc, d, t.lanes, m->factor);
         /* after the sum: dropped keys still count in the softmax */

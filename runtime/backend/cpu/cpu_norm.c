@@ -17,6 +17,7 @@ VM_INLINE void norm_row(void *y, float *mean_out, float *rstd_out, const void *x
     float mean = 0.0f, var, rstd;
 
     if (!rms) {
+        /* y = (x - mean) rstd gain + bias; rms leaves the mean out */
         VM_SUM(mean, n, vm_load(x, i, bf));
         mean = mean / (float)n;
     }
@@ -26,6 +27,7 @@ VM_INLINE void norm_row(void *y, float *mean_out, float *rstd_out, const void *x
     for (int64_t i = 0; i < n; i++) {
         float v = (vm_load(x, i, bf) - mean) * rstd * vm_load(gain, i, bf);
 
+        /* one rounding, at the end */
         vm_store(y, i, with_bias ? v + vm_load(bias, i, bf) : v, bf);
     }
     *mean_out = mean;
@@ -110,6 +112,7 @@ static void grad_any(void *dx, const void *dy, const void *x, const void *gain,
         grad_either(dx, dy, x, gain, mean, rstd, p->cols, add, 0, 0);
 }
 
+/* dx [rows, cols]; rows are independent, so any thread may take any row. */
 void cpu_norm_grad(const struct backend *be, const struct norm *p, void *dx, bool add,
                    const void *dy, const void *x, const float *stats, const void *gain)
 {
@@ -133,6 +136,7 @@ VM_INLINE void param_slab(float *dgain, float *dbias, const void *dy, const void
         float g[CPU_COLUMN_SLAB] = { 0 }, b[CPU_COLUMN_SLAB] = { 0 };
 
         for (int64_t r = r0; r < rows && r < r0 + 64; r++) {
+            /* dgain[c] = sum of dy h, dbias[c] = sum of dy, h = (x - mean) rstd */
             float mean = stats[r], rstd = stats[rows + r];
 
 #pragma omp simd
@@ -168,6 +172,7 @@ static void param_any(float *dgain, float *dbias, const void *dy, const void *x,
         param_slab(dgain, dbias, dy, x, stats, rows, cols, first, n, 0);
 }
 
+/* dgain, dbias [cols]: a slab of columns per task, all rows in order. */
 void cpu_norm_param_grad(const struct backend *be, const struct norm *p, float *dgain,
                          float *dbias, const void *dy, const void *x,
                          const float *stats)

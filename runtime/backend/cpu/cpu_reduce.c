@@ -65,6 +65,7 @@ static void softmax_any(void *y, const void *x, int64_t n, bool bf)
         softmax_row(y, x, n, 0);
 }
 
+/* y, x [rows, cols]; a row is one thread's. */
 void cpu_softmax(const struct backend *be, void *y, const void *x, accel_dtype_t type,
                  int64_t rows, int64_t cols)
 {
@@ -149,6 +150,7 @@ enum { BLOCKS = 256 };
 static float long_sum(const struct backend *be, const void *x, accel_dtype_t type,
                       int64_t n)
 {
+    /* 256 x 16384 elements per round: a result per block, whichever thread made it */
     float block[BLOCKS], sum = 0.0f;
 
     for (int64_t at = 0; at < n; at += (int64_t)BLOCKS * CPU_ELEM_BLOCK) {
@@ -204,6 +206,7 @@ static void put_scaled(void *y, int64_t at, accel_dtype_t type, float *v, int64_
     cpu_store_row(vm_to(y, at, type), v, type, n, false);
 }
 
+/* y [a, c] = scale * sum over b of x [a, b, c], dim = { a, b, c }. */
 void cpu_reduce(const struct backend *be, void *y, accel_dtype_t y_type, const void *x,
                 accel_dtype_t type, const int64_t dim[3], float scale)
 {
@@ -222,6 +225,7 @@ void cpu_reduce(const struct backend *be, void *y, accel_dtype_t y_type, const v
 #pragma omp parallel for num_threads(be->threads) if (dim[0] * rows * cols >           \
                                                       CPU_ALONE_ELEMS)
     for (int64_t t = 0; t < dim[0] * slabs; t++) {
+        /* x[o][r][c] at (o rows + r) cols + c; a task is a slab of columns of one o */
         int64_t o = t / slabs, c = t % slabs * CPU_COLUMN_SLAB;
         int64_t n = cols - c < CPU_COLUMN_SLAB ? cols - c : CPU_COLUMN_SLAB;
         const void *from = vm_at(x, o * rows * cols, type);
@@ -243,6 +247,7 @@ static void spread(void *dx, accel_dtype_t type, bool add, const void *dy,
         float room[CPU_PIECE], v[CPU_PIECE];
         int64_t len = cpu_piece(n, i);
         const float *d =
+            /* a row of a single gradient: the same element every time */
             cpu_get(dy, constant ? 0 : i, dy_type, constant ? 1 : len, room);
 
         for (int64_t k = 0; k < len; k++)
@@ -318,10 +323,12 @@ static void distance_piece(float *v, const float *x, const float *y, int64_t n,
         v[i] = (x[i] - y[i]) * scale;
 }
 
+/* dx [n] (+)= dmean 2 / n (x - y); x and y may differ in type. */
 void cpu_mse_grad(const struct backend *be, void *dx, bool add, const void *x,
                   accel_dtype_t x_type, const void *y, accel_dtype_t y_type,
                   const float *dmean, int64_t n)
 {
+    /* d/dx of mean (x - y)^2 is 2 / n (x - y) */
     float scale = n ? 2.0f * dmean[0] / (float)n : 0.0f;
 
 #pragma omp parallel for num_threads(be->threads) if (n > CPU_ALONE_ELEMS)

@@ -57,6 +57,7 @@ void cpu_rope(const struct backend *be, void *dst, const void *src,
         }
         for (int64_t b = 0; b < p->batch; b++)
             for (int64_t h = 0; h < p->heads; h++) {
+                /* [batch, time, heads, head_width] */
                 int64_t at = ((b * p->time + t) * p->heads + h) * d;
 
                 turn_any(vm_to(dst, at, p->type), vm_at(src, at, p->type), c, s, pairs,

@@ -68,6 +68,8 @@ void cpu_narrow_parts(const struct backend *be, void *dst, accel_dtype_t type,
 #pragma omp parallel for schedule(static)                                              \
     num_threads(be->threads) if ((reach - at) * WIRE_BLOCK > BLOCK)
         for (int64_t b = at; b < reach; b++) {
+            /* block b is block b % each of array b / each; the last one of an array may
+             * be short */
             const int64_t first = b % each * WIRE_BLOCK;
             const int64_t length = n - first < WIRE_BLOCK ? n - first : WIRE_BLOCK;
 
@@ -101,6 +103,7 @@ static void adamw_block(float *restrict p, float *restrict m, float *restrict v,
     }
 }
 
+/* Static shares: each thread updates the pages that it has touched before. */
 void cpu_adamw(const struct backend *be, float *p, float *m, float *v, float *g,
                int64_t n, const struct adamw_step *k)
 {
@@ -175,6 +178,7 @@ void cpu_lion(const struct backend *be, float *p, float *m, float *g, int64_t n,
 ACCEL_MULTIVERSION
 static double sumsq_block(const float *restrict g, int64_t n)
 {
+    /* in double: squares of 10^9 float32 elements would lose the small ones */
     double lane[LANES] = { 0 };
     int64_t i = 0;
 
@@ -207,6 +211,7 @@ static double sumsq_span(const struct backend *be, const float *x, int64_t n)
     return sum;
 }
 
+/* Spans in the caller's order. They are few and long: threads share each of them. */
 double cpu_sumsq(const struct backend *be, const struct span *x, int count)
 {
     double sum = 0;
@@ -243,6 +248,7 @@ static void sum_piece(float *out, bool accumulate, const void *parts,
         const float *x = part_piece(parts, type, r, whole, at, n, room);
 
         for (int64_t i = 0; i < n; i++)
+            /* rank order is what makes every rank's result the same */
             sum[i] = r == 0 ? x[i] : sum[i] + x[i];
     }
     for (int64_t i = 0; i < n; i++) {
@@ -252,6 +258,7 @@ static void sum_piece(float *out, bool accumulate, const void *parts,
     }
 }
 
+/* Pieces of all parts at a time: the sum of a piece stays in L1. */
 void cpu_sum_parts(const struct backend *be, float *out, bool accumulate,
                    const void *parts, accel_dtype_t type, int count, int64_t n,
                    float scale)

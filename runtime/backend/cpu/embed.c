@@ -39,6 +39,7 @@ int64_t cpu_embed(const struct backend *be, void *out, const int32_t *ids,
     schedule(static, CPU_ROW_BLOCK) if (rows * cols > CPU_ALONE_ELEMS)
     for (int64_t r = 0; r < rows; r++) {
         void *to = vm_to(out, r * cols, type);
+        /* out[r, :] = table[ids[r], :] + positions[r % time, :] */
         const void *token = vm_at(table, ids[r] * cols, type);
 
         if (positions)
@@ -59,6 +60,7 @@ VM_INLINE void scatter(float *dtable, float *dpositions, const int32_t *ids,
         int64_t at = r * cols + first;
 
         if (dtable) {
+            /* two rows with one id add to the same place: never on two threads */
             float *to = dtable + ids[r] * cols + first;
 
 #pragma omp simd
@@ -86,6 +88,8 @@ static void scatter_any(float *dtable, float *dpositions, const int32_t *ids,
         scatter(dtable, dpositions, ids, dy, rows, time, cols, first, n, 0);
 }
 
+/* dtable [vocab, cols] += dy [rows, cols] by id, dpositions [time, cols] += by
+ * position. */
 void cpu_embed_grad(const struct backend *be, float *dtable, float *dpositions,
                     const int32_t *ids, const void *dy, accel_dtype_t type,
                     int64_t rows, int64_t time, int64_t cols)

@@ -23,7 +23,7 @@ struct panels {
     bool bf16_products;
 };
 
-/* How c is cut into tiles, row-major. */
+/* How c is cut into tiles, row-major. A tile is one task. */
 struct cutting {
     int64_t m, n; /* size of a tile; the last ones are smaller */
     int64_t columns, tiles;
@@ -92,6 +92,7 @@ static void epilogue(const struct gemm *p, int64_t i0, int64_t j0, int64_t m, in
 static void multiply(const struct gemm *p, const struct panels *panels, int64_t i0,
                      int64_t j0, int64_t m, int64_t n, float *c, int64_t ldc, bool add)
 {
+    /* a float32 operand beside a bfloat16 one is used where it is */
     bool widen = p->a_type != ACCEL_F32 || p->b_type != ACCEL_F32;
     int64_t step = widen ? BLOCK_K : p->k;
 
@@ -104,6 +105,7 @@ static void multiply(const struct gemm *p, const struct panels *panels, int64_t 
             p->trans_b ? view(p->b, p->b_type, p->ldb, j0, n, k0, k, panels->b, &ldb)
                        : view(p->b, p->b_type, p->ldb, k0, k, j0, n, panels->b, &ldb);
 
+        /* BLAS adds over k in an order of its own, which depends on m, n and k only */
         cpu_sgemm(p->trans_a, p->trans_b, m, n, k, 1.0f, a, lda, b, ldb,
                   add || k0 > 0 ? 1.0f : 0.0f, c, ldc);
     }
@@ -113,6 +115,8 @@ static void multiply(const struct gemm *p, const struct panels *panels, int64_t 
 static void tile(const struct gemm *p, const struct cutting *cut,
                  const struct panels *panels, int64_t t)
 {
+    /* tiles of one row of tiles follow each other: they share a, which stays in the
+     * cache */
     int64_t i0 = t / cut->columns * cut->m, j0 = t % cut->columns * cut->n;
     int64_t m = p->m - i0 < cut->m ? p->m - i0 : cut->m;
     int64_t n = p->n - j0 < cut->n ? p->n - j0 : cut->n;
@@ -139,6 +143,7 @@ static struct cutting cut_of(const struct gemm *p)
 
     /* m is split evenly, not into full tiles and a small rest */
     cut.m = (cut.m + 15) / 16 * 16;
+    /* narrower tiles while there are fewer than 8 */
     while (cut.n > MIN_TILE_N && rows * ((p->n + cut.n - 1) / cut.n) < ENOUGH_TILES)
         cut.n /= 2;
     cut.columns = (p->n + cut.n - 1) / cut.n;
@@ -146,12 +151,13 @@ static struct cutting cut_of(const struct gemm *p)
     return cut;
 }
 
+/* c [m, n] = op(a) op(b) with all that struct gemm adds to it. */
 void cpu_gemm(const struct backend *be, const struct gemm *p)
 {
     const struct cpu_state *s = be->state;
     struct cutting cut;
 
-    /* k 0 comes only with add (backend.h): nothing to add */
+    /* k 0 comes only with add (struct gemm): nothing to add */
     if (!p->m || !p->n || !p->k)
         return;
     /* a is stored [k, m]: its column sums are op(a)'s sums over k */

@@ -71,6 +71,8 @@ struct sums {
 VM_INLINE float gemv_finish(const struct sums *s, const float *a, const void *b,
                             int64_t i, int64_t k, const int bf)
 {
+    /* 16 lanes, then the rest of k one lane after the other, then the tree of vm_total
+     */
     vm_lanes sum = s->a + s->b;
     float lane[VM_LANES];
 
@@ -165,6 +167,8 @@ static void chunk_any(float *out, const float *a, int64_t m, const void *b, int6
 static int64_t chunk_rows(const struct gemm *p)
 {
     int64_t rows =
+        /* 192 KiB of b per task, an even number of rows: chunk_one takes them in pairs
+         */
         CHUNK_BYTES / (p->ldb * (int64_t)accel_dtype_bytes(p->b_type) + 1) / 2 * 2;
 
     return rows > CHUNK ? CHUNK : rows < 8 ? 8 : rows;
@@ -174,6 +178,7 @@ static int64_t chunk_rows(const struct gemm *p)
  * NULL where both operands stay bfloat16. */
 static void columns(const struct gemm *p, const float *a, int64_t j0, int64_t n)
 {
+    /* columns of c are few per task, so their sums fit the stack */
     float out[MAX_M * CHUNK], bias[CHUNK];
 
     if (!a)

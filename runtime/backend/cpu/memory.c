@@ -36,6 +36,7 @@ static char *map_huge(size_t whole, struct origin *o)
     if (o->base == MAP_FAILED)
         return NULL;
     p = (char *)o->base + PAGE;
+    /* a page before it for `struct origin`, then up to the next huge page */
     p += (HUGE - (uintptr_t)p % HUGE) % HUGE;
     madvise(p, whole, MADV_HUGEPAGE); /* a hint: refusal only costs speed */
     return p;

@@ -1,33 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Moving elements on the CPU: stack buffers of other kernels, rows with strides,
- * swapped dimensions. No arithmetic beyond adding to the destination.
+ * Moving elements on the CPU: rows with strides, swapped dimensions, other types. No
+ * arithmetic beyond adding to the destination.
  */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
-
-const float *cpu_get(const void *p, int64_t at, accel_dtype_t type, int64_t n,
-                     float *room)
-{
-    if (type == ACCEL_F32)
-        return (const float *)p + at;
-    cpu_load_row(room, vm_at(p, at, type), type, n);
-    return room;
-}
-
-float *cpu_room(void *p, int64_t at, accel_dtype_t type, bool add, float *room)
-{
-    return type == ACCEL_F32 && !add ? (float *)p + at : room;
-}
-
-void cpu_put(void *p, int64_t at, accel_dtype_t type, bool add, const float *v,
-             int64_t n)
-{
-    if (type != ACCEL_F32 || add || v != (const float *)p + at)
-        cpu_store_row(vm_to(p, at, type), v, type, n, add);
-}
 
 /* dst += src, float32 or bfloat16, rounded once. */
 static void add_row(void *dst, const void *src, accel_dtype_t type, int64_t n)
@@ -46,6 +25,7 @@ static void copy_row(char *to, const char *from, accel_dtype_t type, int64_t n,
     if (add)
         add_row(to, from, type, n);
     else
+        /* any dtype: bits are copied */
         memcpy(to, from, (size_t)n * accel_dtype_bytes(type));
 }
 
@@ -129,6 +109,7 @@ static void swap_slab(char *dst, int64_t dst_ld, const char *src, int64_t src_ld
 void cpu_transpose(const struct backend *be, void *dst, bool add, const void *src,
                    accel_dtype_t type, const int64_t dim[5])
 {
+    /* a task is one (a, c) with a slab of b: it writes rows that no other task has */
     int64_t nb = dim[1], nc = dim[2], nd = dim[3], ne = dim[4];
     int64_t step = ne == 1 ? SQUARE : 1, slabs = (nb + step - 1) / step;
     int64_t tasks = dim[0] * nc * slabs, size = (int64_t)accel_dtype_bytes(type);
@@ -187,6 +168,7 @@ static const float *get_any(const void *src, int64_t at, accel_dtype_t type, int
     return room;
 }
 
+/* dst [n] (+)= src [n] through float32: int32 above 2^24 and float64 lose digits. */
 void cpu_cast(const struct backend *be, void *dst, accel_dtype_t dst_type, bool add,
               const void *src, accel_dtype_t src_type, int64_t n)
 {

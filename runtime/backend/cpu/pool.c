@@ -22,6 +22,7 @@ VM_INLINE int32_t largest(const void *plane, const struct pool *p, int64_t top,
             int64_t i = (top + u) * p->width + left + v;
             float x = vm_load(plane, i, bf);
 
+            /* x != x: a NaN */
             if (x > best || (x != x && best == best)) {
                 best = x;
                 at = i;
@@ -41,6 +42,7 @@ VM_INLINE void pool_plane(void *y, int32_t *where, const void *x, const struct p
     }
 }
 
+/* y, where [planes, out_h, out_w] of x [planes, height, width]. */
 void cpu_maxpool(const struct backend *be, const struct pool *p, void *y,
                  int32_t *where, const void *x)
 {

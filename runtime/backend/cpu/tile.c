@@ -31,6 +31,8 @@
 AVX512 TILE_INLINE void block512(const struct tile *t, int64_t r, int64_t j,
                                  const int rows, const int vectors, const int by_row)
 {
+    /* a advances by one column of k, b by one row; lda is from one row of a to the next
+     */
     const float *a = t->a + r * (by_row ? 1 : t->a_row), *b = t->b + j;
     const int64_t step = by_row ? t->a_col : 1, lda = by_row ? 1 : t->a_row;
     float *c = t->c + r * t->ldc + j;
@@ -50,6 +52,7 @@ AVX512 TILE_INLINE void block512(const struct tile *t, int64_t r, int64_t j,
             x[v] = _mm512_loadu_ps(b + 16 * v);
 #pragma GCC unroll 8
         for (int i = 0; i < rows; i++) {
+            /* one broadcast of a feeds `vectors` multiply-adds */
             __m512 s = _mm512_set1_ps(a[i * lda]);
 
 #pragma GCC unroll 2
@@ -86,6 +89,7 @@ AVX512 TILE_INLINE void product512(const struct tile *t, const int by_row)
 {
     int64_t j = 0;
 
+    /* n is a multiple of 16, so one narrow block may be left */
     for (; j + 32 <= t->n; j += 32)
         rows512(t, j, 2, by_row);
     for (; j < t->n; j += 16)

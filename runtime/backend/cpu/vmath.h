@@ -54,7 +54,8 @@ VM_INLINE float vm_total(const float lane[VM_LANES])
     return (b[0] + b[2]) + (b[1] + b[3]);
 }
 
-/* Sum of EXPR(i), i in [0, n), 16 lanes; EXPR is an expression in `i`. */
+/* Sum of EXPR(i), i in [0, n), 16 lanes; EXPR is an expression in `i`. Element i goes
+ * to lane i mod 16 whatever n is; the tail fills the first lanes. */
 #define VM_SUM(out, n, EXPR)                                                           \
     do {                                                                               \
         float lane_[VM_LANES] = { 0 };                                                 \

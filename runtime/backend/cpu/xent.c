@@ -25,11 +25,13 @@ static void row_max_sum(const float *x, int64_t n, float *max_out, float *sum_ou
 {
     float max = row_max(x, n), sum;
 
+    /* exp(x - max) <= 1: no overflow */
     VM_SUM(sum, n, maths_exp(x[i] - max));
     *max_out = max;
     *sum_out = sum;
 }
 
+/* Of the logits, for label smoothing. */
 ACCEL_MULTIVERSION
 static float row_mean(const float *x, int64_t n)
 {
@@ -78,6 +80,7 @@ void cpu_xent_mean(const struct backend *be, const struct xent *o, float *mean,
 
     (void)be;
     for (int64_t r = 0; r < rows; r++) {
+        /* rows that do not count have loss 0 */
         sum += loss[r];
         n += counts(o, targets[r]);
     }
@@ -115,6 +118,7 @@ void cpu_xent_grad(const struct backend *be, const struct xent *o, float *logits
                    const float *dmean, const int32_t *targets, int64_t rows,
                    int64_t vocab)
 {
+    /* d(mean)/d(x_i) = scale (softmax_i - (1 - s) [i is the target] - s / vocab) */
     float scale = count[0] > 0.0f ? dmean[0] / count[0] : 0.0f;
     float spread = scale * o->smoothing / (float)vocab;
 

@@ -26,7 +26,8 @@
         break;                                                                         \
     }
 
-/* y = act(x); an operation for `map` (vector.h), as all structs below. */
+/* y = act(x); an operation for `map` (vector.h), as all structs below. One read and one
+ * write per element: the time is that of the memory. */
 template <typename T, accel_activation_t A> struct act_op {
     enum { INPUTS = 1 };
     T *y;
@@ -38,12 +39,15 @@ template <typename T, accel_activation_t A> struct act_op {
     }
     template <int V> __device__ void finish(int64_t at, float (*v)[V]) const
     {
+        /* A is a constant: the switch in maths_act is gone, and a pack is V independent
+         * chains that hide the latency of exp */
         for (int i = 0; i < V; i++)
             v[0][i] = maths_act(v[0][i], A);
         store<V>(y + at, v[0]);
     }
 };
 
+/* y[n] = act(x[n]). The pack is 16 bytes of T: 8 bfloat16 or 4 float32. */
 void cuda_act(const struct backend *be, void *y, const void *x, accel_dtype_t type,
               int64_t n, accel_activation_t act)
 {
@@ -53,7 +57,8 @@ void cuda_act(const struct backend *be, void *y, const void *x, accel_dtype_t ty
                                      act_op<T, A>{ (T *)y, (const T *)x })));
 }
 
-/* dx (+)= dy * act'(pre) */
+/* dx (+)= dy * act'(pre) The slope is computed from pre and not stored in the forward:
+ * that saves a tensor as large as the activation. */
 template <typename T, accel_activation_t A> struct act_grad_op {
     enum { INPUTS = 2 };
     T *dx;
@@ -84,7 +89,8 @@ void cuda_act_grad(const struct backend *be, void *dx, bool add, const void *dy,
                                                         (const T *)pre, add })));
 }
 
-/* y = act(gate) * up */
+/* y = act(gate) * up SwiGLU with SILU: one pass instead of an activation and a product.
+ */
 template <typename T, accel_activation_t A> struct gated_op {
     enum { INPUTS = 2 };
     T *y;
@@ -113,7 +119,8 @@ void cuda_gated(const struct backend *be, void *y, const void *gate, const void 
                        gated_op<T, A>{ (T *)y, (const T *)gate, (const T *)up })));
 }
 
-/* Both gradients in one pass; either destination may be NULL. */
+/* Both gradients in one pass; either destination may be NULL. dup needs act(gate) and
+ * dgate its slope: both share one read of gate. */
 template <typename T, accel_activation_t A> struct gated_grad_op {
     enum { INPUTS = 3 };
     T *dgate, *dup;
@@ -128,6 +135,8 @@ template <typename T, accel_activation_t A> struct gated_grad_op {
     }
     template <int V> __device__ void finish(int64_t at, float (*v)[V]) const
     {
+        /* dgate into v[2], dup into v[1]: v[1] is read for both before it is
+         * overwritten */
         for (int i = 0; i < V; i++) {
             v[2][i] = v[0][i] * v[2][i] * maths_act_grad(v[1][i], A);
             v[1][i] = maths_act(v[1][i], A) * v[0][i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention of the CUDA backend: chooses between our kernels and cuDNN's
- * (attention_path.h). In: a call as in backend.h. Out: the same result on every path,
+ * (attention_path.h). In: a call as in kernels.h. Out: the same result on every path,
  * up to rounding.
  */
 #include "backend/cuda/attention_mma.h"
@@ -48,6 +48,8 @@ void cuda_attention(const struct backend *be, const struct attention *p, void *o
 void cuda_attention_grad(const struct backend *be, const struct attention *p,
                          const struct attention_grads *grads, void *scratch)
 {
+    /* [batch, heads, queries]: sum of dout * out, which stands for the softmax in every
+     * ds */
     float *delta = (float *)scratch;
 
     if (attn_path_of(p, grads, attn_dnn_version(be)) == ATTN_CUDNN &&

@@ -3,7 +3,9 @@
  * Attention backward in plain float32: probabilities are recomputed, tile by tile, from
  * the log-sum-exp of the forward. A block per 64 queries makes dq; a block per 64 keys
  * makes dk and dv and goes over heads and query tiles in order. No sum is shared
- * between blocks, so none needs atomics.
+ * between blocks, so none needs atomics. The price is that scores are computed twice,
+ * once for dq and once for dk and dv (Dao 2023, FlashAttention-2, does both in one pass
+ * with atomics).
  */
 #include "backend/cuda/cuda_attention.h"
 
@@ -18,6 +20,8 @@ static __global__ void __launch_bounds__(ATTN_THREADS)
 
     for (int64_t r = blockIdx.x * warps + threadIdx.x / WARP; r < rows;
          r += gridDim.x * warps) {
+        /* r = (b heads + h) queries + t; out and dout are [batch, queries, heads,
+         * width] */
         int64_t t = r % p.queries, h = r / p.queries % p.heads,
                 b = r / p.queries / p.heads;
         int64_t at = ((b * p.queries + t) * p.heads + h) * p.head_width;
@@ -32,7 +36,8 @@ static __global__ void __launch_bounds__(ATTN_THREADS)
 }
 
 /* One element: s becomes p * keep with p = exp(s - lse), dp becomes ds = p (dp * keep -
- * delta). Where p is 0, lse may be infinite, so ds is set, not multiplied. */
+ * delta). Where p is 0, lse may be infinite, so ds is set, not multiplied. delta is the
+ * sum over all keys of p dp, which the softmax subtracts. */
 static __device__ __forceinline__ void score_grad(float &s, float &dp, bool sees,
                                                   float lse, float delta, float keep)
 {
@@ -66,6 +71,7 @@ static __device__ __forceinline__ void query_tile(const struct attention &p,
 {
     const int x = (int)threadIdx.x % ATTN_LANES, y = (int)threadIdx.x / ATTN_LANES;
     const int64_t d = p.head_width, end = attn_key_end(p, t);
+    /* of lse and delta */
     const int64_t at = (t.b * p.heads + t.h) * p.queries + t.q0;
     struct attn_rows<T> q = attn_rows_of<T>(p.q, t.b, t.h, t.q0, t.queries, p.scale);
     struct attn_rows<T> dout = attn_out_rows<T>(p, w.dout, t);
@@ -81,6 +87,7 @@ static __device__ __forceinline__ void query_tile(const struct attention &p,
         if (scale != 0.0f)
             attn_stage_kept(p, t, sh.kept);
         attn_dot(s, sh, q, attn_rows_of<T>(p.k, t.b, t.kv_head, k0, t.keys, 1.0f), d);
+        /* s = q k^T, dp = dout v^T; then dq += ds k */
         attn_dot(ds, sh, dout, attn_rows_of<T>(p.v, t.b, t.kv_head, k0, t.keys, 1.0f),
                  d);
         for (int i = 0; i < ATTN_EACH; i++) {
@@ -99,6 +106,7 @@ static __device__ __forceinline__ void query_tile(const struct attention &p,
         attn_gather<T, CHUNKS>(
             acc, sh, attn_rows_of<T>(p.k, t.b, t.kv_head, k0, t.keys, 1.0f), c0, d);
     }
+    /* q was scaled when it was loaded, so s needs no scale; dq does */
     attn_store<T, CHUNKS>(dq, t.b, t.h, t.q0, t.queries, acc, p.scale, c0, d);
 }
 
@@ -134,6 +142,7 @@ static __device__ __forceinline__ void add_queries(
                        attn_keep(sh.kept, scale, col, row));
         }
     }
+    /* dv += p^T dout, dk += ds^T q; rows of sh.s are keys, so nothing is transposed */
     attn_share(sh, s);
     attn_gather<T, CHUNKS>(dv, sh, dout, c0, d);
     attn_share(sh, ds);
@@ -158,6 +167,7 @@ static __device__ __forceinline__ void key_tile(const struct attention &p,
 
     clear(dk);
     clear(dv);
+    /* all query heads of the group add to the same keys, in order */
     for (int64_t h = kv_head * group; h < (kv_head + 1) * group && k0 < t.limit; h++)
         for (int64_t q0 = first / ATTN_TILE * ATTN_TILE; q0 < p.queries;
              q0 += ATTN_TILE)
@@ -168,6 +178,8 @@ static __device__ __forceinline__ void key_tile(const struct attention &p,
         attn_store<T, CHUNKS>(to_v, b, kv_head, k0, t.keys, dv, 1.0f, c0, d);
 }
 
+/* dq [batch, queries, heads]: a block per 64 queries of a head and 64 CHUNKS columns.
+ */
 template <typename T, int CHUNKS>
 static __global__ void __launch_bounds__(ATTN_THREADS)
     attention_dq(struct attention p, struct grad_task w, struct heads_out dq)
@@ -180,6 +192,7 @@ static __global__ void __launch_bounds__(ATTN_THREADS)
 
     for (int64_t i = blockIdx.x; i < tasks; i += gridDim.x) {
         int64_t part = i % parts, bh = i / parts % heads;
+        /* later queries of a causal attention see more keys, so they start first */
         int64_t block = blocks - 1 - i / parts / heads;
 
         query_tile<T, CHUNKS>(
@@ -188,6 +201,8 @@ static __global__ void __launch_bounds__(ATTN_THREADS)
     }
 }
 
+/* dk and dv [batch, keys, kv_heads]: a block per 64 keys of a key head and 64 CHUNKS
+ * columns. */
 template <typename T, int CHUNKS>
 static __global__ void __launch_bounds__(ATTN_THREADS)
     attention_dkv(struct attention p, struct grad_task w, struct heads_out dk,
@@ -210,6 +225,7 @@ static __global__ void __launch_bounds__(ATTN_THREADS)
     }
 }
 
+/* Two launches; either is left out where nobody wants its gradients. */
 template <typename T, int CHUNKS>
 static void launch(const struct backend *be, const struct attention *p,
                    const struct attention_grads *g, const struct grad_task *w)
@@ -243,6 +259,7 @@ static void launch_delta(const struct backend *be, const struct attention *p,
     const T *out = (const T *)g->out, *dout = (const T *)g->dout;
     struct attention a = *p;
 
+    /* 8 warps per block, a row each */
     LAUNCH(attention_delta<T>, rows_grid((rows + 7) / 8), ATTN_THREADS, 0,
            cuda_state_of(be), a, out, dout, delta);
 }
@@ -253,6 +270,7 @@ void attn_delta(const struct backend *be, const struct attention *p,
     BY_TYPE(p->type, T, launch_delta<T>(be, p, g, delta));
 }
 
+/* Column blocks of 64 are a template parameter, because the sums live in registers. */
 template <typename T>
 static void backward(const struct backend *be, const struct attention *p,
                      const struct attention_grads *g, const float *delta)
@@ -260,6 +278,7 @@ static void backward(const struct backend *be, const struct attention *p,
     struct grad_task w = { g->dout, g->lse, delta };
     int chunks = attn_chunks(p->head_width);
 
+    /* the width decides the registers per thread: 16, 32 or 64 sums */
     if (chunks == 1)
         launch<T, 1>(be, p, g, &w);
     else if (chunks == 2)

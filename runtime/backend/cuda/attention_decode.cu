@@ -2,7 +2,9 @@
  *
  * Attention of one query per sample: generation. Reading keys and values is the
  * bottleneck, so a block reads its split of them once, for up to eight query heads that
- * share them. A second kernel combines the splits in order.
+ * share them. A second kernel combines the splits in order. Splitting the keys is what
+ * fills the device when there are few heads and samples (Flash-Decoding, Dao et al.
+ * 2023).
  */
 #include "backend/cuda/cuda_attention.h"
 
@@ -20,7 +22,8 @@ struct decode_task {
     float *max, *sum; /* [batch * heads][splits] */
 };
 
-/* Scores of one pass, and the running state of each head. */
+/* Scores of one pass, and the running state of each head. 8 heads x 64 keys: 2 KiB,
+ * small enough for several blocks on a multiprocessor. */
 struct decode_shared {
     float s[DECODE_HEADS][DECODE_KEYS];
     float max[DECODE_HEADS], sum[DECODE_HEADS], factor[DECODE_HEADS];
@@ -41,6 +44,7 @@ static __device__ __forceinline__ void decode_scores(const struct attention &p,
 
     for (int j = warp; j < DECODE_KEYS; j += DECODE_WARPS) {
         const T *row = k + (k0 + j) * p.k.row;
+        /* a warp agrees on `seen`, so skipping the row does not diverge */
         bool seen = j < keys && !(p.mask && !p.mask[b * p.keys + k0 + j]);
         float acc[DECODE_HEADS] = { 0 };
 
@@ -69,14 +73,18 @@ static __device__ __forceinline__ void decode_soften(struct decode_shared &sh,
     const int lane = (int)threadIdx.x % WARP;
 
     for (int g = (int)threadIdx.x / WARP; g < heads; g += DECODE_WARPS) {
+        /* 64 keys: lane l has key l and key l + 32 */
         float past = sh.max[g], first = sh.s[g][lane], second = sh.s[g][lane + WARP];
         float next = warp_max(first > second ? first : second), base, sum;
 
+        /* online softmax (Milakov and Gimelshein 2018): what was summed so far shrinks
+         * by exp(old maximum - new maximum) */
         next = next > past ? next : past;
         base = next == -INFINITY ? 0.0f : next;
         first = first == -INFINITY ? 0.0f : maths_exp(first - base);
         second = second == -INFINITY ? 0.0f : maths_exp(second - base);
         sum = warp_sum(first + second);
+        /* all lanes have read their two scores */
         __syncwarp();
         sh.s[g][lane] = first;
         sh.s[g][lane + WARP] = second;
@@ -104,6 +112,8 @@ static __device__ __forceinline__ void decode_gather(const struct attention &p,
 
     BLOCK_STRIDE(c, d)
     {
+        /* column c of v is read once per key, coalesced over the threads, for all 8
+         * heads */
         float sum[DECODE_HEADS];
 
 #pragma unroll
@@ -141,6 +151,7 @@ static __device__ __forceinline__ void decode_start(const struct attention &p,
         q[i] = g < heads ? load_float(from, g * p.q.head + i % d) * p.scale : 0.0f;
         acc[i] = 0.0f;
     }
+    /* scores of unused heads stay 0, and so does what they add */
     BLOCK_STRIDE(i, DECODE_HEADS * DECODE_KEYS)
     sh.s[i / DECODE_KEYS][i % DECODE_KEYS] = 0.0f;
     BLOCK_STRIDE(g, DECODE_HEADS)
@@ -159,20 +170,25 @@ static __global__ void __launch_bounds__(DECODE_THREADS)
 {
     __shared__ struct decode_shared sh;
     DYNAMIC_SHARED(float, q);
+    /* shared memory: q[8][d], then acc[8][d] */
     const int64_t d = p.head_width, group = p.heads / p.kv_heads;
     float *acc = q + DECODE_HEADS * d;
 
     ROW_STRIDE(i, p.batch * p.kv_heads * w.parts * w.splits)
     {
+        /* splits vary fastest: blocks side by side read neighbouring keys of one head
+         */
         int64_t split = i % w.splits, part = i / w.splits % w.parts;
         int64_t kv_head = i / w.splits / w.parts % p.kv_heads;
         int64_t b = i / w.splits / w.parts / p.kv_heads;
         int64_t h = kv_head * group + part * DECODE_HEADS;
+        /* the last part of a group may have fewer than 8 heads */
         int heads = (int)attn_clamp(group - part * DECODE_HEADS, 0, DECODE_HEADS);
         struct attn_tile t = attn_tile_at(p, b, h, 0, 0);
         int64_t end = attn_clamp((split + 1) * w.step, 0, attn_key_end(p, t));
 
         decode_start<T>(p, sh, q, acc, b, h, heads);
+        /* three phases per pass, each after all threads have finished the one before */
         for (int64_t k0 = split * w.step; k0 < end; k0 += DECODE_KEYS) {
             int keys = (int)attn_clamp(end - k0, 0, DECODE_KEYS);
 
@@ -201,6 +217,7 @@ static __global__ void __launch_bounds__(DECODE_THREADS)
 {
     ROW_STRIDE(r, p.batch * p.heads)
     {
+        /* r = b heads + h */
         const float *max = w.max + r * w.splits, *sum = w.sum + r * w.splits;
         float most = -INFINITY, all = 0.0f, inverse;
 
@@ -209,6 +226,7 @@ static __global__ void __launch_bounds__(DECODE_THREADS)
         for (int64_t s = 0; s < w.splits; s++)
             if (max[s] != -INFINITY)
                 all += sum[s] * maths_exp(max[s] - most);
+        /* a query that sees no key: output 0, lse infinity */
         inverse = all == 0.0f ? 0.0f : 1.0f / all;
         BLOCK_STRIDE(c, p.head_width)
         {
@@ -221,6 +239,7 @@ static __global__ void __launch_bounds__(DECODE_THREADS)
             store_float(out, r * p.head_width + c, value * inverse);
         }
         if (threadIdx.x == 0)
+            /* in double: max and log(sum) may differ by orders of magnitude */
             lse[r] = all > 0.0f ? (float)((double)most + log((double)all)) : INFINITY;
     }
 }
@@ -233,6 +252,7 @@ static void decode(struct cuda_state *s, const struct attention *p,
     struct attention a = *p;
     struct decode_task task = *w;
 
+    /* above 48 KiB a kernel must ask for shared memory */
     if (bytes + sizeof(struct decode_shared) > 48 << 10 &&
         !ALLOW_SHARED(attention_split<T>, bytes, s))
         return;
@@ -251,6 +271,7 @@ void attn_decode(const struct backend *be, const struct attention *p, void *out,
     int64_t blocks = (p->keys + DECODE_KEYS - 1) / DECODE_KEYS;
     struct decode_task w;
 
+    /* scratch: out, then max, then sum; the layout of cuda_attention_bytes */
     w.splits = attn_clamp(cuda_attention_splits(p), 1, blocks > 0 ? blocks : 1);
     w.step = (blocks + w.splits - 1) / w.splits * DECODE_KEYS;
     w.parts = (group + DECODE_HEADS - 1) / DECODE_HEADS;

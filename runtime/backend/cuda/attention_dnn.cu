@@ -43,6 +43,7 @@ static void say(struct cuda_state *s, const char *format, const char *what)
 /* Looks all functions up; false if one is missing. */
 static bool find(struct cuda_dnn *d)
 {
+    /* filled by memcpy: ISO C has no cast from an object pointer to a function */
     const struct {
         void *to;
         const char *name;
@@ -77,6 +78,7 @@ static const char *load(struct cuda_dnn *d)
     d->library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
 #endif
     if (!d->library)
+        /* not an error: our own kernels do the work */
         return "no libcudnn.so.9";
     if (!find(d))
         return "libcudnn.so.9 lacks the graph interface";
@@ -158,6 +160,7 @@ static void make_key(int64_t key[KEYS], const struct attention *p,
                                       : i == 1 ? &g->dk
                                                : &g->dv;
 
+        /* a fused qkv and three tensors differ in their strides */
         key[n++] = in[i]->sample;
         key[n++] = in[i]->row;
         key[n++] = in[i]->head;
@@ -192,6 +195,7 @@ static struct plan *plan_of(struct cuda_state *s, const struct attention *p,
     make_key(key, p, g);
     for (plan = d->plans; plan; plan = plan->next)
         if (!memcmp(plan->key, key, sizeof(key)))
+            /* a refusal is kept, too: asking again would take as long */
             return plan->plan ? plan : NULL;
     plan = (struct plan *)calloc(1, sizeof(*plan));
     if (!plan)
@@ -205,6 +209,7 @@ static struct plan *plan_of(struct cuda_state *s, const struct attention *p,
         dnn_attention_backward(&plan->graph, p, g, d->handle);
     else
         dnn_attention_forward(&plan->graph, p, d->handle);
+    /* the limit on the workspace is what own.h lets the plan count on */
     plan->plan = dnn_plan(&plan->graph, d->handle, NULL, (int64_t)CUDA_DNN_MOST,
                           &plan->workspace);
     plan->next = d->plans;
@@ -239,6 +244,7 @@ static void bind(struct binding *b, int64_t uid, const void *at)
  * cuda_breaks. */
 static void execute(struct cuda_state *s, struct plan *plan, const struct binding *b)
 {
+    /* the pack is made per call: addresses change, the plan does not */
     void *workspace = cuda_scratch(s, (size_t)plan->workspace), *pack;
     struct dnn_graph g;
 
@@ -263,6 +269,7 @@ static void execute(struct cuda_state *s, struct plan *plan, const struct bindin
 static struct binding bind_inputs(const struct attention *p, const void *out,
                                   const float *lse)
 {
+    /* finite, so that no difference of two is NaN */
     static const float hidden = -FLT_MAX;
     struct binding b;
 
@@ -285,6 +292,7 @@ bool attn_dnn_forward(const struct backend *be, const struct attention *p, void 
     struct plan *plan = plan_of(s, p, NULL);
     struct binding b = bind_inputs(p, out, lse);
 
+    /* false: the caller takes another path, and nothing has been queued */
     if (plan)
         execute(s, plan, &b);
     return plan != NULL;

@@ -38,6 +38,7 @@ struct dnn_attention {
     bool causal;
 };
 
+/* [b, h, t, d] with the strides of batch, head and row; columns are adjacent. */
 static inline struct dnn_shape dnn_shape_of(int64_t b, int64_t h, int64_t t, int64_t d,
                                             int64_t sample, int64_t head, int64_t row)
 {
@@ -71,6 +72,7 @@ static inline struct dnn_shape dnn_out_shape(const struct attention *p)
     return dnn_shape_of(p->batch, p->heads, p->queries, d, p->queries * row, d, row);
 }
 
+/* The shape of q (or of k and v, with `keys`), whose strides come from the call. */
 static inline struct dnn_shape dnn_heads_shape(const struct attention *p, bool keys,
                                                int64_t sample, int64_t head,
                                                int64_t row)
@@ -79,6 +81,7 @@ static inline struct dnn_shape dnn_heads_shape(const struct attention *p, bool k
                         keys ? p->keys : p->queries, p->head_width, sample, head, row);
 }
 
+/* A tensor that lives inside the fused kernel only. */
 static inline void *dnn_virtual(struct dnn_graph *g, int type,
                                 const struct dnn_shape *shape)
 {
@@ -101,6 +104,7 @@ static inline struct dnn_attention dnn_attention_begin(struct dnn_graph *g,
     struct dnn_attention a;
 
     a.g = g;
+    /* virtual, so the strides are a formality */
     a.scores = dnn_packed(p->batch, p->heads, p->queries, p->keys);
     a.per_query = dnn_packed(p->batch, p->heads, p->queries, 1);
     a.one = dnn_packed(1, 1, 1, 1);
@@ -126,6 +130,7 @@ static inline void *dnn_hide(const struct dnn_attention *a, void *scores)
     col = dnn_virtual(g, DNN_INT32, &a->scores);
     sees = dnn_virtual(g, DNN_BOOLEAN, &a->scores);
     y = dnn_virtual(g, DNN_FLOAT, &a->scores);
+    /* sees: row >= col, the causal rule without an offset */
     dnn_index(g, 2, scores, row);
     dnn_index(g, 3, scores, col);
     dnn_pointwise(g, DNN_CMP_GE, DNN_BOOLEAN, row, col, NULL, sees);
@@ -140,6 +145,8 @@ static inline void *dnn_softmax(const struct dnn_attention *a, void *s, void *ls
     struct dnn_graph *g = a->g;
     void *max = dnn_virtual(g, DNN_FLOAT, &a->per_query), *e, *sum, *log, *y;
 
+    /* the pattern that cuDNN's engines look for; another order of the same arithmetic
+     * is refused */
     dnn_reduce(g, DNN_REDUCE_MAX, s, max);
     e = dnn_apply(g, DNN_SUB, s, max, &a->scores);
     e = dnn_apply(g, DNN_EXP, e, NULL, &a->scores);
@@ -191,6 +198,7 @@ static inline void dnn_key_grad(const struct dnn_attention *a,
         dnn_matmul(g, xt, b, y);
         return;
     }
+    /* grouped heads: a gradient per query head, then their sum */
     every = dnn_virtual(g, DNN_BFLOAT16, &all);
     dnn_matmul(g, xt, b, every);
     dnn_reduce(g, DNN_REDUCE_ADD, every, y);
@@ -255,6 +263,7 @@ static inline void dnn_attention_backward(struct dnn_graph *g,
     ds = dnn_apply(g, DNN_MUL, ds, e, &a.scores);
     ds = dnn_apply(g, DNN_MUL, ds, scale, &a.scores);
     dnn_key_grad(&a, p, ds, q, &to->dk, DNN_UID_DK);
+    /* k was declared transposed for the scores; here it is needed as rows */
     rows = dnn_virtual(g, DNN_BFLOAT16, &ks);
     dnn_reshape(g, k, rows);
     dnn_matmul(g, ds, rows,

@@ -58,6 +58,7 @@ static __device__ __forceinline__ void forward_tile(const struct attention &p,
     const int x = (int)threadIdx.x % ATTN_LANES, y = (int)threadIdx.x / ATTN_LANES;
     const int64_t d = p.head_width, end = attn_key_end(p, t), cols = p.heads * d;
     struct attn_rows<T> q = attn_rows_of<T>(p.q, t.b, t.h, t.q0, t.queries, p.scale);
+    /* out is [batch, queries, heads, width]; lse [batch, heads, queries] */
     struct heads_out to = { out, p.queries * cols, cols, d, false };
     float acc[ATTN_EACH][ATTN_EACH * CHUNKS], s[ATTN_EACH][ATTN_EACH];
     float max[ATTN_EACH], sum[ATTN_EACH], scale = attn_keep_scale(p);

@@ -149,6 +149,7 @@ static __device__ __forceinline__ void mma_stage(bf16_t *dst,
     };
 
 #pragma unroll 2
+    /* 8 elements, 16 bytes, per thread and access */
     for (int i = (int)threadIdx.x; i < ATTN_TILE * WIDTH / 8; i += MMA_THREADS) {
         int r = i / (WIDTH / 8), c = i % (WIDTH / 8) * 8;
         struct eight v = { { 0, 0, 0, 0 } };
@@ -174,6 +175,7 @@ static __device__ __forceinline__ void mma_scores(float c[N][4], const bf16_t *a
     for (int k = 0; k < WIDTH; k += 16) {
         uint32_t left[4], right[4];
 
+        /* the result is [16, 8 N], a row of N tiles; k goes in steps of 16 */
         mma_load(left, a + k, ld);
 #pragma unroll
         for (int n = 0; n < N; n += 2) {

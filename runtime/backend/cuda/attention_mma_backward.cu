@@ -6,6 +6,7 @@
  */
 #include "backend/cuda/attention_mma.h"
 
+/* 64 x 32 scores of s and of ds are 2 x 16 registers per thread; 64 x 64 would spill */
 #define HALF  (ATTN_TILE / 2)
 #define TILES (HALF / 8) /* 8-column results in half a row of scores */
 
@@ -66,6 +67,7 @@ static __device__ __forceinline__ void query_tile(const struct attention &p,
                                                   struct attn_tile t,
                                                   const struct heads_out &dq)
 {
+    /* lane l has rows row and row + 8 of its warp's 16 (attention_mma.h) */
     const int ld = WIDTH + MMA_PAD, row = mma_first() + mma_row();
     const int64_t d = p.head_width, end = attn_key_end(p, t);
     float acc[WIDTH / 8][4], s[TILES][4], ds[TILES][4];
@@ -93,6 +95,8 @@ static __device__ __forceinline__ void query_tile(const struct attention &p,
         for (int half = 0; half < ATTN_TILE; half += HALF) {
             const struct attn_view view = attn_view_of(p, t);
 
+            /* s = q k^T, dp = dout v^T; score_grad turns them into p and ds, mma_gather
+             * adds ds k */
             mma_scores<WIDTH, TILES>(s, sh.own[0] + mma_first() * ld,
                                      sh.other[0] + half * ld);
             mma_scores<WIDTH, TILES>(ds, sh.own[1] + mma_first() * ld,
@@ -103,6 +107,7 @@ static __device__ __forceinline__ void query_tile(const struct attention &p,
                 for (int i = 0; i < 4; i++) {
                     int q = row + i / 2 * 8, k = half + n * 8 + mma_col() + i % 2;
 
+                    /* in float32: scaling bfloat16 queries would round them */
                     s[n][i] *= p.scale;
                     score_grad(s[n][i], ds[n][i], attn_sees(view, q, k), sh.lse[q],
                                sh.delta[q], attn_keep(sh.kept, scale, q, k));
@@ -110,6 +115,7 @@ static __device__ __forceinline__ void query_tile(const struct attention &p,
             mma_gather<WIDTH, TILES>(acc, ds, sh.other[0] + half * ld);
         }
     }
+    /* the scale of the scores is a factor of their derivative, too */
     mma_store<WIDTH>(dq, t.b, t.h, t.q0, t.queries, acc, p.scale, p.scale, d);
 }
 
@@ -150,6 +156,7 @@ static __device__ __forceinline__ void add_queries(
                 score_grad(s[n][i], ds[n][i], attn_sees(view, q, k), sh.lse[q],
                            sh.delta[q], attn_keep(sh.kept, scale, q, k));
             }
+        /* dv += p^T dout, dk += ds^T q: rows are keys, so both are plain products */
         mma_gather<WIDTH, TILES>(dv, s, sh.other[1] + half * ld);
         mma_gather<WIDTH, TILES>(dk, ds, sh.other[0] + half * ld);
     }
@@ -188,6 +195,7 @@ static __device__ __forceinline__ void key_tile(const struct attention &p,
         mma_store<WIDTH>(to_v, b, kv_head, k0, t.keys, dv, 1.0f, 1.0f, d);
 }
 
+/* dq [batch, queries, heads]: a block of 4 warps per 64 queries of a head. */
 template <int WIDTH>
 static __global__ void __launch_bounds__(MMA_THREADS)
     attention_mma_dq(struct attention p, struct mma_task w, struct heads_out dq)
@@ -198,6 +206,7 @@ static __global__ void __launch_bounds__(MMA_THREADS)
 
     ROW_STRIDE(i, heads * blocks)
     {
+        /* later queries see more keys, so they start first */
         int64_t bh = i % heads, q0 = (blocks - 1 - i / heads) * ATTN_TILE;
 
         query_tile<WIDTH>(p, w, *sh, attn_tile_at(p, bh / p.heads, bh % p.heads, q0, 0),
@@ -205,6 +214,8 @@ static __global__ void __launch_bounds__(MMA_THREADS)
     }
 }
 
+/* dk and dv [batch, keys, kv_heads]: a block per 64 keys of a key head, over the whole
+ * group of query heads. */
 template <int WIDTH>
 static __global__ void __launch_bounds__(MMA_THREADS)
     attention_mma_dkv(struct attention p, struct mma_task w, struct heads_out dk,
@@ -225,6 +236,7 @@ static __global__ void __launch_bounds__(MMA_THREADS)
     }
 }
 
+/* Two launches; either is left out where nobody wants its gradients. */
 template <int WIDTH>
 static void launch(struct cuda_state *s, const struct attention *p,
                    const struct attention_grads *g, const struct mma_task *w)
@@ -236,6 +248,7 @@ static void launch(struct cuda_state *s, const struct attention *p,
     struct attention a = *p;
     struct mma_task task = *w;
 
+    /* 38 KiB with WIDTH 64, 70 KiB with 128: the wide one must ask for it */
     if (bytes > 48 << 10 && (!ALLOW_SHARED(attention_mma_dq<WIDTH>, bytes, s) ||
                              !ALLOW_SHARED(attention_mma_dkv<WIDTH>, bytes, s)))
         return;

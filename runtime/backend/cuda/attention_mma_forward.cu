@@ -90,6 +90,7 @@ static __device__ __forceinline__ void forward_tile(const struct attention &p,
                                                     struct attn_tile t, void *out,
                                                     float *lse)
 {
+    /* out is [batch, queries, heads, width] */
     const int64_t d = p.head_width, end = attn_key_end(p, t), cols = p.heads * d;
     const struct heads_out to = { out, p.queries * cols, cols, d, false };
     float acc[WIDTH / 8][4], s[TILES][4], inverse[2];
@@ -117,6 +118,7 @@ static __device__ __forceinline__ void forward_tile(const struct attention &p,
         __syncthreads();
         mma_scores<WIDTH, TILES>(s, sh.q + mma_first() * (WIDTH + MMA_PAD), sh.k);
         hide(attn_view_of(p, t), p.scale, s);
+        /* the two rows of this lane have each a maximum and a sum of their own */
         factor[0] = soften(s, 0, max[0], sum[0]);
         factor[1] = soften(s, 1, max[1], sum[1]);
 #pragma unroll
@@ -125,12 +127,15 @@ static __device__ __forceinline__ void forward_tile(const struct attention &p,
                 acc[n][i] *= factor[i / 2];
         if (scale != 0.0f)
             drop(sh.kept, scale, s);
+        /* acc += p v, p rounded to bfloat16: as the stored probabilities of a plain
+         * attention would be */
         mma_gather<WIDTH, TILES>(acc, s, sh.v);
     }
     for (int half = 0; half < 2; half++) {
         int row = mma_first() + mma_row() + half * 8;
 
         inverse[half] = sum[half] == 0.0f ? 0.0f : 1.0f / sum[half];
+        /* four lanes share a row; one writes */
         if (mma_col() == 0 && row < t.queries)
             lse[(t.b * p.heads + t.h) * p.queries + t.q0 + row] =
                 sum[half] > 0.0f ? (float)((double)max[half] + log((double)sum[half]))
@@ -150,6 +155,7 @@ static __global__ void __launch_bounds__(MMA_THREADS)
 
     ROW_STRIDE(i, heads * blocks)
     {
+        /* heads vary fastest: blocks side by side do the same amount of work */
         int64_t bh = i % heads, q0 = (blocks - 1 - i / heads) * ATTN_TILE;
 
         forward_tile<WIDTH>(p, *sh, attn_tile_at(p, bh / p.heads, bh % p.heads, q0, 0),
@@ -174,6 +180,7 @@ static void launch(struct cuda_state *s, const struct attention *p, void *out,
 void attn_mma_forward(const struct backend *be, const struct attention *p, void *out,
                       float *lse)
 {
+    /* two widths are compiled; narrower heads are padded with zeros */
     if (p->head_width <= 64)
         launch<64>(cuda_state_of(be), p, out, lse);
     else

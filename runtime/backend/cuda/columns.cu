@@ -13,7 +13,8 @@ enum {
     PART_BLOCKS = 512             /* about as many blocks fill a device */
 };
 
-/* From [outer][rows][cols] to [outer][cols], the rows cut into `parts` parts. */
+/* From [outer][rows][cols] to [outer][cols], the rows cut into `parts` parts. Element
+ * (o, r, c) lies at (o rows + r) cols + c. */
 struct columns {
     int64_t outer, rows, cols;
     int64_t parts, part_rows;
@@ -28,7 +29,9 @@ static __device__ inline int gapped(int i)
 
 /* OP has SUMS; add<V>(sum, outer, row, col), which adds the values there to
  * sum[SUMS][V]; and finish(which, outer, col, total), which writes. V is the pack of
- * its rows, or 1. */
+ * its rows, or 1. Block (x, y, z): columns from 32 V x on, rows of part y, outer z.
+ * Warp s takes rows begin + s, begin + s + 8, ...; the 8 sums of a column are then
+ * added in the order of the warps. */
 template <int V, typename OP>
 static __global__ void __launch_bounds__(COLUMN_BLOCK)
     columns_kernel(OP op, struct columns p)
@@ -49,6 +52,7 @@ static __global__ void __launch_bounds__(COLUMN_BLOCK)
             for (int64_t r = begin + strip; r < end; r += STRIPS)
                 op.template add<V>(sum, outer, r, col);
         }
+        /* through shared memory: warps hold sums of the same columns */
         for (int k = 0; k < OP::SUMS; k++)
             for (int i = 0; i < V; i++)
                 room[strip][k][gapped(lane * V + i)] = sum[k][i];
@@ -57,6 +61,7 @@ static __global__ void __launch_bounds__(COLUMN_BLOCK)
             const int k = i / WIDTH, c = i % WIDTH;
             float total = 0.0f;
 
+            /* always in this order, whichever warp was first */
             for (int from = 0; from < STRIPS; from++)
                 total += room[from][k][gapped(c)];
             if (left + c < p.cols && p.parts == 1)
@@ -105,6 +110,7 @@ static int64_t limited(int64_t n, int64_t low, int64_t high)
     return n < low ? low : least(n, high);
 }
 
+/* Cuts rows into parts and runs the one or two stages. Scratch: the parts' sums. */
 template <int V, typename OP>
 static void launch_columns(struct cuda_state *s, struct columns p, OP op)
 {
@@ -114,6 +120,8 @@ static void launch_columns(struct cuda_state *s, struct columns p, OP op)
 
     if (p.outer <= 0 || p.cols <= 0)
         return;
+    /* tall matrices are cut into parts until the device is full; wide ones have enough
+     * blocks as they are */
     p.parts = limited(PART_BLOCKS / (tiles * outer), 1, most);
     p.part_rows = (p.rows + p.parts - 1) / p.parts;
     if (p.parts > 1)
@@ -135,6 +143,7 @@ static void sum_columns(struct cuda_state *s, bool aligned, int64_t outer, int64
 {
     const struct columns p = { outer, rows, cols, 0, 0, NULL };
 
+    /* every row must start at a multiple of the pack */
     if (aligned && cols % V == 0)
         launch_columns<V>(s, p, op);
     else
@@ -164,6 +173,7 @@ template <typename T> struct column_sum_op {
     }
 };
 
+/* dst[cols] += sums of src[rows, cols]: the gradient of a bias */
 void cuda_column_sum(const struct backend *be, float *dst, const void *src,
                      accel_dtype_t type, int64_t rows, int64_t cols)
 {
@@ -183,6 +193,7 @@ template <typename T> struct norm_param_op {
     template <int V>
     __device__ void add(float (*sum)[V], int64_t, int64_t row, int64_t col) const
     {
+        /* gain: dy h with h = (x - mean) rstd; bias: dy */
         const float mean = stats[row], rstd = stats[rows + row];
         float d[V], v[V];
 
@@ -202,6 +213,8 @@ template <typename T> struct norm_param_op {
     }
 };
 
+/* dgain, dbias [cols] from dy, x [rows, cols] and stats [2, rows]: the rows are the
+ * long sum. */
 void cuda_norm_param_grad(const struct backend *be, const struct norm *p, float *dgain,
                           float *dbias, const void *dy, const void *x,
                           const float *stats)
@@ -237,6 +250,8 @@ template <typename T, typename Y> struct reduce_op {
     }
 };
 
+/* y[a, c] = scale * sum over b of x[a, b, c]; cols 1 is cuda_reduce's own case, where a
+ * row is adjacent */
 void cuda_reduce_columns(const struct backend *be, void *y, accel_dtype_t y_type,
                          const void *x, accel_dtype_t type, const int64_t dim[3],
                          float scale)

@@ -2,7 +2,9 @@
  *
  * Two-dimensional convolution: columns of many places at a time, of all images in one
  * row, one product each. cuda_sizes.h says how many. Gradients of x are gathered, not
- * scattered, so that every sum has one order.
+ * scattered, so that every sum has one order. Columns (im2col): cols[(channel kh + u)
+ * kw + v][place] = x(channel, row stride - pad + u, col stride - pad + v), so that
+ * weight [outputs, depth] times cols is the convolution.
  */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda_sizes.h"
@@ -40,6 +42,8 @@ static __global__ void columns_kernel(T *cols, const T *x, struct piece k,
 
     GRID_STRIDE(j, k.n)
     {
+        /* threads of a warp take adjacent places: they read along a row of x and write
+         * along a row of cols */
         const int64_t place = (k.first + j) % k.places;
         const int64_t top = place / p.out_w * p.stride - p.pad;
         const int64_t left = place % p.out_w * p.stride - p.pad;
@@ -59,6 +63,7 @@ static __global__ void columns_kernel(T *cols, const T *x, struct piece k,
 /* Index of place first + j, channel o, in y or dy. */
 static __device__ inline int64_t output_at(const struct piece &k, int64_t o, int64_t j)
 {
+    /* y[image][o][place], with `at` = image places + place */
     const int64_t at = k.first + j;
 
     return (at / k.places * k.p.outputs + o) * k.places + at % k.places;
@@ -104,6 +109,7 @@ static __global__ void gather_kernel(T *dx, bool add, const float *cols, struct 
 
     GRID_STRIDE(i, images * count * plane)
     {
+        /* i = ((image count + channel) height + r) width + c */
         const int64_t c = i % p.width, r = i / p.width % p.height;
         const int64_t channel = i / plane % count, image = i / plane / count;
         const float *from_image = cols + channel * k.taps * k.ld + image * k.places;
@@ -111,6 +117,7 @@ static __global__ void gather_kernel(T *dx, bool add, const float *cols, struct 
 
         for (int64_t u = 0; u < p.kernel_h; u++)
             for (int64_t v = 0; v < p.kernel_w; v++) {
+                /* in units of 1 / stride: the place whose tap (u, v) is here */
                 const int64_t y = r + p.pad - u, x = c + p.pad - v;
                 const bool met = y >= 0 && x >= 0 && y % p.stride == 0 &&
                                  x % p.stride == 0 && y / p.stride < p.out_h &&
@@ -138,6 +145,7 @@ static __global__ void bias_kernel(float *dbias, const T *dy, struct piece k)
     {
         float sum = 0.0f;
 
+        /* 256 partial sums, then block_sum: one order for a given n */
         BLOCK_STRIDE(j, k.n)
         sum += load_float(dy, output_at(k, o, j));
         sum = block_sum(sum, room);
@@ -152,6 +160,8 @@ size_t cuda_conv_scratch(const struct backend *be, const struct conv *p, bool ba
     return cuda_conv_bytes(p, backward);
 }
 
+/* y [batch, outputs, out_h, out_w] from x and weight [outputs, depth], `chunk` places
+ * per pass. Scratch: columns in type, then float32 sums. */
 template <typename T>
 static void forward(struct cuda_state *s, const struct conv *p,
                     const struct conv_forward *f, void *scratch)
@@ -164,6 +174,7 @@ static void forward(struct cuda_state *s, const struct conv *p,
     const int64_t depth = c.depth;
     struct gemm g = {};
 
+    /* [outputs, depth] [depth, n] -> sum [outputs, n], n places of all images */
     g.m = p->outputs;
     g.k = g.lda = c.depth;
     g.a = f->weight;
@@ -204,6 +215,7 @@ static void weight_grad(struct cuda_state *s, const struct conv *p,
     const int64_t depth = c.depth;
     struct gemm g = {};
 
+    /* [outputs, n] [depth, n]^T -> dweight [outputs, depth] */
     g.trans_b = g.add = true;
     g.m = p->outputs;
     g.n = g.ldc = c.depth;
@@ -237,6 +249,7 @@ static void input_part(struct cuda_state *s, const struct conv_backward *b,
     const bool add = b->add;
     struct gemm g = {};
 
+    /* [outputs, count taps]^T [outputs, n] -> cols [count taps, n] */
     g.trans_a = true;
     g.m = count * c->taps;
     g.n = k.n;
@@ -255,11 +268,14 @@ static void input_part(struct cuda_state *s, const struct conv_backward *b,
            THREADS, 0, s, dx, add, cols, k, from, count);
 }
 
+/* dx, whole images per pass. Scratch: float32 columns, then dy in the layout of the
+ * product. */
 template <typename T>
 static void input_grad(struct cuda_state *s, const struct conv *p,
                        const struct conv_backward *b, void *scratch)
 {
     const struct cuda_conv_plan c = cuda_conv_plan_of(p);
+    /* whole images, so that each element of dx is gathered once */
     const int64_t step = c.images * c.places;
     float *cols = (float *)scratch;
     T *delta = (T *)(cols + c.channels * c.taps * cuda_conv_ld(step));
@@ -286,10 +302,12 @@ void cuda_conv_grad(const struct backend *be, const struct conv *p,
 {
     struct cuda_state *s = cuda_state_of(be);
     const struct cuda_conv_plan c = cuda_conv_plan_of(p);
+    /* all places of all images at once: the bias needs no columns */
     const struct piece whole = piece_of(p, &c, 0, c.all);
     const void *dy = b->dy;
     float *dbias = b->dbias;
 
+    /* scratch is shared by the two: the queue runs them one after the other */
     if (b->dx)
         BY_TYPE(p->type, T, input_grad<T>(s, p, b, scratch));
     if (b->dweight)

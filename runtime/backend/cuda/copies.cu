@@ -45,6 +45,7 @@ void cuda_staging_close(struct cuda_state *s)
     s->staging = NULL;
 }
 
+/* Portable: every device of the process may use it. */
 static struct slot *make_slot(struct cuda_state *s)
 {
     struct slot *slot = &s->staging->slot[s->staging->made];
@@ -69,14 +70,17 @@ static struct slot *take_slot(struct cuda_state *s)
 
     if (s->failed)
         return NULL;
+    /* made at first use: a process that copies nothing locks no memory */
     if (g->made == 0)
         return make_slot(s);
     for (int i = 1; i < g->made; i++)
+        /* stamps grow, so the lowest was used longest ago */
         if (g->slot[i].stamp < slot->stamp)
             slot = &g->slot[i];
     code = cudaEventQuery(slot->done);
     if (code == cudaErrorNotReady) {
         (void)cudaGetLastError();
+        /* a new buffer costs once; waiting would cost each time */
         if (g->made < SLOTS)
             return make_slot(s);
         return cuda_await_event(s, slot->done) ? slot : NULL;
@@ -106,7 +110,10 @@ void cuda_from_host(const struct backend *be, void *dst, const void *host, size_
     struct cuda_state *s = cuda_state_of(be);
 
     if (s->end_recording)
+        /* the bytes are those of now, and a recorded step runs later */
         s->end_recording(s);
+    /* the caller may change host memory when we return, so a direct copy must be waited
+     * for */
     if (bytes >= DIRECT_FROM && cuda_is_locked(s, host, bytes)) {
         if (CHECK(s, cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice, s->now)))
             cuda_finish(s);
@@ -118,6 +125,7 @@ void cuda_from_host(const struct backend *be, void *dst, const void *host, size_
 
         if (!slot)
             return;
+        /* the host copies piece k + 1 while the device copies piece k */
         memcpy(slot->p, (const char *)host + at, n);
         slot->stamp = ++s->staging->stamp;
         if (!CHECK(s, cudaMemcpyAsync((char *)dst + at, slot->p, n,
@@ -135,6 +143,7 @@ static const void *fetch_piece(struct cuda_state *s, const void *src, size_t byt
     if (!slot ||
         !CHECK(s, cudaMemcpyAsync(slot->p, src, bytes, cudaMemcpyDeviceToHost, s->now)))
         return NULL;
+    /* reading back is waiting: nothing to overlap */
     return cuda_finish(s) ? slot->p : NULL;
 }
 
@@ -196,11 +205,13 @@ static void as_float(float *out, const void *src, accel_dtype_t type, int64_t n)
         }
 }
 
+/* The host converts: one copy of the array as it is, and no kernel per dtype. */
 void cuda_to_host(const struct backend *be, float *host, const void *src,
                   accel_dtype_t type, int64_t n)
 {
     struct cuda_state *s = cuda_state_of(be);
     const size_t size = accel_dtype_bytes(type);
+    /* a piece that fits a buffer, whatever the dtype */
     const int64_t step = (int64_t)(SLOT_BYTES / size);
 
     if (s->end_recording)

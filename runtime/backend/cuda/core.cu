@@ -34,6 +34,8 @@ static accel_status_t driver_answers(accel_error_t *err)
     cudaRuntimeGetVersion(&runtime);
     if (code == cudaSuccess && driver)
         code = cudaGetDeviceCount(&devices);
+    /* no driver, a stub of it, one that is too old, one that does not answer: four
+     * states with four cures */
     if (!driver || code == cudaErrorStubLibrary)
         return accel_fail(
             err, A0443,
@@ -87,6 +89,8 @@ static void driver_release(char *out, size_t len)
     int version = 0, skip;
 
     if (f && fgets(line, sizeof(line), f))
+        /* "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64 580.65.06 ...": the
+         * first word that is a version */
         while ((word = strtok_r(rest, " \t\n", &rest)))
             if (sscanf(word, "%d.%d", &skip, &skip) == 2)
                 break;
@@ -133,6 +137,8 @@ static bool start(struct cuda_state *s)
     if (!CHECK(s, cudaSetDevice(s->device)) || !describe(s))
         return false;
     for (int q = 0; q < QUEUE_COUNT; q++)
+        /* non-blocking: no order with the default stream, which libraries of the
+         * program may use */
         if (!CHECK(s, cudaStreamCreateWithFlags(&s->stream[q], cudaStreamNonBlocking)))
             return false;
     s->now = s->stream[QUEUE_COMPUTE];
@@ -185,6 +191,7 @@ static accel_status_t cuda_open(struct backend **out, int device, accel_error_t 
     s->be.own_least = CUDA_OWN_LEAST;
     s->be.state = s;
     if (!start(s)) {
+        /* the part that failed has kept why */
         st = cuda_check(&s->be, err);
         cuda_close(&s->be);
         return st;

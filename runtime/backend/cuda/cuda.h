@@ -3,15 +3,15 @@
  * The CUDA backend as its own files see it: the state of one device, checked calls,
  * launches and memory. Two compilers build these files: nvcc, and g++ against the
  * stand-in toolkit of tests/cuda, which runs the kernels on the CPU. Of libaccel's
- * headers, only backend.h, maths.h and common/ may be included here.
+ * headers, only those of backend/ and common/ may be included here.
  */
 #ifndef ACCEL_BACKEND_CUDA_CUDA_H
 #define ACCEL_BACKEND_CUDA_CUDA_H
 
 #include <cuda_runtime.h>
 
-#include "backend/backend.h"
-#include "backend/cuda/device.h"
+#include "backend/device.h"
+#include "backend/cuda/kernel_base.h"
 #include "backend/cuda/entries.h"
 #include "common/common.h"
 

@@ -50,6 +50,7 @@ ACCEL_MATHS int64_t attn_clamp(int64_t v, int64_t low, int64_t high)
     return v < low ? low : v > high ? high : v;
 }
 
+/* The tile of queries from q0 and keys from k0 of one head, clipped at both ends. */
 static __device__ __forceinline__ struct attn_tile attn_tile_at(
     const struct attention &p, int64_t b, int64_t h, int64_t q0, int64_t k0)
 {
@@ -81,6 +82,8 @@ struct attn_view {
     bool all;            /* every query sees every key */
 };
 
+/* Worked out once per tile, in 32 bits: the test per element is then a comparison or
+ * two. */
 static __device__ __forceinline__ struct attn_view attn_view_of(
     const struct attention &p, const struct attn_tile &t)
 {
@@ -135,6 +138,7 @@ static __device__ __forceinline__ void attn_stage(float *dst, int ld, int cols,
 {
     for (int i = (int)threadIdx.x; i < ATTN_TILE * cols; i += ATTN_THREADS) {
         int r = i / cols, c = i % cols;
+        /* zeros add nothing to a product, so edges need no code of their own */
         bool there = r < from.count && c0 + c < width;
 
         dst[r * ld + c] =
@@ -150,6 +154,7 @@ static __device__ __forceinline__ void attn_dot(float acc[ATTN_EACH][ATTN_EACH],
                                                 const struct attn_rows<T> &b,
                                                 int64_t width)
 {
+    /* 4 x 4 sums per thread: 8 reads of shared memory for 16 multiply-adds */
     const int ld = ATTN_CHUNK + 1, x = (int)threadIdx.x % ATTN_LANES,
               y = (int)threadIdx.x / ATTN_LANES;
     float *left = sh.stage, *right = sh.stage + ATTN_TILE * ld;
@@ -207,6 +212,7 @@ static __device__ __forceinline__ void attn_stage_kept(const struct attention &p
                                                        const struct attn_tile &t,
                                                        uint8_t *kept)
 {
+    /* the numbering of struct attention: row * quads + key / 4 */
     const uint64_t quads = ((uint64_t)p.keys + 3) / 4;
     const uint64_t row =
         ((uint64_t)(p.first_sample + t.b) * (uint64_t)p.heads + (uint64_t)t.h) *
@@ -230,6 +236,7 @@ static __device__ __forceinline__ void attn_stage_kept(const struct attention &p
 static __device__ __forceinline__ float attn_keep(const uint8_t *kept, float scale,
                                                   int q, int k)
 {
+    /* without dropout `kept` was never written */
     return scale == 0.0f                               ? 1.0f
            : kept[q * ATTN_QUADS + k / 4] >> k % 4 & 1 ? scale
                                                        : 0.0f;

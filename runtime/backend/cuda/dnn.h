@@ -59,6 +59,7 @@ enum {
     DNN_SELECT = 601
 };
 
+/* Mode A is the fast heuristic: it proposes engines without running any. */
 enum { DNN_REDUCE_ADD = 0, DNN_REDUCE_MAX = 3 };
 enum { DNN_HEUR_A = 3, DNN_NOTE_NONDETERMINISTIC = 4 };
 
@@ -125,6 +126,8 @@ struct dnn_api {
     void (*last_error)(char *text, size_t room);
 };
 
+/* Room for the backward's graph, the larger of the two. Ids of virtual tensors start
+ * above those that callers bind. */
 enum { DNN_DESCRIPTORS = 128, DNN_OPS = 32, DNN_FIRST_VIRTUAL = 100 };
 
 /* The descriptors of one graph, which are dropped together. After a failure nothing
@@ -150,6 +153,7 @@ static inline void dnn_begin(struct dnn_graph *g, const struct dnn_api *api)
     g->next_uid = DNN_FIRST_VIRTUAL;
 }
 
+/* Drops the newest first: a descriptor may refer to older ones. */
 static inline void dnn_end(struct dnn_graph *g)
 {
     while (g->count > 0)
@@ -189,6 +193,7 @@ static inline void *dnn_make(struct dnn_graph *g, int type)
     return d;
 }
 
+/* Sets one attribute of a descriptor; nothing after a failure. */
 static inline void dnn_set(struct dnn_graph *g, void *d, int attribute, int type,
                            int64_t count, const void *value)
 {
@@ -216,6 +221,7 @@ static inline void dnn_set_desc(struct dnn_graph *g, void *d, int attribute, voi
     dnn_set(g, d, attribute, DNN_TYPE_DESCRIPTOR, 1, &v);
 }
 
+/* A descriptor can be used once it is finished, and changed no more. */
 static inline void dnn_finish(struct dnn_graph *g, void *d, const char *what)
 {
     if (!g->failed)
@@ -236,6 +242,7 @@ static inline void *dnn_tensor(struct dnn_graph *g, int64_t uid, int type,
     dnn_set_enum(g, t, DNN_TENSOR_TYPE, DNN_TYPE_DATA_TYPE, type);
     dnn_set(g, t, DNN_TENSOR_DIMS, DNN_TYPE_INT64, 4, shape->dim);
     dnn_set(g, t, DNN_TENSOR_STRIDES, DNN_TYPE_INT64, 4, shape->stride);
+    /* attn_dnn_fits has asked for it */
     dnn_set_int(g, t, DNN_TENSOR_ALIGNMENT, 16);
     if (kind == DNN_VIRTUAL)
         dnn_set(g, t, DNN_TENSOR_VIRTUAL, DNN_TYPE_BOOLEAN, 1, &yes);
@@ -255,6 +262,8 @@ static inline void dnn_op(struct dnn_graph *g, void *op, const char *what)
         g->ops[g->op_count++] = op;
 }
 
+/* c = a b per batch and head, over [row, column]: summed in float32 whatever the
+ * operands are. */
 static inline void dnn_matmul(struct dnn_graph *g, void *a, void *b, void *c)
 {
     void *d = dnn_make(g, DNN_MATMUL), *op;
@@ -305,6 +314,7 @@ static inline void dnn_index(struct dnn_graph *g, int64_t axis, void *x, void *y
     dnn_op(g, op, "index operation");
 }
 
+/* y = the sum or maximum of x along every dimension in which y has size 1. */
 static inline void dnn_reduce(struct dnn_graph *g, int how, void *x, void *y)
 {
     void *d = dnn_make(g, DNN_REDUCTION), *op;
@@ -319,6 +329,7 @@ static inline void dnn_reduce(struct dnn_graph *g, int how, void *x, void *y)
     dnn_op(g, op, "reduction operation");
 }
 
+/* y = x with rows and columns exchanged, as its strides say: no data moves. */
 static inline void dnn_reshape(struct dnn_graph *g, void *x, void *y)
 {
     void *op = dnn_make(g, DNN_OP_RESHAPE);
@@ -354,6 +365,7 @@ static inline bool dnn_same_again(struct dnn_graph *g, void *config)
                     notes))
         return false;
     for (int64_t i = 0; i < count; i++)
+        /* float atomics in its kernels */
         if (notes[i] == DNN_NOTE_NONDETERMINISTIC)
             return false;
     return true;
@@ -399,6 +411,7 @@ static inline void *dnn_plan(struct dnn_graph *g, void *handle, void *device,
     if (device)
         dnn_set_desc(g, heur, DNN_HEUR_DEVICEPROP, device);
     dnn_finish(g, heur, "heuristics");
+    /* the library fills descriptors that the caller has made */
     for (int i = 0; i < MOST; i++)
         configs[i] = dnn_make(g, DNN_ENGINECFG);
     if (g->failed || !dnn_check(g,
@@ -407,6 +420,7 @@ static inline void *dnn_plan(struct dnn_graph *g, void *handle, void *device,
                                 "heuristics"))
         return NULL;
     for (int64_t i = 0; i < count && i < MOST; i++) {
+        /* best first: the first that is deterministic and fits is the one */
         if (!dnn_same_again(g, configs[i]))
             continue;
         seen++;

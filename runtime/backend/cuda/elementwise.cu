@@ -7,6 +7,7 @@
 
 /* ---- fill ------------------------------------------------------------------------ */
 
+/* INPUTS 1, though nothing is read: `map` wants the registers */
 template <typename T> struct fill_op {
     enum { INPUTS = 1 };
     T *dst;
@@ -14,6 +15,7 @@ template <typename T> struct fill_op {
 
     template <int V> __device__ void load(int64_t, float (*x)[V]) const
     {
+        /* no memory is read: load only sets the registers */
         for (int i = 0; i < V; i++)
             x[0][i] = value;
     }
@@ -51,6 +53,7 @@ template <typename T> struct add_op {
     }
 };
 
+/* dst[n] = a[n] + b[n], added in float32 and rounded once; dst may be a or b */
 void cuda_add(const struct backend *be, void *dst, const void *a, const void *b,
               accel_dtype_t type, int64_t n)
 {
@@ -76,6 +79,7 @@ template <typename T> struct dropout_op {
     }
     template <int V> __device__ void finish(int64_t at, float (*v)[V]) const
     {
+        /* four draws per Philox block: number / 4 is the block, number % 4 the word */
         const uint64_t number = mask.first + (uint64_t)at;
         float keep[4];
 
@@ -108,6 +112,7 @@ template <typename T> struct dropout_block_op {
     }
     template <int V> __device__ void finish(int64_t block, float (*)[V]) const
     {
+        /* the first block may begin before the array, the last may end behind it */
         const int64_t begin = 4 * block - (int64_t)(op.mask.first % 4);
         float keep[4];
 
@@ -119,11 +124,14 @@ template <typename T> struct dropout_block_op {
     }
 };
 
+/* Two ways with the same mask: packs where the draw starts on a block of four, else
+ * blocks. */
 template <typename T>
 static void dropout(struct cuda_state *s, int64_t n, const struct dropout_op<T> &op)
 {
     const int64_t into = (int64_t)(op.mask.first % 4);
 
+    /* the usual case: the elements of a sample are a multiple of four */
     if (into == 0 && on_16(op.y, op.x))
         map<pack_size<T>>(s, true, n, op);
     else if (n > 0)
@@ -143,6 +151,7 @@ void cuda_dropout(const struct backend *be, void *y, bool add, const void *x,
 /* Elements per pack: 16 bytes of bfloat16, two accesses of float32. */
 enum { CAST_PACK = 8 };
 
+/* the C type of each dtype that an array may have */
 template <accel_dtype_t> struct element;
 template <> struct element<ACCEL_F32> {
     using type = float;
@@ -174,6 +183,7 @@ template <typename D, accel_dtype_t FROM> struct cast_op {
 
     template <int V> __device__ void load(int64_t at, float (*x)[V]) const
     {
+        /* bf16_t and uint16_t are one C type: the dtype decides */
         const auto p = pack_at<V>(src + at);
 
         for (int i = 0; i < V; i++)
@@ -185,10 +195,12 @@ template <typename D, accel_dtype_t FROM> struct cast_op {
     }
 };
 
+/* dst float32 or bfloat16; with `add`, dst += src. */
 template <accel_dtype_t FROM>
 static void cast_from(struct cuda_state *s, void *dst, accel_dtype_t dst_type, bool add,
                       const void *src, int64_t n)
 {
+    /* 8 elements are 8 to 64 bytes: `pack` takes as many accesses as they need */
     using S = typename element<FROM>::type;
 
     BY_TYPE(dst_type, D,
@@ -245,6 +257,7 @@ static __global__ void __launch_bounds__(MAP_BLOCK)
  * then: launches on one queue follow each other. */
 void cuda_narrow(const struct backend *be, void *dst, const float *src, int64_t n)
 {
+    /* then each launch may double: log2(n / 4096) launches */
     const int64_t head = 4096;
     struct cuda_state *s = cuda_state_of(be);
 

@@ -7,7 +7,8 @@
 
 enum { EMBED_BLOCK = 256 };
 
-/* The call for the kernel. */
+/* The call for the kernel. out[r, :] = table[ids[r], :] + positions[r % time, :], all
+ * rows of `cols`. */
 template <typename T> struct lookup {
     T *out;
     const int32_t *ids;
@@ -16,6 +17,7 @@ template <typename T> struct lookup {
     int mark;
 };
 
+/* out [rows, cols] in packs of V; fault takes the lowest bad row. */
 template <int V, typename T>
 static __global__ void __launch_bounds__(EMBED_BLOCK)
     embed_kernel(struct lookup<T> p, struct cuda_fault *fault)
@@ -24,11 +26,13 @@ static __global__ void __launch_bounds__(EMBED_BLOCK)
 
     GRID_STRIDE(i, p.rows * packs)
     {
+        /* i = r packs + pack: a warp writes adjacent packs of one row */
         int64_t pack, t;
         const int64_t r = divide(i, packs, &pack), at = pack * V;
         int64_t id = p.ids[r];
         float v[V], position[V] = { 0 };
 
+        /* never read outside of the table; the row is wrong, and sync says so */
         if (id < 0 || id >= p.vocab) {
             if (pack == 0)
                 note_bad_row(&fault->embed, r, p.vocab, p.mark);

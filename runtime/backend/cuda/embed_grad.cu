@@ -11,12 +11,15 @@
 enum { SORT_TILE = 512, GATHER_BLOCK = 128, GATHER_WARPS = GATHER_BLOCK / WARP };
 
 /* Arrays of `rows`: sorted within tiles (tile_id, tile_row), the final places, and all
- * sorted (id, row). */
+ * sorted (id, row). Equal ids keep the order of their rows: then the order of every sum
+ * is that of the batch. */
 struct id_order {
     int64_t rows;
     int32_t *tile_id, *tile_row, *place, *id, *row;
 };
 
+/* Sorts each tile of 512 rows by (id, row): tile_id, tile_row, and the place within the
+ * tile. */
 static __global__ void __launch_bounds__(SORT_TILE)
     sort_tiles_kernel(struct id_order o, const int32_t *ids)
 {
@@ -26,6 +29,8 @@ static __global__ void __launch_bounds__(SORT_TILE)
     for (int64_t at = (int64_t)blockIdx.x * SORT_TILE; at < o.rows;
          at += (int64_t)gridDim.x * SORT_TILE) {
         const int n = (int)least(o.rows - at, SORT_TILE);
+        /* rank by counting: at most 512 comparisons per thread, all in shared memory, and
+         * stable */
         int place = 0;
 
         if (me < n)
@@ -49,6 +54,7 @@ static __device__ inline int count_before(const int32_t *tile, int n, int32_t id
     int low = 0, high = n;
 
     while (low < high) {
+        /* binary search: the tile is sorted */
         const int middle = (low + high) / 2;
         const bool before = tile[middle] < id || (equal && tile[middle] == id);
 
@@ -75,6 +81,7 @@ static __global__ void __launch_bounds__(SORT_TILE) place_kernel(struct id_order
         __syncthreads();
         for (int64_t at = (int64_t)blockIdx.x * SORT_TILE; at < o.rows;
              at += (int64_t)gridDim.x * SORT_TILE)
+            /* within its own tile the place is known already */
             if (at != other && at + me < o.rows)
                 atomicAdd(&o.place[at + me],
                           count_before(tile, n, o.tile_id[at + me], other < at));
@@ -87,6 +94,7 @@ static __global__ void __launch_bounds__(SORT_TILE) spread_kernel(struct id_orde
 {
     GRID_STRIDE(i, o.rows)
     {
+        /* places are a permutation: no two rows write to one place */
         o.id[o.place[i]] = o.tile_id[i];
         o.row[o.place[i]] = o.tile_row[i];
     }
@@ -103,6 +111,7 @@ static __device__ inline int64_t run_length(const struct id_order &o, int64_t at
     do {
         const int64_t i = at + n + lane;
 
+        /* 32 places at a time, until one of them has another id */
         more = __popc(__ballot_sync(WARP_MASK, i < o.rows && o.id[i] == o.id[at]));
         n += more;
     } while (more == WARP);
@@ -137,6 +146,7 @@ static __global__ void __launch_bounds__(GATHER_BLOCK)
     __shared__ float room[GATHER_WARPS][WARP * V];
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
 
+    /* an id out of range would be an address out of range */
     if (fault->embed.row != INT32_MAX)
         return;
     ROW_STRIDE(at, o.rows)
@@ -144,9 +154,11 @@ static __global__ void __launch_bounds__(GATHER_BLOCK)
         int64_t end;
         bool shared;
 
+        /* not the first of its id: another block has it */
         if (at > 0 && o.id[at - 1] == o.id[at])
             continue;
         end = at + run_length(o, at);
+        /* a frequent token: its rows are many and its columns few */
         shared = end - at >= 4 * GATHER_WARPS;
         for (int64_t left = shared ? 0 : warp * WARP * V; left < cols;
              left += shared ? WARP * V : GATHER_BLOCK * V) {
@@ -165,6 +177,8 @@ static __global__ void __launch_bounds__(GATHER_BLOCK)
             for (int i = 0; i < V; i++)
                 room[warp][i * WARP + lane] = sum[i];
             __syncthreads();
+            /* warp 0 adds the others' sums in order; transposed in `room`, so no bank
+             * conflicts */
             for (int from = 1; from < GATHER_WARPS && warp == 0; from++)
                 for (int i = 0; i < V; i++)
                     sum[i] += room[from][i * WARP + lane];
@@ -185,6 +199,7 @@ template <typename T> struct position_op {
 
     template <int V> __device__ void load(int64_t at, float (*sum)[V]) const
     {
+        /* t = at / cols in sample 0, then the same place of samples 1, 2, ... */
         ::load<V>(sum[0], dy + at);
 #pragma unroll 4
         for (int64_t i = at + each; i < n; i += each) {
@@ -201,6 +216,7 @@ template <typename T> struct position_op {
     }
 };
 
+/* dtable [vocab, cols] += the rows of dy [rows, cols] with each id. */
 template <typename T>
 static void gather(struct cuda_state *s, struct id_order o, float *dtable,
                    const int32_t *ids, const T *dy, int64_t cols)
@@ -209,6 +225,7 @@ static void gather(struct cuda_state *s, struct id_order o, float *dtable,
     const int64_t tiles = (o.rows + SORT_TILE - 1) / SORT_TILE;
     const unsigned grid = (unsigned)least(tiles, 65535);
 
+    /* five arrays of `rows` int32, as cuda_embed_grad_own_bytes counts */
     o.tile_id = (int32_t *)cuda_scratch(s, cuda_embed_grad_own_bytes(o.rows));
     o.tile_row = o.tile_id + o.rows;
     o.place = o.tile_row + o.rows;
@@ -230,6 +247,7 @@ void cuda_embed_grad(const struct backend *be, float *dtable, float *dpositions,
                      const int32_t *ids, const void *dy, accel_dtype_t type,
                      int64_t rows, int64_t time, int64_t cols)
 {
+    /* a short batch has fewer rows than positions */
     const int64_t each = least(rows, time) * cols;
     struct cuda_state *s = cuda_state_of(be);
     const struct id_order o = { rows, NULL, NULL, NULL, NULL, NULL };

@@ -57,6 +57,7 @@ static const struct {
 static bool comes_late(cudaError_t code)
 {
     switch (code) {
+    /* in the range below, but of this call */
     case cudaErrorLaunchOutOfResources:
     case cudaErrorHostMemoryAlreadyRegistered:
     case cudaErrorHostMemoryNotRegistered:
@@ -65,6 +66,7 @@ static bool comes_late(cudaError_t code)
     case cudaErrorUnknown:
         return true;
     default:
+        /* the driver's numbers 700 to 799: what a kernel did */
         return code >= cudaErrorIllegalAddress && code < cudaErrorNotPermitted;
     }
 }
@@ -81,6 +83,7 @@ static void keep(struct cuda_state *s, cudaError_t code, const char *call, bool 
         call++;
         name = strcspn(call, "<)");
     }
+    /* "cudaMalloc(&p, bytes)" becomes "cudaMalloc", "kernel<float>" "kernel" */
     snprintf(s->call, sizeof(s->call), "%.*s", (int)name, call);
     snprintf(s->why, sizeof(s->why), "%s (%s)", cudaGetErrorString(code),
              cudaGetErrorName(code));
@@ -92,6 +95,7 @@ bool cuda_ok(struct cuda_state *s, cudaError_t code, const char *call)
     if (code == cudaSuccess)
         return true;
     (void)cudaGetLastError(); /* else the next launch would be blamed */
+    /* later codes are consequences of the first */
     if (!s->failed)
         keep(s, code, call, comes_late(code));
     return false;
@@ -106,6 +110,7 @@ static bool library_fails(struct cuda_state *s, const char *call, const char *wh
 
     if (s->failed)
         return false;
+    /* the device failed before; the library only noticed */
     if (comes_late(code))
         return cuda_ok(s, code, call);
     keep(s, cudaErrorUnknown, call, late);
@@ -137,6 +142,7 @@ static accel_status_t tell(struct cuda_state *s, accel_error_t *err)
 {
     size_t i = 0;
 
+    /* the one failure with figures: asked for, held, free */
     if (s->code == cudaErrorMemoryAllocation)
         return cuda_no_memory(s, s->asked ? s->asked_kind : MEMORY_WORK, s->asked, err);
     while (failures[i].code != cudaSuccess && failures[i].code != s->code)
@@ -160,6 +166,7 @@ accel_status_t cuda_check(const struct backend *be, accel_error_t *err)
 
     if (!s->failed)
         return ACCEL_OK;
+    /* another rank is to blame: its error is told in its own words */
     if (s->peer_gone) {
         if (err)
             *err = s->peer;
@@ -177,6 +184,7 @@ static accel_status_t check_ids(struct cuda_state *s, accel_error_t *err)
     char where[sizeof(s->where)];
     struct cuda_fault f;
 
+    /* only in sync: reading it after each forward would stop the device */
     if (!cuda_fetch(s, &f, s->fault, sizeof(f)))
         return cuda_check(&s->be, err);
     if (f.embed.row != INT32_MAX) {
@@ -200,6 +208,7 @@ accel_status_t cuda_sync(const struct backend *be, accel_error_t *err)
 
     if (s->end_recording)
         s->end_recording(s);
+    /* what a queue still runs may fail, too */
     if (!cuda_await_all(s))
         return cuda_check(be, err);
     cuda_marks_waited(s);

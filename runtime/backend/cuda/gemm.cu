@@ -30,6 +30,7 @@ static void *workspace_of(struct cuda_state *s)
 {
     int q = 0;
 
+    /* few queues: a search is as fast as keeping the number */
     while (q < QUEUE_COUNT - 1 && s->stream[q] != s->now)
         q++;
     if (!s->blas->workspace[q] && !s->failed) {
@@ -48,6 +49,7 @@ static void search(struct cuda_state *s, struct gemm_lt *g, const struct gemm *p
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     cublasLtMatmulPreference_t preference = NULL;
     int count = 0, pick = 0;
+    /* so a key that first occurs in a recording keeps the first proposal */
     bool tune = s->blas->tune && !s->end_recording;
     cublasStatus_t status;
 
@@ -70,6 +72,7 @@ static void search(struct cuda_state *s, struct gemm_lt *g, const struct gemm *p
 
 bool gemm_product(struct cuda_state *s, const struct gemm *p, uint8_t fused)
 {
+    /* sizes, strides, types, alignments and epilogue: what an algorithm depends on */
     const struct gemm_key key = gemm_key_of(p, fused);
     const float one = 1.0f, beta = p->add ? 1.0f : 0.0f;
     void *workspace = workspace_of(s);
@@ -88,6 +91,8 @@ bool gemm_product(struct cuda_state *s, const struct gemm *p, uint8_t fused)
         search(s, g, p, workspace);
     if (!g->found || s->failed)
         return false;
+    /* b first: row-major c = a b is column-major c^T = b^T a^T, and no operand is
+     * transposed in memory */
     status = cublasLtMatmul(s->blas->lt, g->product, &one, p->b, g->first, p->a,
                             g->second, &beta, p->c, g->result, p->c, g->result,
                             &g->algo, workspace, CUDA_GEMM_WORKSPACE, s->now);
@@ -113,6 +118,7 @@ static void no_algorithm(struct cuda_state *s, const struct gemm *p)
 static bool direct(struct cuda_state *s, const struct gemm *p, struct gemm_way way)
 {
     struct gemm part = *p;
+    /* what the epilogue does; the rest is gemm_finish's */
     const bool fused_bias = way.fused & GEMM_BIAS, fused_sums = way.fused & GEMM_SUMS;
     float *wide = NULL;
     bool good;
@@ -150,6 +156,7 @@ static bool rounded(struct cuda_state *s, const struct gemm *p)
     part.ldc = p->n;
     part.add = false;
     for (int64_t r = 0; good && r < p->m; r += rows) {
+        /* row r of op(a): a column where a is stored transposed */
         const int64_t in = r * (p->trans_a ? 1 : p->lda), out = r * p->ldc;
 
         part.m = end.m = p->m - r < rows ? p->m - r : rows;
@@ -170,6 +177,7 @@ static bool multiply(struct cuda_state *s, const struct gemm *p, struct gemm_way
 {
     if (!(way.wide ? rounded(s, p) : direct(s, p, way)))
         return false;
+    /* a pass of its own where BGRADB does not apply */
     if (p->row_sums && !(way.fused & GEMM_SUMS))
         s->be.column_sum(&s->be, p->row_sums, p->a, p->a_type, p->k, p->m);
     return true;
@@ -202,6 +210,8 @@ void cuda_gemm(const struct backend *be, const struct gemm *p)
     if (a || b)
         same.a_type = same.b_type = ACCEL_F32;
     way = gemm_way_of(&same);
+    /* ACCEL_CUDA_EPILOGUES: for comparison, and for a library with a fault in one of
+     * them */
     if (way.fused && (gemm_is_back(p) ? s->blas->back_plain : s->blas->forward_plain))
         way = gemm_way_plain(&same);
     if (!multiply(s, &same, way) && !s->failed &&

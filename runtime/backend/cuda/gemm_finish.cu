@@ -27,7 +27,9 @@ static __device__ inline void put(void *p, int64_t i, bool narrow, float v)
         store_float((float *)p, i, v);
 }
 
-/* Blocks along the columns; y steps over the rows, so a row's accesses are adjacent. */
+/* Blocks along the columns; y steps over the rows, so a row's accesses are adjacent.
+ * out[r, c] = act(sum[r, c] + bias[c]) or, with slope, sum[r, c] act'(pre[r, c]);
+ * pre[r, c] is the value before the activation. */
 static __global__ void finish_kernel(struct finish f)
 {
     for (int64_t r = blockIdx.y; r < f.rows; r += gridDim.y)
@@ -52,6 +54,7 @@ static __global__ void finish_kernel(struct finish f)
         }
 }
 
+/* sum [rows, cols] of `type`; with_bias false: the product has added it already. */
 void gemm_finish(struct cuda_state *s, const struct gemm *p, const void *sum,
                  accel_dtype_t type, int64_t ld, bool with_bias)
 {

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/operands.h"
 
 /* What cuBLASLt's epilogue does. Forward: any sum of the first three, GEMM_PRE only
  * with GEMM_GELU. Backward: one of the last two, the product times the slope of GELU,

@@ -12,6 +12,7 @@ static cudaDataType_t type_of(bool narrow)
     return narrow ? CUDA_R_16BF : CUDA_R_32F;
 }
 
+/* The epilogue of a set of GEMM_* bits; AUX is the value before the activation. */
 static cublasLtEpilogue_t epilogue_of(unsigned fused)
 {
     switch (fused) {
@@ -46,6 +47,7 @@ static void set(cublasStatus_t *status, struct gemm_lt *g,
  * TF32. */
 static cublasStatus_t describe_product(struct gemm_lt *g, const struct gemm_key *key)
 {
+    /* first is our b, second our a: operands are exchanged */
     cublasOperation_t first = key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = key->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtEpilogue_t epilogue = epilogue_of(key->fused);
@@ -55,12 +57,15 @@ static cublasStatus_t describe_product(struct gemm_lt *g, const struct gemm_key 
     set(&status, g, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof(first));
     set(&status, g, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof(second));
     set(&status, g, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue));
+    /* the value before the activation has c's stride */
     if (key->fused & (GEMM_PRE | GEMM_SLOPE))
         set(&status, g, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &key->ldc,
             sizeof(key->ldc));
     return status;
 }
 
+/* A stored matrix; `ld` elements from one column to the next, which is one of our rows.
+ */
 static cublasStatus_t describe_matrix(cublasLtMatrixLayout_t *out, bool narrow,
                                       int64_t rows, int64_t cols, int64_t ld)
 {
@@ -133,6 +138,8 @@ cublasStatus_t gemm_lt_preference(const struct gemm_key *key, size_t workspace,
     uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     uint32_t first = 1u << key->align_b, second = 1u << key->align_a;
     uint32_t result = 1u << key->align_c;
+    /* alignments are those of the addresses in the key: an algorithm that wants more is
+     * not proposed */
     uint64_t bytes = workspace;
     cublasLtMatmulPreference_t p;
     cublasStatus_t status = cublasLtMatmulPreferenceCreate(&p);
@@ -170,6 +177,7 @@ static struct gemm_lt **find(const struct gemm_table *t, const struct gemm_key *
 /* Doubles the table and moves the entries; pointers to them stay valid. */
 static bool grow(struct gemm_table *t)
 {
+    /* a power of two: the hash is masked, not divided */
     struct gemm_table larger = { NULL, t->slots ? 2 * t->slots : 64, t->used };
 
     larger.slot = (struct gemm_lt **)calloc(larger.slots, sizeof(*larger.slot));
@@ -189,11 +197,13 @@ struct gemm_lt *gemm_table_get(struct gemm_table *t, const struct gemm_key *key,
     struct gemm_lt **slot, *g;
 
     *status = CUBLAS_STATUS_ALLOC_FAILED;
+    /* at most half full: open addressing stays a look or two */
     if (2 * (t->used + 1) > t->slots && !grow(t))
         return NULL;
     slot = find(t, key);
     if (*slot)
         return *slot;
+    /* one allocation per key: pointers stay valid when the table grows */
     g = (struct gemm_lt *)malloc(sizeof(*g));
     if (!g)
         return NULL;

@@ -19,6 +19,7 @@ struct trial {
 static bool run(struct cuda_state *s, const struct trial *t,
                 const cublasLtMatmulAlgo_t *algo)
 {
+    /* beta 0: the operand c is not read, whatever is in the trial's result */
     const float one = 1.0f, zero = 0.0f;
 
     return cublasLtMatmul(s->blas->lt, t->g->product, &one, t->p->b, t->g->first,
@@ -51,11 +52,13 @@ int gemm_fastest(struct cuda_state *s, const struct gemm_lt *g, const struct gem
     float best = -1.0f, ms;
     int fastest = 0;
 
+    /* as large as c with its gaps: algorithms may differ in how they store */
     t.result = cuda_scratch(s, (size_t)(p->m * p->ldc) * accel_dtype_bytes(p->c_type));
     if (t.result && CHECK(s, cudaEventCreate(&t.begin)) &&
         CHECK(s, cudaEventCreate(&t.end)))
         for (int i = 0; i < count; i++) {
             ms = time_of(s, &t, &found[i].algo);
+            /* ties go to the earlier proposal, which cuBLASLt ranks higher */
             if (ms >= 0.0f && (best < 0.0f || ms < best)) {
                 best = ms;
                 fastest = i;

@@ -30,6 +30,7 @@ struct cuda_graph {
         /* one step has run call by call: code is loaded, algorithms are chosen */
         warm;
     int early; /* recordings in a row that ended before their step did */
+    /* of fork and join; one per queue, recorded anew each time */
     cudaEvent_t edge[QUEUE_COUNT];
     cudaGraphExec_t exec;
     struct kept *kept;
@@ -66,6 +67,7 @@ static void launch(struct cuda_state *s, cudaGraph_t graph)
     struct cuda_graph *g = s->graph;
     cudaGraphExecUpdateResultInfo info;
 
+    /* an update is far cheaper than building the graph anew */
     if (g->exec && cudaGraphExecUpdate(g->exec, graph, &info) != cudaSuccess) {
         cudaGetLastError(); /* an answer, not a failure */
         cudaGraphExecDestroy(g->exec);
@@ -81,6 +83,7 @@ static void end_recording(struct cuda_state *s)
 {
     cudaGraph_t graph = NULL;
 
+    /* first: whatever is called below must not end it again */
     s->end_recording = NULL;
     join_queues(s);
     s->part++;
@@ -110,6 +113,7 @@ void cuda_step_begin(const struct backend *be)
     struct cuda_state *s = cuda_state_of(be);
     struct cuda_graph *g = s->graph;
 
+    /* a second begin without an end belongs to the recording of the first */
     if (!g || g->off || s->failed || s->end_recording)
         return;
     if (!g->warm) {
@@ -117,6 +121,7 @@ void cuda_step_begin(const struct backend *be)
         return;
     }
     join_queues(s);
+    /* relaxed: other threads of the process may call CUDA meanwhile */
     if (!CHECK(s, cudaStreamBeginCapture(s->stream[QUEUE_COMPUTE],
                                          cudaStreamCaptureModeRelaxed)))
         return;
@@ -172,6 +177,8 @@ void *cuda_graph_scratch(struct cuda_state *s, size_t bytes)
     struct kept *best = NULL, *k;
 
     for (k = s->graph->kept; k; k = k->next)
+        /* the same requests in the same order find the same pieces: same addresses in
+         * every recording */
         if (!k->busy && k->queue == s->now && k->bytes >= bytes &&
             (!best || k->bytes < best->bytes))
             best = k;

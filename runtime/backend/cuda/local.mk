@@ -47,20 +47,21 @@ cuda_headers = \
 	runtime/backend/cuda/attention_mma.h \
 	runtime/backend/cuda/attention_path.h \
 	runtime/backend/cuda/cuda.h \
-	runtime/backend/cuda/device.h \
 	runtime/backend/cuda/dnn.h \
 	runtime/backend/cuda/entries.h \
 	runtime/backend/cuda/gemm.h \
 	runtime/backend/cuda/gemm_key.h \
 	runtime/backend/cuda/own.h \
 	runtime/backend/cuda/gemm_lt.h \
+	runtime/backend/cuda/kernel_base.h \
 	runtime/backend/cuda/module.h \
 	runtime/backend/cuda/rows.h \
 	runtime/backend/cuda/sums.h \
 	runtime/backend/cuda/vector.h
 EXTRA_DIST += $(cuda_sources) $(cuda_headers) runtime/backend/cuda/accel_cuda.map
 # Whatever any of them may include: one change builds all anew.
-cuda_needs = $(cuda_headers) runtime/backend/backend.h runtime/backend/maths.h \
+cuda_needs = $(cuda_headers) runtime/backend/device.h runtime/backend/kernels.h \
+	runtime/backend/operands.h runtime/backend/sizes.h runtime/backend/maths.h \
 	runtime/backend/cuda_sizes.h \
 	runtime/common/bf16.h runtime/common/common.h runtime/common/rng.h $(public_headers)
 # Not $(DEFS): its switches for libc headers clash with those of the toolkit.

@@ -27,8 +27,10 @@ struct cuda_marks {
     bool blocking;
 };
 
+/* Writes to page-locked host memory, which the host reads without a call. */
 static __global__ void over_kernel(volatile int64_t *over, int64_t number)
 {
+    /* the queue runs in order: everything before this kernel is complete */
     *over = number;
 }
 
@@ -101,6 +103,7 @@ void cuda_mark(const struct backend *be, const struct backend_mark *mark)
         return;
     at = m->count++;
     m->at[at] = *mark;
+    /* in a recorded step, too: the kernel becomes a node of the graph */
     if (m->over && at % STRIDE == 0)
         LAUNCH(over_kernel, 1, 1, 0, s, m->over, m->base + at);
 }
@@ -136,6 +139,8 @@ void cuda_marks_fail(struct cuda_state *s, bool late)
         return;
     if (m->count)
         name(s->last_op, sizeof(s->last_op), &m->at[m->count - 1]);
+    /* the op at hand is the one; else name the range between what was complete and what
+     * was queued */
     if (!late || m->blocking) {
         snprintf(s->where, sizeof(s->where), "%s", s->last_op);
         s->last_op[0] = '\0';

@@ -17,6 +17,7 @@ static __global__ void maxpool_kernel(T *y, int32_t *where, const T *x, struct p
 
     GRID_STRIDE(i, p.planes * out)
     {
+        /* one thread per output: windows of one row of y are adjacent in x */
         const T *plane = x + i / out * p.height * p.width;
         const int64_t top = i % out / p.out_w * p.stride;
         const int64_t left = i % p.out_w * p.stride;
@@ -49,6 +50,8 @@ static __device__ inline int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* dx [planes, height, width] (+)= dy [planes, out_h, out_w] where `where` points to the
+ * element. */
 template <typename T>
 static __global__ void maxpool_grad_kernel(T *dx, bool add, const T *dy,
                                            const int32_t *where, struct pool p)
@@ -59,6 +62,7 @@ static __global__ void maxpool_grad_kernel(T *dx, bool add, const T *dy,
     {
         const int64_t plane = i / in * out, at = i % in;
         const int64_t r = at / p.width, c = at % p.width;
+        /* window u covers rows u stride ... u stride + size - 1 */
         const int64_t last_row = smaller(r / p.stride, p.out_h - 1);
         const int64_t last_col = smaller(c / p.stride, p.out_w - 1);
         float sum = 0.0f;
@@ -67,6 +71,7 @@ static __global__ void maxpool_grad_kernel(T *dx, bool add, const T *dy,
             for (int64_t v = first_window(p, c); v <= last_col; v++) {
                 const int64_t k = plane + u * p.out_w + v;
 
+                /* at most (size / stride + 1)^2 windows; each has one maximum */
                 if (where[k] == at)
                     sum += load_float(dy, k);
             }

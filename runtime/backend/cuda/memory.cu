@@ -30,6 +30,7 @@ static cudaError_t device_memory(struct cuda_state *s, void **out, size_t bytes)
     (void)cudaGetLastError();
     if (cudaDeviceSynchronize() == cudaSuccess &&
         cudaDeviceGetDefaultMemPool(&pool, s->device) == cudaSuccess)
+        /* after the synchronization nothing of the pool is in use */
         (void)cudaMemPoolTrimTo(pool, 0);
     return cudaMalloc(out, bytes);
 }
@@ -50,6 +51,7 @@ static struct cuda_block *new_block(struct cuda_state *s, enum backend_memory ki
     return b;
 }
 
+/* Page-locked memory is the host's: it is in the list, but not in the books. */
 static void keep_block(struct cuda_state *s, struct cuda_block *b)
 {
     s->blocks = b;
@@ -62,6 +64,7 @@ accel_status_t cuda_alloc(const struct backend *be, enum backend_memory kind,
                           size_t bytes, void **out, accel_error_t *err)
 {
     struct cuda_state *s = cuda_state_of(be);
+    /* an empty array gets an address of its own, so that free finds it */
     const size_t whole = bytes ? bytes : 1;
     struct cuda_block *b;
     cudaError_t code;
@@ -69,6 +72,7 @@ accel_status_t cuda_alloc(const struct backend *be, enum backend_memory kind,
     if (s->failed)
         return cuda_check(be, err);
     if (s->end_recording)
+        /* cudaMalloc and the memset must run now and not with the graph */
         s->end_recording(s);
     b = new_block(s, kind, bytes, false);
     if (!b)
@@ -96,6 +100,7 @@ accel_status_t cuda_alloc(const struct backend *be, enum backend_memory kind,
 /* Takes the entry of p out of the list; NULL: not ours. */
 static struct cuda_block *take_block(struct cuda_state *s, void *p)
 {
+    /* some tens of allocations per process: a list will do */
     for (struct cuda_block **at = &s->blocks; *at; at = &(*at)->next)
         if ((*at)->p == p) {
             struct cuda_block *b = *at;
@@ -144,6 +149,7 @@ void cuda_usage(const struct backend *be, struct backend_usage *out)
     size_t left = 0, now = 0, most = 0;
 
     memset(out, 0, sizeof(*out));
+    /* figures are wanted for messages, too: no failure of their own */
     if (cudaMemGetInfo(&left, &out->total) != cudaSuccess) {
         (void)cudaGetLastError();
         out->total = 0;
@@ -153,9 +159,11 @@ void cuda_usage(const struct backend *be, struct backend_usage *out)
     memcpy(out->held, s->held, sizeof(out->held));
     out->held[MEMORY_WORK] += now;
     out->used = out->total - left;
+    /* the pool is the only part that shrinks within a step */
     out->peak = out->used - now + most;
 }
 
+/* NULL is no failure of the device: the caller can do without. */
 void *cuda_host_alloc(const struct backend *be, size_t bytes)
 {
     struct cuda_state *s = cuda_state_of(be);

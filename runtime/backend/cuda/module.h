@@ -6,7 +6,7 @@
 #ifndef ACCEL_BACKEND_CUDA_MODULE_H
 #define ACCEL_BACKEND_CUDA_MODULE_H
 
-#include "backend/backend.h"
+#include "backend/device.h"
 
 #define CUDA_MODULE_FILE  "accel_cuda.so"
 #define CUDA_MODULE_ENTRY "accel_cuda_module"

@@ -8,6 +8,7 @@
 
 enum { MOVE_BLOCK = 256 };
 
+/* 16 bytes: the largest access of a thread */
 struct alignas(16) unit16 {
     uint64_t half[2];
 };
@@ -50,6 +51,7 @@ static __device__ inline void find_place(const struct places &p, int64_t i,
 {
     int64_t at;
 
+    /* i = (((d0 n1 + d1) n2 + d2) n3 + d3) width + at */
     i = divide(i, p.width, &at);
     *to_out = *from_out = at;
     for (int k = DIMS - 1; k >= 0; k--) {
@@ -59,6 +61,7 @@ static __device__ inline void find_place(const struct places &p, int64_t i,
     }
 }
 
+/* n units of U bytes: any dtype, bits only. */
 template <typename U>
 static __global__ void __launch_bounds__(MOVE_BLOCK)
     copy_kernel(struct places p, U *dst, const U *src, int64_t n)
@@ -109,11 +112,13 @@ static int64_t units_of(const struct places &p)
     return n;
 }
 
+/* Places in elements become packs, so that one kernel serves both. */
 template <typename T>
 static void add(struct cuda_state *s, const struct places &p, void *dst,
                 const void *src, bool packed)
 {
     const int64_t size = (int64_t)sizeof(T);
+    /* adding needs the type: packs of 16 bytes, or single elements */
     const struct places packs = in_units(p, size, packed ? 16 : size);
     const int64_t n = units_of(packs);
 
@@ -144,6 +149,7 @@ static void move(struct cuda_state *s, const struct places &p, void *dst, bool a
 
     bits |= (uint64_t)(p.width * size);
     for (int i = 0; i < DIMS; i++)
+        /* a dimension of one element is never stepped along */
         if (p.dim[i] > 1)
             bits |= (uint64_t)((p.to[i] | p.from[i]) * size);
     if (adds)
@@ -156,6 +162,7 @@ void cuda_copy_rows(const struct backend *be, void *dst, int64_t dst_stride, boo
                     const void *src, int64_t src_stride, accel_dtype_t type,
                     int64_t rows, int64_t cols)
 {
+    /* rows are the last dimension, the others have one element */
     const struct places p = {
         { 1, 1, 1, rows }, cols, { 0, 0, 0, dst_stride }, { 0, 0, 0, src_stride }
     };
@@ -196,18 +203,23 @@ static __device__ inline void swap_tile(struct swap_dims n, T *dst, const T *src
 
     for (int k = y; k < TILE; k += TILE_ROWS)
         if (b0 + k < n.b && d0 + x < n.d)
+            /* a warp reads 32 adjacent d of one b */
             tile[k][x] = src[((a * n.b + b0 + k) * n.c + c) * n.d + d0 + x];
     __syncthreads();
     for (int k = y; k < TILE; k += TILE_ROWS)
         if (d0 + k < n.d && b0 + x < n.b)
+            /* and writes 32 adjacent b of one d */
             put(dst + ((a * n.d + d0 + k) * n.c + c) * n.b + b0 + x, tile[x][k]);
     __syncthreads();
 }
 
+/* A block turns a tile of 32 x 32 elements of one matrix [b, d] (fixed a and c). PUT
+ * copies or adds. */
 template <typename T, typename PUT>
 static __global__ void __launch_bounds__(MOVE_BLOCK)
     swap_kernel(struct swap_dims n, T *dst, const T *src, PUT put)
 {
+    /* one more column: reading down a column meets 32 different banks */
     __shared__ T tile[TILE][TILE + 1];
     const int64_t across = (n.d + TILE - 1) / TILE, down = (n.b + TILE - 1) / TILE;
 
@@ -257,6 +269,7 @@ void cuda_transpose(const struct backend *be, void *dst, bool add, const void *s
     if (ne != 1) {
         const struct places p = { { dim[0], nd, nc, nb },
                                   ne,
+                                  /* places in the order of dst: (a, d, c, b) */
                                   { nd * nc * nb * ne, nc * nb * ne, nb * ne, ne },
                                   { nb * nc * nd * ne, ne, nd * ne, nc * nd * ne } };
 

@@ -12,6 +12,7 @@ template <typename T, int V, int G>
 static __device__ inline void statistics(const struct norm &p, const kept_row<T> &row,
                                          float *room, float *mean_out, float *rstd_out)
 {
+    /* the first pass copies the row to shared memory, the second reads it there */
     float sum = 0.0f, squares = 0.0f, mean;
 
 #pragma unroll 4
@@ -41,6 +42,8 @@ static __device__ inline void statistics(const struct norm &p, const kept_row<T>
     *rstd_out = 1.0f / sqrtf(row_sum<G>(squares, room) / (float)p.cols + p.eps);
 }
 
+/* y, x [rows, cols], gain and bias [cols] (bias NULL: none), stats [2, rows]. G threads
+ * per row, packs of V; keep: elements of shared memory per row. */
 template <typename T, int V, int G>
 static __global__ void __launch_bounds__(ROW_BLOCK)
     norm_kernel(struct norm p, T *y, float *stats, const T *x, const T *gain,
@@ -53,6 +56,7 @@ static __global__ void __launch_bounds__(ROW_BLOCK)
     {
         const kept_row<T> row = { x + r * p.cols,
                                   keep ? kept + threadIdx.x / G * keep : NULL };
+        /* y = (x - mean) rstd gain + bias, rounded once at the store */
         float mean, rstd;
 
         statistics<T, V, G>(p, row, room, &mean, &rstd);
@@ -68,6 +72,7 @@ static __global__ void __launch_bounds__(ROW_BLOCK)
                 v[i] = (v[i] - mean) * rstd * g[i] + b[i];
             store<V>(y + r * p.cols + at, v);
         }
+        /* kept for the backward: two numbers a row instead of the normalized row */
         if (threadIdx.x % G == 0) {
             stats[r] = mean;
             stats[p.rows + r] = rstd;
@@ -101,6 +106,7 @@ static __global__ void __launch_bounds__(ROW_BLOCK)
 
     TEAM_ROWS(G, r, p.rows)
     {
+        /* two rows per team: x, then dy */
         T *const own = kept + threadIdx.x / G * 2 * keep;
         const kept_row<T> row = { x + r * p.cols, keep ? own : NULL };
         const kept_row<T> drow = { dy + r * p.cols, keep ? own + keep : NULL };
@@ -120,6 +126,7 @@ static __global__ void __launch_bounds__(ROW_BLOCK)
                 sum_dh += d[i] * g[i] * ((v[i] - mean) * rstd);
             }
         }
+        /* every thread of the row gets both sums */
         sum_d = p.rms ? 0.0f : row_sum<G>(sum_d, room) / (float)p.cols;
         sum_dh = row_sum<G>(sum_dh, room) / (float)p.cols;
         TEAM_PACKS(G, V, at, p.cols)

@@ -52,6 +52,7 @@ static void tell_rest(const struct backend_usage *u, char *out, size_t len)
     char size[32];
 
     for (int k = 0; k < MEMORY_KINDS; k++)
+        /* books and driver are read at different times, so never below 0 */
         rest -= u->held[k] < rest ? u->held[k] : rest;
     *out = '\0';
     if (rest)

@@ -25,6 +25,7 @@ enum backend_queue cuda_queue(const struct backend *be)
     const struct cuda_state *s = cuda_state_of(be);
     int q = 0;
 
+    /* the stream is what calls need; the number is asked for seldom */
     while (q < QUEUE_COUNT - 1 && s->stream[q] != s->now)
         q++;
     return (enum backend_queue)q;
@@ -39,6 +40,7 @@ struct backend_event *cuda_event_new(const struct backend *be)
         cuda_ok(s, cudaErrorMemoryAllocation, "cudaEventCreateWithFlags");
         return NULL;
     }
+    /* no timing: such events are cheaper to record and to wait for */
     if (CHECK(s, cudaEventCreateWithFlags(&e->event, cudaEventDisableTiming)))
         return e;
     free(e);
@@ -57,6 +59,7 @@ void cuda_event_free(const struct backend *be, struct backend_event *e)
     free(e);
 }
 
+/* Recording again moves the event: waits that were queued before keep the old place. */
 void cuda_record(const struct backend *be, struct backend_event *e,
                  enum backend_queue q)
 {

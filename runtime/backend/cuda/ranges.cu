@@ -19,6 +19,7 @@ struct cuda_range {
     size_t reserved, backed;
 };
 
+/* one table for the process: all devices have one driver */
 static struct {
     CUresult (*granularity)(size_t *, const CUmemAllocationProp *,
                             CUmemAllocationGranularity_flags);
@@ -36,6 +37,7 @@ static struct {
 /* Looks up a function of the driver. The way to ask changed with CUDA 12 and 12.5. */
 static bool find(struct cuda_state *s, const char *name, void **out)
 {
+    /* success also where the runtime is too old to tell */
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSuccess;
 
 #if CUDART_VERSION >= 12050
@@ -73,6 +75,7 @@ static CUmemAllocationProp memory_of(const struct cuda_state *s)
     CUmemAllocationProp prop;
 
     memset(&prop, 0, sizeof(prop));
+    /* pinned to this device: never paged out */
     prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     prop.location.id = s->device;
@@ -103,7 +106,9 @@ void *cuda_reserve(const struct backend *be, size_t bytes)
         !driver_ok(s, vm.granularity(&unit, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
                    "cuMemGetAllocationGranularity"))
         return NULL;
+    /* the driver maps whole units only (2 MiB on today's GPUs) */
     bytes = (bytes + unit - 1) / unit * unit;
+    /* an address range costs no memory, only entries of the page table */
     r = (struct cuda_range *)calloc(1, sizeof(*r));
     if (!r)
         return NULL;
@@ -119,6 +124,7 @@ void *cuda_reserve(const struct backend *be, size_t bytes)
     return r->base;
 }
 
+/* The link that points to the range of `base`; to NULL if there is none. */
 static struct cuda_range **find_range(struct cuda_state *s, const void *base)
 {
     struct cuda_range **at = &s->ranges;
@@ -139,6 +145,7 @@ static bool back(struct cuda_state *s, struct cuda_range *r, size_t bytes)
 
     memset(&access, 0, sizeof(access));
     access.location = prop.location;
+    /* mapped memory has no access until it is allowed */
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     code = vm.create(&memory, bytes, &prop, 0);
     if (code == CUDA_ERROR_OUT_OF_MEMORY)
@@ -151,6 +158,7 @@ static bool back(struct cuda_state *s, struct cuda_range *r, size_t bytes)
         return false;
     r->backed += bytes;
     s->held[MEMORY_ACTIVATIONS] += bytes;
+    /* counted before: drop_range unmaps it whether or not access was allowed */
     return driver_ok(s, vm.allow(at, bytes, &access, 1), "cuMemSetAccess");
 }
 
@@ -164,6 +172,7 @@ bool cuda_commit(const struct backend *be, void *base, size_t from, size_t to)
     (void)from; /* `backed` is known here */
     if (s->failed || !r || to > r->reserved)
         return false;
+    /* the arena asks by BACKEND_STEP, the last mapping may have reached further */
     if (to <= r->backed)
         return true;
     if (s->end_recording)
@@ -175,6 +184,7 @@ bool cuda_commit(const struct backend *be, void *base, size_t from, size_t to)
     return back(s, r, to - r->backed);
 }
 
+/* Unmaps what was mapped; the memory behind goes with its last mapping. */
 static void drop_range(struct cuda_state *s, struct cuda_range *r)
 {
     if (r->backed)
@@ -184,6 +194,7 @@ static void drop_range(struct cuda_state *s, struct cuda_range *r)
     free(r);
 }
 
+/* The range knows its own sizes. */
 void cuda_release(const struct backend *be, void *base, size_t reserved,
                   size_t committed)
 {

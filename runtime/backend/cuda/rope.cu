@@ -13,6 +13,7 @@ template <int V, typename T>
 static __device__ inline void turn(T *dst, const T *src, const float *c, const float *s,
                                    int64_t pairs, bool add)
 {
+    /* pair (i, i + pairs): u = x cos - y sin, v = y cos + x sin */
     float x[V], y[V], u[V], v[V];
 
     load<V>(x, src);
@@ -25,6 +26,7 @@ static __device__ inline void turn(T *dst, const T *src, const float *c, const f
     store<V>(dst + pairs, add, v);
 }
 
+/* dst, src [batch, time, heads, head_width]. x: positions, y: slices of the samples. */
 template <int V, typename T>
 static __global__ void __launch_bounds__(ROPE_BLOCK)
     rope_kernel(struct rope p, T *dst, const T *src, bool back, bool add)
@@ -38,11 +40,13 @@ static __global__ void __launch_bounds__(ROPE_BLOCK)
         {
             double angle = (double)(p.first + t) * (double)p.frequency[i], sine, cosine;
 
+            /* double, as on the CPU: far positions have angles of 10^5 radians */
             sincos(angle, &sine, &cosine);
             c[i] = (float)cosine;
             s[i] = (float)(back ? -sine : sine);
         }
         __syncthreads();
+        /* dst[b, t, h, :]; the sines serve all heads and samples of the block */
         for (int64_t b = blockIdx.y; b < p.batch; b += gridDim.y)
             BLOCK_STRIDE(k, p.heads * packs)
             {

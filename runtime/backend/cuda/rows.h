@@ -74,11 +74,14 @@ static struct row_plan plan_rows(int64_t rows, int64_t cols, int kept, bool alig
     struct row_plan plan;
     int64_t teams;
 
+    /* short rows: 8 of them per block, no barrier; long ones: a block each */
     plan.warp = cols <= most / kept;
     plan.packed = aligned && cols % per_pack == 0;
     teams = plan.warp ? ROW_BLOCK / WARP : 1;
+    /* rounded up: the next row's copy starts on a pack */
     plan.keep = (cols + per_pack - 1) / per_pack * per_pack;
     plan.shared = (size_t)(teams * kept * plan.keep) * sizeof(T);
+    /* then the row is read again, from the cache at best */
     if (plan.shared > ROW_KEEP) {
         plan.keep = 0;
         plan.shared = 0;

@@ -47,8 +47,11 @@ void *cuda_scratch(struct cuda_state *s, size_t bytes)
     p = of_room(s, bytes);
     if (p)
         return p;
+    /* the pool's allocations would become nodes of the graph */
     if (s->end_recording)
         return cuda_graph_scratch(s, bytes);
+    /* without a pool (old devices) cudaMalloc waits for the device, and so does its
+     * free */
     code = s->pool ? cudaMallocAsync(&p, bytes, s->now) : cudaMalloc(&p, bytes);
     if (code == cudaErrorMemoryAllocation)
         cuda_lacks(s, MEMORY_WORK, bytes);
@@ -63,6 +66,7 @@ void cuda_scratch_free(struct cuda_state *s, void *p)
     if (!p)
         return;
     if (s->room.base && at < s->room.bytes) {
+        /* a stack: freeing a piece frees all above it, which were freed before */
         s->room.top = at;
         return;
     }
@@ -86,6 +90,8 @@ bool cuda_memory_open(struct cuda_state *s)
                                      pool, cudaMemPoolAttrReleaseThreshold, &keep)));
 }
 
+/* What the pool holds of the device now, and at most so far. Zeros where it cannot
+ * tell: these are figures for messages. */
 void cuda_pool_bytes(struct cuda_state *s, size_t *now, size_t *most)
 {
     uint64_t reserved = 0, high = 0;

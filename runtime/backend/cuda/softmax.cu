@@ -11,6 +11,7 @@ static __device__ inline float part(float x)
     return x < -87.0f ? 0.0f : maths_exp(x);
 }
 
+/* y, x [rows, cols]: maximum, sum of exp, division; G threads per row, packs of V. */
 template <typename T, int V, int G>
 static __global__ void __launch_bounds__(ROW_BLOCK)
     softmax_kernel(T *y, const T *x, int64_t rows, int64_t cols, int64_t keep)
@@ -20,6 +21,8 @@ static __global__ void __launch_bounds__(ROW_BLOCK)
 
     TEAM_ROWS(G, r, rows)
     {
+        /* x is read from memory once; the second and third pass read the copy in shared
+         * memory */
         const kept_row<T> row = { x + r * cols,
                                   keep ? kept + threadIdx.x / G * keep : NULL };
         float v[V], max = -INFINITY, sum = 0.0f;
@@ -30,6 +33,7 @@ static __global__ void __launch_bounds__(ROW_BLOCK)
             for (int i = 0; i < V; i++)
                 max = v[i] > max ? v[i] : max;
         }
+        /* exp(x - max) <= 1: no overflow, and the largest term is exact */
         max = row_max<G>(max, room);
         TEAM_PACKS(G, V, at, cols)
         {
@@ -61,6 +65,7 @@ void cuda_softmax(const struct backend *be, void *y, const void *x, accel_dtype_
     });
 }
 
+/* dx, dy, y [rows, cols]: one sum per row, then one element at a time. */
 template <typename T, int V, int G>
 static __global__ void __launch_bounds__(ROW_BLOCK)
     softmax_grad_kernel(T *dx, bool add, const T *dy, const T *y, int64_t rows,
@@ -71,6 +76,7 @@ static __global__ void __launch_bounds__(ROW_BLOCK)
 
     TEAM_ROWS(G, r, rows)
     {
+        /* two rows per team: y, then dy */
         T *const own = kept + threadIdx.x / G * 2 * keep;
         const kept_row<T> row = { y + r * cols, keep ? own : NULL };
         const kept_row<T> drow = { dy + r * cols, keep ? own + keep : NULL };
@@ -89,6 +95,7 @@ static __global__ void __launch_bounds__(ROW_BLOCK)
             row.template again<V>(v, at);
             drow.template again<V>(d, at);
             for (int i = 0; i < V; i++)
+                /* dx = (dy - sum of dy y) y: y alone is needed, x is not */
                 v[i] = (d[i] - sum) * v[i];
             store<V>(dx + r * cols + at, add, v);
         }

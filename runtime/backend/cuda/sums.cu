@@ -22,6 +22,8 @@ static __global__ void __launch_bounds__(SUM_BLOCK)
     rows_kernel(OP op, int64_t rows, int64_t n, int64_t parts, float *room)
 {
     __shared__ float sums[WARP];
+    /* thread t of part x starts at pack x G + t and goes on by parts G packs, so that
+     * neighbours read neighbouring packs */
     const int64_t first = ((int64_t)blockIdx.x * G + threadIdx.x % G) * V;
     const int64_t step = parts * G * V, packed = n / V * V;
 
@@ -32,6 +34,8 @@ static __global__ void __launch_bounds__(SUM_BLOCK)
 #pragma unroll 4
         for (int64_t at = first; at < packed; at += step)
             sum += op.template value<V>(r, at);
+        /* the tail after the last whole pack: one element for each of the first threads
+         */
         if (V > 1 && packed + first / V < n)
             sum += op.template value<1>(r, packed + first / V);
         sum = G == WARP ? warp_sum(sum) : block_sum(sum, sums);
@@ -42,6 +46,7 @@ static __global__ void __launch_bounds__(SUM_BLOCK)
     }
 }
 
+/* Second stage: room [rows][parts], a block per row. */
 template <typename OP>
 static __global__ void __launch_bounds__(SUM_BLOCK)
     row_parts_kernel(OP op, int64_t rows, int64_t parts, const float *room)
@@ -52,6 +57,7 @@ static __global__ void __launch_bounds__(SUM_BLOCK)
     {
         float sum = 0.0f;
 
+        /* thread t adds parts t, t + 256, ...; block_sum then has one order */
         BLOCK_STRIDE(i, parts)
         sum += room[r * parts + i];
         sum = block_sum(sum, sums);
@@ -60,15 +66,18 @@ static __global__ void __launch_bounds__(SUM_BLOCK)
     }
 }
 
+/* Sums of rows of n adjacent elements: one stage, or two for few long rows. */
 template <int V, typename OP>
 static void launch_rows(struct cuda_state *s, int64_t rows, int64_t n, OP op)
 {
     const int64_t blocks =
+        /* short rows get a warp each, so that a block has eight */
         n <= 1024 ? (rows + SUM_BLOCK / WARP - 1) / (SUM_BLOCK / WARP) : rows;
     const unsigned grid = (unsigned)least(blocks, 65535);
     int64_t parts = rows > 0 ? MOST_PARTS / rows : 0;
     float *room = NULL;
 
+    /* few rows are cut until about 1024 blocks share the work */
     parts = least(parts, n / PART);
     parts = parts > 1 ? parts : 1;
     if (rows <= 0)
@@ -91,6 +100,7 @@ static void launch_rows(struct cuda_state *s, int64_t rows, int64_t n, OP op)
 template <int V, typename OP>
 static void sum_rows(struct cuda_state *s, bool aligned, int64_t rows, int64_t n, OP op)
 {
+    /* a single row may have a tail; of several, each must start on a pack */
     if (aligned && (rows == 1 || n % V == 0))
         launch_rows<V>(s, rows, n, op);
     else
@@ -118,9 +128,11 @@ template <typename T, typename Y> struct row_sum_op {
     }
 };
 
+/* y [a, c] = scale * sum over b of x [a, b, c]. */
 void cuda_reduce(const struct backend *be, void *y, accel_dtype_t y_type, const void *x,
                  accel_dtype_t type, const int64_t dim[3], float scale)
 {
+    /* x [a][b][c]: with c, sums go down columns */
     if (dim[2] != 1) {
         cuda_reduce_columns(be, y, y_type, x, type, dim, scale);
         return;
@@ -145,12 +157,14 @@ template <typename T, typename Y> struct spread_op {
     {
         int64_t row, col, within;
 
+        /* a pack lies within one row of dx (length % V == 0), so it has one gradient */
         if (cols == 1) {
             v[0][0] = load_float(dy, divide(at, rows, &within));
             for (int i = 1; i < V; i++)
                 v[0][i] = v[0][0];
             return;
         }
+        /* at = (a rows + b) cols + c, and dy lies at a cols + c */
         row = divide(divide(at, cols, &col), rows, &within);
         ::load<V>(v[0], dy + row * cols + col);
     }
@@ -230,6 +244,7 @@ template <typename X, typename Y> struct mse_grad_op {
     }
     template <int V> __device__ void finish(int64_t at, float (*v)[V]) const
     {
+        /* dmean is on the device: reading it to the host would stop the queue */
         const float scale = 2.0f * dmean[0] / (float)n;
 
         for (int i = 0; i < V; i++)
@@ -238,6 +253,7 @@ template <typename X, typename Y> struct mse_grad_op {
     }
 };
 
+/* dx [n] (+)= dmean 2 / n (x - y). */
 void cuda_mse_grad(const struct backend *be, void *dx, bool add, const void *x,
                    accel_dtype_t x_type, const void *y, accel_dtype_t y_type,
                    const float *dmean, int64_t n)

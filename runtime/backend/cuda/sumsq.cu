@@ -36,6 +36,7 @@ static __device__ inline double squares(const float *x, int64_t n, bool aligned)
     return sum;
 }
 
+/* part[p] for all parts of all spans of the list: a block per part. */
 static __global__ void __launch_bounds__(SUMSQ_BLOCK)
     sumsq_kernel(struct span_list list, double *part)
 {
@@ -47,6 +48,7 @@ static __global__ void __launch_bounds__(SUMSQ_BLOCK)
         int64_t at, n;
         double sum;
 
+        /* at most 64 spans: a search by one thread is not worth more */
         while (p >= list.first[k + 1])
             k++;
         at = (p - list.first[k]) * SPAN_PART;
@@ -59,6 +61,8 @@ static __global__ void __launch_bounds__(SUMSQ_BLOCK)
     }
 }
 
+/* One block: thread t adds parts t, t + 1024, ... and block_sum adds the threads.
+ * Double throughout: the norm decides about clipping. */
 static __global__ void __launch_bounds__(TOTAL_BLOCK)
     total_kernel(const double *part, int64_t parts, double *total)
 {
@@ -99,6 +103,7 @@ double cuda_sumsq(const struct backend *be, const struct span *x, int count)
         parts += parts_of(&x[k]);
     if (parts == 0)
         return 0.0;
+    /* parts of all launches, and one place for the total */
     part = (double *)cuda_scratch(s, (size_t)(parts + 1) * sizeof(*part));
     for (int k = 0; k < count;) {
         struct span_list list;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The vtable of the CUDA backend, one line per function, grouped by part; and what the
- * parts open and close.
+ * Fills the CUDA backend's struct: what device.h lists by hand, kernels and sizes from
+ * their rows. And what the parts open and close.
  */
 #include "backend/cuda/cuda.h"
 
@@ -31,7 +31,6 @@ static void put_core(struct backend *be)
     be->to_host = cuda_to_host;
     be->to_host_bytes = cuda_to_host_bytes;
     be->from_host = cuda_from_host;
-    be->zero = cuda_zero;
 }
 
 static void put_graph(struct backend *be)
@@ -41,83 +40,21 @@ static void put_graph(struct backend *be)
     be->mark = cuda_mark;
 }
 
-static void put_elements(struct backend *be)
-{
-    be->fill = cuda_fill;
-    be->narrow = cuda_narrow;
-    be->narrow_parts = cuda_narrow_parts;
-    be->widen = cuda_widen;
-    be->scale = cuda_scale;
-    be->sumsq = cuda_sumsq;
-    be->sum_parts = cuda_sum_parts;
-    be->adamw = cuda_adamw;
-    be->sgd = cuda_sgd;
-    be->lion = cuda_lion;
-    be->add = cuda_add;
-    be->column_sum = cuda_column_sum;
-    be->act = cuda_act;
-    be->act_grad = cuda_act_grad;
-    be->gated = cuda_gated;
-    be->gated_grad = cuda_gated_grad;
-    be->dropout = cuda_dropout;
-    be->copy_rows = cuda_copy_rows;
-    be->transpose = cuda_transpose;
-    be->cast = cuda_cast;
-    be->softmax = cuda_softmax;
-}
-
-static void put_rows(struct backend *be)
-{
-    be->softmax_grad = cuda_softmax_grad;
-    be->reduce = cuda_reduce;
-    be->reduce_grad = cuda_reduce_grad;
-    be->mse = cuda_mse;
-    be->mse_grad = cuda_mse_grad;
-    be->embed = cuda_embed;
-    be->embed_grad = cuda_embed_grad;
-    be->embed_grad_own = cuda_embed_grad_own;
-    be->norm = cuda_norm;
-    be->norm_grad = cuda_norm_grad;
-    be->norm_param_grad = cuda_norm_param_grad;
-    be->rope = cuda_rope;
-    be->copy_heads = cuda_copy_heads;
-    be->xent = cuda_xent;
-    be->xent_mean = cuda_xent_mean;
-    be->xent_grad = cuda_xent_grad;
-}
-
-static void put_gemm(struct backend *be)
-{
-    be->gemm = cuda_gemm;
-    be->gemm_own = cuda_gemm_own;
-    be->conv_scratch = cuda_conv_scratch;
-    be->conv = cuda_conv;
-    be->conv_grad = cuda_conv_grad;
-    be->maxpool = cuda_maxpool;
-    be->maxpool_scratch = cuda_maxpool_scratch;
-    be->maxpool_grad = cuda_maxpool_grad;
-}
-
-static void put_attention(struct backend *be)
-{
-    be->attention_scratch = cuda_attention_scratch;
-    be->attention_own = cuda_attention_own;
-    be->attention = cuda_attention;
-    be->attention_grad = cuda_attention_grad;
-}
-
+/* A kernel without cuda_NAME does not compile: the table has no holes. */
 void cuda_fill_table(struct backend *be)
 {
     put_core(be);
     put_graph(be);
-    put_elements(be);
-    put_rows(be);
-    put_gemm(be);
-    put_attention(be);
+#define KERNEL(type, name, ...) be->name = cuda_##name;
+#include "backend/kernels.h"
+#define SCRATCH(name, ...) be->name = cuda_##name;
+#define OWN(name, ...)     be->name = cuda_##name;
+#include "backend/sizes.h"
 }
 
 /* The graph comes last: opening the others must not be recorded. Close goes the other
- * way. */
+ * way. Each part opens only if those before it did; closing takes parts that never
+ * opened. */
 bool cuda_open_parts(struct cuda_state *s)
 {
     return !s->failed && cuda_marks_open(s) && cuda_gemm_open(s) &&

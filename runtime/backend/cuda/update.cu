@@ -29,6 +29,7 @@ struct adamw_op {
     {
         for (int i = 0; i < V; i++) {
             maths_adamw(&x[0][i], &x[1][i], &x[2][i], x[3][i], &k);
+            /* the next step adds to it; a separate pass would write the array again */
             x[3][i] = 0.0f;
         }
         store<V>(p + at, x[0]);
@@ -41,6 +42,7 @@ struct adamw_op {
 void cuda_adamw(const struct backend *be, float *p, float *m, float *v, float *g,
                 int64_t n, const struct adamw_step *k)
 {
+    /* packs where all four shards start at multiples of 16 bytes */
     map<PACK>(cuda_state_of(be), on_16(p, m, v, g), n, adamw_op{ p, m, v, g, *k });
 }
 
@@ -68,6 +70,7 @@ template <typename STEP> struct momentum_op {
     }
 };
 
+/* the two optimizers with one moment differ in their arithmetic only */
 struct sgd_momentum {
     struct sgd_step k;
 
@@ -86,6 +89,7 @@ struct lion {
     }
 };
 
+/* without momentum there is no third array to read */
 struct sgd_op {
     enum { INPUTS = 2 };
     float *p, *g;
@@ -126,6 +130,7 @@ void cuda_lion(const struct backend *be, float *p, float *m, float *g, int64_t n
 
 /* ---- scale, sums over ranks ------------------------------------------------------ */
 
+/* one product per element, so the pack changes no bit */
 struct scale_op {
     enum { INPUTS = 1 };
     float *x, by;
@@ -142,6 +147,7 @@ struct scale_op {
     }
 };
 
+/* x[n] *= by: clipping, and the mean over micro-batches */
 void cuda_scale(const struct backend *be, float *x, int64_t n, float by)
 {
     map<PACK>(cuda_state_of(be), on_16(x), n, scale_op{ x, by });
@@ -162,6 +168,7 @@ void cuda_sum_parts(const struct backend *be, float *out, bool accumulate,
                     const void *parts, accel_dtype_t type, int count, int64_t n,
                     float scale)
 {
+    /* the sum of no parts is 0 */
     if (count <= 0 && !accumulate)
         cuda_zero(be, out, (size_t)n * sizeof(*out));
     if (count <= 0)

@@ -27,12 +27,16 @@ static void give_way(int64_t since)
 static bool goes_on(struct cuda_state *s, cudaError_t code, const char *call,
                     bool first)
 {
+    /* done, or failed */
     if (code != cudaErrorNotReady) {
         cuda_ok(s, code, call);
         return false;
     }
+    /* "not ready" is an answer; it must not be blamed on the next launch */
     (void)cudaGetLastError();
     for (const struct backend_watch *w = s->be.watch; w; w = w->next)
+        /* a peer is gone: the collective on the device will never end, and neither
+         * would a blocking wait */
         if (w->poll(w->user, first, &s->peer) != ACCEL_OK) {
             s->failed = s->peer_gone = true;
             return false;

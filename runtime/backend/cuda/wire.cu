@@ -73,6 +73,7 @@ struct stride {
     int64_t block, array;
 };
 
+/* An array may end with a short block, so its length is no multiple of a block's. */
 static struct stride stride_of(int64_t n, accel_dtype_t type)
 {
     return { (int64_t)wire_bytes(WIRE_BLOCK, type),
@@ -95,6 +96,7 @@ static __device__ inline uint32_t warp_most(const float *x)
     uint32_t most = 0;
 
     for (int i = 0; i < LANE; i++) {
+        /* bits without the sign: their order as integers is that of the numbers */
         const uint32_t u = wire_magnitude(x[i]);
 
         most = u > most ? u : most;
@@ -126,9 +128,11 @@ static __device__ inline void narrow_block(const struct narrow_blocks &o, int64_
     uint32_t exponent;
 
     for (int k = 0; k < LANE; k++)
+        /* zeros do not change the maximum */
         x[k] = k < left ? src[k] : 0.0f;
     exponent = wire_exponent(warp_most(x), F::largest);
     if (lane == 0)
+        /* a power of two as a float32: multiplying by it is exact */
         to[0] = exponent << 23;
     to += 1 + lane * LANE / per_word;
     for (int k = 0; k < LANE; k += per_word) {
@@ -136,6 +140,8 @@ static __device__ inline void narrow_block(const struct narrow_blocks &o, int64_
 
         for (int j = 0; j < per_word; j++)
             if (k + j < left)
+                /* lane words are assembled in registers: bytes of several lanes never
+                 * share a word */
                 word |= F::narrow(x[k + j] * wire_inverse(exponent))
                         << (32 / per_word * j);
         if (k < left)
@@ -143,11 +149,13 @@ static __device__ inline void narrow_block(const struct narrow_blocks &o, int64_
     }
 }
 
+/* Blocks [first, last), counted over all arrays: a warp each. */
 template <typename F>
 static __global__ void __launch_bounds__(MAP_BLOCK)
     narrow_blocks_kernel(struct narrow_blocks o, int64_t first, int64_t last)
 {
     const int64_t warps = (int64_t)gridDim.x * (MAP_BLOCK / WARP);
+    /* warps take blocks in turn; which one does not matter for the bits */
     const int64_t own =
         (int64_t)blockIdx.x * (MAP_BLOCK / WARP) + (int)threadIdx.x / WARP;
 

@@ -40,6 +40,7 @@ struct partial {
 /* Adds V elements; rescales the sum if the maximum grows. */
 template <int V> static __device__ inline void take(struct partial *p, const float *x)
 {
+    /* online softmax: one read of the row serves the maximum and the sum */
     float top = x[0];
 
     for (int i = 1; i < V; i++)
@@ -70,6 +71,7 @@ static __device__ inline struct partial take_row(const float *x, int64_t n)
         take<1>(&p, x + me);
     for (; at + (FORWARD_PACKS - 1) * XENT_STEP < tail;
          at += FORWARD_PACKS * XENT_STEP) {
+        /* four loads before the first use: one alone would wait for memory each time */
         float v[FORWARD_PACKS * XENT_PACK];
 
         for (int k = 0; k < FORWARD_PACKS; k++)
@@ -87,6 +89,7 @@ static __device__ inline struct partial take_row(const float *x, int64_t n)
     return p;
 }
 
+/* lse, loss [rows] of logits [rows, vocab]: a block per row. */
 static __global__ void __launch_bounds__(XENT_BLOCK)
     xent_kernel(struct xent o, float *lse, float *loss, const float *logits,
                 const int32_t *targets, int64_t rows, int64_t vocab,
@@ -98,6 +101,7 @@ static __global__ void __launch_bounds__(XENT_BLOCK)
     {
         const float *x = logits + r * vocab;
         const struct partial own = take_row(x, vocab);
+        /* each thread's sum refers to its own maximum; bring all to the row's */
         const float max = block_max(own.max, room);
         const float sum = block_sum(own.sum * maths_exp(own.max - max), room);
         const float plain = o.smoothing > 0.0f ? block_sum(own.plain, room) : 0.0f;
@@ -108,6 +112,8 @@ static __global__ void __launch_bounds__(XENT_BLOCK)
             continue;
         lse[r] = max + logf(sum);
         loss[r] = 0.0f;
+        /* the CPU refuses before it writes; here the loss of the row is 0 and sync
+         * tells */
         if (bad)
             note_bad_row(&fault->target, r, vocab, mark);
         else if (counts(o, target)) {
@@ -129,6 +135,8 @@ int64_t cuda_xent(const struct backend *be, const struct xent *o, float *lse,
     return -1;
 }
 
+/* mean[0], count[0] of loss [rows], by one block: thread t adds rows t, t + 1024, ...
+ */
 static __global__ void __launch_bounds__(MEAN_BLOCK)
     xent_mean_kernel(struct xent o, float *mean, float *count, const float *loss,
                      const int32_t *targets, int64_t rows)
@@ -138,6 +146,7 @@ static __global__ void __launch_bounds__(MEAN_BLOCK)
 
     BLOCK_STRIDE(r, rows)
     {
+        /* in double: a mean over 10^5 rows keeps its digits */
         sum += loss[r];
         n += counts(o, targets[r]) ? 1.0 : 0.0;
     }
@@ -173,6 +182,7 @@ static __device__ inline float gradient(const struct xent_row &k, float x, int64
     return at == k.target ? g - k.own : g;
 }
 
+/* The row of a target that does not count has no gradient. */
 static __device__ inline void zero_row(float *x, int64_t n)
 {
     const int64_t lead = lead_of(x, n);
@@ -187,6 +197,7 @@ static __device__ inline void zero_row(float *x, int64_t n)
         x[tail + me] = 0.0f;
 }
 
+/* In place, each element by the thread that read it. */
 static __device__ inline void float_row(float *x, int64_t n, const struct xent_row &k)
 {
     const int64_t lead = lead_of(x, n);
@@ -237,6 +248,7 @@ static __device__ inline void put_piece(bf16_t *to, float (*v)[XENT_PACK],
  * is read before this one is written, and no thread writes before all have read. */
 static __device__ inline void bf16_row(float *x, int64_t n, const struct xent_row &row)
 {
+    /* writing at 2 bytes per element never overtakes reading at 4, piece by piece */
     const int64_t piece = BACKWARD_PACKS * XENT_STEP;
     const int64_t lead = lead_of(x, n), first = lead ? lead - XENT_PACK : 0;
     bf16_t *const to = reinterpret_cast<bf16_t *>(x);
@@ -251,6 +263,8 @@ static __device__ inline void bf16_row(float *x, int64_t n, const struct xent_ro
     }
 }
 
+/* logits [rows, vocab] in place; as bfloat16 each row keeps the distance of its float32
+ * row. */
 static __global__ void __launch_bounds__(XENT_BLOCK)
     xent_grad_kernel(struct xent o, float *logits, bool bf16, const float *lse,
                      const float *count, const float *dmean, const int32_t *targets,
@@ -260,6 +274,7 @@ static __global__ void __launch_bounds__(XENT_BLOCK)
 
     ROW_STRIDE(r, rows)
     {
+        /* d(mean)/d(x_i) = scale (softmax_i - (1 - s) [i is the target] - s / vocab) */
         const struct xent_row k = { lse[r], scale, scale * o.smoothing / (float)vocab,
                                     scale * (1.0f - o.smoothing), targets[r] };
         float *x = logits + r * vocab;

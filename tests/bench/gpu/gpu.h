@@ -7,7 +7,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "backend/backend.h"
+#include "backend/operands.h"
 
 /* ---- bare.c: one product, its own descriptors, the first algorithm of the heuristic
  * ---- */

@@ -6,7 +6,7 @@
 #ifndef ACCEL_TESTS_BENCH_FLOOR_H
 #define ACCEL_TESTS_BENCH_FLOOR_H
 
-#include "backend/backend.h"
+#include "backend/operands.h"
 
 /* The shape of `p` on float32 operands of its own. */
 double floor_product_ns(const struct gemm *p, int threads);

@@ -7,7 +7,7 @@
 #ifndef ACCEL_TESTS_BENCH_PROFILE_H
 #define ACCEL_TESTS_BENCH_PROFILE_H
 
-#include "backend/backend.h"
+#include "backend/device.h"
 
 enum profile_kind {
     PROFILE_GEMM,

@@ -52,7 +52,7 @@ size_t cpu_maxpool_scratch(const struct backend *be, const struct pool *p)
     return (size_t)be->threads * (size_t)(p->height * p->width) * sizeof(float);
 }
 
-static void sizes_close(struct backend *be)
+static void cpu_sizes_close(struct backend *be)
 {
     free(be);
 }
@@ -71,11 +71,11 @@ accel_status_t backend_cpu_sizes_open(struct backend **backend_out, int threads,
     be->name = "cpu";
     be->isa = "none";
     be->threads = threads;
-    be->close = sizes_close;
+    be->close = cpu_sizes_close;
     backend_no_queues(be);
-    be->attention_scratch = cpu_attention_scratch;
-    be->conv_scratch = cpu_conv_scratch;
-    be->maxpool_scratch = cpu_maxpool_scratch;
+#define SCRATCH(name, ...) be->name = cpu_##name;
+#define OWN(name, ...)
+#include "backend/sizes.h"
     *backend_out = be;
     return ACCEL_OK;
 }

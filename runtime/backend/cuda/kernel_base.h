@@ -3,8 +3,8 @@
  * What kernels share: elements of either storage type, sums over a warp and a block in
  * a fixed order, grid sizes. Mostly device code. A block always has whole warps.
  */
-#ifndef ACCEL_BACKEND_CUDA_DEVICE_H
-#define ACCEL_BACKEND_CUDA_DEVICE_H
+#ifndef ACCEL_BACKEND_CUDA_KERNEL_BASE_H
+#define ACCEL_BACKEND_CUDA_KERNEL_BASE_H
 
 #include <cuda_runtime.h>
 

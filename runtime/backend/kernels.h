@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The kernels that ops, optimizers and collectives are made of: one row per kernel. Each
+ * is a function `TYPE NAME(be, ...)` of struct backend, called as be->NAME(be, ...).
+ * Whoever includes this list first defines what a row becomes:
+ *
+ *   KERNEL(type, name, ...)  the result's type, the name, the parameters after `be`
+ *
+ * A new kernel is a row here, cpu_NAME in cpu/ and cuda_NAME in cuda/. The meta backend
+ * gets its empty body from the row.
+ *
+ * "type" is the storage, ACCEL_F32 or ACCEL_BF16 unless the row says more. Arithmetic is
+ * float32 whatever the storage, and a result is rounded once. The bits of a result
+ * depend on the shapes and on the CPU kernel of the BLAS, never on the number of
+ * threads. "(+)=" is written or, with `add`, added to. Sizes are in elements, matrices
+ * are row-major and without gaps unless a row says otherwise; operands.h has the
+ * structs.
+ */
+
+/* ---- filling and converting: arrays of n elements -------------------------------- */
+
+/* dst[n] = value */
+KERNEL(void, fill, void *dst, accel_dtype_t type, int64_t n, float value)
+/* `bytes` bytes of zero, whatever the type */
+KERNEL(void, zero, void *dst, size_t bytes)
+/* float32 -> bfloat16; dst may be src itself. */
+KERNEL(void, narrow, void *dst, const float *src, int64_t n)
+/* src[count][n] float32 -> `count` adjacent arrays of n numbers of a scaled wire type
+ * (common/wire.h). dst may be src itself when n is a multiple of 32; dst is aligned to 4
+ * bytes. */
+KERNEL(void, narrow_parts, void *dst, accel_dtype_t type, const float *src, int count,
+       int64_t n)
+/* bfloat16 -> float32; no overlap. */
+KERNEL(void, widen, float *dst, const void *src, int64_t n)
+/* dst[n] (+)= src[n], rounded; src of any dtype, dst float32 or bfloat16 */
+KERNEL(void, cast, void *dst, accel_dtype_t dst_type, bool add, const void *src,
+       accel_dtype_t src_type, int64_t n)
+
+/* ---- gradients and parameters: float32, n elements -------------------------------- */
+
+/* x[n] *= by */
+KERNEL(void, scale, float *x, int64_t n, float by)
+/* Sum of the squares of all elements of x[count], in an order that depends on the
+ * lengths only. Waits for the device: the result is read back. */
+KERNEL(double, sumsq, const struct span *x, int count)
+/* out[n] = (accumulate ? out : 0) + scale * (parts[0] + parts[1] + ... in this order),
+ * summed in float32. `parts` holds [count] arrays of n numbers in wire format
+ * (common/wire.h) and must not overlap out. */
+KERNEL(void, sum_parts, float *out, bool accumulate, const void *parts,
+       accel_dtype_t type, int count, int64_t n, float scale)
+/* Optimizer steps (formulas in maths.h), in place over p[n] and its state. They zero the
+ * gradients g[n]. The arrays must not overlap. SGD's m is NULL without momentum. */
+KERNEL(void, adamw, float *p, float *m, float *v, float *g, int64_t n,
+       const struct adamw_step *k)
+KERNEL(void, sgd, float *p, float *m, float *g, int64_t n, const struct sgd_step *k)
+KERNEL(void, lion, float *p, float *m, float *g, int64_t n, const struct lion_step *k)
+
+/* ---- elements: arrays of n of one type --------------------------------------------- */
+
+/* dst = a + b; dst may be a or b. */
+KERNEL(void, add, void *dst, const void *a, const void *b, accel_dtype_t type,
+       int64_t n)
+/* y = act(x) */
+KERNEL(void, act, void *y, const void *x, accel_dtype_t type, int64_t n,
+       accel_activation_t act)
+/* dx (+)= dy * act'(pre). For RELU, `pre` may also be the activation's result. */
+KERNEL(void, act_grad, void *dx, bool add, const void *dy, const void *pre,
+       accel_dtype_t type, int64_t n, accel_activation_t act)
+/* y = act(gate) * up */
+KERNEL(void, gated, void *y, const void *gate, const void *up, accel_dtype_t type,
+       int64_t n, accel_activation_t act)
+/* dgate (+)= dy * up * act'(gate), dup (+)= dy * act(gate). Either may be NULL; they
+ * must not be the same array. */
+KERNEL(void, gated_grad, void *dgate, bool add_gate, void *dup, bool add_up,
+       const void *dy, const void *gate, const void *up, accel_dtype_t type, int64_t n,
+       accel_activation_t act)
+/* y (+)= x * mask, in forward and backward alike */
+KERNEL(void, dropout, void *y, bool add, const void *x, accel_dtype_t type, int64_t n,
+       const struct mask *mask)
+
+/* ---- moving ------------------------------------------------------------------------ */
+
+/* dst[r,c] (+)= src[r,c] for [rows, cols], with strides in elements. Any dtype; add:
+ * float32 and bfloat16 only. */
+KERNEL(void, copy_rows, void *dst, int64_t dst_stride, bool add, const void *src,
+       int64_t src_stride, accel_dtype_t type, int64_t rows, int64_t cols)
+/* src [a][b][c][d][e] = dim[5] -> dst [a][d][c][b][e]; dtypes as copy_rows. */
+KERNEL(void, transpose, void *dst, bool add, const void *src, accel_dtype_t type,
+       const int64_t dim[5])
+/* Copies the values of [batch, rows, count] heads of `width`; to.add is ignored. A KV
+ * cache is filled this way. */
+KERNEL(void, copy_heads, struct heads_out to, struct heads from, accel_dtype_t type,
+       int64_t batch, int64_t rows, int64_t count, int64_t width)
+
+/* ---- products and convolutions ----------------------------------------------------- */
+
+/* c[m,n] (+)= act(op(a) op(b) + bias), and two forms of the backward; see struct gemm. */
+KERNEL(void, gemm, const struct gemm *p)
+/* dst[c] += sum over r of src[r,c], src [rows, cols]; dst is always float32. */
+KERNEL(void, column_sum, float *dst, const void *src, accel_dtype_t type, int64_t rows,
+       int64_t cols)
+/* y [batch, outputs, out_h, out_w]; see struct conv. `scratch`: conv_scratch bytes. */
+KERNEL(void, conv, const struct conv *p, const struct conv_forward *f, void *scratch)
+/* dx in type, dweight and dbias in float32; see struct conv_backward. */
+KERNEL(void, conv_grad, const struct conv *p, const struct conv_backward *b,
+       void *scratch)
+/* y [planes, out_h, out_w] of x [planes, height, width]. where[i]: the element of its
+ * plane that y[i] was taken from; the backward reads it. */
+KERNEL(void, maxpool, const struct pool *p, void *y, int32_t *where, const void *x)
+/* dx (+)= dy at the places of the maxima. `scratch`: maxpool_scratch bytes. */
+KERNEL(void, maxpool_grad, const struct pool *p, void *dx, bool add, const void *dy,
+       const int32_t *where, void *scratch)
+
+/* ---- rows -------------------------------------------------------------------------- */
+
+/* y = softmax of each row of x, both [rows, cols] */
+KERNEL(void, softmax, void *y, const void *x, accel_dtype_t type, int64_t rows,
+       int64_t cols)
+/* dx (+)= (dy - sum over the row of dy y) y */
+KERNEL(void, softmax_grad, void *dx, bool add, const void *dy, const void *y,
+       accel_dtype_t type, int64_t rows, int64_t cols)
+/* y [rows, cols] of x [rows, cols], gain and bias [cols]. stats[2 * rows]: mean (0 when
+ * rms) and 1 / deviation of each row, kept for the backward. `bias` may be NULL. */
+KERNEL(void, norm, const struct norm *p, void *y, float *stats, const void *x,
+       const void *gain, const void *bias)
+/* dx (+)= the gradient by x */
+KERNEL(void, norm_grad, const struct norm *p, void *dx, bool add, const void *dy,
+       const void *x, const float *stats, const void *gain)
+/* dgain[cols] += , dbias[cols] += ; either may be NULL. */
+KERNEL(void, norm_param_grad, const struct norm *p, float *dgain, float *dbias,
+       const void *dy, const void *x, const float *stats)
+/* x [a][b][c] = dim[3]: y[a,c] = scale * sum over b */
+KERNEL(void, reduce, void *y, accel_dtype_t y_type, const void *x, accel_dtype_t type,
+       const int64_t dim[3], float scale)
+/* dx[a,b,c] (+)= scale * dy[a,c] */
+KERNEL(void, reduce_grad, void *dx, accel_dtype_t type, bool add, const void *dy,
+       accel_dtype_t dy_type, const int64_t dim[3], float scale)
+
+/* ---- attention --------------------------------------------------------------------- */
+
+/* Rotates each pair (i, i + head_width / 2) of every head by its angle; `back` rotates
+ * the other way, which is the backward. dst (+)=. */
+KERNEL(void, rope, void *dst, const void *src, const struct rope *p, bool back,
+       bool add)
+/* out [batch, queries, heads * head_width] of q, k and v in struct attention: zero for a query that sees no key.
+ * lse[batch, heads, queries]: log-sum-exp of each row of scores, for the backward;
+ * infinity for a query that sees no key. */
+KERNEL(void, attention, const struct attention *p, void *out, float *lse, void *scratch)
+/* dq, dk and dv may be one tensor: they are written in this order. */
+KERNEL(void, attention_grad, const struct attention *p,
+       const struct attention_grads *grads, void *scratch)
+
+/* ---- ids and losses ---------------------------------------------------------------- */
+
+/* out[r,:] = table[ids[r],:] + positions[r % time,:] for [rows, cols]; table
+ * [vocab, cols], positions [time, cols] or NULL. Returns the first r whose id is not in
+ * [0, vocab), or -1; a device returns -1 and reports it in sync. */
+KERNEL(int64_t, embed, void *out, const int32_t *ids, const void *table,
+       const void *positions, accel_dtype_t type, int64_t rows, int64_t time,
+       int64_t vocab, int64_t cols)
+/* Adds dy [rows, cols] into dtable and dpositions; either may be NULL. */
+KERNEL(void, embed_grad, float *dtable, float *dpositions, const int32_t *ids,
+       const void *dy, accel_dtype_t type, int64_t rows, int64_t time, int64_t cols)
+/* One chunk of logits [rows, vocab]: writes lse[r] and loss[r] (0 where the target does
+ * not count). Returns the first row whose target is >= vocab, or -1; a device reports it
+ * as embed does. */
+KERNEL(int64_t, xent, const struct xent *o, float *lse, float *loss,
+       const float *logits, const int32_t *targets, int64_t rows, int64_t vocab)
+/* mean[0] = sum of loss / count; count[0] = number of targets that count. If there are
+ * none, the mean is 0. */
+KERNEL(void, xent_mean, const struct xent *o, float *mean, float *count,
+       const float *loss, const int32_t *targets, int64_t rows)
+/* In place: logits -> d(mean)/d(logits) * dmean[0], stored as `type`. Each row starts
+ * where its row of logits started. */
+KERNEL(void, xent_grad, const struct xent *o, float *logits, accel_dtype_t type,
+       const float *lse, const float *count, const float *dmean, const int32_t *targets,
+       int64_t rows, int64_t vocab)
+/* mean[0] = mean of (x - y)^2, 0 when n is 0 */
+KERNEL(void, mse, float *mean, const void *x, accel_dtype_t x_type, const void *y,
+       accel_dtype_t y_type, int64_t n)
+/* dx[n] (+)= dmean[0] 2 / n (x - y) */
+KERNEL(void, mse_grad, void *dx, bool add, const void *x, accel_dtype_t x_type,
+       const void *y, accel_dtype_t y_type, const float *dmean, int64_t n)
+
+#undef KERNEL

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a kernel is told beside its arrays: the shapes, strides and constants of one
+ * call, a struct each. Plain data: nothing here calls a kernel or owns memory. kernels.h
+ * says what each kernel makes of it.
+ *
+ * Sizes and strides are in elements, matrices are row-major, and the caller owns every
+ * pointer.
+ */
+#ifndef ACCEL_BACKEND_OPERANDS_H
+#define ACCEL_BACKEND_OPERANDS_H
+
+#include "common/common.h"
+
+/* c[m,n] = act(op(a) op(b) + bias), row-major; op(a) is [m,k], op(b) is [k,n]. m, n
+ * and, with add, k may be 0. The backward uses two more forms: c = op(a) op(b) *
+ * act'(pre), and row_sums, the sums of op(a) over k. Where a^T b is the gradient of a
+ * weight, these sums are the gradient of its bias. */
+struct gemm {
+    /* a is stored as [k,m], b as [n,k] */
+    bool trans_a, trans_b;
+    int64_t m, n, k;
+    const void *a, *b;
+    accel_dtype_t a_type, b_type;
+    /* elements between the starts of stored rows */
+    int64_t lda, ldb;
+    void *c;
+    accel_dtype_t c_type;
+    int64_t ldc;
+    /* c += instead of c =; not together with bias or act */
+    bool add;
+    const void *bias; /* [n] or NULL */
+    accel_dtype_t bias_type;
+    accel_activation_t act;
+    /* out: the value before the activation, of c's type and stride; NULL: not wanted */
+    void *pre;
+    /* c = op(a) op(b) * act'(pre), where pre is an input (for RELU it may be the
+     * activation's result); not together with add or bias. The product is rounded
+     * first, as it would be for act_grad; a device may skip that rounding. */
+    bool act_grad;
+    /* [m] += sums of op(a) over k; only with trans_a and lda = m. NULL: not wanted */
+    float *row_sums;
+};
+
+/* Addresses the values of one position and head: head_width adjacent elements at data +
+ * sample * b + row * t + head * h elements. */
+struct heads {
+    const void *data;
+    int64_t sample, row, head;
+};
+
+/* y = (x - mean) / sqrt(var + eps) * gain + bias, or with rms x / sqrt(mean of x^2 +
+ * eps) * gain; row by row, x and y [rows, cols]. */
+struct norm {
+    accel_dtype_t type;
+    int64_t rows, cols;
+    float eps;
+    bool rms;
+};
+
+/* x [batch, channels, height, width] and weight [outputs, channels, kernel_h, kernel_w]
+ * to y [batch, outputs, out_h, out_w]: y(r, c) = sum of weight(u, v) x(r * stride - pad
+ * + u, c * stride - pad + v), zeros around x. */
+struct conv {
+    accel_dtype_t type;
+    int64_t batch, channels, height, width;
+    int64_t outputs, kernel_h, kernel_w, out_h, out_w;
+    int64_t stride, pad;
+};
+
+/* The arrays of one conv: all in the type of struct conv. */
+struct conv_forward {
+    /* y = act(pre), pre = product + bias; pre NULL: not wanted */
+    void *y, *pre;
+    /* bias [outputs] or NULL */
+    const void *x, *weight, *bias;
+    accel_activation_t act;
+};
+
+/* The arrays of one conv_grad: dy as y, dx as x. */
+struct conv_backward {
+    const void *dy, *x, *weight;
+    /* written or, with add, added to; NULL: not wanted */
+    void *dx;
+    bool add;
+    /* always added to; NULL: not wanted */
+    float *dweight, *dbias;
+};
+
+/* Max pooling from planes of [height, width] to planes of [out_h, out_w]. Windows are
+ * size x size and lie wholly inside: there is no padding. */
+struct pool {
+    accel_dtype_t type;
+    int64_t planes, height, width, out_h, out_w, size, stride;
+};
+
+/* Shapes, operands and rules of one attention call. Query head h reads key head h /
+ * (heads / kv_heads). */
+struct attention {
+    /* of every tensor but lse, which is float32 */
+    accel_dtype_t type;
+    int64_t batch, queries, keys, heads, kv_heads, head_width;
+    /* q [batch, queries, heads], k and v [batch, keys, kv_heads] */
+    struct heads q, k, v;
+    /* query t sees keys 0 .. offset + t */
+    bool causal;
+    int64_t offset;
+    /* [batch]: keys from lengths[b] on are padding; NULL: none */
+    const int32_t *lengths;
+    const int32_t *mask; /* [batch, keys]: 0 is padding; NULL: none */
+    float scale;
+    /* Share of the probabilities that is dropped; the rest is scaled up. Key j of a
+     * query is dropped when word j % 4 of rng_block(seed, stream, row * ceil(keys / 4)
+     * + j / 4) is below dropout * 2^32; row = ((first_sample + b) * heads + h) *
+     * queries + t. Counting samples over the whole run makes the mask independent of
+     * rank and kernel. */
+    float dropout;
+    uint64_t seed, stream;
+    int64_t first_sample;
+};
+
+#define ROPE_MAX_PAIRS 256
+
+/* The angle of pair i at position t is (first + t) * frequency[i], in radians. */
+struct rope {
+    accel_dtype_t type;
+    int64_t batch, time, heads, head_width; /* [batch, time, heads * head_width] */
+    int64_t first;
+    float frequency[ROPE_MAX_PAIRS];
+};
+
+/* A gradient that is written or, with add, added to; data NULL: not wanted. */
+struct heads_out {
+    void *data;
+    int64_t sample, row, head;
+    bool add;
+};
+
+/* Inputs and results of the attention's backward, beside those of struct attention. */
+struct attention_grads {
+    const void *out, *dout; /* [batch, queries, heads * head_width] */
+    const float *lse;
+    struct heads_out dq, dk, dv;
+};
+
+/* Constants of one optimizer step. optim/ computes them once, in double precision. */
+struct adamw_step {
+    float beta1, beta2;
+    float one_minus_beta1, one_minus_beta2;
+    float rate;       /* lr / (1 - beta1^t) */
+    float root_scale; /* 1 / sqrt(1 - beta2^t) */
+    float eps;
+    float decay;      /* 1 - lr * weight_decay */
+    float grad_scale; /* applied to every gradient first (clipping) */
+};
+
+/* As struct adamw_step, for SGD and for Lion. */
+struct sgd_step {
+    float lr, momentum;
+    /* weights of the gradient and of the momentum: 0 and 1; Nesterov: 1 and momentum */
+    float own, mixed;
+    /* weight_decay: this times p is added to the gradient */
+    float decay;
+    float grad_scale;
+};
+
+struct lion_step {
+    float lr, beta1, beta2;
+    float one_minus_beta1, one_minus_beta2;
+    float decay; /* 1 - lr * weight_decay */
+    float grad_scale;
+};
+
+/* Cross-entropy: which targets count, and how much of one target is spread over all
+ * classes (label smoothing). The loss of a row is lse - (1 - s) x[target] - s mean(x).
+ */
+struct xent {
+    /* this target does not count, nor does any negative one */
+    int32_t ignore;
+    float smoothing;
+};
+
+/* n float32 elements at x. */
+struct span {
+    const float *x;
+    int64_t n;
+};
+
+#endif
