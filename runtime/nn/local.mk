@@ -16,9 +16,9 @@ libaccel_core_la_SOURCES += \
 	runtime/nn/models/llama.c \
 	runtime/nn/models/llama.h \
 	runtime/nn/module.c \
+	runtime/nn/module_call.c \
 	runtime/nn/names.c \
 	runtime/nn/nn.h \
-	runtime/nn/recompute.c \
 	runtime/nn/wrap.c
 
 unit_tests += tests/unit/test_gpt2
