@@ -8,6 +8,10 @@ libaccel_core_la_SOURCES += \
 	runtime/nn/models/any.h \
 	runtime/nn/models/bert.c \
 	runtime/nn/models/bert.h \
+	runtime/nn/models/blocks.c \
+	runtime/nn/models/blocks.h \
+	runtime/nn/models/decoder.c \
+	runtime/nn/models/decoder.h \
 	runtime/nn/models/gpt2.c \
 	runtime/nn/models/gpt2.h \
 	runtime/nn/models/draw_token.c \
