@@ -53,3 +53,8 @@ unit_tests += tests/unit/test_generate
 tests_unit_test_generate_SOURCES = tests/unit/test_generate.c tests/unit/resident.c \
 	tests/unit/resident.h
 tests_unit_test_generate_LDADD = $(unit_ldadd)
+
+unit_tests += tests/unit/test_decoder
+tests_unit_test_decoder_SOURCES = tests/unit/test_decoder.c tests/unit/resident.c \
+	tests/unit/resident.h
+tests_unit_test_decoder_LDADD = $(unit_ldadd)

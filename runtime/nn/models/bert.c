@@ -23,8 +23,8 @@ struct bert {
 
 /* The mean loss of masked words, or with targets NULL their logits [B, T, vocab]. The
  * output weight is that of the word embedding (tied). */
-static accel_tensor_t *masked_lm(const struct bert *r, accel_tensor_t *x,
-                                 accel_tensor_t *targets)
+static accel_tensor_t *bert_masked_lm(const struct bert *r, accel_tensor_t *x,
+                                      accel_tensor_t *targets)
 {
     accel_tensor_t *words = layer_weight(r->words);
 
@@ -35,8 +35,8 @@ static accel_tensor_t *masked_lm(const struct bert *r, accel_tensor_t *x,
 
 /* The mean loss of the labels [B], or with labels NULL the logits [B, labels]. Position
  * 0 ([CLS]) speaks for the whole sequence. */
-static accel_tensor_t *classify(const struct bert *r, accel_tensor_t *x,
-                                accel_tensor_t *labels)
+static accel_tensor_t *bert_classify(const struct bert *r, accel_tensor_t *x,
+                                     accel_tensor_t *labels)
 {
     const int64_t dims[] = { -1, r->cfg.width };
 
@@ -62,8 +62,8 @@ static accel_tensor_t *bert_forward(accel_module_t *m, accel_tensor_t *const *in
     x = accel_dropout(layer_call(r->norm, x), r->cfg.hidden_dropout);
     x = blocks_call(&r->layers, x, in[2]);
     if (r->cfg.head == ACCEL_BERT_MASKED_LM)
-        return masked_lm(r, x, labels);
-    return r->cfg.head == ACCEL_BERT_CLASSIFY ? classify(r, x, labels) : x;
+        return bert_masked_lm(r, x, labels);
+    return r->cfg.head == ACCEL_BERT_CLASSIFY ? bert_classify(r, x, labels) : x;
 }
 
 static const accel_class_t root_class = { "BertModel", bert_forward,
@@ -72,8 +72,8 @@ static const accel_class_t layer_class = { "BertLayer", block_forward,
                                            sizeof(struct block) };
 
 /* Every linear layer of BERT has a bias. */
-static accel_module_t *dense(accel_module_t *parent, const char *name, int64_t out,
-                             int64_t in, accel_activation_t act)
+static accel_module_t *bert_dense(accel_module_t *parent, const char *name, int64_t out,
+                                  int64_t in, accel_activation_t act)
 {
     return layer_linear(parent, name, out, in, LAYER_BIAS, LAYER_DEVIATION, act);
 }
@@ -112,13 +112,14 @@ static struct block_table bert_layers(const accel_bert_t *c)
 
 /* The head that the config asks for, if any. The tied names are those under which
  * Hugging Face stores the decoder. */
-static void heads_new(accel_module_t *m, struct bert *r)
+static void bert_heads_new(accel_module_t *m, struct bert *r)
 {
     const accel_bert_t *c = &r->cfg;
     int64_t w = c->width, vocab = c->vocab;
 
     if (c->head == ACCEL_BERT_MASKED_LM) {
-        r->transform = dense(m, "cls.predictions.transform.dense", w, w, c->activation);
+        r->transform =
+            bert_dense(m, "cls.predictions.transform.dense", w, w, c->activation);
         r->transform_norm =
             layer_layernorm(m, "cls.predictions.transform.LayerNorm", w, c->norm_eps);
         r->bias = accel_param(m, "cls.predictions.bias", 1, &vocab,
@@ -127,8 +128,8 @@ static void heads_new(accel_module_t *m, struct bert *r)
         accel_tie(m, "cls.predictions.decoder.bias", r->bias);
     }
     if (c->head == ACCEL_BERT_CLASSIFY) {
-        r->pooler = dense(m, "bert.pooler.dense", w, w, ACCEL_ACT_TANH);
-        r->classifier = dense(m, "classifier", c->labels, w, ACCEL_ACT_NONE);
+        r->pooler = bert_dense(m, "bert.pooler.dense", w, w, ACCEL_ACT_TANH);
+        r->classifier = bert_dense(m, "classifier", c->labels, w, ACCEL_ACT_NONE);
     }
 }
 
@@ -144,7 +145,7 @@ static void bert_build(accel_module_t *m, struct bert *r)
                                c->width, LAYER_DEVIATION);
     r->norm = layer_layernorm(m, "bert.embeddings.LayerNorm", c->width, c->norm_eps);
     blocks_new(m, &r->layers);
-    heads_new(m, r);
+    bert_heads_new(m, r);
 }
 
 /* Replaces the zeros of the config; norm_eps is BERT's 1e-12. */
