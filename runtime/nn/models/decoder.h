@@ -25,7 +25,7 @@
  *     accel_module_t *qwen2_new(struct graph *g, const accel_qwen2_t *cfg,
  *                               accel_error_t *err)
  *     {
- *         accel_qwen2_t c = with_defaults(*cfg);
+ *         accel_qwen2_t c = qwen2_defaults(*cfg);
  *         const struct decoder_table decoder = { .model = "qwen2",
  *                                                .vocab = c.vocab,
  *                                                .context = c.context,
@@ -50,9 +50,10 @@
  *         return m;
  *     }
  *
- * It is made known in any.c (by its name), hf_names.c (names in files), hf_config.c
- * (config.json) and accel_models.h. What the tables cannot say gets a member in
- * blocks.h, so that the next model has it too.
+ * It is made known in accel_models.h and run/model.c (its config and accel_NAME_new), in
+ * any.c (its name) and in weights/huggingface/ (config.json, names in files); a row of
+ * test_decoder.c has its ops. What the tables cannot say gets a member in blocks.h, so
+ * that the next model has it too.
  */
 #ifndef ACCEL_NN_MODELS_DECODER_H
 #define ACCEL_NN_MODELS_DECODER_H
