@@ -9,7 +9,7 @@ static accel_tensor_t *w1, *b1, *w2, *b2, *w3, *b3;
 
 /* in[0]: pictures [B, 1, 16, 16], in[1]: labels [B]. The shape of
  * the batch may change. */
-static accel_tensor_t *forward(accel_module_t *m, accel_tensor_t *const *in, int n)
+static accel_tensor_t *cnn_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     accel_tensor_t *x = accel_conv2d(in[0], w1, b1, 1, 2, ACCEL_ACT_RELU);
 
@@ -17,6 +17,7 @@ static accel_tensor_t *forward(accel_module_t *m, accel_tensor_t *const *in, int
     /* [B, 8, 16, 16], halved by the pool. */
     x = accel_conv2d(accel_maxpool2d(x, 2, 2), w2, b2, 1, 1, ACCEL_ACT_RELU);
     x = accel_maxpool2d(x, 2, 2); /* [B, 16, 4, 4] */
+    /* -1: as many rows as the batch has; 256 = 16 channels of 4 x 4. */
     x = accel_reshape(x, 2, (int64_t[]){ -1, 256 });
     return gratings_loss(accel_linear(x, w3, b3, ACCEL_ACT_NONE), in[1]);
 }
@@ -25,7 +26,7 @@ static accel_tensor_t *forward(accel_module_t *m, accel_tensor_t *const *in, int
  * as torch draws them. */
 int main(void)
 {
-    static const accel_class_t net = { .name = "ConvNet", .forward = forward };
+    static const accel_class_t net = { .name = "ConvNet", .forward = cnn_forward };
     const accel_init_t zero = { ACCEL_INIT_ZEROS, 0 };
     accel_options_t options = { .run_name = "cnn", .log = gratings_line };
     accel_job_t job = { .steps = 500, .warmup = 20, .batch = 32, .seed = 1 };
@@ -35,6 +36,8 @@ int main(void)
     job.optimizer.lr = 5e-3f;
     if (gratings_new(&job.data, &err) || accel_open(&run, &options, &err))
         return fprintf(stderr, "error: %s\n", err.text), accel_exit_code(err.code);
+    /* One module holds all parameters. A deep network has one per layer, so that the
+     * layers can be gathered one at a time. */
     job.model = accel_module_new(run, &net, NULL, "");
     w1 = accel_param(job.model, "conv1.weight", 4, (int64_t[]){ 8, 1, 5, 5 },
                      (accel_init_t){ ACCEL_INIT_UNIFORM, 0.2f });

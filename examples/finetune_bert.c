@@ -97,6 +97,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     struct program *p = state->input;
     const char **const text[] = { &p->model, &p->data, &p->vocab, &p->out, &p->save };
 
+    /* Texts need no check here: whoever opens the file says what is wrong with it. */
     if (key >= O_MODEL && key <= O_SAVE) {
         *text[key - O_MODEL] = arg;
         return 0;
@@ -120,6 +121,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case O_HOLDOUT:
         p->holdout = number(state, arg, 0, 0.5);
         return 0;
+    /* Called after the last option, when it is clear what is missing. */
     case ARGP_KEY_END:
         if (!p->data)
             argp_error(state, "give the TSV file: --data FILE");
@@ -143,6 +145,8 @@ static accel_status_t problem(accel_error_t *err, accel_status_t status,
         snprintf(text, sizeof(text), "%s, line %ld: %s", file, line, what);
     else
         snprintf(text, sizeof(text), "%s: %s", file, what);
+    /* The same struct as for the library's own errors, so that main reports both
+     * alike. */
     return accel_error_set(err, status, text, hint);
 }
 
@@ -155,6 +159,8 @@ static accel_status_t read_file(struct program *p, accel_error_t *err)
 
     if (!f)
         return problem(err, ACCEL_ENOENT, "check --data", p->data, 0, strerror(errno));
+    /* A delimiter that no text has: getdelim then reads to the end, whatever the
+     * size. */
     n = getdelim(&p->text, &room, '\0', f);
     fclose(f);
     if (n <= 0)
@@ -175,6 +181,8 @@ static const char *split_line(char *line, struct pair *out)
 
     if (end == line || *end != '\t' || label < 0 || label > 999)
         return "it does not begin with a label from 0 to 999 and a tab";
+    /* The bound catches a file of scores or ids before a head of that many classes is
+     * made. */
     out->label = (int32_t)label;
     for (int i = 0; i < 2; i++) {
         char *begin = end + (*end == '\t');
@@ -199,6 +207,7 @@ static accel_status_t read_pairs(struct program *p, accel_error_t *err)
         const char *wrong;
         size_t n = strlen(line);
 
+        /* Counted before anything is passed over: editors count all lines. */
         number_of_line++;
         if (n && line[n - 1] == '\r')
             line[n - 1] = '\0';
@@ -232,8 +241,11 @@ static void encode(const struct program *p, const struct pair *pair, int32_t *id
     for (int i = 0; i <= both; i++)
         n[i] =
             wordpiece_encode(p->pieces, pair->text[i], pair->len[i], part[i], p->seq);
+    /* One piece at a time from the longer sentence, as Hugging Face's longest_first: a
+     * short sentence is kept whole. */
     while (n[0] + n[1] > room)
         n[n[1] > n[0]]--;
+    /* The classifier reads position 0 only. */
     ids[at] = p->cls;
     types[at++] = 0;
     for (int i = 0; i <= both; i++)
@@ -256,6 +268,8 @@ static int fetch(void *user, int64_t index, void *const *dst)
 {
     const struct program *p = user;
 
+    /* Encoded anew in every epoch: next to the forward that takes no time, and it saves
+     * the memory of a copy. */
     encode(p, &p->pair[index], dst[0], dst[1], dst[2]);
     *(int32_t *)dst[3] = p->pair[index].label;
     return 0;
@@ -267,6 +281,7 @@ static accel_status_t read_data(struct program *p, accel_error_t *err)
     char path[4096];
     accel_status_t st = read_pairs(p, err);
 
+    /* A model's directory has its own vocabulary; --vocab takes precedence over it. */
     snprintf(path, sizeof(path), "%s%s", p->vocab ? p->vocab : p->model,
              p->vocab ? "" : "/vocab.txt");
     if (st != ACCEL_OK)
@@ -275,6 +290,7 @@ static accel_status_t read_data(struct program *p, accel_error_t *err)
     if (!p->pieces)
         return problem(err, ACCEL_EINVAL, "one piece a line, [PAD] [UNK] [CLS] [SEP]",
                        path, 0, strerror(errno));
+    /* Never -1: wordpiece_open refuses a vocabulary that lacks one of these. */
     p->cls = wordpiece_id(p->pieces, "[CLS]");
     p->sep = wordpiece_id(p->pieces, "[SEP]");
     p->pad = wordpiece_id(p->pieces, "[PAD]");
@@ -304,6 +320,8 @@ static accel_status_t choose_shape(struct program *p, accel_error_t *err)
     /* Positions end with the model's context. */
     if (st == ACCEL_OK && p->seq > p->bert.context)
         p->seq = p->bert.context;
+    /* An id beyond the embedding would stop the first step. Here the message can say
+     * which file is to blame. */
     if (st == ACCEL_OK && p->bert.vocab < wordpiece_size(p->pieces))
         st = problem(err, ACCEL_EINVAL, "use the vocab.txt of the model", p->model, 0,
                      "the model has fewer words than the vocabulary");
@@ -318,6 +336,7 @@ static accel_status_t open_dataset(struct program *p, accel_error_t *err)
                         one = { ACCEL_I32, 0, { 0 } };
     const accel_field_t fields[] = { row, row, row, one };
 
+    /* The order of the fields is that of the inputs of BERT's forward. */
     return accel_dataset_new(&p->job.data, p->pairs, fields, 4, fetch, p, p->holdout,
                              err);
 }
@@ -337,10 +356,12 @@ static accel_status_t accuracy(accel_t *run, struct program *p, accel_error_t *e
         int best = 0;
 
         /* Also ends the tensors of the pair before. */
+        /* Without dropout and without a tape. */
         accel_inference_mode(run, 1);
         encode(p, &p->pair[i], row, row + p->seq, row + 2 * p->seq);
         for (int k = 0; k < 3; k++)
             in[k] = accel_input(run, ACCEL_I32, 2, dims, row + k * p->seq, err);
+        /* Three inputs, without the label: the forward returns logits, not the loss. */
         y = accel_call(p->job.model, in, 3);
         st = y ? accel_tensor_read(y, logits, (size_t)p->labels, err)
                : accel_backward(run, NULL, err); /* has the forward's error */
@@ -348,6 +369,7 @@ static accel_status_t accuracy(accel_t *run, struct program *p, accel_error_t *e
             best = logits[k] > logits[best] ? k : best;
         good += best == p->pair[i].label;
     }
+    /* Set back also on failure, so that the run can go on to its end. */
     accel_inference_mode(run, 0);
     if (st == ACCEL_OK && accel_is_main(run) && p->pairs > first)
         printf("accuracy %.4f (%lld of %lld held-out pairs)\n",
@@ -369,11 +391,14 @@ static accel_status_t train(accel_t *run, struct program *p, accel_error_t *err)
     st = accel_prepare(run, &p->job, err);
     if (st == ACCEL_OK && p->model && accel_steps_done(run) == 0)
         st = accel_load_weights(run, p->model, err);
+    /* The loop of every program. A preempted run leaves it with ACCEL_ERESUME; the
+     * restarted one enters it after the steps that are already done. */
     while (st == ACCEL_OK && accel_more(run))
         if ((st = accel_next(run, batch, 4, err)) == ACCEL_OK &&
             (st = accel_backward(run, accel_call(p->job.model, batch, 4), err)) ==
                 ACCEL_OK)
             st = accel_step(run, err);
+    /* Both calls are collective: also the ranks that print nothing make them. */
     if (st == ACCEL_OK)
         st = accuracy(run, p, err);
     if (st == ACCEL_OK && p->save)
@@ -394,6 +419,7 @@ int main(int argc, char **argv)
     accel_error_t err = { 0 };
     accel_t *run = NULL;
 
+    /* Wrong usage exits as the library's own ACCEL_EUSAGE does. */
     argp_err_exit_status = 64;
     argp_parse(&argp, argc, argv, 0, NULL, &p);
     /* A tuned model needs smaller steps than one that begins. */
@@ -402,6 +428,8 @@ int main(int argc, char **argv)
     /* A tenth of the steps, as BERT was tuned by its authors. */
     p.job.warmup = p.job.steps / 10;
     p.job.out_dir = p.out;
+    /* The data are read before accel_open, so that a wrong path is reported before the
+     * ranks connect. */
     if (read_data(&p, &err) == ACCEL_OK && choose_shape(&p, &err) == ACCEL_OK &&
         open_dataset(&p, &err) == ACCEL_OK &&
         accel_open(&run, &open_options, &err) == ACCEL_OK)

@@ -21,6 +21,7 @@ struct settings {
     accel_sampling_t how;
 };
 
+/* argp prints this for --version. */
 const char *argp_program_version = "generate (accel) 0.1.0";
 static const char doc[] =
     "Example:\n"
@@ -119,9 +120,13 @@ static int show(void *user, int32_t token)
     struct stream *s = user;
     size_t bytes = 0, whole;
 
+    /* accel_generate ends at such a token by itself; here it is only kept off the
+     * screen. */
     for (int i = 0; i < s->stops; i++)
         if (token == s->stop[i])
             return 0;
+    /* Another answer than 0 would end the text on this rank alone, and the others would
+     * wait for it. So a token that cannot be shown is passed over. */
     if (!s->main ||
         accel_detokenize(s->tokenizer, &token, 1, s->text + s->waiting,
                          sizeof(s->text) - s->waiting, &bytes, NULL) != ACCEL_OK ||
@@ -130,6 +135,7 @@ static int show(void *user, int32_t token)
     bytes += s->waiting;
     /* Bytes up to the end of the last whole character. */
     whole = accel_utf8_whole(s->text, bytes);
+    /* Flushed, as a reader wants to see the words as they come. */
     fwrite(s->text, 1, whole, stdout);
     fflush(stdout);
     s->waiting = bytes - whole;
@@ -147,6 +153,7 @@ static accel_status_t prepare(accel_t *run, const struct settings *s,
     accel_job_t job = { .steps = 1, .batch = 1, .out_dir = s->out };
     accel_status_t st;
 
+    /* The kind of model follows from the file: any causal one will do. */
     job.model = *model = accel_model_open(run, s->model, err);
     if (!*model)
         return err->code;
@@ -179,10 +186,14 @@ static accel_status_t generate(accel_t *run, struct settings *s,
                         err);
     if (st == ACCEL_OK)
         st = prepare(run, s, &model, err);
+    /* Tokens that end a text are the tokenizer's matter: a model of another family has
+     * others. */
     s->how.token = show;
     s->how.user = &stream;
     s->how.stop = stream.stop;
     s->how.stop_count = stream.stops;
+    /* The text may outgrow the model's context: the newer half is kept, and what was
+     * forgotten has no influence on what follows. */
     if (st == ACCEL_OK)
         st = accel_generate(model, ids, (int)n, ids + cap, s->count, &s->how, err);
     /* A text that ends inside a character: its bytes are printed as they are. */
@@ -216,6 +227,7 @@ int main(int argc, char **argv)
         st = accel_tokenizer_open(&tokenizer, s.model, &err);
     if (st == ACCEL_OK)
         st = generate(run, &s, tokenizer, &err);
+    /* The text is empty where another rank knows the reason and prints it. */
     if (st != ACCEL_OK && err.text[0]) {
         accel_error_format(&err, text, sizeof(text));
         fprintf(stderr, "accel: %s\n", text);

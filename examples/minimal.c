@@ -4,7 +4,7 @@
 #include <accel.h>
 static accel_tensor_t *emb, *up, *down;
 
-static accel_tensor_t *forward(accel_module_t *m, accel_tensor_t *const *in, int n)
+static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     accel_tensor_t *x = accel_embedding(in[0], emb, NULL);
     accel_tensor_t *h = accel_linear(x, up, NULL, ACCEL_ACT_GELU);
@@ -15,7 +15,7 @@ static accel_tensor_t *forward(accel_module_t *m, accel_tensor_t *const *in, int
 
 int main(int argc, char **argv)
 {
-    static const accel_class_t net = { "Perceptron", forward, 0 };
+    static const accel_class_t net = { "Perceptron", net_forward, 0 };
     const accel_options_t options = { NULL, "minimal", accel_log_stderr, NULL, 0 };
     const accel_init_t normal = { ACCEL_INIT_NORMAL, 0.02f };
     const int64_t wide[] = { 256, 64 }, tall[] = { 64, 256 };

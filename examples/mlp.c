@@ -10,7 +10,7 @@ static accel_tensor_t *w1, *b1, *w2, *b2, *w3, *b3;
 
 /* in[0]: pictures, flattened to [B, 256]; in[1]: labels [B]. Dropout is off
  * while the run evaluates. */
-static accel_tensor_t *forward(accel_module_t *m, accel_tensor_t *const *in, int n)
+static accel_tensor_t *mlp_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     accel_tensor_t *x = accel_reshape(in[0], 2, (int64_t[]){ -1, SIDE * SIDE });
 
@@ -23,7 +23,7 @@ static accel_tensor_t *forward(accel_module_t *m, accel_tensor_t *const *in, int
 /* One bound serves all layers: near 1 / sqrt(256) and 1 / sqrt(192). */
 int main(void)
 {
-    static const accel_class_t net = { .name = "Perceptron", .forward = forward };
+    static const accel_class_t net = { .name = "Perceptron", .forward = mlp_forward };
     const accel_init_t zero = { ACCEL_INIT_ZEROS, 0 },
                        small = { ACCEL_INIT_UNIFORM, 0.07f };
     accel_options_t options = { .run_name = "mlp", .log = gratings_line };
@@ -32,8 +32,11 @@ int main(void)
     accel_t *run = NULL;
 
     job.optimizer.lr = 2e-3f;
+    /* A data set needs no run, so it can come first. */
     if (gratings_new(&job.data, &err) || accel_open(&run, &options, &err))
         return fprintf(stderr, "error: %s\n", err.text), accel_exit_code(err.code);
+    /* Shapes only: accel_prepare decides which rank holds which part, and fills it
+     * in. */
     job.model = accel_module_new(run, &net, NULL, "");
     w1 = accel_param(job.model, "in.weight", 2, (int64_t[]){ WIDTH, SIDE * SIDE },
                      small);

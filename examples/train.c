@@ -33,6 +33,7 @@ struct settings {
     int seq, sample;
 };
 
+/* argp prints this for --version. */
 const char *argp_program_version = "train (accel) 0.1.0";
 static const char doc[] =
     "Example:\n"
@@ -127,6 +128,7 @@ static float real(struct argp_state *state, const char *arg, double min, double 
     char *end;
     double v = strtod(arg, &end);
 
+    /* The whole argument must be the number: "1e-3x" is refused, not cut off. */
     if (*end || end == arg || !(v >= min && v <= max))
         argp_error(state, "'%s' is not a number between %g and %g", arg, min, max);
     return (float)v;
@@ -262,6 +264,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
  * means that another rank says it. */
 static int fail(const accel_t *run, const accel_error_t *err)
 {
+    /* Both mean that the state is in a checkpoint: nothing has gone wrong. */
     bool saved = err->code == ACCEL_ERESUME || err->code == ACCEL_ESTOPPED;
     /* Room for the longest error with its place and hint. */
     char rank[32] = "", text[1536];
@@ -295,6 +298,8 @@ static accel_status_t print_sample(accel_t *run, const struct settings *s,
         snprintf(err->text, sizeof(err->text), "no memory for the sample");
         return ACCEL_ENOMEM;
     }
+    /* A draw depends on seed and position only, so every rank takes the same tokens.
+     * With a random generator of its own, each rank would write another text. */
     st = accel_generate(s->job.model, &prompt, 1, out, s->sample,
                         &(accel_sampling_t){ .temperature = 0.8f, .seed = s->job.seed },
                         err);
@@ -333,10 +338,16 @@ static accel_status_t train(accel_t *run, struct settings *s, accel_error_t *err
     /* A run that had finished already is no error, and prints nothing again. */
     if (st != ACCEL_OK || !accel_more(run))
         return st;
+    /* A turn of the loop is one micro-batch; accel_step updates the parameters only
+     * after the last one of a step. It logs, evaluates and saves when that is due, and
+     * returns ACCEL_ERESUME when Slurm wants the node back: the state is on disk then,
+     * and main passes the exit code on. */
     while (accel_more(run)) {
         /* batch[0]: tokens [B, T]; batch[1]: the tokens that follow. */
         accel_tensor_t *batch[2];
 
+        /* The call of the model may return NULL after an error inside its forward.
+         * accel_backward reports it, with the module and op where it began. */
         if ((st = accel_next(run, batch, 2, err)) != ACCEL_OK ||
             (st = accel_backward(run, accel_call(j->model, batch, 2), err)) !=
                 ACCEL_OK ||
@@ -347,6 +358,7 @@ static accel_status_t train(accel_t *run, struct settings *s, accel_error_t *err
     if (s->save &&
         (st = accel_save_weights(run, s->save, "float32", 0, err)) != ACCEL_OK)
         return st;
+    /* The weights are written by now: a failure here loses only the text. */
     return s->sample > 0 ? print_sample(run, s, err) : ACCEL_OK;
 }
 
@@ -355,6 +367,7 @@ static accel_status_t train(accel_t *run, struct settings *s, accel_error_t *err
 static accel_status_t open_data(struct settings *s, accel_error_t *err)
 {
     /* Without evaluations all of the data is trained on. */
+    /* Every rank opens the same files; accel_next then picks this rank's samples. */
     double holdout = s->job.eval_every > 0 ? 0.1 : 0;
     accel_status_t st = accel_dataset_open(&s->job.data, s->data, s->seq, holdout, err);
     int vocab;
@@ -372,11 +385,13 @@ static accel_status_t open_data(struct settings *s, accel_error_t *err)
         snprintf(err->hint, sizeof(err->hint), "leave --vocab out");
         return ACCEL_EINVAL;
     }
+    /* The length of the run is known only now, when all options are read. */
     if (s->job.warmup < 0)
         s->job.warmup = s->job.steps / 20;
     if (s->job.optimizer.kind == ACCEL_ADAMW && s->job.optimizer.lr == 0)
         /* Small models learn faster than the default. */
         s->job.optimizer.lr = 1e-3f;
+    /* A model of its own needs no longer context than its samples have. */
     s->gpt2.context = s->seq;
     s->job.out_dir = s->out;
     return ACCEL_OK;
@@ -387,6 +402,7 @@ static accel_status_t open_data(struct settings *s, accel_error_t *err)
 int main(int argc, char **argv)
 {
     static const struct argp argp = { options, parse_option, 0, doc, 0, 0, 0 };
+    /* Small enough that a laptop sees the loss fall in a minute. */
     struct settings s = {
         .data = "sample.txt",
         .out = "out",
@@ -401,6 +417,8 @@ int main(int argc, char **argv)
                  .warmup = -1,
                  .optimizer = { .weight_decay = 0.1f } },
     };
+    /* The name is stored in each checkpoint: a directory is resumed by a run of the
+     * same name only. */
     accel_options_t open_options = { .run_name = "train", .log = accel_log_stderr };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
@@ -409,12 +427,14 @@ int main(int argc, char **argv)
     /* The exit code of wrong usage, as the library's table has it. */
     argp_err_exit_status = 64;
     argp_parse(&argp, argc, argv, 0, NULL, &s);
+    /* Without a run there is no rank to name. */
     if (accel_open(&run, &open_options, &err) != ACCEL_OK)
         return fail(NULL, &err);
     if (open_data(&s, &err) != ACCEL_OK || train(run, &s, &err) != ACCEL_OK)
         code = fail(run, &err);
     /* The error, if any, has been told: closing adds none. */
     accel_close(run, NULL);
+    /* After the run, which reads from it. */
     accel_dataset_close(s.job.data);
     return code;
 }

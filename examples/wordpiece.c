@@ -34,6 +34,7 @@ static int by_text(const void *a, const void *b)
 
 int32_t wordpiece_id(const struct wordpiece *w, const char *piece)
 {
+    /* bsearch does not write to the key, so the cast takes nothing from the caller. */
     struct piece key = { .text = (char *)(uintptr_t)piece };
     struct piece *found =
         bsearch(&key, w->piece, (size_t)w->count, sizeof(*w->piece), by_text);
@@ -55,6 +56,7 @@ static int read_lines(struct wordpiece *w, FILE *f)
 
         if (p)
             w->piece = p;
+        /* Files from Windows end lines in two bytes. */
         while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r'))
             line[--n] = '\0';
         if (p)
@@ -79,6 +81,7 @@ struct wordpiece *wordpiece_open(const char *path)
 
     if (f)
         fclose(f);
+    /* By text and not by id: words are looked up far more often than ids. */
     if (!failed && w->count > 0)
         qsort(w->piece, (size_t)w->count, sizeof(*w->piece), by_text);
     for (int i = 0; !failed && i < 4; i++)
@@ -119,6 +122,7 @@ static int encode_word(const struct wordpiece *w, const char *word, int len,
     int n = 0;
 
     for (int begin = 0; begin < len && n < max;) {
+        /* A word that is too long has no piece at all, and so becomes [UNK]. */
         int end = len <= WORD_MAX ? len : begin;
         int32_t id = -1;
 
@@ -129,6 +133,8 @@ static int encode_word(const struct wordpiece *w, const char *word, int len,
             id = wordpiece_id(w, text);
         }
         if (id < 0) {
+            /* Pieces found so far are dropped: a word is known as a whole or not at
+             * all. */
             out[0] = w->unknown;
             return 1;
         }
@@ -161,6 +167,7 @@ int wordpiece_encode(const struct wordpiece *w, const char *text, int len, int32
         }
         if (used)
             n += encode_word(w, word, used, out + n, max - n);
+        /* The byte that ended the word: a blank is dropped, punctuation is a piece. */
         used = 0;
         if (!isspace(c) && n < max) {
             char one = (char)c;

@@ -8,6 +8,10 @@ libaccel_core_la_SOURCES += \
 	runtime/nn/models/any.h \
 	runtime/nn/models/bert.c \
 	runtime/nn/models/bert.h \
+	runtime/nn/models/blocks.c \
+	runtime/nn/models/blocks.h \
+	runtime/nn/models/decoder.c \
+	runtime/nn/models/decoder.h \
 	runtime/nn/models/gpt2.c \
 	runtime/nn/models/gpt2.h \
 	runtime/nn/models/draw_token.c \
@@ -16,9 +20,9 @@ libaccel_core_la_SOURCES += \
 	runtime/nn/models/llama.c \
 	runtime/nn/models/llama.h \
 	runtime/nn/module.c \
+	runtime/nn/module_call.c \
 	runtime/nn/names.c \
 	runtime/nn/nn.h \
-	runtime/nn/recompute.c \
 	runtime/nn/wrap.c
 
 unit_tests += tests/unit/test_gpt2
@@ -49,3 +53,8 @@ unit_tests += tests/unit/test_generate
 tests_unit_test_generate_SOURCES = tests/unit/test_generate.c tests/unit/resident.c \
 	tests/unit/resident.h
 tests_unit_test_generate_LDADD = $(unit_ldadd)
+
+unit_tests += tests/unit/test_decoder
+tests_unit_test_decoder_SOURCES = tests/unit/test_decoder.c tests/unit/resident.c \
+	tests/unit/resident.h
+tests_unit_test_decoder_LDADD = $(unit_ldadd)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The module tree: names, parameters, and the call that gives each forward its scope.
- * In: classes with a forward. Out: tensors. Knows nothing of sharding or data.
+ * The module tree: modules with their state, and parameters. In: classes with a forward.
+ * Out: the tree. Runs no forward, and knows nothing of sharding or data.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,49 +9,6 @@
 
 #include "nn/nn.h"
 #include "tensor/tape.h"
-
-char *nn_join(const char *path, const char *name)
-{
-    size_t len = strlen(path) + strlen(name) + 2;
-    char *s = malloc(len);
-
-    if (s)
-        snprintf(s, len, "%s%s%s", path, *path ? "." : "", name);
-    return s;
-}
-
-/* The last part of a full name is what follows the parent's path and a dot; below the
- * root, whose path is "", it is the whole name. '/' is kept out because names become
- * paths in a checkpoint ("model/NAME"). */
-bool nn_name_fits(struct graph *g, const accel_module_t *parent, const char *name)
-{
-    if (!name || !*name || strchr(name, '/'))
-        return graph_fail(g, A0607, NULL, "use letters, digits, _ and dots",
-                          "'%s' is no name", name ? name : "NULL");
-    for (accel_module_t *m = parent->child; m; m = m->next)
-        if (!strcmp(m->path + strlen(parent->path) + (*parent->path ? 1 : 0), name))
-            return graph_fail(g, A0607, NULL, "give it another name",
-                              "module %s is there already", m->path);
-    for (int i = 0; i < parent->param_count; i++)
-        if (!strcmp(parent->param[i]->name + strlen(parent->path) +
-                        (*parent->path ? 1 : 0),
-                    name))
-            return graph_fail(g, A0607, NULL, "give it another name",
-                              "parameter %s is there already", parent->param[i]->name);
-    for (int i = 0; i < parent->buffer_count; i++)
-        if (!strcmp(parent->buffer[i]->buffer + strlen(parent->path) +
-                        (*parent->path ? 1 : 0),
-                    name))
-            return graph_fail(g, A0607, NULL, "give it another name",
-                              "buffer %s is there already", parent->buffer[i]->buffer);
-    for (int i = 0; i < parent->alias_count; i++)
-        if (!strcmp(parent->alias[i].name + strlen(parent->path) +
-                        (*parent->path ? 1 : 0),
-                    name))
-            return graph_fail(g, A0607, NULL, "give it another name",
-                              "parameter %s is there already", parent->alias[i].name);
-    return true;
-}
 
 /* Children are kept in order of declaration: a model walks its blocks by `next`. */
 static void link_last(accel_module_t *parent, accel_module_t *m)
@@ -150,38 +107,4 @@ accel_tensor_t *accel_param(accel_module_t *m, const char *name, int ndim,
     m->param = list;
     list[m->param_count++] = t;
     return t;
-}
-
-/* module_path is for messages and for the tape, depth for calls that are not allowed
- * inside a forward. Both are set back when the forward fails. */
-accel_tensor_t *nn_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
-{
-    struct graph *g = m->g;
-    const char *outer = g->module_path;
-    int mark = scope_begin(g);
-    accel_tensor_t *out;
-
-    g->module_path = m->path;
-    g->depth++;
-    out = m->cls->forward(m, in, n);
-    g->depth--;
-    if (!out)
-        graph_fail(g, A0609, NULL, "return the output of an op",
-                   "the forward of class %s returned NULL", m->cls->name);
-    g->module_path = outer;
-    if (g->error.code)
-        return NULL;
-    scope_end(g, mark, out);
-    return out;
-}
-
-/* A recomputed module runs as usual where nothing is recorded, and where an outer one
- * is being recomputed already. */
-accel_tensor_t *accel_call(accel_module_t *m, accel_tensor_t *const *in, int n)
-{
-    if (!m || m->g->error.code)
-        return NULL;
-    return m->recompute && m->g->recording && !m->g->recomputing
-               ? nn_recompute_call(m, in, n)
-               : nn_forward(m, in, n);
 }

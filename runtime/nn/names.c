@@ -1,13 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names of the tree: a module by its path, a second name for a parameter. In: a root
- * and a path. Out: what was found. Never creates modules.
+ * Names of the tree: what may be a name, a module by its path, a second name for a
+ * parameter. In: a root and a path. Out: what was found. Never creates modules.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "nn/nn.h"
 #include "tensor/tape.h"
+
+char *nn_join(const char *path, const char *name)
+{
+    size_t len = strlen(path) + strlen(name) + 2;
+    char *s = malloc(len);
+
+    if (s)
+        snprintf(s, len, "%s%s%s", path, *path ? "." : "", name);
+    return s;
+}
+
+/* The last part of a full name is what follows the parent's path and a dot; below the
+ * root, whose path is "", it is the whole name. '/' is kept out because names become
+ * paths in a checkpoint ("model/NAME"). */
+bool nn_name_fits(struct graph *g, const accel_module_t *parent, const char *name)
+{
+    if (!name || !*name || strchr(name, '/'))
+        return graph_fail(g, A0607, NULL, "use letters, digits, _ and dots",
+                          "'%s' is no name", name ? name : "NULL");
+    for (accel_module_t *m = parent->child; m; m = m->next)
+        if (!strcmp(m->path + strlen(parent->path) + (*parent->path ? 1 : 0), name))
+            return graph_fail(g, A0607, NULL, "give it another name",
+                              "module %s is there already", m->path);
+    for (int i = 0; i < parent->param_count; i++)
+        if (!strcmp(parent->param[i]->name + strlen(parent->path) +
+                        (*parent->path ? 1 : 0),
+                    name))
+            return graph_fail(g, A0607, NULL, "give it another name",
+                              "parameter %s is there already", parent->param[i]->name);
+    for (int i = 0; i < parent->buffer_count; i++)
+        if (!strcmp(parent->buffer[i]->buffer + strlen(parent->path) +
+                        (*parent->path ? 1 : 0),
+                    name))
+            return graph_fail(g, A0607, NULL, "give it another name",
+                              "buffer %s is there already", parent->buffer[i]->buffer);
+    for (int i = 0; i < parent->alias_count; i++)
+        if (!strcmp(parent->alias[i].name + strlen(parent->path) +
+                        (*parent->path ? 1 : 0),
+                    name))
+            return graph_fail(g, A0607, NULL, "give it another name",
+                              "parameter %s is there already", parent->alias[i].name);
+    return true;
+}
 
 /* Goes down only where the path begins with the child's, and tries the next
  * sibling when that leads nowhere: names may hold dots, so "h.1" and "h.1.x" can

@@ -36,7 +36,7 @@ struct accel_module {
     int param_count;
     /* the unit that holds its own parameters; -1 before nn_units_build */
     int unit;
-    /* keeps its inputs only; backward runs its forward again (recompute.c) */
+    /* keeps its inputs only; backward runs its forward again (module_call.c) */
     bool recompute;
     /* not trained, whole on every rank; see buffers.c */
     accel_tensor_t **buffer;
@@ -82,12 +82,6 @@ int64_t nn_buffers_list(accel_module_t *root, accel_tensor_t **list_out);
 /* Turns on activation checkpointing for every module that is the root of a unit other
  * than 0: backward computes it again. Returns how many there are. */
 int nn_recompute_units(accel_module_t *root);
-/* Runs the forward of `m`, keeps its n inputs only, and records that backward has to
- * run it again. NULL: sticky error. */
-accel_tensor_t *nn_recompute_call(accel_module_t *m, accel_tensor_t *const *in, int n);
-/* Runs the forward in a scope of its own: tensors that are not returned are freed,
- * unless the tape holds them. NULL: sticky error. */
-accel_tensor_t *nn_forward(accel_module_t *m, accel_tensor_t *const *in, int n);
 
 /* Peak bytes of the arena for one micro-batch of `batch` samples of n fields (at most
  * 8) through `model`, whose units are built: forward, and with `backward` also the

@@ -29,8 +29,8 @@ static void say(void *user, accel_log_level_t level, const char *line)
 }
 
 /* Two rows of n tokens: ids, and for bert two segments, and three tokens of padding. */
-static accel_tensor_t *forward(accel_t *run, accel_module_t *model, int n, int inputs,
-                               accel_error_t *err)
+static accel_tensor_t *weights_forward(accel_t *run, accel_module_t *model, int n,
+                                       int inputs, accel_error_t *err)
 {
     const int64_t dims[] = { 2, n };
     int32_t value[3][MOST];
@@ -51,7 +51,7 @@ static accel_tensor_t *forward(accel_t *run, accel_module_t *model, int n, int i
 static accel_status_t print_logits(accel_t *run, accel_module_t *model, int n,
                                    int inputs, accel_error_t *err)
 {
-    accel_tensor_t *y = forward(run, model, n, inputs, err);
+    accel_tensor_t *y = weights_forward(run, model, n, inputs, err);
     size_t elems = 1;
     const int64_t *dim;
     accel_status_t st;

@@ -97,7 +97,7 @@ static int mask(int i)
     return i < 8;
 }
 
-static accel_tensor_t *forward(accel_t *run, int n, int inputs)
+static accel_tensor_t *model_run_forward(accel_t *run, int n, int inputs)
 {
     accel_tensor_t *in[3];
 
@@ -116,7 +116,7 @@ accel_status_t model_run_logits(accel_t *run, const char *name, float *out,
     int64_t count = 0;
 
     for (int n = whole ? TOKENS : 1; n <= TOKENS && !st; n++) {
-        accel_tensor_t *y = forward(run, n, whole ? 3 : 1);
+        accel_tensor_t *y = model_run_forward(run, n, whole ? 3 : 1);
 
         if (!y) {
             *err = run->graph.error;

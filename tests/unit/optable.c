@@ -170,7 +170,7 @@ static void place(struct rig *k, const struct op_trial *t)
     resident_refresh(&k->r);
 }
 
-static accel_tensor_t *forward(struct rig *k, const struct op_trial *t)
+static accel_tensor_t *trial_forward(struct rig *k, const struct op_trial *t)
 {
     k->g.draws.seed = OP_SEED;
     k->g.draws.first_sample = OP_FIRST_SAMPLE;
@@ -227,13 +227,13 @@ static bool through(struct op_trial *t, struct rig *k, struct op_outcome *o)
     accel_tensor_t *y, *again;
 
     place(k, t);
-    y = forward(k, t);
+    y = trial_forward(k, t);
     if (!y)
         return tap_ok(false, "%s: forward: %s", t->what, k->g.error.text);
     o->elems = y->elems;
     o->out = download(y, y->elems);
     k->g.recording = false;
-    again = forward(k, t);
+    again = trial_forward(k, t);
     k->g.recording = true;
     o->again = download(again, y->elems);
     if (graph_backward(&k->g, weighted_loss(k, t, y), 1.0f, &err))

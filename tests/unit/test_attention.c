@@ -197,7 +197,7 @@ static accel_tensor_t *int_tensor(struct graph *g, int ndim, int64_t a, int64_t 
     return t;
 }
 
-static accel_tensor_t *forward(struct call *k, struct graph *g)
+static accel_tensor_t *call_forward(struct call *k, struct graph *g)
 {
     const struct variant *c = k->c;
     int64_t all = c->fused ? c->heads + 2 * c->kv_heads : c->heads;
@@ -265,7 +265,7 @@ static void test_variant(const struct variant *c, struct backend *be,
              (double)c->dropout);
     describe(&k, c, type);
     graph_open(&g, be, type, false, NULL);
-    y = forward(&k, &g);
+    y = call_forward(&k, &g);
     if (!tap_ok(y != NULL, "%s: forward %s", what, g.error.text))
         return;
     reference(&k);
@@ -292,7 +292,7 @@ static size_t run_once(const struct variant *c, int threads, accel_dtype_t type,
     describe(&k, c, type);
     if (backend_cpu_open(&be, threads, NULL) || graph_open(&g, be, type, false, NULL))
         return 0;
-    y = forward(&k, &g);
+    y = call_forward(&k, &g);
     accel_tensor_read(y, to, (size_t)y->elems, NULL);
     n = (size_t)y->elems;
     graph_backward(&g, rig_weigh(&g, y, k.weight), 1.0f, NULL);
@@ -390,8 +390,8 @@ static void test_dropout(struct backend *be)
                (size_t)part.elems[i] * sizeof(double));
     part.first_sample += 2;
     graph_open(&g, be, ACCEL_F32, false, NULL);
-    y = forward(&k, &g);
-    z = forward(&part, &g);
+    y = call_forward(&k, &g);
+    z = call_forward(&part, &g);
     per_sample = part.out_elems;
     tap_ok(!memcmp((float *)y->data + per_sample, z->data, (size_t)per_sample * 4),
            "dropout: the second half of a batch alone has the same mask");

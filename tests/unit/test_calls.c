@@ -48,7 +48,8 @@ static accel_status_t call_inside(accel_t *run, enum inside what, accel_error_t 
     }
 }
 
-static accel_tensor_t *forward(accel_module_t *m, accel_tensor_t *const *in, int n)
+static accel_tensor_t *calls_forward(accel_module_t *m, accel_tensor_t *const *in,
+                                     int n)
 {
     static const float twos[] = { 2, 2, 2, 2, 2, 2, 2, 2 };
     struct net *net = accel_module_state(m);
@@ -79,7 +80,7 @@ struct rig {
 
 static void rig_open(struct rig *k, enum inside in_the_plan)
 {
-    static const accel_class_t cls = { "Net", forward, sizeof(struct net) };
+    static const accel_class_t cls = { "Net", calls_forward, sizeof(struct net) };
     static const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
     accel_options_t o = { .config_file = k->config, .threads = 1 };
     accel_error_t err = { 0 };

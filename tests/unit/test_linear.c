@@ -68,7 +68,7 @@ static accel_status_t one_grad(void *user, int unit, float **out, accel_error_t 
     return ACCEL_OK;
 }
 
-static accel_tensor_t *forward(accel_module_t *m, accel_tensor_t *const *in, int n)
+static accel_tensor_t *top_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     struct top *t = accel_module_state(m);
     accel_tensor_t *h, *y, *z;
@@ -99,7 +99,7 @@ struct rig {
 
 static bool rig_open(struct rig *k, accel_activation_t act, bool apart, bool frozen)
 {
-    static const accel_class_t top = { "Top", forward, sizeof(struct top) };
+    static const accel_class_t top = { "Top", top_forward, sizeof(struct top) };
     static const accel_class_t block = { "PartBlock", never, 0 };
     const accel_init_t init = { ACCEL_INIT_NORMAL, 0.5f };
     const int64_t hidden = HIDDEN, out = OUT;

@@ -195,7 +195,7 @@ static double reference(const struct check *k)
     return loss;
 }
 
-static accel_tensor_t *forward(struct check *k, struct graph *g)
+static accel_tensor_t *check_forward(struct check *k, struct graph *g)
 {
     const struct op_case *c = k->c;
     accel_tensor_t *t0 = k->in[0].t, *t1 = k->in[1].t, *t2 = k->in[2].t, *ids = NULL;
@@ -392,7 +392,7 @@ static void run_case(const struct op_case *c, struct backend *be, accel_dtype_t 
         tap_ok(false, "%s: %s", what, err.text);
     g.residency = resident_residency(&r);
     place(&k, &g, &r);
-    y = forward(&k, &g);
+    y = check_forward(&k, &g);
     if (!tap_ok(y != NULL, "%s: forward %s", what, g.error.text))
         return;
     check_values(&k, y, tolerance, what);

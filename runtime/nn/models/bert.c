@@ -6,23 +6,14 @@
  */
 #include "nn/models/bert.h"
 
-#include <stdio.h>
-
-#include "nn/models/layers.h"
+#include "nn/models/blocks.h"
 #include "ops/ops.h"
-
-#define DEVIATION 0.02f /* of initial weights: initializer_range of config.json */
-
-/* One encoder layer; `attended` is the projection behind the heads. */
-struct layer_part {
-    accel_module_t *query, *key, *value, *attended, *norm, *up, *down, *norm2;
-    const accel_bert_t *cfg;
-};
 
 /* State of the root module. */
 struct bert {
     accel_bert_t cfg;
-    accel_module_t *words, *positions, *types, *norm, *first, *last;
+    struct blocks layers;
+    accel_module_t *words, *positions, *types, *norm;
     /* head for masked words: dense and norm, and the bias of each word */
     accel_module_t *transform, *transform_norm;
     accel_tensor_t *bias;
@@ -30,31 +21,10 @@ struct bert {
     accel_module_t *pooler, *classifier;
 };
 
-/* in: x [B, T, C], mask int32 [B, T] (0: the position is padding). Residuals are added
- * before the norm (post-normalisation), unlike GPT-2. */
-static accel_tensor_t *layer_forward(accel_module_t *m, accel_tensor_t *const *in,
-                                     int n)
-{
-    const struct layer_part *p = accel_module_state(m);
-    const accel_bert_t *c = p->cfg;
-    accel_tensor_t *x = n == 2 ? in[0] : NULL, *y;
-    const accel_attention_t o = { .heads = c->heads,
-                                  .mask = n == 2 ? in[1] : NULL,
-                                  .dropout = c->attn_dropout };
-
-    y = accel_attention(layer_call(p->query, x), layer_call(p->key, x),
-                        layer_call(p->value, x), &o);
-    y = accel_dropout(layer_call(p->attended, y), c->hidden_dropout);
-    x = layer_call(p->norm, accel_add(x, y));
-    y = layer_call(p->down, layer_call(p->up, x));
-    y = accel_dropout(y, c->hidden_dropout);
-    return layer_call(p->norm2, accel_add(x, y));
-}
-
 /* The mean loss of masked words, or with targets NULL their logits [B, T, vocab]. The
  * output weight is that of the word embedding (tied). */
-static accel_tensor_t *masked_lm(const struct bert *r, accel_tensor_t *x,
-                                 accel_tensor_t *targets)
+static accel_tensor_t *bert_masked_lm(const struct bert *r, accel_tensor_t *x,
+                                      accel_tensor_t *targets)
 {
     accel_tensor_t *words = layer_weight(r->words);
 
@@ -65,8 +35,8 @@ static accel_tensor_t *masked_lm(const struct bert *r, accel_tensor_t *x,
 
 /* The mean loss of the labels [B], or with labels NULL the logits [B, labels]. Position
  * 0 ([CLS]) speaks for the whole sequence. */
-static accel_tensor_t *classify(const struct bert *r, accel_tensor_t *x,
-                                accel_tensor_t *labels)
+static accel_tensor_t *bert_classify(const struct bert *r, accel_tensor_t *x,
+                                     accel_tensor_t *labels)
 {
     const int64_t dims[] = { -1, r->cfg.width };
 
@@ -78,7 +48,7 @@ static accel_tensor_t *classify(const struct bert *r, accel_tensor_t *x,
 
 /* in: ids, types and mask, int32 [B, T]; with a head the targets too, int32 [B, T] for
  * masked words, [B] for classes. Without a head the result is [B, T, C]. */
-static accel_tensor_t *root_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
+static accel_tensor_t *bert_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     const struct bert *r = accel_module_state(m);
     accel_tensor_t *x, *labels = n == 4 ? in[3] : NULL;
@@ -90,64 +60,66 @@ static accel_tensor_t *root_forward(accel_module_t *m, accel_tensor_t *const *in
     x = accel_embedding(in[0], layer_weight(r->words), layer_weight(r->positions));
     x = accel_add(x, layer_call(r->types, in[1]));
     x = accel_dropout(layer_call(r->norm, x), r->cfg.hidden_dropout);
-    for (accel_module_t *c = r->first;; c = c->next) {
-        x = accel_call(c, (accel_tensor_t *[]){ x, in[2] }, 2);
-        if (c == r->last)
-            break;
-    }
+    x = blocks_call(&r->layers, x, in[2]);
     if (r->cfg.head == ACCEL_BERT_MASKED_LM)
-        return masked_lm(r, x, labels);
-    return r->cfg.head == ACCEL_BERT_CLASSIFY ? classify(r, x, labels) : x;
+        return bert_masked_lm(r, x, labels);
+    return r->cfg.head == ACCEL_BERT_CLASSIFY ? bert_classify(r, x, labels) : x;
 }
 
-static const accel_class_t layer_class = { "BertLayer", layer_forward,
-                                           sizeof(struct layer_part) };
-static const accel_class_t root_class = { "BertModel", root_forward,
+static const accel_class_t root_class = { "BertModel", bert_forward,
                                           sizeof(struct bert) };
+static const accel_class_t layer_class = { "BertLayer", block_forward,
+                                           sizeof(struct block) };
 
 /* Every linear layer of BERT has a bias. */
-static accel_module_t *dense(accel_module_t *parent, const char *name, int64_t out,
-                             int64_t in, accel_activation_t act)
+static accel_module_t *bert_dense(accel_module_t *parent, const char *name, int64_t out,
+                                  int64_t in, accel_activation_t act)
 {
-    return layer_linear(parent, name, out, in, LAYER_BIAS, DEVIATION, act);
+    return layer_linear(parent, name, out, in, LAYER_BIAS, LAYER_DEVIATION, act);
 }
 
 /* Names below the layer hold dots, as in Hugging Face's files; there is no module for
  * "attention" or "output" alone. */
-static accel_module_t *encoder_new(accel_module_t *root, const accel_bert_t *c,
-                                   int layer)
+static struct block_table bert_layers(const accel_bert_t *c)
 {
-    int64_t w = c->width;
-    struct layer_part *p;
-    accel_module_t *m;
-    char name[48];
-
-    snprintf(name, sizeof(name), "bert.encoder.layer.%d", layer);
-    m = layer_new(root, &layer_class, name);
-    p = accel_module_state(m);
-    if (!p)
-        return NULL;
-    p->cfg = c;
-    p->query = dense(m, "attention.self.query", w, w, ACCEL_ACT_NONE);
-    p->key = dense(m, "attention.self.key", w, w, ACCEL_ACT_NONE);
-    p->value = dense(m, "attention.self.value", w, w, ACCEL_ACT_NONE);
-    p->attended = dense(m, "attention.output.dense", w, w, ACCEL_ACT_NONE);
-    p->norm = layer_layernorm(m, "attention.output.LayerNorm", w, c->norm_eps);
-    p->up = dense(m, "intermediate.dense", c->hidden, w, c->activation);
-    p->down = dense(m, "output.dense", w, c->hidden, ACCEL_ACT_NONE);
-    p->norm2 = layer_layernorm(m, "output.LayerNorm", w, c->norm_eps);
-    return m;
+    return (struct block_table){
+        .cls = &layer_class,
+        .path = "bert.encoder.layer.",
+        .layers = c->layers,
+        .width = c->width,
+        .hidden = c->hidden,
+        .heads = c->heads,
+        .masked = true,
+        .post_norm = true,
+        .norm = layer_layernorm,
+        .norms = { "attention.output.LayerNorm", "output.LayerNorm" },
+        .norm_eps = c->norm_eps,
+        .attn_dropout = c->attn_dropout,
+        .resid_dropout = c->hidden_dropout,
+        .attention = { .q = "attention.self.query",
+                       .k = "attention.self.key",
+                       .v = "attention.self.value",
+                       .out = "attention.output.dense",
+                       .qkv_bias = LAYER_BIAS,
+                       .out_bias = LAYER_BIAS,
+                       .values_first = true },
+        .mlp = { .up = "intermediate.dense",
+                 .down = "output.dense",
+                 .bias = LAYER_BIAS,
+                 .act = c->activation },
+    };
 }
 
 /* The head that the config asks for, if any. The tied names are those under which
  * Hugging Face stores the decoder. */
-static void heads_new(accel_module_t *m, struct bert *r)
+static void bert_heads_new(accel_module_t *m, struct bert *r)
 {
     const accel_bert_t *c = &r->cfg;
     int64_t w = c->width, vocab = c->vocab;
 
     if (c->head == ACCEL_BERT_MASKED_LM) {
-        r->transform = dense(m, "cls.predictions.transform.dense", w, w, c->activation);
+        r->transform =
+            bert_dense(m, "cls.predictions.transform.dense", w, w, c->activation);
         r->transform_norm =
             layer_layernorm(m, "cls.predictions.transform.LayerNorm", w, c->norm_eps);
         r->bias = accel_param(m, "cls.predictions.bias", 1, &vocab,
@@ -156,32 +128,28 @@ static void heads_new(accel_module_t *m, struct bert *r)
         accel_tie(m, "cls.predictions.decoder.bias", r->bias);
     }
     if (c->head == ACCEL_BERT_CLASSIFY) {
-        r->pooler = dense(m, "bert.pooler.dense", w, w, ACCEL_ACT_TANH);
-        r->classifier = dense(m, "classifier", c->labels, w, ACCEL_ACT_NONE);
+        r->pooler = bert_dense(m, "bert.pooler.dense", w, w, ACCEL_ACT_TANH);
+        r->classifier = bert_dense(m, "classifier", c->labels, w, ACCEL_ACT_NONE);
     }
 }
 
-/* The encoder layers are children of the root one after the other: root_forward walks
- * them from `first` to `last`. */
-static void build(accel_module_t *m, struct bert *r)
+static void bert_build(accel_module_t *m, struct bert *r)
 {
     const accel_bert_t *c = &r->cfg;
 
     r->words = layer_embedding(m, "bert.embeddings.word_embeddings", c->vocab, c->width,
-                               DEVIATION);
+                               LAYER_DEVIATION);
     r->positions = layer_embedding(m, "bert.embeddings.position_embeddings", c->context,
-                                   c->width, DEVIATION);
+                                   c->width, LAYER_DEVIATION);
     r->types = layer_embedding(m, "bert.embeddings.token_type_embeddings", c->types,
-                               c->width, DEVIATION);
+                               c->width, LAYER_DEVIATION);
     r->norm = layer_layernorm(m, "bert.embeddings.LayerNorm", c->width, c->norm_eps);
-    r->first = r->last = encoder_new(m, c, 0);
-    for (int i = 1; i < c->layers; i++)
-        r->last = encoder_new(m, c, i);
-    heads_new(m, r);
+    blocks_new(m, &r->layers);
+    bert_heads_new(m, r);
 }
 
 /* Replaces the zeros of the config; norm_eps is BERT's 1e-12. */
-static accel_bert_t with_defaults(accel_bert_t c)
+static accel_bert_t bert_defaults(accel_bert_t c)
 {
     if (!c.types)
         c.types = 2;
@@ -194,41 +162,32 @@ static accel_bert_t with_defaults(accel_bert_t c)
     return c;
 }
 
-/* After the defaults: what is still not positive was given wrongly. */
-static accel_status_t bert_check(const accel_bert_t *c, accel_error_t *err)
-{
-    if (c->layers < 1 || c->heads < 1 || c->width < 1 || c->hidden < 1 ||
-        c->vocab < 1 || c->context < 1 || c->types < 1 || c->labels < 1)
-        return accel_fail(err, A0612, "every size must be at least 1",
-                          "bert: layers %d, heads %d, width %d, hidden %d, vocab %d, "
-                          "context %d, types %d, labels %d",
-                          c->layers, c->heads, c->width, c->hidden, c->vocab,
-                          c->context, c->types, c->labels);
-    if (c->width % c->heads)
-        return accel_fail(err, A0612, "choose a multiple of the heads",
-                          "bert: width %d cannot be cut into %d heads", c->width,
-                          c->heads);
-    return ACCEL_OK;
-}
-
-/* An error of a builder stays in the graph; layer_tree looks for it at the end. */
+/* The layers' sizes are checked with their table, the others here. An error of a
+ * builder stays in the graph; layer_tree looks for it at the end. */
 accel_module_t *bert_new(struct graph *g, const accel_bert_t *cfg, accel_error_t *err)
 {
-    accel_bert_t c = cfg ? with_defaults(*cfg) : (accel_bert_t){ 0 };
+    accel_bert_t c = cfg ? bert_defaults(*cfg) : (accel_bert_t){ 0 };
+    const struct layer_size sizes[] = {
+        { "vocab", c.vocab },
+        { "context", c.context },
+        { "types", c.types },
+        { "labels", c.labels },
+    };
+    struct block_table layers = bert_layers(&c);
     accel_module_t *m;
     struct bert *r;
 
-    if (!cfg) {
-        accel_fail(err, A0612, "pass a struct accel_bert", "bert: no sizes given");
-        return NULL;
-    }
-    if (bert_check(&c, err))
+    if (!cfg)
+        return layer_unsized("bert", err);
+    if (blocks_check("bert", &layers, err) ||
+        layer_sizes_check("bert", sizes, ACCEL_ARRAY_SIZE(sizes), err))
         return NULL;
     m = nn_module_new(g, &root_class, NULL, "");
     r = accel_module_state(m);
     if (r) {
         r->cfg = c;
-        build(m, r);
+        r->layers.table = layers;
+        bert_build(m, r);
     }
     return layer_tree(g, m, err);
 }

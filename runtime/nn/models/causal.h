@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What generation needs to know of a model, and the drawing of a token. Each causal
- * model has a function that fills struct causal; generation.c lists them.
+ * What generation needs to know of a model, and the drawing of a token. decoder_causal
+ * fills struct causal.
  */
 #ifndef ACCEL_NN_MODELS_CAUSAL_H
 #define ACCEL_NN_MODELS_CAUSAL_H

@@ -11,13 +11,8 @@
 
 #include "backend/device.h"
 #include "common/rng.h"
-#include "nn/models/gpt2.h"
-#include "nn/models/llama.h"
+#include "nn/models/decoder.h"
 #include "ops/kv.h"
-
-/* The causal models: each entry says whether a module is its own. */
-static bool (*const known[])(const accel_module_t *,
-                             struct causal *) = { gpt2_causal, llama_causal };
 
 /* One call of accel_generate. */
 struct text {
@@ -71,11 +66,7 @@ static accel_status_t generate_check(accel_module_t *model, const int32_t *promp
                                      const accel_sampling_t *o,
                                      struct causal *causal_out, accel_error_t *err)
 {
-    bool found = false;
-
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(known) && !found; i++)
-        found = known[i](model, causal_out);
-    if (!found)
+    if (!decoder_causal(model, causal_out))
         return accel_fail(err, A0613,
                           "pass the root of a causal model that comes with the library",
                           "generate: the module is no such model");

@@ -4,6 +4,9 @@
  * so that layer_weight and layer_bias work for all of them.
  */
 #include "nn/models/layers.h"
+
+#include <stdio.h>
+
 #include "tensor/tape.h"
 
 /* State of a leaf; it uses the members that its kind has. */
@@ -14,7 +17,7 @@ struct layer {
 };
 
 /* A leaf takes one input. A NULL one came from an earlier failure and stays NULL. */
-static accel_tensor_t *input(accel_module_t *m, accel_tensor_t *const *in, int n)
+static accel_tensor_t *only_input(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     if (n == 1)
         return in[0];
@@ -27,7 +30,7 @@ static accel_tensor_t *linear_forward(accel_module_t *m, accel_tensor_t *const *
 {
     struct layer *l = accel_module_state(m);
 
-    return accel_linear(input(m, in, n), l->weight, l->bias, l->act);
+    return accel_linear(only_input(m, in, n), l->weight, l->bias, l->act);
 }
 
 static accel_tensor_t *layernorm_forward(accel_module_t *m, accel_tensor_t *const *in,
@@ -35,7 +38,7 @@ static accel_tensor_t *layernorm_forward(accel_module_t *m, accel_tensor_t *cons
 {
     struct layer *l = accel_module_state(m);
 
-    return accel_layernorm(input(m, in, n), l->weight, l->bias, l->eps);
+    return accel_layernorm(only_input(m, in, n), l->weight, l->bias, l->eps);
 }
 
 static accel_tensor_t *rmsnorm_forward(accel_module_t *m, accel_tensor_t *const *in,
@@ -43,7 +46,7 @@ static accel_tensor_t *rmsnorm_forward(accel_module_t *m, accel_tensor_t *const 
 {
     struct layer *l = accel_module_state(m);
 
-    return accel_rmsnorm(input(m, in, n), l->weight, l->eps);
+    return accel_rmsnorm(only_input(m, in, n), l->weight, l->eps);
 }
 
 static accel_tensor_t *embedding_forward(accel_module_t *m, accel_tensor_t *const *in,
@@ -51,7 +54,7 @@ static accel_tensor_t *embedding_forward(accel_module_t *m, accel_tensor_t *cons
 {
     struct layer *l = accel_module_state(m);
 
-    return accel_embedding(input(m, in, n), l->weight, NULL);
+    return accel_embedding(only_input(m, in, n), l->weight, NULL);
 }
 
 static const accel_class_t linear_class = { "Linear", linear_forward,
@@ -89,8 +92,8 @@ accel_module_t *layer_linear(accel_module_t *parent, const char *name, int64_t o
 }
 
 /* Both norms: weight of ones, and a bias where asked for. */
-static accel_module_t *norm(accel_module_t *parent, const accel_class_t *cls,
-                            const char *name, int64_t width, float eps, bool bias)
+static accel_module_t *norm_new(accel_module_t *parent, const accel_class_t *cls,
+                                const char *name, int64_t width, float eps, bool bias)
 {
     accel_module_t *m = layer_new(parent, cls, name);
     struct layer *l = accel_module_state(m);
@@ -109,13 +112,13 @@ static accel_module_t *norm(accel_module_t *parent, const accel_class_t *cls,
 accel_module_t *layer_layernorm(accel_module_t *parent, const char *name, int64_t width,
                                 float eps)
 {
-    return norm(parent, &layernorm_class, name, width, eps, true);
+    return norm_new(parent, &layernorm_class, name, width, eps, true);
 }
 
 accel_module_t *layer_rmsnorm(accel_module_t *parent, const char *name, int64_t width,
                               float eps)
 {
-    return norm(parent, &rmsnorm_class, name, width, eps, false);
+    return norm_new(parent, &rmsnorm_class, name, width, eps, false);
 }
 
 accel_module_t *layer_embedding(accel_module_t *parent, const char *name, int64_t rows,
@@ -128,6 +131,35 @@ accel_module_t *layer_embedding(accel_module_t *parent, const char *name, int64_
         l->weight = accel_param(m, "weight", 2, (int64_t[]){ rows, width },
                                 (accel_init_t){ ACCEL_INIT_NORMAL, deviation });
     return m;
+}
+
+/* "gpt2: layers 0, heads 4 ..."; too long a list is cut off. */
+accel_status_t layer_sizes_check(const char *model, const struct layer_size *size,
+                                 int n, accel_error_t *err)
+{
+    char text[256] = "";
+    size_t len = 0;
+    bool good = true;
+
+    for (int i = 0; i < n; i++) {
+        good = good && size[i].value >= 1;
+        if (len < sizeof(text))
+            len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s %d",
+                                    i ? ", " : "", size[i].name, size[i].value);
+    }
+    if (good)
+        return ACCEL_OK;
+    return accel_fail(err, A0612, "every size must be at least 1", "%s: %s", model,
+                      text);
+}
+
+accel_module_t *layer_unsized(const char *model, accel_error_t *err)
+{
+    char hint[64];
+
+    snprintf(hint, sizeof(hint), "pass a struct accel_%s", model);
+    accel_fail(err, A0612, hint, "%s: no sizes given", model);
+    return NULL;
 }
 
 accel_module_t *layer_tree(const struct graph *g, accel_module_t *m, accel_error_t *err)

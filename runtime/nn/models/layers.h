@@ -9,6 +9,9 @@
 
 #include "nn/nn.h"
 
+/* Standard deviation of initial weights: initializer_range of config.json. */
+#define LAYER_DEVIATION 0.02f
+
 /* LAYER_PLAIN: no bias. */
 enum layer_bias { LAYER_PLAIN, LAYER_BIAS };
 
@@ -30,6 +33,18 @@ accel_module_t *layer_embedding(accel_module_t *parent, const char *name, int64_
 accel_module_t *layer_new(accel_module_t *parent, const accel_class_t *cls,
                           const char *name);
 
+/* One size of a model, for layer_sizes_check. */
+struct layer_size {
+    const char *name;
+    int value;
+};
+
+/* The beginning of a builder: all of size[n] must be at least 1. ACCEL_EINVAL names
+ * them all, after `model`. */
+accel_status_t layer_sizes_check(const char *model, const struct layer_size *size,
+                                 int n, accel_error_t *err);
+/* What a builder returns that is given no config: NULL, with the error. */
+accel_module_t *layer_unsized(const char *model, accel_error_t *err);
 /* The end of a builder. Returns the tree `m`; after a failure frees it, copies the
  * graph's error to `err` (NULL is fine) and returns NULL. */
 accel_module_t *layer_tree(const struct graph *g, accel_module_t *m,

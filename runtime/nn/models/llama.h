@@ -5,14 +5,12 @@
 #ifndef ACCEL_NN_MODELS_LLAMA_H
 #define ACCEL_NN_MODELS_LLAMA_H
 
-#include "nn/models/causal.h"
+#include "nn/nn.h"
 
 /* Builds the tree; the caller frees it with nn_module_free. Forward as in gpt2_new.
  * NULL and `err` on failure. */
 accel_module_t *llama_new(struct graph *g, const accel_llama_t *cfg,
                           accel_error_t *err);
-/* Fills the table for accel_generate. False: `model` was not made by llama_new. */
-bool llama_causal(const accel_module_t *model, struct causal *causal_out);
 /* The shape, defaults filled in, of a model made by llama_new; NULL for any other. */
 const accel_llama_t *llama_config(const accel_module_t *model);
 

@@ -1,14 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Activation checkpointing: the forward of a module runs without a tape, its inputs are
- * kept, and backward runs it again to get what it needs. In: modules marked
- * `recompute`. Out: the same bits as without recomputation, because random draws are
- * counted and the count is restored.
+ * The call of a module, which gives its forward a scope, and activation checkpointing:
+ * the forward of a module marked `recompute` runs without a tape, its inputs are kept,
+ * and backward runs it again. In: a module and its inputs. Out: the same bits with and
+ * without recomputation, because random draws are counted and the count is restored.
  */
 #include "nn/nn.h"
 #include "ops/ops.h"
 
 static const char op[] = "recompute";
+
+/* module_path is for messages and for the tape, depth for calls that are not allowed
+ * inside a forward. Both are set back when the forward fails. */
+static accel_tensor_t *module_forward(accel_module_t *m, accel_tensor_t *const *in,
+                                      int n)
+{
+    struct graph *g = m->g;
+    const char *outer = g->module_path;
+    int mark = scope_begin(g);
+    accel_tensor_t *out;
+
+    g->module_path = m->path;
+    g->depth++;
+    out = m->cls->forward(m, in, n);
+    g->depth--;
+    if (!out)
+        graph_fail(g, A0609, NULL, "return the output of an op",
+                   "the forward of class %s returned NULL", m->cls->name);
+    g->module_path = outer;
+    if (g->error.code)
+        return NULL;
+    scope_end(g, mark, out);
+    return out;
+}
 
 /* The module's place on the tape: runs its forward once more, now recorded above
  * `base`, and takes the backward down to `base`. ints: number of inputs, draws before
@@ -24,7 +48,7 @@ static bool recompute_backward(struct graph *g, const struct tape_entry *e)
 
     g->draws.calls = (uint32_t)e->ints[1];
     g->recomputing = true;
-    out = nn_forward(m, e->in, (int)e->ints[0]);
+    out = module_forward(m, e->in, (int)e->ints[0]);
     g->recomputing = false;
     g->draws.calls = calls;
     if (!out)
@@ -48,7 +72,8 @@ static bool is_input(const accel_tensor_t *t, accel_tensor_t *const *in, int n)
 }
 
 /* The output needs a gradient even where no input does: the module's parameters do. */
-accel_tensor_t *nn_recompute_call(accel_module_t *m, accel_tensor_t *const *in, int n)
+static accel_tensor_t *recompute_call(accel_module_t *m, accel_tensor_t *const *in,
+                                      int n)
 {
     struct graph *g = m->g;
     struct tape_entry e = { .op = op,
@@ -60,7 +85,7 @@ accel_tensor_t *nn_recompute_call(accel_module_t *m, accel_tensor_t *const *in, 
         return graph_fail(g, A0605, op, "pass at most 8 tensors",
                           "module '%s' was given %d inputs", m->path, n);
     g->recording = false;
-    e.out = nn_forward(m, in, n);
+    e.out = module_forward(m, in, n);
     g->recording = true;
     if (!e.out || is_input(e.out, in, n))
         return e.out;
@@ -68,6 +93,17 @@ accel_tensor_t *nn_recompute_call(accel_module_t *m, accel_tensor_t *const *in, 
     for (int i = 0; i < n; i++)
         e.in[i] = e.saved[i] = in[i];
     return tape_record(g, &e) ? e.out : NULL;
+}
+
+/* A recomputed module runs as usual where nothing is recorded, and where an outer one
+ * is being recomputed already. */
+accel_tensor_t *accel_call(accel_module_t *m, accel_tensor_t *const *in, int n)
+{
+    if (!m || m->g->error.code)
+        return NULL;
+    return m->recompute && m->g->recording && !m->g->recomputing
+               ? recompute_call(m, in, n)
+               : module_forward(m, in, n);
 }
 
 void accel_module_recompute(accel_module_t *m, int on)
