@@ -201,8 +201,9 @@ is "$(sed -n '/^\.SH "ENVIRONMENT"/,/^\.SH "PREEMPTION"/p' man7 | grep -o -E '\b
 is "$(grep -h -o '"accel-[a-z-]*"' "$ACCEL_SRC"/srun_plugin/*.[ch] | tr -d '"' | sort -u |
     while read -r option; do grep -q -e "--$option\b" man7 || echo "$option"; done)" "" \
     "accel(7) has every option of the plugin"
+"$accel" schema >schema.json
 is "$("$accel" check --keys | sed -e 1d -e 's/ .*//' -e 's/.*\.//' | while read -r key; do
-    grep -q "\"$key\"" "$ACCEL_SRC/schema/accel.schema.json" || echo "$key"
+    grep -q "\"$key\"" schema.json || echo "$key"
 done)" "" "the JSON Schema has every key"
 
 # ---- the pages ----
