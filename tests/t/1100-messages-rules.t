@@ -48,43 +48,12 @@ is "$(sort -u codes)" "$(cat codes)" "the codes are sorted, each once"
     -exec grep -h -o -E 'A0[0-9]{3}' {} +) | sort -u >used
 is "$(comm -23 codes used)" "" "every code has a place"
 is "$(sed -E '1d; s/^(A0[0-9]*) (ACCEL_[A-Z]*) +([0-9]+) (.*)/\1: \4|\2, exit code \3:/' list)" \
-    "$(for code in $(cat codes); do
+    "$(while read -r code; do
         sed -n '1h; 2{H; g; s/\n/|/; p; q}' "pages/$code"
-    done)" "a page begins with title, status and exit status as the list has them"
-is "$(sed -E 's/^[^:]*: //' list | cut -c31- | sort | uniq -d)" "" "no title stands for two codes"
-# Behind three lines at the top each section has a heading, its text, and an empty line before it.
-cat >form.awk <<'END'
-function fault(what) { print FILENAME ": " what }
-function section_ends() {
-    if (heading == "Why" && last !~ /\.$/) fault("Why ends with \"" last "\"")
-    if (heading != "" && (!lines || last ~ /[,;:]$/)) fault(heading " has no end")
-    said[heading] = text
-    text = ""
-    lines = 0
-}
-function page_ends() {
-    section_ends()
-    if (order != " Why Cure See also") fault("sections" order)
-    if (said["Why"] == said["Cure"]) fault("the cure is the reason")
-    order = heading = ""
-}
-FNR == 1 && NR > 1 { page_ends() }
-FNR == 1 && !/^A0[0-9][0-9][0-9]: [^ ].*[^ .:]$/ { fault("title") }
-FNR == 3 && !/^[a-z].*[^.:]$/ { fault("meaning of the status") }
-FNR <= 3 { last = $0; next }
-length > 78 { fault("wider than 78: " $0) }
-/[^ -~]|[^ ]  | $/ { fault("blanks or signs: " $0) }
-/^$/ { if (last == "") fault("two empty lines"); if (FNR > 4) section_ends() }
-/^[^ ]/ { if (last != "") fault("no empty line before " $0); heading = $0; order = order " " $0 }
-/^ / {
-    if (heading == "" || last == "" || !/^  [^ ]/) fault("text in no section: " $0)
-    if (!lines++ && !/^  [-A-Za-z`\/]/) fault(heading " begins with " $0)
-    text = text $0
-}
-{ last = $0 }
-END { page_ends() }
-END
-is "$(cd pages && awk -f ../form.awk A0*)" "" "every page has why, cure and see also, whole and in form"
+    done <codes)" "a page begins with title, status and exit status as the list has them"
+is "$(cut -c31- list | sort | uniq -d)" "" "no title stands for two codes"
+is "$(cd pages && awk -f "$ACCEL_SRC/tests/t/message-form.awk" A0*)" "" \
+    "every page has why, cure and see also, whole and in form"
 is "$(cat pages/* | tr -s ' \n' '  ' | grep -o -E ' ([a-z]+) \1 ')" "" "no word stands there twice"
 
 # ---- the command ----

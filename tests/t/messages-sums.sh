@@ -22,7 +22,7 @@ mkdir -p "$dir/pages" "$dir/texts"
 
 # ---- pages and places ----
 "$accel" explain >"$dir/list"
-for code in $(sed -n 's/^\(A[0-9]*\) .*/\1/p' "$dir/list"); do
+sed -n 's/^\(A[0-9]*\) .*/\1/p' "$dir/list" | while read -r code; do
     "$accel" explain "$code" >"$dir/pages/$code"
 done
 (cd "$sources" && find runtime checkpoint srun_plugin cli \( -name '*.c' -o -name '*.cu' \) \
@@ -43,7 +43,7 @@ awk -F'\t' -v OFS='\t' '{
 (cd "$dir" && cksum pages/* texts/* && sed 1d list) | awk '
     $3 ~ /^pages/ { page[substr($3, 7)] = $1; next }
     $3 ~ /^texts/ { texts[substr($3, 7)] = $1; next }
-    { status[$1] = $2; exit_status[$1] = $3; texts[$1] = texts[$1] }
+    { status[$1] = $2; exit_status[$1] = $3; texts[$1] = texts[$1] } # one without a place, too
     END {
         for (code in texts) {
             n = 0
