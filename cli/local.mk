@@ -52,6 +52,8 @@ accel_SOURCES = \
 	cli/report.h \
 	cli/man/roff.c \
 	cli/man/roff.h \
+	cli/man/template.c \
+	cli/man/template.h \
 	cli/config/settings.c \
 	cli/config/settings.h \
 	cli/task_counts.c \
@@ -60,14 +62,25 @@ accel_SOURCES = \
 	cli/data/token_output.h \
 	cli/doctor/topo_report.c \
 	cli/doctor/topo_report.h
-# The public header as a table, for libaccel(3).
-nodist_accel_SOURCES = cli/man/api_table.c
-CLEANFILES += cli/man/api_table.c
-EXTRA_DIST += cli/man/header.awk
+# The public header as a table, for libaccel(3), and what the pages and the completion are
+# filled into.
+nodist_accel_SOURCES = cli/man/api_table.c cli/man/templates.c
+CLEANFILES += $(nodist_accel_SOURCES)
+templates = \
+	cli/man/accel.1.in \
+	cli/man/accel.7.in \
+	cli/man/accel-config.5.in \
+	cli/man/completion.bash.in \
+	cli/man/function.3.in \
+	cli/man/libaccel.3.in
+EXTRA_DIST += cli/man/header.awk cli/man/embed.awk $(templates)
 cli/man/api_table.c: $(public_headers) cli/man/header.awk
 	$(AM_V_GEN)$(MKDIR_P) cli/man && \
 	$(AWK) -f $(srcdir)/cli/man/header.awk $(public_headers:%=$(srcdir)/%) >$@.tmp && \
 	mv $@.tmp $@
+cli/man/templates.c: $(templates) cli/man/embed.awk
+	$(AM_V_GEN)$(MKDIR_P) cli/man && \
+	$(AWK) -f $(srcdir)/cli/man/embed.awk $(templates:%=$(srcdir)/%) >$@.tmp && mv $@.tmp $@
 accel_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(SMARTCOLS_CFLAGS) $(HWLOC_CFLAGS) \
 	$(SLURM_CFLAGS) $(PMIX_CFLAGS)
 accel_CPPFLAGS = $(AM_CPPFLAGS) -DPKGLIBDIR='"$(pkglibdir)"' -DDATADIR='"$(datadir)"' \

@@ -213,6 +213,9 @@ if command -v mandoc >/dev/null 2>&1; then
 else
     skip 1 "no mandoc"
 fi
+is "$(grep -E '^$|@[A-Z_]+@|SPDX' accel.1 libaccel.3 accel-config.5 accel.7 pages/*.3)" "" \
+    "no empty line, no place of a template that nothing fills, no comment of its own"
+is "$(grep -E '@[A-Z_]+@|SPDX' script)" "" "nor in the script"
 is "$(grep -h -v '^\.' accel.1 libaccel.3 accel-config.5 pages/*.3 | grep -E '(^|[^\\])-' | head -n 3)" "" \
     "no hyphen that copies as another sign"
 if command -v groff >/dev/null 2>&1; then

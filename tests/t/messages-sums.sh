@@ -48,7 +48,7 @@ awk -F'\t' -v OFS='\t' '{
         for (code in texts) {
             n = 0
             while ((getline line <(dir code)) > 0) n++
-            if (code in page) print code, status[code], exit_status[code], page[code], n, texts[code]
+            if (code in page) print code, status[code], exit_status[code], page[code], n, n ? texts[code] : "-"
             else print code, "-", "-", "-", n, texts[code]
         }
     }' dir="$dir/texts/" | sort >"$dir/messages.sums"
