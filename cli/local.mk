@@ -52,6 +52,8 @@ accel_SOURCES = \
 	cli/report.h \
 	cli/man/roff.c \
 	cli/man/roff.h \
+	cli/man/template.c \
+	cli/man/template.h \
 	cli/config/settings.c \
 	cli/config/settings.h \
 	cli/task_counts.c \
@@ -60,14 +62,25 @@ accel_SOURCES = \
 	cli/data/token_output.h \
 	cli/doctor/topo_report.c \
 	cli/doctor/topo_report.h
-# The public header as a table, for libaccel(3).
-nodist_accel_SOURCES = cli/man/api_table.c
-CLEANFILES += cli/man/api_table.c
-EXTRA_DIST += cli/man/header.awk
+# The public header as a table, for libaccel(3), and what the pages and the completion are
+# filled into.
+nodist_accel_SOURCES = cli/man/api_table.c cli/man/templates.c
+CLEANFILES += $(nodist_accel_SOURCES)
+templates = \
+	cli/man/accel.1.in \
+	cli/man/accel.7.in \
+	cli/man/accel-config.5.in \
+	cli/man/completion.bash.in \
+	cli/man/function.3.in \
+	cli/man/libaccel.3.in
+EXTRA_DIST += cli/man/header.awk cli/man/embed.awk $(templates)
 cli/man/api_table.c: $(public_headers) cli/man/header.awk
 	$(AM_V_GEN)$(MKDIR_P) cli/man && \
 	$(AWK) -f $(srcdir)/cli/man/header.awk $(public_headers:%=$(srcdir)/%) >$@.tmp && \
 	mv $@.tmp $@
+cli/man/templates.c: $(templates) cli/man/embed.awk
+	$(AM_V_GEN)$(MKDIR_P) cli/man && \
+	$(AWK) -f $(srcdir)/cli/man/embed.awk $(templates:%=$(srcdir)/%) >$@.tmp && mv $@.tmp $@
 accel_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(SMARTCOLS_CFLAGS) $(HWLOC_CFLAGS) \
 	$(SLURM_CFLAGS) $(PMIX_CFLAGS)
 accel_CPPFLAGS = $(AM_CPPFLAGS) -DPKGLIBDIR='"$(pkglibdir)"' -DDATADIR='"$(datadir)"' \
@@ -108,8 +121,8 @@ tests_unit_test_selftest_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=comm_all_gather \
 	-Wl,--wrap=comm_reduce_scatter -Wl,--wrap=comm_all_reduce \
 	-Wl,--wrap=comm_broadcast -Wl,--wrap=accel_ckpt_read
 
-# What the binary says about itself: manual pages, completion. The config's JSON Schema is
-# kept in the tree as well, for editors that point at it there.
+# What the binary says about itself: manual pages, completion, the config's JSON Schema. The
+# examples point editors at the schema where it is made.
 main_pages = cli/man/accel.1 cli/man/libaccel.3 \
 	cli/man/accel-config.5 cli/man/accel.7
 # A page for each function of accel.h, whose names make finds by itself.
@@ -119,8 +132,8 @@ api_pages = $(api_functions:%=cli/man/man3/%.3)
 nodist_man_MANS = $(main_pages) $(api_pages)
 bashcompletiondir = $(datadir)/bash-completion/completions
 nodist_bashcompletion_DATA = cli/man/completions/accel
-dist_pkgdata_DATA += schema/accel.schema.json
-CLEANFILES += $(nodist_man_MANS) $(nodist_bashcompletion_DATA)
+nodist_pkgdata_DATA = schema/accel.schema.json
+CLEANFILES += $(nodist_man_MANS) $(nodist_bashcompletion_DATA) $(nodist_pkgdata_DATA)
 
 $(main_pages): accel$(EXEEXT)
 	$(AM_V_GEN)$(MKDIR_P) cli/man && \
@@ -135,6 +148,8 @@ CLEANFILES += cli/man/man3/stamp
 cli/man/completions/accel: accel$(EXEEXT)
 	$(AM_V_GEN)$(MKDIR_P) cli/man/completions && \
 	./accel$(EXEEXT) completion bash >$@.tmp && mv $@.tmp $@
+schema/accel.schema.json: accel$(EXEEXT)
+	$(AM_V_GEN)$(MKDIR_P) schema && ./accel$(EXEEXT) schema >$@.tmp && mv $@.tmp $@
 
 shell_tests += tests/t/1000-config-messages.t tests/t/1010-config-cli.t \
 	tests/t/1030-config-schema.t tests/t/1040-config-tables.t \

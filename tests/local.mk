@@ -67,7 +67,7 @@ check-gpu: $(CHECK_GPU_MODULE) $(gpu_unit_tests) accel$(EXEEXT) examples/train$(
 	echo "the machine:"; ./accel$(EXEEXT) topo | grep -E '^(driver|gpu [0-9]|no_gpus)'; exit $$rc
 .PHONY: check-gpu
 EXTRA_DIST += doc/gpu.md
-shell_tests += tests/t/1100-messages-golden.t tests/t/1105-messages-shown.t \
+shell_tests += tests/t/1100-messages-rules.t tests/t/1105-messages-shown.t \
 	tests/t/1120-named-things.t
 
 # The long form of tests/issues/0100: 300 errors, the same ones every time.
@@ -76,12 +76,13 @@ check-errors: accel$(EXEEXT) examples/train$(EXEEXT) tests/faults/failcall.la
 	    ERRORS_RUNS=$(or $(ERRORS_RUNS),300) ERRORS_SEED=$(or $(ERRORS_SEED),1) \
 	    prove --exec '' -v $(srcdir)/tests/issues/0100-errors-anywhere.t
 .PHONY: check-errors
-EXTRA_DIST += tests/t/message-sites.awk tests/t/messages-golden.sh tests/data/messages
+EXTRA_DIST += tests/t/message-form.awk tests/t/message-sites.awk tests/t/messages-sums.sh tests/data/messages
 
-# After a change of messages: writes the golden files anew, for review.
-update-golden: accel$(EXEEXT) examples/train$(EXEEXT)
-	$(srcdir)/tests/t/messages-golden.sh $(abs_top_srcdir) $(abs_top_builddir)/accel$(EXEEXT) \
-	    $(abs_top_srcdir)/tests/data/messages
+# After a change of messages: shows what is new, for review, and confirms it.
+update-golden: accel$(EXEEXT) examples/train$(EXEEXT) tests/helpers/fake_nvml.la
+	@dir=$$(mktemp -d) && env UPDATE_GOLDEN=1 $(srcdir)/tests/t/messages-sums.sh \
+	    $(abs_top_srcdir) $(abs_top_builddir)/accel$(EXEEXT) $$dir; rc=$$?; \
+	rm -rf "$$dir"; exit $$rc
 	-env ACCEL_SRC=$(abs_top_srcdir) ACCEL_BUILD=$(abs_top_builddir) UPDATE_GOLDEN=1 \
 	    $(srcdir)/tests/t/1105-messages-shown.t >/dev/null
 .PHONY: update-golden
@@ -98,8 +99,8 @@ AM_TESTS_ENVIRONMENT = \
 	. '$(abs_top_srcdir)/tests/sanitizer.sh';
 
 # What the tests of a sanitizer build run, but for the unit tests; scripts/test makes it there.
-sanitizer_programs = accel$(EXEEXT) accel-selftest$(EXEEXT) examples/train$(EXEEXT) \
-	tests/helpers/fake_nvml.la tests/helpers/fake_nvml_old.la \
+sanitizer_programs = accel$(EXEEXT) schema/accel.schema.json accel-selftest$(EXEEXT) \
+	examples/train$(EXEEXT) tests/helpers/fake_nvml.la tests/helpers/fake_nvml_old.la \
 	tests/cuda/fake_nccl.la tests/cuda/fake_nccl_incomplete.la
 if HAVE_CXX
 sanitizer_programs += tests/cuda/accel_cuda.so

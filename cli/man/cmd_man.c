@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * `accel man 1|3|5|7|FUNCTION`: the manual pages, as man(7) markup on stdout.
- * accel-config(5) is made here from the schema table, the others in man_*.c.
+ * accel-config.5.in is filled here from the schema table, the others in man_*.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "cli/config/json_schema.h"
 #include "cli/man/man_pages.h"
 #include "cli/man/roff.h"
+#include "cli/man/template.h"
 
 static error_t parse_man_args(int key, char *arg, struct argp_state *state)
 {
@@ -158,47 +159,42 @@ static accel_status_t print_section_keys(const char *section, accel_error_t *err
     return st;
 }
 
+/* How the page went: keys need memory for their texts. */
+struct config_page {
+    accel_status_t st;
+    accel_error_t *err;
+};
+
 /* Maps in the order in which the table first names them. */
-static accel_status_t man_config(accel_error_t *err)
+static void print_config_keys(void *arg)
 {
+    struct config_page *page = arg;
     size_t n;
     const struct config_key *k = config_schema(&n);
-    accel_status_t st = ACCEL_OK;
 
-    roff_title("ACCEL\\-CONFIG", 5, "File Formats");
-    roff_section("NAME");
-    roff_text("accel-config - config file of accel, in the format of Accelerate\n");
-    roff_section("DESCRIPTION");
-    roff_text(
-        "A YAML file of keys and maps, as accelerate config writes it, with a map "
-        "accel for what accelerate has no key for. A key with no value, or with "
-        "null, is as if it were not there. Unknown keys are errors. Check a file "
-        "with accel check; every problem is named with its place and cure.\n");
-    roff_section("KEYS");
-    for (size_t i = 0; i < n && st == ACCEL_OK; i++) {
+    for (size_t i = 0; i < n && page->st == ACCEL_OK; i++) {
         size_t j = 0;
 
         while (strcmp(k[j].section, k[i].section) != 0)
             j++;
         /* The first row of its map: print all of the map here. */
         if (j == i)
-            st = print_section_keys(k[i].section, err);
+            page->st = print_section_keys(k[i].section, page->err);
     }
-    roff_section("EXAMPLE");
-    roff_example("distributed_type: FSDP\n"
-                 "mixed_precision: bf16\n"
-                 "fsdp_config:\n"
-                 "  fsdp_sharding_strategy: FULL_SHARD\n"
-                 "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
-                 "accel:\n"
-                 "  checkpoint:\n"
-                 "    every_minutes: 10");
-    roff_section("SEE ALSO");
-    roff_bold("accel");
-    roff_text("(1), ");
-    roff_bold("accel");
-    roff_text("(7)\n");
-    return st;
+}
+
+static accel_status_t man_config(accel_error_t *err)
+{
+    static const struct template_place places[] = {
+        { "DATE", roff_date },
+        { "VERSION", roff_version },
+        { "KEYS", print_config_keys },
+        { 0 },
+    };
+    struct config_page page = { ACCEL_OK, err };
+
+    template_print(template_accel_config_5, places, roff_markup, &page);
+    return page.st;
 }
 
 static const struct argp argp = {

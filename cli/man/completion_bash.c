@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The completion script for bash, from the table of sub-commands and their options, the
- * config schema, the messages, the published models, the functions of libaccel and
- * Accelerate's flags. It offers what the parsers take and no more. Out: text on stdout.
- *
- * The lists are written into the script, so that completing runs no program.
+ * Fills completion.bash.in from the table of sub-commands and their options, the config
+ * schema, the messages, the published models, the functions of libaccel and Accelerate's
+ * flags: the script offers what the parsers take and no more. Out: text on stdout.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -16,6 +14,7 @@
 #include "cli/config/json_schema.h"
 #include "cli/launch/launch.h"
 #include "cli/man/man_pages.h"
+#include "cli/man/template.h"
 
 /* argp ends its options with a row of zeros. A row with only a text is a heading. */
 static bool is_last(const struct argp_option *o)
@@ -25,78 +24,82 @@ static bool is_last(const struct argp_option *o)
 
 /* ---- lists of words -------------------------------------------------------------- */
 
-/* Each list is a variable of the script, words divided by line ends. */
-static void print_keys(void)
+/* Words of a list are divided by line ends. */
+static void print_keys(void *arg)
 {
     size_t n;
     const struct config_key *k = config_schema(&n);
 
-    printf("_accel_keys=\"");
+    (void)arg;
     for (size_t i = 0; i < n; i++) {
         char path[128];
 
         config_key_path(&k[i], path, sizeof(path));
         printf("%s%s", i ? "\n" : "", path);
     }
-    printf("\"\n");
 }
 
 /* Codes as they are typed, A0301. */
-static void print_codes(void)
+static void print_codes(void *arg)
 {
     size_t n;
     const struct message_page *p = message_pages(&n);
 
-    printf("_accel_codes=\"");
+    (void)arg;
     for (size_t i = 0; i < n; i++)
         printf("%sA%04d", i ? "\n" : "", p[i].number);
-    printf("\"\n");
 }
 
 /* Published models, for `accel plan --model`. */
-static void print_models(void)
+static void print_models(void *arg)
 {
     const char *name;
 
-    printf("_accel_models=\"");
+    (void)arg;
     for (size_t i = 0; (name = model_preset_name(i)) != NULL; i++)
         printf("%s%s", i ? "\n" : "", name);
-    printf("\"\n");
 }
 
 /* The functions that have a page, for `accel man`. */
-static void print_functions(void)
+static void print_functions(void *arg)
 {
     struct api_cursor at = { 0 };
     char name[API_NAME_BYTES];
 
-    printf("_accel_functions=\"");
+    (void)arg;
     for (bool first = true; api_next_function(&at, name); first = false)
         printf("%s%s", first ? "" : "\n", name);
-    printf("\"\n");
 }
 
-/* Accelerate's flags in two lists: with a value, as all keys of a config have, and
- * without one. A key whose name another row has as well is offered once. */
-static void print_flags(void)
+/* Accelerate's own flags: those with a value, or those without one. */
+static void print_accelerate_flags(bool with)
 {
-    static const char *const lists[] = { "_accel_flags", "_accel_value_flags" };
-    const struct config_key *k;
     const char *name;
-    size_t n;
     bool value;
 
-    for (int with = 0; with < 2; with++) {
-        printf("%s=\"", lists[with]);
-        for (size_t i = 0; (name = launch_flag_name(i, &value)) != NULL; i++)
-            if (value == with)
-                printf("--%s\n", name);
-        k = config_schema(&n);
-        for (size_t i = 0; with && i < n; i++)
-            if (config_row(k[i].name) == (int)i)
-                printf("--%s\n", k[i].name);
-        printf("\"\n");
-    }
+    for (size_t i = 0; (name = launch_flag_name(i, &value)) != NULL; i++)
+        if (value == with)
+            printf("--%s\n", name);
+}
+
+static void print_flags(void *arg)
+{
+    (void)arg;
+    print_accelerate_flags(false);
+}
+
+/* All keys of a config have a value. A key whose name another row has as well is offered
+ * once. */
+static void print_value_flags(void *arg)
+{
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+
+    (void)arg;
+    print_accelerate_flags(true);
+    for (size_t i = 0; i < n; i++)
+        if (config_row(k[i].name) == (int)i)
+            printf("--%s\n", k[i].name);
 }
 
 /* May the key be written without its map? Its name must differ from every top-level
@@ -110,13 +113,12 @@ static bool stands_alone(const struct config_key *k, size_t n, size_t row)
 }
 
 /* The values of a key, found by its path and, where that is clear, by its name. */
-static void print_values(void)
+static void print_values(void *arg)
 {
     size_t n;
     const struct config_key *k = config_schema(&n);
 
-    printf("# Offers the values of a config key.\n"
-           "_accel_values() {\n    case $1 in\n");
+    (void)arg;
     for (size_t i = 0; i < n; i++) {
         char path[128];
 
@@ -132,7 +134,6 @@ static void print_values(void)
             printf(" %s", k[i].values[v]);
         printf("\" ;;\n");
     }
-    printf("    esac\n}\n");
 }
 
 /* ---- placeholders ---------------------------------------------------------------- */
@@ -173,7 +174,7 @@ static void print_offer(const char *what, size_t n)
 
 /* Case arms for the word after an option that takes an argument. "a|B"
  * makes one call for each. */
-static void print_option_arguments(const struct cli_command *c)
+static void print_arguments_of(const struct cli_command *c)
 {
     for (const struct argp_option *o = c->argp->options; o && !is_last(o); o++) {
         if (!o->arg || !o->name)
@@ -191,6 +192,16 @@ static void print_option_arguments(const struct cli_command *c)
         }
         printf("        ;;\n");
     }
+}
+
+static void print_option_arguments(void *arg)
+{
+    size_t n;
+    const struct cli_command *const *commands = cli_commands(&n);
+
+    (void)arg;
+    for (size_t i = 0; i < n; i++)
+        print_arguments_of(commands[i]);
 }
 
 /* ---- commands -------------------------------------------------------------------- */
@@ -268,161 +279,69 @@ static void print_command(const struct cli_command *c)
     printf("        ;;\n");
 }
 
-/* The commands as a variable: all of them, or those with --json. */
-static void print_names(const char *variable, bool only_json)
+static void print_command_arms(void *arg)
 {
     size_t n;
     const struct cli_command *const *commands = cli_commands(&n);
 
-    printf("%s=\"", variable);
+    (void)arg;
+    for (size_t i = 0; i < n; i++)
+        print_command(commands[i]);
+}
+
+/* All commands, or those with --json. */
+static void print_names(bool only_json)
+{
+    size_t n;
+    const struct cli_command *const *commands = cli_commands(&n);
+
     for (size_t i = 0; i < n; i++)
         if (!only_json || takes_json(commands[i]))
             printf("%s ", commands[i]->name);
-    printf("\"\n");
+}
+
+static void print_command_names(void *arg)
+{
+    (void)arg;
+    print_names(false);
+}
+
+static void print_json_names(void *arg)
+{
+    (void)arg;
+    print_names(true);
 }
 
 /* ---- the script ------------------------------------------------------------------ */
 
-/* Functions that need nothing from the tables. COMPREPLY is bash's list of offers. */
-static const char helpers[] =
-    "# Adds what begins with the word being typed.\n"
-    "_accel_words() {\n"
-    "    local word\n"
-    "    for word in $1; do\n"
-    "        case $word in \"$cur\"*) COMPREPLY+=(\"$word\") ;; esac\n"
-    "    done\n}\n"
-    "_accel_files() {\n"
-    "    local kind name\n"
-    "    compopt -o filenames 2>/dev/null\n"
-    "    for kind in \"$@\"; do\n"
-    "        while IFS= read -r name; do COMPREPLY+=(\"$name\"); done \\\n"
-    "            < <(compgen \"$kind\" -- \"$cur\")\n"
-    "    done\n}\n"
-    "# KEY=VALUE: the keys, then the values of one.\n"
-    "_accel_settings() {\n"
-    "    local word\n"
-    "    case $cur in *=*)\n"
-    "        word=${cur%%=*} cur=${cur#*=}\n"
-    "        _accel_values \"$word\"\n"
-    "        return\n"
-    "        ;;\n"
-    "    esac\n"
-    "    compopt -o nospace 2>/dev/null\n"
-    "    for word in $_accel_keys; do\n"
-    "        case $word in \"$cur\"*) COMPREPLY+=(\"$word=\") ;; esac\n"
-    "    done\n}\n"
-    "# Accelerate's flags, written with _ or -, once a letter says that one is meant.\n"
-    "_accel_launch_flags() {\n"
-    "    local flags=\"$_accel_flags $_accel_value_flags\"\n"
-    "    case $cur in\n"
-    "    --*-*) flags=--${flags//_/-} flags=${flags#--} ;;\n"
-    "    --?*) ;;\n"
-    "    *) return ;;\n"
-    "    esac\n"
-    "    _accel_words \"$flags\"\n}\n"
-    "# Does the option (COMMAND:OPTION) take an argument? Offers what fits there.\n"
-    "_accel_argument() {\n"
-    "    local flag\n"
-    "    case $1 in\n";
+static void print_script_version(void *arg)
+{
+    (void)arg;
+    fputs(accel_version(), stdout);
+}
 
-/* Accelerate's flags after `accel launch`: with - or _, a value
- * where the key has one. */
-static const char launch_argument[] =
-    "    launch:--*)\n"
-    "        flag=${1#launch:--} flag=${flag//-/_}\n"
-    "        case \" ${_accel_value_flags//$'\\n'/ } \" in\n"
-    "        *\" --$flag \"*) ;;\n"
-    "        *) return 1 ;;\n"
-    "        esac\n"
-    "        case $flag in\n"
-    "        config_file) _accel_files -f ;;\n"
-    "        *) _accel_values \"$flag\" ;;\n"
-    "        esac\n"
-    "        ;;\n"
-    "    *) return 1 ;;\n"
-    "    esac\n}\n";
+static void print_script(const char *text, size_t n)
+{
+    fwrite(text, 1, n, stdout);
+}
 
-/* _accel: finds command, option and number of operands in front of the cursor, then
- * falls into the case arms that print_command adds. */
-static const char body[] =
-    "_accel() {\n"
-    "    local cur='' command='' option='' word before='' operands=0 json='' i\n"
-    "    local -a words=()\n"
-    "    # bash takes \"=\" for a word of its own: --set=KEY and KEY=VALUE are joined "
-    "again.\n"
-    "    for ((i = 1; i <= COMP_CWORD; i++)); do\n"
-    "        word=${COMP_WORDS[i]}\n"
-    "        if [ \"$word\" = \"=\" ] || { [ \"$before\" = \"=\" ] && [ -n \"$word\" "
-    "]; }; then\n"
-    "            cur+=$word\n"
-    "        else\n"
-    "            [ \"$i\" -eq 1 ] || words+=(\"$cur\")\n"
-    "            cur=$word\n"
-    "        fi\n"
-    "        before=$word\n"
-    "    done\n"
-    "    for word in \"${words[@]}\"; do\n"
-    "        if [ -n \"$option\" ]; then\n"
-    "            option=''\n"
-    "            continue\n"
-    "        fi\n"
-    "        case $command:$word in\n"
-    "        :--" CLI_JSON_NAME " | :-j) json=yes ;;\n"
-    "        :-*) return ;;\n"
-    "        :*) command=$word ;;\n"
-    "        *:--*=*) ;;\n"
-    "        *:-?*) ! (_accel_argument \"$command:$word\") || option=$word ;;\n"
-    "        launch:*) # the rest belongs to the program\n"
-    "            COMPREPLY=()\n"
-    "            _accel_files -f\n"
-    "            return\n"
-    "            ;;\n"
-    "        *) operands=$((operands + 1)) ;;\n"
-    "        esac\n"
-    "    done\n"
-    "    COMPREPLY=()\n"
-    "    case $command:$option$cur in\n"
-    "    :*)\n"
-    "        _accel_words \"${json:+$_accel_json_commands}\"\n"
-    "        [ -n \"$json\" ] || _accel_words \"$_accel_commands --help --version "
-    "--" CLI_JSON_NAME "\"\n"
-    "        return\n"
-    "        ;;\n"
-    "    *:--*=*)\n"
-    "        if [ -z \"$option\" ]; then\n"
-    "            option=${cur%%=*} cur=${cur#*=}\n"
-    "        fi\n"
-    "        ;;\n"
-    "    esac\n"
-    "    if [ -n \"$option\" ]; then\n"
-    "        _accel_argument \"$command:$option\"\n"
-    "        return\n"
-    "    fi\n"
-    "    case $command in\n";
-
-/* The order is that of a script: lists, functions, then _accel, which uses both. */
 void completion_bash(void)
 {
-    size_t n;
-    const struct cli_command *const *commands = cli_commands(&n);
+    static const struct template_place places[] = {
+        { "VERSION", print_script_version },
+        { "COMMANDS", print_command_names },
+        { "JSON_COMMANDS", print_json_names },
+        { "KEYS", print_keys },
+        { "CODES", print_codes },
+        { "MODELS", print_models },
+        { "FUNCTIONS", print_functions },
+        { "FLAGS", print_flags },
+        { "VALUE_FLAGS", print_value_flags },
+        { "VALUES", print_values },
+        { "OPTION_ARGUMENTS", print_option_arguments },
+        { "COMMAND_ARMS", print_command_arms },
+        { 0 }
+    };
 
-    printf("# bash completion for accel %s, made by `accel completion bash`\n\n",
-           accel_version());
-    print_names("_accel_commands", false);
-    print_names("_accel_json_commands", true);
-    print_keys();
-    print_codes();
-    print_models();
-    print_functions();
-    print_flags();
-    printf("\n");
-    print_values();
-    fputs(helpers, stdout);
-    for (size_t i = 0; i < n; i++)
-        print_option_arguments(commands[i]);
-    fputs(launch_argument, stdout);
-    fputs(body, stdout);
-    for (size_t i = 0; i < n; i++)
-        print_command(commands[i]);
-    printf("    esac\n}\ncomplete -F _accel accel\n");
+    template_print(template_completion_bash, places, print_script, NULL);
 }

@@ -7,7 +7,7 @@
 #     awk -f header.awk accel.h accel_ops.h ... >api_table.c
 #     awk -v names=1 -f header.awk accel.h ...
 function quoted(s) {
-    gsub(/\\/, "\\\\", s)
+    gsub(/\\/, "&&", s)
     gsub(/"/, "\\\"", s)
     gsub(/\n/, "\\n\"\n    \"", s)
     return "\"" s "\""

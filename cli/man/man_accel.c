@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel(1): a section for each sub-command from its table, exit codes from the status
- * table. Out: man(7) markup on stdout.
+ * Fills accel.1.in: a section for each sub-command from its table, exit codes from the
+ * status table. Out: man(7) markup on stdout.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/man/man_pages.h"
 #include "cli/man/roff.h"
+#include "cli/man/template.h"
 
 /* "-j, --json=ARG" as a tag and its help as the text. Keys above
  * ASCII have no letter. */
@@ -84,10 +85,20 @@ static void print_command(const struct cli_command *c)
     roff_example(c->example);
 }
 
-/* Only codes that some status has. */
-static void print_exit_codes(void)
+static void print_commands(void *arg)
 {
-    roff_section("EXIT STATUS");
+    size_t n;
+    const struct cli_command *const *commands = cli_commands(&n);
+
+    (void)arg;
+    for (size_t i = 0; i < n; i++)
+        print_command(commands[i]);
+}
+
+/* Only codes that some status has. */
+static void print_exit_codes(void *arg)
+{
+    (void)arg;
     /* The table has statuses, not codes; several may share one. */
     for (int code = 0; code < 256; code++) {
         char number[8], meaning[256];
@@ -101,43 +112,17 @@ static void print_exit_codes(void)
         roff_text(meaning);
         roff_tag_end();
     }
-    roff_paragraph("accel launch passes on the exit status of the program. A training "
-                   "program that uses libaccel ends with the same codes.");
 }
 
-/* What stands here in words is what no table has. */
 void man_accel(void)
 {
-    size_t n;
-    const struct cli_command *const *commands = cli_commands(&n);
+    static const struct template_place places[] = {
+        { "DATE", roff_date },
+        { "VERSION", roff_version },
+        { "COMMANDS", print_commands },
+        { "EXIT_STATUSES", print_exit_codes },
+        { 0 },
+    };
 
-    roff_title("ACCEL", 1, "User Commands");
-    roff_section("NAME");
-    roff_text("accel - check, start and look after distributed training under Slurm\n");
-    roff_section("SYNOPSIS");
-    roff_bold("accel");
-    roff_text(" [--json] ");
-    roff_italic("COMMAND");
-    roff_text(" [OPTION...] [ARGUMENT...]\n");
-    roff_paragraph("accel --help\naccel --version");
-    roff_section("DESCRIPTION");
-    roff_text(
-        "A training program becomes distributed, sharded and preemption-safe by\n");
-    roff_example("srun --accel-config=fsdp.yaml ./train");
-    roff_paragraph("This command checks such config files, starts programs where there "
-                   "is no Slurm, and looks after checkpoints. Results go to standard "
-                   "output, problems with their cure to standard error.");
-    roff_section("COMMANDS");
-    for (size_t i = 0; i < n; i++)
-        print_command(commands[i]);
-    print_exit_codes();
-    roff_section("SEE ALSO");
-    roff_bold("accel");
-    roff_text("(7), ");
-    roff_bold("accel-config");
-    roff_text("(5), ");
-    roff_bold("libaccel");
-    roff_text("(3), ");
-    roff_bold("srun");
-    roff_text("(1)\n");
+    template_print(template_accel_1, places, roff_markup, NULL);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libaccel(3): accel.h as a manual page, declarations and their comments in the order
- * of the header; and a page for each function. In: the table that header.awk cuts. Out:
- * man(7) markup on stdout.
+ * Fills libaccel.3.in, accel.h as a manual page, declarations and their comments in the
+ * order of the header; and function.3.in, the page of one function. In: the table that
+ * header.awk cuts. Out: man(7) markup on stdout.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 
 #include "cli/man/man_pages.h"
 #include "cli/man/roff.h"
+#include "cli/man/template.h"
 
 /* Longest summary in a NAME line, with its end. */
 enum { SUMMARY_BYTES = 72 };
@@ -101,19 +102,16 @@ static void print_page_name(const char *name, const char *section)
 
 /* ---- the whole header ------------------------------------------------------------ */
 
-/* Sections of the header become sections of the page; entries keep their order. */
-void man_libaccel(void)
+static void print_rules(void *arg)
 {
-    roff_title("LIBACCEL", 3, "Library Functions");
-    roff_section("NAME");
-    roff_text("libaccel - distributed, sharded, preemption-safe training in C\n");
-    roff_section("SYNOPSIS");
-    roff_example("#include <accel.h>\n"
-                 "\n"
-                 "cc train.c $(pkg-config --cflags --libs accel)");
-    roff_section("DESCRIPTION");
-    roff_text("Every function has a page of its own, too, as accel_open(3).\n");
+    (void)arg;
     print_comment(api_rules);
+}
+
+/* Sections of the header become sections of the page; entries keep their order. */
+static void print_entries(void *arg)
+{
+    (void)arg;
     for (const struct api_entry *e = api_table; e->text; e++) {
         if (e->section)
             print_heading(e->section);
@@ -121,10 +119,19 @@ void man_libaccel(void)
             roff_code(e->code);
         print_comment(e->text);
     }
-    roff_section("SEE ALSO");
-    print_page_name("accel", "(1), ");
-    print_page_name("accel-config", "(5), ");
-    print_page_name("accel", "(7)\n");
+}
+
+void man_libaccel(void)
+{
+    static const struct template_place places[] = {
+        { "DATE", roff_date },
+        { "VERSION", roff_version },
+        { "RULES", print_rules },
+        { "ENTRIES", print_entries },
+        { 0 },
+    };
+
+    template_print(template_libaccel_3, places, roff_markup, NULL);
 }
 
 /* ---- one function ---------------------------------------------------------------- */
@@ -171,70 +178,112 @@ static const struct api_entry *find_function(const char *name,
     return NULL;
 }
 
-/* Half a line about the function: the first sentence of its comment, if it is short and
- * made of words, else the heading of its section. */
-static void print_summary(const struct api_entry *e, const struct api_entry *section)
-{
-    size_t n = strcspn(e->text, ".:;(");
-    char words[SUMMARY_BYTES];
+/* What a page is about: the function, the entry that declares it, and the entry that its
+ * section begins with. */
+struct function_page {
+    const char *name;
+    const struct api_entry *entry, *section;
+};
 
-    if (n == 0 || n >= sizeof(words) || !isupper((unsigned char)e->text[0])) {
-        roff_text_n(section->section, strcspn(section->section, ";"));
-    } else {
-        snprintf(words, sizeof(words), "%.*s", (int)n, e->text);
-        for (char *c = words; *c; c++)
-            *c = *c == '\n' ? ' ' : *c;
-        words[0] = (char)tolower((unsigned char)words[0]);
-        words[strlen(words) - (words[strlen(words) - 1] == ' ')] = '\0';
-        roff_text(words);
-    }
-    roff_text("\n");
+/* The name in capitals, as titles have it. */
+static void print_function_title(void *arg)
+{
+    const struct function_page *page = arg;
+
+    for (const char *c = page->name; *c; c++)
+        putchar(toupper((unsigned char)*c));
 }
 
-/* SEE ALSO: the functions declared in the same entry. */
-static void print_others(const struct api_entry *e, const char *name)
+static void print_function_name(void *arg)
 {
-    for (const char *f = e->functions; *f; f += strcspn(f, " "), f += *f == ' ') {
+    const struct function_page *page = arg;
+
+    roff_text(page->name);
+}
+
+/* Half a line about the function: the first sentence of its comment, if it is short and
+ * made of words, else the heading of its section. */
+static void print_summary(void *arg)
+{
+    const struct function_page *page = arg;
+    const char *text = page->entry->text, *heading = page->section->section;
+    size_t n = strcspn(text, ".:;(");
+    char words[SUMMARY_BYTES];
+
+    if (n == 0 || n >= sizeof(words) || !isupper((unsigned char)*text)) {
+        roff_text_n(heading, strcspn(heading, ";"));
+        return;
+    }
+    snprintf(words, sizeof(words), "%.*s", (int)n, text);
+    for (char *c = words; *c; c++)
+        *c = *c == '\n' ? ' ' : *c;
+    words[0] = (char)tolower((unsigned char)words[0]);
+    words[strlen(words) - (words[strlen(words) - 1] == ' ')] = '\0';
+    roff_text(words);
+}
+
+static void print_synopsis(void *arg)
+{
+    const struct function_page *page = arg;
+
+    roff_code("#include <accel.h>");
+    roff_code(page->entry->code);
+}
+
+static void print_description(void *arg)
+{
+    const struct function_page *page = arg;
+
+    print_comment(page->entry->text);
+}
+
+/* What the header says once for all functions of a section. */
+static void print_section_rules(void *arg)
+{
+    const struct function_page *page = arg;
+
+    if (!page->section->text[0])
+        return;
+    print_heading(page->section->section);
+    print_comment(page->section->text);
+}
+
+/* The functions declared in the same entry, then the pages of the whole. */
+static void print_see_also(void *arg)
+{
+    const struct function_page *page = arg;
+
+    for (const char *f = page->entry->functions; *f;
+         f += strcspn(f, " "), f += *f == ' ') {
         char word[API_NAME_BYTES];
 
         snprintf(word, sizeof(word), "%.*s", (int)strcspn(f, " "), f);
-        if (strcmp(word, name) != 0)
+        if (strcmp(word, page->name) != 0)
             print_page_name(word, "(3), ");
     }
-}
-
-/* The entry's own comment, then that of its section: rules that hold for all of it. */
-bool man_function(const char *name)
-{
-    const struct api_entry *section, *e = find_function(name, &section);
-    char title[API_NAME_BYTES] = "";
-
-    if (!e)
-        return false;
-    for (size_t i = 0; name[i]; i++)
-        title[i] = (char)toupper((unsigned char)name[i]);
-    roff_title(title, 3, "Library Functions");
-    roff_section("NAME");
-    roff_text(name);
-    roff_text(" - ");
-    print_summary(e, section);
-    roff_section("SYNOPSIS");
-    roff_code("#include <accel.h>");
-    roff_code(e->code);
-    roff_section("DESCRIPTION");
-    print_comment(e->text);
-    roff_form();
-    roff_text("What holds for every function of the library (status and error, owners, "
-              "threads, collective calls) is in ");
-    print_page_name("libaccel", "(3).\n");
-    /* What the header says once for all functions of a section. */
-    if (section->text[0]) {
-        print_heading(section->section);
-        print_comment(section->text);
-    }
-    roff_section("SEE ALSO");
-    print_others(e, name);
     print_page_name("libaccel", "(3), ");
     print_page_name("accel", "(1)\n");
+}
+
+bool man_function(const char *name)
+{
+    static const struct template_place places[] = {
+        { "DATE", roff_date },
+        { "VERSION", roff_version },
+        { "TITLE", print_function_title },
+        { "FUNCTION", print_function_name },
+        { "SUMMARY", print_summary },
+        { "SYNOPSIS", print_synopsis },
+        { "COMMENT", print_description },
+        { "SECTION", print_section_rules },
+        { "SEE_ALSO", print_see_also },
+        { 0 },
+    };
+    struct function_page page = { .name = name };
+
+    page.entry = find_function(name, &page.section);
+    if (!page.entry)
+        return false;
+    template_print(template_function_3, places, roff_markup, &page);
     return true;
 }

@@ -122,21 +122,43 @@ void roff_italic(const char *text)
 }
 
 /* SOURCE_DATE_EPOCH makes pages reproducible: packages are built twice and compared. */
-void roff_title(const char *name, int section, const char *manual)
+void roff_date(void *arg)
 {
     const char *epoch = getenv("SOURCE_DATE_EPOCH");
     time_t when = epoch && *epoch ? (time_t)strtoll(epoch, NULL, 10) : time(NULL);
     struct tm tm;
     char date[32] = "1970-01-01";
 
+    (void)arg;
     if (gmtime_r(&when, &tm))
         strftime(date, sizeof(date), "%Y-%m-%d", &tm);
-    printf(
-        ".\\\" Made by `accel man %d` from the tables of the program: do not edit.\n",
-        section);
-    printf(".TH %s %d %s \"accel %s\" \"%s\"\n.nh\n", name, section, date,
-           accel_version(), manual);
-    line_start = true;
+    fputs(date, stdout);
+}
+
+void roff_version(void *arg)
+{
+    (void)arg;
+    fputs(accel_version(), stdout);
+}
+
+void roff_markup(const char *text, size_t n)
+{
+    const char *line = text + n;
+
+    if (n == 0)
+        return;
+    fwrite(text, 1, n, stdout);
+    line_start = text[n - 1] == '\n';
+    /* Back to the beginning of the last line. */
+    line -= line_start;
+    while (line > text && line[-1] != '\n')
+        line--;
+    after_heading =
+        line_start && (!strncmp(line, ".SH", 3) || !strncmp(line, ".SS", 3));
+    /* A line may begin with markup and go on with words; "\-" is one sign. */
+    column = line > text || line_start ? 0 : column;
+    for (; !line_start && line < text + n; line++)
+        column += *line != '\\';
 }
 
 /* A heading is an argument in quotation marks: it must stay one line, however long. */
@@ -164,13 +186,6 @@ void roff_section_begin(void)
 void roff_section_end(void)
 {
     heading_end();
-}
-
-void roff_section(const char *name)
-{
-    roff_section_begin();
-    roff_text(name);
-    roff_section_end();
 }
 
 void roff_subsection_begin(void)

@@ -9,9 +9,11 @@
 
 #include <stddef.h>
 
-/* .TH with the date of $SOURCE_DATE_EPOCH, or of today. */
-void roff_title(const char *name, int section, const char *manual);
-void roff_section(const char *name);
+/* Markup as it stands, text[n]: what a template has between its places. */
+void roff_markup(const char *text, size_t n);
+/* For the places of .TH: the date of $SOURCE_DATE_EPOCH, or of today; accel's version. */
+void roff_date(void *arg);
+void roff_version(void *arg);
 void roff_subsection(const char *name);
 /* Open a section or a subsection; words are its heading until it ends. */
 void roff_section_begin(void);

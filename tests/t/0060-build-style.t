@@ -8,8 +8,9 @@
 cd "$ACCEL_SRC" || bail_out "no $ACCEL_SRC"
 tap_tmpdir
 set -- runtime checkpoint srun_plugin cli scripts examples tests
-# api_table.c is generated into a build in the tree.
-find "$@" \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cc' \) ! -name api_table.c | sort >"$tap_tmp/c"
+# api_table.c and templates.c are generated into a build in the tree.
+find "$@" \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cc' \) ! -name api_table.c \
+    ! -name templates.c | sort >"$tap_tmp/c"
 {
     find "$@" m4 modulefiles -name '*.sh' -o -name '*.t' -o -name 'accel_*.m4' \
         -o -name '*.in' ! -name '*.pc.in'

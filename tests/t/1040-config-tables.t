@@ -201,8 +201,9 @@ is "$(sed -n '/^\.SH "ENVIRONMENT"/,/^\.SH "PREEMPTION"/p' man7 | grep -o -E '\b
 is "$(grep -h -o '"accel-[a-z-]*"' "$ACCEL_SRC"/srun_plugin/*.[ch] | tr -d '"' | sort -u |
     while read -r option; do grep -q -e "--$option\b" man7 || echo "$option"; done)" "" \
     "accel(7) has every option of the plugin"
+"$accel" schema >schema.json
 is "$("$accel" check --keys | sed -e 1d -e 's/ .*//' -e 's/.*\.//' | while read -r key; do
-    grep -q "\"$key\"" "$ACCEL_SRC/schema/accel.schema.json" || echo "$key"
+    grep -q "\"$key\"" schema.json || echo "$key"
 done)" "" "the JSON Schema has every key"
 
 # ---- the pages ----
@@ -212,6 +213,9 @@ if command -v mandoc >/dev/null 2>&1; then
 else
     skip 1 "no mandoc"
 fi
+is "$(grep -E '^$|@[A-Z_]+@|SPDX' accel.1 libaccel.3 accel-config.5 accel.7 pages/*.3)" "" \
+    "no empty line, no place of a template that nothing fills, no comment of its own"
+is "$(grep -E '@[A-Z_]+@|SPDX' script)" "" "nor in the script"
 is "$(grep -h -v '^\.' accel.1 libaccel.3 accel-config.5 pages/*.3 | grep -E '(^|[^\\])-' | head -n 3)" "" \
     "no hyphen that copies as another sign"
 if command -v groff >/dev/null 2>&1; then

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Lists every place of the sources that makes an error: its code, file, text and hint, one
-# line each, without line numbers, so that moving code changes nothing. In: C files, named
-# relative to the top of the sources. The calls that make errors are those of the table.
+# line each, divided by tabs, without line numbers, so that moving code changes nothing. In: C
+# files, named relative to the top of the sources. The calls that make errors are those of the
+# table.
 #
 #     awk -f message-sites.awk FILE... | sort
 BEGIN {
@@ -100,7 +101,7 @@ function one_file(path, text,    name, n, code, hint, all) {
         if (codes(code) != "")
             code = codes(code)
         gsub(/ /, "", code)
-        printf "%s %s: %s / %s\n", code, path, arg[text_of[name]], hint
+        printf "%s\t%s\t%s\t%s\n", code, path, arg[text_of[name]], hint
     }
 }
 
