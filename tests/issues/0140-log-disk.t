@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
+# Mended: a full disk, a quota or a directory that was gone ended a training through its log.
 # A log that cannot be written ends no training: no room, a file size limit, a log or its
 # directory that somebody removes. Its records wait for better times, what is lost is
 # counted, and a reader never meets a part of a line.

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
+# Mended: `: >checkpoints/.lock` beside a run ended it with A0823 and an empty name.
 # The lock of the checkpoints, emptied, removed or replaced beside a run: it goes on, saves,
 # and writes the lock again, so that a second run is refused. One process, without Slurm.
 # shellcheck source=tests/t/lib.sh

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
+# Mended: Ctrl-C without Slurm ended a run without saving its last step.
 # Ctrl-C without Slurm: the first one saves and ends, the second one ends at once, and says
 # before what is kept. Before the first step, and where nothing is saved, one is enough. A
 # program's own handler, and an ignored SIGINT, stay as they are.

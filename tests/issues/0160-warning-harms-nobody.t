@@ -1,6 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
+# Mended: a script without a handler died of the warning that accel asks for, long before its
+# limit and without a line.
 # The warning that accel asks Slurm for never ends a program that does not know of it: a
 # script without a handler runs on to its end, through the signal as such and through that of
 # a real time limit. A handler of Python's gets it and brings the run back; who asks for a

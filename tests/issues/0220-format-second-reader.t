@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
+# Mended: a reader of the checkpoint format had to guess what its page left out.
 # doc/checkpoint-format.md is complete: a reader written from the page alone finds every hash
 # right and every byte where it was, in checkpoints of several worlds, shapes and strategies,
 # and finds the same damage as accel.

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
+# Mended: the page of the checkpoint format did not say what is refused.
 # What doc/checkpoint-format.md does not allow is refused, and what it allows is read: 278
 # MANIFESTs that break one rule each or touch its limit, and 600 with random mistakes, all
 # with the right hash, get the same verdict from accel and from the reader of the page.

@@ -31,6 +31,8 @@ is "$(over "$tap_tmp/sources" '
     FNR <= 8 && seen && /[a-z].* [a-z]/ { found = 1 }
     /SPDX/ { seen = 1 }
     END { if (!found) print file }')" "" "every source file says in its first comment what it is for"
+is "$(sed -s -n '4{/^# Mended: ./!F}' tests/issues/*.t)" "" \
+    "every script of tests/issues begins with what was mended"
 is "$(over "$tap_tmp/sources" '
     FNR == 1 { if (lines > 800) print file ": " lines; file = FILENAME }
     { lines = FNR }
