@@ -10,8 +10,7 @@
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/../t/lib.sh"
 need_plugin
-stepper=$ACCEL_BUILD/tests/helpers/stepper
-[ -x "$stepper" ] || skip_all "tests/helpers/stepper is not built"
+need_stepper
 tap_tmpdir
 cd "$tap_tmp" || bail_out "no directory"
 printf 'distributed_type: MULTI_CPU\nnum_processes: 2\n' >two.yaml

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The style law where a machine can judge it: licence line, first comment, layout, length of
-# files and functions, no path of one machine.
+# files and functions, no path of one machine. What awk expands stands in single quotes.
+# shellcheck disable=SC2016
 . "$(dirname "$0")/tap.sh"
 
 cd "$ACCEL_SRC" || bail_out "no $ACCEL_SRC"

@@ -51,6 +51,16 @@ need_plugin() { # Slurm and the plugin just built
     plugin_loads || skip_all "the srun plugin is not built; configure said why"
 }
 
+# Tasks that write a line "STEP RESTART" per step, and save when told (tests/helpers/stepper.c).
+stepper=$ACCEL_BUILD/tests/helpers/stepper
+need_stepper() {
+    [ -x "$stepper" ] || skip_all "tests/helpers/stepper is not built"
+}
+
+has_steps() { # FILE: three of them at least
+    [ -s "$1" ] && [ "$(wc -l <"$1")" -ge 3 ]
+}
+
 need_root() { # WHAT-FOR
     [ "$(id -u)" = 0 ] || skip_all "needs root${1:+ ($1)}"
 }
