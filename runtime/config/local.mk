@@ -37,22 +37,23 @@ shell_tests += tests/t/1070-config-engines.t
 
 unit_tests += tests/unit/test_config tests/unit/test_config_encode \
 	tests/unit/test_config_maps tests/unit/test_config_sources
-tests_unit_test_config_maps_SOURCES = tests/unit/test_config_maps.c
+config_files = tests/unit/config_files.c tests/unit/config_files.h
+tests_unit_test_config_maps_SOURCES = tests/unit/test_config_maps.c $(config_files)
 tests_unit_test_config_maps_LDADD = $(unit_ldadd)
 tests_unit_test_config_SOURCES = tests/unit/test_config.c
 tests_unit_test_config_LDADD = $(unit_ldadd)
 tests_unit_test_config_encode_SOURCES = tests/unit/test_config_encode.c
 tests_unit_test_config_encode_LDADD = $(unit_ldadd)
-tests_unit_test_config_sources_SOURCES = tests/unit/test_config_sources.c
+tests_unit_test_config_sources_SOURCES = tests/unit/test_config_sources.c $(config_files)
 tests_unit_test_config_sources_LDADD = $(unit_ldadd)
 
 unit_tests += tests/unit/test_config_keys tests/unit/test_config_limits \
 	tests/unit/test_config_shape
-tests_unit_test_config_limits_SOURCES = tests/unit/test_config_limits.c
+tests_unit_test_config_limits_SOURCES = tests/unit/test_config_limits.c $(config_files)
 tests_unit_test_config_limits_LDADD = $(unit_ldadd)
 tests_unit_test_config_keys_SOURCES = tests/unit/test_config_keys.c
 tests_unit_test_config_keys_LDADD = $(unit_ldadd)
-tests_unit_test_config_shape_SOURCES = tests/unit/test_config_shape.c
+tests_unit_test_config_shape_SOURCES = tests/unit/test_config_shape.c $(config_files)
 tests_unit_test_config_shape_LDADD = $(unit_ldadd)
 
 unit_tests += tests/unit/test_environ

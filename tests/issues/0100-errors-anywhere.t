@@ -1,6 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
+# Mended: an error at the wrong moment (no descriptor, EIO) cost intact checkpoints: what could
+# not be read was passed over like damage, and replaced by a later save.
 # A random error (EIO, EACCES, EMFILE, ENOSPC) at a random call of one of two ranks, once, a
 # few times or from there on, anywhere in open, list, resume, save and log of a training that
 # goes on from a checkpoint. Whatever that run made of it: the newest checkpoints that were

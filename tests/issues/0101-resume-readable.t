@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
+# Mended: whatever could not be read passed for damaged, and the run went back too far.
 # A training goes back to an older checkpoint only when the newer one is proven to be damaged:
 # few descriptors do not matter, a checkpoint that may not be read ends the run with 77, one
 # that cannot be read with 74, one of a newer format with 65, and nothing is written then. A

@@ -1,6 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
+# Mended: `accel ckpt verify` passed checkpoints that a resume refuses, and took what a run at
+# work removes for damage.
 # `accel ckpt verify` refuses what `ls` and a resume refuse, says nothing of damage about
 # what a run at work removes, and finds files that HDF5 tools would read differently.
 # shellcheck source=tests/t/tap.sh

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
+# Mended: a full disk, a quota or a directory that was gone ended a training through its log.
 # A log that cannot be written ends no training: no room, a file size limit, a log or its
 # directory that somebody removes. Its records wait for better times, what is lost is
 # counted, and a reader never meets a part of a line.
@@ -8,12 +9,8 @@
 . "$(dirname "$0")/../t/lib.sh"
 # shellcheck source=tests/t/train.sh
 . "$(dirname "$0")/../t/train.sh"
-[ -x "$TRAIN" ] || skip_all "examples/train is not built"
-tap_tmpdir
-cd "$tap_tmp" || bail_out "no directory"
-train_text text.txt
+train_alone
 train_config nosave.yaml NO_SHARD no 1 1 "checkpoint: {save: false}"
-unset SLURM_JOB_ID ACCEL_CONFIG_RESOLVED
 MODEL="--layers 1 --heads 1 --width 16 --seq 16 --batch 1 --sample 0 --data $tap_tmp/text.txt"
 
 whole_lines() { # FILE: every line is a record

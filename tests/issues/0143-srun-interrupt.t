@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
+# Mended: Ctrl-C and SIGTERM under srun ended a run without saving its last step.
 # A run under srun that somebody ends: Ctrl-C in a terminal, once and twice, in an allocation
 # of its own and in salloc's; SIGTERM and SIGHUP to srun; scancel of a batch job. The last
 # step is saved, nothing comes back, and the output says how to go on.

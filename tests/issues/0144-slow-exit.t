@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
+# Mended: srun ended with 143 in place of 75 or 85 under load, and a warned run did not come back.
 # A rank that takes longer to end than the others, once all is saved: the first one to end
 # with 75 or 85 makes srun send the rest SIGTERM (kill-on-bad-exit). srun still ends with the
 # code of the stop, and a run that is to go on does.

@@ -1,6 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
+# Mended: a script without a handler died of the warning that accel asks for, long before its
+# limit and without a line.
 # The warning that accel asks Slurm for never ends a program that does not know of it: a
 # script without a handler runs on to its end, through the signal as such and through that of
 # a real time limit. A handler of Python's gets it and brings the run back; who asks for a
@@ -8,8 +10,7 @@
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/../t/lib.sh"
 need_plugin
-stepper=$ACCEL_BUILD/tests/helpers/stepper
-[ -x "$stepper" ] || skip_all "tests/helpers/stepper is not built"
+need_stepper
 tap_tmpdir
 cd "$tap_tmp" || bail_out "no directory"
 printf 'distributed_type: MULTI_CPU\nnum_processes: 2\n' >two.yaml

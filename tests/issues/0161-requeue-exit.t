@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
+# Mended: a RequeueExit of the site queued the job of a bare srun once more, beside the new one.
 # A site with RequeueExit=85: Slurm queues the ended job of a bare srun once more, beside the
 # new one that the plugin asks for. Nobody waits for it: it is taken back at once, never runs,
 # and the new one goes on. squeue is looked at all the time.

@@ -1,8 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
+# Mended: a user file made on a login node turned a job for GPUs into one process on a CPU.
 # A config that was made on a login node without GPUs does not change what a job file means:
-# neither the number of tasks nor the device, and accel launch says so with both places (0181 has srun). The default file of Accelerate counts where there is no other.
+# neither the number of tasks nor the device, and accel launch says so with both places (0181
+# has srun). The default file of Accelerate counts where there is no other.
 # What the tasks expand stands in single quotes.
 # shellcheck disable=SC2016
 # shellcheck source=tests/t/tap.sh

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
+# Mended: FSDP with use_cpu trained so many unconnected copies, and nothing was said before the job.
 # What srun and sbatch say before a job starts, and that nothing is refused for it: a user
 # file that contradicts the job file, Python in a batch script without srun, FSDP with
 # use_cpu and a script of Accelerate.

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
+# Mended: nine programs of a build in the tree were shown as untracked.
 # A build in the source tree leaves nothing that git would call untracked: every program,
 # library, page and generated source is ignored, and no kept file is.
 # shellcheck source=tests/t/tap.sh

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
+# Mended: "did you mean test?" for list, max for mean, and a dangling link for itself.
 # Names that are suggested: never the name that was given, and none that is unlike it.
 # shellcheck source=tests/t/tap.sh
 . "$(dirname "$0")/../t/tap.sh"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
+# Mended: a build took 7 min 50 s with a CUDA toolkit: kernels were made for three architectures.
 # configure builds kernels for the GPUs of the machine, for one architecture where there is none,
 # and for all only when asked: with an nvcc and an nvidia-smi that only answer, and the macro of
 # configure alone.

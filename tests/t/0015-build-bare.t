@@ -35,6 +35,8 @@ chmod +x "$toolkit/bin/nvcc"
 
 cd "$tap_tmp/build" || bail_out "no directory"
 bare="--without-slurm --without-pmix --without-ucx --without-hdf5 --without-mpi"
+# Each file compiled once, and for this build only.
+bare="$bare --disable-static --disable-dependency-tracking"
 # shellcheck disable=SC2086 # several words
 out=$("$tap_tmp/source/configure" $bare --with-cuda="$toolkit" 2>&1)
 is $? 1 "configure with a CUDA toolkit that is too old ends"

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The style law where a machine can judge it: licence line, first comment, layout, length of
-# files and functions, no path of one machine.
+# files and functions, no path of one machine. What awk expands stands in single quotes.
+# shellcheck disable=SC2016
 . "$(dirname "$0")/tap.sh"
 
 cd "$ACCEL_SRC" || bail_out "no $ACCEL_SRC"
@@ -18,30 +19,36 @@ find "$@" \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cc' \) ! -name api_table
     cat "$tap_tmp/c"
 } | sort -u | grep -v -E '/data/|golden' >"$tap_tmp/sources"
 
-is "$(while IFS= read -r file; do
-    sed 3q "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$file"
-done <"$tap_tmp/sources")" "" "every source file has its SPDX line"
+# One program reads all files of a list: as many programs as files took half a minute.
+over() { # LIST PROGRAM: of awk, over the files that LIST names
+    xargs awk "$2" <"$1"
+}
+is "$(over "$tap_tmp/sources" '
+    FNR == 1 { if (file != "" && !found) print file; file = FILENAME; found = 0 }
+    FNR <= 3 && /SPDX-License-Identifier: Apache-2.0/ { found = 1 }
+    END { if (!found) print file }')" "" "every source file has its SPDX line"
 # After the SPDX line: at least one line of words.
-is "$(while IFS= read -r file; do
-    awk 'FNR > 8 { exit } seen && /[a-z].* [a-z]/ { found = 1 } /SPDX/ { seen = 1 }
-        END { exit !found }' "$file" || echo "$file"
-done <"$tap_tmp/sources")" "" "every source file says in its first comment what it is for"
-
-is "$(while IFS= read -r file; do
-    lines=$(wc -l <"$file")
-    [ "$lines" -le 800 ] || echo "$file: $lines"
-done <"$tap_tmp/sources")" "" "no file is longer than 800 lines"
+is "$(over "$tap_tmp/sources" '
+    FNR == 1 { if (file != "" && !found) print file; file = FILENAME; found = seen = 0 }
+    FNR <= 8 && seen && /[a-z].* [a-z]/ { found = 1 }
+    /SPDX/ { seen = 1 }
+    END { if (!found) print file }')" "" "every source file says in its first comment what it is for"
+is "$(sed -s -n '4{/^# Mended: ./!F}' tests/issues/*.t)" "" \
+    "every script of tests/issues begins with what was mended"
+is "$(over "$tap_tmp/sources" '
+    FNR == 1 { if (lines > 800) print file ": " lines; file = FILENAME }
+    { lines = FNR }
+    END { if (lines > 800) print file ": " lines }')" "" "no file is longer than 800 lines"
 
 # A function's body begins and ends in the first column (Linux braces).
-while IFS= read -r file; do
-    awk '/^[a-z].*\(/ { name = $0 } /^{$/ { start = FNR }
-        /^}$/ && start { print FNR - start + 1, FILENAME ":" start, name; start = 0 }' "$file"
-done <"$tap_tmp/c" >"$tap_tmp/functions"
+over "$tap_tmp/c" 'FNR == 1 { start = 0 }
+    /^[a-z].*\(/ { name = $0 } /^{$/ { start = FNR }
+    /^}$/ && start { print FNR - start + 1, FILENAME ":" start, name; start = 0 }' >"$tap_tmp/functions"
 # In a script it is  name() {  to  }  (or round brackets), in the first column too.
-grep -v -E '\.([chm4]*|cu|cc)$' "$tap_tmp/sources" | while IFS= read -r file; do
-    awk '/^[a-z_]+\(\) [{(]/ && !/[})]$/ { name = $1; start = FNR }
-        /^[})]/ && start { print FNR - start + 1, FILENAME ":" start, name; start = 0 }' "$file"
-done >>"$tap_tmp/functions"
+grep -v -E '\.([chm4]*|cu|cc)$' "$tap_tmp/sources" >"$tap_tmp/scripts"
+over "$tap_tmp/scripts" 'FNR == 1 { start = 0 }
+    /^[a-z_]+\(\) [{(]/ && !/[})]$/ { name = $1; start = FNR }
+    /^[})]/ && start { print FNR - start + 1, FILENAME ":" start, name; start = 0 }' >>"$tap_tmp/functions"
 is "$(awk '$1 > 80' "$tap_tmp/functions")" "" "no function is longer than 80 lines"
 all=$(wc -l <"$tap_tmp/functions")
 long=$(awk '$1 > 45' "$tap_tmp/functions" | wc -l)
@@ -54,9 +61,8 @@ for tool in clang-format-14 clang-format; do
     [ -n "$format" ] || { "$tool" --version 2>/dev/null | grep -q 'version 14\.' && format=$tool; }
 done
 if [ -n "$format" ]; then
-    is "$(while IFS= read -r file; do
-        "$format" --dry-run -Werror "$file" >/dev/null 2>&1 || echo "$file"
-    done <"$tap_tmp/c")" "" "clang-format would change nothing"
+    is "$(xargs -n 100 "$format" --dry-run -Werror <"$tap_tmp/c" 2>&1 |
+        sed -n 's/: error: code should be clang-formatted.*//p' | sort -u)" "" "clang-format would change nothing"
 else
     skip 1 "no clang-format 14 (its versions disagree)"
 fi

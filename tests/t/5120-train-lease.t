@@ -8,14 +8,10 @@
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/t/train.sh
 . "$(dirname "$0")/train.sh"
-[ -x "$TRAIN" ] || skip_all "examples/train is not built"
-tap_tmpdir
-cd "$tap_tmp" || bail_out "no directory"
-train_text text.txt
+train_alone
 train_config one.yaml NO_SHARD no 1 1 "checkpoint: {every_steps: 20}"
 ACCEL_CONFIG=$tap_tmp/one.yaml
 export ACCEL_CONFIG
-unset SLURM_JOB_ID ACCEL_CONFIG_RESOLVED
 MODEL="--layers 1 --heads 2 --width 32 --seq 32 --batch 2 --sample 0 --data text.txt"
 pids=
 stop_all() {

@@ -8,8 +8,7 @@
 . "$(dirname "$0")/lib.sh"
 
 need_plugin
-stepper=$ACCEL_BUILD/tests/helpers/stepper
-[ -x "$stepper" ] || skip_all "tests/helpers/stepper is not built"
+need_stepper
 tap_tmpdir
 cd "$tap_tmp" || bail_out "no directory"
 printf 'distributed_type: MULTI_CPU\nnum_processes: 2\n' >two.yaml
@@ -21,10 +20,6 @@ cat >job.sh <<'JOB'
 srun "$@"
 exit 0
 JOB
-
-has_steps() { # FILE
-    [ -s "$1" ] && [ "$(wc -l <"$1")" -ge 3 ]
-}
 
 start_running() { # FILE
     wait_until 30 has_steps "$1" || diag "no steps in $1"

@@ -14,7 +14,6 @@
 need_plugin
 can_mnt_mode || skip_all "two nodes with PMIx need mount namespaces"
 probe=$ACCEL_BUILD/tests/helpers/probe
-stepper=$ACCEL_BUILD/tests/helpers/stepper
 [ -x "$probe" ] || skip_all "tests/helpers/probe is not built"
 cluster_up --nodes 2 --mode mnt --cpus 4
 tap_tmpdir
@@ -120,9 +119,6 @@ srun $stepper steps.\$SLURM_ARRAY_TASK_ID
 JOB
 if [ -x "$stepper" ]; then
     job=$(timeout 30 sbatch --parsable -o array.%a array.sh)
-    has_steps() {
-        [ -s "$1" ] && [ "$(wc -l <"$1")" -ge 3 ]
-    }
     wait_until 60 has_steps steps.1 && wait_until 60 has_steps steps.2
     ok $? "array: both elements run"
     timeout 10 scontrol requeue "${job}_1"

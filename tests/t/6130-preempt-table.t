@@ -7,8 +7,7 @@
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
 need_plugin
-stepper=$ACCEL_BUILD/tests/helpers/stepper
-[ -x "$stepper" ] || skip_all "tests/helpers/stepper is not built"
+need_stepper
 tap_tmpdir
 cd "$tap_tmp" || bail_out "no directory"
 printf 'distributed_type: MULTI_CPU\nnum_processes: 2\n' >two.yaml
@@ -27,10 +26,6 @@ JOB
 NODES=10
 
 # ---- one row ----------------------------------------------------------------------------
-
-has_steps() { # NAME
-    [ -s "$1.steps" ] && [ "$(wc -l <"$1.steps")" -ge 3 ]
-}
 
 told() { # NAME: rank 0 of the first life got a signal that says stop
     grep -q '^0 0 [TU]' "$1.steps.signals" 2>/dev/null
@@ -97,7 +92,7 @@ batch_row() { # NAME FORM PARTITION HOW STATE RESTARTS SIGNALS LINE STEPPER-ARGS
     # shellcheck disable=SC2086
     job=$(timeout 30 sbatch --parsable --accel-config="$config" -J "$1" -p "$3" -w "${11}" -N1 \
         -n2 -o "$1.out" ${10} job.sh ${env_words} "$stepper" "$1.steps" $9)
-    wait_until 60 has_steps "$1"
+    wait_until 60 has_steps "$1.steps"
     stop_it "$4" "${11}" "$1"
     wait_for_job "$job" "COMPLETED|FAILED|CANCELLED|PREEMPTED|TIMEOUT" 120
     check_row "$1" "$(job_state "$job")" "$5" "$(job_field "$job" Restarts)" "$6" "$7" "$8"
@@ -110,7 +105,7 @@ bare_row() { # as batch_row; STATE is srun's exit code
     timeout 150 env --default-signal=INT,QUIT srun --accel-config="$config" -J "$1" -p "$3" \
         -w "${11}" -N1 ${10} "$stepper" "$1.steps" $9 >"$1.out" 2>&1 </dev/null &
     limit=$!
-    wait_until 60 has_steps "$1"
+    wait_until 60 has_steps "$1.steps"
     read -r srun <"/proc/$limit/task/$limit/children"
     stop_it "$4" "${11}" "$1"
     wait $limit

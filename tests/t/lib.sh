@@ -51,6 +51,16 @@ need_plugin() { # Slurm and the plugin just built
     plugin_loads || skip_all "the srun plugin is not built; configure said why"
 }
 
+# Tasks that write a line "STEP RESTART" per step, and save when told (tests/helpers/stepper.c).
+stepper=$ACCEL_BUILD/tests/helpers/stepper
+need_stepper() {
+    [ -x "$stepper" ] || skip_all "tests/helpers/stepper is not built"
+}
+
+has_steps() { # FILE: three of them at least
+    [ -s "$1" ] && [ "$(wc -l <"$1")" -ge 3 ]
+}
+
 need_root() { # WHAT-FOR
     [ "$(id -u)" = 0 ] || skip_all "needs root${1:+ ($1)}"
 }
@@ -162,13 +172,14 @@ job_field() { # JOBID FIELD
         tr ' ' '\n' | sed -n "s/^$2=//p" | head -n 1
 }
 
-# Polls CMD until it succeeds. Returns 1 when SECONDS have passed.
+# Polls CMD until it succeeds, every $lib_pause seconds. Returns 1 when SECONDS have passed.
+lib_pause=0.05
 wait_until() { # SECONDS CMD [ARG]...
     lib_deadline=$(($(date +%s) + $1))
     shift
     until "$@"; do
         [ "$(date +%s)" -lt "$lib_deadline" ] || return 1
-        sleep 0.05
+        sleep "$lib_pause"
     done
 }
 
@@ -177,9 +188,14 @@ _job_is() { # JOBID STATE-ERE
 }
 
 # Waits until the job's state matches STATE (an ERE: 'COMPLETED|FAILED'). When SECONDS
-# have passed: shows the job and returns 1.
+# have passed: shows the job and returns 1. Asking costs scontrol and slurmctld more than it costs
+# to look at a file: less often.
 wait_for_job() { # JOBID STATE SECONDS
-    wait_until "$3" _job_is "$1" "$2" && return 0
+    lib_pause=0.25
+    wait_until "$3" _job_is "$1" "$2"
+    lib_rc=$?
+    lib_pause=0.05
+    [ $lib_rc != 0 ] || return 0
     diag "job $1 is $(job_state "$1"), not $2, after $3 s:"
     diag "$(timeout 10 scontrol show job "$1" 2>&1)"
     return 1

@@ -11,6 +11,15 @@ train_text() { # FILE: real text, about 60 kB
         "$ACCEL_SRC"/CONTRIBUTING.md >"$1"
 }
 
+# For trainings of one process without Slurm: a directory of the test's own with text.txt in it.
+train_alone() {
+    [ -x "$TRAIN" ] || skip_all "examples/train is not built"
+    tap_tmpdir
+    cd "$tap_tmp" || bail_out "no directory"
+    train_text text.txt
+    unset SLURM_JOB_ID ACCEL_CONFIG_RESOLVED
+}
+
 # train_config FILE STRATEGY PRECISION PROCESSES MACHINES [LINE...]: extra lines go below
 # "accel:".
 train_config() {

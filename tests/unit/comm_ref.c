@@ -92,8 +92,14 @@ static double reduced(int n, size_t i, accel_dtype_t t, enum comm_op op)
 static void mix(uint64_t *hash, const void *p, size_t bytes)
 {
     const unsigned char *b = p;
+    size_t i = 0;
 
-    for (size_t i = 0; i < bytes; i++)
+    for (uint64_t word; i + sizeof(word) <= bytes; i += sizeof(word)) {
+        memcpy(&word, b + i, sizeof(word));
+        *hash = (*hash ^ word) * 0x9e3779b97f4a7c15u;
+        *hash ^= *hash >> 32; /* or high bits would never reach low ones */
+    }
+    for (; i < bytes; i++)
         *hash = (*hash ^ b[i]) * 0x100000001b3u;
 }
 

@@ -116,7 +116,12 @@ static void test_no_pull(struct job *job, int n, uint64_t want)
 
 static void test_results(struct job *job)
 {
+    /* With the sanitizer each rank takes its time: those that differ in how they go. */
+#ifdef __SANITIZE_ADDRESS__
+    static const int ranks[] = { 1, 2, 3, 5 };
+#else
     static const int ranks[] = { 1, 2, 3, 4, 5, 8 };
+#endif
     uint64_t shm_hash;
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(ranks); i++) {

@@ -11,54 +11,21 @@
 
 #include "config/config.h"
 #include "tests/tap.h"
+#include "tests/unit/config_files.h"
 
-static char dir[] = "/tmp/accel-limits.XXXXXX";
-static char site[64], user[64], job[64];
-static char said[16000];
-static size_t count, errors;
-static accel_error_t first;
-
-static const char *put_bytes(const char *path, const char *text, size_t n)
-{
-    FILE *f = fopen(path, "w");
-
-    if (!f || fwrite(text, 1, n, f) != n || fclose(f)) {
-        perror(path);
-        exit(1);
-    }
-    chmod(path, 0644);
-    return path;
-}
-
-static const char *put(const char *path, const char *text)
-{
-    return put_bytes(path, text, strlen(text));
-}
+static struct config_said reply;
 
 static accel_status_t resolve(const struct config_sources *src, struct config *cfg)
 {
-    struct config_diags diags;
-    accel_status_t status;
-    size_t used = 0;
-
-    memset(&first, 0, sizeof(first));
-    status = config_resolve(src, cfg, &diags, &first);
-    said[0] = '\0';
-    count = diags.count;
-    errors = diags.errors;
-    for (size_t i = 0; i < diags.count && used < sizeof(said); i++)
-        used += (size_t)snprintf(said + used, sizeof(said) - used, "%s\n",
-                                 diags.item[i].text);
-    config_diags_free(&diags);
-    return status;
+    return config_say(src, cfg, &reply);
 }
 
 static bool says(const char *text)
 {
-    bool found = strstr(said, text) != NULL;
+    bool found = strstr(reply.text, text) != NULL;
 
     if (!found)
-        tap_diag("%s", said);
+        tap_diag("%s", reply.text);
     return found;
 }
 
@@ -67,8 +34,9 @@ static accel_status_t judge(const char *text, size_t n)
 {
     static struct config cfg;
 
-    return resolve(&(struct config_sources){ .job_path = put_bytes(job, text, n) },
-                   &cfg);
+    return resolve(
+        &(struct config_sources){ .job_path = config_put_bytes(config_job, text, n) },
+        &cfg);
 }
 
 /* ---- caps ------------------------------------------------------------------------ */
@@ -97,7 +65,7 @@ static void test_depth(void)
         snprintf(text, sizeof(text), "a: %.*s%.*s\n", n, "[[[[[[[[[[[[[[[[", n,
                  "]]]]]]]]]]]]]]]]");
         tap_is_int(judge(text, strlen(text)), ACCEL_ECONFIG, "%d levels", n + 1);
-        tap_is_int(strstr(said, "nest deeper than 16 levels") != NULL, n == 16,
+        tap_is_int(strstr(reply.text, "nest deeper than 16 levels") != NULL, n == 16,
                    "too deep or not");
     }
 }
@@ -114,7 +82,7 @@ static void test_events(void)
                 (size_t)snprintf(text + used, sizeof(text) - used, "%s1", i ? "," : "");
         snprintf(text + used, sizeof(text) - used, "]\n");
         tap_is_int(judge(text, strlen(text)), ACCEL_ECONFIG, "%d events", n + 9);
-        tap_is_int(strstr(said, "more than 10000 YAML events") != NULL, n == 9992,
+        tap_is_int(strstr(reply.text, "more than 10000 YAML events") != NULL, n == 9992,
                    "too many or not");
     }
 }
@@ -127,10 +95,10 @@ static void test_count(void)
     for (int i = 0; i < 30; i++)
         used += (size_t)snprintf(text + used, sizeof(text) - used, "zz%d: 1\n", i);
     tap_is_int(judge(text, used), ACCEL_ECONFIG, "30 unknown keys");
-    tap_is_int((long long)count, 20, "20 are shown");
-    tap_is_int((long long)errors, 20, "and counted");
-    tap_ok(strstr(first.where, "job.yaml:2:1") != NULL, "the first is the error: %s",
-           first.where);
+    tap_is_int((long long)reply.count, 20, "20 are shown");
+    tap_is_int((long long)reply.errors, 20, "and counted");
+    tap_ok(strstr(reply.first.where, "job.yaml:2:1") != NULL,
+           "the first is the error: %s", reply.first.where);
 }
 
 /* ---- bytes ----------------------------------------------------------------------- */
@@ -193,20 +161,20 @@ static void test_bytes(void)
 
 static void test_kinds(void)
 {
-    struct config_sources src = { .job_path = job };
+    struct config_sources src = { .job_path = config_job };
     struct config cfg;
 
-    unlink(job);
-    if (mkfifo(job, 0600)) {
-        perror(job);
+    unlink(config_job);
+    if (mkfifo(config_job, 0600)) {
+        perror(config_job);
         exit(1);
     }
     alarm(60); /* a reader that hangs is ended */
     tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "a fifo without a writer");
     alarm(0);
     tap_ok(says("is a fifo, not a file"), "is named");
-    unlink(job);
-    src.job_path = dir;
+    unlink(config_job);
+    src.job_path = config_dir;
     tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "a directory");
     src.job_path = "/dev/null";
     tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "a device");
@@ -215,38 +183,40 @@ static void test_kinds(void)
 /* Everybody's file may only be root's or the caller's; one's own file is one's own. */
 static void test_trust(void)
 {
-    struct config_sources src = { .site_path = site };
+    struct config_sources src = { .site_path = config_site };
     struct config cfg;
 
-    put(site, "mixed_precision: bf16\n");
+    config_put(config_site, "mixed_precision: bf16\n");
     tap_is_int(resolve(&src, &cfg), ACCEL_OK, "a site file of the caller");
-    chmod(site, 0666);
+    chmod(config_site, 0666);
     tap_is_int(resolve(&src, &cfg), ACCEL_EPERM, "one that others may write");
     tap_ok(says("error[A0206]"), "is not trusted");
-    src = (struct config_sources){ .user_path = site };
+    src = (struct config_sources){ .user_path = config_site };
     tap_is_int(resolve(&src, &cfg), ACCEL_OK, "a user file may be so");
-    unlink(site);
-    put(user, "mixed_precision: bf16\n");
-    if (symlink(user, site)) {
-        perror(site);
+    unlink(config_site);
+    config_put(config_user, "mixed_precision: bf16\n");
+    if (symlink(config_user, config_site)) {
+        perror(config_site);
         exit(1);
     }
-    src = (struct config_sources){ .site_path = site };
+    src = (struct config_sources){ .site_path = config_site };
     tap_is_int(resolve(&src, &cfg), ACCEL_EPERM, "a site file that is a link");
-    unlink(site);
+    unlink(config_site);
 }
 
 /* A file that cannot be read through says nothing about keys against each other. */
 static void test_broken(void)
 {
-    struct config_sources src = { .user_path = put(user, "mixed_precision: [\n"),
-                                  .job_path = put(job, "num_machines: 2\n") };
+    struct config_sources src = { .user_path =
+                                      config_put(config_user, "mixed_precision: [\n"),
+                                  .job_path =
+                                      config_put(config_job, "num_machines: 2\n") };
     static char *const twice[] = { "ACCEL_CHECKPOINT_KEEP=4", "ACCEL_CHECKPOINT_KEEP=9",
                                    "ACCEL_CHECKPOINT_KEEP=8", NULL };
     struct config cfg;
 
     tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "a broken user file");
-    tap_is_int((long long)errors, 1, "is the only error");
+    tap_is_int((long long)reply.errors, 1, "is the only error");
     src = (struct config_sources){ .env = twice };
     tap_ok(resolve(&src, &cfg) == ACCEL_OK && cfg.ckpt_keep == 4,
            "of equal variables the first counts, as for getenv");
@@ -258,39 +228,42 @@ static void test_locks(void)
 {
     static char *const same[] = { "ACCEL_CHECKPOINT_KEEP=5", NULL };
     static char *const other[] = { "ACCEL_CHECKPOINT_KEEP=6", NULL };
-    struct config_sources src = { .site_path = site, .job_path = job };
+    struct config_sources src = { .site_path = config_site, .job_path = config_job };
     struct config cfg;
     char want[300];
 
-    put(site, "accel:\n  lock: [accel.checkpoint.keep, debug]\n"
-              "  checkpoint: {keep: 5}\n");
-    put(job, "distributed_type: FSDP\naccel: {checkpoint: {keep: 5}}\n");
+    config_put(config_site, "accel:\n  lock: [accel.checkpoint.keep, debug]\n"
+                            "  checkpoint: {keep: 5}\n");
+    config_put(config_job, "distributed_type: FSDP\naccel: {checkpoint: {keep: 5}}\n");
     src.env = same;
     tap_is_int(resolve(&src, &cfg), ACCEL_OK, "the same value may be repeated");
     tap_is_int(cfg.ckpt_keep, 5, "and holds");
     src.env = other;
     tap_is_int(resolve(&src, &cfg), ACCEL_EPOLICY, "another one is refused");
-    snprintf(want, sizeof(want), "is locked at '5' by the site (%s:2:10)", site);
+    snprintf(want, sizeof(want), "is locked at '5' by the site (%s:2:10)", config_site);
     tap_ok(says("environment ACCEL_CHECKPOINT_KEEP: error[A0201]") && says(want),
            "with both places");
     src.env = NULL;
-    put(job, "distributed_type: FSDP\ndebug: true\n");
+    config_put(config_job, "distributed_type: FSDP\ndebug: true\n");
     tap_is_int(resolve(&src, &cfg), ACCEL_EPOLICY, "a lock at what is built in");
-    put(site, "mixed_precision: bf16\naccel: {lock: [mixed_precision]}\n");
-    put(job, "distributed_type: FSDP\nfp16: true\n");
+    config_put(config_site,
+               "mixed_precision: bf16\naccel: {lock: [mixed_precision]}\n");
+    config_put(config_job, "distributed_type: FSDP\nfp16: true\n");
     tap_is_int(resolve(&src, &cfg), ACCEL_OK, "an old key beside a site's value");
-    put(site, "accel: {lock: [mixed_precision]}\n");
+    config_put(config_site, "accel: {lock: [mixed_precision]}\n");
     tap_is_int(resolve(&src, &cfg), ACCEL_EPOLICY, "cannot go round a lock");
-    unlink(site);
-    put(job, "distributed_type: FSDP\naccel: {lock: [debug]}\n");
+    unlink(config_site);
+    config_put(config_job, "distributed_type: FSDP\naccel: {lock: [debug]}\n");
     tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "a job file cannot lock");
     tap_ok(says("error[A0203]"), "which is told");
-    src = (struct config_sources){ .user_path = put(user, "accel: {lock: [debug]}\n") };
+    src = (struct config_sources){ .user_path = config_put(
+                                       config_user, "accel: {lock: [debug]}\n") };
     tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "nor can a user file");
-    src = (struct config_sources){ .site_path = put(site, "accel: {lock: [debgu]}\n") };
+    src = (struct config_sources){ .site_path = config_put(
+                                       config_site, "accel: {lock: [debgu]}\n") };
     tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "a lock on no key");
     tap_ok(says("error[A0202]") && says("did you mean 'debug'?"), "names the nearest");
-    put(site, "accel: {lock: debug}\n");
+    config_put(config_site, "accel: {lock: debug}\n");
     tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "a lock that is no list");
     tap_ok(says("error[A0204]"), "is told");
 }
@@ -311,11 +284,11 @@ static void test_copies(void)
           "accel: {precision: {reduce: e4m3}}\n",
           false },
     };
-    struct config_sources src = { .job_path = job };
+    struct config_sources src = { .job_path = config_job };
     struct config cfg;
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(files); i++) {
-        put(job, files[i].text);
+        config_put(config_job, files[i].text);
         tap_is_int(resolve(&src, &cfg), ACCEL_OK, "copies %zu", i);
         tap_is_int(config_supported(&cfg, NULL) == ACCEL_OK, files[i].runs,
                    "runs or not");
@@ -324,13 +297,7 @@ static void test_copies(void)
 
 int main(void)
 {
-    if (!mkdtemp(dir)) {
-        perror(dir);
-        return 1;
-    }
-    snprintf(site, sizeof(site), "%s/site.yaml", dir);
-    snprintf(user, sizeof(user), "%s/user.yaml", dir);
-    snprintf(job, sizeof(job), "%s/job.yaml", dir);
+    config_files_make();
     test_size();
     test_depth();
     test_events();
@@ -341,9 +308,6 @@ int main(void)
     test_broken();
     test_locks();
     test_copies();
-    unlink(site);
-    unlink(user);
-    unlink(job);
-    rmdir(dir);
+    config_files_remove();
     return tap_done();
 }

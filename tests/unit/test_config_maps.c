@@ -6,45 +6,24 @@
  * 1.15.0 are marked.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "config/config.h"
 #include "config/python/deepspeed.h"
 #include "tests/tap.h"
+#include "tests/unit/config_files.h"
 
-static char dir[] = "/tmp/accel-maps.XXXXXX";
-static char job[64], json[64];
-
-static void put(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "w");
-
-    if (!f || fputs(text, f) == EOF || fclose(f)) {
-        perror(path);
-        exit(1);
-    }
-}
-
-/* The file's status; its messages in `said`, cut. */
-static char said[2000];
+static char json[64];
+static struct config_said reply;
 
 static accel_status_t load(const char *text, struct config *cfg, accel_error_t *err)
 {
-    struct config_sources src = { .job_path = job };
-    struct config_diags d;
-    accel_status_t status;
-    size_t used = 0;
+    struct config_sources src = { .job_path = config_put(config_job, text) };
+    accel_status_t st = config_say(&src, cfg, &reply);
 
-    put(job, text);
-    status = config_resolve(&src, cfg, &d, err);
-    said[0] = '\0';
-    for (size_t i = 0; i < d.count && used < sizeof(said); i++)
-        used +=
-            (size_t)snprintf(said + used, sizeof(said) - used, "%s\n", d.item[i].text);
-    config_diags_free(&d);
-    return status;
+    *err = reply.first;
+    return st;
 }
 
 /* "A0130", or "" for a config that is accepted. */
@@ -100,7 +79,7 @@ static bool taken(const struct config_key *k, const char *name, const char *valu
     if (!strcmp(name, "distributed_type"))
         snprintf(text, sizeof(text), "distributed_type: '%s'\n", value);
     if (*verdict(text, &cfg)) {
-        tap_diag("%s", said);
+        tap_diag("%s", reply.text);
         return false;
     }
     config_get(&cfg, k->name, got, sizeof(got));
@@ -302,7 +281,8 @@ static void test_fsdp(void)
         tap_is_int(config_prefetch(&cfg),
                    strstr(fsdp[i].keys, "version: 2") ? PREFETCH_PRE : PREFETCH_NONE,
                    "when it gathers");
-        tap_is_int(strstr(said, "note:") != NULL, fsdp[i].noted, "a note or none");
+        tap_is_int(strstr(reply.text, "note:") != NULL, fsdp[i].noted,
+                   "a note or none");
     }
 }
 
@@ -382,7 +362,7 @@ static void test_mesh_rule(void)
             got = verdict(mesh_file(s, world), &cfg);
             tried++;
             /* Of several errors the first in the file is told. */
-            if (strcmp(got, want) && !(*want && strstr(said, want)))
+            if (strcmp(got, want) && !(*want && strstr(reply.text, want)))
                 wrong++;
         }
     tap_is_int(wrong, 0, "%d meshes are judged by the rule", tried);
@@ -522,8 +502,9 @@ static void test_deepspeed(void)
     struct config cfg, back;
     char path[1100], text[16 << 10];
 
-    put(json, "{\"zero_optimization\": {\"stage\": 3}, \"bf16\": {\"enabled\": true},"
-              "\"gradient_accumulation_steps\": 4, \"gradient_clipping\": 0.5}");
+    config_put(json,
+               "{\"zero_optimization\": {\"stage\": 3}, \"bf16\": {\"enabled\": true},"
+               "\"gradient_accumulation_steps\": 4, \"gradient_clipping\": 0.5}");
     tap_is_str(verdict(file, &cfg), "", "a DeepSpeed file beside the config file");
     tap_is_int(config_strategy(&cfg), SHARD_FULL, "stage 3 is FULL_SHARD");
     tap_is_int(config_accumulation(&cfg), 4, "its accumulation");
@@ -537,20 +518,23 @@ static void test_deepspeed(void)
                config_strategy(&back) == SHARD_FULL && config_accumulation(&back) == 4,
            "a task knows the same without the file");
     tap_is_str(verdict(two, &cfg), "", "the same precision in both is fine");
-    put(json, "{\"fp16\": {\"enabled\": true}}");
+    config_put(json, "{\"fp16\": {\"enabled\": true}}");
     tap_is_str(verdict(two, &cfg), "A0153", "two precisions are not");
-    put(json, "{\"fp16\": {\"enabled\": \"auto\"}, \"bf16\": {\"enabled\": \"auto\"}}");
+    config_put(
+        json, "{\"fp16\": {\"enabled\": \"auto\"}, \"bf16\": {\"enabled\": \"auto\"}}");
     tap_is_str(verdict(two, &cfg), "", "auto is the config's");
     tap_is_int(cfg.mixed_precision, PRECISION_BF16, "which is bf16");
     tap_is_int(config_strategy(&cfg), SHARD_NONE, "no zero_optimization is stage 0");
-    put(json, "{\"train_batch_size\": 16, \"train_micro_batch_size_per_gpu\": 2, "
-              "\"gradient_accumulation_steps\": 4}");
+    config_put(json,
+               "{\"train_batch_size\": 16, \"train_micro_batch_size_per_gpu\": 2, "
+               "\"gradient_accumulation_steps\": 4}");
     tap_is_str(verdict("distributed_type: DEEPSPEED\nnum_processes: 2\n"
                        "deepspeed_config: {deepspeed_config_file: ds.json}\n",
                        &cfg),
                "", "2 x 4 x 2 processes are 16");
-    put(json, "{\"train_batch_size\": 16, \"train_micro_batch_size_per_gpu\": 2, "
-              "\"gradient_accumulation_steps\": 2}");
+    config_put(json,
+               "{\"train_batch_size\": 16, \"train_micro_batch_size_per_gpu\": 2, "
+               "\"gradient_accumulation_steps\": 2}");
     tap_is_str(verdict("distributed_type: DEEPSPEED\nnum_processes: 2\n"
                        "deepspeed_config: {deepspeed_config_file: ds.json}\n",
                        &cfg),
@@ -565,8 +549,8 @@ static void test_deepspeed(void)
                        "  zero_stage: 1\n  offload_param_device: cpu\n",
                        &cfg),
                "", "a device that the stage has no use for");
-    tap_ok(strstr(said, "'offload_param_device' has no effect below zero_stage 3") !=
-               NULL,
+    tap_ok(strstr(reply.text,
+                  "'offload_param_device' has no effect below zero_stage 3") != NULL,
            "is noted");
 }
 
@@ -650,7 +634,7 @@ static void test_sections(void)
         const char *more = sections[i].more;
         accel_error_t err = { 0 };
 
-        put(json, sections[i].text);
+        config_put(json, sections[i].text);
         tap_is_str(verdict(file, &cfg), "", "taken for Python: %s", sections[i].text);
         tap_ok(config_encode(&cfg, text, sizeof(text), NULL) == ACCEL_OK &&
                    config_decode(text, &back, NULL) == ACCEL_OK,
@@ -691,12 +675,8 @@ static void test_supported(void)
 
 int main(void)
 {
-    if (!mkdtemp(dir)) {
-        perror(dir);
-        return 1;
-    }
-    snprintf(job, sizeof(job), "%s/job.yaml", dir);
-    snprintf(json, sizeof(json), "%s/ds.json", dir);
+    config_files_make();
+    snprintf(json, sizeof(json), "%s/ds.json", config_dir);
     test_words();
     test_names();
     test_files();
@@ -709,8 +689,7 @@ int main(void)
     test_deepspeed();
     test_supported();
     test_sections();
-    unlink(job);
     unlink(json);
-    rmdir(dir);
+    config_files_remove();
     return tap_done();
 }

@@ -12,39 +12,13 @@
 
 #include "config/config.h"
 #include "tests/tap.h"
+#include "tests/unit/config_files.h"
 
-static char dir[] = "/tmp/accel-shape.XXXXXX";
-static char site[64], user[64], job[64];
-static char said[8000];
-static size_t told; /* notes that srun tells */
-
-static const char *put(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "w");
-
-    if (!f || fputs(text, f) == EOF || fclose(f)) {
-        perror(path);
-        exit(1);
-    }
-    chmod(path, 0644);
-    return path;
-}
+static struct config_said reply;
 
 static accel_status_t resolve(const struct config_sources *src, struct config *cfg)
 {
-    struct config_diags diags;
-    accel_status_t status = config_resolve(src, cfg, &diags, NULL);
-    size_t used = 0;
-
-    said[0] = '\0';
-    told = 0;
-    for (size_t i = 0; i < diags.count && used < sizeof(said); i++) {
-        used += (size_t)snprintf(said + used, sizeof(said) - used, "%s\n",
-                                 diags.item[i].text);
-        told += diags.item[i].is_told;
-    }
-    config_diags_free(&diags);
-    return status;
+    return config_say(src, cfg, &reply);
 }
 
 /* ---- who says the type ----------------------------------------------------------- */
@@ -117,67 +91,70 @@ static void test_cases(void)
         char got[80], marks[8] = "";
         size_t notes = 0;
 
-        src.site_path = cases[i].site ? put(site, cases[i].site) : NULL;
-        src.user_path = cases[i].user ? put(user, cases[i].user) : NULL;
-        src.job_path = cases[i].job ? put(job, cases[i].job) : NULL;
+        src.site_path = cases[i].site ? config_put(config_site, cases[i].site) : NULL;
+        src.user_path = cases[i].user ? config_put(config_user, cases[i].user) : NULL;
+        src.job_path = cases[i].job ? config_put(config_job, cases[i].job) : NULL;
         if (!tap_is_int(resolve(&src, &cfg), ACCEL_OK, "case %zu is good", i))
-            tap_diag("%s", said);
+            tap_diag("%s", reply.text);
         snprintf(got, sizeof(got), "%lld %lld %s", (long long)cfg.num_processes,
                  (long long)cfg.num_machines,
                  cfg.device == DEVICE_CPU ? "cpu" : "auto");
         tap_is_str(got, cases[i].want, "its size and device");
-        for (const char *p = said; (p = strstr(p, "is not applied")); p++)
+        for (const char *p = reply.text; (p = strstr(p, "is not applied")); p++)
             notes++;
         for (size_t n = 0; n < notes && n < sizeof(marks) - 1; n++)
-            marks[n] = n < told ? 't' : 'n';
+            marks[n] = n < reply.told ? 't' : 'n';
         if (!tap_is_str(marks, cases[i].marks, "and what is said"))
-            tap_diag("%s", said);
+            tap_diag("%s", reply.text);
     }
 }
 
 /* Both places, and the cure. */
 static void test_places(void)
 {
-    struct config_sources src = { .user_path = put(user, NO_FILE), .job_path = job };
+    struct config_sources src = { .user_path = config_put(config_user, NO_FILE),
+                                  .job_path = config_job };
     struct config cfg;
     char want[400];
 
-    put(job, "# mine\ndistributed_type: MULTI_GPU\n");
+    config_put(config_job, "# mine\ndistributed_type: MULTI_GPU\n");
     resolve(&src, &cfg);
     snprintf(want, sizeof(want),
              "%s:2:16: note: 'num_processes: 1' is not applied: it is of this file's "
              "distributed_type NO, but %s:2 says MULTI_GPU\n",
-             user, job);
-    tap_ok(!strncmp(said, want, strlen(want)), "the size");
+             config_user, config_job);
+    tap_ok(!strncmp(reply.text, want, strlen(want)), "the size");
     snprintf(
         want, sizeof(want),
         "%s:3:10: note: 'use_cpu: true' is not applied: %s:2 says distributed_type "
         "MULTI_GPU\n",
-        user, job);
-    tap_ok(strstr(said, want) != NULL, "the device");
+        config_user, config_job);
+    tap_ok(strstr(reply.text, want) != NULL, "the device");
     tap_ok(!config_is_given(&cfg, "use_cpu") && !config_is_given(&cfg, "num_processes"),
            "what is set aside is not given");
-    put(user, GPUS);
+    config_put(config_user, GPUS);
     resolve(&src, &cfg);
     snprintf(want, sizeof(want),
              "%s:2:16: note: 'num_processes: 4' is not applied: %s:2 says "
              "distributed_type, and size and device go with it\n",
-             user, job);
-    tap_ok(!strncmp(said, want, strlen(want)), "of the same type");
+             config_user, config_job);
+    tap_ok(!strncmp(reply.text, want, strlen(want)), "of the same type");
 
     static char *const env[] = { "ACCEL_DISTRIBUTED_TYPE=FSDP", NULL };
     src.job_path = NULL;
     src.env = env;
     resolve(&src, &cfg);
-    tap_ok(strstr(said, "but environment ACCEL_DISTRIBUTED_TYPE says FSDP") != NULL,
+    tap_ok(strstr(reply.text, "but environment ACCEL_DISTRIBUTED_TYPE says FSDP") !=
+               NULL,
            "a type from the environment");
 }
 
 static void test_locked(void)
 {
     struct config_sources src = {
-        .site_path = put(site, "accel:\n  device: cpu\n  lock: [accel.device]\n"),
-        .job_path = put(job, "distributed_type: MULTI_GPU\n")
+        .site_path =
+            config_put(config_site, "accel:\n  device: cpu\n  lock: [accel.device]\n"),
+        .job_path = config_put(config_job, "distributed_type: MULTI_GPU\n")
     };
     struct config cfg;
     char want[400];
@@ -187,12 +164,12 @@ static void test_locked(void)
         want, sizeof(want),
         "%s:1:19: error[A0128]: distributed_type MULTI_GPU needs GPUs, but the site "
         "keeps every run on the CPU (%s:3 locks accel.device)\n",
-        job, site);
-    tap_ok(!strncmp(said, want, strlen(want)), "both places");
-    put(site, "num_processes: 2\naccel: {lock: [num_processes]}\n");
-    put(job, "distributed_type: FSDP\n");
-    put(user, NO_FILE);
-    src.user_path = user;
+        config_job, config_site);
+    tap_ok(!strncmp(reply.text, want, strlen(want)), "both places");
+    config_put(config_site, "num_processes: 2\naccel: {lock: [num_processes]}\n");
+    config_put(config_job, "distributed_type: FSDP\n");
+    config_put(config_user, NO_FILE);
+    src.user_path = config_user;
     tap_is_int(resolve(&src, &cfg), ACCEL_EPOLICY, "the user file cannot change it");
     src.user_path = NULL;
     tap_is_int(resolve(&src, &cfg), ACCEL_OK, "a locked size");
@@ -202,14 +179,17 @@ static void test_locked(void)
 /* Values without a field in struct config come back, too. */
 static void test_restored(void)
 {
-    struct config_sources src = { .site_path = put(site, "gpu_ids: '0,1'\n"),
-                                  .user_path = user,
-                                  .job_path = put(job, "distributed_type: FSDP\n"),
-                                  .without_slurm = true };
+    struct config_sources src = {
+        .site_path = config_put(config_site, "gpu_ids: '0,1'\n"),
+        .user_path = config_user,
+        .job_path = config_put(config_job, "distributed_type: FSDP\n"),
+        .without_slurm = true
+    };
     struct config cfg;
     char text[80], place[300];
 
-    put(user, "distributed_type: MULTI_GPU\ngpu_ids: '2,3'\nmain_process_port: 7\n");
+    config_put(config_user,
+               "distributed_type: MULTI_GPU\ngpu_ids: '2,3'\nmain_process_port: 7\n");
     resolve(&src, &cfg);
     tap_is_str(config_get(&cfg, "gpu_ids", text, sizeof(text)), "0,1",
                "the site's ids");
@@ -217,7 +197,7 @@ static void test_restored(void)
                "no port where the site has none");
     tap_ok(!config_is_given(&cfg, "main_process_port"), "it is not given");
     config_place(&cfg, &src, (size_t)config_row("gpu_ids"), place, sizeof(place));
-    snprintf(text, sizeof(text), "%s:1", site);
+    snprintf(text, sizeof(text), "%s:1", config_site);
     tap_is_str(place, text, "with their place");
 }
 
@@ -225,17 +205,19 @@ static void test_restored(void)
 static void test_restored_place(void)
 {
     struct config_sources src = {
-        .site_path = put(site, "# site\nnum_machines: 3\n"),
-        .user_path = put(user, "distributed_type: 'NO'\nnum_machines: 1\n"),
-        .job_path = put(job, "distributed_type: FSDP\nnum_processes: 2\n")
+        .site_path = config_put(config_site, "# site\nnum_machines: 3\n"),
+        .user_path =
+            config_put(config_user, "distributed_type: 'NO'\nnum_machines: 1\n"),
+        .job_path =
+            config_put(config_job, "distributed_type: FSDP\nnum_processes: 2\n")
     };
     struct config cfg;
     char want[200];
 
     tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "three machines, two processes");
     snprintf(want, sizeof(want), "%s:2:15: error[A0117]: num_machines (3) is larger",
-             site);
-    tap_ok(!strncmp(said, want, strlen(want)), "the site's line is named");
+             config_site);
+    tap_ok(!strncmp(reply.text, want, strlen(want)), "the site's line is named");
 }
 
 /* ---- Accelerate's default file --------------------------------------------------- */
@@ -253,7 +235,7 @@ static void make_dirs(const char *path)
 {
     char part[300];
 
-    for (const char *p = strchr(path + strlen(dir) + 1, '/'); p;
+    for (const char *p = strchr(path + strlen(config_dir) + 1, '/'); p;
          p = strchr(p + 1, '/')) {
         snprintf(part, sizeof(part), "%.*s", (int)(p - path), path);
         mkdir(part, 0755);
@@ -266,7 +248,7 @@ static void remove_file(const char *path)
 
     unlink(path);
     snprintf(part, sizeof(part), "%s", path);
-    for (char *slash = strrchr(part, '/'); slash > part + strlen(dir);
+    for (char *slash = strrchr(part, '/'); slash > part + strlen(config_dir);
          slash = strrchr(part, '/')) {
         *slash = '\0';
         rmdir(part);
@@ -293,10 +275,11 @@ static void test_accelerates(void)
     struct config cfg;
     char value[400], file[300], own[300];
 
-    setenv("HOME", dir, 1);
+    setenv("HOME", config_dir, 1);
     setenv("XDG_CONFIG_HOME", "some/where", 1);
-    snprintf(own, sizeof(own), "%s/.config/accel/config.yaml", dir);
-    tap_is_str(found(job, &src, &paths), own, "a relative XDG_CONFIG_HOME is none");
+    snprintf(own, sizeof(own), "%s/.config/accel/config.yaml", config_dir);
+    tap_is_str(found(config_job, &src, &paths), own,
+               "a relative XDG_CONFIG_HOME is none");
     unsetenv("XDG_CONFIG_HOME");
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(places); i++) {
         const char *names[] = { "HF_HOME", "XDG_CACHE_HOME" };
@@ -305,20 +288,20 @@ static void test_accelerates(void)
         for (int j = 0; j < 2; j++) {
             bool as_is = values[j] && (!values[j][0] || values[j][0] == '~');
 
-            snprintf(value, sizeof(value), "%s%s%s", as_is ? "" : dir, as_is ? "" : "/",
-                     values[j] ? values[j] : "");
+            snprintf(value, sizeof(value), "%s%s%s", as_is ? "" : config_dir,
+                     as_is ? "" : "/", values[j] ? values[j] : "");
             if (values[j])
                 setenv(names[j], value, 1);
             else
                 unsetenv(names[j]);
         }
-        snprintf(file, sizeof(file), "%s/%s", dir, places[i].file);
+        snprintf(file, sizeof(file), "%s/%s", config_dir, places[i].file);
         tap_is_str(found(NULL, &src, &paths), own, "%zu: none yet", i);
         make_dirs(file);
-        put(file, "distributed_type: MULTI_CPU\nnum_processes: 3\n");
+        config_put(file, "distributed_type: MULTI_CPU\nnum_processes: 3\n");
         tap_is_str(found(NULL, &src, &paths), file, "%zu: Accelerate's own file", i);
         tap_is_str(paths.user, own, "accel's own is named beside it");
-        tap_is_str(found(job, &src, &paths), own, "but not behind a job file");
+        tap_is_str(found(config_job, &src, &paths), own, "but not behind a job file");
         if (i + 1 < ACCEL_ARRAY_SIZE(places))
             remove_file(file);
     }
@@ -328,13 +311,14 @@ static void test_accelerates(void)
     tap_is_int(resolve(&src, &cfg), ACCEL_OK, "it is read");
     tap_is_int(cfg.num_processes, 3, "and counts");
     snprintf(value, sizeof(value), "%s: note: Accelerate's own file is read", file);
-    tap_ok(!strncmp(said, value, strlen(value)) && told == 1, "which is said");
+    tap_ok(!strncmp(reply.text, value, strlen(value)) && reply.told == 1,
+           "which is said");
     make_dirs(own);
-    put(own, "mixed_precision: bf16\n");
+    config_put(own, "mixed_precision: bf16\n");
     tap_is_str(found(NULL, &src, &paths), own, "accel's own comes first");
     src.site_path = NULL;
     src.env = NULL;
-    tap_ok(resolve(&src, &cfg) == ACCEL_OK && !said[0] && !cfg.num_processes,
+    tap_ok(resolve(&src, &cfg) == ACCEL_OK && !reply.text[0] && !cfg.num_processes,
            "and then nothing of the other counts");
     remove_file(own);
     remove_file(file);
@@ -342,22 +326,13 @@ static void test_accelerates(void)
 
 int main(void)
 {
-    if (!mkdtemp(dir)) {
-        perror(dir);
-        return 1;
-    }
-    snprintf(site, sizeof(site), "%s/site.yaml", dir);
-    snprintf(user, sizeof(user), "%s/user.yaml", dir);
-    snprintf(job, sizeof(job), "%s/job.yaml", dir);
+    config_files_make();
     test_cases();
     test_places();
     test_locked();
     test_restored();
     test_restored_place();
     test_accelerates();
-    unlink(site);
-    unlink(user);
-    unlink(job);
-    tap_is_int(rmdir(dir), 0, "nothing is left");
+    tap_is_int(config_files_remove(), 0, "nothing is left");
     return tap_done();
 }

@@ -3,42 +3,18 @@
  * config/: the sources against each other. Who wins for each pair, where a value says
  * it comes from, what a message names, and the variables of all keys.
  */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/config.h"
 #include "tests/tap.h"
+#include "tests/unit/config_files.h"
 
-static char dir[] = "/tmp/accel-sources.XXXXXX";
-static char site[64], user[64], job[64];
+static struct config_said reply;
 
-static const char *put(const char *path, const char *text)
+static accel_status_t resolve(const struct config_sources *src, struct config *cfg)
 {
-    FILE *f = fopen(path, "w");
-
-    if (!f || fputs(text, f) == EOF || fclose(f)) {
-        perror(path);
-        exit(1);
-    }
-    return path;
-}
-
-static accel_status_t resolve(const struct config_sources *src, struct config *cfg,
-                              char *text, size_t len)
-{
-    struct config_diags diags;
-    accel_error_t err = { 0 };
-    accel_status_t status = config_resolve(src, cfg, &diags, &err);
-    size_t used = 0;
-
-    text[0] = '\0';
-    for (size_t i = 0; i < diags.count && used < len; i++)
-        used += (size_t)snprintf(text + used, len - used, "%s\n", diags.item[i].text);
-    config_diags_free(&diags);
-    return status;
+    return config_say(src, cfg, &reply);
 }
 
 /* Every non-empty choice of the five sources: the strongest of it wins. */
@@ -47,25 +23,25 @@ static void test_precedence(void)
     static char *const env[] = { "ACCEL_CHECKPOINT_KEEP=4", "HOME=/x", NULL };
     static const struct config_setting flag = { "accel.checkpoint.keep", "5" };
     struct config cfg;
-    char text[4000];
     int row = config_row("accel.checkpoint.keep");
 
-    put(site, "accel: {checkpoint: {keep: 11}}\n");
-    put(user, "# mine\naccel: {checkpoint: {keep: 12}}\n");
-    put(job, "distributed_type: FSDP\naccel:\n  checkpoint:\n    keep: 13\n");
+    config_put(config_site, "accel: {checkpoint: {keep: 11}}\n");
+    config_put(config_user, "# mine\naccel: {checkpoint: {keep: 12}}\n");
+    config_put(config_job,
+               "distributed_type: FSDP\naccel:\n  checkpoint:\n    keep: 13\n");
     for (unsigned set = 1; set < 32; set++) {
         static const int64_t value[] = { 11, 12, 13, 4, 5 };
         static const int line[] = { 1, 2, 4, 0, 0 };
-        struct config_sources src = { .site_path = set & 1 ? site : NULL,
-                                      .user_path = set & 2 ? user : NULL,
-                                      .job_path = set & 4 ? job : NULL,
+        struct config_sources src = { .site_path = set & 1 ? config_site : NULL,
+                                      .user_path = set & 2 ? config_user : NULL,
+                                      .job_path = set & 4 ? config_job : NULL,
                                       .env = set & 8 ? env : NULL,
                                       .flags = &flag,
                                       .flag_count = set >> 4 };
         int top = 31 - __builtin_clz(set);
 
-        if (resolve(&src, &cfg, text, sizeof(text)))
-            tap_ok(false, "sources %u: %s", set, text);
+        if (resolve(&src, &cfg))
+            tap_ok(false, "sources %u: %s", set, reply.text);
         else
             tap_ok(cfg.ckpt_keep == value[top] && cfg.line[row] == line[top] &&
                        cfg.origin[row] == ORIGIN_SITE + top,
@@ -179,47 +155,45 @@ static void test_messages(void)
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(said); i++) {
         char *env[] = { (char *)said[i].env, NULL };
         struct config_setting flag = { said[i].flag_name, said[i].flag_value };
-        struct config_sources src = { .job_path = put(job, said[i].job),
+        struct config_sources src = { .job_path = config_put(config_job, said[i].job),
                                       .env = env,
                                       .flags = &flag,
                                       .flag_count = said[i].flag_name != NULL };
         struct config cfg;
-        char text[4000], *from;
+        char *from;
 
-        tap_is_int(resolve(&src, &cfg, text, sizeof(text)), said[i].status,
-                   "messages %zu: status", i);
-        from = strstr(text, "job.yaml");
-        from = from && strncmp(text, dir, strlen(dir)) == 0 ? from : text;
+        tap_is_int(resolve(&src, &cfg), said[i].status, "messages %zu: status", i);
+        from = strstr(reply.text, "job.yaml");
+        from = from && strncmp(reply.text, config_dir, strlen(config_dir)) == 0
+                   ? from
+                   : reply.text;
         if (said[i].want[0])
             tap_ok(!strncmp(from, said[i].want, strlen(said[i].want)), "says %.*s",
                    (int)strcspn(from, "\n"), from);
         else
-            tap_is_str(text, "", "and nothing is said");
+            tap_is_str(reply.text, "", "and nothing is said");
     }
 }
 
 /* A file that need not be there, and one that is bad. */
 static void test_optional(void)
 {
-    struct config_sources src = { .user_path = user, .site_path = site };
+    struct config_sources src = { .user_path = config_user, .site_path = config_site };
     struct config cfg;
-    char text[4000];
 
-    unlink(user);
-    unlink(site);
-    tap_is_int(resolve(&src, &cfg, text, sizeof(text)), ACCEL_OK,
-               "user and site file may be missing");
+    unlink(config_user);
+    unlink(config_site);
+    tap_is_int(resolve(&src, &cfg), ACCEL_OK, "user and site file may be missing");
     tap_is_int(cfg.distributed_type, DIST_MULTI_CPU, "then all is built-in");
-    put(user, "mixed_precision: bf16\nmixed_precison: no\n");
-    tap_is_int(resolve(&src, &cfg, text, sizeof(text)), ACCEL_ECONFIG,
-               "a bad user file is refused");
-    tap_ok(strstr(text, "user.yaml:2:1: error[A0101]: unknown key 'mixed_precison'") !=
-               NULL,
+    config_put(config_user, "mixed_precision: bf16\nmixed_precison: no\n");
+    tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "a bad user file is refused");
+    tap_ok(strstr(reply.text,
+                  "user.yaml:2:1: error[A0101]: unknown key 'mixed_precison'") != NULL,
            "and named");
-    unlink(user);
-    put(site, "accel: {device: cpu}\n");
-    src.job_path = put(job, "distributed_type: FSDP\n");
-    tap_is_int(resolve(&src, &cfg, text, sizeof(text)), ACCEL_OK, "a site default");
+    unlink(config_user);
+    config_put(config_site, "accel: {device: cpu}\n");
+    src.job_path = config_put(config_job, "distributed_type: FSDP\n");
+    tap_is_int(resolve(&src, &cfg), ACCEL_OK, "a site default");
     tap_is_int(cfg.device, DEVICE_CPU, "counts where the job file is silent");
 }
 
@@ -232,7 +206,7 @@ static void test_everything(void)
         "name",  "FSDP",
     };
     static struct config_setting flags[CONFIG_MAX_KEYS];
-    static char names[CONFIG_MAX_KEYS][96], text[16 << 10], said[4000];
+    static char names[CONFIG_MAX_KEYS][96], text[16 << 10];
     size_t n, count = 0;
     const struct config_key *k = config_schema(&n);
     struct config cfg, back;
@@ -247,15 +221,14 @@ static void test_everything(void)
             flags[count] = (struct config_setting){
                 names[i], j < ACCEL_ARRAY_SIZE(tries) ? tries[j] : k[i].values[0]
             };
-            if (resolve(&src, &cfg, said, sizeof(said)) == ACCEL_OK) {
+            if (resolve(&src, &cfg) == ACCEL_OK) {
                 count++;
                 break;
             }
         }
     }
     tap_ok(count * 2 > n, "%zu of %zu keys given together", count, n);
-    resolve(&(struct config_sources){ .flags = flags, .flag_count = count }, &cfg, said,
-            sizeof(said));
+    resolve(&(struct config_sources){ .flags = flags, .flag_count = count }, &cfg);
     tap_is_int(config_encode(&cfg, text, sizeof(text), NULL), ACCEL_OK,
                "they fit into 16 KiB");
     tap_is_int(config_decode(text, &back, NULL), ACCEL_OK, "and come back");
@@ -265,21 +238,12 @@ static void test_everything(void)
 
 int main(void)
 {
-    if (!mkdtemp(dir)) {
-        perror(dir);
-        return 1;
-    }
-    snprintf(site, sizeof(site), "%s/site.yaml", dir);
-    snprintf(user, sizeof(user), "%s/user.yaml", dir);
-    snprintf(job, sizeof(job), "%s/job.yaml", dir);
+    config_files_make();
     test_precedence();
     test_names();
     test_messages();
     test_optional();
     test_everything();
-    unlink(site);
-    unlink(user);
-    unlink(job);
-    rmdir(dir);
+    config_files_remove();
     return tap_done();
 }

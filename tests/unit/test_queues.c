@@ -168,6 +168,14 @@ static void test_world(struct plan_of_world *p)
         tap_ok(*p->waits > 0, "and there are some");
 }
 
+/* With the sanitizer, which finds nothing in an order, every fifth world: 5 is prime to the
+ * period of each property, so that each of their values comes. */
+#ifdef __SANITIZE_ADDRESS__
+#define STRIDE 5
+#else
+#define STRIDE 1
+#endif
+
 int main(void)
 {
     struct plan_of_world p = { .waits =
@@ -176,7 +184,7 @@ int main(void)
 
     if (p.waits == MAP_FAILED)
         return 1;
-    for (int k = 0; k < 2 * 3 * 2 * 3 * 4; k++) {
+    for (int k = 0; k < 2 * 3 * 2 * 3 * 4; k += STRIDE) {
         p.job.strategy = k % 2 ? SHARD_NONE : SHARD_FULL;
         p.job.prefetch = (enum backward_prefetch)(k / 2 % 3);
         p.accumulate = 1 + k / 6 % 2;
@@ -186,7 +194,7 @@ int main(void)
         p.job.compute = p.job.reduce = k / 72 ? ACCEL_BF16 : ACCEL_F32;
         test_world(&p);
     }
-    for (int k = 0; k < 3 * 2 * 3; k++) {
+    for (int k = 0; k < 3 * 2 * 3; k += STRIDE) {
         static const enum sharding_strategy others[] = { SHARD_GRAD_OP, SHARD_HYBRID,
                                                          SHARD_HYBRID_ZERO2 };
 
