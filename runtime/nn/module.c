@@ -27,29 +27,29 @@ bool nn_name_fits(struct graph *g, const accel_module_t *parent, const char *nam
 {
     if (!name || !*name || strchr(name, '/'))
         return graph_fail(g, A0607, NULL, "use letters, digits, _ and dots",
-                          "'%s' is no name", name ? name : "NULL");
+                          "'%s' is not a valid name", name ? name : "NULL");
     for (accel_module_t *m = parent->child; m; m = m->next)
         if (!strcmp(m->path + strlen(parent->path) + (*parent->path ? 1 : 0), name))
             return graph_fail(g, A0607, NULL, "give it another name",
-                              "module %s is there already", m->path);
+                              "module %s already exists", m->path);
     for (int i = 0; i < parent->param_count; i++)
         if (!strcmp(parent->param[i]->name + strlen(parent->path) +
                         (*parent->path ? 1 : 0),
                     name))
             return graph_fail(g, A0607, NULL, "give it another name",
-                              "parameter %s is there already", parent->param[i]->name);
+                              "parameter %s already exists", parent->param[i]->name);
     for (int i = 0; i < parent->buffer_count; i++)
         if (!strcmp(parent->buffer[i]->buffer + strlen(parent->path) +
                         (*parent->path ? 1 : 0),
                     name))
             return graph_fail(g, A0607, NULL, "give it another name",
-                              "buffer %s is there already", parent->buffer[i]->buffer);
+                              "buffer %s already exists", parent->buffer[i]->buffer);
     for (int i = 0; i < parent->alias_count; i++)
         if (!strcmp(parent->alias[i].name + strlen(parent->path) +
                         (*parent->path ? 1 : 0),
                     name))
             return graph_fail(g, A0607, NULL, "give it another name",
-                              "parameter %s is there already", parent->alias[i].name);
+                              "parameter %s already exists", parent->alias[i].name);
     return true;
 }
 
@@ -72,7 +72,7 @@ accel_module_t *nn_module_new(struct graph *g, const accel_class_t *cls,
     if (g->error.code)
         return NULL;
     if (!cls || !cls->name || !cls->forward)
-        return graph_fail(g, A0609, NULL, "give it a class with a name and a forward",
+        return graph_fail(g, A0609, NULL, "pass a class with a name and a forward",
                           "module '%s' has no class with a name and a forward",
                           name ? name : "");
     if (parent && !nn_name_fits(g, parent, name))
@@ -86,7 +86,7 @@ accel_module_t *nn_module_new(struct graph *g, const accel_class_t *cls,
     if (!m || !m->path || !m->state) {
         nn_module_free(m);
         return graph_fail(g, A0001, NULL, "use more ranks or a smaller model",
-                          "no memory for a module");
+                          "cannot allocate a module");
     }
     m->g = g;
     m->cls = cls;
@@ -143,7 +143,7 @@ accel_tensor_t *accel_param(accel_module_t *m, const char *name, int ndim,
     if (t && !list) {
         param_free(t);
         return graph_fail(m->g, A0001, NULL, "use more ranks or a smaller model",
-                          "no memory for a parameter");
+                          "cannot allocate a parameter");
     }
     if (!t)
         return NULL;

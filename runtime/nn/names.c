@@ -42,7 +42,7 @@ accel_tensor_t *accel_tie(accel_module_t *m, const char *name, accel_tensor_t *p
         return NULL;
     if (!param || !param->name || param->g != m->g)
         return graph_fail(m->g, A0609, NULL, "pass what accel_param returned",
-                          "tie: '%s' of module '%s' is given no parameter of this run",
+                          "tie: '%s' of module '%s' needs a parameter of this run",
                           name, m->path);
     list = reallocarray(m->alias, (size_t)m->alias_count + 1, sizeof(*list));
     full = nn_join(m->path, name);
@@ -51,7 +51,7 @@ accel_tensor_t *accel_tie(accel_module_t *m, const char *name, accel_tensor_t *p
     if (!list || !full) {
         free(full);
         return graph_fail(m->g, A0001, NULL, "use more ranks or a smaller model",
-                          "no memory for a parameter's second name");
+                          "cannot allocate a parameter's second name");
     }
     list[m->alias_count++] = (struct nn_alias){ .name = full, .param = param };
     return param;

@@ -89,7 +89,7 @@ static bool norm_fits(struct graph *g, const char *op, accel_tensor_t *x,
     if (bias && bias->dim[0] != gain->dim[0])
         return op_misfit(g, op, gain, "gain", bias, "bias", "they must be equal");
     if (!(eps >= 0.0f))
-        return graph_fail(g, A0605, op, "use 0 or more; 1e-5 is usual",
+        return graph_fail(g, A0605, op, "use at least 0; 1e-5 is usual",
                           "eps %g is negative", (double)eps);
     return true;
 }

@@ -199,14 +199,14 @@ static accel_status_t bert_check(const accel_bert_t *c, accel_error_t *err)
 {
     if (c->layers < 1 || c->heads < 1 || c->width < 1 || c->hidden < 1 ||
         c->vocab < 1 || c->context < 1 || c->types < 1 || c->labels < 1)
-        return accel_fail(err, A0612, "every size must be at least 1",
-                          "bert: layers %d, heads %d, width %d, hidden %d, vocab %d, "
-                          "context %d, types %d, labels %d",
+        return accel_fail(err, A0612, "use at least 1 for every size",
+                          "bert: invalid sizes: layers %d, heads %d, width %d, hidden "
+                          "%d, vocab %d, context %d, types %d, labels %d",
                           c->layers, c->heads, c->width, c->hidden, c->vocab,
                           c->context, c->types, c->labels);
     if (c->width % c->heads)
-        return accel_fail(err, A0612, "choose a multiple of the heads",
-                          "bert: width %d cannot be cut into %d heads", c->width,
+        return accel_fail(err, A0612, "choose a width that is a multiple of the heads",
+                          "bert: width %d is not a multiple of %d heads", c->width,
                           c->heads);
     return ACCEL_OK;
 }
@@ -219,7 +219,7 @@ accel_module_t *bert_new(struct graph *g, const accel_bert_t *cfg, accel_error_t
     struct bert *r;
 
     if (!cfg) {
-        accel_fail(err, A0612, "pass a struct accel_bert", "bert: no sizes given");
+        accel_fail(err, A0612, "pass a struct accel_bert", "bert: the sizes are NULL");
         return NULL;
     }
     if (bert_check(&c, err))

@@ -187,12 +187,13 @@ static accel_status_t gpt2_check(const accel_gpt2_t *c, accel_error_t *err)
 {
     if (c->layers < 1 || c->heads < 1 || c->width < 1 || c->context < 1 ||
         c->vocab < 1 || c->width > INT32_MAX / 4 || c->hidden < 1)
-        return accel_fail(err, A0612, "every size must be at least 1",
-                          "gpt2: layers %d, heads %d, width %d, context %d, vocab %d",
-                          c->layers, c->heads, c->width, c->context, c->vocab);
+        return accel_fail(
+            err, A0612, "use at least 1 for every size",
+            "gpt2: invalid sizes: layers %d, heads %d, width %d, context %d, vocab %d",
+            c->layers, c->heads, c->width, c->context, c->vocab);
     if (c->width % c->heads)
-        return accel_fail(err, A0612, "choose a multiple of the heads",
-                          "gpt2: width %d cannot be cut into %d heads", c->width,
+        return accel_fail(err, A0612, "choose a width that is a multiple of the heads",
+                          "gpt2: width %d is not a multiple of %d heads", c->width,
                           c->heads);
     return ACCEL_OK;
 }
@@ -219,7 +220,7 @@ accel_module_t *gpt2_new(struct graph *g, const accel_gpt2_t *cfg, accel_error_t
     struct gpt2 *r;
 
     if (!cfg) {
-        accel_fail(err, A0612, "pass a struct accel_gpt2", "gpt2: no sizes given");
+        accel_fail(err, A0612, "pass a struct accel_gpt2", "gpt2: the sizes are NULL");
         return NULL;
     }
     if (gpt2_check(&c, err))

@@ -192,18 +192,19 @@ static accel_status_t llama_check(const accel_llama_t *c, accel_error_t *err)
     if (c->layers < 1 || c->heads < 1 || c->width < 1 || c->hidden < 1 ||
         c->vocab < 1 || c->context < 1 || c->head_width < 1 || c->kv_heads < 1 ||
         c->head_width > INT32_MAX / 4 / c->heads)
-        return accel_fail(err, A0612, "every size must be at least 1",
-                          "llama: layers %d, heads %d of %d, key heads %d, width %d, "
-                          "hidden %d, vocab %d, context %d",
+        return accel_fail(err, A0612, "use at least 1 for every size",
+                          "llama: invalid sizes: layers %d, heads %d of %d, key heads "
+                          "%d, width %d, hidden %d, vocab %d, context %d",
                           c->layers, c->heads, c->head_width, c->kv_heads, c->width,
                           c->hidden, c->vocab, c->context);
     if (c->heads % c->kv_heads)
-        return accel_fail(err, A0612, "choose heads as a multiple of the key heads",
-                          "llama: %d heads cannot share %d key heads", c->heads,
-                          c->kv_heads);
+        return accel_fail(
+            err, A0612, "choose a number of heads that is a multiple of the key heads",
+            "llama: %d heads are not a multiple of %d key heads", c->heads,
+            c->kv_heads);
     if (c->head_width % 2)
         return accel_fail(err, A0612, "choose an even head width",
-                          "llama: positions rotate pairs, but a head is %d wide",
+                          "llama: rotary positions need an even head width, not %d",
                           c->head_width);
     return ACCEL_OK;
 }
@@ -234,7 +235,8 @@ accel_module_t *llama_new(struct graph *g, const accel_llama_t *cfg, accel_error
     struct llama *r;
 
     if (!cfg) {
-        accel_fail(err, A0612, "pass a struct accel_llama", "llama: no sizes given");
+        accel_fail(err, A0612, "pass a struct accel_llama",
+                   "llama: the sizes are NULL");
         return NULL;
     }
     if (llama_check(&c, err))
