@@ -39,17 +39,17 @@ accel_status_t ckpt_fail_access(accel_error_t *err, const char *where,
                              doing, strerror(error));
     case ELOOP:
         return accel_fail_at(err, A0807, where, "use another checkpoint",
-                             "%s: it is a symbolic link", doing);
+                             "%s: the path is a symbolic link", doing);
     case ENOTDIR:
         return accel_fail_at(err, A0807, where, "use another checkpoint",
-                             "%s: not a directory, or a link to one", doing);
+                             "%s: not a directory, or a symbolic link", doing);
     case ENODATA:
         return accel_fail_at(err, A0807, where, "use another checkpoint",
-                             "%s: the file was cut short", doing);
+                             "%s: the file is truncated", doing);
     case EACCES:
     case EPERM:
-        return accel_fail_at(err, A0832, where, "give yourself the right to read it",
-                             "%s: %s", doing, strerror(error));
+        return accel_fail_at(err, A0832, where, "make it readable for you", "%s: %s",
+                             doing, strerror(error));
     default:
         return accel_fail_at(err, A0810, where, "check the storage, then try again",
                              "%s: %s", doing, strerror(error));
@@ -62,8 +62,8 @@ accel_status_t ckpt_fail_root(accel_error_t *err, const char *root, const char *
                               int error)
 {
     return accel_fail_at(err, error == EACCES || error == EPERM ? A0832 : A0812, root,
-                         "check accel.checkpoint.dir and its rights", "%s: %s", doing,
-                         strerror(error));
+                         "check accel.checkpoint.dir and its permissions", "%s: %s",
+                         doing, strerror(error));
 }
 
 bool ckpt_may_pass(accel_status_t st)
@@ -108,10 +108,10 @@ accel_status_t ckpt_open_shard(const accel_ckpt_t *c, int file, int *fd_out,
         st = ckpt_fail_access(err, where, "cannot stat", errno);
     else if (!S_ISREG(sb.st_mode))
         st = accel_fail_at(err, A0807, where, "use another checkpoint",
-                           "not a plain file");
+                           "not a regular file");
     else if (sb.st_size != f->bytes)
         st = accel_fail_at(err, A0807, where, "use another checkpoint",
-                           "it has %lld bytes, the manifest says %" PRId64,
+                           "the file has %lld bytes, but the manifest says %" PRId64,
                            (long long)sb.st_size, f->bytes);
     if (st)
         close(fd);

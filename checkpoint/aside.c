@@ -57,8 +57,8 @@ accel_status_t ckpt_set_aside(int rootfd, const char *name, bool damaged,
     }
     if (rc)
         return accel_fail_at(err, A0833, name,
-                             "move it away by hand, or make the directory writable",
-                             "cannot move it aside: %m");
+                             "move it away manually, or make the directory writable",
+                             "cannot move the checkpoint aside: %m");
     st = ckpt_fsync(rootfd, name, err);
     if (st) {
         rename_to_free(rootfd, to, name);
@@ -78,7 +78,7 @@ accel_status_t accel_ckpt_set_aside(const char *root, const char *name, int dama
 
     if (ckpt_step_of_name(name) < 0)
         return accel_fail_at(err, A0815, name, "see accel_ckpt.h",
-                             "accel_ckpt_set_aside: not the name of a step");
+                             "accel_ckpt_set_aside: not the name of a step directory");
     st = path_open_dir(root, &rootfd, err);
     if (st)
         return st;

@@ -83,7 +83,7 @@ accel_status_t accel_ckpt_fence(const char *root, accel_error_t *err)
     for (size_t i = 0; st == ACCEL_OK && i < n; i++)
         if (ckpt_trash(rootfd, list[i]) != 0 &&
             faccessat(rootfd, list[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-            st = accel_fail_at(err, A0925, list[i], "remove it by hand",
+            st = accel_fail_at(err, A0925, list[i], "remove it manually",
                                "cannot stop a save in progress: %m");
     free(list);
     close(rootfd);
@@ -104,7 +104,7 @@ static accel_status_t check_room(const struct ckpt_commit *c, const char *root,
     if (avail >= (double)bytes)
         return ACCEL_OK;
     return accel_fail_at(err, A0802, root, "free space, or lower accel.checkpoint.keep",
-                         "the checkpoint needs %s, %s are free",
+                         "the checkpoint needs %s, but only %s is free",
                          format_bytes((double)bytes, want, sizeof(want)),
                          format_bytes(avail, have, sizeof(have)));
 }
@@ -133,14 +133,14 @@ accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_
     if (TEMP_FAILURE_RETRY(mkdirat(c->rootfd, c->tmp, 0777)))
         return accel_fail_at(err, A0804, c->tmp,
                              errno == EEXIST
-                                 ? "remove it if no job is writing it"
-                                 : "check the rights of the checkpoint directory",
-                             "cannot create the directory in progress: %m");
+                                 ? "remove it if no job is writing to it"
+                                 : "check the permissions of the checkpoint directory",
+                             "cannot create the in-progress directory: %m");
     c->made = true;
     c->tmpfd = ckpt_open_dir(c->rootfd, c->tmp);
     if (c->tmpfd < 0)
         return accel_fail_at(err, A0801, c->tmp,
-                             "check the rights of the checkpoint directory",
+                             "check the permissions of the checkpoint directory",
                              "cannot open: %m");
     /* a failure costs only the sign of life */
     flock(c->tmpfd, LOCK_EX | LOCK_NB);
@@ -161,8 +161,8 @@ accel_status_t ckpt_commit_join(struct ckpt_commit *c, const char *root, int64_t
         c->tmpfd = ckpt_open_dir(c->rootfd, c->tmp);
     if (c->tmpfd < 0)
         return accel_fail_at(err, A0805, root,
-                             "the directory must be on storage that all nodes share",
-                             "cannot open %s that rank 0 made: %m", c->tmp);
+                             "use a directory on storage that all nodes share",
+                             "cannot open %s, which rank 0 created: %m", c->tmp);
     return ACCEL_OK;
 }
 

@@ -35,9 +35,10 @@ accel_status_t ckpt_make_root(const char *root, accel_error_t *err)
     if (!error)
         return ACCEL_OK;
     snprintf(failed, sizeof(failed), "%.*s", (int)len, root);
-    return accel_fail_at(err, A0803, failed,
-                         "check accel.checkpoint.dir and the rights above it",
-                         "cannot create the checkpoint directory: %s", strerror(error));
+    return accel_fail_at(
+        err, A0803, failed,
+        "check accel.checkpoint.dir and the permissions of its parent directories",
+        "cannot create the checkpoint directory: %s", strerror(error));
 }
 
 accel_status_t ckpt_fsync(int fd, const char *what, accel_error_t *err)
@@ -183,8 +184,8 @@ accel_status_t ckpt_check_name(int dirfd, int64_t step, const char *shown,
     if (named < 0 || named == step)
         return ACCEL_OK;
     return accel_fail_at(
-        err, A0808, shown, "give it the name of its step again",
-        "its manifest is of step %" PRId64 ": the directory was renamed", step);
+        err, A0808, shown, "rename it to its original name",
+        "the manifest is for step %" PRId64 ": the directory was renamed", step);
 }
 
 accel_status_t ckpt_list_names(int rootfd, const char *prefix,

@@ -37,7 +37,7 @@ static accel_status_t failed(struct layout *l, const char *what, const char *nam
     ckpt_h5_cause(cause, sizeof(cause));
     return accel_fail_at(
         l->err, A0806, l->shard->name,
-        "check the space, quota and rights of the checkpoint directory",
+        "check the space, quota and permissions of the checkpoint directory",
         "cannot lay out %.400s (%s): HDF5 %s", name, what, cause);
 }
 

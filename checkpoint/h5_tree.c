@@ -56,8 +56,8 @@ static void differs(const struct tree *t, const char *fmt, ...)
     H5Eclear2(H5E_DEFAULT);
     snprintf(where, sizeof(where), "%.180s/%s", t->c->dir, t->c->m.file[t->file].name);
     accel_fail_at(&e, A0840, where,
-                  "accel reads the right data, HDF5 tools would not: use accel, or "
-                  "another checkpoint",
+                  "read it with accel, which finds the right data where HDF5 tools do "
+                  "not, or use another checkpoint",
                   "%s", text);
     t->finding(t->user, &e);
 }
@@ -231,14 +231,14 @@ static const char *attributes_problem(const struct tree *t, hid_t set,
          has_attribute(set, "accel_dtype", type, 0, name, sizeof(name));
     H5Tclose(type);
     if (!ok)
-        return "its attribute accel_dtype differs from the manifest";
+        return "the attribute accel_dtype differs from the manifest";
     if (!whole &&
         (!has_attribute(set, "global_shape", H5T_STD_I64LE, x->ndim, x->shape, bytes) ||
          !has_attribute(set, "offset", H5T_STD_I64LE, x->ndim, b->offset, bytes)))
-        return "its attribute global_shape or offset differs from the manifest";
+        return "the attribute global_shape or offset differs from the manifest";
     return attribute_count(set) == (whole ? 1 : 3)
                ? NULL
-               : "it has other attributes than accel writes";
+               : "has other attributes than those accel writes";
 }
 
 /* One piece, in this file, without filters: only then do HDF5 tools read the
@@ -246,10 +246,10 @@ static const char *attributes_problem(const struct tree *t, hid_t set,
 static const char *storage_problem(hid_t plist)
 {
     if (plist < 0 || H5Pget_layout(plist) != H5D_CONTIGUOUS)
-        return "its bytes do not lie in one piece";
+        return "the bytes are not contiguous";
     if (H5Pget_external_count(plist) != 0)
-        return "its bytes lie in another file";
-    return H5Pget_nfilters(plist) == 0 ? NULL : "it has filters";
+        return "the bytes are in another file";
+    return H5Pget_nfilters(plist) == 0 ? NULL : "has filters";
 }
 
 /* The dataset's extent; it may not be extendible either. */
@@ -261,10 +261,10 @@ static const char *shape_problem(hid_t space, const struct ckpt_tensor *x,
     if (H5Sget_simple_extent_type(space) != (x->ndim ? H5S_SIMPLE : H5S_SCALAR) ||
         H5Sget_simple_extent_ndims(space) != x->ndim ||
         H5Sget_simple_extent_dims(space, dims, most) != x->ndim)
-        return "its number of dimensions differs from the manifest";
+        return "the number of dimensions differs from the manifest";
     for (int d = 0; d < x->ndim; d++)
         if (dims[d] != (hsize_t)b->shape[d] || most[d] != dims[d])
-            return "its shape differs from the manifest";
+            return "the shape differs from the manifest";
     return NULL;
 }
 
@@ -279,16 +279,16 @@ static const char *dataset_problem(const struct tree *t, hid_t set,
     const char *p = storage_problem(plist);
 
     if (!p && (type < 0 || H5Tequal(type, ckpt_h5_type(t->bf16, x->dtype)) <= 0))
-        p = "its type differs from the manifest";
+        p = "the type differs from the manifest";
     if (!p)
         p = shape_problem(space, x, b);
     H5Sclose(space);
     H5Tclose(type);
     H5Pclose(plist);
     if (!p && H5Dget_storage_size(set) != (hsize_t)b->bytes)
-        p = "its size in the file differs from the manifest";
+        p = "the size in the file differs from the manifest";
     if (!p && H5Dget_offset(set) != (haddr_t)b->at)
-        p = "its bytes lie elsewhere than the manifest says";
+        p = "the bytes are not where the manifest says";
     return p ? p : attributes_problem(t, set, b);
 }
 
@@ -299,9 +299,9 @@ static void compare_group(const struct tree *t, const struct node *n, hid_t grou
     H5G_info_t info;
 
     if (H5Gget_info(group, &info) < 0)
-        differs(t, "group /%s: it cannot be counted", n->path);
+        differs(t, "group /%s: cannot count its entries", n->path);
     else if (info.nlinks != n->links)
-        differs(t, "group /%s has %llu entries, the manifest names %zu", n->path,
+        differs(t, "group /%s has %llu entries, but the manifest names %zu", n->path,
                 (unsigned long long)info.nlinks, n->links);
 }
 
@@ -313,19 +313,19 @@ static hid_t open_node(const struct tree *t, const struct node *n,
     H5L_info_t link;
     hid_t h;
 
-    *problem_out = "there is none";
+    *problem_out = "missing";
     if (n == t->node)
         return H5Gopen2(t->h5, "/", H5P_DEFAULT);
     if (H5Lexists(t->h5, n->path, H5P_DEFAULT) <= 0)
         return -1;
-    *problem_out = "it is a link";
+    *problem_out = "is a link";
     if (H5Lget_info(t->h5, n->path, &link, H5P_DEFAULT) < 0 ||
         link.type != H5L_TYPE_HARD)
         return -1;
-    *problem_out = "it cannot be opened";
+    *problem_out = "cannot be opened";
     h = H5Oopen(t->h5, n->path, H5P_DEFAULT);
     if (h >= 0 && H5Iget_type(h) != (n->box ? H5I_DATASET : H5I_GROUP)) {
-        *problem_out = "it is something else";
+        *problem_out = "is another kind of object";
         H5Oclose(h);
         return -1;
     }
@@ -378,7 +378,7 @@ static void compare_file(const struct tree *t)
     hsize_t block = 1;
 
     if (plist < 0 || H5Pget_userblock(plist, &block) < 0 || block != 0)
-        differs(t, "the HDF5 data do not begin at the first byte");
+        differs(t, "the HDF5 data does not begin at the first byte");
     H5Pclose(plist);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(want); i++)
         if (!has_attribute(t->h5, want[i].name, H5T_STD_I64LE, 0, &want[i].value,
@@ -386,7 +386,7 @@ static void compare_file(const struct tree *t)
             differs(t, "the file's attribute %s is not %" PRId64, want[i].name,
                     want[i].value);
     if (attribute_count(t->h5) != 7)
-        differs(t, "the file has other attributes than accel writes");
+        differs(t, "the file has other attributes than those accel writes");
 }
 
 /* Opens by descriptor, so that libhdf5 sees the file that was opened
@@ -407,7 +407,7 @@ static hid_t open_file(const struct tree *t, int fd)
         char cause[256];
 
         ckpt_h5_cause(cause, sizeof(cause));
-        differs(t, "HDF5 cannot open it: %s", cause);
+        differs(t, "HDF5 cannot open the file: %s", cause);
     }
     return h5;
 }
@@ -443,12 +443,13 @@ accel_status_t ckpt_h5_compare(const accel_ckpt_t *c, int file,
     accel_status_t st;
 
     if (fd < 0)
-        return accel_fail_at(err, A0810, name, "check the disk and the rights",
+        return accel_fail_at(err, A0810, name, "check the disk and the permissions",
                              "cannot open: %m");
     st = expect_all(&t);
     if (!st && ckpt_h5_begin(&quiet))
-        st = accel_fail_at(err, A0810, name, "check the HDF5 library",
-                           "the HDF5 library does not start");
+        st = accel_fail_at(err, A0810, name,
+                           "check the installation of the HDF5 library",
+                           "cannot initialise the HDF5 library");
     if (!st) {
         t.bf16 = ckpt_h5_bf16();
         compare_shard(&t, fd);

@@ -36,7 +36,7 @@ static accel_status_t read_manifest(accel_ckpt_t *c, const char *shown,
     }
     if (!S_ISREG(sb.st_mode) || sb.st_size > CKPT_MANIFEST_MAX) {
         st = accel_fail_at(err, A0808, where, "use another checkpoint",
-                           "not a plain file of at most %d bytes", CKPT_MANIFEST_MAX);
+                           "not a regular file of at most %d bytes", CKPT_MANIFEST_MAX);
         goto out;
     }
     text = malloc((size_t)sb.st_size + 1);

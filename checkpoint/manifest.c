@@ -38,11 +38,11 @@ const char *ckpt_name_problem(const char *name)
     const char *part = name;
 
     if (len == 0 || len > CKPT_NAME_MAX)
-        return "it is empty or longer than 511 bytes";
+        return "empty or longer than 511 bytes";
     for (size_t i = 0; i <= len; i++) {
         if (name[i] != '/' && name[i] != '\0') {
             if (name[i] < 0x21 || name[i] > 0x7e || name[i] == '@')
-                return "it holds a blank, '@' or a byte outside printable ASCII";
+                return "contains a blank, '@' or a byte outside printable ASCII";
             continue;
         }
         if (part == name + i || (part + 1 == name + i && part[0] == '.') ||
@@ -184,8 +184,8 @@ static accel_status_t join_tensors(struct ckpt_manifest *m, size_t *map_out,
         if (kept && compare_key(t->blob, t->name, last->blob, last->name) == 0) {
             if (!same_tensor(t, last))
                 return accel_fail_at(
-                    err, A0816, t->name, "all ranks must describe a tensor alike",
-                    "two boxes disagree about its dtype or global shape");
+                    err, A0816, t->name, "describe the tensor identically on all ranks",
+                    "two boxes have different dtypes or global shapes");
             map_out[t->box] = kept - 1;
             free(t->name);
             t->name = NULL;

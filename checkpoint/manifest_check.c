@@ -83,8 +83,7 @@ static accel_status_t check_overlap(const struct ckpt_manifest *m,
             if (!hit && ++*pairs <= PAIRS_MAX)
                 continue;
             free(s);
-            return accel_fail_at(err, code, t->name,
-                                 "every element must be stored exactly once",
+            return accel_fail_at(err, code, t->name, "store every element exactly once",
                                  hit ? "boxes of files %d and %d overlap"
                                      : "too many boxes to check (files %d, %d)",
                                  a->file, b->file);
@@ -103,20 +102,21 @@ static accel_status_t check_tensor(const struct ckpt_manifest *m,
     int64_t elem = (int64_t)accel_dtype_bytes(t->dtype);
 
     if (volume < 0 || __builtin_mul_overflow(volume, elem, &total))
-        return accel_fail_at(err, code, t->name, "sizes must fit into 63 bits of bytes",
-                             "its size overflows");
+        return accel_fail_at(err, code, t->name, "use sizes of less than 2^63 bytes",
+                             "the tensor's size overflows");
     for (size_t i = t->box; i < t->box + t->boxes; i++) {
         const struct ckpt_mbox *b = &m->box[i];
         int64_t v = ckpt_volume(t->ndim, b->shape);
 
         if (v <= 0 || !ckpt_box_inside(t->ndim, b->offset, b->shape, t->shape))
-            return accel_fail_at(
-                err, code, t->name, "every box must lie inside its tensor",
-                "a box of %s lies outside the tensor", m->file[b->file].name);
+            return accel_fail_at(err, code, t->name, "keep every box inside its tensor",
+                                 "a box of %s lies outside the tensor",
+                                 m->file[b->file].name);
         if (b->bytes != v * elem)
-            return accel_fail_at(
-                err, code, t->name, "a box has its volume times the size of an element",
-                "a box of %s has the wrong number of bytes", m->file[b->file].name);
+            return accel_fail_at(err, code, t->name,
+                                 "pass the box's volume times the size of an element",
+                                 "a box of %s has the wrong number of bytes",
+                                 m->file[b->file].name);
         /* beyond the volume the sum says enough: boxes are there twice */
         if (__builtin_add_overflow(covered, v, &covered))
             covered = -1;
@@ -125,9 +125,9 @@ static accel_status_t check_tensor(const struct ckpt_manifest *m,
     }
     if (covered != volume)
         return accel_fail_at(
-            err, code, t->name, "boxes of all ranks must tile the tensor exactly",
-            "its boxes hold %" PRId64 " of %" PRId64 " elements%s", covered, volume,
-            covered < volume ? ": some are missing" : ": some are twice");
+            err, code, t->name, "make the boxes of all ranks tile the tensor exactly",
+            "the boxes hold %" PRId64 " of %" PRId64 " elements%s", covered, volume,
+            covered < volume ? ": some are missing" : ": some are stored twice");
     return check_overlap(m, t, pairs, code, err);
 }
 
@@ -185,14 +185,16 @@ accel_status_t ckpt_manifest_check(const struct ckpt_manifest *m, enum message c
 
         if (b->at < 0 || b->bytes > f->bytes || b->at > f->bytes - b->bytes)
             st = accel_fail_at(err, code, f->name,
-                               "the file was cut, or the manifest is of another one",
+                               "use another checkpoint: the file was truncated, or the "
+                               "manifest belongs to another file",
                                "tensor %s reaches beyond the end of the file",
                                m->tensor[b->tensor].name);
         else if (i && last->file == b->file && last->at + last->bytes > b->at)
-            st = accel_fail_at(err, code, f->name,
-                               "every tensor must have its own bytes",
-                               "tensors %s and %s share bytes of the file",
-                               m->tensor[last->tensor].name, m->tensor[b->tensor].name);
+            st = accel_fail_at(
+                err, code, f->name,
+                "use another checkpoint: every tensor must have its own bytes",
+                "tensors %s and %s share bytes of the file",
+                m->tensor[last->tensor].name, m->tensor[b->tensor].name);
     }
     free(order);
     return st;

@@ -194,8 +194,9 @@ static accel_status_t check_format(const struct parser *whole, const char *text,
     if (!header_number(&p, "accel-checkpoint", INT64_MAX, &version) ||
         version == CKPT_FORMAT)
         return ACCEL_OK;
-    return accel_fail_at(p.err, A0813, p.where, "use the accel that wrote it",
-                         "format %" PRId64 "; this library (%s) reads format %d",
+    return accel_fail_at(p.err, A0813, p.where, "use the accel version that wrote it",
+                         "the checkpoint has format %" PRId64
+                         ", but this library (%s) reads format %d",
                          version, PACKAGE_VERSION, CKPT_FORMAT);
 }
 
@@ -213,7 +214,7 @@ static accel_status_t parse_header(struct parser *p, struct ckpt_manifest *m)
         !header(p, "sharding", m->sharding, sizeof(m->sharding), false) ||
         !header(p, "run-id", m->run_id, sizeof(m->run_id), true) ||
         !header_number(p, "piece", INT32_MAX, &piece) || piece != CKPT_PIECE_BYTES)
-        return bad(p, "bad header");
+        return bad(p, "invalid header");
     m->world = (int)world;
     return ACCEL_OK;
 }
@@ -239,7 +240,7 @@ static accel_status_t parse_files(struct parser *p, struct ckpt_manifest *m,
 
         p->at += 2;
         if (!word(p, &w, &len) || len >= sizeof(f.name))
-            return bad(p, "bad file line");
+            return bad(p, "invalid file line");
         memcpy(f.name, w, len);
         for (; rank < m->world; rank++) {
             char want[40];
@@ -252,7 +253,7 @@ static accel_status_t parse_files(struct parser *p, struct ckpt_manifest *m,
         }
         if (rank == m->world || !next_number(p, &f.bytes) || !hash(p, &f.meta) ||
             !at_line_end(p))
-            return bad(p, "bad file line");
+            return bad(p, "invalid file line");
         m->file[rank] = f;
         found++;
         end_line(p);
@@ -296,23 +297,23 @@ static accel_status_t parse_tensor(struct parser *p, struct ckpt_manifest *m)
 
     p->at += 2;
     if (!word(p, &w, &len) || len >= sizeof(name))
-        return bad(p, "bad tensor name");
+        return bad(p, "invalid tensor name");
     memcpy(name, w, len);
     name[len] = '\0';
     if (strlen(name) != len || ckpt_name_problem(name))
-        return bad(p, "bad tensor name");
+        return bad(p, "invalid tensor name");
     t.name = name;
     if (t.blob) {
         t.dtype = ACCEL_U8;
         t.ndim = 1;
         if (!next_number(p, &t.shape[0]))
-            return bad(p, "bad blob line");
+            return bad(p, "invalid blob line");
     } else if (!word(p, &w, &len) || !dtype_named(w, len, &t.dtype) ||
                !dims(p, t.shape, &t.ndim)) {
-        return bad(p, "bad tensor line");
+        return bad(p, "invalid tensor line");
     }
     if (!at_line_end(p))
-        return bad(p, "bad tensor line");
+        return bad(p, "invalid tensor line");
     if (last && (last->blob > t.blob ||
                  (last->blob == t.blob && strcmp(last->name, name) >= 0)))
         return bad(p, "tensor names are not sorted or not unique");
@@ -335,7 +336,7 @@ static accel_status_t parse_box(struct parser *p, struct ckpt_manifest *m, int f
         ns != t->ndim || !next_number(p, &file) || file >= files ||
         !next_number(p, &b.at) || !next_number(p, &b.bytes) || b.bytes < 1 ||
         !at_line_end(p))
-        return bad(p, "bad box line");
+        return bad(p, "invalid box line");
     end_line(p);
     /* Each piece has a line of 35 bytes, so the rest of the text bounds the pieces that
      * are worth allocating. */
@@ -348,7 +349,7 @@ static accel_status_t parse_box(struct parser *p, struct ckpt_manifest *m, int f
             return bad(p, "fewer hashes than the box has pieces");
         p->at += 2;
         if (!hash(p, &m->piece[m->box[m->boxes - 1].piece + k]) || !at_line_end(p))
-            return bad(p, "bad hash line");
+            return bad(p, "invalid hash line");
         end_line(p);
     }
     return st;
@@ -363,7 +364,7 @@ static accel_status_t parse_tensors(struct parser *p, struct ckpt_manifest *m,
 
     while (!st && p->at < p->end) {
         if (!next_line(p))
-            return bad(p, "a line does not end");
+            return bad(p, "a line has no end");
         if (line_is(p, 'T') || line_is(p, 'S'))
             st = parse_tensor(p, m);
         else if (line_is(p, 'B') && m->tensors > 0)
@@ -406,18 +407,18 @@ static accel_status_t check_self(struct parser *p, const char *text, size_t len)
         return bad(p, "longer than 256 MiB");
     if (len < SELF_BYTES + 1 || text[len - 1] != '\n' ||
         text[len - SELF_BYTES - 1] != '\n')
-        return bad(p, "cut off: the last line is not its hash");
+        return bad(p, "truncated: the last line is not a hash");
     p->end = text + len - SELF_BYTES;
     p->at = p->end;
     p->line_end = text + len - 1;
     if (!line_is(p, 'X'))
-        return bad(p, "cut off: the last line is not its hash");
+        return bad(p, "truncated: the last line is not a hash");
     p->at += 2;
     if (!hash(p, &stored) || !at_line_end(p))
         return bad(p, "the last line is not a hash");
     h = XXH3_128bits(text, len - SELF_BYTES);
     if (h.high64 != stored.hi || h.low64 != stored.lo)
-        return bad(p, "its own hash does not hold");
+        return bad(p, "the manifest does not match its own hash");
     p->at = text;
     return ACCEL_OK;
 }

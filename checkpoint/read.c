@@ -185,13 +185,12 @@ static accel_status_t plan_box(struct reader *r, const accel_ckpt_box_t *want,
         memcmp(t->shape, want->global_shape, (size_t)t->ndim * sizeof(int64_t)) != 0)
         return accel_fail_at(err, A0814, want->name,
                              "resume with the model that wrote the checkpoint",
-                             "%.200s has it with another shape or dtype (%s, %d "
-                             "dimensions)",
+                             "shape or dtype differs in %.200s (%s, %d dimensions)",
                              r->c->dir, accel_dtype_name(t->dtype), t->ndim);
     if (!ckpt_box_inside(t->ndim, want->offset, want->shape, t->shape))
         return accel_fail_at(err, A0815, want->name,
-                             "ask for a box inside the tensor's shape",
-                             "the box asked for lies outside the tensor");
+                             "request a box inside the tensor's shape",
+                             "the requested box lies outside the tensor");
     for (size_t i = t->box; i < t->box + t->boxes && !st; i++)
         st = plan_pair(r, t, i, want, err);
     return st;
@@ -470,8 +469,8 @@ static accel_status_t run_reader(struct reader *r, accel_error_t *err)
     e = pthread_create(&thread, NULL, read_ahead, r);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (e) {
-        st = accel_fail(err, A0002, "raise the process limit",
-                        "cannot start the reading thread: %s", strerror(e));
+        st = accel_fail(err, A0002, "raise the process limit (ulimit -u)",
+                        "cannot start the reader thread: %s", strerror(e));
     } else {
         st = take_all(r, err);
         pthread_join(thread, NULL);

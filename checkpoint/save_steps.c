@@ -55,12 +55,12 @@ static accel_status_t check_args(const accel_ckpt_save_t *s, const accel_ckpt_co
                           "accel_ckpt_save: root, step, keep or world out of range");
     if (!ckpt_word_ok(s->owner, 64) || !ckpt_word_ok(s->sharding, 64) ||
         run > CKPT_RUN_ID_MAX || run == 0)
-        return accel_fail(err, A0815, "use printable words without blanks",
-                          "accel_ckpt_save: bad owner, sharding or run id");
+        return accel_fail(err, A0815, "use printable text without blanks",
+                          "accel_ckpt_save: invalid owner, sharding or run id");
     for (size_t i = 0; i < run; i++)
         if (s->run_id[i] < 0x20 || s->run_id[i] > 0x7e)
             return accel_fail(err, A0815, "use printable ASCII",
-                              "accel_ckpt_save: the run id holds byte 0x%02x",
+                              "accel_ckpt_save: the run id contains byte 0x%02x",
                               (unsigned char)s->run_id[i]);
     return ACCEL_OK;
 }
@@ -79,15 +79,15 @@ static accel_status_t add_box(struct ckpt_manifest *m, const accel_ckpt_box_t *x
     accel_status_t st;
 
     if (problem)
-        return accel_fail_at(err, A0607, x->name, "rename the module", "bad name: %s",
-                             problem);
+        return accel_fail_at(err, A0607, x->name, "rename the module",
+                             "invalid name: %s", problem);
     if (elem == 0 || x->ndim < 0 || x->ndim > ACCEL_CKPT_MAX_DIMS ||
         !ckpt_box_inside(x->ndim, x->offset, x->shape, x->global_shape) ||
         (volume = ckpt_volume(x->ndim, x->shape)) < 0 ||
         __builtin_mul_overflow(volume, elem, &b.bytes) || (volume && !x->data))
         return accel_fail_at(err, A0815, x->name,
                              "see accel_ckpt_box_t in accel_ckpt.h",
-                             "its dtype, shape, offset or data make no sense");
+                             "invalid dtype, shape, offset or data");
     memcpy(t.shape, x->global_shape, (size_t)x->ndim * sizeof(int64_t));
     memcpy(b.offset, x->offset, (size_t)x->ndim * sizeof(int64_t));
     memcpy(b.shape, x->shape, (size_t)x->ndim * sizeof(int64_t));
@@ -189,9 +189,10 @@ static accel_status_t total_bytes(const accel_ckpt_coll_t *c,
     for (int r = 1; !st && c->rank == 0 && r < c->size; r++) {
         *total_out += of[r].bytes;
         if (of[r].step != mine.step)
-            st = accel_fail(err, A0816, "all ranks must save the same step",
-                            "rank %d saves step %" PRId64 ", rank 0 step %" PRId64, r,
-                            of[r].step, mine.step);
+            st = accel_fail(err, A0816, "save the same step on all ranks",
+                            "rank %d saves step %" PRId64
+                            ", but rank 0 saves step %" PRId64,
+                            r, of[r].step, mine.step);
     }
     if (c->rank == 0)
         free(all);
@@ -224,9 +225,9 @@ static accel_status_t join_fragments(const struct ckpt_manifest *mine, const cha
         st = ckpt_manifest_parse(&part, all, sizes[r], true, where, err);
         if (!st && (part.world != m.world || strcmp(part.run_id, m.run_id) != 0 ||
                     !part.file[r].name[0]))
-            st = accel_fail(err, A0816, "all ranks must save the same run",
-                            "rank %d of %d saves run '%s', rank 0 of %d '%s'", r,
-                            part.world, part.run_id, m.world, m.run_id);
+            st = accel_fail(err, A0816, "save the same run on all ranks",
+                            "rank %d of %d saves run '%s', but rank 0 of %d saves '%s'",
+                            r, part.world, part.run_id, m.world, m.run_id);
         if (!st)
             st = ckpt_manifest_merge(&m, &part, r, err);
         ckpt_manifest_free(&part);

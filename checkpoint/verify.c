@@ -89,7 +89,7 @@ static void check_file(accel_ckpt_t *c, int file, struct findings *f)
 
         snprintf(where, sizeof(where), "%.180s/%s", c->dir, c->m.file[file].name);
         accel_fail_at(&e, A0809, where,
-                      "the data may be whole, HDF5 tools will not read them",
+                      "the data may be intact, but HDF5 tools cannot read it",
                       "the HDF5 structures around the tensors do not match their hash");
         finding(f, &e);
     }
@@ -101,8 +101,9 @@ static accel_status_t conclude(const struct findings *f, accel_status_t st,
                                const char *dir)
 {
     if (f->gone && !f->count)
-        return accel_fail_at(f->err, A0843, dir, "look at one that stays",
-                             "it was removed or replaced while it was verified");
+        return accel_fail_at(
+            f->err, A0843, dir, "verify one that no run is replacing",
+            "the checkpoint was removed or replaced during verification");
     if (st)
         return st;
     return f->damaged ? ACCEL_ECORRUPT : f->count ? f->err->code : ACCEL_OK;

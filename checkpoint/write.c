@@ -203,7 +203,7 @@ static accel_status_t open_files(struct ring *r, int dirfd, const struct ckpt_fi
     if (r->fd < 0)
         return accel_fail_at(
             err, A0801, f->name,
-            "check the disk and the rights of the checkpoint directory",
+            "check the disk and the permissions of the checkpoint directory",
             "cannot open: %m");
     r->direct = TEMP_FAILURE_RETRY(
         openat(dirfd, f->name, O_WRONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC));

@@ -125,8 +125,9 @@ static accel_status_t train(accel_t *run, accel_job_t *job, accel_error_t *err)
         declare(run, "last", 1, WIDE, &last, err))
         return err->code;
     if (accel_stream(run) || accel_unit_dtype(first) != ACCEL_F32)
-        return accel_error_set(err, ACCEL_EUNSUPPORTED, "byo is float32 and for CPUs",
-                               "say use_cpu: true and mixed_precision: 'no'");
+        return accel_error_set(err, ACCEL_EUNSUPPORTED,
+                               "byo runs in float32 on CPUs only",
+                               "set use_cpu: true and mixed_precision: 'no'");
     accel_prepare(run, job, err);
     while (!err->code && accel_more(run))
         micro_batch(run, first, last, err);

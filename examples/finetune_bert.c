@@ -45,9 +45,9 @@ struct program {
 const char *argp_program_version = "finetune_bert (accel) 0.1.0";
 static const char doc[] =
     "Example:\n  srun --accel-config=fsdp.yaml ./finetune_bert --model DIR --data "
-    "FILE.tsv\n\nTrains BERT to tell classes of sentences or sentence pairs (LABEL, "
-    "SENTENCE, SENTENCE, tabs in between) and prints the accuracy on the held-out "
-    "end of the file. Options (and their defaults):";
+    "FILE.tsv\n\nTrains BERT to classify sentences or sentence pairs (LABEL, SENTENCE, "
+    "SENTENCE, separated by tabs) and prints the accuracy on the held-out end of the "
+    "file. Options (and their defaults):";
 
 /* Long options without a letter, above all letters. */
 enum {
@@ -70,13 +70,14 @@ static const struct argp_option options[] = {
     { "data", O_DATA, "FILE", 0, "the TSV file", 0 },
     { "vocab", O_VOCAB, "FILE", 0, "word pieces (DIR/vocab.txt)", 0 },
     { "out", O_OUT, "DIR", 0, "log and checkpoints (out)", 0 },
-    { "save", O_SAVE, "DIR", 0, "write the tuned model there (nowhere)", 0 },
-    { "seq", O_SEQ, "N", 0, "longest pair in pieces (64)", 0 },
+    { "save", O_SAVE, "DIR", 0, "where to write the tuned model (nowhere)", 0 },
+    { "seq", O_SEQ, "N", 0, "longest pair, in word pieces (64)", 0 },
     { "batch", O_BATCH, "N", 0, "pairs per rank (16)", 0 },
     { "steps", O_STEPS, "N", 0, "optimizer steps (200)", 0 },
     { "lr", O_LR, "X", 0, "peak learning rate (5e-5; without --model 1e-3)", 0 },
-    { "seed", O_SEED, "N", 0, "initial values and order (1)", 0 },
-    { "holdout", O_HOLDOUT, "X", 0, "part of the file kept for the accuracy (0.1)", 0 },
+    { "seed", O_SEED, "N", 0, "seed of initial values and sample order (1)", 0 },
+    { "holdout", O_HOLDOUT, "X", 0,
+      "fraction of the file held out for the accuracy (0.1)", 0 },
     { 0 },
 };
 
@@ -164,12 +165,12 @@ static accel_status_t read_file(struct program *p, accel_error_t *err)
     n = getdelim(&p->text, &room, '\0', f);
     fclose(f);
     if (n <= 0)
-        return problem(err, ACCEL_EINVAL, "one pair a line", p->data, 0,
+        return problem(err, ACCEL_EINVAL, "write one pair per line", p->data, 0,
                        "the file is empty or cannot be read");
     /* getdelim stops at a NUL: what follows it would be lost in silence. */
     if ((size_t)n != strlen(p->text))
-        return problem(err, ACCEL_EINVAL, "a TSV file is text", p->data, 0,
-                       "the file has a NUL byte");
+        return problem(err, ACCEL_EINVAL, "give a TSV file, which is plain text",
+                       p->data, 0, "the file contains a NUL byte");
     return ACCEL_OK;
 }
 
@@ -180,7 +181,7 @@ static const char *split_line(char *line, struct pair *out)
     long label = strtol(line, &end, 10);
 
     if (end == line || *end != '\t' || label < 0 || label > 999)
-        return "it does not begin with a label from 0 to 999 and a tab";
+        return "the line does not begin with a label from 0 to 999 and a tab";
     /* The bound catches a file of scores or ids before a head of that many classes is
      * made. */
     out->label = (int32_t)label;
@@ -191,7 +192,7 @@ static const char *split_line(char *line, struct pair *out)
         out->text[i] = begin;
         out->len[i] = (int)(end - begin);
     }
-    return *end ? "it has more than a label and two sentences" : NULL;
+    return *end ? "the line has more than a label and two sentences" : NULL;
 }
 
 /* Splits the file into pairs and counts the labels. Empty lines are passed over. */
@@ -288,8 +289,9 @@ static accel_status_t read_data(struct program *p, accel_error_t *err)
         return st;
     p->pieces = wordpiece_open(path);
     if (!p->pieces)
-        return problem(err, ACCEL_EINVAL, "one piece a line, [PAD] [UNK] [CLS] [SEP]",
-                       path, 0, strerror(errno));
+        return problem(err, ACCEL_EINVAL,
+                       "write one piece per line, with [PAD] [UNK] [CLS] [SEP]", path,
+                       0, strerror(errno));
     /* Never -1: wordpiece_open refuses a vocabulary that lacks one of these. */
     p->cls = wordpiece_id(p->pieces, "[CLS]");
     p->sep = wordpiece_id(p->pieces, "[SEP]");

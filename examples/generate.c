@@ -33,12 +33,14 @@ enum { O_MODEL = 256, O_PROMPT, O_COUNT, O_TEMPERATURE, O_K, O_P, O_SEED, O_OUT 
 
 static const struct argp_option options[] = {
     { "model", O_MODEL, "DIR", 0, "config.json, weights and tokenizer (required)", 0 },
-    { "prompt", O_PROMPT, "TEXT", 0, "what to continue (<|endoftext|>)", 0 },
-    { "count", O_COUNT, "N", 0, "tokens to make at most (100)", 0 },
-    { "temperature", O_TEMPERATURE, "X", 0, "0: always the likeliest (0.8)", 0 },
-    { "top-k", O_K, "N", 0, "draw among the N likeliest, 0: all (0)", 0 },
-    { "top-p", O_P, "X", 0, "draw among the likeliest that reach X (1)", 0 },
-    { "seed", O_SEED, "N", 0, "another one, another text (1)", 0 },
+    { "prompt", O_PROMPT, "TEXT", 0, "text to continue (<|endoftext|>)", 0 },
+    { "count", O_COUNT, "N", 0, "most tokens to generate (100)", 0 },
+    { "temperature", O_TEMPERATURE, "X", 0, "sampling temperature, 0: greedy (0.8)",
+      0 },
+    { "top-k", O_K, "N", 0, "sample from the N likeliest tokens, 0: all (0)", 0 },
+    { "top-p", O_P, "X", 0,
+      "sample from the likeliest tokens whose probabilities sum to X (1)", 0 },
+    { "seed", O_SEED, "N", 0, "seed of the sampling (1)", 0 },
     { "out", O_OUT, "DIR", 0, "log of the run (out)", 0 },
     { 0, 0, 0, 0, 0, 0 },
 };
@@ -176,7 +178,7 @@ static accel_status_t generate(accel_t *run, struct settings *s,
     accel_status_t st;
 
     if (!ids)
-        return accel_error_set(err, ACCEL_ENOMEM, "no memory for the text", NULL);
+        return accel_error_set(err, ACCEL_ENOMEM, "cannot allocate the text", NULL);
     for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++)
         /* -1: this tokenizer has no such token. */
         if ((stream.stop[stream.stops] = accel_tokenizer_id(tokenizer, ends[i])) >= 0)

@@ -60,7 +60,8 @@ static accel_status_t wrong_shape(const void *attr, const accel_array_t *in, int
 {
     (void)attr, (void)n;
     if (in[0].ndim != 2 || in[1].elems != in[0].dims[0])
-        return accel_error_set(err, ACCEL_EINVAL, "one label per row of logits", NULL);
+        return accel_error_set(err, ACCEL_EINVAL, "pass one label per row of logits",
+                               NULL);
     out->dtype = ACCEL_F32;
     out->ndim = 1;
     out->dims[0] = 1;
@@ -121,8 +122,8 @@ static int gratings_train(accel_t *run, accel_job_t *job)
     /* There is a stream only on a GPU, and our op has no kernel for it. */
     if (accel_stream(run))
         accel_error_set(&err, ACCEL_EUNSUPPORTED,
-                        "the op that counts errors computes in the host's memory",
-                        "say use_cpu: true in the config");
+                        "the op that counts errors runs on the CPU only",
+                        "set use_cpu: true in the config");
     else
         accel_prepare(run, job, &err);
     while (!err.code && accel_more(run))

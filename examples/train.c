@@ -36,12 +36,10 @@ struct settings {
 /* argp prints this for --version. */
 const char *argp_program_version = "train (accel) 0.1.0";
 static const char doc[] =
-    "Example:\n"
-    "  srun --accel-config=fsdp.yaml ./train --data book.txt\n"
-    "  accel launch --config fsdp.yaml -n 2 ./train --data book.txt --steps 500\n\n"
-    "Trains a causal language model. How it is distributed, sharded and saved is said "
-    "by "
-    "the config file. Options (and their defaults):";
+    "Example:\n  srun --accel-config=fsdp.yaml ./train --data book.txt\n  accel launch "
+    "--config fsdp.yaml -n 2 ./train --data book.txt --steps 500\n\nTrains a causal "
+    "language model. The config file sets how it is distributed, sharded and saved. "
+    "Options (and their defaults):";
 
 /* Long options without a letter, above all letters. */
 enum {
@@ -73,24 +71,24 @@ enum {
 static const struct argp_option options[] = {
     { 0, 0, 0, 0, "Data and output:", 1 },
     { "data", O_DATA, "FILE|DIR", 0,
-      "plain text, read as bytes, or token files of accel tokenize, .bin (sample.txt)",
+      "plain text, read as bytes, or .bin token files from accel tokenize (sample.txt)",
       0 },
     { "out", O_OUT, "DIR", 0, "log and checkpoints (out)", 0 },
-    { "save", O_SAVE, "DIR", 0, "write the weights there at the end (nowhere)", 0 },
+    { "save", O_SAVE, "DIR", 0, "where to write the weights at the end (nowhere)", 0 },
     { "sample", O_SAMPLE, "N", 0, "tokens of text to print at the end (200)", 0 },
-    { "log-every", O_LOG, "N", 0, "steps between progress lines (about 20 a run)", 0 },
+    { "log-every", O_LOG, "N", 0,
+      "steps between progress lines (about 20 lines per run)", 0 },
     { 0, 0, 0, 0, "Model:", 2 },
     { "model", O_MODEL, "NAME|DIR", 0,
       "gpt2, llama-3.2-1b ..., or a directory with config.json and weights to start "
-      "from "
-      "(a gpt2 of these sizes:)",
+      "from (a gpt2 of the sizes below)",
       0 },
     { "layers", O_LAYERS, "N", 0, "transformer blocks (4)", 0 },
     { "heads", O_HEADS, "N", 0, "attention heads (4)", 0 },
     { "width", O_WIDTH, "N", 0, "embedding width, a multiple of heads (128)", 0 },
     { "seq", O_SEQ, "N", 0, "tokens per sample (128)", 0 },
-    { "vocab", O_VOCAB, "N", 0, "vocabulary, at least that of the data (the data's)",
-      0 },
+    { "vocab", O_VOCAB, "N", 0,
+      "vocabulary size, at least that of the data (the data's)", 0 },
     { 0, 0, 0, 0, "Training:", 3 },
     { "batch", O_BATCH, "N", 0, "samples per rank and micro-batch (8)", 0 },
     { "steps", O_STEPS, "N", 0, "optimizer steps (200)", 0 },
@@ -101,7 +99,7 @@ static const struct argp_option options[] = {
     { "clip", O_CLIP, "X", 0, "global gradient norm, 0: off (1.0)", 0 },
     { "weight-decay", O_DECAY, "X", 0, "weight decay (0.1)", 0 },
     { "accumulate", O_ACCUMULATE, "N", 0, "micro-batches per step (1)", 0 },
-    { "seed", O_SEED, "N", 0, "initial values and sample order (1)", 0 },
+    { "seed", O_SEED, "N", 0, "seed of initial values and sample order (1)", 0 },
     { "eval-every", O_EVAL, "N", 0,
       "steps between evaluations on the last tenth of the data, 0: never (0)", 0 },
     { 0, 0, 0, 0, 0, 0 },
@@ -179,13 +177,13 @@ static error_t parse_model(int key, char *arg, struct argp_state *state)
         s->gpt2.vocab = (int)whole(state, arg, 2, 1 << 20);
         return 0;
     case ARGP_KEY_ARG:
-        argp_error(state, "unexpected argument '%s' (data goes after --data)", arg);
+        argp_error(state, "unexpected argument '%s' (use --data for data)", arg);
         return 0;
     case ARGP_KEY_END:
         /* Only now are all options known. */
         if (s->model && s->sized)
             argp_error(state,
-                       "--model has its own layers, heads, width and vocabulary");
+                       "--model sets layers, heads, width and vocabulary itself");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -295,7 +293,7 @@ static accel_status_t print_sample(accel_t *run, const struct settings *s,
 
     if (!out) {
         *err = (accel_error_t){ .code = ACCEL_ENOMEM, .message = 1 };
-        snprintf(err->text, sizeof(err->text), "no memory for the sample");
+        snprintf(err->text, sizeof(err->text), "cannot allocate the sample");
         return ACCEL_ENOMEM;
     }
     /* A draw depends on seed and position only, so every rank takes the same tokens.
@@ -382,7 +380,7 @@ static accel_status_t open_data(struct settings *s, accel_error_t *err)
         *err = (accel_error_t){ .code = ACCEL_EINVAL, .message = 615 };
         snprintf(err->text, sizeof(err->text), "--vocab %d, but the data has %d",
                  s->gpt2.vocab, vocab);
-        snprintf(err->hint, sizeof(err->hint), "leave --vocab out");
+        snprintf(err->hint, sizeof(err->hint), "remove --vocab");
         return ACCEL_EINVAL;
     }
     /* The length of the run is known only now, when all options are read. */

@@ -19,9 +19,10 @@ void arguments_take(int ac, char **av)
         if (strncmp(av[i], "site=/", 6) == 0 && strlen(av[i] + 5) < sizeof(site))
             snprintf(site, sizeof(site), "%s", av[i] + 5);
         else
-            plugin_error(A0207, "plugstack.conf",
-                         "the administrator writes site=/ABSOLUTE/PATH, or nothing",
-                         "unknown argument '%s'", av[i]);
+            plugin_error(
+                A0207, "plugstack.conf",
+                "ask the administrator to use site=/ABSOLUTE/PATH, or no argument",
+                "unknown argument '%s'", av[i]);
     }
 }
 

@@ -28,9 +28,8 @@ static int dry_run_callback(int val, const char *arg, int remote)
 
 static struct spank_option option = {
     .name = OPTION_DRY_RUN,
-    .usage =
-        "[accel] print what would be run, with the origin of every value, and queue "
-        "nothing",
+    .usage = "[accel] print what would run and where each value comes "
+             "from, and queue nothing",
     .has_arg = 0,
     .val = 0,
     .cb = dry_run_callback,
@@ -199,10 +198,10 @@ static void print_resume(void)
     const char *choice = getenv(ENV_RESUME);
 
     if (!choice || strcmp(choice, "auto") == 0)
-        printf("  resume       auto: the newest intact checkpoint, if there is one\n");
+        printf("  resume       auto: the newest intact checkpoint, if any\n");
     else if (strcmp(choice, "none") == 0)
-        printf(
-            "  resume       none: from the beginning; refused where checkpoints are\n");
+        printf("  resume       none: from the beginning; refused if there are "
+               "checkpoints\n");
     else
         printf("  resume       %s\n", choice);
 }
@@ -280,7 +279,7 @@ static const char *known_later(const char *name, const char *value)
         { "WORLD_SIZE", "-1", "the number of tasks" },
         { "ROLE_WORLD_SIZE", "-1", "the number of tasks" },
         { "GROUP_WORLD_SIZE", "-1", "the number of nodes" },
-        { "ACCEL_FIRST_JOB_ID", "0", "the number of the job" },
+        { "ACCEL_FIRST_JOB_ID", "0", "the job id" },
         { "MASTER_ADDR", "", "the node of rank 0" },
     };
 
@@ -302,7 +301,7 @@ static void print_variable(void *user, const char *name, const char *value, bool
     bool own = !strncmp(name, "ACCEL_", 6), path = task && !strcmp(value, "cwd_last");
 
     if (path)
-        printf("  %s: what is there, then the task's directory\n", name);
+        printf("  %s: its value, then the task's directory\n", name);
     else if (!own && get_exported(NULL, name, theirs, sizeof(theirs)))
         printf("  %s=%s (yours)\n", name, theirs);
     else if (task) {
@@ -370,8 +369,7 @@ static bool size_allowed(const struct config *cfg, uint32_t tasks, uint32_t node
         return size_fits(cfg, tasks, nodes);
     if (cfg->num_processes > 0 && tasks != cfg->num_processes)
         printf("note: a step of all %u tasks would be refused: num_processes is %lld; "
-               "give "
-               "that step -n %lld\n",
+               "start it with -n %lld\n",
                tasks, (long long)cfg->num_processes, (long long)cfg->num_processes);
     return true;
 }
@@ -389,7 +387,7 @@ void dry_run_maybe(void)
     if (!cfg) {
         plugin_error(A0344, "--" OPTION_DRY_RUN,
                      "add --" OPTION_CONFIG "=FILE, or leave --" OPTION_DRY_RUN " out",
-                     "it shows what --%s does, which is not given; nothing is queued",
+                     "there is nothing to show without --%s; nothing was queued",
                      OPTION_CONFIG);
         exit(1);
     }
@@ -403,7 +401,7 @@ void dry_run_maybe(void)
     fits = print_tasks(cfg, tasks, nodes) && size_allowed(cfg, tasks, nodes);
     /* The plan is the only result; losing it is an error. */
     if (fflush(stdout) != 0) {
-        plugin_error(A0345, "stdout", "make room, or send it elsewhere",
+        plugin_error(A0345, "stdout", "free space, or redirect the output elsewhere",
                      "cannot print the plan: %m");
         exit(accel_exit_code(ACCEL_EIO));
     }

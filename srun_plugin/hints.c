@@ -51,11 +51,12 @@ static void say_bare_python(char **words)
         text = cmdline_read_file(path, SCRIPT_MAX, &len);
     line = wrap ? script_bare_python(wrap) : text ? script_bare_python(text) : 0;
     if (line && wrap)
-        slurm_info("accel: --wrap: Python runs once here and without a rank: only what "
-                   "srun starts gets what --" OPTION_CONFIG " says (srun python ...)");
+        slurm_info("accel: --wrap: Python runs once here, without a rank: only "
+                   "programs that srun starts use --" OPTION_CONFIG
+                   " (srun python ...)");
     else if (line)
-        slurm_info("accel: %s:%d: Python runs once here and without a rank: only what "
-                   "srun starts gets what --" OPTION_CONFIG " says (srun python ...)",
+        slurm_info("accel: %s:%d: Python runs once here, without a rank: only programs "
+                   "that srun starts use --" OPTION_CONFIG " (srun python ...)",
                    words[cmdline_command(words)], line);
     free(text);
 }
@@ -79,10 +80,9 @@ static void say_no_shards(const struct config *cfg, char **words)
     if (cfg->distributed_type != DIST_FSDP || cfg->device != DEVICE_CPU ||
         !starts_python(words))
         return;
-    slurm_info(
-        "accel: %s: on CPUs a script of Accelerate shards nothing: its ranks meet "
-        "and train whole copies, as with MULTI_CPU (programs of libaccel do shard)",
-        opts_place("distributed_type", place, sizeof(place)));
+    slurm_info("accel: %s: on CPUs an Accelerate script does not shard: each rank "
+               "trains a whole copy, as with MULTI_CPU (libaccel programs do shard)",
+               opts_place("distributed_type", place, sizeof(place)));
 }
 
 /* Slurm has not applied -Q to its log yet at this point. */

@@ -82,10 +82,9 @@ static void *wait_for_signal(void *unused)
     while (read(wake[0], &sig, 1) != 1)
         if (errno != EINTR)
             return NULL;
-    slurm_info(
-        "accel: srun got SIG%s: the tasks are told to save and end, at most %u s "
-        "long; once more ends them at once",
-        sigabbrev_np(sig), kill_wait);
+    slurm_info("accel: srun received SIG%s: the tasks have %u s to save and end; a "
+               "second signal ends them at once",
+               sigabbrev_np(sig), kill_wait);
     if (tell_tasks())
         nanosleep(&patience, NULL);
     kill(getpid(), SIGTERM);

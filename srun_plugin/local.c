@@ -114,17 +114,18 @@ static bool layout_fits(const struct config *cfg, const struct step *s)
     opts_value(cfg, "fsdp_sharding_strategy", strategy, sizeof(strategy));
     if (s->uneven && strncmp(strategy, "HYBRID_", 7) == 0) {
         snprintf(cure, sizeof(cure),
-                 "give --ntasks-per-node, with a number of tasks that %u divides, or "
-                 "use fsdp_sharding_strategy: FULL_SHARD",
+                 "use --ntasks-per-node and a number of tasks that is a multiple of "
+                 "%u, or use fsdp_sharding_strategy: FULL_SHARD",
                  s->nodes);
-        plugin_error(A0322, "fsdp_sharding_strategy", cure,
-                     "%s needs equally many tasks on each node, but they are %s",
-                     strategy, s->tasks_per_node.s);
+        plugin_error(
+            A0322, "fsdp_sharding_strategy", cure,
+            "%s needs the same number of tasks on each node, but the numbers are %s",
+            strategy, s->tasks_per_node.s);
         return false;
     }
     if (s->scattered)
-        slurm_info("accel: tasks are not placed node by node (-m): RANK counts node by "
-                   "node all the same, as torch expects, SLURM_PROCID does not");
+        slurm_info("accel: tasks are not placed node by node (-m): RANK still counts "
+                   "node by node, as torch expects, but SLURM_PROCID does not");
     return true;
 }
 
@@ -193,8 +194,8 @@ int local_user_init(spank_t sp)
         rc = local_prepare(opts_config(), &s);
     else
         plugin_error(A0312, NULL,
-                     "see whether `scontrol ping` answers, and start the step again",
-                     "Slurm does not tell the size of this step");
+                     "check that `scontrol ping` answers, then start the step again",
+                     "Slurm does not report the size of this step");
     strbuf_free(&s.tasks_per_node);
     return rc;
 }

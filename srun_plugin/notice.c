@@ -26,8 +26,8 @@ static void check_limit(const struct config *cfg, const slurm_job_info_t *job)
     if (job->time_limit < NO_VAL && limit <= cfg->preempt_lead_seconds)
         slurm_info(
             "accel: the time limit of %lld s is not longer than "
-            "accel.preemption.lead_seconds %lld: the run will be told to stop as "
-            "soon as it starts; use a longer --time or fewer lead_seconds",
+            "accel.preemption.lead_seconds %lld: the run will be told to stop as soon "
+            "as it starts; use a longer --time or a smaller lead_seconds",
             limit, (long long)cfg->preempt_lead_seconds);
 }
 

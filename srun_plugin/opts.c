@@ -68,7 +68,7 @@ static bool load_api(void)
         return true;
     if (!dladdr((void *)opts_config, &self) || !self.dli_fname) {
         plugin_error(A0308, NULL, "ask the administrator to install accel again",
-                     "cannot find where the plugin was loaded from");
+                     "cannot determine where the plugin was loaded from");
         return false;
     }
     const char *slash = strrchr(self.dli_fname, '/');
@@ -90,8 +90,8 @@ static bool load_api(void)
         strcmp(found->version, PACKAGE_VERSION) != 0) {
         plugin_error(A0308, path,
                      "ask the administrator to install both from one build",
-                     "it is of version %s, accel_spank.so of %s", found->version,
-                     PACKAGE_VERSION);
+                     "its version is %s, but accel_spank.so has version %s",
+                     found->version, PACKAGE_VERSION);
         return false;
     }
     api = found;
@@ -170,10 +170,9 @@ static void compare_digest(const char *digest)
     const char *before = defaults_user_env(ENV_DIGEST);
 
     if (before && strcmp(before, digest) != 0 && spank_context() == S_CTX_LOCAL)
-        slurm_info(
-            "accel: %s is not what it was when the job was submitted: this start "
-            "goes by what it says now",
-            config_path);
+        slurm_info("accel: %s has changed since the job was submitted: this start uses "
+                   "its present contents",
+                   config_path);
 }
 
 /* Notes the hash of the config at the submission, or compares with it. False, with the
@@ -278,8 +277,9 @@ static void leave_alone(void)
 {
     option_in_use = false;
     setenv(ENV_CARRIER, CARRIER_OFF, 1);
-    slurm_info("accel: this step has not the size of %s, which it inherits: it runs "
-               "without accel (srun --" OPTION_CONFIG "=FILE insists, =none says so)",
+    slurm_info("accel: this step does not have the size of %s, which it inherits: it "
+               "runs without accel (srun --" OPTION_CONFIG
+               "=FILE enforces the config, =none turns it off)",
                config_path);
 }
 
@@ -303,7 +303,7 @@ static int option_callback(int val, const char *arg, int remote)
     if (!resolve_path(arg, inherits, path, sizeof(path))) {
         plugin_error(A0309, arg,
                      "cd to a directory that exists, or give a shorter path",
-                     "no absolute path can be made of it");
+                     "cannot make the path absolute");
         return -1;
     }
     if (!load_config(inherits ? path : arg, path, false))
@@ -321,8 +321,8 @@ static int option_callback(int val, const char *arg, int remote)
 static struct spank_option option = {
     .name = OPTION_CONFIG,
     .arginfo = "FILE",
-    .usage = "[accel] launch the program as FILE (Accelerate YAML) says; 'none' "
-             "switches an inherited file off",
+    .usage = "[accel] launch the program as FILE (Accelerate YAML) says; 'none' turns "
+             "off an inherited file",
     .has_arg = 1,
     .val = 0,
     .cb = option_callback,
@@ -340,7 +340,7 @@ void opts_register(spank_t sp, struct spank_option *o)
 {
     if (spank_option_register(sp, o) != ESPANK_SUCCESS)
         plugin_error(A0319, "plugstack.conf",
-                     "ask the administrator whether another plugin has this option",
+                     "ask the administrator whether another plugin defines this option",
                      "cannot register --%s", o->name);
 }
 

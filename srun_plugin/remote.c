@@ -62,7 +62,7 @@ static char *take_carrier(spank_t sp)
     spank_err_t rc;
 
     if (!text) {
-        plugin_error(A0001, NULL, "give the job more memory (--mem)",
+        plugin_error(A0001, NULL, "request more memory for the job (--mem)",
                      "out of memory: the environment needs %d bytes", CARRIER_MAX + 1);
         return NULL;
     }
@@ -163,8 +163,8 @@ static bool hold_port(struct task *t)
         !get_variable(t, "MASTER_PORT", text, sizeof(text)) ||
         strcmp(text, t->port) != 0 || port_hold((unsigned)strtoul(text, NULL, 10)))
         return true;
-    plugin_error(A0315, "MASTER_PORT", "start the step again: it gets another port",
-                 "port %s is the rendezvous of another run on this node", text);
+    plugin_error(A0315, "MASTER_PORT", "start the step again: it will use another port",
+                 "port %s is already used by another run on this node", text);
     return false;
 }
 
@@ -196,7 +196,7 @@ int remote_task_init(spank_t sp)
     t.ops.where = &t;
     if (!read_place(sp, &t.place)) {
         plugin_error(A0312, NULL, "start the step again",
-                     "Slurm does not tell the rank of this task");
+                     "Slurm does not report the rank of this task");
         free(text);
         return -1;
     }
@@ -204,7 +204,7 @@ int remote_task_init(spank_t sp)
     free(text);
     if (st == ACCEL_OK && !t.placed)
         st = accel_fail(&err, A0312, "start the step again",
-                        "Slurm's two ways of counting the tasks disagree");
+                        "Slurm reports two different numbers of tasks");
     if (st != ACCEL_OK) {
         plugin_report(&err);
         return -1;

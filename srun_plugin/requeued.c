@@ -98,10 +98,9 @@ void requeued_drop(uint32_t job_id, int exit_code)
     if (fate == ENDED || fate == UNKNOWN ||
         (fate == QUEUED_AGAIN && slurm_kill_job(job_id, SIGKILL, 0) == SLURM_SUCCESS))
         return;
-    plugin_error(A0226, "RequeueExit", "give the id to scancel when squeue shows it",
-                 "Slurm queues job %u of this srun once more, and it cannot be taken "
-                 "back: %s",
-                 job_id,
-                 fate == ENDING ? "its nodes are still busy"
-                                : slurm_strerror(slurm_get_errno()));
+    plugin_error(
+        A0226, "RequeueExit", "cancel the job with scancel when squeue shows it",
+        "Slurm requeued job %u of this srun, and accel cannot cancel it: %s", job_id,
+        fate == ENDING ? "its nodes are still busy"
+                       : slurm_strerror(slurm_get_errno()));
 }

@@ -119,13 +119,14 @@ static const char *why(const struct outcome *o, char *buf, size_t len)
 {
     const char *what = o->preempted     ? "was preempted"
                        : o->node_failed ? "lost a node"
-                       : o->early       ? "was told to stop as it started"
+                       : o->early       ? "was told to stop while starting"
                                         : "stopped";
 
     if (o->exit_code == EXIT_RESUME)
         snprintf(buf, len, "%s with its state saved (exit 85)", what);
     else
-        snprintf(buf, len, "%s (exit %d; the last complete checkpoint counts)", what,
+        snprintf(buf, len,
+                 "%s (exit %d; it can resume from the last complete checkpoint)", what,
                  o->exit_code);
     return buf;
 }
@@ -135,7 +136,8 @@ static void say_refused(const char *reason, const char *error)
 {
     char cure[96];
 
-    snprintf(cure, sizeof(cure), "scontrol requeue %u, or submit it again", armed_job);
+    snprintf(cure, sizeof(cure), "run scontrol requeue %u, or submit the job again",
+             armed_job);
     plugin_error(A0317, NULL, cure, "job %u %s; requeue refused: %s", armed_job, reason,
                  error);
 }
@@ -156,8 +158,8 @@ static void requeue_batch(const struct outcome *o, const struct config *cfg)
         slurm_info("accel: job %u %s; not requeued: it was submitted with --no-requeue",
                    armed_job, reason);
     else if (o->restarts >= cfg->preempt_max_restarts)
-        slurm_info("accel: job %u %s; not requeued: %ld restarts are the limit "
-                   "(accel.preemption.max_restarts)",
+        slurm_info("accel: job %u %s; not requeued: the limit of %ld restarts is "
+                   "reached (accel.preemption.max_restarts)",
                    armed_job, reason, o->restarts);
     else if (slurm_requeue(armed_job, 0) != SLURM_SUCCESS)
         say_refused(reason, slurm_strerror(slurm_get_errno()));
@@ -171,19 +173,17 @@ static void requeue_batch(const struct outcome *o, const struct config *cfg)
  * So this is told even to jobs that do not come back. */
 static void say_unsaved(const struct outcome *o, const char *signal, int warning)
 {
-    const char *what = o->timed_out ? "the time limit ended it"
-                       : o->preempted && (o->exit_code || o->killed)
-                           ? "it was preempted"
-                       : o->exit_code == 128 + warning ? "the warning signal ended it"
+    const char *what = o->timed_out ? "ended by the time limit"
+                       : o->preempted && (o->exit_code || o->killed) ? "preempted"
+                       : o->exit_code == 128 + warning ? "ended by the warning signal"
                                                        : NULL;
 
     if (what && o->exit_code != EXIT_RESUME && o->exit_code != EXIT_STOPPED &&
         !o->cancelled)
-        slurm_info(
-            "accel: job %u: %s with exit code %d; a program that saves on %s and "
-            "SIGTERM and then ends with 85 comes back and goes on from there "
-            "(libaccel does; other programs: doc/python.md)",
-            armed_job, what, o->exit_code, signal);
+        slurm_info("accel: job %u: %s with exit code %d; a program that saves on %s "
+                   "and SIGTERM and then exits with 85 is restarted and can resume "
+                   "(libaccel programs do; for others see doc/python.md)",
+                   armed_job, what, o->exit_code, signal);
 }
 
 /* Prints the command, for the user to run again. */
@@ -193,7 +193,7 @@ static void say_command(const char *what, char **argv)
 
     for (size_t i = 0; argv && argv[i]; i++)
         strbuf_printf(&line, " %s", argv[i]);
-    slurm_info("%s; to go on run again:%s", what, line.s ? line.s : "");
+    slurm_info("%s; to continue, run again:%s", what, line.s ? line.s : "");
     strbuf_free(&line);
 }
 
@@ -291,20 +291,20 @@ static void resubmit_bare(const struct outcome *o, const struct config *cfg)
     why(o, reason, sizeof(reason));
     /* The first reason that applies; NULL: it is started again. */
     const char *not_again =
-        defaults_user_env("SLURM_JOB_ID")        ? "the allocation is not ours"
+        defaults_user_env("SLURM_JOB_ID")        ? "srun did not create the allocation"
         : !cfg->preempt_resubmit                 ? "accel.preemption.resubmit is false"
-        : argv && cmdline_option(argv, "pty", 3) ? "it has a terminal (--pty)"
-        : shorts > MAX_SHORT ? "too many runs in a row were shorter than 10 s"
+        : argv && cmdline_option(argv, "pty", 3) ? "the step has a terminal (--pty)"
+        : shorts > MAX_SHORT ? "too many consecutive runs were shorter than 10 s"
         : restarts >= cfg->preempt_max_restarts
             ? "the limit of restarts is reached (accel.preemption.max_restarts)"
             : NULL;
     if (not_again || !argv) {
-        snprintf(what, sizeof(what), "accel: job %u %s; not started again: %s",
-                 armed_job, reason, not_again ? not_again : "out of memory");
+        snprintf(what, sizeof(what), "accel: job %u %s; not restarted: %s", armed_job,
+                 reason, not_again ? not_again : "out of memory");
         say_command(what, argv);
     } else {
-        slurm_info("accel: job %u %s; asking for a new allocation (restart %ld of at "
-                   "most %lld)",
+        slurm_info("accel: job %u %s; requesting a new allocation (restart "
+                   "%ld of at most %lld)",
                    armed_job, reason, restarts + 1,
                    (long long)cfg->preempt_max_restarts);
         run_again(argv, restarts + 1, shorts);
@@ -327,7 +327,7 @@ static void say_ended(const struct outcome *o)
     char reason[128], what[256];
 
     why(o, reason, sizeof(reason));
-    snprintf(what, sizeof(what), "accel: job %u %s; not started again: srun got SIG%s",
+    snprintf(what, sizeof(what), "accel: job %u %s; not restarted: srun received SIG%s",
              armed_job, reason, sigabbrev_np(interrupt_seen()));
     say_command(what, argv);
     free(argv);
@@ -395,8 +395,8 @@ void resubmit_watch(void)
     if (!dladdr((void *)at_end, &self) || !self.dli_fname ||
         !dlopen(self.dli_fname, RTLD_NOW | RTLD_NODELETE)) {
         plugin_error(A0318, self.dli_fname,
-                     "after a preemption run the same command again",
-                     "cannot watch the end of the step: %s", dlerror());
+                     "after a preemption, run the same command again",
+                     "cannot monitor the end of the step: %s", dlerror());
         return;
     }
     on_exit(at_end, NULL);

@@ -47,9 +47,8 @@ static int resume_callback(int val, const char *arg, int remote)
 static struct spank_option option = {
     .name = OPTION_RESUME,
     .arginfo = "auto|none|PATH",
-    .usage =
-        "[accel] go on from the newest intact checkpoint (auto), from none, or from "
-        "PATH (a checkpoint, or a directory of them)",
+    .usage = "[accel] resume from the newest intact checkpoint (auto), from none, or "
+             "from PATH (a checkpoint, or a directory of them)",
     .has_arg = 1,
     .val = 0,
     .cb = resume_callback,

@@ -98,9 +98,8 @@ void size_ask_again(const struct config *cfg, char **argv, char **script)
     memcpy(next + 1 + added, argv + 1, words * sizeof(*next));
     if (setenv(ENV_GUARD, "1", 1) == 0) {
         cmdline_exec(next, environ);
-        snprintf(cure, sizeof(cure), "give %s on the command line", text[0]);
-        plugin_error(A0316, argv[0], cure, "cannot start it again with %s: %m",
-                     text[0]);
+        snprintf(cure, sizeof(cure), "pass %s on the command line", text[0]);
+        plugin_error(A0316, argv[0], cure, "cannot restart with %s: %m", text[0]);
         unsetenv(ENV_GUARD);
     }
     free(next);
@@ -169,12 +168,12 @@ bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes)
 
     if (want > 0 && tasks > 0 && tasks != want) {
         opts_place("num_processes", place, sizeof(place));
-        snprintf(cure, sizeof(cure),
-                 "ask for %lld task%s (-n %lld; in a batch job also "
-                 "#SBATCH --ntasks=%lld), or write num_processes: %u in the file, or "
-                 "leave num_processes out to accept any number; a step that is no "
-                 "training, inside a job that is: srun --accel-config=none ...",
-                 want, plural(want), want, want, tasks);
+        snprintf(
+            cure, sizeof(cure),
+            "request %lld task%s (-n %lld; in a batch job also #SBATCH --ntasks=%lld), "
+            "or set num_processes: %u in the file, or remove num_processes to accept "
+            "any number; for a step without training: srun --accel-config=none ...",
+            want, plural(want), want, want, tasks);
         plugin_error(A0301, place, cure,
                      "num_processes is %lld, but this step has %u task%s", want, tasks,
                      plural(tasks));
@@ -182,11 +181,10 @@ bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes)
     }
     if (machines > 0 && nodes > 0 && nodes != machines) {
         opts_place("num_machines", place, sizeof(place));
-        snprintf(
-            cure, sizeof(cure),
-            "ask for %lld node%s (-N %lld), or write num_machines: %u in the file, "
-            "or leave num_machines out to accept any number",
-            machines, plural(machines), machines, nodes);
+        snprintf(cure, sizeof(cure),
+                 "request %lld node%s (-N %lld), or set num_machines: %u in the file, "
+                 "or remove num_machines to accept any number",
+                 machines, plural(machines), machines, nodes);
         plugin_error(A0302, place, cure,
                      "num_machines is %lld, but this step has %u node%s", machines,
                      nodes, plural(nodes));
@@ -194,12 +192,11 @@ bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes)
     }
     if (cfg->distributed_type == DIST_NO && tasks > 1) {
         opts_place("distributed_type", place, sizeof(place));
-        plugin_error(A0303, place,
-                     "start one task (-n1), or write distributed_type: MULTI_CPU, "
-                     "MULTI_GPU or FSDP; a step that is no training: srun "
-                     "--accel-config=none ...",
-                     "distributed_type NO is one process, but this step has %u tasks",
-                     tasks);
+        plugin_error(
+            A0303, place,
+            "start one task (-n1), or use distributed_type: MULTI_CPU, MULTI_GPU or "
+            "FSDP; for a step without training: srun --accel-config=none ...",
+            "distributed_type NO means one process, but this step has %u tasks", tasks);
         return false;
     }
     return mesh_fits(cfg, tasks);
@@ -220,7 +217,7 @@ void size_refuse_early(const struct config *cfg, char **argv)
 
 void size_refuse_het(void)
 {
-    plugin_error(A0313, "SLURM_HET_SIZE", "use one component",
+    plugin_error(A0313, "SLURM_HET_SIZE", "use a job with one component",
                  "heterogeneous jobs are not supported yet");
 }
 
@@ -258,8 +255,8 @@ void size_hint(const struct config *cfg, char **argv)
         gives(argv, 'O', "overcommit", 4) || defaults_user_env("SLURM_NTASKS") ||
         defaults_user_env("SLURM_NPROCS") || defaults_user_env("SLURM_OVERCOMMIT"))
         return;
-    snprintf(cure, sizeof(cure), "give sbatch or salloc --ntasks=%lld", tasks);
+    snprintf(cure, sizeof(cure), "pass --ntasks=%lld to sbatch or salloc", tasks);
     plugin_error(A0314, opts_path(), cure,
-                 "this allocation has %lld CPU%s, the config asks for %lld task%s",
+                 "this allocation has %lld CPU%s, but the config asks for %lld task%s",
                  cpus, plural(cpus), tasks, plural(tasks));
 }

@@ -164,8 +164,9 @@ bool taskenv_export(const struct config *cfg, const struct config_world *world,
     if (st != ACCEL_OK)
         plugin_report(&err);
     else if (b.kept.s)
-        slurm_info("accel: kept from your environment:%s (unset to let accel set them)",
-                   b.kept.s);
+        slurm_info(
+            "accel: kept from your environment:%s (unset them to let accel set them)",
+            b.kept.s);
     strbuf_free(&b.carrier);
     strbuf_free(&b.kept);
     return st == ACCEL_OK;

@@ -41,11 +41,10 @@ static accel_status_t not_loaded(const char *path, const char *why, accel_error_
 
     missing_library(why, library, sizeof(library));
     if (library[0])
-        snprintf(
-            hint, sizeof(hint),
-            "install %.100s (it comes with the CUDA toolkit) on this node or load the "
-            "toolkit's environment module",
-            library);
+        snprintf(hint, sizeof(hint),
+                 "install %.100s (part of the CUDA toolkit) on this node, or load the "
+                 "toolkit's environment module",
+                 library);
     else
         snprintf(hint, sizeof(hint),
                  "install accel again (make install, or the package)");
@@ -62,18 +61,18 @@ static accel_status_t check_module(const struct accel_cuda_module *m, const char
 
     if (m->abi != CUDA_MODULE_ABI)
         return accel_fail(err, A0442, cure,
-                          "%s speaks version %d of the module interface, this library "
-                          "version %d",
+                          "%s uses version %d of the module interface, but this "
+                          "library uses version %d",
                           path, m->abi, CUDA_MODULE_ABI);
     if (strcmp(m->version, accel_version()) != 0)
-        return accel_fail(err, A0442, cure, "%s is of accel %s, this library is %s",
-                          path, m->version, accel_version());
+        return accel_fail(err, A0442, cure,
+                          "%s belongs to accel %s, but this library is %s", path,
+                          m->version, accel_version());
     if (m->vtable_bytes != sizeof(struct backend))
-        return accel_fail(
-            err, A0442, cure,
-            "%s is of another build of accel %s: its table of kernels has "
-            "%zu bytes, not %zu",
-            path, m->version, m->vtable_bytes, sizeof(struct backend));
+        return accel_fail(err, A0442, cure,
+                          "%s comes from another build of accel %s: its kernel table "
+                          "has %zu bytes, not %zu",
+                          path, m->version, m->vtable_bytes, sizeof(struct backend));
     return ACCEL_OK;
 }
 
@@ -88,12 +87,12 @@ static accel_status_t cuda_load_module(const struct accel_cuda_module **module_o
     if (access(path, F_OK) && getenv(ENV_MODULE))
         return accel_fail(err, A0440,
                           "unset " ENV_MODULE " or give it the module's path",
-                          "the CUDA module %s (" ENV_MODULE ") is not there", path);
+                          "the CUDA module %s (" ENV_MODULE ") does not exist", path);
     /* the usual case: accel was built on a machine without a toolkit */
     if (access(path, F_OK))
         return accel_fail(err, A0440,
-                          "build accel where the CUDA toolkit is (./configure "
-                          "--with-cuda=DIR), or ask for no GPU and say use_cpu: true",
+                          "build accel with the CUDA toolkit (./configure "
+                          "--with-cuda=DIR), or request no GPU and set use_cpu: true",
                           "this accel was built without CUDA: there is no %s", path);
     library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)

@@ -19,8 +19,7 @@ static const struct {
     const char *name, *hint;
 } task_counts[] = {
     { "SLURM_STEP_NUM_TASKS",
-      "start with srun --mpi=pmix, or srun --accel-config=FILE, "
-      "which asks for it" },
+      "start with srun --mpi=pmix, or with srun --accel-config=FILE, which sets it" },
     { "OMPI_COMM_WORLD_SIZE", "use an mpirun whose Open MPI was built with PMIx" },
     { "PMI_SIZE", "PMI-1 and PMI-2 are not supported: start with srun --mpi=pmix or "
                   "Open MPI's mpirun" },
@@ -37,12 +36,12 @@ static accel_status_t refuse_lost_tasks(accel_error_t *err)
 
 #ifndef HAVE_PMIX
         hint = "this accel was built without PMIx: install libpmix-dev (Debian) or "
-               "pmix-devel (RHEL), build it again, start with srun --mpi=pmix";
+               "pmix-devel (RHEL), build accel again, and start with srun --mpi=pmix";
 #endif
         if (tasks > 1)
             return accel_fail_at(err, A0401, "bootstrap", hint,
-                                 "%s says there are %ld tasks, but this process was "
-                                 "given no PMIx server to find the others",
+                                 "%s reports %ld tasks, but this process has no PMIx "
+                                 "server to find the others",
                                  task_counts[i].name, tasks);
     }
     return ACCEL_OK;
@@ -90,11 +89,11 @@ accel_status_t boot_exchange(struct boot *b, const void *mine, size_t bytes,
                              struct boot_blobs *all_out, accel_error_t *err)
 {
     if (!b->impl)
-        return accel_fail(err, A0406, "open it first", "bootstrap is not open");
+        return accel_fail(err, A0406, "open it first", "the bootstrap is not open");
     if (bytes > BOOT_BLOB_MAX)
         return accel_fail(err, A0406, "exchange less: an address, not data",
-                          "bootstrap exchange of %zu bytes: at most %d are allowed",
-                          bytes, BOOT_BLOB_MAX);
+                          "bootstrap exchange of %zu bytes: the limit is %d", bytes,
+                          BOOT_BLOB_MAX);
     return b->impl->exchange(b, mine, bytes, all_out, err);
 }
 

@@ -110,7 +110,8 @@ static accel_status_t call_run(struct call *call, int64_t deadline_ns,
 
     if (rc != 0) {
         call_free(call);
-        return accel_fail_at(err, A0002, "bootstrap", "raise ulimit -u",
+        return accel_fail_at(err, A0002, "bootstrap",
+                             "raise the process limit (ulimit -u)",
                              "cannot start the bootstrap thread: %s", strerror(rc));
     }
     pthread_mutex_lock(&call->lock);
@@ -125,11 +126,11 @@ static accel_status_t call_run(struct call *call, int64_t deadline_ns,
     if (call->abandoned) {
         world->stuck = true;
         pthread_detach(thread);
-        return accel_fail_at(err, A0404, "bootstrap",
-                             "look for a rank that died or never started (srun -l "
-                             "prefixes output with ranks); raise the start-up timeout "
-                             "if the cluster is only slow",
-                             "%s did not return before the bootstrap deadline", doing);
+        return accel_fail_at(
+            err, A0404, "bootstrap",
+            "look for a rank that died or never started (srun -l prefixes output with "
+            "ranks); if the cluster is just slow, raise the start-up timeout",
+            "%s did not return before the bootstrap deadline", doing);
     }
     pthread_join(thread, NULL);
     if (st != ACCEL_OK)
@@ -146,8 +147,8 @@ static void call_doing(struct call *call, const char *what)
 static accel_status_t pmix_says(struct call *call, pmix_status_t rc, const char *what)
 {
     return accel_fail_at(&call->err, A0403, "bootstrap",
-                         "check that the launcher's PMIx works: srun --mpi=list must "
-                         "show pmix",
+                         "check that the launcher's PMIx works: srun "
+                         "--mpi=list must show pmix",
                          "%s: %s", what, PMIx_Error_string(rc));
 }
 
@@ -205,7 +206,7 @@ static accel_status_t get_all(struct call *call, const char *key, pmix_value_t *
             values[r]->data.bo.size > BOOT_BLOB_MAX)
             return accel_fail_at(&call->err, A0405, "bootstrap",
                                  "see the output of that rank for why it ended",
-                                 "rank %d gave no address: %s", r,
+                                 "rank %d published no address: %s", r,
                                  PMIx_Error_string(rc));
         total += values[r]->data.bo.size;
     }
@@ -395,7 +396,7 @@ static accel_status_t open_call(struct call *call)
 static accel_status_t stuck(accel_error_t *err)
 {
     return accel_fail_at(err, A0404, "bootstrap",
-                         "the first message of this rank has the reason",
+                         "see the first message of this rank for the reason",
                          "an earlier PMIx call did not return");
 }
 
@@ -410,8 +411,8 @@ static accel_status_t world_exchange(struct boot *b, const void *mine, size_t by
     if (world->stuck)
         return stuck(err);
     if (!world->initialized)
-        return accel_fail(err, A0406, "exchange before leaving it",
-                          "bootstrap was left already");
+        return accel_fail(err, A0406, "exchange before closing it",
+                          "the bootstrap is already closed");
     call = call_new(exchange_call, b);
     if (!call)
         return accel_fail_nomem(err, "bootstrap exchange", sizeof(*call));

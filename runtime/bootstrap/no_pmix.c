@@ -12,6 +12,6 @@ accel_status_t boot_open_pmix(struct boot *b, accel_error_t *err)
     return accel_fail_at(err, A0402, "bootstrap",
                          "install libpmix-dev (Debian) or pmix-devel (RHEL) and build "
                          "accel again, or start one task only",
-                         "the launcher offers PMIx for finding the other tasks, and "
-                         "this accel was built without it");
+                         "the launcher offers PMIx to find the other tasks, but this "
+                         "accel was built without PMIx");
 }

@@ -33,7 +33,7 @@ static accel_status_t open_shm_or_ucx(struct comm *c, struct boot *b, bool must_
 #endif
     return accel_fail(err, A0508,
                       must_share ? "use the backend ucx"
-                                 : "cure that, or build accel with UCX: install "
+                                 : "fix the cause, or build accel with UCX: install "
                                    "libucx-dev (Debian) or ucx-devel (RHEL) first",
                       "the ranks cannot share memory: %s", why);
 }
@@ -216,8 +216,8 @@ static accel_status_t check_size(size_t elems, accel_dtype_t t, size_t copies,
                           (int)t);
     if (__builtin_mul_overflow(elems, size, &bytes) ||
         __builtin_mul_overflow(bytes, copies, &bytes) || bytes > SIZE_MAX / 2)
-        return accel_fail(err, A0506, "send it in several calls",
-                          "%zu elements of %s for %zu ranks are too many", elems,
+        return accel_fail(err, A0506, "split the data into several calls",
+                          "too many elements: %zu of %s for %zu ranks", elems,
                           accel_dtype_name(t), copies);
     return ACCEL_OK;
 }
@@ -302,7 +302,7 @@ accel_status_t comm_reduce_scatter(struct comm *c, const void *in, float *out,
 
     if (st == ACCEL_OK && t != ACCEL_F32 && t != ACCEL_BF16 && !wire_is_scaled(t))
         st = accel_fail(err, A0506, "use float32, bfloat16, float16, e4m3 or e5m2",
-                        "reduce_scatter of %s", accel_dtype_name(t));
+                        "reduce_scatter does not support %s", accel_dtype_name(t));
     if (st == ACCEL_OK)
         st = comm_begin(c, a, err);
     if (st != ACCEL_OK)
@@ -324,7 +324,8 @@ accel_status_t comm_all_reduce(struct comm *c, void *buf, size_t elems, accel_dt
         ((t != ACCEL_F32 && t != ACCEL_BF16 && t != ACCEL_F64 && t != ACCEL_I64) ||
          (unsigned)op > COMM_MIN))
         st = accel_fail(err, A0506, "use float32, bfloat16, float64 or int64",
-                        "all_reduce of %s, operation %d", accel_dtype_name(t), (int)op);
+                        "all_reduce does not support %s with operation %d",
+                        accel_dtype_name(t), (int)op);
     if (st == ACCEL_OK)
         st = comm_begin(c, a, err);
     if (st != ACCEL_OK)
@@ -370,7 +371,7 @@ accel_status_t comm_gather(struct comm *c, const void *mine, size_t bytes, int r
 
     if (st == ACCEL_OK && c->rank == root && (!all_out || !sizes_out))
         st = accel_fail(err, A0506, "pass both on the root",
-                        "gather: the root needs all and sizes");
+                        "gather: all or sizes is NULL on the root");
     if (st == ACCEL_OK)
         st = comm_begin(c, a, err);
     if (st != ACCEL_OK)

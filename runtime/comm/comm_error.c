@@ -114,8 +114,8 @@ accel_status_t comm_fail_silent(struct comm *c, const bool *silent, accel_error_
     if (count > 32)
         strbuf_printf(&list, " and %d more", count - 32);
     st = accel_fail(err, A0501,
-                    "look at these ranks: still computing, stuck in I/O, or in another "
-                    "branch of the program",
+                    "check whether these ranks are still computing, stuck in I/O or in "
+                    "another branch of the program",
                     "%s #%" PRIu64 ": rank%s %s did not arrive within %g s",
                     call_names[c->args.call], c->seq, count == 1 ? "" : "s",
                     list.s ? list.s : "?", seconds);

@@ -202,7 +202,7 @@ static accel_status_t scatter_staged(struct comm *c, const struct scatter *w,
 
     if (chunk == 0)
         return accel_fail(err, A0506, "use bf16",
-                          "reduce_scatter of %s: %d ranks of a node are too many",
+                          "reduce_scatter of %s: too many ranks on a node (%d)",
                           accel_dtype_name(c->args.dtype), c->size);
     if (chunk >= 64)
         chunk = chunk / 64 * 64;
@@ -497,7 +497,7 @@ static accel_status_t shm_alloc(struct comm *c, size_t bytes, void **mem_out,
             err, A0512,
             "use more nodes or a smaller model; or lift the address space "
             "limit (ulimit -v)",
-            "shared memory: %s asked for, %s of the window left",
+            "shared memory: %s requested, but only %s of the window is left",
             format_bytes((double)bytes, want, sizeof(want)),
             format_bytes((double)m->window_bytes - (double)m->heap_used, have,
                          sizeof(have)));

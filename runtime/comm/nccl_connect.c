@@ -55,8 +55,8 @@ static accel_status_t write_card(struct comm *c, struct card *own, accel_error_t
     rc = n->api.unique_id(&own->id);
     if (rc != NCCL_SUCCESS)
         return accel_fail(err, A0515,
-                          "NCCL_DEBUG=WARN lets NCCL say more; NCCL_SOCKET_IFNAME "
-                          "chooses the network interface",
+                          "set NCCL_DEBUG=WARN to see more; NCCL_SOCKET_IFNAME selects "
+                          "the network interface",
                           "ncclGetUniqueId: %s", n->api.error_string(rc));
     return ACCEL_OK;
 }
@@ -71,10 +71,10 @@ static accel_status_t check_gpus(const struct boot *b, const struct card *card,
                 strcmp(card[a].bus_id, card[z].bus_id) == 0)
                 return accel_fail(
                     err, A0425,
-                    "give every rank its own: --gpus-per-task=1, or as "
-                    "many --gpus-per-node as ranks per node",
-                    "ranks %d and %d share GPU %s: NCCL connects one rank "
-                    "per GPU",
+                    "give every rank its own GPU: --gpus-per-task=1, or as many "
+                    "--gpus-per-node as ranks per node",
+                    "ranks %d and %d share GPU %s: NCCL "
+                    "connects one rank per GPU",
                     a, z, card[a].bus_id);
         }
     }
@@ -94,7 +94,7 @@ static accel_status_t check_cards(const struct boot *b, const struct card *card,
                               "rank %d: %s", r, card[r].why);
     for (int r = 1; r < b->size; r++)
         if (card[r].version != card[0].version)
-            return accel_fail(err, A0514, "use one version of NCCL on all nodes",
+            return accel_fail(err, A0514, "use the same version of NCCL on all nodes",
                               "rank %d has NCCL %s, rank 0 has %s", r,
                               nccl_version_text(card[r].version, other),
                               nccl_version_text(card[0].version, first));
@@ -125,10 +125,11 @@ static accel_status_t nccl_agree_cards(struct boot *b, struct card *own,
         if (all.bytes[r] == sizeof(*card))
             memcpy(&card[r], all.data[r], sizeof(*card));
         else
-            st = accel_fail(err, A0433, "start all ranks with one version of accel",
-                            "rank %d told about its NCCL in a form that this version "
-                            "does not know",
-                            r);
+            st =
+                accel_fail(err, A0433, "start all ranks with the same version of accel",
+                           "rank %d sent its NCCL version in a format that this "
+                           "version does not know",
+                           r);
     }
     boot_blobs_free(&all);
     if (st == ACCEL_OK && mine != ACCEL_OK) {
@@ -184,7 +185,7 @@ accel_status_t comm_nccl_open(struct comm *c, struct boot *b, accel_error_t *err
     accel_status_t st;
 
     if (!o->device)
-        return accel_fail(err, A0507, "use shm or ucx for memory of the host",
+        return accel_fail(err, A0507, "use shm or ucx for host memory",
                           "comm backend nccl is for GPUs");
     st = nccl_begin_state(c, o->device, err);
     if (st != ACCEL_OK)

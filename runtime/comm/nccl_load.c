@@ -81,14 +81,13 @@ static accel_status_t nccl_check_library(struct nccl *n, const char *file,
                                          accel_error_t *err)
 {
     static const char cure[] = "install NCCL 2.18 or newer where the loader finds it, "
-                               "or name its file in " ENV_NCCL_LIBRARY;
+                               "or set its path in " ENV_NCCL_LIBRARY;
     char have[16];
     const char *missing;
 
     *(void **)&n->get_version = dlsym(n->library, "ncclGetVersion");
     if (!n->get_version || n->get_version(&n->version) != NCCL_SUCCESS)
-        return accel_fail(err, A0514, cure, "%s does not tell its version: is it NCCL?",
-                          file);
+        return accel_fail(err, A0514, cure, "%s does not report an NCCL version", file);
     if (n->version < NCCL_OLDEST)
         return accel_fail(err, A0514, cure, "%s is NCCL %s; 2.18 or newer is needed",
                           file, nccl_version_text(n->version, have));
@@ -113,8 +112,8 @@ accel_status_t nccl_open(struct nccl *n, accel_error_t *err)
     if (!n->library)
         return accel_fail(
             err, A0513,
-            "install NCCL (libnccl2, or your cluster's module), add its folder to "
-            "LD_LIBRARY_PATH, or name its file in " ENV_NCCL_LIBRARY,
+            "install NCCL (libnccl2, or your cluster's module), add its directory to "
+            "LD_LIBRARY_PATH, or set its path in " ENV_NCCL_LIBRARY,
             "several GPUs need NCCL: %s", dlerror());
     st = nccl_check_library(n, file, err);
     if (st != ACCEL_OK)

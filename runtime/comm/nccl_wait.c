@@ -32,12 +32,12 @@ static accel_status_t failed(struct comm *c, uint64_t seq, enum comm_call call, 
     if (rc == NCCL_REMOTE_ERROR)
         return accel_fail(err, A0502,
                           "see the output of the other ranks for the reason",
-                          "%s #%" PRIu64 ": another rank is gone (NCCL: %s)",
+                          "%s #%" PRIu64 ": another rank has ended (NCCL: %s)",
                           comm_call_name(call), seq, n->api.error_string(rc));
-    return accel_fail(
-        err, A0515, "NCCL_DEBUG=WARN lets NCCL say more on standard output",
-        "%s #%" PRIu64 ": %s: %s%s%s", comm_call_name(call), seq, what,
-        n->api.error_string(rc), has_more ? ": " : "", has_more ? more : "");
+    return accel_fail(err, A0515, "set NCCL_DEBUG=WARN to see more on standard output",
+                      "%s #%" PRIu64 ": %s: %s%s%s", comm_call_name(call), seq, what,
+                      n->api.error_string(rc), has_more ? ": " : "",
+                      has_more ? more : "");
 }
 
 /* The error for a call past its deadline. NCCL does not say which ranks are missing. */
@@ -46,8 +46,8 @@ static accel_status_t late(struct comm *c, uint64_t seq, enum comm_call call,
 {
     return accel_fail(
         err, A0501,
-        "look at the other ranks: still computing, stuck in I/O, or in "
-        "another branch of the program",
+        "check whether the other ranks are still computing, stuck in I/O or in another "
+        "branch of the program",
         "%s #%" PRIu64 ": not %s within %g s: some of %d ranks did not arrive",
         comm_call_name(call), seq, where, (double)c->timeout_ns / 1e9, c->size);
 }

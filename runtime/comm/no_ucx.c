@@ -8,10 +8,10 @@
 accel_status_t comm_ucx_open(struct comm *c, struct boot *b, accel_error_t *err)
 {
     (void)c;
-    return accel_fail(err, A0510,
-                      "install libucx-dev (Debian) or ucx-devel (RHEL) and build accel "
-                      "again; ranks that share one node and its memory need no UCX",
-                      "%d ranks on %d node%s need UCX, and this accel was built "
-                      "without it",
-                      b->size, b->nodes, b->nodes == 1 ? "" : "s");
+    return accel_fail(
+        err, A0510,
+        "install libucx-dev (Debian) or ucx-devel (RHEL) and build accel again; ranks "
+        "that share the memory of one node do not need UCX",
+        "%d ranks on %d node%s need UCX, but this accel was built without UCX", b->size,
+        b->nodes, b->nodes == 1 ? "" : "s");
 }

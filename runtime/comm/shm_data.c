@@ -109,8 +109,8 @@ accel_status_t shm_fetch(struct comm *c, int rank, size_t at, size_t bytes, void
         if (n < 0 && errno == ESRCH)
             return comm_fail_peer(c, rank, "died", err);
         if (n <= 0) {
-            snprintf(text, sizeof(text), "has memory that cannot be read: %s",
-                     n < 0 ? strerror(errno) : "nothing there");
+            snprintf(text, sizeof(text), "has unreadable memory: %s",
+                     n < 0 ? strerror(errno) : "no data");
             return comm_fail_peer(c, rank, text, err);
         }
         done += (size_t)n;

@@ -100,9 +100,9 @@ static accel_status_t check_peers(struct comm *c, struct shm *m, uint32_t target
         if (r == c->rank || reached(ctl, target))
             continue;
         if (atomic_load(&ctl->state) == SHM_FAILED)
-            what = "gave up after an error of its own";
+            what = "gave up after its own error";
         else if (atomic_load(&ctl->state) == SHM_CLOSED)
-            what = "has closed the communicator already";
+            what = "has already closed the communicator";
         else if (process_ended(m, r))
             what = "died";
         if (what && !reached(ctl, target))

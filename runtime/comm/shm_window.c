@@ -135,7 +135,7 @@ static bool attach(struct shm *m, int rank, const struct ticket *peer, char why[
         snprintf(why, 128, "mmap of rank %d's window: %s", rank, strerror(errno));
     close(fd);
     if (ctl && ctl->nonce != peer->nonce) {
-        snprintf(why, 128, "window of rank %d is not the one announced", rank);
+        snprintf(why, 128, "window of rank %d is not the announced one", rank);
         munmap(ctl, m->window_bytes);
         ctl = NULL;
     }

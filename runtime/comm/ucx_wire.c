@@ -60,7 +60,7 @@ static struct ucx_op *new_op(struct ucx *u)
         struct ucx_op *ops = realloc(u->ops, (size_t)capacity * sizeof(*ops));
 
         if (!ops) {
-            accel_fail_nomem(&u->post_error, "messages under way",
+            accel_fail_nomem(&u->post_error, "messages in flight",
                              (size_t)capacity * sizeof(*ops));
             u->post_failed = true;
             return NULL;
@@ -172,8 +172,8 @@ static accel_status_t ucx_judge_message(struct comm *c, const struct ucx_op *op,
         return ACCEL_OK;
     return accel_fail(err, A0505,
                       "every rank must make the same calls with the same sizes",
-                      "collective #%" PRIu64 ": rank %d sent %zu bytes where rank %d "
-                      "expects %zu",
+                      "collective #%" PRIu64 ": rank %d sent %zu bytes "
+                      "where rank %d expects %zu",
                       c->seq, op->peer, op->received, c->rank, op->bytes);
 }
 
@@ -339,8 +339,8 @@ static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 static accel_status_t ucx_says(ucs_status_t rc, const char *what, accel_error_t *err)
 {
     return accel_fail(err, A0509,
-                      "ucx_info -d lists the transports UCX can use; check UCX_TLS and "
-                      "UCX_NET_DEVICES if they are set",
+                      "check UCX_TLS and UCX_NET_DEVICES if they are set; ucx_info -d "
+                      "lists the available transports",
                       "UCX: %s: %s", what, ucs_status_string(rc));
 }
 
@@ -480,7 +480,7 @@ accel_status_t ucx_connect(struct comm *c, struct boot *b, accel_error_t *err)
     if (st == ACCEL_OK)
         st = exchanged;
     if (st == ACCEL_OK && c->size > UCX_RANKS)
-        st = accel_fail(err, A0511, "start fewer ranks", "%d ranks: at most %d",
+        st = accel_fail(err, A0511, "start fewer ranks", "%d ranks; the limit is %d",
                         c->size, UCX_RANKS);
     if (st == ACCEL_OK)
         st = make_endpoints(c, &all, err);

@@ -20,26 +20,28 @@ static const struct {
     [ACCEL_ECONFIG] = { "ACCEL_ECONFIG", 65, "a problem in the config file" },
     [ACCEL_ENOENT] = { "ACCEL_ENOENT", 66, "an input file is missing" },
     [ACCEL_EUNAVAIL] = { "ACCEL_EUNAVAIL", 69,
-                         "something needed is not there (PMIx server, peer, GPU, "
+                         "something needed is missing (PMIx server, peer, GPU, "
                          "program)" },
     [ACCEL_EBUG] = { "ACCEL_EBUG", 70, "a defect of accel" },
     [ACCEL_ESYSTEM] = { "ACCEL_ESYSTEM", 71, "the operating system refused" },
     [ACCEL_ECREATE] = { "ACCEL_ECREATE", 73, "cannot create an output" },
     [ACCEL_EIO] = { "ACCEL_EIO", 74, "read or write failed, or the disk is full" },
     [ACCEL_EPEER] = { "ACCEL_EPEER", 76, "a peer died or missed a deadline" },
-    [ACCEL_EPERM] = { "ACCEL_EPERM", 77, "no permission, or not to be trusted" },
+    [ACCEL_EPERM] = { "ACCEL_EPERM", 77, "no permission, or not trusted" },
     [ACCEL_EPOLICY] = { "ACCEL_EPOLICY", 78, "the site forbids it" },
     [ACCEL_ERESUME] = { "ACCEL_ERESUME", 85,
-                        "stopped cleanly and saved: run me again" },
-    [ACCEL_EINVAL] = { "ACCEL_EINVAL", 64, "bad argument to a function" },
+                        "stopped cleanly with its state saved: run it again" },
+    [ACCEL_EINVAL] = { "ACCEL_EINVAL", 64, "invalid argument to a function" },
     [ACCEL_ENOMEM] = { "ACCEL_ENOMEM", 71, "out of memory" },
-    [ACCEL_EUNSUPPORTED] = { "ACCEL_EUNSUPPORTED", 65, "known, but not supported yet" },
+    [ACCEL_EUNSUPPORTED] = { "ACCEL_EUNSUPPORTED", 65,
+                             "recognised, but not supported yet" },
     [ACCEL_ECORRUPT] = { "ACCEL_ECORRUPT", 74, "stored data is damaged" },
     [ACCEL_EMISMATCH] = { "ACCEL_EMISMATCH", 65,
-                          "world size, shape or run do not fit" },
+                          "world size, shape or run do not match" },
     [ACCEL_EDIVERGED] = { "ACCEL_EDIVERGED", 1, "the training diverged" },
     [ACCEL_ESTOPPED] = { "ACCEL_ESTOPPED", 75,
-                         "stopped cleanly and saved, and not run again by itself" },
+                         "stopped cleanly with its state saved; not restarted "
+                         "automatically" },
 };
 
 int accel_exit_code(accel_status_t status)

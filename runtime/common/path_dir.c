@@ -40,9 +40,9 @@ accel_status_t path_open_dir(const char *path, int *fd_out, accel_error_t *err)
     if (st.st_uid != 0 && st.st_uid != geteuid())
         return accel_fail_at(
             err, A0208, name,
-            "name the directory that you mean itself, or remove the link",
-            "the directory is a link of uid %u, who is neither root nor "
-            "you; nothing is written behind it",
+            "give the path of the directory itself, or remove the link",
+            "the directory is a symbolic link owned by uid %u, who is neither root nor "
+            "you; accel does not write through it",
             (unsigned)st.st_uid);
     /* A trusted user's link may be followed. It can be swapped now only by someone who
      * may write to the directory around it, and who is trusted with that. */

@@ -177,7 +177,7 @@ static accel_status_t trust_finish(struct walk *w, const char *name, int *fd_out
     fd =
         openat(w->dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0 && errno == ELOOP)
-        return accel_fail(err, A0206, "put the file itself there",
+        return accel_fail(err, A0206, "replace the link with the file itself",
                           "%s is a symbolic link", path);
     if (fd < 0)
         return os_failed(path, err);
@@ -188,8 +188,9 @@ static accel_status_t trust_finish(struct walk *w, const char *name, int *fd_out
         return st;
     }
     if (!S_ISREG(info.st_mode) && !w->fault.code)
-        accel_fail(&w->fault, A0206, "put a regular file there", "%s is %s, not a file",
-                   path, S_ISDIR(info.st_mode) ? "a directory" : "a fifo or device");
+        accel_fail(&w->fault, A0206, "replace it with a regular file",
+                   "%s is %s, not a file", path,
+                   S_ISDIR(info.st_mode) ? "a directory" : "a fifo or device");
     trust_judge(w, &info, "file", path);
     if (w->fault.code) {
         close(fd);

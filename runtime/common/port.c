@@ -182,7 +182,7 @@ accel_status_t port_claim(const char *host, uint32_t job, uint32_t step,
         snprintf(name, sizeof(name), "accel-launch-%.80s-%u", t.text, port);
         fd = claim_name(name, SOCK_CLOEXEC);
         if (fd < 0 && errno != EADDRINUSE)
-            return accel_fail(err, A0321, "see `ulimit -n`",
+            return accel_fail(err, A0321, "raise the limit of open files (ulimit -n)",
                               "cannot claim a port on %s: %s", host, strerror(errno));
         if (fd >= 0 && is_free(&t, port)) {
             *port_out = port;
@@ -191,8 +191,8 @@ accel_status_t port_claim(const char *host, uint32_t job, uint32_t step,
         }
         port_release(fd);
     }
-    return accel_fail(err, A0321, "export MASTER_PORT=N with a free one",
-                      "%d ports on %s were tried, and all are in use", TRIES, host);
+    return accel_fail(err, A0321, "set MASTER_PORT to a free port",
+                      "all of %d ports tried on %s are in use", TRIES, host);
 }
 
 /* Without SOCK_CLOEXEC: the claim must outlive exec. Its descriptor is leaked on

@@ -39,7 +39,8 @@ accel_status_t resume_choice(const char *text, const char *base, char *out, size
         n = snprintf(out, len, "%s/%s", base, text);
     else
         return accel_fail(err, A0340, "give an absolute path",
-                          "cannot tell the current directory: %s", strerror(errno));
+                          "cannot determine the current directory: %s",
+                          strerror(errno));
     if (n < 0 || (size_t)n >= len)
         return accel_fail(err, A0340, "give a shorter path",
                           "the path to resume from is longer than %zu bytes", len - 1);

@@ -27,9 +27,9 @@ accel_status_t added_sort(struct added_set *s, const char *path, accel_error_t *
         qsort(s->token, s->count, sizeof(*s->token), by_text);
     for (size_t i = 0; i < s->count; i++) {
         if (i && !by_text(&s->token[i - 1], &s->token[i]))
-            return accel_fail_at(err, A0714, path, "leave one of them",
-                                 "two added tokens have the same content, ids %d and "
-                                 "%d",
+            return accel_fail_at(err, A0714, path, "remove one of them",
+                                 "two added tokens have the same "
+                                 "content, ids %d and %d",
                                  s->token[i - 1].id, s->token[i].id);
         s->first[s->token[i].text[0]] = 1;
         if (s->token[i].bytes > s->longest)

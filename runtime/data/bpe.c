@@ -173,7 +173,7 @@ accel_status_t bpe_add_token(struct bpe *b, const char *name, size_t len, int32_
     if (st)
         return st;
     if (t->used || len == 0)
-        return accel_fail_at(err, A0714, path, "copy or make the file again",
+        return accel_fail_at(err, A0714, path, "copy or create the file again",
                              t->used ? "the vocabulary has id %d twice"
                                      : "the token of id %d in the vocabulary is empty",
                              id);
@@ -190,7 +190,7 @@ accel_status_t bpe_add_token(struct bpe *b, const char *name, size_t len, int32_
     b->text_bytes += t->bytes;
     at = slot_of(b, b->text + t->at, t->bytes);
     if (b->slot[at] >= 0)
-        return accel_fail_at(err, A0714, path, "copy or make the file again",
+        return accel_fail_at(err, A0714, path, "copy or create the file again",
                              "tokens %d and %d of the vocabulary are the same",
                              b->slot[at], id);
     b->slot[at] = id;
@@ -210,10 +210,10 @@ accel_status_t bpe_add_raw(struct bpe *b, const char *text, size_t len, int32_t 
     if (t->used && t->bytes == len && !memcmp(b->text + t->at, text, len))
         return ACCEL_OK;
     if (t->used)
-        return accel_fail_at(err, A0715, path, "give the added token a name in ASCII",
-                             "added_tokens: '%s' is the name of other bytes in "
-                             "model.vocab (id %d)",
-                             tokenizer_shown(text, len, shown, sizeof(shown)), id);
+        return accel_fail_at(
+            err, A0715, path, "give the added token a name in ASCII",
+            "added_tokens: '%s' stands for other bytes in model.vocab (id %d)",
+            tokenizer_shown(text, len, shown, sizeof(shown)), id);
     st = keep_text(b, len, err);
     if (st)
         return st;
@@ -257,7 +257,7 @@ accel_status_t bpe_add_merge(struct bpe *b, const char *left, size_t left_len,
     both = bpe_find(b, scratch, n);
     if (x < 0 || y < 0 || both < 0)
         return accel_fail_at(err, A0714, path,
-                             "take vocabulary and merges of one tokenizer",
+                             "use the vocabulary and merges of the same tokenizer",
                              "merge %u ('%s' '%s'): %s not in the vocabulary", rank,
                              tokenizer_shown(left, left_len, shown[0], SHOWN),
                              tokenizer_shown(right, right_len, shown[1], SHOWN),
@@ -277,9 +277,9 @@ accel_status_t bpe_finish(struct bpe *b, const char *path, accel_error_t *err)
         if (b->byte[byte] < 0)
             return accel_fail_at(
                 err, A0715, path,
-                "train the tokenizer with the whole alphabet of bytes",
-                "model.vocab has no token for the byte 0x%02x: not every "
-                "text could be told",
+                "train the tokenizer with all 256 bytes in its alphabet",
+                "model.vocab has no token for the byte 0x%02x: some texts "
+                "could not be encoded",
                 byte);
     }
     return ACCEL_OK;

@@ -38,8 +38,9 @@ accel_status_t data_fail_errno(accel_error_t *err, const char *path, const char 
                                                      : A0703;
     const char *hint = code == A0701   ? "check the path of the data"
                        : code == A0702 ? "give this user read permission"
-                       : code == A0710 ? "join the files into fewer, or raise ulimit -n"
-                                       : "check the file system";
+                       : code == A0710
+                           ? "merge the files into fewer, or raise ulimit -n"
+                           : "check the file system";
 
     return accel_fail_at(err, code, path, hint, "cannot %s: %s", what, strerror(e));
 }
@@ -53,11 +54,11 @@ static accel_status_t read_header(struct data_file *f, accel_error_t *err)
     accel_status_t st;
 
     if (f->bytes < TOKEN_FILE_HEADER)
-        return accel_fail_at(err, A0705, f->path,
-                             "files ending in .bin are token files; give text another "
-                             "ending",
-                             "%lld bytes are too few for a token file's header of %d",
-                             (long long)f->bytes, TOKEN_FILE_HEADER);
+        return accel_fail_at(
+            err, A0705, f->path,
+            "rename text files that end in .bin: this suffix is for token files",
+            "%lld bytes are too few for a token file's header of %d",
+            (long long)f->bytes, TOKEN_FILE_HEADER);
     st = data_pread(f, raw, sizeof(raw), 0, err);
     if (st)
         return st;
@@ -179,7 +180,7 @@ static accel_status_t list_files(accel_dataset_t *d, const char *path,
         if (is_token_file(d->file[i].path) != d->token_files)
             return accel_fail_at(err, A0706, path,
                                  "keep token files and text in separate directories",
-                                 "'%s' and '%s': .bin token files and text are mixed",
+                                 "'%s' and '%s' mix .bin token files with text",
                                  d->file[0].base, d->file[i].base);
     }
     return ACCEL_OK;
@@ -236,8 +237,8 @@ static accel_status_t find_vocab(accel_dataset_t *d, accel_error_t *err)
         if (st)
             return st;
         if (top >= INT32_MAX)
-            return accel_fail_at(err, A0705, d->file[i].path, "make the file again",
-                                 "token %u is in no vocabulary", top);
+            return accel_fail_at(err, A0705, d->file[i].path, "create the file again",
+                                 "token %u is larger than any vocabulary", top);
     }
     d->vocab = (int)top + 1;
     return ACCEL_OK;
@@ -256,10 +257,11 @@ static accel_status_t dataset_split(accel_dataset_t *d, const char *path,
     }
     d->train = d->total - (int64_t)floor((double)d->total * holdout);
     if (d->train < (int64_t)d->seq + 1)
-        return accel_fail_at(err, A0707, path,
-                             "give more data, or a smaller sequence length or holdout",
-                             "%lld tokens for training, a sample of %d needs %lld",
-                             (long long)d->train, d->seq, (long long)d->seq + 1);
+        return accel_fail_at(
+            err, A0707, path,
+            "use more data, a shorter sequence length or a smaller holdout",
+            "%lld tokens for training, but a sample of %d needs %lld",
+            (long long)d->train, d->seq, (long long)d->seq + 1);
     /* The last target of a sample is the first id of the next one; the very last sample
      * needs one token more. */
     d->samples = (d->train - 1) / d->seq;
@@ -277,12 +279,13 @@ accel_status_t accel_dataset_open(accel_dataset_t **out, const char *path, int s
 
     if (!path || !*path)
         return accel_fail(err, A0708, "give a file or a directory",
-                          "no path of data given");
+                          "no data path given");
     if (seq < 1)
-        return accel_fail(err, A0708, "give a length of at least 1",
-                          "sequence length %d, at least 1", seq);
+        return accel_fail(err, A0708, "use a length of at least 1",
+                          "invalid sequence length %d", seq);
     if (!(holdout >= 0 && holdout <= 0.5))
-        return accel_fail(err, A0708, "0.1 keeps a tenth for evaluation",
+        return accel_fail(err, A0708,
+                          "use a fraction below 0.5; 0.1 keeps a tenth for evaluation",
                           "holdout %g is not between 0 and 0.5", holdout);
     d = calloc(1, sizeof(*d));
     if (!d)

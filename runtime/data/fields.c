@@ -27,12 +27,12 @@ static accel_status_t check_field(const accel_field_t *f, int64_t *total,
     int64_t bytes = (int64_t)accel_dtype_stored_bytes(f->dtype);
 
     if (bytes == 0 || f->ndim < 0 || f->ndim > 3)
-        return bad(err, "a field has a known dtype and 0 to 3 dimensions");
+        return bad(err, "every field must have a known dtype and 0 to 3 dimensions");
     for (int i = 0; i < f->ndim; i++)
         if (f->dims[i] < 1 || __builtin_mul_overflow(bytes, f->dims[i], &bytes))
             return bad(err, "every size of a field must be at least 1");
     if (bytes > SAMPLE_MAX - *total)
-        return bad(err, "a sample has at most 2 GiB");
+        return bad(err, "a sample must have at most 2 GiB");
     *total += bytes;
     return ACCEL_OK;
 }
@@ -47,7 +47,7 @@ accel_status_t accel_dataset_new(accel_dataset_t **out, int64_t samples,
     int64_t bytes = 0;
 
     if (!out || !fetch || !fields || n < 1 || n > DATA_MAX_FIELDS)
-        return bad(err, "a dataset has a fetch function and 1 to 8 fields");
+        return bad(err, "a dataset must have a fetch function and 1 to 8 fields");
     for (int i = 0; i < n; i++) {
         accel_status_t st = check_field(&fields[i], &bytes, err);
 
@@ -55,10 +55,11 @@ accel_status_t accel_dataset_new(accel_dataset_t **out, int64_t samples,
             return st;
     }
     if (!(holdout >= 0 && holdout <= 0.5))
-        return accel_fail(err, A0708, "0.1 keeps a tenth for evaluation",
+        return accel_fail(err, A0708,
+                          "use a fraction below 0.5; 0.1 keeps a tenth for evaluation",
                           "holdout %g is not between 0 and 0.5", holdout);
     if (samples < 1 || samples > (int64_t)1 << 48)
-        return accel_fail(err, A0708, "give at least one sample", "%" PRId64 " samples",
+        return accel_fail(err, A0708, "pass at least one sample", "%" PRId64 " samples",
                           samples);
     d = calloc(1, sizeof(*d));
     if (!d)
@@ -141,18 +142,18 @@ static accel_status_t fetch_sample(const accel_dataset_t *d, int64_t index,
     failed = d->fetch(d->user, index, dst);
     if (!failed)
         return ACCEL_OK;
-    return accel_fail(
-        err, A0713, "the program's fetch function knows why; see its own messages",
-        "sample %" PRId64 " cannot be had: fetch returned %d", index, failed);
+    return accel_fail(err, A0713, "see the messages of the program's fetch function",
+                      "sample %" PRId64 " is not available: fetch returned %d", index,
+                      failed);
 }
 
 /* Only a caller's mistake comes here: orders of samples stay in range. */
 static accel_status_t bad_index(int64_t index, int64_t samples, const char *part,
                                 accel_error_t *err)
 {
-    return accel_fail(err, A0708, "number samples from 0 up to the size of the part",
-                      "sample %" PRId64 " of %" PRId64 " in the %s part", index,
-                      samples, part);
+    return accel_fail(
+        err, A0708, "number samples from 0 to the size of the part minus 1",
+        "sample %" PRId64 " of %" PRId64 " in the %s part", index, samples, part);
 }
 
 accel_status_t data_sample(const accel_dataset_t *d, int64_t index, void *const *dst,

@@ -33,18 +33,20 @@ accel_status_t token_file_read_header(const uint8_t raw[TOKEN_FILE_WORDS],
     const struct form *f = &forms[magic == forms[1].magic];
 
     if (magic != f->magic)
-        return accel_fail_at(err, A0705, path,
-                             "files ending in .bin are token files; give text another "
-                             "ending",
-                             "magic number %u, neither %u nor %u: no token file", magic,
-                             forms[0].magic, forms[1].magic);
+        return accel_fail_at(
+            err, A0705, path,
+            "rename text files that end in .bin: this suffix is for token files",
+            "not a token file: magic number %u, neither %u nor %u", magic,
+            forms[0].magic, forms[1].magic);
     if (version != f->version)
-        return accel_fail_at(err, A0705, path, "make the file again: accel tokenize",
-                             "token file of version %u, only %u is known", version,
-                             f->version);
+        return accel_fail_at(err, A0705, path,
+                             "create the file again with accel tokenize",
+                             "unsupported token file version %u; only %u is supported",
+                             version, f->version);
     if (file_bytes - TOKEN_FILE_HEADER != (int64_t)tokens * f->width)
-        return accel_fail_at(err, A0705, path, "copy or make the file again",
-                             "the header says %u tokens, the file's size %lld", tokens,
+        return accel_fail_at(err, A0705, path, "copy or create the file again",
+                             "the header says %u tokens, but the file holds %lld",
+                             tokens,
                              (long long)(file_bytes - TOKEN_FILE_HEADER) / f->width);
     *width_out = f->width;
     *tokens_out = tokens;

@@ -87,11 +87,11 @@ accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n,
         widen(f->width, tokens_out, take);
         for (int64_t t = 0; t < take; t++) {
             if (tokens_out[t] < 0 || tokens_out[t] >= d->vocab)
-                return accel_fail_at(err, A0709, f->path,
-                                     "make the token file again, or with a tokenizer "
-                                     "of that vocabulary",
-                                     "token %" PRId64 " is %u, the vocabulary %d",
-                                     skip + t, (unsigned)tokens_out[t], d->vocab);
+                return accel_fail_at(
+                    err, A0709, f->path,
+                    "create the token file again with a tokenizer of that vocabulary",
+                    "token %" PRId64 " is %u, but the vocabulary has %d", skip + t,
+                    (unsigned)tokens_out[t], d->vocab);
         }
         at += take;
         tokens_out += take;

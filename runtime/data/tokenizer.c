@@ -27,8 +27,8 @@ static accel_status_t encode_words(const struct accel_tokenizer *t, const uint8_
         accel_status_t st;
 
         if (n > WORD_MAX)
-            return accel_fail(err, A0716, "is this a text?",
-                              "a word of %zu bytes, at most %d", n, WORD_MAX);
+            return accel_fail(err, A0716, "check that the input is text",
+                              "a word has %zu bytes; the limit is %d", n, WORD_MAX);
         st = bpe_encode(&t->bpe, p, n, out, err);
         if (st)
             return st;
@@ -106,9 +106,9 @@ accel_status_t accel_tokenize(const accel_tokenizer_t *t, const void *text,
     accel_status_t st;
 
     if (!t || !count_out || (!text && bytes) || (flags & ~ACCEL_TOKENIZE_FRAME))
-        return accel_fail(err, A0716, "see accel_tokenize in accel.h",
-                          "no tokenizer, no text, no place for the count, or an "
-                          "unknown flag (0x%x)",
+        return accel_fail(err, A0716, "see accel_tokenize in accel_text.h",
+                          "the tokenizer, the text or the output count is NULL, or a "
+                          "flag is unknown (0x%x)",
                           flags);
     for (size_t i = 0; framed && i < t->frame.before; i++)
         sink_add(&out, t->frame.id[i]);
@@ -147,17 +147,17 @@ accel_status_t accel_detokenize(const accel_tokenizer_t *t, const int32_t *ids,
     size_t bytes = 0;
 
     if (!t || !bytes_out || (!ids && count))
-        return accel_fail(err, A0716, "see accel_detokenize in accel.h",
-                          "no tokenizer, no ids, or no place for the size");
+        return accel_fail(err, A0716, "see accel_detokenize in accel_text.h",
+                          "the tokenizer, the ids or the output size is NULL");
     for (size_t i = 0; i < count; i++) {
         const struct bpe_token *token =
             ids[i] >= 0 && ids[i] < t->bpe.ids ? &t->bpe.token[ids[i]] : NULL;
         size_t n;
 
         if (!token || !token->used)
-            return accel_fail(
-                err, A0716, "take the tokenizer that the ids were made with",
-                "id %d, number %zu, is no token of this tokenizer", ids[i], i);
+            return accel_fail(err, A0716, "use the tokenizer that created the ids",
+                              "id %d, number %zu, is not a token of this tokenizer",
+                              ids[i], i);
         n = token->bytes;
         /* `text` may be NULL, to ask for the size alone */
         if (text && bytes < cap)
@@ -250,7 +250,7 @@ static accel_status_t read_path(struct accel_tokenizer *t, const char *path,
     if (!S_ISDIR(sb.st_mode))
         return tokenizer_read_json(t, path, err);
     if ((size_t)snprintf(file, sizeof(file), "%s/tokenizer.json", path) >= sizeof(file))
-        return accel_fail(err, A0716, "take a shorter path", "the path is too long");
+        return accel_fail(err, A0716, "use a shorter path", "the path is too long");
     return stat(file, &sb) ? tokenizer_read_gpt2(t, path, err)
                            : tokenizer_read_json(t, file, err);
 }
@@ -264,7 +264,7 @@ accel_status_t accel_tokenizer_open(accel_tokenizer_t **out, const char *path,
 
     if (!out || !path || !*path)
         return accel_fail(err, A0716, "give tokenizer.json or its directory",
-                          "no path of a tokenizer given");
+                          "no tokenizer path given");
     t = calloc(1, sizeof(*t));
     if (!t)
         return accel_fail_nomem(err, "tokenizer", sizeof(*t));

@@ -35,7 +35,7 @@ accel_status_t tokenizer_read_file(const char *path, char **text_out, size_t *by
     }
     if (!S_ISREG(sb.st_mode) || sb.st_size > FILE_MAX_BYTES) {
         st = accel_fail_at(err, A0714, path, "give tokenizer.json or its directory",
-                           "no regular file of at most 256 MiB");
+                           "not a regular file of at most 256 MiB");
         goto out;
     }
     text = malloc((size_t)sb.st_size + 1);
@@ -89,8 +89,8 @@ static accel_status_t read_merges(struct accel_tokenizer *t, const char *text, s
             continue;
         space = memchr(p, ' ', (size_t)(stop - p));
         if (!space || memchr(space + 1, ' ', (size_t)(stop - space - 1)))
-            return accel_fail_at(err, A0714, path, "copy or make the file again",
-                                 "line %d is no pair of tokens", line);
+            return accel_fail_at(err, A0714, path, "copy or create the file again",
+                                 "line %d is not a pair of tokens", line);
         st = bpe_add_merge(&t->bpe, p, (size_t)(space - p), space + 1,
                            (size_t)(stop - space - 1), rank++, path, err);
         if (st)
@@ -156,9 +156,9 @@ accel_status_t tokenizer_read_gpt2(struct accel_tokenizer *t, const char *dir,
     snprintf(vocab, sizeof(vocab), "%s/vocab.json", dir);
     snprintf(merges, sizeof(merges), "%s/merges.txt", dir);
     if (access(vocab, F_OK) || access(merges, F_OK))
-        return accel_fail_at(err, A0701, dir, "give the directory of a saved tokenizer",
-                             "neither tokenizer.json nor vocab.json and merges.txt "
-                             "are there");
+        return accel_fail_at(
+            err, A0701, dir, "give the directory of a saved tokenizer",
+            "the directory has neither tokenizer.json nor vocab.json and merges.txt");
     st = tokenizer_read_file(merges, &text, &n, err);
     if (st)
         return st;

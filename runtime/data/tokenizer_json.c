@@ -31,8 +31,8 @@ accel_status_t json_unsupported(const struct json_reader *r, const char *at,
 accel_status_t json_damaged(const struct json_reader *r, const char *at,
                             const char *what)
 {
-    return accel_fail_at(r->err, A0714, r->path, "copy or make the file again", "%s%s",
-                         at, what);
+    return accel_fail_at(r->err, A0714, r->path, "copy or create the file again",
+                         "%s%s", at, what);
 }
 
 /* Is this member a string of this text? */
@@ -72,7 +72,7 @@ static accel_status_t read_byte_level(const struct json_reader *r, const json_t 
         st = read_flag(r, j, at, "add_prefix_space", true, &r->t->prefix_space);
     if (!st && !regex)
         st = json_unsupported(r, at, "put a Split before it, as Llama-3 has",
-                              ".use_regex is false, and nothing else cuts words");
+                              ".use_regex is false, and nothing else splits words");
     r->t->split = SPLIT_GPT2;
     return st;
 }
@@ -91,17 +91,17 @@ static accel_status_t read_split(const struct json_reader *r, const json_t *j)
         return st;
     if (!is_text(j, "behavior", "Isolated") || invert)
         return json_unsupported(r, at,
-                                "use a tokenizer that cuts like GPT-2 or Llama-3",
-                                ": only behavior Isolated, not inverted, is known");
+                                "use a tokenizer that splits like GPT-2 or Llama-3",
+                                ": only behavior Isolated, not inverted, is supported");
     if (regex && !strcmp(regex, split_gpt2))
         r->t->split = SPLIT_GPT2;
     else if (regex && !strcmp(regex, split_llama3))
         r->t->split = SPLIT_LLAMA3;
     else
         return json_unsupported(r, at,
-                                "use a tokenizer that cuts like GPT-2 or Llama-3",
-                                ".pattern is neither the expression of GPT-2 nor that "
-                                "of Llama-3");
+                                "use a tokenizer that splits like GPT-2 or Llama-3",
+                                ".pattern is neither the expression of "
+                                "GPT-2 nor that of Llama-3");
     return ACCEL_OK;
 }
 
@@ -117,17 +117,18 @@ static accel_status_t read_sequence(const struct json_reader *r, const json_t *j
     if (json_array_size(list) != 2 || !is_text(split, "type", "Split") ||
         !is_text(bytes, "type", "ByteLevel"))
         return json_unsupported(r, "pre_tokenizer.pretokenizers",
-                                "use a tokenizer that cuts like GPT-2 or Llama-3",
-                                ": only Split followed by ByteLevel is known");
+                                "use a tokenizer that splits like GPT-2 or Llama-3",
+                                ": only Split followed by ByteLevel is supported");
     st = read_split(r, split);
     if (!st)
         st = read_flag(r, bytes, at, "use_regex", true, &regex);
     if (!st)
         st = read_flag(r, bytes, at, "add_prefix_space", true, &prefix);
     if (!st && (regex || prefix))
-        st = json_unsupported(r, at, "use a tokenizer that cuts like GPT-2 or Llama-3",
-                              ": after a Split, use_regex and add_prefix_space must be "
-                              "false");
+        st =
+            json_unsupported(r, at, "use a tokenizer that splits like GPT-2 or Llama-3",
+                             ": after a Split, use_regex and "
+                             "add_prefix_space must be false");
     return st;
 }
 
@@ -161,11 +162,11 @@ static accel_status_t check_parts(const struct json_reader *r)
         const char *key, *hint, *what;
     } none[] = {
         { "normalizer", "set it to null if the text is normalized already",
-          " is not null: accel changes no text" },
+          " is not null: accel does not change text" },
         { "truncation", "set it to null; samples are cut by their length",
-          " is not null: accel cuts no text off" },
+          " is not null: accel does not truncate text" },
         { "padding", "set it to null; samples are cut by their length",
-          " is not null: accel pads no text" },
+          " is not null: accel does not pad text" },
     };
     const json_t *version = json_object_get(r->root, "version");
 
@@ -196,7 +197,7 @@ static accel_status_t add_special(const struct json_reader *r, const json_t *j,
 
     if (!n)
         return json_damaged(r, "post_processor.special_tokens",
-                            ": a token of the template is not there");
+                            ": a token of the template is missing");
     grown = realloc(f->id, (f->count + n) * sizeof(*grown));
     if (!grown)
         return accel_fail_nomem(r->err, "template", n * sizeof(*grown));
@@ -207,7 +208,7 @@ static accel_status_t add_special(const struct json_reader *r, const json_t *j,
 
         if (id < 0 || id >= r->t->bpe.ids || !r->t->bpe.token[id].used)
             return json_damaged(r, "post_processor.special_tokens",
-                                ": an id is no token");
+                                ": an id is not a token");
         f->id[f->count++] = (int32_t)id;
     }
     return ACCEL_OK;
@@ -222,7 +223,7 @@ static accel_status_t read_template(const struct json_reader *r, const json_t *j
     accel_status_t st = ACCEL_OK;
 
     if (r->t->frame.count)
-        return json_unsupported(r, "post_processor", "leave one template",
+        return json_unsupported(r, "post_processor", "keep one template",
                                 " has two templates");
     for (size_t i = 0; i < n && !st; i++) {
         const json_t *item = json_array_get(single, i);
@@ -288,7 +289,8 @@ json_t *json_of_text(const char *text, size_t n, const char *path, accel_error_t
     if (root)
         return root;
     snprintf(where, sizeof(where), "%.200s:%d:%d", path, why.line, why.column);
-    accel_fail_at(err, A0714, where, "copy or make the file again", "no JSON: %s",
+    accel_fail_at(err, A0714, where, "copy or create the file again",
+                  "not valid JSON: %s",
                   tokenizer_shown(why.text, strlen(why.text), shown, sizeof(shown)));
     return NULL;
 }

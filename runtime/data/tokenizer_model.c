@@ -23,16 +23,16 @@ accel_status_t json_read_vocab(const struct json_reader *r, json_t *vocab,
     accel_status_t st;
 
     if (!json_is_object(vocab))
-        return json_damaged(r, "model.vocab", " is no object of names and ids");
+        return json_damaged(r, "model.vocab", " is not an object of names and ids");
     json_object_foreach(vocab, name, v)
     {
         json_int_t id = json_is_integer(v) ? json_integer_value(v) : -1;
 
         if (id < 0 || id >= BPE_MAX_IDS)
-            return accel_fail_at(r->err, A0714, r->path, "copy or make the file again",
-                                 "model.vocab: '%s' has no id between 0 and %d",
-                                 tokenizer_shown(name, strlen(name), shown, SHOWN),
-                                 BPE_MAX_IDS - 1);
+            return accel_fail_at(
+                r->err, A0714, r->path, "copy or create the file again",
+                "model.vocab: '%s' has no id between 0 and %d",
+                tokenizer_shown(name, strlen(name), shown, SHOWN), BPE_MAX_IDS - 1);
         if (id >= ids)
             ids = (int32_t)id + 1;
     }
@@ -68,8 +68,8 @@ static accel_status_t add_merge(const struct json_reader *r, const json_t *merge
                              json_string_value(h), json_string_length(h), rank, r->path,
                              r->err);
     }
-    return accel_fail_at(r->err, A0714, r->path, "copy or make the file again",
-                         "model.merges[%" PRIu32 "] is no pair of tokens", rank);
+    return accel_fail_at(r->err, A0714, r->path, "copy or create the file again",
+                         "model.merges[%" PRIu32 "] is not a pair of tokens", rank);
 }
 
 /* Refuses settings that would change the ids of a text and are not implemented. */
@@ -128,12 +128,12 @@ accel_status_t json_read_model(const struct json_reader *r)
     accel_status_t st;
 
     if (!json_is_object(model))
-        return json_damaged(r, "model", " is no object");
+        return json_damaged(r, "model", " is not an object");
     st = check_model(r, model);
     if (st)
         return st;
     if (!json_is_array(merges))
-        return json_damaged(r, "model.merges", " is no list of pairs");
+        return json_damaged(r, "model.merges", " is not a list of pairs");
     if (ignore && !json_is_boolean(ignore))
         return json_damaged(r, "model.ignore_merges", " is not true or false");
     r->t->bpe.ignore_merges = json_is_true(ignore);
@@ -150,7 +150,7 @@ accel_status_t json_read_model(const struct json_reader *r)
 static accel_status_t fail_added(const struct json_reader *r, size_t i,
                                  const char *what)
 {
-    return accel_fail_at(r->err, A0714, r->path, "copy or make the file again",
+    return accel_fail_at(r->err, A0714, r->path, "copy or create the file again",
                          "added_tokens[%zu]%s", i, what);
 }
 
@@ -166,11 +166,12 @@ static accel_status_t check_id(const struct json_reader *r, size_t i, const char
 
     if (id == want && id < BPE_MAX_IDS)
         return ACCEL_OK;
-    return accel_fail_at(
-        r->err, A0714, r->path, "save the tokenizer again with the library it is from",
-        "added_tokens[%zu] ('%s') has id %" JSON_INTEGER_FORMAT
-        ", where %" JSON_INTEGER_FORMAT " comes next",
-        i, tokenizer_shown(text, strlen(text), shown, SHOWN), id, want);
+    return accel_fail_at(r->err, A0714, r->path,
+                         "save the tokenizer again with the library that wrote it",
+                         "added_tokens[%zu] ('%s') has id %" JSON_INTEGER_FORMAT
+                         ", where %" JSON_INTEGER_FORMAT " is expected",
+                         i, tokenizer_shown(text, strlen(text), shown, SHOWN), id,
+                         want);
 }
 
 /* "normalized" is true by default unless the token is special. */
@@ -226,7 +227,7 @@ accel_status_t json_read_added(const struct json_reader *r)
     accel_status_t st = ACCEL_OK;
 
     if (list && !json_is_array(list))
-        return json_damaged(r, "added_tokens", " is no list");
+        return json_damaged(r, "added_tokens", " is not a list");
     for (size_t i = 0; i < json_array_size(list) && !st; i++) {
         const json_t *j = json_array_get(list, i), *id = json_object_get(j, "id"),
                      *text = json_object_get(j, "content");

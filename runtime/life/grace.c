@@ -26,11 +26,9 @@ static bool read_site(struct notice *n)
  * it is too late. */
 static void warn_short(const accel_t *run, const struct notice *n, double seconds)
 {
-    const char *cure =
-        "a preempted run may have to go on from an older checkpoint; ask the site for "
-        "a "
-        "longer one, save more often (accel.checkpoint.every_minutes), or write with "
-        "more nodes";
+    const char *cure = "a preempted run may have to resume from an older checkpoint; "
+                       "ask the site for a longer grace time, save more often "
+                       "(accel.checkpoint.every_minutes), or write with more nodes";
 
     if (n->grace > 0 && seconds > (double)n->grace)
         accel_logf(
@@ -57,11 +55,11 @@ void notice_check(accel_t *run, double seconds)
     if (n->known && strcmp(n->mode, "OFF") != 0)
         warn_short(run, n, seconds);
     if (n->known && seconds > (double)run->config.preempt_lead_seconds)
-        accel_logf(&run->log, ACCEL_LOG_WARN,
-                   "a checkpoint takes %.1f s, but accel.preemption.lead_seconds is "
-                   "%lld: the time limit will come before it is saved; use more "
-                   "lead_seconds",
-                   seconds, (long long)run->config.preempt_lead_seconds);
+        accel_logf(
+            &run->log, ACCEL_LOG_WARN,
+            "a checkpoint takes %.1f s, but accel.preemption.lead_seconds is %lld: the "
+            "time limit will end the run before it is saved; use a larger lead_seconds",
+            seconds, (long long)run->config.preempt_lead_seconds);
 }
 
 void notice_read(accel_t *run)

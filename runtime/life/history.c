@@ -151,12 +151,12 @@ static accel_status_t check_limit(const accel_t *run, accel_error_t *err)
 
     if (!run->config.preempt_enabled || h->restarts <= max)
         return ACCEL_OK;
-    return accel_fail_at(err, A0921, run->ckpt_dir,
-                         "submit the job again: a new job counts from 0; or raise "
-                         "accel.preemption.max_restarts",
-                         "this is restart %lld of job %ld, "
-                         "accel.preemption.max_restarts is %lld",
-                         (long long)h->restarts, run->life.incarnation.first_job, max);
+    return accel_fail_at(
+        err, A0921, run->ckpt_dir,
+        "submit the job again (a new job counts from 0), or raise "
+        "accel.preemption.max_restarts",
+        "this is restart %lld of job %ld, but accel.preemption.max_restarts is %lld",
+        (long long)h->restarts, run->life.incarnation.first_job, max);
 }
 
 /* A missing file is a first life. */
@@ -190,5 +190,5 @@ void history_say(const accel_t *run)
                    "restart %lld of at most %lld of job %ld (%s)",
                    (long long)h->restarts, (long long)run->config.preempt_max_restarts,
                    run->life.incarnation.first_job,
-                   h->reason[0] ? h->reason : "the last run ended without a word");
+                   h->reason[0] ? h->reason : "the last run ended without a record");
 }

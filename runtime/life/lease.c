@@ -146,12 +146,12 @@ static void lease_path(const accel_t *run, char *buf, size_t len)
 static accel_status_t lease_refuse(const accel_t *run, const char *holder,
                                    accel_error_t *err)
 {
-    return accel_fail_at(err, A0822, run->ckpt_dir,
-                         "wait for it or cancel it, or give this run another --out "
-                         "(or accel.checkpoint.dir); in a job array: one for each "
-                         "$SLURM_ARRAY_TASK_ID",
-                         "another run is at work here: %s",
-                         holder[0] ? holder : "its lock does not say which");
+    return accel_fail_at(
+        err, A0822, run->ckpt_dir,
+        "wait for that run or cancel it, or give this run another --out (or "
+        "accel.checkpoint.dir); in a job array, use one per $SLURM_ARRAY_TASK_ID",
+        "another run is using this directory: %s",
+        holder[0] ? holder : "the lock does not say which");
 }
 
 /* In this order: lock, read, judge, write, fence. The lock alone does not decide: an
@@ -167,11 +167,10 @@ accel_status_t lease_take(accel_t *run, accel_error_t *err)
     lease_path(run, path, sizeof(path));
     run->life.lease_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (run->life.lease_fd < 0)
-        return accel_fail_at(err, A0821, path,
-                             "make the directory writable, or choose another --out or "
-                             "accel.checkpoint.dir",
-                             "cannot open the lock of the checkpoints: %s",
-                             strerror(errno));
+        return accel_fail_at(
+            err, A0821, path,
+            "make the directory writable, or use another --out or accel.checkpoint.dir",
+            "cannot open the checkpoint lock: %s", strerror(errno));
     describe_us(&run->life.incarnation, run->life.lease, sizeof(run->life.lease));
     rc = lock_within(run->life.lease_fd, LEASE_WAIT_S);
     read_holder(run->life.lease_fd, holder, sizeof(holder));
@@ -180,17 +179,18 @@ accel_status_t lease_take(accel_t *run, accel_error_t *err)
         return lease_refuse(run, holder, err);
     if (rc == EWOULDBLOCK)
         accel_logf(&run->log, ACCEL_LOG_WARN,
-                   "%s: an earlier incarnation still runs (%s); it saves no more",
+                   "%s: an earlier life of this job is still running (%s); "
+                   "it will save no more",
                    run->ckpt_dir, holder);
     else if (rc != 0)
-        accel_logf(&run->log, ACCEL_LOG_WARN,
-                   "%s: no locks here (%s): nothing keeps a second run out", path,
-                   strerror(rc));
+        accel_logf(
+            &run->log, ACCEL_LOG_WARN,
+            "%s: the file system has no locks (%s): a second run could write here too",
+            path, strerror(rc));
     rc = write_holder(run->life.lease_fd, run->life.lease);
     if (rc != 0)
         return accel_fail_at(err, A0920, path, "free space, or check the file system",
-                             "cannot write the lock of the checkpoints: %s",
-                             strerror(rc));
+                             "cannot write the checkpoint lock: %s", strerror(rc));
     /* An earlier life in the middle of a save may have read the file before we wrote
      * it: this takes its unfinished save away. */
     return accel_ckpt_fence(run->ckpt_dir, err);
@@ -205,20 +205,18 @@ static accel_status_t fenced(const accel_t *run, const char *holder, accel_error
 
     return accel_fail_at(
         err, A0823, run->ckpt_dir,
-        "nothing to do: the other one goes on; cancel it to go on here",
-        "%s took over: %s", later ? "a later incarnation of this job" : "another run",
-        holder[0] ? holder : "its lock does not say which");
+        "do nothing: the other run continues; to continue here instead, cancel it",
+        "%s took over: %s", later ? "a later life of this job" : "another run",
+        holder[0] ? holder : "the lock does not say which");
 }
 
 /* The lock file cannot be used: warns once, and the run goes on. `error`: errno. */
 static accel_status_t go_on(accel_t *run, const char *path, const char *what, int error)
 {
     if (!run->life.lease_warned)
-        accel_logf(
-            &run->log, ACCEL_LOG_WARN,
-            "%s: %s (%s): nothing keeps a second run out of the checkpoints; the "
-            "training goes on",
-            path, what, strerror(error));
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "%s: %s (%s): a second run could write here too; training continues",
+                   path, what, strerror(error));
     run->life.lease_warned = true;
     return ACCEL_OK;
 }
@@ -253,7 +251,7 @@ static accel_status_t restore(accel_t *run, const char *path, bool forced,
     int rc;
 
     if (fd < 0)
-        return go_on(run, path, "cannot write the lock again", errno);
+        return go_on(run, path, "cannot rewrite the lock", errno);
     if (fstat(fd, &there) == 0 && fstat(run->life.lease_fd, &ours) == 0 &&
         there.st_dev == ours.st_dev && there.st_ino == ours.st_ino) {
         close(fd);
@@ -261,15 +259,16 @@ static accel_status_t restore(accel_t *run, const char *path, bool forced,
          * it fails and changes nothing either. */
         rc = flock(run->life.lease_fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
         if (rc == EWOULDBLOCK && !forced)
-            return go_on(run, path, "it says nothing, and somebody else locks it", rc);
+            return go_on(run, path, "the lock is empty, and another process holds it",
+                         rc);
     } else if (!hold_instead(run, fd, forced, holder, sizeof(holder))) {
         return fenced(run, holder, err);
     }
     rc = write_holder(run->life.lease_fd, run->life.lease);
     if (rc != 0)
-        return go_on(run, path, "cannot write the lock again", rc);
+        return go_on(run, path, "cannot rewrite the lock", rc);
     accel_logf(&run->log, ACCEL_LOG_WARN,
-               "%s: somebody changed the lock of the checkpoints; it is written again",
+               "%s: the checkpoint lock was changed by another process; rewritten",
                path);
     return ACCEL_OK;
 }

@@ -29,28 +29,27 @@ const char *requeue_result_text(enum requeue_result result)
 {
     switch (result) {
     case REQUEUE_DONE:
-        return "the job is requeued and goes on by itself";
+        return "the job is requeued and will resume automatically";
     case REQUEUE_BY_OTHER:
-        return "the job is being requeued already";
+        return "the job is already being requeued";
     case REQUEUE_NO_JOB:
-        return "not a Slurm job: run the command again to go on";
+        return "not a Slurm job: run the command again to resume";
     case REQUEUE_NOT_BATCH:
-        return "not a batch job: srun asks for a new allocation if it may";
+        return "not a batch job: srun requests a new allocation if it is allowed to";
     case REQUEUE_FORBIDDEN:
         return "not requeued: the job was submitted with --no-requeue; submit it again";
     case REQUEUE_NOT_MEANT:
-        return "not run again: it was cancelled; submit it again to go on";
+        return "not restarted: the job was cancelled; submit it again to resume";
     case REQUEUE_STOPPED:
-        return "not run again: it was interrupted; run the same command to go on";
+        return "not restarted: the run was interrupted; run the same command to resume";
     case REQUEUE_LIMIT:
-        return "not run again: accel.preemption.max_restarts is reached; submit it "
-               "again "
-               "to go on";
+        return "not restarted: accel.preemption.max_restarts is reached; submit the "
+               "job again to resume";
     case REQUEUE_LEFT:
-        return "could not ask Slurm for a requeue; left to srun";
+        return "the requeue request failed; srun will try";
     case REQUEUE_SWITCHED_OFF:
-        return "not requeued: accel.preemption.requeue is false; submit it again to go "
-               "on";
+        return "not requeued: accel.preemption.requeue is false; submit "
+               "the job again to resume";
     }
     return "?";
 }
@@ -170,7 +169,7 @@ static int run_scontrol(char *const argv[], char *buf, size_t len)
     if (rc != 0)
         snprintf(buf, len, "cannot run scontrol: %s", strerror(rc));
     else if (!buf[0])
-        snprintf(buf, len, "no answer of scontrol within %d s",
+        snprintf(buf, len, "scontrol did not answer within %d s",
                  (int)(DEADLINE_NS / 1000000000));
     return rc == 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
@@ -362,7 +361,8 @@ accel_status_t requeue_look(const struct requeue_request *request,
         *result_out = requeue_decide(&facts, request, *reason_out);
     } else {
         answer[strcspn(answer, "\n")] = '\0';
-        accel_logf(log, ACCEL_LOG_WARN, "state of job %s: %s", job, answer);
+        accel_logf(log, ACCEL_LOG_WARN, "cannot read the state of job %s: %s", job,
+                   answer);
     }
     free(answer);
     return ACCEL_OK;
@@ -393,7 +393,7 @@ enum requeue_result requeue_ask(const struct requeue_request *request,
         result = REQUEUE_DONE;
     } else {
         answer[strcspn(answer, "\n")] = '\0';
-        accel_logf(log, ACCEL_LOG_WARN, "requeue of job %s: %s", job, answer);
+        accel_logf(log, ACCEL_LOG_WARN, "cannot requeue job %s: %s", job, answer);
         if (mine == 1)
             unlink(marker.s); /* nobody asked after all: the srun plugin may */
     }

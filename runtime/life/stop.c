@@ -36,8 +36,8 @@ void stop_announce(accel_t *run, int sig)
         snprintf(kept, sizeof(kept), "the checkpoint of step %lld is kept",
                  (long long)run->progress.saved_step);
     accel_logf(&run->log, ACCEL_LOG_INFO,
-               "interrupted: saving at the end of step %lld; Ctrl-C once more ends at "
-               "once: %s",
+               "interrupted: saving at the end of step %lld; press Ctrl-C "
+               "again to end at once (%s)",
                (long long)run->progress.step + 1, kept);
 }
 
@@ -60,7 +60,7 @@ static struct ending find_ending(accel_t *run, int sig)
     accel_error_t why = { 0 };
 
     if (requeue_look(&request, &run->log, &e.result, &e.reason, &why) != ACCEL_OK)
-        accel_logf(&run->log, ACCEL_LOG_WARN, "no requeue: %s", why.text);
+        accel_logf(&run->log, ACCEL_LOG_WARN, "cannot requeue: %s", why.text);
     history_add(run, "stop step=%lld signal=%s seconds=%.3f reason=%s",
                 (long long)run->progress.step, stop_signal_name(sig),
                 run->life.history.save_seconds, stop_reason_text(e.reason));
@@ -74,8 +74,8 @@ static void next_text(const accel_t *run, const struct ending *e, char *buf, siz
 {
     if (e->result == REQUEUE_DONE)
         snprintf(buf, len,
-                 "job %ld is requeued and goes on by itself (restart %lld of at most "
-                 "%lld)",
+                 "job %ld is requeued and will resume automatically (restart %lld of "
+                 "at most %lld)",
                  run->life.incarnation.job, (long long)run->life.history.restarts + 1,
                  (long long)run->config.preempt_max_restarts);
     else
@@ -99,7 +99,7 @@ accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err)
     if (comm_broadcast(run->comm, &final, sizeof(final), 0, NULL) == ACCEL_OK)
         comm_barrier(run->comm, NULL);
     next_text(run, &e, next, sizeof(next));
-    snprintf(what, sizeof(what), "%s, told to stop; the state of step %lld is saved",
+    snprintf(what, sizeof(what), "stopped (%s); the state of step %lld is saved",
              stop_reason_text(e.reason), (long long)run->progress.step);
     if (final)
         return accel_fail(err, A0923, next, "%s in %s", what, run->ckpt_dir);

@@ -134,8 +134,8 @@ static int64_t batch_begin(accel_t *run)
 static accel_status_t wrong_count(const char *call, int n, int have, const char *what,
                                   accel_error_t *err)
 {
-    return accel_fail(err, A0909, "see the call in accel.h", "%s for %d %s, not %d",
-                      call, n, what, have);
+    return accel_fail(err, A0909, "see the call in accel.h",
+                      "%s was given %d %s, not %d", call, n, what, have);
 }
 
 /* The caller's array is written only when all tensors are made. */

@@ -60,11 +60,11 @@ static accel_status_t evaluate(accel_t *run, int batches, double *loss_out,
     accel_status_t st = ACCEL_OK;
 
     if (!loss_out)
-        return accel_fail(err, A0908, "pass where the loss shall go",
+        return accel_fail(err, A0908, "pass the address of a double",
                           "accel_evaluate: loss_out is NULL");
     if (!run->job.model)
         return accel_fail(err, A0908, "compute the loss with accel_unit_want",
-                          "accel_evaluate needs a model: the run has units");
+                          "accel_evaluate needs a model, but the run has units");
     if (rounds == 0)
         return accel_fail(err, A0908, "open the dataset with a holdout fraction",
                           "the dataset has no held-out samples");

@@ -134,8 +134,8 @@ static accel_status_t diverged(const accel_t *run, const struct agreed *a,
     }
     return accel_fail(err, A0906,
                       "lower the learning rate or clip the gradients; checkpoints and "
-                      "log are intact up to the step before",
-                      "step %lld: %s is not finite any more: the training has diverged",
+                      "log are intact up to the previous step",
+                      "step %lld: %s is no longer finite: the training has diverged",
                       (long long)run->progress.step + 1, what);
 }
 
@@ -215,7 +215,7 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
     if (st == ACCEL_OK)
         step_record(run, a.loss, &did, eval_loss);
     if (st == ACCEL_OK && a.stop && !finished)
-        accel_logf(&run->log, ACCEL_LOG_INFO, "told to stop by %s: saving step %lld",
+        accel_logf(&run->log, ACCEL_LOG_INFO, "received %s: saving step %lld",
                    stop_signal_name(a.stop), (long long)run->progress.step);
     if (st == ACCEL_OK && (a.stop || finished))
         st = save_last(run, err);

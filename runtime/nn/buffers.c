@@ -29,7 +29,7 @@ static bool buffer_fits(accel_module_t *m, const char *name, accel_dtype_t type,
     for (int i = 0; i < ndim; i++)
         if (dims[i] < 1 || dims[i] > INT32_MAX ||
             __builtin_mul_overflow(elems, dims[i], &elems) || elems > INT64_MAX / 64)
-            return graph_fail(m->g, A0608, NULL, "every size must be at least 1",
+            return graph_fail(m->g, A0608, NULL, "use at least 1 for every size",
                               "buffer %s of module '%s': size %d is %lld", name,
                               m->path, i, (long long)dims[i]);
     if (type != ACCEL_F32 && type != ACCEL_BF16 && type != ACCEL_I32)
@@ -40,7 +40,7 @@ static bool buffer_fits(accel_module_t *m, const char *name, accel_dtype_t type,
         init.kind != ACCEL_INIT_CONSTANT)
         return graph_fail(
             m->g, A0605, NULL, "use zeros, ones or a constant, and accel_tensor_write",
-            "buffer %s of module '%s' cannot start at random", name, m->path);
+            "buffer %s of module '%s' cannot start with random values", name, m->path);
     return true;
 }
 
@@ -60,7 +60,7 @@ accel_tensor_t *accel_buffer(accel_module_t *m, const char *name, accel_dtype_t 
     if (!t || !t->buffer) {
         free(t);
         return graph_fail(m->g, A0001, NULL, "use more ranks or a smaller model",
-                          "no memory for a buffer");
+                          "cannot allocate a buffer");
     }
     list[m->buffer_count++] = t;
     t->g = m->g;

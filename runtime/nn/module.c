@@ -29,7 +29,7 @@ accel_module_t *nn_module_new(struct graph *g, const accel_class_t *cls,
     if (g->error.code)
         return NULL;
     if (!cls || !cls->name || !cls->forward)
-        return graph_fail(g, A0609, NULL, "give it a class with a name and a forward",
+        return graph_fail(g, A0609, NULL, "pass a class with a name and a forward",
                           "module '%s' has no class with a name and a forward",
                           name ? name : "");
     if (parent && !nn_name_fits(g, parent, name))
@@ -43,7 +43,7 @@ accel_module_t *nn_module_new(struct graph *g, const accel_class_t *cls,
     if (!m || !m->path || !m->state) {
         nn_module_free(m);
         return graph_fail(g, A0001, NULL, "use more ranks or a smaller model",
-                          "no memory for a module");
+                          "cannot allocate a module");
     }
     m->g = g;
     m->cls = cls;
@@ -100,7 +100,7 @@ accel_tensor_t *accel_param(accel_module_t *m, const char *name, int ndim,
     if (t && !list) {
         param_free(t);
         return graph_fail(m->g, A0001, NULL, "use more ranks or a smaller model",
-                          "no memory for a parameter");
+                          "cannot allocate a parameter");
     }
     if (!t)
         return NULL;

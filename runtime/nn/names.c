@@ -27,29 +27,29 @@ bool nn_name_fits(struct graph *g, const accel_module_t *parent, const char *nam
 {
     if (!name || !*name || strchr(name, '/'))
         return graph_fail(g, A0607, NULL, "use letters, digits, _ and dots",
-                          "'%s' is no name", name ? name : "NULL");
+                          "'%s' is not a valid name", name ? name : "NULL");
     for (accel_module_t *m = parent->child; m; m = m->next)
         if (!strcmp(m->path + strlen(parent->path) + (*parent->path ? 1 : 0), name))
             return graph_fail(g, A0607, NULL, "give it another name",
-                              "module %s is there already", m->path);
+                              "module %s already exists", m->path);
     for (int i = 0; i < parent->param_count; i++)
         if (!strcmp(parent->param[i]->name + strlen(parent->path) +
                         (*parent->path ? 1 : 0),
                     name))
             return graph_fail(g, A0607, NULL, "give it another name",
-                              "parameter %s is there already", parent->param[i]->name);
+                              "parameter %s already exists", parent->param[i]->name);
     for (int i = 0; i < parent->buffer_count; i++)
         if (!strcmp(parent->buffer[i]->buffer + strlen(parent->path) +
                         (*parent->path ? 1 : 0),
                     name))
             return graph_fail(g, A0607, NULL, "give it another name",
-                              "buffer %s is there already", parent->buffer[i]->buffer);
+                              "buffer %s already exists", parent->buffer[i]->buffer);
     for (int i = 0; i < parent->alias_count; i++)
         if (!strcmp(parent->alias[i].name + strlen(parent->path) +
                         (*parent->path ? 1 : 0),
                     name))
             return graph_fail(g, A0607, NULL, "give it another name",
-                              "parameter %s is there already", parent->alias[i].name);
+                              "parameter %s already exists", parent->alias[i].name);
     return true;
 }
 
@@ -86,7 +86,7 @@ accel_tensor_t *accel_tie(accel_module_t *m, const char *name, accel_tensor_t *p
         return NULL;
     if (!param || !param->name || param->g != m->g)
         return graph_fail(m->g, A0609, NULL, "pass what accel_param returned",
-                          "tie: '%s' of module '%s' is given no parameter of this run",
+                          "tie: '%s' of module '%s' needs a parameter of this run",
                           name, m->path);
     list = reallocarray(m->alias, (size_t)m->alias_count + 1, sizeof(*list));
     full = nn_join(m->path, name);
@@ -95,7 +95,7 @@ accel_tensor_t *accel_tie(accel_module_t *m, const char *name, accel_tensor_t *p
     if (!list || !full) {
         free(full);
         return graph_fail(m->g, A0001, NULL, "use more ranks or a smaller model",
-                          "no memory for a parameter's second name");
+                          "cannot allocate a parameter's second name");
     }
     list[m->alias_count++] = (struct nn_alias){ .name = full, .param = param };
     return param;

@@ -120,7 +120,7 @@ static accel_status_t unknown_class(const accel_module_t *root, const char *word
         snprintf(hint, sizeof(hint), "did you mean %s?", near);
     else
         snprintf(hint, sizeof(hint),
-                 "name a class of the model, or leave the key out for classes ending "
+                 "name a class of the model, or remove the key to wrap classes ending "
                  "in Block or Layer");
     return accel_fail(err, A0614, hint,
                       "fsdp_transformer_layer_cls_to_wrap: the model has no class '%s'",

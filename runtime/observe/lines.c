@@ -69,7 +69,7 @@ accel_status_t lines_open(struct lines *l, const char *path,
     *l = (struct lines){ .fd = -1, .log = log, .torn_at = -1 };
     if (strlen(path) >= sizeof(l->path))
         return accel_fail(err, A0712, "use a shorter output directory",
-                          "path of the log is too long");
+                          "the log's path is too long");
     strcpy(l->path, path);
     l->fd = open(path, OPEN_FLAGS, 0666);
     if (l->fd < 0)
@@ -179,8 +179,8 @@ static void begin_outage(struct lines *l, int error)
 {
     if (!l->error)
         accel_logf(l->log, ACCEL_LOG_WARN,
-                   "%s: cannot write the log (%s); its records wait in memory, and the "
-                   "training goes on",
+                   "%s: cannot write the log (%s); its records are kept in memory, and "
+                   "training continues",
                    l->path, strerror(error));
     l->error = error;
 }
@@ -190,12 +190,12 @@ static void end_outage(struct lines *l)
 {
     if (l->dropped > 0)
         accel_logf(l->log, ACCEL_LOG_WARN,
-                   "%s: the log is written again; of the records that waited %lld were "
-                   "dropped, every second one, for lack of room",
+                   "%s: the log can be written again; %lld of the waiting records, "
+                   "every second one, were dropped for lack of space",
                    l->path, (long long)l->dropped);
     else
         accel_logf(l->log, ACCEL_LOG_WARN,
-                   "%s: the log is written again, with all records that waited",
+                   "%s: the log can be written again and has all waiting records",
                    l->path);
     l->error = 0;
     l->dropped = 0;
@@ -249,7 +249,7 @@ void lines_sync(struct lines *l)
     rc = fsync(l->fd);
     if (rc != 0 && errno != EINVAL && errno != EROFS && !l->sync_failed)
         accel_logf(l->log, ACCEL_LOG_WARN,
-                   "%s: the log may lack records if this machine stops now: %s",
+                   "%s: the log may lose records if this machine stops now: %s",
                    l->path, strerror(errno));
     l->sync_failed = rc != 0;
 }

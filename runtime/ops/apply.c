@@ -28,7 +28,7 @@ static void *own_failure(struct graph *g, const char *op, accel_status_t st,
                          const accel_error_t *err)
 {
     graph_fail(g, A0620, op,
-               err->hint[0] ? err->hint : "see the function of that op in the program",
+               err->hint[0] ? err->hint : "check that op's function in the program",
                "%s", err->text[0] ? err->text : "the op's function failed");
     g->error.code = st;
     return NULL;
@@ -203,12 +203,12 @@ accel_tensor_t *accel_apply(const accel_op_t *op, accel_tensor_t *const *in, int
         g = in && n > 0 && in[0] ? in[0]->g : NULL;
         if (g && n >= TAPE_MAX_IN)
             graph_fail(g, A0605, name, "pass at most 7 tensors",
-                       "an own op was given %d inputs", n);
+                       "a custom op was given %d inputs", n);
         return NULL;
     }
     if (!op || !op->name || !op->shape || !op->forward)
-        return graph_fail(g, A0605, name, "fill name, shape and forward of accel_op_t",
-                          "the table of an own op is not complete");
+        return graph_fail(g, A0605, name, "set name, shape and forward of accel_op_t",
+                          "the table of a custom op is incomplete");
     y = apply_run(g, op, in, n, attr);
     return y && apply_record(g, op, in, n, attr, y) ? y : NULL;
 }

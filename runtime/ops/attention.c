@@ -143,8 +143,8 @@ static bool attention_shapes_fit(struct graph *g, accel_tensor_t *q, accel_tenso
     if (q->ndim != 3 || p->heads < 1 || p->kv_heads < 1 || p->heads % p->kv_heads ||
         q->dim[2] % all)
         return bad_shape(g, q, k ? "q" : "qkv", p->heads,
-                         "qkv is [B, T, (heads + 2 kv_heads) D], q is [B, T, heads D], "
-                         "and heads a multiple of kv_heads");
+                         "pass qkv as [B, T, (heads + 2 kv_heads) D] or q as [B, T, "
+                         "heads D], with heads a multiple of kv_heads");
     p->batch = q->dim[0];
     /* fused: as many keys as queries */
     p->queries = p->keys = q->dim[1];
@@ -168,14 +168,14 @@ static bool cache_fits(struct graph *g, const accel_attention_t *o, struct atten
 
     if (g->recording) {
         graph_fail(g, A0605, op,
-                   "turn recording off first: accel_inference_mode(run, 1)",
-                   "a cache of keys and values has no backward");
+                   "disable recording first: accel_inference_mode(run, 1)",
+                   "attention with a KV cache has no backward");
         return false;
     }
     /* the program made the cache, perhaps for another model: check every size */
     if (kv->g != g || kv->batch != p->batch || kv->kv_heads != p->kv_heads ||
         kv->head_width != p->head_width || o->layer < 0 || o->layer >= kv->layers) {
-        graph_fail(g, A0602, op, "make the cache with the model's sizes",
+        graph_fail(g, A0602, op, "create the cache with the model's sizes",
                    "layer %d of batch %lld, %lld kv heads of width %lld and a cache of "
                    "%d layers, batch %d, %d kv heads of width %d do not fit",
                    o->layer, (long long)p->batch, (long long)p->kv_heads,
@@ -185,9 +185,9 @@ static bool cache_fits(struct graph *g, const accel_attention_t *o, struct atten
     }
     /* what is appended is what is asked about: one key per query */
     if (p->keys != p->queries || kv->length + p->keys > kv->capacity) {
-        graph_fail(g, A0605, op, "make a larger cache, or trim it",
-                   "%lld new positions do not fit into a cache of %d, of which %d are "
-                   "used",
+        graph_fail(g, A0605, op, "create a larger cache, or trim this one",
+                   "%lld new positions do not fit into a cache of %d positions, of "
+                   "which %d are used",
                    (long long)p->keys, kv->capacity, kv->length);
         return false;
     }
@@ -211,16 +211,18 @@ static bool padding_fits(struct graph *g, const accel_attention_t *o,
                           "lengths or mask belong to another run");
     if (o->lengths && (!op_int32(g, op, o->lengths, "lengths") ||
                        o->lengths->ndim != 1 || o->lengths->dim[0] != p->batch))
-        return graph_fail(
-            g, A0602, op, "lengths is [B]", "lengths %s do not fit a batch of %lld",
-            tensor_shape_text(o->lengths, shape, sizeof(shape)), (long long)p->batch);
+        return graph_fail(g, A0602, op, "pass lengths as [B]",
+                          "lengths %s do not fit a batch of %lld",
+                          tensor_shape_text(o->lengths, shape, sizeof(shape)),
+                          (long long)p->batch);
     if (o->mask && (!op_int32(g, op, o->mask, "mask") || o->mask->ndim != 2 ||
                     o->mask->dim[0] != p->batch || o->mask->dim[1] != keys))
-        return graph_fail(g, A0602, op,
-                          "mask is [B, S], with a cache all its positions",
-                          "mask %s does not fit a batch of %lld and %lld keys",
-                          tensor_shape_text(o->mask, shape, sizeof(shape)),
-                          (long long)p->batch, (long long)keys);
+        return graph_fail(
+            g, A0602, op,
+            "pass mask as [B, S]; with a cache, S covers all its positions",
+            "mask %s does not fit a batch of %lld and %lld keys",
+            tensor_shape_text(o->mask, shape, sizeof(shape)), (long long)p->batch,
+            (long long)keys);
     return true;
 }
 
@@ -243,8 +245,9 @@ static bool attention_describe(struct graph *g, accel_tensor_t *q, accel_tensor_
     if (!padding_fits(g, o, p))
         return false;
     if (!(o->dropout >= 0.0f && o->dropout < 1.0f) || !isfinite(o->scale))
-        return graph_fail(g, A0605, op, "0 <= dropout < 1; scale 0 is 1 / sqrt(D)",
-                          "dropout %g, scale %g", (double)o->dropout, (double)o->scale);
+        return graph_fail(
+            g, A0605, op, "use 0 <= dropout < 1; scale 0 means 1 / sqrt(D)",
+            "invalid dropout %g or scale %g", (double)o->dropout, (double)o->scale);
     p->scale = o->scale != 0.0f ? o->scale : 1.0f / sqrtf((float)p->head_width);
     p->lengths = o->lengths ? o->lengths->data : NULL;
     p->mask = o->mask ? o->mask->data : NULL;

@@ -29,10 +29,10 @@ accel_status_t graph_check_loss(const struct graph *g, const accel_tensor_t *los
     if (!loss)
         return backward_refuse(err, "the loss is NULL");
     if (loss->name)
-        return accel_fail(err, A0610, "compute a loss from it",
+        return accel_fail(err, A0610, "compute a loss from it and pass that",
                           "backward: the loss is parameter %s itself", loss->name);
     if (loss->g != g || !loss->data)
-        return backward_refuse(err, "the loss is not of this micro-batch");
+        return backward_refuse(err, "the loss does not belong to this micro-batch");
     /* the walk starts from one number: d(loss)/d(loss) = seed */
     if (loss->elems != 1 || loss->dtype != ACCEL_F32)
         return accel_fail(err, A0610,
@@ -58,7 +58,7 @@ bool graph_backward_to(struct graph *g, int base)
         /* without a gradient the result did not contribute to the loss */
         if (e.out->grad && !e.backward(g, &e))
             graph_fail(g, A0003, e.op,
-                       "report it with the model and the output of `accel env`",
+                       "report this with the model and the output of `accel env`",
                        "backward failed");
         /* a device may have failed by now: name this op and not the last */
         graph_check(g, e.op);

@@ -114,8 +114,9 @@ static bool conv2d_fits(struct graph *g, accel_tensor_t *x, accel_tensor_t *w,
         return op_misfit(g, op, x, "x", w, "weight",
                          "x is [B, C, H, W] and weight is [O, C, kh, kw]");
     if (stride < 1 || pad < 0 || pad > INT32_MAX / 4)
-        return graph_fail(g, A0605, op, "stride is 1 or more, pad is 0 or more",
-                          "stride %d and pad %d cannot be used", stride, pad);
+        return graph_fail(g, A0605, op,
+                          "use a stride of at least 1 and a pad of at least 0",
+                          "invalid stride %d or pad %d", stride, pad);
     /* the output would have no row or no column */
     if (x->dim[2] + 2 * (int64_t)pad < w->dim[2] ||
         x->dim[3] + 2 * (int64_t)pad < w->dim[3])

@@ -257,8 +257,8 @@ static bool parameters_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *w
                            accel_tensor_t *bias)
 {
     if (!weight)
-        return !bias || graph_fail(g, A0602, op, "give the weight as well, or none",
-                                   "there is a bias, but no weight");
+        return !bias || graph_fail(g, A0602, op, "pass both, or neither",
+                                   "there is a bias but no weight");
     if (!op_parameter(g, op, weight, "weight", 2))
         return false;
     if (weight->dim[1] != x->dim[x->ndim - 1])
@@ -271,9 +271,9 @@ static bool parameters_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *w
     if (bias->dim[0] != weight->dim[0])
         return op_misfit(g, op, weight, "weight", bias, "bias", "bias must be [V]");
     if (bias->unit != weight->unit)
-        return graph_fail(g, A0606, op, "declare both in modules of one unit",
-                          "weight %s and bias %s are of two units", weight->name,
-                          bias->name);
+        return graph_fail(g, A0606, op, "declare both in modules of the same unit",
+                          "weight %s and bias %s belong to different units",
+                          weight->name, bias->name);
     return true;
 }
 
@@ -290,7 +290,7 @@ static bool cross_entropy_shapes_fit(struct graph *g, accel_tensor_t *x,
                          "there must be one target per row of x");
     /* written so that a NaN is refused, too */
     if (!(smoothing >= 0.0f && smoothing <= 1.0f))
-        return graph_fail(g, A0605, op, "0.1 is usual",
+        return graph_fail(g, A0605, op, "use a value from 0 to 1; 0.1 is usual",
                           "label smoothing %g is not in [0, 1]", (double)smoothing);
     return true;
 }

@@ -44,13 +44,13 @@ static bool dropout_fits(struct graph *g, accel_tensor_t *x, float p)
     if (!op_floats(g, op, x, "x"))
         return false;
     if (!(p >= 0.0f && p < 1.0f))
-        return graph_fail(g, A0605, op, "use 0 or more and less than 1",
+        return graph_fail(g, A0605, op, "use a probability of at least 0 and below 1",
                           "the probability %g is not in [0, 1)", (double)p);
     if (g->training && p > 0.0f && x->dim[0] % g->draws.batch)
         return graph_fail(g, A0602, op,
                           "keep the samples in the first dimension, so that each has "
-                          "its own mask whatever the number of ranks",
-                          "x %s: the first size is no multiple of the %lld samples",
+                          "the same mask with any number of ranks",
+                          "x %s: the first size is not a multiple of the %lld samples",
                           tensor_shape_text(x, shape, sizeof(shape)),
                           (long long)g->draws.batch);
     return true;

@@ -27,9 +27,10 @@ accel_kv_t *kv_new(struct graph *g, int layers, int batch, int capacity, int kv_
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(size); i++)
         if (size[i] < 1 || __builtin_mul_overflow(bytes, (size_t)size[i], &bytes) ||
             bytes > (size_t)INT64_MAX) {
-            accel_fail(err, A0605, "every size at least 1, and all that memory holds",
-                       "kv cache: %d layers, batch %d, capacity %d, %d kv heads of "
-                       "width %d",
+            accel_fail(err, A0605,
+                       "use at least 1 for every size, and no more than fits in memory",
+                       "kv cache: invalid sizes: %d layers, batch %d, capacity %d, %d "
+                       "kv heads of width %d",
                        layers, batch, capacity, kv_heads, head_width);
             return NULL;
         }
@@ -75,9 +76,10 @@ accel_status_t accel_kv_advance(accel_kv_t *kv, int positions, accel_error_t *er
 {
     /* the comparison by subtraction cannot overflow */
     if (!kv || positions < 0 || positions > kv->capacity - kv->length)
-        return accel_fail(err, A0605, "advance by the positions of the last forward",
-                          "kv cache: %d more positions, %d of %d are used", positions,
-                          accel_kv_length(kv), accel_kv_capacity(kv));
+        return accel_fail(err, A0605,
+                          "advance by the number of positions of the last forward",
+                          "kv cache: cannot advance by %d positions: %d of %d are used",
+                          positions, accel_kv_length(kv), accel_kv_capacity(kv));
     /* after the last layer: all of them wrote to the same positions */
     kv->length += positions;
     return ACCEL_OK;
@@ -88,7 +90,7 @@ accel_status_t accel_kv_trim(accel_kv_t *kv, int length, accel_error_t *err)
 {
     if (!kv || length < 0 || length > kv->length)
         return accel_fail(err, A0605, "trim to at most accel_kv_length",
-                          "kv cache: trim to %d positions of %d", length,
+                          "kv cache: cannot trim to %d positions: it holds %d", length,
                           accel_kv_length(kv));
     kv->length = length;
     return ACCEL_OK;

@@ -52,13 +52,13 @@ static bool maxpool2d_fits(struct graph *g, const accel_tensor_t *x, int size,
     if (!op_floats(g, op, x, "x"))
         return false;
     if (size < 1 || stride < 1)
-        return graph_fail(g, A0605, op, "both are 1 or more",
-                          "size %d and stride %d cannot be used", size, stride);
+        return graph_fail(g, A0605, op, "use at least 1 for both",
+                          "invalid size %d or stride %d", size, stride);
     if (x->ndim != 4 || x->dim[2] < size || x->dim[3] < size ||
         x->dim[2] > INT32_MAX / (x->dim[3] ? x->dim[3] : 1))
         return graph_fail(g, A0602, op,
-                          "x is [B, C, H, W] and no smaller than a window",
-                          "x %s has no windows of %d x %d",
+                          "pass x as [B, C, H, W], no smaller than a window",
+                          "x %s has no window of %d x %d",
                           tensor_shape_text(x, shape, sizeof(shape)), size, size);
     return true;
 }

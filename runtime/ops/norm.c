@@ -95,7 +95,7 @@ static bool norm_fits(struct graph *g, const char *op, accel_tensor_t *x,
         return op_misfit(g, op, gain, "gain", bias, "bias", "they must be equal");
     /* written so that a NaN is refused, too */
     if (!(eps >= 0.0f))
-        return graph_fail(g, A0605, op, "use 0 or more; 1e-5 is usual",
+        return graph_fail(g, A0605, op, "use at least 0; 1e-5 is usual",
                           "eps %g is negative", (double)eps);
     return true;
 }

@@ -34,12 +34,12 @@ struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
             return graph_fail(g, A0604, op, "call accel_prepare before the forward",
                               "buffer %s has no values yet", in[i]->buffer);
         if (!in[i]->data && !in[i]->name)
-            return graph_fail(g, A0601, op,
-                              "return it from the module that made it, or make it in "
-                              "this forward",
-                              "input %d, %s, is used after its module returned or its "
-                              "step was over",
-                              i + 1, tensor_shape_text(in[i], shape, sizeof(shape)));
+            return graph_fail(
+                g, A0601, op,
+                "return it from the module that created it, or "
+                "create it in this forward",
+                "input %d, %s, is used after its module returned or its step ended",
+                i + 1, tensor_shape_text(in[i], shape, sizeof(shape)));
     }
     /* late failures of the device are told with this op's name */
     graph_mark(g, op, false);
@@ -52,7 +52,7 @@ bool op_activation(struct graph *g, const char *op, const accel_tensor_t *t,
     if (!t->name && t->dtype == g->compute)
         return true;
     return graph_fail(g, A0603, op,
-                      "see the op's text in accel.h for the type it takes",
+                      "see the op's description in accel_ops.h for its dtype",
                       "%s must be an activation of dtype %s, not %s %s", what,
                       accel_dtype_name(g->compute), t->name ? "parameter" : "dtype",
                       t->name ? t->name : accel_dtype_name(t->dtype));
@@ -70,7 +70,7 @@ bool op_parameter(struct graph *g, const char *op, const accel_tensor_t *t,
     /* parameters are checked when they are used, and not when they are declared: only
      * the op knows what fits */
     if (t->ndim != ndim)
-        return graph_fail(g, A0602, op, "declare it with as many sizes (accel_param)",
+        return graph_fail(g, A0602, op, "declare it with that many sizes (accel_param)",
                           "%s must have %d dimensions, but %s is %s", what, ndim,
                           t->name, tensor_shape_text(t, shape, sizeof(shape)));
     /* a parameter has a unit from accel_prepare on */
@@ -85,7 +85,7 @@ bool op_int32(struct graph *g, const char *op, const accel_tensor_t *t,
 {
     if (!t->name && t->dtype == ACCEL_I32)
         return true;
-    return graph_fail(g, A0603, op, "pass the batch's ids as they are",
+    return graph_fail(g, A0603, op, "pass the batch's ids unchanged",
                       "%s must be int32, not %s %s", what,
                       t->name ? "parameter" : "dtype",
                       t->name ? t->name : accel_dtype_name(t->dtype));
@@ -128,8 +128,8 @@ bool op_alike(struct graph *g, const char *op, const accel_tensor_t *x,
         return false;
     if (x->dtype != y->dtype)
         return graph_fail(g, A0603, op, "cast one of them (accel_cast)",
-                          "%s is %s, %s is %s: they must be alike", x_name,
-                          accel_dtype_name(x->dtype), y_name,
+                          "%s is %s, but %s is %s: both must have the same dtype",
+                          x_name, accel_dtype_name(x->dtype), y_name,
                           accel_dtype_name(y->dtype));
     return op_same_shape(g, op, x, x_name, y, y_name);
 }
@@ -140,8 +140,7 @@ bool op_dim(struct graph *g, const char *op, const accel_tensor_t *t, int dim)
 
     if (dim >= 0 && dim < t->ndim)
         return true;
-    return graph_fail(g, A0605, op, "the first dimension is 0",
-                      "%s has no dimension %d",
+    return graph_fail(g, A0605, op, "count dimensions from 0", "%s has no dimension %d",
                       tensor_shape_text(t, shape, sizeof(shape)), dim);
 }
 
@@ -151,7 +150,7 @@ bool op_act(struct graph *g, const char *op, accel_activation_t act)
     if ((int)act >= ACCEL_ACT_NONE && act <= ACCEL_ACT_TANH)
         return true;
     return graph_fail(g, A0605, op, "use one of accel_activation_t",
-                      "there is no activation %d", (int)act);
+                      "unknown activation %d", (int)act);
 }
 
 void *op_misfit(struct graph *g, const char *op, const accel_tensor_t *x,
@@ -160,7 +159,7 @@ void *op_misfit(struct graph *g, const char *op, const accel_tensor_t *x,
 {
     char xs[96], ys[96];
 
-    return graph_fail(g, A0602, op, "compare with the op's text in accel.h",
+    return graph_fail(g, A0602, op, "see the op's description in accel_ops.h",
                       "%s %s and %s %s do not fit: %s", x_name,
                       tensor_shape_text(x, xs, sizeof(xs)), y_name,
                       tensor_shape_text(y, ys, sizeof(ys)), rule);
@@ -173,8 +172,8 @@ static bool residency_failed(struct graph *g, const char *op, accel_status_t st,
 {
     if (!g->error.code && err->code)
         g->error = *err;
-    graph_fail(g, A0003, op, "report it with the output of `accel env`",
-               "the parameters cannot be reached (%s)", accel_status_name(st));
+    graph_fail(g, A0003, op, "report this with the output of `accel env`",
+               "cannot access the parameters (%s)", accel_status_name(st));
     return false;
 }
 
@@ -199,7 +198,7 @@ bool op_want(struct graph *g, const char *op, struct op_units *u,
         if (u->count == 2) {
             op_done(g, u);
             return graph_fail(g, A0606, op, "wrap fewer modules",
-                              "parameters of three units in one op");
+                              "one op uses parameters of three units");
         }
         st = g->residency.want(g->residency.user, t[i]->unit, &u->base[u->count], &err);
         if (st) {

@@ -98,10 +98,10 @@ static bool options_good(struct graph *g, const accel_rope_t *o)
                isfinite(o->high_freq_factor);
     if (!good)
         graph_fail(g, A0605, op,
-                   "theta and factor above 0; llama3: 0 < low_freq_factor < "
-                   "high_freq_factor and the original context",
-                   "kind %d, theta %g, factor %g, low_freq_factor %g, high_freq_factor "
-                   "%g, original_context %d",
+                   "use theta and factor above 0; for llama3 also 0 < low_freq_factor "
+                   "< high_freq_factor and the original context",
+                   "invalid rotation: kind %d, theta %g, factor %g, low_freq_factor "
+                   "%g, high_freq_factor %g, original_context %d",
                    (int)o->kind, (double)o->theta, (double)o->factor,
                    (double)o->low_freq_factor, (double)o->high_freq_factor,
                    o->original_context);
@@ -124,7 +124,8 @@ accel_tensor_t *accel_rope(accel_tensor_t *x, int heads, const accel_rope_t *o,
     /* ROPE_MAX_PAIRS: the frequencies travel with the call, as kernel arguments */
     if (x->ndim != 3 || heads < 1 || x->dim[2] % heads || x->dim[2] / heads % 2 ||
         x->dim[2] / heads / 2 > ROPE_MAX_PAIRS)
-        return graph_fail(g, A0602, op, "x is [B, T, heads D], D even and at most 512",
+        return graph_fail(g, A0602, op,
+                          "pass x as [B, T, heads D], with D even and at most 512",
                           "x %s does not fit %d heads",
                           tensor_shape_text(x, shape, sizeof(shape)), heads);
     y = graph_tensor(g, g->compute, 3, x->dim);

@@ -33,8 +33,8 @@ accel_status_t accel_tensor_read(const accel_tensor_t *t, float *host, size_t el
     /* the struct outlives its data until the graph_reset after the next, so a late read
      * is found */
     if (!t->data)
-        return accel_fail(err, A0611, "read it before its step is over",
-                          "the memory of the tensor %s was given back already",
+        return accel_fail(err, A0611, "read it before its step ends",
+                          "the memory of the tensor %s has already been freed",
                           tensor_shape_text(t, shape, sizeof(shape)));
     /* the caller's buffer has that many: a wrong number must not be read past it */
     if (elems != (size_t)t->elems)
@@ -56,12 +56,12 @@ accel_status_t accel_tensor_write(accel_tensor_t *t, const void *host, size_t by
         return accel_fail(err, A0611, "check what the caller passes",
                           "cannot write: the %s is NULL", t ? "source" : "tensor");
     if (t->name)
-        return accel_fail(err, A0611, "give initial values to accel_param",
+        return accel_fail(err, A0611, "pass initial values to accel_param",
                           "parameter %s is sharded and cannot be written", t->name);
     if (!t->data)
         return accel_fail(
             err, A0611,
-            "write a buffer after accel_prepare, others before their step ends",
+            "write a buffer after accel_prepare, other tensors before their step ends",
             "the tensor has no memory%s%s", t->buffer ? " yet: buffer " : " any more",
             t->buffer ? t->buffer : "");
     if (bytes != want)

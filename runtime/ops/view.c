@@ -87,12 +87,12 @@ accel_tensor_t *accel_reshape(accel_tensor_t *x, int ndim, const int64_t *dims)
         return NULL;
     if (ndim < 1 || ndim > TENSOR_MAX_DIMS || !dims)
         return graph_fail(g, A0608, reshape_op, "use 1 to 4 dimensions",
-                          "%d dimensions are not possible", ndim);
+                          "a tensor cannot have %d dimensions", ndim);
     if (!complete(to, ndim, dims, x->elems)) {
         want.ndim = ndim;
         memcpy(want.dim, dims, (size_t)ndim * sizeof(*dims));
         return graph_fail(g, A0602, reshape_op,
-                          "as many elements before and after; one size may be -1",
+                          "keep the number of elements; one size may be -1",
                           "x %s cannot become %s", tensor_shape_text(x, xs, sizeof(xs)),
                           tensor_shape_text(&want, ys, sizeof(ys)));
     }
@@ -177,10 +177,11 @@ accel_tensor_t *accel_slice(accel_tensor_t *x, int dim, int64_t begin, int64_t c
     if (!g || !op_computed(g, slice_op, x, "x") || !op_dim(g, slice_op, x, dim))
         return NULL;
     if (begin < 0 || count < 0 || begin > x->dim[dim] || count > x->dim[dim] - begin)
-        return graph_fail(g, A0602, slice_op, "stay inside the dimension",
-                          "x %s has no %lld elements from %lld in dimension %d",
-                          tensor_shape_text(x, shape, sizeof(shape)), (long long)count,
-                          (long long)begin, dim);
+        return graph_fail(
+            g, A0602, slice_op, "stay within the dimension",
+            "x %s does not have %lld elements from %lld on in dimension %d",
+            tensor_shape_text(x, shape, sizeof(shape)), (long long)count,
+            (long long)begin, dim);
     y = cut(g, x, view_split(x, dim), dim, begin, count);
     if (!y || !view_record(g, &(struct tape_entry){ .op = slice_op,
                                                     .backward = slice_backward,

@@ -49,7 +49,7 @@ accel_status_t optim_check(const accel_optimizer_t *o, accel_error_t *err)
     if (!(o->eps >= 0) || isinf(o->eps))
         return bad(err, "eps must be finite and not negative");
     if ((o->momentum > 0 || o->nesterov) && o->kind != ACCEL_SGD)
-        return bad(err, "momentum and nesterov are SGD's (others have beta1)");
+        return bad(err, "momentum and nesterov are for SGD (the others use beta1)");
     if (o->nesterov && !(o->momentum > 0))
         return bad(err, "nesterov needs a momentum");
     if (o->group_count < 0 || (o->group_count > 0 && !o->groups))
@@ -58,7 +58,7 @@ accel_status_t optim_check(const accel_optimizer_t *o, accel_error_t *err)
         const accel_group_t *g = &o->groups[i];
 
         if (!g->match || !*g->match)
-            return bad(err, "every group needs a glob to match names with");
+            return bad(err, "every group needs a glob that matches names");
         if (!(g->lr_scale >= 0) || isinf(g->lr_scale) || isnan(g->weight_decay) ||
             isinf(g->weight_decay))
             return bad(err, "a group's lr_scale must be finite and not negative, its "

@@ -31,8 +31,8 @@ accel_status_t optim_clip(double sumsq, float clip, float *factor_out, double *n
 
     if (!isfinite(sumsq) || sumsq < 0)
         return accel_fail(err, A0617,
-                          "lower the learning rate or lengthen the warm-up; "
-                          "the last checkpoint is from before this step",
+                          "lower the learning rate or lengthen the warm-up; the last "
+                          "checkpoint was saved before this step",
                           "the gradient norm is not finite (sum of squares %g)", sumsq);
     norm = sqrt(sumsq);
     /* The 1e-6 is torch's: the clipped norm stays a hair below the limit. */

@@ -27,13 +27,12 @@ static accel_status_t take_devices(const struct boot *b, const struct topo_gpus 
     if (st != ACCEL_OK || own->devices == 0)
         return st;
     if (!gpus->known)
-        return accel_fail_at(
-            err, A0423, b->host,
-            "run nvidia-smi on that node; to train on the CPU, ask for "
-            "no GPU or say use_cpu: true in the config",
-            "this task was given %d GPU%s, but the driver cannot be "
-            "used: %s",
-            own->devices, own->devices == 1 ? "" : "s", gpus->why);
+        return accel_fail_at(err, A0423, b->host,
+                             "run nvidia-smi on that node; to train on the CPU, "
+                             "request no GPU or set use_cpu: true in the config",
+                             "this task was given %d GPU%s, but the "
+                             "driver cannot be used: %s",
+                             own->devices, own->devices == 1 ? "" : "s", gpus->why);
     st = topo_check_unset(gpus, visible, on_node, err);
     if (own->devices > TOPO_RANK_GPUS)
         own->devices = TOPO_RANK_GPUS;
@@ -87,8 +86,8 @@ static bool read_card(char *text, size_t bytes, accel_status_t *status_out,
 static accel_status_t bad_card(accel_error_t *err, int rank)
 {
     return accel_fail(
-        err, A0433, "start all ranks with one version of accel",
-        "rank %d told its place in a form that this version does not know", rank);
+        err, A0433, "start all ranks with the same version of accel",
+        "rank %d sent its place in a format that this version does not know", rank);
 }
 
 /* Collective: rank_out[size] and status_out[size], what every rank was given and how
@@ -168,9 +167,8 @@ static accel_status_t place_judge(const struct boot *b, const struct topo_rank *
             bool has = rank[r].devices > 0;
             accel_status_t st = accel_fail(
                 err, A0413,
-                "ask for GPUs on every node (--gpus-per-node), or say use_cpu: true",
-                "rank %d was given a GPU, rank %d was given none", has ? r : 0,
-                has ? 0 : r);
+                "request GPUs on every node (--gpus-per-node), or set use_cpu: true",
+                "rank %d has a GPU, but rank %d has none", has ? r : 0, has ? 0 : r);
 
             return as_said_by(b, r, st, err);
         }
@@ -203,13 +201,13 @@ static const char *why_unbound(const accel_t *run, const char *mask)
     if (!run->config.topo_bind)
         return "accel.topology.bind is false";
     if (getenv("OMP_PROC_BIND") || getenv("GOMP_CPU_AFFINITY"))
-        return "OpenMP's own binding is asked for";
+        return "OpenMP's own binding is set";
     if (run->place.topo.shared)
         return "more ranks than cores";
     /* Which CPUs are ours is unknown, and another job may be using the ones
      * we would take. */
     if (given > 0 && given < count_bits(mask))
-        return "the job has a part of the node's CPUs and Slurm did not say which";
+        return "the job has some of the node's CPUs, but Slurm does not say which";
     return NULL;
 }
 
@@ -297,7 +295,7 @@ static accel_status_t find_nic(const accel_t *run, const struct topo_machine *m,
     }
     st =
         accel_fail_at(err, A0435, "accel.topology.nic",
-                      "name one of the node's interfaces, or leave the key out",
+                      "name one of the node's interfaces, or remove the key",
                       "%s has no interface '%s' that is up; it has: %s", run->boot.host,
                       want, known.s && !known.failed ? known.s : "none");
     strbuf_free(&known);
@@ -368,11 +366,10 @@ static accel_status_t check_cpu_wanted(const struct config *c, const char *host,
 {
     if (c->distributed_type != DIST_MULTI_GPU || c->device == DEVICE_CPU)
         return ACCEL_OK;
-    return accel_fail_at(
-        err, A0426, host,
-        "ask for GPUs (--gpus-per-node), or set distributed_type: "
-        "MULTI_CPU or use_cpu: true",
-        "distributed_type is MULTI_GPU, and this task was given no GPU");
+    return accel_fail_at(err, A0426, host,
+                         "request GPUs (--gpus-per-node), or set distributed_type: "
+                         "MULTI_CPU or use_cpu: true",
+                         "distributed_type is MULTI_GPU, but this task has no GPU");
 }
 
 /* Warns that a node has GPUs that the run does not use: the user should not have to
@@ -386,16 +383,15 @@ static void tell_idle_gpus(const accel_t *run, const struct topo_machine *m)
         return;
     if (run->place.choice[0])
         accel_logf(&run->log, ACCEL_LOG_WARN,
-                   "this node has %d NVIDIA GPU%s and the run computes on the CPU; %s "
-                   "(use_cpu: true says that it is meant)",
+                   "this node has %d NVIDIA GPU%s, but the run computes on the CPU: %s "
+                   "(set use_cpu: true if this is intended)",
                    gpus, gpus == 1 ? "" : "s", run->place.choice);
     else
-        accel_logf(
-            &run->log, ACCEL_LOG_WARN,
-            "this node has %d NVIDIA GPU%s and the run was given none: it computes "
-            "on the CPU (ask Slurm for GPUs, or set CUDA_VISIBLE_DEVICES; "
-            "use_cpu: true says that it is meant)",
-            gpus, gpus == 1 ? "" : "s");
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "this node has %d NVIDIA GPU%s, but the run has none and computes "
+                   "on the CPU (request GPUs from Slurm or set CUDA_VISIBLE_DEVICES; "
+                   "set use_cpu: true if this is intended)",
+                   gpus, gpus == 1 ? "" : "s");
 }
 
 accel_status_t place_open(accel_t *run, accel_error_t *err)
@@ -448,7 +444,7 @@ const char *place_net_devices(const accel_t *run)
         return run->place.topo.net_devices[0] ? run->place.topo.net_devices : NULL;
     if (run->config.topo_nic[0] && run->boot.rank == 0)
         accel_logf(&run->log, ACCEL_LOG_WARN,
-                   "UCX_NET_DEVICES=%s is set and wins over accel.topology.nic: %s",
+                   "UCX_NET_DEVICES=%s is set and overrides accel.topology.nic: %s",
                    user, run->config.topo_nic);
     return NULL;
 }

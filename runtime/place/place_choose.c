@@ -32,13 +32,13 @@ static int first_usable(const struct topo_gpus *gpus, struct topo_device *device
  * says why. Never fails: the CPU is always there. */
 void place_choose(accel_t *run, const struct topo_gpus *gpus, struct topo_rank *own)
 {
-    accel_error_t err = { .text = "the driver shows none" };
+    accel_error_t err = { .text = "the driver reports none" };
     char module[256];
     int at = -1;
 
     if (!gpus->known)
         snprintf(err.text, sizeof(err.text), "%s",
-                 gpus->broken ? gpus->why : "there is no NVIDIA driver here");
+                 gpus->broken ? gpus->why : "there is no NVIDIA driver on this node");
     else if (gpus->count == 0 ||
              backend_cuda_module(module, sizeof(module), &err) == ACCEL_OK)
         at = first_usable(gpus, &own->device[0], &err);
@@ -51,7 +51,7 @@ void place_choose(accel_t *run, const struct topo_gpus *gpus, struct topo_rank *
     run->place.first_device = at;
     run->place.chosen = true;
     snprintf(run->place.choice, sizeof(run->place.choice),
-             "number %d of %d, as nothing says which (CUDA_VISIBLE_DEVICES does; "
-             "use_cpu: true takes none)",
+             "number %d of %d, the default (choose with CUDA_VISIBLE_DEVICES; use_cpu: "
+             "true uses none)",
              at, gpus->count);
 }

@@ -78,8 +78,8 @@ static void print_map(const accel_t *run, const struct line *line)
         accel_logf(&run->log, ACCEL_LOG_INFO, "  %d more node%s like the first", same,
                    same == 1 ? "" : "s");
     if (other > FULL_NODES)
-        accel_logf(&run->log, ACCEL_LOG_INFO, "  %d more nodes that differ from it",
-                   other - FULL_NODES);
+        accel_logf(&run->log, ACCEL_LOG_INFO,
+                   "  %d more nodes that differ from the first", other - FULL_NODES);
 }
 
 accel_status_t place_print(accel_t *run, accel_error_t *err)

@@ -17,7 +17,7 @@ static void tell(const accel_t *run, unsigned slow)
     accel_logf(&run->log, ACCEL_LOG_WARN, "%s: GPU %s %s%s%s%s", run->boot.host,
                run->place.topo.device[0].bus_id,
                slow ? topo_reasons_text(slow, why, sizeof(why))
-                    : "is not slowed down any more",
+                    : "is no longer slowed down",
                now[0] ? " (" : "", now, now[0] ? ")" : "");
 }
 

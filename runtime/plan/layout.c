@@ -141,11 +141,11 @@ static void mesh_of(const struct config *c, struct plan_layout *l)
 static accel_status_t mismatch(const struct plan_layout *l, int world,
                                accel_error_t *err)
 {
-    return accel_fail(
-        err, A0070, "change the sizes of parallelism_config, or the number of ranks",
-        "dp_replicate %d x dp_shard %d x cp %d x sp %d x tp %d is not %d, "
-        "the number of ranks",
-        l->replicate, l->shard, l->cp, l->sp, l->tp, world);
+    return accel_fail(err, A0070,
+                      "change the sizes of parallelism_config, or the number of ranks",
+                      "dp_replicate %d x dp_shard %d x cp %d x sp %d x tp %d does not "
+                      "equal %d, the number of ranks",
+                      l->replicate, l->shard, l->cp, l->sp, l->tp, world);
 }
 
 /* Checks the mesh against the ranks. Ranks that the config does not assign are data
@@ -159,12 +159,12 @@ static accel_status_t fit_mesh(const struct config *c, const struct scheme *s,
     int shard = key_number(c, "parallelism_config_dp_shard_size");
 
     if (s->hybrid && (world % local_size || local_size % others))
-        return accel_fail(err, A0070,
-                          "give every node the same number of ranks, a multiple of cp "
-                          "x sp x tp",
-                          "%s needs whole nodes: %d ranks are not so many nodes of %d, "
-                          "each cut into groups of %d",
-                          s->name, world, local_size, others);
+        return accel_fail(
+            err, A0070,
+            "place the same number of ranks on every node, a multiple of cp x sp x tp",
+            "%s needs whole nodes: %d ranks do not fill nodes of %d ranks, each "
+            "divided into groups of %d",
+            s->name, world, local_size, others);
     l->replicate = replicate;
     l->shard = shard;
     if (replicate * shard * others == world)
@@ -195,7 +195,7 @@ accel_status_t plan_layout_of(const struct config *c, int world, int local_size,
         if (key_number(c, "megatron_lm_pp_degree") > 1)
             return accel_fail(err, A0071,
                               "set megatron_lm_pp_degree: 1 to plan the rest",
-                              "pipeline stages are not planned");
+                              "pipeline stages cannot be planned");
         if (is(c, "megatron_lm_use_distributed_optimizer", "true"))
             s = scheme_find("ZeRO-1");
     }

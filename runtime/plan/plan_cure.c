@@ -216,7 +216,7 @@ static void add_together(struct cure *c, bool fsdp_keys)
         return;
     remedy_describe(in, &r, line, sizeof(line));
     snprintf(all, sizeof(all), "use a smaller model, or GPUs with more memory%s%s",
-             line[0] ? "; still too much: " : "", line);
+             line[0] ? "; still too large: " : "", line);
     add(c, all);
 }
 

@@ -87,12 +87,12 @@ static void print_precision(const struct plan_layout *l, const struct precision 
     const char *wire = narrow_wire(l, p);
 
     if (p->compute == ACCEL_F32 && wire)
-        rowf(out, "precision", "float32, gradients travel in %s", wire);
+        rowf(out, "precision", "float32, gradients sent in %s", wire);
     else if (p->compute == ACCEL_F32)
         row(out, "precision", "float32");
     else if (wire)
         rowf(out, "precision",
-             "bf16 compute, gradients travel in %s, float32 masters and sums", wire);
+             "bf16 compute, gradients sent in %s, float32 masters and sums", wire);
     else if (l->cut_optimizer && p->reduce == ACCEL_BF16)
         row(out, "precision", "bf16 compute and wire, float32 masters and sums");
     else
@@ -174,7 +174,8 @@ static void print_host(const struct plan_input *in, const struct plan *p,
     if (p->base_bytes) /* 0: planned without a run to measure */
         bytes_row(out, "  process", p->base_bytes,
                   "code and libraries, before the model");
-    bytes_row(out, "  peak", p->total_bytes, p->host_bytes ? "without the next" : "");
+    bytes_row(out, "  peak", p->total_bytes,
+              p->host_bytes ? "host memory excluded" : "");
     if (p->host_bytes)
         bytes_row(out, "  host memory", p->host_bytes,
                   "parameters, moments, gradients");
@@ -221,9 +222,9 @@ static void print_device(const struct plan_input *in, const struct plan *p,
                   "of the parameters, to gather from");
     if (p->copy_bytes)
         bytes_row(out, "  checkpoint", p->copy_bytes,
-                  "a copy of the shards, while one is saved or read");
+                  "a copy of the shards, while saving or loading");
     bytes_row(out, "  page-locked", d->staging_bytes,
-              "buffers of copies to and from the GPU, at most");
+              "buffers for copies to and from the GPU, at most");
     if (in->base_bytes)
         bytes_row(out, "  process", in->base_bytes,
                   "code and libraries, before the model");

@@ -61,7 +61,7 @@ accel_status_t groups_apply(accel_t *run, accel_error_t *err)
             st = no_match(run, &o->groups[i], err);
     free(hits);
     if (st == ACCEL_OK && !trained)
-        st = accel_fail(err, A0911, "leave something to train",
+        st = accel_fail(err, A0911, "leave some parameters unfrozen",
                         "all parameters are frozen");
     units_lay_out(&run->units);
     return st;

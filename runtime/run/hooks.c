@@ -23,10 +23,10 @@ accel_status_t accel_on_gradient(accel_t *run, const char *match, accel_gradient
         return st;
     if (!fn)
         return accel_fail(err, A0902, "pass a function",
-                          "accel_on_gradient was given no function");
+                          "accel_on_gradient: the function is NULL");
     if (run->hooks == RUN_MAX_HOOKS)
-        return accel_fail(err, A0902, "let one function do the work of several",
-                          "a run takes at most %d gradient functions", RUN_MAX_HOOKS);
+        return accel_fail(err, A0902, "combine several functions into one",
+                          "a run accepts at most %d gradient functions", RUN_MAX_HOOKS);
     if (match) {
         hook.match = strdup(match);
         if (!hook.match)

@@ -19,8 +19,8 @@ static accel_status_t check_nodes(const struct boot *b, accel_error_t *err)
         even = even && b->local_rank_of[r] < each;
     return even ? ACCEL_OK
                 : accel_fail(err, A0322, "use --ntasks-per-node=N, or FULL_SHARD",
-                             "%d ranks on %d nodes, and not equally many on each",
-                             b->size, b->nodes);
+                             "%d ranks are not spread evenly over %d nodes", b->size,
+                             b->nodes);
 }
 
 /* A group is a node. Gradients that live on the host are summed there. */

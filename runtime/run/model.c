@@ -48,7 +48,7 @@ void accel_inference_mode(accel_t *run, int on)
         return;
     if (run->graph.depth > 0) {
         graph_fail(&run->graph, A0901, NULL, "call it between forwards",
-                   "accel_inference_mode inside of the forward of a module");
+                   "accel_inference_mode inside the forward of a module");
         return;
     }
     run->graph.evaluating = on != 0;

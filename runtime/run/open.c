@@ -68,7 +68,7 @@ static accel_status_t check_size(const accel_t *run, accel_error_t *err)
         strcmp(run->config_source, "built-in") == 0)
         accel_logf(&run->log, ACCEL_LOG_WARN,
                    "no config given: %d processes train as MULTI_CPU with the defaults "
-                   "(srun --accel-config=FILE says otherwise)",
+                   "(use srun --accel-config=FILE to change this)",
                    run->boot.size);
     /* 0: the config does not say */
     if (want > 0 && want != run->boot.size)
@@ -81,7 +81,8 @@ static accel_status_t check_size(const accel_t *run, accel_error_t *err)
     if (run->config.distributed_type == DIST_NO && run->boot.size > 1)
         return accel_fail_at(err, A0303, "distributed_type",
                              "use distributed_type: FSDP or MULTI_CPU, or one task",
-                             "it is NO, but %d processes were started", run->boot.size);
+                             "distributed_type is NO, but %d processes were started",
+                             run->boot.size);
     return config_check_world(&run->config, run->boot.size, err);
 }
 

@@ -61,7 +61,7 @@ accel_unit_t *accel_unit_new(accel_t *run, const char *name, accel_error_t *err)
     }
     for (int i = 0; i < run->own_units; i++)
         if (!strcmp(run->own[i]->name, name)) {
-            bad_name(err, name, "is a unit already");
+            bad_name(err, name, "is already a unit");
             return NULL;
         }
     list = run->own_units < UNITS_MAX
@@ -117,7 +117,7 @@ accel_status_t accel_unit_param(accel_unit_t *unit, const char *name, int ndim,
     if (full)
         sprintf(full, "%s%s%s", unit->name, *unit->name ? "." : "", name);
     if (full && is_taken(unit->run, full)) {
-        st = bad_name(err, full, "is a parameter already");
+        st = bad_name(err, full, "is already a parameter");
         free(full);
         return st;
     }
@@ -152,8 +152,9 @@ accel_status_t own_units_build(accel_t *run, struct units *units_out,
     for (int i = 0; i < run->own_units; i++)
         params += run->own[i]->params;
     if (params == 0)
-        return accel_fail(err, A0609, "give the job a model, or declare units",
-                          "the job has no model, and the run no units with parameters");
+        return accel_fail(
+            err, A0609, "give the job a model, or declare units",
+            "the job has no model, and the run has no units with parameters");
     u.unit = calloc((size_t)run->own_units, sizeof(*u.unit));
     all = calloc((size_t)params, sizeof(*all));
     if (!u.unit || !all) {
@@ -227,7 +228,7 @@ static accel_status_t usable(const accel_unit_t *unit, const char *call,
                       err);
     st = run_ready(unit->run, call, err);
     if (st == ACCEL_OK && unit->number < 0)
-        return misuse(unit, "the job has a model: its parameters are the run's",
+        return misuse(unit, "the job has a model, whose parameters the run trains",
                       "leave job.model NULL to train the units", err);
     return st;
 }
@@ -293,11 +294,11 @@ const void *accel_unit_values(const accel_unit_t *unit, int index)
     if (!unit)
         return NULL;
     if (!unit->wanted)
-        fail_late(unit, "its values are asked for, but it is not wanted",
+        fail_late(unit, "values requested, but the unit is not wanted",
                   "call accel_unit_want before, accel_unit_done after");
     else if (!has(unit, index))
-        fail_late(unit, "it has no parameter of that number",
-                  "they are numbered from 0 in the order of accel_unit_param");
+        fail_late(unit, "the unit has no parameter with that number",
+                  "number parameters from 0, in the order of accel_unit_param");
     else
         return (const char *)unit->data + (size_t)unit->param[index]->unit_offset *
                                               accel_dtype_bytes(accel_unit_dtype(unit));
@@ -328,11 +329,12 @@ accel_status_t accel_unit_gradient(accel_unit_t *unit, int index, float **out,
     if (st != ACCEL_OK)
         return st;
     if (!unit->run->loop.in_micro)
-        return misuse(unit, "a gradient outside of a micro-batch",
+        return misuse(unit, "a gradient outside a micro-batch",
                       "call accel_next or accel_next_samples first", err);
     if (!out || !has(unit, index))
-        return misuse(unit, out ? "it has no parameter of that number" : "out is NULL",
-                      "they are numbered from 0 in the order of accel_unit_param", err);
+        return misuse(
+            unit, out ? "the unit has no parameter with that number" : "out is NULL",
+            "number parameters from 0, in the order of accel_unit_param", err);
     if (!unit->param[index]->needs_grad) {
         *out = NULL;
         return ACCEL_OK;
@@ -353,7 +355,7 @@ accel_status_t own_units_done(const accel_t *run, accel_error_t *err)
 {
     for (int i = 0; i < run->own_units; i++)
         if (run->own[i]->wanted)
-            return misuse(run->own[i], "it is still wanted",
+            return misuse(run->own[i], "the unit is still wanted",
                           "call accel_unit_done once for each accel_unit_want", err);
     return ACCEL_OK;
 }
@@ -396,7 +398,7 @@ accel_status_t accel_finish_backward(accel_t *run, double loss, accel_error_t *e
     if (run->job.model || !run->loop.in_micro)
         return misuse(NULL,
                       run->job.model ? "the job has a model"
-                                     : "accel_finish_backward outside of a micro-batch",
+                                     : "accel_finish_backward outside a micro-batch",
                       run->job.model ? "call accel_backward"
                                      : "call accel_next or accel_next_samples first",
                       err);

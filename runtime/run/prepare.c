@@ -38,9 +38,8 @@ static accel_status_t check_job(const accel_job_t *j, accel_error_t *err)
     if (!(j->clip >= 0))
         return bad_job(err, "clip must not be negative");
     if (j->eval_every > 0 && (!j->data || data_holdout_samples(j->data) < 1))
-        return bad_job(err,
-                       "eval_every needs a dataset with a held-out part of at least "
-                       "one sample");
+        return bad_job(err, "eval_every needs a dataset with a held-out part "
+                            "of at least one sample");
     return optim_check(&j->optimizer, err);
 }
 
@@ -124,10 +123,10 @@ static accel_status_t make_out_dirs(const accel_t *run, accel_error_t *err)
         return st;
     failed = make_dirs(run->ckpt_dir);
     if (failed)
-        return accel_fail_at(err, A0803, run->ckpt_dir,
-                             "check accel.checkpoint.dir and the rights above it",
-                             "cannot create or write the checkpoint directory: %s",
-                             strerror(failed));
+        return accel_fail_at(
+            err, A0803, run->ckpt_dir,
+            "check accel.checkpoint.dir and the permissions of its parent directories",
+            "cannot create or write the checkpoint directory: %s", strerror(failed));
     return check_link(run->ckpt_dir, err);
 }
 
@@ -225,10 +224,9 @@ static void recompute_units(accel_t *run)
     if (!config_recomputes(&run->config))
         return;
     if (nn_recompute_units(run->job.model) == 0 && run->boot.rank == 0)
-        accel_logf(
-            &run->log, ACCEL_LOG_WARN,
-            "fsdp_activation_checkpointing: the model is one unit, so nothing is "
-            "computed again; fsdp_auto_wrap_policy cuts it into units");
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "fsdp_activation_checkpointing has no effect: the model is one "
+                   "unit; set fsdp_auto_wrap_policy to divide it");
 }
 
 /* The units of the model's tree, or those that the program declared. */
@@ -246,9 +244,8 @@ static accel_status_t take_units(accel_t *run, accel_error_t *err)
     if (st == ACCEL_OK && wrap && run->units.count == 1 && run->boot.rank == 0)
         accel_logf(&run->log, ACCEL_LOG_WARN,
                    "TRANSFORMER_BASED_WRAP: the model has no class ending in Block or "
-                   "Layer, so "
-                   "all of it is one unit (fsdp_transformer_layer_cls_to_wrap names "
-                   "others)");
+                   "Layer, so it is one unit (name other classes with "
+                   "fsdp_transformer_layer_cls_to_wrap)");
     if (st == ACCEL_OK)
         recompute_units(run);
     return st;
@@ -334,7 +331,7 @@ accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t
     /* A job that is submitted again after its end must not fail. */
     if (run->progress.step >= run->job.steps)
         accel_logf(&run->log, ACCEL_LOG_INFO,
-                   "the run is finished: all %lld steps are done; nothing to do",
+                   "the run is complete: all %lld steps are done; nothing to do",
                    (long long)run->job.steps);
     else /* from here on there is something to lose */
         signals_take_interrupt(&run->config);

@@ -28,7 +28,7 @@ accel_status_t run_given(const accel_t *run, const char *call, accel_error_t *er
     if (run)
         return ACCEL_OK;
     return accel_fail(err, A0901, "check what accel_open returned",
-                      "%s was given no run", call);
+                      "%s: the run is NULL", call);
 }
 
 /* A run that has failed returns its first failure from every call. */
@@ -38,7 +38,7 @@ accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err)
         return ACCEL_EINVAL;
     if (run->graph.depth > 0)
         return accel_fail(err, A0901, "call it between forwards",
-                          "%s inside of the forward of a module", call);
+                          "%s inside the forward of a module", call);
     if (run->status != ACCEL_OK) {
         if (err)
             *err = run->failure;

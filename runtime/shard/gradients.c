@@ -135,8 +135,8 @@ accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
 accel_status_t shard_backward_begin(struct shard *s, int accumulate, accel_error_t *err)
 {
     if (accumulate < 1)
-        return accel_fail(err, A0616, "use at least one (accumulate)",
-                          "%d micro-batches per step", accumulate);
+        return accel_fail(err, A0616, "set accumulate to at least 1",
+                          "invalid number of micro-batches per step: %d", accumulate);
     s->grad_scale = 1.0f / ((float)comm_size(s->comm) * (float)accumulate);
     s->in_backward = true;
     s->open = s->last_unit = -1;

@@ -163,8 +163,8 @@ accel_status_t shard_ring_want(struct shard *s, int unit, void **data_out,
     if (!slot) {
         slot = victim(s, unit);
         if (!slot)
-            return accel_fail(err, A0003, "call done() for a unit before the next",
-                              "unit '%s' is wanted while two others are in use",
+            return accel_fail(err, A0003, "call done() for one of them first",
+                              "unit '%s' is wanted while two other units are in use",
                               s->unit[unit].def->name);
         st = gather(s, slot, unit, err);
         if (st)

@@ -63,8 +63,8 @@ static accel_status_t lay_out(struct shard *s, const struct units *units,
             return accel_fail_nomem(err, "unit table", (size_t)u->def->param_count);
         u->padded = plan_padded_elems(u->def->elems, s->world);
         if (u->padded < 0 || u->padded > INT64_MAX / 64 - s->all_elems)
-            return accel_fail(err, A0618, "the model is too large",
-                              "unit '%s' has %lld elements", u->def->name,
+            return accel_fail(err, A0618, "use a smaller model",
+                              "unit '%s' is too large: %lld elements", u->def->name,
                               (long long)u->def->elems);
         place_unit(s, u);
         bytes = (size_t)u->padded * elem;
@@ -125,9 +125,8 @@ static accel_status_t alloc_home(struct shard *s, enum backend_memory kind,
     if (*data_out || !bytes)
         return ACCEL_OK;
     return accel_fail(
-        err, A0001, "use more ranks or nodes, or ask for more host memory (--mem)",
-        "out of memory of the host: page-locked %s of offloaded shards need "
-        "%s",
+        err, A0001, "use more ranks or nodes, or request more host memory (--mem)",
+        "out of host memory: page-locked %s of offloaded shards need %s",
         backend_memory_name(kind), format_bytes((double)bytes, size, sizeof(size)));
 }
 
@@ -333,7 +332,7 @@ accel_status_t shard_open(struct shard **shard_out, struct comm *c,
     if (!is_real(o->precision.parameters) ||
         (!is_real(o->precision.reduce) && !wire_is_scaled(o->precision.reduce)))
         return accel_fail(err, A0606, "use float32 or bfloat16",
-                          "parameters in %s, gradients in %s",
+                          "parameters in %s with gradients in %s are not supported",
                           accel_dtype_name(o->precision.parameters),
                           accel_dtype_name(o->precision.reduce));
     if (units->count < 1)
@@ -433,7 +432,7 @@ static void *resident_unit(struct shard *s, struct shard_unit *u)
 
 static accel_status_t bad_unit(int unit, int units, accel_error_t *err)
 {
-    return accel_fail(err, A0003, "report it with the output of `accel env`",
+    return accel_fail(err, A0003, "report this with the output of `accel env`",
                       "unit %d of %d does not exist or is not trained", unit, units);
 }
 

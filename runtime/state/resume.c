@@ -46,8 +46,9 @@ static void identity_difference(const char *theirs, const char *ours, char *buf,
     for (char *wa = strtok_r(a, " ", &save_a), *wb = strtok_r(b, " ", &save_b);
          wa && wb; wa = strtok_r(NULL, " ", &save_a), wb = strtok_r(NULL, " ", &save_b))
         if (strcmp(wa, wb) != 0 && used < len)
-            used += (size_t)snprintf(buf + used, len - used, "%sit has %s, this run %s",
-                                     used ? "; " : "", wa, wb);
+            used +=
+                (size_t)snprintf(buf + used, len - used, "%scheckpoint %s, this run %s",
+                                 used ? "; " : "", wa, wb);
 }
 
 /* Reads checkpoint `dir` into the shards. Local: each rank reads for itself, and errors
@@ -72,7 +73,7 @@ static accel_status_t load_one(accel_t *run, const char *dir, int *writers_out,
         st = accel_fail_at(err, A0818, dir,
                            "use another --out or accel.checkpoint.dir, or move the old "
                            "checkpoints away",
-                           "the checkpoint is of another run: %s", difference);
+                           "the checkpoint belongs to another run: %s", difference);
         goto out;
     }
     state = accel_ckpt_blob(c, "trainer", &bytes);
@@ -121,11 +122,10 @@ static accel_status_t second_opinion(accel_t *run, const char *dir, accel_status
     accel_status_t sent = comm_broadcast(run->comm, &too, sizeof(too), 0, err);
 
     if (sent == ACCEL_OK && missing && !too)
-        *st =
-            accel_fail_at(own, A0834, why.where[0] ? why.where : dir,
-                          "the directory must be on storage that all nodes share; "
-                          "then start the run again",
-                          "rank %d: %.500s; rank 0 finds it", run->boot.rank, why.text);
+        *st = accel_fail_at(
+            own, A0834, why.where[0] ? why.where : dir,
+            "use a directory on storage that all nodes share, then start the run again",
+            "rank %d: %.500s; rank 0 can read it", run->boot.rank, why.text);
     return sent;
 }
 
@@ -216,7 +216,7 @@ static accel_status_t try_all(accel_t *run, const char *root, const struct found
         /* rank 0 has proof: nobody needs to open it */
         if (f->list[i].state == ACCEL_CKPT_DAMAGED) {
             if (run->boot.rank == 0)
-                accel_logf(&run->log, ACCEL_LOG_WARN, "%s is damaged (%s); passed over",
+                accel_logf(&run->log, ACCEL_LOG_WARN, "%s is damaged (%s); skipped",
                            f->list[i].name, f->list[i].problem);
             continue;
         }
@@ -227,16 +227,16 @@ static accel_status_t try_all(accel_t *run, const char *root, const struct found
             return st;
         if (run->boot.rank == 0)
             accel_logf(&run->log, ACCEL_LOG_WARN, "%s is damaged%s", dir,
-                       i + 1 < f->count ? "; trying the next older one" : "");
+                       i + 1 < f->count ? "; trying the next older checkpoint" : "");
     }
     *err = (accel_error_t){ .code = ACCEL_ECORRUPT };
     if (run->boot.rank != 0)
         return ACCEL_ECORRUPT;
     return accel_fail_at(err, A0820, root,
-                         "see accel ckpt verify DIR; move the directory away to start "
-                         "from the beginning",
-                         "no intact checkpoint among the %lld there: nothing to go on "
-                         "from, and nothing is overwritten",
+                         "run accel ckpt verify DIR for details; to start from the "
+                         "beginning, move the directory away",
+                         "none of the %lld checkpoints is intact: the run cannot "
+                         "resume, and nothing is overwritten",
                          (long long)f->count);
 }
 
@@ -264,8 +264,8 @@ static accel_status_t move_aside(accel_t *run, const struct found *own, int64_t 
 
         if (st != ACCEL_OK)
             return st;
-        accel_logf(&run->log, ACCEL_LOG_WARN, "%s/%s is now %s", run->ckpt_dir,
-                   own->list[i].name, to);
+        accel_logf(&run->log, ACCEL_LOG_WARN, "%s/%s was moved aside to %s",
+                   run->ckpt_dir, own->list[i].name, to);
     }
     return ACCEL_OK;
 }
@@ -300,19 +300,18 @@ static accel_status_t from_nothing(accel_t *run, const struct found *own,
     if (own->count > 0)
         return said_once(
             run,
-            accel_fail_at(err, A0342, run->ckpt_dir,
-                          "give another --out (or accel.checkpoint.dir), move the "
-                          "checkpoints away, or leave --accel-resume=none out to go on "
-                          "from the newest one",
-                          "a fresh start was asked for (--accel-resume=none), but %lld "
-                          "checkpoint%s of an earlier run %s here, the newest %s; "
-                          "nothing is overwritten",
-                          (long long)own->count, own->count == 1 ? "" : "s",
-                          own->count == 1 ? "is" : "are", own->list[0].name),
+            accel_fail_at(
+                err, A0342, run->ckpt_dir,
+                "use another --out (or accel.checkpoint.dir), move the checkpoints "
+                "away, or remove --accel-resume=none to resume from the newest",
+                "--accel-resume=none asks for a fresh start, but %lld checkpoint%s of "
+                "an earlier run %s here (newest: %s); nothing is overwritten",
+                (long long)own->count, own->count == 1 ? "" : "s",
+                own->count == 1 ? "is" : "are", own->list[0].name),
             err);
     if (run->boot.rank == 0)
         accel_logf(&run->log, ACCEL_LOG_INFO,
-                   "starting from the beginning, as --accel-resume=none says");
+                   "starting from the beginning (--accel-resume=none)");
     return ACCEL_OK;
 }
 
@@ -341,8 +340,9 @@ static accel_status_t look_at(const accel_t *run, const char *path,
 
     if (!real) {
         free(ours);
-        return accel_fail_at(err, A0341, path, "see what is there: accel ckpt ls DIR",
-                             "cannot resume from it: %s", strerror(errno));
+        return accel_fail_at(err, A0341, path,
+                             "list the checkpoints: accel ckpt ls DIR",
+                             "cannot resume from this path: %s", strerror(errno));
     }
     char *name = strrchr(real, '/') + 1;
     if (ours && strcmp(real, ours) == 0) {
@@ -370,7 +370,7 @@ static accel_status_t from_directory(accel_t *run, const char *path, accel_error
     if (st == ACCEL_OK && f.count == 0)
         st = said_once(run,
                        accel_fail_at(err, A0341, path,
-                                     "see what is there: accel ckpt ls DIR",
+                                     "list the checkpoints: accel ckpt ls DIR",
                                      "there is no checkpoint to resume from"),
                        err);
     if (st == ACCEL_OK)
@@ -404,13 +404,13 @@ static accel_status_t from_path(accel_t *run, const char *path, const struct fou
     if (own->count > 0)
         return said_once(
             run,
-            accel_fail_at(err, A0343, run->ckpt_dir,
-                          "give another --out (or accel.checkpoint.dir) to branch off, "
-                          "move the checkpoints away, or resume from the newest one "
-                          "(--accel-resume=auto)",
-                          "--accel-resume names %.200s, but the run's own directory "
-                          "holds checkpoints, the newest %s; nothing is overwritten",
-                          path, own->list[0].name),
+            accel_fail_at(
+                err, A0343, run->ckpt_dir,
+                "use another --out (or accel.checkpoint.dir) to branch off, move the "
+                "checkpoints away, or resume from the newest (--accel-resume=auto)",
+                "--accel-resume names %.200s, but the run's own directory holds "
+                "checkpoints (newest: %s); nothing is overwritten",
+                path, own->list[0].name),
             err);
     return place == PLACE_CHECKPOINT ? load_checkpoint(run, path, err)
                                      : from_directory(run, path, err);
@@ -454,7 +454,7 @@ accel_status_t resume_run(accel_t *run, accel_error_t *err)
     if (c.restarts > 0 && own.count > 0 && strcmp(c.what, "auto") != 0) {
         if (run->boot.rank == 0)
             accel_logf(&run->log, ACCEL_LOG_INFO,
-                       "restart %ld: going on from this run's own checkpoints; "
+                       "restart %ld: resuming from this run's own checkpoints; "
                        "--accel-resume=%s was for its first start",
                        c.restarts, c.what);
         st = from_own(run, &own, err);

@@ -84,8 +84,8 @@ static void note_saved(accel_t *run, const accel_ckpt_stats_t *stats)
                stats->direct_io ? "" : ", buffered");
     if (stats->aside[0])
         accel_logf(&run->log, ACCEL_LOG_WARN,
-                   "a directory that this run did not write had the name of step %lld: "
-                   "it is now %s/%s",
+                   "a directory of step %lld that this run did not write was moved "
+                   "aside to %s/%s",
                    (long long)run->progress.step, run->ckpt_dir, stats->aside);
     if (run->life.history.saves++ == 0)
         history_add(run, "save step=%lld seconds=%.3f", (long long)run->progress.step,
@@ -178,12 +178,12 @@ accel_status_t save_last(accel_t *run, accel_error_t *err)
         if (st == ACCEL_OK || !may_pass(st) || i == ACCEL_ARRAY_SIZE(pauses))
             break;
         if (run->boot.rank == 0)
-            accel_logf(
-                &run->log, ACCEL_LOG_WARN,
-                "the last checkpoint, of step %lld, could not be saved (try %zu of "
-                "%zu): %s%s%s; the next try is in %d s",
-                (long long)run->progress.step, i + 1, ACCEL_ARRAY_SIZE(pauses) + 1,
-                why.where, why.where[0] ? ": " : "", why.text, pauses[i]);
+            accel_logf(&run->log, ACCEL_LOG_WARN,
+                       "cannot save the last checkpoint, of step %lld (attempt %zu of "
+                       "%zu): %s%s%s; next attempt in %d s",
+                       (long long)run->progress.step, i + 1,
+                       ACCEL_ARRAY_SIZE(pauses) + 1, why.where,
+                       why.where[0] ? ": " : "", why.text, pauses[i]);
         why = (accel_error_t){ 0 };
         pause_seconds(pauses[i]);
     }
@@ -197,7 +197,7 @@ accel_status_t save_or_go_on(accel_t *run, accel_error_t *err)
 {
     accel_error_t why = { 0 };
     accel_status_t st = save_checkpoint(run, &why);
-    char kept[64] = "there is no older one";
+    char kept[64] = "there is no older checkpoint";
 
     if (st == ACCEL_OK || !may_pass(st)) {
         if (st != ACCEL_OK)
@@ -208,12 +208,12 @@ accel_status_t save_or_go_on(accel_t *run, accel_error_t *err)
     /* every_minutes: not again at the very next step */
     run->progress.last_save_ns = clock_ns();
     if (run->progress.saved_step >= 0)
-        snprintf(kept, sizeof(kept), "that of step %lld is intact",
+        snprintf(kept, sizeof(kept), "the checkpoint of step %lld is intact",
                  (long long)run->progress.saved_step);
     if (run->boot.rank == 0)
         accel_logf(&run->log, ACCEL_LOG_WARN,
-                   "the checkpoint of step %lld could not be saved (%lld in a row): "
-                   "%s%s%s; the training goes on, %s",
+                   "cannot save the checkpoint of step %lld (%lld failures in a row): "
+                   "%s%s%s; training continues, and %s",
                    (long long)run->progress.step, (long long)run->progress.failed_saves,
                    why.where, why.where[0] ? ": " : "", why.text, kept);
     return ACCEL_OK;

@@ -229,14 +229,14 @@ accel_status_t state_check_optimizer(const accel_t *run, const char *dir,
     if (strcmp(kind, ours) != 0)
         st = accel_fail_at(
             err, A0910, dir, "use the optimizer of the checkpoint, or another --out",
-            "the checkpoint has the state of %s, this run uses %s", kind, ours);
+            "the checkpoint has the state of %s, but this run uses %s", kind, ours);
     else if (lookup(text, "trained", trained, sizeof(trained)) &&
              strcmp(trained, now) != 0)
-        st = accel_fail_at(err, A0910, dir,
-                           "freeze what was frozen when it was written, or use another "
-                           "--out",
-                           "the checkpoint has optimizer state for other parameters "
-                           "than this run trains");
+        st = accel_fail_at(
+            err, A0910, dir,
+            "freeze the same parameters as the run that wrote it, or use another --out",
+            "the checkpoint has optimizer state for different parameters "
+            "than this run trains");
     free(text);
     return st;
 }
@@ -256,9 +256,10 @@ accel_status_t state_decode(accel_t *run, const char *blob, size_t bytes,
         st = accel_fail(err, A0819, "use another checkpoint",
                         "the trainer state has no step or cursor");
     } else if (version != STATE_VERSION) {
-        st = accel_fail(err, A0813, "use the accel version that wrote it",
-                        "trainer state version %lld, this version reads %d",
-                        (long long)version, STATE_VERSION);
+        st = accel_fail(
+            err, A0813, "use the accel version that wrote it",
+            "the trainer state has version %lld, but this accel reads version %d",
+            (long long)version, STATE_VERSION);
     } else {
         list_differences(run, text);
         run->progress.step = step;

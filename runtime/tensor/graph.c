@@ -203,12 +203,12 @@ static bool shape_possible(struct graph *g, accel_dtype_t type, int ndim,
 
     if (ndim < 1 || ndim > TENSOR_MAX_DIMS || !accel_dtype_stored_bytes(type))
         return graph_fail(g, A0608, g->op, "use 1 to 4 dimensions",
-                          "a tensor of %d dimensions and dtype %s is not possible",
-                          ndim, accel_dtype_name(type));
+                          "invalid tensor: %d dimensions, dtype %s", ndim,
+                          accel_dtype_name(type));
     for (int i = 0; i < ndim; i++)
         if (dims[i] < 0 || dims[i] > INT32_MAX)
-            return graph_fail(g, A0608, g->op, "sizes are 0 to 2147483647",
-                              "a tensor %s is not possible: size %d is %lld",
+            return graph_fail(g, A0608, g->op, "use sizes from 0 to 2147483647",
+                              "invalid tensor %s: size %d is %lld",
                               sizes_text(ndim, dims, shape, sizeof(shape)), i,
                               (long long)dims[i]);
     for (int i = 0; i < ndim; i++)
@@ -245,7 +245,7 @@ static void *no_room(struct graph *g, const char *what, size_t bytes)
         return NULL;
     }
     return graph_fail(g, A0001, g->op, "use a smaller batch or sequence, or more ranks",
-                      "no memory for %s of %zu bytes", what, bytes);
+                      "cannot allocate %s of %zu bytes", what, bytes);
 }
 
 accel_tensor_t *graph_tensor(struct graph *g, accel_dtype_t type, int ndim,
@@ -279,7 +279,7 @@ accel_tensor_t *graph_view(struct graph *g, accel_tensor_t *t, int ndim,
     if (!v)
         return graph_fail(g, A0001, g->op,
                           "use a smaller batch or sequence, or more ranks",
-                          "no memory for a view");
+                          "cannot allocate a view");
     tensor_describe(g, v, t->dtype, ndim, dims, elems);
     v->base = t->base ? t->base : t;
     tensor_retain(v->base);
@@ -334,7 +334,7 @@ bool tape_record(struct graph *g, const struct tape_entry *e)
         if (!entry)
             return graph_fail(g, A0001, e->op,
                               "use a smaller batch or sequence, or more ranks",
-                              "no memory for the tape");
+                              "cannot allocate the tape");
         t->entry = entry;
         t->cap = cap;
     }

@@ -21,7 +21,7 @@ accel_tensor_t *param_new(struct graph *g, const char *owner, char *name, int nd
 
     if (!name) {
         graph_fail(g, A0001, NULL, "use more ranks or a smaller model",
-                   "no memory for the name of a parameter");
+                   "cannot allocate the name of a parameter");
         return NULL;
     }
     if (ndim < 1 || ndim > TENSOR_MAX_DIMS || !dims) {
@@ -39,7 +39,7 @@ accel_tensor_t *param_new(struct graph *g, const char *owner, char *name, int nd
             goto fail;
         }
     if ((int)init.kind < ACCEL_INIT_ZEROS || init.kind > ACCEL_INIT_CONSTANT) {
-        graph_fail(g, A0605, NULL, "use one of accel_init_t",
+        graph_fail(g, A0605, NULL, "use a value of accel_init_t",
                    "parameter %s of '%s': unknown initialiser %d", name, owner,
                    (int)init.kind);
         goto fail;
@@ -47,7 +47,7 @@ accel_tensor_t *param_new(struct graph *g, const char *owner, char *name, int nd
     t = calloc(1, sizeof(*t));
     if (!t) {
         graph_fail(g, A0001, NULL, "use more ranks or a smaller model",
-                   "no memory for a parameter");
+                   "cannot allocate a parameter");
         goto fail;
     }
     *t = (accel_tensor_t){ .g = g,

@@ -69,10 +69,11 @@ accel_status_t topo_bind(const char *from, const char *to, accel_error_t *err)
         st = accel_fail_nomem(err, "cpu sets", 3 * bytes);
     /* The calling thread first: this shows whether binding is allowed at all. */
     else if (sched_setaffinity(0, bytes, new) != 0)
-        st = accel_fail(err, A0432,
-                        "say accel.topology.bind: false, or see what forbids "
-                        "sched_setaffinity (a container's seccomp profile?)",
-                        "cannot bind this process to its cores: %s", strerror(errno));
+        st =
+            accel_fail(err, A0432,
+                       "set accel.topology.bind: false, or find what forbids "
+                       "sched_setaffinity (for example, a container's seccomp profile)",
+                       "cannot bind this process to its cores: %s", strerror(errno));
     else
         move_threads(old, new, has);
     CPU_FREE(old);

@@ -154,13 +154,13 @@ const char *topo_reasons_text(unsigned bits, char *buf, size_t len)
         unsigned bit;
         const char *text;
     } words[] = {
-        { REASON_HARDWARE_HEAT, "too hot, slowed down by its hardware" },
-        { REASON_DRIVER_HEAT, "too hot, slowed down by the driver" },
+        { REASON_HARDWARE_HEAT, "too hot: slowed down by its hardware" },
+        { REASON_DRIVER_HEAT, "too hot: slowed down by the driver" },
         { REASON_POWER_BRAKE, "slowed down by the node's power supply" },
         { REASON_HARDWARE, "slowed down by its hardware: heat or power supply" },
         { REASON_POWER_CAP, "at its power limit" },
         { REASON_SYNC, "held to the slowest GPU of its group" },
-        { REASON_SET, "clocks set by hand" },
+        { REASON_SET, "clocks set manually" },
         { REASON_IDLE, "idle" },
     };
     struct strbuf s = { 0 };

@@ -94,12 +94,12 @@ static accel_status_t find_pool(struct deal *d, const struct topo_rank *rank, in
     else
         hwloc_bitmap_zero(d->pool[i]);
     if (hwloc_bitmap_iszero(d->pool[i]))
-        return accel_fail(err, A0431,
-                          "check --cpu-bind and the cpuset of the job; unset "
-                          "HWLOC_XMLFILE if it describes another machine",
-                          "local rank %d may run on CPUs %s only, and this machine has "
-                          "none of them",
-                          i, rank[i].mask);
+        return accel_fail(
+            err, A0431,
+            "check --cpu-bind and the cpuset of the job; unset "
+            "HWLOC_XMLFILE if it describes another machine",
+            "local rank %d is restricted to CPUs %s, but this machine has none of them",
+            i, rank[i].mask);
     part = !hwloc_bitmap_isincluded(hwloc_topology_get_topology_cpuset(d->m->tree),
                                     d->pool[i]);
     snprintf(place[i].why, sizeof(place[i].why), "%s",

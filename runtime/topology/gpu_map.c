@@ -35,9 +35,10 @@ accel_status_t topo_gpu_map(const char *visible, int on_node, int local_rank,
     int devices = visible ? count_visible(visible) : on_node;
 
     if (local_size < 1 || local_rank < 0 || local_rank >= local_size || on_node < 0)
-        return accel_fail(
-            err, A0411, "let srun, mpirun or accel launch number the ranks",
-            "local rank %d of %d, %d GPUs", local_rank, local_size, on_node);
+        return accel_fail(err, A0411,
+                          "let srun, mpirun or accel launch number the ranks",
+                          "invalid placement: local rank %d of %d, %d GPUs", local_rank,
+                          local_size, on_node);
     if (devices == 0 && on_node > 0)
         return accel_fail_at(err, A0412, "CUDA_VISIBLE_DEVICES",
                              "remove --gpu-bind=none, or check gres.conf on the node",
@@ -45,12 +46,12 @@ accel_status_t topo_gpu_map(const char *visible, int on_node, int local_rank,
                              "CUDA_VISIBLE_DEVICES is empty",
                              on_node, on_node == 1 ? "" : "s");
     if (devices > 1 && devices % local_size != 0)
-        return accel_fail(err, A0413,
-                          "ask for as many GPUs per node as ranks per node, or a "
-                          "multiple of it (--gpus-per-node, --ntasks-per-node)",
-                          "%d GPUs cannot be shared out evenly among %d ranks of this "
-                          "node",
-                          devices, local_size);
+        return accel_fail(
+            err, A0413,
+            "request as many GPUs per node as ranks per node, or a multiple "
+            "(--gpus-per-node, --ntasks-per-node)",
+            "%d GPUs cannot be divided evenly among the %d ranks of this node", devices,
+            local_size);
     if (devices <= 1) {
         *first_out = 0;
         *count_out = devices;

@@ -32,13 +32,13 @@ static accel_status_t machine_load_tree(struct topo_machine *m, const char *reco
                                         accel_error_t *err)
 {
     if (record && access(record, R_OK) != 0)
-        return accel_fail_at(err, A0436, record, "write one with: lstopo FILE.xml",
+        return accel_fail_at(err, A0436, record, "create one with: lstopo FILE.xml",
                              "cannot read the recorded machine: %s", strerror(errno));
     if (hwloc_topology_init(&m->tree) != 0)
         return accel_fail_nomem(err, "the machine's topology", 0);
     leave_drivers_alone(m->tree);
     if (record && hwloc_topology_set_xml(m->tree, record) != 0)
-        return accel_fail_at(err, A0436, record, "write one with: lstopo FILE.xml",
+        return accel_fail_at(err, A0436, record, "create one with: lstopo FILE.xml",
                              "not a machine recorded by hwloc");
     /* Cores that only other tasks of the node may use belong to the machine, too: masks
      * of other ranks name them. */
@@ -49,7 +49,7 @@ static accel_status_t machine_load_tree(struct topo_machine *m, const char *reco
         hwloc_topology_load(m->tree) == 0)
         return ACCEL_OK;
     if (record)
-        return accel_fail_at(err, A0436, record, "write one with: lstopo FILE.xml",
+        return accel_fail_at(err, A0436, record, "create one with: lstopo FILE.xml",
                              "not a machine recorded by hwloc");
     return accel_fail(err, A0410, "check that lstopo works; unset HWLOC_XMLFILE",
                       "hwloc cannot read the machine's topology: %s", strerror(errno));
@@ -131,7 +131,7 @@ static accel_status_t read_affinity(const struct topo_machine *m, hwloc_cpuset_t
         if (rc < 0)
             break;
     }
-    return accel_fail(err, A0410, "see whether `taskset -p $$` works",
+    return accel_fail(err, A0410, "check that `taskset -p $$` works",
                       "cannot read the CPU affinity: %s", strerror(errno));
 }
 

@@ -23,7 +23,7 @@ static accel_status_t refuse_same_device(const struct topo_rank *rank, int a, in
             if (strcmp(x->bus_id, y->bus_id) == 0 && strcmp(x->id, y->id) == 0)
                 return accel_fail(
                     err, A0425,
-                    "give every rank its own: --gpus-per-task=1, or as many "
+                    "give every rank its own GPU: --gpus-per-task=1, or as many "
                     "--gpus-per-node as ranks per node",
                     "local ranks %d and %d of this node were both given %s %s (%s)", a,
                     b, topo_is_slice(x) ? "the MIG slice" : "GPU", x->bus_id, x->id);

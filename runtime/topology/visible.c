@@ -28,8 +28,8 @@ static accel_status_t no_such(const struct topo_gpus *gpus, const char *word,
     return accel_fail(
         err, A0422,
         "leave CUDA_VISIBLE_DEVICES as Slurm sets it; accel topo lists the GPUs",
-        "CUDA_VISIBLE_DEVICES names '%s', but of the %d GPU%s of this node "
-        "that can be opened none is that",
+        "CUDA_VISIBLE_DEVICES names '%s', which matches none of the %d "
+        "usable GPU%s of this node",
         word, gpus->count, gpus->count == 1 ? "" : "s");
 }
 
@@ -64,14 +64,13 @@ static accel_status_t take_gpu(const struct topo_gpus *gpus, int index,
     const struct topo_gpu *gpu = &gpus->gpu[index];
 
     if (!gpu->bus_id[0])
-        return accel_fail(
-            err, A0427,
-            "look at nvidia-smi and dmesg on the node (Xid); the node wants "
-            "its administrator",
-            "GPU %s of this node does not answer its driver", word);
+        return accel_fail(err, A0427,
+                          "check nvidia-smi and dmesg (Xid) on the node, and report "
+                          "the node to its administrator",
+                          "GPU %s of this node does not answer its driver", word);
     if (gpu->mig && gpu->slices == 0)
         return accel_fail(
-            err, A0427, "make slices with nvidia-smi mig -cgi, or turn MIG off",
+            err, A0427, "create slices with nvidia-smi mig -cgi, or turn MIG off",
             "GPU %s (%s) is in MIG mode but has no slice", word, gpu->bus_id);
     take_slice(gpus, index, gpu->mig ? 0 : -1, device_out);
     return ACCEL_OK;
@@ -143,11 +142,10 @@ accel_status_t topo_visible_device(const struct topo_gpus *gpus, const char *vis
     }
     index = find_uuid(gpus, word, &slice);
     if (index == -2)
-        return accel_fail(
-            err, A0422, "write more of the UUID (nvidia-smi -L shows it)",
-            "CUDA_VISIBLE_DEVICES names '%s', and several devices of this "
-            "node begin so",
-            word);
+        return accel_fail(err, A0422, "give more of the UUID (see nvidia-smi -L)",
+                          "CUDA_VISIBLE_DEVICES names '%s', which matches several "
+                          "devices of this node",
+                          word);
     if (index < 0)
         return no_such(gpus, word, err);
     if (slice < 0)
@@ -164,9 +162,9 @@ accel_status_t topo_check_unset(const struct topo_gpus *gpus, const char *visibl
 {
     if (visible || on_node == 0 || (gpus->known && gpus->count == on_node))
         return ACCEL_OK;
-    return accel_fail_at(err, A0412, "CUDA_VISIBLE_DEVICES",
-                         "remove --gpu-bind=none, or check gres.conf on the node",
-                         "it is not set, and which %d of the node's GPUs are the "
-                         "step's cannot be told",
-                         on_node);
+    return accel_fail_at(
+        err, A0412, "CUDA_VISIBLE_DEVICES",
+        "remove --gpu-bind=none, or check gres.conf on the node",
+        "not set: accel cannot tell which %d of the node's GPUs belong to the step",
+        on_node);
 }

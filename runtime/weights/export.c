@@ -45,7 +45,7 @@ static accel_status_t stored_name(const char *dtype, const char **stored_out,
             return ACCEL_OK;
         }
     return accel_fail(err, A0815, "use float32, bfloat16 or float16",
-                      "weights are not written as '%.40s'", dtype ? dtype : "");
+                      "weights cannot be written as '%.40s'", dtype ? dtype : "");
 }
 
 /* Rank 0: lays out the files, with Hugging Face names and shapes. */

@@ -142,7 +142,7 @@ static accel_status_t check_shape(const struct load *l, const accel_tensor_t *p,
     shape_text(t->ndim, t->shape, false, theirs, sizeof(theirs));
     return accel_fail_at(
         err, A0830, t->file, "build the model from the config.json of these weights",
-        "%.200s has shape %s in the file, and %s in the model", p->name, theirs, ours);
+        "%.200s has shape %s in the file, but %s in the model", p->name, theirs, ours);
 }
 
 /* Finds the tensor for part i under one of its names. A new head may be missing, any
@@ -229,12 +229,11 @@ static accel_status_t check_tied(struct load *l, accel_error_t *err)
             same = !st && memcmp(x, y, (size_t)n * sizeof(*x)) == 0;
         }
         if (!st && !same)
-            st = accel_fail_at(err, A0830, a->file,
-                               "use weights whose head is tied, or a model whose is "
-                               "not",
-                               "%.200s is not equal to %.200s, to which the model ties "
-                               "it",
-                               a->name, b ? b->name : "nothing");
+            st = accel_fail_at(
+                err, A0830, a->file,
+                "use weights with a tied head, or a model with an untied one",
+                "%.200s differs from %.200s, to which the model ties it", a->name,
+                b ? b->name : "nothing");
     }
     free(x);
     return st;
@@ -416,8 +415,7 @@ static void say(const struct load *l, const char *path, double seconds)
     }
     if (l->kept.len)
         accel_logf(log, ACCEL_LOG_WARN,
-                   "%s has no values for %s: they keep their initial ones", path,
-                   l->kept.s);
+                   "%s has no values for %s: initial values are kept", path, l->kept.s);
     if (l->lefts)
         accel_logf(log, ACCEL_LOG_WARN,
                    "%s has %zu tensor%s that the model does not use: %s%s", path,
@@ -438,7 +436,7 @@ static accel_status_t load_weights(accel_t *run, const char *path, accel_error_t
     if (run->progress.resumed) {
         if (run->boot.rank == 0)
             accel_logf(&run->log, ACCEL_LOG_INFO,
-                       "%s is not read: the run goes on from its checkpoint", path);
+                       "%s is not read: the run resumes from its checkpoint", path);
         return ACCEL_OK;
     }
     /* the moments of the optimizer would belong to other weights */

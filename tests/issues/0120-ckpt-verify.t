@@ -18,8 +18,8 @@ root=$tap_tmp/root
 mv "$root/step_00000003" "$root/step_00000006"
 out=$("$accel" ckpt verify "$root")
 is $? 74 "step 3 under the name of step 6: verify exits 74"
-like "$out" 'step_00000006 damaged .*its manifest is of step 3' "and says so"
-like "$("$accel" ckpt ls "$root")" 'damaged .*its manifest is of step 3' "as ls does"
+like "$out" 'step_00000006 damaged .*the manifest is for step 3' "and says so"
+like "$("$accel" ckpt ls "$root")" 'damaged .*the manifest is for step 3' "as ls does"
 out=$("$accel" ckpt verify "$root/step_00000006/")
 is $? 74 "also when it is named itself"
 

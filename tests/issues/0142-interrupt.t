@@ -37,10 +37,10 @@ kill -INT $pid
 wait $pid
 is $? 75 "the first Ctrl-C: saved, and nobody runs it again"
 step=$(last_step one/log.jsonl)
-like "$(cat one.out)" "interrupted, told to stop; the state of step $step is saved in one/checkpoints" \
+like "$(cat one.out)" "stopped \\(interrupted\\); the state of step $step is saved in one/checkpoints" \
     "the last step is saved"
 like "$(cat one.out)" 'run the same command to go on' "it says how to go on"
-like "$(cat one.out)" 'interrupted: saving at the end of step [0-9]+; Ctrl-C once more ends at once: the checkpoint of step [0-9]*0 is kept' \
+like "$(cat one.out)" 'interrupted: saving at the end of step [0-9]+; press Ctrl-C again to end at once \(the checkpoint of step [0-9]*0 is kept' \
     "it says what the second one would keep"
 like "$(cat one/checkpoints/history)" ' stop step=[0-9]+ signal=SIGINT .*reason=interrupted' "the history has it"
 
@@ -52,7 +52,7 @@ if [ -r "$failcall" ] && ! built_with_sanitizer; then
     wait_until 60 _has_step one/log.jsonl $((step + 25)) || diag "$(cat one.out)"
     kill -INT $pid
     wait_until 60 [ -e hangs ]
-    like "$(cat one.out)" "Ctrl-C once more ends at once: the checkpoint of step $step is kept" \
+    like "$(cat one.out)" "press Ctrl-C again to end at once \(the checkpoint of step $step is kept" \
         "the first Ctrl-C says what the second one would keep"
     kill -INT $pid
     wait $pid
@@ -101,13 +101,13 @@ launch group
 env kill -s INT -- "-$pid"
 wait $pid
 is $? 75 "accel launch: Ctrl-C: saved, and nobody runs it again"
-like "$(cat group.out)" "interrupted, told to stop; the state of step $(last_step group/log.jsonl) is saved" \
+like "$(cat group.out)" "stopped \\(interrupted\\); the state of step $(last_step group/log.jsonl) is saved" \
     "accel launch: the last step is saved"
 launch term
 kill -TERM $pid
 wait $pid
 is $? 85 "accel launch: SIGTERM: saved, to be run again"
-like "$(cat term.out)" "told to stop; the state of step $(last_step term/log.jsonl) is saved" \
+like "$(cat term.out)" "; the state of step $(last_step term/log.jsonl) is saved" \
     "accel launch: the last step is saved"
 launch usr1
 kill -USR1 $pid
@@ -116,7 +116,7 @@ is $? 85 "accel launch: SIGUSR1: saved, to be run again"
 launch killed
 kill -9 $pid
 wait $pid
-wait_until 60 grep -q 'told to stop; the state of step [0-9]* is saved' killed.out
+wait_until 60 grep -q '; the state of step [0-9]* is saved' killed.out
 ok $? "accel launch: killed, its ranks save and end"
 wait_until 60 not_running
 ok $? "and nothing is left"

@@ -27,9 +27,9 @@ running() { # NAME
 
 saved() { # NAME: the step that the log ends with
     like "$(cat "$1.out")" \
-        "told to stop; the state of step $(last_step "$1/log.jsonl") is saved in $1/checkpoints" \
+        "; the state of step $(last_step "$1/log.jsonl") is saved in $1/checkpoints" \
         "$1: the last step is saved"
-    unlike "$(cat "$1.out")" 'asking for a new allocation|requeued' "$1: it does not come back"
+    unlike "$(cat "$1.out")" 'requesting a new allocation|requeued' "$1: it does not come back"
 }
 
 # in_terminal NAME COMMAND: in the background as $pid; press sends Ctrl-C. COMMAND begins with exec:
@@ -56,7 +56,7 @@ press
 leave
 is $? 75 "Ctrl-C: srun ends 75" || diag "$(cat once.out)"
 saved once
-like "$(cat once.out)" 'not run again: it was interrupted; run the same command to go on' "it says how to go on"
+like "$(cat once.out)" 'not restarted: the run was interrupted; run the same command to resume' "it says how to go on"
 
 # The save that the first one asked for hangs.
 failcall=$ACCEL_BUILD/tests/faults/.libs/failcall.so
@@ -71,7 +71,7 @@ if [ -r "$failcall" ] && ! built_with_sanitizer; then
     leave
     is $? 130 "twice: the second one ends it at once"
     like "$(tr -d '\r' <twice.out)" \
-        'not started again: srun got SIGINT; to go on run again: srun --accel-config=two.yaml env .* --out twice$' \
+        'not restarted: srun received SIGINT; to continue, run again: srun --accel-config=two.yaml env .* --out twice$' \
         "twice: srun says how to go on"
 else
     skip 3 "the fault injector is not built, or this is a sanitizer build"
@@ -93,7 +93,7 @@ for signal in TERM HUP; do
     wait $pid
     is $? 75 "SIG$signal: srun ends 75"
     saved $signal
-    like "$(cat $signal.out)" "srun got SIG$signal: the tasks are told to save and end, at most 60 s long" \
+    like "$(cat $signal.out)" "srun received SIG$signal: the tasks have 60 s to save and end" \
         "SIG$signal: srun says so"
 done
 
@@ -104,11 +104,11 @@ limit=$!
 wait_until 60 [ -e deaf.1 ]
 read -r pid <"/proc/$limit/task/$limit/children"
 kill -TERM "$pid"
-wait_until 60 grep -q 'srun got SIGTERM' deaf.out
+wait_until 60 grep -q 'srun received SIGTERM' deaf.out
 kill -TERM "$pid"
 wait $limit
 is $? 137 "a second SIGTERM ends at once"
-like "$(cat deaf.out)" 'not started again: srun got SIGTERM; to go on run again: ' "and is not run again"
+like "$(cat deaf.out)" 'not restarted: srun received SIGTERM; to continue, run again: ' "and is not run again"
 
 cat >job.sh <<'JOB'
 #!/bin/sh

@@ -45,7 +45,7 @@ begin again 1
 job=$(timeout 20 squeue -h -o %A)
 timeout 20 scancel -s USR1 "$job.0"
 second_life() {
-    [ -e again.leaves ] && grep -q 'asking for a new allocation' again.out && grep -q 'resumed' again.out
+    [ -e again.leaves ] && grep -q 'requesting a new allocation' again.out && grep -q 'resumed' again.out
 }
 wait_until 90 second_life
 ok $? "the warning, rank 1 ends late: srun asks for a new allocation, and the run goes on" ||

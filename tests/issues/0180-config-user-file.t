@@ -28,7 +28,7 @@ passes "it can be run by itself" "$accel" launch true
 
 # ---- what an older one wrote ----
 printf "distributed_type: 'NO'\nnum_processes: 1\nuse_cpu: true\n" >"$user"
-told="$user:2:16: note: 'num_processes: 1' is not applied: it is of this file's distributed_type NO, but gpu.yaml:1 says MULTI_GPU"
+told="$user:2:16: note: 'num_processes: 1' is not applied: it belongs to this file's distributed_type NO, but gpu.yaml:1 says MULTI_GPU"
 "$accel" launch --config gpu.yaml -n 2 --no_python sh -c 'echo "$WORLD_SIZE cpu ${ACCELERATE_USE_CPU-}"' >out 2>err
 is "$(sort -u out)" "2 cpu " "accel launch: two processes, and no word of CPUs"
 contains "$(cat err)" "$user:3:10: note: 'use_cpu: true' is not applied: gpu.yaml:1 says distributed_type MULTI_GPU" \

@@ -26,7 +26,7 @@ printf 'distributed_type: FSDP\nuse_cpu: true\n' >fsdp.yaml
 printf "distributed_type: 'NO'\nnum_processes: 1\nuse_cpu: true\n" >"$user"
 run_srun -n2 --accel-config=gpu.yaml sh -c 'echo "world $WORLD_SIZE cpu ${ACCELERATE_USE_CPU-}"'
 is "$(printf '%s\n' "$srun_out" | grep -c '^world 2 cpu $')" 2 "srun: two tasks, and no word of CPUs"
-contains "$srun_out" "$user:2:16: note: 'num_processes: 1' is not applied: it is of this file's distributed_type NO, but $tap_tmp/gpu.yaml:1 says MULTI_GPU" \
+contains "$srun_out" "$user:2:16: note: 'num_processes: 1' is not applied: it belongs to this file's distributed_type NO, but $tap_tmp/gpu.yaml:1 says MULTI_GPU" \
     "srun names both places"
 is "$(printf '%s\n' "$srun_out" | grep -c 'is not applied')" 2 "once for each value"
 run_srun -Q -n2 --accel-config=gpu.yaml true

@@ -64,7 +64,7 @@ like "$archs" '^sm_80 and PTX: nvcc and accel have nothing for this machine.s 13
 arch "7.5"
 like "$archs" '^sm_80 and PTX: .* 75 ?; ' "one that accel cannot use"
 arch "Error 9.0"
-is "${archs%%:*}" "sm_90 and PTX" "what is no number is passed over"
+is "${archs%%:*}" "sm_90 and PTX" "what is no number is skipped"
 rm -f smi
 arch 9.0 --with-cuda-arch=all
 is "$archs/$count" "sm_80 sm_90 sm_100 and PTX/3" "all"

@@ -63,7 +63,7 @@ cp -r root/step_123456789 root/.tmp-step_999999999998.12.0
 cp -r root/step_123456789 root/step_0123456789
 cp -r root/step_123456789 root/step_999999999997
 mkdir root/step_99999999 && : >root/.lock && : >root/history && : >root/requeue.12.0
-is "$(reader newest root)" step_123456789 "moved aside, in progress, misspelt, renamed, never finished: passed over"
+is "$(reader newest root)" step_123456789 "moved aside, in progress, misspelt, renamed, never finished: skipped"
 contains "$("$accel" ckpt ls --json root)" '"state": "complete"' "accel lists the same root"
 is "$("$accel" ckpt ls --json root | grep -B4 '"complete"' | sed -n 's/.*"name": "\(.*\)".*/\1/p' |
     head -n 1)" step_123456789 "and has the same newest one"

@@ -93,13 +93,13 @@ is "$(while read -r name; do
         env "$name=x" "$accel" check -q job.yaml 2>&1 | sed -n "s/^environment.*/$name: &/p"
 done <variables)" "" "none of them is a key, or taken for a misspelt one"
 run env ACCEL_CHECKPOINT_KEPE=3 "$accel" check -q job.yaml
-is "$code/$(head -n 2 err)" "0/environment ACCEL_CHECKPOINT_KEPE: note: it is not read: no key has this name
+is "$code/$(head -n 2 err)" "0/environment ACCEL_CHECKPOINT_KEPE: note: ignored: there is no such key
   cure: did you mean ACCEL_CHECKPOINT_KEEP?" "a misspelt one gets a note"
 
 # ---- locks ----
 run "$accel" check --site site.yaml job.yaml --set accel.preemption.requeue=true
 is "$code" 78 "a locked key set differently is refused"
-is "$(head -n 1 err)" "flag accel.preemption.requeue: error[A0201]: 'accel.preemption.requeue' is locked at 'false' by the site (site.yaml:3:10), but this says 'true'" \
+is "$(head -n 1 err)" "flag accel.preemption.requeue: error[A0201]: 'accel.preemption.requeue' is locked to 'false' by the site (site.yaml:3:10), but is set to 'true'" \
     "naming both places"
 run "$accel" check -q --site site.yaml job.yaml --set accel.preemption.requeue=false
 is "$code" 0 "the same value is none"

@@ -29,8 +29,8 @@ enters() {
     enters
 } | ask --config-file one.yaml
 is "$(cat code)" 0 "all questions answered"
-contains "$(cat out)" "'distributed_type' has no value 'SINGLE'" "a wrong word is told"
-contains "$(cat out)" "'mixed_precision' has no value 'maybe'" "and another"
+contains "$(cat out)" "'distributed_type' cannot be 'SINGLE'" "a wrong word is told"
+contains "$(cat out)" "'mixed_precision' cannot be 'maybe'" "and another"
 contains "$(cat out)" "'every_steps' must be between 0 and" "and a value out of range"
 is "$(grep -c 'one of NO, MULTI_CPU' out)" 1 "what a key takes is not repeated at each mistake"
 is "$(grep -v '^#' one.yaml)" "distributed_type: 'NO'

@@ -52,7 +52,7 @@ for id in 0 1; do
 done
 task 0 CUDA_VISIBLE_DEVICES=0,1,2 SLURM_GPUS_ON_NODE=3
 is "$code" 65 "three GPUs for two ranks are refused"
-contains "$err" "3 GPUs cannot be shared out evenly among 2 ranks" "with both numbers"
+contains "$err" "3 GPUs cannot be divided evenly among the 2 ranks" "with both numbers"
 task 0 CUDA_VISIBLE_DEVICES= SLURM_GPUS_ON_NODE=2
 is "$code" 69 "GPUs given but hidden"
 contains "$err" "--gpu-bind=none" "and what hides them"

@@ -40,7 +40,7 @@ gpu_sizes="$small --seq 16 --batch 2"
 gpu_train gpu-no lost FAKE_CUDA_LOSE_AFTER=400 FAKE_CUDA_ORDER=eager -- --steps 50
 is "$code" 69 "a device that is lost in a step ends the run"
 op='[a-z][a-z_.0-9]*: [a-z_0-9]+( \(backward\))?'
-like "$out" "error\[A0446\]: in or after $op: GPU 0 .*: .* failed: .*; last on the GPU: $op" \
+like "$out" "error\[A0446\]: in or after $op: GPU 0 .*: .* failed: .*; last op on the GPU: $op" \
     "with the ops and modules it may have been, and the call where it showed"
 contains "$out" "ACCEL_CUDA_GRAPHS=0, which names the op" "and what to do"
 gpu_train gpu-no named FAKE_CUDA_LOSE_AFTER=400 FAKE_CUDA_ORDER=eager CUDA_LAUNCH_BLOCKING=1 \

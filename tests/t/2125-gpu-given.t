@@ -31,10 +31,10 @@ unlike "$out" 'slowed down' "nothing else is to be said of it"
 FAKE_NVML=$tap_tmp/hot.nvml
 gpu_train gpu-no hot -- --steps 3
 is "$code" 0 "a GPU that gets too hot goes on"
-like "$out" 'warn.*GPU 0000:01:00.0 too hot, slowed down by its hardware \(900 of 1740 MHz' \
+like "$out" 'warn.*GPU 0000:01:00.0 too hot: slowed down by its hardware \(900 of 1740 MHz' \
     "a warning says that it is slow, and why"
 is "$(printf '%s\n' "$out" | grep -c 'too hot')" 1 "once, not at each line"
-like "$out" 'GPU 0000:01:00.0 is not slowed down any more' "and that it is over"
+like "$out" 'GPU 0000:01:00.0 is no longer slowed down' "and that it is over"
 sed -i 's/^reasons .*/reasons 80/' hot.nvml
 gpu_train gpu-no brake -- --steps 1
 like "$out" "GPU 0000:01:00.0 slowed down by the node's power supply" "at the start as well"

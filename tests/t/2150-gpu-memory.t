@@ -66,7 +66,7 @@ gpu_train whole gone FAKE_CUDA_MEMORY=$((1 << 30)) FAKE_CUDA_TAKEN=$((1 << 30)):
 is "$code" 71 "memory that is gone after the plan ends the run, too"
 like "$out" 'A0447\]: .*GPU 0 is out of memory: [0-9.]+ MiB for [a-z ]+; this process holds parameters [0-9.]+ MiB, .*working memory [0-9.]+ MiB; ' \
     "which says what was asked for and what is held by kind"
-like "$out" 'MiB have CUDA, NCCL and other processes .*; 0 B of 1\.0 GiB are free' \
+like "$out" 'CUDA, NCCL and other processes hold .* MiB .*; 0 B of 1\.0 GiB are free' \
     "what others have and what is free"
 like "$out" 'cure: .*fsdp_' "and which option helps"
 done_testing

@@ -23,7 +23,7 @@ one() {
     like "$one_out" "$one_re" "$one_what: the text"
 }
 
-one 64 'width 16 cannot be cut into 3 heads' 'heads' "$@" --heads 3
+one 64 'width 16 is not a multiple of 3 heads' 'heads' "$@" --heads 3
 one 64 'a sample of 999999 needs 1000000' 'sequence longer than the data' "$@" --seq 999999
 one 64 -- '--vocab 10, but the data has 256' "$@" --vocab 10
 one 64 'micro-batch of 1000000 samples.* is too large' 'batch' "$@" --batch 1000000 --seq 2000
@@ -45,7 +45,7 @@ one 69 'use_cpu: true in the config' 'a GPU' "$@"
 unset CUDA_VISIBLE_DEVICES
 
 one 0 'step 6/6' 'a run' "$@" --out run
-one 0 'the run is finished: all 6 steps' 'the same again' "$@" --out run
+one 0 'the run is complete: all 6 steps' 'the same again' "$@" --out run
 one 0 'resuming with steps = 9 \(the checkpoint had 6\)' 'more steps' "$@" --out run --steps 9
 passes "each step stands in the log once" each_step_once run/log.jsonl 9
 one 65 'it has seed=1, this run seed=7' 'another run' "$@" --out run --seed 7
@@ -60,7 +60,7 @@ damage() {
 }
 damage 9
 one 0 'resumed from .*step_00000006: step 6' 'damaged newest checkpoint' "$@" --out run --steps 12
-like "$one_out" 'step_00000009 is damaged; trying the next older one' 'and it is named'
+like "$one_out" 'step_00000009 is damaged; trying the next older checkpoint' 'and it is named'
 passes "each step stands in the log once" each_step_once run/log.jsonl 12
 for step in run/checkpoints/step_*; do damage "${step##*_0}"; done
 one 74 'no intact checkpoint among' 'all checkpoints damaged' "$@" --out run --steps 14
@@ -76,7 +76,7 @@ for signal in TERM USR1; do
     kill -s $signal $pid 2>/dev/null # twice is as once
     wait $pid
     is $? 85 "SIG$signal: the exit code"
-    like "$(cat sig.out)" 'told to stop; the state of step [0-9]+ is saved' "SIG$signal: saved"
+    like "$(cat sig.out)" '; the state of step [0-9]+ is saved' "SIG$signal: saved"
 done
 
 # A disk that is full: the save is skipped and the run goes on; the last one is an error.
@@ -125,5 +125,5 @@ for extra in "batch 4" "seed 5" "steps 4" "lr 0.1"; do
     like "$two" "different settings: ${extra% *} is" "ranks with different --${extra% *}: named"
 done
 two=$(timeout 100 "$ACCEL_BUILD/accel" launch --config two.yaml -n 2 "$TRAIN" "$@" --heads 3 2>&1)
-is "$(printf '%s\n' "$two" | grep -c 'cannot be cut into')" 1 "two ranks say it once"
+is "$(printf '%s\n' "$two" | grep -c 'is not a multiple of')" 1 "two ranks say it once"
 done_testing

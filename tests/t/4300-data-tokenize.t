@@ -105,7 +105,7 @@ cp -r "$data/gpt2" two
 echo 'one' >>two/merges.txt
 run "$accel" tokenize -t two -o gone.bin 1.txt
 is "$code" 74 "a broken merges.txt: exit 74"
-like "$err" 'two/merges.txt: line [0-9]* is no pair of tokens' "with the line"
+like "$err" 'two/merges.txt: line [0-9]* is not a pair of tokens' "with the line"
 echo '{' >two/vocab.json
 run "$accel" tokenize -t two -o gone.bin 1.txt
 is "$code" 74 "a broken vocab.json: exit 74"

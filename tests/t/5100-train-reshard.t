@@ -36,7 +36,7 @@ for ranks in 1 2 3; do
 done
 go whole 4 40
 ok $? "a finished run ends 0"
-like "$srun_out" "the run is finished: all 40 steps are done" "and says so"
+like "$srun_out" "the run is complete: all 40 steps are done" "and says so"
 
 sed -i 's/^mixed/#mixed/' "$tap_tmp/4.yaml"
 # shellcheck disable=SC2086

@@ -38,7 +38,7 @@ ok $? "the first run is at work"
 start a a.2
 wait $pid
 is $? 69 "a second run in the same directory is refused"
-like "$(cat a.2)" "another run is at work here: a process without a job on .*, process [0-9]+, since " \
+like "$(cat a.2)" "another run is using this directory: a process without a job on .*, process [0-9]+, since " \
     "it names the first"
 kill -0 "$first"
 ok $? "the first run goes on"
@@ -57,11 +57,11 @@ wait_for_step b/log.jsonl 25 60
 start b b.2 SLURM_JOB_ID=8 SLURM_RESTART_COUNT=1
 wait $pid
 is $? 69 "another job is refused"
-like "$(cat b.2)" "at work here: job 7 \\(restart 0\\) on " "it names the job"
+like "$(cat b.2)" "using this directory: job 7 \\(restart 0\\) on " "it names the job"
 start b b.3 SLURM_JOB_ID=7 SLURM_RESTART_COUNT=1
 wait "$first"
 is $? 69 "a later incarnation of the same job takes over; the earlier one saves no more"
-like "$(cat b.1)" "a later incarnation of this job took over: job 7 \\(restart 1\\)" "and says why"
+like "$(cat b.1)" "a later life of this job took over: job 7 \\(restart 1\\)" "and says why"
 wait_until 60 grep -q 'resumed from' b.3
 ok $? "the later one goes on from the last checkpoint"
 like "$(cat b.3)" "an earlier incarnation still runs \\(job 7 \\(restart 0\\)" "it says whom it pushed aside"

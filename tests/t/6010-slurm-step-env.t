@@ -51,13 +51,13 @@ srun_out=$(RANK=7 MASTER_PORT=1234 WORLD_SIZE=2 timeout 60 srun -N1 -n2 \
     --accel-config=any.yaml sh -c 'echo $RANK $MASTER_PORT $LOCAL_RANK' 2>err | sort)
 is "$srun_out" "7 1234 0
 7 1234 1" "the user's own values stay"
-is "$(grep -v '^srun: job' err)" "srun: accel: kept from your environment: RANK=7 MASTER_PORT=1234 (unset to let accel set them)" \
+is "$(grep -v '^srun: job' err)" "srun: accel: kept from your environment: RANK=7 MASTER_PORT=1234 (unset them to let accel set them)" \
     "and one line says so; WORLD_SIZE agrees and needs none"
 srun_out=$(ACCELERATE_MIXED_PRECISION=fp16 OMP_NUM_THREADS=3 ACCELERATE_USE_CPU=true timeout 60 srun \
     -n1 --accel-config=any.yaml sh -c 'echo $ACCELERATE_MIXED_PRECISION $OMP_NUM_THREADS \
     $ACCELERATE_USE_CPU ${ACCEL_OMP_NUM_THREADS-none}' 2>err)
 is "$srun_out" "fp16 3 true none" "so do values against the config"
-is "$(grep -v '^srun: job' err)" "srun: accel: kept from your environment: ACCELERATE_MIXED_PRECISION=fp16 (the config says no) (unset to let accel set them)" \
+is "$(grep -v '^srun: job' err)" "srun: accel: kept from your environment: ACCELERATE_MIXED_PRECISION=fp16 (the config says no) (unset them to let accel set them)" \
     "one line names those that contradict it; the same truth and threads do not"
 
 run_srun --mpi=none --accel-config=any.yaml -n1 sh -c 'echo pmix=${PMIX_RANK-none}'

@@ -129,7 +129,7 @@ done
 printf '#!/bin/sh\n#SBATCH --accel-config=two.yaml\nsrun true\n' >stdin.sh
 job=$(timeout 30 sbatch --parsable -o stdin.out <stdin.sh)
 wait_for_job "$job" 'COMPLETED|FAILED' 60
-like "$(cat stdin.out)" 'this allocation has 1 CPU, the config asks for 2 tasks$' \
+like "$(cat stdin.out)" 'this allocation has 1 CPU, but the config asks for 2 tasks$' \
     "from stdin: the step says what to give"
 job=$(timeout 30 sbatch --parsable -n2 -o stdin2.out <stdin.sh)
 wait_for_job "$job" 'COMPLETED|FAILED' 60

@@ -60,7 +60,7 @@ srun_returns() { # NAME LINE-ERE
     steps_are_whole "$1.steps"
     ok $? "$1: every step once"
     like "$(cat "$1.out")" "$2" "$1: the output says what happened"
-    is "$(grep -c 'asking for a new allocation' "$1.out")" 1 "$1: one resubmission"
+    is "$(grep -c 'requesting a new allocation' "$1.out")" 1 "$1: one resubmission"
 }
 
 cluster_up --nodes 1 --cpus 2 --mode plain --grace 30
@@ -69,7 +69,7 @@ batch_returns plugin 'accel: job [0-9]+ was preempted with its state saved \(exi
 batch_returns rank0 'DUE TO JOB REQUEUE' "requeue=$tap_tmp/state"
 is "$(ls state)" "requeue.$job.0" "rank0: one marker, of the first run"
 unlike "$(cat rank0.out)" 'accel: job .* requeued' "rank0: the plugin did not ask again"
-srun_returns srun 'accel: job [0-9]+ was preempted with its state saved \(exit 85\); asking for a new allocation \(restart 1 of at most 100\)$'
+srun_returns srun 'accel: job [0-9]+ was preempted with its state saved \(exit 85\); requesting a new allocation \(restart 1 of at most 100\)$'
 
 # Told not to.
 timeout 120 srun --accel-config=stay.yaml "$stepper" stay.steps >stay.out 2>&1 &
@@ -78,7 +78,7 @@ start_running stay.steps
 preempt
 wait $pid
 is $? 85 "resubmit: false: srun ends 85"
-like "$(cat stay.out)" 'not started again: accel.preemption.resubmit is false; to go on run again: srun --accel-config=stay.yaml' \
+like "$(cat stay.out)" 'not restarted: accel.preemption.resubmit is false; to continue, run again: srun --accel-config=stay.yaml' \
     "resubmit: false: says why and what to run"
 job=$(timeout 30 sbatch --parsable --no-requeue -o no.out job.sh "$stepper" no.steps)
 start_running no.steps
@@ -114,7 +114,7 @@ pid=$!
 start_running salloc.steps
 preempt
 wait $pid
-like "$(cat salloc.out)" 'not started again: the allocation is not ours; to go on run again: srun --accel-config=two.yaml' \
+like "$(cat salloc.out)" 'not restarted: srun did not create the allocation; to continue, run again: srun --accel-config=two.yaml' \
     "salloc: the command to run again"
 no_node_drained
 ok $? "no node is drained"
@@ -122,5 +122,5 @@ cluster_down
 
 cluster_up --nodes 1 --cpus 2 --mode plain --grace 0
 batch_returns grace0 '.'
-srun_returns srun0 'accel: job [0-9]+ was preempted with its state saved \(exit 85\); asking for a new allocation \(restart 1 of at most 100\)$'
+srun_returns srun0 'accel: job [0-9]+ was preempted with its state saved \(exit 85\); requesting a new allocation \(restart 1 of at most 100\)$'
 done_testing

@@ -96,14 +96,14 @@ checkpoints() { # OUT
 
 train a 20 --accel-resume=none
 is "$srun_rc" 0 "none in an empty directory: the run starts"
-like "$srun_out" 'starting from the beginning, as --accel-resume=none says' "and says so"
+like "$srun_out" 'starting from the beginning \(--accel-resume=none\)' "and says so"
 before=$(checkpoints a)
 train a 30 --accel-resume=none
 is "$srun_rc" 64 "none where checkpoints are: refused, 64"
-like "$srun_out" 'a fresh start was asked for .* 2 checkpoints of an earlier run are here, the newest step_0*20; nothing is overwritten' \
+like "$srun_out" 'asks for a fresh start, but 2 checkpoints of an earlier run are here \(newest: step_0*20\); nothing is overwritten' \
     "it names them"
-like "$srun_out" 'cure: give another --out' "and the cure"
-is "$(printf '%s\n' "$srun_out" | grep -c 'fresh start was asked')" 1 "once, not per rank"
+like "$srun_out" 'cure: use another --out' "and the cure"
+is "$(printf '%s\n' "$srun_out" | grep -c 'asks for a fresh start')" 1 "once, not per rank"
 is "$(checkpoints a)" "$before" "the checkpoints are as they were"
 
 train b 30 --accel-resume=a/checkpoints
@@ -122,7 +122,7 @@ train c 20 --accel-resume="$first"
 like "$srun_out" 'resumed from .*step_0*10: step 10' "one checkpoint by its path"
 train a 30 --accel-resume="$first"
 is "$srun_rc" 64 "an older one of the run's own directory: refused"
-like "$srun_out" "own directory holds checkpoints, the newest step_0*20; nothing is overwritten" "it says why"
+like "$srun_out" "own directory holds checkpoints \\(newest: step_0*20\\); nothing is overwritten" "it says why"
 is "$(checkpoints a)" "$before" "the checkpoints are as they were"
 train b 40 --accel-resume="$tap_tmp/jobs/a/checkpoints"
 is "$srun_rc" 64 "another run's checkpoint over one's own: refused"
@@ -147,7 +147,7 @@ wait_for_step again/log.jsonl 25 60
 timeout 10 scontrol requeue "$job"
 wait_until 90 grep -q 'resumed from' again.out
 ok $? "a requeued job goes on although its first start was a fresh one"
-like "$(cat again.out)" "restart 1: going on from this run's own checkpoints; --accel-resume=none was for its first start" \
+like "$(cat again.out)" "restart 1: resuming from this run's own checkpoints; --accel-resume=none was for its first start" \
     "and says why"
 scancel "$job"
 wait_for_job "$job" 'CANCELLED|COMPLETED' 60

@@ -81,7 +81,7 @@ for client in 'srun --accel-dry-run touch ran' 'sbatch --accel-dry-run --wrap tr
     'salloc --accel-config=none --accel-dry-run touch ran'; do
     # shellcheck disable=SC2086
     plan_of 1 $client
-    like "$(cat err)" '--accel-dry-run: it shows what --accel-config does, which is not given; nothing is queued' \
+    like "$(cat err)" '--accel-dry-run: there is nothing to show without --accel-config; nothing was queued' \
         "$client: without a config it is refused, not run"
 done
 if [ -w /dev/full ]; then

@@ -31,7 +31,7 @@ preempt() { # NAME
 
 # The run stopped in the middle with its state saved, at once, and went on from there.
 check_resume() { # NAME
-    stopped=$(sed -n 's/.*told to stop; the state of step \([0-9]*\) is saved.*/\1/p' "$tap_tmp/$1.out")
+    stopped=$(sed -n 's/.*; the state of step \([0-9]*\) is saved.*/\1/p' "$tap_tmp/$1.out")
     resumed=$(sed -n 's/^resumed from .*: step \([0-9]*\),.*/\1/p' "$tap_tmp/$1.out")
     [ "${stopped:-0}" -ge 40 ] && [ "$stopped" -lt $STEPS ]
     ok $? "$1: stopped in the middle (step ${stopped:-none})"
@@ -71,7 +71,7 @@ by_srun() {
     preempt "$1"
     wait $srun_pid
     is $? 0 "$1: srun ends 0 after it was preempted"
-    is "$(grep -c 'was preempted with its state saved (exit 85); asking for a new allocation (restart 1 of at most 100)$' \
+    is "$(grep -c 'was preempted with its state saved (exit 85); requesting a new allocation (restart 1 of at most 100)$' \
         "$tap_tmp/$1.out")" 1 "$1: srun says so, once"
     check_resume "$1"
     check_log "$1"

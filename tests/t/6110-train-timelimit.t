@@ -23,7 +23,7 @@ train_args() { # OUT STEPS
 }
 
 check() { # NAME
-    like "$(cat "$tap_tmp/$1.out")" 'told to stop; the state of step [0-9]+ is saved' "$1: was warned"
+    like "$(cat "$tap_tmp/$1.out")" '; the state of step [0-9]+ is saved' "$1: was warned"
     like "$(cat "$tap_tmp/$1.out")" 'resumed from ' "$1: went on"
     unlike "$(cat "$tap_tmp/$1.out")" 'DUE TO TIME LIMIT' "$1: never ran into its limit"
     each_step_once "$tap_tmp/$1/log.jsonl" "$STEPS"
@@ -56,7 +56,7 @@ check batch
 run_srun -N1 --time=1 --accel-config="$tap_tmp/fsdp.yaml" $(train_args bare "$STEPS")
 is $? 0 "bare: srun ends 0"
 printf '%s\n' "$srun_out" >"$tap_tmp/bare.out"
-like "$srun_out" 'stopped with its state saved \(exit 85\); asking for a new allocation \(restart 1 of at most 100\)' "bare: srun asked again"
+like "$srun_out" 'stopped with its state saved \(exit 85\); requesting a new allocation \(restart 1 of at most 100\)' "bare: srun asked again"
 check bare
 no_node_drained
 ok $? "no node is drained"

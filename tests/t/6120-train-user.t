@@ -68,7 +68,7 @@ each_step_once bare/log.jsonl 20
 ok $? "bare srun: every step once"
 each_step_once job/log.jsonl 400
 ok $? "batch job: every step once"
-like "$(cat job.out)" 'told to stop; the state of step [0-9]+ is saved' "batch job: stopped in the middle"
+like "$(cat job.out)" '; the state of step [0-9]+ is saved' "batch job: stopped in the middle"
 like "$(cat job.out)" 'resumed from ' "batch job: went on"
 is "$(find "$tap_tmp/user/job" ! -user "$($as_user id -u)" | head -n 3)" "" "all files are the user's"
 cluster_gone "$dir"

@@ -109,7 +109,7 @@ bare_row() { # as batch_row; STATE is srun's exit code
     read -r srun <"/proc/$limit/task/$limit/children"
     stop_it "$4" "${11}" "$1"
     wait $limit
-    check_row "$1" $? "$5" "$(grep -c 'asking for a new allocation' "$1.out")" "$6" "$7" "$8"
+    check_row "$1" $? "$5" "$(grep -c 'requesting a new allocation' "$1.out")" "$6" "$7" "$8"
 }
 
 # Queues a row: NAME FORM[:CONFIG] PARTITION HOW STATE RESTARTS SIGNALS LINE
@@ -165,7 +165,7 @@ partitions() {
 cluster_up --nodes $NODES --cpus 2 --mode plain --kill-wait 3 --set RequeueExit=85
 partitions
 saved='preempted with its state saved \(exit 85\)'
-again='; asking for a new allocation \(restart 1 of at most 100\)$'
+again='; requesting a new allocation \(restart 1 of at most 100\)$'
 mkdir markers markers-2 # job numbers begin anew in the second cluster
 ask=requeue=$tap_tmp/markers
 # Slow ones first: they end together.
@@ -209,7 +209,7 @@ row bare-sigterm bare grace term 75 0 'TERM ' 'stepper: cancelled; not run again
 row bare-scancel bare grace cancel '75|137' 0 'TERM ' 'stepper: cancelled; not run again|CANCELLED' "$ask"
 row bare-in-grace bare grace grace+cancel 85 0 'USR1 ' 'CANCELLED' "$ask save=1500"
 row bare-never bare:never grace high 85 0 'USR1 ' \
-    'not started again: the limit of restarts is reached \(accel.preemption.max_restarts\)'
+    'not restarted: the limit of restarts is reached \(accel.preemption.max_restarts\)'
 row ctrl-c bare grace ctrl-c 130 0 '' 'sending Ctrl-C'
 row ctrl-c-in-grace bare grace grace+ctrl-c 130 0 'USR1 ' 'sending Ctrl-C' save=1500
 finish_rows

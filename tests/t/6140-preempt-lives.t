@@ -67,10 +67,10 @@ ok $? "the second stop is the last one" || diag "$(cat twice.out)"
 is "$(job_field "$job" ExitCode)" 75:0 "with exit code 75"
 is "$(job_field "$job" Restarts)" 1 "after one restart"
 out=$(cat twice.out)
-for line in 'told to stop by SIGUSR1: saving step [0-9]+' 'checkpoint of step [0-9]+ saved in ' \
-    'accel: warned, told to stop; the state of step [0-9]+ is saved in twice/checkpoints' \
+for line in 'received SIGUSR1: saving step [0-9]+' 'checkpoint of step [0-9]+ saved in ' \
+    'accel: stopped \(warned\); the state of step [0-9]+ is saved in twice/checkpoints' \
     "restart 1 of at most 1 of job $job \\(warned\\)" 'resumed from .*: step [0-9]+,' \
-    'not run again: accel.preemption.max_restarts is reached; submit it again to go on'; do
+    'not restarted: accel.preemption.max_restarts is reached; submit the job again to resume'; do
     like "$out" "$line" "line: $line"
 done
 like "$(cat twice/checkpoints/history)" \
@@ -80,7 +80,7 @@ like "$(cat twice/checkpoints/history)" \
 timeout 10 scontrol requeue "$job"
 wait_until 60 grep -q 'this is restart 2' twice.out
 ok $? "a restart beyond the limit is refused" || diag "$(tail -n 5 twice.out)"
-like "$(cat twice.out)" "this is restart 2 of job $job, accel.preemption.max_restarts is 1" "with the numbers"
+like "$(cat twice.out)" "this is restart 2 of job $job, but accel.preemption.max_restarts is 1" "with the numbers"
 
 # A new job counts from 0. What the last one measured is held against the site's times.
 echo '2026-01-01T00:00:00Z job=1 of=1 restart=0 save step=1 seconds=200.000' >>twice/checkpoints/history
@@ -101,7 +101,7 @@ like "$srun_out" "takes 9.0 s, but partition low has no GraceTime and the cluste
 # shellcheck disable=SC2016
 run_srun --signal=USR1@120 -n2 -N1 --accel-config=two.yaml sh -c '[ "$ACCEL_RESTART_COUNT" != 0 ] || kill -USR1 $$'
 ok $? "a signal at the very start ends well"
-like "$srun_out" 'was told to stop as it started \(exit 138; .*asking for a new allocation \(restart 1 of at most 1\)$' \
+like "$srun_out" 'was told to stop while starting \(exit 138; .*requesting a new allocation \(restart 1 of at most 1\)$' \
     "because srun asks again"
 
 # Slurm gives the node of a job up whose tasks live on; they wake when the next life runs.

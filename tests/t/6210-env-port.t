@@ -76,7 +76,7 @@ for port in range(first + 1, first + 40):
         s.bind("\0accel-rank0-%d" % port)
     held.append((port, s))
 out = subprocess.run(sys.argv[2:], stdout=subprocess.PIPE, timeout=60).stdout
-print("passed over" if int(out) not in [p for p, _ in held] else "taken " + out.decode())
+print("skipped" if int(out) not in [p for p, _ in held] else "taken " + out.decode())
 HOLD
 for how in listen linger claim; do
     cat >job.sh <<JOB
@@ -87,7 +87,7 @@ MASTER_PORT=\$port python3 hold.py $how env -u MASTER_PORT srun -Q -n1 -N1 --mpi
 JOB
     job=$(timeout 30 sbatch --parsable -n1 -o "$how.out" --accel-config=any.yaml job.sh)
     wait_for_job "$job" 'COMPLETED|FAILED' 60
-    is "$(cat "$how.out")" "passed over" "ports that another process holds ($how) are passed over"
+    is "$(cat "$how.out")" "skipped" "ports that another process holds ($how) are skipped"
 done
 cluster_down
 

@@ -116,7 +116,7 @@ is "$out" "s1=bf16" "site=/path: the site file's value reaches the tasks"
 out=$(ACCEL_MIXED_PRECISION=no as_user srun \
     --accel-config="$home/job.yaml" true 2>&1)
 is "$?" 255 "a locked key set by the environment is refused"
-contains "$out" "'mixed_precision' is locked at 'bf16' by the site ($tap_tmp/site.yaml:3:10), but this says 'no'" \
+contains "$out" "'mixed_precision' is locked to 'bf16' by the site ($tap_tmp/site.yaml:3:10), but is set to 'no'" \
     "naming both places"
 chown 12345 "$tap_tmp/site.yaml"
 out=$(as_user srun --accel-config="$home/job.yaml" true 2>&1)

@@ -206,7 +206,7 @@ static void test_no_run(void)
                accel_is_main(NULL) && !accel_close(NULL, NULL),
            "and the rest is no crash");
     tap_ok(!accel_model_open(NULL, "gpt2", &err) &&
-               strstr(err.text, "accel_model_open was given no run"),
+               strstr(err.text, "accel_model_open: the run is NULL"),
            "%s", err.text);
 }
 

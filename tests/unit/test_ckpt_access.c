@@ -381,10 +381,10 @@ static const struct {
     { 80, ACCEL_CKPT_DAMAGED, "not a directory, or a link to one" },
     { 70, ACCEL_CKPT_DAMAGED, "not a directory, or a link to one" },
     { 60, ACCEL_CKPT_DAMAGED, "the save never finished" },
-    { 50, ACCEL_CKPT_DAMAGED, "its manifest is of step 10" },
+    { 50, ACCEL_CKPT_DAMAGED, "the manifest is for step 10" },
     { 40, ACCEL_CKPT_UNREADABLE, "step_00000040: cannot open: Permission denied" },
     { 30, ACCEL_CKPT_OTHER_FORMAT,
-      "format 2; this library (" PACKAGE_VERSION ") reads" },
+      "format 2, but this library (" PACKAGE_VERSION ") reads" },
     { 20, ACCEL_CKPT_DAMAGED, "rank_00000-of-00001.h5: cannot open: No such file" },
     { 10, ACCEL_CKPT_COMPLETE, "" },
 };

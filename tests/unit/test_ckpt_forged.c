@@ -84,7 +84,7 @@ static const struct {
                                                 "elsewhere" },
     [MISSING] = { "a dataset missing", "dataset model/a: there is none" },
     [MISSING_GROUP] = { "a group missing", "group optim: there is none" },
-    [GROUP_INSTEAD] = { "a group instead", "dataset model/a: it is something else" },
+    [GROUP_INSTEAD] = { "a group instead", "dataset model/a: is another kind of object" },
     [ATTR_OFFSET] = { "a wrong offset", "dataset model/cut@1: its attribute" },
     [ATTR_SHAPE] = { "a wrong global shape", "dataset model/cut@1: its attribute" },
     [ATTR_DTYPE] = { "a wrong accel_dtype",

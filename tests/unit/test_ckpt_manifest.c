@@ -442,7 +442,7 @@ static void test_directories(void)
     accel_ckpt_close(c);
 
     put(SHARD, "", 0, 8191);
-    refused("a shard cut by a byte", "8191 bytes, the manifest says 8192");
+    refused("a shard cut by a byte", "8191 bytes, but the manifest says 8192");
     put(SHARD, "", 0, 0);
     refused("an empty shard", "0 bytes");
     replace(SHARD, NULL);
@@ -450,9 +450,9 @@ static void test_directories(void)
     replace(SHARD, link_to_file);
     refused("a symlink to a file of the right size", "symbolic link");
     replace(SHARD, make_fifo);
-    refused("a pipe instead of a shard", "not a plain file");
+    refused("a pipe instead of a shard", "not a regular file");
     replace(SHARD, make_dir);
-    refused("a directory instead of a shard", "not a plain file");
+    refused("a directory instead of a shard", "not a regular file");
     snprintf(path, sizeof(path), "%s/%s", dir, SHARD);
     rmdir(path);
     put(SHARD, "", 0, 8192);

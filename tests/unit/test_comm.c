@@ -355,7 +355,7 @@ static void test_choice(struct job *job)
     tap_is_int(fork_world_nodes(2, 2, open_fails, job, 60, NULL), 0,
                "without UCX two nodes are refused, with the package to install");
     tap_is_str(job->text[1],
-               "2 ranks on 2 nodes need UCX, and this accel was built without it",
+               "2 ranks on 2 nodes need UCX, but this accel was built without UCX",
                "  said plainly");
 }
 

@@ -256,7 +256,7 @@ static void test_late(struct late *job)
                        ? "barrier #2: rank 2 did not arrive within 0.3 s"
                        : "barrier #2: ranks 1, 2 did not arrive within 0.3 s",
                    "are given up, and named");
-        tap_is_str(job->text[2], "barrier #3: rank 0 gave up after an error of its own",
+        tap_is_str(job->text[2], "barrier #3: rank 0 gave up after its own error",
                    "and learn that the others have given up");
     }
 }
@@ -505,7 +505,7 @@ int main(void)
     job.text = late.text = (char(*)[sizeof(*job.text)])(void *)(shared + 256);
     setenv("UCX_NET_DEVICES", "lo", 0);
     test_between(&job, KILLED, "is killed", "died");
-    test_between(&job, CLOSED, "closes", "has closed the communicator already");
+    test_between(&job, CLOSED, "closes", "has already closed the communicator");
     test_late(&late);
     test_clock();
     test_differing("shm");

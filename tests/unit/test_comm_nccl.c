@@ -296,7 +296,7 @@ static void test_failures(struct job *job)
     test_act(job, ACT_GATHER, 2, "async=2:6", "a remote error");
     tap_is_str(
         job->text[0],
-        "A0502 all_gather #2: another rank is gone (NCCL: remote process exited or "
+        "A0502 all_gather #2: another rank has ended (NCCL: remote process exited or "
         "there was a network error)",
         "  with the call");
     test_act(job, ACT_GATHER, 1, "async=2:3", "an error of NCCL");
@@ -359,7 +359,7 @@ static void test_openings(struct job *job)
             NULL);
     setenv(ENV_NCCL_LIBRARY, "libm.so.6", 1);
     refused(job, 1, "another library",
-            "A0514 libm.so.6 does not tell its version: is it NCCL?", NULL);
+            "A0514 libm.so.6 does not report an NCCL version", NULL);
     setenv("FAKE_NCCL", "version=21703", 1);
     refused(job, 1, "too old", "A0514 " NCCL_STANDIN " is NCCL 2.17.3; 2.18 or newer",
             NULL);

@@ -398,7 +398,7 @@ static void test_failures(struct job *job)
         "A0501 all_gather #3: not done on the device within 0.7 s: "
         "some of 2 ranks did not arrive";
     static const char remote[] =
-        "A0502 all_gather #3: another rank is gone (NCCL: remote "
+        "A0502 all_gather #3: another rank has ended (NCCL: remote "
         "process exited or there was a network error)";
 
     job->timeout_ms = 700;

@@ -119,14 +119,14 @@ static const struct {
       "  cure: did you mean 'bf16'?\n",
       ACCEL_ECONFIG },
     { "distributed_type: FSDP\n", "ACCEL_MIXED_PRECISON=bf16", NULL, NULL,
-      "environment ACCEL_MIXED_PRECISON: note: it is not read: no key has this name\n"
+      "environment ACCEL_MIXED_PRECISON: note: ignored: there is no such key\n"
       "  cure: did you mean ACCEL_MIXED_PRECISION?\n",
       ACCEL_OK },
     { "distributed_type: FSDP\n", "ACCEL_SRC=/x", NULL, NULL, "", ACCEL_OK },
     { "distributed_type: FSDP\n", "ACCEL_RESUMES=auto", NULL, NULL, "", ACCEL_OK },
     { "distributed_type: FSDP\n", "ACCEL_NUM_PROCESSES=", NULL, NULL, "", ACCEL_OK },
     { "distributed_type: FSDP\n", NULL, "fsdp_sharding_stratgy", "NO_SHARD",
-      "flag fsdp_sharding_stratgy: error[A0205]: no key has this name\n"
+      "flag fsdp_sharding_stratgy: error[A0205]: there is no such key\n"
       "  cure: did you mean 'fsdp_sharding_strategy'?\n",
       ACCEL_EUSAGE },
     { "distributed_type: FSDP\n", NULL, "num_processes", "0x10",

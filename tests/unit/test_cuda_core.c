@@ -317,7 +317,7 @@ static void test_late(void)
     fake.lose(719);
     tap_is_int(accel_exit_code(be->sync(be, &err)), 69, "then the device is lost: 69");
     tap_is_str(err.where, "in or after p19: fill", "since the op of the last wait");
-    tap_ok(strstr(err.text, "; last on the GPU: p39: fill (backward)"),
+    tap_ok(strstr(err.text, "; last op on the GPU: p39: fill (backward)"),
            "up to the last one: %s", err.text);
     tap_ok(strstr(err.hint, "CUDA_LAUNCH_BLOCKING=1"), "and how to know: %s", err.hint);
     be->close(be);
@@ -398,7 +398,7 @@ static void test_no_op(void)
     be->step_end(be);
     fake.lose(700);
     be->sync(be, &err);
-    tap_ok(strstr(err.text, "; last on the GPU: gradients and optimizer step"),
+    tap_ok(strstr(err.text, "; last op on the GPU: gradients and optimizer step"),
            "the step after its ops: %s", err.text);
     be->close(be);
     be = open_one("268435456");
@@ -416,7 +416,7 @@ static void test_no_op(void)
     fake.lose(700);
     be->sync(be, &err);
     tap_is_str(err.where, "in or after p3: fill", "since the micro-batch before");
-    tap_ok(strstr(err.text, "; last on the GPU: p11: fill"), "up to this: %s",
+    tap_ok(strstr(err.text, "; last op on the GPU: p11: fill"), "up to this: %s",
            err.text);
     be->close(be);
     fake.reset();

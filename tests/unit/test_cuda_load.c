@@ -116,11 +116,11 @@ static void test_machines(void)
     with("FAKE_CUDA_DEVICES", "nodriver", 0, 443, "there is no CUDA driver",
          "use_cpu: true", "no driver");
     with("FAKE_CUDA_DRIVER", "12040", 0, 443,
-         "is for CUDA 12.4, the CUDA module needs 13.0", "update the driver",
+         "supports CUDA 12.4, but the CUDA module needs 13.0", "update the driver",
          "an old driver");
-    with("FAKE_CUDA_DEVICES", "0", 0, 444, "there is no GPU 0: the driver shows 0",
+    with("FAKE_CUDA_DEVICES", "0", 0, 444, "there is no GPU 0: this process sees 0",
          "accel topo", "no device");
-    with("FAKE_CUDA_DEVICES", "2", 2, 444, "there is no GPU 2: the driver shows 2",
+    with("FAKE_CUDA_DEVICES", "2", 2, 444, "there is no GPU 2: this process sees 2",
          "accel topo", "too few devices");
     with("FAKE_CUDA_DEVICES", "2", -1, 444, "there is no GPU -1", "accel topo",
          "a number below 0");

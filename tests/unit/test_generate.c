@@ -335,7 +335,7 @@ static void test_misuse(void)
             "temperature");
     refused(&k, k.model, prompt, 1, (accel_sampling_t){ .top_p = NAN }, "top_p");
     refused(&k, k.model, prompt, 1, (accel_sampling_t){ .stop_count = -1 },
-            "-1 stop tokens");
+            "invalid stop_count -1");
     refused(&k, k.model, prompt, 1, (accel_sampling_t){ .top_k = -1 }, "top_k -1");
     refused(&k, k.model, prompt, 1, (accel_sampling_t){ .top_p = 1.5f }, "top_p 1.5");
     refused(&k, k.model, prompt, 1, (accel_sampling_t){ .stop_count = 1 },

@@ -169,7 +169,7 @@ static const struct {
       "quantization_config: {\"bits\":4} is not supported", 641 },
     { "{\"model_type\":\"gpt2\",\"n_layer\":2,\"n_head\":5,\"n_embd\":32,"
       "\"n_positions\":64,\"vocab_size\":97}",
-      "n_embd 32 is no multiple of n_head 5", 640 },
+      "n_embd 32 is not a multiple of n_head 5", 640 },
     { "{" LLAMA ",\"num_key_value_heads\":3}", "num_key_value_heads 3", 640 },
     { "{" LLAMA ",\"head_dim\":7}", "head_dim 7", 640 },
     { "{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4.0}}",

@@ -191,8 +191,8 @@ static void test_two_lives(void)
     tap_is_int(take(&stranger), ACCEL_EUNAVAIL, "another job is refused");
     tap_ok(slept_ns >= 5 * INT64_C(1000000000),
            "after a wait for a run that is ending");
-    tap_ok(strstr(said, "at work here: job 7 (restart 0) on "), "and told why: %s",
-           said);
+    tap_ok(strstr(said, "using this directory: job 7 (restart 0) on "),
+           "and told why: %s", said);
     lease_drop(&stranger);
     said[0] = '\0';
     tap_is_int(take(&new), ACCEL_OK, "the second life pushes it aside");
@@ -249,10 +249,11 @@ static void test_replaced(void)
     put("");
     fd = open(path, O_RDONLY);
     flock(fd, LOCK_EX);
-    tap_ok(keep(&run) == ACCEL_EUNAVAIL && strstr(said, "its lock does not say which"),
+    tap_ok(keep(&run) == ACCEL_EUNAVAIL && strstr(said, "the lock does not say which"),
            "a new file that somebody locks is his: %s", said);
     tap_is_int(take(&other), ACCEL_EUNAVAIL, "and nobody else's");
-    tap_ok(strstr(said, "at work here: its lock does not say which"), "%s", said);
+    tap_ok(strstr(said, "using this directory: the lock does not say which"), "%s",
+           said);
     close(fd);
     lease_drop(&run);
     lease_drop(&other);

@@ -46,7 +46,7 @@ static const struct misuse_case {
     { FITS, NULL, NULL },
     { LINEAR_WIDTH, "user: linear", "x [2, 3, 5] and weight [6, 4] do not fit" },
     { LINEAR_BIAS, "user: linear", "weight [6, 4] and bias [4] do not fit" },
-    { LINEAR_ACT, "user: linear", "there is no activation 9" },
+    { LINEAR_ACT, "user: linear", "unknown activation 9" },
     { LINEAR_WEIGHT_NDIM, "user: linear", "2 dimensions, but user.gain is [4]" },
     { LINEAR_WEIGHT_ACTIVATION, "user: linear", "must be a parameter" },
     { LINEAR_DTYPE, "user: linear", "dtype float32, not dtype int32" },
@@ -350,17 +350,17 @@ static void test_refused(struct rig *k)
     } want[] = {
         { "gated", "gate [2, 3] and up [3, 2] do not fit" },
         { "mul", "x is float32, y is bfloat16" },
-        { "activate", "there is no activation -1" },
+        { "activate", "unknown activation -1" },
         { "dropout", "the probability 1 is not in [0, 1)" },
         { "reshape", "x [2, 3] cannot become [4, -1]" },
-        { "slice", "x [2, 3] has no 2 elements from 2 in dimension 1" },
+        { "slice", "x [2, 3] does not have 2 elements from 2 on in dimension 1" },
         { "transpose", "[2, 3] has no dimension 2" },
         { "softmax", "x must be float32 or bfloat16, not int32" },
         { "sum", "[2, 3] has no dimension -2" },
         { "mse", "x [2, 3] and y [3, 2] do not fit" },
-        { "cast", "x cannot become int32" },
-        { "maxpool2d", "x [2, 3] has no windows of 2 x 2" },
-        { "negative", "a tensor [-4, 3] is not possible: size 0 is -4" },
+        { "cast", "cannot cast x to int32" },
+        { "maxpool2d", "x [2, 3] has no window of 2 x 2" },
+        { "negative", "invalid tensor [-4, 3]: size 0 is -4" },
         { "mean", "x must not be a parameter" },
     };
 
@@ -432,8 +432,8 @@ static void test_views(struct rig *k)
         { 2, { 6, -2 }, "x [2, 3] cannot become [6, -2]" },
         { 2, { 0, -1 }, "x [2, 3] cannot become [0, -1]" },
         { 2, { 4, -1 }, "x [2, 3] cannot become [4, -1]" },
-        { 0, { 6 }, "0 dimensions are not possible" },
-        { 5, { 1, 1, 1, 2, 3 }, "5 dimensions are not possible" },
+        { 0, { 6 }, "a tensor cannot have 0 dimensions" },
+        { 5, { 1, 1, 1, 2, 3 }, "a tensor cannot have 5 dimensions" },
         { 3, { 1, -1, 3 }, NULL },
     };
     static const struct {
@@ -511,7 +511,7 @@ static void test_taken(struct rig *k)
                     ? (void *)accel_buffer(m, names[i], ACCEL_F32, 1, &one, zeros)
                     : (void *)accel_tie(m, names[i], p);
 
-            refused = refused && !made && strstr(k->g.error.text, "is there already");
+            refused = refused && !made && strstr(k->g.error.text, "already exists");
             graph_reset(&k->g);
         }
         tap_ok(refused, "nothing else may have the name of a %s", names[i]);
@@ -589,7 +589,7 @@ static void test_names(struct rig *k)
     tap_is_str(k->root->path, "", "the root has no name");
     tap_is_str(late->name, "user.late", "full name of a parameter");
     tap_ok(!accel_param(k->user, "gain", 1, &zero, (accel_init_t){ 0 }) &&
-               strstr(k->g.error.text, "user.gain is there already"),
+               strstr(k->g.error.text, "user.gain already exists"),
            "a second parameter of the name");
     graph_reset(&k->g);
     tap_ok(!nn_module_new(&k->g, &user_class, k->root, "user"),
@@ -697,7 +697,7 @@ static void test_units(struct rig *k)
                   &(accel_gpt2_t){
                       .layers = 1, .heads = 4, .width = 6, .context = 5, .vocab = 7 },
                   &err) &&
-            strstr(err.text, "width 6 cannot be cut into 4 heads"),
+            strstr(err.text, "width 6 is not a multiple of 4 heads"),
         "heads that do not divide the width");
     tap_ok(
         !gpt2_new(&k->g,

@@ -96,7 +96,7 @@ static void test_scaled_wire(void)
                "e4m3: wire of a step");
     tap_is_int(p.reduce_bytes, 1024 * 4, "  narrowed in the same reduce buffer");
     plan_print(&in, &p, NULL, &out);
-    tap_ok(out.s && strstr(out.s, "bf16 compute, gradients travel in e4m3"),
+    tap_ok(out.s && strstr(out.s, "bf16 compute, gradients sent in e4m3"),
            "  the plan says so");
     strbuf_free(&out);
     in.device.present = true;
@@ -476,7 +476,7 @@ static void test_cure_limits(void)
     in.device.memory_bytes = 100;
     plan_compute(&in, &p);
     tap_is_str(plan_cure(&in, &p, text, sizeof(text)),
-               "use a smaller model, or GPUs with more memory; still too much: "
+               "use a smaller model, or GPUs with more memory; still too large: "
                "fsdp_sharding_strategy: FULL_SHARD and fsdp_offload_params: true (14.5 "
                "KiB)",
                "nothing is enough");

@@ -90,9 +90,9 @@ static void test_drop(void)
           true,
           0,
           1,
-          "A0226 Slurm queues job 12 of this srun once more, and it cannot be taken "
+          "A0226 Slurm requeued job 12 of this srun, and accel cannot cancel it: "
           "back: "
-          "Access/permission denied | give the id to scancel when squeue shows it\n" },
+          "Access/permission denied | cancel the job with scancel when squeue shows it\n" },
     };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {

@@ -147,7 +147,7 @@ static void test_fits(void)
         { 4, 0, DIST_MULTI_CPU, 3, 1,
           "A0301 num_processes is 4, but this step has 3 tasks | ask for 4 tasks (-n "
           "4; "
-          "in a batch job also #SBATCH --ntasks=4), or write num_processes: 3 " },
+          "in a batch job also #SBATCH --ntasks=4), or set num_processes: 3 " },
         { 1, 0, DIST_MULTI_CPU, 2, 1,
           "A0301 num_processes is 1, but this step has 2 tasks | ask for 1 task (-n "
           "1; " },
@@ -202,16 +202,16 @@ struct hint {
 
 static const struct hint hint_rows[] = {
     { 4, "2", "srun ./a", NULL,
-      "A0314 this allocation has 2 CPUs, the config asks for 4 tasks | give sbatch or "
+      "A0314 this allocation has 2 CPUs, but the config asks for 4 tasks | give sbatch or "
       "salloc --ntasks=4\n" },
     { 4, "1", "srun ./a", NULL,
-      "A0314 this allocation has 1 CPU, the config asks for 4 tasks | give sbatch or "
+      "A0314 this allocation has 1 CPU, but the config asks for 4 tasks | give sbatch or "
       "salloc --ntasks=4\n" },
     { 7, "2(x3)", "srun ./a", NULL,
-      "A0314 this allocation has 6 CPUs, the config asks for 7 tasks | give sbatch or "
+      "A0314 this allocation has 6 CPUs, but the config asks for 7 tasks | give sbatch or "
       "salloc --ntasks=7\n" },
     { 8, "2(x3),1", "srun ./a", NULL,
-      "A0314 this allocation has 7 CPUs, the config asks for 8 tasks | give sbatch or "
+      "A0314 this allocation has 7 CPUs, but the config asks for 8 tasks | give sbatch or "
       "salloc --ntasks=8\n" },
     { 4, "4", "srun ./a", NULL, "" },
     { 4, "2(x2)", "srun ./a", NULL, "" },

@@ -215,7 +215,7 @@ static void test_scaled(const struct result *one, const struct model *m)
         tap_ok((worst(r, one) > 0) == (job.world > 1) &&
                    worst(r, one) <= 2 * 0.01 * STEPS && mean(r, one, m) < most[k / 4] &&
                    same_bits(r, again),
-               "gradients travel in %s, world %d: near (%.2g, mean %.2g), repeats",
+               "gradients sent in %s, world %d: near (%.2g, mean %.2g), repeats",
                accel_dtype_name(job.reduce), job.world, worst(r, one), mean(r, one, m));
         munmap(r, sizeof(*r));
         munmap(again, sizeof(*again));

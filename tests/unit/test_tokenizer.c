@@ -491,7 +491,7 @@ static void test_damage(void)
         { "gpt2.json", "\"A\": 33", "\"A\": -1", "'A' has no id", ACCEL_ECORRUPT },
         { "gpt2.json", "\"A\": 33", "\"A\": 4194304", "'A' has no id", ACCEL_ECORRUPT },
         { "gpt2.json", "\"A\": 33", "\"A\": 3e1", "'A' has no id", ACCEL_ECORRUPT },
-        { "gpt2.json", "\"A\": 33", "\"B\": 33", "no JSON: duplicate", ACCEL_ECORRUPT },
+        { "gpt2.json", "\"A\": 33", "\"B\": 33", "not valid JSON: duplicate", ACCEL_ECORRUPT },
         { "gpt2.json", "\"merges\": [", "\"merges\": [\"A \xc3\xa9\",",
           "merge 0 ('A' '\xc3\xa9'): both together are not", ACCEL_ECORRUPT },
         { "gpt2.json", "\"merges\": [", "\"merges\": [\"AA B\",", "the first is not",

@@ -55,7 +55,7 @@ static const struct resume_case {
     { "another format", "sed -i '1s/1$/7/' step_00000004/MANIFEST", -1, "", 0,
       ACCEL_EUNSUPPORTED, -1, "step_00000002 step_00000004 ", "format 7", 0, false },
     { "none is whole", "rm " SHARD0 " step_00000002/*.h5", -1, "", 0, ACCEL_ECORRUPT,
-      -1, "step_00000002 step_00000004 ", "no intact checkpoint among the 2", 0,
+      -1, "step_00000002 step_00000004 ", "none of the 2 checkpoints is intact", 0,
       false },
 };
 

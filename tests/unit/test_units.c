@@ -428,7 +428,7 @@ static void test_fields(void)
            "without values: %s", err.text);
     accel_next(run, batch, 3, &err);
     tap_ok(!accel_input(run, ACCEL_F8E5M2, 2, two, start, &err) &&
-               strstr(err.text, "dtype e5m2 is not possible"),
+               strstr(err.text, "dtype e5m2"),
            "of a dtype of the wire: %s", err.text);
     accel_close(run, NULL);
     accel_dataset_close(j.data);

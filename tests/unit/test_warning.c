@@ -137,11 +137,11 @@ static void test_history(void)
         { "preempted", "preempted" },
         { "near the time limit", "near the time limit" },
         { "time-limit", "time-limit" },
-        { "\033[31mpreempted", "the last run ended without a word" },
-        { "preempted\033[0m", "the last run ended without a word" },
-        { "", "the last run ended without a word" },
+        { "\033[31mpreempted", "the last run ended without a record" },
+        { "preempted\033[0m", "the last run ended without a record" },
+        { "", "the last run ended without a record" },
         { "a reason that is by far too long for its place",
-          "the last run ended without a word" },
+          "the last run ended without a record" },
     };
     static accel_t run;
     char dir[] = "/tmp/accel-history.XXXXXX", path[64], want[256];

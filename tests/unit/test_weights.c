@@ -255,7 +255,7 @@ static void test_heads(void)
                      .strategy = SHARD_FULL };
 
     j.warning = "has no values for bert.pooler.dense.weight, bert.pooler.dense.bias, "
-                "classifier.weight, classifier.bias: they keep their initial ones";
+                "classifier.weight, classifier.bias: initial values are kept";
     tap_is_int(fork_world(2, rank_main, &j, 60), 0, "a head that is not in the file");
     j.warning = "has 5 tensors that the model does not use: cls.predictions.bias, "
                 "cls.predictions.transform.LayerNorm.bias, ";
@@ -386,11 +386,11 @@ static void test_refused(void)
         { "wte.weight has shape [41, 8] in the file, and [40, 8] in the model",
           DATA "/gpt2", 0, 0, 40 },
         { "h.2.ln_1.weight is not in the file", DATA "/gpt2", 3, 0, 0 },
-        { "wte.weight has shape [41, 8] in the file, and [50, 8] in the model",
+        { "wte.weight has shape [41, 8] in the file, but [50, 8] in the model",
           DATA "/gpt2", 0, 0, 50 },
-        { "wte.weight has shape [41, 8] in the file, and [41, 16] in the model",
+        { "wte.weight has shape [41, 8] in the file, but [41, 16] in the model",
           DATA "/gpt2", 0, 16, 0 },
-        { "there is no such file", DATA "/nothing", 0, 0, 0 },
+        { "no such file", DATA "/nothing", 0, 0, 0 },
         { "model.safetensors", "/", 0, 0, 0 },
     };
     struct stat sb;

@@ -63,8 +63,8 @@ accel_status_t backend_cpu_sizes_open(struct backend **backend_out, int threads,
     struct backend *be;
 
     if (threads < 1)
-        return accel_fail(err, A0616, "use at least one thread (OMP_NUM_THREADS)",
-                          "%d compute threads", threads);
+        return accel_fail(err, A0616, "set OMP_NUM_THREADS to at least 1",
+                          "invalid number of compute threads: %d", threads);
     be = calloc(1, sizeof(*be));
     if (!be)
         return accel_fail_nomem(err, "the cpu backend's sizes", sizeof(*be));

@@ -97,7 +97,7 @@ bool cuda_attention_open(struct cuda_state *s)
 
     s->dnn = (struct cuda_dnn *)calloc(1, sizeof(*s->dnn));
     if (!s->dnn)
-        return cuda_fails(s, "the attention's state", "no memory of the host");
+        return cuda_fails(s, "the attention's state", "out of host memory");
     why = load(s->dnn);
     if (why) {
         s->dnn->version = 0;

@@ -37,23 +37,21 @@ static accel_status_t driver_answers(accel_error_t *err)
     /* no driver, a stub of it, one that is too old, one that does not answer: four
      * states with four cures */
     if (!driver || code == cudaErrorStubLibrary)
-        return accel_fail(
-            err, A0443,
-            "run nvidia-smi on this node and tell its administrator what it "
-            "says; to train on the CPU say use_cpu: true",
-            "there is no CUDA driver (libcuda.so.1) on this node");
+        return accel_fail(err, A0443,
+                          "run nvidia-smi on this node and send its output to the "
+                          "administrator; to train on the CPU set use_cpu: true",
+                          "there is no CUDA driver (libcuda.so.1) on this node");
     if (code == cudaErrorInsufficientDriver)
         return accel_fail(err, A0443,
-                          "update the driver of the node, or build accel with a CUDA "
+                          "update the node's driver, or build accel with a CUDA "
                           "toolkit of the driver's version",
-                          "the driver of this node is for CUDA %d.%d, the CUDA module "
-                          "needs %d.%d",
+                          "the driver of this node supports CUDA %d.%d, but the CUDA "
+                          "module needs %d.%d",
                           MAJOR(driver), MINOR(driver), MAJOR(runtime), MINOR(runtime));
     if (code != cudaSuccess && code != cudaErrorNoDevice)
         return accel_fail(
             err, A0443,
-            "run nvidia-smi on this node and tell its administrator what it "
-            "says",
+            "run nvidia-smi on this node and send its output to the administrator",
             "the CUDA driver does not work: %s (%s)", cudaGetErrorString(code),
             cudaGetErrorName(code));
     return ACCEL_OK;
@@ -73,12 +71,12 @@ static accel_status_t device_exists(int device, accel_error_t *err)
     (void)cudaGetLastError();
     if (device >= 0 && device < devices)
         return ACCEL_OK;
-    return accel_fail(err, A0444,
-                      "`accel topo` and nvidia-smi -L list what the node has; leave "
-                      "CUDA_VISIBLE_DEVICES as Slurm sets it",
-                      "there is no GPU %d: the driver shows %d to this process "
-                      "(CUDA_VISIBLE_DEVICES=%.100s)",
-                      device, devices, visible ? visible : ", not set");
+    return accel_fail(
+        err, A0444,
+        "leave CUDA_VISIBLE_DEVICES as Slurm sets it; `accel topo` and nvidia-smi -L "
+        "list the node's GPUs",
+        "there is no GPU %d: this process sees %d (CUDA_VISIBLE_DEVICES=%.100s)",
+        device, devices, visible ? visible : ", not set");
 }
 
 /* Writes "580.65.06", the release of the loaded driver, or which CUDA it is for. */

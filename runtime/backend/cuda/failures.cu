@@ -10,7 +10,7 @@
 #include "backend/cuda/cuda.h"
 
 #define BAD_KERNEL                                                                     \
-    "resume from the last checkpoint; if it comes again on another node, report it "   \
+    "resume from the last checkpoint; if it happens again on another node, report it " \
     "with "                                                                            \
     "the output of `accel env` and of a run with CUDA_LAUNCH_BLOCKING=1 and "          \
     "ACCEL_CUDA_GRAPHS=0, which names the op"
@@ -27,29 +27,25 @@ static const struct {
     { cudaErrorSystemNotReady, A0443,
       "start nvidia-fabricmanager on the node (GPUs with NVSwitch need it)" },
     { cudaErrorDevicesUnavailable, A0446,
-      "another process has the GPU for itself (compute mode exclusive): give each rank "
-      "its "
-      "own GPU, or end that process" },
+      "another process uses the GPU exclusively (compute mode exclusive): give each "
+      "rank its own GPU, or end that process" },
     { cudaErrorNoKernelImageForDevice, A0445,
-      "build accel for this GPU: ./configure --with-cuda-arch=90, with its compute "
-      "capability without the dot" },
+      "build accel for this GPU: ./configure --with-cuda-arch=90 (use its compute "
+      "capability without the dot)" },
     { cudaErrorInvalidDeviceFunction, A0445,
-      "build accel for this GPU: ./configure --with-cuda-arch=90, with its compute "
-      "capability without the dot" },
+      "build accel for this GPU: ./configure --with-cuda-arch=90 (use its compute "
+      "capability without the dot)" },
     { cudaErrorECCUncorrectable, A0446,
-      "the GPU's memory is faulty: drain the node, nvidia-smi -q -d ECC; resume from "
-      "the "
-      "last checkpoint on another one" },
+      "the GPU's memory is faulty: drain the node and run nvidia-smi -q -d ECC; resume "
+      "from the last checkpoint on another node" },
     { cudaErrorIllegalAddress, A0446, BAD_KERNEL },
     { cudaErrorMisalignedAddress, A0446, BAD_KERNEL },
     { cudaErrorLaunchFailure, A0446, BAD_KERNEL },
     { cudaErrorLaunchTimeout, A0446,
-      "a display uses this GPU and limits how long a kernel may run: take another "
-      "GPU" },
+      "a display uses this GPU and limits how long a kernel may run: use another GPU" },
     { cudaSuccess, A0446,
-      "the kernel's log on the node says more (dmesg, lines with NVRM: Xid); resume "
-      "from "
-      "the last checkpoint, on another node if it comes again" },
+      "see the kernel log of the node (dmesg, lines with NVRM: Xid); resume from the "
+      "last checkpoint, on another node if it happens again" },
 };
 
 /* Is this a failure of the device itself? Such a code is returned by whatever call
@@ -148,15 +144,14 @@ static accel_status_t tell(struct cuda_state *s, accel_error_t *err)
     while (failures[i].code != cudaSuccess && failures[i].code != s->code)
         i++;
     if (failures[i].message == A0445)
-        return accel_fail(
-            err, A0445, failures[i].cure,
-            "the CUDA module has no code for GPU %d (%s, compute capability "
-            "%d.%d)",
-            s->device, s->name, s->compute / 10, s->compute % 10);
-    return accel_fail(err, failures[i].message, failures[i].cure,
-                      "GPU %d%s%s%s: %s failed: %s%s%s", s->device,
-                      s->name[0] ? " (" : "", s->name, s->name[0] ? ")" : "", s->call,
-                      s->why, s->last_op[0] ? "; last on the GPU: " : "", s->last_op);
+        return accel_fail(err, A0445, failures[i].cure,
+                          "the CUDA module has no code for GPU %d (%s, "
+                          "compute capability %d.%d)",
+                          s->device, s->name, s->compute / 10, s->compute % 10);
+    return accel_fail(
+        err, failures[i].message, failures[i].cure, "GPU %d%s%s%s: %s failed: %s%s%s",
+        s->device, s->name[0] ? " (" : "", s->name, s->name[0] ? ")" : "", s->call,
+        s->why, s->last_op[0] ? "; last op on the GPU: " : "", s->last_op);
 }
 
 accel_status_t cuda_check(const struct backend *be, accel_error_t *err)

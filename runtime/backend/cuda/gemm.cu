@@ -234,7 +234,8 @@ bool cuda_gemm_open(struct cuda_state *s)
     struct cuda_blas *g = (struct cuda_blas *)calloc(1, sizeof(*g));
 
     if (!g)
-        return cuda_fails(s, "open", "no memory for the state of the matrix products");
+        return cuda_fails(s, "open",
+                          "cannot allocate the state of the matrix products");
     s->blas = g;
     s->be.fixed_bytes += CUDA_GEMM_WORKSPACE;
     g->tune = tune && !strcmp(tune, "1");

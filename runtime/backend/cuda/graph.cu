@@ -157,7 +157,7 @@ static struct kept *new_scratch(struct cuda_state *s, size_t bytes)
     cudaError_t code;
 
     if (!k) {
-        cuda_fails(s, "scratch of a recorded step", "no memory of the host");
+        cuda_fails(s, "scratch of a recorded step", "out of host memory");
         return NULL;
     }
     code = cudaMalloc(&k->data, bytes);
@@ -213,7 +213,7 @@ bool cuda_graph_open(struct cuda_state *s)
     struct cuda_graph *g = (struct cuda_graph *)calloc(1, sizeof(*g));
 
     if (!g)
-        return cuda_fails(s, "open", "no memory for the state of the graphs");
+        return cuda_fails(s, "open", "cannot allocate the state of the graphs");
     s->graph = g;
     g->off = wanted && !strcmp(wanted, "0");
     for (int q = 0; q < QUEUE_COUNT; q++)

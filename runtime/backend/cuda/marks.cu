@@ -157,7 +157,7 @@ bool cuda_marks_open(struct cuda_state *s)
     struct cuda_marks *m = (struct cuda_marks *)calloc(1, sizeof(*m));
 
     if (!m)
-        return cuda_fails(s, "open", "no memory for the names of ops");
+        return cuda_fails(s, "open", "cannot allocate the names of ops");
     s->marks = m;
     m->blocking = blocking && !strcmp(blocking, "1");
     m->over = (volatile int64_t *)s->be.host_alloc(&s->be, sizeof(*m->over));

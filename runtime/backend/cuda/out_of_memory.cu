@@ -10,22 +10,18 @@
 /* Hints by the kind of memory asked for. */
 static const char *const helps[MEMORY_KINDS] = {
     "shard over all ranks (fsdp_sharding_strategy: FULL_SHARD), use more ranks, or "
-    "keep "
-    "parameters on the host (fsdp_offload_params: true)",
+    "keep parameters on the host (fsdp_offload_params: true)",
     "use more ranks with fsdp_sharding_strategy: FULL_SHARD or SHARD_GRAD_OP, or keep "
-    "the "
-    "optimizer on the host (fsdp_offload_params: true)",
+    "the optimizer on the host (fsdp_offload_params: true)",
     "use more ranks with fsdp_sharding_strategy: FULL_SHARD or SHARD_GRAD_OP, or keep "
-    "the "
-    "optimizer on the host (fsdp_offload_params: true)",
+    "the optimizer on the host (fsdp_offload_params: true)",
     "wrap smaller modules (fsdp_transformer_layer_cls_to_wrap, fsdp_min_num_params), "
-    "or "
-    "say mixed_precision: bf16",
+    "or set mixed_precision: bf16",
     "wrap smaller modules (fsdp_transformer_layer_cls_to_wrap, fsdp_min_num_params)",
-    "say fsdp_activation_checkpointing: true, use a smaller batch with more gradient "
-    "accumulation, or mixed_precision: bf16",
+    "set fsdp_activation_checkpointing: true, use a smaller batch with more gradient "
+    "accumulation, or set mixed_precision: bf16",
     "use a smaller batch or a smaller cache of keys and values",
-    "use a smaller batch with more gradient accumulation, or mixed_precision: bf16",
+    "use a smaller batch with more gradient accumulation, or set mixed_precision: bf16",
 };
 
 /* Writes "parameters 1.2 GiB, activations 3.0 GiB"; kinds that hold nothing are left
@@ -57,7 +53,7 @@ static void tell_rest(const struct backend_usage *u, char *out, size_t len)
     *out = '\0';
     if (rest)
         snprintf(out, len,
-                 "; %s have CUDA, NCCL and other processes (nvidia-smi lists them)",
+                 "; CUDA, NCCL and other processes hold %s (nvidia-smi lists them)",
                  format_bytes((double)rest, size, sizeof(size)));
 }
 
@@ -77,10 +73,9 @@ accel_status_t cuda_no_memory(struct cuda_state *s, enum backend_memory kind,
             err, A0447, helps[kind],
             "GPU %d is out of memory (%s); this process holds %s%s; %s of %s are free",
             s->device, s->call, held, rest, spare, all);
-    return accel_fail(
-        err, A0447, helps[kind],
-        "GPU %d is out of memory: %s for %s; this process holds %s%s; %s of %s are "
-        "free",
-        s->device, format_bytes((double)bytes, asked, sizeof(asked)),
-        backend_memory_name(kind), held, rest, spare, all);
+    return accel_fail(err, A0447, helps[kind],
+                      "GPU %d is out of memory: %s for %s; this process holds "
+                      "%s%s; %s of %s are free",
+                      s->device, format_bytes((double)bytes, asked, sizeof(asked)),
+                      backend_memory_name(kind), held, rest, spare, all);
 }

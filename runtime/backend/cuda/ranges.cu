@@ -53,7 +53,7 @@ static bool find(struct cuda_state *s, const char *name, void **out)
 #endif
     if (found == cudaDriverEntryPointSuccess && *out)
         return true;
-    return cuda_fails(s, name, "the driver has no such function: it is too old");
+    return cuda_fails(s, name, "the driver is too old and lacks this function");
 }
 
 /* All or none: `allow`, the last, is set only if the others are. */

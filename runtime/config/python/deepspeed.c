@@ -252,7 +252,7 @@ static void parse_text(struct config_report *r, struct deepspeed_file *file_out)
             read_root(&reader, file_out);
         else
             report_add(r, A0151, (struct place){ 0 }, "write one object, {...}",
-                       "a DeepSpeed file is one JSON object");
+                       "a DeepSpeed file must be one JSON object");
     }
     yaml_tree_free(&tree);
 }
@@ -303,8 +303,8 @@ static bool check_beside_file(struct validator *v)
         if (!config_is_given(v->cfg, keys[i]))
             continue;
         report_add(v->report, A0150, place_of(v, keys[i], DEEPSPEED_CONFIG),
-                   "write it in the DeepSpeed file, or remove deepspeed_config_file",
-                   "'%s' beside deepspeed_config_file", keys[i]);
+                   "move it into the DeepSpeed file, or remove deepspeed_config_file",
+                   "'%s' cannot be combined with deepspeed_config_file", keys[i]);
         good = false;
     }
     return good;
@@ -337,7 +337,7 @@ static void check_precision(struct validator *v, const struct deepspeed_file *f)
         take_from_file(v, "mixed_precision", word);
     else if (strcmp(now, word) != 0)
         report_add(v->report, A0153, place_of(v, "mixed_precision", TOP_LEVEL),
-                   "make both say the same, or write \"auto\" in the DeepSpeed file",
+                   "make the two agree, or write \"auto\" in the DeepSpeed file",
                    "mixed_precision is %s, but the DeepSpeed file enables %s", now,
                    word);
 }
@@ -355,8 +355,8 @@ static void check_batch(struct validator *v, const struct deepspeed_file *f)
         report_add(v->report, A0154,
                    place_of(v, "deepspeed_config_file", DEEPSPEED_CONFIG),
                    "write \"auto\" for one of the three in the DeepSpeed file",
-                   "train_batch_size %lld is not %lld micro-batch x %lld accumulation "
-                   "x %lld processes",
+                   "train_batch_size %lld does not equal %lld micro-batch x %lld "
+                   "accumulation x %lld processes",
                    batch, micro, steps, world);
 }
 
@@ -434,8 +434,8 @@ static void note_needs_stage(struct validator *v, const char *name, int stage)
         !strcmp(text, "false") || config_get_int(v->cfg, "zero_stage") >= stage)
         return;
     report_add(v->report, MESSAGE_NOTE, place_of(v, name, DEEPSPEED_CONFIG),
-               "set zero_stage higher to use it",
-               "'%s' has no effect below zero_stage %d", name, stage);
+               "raise zero_stage to use it", "'%s' has no effect below zero_stage %d",
+               name, stage);
 }
 
 /* With a DeepSpeed file, nothing may be given beside it; the file's own keys are

@@ -61,8 +61,8 @@ static bool dangling_link(struct config_report *r)
     if (n < 0)
         return false;
     report_add(r, A0113, (struct place){ 0 },
-               "let the link point to the config, or give the path of the file itself",
-               "no such file: this is a link to '%s'",
+               "point the link at the config, or give the path of the file itself",
+               "broken link: its target '%s' does not exist",
                printable(shown, sizeof(shown), target, (size_t)n));
     return true;
 }
@@ -135,8 +135,8 @@ static bool check_kind(struct config_report *r, int fd, size_t *size_out)
         *size_out = (size_t)st.st_size;
         if (st.st_size <= CONFIG_MAX_BYTES)
             return true;
-        report_add(r, A0111, whole, "is this really a config file?",
-                   "the file has %lld bytes; a config may have 1 MiB",
+        report_add(r, A0111, whole, "check that this is a config file",
+                   "the file has %lld bytes; the limit for a config is 1 MiB",
                    (long long)st.st_size);
         return false;
     }
@@ -185,8 +185,8 @@ static ssize_t read_all(struct config_report *r, int fd, size_t size, char **buf
             return (ssize_t)used;
         used += (size_t)n;
     }
-    report_add(r, A0111, (struct place){ 0 }, "is this really a config file?",
-               "the file has more than 1 MiB");
+    report_add(r, A0111, (struct place){ 0 }, "check that this is a config file",
+               "the file is larger than 1 MiB, the limit for a config");
     return -1;
 }
 
@@ -203,8 +203,8 @@ static void optional_failed(struct config_report *r, int error)
         dir[slash - r->in.path] = '\0';
         if (access(dir, X_OK) && errno == EACCES) {
             report_add(r, MESSAGE_NOTE, (struct place){ 0 },
-                       "set HOME or XDG_CONFIG_HOME to a directory of yours",
-                       "not looked for: its directory may not be searched");
+                       "set HOME or XDG_CONFIG_HOME to your own directory",
+                       "not looked for: no permission to search its directory");
             return;
         }
     }

@@ -74,8 +74,7 @@ static bool take_string(struct scanner *j)
         if (*j->s == '\\' &&
             (j->s + 1 == j->end || !strchr("\"\\/bfnrtu", j->s[1]) || !j->s[1]))
             return fail(j, "an unknown escape",
-                        "JSON has \\\" \\\\ \\/ \\b \\f \\n \\r "
-                        "\\t and \\uXXXX");
+                        "use one of \\\" \\\\ \\/ \\b \\f \\n \\r \\t and \\uXXXX");
         advance(j, *j->s == '\\' ? 2 : 1);
     }
     if (j->s == j->end)
@@ -102,12 +101,13 @@ static bool take_number(struct scanner *j)
 
     if (n == 0 || (n > 1 && *p == '0'))
         return fail(j, "not a number",
-                    "write it in decimal, without a plus or leading zeros");
+                    "write it in decimal, without a plus sign or leading zeros");
     p += n;
     if (p < j->end && *p == '.') {
         n = digits(++p, j->end);
         if (n == 0)
-            return fail(j, "a number ends with its point", "write a digit behind it");
+            return fail(j, "a number ends with its decimal point",
+                        "write a digit after it");
         p += n;
     }
     if (p < j->end && (*p == 'e' || *p == 'E')) {
@@ -115,7 +115,8 @@ static bool take_number(struct scanner *j)
         p += p < j->end && (*p == '+' || *p == '-');
         n = digits(p, j->end);
         if (n == 0)
-            return fail(j, "a number without its exponent", "write a digit behind e");
+            return fail(j, "a number has no digits in its exponent",
+                        "write a digit after e");
         p += n;
     }
     advance(j, (size_t)(p - j->s));
@@ -135,7 +136,7 @@ static bool take_word(struct scanner *j)
             return true;
         }
     }
-    return fail(j, "no value of JSON",
+    return fail(j, "not a JSON value",
                 "write a number, true, false, null, or text in double quotes");
 }
 
@@ -146,8 +147,8 @@ static bool take_value(struct scanner *j, enum expect *next_out)
     *next_out = NEXT_OR_END;
     if (is_at(j, '{') || is_at(j, '[')) {
         if (j->depth == CONFIG_MAX_DEPTH)
-            return fail(j, "objects and lists nest too deep",
-                        "is this really a DeepSpeed file?");
+            return fail(j, "objects and lists nest too deeply",
+                        "check that this is a DeepSpeed file");
         *next_out = *j->s == '{' ? KEY_OR_END : VALUE_OR_END;
         j->open[j->depth++] = *j->s;
         advance(j, 1);
@@ -231,7 +232,7 @@ bool json_check(struct config_report *r)
     while (good && j.s < j.end && memchr(" \t\r\n", *j.s, 4))
         advance(&j, 1);
     if (good && j.s < j.end)
-        good = fail(&j, "something follows the end", "remove it");
+        good = fail(&j, "there is more text after the end", "remove it");
     if (!good)
         report_add(r, A0151, j.at, j.cure, "not valid JSON: %s", j.problem);
     return good;

@@ -163,7 +163,7 @@ static void take_section(struct validator *v, int section, const struct yaml_nod
                          const struct yaml_node *val)
 {
     if (v->section_at[section].line) {
-        report_add(v->report, A0106, key->at, "join the two maps",
+        report_add(v->report, A0106, key->at, "merge the two maps",
                    "key '%s' is given twice (first on line %d)", key->text,
                    v->section_at[section].line);
         return;
@@ -227,7 +227,7 @@ void validate_tree(struct validator *v, const struct yaml_tree *t,
     if (t->node[0].kind != NODE_MAP) {
         report_add(v->report, A0107, t->node[0].at,
                    "write 'key: value' lines, as accelerate config does",
-                   "a config file is a map of keys, not %s",
+                   "a config file must be a map of keys, not %s",
                    t->node[0].kind == NODE_LIST ? "a list" : "one value");
         /* The file has no keys at all; do not also ask for one of them. */
         v->needs_type = false;

@@ -51,8 +51,8 @@ static void refuse_value(struct validator *v, const struct config_key *k,
     /* distributed_type, the only other row with refused words */
     else
         snprintf(hint, sizeof(hint),
-                 "it means TPUs, which Slurm does not give; the nearest are FSDP and "
-                 "MULTI_CPU");
+                 "it means TPUs, which Slurm does not provide; the closest are FSDP "
+                 "and MULTI_CPU");
     report_add(v->report, A0105, val->at, hint, "'%s: %s' is refused", k->name, shown);
 }
 
@@ -89,11 +89,11 @@ static void wrong_range(struct validator *v, const struct config_key *k,
                    "'%s' must be between %.15g and %.15g, not %s", k->name, k->min,
                    k->max, shown);
     else if (k->type == TYPE_STRING && (double)strlen(val->text) > k->max)
-        report_add(v->report, A0103, val->at, "write it shorter",
+        report_add(v->report, A0103, val->at, "shorten it",
                    "'%s' is longer than %.0f bytes", k->name, k->max);
     else
-        report_add(v->report, A0125, val->at, "write the values shorter",
-                   "all values together are longer than %d bytes", CONFIG_GIVEN_BYTES);
+        report_add(v->report, A0125, val->at, "shorten the values",
+                   "the values together are longer than %d bytes", CONFIG_GIVEN_BYTES);
 }
 
 /* Reports a word that the row does not have, with the nearest one or all of them. */
@@ -115,8 +115,7 @@ static void wrong_word(struct validator *v, const struct config_key *k,
     if (near)
         snprintf(hint, sizeof(hint), "did you mean '%s'?", near);
     printable(shown, sizeof(shown), val->text, strlen(val->text));
-    report_add(v->report, A0104, val->at, hint, "'%s' has no value '%s'", k->name,
-               shown);
+    report_add(v->report, A0104, val->at, hint, "'%s' cannot be '%s'", k->name, shown);
 }
 
 /* Accelerate also takes the numbers of PyTorch's enum ShardingStrategy, which count
@@ -169,8 +168,8 @@ static const char *canonical(struct validator *v, const struct config_key *k,
      * point out. */
     if (k->use == USE_REFUSED && !strcmp(text, "false"))
         return word;
-    report_add(v->report, MESSAGE_NOTE, val->at, "put it in quotes to say the word",
-               "without quotes YAML reads this as false; taken as '%s'", word);
+    report_add(v->report, MESSAGE_NOTE, val->at, "put it in quotes to mean the word",
+               "unquoted, YAML reads this as false; accel reads it as '%s'", word);
     return word;
 }
 
@@ -280,10 +279,10 @@ static void take_scalar(struct validator *v, size_t row, const struct yaml_node 
     text = canonical(v, k, val);
     if (k->type == TYPE_STRING && has_control(text))
         report_add(v->report, A0119, val->at, "remove it",
-                   "'%s' holds a control character", k->name);
+                   "'%s' contains a control character", k->name);
     else if (is_path_expandable(k, text))
-        report_add(v->report, A0118, val->at, "write the path out",
-                   "'~' and '$' in '%s' are not expanded: not supported yet", k->name);
+        report_add(v->report, A0118, val->at, "write the full path",
+                   "'~' and '$' in '%s' are not expanded yet", k->name);
     else
         take_text(v, row, val, text);
 }
@@ -359,8 +358,8 @@ static void note_moved(struct validator *v, const struct config_key *k,
     char hint[128];
 
     snprintf(hint, sizeof(hint), "write it as %s", k->moved_to);
-    report_add(v->report, MESSAGE_NOTE, key->at, hint, "'%s' is an old key; taken",
-               k->name);
+    report_add(v->report, MESSAGE_NOTE, key->at, hint,
+               "'%s' is an old key; it is still accepted", k->name);
 }
 
 /* An old key is taken in the name of its new row, so giving both counts as twice. A

@@ -43,7 +43,7 @@ static bool check_bytes(struct config_report *r)
     if (r->in.len >= 2 &&
         (!memcmp(r->in.text, "\xff\xfe", 2) || !memcmp(r->in.text, "\xfe\xff", 2))) {
         report_add(r, A0112, (struct place){ 0 }, re_save,
-                   "the file is UTF-16 text; only UTF-8 is read");
+                   "the file is UTF-16 text; only UTF-8 is supported");
         return false;
     }
     while (pos < r->in.len) {
@@ -84,15 +84,13 @@ static void syntax_error(struct config_report *r, const yaml_parser_t *p)
         return;
     }
     if (strstr(problem, "cannot start any token"))
-        hint =
-            "YAML indents with spaces, never with tabs; quote values that begin with "
-            "@, ` or %";
+        hint = "indent with spaces, not tabs; quote values that begin with @, ` or %";
     else if (strstr(problem, "mapping values are not allowed"))
-        hint = "indent the keys of a map alike; quote a value that contains ': '";
+        hint = "indent all keys of a map equally; quote a value that contains ': '";
     else if (strstr(problem, "could not find expected ':'"))
         hint = "write 'key: value', with a space after the colon";
     else if (strstr(problem, "did not find expected"))
-        hint = "close brackets and quotes, and indent the keys of a map alike";
+        hint = "close brackets and quotes, and indent all keys of a map equally";
     else if (strstr(problem, "unexpected end of stream")) {
         hint = "close this quote";
         at = mark_place(p->context_mark, p->context_mark);
@@ -132,7 +130,7 @@ static bool copy_scalar(struct yaml_node *n, const yaml_event_t *e,
     size_t len = e->data.scalar.length;
 
     if (memchr(s, '\0', len)) {
-        report_add(r, A0112, n->at, "remove the \\0", "a value may not contain NUL");
+        report_add(r, A0112, n->at, "remove the \\0", "a value must not contain NUL");
         len = 0;
     }
     n->plain = e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
@@ -159,7 +157,8 @@ static void check_decoration(struct config_report *r, const yaml_event_t *e)
         tag = e->data.sequence_start.tag;
     }
     if (anchor)
-        report_add(r, A0110, at, "remove the anchor and write the value out",
+        report_add(r, A0110, at,
+                   "remove the anchor, and write the full value wherever it is used",
                    "anchors (&name) are not allowed in a config file");
     if (tag)
         report_add(r, A0110, at, "remove the tag",
@@ -200,7 +199,7 @@ static bool take_node(struct builder *b, const yaml_event_t *e, enum node_kind k
     if (kind == NODE_SCALAR)
         return copy_scalar(&t->node[n], e, b->report);
     if (b->depth == CONFIG_MAX_DEPTH) {
-        report_add(b->report, A0111, at, "a config needs no more than 3",
+        report_add(b->report, A0111, at, "use at most 3 levels",
                    "maps and lists nest deeper than %d levels", CONFIG_MAX_DEPTH);
         return false;
     }
@@ -215,7 +214,7 @@ static bool take_event(struct builder *b, const yaml_event_t *e)
     struct place at = mark_place(e->start_mark, e->end_mark);
 
     if (++b->events > CONFIG_MAX_EVENTS) {
-        report_add(b->report, A0111, at, "is this really a config file?",
+        report_add(b->report, A0111, at, "check that this is a config file",
                    "more than %d YAML events", CONFIG_MAX_EVENTS);
         return false;
     }
@@ -239,7 +238,7 @@ static bool take_event(struct builder *b, const yaml_event_t *e)
         b->depth--;
         return true;
     case YAML_ALIAS_EVENT:
-        report_add(b->report, A0110, at, "write the value out",
+        report_add(b->report, A0110, at, "write the full value in its place",
                    "aliases (*name) are not allowed in a config file");
         return false;
     case YAML_STREAM_END_EVENT:

@@ -20,7 +20,7 @@ static void check_one_process(struct validator *v, long long p, long long m)
         return;
     snprintf(hint, sizeof(hint), cure, name);
     report_add(v->report, A0117, place_of(v, name, TOP_LEVEL), hint,
-               "distributed_type NO is one process, but %s is %lld", name,
+               "distributed_type NO means one process, but %s is %lld", name,
                p > 1 ? p : m);
 }
 
@@ -33,16 +33,15 @@ static void check_sizes(struct validator *v)
     if (v->cfg->distributed_type == DIST_NO)
         check_one_process(v, p, m);
     if (p && m > p)
-        report_add(
-            v->report, A0117, place_of(v, "num_machines", TOP_LEVEL),
-            "give each machine a process",
-            "num_machines (%lld) is larger than num_processes (%lld), which counts "
-            "the whole job",
-            m, p);
+        report_add(v->report, A0117, place_of(v, "num_machines", TOP_LEVEL),
+                   "start at least one process per machine",
+                   "num_machines (%lld) is larger than num_processes (%lld), the total "
+                   "of all machines",
+                   m, p);
     else if (p && m && p % m)
         report_add(v->report, A0117, place_of(v, "num_processes", TOP_LEVEL),
-                   "use a multiple of num_machines: all machines run equally many",
-                   "num_processes (%lld) cannot be divided by num_machines (%lld)", p,
+                   "use a multiple of num_machines: every machine runs the same number",
+                   "num_processes (%lld) is not a multiple of num_machines (%lld)", p,
                    m);
 }
 
@@ -77,10 +76,11 @@ static void preempt_only_saved(struct validator *v)
     if (v->cfg->ckpt_save)
         return;
     if (config_is_given(v->cfg, "accel.preemption.enabled") && v->cfg->preempt_enabled)
-        report_add(v->report, A0134, place_of(v, "enabled", ACCEL_PREEMPTION),
-                   "set it to false, or accel.checkpoint.save to true",
-                   "accel.preemption.enabled has nothing to come back to: "
-                   "accel.checkpoint.save is false");
+        report_add(
+            v->report, A0134, place_of(v, "enabled", ACCEL_PREEMPTION),
+            "set accel.checkpoint.save to true, or accel.preemption.enabled to false",
+            "accel.preemption.enabled needs checkpoints, but "
+            "accel.checkpoint.save is false");
     v->cfg->preempt_enabled = false;
     take_over(v->cfg, "accel.preemption.enabled", "accel.checkpoint.save");
 }

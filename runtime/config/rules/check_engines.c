@@ -60,7 +60,7 @@ void check_fp8(struct validator *v)
         report_add(v->report, A0126,
                    place_of(v, "fsdp_cpu_ram_efficient_loading", FSDP_CONFIG),
                    "set fsdp_cpu_ram_efficient_loading: false",
-                   "fp8_backend AO cannot load with fsdp_cpu_ram_efficient_loading");
+                   "fp8_backend AO does not work with fsdp_cpu_ram_efficient_loading");
 }
 
 /* ---- parallelism_config ---------------------------------------------------------- */
@@ -86,13 +86,13 @@ void check_parallelism(struct validator *v)
     if (!has_engine(v->cfg, &mesh))
         report_add(v->report, A0133, v->job_section_at[PARALLELISM_CONFIG],
                    "set distributed_type: FSDP with fsdp_version: 2, or all sizes to 1",
-                   "parallelism_config needs FSDP in version 2");
+                   "parallelism_config needs FSDP version 2");
     if (mesh.size[DIM_CP] > 1 && mesh.size[DIM_SP] > 1)
         report_add(v->report, A0131,
                    place_of(v, "parallelism_config_sp_size", PARALLELISM_CONFIG),
                    "set one of them to 1",
-                   "cp_size %lld and sp_size %lld exclude each other: both split the "
-                   "sequence",
+                   "cp_size %lld and sp_size %lld exclude each other: "
+                   "both split the sequence",
                    (long long)mesh.size[DIM_CP], (long long)mesh.size[DIM_SP]);
     /* Without a sharded dimension there is no mesh to put tp or cp inside of. The sizes
      * are only worth checking if the shape is right. */
@@ -102,8 +102,8 @@ void check_parallelism(struct validator *v)
             v->report, A0132,
             place_of(v, "parallelism_config_dp_replicate_size", PARALLELISM_CONFIG),
             "set dp_shard_size above 1, or dp_replicate_size to 1",
-            "tp_size or cp_size with dp_replicate_size %lld needs dp_shard_size above "
-            "1",
+            "tp_size or cp_size with dp_replicate_size %lld needs "
+            "dp_shard_size above 1",
             (long long)mesh.size[DIM_DP_REPLICATE]);
     else
         check_world(v);

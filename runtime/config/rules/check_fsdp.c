@@ -22,7 +22,7 @@ static void note_version(struct validator *v, const char *name, int version,
 {
     if (config_is_given(v->cfg, name))
         report_add(v->report, MESSAGE_NOTE, place_of(v, name, FSDP_CONFIG), cure,
-                   "'%s' has no effect in fsdp_version %d", name, version);
+                   "'%s' has no effect with fsdp_version %d", name, version);
 }
 
 /* With efficient loading only rank 0 reads the weights; without sync_module_states the
@@ -44,7 +44,7 @@ static void check_version1(struct validator *v)
 {
     check_loading(v);
     note_version(v, "fsdp_reshard_after_forward", 1,
-                 "version 1 goes by fsdp_sharding_strategy");
+                 "version 1 uses fsdp_sharding_strategy");
     if (is_on(v, "fsdp_activation_checkpointing_offload"))
         report_add(v->report, A0124,
                    place_of(v, "fsdp_activation_checkpointing_offload", FSDP_CONFIG),
@@ -61,9 +61,9 @@ static void check_reshard(struct validator *v)
     if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0)
         report_add(v->report, A0121,
                    place_of(v, "fsdp_reshard_after_forward", FSDP_CONFIG),
-                   "true for FULL_SHARD and HYBRID_SHARD, false for the others",
-                   "'fsdp_reshard_after_forward: %s' is of fsdp_version 1; version 2 "
-                   "takes true or false",
+                   "use true for FULL_SHARD and HYBRID_SHARD, false for the others",
+                   "'fsdp_reshard_after_forward: %s' belongs to fsdp_version 1; "
+                   "version 2 takes true or false",
                    text);
 }
 
@@ -82,12 +82,13 @@ static void check_version2(struct validator *v)
     note_version(v, "fsdp_use_orig_params", 2, "version 2 always does");
     if (is_on(v, "fsdp_forward_prefetch"))
         report_add(v->report, A0122, place_of(v, "fsdp_forward_prefetch", FSDP_CONFIG),
-                   "set it to false or remove it: version 2 gathers by itself",
-                   "fsdp_version 2 has no fsdp_forward_prefetch");
+                   "set it to false or remove it: version 2 prefetches automatically",
+                   "fsdp_version 2 does not support fsdp_forward_prefetch");
     config_get(v->cfg, "fsdp_state_dict_type", text, sizeof(text));
     if (!strcmp(text, "LOCAL_STATE_DICT"))
         report_add(v->report, A0123, place_of(v, "fsdp_state_dict_type", FSDP_CONFIG),
-                   "use SHARDED_STATE_DICT", "fsdp_version 2 has no LOCAL_STATE_DICT");
+                   "use SHARDED_STATE_DICT",
+                   "fsdp_version 2 does not support LOCAL_STATE_DICT");
     /* Offloading only moves what checkpointing keeps. */
     if (is_on(v, "fsdp_activation_checkpointing_offload") &&
         !is_on(v, "fsdp_activation_checkpointing"))

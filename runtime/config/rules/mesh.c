@@ -142,13 +142,13 @@ static bool megatron_misfit(const struct config *cfg, int64_t world,
              "choose sizes whose product divides the number of processes");
     if (world % model)
         snprintf(misfit_out->text, sizeof(misfit_out->text),
-                 "%lld processes cannot be divided by tp %lld x pp %lld x context %lld "
-                 "= %lld",
+                 "%lld processes are not a multiple of tp %lld x pp %lld "
+                 "x context %lld = %lld",
                  (long long)world, (long long)tp, (long long)pp, (long long)cp,
                  (long long)model);
     else if (world % experts)
         snprintf(misfit_out->text, sizeof(misfit_out->text),
-                 "%lld processes cannot be divided by expert tensor %lld x pp %lld x "
+                 "%lld processes are not a multiple of expert tensor %lld x pp %lld x "
                  "expert %lld = %lld",
                  (long long)world, (long long)(etp > 0 ? etp : tp), (long long)pp,
                  (long long)ep, (long long)experts);

@@ -110,15 +110,15 @@ static void tell(struct validator *v, const struct shape_layer *layer, enum fit 
     type_place(v, place, sizeof(place));
     if (fit == OTHER_TYPE)
         report_add(v->report, MESSAGE_NOTE, at,
-                   "write it beside that distributed_type if it is meant there",
-                   "'%s: %s' is not applied: it is of this file's distributed_type %s, "
-                   "but %s says %s",
+                   "if you need it, set it where that distributed_type is set",
+                   "'%s: %s' is not applied: it belongs to this file's "
+                   "distributed_type %s, but %s says %s",
                    key, text, types->values[layer->type], place, type);
     else if (fit == OWN_SIZE)
         report_add(v->report, MESSAGE_NOTE, at,
-                   "write it beside that distributed_type if it is meant there",
-                   "'%s: %s' is not applied: %s says distributed_type, and size and "
-                   "device go with it",
+                   "if you need it, set it where that distributed_type is set",
+                   "'%s: %s' is not applied: %s sets distributed_type, and with it "
+                   "size and device",
                    key, text, place);
     else
         report_add(v->report, MESSAGE_NOTE, at, "remove one of the two",
@@ -159,7 +159,7 @@ static void refuse_locked(struct validator *v, const char *key, size_t row)
     printable(path, sizeof(path), lock->in->path, strlen(lock->in->path));
     report_add(
         v->report, A0128, at,
-        "write distributed_type: FSDP (sharded) or MULTI_CPU (copies)",
+        "use distributed_type: FSDP (sharded) or MULTI_CPU (copies)",
         "distributed_type %s needs GPUs, but the site keeps every run on the CPU "
         "(%s:%d locks %s)",
         types->values[v->cfg->distributed_type], path, lock->line, key);

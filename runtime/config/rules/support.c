@@ -199,14 +199,14 @@ static void cure_text(const struct config_key *k, char *buf, size_t len)
 
     if (k->offset == offsetof(struct config, distributed_type)) {
         snprintf(buf, len,
-                 "use MULTI_GPU or MULTI_CPU (copies) or FSDP (sharded, on either)");
+                 "use MULTI_GPU or MULTI_CPU (copies), or FSDP (sharded, on either)");
         return;
     }
     if (!k->ours) {
-        snprintf(buf, len, "remove it, or run a Python program, which gets it");
+        snprintf(buf, len, "remove it, or run a Python program, which receives it");
         return;
     }
-    used = (size_t)snprintf(buf, len, "libaccel does '");
+    used = (size_t)snprintf(buf, len, "libaccel supports '");
     for (const char *p = k->ours; *p && used < len; p++)
         used +=
             (size_t)snprintf(buf + used, len - used, *p == '|' ? "' and '" : "%c", *p);
@@ -225,8 +225,8 @@ static accel_status_t check_reduce(const struct config *cfg, accel_error_t *err)
         return ACCEL_OK;
     return accel_fail_at(
         err, A0170, config_where(cfg, "accel.precision.reduce", where, sizeof(where)),
-        "use FULL_SHARD, or leave the key out",
-        "'reduce: %s' is not supported yet where every rank has a whole copy",
+        "use FULL_SHARD, or remove the key",
+        "'reduce: %s' is not supported yet when every rank holds a whole copy",
         config_get(cfg, "accel.precision.reduce", text, sizeof(text)));
 }
 
@@ -253,8 +253,8 @@ static accel_status_t check_deepspeed_file(const struct config *cfg, accel_error
         return ACCEL_OK;
     return accel_fail_at(
         err, A0170, config_where(cfg, "deepspeed_config_file", where, sizeof(where)),
-        "remove the section from the DeepSpeed file: a program of libaccel brings its "
-        "own optimizer and schedule; or run a Python program, which gets the file",
+        "remove the section (a libaccel program has its own optimizer and schedule), "
+        "or run a Python program, which receives the file",
         "section \"%s\" of the DeepSpeed file is not supported yet",
         cfg->deepspeed_more);
 }

@@ -53,19 +53,18 @@ accel_status_t carrier_seal(struct strbuf *b, accel_error_t *err)
         return accel_fail_nomem(err, "the tasks' environment", CARRIER_MAX);
     if (b->len >= CARRIER_MAX)
         return accel_fail(err, A0320, "shorten the long values of the config",
-                          "the tasks' environment has %zu bytes, more than %d", b->len,
-                          CARRIER_MAX);
+                          "the tasks' environment has %zu bytes; the limit is %d",
+                          b->len, CARRIER_MAX);
     return ACCEL_OK;
 }
 
 /* One message for all damage: the user cannot do anything about the details. */
 static accel_status_t damaged(accel_error_t *err, const char *what)
 {
-    return accel_fail(err, A0311,
-                      "start the step again; the plugin must be of one version on all "
-                      "hosts",
-                      "the environment that srun prepared for the tasks is damaged: %s",
-                      what);
+    return accel_fail(
+        err, A0311,
+        "start the step again; install the same plugin version on all hosts",
+        "the environment that srun prepared for the tasks is damaged: %s", what);
 }
 
 /* Are version, length and hash right? The hash is found by its position at the end. */
@@ -156,7 +155,7 @@ static bool walk(const char *text, size_t len, config_env_f each, void *user,
     }
     free(copy);
     if (!good)
-        *st_out = damaged(err, "a name or value is not ours");
+        *st_out = damaged(err, "a name or value is not accel's");
     return good;
 }
 

@@ -82,8 +82,8 @@ accel_status_t config_encode(const struct config *cfg, char *buf, size_t len,
     if (b.failed)
         st = accel_fail_nomem(err, "the resolved config", MAX_TEXT);
     else if (b.len >= len || b.len >= MAX_TEXT)
-        st = accel_fail(err, A0125, "write the values shorter",
-                        "the resolved config has %zu bytes", b.len);
+        st = accel_fail(err, A0125, "shorten the values",
+                        "the resolved config is too long: %zu bytes", b.len);
     else
         memcpy(buf, b.s, b.len + 1);
     strbuf_free(&b);
@@ -204,8 +204,8 @@ static accel_status_t check_frame(const char *text, size_t *body_out,
     if (strncmp(text, version, strlen(version)))
         return accel_fail_at(
             err, A0127, "ACCEL_CONFIG_RESOLVED",
-            "load the accel module whose version fits the site's plugin",
-            "the resolved config is not of a version this library knows");
+            "load the accel module whose version matches the site's plugin",
+            "the resolved config has a version that this library does not know");
     if (len >= MAX_TEXT || len < strlen(version) + strlen(hash_key) + HASH_DIGITS)
         return damaged(err, "wrong length");
     /* The hash has a fixed length, so its place follows from that of the text. */
@@ -237,7 +237,7 @@ accel_status_t config_decode(const char *text, struct config *cfg_out,
     config_defaults(&got);
     for (item = strtok_r(copy, ";", &rest); item; item = strtok_r(NULL, ";", &rest)) {
         if (!take_item(&got, item)) {
-            st = damaged(err, "a key or value is not known");
+            st = damaged(err, "unknown key or value");
             break;
         }
     }

@@ -28,7 +28,7 @@ static void unknown_name(struct validator *v, const struct yaml_node *item)
     found = suggest_nearest(dot ? dot + 1 : item->text, near, v->keys);
     if (found)
         snprintf(hint, sizeof(hint), "did you mean '%s'?", found);
-    report_add(v->report, A0202, item->at, hint, "'%s' is no key to lock",
+    report_add(v->report, A0202, item->at, hint, "'%s' is not a key that can be locked",
                printable(name, sizeof(name), item->text, strlen(item->text)));
 }
 
@@ -88,8 +88,8 @@ bool lock_refuses(struct validator *v, size_t row, const char *text, struct plac
     if (!strcmp(now, then))
         return false;
     report_add(v->report, A0201, at,
-               "remove it; the site's administrator knows why it is locked",
-               "'%s' is locked at '%s' by the site (%s:%d:%d), but this says '%s'",
+               "remove it; ask the site's administrator why it is locked",
+               "'%s' is locked to '%s' by the site (%s:%d:%d), but is set to '%s' here",
                config_key_path(k, path, sizeof(path)),
                printable(shown[0], sizeof(shown[0]), now, strlen(now)),
                printable(site, sizeof(site), lock->in->path, strlen(lock->in->path)),

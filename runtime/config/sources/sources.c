@@ -206,8 +206,8 @@ static void take_file(struct resolve *s, const char *path, enum config_origin or
 static void note_accelerates(struct resolve *s)
 {
     report_add(&s->report, MESSAGE_NOTE, (struct place){ 0 },
-               "accel config writes a file of accel's own, which then counts instead",
-               "Accelerate's own file is read: no other file was given");
+               "run accel config to write accel's own file, which takes precedence",
+               "using Accelerate's own config file: no other file was given");
     report_tell(&s->report);
 }
 
@@ -261,7 +261,7 @@ static void note_misspelt(struct resolve *s, const char *name, size_t len)
     snprintf(hint, sizeof(hint), "did you mean %s%s?", env_prefix, found);
     enter(s, &here, ORIGIN_ENV, name, len);
     report_add(&s->report, MESSAGE_NOTE, (struct place){ 0 }, hint,
-               "it is not read: no key has this name");
+               "ignored: there is no such key");
 }
 
 /* Makes the names once, not once per variable. */
@@ -311,7 +311,7 @@ static void unknown_flag(struct resolve *s, const char *name)
     found = suggest_nearest(dot ? dot + 1 : name, near, s->v.keys);
     if (found)
         snprintf(hint, sizeof(hint), "did you mean '%s'?", found);
-    report_add(&s->report, A0205, (struct place){ 0 }, hint, "no key has this name");
+    report_add(&s->report, A0205, (struct place){ 0 }, hint, "there is no such key");
 }
 
 /* Takes the flags in their order; of two with one name the last one counts. */
@@ -340,8 +340,8 @@ static void check_room(struct validator *v)
     accel_error_t err;
 
     if (config_encode(v->cfg, text, sizeof(text), &err) == ACCEL_ECONFIG)
-        report_add(v->report, A0125, (struct place){ 0 }, "write the values shorter",
-                   "all values together are longer than %zu bytes", sizeof(text));
+        report_add(v->report, A0125, (struct place){ 0 }, "shorten the values",
+                   "the values together are longer than %zu bytes", sizeof(text));
 }
 
 /* Weakest source first. After a file that could not be read, the checks between keys

@@ -31,7 +31,7 @@ static accel_status_t read_config(const char *path, struct model_shape *shape_ou
     }
     if (st == ACCEL_EMISMATCH)
         return accel_fail_at(err, A0644, path, "use a gpt2, llama or bert model",
-                             "the model_type of config.json is none that accel has");
+                             "accel does not support the model_type of config.json");
     if (st != ACCEL_OK && err)
         *err = why;
     return st;

@@ -135,12 +135,13 @@ static accel_status_t blocks_fit(const char *model, const struct block_table *t,
                           "%s: %d heads of %d are too wide", model, t->heads,
                           t->head_width);
     if (t->heads % t->kv_heads)
-        return accel_fail(err, A0612, "choose heads as a multiple of the key heads",
-                          "%s: %d heads cannot share %d key heads", model, t->heads,
-                          t->kv_heads);
+        return accel_fail(
+            err, A0612, "choose a number of heads that is a multiple of the key heads",
+            "%s: %d heads are not a multiple of %d key heads", model, t->heads,
+            t->kv_heads);
     if (t->rotary && t->head_width % 2)
         return accel_fail(err, A0612, "choose an even head width",
-                          "%s: positions rotate pairs, but a head is %d wide", model,
+                          "%s: rotary positions need an even head width, not %d", model,
                           t->head_width);
     return ACCEL_OK;
 }
@@ -154,8 +155,9 @@ accel_status_t blocks_check(const char *model, struct block_table *t,
         t->kv_heads = t->heads;
     if (!t->head_width && t->heads > 0) {
         if (t->width % t->heads)
-            return accel_fail(err, A0612, "choose a multiple of the heads",
-                              "%s: width %d cannot be cut into %d heads", model,
+            return accel_fail(err, A0612,
+                              "choose a width that is a multiple of the heads",
+                              "%s: width %d is not a multiple of %d heads", model,
                               t->width, t->heads);
         t->head_width = t->width / t->heads;
     }

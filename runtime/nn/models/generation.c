@@ -44,17 +44,20 @@ static double uniform(uint64_t seed, int position)
 static accel_status_t check_sampling(const accel_sampling_t *o, accel_error_t *err)
 {
     if (!(o->temperature >= 0.0f) || isinf(o->temperature))
-        return accel_fail(err, A0613, "0 is greedy, 1 the model's own spread",
-                          "generate: temperature %g", (double)o->temperature);
+        return accel_fail(
+            err, A0613,
+            "use at least 0; 0 is greedy, 1 is the model's own distribution",
+            "generate: invalid temperature %g", (double)o->temperature);
     if (o->top_k < 0)
-        return accel_fail(err, A0613, "0 takes all tokens", "generate: top_k %d",
-                          o->top_k);
+        return accel_fail(err, A0613, "use at least 0; 0 keeps all tokens",
+                          "generate: invalid top_k %d", o->top_k);
     if (!(o->top_p >= 0.0f && o->top_p <= 1.0f))
-        return accel_fail(err, A0613, "a part between 0 and 1; 0 and 1 take all tokens",
-                          "generate: top_p %g", (double)o->top_p);
+        return accel_fail(err, A0613,
+                          "use a value from 0 to 1; 0 and 1 keep all tokens",
+                          "generate: invalid top_p %g", (double)o->top_p);
     if (o->stop_count < 0 || (o->stop_count > 0 && !o->stop))
-        return accel_fail(err, A0613, "stop has stop_count tokens",
-                          "generate: %d stop tokens%s", o->stop_count,
+        return accel_fail(err, A0613, "pass stop_count tokens in stop",
+                          "generate: invalid stop_count %d%s", o->stop_count,
                           o->stop ? "" : ", but stop is NULL");
     return ACCEL_OK;
 }
@@ -69,22 +72,23 @@ static accel_status_t generate_check(accel_module_t *model, const int32_t *promp
     if (!decoder_causal(model, causal_out))
         return accel_fail(err, A0613,
                           "pass the root of a causal model that comes with the library",
-                          "generate: the module is no such model");
+                          "generate: the module is not a causal model");
     /* graph_reset before each token would take the tensors of that forward */
     if (model->g->depth > 0)
         return accel_fail(err, A0613, "generate between two steps",
-                          "generate: called inside of the forward of %s",
+                          "generate: called inside the forward of %s",
                           model->g->module_path);
     if (!prompt || n < 1 || count < 0 || n > INT32_MAX - count || (!out && count))
-        return accel_fail(err, A0613, "start from at least one token",
-                          "generate: prompt of %d tokens, %d to make", n, count);
+        return accel_fail(
+            err, A0613, "pass a prompt of at least one token, and room for the output",
+            "generate: invalid request: a prompt of %d tokens, %d to generate", n,
+            count);
     for (int i = 0; i < n; i++)
         if (prompt[i] < 0 || prompt[i] >= causal_out->vocab)
-            return accel_fail(err, A0613,
-                              "make the prompt with the tokenizer of the model",
-                              "generate: prompt token %d is %d, the vocabulary ends at "
-                              "%d",
-                              i, prompt[i], causal_out->vocab - 1);
+            return accel_fail(
+                err, A0613, "create the prompt with the model's tokenizer",
+                "generate: prompt token %d is %d, but the vocabulary ends at %d", i,
+                prompt[i], causal_out->vocab - 1);
     return check_sampling(o, err);
 }
 
@@ -175,9 +179,9 @@ static accel_status_t extend(struct text *t, int count, accel_error_t *err)
         token = causal_draw(t->logits, t->c.vocab, &t->o, uniform(t->o.seed, t->length),
                             t->rank);
         if (token < 0)
-            return accel_fail(
-                err, A0621, "look at the loss of the training that made the weights",
-                "generate: the logits of position %d are not finite", t->length);
+            return accel_fail(err, A0621, "check the training loss of these weights",
+                              "generate: the logits of position %d are not finite",
+                              t->length);
         t->tokens[t->length++] = token;
         if (ends(&t->o, token))
             break;

@@ -149,8 +149,8 @@ accel_status_t layer_sizes_check(const char *model, const struct layer_size *siz
     }
     if (good)
         return ACCEL_OK;
-    return accel_fail(err, A0612, "every size must be at least 1", "%s: %s", model,
-                      text);
+    return accel_fail(err, A0612, "use at least 1 for every size",
+                      "%s: invalid sizes: %s", model, text);
 }
 
 accel_module_t *layer_unsized(const char *model, accel_error_t *err)
@@ -158,7 +158,7 @@ accel_module_t *layer_unsized(const char *model, accel_error_t *err)
     char hint[64];
 
     snprintf(hint, sizeof(hint), "pass a struct accel_%s", model);
-    accel_fail(err, A0612, hint, "%s: no sizes given", model);
+    accel_fail(err, A0612, hint, "%s: the sizes are NULL", model);
     return NULL;
 }
 

@@ -38,7 +38,7 @@ static accel_status_t open_typed(struct hf_json *j, const char *text, size_t len
                                   "the key model_type is missing");
     if (!j->status && strcmp(found, type) != 0)
         j->status = accel_fail_at(err, A0642, where,
-                                  "use the functions of that model, if there are any",
+                                  "use the functions of that model, if accel has them",
                                   "model_type is %s, not %s",
                                   hf_json_shown(found, shown, sizeof(shown)), type);
     hf_json_absent(j, "quantization_config", "use weights that are not quantised");
@@ -51,8 +51,8 @@ static accel_status_t misfit(struct hf_json *j, const char *a, int a_value,
 {
     if (!j->status)
         j->status =
-            accel_fail_at(j->err, A0640, j->where, "get the file again",
-                          "%s %d is no multiple of %s %d", a, a_value, b, b_value);
+            accel_fail_at(j->err, A0640, j->where, "copy or download the file again",
+                          "%s %d is not a multiple of %s %d", a, a_value, b, b_value);
     return j->status;
 }
 
@@ -92,7 +92,7 @@ accel_status_t hf_gpt2_parse(const char *text, size_t len, const char *where,
         hf_json_only(&j, "scale_attn_by_inverse_layer_idx", false, PLAIN);
         hf_json_only(&j, "add_cross_attention", false, PLAIN);
         hf_json_only(&j, "tie_word_embeddings", true,
-                     "use a model whose head is its embedding");
+                     "use a model whose head is tied to its embedding");
         /* a head takes an equal part of the width */
         if (!j.status && m.width % m.heads)
             misfit(&j, "n_embd", m.width, "n_head", m.heads);
@@ -131,7 +131,7 @@ static void take_rope(struct hf_json *in, accel_rope_t *rope)
     rope->original_context = hf_json_size(in, "original_max_position_embeddings", 0);
     if (!in->status && rope->high_freq_factor <= rope->low_freq_factor)
         in->status = accel_fail_at(
-            in->err, A0640, in->where, "get the file again",
+            in->err, A0640, in->where, "copy or download the file again",
             "high_freq_factor %g is not above low_freq_factor %g",
             (double)rope->high_freq_factor, (double)rope->low_freq_factor);
 }
@@ -202,7 +202,7 @@ static void read_head(struct hf_json *j, accel_bert_t *m)
         hf_json_lists(j, key, "BertForPreTraining")) {
         m->head = ACCEL_BERT_MASKED_LM;
         hf_json_only(j, "tie_word_embeddings", true,
-                     "use a model whose head is its embedding");
+                     "use a model whose head is tied to its embedding");
     }
     if (!hf_json_lists(j, key, "BertForSequenceClassification"))
         return;
@@ -278,7 +278,7 @@ static accel_status_t read_file(const char *path, char *where, size_t where_len,
     if (fd < 0)
         return accel_fail_at(err, A0643, where,
                              "give the config.json of a model, or its directory",
-                             "cannot open it: %s", path ? strerror(errno) : "no path");
+                             "cannot open: %s", path ? strerror(errno) : "no path");
     if (fstat(fd, &sb) == 0 && S_ISREG(sb.st_mode) && sb.st_size <= FILE_MAX_BYTES)
         *text_out = malloc((size_t)sb.st_size + 1);
     /* a file that shrinks meanwhile ends early, and its text will not parse */
@@ -294,7 +294,7 @@ static accel_status_t read_file(const char *path, char *where, size_t where_len,
     free(*text_out);
     return accel_fail_at(err, A0640, where,
                          "give the config.json of a model, or its directory",
-                         "it is no regular file of at most 16 MiB that can be read");
+                         "not a readable regular file of at most 16 MiB");
 }
 
 /* The body of the public functions, which differ in the parser only. */

@@ -48,12 +48,12 @@ accel_status_t hf_json_open(struct hf_json *j, const char *text, size_t len,
     /* a key that is there twice has no one value */
     j->object = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
     if (!j->object)
-        j->status = accel_fail_at(err, A0640, where, "get the file again",
+        j->status = accel_fail_at(err, A0640, where, "copy or download the file again",
                                   "not valid JSON, line %d: %s", e.line,
                                   hf_json_shown(e.text, buf, sizeof(buf)));
     else if (!json_is_object(j->object))
         j->status = accel_fail_at(err, A0640, where, "give the config.json of a model",
-                                  "it is no JSON object");
+                                  "not a JSON object");
     if (j->status)
         hf_json_close(j);
     return j->status;
@@ -88,7 +88,8 @@ static void bad_value(struct hf_json *j, const char *key, const char *wanted)
 
     if (!j->status)
         j->status = accel_fail_at(
-            j->err, A0640, j->where, "get the file again", "%s is %s, not %s", key,
+            j->err, A0640, j->where, "copy or download the file again",
+            "%s is %s, not %s", key,
             value_text(json_object_get(j->object, key), value, sizeof(value)), wanted);
 }
 
@@ -101,8 +102,9 @@ int hf_json_size(struct hf_json *j, const char *key, int otherwise)
     if (!v && otherwise)
         return otherwise;
     if (!v && !j->status)
-        j->status = accel_fail_at(j->err, A0640, j->where, "get the file again",
-                                  "the key %s is missing", key);
+        j->status =
+            accel_fail_at(j->err, A0640, j->where, "copy or download the file again",
+                          "the key %s is missing", key);
     if (!j->status && (!json_is_integer(v) || n < 1 || n > SIZE_MAX_VALUE))
         bad_value(j, key, "a whole number from 1 to 536870911");
     return j->status ? 1 : (int)n;

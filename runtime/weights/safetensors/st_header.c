@@ -128,7 +128,7 @@ static bool take_field(struct st_json *j, struct st_tensor *t, int64_t *end_out,
         if (which == 0)
             return st_json_fail(j, "a key that is not dtype, shape or data_offsets");
         if (*has & which)
-            return st_json_fail(j, "a key that is there twice");
+            return st_json_fail(j, "a key that appears twice");
         *has |= which;
         if (which == HAS_SHAPE) {
             take_shape(j, &t->pub);
@@ -168,7 +168,7 @@ static bool take_tensor(struct st_json *j, struct st_header *h, const char *name
         return st_json_fail(j, "data_offsets end before they begin");
     /* the difference cannot overflow: both are 0 or more */
     if (end - t->begin != t->pub.bytes)
-        return st_json_fail(j, "data_offsets do not have the size of shape and dtype");
+        return st_json_fail(j, "data_offsets do not match shape and dtype");
     return true;
 }
 
@@ -216,16 +216,16 @@ static accel_status_t check_cover(struct st_header *h, int64_t data_bytes,
 
         if (t->begin != at)
             return accel_fail_at(
-                err, A0824, where, "get the file again",
+                err, A0824, where, "copy or download the file again",
                 "tensor %s begins at byte %lld of the data, %s",
                 st_shown(t->pub.name, shown, sizeof(shown)), (long long)t->begin,
-                t->begin < at ? "inside another one" : "behind a hole");
+                t->begin < at ? "inside another tensor" : "after a gap");
         at += t->pub.bytes;
     }
     if (at != data_bytes)
-        return accel_fail_at(err, A0824, where, "get the file again",
-                             "the tensors have %lld bytes, the file has %lld: it was "
-                             "cut, or something was appended",
+        return accel_fail_at(err, A0824, where, "copy or download the file again",
+                             "the tensors have %lld bytes, but the file has %lld: it "
+                             "was truncated or extended",
                              (long long)at, (long long)data_bytes);
     return ACCEL_OK;
 }
@@ -240,16 +240,16 @@ static accel_status_t check_twice(struct st_header *h, const char *where,
         qsort(h->tensor, h->count, sizeof(*h->tensor), compare_names);
     for (size_t i = 1; i < h->count; i++)
         if (compare_names(&h->tensor[i - 1], &h->tensor[i]) == 0)
-            return accel_fail_at(err, A0824, where, "get the file again",
-                                 "tensor %s is there twice",
+            return accel_fail_at(err, A0824, where, "copy or download the file again",
+                                 "tensor %s appears twice",
                                  st_shown(h->tensor[i].pub.name, shown, sizeof(shown)));
     /* qsort of a NULL list is undefined, even of length 0 */
     if (h->metas)
         qsort(h->meta, h->metas, sizeof(*h->meta), compare_keys);
     for (size_t i = 1; i < h->metas; i++)
         if (compare_keys(&h->meta[i - 1], &h->meta[i]) == 0)
-            return accel_fail_at(err, A0824, where, "get the file again",
-                                 "key %s of __metadata__ is there twice",
+            return accel_fail_at(err, A0824, where, "copy or download the file again",
+                                 "key %s of __metadata__ appears twice",
                                  st_shown(h->meta[i].key, shown, sizeof(shown)));
     return ACCEL_OK;
 }
@@ -286,7 +286,7 @@ accel_status_t st_header_parse(struct st_header *h, char *text, size_t len,
         if (begun)
             /* name is the last key that was read, which helps
              * more than a byte number */
-            snprintf(at, sizeof(at), " of the header, at or behind %s",
+            snprintf(at, sizeof(at), " of the header, at or after %s",
                      st_shown(name, shown, sizeof(shown)));
         st = st_json_error(&j, where, at, err);
         goto fail;

@@ -62,13 +62,13 @@ static accel_status_t st_index_check(struct st_index *x, const char *where,
     char shown[ST_SHOWN];
 
     if (x->count == 0)
-        return accel_fail_at(err, A0824, where, "get the index again",
+        return accel_fail_at(err, A0824, where, "copy or download the index again",
                              "the index has no weight_map with tensors");
     qsort(x->entry, x->count, sizeof(*x->entry), st_index_compare);
     for (size_t i = 1; i < x->count; i++)
         if (st_index_compare(&x->entry[i - 1], &x->entry[i]) == 0)
-            return accel_fail_at(err, A0824, where, "get the index again",
-                                 "tensor %s is there twice",
+            return accel_fail_at(err, A0824, where, "copy or download the index again",
+                                 "tensor %s appears twice",
                                  st_shown(x->entry[i].key, shown, sizeof(shown)));
     return ACCEL_OK;
 }

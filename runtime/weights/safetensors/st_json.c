@@ -11,7 +11,7 @@
 /* levels of objects and lists that a skipped value may have: bounds the recursion */
 #define DEPTH 32
 
-const char st_no_memory[] = "no memory for it";
+const char st_no_memory[] = "out of memory";
 
 /* The first problem is the cause; later ones follow from it. */
 bool st_json_fail(struct st_json *j, const char *problem)
@@ -133,7 +133,7 @@ static bool take_unicode(struct st_json *j, char **to)
     if (!take_hex(j, &code))
         return false;
     if (code == 0)
-        return st_json_fail(j, "a NUL in a text");
+        return st_json_fail(j, "a NUL in a string");
     if (code >= 0xd800 && code < 0xe000) {
         /* a low half first, or no second escape behind the high half */
         if (code >= 0xdc00 || j->end - j->s < 2 || j->s[0] != '\\' || j->s[1] != 'u')
@@ -158,7 +158,7 @@ static bool take_escape(struct st_json *j, char **to)
 
     j->s++;
     if (j->s == j->end)
-        return st_json_fail(j, "a text is not closed");
+        return st_json_fail(j, "a string is not closed");
     if (*j->s == 'u') {
         j->s++;
         return take_unicode(j, to);
@@ -185,7 +185,7 @@ bool st_json_string(struct st_json *j, char **text_out)
         int n;
 
         if ((unsigned char)*j->s < 0x20)
-            return st_json_fail(j, "a control character in a text");
+            return st_json_fail(j, "a control character in a string");
         if (*j->s == '\\') {
             if (!take_escape(j, &to))
                 return false;
@@ -198,7 +198,7 @@ bool st_json_string(struct st_json *j, char **text_out)
             *to++ = *j->s++;
     }
     if (j->s == j->end)
-        return st_json_fail(j, "a text is not closed");
+        return st_json_fail(j, "a string is not closed");
     j->s++;
     *to = '\0'; /* at the latest where the closing quote was */
     *text_out = start;
@@ -221,7 +221,7 @@ bool st_json_whole(struct st_json *j, int64_t *value_out)
             return st_json_fail(j, "a number beyond 9223372036854775807");
     /* no digit at all, a sign, a fraction or an exponent */
     if (j->s == from || (j->s < j->end && memchr(".eE", *j->s, 3)))
-        return st_json_fail(j, "a whole number, 0 or more, is expected here");
+        return st_json_fail(j, "a whole number of at least 0 is expected here");
     if (j->s - from > 1 && *from == '0')
         return st_json_fail(j, "a number with a leading zero");
     *value_out = v;
@@ -250,18 +250,18 @@ static bool skip_number(struct st_json *j)
     first = j->s;
     n = skip_digits(j);
     if (n == 0 || (n > 1 && *first == '0'))
-        return st_json_fail(j, "no value of JSON");
+        return st_json_fail(j, "not a JSON value");
     if (j->s < j->end && *j->s == '.') {
         j->s++;
         if (skip_digits(j) == 0)
-            return st_json_fail(j, "a number ends with its point");
+            return st_json_fail(j, "a number ends with its decimal point");
     }
     if (j->s < j->end && (*j->s | 0x20) == 'e') {
         j->s++;
         if (j->s < j->end && (*j->s == '+' || *j->s == '-'))
             j->s++;
         if (skip_digits(j) == 0)
-            return st_json_fail(j, "a number without its exponent");
+            return st_json_fail(j, "a number has no digits in its exponent");
     }
     return true;
 }
@@ -291,7 +291,7 @@ static bool skip(struct st_json *j, int depth)
     if (j->problem)
         return false;
     if (depth > DEPTH)
-        return st_json_fail(j, "objects and lists nest too deep");
+        return st_json_fail(j, "objects and lists nest too deeply");
     skip_blanks(j);
     if (j->s < j->end && *j->s == '"')
         return st_json_string(j, &text);
@@ -320,7 +320,7 @@ bool st_json_end(struct st_json *j)
     if (j->problem)
         return false;
     skip_blanks(j);
-    return j->s == j->end || st_json_fail(j, "something follows the end");
+    return j->s == j->end || st_json_fail(j, "there is more text after the end");
 }
 
 /* Nothing but a comma may stand between members, and no comma before the end. */
@@ -344,6 +344,6 @@ accel_status_t st_json_error(const struct st_json *j, const char *where, const c
     if (j->problem == st_no_memory)
         return accel_fail_nomem(err, "the header of a safetensors file",
                                 (size_t)(j->end - j->begin));
-    return accel_fail_at(err, A0824, where, "get the file again", "byte %zu%s: %s",
-                         (size_t)(j->s - j->begin), at, j->problem);
+    return accel_fail_at(err, A0824, where, "copy or download the file again",
+                         "byte %zu%s: %s", (size_t)(j->s - j->begin), at, j->problem);
 }

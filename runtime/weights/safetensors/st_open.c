@@ -23,9 +23,9 @@ static accel_status_t fail_io(const char *where, int error, accel_error_t *err)
         return accel_fail_at(err, A0825, where,
                              "give a .safetensors file, its index, or a directory with "
                              "model.safetensors",
-                             "there is no such file");
-    return accel_fail_at(err, A0826, where, "check the disk and the rights of the file",
-                         "cannot read it: %s", strerror(error));
+                             "no such file");
+    return accel_fail_at(err, A0826, where, "check the disk and the file's permissions",
+                         "cannot read: %s", strerror(error));
 }
 
 /* Opens a regular file; O_NONBLOCK so that a FIFO in its place does not hang.
@@ -49,7 +49,7 @@ static accel_status_t open_file(int at, const char *name, const char *where,
     *fd_out = -1;
     return e ? fail_io(where, e, err)
              : accel_fail_at(err, A0826, where, "give a regular file",
-                             "it is a directory, a device or a pipe");
+                             "not a regular file");
 }
 
 /* Bytes [at, at + n) of fd in one malloc, with room for a NUL. */
@@ -81,7 +81,8 @@ static accel_status_t read_header(struct st_file *f, int64_t bytes, const char *
 
     if (bytes < (int64_t)sizeof(head) || ckpt_pread_all(f->fd, head, 8, 0) != 8)
         return accel_fail_at(err, A0824, where, "give a file in safetensors format",
-                             "%lld bytes are too few for a header", (long long)bytes);
+                             "the file is too short for a header: %lld bytes",
+                             (long long)bytes);
     /* the length of the header, little endian */
     for (int i = 7; i >= 0; i--)
         n = n << 8 | head[i];
@@ -89,7 +90,7 @@ static accel_status_t read_header(struct st_file *f, int64_t bytes, const char *
     if (n > ST_HEADER_MAX || (int64_t)n > bytes - 8)
         return accel_fail_at(
             err, A0824, where, "give a file in safetensors format",
-            "the header is said to have %llu bytes, %s", (unsigned long long)n,
+            "the header claims to have %llu bytes, %s", (unsigned long long)n,
             n > ST_HEADER_MAX ? "more than 100 million" : "more than the file");
     f->data_at = 8 + (int64_t)n;
     f->data_bytes = bytes - f->data_at;
@@ -159,8 +160,9 @@ static accel_status_t join(struct accel_safetensors *s, accel_error_t *err)
     /* sorted: equal names are neighbours */
     for (size_t i = 1; i < n; i++)
         if (st_tensor_compare(&s->tensor[i - 1], &s->tensor[i]) == 0)
-            return accel_fail_at(err, A0824, s->path, "get the shards again",
-                                 "tensor %s is in %s and in %s",
+            return accel_fail_at(err, A0824, s->path,
+                                 "copy or download the shards again",
+                                 "tensor %s is in both %s and %s",
                                  st_shown(s->tensor[i].pub.name, shown, sizeof(shown)),
                                  s->tensor[i - 1].pub.file, s->tensor[i].pub.file);
     return ACCEL_OK;
@@ -198,8 +200,8 @@ static accel_status_t shard_names(const struct st_index *x, const char ***names_
     if (n <= ST_SHARDS_MAX)
         return ACCEL_OK;
     free(name);
-    return accel_fail_at(err, A0824, where, "get the index again",
-                         "the index names %zu files", n);
+    return accel_fail_at(err, A0824, where, "copy or download the index again",
+                         "the index names too many files: %zu", n);
 }
 
 /* Looks for all shards before any is opened: one message names the
@@ -220,7 +222,7 @@ static accel_status_t check_present(int dirfd, const char *const *name, size_t n
                               st_shown(name[i], shown, sizeof(shown)));
         }
     if (missing)
-        st = accel_fail_at(err, A0825, where, "get the missing files",
+        st = accel_fail_at(err, A0825, where, "copy or download the missing files",
                            "%zu of the %zu shards are missing: %s%s", missing, n,
                            list.s ? list.s : "", missing > 8 ? ", ..." : "");
     strbuf_free(&list);
@@ -241,7 +243,7 @@ static accel_status_t check_map(const struct accel_safetensors *s,
         /* a stale index, or shards of another export */
         if (!t || strcmp(t->file, x->entry[i].value) != 0)
             return accel_fail_at(
-                err, A0824, where, "get the index and its shards again",
+                err, A0824, where, "copy or download the index and its shards again",
                 "tensor %s is not in %s%s%s",
                 st_shown(x->entry[i].key, shown, sizeof(shown)), x->entry[i].value,
                 t ? ", but in " : "", t ? t->file : "");
@@ -288,7 +290,8 @@ static accel_status_t open_index(struct accel_safetensors *s, const char *path,
 
     if (!st && bytes > ST_INDEX_MAX)
         st = accel_fail_at(err, A0824, path, "give the index of a model",
-                           "%lld bytes are too many for an index", (long long)bytes);
+                           "the file is too long for an index: %lld bytes",
+                           (long long)bytes);
     if (!st)
         st = read_text(fd, 0, (size_t)bytes, path, &text, err);
     if (!st)
@@ -334,12 +337,11 @@ static accel_status_t look_into(const char *dir, char *buf, size_t len,
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(pickled); i++) {
         snprintf(buf, len, "%s/%s", dir, pickled[i]);
         if (access(buf, F_OK) == 0)
-            return accel_fail_at(err, A0825, dir,
-                                 "save the model once more with transformers, which "
-                                 "writes safetensors",
-                                 "it has weights only as %s, which is a program to be "
-                                 "run, not data",
-                                 pickled[i]);
+            return accel_fail_at(
+                err, A0825, dir,
+                "save the model again with transformers, which writes safetensors",
+                "the only weights are in %s, which is code to execute, not data",
+                pickled[i]);
     }
     return accel_fail_at(err, A0825, dir,
                          "give a .safetensors file, its index, or a directory with "
@@ -367,7 +369,7 @@ accel_status_t accel_safetensors_open(accel_safetensors_t **weights_out,
     /* room for the longest name that look_into appends */
     if (!path || !*path || strlen(path) + sizeof(ST_INDEX) + 1 > sizeof(file))
         return accel_fail(err, A0825, "give a file or a directory",
-                          "no path, or one that is too long");
+                          "the path is empty or too long");
     if (stat(path, &sb) != 0)
         return fail_io(path, errno, err);
     snprintf(file, sizeof(file), "%s", path);

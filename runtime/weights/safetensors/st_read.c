@@ -34,12 +34,13 @@ static accel_status_t fail_read(const struct source *r, int error, accel_error_t
     char shown[ST_SHOWN];
 
     if (error == ENODATA)
-        return accel_fail_at(err, A0824, r->t->pub.file, "get the file again",
-                             "tensor %s: the file was cut after it was opened",
+        return accel_fail_at(err, A0824, r->t->pub.file,
+                             "copy or download the file again",
+                             "tensor %s: the file was truncated while it was open",
                              st_shown(r->t->pub.name, shown, sizeof(shown)));
     return accel_fail_at(
-        err, A0826, r->t->pub.file, "check the disk and the rights of the file",
-        "tensor %s: cannot read it: %s", st_shown(r->t->pub.name, shown, sizeof(shown)),
+        err, A0826, r->t->pub.file, "check the disk and the file's permissions",
+        "tensor %s: cannot read: %s", st_shown(r->t->pub.name, shown, sizeof(shown)),
         strerror(error));
 }
 
@@ -66,14 +67,15 @@ static accel_status_t st_read_start(accel_safetensors_t *s,
 
     /* by subtraction: begin + count could overflow */
     if (begin < 0 || count < 0 || begin > t->elems || count > t->elems - begin)
-        return accel_fail_at(err, A0815, t->file, "ask for elements of the tensor",
-                             "tensor %s has %lld elements, not %lld from %lld on",
-                             st_shown(t->name, shown, sizeof(shown)),
-                             (long long)t->elems, (long long)count, (long long)begin);
+        return accel_fail_at(
+            err, A0815, t->file, "stay within the tensor",
+            "tensor %s has %lld elements; cannot read %lld from %lld on",
+            st_shown(t->name, shown, sizeof(shown)), (long long)t->elems,
+            (long long)count, (long long)begin);
     if (!st_is_float(own->dtype))
         return accel_fail_at(err, A0827, t->file,
                              "use weights in F32, BF16, F16 or F64",
-                             "tensor %s has dtype %s",
+                             "tensor %s has the unsupported dtype %s",
                              st_shown(t->name, shown, sizeof(shown)), t->dtype);
     *source_out = (struct source){ .s = s, .t = own, .fd = s->file[own->file].fd };
     source_out->at = s->file[own->file].data_at + own->begin;
@@ -300,7 +302,7 @@ accel_status_t accel_safetensors_read_transposed(accel_safetensors_t *s,
         return st;
     if (t->ndim != 2)
         return accel_fail_at(err, A0815, t->file, "transpose matrices only",
-                             "a tensor of %d dimensions has no transpose", t->ndim);
+                             "a tensor of %d dimensions cannot be transposed", t->ndim);
     /* Of a wide matrix only some columns at a time, so that 32 rows of
      * them fit the buffer. */
     most = BUFFER_BYTES / TILE / src.t->dtype->bytes * t->shape[0];

@@ -62,8 +62,9 @@ static accel_status_t fail_write(const struct accel_safetensors_writer *w,
     int e = errno;
 
     snprintf(where, sizeof(where), "%.150s/%s", w->dir, name);
-    return accel_fail_at(err, A0829, where, "check the disk, the quota and the rights",
-                         "%s: %s", what, strerror(e));
+    return accel_fail_at(err, A0829, where,
+                         "check the disk, the quota and the permissions", "%s: %s",
+                         what, strerror(e));
 }
 
 /* ".NAME.tmp": the name of a file until it is whole. */
@@ -91,7 +92,7 @@ static accel_status_t take_entry(struct accel_safetensors_writer *w,
     }
     if (!good)
         return accel_fail_at(err, A0815, w->dir, "see accel_safetensors.h",
-                             "tensor %s has an impossible shape",
+                             "tensor %s has an invalid shape",
                              e->name ? st_shown(e->name, shown, sizeof(shown)) : "");
     t->ndim = e->ndim;
     t->name = strdup(e->name);
@@ -125,8 +126,8 @@ static accel_status_t check_names(const struct accel_safetensors_writer *w,
     for (size_t i = 0; i < w->count && !st; i++)
         if ((i && strcmp(name[i - 1], name[i]) == 0) ||
             strcmp(name[i], "__metadata__") == 0)
-            st = accel_fail_at(err, A0815, w->dir, "give each tensor a name of its own",
-                               "tensor %s is there twice, or its name is taken",
+            st = accel_fail_at(err, A0815, w->dir, "give each tensor a different name",
+                               "tensor %s appears twice, or its name is reserved",
                                st_shown(name[i], shown, sizeof(shown)));
     free(name);
     return st;
@@ -157,7 +158,7 @@ static accel_status_t lay_out(struct accel_safetensors_writer *w, int64_t limit,
     }
     w->shards = shard + 1;
     if (w->shards > ST_SHARDS_MAX)
-        return accel_fail_at(err, A0815, w->dir, "allow more bytes per shard",
+        return accel_fail_at(err, A0815, w->dir, "allow larger shards",
                              "the weights need more than %d files", ST_SHARDS_MAX);
     w->shard = calloc((size_t)w->shards, sizeof(*w->shard));
     if (!w->shard)
@@ -265,7 +266,8 @@ static accel_status_t open_dir(struct accel_safetensors_writer *w, accel_error_t
 
     /* one that is there is fine if it holds no weights */
     if (mkdir(w->dir, 0777) != 0 && errno != EEXIST)
-        return accel_fail_at(err, A0828, w->dir, "check the rights above it",
+        return accel_fail_at(err, A0828, w->dir,
+                             "check the permissions of its parent directories",
                              "cannot create the directory: %s", strerror(errno));
     st = path_open_dir(w->dir, &w->dirfd, err);
     if (st)
@@ -277,8 +279,8 @@ static accel_status_t open_dir(struct accel_safetensors_writer *w, accel_error_t
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(taken); i++)
         if (faccessat(w->dirfd, taken[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
             return accel_fail_at(err, A0828, w->dir,
-                                 "give a new directory, or move those weights away",
-                                 "%s is there already, and is not replaced", taken[i]);
+                                 "give a new directory, or move the old weights away",
+                                 "%s already exists and is not replaced", taken[i]);
     return ACCEL_OK;
 }
 
@@ -304,7 +306,7 @@ accel_status_t accel_safetensors_create(accel_safetensors_writer_t **writer_out,
         st = accel_fail_nomem(err, "the weights to write", n * sizeof(*w->tensor));
     else if (!w->dtype || !st_is_float(w->dtype) || w->dtype->bytes > 4)
         st = accel_fail_at(err, A0815, dir, "use F32, BF16 or F16",
-                           "weights are not written as %.20s", dtype);
+                           "weights cannot be written as %.20s", dtype);
     for (size_t i = 0; i < n && !st; i++)
         st = take_entry(w, &entry[i], err);
     if (!st)
@@ -331,8 +333,8 @@ static accel_status_t check_range(struct accel_safetensors_writer *w, size_t i,
     if (i < w->count && begin >= 0 && count >= 0 && begin <= w->tensor[i].elems &&
         count <= w->tensor[i].elems - begin)
         return ACCEL_OK;
-    return accel_fail_at(err, A0815, w->dir, "write elements of the tensor",
-                         "entry %zu of %zu: no elements %lld to %lld", i, w->count,
+    return accel_fail_at(err, A0815, w->dir, "stay within the tensor",
+                         "entry %zu of %zu has no elements %lld to %lld", i, w->count,
                          (long long)begin, (long long)(begin + count));
 }
 
@@ -384,7 +386,7 @@ accel_status_t accel_safetensors_write_transposed(accel_safetensors_writer_t *w,
     rows = t->shape[0];
     if (t->ndim != 2 || (rows && (begin % rows || count % rows)))
         return accel_fail_at(err, A0815, w->dir, "write whole rows of a matrix",
-                             "entry %zu: elements %lld to %lld are no rows", i,
+                             "entry %zu: elements %lld to %lld are not whole rows", i,
                              (long long)begin, (long long)(begin + count));
     if (count == 0)
         return ACCEL_OK;
