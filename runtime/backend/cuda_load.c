@@ -107,8 +107,8 @@ static accel_status_t cuda_load_module(const struct accel_cuda_module **module_o
     *module_out = entry();
     st = check_module(*module_out, path, err);
     if (st)
-        /* Only its entry has run: it has started no thread and knows no driver, so it may
-         * go. */
+        /* Only its entry has run: it has started no thread and knows no driver, so it
+         * may go. */
         dlclose(library);
     return st;
 }

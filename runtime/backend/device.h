@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One opened device: its memory, its queues and events, copies to and from the host, and
- * who opens it. `struct backend` is the table that callers hold: be->alloc(be, ...). Its
- * kernels are rows of kernels.h, its sizes rows of sizes.h; both become members here.
+ * One opened device: its memory, its queues and events, copies to and from the host,
+ * and who opens it. Callers hold a `struct backend`: be->alloc(be, ...). Its kernels
+ * are rows of kernels.h, its sizes rows of sizes.h; both become members here.
  *
  * Pointers to arrays belong to the device; only a backend dereferences them. A device
  * works asynchronously: each call appends a kernel or a copy to the queue in use. A

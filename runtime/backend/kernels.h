@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels that ops, optimizers and collectives are made of: one row per kernel. Each
- * is a function `TYPE NAME(be, ...)` of struct backend, called as be->NAME(be, ...).
- * Whoever includes this list first defines what a row becomes:
+ * The kernels that ops, optimizers and collectives are made of: one row per kernel.
+ * Each is a member of struct backend, called as be->NAME(be, ...). Whoever includes
+ * this list first defines what a row becomes:
  *
  *   KERNEL(type, name, ...)  the result's type, the name, the parameters after `be`
  *
- * A new kernel is a row here, cpu_NAME in cpu/ and cuda_NAME in cuda/. The meta backend
- * gets its empty body from the row.
+ * A new kernel is a row here, cpu_NAME in cpu/ and cuda_NAME in cuda/. The meta
+ * backend gets its empty body from the row.
  *
- * "type" is the storage, ACCEL_F32 or ACCEL_BF16 unless the row says more. Arithmetic is
- * float32 whatever the storage, and a result is rounded once. The bits of a result
+ * "type" is the storage, ACCEL_F32 or ACCEL_BF16 unless the row says more. Arithmetic
+ * is float32 whatever the storage, and a result is rounded once. The bits of a result
  * depend on the shapes and on the CPU kernel of the BLAS, never on the number of
  * threads. "(+)=" is written or, with `add`, added to. Sizes are in elements, matrices
  * are row-major and without gaps unless a row says otherwise; operands.h has the
@@ -26,8 +26,8 @@ KERNEL(void, zero, void *dst, size_t bytes)
 /* float32 -> bfloat16; dst may be src itself. */
 KERNEL(void, narrow, void *dst, const float *src, int64_t n)
 /* src[count][n] float32 -> `count` adjacent arrays of n numbers of a scaled wire type
- * (common/wire.h). dst may be src itself when n is a multiple of 32; dst is aligned to 4
- * bytes. */
+ * (common/wire.h). dst may be src itself when n is a multiple of 32; dst is aligned to
+ * 4 bytes. */
 KERNEL(void, narrow_parts, void *dst, accel_dtype_t type, const float *src, int count,
        int64_t n)
 /* bfloat16 -> float32; no overlap. */
@@ -36,7 +36,7 @@ KERNEL(void, widen, float *dst, const void *src, int64_t n)
 KERNEL(void, cast, void *dst, accel_dtype_t dst_type, bool add, const void *src,
        accel_dtype_t src_type, int64_t n)
 
-/* ---- gradients and parameters: float32, n elements -------------------------------- */
+/* ---- gradients and parameters: float32, n elements ------------------------------- */
 
 /* x[n] *= by */
 KERNEL(void, scale, float *x, int64_t n, float by)
@@ -48,14 +48,14 @@ KERNEL(double, sumsq, const struct span *x, int count)
  * (common/wire.h) and must not overlap out. */
 KERNEL(void, sum_parts, float *out, bool accumulate, const void *parts,
        accel_dtype_t type, int count, int64_t n, float scale)
-/* Optimizer steps (formulas in maths.h), in place over p[n] and its state. They zero the
- * gradients g[n]. The arrays must not overlap. SGD's m is NULL without momentum. */
+/* Optimizer steps (formulas in maths.h), in place over p[n] and its state. They zero
+ * the gradients g[n]. The arrays must not overlap. SGD's m is NULL without momentum. */
 KERNEL(void, adamw, float *p, float *m, float *v, float *g, int64_t n,
        const struct adamw_step *k)
 KERNEL(void, sgd, float *p, float *m, float *g, int64_t n, const struct sgd_step *k)
 KERNEL(void, lion, float *p, float *m, float *g, int64_t n, const struct lion_step *k)
 
-/* ---- elements: arrays of n of one type --------------------------------------------- */
+/* ---- elements: arrays of n of one type ------------------------------------------- */
 
 /* dst = a + b; dst may be a or b. */
 KERNEL(void, add, void *dst, const void *a, const void *b, accel_dtype_t type,
@@ -78,7 +78,7 @@ KERNEL(void, gated_grad, void *dgate, bool add_gate, void *dup, bool add_up,
 KERNEL(void, dropout, void *y, bool add, const void *x, accel_dtype_t type, int64_t n,
        const struct mask *mask)
 
-/* ---- moving ------------------------------------------------------------------------ */
+/* ---- moving ---------------------------------------------------------------------- */
 
 /* dst[r,c] (+)= src[r,c] for [rows, cols], with strides in elements. Any dtype; add:
  * float32 and bfloat16 only. */
@@ -92,9 +92,10 @@ KERNEL(void, transpose, void *dst, bool add, const void *src, accel_dtype_t type
 KERNEL(void, copy_heads, struct heads_out to, struct heads from, accel_dtype_t type,
        int64_t batch, int64_t rows, int64_t count, int64_t width)
 
-/* ---- products and convolutions ----------------------------------------------------- */
+/* ---- products and convolutions --------------------------------------------------- */
 
-/* c[m,n] (+)= act(op(a) op(b) + bias), and two forms of the backward; see struct gemm. */
+/* c[m,n] (+)= act(op(a) op(b) + bias), and two forms of the backward; see struct gemm.
+ */
 KERNEL(void, gemm, const struct gemm *p)
 /* dst[c] += sum over r of src[r,c], src [rows, cols]; dst is always float32. */
 KERNEL(void, column_sum, float *dst, const void *src, accel_dtype_t type, int64_t rows,
@@ -111,7 +112,7 @@ KERNEL(void, maxpool, const struct pool *p, void *y, int32_t *where, const void 
 KERNEL(void, maxpool_grad, const struct pool *p, void *dx, bool add, const void *dy,
        const int32_t *where, void *scratch)
 
-/* ---- rows -------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------ */
 
 /* y = softmax of each row of x, both [rows, cols] */
 KERNEL(void, softmax, void *y, const void *x, accel_dtype_t type, int64_t rows,
@@ -136,21 +137,21 @@ KERNEL(void, reduce, void *y, accel_dtype_t y_type, const void *x, accel_dtype_t
 KERNEL(void, reduce_grad, void *dx, accel_dtype_t type, bool add, const void *dy,
        accel_dtype_t dy_type, const int64_t dim[3], float scale)
 
-/* ---- attention --------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------- */
 
 /* Rotates each pair (i, i + head_width / 2) of every head by its angle; `back` rotates
  * the other way, which is the backward. dst (+)=. */
 KERNEL(void, rope, void *dst, const void *src, const struct rope *p, bool back,
        bool add)
-/* out [batch, queries, heads * head_width] of q, k and v in struct attention: zero for a query that sees no key.
- * lse[batch, heads, queries]: log-sum-exp of each row of scores, for the backward;
- * infinity for a query that sees no key. */
+/* out [batch, queries, heads * head_width] of q, k and v in struct attention: zero for
+ * a query that sees no key. lse[batch, heads, queries]: log-sum-exp of each row of
+ * scores, for the backward; infinity for a query that sees no key. */
 KERNEL(void, attention, const struct attention *p, void *out, float *lse, void *scratch)
 /* dq, dk and dv may be one tensor: they are written in this order. */
 KERNEL(void, attention_grad, const struct attention *p,
        const struct attention_grads *grads, void *scratch)
 
-/* ---- ids and losses ---------------------------------------------------------------- */
+/* ---- ids and losses -------------------------------------------------------------- */
 
 /* out[r,:] = table[ids[r],:] + positions[r % time,:] for [rows, cols]; table
  * [vocab, cols], positions [time, cols] or NULL. Returns the first r whose id is not in
@@ -162,8 +163,8 @@ KERNEL(int64_t, embed, void *out, const int32_t *ids, const void *table,
 KERNEL(void, embed_grad, float *dtable, float *dpositions, const int32_t *ids,
        const void *dy, accel_dtype_t type, int64_t rows, int64_t time, int64_t cols)
 /* One chunk of logits [rows, vocab]: writes lse[r] and loss[r] (0 where the target does
- * not count). Returns the first row whose target is >= vocab, or -1; a device reports it
- * as embed does. */
+ * not count). Returns the first row whose target is >= vocab, or -1; a device reports
+ * it as embed does. */
 KERNEL(int64_t, xent, const struct xent *o, float *lse, float *loss,
        const float *logits, const int32_t *targets, int64_t rows, int64_t vocab)
 /* mean[0] = sum of loss / count; count[0] = number of targets that count. If there are

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a kernel is told beside its arrays: the shapes, strides and constants of one
- * call, a struct each. Plain data: nothing here calls a kernel or owns memory. kernels.h
- * says what each kernel makes of it.
+ * call, a struct each. Plain data: nothing here calls a kernel or owns memory.
+ * kernels.h says what each kernel makes of it.
  *
- * Sizes and strides are in elements, matrices are row-major, and the caller owns every
- * pointer.
+ * Sizes and strides are in elements, matrices are row-major, and the caller owns
+ * every pointer.
  */
 #ifndef ACCEL_BACKEND_OPERANDS_H
 #define ACCEL_BACKEND_OPERANDS_H

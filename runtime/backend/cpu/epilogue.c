@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a row of a product goes through before it is stored: bias and activation in the
- * forward, the activation's slope in the backward. In: float32 sums of one row. Out: the
- * row in its storage type. Runs on the calling thread, while the row is in its cache.
+ * What a row of a product goes through before it is stored: bias and activation in
+ * the forward, the activation's slope in the backward. In: float32 sums of one row.
+ * Out: the row in its storage type. Runs on the calling thread, while the row is in its
+ * cache.
  */
 #include <string.h>
 

@@ -29,8 +29,8 @@ static __global__ void __launch_bounds__(SORT_TILE)
     for (int64_t at = (int64_t)blockIdx.x * SORT_TILE; at < o.rows;
          at += (int64_t)gridDim.x * SORT_TILE) {
         const int n = (int)least(o.rows - at, SORT_TILE);
-        /* rank by counting: at most 512 comparisons per thread, all in shared memory, and
-         * stable */
+        /* rank by counting: at most 512 comparisons per thread, all in shared memory,
+         * and stable */
         int place = 0;
 
         if (me < n)
