@@ -138,7 +138,7 @@ static const struct {
     accel_status_t status;
 } said[] = {
     { "distributed_type: FSDP\n", "ACCEL_MIXED_PRECISION=bf61", NULL, NULL,
-      "environment ACCEL_MIXED_PRECISION: error[A0104]: 'mixed_precision' has no value "
+      "environment ACCEL_MIXED_PRECISION: error[A0104]: 'mixed_precision' cannot be "
       "'bf61'\n"
       "  cure: did you mean 'bf16'?\n",
       ACCEL_ECONFIG },

@@ -142,7 +142,7 @@ static void test_texts(void)
         put(texts[i].text);
         if (texts[i].goes_on) {
             tap_ok(keep(&run) == ACCEL_OK && says(run.life.lease) &&
-                       strstr(said, "written again"),
+                       strstr(said, "rewritten"),
                    "%s: goes on, and the file says who", texts[i].what);
             tap_ok(keep(&run) == ACCEL_OK && !said[0], "%s: all is well then",
                    texts[i].what);
@@ -168,8 +168,8 @@ static void test_two_lives(void)
     tap_is_int(take(&old), ACCEL_OK, "the first life");
     tap_ok(keep(&old) == ACCEL_OK && !said[0], "it may save");
     tap_is_int(take(&stranger), ACCEL_EUNAVAIL, "another job is refused");
-    tap_ok(strstr(said, "using this directory: job 7 (restart 0) on "), "and told why: %s",
-           said);
+    tap_ok(strstr(said, "using this directory: job 7 (restart 0) on "),
+           "and told why: %s", said);
     lease_drop(&stranger);
     said[0] = '\0';
     tap_is_int(take(&new), ACCEL_OK, "the second life pushes it aside");
@@ -229,7 +229,8 @@ static void test_replaced(void)
     tap_ok(keep(&run) == ACCEL_EUNAVAIL && strstr(said, "the lock does not say which"),
            "a new file that somebody locks is his: %s", said);
     tap_is_int(take(&other), ACCEL_EUNAVAIL, "and nobody else's");
-    tap_ok(strstr(said, "using this directory: the lock does not say which"), "%s", said);
+    tap_ok(strstr(said, "using this directory: the lock does not say which"), "%s",
+           said);
     close(fd);
     lease_drop(&run);
     lease_drop(&other);

@@ -474,7 +474,7 @@ static void test_views(struct rig *k)
     graph_reset(&k->g);
     k->g.draws.batch = 2;
     tap_ok(!accel_dropout(make(&k->g, ACCEL_F32, 3, 2, 0), 0.5f) &&
-               strstr(k->g.error.text, "no multiple of the 2 samples"),
+               strstr(k->g.error.text, "not a multiple of the 2 samples"),
            "%s", k->g.error.text);
     graph_reset(&k->g);
     k->g.training = false;
@@ -537,8 +537,16 @@ static void test_buffers(struct rig *k)
         int64_t dims[5];
         accel_init_t init;
     } refused[] = {
-        { "cannot start at random", ACCEL_F32, 1, { 3 }, { ACCEL_INIT_NORMAL, 1 } },
-        { "cannot start at random", ACCEL_F32, 1, { 3 }, { ACCEL_INIT_UNIFORM, 1 } },
+        { "cannot start with random values",
+          ACCEL_F32,
+          1,
+          { 3 },
+          { ACCEL_INIT_NORMAL, 1 } },
+        { "cannot start with random values",
+          ACCEL_F32,
+          1,
+          { 3 },
+          { ACCEL_INIT_UNIFORM, 1 } },
         { "size 1 is 0", ACCEL_F32, 2, { 3, 0 }, { 0 } },
         { "size 0 is -1", ACCEL_F32, 1, { -1 }, { 0 } },
         { "size 1 is 2147483648", ACCEL_F32, 2, { 1, 1L << 31 }, { 0 } },
