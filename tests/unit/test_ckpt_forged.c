@@ -61,8 +61,9 @@ static const struct {
     const char *name, *want;
 } kinds[KINDS] = {
     [SOUND] = { "as accel writes it", NULL },
-    [EXTRA_DATASET] = { "another dataset", "group /model has 6 entries, the manifest "
-                                           "names 5" },
+    [EXTRA_DATASET] = { "another dataset",
+                        "group /model has 6 entries, but the manifest "
+                        "names 5" },
     [EXTRA_GROUP] = { "another group", "group /model has 6 entries" },
     [EXTRA_IN_ROOT] = { "another dataset at the top", "group / has 4 entries" },
     [EXTRA_LINK] = { "another link", "group /model has 6 entries" },
@@ -70,18 +71,19 @@ static const struct {
     [OTHER_ORDER] = { "another byte order", "dataset model/a: the type differs" },
     [OTHER_SHAPE] = { "another shape", "dataset model/a: the shape differs" },
     [OTHER_RANK] = { "fewer dimensions", "dataset model/a: the number of dimensions" },
-    [EXTERNAL] = { "bytes of another file", "dataset model/a: its bytes lie in another "
+    [EXTERNAL] = { "bytes of another file", "dataset model/a: the bytes are in another "
                                             "file" },
-    [VIRTUAL] = { "a virtual dataset", "dataset model/a: its bytes do not lie in one" },
-    [CHUNKED] = { "chunks", "dataset model/a: its bytes do not lie in one" },
+    [VIRTUAL] = { "a virtual dataset",
+                  "dataset model/a: the bytes are not contiguous" },
+    [CHUNKED] = { "chunks", "dataset model/a: the bytes are not contiguous" },
     [COMPACT] = { "bytes in the header",
-                  "dataset model/a: its bytes do not lie in one" },
+                  "dataset model/a: the bytes are not contiguous" },
     [SOFT_LINK] = { "a soft link", "dataset model/a: is a link" },
     [SOFT_GROUP] = { "a soft link to a group", "group optim: is a link" },
     [EXTERNAL_LINK] = { "a link to another file", "dataset model/a: is a link" },
     [SWAPPED] = { "two names swapped", "dataset model/a: the bytes are not where" },
-    [HARD_LINK] = { "two names of one dataset", "dataset model/a: its bytes lie "
-                                                "elsewhere" },
+    [HARD_LINK] = { "two names of one dataset", "dataset model/a: the bytes are not "
+                                                "where the manifest says" },
     [MISSING] = { "a dataset missing", "dataset model/a: missing" },
     [MISSING_GROUP] = { "a group missing", "group optim: missing" },
     [GROUP_INSTEAD] = { "a group instead",
@@ -91,11 +93,11 @@ static const struct {
     [ATTR_DTYPE] = { "a wrong accel_dtype",
                      "dataset model/a: the attribute accel_dtype" },
     [ATTR_TYPE] = { "offsets as floats", "dataset model/cut@1: the attribute" },
-    [ATTR_EXTRA] = { "another attribute", "dataset model/a: it has other attributes" },
+    [ATTR_EXTRA] = { "another attribute", "dataset model/a: has other attributes" },
     [FILE_STEP] = { "another step", "attribute step is not 3" },
     [FILE_RANK] = { "another rank", "attribute rank is not 0" },
     [FILE_EXTRA] = { "another attribute of the file", "the file has other attributes" },
-    [USERBLOCK] = { "a block in front", "do not begin at the first byte" },
+    [USERBLOCK] = { "a block in front", "does not begin at the first byte" },
 };
 
 /* The datasets, in the manifest's order; the two of model/cut are boxes of one

@@ -173,8 +173,9 @@ static void test_two_lives(void)
     lease_drop(&stranger);
     said[0] = '\0';
     tap_is_int(take(&new), ACCEL_OK, "the second life pushes it aside");
-    tap_ok(strstr(said, "an earlier incarnation still runs (job 7 (restart 0)"),
-           "and says so");
+    tap_ok(
+        strstr(said, "an earlier life of this job is still running (job 7 (restart 0)"),
+        "and says so");
     tap_is_int(keep(&old), ACCEL_EUNAVAIL, "the first one saves no more");
     tap_ok(strstr(said, "took over: job 7 (restart 1)"), "it says who does: %s", said);
     tap_is_int(keep(&new), ACCEL_OK, "the second one may");

@@ -215,7 +215,7 @@ static void test_bound(bool all_marked)
     tap_ok(f.ordered && !f.torn && f.last == COUNT + 1, "the rest is in order");
     if (!all_marked)
         tap_is_int(f.marked, marked, "marked ones are all there");
-    snprintf(want, sizeof(want), "%d were dropped", COUNT + 1 - f.whole);
+    snprintf(want, sizeof(want), "; %d of the waiting records", COUNT + 1 - f.whole);
     tap_ok(count(said, want) == 1 && count(said, "\n") == 2,
            "the number of the others is said");
     tap_diag("%s", said);
@@ -272,7 +272,8 @@ static void test_removed(void)
     if (rename(away, dir) != 0)
         tap_diag("rename: %s", strerror(errno));
     add(&l, 5, "");
-    tap_ok(look().whole == 3 && look().ordered && count(said, "all records that") == 1,
+    tap_ok(look().whole == 3 && look().ordered &&
+               count(said, "all waiting records") == 1,
            "once it is back, so are the lines");
     lines_close(&l);
 }

@@ -91,7 +91,6 @@ static void test_drop(void)
           0,
           1,
           "A0226 Slurm requeued job 12 of this srun, and accel cannot cancel it: "
-          "back: "
           "Access/permission denied | cancel the job with scancel when squeue shows "
           "it\n" },
     };

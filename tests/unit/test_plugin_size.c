@@ -203,16 +203,16 @@ struct hint {
 static const struct hint hint_rows[] = {
     { 4, "2", "srun ./a", NULL,
       "A0314 this allocation has 2 CPUs, but the config asks for 4 tasks | pass "
-      "salloc --ntasks=4\n" },
+      "--ntasks=4 to sbatch or salloc\n" },
     { 4, "1", "srun ./a", NULL,
       "A0314 this allocation has 1 CPU, but the config asks for 4 tasks | pass "
-      "salloc --ntasks=4\n" },
+      "--ntasks=4 to sbatch or salloc\n" },
     { 7, "2(x3)", "srun ./a", NULL,
       "A0314 this allocation has 6 CPUs, but the config asks for 7 tasks | pass "
-      "salloc --ntasks=7\n" },
+      "--ntasks=7 to sbatch or salloc\n" },
     { 8, "2(x3),1", "srun ./a", NULL,
       "A0314 this allocation has 7 CPUs, but the config asks for 8 tasks | pass "
-      "salloc --ntasks=8\n" },
+      "--ntasks=8 to sbatch or salloc\n" },
     { 4, "4", "srun ./a", NULL, "" },
     { 4, "2(x2)", "srun ./a", NULL, "" },
     { 4, "two", "srun ./a", NULL, "" },
