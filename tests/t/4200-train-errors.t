@@ -48,7 +48,7 @@ one 0 'step 6/6' 'a run' "$@" --out run
 one 0 'the run is complete: all 6 steps' 'the same again' "$@" --out run
 one 0 'resuming with steps = 9 \(the checkpoint had 6\)' 'more steps' "$@" --out run --steps 9
 passes "each step stands in the log once" each_step_once run/log.jsonl 9
-one 65 'it has seed=1, this run seed=7' 'another run' "$@" --out run --seed 7
+one 65 'checkpoint seed=1, this run seed=7' 'another run' "$@" --out run --seed 7
 passes "the log of the refused run is untouched" each_step_once run/log.jsonl 9
 
 # damage STEP: the first float of the first tensor
