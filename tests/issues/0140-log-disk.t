@@ -30,7 +30,7 @@ whole_lines() { # FILE: every line is a record
 is $? 0 "a log beyond the file size limit: the run ends 0"
 whole_lines limit/log.jsonl
 ok $? "every line of the log is a record"
-is "$(grep -c 'cannot write the log (File too large); its records wait in memory' limit.out)" 1 \
+is "$(grep -c 'cannot write the log (File too large); its records are kept in memory' limit.out)" 1 \
     "one warning when it begins"
 lost=$(sed -n 's/.*: \([0-9]*\) records of the log are lost: File too large$/\1/p' limit.out)
 is "$((lost + $(wc -l <limit/log.jsonl)))" 100 "one at the end, with the number of those that are lost"
@@ -52,7 +52,7 @@ rm elsewhere/log.jsonl
 wait_until 60 grep -q 'gone/log.jsonl: cannot write the log (No such file' gone.out
 ok $? "without its directory the run goes on, with a warning"
 mv elsewhere gone
-wait_until 60 grep -q 'the log is written again' gone.out
+wait_until 60 grep -q 'the log can be written again' gone.out
 ok $? "it is written again once it can be"
 kill $pid
 wait $pid
@@ -75,7 +75,7 @@ dd if=/dev/zero of=small/filler bs=4k 2>/dev/null
 until grep -q 'cannot write the log' full.out || [ $((tries += 1)) -gt 1200 ]; do sleep 0.1; done
 tail -c 1 small/o/log.jsonl | od -An -c >tail.out
 rm small/filler
-until grep -q 'log is written again' full.out || [ $((tries += 1)) -gt 1800 ]; do sleep 0.1; done
+until grep -q 'log can be written again' full.out || [ $((tries += 1)) -gt 1800 ]; do sleep 0.1; done
 kill $pid
 wait $pid
 echo $? >full.code
@@ -88,11 +88,11 @@ is "$(cat full.code)" 85 "a full disk: the run goes on, and stops with its state
 like "$(cat tail.out)" '\\n' "while there is no room the log ends with a whole line"
 # What waits longer than 1 MiB of memory holds is thinned out, on a machine that is busy with
 # other things; then its number is said.
-like "$(cat full.out)" 'written again[,;] (with all records that waited$|of the records that waited [0-9]+ were dropped)' \
+like "$(cat full.out)" 'written again(; [0-9]+ of the waiting records| and has all waiting records$)' \
     "the records that waited come in the end"
 whole_lines full.jsonl
 ok $? "every line is a record"
-dropped=$(sed -n 's/.*of the records that waited \([0-9]*\) were dropped.*/\1/p' full.out |
+dropped=$(sed -n 's/.*written again; \([0-9]*\) of the waiting records.*/\1/p' full.out |
     awk '{ n += $1 } END { print n + 0 }')
 is "$(losses full.jsonl | awk '$1 <= last { twice++ } { last = $1 } END { print last - NR, twice + 0 }')" \
     "$dropped 0" "each step is there once, but for those"

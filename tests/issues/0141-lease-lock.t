@@ -22,7 +22,7 @@ wait_until 60 grep -q 'checkpoint of step 20 saved' run.out
 holder=$(cat $lock)
 
 says_again() { # N: it was written again for the Nth time
-    [ "$(grep -c 'the lock of the checkpoints; it is written again' run.out)" -ge "$1" ]
+    [ "$(grep -c 'the checkpoint lock was changed by another process; rewritten' run.out)" -ge "$1" ]
 }
 
 : >$lock

@@ -99,7 +99,7 @@ is "$code/$(head -n 2 err)" "0/environment ACCEL_CHECKPOINT_KEPE: note: ignored:
 # ---- locks ----
 run "$accel" check --site site.yaml job.yaml --set accel.preemption.requeue=true
 is "$code" 78 "a locked key set differently is refused"
-is "$(head -n 1 err)" "flag accel.preemption.requeue: error[A0201]: 'accel.preemption.requeue' is locked to 'false' by the site (site.yaml:3:10), but is set to 'true'" \
+is "$(head -n 1 err)" "flag accel.preemption.requeue: error[A0201]: 'accel.preemption.requeue' is locked to 'false' by the site (site.yaml:3:10), but is set to 'true' here" \
     "naming both places"
 run "$accel" check -q --site site.yaml job.yaml --set accel.preemption.requeue=false
 is "$code" 0 "the same value is none"

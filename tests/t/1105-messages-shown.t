@@ -119,7 +119,7 @@ kill "$pid"
 wait "$pid"
 is $? 85 "stopped: exit 85"
 seen="$seen 85"
-sed -n 's/step_[0-9]*/step_N/; s/step [0-9]*/step N/; /^accel: .*told/,$p' stopped.out >err
+sed -n 's/step_[0-9]*/step_N/; s/step [0-9]*/step N/; /^accel: stopped/,$p' stopped.out >err
 [ -z "${UPDATE_GOLDEN-}" ] || plain err >"$golden/shown-stopped.expected"
 is "$(plain err)" "$(cat "$golden/shown-stopped.expected")" "stopped: the message"
 

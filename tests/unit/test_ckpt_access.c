@@ -378,8 +378,8 @@ static const struct {
     accel_ckpt_state_t state;
     const char *problem;
 } states[] = {
-    { 80, ACCEL_CKPT_DAMAGED, "not a directory, or a link to one" },
-    { 70, ACCEL_CKPT_DAMAGED, "not a directory, or a link to one" },
+    { 80, ACCEL_CKPT_DAMAGED, "not a directory, or a symbolic link" },
+    { 70, ACCEL_CKPT_DAMAGED, "not a directory, or a symbolic link" },
     { 60, ACCEL_CKPT_DAMAGED, "the save never finished" },
     { 50, ACCEL_CKPT_DAMAGED, "the manifest is for step 10" },
     { 40, ACCEL_CKPT_UNREADABLE, "step_00000040: cannot open: Permission denied" },

@@ -344,8 +344,7 @@ static void test_ports(void)
     tap_ok(bind(fd, (struct sockaddr *)&a, sizeof(a)) == 0 && listen(fd, 1) == 0,
            "in use");
     third = claim(1, &three);
-    tap_ok(third != first && third != second && third, "then it is skipped: %u",
-           third);
+    tap_ok(third != first && third != second && third, "then it is skipped: %u", third);
     port_release(three);
     close(fd);
     tap_is_int(other_holds(first), 1, "a first rank holds it");

@@ -240,7 +240,7 @@ static void test_locks(void)
     tap_is_int(cfg.ckpt_keep, 5, "and holds");
     src.env = other;
     tap_is_int(resolve(&src, &cfg), ACCEL_EPOLICY, "another one is refused");
-    snprintf(want, sizeof(want), "is locked at '5' by the site (%s:2:10)", config_site);
+    snprintf(want, sizeof(want), "is locked to '5' by the site (%s:2:10)", config_site);
     tap_ok(says("environment ACCEL_CHECKPOINT_KEEP: error[A0201]") && says(want),
            "with both places");
     src.env = NULL;

@@ -114,7 +114,7 @@ static const struct {
     accel_status_t status;
 } said[] = {
     { "distributed_type: FSDP\n", "ACCEL_MIXED_PRECISION=bf61", NULL, NULL,
-      "environment ACCEL_MIXED_PRECISION: error[A0104]: 'mixed_precision' has no value "
+      "environment ACCEL_MIXED_PRECISION: error[A0104]: 'mixed_precision' cannot be "
       "'bf61'\n"
       "  cure: did you mean 'bf16'?\n",
       ACCEL_ECONFIG },
@@ -139,9 +139,8 @@ static const struct {
     { "num_machines: 1\n", "ACCEL_DISTRIBUTED_TYPE=FSDP", NULL, NULL, "", ACCEL_OK },
     /* Across sources: the place of the key that gives way. */
     { "distributed_type: FSDP\nnum_machines: 2\n", "ACCEL_NUM_PROCESSES=3", NULL, NULL,
-      "environment ACCEL_NUM_PROCESSES: error[A0117]: num_processes (3) cannot be "
-      "divided by "
-      "num_machines (2)\n",
+      "environment ACCEL_NUM_PROCESSES: error[A0117]: num_processes (3) is "
+      "not a multiple of num_machines (2)\n",
       ACCEL_ECONFIG },
     { "distributed_type: FSDP\nnum_machines: 3\n", NULL, "num_processes", "2",
       "job.yaml:2:15: error[A0117]: num_machines (3) is larger than num_processes (2)",

@@ -318,15 +318,16 @@ static void test_misuse(void)
     if (!tap_ok(rig_open(&k, &small, ACCEL_F32, 1), "open"))
         return;
     k.g.depth++;
-    refused(&k, k.model, prompt, 1, (accel_sampling_t){ 0 }, "inside of the forward");
+    refused(&k, k.model, prompt, 1, (accel_sampling_t){ 0 }, "inside the forward");
     k.g.depth--;
     refused(&k, k.model, prompt, 0, (accel_sampling_t){ 0 }, "prompt of 0 tokens");
     refused(&k, k.model, NULL, 1, (accel_sampling_t){ 0 }, "prompt of 1 tokens");
     refused(&k, k.model, prompt, 2, (accel_sampling_t){ 0 }, "prompt token 1 is 97");
     refused(&k, k.model, (int32_t[]){ 0, -1 }, 2, (accel_sampling_t){ 0 },
             "prompt token 1 is -1");
-    refused(&k, k.model->child, prompt, 1, (accel_sampling_t){ 0 }, "no such model");
-    refused(&k, NULL, prompt, 1, (accel_sampling_t){ 0 }, "no such model");
+    refused(&k, k.model->child, prompt, 1, (accel_sampling_t){ 0 },
+            "not a causal model");
+    refused(&k, NULL, prompt, 1, (accel_sampling_t){ 0 }, "not a causal model");
     refused(&k, k.model, prompt, 1, (accel_sampling_t){ .temperature = -1 },
             "temperature -1");
     refused(&k, k.model, prompt, 1, (accel_sampling_t){ .temperature = NAN },

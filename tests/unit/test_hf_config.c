@@ -140,7 +140,7 @@ static const struct {
     int message;
 } bad[] = {
     { "", "not valid JSON", 640 },
-    { "[]", "no JSON object", 640 },
+    { "[]", "not a JSON object", 640 },
     { "{\"a\":1,\"a\":2}", "duplicate", 640 },
     { "{}", "model_type is missing", 640 },
     { "{\"model_type\":1}", "model_type is 1", 640 },

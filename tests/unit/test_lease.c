@@ -162,7 +162,7 @@ static void test_texts(void)
         put(texts[i].text);
         if (texts[i].goes_on) {
             tap_ok(keep(&run) == ACCEL_OK && says(run.life.lease) &&
-                       strstr(said, "written again"),
+                       strstr(said, "rewritten"),
                    "%s: goes on, and the file says who", texts[i].what);
             tap_ok(keep(&run) == ACCEL_OK && !said[0], "%s: all is well then",
                    texts[i].what);
@@ -196,8 +196,9 @@ static void test_two_lives(void)
     lease_drop(&stranger);
     said[0] = '\0';
     tap_is_int(take(&new), ACCEL_OK, "the second life pushes it aside");
-    tap_ok(strstr(said, "an earlier incarnation still runs (job 7 (restart 0)"),
-           "and says so");
+    tap_ok(
+        strstr(said, "an earlier life of this job is still running (job 7 (restart 0)"),
+        "and says so");
     tap_is_int(keep(&old), ACCEL_EUNAVAIL, "the first one saves no more");
     tap_ok(strstr(said, "took over: job 7 (restart 1)"), "it says who does: %s", said);
     tap_is_int(keep(&new), ACCEL_OK, "the second one may");

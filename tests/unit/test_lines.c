@@ -138,7 +138,7 @@ static void test_every_length(void)
         add(&l, 6, "");
         f = look();
         bad += f.torn || !f.ordered || f.whole != 6 ||
-               count(said, "with all records that waited") != !fits;
+               count(said, "has all waiting records") != !fits;
         lines_close(&l);
         bad += count(said, "\n") != (fits ? 0 : 2);
         if (bad) {
@@ -215,7 +215,7 @@ static void test_bound(bool all_marked)
     tap_ok(f.ordered && !f.torn && f.last == COUNT + 1, "the rest is in order");
     if (!all_marked)
         tap_is_int(f.marked, marked, "marked ones are all there");
-    snprintf(want, sizeof(want), "%d were dropped", COUNT + 1 - f.whole);
+    snprintf(want, sizeof(want), "; %d of the waiting records", COUNT + 1 - f.whole);
     tap_ok(count(said, want) == 1 && count(said, "\n") == 2,
            "the number of the others is said");
     tap_diag("%s", said);
@@ -223,8 +223,7 @@ static void test_bound(bool all_marked)
     add(&l, COUNT + 2, "");
     set_room(RLIM_INFINITY);
     add(&l, COUNT + 3, "");
-    tap_ok(count(said, "with all records that waited") == 1,
-           "the next outage counts anew");
+    tap_ok(count(said, "has all waiting records") == 1, "the next outage counts anew");
     lines_close(&l);
 }
 
@@ -273,7 +272,8 @@ static void test_removed(void)
     if (rename(away, dir) != 0)
         tap_diag("rename: %s", strerror(errno));
     add(&l, 5, "");
-    tap_ok(look().whole == 3 && look().ordered && count(said, "all records that") == 1,
+    tap_ok(look().whole == 3 && look().ordered &&
+               count(said, "all waiting records") == 1,
            "once it is back, so are the lines");
     lines_close(&l);
 }
@@ -319,7 +319,7 @@ static void test_sync(void)
     lines_sync(&l);
     lines_sync(&l);
     no_sync = false;
-    tap_ok(count(said, "may lack records if this machine stops now: Input/output") == 1,
+    tap_ok(count(said, "may lose records if this machine stops now: Input/output") == 1,
            "fsync that fails is said once");
     set_room(8);
     add(&l, 2, "");

@@ -310,7 +310,7 @@ static void test_stale(struct rig *k)
     graph_reset(&k->g);
     graph_reset(&k->g);
     tap_ok(graph_backward(&k->g, loss, 1, &err) == ACCEL_EINVAL &&
-               strstr(err.text, "not of this micro-batch"),
+               strstr(err.text, "does not belong to this micro-batch"),
            "a loss of the step before: %s", err.text);
     x = make(&k->g, ACCEL_F32, 2, 3, 0);
     x = accel_add(x, x);
@@ -349,7 +349,7 @@ static void test_refused(struct rig *k)
         const char *op, *text;
     } want[] = {
         { "gated", "gate [2, 3] and up [3, 2] do not fit" },
-        { "mul", "x is float32, y is bfloat16" },
+        { "mul", "x is float32, but y is bfloat16" },
         { "activate", "unknown activation -1" },
         { "dropout", "the probability 1 is not in [0, 1)" },
         { "reshape", "x [2, 3] cannot become [4, -1]" },
@@ -441,11 +441,11 @@ static void test_views(struct rig *k)
         int64_t begin, count;
         const char *text;
     } slices[] = {
-        { 0, -1, 1, "has no 1 elements from -1" },
-        { 0, 0, -1, "has no -1 elements" },
-        { 0, 3, 0, "has no 0 elements from 3" },
-        { 1, 0, 4, "has no 4 elements" },
-        { 1, 2, 2, "has no 2 elements from 2" },
+        { 0, -1, 1, "does not have 1 elements from -1" },
+        { 0, 0, -1, "does not have -1 elements" },
+        { 0, 3, 0, "does not have 0 elements from 3" },
+        { 1, 0, 4, "does not have 4 elements" },
+        { 1, 2, 2, "does not have 2 elements from 2" },
         { -1, 0, 1, "no dimension -1" },
         { 2, 0, 1, "no dimension 2" },
         { 0, 2, 0, NULL },
@@ -474,7 +474,7 @@ static void test_views(struct rig *k)
     graph_reset(&k->g);
     k->g.draws.batch = 2;
     tap_ok(!accel_dropout(make(&k->g, ACCEL_F32, 3, 2, 0), 0.5f) &&
-               strstr(k->g.error.text, "no multiple of the 2 samples"),
+               strstr(k->g.error.text, "not a multiple of the 2 samples"),
            "%s", k->g.error.text);
     graph_reset(&k->g);
     k->g.training = false;
@@ -520,7 +520,7 @@ static void test_taken(struct rig *k)
         const char *bad = kind == 0 ? "" : kind == 1 ? "a/b" : NULL;
 
         tap_ok(!accel_param(m, bad, 1, &one, zeros) &&
-                   strstr(k->g.error.text, "is no name"),
+                   strstr(k->g.error.text, "is not a valid name"),
                "%s", k->g.error.text);
         graph_reset(&k->g);
     }
@@ -537,8 +537,16 @@ static void test_buffers(struct rig *k)
         int64_t dims[5];
         accel_init_t init;
     } refused[] = {
-        { "cannot start at random", ACCEL_F32, 1, { 3 }, { ACCEL_INIT_NORMAL, 1 } },
-        { "cannot start at random", ACCEL_F32, 1, { 3 }, { ACCEL_INIT_UNIFORM, 1 } },
+        { "cannot start with random values",
+          ACCEL_F32,
+          1,
+          { 3 },
+          { ACCEL_INIT_NORMAL, 1 } },
+        { "cannot start with random values",
+          ACCEL_F32,
+          1,
+          { 3 },
+          { ACCEL_INIT_UNIFORM, 1 } },
         { "size 1 is 0", ACCEL_F32, 2, { 3, 0 }, { 0 } },
         { "size 0 is -1", ACCEL_F32, 1, { -1 }, { 0 } },
         { "size 1 is 2147483648", ACCEL_F32, 2, { 1, 1L << 31 }, { 0 } },

@@ -91,8 +91,8 @@ static void test_drop(void)
           0,
           1,
           "A0226 Slurm requeued job 12 of this srun, and accel cannot cancel it: "
-          "back: "
-          "Access/permission denied | cancel the job with scancel when squeue shows it\n" },
+          "Access/permission denied | cancel the job with scancel when squeue shows "
+          "it\n" },
     };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
@@ -127,7 +127,7 @@ struct notice {
 #define SHORT                                                                          \
     "accel: the time limit of 120 s is not longer than accel.preemption.lead_seconds " \
     "120: the run will be told to stop as soon as it starts; use a longer --time or "  \
-    "fewer lead_seconds\n"
+    "a smaller lead_seconds\n"
 
 static const struct notice notices[] = {
     { "accel's warning", "", NO_LINE, false, false, 10, 5000, 30, PREEMPT_MODE_REQUEUE,

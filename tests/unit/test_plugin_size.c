@@ -145,19 +145,19 @@ static void test_fits(void)
         { 0, 0, DIST_MULTI_CPU, 9, 3, "" },
         { 4, 2, DIST_MULTI_CPU, 0, 0, "" }, /* not known yet */
         { 4, 0, DIST_MULTI_CPU, 3, 1,
-          "A0301 num_processes is 4, but this step has 3 tasks | ask for 4 tasks (-n "
+          "A0301 num_processes is 4, but this step has 3 tasks | request 4 tasks (-n "
           "4; "
           "in a batch job also #SBATCH --ntasks=4), or set num_processes: 3 " },
         { 1, 0, DIST_MULTI_CPU, 2, 1,
-          "A0301 num_processes is 1, but this step has 2 tasks | ask for 1 task (-n "
+          "A0301 num_processes is 1, but this step has 2 tasks | request 1 task (-n "
           "1; " },
         { 2, 0, DIST_MULTI_CPU, 1, 1,
-          "A0301 num_processes is 2, but this step has 1 task | ask for 2 tasks (" },
+          "A0301 num_processes is 2, but this step has 1 task | request 2 tasks (" },
         { 0, 2, DIST_MULTI_CPU, 4, 1,
-          "A0302 num_machines is 2, but this step has 1 node | ask for 2 nodes (-N 2), "
-          "or write num_machines: 1 in the file" },
+          "A0302 num_machines is 2, but this step has 1 node | request 2 nodes (-N 2), "
+          "or set num_machines: 1 in the file" },
         { 0, 1, DIST_MULTI_CPU, 4, 2,
-          "A0302 num_machines is 1, but this step has 2 nodes | ask for 1 node (-N "
+          "A0302 num_machines is 1, but this step has 2 nodes | request 1 node (-N "
           "1), " },
         { 0, 0, DIST_NO, 2, 1, "A0303 " },
         { 0, 0, DIST_NO, 1, 1, "" },
@@ -202,17 +202,17 @@ struct hint {
 
 static const struct hint hint_rows[] = {
     { 4, "2", "srun ./a", NULL,
-      "A0314 this allocation has 2 CPUs, but the config asks for 4 tasks | give sbatch or "
-      "salloc --ntasks=4\n" },
+      "A0314 this allocation has 2 CPUs, but the config asks for 4 tasks | pass "
+      "--ntasks=4 to sbatch or salloc\n" },
     { 4, "1", "srun ./a", NULL,
-      "A0314 this allocation has 1 CPU, but the config asks for 4 tasks | give sbatch or "
-      "salloc --ntasks=4\n" },
+      "A0314 this allocation has 1 CPU, but the config asks for 4 tasks | pass "
+      "--ntasks=4 to sbatch or salloc\n" },
     { 7, "2(x3)", "srun ./a", NULL,
-      "A0314 this allocation has 6 CPUs, but the config asks for 7 tasks | give sbatch or "
-      "salloc --ntasks=7\n" },
+      "A0314 this allocation has 6 CPUs, but the config asks for 7 tasks | pass "
+      "--ntasks=7 to sbatch or salloc\n" },
     { 8, "2(x3),1", "srun ./a", NULL,
-      "A0314 this allocation has 7 CPUs, but the config asks for 8 tasks | give sbatch or "
-      "salloc --ntasks=8\n" },
+      "A0314 this allocation has 7 CPUs, but the config asks for 8 tasks | pass "
+      "--ntasks=8 to sbatch or salloc\n" },
     { 4, "4", "srun ./a", NULL, "" },
     { 4, "2(x2)", "srun ./a", NULL, "" },
     { 4, "two", "srun ./a", NULL, "" },

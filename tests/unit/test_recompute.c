@@ -402,7 +402,7 @@ static void test_own(void)
     o->attr.refuse = 3;
     refused(&k, "no way back", ACCEL_EINVAL);
     o->op = &no_forward;
-    refused(&k, "not complete", ACCEL_EINVAL);
+    refused(&k, "incomplete", ACCEL_EINVAL);
     graph_reset(&k.g);
     rig_close(&k);
 }
@@ -440,7 +440,8 @@ static void test_names(void)
                strstr(k.g.error.text, "lm_head.weight already exists"),
            "a second name twice: %s", k.g.error.text);
     graph_reset(&k.g);
-    tap_ok(!accel_tie(head, "bias", NULL) && strstr(k.g.error.text, "no parameter"),
+    tap_ok(!accel_tie(head, "bias", NULL) &&
+               strstr(k.g.error.text, "needs a parameter"),
            "a second name of nothing: %s", k.g.error.text);
     graph_reset(&k.g);
     rig_close(&k);

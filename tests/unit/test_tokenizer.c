@@ -462,7 +462,7 @@ static void test_damage(void)
         const char *file, *from, *to, *text;
         accel_status_t want;
     } c[] = {
-        { "gpt2.json", "{\n", "", "no JSON", ACCEL_ECORRUPT },
+        { "gpt2.json", "{\n", "", "not valid JSON", ACCEL_ECORRUPT },
         { "gpt2.json", "\"1.0\"", "\"2.0\"", "version is not", ACCEL_EUNSUPPORTED },
         { "gpt2.json", "\"truncation\": null", "\"truncation\": {}", "truncation is",
           ACCEL_EUNSUPPORTED },
@@ -491,7 +491,8 @@ static void test_damage(void)
         { "gpt2.json", "\"A\": 33", "\"A\": -1", "'A' has no id", ACCEL_ECORRUPT },
         { "gpt2.json", "\"A\": 33", "\"A\": 4194304", "'A' has no id", ACCEL_ECORRUPT },
         { "gpt2.json", "\"A\": 33", "\"A\": 3e1", "'A' has no id", ACCEL_ECORRUPT },
-        { "gpt2.json", "\"A\": 33", "\"B\": 33", "not valid JSON: duplicate", ACCEL_ECORRUPT },
+        { "gpt2.json", "\"A\": 33", "\"B\": 33", "not valid JSON: duplicate",
+          ACCEL_ECORRUPT },
         { "gpt2.json", "\"merges\": [", "\"merges\": [\"A \xc3\xa9\",",
           "merge 0 ('A' '\xc3\xa9'): both together are not", ACCEL_ECORRUPT },
         { "gpt2.json", "\"merges\": [", "\"merges\": [\"AA B\",", "the first is not",

@@ -41,7 +41,7 @@ static const struct resume_case {
     { "rank 0 could not list it, and reads it", ":", 0, "step_00000004", EACCES,
       ACCEL_OK, 4, "step_00000002 step_00000004 ", "", 0, false },
     { "rank 1 alone misses a file", ":", 1, SHARD1, ENOENT, ACCEL_EIO, -1,
-      "step_00000002 step_00000004 ", "rank 0 finds it", 1, false },
+      "step_00000002 step_00000004 ", "rank 0 can read it", 1, false },
     { "a file is not there", "rm " SHARD1, -1, "", 0, ACCEL_OK, 2,
       "step_00000002 step_00000004.damaged-T ", "", 0, false },
     { "damage that one rank meets", "damage", -1, "", 0, ACCEL_OK, 2,

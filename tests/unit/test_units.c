@@ -254,7 +254,7 @@ static void test_resume(void)
     accel_close(run, NULL);
 
     for (int k = 0; k < 5; k++) {
-        static const char *const says[] = { "sgd", "sgd", "other parameters",
+        static const char *const says[] = { "sgd", "sgd", "different parameters",
                                             "matches no", "all parameters" };
         const accel_group_t *group[] = { NULL, NULL, &frozen, &typo, &all };
 
