@@ -101,8 +101,8 @@ static void print_exit_codes(void)
         roff_text(meaning);
         roff_tag_end();
     }
-    roff_paragraph("accel launch passes on the exit status of the program. A training "
-                   "program that uses libaccel ends with the same codes.");
+    roff_paragraph("accel launch returns the exit status of the program. A training "
+                   "program that uses libaccel exits with the same codes.");
 }
 
 /* What stands here in words is what no table has. */
@@ -113,7 +113,7 @@ void man_accel(void)
 
     roff_title("ACCEL", 1, "User Commands");
     roff_section("NAME");
-    roff_text("accel - check, start and look after distributed training under Slurm\n");
+    roff_text("accel - check, start and manage distributed training under Slurm\n");
     roff_section("SYNOPSIS");
     roff_bold("accel");
     roff_text(" [--json] ");
@@ -121,12 +121,12 @@ void man_accel(void)
     roff_text(" [OPTION...] [ARGUMENT...]\n");
     roff_paragraph("accel --help\naccel --version");
     roff_section("DESCRIPTION");
-    roff_text(
-        "A training program becomes distributed, sharded and preemption-safe by\n");
+    roff_text("One option of srun makes a training program distributed, sharded and "
+              "preemption-safe:\n");
     roff_example("srun --accel-config=fsdp.yaml ./train");
-    roff_paragraph("This command checks such config files, starts programs where there "
-                   "is no Slurm, and looks after checkpoints. Results go to standard "
-                   "output, problems with their cure to standard error.");
+    roff_paragraph("The accel command checks such config files, starts programs "
+                   "without Slurm, and lists and verifies checkpoints. Results go to "
+                   "standard output, problems and their cures to standard error.");
     roff_section("COMMANDS");
     for (size_t i = 0; i < n; i++)
         print_command(commands[i]);

@@ -112,7 +112,7 @@ void man_libaccel(void)
                  "\n"
                  "cc train.c $(pkg-config --cflags --libs accel)");
     roff_section("DESCRIPTION");
-    roff_text("Every function has a page of its own, too, as accel_open(3).\n");
+    roff_text("Every function also has its own page, such as accel_open(3).\n");
     print_comment(api_rules);
     for (const struct api_entry *e = api_table; e->text; e++) {
         if (e->section)
@@ -224,8 +224,8 @@ bool man_function(const char *name)
     roff_section("DESCRIPTION");
     print_comment(e->text);
     roff_form();
-    roff_text("What holds for every function of the library (status and error, owners, "
-              "threads, collective calls) is in ");
+    roff_text("The rules for all functions of the library (status and errors, "
+              "ownership, threads, collective calls) are in ");
     print_page_name("libaccel", "(3).\n");
     /* What the header says once for all functions of a section. */
     if (section->text[0]) {

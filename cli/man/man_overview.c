@@ -18,67 +18,63 @@ struct item {
 /* The ways to start a run, with the options of srun. */
 static const struct item forms[] = {
     { "srun --accel-config=FILE PROGRAM ...",
-      "One step of as many tasks as FILE says (num_processes, num_machines) or the "
-      "command "
-      "line does. FILE is checked before anything is queued; a wrong one ends srun "
-      "with "
-      "255." },
+      "Runs one step with the number of tasks that FILE (num_processes, num_machines) "
+      "or the command line gives. FILE is checked before anything is queued; if it is "
+      "invalid, srun exits with 255." },
     { "#SBATCH --accel-config=FILE",
-      "In a batch script, or as an option of sbatch: checked at submission, and handed "
-      "to "
-      "every srun of the job. Steps that are no training: srun --accel-config=none." },
+      "In a batch script, or as an option of sbatch. FILE is checked at submission and "
+      "passed to every srun of the job. For steps other than training, use srun "
+      "--accel-config=none." },
     { "salloc --accel-config=FILE",
       "The same for an interactive allocation; a step may name another file." },
     { "--accel-resume=auto|none|PATH",
-      "What a run goes on from: the newest intact checkpoint of its directory (auto, "
-      "the "
-      "default), nothing (none), or the checkpoint PATH." },
-    { "--accel-dry-run", "Shows what would be run, and queues nothing." },
+      "Selects what a run resumes from: the newest intact checkpoint of its directory "
+      "(auto, the default), nothing (none), or the checkpoint PATH." },
+    { "--accel-dry-run", "Shows what would run, and queues nothing." },
     { "accel launch --config FILE -n N PROGRAM ...",
-      "Without Slurm: one process, or N through mpirun. See accel(1)." },
+      "Starts N processes on this machine without Slurm. See accel(1)." },
 };
 
 static const struct item variables[] = {
     { "ACCEL_KEY",
-      "Sets the key of that name, in capitals, stronger than any file: "
+      "Sets the key of that name, in capitals, and overrides all files: "
       "ACCEL_MIXED_PRECISION=bf16. accel-config(5) has the name for each key." },
     { "ACCEL_CONFIG", "The config file of the run. srun and accel launch set it; a "
-                      "program that is started "
-                      "by hand reads it." },
-    { "ACCEL_RESUME", "The choice of --accel-resume: auto, none or an absolute path." },
+                      "program started by hand reads it." },
+    { "ACCEL_RESUME", "The value of --accel-resume: auto, none or an absolute path." },
     { "ACCEL_BOOT_TIMEOUT_MS",
-      "How long a rank waits for the others at the start, in milliseconds." },
+      "How long a rank waits for the others at start-up, in milliseconds." },
     { "ACCEL_COMM_TIMEOUT_MS",
       "How long a rank waits for the others in a collective, in milliseconds." },
     { "ACCEL_CUDA_MODULE",
-      "The file of the CUDA module, accel_cuda.so; else the one installed with the "
-      "library." },
+      "The file of the CUDA module (default: the accel_cuda.so installed with the "
+      "library)." },
     { "ACCEL_CUDA_GRAPHS",
-      "0: the kernels of a micro-batch are launched one by one, not recorded as a "
-      "graph." },
+      "0: launch the kernels of a micro-batch one by one instead of recording them as "
+      "a graph." },
     { "ACCEL_CUDA_TUNE",
-      "1: every matrix product takes the fastest of several algorithms, timed in the "
-      "first step; two runs may then differ in the last bits." },
-    { "ACCEL_CUDA_EPILOGUES", "forward: in the backward, own kernels multiply with the "
-                              "slope of GELU and add up "
-                              "the gradients of biases, not the matrix products; none: "
-                              "in the forward, too, they "
-                              "add the bias and apply GELU. For comparing." },
+      "1: time several algorithms for every matrix product in the first step, and use "
+      "the fastest. Two runs may then differ in the last bits." },
+    { "ACCEL_CUDA_EPILOGUES", "For comparisons. forward: in the backward pass, "
+                              "separate kernels instead of the matrix products apply "
+                              "the derivative of GELU and sum the gradients of biases. "
+                              "none: in the forward pass too, separate kernels add the "
+                              "bias and apply GELU." },
     { "ACCEL_NCCL_LIBRARY",
-      "The file of NCCL to use between GPUs; else the loader looks for libnccl.so.2." },
+      "The file of the NCCL library (default: the libnccl.so.2 that the loader "
+      "finds)." },
     { "ACCEL_RANK, ACCEL_WORLD_SIZE, ACCEL_LOCAL_RANK, ACCEL_LOCAL_WORLD_SIZE, "
       "ACCEL_NODE_RANK, ACCEL_NUM_NODES",
-      "Set for each task: its place. The variables of torch and of accelerate launch "
-      "(RANK, MASTER_ADDR, ACCELERATE_*, FSDP_* ...) are set besides, unless the user "
-      "exported them." },
-    { "ACCEL_RESTART_COUNT",
-      "Set for each task: how often this run was started again." },
+      "Set for each task: its place in the run. The variables of torch and of "
+      "accelerate launch (RANK, MASTER_ADDR, ACCELERATE_*, FSDP_* ...) are set as "
+      "well, unless the user exported them." },
+    { "ACCEL_RESTART_COUNT", "Set for each task: the number of restarts of this run." },
     { "ACCEL_CONFIG_DIGEST, ACCEL_CONFIG_RESOLVED, ACCEL_FIRST_JOB_ID, "
       "ACCEL_LAUNCH_ENVIRONMENT, ACCEL_LAUNCH_PORT, ACCEL_OMP_NUM_THREADS, "
       "ACCEL_PREEMPTION_NOTICE, ACCEL_RESTART_SHORT, ACCEL_SIZED, "
       "ACCEL_TASKS_PER_NODE, ACCEL_WARNING, SLURM_ACCEL_ENVIRONMENT, "
       "SLURM_ACCEL_WARNING",
-      "What the parts of accel tell each other. Do not set them." },
+      "Used between the parts of accel. Do not set them." },
 };
 
 static const struct item files[] = {
@@ -87,7 +83,8 @@ static const struct item files[] = {
     { "$XDG_CONFIG_HOME/accel/config.yaml",
       "Settings of the user (by default below ~/.config)." },
     { SYSCONFDIR "/accel/site.yaml",
-      "Settings of the site; it may lock keys, and must belong to root alone." },
+      "Settings of the site. It can lock keys, and only root may be able to write "
+      "it." },
     { "OUT/log.jsonl", "One record for each step." },
     { "OUT/checkpoints/step_N", "A checkpoint: HDF5 shard files and their MANIFEST." },
 };
@@ -116,19 +113,17 @@ static void print_start(void)
     roff_example("module load accel\n"
                  "srun --accel-config=fsdp.yaml ./train");
     roff_paragraph(
-        "FILE is a config as Hugging Face Accelerate writes it. Programs that "
-        "link libaccel(3) are sharded, saved and resumed by it; Python programs "
-        "that use accelerate or torch find the environment that accelerate "
-        "launch would give them. Nothing is expanded by hand: no address, no "
-        "port, no rank.");
+        "The config file has the format of Hugging Face Accelerate. libaccel(3) "
+        "shards, saves and resumes the programs that link it. Python programs that use "
+        "accelerate or torch get the environment that accelerate launch would give "
+        "them. No address, port or rank has to be passed by hand.");
     roff_section("WAYS TO START A RUN");
     print_items(forms, ACCEL_ARRAY_SIZE(forms));
     roff_section("WHERE SETTINGS COME FROM");
     roff_text(
-        "The first that says something wins: option, ACCEL_KEY in the environment, "
-        "the file of the job, the file of the user, the file of the site, the "
-        "built-in default. A key that the site locks cannot be set elsewhere. The "
-        "origin of each value is shown by\n");
+        "The first source that sets a key wins: option, ACCEL_KEY in the environment, "
+        "job file, user file, site file, built-in default. A key that the site locks "
+        "cannot be set elsewhere. To show the origin of each value:\n");
     roff_example("accel config show --origin FILE");
 }
 
@@ -137,14 +132,14 @@ static void print_preemption(void)
 {
     roff_section("PREEMPTION");
     roff_text(
-        "On SIGTERM, SIGUSR1 or shortly before the time limit all ranks stop at the "
-        "same step, save, and end with exit status 85: state is saved, run me again. "
-        "A batch job is requeued under its job id; a bare srun asks for a new "
-        "allocation and starts the same command again. A run that was killed without "
-        "warning goes on from its last checkpoint. Ctrl-C saves and ends with exit "
-        "status 75, a second one ends at once; neither is answered by a restart, nor "
-        "is scancel. Started again, the same command goes on at the exact "
-        "sample with the same bits.\n");
+        "On SIGTERM or SIGUSR1, or shortly before the time limit, all ranks stop at "
+        "the same step, save, and exit with status 85: state is saved, run again to "
+        "continue. A batch job is requeued under its job id; a bare srun requests a "
+        "new allocation and runs the same command again. A run that was killed without "
+        "warning resumes from its last checkpoint. Ctrl-C saves and exits with status "
+        "75; a second Ctrl-C exits at once. Neither causes a restart, nor does "
+        "scancel. The same command, run again, resumes at the exact sample with the "
+        "same bits.\n");
 }
 
 /* How to read a message, and the areas of their codes. */
@@ -156,14 +151,14 @@ static void print_messages(void)
 
     roff_section("MESSAGES");
     roff_text(
-        "Every error says what happened, where, and how to cure it, behind a code "
-        "that never changes:\n");
+        "Every error has a code that never changes, and says what happened, where, and "
+        "how to cure it:\n");
     roff_example(
         "error[A0301]: num_processes: the config says 4, but 2 processes started\n"
         "  cure: change num_processes in the config or the number of tasks");
     roff_paragraph(
-        "accel explain A0301 prints the page of a code, accel explain the list "
-        "of all. The first two digits tell what it is about:");
+        "accel explain A0301 prints the page of a code, and accel explain lists all "
+        "codes. The first two digits give the area:");
     for (size_t i = 0; i < n; i++) {
         char tag[32], text[160];
         int count = 0;

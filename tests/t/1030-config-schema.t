@@ -17,7 +17,7 @@ passes "schema/accel.schema.json is what accel schema prints (accel schema >sche
     cmp schema.json "$copy"
 "$accel" schema accel.checkpoint.keep >key.json 2>err
 is "$?/$(cat err)" "0/" "the schema of one key"
-contains "$(cat key.json)" '"description": "complete checkpoints kept' "with its meaning"
+contains "$(cat key.json)" '"description": "number of complete checkpoints to keep' "with its meaning"
 "$accel" schema accel.checkpoint.kep >out 2>err
 is "$?/$(cat out)" "64/" "an unknown key is a usage error"
 contains "$(cat err)" "did you mean 'accel.checkpoint.keep'?" "and the nearest is named"

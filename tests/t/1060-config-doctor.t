@@ -46,7 +46,7 @@ failed=$(echo "$out" | grep -c '^fail')
 [ "$failed" = 0 ] && want=0 || want=69
 is "$code" "$want" "exit code for $failed failures"
 if [ "$built" ]; then
-    like "$out" '^ok slurm .*as the plugin was built for' "the Slurm the plugin was built for"
+    like "$out" '^ok slurm .*the version that the plugin was built for' "the Slurm the plugin was built for"
     doctor SAY_VERSION=19.05.1
     is "$code" 69 "another Slurm"
     like "$out" "^fail slurm slurm-wlm 19.05.1, but the plugin was built for slurm $built " \
@@ -96,7 +96,7 @@ rm -r stack.d lib
 doctor SAY_MPI=none
 like "$out" '^fail srun --mpi .*mpi/pmix' "a Slurm without PMIx"
 doctor SAY_VERSION=
-like "$out" '^warn slurm srun is there, but not set up.*SLURM_CONF.*accel-cluster' "a Slurm without its config"
+like "$out" '^warn slurm srun is installed but not configured.*SLURM_CONF.*accel-cluster' "a Slurm without its config"
 [ "$(echo "$out" | grep -c '^fail')" = 0 ] && want=0 || want=69
 is "$code" "$want" "is no failure by itself"
 unlike "$out" '^[a-z]* (plugin|plugstack|srun --mpi) ' "and no more is asked of it"
