@@ -120,6 +120,6 @@ int main(int argc, char **argv)
     if (at < argc)
         return run_command(argc, argv, at);
     accel_fail(&err, A0010, "name the command: accel --json topo",
-               "%s is an option of commands, and there is none", argv[1]);
+               "%s is an option of a command, and no command is given", argv[1]);
     return cli_fail(&err);
 }

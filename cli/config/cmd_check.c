@@ -123,7 +123,7 @@ static int check_file(const char *path, const struct check_args *a)
 }
 
 static const struct argp_option options[] = {
-    { "keys", 'k', NULL, 0, "List every key, its values, default and meaning", 0 },
+    { "keys", 'k', NULL, 0, "List every key with its values, default and meaning", 0 },
     { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 },
     { "quiet", 'q', NULL, 0, "Print no table, only OK or the problems", 0 },
     CLI_SETTINGS_OPTIONS,
@@ -133,9 +133,9 @@ static const struct argp argp = {
     .options = options,
     .parser = parse_check_args,
     .args_doc = "FILE...\n--keys",
-    .doc = "Checks Accelerate config files as srun --accel-config does, and shows "
-           "each value with its origin.\vExit code: 0 all good, 65 a problem in a "
-           "file, 66 file missing, 77 not readable or not trusted, 78 locked by the "
+    .doc = "Checks Accelerate config files as srun --accel-config does, and shows each "
+           "value with its origin.\vExit code: 0 no problem, 65 a problem in a file, "
+           "66 file missing, 77 file not readable or not trusted, 78 key locked by the "
            "site."
 };
 

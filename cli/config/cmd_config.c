@@ -91,10 +91,10 @@ static const struct argp_option options[] = {
     { "config-file", 'f', "FILE", 0, "The file to write (default: the user file)", 0 },
     { "config_file", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0 },
     { "mixed-precision", O_PRECISION, "no|fp16|bf16", 0,
-      "default: the precision to write (no)", 0 },
+      "For default: the precision to write (no if not given)", 0 },
     { "mixed_precision", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0 },
-    { "origin", O_ORIGIN, NULL, 0, "show: tell where each value comes from", 0 },
-    { "json", 'j', NULL, 0, "show: print JSON instead of a table", 0 },
+    { "origin", O_ORIGIN, NULL, 0, "For show: print where each value comes from", 0 },
+    { "json", 'j', NULL, 0, "For show: print JSON instead of a table", 0 },
     CLI_SETTINGS_OPTIONS,
     { 0 }
 };
@@ -103,15 +103,17 @@ static const struct argp argp = {
     .parser = parse_config_args,
     .args_doc = "\ndefault\nshow [FILE]\nupdate FILE",
     .doc =
-        "Without a verb: asks on the terminal and writes the user file, whose values "
-        "stand behind every job file, but for size and device, which go with "
-        "distributed_type. default: writes a file for the devices of this "
-        "machine. show: all values, of FILE with the other sources or of those "
-        "alone. update: rewrites an old Accelerate file in today's form and keeps the "
-        "old one as FILE.bak.\vA stronger source wins: --set, environment ACCEL_KEY, "
-        "job file, user file ($XDG_CONFIG_HOME/accel/config.yaml), site file "
-        "(" SYSCONFDIR "/accel/site.yaml), built-in. Exit code: 64 no terminal, 65 a "
-        "problem in a file, 73 exists or cannot be written, 77 not trusted, 78 locked."
+        "Without a verb, asks questions on the terminal and writes the user file. Its "
+        "values are defaults for every job file; size and device of a run count only "
+        "together with their distributed_type. default writes a file for the devices "
+        "of this machine. show prints all values: of FILE and the other sources, or of "
+        "those sources alone. update rewrites an old Accelerate file in the current "
+        "form and keeps the old one as FILE.bak.\vThe first source that sets a key "
+        "wins: --set, environment ACCEL_KEY, job file, user file "
+        "($XDG_CONFIG_HOME/accel/config.yaml), site file "
+        "(" SYSCONFDIR "/accel/site.yaml), built-in default. Exit code: 64 no "
+        "terminal, 65 a problem in a file, 73 file exists or cannot be "
+        "written, 77 file not trusted, 78 key locked by the site."
 };
 
 /* Writes the user file, unless another was named: `default` without
@@ -157,7 +159,7 @@ static int run_config(int argc, char **argv)
 const struct cli_command cli_config = {
     .name = "config",
     .run = run_config,
-    .summary = "make a config file, or show where its values come from",
+    .summary = "create a config file, or show where its values come from",
     .example = "accel config\naccel config show fsdp.yaml --origin",
     .argp = &argp,
 };

@@ -48,12 +48,11 @@ static const struct argp argp = {
     .parser = parse_schema_args,
     .args_doc = "[KEY]",
     .doc =
-        "Prints the JSON Schema (draft-07) of a config file, made from the same table "
-        "that the parser uses; with KEY that of one key, such as "
-        "accel.checkpoint.keep.\vFor completion and hover in an editor with a YAML "
-        "language server, make this the first line of a config file, with the path "
-        "of the saved schema:\n"
-        "# yaml-language-server: $schema=accel.schema.json"
+        "Prints the JSON Schema (draft-07) of a config file, generated from the table "
+        "that the parser uses. With KEY, prints the schema of that key, such as "
+        "accel.checkpoint.keep.\vFor completion and hover texts in an editor with a "
+        "YAML language server, put this line first in a config file, with the path of "
+        "the saved schema:\n# yaml-language-server: $schema=accel.schema.json"
 };
 
 /* Keys stay in the order of the table, so that the file in an installation can be

@@ -25,8 +25,8 @@ static const struct {
     const char *key, *instead;
 } removed[] = {
     { "fsdp_backward_prefetch", "version 2 always prefetches one unit" },
-    { "fsdp_forward_prefetch", "version 2 has no such switch" },
-    { "fsdp_sync_module_states", "version 2 always begins with rank 0's values" },
+    { "fsdp_forward_prefetch", "version 2 has no such key" },
+    { "fsdp_sync_module_states", "version 2 always starts with the values of rank 0" },
     { "fsdp_use_orig_params", "version 2 always keeps the original parameters" },
 };
 
@@ -53,14 +53,14 @@ static bool to_version2(struct config_values *v)
     /* Without a count of nodes the replicas cannot be kept: said, not guessed. */
     if (is_hybrid(strategy) && !config_values_get(v, copies))
         fprintf(stderr,
-                "note: %s keeps a copy on each node; version 2 does so by "
+                "note: %s keeps a replica on each node. In version 2 that takes "
                 "parallelism_config,\n  which is not added: without "
-                "parallelism_config_dp_replicate_size: NODES the parameters\n  are "
-                "split over all ranks\n",
+                "parallelism_config_dp_replicate_size: NODES, the parameters\n  are "
+                "sharded over all ranks\n",
                 strategy);
     if (!strcmp(strategy, "NO_SHARD"))
-        fprintf(stderr, "note: NO_SHARD copies; version 2 always splits, and only does "
-                        "not gather twice now\n");
+        fprintf(stderr, "note: NO_SHARD replicates the model; version 2 always shards "
+                        "it, and here gathers it once\n");
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(removed); i++) {
         if (!config_values_get(v, removed[i].key))
             continue;
@@ -95,14 +95,14 @@ static bool to_version1(struct config_values *v)
                                                      : "SHARD_GRAD_OP");
     if (hybrid)
         fprintf(stderr,
-                "note: dp_replicate_size: %s becomes HYBRID_SHARD: one copy on each "
-                "node, however many\n  nodes there are\n",
+                "note: dp_replicate_size: %s becomes HYBRID_SHARD: one replica per "
+                "node, whatever the\n  number of nodes\n",
                 copies);
     good &= config_values_set(v, copies_key, NULL);
     good &= config_values_set(v, "fsdp_reshard_after_forward", NULL);
     /* Nothing in a version 2 file says what these were. */
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(removed); i++)
-        fprintf(stderr, "note: %s takes version 1's default\n", removed[i].key);
+        fprintf(stderr, "note: %s gets the default of version 1\n", removed[i].key);
     return good && config_values_set(v, "fsdp_version", "1");
 }
 
@@ -118,14 +118,14 @@ static accel_status_t check_convert_input(const struct convert_args *a,
 
     if (!type || strcmp(type, "FSDP") != 0)
         return accel_fail_at(err, A0265, a->input,
-                             "give a file of distributed_type FSDP",
+                             "give a file with distributed_type: FSDP",
                              "distributed_type is %s: there is nothing to convert",
                              type ? type : "not given");
     if (is2 != a->reverse)
         return accel_fail_at(err, A0265, a->input,
-                             a->reverse ? "leave --reverse away to get version 2"
+                             a->reverse ? "omit --reverse to get version 2"
                                         : "--reverse converts it to version 1",
-                             "the file is of fsdp_version %d already", is2 ? 2 : 1);
+                             "the file already has fsdp_version %d", is2 ? 2 : 1);
     return ACCEL_OK;
 }
 
@@ -154,7 +154,7 @@ static error_t parse_convert_args(int key, char *arg, struct argp_state *state)
         if (!a->input)
             argp_error(state, "--config-file FILE is missing");
         if (!a->output && !a->overwrite)
-            argp_error(state, "say where to: --output-file FILE, or --overwrite");
+            argp_error(state, "name the output: --output-file FILE, or --overwrite");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -167,9 +167,8 @@ static const struct argp_option options[] = {
     { "output-file", 'o', "FILE", 0, "The file to write", 0 },
     { "output_file", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0 },
     { "overwrite", O_OVERWRITE, NULL, 0,
-      "Write over the output file, without --output-file over FILE itself; what was "
-      "there "
-      "stays as FILE.bak",
+      "Overwrite the output file, or the input without --output-file; the old file is "
+      "kept as FILE.bak",
       0 },
     { "reverse", 'r', NULL, 0, "Convert version 2 to version 1", 0 },
     { 0 }
@@ -178,11 +177,11 @@ static const struct argp argp = {
     .options = options,
     .parser = parse_convert_args,
     .doc =
-        "Converts a config of FSDP version 1 to version 2, as accelerate to-fsdp2 "
-        "does: FULL_SHARD and HYBRID_SHARD reshard after forward, the others do not; "
-        "keys that version 2 does not know are dropped, each with a note. Other keys "
-        "stay; comments do not.\vExit code: 64 usage, 65 another kind of file, 66 "
-        "missing, 73 the output exists or cannot be written."
+        "Converts a config from FSDP version 1 to version 2, as accelerate to-fsdp2 "
+        "does: FULL_SHARD and HYBRID_SHARD reshard after forward, the other strategies "
+        "do not. Keys that version 2 does not have are dropped, each with a note. All "
+        "other keys are kept; comments are lost.\vExit code: 64 usage, 65 nothing to "
+        "convert, 66 file missing, 73 the output exists or cannot be written."
 };
 
 /* Without --overwrite an existing file is left alone; with it, it stays as PATH.bak. */

@@ -157,8 +157,8 @@ int config_default(const char *path, const char *precision)
         printf("%s: written for %d GPU%s\n", path, gpus, gpus == 1 ? "" : "s");
     else if (!code)
         printf(
-            "%s: written; no GPU is to be seen here, which may be otherwise where jobs "
-            "run: device and number of processes are left to each job\n",
+            "%s: written; no GPU is visible here, but jobs may run on nodes with GPUs: "
+            "each job sets its device and number of processes\n",
             path);
     config_values_free(&v);
     return cli_finish(code);
@@ -208,7 +208,7 @@ static int update_values(struct config_values *v, const char *path)
     else if (kept)
         printf("%s: rewritten; the old file is %s.bak\n", path, path);
     else
-        printf("%s: has today's form already\n", path);
+        printf("%s: already has the current form\n", path);
     strbuf_free(&text);
     return cli_finish(code);
 }

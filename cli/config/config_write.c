@@ -24,8 +24,7 @@ static accel_status_t config_write_failed(const char *what, const char *path,
 {
     return accel_fail_at(
         err, A0261, path,
-        "check the directory (it must be yours to write) and the space "
-        "left, or name another file",
+        "check that the directory is writable and has free space, or name another file",
         "cannot %s: %s", what, strerror(errno));
 }
 
@@ -92,7 +91,7 @@ static accel_status_t place_config_file(const char *temp, const char *path,
     if (errno == EEXIST)
         return accel_fail_at(err, A0260, path,
                              "give another name, or move the old file away",
-                             "the file exists and is left as it is");
+                             "the file exists and was not changed");
     return config_write_failed("create", path, err);
 }
 
@@ -175,7 +174,7 @@ static bool is_same(const char *path, const struct strbuf *text)
 static accel_status_t not_kept(const char *bak, accel_error_t *err)
 {
     return accel_fail_at(err, A0262, bak, "move the .bak file away",
-                         "the old file cannot be kept under this name: %m");
+                         "cannot keep the old file under this name: %m");
 }
 
 /* PATH.bak into bak, unless it is too long. */

@@ -18,11 +18,11 @@ enum { CLI_SET_KEY = 0x1000, CLI_SITE_KEY };
       CLI_SET_KEY,                                                                     \
       "KEY=VALUE",                                                                     \
       0,                                                                               \
-      "Set a key, over files and environment; may be repeated",                        \
+      "Set a key, overriding files and environment; may be repeated",                  \
       0 },                                                                             \
     {                                                                                  \
         "site", CLI_SITE_KEY, "FILE", 0,                                               \
-            "Take FILE for the site file, to try one out before it is installed", 0    \
+            "Use FILE as the site file, to test it before it is installed", 0          \
     }
 
 /* What the command line says about sources. */

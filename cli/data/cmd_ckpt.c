@@ -38,7 +38,7 @@ static error_t parse_ckpt_args(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (!a->verb || !a->dir)
-            argp_error(state, "say ls or verify, and a directory");
+            argp_error(state, "give ls or verify, and a directory");
         if (strcmp(a->verb, "ls") != 0 && strcmp(a->verb, "verify") != 0)
             argp_error(state, "unknown verb '%s': ls or verify", a->verb);
         return 0;
@@ -171,8 +171,9 @@ static void tree_finding(void *user, const char *line)
 /* The row of a checkpoint that a run removed or replaced while it was read. */
 static void say_gone(struct cli_table *t, const char *name)
 {
-    cli_table_row(
-        t, (const char *[]){ name, "removed", "it was removed or replaced meanwhile" });
+    cli_table_row(t,
+                  (const char *[]){ name, "removed",
+                                    "it was removed or replaced during verification" });
 }
 
 /* An error as a row: place and text. */
@@ -220,7 +221,7 @@ static accel_status_t verify_tree(accel_ckpt_t *c, int file, struct rows *r,
              accel_ckpt_world_size(c));
     st = accel_fail_at(
         err, A0841, where, "use another checkpoint", "the HDF5 library %s",
-        end == ISOLATE_CRASHED ? "crashes on it" : "does not come to an end with it");
+        end == ISOLATE_CRASHED ? "crashes on it" : "does not finish with it");
     error_finding(r, err);
     return st;
 }
@@ -354,19 +355,19 @@ static int run_verb(const char *verb, char *dir, bool json)
 
 /* The verbs are operands, as the args_doc of argp has them. */
 static const struct argp_option options[] = {
-    { "json", 'j', NULL, 0, "print JSON", 0 },
+    { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 },
     { 0 },
 };
 static const struct argp argp = {
     options,
     parse_ckpt_args,
     "ls DIR\nverify DIR",
-    "List checkpoints, or read every byte of them and check every hash.\v"
-    "DIR is accel.checkpoint.dir or one step_... directory in it. verify exits 74 "
-    "when anything is damaged and names each damaged file and tensor. It also compares "
-    "what the HDF5 library finds in the files with the manifest, so that HDF5 tools "
-    "read "
-    "the same data. A checkpoint that a run at work removes meanwhile is not damaged.",
+    "ls lists checkpoints; verify reads every byte of them and checks every hash.\vDIR "
+    "is accel.checkpoint.dir or one step_... directory in it. verify exits with 74 if "
+    "anything is damaged, and names each damaged file and tensor. It also compares the "
+    "HDF5 structures of the files with the manifest, to ensure that HDF5 tools read "
+    "the same data. A checkpoint that an active run removes during verification does "
+    "not count as damaged.",
     NULL,
     NULL,
     NULL

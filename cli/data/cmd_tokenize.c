@@ -59,8 +59,7 @@ static error_t parse_tokenize_args(int key, char *arg, struct argp_state *state)
         return 0;
     case 'o':
         if (!is_bin(arg))
-            argp_error(state,
-                       "'%s' does not end in .bin, by which token files are known",
+            argp_error(state, "'%s' does not end in .bin, the suffix of token files",
                        arg);
         a->output = arg;
         return 0;
@@ -73,11 +72,11 @@ static error_t parse_tokenize_args(int key, char *arg, struct argp_state *state)
         a->count = state->argc - state->next;
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "give at least one file of text, - for standard input");
+        argp_error(state, "give at least one text file, or - for standard input");
         return 0;
     case ARGP_KEY_END:
         if (!a->tokenizer)
-            argp_error(state, "say which tokenizer: --tokenizer FILE");
+            argp_error(state, "name the tokenizer: --tokenizer FILE");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -129,8 +128,8 @@ static accel_status_t fill_piece(struct job *j, int fd, const char *name, size_t
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return accel_fail_at(err, A0703, name, "give files of text",
-                                 "cannot read: %s", strerror(errno));
+            return accel_fail_at(err, A0703, name, "give text files", "cannot read: %s",
+                                 strerror(errno));
         *end_out = n == 0;
         *have += (size_t)n;
         j->bytes += n;
@@ -206,8 +205,9 @@ static accel_status_t find_eot(const struct job *j, const struct args *a,
         id = accel_tokenizer_id(j->t, usual[i]);
     /* Without an id between them the files would run into each other. */
     if (id < 0 && a->count > 1)
-        return accel_fail_at(err, A0716, a->tokenizer, "name one with --eot",
-                             "no token is known that stands between two files");
+        return accel_fail_at(
+            err, A0716, a->tokenizer, "name one with --eot",
+            "the tokenizer has none of the usual tokens between two files");
     *id_out = id;
     return ACCEL_OK;
 }
@@ -239,10 +239,10 @@ static accel_status_t tokenize_all(struct job *j, const struct args *a,
 
 static const struct argp_option options[] = {
     { "tokenizer", 't', "FILE", 0, "tokenizer.json, or its directory", 0 },
-    { "output", 'o', "FILE", 0, "the token file to write (tokens.bin)", 0 },
+    { "output", 'o', "FILE", 0, "The token file to write (default: tokens.bin)", 0 },
     { "eot", 'e', "NAME", 0,
-      "the token between two files (<|endoftext|>, <|end_of_text|> or </s>, the first "
-      "that there is)",
+      "The token between two files (default: <|endoftext|>, <|end_of_text|> or </s>, "
+      "the first that the tokenizer has)",
       0 },
     { 0 },
 };
@@ -252,13 +252,12 @@ static const struct argp argp = {
     .parser = parse_tokenize_args,
     .args_doc = "FILE...",
     .doc =
-        "Turns text into the token file that a training reads (--data). FILE - is "
-        "standard input.\v"
-        "The tokenizer is a byte-level BPE with the words of GPT-2 or Llama-3, as "
-        "tokenizer.json or vocab.json and merges.txt; the ids are those of the "
-        "tokenizers library. A special token in the text becomes its id. Tokens have 2 "
-        "bytes, or 4 when the vocabulary is larger than 65536. The file gets its name "
-        "when it is whole.",
+        "Turns text into a token file for training programs (--data). FILE - is "
+        "standard input.\vThe tokenizer is a byte-level BPE with the word splitting of "
+        "GPT-2 or Llama-3, as tokenizer.json or as vocab.json and merges.txt; the ids "
+        "equal those of the tokenizers library. A special token in the text becomes "
+        "its id. A token has 2 bytes, or 4 if the vocabulary is larger than 65536. The "
+        "file gets its name when it is complete.",
 };
 
 static int run_tokenize(int argc, char **argv)
@@ -287,7 +286,7 @@ static int run_tokenize(int argc, char **argv)
 const struct cli_command cli_tokenize = {
     .name = "tokenize",
     .run = run_tokenize,
-    .summary = "text into the token files that a training reads",
+    .summary = "turn text into token files for training",
     .example = "accel tokenize --tokenizer gpt2/tokenizer.json -o train.bin *.txt",
     .argp = &argp,
 };

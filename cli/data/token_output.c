@@ -104,7 +104,7 @@ accel_status_t token_output_add(struct token_output *o, const int32_t *ids, size
         return accel_fail_at(err, A0717, o->path,
                              "write several .bin files into one directory and train on "
                              "that",
-                             "more than %d tokens, which is what the header can count",
+                             "more than %d tokens, the limit of the header",
                              TOKEN_FILE_MAX);
     o->tokens += (int64_t)n;
     for (size_t i = 0; i < n; i++) {

@@ -73,14 +73,14 @@ static void check_shm(struct doctor *d)
 
     /* errno is that of whichever call failed. */
     if (statvfs("/dev/shm", &v) || access("/dev/shm", W_OK)) {
-        doctor_say(d, "/dev/shm", FAIL, "mount a tmpfs there that users may write to",
+        doctor_say(d, "/dev/shm", FAIL, "mount a tmpfs there that users can write to",
                    "%s", strerror(errno));
         return;
     }
     format_bytes((double)v.f_bavail * (double)v.f_frsize, size, sizeof(size));
     if ((double)v.f_bavail * (double)v.f_frsize < 256.0 * (1 << 20))
-        doctor_say(d, "/dev/shm", WARN, "remove what is left there, or mount it larger",
-                   "%s free; ranks of one node talk through it", size);
+        doctor_say(d, "/dev/shm", WARN, "remove leftover files, or mount a larger one",
+                   "%s free; ranks of one node communicate through it", size);
     else
         doctor_say(d, "/dev/shm", GOOD, NULL, "%s free", size);
 }
@@ -99,13 +99,13 @@ static void check_direct_io(struct doctor *d, const char *dir)
         format_bytes((double)v.f_bavail * (double)v.f_frsize, size, sizeof(size));
     /* Any other error means that nobody could write a checkpoint here. */
     if (fd < 0 && errno != EOPNOTSUPP && errno != EISDIR) {
-        doctor_say(d, what, WARN, "name the directory of checkpoints: --dir DIR",
+        doctor_say(d, what, WARN, "name the checkpoint directory: --dir DIR",
                    "cannot write to %s: %s", dir, strerror(errno));
         return;
     }
     if (fd < 0) {
         doctor_say(d, what, WARN, "use a local or parallel file system",
-                   "%s: no O_TMPFILE here, so O_DIRECT was not tried; %s free", dir,
+                   "%s: no O_TMPFILE here, so O_DIRECT was not tested; %s free", dir,
                    size);
         return;
     }
@@ -115,7 +115,8 @@ static void check_direct_io(struct doctor *d, const char *dir)
         doctor_say(d, what, GOOD, NULL, "%s: writable, with O_DIRECT; %s free", dir,
                    size);
     else
-        doctor_say(d, what, WARN, "checkpoints work; another file system is faster",
+        doctor_say(d, what, WARN,
+                   "checkpoints work; a file system with O_DIRECT is faster",
                    "%s: writable, without O_DIRECT; %s free", dir, size);
     close(fd);
 }
@@ -132,13 +133,13 @@ static void check_each_gpu(struct doctor *d, const struct topo_gpus *gpus)
         /* NVML counts this GPU, but it does not answer, not even with its bus id. */
         if (!g->bus_id[0]) {
             doctor_say(d, what, WARN,
-                       "look at nvidia-smi and dmesg (Xid); have the node looked at",
+                       "check nvidia-smi and dmesg (Xid); have the node checked",
                        "does not answer its driver");
         } else if (g->clocks.reasons & REASONS_SLOW) {
             topo_clocks_text(&g->clocks, now, sizeof(now));
             doctor_say(d, what, WARN,
-                       "look at nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER; have "
-                       "cooling and power supply looked at",
+                       "check nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER; have "
+                       "cooling and power supply checked",
                        "%s: %s%s%s%s", g->bus_id,
                        topo_reasons_text(g->clocks.reasons, why, sizeof(why)),
                        now[0] ? " (" : "", now, now[0] ? ")" : "");
@@ -154,7 +155,7 @@ static void check_gpus(struct doctor *d, const struct topo_gpus *gpus, bool modu
     const char *driver = gpus->driver[0] ? gpus->driver : "?";
 
     if (gpus->broken)
-        doctor_say(d, "gpu", WARN, "run nvidia-smi; have the driver looked at", "%s",
+        doctor_say(d, "gpu", WARN, "run nvidia-smi; have the driver checked", "%s",
                    gpus->why);
     else if (!gpus->known)
         doctor_say(d, "gpu", GOOD, NULL, "none");
@@ -162,8 +163,8 @@ static void check_gpus(struct doctor *d, const struct topo_gpus *gpus, bool modu
         doctor_say(d, "gpu", GOOD, NULL, "none, driver %s", driver);
     else if (!module)
         doctor_say(d, "gpu", WARN,
-                   "see the cuda line, or say use_cpu: true in the config",
-                   "%d, driver %s; but no CUDA module", gpus->count, driver);
+                   "see the cuda line, or set use_cpu: true in the config",
+                   "%d, driver %s, but no CUDA module", gpus->count, driver);
     else
         doctor_say(d, "gpu", GOOD, NULL, "%d, driver %s", gpus->count, driver);
     check_each_gpu(d, gpus);
@@ -179,7 +180,8 @@ static void check_gpu(struct doctor *d)
     accel_status_t st = backend_cuda_module(module, sizeof(module), &err);
 
     if (!gpus) {
-        doctor_say(d, "gpu", FAIL, "free some memory", "no memory to look at them");
+        doctor_say(d, "gpu", FAIL, "free some memory",
+                   "not enough memory to check them");
         return;
     }
     /* NVML's answer, whether or not accel can use the GPUs. */
@@ -188,7 +190,7 @@ static void check_gpu(struct doctor *d)
     if (st == ACCEL_OK)
         doctor_say(d, "cuda", GOOD, NULL, "%s", module);
     else if (err.message == 440 && gpus->count == 0)
-        doctor_say(d, "cuda", GOOD, NULL, "no module; this node has no use for one");
+        doctor_say(d, "cuda", GOOD, NULL, "no module; this node does not need one");
     else
         doctor_say(d, "cuda", WARN, err.hint, "%s", err.text);
     free(gpus);
@@ -215,7 +217,7 @@ static error_t parse_doctor_args(int key, char *arg, struct argp_state *state)
 /* --dir matters: file systems differ, and the one of the
  * checkpoints is the one to try. */
 static const struct argp_option options[] = {
-    { "dir", 'd', "DIR", 0, "Where checkpoints will be written (default: here)", 0 },
+    { "dir", 'd', "DIR", 0, "Directory for checkpoints (default: the current one)", 0 },
     CLI_JSON_OPTION,
     { 0 }
 };
@@ -223,13 +225,12 @@ static const struct argp argp = {
     .options = options,
     .parser = parse_doctor_args,
     .doc =
-        "Checks what a run here needs: Slurm and the plugin's versions, its line in "
-        "plugstack.conf, who may change its files, PMIx, the module, /dev/shm, the "
-        "directory of checkpoints and O_DIRECT in it, GPUs. Each line is ok, warn or "
-        "fail, with a cure; accel env shows the versions of everything else.\vExit "
-        "code: 0 when nothing failed, also with warnings (what is not set up, such as "
-        "a "
-        "Slurm client without a cluster, is one), else 69."
+        "Checks what a run on this host needs: the versions of Slurm and of the "
+        "plugin, the plugin's line in plugstack.conf, the permissions of its files, "
+        "PMIx, the module, /dev/shm, the checkpoint directory and O_DIRECT there, "
+        "GPUs. Each line is ok, warn or fail, with a cure. accel env shows all other "
+        "versions.\vExit code: 0 if nothing failed, even with warnings (for example, a "
+        "Slurm client that is not configured), else 69."
 };
 
 /* Warnings leave the exit code 0, so that a script may call it on nodes where some
@@ -264,7 +265,7 @@ static int run_doctor(int argc, char **argv)
 const struct cli_command cli_doctor = {
     .name = "doctor",
     .run = run_doctor,
-    .summary = "is all there that a run needs? with cures",
+    .summary = "check that this host has what a run needs",
     .example = "accel doctor",
     .argp = &argp,
     .everyday = true,

@@ -117,7 +117,7 @@ static void add_library(json_t *o, const struct library *l)
         ;
     /* A library that ends the child is worth more words than "not found". */
     if (child > 0 && (WIFSIGNALED(status) || WEXITSTATUS(status)))
-        snprintf(text, sizeof(text), "broken: it ends a program that loads it");
+        snprintf(text, sizeof(text), "broken: a program that loads it is terminated");
     add_text(o, l->key, text[0] ? text : NULL);
 }
 
@@ -134,7 +134,7 @@ static void add_versions(json_t *o)
         o, "slurm",
         srun && cli_output_line("srun --version 2>/dev/null", "", slurm, sizeof(slurm))
             ? slurm
-        : srun ? "installed, but srun --version fails (is slurm.conf there?)"
+        : srun ? "installed, but srun --version fails (is slurm.conf missing?)"
                : NULL);
     /* srun lists a plugin's options once it has loaded the plugin. */
     json_object_set_new(o, "plugin_loaded",
@@ -239,7 +239,7 @@ static const struct argp argp = {
     .options = cli_json_options,
     .parser = cli_parse_json,
     .doc = "Shows versions, hardware, and the variables of accel, Slurm and PMIx. "
-           "Attach it to a bug report."
+           "Attach the output to a bug report."
 };
 
 /* A report without memory for its groups is told by report_print. */

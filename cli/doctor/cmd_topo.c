@@ -85,7 +85,7 @@ static accel_status_t find_own_place(struct place *p, accel_error_t *err)
     p->local_size = step_tasks_on_node(tasks, p->node);
     if (p->local_size < 1 || p->local_rank < 0 || p->local_rank >= p->local_size)
         return accel_fail_at(err, A0415, "SLURM_LOCALID",
-                             "run it by srun, or unset SLURM_PROCID outside of a step",
+                             "run it with srun, or unset SLURM_PROCID outside a step",
                              "rank %d of the node does not fit "
                              "SLURM_STEP_TASKS_PER_NODE '%s' on node %d",
                              p->local_rank, tasks, p->node);
@@ -206,8 +206,7 @@ static accel_status_t map_own(const struct given *g, const struct place *p,
      * accel_open the ranks tell each other. */
     if (st == ACCEL_OK && ranks > 1 && mine.devices > 0 && last == 0)
         snprintf(own->why, sizeof(own->why),
-                 "a guess: which GPUs the other tasks have "
-                 "cannot be seen from here");
+                 "a guess: the GPUs of the other tasks are not visible here");
     free(rank);
     free(place);
     return st;
@@ -345,12 +344,12 @@ static int show_map(const struct topo_args *a, const struct given *g,
 }
 
 static const struct argp_option options[] = {
-    { "local-ranks", 'l', "L", 0, "Show the map of L ranks of one node", 0 },
+    { "local-ranks", 'l', "L", 0, "Show the map of L ranks on one node", 0 },
     { "gpus", 'g', "LIST", 0,
-      "Visible devices in place of CUDA_VISIBLE_DEVICES: indices, UUIDs, MIG slices",
+      "Visible devices, instead of CUDA_VISIBLE_DEVICES: indices, UUIDs, MIG instances",
       0 },
-    { "xml", 'x', "FILE", 0, "A machine recorded by `lstopo FILE.xml`, not this one",
-      0 },
+    { "xml", 'x', "FILE", 0,
+      "A machine recorded by `lstopo FILE.xml`, instead of this one", 0 },
     { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 },
     { 0 }
 };
@@ -358,14 +357,15 @@ static const struct argp argp = {
     .options = options,
     .parser = parse_topo_args,
     .doc =
-        "Shows what a rank started here computes with: cores, NUMA node, GPUs "
-        "(counted as the task sees them) and the nearest network interface. Under "
-        "srun each task shows its own part; with --local-ranks or --xml the map of "
-        "all ranks of a node. PATH says how far the interface is, as nvidia-smi topo: "
-        "PIX behind one PCIe switch, PXB several, PHB one host bridge, NODE one NUMA "
-        "node, SYS farther.\vExit code: 0 good, 64 Slurm's variables do not fit each "
-        "other, 65 the GPUs cannot be shared out, 66 the recorded machine cannot be "
-        "read, 69 GPUs were given but are hidden, or a visible one does not exist."
+        "Shows the resources of a rank started here: cores, NUMA node, GPUs (numbered "
+        "as the task sees them) and the nearest network interface. Under srun each "
+        "task shows its own resources; --local-ranks and --xml show the map of all "
+        "ranks of a node. PATH is the distance to the interface, in the terms of "
+        "nvidia-smi topo: PIX one PCIe switch, PXB several switches, PHB the same host "
+        "bridge, NODE the same NUMA node, SYS farther.\vExit code: 0 no problem, 64 "
+        "Slurm's variables contradict each other, 65 the GPUs cannot be divided "
+        "evenly, 66 the recorded machine cannot be read, 69 the GPUs of the step are "
+        "hidden, or a visible GPU does not exist."
 };
 
 /* --xml and --local-ranks ask about a node, anything else about this task. */

@@ -115,7 +115,7 @@ static bool is_trusted(struct doctor *d, const char *what, const char *path)
     /* The walk trusts the caller's own files, which are not root's. */
     if (fstat(fd, &st) == 0 && st.st_uid != 0) {
         doctor_say(d, what, WARN, "install it as root before slurmd loads it",
-                   "%s belongs to user %u", path, (unsigned)st.st_uid);
+                   "%s is owned by user %u", path, (unsigned)st.st_uid);
         close(fd);
         return false;
     }
@@ -143,15 +143,15 @@ static void check_plugin_files(struct doctor *d, const char *plugin)
     if (lib)
         api = dlsym(lib, CONFIG_API_SYMBOL);
     if (!api)
-        doctor_say(d, "plugin file", FAIL, "install accel again", "%s", dlerror());
+        doctor_say(d, "plugin file", FAIL, "reinstall accel", "%s", dlerror());
     else if (strcmp(api->version, accel_version()) != 0)
         doctor_say(d, "plugin file", FAIL,
                    "load the module of that version, or install this one",
-                   "%s is of version %s, this command of %s", reader, api->version,
+                   "%s has version %s, this command %s", reader, api->version,
                    accel_version());
     else
-        doctor_say(d, "plugin file", GOOD, NULL, "%s, version %s, root's alone", plugin,
-                   api->version);
+        doctor_say(d, "plugin file", GOOD, NULL,
+                   "%s, version %s, writable by root only", plugin, api->version);
     if (lib)
         dlclose(lib);
 }
@@ -176,16 +176,15 @@ static void check_plugstack(struct doctor *d)
     /* In the order of what is worse. */
     if (p.found > 1)
         doctor_say(d, "plugstack", WARN, "keep one line",
-                   "accel_spank.so stands there %d times", p.found);
+                   "accel_spank.so is listed %d times", p.found);
     else if (!p.required)
         doctor_say(d, "plugstack", WARN,
-                   "write 'required': with 'optional' a step that is refused runs all "
-                   "the same",
+                   "write 'required': with 'optional', a refused step runs anyway",
                    "%s:%d: optional %s", p.file, p.line, p.plugin);
     else if (strcmp(p.plugin, PKGLIBDIR "/accel_spank.so") != 0)
         doctor_say(d, "plugstack", WARN, "load the module of that installation",
-                   "%s:%d loads %s, this command is of " PKGLIBDIR, p.file, p.line,
-                   p.plugin);
+                   "%s:%d loads %s, but this command belongs to " PKGLIBDIR, p.file,
+                   p.line, p.plugin);
     else if (is_trusted(d, "plugstack", p.file))
         doctor_say(d, "plugstack", GOOD, NULL, "%s:%d: required", p.file, p.line);
     check_plugin_files(d, p.plugin);
@@ -207,14 +206,13 @@ static void check_version(struct doctor *d, const char *installed)
     /* Debian says "slurm-wlm 22.05.8", others "slurm 22.05.8": only the
      * number is compared. */
     if (strstr(installed, built + strlen("slurm ")))
-        doctor_say(d, "slurm", GOOD, NULL, "%s, as the plugin was built for",
-                   installed);
+        doctor_say(d, "slurm", GOOD, NULL,
+                   "%s, the version that the plugin was built for", installed);
     else
-        doctor_say(d, "slurm", FAIL, "build accel again with the headers of this Slurm",
+        doctor_say(d, "slurm", FAIL, "rebuild accel with the headers of this Slurm",
                    "%s, but the plugin was built for %s", installed, built);
 #else
-    doctor_say(d, "slurm", WARN,
-               "configure accel where slurm/spank.h is, for the plugin",
+    doctor_say(d, "slurm", WARN, "rebuild accel where slurm/spank.h is installed",
                "%s, but accel was built without its plugin", installed);
 #endif
 }
@@ -228,7 +226,7 @@ static void check_slurm(struct doctor *d)
 
     if (!srun) {
         doctor_say(d, "slurm", WARN,
-                   "load the site's Slurm module; accel launch needs none",
+                   "load the site's Slurm module; accel launch needs no Slurm",
                    "no srun in PATH");
         return;
     }
@@ -238,9 +236,9 @@ static void check_slurm(struct doctor *d)
     if (!cli_output_line("srun --version 2>/dev/null", "slurm", line, sizeof(line))) {
         doctor_say(
             d, "slurm", WARN,
-            "set SLURM_CONF or write /etc/slurm/slurm.conf; for a cluster of one's "
-            "own accel-cluster shell; accel launch needs none",
-            "srun is there, but not set up: srun --version fails");
+            "set SLURM_CONF or write /etc/slurm/slurm.conf; accel-cluster shell starts "
+            "a private cluster; accel launch needs no Slurm",
+            "srun is installed but not configured: srun --version fails");
         return;
     }
     check_version(d, line);
@@ -249,7 +247,7 @@ static void check_slurm(struct doctor *d)
                         sizeof(line)))
         doctor_say(d, "plugin", GOOD, NULL, "srun knows --accel-config");
     else
-        doctor_say(d, "plugin", FAIL, "see the line about plugstack.conf",
+        doctor_say(d, "plugin", FAIL, "see the plugstack line",
                    "srun does not know --accel-config");
     check_plugstack(d);
     /* Both streams: some releases write the list to stderr. */
@@ -272,7 +270,7 @@ static void check_pmix_version(struct doctor *d, const char *loaded)
                    (int)strcspn(loaded, "(,"), loaded, (int)PMIX_VERSION_MAJOR,
                    (int)PMIX_VERSION_MINOR, (int)PMIX_VERSION_RELEASE);
     else
-        doctor_say(d, "pmix", WARN, "build accel again with the headers of this PMIx",
+        doctor_say(d, "pmix", WARN, "rebuild accel with the headers of this PMIx",
                    "%.*s, but accel was built with %d.%d.%d",
                    (int)strcspn(loaded, "(,"), loaded, (int)PMIX_VERSION_MAJOR,
                    (int)PMIX_VERSION_MINOR, (int)PMIX_VERSION_RELEASE);
@@ -298,8 +296,7 @@ static void check_pmix(struct doctor *d)
         doctor_say(d, "pmix", FAIL, "install PMIx (Debian: libpmix2, RHEL: pmix)",
                    "libpmix does not load");
 #else
-    doctor_say(d, "pmix", FAIL,
-               "install libpmix-dev or pmix-devel and build accel again",
+    doctor_say(d, "pmix", FAIL, "install libpmix-dev or pmix-devel and rebuild accel",
                "accel was built without PMIx: runs have one rank");
 #endif
 }

@@ -47,7 +47,7 @@ static error_t parse_launch_args(int key, char *arg, struct argp_state *state)
         errno = 0;
         a->processes = strtol(arg, &end, 10);
         if (errno || *end || end == arg || a->processes < 1 || a->processes > 1048576)
-            argp_error(state, "-n takes a number of processes from 1 up, not '%s'",
+            argp_error(state, "-n takes a number of processes, at least 1, not '%s'",
                        arg);
         return 0;
     case 'r':
@@ -81,8 +81,7 @@ static accel_status_t count_processes(const struct launch_args *a,
 
     if (cfg->distributed_type == DIST_NO && a->processes > 1)
         return accel_fail_at(
-            err, A0303, place,
-            "leave -n away, or set distributed_type: FSDP or MULTI_CPU",
+            err, A0303, place, "omit -n, or set distributed_type: FSDP or MULTI_CPU",
             "distributed_type NO is one process, but -n is %ld", a->processes);
     *n_out = cfg->distributed_type == DIST_NO ? 1 : (long)cfg->num_processes;
     if (*n_out < 1)
@@ -151,10 +150,10 @@ static accel_status_t make_command(struct launch_args *a, accel_error_t *err)
     if (!a->python)
         a->python = cli_find_program("python");
     if (!a->python)
-        return accel_fail(err, A0305,
-                          "activate the virtual environment, or load the "
-                          "module that has it",
-                          "no python3 or python for '%s'", a->command[0]);
+        return accel_fail(
+            err, A0305,
+            "activate the virtual environment, or load a module that has Python",
+            "no python3 or python for '%s'", a->command[0]);
     if (!a->flags.module && access(a->command[0], R_OK))
         return accel_fail(err, A0305, "check the path", "no script '%s'",
                           a->command[0]);
@@ -235,7 +234,7 @@ static accel_status_t find_mpirun(long n, char **mpirun_out, accel_error_t *err)
         err, A0307,
         "install Open MPI (Debian: openmpi-bin, RHEL: openmpi) or load its "
         "module; or use srun",
-        "mpirun is not there; %ld processes need its PMIx server", n);
+        "mpirun not found; %ld processes need its PMIx server", n);
 }
 
 /* The environment travels in two variables, and each task applies the
@@ -291,12 +290,11 @@ static void say_no_shards(const struct launch_args *a, const struct config *cfg)
     char where[256];
 
     if (a->python && cfg->distributed_type == DIST_FSDP && cfg->device == DEVICE_CPU)
-        fprintf(
-            stderr,
-            "accel: %s: on CPUs a script of Accelerate shards nothing: its ranks "
-            "meet and train whole copies, as with MULTI_CPU (programs of libaccel do "
-            "shard)\n",
-            config_where(cfg, "distributed_type", where, sizeof(where)));
+        fprintf(stderr,
+                "accel: %s: on CPUs a script of Accelerate does not shard: every rank "
+                "trains a full replica, as with MULTI_CPU (programs of libaccel do "
+                "shard)\n",
+                config_where(cfg, "distributed_type", where, sizeof(where)));
 }
 
 /* --dry-run: what each task would get, then the command. */
@@ -315,12 +313,12 @@ static int print_dry_run(const struct launch_args *a, const struct launch_env *e
 static const struct argp_option options[] = {
     { "config", 'c', "FILE", 0, "Accelerate config file", 0 },
     { "num-processes", 'n', "N", 0,
-      "Processes of the whole run, over num_processes of the file", 0 },
+      "Processes of the whole run, overriding num_processes of the file", 0 },
     { "resume", 'r', "auto|none|PATH", 0,
-      "What to go on from: the newest intact checkpoint (default), nothing, or PATH",
+      "What to resume from: the newest intact checkpoint (default), nothing, or PATH",
       0 },
     { "dry-run", 'd', NULL, 0,
-      "Print the tasks' environment and the command, run nothing", 0 },
+      "Print the environment of the tasks and the command, but run nothing", 0 },
     CLI_SETTINGS_OPTIONS,
     { 0 }
 };
@@ -329,15 +327,15 @@ static const struct argp argp = {
     .parser = parse_launch_args,
     .args_doc = "PROGRAM [ARGUMENT...]",
     .doc =
-        "Starts a program on this machine without Slurm, as srun "
-        "--accel-config=FILE does with it. A script (*.py) runs under Python, several "
-        "of them side by side, and so does a program with --no_python; several "
-        "processes of another program run through mpirun (Open MPI).\vTakes the flags "
-        "of accelerate launch as well, with - or _: one "
-        "for each key (--fsdp_version 2), --cpu, --multi_gpu, --use_fsdp, "
-        "--use_deepspeed, --use_megatron_lm, -m, --no_python, "
-        "--num_cpu_threads_per_process. The exit code is the program's; 65 a problem "
-        "in the file, 66 file or program missing, 69 no mpirun."
+        "Starts a program on this machine without Slurm, in the same way as srun "
+        "--accel-config=FILE. Python scripts (*.py), and any program with --no_python, "
+        "are started directly, once per process. Several processes of another program "
+        "are started through mpirun (Open MPI).\vAccepts the flags of accelerate "
+        "launch as well, with - or _: one for each key (--fsdp_version 2), --cpu, "
+        "--multi_gpu, --use_fsdp, --use_deepspeed, --use_megatron_lm, -m, --no_python, "
+        "--num_cpu_threads_per_process. The exit code is that of the program, or 65 "
+        "for a problem in the file, 66 for a missing file or program, 69 if mpirun is "
+        "missing."
 };
 
 /* --cpu, or a run whose type no source gives, becomes one process or replicas
@@ -399,7 +397,7 @@ static int launch_config(struct launch_args *a)
         accel_fail_at(&err, A0302, a->config ? a->config : "num_machines",
                       "use srun --accel-config, or set num_machines: 1",
                       "num_machines is %lld, but accel launch starts programs that "
-                      "need MPI or PMIx on one machine",
+                      "need MPI or PMIx on one machine only",
                       (long long)c.config.num_machines);
         return cli_fail(&err);
     }

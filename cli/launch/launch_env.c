@@ -41,8 +41,8 @@ static accel_status_t place_machine(const struct config *cfg, int64_t processes,
     if (processes % env->nodes || env->node >= env->nodes)
         return accel_fail_at(err, A0390, "num_machines",
                              "make num_processes a multiple of num_machines, and "
-                             "machine_rank smaller than that",
-                             "%lld processes on %lld machines, this one being %lld",
+                             "machine_rank less than num_machines",
+                             "%lld processes on %lld machines, with machine_rank %lld",
                              (long long)processes, (long long)env->nodes,
                              (long long)env->node);
     return ACCEL_OK;
@@ -64,7 +64,7 @@ static accel_status_t choose_address(const struct config *cfg, struct launch_env
         return accel_fail_at(err, A0324, "num_machines",
                              "give --main_process_ip and --main_process_port, the same "
                              "on each machine, or use srun",
-                             "machines that meet need an address and a port");
+                             "several machines need an address and a port to meet at");
     if (!addr[0])
         strcpy(addr, loopback);
     w->master_addr = addr;
@@ -244,7 +244,7 @@ accel_status_t launch_env_as_task(accel_error_t *err)
     if (!list || place.rank < 0 || place.world < 1 || place.local_rank < 0 ||
         place.local_world < 1)
         return accel_fail(err, A0310, "use accel launch, which starts mpirun itself",
-                          "mpirun gave no rank, or no environment came with it");
+                          "mpirun set no rank, or did not pass on the environment");
     copy = strdup(list);
     if (!copy)
         return accel_fail_nomem(err, "the environment", strlen(list));

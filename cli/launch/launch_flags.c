@@ -133,7 +133,7 @@ static bool push_value(struct translation *t, const char *head, const char *valu
 static bool take_type(struct translation *t, const char *flag)
 {
     if (t->type && strcmp(t->type, flag) != 0) {
-        accel_fail_at(t->err, A0010, flag, "leave one of them away",
+        accel_fail_at(t->err, A0010, flag, "omit one of them",
                       "--%s and --%s choose different types", t->type, flag);
         return false;
     }
@@ -152,7 +152,8 @@ static bool take_threads(struct translation *t, const char *value)
         t->flags->threads <= 65536)
         return true;
     accel_fail_at(t->err, A0010, "--num_cpu_threads_per_process",
-                  "give a number from 1 up", "'%s' is no number of threads", value);
+                  "give a number of at least 1", "'%s' is not a number of threads",
+                  value);
     return false;
 }
 
@@ -195,8 +196,8 @@ static bool take_flag(struct translation *t, const struct flag *f, const char *v
         return true;
     case NO_AGENT:
         fprintf(stderr,
-                "accel: --%s has no effect: it is for torchrun's agent, and "
-                "there is none\n",
+                "accel: --%s has no effect: it is meant for torchrun's agent, which "
+                "accel does not use\n",
                 f->name);
         return true;
     }
@@ -269,7 +270,7 @@ char **launch_flags_translate(int argc, char **argv, struct launch_flags *flags,
     }
     /* As Accelerate: -m means Python. */
     if (flags->module && flags->no_python) {
-        accel_fail_at(err, A0010, "--module", "leave one of them away",
+        accel_fail_at(err, A0010, "--module", "omit one of them",
                       "--module and --no_python cannot be used together");
         goto failed;
     }

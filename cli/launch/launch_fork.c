@@ -149,7 +149,7 @@ static void start_children(const struct launch_env *env, struct children *c,
             run_fork_child(env, c->count, parent, before, argv);
         if (c->pid[c->count] > 0)
             continue;
-        accel_fail(&err, A0325, "see ulimit -u, or start fewer processes",
+        accel_fail(&err, A0325, "raise ulimit -u, or start fewer processes",
                    "process %lld of %lld cannot be started: %s",
                    (long long)c->count + 1, (long long)env->local_world,
                    strerror(errno));

@@ -127,7 +127,7 @@ int launch_mpirun(char **argv)
     if (mpirun == 0)
         run_mpirun_child(parent, &mask, argv);
     if (mpirun < 0) {
-        accel_fail(&err, A0325, "see ulimit -u", "mpirun cannot be started: %s",
+        accel_fail(&err, A0325, "raise ulimit -u", "mpirun cannot be started: %s",
                    strerror(errno));
         return cli_fail(&err);
     }

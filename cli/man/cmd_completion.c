@@ -16,12 +16,12 @@ static error_t parse_completion_args(int key, char *arg, struct argp_state *stat
     switch (key) {
     case ARGP_KEY_ARG:
         if (strcmp(arg, "bash") != 0)
-            argp_error(state, "no completion for '%s'; there is: bash", arg);
+            argp_error(state, "no completion for '%s'; available: bash", arg);
         *shell = arg;
         return 0;
     case ARGP_KEY_END:
         if (!*shell)
-            argp_error(state, "say for which shell: bash");
+            argp_error(state, "name the shell: bash");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -31,8 +31,9 @@ static error_t parse_completion_args(int key, char *arg, struct argp_state *stat
 static const struct argp argp = {
     .parser = parse_completion_args,
     .args_doc = "bash",
-    .doc = "Prints the completion script of a shell. An installation puts it where "
-           "bash-completion finds it; by hand: source <(accel completion bash)"
+    .doc = "Prints the completion script for a shell. Installing accel puts it where "
+           "bash-completion finds it. To load it by hand: source <(accel completion "
+           "bash)"
 };
 
 static int run_completion(int argc, char **argv)

@@ -30,7 +30,7 @@ static error_t parse_explain_args(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (a->code)
-            argp_error(state, "one code, not '%s' as well", arg);
+            argp_error(state, "one code at a time; '%s' is a second one", arg);
         a->code = arg;
         return 0;
     default:
@@ -163,9 +163,8 @@ static const struct argp argp = {
     .options = options,
     .parser = parse_explain_args,
     .args_doc = "\nCODE",
-    .doc =
-        "Explains the code of a message, such as A0301: what accel saw, why it stops, "
-        "and what to do. Without a code it lists all of them."
+    .doc = "Explains the code of a message, such as A0301: what accel found, why it "
+           "stops, and what to do. Without a code, lists all codes."
 };
 
 /* A word that is no code (-1) matches no page, and so gets the suggestion. */

@@ -82,14 +82,15 @@ static void use_text(const struct config_key *k, struct strbuf *out)
     size_t n;
 
     if (k->use == USE_HONOURED && (!k->ours || !strcmp(k->ours, "*")))
-        strbuf_printf(out, "\nHonoured by libaccel and handed on to the program.");
+        strbuf_printf(out, "\nUsed by libaccel and passed on to the program.");
     else if (k->use == USE_HONOURED)
-        strbuf_printf(out, "\nHanded on to the program; libaccel does: ");
+        strbuf_printf(out, "\nPassed on to the program; libaccel supports: ");
     else if (k->use == USE_HANDED_ON && k->ours && strcmp(k->ours, "*") != 0)
-        strbuf_printf(out, "\nHanded on to the program; libaccel accepts: ");
+        strbuf_printf(out, "\nPassed on to the program; libaccel accepts: ");
     else if (k->use == USE_HANDED_ON)
-        strbuf_printf(out, "\nHanded on to the program%s.",
-                      k->ours ? "; libaccel takes any value" : "; libaccel refuses it");
+        strbuf_printf(out, "\nPassed on to the program%s.",
+                      k->ours ? "; libaccel accepts any value"
+                              : "; libaccel refuses it");
     if (k->use <= USE_HANDED_ON && k->ours && strcmp(k->ours, "*") != 0) {
         for (const char *p = k->ours; *p; p++)
             strbuf_append(out, *p == '|' ? ", " : p, *p == '|' ? 2 : 1);
@@ -148,7 +149,7 @@ static accel_status_t print_section_keys(const char *section, accel_error_t *err
             skip = config_key_prefix(&k[i]);
     for (size_t i = 0; i < n && skip; i++)
         if (!strcmp(k[i].section, section)) {
-            snprintf(line, sizeof(line), "The prefix %.*s may be left out.", (int)skip,
+            snprintf(line, sizeof(line), "The prefix %.*s may be omitted.", (int)skip,
                      k[i].name);
             roff_paragraph(line);
             break;
@@ -201,9 +202,10 @@ static const struct argp argp = {
     .parser = parse_man_args,
     .args_doc = "1\n3\n5\n7\nFUNCTION",
     .doc =
-        "Prints a manual page, made from the tables that the program itself uses: 1 "
-        "is accel(1), 3 libaccel(3), 5 accel-config(5), 7 accel(7), and a function of "
-        "libaccel its own page, as accel_open(3). To read one: accel man 7 | man -l -"
+        "Prints a manual page, generated from the tables of the program: 1 is "
+        "accel(1), 3 libaccel(3), 5 accel-config(5), 7 accel(7). The name of a "
+        "libaccel function prints the page of that function, such as accel_open(3). To "
+        "read a page: accel man 7 | man -l -"
 };
 
 /* Suggests the function with the nearest spelling. */
@@ -215,7 +217,7 @@ static int unknown_page(const char *name)
     const char *list[FUNCTIONS], *near;
     struct api_cursor at = { 0 };
     char hint[2 * API_NAME_BYTES] =
-        "there are 1, 3, 5, 7 and the functions of libaccel";
+        "the pages are 1, 3, 5, 7 and the functions of libaccel";
     accel_error_t err;
     size_t n = 0;
 
@@ -253,7 +255,7 @@ static int run_man(int argc, char **argv)
 const struct cli_command cli_man = {
     .name = "man",
     .run = run_man,
-    .summary = "manual pages",
+    .summary = "print manual pages",
     .example = "accel man 1 | man -l -",
     .argp = &argp,
 };

@@ -63,21 +63,19 @@ static double positive_number(struct argp_state *state, const char *option,
 
 static const struct argp_option options[] = {
     { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 },
-    { "compare", O_COMPARE, NULL, 0, "One line for each strategy, this config's first",
+    { "compare", O_COMPARE, NULL, 0, "Show one line per strategy, this config's first",
       0 },
     CLI_SETTINGS_OPTIONS,
     /* Groups of --help: a row without a name is a heading. */
     { NULL, 0, NULL, 0, "Ranks:", 1 },
     { "nodes", O_NODES, "N", 0, "Nodes (default: num_machines of the file, or 1)", 0 },
-    { "gpus", O_GPUS, "G", 0, "GPUs of each node, one rank for each", 0 },
+    { "gpus", O_GPUS, "G", 0, "GPUs per node, one rank each", 0 },
     { "gpu-memory", O_GPU_MEMORY, "GIB", 0,
-      "Memory of each GPU (default: that of this machine's GPUs, where it has some)",
-      0 },
+      "Memory of each GPU (default: that of this machine's GPUs, if any)", 0 },
     { "ranks", O_RANKS, "R", 0,
-      "Ranks on all nodes together (default: num_processes of the file, or 1 a node)",
-      0 },
+      "Total number of ranks (default: num_processes of the file, or 1 per node)", 0 },
     { "threads", O_THREADS, "N", 0,
-      "Compute threads of a rank (default: this machine's, shared out)", 0 },
+      "Compute threads per rank (default: this machine's cores / ranks per node)", 0 },
     { NULL, 0, NULL, 0, "Model:", 2 },
     { "model", 'm', "MODEL|DIR", 0,
       "gpt2-xl, llama-3-70b, bert-base-uncased ..., or a directory with a config.json "
@@ -86,9 +84,9 @@ static const struct argp_option options[] = {
     { "layers", O_LAYERS, "N", 0, "Transformer blocks", 0 },
     { "heads", O_HEADS, "N", 0, "Attention heads", 0 },
     { "width", O_WIDTH, "N", 0, "Embedding width, a multiple of the heads", 0 },
-    { "context", O_CONTEXT, "N", 0, "Longest sequence (default: the model's, or seq)",
-      0 },
-    { "vocab", O_VOCAB, "N", 0, "Vocabulary", 0 },
+    { "context", O_CONTEXT, "N", 0,
+      "Maximum sequence length (default: the model's, or seq)", 0 },
+    { "vocab", O_VOCAB, "N", 0, "Vocabulary size", 0 },
     { NULL, 0, NULL, 0, "Training:", 3 },
     { "seq", O_SEQ, "N", 0, "Tokens per sample (default: the context, at most 8192)",
       0 },
@@ -96,10 +94,10 @@ static const struct argp_option options[] = {
     { "accumulate", O_ACCUMULATE, "N", 0, "Micro-batches per step (default: 1)", 0 },
     { NULL, 0, NULL, 0, "Checkpoints:", 4 },
     { "storage", O_STORAGE, "GBPS", 0,
-      "GB/s that all ranks write together: gives the time of a save", 0 },
+      "Write bandwidth of all ranks together in GB/s; gives the time of a save", 0 },
     { "mtbf", O_MTBF, "HOURS", 0,
-      "Mean hours between failures of the whole job: gives the interval that loses "
-      "least",
+      "Mean time between failures of the whole job; gives the best interval between "
+      "saves",
       0 },
     { 0 }
 };
@@ -193,16 +191,15 @@ static const struct argp argp = {
     .parser = parse_plan_args,
     .args_doc = "FILE",
     .doc =
-        "Plans a run of the GPT-2 trainer with this config before it is started: "
-        "groups, memory per rank by kind, bytes each rank sends per step, size of a "
-        "checkpoint and how often to take one. Strategies that this version cannot "
-        "run yet are planned, and marked. Starts nothing and needs no Slurm.\vThe "
-        "numbers are those that the run prints and keeps to; with --gpus they are "
-        "those of "
-        "GPUs, but for what CUDA and NCCL take before the model, which is an estimate. "
-        "A plan that does not fit the GPUs is shown all the same, behind what would "
-        "make it fit. Exit code: 0 good, 64 an impossible shape, 65 a problem in the "
-        "file, or more memory is needed than the GPUs have, 66 file missing."
+        "Plans a training run with this config before it starts: groups, memory per "
+        "rank by kind, bytes that each rank sends per step, size of a checkpoint and "
+        "how often to save one. Strategies that this version cannot run yet are "
+        "planned too, and marked. Starts nothing and needs no Slurm.\vThe numbers are "
+        "those that the run prints and keeps to. With --gpus they are those of GPUs; "
+        "the memory that CUDA and NCCL take before the model is an estimate. A plan "
+        "that does not fit the GPUs is still shown, after the changes that would make "
+        "it fit. Exit code: 0 no problem, 64 an impossible shape, 65 a problem in the "
+        "file or not enough GPU memory, 66 file missing."
 };
 
 /* What would help comes before the table, since it is what the user looks for then. The
@@ -244,7 +241,7 @@ static int run_plan(int argc, char **argv)
     cli_parse(&cli_plan, argc, argv, &a);
     if (a.mtbf > 0 && !(a.storage > 0)) {
         accel_fail(&err, A0072, "add --storage GBPS",
-                   "--mtbf without the speed of the storage gives no interval");
+                   "--mtbf gives an interval only together with --storage");
         return cli_fail(&err);
     }
     /* As a run would resolve it here, user and site file included. */

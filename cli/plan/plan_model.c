@@ -44,13 +44,13 @@ static accel_status_t choose_ranks(const struct plan_args *a, struct planned *p,
     ranks = ranks ? ranks : nodes;
     if (ranks % nodes || (a->gpus && ranks != nodes * a->gpus))
         return accel_fail_at(
-            err, A0390, a->file, "give --nodes, --gpus and --ranks that multiply",
-            "%lld ranks cannot be shared evenly by %lld node%s%s", ranks, nodes,
-            nodes == 1 ? "" : "s", a->gpus ? " with so many GPUs" : "");
+            err, A0390, a->file, "give --nodes, --gpus and --ranks that match",
+            "%lld ranks cannot be spread evenly over %lld node%s%s", ranks, nodes,
+            nodes == 1 ? "" : "s", a->gpus ? " with that many GPUs" : "");
     /* The options' own bound, for their product. */
     if (ranks > 1 << 20)
         return accel_fail(err, A0015, "give smaller --nodes or --gpus",
-                          "%lld ranks are more than 1048576", ranks);
+                          "%lld ranks exceed the limit of 1048576", ranks);
     /* The mistake a run would make, told with the same message. */
     if (c->distributed_type == DIST_NO && ranks > 1)
         return accel_fail_at(
@@ -60,7 +60,7 @@ static accel_status_t choose_ranks(const struct plan_args *a, struct planned *p,
     if (c->num_processes && c->num_processes != ranks)
         fprintf(
             stderr,
-            "note: %s says num_processes: %lld, so srun will refuse %lld ranks until "
+            "note: %s sets num_processes: %lld, so srun will refuse %lld ranks until "
             "that key is changed or removed\n",
             a->file, (long long)c->num_processes, ranks);
     p->in.nodes = (int)nodes;

@@ -66,11 +66,11 @@ static void print_notes(const struct planned *p)
 
     /* Nothing to hold the peak against: neither a GPU here nor --gpu-memory. */
     if (d->present && d->memory_bytes == 0)
-        puts("  (--gpu-memory GIB holds the peak against the memory of a GPU)");
-    puts(d->present ? "  (the host's process, before the model, is measured when a run "
-                      "starts)"
-                    : "  (the process itself, before the model, is measured when a run "
-                      "starts)");
+        puts("  (--gpu-memory GIB compares the peak with the memory of a GPU)");
+    puts(d->present ? "  (host memory of the process before the model is measured when "
+                      "a run starts)"
+                    : "  (memory of the process before the model is measured when a "
+                      "run starts)");
 }
 
 /* The rows of plan_print, which a run prints too, behind what only the

@@ -135,7 +135,7 @@ static int become(const char *program, char **argv)
     accel_error_t err;
 
     execvp(program, argv);
-    accel_fail(&err, A0060, "install accel again, or see accel doctor",
+    accel_fail(&err, A0060, "reinstall accel, or run accel doctor",
                "cannot run '%s': %s", program, strerror(errno));
     return cli_fail(&err);
 }
@@ -190,8 +190,8 @@ static int be_rank(const struct test_args *a, struct config *cfg)
     int n = 1;
 
     if (!find_selftest(path)) {
-        accel_fail(&err, A0060, "install accel again, all of it: make install",
-                   "accel-selftest, which `accel test` starts, is not there");
+        accel_fail(&err, A0060, "reinstall accel completely: make install",
+                   "accel-selftest, which `accel test` starts, is missing");
         return speaks() ? cli_fail(&err) : accel_exit_code(err.code);
     }
     if (export_test_config(cfg, &err))
@@ -238,8 +238,8 @@ static int start_elsewhere(const struct test_args *a, const char *self, bool slu
         return start_ranks(a, launch, self);
     snprintf(hint, sizeof(hint), "srun --accel-config=%s accel test", a->config);
     accel_fail_at(&err, A0069, a->config, hint,
-                  "the config asks for several processes, and here there is no "
-                  "allocation to start them in");
+                  "the config asks for several processes, but there is no allocation "
+                  "to start them in");
     return cli_fail(&err);
 }
 
@@ -298,12 +298,13 @@ static const struct argp argp = {
     .options = options,
     .parser = parse_test_args,
     .doc =
-        "Proves that a run works here: the map of ranks, every collective with its "
-        "values, three steps of a small model against the same steps in one process, "
-        "a checkpoint written, verified and read back, the preemption signal. Inside "
-        "an allocation it starts srun itself. Nothing of yours is touched, and what "
-        "it writes is removed.\vGB_PER_S counts the bytes that a rank sends. Exit "
-        "code: 0 when every check is good, else that of the first that failed."
+        "Tests that a run works here. It checks the map of ranks, the values of every "
+        "collective, three steps of a small model against the same steps in one "
+        "process, a checkpoint that it writes, verifies and reads back, and the "
+        "preemption signal. Inside an allocation it starts srun itself. It does not "
+        "touch your files and removes what it writes.\vGB_PER_S counts the bytes that "
+        "a rank sends. Exit code: 0 if every check passes, else that of the first "
+        "failed check."
 };
 
 const struct cli_command cli_test = {

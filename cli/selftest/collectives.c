@@ -69,7 +69,7 @@ static accel_status_t wrong_value(const struct round *r, const char *name, size_
 {
     return accel_fail(
         err, A0062,
-        "run it again: if it stays, report it with the output of `accel "
+        "run it again: if the error persists, report it with the output of `accel "
         "env`; if it comes and goes, test memory and network of this node",
         "%s of %zu %s per rank: element %zu is %.9g, must be %.9g", name, r->elems,
         accel_dtype_name(r->dtype), at, got, want);
@@ -330,6 +330,6 @@ accel_status_t check_barrier(struct selftest *t, struct check *c, accel_error_t 
     for (int i = 0; st == ACCEL_OK && i < BARRIERS; i++)
         st = comm_barrier(t->run->comm, err);
     c->ms = (double)(clock_ns() - start) / 1e6 / BARRIERS;
-    snprintf(c->found, sizeof(c->found), "time of one of %d", BARRIERS);
+    snprintf(c->found, sizeof(c->found), "mean time of %d in a row", BARRIERS);
     return st;
 }

@@ -77,8 +77,7 @@ static accel_status_t compare_places(const struct boot *b, const struct seat *p,
             p[r].local_rank != count[p[r].node]++)
             st = accel_fail(
                 err, A0061, "report it with the output of `accel env`",
-                "rank %d says it is number %d of node %d, whose number %d "
-                "is free",
+                "rank %d reports local rank %d on node %d, where local rank %d is free",
                 r, p[r].local_rank, p[r].node,
                 p[r].node >= 0 && p[r].node < b->nodes ? count[p[r].node] - 1 : -1);
         while (st == ACCEL_OK && p[first].node != p[r].node)

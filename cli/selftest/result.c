@@ -85,7 +85,8 @@ void selftest_check(struct selftest *t, const char *name, selftest_f fn)
     *c = (struct check){ .name = name };
     if (t->broken) {
         c->verdict = VERDICT_SKIPPED;
-        snprintf(c->found, sizeof(c->found), "the ranks lost each other before");
+        snprintf(c->found, sizeof(c->found),
+                 "the ranks lost contact in an earlier check");
         return;
     }
     /* What this rank finds stays with it until all ranks are through the check. */

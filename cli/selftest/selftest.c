@@ -26,7 +26,7 @@ accel_status_t check_signal(struct selftest *t, struct check *c, accel_error_t *
 
     if (!cfg->preempt_enabled) {
         c->verdict = VERDICT_SKIPPED;
-        snprintf(c->found, sizeof(c->found), "preemption is switched off");
+        snprintf(c->found, sizeof(c->found), "preemption is disabled");
         return ACCEL_OK;
     }
     /* A real warning must not be mistaken for the test's own. */

@@ -222,7 +222,7 @@ static accel_status_t read_reference(pid_t pid, int from,
     }
     if (status == 0)
         return ACCEL_OK;
-    return accel_fail(err, A0063, "see what it says, and free memory on this node",
+    return accel_fail(err, A0063, "see its message, and free memory on this node",
                       "the same steps in one process failed (status %d): %.600s",
                       WIFEXITED(status) ? WEXITSTATUS(status) : status, text);
 }
@@ -259,7 +259,7 @@ accel_status_t selftest_alone(const accel_t *run, const char *out,
     free(env);
     if (failed)
         return accel_fail(err, A0063, "check the limits of processes and memory",
-                          "cannot start one process for comparison: %s",
+                          "cannot start the process for comparison: %s",
                           strerror(failed));
     return read_reference(pid, from, loss_out, err);
 }
@@ -296,13 +296,13 @@ accel_status_t check_steps(struct selftest *t, struct check *c, accel_error_t *e
         if (!(off <= allowed))
             return accel_fail(err, A0064,
                               "report it with this table and the output of `accel env`",
-                              "step %d: the loss is %.9g, in a single process %.9g; "
-                              "they may differ by %g of it",
+                              "step %d: the loss is %.9g, but %.9g in a single "
+                              "process; the relative tolerance is %g",
                               s + 1, loss[s], alone[s], allowed);
         worst = off > worst ? off : worst;
     }
     snprintf(c->found, sizeof(c->found),
-             "%s: loss %.6f in step %d, a single process within %.0e",
+             "%s: loss %.6f in step %d, within %.0e of a single process",
              config_strategy_name(plan_strategy(cfg)), loss[SELFTEST_STEPS - 1],
              SELFTEST_STEPS, worst);
     return ACCEL_OK;

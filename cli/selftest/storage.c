@@ -78,9 +78,9 @@ accel_status_t workdir_make(const char *parent, char *dir, size_t len,
         int failed = n >= 0 && (size_t)n >= len ? ENAMETOOLONG : errno;
 
         dir[0] = '\0';
-        return accel_fail_at(
-            err, A0065, parent, "give a directory that can be written: --dir DIR",
-            "cannot make a directory for the test: %s", strerror(failed));
+        return accel_fail_at(err, A0065, parent, "name a writable directory: --dir DIR",
+                             "cannot create a directory for the test: %s",
+                             strerror(failed));
     }
     return ACCEL_OK;
 }
@@ -98,12 +98,12 @@ accel_status_t check_dir(struct selftest *t, struct check *c, accel_error_t *err
     /* "" where rank 0 failed: the others then look for nothing. */
     st = comm_broadcast(comm, t->dir, sizeof(t->dir), 0, err);
     if (st == ACCEL_OK && t->dir[0] && access(t->dir, W_OK | X_OK) != 0)
-        own = accel_fail_at(&bad, A0066, t->parent,
-                            "give a directory of a file system that all nodes share: "
-                            "--dir DIR",
-                            "rank 0 made %.300s, which is not here: %s", t->dir,
-                            strerror(errno));
-    snprintf(c->found, sizeof(c->found), "%.200s, seen by all ranks", t->parent);
+        own = accel_fail_at(
+            &bad, A0066, t->parent,
+            "name a directory on a file system that all nodes share: --dir DIR",
+            "rank 0 created %.300s, which is not visible here: %s", t->dir,
+            strerror(errno));
+    snprintf(c->found, sizeof(c->found), "%.200s, visible to all ranks", t->parent);
     if (st != ACCEL_OK || own == ACCEL_OK)
         return st;
     *err = bad;
@@ -152,7 +152,7 @@ static accel_status_t read_back(accel_t *run, const char *dir, int64_t *bytes_ou
         if (memcmp(live[i].data, copy[i].data, box_bytes(&live[i])) != 0)
             st = accel_fail_at(
                 err, A0067, dir, "test this file system and the memory of this node",
-                "%s reads back with other bits than were saved", live[i].name);
+                "%s reads back with other bits than were written", live[i].name);
     }
     /* Boxes that were not reached have NULL (calloc). */
     for (size_t i = 0; copy && i < n; i++)

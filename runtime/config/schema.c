@@ -104,15 +104,12 @@
     }
 
 /* Answers for `why`, each used by several rows. */
-static const char of_nvme[] =
-    "it is for the device nvme, which libaccel does not support";
-static const char of_cp[] =
-    "it is for a cp_size above 1, which libaccel does not support";
-static const char of_sp[] =
-    "it is for an sp_size above 1, which libaccel does not support";
+static const char of_nvme[] = "it applies to the device nvme, which libaccel refuses";
+static const char of_cp[] = "it applies to a cp_size above 1, which libaccel refuses";
+static const char of_sp[] = "it applies to an sp_size above 1, which libaccel refuses";
 static const char slurm_starts[] = "Slurm or accel launch starts the ranks";
 static const char no_tpu[] = "accel runs on Slurm clusters, not on TPU pods";
-static const char no_sagemaker[] = "it is for SageMaker; accel runs on LOCAL_MACHINE";
+static const char no_sagemaker[] = "only for SageMaker; accel runs on LOCAL_MACHINE";
 
 static const struct config_key table[] = {
 #include "config/keys_top.def"

@@ -58,7 +58,7 @@ printf 'import os\nprint(os.environ["WORLD_SIZE"], os.environ.get("ACCELERATE_US
 printf 'distributed_type: FSDP\nuse_cpu: true\n' >fsdp.yaml
 "$accel" launch --config fsdp.yaml -n 2 show.py >out 2>err
 is "$(sort -u out)" "2 True" "FSDP with use_cpu: the ranks of a script are told to meet on CPUs"
-like "$(cat err)" '^accel: fsdp.yaml:1: on CPUs a script of Accelerate shards nothing' "and that it shards nothing is said"
+like "$(cat err)" '^accel: fsdp.yaml:1: on CPUs a script of Accelerate does not shard' "and that it shards nothing is said"
 "$accel" launch --config fsdp.yaml -n 2 --no_python true >out 2>err
 is "$(cat err)" "" "but not of a program"
 done_testing

@@ -47,7 +47,7 @@ run "$accel" --json explain A0010
 is "$code/$out" "0/$json" "--json may stand before the command"
 run "$accel" --json
 is "$code/$out" "64/" "but not without one"
-contains "$err" "error[A0010]: --json is an option of commands" "and says so"
+contains "$err" "error[A0010]: --json is an option of a command, and no command is given" "and says so"
 run "$accel" --json launch true
 is "$code/$out" "64/" "nor before one that has no such option"
 contains "$err" "accel launch: unrecognized option '--json'" "which says so"

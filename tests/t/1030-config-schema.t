@@ -19,7 +19,7 @@ is "$(grep -h -o 'schema=.*' "$ACCEL_SRC"/examples/*.yaml | sort -u)" \
     "schema=../schema/${built##*/}" "an editor finds it from the examples of a built tree"
 "$accel" schema accel.checkpoint.keep >key.json 2>err
 is "$?/$(cat err)" "0/" "the schema of one key"
-contains "$(cat key.json)" '"description": "complete checkpoints kept' "with its meaning"
+contains "$(cat key.json)" '"description": "number of complete checkpoints to keep' "with its meaning"
 "$accel" schema accel.checkpoint.kep >out 2>err
 is "$?/$(cat out)" "64/" "an unknown key is a usage error"
 contains "$(cat err)" "did you mean 'accel.checkpoint.keep'?" "and the nearest is named"

@@ -192,7 +192,7 @@ is "$code/$out" "65/" "distributed_type NO with two ranks"
 contains "$err" "cure: set distributed_type: FSDP" "and its cure"
 run "$accel" plan fsdp.yaml --nodes 3
 is "$code/$out" "65/" "two processes on three nodes"
-contains "$err" "2 ranks cannot be shared evenly by 3 nodes" "with both numbers"
+contains "$err" "2 ranks cannot be spread evenly over 3 nodes" "with both numbers"
 run "$accel" plan fsdp.yaml --heads 5
 is "$code/$out" "64/" "a width that is no multiple of the heads"
 contains "$err" "768" "is named"

@@ -46,7 +46,7 @@ failed=$(echo "$out" | grep -c '^fail')
 [ "$failed" = 0 ] && want=0 || want=69
 is "$code" "$want" "exit code for $failed failures"
 if [ "$built" ]; then
-    like "$out" '^ok slurm .*as the plugin was built for' "the Slurm the plugin was built for"
+    like "$out" '^ok slurm .*the version that the plugin was built for' "the Slurm the plugin was built for"
     doctor SAY_VERSION=19.05.1
     is "$code" 69 "another Slurm"
     like "$out" "^fail slurm slurm-wlm 19.05.1, but the plugin was built for slurm $built " \
@@ -70,10 +70,10 @@ chmod 644 lib/*.so
 echo "include $tap_tmp/stack.d/*.conf" >stack.conf
 printf '# accel\nrequired %s\n' "$tap_tmp/lib/accel_spank.so" >stack.d/accel.conf
 doctor
-like "$out" "^warn plugstack .*/stack.d/accel.conf:2 loads .*/lib/accel_spank.so, this command is of" \
+like "$out" "^warn plugstack .*/stack.d/accel.conf:2 loads .*/lib/accel_spank.so, but this command belongs to" \
     "a plugin of another installation, in an included file"
 if [ "$built" ] && [ "$(id -u)" = 0 ]; then
-    like "$out" '^ok plugin file .*/lib/accel_spank.so, version .*, root.s alone' "its files are good"
+    like "$out" '^ok plugin file .*/lib/accel_spank.so, version .*, writable by root only' "its files are good"
 else
     skip 1 "no plugin, or not root"
 fi
@@ -96,7 +96,7 @@ rm -r stack.d lib
 doctor SAY_MPI=none
 like "$out" '^fail srun --mpi .*mpi/pmix' "a Slurm without PMIx"
 doctor SAY_VERSION=
-like "$out" '^warn slurm srun is there, but not set up.*SLURM_CONF.*accel-cluster' "a Slurm without its config"
+like "$out" '^warn slurm srun is installed but not configured.*SLURM_CONF.*accel-cluster' "a Slurm without its config"
 [ "$(echo "$out" | grep -c '^fail')" = 0 ] && want=0 || want=69
 is "$code" "$want" "is no failure by itself"
 unlike "$out" '^[a-z]* (plugin|plugstack|srun --mpi) ' "and no more is asked of it"
@@ -121,7 +121,7 @@ if [ -f "$ACCEL_BUILD/tests/helpers/.libs/fake_nvml.so" ]; then
     nvml=$ACCEL_SRC/tests/data/topo/pcie4.nvml
     doctor LD_LIBRARY_PATH="$four" FAKE_NVML="$nvml" ACCEL_CUDA_MODULE="$tap_tmp/none.so"
     like "$out" '^warn gpu 4, driver .*use_cpu' "four GPUs, as NVML counts them, and no module"
-    like "$out" '^warn gpu 2 0000:41:00.0: too hot: slowed down by the driver \(210 of 1740 MHz, .*, 32 of 300 W\) look at nvidia-smi ' \
+    like "$out" '^warn gpu 2 0000:41:00.0: too hot, slowed down by the driver \(210 of 1740 MHz, .*, 32 of 300 W\) check nvidia-smi ' \
         "one of them is too hot"
     is "$(printf '%s\n' "$out" | grep -c '^[a-z]* gpu [0-9] ')" 1 "the others are not worth a line"
     doctor LD_LIBRARY_PATH="$four" FAKE_NVML="$ACCEL_SRC/tests/data/topo/nvswitch8.nvml"
@@ -131,7 +131,7 @@ if [ -f "$ACCEL_BUILD/tests/helpers/.libs/fake_nvml.so" ]; then
     like "$out" '^warn gpu 1 does not answer its driver .*Xid' "one that is lost"
     ln -sf "$ACCEL_BUILD/tests/helpers/.libs/fake_nvml_old.so" nvml/libnvidia-ml.so.1
     doctor LD_LIBRARY_PATH="$four" FAKE_NVML="$nvml"
-    like "$out" '^warn gpu 2 0000:41:00.0: too hot: slowed down by the driver look' \
+    like "$out" '^warn gpu 2 0000:41:00.0: too hot, slowed down by the driver check' \
         "a driver that knows the reasons and no clocks"
     ln -sf "$ACCEL_BUILD/tests/helpers/.libs/fake_nvml.so" nvml/libnvidia-ml.so.1
     if [ -f "$module" ]; then

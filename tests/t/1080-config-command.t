@@ -125,7 +125,7 @@ is "$code" 65 "and so does plan"
 # ---- default ----
 run env CUDA_VISIBLE_DEVICES='' "$accel" config default --config_file new.yaml
 is "$code/$err" "0/" "default writes a file"
-contains "$out" "new.yaml: written; no GPU is to be seen here" "and says what it did not see"
+contains "$out" "new.yaml: written; no GPU is visible here" "and says what it did not see"
 unlike "$(cat new.yaml)" 'use_cpu|num_' "which it does not turn into a device or a size"
 mkdir driver
 ln -s "$ACCEL_BUILD/tests/helpers/.libs/fake_nvml.so" driver/libnvidia-ml.so.1
@@ -172,7 +172,7 @@ unlike "$(cat old.yaml)" '^(fp16|dynamo_backend)' "fp16 is gone, dynamo_backend 
 contains "$(cat old.yaml)" "dynamo_config:
   dynamo_backend: 'NO'" "into its map"
 run "$accel" config update old.yaml
-is "$code/$out" "0/old.yaml: has today's form already" "updating again changes nothing"
+is "$code/$out" "0/old.yaml: already has the current form" "updating again changes nothing"
 printf 'distributed_type: NO\n' >old.yaml
 cp old.yaml was.yaml
 run "$accel" config update old.yaml

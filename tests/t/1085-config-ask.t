@@ -73,7 +73,7 @@ use_cpu: false
 is "$("$accel" check -q enter.yaml 2>&1 >/dev/null)" "" "without a remark"
 is "$(tr -d '\r' <out | grep -c '^[A-Z].*? ([a-z_.0-9]*)$')/$(tr -d '\r' <out | grep '([a-z_.0-9]*)$' | grep -v -c '?')" \
     "$(tr -d '\r' <out | grep -c '^  \[')/0" "each question is one"
-like "$(cat out)" '^Should it run on CPUs only' "CPUs or GPUs are asked for"
+like "$(cat out)" '^Should the run use CPUs only' "CPUs or GPUs are asked for"
 if [ -x "$ACCEL_BUILD/examples/train" ]; then
     passes "examples/train runs with it" "$accel" launch --config enter.yaml -n 1 "$ACCEL_BUILD/examples/train" \
         --width 16 --layers 1 --heads 2 --seq 16 --sample 0 --steps 2 --data "$ACCEL_SRC/NEWS.md" --out "$tap_tmp/train"

@@ -75,7 +75,7 @@ is "$(grep sharding_strategy SHARD_GRAD_OP.1.yaml)" "  fsdp_sharding_strategy: S
     "SHARD_GRAD_OP comes back"
 convert HYBRID_SHARD true
 contains "$err$(v1 HYBRID_SHARD >h.yaml; "$accel" to-fsdp2 --config-file h.yaml --output-file h2.yaml 2>&1)" \
-    "HYBRID_SHARD keeps a copy on each node" "HYBRID_SHARD: the lost copies are told"
+    "HYBRID_SHARD keeps a replica on each node" "HYBRID_SHARD: the lost copies are told"
 convert HYBRID_SHARD_ZERO2 false
 cat >replicas.yaml <<'END'
 distributed_type: FSDP
@@ -110,7 +110,7 @@ run "$accel" to-fsdp2 FULL_SHARD.yaml
 is "$code" 64 "it takes no operand"
 run "$accel" to-fsdp2 --config-file self.yaml --output-file x.yaml
 is "$code/$(test -e x.yaml; echo $?)" "65/1" "a file of version 2 is refused"
-contains "$err" "error[A0265]: self.yaml: the file is of fsdp_version 2 already" "by name"
+contains "$err" "error[A0265]: self.yaml: the file already has fsdp_version 2" "by name"
 printf 'distributed_type: MULTI_CPU\n' >cpu.yaml
 run "$accel" to-fsdp2 --config-file cpu.yaml --output-file x.yaml
 is "$code" 65 "so is another distributed_type"
