@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/port.h"
+#include "common/repeat_list.h"
 #include "srun_plugin/plugin.h"
 
 /* The task while its environment is made. */
@@ -133,7 +134,7 @@ static void apply(void *user, const char *name, const char *value, bool task)
     int64_t first;
 
     if (strcmp(name, ENV_TASKS_PER_NODE) == 0) {
-        first = rank_of_node(value, t->place.node);
+        first = repeat_list_sum(value, t->place.node);
         t->place.rank = first + t->place.local_rank;
         t->placed = first >= 0;
         return;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/repeat_list.h"
 #include "srun_plugin/config_api.h"
 #include "srun_plugin/plugin.h"
 
@@ -224,34 +225,12 @@ void size_refuse_het(void)
                  "heterogeneous jobs are not supported yet");
 }
 
-/* CPUs of the allocation this srun runs in, from "2(x3),1"; 0: not known. */
-static long long allocated_cpus(void)
-{
-    const char *p = defaults_user_env("SLURM_JOB_CPUS_PER_NODE");
-    long long sum = 0;
-
-    while (p && *p) {
-        char *end;
-        long cpus = strtol(p, &end, 10), times = 1;
-        if (end == p)
-            return 0;
-        if (strncmp(end, "(x", 2) == 0) {
-            times = strtol(end + 2, &end, 10);
-            end += *end == ')';
-        }
-        sum += (long long)cpus * times;
-        p = end + (*end == ',');
-        if (*end && *end != ',')
-            return 0;
-    }
-    return sum;
-}
-
 /* Not when the user has chosen a number of tasks, or more tasks than CPUs,
  * on purpose. */
 void size_hint(const struct config *cfg, char **argv)
 {
-    long long cpus = allocated_cpus(), tasks = cfg->num_processes;
+    long long cpus = repeat_list_total(defaults_user_env("SLURM_JOB_CPUS_PER_NODE")),
+              tasks = cfg->num_processes;
     char cure[80];
 
     if (cpus == 0 || cpus >= tasks || !argv || gives_tasks(argv) ||

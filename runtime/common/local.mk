@@ -24,6 +24,8 @@ libacommon_la_SOURCES += \
 	runtime/common/path_trust.h \
 	runtime/common/port.c \
 	runtime/common/port.h \
+	runtime/common/repeat_list.c \
+	runtime/common/repeat_list.h \
 	runtime/common/resume_choice.c \
 	runtime/common/rng.h \
 	runtime/common/suggest.c \

@@ -219,34 +219,3 @@ void environ_note_kept(struct strbuf *b, const char *name, const char *value, bo
     append_shown(b, value);
     strbuf_append(b, ")", 1);
 }
-
-/* Sums the tasks of the nodes before `node`. Checks the form on the way, because the
- * text came through an environment. */
-int64_t rank_of_node(const char *text, int64_t node)
-{
-    int64_t sum = 0;
-
-    while (node > 0) {
-        char *end;
-        long long tasks = strtoll(text, &end, 10), times = 1;
-
-        if (end == text || tasks < 1 || tasks > INT_MAX)
-            return -1;
-        text = end;
-        if (!strncmp(text, "(x", 2)) {
-            times = strtoll(text + 2, &end, 10);
-            if (end == text + 2 || *end != ')' || times < 1 || times > INT_MAX)
-                return -1;
-            text = end + 1;
-        }
-        if (*text && *text != ',')
-            return -1;
-        text += *text == ',';
-        /* Of "2(x3)" only the nodes before ours count. */
-        if (times > node)
-            times = node;
-        sum += tasks * times;
-        node -= times;
-    }
-    return sum;
-}
