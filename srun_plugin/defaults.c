@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/env_names.h"
 #include "srun_plugin/plugin.h"
 
 /* One malloc: the pointers, then the text. */

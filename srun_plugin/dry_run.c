@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/env_names.h"
 #include "srun_plugin/config_api.h"
 #include "srun_plugin/plugin.h"
 
@@ -280,7 +281,7 @@ static const char *known_later(const char *name, const char *value)
         { "WORLD_SIZE", "-1", "the number of tasks" },
         { "ROLE_WORLD_SIZE", "-1", "the number of tasks" },
         { "GROUP_WORLD_SIZE", "-1", "the number of nodes" },
-        { "ACCEL_FIRST_JOB_ID", "0", "the number of the job" },
+        { ENV_FIRST_JOB, "0", "the number of the job" },
         { "MASTER_ADDR", "", "the node of rank 0" },
     };
 
@@ -299,7 +300,8 @@ static void print_variable(void *user, const char *name, const char *value, bool
     const char *later = known_later(name, value);
     char theirs[1024];
     /* Our own names override the user's, see environ_apply. */
-    bool own = !strncmp(name, "ACCEL_", 6), path = task && !strcmp(value, "cwd_last");
+    bool own = !strncmp(name, ENV_PREFIX, strlen(ENV_PREFIX)),
+         path = task && !strcmp(value, "cwd_last");
 
     if (path)
         printf("  %s: what is there, then the task's directory\n", name);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/env_names.h"
 #include "common/port.h"
 #include "srun_plugin/config_api.h"
 #include "srun_plugin/plugin.h"

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/env_names.h"
 #include "srun_plugin/plugin.h"
 
 /* Slurm looks at time limits this often. */

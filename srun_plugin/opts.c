@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/env_names.h"
 #include "srun_plugin/config_api.h"
 #include "srun_plugin/plugin.h"
 
@@ -314,7 +315,7 @@ static int option_callback(int val, const char *arg, int remote)
     }
     /* In time for #SBATCH lines: sbatch reads its environment after them. */
     apply_defaults();
-    setenv("ACCEL_CONFIG", config_path, 1);
+    setenv(ENV_CONFIG, config_path, 1);
     return note_digest(inherits) ? 0 : -1;
 }
 

@@ -18,26 +18,14 @@
 #define OPTION_CONFIG  "accel-config"
 #define OPTION_RESUME  "accel-resume"
 #define OPTION_DRY_RUN "accel-dry-run"
-#define ENV_RESOLVED   "ACCEL_CONFIG_RESOLVED"
 /* srun's message to the tasks, see taskenv.c. Two words may stand in place of the list:
  * the step runs without accel after all, or its tasks end with 1. */
-#define ENV_CARRIER     "SLURM_ACCEL_ENVIRONMENT"
 #define CARRIER_OFF     "none"
 #define CARRIER_REFUSED "refused"
-/* Hash of the config at submission, hexadecimal. */
-#define ENV_DIGEST    "ACCEL_CONFIG_DIGEST"
+/* Hexadecimal digits of the config's hash. */
 #define DIGEST_DIGITS 16
-/* In the carrier only: tasks of each node, "2(x3),1". */
-#define ENV_TASKS_PER_NODE "ACCEL_TASKS_PER_NODE"
 /* Bytes of a canonical config at most, see config_encode. */
 #define RESOLVED_MAX (16 * 1024)
-/* What the partition gives a preempted job, for the tasks; see notice.c. */
-#define ENV_NOTICE "ACCEL_PREEMPTION_NOTICE"
-/* The warning signal that accel asked Slurm for. In the job's environment,
- * for its steps: "USR1@120". In a task's, which ignores the signal at
- * first: "USR1@SECONDS-SINCE-1970". */
-#define ENV_JOB_WARNING "SLURM_ACCEL_WARNING"
-#define ENV_WARNING     "ACCEL_WARNING"
 /* accel_exit_code of ACCEL_ERESUME and of ACCEL_ESTOPPED. */
 #define EXIT_RESUME  85
 #define EXIT_STOPPED 75

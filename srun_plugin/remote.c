@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/env_names.h"
 #include "common/port.h"
 #include "common/repeat_list.h"
 #include "srun_plugin/plugin.h"

@@ -18,17 +18,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/env_names.h"
 #include "srun_plugin/plugin.h"
 
 /* A run shorter than this made no progress. After so many in a row srun gives up, or a
  * broken program would ask for allocations forever. */
 #define SHORT_SECONDS 10
 #define MAX_SHORT     5
-/* How a bare srun counts: restarts, the first job, and short runs in a row. They travel
- * in its environment, since each restart is a new process image. */
-#define ENV_COUNT "ACCEL_RESTART_COUNT"
-#define ENV_FIRST "ACCEL_FIRST_JOB_ID"
-#define ENV_SHORT "ACCEL_RESTART_SHORT"
 
 /* The job whose step runs, and when it started; 0: no step. */
 static uint32_t armed_job;
@@ -71,14 +67,15 @@ long resubmit_count(void)
 {
     long requeued = user_long("SLURM_RESTART_COUNT", 0);
 
-    return requeued > 0 || defaults_user_env("SLURM_JOB_ID") ? requeued
-                                                             : user_long(ENV_COUNT, 0);
+    return requeued > 0 || defaults_user_env("SLURM_JOB_ID")
+               ? requeued
+               : user_long(ENV_RESTART_COUNT, 0);
 }
 
 long resubmit_first_job(void)
 {
     return defaults_user_env("SLURM_JOB_ID") ? (long)armed_job
-                                             : user_long(ENV_FIRST, armed_job);
+                                             : user_long(ENV_FIRST_JOB, armed_job);
 }
 
 void resubmit_arm(uint32_t job_id)
@@ -263,9 +260,9 @@ static void run_again(char **argv, long restarts, long shorts)
 {
     char own[OWN_COUNT][48];
 
-    snprintf(own[0], sizeof(own[0]), ENV_COUNT "=%ld", restarts);
-    snprintf(own[1], sizeof(own[1]), ENV_SHORT "=%ld", shorts);
-    snprintf(own[2], sizeof(own[2]), ENV_FIRST "=%ld", resubmit_first_job());
+    snprintf(own[0], sizeof(own[0]), ENV_RESTART_COUNT "=%ld", restarts);
+    snprintf(own[1], sizeof(own[1]), ENV_SHORT_RUNS "=%ld", shorts);
+    snprintf(own[2], sizeof(own[2]), ENV_FIRST_JOB "=%ld", resubmit_first_job());
     char **env = next_environ(own);
     if (!env)
         return;
@@ -287,7 +284,7 @@ static void resubmit_bare(const struct outcome *o, const struct config *cfg)
     char reason[128], what[320];
     long restarts = resubmit_count(), shorts;
 
-    shorts = o->seconds < SHORT_SECONDS ? user_long(ENV_SHORT, 0) + 1 : 0;
+    shorts = o->seconds < SHORT_SECONDS ? user_long(ENV_SHORT_RUNS, 0) + 1 : 0;
     why(o, reason, sizeof(reason));
     /* The first reason that applies; NULL: it is started again. */
     const char *not_again =

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <limits.h>
 
+#include "common/env_names.h"
 #include "srun_plugin/plugin.h"
 
 /* Empty: the option is not in use. */

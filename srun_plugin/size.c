@@ -12,13 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/env_names.h"
 #include "common/repeat_list.h"
 #include "srun_plugin/config_api.h"
 #include "srun_plugin/plugin.h"
 
-/* Marks the second start, so that there is no third; removed before the job gets
- * the environment. */
-#define ENV_GUARD "ACCEL_SIZED"
 /* --ntasks, --ntasks-per-node and --nodes. */
 #define MAX_ADDED 3
 
@@ -82,7 +80,7 @@ void size_ask_again(const struct config *cfg, char **argv, char **script)
     char text[MAX_ADDED][40], cure[80], **next;
     size_t added, words = 0;
 
-    if (getenv(ENV_GUARD) || !argv[0])
+    if (getenv(ENV_SIZED) || !argv[0])
         return;
     added = missing(cfg, argv, script, text);
     if (added == 0)
@@ -97,19 +95,19 @@ void size_ask_again(const struct config *cfg, char **argv, char **script)
         next[1 + i] = text[i];
     /* The NULL at the end is copied along. */
     memcpy(next + 1 + added, argv + 1, words * sizeof(*next));
-    if (setenv(ENV_GUARD, "1", 1) == 0) {
+    if (setenv(ENV_SIZED, "1", 1) == 0) {
         cmdline_exec(next, environ);
         snprintf(cure, sizeof(cure), "give %s on the command line", text[0]);
         plugin_error(A0316, argv[0], cure, "cannot start it again with %s: %m",
                      text[0]);
-        unsetenv(ENV_GUARD);
+        unsetenv(ENV_SIZED);
     }
     free(next);
 }
 
 void size_forget_guard(void)
 {
-    unsetenv(ENV_GUARD);
+    unsetenv(ENV_SIZED);
 }
 
 /* The number that an option gives, or 0: "2-4", "1K" and the like are left to Slurm. */

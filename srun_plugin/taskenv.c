@@ -11,6 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/env_names.h"
 #include "srun_plugin/config_api.h"
 #include "srun_plugin/plugin.h"
 
@@ -132,10 +133,10 @@ accel_status_t taskenv_list(const struct config *cfg, const struct config_world 
     w.devices_chosen = slurm_chooses_gpus(cfg);
     st = api->encode(cfg, resolved, RESOLVED_MAX + 1, err);
     if (st == ACCEL_OK) {
-        emit(user, "ACCEL_CONFIG", opts_path(), false);
+        emit(user, ENV_CONFIG, opts_path(), false);
         emit(user, ENV_RESOLVED, resolved, false);
-        add_number(emit, user, "ACCEL_RESTART_COUNT", resubmit_count());
-        add_number(emit, user, "ACCEL_FIRST_JOB_ID", resubmit_first_job());
+        add_number(emit, user, ENV_RESTART_COUNT, resubmit_count());
+        add_number(emit, user, ENV_FIRST_JOB, resubmit_first_job());
         add_exported(emit, user, ENV_NOTICE);
         add_exported(emit, user, ENV_WARNING);
         add_exported(emit, user, ENV_RESUME);

@@ -9,6 +9,7 @@
 #include "cli/man/areas.h"
 #include "cli/man/man_pages.h"
 #include "cli/man/roff.h"
+#include "common/env_names.h"
 
 /* A tag and its text. */
 struct item {
@@ -39,45 +40,43 @@ static const struct item forms[] = {
 };
 
 static const struct item variables[] = {
-    { "ACCEL_KEY",
-      "Sets the key of that name, in capitals, stronger than any file: "
-      "ACCEL_MIXED_PRECISION=bf16. accel-config(5) has the name for each key." },
-    { "ACCEL_CONFIG", "The config file of the run. srun and accel launch set it; a "
-                      "program that is started "
-                      "by hand reads it." },
-    { "ACCEL_RESUME", "The choice of --accel-resume: auto, none or an absolute path." },
-    { "ACCEL_BOOT_TIMEOUT_MS",
+    { ENV_PREFIX "KEY",
+      "Sets the key of that name, in capitals, stronger than any file: " ENV_PREFIX
+      "MIXED_PRECISION=bf16. accel-config(5) has the name for each key." },
+    { ENV_CONFIG, "The config file of the run. srun and accel launch set it; a "
+                  "program that is started "
+                  "by hand reads it." },
+    { ENV_RESUME, "The choice of --accel-resume: auto, none or an absolute path." },
+    { ENV_BOOT_TIMEOUT,
       "How long a rank waits for the others at the start, in milliseconds." },
-    { "ACCEL_COMM_TIMEOUT_MS",
+    { ENV_COMM_TIMEOUT,
       "How long a rank waits for the others in a collective, in milliseconds." },
-    { "ACCEL_CUDA_MODULE",
+    { ENV_CUDA_MODULE,
       "The file of the CUDA module, accel_cuda.so; else the one installed with the "
       "library." },
-    { "ACCEL_CUDA_GRAPHS",
+    { ENV_CUDA_GRAPHS,
       "0: the kernels of a micro-batch are launched one by one, not recorded as a "
       "graph." },
-    { "ACCEL_CUDA_TUNE",
+    { ENV_CUDA_TUNE,
       "1: every matrix product takes the fastest of several algorithms, timed in the "
       "first step; two runs may then differ in the last bits." },
-    { "ACCEL_CUDA_EPILOGUES", "forward: in the backward, own kernels multiply with the "
-                              "slope of GELU and add up "
-                              "the gradients of biases, not the matrix products; none: "
-                              "in the forward, too, they "
-                              "add the bias and apply GELU. For comparing." },
-    { "ACCEL_NCCL_LIBRARY",
+    { ENV_CUDA_EPILOGUES, "forward: in the backward, own kernels multiply with the "
+                          "slope of GELU and add up "
+                          "the gradients of biases, not the matrix products; none: "
+                          "in the forward, too, they "
+                          "add the bias and apply GELU. For comparing." },
+    { ENV_NCCL_LIBRARY,
       "The file of NCCL to use between GPUs; else the loader looks for libnccl.so.2." },
-    { "ACCEL_RANK, ACCEL_WORLD_SIZE, ACCEL_LOCAL_RANK, ACCEL_LOCAL_WORLD_SIZE, "
-      "ACCEL_NODE_RANK, ACCEL_NUM_NODES",
+    { ENV_RANK ", " ENV_WORLD_SIZE ", " ENV_LOCAL_RANK ", " ENV_LOCAL_WORLD_SIZE
+               ", " ENV_NODE_RANK ", " ENV_NUM_NODES,
       "Set for each task: its place. The variables of torch and of accelerate launch "
       "(RANK, MASTER_ADDR, ACCELERATE_*, FSDP_* ...) are set besides, unless the user "
       "exported them." },
-    { "ACCEL_RESTART_COUNT",
-      "Set for each task: how often this run was started again." },
-    { "ACCEL_CONFIG_DIGEST, ACCEL_CONFIG_RESOLVED, ACCEL_FIRST_JOB_ID, "
-      "ACCEL_LAUNCH_ENVIRONMENT, ACCEL_LAUNCH_PORT, ACCEL_OMP_NUM_THREADS, "
-      "ACCEL_PREEMPTION_NOTICE, ACCEL_RESTART_SHORT, ACCEL_SIZED, "
-      "ACCEL_TASKS_PER_NODE, ACCEL_WARNING, SLURM_ACCEL_ENVIRONMENT, "
-      "SLURM_ACCEL_WARNING",
+    { ENV_RESTART_COUNT, "Set for each task: how often this run was started again." },
+    { ENV_DIGEST ", " ENV_RESOLVED ", " ENV_FIRST_JOB ", " ENV_LAUNCH_ENVIRONMENT
+                 ", " ENV_LAUNCH_PORT ", " ENV_OMP_THREADS ", " ENV_NOTICE
+                 ", " ENV_SHORT_RUNS ", " ENV_SIZED ", " ENV_TASKS_PER_NODE
+                 ", " ENV_WARNING ", " ENV_CARRIER ", " ENV_JOB_WARNING,
       "What the parts of accel tell each other. Do not set them." },
 };
 

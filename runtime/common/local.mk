@@ -4,6 +4,7 @@ libacommon_la_SOURCES += \
 	runtime/common/bf16.h \
 	runtime/common/common.h \
 	runtime/common/console.c \
+	runtime/common/env_names.h \
 	runtime/common/error.c \
 	runtime/common/file_limit.c \
 	runtime/common/messages.def \

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/env_names.h"
 #include "tests/tap.h"
 #include "tests/unit/fake_plugin.h"
 
