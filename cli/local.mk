@@ -56,8 +56,6 @@ accel_SOURCES = \
 	cli/man/template.h \
 	cli/config/settings.c \
 	cli/config/settings.h \
-	cli/task_counts.c \
-	cli/task_counts.h \
 	cli/data/token_output.c \
 	cli/data/token_output.h \
 	cli/doctor/topo_report.c \
@@ -157,14 +155,11 @@ shell_tests += tests/t/1000-config-messages.t tests/t/1010-config-cli.t \
 	tests/t/8000-security-trust.t tests/t/8010-security-privilege.t \
 	tests/t/8020-security-links.t tests/t/1080-config-command.t tests/t/1085-config-ask.t tests/t/1090-config-fsdp2.t \
 	tests/t/1110-test-local.t tests/t/1111-test-slurm.t
-unit_tests += tests/unit/test_step tests/unit/test_config_values
+unit_tests += tests/unit/test_config_values
 tests_unit_test_config_values_SOURCES = tests/unit/test_config_values.c \
 	cli/config/config_values.c cli/config/config_values.h
 tests_unit_test_config_values_CPPFLAGS = $(AM_CPPFLAGS) -DDATADIR='"$(datadir)"'
 tests_unit_test_config_values_LDADD = $(unit_ldadd)
-tests_unit_test_step_SOURCES = tests/unit/test_step.c cli/task_counts.c \
-	cli/task_counts.h
-tests_unit_test_step_LDADD = libtap.la -lm
 EXTRA_DIST += tests/t/bad-configs.sh tests/data/config
 unit_tests += tests/unit/test_launch
 tests_unit_test_launch_SOURCES = tests/unit/test_launch.c

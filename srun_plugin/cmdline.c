@@ -9,8 +9,11 @@
  * below know those of 21.08 to 24.05. A wrong guess costs a default, never a job: the
  * option callback sees the truth.
  */
+#include "srun_plugin/cmdline.h"
+
 #include <fcntl.h>
 #include <limits.h>
+#include <slurm/spank.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -216,6 +219,12 @@ const char *cmdline_letter(char **argv, char letter)
         i += next;
     }
     return value;
+}
+
+bool cmdline_gives(char **argv, char letter, const char *name, size_t min_prefix)
+{
+    return argv && (cmdline_option(argv, name, min_prefix) ||
+                    (letter && cmdline_letter(argv, letter)));
 }
 
 void cmdline_exec(char **argv, char **env)

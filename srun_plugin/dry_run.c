@@ -5,62 +5,30 @@
  * words of the user and the launch defaults come in. Ends the client with 0, or with 1
  * for what would be refused.
  */
-#include <slurm/slurm.h>
+#include "srun_plugin/dry_run.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "srun_plugin/config_api.h"
+#include "common/env_names.h"
+#include "srun_plugin/cmdline.h"
 #include "srun_plugin/plugin.h"
-
-/* The option was given to this client. */
-static bool in_use;
-
-/* Only notes it: the config may be given by a later option. */
-static int dry_run_callback(int val, const char *arg, int remote)
-{
-    (void)val;
-    (void)arg;
-    if (!remote)
-        in_use = true;
-    return 0;
-}
-
-static struct spank_option option = {
-    .name = OPTION_DRY_RUN,
-    .usage = "[accel] print what would run and where each value comes "
-             "from, and queue nothing",
-    .has_arg = 0,
-    .val = 0,
-    .cb = dry_run_callback,
-};
-
-void dry_run_register(spank_t sp)
-{
-    opts_register(sp, &option);
-}
+#include "srun_plugin/say.h"
+#include "srun_plugin/size.h"
+#include "srun_plugin/taskenv.h"
 
 /* ---- the size -------------------------------------------------------------------- */
 
-/* A number of the user's own environment; 0: none. */
-static uint32_t user_number(const char *name)
-{
-    const char *text = defaults_user_env(name);
-    long n = text ? strtol(text, NULL, 10) : 0;
-
-    return n > 0 && n < INT32_MAX ? (uint32_t)n : 0;
-}
-
 /* The size that would be used. What is typed wins; then, for srun, the allocation it is
  * in; then the config. 0: not known. */
-static void find_size(const struct config *cfg, uint32_t *tasks_out,
-                      uint32_t *nodes_out)
+static void find_size(const struct client *c, uint32_t *tasks_out, uint32_t *nodes_out)
 {
-    bool step = spank_context() == S_CTX_LOCAL;
+    const struct config *cfg = &c->file.config;
 
-    size_typed(opts_words(), opts_script(), tasks_out, nodes_out);
-    if (step && !*nodes_out)
-        *nodes_out = user_number("SLURM_JOB_NUM_NODES");
+    size_typed(c, tasks_out, nodes_out);
+    if (!c->allocates && !*nodes_out)
+        *nodes_out = (uint32_t)user_env_long(&c->env, "SLURM_JOB_NUM_NODES", 0);
     if (!*tasks_out)
         *tasks_out = (uint32_t)cfg->num_processes;
     if (!*nodes_out)
@@ -102,10 +70,12 @@ static const struct {
 };
 
 /* Did the user type that option? Then the input has no effect. */
-static bool is_typed(char **argv, size_t i)
+static bool is_typed(const struct typed *t, size_t i)
 {
-    return argv && (cmdline_option(argv, inputs[i].option, inputs[i].min_prefix) ||
-                    (inputs[i].letter && cmdline_letter(argv, inputs[i].letter)));
+    return cmdline_gives(t->words, inputs[i].letter, inputs[i].option,
+                         inputs[i].min_prefix) ||
+           cmdline_gives(t->script, inputs[i].letter, inputs[i].option,
+                         inputs[i].min_prefix);
 }
 
 /* Does this client read this input? SLURM_ inputs are srun's, which has set them only
@@ -121,16 +91,15 @@ static bool is_for_us(const char *input)
 }
 
 /* Prints the launch defaults in the form of options, so that the line can be copied. */
-static void print_options(void)
+static void print_options(const struct client *c)
 {
-    size_t count;
-    const struct launch_default *set = defaults_set(&count);
+    const struct launch_default *set = c->defaults.set;
 
     printf("  options set ");
-    for (size_t k = 0; k < count; k++)
+    for (size_t k = 0; k < c->defaults.set_count; k++)
         for (size_t i = 0; i < ACCEL_ARRAY_SIZE(inputs); i++) {
             if (strcmp(set[k].name, inputs[i].input) != 0 || !is_for_us(set[k].name) ||
-                is_typed(opts_words(), i) || is_typed(opts_script(), i))
+                is_typed(&c->typed, i))
                 continue;
             /* Options without a value. */
             bool flag = strcmp(inputs[i].option, "requeue") == 0 ||
@@ -142,10 +111,8 @@ static void print_options(void)
 }
 
 /* The program or script, as typed. */
-static void print_command(void)
+static void print_command(char **argv)
 {
-    char **argv = opts_words();
-
     if (!argv)
         return;
     argv += cmdline_command(argv);
@@ -174,10 +141,11 @@ static void origin_text(const struct config *cfg, size_t row, char *buf, size_t 
 }
 
 /* Prints what libaccel honours, and everything that was given. */
-static void print_values(const struct config *cfg)
+static void print_values(const struct job_file *f)
 {
+    const struct config *cfg = &f->config;
     size_t count;
-    const struct config_key *keys = opts_api()->schema(&count);
+    const struct config_key *keys = f->api->schema(&count);
 
     printf("values\n");
     for (size_t i = 0; i < count; i++) {
@@ -185,14 +153,14 @@ static void print_values(const struct config *cfg)
 
         if (keys[i].offset == SIZE_MAX && cfg->origin[i] == ORIGIN_DEFAULT)
             continue;
-        opts_api()->key_path(&keys[i], name, sizeof(name));
-        opts_api()->value_text(cfg, &keys[i], value, sizeof(value));
+        f->api->key_path(&keys[i], name, sizeof(name));
+        f->api->value_text(cfg, &keys[i], value, sizeof(value));
         origin_text(cfg, i, origin, sizeof(origin));
         printf("  %-46s %-22s %s\n", name, value[0] ? value : "-", origin);
     }
 }
 
-/* The choice of --accel-resume as resume_export has put it into the environment. */
+/* The choice of --accel-resume as resume_option.c has put it into the environment. */
 static void print_resume(void)
 {
     const char *choice = getenv(ENV_RESUME);
@@ -214,6 +182,7 @@ enum { RANGES = 8 };
  * first and for the last task, into `row` and onto the screen. -1 stands for
  * what Slurm decides. */
 struct ranges {
+    const struct client *client;
     struct task_place first, last;
     size_t count;
     struct {
@@ -224,10 +193,10 @@ struct ranges {
 /* As `get` of struct environ_ops: what the user exports would be there in a task. */
 static bool get_exported(void *where, const char *name, char *buf, size_t len)
 {
+    const struct ranges *r = where;
     char room[1024];
-    const char *value = taskenv_user_value(name, room, sizeof(room));
+    const char *value = taskenv_user_value(r->client, name, room, sizeof(room));
 
-    (void)where;
     if (value)
         snprintf(buf, len, "%s", value);
     return value != NULL;
@@ -279,7 +248,7 @@ static const char *known_later(const char *name, const char *value)
         { "WORLD_SIZE", "-1", "the number of tasks" },
         { "ROLE_WORLD_SIZE", "-1", "the number of tasks" },
         { "GROUP_WORLD_SIZE", "-1", "the number of nodes" },
-        { "ACCEL_FIRST_JOB_ID", "0", "the job id" },
+        { ENV_FIRST_JOB, "0", "the job id" },
         { "MASTER_ADDR", "", "the node of rank 0" },
     };
 
@@ -298,11 +267,12 @@ static void print_variable(void *user, const char *name, const char *value, bool
     const char *later = known_later(name, value);
     char theirs[1024];
     /* Our own names override the user's, see environ_apply. */
-    bool own = !strncmp(name, "ACCEL_", 6), path = task && !strcmp(value, "cwd_last");
+    bool own = !strncmp(name, ENV_PREFIX, strlen(ENV_PREFIX)),
+         path = task && !strcmp(value, "cwd_last");
 
     if (path)
         printf("  %s: its value, then the task's directory\n", name);
-    else if (!own && get_exported(NULL, name, theirs, sizeof(theirs)))
+    else if (!own && get_exported(r, name, theirs, sizeof(theirs)))
         printf("  %s=%s (yours)\n", name, theirs);
     else if (task) {
         r->count = 0;
@@ -341,9 +311,9 @@ static void find_places(struct ranges *r, uint32_t tasks, uint32_t nodes)
 
 /* Goes the same way as a real step (taskenv_list), so the list cannot differ. False,
  * with the reason reported: the step could not start. */
-static bool print_tasks(const struct config *cfg, uint32_t tasks, uint32_t nodes)
+static bool print_tasks(const struct client *c, uint32_t tasks, uint32_t nodes)
 {
-    struct ranges r = { 0 };
+    struct ranges r = { .client = c };
     const struct environ_ops first = { get_exported, note_first, unset_nothing, &r },
                              last = { get_exported, print_range, unset_nothing, &r };
     struct config_world world = { .tasks = or_open(tasks),
@@ -355,7 +325,7 @@ static bool print_tasks(const struct config *cfg, uint32_t tasks, uint32_t nodes
     printf("each task gets\n");
     environ_apply_place(&first, &r.first);
     environ_apply_place(&last, &r.last);
-    if (taskenv_list(cfg, &world, print_variable, &r, &err) == ACCEL_OK)
+    if (taskenv_list(c, &world, print_variable, &r, &err) == ACCEL_OK)
         return true;
     plugin_report(&err);
     return false;
@@ -363,10 +333,12 @@ static bool print_tasks(const struct config *cfg, uint32_t tasks, uint32_t nodes
 
 /* Would the size be accepted? A step of another size is refused. An allocation may be
  * larger: a step of the right size fits into it, but a note says how to ask for one. */
-static bool size_allowed(const struct config *cfg, uint32_t tasks, uint32_t nodes)
+static bool size_allowed(const struct client *c, uint32_t tasks, uint32_t nodes)
 {
-    if (spank_context() == S_CTX_LOCAL)
-        return size_fits(cfg, tasks, nodes);
+    const struct config *cfg = &c->file.config;
+
+    if (!c->allocates)
+        return size_fits(c, tasks, nodes);
     if (cfg->num_processes > 0 && tasks != cfg->num_processes)
         printf("note: a step of all %u tasks would be refused: num_processes is %lld; "
                "start it with -n %lld\n",
@@ -376,29 +348,28 @@ static bool size_allowed(const struct config *cfg, uint32_t tasks, uint32_t node
 
 /* Without a config there is nothing to show. That is an error, because the user must
  * not believe in an empty plan. */
-void dry_run_maybe(void)
+void dry_run_refuse(void)
 {
-    const struct config *cfg = opts_config();
+    plugin_error(A0344, "--" OPTION_DRY_RUN,
+                 "add --" OPTION_CONFIG "=FILE, or leave --" OPTION_DRY_RUN " out",
+                 "there is nothing to show without --%s; nothing was queued",
+                 OPTION_CONFIG);
+    exit(1);
+}
+
+void dry_run_show(const struct client *c)
+{
     uint32_t tasks, nodes;
     bool fits;
 
-    if (!in_use)
-        return;
-    if (!cfg) {
-        plugin_error(A0344, "--" OPTION_DRY_RUN,
-                     "add --" OPTION_CONFIG "=FILE, or leave --" OPTION_DRY_RUN " out",
-                     "there is nothing to show without --%s; nothing was queued",
-                     OPTION_CONFIG);
-        exit(1);
-    }
-    find_size(cfg, &tasks, &nodes);
-    printf("accel: dry run: nothing is queued\n  config       %s\n", opts_path());
+    find_size(c, &tasks, &nodes);
+    printf("accel: dry run: nothing is queued\n  config       %s\n", c->file.path);
     print_size(tasks, nodes);
-    print_options();
+    print_options(c);
     print_resume();
-    print_command();
-    print_values(cfg);
-    fits = print_tasks(cfg, tasks, nodes) && size_allowed(cfg, tasks, nodes);
+    print_command(c->typed.words);
+    print_values(&c->file);
+    fits = print_tasks(c, tasks, nodes) && size_allowed(c, tasks, nodes);
     /* The plan is the only result; losing it is an error. */
     if (fflush(stdout) != 0) {
         plugin_error(A0345, "stdout", "free space, or redirect the output elsewhere",

@@ -6,30 +6,22 @@
  * batch script come in. Lines of information go out, none with -Q. Never refuses
  * anything.
  */
+#include "srun_plugin/hints.h"
+
 #include <limits.h>
-#include <slurm/slurm.h>
+#include <slurm/spank.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "srun_plugin/cmdline.h"
 #include "srun_plugin/plugin.h"
+#include "srun_plugin/script.h"
 #include "srun_plugin/script_text.h"
 
-/* Notes of the config that was read last, a line each or more. */
-static struct strbuf notes;
-
-/* Copies the notes: the diagnostics are freed before they are shown. */
-void hints_take(const struct config_diags *diags)
-{
-    strbuf_free(&notes);
-    for (size_t i = 0; i < diags->count; i++)
-        if (diags->item[i].is_told)
-            strbuf_printf(&notes, "accel: %s\n", diags->item[i].text);
-}
-
 /* One call per line, so that each gets Slurm's prefix. */
-static void say_notes(void)
+static void say_notes(const char *notes)
 {
-    for (const char *line = notes.s; line && *line;) {
+    for (const char *line = notes; line && *line;) {
         int n = (int)strcspn(line, "\n");
 
         if (n)
@@ -73,16 +65,17 @@ static bool starts_python(char **words)
 }
 
 /* The job runs either way, so the user would hardly notice that nothing is sharded. */
-static void say_no_shards(const struct config *cfg, char **words)
+static void say_no_shards(const struct client *c)
 {
+    const struct config *cfg = &c->file.config;
     char place[4200];
 
     if (cfg->distributed_type != DIST_FSDP || cfg->device != DEVICE_CPU ||
-        !starts_python(words))
+        !starts_python(c->typed.words))
         return;
     slurm_info("accel: %s: on CPUs an Accelerate script does not shard: each rank "
                "trains a whole copy, as with MULTI_CPU (libaccel programs do shard)",
-               opts_place("distributed_type", place, sizeof(place)));
+               job_file_place(&c->file, "distributed_type", place, sizeof(place)));
 }
 
 /* Slurm has not applied -Q to its log yet at this point. */
@@ -91,21 +84,15 @@ static bool is_quiet(char **words)
     return cmdline_letter(words, 'Q') || cmdline_option(words, "quiet", 4);
 }
 
-void hints_say(void)
+void hints_say(const struct client *c)
 {
-    const struct config *cfg = opts_config();
-    char **words = opts_words();
+    char **words = c->typed.words;
 
-    if (!cfg || !words || is_quiet(words))
+    if (!words || is_quiet(words))
         return;
-    say_notes();
-    if (spank_context() == S_CTX_LOCAL)
-        say_no_shards(cfg, words);
+    say_notes(c->file.notes.s);
+    if (!c->allocates)
+        say_no_shards(c);
     else if (cmdline_is_sbatch())
         say_bare_python(words);
-}
-
-void hints_free(void)
-{
-    strbuf_free(&notes);
 }

@@ -10,18 +10,21 @@
  * kernel delivers a signal of the process to the main thread if that does not block it.
  * So the main thread unblocks them, until the first one has come.
  */
+#include "srun_plugin/interrupt.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <slurm/slurm.h>
+#include <slurm/spank.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "srun_plugin/plugin.h"
+#include "common/common.h"
 
 /* Slurm's default. */
 #define KILL_WAIT_S 30
@@ -30,11 +33,10 @@
 
 /* Signals that are handled; the only ones that are unblocked. */
 static const int taken[] = { SIGTERM, SIGHUP, SIGINT };
+/* These two are the handler's, which gets no argument of ours and may touch nothing
+ * else: the signal that came, and the pipe to the thread (one byte, the signal). */
 static volatile sig_atomic_t seen;
-/* From the handler to the thread: one byte, the signal. */
 static int wake[2] = { -1, -1 };
-static uint32_t job, step;
-static unsigned kill_wait = KILL_WAIT_S;
 
 /* Runs in the main thread, once. Blocks the signals in the interrupted context, so that
  * from the next one on srun is in charge again; Ctrl-C, and a signal that cannot be
@@ -60,12 +62,12 @@ int interrupt_seen(void)
 }
 
 /* Sends SIGTERM to the tasks; tries again for 1.5 s. */
-static bool tell_tasks(void)
+static bool tell_tasks(const struct interrupt *i)
 {
     const struct timespec pause = { .tv_nsec = 300000000 };
 
-    for (int i = 0; i < ASKS; i++) {
-        if (slurm_signal_job_step(job, step, SIGTERM) == SLURM_SUCCESS)
+    for (int n = 0; n < ASKS; n++) {
+        if (slurm_signal_job_step(i->job, i->step, SIGTERM) == SLURM_SUCCESS)
             return true;
         nanosleep(&pause, NULL);
     }
@@ -74,9 +76,10 @@ static bool tell_tasks(void)
 
 /* A thread of its own, because a handler must not send messages. When the patience is
  * over, SIGTERM makes srun kill the tasks as it always would. */
-static void *wait_for_signal(void *unused)
+static void *wait_for_signal(void *interrupt)
 {
-    const struct timespec patience = { .tv_sec = kill_wait };
+    const struct interrupt *i = interrupt;
+    const struct timespec patience = { .tv_sec = i->kill_wait };
     char sig;
 
     while (read(wake[0], &sig, 1) != 1)
@@ -84,16 +87,16 @@ static void *wait_for_signal(void *unused)
             return NULL;
     slurm_info("accel: srun received SIG%s: the tasks have %u s to save and end; a "
                "second signal ends them at once",
-               sigabbrev_np(sig), kill_wait);
-    if (tell_tasks())
+               sigabbrev_np(sig), i->kill_wait);
+    if (tell_tasks(i))
         nanosleep(&patience, NULL);
     kill(getpid(), SIGTERM);
-    return unused;
+    return NULL;
 }
 
 /* The thread starts with all signals blocked, so that srun's keep going where
  * they did. */
-static bool start_thread(void)
+static bool start_thread(struct interrupt *i)
 {
     pthread_attr_t attr;
     pthread_t thread;
@@ -106,7 +109,7 @@ static bool start_thread(void)
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&thread, &attr, wait_for_signal, NULL);
+    rc = pthread_create(&thread, &attr, wait_for_signal, i);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     return rc == 0;
@@ -114,28 +117,25 @@ static bool start_thread(void)
 
 /* The handlers are set before the signals are unblocked. slurm_conf is a symbol of
  * srun's own. */
-void interrupt_watch(uint32_t job_id, uint32_t step_id)
+void interrupt_watch(struct interrupt *i)
 {
     const slurm_conf_t *conf = dlsym(RTLD_DEFAULT, "slurm_conf");
     struct sigaction ours = { .sa_sigaction = on_signal,
                               .sa_flags = SA_SIGINFO | SA_RESTART };
     sigset_t set;
 
-    job = job_id;
-    step = step_id;
-    if (conf && conf->kill_wait > 0)
-        kill_wait = conf->kill_wait;
+    i->kill_wait = conf && conf->kill_wait > 0 ? conf->kill_wait : KILL_WAIT_S;
     /* Outside of the main thread everything stays as srun has it. */
-    if (wake[0] >= 0 || getpid() != (pid_t)syscall(SYS_gettid) || !start_thread())
+    if (wake[0] >= 0 || getpid() != (pid_t)syscall(SYS_gettid) || !start_thread(i))
         return;
     sigemptyset(&ours.sa_mask);
     sigemptyset(&set);
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(taken); i++) {
-        sigaddset(&ours.sa_mask, taken[i]);
-        sigaddset(&set, taken[i]);
+    for (size_t k = 0; k < ACCEL_ARRAY_SIZE(taken); k++) {
+        sigaddset(&ours.sa_mask, taken[k]);
+        sigaddset(&set, taken[k]);
     }
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(taken); i++)
-        if (sigaction(taken[i], &ours, NULL) != 0)
+    for (size_t k = 0; k < ACCEL_ARRAY_SIZE(taken); k++)
+        if (sigaction(taken[k], &ours, NULL) != 0)
             return;
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }

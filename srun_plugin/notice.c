@@ -6,12 +6,16 @@
  * checkpoint takes and whether they handle the warning; and a line about a time limit
  * that is too short.
  */
+#include "srun_plugin/notice.h"
+
 #include <dlfcn.h>
 #include <slurm/slurm.h>
+#include <slurm/spank.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/env_names.h"
 #include "srun_plugin/plugin.h"
 
 /* Slurm looks at time limits this often. */
@@ -100,9 +104,10 @@ static bool is_warning(const char *text)
 
 /* Unsets both first: they may be left from the step or job that this srun runs in. Asks
  * the controller only if there is something to tell. */
-void notice_export(const struct config *cfg, uint32_t job_id)
+void notice_export(const struct client *c, uint32_t job_id)
 {
-    const char *warning = defaults_warning(opts_words());
+    const struct config *cfg = &c->file.config;
+    const char *warning = defaults_warning(&c->defaults, &c->typed, &c->env);
     const slurm_job_info_t *job = NULL;
     job_info_msg_t *msg = NULL;
 

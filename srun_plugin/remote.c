@@ -5,14 +5,24 @@
  * accel asked for is ignored until the program handles it. Opens none of the user's
  * files, parses no YAML, does nothing as root.
  */
+#include "srun_plugin/remote.h"
+
 #include <signal.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/env_names.h"
 #include "common/port.h"
+#include "common/repeat_list.h"
+#include "config/python/environ.h"
 #include "srun_plugin/plugin.h"
+#include "srun_plugin/say.h"
+
+/* --accel-config came with the step, and it was not "none". Static, because Slurm's call
+ * for an option has no argument of ours; slurmstepd forks the tasks afterwards. */
+static bool active;
 
 /* The task while its environment is made. */
 struct task {
@@ -133,7 +143,7 @@ static void apply(void *user, const char *name, const char *value, bool task)
     int64_t first;
 
     if (strcmp(name, ENV_TASKS_PER_NODE) == 0) {
-        first = rank_of_node(value, t->place.node);
+        first = repeat_list_sum(value, t->place.node);
         t->place.rank = first + t->place.local_rank;
         t->placed = first >= 0;
         return;
@@ -168,6 +178,11 @@ static bool hold_port(struct task *t)
     return false;
 }
 
+void remote_take_config(const char *arg)
+{
+    active = arg && strcmp(arg, CONFIG_OFF) != 0;
+}
+
 /* Every failure is reported and ends the task; see dispatch.c for why only here. */
 int remote_task_init(spank_t sp)
 {
@@ -178,6 +193,8 @@ int remote_task_init(spank_t sp)
     accel_status_t st;
     char *text;
 
+    if (!active)
+        return 0;
     /* The batch script, the extern step and salloc's shell are no tasks of a run. */
     if (spank_get_item(sp, S_JOB_STEPID, &step_id) != ESPANK_SUCCESS ||
         step_id >= FIRST_SPECIAL_ID)

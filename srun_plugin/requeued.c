@@ -6,12 +6,15 @@
  * come in. Then the job is cancelled before it starts, or an error names the one that
  * is left. Never touches a job that was not queued again.
  */
+#include "srun_plugin/requeued.h"
+
 #include <signal.h>
 #include <slurm/slurm.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "srun_plugin/plugin.h"
+#include "srun_plugin/say.h"
 
 /* Between two requests to the controller. */
 #define LOOK_NS 50000000

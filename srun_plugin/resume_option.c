@@ -5,63 +5,41 @@
  * does not exist is refused before anything is queued, unless another job may still
  * create it.
  */
-#include <slurm/slurm.h>
-#include <stdio.h>
+#include "srun_plugin/resume_option.h"
+
 #include <stdlib.h>
-#include <limits.h>
 
+#include "common/env_names.h"
+#include "srun_plugin/cmdline.h"
 #include "srun_plugin/plugin.h"
-
-/* Empty: the option is not in use. */
-static char choice[PATH_MAX];
+#include "srun_plugin/say.h"
 
 /* Does this job wait for others (--dependency)? Then its checkpoint may not
  * exist yet. */
-static bool waits_for_a_job(void)
+static bool waits_for_a_job(const struct typed *t)
 {
-    char **argv = opts_words(), **script = opts_script();
-
-    return (argv &&
-            (cmdline_option(argv, "dependency", 3) || cmdline_letter(argv, 'd'))) ||
-           (script &&
-            (cmdline_option(script, "dependency", 3) || cmdline_letter(script, 'd')));
+    return cmdline_gives(t->words, 'd', "dependency", 3) ||
+           cmdline_gives(t->script, 'd', "dependency", 3);
 }
 
-/* Slurm's callback; -1 refuses the option and ends the client. */
-static int resume_callback(int val, const char *arg, int remote)
+bool resume_option_take(struct client *c, const char *arg)
 {
     accel_error_t err = { 0 };
     bool inherited;
 
-    (void)val;
-    if (remote || !arg || !opts_is_ours(OPTION_RESUME, arg, &inherited))
-        return 0;
-    if (resume_choice(arg, opts_base(inherited), choice, sizeof(choice), &err) ==
+    if (!arg || !typed_is_ours(&c->typed, OPTION_RESUME, arg, &inherited))
+        return true;
+    if (resume_choice(arg, typed_base(inherited), c->resume, sizeof(c->resume), &err) ==
             ACCEL_OK &&
-        (waits_for_a_job() || resume_exists(arg, choice, &err) == ACCEL_OK))
-        return 0;
+        (waits_for_a_job(&c->typed) || resume_exists(arg, c->resume, &err) == ACCEL_OK))
+        return true;
     plugin_report(&err);
-    return -1;
+    return false;
 }
 
-static struct spank_option option = {
-    .name = OPTION_RESUME,
-    .arginfo = "auto|none|PATH",
-    .usage = "[accel] resume from the newest intact checkpoint (auto), from none, or "
-             "from PATH (a checkpoint, or a directory of them)",
-    .has_arg = 1,
-    .val = 0,
-    .cb = resume_callback,
-};
-
-void resume_register(spank_t sp)
+/* Without --accel-config no task would read the variable. */
+void resume_option_export(const struct client *c)
 {
-    opts_register(sp, &option);
-}
-
-/* Only with --accel-config: without it no task would read the variable. */
-void resume_export(void)
-{
-    if (choice[0] && opts_config())
-        setenv(ENV_RESUME, choice, 1);
+    if (c->resume[0])
+        setenv(ENV_RESUME, c->resume, 1);
 }

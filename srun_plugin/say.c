@@ -5,12 +5,11 @@
  * Slurm's error log, which is the user's terminal in srun, sbatch, salloc and in a
  * task.
  */
-#include <slurm/slurm.h>
+#include "srun_plugin/say.h"
+
+#include <slurm/spank.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "common/common.h"
-#include "srun_plugin/plugin.h"
 
 void plugin_error(enum message code, const char *where, const char *cure,
                   const char *fmt, ...)

@@ -5,6 +5,8 @@
  * serves both. Reads with the caller's rights; never touches a script that comes
  * through stdin.
  */
+#include "srun_plugin/script.h"
+
 #include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
@@ -13,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "srun_plugin/plugin.h"
+#include "srun_plugin/cmdline.h"
 
 /* A regular file of bounded size: anything else is left to sbatch. */
 static bool is_script(const char *path)

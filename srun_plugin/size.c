@@ -6,18 +6,19 @@
  * options a user would have typed. Command line, script and config come in. Never
  * overrides a size the user gave.
  */
+#include "srun_plugin/size.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "srun_plugin/config_api.h"
-#include "srun_plugin/plugin.h"
+#include "common/env_names.h"
+#include "common/repeat_list.h"
+#include "srun_plugin/cmdline.h"
+#include "srun_plugin/say.h"
 
-/* Marks the second start, so that there is no third; removed before the job gets
- * the environment. */
-#define ENV_GUARD "ACCEL_SIZED"
 /* --ntasks, --ntasks-per-node and --nodes. */
 #define MAX_ADDED 3
 
@@ -27,20 +28,13 @@ static const char *plural(long long n)
     return n == 1 ? "" : "s";
 }
 
-/* Is the option on this command line (or in the script's words)? `letter` 0: it
- * has none. */
-static bool gives(char **argv, char letter, const char *name, size_t min_prefix)
-{
-    return argv && (cmdline_option(argv, name, min_prefix) ||
-                    (letter && cmdline_letter(argv, letter)));
-}
-
 /* Any of these options fixes the number of tasks. */
 static bool gives_tasks(char **argv)
 {
-    return gives(argv, 'n', "ntasks", 6) || gives(argv, 0, "ntasks-per-node", 12) ||
-           gives(argv, 0, "ntasks-per-gpu", 12) ||
-           gives(argv, 0, "ntasks-per-tres", 12);
+    return cmdline_gives(argv, 'n', "ntasks", 6) ||
+           cmdline_gives(argv, 0, "ntasks-per-node", 12) ||
+           cmdline_gives(argv, 0, "ntasks-per-gpu", 12) ||
+           cmdline_gives(argv, 0, "ntasks-per-tres", 12);
 }
 
 /* Is `word` among the words from the command on? ":" and "hetjob" mark heterogeneous
@@ -54,9 +48,10 @@ static bool has_word(char **argv, const char *word)
 }
 
 /* Writes the options to add into `text`; returns their number. */
-static size_t missing(const struct config *cfg, char **argv, char **script,
+static size_t missing(const struct config *cfg, const struct typed *t,
                       char text[MAX_ADDED][40])
 {
+    char **argv = t->words, **script = t->script;
     long long tasks = cfg->num_processes, nodes = cfg->num_machines;
     size_t n = 0;
 
@@ -67,8 +62,8 @@ static size_t missing(const struct config *cfg, char **argv, char **script,
     snprintf(text[n++], sizeof(*text), "--ntasks=%lld", tasks);
     /* --nodes and --ntasks-per-node only together, or Slurm could spread the
      * tasks unevenly. */
-    if (nodes <= 0 || tasks % nodes || gives(argv, 'N', "nodes", 5) ||
-        gives(script, 'N', "nodes", 5))
+    if (nodes <= 0 || tasks % nodes || cmdline_gives(argv, 'N', "nodes", 5) ||
+        cmdline_gives(script, 'N', "nodes", 5))
         return n;
     snprintf(text[n++], sizeof(*text), "--ntasks-per-node=%lld", tasks / nodes);
     snprintf(text[n++], sizeof(*text), "--nodes=%lld", nodes);
@@ -76,14 +71,14 @@ static size_t missing(const struct config *cfg, char **argv, char **script,
 }
 
 /* The added options come first, so what the user typed still wins over them. */
-void size_ask_again(const struct config *cfg, char **argv, char **script)
+void size_ask_again(const struct config *cfg, const struct typed *t)
 {
-    char text[MAX_ADDED][40], cure[80], **next;
+    char text[MAX_ADDED][40], cure[80], **argv = t->words, **next;
     size_t added, words = 0;
 
-    if (getenv(ENV_GUARD) || !argv[0])
+    if (getenv(ENV_SIZED) || !argv[0])
         return;
-    added = missing(cfg, argv, script, text);
+    added = missing(cfg, t, text);
     if (added == 0)
         return;
     while (argv[words])
@@ -96,18 +91,18 @@ void size_ask_again(const struct config *cfg, char **argv, char **script)
         next[1 + i] = text[i];
     /* The NULL at the end is copied along. */
     memcpy(next + 1 + added, argv + 1, words * sizeof(*next));
-    if (setenv(ENV_GUARD, "1", 1) == 0) {
+    if (setenv(ENV_SIZED, "1", 1) == 0) {
         cmdline_exec(next, environ);
         snprintf(cure, sizeof(cure), "pass %s on the command line", text[0]);
         plugin_error(A0316, argv[0], cure, "cannot restart with %s: %m", text[0]);
-        unsetenv(ENV_GUARD);
+        unsetenv(ENV_SIZED);
     }
     free(next);
 }
 
 void size_forget_guard(void)
 {
-    unsetenv(ENV_GUARD);
+    unsetenv(ENV_SIZED);
 }
 
 /* The number that an option gives, or 0: "2-4", "1K" and the like are left to Slurm. */
@@ -124,13 +119,15 @@ static uint32_t number_of(char **argv, char letter, const char *name, size_t min
 
 bool size_is_typed(char **argv)
 {
-    return gives(argv, 'N', "nodes", 5) || gives(argv, 'n', "ntasks", 6);
+    return cmdline_gives(argv, 'N', "nodes", 5) ||
+           cmdline_gives(argv, 'n', "ntasks", 6);
 }
 
 /* The command line wins over the script, for tasks and for nodes separately. */
-void size_typed(char **argv, char **script, uint32_t *tasks_out, uint32_t *nodes_out)
+void size_typed(const struct client *c, uint32_t *tasks_out, uint32_t *nodes_out)
 {
-    char **said = gives(argv, 'N', "nodes", 5) ? argv : script;
+    char **argv = c->typed.words, **script = c->typed.script;
+    char **said = cmdline_gives(argv, 'N', "nodes", 5) ? argv : script;
     uint32_t per_node;
 
     *nodes_out = number_of(said, 'N', "nodes", 5);
@@ -139,35 +136,35 @@ void size_typed(char **argv, char **script, uint32_t *tasks_out, uint32_t *nodes
     per_node = number_of(said, 0, "ntasks-per-node", 12);
     /* In srun the number of tasks comes from the config, and --ntasks-per-node is a
      * limit. The bounds keep the product in 32 bits. */
-    if (*tasks_out == 0 && spank_context() == S_CTX_ALLOCATOR && per_node < 1u << 16 &&
-        *nodes_out < 1u << 16)
+    if (*tasks_out == 0 && c->allocates && per_node < 1u << 16 && *nodes_out < 1u << 16)
         *tasks_out = per_node * *nodes_out;
     /* A script's srun inherits the number of tasks of its job. */
-    const char *outer = defaults_user_env("SLURM_NTASKS");
-    if (*tasks_out == 0 && spank_context() == S_CTX_LOCAL && outer)
+    const char *outer = user_env_get(&c->env, "SLURM_NTASKS");
+    if (*tasks_out == 0 && !c->allocates && outer)
         *tasks_out = (uint32_t)strtoul(outer, NULL, 10);
 }
 
 /* Checks the sizes of parallelism_config and megatron_lm_config against this step. */
-static bool mesh_fits(const struct config *cfg, uint32_t tasks)
+static bool mesh_fits(const struct job_file *f, uint32_t tasks)
 {
-    const struct config_api *api = opts_api();
     accel_error_t err;
 
-    if (!api || tasks == 0 || api->check_world(cfg, tasks, &err) == ACCEL_OK)
+    if (!f->api || tasks == 0 ||
+        f->api->check_world(&f->config, tasks, &err) == ACCEL_OK)
         return true;
     plugin_report(&err);
     return false;
 }
 
 /* Each message offers both ways out: another size, or another config. */
-bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes)
+bool size_fits(const struct client *c, uint32_t tasks, uint32_t nodes)
 {
+    const struct config *cfg = &c->file.config;
     long long want = cfg->num_processes, machines = cfg->num_machines;
     char place[4200], cure[400];
 
     if (want > 0 && tasks > 0 && tasks != want) {
-        opts_place("num_processes", place, sizeof(place));
+        job_file_place(&c->file, "num_processes", place, sizeof(place));
         snprintf(
             cure, sizeof(cure),
             "request %lld task%s (-n %lld; in a batch job also #SBATCH --ntasks=%lld), "
@@ -180,7 +177,7 @@ bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes)
         return false;
     }
     if (machines > 0 && nodes > 0 && nodes != machines) {
-        opts_place("num_machines", place, sizeof(place));
+        job_file_place(&c->file, "num_machines", place, sizeof(place));
         snprintf(cure, sizeof(cure),
                  "request %lld node%s (-N %lld), or set num_machines: %u in the file, "
                  "or remove num_machines to accept any number",
@@ -191,7 +188,7 @@ bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes)
         return false;
     }
     if (cfg->distributed_type == DIST_NO && tasks > 1) {
-        opts_place("distributed_type", place, sizeof(place));
+        job_file_place(&c->file, "distributed_type", place, sizeof(place));
         plugin_error(
             A0303, place,
             "start one task (-n1), or use distributed_type: MULTI_CPU, MULTI_GPU or "
@@ -199,18 +196,18 @@ bool size_fits(const struct config *cfg, uint32_t tasks, uint32_t nodes)
             "distributed_type NO means one process, but this step has %u tasks", tasks);
         return false;
     }
-    return mesh_fits(cfg, tasks);
+    return mesh_fits(&c->file, tasks);
 }
 
-/* Sizes that are not known yet pass; local.c sees the real ones. */
-void size_refuse_early(const struct config *cfg, char **argv)
+/* Sizes that are not known yet pass; srun_step.c sees the real ones. */
+void size_refuse_early(const struct client *c)
 {
     uint32_t tasks, nodes;
 
-    size_typed(argv, NULL, &tasks, &nodes);
-    if (has_word(argv, ":") || defaults_user_env("SLURM_HET_SIZE"))
+    size_typed(c, &tasks, &nodes);
+    if (has_word(c->typed.words, ":") || user_env_get(&c->env, "SLURM_HET_SIZE"))
         size_refuse_het();
-    else if (size_fits(cfg, tasks, nodes))
+    else if (size_fits(c, tasks, nodes))
         return;
     exit(1);
 }
@@ -221,42 +218,24 @@ void size_refuse_het(void)
                  "heterogeneous jobs are not supported yet");
 }
 
-/* CPUs of the allocation this srun runs in, from "2(x3),1"; 0: not known. */
-static long long allocated_cpus(void)
-{
-    const char *p = defaults_user_env("SLURM_JOB_CPUS_PER_NODE");
-    long long sum = 0;
-
-    while (p && *p) {
-        char *end;
-        long cpus = strtol(p, &end, 10), times = 1;
-        if (end == p)
-            return 0;
-        if (strncmp(end, "(x", 2) == 0) {
-            times = strtol(end + 2, &end, 10);
-            end += *end == ')';
-        }
-        sum += (long long)cpus * times;
-        p = end + (*end == ',');
-        if (*end && *end != ',')
-            return 0;
-    }
-    return sum;
-}
-
 /* Not when the user has chosen a number of tasks, or more tasks than CPUs,
  * on purpose. */
-void size_hint(const struct config *cfg, char **argv)
+void size_hint(const struct client *c)
 {
-    long long cpus = allocated_cpus(), tasks = cfg->num_processes;
+    char **argv = c->typed.words;
+    long long cpus =
+                  repeat_list_total(user_env_get(&c->env, "SLURM_JOB_CPUS_PER_NODE")),
+              tasks = c->file.config.num_processes;
     char cure[80];
 
     if (cpus == 0 || cpus >= tasks || !argv || gives_tasks(argv) ||
-        gives(argv, 'O', "overcommit", 4) || defaults_user_env("SLURM_NTASKS") ||
-        defaults_user_env("SLURM_NPROCS") || defaults_user_env("SLURM_OVERCOMMIT"))
+        cmdline_gives(argv, 'O', "overcommit", 4) ||
+        user_env_get(&c->env, "SLURM_NTASKS") ||
+        user_env_get(&c->env, "SLURM_NPROCS") ||
+        user_env_get(&c->env, "SLURM_OVERCOMMIT"))
         return;
     snprintf(cure, sizeof(cure), "pass --ntasks=%lld to sbatch or salloc", tasks);
-    plugin_error(A0314, opts_path(), cure,
+    plugin_error(A0314, c->file.path, cure,
                  "this allocation has %lld CPU%s, but the config asks for %lld task%s",
                  cpus, plural(cpus), tasks, plural(tasks));
 }

@@ -20,6 +20,7 @@
 
 #include "cli/cli.h"
 #include "cli/report.h"
+#include "common/env_names.h"
 
 extern char **environ;
 
@@ -216,7 +217,7 @@ static void add_variables(json_t *o)
     if (!list)
         return;
     for (size_t i = 0; i < n; i++)
-        if (!strncmp(environ[i], "ACCEL_", 6) || !strncmp(environ[i], "SLURM_", 6) ||
+        if (!strncmp(environ[i], ENV_PREFIX, 6) || !strncmp(environ[i], "SLURM_", 6) ||
             !strncmp(environ[i], "PMIX_", 5))
             list[kept++] = environ[i];
     qsort(list, kept, sizeof(*list), by_name);

@@ -13,8 +13,8 @@
 
 #include "cli/cli.h"
 #include "cli/report.h"
-#include "cli/task_counts.h"
 #include "cli/doctor/topo_report.h"
+#include "common/repeat_list.h"
 
 /* More ranks than any node has cores for; keeps a typing error from
  * allocating gigabytes. */
@@ -82,7 +82,7 @@ static accel_status_t find_own_place(struct place *p, accel_error_t *err)
     p->node = (int)env_long("SLURM_NODEID", 0);
     p->local_rank = (int)env_long("SLURM_LOCALID", 0);
     /* Slurm names the tasks of every node in one list, and this node by its number. */
-    p->local_size = step_tasks_on_node(tasks, p->node);
+    p->local_size = (int)repeat_list_at(tasks, p->node);
     if (p->local_size < 1 || p->local_rank < 0 || p->local_rank >= p->local_size)
         return accel_fail_at(err, A0415, "SLURM_LOCALID",
                              "run it with srun, or unset SLURM_PROCID outside a step",

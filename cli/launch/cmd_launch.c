@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/env_names.h"
 #include "config/config.h"
 #include "cli/cli.h"
 #include "cli/launch/launch.h"
@@ -185,7 +186,7 @@ static char **mpirun_command(const char *mpirun, const char *count, const char *
 {
     const char *head[] = { mpirun,           "-n",        count, "--map-by",
                            ":OVERSUBSCRIBE", "--bind-to", "none" };
-    const char *const names[] = { LAUNCH_CARRIER, LAUNCH_PORT, ENV_RESUME };
+    const char *const names[] = { ENV_LAUNCH_ENVIRONMENT, ENV_LAUNCH_PORT, ENV_RESUME };
     size_t n = 0, tail = 0;
     char **argv;
 
@@ -253,8 +254,8 @@ static int run_mpirun(const struct launch_args *a, const struct launch_env *env)
     snprintf(count, sizeof(count), "%lld", (long long)env->world);
     snprintf(port, sizeof(port), "%u", env->port);
     argv = mpirun_command(mpirun, count, self, a->command);
-    if (!argv || setenv(LAUNCH_CARRIER, env->carrier.s, 1) ||
-        setenv(LAUNCH_PORT, port, 1)) {
+    if (!argv || setenv(ENV_LAUNCH_ENVIRONMENT, env->carrier.s, 1) ||
+        setenv(ENV_LAUNCH_PORT, port, 1)) {
         accel_fail_nomem(&err, "arguments", 0);
         code = cli_fail(&err);
     } else {

@@ -55,12 +55,9 @@ accel_status_t launch_env_apply(const struct launch_env *env, int64_t local_rank
 /* Prints the whole list on stdout: "NAME=value" for all tasks, then "task
  * 0: NAME=value ...". */
 accel_status_t launch_env_print(const struct launch_env *env, accel_error_t *err);
-/* In a task of mpirun: takes the list from the environment and applies it. */
+/* In a task of mpirun: takes the list from ACCEL_LAUNCH_ENVIRONMENT, and the port of
+ * our choice (0: none) from ACCEL_LAUNCH_PORT. Removes both, and applies the list. */
 accel_status_t launch_env_as_task(accel_error_t *err);
-/* How the list travels through mpirun, and the port of our choice (0: none). Both are
- * removed before the program starts. */
-#define LAUNCH_CARRIER "ACCEL_LAUNCH_ENVIRONMENT"
-#define LAUNCH_PORT    "ACCEL_LAUNCH_PORT"
 void launch_env_free(struct launch_env *env);
 
 /* ---- launch_fork.c --------------------------------------------------------------- */

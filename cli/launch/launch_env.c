@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/env_names.h"
 #include "common/port.h"
 #include "cli/launch/launch.h"
 
@@ -89,9 +90,9 @@ static accel_status_t add_resolved_config(const struct config *cfg, const char *
     else
         st = config_encode(cfg, text, RESOLVED_MAX + 1, err);
     if (st == ACCEL_OK) {
-        carrier_add(carrier, "ACCEL_CONFIG_RESOLVED", text, false);
+        carrier_add(carrier, ENV_RESOLVED, text, false);
         if (path)
-            carrier_add(carrier, "ACCEL_CONFIG", full ? full : path, false);
+            carrier_add(carrier, ENV_CONFIG, full ? full : path, false);
     }
     free(full);
     free(text);
@@ -228,7 +229,7 @@ accel_status_t launch_env_apply(const struct launch_env *env, int64_t local_rank
  * program does not inherit it. */
 accel_status_t launch_env_as_task(accel_error_t *err)
 {
-    const char *list = getenv(LAUNCH_CARRIER);
+    const char *list = getenv(ENV_LAUNCH_ENVIRONMENT);
     struct task_place place = { .rank = env_long("OMPI_COMM_WORLD_RANK", -1),
                                 .world = env_long("OMPI_COMM_WORLD_SIZE", -1),
                                 .local_rank =
@@ -248,12 +249,12 @@ accel_status_t launch_env_as_task(accel_error_t *err)
     copy = strdup(list);
     if (!copy)
         return accel_fail_nomem(err, "the environment", strlen(list));
-    unsetenv(LAUNCH_CARRIER);
+    unsetenv(ENV_LAUNCH_ENVIRONMENT);
     st = apply_list(copy, &place, err);
     free(copy);
     if (st == ACCEL_OK && place.rank == 0 && !users)
-        st = hold_port((unsigned)env_long(LAUNCH_PORT, 0), err);
-    unsetenv(LAUNCH_PORT);
+        st = hold_port((unsigned)env_long(ENV_LAUNCH_PORT, 0), err);
+    unsetenv(ENV_LAUNCH_PORT);
     return st;
 }
 
@@ -273,8 +274,9 @@ static void print_common(void *user, const char *name, const char *value, bool t
     const char *users = getenv(name);
 
     (void)user;
-    if (!task && strcmp(name, "ACCEL_CONFIG_RESOLVED") != 0)
-        printf("%s=%s\n", name, users && strncmp(name, "ACCEL_", 6) ? users : value);
+    if (!task && strcmp(name, ENV_RESOLVED) != 0)
+        printf("%s=%s\n", name,
+               users && strncmp(name, ENV_PREFIX, strlen(ENV_PREFIX)) ? users : value);
 }
 
 /* Variables that depend on the task. */

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/env_names.h"
 #include "config/config.h"
 #include "cli/cli.h"
 
@@ -95,11 +96,11 @@ static int resolve_test_config(const char *path, struct config *cfg)
  * the other sources say. */
 static int load_test_config(const struct test_args *a, struct config *cfg)
 {
-    const char *resolved = getenv("ACCEL_CONFIG_RESOLVED");
+    const char *resolved = getenv(ENV_RESOLVED);
     accel_error_t err = { 0 };
 
     if (a->config || !resolved || !*resolved)
-        return resolve_test_config(a->config ? a->config : getenv("ACCEL_CONFIG"), cfg);
+        return resolve_test_config(a->config ? a->config : getenv(ENV_CONFIG), cfg);
     if (config_decode(resolved, cfg, &err) == ACCEL_OK)
         return 0;
     return speaks() ? cli_fail(&err) : accel_exit_code(err.code);
@@ -121,7 +122,7 @@ static accel_status_t export_test_config(struct config *cfg, accel_error_t *err)
     cfg->preempt_requeue = cfg->preempt_resubmit = false;
     st = config_encode(cfg, text, sizeof(text), err);
     if (st == ACCEL_OK &&
-        (setenv("ACCEL_CONFIG_RESOLVED", text, 1) || setenv("ACCEL_RESUME", "none", 1)))
+        (setenv(ENV_RESOLVED, text, 1) || setenv(ENV_RESUME, "none", 1)))
         st = accel_fail_nomem(err, "the environment", strlen(text));
     return st;
 }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "cli/selftest/selftest.h"
+#include "common/env_names.h"
 
 /* Tokens of a sample; bytes of text; lowest number of the text's descriptor. */
 enum { SEQ = 32, TEXT_BYTES = 64 << 10, TEXT_FD = 500 };
@@ -146,7 +147,7 @@ int selftest_reference(int world, const char *out)
 static char **lone_environment(char *resolved)
 {
     static const char *const launchers[] = { "PMIX_",  "PMI_", "OMPI_",
-                                             "SLURM_", "PRTE", "ACCEL_" };
+                                             "SLURM_", "PRTE", ENV_PREFIX };
     size_t n = 0, kept = 0;
     char **env;
 
@@ -231,7 +232,7 @@ accel_status_t selftest_alone(const accel_t *run, const char *out,
                               double loss_out[SELFTEST_STEPS], accel_error_t *err)
 {
     static char resolved[17 << 10];
-    const char key[] = "ACCEL_CONFIG_RESOLVED=";
+    const char key[] = ENV_RESOLVED "=";
     char number[16], *argv[] = { (char *)"accel-selftest", (char *)"--reference",
                                  number, (char *)out, NULL };
     struct config one = run->config;

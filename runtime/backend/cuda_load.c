@@ -12,13 +12,12 @@
 
 #include "backend/cuda/module.h"
 #include "backend/cuda_load.h"
-
-#define ENV_MODULE "ACCEL_CUDA_MODULE" /* a path, for builds that are not installed */
+#include "common/env_names.h"
 
 /* An empty variable counts as unset, as a shell's `VAR= cmd` means it. */
 static const char *module_path(void)
 {
-    const char *path = getenv(ENV_MODULE);
+    const char *path = getenv(ENV_CUDA_MODULE);
 
     return path && *path ? path : PKGLIBDIR "/" CUDA_MODULE_FILE;
 }
@@ -57,7 +56,7 @@ static accel_status_t check_module(const struct accel_cuda_module *m, const char
                                    accel_error_t *err)
 {
     const char *cure = "install library and module from one build (make install), and "
-                       "unset " ENV_MODULE " if it points elsewhere";
+                       "unset " ENV_CUDA_MODULE " if it points elsewhere";
 
     if (m->abi != CUDA_MODULE_ABI)
         return accel_fail(err, A0442, cure,
@@ -84,10 +83,10 @@ static accel_status_t cuda_load_module(const struct accel_cuda_module **module_o
     accel_status_t st;
     void *library, *symbol;
 
-    if (access(path, F_OK) && getenv(ENV_MODULE))
-        return accel_fail(err, A0440,
-                          "unset " ENV_MODULE " or give it the module's path",
-                          "the CUDA module %s (" ENV_MODULE ") does not exist", path);
+    if (access(path, F_OK) && getenv(ENV_CUDA_MODULE))
+        return accel_fail(
+            err, A0440, "unset " ENV_CUDA_MODULE " or give it the module's path",
+            "the CUDA module %s (" ENV_CUDA_MODULE ") does not exist", path);
     /* the usual case: accel was built on a machine without a toolkit */
     if (access(path, F_OK))
         return accel_fail(err, A0440,

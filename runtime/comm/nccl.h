@@ -14,8 +14,7 @@
 #include "backend/device.h"
 #include "comm/comm_impl.h"
 
-#define NCCL_LIBRARY     "libnccl.so.2"
-#define ENV_NCCL_LIBRARY "ACCEL_NCCL_LIBRARY" /* a path to use instead */
+#define NCCL_LIBRARY "libnccl.so.2"
 
 /* As ncclGetVersion counts since 2.9. */
 #define NCCL_VERSION_OF(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))

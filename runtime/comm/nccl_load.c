@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "comm/nccl.h"
+#include "common/env_names.h"
 
 /* Which function of the library goes to which field of struct nccl. */
 static const struct {

@@ -117,7 +117,6 @@ void file_limit_release(const sigset_t *before);
 
 /* ---- what a run resumes from ----------------------------------------------------- */
 
-#define ENV_RESUME "ACCEL_RESUME" /* auto, none or an absolute path */
 /* The value of ACCEL_RESUME for what the user typed, into out (len bytes): auto, none,
  * or the path made absolute against `base` (NULL: the current directory). */
 accel_status_t resume_choice(const char *text, const char *base, char *out, size_t len,

@@ -4,6 +4,7 @@ libacommon_la_SOURCES += \
 	runtime/common/bf16.h \
 	runtime/common/common.h \
 	runtime/common/console.c \
+	runtime/common/env_names.h \
 	runtime/common/error.c \
 	runtime/common/file_limit.c \
 	runtime/common/messages.def \
@@ -24,6 +25,8 @@ libacommon_la_SOURCES += \
 	runtime/common/path_trust.h \
 	runtime/common/port.c \
 	runtime/common/port.h \
+	runtime/common/repeat_list.c \
+	runtime/common/repeat_list.h \
 	runtime/common/resume_choice.c \
 	runtime/common/rng.h \
 	runtime/common/suggest.c \

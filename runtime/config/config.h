@@ -207,9 +207,8 @@ accel_status_t config_resolve(const struct config_sources *src, struct config *c
  * ACCEL_X", "flag", "built-in". `src` is what cfg was resolved from. Returns buf. */
 const char *config_place(const struct config *cfg, const struct config_sources *src,
                          size_t row, char *buf, size_t len);
-#define CONFIG_ENV_PREFIX "ACCEL_" /* of every variable that sets a key */
 /* Writes the name of the environment variable that sets schema row `row`, such
- * as "ACCEL_FSDP_VERSION". Returns buf. Empty for an old key that another row
+ * as ACCEL_FSDP_VERSION. Returns buf. Empty for an old key that another row
  * has replaced. */
 const char *config_env_name(size_t row, char *buf, size_t len);
 /* The built-in defaults (no file). */

@@ -112,6 +112,7 @@ static const char no_tpu[] = "accel runs on Slurm clusters, not on TPU pods";
 static const char no_sagemaker[] = "only for SageMaker; accel runs on LOCAL_MACHINE";
 
 static const struct config_key table[] = {
+#include "common/env_names.h"
 #include "config/keys_top.def"
 #include "config/keys_fsdp.def"
 #include "config/keys_small.def"
@@ -176,8 +177,8 @@ const char *config_env_name(size_t row, char *buf, size_t len)
     buf[0] = '\0';
     if (k[row].moved_to)
         return buf;
-    used = snprintf(buf, len, "%s%s%s%s", CONFIG_ENV_PREFIX, section,
-                    section[0] ? "_" : "", k[row].name);
+    used = snprintf(buf, len, "%s%s%s%s", ENV_PREFIX, section, section[0] ? "_" : "",
+                    k[row].name);
     for (int i = 0; i < used && (size_t)i < len; i++)
         buf[i] = buf[i] == '.'                    ? '_'
                  : buf[i] >= 'a' && buf[i] <= 'z' ? (char)(buf[i] - 'a' + 'A')

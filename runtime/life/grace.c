@@ -9,13 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/env_names.h"
 #include "run/run.h"
 
 /* Reads "PARTITION MODE GRACE KILLWAIT", as the plugin in srun wrote it;
  * times in seconds. */
 static bool read_site(struct notice *n)
 {
-    const char *text = getenv("ACCEL_PREEMPTION_NOTICE");
+    const char *text = getenv(ENV_NOTICE);
 
     return text && sscanf(text, "%63s %15s %lld %lld", n->partition, n->mode, &n->grace,
                           &n->kill_wait) == 4;

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/env_names.h"
 #include "run/run.h"
 
 #define HISTORY_FILE "history"
@@ -26,8 +27,8 @@ struct incarnation incarnation_read(void)
 {
     struct incarnation i = { .job = env_long("SLURM_JOB_ID", 0) };
 
-    i.restart = env_long("ACCEL_RESTART_COUNT", env_long("SLURM_RESTART_COUNT", 0));
-    i.first_job = env_long("ACCEL_FIRST_JOB_ID", i.job);
+    i.restart = env_long(ENV_RESTART_COUNT, env_long("SLURM_RESTART_COUNT", 0));
+    i.first_job = env_long(ENV_FIRST_JOB, i.job);
     if (i.restart < 0 || i.first_job <= 0) {
         i.restart = i.restart < 0 ? 0 : i.restart;
         i.first_job = i.job;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/env_names.h"
 #include "run/run.h"
 
 /* Slurm may send the warning this many seconds before it is due. */
@@ -23,7 +24,7 @@ static bool armed;
 /* Parses $ACCEL_WARNING. False: accel asked for no warning. */
 static bool read_warning(int *sig_out, time_t *due_out)
 {
-    const char *text = getenv("ACCEL_WARNING");
+    const char *text = getenv(ENV_WARNING);
     char *end;
     long long due;
 

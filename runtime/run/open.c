@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "backend/cuda_load.h"
+#include "common/env_names.h"
 #include "run/run.h"
 
 /* Milliseconds; the first two are defaults of ACCEL_BOOT_TIMEOUT_MS and
@@ -28,7 +29,7 @@
 static accel_status_t load_config(accel_t *run, const accel_options_t *o,
                                   accel_error_t *err)
 {
-    const char *resolved = getenv("ACCEL_CONFIG_RESOLVED");
+    const char *resolved = getenv(ENV_RESOLVED);
     const char *path = o && o->config_file ? o->config_file : NULL;
     struct config_sources sources = { 0 };
     struct config_paths paths;
@@ -41,7 +42,7 @@ static accel_status_t load_config(accel_t *run, const accel_options_t *o,
         return config_decode(resolved, &run->config, err);
     }
     if (!path)
-        path = getenv("ACCEL_CONFIG");
+        path = getenv(ENV_CONFIG);
     if (path && *path) {
         run->config_source = "file";
         snprintf(run->config_path, sizeof(run->config_path), "%s", path);
@@ -92,7 +93,7 @@ static accel_status_t check_size(const accel_t *run, accel_error_t *err)
 static long user_threads(void)
 {
     const char *threads = getenv("OMP_NUM_THREADS");
-    const char *mark = getenv("ACCEL_OMP_NUM_THREADS");
+    const char *mark = getenv(ENV_OMP_THREADS);
 
     return threads && mark && !strcmp(threads, mark) ? 0
                                                      : env_long("OMP_NUM_THREADS", 0);
@@ -154,7 +155,7 @@ static accel_status_t warm_up(accel_t *run, accel_error_t *err)
  * signals before anything is up. A config that does not decode is reported later. */
 static void early_signals(accel_t *run)
 {
-    const char *resolved = getenv("ACCEL_CONFIG_RESOLVED");
+    const char *resolved = getenv(ENV_RESOLVED);
     accel_error_t ignored = { 0 };
 
     if (resolved && *resolved &&
@@ -242,9 +243,8 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
     struct comm_options comm = { .timeout_ms = COMM_TIMEOUT_MS };
     accel_status_t st;
 
-    comm.timeout_ms = (int)env_long("ACCEL_COMM_TIMEOUT_MS", COMM_TIMEOUT_MS);
-    st = boot_open(&run->boot, (int)env_long("ACCEL_BOOT_TIMEOUT_MS", BOOT_TIMEOUT_MS),
-                   err);
+    comm.timeout_ms = (int)env_long(ENV_COMM_TIMEOUT, COMM_TIMEOUT_MS);
+    st = boot_open(&run->boot, (int)env_long(ENV_BOOT_TIMEOUT, BOOT_TIMEOUT_MS), err);
     if (st != ACCEL_OK)
         return st;
     /* only rank 0 says what goes well */

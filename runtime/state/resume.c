@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/env_names.h"
 #include "run/run.h"
 
 /* What to resume from, as rank 0 decided it. */
@@ -427,7 +428,7 @@ static accel_status_t agree_on_choice(accel_t *run, struct choice *choice_out,
 
     memset(choice_out, 0, sizeof(*choice_out));
     choice_out->restarts =
-        env_long("ACCEL_RESTART_COUNT", env_long("SLURM_RESTART_COUNT", 0));
+        env_long(ENV_RESTART_COUNT, env_long("SLURM_RESTART_COUNT", 0));
     if (run->boot.rank == 0)
         st = resume_choice(text ? text : "auto", NULL, choice_out->what,
                            sizeof(choice_out->what), err);

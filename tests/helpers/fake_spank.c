@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/env_names.h"
 #include "config/python/environ.h"
 #include "srun_plugin/plugin.h"
 

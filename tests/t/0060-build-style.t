@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The style law where a machine can judge it: licence line, first comment, layout, length of
-# files and functions, no path of one machine. What awk expands stands in single quotes.
+# files and functions, names of variables, no path of one machine. What awk expands stands in
+# single quotes.
 # shellcheck disable=SC2016
 . "$(dirname "$0")/tap.sh"
 
@@ -66,6 +67,13 @@ if [ -n "$format" ]; then
 else
     skip 1 "no clang-format 14 (its versions disagree)"
 fi
+
+# Misspelt in one place, a variable would be set and never read. error.c has names of constants.
+is "$(find runtime checkpoint srun_plugin cli examples \( -name '*.[ch]' -o -name '*.cu' \) \
+    ! -name api_table.c ! -path runtime/common/env_names.h ! -path runtime/common/error.c \
+    -exec grep -H -n -E '"(SLURM_)?ACCEL_[A-Z0-9_]*["=]' {} + |
+    grep -v 'accel\.h:.*"ACCEL_ECONFIG"')" "" \
+    "names of accel's variables are spelled in runtime/common/env_names.h only"
 
 is "$({ cat "$tap_tmp/sources" && find . -maxdepth 1 -name '*.md' -o -maxdepth 1 -name '*.a[cm]'; } |
     xargs grep -H -n -E '/(home|root|Users|workspace|wor[k])/[A-Za-z0-9]|/tm[p]/[a-z]+/[a-z]' |

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stands in for Slurm and for the plugin's own opts.c, say.c: see fake_plugin.h. Never
+ * Stands in for Slurm and for the plugin's own say.c: see fake_plugin.h. Never
  * talks to a controller.
  */
 #include "tests/unit/fake_plugin.h"
@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "srun_plugin/config_api.h"
+#include "srun_plugin/say.h"
 
 spank_context_t fake_context = S_CTX_LOCAL;
 char fake_said[4096];
@@ -60,20 +60,9 @@ void plugin_report(const accel_error_t *err)
     say("%s\n", err->text);
 }
 
-char **opts_words(void)
+void plugin_lines(const char *prefix, const char *text)
 {
-    return fake_words;
-}
-
-const char *opts_path(void)
-{
-    return "job.yaml";
-}
-
-const char *opts_place(const char *name, char *buf, size_t len)
-{
-    snprintf(buf, len, "job.yaml: %s", name);
-    return buf;
+    say("%s%s\n", prefix, text);
 }
 
 /* 7 tasks fit no mesh. */
@@ -84,12 +73,17 @@ static accel_status_t check_world(const struct config *cfg, int64_t world,
     return world == 7 ? accel_fail(err, A0301, "use 8", "7 does not fit") : ACCEL_OK;
 }
 
-const struct config_api *opts_api(void)
+/* No key has a place: messages name the file. */
+static const struct config_key *no_keys(size_t *count_out)
 {
-    static const struct config_api api = { .check_world = check_world };
-
-    return &api;
+    *count_out = 0;
+    return NULL;
 }
+
+static const struct config_api fake_api = { .check_world = check_world,
+                                            .schema = no_keys };
+struct client fake_client = { .typed = { .words = fake_words },
+                              .file = { .path = "job.yaml", .api = &fake_api } };
 
 /* ---- Slurm ----------------------------------------------------------------------- */
 

@@ -7,13 +7,16 @@
 #define ACCEL_TESTS_FAKE_PLUGIN_H
 
 #include <slurm/slurm.h>
+#include <slurm/spank.h>
 
-#include "srun_plugin/plugin.h"
+#include "srun_plugin/client.h"
 
 extern spank_context_t fake_context;
 /* "A0301 TEXT | CURE\n" for each error, "TEXT\n" for each line of information. */
 extern char fake_said[4096];
-extern char *fake_words[32]; /* the command line, for opts_words() */
+extern char *fake_words[32];
+/* The client, with fake_words as its command line and a parser that knows no key. */
+extern struct client fake_client;
 
 /* The controller. Each look at the job takes the next of `states`, the last one
  * stays. */

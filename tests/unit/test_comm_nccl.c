@@ -18,6 +18,7 @@
 
 #include "comm/nccl.h"
 #include "comm/reduce.h"
+#include "common/env_names.h"
 #include "common/wire.h"
 #include "tests/tap.h"
 #include "tests/unit/comm_ref.h"

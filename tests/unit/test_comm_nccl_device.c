@@ -16,6 +16,7 @@
 #include "comm/nccl.h"
 #include "comm/reduce.h"
 #include "common/bf16.h"
+#include "common/env_names.h"
 #include "common/wire.h"
 #include "tests/tap.h"
 #include "tests/unit/cuda_device.h"

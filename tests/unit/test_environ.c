@@ -471,24 +471,6 @@ static void test_task(void)
     tap_is_str(getenv("PYTHONPATH"), want, "the directory is added last");
 }
 
-static void test_rank_of_node(void)
-{
-    static const struct {
-        const char *text;
-        int node, rank;
-    } rows[] = {
-        { "2", 0, 0 },     { "2(x2)", 1, 2 },     { "2(x3),1", 3, 6 },
-        { "3,1", 1, 3 },   { "2,1(x2),4", 3, 4 }, { "2(x1000),7", 1000, 2000 },
-        { "2", 1, 2 },     { "2", 2, -1 },        { "", 1, -1 },
-        { "x", 1, -1 },    { "2(x", 1, -1 },      { "2(x0)", 1, -1 },
-        { "-1,2", 1, -1 }, { "2;3", 1, -1 },      { "99999999999(x9)", 2, -1 },
-    };
-
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++)
-        tap_is_int(rank_of_node(rows[i].text, rows[i].node), rows[i].rank,
-                   "'%s', node %d", rows[i].text, rows[i].node);
-}
-
 int main(void)
 {
     test_lists();
@@ -496,6 +478,5 @@ int main(void)
     test_carrier();
     test_foreign();
     test_task();
-    test_rank_of_node();
     return tap_done();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plugin's defaults.c: which launch options follow from a config, and give way to
+ * The plugin's defaults.c and user_env.c: which launch options follow from a config, and give way to
  * what the environment, the command line or the script says; whose warning signal it
  * is.
  */
@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/env_names.h"
 #include "tests/tap.h"
 #include "tests/unit/fake_plugin.h"
 
@@ -19,12 +20,12 @@ bool __wrap_cmdline_is_sbatch(void)
     return is_sbatch;
 }
 
-enum client { SRUN, SBATCH, SALLOC };
+enum program { SRUN, SBATCH, SALLOC };
 enum { OFF = 1, USR2 = 2, NO_REQUEUE = 4 };
 
 struct row {
     const char *what;
-    enum client client;
+    enum program client;
     int tasks, nodes, flags;
     const char *env;           /* "NAME=VALUE NAME=VALUE" before */
     const char *line, *script; /* words; script NULL: none */
@@ -146,64 +147,68 @@ static void show_stay(const struct row *r)
 
 static void run_row(const void *arg)
 {
-    static struct config cfg;
+    struct client *c = &fake_client;
+    struct config *cfg = &c->file.config;
     const struct row *r = arg;
     char *script[8] = { NULL }, *copy = strdup(r->script ? r->script : "");
-    size_t n = 0, count;
+    size_t n = 0;
 
     clearenv();
     export_all(r->env);
     for (char *rest = copy, *w; r->script && (w = strsep(&rest, " "));)
         script[n++] = w;
-    cfg.num_processes = r->tasks;
-    cfg.num_machines = r->nodes;
-    cfg.preempt_enabled = !(r->flags & OFF);
-    cfg.preempt_requeue = !(r->flags & NO_REQUEUE);
-    cfg.preempt_signal = r->flags & USR2 ? PREEMPT_USR2 : PREEMPT_USR1;
-    cfg.preempt_lead_seconds = 120;
+    cfg->num_processes = r->tasks;
+    cfg->num_machines = r->nodes;
+    cfg->preempt_enabled = !(r->flags & OFF);
+    cfg->preempt_requeue = !(r->flags & NO_REQUEUE);
+    cfg->preempt_signal = r->flags & USR2 ? PREEMPT_USR2 : PREEMPT_USR1;
+    cfg->preempt_lead_seconds = 120;
     is_sbatch = r->client == SBATCH;
     fake_split(r->line);
-    defaults_snapshot();
+    c->typed.script = r->script ? script : NULL;
+    user_env_keep(&c->env);
     /* Slurm has the plugin set them twice; the second time changes nothing. */
     for (int twice = 0; twice < 2; twice++) {
         if (r->client == SRUN)
-            defaults_for_srun(&cfg, fake_words);
+            defaults_for_srun(&c->defaults, cfg, &c->typed, &c->env);
         else
-            defaults_for_allocator(&cfg, fake_words, r->script ? script : NULL);
+            defaults_for_allocator(&c->defaults, cfg, &c->typed);
     }
-    const struct launch_default *set = defaults_set(&count);
-    for (size_t i = 0; i < count; i++)
-        printf("%s=%s ", set[i].name, set[i].value);
-    defaults_withdraw();
+    for (size_t i = 0; i < c->defaults.set_count; i++)
+        printf("%s=%s ", c->defaults.set[i].name, c->defaults.set[i].value);
+    defaults_withdraw(&c->defaults);
     show_stay(r);
     if (r->client == SRUN) {
-        const char *warning = defaults_warning(fake_words);
+        const char *warning = defaults_warning(&c->defaults, &c->typed, &c->env);
         printf("| warning %s", warning ? warning : "none");
     }
-    defaults_free();
+    user_env_free(&c->env);
     free(copy);
 }
 
 static void environment(const void *unused)
 {
+    struct user_env env = { 0 };
+
     (void)unused;
     setenv("A", "1", 1);
     setenv("AB", "2", 1);
-    defaults_snapshot();
+    user_env_keep(&env);
     setenv("A", "3", 1);
     unsetenv("AB");
-    defaults_snapshot(); /* the first one counts */
-    printf("%s %s %s", defaults_user_env("A"), defaults_user_env("AB"),
-           defaults_user_env("B") ? "?" : "none");
-    defaults_free();
-    printf(" %s", defaults_user_env("A") ? "?" : "gone");
+    user_env_keep(&env); /* the first one counts */
+    printf("%s %s %s", user_env_get(&env, "A"), user_env_get(&env, "AB"),
+           user_env_get(&env, "B") ? "?" : "none");
+    printf(" %ld %ld", user_env_long(&env, "A", 7), user_env_long(&env, "B", 7));
+    user_env_free(&env);
+    printf(" %s", user_env_get(&env, "A") ? "?" : "gone");
 }
 
 int main(void)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++)
         tap_is_str(fake_child(run_row, &rows[i]), rows[i].want, "%s", rows[i].what);
-    tap_is_str(fake_child(environment, NULL), "1 2 none gone",
+    tap_is_str(fake_child(environment, NULL), "1 2 none 1 7 gone",
                "the user's environment is that of the start");
     return tap_done();
 }

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/env_names.h"
+#include "srun_plugin/notice.h"
+#include "srun_plugin/requeued.h"
 #include "tests/tap.h"
 #include "tests/unit/fake_plugin.h"
 
@@ -160,7 +163,8 @@ static const struct notice notices[] = {
 
 static void show_notice(const void *arg)
 {
-    static struct config cfg;
+    struct client *c = &fake_client;
+    struct config *cfg = &c->file.config;
     const struct notice *r = arg;
 
     clearenv();
@@ -180,15 +184,15 @@ static void show_notice(const void *arg)
     fake_slurm.partition.name = (char *)"low";
     fake_slurm.partition.preempt_mode = r->part_mode;
     fake_slurm.partition.grace_time = r->grace;
-    cfg.preempt_enabled = !r->off;
-    cfg.preempt_lead_seconds = 120;
+    cfg->preempt_enabled = !r->off;
+    cfg->preempt_lead_seconds = 120;
     fake_split(r->line);
-    defaults_snapshot();
-    defaults_for_srun(&cfg, fake_words);
-    notice_export(&cfg, JOB);
+    user_env_keep(&c->env);
+    defaults_for_srun(&c->defaults, cfg, &c->typed, &c->env);
+    notice_export(c, JOB);
     printf("%s|%s|%s", getenv(ENV_WARNING) ? getenv(ENV_WARNING) : "-",
            getenv(ENV_NOTICE) ? getenv(ENV_NOTICE) : "-", fake_said);
-    defaults_free();
+    user_env_free(&c->env);
 }
 
 int main(void)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "srun_plugin/size.h"
 #include "tests/tap.h"
 #include "tests/unit/fake_plugin.h"
 
@@ -44,14 +45,16 @@ static const struct again again_rows[] = {
 /* This very program is what the second start runs; main() says its words then. */
 static void ask_again(const void *arg)
 {
-    static struct config cfg;
+    struct config *cfg = &fake_client.file.config;
     const struct again *r = arg;
     char *script[] = { (char *)"a.sh", (char *)r->script, NULL };
 
-    cfg.num_processes = r->tasks;
-    cfg.num_machines = r->nodes;
+    cfg->num_processes = r->tasks;
+    cfg->num_machines = r->nodes;
     fake_context = S_CTX_ALLOCATOR;
-    size_ask_again(&cfg, fake_split(r->line), r->script ? script : NULL);
+    fake_split(r->line);
+    fake_client.typed.script = r->script ? script : NULL;
+    size_ask_again(cfg, &fake_client.typed);
     size_forget_guard();
     if (getenv("ACCEL_SIZED"))
         printf("the guard stays");
@@ -73,14 +76,14 @@ static void guarded(const void *arg)
 
 /* ---- what was typed -------------------------------------------------------------- */
 
-struct typed {
+struct typed_row {
     const char *line, *script, *outer; /* outer: SLURM_NTASKS of the allocation */
     spank_context_t context;
     unsigned tasks, nodes;
     bool given; /* a size of its own */
 };
 
-static const struct typed typed_rows[] = {
+static const struct typed_row typed_rows[] = {
     { "srun ./a", NULL, NULL, S_CTX_LOCAL, 0, 0, false },
     { "srun -n 3 -N2 ./a", NULL, NULL, S_CTX_LOCAL, 3, 2, true },
     { "srun --ntasks=3 --nodes=2 ./a", NULL, NULL, S_CTX_LOCAL, 3, 2, true },
@@ -103,24 +106,27 @@ static const struct typed typed_rows[] = {
 
 static void show_typed(const void *arg)
 {
-    const struct typed *r = arg;
+    const struct typed_row *r = arg;
     char *script[] = { (char *)"a.sh", (char *)r->script, NULL };
     uint32_t tasks = 99, nodes = 99;
 
     clearenv();
     if (r->outer)
         setenv("SLURM_NTASKS", r->outer, 1);
-    defaults_snapshot();
+    user_env_keep(&fake_client.env);
     fake_context = r->context;
-    size_typed(fake_split(r->line), r->script ? script : NULL, &tasks, &nodes);
+    fake_split(r->line);
+    fake_client.allocates = r->context == S_CTX_ALLOCATOR;
+    fake_client.typed.script = r->script ? script : NULL;
+    size_typed(&fake_client, &tasks, &nodes);
     printf("%u %u %s", tasks, nodes, size_is_typed(fake_words) ? "typed" : "open");
-    defaults_free();
+    user_env_free(&fake_client.env);
 }
 
 static void test_typed(void)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(typed_rows); i++) {
-        const struct typed *r = &typed_rows[i];
+        const struct typed_row *r = &typed_rows[i];
         char want[64];
 
         snprintf(want, sizeof(want), "%u %u %s", r->tasks, r->nodes,
@@ -164,14 +170,14 @@ static void test_fits(void)
         { 0, 0, DIST_MULTI_CPU, 7, 1, "7 does not fit" },
         { 0, 0, DIST_MULTI_CPU, 8, 1, "" },
     };
-    static struct config cfg;
+    struct config *cfg = &fake_client.file.config;
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
-        cfg.num_processes = rows[i].want;
-        cfg.num_machines = rows[i].machines;
-        cfg.distributed_type = rows[i].type;
+        cfg->num_processes = rows[i].want;
+        cfg->num_machines = rows[i].machines;
+        cfg->distributed_type = rows[i].type;
         fake_said[0] = '\0';
-        bool fits = size_fits(&cfg, rows[i].tasks, rows[i].nodes);
+        bool fits = size_fits(&fake_client, rows[i].tasks, rows[i].nodes);
         tap_ok(fits == !rows[i].said[0] &&
                    !strncmp(fake_said, rows[i].said, strlen(rows[i].said)),
                "%d tasks and %d machines of type %d, %u and %u given", rows[i].want,
@@ -183,13 +189,14 @@ static void test_fits(void)
 
 static void refuse(const void *arg)
 {
-    static struct config cfg;
+    struct config *cfg = &fake_client.file.config;
 
-    cfg.num_processes = 2;
-    cfg.distributed_type = DIST_MULTI_CPU;
-    defaults_snapshot();
+    cfg->num_processes = 2;
+    cfg->distributed_type = DIST_MULTI_CPU;
+    user_env_keep(&fake_client.env);
     setvbuf(stdout, NULL, _IONBF, 0);
-    size_refuse_early(&cfg, fake_split(arg));
+    fake_split(arg);
+    size_refuse_early(&fake_client);
     printf("goes on%s", fake_said);
 }
 
@@ -228,7 +235,7 @@ static const struct hint hint_rows[] = {
 
 static void show_hint(const void *arg)
 {
-    static struct config cfg;
+    struct config *cfg = &fake_client.file.config;
     const struct hint *r = arg;
 
     clearenv();
@@ -236,11 +243,12 @@ static void show_hint(const void *arg)
         setenv("SLURM_JOB_CPUS_PER_NODE", r->cpus, 1);
     if (r->env)
         setenv(r->env, "1", 1);
-    defaults_snapshot();
-    cfg.num_processes = r->tasks;
-    size_hint(&cfg, fake_split(r->line));
+    user_env_keep(&fake_client.env);
+    cfg->num_processes = r->tasks;
+    fake_split(r->line);
+    size_hint(&fake_client);
     printf("%s", fake_said);
-    defaults_free();
+    user_env_free(&fake_client.env);
 }
 
 int main(int argc, char **argv)

@@ -8,12 +8,12 @@
 #include <string.h>
 
 #include "backend/cuda/cuda.h"
+#include "common/env_names.h"
 
 #define BAD_KERNEL                                                                     \
-    "resume from the last checkpoint; if it happens again on another node, report it " \
-    "with "                                                                            \
-    "the output of `accel env` and of a run with CUDA_LAUNCH_BLOCKING=1 and "          \
-    "ACCEL_CUDA_GRAPHS=0, which names the op"
+    "resume from the last checkpoint; if it happens again on another node, report it "   \
+    "with the output of `accel env` and of a run with CUDA_LAUNCH_BLOCKING=1 "         \
+    "and " ENV_CUDA_GRAPHS "=0, which names the op"
 
 /* What helps against a failure, where known; the last row covers all others. */
 static const struct {

@@ -7,6 +7,7 @@
  */
 #include "backend/cuda/gemm.h"
 #include "backend/cuda/own.h"
+#include "common/env_names.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -229,8 +230,8 @@ size_t cuda_gemm_own(const struct backend *be, const struct gemm *p)
 
 bool cuda_gemm_open(struct cuda_state *s)
 {
-    const char *tune = getenv("ACCEL_CUDA_TUNE");
-    const char *epilogues = getenv("ACCEL_CUDA_EPILOGUES");
+    const char *tune = getenv(ENV_CUDA_TUNE);
+    const char *epilogues = getenv(ENV_CUDA_EPILOGUES);
     struct cuda_blas *g = (struct cuda_blas *)calloc(1, sizeof(*g));
 
     if (!g)

@@ -8,6 +8,7 @@
  * (cuda_state.part).
  */
 #include "backend/cuda/cuda.h"
+#include "common/env_names.h"
 
 #include <stdlib.h>
 
@@ -209,7 +210,7 @@ bool cuda_graph_scratch_free(struct cuda_state *s, void *p)
 
 bool cuda_graph_open(struct cuda_state *s)
 {
-    const char *wanted = getenv("ACCEL_CUDA_GRAPHS");
+    const char *wanted = getenv(ENV_CUDA_GRAPHS);
     struct cuda_graph *g = (struct cuda_graph *)calloc(1, sizeof(*g));
 
     if (!g)

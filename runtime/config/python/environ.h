@@ -67,7 +67,7 @@ bool environ_name_allowed(const char *name);
 /* Where a task stands in its step. Counts and numbers are those of the step, not of
  * the job. */
 struct task_place {
-    /* Counted node by node, as torch does; see rank_of_node. */
+    /* Counted node by node, as torch does. */
     int64_t rank;
     /* The launcher's own number of the task, which is also its PMIx rank. Differs from
      * `rank` when Slurm does not number the tasks node by node. */
@@ -100,10 +100,6 @@ void environ_apply_place(const struct environ_ops *ops, const struct task_place 
  * is kept and contradicts ours. */
 void environ_note_kept(struct strbuf *b, const char *name, const char *value, bool task,
                        const char *users);
-
-/* First rank of node `node`, from the number of tasks of each node as Slurm writes it,
- * "2(x3),1". -1: the text does not have that form, or it has too few nodes. */
-int64_t rank_of_node(const char *tasks_per_node, int64_t node);
 
 /* ---- environ_cores.c ------------------------------------------------------------- */
 

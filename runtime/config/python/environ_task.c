@@ -11,18 +11,18 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "common/env_names.h"
 #include "config/python/environ.h"
 
 /* bytes of a value shown in a message */
 enum { PATH_BYTES = 64 << 10, SHOWN = 64 };
-static const char own_prefix[] = "ACCEL_";
 /* ACCEL_OMP_NUM_THREADS tells libaccel that the number of threads is ours, not a choice
  * of the user. */
 static const char threads_name[] = "OMP_NUM_THREADS";
-static const char threads_mark[] = "ACCEL_OMP_NUM_THREADS";
+static const char threads_mark[] = ENV_OMP_THREADS;
 /* The allow-list: these prefixes, and the names below. */
 static const char *const prefixes[] = {
-    "ACCEL_", "ACCELERATE_", "FSDP_", "MEGATRON_LM_", "PARALLELISM_CONFIG_",
+    ENV_PREFIX, "ACCELERATE_", "FSDP_", "MEGATRON_LM_", "PARALLELISM_CONFIG_",
 };
 static const char *const names[] = {
     "ASCEND_RT_VISIBLE_DEVICES",
@@ -57,7 +57,7 @@ static const char *const names[] = {
 /* Is this a name that nobody but accel sets? */
 static bool is_own(const char *name)
 {
-    return !strncmp(name, own_prefix, strlen(own_prefix));
+    return !strncmp(name, ENV_PREFIX, strlen(ENV_PREFIX));
 }
 
 /* Upper-case letters, digits and underscores only: a prefix alone would let through
@@ -161,12 +161,12 @@ void environ_apply(const struct environ_ops *ops, const struct task_place *place
  * a choice. */
 void environ_apply_place(const struct environ_ops *ops, const struct task_place *p)
 {
-    set_number(ops, "ACCEL_RANK", p->index);
-    set_number(ops, "ACCEL_WORLD_SIZE", p->world);
-    set_number(ops, "ACCEL_LOCAL_RANK", p->local_rank);
-    set_number(ops, "ACCEL_LOCAL_WORLD_SIZE", p->local_world);
-    set_number(ops, "ACCEL_NODE_RANK", p->node);
-    set_number(ops, "ACCEL_NUM_NODES", p->nodes);
+    set_number(ops, ENV_RANK, p->index);
+    set_number(ops, ENV_WORLD_SIZE, p->world);
+    set_number(ops, ENV_LOCAL_RANK, p->local_rank);
+    set_number(ops, ENV_LOCAL_WORLD_SIZE, p->local_world);
+    set_number(ops, ENV_NODE_RANK, p->node);
+    set_number(ops, ENV_NUM_NODES, p->nodes);
 }
 
 /* ---- what was kept --------------------------------------------------------------- */
@@ -218,35 +218,4 @@ void environ_note_kept(struct strbuf *b, const char *name, const char *value, bo
     strbuf_append(b, " (the config says ", 18);
     append_shown(b, value);
     strbuf_append(b, ")", 1);
-}
-
-/* Sums the tasks of the nodes before `node`. Checks the form on the way, because the
- * text came through an environment. */
-int64_t rank_of_node(const char *text, int64_t node)
-{
-    int64_t sum = 0;
-
-    while (node > 0) {
-        char *end;
-        long long tasks = strtoll(text, &end, 10), times = 1;
-
-        if (end == text || tasks < 1 || tasks > INT_MAX)
-            return -1;
-        text = end;
-        if (!strncmp(text, "(x", 2)) {
-            times = strtoll(text + 2, &end, 10);
-            if (end == text + 2 || *end != ')' || times < 1 || times > INT_MAX)
-                return -1;
-            text = end + 1;
-        }
-        if (*text && *text != ',')
-            return -1;
-        text += *text == ',';
-        /* Of "2(x3)" only the nodes before ours count. */
-        if (times > node)
-            times = node;
-        sum += tasks * times;
-        node -= times;
-    }
-    return sum;
 }

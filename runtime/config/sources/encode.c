@@ -14,6 +14,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/env_names.h"
 #include "config/read/document.h"
 
 /* MAX_TEXT includes the NUL. */
@@ -93,7 +94,7 @@ accel_status_t config_encode(const struct config *cfg, char *buf, size_t len,
 /* One message for all damage; `what` is for us. */
 static accel_status_t damaged(accel_error_t *err, const char *what)
 {
-    return accel_fail_at(err, A0311, "ACCEL_CONFIG_RESOLVED",
+    return accel_fail_at(err, A0311, ENV_RESOLVED,
                          "do not edit the variable; start the job again",
                          "the resolved config is damaged: %s", what);
 }
@@ -203,7 +204,7 @@ static accel_status_t check_frame(const char *text, size_t *body_out,
     /* A text of another version is no damage: its cure is another module. */
     if (strncmp(text, version, strlen(version)))
         return accel_fail_at(
-            err, A0127, "ACCEL_CONFIG_RESOLVED",
+            err, A0127, ENV_RESOLVED,
             "load the accel module whose version matches the site's plugin",
             "the resolved config has a version that this library does not know");
     if (len >= MAX_TEXT || len < strlen(version) + strlen(hash_key) + HASH_DIGITS)

@@ -11,45 +11,33 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/env_names.h"
 #include "config/read/validate.h"
 
 /* Longest name of a variable that can be a key's, with its NUL. */
 enum { NAME_BYTES = 96 };
-static const char env_prefix[] = CONFIG_ENV_PREFIX;
+static const char env_prefix[] = ENV_PREFIX;
 enum { PREFIX = sizeof(env_prefix) - 1 };
 
-/* Variables of accel that are not keys, without the prefix. A name near one of them is
- * not reported as a misspelt key. */
+/* Variables of accel that are not keys. A name near one of them is not reported as a
+ * misspelt key. */
 static const char *const own_names[] = {
-    "BOOT_TIMEOUT_MS",
-    "COMM_TIMEOUT_MS",
-    "CONFIG",
-    "CONFIG_DIGEST",
-    "CONFIG_RESOLVED",
-    "CUDA_GRAPHS",
-    "CUDA_MODULE",
-    "CUDA_TUNE",
-    "FIRST_JOB_ID",
-    "LAUNCH_ENVIRONMENT",
-    "LAUNCH_PORT",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "MAX_RESTARTS",
-    "NODE_RANK",
-    "NUM_NODES",
-    "OMP_NUM_THREADS",
-    "PREEMPTION_NOTICE",
-    "RANK",
-    "RESTART_COUNT",
-    "RESTART_SHORT",
-    "RESUME",
-    "ROOT",
-    "SIZED",
-    "TASKS_PER_NODE",
-    "WARNING",
-    "WORLD_SIZE",
+    ENV_BOOT_TIMEOUT,     ENV_COMM_TIMEOUT,
+    ENV_CONFIG,           ENV_CUDA_EPILOGUES,
+    ENV_CUDA_GRAPHS,      ENV_CUDA_MODULE,
+    ENV_CUDA_TUNE,        ENV_DIGEST,
+    ENV_FIRST_JOB,        ENV_LAUNCH_ENVIRONMENT,
+    ENV_LAUNCH_PORT,      ENV_LOCAL_RANK,
+    ENV_LOCAL_WORLD_SIZE, ENV_MASTER_ADDR,
+    ENV_MASTER_PORT,      ENV_MAX_RESTARTS,
+    ENV_NCCL_LIBRARY,     ENV_NODE_RANK,
+    ENV_NOTICE,           ENV_NUM_NODES,
+    ENV_OMP_THREADS,      ENV_RANK,
+    ENV_RESOLVED,         ENV_RESTART_COUNT,
+    ENV_RESUME,           ENV_ROOT,
+    ENV_SHORT_RUNS,       ENV_SIZED,
+    ENV_TASKS_PER_NODE,   ENV_WARNING,
+    ENV_WORLD_SIZE,
 };
 
 /* The state of one config_resolve. It is large (more than 100 KiB), so it is on the
@@ -227,11 +215,11 @@ static const struct config_text *enter(struct resolve *s, struct lone *l,
     return &l->in;
 }
 
-/* Is it in the list above? */
+/* Is it, without its prefix, in the list above? */
 static bool is_own_name(const char *name)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(own_names); i++)
-        if (!strcmp(own_names[i], name))
+        if (!strcmp(own_names[i] + PREFIX, name))
             return true;
     return false;
 }
@@ -253,7 +241,7 @@ static void note_misspelt(struct resolve *s, const char *name, size_t len)
         if (s->env_name[i][0])
             near[n++] = s->env_name[i] + PREFIX;
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(own_names); i++)
-        near[n++] = own_names[i];
+        near[n++] = own_names[i] + PREFIX;
     found = suggest_nearest(word, near, n);
     /* Nearest to one of accel's own variables: that is not a misspelt key. */
     if (!found || is_own_name(found))

@@ -4,26 +4,20 @@
  * not the config's, and chooses the rendezvous of its ranks. The validated config and
  * Slurm's view of the step come in. The step's environment goes out, made by taskenv.c.
  */
+#include "srun_plugin/srun_step.h"
+
 #include <slurm/slurm.h>
+#include <slurm/spank.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/env_names.h"
 #include "common/port.h"
-#include "srun_plugin/config_api.h"
 #include "srun_plugin/plugin.h"
-
-/* The step as Slurm laid it out. */
-struct step {
-    uint32_t job_id, step_id, tasks, nodes;
-    /* Address of the node of rank 0. */
-    char address[256];
-    struct strbuf tasks_per_node; /* "2(x3),1" */
-    /* Nodes have different numbers of tasks. */
-    bool uneven;
-    /* Slurm does not number the tasks node by node. */
-    bool scattered;
-};
+#include "srun_plugin/say.h"
+#include "srun_plugin/size.h"
+#include "srun_plugin/taskenv.h"
 
 /* Writes the address at which Slurm itself reaches `node`, because it resolves on every
  * node. Falls back to the name. */
@@ -43,7 +37,7 @@ static void node_address(char *node, char *out, size_t len)
 }
 
 /* The first node of the step runs rank 0, since ranks count node by node. */
-static void read_first_node(struct step *s, const char *list)
+static void read_first_node(struct srun_step *s, const char *list)
 {
     hostlist_t hosts = slurm_hostlist_create(list);
     char *first = hosts ? slurm_hostlist_shift(hosts) : NULL;
@@ -56,7 +50,7 @@ static void read_first_node(struct step *s, const char *list)
 
 /* Writes the tasks of each node in Slurm's short form, and finds out how regular
  * they are. */
-static void read_tasks(struct step *s, const slurm_step_layout_t *l)
+static void read_tasks(struct srun_step *s, const slurm_step_layout_t *l)
 {
     uint32_t next = 0, same = 1;
 
@@ -76,23 +70,16 @@ static void read_tasks(struct step *s, const slurm_step_layout_t *l)
     }
 }
 
-/* Fills *s, which is all 0. False: Slurm does not tell. Special steps (batch,
- * interactive) need only their id. */
-static bool read_step(spank_t sp, struct step *s)
+/* Asks Slurm; false: it does not tell. */
+static bool read_layout(struct srun_step *s)
 {
-    slurm_step_id_t id = { .step_het_comp = NO_VAL };
-    slurm_step_layout_t *layout;
-
-    if (spank_get_item(sp, S_JOB_ID, &s->job_id) != ESPANK_SUCCESS ||
-        spank_get_item(sp, S_JOB_STEPID, &s->step_id) != ESPANK_SUCCESS)
-        return false;
-    if (s->step_id >= FIRST_SPECIAL_ID)
-        return true;
-    id.job_id = s->job_id;
-    id.step_id = s->step_id;
+    slurm_step_id_t id = { .job_id = s->job_id,
+                           .step_id = s->step_id,
+                           .step_het_comp = NO_VAL };
     /* SLURM_NODELIST would be the nodes of the job, and the step may use only some
      * of them. */
-    layout = slurm_job_step_layout_get(&id);
+    slurm_step_layout_t *layout = slurm_job_step_layout_get(&id);
+
     if (!layout)
         return false;
     s->tasks = layout->task_cnt;
@@ -105,13 +92,25 @@ static bool read_step(spank_t sp, struct step *s)
     return s->address[0] && s->tasks_per_node.s && !s->tasks_per_node.failed;
 }
 
+bool srun_step_read(spank_t sp, struct srun_step *s)
+{
+    if (spank_get_item(sp, S_JOB_ID, &s->job_id) == ESPANK_SUCCESS &&
+        spank_get_item(sp, S_JOB_STEPID, &s->step_id) == ESPANK_SUCCESS &&
+        (s->step_id >= FIRST_SPECIAL_ID || read_layout(s)))
+        return true;
+    plugin_error(A0312, NULL,
+                 "check that `scontrol ping` answers, then start the step again",
+                 "Slurm does not report the size of this step");
+    return false;
+}
+
 /* HYBRID_SHARD shards inside a node: a group that spans parts of two nodes has no
  * meaning, so nodes must have equally many tasks. */
-static bool layout_fits(const struct config *cfg, const struct step *s)
+static bool layout_fits(const struct job_file *f, const struct srun_step *s)
 {
     char strategy[64], cure[200];
 
-    opts_value(cfg, "fsdp_sharding_strategy", strategy, sizeof(strategy));
+    job_file_value(f, "fsdp_sharding_strategy", strategy, sizeof(strategy));
     if (s->uneven && strncmp(strategy, "HYBRID_", 7) == 0) {
         snprintf(cure, sizeof(cure),
                  "use --ntasks-per-node and a number of tasks that is a multiple of "
@@ -129,9 +128,16 @@ static bool layout_fits(const struct config *cfg, const struct step *s)
     return true;
 }
 
-/* Claims a port for the rendezvous and exports the environment. The claim lasts as long
- * as this srun. False, with the reason reported: the step cannot start. */
-static bool start_environment(const struct config *cfg, const struct step *s)
+bool srun_step_allowed(const struct client *c, const struct srun_step *s)
+{
+    if (getenv("SLURM_HET_SIZE")) {
+        size_refuse_het();
+        return false;
+    }
+    return size_fits(c, s->tasks, s->nodes) && layout_fits(&c->file, s);
+}
+
+bool srun_step_export(const struct client *c, const struct srun_step *s)
 {
     struct config_world world = { .tasks = s->tasks,
                                   .nodes = s->nodes,
@@ -139,63 +145,21 @@ static bool start_environment(const struct config *cfg, const struct step *s)
     accel_error_t err = { 0 };
     int claim;
 
-    if (cfg->distributed_type != DIST_NO &&
+    if (c->file.config.distributed_type != DIST_NO &&
         port_claim(s->address, s->job_id, s->step_id, &world.master_port, &claim,
                    &err)) {
         plugin_report(&err);
         return false;
     }
-    return taskenv_export(cfg, &world, s->tasks_per_node.s);
+    return taskenv_export(c, &world, s->tasks_per_node.s);
 }
 
-/* May this step run? Reports why not. */
-static bool is_allowed(const struct config *cfg, const struct step *s)
+/* A bare srun just ends. Inside an allocation, a step that srun has created but does
+ * not launch keeps its CPUs until the job ends, and nothing can end it; so there the
+ * step starts and its tasks refuse. */
+int srun_step_refuse(const struct client *c)
 {
-    if (getenv("SLURM_HET_SIZE")) {
-        size_refuse_het();
-        return false;
-    }
-    return size_fits(cfg, s->tasks, s->nodes) && layout_fits(cfg, s);
-}
-
-/* Refuses the step. A bare srun just ends. Inside an allocation, a step that srun has
- * created but does not launch keeps its CPUs until the job ends, and nothing can end
- * it; so there the step starts and its tasks refuse. */
-static int local_refuse(void)
-{
-    if (!defaults_user_env("SLURM_JOB_ID"))
+    if (!user_env_get(&c->env, "SLURM_JOB_ID"))
         return -1;
     return setenv(ENV_CARRIER, CARRIER_REFUSED, 1) == 0 ? 0 : -1;
-}
-
-/* Everything between the layout and the start of the tasks. Returns what
- * local_user_init returns. */
-static int local_prepare(const struct config *cfg, const struct step *s)
-{
-    if (s->step_id >= FIRST_SPECIAL_ID)
-        return 0;
-    if (!is_allowed(cfg, s))
-        return local_refuse();
-    resubmit_arm(s->job_id);
-    notice_export(cfg, s->job_id);
-    if (!start_environment(cfg, s))
-        return local_refuse();
-    if (cfg->preempt_enabled)
-        interrupt_watch(s->job_id, s->step_id);
-    return 0;
-}
-
-int local_user_init(spank_t sp)
-{
-    struct step s = { 0 };
-    int rc = -1;
-
-    if (read_step(sp, &s))
-        rc = local_prepare(opts_config(), &s);
-    else
-        plugin_error(A0312, NULL,
-                     "check that `scontrol ping` answers, then start the step again",
-                     "Slurm does not report the size of this step");
-    strbuf_free(&s.tasks_per_node);
-    return rc;
 }

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What stands behind the plugin in plugstack.conf. Runs in srun, sbatch and salloc.
+ */
+#ifndef ACCEL_SRUN_PLUGIN_ARGUMENTS_H
+#define ACCEL_SRUN_PLUGIN_ARGUMENTS_H
+
+#include <limits.h>
+
+struct arguments {
+    /* Path of the site file; empty: the one that was compiled in. */
+    char site[PATH_MAX];
+};
+
+/* Takes the words of the line, such as site=/etc/accel/site.yaml; reports
+ * unknown ones. */
+void arguments_take(struct arguments *a, int ac, char **av);
+
+#endif

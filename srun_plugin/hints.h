@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Information that is no error. Runs in srun, sbatch and salloc.
+ */
+#ifndef ACCEL_SRUN_PLUGIN_HINTS_H
+#define ACCEL_SRUN_PLUGIN_HINTS_H
+
+#include "srun_plugin/client.h"
+
+/* After all options: shows the notes of the config, and what the script and the command
+ * lead one to expect. */
+void hints_say(const struct client *c);
+
+#endif
