@@ -6,10 +6,9 @@
  */
 #include <stdlib.h>
 
-#include "backend/cuda/own.h"
+#include "backend/cuda_sizes.h"
 
-/* The six below are the vtable's forms of the functions in cuda_sizes.h and cuda/own.h.
- */
+/* The three below are the vtable's forms of the functions in cuda_sizes.h. */
 static size_t attention_scratch(const struct backend *be, const struct attention *p,
                                 bool backward)
 {
@@ -30,26 +29,6 @@ static size_t maxpool_scratch(const struct backend *be, const struct pool *p)
     return cuda_maxpool_bytes(p);
 }
 
-static size_t gemm_own(const struct backend *be, const struct gemm *p)
-{
-    (void)be;
-    return cuda_gemm_own_bytes(p);
-}
-
-static size_t embed_grad_own(const struct backend *be, int64_t rows)
-{
-    (void)be;
-    return cuda_embed_grad_own_bytes(rows);
-}
-
-/* A guess: only cuDNN itself, on the device, knows its workspace. */
-static size_t attention_own(const struct backend *be, const struct attention *p,
-                            const struct attention_grads *grads)
-{
-    (void)be;
-    return cuda_attention_own_guess(p, grads);
-}
-
 static void sizes_close(struct backend *be)
 {
     free(be);
@@ -65,16 +44,11 @@ accel_status_t backend_cuda_sizes_open(struct backend **backend_out, accel_error
     be->isa = "none";
     be->threads = 1;
     be->device = true;
-    be->fixed_bytes = CUDA_GEMM_WORKSPACE;
-    be->own_least = CUDA_OWN_LEAST;
     be->close = sizes_close;
     backend_no_queues(be);
     be->attention_scratch = attention_scratch;
     be->conv_scratch = conv_scratch;
     be->maxpool_scratch = maxpool_scratch;
-    be->gemm_own = gemm_own;
-    be->embed_grad_own = embed_grad_own;
-    be->attention_own = attention_own;
     *backend_out = be;
     return ACCEL_OK;
 }

@@ -24,7 +24,7 @@ accel_status_t cuda_alloc(const struct backend *be, enum backend_memory kind,
                           size_t bytes, void **out, accel_error_t *err);
 void cuda_free(const struct backend *be, void *p);
 void cuda_count(const struct backend *be, enum backend_memory kind, int64_t bytes);
-accel_status_t cuda_room(const struct backend *be, size_t bytes, accel_error_t *err);
+accel_status_t cuda_reserve_workspace(const struct backend *be, accel_error_t *err);
 void cuda_usage(const struct backend *be, struct backend_usage *out);
 void *cuda_reserve(const struct backend *be, size_t bytes);
 bool cuda_commit(const struct backend *be, void *base, size_t from, size_t to);
@@ -141,7 +141,6 @@ void cuda_xent_grad(const struct backend *be, const struct xent *o, float *logit
 
 /* gemm.cu, conv.cu, maxpool.cu */
 void cuda_gemm(const struct backend *be, const struct gemm *p);
-size_t cuda_gemm_own(const struct backend *be, const struct gemm *p);
 size_t cuda_conv_scratch(const struct backend *be, const struct conv *p, bool backward);
 void cuda_conv(const struct backend *be, const struct conv *p,
                const struct conv_forward *f, void *scratch);
@@ -154,9 +153,6 @@ void cuda_maxpool_grad(const struct backend *be, const struct pool *p, void *dx,
                        bool add, const void *dy, const int32_t *where, void *scratch);
 
 /* attention */
-size_t cuda_embed_grad_own(const struct backend *be, int64_t rows);
-size_t cuda_attention_own(const struct backend *be, const struct attention *p,
-                          const struct attention_grads *grads);
 size_t cuda_attention_scratch(const struct backend *be, const struct attention *p,
                               bool backward);
 void cuda_attention(const struct backend *be, const struct attention *p, void *out,

@@ -20,7 +20,7 @@ static void put_core(struct backend *be)
     be->alloc = cuda_alloc;
     be->free = cuda_free;
     be->count = cuda_count;
-    be->room = cuda_room;
+    be->reserve_workspace = cuda_reserve_workspace;
     be->usage = cuda_usage;
     be->reserve = cuda_reserve;
     be->commit = cuda_commit;
@@ -75,7 +75,6 @@ static void put_rows(struct backend *be)
     be->mse_grad = cuda_mse_grad;
     be->embed = cuda_embed;
     be->embed_grad = cuda_embed_grad;
-    be->embed_grad_own = cuda_embed_grad_own;
     be->norm = cuda_norm;
     be->norm_grad = cuda_norm_grad;
     be->norm_param_grad = cuda_norm_param_grad;
@@ -89,7 +88,6 @@ static void put_rows(struct backend *be)
 static void put_gemm(struct backend *be)
 {
     be->gemm = cuda_gemm;
-    be->gemm_own = cuda_gemm_own;
     be->conv_scratch = cuda_conv_scratch;
     be->conv = cuda_conv;
     be->conv_grad = cuda_conv_grad;
@@ -101,7 +99,6 @@ static void put_gemm(struct backend *be)
 static void put_attention(struct backend *be)
 {
     be->attention_scratch = cuda_attention_scratch;
-    be->attention_own = cuda_attention_own;
     be->attention = cuda_attention;
     be->attention_grad = cuda_attention_grad;
 }

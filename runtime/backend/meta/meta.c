@@ -16,21 +16,11 @@
 struct meta {
     struct backend be; /* its state points back here */
     const struct backend *like;
-    /* largest internal workspace of one kernel so far, in bytes */
-    size_t own;
 };
 
 static const struct backend *like_of(const struct backend *be)
 {
     return ((const struct meta *)be->state)->like;
-}
-
-/* Kernels of the compute queue run one after the other, so the maximum is enough. */
-static void note_own(const struct backend *be, size_t bytes)
-{
-    struct meta *m = be->state;
-
-    m->own = bytes > m->own ? bytes : m->own;
 }
 
 static void meta_close(struct backend *be)
@@ -72,14 +62,8 @@ static void meta_add(const struct backend *be, void *dst, const void *a, const v
 {
 }
 
-/* The products, the embedding's gradient and the attention use internal workspace; a
- * rehearsal of the step finds the largest. */
 static void meta_gemm(const struct backend *be, const struct gemm *p)
 {
-    const struct backend *like = like_of(be);
-
-    if (like->gemm_own)
-        note_own(be, like->gemm_own(like, p));
 }
 
 static void meta_column_sum(const struct backend *be, float *dst, const void *src,
@@ -214,15 +198,10 @@ static int64_t meta_embed(const struct backend *be, void *out, const int32_t *id
     return -1;
 }
 
-/* Only the table's gradient sorts ids; positions need nothing. */
 static void meta_embed_grad(const struct backend *be, float *dtable, float *dpositions,
                             const int32_t *ids, const void *dy, accel_dtype_t type,
                             int64_t rows, int64_t time, int64_t cols)
 {
-    const struct backend *like = like_of(be);
-
-    if (dtable && like->embed_grad_own)
-        note_own(be, like->embed_grad_own(like, rows));
 }
 
 static void meta_norm(const struct backend *be, const struct norm *p, void *y,
@@ -261,23 +240,14 @@ static size_t meta_attention_scratch(const struct backend *be,
     return like->attention_scratch(like, p, backward);
 }
 
-/* NULL asks for the forward's workspace. */
 static void meta_attention(const struct backend *be, const struct attention *p,
                            void *out, float *lse, void *scratch)
 {
-    const struct backend *like = like_of(be);
-
-    if (like->attention_own)
-        note_own(be, like->attention_own(like, p, NULL));
 }
 
 static void meta_attention_grad(const struct backend *be, const struct attention *p,
                                 const struct attention_grads *grads, void *scratch)
 {
-    const struct backend *like = like_of(be);
-
-    if (like->attention_own)
-        note_own(be, like->attention_own(like, p, grads));
 }
 
 static void meta_widen(const struct backend *be, float *dst, const void *src, int64_t n)
@@ -360,7 +330,6 @@ static const struct backend kernels = {
     .xent_grad = meta_xent_grad,
 };
 
-/* own starts at what every kernel of `like` may use in any case. */
 accel_status_t backend_meta_open(struct backend **backend_out,
                                  const struct backend *like, accel_error_t *err)
 {
@@ -368,16 +337,11 @@ accel_status_t backend_meta_open(struct backend **backend_out,
 
     if (!m)
         return accel_fail_nomem(err, "the meta backend", sizeof(*m));
-    *m = (struct meta){ .be = kernels, .like = like, .own = like->own_least };
+    *m = (struct meta){ .be = kernels, .like = like };
     backend_no_queues(&m->be);
     m->be.threads = like->threads;
     m->be.fixed_bytes = like->fixed_bytes;
     m->be.state = m;
     *backend_out = &m->be;
     return ACCEL_OK;
-}
-
-size_t backend_meta_own_bytes(const struct backend *meta)
-{
-    return ((const struct meta *)meta->state)->own;
 }
