@@ -141,14 +141,11 @@ static accel_status_t copy_unit_sizes(struct plan_input *in, const struct units 
     return ACCEL_OK;
 }
 
-/* Fills what can be known of GPUs without one. `own`: bytes of internal workspace, in
- * pages of 2 MiB like the driver's; fields[n] give the bytes of a micro-batch that is
- * staged in page-locked memory. */
+/* Fills what can be known of GPUs without one. fields[n] give the bytes of a
+ * micro-batch that is staged in page-locked memory. */
 static void estimate_device(const struct planned *p, struct plan_device *d,
-                            const struct backend *sizes, size_t own,
                             const accel_field_t *fields, int n)
 {
-    enum { PAGE = 2 << 20 };
     size_t batch = 0;
 
     if (!d->present)
@@ -158,7 +155,7 @@ static void estimate_device(const struct planned *p, struct plan_device *d,
     d->base_guessed = true;
     d->base_bytes = GUESS_CONTEXT + (p->in.world > 1 ? GUESS_NCCL : 0);
     d->activation_step = BACKEND_STEP;
-    d->kernel_bytes = (int64_t)(sizes->fixed_bytes + (own + PAGE - 1) / PAGE * PAGE);
+    d->kernel_bytes = (int64_t)cuda_fixed_bytes((size_t)d->memory_bytes);
     d->staging_bytes = (int64_t)(CUDA_STAGING_BYTES + SHARD_STAGE_BYTES + batch);
     d->library_sums = p->config->sums == SUMS_NCCL;
 }
@@ -180,7 +177,7 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
     accel_module_t *model = NULL;
     accel_field_t fields[4];
     int n = model_fields(&p->shape, seq, fields);
-    size_t activations = 0, own = 0;
+    size_t activations = 0;
     accel_status_t st;
 
     st = p->in.device.present ? backend_cuda_sizes_open(&be, err)
@@ -200,7 +197,7 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
     if (st == ACCEL_OK && recompute)
         nn_recompute_units(model);
     if (st == ACCEL_OK)
-        st = nn_measure(model, p->batch, fields, n, true, &activations, &own, err);
+        st = nn_measure(model, p->batch, fields, n, true, &activations, err);
     *bytes_out = (int64_t)activations;
     /* For the traffic of tensor- and context-parallel groups: what travels between two
      * blocks, [batch, seq, width]. */
@@ -209,7 +206,7 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
     in->batch = p->batch;
     /* Units and device do not depend on recomputation: once is enough. */
     if (st == ACCEL_OK && !in->unit_elems) {
-        estimate_device(p, &in->device, be, own, fields, n);
+        estimate_device(p, &in->device, fields, n);
         st = copy_unit_sizes(in, &units, err);
     }
 out:

@@ -6,10 +6,10 @@
  */
 #include <stdlib.h>
 
-#include "backend/cuda/own.h"
+#include "backend/cuda_sizes.h"
 #include "backend/device.h"
 
-/* The rows of sizes.h in terms of cuda_sizes.h and cuda/own.h. */
+/* The rows of sizes.h in terms of cuda_sizes.h. */
 static size_t sizes_attention_scratch(const struct backend *be,
                                       const struct attention *p, bool backward)
 {
@@ -30,26 +30,6 @@ static size_t sizes_maxpool_scratch(const struct backend *be, const struct pool 
     return cuda_maxpool_bytes(p);
 }
 
-static size_t sizes_gemm_own(const struct backend *be, const struct gemm *p)
-{
-    (void)be;
-    return cuda_gemm_own_bytes(p);
-}
-
-static size_t sizes_embed_grad_own(const struct backend *be, int64_t rows)
-{
-    (void)be;
-    return cuda_embed_grad_own_bytes(rows);
-}
-
-/* A guess: only cuDNN itself, on the device, knows its workspace. */
-static size_t sizes_attention_own(const struct backend *be, const struct attention *p,
-                                  const struct attention_grads *grads)
-{
-    (void)be;
-    return cuda_attention_own_guess(p, grads);
-}
-
 static void cuda_sizes_close(struct backend *be)
 {
     free(be);
@@ -65,12 +45,9 @@ accel_status_t backend_cuda_sizes_open(struct backend **backend_out, accel_error
     be->isa = "none";
     be->threads = 1;
     be->device = true;
-    be->fixed_bytes = CUDA_GEMM_WORKSPACE;
-    be->own_least = CUDA_OWN_LEAST;
     be->close = cuda_sizes_close;
     backend_no_queues(be);
 #define SCRATCH(name, ...) be->name = sizes_##name;
-#define OWN(name, ...)     be->name = sizes_##name;
 #include "backend/sizes.h"
     *backend_out = be;
     return ACCEL_OK;

@@ -11,6 +11,14 @@
 
 /* cuBLASLt's workspace, one for each queue that multiplies. */
 #define CUDA_GEMM_WORKSPACE ((size_t)32 << 20)
+/* Internal workspace of all other kernels of the compute queue, reserved once. The most
+ * that any of them asks for is the matrix of scores of cuDNN's reproducible backward,
+ * in bfloat16: up to this size it is faster than our own kernels. A small device gives
+ * one part in CUDA_WORKSPACE_PARTS, so that at most 1.6 % of it may lie idle. Partial
+ * sums always fit into the least. */
+#define CUDA_WORKSPACE_MOST  ((size_t)256 << 20)
+#define CUDA_WORKSPACE_LEAST ((size_t)4 << 20)
+#define CUDA_WORKSPACE_PARTS 64
 /* Float32 sums of a product that one of our kernels rounds afterwards. Larger products
  * are made in groups of rows that fit. */
 #define CUDA_GEMM_WIDE ((size_t)64 << 20)
@@ -22,6 +30,25 @@
 #define CUDA_STAGING_SLOT  ((size_t)2 << 20)
 #define CUDA_STAGING_SLOTS 16
 #define CUDA_STAGING_BYTES (CUDA_STAGING_SLOT * CUDA_STAGING_SLOTS)
+
+/* Bytes of workspace on a device with `memory` bytes (0: not known), in pages of 2 MiB.
+ * A function of the device alone: what else is in its memory must not change which path
+ * a kernel takes, and so the bits of a resumed run. */
+static inline size_t cuda_workspace_bytes(size_t memory)
+{
+    const size_t page = (size_t)2 << 20;
+    size_t bytes = memory / CUDA_WORKSPACE_PARTS / page * page;
+
+    if (!memory || bytes > CUDA_WORKSPACE_MOST)
+        return CUDA_WORKSPACE_MOST;
+    return bytes < CUDA_WORKSPACE_LEAST ? CUDA_WORKSPACE_LEAST : bytes;
+}
+
+/* All that the kernels hold outside the arena. */
+static inline size_t cuda_fixed_bytes(size_t memory)
+{
+    return CUDA_GEMM_WORKSPACE + cuda_workspace_bytes(memory);
+}
 
 /* How a convolution is cut into products that fit CUDA_CONV_BYTES. A place is a
  * position of y. */

@@ -100,10 +100,8 @@ struct backend {
     bool shapes_only;
     /* its memory is not the host's: only to_host and from_host cross */
     bool device;
-    /* workspace outside the arena, in bytes */
+    /* workspace of kernels outside the arena, in bytes; see reserve_workspace */
     size_t fixed_bytes;
-    /* internal workspace that any kernel may use, in bytes; see room */
-    size_t own_least;
     /* total memory of the device or node; 0: not known */
     size_t memory_bytes;
     /* PCI address, such as "0000:17:00.0"; NULL: none */
@@ -153,10 +151,11 @@ struct backend {
     /* Adds `bytes` (negative: subtracts) to the books of that kind: device memory that
      * a library allocated by itself. */
     void (*count)(const struct backend *be, enum backend_memory kind, int64_t bytes);
-    /* Reserves the internal workspace of the compute queue's kernels (gemm_own ...).
-     * Called once, before any of them runs. Requests that exceed it are allocated from
-     * the device one by one. */
-    accel_status_t (*room)(const struct backend *be, size_t bytes, accel_error_t *err);
+    /* Reserves the internal workspace of the compute queue's kernels, whose size
+     * depends on the device alone and is part of fixed_bytes; a run does so when it
+     * opens the device. Without it, and for a request that exceeds it, a kernel
+     * allocates for itself. NULL where memory is the host's. */
+    accel_status_t (*reserve_workspace)(const struct backend *be, accel_error_t *err);
     /* NULL where memory is the host's. Zeros when the device cannot tell. */
     void (*usage)(const struct backend *be, struct backend_usage *usage_out);
     /* A range of addresses for activations that is backed by memory from its start on,
@@ -189,7 +188,6 @@ struct backend {
 
     /* What a planner asks: sizes.h. */
 #define SCRATCH(name, ...) size_t (*name)(const struct backend *be, __VA_ARGS__);
-#define OWN(name, ...)     size_t (*name)(const struct backend *be, __VA_ARGS__);
 #include "backend/sizes.h"
 };
 
@@ -202,14 +200,11 @@ accel_status_t backend_cpu_open(struct backend **backend_out, int threads,
  * forward and backward on a counting arena gives the peak. `like` must outlive it. */
 accel_status_t backend_meta_open(struct backend **backend_out,
                                  const struct backend *like, accel_error_t *err);
-/* Largest internal workspace that one kernel has asked for so far, in bytes; at least
- * the backend's own_least. 0: the kernels of `like` use none. */
-size_t backend_meta_own_bytes(const struct backend *meta);
 /* Opens a backend without kernels, only with the scratch sizes of the CPU backend with
  * `threads` >= 1 threads: the `like` of a meta backend where nothing is computed. */
 accel_status_t backend_cpu_sizes_open(struct backend **backend_out, int threads,
                                       accel_error_t *err);
-/* The same for the CUDA backend; cuDNN's share is an estimate. */
+/* The same for the CUDA backend. */
 accel_status_t backend_cuda_sizes_open(struct backend **backend_out,
                                        accel_error_t *err);
 /* Fills in queues, events and late errors for a backend that has none. */

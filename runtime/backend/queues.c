@@ -73,14 +73,6 @@ static void no_count(const struct backend *be, enum backend_memory kind, int64_t
     (void)bytes;
 }
 
-/* Kernels of the host use the stack or the state's panels, never the room. */
-static accel_status_t no_room(const struct backend *be, size_t bytes,
-                              accel_error_t *err)
-{
-    (void)bytes;
-    return no_failure(be, err);
-}
-
 static void no_mark(const struct backend *be, const struct backend_mark *mark)
 {
     (void)be;
@@ -99,6 +91,5 @@ void backend_no_queues(struct backend *be)
     be->check = be->sync = no_failure;
     be->step_begin = be->step_end = no_step;
     be->count = no_count;
-    be->room = no_room;
     be->mark = no_mark;
 }

@@ -7,10 +7,8 @@
  *   SCRATCH(name, ...)  memory that the caller hands to the kernel. It depends on the
  *                       shapes and on be->threads alone, so the meta backend shares
  *                       these functions with the backend that it rehearses.
- *   OWN(name, ...)      internal workspace of a kernel while it runs; NULL: none. The
- *                       answer may come from the device (cuDNN).
  *
- * The bytes that depend on no shape are members: fixed_bytes and own_least.
+ * The bytes that depend on no shape are a member: fixed_bytes.
  */
 
 /* Of conv or, with `backward`, of conv_grad. */
@@ -21,12 +19,4 @@ SCRATCH(maxpool_scratch, const struct pool *p)
  * need not be set. */
 SCRATCH(attention_scratch, const struct attention *p, bool backward)
 
-/* Of gemm. */
-OWN(gemm_own, const struct gemm *p)
-/* Of embed_grad with a table; `rows` ids are sorted. */
-OWN(embed_grad_own, int64_t rows)
-/* Of attention or, with `grads`, of attention_grad. */
-OWN(attention_own, const struct attention *p, const struct attention_grads *grads)
-
 #undef SCRATCH
-#undef OWN

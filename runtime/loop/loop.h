@@ -29,6 +29,8 @@ struct loop {
     bool in_micro;
     /* and its backward has begun (own compute) */
     bool in_backward;
+    /* characters of the backend's isa that the log has shown */
+    size_t isa_shown;
     /* clock_ns at the end of the step before */
     int64_t step_start_ns;
 };

@@ -186,6 +186,18 @@ static void step_record(accel_t *run, double loss, const struct applied *did,
     observe_step(&run->observe, &s);
 }
 
+/* A library of the device first sees a shape when a kernel runs with it. What it
+ * refuses is added to isa then, when the plan has long been printed. */
+static void tell_refusals(accel_t *run)
+{
+    const size_t length = strlen(run->backend->isa);
+
+    if (length > run->loop.isa_shown)
+        accel_logf(&run->log, ACCEL_LOG_INFO, "compute: %s, %s", run->backend->name,
+                   run->backend->isa);
+    run->loop.isa_shown = length;
+}
+
 /* The end of a step, in the order that keeps ranks together: agree, update,
  * evaluate, log, save, stop. A stop skips the evaluation, since time is short, and
  * saves even if no save is due. */
@@ -212,8 +224,10 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
     if (st == ACCEL_OK && !a.stop && run->job.eval_every > 0 &&
         (finished || run->progress.step % run->job.eval_every == 0))
         st = accel_evaluate(run, 0, &eval_loss, err);
-    if (st == ACCEL_OK)
+    if (st == ACCEL_OK) {
+        tell_refusals(run);
         step_record(run, a.loss, &did, eval_loss);
+    }
     if (st == ACCEL_OK && a.stop && !finished)
         accel_logf(&run->log, ACCEL_LOG_INFO, "received %s: saving step %lld",
                    stop_signal_name(a.stop), (long long)run->progress.step);

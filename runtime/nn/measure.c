@@ -65,7 +65,7 @@ static accel_status_t measure_run(accel_module_t *model, int batch,
 
 accel_status_t nn_measure(accel_module_t *model, int batch, const accel_field_t *field,
                           int n, bool backward, size_t *peak_bytes_out,
-                          size_t *own_bytes_out, accel_error_t *err)
+                          accel_error_t *err)
 {
     /* `saved` brings the graph back as it was, sticky error included. */
     struct graph *g = model->g, saved = *g, meta;
@@ -93,8 +93,6 @@ accel_status_t nn_measure(accel_module_t *model, int batch, const accel_field_t 
     st = measure_run(model, batch, field, n, err);
     if (!st)
         *peak_bytes_out = arena_peak_bytes(g->arena);
-    if (!st && own_bytes_out)
-        *own_bytes_out = backend_meta_own_bytes(be);
     *g = saved;
     graph_close(&meta);
     backend_close(be);

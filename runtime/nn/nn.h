@@ -86,12 +86,10 @@ int nn_recompute_units(accel_module_t *root);
 /* Peak bytes of the arena for one micro-batch of `batch` samples of n fields (at most
  * 8) through `model`, whose units are built: forward, and with `backward` also the
  * backward. Runs on the meta backend, touches no data and no unit, and leaves the graph
- * as it was. Equal to arena_peak_bytes after the real micro-batch. *own_bytes_out (NULL
- * is fine) is the largest internal workspace of one kernel, in bytes, outside of the
- * arena. Not collective. */
+ * as it was. Equal to arena_peak_bytes after the real micro-batch. Not collective. */
 accel_status_t nn_measure(accel_module_t *model, int batch, const accel_field_t *field,
                           int n, bool backward, size_t *peak_bytes_out,
-                          size_t *own_bytes_out, accel_error_t *err);
+                          accel_error_t *err);
 /* The tensor of one field for a whole batch, [batch, f->dims...], uninitialised. Float
  * fields come in the compute dtype. NULL: sticky error. */
 accel_tensor_t *nn_batch_tensor(struct graph *g, int64_t batch, const accel_field_t *f);

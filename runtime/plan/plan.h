@@ -73,7 +73,7 @@ struct plan_device {
     int64_t activation_step;
     /* buffers of the model, which are not trained */
     int64_t buffer_bytes;
-    /* workspace of the matrix products, and internal workspace of kernels */
+    /* workspace of the matrix products and of all other kernels */
     int64_t kernel_bytes;
     /* page-locked on the host, without offloaded state */
     int64_t staging_bytes;

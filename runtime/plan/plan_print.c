@@ -206,9 +206,7 @@ static void print_device(const struct plan_input *in, const struct plan *p,
     print_buffers(in, p, out);
     if (p->buffer_bytes)
         bytes_row(out, "  buffers", p->buffer_bytes, "of the model, not trained");
-    bytes_row(out, "  kernels", p->kernel_bytes,
-              d->base_guessed ? "workspaces of cuBLASLt and cuDNN, the latter estimated"
-                              : "workspaces of cuBLASLt and cuDNN");
+    bytes_row(out, "  kernels", p->kernel_bytes, "workspace, reserved at the start");
     bytes_row(out, "  before the model", p->base_bytes,
               d->base_guessed ? "estimate: CUDA context, code, NCCL; a run measures it"
                               : "CUDA context, code, NCCL, other processes");

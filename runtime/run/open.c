@@ -227,6 +227,8 @@ static accel_status_t open_compute(accel_t *run, int timeout_ms, accel_error_t *
     st = backend_cuda_open(&run->backend, run->place.first_device, err);
     if (st == ACCEL_OK)
         st = check_device(run, err);
+    if (st == ACCEL_OK)
+        st = run->backend->reserve_workspace(run->backend, err);
     st = run_agree(run, st, err);
     if (st != ACCEL_OK || run->boot.size == 1)
         return st;

@@ -79,6 +79,7 @@ static void print_plan(accel_t *run, const struct plan_input *in)
     };
 
     plan_print(in, &run->plan, extra, &text);
+    run->loop.isa_shown = strlen(run->backend->isa);
     /* Without memory for the text the run goes on: the table is information only. */
     if (text.failed || !text.s)
         return;
@@ -106,9 +107,8 @@ static accel_status_t count_buffers(accel_t *run, int64_t *bytes_out,
     return ACCEL_OK;
 }
 
-/* The device's side of the plan; nothing on a host. `own`: the internal workspace of
- * the largest kernel. */
-static accel_status_t describe_device(accel_t *run, size_t own, struct plan_device *d,
+/* The device's side of the plan; nothing on a host. */
+static accel_status_t describe_device(accel_t *run, struct plan_device *d,
                                       accel_error_t *err)
 {
     const struct backend *be = run->backend;
@@ -121,7 +121,7 @@ static accel_status_t describe_device(accel_t *run, size_t own, struct plan_devi
     d->memory_bytes = (int64_t)be->memory_bytes;
     d->base_bytes = run->device_base_bytes;
     d->activation_step = BACKEND_STEP;
-    d->kernel_bytes = (int64_t)(be->fixed_bytes + own);
+    d->kernel_bytes = (int64_t)be->fixed_bytes;
     d->staging_bytes = (int64_t)staging;
     d->library_sums = run->config.sums == SUMS_NCCL;
     return count_buffers(run, &d->buffer_bytes, err);
@@ -189,15 +189,11 @@ static accel_status_t describe_run(accel_t *run, struct plan_input *in, int64_t 
     return ACCEL_OK;
 }
 
-/* The activation peak of a micro-batch, and the internal workspace of the largest
- * kernel, rounded up to pages of a device. A program that feeds itself has no known
+/* The activation peak of a micro-batch. A program that feeds itself has no known
  * shapes: then activations count as 0. */
-static accel_status_t measure(accel_t *run, struct plan_input *in, size_t *own_out,
-                              accel_error_t *err)
+static accel_status_t measure(accel_t *run, struct plan_input *in, accel_error_t *err)
 {
-    enum { PAGE = 2 << 20 };
-    /* own_least: what kernels may use in any case, whatever the model */
-    size_t activations = 0, own = run->backend->own_least;
+    size_t activations = 0;
     const accel_field_t *fields;
     accel_status_t st = ACCEL_OK;
 
@@ -205,16 +201,13 @@ static accel_status_t measure(accel_t *run, struct plan_input *in, size_t *own_o
         int n = data_fields(run->job.data, &fields);
 
         st = nn_measure(run->job.model, run->job.batch, fields, n, true, &activations,
-                        &own, err);
+                        err);
     }
     in->activation_bytes = (int64_t)activations;
     in->batch = run->job.batch;
-    *own_out = (own + PAGE - 1) / PAGE * PAGE;
     return st;
 }
 
-/* The workspace of kernels is reserved at the end, so that no kernel has to allocate in
- * a step. */
 accel_status_t plan_make(accel_t *run, accel_error_t *err)
 {
     /* by kind of optimizer */
@@ -229,7 +222,6 @@ accel_status_t plan_make(accel_t *run, accel_error_t *err)
                              .units = run->units.count,
                              .optimizer = rows[run->job.optimizer.kind],
                              .base_bytes = run->base_bytes };
-    size_t own = 0;
     accel_status_t st;
 
     if (!elems)
@@ -237,16 +229,14 @@ accel_status_t plan_make(accel_t *run, accel_error_t *err)
                                 (size_t)run->units.count * sizeof(*elems));
     st = describe_run(run, &in, elems, err);
     if (st == ACCEL_OK)
-        st = measure(run, &in, &own, err);
+        st = measure(run, &in, err);
     if (st == ACCEL_OK)
-        st = describe_device(run, own, &in.device, err);
+        st = describe_device(run, &in.device, err);
     if (st == ACCEL_OK) {
         plan_compute(&in, &run->plan);
         print_plan(run, &in);
         st = check_memory(run, &in, err);
     }
-    if (st == ACCEL_OK)
-        st = run->backend->room(run->backend, own, err);
     free(elems);
     return st;
 }

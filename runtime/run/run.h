@@ -153,8 +153,7 @@ accel_status_t own_units_done(const accel_t *run, accel_error_t *err);
 
 /* ---- planning.c ------------------------------------------------------------------ */
 
-/* Makes and prints run->plan, and reserves the kernels' workspace on a device. A0904:
- * it does not fit. */
+/* Makes and prints run->plan. A0904: it does not fit. */
 accel_status_t plan_make(accel_t *run, accel_error_t *err);
 
 /* ---- groups.c -------------------------------------------------------------------- */

@@ -51,12 +51,16 @@ gpu_sizes="--layers 3 --width 128 --heads 4 --seq 16 --batch 2 --vocab 16000 --s
 
 # ---- a lack of memory ----
 if ! on_stand_in; then
-    skip 6 "a GPU that is too small is the stand-in's"
+    skip 7 "a GPU that is too small is the stand-in's"
     done_testing
     exit
 fi
-# The plan of `whole` fits, but others have a part of the GPU.
-mib=$(planned_peak whole.out "memory of the GPU")
+# The plan of `whole` fits, but others have a part of the GPU: more than the workspace of the
+# kernels, a 64th of the memory, shrinks with it.
+gpu_train whole fits FAKE_CUDA_MEMORY=$((1 << 30)) --
+echo "$out" >fits.out
+is_as_planned fits.out fits/log.jsonl "a GPU of 1 GiB, whose workspace is smaller"
+mib=$(planned_peak fits.out "memory of the GPU")
 small=$(awk -v mib="$mib" 'BEGIN { printf "%d", (mib + 8) * 1048576 }')
 gpu_train whole refused FAKE_CUDA_MEMORY="$small" FAKE_CUDA_TAKEN=$((40 << 20)) --
 is "$code" 71 "what others have of the GPU counts"

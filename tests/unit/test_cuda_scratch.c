@@ -1,20 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What kernels take by themselves is what the backend says beforehand: in a room of
- * that size nothing more comes from the device, without a room as much does. And what
- * is in the books.
+ * The kernels' workspace: its size depends on the device alone. Once it is reserved a
+ * kernel takes nothing more from the device, in passes where its shape needs more, and
+ * the books agree with what the plan counts. What no pass can make smaller is allocated
+ * and counted.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cuda_sizes.h"
+#include "common/bf16.h"
 #include "tests/tap.h"
 #include "tests/unit/cuda_device.h"
 
 #define MIB ((size_t)1 << 20)
 
-/* The stand-in's: the most that its pool had is forgotten. A GPU's pool keeps what it
- * got. */
+/* The stand-in's: forgets its pool's peak, and reads its memory's size anew. A GPU's
+ * pool keeps what it got. */
 static void (*reset)(void);
+
+static void test_size(void)
+{
+    static const struct {
+        size_t memory, want;
+        const char *what;
+    } t[] = {
+        { 0, 256 * MIB, "not known: the most" },
+        { 80 * 1024 * MIB, 256 * MIB, "80 GiB: the most" },
+        { 16 * 1024 * MIB, 256 * MIB, "16 GiB: just the most" },
+        { 16 * 1024 * MIB - 1, 254 * MIB, "a byte less: whole pages" },
+        { 8 * 1024 * MIB, 128 * MIB, "8 GiB: a 64th part" },
+        { 64 * MIB, 4 * MIB, "64 MiB: the least" },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(t); i++) {
+        tap_is_int((long long)cuda_workspace_bytes(t[i].memory), (long long)t[i].want,
+                   "%s", t[i].what);
+        tap_is_int((long long)cuda_fixed_bytes(t[i].memory),
+                   (long long)(t[i].want + 32 * MIB), "with cuBLASLt's");
+    }
+}
 
 static void *get(const struct backend *be, size_t bytes)
 {
@@ -26,7 +51,23 @@ static void *get(const struct backend *be, size_t bytes)
     return p;
 }
 
-static size_t peak(const struct backend *be)
+/* A device with its workspace or without. `memory`: bytes of the stand-in's. */
+static struct backend *open_one(const char *memory, bool reserve)
+{
+    struct backend *be;
+    accel_error_t err;
+
+    if (reset) {
+        setenv("FAKE_CUDA_MEMORY", memory, 1);
+        reset();
+    }
+    be = cuda_device();
+    if (reserve && be->reserve_workspace(be, &err))
+        tap_diag("%s", err.text);
+    return be;
+}
+
+static struct backend_usage usage(const struct backend *be)
 {
     struct backend_usage u;
     accel_error_t err;
@@ -34,55 +75,62 @@ static size_t peak(const struct backend *be)
     if (be->sync(be, &err))
         tap_diag("%s", err.text);
     be->usage(be, &u);
-    return u.peak;
+    return u;
 }
 
-/* The product [m,k] x [k,n] of these types, with operands and result of its own. */
-static struct gemm product(const struct backend *be, accel_dtype_t a, accel_dtype_t b,
-                           accel_dtype_t c, accel_activation_t act)
+/* Values that differ from each other: float32 or bfloat16, exact in both. */
+static void *values(const struct backend *be, accel_dtype_t type, int64_t n)
 {
-    enum { M = 256, N = 512, K = 128 };
-    struct gemm g = {
-        .m = M, .n = N, .k = K, .lda = K, .ldb = N, .ldc = N, .act = act
-    };
+    const size_t bytes = (size_t)n * accel_dtype_bytes(type);
+    float *v = malloc((size_t)n * sizeof(*v));
+    void *p = get(be, bytes);
 
-    g.a = get(be, (size_t)M * K * accel_dtype_bytes(a));
-    g.b = get(be, (size_t)K * N * accel_dtype_bytes(b));
-    g.c = get(be, (size_t)M * N * accel_dtype_bytes(c));
-    g.a_type = a;
-    g.b_type = b;
-    g.c_type = c;
-    return g;
+    for (int64_t i = 0; i < n; i++)
+        v[i] = (float)(i * 7 % 61 - 30) / 16.0f;
+    if (type == ACCEL_BF16)
+        bf16_narrow((bf16_t *)v, v, (size_t)n);
+    be->from_host(be, p, v, bytes);
+    free(v);
+    return p;
 }
 
-/* How much more of the device there was for the product, with a room of its size or
- * without. */
-static size_t growth(const struct gemm *shape, bool room, size_t *own_out)
+/* The product `shape` with operands and result of its own: how much more of the device
+ * there was for it, and the result. */
+struct made {
+    size_t peak;
+    void *c;
+};
+
+static struct made multiply(const struct gemm *shape, const char *memory, bool reserve)
 {
-    struct backend *be;
-    accel_error_t err;
-    struct gemm g;
+    struct backend *be = open_one(memory, reserve);
+    const size_t bytes =
+        (size_t)(shape->m * shape->n) * accel_dtype_bytes(shape->c_type);
+    struct made made = { .c = malloc(bytes) };
+    struct gemm g = *shape;
     size_t before;
 
-    if (reset)
-        reset();
-    be = cuda_device();
-    g = product(be, shape->a_type, shape->b_type, shape->c_type, shape->act);
-    *own_out = be->gemm_own(be, &g);
-    if (room && be->room(be, *own_out, &err))
-        tap_diag("%s", err.text);
-    before = peak(be);
+    g.lda = g.k;
+    g.ldb = g.ldc = g.n;
+    g.a = values(be, g.a_type, g.m * g.k);
+    g.b = values(be, g.b_type, g.k * g.n);
+    g.c = get(be, bytes);
+    before = usage(be).peak;
     be->gemm(be, &g);
-    before = peak(be) - before;
+    made.peak = usage(be).peak - before;
+    be->to_host_bytes(be, made.c, g.c, bytes);
     be->close(be);
-    return before;
+    return made;
 }
+
+#define LARGE "17179869184" /* 16 GiB: 256 MiB of workspace */
+#define SMALL "134217728"   /* 128 MiB: 4 MiB of workspace, half of it for sums */
 
 static void test_gemm(void)
 {
     static const struct {
         struct gemm g;
-        size_t own;
+        size_t needs;
         const char *what;
     } t[] = {
         { { .a_type = ACCEL_F32, .b_type = ACCEL_F32, .c_type = ACCEL_F32 },
@@ -106,61 +154,97 @@ static void test_gemm(void)
     };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(t); i++) {
-        size_t own, more = growth(&t[i].g, true, &own);
+        struct gemm g = t[i].g;
+        struct made with, without;
 
-        tap_is_int((long long)own, (long long)t[i].own, "%s: takes", t[i].what);
-        tap_is_int((long long)more, 0, "%s: nothing beside the room", t[i].what);
+        g.m = 256;
+        g.n = 512;
+        g.k = 128;
+        with = multiply(&g, LARGE, true);
+        tap_is_int((long long)with.peak, 0, "%s: nothing beside the workspace",
+                   t[i].what);
+        free(with.c);
         if (!reset)
             continue;
-        more = growth(&t[i].g, false, &own);
-        tap_ok(own ? more >= own : more == 0, "%s: without one as much", t[i].what);
+        without = multiply(&g, LARGE, false);
+        tap_ok(t[i].needs ? without.peak >= t[i].needs : without.peak == 0,
+               "%s: without one %zu bytes", t[i].what, without.peak);
+        free(without.c);
     }
+}
+
+/* Sums of 5 MiB, for which a small device has 2 MiB: three passes. */
+static void test_passes(void)
+{
+    enum { M = 2560, N = 512, K = 24 };
+    struct gemm g = { .m = M,
+                      .n = N,
+                      .k = K,
+                      .a_type = ACCEL_BF16,
+                      .b_type = ACCEL_BF16,
+                      .c_type = ACCEL_BF16,
+                      .act = ACCEL_ACT_SILU };
+    struct made one = multiply(&g, LARGE, true), three = multiply(&g, SMALL, true);
+
+    tap_is_int((long long)three.peak, 0, "passes: in a small workspace");
+    tap_ok(!memcmp(one.c, three.c, (size_t)M * N * 2), "passes: with the same result");
+    free(one.c);
+    free(three.c);
+}
+
+/* A widened operand has no passes. */
+static void test_too_large(void)
+{
+    enum { M = 2560, N = 8, K = 512, BYTES = M * K * 4 };
+    struct gemm g = { .m = M,
+                      .n = N,
+                      .k = K,
+                      .a_type = ACCEL_BF16,
+                      .b_type = ACCEL_F32,
+                      .c_type = ACCEL_F32 };
+    struct made in = multiply(&g, LARGE, true), out = multiply(&g, SMALL, true);
+
+    tap_is_int((long long)in.peak, 0, "5 MiB: within a large workspace");
+    tap_ok(out.peak >= BYTES, "beside a small one: %zu bytes in the books", out.peak);
+    tap_ok(!memcmp(in.c, out.c, (size_t)M * N * 4), "with the same result");
+    free(in.c);
+    free(out.c);
 }
 
 static void test_embed_grad(void)
 {
     enum { ROWS = 20000, VOCAB = 10, COLS = 8 };
-    struct backend *be;
-    size_t own, before;
-    accel_error_t err;
-    int32_t *ids;
-    float *table;
-    void *dy;
+    struct backend *be = open_one(LARGE, true);
+    float *table = get(be, VOCAB * COLS * sizeof(float));
+    int32_t *ids = get(be, ROWS * sizeof(*ids));
+    void *dy = get(be, (size_t)ROWS * COLS * sizeof(float));
+    size_t before = usage(be).peak;
 
-    if (reset)
-        reset();
-    be = cuda_device();
-    own = be->embed_grad_own(be, ROWS);
-    table = get(be, VOCAB * COLS * sizeof(float));
-    ids = get(be, ROWS * sizeof(*ids));
-    dy = get(be, (size_t)ROWS * COLS * sizeof(float));
-    tap_is_int((long long)own, 20 * ROWS / 256 * 256 + 256 * (20 * ROWS % 256 != 0),
-               "sorted ids");
-    be->room(be, own, &err);
-    before = peak(be);
     be->embed_grad(be, table, NULL, ids, dy, ACCEL_F32, ROWS, ROWS, COLS);
-    tap_is_int((long long)(peak(be) - before), 0, "in the room");
+    tap_is_int((long long)(usage(be).peak - before), 0, "sorted ids: in the workspace");
     be->close(be);
 }
 
 static void test_books(void)
 {
-    struct backend *be = cuda_device();
-    struct backend_usage a, b;
+    struct backend *be = open_one(LARGE, false);
+    const size_t bytes = cuda_workspace_bytes(be->memory_bytes);
+    struct backend_usage a = usage(be), b;
     accel_error_t err;
 
-    be->usage(be, &a);
-    tap_ok(!be->room(be, 8 * MIB, &err), "a room");
-    tap_ok(!be->room(be, 64 * MIB, &err), "there is one only");
+    tap_ok(!be->reserve_workspace(be, &err), "a workspace");
+    tap_ok(!be->reserve_workspace(be, &err), "there is one only");
     be->count(be, MEMORY_REDUCE, 1000);
-    be->usage(be, &b);
-    tap_is_int((long long)(b.held[MEMORY_WORK] - a.held[MEMORY_WORK]), 8 << 20,
+    b = usage(be);
+    tap_is_int((long long)(b.held[MEMORY_WORK] - a.held[MEMORY_WORK]), (long long)bytes,
                "is working memory");
-    tap_ok(b.used >= a.used + 8 * MIB && b.used < a.used + 64 * MIB, "that is used");
+    tap_is_int((long long)b.held[MEMORY_WORK], (long long)be->fixed_bytes,
+               "the plan's row of the kernels is what is held");
+    tap_ok(b.used >= a.used + bytes && b.used < a.used + 2 * bytes, "that is used");
     tap_is_int((long long)(b.held[MEMORY_REDUCE] - a.held[MEMORY_REDUCE]), 1000,
                "a library's memory is in the books");
     be->count(be, MEMORY_REDUCE, -1000);
-    be->usage(be, &b);
+    b = usage(be);
     tap_is_int((long long)b.held[MEMORY_REDUCE], (long long)a.held[MEMORY_REDUCE],
                "until it is given back");
     be->close(be);
@@ -173,7 +257,12 @@ int main(void)
     if (!cuda_stand_in("fakecuda_reset", &reset))
         reset = NULL;
     be->close(be);
+    test_size();
     test_gemm();
+    if (reset) {
+        test_passes();
+        test_too_large();
+    }
     test_embed_grad();
     test_books();
     return tap_done();

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/device.h"
 #include "nn/models/bert.h"
 #include "nn/models/gpt2.h"
 #include "nn/models/llama.h"

@@ -164,9 +164,9 @@ static void test_measure(accel_dtype_t compute)
 
     if (!rig_open(&k, &small, compute, 2, 3, 71))
         tap_ok(false, "%s: open", name);
-    tap_is_int(nn_measure(k.model, 3, fields, 2, true, &train, NULL, NULL), 0,
-               "%s: measure", name);
-    tap_is_int(nn_measure(k.model, 3, fields, 2, false, &eval, NULL, NULL), 0,
+    tap_is_int(nn_measure(k.model, 3, fields, 2, true, &train, NULL), 0, "%s: measure",
+               name);
+    tap_is_int(nn_measure(k.model, 3, fields, 2, false, &eval, NULL), 0,
                "%s: evaluation", name);
     k.g.recording = false;
     step(&k);

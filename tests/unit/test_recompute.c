@@ -126,7 +126,7 @@ static void test_recompute(accel_dtype_t compute, float dropout)
            "%s: peak %zu instead of %zu bytes", name, peak,
            arena_peak_bytes(plain.g.arena));
     nn_measure(again.model, BATCH, (accel_field_t[]){ tokens, tokens }, 2, true,
-               &foretold, NULL, NULL);
+               &foretold, NULL);
     tap_is_int((long long)foretold, (long long)peak, "%s: the peak is foretold", name);
     tap_is_int(again.r.faults, 0, "%s: residency protocol", name);
     free(ga);
@@ -504,19 +504,12 @@ static void test_buffers(void)
     rig_close(&k);
 }
 
-static size_t rows_own(const struct backend *be, const struct gemm *p)
-{
-    (void)be;
-    return (size_t)p->m;
-}
-
 /* A rehearsal has no values: what is read back is zero, whatever was there. */
 static void test_rehearsal(void)
 {
     struct backend *be = NULL, *meta = NULL;
     float x[4] = { 1, 2, 3, 4 }, y[4] = { 1, 2, 3, 4 };
     const float from[4] = { 5, 6, 7, 8 };
-    struct backend like;
 
     if (!tap_ok(!backend_cpu_open(&be, 1, NULL) && !backend_meta_open(&meta, be, NULL),
                 "open"))
@@ -527,16 +520,6 @@ static void test_rehearsal(void)
         if (x[i] != 0 || y[i] != 0)
             x[0] = NAN;
     tap_ok(x[0] == 0, "a rehearsal reads zeros");
-    backend_close(meta);
-    like = *be;
-    like.gemm_own = rows_own;
-    like.own_least = 50;
-    if (!tap_ok(!backend_meta_open(&meta, &like, NULL), "open"))
-        return;
-    tap_is_int((long long)backend_meta_own_bytes(meta), 50, "what is taken at least");
-    meta->gemm(meta, &(struct gemm){ .m = 70 });
-    meta->gemm(meta, &(struct gemm){ .m = 60 });
-    tap_is_int((long long)backend_meta_own_bytes(meta), 70, "the most that one takes");
     backend_close(meta);
     backend_close(be);
 }

@@ -83,7 +83,6 @@ static const struct backend kernels = {
 #define KERNEL(type, name, ...) .name = cpu_##name,
 #include "backend/kernels.h"
 #define SCRATCH(name, ...) .name = cpu_##name,
-#define OWN(name, ...)
 #include "backend/sizes.h"
 };
 

@@ -117,7 +117,6 @@ size_t attention_thread_floats(const struct attention *p, int threads, bool back
 #define KERNEL(type, name, ...) type cpu_##name(const struct backend *be, __VA_ARGS__);
 #include "backend/kernels.h"
 #define SCRATCH(name, ...) size_t cpu_##name(const struct backend *be, __VA_ARGS__);
-#define OWN(name, ...)
 #include "backend/sizes.h"
 
 #endif

@@ -74,7 +74,6 @@ accel_status_t backend_cpu_sizes_open(struct backend **backend_out, int threads,
     be->close = cpu_sizes_close;
     backend_no_queues(be);
 #define SCRATCH(name, ...) be->name = cpu_##name;
-#define OWN(name, ...)
 #include "backend/sizes.h"
     *backend_out = be;
     return ACCEL_OK;

@@ -5,23 +5,13 @@
  * up to rounding.
  */
 #include "backend/cuda/attention_mma.h"
-#include "backend/cuda/own.h"
+#include "backend/cuda/attention_path.h"
 
 size_t cuda_attention_scratch(const struct backend *be, const struct attention *p,
                               bool backward)
 {
     (void)be;
     return cuda_attention_bytes(p, backward);
-}
-
-/* cuDNN tells its workspace when a plan is made; unless there is one, it is made here,
- * in the rehearsal, and not in the first step. */
-size_t cuda_attention_own(const struct backend *be, const struct attention *p,
-                          const struct attention_grads *grads)
-{
-    return attn_path_of(p, grads, attn_dnn_version(be)) == ATTN_CUDNN
-               ? cuda_own_round(attn_dnn_workspace(be, p, grads))
-               : 0;
 }
 
 /* cuDNN may refuse a shape that fits on paper: then as if there were no cuDNN. */

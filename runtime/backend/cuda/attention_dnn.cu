@@ -10,7 +10,6 @@
 #include <stdlib.h>
 
 #include "backend/cuda/cuda_attention.h"
-#include "backend/cuda/own.h"
 
 /* Numbers in a key: 8, and 6 for each of q, k and v. */
 enum { KEYS = 26 };
@@ -209,22 +208,13 @@ static struct plan *plan_of(struct cuda_state *s, const struct attention *p,
         dnn_attention_backward(&plan->graph, p, g, d->handle);
     else
         dnn_attention_forward(&plan->graph, p, d->handle);
-    /* the limit on the workspace is what own.h lets the plan count on */
-    plan->plan = dnn_plan(&plan->graph, d->handle, NULL, (int64_t)CUDA_DNN_MOST,
+    plan->plan = dnn_plan(&plan->graph, d->handle, NULL, (int64_t)s->workspace.bytes,
                           &plan->workspace);
     plan->next = d->plans;
     d->plans = plan;
     if (!plan->plan)
         refuse(s, plan);
     return plan->plan ? plan : NULL;
-}
-
-size_t attn_dnn_workspace(const struct backend *be, const struct attention *p,
-                          const struct attention_grads *g)
-{
-    const struct plan *plan = plan_of(cuda_state_of(be), p, g);
-
-    return plan ? (size_t)plan->workspace : 0;
 }
 
 /* Addresses for the ids of a graph. */

@@ -12,7 +12,7 @@
 
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/module.h"
-#include "backend/cuda/own.h"
+#include "backend/cuda_sizes.h"
 
 #define MAJOR(version) ((version) / 1000)
 #define MINOR(version) ((version) % 1000 / 10)
@@ -121,6 +121,8 @@ static bool describe(struct cuda_state *s)
     s->pool = p.memoryPoolsSupported != 0;
     s->be.bus_id = s->bus_id;
     s->be.memory_bytes = p.totalGlobalMem;
+    s->be.fixed_bytes = cuda_fixed_bytes(p.totalGlobalMem);
+    s->workspace.bytes = cuda_workspace_bytes(p.totalGlobalMem);
     driver_release(release, sizeof(release));
     snprintf(s->isa, sizeof(s->isa), "sm_%d, CUDA %d.%d, driver %s, cuBLAS %d.%d",
              s->compute, MAJOR(runtime), MINOR(runtime), release, blas / 10000,
@@ -186,7 +188,6 @@ static accel_status_t cuda_open(struct backend **out, int device, accel_error_t 
     s->be.isa = s->isa;
     s->be.threads = 1;
     s->be.device = true;
-    s->be.own_least = CUDA_OWN_LEAST;
     s->be.state = s;
     if (!start(s)) {
         /* the part that failed has kept why */

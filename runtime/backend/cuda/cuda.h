@@ -56,11 +56,12 @@ struct cuda_state {
     struct cuda_range *ranges;
     /* bytes by kind, without those of the stream-ordered pool */
     size_t held[MEMORY_KINDS];
+    /* scratch.cu: the stack that kernels of the compute queue take scratch from. base
+     * NULL: not reserved; its size still limits what a kernel asks for. */
     struct {
         char *base;
         size_t bytes, top;
-        /* scratch.cu: the stack that kernels of the compute queue take scratch from */
-    } room;
+    } workspace;
     struct cuda_staging *staging;
     struct cuda_fault *fault; /* device memory */
 
@@ -141,9 +142,12 @@ bool cuda_lacks(struct cuda_state *s, enum backend_memory kind, size_t bytes);
 
 /* ---- memory ---------------------------------------------------------------------- */
 
+/* cuda_alloc without the zeros. */
+accel_status_t cuda_alloc_plain(const struct backend *be, enum backend_memory kind,
+                                size_t bytes, void **out, accel_error_t *err);
 /* Scratch for the calling function, in the order of the queue in use. Free it in
- * reverse order: the room is a stack. NULL after a failure (which is kept) and for 0
- * bytes. */
+ * reverse order: the workspace is a stack. NULL after a failure (which is kept) and for
+ * 0 bytes. */
 void *cuda_scratch(struct cuda_state *s, size_t bytes);
 void cuda_scratch_free(struct cuda_state *s, void *p); /* NULL is fine */
 /* Bytes that the stream-ordered pool holds of the device now, and its peak. */

@@ -295,9 +295,6 @@ void attn_decode(const struct backend *be, const struct attention *p, void *out,
 /* cuDNN's version; 0: not available. The forward and backward return false if cuDNN
  * refuses the call; then nothing has been done. */
 size_t attn_dnn_version(const struct backend *be);
-/* cuDNN's workspace in bytes, `g` NULL for the forward; 0 if it refuses. */
-size_t attn_dnn_workspace(const struct backend *be, const struct attention *p,
-                          const struct attention_grads *g);
 bool attn_dnn_forward(const struct backend *be, const struct attention *p, void *out,
                       float *lse);
 bool attn_dnn_backward(const struct backend *be, const struct attention *p,

@@ -5,7 +5,6 @@
  * alone first; a row's final place is the sum, over all tiles, of how many of their
  * rows come before it.
  */
-#include "backend/cuda/own.h"
 #include "backend/cuda/vector.h"
 
 enum { SORT_TILE = 512, GATHER_BLOCK = 128, GATHER_WARPS = GATHER_BLOCK / WARP };
@@ -225,8 +224,8 @@ static void gather(struct cuda_state *s, struct id_order o, float *dtable,
     const int64_t tiles = (o.rows + SORT_TILE - 1) / SORT_TILE;
     const unsigned grid = (unsigned)least(tiles, 65535);
 
-    /* five arrays of `rows` int32, as cuda_embed_grad_own_bytes counts */
-    o.tile_id = (int32_t *)cuda_scratch(s, cuda_embed_grad_own_bytes(o.rows));
+    /* five per row: the ids sorted by tiles, their rows and places, and all sorted */
+    o.tile_id = (int32_t *)cuda_scratch(s, (size_t)o.rows * 5 * sizeof(int32_t));
     o.tile_row = o.tile_id + o.rows;
     o.place = o.tile_row + o.rows;
     o.id = o.place + o.rows;
@@ -260,10 +259,4 @@ void cuda_embed_grad(const struct backend *be, float *dtable, float *dpositions,
                                   each,
                                   position_op<T>{ dpositions, (const T *)dy,
                                                   time * cols, rows * cols }));
-}
-
-size_t cuda_embed_grad_own(const struct backend *be, int64_t rows)
-{
-    (void)be;
-    return cuda_embed_grad_own_bytes(rows);
 }

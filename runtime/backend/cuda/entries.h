@@ -24,7 +24,7 @@ accel_status_t cuda_alloc(const struct backend *be, enum backend_memory kind,
                           size_t bytes, void **out, accel_error_t *err);
 void cuda_free(const struct backend *be, void *p);
 void cuda_count(const struct backend *be, enum backend_memory kind, int64_t bytes);
-accel_status_t cuda_room(const struct backend *be, size_t bytes, accel_error_t *err);
+accel_status_t cuda_reserve_workspace(const struct backend *be, accel_error_t *err);
 void cuda_usage(const struct backend *be, struct backend_usage *out);
 void *cuda_reserve(const struct backend *be, size_t bytes);
 bool cuda_commit(const struct backend *be, void *base, size_t from, size_t to);
@@ -49,7 +49,6 @@ void cuda_mark(const struct backend *be, const struct backend_mark *mark);
 #define KERNEL(type, name, ...) type cuda_##name(const struct backend *be, __VA_ARGS__);
 #include "backend/kernels.h"
 #define SCRATCH(name, ...) size_t cuda_##name(const struct backend *be, __VA_ARGS__);
-#define OWN(name, ...)     size_t cuda_##name(const struct backend *be, __VA_ARGS__);
 #include "backend/sizes.h"
 
 /* wire.cu: cuda_sum_parts for scaled wire types; at least one part. */

@@ -6,7 +6,6 @@
  * bits.
  */
 #include "backend/cuda/gemm.h"
-#include "backend/cuda/own.h"
 #include "common/env_names.h"
 
 #include <stdio.h>
@@ -142,11 +141,22 @@ static bool direct(struct cuda_state *s, const struct gemm *p, struct gemm_way w
     return good;
 }
 
+/* Rows per pass of a product that goes through float32 sums; at least one. The other
+ * half of a small workspace is left to a widened operand. */
+static int64_t wide_rows(const struct cuda_state *s, const struct gemm *p)
+{
+    const size_t half = s->workspace.bytes / 2;
+    const size_t bytes = half < CUDA_GEMM_WIDE ? half : CUDA_GEMM_WIDE;
+    const int64_t rows = (int64_t)(bytes / ((size_t)p->n * sizeof(float)));
+
+    return rows < 1 ? 1 : rows > p->m ? p->m : rows;
+}
+
 /* Groups of rows through float32 sums, for results that one of our kernels rounds. */
 static bool rounded(struct cuda_state *s, const struct gemm *p)
 {
     const size_t row_bytes = (size_t)p->n * sizeof(float);
-    const int64_t rows = gemm_wide_rows(p);
+    const int64_t rows = wide_rows(s, p);
     struct gemm part = *p, end = *p;
     bool good = true;
     void *sums;
@@ -184,9 +194,13 @@ static bool multiply(struct cuda_state *s, const struct gemm *p, struct gemm_way
     return true;
 }
 
-/* Widens a bfloat16 operand: its n stored elements as float32 scratch. */
-static void *widened(struct cuda_state *s, const void *from, int64_t n)
+/* Widens a bfloat16 operand: its stored elements, from the first row to the last with
+ * the gaps between them, as float32 scratch. No op multiplies operands of two types, so
+ * one that exceeds the workspace is not worth passes: it is allocated. */
+static void *widened(struct cuda_state *s, const void *from, int64_t rows, int64_t cols,
+                     int64_t ld)
 {
+    const int64_t n = rows ? (rows - 1) * ld + cols : 0;
     float *to = (float *)cuda_scratch(s, (size_t)n * sizeof(*to));
 
     if (to)
@@ -205,9 +219,11 @@ void cuda_gemm(const struct backend *be, const struct gemm *p)
     if (!p->m || !p->n || !p->k || s->failed)
         return;
     if (p->a_type == ACCEL_BF16 && p->b_type == ACCEL_F32)
-        same.a = a = widened(s, p->a, gemm_stored_a(p));
+        same.a = a = widened(s, p->a, p->trans_a ? p->k : p->m,
+                             p->trans_a ? p->m : p->k, p->lda);
     if (p->b_type == ACCEL_BF16 && p->a_type == ACCEL_F32)
-        same.b = b = widened(s, p->b, gemm_stored_b(p));
+        same.b = b = widened(s, p->b, p->trans_b ? p->n : p->k,
+                             p->trans_b ? p->k : p->n, p->ldb);
     if (a || b)
         same.a_type = same.b_type = ACCEL_F32;
     way = gemm_way_of(&same);
@@ -222,12 +238,6 @@ void cuda_gemm(const struct backend *be, const struct gemm *p)
     cuda_scratch_free(s, a);
 }
 
-size_t cuda_gemm_own(const struct backend *be, const struct gemm *p)
-{
-    (void)be;
-    return cuda_gemm_own_bytes(p);
-}
-
 bool cuda_gemm_open(struct cuda_state *s)
 {
     const char *tune = getenv(ENV_CUDA_TUNE);
@@ -238,7 +248,6 @@ bool cuda_gemm_open(struct cuda_state *s)
         return cuda_fails(s, "open",
                           "cannot allocate the state of the matrix products");
     s->blas = g;
-    s->be.fixed_bytes += CUDA_GEMM_WORKSPACE;
     g->tune = tune && !strcmp(tune, "1");
     g->forward_plain = epilogues && !strcmp(epilogues, "none");
     g->back_plain = g->forward_plain || (epilogues && !strcmp(epilogues, "forward"));

@@ -51,7 +51,6 @@ cuda_headers = \
 	runtime/backend/cuda/entries.h \
 	runtime/backend/cuda/gemm.h \
 	runtime/backend/cuda/gemm_key.h \
-	runtime/backend/cuda/own.h \
 	runtime/backend/cuda/gemm_lt.h \
 	runtime/backend/cuda/kernel_base.h \
 	runtime/backend/cuda/module.h \

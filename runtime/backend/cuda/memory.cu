@@ -60,12 +60,10 @@ static void keep_block(struct cuda_state *s, struct cuda_block *b)
 }
 
 /* Out of memory fails this call only; any other failure is kept and ends the run. */
-accel_status_t cuda_alloc(const struct backend *be, enum backend_memory kind,
-                          size_t bytes, void **out, accel_error_t *err)
+accel_status_t cuda_alloc_plain(const struct backend *be, enum backend_memory kind,
+                                size_t bytes, void **out, accel_error_t *err)
 {
     struct cuda_state *s = cuda_state_of(be);
-    /* an empty array gets an address of its own, so that free finds it */
-    const size_t whole = bytes ? bytes : 1;
     struct cuda_block *b;
     cudaError_t code;
 
@@ -77,7 +75,8 @@ accel_status_t cuda_alloc(const struct backend *be, enum backend_memory kind,
     b = new_block(s, kind, bytes, false);
     if (!b)
         return accel_fail_nomem(err, backend_memory_name(kind), sizeof(*b));
-    code = device_memory(s, &b->p, whole);
+    /* an empty array gets an address of its own, so that free finds it */
+    code = device_memory(s, &b->p, bytes ? bytes : 1);
     if (code == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
         free(b);
@@ -88,12 +87,26 @@ accel_status_t cuda_alloc(const struct backend *be, enum backend_memory kind,
         return cuda_check(be, err);
     }
     keep_block(s, b);
+    *out = b->p;
+    return ACCEL_OK;
+}
+
+accel_status_t cuda_alloc(const struct backend *be, enum backend_memory kind,
+                          size_t bytes, void **out, accel_error_t *err)
+{
+    struct cuda_state *s = cuda_state_of(be);
+    void *p;
+    accel_status_t st = cuda_alloc_plain(be, kind, bytes, &p, err);
+
+    if (st)
+        return st;
     /* another queue may use it first, so it is zeroed before the call returns */
-    if (!CHECK(s, cudaMemsetAsync(b->p, 0, whole, s->now)) || !cuda_finish(s)) {
-        cuda_free(be, b->p);
+    if (!CHECK(s, cudaMemsetAsync(p, 0, bytes ? bytes : 1, s->now)) ||
+        !cuda_finish(s)) {
+        cuda_free(be, p);
         return cuda_check(be, err);
     }
-    *out = b->p;
+    *out = p;
     return ACCEL_OK;
 }
 

@@ -1,39 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Scratch of running kernels. On the compute queue it comes from one room, used as a
- * stack: a queue runs in order, so what one kernel gives back the next may take. What
+ * Scratch of running kernels. On the compute queue it comes from one workspace, used as
+ * a stack: a queue runs in order, so what one kernel gives back the next may take. What
  * does not fit, and what other queues need, comes from the stream-ordered pool, or from
- * the recorded step.
+ * the recorded step; both are in the books.
  */
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/own.h"
 
-/* Once only: later calls find the room and return. */
-accel_status_t cuda_room(const struct backend *be, size_t bytes, accel_error_t *err)
+/* cudaMalloc aligns to as much: a piece is as good as an allocation. */
+#define PIECE_ALIGN ((size_t)256)
+
+/* Once only: later calls find the workspace and return. */
+accel_status_t cuda_reserve_workspace(const struct backend *be, accel_error_t *err)
 {
     struct cuda_state *s = cuda_state_of(be);
     accel_status_t st;
-    void *room;
+    void *base;
 
-    if (s->room.base || !bytes)
+    if (s->workspace.base)
         return ACCEL_OK;
-    st = cuda_alloc(be, MEMORY_WORK, bytes, &room, err);
-    if (st)
-        return st;
-    s->room.base = (char *)room;
-    s->room.bytes = bytes;
-    return ACCEL_OK;
+    st = cuda_alloc_plain(be, MEMORY_WORK, s->workspace.bytes, &base, err);
+    if (st == ACCEL_OK)
+        s->workspace.base = (char *)base;
+    return st;
 }
 
-/* From the room. NULL: it does not fit, or another queue is in use. */
-static void *of_room(struct cuda_state *s, size_t bytes)
+/* From the workspace. NULL: it does not fit, or another queue is in use. */
+static void *workspace_piece(struct cuda_state *s, size_t bytes)
 {
-    void *p = s->room.base + s->room.top;
+    void *p = s->workspace.base + s->workspace.top;
 
-    bytes = cuda_own_round(bytes);
-    if (s->now != s->stream[QUEUE_COMPUTE] || bytes > s->room.bytes - s->room.top)
+    bytes = (bytes + PIECE_ALIGN - 1) / PIECE_ALIGN * PIECE_ALIGN;
+    if (!s->workspace.base || s->now != s->stream[QUEUE_COMPUTE] ||
+        bytes > s->workspace.bytes - s->workspace.top)
         return NULL;
-    s->room.top += bytes;
+    s->workspace.top += bytes;
     return p;
 }
 
@@ -44,7 +45,7 @@ void *cuda_scratch(struct cuda_state *s, size_t bytes)
 
     if (!bytes || s->failed)
         return NULL;
-    p = of_room(s, bytes);
+    p = workspace_piece(s, bytes);
     if (p)
         return p;
     /* the pool's allocations would become nodes of the graph */
@@ -60,14 +61,14 @@ void *cuda_scratch(struct cuda_state *s, size_t bytes)
 
 void cuda_scratch_free(struct cuda_state *s, void *p)
 {
-    /* unsigned: an address below the room gives a huge offset */
-    const size_t at = (size_t)((uintptr_t)p - (uintptr_t)s->room.base);
+    /* unsigned: an address below the workspace gives a huge offset */
+    const size_t at = (size_t)((uintptr_t)p - (uintptr_t)s->workspace.base);
 
     if (!p)
         return;
-    if (s->room.base && at < s->room.bytes) {
+    if (s->workspace.base && at < s->workspace.bytes) {
         /* a stack: freeing a piece frees all above it, which were freed before */
-        s->room.top = at;
+        s->workspace.top = at;
         return;
     }
     if (cuda_graph_scratch_free(s, p))

@@ -20,7 +20,7 @@ static void put_core(struct backend *be)
     be->alloc = cuda_alloc;
     be->free = cuda_free;
     be->count = cuda_count;
-    be->room = cuda_room;
+    be->reserve_workspace = cuda_reserve_workspace;
     be->usage = cuda_usage;
     be->reserve = cuda_reserve;
     be->commit = cuda_commit;
@@ -48,7 +48,6 @@ void cuda_fill_table(struct backend *be)
 #define KERNEL(type, name, ...) be->name = cuda_##name;
 #include "backend/kernels.h"
 #define SCRATCH(name, ...) be->name = cuda_##name;
-#define OWN(name, ...)     be->name = cuda_##name;
 #include "backend/sizes.h"
 }
 

@@ -5,8 +5,8 @@
  * before any memory is spent. Reading a value back gives zeros. It has no memory
  * functions: a rehearsal has no shards.
  *
- * Its empty kernels are made from the rows of kernels.h. Written out here is only what
- * leaves a trace: reads by the host, and internal workspace.
+ * Its empty kernels are made from the rows of kernels.h. Written out here are only the
+ * reads by the host.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,29 +16,9 @@
 /* Most arguments are unused by design. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-struct meta {
-    struct backend be; /* its state points back here */
-    const struct backend *like;
-    /* largest internal workspace of one kernel so far, in bytes */
-    size_t own;
-};
-
-static const struct backend *like_of(const struct backend *be)
-{
-    return ((const struct meta *)be->state)->like;
-}
-
-/* Kernels of the compute queue run one after the other, so the maximum is enough. */
-static void note_own(const struct backend *be, size_t bytes)
-{
-    struct meta *m = be->state;
-
-    m->own = bytes > m->own ? bytes : m->own;
-}
-
 static void meta_close(struct backend *be)
 {
-    free(be->state);
+    free(be);
 }
 
 static void meta_copy(const struct backend *be, void *dst, const void *src,
@@ -78,46 +58,6 @@ static void meta_from_host(const struct backend *be, void *dst, const void *host
     }
 #include "backend/kernels.h"
 
-/* The products, the embedding's gradient and the attention use internal workspace; a
- * rehearsal of the step finds the largest. */
-static void meta_gemm(const struct backend *be, const struct gemm *p)
-{
-    const struct backend *like = like_of(be);
-
-    if (like->gemm_own)
-        note_own(be, like->gemm_own(like, p));
-}
-
-/* Only the table's gradient sorts ids; positions need nothing. */
-static void meta_embed_grad(const struct backend *be, float *dtable, float *dpositions,
-                            const int32_t *ids, const void *dy, accel_dtype_t type,
-                            int64_t rows, int64_t time, int64_t cols)
-{
-    const struct backend *like = like_of(be);
-
-    if (dtable && like->embed_grad_own)
-        note_own(be, like->embed_grad_own(like, rows));
-}
-
-/* NULL asks for the forward's workspace. */
-static void meta_attention(const struct backend *be, const struct attention *p,
-                           void *out, float *lse, void *scratch)
-{
-    const struct backend *like = like_of(be);
-
-    if (like->attention_own)
-        note_own(be, like->attention_own(like, p, NULL));
-}
-
-static void meta_attention_grad(const struct backend *be, const struct attention *p,
-                                const struct attention_grads *grads, void *scratch)
-{
-    const struct backend *like = like_of(be);
-
-    if (like->attention_own)
-        note_own(be, like->attention_own(like, p, grads));
-}
-
 /* A template: backend_meta_open copies it and adds what depends on `like`. */
 static const struct backend empty = {
     .name = "meta",
@@ -138,31 +78,19 @@ static void share_sizes(struct backend *be, const struct backend *like)
     be->threads = like->threads;
     be->fixed_bytes = like->fixed_bytes;
 #define SCRATCH(name, ...) be->name = like->name;
-#define OWN(name, ...)
 #include "backend/sizes.h"
 }
 
-/* own starts at what every kernel of `like` may use in any case. */
 accel_status_t backend_meta_open(struct backend **backend_out,
                                  const struct backend *like, accel_error_t *err)
 {
-    struct meta *m = malloc(sizeof(*m));
+    struct backend *be = malloc(sizeof(*be));
 
-    if (!m)
-        return accel_fail_nomem(err, "the meta backend", sizeof(*m));
-    *m = (struct meta){ .be = empty, .like = like, .own = like->own_least };
-    backend_no_queues(&m->be);
-    share_sizes(&m->be, like);
-    m->be.gemm = meta_gemm;
-    m->be.embed_grad = meta_embed_grad;
-    m->be.attention = meta_attention;
-    m->be.attention_grad = meta_attention_grad;
-    m->be.state = m;
-    *backend_out = &m->be;
+    if (!be)
+        return accel_fail_nomem(err, "the meta backend", sizeof(*be));
+    *be = empty;
+    backend_no_queues(be);
+    share_sizes(be, like);
+    *backend_out = be;
     return ACCEL_OK;
-}
-
-size_t backend_meta_own_bytes(const struct backend *meta)
-{
-    return ((const struct meta *)meta->state)->own;
 }

@@ -132,7 +132,7 @@ static void print_memory(struct own *w)
 
     field[1] = field[0];
     shard_memory(w->shard, &m);
-    if (nn_measure(w->model, w->o.batch, field, 2, true, &activations, NULL, NULL))
+    if (nn_measure(w->model, w->o.batch, field, 2, true, &activations, NULL))
         return;
     observe_memory(&peak);
     planned = (double)(m.master + m.moments + m.gradient_shard + m.gather_slots +
