@@ -20,8 +20,8 @@
 #include "srun_plugin/plugin.h"
 #include "srun_plugin/say.h"
 
-/* --accel-config came with the step, and it was not "none". Static, because Slurm's call
- * for an option has no argument of ours; slurmstepd forks the tasks afterwards. */
+/* --accel-config came with the step, and it was not "none". Static, because Slurm's
+ * call for an option has no argument of ours; slurmstepd forks the tasks afterwards. */
 static bool active;
 
 /* The task while its environment is made. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fills completion.bash.in from the table of sub-commands and their options, the config
- * schema, the messages, the published models, the functions of libaccel and Accelerate's
- * flags: the script offers what the parsers take and no more. Out: text on stdout.
+ * schema, the messages, the published models, the functions of libaccel and the flags
+ * of Accelerate: the script offers what the parsers accept and no more. Out: text on
+ * stdout.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -88,8 +89,7 @@ static void print_flags(void *arg)
     print_accelerate_flags(false);
 }
 
-/* All keys of a config have a value. A key whose name another row has as well is offered
- * once. */
+/* All keys of a config have a value. A key that two rows name is offered once. */
 static void print_value_flags(void *arg)
 {
     size_t n;

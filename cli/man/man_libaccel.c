@@ -178,8 +178,8 @@ static const struct api_entry *find_function(const char *name,
     return NULL;
 }
 
-/* What a page is about: the function, the entry that declares it, and the entry that its
- * section begins with. */
+/* What a page is about: the function, the entry that declares it, and the entry that
+ * its section begins with. */
 struct function_page {
     const char *name;
     const struct api_entry *entry, *section;

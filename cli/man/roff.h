@@ -11,7 +11,7 @@
 
 /* Markup as it stands, text[n]: what a template has between its places. */
 void roff_markup(const char *text, size_t n);
-/* For the places of .TH: the date of $SOURCE_DATE_EPOCH, or of today; accel's version. */
+/* For .TH: the date of $SOURCE_DATE_EPOCH, or today's; accel's version. */
 void roff_date(void *arg);
 void roff_version(void *arg);
 void roff_subsection(const char *name);

@@ -49,7 +49,8 @@
 #define ENV_JOB_WARNING "SLURM_ACCEL_WARNING"
 #define ENV_WARNING     "ACCEL_WARNING"
 /* The list of all variables, sealed: srun's, and the one of accel launch with its
- * rendezvous port. srun's begins with SLURM_ because --export leaves such names alone. */
+ * rendezvous port. srun's begins with SLURM_ because --export leaves such names
+ * alone. */
 #define ENV_CARRIER            "SLURM_ACCEL_ENVIRONMENT"
 #define ENV_LAUNCH_ENVIRONMENT "ACCEL_LAUNCH_ENVIRONMENT"
 #define ENV_LAUNCH_PORT        "ACCEL_LAUNCH_PORT"

@@ -227,8 +227,8 @@ static __global__ void __launch_bounds__(ATTN_THREADS)
 
 /* Two launches; either is left out where nobody wants its gradients. */
 template <typename T, int CHUNKS>
-static void launch(const struct backend *be, const struct attention *p,
-                   const struct attention_grads *g, const struct grad_task *w)
+static void launch_backward(const struct backend *be, const struct attention *p,
+                            const struct attention_grads *g, const struct grad_task *w)
 {
     int64_t parts = (p->head_width + ATTN_TILE * CHUNKS - 1) / (ATTN_TILE * CHUNKS);
     int64_t q_tasks =
@@ -280,11 +280,11 @@ static void backward(const struct backend *be, const struct attention *p,
 
     /* the width decides the registers per thread: 16, 32 or 64 sums */
     if (chunks == 1)
-        launch<T, 1>(be, p, g, &w);
+        launch_backward<T, 1>(be, p, g, &w);
     else if (chunks == 2)
-        launch<T, 2>(be, p, g, &w);
+        launch_backward<T, 2>(be, p, g, &w);
     else
-        launch<T, 4>(be, p, g, &w);
+        launch_backward<T, 4>(be, p, g, &w);
 }
 
 void attn_backward(const struct backend *be, const struct attention *p,

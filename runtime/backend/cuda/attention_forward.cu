@@ -136,8 +136,8 @@ static __global__ void __launch_bounds__(ATTN_THREADS)
 }
 
 template <typename T>
-static void launch(const struct backend *be, const struct attention *p, T *out,
-                   float *lse)
+static void launch_forward(const struct backend *be, const struct attention *p, T *out,
+                           float *lse)
 {
     int chunks = attn_chunks(p->head_width);
     void (*kernel)(struct attention, T *, float *) =
@@ -155,5 +155,5 @@ static void launch(const struct backend *be, const struct attention *p, T *out,
 void attn_forward(const struct backend *be, const struct attention *p, void *out,
                   float *lse)
 {
-    BY_TYPE(p->type, T, launch(be, p, (T *)out, lse));
+    BY_TYPE(p->type, T, launch_forward(be, p, (T *)out, lse));
 }

@@ -238,8 +238,9 @@ static __global__ void __launch_bounds__(MMA_THREADS)
 
 /* Two launches; either is left out where nobody wants its gradients. */
 template <int WIDTH>
-static void launch(struct cuda_state *s, const struct attention *p,
-                   const struct attention_grads *g, const struct mma_task *w)
+static void launch_mma_backward(struct cuda_state *s, const struct attention *p,
+                                const struct attention_grads *g,
+                                const struct mma_task *w)
 {
     int64_t q_tasks = p->batch * p->heads * ((p->queries + ATTN_TILE - 1) / ATTN_TILE);
     int64_t k_tasks = p->batch * p->kv_heads * ((p->keys + ATTN_TILE - 1) / ATTN_TILE);
@@ -266,7 +267,7 @@ void attn_mma_backward(const struct backend *be, const struct attention *p,
     struct mma_task w = { g->dout, g->lse, delta };
 
     if (p->head_width <= 64)
-        launch<64>(cuda_state_of(be), p, g, &w);
+        launch_mma_backward<64>(cuda_state_of(be), p, g, &w);
     else
-        launch<128>(cuda_state_of(be), p, g, &w);
+        launch_mma_backward<128>(cuda_state_of(be), p, g, &w);
 }

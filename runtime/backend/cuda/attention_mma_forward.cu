@@ -164,8 +164,8 @@ static __global__ void __launch_bounds__(MMA_THREADS)
 }
 
 template <int WIDTH>
-static void launch(struct cuda_state *s, const struct attention *p, void *out,
-                   float *lse)
+static void launch_mma_forward(struct cuda_state *s, const struct attention *p,
+                               void *out, float *lse)
 {
     int64_t tasks = p->batch * p->heads * ((p->queries + ATTN_TILE - 1) / ATTN_TILE);
     size_t bytes = sizeof(struct forward_shared<WIDTH>);
@@ -182,7 +182,7 @@ void attn_mma_forward(const struct backend *be, const struct attention *p, void 
 {
     /* two widths are compiled; narrower heads are padded with zeros */
     if (p->head_width <= 64)
-        launch<64>(cuda_state_of(be), p, out, lse);
+        launch_mma_forward<64>(cuda_state_of(be), p, out, lse);
     else
-        launch<128>(cuda_state_of(be), p, out, lse);
+        launch_mma_forward<128>(cuda_state_of(be), p, out, lse);
 }

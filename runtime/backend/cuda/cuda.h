@@ -144,7 +144,7 @@ bool cuda_lacks(struct cuda_state *s, enum backend_memory kind, size_t bytes);
 
 /* cuda_alloc without the zeros. */
 accel_status_t cuda_alloc_plain(const struct backend *be, enum backend_memory kind,
-                                size_t bytes, void **out, accel_error_t *err);
+                                size_t bytes, void **memory_out, accel_error_t *err);
 /* Scratch for the calling function, in the order of the queue in use. Free it in
  * reverse order: the workspace is a stack. NULL after a failure (which is kept) and for
  * 0 bytes. */

@@ -21,7 +21,7 @@ void *cuda_native(const struct backend *be, enum backend_queue q);
 accel_status_t cuda_check(const struct backend *be, accel_error_t *err);
 accel_status_t cuda_sync(const struct backend *be, accel_error_t *err);
 accel_status_t cuda_alloc(const struct backend *be, enum backend_memory kind,
-                          size_t bytes, void **out, accel_error_t *err);
+                          size_t bytes, void **memory_out, accel_error_t *err);
 void cuda_free(const struct backend *be, void *p);
 void cuda_count(const struct backend *be, enum backend_memory kind, int64_t bytes);
 accel_status_t cuda_reserve_workspace(const struct backend *be, accel_error_t *err);

@@ -11,7 +11,7 @@
 #include "common/env_names.h"
 
 #define BAD_KERNEL                                                                     \
-    "resume from the last checkpoint; if it happens again on another node, report it "   \
+    "resume from the last checkpoint; if it happens again on another node, report it " \
     "with the output of `accel env` and of a run with CUDA_LAUNCH_BLOCKING=1 "         \
     "and " ENV_CUDA_GRAPHS "=0, which names the op"
 

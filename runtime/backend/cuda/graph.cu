@@ -63,7 +63,7 @@ static void fork_queues(struct cuda_state *s)
 
 /* Launches the recording. An existing graph of the same shape takes over its arguments;
  * any other is built anew. */
-static void launch(struct cuda_state *s, cudaGraph_t graph)
+static void graph_launch(struct cuda_state *s, cudaGraph_t graph)
 {
     struct cuda_graph *g = s->graph;
     cudaGraphExecUpdateResultInfo info;
@@ -93,7 +93,7 @@ static void end_recording(struct cuda_state *s)
     if (!graph)
         return;
     if (!s->failed)
-        launch(s, graph);
+        graph_launch(s, graph);
     cudaGraphDestroy(graph);
     fork_queues(s);
 }

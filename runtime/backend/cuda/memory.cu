@@ -61,7 +61,7 @@ static void keep_block(struct cuda_state *s, struct cuda_block *b)
 
 /* Out of memory fails this call only; any other failure is kept and ends the run. */
 accel_status_t cuda_alloc_plain(const struct backend *be, enum backend_memory kind,
-                                size_t bytes, void **out, accel_error_t *err)
+                                size_t bytes, void **memory_out, accel_error_t *err)
 {
     struct cuda_state *s = cuda_state_of(be);
     struct cuda_block *b;
@@ -87,12 +87,12 @@ accel_status_t cuda_alloc_plain(const struct backend *be, enum backend_memory ki
         return cuda_check(be, err);
     }
     keep_block(s, b);
-    *out = b->p;
+    *memory_out = b->p;
     return ACCEL_OK;
 }
 
 accel_status_t cuda_alloc(const struct backend *be, enum backend_memory kind,
-                          size_t bytes, void **out, accel_error_t *err)
+                          size_t bytes, void **memory_out, accel_error_t *err)
 {
     struct cuda_state *s = cuda_state_of(be);
     void *p;
@@ -106,7 +106,7 @@ accel_status_t cuda_alloc(const struct backend *be, enum backend_memory kind,
         cuda_free(be, p);
         return cuda_check(be, err);
     }
-    *out = p;
+    *memory_out = p;
     return ACCEL_OK;
 }
 

@@ -81,7 +81,8 @@ struct block {
 };
 
 /* The forwards of a model's classes: of a block (state: struct block), and of its two
- * parts (no state). x [B, T, width], and with `masked` mask int32 [B, T], 0: padding. */
+ * parts (no state). x [B, T, width], and with `masked` mask int32 [B, T], 0:
+ * padding. */
 accel_tensor_t *block_forward(accel_module_t *m, accel_tensor_t *const *in, int n);
 accel_tensor_t *block_attention_forward(accel_module_t *m, accel_tensor_t *const *in,
                                         int n);

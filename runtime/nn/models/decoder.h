@@ -50,10 +50,10 @@
  *         return m;
  *     }
  *
- * It is made known in accel_models.h and run/model.c (its config and accel_NAME_new), in
- * any.c (its name) and in weights/huggingface/ (config.json, names in files); a row of
- * test_decoder.c has its ops. What the tables cannot say gets a member in blocks.h, so
- * that the next model has it too.
+ * Then make it known: accel_models.h, run/model.c (its config and accel_NAME_new),
+ * any.c (its name) and weights/huggingface/ (config.json, names in files), and give
+ * test_decoder.c a row with its ops. What the tables cannot express gets a member in
+ * blocks.h, so that the next model has it too.
  */
 #ifndef ACCEL_NN_MODELS_DECODER_H
 #define ACCEL_NN_MODELS_DECODER_H
