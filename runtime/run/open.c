@@ -316,7 +316,7 @@ static void free_run(accel_t *run)
     backend_close(run->backend);
     comm_close(run->comm);
     boot_free(&run->boot);
-    state_free(run);
+    state_identity_free(run);
     observe_close(&run->observe);
     lease_drop(run);
     throttle_close(run);

@@ -212,7 +212,7 @@ accel_status_t save_or_go_on(accel_t *run, accel_error_t *err)
                  (long long)run->progress.saved_step);
     if (run->boot.rank == 0)
         accel_logf(&run->log, ACCEL_LOG_WARN,
-                   "cannot save the checkpoint of step %lld (%lld failures in a row): "
+                   "cannot save the checkpoint of step %lld (failure %lld in a row): "
                    "%s%s%s; training continues, and %s",
                    (long long)run->progress.step, (long long)run->progress.failed_saves,
                    why.where, why.where[0] ? ": " : "", why.text, kept);

@@ -90,13 +90,13 @@ accel_status_t state_identity(accel_t *run, accel_error_t *err)
         strbuf_free(&b);
         return accel_fail_nomem(err, "the settings of the run", 4096);
     }
-    state_free(run);
+    state_identity_free(run);
     run->progress.settings = b.s;
     run->progress.sharding = config_strategy_name(config_strategy(&run->config));
     return ACCEL_OK;
 }
 
-void state_free(accel_t *run)
+void state_identity_free(accel_t *run)
 {
     free(run->progress.settings);
     run->progress.settings = NULL;

@@ -53,7 +53,7 @@ static inline int64_t run_first_sample(int64_t cursor, int micro, int world, int
  * own dataset. */
 accel_status_t state_identity(accel_t *run, accel_error_t *err);
 /* Frees what state_identity made. */
-void state_free(accel_t *run);
+void state_identity_free(accel_t *run);
 /* Collective. Refuses ranks that were started with different jobs, models or configs,
  * and names what differs: they would silently train on different things. */
 accel_status_t state_same_on_all(accel_t *run, accel_error_t *err);

@@ -44,7 +44,7 @@ export HF_HOME
 printf 'compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_CPU\nnum_processes: 3\n' >hub/accelerate/default_config.yaml
 "$accel" launch --dry-run --no_python true >out 2>err
 is "$(grep ^WORLD_SIZE out)" "WORLD_SIZE=3" "Accelerate's default file counts where there is no other"
-contains "$(cat err)" "$tap_tmp/hub/accelerate/default_config.yaml: note: Accelerate's own file is read" "which is said"
+contains "$(cat err)" "$tap_tmp/hub/accelerate/default_config.yaml: note: using Accelerate's own config file" "which is said"
 "$accel" launch --dry-run --config gpu.yaml -n 2 --no_python true >out 2>err
 is "$(grep ^WORLD_SIZE out)/$(cat err)" "WORLD_SIZE=2/" "not beside a job file, as with accelerate launch"
 

@@ -64,7 +64,7 @@ void model_run_close(accel_t *run)
         graph_close(&run->graph);
     backend_close(run->backend);
     comm_close(run->comm);
-    state_free(run);
+    state_identity_free(run);
 }
 
 /* ---- logits ---------------------------------------------------------------------- */

@@ -479,7 +479,7 @@ static void test_misuse(struct backend *be)
         "k [2, 3, 4] and v [2, 5, 4] do not fit",
         "lengths [3] do not fit a batch of 2",
         "mask [2, 4] does not fit",
-        "dropout 1,",
+        "dropout 1 ",
         "no backward",
         "input 3 is NULL",
         "the options are NULL",

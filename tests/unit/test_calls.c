@@ -111,11 +111,11 @@ static void test_inside(struct rig *k)
         enum inside what;
         const char *text;
     } c[] = {
-        { NEXT, "accel_next inside of the forward" },
-        { BACKWARD, "accel_backward inside of the forward" },
-        { STEP, "accel_step inside of the forward" },
-        { EVALUATE, "accel_evaluate inside of the forward" },
-        { SAVE, "accel_save inside of the forward" },
+        { NEXT, "accel_next inside the forward" },
+        { BACKWARD, "accel_backward inside the forward" },
+        { STEP, "accel_step inside the forward" },
+        { EVALUATE, "accel_evaluate inside the forward" },
+        { SAVE, "accel_save inside the forward" },
     };
     accel_tensor_t *batch[1];
     accel_error_t err = { 0 };
@@ -229,7 +229,7 @@ int main(void)
         tap_skip_all("no file");
     test_no_run();
     test_inside(&k);
-    test_fatal(&k, EVAL, "accel_inference_mode inside of the forward");
+    test_fatal(&k, EVAL, "accel_inference_mode inside the forward");
     test_fatal(&k, VECTOR, "one float32, not float32 [2, 4]");
     test_input(&k);
     snprintf(command, sizeof(command), "rm -rf %s", k.dir);

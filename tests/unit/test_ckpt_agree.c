@@ -264,9 +264,9 @@ static void test_different(void)
     fault = (struct fault){ .rank = -1 };
     save_step(1);
     save_all((const int64_t[RANKS]){ 7, 8, 7 }, none);
-    differs("rank 1 saves step 8, rank 0 step 7", "another step");
+    differs("rank 1 saves step 8, but rank 0 saves step 7", "another step");
     save_all((const int64_t[RANKS]){ 7, 7, 6 }, none);
-    differs("rank 2 saves step 6, rank 0 step 7", "an older step");
+    differs("rank 2 saves step 6, but rank 0 saves step 7", "an older step");
     save_all((const int64_t[RANKS]){ 7, 7, 7 },
              (const char *const[RANKS]){ "numbers", "numbers", "letters" });
     differs("'letters'", "another run");

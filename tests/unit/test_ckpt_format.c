@@ -226,7 +226,7 @@ static void test_file_hash(void)
         f.bytes++;
         tap_ok(ckpt_meta_hash(&m, 0, fd, order, cases[i].count, &got, &err) ==
                        ACCEL_ECORRUPT &&
-                   strstr(err.text, "cut short"),
+                   strstr(err.text, "truncated"),
                "and of a file that is shorter: %s", err.text);
     }
     close(fd);

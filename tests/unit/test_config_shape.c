@@ -119,10 +119,11 @@ static void test_places(void)
 
     config_put(config_job, "# mine\ndistributed_type: MULTI_GPU\n");
     resolve(&src, &cfg);
-    snprintf(want, sizeof(want),
-             "%s:2:16: note: 'num_processes: 1' is not applied: it is of this file's "
-             "distributed_type NO, but %s:2 says MULTI_GPU\n",
-             config_user, config_job);
+    snprintf(
+        want, sizeof(want),
+        "%s:2:16: note: 'num_processes: 1' is not applied: it belongs to this file's "
+        "distributed_type NO, but %s:2 says MULTI_GPU\n",
+        config_user, config_job);
     tap_ok(!strncmp(reply.text, want, strlen(want)), "the size");
     snprintf(
         want, sizeof(want),
@@ -135,8 +136,8 @@ static void test_places(void)
     config_put(config_user, GPUS);
     resolve(&src, &cfg);
     snprintf(want, sizeof(want),
-             "%s:2:16: note: 'num_processes: 4' is not applied: %s:2 says "
-             "distributed_type, and size and device go with it\n",
+             "%s:2:16: note: 'num_processes: 4' is not applied: %s:2 sets "
+             "distributed_type, and with it size and device\n",
              config_user, config_job);
     tap_ok(!strncmp(reply.text, want, strlen(want)), "of the same type");
 
@@ -310,7 +311,7 @@ static void test_accelerates(void)
     src.env = NULL;
     tap_is_int(resolve(&src, &cfg), ACCEL_OK, "it is read");
     tap_is_int(cfg.num_processes, 3, "and counts");
-    snprintf(value, sizeof(value), "%s: note: Accelerate's own file is read", file);
+    snprintf(value, sizeof(value), "%s: note: using Accelerate's own config file", file);
     tap_ok(!strncmp(reply.text, value, strlen(value)) && reply.told == 1,
            "which is said");
     make_dirs(own);

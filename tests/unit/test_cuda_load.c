@@ -60,7 +60,7 @@ static void test_files(void)
     refused(in_build("tests/cuda/.libs/libfakecuda.so"), 0, 441,
             "it has no accel_cuda_module", "install accel again", "another library");
     refused(in_build("tests/cuda/gone_module.so"), 0, 441, "libcublasLt.so.99",
-            "install libcublasLt.so.99 (it comes with the CUDA toolkit)",
+            "install libcublasLt.so.99 (part of the CUDA toolkit)",
             "a module without its library");
 }
 
@@ -70,8 +70,8 @@ static void test_versions(void)
         const char *odd, *text;
     } cases[] = {
         { "abi", "of the module interface" },
-        { "version", "is of accel 0.0.9, this library is" },
-        { "table", "its table of kernels has 8 bytes" },
+        { "version", "belongs to accel 0.0.9, but this library is" },
+        { "table", "its kernel table has 8 bytes" },
     };
     char module[4096];
 
@@ -116,8 +116,8 @@ static void test_machines(void)
     with("FAKE_CUDA_DEVICES", "nodriver", 0, 443, "there is no CUDA driver",
          "use_cpu: true", "no driver");
     with("FAKE_CUDA_DRIVER", "12040", 0, 443,
-         "supports CUDA 12.4, but the CUDA module needs 13.0", "update the driver",
-         "an old driver");
+         "supports CUDA 12.4, but the CUDA module needs 13.0",
+         "update the node's driver", "an old driver");
     with("FAKE_CUDA_DEVICES", "0", 0, 444, "there is no GPU 0: this process sees 0",
          "accel topo", "no device");
     with("FAKE_CUDA_DEVICES", "2", 2, 444, "there is no GPU 2: this process sees 2",

@@ -193,15 +193,16 @@ static void test_refused(struct rig *k)
         const char *text;
     } cases[] = {
         { { .layers = 1, .heads = 4, .kv_heads = 3, .width = 16, .hidden = 8 },
-          "llama: 4 heads cannot share 3 key heads" },
+          "llama: 4 heads are not a multiple of 3 key heads" },
         { { .layers = 1, .heads = 4, .width = 12, .hidden = 8 },
-          "llama: positions rotate pairs, but a head is 3 wide" },
+          "llama: rotary positions need an even head width, not 3" },
         { { .layers = 1, .heads = 2, .head_width = 1 << 30, .width = 8, .hidden = 8 },
           "llama: 2 heads of 1073741824 are too wide" },
         { { .layers = 1, .heads = 2, .width = 8, .hidden = 8 },
-          "llama: vocab 0, context 0" },
+          "llama: invalid sizes: vocab 0, context 0" },
         { { .layers = 1, .heads = 2, .width = 8 },
-          "llama: layers 1, heads 2, key heads 2, head width 4, width 8, hidden 0" },
+          "llama: invalid sizes: layers 1, heads 2, key heads 2, head width 4, width "
+          "8, hidden 0" },
     };
     accel_error_t err = { 0 };
 

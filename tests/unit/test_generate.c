@@ -10,6 +10,7 @@
 
 #include "backend/device.h"
 #include "common/rng.h"
+#include "nn/models/causal.h"
 #include "nn/models/gpt2.h"
 #include "tests/tap.h"
 #include "tests/unit/resident.h"

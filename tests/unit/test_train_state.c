@@ -68,8 +68,8 @@ static void test_round_trip(void)
     tap_ok(strstr(lines, "lr") && strstr(lines, "world_size"), "and are listed");
     tap_diag("%s", lines);
     tap_ok(!strstr(lines, "batch") && !strstr(lines, "clip"), "what agrees is not");
-    state_free(&from);
-    state_free(&to);
+    state_identity_free(&from);
+    state_identity_free(&to);
     free(text);
 }
 
@@ -141,7 +141,7 @@ static void identity_of(const struct parameter *list, int first, const char *nam
     if (state_identity(&run, &err))
         tap_ok(false, "an identity: %s", err.text);
     snprintf(out, 512, "%s", run.progress.run_id);
-    state_free(&run);
+    state_identity_free(&run);
 }
 
 static void test_identity(void)

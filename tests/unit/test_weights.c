@@ -353,10 +353,10 @@ static void test_changed(void)
     write_changed(deep, "transformer.ln_f.bias", false);
     write_changed(headed, NULL, true);
     j.in = deep;
-    j.problem = "ln_f.bias has shape [8, 1] in the file, and [8] in the model";
+    j.problem = "ln_f.bias has shape [8, 1] in the file, but [8] in the model";
     tap_is_int(fork_world(2, rank_main, &j, 60), 0, "refused: %s", j.problem);
     j.in = headed;
-    j.problem = "lm_head.weight is not equal to transformer.wte.weight, to which";
+    j.problem = "lm_head.weight differs from transformer.wte.weight, to which";
     tap_is_int(fork_world(2, rank_main, &j, 60), 0, "refused: %s", j.problem);
 }
 
@@ -383,7 +383,7 @@ static void test_refused(void)
         const char *problem, *in;
         int layers, width, vocab;
     } cases[] = {
-        { "wte.weight has shape [41, 8] in the file, and [40, 8] in the model",
+        { "wte.weight has shape [41, 8] in the file, but [40, 8] in the model",
           DATA "/gpt2", 0, 0, 40 },
         { "h.2.ln_1.weight is not in the file", DATA "/gpt2", 3, 0, 0 },
         { "wte.weight has shape [41, 8] in the file, but [50, 8] in the model",
